@@ -13,17 +13,22 @@ constexpr int kNoStorage = -1;
 class Machine {
  public:
   Machine(const Block& block, WeightGradient weight_gradient, DType gradient_dtype,
-          std::vector<Storage>* storages)
+          std::vector<Storage>* storages, Tape* tape = nullptr)
       : block_(block),
         weight_gradient_(weight_gradient),
         gradient_dtype_(gradient_dtype),
-        log_(storages) {
+        log_(storages),
+        tape_(tape) {
     std::fill_n(forward_storage_.begin(), block.tensors.size(), kNoStorage);
     std::fill_n(gradient_storage_.begin(), block.tensors.size(), kNoStorage);
     FindLastUses();
   }
 
   BlockRun RunOnce() { return block_.recompute_unit > 0 ? RunRecomputed() : RunKept(); }
+  // The gradient of the block's input, when backward is over.
+  int InputGradient() const {
+    return block_.input == kNoTensor ? kNoStorage : gradient_storage_[block_.input];
+  }
 
  private:
   struct Piece {
@@ -38,6 +43,7 @@ class Machine {
   void FindLastUses();
   BlockRun RunKept();
   BlockRun RunRecomputed();
+  void EndForward();
   void MakeOutputGradient();
   void MarkKept();
   void Forward(int begin, int end, bool saves);
@@ -48,6 +54,9 @@ class Machine {
   void MakeWeightGradients(const Op& op, std::array<int, 8>& made, int& count);
   int Make(TensorId tensor, absl::string_view suffix, Role role, int64_t bytes);
   int MakeTensor(TensorId tensor);
+  void Tell(TapeEventKind kind, int piece = kNoStorage) {
+    if (tape_ != nullptr) tape_->events.push_back({kind, static_cast<int16_t>(piece)});
+  }
   void Refer(int piece) { ++pieces_[piece].references; }
   void Release(int piece);
   void Note();
@@ -59,6 +68,7 @@ class Machine {
   const WeightGradient weight_gradient_;
   const DType gradient_dtype_;
   std::vector<Storage>* log_;
+  Tape* tape_;
   std::array<int, 256> forward_storage_;   // of each root tensor
   std::array<int, 256> gradient_storage_;  // of each tensor
   // Root tensors by the op that uses them last: the first of each op's list, and
@@ -96,6 +106,10 @@ int Machine::Make(TensorId tensor, absl::string_view suffix, Role role, int64_t 
   const int piece = piece_count_++;
   pieces_[piece] = {role, bytes, 1, kNoStorage};
   now_.Grow(role, bytes);
+  if (tape_ != nullptr) {
+    tape_->pieces.push_back({tensor, -1, suffix, role, bytes});
+    Tell(TapeEventKind::kBirth, piece);
+  }
   if (log_ != nullptr) {
     pieces_[piece].log = static_cast<int>(log_->size());
     log_->push_back({tensor, suffix, role, bytes, clock_, clock_, false});
@@ -111,6 +125,7 @@ void Machine::Release(int piece) {
   Piece& released = pieces_[piece];
   if (--released.references > 0) return;
   now_.Shrink(released.role, released.bytes);
+  Tell(TapeEventKind::kDeath, piece);
   if (released.log != kNoStorage) (*log_)[released.log].death = clock_;
 }
 
@@ -130,6 +145,7 @@ void Machine::Forward(int begin, int end, bool saves) {
     int count = 0;
     for (TensorId id : op.forward_temporaries) temporaries[count++] = MakeTensor(id);
     Note();
+    Tell(TapeEventKind::kLaunch);
     while (count > 0) Release(temporaries[--count]);
     const bool recomputed = op.segment > 0;
     if (saves && !recomputed) {
@@ -204,6 +220,7 @@ void Machine::BackwardSegment(int begin, int end) {
       if (Root(id) == id) forward_storage_[id] = MakeTensor(id);
     }
     Note();
+    Tell(TapeEventKind::kLaunch);
     for (TensorId id : op.saved) Refer(forward_storage_[Root(id)]);
   }
   for (int i = begin; i < end; ++i) {
@@ -255,6 +272,7 @@ void Machine::MakeWeightGradients(const Op& op, std::array<int, 8>& made, int& c
     const Role role = kept ? Role::kGradient : Role::kTemporary;
     const int piece =
         Make(kNoTensor, parameter.name, role, Bytes(gradient_dtype_, parameter.Elements()));
+    if (tape_ != nullptr) tape_->pieces.back().parameter = static_cast<int8_t>(id);
     if (!kept) made[count++] = piece;
   }
 }
@@ -272,6 +290,7 @@ void Machine::BackwardOp(int index) {
   int weight_count = 0;
   MakeWeightGradients(op, weights, weight_count);
   Note();
+  Tell(TapeEventKind::kLaunch);
   while (weight_count > 0) Release(weights[--weight_count]);
   while (temporary_count > 0) Release(temporaries[--temporary_count]);
   for (TensorId id : op.outputs) {
@@ -286,6 +305,9 @@ void Machine::MakeOutputGradient() {
   if (block_.output == kNoTensor || block_.kind == BlockKind::kHead) return;
   gradient_storage_[block_.output] =
       Make(block_.output, ".gradient", Role::kTemporary, block_.tensors[block_.output].Bytes());
+  if (tape_ != nullptr) {
+    tape_->output_gradient = static_cast<int16_t>(gradient_storage_[block_.output]);
+  }
 }
 
 void Machine::MarkKept() {
@@ -295,18 +317,35 @@ void Machine::MarkKept() {
   }
 }
 
+// The output is the next block's from here on.
+void Machine::EndForward() {
+  if (block_.output != kNoTensor) {
+    Tell(TapeEventKind::kOutput, forward_storage_[Root(block_.output)]);
+    if (tape_ != nullptr) {
+      tape_->output = static_cast<int16_t>(forward_storage_[Root(block_.output)]);
+    }
+    Release(forward_storage_[block_.output]);
+  }
+  if (tape_ == nullptr) return;
+  if (block_.input != kNoTensor) {
+    tape_->input = static_cast<int16_t>(forward_storage_[block_.input]);
+  }
+  tape_->forward_end = tape_->events.size();
+}
+
 BlockRun Machine::RunKept() {
   BlockRun run;
   const int count = static_cast<int>(block_.ops.size());
   if (block_.input != kNoTensor) forward_storage_[block_.input] = MakeTensor(block_.input);
   Forward(0, count, true);
   run.forward = peak_;
-  if (block_.output != kNoTensor) Release(forward_storage_[block_.output]);
+  EndForward();
   run.kept = now_;
   MarkKept();
   for (const Tensor& tensor : block_.tensors) {
     if (tensor.leaves_hole) run.hole_bytes = plimsoll::Add(run.hole_bytes, tensor.Bytes());
   }
+  if (tape_ != nullptr) tape_->again_end = tape_->events.size();
   peak_ = Usage();
   MakeOutputGradient();
   Note();
@@ -324,7 +363,7 @@ BlockRun Machine::RunRecomputed() {
   Refer(forward_storage_[block_.input]);
   Forward(0, count, false);
   run.forward = peak_;
-  Release(forward_storage_[block_.output]);
+  EndForward();
   now_.Grow(Role::kActivation, block_.checkpoint_bytes);
   run.kept = now_;
   MarkKept();
@@ -335,11 +374,14 @@ BlockRun Machine::RunRecomputed() {
   Refer(forward_storage_[block_.input]);
   Forward(0, count, true);
   const int output = forward_storage_[block_.output];
+  if (tape_ != nullptr) tape_->output_again = static_cast<int16_t>(output);
+  Tell(TapeEventKind::kOutput, output);
   if (block_.holds_output) {
     Refer(output);
     Refer(gradient_storage_[block_.output]);
   }
   Release(output);
+  if (tape_ != nullptr) tape_->again_end = tape_->events.size();
   run.unit = now_;
   run.unit.Shrink(Role::kTemporary, block_.tensors[block_.output].Bytes());
   if (block_.holds_output) run.unit.Shrink(pieces_[output].role, pieces_[output].bytes);
@@ -349,6 +391,16 @@ BlockRun Machine::RunRecomputed() {
 }
 
 }  // namespace
+
+Tape Record(const Block& block, WeightGradient weight_gradient, DType gradient_dtype) {
+  Block played = block;
+  played.holds_output = false;
+  Tape tape;
+  Machine machine(played, weight_gradient, gradient_dtype, nullptr, &tape);
+  machine.RunOnce();
+  tape.input_gradient = static_cast<int16_t>(machine.InputGradient());
+  return tape;
+}
 
 BlockRun Run(const Block& block, WeightGradient weight_gradient, DType gradient_dtype,
              std::vector<Storage>* storages) {

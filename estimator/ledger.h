@@ -58,6 +58,47 @@ struct Storage {
   bool kept = false;
 };
 
+// What happens to memory while a block runs, in order.
+//   kBirth   a piece is made
+//   kDeath   nothing refers to it any more
+//   kOutput  forward is done: whoever wants the output refers to it now
+//   kLaunch  an op is launched
+enum class TapeEventKind : uint8_t { kBirth, kDeath, kOutput, kLaunch };
+struct TapeEvent {
+  TapeEventKind kind = TapeEventKind::kLaunch;
+  int16_t piece = -1;
+};
+
+// One piece of memory of a tape. The block's input and its output's gradient
+// are born elsewhere: their births say when this block first refers to them.
+struct TapePiece {
+  TensorId tensor = kNoTensor;  // or kNoTensor for the gradient of a parameter
+  int8_t parameter = -1;        // that one's
+  absl::string_view suffix;     // ".gradient" for what backward makes
+  Role role = Role::kActivation;
+  int64_t bytes = 0;
+};
+
+// One run of a block as a tape: forward, forward once more (of a recomputed
+// block: else nothing), backward.
+struct Tape {
+  std::vector<TapePiece> pieces;
+  std::vector<TapeEvent> events;
+  size_t forward_end = 0;  // index into events
+  size_t again_end = 0;
+  int16_t input = -1;  // pieces
+  int16_t output = -1;
+  int16_t output_again = -1;  // of the second forward
+  int16_t output_gradient = -1;
+  int16_t input_gradient = -1;  // alive when backward is over
+};
+
+// Runs `block` once, as Run does, and keeps every birth and death.
+//
+// A block whose recomputed output is held does not hold it here: whoever plays
+// the tape does.
+Tape Record(const Block& block, WeightGradient weight_gradient, DType gradient_dtype);
+
 // Runs forward and backward of `block` once.
 //
 // `weight_gradient` says what becomes of the gradients of its parameters, of
