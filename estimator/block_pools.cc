@@ -1,0 +1,87 @@
+#include "estimator/block_pools.h"
+
+#include <algorithm>
+
+namespace plimsoll {
+
+int32_t BlockPools::Add(const Block& block) {
+  if (unused_.empty()) {
+    blocks_.push_back(block);
+    return static_cast<int32_t>(blocks_.size()) - 1;
+  }
+  const int32_t index = unused_.back();
+  unused_.pop_back();
+  blocks_[index] = block;
+  return index;
+}
+
+void BlockPools::Remove(int32_t block) {
+  blocks_[block].state = BlockState::kUnused;
+  unused_.push_back(block);
+}
+
+void BlockPools::Insert(int32_t index) {
+  Block& block = blocks_[index];
+  if (block.state == BlockState::kFree) {
+    block.free_since = large_searches;
+    free_[block.pool].Insert({block.bytes, block.address, index});
+    return;
+  }
+  std::vector<int32_t>& unmapped = unmapped_[block.pool];
+  const auto before = [&](uint64_t address, int32_t other) {
+    return address < blocks_[other].address;
+  };
+  unmapped.insert(std::upper_bound(unmapped.begin(), unmapped.end(), block.address, before), index);
+}
+
+void BlockPools::Erase(int32_t index) {
+  const Block& block = blocks_[index];
+  if (block.state == BlockState::kFree) {
+    free_[block.pool].Erase(block.bytes, block.address);
+    return;
+  }
+  std::vector<int32_t>& unmapped = unmapped_[block.pool];
+  unmapped.erase(std::find(unmapped.begin(), unmapped.end(), index));
+}
+
+int32_t BlockPools::EraseAt(PoolIndex pool, FreeBlocks::Position position) {
+  const int32_t block = free_[pool].At(position).block;
+  free_[pool].Erase(position);
+  return block;
+}
+
+int32_t BlockPools::Cut(int32_t index, int64_t bytes) {
+  const Block& block = blocks_[index];
+  Block rest;
+  rest.address = block.address + static_cast<uint64_t>(bytes);
+  rest.bytes = block.bytes - bytes;
+  rest.previous = index;
+  rest.next = block.next;
+  rest.state = block.state;
+  rest.pool = block.pool;
+  const int32_t cut = Add(rest);
+  if (rest.next != kNoBlock) blocks_[rest.next].previous = cut;
+  blocks_[index].next = cut;
+  blocks_[index].bytes = bytes;
+  return cut;
+}
+
+int64_t BlockPools::Merge(int32_t index, int32_t neighbour) {
+  if (neighbour == kNoBlock || blocks_[neighbour].state != blocks_[index].state) return 0;
+  Erase(neighbour);
+  Block& block = blocks_[index];
+  const Block& source = blocks_[neighbour];
+  if (block.previous == neighbour) {
+    block.address = source.address;
+    block.previous = source.previous;
+    if (block.previous != kNoBlock) blocks_[block.previous].next = index;
+  } else {
+    block.next = source.next;
+    if (block.next != kNoBlock) blocks_[block.next].previous = index;
+  }
+  block.bytes += source.bytes;
+  Remove(neighbour);
+  return source.bytes;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,155 @@
+#include "estimator/caching_allocator.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace plimsoll {
+namespace {
+
+// Heaps of the standard library have the greatest in front.
+constexpr auto kLater = [](const auto& a, const auto& b) { return a.tick > b.tick; };
+
+}  // namespace
+
+CachingAllocator::CachingAllocator(const AllocatorSettings& settings)
+    : settings_(settings),
+      collects_garbage_(settings.memory_fraction_bytes != kUnlimitedBytes &&
+                        settings.garbage_collection_threshold > 0) {}
+
+// Source: malloc
+Allocation CachingAllocator::Allocate(int64_t bytes, Stream stream) {
+  FreePending(clock_);
+  Request request;
+  request.bytes = RoundBlock(settings_, bytes);
+  request.pool = PoolOf(stream, IsSmall(request.bytes));
+  int32_t block = TakeFree(request);
+  if (block == kNoBlock) block = Grow(request);
+  if (block == kNoBlock) return kNoAllocation;
+  HandOut(block, request, bytes);
+  return block;
+}
+
+// Source: free
+void CachingAllocator::Free(Allocation allocation) {
+  allocated_bytes_ -= pools_[allocation].bytes;
+  MakeFree(allocation);
+}
+
+// Source: free, insert_events
+void CachingAllocator::FreeAt(Allocation allocation, int64_t tick) {
+  allocated_bytes_ -= pools_[allocation].bytes;
+  pools_[allocation].state = BlockState::kPending;
+  pending_.push_back({tick, allocation});
+  std::push_heap(pending_.begin(), pending_.end(), kLater);
+}
+
+void CachingAllocator::ResetPeaks() {
+  peak_allocated_bytes_ = allocated_bytes_;
+  peak_reserved_bytes_ = reserved_bytes_;
+}
+
+// Source: get_free_block
+int32_t CachingAllocator::TakeFree(const Request& request) {
+  if (collects_garbage_ && !IsSmallPool(request.pool)) ++pools_.large_searches;
+  const FreeBlocks& free = pools_.free(request.pool);
+  FreeBlocks::Position found = free.LowerBound(request.bytes);
+  if (FreeBlocks::AtEnd(found)) return kNoBlock;
+  if (settings_.expandable_segments) {
+    for (auto next = free.Next(found); !FreeBlocks::AtEnd(next); next = free.Next(next)) {
+      if (ExpandableBytes(free.At(next).block) >= ExpandableBytes(free.At(found).block)) break;
+      found = next;
+    }
+  }
+  const int64_t block_bytes = free.At(found).bytes;
+  const bool oversize = request.bytes >= settings_.max_split_size_bytes;
+  if (!oversize && block_bytes >= settings_.max_split_size_bytes) return kNoBlock;
+  if (oversize && block_bytes >= request.bytes + kLargeSegmentBytes) return kNoBlock;
+  return pools_.EraseAt(request.pool, found);
+}
+
+// Source: should_split
+bool CachingAllocator::ShouldSplit(const Request& request, int64_t block_bytes) const {
+  const int64_t rest_bytes = block_bytes - request.bytes;
+  if (IsSmallPool(request.pool) || settings_.expandable_segments) {
+    return rest_bytes >= kMinBlockBytes;
+  }
+  return request.bytes < settings_.max_split_size_bytes && rest_bytes > kSmallBytes;
+}
+
+// Source: alloc_found_block
+void CachingAllocator::HandOut(int32_t index, const Request& request, int64_t requested_bytes) {
+  const bool was_split = pools_.IsSplit(index);
+  int64_t inactive_bytes = was_split ? -pools_[index].bytes : 0;
+  if (ShouldSplit(request, pools_[index].bytes)) {
+    const int32_t rest = pools_.Cut(index, request.bytes);
+    pools_.Insert(rest);
+    inactive_bytes += pools_[rest].bytes;
+  }
+  if (!settings_.expandable_segments) inactive_split_bytes_ += inactive_bytes;
+  Block& block = pools_[index];
+  block.state = BlockState::kAllocated;
+  block.requested_bytes = requested_bytes;
+  requested_bytes_ += requested_bytes;
+  allocated_bytes_ += block.bytes;
+  peak_allocated_bytes_ = std::max(peak_allocated_bytes_, allocated_bytes_);
+}
+
+// Source: free_block
+void CachingAllocator::MakeFree(int32_t index) {
+  Block& block = pools_[index];
+  requested_bytes_ -= block.requested_bytes;
+  block.state = BlockState::kFree;
+  int64_t inactive_bytes = -pools_.Merge(index, block.previous);
+  inactive_bytes -= pools_.Merge(index, block.next);
+  pools_.Insert(index);
+  if (settings_.expandable_segments) return;
+  if (pools_.IsSplit(index)) inactive_bytes += block.bytes;
+  inactive_split_bytes_ += inactive_bytes;
+}
+
+// Frees what other streams are done with at `tick`. Which of several is freed
+// first makes no difference: neighbours merge in any order.
+// Source: process_events, synchronize_and_free_events
+void CachingAllocator::FreePending(int64_t tick) {
+  while (!pending_.empty() && pending_.front().tick <= tick) {
+    const int32_t block = pending_.front().block;
+    std::pop_heap(pending_.begin(), pending_.end(), kLater);
+    pending_.pop_back();
+    MakeFree(block);
+  }
+}
+
+// Source: emptyCache, release_cached_blocks, release_blocks
+void CachingAllocator::EmptyCache() {
+  FreePending(std::numeric_limits<int64_t>::max());
+  for (PoolIndex pool = 0; pool < kPoolCount; ++pool) {
+    for (const FreeBlock& free : pools_.free(pool).ToVector()) {
+      if (settings_.expandable_segments) {
+        Unmap(free.block);
+      } else if (!pools_.IsSplit(free.block)) {
+        ReleaseSegment(free.block);
+      }
+    }
+  }
+}
+
+std::vector<BlockView> CachingAllocator::Snapshot() const {
+  std::vector<BlockView> views;
+  for (size_t i = 0; i < pools_.blocks().size(); ++i) {
+    const Block& block = pools_.blocks()[i];
+    if (block.state == BlockState::kUnused) continue;
+    BlockView& view = views.emplace_back();
+    if (block.state == BlockState::kAllocated) view.allocation = static_cast<Allocation>(i);
+    view.state = block.state;
+    view.stream = StreamOf(block.pool);
+    view.small = IsSmallPool(block.pool);
+    view.first = block.previous == kNoBlock;
+    view.address = block.address;
+    view.bytes = block.bytes;
+  }
+  std::sort(views.begin(), views.end(),
+            [](const BlockView& a, const BlockView& b) { return a.address < b.address; });
+  return views;
+}
+
+}  // namespace plimsoll
