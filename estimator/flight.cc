@@ -76,6 +76,13 @@ Sum FlightMachine::Before(size_t block) const {
   return before;
 }
 
+// The same when `block` is the last that is still to go backward but for the
+// embedding.
+template <typename Sum>
+Sum FlightMachine::Last(size_t block) const {
+  return blocks_[block].kind == BlockKind::kLayer ? Newest<Sum>(0) : Before<Sum>(block);
+}
+
 // Whether the head's weight on this stage is the embedding's: then its gradient
 // exists before the embedding's own is made.
 bool FlightMachine::TiedHere() const {
@@ -151,8 +158,7 @@ Sum FlightMachine::AtWork(size_t block) const {
 template <typename Sum>
 Sum FlightMachine::At(When when, size_t block) const {
   if (when == When::kAllKept) return Newest<Sum>(flight_.newest_layer_count);
-  Sum sum;
-  if (when != When::kMostGrown) sum = Before<Sum>(block);
+  Sum sum = when == When::kMostGrown ? Last<Sum>(block) : Before<Sum>(block);
   switch (when) {
     case When::kForward:
       sum.Grow(runs_[block].first.forward);
@@ -255,6 +261,7 @@ Sum KeptByOthers(const Parts& parts, const Stage& stage, const InFlight& flight)
     const Block& block = parts.program.blocks[i];
     int64_t times = 0;
     if (block.kind == BlockKind::kEmbedding && stage.embedding) times = flight.others.front().count;
+    if (block.kind == BlockKind::kHead && stage.head) times = flight.others.back().count;
     if (block.kind == BlockKind::kLayer) {
       for (const auto& others : flight.others) {
         times = Add(times, Multiply(KeptTimes(block, others.layer_count), others.count));

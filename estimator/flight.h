@@ -97,6 +97,8 @@ class FlightMachine {
   template <typename Sum>
   Sum Before(size_t block) const;
   template <typename Sum>
+  Sum Last(size_t block) const;
+  template <typename Sum>
   Sum Grown(size_t block, When when) const;
   template <typename Sum>
   Sum AtWork(size_t block) const;

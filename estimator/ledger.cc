@@ -62,6 +62,7 @@ class Machine {
   void Note();
   int SegmentBegin(int end) const;
   bool MadeBefore(TensorId root, int op) const;
+  void MakeDiscardedInputs(int begin, int end);
   void SaveSegmentInputs(int begin, int end, bool save);
 
   const Block& block_;
@@ -184,7 +185,9 @@ void Machine::SaveSegmentInputs(int begin, int end, bool save) {
       const TensorId root = Root(id);
       if (done[root] || !MadeBefore(root, begin)) continue;
       done[root] = true;
-      if (save) {
+      if (Discarded(root)) {  // made again when backward comes back
+        if (!save) Release(forward_storage_[root]);
+      } else if (save) {
         Refer(forward_storage_[root]);
       } else {
         Release(forward_storage_[root]);
@@ -212,8 +215,21 @@ void Machine::Backward(int begin, int end) {
   }
 }
 
+void Machine::MakeDiscardedInputs(int begin, int end) {
+  std::array<bool, 256> done{};
+  for (int i = begin; i < end; ++i) {
+    for (TensorId id : block_.ops[i].inputs) {
+      const TensorId root = Root(id);
+      if (done[root] || !Discarded(root) || !MadeBefore(root, begin)) continue;
+      done[root] = true;
+      forward_storage_[root] = MakeTensor(root);
+    }
+  }
+}
+
 // Makes the tensors of a recomputed segment again, then goes backward.
 void Machine::BackwardSegment(int begin, int end) {
+  MakeDiscardedInputs(begin, end);
   for (int i = begin; i < end; ++i) {
     const Op& op = block_.ops[i];
     for (TensorId id : op.outputs) {
@@ -282,7 +298,7 @@ void Machine::BackwardOp(int index) {
   std::array<int, 8> temporaries;
   int temporary_count = 0;
   for (TensorId id : op.saved) {
-    if (Discarded(id)) forward_storage_[Root(id)] = MakeTensor(Root(id));
+    if (Discarded(id) && op.segment == 0) forward_storage_[Root(id)] = MakeTensor(Root(id));
   }
   for (TensorId id : op.backward_temporaries) temporaries[temporary_count++] = MakeTensor(id);
   for (TensorId id : op.inputs) GiveInputGradient(op, id);

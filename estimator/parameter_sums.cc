@@ -40,6 +40,12 @@ int64_t CountOnStage(const Block& block, const Stage& stage) {
   return 0;
 }
 
+ParameterSums SumParameter(const Parameter& parameter, int64_t row_shards) {
+  ParameterSums sums;
+  AddParameter(parameter, row_shards, sums);
+  return sums;
+}
+
 BlockSums SumBlock(const Block& block, int64_t row_shards) {
   BlockSums sums;
   for (const Parameter& parameter : block.parameters) {

@@ -34,6 +34,7 @@ int64_t CountLayers(const Block& block, int64_t layer_count);
 // The same for a stage; 1 or 0 for embedding and head.
 int64_t CountOnStage(const Block& block, const Stage& stage);
 
+ParameterSums SumParameter(const Parameter& parameter, int64_t row_shards);
 BlockSums SumBlock(const Block& block, int64_t row_shards);
 
 // Adds `count` blocks like the one that `block` is of.

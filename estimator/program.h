@@ -97,6 +97,7 @@ struct Tensor {
   int8_t tensor_axis = kNoAxis;    // the axis that tensor parallelism splits
   int8_t sequence_axis = kNoAxis;  // the axis that sequence parallelism splits
   bool differentiable = true;      // backward makes a gradient of it
+  bool recorded = false;           // a collective on another stream reads or writes it
   bool held = false;               // a Python local holds it until the block returns
   bool leaves_hole = false;  // freed where only larger tensors follow: its memory stays unused
   bool discarded = false;    // dropped after forward, made again where backward needs it
@@ -232,6 +233,7 @@ struct State {
   int64_t fixed_bytes = 0;
   int64_t shards = 1;              // ranks that share it
   bool shards_rows = false;        // each parameter's first axis is split and padded (FSDP2)
+  bool whole = false;              // one buffer, not one for each parameter
   bool grows_in_backward = false;  // allocated layer by layer; alive says nothing of backward
   Stream stream = Stream::kCompute;
   Alive alive = kAlways;
@@ -259,7 +261,8 @@ struct InFlight {
 
 // One pipeline stage's part of the model, and what it holds at once.
 struct Stage {
-  int64_t layer_count = 0;  // over all its virtual stages
+  int64_t layer_count = 0;                                 // over all its virtual stages
+  absl::InlinedVector<int64_t, 4> virtual_layer_counts{};  // of each virtual stage
   bool embedding = false;
   bool head = false;
   InFlight first{};        // at most, before any backward is done

@@ -96,6 +96,7 @@ Program ApplyPipelineParallel(const ValidJob& job, Program program) {
     stage.head = index == stage_count - 1;
     const LayerCounts layers = VirtualStages(*job, index);
     for (int64_t count : layers) stage.layer_count += count;
+    stage.virtual_layer_counts = layers;
     const int64_t most = MostPairs(*job, index);
     stage.first = FirstPairs(*job, layers, most);
     stage.later = FirstPairs(*job, layers, std::min(most, pairs - 1));

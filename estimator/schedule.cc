@@ -1,0 +1,72 @@
+#include "estimator/schedule.h"
+
+#include <algorithm>
+
+namespace plimsoll {
+namespace {
+
+// Micro-batches that are simulated.
+int64_t SimulatedCount(const Job& job, int64_t stage) {
+  const int64_t stages = job.pipeline_parallel_size;
+  switch (job.pipeline_schedule) {
+    case PipelineSchedule::kGpipe:
+      return job.micro_batch_count;
+    case PipelineSchedule::k1F1B:
+      return std::min(job.micro_batch_count, stages - stage + 2);
+    case PipelineSchedule::kInterleaved1F1B:
+      return std::min(job.micro_batch_count, 3 * stages);
+  }
+  return job.micro_batch_count;
+}
+
+// Forward turns in their order: p micro-batches of the first virtual stage, the
+// same of the second, and so on, then the next p. Backward's order has the
+// virtual stages reversed.
+std::vector<Turn> Table(const Job& job, int64_t count, bool backward) {
+  const auto chunks = static_cast<int32_t>(job.virtual_pipeline_size);
+  const int64_t group = chunks == 1 ? count : job.pipeline_parallel_size;
+  std::vector<Turn> table;
+  table.reserve(static_cast<size_t>(count * chunks));
+  for (int64_t begin = 0; begin < count; begin += group) {
+    for (int32_t chunk = 0; chunk < chunks; ++chunk) {
+      for (int64_t i = begin; i < std::min(begin + group, count); ++i) {
+        table.push_back({static_cast<int32_t>(i), backward ? chunks - 1 - chunk : chunk, backward});
+      }
+    }
+  }
+  return table;
+}
+
+int64_t WarmUp(const Job& job, int64_t stage, int64_t turns) {
+  const int64_t after = job.pipeline_parallel_size - stage - 1;
+  switch (job.pipeline_schedule) {
+    case PipelineSchedule::kGpipe:
+      return turns;
+    case PipelineSchedule::k1F1B:
+      return std::min(after, turns);
+    case PipelineSchedule::kInterleaved1F1B:
+      return std::min(2 * after + (job.virtual_pipeline_size - 1) * job.pipeline_parallel_size,
+                      turns);
+  }
+  return turns;
+}
+
+}  // namespace
+
+std::vector<Turn> ScheduleTurns(const Job& job, int64_t stage) {
+  const int64_t count = SimulatedCount(job, stage);
+  const std::vector<Turn> forward = Table(job, count, false);
+  const std::vector<Turn> backward = Table(job, count, true);
+  const auto warm_up =
+      static_cast<size_t>(WarmUp(job, stage, static_cast<int64_t>(forward.size())));
+  std::vector<Turn> turns(forward.begin(), forward.begin() + static_cast<std::ptrdiff_t>(warm_up));
+  turns.reserve(2 * forward.size());
+  for (size_t i = warm_up; i < forward.size(); ++i) {
+    turns.push_back(forward[i]);
+    turns.push_back(backward[i - warm_up]);
+  }
+  turns.insert(turns.end(), backward.end() - static_cast<std::ptrdiff_t>(warm_up), backward.end());
+  return turns;
+}
+
+}  // namespace plimsoll

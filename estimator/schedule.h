@@ -1,0 +1,32 @@
+// The order in which a pipeline stage runs its micro-batches.
+#ifndef PLIMSOLL_ESTIMATOR_SCHEDULE_H_
+#define PLIMSOLL_ESTIMATOR_SCHEDULE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "estimator/job.h"
+
+namespace plimsoll {
+
+// One virtual stage of one micro-batch, forward or backward.
+struct Turn {
+  int32_t micro_batch = 0;
+  int32_t chunk = 0;
+  bool backward = false;
+};
+
+// Returns the turns of one step of `stage`. Of more micro-batches than it takes
+// to have as many in flight as there ever are, and to reach a steady state,
+// the rest are left out: they repeat what came before.
+//   gpipe             all forward, then all backward
+//   1f1b              min(p - s - 1, m) forward, then one of each in turn
+//   interleaved-1f1b  min(2(p - s - 1) + (v - 1)p, v m) forward, then in turn
+//
+// Source: megatron/core/pipeline_parallel/schedules.py,
+// forward_backward_pipelining_with(out)_interleaving, get_schedule_table.
+std::vector<Turn> ScheduleTurns(const Job& job, int64_t stage);
+
+}  // namespace plimsoll
+
+#endif  // PLIMSOLL_ESTIMATOR_SCHEDULE_H_

@@ -1,0 +1,143 @@
+#include "estimator/stage_states.h"
+
+#include "estimator/parameter_sums.h"
+
+namespace plimsoll {
+namespace {
+
+// Whether a state is one buffer, or has a storage for each parameter.
+bool IsOne(const State& state) {
+  return state.whole || state.basis == Basis::kBytes || state.basis == Basis::kLargest;
+}
+
+bool IsLayer(const Block& block, int64_t index) {
+  if (block.kind != BlockKind::kLayer) return false;
+  return block.period == 1 || (index % block.period == 0) == block.first_of_period;
+}
+
+}  // namespace
+
+std::vector<StageBlock> BlocksOf(const Program& program, const Stage& stage, size_t chunk) {
+  std::vector<StageBlock> blocks;
+  const auto add = [&](BlockKind kind) {
+    for (size_t i = 0; i < program.blocks.size(); ++i) {
+      if (program.blocks[i].kind == kind) blocks.push_back({i, -1});
+    }
+  };
+  int64_t begin = 0;
+  for (size_t i = 0; i < chunk; ++i) begin += stage.virtual_layer_counts[i];
+  if (chunk == 0 && stage.embedding) add(BlockKind::kEmbedding);
+  for (int64_t layer = 0; layer < stage.virtual_layer_counts[chunk]; ++layer) {
+    for (size_t i = 0; i < program.blocks.size(); ++i) {
+      if (!IsLayer(program.blocks[i], layer)) continue;
+      blocks.push_back({i, static_cast<int32_t>(begin + layer)});
+    }
+  }
+  if (chunk + 1 == stage.virtual_layer_counts.size() && stage.head) add(BlockKind::kHead);
+  return blocks;
+}
+
+StageStates::StageStates(const Program& program, const Stage& stage, TimelineWriter& writer)
+    : program_(program),
+      stage_(stage),
+      writer_(writer),
+      alive_(program.states.size()),
+      made_(program.states.size(), false),
+      grown_(stage.virtual_layer_counts.size()) {
+  for (size_t chunk = 0; chunk < grown_.size(); ++chunk) {
+    const std::vector<StageBlock> blocks = BlocksOf(program, stage, chunk);
+    blocks_.insert(blocks_.end(), blocks.begin(), blocks.end());
+  }
+  for (const State& state : program.states) {
+    if (state.grows_in_backward) grown_alive_ |= state.alive;
+  }
+}
+
+bool StageStates::TiedHere(const Parameter& parameter) const {
+  return parameter.tied && stage_.embedding;
+}
+
+TimelineStorage StageStates::Piece(const State& state, int64_t bytes) const {
+  return {.bytes = bytes, .stream = state.stream, .role = state.role, .name = state.name};
+}
+
+void StageStates::MakeEach(size_t index) {
+  const State& state = program_.states[index];
+  if (state.basis == Basis::kBytesPerLayer) {
+    for (const StageBlock& at : blocks_) {
+      if (at.layer >= 0) alive_[index].push_back(writer_.Birth(Piece(state, state.fixed_bytes)));
+    }
+    return;
+  }
+  for (const StageBlock& at : blocks_) {
+    for (const Parameter& parameter : program_.blocks[at.block].parameters) {
+      if (TiedHere(parameter)) continue;
+      ParameterSums sums = SumParameter(parameter, program_.row_shards);
+      sums.head = stage_.head;
+      TimelineStorage piece = Piece(state, StateBytes(state, sums));
+      piece.suffix = parameter.name;
+      piece.layer = at.layer;
+      alive_[index].push_back(writer_.Birth(piece));
+    }
+  }
+}
+
+void StageStates::Make(size_t index) {
+  const State& state = program_.states[index];
+  made_[index] = true;
+  if (!IsOne(state)) return MakeEach(index);
+  const int64_t bytes = StateBytes(state, SumParameters(program_, stage_));
+  alive_[index].push_back(writer_.Birth(Piece(state, bytes)));
+}
+
+void StageStates::Enter(Phase phase, bool first_step) {
+  const Alive now = Bit(phase, first_step);
+  if (phase > Phase::kBackward && (grown_alive_ & now) == 0) {
+    for (std::vector<int32_t>& gradients : grown_) {
+      for (const int32_t id : gradients) writer_.Release(id);
+      gradients.clear();
+    }
+  }
+  for (size_t i = 0; i < made_.size(); ++i) {
+    if (!made_[i] || (program_.states[i].alive & now) != 0) continue;
+    for (const int32_t id : alive_[i]) writer_.Release(id);
+    alive_[i].clear();
+    made_[i] = false;
+  }
+  for (size_t i = 0; i < made_.size(); ++i) {
+    const State& state = program_.states[i];
+    if (made_[i] || state.grows_in_backward || (state.alive & now) == 0) continue;
+    Make(i);
+  }
+}
+
+void StageStates::GrowBlock(size_t chunk, const StageBlock& at, const std::vector<int32_t>& made) {
+  const Block& block = program_.blocks[at.block];
+  bool taken = false;
+  for (const State& state : program_.states) {
+    if (!state.grows_in_backward) continue;
+    const bool made_by_backward = program_.weight_gradient == WeightGradient::kKept;
+    if (!taken && state.shards == 1 && !state.shards_rows && made_by_backward) {
+      taken = true;
+      for (const int32_t id : made) {
+        writer_.Refer(id);
+        grown_[chunk].push_back(id);
+      }
+      continue;
+    }
+    const BlockSums sums = SumBlock(block, program_.row_shards);
+    const int64_t bytes = StateBytes(state, stage_.embedding ? sums.own : sums.all);
+    TimelineStorage piece = Piece(state, bytes);
+    piece.layer = at.layer;
+    grown_[chunk].push_back(writer_.Birth(piece));
+  }
+  for (const int32_t id : made) writer_.Release(id);
+}
+
+void StageStates::EndBackward(size_t chunk) {
+  if ((grown_alive_ & Bit(Phase::kGradientReduction, false)) != 0) return;
+  for (const int32_t id : grown_[chunk]) writer_.Release(id);
+  grown_[chunk].clear();
+}
+
+}  // namespace plimsoll
