@@ -4,7 +4,7 @@
 
 namespace plimsoll {
 
-int32_t BlockPools::Add(const Block& block) {
+int32_t BlockPools::Add(const CachedBlock& block) {
   if (unused_.empty()) {
     blocks_.push_back(block);
     return static_cast<int32_t>(blocks_.size()) - 1;
@@ -21,7 +21,7 @@ void BlockPools::Remove(int32_t block) {
 }
 
 void BlockPools::Insert(int32_t index) {
-  Block& block = blocks_[index];
+  CachedBlock& block = blocks_[index];
   if (block.state == BlockState::kFree) {
     block.free_since = large_searches;
     free_[block.pool].Insert({block.bytes, block.address, index});
@@ -35,7 +35,7 @@ void BlockPools::Insert(int32_t index) {
 }
 
 void BlockPools::Erase(int32_t index) {
-  const Block& block = blocks_[index];
+  const CachedBlock& block = blocks_[index];
   if (block.state == BlockState::kFree) {
     free_[block.pool].Erase(block.bytes, block.address);
     return;
@@ -51,8 +51,8 @@ int32_t BlockPools::EraseAt(PoolIndex pool, FreeBlocks::Position position) {
 }
 
 int32_t BlockPools::Cut(int32_t index, int64_t bytes) {
-  const Block& block = blocks_[index];
-  Block rest;
+  const CachedBlock& block = blocks_[index];
+  CachedBlock rest;
   rest.address = block.address + static_cast<uint64_t>(bytes);
   rest.bytes = block.bytes - bytes;
   rest.previous = index;
@@ -69,8 +69,8 @@ int32_t BlockPools::Cut(int32_t index, int64_t bytes) {
 int64_t BlockPools::Merge(int32_t index, int32_t neighbour) {
   if (neighbour == kNoBlock || blocks_[neighbour].state != blocks_[index].state) return 0;
   Erase(neighbour);
-  Block& block = blocks_[index];
-  const Block& source = blocks_[neighbour];
+  CachedBlock& block = blocks_[index];
+  const CachedBlock& source = blocks_[neighbour];
   if (block.previous == neighbour) {
     block.address = source.address;
     block.previous = source.previous;

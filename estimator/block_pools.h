@@ -25,7 +25,7 @@ inline constexpr size_t kPoolCount = 2 * kStreamCount;
 
 inline constexpr int32_t kNoBlock = -1;
 
-struct Block {
+struct CachedBlock {
   uint64_t address = 0;
   int64_t bytes = 0;
   int64_t requested_bytes = 0;
@@ -46,15 +46,15 @@ inline PoolIndex PoolOf(Stream stream, bool small) {
 // or kUnmapped is in its pool's list, but between Erase and Insert.
 class BlockPools {
  public:
-  Block& operator[](int32_t block) { return blocks_[block]; }
-  const Block& operator[](int32_t block) const { return blocks_[block]; }
-  const std::vector<Block>& blocks() const { return blocks_; }
+  CachedBlock& operator[](int32_t block) { return blocks_[block]; }
+  const CachedBlock& operator[](int32_t block) const { return blocks_[block]; }
+  const std::vector<CachedBlock>& blocks() const { return blocks_; }
 
   const FreeBlocks& free(PoolIndex pool) const { return free_[pool]; }
   const std::vector<int32_t>& unmapped(PoolIndex pool) const { return unmapped_[pool]; }
 
   // A block of its own, in no list; makes references to blocks stale.
-  int32_t Add(const Block& block);
+  int32_t Add(const CachedBlock& block);
   // Requires: in no list, linked to nothing
   void Remove(int32_t block);
 
@@ -82,7 +82,7 @@ class BlockPools {
   int64_t large_searches = 0;
 
  private:
-  std::vector<Block> blocks_;
+  std::vector<CachedBlock> blocks_;
   std::vector<int32_t> unused_;
   std::array<FreeBlocks, kPoolCount> free_;
   std::array<std::vector<int32_t>, kPoolCount> unmapped_;  // by address

@@ -86,7 +86,7 @@ void CachingAllocator::HandOut(int32_t index, const Request& request, int64_t re
     inactive_bytes += pools_[rest].bytes;
   }
   if (!settings_.expandable_segments) inactive_split_bytes_ += inactive_bytes;
-  Block& block = pools_[index];
+  CachedBlock& block = pools_[index];
   block.state = BlockState::kAllocated;
   block.requested_bytes = requested_bytes;
   requested_bytes_ += requested_bytes;
@@ -96,7 +96,7 @@ void CachingAllocator::HandOut(int32_t index, const Request& request, int64_t re
 
 // Source: free_block
 void CachingAllocator::MakeFree(int32_t index) {
-  Block& block = pools_[index];
+  CachedBlock& block = pools_[index];
   requested_bytes_ -= block.requested_bytes;
   block.state = BlockState::kFree;
   int64_t inactive_bytes = -pools_.Merge(index, block.previous);
@@ -136,7 +136,7 @@ void CachingAllocator::EmptyCache() {
 std::vector<BlockView> CachingAllocator::Snapshot() const {
   std::vector<BlockView> views;
   for (size_t i = 0; i < pools_.blocks().size(); ++i) {
-    const Block& block = pools_.blocks()[i];
+    const CachedBlock& block = pools_.blocks()[i];
     if (block.state == BlockState::kUnused) continue;
     BlockView& view = views.emplace_back();
     if (block.state == BlockState::kAllocated) view.allocation = static_cast<Allocation>(i);

@@ -39,7 +39,7 @@ int64_t CachingAllocator::ExpandableBytes(int32_t block) const {
 // Source: find_expandable_block: has_available_address_space
 bool CachingAllocator::HasRoom(int32_t block, int64_t bytes) const {
   while (bytes > 0 && block != kNoBlock) {
-    const Block& at = pools_[block];
+    const CachedBlock& at = pools_[block];
     if (at.state != BlockState::kFree && at.state != BlockState::kUnmapped) return false;
     bytes -= at.bytes;
     block = at.next;
@@ -60,7 +60,7 @@ int32_t CachingAllocator::FindExpandable(const Request& request) {
   const int range = std::countr_one(ranges_in_use_);
   if (range == kRangeCount || request.bytes > VirtualBytes(request.pool)) return kNoBlock;
   ranges_in_use_ |= uint32_t{1} << range;
-  Block block;
+  CachedBlock block;
   block.address = static_cast<uint64_t>(range) << kRangeBits;
   block.bytes = VirtualBytes(request.pool);
   block.state = BlockState::kUnmapped;

@@ -27,7 +27,7 @@ int32_t CachingAllocator::AllocateBlock(const Request& request) {
   if (limit != kUnlimitedBytes && bytes > limit - reserved_bytes_) return kNoBlock;
   if (settings_.expandable_segments) return Expand(request);
   if (bytes > settings_.capacity_bytes - reserved_bytes_) return kNoBlock;
-  Block block;
+  CachedBlock block;
   block.address = next_address_;
   block.bytes = bytes;
   block.state = BlockState::kFree;
