@@ -37,16 +37,28 @@ void BlockPools::Insert(int32_t index) {
 void BlockPools::Erase(int32_t index) {
   const CachedBlock& block = blocks_[index];
   if (block.state == BlockState::kFree) {
-    free_[block.pool].Erase(block.bytes, block.address);
+    free_[block.pool].Erase(Locate(index));
     return;
   }
   std::vector<int32_t>& unmapped = unmapped_[block.pool];
   unmapped.erase(std::find(unmapped.begin(), unmapped.end(), index));
 }
 
-int32_t BlockPools::EraseAt(PoolIndex pool, FreeBlocks::Position position) {
+FreeBlocks::Position BlockPools::Locate(int32_t block) const {
+  return free_[blocks_[block].pool].Find(blocks_[block].bytes, blocks_[block].address);
+}
+
+int32_t BlockPools::Take(PoolIndex pool, FreeBlocks::Position position) {
   const int32_t block = free_[pool].At(position).block;
   free_[pool].Erase(position);
+  return block;
+}
+
+int32_t BlockPools::TakeFront(PoolIndex pool, FreeBlocks::Position position, int64_t bytes) {
+  const int32_t block = free_[pool].At(position).block;
+  const int32_t rest = Cut(block, bytes);
+  blocks_[rest].free_since = large_searches;
+  free_[pool].Replace(position, {blocks_[rest].bytes, blocks_[rest].address, rest});
   return block;
 }
 
@@ -66,9 +78,32 @@ int32_t BlockPools::Cut(int32_t index, int64_t bytes) {
   return cut;
 }
 
-int64_t BlockPools::Merge(int32_t index, int32_t neighbour) {
-  if (neighbour == kNoBlock || blocks_[neighbour].state != blocks_[index].state) return 0;
-  Erase(neighbour);
+int64_t BlockPools::InsertMerged(int32_t index) {
+  CachedBlock& block = blocks_[index];
+  FreeBlocks& free = free_[block.pool];
+  FreeBlocks::Position taken;  // the place of a neighbour, for the block to take
+  int64_t merged_bytes = 0;
+  for (const int32_t neighbour : {block.next, block.previous}) {
+    if (neighbour == kNoBlock || blocks_[neighbour].state != block.state) continue;
+    if (!FreeBlocks::AtEnd(taken)) free.Erase(taken);
+    if (block.state == BlockState::kFree) {
+      taken = Locate(neighbour);
+    } else {
+      Erase(neighbour);
+    }
+    merged_bytes += Absorb(index, neighbour);
+  }
+  if (FreeBlocks::AtEnd(taken)) {
+    Insert(index);
+  } else {
+    block.free_since = large_searches;
+    free.Replace(taken, {block.bytes, block.address, index});
+  }
+  return merged_bytes;
+}
+
+// Joins a neighbour that is in no list any more to a block.
+int64_t BlockPools::Absorb(int32_t index, int32_t neighbour) {
   CachedBlock& block = blocks_[index];
   const CachedBlock& source = blocks_[neighbour];
   if (block.previous == neighbour) {

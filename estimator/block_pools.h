@@ -53,7 +53,7 @@ class BlockPools {
   const FreeBlocks& free(PoolIndex pool) const { return free_[pool]; }
   const std::vector<int32_t>& unmapped(PoolIndex pool) const { return unmapped_[pool]; }
 
-  // A block of its own, in no list; makes references to blocks stale.
+  // A block in no list; makes references to blocks stale, as Cut and TakeFront do.
   int32_t Add(const CachedBlock& block);
   // Requires: in no list, linked to nothing
   void Remove(int32_t block);
@@ -61,17 +61,20 @@ class BlockPools {
   // Requires: the state is kFree or kUnmapped
   void Insert(int32_t block);
   void Erase(int32_t block);
-  // Takes the free block at a position out of its list.
-  int32_t EraseAt(PoolIndex pool, FreeBlocks::Position position);
-
-  // Cuts a block that is in no list after `bytes`. The rest, which is
-  // returned, is in no list and of the same state.
-  int32_t Cut(int32_t block, int64_t bytes);
-
-  // Merges a neighbour of the same state, which is in a list, into a block that
-  // is in none. Returns the neighbour's bytes; 0 where it stays.
+  // Insert, but neighbours of the same state are merged into the block. Returns their bytes.
   // Source: c10/cuda/CUDACachingAllocator.cpp: try_merge_blocks
-  int64_t Merge(int32_t block, int32_t neighbour);
+  int64_t InsertMerged(int32_t block);
+
+  // Where a free block is in its pool's list.
+  FreeBlocks::Position Locate(int32_t block) const;
+  // Takes the free block at `position` out of its list; with `bytes`, only its first bytes: the
+  // rest stays as a block of its own.
+  int32_t Take(PoolIndex pool, FreeBlocks::Position position);
+  int32_t TakeFront(PoolIndex pool, FreeBlocks::Position position, int64_t bytes);
+
+  // Cuts a block that is in no list after `bytes`. The rest, which is returned, is in no list and
+  // of the same state.
+  int32_t Cut(int32_t block, int64_t bytes);
 
   // Whether it shares its segment with others (is_split).
   bool IsSplit(int32_t block) const {
@@ -82,6 +85,8 @@ class BlockPools {
   int64_t large_searches = 0;
 
  private:
+  int64_t Absorb(int32_t block, int32_t neighbour);
+
   std::vector<CachedBlock> blocks_;
   std::vector<int32_t> unused_;
   std::array<FreeBlocks, kPoolCount> free_;

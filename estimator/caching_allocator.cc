@@ -20,13 +20,16 @@ CachingAllocator::CachingAllocator(const AllocatorSettings& settings)
 Allocation CachingAllocator::Allocate(int64_t bytes, Stream stream) {
   FreePending(clock_);
   Request request;
+  request.requested_bytes = bytes;
   request.bytes = RoundBlock(settings_, bytes);
   request.pool = PoolOf(stream, IsSmall(request.bytes));
-  int32_t block = TakeFree(request);
-  if (block == kNoBlock) block = Grow(request);
-  if (block == kNoBlock) return kNoAllocation;
-  HandOut(block, request, bytes);
-  return block;
+  FreeBlocks::Position position = FindFree(request);
+  if (FreeBlocks::AtEnd(position)) {
+    const int32_t block = Grow(request);
+    if (block == kNoBlock) return kNoAllocation;
+    position = pools_.Locate(block);
+  }
+  return HandOut(position, request);
 }
 
 // Source: free
@@ -49,11 +52,11 @@ void CachingAllocator::ResetPeaks() {
 }
 
 // Source: get_free_block
-int32_t CachingAllocator::TakeFree(const Request& request) {
+FreeBlocks::Position CachingAllocator::FindFree(const Request& request) {
   if (collects_garbage_ && !IsSmallPool(request.pool)) ++pools_.large_searches;
   const FreeBlocks& free = pools_.free(request.pool);
   FreeBlocks::Position found = free.LowerBound(request.bytes);
-  if (FreeBlocks::AtEnd(found)) return kNoBlock;
+  if (FreeBlocks::AtEnd(found)) return found;
   if (settings_.expandable_segments) {
     for (auto next = free.Next(found); !FreeBlocks::AtEnd(next); next = free.Next(next)) {
       if (ExpandableBytes(free.At(next).block) >= ExpandableBytes(free.At(found).block)) break;
@@ -62,9 +65,9 @@ int32_t CachingAllocator::TakeFree(const Request& request) {
   }
   const int64_t block_bytes = free.At(found).bytes;
   const bool oversize = request.bytes >= settings_.max_split_size_bytes;
-  if (!oversize && block_bytes >= settings_.max_split_size_bytes) return kNoBlock;
-  if (oversize && block_bytes >= request.bytes + kLargeSegmentBytes) return kNoBlock;
-  return pools_.EraseAt(request.pool, found);
+  if (!oversize && block_bytes >= settings_.max_split_size_bytes) return {};
+  if (oversize && block_bytes >= request.bytes + kLargeSegmentBytes) return {};
+  return found;
 }
 
 // Source: should_split
@@ -77,21 +80,23 @@ bool CachingAllocator::ShouldSplit(const Request& request, int64_t block_bytes) 
 }
 
 // Source: alloc_found_block
-void CachingAllocator::HandOut(int32_t index, const Request& request, int64_t requested_bytes) {
-  const bool was_split = pools_.IsSplit(index);
-  int64_t inactive_bytes = was_split ? -pools_[index].bytes : 0;
-  if (ShouldSplit(request, pools_[index].bytes)) {
-    const int32_t rest = pools_.Cut(index, request.bytes);
-    pools_.Insert(rest);
-    inactive_bytes += pools_[rest].bytes;
+int32_t CachingAllocator::HandOut(FreeBlocks::Position position, const Request& request) {
+  const FreeBlock found = pools_.free(request.pool).At(position);
+  int64_t inactive_bytes = pools_.IsSplit(found.block) ? -found.bytes : 0;
+  if (ShouldSplit(request, found.bytes)) {
+    pools_.TakeFront(request.pool, position, request.bytes);
+    inactive_bytes += found.bytes - request.bytes;
+  } else {
+    pools_.Take(request.pool, position);
   }
   if (!settings_.expandable_segments) inactive_split_bytes_ += inactive_bytes;
-  CachedBlock& block = pools_[index];
+  CachedBlock& block = pools_[found.block];
   block.state = BlockState::kAllocated;
-  block.requested_bytes = requested_bytes;
-  requested_bytes_ += requested_bytes;
+  block.requested_bytes = request.requested_bytes;
+  requested_bytes_ += block.requested_bytes;
   allocated_bytes_ += block.bytes;
   peak_allocated_bytes_ = std::max(peak_allocated_bytes_, allocated_bytes_);
+  return found.block;
 }
 
 // Source: free_block
@@ -99,9 +104,7 @@ void CachingAllocator::MakeFree(int32_t index) {
   CachedBlock& block = pools_[index];
   requested_bytes_ -= block.requested_bytes;
   block.state = BlockState::kFree;
-  int64_t inactive_bytes = -pools_.Merge(index, block.previous);
-  inactive_bytes -= pools_.Merge(index, block.next);
-  pools_.Insert(index);
+  int64_t inactive_bytes = -pools_.InsertMerged(index);
   if (settings_.expandable_segments) return;
   if (pools_.IsSplit(index)) inactive_bytes += block.bytes;
   inactive_split_bytes_ += inactive_bytes;

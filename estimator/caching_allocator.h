@@ -74,6 +74,7 @@ class CachingAllocator {
 
  private:
   struct Request {
+    int64_t requested_bytes = 0;
     int64_t bytes = 0;  // rounded
     PoolIndex pool = 0;
   };
@@ -83,9 +84,9 @@ class CachingAllocator {
   };
 
   // Blocks that are cached: caching_allocator.cc.
-  int32_t TakeFree(const Request& request);
+  FreeBlocks::Position FindFree(const Request& request);
   bool ShouldSplit(const Request& request, int64_t block_bytes) const;
-  void HandOut(int32_t block, const Request& request, int64_t requested_bytes);
+  int32_t HandOut(FreeBlocks::Position position, const Request& request);
   void MakeFree(int32_t block);
   void FreePending(int64_t tick);
 

@@ -71,7 +71,7 @@ int32_t CachingAllocator::FindExpandable(const Request& request) {
   return segment;
 }
 
-// Returns a block in no list that serves the request. Pages that were mapped
+// Returns a free block that serves the request. Pages that were mapped
 // before memory ran out stay.
 // Source: try_allocate_expandable_block
 int32_t CachingAllocator::Expand(const Request& request) {
@@ -87,7 +87,6 @@ int32_t CachingAllocator::Expand(const Request& request) {
     if (!Map(next, std::min(missing_bytes, pools_[next].bytes))) return kNoBlock;
     block = next;
   }
-  pools_.Erase(block);
   return block;
 }
 
@@ -99,9 +98,7 @@ bool CachingAllocator::Map(int32_t block, int64_t bytes) {
   pools_.Erase(block);
   if (mapped_bytes < pools_[block].bytes) pools_.Insert(pools_.Cut(block, mapped_bytes));
   pools_[block].state = BlockState::kFree;
-  pools_.Merge(block, pools_[block].previous);
-  pools_.Merge(block, pools_[block].next);
-  pools_.Insert(block);
+  pools_.InsertMerged(block);
   AddReserved(mapped_bytes);
   return true;
 }
@@ -123,9 +120,7 @@ void CachingAllocator::Unmap(int32_t block) {
   }
   if (end - begin < pools_[block].bytes) pools_.Insert(pools_.Cut(block, end - begin));
   pools_[block].state = BlockState::kUnmapped;
-  pools_.Merge(block, pools_[block].previous);
-  pools_.Merge(block, pools_[block].next);
-  pools_.Insert(block);
+  pools_.InsertMerged(block);
   reserved_bytes_ -= end - begin;
   if (pools_.IsSplit(block)) return;
   ranges_in_use_ &= ~(uint32_t{1} << (base >> kRangeBits));

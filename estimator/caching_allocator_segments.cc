@@ -5,7 +5,7 @@
 
 namespace plimsoll {
 
-// Returns a block in no list that serves the request; kNoBlock when memory is out.
+// Returns a new free block that serves the request; kNoBlock when memory is out.
 // Source: malloc
 int32_t CachingAllocator::Grow(const Request& request) {
   if (collects_garbage_) CollectGarbage();
@@ -35,7 +35,9 @@ int32_t CachingAllocator::AllocateBlock(const Request& request) {
   next_address_ += static_cast<uint64_t>(bytes);
   ++segment_count_;
   AddReserved(bytes);
-  return pools_.Add(block);
+  const int32_t segment = pools_.Add(block);
+  pools_.Insert(segment);
+  return segment;
 }
 
 void CachingAllocator::AddReserved(int64_t bytes) {

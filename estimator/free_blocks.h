@@ -32,14 +32,19 @@ class FreeBlocks {
   Position Next(Position position) const;
   static bool AtEnd(Position position) { return position.bin == kBinCount; }
 
+  // Returns where a block is.
+  //
+  // Requires: it is in here
+  Position Find(int64_t bytes, uint64_t address) const;
+
   // Requires: not at the end
   const FreeBlock& At(Position position) const { return bins_[position.bin][position.index]; }
   void Erase(Position position);
+  // The same as Erase and Insert, but faster where the place changes little.
+  void Replace(Position position, const FreeBlock& with);
 
-  // Requires: bytes is a positive multiple of kMinBlockBytes; the block is not in here (Insert), or
-  // is (Erase)
+  // Requires: bytes is a positive multiple of kMinBlockBytes; the block is not in here
   void Insert(const FreeBlock& block);
-  void Erase(int64_t bytes, uint64_t address);
 
   // All of them, in order.
   std::vector<FreeBlock> ToVector() const;
@@ -48,7 +53,8 @@ class FreeBlocks {
   static constexpr int kBinCount = 320;  // the last one: from 1.875 PiB on
 
   static int BinOf(int64_t bytes);
-  Position FirstFrom(int bin) const;
+  // Returns the first block of this bin or a later one.
+  Position FirstIn(int bin) const;
 
   std::array<std::vector<FreeBlock>, kBinCount> bins_;
   std::array<uint64_t, kBinCount / 64> used_{};  // a bit for each bin that holds something

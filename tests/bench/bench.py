@@ -2,7 +2,8 @@
 """Measures Plimsoll against the budgets of its design and prints one table.
 
     tests/bench/bench.py BUILD_DIR             some minutes; exits 1 where a budget is missed
-    tests/bench/bench.py BUILD_DIR --only PART one of estimate, grpc, server, stream
+    tests/bench/bench.py BUILD_DIR --only PART one of estimate, allocator, grpc, server,
+                                              stream
     tests/bench/bench.py BUILD_DIR --smoke     runs everything briefly and judges no time
 
 Build in Release, on a machine that does nothing else. Medians of repetitions.
@@ -103,6 +104,16 @@ def estimate_rows(bench):
     yield row("summary, 2^20 GPUs / 8 GPUs", us[f"Gpus/{1 << 20}"] / us["Gpus/8"], "<=", 1.1, "x")
 
 
+def allocator_rows(bench):
+    """A pair is one allocation and one free; a replay two steps of 32 layers."""
+    medians = bench.google("allocator_bench", one_core=True)
+    for mode in ("native", "expandable"):
+        yield row(f"allocator, pair, 300 free, {mode}",
+                  medians[f"Pairs/{mode}/300"]["cpu_time"], "<=", 60, "ns")
+        yield row(f"allocator, replay, {mode}", medians[f"Replay/{mode}"]["cpu_time"], "<=", 2000,
+                  "us")
+
+
 def grpc_rows(bench):
     medians = bench.google("grpc_bench", one_core=False)
     estimate = medians["EstimateOverGrpc/real_time"]["items_per_second"]
@@ -183,13 +194,13 @@ def print_row(row, smoke):
 def main(argv):
     flags = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     flags.add_argument("build", help="folder of a Release build")
-    flags.add_argument("--only", choices=("estimate", "grpc", "server", "stream"))
+    flags.add_argument("--only", choices=("estimate", "allocator", "grpc", "server", "stream"))
     flags.add_argument("--smoke", action="store_true", help="run briefly, judge no time")
     flags.add_argument("--json", help="write the rows to this file")
     flags = flags.parse_args(argv)
     bench = Bench(flags.build, flags.smoke)
-    parts = {"estimate": estimate_rows, "grpc": grpc_rows, "server": server_rows,
-             "stream": stream_rows}
+    parts = {"estimate": estimate_rows, "allocator": allocator_rows, "grpc": grpc_rows,
+             "server": server_rows, "stream": stream_rows}
     rows = []
     print(f"{'':<36} {'budget':>9} {'measured':>11}")
     for name, part in parts.items():

@@ -46,7 +46,7 @@ TEST(FreeBlocksTest, FindsTheSmallestThatFitsThenTheLowest) {
   EXPECT_EQ(blocks.At(blocks.LowerBound(2048)).block, 3);
   EXPECT_EQ(blocks.At(blocks.LowerBound(2560)).block, 1);
   EXPECT_TRUE(FreeBlocks::AtEnd(blocks.LowerBound(4608)));
-  blocks.Erase(2048, 300);
+  blocks.Erase(blocks.Find(2048, 300));
   EXPECT_EQ(blocks.At(blocks.LowerBound(1536)).block, 2);
 }
 
@@ -91,10 +91,23 @@ TEST(FreeBlocksTest, AgreesWithASet) {
         reference.erase(reference.lower_bound({bytes, 0, 0}));
         blocks.Erase(blocks.LowerBound(bytes));
       }
+      // A new size for one of them, near the old one or far from it.
+      if (random() % 2 == 0 && !reference.empty()) {
+        const auto old = reference.begin();
+        const auto at = blocks.Find(old->bytes, old->address);
+        const int64_t near = old->bytes + static_cast<int64_t>(random() % 3) * kMinBlockBytes;
+        const FreeBlock with{random() % 2 == 0 ? near : bytes, 1000 + random() % 1000, i};
+        reference.erase(old);
+        if (reference.insert(with).second) {
+          blocks.Replace(at, with);
+        } else {
+          blocks.Erase(at);
+        }
+      }
       if (random() % 3 == 0 && !reference.empty()) {
         const FreeBlock first = *reference.begin();
         reference.erase(first);
-        blocks.Erase(first.bytes, first.address);
+        blocks.Erase(blocks.Find(first.bytes, first.address));
       }
     }
     EXPECT_EQ(blocks.ToVector(), Walk(reference, 1));
