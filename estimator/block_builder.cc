@@ -28,7 +28,8 @@ Sizes::Sizes(const Job& job) {
 }
 
 Extent Sizes::operator()(Symbol symbol, int32_t times) const {
-  return {.size = of[static_cast<size_t>(symbol)], .times = times, .symbol = symbol};
+  return {
+      .size = Multiply(times, of[static_cast<size_t>(symbol)]), .times = times, .symbol = symbol};
 }
 
 BlockBuilder::BlockBuilder(const Job& job, absl::string_view name, BlockKind kind)

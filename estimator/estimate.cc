@@ -110,7 +110,7 @@ std::variant<MemoryEstimate, Violations> EstimateMemory(const JobSpec& spec, con
   const auto& job = std::get<ValidJob>(validated);
   Traced traced = RunPasses(job, options.trace);
   const Program& program = traced.program;
-  const std::vector<BlockRuns> runs = RunBlocks(program);
+  const std::vector<BlockRun> runs = RunBlocks(program);
 
   MemoryEstimate estimate;
   const std::vector<StagePeak> peaks = FindPeaks(program, runs);

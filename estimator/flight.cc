@@ -21,7 +21,7 @@ int64_t KeptTimes(const Block& block, int64_t layer_count) {
 
 }  // namespace
 
-Parts::Parts(const Program& of, const std::vector<BlockRuns>& with) : program(of), runs(with) {
+Parts::Parts(const Program& of, const std::vector<BlockRun>& with) : program(of), runs(with) {
   sums.reserve(program.blocks.size());
   for (const Block& block : program.blocks) {
     sums.push_back(SumBlock(block, program.row_shards));
@@ -56,9 +56,9 @@ Sum FlightMachine::Newest(int64_t layers) const {
   for (size_t i = 0; i < blocks_.size(); ++i) {
     const Block& block = blocks_[i];
     if (block.kind == BlockKind::kLayer) {
-      kept.Grow(runs_[i].first.kept, KeptTimes(block, layers));
+      kept.Grow(runs_[i].kept, KeptTimes(block, layers));
     } else if (block.kind == BlockKind::kEmbedding && stage_.embedding && flight_.newest_is_first) {
-      kept.Grow(runs_[i].first.kept);
+      kept.Grow(runs_[i].kept);
     }
   }
   return kept;
@@ -149,9 +149,9 @@ int64_t FlightMachine::AllGrown() const {
 template <typename Sum>
 Sum FlightMachine::AtWork(size_t block) const {
   Sum at_work;
-  at_work.Grow(first_micro_batch_ ? runs_[block].first.backward : runs_[block].later_backward);
+  at_work.Grow(first_micro_batch_ ? runs_[block].backward : runs_[block].later_backward);
   const int64_t unit = blocks_[block].recompute_unit;
-  if (unit > 1) at_work.Grow(runs_[block].first.unit, unit - 1);
+  if (unit > 1) at_work.Grow(runs_[block].unit, unit - 1);
   return at_work;
 }
 
@@ -161,7 +161,7 @@ Sum FlightMachine::At(When when, size_t block) const {
   Sum sum = when == When::kMostGrown ? Last<Sum>(block) : Before<Sum>(block);
   switch (when) {
     case When::kForward:
-      sum.Grow(runs_[block].first.forward);
+      sum.Grow(runs_[block].forward);
       break;
     case When::kLossBackward:
       sum.Grow(AtWork<Sum>(block));
@@ -229,7 +229,7 @@ Demand FlightMachine::Loss() const {
     Consider(demand, When::kLossBackward, i);
     Total holed = Before<Total>(i);
     holed.Grow(AtWork<Total>(i));
-    holed.Grow(Role::kLoss, runs_[i].first.hole_bytes);
+    holed.Grow(Role::kLoss, runs_[i].hole_bytes);
     demand.compute_bytes = std::max(demand.compute_bytes, holed.total);
     if (blocks_[i].reduce_bytes > 0) Consider(demand, When::kReduce, i);
   }
@@ -267,7 +267,7 @@ Sum KeptByOthers(const Parts& parts, const Stage& stage, const InFlight& flight)
         times = Add(times, Multiply(KeptTimes(block, others.layer_count), others.count));
       }
     }
-    if (times > 0) kept.Grow(parts.runs[i].first.kept, times);
+    if (times > 0) kept.Grow(parts.runs[i].kept, times);
   }
   return kept;
 }

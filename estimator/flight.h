@@ -28,14 +28,14 @@ struct Total {
 // What follows from the program alone, for all of its stages.
 struct Parts {
   const Program& program;
-  const std::vector<BlockRuns>& runs;
+  const std::vector<BlockRun>& runs;
   std::vector<BlockSums> sums;      // of one of each block
   std::vector<const State*> grown;  // gradients made layer by layer
   int64_t layer_reduce_bytes = 0;   // gradients of a layer on their way to other ranks
   int64_t head_reduce_bytes = 0;    // of the head
 
   // Both outlive the parts.
-  Parts(const Program& of, const std::vector<BlockRuns>& with);
+  Parts(const Program& of, const std::vector<BlockRun>& with);
 };
 
 // SumParameters, from sums that are known.
@@ -108,7 +108,7 @@ class FlightMachine {
 
   const Parts& parts_;
   const std::vector<Block>& blocks_;
-  const std::vector<BlockRuns>& runs_;
+  const std::vector<BlockRun>& runs_;
   const Stage& stage_;
   const ParameterSums& sums_;
   const InFlight& flight_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 namespace plimsoll {
 namespace {
@@ -31,11 +32,19 @@ class Machine {
   }
 
  private:
+  // Alive at the notes from `birth` to before `death`.
   struct Piece {
-    Role role;
     int64_t bytes;
     int references;
+    int birth;
+    int death;
     int log;
+    Role role;
+  };
+  // The most bytes that any note found, and which did; -1: none yet.
+  struct Peak {
+    int64_t total = 0;
+    int note = -1;
   };
 
   TensorId Root(TensorId tensor) const { return block_.tensors[tensor].storage; }
@@ -43,7 +52,6 @@ class Machine {
   void FindLastUses();
   BlockRun RunKept();
   BlockRun RunRecomputed();
-  void EndForward();
   void MakeOutputGradient();
   void MarkKept();
   void Forward(int begin, int end, bool saves);
@@ -61,8 +69,10 @@ class Machine {
   void Release(int piece);
   void Note();
   int SegmentBegin(int end) const;
-  bool MadeBefore(TensorId root, int op) const;
   void MakeDiscardedInputs(int begin, int end);
+  void EndForward(BlockRun& run);
+  void EndBackward(BlockRun& run) const;
+  Usage Alive(int note, bool gradients_stay) const;
   void SaveSegmentInputs(int begin, int end, bool save);
 
   const Block& block_;
@@ -70,6 +80,8 @@ class Machine {
   const DType gradient_dtype_;
   std::vector<Storage>* log_;
   Tape* tape_;
+  std::array<int64_t, 256> bytes_;         // of each tensor
+  std::array<int16_t, 256> maker_;         // the op that makes each tensor; -1: the input
   std::array<int, 256> forward_storage_;   // of each root tensor
   std::array<int, 256> gradient_storage_;  // of each tensor
   // Root tensors by the op that uses them last: the first of each op's list, and
@@ -79,8 +91,13 @@ class Machine {
   std::array<Piece, 512> pieces_;
   int piece_count_ = 0;
   int clock_ = 0;
-  Usage now_;
-  Usage peak_;
+  int note_ = 0;
+  int64_t now_ = 0;
+  int64_t checkpoint_bytes_ = 0;  // kept beside the pieces, from the end of forward on
+  Peak peak_;
+  // The same where gradients die with their op, though here they stay.
+  Peak later_peak_;
+  int64_t earlier_gradients_ = 0;  // of ops before this one
 };
 
 void Machine::FindLastUses() {
@@ -88,11 +105,18 @@ void Machine::FindLastUses() {
   const int tensor_count = static_cast<int>(block_.tensors.size());
   std::array<int16_t, 256> last_use;
   std::fill_n(last_use.begin(), tensor_count, int16_t{-1});
+  std::fill_n(maker_.begin(), tensor_count, static_cast<int16_t>(count));
   for (int i = 0; i < count; ++i) {
     for (TensorId id : block_.ops[i].inputs) last_use[Root(id)] = static_cast<int16_t>(i);
-    for (TensorId id : block_.ops[i].outputs) last_use[Root(id)] = static_cast<int16_t>(i);
+    for (TensorId id : block_.ops[i].outputs) {
+      last_use[Root(id)] = static_cast<int16_t>(i);
+      maker_[id] = static_cast<int16_t>(i);
+    }
   }
-  for (const Tensor& tensor : block_.tensors) {
+  if (block_.input != kNoTensor) maker_[block_.input] = -1;
+  for (int id = 0; id < tensor_count; ++id) {
+    const Tensor& tensor = block_.tensors[id];
+    bytes_[id] = tensor.Bytes();
     if (tensor.held) last_use[tensor.storage] = static_cast<int16_t>(count - 1);
   }
   std::fill_n(first_unused_.begin(), count, int16_t{kNoStorage});
@@ -105,8 +129,8 @@ void Machine::FindLastUses() {
 
 int Machine::Make(TensorId tensor, absl::string_view suffix, Role role, int64_t bytes) {
   const int piece = piece_count_++;
-  pieces_[piece] = {role, bytes, 1, kNoStorage};
-  now_.Grow(role, bytes);
+  pieces_[piece] = {bytes, 1, note_, std::numeric_limits<int>::max(), kNoStorage, role};
+  now_ = Add(now_, bytes);
   if (tape_ != nullptr) {
     tape_->pieces.push_back({tensor, -1, suffix, role, bytes});
     Tell(TapeEventKind::kBirth, piece);
@@ -119,19 +143,40 @@ int Machine::Make(TensorId tensor, absl::string_view suffix, Role role, int64_t 
 }
 
 int Machine::MakeTensor(TensorId tensor) {
-  return Make(tensor, "", block_.tensors[tensor].role, block_.tensors[tensor].Bytes());
+  return Make(tensor, "", block_.tensors[tensor].role, bytes_[tensor]);
 }
 
 void Machine::Release(int piece) {
   Piece& released = pieces_[piece];
   if (--released.references > 0) return;
-  now_.Shrink(released.role, released.bytes);
+  released.death = note_;
+  if (now_ != kSaturated) now_ -= released.bytes;  // how much was above is not known
   Tell(TapeEventKind::kDeath, piece);
   if (released.log != kNoStorage) (*log_)[released.log].death = clock_;
 }
 
 void Machine::Note() {
-  if (now_.total > peak_.total) peak_ = now_;
+  if (now_ > peak_.total) peak_ = {now_, note_};
+  const int64_t later = now_ - earlier_gradients_;
+  if (later > later_peak_.total) later_peak_ = {later, note_};
+  ++note_;
+}
+
+// What was alive at a note, by role. Where gradients of weights do not stay, at
+// most those of the op at work were, as temporaries.
+Usage Machine::Alive(int note, bool gradients_stay) const {
+  Usage alive;
+  alive.Grow(Role::kActivation, checkpoint_bytes_);
+  for (int i = 0; i < piece_count_; ++i) {
+    const Piece& piece = pieces_[i];
+    if (piece.birth > note || piece.death <= note) continue;
+    if (gradients_stay || piece.role != Role::kGradient) {
+      alive.Grow(piece.role, piece.bytes);
+    } else if (piece.birth == note) {
+      alive.Grow(Role::kTemporary, piece.bytes);
+    }
+  }
+  return alive;
 }
 
 // Runs ops [begin, end) forward. Python's reference to a tensor ends after its
@@ -166,16 +211,6 @@ void Machine::Forward(int begin, int end, bool saves) {
   }
 }
 
-bool Machine::MadeBefore(TensorId root, int op) const {
-  if (root == block_.input) return true;
-  for (int i = 0; i < op; ++i) {
-    for (TensorId id : block_.ops[i].outputs) {
-      if (id == root) return true;
-    }
-  }
-  return false;
-}
-
 // Refers to, or releases, each tensor that ops [begin, end) read and did not
 // make, once.
 void Machine::SaveSegmentInputs(int begin, int end, bool save) {
@@ -183,7 +218,7 @@ void Machine::SaveSegmentInputs(int begin, int end, bool save) {
   for (int i = begin; i < end; ++i) {
     for (TensorId id : block_.ops[i].inputs) {
       const TensorId root = Root(id);
-      if (done[root] || !MadeBefore(root, begin)) continue;
+      if (done[root] || maker_[root] >= begin) continue;
       done[root] = true;
       if (Discarded(root)) {  // made again when backward comes back
         if (!save) Release(forward_storage_[root]);
@@ -220,7 +255,7 @@ void Machine::MakeDiscardedInputs(int begin, int end) {
   for (int i = begin; i < end; ++i) {
     for (TensorId id : block_.ops[i].inputs) {
       const TensorId root = Root(id);
-      if (done[root] || !Discarded(root) || !MadeBefore(root, begin)) continue;
+      if (done[root] || !Discarded(root) || maker_[root] >= begin) continue;
       done[root] = true;
       forward_storage_[root] = MakeTensor(root);
     }
@@ -266,7 +301,7 @@ void Machine::GiveInputGradient(const Op& op, TensorId input) {
     return;
   }
   const Role role = tensor.role == Role::kLoss ? Role::kLoss : Role::kTemporary;
-  const int made = Make(input, ".gradient", role, tensor.Bytes());
+  const int made = Make(input, ".gradient", role, bytes_[input]);
   if (gradient == kNoStorage) {
     gradient = made;
     return;
@@ -304,8 +339,11 @@ void Machine::BackwardOp(int index) {
   for (TensorId id : op.inputs) GiveInputGradient(op, id);
   std::array<int, 8> weights;
   int weight_count = 0;
+  const int64_t before = now_;
   MakeWeightGradients(op, weights, weight_count);
+  const int64_t gradients = now_ - before;
   Note();
+  if (weight_count == 0) earlier_gradients_ += gradients;
   Tell(TapeEventKind::kLaunch);
   while (weight_count > 0) Release(weights[--weight_count]);
   while (temporary_count > 0) Release(temporaries[--temporary_count]);
@@ -320,7 +358,7 @@ void Machine::BackwardOp(int index) {
 void Machine::MakeOutputGradient() {
   if (block_.output == kNoTensor || block_.kind == BlockKind::kHead) return;
   gradient_storage_[block_.output] =
-      Make(block_.output, ".gradient", Role::kTemporary, block_.tensors[block_.output].Bytes());
+      Make(block_.output, ".gradient", Role::kTemporary, bytes_[block_.output]);
   if (tape_ != nullptr) {
     tape_->output_gradient = static_cast<int16_t>(gradient_storage_[block_.output]);
   }
@@ -334,7 +372,8 @@ void Machine::MarkKept() {
 }
 
 // The output is the next block's from here on.
-void Machine::EndForward() {
+void Machine::EndForward(BlockRun& run) {
+  run.forward = Alive(peak_.note, true);
   if (block_.output != kNoTensor) {
     Tell(TapeEventKind::kOutput, forward_storage_[Root(block_.output)]);
     if (tape_ != nullptr) {
@@ -342,6 +381,12 @@ void Machine::EndForward() {
     }
     Release(forward_storage_[block_.output]);
   }
+  checkpoint_bytes_ = block_.checkpoint_bytes;
+  now_ = Add(now_, checkpoint_bytes_);
+  run.kept = Alive(note_, true);
+  MarkKept();
+  peak_ = Peak();
+  later_peak_ = Peak();
   if (tape_ == nullptr) return;
   if (block_.input != kNoTensor) {
     tape_->input = static_cast<int16_t>(forward_storage_[block_.input]);
@@ -349,24 +394,26 @@ void Machine::EndForward() {
   tape_->forward_end = tape_->events.size();
 }
 
+void Machine::EndBackward(BlockRun& run) const {
+  run.backward = Alive(peak_.note, true);
+  const bool kept = weight_gradient_ == WeightGradient::kKept;
+  run.later_backward = kept ? Alive(later_peak_.note, false) : run.backward;
+}
+
 BlockRun Machine::RunKept() {
   BlockRun run;
   const int count = static_cast<int>(block_.ops.size());
   if (block_.input != kNoTensor) forward_storage_[block_.input] = MakeTensor(block_.input);
   Forward(0, count, true);
-  run.forward = peak_;
-  EndForward();
-  run.kept = now_;
-  MarkKept();
-  for (const Tensor& tensor : block_.tensors) {
-    if (tensor.leaves_hole) run.hole_bytes = plimsoll::Add(run.hole_bytes, tensor.Bytes());
+  EndForward(run);
+  for (size_t id = 0; id < block_.tensors.size(); ++id) {
+    if (block_.tensors[id].leaves_hole) run.hole_bytes = Add(run.hole_bytes, bytes_[id]);
   }
   if (tape_ != nullptr) tape_->again_end = tape_->events.size();
-  peak_ = Usage();
   MakeOutputGradient();
   Note();
   Backward(0, count);
-  run.backward = peak_;
+  EndBackward(run);
   return run;
 }
 
@@ -378,14 +425,9 @@ BlockRun Machine::RunRecomputed() {
   forward_storage_[block_.input] = MakeTensor(block_.input);
   Refer(forward_storage_[block_.input]);
   Forward(0, count, false);
-  run.forward = peak_;
-  EndForward();
-  now_.Grow(Role::kActivation, block_.checkpoint_bytes);
-  run.kept = now_;
-  MarkKept();
+  EndForward(run);
   if (log_ != nullptr) log_->resize(1);  // the input: the rest is made again
   clock_ = 0;
-  peak_ = Usage();
   MakeOutputGradient();
   Refer(forward_storage_[block_.input]);
   Forward(0, count, true);
@@ -398,11 +440,11 @@ BlockRun Machine::RunRecomputed() {
   }
   Release(output);
   if (tape_ != nullptr) tape_->again_end = tape_->events.size();
-  run.unit = now_;
-  run.unit.Shrink(Role::kTemporary, block_.tensors[block_.output].Bytes());
+  run.unit = Alive(note_, true);
+  run.unit.Shrink(Role::kTemporary, bytes_[block_.output]);
   if (block_.holds_output) run.unit.Shrink(pieces_[output].role, pieces_[output].bytes);
   Backward(0, count);
-  run.backward = peak_;
+  EndBackward(run);
   return run;
 }
 

@@ -41,6 +41,7 @@ struct BlockRun {
   Usage kept;              // after forward, for backward
   Usage forward;           // at the peak of forward
   Usage backward;          // at the peak of backward, recomputation included
+  Usage later_backward;    // the same where kKept gradients are added to an earlier micro-batch's
   Usage unit;              // what each further layer of a recomputed unit keeps meanwhile
   int64_t hole_bytes = 0;  // freed, but of no use to what follows
 };

@@ -40,6 +40,7 @@ TensorId LowerFused(BlockBuilder& b, const NormNames& names, const NormPlace& pl
                     const Extent& groups, Ids weights) {
   const int32_t values = b.job().model->norm == Norm::kLayerNorm ? 2 : 1;
   Extent statistics_width = groups;
+  statistics_width.size = Multiply(values, groups.size);
   statistics_width.times = values;
   const TensorId statistics =
       b.Add(names.statistics, {b.Size(Symbol::kB), b.Size(Symbol::kS), statistics_width},

@@ -250,15 +250,11 @@ int64_t StagePeak::Reserved() const {
   return most;
 }
 
-std::vector<BlockRuns> RunBlocks(const Program& program) {
-  std::vector<BlockRuns> runs;
+std::vector<BlockRun> RunBlocks(const Program& program) {
+  std::vector<BlockRun> runs;
   runs.reserve(program.blocks.size());
-  const bool kept = program.weight_gradient == WeightGradient::kKept;
   for (const Block& block : program.blocks) {
-    BlockRuns& both = runs.emplace_back();
-    both.first = Run(block, program.weight_gradient, program.gradient_dtype);
-    both.later_backward = kept ? Run(block, WeightGradient::kAdded, program.gradient_dtype).backward
-                               : both.first.backward;
+    runs.push_back(Run(block, program.weight_gradient, program.gradient_dtype));
   }
   return runs;
 }
@@ -270,7 +266,7 @@ Stage WholeStage(int64_t layer_count) {
           .first = {.count = 1, .newest_layer_count = layer_count}};
 }
 
-std::vector<StagePeak> FindPeaks(const Program& program, const std::vector<BlockRuns>& runs) {
+std::vector<StagePeak> FindPeaks(const Program& program, const std::vector<BlockRun>& runs) {
   const Parts parts(program, runs);
   std::vector<StagePeak> peaks(program.stages.size());
   std::optional<StageKind> kind;

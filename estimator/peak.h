@@ -30,15 +30,8 @@ struct StagePeak {
   int64_t Reserved() const;  // the most over both steps
 };
 
-// Runs of one block while gradients are made, and while they are added to those
-// of an earlier micro-batch.
-struct BlockRuns {
-  BlockRun first;
-  Usage later_backward;
-};
-
 // In the order of program.blocks.
-std::vector<BlockRuns> RunBlocks(const Program& program);
+std::vector<BlockRun> RunBlocks(const Program& program);
 
 // Returns the stage of a pipeline that has one.
 Stage WholeStage(int64_t layer_count);
@@ -46,7 +39,7 @@ Stage WholeStage(int64_t layer_count);
 // Returns the peak of each of the program's stages.
 //
 // Requires: `runs` are RunBlocks(program)
-std::vector<StagePeak> FindPeaks(const Program& program, const std::vector<BlockRuns>& runs);
+std::vector<StagePeak> FindPeaks(const Program& program, const std::vector<BlockRun>& runs);
 
 }  // namespace plimsoll
 

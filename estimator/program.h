@@ -26,18 +26,19 @@ enum class Symbol : uint8_t { kB, kS, kH, kE, kF, kA, kC, kN, kD, kV, kP, kT, kO
 // What has divided an extent, for people to read.
 enum class Split : uint8_t { kNone, kTensor, kChunk };
 
-// One extent of a shape: ceil(times * size / divisor) elements.
+// One extent of a shape: `size` elements, which are what splits have left of
+// `times` times the symbol.
 struct Extent {
   int64_t size = 1;
   int32_t times = 1;
   Symbol symbol = Symbol::kOne;
   Split split = Split::kNone;
-  int64_t divisor = 1;
 
-  int64_t Local() const {
-    const int64_t whole = Multiply(times, size);
-    return divisor == 1 ? whole
-                        : CeilDivide(whole, divisor);  // a division costs more than all else
+  int64_t Local() const { return size; }
+  // Leaves the largest of `parts` parts, as even as can be.
+  void Divide(int64_t parts, Split by) {
+    size = CeilDivide(size, parts);
+    split = by;
   }
 };
 

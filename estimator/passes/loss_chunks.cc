@@ -9,9 +9,7 @@ Program ApplyLossChunks(const ValidJob& job, Program program) {
     const Shape hidden = block.tensors[block.input].shape;
     for (Tensor& tensor : block.tensors) {
       if (tensor.role != Role::kLoss || tensor.shape.rank < 2) continue;
-      Extent& sequence = tensor.shape.extents[1];
-      sequence.divisor = Multiply(sequence.divisor, job->loss_chunk_count);
-      sequence.split = Split::kChunk;
+      tensor.shape.extents[1].Divide(job->loss_chunk_count, Split::kChunk);
       tensor.shrunk_by |= Mark(PassId::kLossChunks);
     }
     block.buffers.push_back({.name = "head.hidden.gradient",

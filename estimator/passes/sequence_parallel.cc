@@ -43,9 +43,7 @@ Program ApplySequenceParallel(const ValidJob& job, Program program) {
     }
     for (Tensor& tensor : block.tensors) {
       if (tensor.sequence_axis == kNoAxis) continue;
-      Extent& extent = tensor.shape.extents[tensor.sequence_axis];
-      extent.divisor = Multiply(extent.divisor, job->tensor_parallel_size);
-      extent.split = Split::kTensor;
+      tensor.shape.extents[tensor.sequence_axis].Divide(job->tensor_parallel_size, Split::kTensor);
       tensor.shrunk_by |= Mark(PassId::kSequenceParallel);
     }
   }

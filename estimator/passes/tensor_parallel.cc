@@ -7,9 +7,7 @@ Program ApplyTensorParallel(const ValidJob& job, Program program) {
   if (degree == 1) return program;
   const auto split = [degree](Shape& shape, int8_t axis, uint8_t& shrunk_by) {
     if (axis == kNoAxis) return;
-    Extent& extent = shape.extents[axis];
-    extent.divisor = Multiply(extent.divisor, degree);
-    extent.split = Split::kTensor;
+    shape.extents[axis].Divide(degree, Split::kTensor);
     shrunk_by |= Mark(PassId::kTensorParallel);
   };
   for (Block& block : program.blocks) {

@@ -17,13 +17,11 @@ Extent Of(Symbol symbol, int64_t size, int32_t times = 1) {
 }
 
 TEST(ShapeTest, IsWrittenInSymbolsAndNumbers) {
-  Shape shape = Make({Of(Symbol::kB, 1), Of(Symbol::kS, 2048), Of(Symbol::kH, 4096, 3)});
+  Shape shape = Make({Of(Symbol::kB, 1), Of(Symbol::kS, 2048), Of(Symbol::kH, 12288, 3)});
   EXPECT_EQ(InSymbols(shape), "[B, S, 3H]");
   EXPECT_EQ(InNumbers(shape), "[1, 2048, 12288]");
-  shape.extents[1].divisor = 4;
-  shape.extents[1].split = Split::kTensor;
-  shape.extents[2].divisor = 8;
-  shape.extents[2].split = Split::kChunk;
+  shape.extents[1].Divide(4, Split::kTensor);
+  shape.extents[2].Divide(8, Split::kChunk);
   EXPECT_EQ(InSymbols(shape), "[B, S/tp, 3H/chunks]");
   EXPECT_EQ(InNumbers(shape), "[1, 512, 1536]");
 }
@@ -41,10 +39,10 @@ TEST(ShapeTest, ASymbolForEachExtent) {
 // What does not divide is rounded up: the largest rank's part.
 TEST(ShapeTest, TheLocalPartIsRoundedUp) {
   Extent extent = Of(Symbol::kV, 50257);
-  extent.divisor = 8;
+  extent.Divide(8, Split::kTensor);
   EXPECT_EQ(extent.Local(), 6283);
-  extent.times = 2;
-  EXPECT_EQ(extent.Local(), 12565) << "of both together";
+  extent.Divide(4, Split::kChunk);
+  EXPECT_EQ(extent.Local(), 1571) << "as of one split into 32";
 }
 
 TEST(ShapeTest, ElementsMultiplyAndStop) {
