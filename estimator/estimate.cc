@@ -18,7 +18,6 @@ Gauge Bounded(int64_t expected_bytes, int64_t bound_bytes) {
 }
 
 void FillMoments(const StagePeak& peak, RankMemory& rank) {
-  rank.moments.reserve(2 * kPhaseCount);
   for (const bool steady : {false, true}) {
     for (size_t phase = 0; phase < kPhaseCount; ++phase) {
       const PhaseUsage& usage = peak.steps[steady ? 1 : 0][phase];
@@ -31,9 +30,8 @@ void FillMoments(const StagePeak& peak, RankMemory& rank) {
   }
 }
 
-RankMemory ToRank(const Job& job, const Program& program, const Stage& stage,
-                  const StagePeak& peak) {
-  RankMemory rank;
+void FillRank(const Job& job, const Program& program, const Stage& stage, const StagePeak& peak,
+              RankMemory& rank) {
   rank.gpu_count = job.gpu_count / job.pipeline_parallel_size;
   rank.layer_count = stage.layer_count;
   rank.in_flight_count = stage.first.count;
@@ -46,13 +44,11 @@ RankMemory ToRank(const Job& job, const Program& program, const Stage& stage,
   rank.device = Bounded(Add(reserved, outside),
                         Add(rank.reserved.bound_bytes, OutsideBound(outside, job.risk)));
   rank.peak_phase = peak.phase;
-  Usage usage = peak.usage;
-  usage.Grow(Role::kFragmentation, reserved - allocated);
-  usage.Grow(Role::kContext, program.outside.context_bytes);
-  usage.Grow(Role::kNccl, program.outside.nccl_bytes);
-  rank.breakdown = usage.roles;
+  rank.breakdown = peak.usage.roles;
+  rank.breakdown[static_cast<size_t>(Role::kFragmentation)] = reserved - allocated;
+  rank.breakdown[static_cast<size_t>(Role::kContext)] = program.outside.context_bytes;
+  rank.breakdown[static_cast<size_t>(Role::kNccl)] = program.outside.nccl_bytes;
   FillMoments(peak, rank);
-  return rank;
 }
 
 Verdict Judge(const Gauge& device, int64_t usable_bytes) {
@@ -116,8 +112,9 @@ std::variant<MemoryEstimate, Violations> EstimateMemory(const JobSpec& spec, con
   const std::vector<StagePeak> peaks = FindPeaks(program, runs);
   estimate.ranks.reserve(program.stages.size());
   for (size_t stage = 0; stage < program.stages.size(); ++stage) {
-    estimate.ranks.push_back(ToRank(*job, program, program.stages[stage], peaks[stage]));
-    estimate.ranks.back().pipeline_stage = static_cast<int64_t>(stage);
+    RankMemory& rank = estimate.ranks.emplace_back();
+    rank.pipeline_stage = static_cast<int64_t>(stage);
+    FillRank(*job, program, program.stages[stage], peaks[stage], rank);
   }
   if (TooLarge(estimate)) {
     return Violations{{"job", "2^60 bytes or more on one GPU", "must need less than 2^60 bytes"}};

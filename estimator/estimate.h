@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "estimator/catalog.h"
 #include "estimator/job.h"
 #include "estimator/notice.h"
@@ -44,7 +45,7 @@ struct RankMemory {
   Gauge device;
   Phase peak_phase = Phase::kForward;
   RoleBytes breakdown{};  // adds up to device.expected_bytes
-  std::vector<Moment> moments;
+  absl::InlinedVector<Moment, 2 * kPhaseCount> moments;
 };
 
 // Bytes on the most loaded rank after one pass.

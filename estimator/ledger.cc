@@ -4,6 +4,8 @@
 #include <array>
 #include <limits>
 
+#include "absl/base/attributes.h"
+
 namespace plimsoll {
 namespace {
 
@@ -19,7 +21,8 @@ class Machine {
         weight_gradient_(weight_gradient),
         gradient_dtype_(gradient_dtype),
         log_(storages),
-        tape_(tape) {
+        tape_(tape),
+        watched_(storages != nullptr || tape != nullptr) {
     std::fill_n(forward_storage_.begin(), block.tensors.size(), kNoStorage);
     std::fill_n(gradient_storage_.begin(), block.tensors.size(), kNoStorage);
     FindLastUses();
@@ -47,7 +50,7 @@ class Machine {
     int note = -1;
   };
 
-  TensorId Root(TensorId tensor) const { return block_.tensors[tensor].storage; }
+  TensorId Root(TensorId tensor) const { return root_[tensor]; }
   bool Discarded(TensorId tensor) const { return block_.tensors[Root(tensor)].discarded; }
   void FindLastUses();
   BlockRun RunKept();
@@ -62,8 +65,11 @@ class Machine {
   void MakeWeightGradients(const Op& op, std::array<int, 8>& made, int& count);
   int Make(TensorId tensor, absl::string_view suffix, Role role, int64_t bytes);
   int MakeTensor(TensorId tensor);
+  ABSL_ATTRIBUTE_COLD void WatchBirth(int piece, TensorId tensor, absl::string_view suffix);
+  ABSL_ATTRIBUTE_COLD void WatchDeath(int piece);
+  ABSL_ATTRIBUTE_COLD void Append(TapeEventKind kind, int piece);
   void Tell(TapeEventKind kind, int piece = kNoStorage) {
-    if (tape_ != nullptr) tape_->events.push_back({kind, static_cast<int16_t>(piece)});
+    if (tape_ != nullptr) Append(kind, piece);
   }
   void Refer(int piece) { ++pieces_[piece].references; }
   void Release(int piece);
@@ -80,6 +86,8 @@ class Machine {
   const DType gradient_dtype_;
   std::vector<Storage>* log_;
   Tape* tape_;
+  const bool watched_;                     // someone reads births and deaths
+  std::array<TensorId, 256> root_;         // of each tensor
   std::array<int64_t, 256> bytes_;         // of each tensor
   std::array<int16_t, 256> maker_;         // the op that makes each tensor; -1: the input
   std::array<int, 256> forward_storage_;   // of each root tensor
@@ -104,8 +112,14 @@ void Machine::FindLastUses() {
   const int count = static_cast<int>(block_.ops.size());
   const int tensor_count = static_cast<int>(block_.tensors.size());
   std::array<int16_t, 256> last_use;
-  std::fill_n(last_use.begin(), tensor_count, int16_t{-1});
   std::fill_n(maker_.begin(), tensor_count, static_cast<int16_t>(count));
+  if (block_.input != kNoTensor) maker_[block_.input] = -1;
+  for (int id = 0; id < tensor_count; ++id) {
+    const Tensor& tensor = block_.tensors[id];
+    root_[id] = tensor.storage;
+    bytes_[id] = tensor.Bytes();
+    last_use[id] = -1;
+  }
   for (int i = 0; i < count; ++i) {
     for (TensorId id : block_.ops[i].inputs) last_use[Root(id)] = static_cast<int16_t>(i);
     for (TensorId id : block_.ops[i].outputs) {
@@ -113,10 +127,7 @@ void Machine::FindLastUses() {
       maker_[id] = static_cast<int16_t>(i);
     }
   }
-  if (block_.input != kNoTensor) maker_[block_.input] = -1;
-  for (int id = 0; id < tensor_count; ++id) {
-    const Tensor& tensor = block_.tensors[id];
-    bytes_[id] = tensor.Bytes();
+  for (const Tensor& tensor : block_.tensors) {
     if (tensor.held) last_use[tensor.storage] = static_cast<int16_t>(count - 1);
   }
   std::fill_n(first_unused_.begin(), count, int16_t{kNoStorage});
@@ -131,15 +142,30 @@ int Machine::Make(TensorId tensor, absl::string_view suffix, Role role, int64_t 
   const int piece = piece_count_++;
   pieces_[piece] = {bytes, 1, note_, std::numeric_limits<int>::max(), kNoStorage, role};
   now_ = Add(now_, bytes);
+  if (watched_) WatchBirth(piece, tensor, suffix);
+  return piece;
+}
+
+void Machine::WatchBirth(int piece, TensorId tensor, absl::string_view suffix) {
+  Piece& born = pieces_[piece];
   if (tape_ != nullptr) {
-    tape_->pieces.push_back({tensor, -1, suffix, role, bytes});
+    tape_->pieces.push_back({tensor, -1, suffix, born.role, born.bytes});
     Tell(TapeEventKind::kBirth, piece);
   }
   if (log_ != nullptr) {
-    pieces_[piece].log = static_cast<int>(log_->size());
-    log_->push_back({tensor, suffix, role, bytes, clock_, clock_, false});
+    born.log = static_cast<int>(log_->size());
+    log_->push_back({tensor, suffix, born.role, born.bytes, clock_, clock_, false});
   }
-  return piece;
+}
+
+void Machine::WatchDeath(int piece) {
+  Tell(TapeEventKind::kDeath, piece);
+  const int log = pieces_[piece].log;
+  if (log != kNoStorage) (*log_)[log].death = clock_;
+}
+
+void Machine::Append(TapeEventKind kind, int piece) {
+  tape_->events.push_back({kind, static_cast<int16_t>(piece)});
 }
 
 int Machine::MakeTensor(TensorId tensor) {
@@ -151,8 +177,7 @@ void Machine::Release(int piece) {
   if (--released.references > 0) return;
   released.death = note_;
   if (now_ != kSaturated) now_ -= released.bytes;  // how much was above is not known
-  Tell(TapeEventKind::kDeath, piece);
-  if (released.log != kNoStorage) (*log_)[released.log].death = clock_;
+  if (watched_) WatchDeath(piece);
 }
 
 void Machine::Note() {
@@ -166,16 +191,20 @@ void Machine::Note() {
 // most those of the op at work were, as temporaries.
 Usage Machine::Alive(int note, bool gradients_stay) const {
   Usage alive;
-  alive.Grow(Role::kActivation, checkpoint_bytes_);
+  const auto of = [&alive](Role role) -> int64_t& {
+    return alive.roles[static_cast<size_t>(role)];
+  };
+  of(Role::kActivation) = checkpoint_bytes_;
   for (int i = 0; i < piece_count_; ++i) {
     const Piece& piece = pieces_[i];
     if (piece.birth > note || piece.death <= note) continue;
     if (gradients_stay || piece.role != Role::kGradient) {
-      alive.Grow(piece.role, piece.bytes);
+      of(piece.role) = Add(of(piece.role), piece.bytes);
     } else if (piece.birth == note) {
-      alive.Grow(Role::kTemporary, piece.bytes);
+      of(Role::kTemporary) = Add(of(Role::kTemporary), piece.bytes);
     }
   }
+  for (const int64_t bytes : alive.roles) alive.total = Add(alive.total, bytes);
   return alive;
 }
 

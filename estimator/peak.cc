@@ -1,6 +1,7 @@
 #include "estimator/peak.h"
 
 #include <algorithm>
+#include <bit>
 #include <optional>
 
 #include "estimator/flight.h"
@@ -30,8 +31,8 @@ struct Base {
 
 // States of a rank, by phase. Ranks with the same parameters have the same.
 struct StateBases {
-  std::array<std::array<Base, kPhaseCount>, 2> steps{};
-  Base full;  // gradients that an earlier micro-batch left
+  std::array<Base, 2 * kPhaseCount> phases{};  // of the first step, then of a steady one
+  Base full;                                   // gradients that an earlier micro-batch left
 
   StateBases(const Parts& parts, const ParameterSums& sums) {
     Base always;
@@ -42,14 +43,15 @@ struct StateBases {
         always.Grow(state, bytes);
         continue;
       }
-      for (size_t bit = 0; bit < 2 * kPhaseCount; ++bit) {
-        if ((state.alive >> bit & 1) == 0) continue;
-        steps[bit / kPhaseCount][bit % kPhaseCount].Grow(state, bytes);
+      for (unsigned left = state.alive; left != 0; left &= left - 1) {
+        phases[static_cast<size_t>(std::countr_zero(left))].Grow(state, bytes);
       }
     }
-    for (auto& phases : steps) {
-      for (Base& base : phases) base.Grow(always);
-    }
+    for (Base& base : phases) base.Grow(always);
+  }
+
+  const Base& At(bool steady, size_t phase) const {
+    return phases[phase + (steady ? kPhaseCount : 0)];
   }
 };
 
@@ -130,12 +132,12 @@ class StageKind {
 
 void StageKind::SetNeeds(const StateBases& bases, bool steady, bool later) {
   for (size_t phase = 0; phase < kFlightPhaseCount; ++phase) {
-    Base base = bases.steps[steady][phase];
+    Base base = bases.At(steady, phase);
     if (later) base.Grow(bases.full);
     needs_[steady][later].Set(phase, base, demands_[later][phase]);
   }
   for (size_t phase = kFlightPhaseCount; phase < kPhaseCount && !later; ++phase) {
-    rests_[steady].Set(phase, bases.steps[steady][phase], {.total = 0});
+    rests_[steady].Set(phase, bases.At(steady, phase), {.total = 0});
   }
 }
 

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <utility>
 
 #include "absl/container/inlined_vector.h"
 #include "estimator/passes/pass.h"
@@ -38,7 +37,6 @@ LayerCounts VirtualStages(const Job& job, int64_t stage) {
   const auto stages = static_cast<size_t>(job.pipeline_parallel_size);
   const auto chunks = static_cast<size_t>(job.virtual_pipeline_size);
   LayerCounts layers;
-  layers.reserve(chunks);
   if (layout.size() == stages) {
     const int64_t whole = layout[static_cast<size_t>(stage)];
     const int64_t each = whole / job.virtual_pipeline_size;
@@ -56,24 +54,21 @@ LayerCounts VirtualStages(const Job& job, int64_t stage) {
 // The first `count` pairs of a stage: p micro-batches of its first virtual
 // stage, p of its second, and so on, over again.
 // Source: megatron/core/pipeline_parallel/schedules.py, get_schedule_table.
-InFlight FirstPairs(const Job& job, const LayerCounts& layers, int64_t count) {
-  InFlight flight;
+void TakeFirstPairs(const Job& job, const LayerCounts& layers, int64_t count, InFlight& flight) {
   flight.count = count;
-  if (count <= 0) return flight;
+  if (count <= 0) return;
   const auto chunks = static_cast<int64_t>(layers.size());
   const int64_t group = chunks == 1 ? count : job.pipeline_parallel_size;
   const int64_t whole_groups = (count - 1) / group;
   const int64_t newest = whole_groups % chunks;
   flight.newest_layer_count = layers[static_cast<size_t>(newest)];
   flight.newest_is_first = newest == 0;
-  flight.others.reserve(layers.size());
   for (int64_t chunk = 0; chunk < chunks; ++chunk) {
     const int64_t groups = whole_groups / chunks + (whole_groups % chunks > chunk ? 1 : 0);
     const int64_t rest = chunk == newest ? (count - 1) % group : 0;
     flight.others.push_back(
         {layers[static_cast<size_t>(chunk)], Add(Multiply(groups, group), rest)});
   }
-  return flight;
 }
 
 int64_t OutputBytes(const Program& program) {
@@ -89,19 +84,18 @@ Program ApplyPipelineParallel(const ValidJob& job, Program program) {
   const int64_t stage_count = job->pipeline_parallel_size;
   const int64_t chunks = job->virtual_pipeline_size;
   const int64_t pairs = Multiply(job->micro_batch_count, chunks);
+  const int64_t edge_bytes = OutputBytes(program);
   program.stages.reserve(static_cast<size_t>(stage_count));
   for (int64_t index = 0; index < stage_count; ++index) {
-    Stage stage;
+    Stage& stage = program.stages.emplace_back();
     stage.embedding = index == 0;
     stage.head = index == stage_count - 1;
-    const LayerCounts layers = VirtualStages(*job, index);
-    for (int64_t count : layers) stage.layer_count += count;
-    stage.virtual_layer_counts = layers;
+    stage.virtual_layer_counts = VirtualStages(*job, index);
+    for (int64_t count : stage.virtual_layer_counts) stage.layer_count += count;
     const int64_t most = MostPairs(*job, index);
-    stage.first = FirstPairs(*job, layers, most);
-    stage.later = FirstPairs(*job, layers, std::min(most, pairs - 1));
-    if (!stage.head && !job->profile->deallocates_outputs) stage.edge_bytes = OutputBytes(program);
-    program.stages.push_back(std::move(stage));
+    TakeFirstPairs(*job, stage.virtual_layer_counts, most, stage.first);
+    TakeFirstPairs(*job, stage.virtual_layer_counts, std::min(most, pairs - 1), stage.later);
+    if (!stage.head && !job->profile->deallocates_outputs) stage.edge_bytes = edge_bytes;
   }
   return program;
 }
