@@ -4,7 +4,9 @@ namespace plimsoll {
 namespace {
 
 void SetShape(std::initializer_list<Extent> extents, Shape& shape) {
-  for (const Extent& extent : extents) shape.extents[shape.rank++] = extent;
+  size_t rank = 0;
+  for (const Extent& extent : extents) shape.extents[rank++] = extent;
+  shape.rank = static_cast<uint8_t>(rank);
 }
 
 }  // namespace

@@ -18,14 +18,16 @@ Gauge Bounded(int64_t expected_bytes, int64_t bound_bytes) {
 }
 
 void FillMoments(const StagePeak& peak, RankMemory& rank) {
+  rank.moments.resize(2 * kPhaseCount);
+  Moment* moment = rank.moments.data();
   for (const bool steady : {false, true}) {
-    for (size_t phase = 0; phase < kPhaseCount; ++phase) {
+    for (size_t phase = 0; phase < kPhaseCount; ++phase, ++moment) {
       const PhaseUsage& usage = peak.steps[steady ? 1 : 0][phase];
-      rank.moments.push_back({.phase = static_cast<Phase>(phase),
-                              .first_step = !steady,
-                              .peak_allocated_bytes = usage.peak,
-                              .current_allocated_bytes = usage.current,
-                              .peak_reserved_bytes = usage.reserved});
+      *moment = {.phase = static_cast<Phase>(phase),
+                 .first_step = !steady,
+                 .peak_allocated_bytes = usage.peak,
+                 .current_allocated_bytes = usage.current,
+                 .peak_reserved_bytes = usage.reserved};
     }
   }
 }

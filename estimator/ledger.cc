@@ -65,9 +65,9 @@ class Machine {
   void MakeWeightGradients(const Op& op, std::array<int, 8>& made, int& count);
   int Make(TensorId tensor, absl::string_view suffix, Role role, int64_t bytes);
   int MakeTensor(TensorId tensor);
-  ABSL_ATTRIBUTE_COLD void WatchBirth(int piece, TensorId tensor, absl::string_view suffix);
-  ABSL_ATTRIBUTE_COLD void WatchDeath(int piece);
-  ABSL_ATTRIBUTE_COLD void Append(TapeEventKind kind, int piece);
+  ABSL_ATTRIBUTE_NOINLINE void WatchBirth(int piece, TensorId tensor, absl::string_view suffix);
+  ABSL_ATTRIBUTE_NOINLINE void WatchDeath(int piece);
+  ABSL_ATTRIBUTE_NOINLINE void Append(TapeEventKind kind, int piece);
   void Tell(TapeEventKind kind, int piece = kNoStorage) {
     if (tape_ != nullptr) Append(kind, piece);
   }
