@@ -29,11 +29,6 @@ Sizes::Sizes(const Job& job) {
   set(Symbol::kOne, 1);
 }
 
-Extent Sizes::operator()(Symbol symbol, int32_t times) const {
-  return {
-      .size = Multiply(times, of[static_cast<size_t>(symbol)]), .times = times, .symbol = symbol};
-}
-
 BlockBuilder::BlockBuilder(const Job& job, absl::string_view name, BlockKind kind)
     : job_(job), sizes_(job) {
   block_.name = name;

@@ -16,7 +16,10 @@ namespace plimsoll {
 // The extents of a job, by symbol.
 struct Sizes {
   explicit Sizes(const Job& job);
-  Extent operator()(Symbol symbol, int32_t times = 1) const;
+  Extent operator()(Symbol symbol, int32_t times = 1) const {
+    return {
+        .size = Multiply(times, of[static_cast<size_t>(symbol)]), .times = times, .symbol = symbol};
+  }
 
   std::array<int64_t, static_cast<size_t>(Symbol::kOne) + 1> of;
 };
