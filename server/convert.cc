@@ -157,64 +157,98 @@ ClusterSpec FromProto(const v1::Cluster& from) {
   return to;
 }
 
-std::string ToString(absl::string_view text) { return std::string(text.data(), text.size()); }
-
 // The estimator's enums stand in the order of the API's, which begin with
 // UNSPECIFIED = 0; convert_test holds the two together.
-v1::Role ToProto(Role role) { return static_cast<v1::Role>(static_cast<int>(role) + 1); }
-v1::Phase ToProto(Phase phase) { return static_cast<v1::Phase>(static_cast<int>(phase) + 1); }
-v1::Verdict ToProto(Verdict verdict) {
-  return static_cast<v1::Verdict>(static_cast<int>(verdict) + 1);
+template <typename Enum>
+int EnumNumber(Enum value) {
+  return static_cast<int>(value) + 1;
 }
 
-void Fill(const Gauge& from, v1::Gauge* to) {
-  to->set_expected_bytes(from.expected_bytes);
-  to->set_bound_bytes(from.bound_bytes);
+void Encode(int field, const Gauge& from, WireWriter* to) {
+  to->Message(field, [&] {
+    to->Number(v1::Gauge::kExpectedBytesFieldNumber, from.expected_bytes);
+    to->Number(v1::Gauge::kBoundBytesFieldNumber, from.bound_bytes);
+  });
 }
 
-void Fill(const Moment& from, v1::Moment* to) {
-  to->set_phase(ToProto(from.phase));
-  to->set_first_step(from.first_step);
-  to->set_peak_allocated_bytes(from.peak_allocated_bytes);
-  to->set_current_allocated_bytes(from.current_allocated_bytes);
-  to->set_peak_reserved_bytes(from.peak_reserved_bytes);
+void Encode(int field, const Moment& from, WireWriter* to) {
+  to->Message(field, [&] {
+    to->Number(v1::Moment::kPhaseFieldNumber, EnumNumber(from.phase));
+    to->Number(v1::Moment::kFirstStepFieldNumber, from.first_step);
+    to->Number(v1::Moment::kPeakAllocatedBytesFieldNumber, from.peak_allocated_bytes);
+    to->Number(v1::Moment::kCurrentAllocatedBytesFieldNumber, from.current_allocated_bytes);
+    to->Number(v1::Moment::kPeakReservedBytesFieldNumber, from.peak_reserved_bytes);
+  });
 }
 
-void Fill(const RankMemory& from, v1::RankMemory* to) {
-  to->set_pipeline_stage(from.pipeline_stage);
-  to->set_gpu_count(from.gpu_count);
-  to->set_layer_count(from.layer_count);
-  to->set_in_flight_count(from.in_flight_count);
-  to->set_parameter_count(from.parameter_count);
-  Fill(from.allocated, to->mutable_allocated());
-  Fill(from.reserved, to->mutable_reserved());
-  Fill(from.device, to->mutable_device());
-  to->set_peak_phase(ToProto(from.peak_phase));
-  for (size_t role = 0; role < kRoleCount; ++role) {
-    v1::RoleBytes* const entry = to->add_breakdown();
-    entry->set_role(ToProto(static_cast<Role>(role)));
-    entry->set_bytes(from.breakdown[role]);
-  }
-  for (const Moment& moment : from.moments) Fill(moment, to->add_moments());
+void Encode(int field, Role role, int64_t bytes, WireWriter* to) {
+  to->Message(field, [&] {
+    to->Number(v1::RoleBytes::kRoleFieldNumber, EnumNumber(role));
+    to->Number(v1::RoleBytes::kBytesFieldNumber, bytes);
+  });
 }
 
-void Fill(const Assumption& from, v1::Assumption* to) {
-  to->set_field(absl::StrCat("job.", from.field));
-  to->set_value(from.text.empty() ? absl::StrCat(from.number) : ToString(from.text));
-  to->set_reason(ToString(from.reason));
+void Encode(int field, const RankMemory& from, WireWriter* to) {
+  using Rank = v1::RankMemory;
+  to->Message(field, [&] {
+    to->Number(Rank::kPipelineStageFieldNumber, from.pipeline_stage);
+    to->Number(Rank::kGpuCountFieldNumber, from.gpu_count);
+    to->Number(Rank::kLayerCountFieldNumber, from.layer_count);
+    to->Number(Rank::kInFlightCountFieldNumber, from.in_flight_count);
+    to->Number(Rank::kParameterCountFieldNumber, from.parameter_count);
+    Encode(Rank::kAllocatedFieldNumber, from.allocated, to);
+    Encode(Rank::kReservedFieldNumber, from.reserved, to);
+    Encode(Rank::kDeviceFieldNumber, from.device, to);
+    to->Number(Rank::kPeakPhaseFieldNumber, EnumNumber(from.peak_phase));
+    for (size_t i = 0; i < kRoleCount; ++i) {
+      Encode(Rank::kBreakdownFieldNumber, static_cast<Role>(i), from.breakdown[i], to);
+    }
+    for (const Moment& moment : from.moments) Encode(Rank::kMomentsFieldNumber, moment, to);
+  });
 }
 
-void Fill(const LedgerEntry& from, v1::LedgerEntry* to) {
-  to->set_block(from.block);
-  to->set_tensor(from.tensor);
-  to->set_role(ToProto(from.role));
-  to->set_dtype(ToString(Name(from.dtype)));
-  to->set_shape(from.shape);
-  to->set_extents(from.extents);
-  to->set_bytes(from.bytes);
-  to->set_count(from.count);
-  for (const absl::string_view pass : from.shrunk_by) to->add_shrunk_by(ToString(pass));
-  to->set_lifetime(from.lifetime);
+void Encode(int field, const Assumption& from, WireWriter* to) {
+  const std::string number = absl::StrCat(from.number);
+  to->Message(field, [&] {
+    to->Text(v1::Assumption::kFieldFieldNumber, absl::StrCat("job.", from.field));
+    to->Text(v1::Assumption::kValueFieldNumber,
+             from.text.empty() ? absl::string_view(number) : from.text);
+    to->Text(v1::Assumption::kReasonFieldNumber, from.reason);
+  });
+}
+
+void Encode(int field, const Warning& from, WireWriter* to) {
+  to->Message(field, [&] {
+    to->Text(v1::Warning::kCodeFieldNumber, from.code);
+    to->Text(v1::Warning::kFieldFieldNumber, from.field);
+    to->Text(v1::Warning::kTextFieldNumber, from.text);
+  });
+}
+
+void Encode(int field, const TraceEntry& from, WireWriter* to) {
+  to->Message(field, [&] {
+    to->Text(v1::TraceEntry::kPassFieldNumber, from.pass);
+    to->Number(v1::TraceEntry::kStateBytesFieldNumber, from.state_bytes);
+    to->Number(v1::TraceEntry::kActivationBytesFieldNumber, from.activation_bytes);
+  });
+}
+
+void Encode(int field, const LedgerEntry& from, WireWriter* to) {
+  using Entry = v1::LedgerEntry;
+  to->Message(field, [&] {
+    to->Text(Entry::kBlockFieldNumber, from.block);
+    to->Text(Entry::kTensorFieldNumber, from.tensor);
+    to->Number(Entry::kRoleFieldNumber, EnumNumber(from.role));
+    to->Text(Entry::kDtypeFieldNumber, Name(from.dtype));
+    to->Text(Entry::kShapeFieldNumber, from.shape);
+    to->Text(Entry::kExtentsFieldNumber, from.extents);
+    to->Number(Entry::kBytesFieldNumber, from.bytes);
+    to->Number(Entry::kCountFieldNumber, from.count);
+    for (const absl::string_view pass : from.shrunk_by) {
+      to->Bytes(Entry::kShrunkByFieldNumber, pass);
+    }
+    to->Text(Entry::kLifetimeFieldNumber, from.lifetime);
+  });
 }
 
 absl::string_view Name(GpuArchitecture architecture) {
@@ -273,32 +307,25 @@ EstimateOptions OptionsFromProto(const v1::EstimateMemoryRequest& request) {
   return {.trace = request.include_trace(), .ledger = request.include_ledger()};
 }
 
-void ToProto(const MemoryEstimate& estimate, v1::EstimateMemoryResponse* response) {
-  response->set_verdict(ToProto(estimate.verdict));
-  response->set_limiting_rank(estimate.limiting_rank);
-  response->set_usable_bytes(estimate.usable_bytes);
-  Fill(estimate.headroom, response->mutable_headroom());
-  for (const RankMemory& rank : estimate.ranks) Fill(rank, response->add_ranks());
-  response->set_parameter_count(estimate.parameter_count);
+void Encode(const MemoryEstimate& estimate, WireWriter* to) {
+  using Response = v1::EstimateMemoryResponse;
+  to->Number(Response::kVerdictFieldNumber, EnumNumber(estimate.verdict));
+  to->Number(Response::kLimitingRankFieldNumber, estimate.limiting_rank);
+  to->Number(Response::kUsableBytesFieldNumber, estimate.usable_bytes);
+  Encode(Response::kHeadroomFieldNumber, estimate.headroom, to);
+  for (const RankMemory& rank : estimate.ranks) Encode(Response::kRanksFieldNumber, rank, to);
+  to->Number(Response::kParameterCountFieldNumber, estimate.parameter_count);
   for (const Assumption& assumption : estimate.assumptions) {
-    Fill(assumption, response->add_assumptions());
+    Encode(Response::kAssumptionsFieldNumber, assumption, to);
   }
   for (const Warning& warning : estimate.warnings) {
-    v1::Warning* const to = response->add_warnings();
-    to->set_code(warning.code);
-    to->set_field(warning.field);
-    to->set_text(warning.text);
+    Encode(Response::kWarningsFieldNumber, warning, to);
   }
-  response->set_detail("summary");
-  response->set_estimator_version(ToString(kEstimatorVersion));
-  response->set_calibration_id(ToString(estimate.calibration_id));
-  for (const TraceEntry& entry : estimate.trace) {
-    v1::TraceEntry* const to = response->add_trace();
-    to->set_pass(ToString(entry.pass));
-    to->set_state_bytes(entry.state_bytes);
-    to->set_activation_bytes(entry.activation_bytes);
-  }
-  for (const LedgerEntry& entry : estimate.ledger) Fill(entry, response->add_ledger());
+  to->Text(Response::kDetailFieldNumber, "summary");
+  to->Text(Response::kEstimatorVersionFieldNumber, kEstimatorVersion);
+  to->Text(Response::kCalibrationIdFieldNumber, estimate.calibration_id);
+  for (const TraceEntry& entry : estimate.trace) Encode(Response::kTraceFieldNumber, entry, to);
+  for (const LedgerEntry& entry : estimate.ledger) Encode(Response::kLedgerFieldNumber, entry, to);
 }
 
 v1::ModelInfo ToProto(const std::string& name, const Transformer& model) {
@@ -316,7 +343,7 @@ v1::GpuInfo ToProto(const Gpu& gpu) {
   v1::GpuInfo info;
   info.set_gpu(gpu.id);
   for (const std::string& alias : gpu.aliases) info.add_aliases(alias);
-  info.set_architecture(ToString(Name(gpu.architecture)));
+  info.set_architecture(absl::StrCat(Name(gpu.architecture)));
   info.set_driver_memory_bytes(gpu.driver_memory_bytes);
   info.set_runtime_memory_bytes(gpu.runtime_memory_bytes);
   info.set_memory_bandwidth_bytes_per_second(gpu.memory_bandwidth_bytes_per_second);

@@ -11,6 +11,7 @@
 #include "estimator/job.h"
 #include "estimator/violation.h"
 #include "plimsoll/v1/planner.pb.h"
+#include "server/wire_writer.h"
 
 namespace plimsoll {
 
@@ -26,8 +27,9 @@ JobSpec FromProto(const v1::EstimateMemoryRequest& request);
 // Returns what the answer carries beside its figures.
 EstimateOptions OptionsFromProto(const v1::EstimateMemoryRequest& request);
 
-// Fills an empty response.
-void ToProto(const MemoryEstimate& estimate, v1::EstimateMemoryResponse* response);
+// Writes the fields of an EstimateMemoryResponse.
+void Encode(const MemoryEstimate& estimate, WireWriter* to);
+
 v1::ModelInfo ToProto(const std::string& name, const Transformer& model);
 v1::GpuInfo ToProto(const Gpu& gpu);
 

@@ -16,26 +16,34 @@ using google::protobuf::Value;
 // HTTP callers can't say a deadline.
 constexpr std::chrono::seconds kDeadline{30};
 
-template <typename Request, typename Response>
+// Returns the message that was written, as JSON.
+template <typename Message>
+std::string WrittenToJson(const WireWriter& written) {
+  Message message;
+  message.ParseFromArray(written.bytes().data(), static_cast<int>(written.bytes().size()));
+  return ToJson(message);
+}
+
+template <typename Response, typename Request>
 grpc::Status AnswerWith(const Planner& planner,
-                        grpc::Status (Planner::*method)(const Request&, Response*) const,
+                        grpc::Status (Planner::*method)(const Request&, WireWriter*) const,
                         const std::string& text, std::string* answer) {
   Request request;
   if (const Violations violations = ReadJsonMessage(text, &request); !violations.empty()) {
     return InvalidArgument(violations);
   }
-  Response response;
+  WireWriter response;
   const grpc::Status status = (planner.*method)(request, &response);
-  if (status.ok()) *answer = ToJson(response);
+  if (status.ok()) *answer = WrittenToJson<Response>(response);
   return status;
 }
 
 grpc::Status AnswerOne(const Planner& planner, const std::string& text, std::string* answer) {
   v1::EstimateMemoryRequest request;
   const Violations misread = ReadJsonMessage(text, &request);
-  v1::EstimateMemoryResponse response;
+  WireWriter response;
   const grpc::Status status = planner.EstimateMemory(request, misread, &response);
-  if (status.ok()) *answer = ToJson(response);
+  if (status.ok()) *answer = WrittenToJson<v1::EstimateMemoryResponse>(response);
   return status;
 }
 
@@ -72,9 +80,9 @@ grpc::Status AnswerBatch(const Planner& planner, const std::string& text, std::s
     return std::chrono::steady_clock::now() < deadline ? grpc::StatusCode::OK
                                                        : grpc::StatusCode::DEADLINE_EXCEEDED;
   };
-  v1::BatchEstimateMemoryResponse response;
+  WireWriter response;
   const grpc::Status status = planner.BatchEstimateMemory(request, misread, stop, &response);
-  if (status.ok()) *answer = ToJson(response);
+  if (status.ok()) *answer = WrittenToJson<v1::BatchEstimateMemoryResponse>(response);
   return status;
 }
 
@@ -89,9 +97,9 @@ grpc::Status AnswerJson(const Planner& planner, Method method, const std::string
     case Method::kBatchEstimateMemory:
       return AnswerBatch(planner, request, response);
     case Method::kListModels:
-      return AnswerWith(planner, &Planner::ListModels, request, response);
+      return AnswerWith<v1::ListModelsResponse>(planner, &Planner::ListModels, request, response);
     case Method::kListGpus:
-      return AnswerWith(planner, &Planner::ListGpus, request, response);
+      return AnswerWith<v1::ListGpusResponse>(planner, &Planner::ListGpus, request, response);
   }
   return grpc::Status::OK;
 }

@@ -1,10 +1,8 @@
 #include "server/planner.h"
 
 #include <utility>
-#include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "estimator/estimate.h"
 #include "server/convert.h"
 #include "server/misread.h"
 #include "server/status.h"
@@ -13,8 +11,8 @@
 namespace plimsoll {
 namespace {
 
-std::variant<MemoryEstimate, Violations> Estimate(const v1::EstimateMemoryRequest& request,
-                                                  Violations misread, const Catalog& catalog) {
+std::variant<MemoryEstimate, Violations> Judge(const v1::EstimateMemoryRequest& request,
+                                               Violations misread, const Catalog& catalog) {
   for (Violation& violation : CheckHfConfig(request.job().model())) {
     misread.push_back(std::move(violation));
   }
@@ -45,25 +43,33 @@ Violations CheckBatch(const v1::BatchEstimateMemoryRequest& request) {
 
 }  // namespace
 
-grpc::Status Planner::EstimateMemory(const v1::EstimateMemoryRequest& request,
-                                     const Violations& misread,
-                                     v1::EstimateMemoryResponse* response) const {
-  const std::variant<MemoryEstimate, Violations> result = Estimate(request, misread, catalog_);
+std::variant<MemoryEstimate, Violations> Planner::Estimate(const v1::EstimateMemoryRequest& request,
+                                                           const Violations& misread) const {
+  auto result = Judge(request, misread, catalog_);
   if (const auto* const violations = std::get_if<Violations>(&result)) {
     metrics_->Refused(violations->size());
+  } else {
+    const auto& estimate = std::get<MemoryEstimate>(result);
+    metrics_->Estimated(estimate.verdict,
+                        estimate.ranks[estimate.limiting_rank].device.expected_bytes);
+  }
+  return result;
+}
+
+grpc::Status Planner::EstimateMemory(const v1::EstimateMemoryRequest& request,
+                                     const Violations& misread, WireWriter* response) const {
+  const auto result = Estimate(request, misread);
+  if (const auto* const violations = std::get_if<Violations>(&result)) {
     return InvalidArgument(*violations);
   }
-  const auto& estimate = std::get<MemoryEstimate>(result);
-  metrics_->Estimated(estimate.verdict,
-                      estimate.ranks[estimate.limiting_rank].device.expected_bytes);
-  ToProto(estimate, response);
+  Encode(std::get<MemoryEstimate>(result), response);
   return grpc::Status::OK;
 }
 
 grpc::Status Planner::BatchEstimateMemory(const v1::BatchEstimateMemoryRequest& request,
                                           const std::map<int, Violations>& misread,
-                                          const StopCheck& stop,
-                                          v1::BatchEstimateMemoryResponse* response) const {
+                                          const StopCheck& stop, WireWriter* response) const {
+  using Result = v1::BatchEstimateMemoryResult;
   if (const Violations violations = CheckBatch(request); !violations.empty()) {
     return InvalidArgument(violations);
   }
@@ -73,29 +79,38 @@ grpc::Status Planner::BatchEstimateMemory(const v1::BatchEstimateMemoryRequest& 
                      absl::StrCat("stopped after ", i, " of ", request.requests_size(), " jobs"),
                      "STOPPED");
     }
-    v1::BatchEstimateMemoryResult* const result = response->add_results();
     const auto bad = misread.find(i);
-    const grpc::Status status =
-        EstimateMemory(request.requests(i), bad == misread.end() ? Violations() : bad->second,
-                       result->mutable_response());
-    if (!status.ok()) *result->mutable_error() = ToRpcStatus(status);
+    const auto result =
+        Estimate(request.requests(i), bad == misread.end() ? Violations() : bad->second);
+    response->Message(v1::BatchEstimateMemoryResponse::kResultsFieldNumber, [&] {
+      if (const auto* const violations = std::get_if<Violations>(&result)) {
+        response->Bytes(Result::kErrorFieldNumber,
+                        ToRpcStatus(InvalidArgument(*violations)).SerializeAsString());
+      } else {
+        response->Message(Result::kResponseFieldNumber,
+                          [&] { Encode(std::get<MemoryEstimate>(result), response); });
+      }
+    });
   }
   return grpc::Status::OK;
 }
 
-grpc::Status Planner::ListModels(const v1::ListModelsRequest& request,
-                                 v1::ListModelsResponse* response) const {
+grpc::Status Planner::ListModels(const v1::ListModelsRequest& request, WireWriter* response) const {
   const Violations violations = FindUnknownFields(request, "request");
   if (!violations.empty()) return InvalidArgument(violations);
-  for (const auto& [name, model] : catalog_.models) *response->add_models() = ToProto(name, model);
+  for (const auto& [name, model] : catalog_.models) {
+    response->Bytes(v1::ListModelsResponse::kModelsFieldNumber,
+                    ToProto(name, model).SerializeAsString());
+  }
   return grpc::Status::OK;
 }
 
-grpc::Status Planner::ListGpus(const v1::ListGpusRequest& request,
-                               v1::ListGpusResponse* response) const {
+grpc::Status Planner::ListGpus(const v1::ListGpusRequest& request, WireWriter* response) const {
   const Violations violations = FindUnknownFields(request, "request");
   if (!violations.empty()) return InvalidArgument(violations);
-  for (const auto& [id, gpu] : catalog_.gpus) *response->add_gpus() = ToProto(gpu);
+  for (const auto& [id, gpu] : catalog_.gpus) {
+    response->Bytes(v1::ListGpusResponse::kGpusFieldNumber, ToProto(gpu).SerializeAsString());
+  }
   return grpc::Status::OK;
 }
 

@@ -5,12 +5,15 @@
 
 #include <functional>
 #include <map>
+#include <variant>
 
 #include "estimator/catalog.h"
+#include "estimator/estimate.h"
 #include "estimator/violation.h"
 #include "grpcpp/support/status.h"
 #include "plimsoll/v1/planner.pb.h"
 #include "server/metrics.h"
+#include "server/wire_writer.h"
 
 namespace plimsoll {
 
@@ -20,7 +23,7 @@ inline constexpr int kMaxBatchSize = 1000;
 // Asked between jobs; anything but OK ends the batch with that code.
 using StopCheck = std::function<grpc::StatusCode()>;
 
-// Any thread may call.
+// Each method writes the fields of its response. Any thread may call.
 class Planner {
  public:
   // `catalog` and `metrics` outlive the planner.
@@ -29,18 +32,21 @@ class Planner {
   // `misread` is what could not be read of the request, which then is refused:
   // for that, and for what is wrong with the rest.
   grpc::Status EstimateMemory(const v1::EstimateMemoryRequest& request, const Violations& misread,
-                              v1::EstimateMemoryResponse* response) const;
+                              WireWriter* response) const;
 
   // `misread` by index of the request.
   grpc::Status BatchEstimateMemory(const v1::BatchEstimateMemoryRequest& request,
                                    const std::map<int, Violations>& misread, const StopCheck& stop,
-                                   v1::BatchEstimateMemoryResponse* response) const;
+                                   WireWriter* response) const;
 
-  grpc::Status ListModels(const v1::ListModelsRequest& request,
-                          v1::ListModelsResponse* response) const;
-  grpc::Status ListGpus(const v1::ListGpusRequest& request, v1::ListGpusResponse* response) const;
+  grpc::Status ListModels(const v1::ListModelsRequest& request, WireWriter* response) const;
+  grpc::Status ListGpus(const v1::ListGpusRequest& request, WireWriter* response) const;
 
  private:
+  // Estimates and counts.
+  std::variant<MemoryEstimate, Violations> Estimate(const v1::EstimateMemoryRequest& request,
+                                                    const Violations& misread) const;
+
   const Catalog& catalog_;
   Metrics* const metrics_;
 };

@@ -13,6 +13,8 @@ namespace {
 using grpc::ByteBuffer;
 using grpc::CallbackServerContext;
 
+constexpr size_t kRequestBytes = 4096;  // holds most requests, parsed
+
 Caller CallerOf(const CallbackServerContext& context) {
   Caller caller;
   caller.peer = context.peer();
@@ -34,6 +36,15 @@ grpc::Status Parse(ByteBuffer bytes, Message* message) {
         absl::StrCat("must be a serialized ", Message::descriptor()->full_name())}});
 }
 
+// Hands over what was written, uncopied.
+ByteBuffer ToByteBuffer(WireWriter* writer) {
+  const size_t size = writer->bytes().size();
+  char* const buffer = writer->Release().release();
+  const grpc::Slice slice(
+      buffer, size, [](void* released) { delete[] static_cast<char*>(released); }, buffer);
+  return ByteBuffer(&slice, 1);
+}
+
 // Why a batch should stop, if it should.
 grpc::StatusCode StopCode(const CallbackServerContext& context) {
   if (std::chrono::system_clock::now() >= context.deadline()) {
@@ -42,8 +53,8 @@ grpc::StatusCode StopCode(const CallbackServerContext& context) {
   return context.IsCancelled() ? grpc::StatusCode::CANCELLED : grpc::StatusCode::OK;
 }
 
-// Answers one call: bytes to message, `answer`, message to bytes.
-template <typename Request, typename Response, typename Answer>
+// Answers one call: bytes to message, `answer`, bytes.
+template <typename Request, typename Answer>
 grpc::ServerUnaryReactor* Handle(CallGate* gate, Method method, CallbackServerContext* context,
                                  const ByteBuffer* request_bytes, ByteBuffer* response_bytes,
                                  const Answer& answer) {
@@ -52,13 +63,17 @@ grpc::ServerUnaryReactor* Handle(CallGate* gate, Method method, CallbackServerCo
                      .request_bytes = request_bytes->Length(),
                      .caller = [context] { return CallerOf(*context); }};
   const grpc::Status status = gate->Run(call, [&]() -> grpc::Status {
-    google::protobuf::Arena arena;
+    char block[kRequestBytes];
+    google::protobuf::ArenaOptions options;
+    options.initial_block = block;
+    options.initial_block_size = sizeof block;
+    google::protobuf::Arena arena(options);
     auto* const request = google::protobuf::Arena::CreateMessage<Request>(&arena);
-    auto* const response = google::protobuf::Arena::CreateMessage<Response>(&arena);
     if (grpc::Status parsed = Parse(*request_bytes, request); !parsed.ok()) return parsed;
-    if (grpc::Status answered = answer(*request, response); !answered.ok()) return answered;
-    bool own_buffer = false;
-    return grpc::SerializationTraits<Response>::Serialize(*response, response_bytes, &own_buffer);
+    WireWriter response;
+    if (grpc::Status answered = answer(*request, &response); !answered.ok()) return answered;
+    *response_bytes = ToByteBuffer(&response);
+    return grpc::Status::OK;
   });
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   reactor->Finish(status);
@@ -70,28 +85,28 @@ grpc::ServerUnaryReactor* Handle(CallGate* gate, Method method, CallbackServerCo
 grpc::ServerUnaryReactor* PlannerService::EstimateMemory(CallbackServerContext* context,
                                                          const ByteBuffer* request,
                                                          ByteBuffer* response) {
-  return Handle<v1::EstimateMemoryRequest, v1::EstimateMemoryResponse>(
-      gate_, Method::kEstimateMemory, context, request, response,
-      [this](const auto& from, auto* to) {
-        return planner_.EstimateMemory(from, /*misread=*/{}, to);
-      });
+  return Handle<v1::EstimateMemoryRequest>(gate_, Method::kEstimateMemory, context, request,
+                                           response, [this](const auto& from, auto* to) {
+                                             return planner_.EstimateMemory(from, /*misread=*/{},
+                                                                            to);
+                                           });
 }
 
 grpc::ServerUnaryReactor* PlannerService::BatchEstimateMemory(CallbackServerContext* context,
                                                               const ByteBuffer* request,
                                                               ByteBuffer* response) {
   const StopCheck stop = [context] { return StopCode(*context); };
-  return Handle<v1::BatchEstimateMemoryRequest, v1::BatchEstimateMemoryResponse>(
-      gate_, Method::kBatchEstimateMemory, context, request, response,
-      [&](const auto& from, auto* to) {
-        return planner_.BatchEstimateMemory(from, /*misread=*/{}, stop, to);
-      });
+  return Handle<v1::BatchEstimateMemoryRequest>(gate_, Method::kBatchEstimateMemory, context,
+                                                request, response, [&](const auto& from, auto* to) {
+                                                  return planner_.BatchEstimateMemory(
+                                                      from, /*misread=*/{}, stop, to);
+                                                });
 }
 
 grpc::ServerUnaryReactor* PlannerService::ListModels(CallbackServerContext* context,
                                                      const ByteBuffer* request,
                                                      ByteBuffer* response) {
-  return Handle<v1::ListModelsRequest, v1::ListModelsResponse>(
+  return Handle<v1::ListModelsRequest>(
       gate_, Method::kListModels, context, request, response,
       [this](const auto& from, auto* to) { return planner_.ListModels(from, to); });
 }
@@ -99,7 +114,7 @@ grpc::ServerUnaryReactor* PlannerService::ListModels(CallbackServerContext* cont
 grpc::ServerUnaryReactor* PlannerService::ListGpus(CallbackServerContext* context,
                                                    const ByteBuffer* request,
                                                    ByteBuffer* response) {
-  return Handle<v1::ListGpusRequest, v1::ListGpusResponse>(
+  return Handle<v1::ListGpusRequest>(
       gate_, Method::kListGpus, context, request, response,
       [this](const auto& from, auto* to) { return planner_.ListGpus(from, to); });
 }

@@ -1,7 +1,8 @@
 #include "server/unknown_fields.h"
 
 #include <set>
-#include <vector>
+#include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "estimator/estimate.h"
@@ -18,64 +19,86 @@ using google::protobuf::Struct;
 using google::protobuf::UnknownFieldSet;
 using google::protobuf::Value;
 
-void Report(const Message& message, const std::string& path, Violations* violations) {
-  const UnknownFieldSet& unknown = message.GetReflection()->GetUnknownFields(message);
-  if (unknown.empty()) return;
-  std::set<int> numbers;
-  for (int i = 0; i < unknown.field_count(); ++i) numbers.insert(unknown.field(i).number());
-  for (const int number : numbers) {
-    violations->push_back({path, absl::StrCat("field number ", number),
-                           absl::StrCat("not known to version ", kEstimatorVersion)});
-  }
+// Where a message stands: a field of another, `index` of it where it is
+// repeated. Spelled out only for what is reported.
+struct Place {
+  const Place* above;
+  const FieldDescriptor* field;  // null: the whole
+  int index = -1;
+};
+
+std::string PathOf(const Place& place) {
+  if (place.field == nullptr) return "";
+  std::string path = PathOf(*place.above);
+  absl::StrAppend(&path, path.empty() ? "" : ".", place.field->name());
+  if (place.index >= 0) absl::StrAppend(&path, "[", place.index, "]");
+  return path;
 }
 
-// Maps hide their values from the generic walk, so that a Struct has its own.
-void Walk(const Struct& object, const std::string& path, Violations* violations);
+// Walks messages and keeps what is unknown of them.
+class Walk {
+ public:
+  explicit Walk(const std::string& root) : root_(root) {}
 
-void Walk(const Value& value, const std::string& path, Violations* violations) {
-  Report(value, path, violations);
-  if (value.has_struct_value()) Walk(value.struct_value(), path, violations);
-  if (!value.has_list_value()) return;
-  Report(value.list_value(), path, violations);
-  for (const Value& item : value.list_value().values()) Walk(item, path, violations);
-}
-
-void Walk(const Struct& object, const std::string& path, Violations* violations) {
-  Report(object, path, violations);
-  for (const auto& [key, value] : object.fields()) Walk(value, path, violations);
-}
-
-void Walk(const Message& message, const std::string& path, const std::string& root,
-          Violations* violations) {
-  if (message.GetDescriptor() == Struct::descriptor()) {
-    return Walk(static_cast<const Struct&>(message), path, violations);
-  }
-  Report(message, path.empty() ? root : path, violations);
-  const Reflection& reflection = *message.GetReflection();
-  const auto below = [&path](const FieldDescriptor& field) {
-    return path.empty() ? field.name() : absl::StrCat(path, ".", field.name());
-  };
-  const google::protobuf::Descriptor& descriptor = *message.GetDescriptor();
-  for (int i = 0; i < descriptor.field_count(); ++i) {
-    const FieldDescriptor& field = *descriptor.field(i);
-    if (field.cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE || field.is_map()) continue;
-    if (field.is_repeated()) {
-      for (int j = 0; j < reflection.FieldSize(message, &field); ++j) {
-        Walk(reflection.GetRepeatedMessage(message, &field, j),
-             absl::StrCat(below(field), "[", j, "]"), root, violations);
+  void Take(const Message& message, const Place& place) {
+    if (message.GetDescriptor() == Struct::descriptor()) {
+      return Take(static_cast<const Struct&>(message), place);
+    }
+    Report(message, place);
+    const Reflection& reflection = *message.GetReflection();
+    const google::protobuf::Descriptor& descriptor = *message.GetDescriptor();
+    for (int i = 0; i < descriptor.field_count(); ++i) {
+      const FieldDescriptor& field = *descriptor.field(i);
+      if (field.cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE || field.is_map()) continue;
+      if (field.is_repeated()) {
+        for (int j = 0; j < reflection.FieldSize(message, &field); ++j) {
+          Take(reflection.GetRepeatedMessage(message, &field, j), {&place, &field, j});
+        }
+      } else if (reflection.HasField(message, &field)) {
+        Take(reflection.GetMessage(message, &field), {&place, &field});
       }
-    } else if (reflection.HasField(message, &field)) {
-      Walk(reflection.GetMessage(message, &field), below(field), root, violations);
     }
   }
-}
+
+  Violations TakeViolations() { return std::move(violations_); }
+
+ private:
+  // Maps hide their values from the generic walk, so that a Struct has its own.
+  void Take(const Struct& object, const Place& place) {
+    Report(object, place);
+    for (const auto& [key, value] : object.fields()) Take(value, place);
+  }
+
+  void Take(const Value& value, const Place& place) {
+    Report(value, place);
+    if (value.has_struct_value()) Take(value.struct_value(), place);
+    if (!value.has_list_value()) return;
+    Report(value.list_value(), place);
+    for (const Value& item : value.list_value().values()) Take(item, place);
+  }
+
+  void Report(const Message& message, const Place& place) {
+    const UnknownFieldSet& unknown = message.GetReflection()->GetUnknownFields(message);
+    if (unknown.empty()) return;
+    const std::string path = place.field == nullptr ? root_ : PathOf(place);
+    std::set<int> numbers;
+    for (int i = 0; i < unknown.field_count(); ++i) numbers.insert(unknown.field(i).number());
+    for (const int number : numbers) {
+      violations_.push_back({path, absl::StrCat("field number ", number),
+                             absl::StrCat("not known to version ", kEstimatorVersion)});
+    }
+  }
+
+  const std::string& root_;
+  Violations violations_;
+};
 
 }  // namespace
 
 Violations FindUnknownFields(const Message& message, const std::string& root) {
-  Violations violations;
-  Walk(message, "", root, &violations);
-  return violations;
+  Walk walk(root);
+  walk.Take(message, {nullptr, nullptr});
+  return walk.TakeViolations();
 }
 
 }  // namespace plimsoll

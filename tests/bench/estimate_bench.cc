@@ -63,13 +63,13 @@ void Dense3DAsBytes(benchmark::State& state) {
   for (auto _ : state) {
     google::protobuf::Arena arena;
     auto* request = google::protobuf::Arena::CreateMessage<v1::EstimateMemoryRequest>(&arena);
-    auto* response = google::protobuf::Arena::CreateMessage<v1::EstimateMemoryResponse>(&arena);
+    WireWriter response;
     request->ParseFromString(bytes);
-    if (!planner.EstimateMemory(*request, /*misread=*/{}, response).ok()) {
+    if (!planner.EstimateMemory(*request, /*misread=*/{}, &response).ok()) {
       state.SkipWithError("refused");
       return;
     }
-    benchmark::DoNotOptimize(response->SerializeAsString());
+    benchmark::DoNotOptimize(response.bytes());
   }
 }
 BENCHMARK(Dense3DAsBytes)->Unit(benchmark::kMicrosecond);

@@ -11,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/json.h"
+#include "server/unknown_fields.h"
 
 namespace plimsoll {
 namespace {
@@ -166,7 +167,20 @@ std::string ApiName(absl::string_view prefix, absl::string_view name) {
                       absl::StrReplaceAll(absl::AsciiStrToUpper(name), {{"-", "_"}, {" ", "_"}}));
 }
 
-TEST(ToProtoTest, RolesAndPhasesHaveTheSameNames) {
+// The message that the answer's bytes are: bytes that the library's own
+// serializer would have written.
+v1::EstimateMemoryResponse Encoded(const MemoryEstimate& estimate) {
+  WireWriter writer;
+  Encode(estimate, &writer);
+  const std::string bytes(writer.bytes());
+  v1::EstimateMemoryResponse response;
+  EXPECT_TRUE(response.ParseFromString(bytes));
+  EXPECT_EQ(response.SerializeAsString(), bytes);
+  EXPECT_THAT(FindUnknownFields(response, "response"), testing::IsEmpty());
+  return response;
+}
+
+TEST(EncodeTest, RolesAndPhasesHaveTheSameNames) {
   MemoryEstimate estimate;
   estimate.ranks.resize(1);
   for (size_t i = 0; i < kRoleCount; ++i) {
@@ -175,8 +189,7 @@ TEST(ToProtoTest, RolesAndPhasesHaveTheSameNames) {
   for (size_t i = 0; i < kPhaseCount; ++i) {
     estimate.ranks[0].moments.push_back({.phase = static_cast<Phase>(i)});
   }
-  v1::EstimateMemoryResponse response;
-  ToProto(estimate, &response);
+  const v1::EstimateMemoryResponse response = Encoded(estimate);
   const v1::RankMemory& rank = response.ranks(0);
   ASSERT_EQ(rank.breakdown_size(), v1::Role_ARRAYSIZE - 1);
   for (size_t i = 0; i < kRoleCount; ++i) {
@@ -191,7 +204,7 @@ TEST(ToProtoTest, RolesAndPhasesHaveTheSameNames) {
   }
 }
 
-TEST(ToProtoTest, CopiesEverything) {
+TEST(EncodeTest, CopiesEverything) {
   MemoryEstimate estimate;
   estimate.verdict = Verdict::kDoesNotFit;
   estimate.usable_bytes = 1;
@@ -206,9 +219,7 @@ TEST(ToProtoTest, CopiesEverything) {
   estimate.ledger[0].dtype = DType::kBf16;
   estimate.ledger[0].count = 7;
   estimate.ledger[0].shrunk_by = {"tensor-parallel", "zero"};
-  v1::EstimateMemoryResponse response;
-  ToProto(estimate, &response);
-  EXPECT_EQ(ToJson(response),
+  EXPECT_EQ(ToJson(Encoded(estimate)),
             R"({"verdict":"VERDICT_DOES_NOT_FIT","limitingRank":"0","usableBytes":"1",)"
             R"("headroom":{"expectedBytes":"-2","boundBytes":"-3"},"ranks":[],)"
             R"("parameterCount":"4","assumptions":[)"
@@ -220,6 +231,38 @@ TEST(ToProtoTest, CopiesEverything) {
             R"("ledger":[{"block":"","tensor":"","role":"ROLE_ACTIVATION","dtype":"bf16",)"
             R"("shape":"","extents":"","bytes":"0","count":"7",)"
             R"("shrunkBy":["tensor-parallel","zero"],"lifetime":""}]})");
+}
+
+TEST(EncodeTest, CopiesEveryFieldOfARank) {
+  MemoryEstimate estimate;
+  RankMemory rank = {.pipeline_stage = 1,
+                     .gpu_count = 2,
+                     .layer_count = 3,
+                     .in_flight_count = 4,
+                     .parameter_count = int64_t{1} << 40,
+                     .allocated = {6, 7},
+                     .reserved = {8, 9},
+                     .device = {10, 11},
+                     .peak_phase = Phase::kLoss,
+                     .moments = {}};
+  rank.moments = {{.phase = Phase::kBackward,
+                   .first_step = true,
+                   .peak_allocated_bytes = 12,
+                   .current_allocated_bytes = 13,
+                   .peak_reserved_bytes = 14}};
+  estimate.ranks = {rank, {}};
+  v1::RankMemory first = Encoded(estimate).ranks(0);
+  first.clear_breakdown();
+  EXPECT_EQ(ToJson(first),
+            R"({"pipelineStage":"1","gpuCount":"2","layerCount":"3","inFlightCount":"4",)"
+            R"("parameterCount":"1099511627776",)"
+            R"("allocated":{"expectedBytes":"6","boundBytes":"7"},)"
+            R"("reserved":{"expectedBytes":"8","boundBytes":"9"},)"
+            R"("device":{"expectedBytes":"10","boundBytes":"11"},"peakPhase":"PHASE_LOSS",)"
+            R"("breakdown":[],"moments":[{"phase":"PHASE_BACKWARD","firstStep":true,)"
+            R"("peakAllocatedBytes":"12","currentAllocatedBytes":"13",)"
+            R"("peakReservedBytes":"14"}]})");
+  EXPECT_EQ(Encoded(estimate).ranks(1).allocated().expected_bytes(), 0);
 }
 
 }  // namespace

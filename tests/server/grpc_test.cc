@@ -352,10 +352,12 @@ TEST(PlannerTest, ABatchStopsBetweenJobs) {
   for (const auto code : {grpc::StatusCode::CANCELLED, grpc::StatusCode::DEADLINE_EXCEEDED}) {
     int asked = 0;
     const StopCheck stop = [&] { return ++asked > 4 ? code : grpc::StatusCode::OK; };
-    v1::BatchEstimateMemoryResponse response;
-    const grpc::Status status = planner.BatchEstimateMemory(batch, {}, stop, &response);
+    WireWriter written;
+    const grpc::Status status = planner.BatchEstimateMemory(batch, {}, stop, &written);
     EXPECT_EQ(status.error_code(), code);
     EXPECT_EQ(status.error_message(), "stopped after 4 of 10 jobs");
+    v1::BatchEstimateMemoryResponse response;
+    EXPECT_TRUE(response.ParseFromString(std::string(written.bytes())));
     EXPECT_EQ(response.results_size(), 4);
   }
 }

@@ -1,0 +1,135 @@
+// Writes a message's bytes straight from values. An answer has hundreds of
+// small messages: to build each one first, and then to size it, takes longer
+// than the estimate.
+#ifndef PLIMSOLL_SERVER_WIRE_WRITER_H_
+#define PLIMSOLL_SERVER_WIRE_WRITER_H_
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/string_view.h"
+
+namespace plimsoll {
+
+// Fields are written as proto3 has them, those without presence: what is zero
+// or empty is left out. The bytes are those of the library's own serializer
+// where fields are written by number.
+//
+// Source: protobuf.dev/programming-guides/encoding
+class WireWriter {
+ public:
+  WireWriter() = default;
+  WireWriter(const WireWriter&) = delete;
+  WireWriter& operator=(const WireWriter&) = delete;
+
+  // An integer, a bool or an enum.
+  template <typename Int>
+  void Number(int field, Int value) {
+    if (value == 0) return;
+    Reserve(2 * kMaxVarint);
+    at_ = Put(static_cast<uint64_t>(value), Put(Tag(field, kVarint), at_));
+  }
+
+  void Text(int field, absl::string_view text) {
+    if (!text.empty()) Bytes(field, text);
+  }
+
+  // An element of a repeated text, which may be empty.
+  void Bytes(int field, absl::string_view bytes) {
+    Reserve(2 * kMaxVarint + bytes.size());
+    at_ = Put(bytes.size(), Put(Tag(field, kLength), at_));
+    std::memcpy(at_, bytes.data(), bytes.size());
+    at_ += bytes.size();
+  }
+
+  // A message that is set: `fill` writes its fields.
+  template <typename Fill>
+  void Message(int field, const Fill& fill) {
+    Reserve(2 * kMaxVarint);
+    at_ = Put(Tag(field, kLength), at_) + 1;
+    const size_t begin = size();
+    fill();
+    SetLength(begin);
+  }
+
+  // Valid until more is written.
+  absl::string_view bytes() const { return {buffer_.get(), size()}; }
+
+  // Gives the buffer away, of which bytes() are the first; nothing more can be
+  // written.
+  std::unique_ptr<char[]> Release() { return std::move(buffer_); }
+
+ private:
+  enum WireType { kVarint = 0, kLength = 2 };
+  static constexpr size_t kMaxVarint = 10;
+
+  static constexpr uint32_t Tag(int field, WireType type) {
+    return static_cast<uint32_t>(field) << 3 | type;
+  }
+
+  static char* Put(uint64_t value, char* to) {
+    if (value >= 0x80) return PutLong(value, to);
+    *to = static_cast<char>(value);
+    return to + 1;
+  }
+
+  // Spreads groups of seven bits over eight bytes at once; all but the last
+  // byte say that there is more.
+  static char* PutLong(uint64_t value, char* to) {
+    static_assert(std::endian::native == std::endian::little);
+    for (; value >> 56 != 0; value >>= 7) *to++ = static_cast<char>(value | 0x80);
+    value = (value & 0x000000000fffffff) | (value & 0x00fffffff0000000) << 4;
+    value = (value & 0x00003fff00003fff) | (value & 0x0fffc0000fffc000) << 2;
+    value = (value & 0x007f007f007f007f) | (value & 0x3f803f803f803f80) << 1;
+    const int unused = std::countl_zero(value | 1) / 8;
+    value |= uint64_t{0x0080808080808080} >> 8 * unused;
+    std::memcpy(to, &value, sizeof value);
+    return to + 8 - unused;
+  }
+
+  // Sets the length of what begins at `begin`, after one byte that is kept for
+  // it: most messages need no more, and the others move.
+  void SetLength(size_t begin) {
+    const size_t length = size() - begin;
+    char bytes[kMaxVarint];
+    const auto count = static_cast<size_t>(Put(length, bytes) - bytes);
+    if (count > 1) {
+      Reserve(count);
+      char* const message = buffer_.get() + begin;
+      std::memmove(message + count - 1, message, length);
+      std::memcpy(message - 1, bytes, count);
+      at_ += count - 1;
+    } else {
+      buffer_[begin - 1] = bytes[0];
+    }
+  }
+
+  size_t size() const { return static_cast<size_t>(at_ - buffer_.get()); }
+
+  void Reserve(size_t bytes) {
+    if (static_cast<size_t>(end_ - at_) < bytes) Grow(bytes);
+  }
+
+  void Grow(size_t bytes) {
+    const size_t used = size();
+    const size_t capacity = 2 * static_cast<size_t>(end_ - buffer_.get()) + bytes;
+    std::unique_ptr<char[]> larger(new char[capacity]);
+    std::memcpy(larger.get(), buffer_.get(), used);
+    buffer_ = std::move(larger);
+    at_ = buffer_.get() + used;
+    end_ = buffer_.get() + capacity;
+  }
+
+  static constexpr size_t kCapacity = 8192;  // holds most answers
+  std::unique_ptr<char[]> buffer_{new char[kCapacity]};
+  char* at_ = buffer_.get();
+  char* end_ = at_ + kCapacity;
+};
+
+}  // namespace plimsoll
+
+#endif  // PLIMSOLL_SERVER_WIRE_WRITER_H_

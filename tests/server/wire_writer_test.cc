@@ -1,0 +1,89 @@
+// Bytes written by hand are those that protobuf's own serializer writes.
+#include "server/wire_writer.h"
+
+#include <cstdint>
+#include <random>
+#include <string>
+
+#include "gtest/gtest.h"
+#include "plimsoll/v1/planner.pb.h"
+
+namespace plimsoll {
+namespace {
+
+std::string LedgerBytes(const v1::LedgerEntry& from) {
+  WireWriter writer;
+  writer.Text(v1::LedgerEntry::kBlockFieldNumber, from.block());
+  writer.Number(v1::LedgerEntry::kRoleFieldNumber, static_cast<int>(from.role()));
+  writer.Number(v1::LedgerEntry::kBytesFieldNumber, from.bytes());
+  writer.Number(v1::LedgerEntry::kCountFieldNumber, from.count());
+  for (const std::string& pass : from.shrunk_by()) {
+    writer.Bytes(v1::LedgerEntry::kShrunkByFieldNumber, pass);
+  }
+  return std::string(writer.bytes());
+}
+
+TEST(WireWriterTest, NumbersOfEveryLengthAndSign) {
+  for (int bit = 0; bit < 64; ++bit) {
+    for (const int64_t nudge : {-1, 0, 1}) {
+      v1::LedgerEntry entry;
+      entry.set_bytes(static_cast<int64_t>((uint64_t{1} << bit) + static_cast<uint64_t>(nudge)));
+      entry.set_count(-1);
+      entry.set_role(v1::ROLE_LOSS);
+      EXPECT_EQ(LedgerBytes(entry), entry.SerializeAsString()) << entry.bytes();
+    }
+  }
+}
+
+TEST(WireWriterTest, ZeroAndEmptyAreLeftOut) {
+  EXPECT_EQ(LedgerBytes({}), "");
+  WireWriter writer;
+  writer.Message(1, [] {});
+  EXPECT_EQ(writer.bytes(), absl::string_view("\x0a\x00", 2));  // a message that is set
+}
+
+TEST(WireWriterTest, AnElementOfARepeatedTextMayBeEmpty) {
+  v1::LedgerEntry entry;
+  entry.add_shrunk_by("");
+  entry.add_shrunk_by("zero");
+  EXPECT_EQ(LedgerBytes(entry), entry.SerializeAsString());
+}
+
+// Lengths around each size of a length, and around the buffer's.
+TEST(WireWriterTest, MessagesAndTextsOfEveryLength) {
+  for (const size_t length : {0, 1, 125, 126, 127, 128, 129, 8150, 8190, 8191, 8192, 8193, 8200,
+                              9000, 16383, 16384, 16385, 40000, 3000000}) {
+    v1::BatchEstimateMemoryResponse response;
+    for (int i = 0; i < 3; ++i) {
+      response.add_results()->mutable_response()->set_detail(std::string(length, 'x'));
+    }
+    WireWriter writer;
+    for (const auto& result : response.results()) {
+      writer.Message(v1::BatchEstimateMemoryResponse::kResultsFieldNumber, [&] {
+        writer.Message(v1::BatchEstimateMemoryResult::kResponseFieldNumber, [&] {
+          writer.Text(v1::EstimateMemoryResponse::kDetailFieldNumber, result.response().detail());
+        });
+      });
+    }
+    EXPECT_TRUE(writer.bytes() == response.SerializeAsString()) << length;
+  }
+}
+
+TEST(WireWriterTest, RandomMessages) {
+  std::mt19937_64 random(1);
+  for (int round = 0; round < 2000; ++round) {
+    v1::EstimateMemoryResponse response;
+    WireWriter writer;
+    for (uint64_t left = random() % 20; left > 0; --left) {
+      v1::LedgerEntry* const entry = response.add_ledger();
+      entry->set_block(std::string(random() % 300, 'b'));
+      entry->set_bytes(static_cast<int64_t>(random() >> random() % 64));
+      for (uint64_t passes = random() % 3; passes > 0; --passes) entry->add_shrunk_by("pass");
+      writer.Bytes(v1::EstimateMemoryResponse::kLedgerFieldNumber, LedgerBytes(*entry));
+    }
+    EXPECT_EQ(std::string(writer.bytes()), response.SerializeAsString());
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
