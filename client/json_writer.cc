@@ -2,190 +2,217 @@
 
 #include <google/protobuf/any.pb.h>
 #include <google/protobuf/util/json_util.h>
-#include <rapidjson/prettywriter.h>
-#include <rapidjson/stringbuffer.h>
-#include <rapidjson/writer.h>
 
-#include <charconv>
-#include <cmath>
 #include <map>
 #include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/synchronization/mutex.h"
+#include "client/json_text.h"
 
 namespace plimsoll {
 namespace {
 
+using ::google::protobuf::Any;
 using ::google::protobuf::Descriptor;
 using ::google::protobuf::FieldDescriptor;
 using ::google::protobuf::Message;
+using ::google::protobuf::MessageFactory;
 using ::google::protobuf::Reflection;
 
-constexpr size_t kBufferBytes = 16384;  // holds most answers
+// What is looked up once of a type: most of what its descriptor tells costs a
+// call each time.
+struct Type {
+  enum class Form { kFields, kAny, kWellKnown };
+  struct Field {
+    const FieldDescriptor* descriptor;
+    std::string key;  // quoted
+    FieldDescriptor::CppType cpp_type;
+    bool has_presence;
+    bool is_repeated;
+    const Type* type;  // of a message's value, a map's entry
+  };
 
-template <typename Writer>
-void WriteMessage(const Message& message, Writer* writer);
+  Form form = Form::kFields;
+  const Reflection* reflection = nullptr;
+  std::vector<Field> fields;
+};
 
-template <typename Writer>
-void WriteString(const std::string& text, Writer* writer) {
-  writer->String(text.data(), static_cast<rapidjson::SizeType>(text.size()));
-}
-
-// As ProtoJSON has it, 64-bit integers are strings.
-template <typename Writer>
-void WriteInt64(int64_t value, Writer* writer) {
-  char digits[24];
-  const auto end = std::to_chars(digits, digits + sizeof digits, value).ptr;
-  writer->String(digits, static_cast<rapidjson::SizeType>(end - digits));
-}
-
-template <typename Writer>
-void WriteDouble(double value, Writer* writer) {
-  if (std::isnan(value)) {
-    writer->String("NaN");
-  } else if (std::isinf(value)) {
-    writer->String(value > 0 ? "Infinity" : "-Infinity");
-  } else if (value == std::trunc(value) && std::abs(value) < 1e15) {
-    writer->Int64(static_cast<int64_t>(value));
-  } else {
-    writer->Double(value);
+// Every type that was written. Any thread may call.
+class Types {
+ public:
+  const Type& Find(const Descriptor* descriptor) ABSL_LOCKS_EXCLUDED(mutex_) {
+    const absl::MutexLock lock(&mutex_);
+    return *Add(descriptor);
   }
+
+ private:
+  const Type* Add(const Descriptor* descriptor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    std::unique_ptr<Type>& slot = types_[descriptor];
+    if (slot != nullptr) return slot.get();
+    slot = std::make_unique<Type>();
+    Type* const type = slot.get();  // `slot` moves when types are added below
+    type->reflection =
+        MessageFactory::generated_factory()->GetPrototype(descriptor)->GetReflection();
+    if (descriptor == Any::descriptor()) {
+      type->form = Type::Form::kAny;
+    } else if (descriptor->file()->package() == "google.protobuf") {
+      type->form = Type::Form::kWellKnown;
+    }
+    for (int i = 0; i < descriptor->field_count(); ++i) {
+      const FieldDescriptor* const field = descriptor->field(i);
+      type->fields.push_back(
+          {.descriptor = field,
+           .key = QuotedJson(field->json_name()),
+           .cpp_type = field->cpp_type(),
+           .has_presence = field->has_presence(),
+           .is_repeated = field->is_repeated(),
+           .type = field->message_type() == nullptr ? nullptr : Add(field->message_type())});
+    }
+    return type;
+  }
+
+  absl::Mutex mutex_;
+  absl::flat_hash_map<const Descriptor*, std::unique_ptr<Type>> types_ ABSL_GUARDED_BY(mutex_);
+};
+
+const Type& TypeOf(const Descriptor* descriptor) {
+  static auto* const types = new Types;
+  return types->Find(descriptor);
+}
+
+void WriteMessage(const Message& message, const Type& type, JsonText* json);
+
+void WriteEnum(int number, const FieldDescriptor& field, JsonText* json) {
+  const auto* const value = field.enum_type()->FindValueByNumber(number);
+  value == nullptr ? json->Number(int64_t{number}) : json->Text(value->name());
 }
 
 // Writes the value of a field: the one at `index` where the field is repeated.
-template <typename Writer>
-void WriteValue(const Message& message, const FieldDescriptor* field, int index, Writer* writer) {
-  const Reflection* r = message.GetReflection();
-  const bool list = field->is_repeated();
+void WriteValue(const Message& message, const Type& type, const Type::Field& field, int index,
+                JsonText* json) {
+  const Reflection& r = *type.reflection;
+  const FieldDescriptor* const f = field.descriptor;
+  const bool list = field.is_repeated;
   std::string scratch;
-  switch (field->cpp_type()) {
+  switch (field.cpp_type) {
     case FieldDescriptor::CPPTYPE_STRING:
-      return WriteString(list ? r->GetRepeatedStringReference(message, field, index, &scratch)
-                              : r->GetStringReference(message, field, &scratch),
-                         writer);
+      return json->Text(list ? r.GetRepeatedStringReference(message, f, index, &scratch)
+                             : r.GetStringReference(message, f, &scratch));
     case FieldDescriptor::CPPTYPE_INT64:
-      return WriteInt64(
-          list ? r->GetRepeatedInt64(message, field, index) : r->GetInt64(message, field), writer);
+      return json->QuotedNumber(list ? r.GetRepeatedInt64(message, f, index)
+                                     : r.GetInt64(message, f));
     case FieldDescriptor::CPPTYPE_INT32:
-      writer->Int(list ? r->GetRepeatedInt32(message, field, index) : r->GetInt32(message, field));
-      return;
+      return json->Number(
+          int64_t{list ? r.GetRepeatedInt32(message, f, index) : r.GetInt32(message, f)});
     case FieldDescriptor::CPPTYPE_BOOL:
-      writer->Bool(list ? r->GetRepeatedBool(message, field, index) : r->GetBool(message, field));
-      return;
+      return json->Raw(
+          (list ? r.GetRepeatedBool(message, f, index) : r.GetBool(message, f)) ? "true" : "false");
     case FieldDescriptor::CPPTYPE_DOUBLE:
-      return WriteDouble(
-          list ? r->GetRepeatedDouble(message, field, index) : r->GetDouble(message, field),
-          writer);
-    case FieldDescriptor::CPPTYPE_ENUM: {
-      const int number =
-          list ? r->GetRepeatedEnumValue(message, field, index) : r->GetEnumValue(message, field);
-      const auto* value = field->enum_type()->FindValueByNumber(number);
-      if (value == nullptr) {
-        writer->Int(number);
-      } else {
-        WriteString(value->name(), writer);
-      }
-      return;
-    }
+      return json->Number(list ? r.GetRepeatedDouble(message, f, index) : r.GetDouble(message, f));
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return WriteEnum(
+          list ? r.GetRepeatedEnumValue(message, f, index) : r.GetEnumValue(message, f), *f, json);
     case FieldDescriptor::CPPTYPE_MESSAGE:
-      return WriteMessage(
-          list ? r->GetRepeatedMessage(message, field, index) : r->GetMessage(message, field),
-          writer);
+      return WriteMessage(list ? r.GetRepeatedMessage(message, f, index) : r.GetMessage(message, f),
+                          *field.type, json);
     default:  // the API has no unsigned integers and no floats
-      writer->Null();
+      json->Raw("null");
   }
 }
 
 // Writes a map of text to scalars by key: the order in memory is not stable.
-template <typename Writer>
-void WriteMap(const Message& message, const FieldDescriptor* field, Writer* writer) {
-  const Reflection* r = message.GetReflection();
+void WriteMap(const Message& message, const Type& type, const Type::Field& field, JsonText* json) {
+  const Reflection& r = *type.reflection;
+  const Type& entry_type = *field.type;
+  const auto& [key_field, value_field] = std::tie(entry_type.fields[0], entry_type.fields[1]);
   std::map<std::string, const Message*> entries;
-  for (int i = 0; i < r->FieldSize(message, field); ++i) {
-    const Message& entry = r->GetRepeatedMessage(message, field, i);
-    entries[entry.GetReflection()->GetString(entry, field->message_type()->map_key())] = &entry;
+  for (int i = 0; i < r.FieldSize(message, field.descriptor); ++i) {
+    const Message& entry = r.GetRepeatedMessage(message, field.descriptor, i);
+    entries[entry_type.reflection->GetString(entry, key_field.descriptor)] = &entry;
   }
-  writer->StartObject();
+  json->Open('{');
   for (const auto& [key, entry] : entries) {
-    writer->Key(key.data(), static_cast<rapidjson::SizeType>(key.size()));
-    WriteValue(*entry, field->message_type()->map_value(), 0, writer);
+    json->Key(QuotedJson(key));
+    WriteValue(*entry, entry_type, value_field, 0, json);
   }
-  writer->EndObject();
+  json->Close('}');
 }
 
-// Struct and the like have a JSON form of their own.
-template <typename Writer>
-void WriteWellKnown(const Message& message, Writer* writer) {
-  std::string json;
-  if (!google::protobuf::util::MessageToJsonString(message, &json).ok()) json = "null";
-  writer->RawValue(json.data(), json.size(), rapidjson::kObjectType);
+void WriteField(const Message& message, const Type& type, const Type::Field& field,
+                JsonText* json) {
+  if (field.descriptor->is_map()) return WriteMap(message, type, field, json);
+  if (!field.is_repeated) return WriteValue(message, type, field, 0, json);
+  json->Open('[');
+  const int size = type.reflection->FieldSize(message, field.descriptor);
+  for (int i = 0; i < size; ++i) {
+    json->Next();
+    WriteValue(message, type, field, i, json);
+  }
+  json->Close(']');
 }
 
-template <typename Writer>
-void WriteFields(const Message& message, Writer* writer) {
-  const Descriptor* type = message.GetDescriptor();
-  const Reflection* r = message.GetReflection();
-  for (int i = 0; i < type->field_count(); ++i) {
-    const FieldDescriptor* field = type->field(i);
-    if (field->has_presence() && !r->HasField(message, field)) continue;
-    const std::string& name = field->json_name();
-    writer->Key(name.data(), static_cast<rapidjson::SizeType>(name.size()));
-    if (field->is_map()) {
-      WriteMap(message, field, writer);
-    } else if (field->is_repeated()) {
-      writer->StartArray();
-      const int size = r->FieldSize(message, field);
-      for (int k = 0; k < size; ++k) WriteValue(message, field, k, writer);
-      writer->EndArray();
-    } else {
-      WriteValue(message, field, 0, writer);
-    }
+void WriteFields(const Message& message, const Type& type, JsonText* json) {
+  for (const Type::Field& field : type.fields) {
+    if (field.has_presence && !type.reflection->HasField(message, field.descriptor)) continue;
+    json->Key(field.key);
+    WriteField(message, type, field, json);
   }
 }
 
 // The message inside, with its type; the type alone where it is not linked in.
-template <typename Writer>
-void WriteAny(const google::protobuf::Any& any, Writer* writer) {
+void WriteAny(const Any& any, JsonText* json) {
   const std::string& url = any.type_url();
-  writer->StartObject();
-  writer->Key("@type");
-  WriteString(url, writer);
+  json->Open('{');
+  json->Key("\"@type\"");
+  json->Text(url);
   const Descriptor* type =
       google::protobuf::DescriptorPool::generated_pool()->FindMessageTypeByName(
           url.substr(url.rfind('/') + 1));
   if (type != nullptr) {
-    auto* factory = google::protobuf::MessageFactory::generated_factory();
+    auto* factory = MessageFactory::generated_factory();
     const std::unique_ptr<Message> inside(factory->GetPrototype(type)->New());
-    if (inside->ParseFromString(any.value())) WriteFields(*inside, writer);
+    if (inside->ParseFromString(any.value())) WriteFields(*inside, TypeOf(type), json);
   }
-  writer->EndObject();
+  json->Close('}');
 }
 
-template <typename Writer>
-void WriteMessage(const Message& message, Writer* writer) {
-  const Descriptor* type = message.GetDescriptor();
-  if (type == google::protobuf::Any::descriptor()) {
-    return WriteAny(static_cast<const google::protobuf::Any&>(message), writer);
+// Struct and the like have a JSON form of their own.
+void WriteWellKnown(const Message& message, JsonText* json) {
+  std::string text;
+  if (!google::protobuf::util::MessageToJsonString(message, &text).ok()) text = "null";
+  json->Raw(text);
+}
+
+void WriteMessage(const Message& message, const Type& type, JsonText* json) {
+  switch (type.form) {
+    case Type::Form::kAny:
+      return WriteAny(static_cast<const Any&>(message), json);
+    case Type::Form::kWellKnown:
+      return WriteWellKnown(message, json);
+    case Type::Form::kFields:
+      json->Open('{');
+      WriteFields(message, type, json);
+      json->Close('}');
   }
-  if (type->file()->package() == "google.protobuf") return WriteWellKnown(message, writer);
-  writer->StartObject();
-  WriteFields(message, writer);
-  writer->EndObject();
 }
 
 }  // namespace
 
 void AppendJson(const Message& message, std::string* out) {
-  rapidjson::StringBuffer buffer(nullptr, kBufferBytes);
-  rapidjson::Writer<rapidjson::StringBuffer> writer(buffer);
-  WriteMessage(message, &writer);
-  out->append(buffer.GetString(), buffer.GetSize());
+  JsonText json(/*pretty=*/false, out);
+  WriteMessage(message, TypeOf(message.GetDescriptor()), &json);
 }
 
 std::string ToPrettyJson(const Message& message) {
-  rapidjson::StringBuffer buffer(nullptr, kBufferBytes);
-  rapidjson::PrettyWriter<rapidjson::StringBuffer> writer(buffer);
-  writer.SetIndent(' ', 2);
-  WriteMessage(message, &writer);
-  return std::string(buffer.GetString(), buffer.GetSize()) + "\n";
+  std::string text;
+  JsonText json(/*pretty=*/true, &text);
+  WriteMessage(message, TypeOf(message.GetDescriptor()), &json);
+  return text + "\n";
 }
 
 }  // namespace plimsoll
