@@ -4,8 +4,9 @@
 #include <rapidjson/writer.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
+
+#include "absl/strings/str_cat.h"
 
 namespace plimsoll {
 namespace {
@@ -45,16 +46,12 @@ std::string QuotedJson(absl::string_view text) {
 void JsonText::Text(absl::string_view text) { AppendQuoted(text, &out_); }
 
 void JsonText::QuotedNumber(int64_t value) {
-  char text[24] = {'"'};
-  char* const end = std::to_chars(text + 1, text + sizeof text - 1, value).ptr;
-  *end = '"';
-  out_.append(text, static_cast<size_t>(end + 1 - text));
+  out_ += '"';
+  Number(value);
+  out_ += '"';
 }
 
-void JsonText::Number(int64_t value) {
-  char text[24];
-  out_.append(text, std::to_chars(text, text + sizeof text, value).ptr);
-}
+void JsonText::Number(int64_t value) { Raw(absl::AlphaNum(value).Piece()); }
 
 void JsonText::Number(double value) {
   if (std::isnan(value)) return Raw("\"NaN\"");

@@ -38,11 +38,11 @@ class JsonText {
     NewLine();
   }
 
-  // `quoted` is the key as QuotedJson returns it.
+  // `quoted` is the key as QuotedJson returns it, and a colon.
   void Key(const std::string& quoted) {
     Next();
     out_ += quoted;
-    out_.append(": ", pretty_ ? 2 : 1);
+    if (pretty_) out_ += ' ';
   }
 
   void Text(absl::string_view text);

@@ -19,6 +19,7 @@ namespace {
 
 using ::google::protobuf::Any;
 using ::google::protobuf::Descriptor;
+using ::google::protobuf::EnumDescriptor;
 using ::google::protobuf::FieldDescriptor;
 using ::google::protobuf::Message;
 using ::google::protobuf::MessageFactory;
@@ -30,17 +31,29 @@ struct Type {
   enum class Form { kFields, kAny, kWellKnown };
   struct Field {
     const FieldDescriptor* descriptor;
-    std::string key;  // quoted
+    std::string key;  // quoted, and a colon
     FieldDescriptor::CppType cpp_type;
     bool has_presence;
     bool is_repeated;
-    const Type* type;  // of a message's value, a map's entry
+    const Type* type;                     // of a message's value, a map's entry
+    std::vector<std::string> enum_names;  // quoted, by number; empty where it has none
   };
 
   Form form = Form::kFields;
   const Reflection* reflection = nullptr;
   std::vector<Field> fields;
 };
+
+// Requires: no number is negative, or far from the others; the API has none such
+std::vector<std::string> EnumNames(const EnumDescriptor* type) {
+  std::vector<std::string> names;
+  for (int i = 0; type != nullptr && i < type->value_count(); ++i) {
+    const auto number = static_cast<size_t>(type->value(i)->number());
+    if (names.size() <= number) names.resize(number + 1);
+    names[number] = QuotedJson(type->value(i)->name());
+  }
+  return names;
+}
 
 // Every type that was written. Any thread may call.
 class Types {
@@ -67,11 +80,12 @@ class Types {
       const FieldDescriptor* const field = descriptor->field(i);
       type->fields.push_back(
           {.descriptor = field,
-           .key = QuotedJson(field->json_name()),
+           .key = QuotedJson(field->json_name()) + ":",
            .cpp_type = field->cpp_type(),
            .has_presence = field->has_presence(),
            .is_repeated = field->is_repeated(),
-           .type = field->message_type() == nullptr ? nullptr : Add(field->message_type())});
+           .type = field->message_type() == nullptr ? nullptr : Add(field->message_type()),
+           .enum_names = EnumNames(field->enum_type())});
     }
     return type;
   }
@@ -87,9 +101,13 @@ const Type& TypeOf(const Descriptor* descriptor) {
 
 void WriteMessage(const Message& message, const Type& type, JsonText* json);
 
-void WriteEnum(int number, const FieldDescriptor& field, JsonText* json) {
-  const auto* const value = field.enum_type()->FindValueByNumber(number);
-  value == nullptr ? json->Number(int64_t{number}) : json->Text(value->name());
+void WriteEnum(int number, const Type::Field& field, JsonText* json) {
+  const auto index = static_cast<size_t>(number);
+  if (index < field.enum_names.size() && !field.enum_names[index].empty()) {
+    json->Raw(field.enum_names[index]);
+  } else {
+    json->Number(int64_t{number});
+  }
 }
 
 // Writes the value of a field: the one at `index` where the field is repeated.
@@ -116,7 +134,8 @@ void WriteValue(const Message& message, const Type& type, const Type::Field& fie
       return json->Number(list ? r.GetRepeatedDouble(message, f, index) : r.GetDouble(message, f));
     case FieldDescriptor::CPPTYPE_ENUM:
       return WriteEnum(
-          list ? r.GetRepeatedEnumValue(message, f, index) : r.GetEnumValue(message, f), *f, json);
+          list ? r.GetRepeatedEnumValue(message, f, index) : r.GetEnumValue(message, f), field,
+          json);
     case FieldDescriptor::CPPTYPE_MESSAGE:
       return WriteMessage(list ? r.GetRepeatedMessage(message, f, index) : r.GetMessage(message, f),
                           *field.type, json);
@@ -137,7 +156,7 @@ void WriteMap(const Message& message, const Type& type, const Type::Field& field
   }
   json->Open('{');
   for (const auto& [key, entry] : entries) {
-    json->Key(QuotedJson(key));
+    json->Key(QuotedJson(key) + ":");
     WriteValue(*entry, entry_type, value_field, 0, json);
   }
   json->Close('}');
@@ -168,7 +187,7 @@ void WriteFields(const Message& message, const Type& type, JsonText* json) {
 void WriteAny(const Any& any, JsonText* json) {
   const std::string& url = any.type_url();
   json->Open('{');
-  json->Key("\"@type\"");
+  json->Key("\"@type\":");
   json->Text(url);
   const Descriptor* type =
       google::protobuf::DescriptorPool::generated_pool()->FindMessageTypeByName(
