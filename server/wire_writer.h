@@ -4,6 +4,7 @@
 #ifndef PLIMSOLL_SERVER_WIRE_WRITER_H_
 #define PLIMSOLL_SERVER_WIRE_WRITER_H_
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -42,8 +43,7 @@ class WireWriter {
   void Bytes(int field, absl::string_view bytes) {
     Reserve(2 * kMaxVarint + bytes.size());
     at_ = Put(bytes.size(), Put(Tag(field, kLength), at_));
-    std::memcpy(at_, bytes.data(), bytes.size());
-    at_ += bytes.size();
+    at_ = std::copy(bytes.begin(), bytes.end(), at_);
   }
 
   // A message that is set: `fill` writes its fields.
