@@ -18,13 +18,25 @@ import sys
 import tempfile
 
 import bigscience
+import bigscience_tables
 import figures
+import finetuning
 import measured
 import megatron_ci
+import megatron_runs
 import nanotron
+import torchtitan
 
 HERE = pathlib.Path(__file__).resolve().parent
-MODULES = (nanotron, bigscience, megatron_ci)
+MODULES = (
+    nanotron,
+    bigscience,
+    bigscience_tables,
+    megatron_ci,
+    megatron_runs,
+    torchtitan,
+    finetuning,
+)
 SOURCES = {family: module for module in MODULES for family in module.FAMILIES}
 
 

@@ -23,6 +23,9 @@ class Row:
     def text(self, column):
         return self._columns.get(column, "")
 
+    def columns(self):
+        return dict(self._columns)
+
     @property
     def id(self):
         return self.text("id")
@@ -30,7 +33,7 @@ class Row:
     @property
     def family(self):
         """The source that the id names: `uspres` of `uspres-0001`."""
-        return self.id.rpartition("-")[0]
+        return self.id.partition("-")[0]
 
     @property
     def notes(self):
@@ -72,7 +75,46 @@ def read_folder(folder):
 
 def _read(path):
     with open(path, newline="", encoding="utf-8") as lines:
-        return [Row(columns) for columns in csv.DictReader(lines)]
+        rows = csv.DictReader(lines)
+        return [row for columns in rows for row in _rows(columns)]
+
+
+def _rows(columns):
+    """The rows of a line: one, but for SimuMax's points on B200, which have columns of their
+    own and three figures a line: the most loaded rank's gauges, and the least loaded's."""
+    if "case" not in columns:
+        return [Row(columns)]
+    degrees = dict(re.findall(r"(tp|cp|pp|ep|dp)(\d+)", columns["case"]))
+    common = {
+        **degrees,
+        "model": columns["model"],
+        "layers": columns["layers"],
+        "seq_len": columns["seq"],
+        "micro_batch": columns["mbs"],
+        "grad_accum": columns["microbatches"],
+        "gpu": "B200",
+        "framework": "Megatron-Core",
+        "precision": "bf16",
+        "zero_stage": "1",
+        "unit": "MiB",
+    }
+    figures = (
+        ("allocated", "max", "max_rank_alloc_mb"),
+        ("allocated", "min", "min_rank_alloc_mb"),
+        ("reserved", "max", "max_rank_reserved_mb"),
+    )
+    return [
+        Row(
+            {
+                **common,
+                "id": f"b200-{columns['case']}:{stage}_{what}",
+                "what_is_measured": what,
+                "measured_value": columns[column],
+                "notes": f"stage={stage}",
+            }
+        )
+        for what, stage, column in figures
+    ]
 
 
 @dataclasses.dataclass
@@ -148,3 +190,24 @@ def common_features(row, zero_stage):
         "tensor parallel": "1" if tensor == 1 else "above 1",
         "pipeline parallel": "1" if pipeline == 1 else "above 1",
     }
+
+
+def decoder(row, **more):
+    """A Llama-like decoder of the row's columns; Qwen 3's norms and head width by its name."""
+    heads = row.number("heads")
+    model = {
+        "hidden_size": row.number("hidden"),
+        "layer_count": row.number("layers"),
+        "head_count": heads,
+        "kv_head_count": row.number("kv_heads", heads),
+        "ffn_size": row.number("ffn"),
+        "vocab_size": row.number("vocab"),
+        "activation": "silu",
+        "gated_mlp": True,
+        "norm": "rms-norm",
+        "position_embedding": "rotary",
+        "tied_embeddings": bool(re.search(r"3\.2[ -]?[13]B", row.text("model"))),
+    }
+    if "Qwen3" in row.text("model"):
+        model.update({"qk_norm": "per-head", "head_size": 128})
+    return {**model, **more}

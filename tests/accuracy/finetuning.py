@@ -1,0 +1,146 @@
+"""Fine-tuning by trainers of others: torchtune, litgpt, PEFT, Qwen's script, and the like.
+
+Most rows train adapters or quantised weights, which the API has no word for yet;
+full fine-tuning is estimated.
+"""
+
+import re
+
+import measured
+from measured import Prediction, Refused
+
+SETS = {
+    "tune": "torchtune",
+    "litgpt": "litgpt",
+    "peft": "peft",
+    "qwen": "qwen",
+    "fsdpq": "fsdp_qlora",
+    "hfgpu1": "hf_bert",
+    "alst": "alst",
+    "ds": "deepspeed",
+    "internevo": "internevo",
+}
+FAMILIES = tuple(SETS)
+GPUS = {
+    "A100-SXM4-40GB": "a100-40gb-sxm",
+    "A100-SXM4-80G": "a100-80gb-sxm",
+    "A100": "a100-80gb-sxm",
+    "A10G": "a10g-24gb",
+    "NVIDIA L40S": "l40s-48gb",
+    "A6000": "rtx-a6000-48gb",
+    "RTX 4090": "rtx-4090-24gb",
+    "MI300X": "mi300x-192gb",
+}
+# The framework and trainer of each source, by what its rows call it.
+RUNTIMES = {
+    "torchtune single device": {"framework": "ddp", "trainer": "torchtune"},
+    "litgpt": {"framework": "ddp", "trainer": "litgpt"},
+    "litgpt (Fabric FSDP)": {"framework": "fsdp1", "trainer": "litgpt"},
+    "HF transformers+PEFT plain loop": {"framework": "ddp", "trainer": "hf-trainer"},
+    "HF Trainer + DeepSpeed ZeRO-3": {"framework": "deepspeed", "trainer": "hf-trainer"},
+    "DeepSpeed ZeRO-3": {"framework": "deepspeed", "trainer": "hf-trainer"},
+}
+# Words of the notes, the optimizer or the framework, and what they are refused for.
+REFUSED = (
+    ("notes", "generation eval", "the peak of generating text"),
+    ("notes", "Baseline; cumulative", "the longest sample is not stated"),
+    ("notes", "config not stated|PagedAdamW8bit", "the recipe is not stated"),
+    ("optimizer", "optimizer_in_bwd", "the optimizer's step inside backward"),
+    ("framework", "InternEvo", "InternEvo"),
+    ("framework", "thunder", "Thunder"),
+    ("model", "seq classification", "a head that classifies sequences"),
+)
+
+
+def sets_of(row):
+    return [SETS[row.family]]
+
+
+def features_of(row):
+    return {
+        "recompute": _recompute(row)["mode"],
+        "compile": "yes" if row.text("compile") == "yes" else "no",
+        "framework": row.text("framework"),
+        "gauge": row.text("what_is_measured"),
+    }
+
+
+def predict(row, answer):
+    rank = measured.stage_of(answer, 0)
+    extra = measured.debug_extra(rank)
+    expected, bound = measured.gauge(rank, _gauge(row))
+    # Some rows add up all GPUs.
+    times = row.number("num_gpus", 1) if "TOTAL over" in row.notes else 1
+    return Prediction(times * expected, times * bound, extra)
+
+
+def request_of(row):
+    _refuse(row)
+    runtime = dict(RUNTIMES[row.text("framework")])
+    if row.text("compile") == "yes":
+        runtime["compile"] = True
+    zero_stage = {"deepspeed": 3, "fsdp1": 3}.get(runtime["framework"], 0)
+    training = {
+        "sequence_length": row.number("seq_len"),
+        "micro_batch_size": row.number("micro_batch"),
+        "global_batch_size": row.number("dp", 1)
+        * row.number("micro_batch")
+        * row.number("grad_accum", 1),
+        "precision": {"preset": "bf16-mixed" if runtime["framework"] == "deepspeed" else "bf16-pure"},
+        "optimizer": {"name": "adamw"},
+        "recompute": _recompute(row),
+        "loss": {"implementation": "chunked" if "chunked CE" in row.notes else "plain"},
+    }
+    job = {
+        "model": {"transformer": measured.decoder(row, **_architecture(row))},
+        "training": training,
+        "parallelism": measured.parallelism(row, zero_stage),
+        "runtime": runtime,
+        "cluster": {"gpu": GPUS[row.text("gpu")]},
+    }
+    return {"job": job}
+
+
+def _refuse(row):
+    if row.text("peft"):
+        raise Refused("adapters")
+    if row.text("offload"):
+        raise Refused("offload")
+    for column, words, reason in REFUSED:
+        if re.search(words, row.text(column)):
+            raise Refused(reason)
+    if row.number("ep", 1) > 1:
+        raise Refused("experts")
+    if row.text("framework") not in RUNTIMES:
+        raise Refused(f"framework {row.text('framework')!r}")
+    if row.text("gpu") not in GPUS:
+        raise Refused(f"no GPU id for {row.text('gpu')!r}")
+
+
+def _recompute(row):
+    return {"mode": "full" if row.text("recompute").startswith("full") else "none"}
+
+
+def _gauge(row):
+    """Qwen's table does not name its gauge: its constant of 1.65 GB over three sizes of
+    model is that of a process, so it is what nvidia-smi shows."""
+    what = row.text("what_is_measured")
+    return {"nvidia_smi": "device", "unknown": "device"}.get(what, what)
+
+
+def _architecture(row):
+    """What differs from Llama's, by the model's name."""
+    name = row.text("model").lower()
+    if name.startswith("gemma"):
+        return {"activation": "gelu-tanh", "head_size": 256, "tied_embeddings": True}
+    if name.startswith("phi-2"):
+        return {
+            "activation": "gelu-tanh",
+            "gated_mlp": False,
+            "norm": "layer-norm",
+            "norm_placement": "parallel",
+            "qkv_bias": True,
+            "attention_output_bias": True,
+            "mlp_bias": True,
+        }
+    return {"qkv_bias": True} if name.startswith("qwen-") else {}

@@ -1,0 +1,128 @@
+"""Megatron-Core outside its CI: `b200` (published points of SimuMax), `mcoremisc` and
+`mbridge` rows."""
+
+import re
+
+import measured
+from measured import Prediction, Refused
+
+FAMILIES = ("b200", "mcoremisc", "mbridge")
+# Architectures of b200's cases, whose rows have no columns for them.
+LLAMA = {
+    "llama3-70b": {"hidden": 8192, "heads": 64, "kv_heads": 8, "ffn": 28672, "vocab": 128256},
+    "llama3-405b": {"hidden": 16384, "heads": 128, "kv_heads": 8, "ffn": 53248, "vocab": 128256},
+}
+GPUS = {
+    "B200": "b200-180gb",
+    "A100/A800 80GB (inferred)": "a100-80gb-sxm",
+    "A800 80GB": "a800-80gb-sxm",
+    "H100": "h100-80gb-sxm",
+    "H100 80GB": "h100-80gb-sxm",
+}
+
+
+def sets_of(row):
+    return ["megatron_b200" if row.family == "b200" else "megatron_misc"]
+
+
+def features_of(row):
+    return {
+        **measured.common_features(row, _zero_stage(row)),
+        "gauge": row.text("what_is_measured"),
+        "source": row.family,
+    }
+
+
+def predict(row, answer):
+    ranks = answer["ranks"]
+    what = row.text("what_is_measured")
+    stage = row.note(r"stage=(\w+)", "max")
+    choose = min if stage == "min" else max
+    rank = choose(ranks, key=lambda rank: int(rank[what]["expected_bytes"]))
+    return Prediction(*measured.gauge(rank, what), measured.debug_extra(rank))
+
+
+def request_of(row):
+    _refuse(row)
+    tensor = row.number("tp", 1)
+    b200 = row.family == "b200"
+    job = {
+        "model": {"transformer": _transformer(row)},
+        "training": {
+            "sequence_length": row.number("seq_len"),
+            "micro_batch_size": row.number("micro_batch"),
+            "global_batch_size": measured.global_batch(row),
+            "precision": {"preset": "fp16-mixed" if row.text("precision") == "fp16" else "bf16-mixed"},
+            "optimizer": {"name": "adam", "implementation": "fused"},
+            "attention": _attention(row),
+            "loss": {"implementation": "te-cross-entropy" if b200 else "plain"},
+        },
+        "parallelism": measured.parallelism(
+            row,
+            _zero_stage(row),
+            sequence_parallel=tensor > 1 and not row.text("sequence_parallel").startswith("no"),
+        ),
+        "runtime": {"framework": "megatron-core"},
+        "cluster": _cluster(row),
+    }
+    if row.text("recompute").startswith("selective"):
+        job["training"]["recompute"] = {"mode": "selective", "modules": ["core-attention"]}
+    return {"job": job}
+
+
+def _refuse(row):
+    text = f"{row.text('model')} {row.text('ffn')}"
+    if row.number("ep", 1) > 1 or re.search(r"deepseek|per expert|A3B", text):
+        raise Refused("experts")
+    if row.number("cp", 1) > 1:
+        raise Refused("context parallelism")
+    if "fp8" in row.text("precision"):
+        raise Refused("fp8 of Transformer Engine")
+    if "SOP head" in row.notes:
+        raise Refused("a head that orders sentences, and a vocabulary not stated")
+    if not row.text("grad_accum") or not row.text("seq_len"):
+        raise Refused("the row does not state its batch and sequence length")
+
+
+def _zero_stage(row):
+    """Where a row does not say, the recipe's default: a distributed optimizer."""
+    return int(row.text("zero_stage")[:1] or "1")
+
+
+def _attention(row):
+    said = row.text("attention")
+    if "flash" in said or row.family == "b200":
+        return "flash" if row.family != "b200" else "cudnn"
+    return "eager" if "fused softmax" in said else "flash"
+
+
+def _cluster(row):
+    return {"gpu": GPUS.get(row.text("gpu"), "a100-80gb-sxm")}
+
+
+def _transformer(row):
+    if row.family == "b200":
+        return measured.decoder(measured.Row({**row.columns(), **_llama(row)}))
+    if row.text("model").startswith("GPT2"):
+        return measured.decoder(
+            row,
+            activation="gelu",
+            gated_mlp=False,
+            norm="layer-norm",
+            position_embedding="learned",
+            position_count=row.number("seq_len"),
+            qkv_bias=True,
+            attention_output_bias=True,
+            mlp_bias=True,
+            tied_embeddings=True,
+            hidden_dropout=0.1,
+            attention_dropout=0.1,
+        )
+    return measured.decoder(row)
+
+
+def _llama(row):
+    shape = LLAMA.get(row.text("model"))
+    if shape is None:
+        raise Refused(f"model {row.text('model')!r}")
+    return {name: str(value) for name, value in shape.items()}

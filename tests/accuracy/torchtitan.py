@@ -1,0 +1,154 @@
+"""torchtitan's own figures: `titan` rows, from its documents and commit messages.
+
+The loop logs reserved_bytes.all.peak (`active` figures are allocated ones) of
+the rank that prints, which is the last pipeline stage's first.
+"""
+
+import re
+
+import measured
+from measured import Prediction, Refused
+
+FAMILIES = ("titan",)
+# By what the row says of the GPU, the first that is found.
+GPUS = {
+    "96GB": "h100-96gb-sxm",
+    "95": "h100-96gb-sxm",  # GiB, as torchtitan's log prints it
+    "94.99": "h100-96gb-sxm",
+    "H100": "h100-80gb-sxm",
+    "A100 80GB": "a100-80gb-sxm",
+    "GB200": "gb200-186gb",
+    "B200": "b200-180gb",
+}
+# Month of the code that a row's commit or table is of: it names the era. The
+# pull request's number, and the last month before the next one here.
+MONTHS = (
+    (165, "2024.3"),
+    (391, "2024.6"),
+    (1094, "2025.7"),
+    (1690, "2025.9"),
+    (1881, "2025.11"),
+    (2570, "2026.3"),
+    (9999, "2026.8"),
+)
+REFUSED = {
+    "NVFP4": "NVFP4",
+    r"DSV3|DeepSeek|Deepseek": "experts",
+    "after init": "memory after the model is made, no peak",
+    "AsyncTP": "asynchronous tensor parallelism",
+    "WITH storing abs": "a saved operation that later code does not save",
+    r"Float8 eager": "float8 without compilation",
+}
+# What no compiler of blocks is: graphs of the whole step.
+GRAPHS = ("graph_trainer", "SimpleFSDP", "compiler_toolkit")
+
+
+def sets_of(row):
+    return ["torchtitan, FSDP2 main line"] * _main_line(row) + ["torchtitan, all"]
+
+
+def _main_line(row):
+    """FSDP2 without experts, other trainers of the repository, and what is no bf16 job."""
+    try:
+        _refuse(row)
+    except Refused:
+        return False
+    return "FSDP1" not in row.text("framework")
+
+
+def features_of(row):
+    return {
+        **measured.common_features(row, 3),
+        "recompute": _recompute(row)["mode"],
+        "compile": "yes" if _compiled(row) else "no",
+        "month": _month(row),
+        "framework": row.text("framework"),
+        "gauge": row.text("what_is_measured"),
+    }
+
+
+def predict(row, answer):
+    rank = measured.stage_of(answer, -1)
+    extra = measured.debug_extra(rank)
+    return Prediction(*measured.gauge(rank, row.text("what_is_measured")), extra)
+
+
+def request_of(row):
+    _refuse(row)
+    training = {
+        "sequence_length": row.number("seq_len"),
+        "micro_batch_size": row.number("micro_batch"),
+        "global_batch_size": measured.global_batch(row),
+        "precision": {"preset": "bf16-mixed"},
+        "optimizer": {"name": "adamw"},
+        "recompute": _recompute(row),
+        "loss": _loss(row),
+    }
+    first = "FSDP1" in row.text("framework")
+    job = {
+        "model": {"transformer": measured.decoder(row)},
+        "training": training,
+        "parallelism": measured.parallelism(row, 3),
+        "runtime": _runtime(row, first),
+        "cluster": {"gpu": _gpu(row)},
+    }
+    return {"job": job}
+
+
+def _refuse(row):
+    text = f"{row.text('source_url_or_repo_path')} {row.text('model')} {row.notes}"
+    for pattern, reason in REFUSED.items():
+        if re.search(pattern, text):
+            raise Refused(reason)
+    if any(name in row.text("framework") for name in GRAPHS):
+        raise Refused("one graph of the whole step")
+    if row.number("ep", 1) > 1:
+        raise Refused("experts")
+    if row.number("cp", 1) > 1:
+        raise Refused("context parallelism")
+
+
+def _gpu(row):
+    for words, gpu in GPUS.items():
+        if words in row.text("gpu"):
+            return gpu
+    raise Refused(f"no GPU id for {row.text('gpu')!r}")
+
+
+def _month(row):
+    pull = re.search(r"#(\d+)", row.text("source_url_or_repo_path"))
+    if pull is None:
+        dated = re.search(r"_(20\d\d)(\d\d)_", row.text("source_url_or_repo_path"))
+        return f"{dated.group(1)}.{int(dated.group(2))}" if dated else MONTHS[-1][1]
+    return next(month for number, month in MONTHS if int(pull.group(1)) <= number)
+
+
+def _compiled(row):
+    return row.text("compile").startswith("yes")
+
+
+def _recompute(row):
+    """Selective recomputation is by operation in all rows: those of 2024 that say
+    otherwise are corrected by their own allocated figure (49.5 GiB, not 66)."""
+    text = row.text("recompute")
+    if text.startswith("selective"):
+        return {"mode": "per-op"}
+    return {"mode": "full" if text.startswith("full") else "none"}
+
+
+def _loss(row):
+    chunked = row.note(r"(with chunked|ChunkedLossWrapper)")
+    return {"implementation": "chunked"} if chunked else {"implementation": "plain"}
+
+
+def _runtime(row, first):
+    reshard = row.note(r"reshard_after_forward=(always|never)")
+    runtime = {
+        "framework": "fsdp1" if first else "fsdp2",
+        "trainer": "torchtitan",
+        "versions": {"torchtitan": _month(row)},
+        "compile": _compiled(row),
+    }
+    if reshard:
+        runtime["reshard_after_forward"] = reshard == "always"
+    return runtime
