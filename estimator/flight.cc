@@ -36,6 +36,7 @@ Parts::Parts(const Program& of, const std::vector<BlockRun>& with) : program(of)
 ParameterSums SumStage(const Parts& parts, const Stage& stage) {
   ParameterSums sums;
   sums.layers = stage.layer_count;
+  sums.embedding = stage.embedding;
   sums.head = stage.head;
   for (size_t i = 0; i < parts.sums.size(); ++i) {
     AddBlocks(stage.embedding ? parts.sums[i].own : parts.sums[i].all,

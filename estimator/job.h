@@ -79,13 +79,13 @@ struct ParallelismSpec {
 };
 
 struct RuntimeSpec {
-  std::optional<std::string> framework;
+  std::optional<std::string> framework, trainer;
   std::map<std::string, std::string> versions;
   std::optional<int64_t> vocab_size_divisor;
   std::optional<bool> gradient_as_bucket_view;
   std::optional<int64_t> reduce_bucket_element_count;
   std::optional<bool> overlap_communication, reshard_after_forward, gradient_accumulation_fusion,
-      attention_mask;
+      attention_mask, compile;
   std::optional<std::string> cublas_workspace_config, transformer_implementation;
 };
 
@@ -117,11 +117,18 @@ enum class OptimizerName : uint8_t {
   kAdamW8bit,
 };
 enum class OptimizerImplementation : uint8_t { kForLoop, kForeach, kFused };
-enum class RecomputeMode : uint8_t { kNone, kSelective, kFull, kEveryNth };
+enum class RecomputeMode : uint8_t { kNone, kSelective, kPerOp, kFull, kEveryNth };
 // A bit each in Job::recompute_modules.
 enum class RecomputeModule : uint8_t { kCoreAttention, kMlp, kNorm, kActivation };
 enum class AttentionKernel : uint8_t { kEager, kFlash, kCudnn, kMemoryEfficient };
-enum class LossImplementation : uint8_t { kPlain, kChunked, kFused, kFusedCrossEntropy };
+enum class LossImplementation : uint8_t {
+  kPlain,
+  kChunked,
+  kChunkedCrossEntropy,
+  kFused,
+  kFusedCrossEntropy,
+  kTeCrossEntropy,
+};
 enum class PipelineSchedule : uint8_t { kGpipe, k1F1B, kInterleaved1F1B };
 
 // Dtypes of everything that training keeps of a parameter.
@@ -172,8 +179,10 @@ struct Job {
   int64_t reduce_bucket_element_count = 0;
   bool overlap_communication = false;
   bool reshard_after_forward = true;
+  bool last_block_gathered = false;  // but for the last layer
   bool gradient_accumulation_fusion = false;
   bool attention_mask = false;
+  bool compile = false;
   bool transformer_engine = false;
   int64_t cublas_workspace_bytes = 0;  // of one handle
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <utility>
 
 #include "absl/base/attributes.h"
 
@@ -55,6 +56,7 @@ class Machine {
   void FindLastUses();
   BlockRun RunKept();
   BlockRun RunRecomputed();
+  void ForgetDropped();
   void MakeOutputGradient();
   void MarkKept();
   void Forward(int begin, int end, bool saves);
@@ -98,6 +100,7 @@ class Machine {
   std::array<int16_t, 256> next_unused_;
   std::array<Piece, 512> pieces_;
   int piece_count_ = 0;
+  bool again_ = false;  // whether this is a recomputed block's second forward
   int clock_ = 0;
   int note_ = 0;
   int64_t now_ = 0;
@@ -214,7 +217,10 @@ void Machine::Forward(int begin, int end, bool saves) {
   for (int i = begin; i < end; ++i, ++clock_) {
     const Op& op = block_.ops[i];
     for (TensorId id : op.outputs) {
-      if (Root(id) == id) forward_storage_[id] = MakeTensor(id);
+      const bool checkpointed = block_.tensors[id].checkpointed;
+      if (Root(id) != id || (checkpointed && again_)) continue;  // kept: not made again
+      forward_storage_[id] = MakeTensor(id);
+      if (checkpointed) Refer(forward_storage_[id]);
     }
     std::array<int, 8> temporaries;
     int count = 0;
@@ -400,6 +406,18 @@ void Machine::MarkKept() {
   }
 }
 
+// What is made again is told once, as it is then.
+void Machine::ForgetDropped() {
+  if (log_ == nullptr) return;
+  std::vector<Storage> kept;
+  for (int i = 0; i < piece_count_; ++i) {
+    if (pieces_[i].references == 0) continue;
+    kept.push_back((*log_)[pieces_[i].log]);
+    pieces_[i].log = static_cast<int>(kept.size()) - 1;
+  }
+  *log_ = std::move(kept);
+}
+
 // The output is the next block's from here on.
 void Machine::EndForward(BlockRun& run) {
   run.forward = Alive(peak_.note, true);
@@ -455,7 +473,8 @@ BlockRun Machine::RunRecomputed() {
   Refer(forward_storage_[block_.input]);
   Forward(0, count, false);
   EndForward(run);
-  if (log_ != nullptr) log_->resize(1);  // the input: the rest is made again
+  ForgetDropped();
+  again_ = true;
   clock_ = 0;
   MakeOutputGradient();
   Refer(forward_storage_[block_.input]);

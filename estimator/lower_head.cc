@@ -60,19 +60,49 @@ TensorId LowerProjection(BlockBuilder& b, TensorId hidden) {
 }
 
 // log_softmax in fp32, kept; its gradient and the loss's are fp32 too: 12 bytes
-// a logit at the peak of backward. Where the 16-bit logits are held, they are
-// until forward returns.
-// Source: aten LossNLL.cpp, SoftMax; transformers loss/loss_utils.py.
+// a logit at the peak of backward; 16 where fp32 logits are held all along, and
+// where they are split, as that gradient takes exponentials of their size.
+// Source: aten LossNLL.cpp, SoftMax; transformers loss/loss_utils.py;
+// torch/distributed/tensor/parallel/loss.py, _nll_loss_and_log_softmax_backward.
 TensorId LowerCrossEntropy(BlockBuilder& b, TensorId logits) {
+  const Job& job = b.job();
+  const LogitsHeld held = job.profile->logits_held;
   TensorId wide = logits;
-  b.block().tensors[logits].held = b.job().profile->logits_held;
-  if (b.job().precision.activation != DType::kFp32) {
-    b.block().tensors[logits].leaves_hole = !b.job().profile->logits_held;
+  b.block().tensors[logits].held = held == LogitsHeld::kForward;
+  if (job.precision.activation != DType::kFp32) {
+    b.block().tensors[logits].leaves_hole = held != LogitsHeld::kForward;
     wide = Logits(b, "loss.logits.fp32", DType::kFp32);
     b.Then("loss.logits.fp32", {logits}, {wide}, {});
   }
   const TensorId log_softmax = Logits(b, "loss.log_softmax", DType::kFp32);
-  b.Then("loss.log_softmax", {wide}, {log_softmax}, {log_softmax});
+  const bool split = job.profile->loss_parallel && job.tensor_parallel_size > 1;
+  const TensorId exponentials = split ? Logits(b, "loss.exponentials", DType::kFp32) : kNoTensor;
+  Op& op = b.Then("loss.log_softmax", {wide}, {log_softmax}, {log_softmax});
+  if (split) op.backward_temporaries = {exponentials};
+  if (held == LogitsHeld::kBackward) op.saved = {log_softmax, wide};
+  return log_softmax;
+}
+
+// Slices of the logits become fp32 one at a time; each one's log-softmax is kept,
+// and in backward makes room for the gradients of the 16-bit logits.
+// Source: torchtitan e23bb707d, components/loss.py, chunked_cross_entropy_loss;
+// torchtune modules/loss/ce_chunked_output_loss.py.
+TensorId LowerChunkedCrossEntropy(BlockBuilder& b, TensorId logits) {
+  Extent sequence = b.Size(Symbol::kS);
+  sequence.divisor = b.job().loss_chunk_count;
+  sequence.split = Split::kChunk;
+  const Row slice{
+      .dtype = DType::kFp32, .tensor_axis = 2, .role = Role::kLoss, .differentiable = false};
+  const auto shape = {b.Size(Symbol::kB), sequence, b.Size(Symbol::kV)};
+  const TensorId wide = b.Add("loss.slice.fp32", shape, slice);
+  const TensorId gradient = b.Add("loss.slice.gradient", shape, slice);
+  const TensorId log_softmax = Logits(b, "loss.log_softmax", DType::kFp32);
+  b.block().tensors[logits].held = true;
+  b.block().tensors[log_softmax].differentiable = false;
+  Op& op = b.Then("loss.log_softmax", {logits}, {log_softmax}, {log_softmax});
+  op.forward_temporaries = {wide};
+  op.backward_temporaries = {wide, gradient};
+  op.input_gradient = InputGradient::kInPlace;
   return log_softmax;
 }
 
@@ -114,14 +144,27 @@ TensorId LowerSharded(BlockBuilder& b, TensorId logits) {
   return softmax;
 }
 
+// A compiled cross entropy keeps the 16-bit logits and writes a gradient like
+// them; the rest is made again in registers. Transformer Engine's writes it over
+// the logits. Source: torch/_inductor; transformer_engine/pytorch/
+// cross_entropy.py.
+bool KeepsLogitsAlone(const Job& job) {
+  const bool compiled = job.compile && job.profile->compiles_loss;
+  return compiled || job.loss == LossImplementation::kTeCrossEntropy;
+}
+
 void LowerLoss(BlockBuilder& b, TensorId logits) {
   const LossKernel kernel = b.job().profile->loss;
   TensorId last = logits;
   switch (kernel) {
     case LossKernel::kCrossEntropy:
-      last = LowerCrossEntropy(b, logits);
+      if (KeepsLogitsAlone(b.job())) break;
+      last = b.job().loss == LossImplementation::kChunkedCrossEntropy
+                 ? LowerChunkedCrossEntropy(b, logits)
+                 : LowerCrossEntropy(b, logits);
       break;
     case LossKernel::kVocabParallel:
+      if (KeepsLogitsAlone(b.job())) break;
       last = b.job().loss == LossImplementation::kFusedCrossEntropy ? LowerCompiled(b, logits)
                                                                     : LowerVocabParallel(b, logits);
       break;

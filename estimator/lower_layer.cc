@@ -39,6 +39,7 @@ TensorId CastInput(BlockBuilder& b, absl::string_view name, TensorId input, Exte
 Op& Linear(BlockBuilder& b, absl::string_view name, TensorId input, TensorId output, Ids weights) {
   Op& op = b.Then(name, {input}, {output}, {input});
   op.parameters = weights;
+  op.kind = OpKind::kMatrixProduct;
   return op;
 }
 
@@ -128,10 +129,26 @@ void LowerQkNormAndRotary(BlockBuilder& b, Qkv& qkv) {
   }
 }
 
+// Each key and value is copied to all queries that share it.
+// Source: torchtitan models/llama/model.py, repeat_kv; torchtune
+// modules/attention.py; litgpt model.py.
+void ExpandKeysAndValues(BlockBuilder& b, Qkv& qkv) {
+  const Job& job = b.job();
+  if (!job.profile->expands_kv || job.model->kv_head_count == job.model->head_count) return;
+  const DType dtype = job.precision.activation;
+  const TensorId key = b.Wide("attention.key.expanded", b.Size(Symbol::kA), dtype);
+  b.Then("attention.key.expanded", {qkv.key}, {key}, {});
+  const TensorId value = b.Wide("attention.value.expanded", b.Size(Symbol::kA), dtype);
+  b.Then("attention.value.expanded", {qkv.value}, {value}, {});
+  qkv.key = key;
+  qkv.value = value;
+}
+
 // Kernels that keep no scores: q, k, v, the output and a log-sum-exp.
-TensorId LowerFlash(BlockBuilder& b, const Qkv& qkv) {
+TensorId LowerFlash(BlockBuilder& b, Qkv qkv) {
   const Job& job = b.job();
   const DType dtype = job.precision.activation;
+  ExpandKeysAndValues(b, qkv);
   const TensorId out = b.Wide("attention.context", b.Size(Symbol::kA), dtype);
   const TensorId lse =
       b.Add("attention.log_sum_exp", {b.Size(Symbol::kB), b.Size(Symbol::kN), b.Size(Symbol::kS)},
@@ -146,6 +163,7 @@ TensorId LowerFlash(BlockBuilder& b, const Qkv& qkv) {
       {.dtype = DType::kFp32, .tensor_axis = 2, .role = Role::kTemporary, .differentiable = false});
   Op& op = b.Then("attention.flash", {qkv.query, qkv.key, qkv.value}, {out, lse},
                   {qkv.query, qkv.key, qkv.value, out, lse});
+  op.kind = OpKind::kAttention;
   op.backward_temporaries = {accumulator};
   if (!job.profile->flash_output_copy || job.attention != AttentionKernel::kFlash) return out;
   const TensorId copy = b.Wide("attention.context.copy", b.Size(Symbol::kA), dtype);
@@ -242,6 +260,12 @@ TensorId LowerGatedActivation(BlockBuilder& b, TensorId input) {
     up_out = b.Wide("mlp.up.activation", ffn, dtype);
     Linear(b, "mlp.gate", CastInput(b, "mlp.input.cast", input, hidden), gate_out, gate);
     Linear(b, "mlp.up", CastInput(b, "mlp.input.cast", input, hidden), up_out, up);
+    if (job.compile) {
+      const TensorId product = b.Wide("mlp.product.activation", ffn, dtype);
+      b.Then("mlp.product", {gate_out, up_out}, {product}, {gate_out, up_out}).modules =
+          kActivationModule;
+      return product;
+    }
   }
   const TensorId activated = b.Wide("mlp.activated", ffn, dtype);
   b.Then("mlp.activation", {gate_out}, {activated}, {gate_out}).modules = kActivationModule;
@@ -276,7 +300,8 @@ TensorId LowerPlainActivation(BlockBuilder& b, TensorId input) {
   const TensorId up = b.Wide("mlp.up.activation", b.Size(Symbol::kF), dtype);
   Linear(b, "mlp.up", CastInput(b, "mlp.input.cast", input, b.Size(Symbol::kH)), up, weights);
   const TensorId activated = b.Wide("mlp.activated", b.Size(Symbol::kF), dtype);
-  if (job.model->activation == Activation::kGeluNew && !job.profile->packed_qkv) {
+  const bool in_python = !job.profile->packed_qkv && !job.compile;
+  if (job.model->activation == Activation::kGeluNew && in_python) {
     LowerGeluNew(b, up, activated);
     return activated;
   }

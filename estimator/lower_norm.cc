@@ -57,8 +57,10 @@ TensorId LowerFused(BlockBuilder& b, const NormNames& names, const NormPlace& pl
 
 TensorId LowerPlaced(BlockBuilder& b, const NormNames& names, const NormPlace& place,
                      TensorId input, const Extent& groups, Ids weights) {
-  const bool upcast =
-      b.job().profile->norm == NormKernel::kUpcast && b.job().model->norm == Norm::kRmsNorm;
+  // A layer that is compiled keeps a norm's input as it is.
+  const bool compiled = b.job().compile && b.block().kind == BlockKind::kLayer;
+  const bool upcast = b.job().profile->norm == NormKernel::kUpcast && !compiled &&
+                      b.job().model->norm == Norm::kRmsNorm;
   return upcast ? LowerUpcast(b, names, place, input, weights)
                 : LowerFused(b, names, place, input, groups, weights);
 }

@@ -71,6 +71,7 @@ void AddBlocks(const ParameterSums& block, int64_t count, ParameterSums& sums) {
 ParameterSums SumParameters(const Program& program, const Stage& stage) {
   ParameterSums sums;
   sums.layers = stage.layer_count;
+  sums.embedding = stage.embedding;
   sums.head = stage.head;
   for (const Block& block : program.blocks) {
     const BlockSums one = SumBlock(block, program.row_shards);
@@ -81,6 +82,7 @@ ParameterSums SumParameters(const Program& program, const Stage& stage) {
 
 int64_t StateBytes(const State& state, const ParameterSums& sums) {
   if (state.place == Place::kHeadStage && !sums.head) return 0;
+  if (state.place == Place::kEmbeddingStage && !sums.embedding) return 0;
   const auto sharded = [&state](int64_t elements) {
     return Bytes(state.dtype, state.shards == 1 ? elements : CeilDivide(elements, state.shards));
   };

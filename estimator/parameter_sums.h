@@ -15,6 +15,7 @@ struct ParameterSums {
   int64_t rows_and_columns = 0;
   int64_t largest = 0;
   int64_t layers = 0;
+  bool embedding = false;
   bool head = false;
   int64_t row_shard = 0;  // of one rank, each first axis split over program.row_shards
 

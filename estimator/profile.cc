@@ -1,6 +1,7 @@
 #include "estimator/profile.h"
 
 #include <algorithm>
+#include <initializer_list>
 
 namespace plimsoll {
 namespace {
@@ -21,7 +22,12 @@ constexpr Profile kEager = {
     .flash_output_copy = false,
     .fused_softmax = false,
     .loss = LossKernel::kCrossEntropy,
-    .logits_held = true,
+    .logits_held = LogitsHeld::kForward,
+    .compiles_loss = true,
+    .loss_parallel = false,
+    .expands_kv = false,
+    .root_group = false,
+    .last_block_gathered = false,
     .weight_gradient = WeightGradient::kKept,
     .deallocates_outputs = false,
     .fused_residual = false,
@@ -37,6 +43,10 @@ constexpr Profile kEager = {
     .fused_optimizer = false,
     .stages = StageRule::kEven,
     .source = "torch/csrc/distributed/c10d/reducer.cpp; transformers modeling_llama.py",
+    .trainer = Trainer::kNone,
+    .trainer_name = "",
+    .trainer_era = "",
+    .trainer_source = "",
 };
 
 // Source: torch/distributed/fsdp/_fully_shard; torchtitan
@@ -47,7 +57,7 @@ constexpr Profile Fsdp2() {
   profile.name = "fsdp2";
   profile.since = 2004;
   profile.era = "torch 2.4 and later";
-  profile.logits_held = false;
+  profile.logits_held = LogitsHeld::kDeleted;
   profile.checkpoints_hold_output = false;
   profile.tensor_parallel = true;
   profile.pipeline_parallel = true;
@@ -55,6 +65,23 @@ constexpr Profile Fsdp2() {
   profile.sequence_parallel_default = true;
   profile.fused_optimizer = true;
   profile.source = "torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py";
+  return profile;
+}
+
+// Units are gathered once, in a stream of their own, and stay so while they run;
+// two at most are on their way. Source: torch/distributed/fsdp/_flat_param.py,
+// _runtime_utils.py.
+constexpr Profile Fsdp1() {
+  Profile profile = Fsdp2();
+  profile.framework = Framework::kFsdp1;
+  profile.name = "fsdp1";
+  profile.since = 1012;
+  profile.era = "torch 1.12 and later";
+  profile.root_group = true;
+  profile.tensor_parallel = false;
+  profile.pipeline_parallel = false;
+  profile.sequence_parallel_default = false;
+  profile.source = "torch/distributed/fsdp/_flat_param.py, _runtime_utils.py";
   return profile;
 }
 
@@ -88,7 +115,7 @@ constexpr Profile MegatronCore() {
   profile.fused_softmax = true;
   profile.fused_residual = true;
   profile.loss = LossKernel::kVocabParallel;
-  profile.logits_held = false;
+  profile.logits_held = LogitsHeld::kDeleted;
   profile.weight_gradient = WeightGradient::kFused;
   profile.deallocates_outputs = true;
   profile.tensor_parallel = true;
@@ -149,7 +176,7 @@ constexpr Profile Nanotron() {
   profile.cached_rotary = true;
   profile.flash_output_copy = false;
   profile.loss = LossKernel::kSharded;
-  profile.logits_held = false;
+  profile.logits_held = LogitsHeld::kDeleted;
   profile.weight_gradient = WeightGradient::kKept;
   profile.sequence_parallel_default = true;
   profile.vocab_size_divisor = 1;
@@ -168,7 +195,136 @@ constexpr Profile NanotronAfterFix() {
   return profile;
 }
 
+constexpr uint16_t On(std::initializer_list<Framework> frameworks) {
+  uint16_t bits = 0;
+  for (const Framework framework : frameworks) {
+    bits |= static_cast<uint16_t>(1u << static_cast<unsigned>(framework));
+  }
+  return bits;
+}
+
+// The model's own fp32 logits live until backward ends; the loss is not
+// compiled; one FSDP group holds all that is in no block, and the last block is
+// not resharded. Source: torchtitan 83c879f18, train.py (`pred`),
+// models/llama/model.py, parallelisms/parallelize_llama.py.
+void TorchtitanOf2024(Profile& profile) {
+  profile.logits_held = LogitsHeld::kBackward;
+  profile.compiles_loss = false;
+  profile.loss_parallel = true;
+  profile.expands_kv = true;
+  profile.root_group = true;
+  profile.last_block_gathered = true;
+}
+
+// `del pred` before backward (#391).
+void TorchtitanDeletes(Profile& profile) {
+  TorchtitanOf2024(profile);
+  profile.logits_held = LogitsHeld::kDeleted;
+}
+
+// The loss is compiled with the blocks (#1033).
+void TorchtitanCompilesLoss(Profile& profile) {
+  TorchtitanDeletes(profile);
+  profile.compiles_loss = true;
+}
+
+// Embedding, and norm with head, are groups of their own (#1094); torch's
+// RMSNorm is one kernel by then.
+void TorchtitanOwnGroups(Profile& profile) {
+  TorchtitanCompilesLoss(profile);
+  profile.root_group = profile.framework == Framework::kFsdp1;
+  profile.last_block_gathered = false;
+  profile.norm = NormKernel::kFused;
+}
+
+// Source: torchtune, modules/attention.py (keys and values are expanded to all
+// heads), recipes/full_finetune_single_device.py (`del logits`), recipes/configs
+// (`fused: True`).
+void Torchtune(Profile& profile) {
+  profile.logits_held = LogitsHeld::kDeleted;
+  profile.compiles_loss = false;  // its cross entropy keeps fp32 all the same (README's runs)
+  profile.expands_kv = true;
+  profile.checkpoints_hold_output = false;
+  profile.fused_optimizer = true;
+  profile.root_group = true;
+}
+
+// Source: litgpt, model.py (CausalSelfAttention), finetune/full.py.
+void Litgpt(Profile& profile) {
+  profile.logits_held = LogitsHeld::kBackward;
+  profile.expands_kv = true;
+}
+
+// Source: transformers, trainer.py (compute_loss returns the loss alone).
+void HfTrainer(Profile& profile) {
+  profile.logits_held = LogitsHeld::kForward;
+  profile.root_group = true;
+}
+
+// Every trainer's profile on every framework that it runs on.
+struct TrainerProfile {
+  const Profile* framework;
+  const TrainerEra* era;
+  Profile profile;
+};
+
+std::vector<TrainerProfile> MakeTrainerProfiles() {
+  std::vector<TrainerProfile> all;
+  for (const TrainerEra& era : TrainerEras()) {
+    for (const Profile& framework : Profiles()) {
+      if ((era.frameworks >> static_cast<unsigned>(framework.framework) & 1) == 0) continue;
+      TrainerProfile& made = all.emplace_back(TrainerProfile{&framework, &era, framework});
+      made.profile.trainer = era.trainer;
+      made.profile.trainer_name = era.name;
+      made.profile.trainer_era = era.era;
+      made.profile.trainer_source = era.source;
+      era.apply(made.profile);
+    }
+  }
+  return all;
+}
+
+// Months are told from releases by their year.
+bool Reaches(const TrainerEra& era, int version) {
+  constexpr int kFirstYear = 2000 * 1000;
+  return version < 0 || version >= (version >= kFirstYear ? era.since_month : era.since);
+}
+
 }  // namespace
+
+const std::vector<TrainerEra>& TrainerEras() {
+  constexpr uint16_t kTorch = On({Framework::kDdp, Framework::kFsdp1, Framework::kFsdp2});
+  constexpr uint16_t kAll = kTorch | On({Framework::kDeepSpeed});
+  static const auto* const kEras = new std::vector<TrainerEra>{
+      {Trainer::kTorchtitan, "torchtitan", 2, 2025008, "August 2025 and later", kTorch,
+       TorchtitanOwnGroups, "torchtitan 83e694105, models/llama3/infra/parallelize.py, apply_fsdp"},
+      {Trainer::kTorchtitan, "torchtitan", 1, 2025004, "April to July 2025", kTorch,
+       TorchtitanCompilesLoss, "torchtitan bbb1b616e, components/loss.py"},
+      {Trainer::kTorchtitan, "torchtitan", 0, 2024006, "June 2024 to March 2025", kTorch,
+       TorchtitanDeletes, "torchtitan e29b6b4d4, train.py"},
+      {Trainer::kTorchtitan, "torchtitan", kNoRelease, 2024001, "until May 2024", kTorch,
+       TorchtitanOf2024, "torchtitan 83c879f18, train.py"},
+      {Trainer::kTorchtune, "torchtune", 0, 2024001, "2024 and later",
+       On({Framework::kDdp, Framework::kFsdp2}), Torchtune,
+       "torchtune, recipes/full_finetune_single_device.py"},
+      {Trainer::kLitgpt, "litgpt", 0, 2023001, "2023 and later",
+       On({Framework::kDdp, Framework::kFsdp1}), Litgpt, "litgpt, finetune/full.py"},
+      {Trainer::kHfTrainer, "hf-trainer", 0, 2023001, "transformers 4 and later", kAll, HfTrainer,
+       "transformers, trainer.py"},
+  };
+  return *kEras;
+}
+
+const Profile* FindTrainerProfile(const Profile& framework, Trainer trainer, int version) {
+  static const auto* const kAll = new std::vector<TrainerProfile>(MakeTrainerProfiles());
+  for (const TrainerProfile& made : *kAll) {
+    if (made.framework == &framework && made.era->trainer == trainer &&
+        Reaches(*made.era, version)) {
+      return &made.profile;
+    }
+  }
+  return nullptr;
+}
 
 const Profile& UnknownFramework() {
   static const auto* const kUnknown = [] {
@@ -184,6 +340,7 @@ const Profile& UnknownFramework() {
 
 const std::vector<Profile>& Profiles() {
   static const auto* const kProfiles = new std::vector<Profile>{kEager,
+                                                                Fsdp1(),
                                                                 Fsdp2(),
                                                                 DeepSpeed(),
                                                                 MegatronCore(),

@@ -12,6 +12,7 @@ namespace plimsoll {
 
 enum class Framework : uint8_t {
   kDdp,
+  kFsdp1,
   kFsdp2,
   kDeepSpeed,
   kMegatronCore,
@@ -19,6 +20,13 @@ enum class Framework : uint8_t {
   kMegatronDeepSpeed,
   kNanotron,
 };
+
+constexpr bool IsFsdp(Framework framework) {
+  return framework == Framework::kFsdp1 || framework == Framework::kFsdp2;
+}
+
+// The loop on top of a framework, where it moves bytes of its own.
+enum class Trainer : uint8_t { kNone, kTorchtitan, kTorchtune, kLitgpt, kHfTrainer };
 
 // How a norm is written, hence what autograd keeps.
 //   kFused      its input (a kernel that also gives the output)
@@ -31,6 +39,12 @@ enum class NormKernel : uint8_t { kFused, kUpcast };
 //   kVocabParallel  fp32 copy, softmax in place in it (Megatron)
 //   kSharded        fp32 copy and softmax kept apart (nanotron)
 enum class LossKernel : uint8_t { kCrossEntropy, kVocabParallel, kSharded };
+
+// How long a training loop holds on to logits that the loss does not need.
+//   kDeleted    until the loss begins: their memory is a hole then
+//   kForward    until the loss returns
+//   kBackward   until backward ends, and they are fp32
+enum class LogitsHeld : uint8_t { kDeleted, kForward, kBackward };
 
 // Where a weight's gradient goes when backward has made it.
 //   kKept        it becomes `.grad`: allocated as backward passes each layer
@@ -59,7 +73,12 @@ struct Profile {
   bool flash_output_copy;  // flash attention's output is kept in both layouts
   bool fused_softmax;      // eager attention scales, masks and normalises in one 16-bit kernel
   LossKernel loss;
-  bool logits_held;  // bf16 logits live until the loss returns
+  LogitsHeld logits_held;
+  bool compiles_loss;  // where it compiles at all
+  bool loss_parallel;  // with tensor parallelism the loss reads logits that are split
+  bool expands_kv;     // keys and values are copied to as many heads as queries have
+  bool root_group;     // FSDP2: embedding, final norm and head are one group, gathered all along
+  bool last_block_gathered;  // FSDP2: the last layer stays gathered until its backward
   WeightGradient weight_gradient;
   bool deallocates_outputs;      // a stage's output is freed once it is sent
   bool fused_residual;           // bias, dropout and sum in one compiled op, gradients all new
@@ -75,6 +94,11 @@ struct Profile {
   bool fused_optimizer;  // default implementation; false: foreach
   StageRule stages;
   absl::string_view source;
+
+  Trainer trainer;
+  absl::string_view trainer_name;
+  absl::string_view trainer_era;  // for people
+  absl::string_view trainer_source;
 };
 
 // Stands for a framework that is not known: it has everything, so that checks
@@ -87,6 +111,27 @@ const std::vector<Profile>& Profiles();
 // Returns the era of `framework` that `version` (major * 1000 + minor, or -1
 // for the newest) belongs to; null where it is older than all.
 const Profile* FindProfile(Framework framework, int version);
+
+// A trainer in one era: what it changes of the framework below it.
+struct TrainerEra {
+  Trainer trainer;
+  absl::string_view name;  // as users write it, and the key in `versions`
+  int since;               // first release of the era; kNoRelease where it has none
+  int since_month;         // first month of its code: year * 1000 + month
+  absl::string_view era;
+  uint16_t frameworks;  // a bit for each that it runs on
+  void (*apply)(Profile&);
+  absl::string_view source;
+};
+inline constexpr int kNoRelease = 1 << 30;
+
+// All eras; of one trainer, newest first.
+const std::vector<TrainerEra>& TrainerEras();
+
+// Returns `framework` as `trainer` runs it: of the era that `version` belongs to
+// (a release as above, or a month such as 2025003; -1 for the newest). Null
+// where it does not run on that framework, or the version is older than all.
+const Profile* FindTrainerProfile(const Profile& framework, Trainer trainer, int version);
 
 }  // namespace plimsoll
 

@@ -100,8 +100,9 @@ struct Tensor {
   bool differentiable = true;      // backward makes a gradient of it
   bool recorded = false;           // a collective on another stream reads or writes it
   bool held = false;               // a Python local holds it until the block returns
-  bool leaves_hole = false;  // freed where only larger tensors follow: its memory stays unused
-  bool discarded = false;    // dropped after forward, made again where backward needs it
+  bool leaves_hole = false;   // freed where only larger tensors follow: its memory stays unused
+  bool discarded = false;     // dropped after forward, made again where backward needs it
+  bool checkpointed = false;  // a recomputed layer keeps it beside its input
   uint8_t shrunk_by = 0;
 
   int64_t Bytes() const { return plimsoll::Bytes(dtype, shape.Elements()); }
@@ -126,6 +127,9 @@ struct Ids {
 //   kInPlace  written over a saved tensor (Megatron's cross entropy)
 enum class InputGradient : uint8_t { kFresh, kShared, kInPlace };
 
+// What recomputation by operation tells apart.
+enum class OpKind : uint8_t { kOther, kMatrixProduct, kAttention };
+
 // One operation. Everything it touches is declared here.
 struct Op {
   absl::string_view name{};
@@ -136,6 +140,7 @@ struct Op {
   Ids backward_temporaries{};
   Ids parameters{};  // whose gradients backward makes
   InputGradient input_gradient = InputGradient::kFresh;
+  OpKind kind = OpKind::kOther;
   uint8_t modules = 0;  // a bit for each RecomputeModule that it is part of
   uint8_t segment = 0;  // ops with one segment above 0 are recomputed together
 };
@@ -221,7 +226,7 @@ enum class Part : uint8_t {
 };
 
 // Which stages a state is on.
-enum class Place : uint8_t { kEverywhere, kHeadStage };
+enum class Place : uint8_t { kEverywhere, kEmbeddingStage, kHeadStage };
 
 // Memory that is no block's: weights, gradients, states, workspaces.
 struct State {

@@ -25,44 +25,75 @@ const Gpu* FindGpu(const std::string& name, const Catalog& catalog, Check& check
   return nullptr;
 }
 
-// "2.4" or "2.4.1" as 2004; nothing where it is neither.
+// "2.4" or "2.4.1" as 2004, "2025.3" as 2025003; nothing where it is neither.
 std::optional<int> ParseVersion(absl::string_view text) {
   const std::vector<absl::string_view> parts =
       absl::StrSplit(text.substr(0, 32), absl::MaxSplits('.', 2));
   int major = 0;
   int minor = 0;
-  if (!absl::SimpleAtoi(parts[0], &major) || major < 0 || major > 999) return std::nullopt;
+  if (!absl::SimpleAtoi(parts[0], &major) || major < 0 || major > 9999) return std::nullopt;
   if (parts.size() > 1 && (!absl::SimpleAtoi(parts[1], &minor) || minor < 0 || minor > 999)) {
     return std::nullopt;
   }
   return major * 1000 + minor;
 }
 
-// The era that `versions` names for this framework.
-const Profile* FindEra(const RuntimeSpec& spec, Framework framework, Check& check) {
-  const Profile* newest = FindProfile(framework, -1);
-  int version = -1;
+// Versions that a job names; -1: none, so the newest.
+struct Versions {
+  int framework = -1;
+  int trainer = -1;
+};
+
+Versions ReadVersions(const RuntimeSpec& spec, const Profile& newest, absl::string_view trainer,
+                      Check& check) {
+  Versions versions;
   for (const auto& [package, text] : spec.versions) {
     const std::string field = absl::StrCat("runtime.versions.", package.substr(0, 64));
-    if (package != newest->package) {
+    const bool of_trainer = !trainer.empty() && trainer == package;
+    if (package != newest.package && !of_trainer) {
       check.Fail(
           field, text,
-          absl::StrCat("moves no byte of ", newest->name, "; only ", newest->package, " does"));
+          absl::StrCat("moves no byte of ", newest.name, "; only ", newest.package, " does"));
       continue;
     }
     const std::optional<int> parsed = ParseVersion(text);
-    if (parsed.has_value()) {
-      version = *parsed;
-    } else {
+    if (!parsed.has_value()) {
       check.Fail(field, text, "must be a version such as 2.4");
+    } else if (of_trainer) {
+      versions.trainer = *parsed;
+    } else {
+      versions.framework = *parsed;
     }
   }
-  const Profile* profile = FindProfile(framework, version);
-  if (profile != nullptr) return profile;
-  check.Fail(absl::StrCat("runtime.versions.", newest->package),
+  return versions;
+}
+
+void FailAsTooOld(absl::string_view package, int version, Check& check) {
+  check.Fail(absl::StrCat("runtime.versions.", package),
              absl::StrCat(version / 1000, ".", version % 1000),
              "is older than every era that is modelled");
-  return newest;
+}
+
+// The era that `versions` names for this framework, as the trainer runs it.
+const Profile* FindEra(const RuntimeSpec& spec, Framework framework, std::optional<Trainer> trainer,
+                       Check& check) {
+  const Profile* newest = FindProfile(framework, -1);
+  const absl::string_view name = trainer.has_value() ? absl::string_view(*spec.trainer) : "";
+  const Versions versions = ReadVersions(spec, *newest, name, check);
+  const Profile* profile = FindProfile(framework, versions.framework);
+  if (profile == nullptr) {
+    FailAsTooOld(newest->package, versions.framework, check);
+    profile = newest;
+  }
+  if (!trainer.has_value()) return profile;
+  if (FindTrainerProfile(*profile, *trainer, -1) == nullptr) {
+    check.Fail("runtime.trainer", *spec.trainer, absl::StrCat("does not run on ", profile->name));
+    return profile;
+  }
+  const Profile* const run = FindTrainerProfile(*profile, *trainer, versions.trainer);
+  if (run != nullptr) return run;
+  FailAsTooOld(name, versions.trainer, check);
+  return profile;
 }
 
 }  // namespace
@@ -106,8 +137,15 @@ void CheckFramework(const JobSpec& spec, Check& check, Job& job) {
     check.Assume("runtime.framework", FindProfile(framework, -1)->name,
                  "follows from parallelism.zero_stage");
   }
-  job.profile = FindEra(spec.runtime, framework, check);
+  std::optional<Trainer> trainer;
+  if (spec.runtime.trainer.has_value()) {
+    trainer = check.Meaning("runtime.trainer", *spec.runtime.trainer, kTrainers);
+  }
+  job.profile = FindEra(spec.runtime, framework, trainer, check);
   check.Assume("runtime.versions", job.profile->era, "the era whose rules apply");
+  if (job.profile->trainer != Trainer::kNone) {
+    check.Assume("runtime.trainer", job.profile->trainer_era, "the era whose rules apply");
+  }
 }
 
 }  // namespace plimsoll

@@ -60,7 +60,7 @@ void CheckGpuCount(const JobSpec& spec, Check& check, Job& job) {
 }
 
 void CheckZero(const ParallelismSpec& spec, Check& check, Job& job) {
-  const bool fsdp = job.profile->framework == Framework::kFsdp2;
+  const bool fsdp = IsFsdp(job.profile->framework);
   job.zero_stage = check.Number("parallelism.zero_stage", spec.zero_stage, 0, 3, fsdp ? 3 : 0);
   if (!spec.zero_stage.has_value()) {
     check.Assume("parallelism.zero_stage", job.zero_stage, "the framework's default");
@@ -71,7 +71,8 @@ void CheckZero(const ParallelismSpec& spec, Check& check, Job& job) {
         absl::StrCat("must be at most ", job.profile->max_zero_stage, " with ", job.profile->name));
   } else if (fsdp && job.zero_stage < 2) {
     check.Fail("parallelism.zero_stage", job.zero_stage,
-               "must be 3, or 2 (weights stay gathered until backward), with fsdp2");
+               absl::StrCat("must be 3, or 2 (weights stay gathered until backward), with ",
+                            job.profile->name));
   }
   job.shard_group_size = check.Number("parallelism.shard_group_size", spec.shard_group_size, 1,
                                       kMostGpus, job.data_parallel_size);

@@ -79,6 +79,7 @@ DType DefaultAccumulation(const Job& job) {
     case Framework::kMegatronLm:
     case Framework::kMegatronDeepSpeed:
     case Framework::kNanotron:
+    case Framework::kFsdp1:
     case Framework::kFsdp2:
       return DType::kFp32;
     case Framework::kDdp:
@@ -109,12 +110,12 @@ void CheckPrecision(const PrecisionSpec& spec, Check& check, Job& job) {
   if (precision.accumulation == DType::kNone) precision.accumulation = DefaultAccumulation(job);
   const Framework framework = job.profile->framework;
   if (!MovesNoByte("gradient_accumulation_dtype", spec.gradient_accumulation_dtype,
-                   framework == Framework::kFsdp2, check, job)) {
+                   IsFsdp(framework), check, job)) {
     ReadDType("gradient_accumulation_dtype", spec.gradient_accumulation_dtype, false, check,
               precision.accumulation);
   }
   precision.reduce = precision.accumulation;
-  const bool reduces = framework == Framework::kFsdp2 || framework == Framework::kDeepSpeed;
+  const bool reduces = IsFsdp(framework) || framework == Framework::kDeepSpeed;
   if (!MovesNoByte("reduce_dtype", spec.reduce_dtype, !reduces, check, job)) {
     ReadDType("reduce_dtype", spec.reduce_dtype, false, check, precision.reduce);
   }
@@ -192,6 +193,10 @@ void CheckRecompute(const RecomputeSpec& spec, Check& check, Job& job) {
     job.recompute_modules = 1 << static_cast<int>(RecomputeModule::kCoreAttention);
     check.Assume("training.recompute.modules", "core-attention", "Megatron's default");
   }
+  if (job.recompute == RecomputeMode::kPerOp && job.profile->packed_qkv) {
+    check.Fail("training.recompute.mode", "per-op",
+               absl::StrCat(job.profile->name, " does not have it"));
+  }
   const bool every_nth = job.recompute == RecomputeMode::kEveryNth;
   if (every_nth) {
     job.recompute_interval = check.Required("training.recompute.interval", spec.interval, 1, 4096);
@@ -225,6 +230,7 @@ AttentionKernel ResolveAttention(const Job& job, bool wide) {
                                                           : AttentionKernel::kFlash;
     case Framework::kNanotron:
     case Framework::kDdp:
+    case Framework::kFsdp1:
     case Framework::kFsdp2:
     case Framework::kDeepSpeed:
       return wide || !HasFlash(job) ? AttentionKernel::kMemoryEfficient : AttentionKernel::kFlash;
@@ -261,7 +267,8 @@ void CheckLoss(const LossSpec& spec, Check& check, Job& job) {
         check.Meaning("training.loss.implementation", *spec.implementation, kLossImplementations)
             .value_or(LossImplementation::kPlain);
   }
-  const bool chunked = job.loss == LossImplementation::kChunked;
+  const bool chunked = job.loss == LossImplementation::kChunked ||
+                       job.loss == LossImplementation::kChunkedCrossEntropy;
   job.loss_chunk_count =
       check.Number("training.loss.chunk_count", spec.chunk_count, 1, 1024, chunked ? 8 : 1);
   if (spec.chunk_count.has_value() && !chunked) {
@@ -269,9 +276,10 @@ void CheckLoss(const LossSpec& spec, Check& check, Job& job) {
   } else if (chunked && !spec.chunk_count.has_value()) {
     check.Assume("training.loss.chunk_count", 8, "torchtitan's default");
   }
-  if (job.loss == LossImplementation::kFusedCrossEntropy &&
-      job.profile->framework != Framework::kMegatronCore) {
-    check.Fail("training.loss.implementation", "fused-cross-entropy",
+  const bool megatron_only = job.loss == LossImplementation::kFusedCrossEntropy ||
+                             job.loss == LossImplementation::kTeCrossEntropy;
+  if (megatron_only && job.profile->framework != Framework::kMegatronCore) {
+    check.Fail("training.loss.implementation", *spec.implementation,
                absl::StrCat(job.profile->name, " does not have it"));
   }
   const bool own = job.profile->loss != LossKernel::kCrossEntropy;
@@ -335,7 +343,7 @@ void CheckKnobs(const RuntimeSpec& spec, Check& check, Job& job) {
   const Framework framework = job.profile->framework;
   const bool ddp = framework == Framework::kDdp;
   const bool deepspeed = framework == Framework::kDeepSpeed;
-  const bool fsdp = framework == Framework::kFsdp2;
+  const bool fsdp = IsFsdp(framework);
   const bool core = framework == Framework::kMegatronCore;
   NeedsFramework("gradient_as_bucket_view", spec.gradient_as_bucket_view.has_value(), ddp, check,
                  job);
@@ -344,6 +352,7 @@ void CheckKnobs(const RuntimeSpec& spec, Check& check, Job& job) {
   NeedsFramework("overlap_communication", spec.overlap_communication.has_value(), deepspeed, check,
                  job);
   NeedsFramework("reshard_after_forward", spec.reshard_after_forward.has_value(), fsdp, check, job);
+  NeedsFramework("compile", spec.compile.has_value(), !job.profile->packed_qkv, check, job);
   NeedsFramework("gradient_accumulation_fusion", spec.gradient_accumulation_fusion.has_value(),
                  core, check, job);
   NeedsFramework("attention_mask", spec.attention_mask.has_value(), job.profile->packed_qkv, check,
@@ -356,6 +365,9 @@ void CheckKnobs(const RuntimeSpec& spec, Check& check, Job& job) {
   job.overlap_communication = spec.overlap_communication.value_or(job.zero_stage == 3);
   job.reshard_after_forward =
       spec.reshard_after_forward.value_or(job.zero_stage == 3 && job.pipeline_parallel_size == 1);
+  job.last_block_gathered = job.profile->last_block_gathered && job.reshard_after_forward &&
+                            !spec.reshard_after_forward.has_value();
+  job.compile = spec.compile.value_or(false);
   job.gradient_accumulation_fusion = spec.gradient_accumulation_fusion.value_or(core);
   job.attention_mask = spec.attention_mask.value_or(job.profile->packed_qkv &&
                                                     job.attention == AttentionKernel::kEager);

@@ -9,12 +9,19 @@ namespace plimsoll {
 
 inline constexpr Word<Framework> kFrameworks[] = {
     {"ddp", Framework::kDdp},
+    {"fsdp1", Framework::kFsdp1},
     {"fsdp2", Framework::kFsdp2},
     {"deepspeed", Framework::kDeepSpeed},
     {"megatron-core", Framework::kMegatronCore},
     {"megatron-lm", Framework::kMegatronLm},
     {"megatron-deepspeed", Framework::kMegatronDeepSpeed},
     {"nanotron", Framework::kNanotron},
+};
+inline constexpr Word<Trainer> kTrainers[] = {
+    {"torchtitan", Trainer::kTorchtitan},
+    {"torchtune", Trainer::kTorchtune},
+    {"litgpt", Trainer::kLitgpt},
+    {"hf-trainer", Trainer::kHfTrainer},
 };
 inline constexpr Word<OptimizerName> kOptimizers[] = {
     {"sgd", OptimizerName::kSgd},
@@ -35,9 +42,8 @@ inline constexpr Word<OptimizerImplementation> kOptimizerImplementations[] = {
     {"fused", OptimizerImplementation::kFused},
 };
 inline constexpr Word<RecomputeMode> kRecomputeModes[] = {
-    {"none", RecomputeMode::kNone},
-    {"selective", RecomputeMode::kSelective},
-    {"full", RecomputeMode::kFull},
+    {"none", RecomputeMode::kNone},          {"selective", RecomputeMode::kSelective},
+    {"per-op", RecomputeMode::kPerOp},       {"full", RecomputeMode::kFull},
     {"every-nth", RecomputeMode::kEveryNth},
 };
 inline constexpr Word<RecomputeModule> kRecomputeModules[] = {
@@ -55,8 +61,10 @@ inline constexpr Word<AttentionKernel> kAttentionKernels[] = {
 inline constexpr Word<LossImplementation> kLossImplementations[] = {
     {"plain", LossImplementation::kPlain},
     {"chunked", LossImplementation::kChunked},
+    {"chunked-cross-entropy", LossImplementation::kChunkedCrossEntropy},
     {"fused", LossImplementation::kFused},
     {"fused-cross-entropy", LossImplementation::kFusedCrossEntropy},
+    {"te-cross-entropy", LossImplementation::kTeCrossEntropy},
 };
 inline constexpr Word<PipelineSchedule> kPipelineSchedules[] = {
     {"gpipe", PipelineSchedule::kGpipe},

@@ -143,6 +143,8 @@ RuntimeSpec FromProto(const v1::Runtime& from) {
   PLIMSOLL_COPY_IF_SET(from, to, gradient_accumulation_fusion);
   PLIMSOLL_COPY_IF_SET(from, to, attention_mask);
   PLIMSOLL_COPY_IF_SET(from, to, transformer_implementation);
+  PLIMSOLL_COPY_IF_SET(from, to, trainer);
+  PLIMSOLL_COPY_IF_SET(from, to, compile);
   PLIMSOLL_COPY_IF_SET(from, to, cublas_workspace_config);
   return to;
 }

@@ -16,9 +16,8 @@ using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 
 // Fields of the design that have no model behind them yet.
-constexpr std::array<const char*, 18> kPlanned = {"allocator",
+constexpr std::array<const char*, 16> kPlanned = {"allocator",
                                                   "allow_cpu_offload",
-                                                  "compile",
                                                   "context_parallel_method",
                                                   "context_parallel_size",
                                                   "detail",
@@ -32,8 +31,7 @@ constexpr std::array<const char*, 18> kPlanned = {"allocator",
                                                   "peft",
                                                   "profiled",
                                                   "record_stream",
-                                                  "prefetch",
-                                                  "trainer"};
+                                                  "prefetch"};
 
 // Longer names are nobody's slip of the finger.
 constexpr size_t kMaxNameBytes = 64;

@@ -3,7 +3,7 @@
 namespace plimsoll {
 
 Program ApplyLossChunks(const ValidJob& job, Program program) {
-  if (job->loss_chunk_count == 1) return program;
+  if (job->loss != LossImplementation::kChunked || job->loss_chunk_count == 1) return program;
   for (Block& block : program.blocks) {
     if (block.kind != BlockKind::kHead) continue;
     const Shape hidden = block.tensors[block.input].shape;

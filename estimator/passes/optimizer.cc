@@ -152,6 +152,7 @@ void AddGradients(const Job& job, Program& program) {
       AddContiguousGradients(job, program);
       break;
     case Framework::kDdp:
+    case Framework::kFsdp1:
     case Framework::kFsdp2:
     case Framework::kDeepSpeed:
       AddPlainGradients(job, program);

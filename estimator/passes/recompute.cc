@@ -1,3 +1,5 @@
+#include <vector>
+
 #include "estimator/passes/pass.h"
 
 namespace plimsoll {
@@ -38,6 +40,48 @@ void RecomputeWhole(const Job& job, Block& block, int64_t unit_layer_count) {
   for (Tensor& tensor : block.tensors) tensor.shrunk_by |= Mark(PassId::kRecompute);
 }
 
+// Whether backward, or what has to run again for it, reads each tensor.
+std::vector<bool> FindNeeded(const Block& block) {
+  std::vector<bool> needed(block.tensors.size());
+  for (auto op = block.ops.rbegin(); op != block.ops.rend(); ++op) {
+    bool again = false;
+    for (TensorId id : op->outputs) again = again || needed[block.tensors[id].storage];
+    for (TensorId id : op->saved) needed[block.tensors[id].storage] = true;
+    if (!again) continue;
+    for (TensorId id : op->inputs) needed[block.tensors[id].storage] = true;
+  }
+  return needed;
+}
+
+bool IsRowParallel(const Block& block, const Op& op) {
+  return op.parameters.count > 0 && block.parameters[op.parameters.ids[0]].tensor_axis == 1;
+}
+
+// A layer is run again but for attention and every other matrix product, whose
+// outputs are kept; compiled code keeps no output that nothing needs. With
+// sequence parallelism the scattered sums are kept too, beside the whole ones.
+// Source: torchtitan parallelisms/parallelize_llama.py, _save_list and
+// _custom_policy; torch/utils/checkpoint.py, _CachingTorchDispatchMode.
+void RecomputePerOp(const Job& job, Block& block) {
+  RecomputeWhole(job, block, 1);
+  const std::vector<bool> needed = FindNeeded(block);
+  int products = 0;
+  for (const Op& op : block.ops) {
+    if (op.kind == OpKind::kOther) continue;
+    const bool product = op.kind == OpKind::kMatrixProduct;
+    const bool counted = !product || ++products % 2 == 1;
+    const bool scattered = product && job.sequence_parallel && IsRowParallel(block, op);
+    for (TensorId id : op.outputs) {
+      Tensor& output = block.tensors[block.tensors[id].storage];
+      if (job.compile && !needed[output.storage]) continue;
+      if (counted || scattered) output.checkpointed = true;
+      if (!counted || !scattered) continue;
+      const int64_t whole = Multiply(output.Bytes(), job.tensor_parallel_size);
+      block.checkpoint_bytes = Add(block.checkpoint_bytes, whole);
+    }
+  }
+}
+
 }  // namespace
 
 Program ApplyRecompute(const ValidJob& job, Program program) {
@@ -47,6 +91,8 @@ Program ApplyRecompute(const ValidJob& job, Program program) {
     if (program.blocks[i].kind != BlockKind::kLayer) continue;
     if (job->recompute == RecomputeMode::kSelective) {
       RecomputeModules(program.blocks[i], job->recompute_modules);
+    } else if (job->recompute == RecomputeMode::kPerOp) {
+      RecomputePerOp(*job, program.blocks[i]);
     } else if (job->recompute == RecomputeMode::kFull) {
       RecomputeWhole(*job, program.blocks[i], job->recompute_unit_layer_count);
     } else if (job->recompute_interval == 1) {

@@ -30,20 +30,26 @@ void AddWorkspaces(const Job& job, Program& program) {
 }
 
 // With fused accumulation Transformer Engine returns a dummy gradient, one for
-// each shape of weight, kept for ever. Source: transformer_engine/pytorch/
-// module/base.py, get_dummy_wgrad.
+// each shape of weight, kept for ever; Megatron's own product, the head's, too.
+// Source: transformer_engine/pytorch/module/base.py, get_dummy_wgrad;
+// megatron/core/tensor_parallel/layers.py,
+// LinearWithGradAccumulationAndAsyncCommunication.backward.
 void AddDummyGradients(const Job& job, Program& program) {
   if (!job.transformer_engine || program.weight_gradient != WeightGradient::kFused) return;
   int64_t bytes = 0;
   for (const Block& block : program.blocks) {
-    if (block.kind != BlockKind::kLayer) continue;
+    const bool head = block.kind == BlockKind::kHead;
+    if (block.kind == BlockKind::kEmbedding || (!head && bytes > 0)) continue;
+    int64_t made = 0;
     for (const Parameter& parameter : block.parameters) {
       if (parameter.shape.rank < 2) continue;
-      bytes = Add(bytes, Bytes(job.precision.gradient, parameter.Elements()));
+      made = Add(made, Bytes(job.precision.gradient, parameter.Elements()));
     }
-    break;
+    if (!head) bytes = made;
+    AddBytes(program, head ? "gradients.dummy.head" : "gradients.dummy", Role::kWorkspace, made,
+             kAlways);
+    if (head && made > 0) program.states.back().place = Place::kHeadStage;
   }
-  AddBytes(program, "gradients.dummy", Role::kWorkspace, bytes, kAlways);
 }
 
 // Buffers that are made at first use and kept for ever.

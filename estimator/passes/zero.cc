@@ -1,6 +1,8 @@
 #include <algorithm>
 
+#include "estimator/passes/fsdp.h"
 #include "estimator/passes/pass.h"
+#include "estimator/passes/shard.h"
 
 namespace plimsoll {
 namespace {
@@ -11,23 +13,11 @@ bool IsState(const State& state) {
   return state.part == Part::kOptimizerStates || state.part == Part::kMasterWeights;
 }
 
-void Shard(State& state, int64_t ranks) {
-  if (ranks == 1) return;
-  state.shards = ranks;
-  state.shrunk_by |= Mark(PassId::kZero);
-}
-
 // ZeRO 1: each rank keeps and steps its share of states and master weights.
 void ShardStates(const Job& job, Program& program) {
   for (State& state : program.states) {
     if (IsState(state) || state.part == Part::kStepCopies) Shard(state, job.shard_group_size);
   }
-}
-
-void AddState(Program& program, absl::string_view name, Role role, DType dtype, int64_t shards,
-              Alive alive) {
-  program.states.push_back(
-      {.name = name, .role = role, .dtype = dtype, .shards = shards, .alive = alive});
 }
 
 // Updated slices are gathered in one call: its flat input, a tensor for each
@@ -100,6 +90,13 @@ void ApplyDeepSpeedStage3(const Job& job, Program& program) {
                              .forward_bytes = bytes,
                              .backward_bytes = bytes});
   }
+  // The step takes its share in groups of sub_group_size elements at most.
+  constexpr int64_t kSubGroupElements = 1000000000;
+  const int64_t group = std::min(CeilDivide(parameters, job.shard_group_size), kSubGroupElements);
+  AddBytes(program, "step.gradients", Stream::kCompute, Bytes(job.precision.gradient, group),
+           kOptimizerPhase);
+  AddBytes(program, "step.gradients.fp32", Stream::kCompute, Bytes(DType::kFp32, group),
+           kOptimizerPhase);
   const int64_t kept = std::min(parameters, kReuseElements);
   AddBytes(program, "gathered.reused", Stream::kAllGather, Bytes(job.precision.parameter, kept),
            kTurn);
@@ -133,78 +130,13 @@ void ApplyDeepSpeed(const Job& job, Program& program) {
   if (job.overlap_communication && !third) {
     AddBytes(program, "reduce.bucket.second", Stream::kCompute, bucket, kBackwardOn);
   }
+  if (third) {
+    ApplyDeepSpeedStage3(job, program);
+    return;
+  }
   AddState(program, "step.gradients", Role::kTemporary, job.precision.gradient, ranks,
            kOptimizerPhase);
   AddState(program, "step.gradients.fp32", Role::kTemporary, DType::kFp32, ranks, kOptimizerPhase);
-  if (third) ApplyDeepSpeedStage3(job, program);
-}
-
-// Sharded tensors are padded to whole rows on each rank; their dtype is the
-// master's. Gradients of one group are reduced in `reduce` and kept sharded.
-void ShardFsdp2States(const Job& job, Program& program) {
-  const bool has_master = job.precision.master != DType::kNone;
-  auto& states = program.states;
-  const auto replaced = [has_master](const State& state) {
-    const bool weights = state.part == Part::kWeights && has_master;  // the shard is the master
-    return weights || state.part == Part::kGradientSums;
-  };
-  states.erase(std::remove_if(states.begin(), states.end(), replaced), states.end());
-  const DType sharded = has_master ? job.precision.master : job.precision.parameter;
-  for (State& state : states) {
-    if (state.basis == Basis::kBytes || state.basis == Basis::kLargest) continue;
-    Shard(state, job.shard_group_size);
-    state.shards_rows = true;
-    if (state.part != Part::kGradients) continue;
-    state.dtype = sharded;
-    state.stream = Stream::kReduceScatter;  // a view of the reduce-scatter's output
-  }
-}
-
-// Forward: weights of this group, and the gathered buffers of this and the next
-// one. Backward: weights, the next group's gathered buffer, and the gradients
-// of the group behind in the reduce-scatter's input.
-// Source: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py,
-// _fsdp_collectives.py (foreach_all_gather, foreach_reduce).
-void AddFsdp2Buffers(const Job& job, Block& block) {
-  int64_t elements = 0;
-  for (const Parameter& parameter : block.parameters) {
-    if (!parameter.tied) elements = Add(elements, parameter.Elements());
-  }
-  const int64_t weights = Bytes(job.precision.parameter, elements);
-  const bool layer = block.kind == BlockKind::kLayer;
-  block.buffers.push_back({.name = "gathered.weights",
-                           .role = Role::kWeight,
-                           .stream = Stream::kCompute,
-                           .forward_bytes = weights,
-                           .backward_bytes = weights});
-  block.buffers.push_back({.name = "gather.output",
-                           .role = Role::kCommunication,
-                           .stream = Stream::kAllGather,
-                           .forward_bytes = layer ? Multiply(2, weights) : weights,
-                           .backward_bytes = weights});
-  block.reduce_bytes = Bytes(job.precision.reduce, elements);
-  if (job.shard_group_size < job.data_parallel_size) {  // HSDP: the shard is all-reduced
-    const int64_t shard = CeilDivide(elements, job.shard_group_size);
-    block.buffers.push_back({.name = "all_reduce.input",
-                             .role = Role::kCommunication,
-                             .stream = Stream::kReduceScatter,
-                             .forward_bytes = 0,
-                             .backward_bytes = Bytes(job.precision.reduce, shard)});
-  }
-}
-
-void ApplyFsdp2(const Job& job, Program& program) {
-  ShardFsdp2States(job, program);
-  program.row_shards = job.shard_group_size;
-  for (Block& block : program.blocks) {
-    AddFsdp2Buffers(job, block);
-    if (job.reshard_after_forward || block.kind != BlockKind::kLayer) continue;
-    block.buffers.erase(block.buffers.begin());  // gathered once, for all layers
-  }
-  if (!job.reshard_after_forward) {
-    AddState(program, "gathered.weights", Role::kWeight, job.precision.parameter, 1,
-             kForwardToBackward);
-  }
 }
 
 }  // namespace
@@ -214,8 +146,9 @@ Program ApplyZero(const ValidJob& job, Program program) {
     case Framework::kDdp:
       ApplyDdp(*job, program);
       break;
+    case Framework::kFsdp1:
     case Framework::kFsdp2:
-      ApplyFsdp2(*job, program);
+      ApplyFsdp(*job, program);
       break;
     case Framework::kDeepSpeed:
       ApplyDeepSpeed(*job, program);

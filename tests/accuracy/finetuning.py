@@ -89,7 +89,9 @@ def request_of(row):
         "precision": {"preset": "bf16-mixed" if runtime["framework"] == "deepspeed" else "bf16-pure"},
         "optimizer": {"name": "adamw"},
         "recompute": _recompute(row),
-        "loss": {"implementation": "chunked" if "chunked CE" in row.notes else "plain"},
+        "loss": {
+            "implementation": "chunked-cross-entropy" if "chunked CE" in row.notes else "plain"
+        },
     }
     job = {
         "model": {"transformer": measured.decoder(row, **_architecture(row))},

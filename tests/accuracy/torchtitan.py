@@ -20,22 +20,24 @@ GPUS = {
     "GB200": "gb200-186gb",
     "B200": "b200-180gb",
 }
-# Month of the code that a row's commit or table is of: it names the era. The
-# pull request's number, and the last month before the next one here.
+# Month of the code that a row's commit is of, which names the era: by the number of the
+# pull request, up to which the month holds.
 MONTHS = (
-    (165, "2024.3"),
-    (391, "2024.6"),
-    (1094, "2025.7"),
-    (1690, "2025.9"),
-    (1881, "2025.11"),
-    (2570, "2026.3"),
+    (200, "2024.3"),
+    (390, "2024.5"),
+    (760, "2024.12"),
+    (860, "2025.2"),
+    (1000, "2025.3"),
+    (1300, "2025.7"),
+    (1700, "2025.9"),
+    (2000, "2025.11"),
+    (2600, "2026.3"),
     (9999, "2026.8"),
 )
-REFUSED = {
+SPECIAL = {
     "NVFP4": "NVFP4",
     r"DSV3|DeepSeek|Deepseek": "experts",
     "after init": "memory after the model is made, no peak",
-    "AsyncTP": "asynchronous tensor parallelism",
     "WITH storing abs": "a saved operation that later code does not save",
     r"Float8 eager": "float8 without compilation",
 }
@@ -48,12 +50,8 @@ def sets_of(row):
 
 
 def _main_line(row):
-    """FSDP2 without experts, other trainers of the repository, and what is no bf16 job."""
-    try:
-        _refuse(row)
-    except Refused:
-        return False
-    return "FSDP1" not in row.text("framework")
+    """FSDP2's own loop: no experts, no graph of the whole step, no figure that is no peak."""
+    return row.text("framework").endswith(("FSDP2", "FSDP2 eager")) and not _special(row)
 
 
 def features_of(row):
@@ -95,15 +93,23 @@ def request_of(row):
     return {"job": job}
 
 
-def _refuse(row):
+def _special(row):
+    """Why a row is none of the main line's, or None."""
     text = f"{row.text('source_url_or_repo_path')} {row.text('model')} {row.notes}"
-    for pattern, reason in REFUSED.items():
+    for pattern, reason in SPECIAL.items():
         if re.search(pattern, text):
-            raise Refused(reason)
+            return reason
     if any(name in row.text("framework") for name in GRAPHS):
-        raise Refused("one graph of the whole step")
-    if row.number("ep", 1) > 1:
-        raise Refused("experts")
+        return "one graph of the whole step"
+    return "experts" if row.number("ep", 1) > 1 else None
+
+
+def _refuse(row):
+    reason = _special(row)
+    if reason:
+        raise Refused(reason)
+    if "AsyncTP" in row.notes:
+        raise Refused("asynchronous tensor parallelism")
     if row.number("cp", 1) > 1:
         raise Refused("context parallelism")
 
@@ -138,7 +144,10 @@ def _recompute(row):
 
 def _loss(row):
     chunked = row.note(r"(with chunked|ChunkedLossWrapper)")
-    return {"implementation": "chunked"} if chunked else {"implementation": "plain"}
+    if chunked is None:
+        return {"implementation": "plain"}
+    # In 2025 slices of the logits; later the head runs slice by slice too.
+    return {"implementation": "chunked" if "Wrapper" in chunked else "chunked-cross-entropy"}
 
 
 def _runtime(row, first):

@@ -41,7 +41,8 @@ constexpr char kEverything[] = R"({"risk": 0.25, "include_trace": true, "job": {
     "gradient_as_bucket_view": true,
     "reduce_bucket_element_count": 25, "overlap_communication": true,
     "reshard_after_forward": false, "gradient_accumulation_fusion": true, "attention_mask": true,
-    "cublas_workspace_config": "x", "transformer_implementation": "z"},
+    "cublas_workspace_config": "x", "transformer_implementation": "z",
+    "trainer": "aa", "compile": true},
   "cluster": {"gpu": "y", "gpu_memory_bytes": 26, "gpu_count": 27, "gpus_per_node": 28,
     "reserved_for_others_bytes": 29}}})";
 
@@ -125,8 +126,9 @@ TEST(FromProtoTest, CopiesTheParallelismTheRuntimeAndTheCluster) {
   EXPECT_EQ(parallelism.sequence_parallel, true);
   EXPECT_THAT((std::vector{parallelism.pipeline_schedule, runtime.framework,
                            runtime.cublas_workspace_config, cluster.gpu,
-                           runtime.transformer_implementation}),
-              ElementsAre("t", "u", "x", "y", "z"));
+                           runtime.transformer_implementation, runtime.trainer}),
+              ElementsAre("t", "u", "x", "y", "z", "aa"));
+  EXPECT_EQ(runtime.compile, true);
   EXPECT_THAT(runtime.versions, ElementsAre(testing::Pair("v", "w")));
   EXPECT_THAT((std::vector{runtime.vocab_size_divisor, runtime.reduce_bucket_element_count,
                            cluster.gpu_memory_bytes, cluster.gpu_count, cluster.gpus_per_node,

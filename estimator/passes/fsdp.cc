@@ -1,0 +1,155 @@
+#include "estimator/passes/fsdp.h"
+
+#include <algorithm>
+
+#include "estimator/passes/shard.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr Alive kLossAlone = During(Phase::kLoss, Phase::kLoss, true, true);
+
+// Sharded tensors are padded to whole rows on each rank (fsdp1 shards one flat
+// tensor instead); their dtype is the master's. Gradients of one group are
+// reduced in `reduce` and kept sharded.
+void ShardStates(const Job& job, Program& program) {
+  const bool rows = job.profile->framework == Framework::kFsdp2;
+  const bool has_master = job.precision.master != DType::kNone;
+  auto& states = program.states;
+  const auto replaced = [has_master](const State& state) {
+    const bool weights = state.part == Part::kWeights && has_master;  // the shard is the master
+    return weights || state.part == Part::kGradientSums;
+  };
+  states.erase(std::remove_if(states.begin(), states.end(), replaced), states.end());
+  const DType sharded = has_master ? job.precision.master : job.precision.parameter;
+  for (State& state : states) {
+    if (state.basis == Basis::kBytes || state.basis == Basis::kLargest) continue;
+    Shard(state, job.shard_group_size);
+    state.shards_rows = rows;
+    if (state.part != Part::kGradients) continue;
+    state.dtype = sharded;
+    state.stream = Stream::kReduceScatter;  // a view of the reduce-scatter's output
+  }
+  if (rows) program.row_shards = job.shard_group_size;
+}
+
+int64_t ElementsOf(const Block& block) {
+  int64_t elements = 0;
+  for (const Parameter& parameter : block.parameters) {
+    if (!parameter.tied) elements = Add(elements, parameter.Elements());
+  }
+  return elements;
+}
+
+// A group's weights while its block runs. What was gathered before forward, or
+// stays until backward, is a state and no buffer.
+void AddGather(const Job& job, Block& block, int64_t elements, bool stays) {
+  const int64_t weights = Bytes(job.precision.parameter, elements);
+  const bool first = job.profile->framework == Framework::kFsdp1;
+  const bool layer = block.kind == BlockKind::kLayer;
+  if (!first && !stays) {
+    block.buffers.push_back({.name = "gathered.weights",
+                             .role = Role::kWeight,
+                             .stream = Stream::kCompute,
+                             .forward_bytes = weights,
+                             .backward_bytes = weights});
+  }
+  if (stays && !layer) return;
+  const int64_t both = layer ? Multiply(2, weights) : weights;
+  block.buffers.push_back({.name = "gather.output",
+                           .role = Role::kCommunication,
+                           .stream = Stream::kAllGather,
+                           .forward_bytes = stays && first ? 0 : both,
+                           .backward_bytes = first ? (stays ? 0 : both) : weights});
+}
+
+// The gradients of a group on their way to other ranks.
+void AddReduce(const Job& job, Block& block, int64_t elements) {
+  block.reduce_bytes = Bytes(job.precision.reduce, elements);
+  if (job.shard_group_size == job.data_parallel_size) return;
+  const int64_t shard = CeilDivide(elements, job.shard_group_size);  // HSDP: is all-reduced
+  block.buffers.push_back({.name = "all_reduce.input",
+                           .role = Role::kCommunication,
+                           .stream = Stream::kReduceScatter,
+                           .forward_bytes = 0,
+                           .backward_bytes = Bytes(job.precision.reduce, shard)});
+}
+
+void AddGathered(const Job& job, Program& program, absl::string_view name, Place place,
+                 int64_t elements, Alive alive) {
+  const bool first = job.profile->framework == Framework::kFsdp1;
+  program.states.push_back({.name = name,
+                            .role = Role::kWeight,
+                            .place = place,
+                            .basis = Basis::kBytes,
+                            .fixed_bytes = Bytes(job.precision.parameter, elements),
+                            .stream = first ? Stream::kAllGather : Stream::kCompute,
+                            .alive = alive});
+}
+
+// One group of embedding, final norm and head: gathered before the first block,
+// reduced after the last, the head's whole gradients waiting for the
+// embedding's. Source: torch/distributed/fsdp/_fully_shard/_fsdp_state.py,
+// _root_post_backward_final_callback.
+void AddRootGroup(const Job& job, Program& program) {
+  int64_t root = 0;
+  for (Block& block : program.blocks) {
+    if (block.kind == BlockKind::kLayer) continue;
+    const int64_t elements = ElementsOf(block);
+    root = Add(root, elements);
+    const bool head = block.kind == BlockKind::kHead;
+    AddGathered(job, program, head ? "gathered.head" : "gathered.embedding",
+                head ? Place::kHeadStage : Place::kEmbeddingStage, elements, kForwardToBackward);
+    if (!head) continue;
+    program.states.push_back({.name = "gradients.head",
+                              .role = Role::kGradient,
+                              .place = Place::kHeadStage,
+                              .basis = Basis::kBytes,
+                              .fixed_bytes = Bytes(job.precision.gradient, elements),
+                              .alive = During(Phase::kBackward, Phase::kBackward, true, true)});
+  }
+  for (Block& block : program.blocks) {
+    if (block.kind != BlockKind::kEmbedding) continue;
+    AddReduce(job, block, root);
+    if (job.profile->framework == Framework::kFsdp1) continue;  // a view of what is gathered
+    const int64_t gathered = Bytes(job.precision.parameter, root);
+    block.buffers.push_back({.name = "gather.output",
+                             .role = Role::kCommunication,
+                             .stream = Stream::kAllGather,
+                             .forward_bytes = gathered,
+                             .backward_bytes = 0});
+  }
+}
+
+}  // namespace
+
+void ApplyFsdp(const Job& job, Program& program) {
+  ShardStates(job, program);
+  const bool root = job.profile->root_group;
+  const bool stays = !job.reshard_after_forward;
+  int64_t layer_elements = 0;
+  for (Block& block : program.blocks) {
+    const bool layer = block.kind == BlockKind::kLayer;
+    if (root && !layer) continue;
+    const int64_t elements = ElementsOf(block);
+    AddGather(job, block, elements, stays);
+    AddReduce(job, block, elements);
+    if (layer) {
+      layer_elements = elements;
+    } else if (stays) {
+      const bool head = block.kind == BlockKind::kHead;
+      AddGathered(job, program, head ? "gathered.head" : "gathered.embedding",
+                  head ? Place::kHeadStage : Place::kEmbeddingStage, elements, kForwardToBackward);
+    }
+  }
+  if (root) AddRootGroup(job, program);
+  if (job.last_block_gathered) {
+    AddGathered(job, program, "gathered.last_layer", Place::kHeadStage, layer_elements, kLossAlone);
+  } else if (stays) {
+    AddGathered(job, program, "gathered.layers", Place::kEverywhere, layer_elements,
+                kForwardToBackward);
+    program.states.back().basis = Basis::kBytesPerLayer;
+  }
+}
+
+}  // namespace plimsoll
