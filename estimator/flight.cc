@@ -195,15 +195,15 @@ Sum FlightMachine::At(When when, size_t block) const {
 // Takes a moment as a candidate for the peak.
 void FlightMachine::Consider(Demand& demand, When when, size_t block) const {
   const int64_t total = At<Total>(when, block).total;
-  int64_t other = 0;
+  OtherStreams others;
   if (when != When::kAllKept && when != When::kReduce) {
     for (const BlockBuffer& buffer : blocks_[block].buffers) {
-      if (buffer.stream == Stream::kCompute) continue;
-      other = Add(other, when == When::kForward ? buffer.forward_bytes : buffer.backward_bytes);
+      others.Grow(buffer.stream,
+                  when == When::kForward ? buffer.forward_bytes : buffer.backward_bytes);
     }
   }
-  demand.compute_bytes = std::max(demand.compute_bytes, total - other);
-  demand.other_bytes = std::max(demand.other_bytes, other);
+  demand.compute_bytes = std::max(demand.compute_bytes, total - others.Sum());
+  demand.others.Raise(others);
   if (total <= demand.total) return;
   demand.total = total;
   demand.when = when;

@@ -3,6 +3,7 @@
 #ifndef PLIMSOLL_ESTIMATOR_FLIGHT_H_
 #define PLIMSOLL_ESTIMATOR_FLIGHT_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -56,6 +57,27 @@ bool Persists(const State& state);
 //                  _fully_shard/_fsdp_collectives.py, foreach_reduce
 enum class When : uint8_t { kForward, kAllKept, kLossBackward, kMostKept, kMostGrown, kReduce };
 
+// Bytes in each of the allocator's pools but the compute stream's.
+struct OtherStreams {
+  int64_t all_gather = 0;
+  int64_t reduce_scatter = 0;
+
+  int64_t Sum() const { return Add(all_gather, reduce_scatter); }
+  void Grow(Stream stream, int64_t bytes) {
+    if (stream == Stream::kAllGather) all_gather = Add(all_gather, bytes);
+    if (stream == Stream::kReduceScatter) reduce_scatter = Add(reduce_scatter, bytes);
+  }
+  void Grow(const OtherStreams& other) {
+    all_gather = Add(all_gather, other.all_gather);
+    reduce_scatter = Add(reduce_scatter, other.reduce_scatter);
+  }
+  // Each pool keeps the most that it ever held.
+  void Raise(const OtherStreams& other) {
+    all_gather = std::max(all_gather, other.all_gather);
+    reduce_scatter = std::max(reduce_scatter, other.reduce_scatter);
+  }
+};
+
 // What one phase needs beside states and beside what older pairs in flight
 // keep: the same for all stages that have the same layers.
 struct Demand {
@@ -63,7 +85,7 @@ struct Demand {
   When when = When::kAllKept;
   size_t block = 0;           // of that moment
   int64_t compute_bytes = 0;  // the most in the compute stream, at any moment
-  int64_t other_bytes = 0;    // the most in others
+  OtherStreams others{};      // the most in each other
   int64_t current = 0;        // when the phase ends
 };
 

@@ -17,15 +17,15 @@ constexpr size_t kFlightPhaseCount = 3;
 // Bytes of states alive at one phase, and of these outside the compute stream.
 struct Base {
   int64_t total = 0;
-  int64_t other_streams = 0;
+  OtherStreams others;
 
   void Grow(const State& state, int64_t bytes) {
     total = Add(total, bytes);
-    if (state.stream != Stream::kCompute) other_streams = Add(other_streams, bytes);
+    others.Grow(state.stream, bytes);
   }
   void Grow(const Base& other) {
     total = Add(total, other.total);
-    other_streams = Add(other_streams, other.other_streams);
+    others.Grow(other.others);
   }
 };
 
@@ -66,15 +66,17 @@ struct Need {
 struct StepNeed {
   std::array<Need, kPhaseCount> phases;
   int64_t compute_bytes = 0;
-  int64_t other_bytes = 0;
+  OtherStreams others;
 
   void Set(size_t phase, const Base& base, const Demand& demand) {
     phases[phase].current = Add(base.total, demand.current);
     if (demand.total < 0) return;
     phases[phase].total = Add(base.total, demand.total);
     compute_bytes =
-        std::max(compute_bytes, Add(base.total - base.other_streams, demand.compute_bytes));
-    other_bytes = std::max(other_bytes, Add(base.other_streams, demand.other_bytes));
+        std::max(compute_bytes, Add(base.total - base.others.Sum(), demand.compute_bytes));
+    OtherStreams both = base.others;
+    both.Grow(demand.others);
+    others.Raise(both);
   }
 };
 
@@ -185,7 +187,7 @@ class StageMachine {
   std::array<int64_t, 2> others_{};  // kept by older pairs: of the first micro-batch, of later ones
   std::array<std::array<bool, kPhaseCount>, 2> later_{};  // whether a later one has the peak
   int64_t compute_peak_ = 0;
-  int64_t other_peak_ = 0;
+  OtherStreams other_peaks_;
 };
 
 // Takes what a phase needs and what others keep as a candidate for its peak.
@@ -203,7 +205,7 @@ void StageMachine::Consider(bool steady, size_t phase, bool later, const Need& n
 void StageMachine::FindStep(bool steady) {
   const auto take_streams = [this](const StepNeed& need, int64_t others) {
     compute_peak_ = std::max(compute_peak_, Add(need.compute_bytes, others));
-    other_peak_ = std::max(other_peak_, need.other_bytes);
+    other_peaks_.Raise(need.others);
   };
   for (const bool later : {false, true}) {
     if (Flight(later).count < 1 || (later && LaterIsNoMore(parts_))) continue;
@@ -218,7 +220,7 @@ void StageMachine::FindStep(bool steady) {
     Consider(steady, phase, false, rest.phases[phase], 0);
   }
   take_streams(rest, 0);
-  const int64_t reserved = RoundUp(Add(compute_peak_, other_peak_), kSegmentBytes);
+  const int64_t reserved = RoundUp(Add(compute_peak_, other_peaks_.Sum()), kSegmentBytes);
   for (PhaseUsage& usage : peak_.steps[steady]) usage.reserved = reserved;
 }
 

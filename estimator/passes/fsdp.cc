@@ -41,12 +41,11 @@ int64_t ElementsOf(const Block& block) {
   return elements;
 }
 
-// A group's weights while its block runs. What was gathered before forward, or
-// stays until backward, is a state and no buffer.
-void AddGather(const Job& job, Block& block, int64_t elements, bool stays) {
+// A group's weights while its block runs, and the gathered buffers: its own and
+// that of the layer beside it. What stays until backward is a state instead.
+void AddGather(const Job& job, Block& block, int64_t elements, int64_t layer_elements, bool stays) {
   const int64_t weights = Bytes(job.precision.parameter, elements);
   const bool first = job.profile->framework == Framework::kFsdp1;
-  const bool layer = block.kind == BlockKind::kLayer;
   if (!first && !stays) {
     block.buffers.push_back({.name = "gathered.weights",
                              .role = Role::kWeight,
@@ -54,13 +53,12 @@ void AddGather(const Job& job, Block& block, int64_t elements, bool stays) {
                              .forward_bytes = weights,
                              .backward_bytes = weights});
   }
-  if (stays && !layer) return;
-  const int64_t both = layer ? Multiply(2, weights) : weights;
+  const int64_t both = Add(weights, Bytes(job.precision.parameter, layer_elements));
   block.buffers.push_back({.name = "gather.output",
                            .role = Role::kCommunication,
                            .stream = Stream::kAllGather,
                            .forward_bytes = stays && first ? 0 : both,
-                           .backward_bytes = first ? (stays ? 0 : both) : weights});
+                           .backward_bytes = stays ? 0 : (first ? both : weights)});
 }
 
 // The gradients of a group on their way to other ranks.
@@ -91,7 +89,7 @@ void AddGathered(const Job& job, Program& program, absl::string_view name, Place
 // reduced after the last, the head's whole gradients waiting for the
 // embedding's. Source: torch/distributed/fsdp/_fully_shard/_fsdp_state.py,
 // _root_post_backward_final_callback.
-void AddRootGroup(const Job& job, Program& program) {
+void AddRootGroup(const Job& job, int64_t layer_elements, Program& program) {
   int64_t root = 0;
   for (Block& block : program.blocks) {
     if (block.kind == BlockKind::kLayer) continue;
@@ -112,7 +110,7 @@ void AddRootGroup(const Job& job, Program& program) {
     if (block.kind != BlockKind::kEmbedding) continue;
     AddReduce(job, block, root);
     if (job.profile->framework == Framework::kFsdp1) continue;  // a view of what is gathered
-    const int64_t gathered = Bytes(job.precision.parameter, root);
+    const int64_t gathered = Bytes(job.precision.parameter, Add(root, layer_elements));
     block.buffers.push_back({.name = "gather.output",
                              .role = Role::kCommunication,
                              .stream = Stream::kAllGather,
@@ -128,21 +126,22 @@ void ApplyFsdp(const Job& job, Program& program) {
   const bool root = job.profile->root_group;
   const bool stays = !job.reshard_after_forward;
   int64_t layer_elements = 0;
+  for (const Block& block : program.blocks) {
+    if (block.kind == BlockKind::kLayer) layer_elements = ElementsOf(block);
+  }
   for (Block& block : program.blocks) {
     const bool layer = block.kind == BlockKind::kLayer;
     if (root && !layer) continue;
     const int64_t elements = ElementsOf(block);
-    AddGather(job, block, elements, stays);
+    AddGather(job, block, elements, layer_elements, stays);
     AddReduce(job, block, elements);
-    if (layer) {
-      layer_elements = elements;
-    } else if (stays) {
+    if (stays && !layer) {
       const bool head = block.kind == BlockKind::kHead;
       AddGathered(job, program, head ? "gathered.head" : "gathered.embedding",
                   head ? Place::kHeadStage : Place::kEmbeddingStage, elements, kForwardToBackward);
     }
   }
-  if (root) AddRootGroup(job, program);
+  if (root) AddRootGroup(job, layer_elements, program);
   if (job.last_block_gathered) {
     AddGathered(job, program, "gathered.last_layer", Place::kHeadStage, layer_elements, kLossAlone);
   } else if (stays) {

@@ -22,7 +22,9 @@ GPUS = {
 
 
 def sets_of(row):
-    return ["megatron_b200" if row.family == "b200" else "megatron_misc"]
+    if row.family == "b200":
+        return [f"megatron_b200 {row.text('what_is_measured')}"]
+    return ["megatron_misc"]
 
 
 def features_of(row):

@@ -91,6 +91,57 @@ TEST(LowerHeadTest, BackwardPeaksPerLogit) {
   EXPECT_NEAR(per_logit(megatron), 6, 0.1);
 }
 
+double PerLogit(const BlockRun& run, const Usage& usage) {
+  EXPECT_GT(run.forward.total, 0);
+  return static_cast<double>(usage.roles[static_cast<size_t>(Role::kLoss)]) /
+         static_cast<double>(kTokens * kVocab);
+}
+
+JobSpec Torchtitan(const char* month, const char* loss, bool compile = false) {
+  JobSpec job = With(SmallJob(), "fsdp2");
+  job.runtime.trainer = "torchtitan";
+  job.runtime.versions["torchtitan"] = month;
+  job.runtime.compile = compile;
+  job.training.loss.implementation = loss;
+  return job;
+}
+
+// Bytes a logit in forward and in backward.
+//   until May 2024   fp32 logits held through backward
+//   later            deleted before it: a hole of the 16-bit ones stays
+//   compiled         from April 2025 on: the 16-bit logits and their gradient
+//   sliced           eight slices: 16-bit logits, the log-softmax, one fp32 slice
+TEST(LowerHeadTest, TorchtitansLossesByEra) {
+  const auto check = [](const JobSpec& job, double forward, double backward, int64_t hole) {
+    const BlockRun run = RunHead(job);
+    EXPECT_NEAR(PerLogit(run, run.forward), forward, 0.1);
+    EXPECT_NEAR(PerLogit(run, run.backward), backward, 0.1);
+    EXPECT_EQ(run.hole_bytes, hole * kTokens * kVocab);
+  };
+  check(Torchtitan("2024.3", "plain"), 8, 16, 2);
+  check(Torchtitan("2024.12", "plain"), 8, 12, 2);
+  check(Torchtitan("2025.3", "plain", true), 8, 12, 2);
+  check(Torchtitan("2025.4", "plain", true), 2, 4, 0);
+  check(Torchtitan("2025.3", "chunked-cross-entropy"), 2 + 4 + 0.5, 4 + 2 * 0.5, 0);
+}
+
+// Split logits: the gradient takes exponentials of their size, 16 bytes each.
+TEST(LowerHeadTest, ASplitLossTakesExponentials) {
+  JobSpec job = Torchtitan("2025.9", "plain");
+  job.parallelism.tensor_parallel_size = 2;
+  const BlockRun run = RunHead(job);  // before the split itself
+  EXPECT_NEAR(PerLogit(run, run.backward), 16, 0.1);
+}
+
+// Transformer Engine's loss writes its gradient over the 16-bit logits.
+TEST(LowerHeadTest, TransformerEnginesLossIsInPlace) {
+  JobSpec job = With(SmallJob(), "megatron-core");
+  job.training.loss.implementation = "te-cross-entropy";
+  const BlockRun run = RunHead(job);
+  EXPECT_NEAR(PerLogit(run, run.forward), 2, 0.1);
+  EXPECT_NEAR(PerLogit(run, run.backward), 2, 0.1);
+}
+
 // nanotron's 16-bit logits leave a hole that fp32 tensors cannot use.
 TEST(LowerHeadTest, NanotronsLogitsLeaveAHole) {
   EXPECT_EQ(RunHead(With(SmallJob(), "nanotron")).hole_bytes, 2 * kTokens * kVocab);

@@ -42,6 +42,46 @@ TEST(ProfileTest, ErasAreOrdered) {
   }
 }
 
+// A trainer's era is found by its release or by the month of its code, and none
+// hides another.
+TEST(TrainerTest, ErasAreFoundByReleaseAndByMonth) {
+  const Profile& fsdp2 = *FindProfile(Framework::kFsdp2, -1);
+  for (const TrainerEra& era : TrainerEras()) {
+    const bool runs = (era.frameworks >> static_cast<unsigned>(Framework::kFsdp2) & 1) != 0;
+    const Profile* const found = FindTrainerProfile(fsdp2, era.trainer, era.since_month);
+    ASSERT_EQ(found != nullptr, runs) << era.name;
+    if (!runs) continue;
+    EXPECT_EQ(found->trainer_era, era.era);
+    EXPECT_EQ(found->trainer_name, era.name);
+    EXPECT_EQ(found->framework, Framework::kFsdp2);
+    EXPECT_NE(era.source.find('.'), absl::string_view::npos);
+    if (era.since == kNoRelease) continue;
+    EXPECT_EQ(FindTrainerProfile(fsdp2, era.trainer, era.since), found) << era.era;
+  }
+  EXPECT_EQ(FindTrainerProfile(fsdp2, Trainer::kTorchtitan, 2023012), nullptr);
+  EXPECT_EQ(FindTrainerProfile(fsdp2, Trainer::kTorchtitan, -1)->trainer_era,
+            "August 2025 and later");
+}
+
+TEST(TrainerTest, EveryNameIsATrainer) {
+  for (const auto& word : kTrainers) {
+    const Profile* const profile =
+        FindTrainerProfile(*FindProfile(Framework::kDdp, -1), word.value, -1);
+    ASSERT_NE(profile, nullptr) << word.name;
+    EXPECT_EQ(profile->trainer_name, word.name);
+  }
+}
+
+TEST(TrainerTest, RunsOnWhatItRunsOn) {
+  const auto runs = [](Trainer trainer, Framework framework) {
+    return FindTrainerProfile(*FindProfile(framework, -1), trainer, -1) != nullptr;
+  };
+  EXPECT_TRUE(runs(Trainer::kHfTrainer, Framework::kDeepSpeed));
+  EXPECT_FALSE(runs(Trainer::kTorchtitan, Framework::kDeepSpeed));
+  EXPECT_FALSE(runs(Trainer::kLitgpt, Framework::kFsdp2));
+  EXPECT_FALSE(runs(Trainer::kTorchtune, Framework::kNanotron));
+}
+
 TEST(ProfileTest, OlderThanAllIsNone) {
   EXPECT_EQ(FindProfile(Framework::kDdp, 1013), nullptr);
   EXPECT_EQ(FindProfile(Framework::kFsdp2, 2003), nullptr);

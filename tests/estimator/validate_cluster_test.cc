@@ -5,7 +5,7 @@ namespace plimsoll {
 namespace {
 
 constexpr char kFrameworkNames[] =
-    "ddp, fsdp2, deepspeed, megatron-core, megatron-lm, megatron-deepspeed, nanotron";
+    "ddp, fsdp1, fsdp2, deepspeed, megatron-core, megatron-lm, megatron-deepspeed, nanotron";
 
 const std::vector<Refusal>& Gpus() {
   static const auto* const kRows = new std::vector<Refusal>{
@@ -74,15 +74,35 @@ const std::vector<Refusal>& Frameworks() {
       {"half a version",
        [](JobSpec& j) { j.runtime.versions["torch"] = "2.x"; },
        {"job.runtime.versions.torch: 2.x; must be a version such as 2.4"}},
-      {"a version of a thousand",
-       [](JobSpec& j) { j.runtime.versions["torch"] = "1000.1"; },
-       {"job.runtime.versions.torch: 1000.1; must be a version such as 2.4"}},
+      {"a version of ten thousand",
+       [](JobSpec& j) { j.runtime.versions["torch"] = "10000.1"; },
+       {"job.runtime.versions.torch: 10000.1; must be a version such as 2.4"}},
       {"a package that moves nothing",
        [](JobSpec& j) { j.runtime.versions["numpy"] = "2.0"; },
        {"job.runtime.versions.numpy: 2.0; moves no byte of ddp; only torch does"}},
       {"another framework's package",
        [](JobSpec& j) { j.runtime.versions["nanotron"] = "0.4"; },
        {"job.runtime.versions.nanotron: 0.4; moves no byte of ddp; only torch does"}},
+      {"a trainer of an era",
+       [](JobSpec& j) {
+         j.runtime.trainer = "torchtitan", j.runtime.versions["torchtitan"] = "2025.3";
+       },
+       {}},
+      {"an unknown trainer",
+       [](JobSpec& j) { j.runtime.trainer = "torchtitans"; },
+       {"job.runtime.trainer: torchtitans; must be one of torchtitan, torchtune, litgpt, "
+        "hf-trainer"}},
+      {"a trainer on what it does not run on",
+       [](JobSpec& j) { j.runtime.trainer = "litgpt", j.runtime.framework = "nanotron"; },
+       {"job.runtime.trainer: litgpt; does not run on nanotron"}},
+      {"a trainer before its time",
+       [](JobSpec& j) {
+         j.runtime.trainer = "torchtitan", j.runtime.versions["torchtitan"] = "2023.12";
+       },
+       {"job.runtime.versions.torchtitan: 2023.12; is older than every era that is modelled"}},
+      {"the version of a trainer that is not named",
+       [](JobSpec& j) { j.runtime.versions["torchtitan"] = "2025.3"; },
+       {"job.runtime.versions.torchtitan: 2025.3; moves no byte of ddp; only torch does"}},
   };
   return *kRows;
 }

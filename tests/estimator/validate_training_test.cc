@@ -206,6 +206,22 @@ const std::vector<Refusal>& Knobs() {
         "job.runtime.gradient_accumulation_fusion: set; ddp does not have it",
         "job.runtime.attention_mask: set; ddp does not have it",
         "job.runtime.transformer_implementation: set; ddp does not have it"}},
+      {"compilation and recomputation by operation in Megatron",
+       [](JobSpec& j) {
+         j.runtime.framework = "megatron-core", j.runtime.compile = false;
+         j.training.recompute.mode = "per-op";
+       },
+       {"job.training.recompute.mode: per-op; megatron-core does not have it",
+        "job.runtime.compile: set; megatron-core does not have it"}},
+      {"Transformer Engine's loss elsewhere",
+       [](JobSpec& j) { j.training.loss.implementation = "te-cross-entropy"; },
+       {"job.training.loss.implementation: te-cross-entropy; ddp does not have it"}},
+      {"slices of the logits",
+       [](JobSpec& j) {
+         j.training.loss.implementation = "chunked-cross-entropy";
+         j.training.loss.chunk_count = 4;
+       },
+       {}},
       {"bucket elements zero",
        [](JobSpec& j) {
          j.runtime.framework = "deepspeed", j.runtime.reduce_bucket_element_count = 0;

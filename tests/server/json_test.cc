@@ -92,16 +92,13 @@ TEST(ReadJsonMessageTest, SaysWhatIsNotModelledYet) {
   EXPECT_THAT(Refusals(R"({"detail": "replay", "job": {
                              "training": {"peft": {"rank": 8}, "offload": {}},
                              "parallelism": {"contextParallelSize": 2, "expert_parallel_size": 2},
-                             "runtime": {"trainer": "torchtitan", "compile": true,
-                                         "allocator": {"expandable_segments": true}},
+                             "runtime": {"allocator": {"expandable_segments": true}},
                              "model": {"profiled": {}}}})"),
               ElementsAre("detail: \"replay\"; not modelled yet",
                           "job.model.profiled: an object; not modelled yet",
                           "job.parallelism.contextParallelSize: 2; not modelled yet",
                           "job.parallelism.expert_parallel_size: 2; not modelled yet",
                           "job.runtime.allocator: an object; not modelled yet",
-                          "job.runtime.compile: true; not modelled yet",
-                          "job.runtime.trainer: \"torchtitan\"; not modelled yet",
                           "job.training.offload: an object; not modelled yet",
                           "job.training.peft: an object; not modelled yet"));
 }

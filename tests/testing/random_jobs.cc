@@ -4,6 +4,7 @@
 #include <limits>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "estimator/profile.h"
 #include "estimator/words.h"
@@ -53,6 +54,22 @@ void FillShape(Random& random, int64_t tensor, int64_t layers, TransformerSpec& 
   if (Once(random, 2)) shape.attention_dropout = 0.1;
 }
 
+// A trainer that runs on the framework, compiled layers, recomputation by
+// operation: what plain PyTorch modules can have.
+void FillTrainer(Random& random, const Profile& profile, JobSpec& job) {
+  if (profile.packed_qkv) return;
+  if (Once(random, 3)) job.runtime.compile = true;
+  if (Once(random, 4)) job.training.recompute = {.mode = "per-op"};
+  const auto& eras = TrainerEras();
+  const TrainerEra& era =
+      eras[static_cast<size_t>(Below(random, static_cast<int64_t>(eras.size())))];
+  const bool runs = (era.frameworks >> static_cast<unsigned>(profile.framework) & 1) != 0;
+  if (!runs || Once(random, 2)) return;
+  job.runtime.trainer = std::string(era.name);
+  job.runtime.versions[std::string(era.name)] =
+      absl::StrCat(era.since_month / 1000, ".", era.since_month % 1000);
+}
+
 void FillRecompute(Random& random, int64_t layers_of_stage, RecomputeSpec& recompute) {
   switch (Below(random, 5)) {
     case 0:
@@ -94,7 +111,8 @@ void FillTraining(Random& random, const Profile& profile, JobSpec& job) {
   training.gradient_clipping = Once(random, 2);
   if (Once(random, 2)) training.attention = Once(random, 2) ? "eager" : "memory-efficient";
   if (profile.loss == LossKernel::kCrossEntropy && Once(random, 3)) {
-    training.loss.implementation = Once(random, 2) ? "chunked" : "fused";
+    constexpr const char* kLosses[] = {"chunked", "chunked-cross-entropy", "fused"};
+    training.loss.implementation = kLosses[Below(random, 3)];
   }
 }
 
@@ -110,7 +128,7 @@ JobSpec RandomJob(Random& random) {
   parallel.tensor_parallel_size = profile.tensor_parallel ? One(random, {1, 2, 4}) : 1;
   parallel.pipeline_parallel_size = profile.pipeline_parallel ? One(random, {1, 1, 2, 4}) : 1;
   parallel.data_parallel_size = One(random, {1, 2, 8});
-  const int64_t least = profile.framework == Framework::kFsdp2 ? 2 : 0;
+  const int64_t least = IsFsdp(profile.framework) ? 2 : 0;
   parallel.zero_stage = least + Below(random, profile.max_zero_stage - least + 1);
   const int64_t layers_of_stage = One(random, {2, 4});
   TransformerSpec shape;
@@ -122,6 +140,7 @@ JobSpec RandomJob(Random& random) {
   if (profile.stages == StageRule::kEven) {
     FillRecompute(random, layers_of_stage, job.training.recompute);
   }
+  FillTrainer(random, profile, job);
   const char* const gpus[] = {"a100-80gb-sxm", "h100-80gb-sxm", "v100-32gb-sxm", "rtx-4090"};
   job.cluster.gpu = gpus[Below(random, 4)];
   return job;

@@ -42,6 +42,48 @@ TEST(RecomputeTest, CoreAttentionDropsTheScores) {
   EXPECT_EQ(Kept(none) - Kept(selective), probabilities);
 }
 
+JobSpec PerOp(bool compile) {
+  JobSpec job = With(SmallJob(), "fsdp2");
+  job.training.recompute.mode = "per-op";
+  job.runtime.compile = compile;
+  return job;
+}
+
+// Products 1, 3, 5 and 7 of a Llama layer are those of queries, values, gate and
+// down: 2A, 2C, 2F and 2H; attention keeps 2A and its log-sum-exp. Compiled code
+// drops what the down product gives: nothing needs it.
+TEST(RecomputeTest, PerOpKeepsAttentionAndEveryOtherProduct) {
+  constexpr int64_t kTokens = 2 * 32;
+  const int64_t kept = kHidden + kTokens * (2 * 64 + 2 * 32 + 2 * 128 + 2 * 64 + 4 * 4);
+  EXPECT_EQ(Kept(PerOp(false)), kept + kHidden);
+  EXPECT_EQ(Kept(PerOp(true)), kept);
+}
+
+// What is kept is not made again, so backward needs no more than full
+// recomputation does, the kept tensors counted.
+TEST(RecomputeTest, PerOpMakesNothingTwice) {
+  JobSpec full = PerOp(false);
+  full.training.recompute.mode = "full";
+  const auto backward = [](const JobSpec& job) {
+    const Program program = ProgramOf(job);
+    return plimsoll::Run(FindBlock(program, "layer"), WeightGradient::kAdded, DType::kBf16)
+        .backward.total;
+  };
+  EXPECT_LE(backward(PerOp(false)), backward(full) + kHidden) << "the down product's output";
+  EXPECT_GE(backward(PerOp(false)), backward(full));
+}
+
+// With tensor parallelism sums that are scattered are kept beside whole ones:
+// after attention [S/tp], after the MLP both.
+TEST(RecomputeTest, PerOpKeepsScatteredSums) {
+  JobSpec job = PerOp(false);
+  job.runtime.trainer = "torchtitan";
+  job.parallelism.tensor_parallel_size = 2;
+  constexpr int64_t kTokens = 2 * 32;
+  const int64_t split = kHidden + kTokens * (2 * 64 + 2 * 32 + 2 * 128 + 2 * 64 + 4 * 4);
+  EXPECT_EQ(Kept(job), split / 2 + 2 * kHidden / 2 + kHidden);
+}
+
 TEST(RecomputeTest, EveryNthMakesTwoKindsOfLayer) {
   JobSpec job = Job("every-nth");
   job.training.recompute.interval = 3;

@@ -107,50 +107,5 @@ TEST(ZeroTest, NanotronGathersUpdatedWeightsInOneCall) {
   EXPECT_THAT(Buffers(Job("nanotron", 0)), ElementsAre("gradients.buckets"));
 }
 
-// FSDP2 gathers a layer at a time: its weights, and a flat copy on the way.
-TEST(ZeroTest, FsdpGathersALayerAtATime) {
-  const Program program = Sharded(Job("fsdp2", 3));
-  const Block& layer = FindBlock(program, "layer");
-  int64_t elements = 0;
-  for (const Parameter& parameter : layer.parameters) elements += parameter.Elements();
-  ASSERT_EQ(layer.buffers.size(), 2u);
-  EXPECT_EQ(layer.buffers[0].name, "gathered.weights");
-  EXPECT_EQ(layer.buffers[0].forward_bytes, 2 * elements);
-  EXPECT_EQ(layer.buffers[1].name, "gather.output");
-  EXPECT_EQ(layer.buffers[1].forward_bytes, 2 * 2 * elements) << "this one's and the next one's";
-  EXPECT_EQ(layer.reduce_bytes, 4 * elements) << "fp32 on the wire";
-}
-
-// Weights that stay gathered are all there at once, from forward to backward.
-TEST(ZeroTest, FsdpWithoutReshardingHoldsAllWeights) {
-  const Program program = Sharded(Job("fsdp2", 2));
-  const State* gathered = FindState(program, "gathered.weights");
-  ASSERT_NE(gathered, nullptr);
-  EXPECT_EQ(gathered->shards, 1);
-  EXPECT_EQ(FindState(Sharded(Job("fsdp2", 3)), "gathered.weights"), nullptr);
-}
-
-// HSDP: groups of two shard, and the shard is reduced once more between groups.
-TEST(ZeroTest, HybridShardingReducesTheShardOnceMore) {
-  JobSpec job = Job("fsdp2", 3);
-  job.parallelism.shard_group_size = 2;
-  const Program program = Sharded(job);
-  const Block& layer = FindBlock(program, "layer");
-  ASSERT_EQ(layer.buffers.size(), 3u);
-  EXPECT_EQ(layer.buffers[2].name, "all_reduce.input");
-  EXPECT_EQ(layer.buffers[2].backward_bytes, layer.reduce_bytes / 2);
-}
-
-// Each first axis is split in whole rows: 8 ranks hold 100 rows as 13 each.
-TEST(ZeroTest, FsdpPadsToWholeRows) {
-  JobSpec job = Job("fsdp2", 3);
-  Shape(job).ffn_size = 100;
-  const Program program = Sharded(job);
-  const ParameterSums sums = SumParameters(program, WholeStage(4));
-  const int64_t plain = sums.parameters / kRanks;
-  const int64_t padding = 4 * 2 * 64 * (13 * kRanks - 100) / kRanks;
-  EXPECT_EQ(sums.row_shard, plain + padding);
-}
-
 }  // namespace
 }  // namespace plimsoll

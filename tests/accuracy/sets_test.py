@@ -1,0 +1,250 @@
+"""Tests of how rows of the smaller sets become jobs, on the committed rows themselves."""
+
+import pathlib
+import unittest
+
+import accuracy
+import bigscience_tables
+import finetuning
+import measured
+import megatron_runs
+import torchtitan
+
+DATA = pathlib.Path(__file__).resolve().parent / "data"
+ROWS = {row.id: row for rows in measured.read_folder(DATA).values() for row in rows}
+
+
+def changed(row_id, **columns):
+    return measured.Row({**ROWS[row_id].columns(), **columns})
+
+
+def job(module, row):
+    return module.request_of(row)["job"]
+
+
+def gauge(expected):
+    return {"expected_bytes": str(expected), "bound_bytes": str(2 * expected)}
+
+
+def answer(*devices):
+    """Stages whose allocated, reserved and device gauges are 1, 10 and 100 times a figure."""
+    moment = {"peak_allocated_bytes": "1", "current_allocated_bytes": "1"}
+    moments = [
+        {**moment, "phase": "PHASE_END_OF_STEP", "first_step": first} for first in (True, False)
+    ]
+    return {
+        "ranks": [
+            {
+                "pipeline_stage": str(stage),
+                "layer_count": "1",
+                "in_flight_count": "1",
+                "parameter_count": "1",
+                "peak_phase": "PHASE_LOSS",
+                "allocated": gauge(figure),
+                "reserved": gauge(10 * figure),
+                "device": gauge(100 * figure),
+                "moments": moments,
+            }
+            for stage, figure in enumerate(devices)
+        ]
+    }
+
+
+class AllRowsTest(unittest.TestCase):
+    def test_every_committed_row_belongs_to_a_set(self):
+        todo, refusals, setless = accuracy.collect(DATA, None)
+        self.assertEqual(setless.total(), 0)
+        ids = {row.id for row, _, _ in todo} | {refusal["id"] for refusal in refusals}
+        self.assertEqual(ids, set(ROWS))
+
+    def test_ids_are_unique(self):
+        rows = sum(len(rows) for rows in measured.read_folder(DATA).values())
+        self.assertEqual(len(ROWS), rows)
+
+
+class TorchtitanTest(unittest.TestCase):
+    def refusal(self, row_id):
+        with self.assertRaises(measured.Refused) as caught:
+            torchtitan.request_of(ROWS[row_id])
+        return str(caught.exception)
+
+    def test_request(self):
+        asked = job(torchtitan, ROWS["titan-0028"])
+        self.assertEqual(asked["training"]["recompute"], {"mode": "per-op"})
+        self.assertEqual(asked["parallelism"]["data_parallel_size"], 8)
+        self.assertEqual(asked["cluster"], {"gpu": "h100-96gb-sxm"})
+        self.assertEqual(asked["model"]["transformer"]["kv_head_count"], 8)
+        runtime = asked["runtime"]
+        self.assertEqual(runtime["versions"], {"torchtitan": "2025.2"})
+        self.assertEqual((runtime["framework"], runtime["compile"]), ("fsdp2", False))
+        self.assertNotIn("reshard_after_forward", runtime)
+
+    def test_the_month_is_of_the_commit_or_of_the_table(self):
+        months = {
+            "titan-0002": "2024.12",
+            "titan-0050": "2024.5",
+            "titan-0053": "2024.3",
+            "titan-0033": "2025.3",
+            "titan-0051": "2025.7",
+            "titan-0075": "2025.9",
+            "titan-0078": "2025.11",
+            "titan-0023": "2026.8",
+        }
+        for row_id, month in months.items():
+            versions = job(torchtitan, ROWS[row_id])["runtime"]["versions"]
+            self.assertEqual(versions["torchtitan"], month, row_id)
+
+    def test_resharding_where_the_row_names_it(self):
+        for row_id, reshards in (("titan-0029", True), ("titan-0030", False)):
+            runtime = job(torchtitan, ROWS[row_id])["runtime"]
+            self.assertEqual(runtime["reshard_after_forward"], reshards)
+
+    def test_losses(self):
+        for row_id, loss in (
+            ("titan-0032", "plain"),
+            ("titan-0033", "chunked-cross-entropy"),
+            ("titan-0023", "chunked"),
+        ):
+            training = job(torchtitan, ROWS[row_id])["training"]
+            self.assertEqual(training["loss"], {"implementation": loss})
+
+    def test_models(self):
+        qwen = job(torchtitan, ROWS["titan-0075"])["model"]["transformer"]
+        self.assertEqual((qwen["qk_norm"], qwen["head_size"]), ("per-head", 128))
+        first = job(torchtitan, ROWS["titan-0053"])["runtime"]["framework"]
+        self.assertEqual(first, "fsdp1")
+
+    def test_sets(self):
+        main = ["torchtitan, FSDP2 main line", "torchtitan, all"]
+        for row_id in ("titan-0028", "titan-0005", "titan-0012"):
+            self.assertEqual(torchtitan.sets_of(ROWS[row_id]), main, row_id)
+        for row_id in ("titan-0053", "titan-0077", "titan-0031", "titan-0107"):
+            self.assertEqual(torchtitan.sets_of(ROWS[row_id]), main[1:], row_id)
+
+    def test_refuses(self):
+        for row_id, reason in (
+            ("titan-0005", "context parallelism"),
+            ("titan-0012", "asynchronous tensor parallelism"),
+            ("titan-0024", "NVFP4"),
+            ("titan-0031", "memory after the model is made, no peak"),
+            ("titan-0043", "a saved operation that later code does not save"),
+            ("titan-0046", "float8 without compilation"),
+            ("titan-0077", "one graph of the whole step"),
+            ("titan-0107", "experts"),
+        ):
+            self.assertEqual(self.refusal(row_id), reason, row_id)
+        with self.assertRaisesRegex(measured.Refused, "no GPU id for 'TPU'"):
+            torchtitan.request_of(changed("titan-0028", gpu="TPU"))
+
+    def test_compares_the_gauge_that_was_measured(self):
+        for row_id, expected in (("titan-0028", 70), ("titan-0054", 7)):
+            prediction = torchtitan.predict(ROWS[row_id], answer(3, 7))
+            self.assertEqual((prediction.expected, prediction.bound), (expected, 2 * expected))
+
+
+class FinetuningTest(unittest.TestCase):
+    def test_torchtune(self):
+        asked = job(finetuning, ROWS["tune-0013"])
+        self.assertEqual(asked["training"]["loss"], {"implementation": "chunked-cross-entropy"})
+        self.assertEqual(asked["training"]["precision"], {"preset": "bf16-pure"})
+        runtime = {"framework": "ddp", "trainer": "torchtune", "compile": True}
+        self.assertEqual(asked["runtime"], runtime)
+        self.assertTrue(asked["model"]["transformer"]["tied_embeddings"])
+
+    def test_litgpt_shards_with_the_first_fsdp(self):
+        asked = job(finetuning, ROWS["litgpt-0072"])
+        self.assertEqual(asked["runtime"], {"framework": "fsdp1", "trainer": "litgpt"})
+        self.assertEqual(asked["parallelism"]["zero_stage"], 3)
+        self.assertEqual(asked["model"]["transformer"]["norm_placement"], "parallel")
+
+    def test_qwen_adds_up_its_gpus(self):
+        self.assertEqual(finetuning.predict(ROWS["qwen-0043"], answer(3)).expected, 600)
+        self.assertEqual(finetuning.predict(ROWS["qwen-0019"], answer(3)).expected, 300)
+
+    def test_refuses(self):
+        for row_id, reason in (
+            ("litgpt-0001", "adapters"),
+            ("litgpt-0092", "Thunder"),
+            ("alst-0001", "offload"),
+            ("hfgpu1-0003", "a head that classifies sequences"),
+            ("internevo-0001", "InternEvo"),
+            ("peft-0016", "the peak of generating text"),
+            ("tune-0002", "the recipe is not stated"),
+            ("tune-0009", "the longest sample is not stated"),
+            ("tune-0014", "the optimizer's step inside backward"),
+        ):
+            with self.assertRaises(measured.Refused) as caught:
+                finetuning.request_of(ROWS[row_id])
+            self.assertEqual(str(caught.exception), reason, row_id)
+
+
+class BigScienceTablesTest(unittest.TestCase):
+    def test_request(self):
+        asked = job(bigscience_tables, ROWS["bs176-0076"])
+        self.assertEqual(asked["training"]["precision"], {"preset": "bf16-optimizer"})
+        self.assertEqual(asked["model"]["transformer"]["vocab_size"], 250880)
+        self.assertEqual(asked["parallelism"]["zero_stage"], 1)
+
+    def test_layouts(self):
+        layout = lambda row_id: job(bigscience_tables, ROWS[row_id])["parallelism"][
+            "pipeline_layout"
+        ]
+        self.assertEqual(layout("bs176-0076"), [8] + [9] * 10 + [8], "106 layers and two ends")
+        self.assertEqual(layout("bs176-0009"), [13] * 5 + [12], "77 over 6")
+        self.assertEqual(layout("bs176-0002"), [8] * 10)
+
+    def test_heads_that_are_not_stated_are_those_of_their_width(self):
+        shape = job(bigscience_tables, ROWS["bs176-0031"])["model"]["transformer"]
+        self.assertEqual(shape["head_count"], 64)
+
+    def test_the_worse_end_is_compared(self):
+        self.assertEqual(bigscience_tables.predict(ROWS["bs176-0002"], answer(3, 9, 4)).expected, 400)
+
+    def test_refuses_a_row_without_its_data_parallel_size(self):
+        with self.assertRaisesRegex(measured.Refused, "the row does not state dp"):
+            bigscience_tables.request_of(ROWS["bs176-0092"])
+
+
+class MegatronRunsTest(unittest.TestCase):
+    CASE = "b200-llama3_70b_l12_tp1_pp2_dp4_mbc4_cef"
+
+    def test_a_case_is_three_rows(self):
+        figures = [ROWS[f"{self.CASE}:{end}"].measured_bytes() / 2**20 for end in (
+            "max_allocated", "min_allocated", "max_reserved")]
+        self.assertEqual(figures, [68149, 64479, 72586])
+
+    def test_request(self):
+        asked = job(megatron_runs, ROWS[f"{self.CASE}:max_allocated"])
+        self.assertEqual(asked["model"]["transformer"]["hidden_size"], 8192)
+        self.assertEqual(asked["training"]["loss"], {"implementation": "te-cross-entropy"})
+        split = asked["parallelism"]
+        self.assertEqual((split["pipeline_parallel_size"], split["data_parallel_size"]), (2, 4))
+        self.assertEqual(asked["training"]["global_batch_size"], 16)
+
+    def test_compares_the_most_or_the_least_loaded_rank(self):
+        expected = {"max_allocated": 9, "min_allocated": 4, "max_reserved": 90}
+        for end, figure in expected.items():
+            prediction = megatron_runs.predict(ROWS[f"{self.CASE}:{end}"], answer(9, 4))
+            self.assertEqual(prediction.expected, figure)
+
+    def test_gpt2(self):
+        asked = job(megatron_runs, ROWS["mcoremisc-0039"])
+        self.assertEqual(asked["training"]["precision"], {"preset": "fp16-mixed"})
+        self.assertEqual(asked["parallelism"]["zero_stage"], 0)
+        self.assertEqual(asked["model"]["transformer"]["position_count"], 1024)
+
+    def test_refuses(self):
+        for row_id, reason in (
+            ("b200-deepseekv2_tp1_ep8_pp1_dp8_l4_mbc4_cef:max_allocated", "experts"),
+            ("b200-llama3_70b_l12_tp2_cp4_pp1_dp1_seq32768_mbc4_cef:max_allocated",
+             "context parallelism"),
+            ("mbridge-0012", "fp8 of Transformer Engine"),
+            ("mcoremisc-0024", "the row does not state its batch and sequence length"),
+        ):
+            with self.assertRaises(measured.Refused) as caught:
+                megatron_runs.request_of(ROWS[row_id])
+            self.assertEqual(str(caught.exception), reason, row_id)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,163 @@
+// Both FSDPs: what is sharded, what is gathered when, and who groups what.
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/jobs.h"
+
+namespace plimsoll {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr int64_t kRanks = 8;
+constexpr int64_t kVocab = 256;
+constexpr int64_t kHidden = 64;
+
+JobSpec Job(const char* framework, int64_t stage) {
+  JobSpec job = With(SmallJob(), framework);
+  job.parallelism.data_parallel_size = kRanks;
+  job.parallelism.zero_stage = stage;
+  job.training.gradient_clipping = false;
+  return job;
+}
+
+JobSpec Torchtitan(const char* month) {
+  JobSpec job = Job("fsdp2", 3);
+  job.runtime.trainer = "torchtitan";
+  job.runtime.versions["torchtitan"] = month;
+  return job;
+}
+
+Program Sharded(const JobSpec& job) { return ProgramAfter(Valid(job), PassId::kZero); }
+
+int64_t Elements(const Block& block) {
+  int64_t elements = 0;
+  for (const Parameter& parameter : block.parameters) elements += parameter.Elements();
+  return elements;
+}
+
+std::vector<std::string> BufferNames(const Block& block) {
+  std::vector<std::string> names;
+  for (const BlockBuffer& buffer : block.buffers) names.emplace_back(buffer.name);
+  return names;
+}
+
+// FSDP2 gathers a layer at a time: its weights, and a flat copy on the way.
+TEST(FsdpTest, FsdpGathersALayerAtATime) {
+  const Program program = Sharded(Job("fsdp2", 3));
+  const Block& layer = FindBlock(program, "layer");
+  const int64_t elements = Elements(layer);
+  ASSERT_EQ(layer.buffers.size(), 2u);
+  EXPECT_EQ(layer.buffers[0].name, "gathered.weights");
+  EXPECT_EQ(layer.buffers[0].forward_bytes, 2 * elements);
+  EXPECT_EQ(layer.buffers[1].name, "gather.output");
+  EXPECT_EQ(layer.buffers[1].forward_bytes, 2 * 2 * elements) << "this one's and the next one's";
+  EXPECT_EQ(layer.reduce_bytes, 4 * elements) << "fp32 on the wire";
+}
+
+// Weights that stay gathered are all there at once, from forward to backward.
+TEST(FsdpTest, FsdpWithoutReshardingHoldsAllWeights) {
+  const Program program = Sharded(Job("fsdp2", 2));
+  const State* gathered = FindState(program, "gathered.layers");
+  ASSERT_NE(gathered, nullptr);
+  EXPECT_EQ(gathered->fixed_bytes, 2 * Elements(FindBlock(program, "layer")));
+  EXPECT_EQ(gathered->alive, kForwardToBackward);
+  for (const char* name : {"gathered.embedding", "gathered.head"}) {
+    ASSERT_NE(FindState(program, name), nullptr) << name;
+    EXPECT_EQ(FindState(program, name)->fixed_bytes,
+              2 * kVocab * kHidden + (name[9] == 'h') * 2 * kHidden);
+  }
+  EXPECT_THAT(BufferNames(FindBlock(program, "layer")), ElementsAre("gather.output"));
+  EXPECT_EQ(FindState(Sharded(Job("fsdp2", 3)), "gathered.layers"), nullptr);
+}
+
+// HSDP: groups of two shard, and the shard is reduced once more between groups.
+TEST(FsdpTest, HybridShardingReducesTheShardOnceMore) {
+  JobSpec job = Job("fsdp2", 3);
+  job.parallelism.shard_group_size = 2;
+  const Program program = Sharded(job);
+  const Block& layer = FindBlock(program, "layer");
+  ASSERT_EQ(layer.buffers.size(), 3u);
+  EXPECT_EQ(layer.buffers[2].name, "all_reduce.input");
+  EXPECT_EQ(layer.buffers[2].backward_bytes, layer.reduce_bytes / 2);
+}
+
+// Each first axis is split in whole rows: 8 ranks hold 100 rows as 13 each.
+TEST(FsdpTest, FsdpPadsToWholeRows) {
+  JobSpec job = Job("fsdp2", 3);
+  Shape(job).ffn_size = 100;
+  const Program program = Sharded(job);
+  const ParameterSums sums = SumParameters(program, WholeStage(4));
+  const int64_t plain = sums.parameters / kRanks;
+  const int64_t padding = 4 * 2 * 64 * (13 * kRanks - 100) / kRanks;
+  EXPECT_EQ(sums.row_shard, plain + padding);
+}
+
+// torchtitan of early 2025: embedding, norm and head are one group, gathered all
+// along; the head's gradients wait for the embedding's, and both go at once.
+TEST(FsdpTest, OneRootGroupIsGatheredAllAlong) {
+  const Program program = Sharded(Torchtitan("2025.3"));
+  const Block& embedding = FindBlock(program, "embedding");
+  const int64_t table = kVocab * kHidden;
+  const int64_t head = table + kHidden;
+  ASSERT_NE(FindState(program, "gathered.embedding"), nullptr);
+  EXPECT_EQ(FindState(program, "gathered.embedding")->fixed_bytes, 2 * table);
+  EXPECT_EQ(FindState(program, "gathered.embedding")->place, Place::kEmbeddingStage);
+  EXPECT_EQ(FindState(program, "gathered.head")->fixed_bytes, 2 * head);
+  EXPECT_EQ(FindState(program, "gathered.head")->place, Place::kHeadStage);
+  EXPECT_EQ(FindState(program, "gradients.head")->fixed_bytes, 2 * head);
+  EXPECT_EQ(embedding.reduce_bytes, 4 * (table + head));
+  EXPECT_EQ(FindBlock(program, "head").reduce_bytes, 0);
+  EXPECT_THAT(BufferNames(FindBlock(program, "head")), IsEmpty());
+  ASSERT_THAT(BufferNames(embedding), ElementsAre("gather.output"));
+  EXPECT_EQ(embedding.buffers[0].forward_bytes,
+            2 * (table + head + Elements(FindBlock(program, "layer"))))
+      << "the root's and the first layer's";
+}
+
+// From August 2025 on the embedding, and norm with head, are groups of their own.
+TEST(FsdpTest, TwoGroupsAreGatheredWhenTheyRun) {
+  const Program program = Sharded(Torchtitan("2025.8"));
+  EXPECT_EQ(FindState(program, "gathered.embedding"), nullptr);
+  EXPECT_EQ(FindState(program, "gradients.head"), nullptr);
+  EXPECT_THAT(BufferNames(FindBlock(program, "head")),
+              ElementsAre("gathered.weights", "gather.output"));
+  EXPECT_EQ(FindBlock(program, "head").reduce_bytes, 4 * (kVocab * kHidden + kHidden));
+}
+
+// Until then the last layer was not resharded either, unless a job asks for it.
+TEST(FsdpTest, TheLastLayerStaysGathered) {
+  JobSpec job = Torchtitan("2025.3");
+  const Program program = Sharded(job);
+  const State* last = FindState(program, "gathered.last_layer");
+  ASSERT_NE(last, nullptr);
+  EXPECT_EQ(last->fixed_bytes, 2 * Elements(FindBlock(program, "layer")));
+  EXPECT_EQ(last->alive, During(Phase::kLoss, Phase::kLoss, true, true));
+  job.runtime.reshard_after_forward = true;
+  EXPECT_EQ(FindState(Sharded(job), "gathered.last_layer"), nullptr);
+  EXPECT_EQ(FindState(Sharded(Torchtitan("2025.8")), "gathered.last_layer"), nullptr);
+}
+
+// The first FSDP's weights are views of what is gathered, this unit's and the
+// next one's, in a stream of their own; shards are of a flat tensor, not of rows.
+TEST(FsdpTest, TheFirstGathersOnce) {
+  const Program program = Sharded(Job("fsdp1", 3));
+  const Block& layer = FindBlock(program, "layer");
+  ASSERT_THAT(BufferNames(layer), ElementsAre("gather.output"));
+  EXPECT_EQ(layer.buffers[0].stream, Stream::kAllGather);
+  EXPECT_EQ(layer.buffers[0].forward_bytes, 2 * 2 * Elements(layer));
+  EXPECT_EQ(layer.buffers[0].backward_bytes, 2 * 2 * Elements(layer));
+  EXPECT_EQ(program.row_shards, 1);
+  EXPECT_EQ(FindState(program, "gathered.head")->stream, Stream::kAllGather);
+  for (const State& state : program.states) EXPECT_FALSE(state.shards_rows) << state.name;
+}
+
+// Either keeps less than all weights gathered, and more than none.
+TEST(FsdpTest, ReshardingSavesMemory) {
+  for (const char* framework : {"fsdp1", "fsdp2"}) {
+    EXPECT_LT(PeakBytes(Job(framework, 3)), PeakBytes(Job(framework, 2))) << framework;
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
