@@ -73,6 +73,7 @@ void StageStates::MakeEach(size_t index) {
     for (const Parameter& parameter : program_.blocks[at.block].parameters) {
       if (TiedHere(parameter)) continue;
       ParameterSums sums = SumParameter(parameter, program_.row_shards);
+      sums.embedding = stage_.embedding;
       sums.head = stage_.head;
       TimelineStorage piece = Piece(state, StateBytes(state, sums));
       piece.suffix = parameter.name;

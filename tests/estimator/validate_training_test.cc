@@ -103,7 +103,8 @@ const std::vector<Refusal>& Recomputing() {
   static const auto* const kRows = new std::vector<Refusal>{
       {"mode",
        [](JobSpec& j) { j.training.recompute.mode = "all"; },
-       {"job.training.recompute.mode: all; must be one of none, selective, full, every-nth"}},
+       {"job.training.recompute.mode: all; must be one of none, selective, per-op, full, "
+        "every-nth"}},
       {"modules of no mode",
        [](JobSpec& j) { j.training.recompute.modules = {"mlp"}; },
        {"job.training.recompute.modules: mlp; needs mode selective"}},
@@ -159,8 +160,9 @@ const std::vector<Refusal>& Kernels() {
        {"job.training.attention: flash; needs an Ampere or newer GPU"}},
       {"loss",
        [](JobSpec& j) { j.training.loss.implementation = "liger"; },
-       {"job.training.loss.implementation: liger; must be one of plain, chunked, fused, "
-        "fused-cross-entropy"}},
+       {"job.training.loss.implementation: liger; must be one of plain, chunked, "
+        "chunked-cross-entropy, fused, "
+        "fused-cross-entropy, te-cross-entropy"}},
       {"chunks of a plain loss",
        [](JobSpec& j) { j.training.loss.chunk_count = 4; },
        {"job.training.loss.chunk_count: 4; needs implementation chunked"}},

@@ -237,7 +237,8 @@ const std::vector<BadRequestCase>& Cases() {
         "fused"}},
       {"UnknownRecompute",
        {{"job.training.recompute", R"({"mode": "some"})"}},
-       {"job.training.recompute.mode: some; must be one of none, selective, full, every-nth"}},
+       {"job.training.recompute.mode: some; must be one of none, selective, per-op, full, "
+        "every-nth"}},
       {"UnknownRecomputeModule",
        {{"job.training.recompute", R"({"mode": "selective", "modules": ["attn"]})"}},
        {"job.training.recompute.modules: attn; must be one of core-attention, mlp, norm, "
@@ -270,8 +271,9 @@ const std::vector<BadRequestCase>& Cases() {
        {"job.training.attention: flash; needs 16-bit activations"}},
       {"UnknownLoss",
        {{"job.training.loss", R"({"implementation": "liger"})"}},
-       {"job.training.loss.implementation: liger; must be one of plain, chunked, fused, "
-        "fused-cross-entropy"}},
+       {"job.training.loss.implementation: liger; must be one of plain, chunked, "
+        "chunked-cross-entropy, fused, "
+        "fused-cross-entropy, te-cross-entropy"}},
       {"ChunksWithoutChunked",
        {{"job.training.loss", R"({"chunk_count": 4})"}},
        {"job.training.loss.chunk_count: 4; needs implementation chunked"}},
@@ -358,7 +360,7 @@ const std::vector<BadRequestCase>& Cases() {
       // Runtime and cluster.
       {"UnknownFramework",
        {{"job.runtime.framework", R"("fsdp")"}, {"job.parallelism.zero_stage", R"(0)"}},
-       {"job.runtime.framework: fsdp; must be one of ddp, fsdp2, deepspeed, megatron-core, "
+       {"job.runtime.framework: fsdp; must be one of ddp, fsdp1, fsdp2, deepspeed, megatron-core, "
         "megatron-lm, megatron-deepspeed, nanotron"}},
       {"VersionOfAnotherPackage",
        {{"job.runtime.versions", R"({"numpy": "1.26"})"}},
