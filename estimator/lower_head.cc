@@ -89,8 +89,7 @@ TensorId LowerCrossEntropy(BlockBuilder& b, TensorId logits) {
 // torchtune modules/loss/ce_chunked_output_loss.py.
 TensorId LowerChunkedCrossEntropy(BlockBuilder& b, TensorId logits) {
   Extent sequence = b.Size(Symbol::kS);
-  sequence.divisor = b.job().loss_chunk_count;
-  sequence.split = Split::kChunk;
+  sequence.Divide(b.job().loss_chunk_count, Split::kChunk);
   const Row slice{
       .dtype = DType::kFp32, .tensor_axis = 2, .role = Role::kLoss, .differentiable = false};
   const auto shape = {b.Size(Symbol::kB), sequence, b.Size(Symbol::kV)};

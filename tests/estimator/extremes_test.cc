@@ -28,7 +28,8 @@ void ExpectAnsweredOrTooLarge(const JobSpec& job, absl::string_view what) {
 }
 
 const char* const kFrameworkNames[] = {
-    "ddp", "fsdp2", "deepspeed", "megatron-core", "megatron-lm", "megatron-deepspeed", "nanotron"};
+    "ddp",     "fsdp1", "fsdp2", "deepspeed", "megatron-core", "megatron-lm", "megatron-deepspeed",
+    "nanotron"};
 
 TEST(ExtremesTest, TheLargestModelIsTooLarge) {
   for (const char* framework : kFrameworkNames) {

@@ -138,8 +138,9 @@ int64_t StateBytesOf(const JobSpec& job) {
 
 TEST(MonotonyTest, AHigherZeroStageNeverHoldsMoreStates) {
   ForRandomJobs([](JobSpec job) {
-    const int64_t most = Valid(job)->profile->max_zero_stage;
-    const int64_t least = job.runtime.framework == "fsdp2" ? 2 : 0;
+    const Profile& profile = *Valid(job)->profile;
+    const int64_t most = profile.max_zero_stage;
+    const int64_t least = IsFsdp(profile.framework) ? 2 : 0;
     int64_t before = 0;
     for (int64_t stage = least; stage <= most; ++stage) {
       job.parallelism.zero_stage = stage;

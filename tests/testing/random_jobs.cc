@@ -59,7 +59,10 @@ void FillShape(Random& random, int64_t tensor, int64_t layers, TransformerSpec& 
 void FillTrainer(Random& random, const Profile& profile, JobSpec& job) {
   if (profile.packed_qkv) return;
   if (Once(random, 3)) job.runtime.compile = true;
-  if (Once(random, 4)) job.training.recompute = {.mode = "per-op"};
+  if (Once(random, 4)) {
+    job.training.recompute = RecomputeSpec();
+    job.training.recompute.mode = "per-op";
+  }
   const auto& eras = TrainerEras();
   const TrainerEra& era =
       eras[static_cast<size_t>(Below(random, static_cast<int64_t>(eras.size())))];
