@@ -1,5 +1,6 @@
 #include "estimator/estimate.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -8,6 +9,7 @@
 #include "estimator/lower.h"
 #include "estimator/passes/pass.h"
 #include "estimator/peak.h"
+#include "estimator/rank_replay.h"
 #include "estimator/units.h"
 
 namespace plimsoll {
@@ -51,6 +53,67 @@ void FillRank(const Job& job, const Program& program, const Stage& stage, const 
   rank.breakdown[static_cast<size_t>(Role::kContext)] = program.outside.context_bytes;
   rank.breakdown[static_cast<size_t>(Role::kNccl)] = program.outside.nccl_bytes;
   FillMoments(peak, rank);
+}
+
+// Moments of the timeline, on the job's own GPU where it runs there.
+void FillMoments(const RankReplay& replay, RankMemory& rank) {
+  const Replayed& shown = replay.capped.completed ? replay.capped : replay.uncapped;
+  size_t i = 0;
+  for (const bool steady : {false, true}) {
+    for (size_t phase = 0; phase < kPhaseCount; ++phase) {
+      const ReplayedPhase& figures = shown.steps[steady ? 1 : 0][phase];
+      Moment& moment = rank.moments[i++];
+      moment.peak_allocated_bytes = figures.peak_allocated;
+      moment.current_allocated_bytes = figures.current_allocated;
+      moment.peak_reserved_bytes = figures.peak_reserved;
+      moment.current_reserved_bytes = figures.current_reserved;
+      moment.uncapped_peak_reserved_bytes =
+          replay.uncapped.steps[steady ? 1 : 0][phase].peak_reserved;
+    }
+  }
+}
+
+// Puts what the replay says in the place of what the closed form said.
+void Refine(const Job& job, const Program& program, const RankReplay& replay, RankMemory& rank) {
+  const Replayed& shown = replay.capped.completed ? replay.capped : replay.uncapped;
+  const int64_t outside = Add(program.outside.context_bytes, program.outside.nccl_bytes);
+  rank.allocated = Bounded(shown.peak_allocated,
+                           std::max(replay.lagging_allocated,
+                                    AllocatedBound(shown.peak_allocated, job.risk)));
+  rank.reserved = Bounded(
+      shown.peak_reserved,
+      std::max(replay.lagging_reserved, ReservedBound(replay.uncapped.peak_reserved, job.risk)));
+  rank.device = Bounded(Add(shown.peak_reserved, outside),
+                        Add(rank.reserved.bound_bytes, OutsideBound(outside, job.risk)));
+  int64_t tensors = 0;
+  for (const int64_t bytes : replay.roles) tensors = Add(tensors, bytes);
+  rank.breakdown = replay.roles;
+  const auto role = [&rank](Role at) -> int64_t& { return rank.breakdown[static_cast<size_t>(at)]; };
+  role(Role::kFragmentation) = shown.peak_reserved - tensors;
+  role(Role::kContext) = program.outside.context_bytes;
+  role(Role::kNccl) = program.outside.nccl_bytes;
+  int64_t most = 0;
+  for (const auto& steps : shown.steps) {
+    for (size_t phase = 0; phase < kPhaseCount; ++phase) {
+      if (steps[phase].peak_allocated <= most) continue;
+      most = steps[phase].peak_allocated;
+      rank.peak_phase = static_cast<Phase>(phase);
+    }
+  }
+  FillMoments(replay, rank);
+}
+
+// Replays every stage. Returns false where a timeline is too long.
+bool ReplayRanks(const Job& job, const Program& program, MemoryEstimate& estimate) {
+  const Tapes tapes(program);
+  std::vector<RankMemory> ranks = estimate.ranks;
+  for (size_t stage = 0; stage < ranks.size(); ++stage) {
+    const std::optional<RankReplay> replay = ReplayRank(job, program, tapes, stage);
+    if (!replay.has_value()) return false;
+    Refine(job, program, *replay, ranks[stage]);
+  }
+  estimate.ranks = std::move(ranks);
+  return true;
 }
 
 Verdict Judge(const Gauge& device, int64_t usable_bytes) {
@@ -121,10 +184,19 @@ std::variant<MemoryEstimate, Violations> EstimateMemory(const JobSpec& spec, con
   if (TooLarge(estimate)) {
     return Violations{{"job", "2^60 bytes or more on one GPU", "must need less than 2^60 bytes"}};
   }
+  estimate.warnings = job->warnings;
+  if (job->detail.value_or(options.detail) == Detail::kReplay) {
+    if (ReplayRanks(*job, program, estimate)) {
+      estimate.detail = Detail::kReplay;
+    } else {
+      estimate.warnings.push_back(
+          {"timeline-too-long", "detail",
+           "the step has too many allocations to replay: the figures are the summary's"});
+    }
+  }
   FillVerdict(*job, estimate);
   estimate.parameter_count = CountParameters(*job->model);
   estimate.assumptions = job->assumptions;
-  estimate.warnings = job->warnings;
   estimate.calibration_id = kCalibrationId;
   estimate.trace = std::move(traced.trace);
   if (options.ledger) {

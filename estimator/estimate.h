@@ -31,6 +31,8 @@ struct Moment {
   int64_t peak_allocated_bytes = 0;
   int64_t current_allocated_bytes = 0;
   int64_t peak_reserved_bytes = 0;
+  int64_t current_reserved_bytes = 0;         // replay alone, as the next
+  int64_t uncapped_peak_reserved_bytes = 0;   // as if the GPU had no end
 };
 
 // One class of alike GPUs.
@@ -81,6 +83,7 @@ struct MemoryEstimate {
   int64_t parameter_count = 0;
   std::vector<Assumption> assumptions;
   std::vector<Warning> warnings;
+  Detail detail = Detail::kSummary;
   absl::string_view calibration_id;
   std::vector<TraceEntry> trace;    // when asked for
   std::vector<LedgerEntry> ledger;  // when asked for
@@ -90,6 +93,7 @@ struct MemoryEstimate {
 struct EstimateOptions {
   bool trace = false;
   bool ledger = false;
+  Detail detail = Detail::kSummary;  // of a job that does not say
 };
 
 // Estimates the peak memory of each GPU of a job, or says everything that is

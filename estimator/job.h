@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "estimator/allocator_settings.h"
 #include "estimator/catalog.h"
 #include "estimator/config_value.h"
 #include "estimator/dtype.h"
@@ -78,6 +79,13 @@ struct ParallelismSpec {
   std::vector<int64_t> pipeline_layout;
 };
 
+struct AllocatorSpec {
+  std::optional<bool> expandable_segments;
+  std::optional<int64_t> max_split_size_bytes;
+  std::vector<int64_t> roundup_power2_divisions;
+  std::optional<double> garbage_collection_threshold, memory_fraction;
+};
+
 struct RuntimeSpec {
   std::optional<std::string> framework, trainer;
   std::map<std::string, std::string> versions;
@@ -87,6 +95,7 @@ struct RuntimeSpec {
   std::optional<bool> overlap_communication, reshard_after_forward, gradient_accumulation_fusion,
       attention_mask, compile;
   std::optional<std::string> cublas_workspace_config, transformer_implementation;
+  AllocatorSpec allocator;
 };
 
 struct ClusterSpec {
@@ -101,7 +110,13 @@ struct JobSpec {
   RuntimeSpec runtime;
   ClusterSpec cluster;
   std::optional<double> risk;
+  std::optional<std::string> detail;
 };
+
+// How figures are made.
+//   kSummary  in closed form: microseconds
+//   kReplay   the timeline, replayed through the allocator: milliseconds
+enum class Detail : uint8_t { kSummary, kReplay };
 
 enum class OptimizerName : uint8_t {
   kSgd,
@@ -185,6 +200,7 @@ struct Job {
   bool compile = false;
   bool transformer_engine = false;
   int64_t cublas_workspace_bytes = 0;  // of one handle
+  AllocatorSettings allocator;
 
   const Gpu* gpu = nullptr;  // null where only gpu_memory_bytes was given
   GpuArchitecture architecture = GpuArchitecture::kAmpere;
@@ -192,6 +208,7 @@ struct Job {
   int64_t gpu_count = 1;
   int64_t gpus_per_node = 8;
   double risk = 0.01;
+  std::optional<Detail> detail;  // where the request says
 
   std::vector<Assumption> assumptions;
   std::vector<Warning> warnings;

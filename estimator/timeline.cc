@@ -26,8 +26,7 @@ struct Pair {
 class Unroller {
  public:
   Unroller(const Job& job, const Program& program, const Tapes& tapes, size_t stage)
-      : job_(job),
-        program_(program),
+      : program_(program),
         tapes_(tapes),
         stage_(program.stages[stage]),
         turns_(ScheduleTurns(job, static_cast<int64_t>(stage))),
@@ -64,7 +63,6 @@ class Unroller {
   }
   const Block& BlockAt(const StageBlock& at) const { return program_.blocks[at.block]; }
 
-  const Job& job_;
   const Program& program_;
   const Tapes& tapes_;
   const Stage& stage_;

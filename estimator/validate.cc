@@ -2,8 +2,21 @@
 
 #include "estimator/job.h"
 #include "estimator/validate_sections.h"
+#include "estimator/words.h"
 
 namespace plimsoll {
+namespace {
+
+void CheckDetail(const JobSpec& spec, Check& check, Job& job) {
+  if (!spec.detail.has_value()) return;
+  for (const Word<Detail>& word : kDetails) {
+    if (word.name == *spec.detail) job.detail = word.value;
+  }
+  if (job.detail.has_value()) return;
+  check.violations().push_back({"detail", spec.detail->substr(0, 64), "must be summary or replay"});
+}
+
+}  // namespace
 
 std::variant<ValidJob, Violations> Validate(const JobSpec& spec, const Catalog& catalog) {
   ValidJob valid;
@@ -17,6 +30,8 @@ std::variant<ValidJob, Violations> Validate(const JobSpec& spec, const Catalog& 
   CheckParallelism(spec, check, job);
   CheckTraining(spec.training, check, job);
   CheckKnobs(spec.runtime, check, job);
+  CheckAllocator(spec.runtime.allocator, check, job);
+  CheckDetail(spec, check, job);
   if (spec.risk.has_value() && !(*spec.risk >= 0.0001 && *spec.risk <= 0.5)) {
     check.violations().push_back({"risk", absl::StrCat(*spec.risk), "must be from 0.0001 to 0.5"});
   }

@@ -22,6 +22,7 @@ void CheckFramework(const JobSpec& spec, Check& check, Job& job);
 void CheckParallelism(const JobSpec& spec, Check& check, Job& job);
 void CheckTraining(const TrainingSpec& spec, Check& check, Job& job);
 void CheckKnobs(const RuntimeSpec& spec, Check& check, Job& job);
+void CheckAllocator(const AllocatorSpec& spec, Check& check, Job& job);
 // Requires: job.model is not null; the sections above have run
 void CheckAgainstModel(const JobSpec& spec, Check& check, Job& job);
 

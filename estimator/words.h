@@ -71,6 +71,10 @@ inline constexpr Word<PipelineSchedule> kPipelineSchedules[] = {
     {"1f1b", PipelineSchedule::k1F1B},
     {"interleaved-1f1b", PipelineSchedule::kInterleaved1F1B},
 };
+inline constexpr Word<Detail> kDetails[] = {
+    {"summary", Detail::kSummary},
+    {"replay", Detail::kReplay},
+};
 // The value: whether it is Transformer Engine.
 inline constexpr Word<bool> kTransformerImplementations[] = {
     {"transformer-engine", true},

@@ -131,6 +131,17 @@ ParallelismSpec FromProto(const v1::Parallelism& from) {
   return to;
 }
 
+AllocatorSpec FromProto(const v1::Allocator& from) {
+  AllocatorSpec to;
+  PLIMSOLL_COPY_IF_SET(from, to, expandable_segments);
+  PLIMSOLL_COPY_IF_SET(from, to, max_split_size_bytes);
+  to.roundup_power2_divisions.assign(from.roundup_power2_divisions().begin(),
+                                     from.roundup_power2_divisions().end());
+  PLIMSOLL_COPY_IF_SET(from, to, garbage_collection_threshold);
+  PLIMSOLL_COPY_IF_SET(from, to, memory_fraction);
+  return to;
+}
+
 RuntimeSpec FromProto(const v1::Runtime& from) {
   RuntimeSpec to;
   PLIMSOLL_COPY_IF_SET(from, to, framework);
@@ -146,6 +157,7 @@ RuntimeSpec FromProto(const v1::Runtime& from) {
   PLIMSOLL_COPY_IF_SET(from, to, trainer);
   PLIMSOLL_COPY_IF_SET(from, to, compile);
   PLIMSOLL_COPY_IF_SET(from, to, cublas_workspace_config);
+  to.allocator = FromProto(from.allocator());
   return to;
 }
 
@@ -180,6 +192,9 @@ void Encode(int field, const Moment& from, WireWriter* to) {
     to->Number(v1::Moment::kPeakAllocatedBytesFieldNumber, from.peak_allocated_bytes);
     to->Number(v1::Moment::kCurrentAllocatedBytesFieldNumber, from.current_allocated_bytes);
     to->Number(v1::Moment::kPeakReservedBytesFieldNumber, from.peak_reserved_bytes);
+    to->Number(v1::Moment::kCurrentReservedBytesFieldNumber, from.current_reserved_bytes);
+    to->Number(v1::Moment::kUncappedPeakReservedBytesFieldNumber,
+               from.uncapped_peak_reserved_bytes);
   });
 }
 
@@ -302,6 +317,7 @@ JobSpec FromProto(const v1::EstimateMemoryRequest& request) {
   spec.runtime = FromProto(request.job().runtime());
   spec.cluster = FromProto(request.job().cluster());
   PLIMSOLL_COPY_IF_SET(request, spec, risk);
+  PLIMSOLL_COPY_IF_SET(request, spec, detail);
   return spec;
 }
 
@@ -323,7 +339,8 @@ void Encode(const MemoryEstimate& estimate, WireWriter* to) {
   for (const Warning& warning : estimate.warnings) {
     Encode(Response::kWarningsFieldNumber, warning, to);
   }
-  to->Text(Response::kDetailFieldNumber, "summary");
+  to->Text(Response::kDetailFieldNumber,
+           estimate.detail == Detail::kReplay ? "replay" : "summary");
   to->Text(Response::kEstimatorVersionFieldNumber, kEstimatorVersion);
   to->Text(Response::kCalibrationIdFieldNumber, estimate.calibration_id);
   for (const TraceEntry& entry : estimate.trace) Encode(Response::kTraceFieldNumber, entry, to);

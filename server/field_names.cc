@@ -16,11 +16,9 @@ using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 
 // Fields of the design that have no model behind them yet.
-constexpr std::array<const char*, 16> kPlanned = {"allocator",
-                                                  "allow_cpu_offload",
+constexpr std::array<const char*, 14> kPlanned = {"allow_cpu_offload",
                                                   "context_parallel_method",
                                                   "context_parallel_size",
-                                                  "detail",
                                                   "expert_count",
                                                   "expert_parallel_size",
                                                   "expert_tensor_parallel_size",

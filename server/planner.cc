@@ -12,12 +12,15 @@ namespace plimsoll {
 namespace {
 
 std::variant<MemoryEstimate, Violations> Judge(const v1::EstimateMemoryRequest& request,
-                                               Violations misread, const Catalog& catalog) {
+                                               Violations misread, Detail detail,
+                                               const Catalog& catalog) {
   for (Violation& violation : CheckHfConfig(request.job().model())) {
     misread.push_back(std::move(violation));
   }
   Violations violations = FindUnknownFields(request, "request");
-  auto result = plimsoll::EstimateMemory(FromProto(request), catalog, OptionsFromProto(request));
+  EstimateOptions options = OptionsFromProto(request);
+  options.detail = detail;
+  auto result = plimsoll::EstimateMemory(FromProto(request), catalog, options);
   if (violations.empty() && misread.empty()) return result;
   violations.insert(violations.end(), misread.begin(), misread.end());
   const auto* const values = std::get_if<Violations>(&result);
@@ -44,8 +47,9 @@ Violations CheckBatch(const v1::BatchEstimateMemoryRequest& request) {
 }  // namespace
 
 std::variant<MemoryEstimate, Violations> Planner::Estimate(const v1::EstimateMemoryRequest& request,
-                                                           const Violations& misread) const {
-  auto result = Judge(request, misread, catalog_);
+                                                           const Violations& misread,
+                                                           Detail detail) const {
+  auto result = Judge(request, misread, detail, catalog_);
   if (const auto* const violations = std::get_if<Violations>(&result)) {
     metrics_->Refused(violations->size());
   } else {
@@ -58,7 +62,7 @@ std::variant<MemoryEstimate, Violations> Planner::Estimate(const v1::EstimateMem
 
 grpc::Status Planner::EstimateMemory(const v1::EstimateMemoryRequest& request,
                                      const Violations& misread, WireWriter* response) const {
-  const auto result = Estimate(request, misread);
+  const auto result = Estimate(request, misread, Detail::kReplay);
   if (const auto* const violations = std::get_if<Violations>(&result)) {
     return InvalidArgument(*violations);
   }
@@ -81,7 +85,8 @@ grpc::Status Planner::BatchEstimateMemory(const v1::BatchEstimateMemoryRequest& 
     }
     const auto bad = misread.find(i);
     const auto result =
-        Estimate(request.requests(i), bad == misread.end() ? Violations() : bad->second);
+        Estimate(request.requests(i), bad == misread.end() ? Violations() : bad->second,
+                 Detail::kSummary);
     response->Message(v1::BatchEstimateMemoryResponse::kResultsFieldNumber, [&] {
       if (const auto* const violations = std::get_if<Violations>(&result)) {
         response->Bytes(Result::kErrorFieldNumber,

@@ -43,9 +43,10 @@ class Planner {
   grpc::Status ListGpus(const v1::ListGpusRequest& request, WireWriter* response) const;
 
  private:
-  // Estimates and counts.
+  // Estimates and counts. `detail` is that of a request which does not say.
   std::variant<MemoryEstimate, Violations> Estimate(const v1::EstimateMemoryRequest& request,
-                                                    const Violations& misread) const;
+                                                    const Violations& misread,
+                                                    Detail detail) const;
 
   const Catalog& catalog_;
   Metrics* const metrics_;

@@ -80,7 +80,7 @@ def _refusals(row, source, reason):
 def estimate(program, requests):
     """The answers of `plimsoll estimate --jobs`, in order, field names as in the proto."""
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl", encoding="utf-8") as jobs:
-        jobs.writelines(json.dumps(request) + "\n" for request in requests)
+        jobs.writelines(json.dumps({"detail": "replay", **request}) + "\n" for request in requests)
         jobs.flush()
         command = [program, "estimate", "--jobs", jobs.name, "-o", "jsonl"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,0 +1,54 @@
+#include "estimator/rank_replay.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace plimsoll {
+namespace {
+
+bool UsesOtherStreams(const Timeline& timeline) {
+  return std::any_of(timeline.storages.begin(), timeline.storages.end(),
+                     [](const TimelineStorage& storage) { return storage.recorded; });
+}
+
+RoleBytes RolesAt(const Timeline& timeline, size_t event) {
+  RoleBytes roles{};
+  for (const int32_t id : AliveAt(timeline, event)) {
+    const TimelineStorage& storage = timeline.storages[static_cast<size_t>(id)];
+    int64_t& bytes = roles[static_cast<size_t>(storage.role)];
+    bytes = Add(bytes, storage.bytes);
+  }
+  return roles;
+}
+
+}  // namespace
+
+std::optional<RankReplay> ReplayRank(const Job& job, const Program& program, const Tapes& tapes,
+                                     size_t stage) {
+  std::optional<Timeline> timeline = Unroll(job, program, tapes, stage);
+  if (!timeline.has_value()) return std::nullopt;
+  RankReplay rank;
+  rank.timeline = *std::move(timeline);
+  ReplaySettings settings{.allocator = job.allocator};
+  rank.uncapped = Replay(rank.timeline, settings);
+  rank.lagging_allocated = rank.uncapped.peak_allocated;
+  rank.lagging_reserved = rank.uncapped.peak_reserved;
+  if (UsesOtherStreams(rank.timeline)) {
+    settings.lag_ticks = kLaunchQueueTicks;
+    const Replayed lagging = Replay(rank.timeline, settings);
+    rank.lagging_allocated = std::max(rank.lagging_allocated, lagging.peak_allocated);
+    rank.lagging_reserved = std::max(rank.lagging_reserved, lagging.peak_reserved);
+    settings.lag_ticks = 0;
+  }
+  const int64_t outside = Add(program.outside.context_bytes, program.outside.nccl_bytes);
+  settings.allocator.capacity_bytes = std::max<int64_t>(job.usable_bytes - outside, 0);
+  rank.capped = rank.uncapped;
+  if (rank.uncapped.peak_reserved > settings.allocator.capacity_bytes) {
+    rank.capped = Replay(rank.timeline, settings);
+  }
+  rank.roles = RolesAt(rank.timeline, rank.capped.completed ? rank.capped.peak_event
+                                                            : rank.uncapped.peak_event);
+  return rank;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,41 @@
+// The replay of one class of ranks: what is expected, and what an upper bound
+// must hold, on a GPU of the job's size.
+#ifndef PLIMSOLL_ESTIMATOR_RANK_REPLAY_H_
+#define PLIMSOLL_ESTIMATOR_RANK_REPLAY_H_
+
+#include <cstdint>
+#include <optional>
+
+#include "estimator/job.h"
+#include "estimator/program.h"
+#include "estimator/replay.h"
+#include "estimator/timeline.h"
+
+namespace plimsoll {
+
+struct RankReplay {
+  Timeline timeline;
+  Replayed uncapped;  // as if the GPU had no end
+  // As the GPU has it: the cache is flushed where it is full, and the job may
+  // still fail. The same as `uncapped` where that fits.
+  Replayed capped;
+  // With the GPU as far behind the CPU as its queue lets it be. Units: bytes.
+  int64_t lagging_allocated = 0;
+  int64_t lagging_reserved = 0;
+  RoleBytes roles{};  // of tensors, at the peak of `capped`
+};
+
+// Ops that a CPU may launch before the GPU has run the first of them.
+// Source: the launch queue of a CUDA stream has 1024 entries (data notes A 4.3:
+//         fitted on nanotron's rows it is 1000 to 1200 ops).
+inline constexpr int32_t kLaunchQueueTicks = 1024;
+
+// Replays one stage; nothing where its timeline is too long.
+//
+// Requires: `tapes` are of `program`, which has passed all passes
+std::optional<RankReplay> ReplayRank(const Job& job, const Program& program, const Tapes& tapes,
+                                     size_t stage);
+
+}  // namespace plimsoll
+
+#endif  // PLIMSOLL_ESTIMATOR_RANK_REPLAY_H_
