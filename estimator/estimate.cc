@@ -77,9 +77,9 @@ void FillMoments(const RankReplay& replay, RankMemory& rank) {
 void Refine(const Job& job, const Program& program, const RankReplay& replay, RankMemory& rank) {
   const Replayed& shown = replay.capped.completed ? replay.capped : replay.uncapped;
   const int64_t outside = Add(program.outside.context_bytes, program.outside.nccl_bytes);
-  rank.allocated = Bounded(shown.peak_allocated,
-                           std::max(replay.lagging_allocated,
-                                    AllocatedBound(shown.peak_allocated, job.risk)));
+  rank.allocated =
+      Bounded(shown.peak_allocated,
+              std::max(replay.lagging_allocated, AllocatedBound(shown.peak_allocated, job.risk)));
   rank.reserved = Bounded(
       shown.peak_reserved,
       std::max(replay.lagging_reserved, ReservedBound(replay.uncapped.peak_reserved, job.risk)));
@@ -88,7 +88,9 @@ void Refine(const Job& job, const Program& program, const RankReplay& replay, Ra
   int64_t tensors = 0;
   for (const int64_t bytes : replay.roles) tensors = Add(tensors, bytes);
   rank.breakdown = replay.roles;
-  const auto role = [&rank](Role at) -> int64_t& { return rank.breakdown[static_cast<size_t>(at)]; };
+  const auto role = [&rank](Role at) -> int64_t& {
+    return rank.breakdown[static_cast<size_t>(at)];
+  };
   role(Role::kFragmentation) = shown.peak_reserved - tensors;
   role(Role::kContext) = program.outside.context_bytes;
   role(Role::kNccl) = program.outside.nccl_bytes;

@@ -31,8 +31,8 @@ struct Moment {
   int64_t peak_allocated_bytes = 0;
   int64_t current_allocated_bytes = 0;
   int64_t peak_reserved_bytes = 0;
-  int64_t current_reserved_bytes = 0;         // replay alone, as the next
-  int64_t uncapped_peak_reserved_bytes = 0;   // as if the GPU had no end
+  int64_t current_reserved_bytes = 0;        // replay alone, as the next
+  int64_t uncapped_peak_reserved_bytes = 0;  // as if the GPU had no end
 };
 
 // One class of alike GPUs.

@@ -216,15 +216,15 @@ Usage Machine::Alive(int note, bool gradients_stay) const {
 void Machine::Forward(int begin, int end, bool saves) {
   for (int i = begin; i < end; ++i, ++clock_) {
     const Op& op = block_.ops[i];
+    std::array<int, 8> temporaries;
+    int count = 0;
+    for (TensorId id : op.forward_temporaries) temporaries[count++] = MakeTensor(id);
     for (TensorId id : op.outputs) {
       const bool checkpointed = block_.tensors[id].checkpointed;
       if (Root(id) != id || (checkpointed && again_)) continue;  // kept: not made again
       forward_storage_[id] = MakeTensor(id);
       if (checkpointed) Refer(forward_storage_[id]);
     }
-    std::array<int, 8> temporaries;
-    int count = 0;
-    for (TensorId id : op.forward_temporaries) temporaries[count++] = MakeTensor(id);
     Note();
     Tell(TapeEventKind::kLaunch);
     while (count > 0) Release(temporaries[--count]);

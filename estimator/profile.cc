@@ -35,6 +35,9 @@ constexpr Profile kEager = {
     .checkpoints_mask = false,
     .pooled_workspace = true,
     .cached_rotary = false,
+    .pooled_gathers = false,
+    .flat_master = false,
+    .tunes_norms = false,
     .tensor_parallel = false,
     .pipeline_parallel = false,
     .max_zero_stage = 0,
@@ -114,6 +117,7 @@ constexpr Profile MegatronCore() {
   profile.flash_output_copy = true;
   profile.fused_softmax = true;
   profile.fused_residual = true;
+  profile.pooled_gathers = true;  // outside Transformer Engine
   profile.loss = LossKernel::kVocabParallel;
   profile.logits_held = LogitsHeld::kDeleted;
   profile.weight_gradient = WeightGradient::kFused;
@@ -174,6 +178,8 @@ constexpr Profile Nanotron() {
   profile.fused_glu = false;
   profile.contiguous_kv = true;
   profile.cached_rotary = true;
+  profile.flat_master = true;
+  profile.tunes_norms = true;
   profile.flash_output_copy = false;
   profile.loss = LossKernel::kSharded;
   profile.logits_held = LogitsHeld::kDeleted;

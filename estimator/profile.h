@@ -86,6 +86,9 @@ struct Profile {
   bool checkpoints_mask;         // a recomputed layer keeps its attention mask
   bool pooled_workspace;         // cuBLAS workspaces come from the allocator (torch 1.11 and later)
   bool cached_rotary;            // each layer keeps its own cosines and sines
+  bool pooled_gathers;           // gathered inputs share one buffer, made at first use
+  bool flat_master;              // master weights are one buffer
+  bool tunes_norms;              // Triton norms that tune themselves at first use
   bool tensor_parallel;          // splits matrices at all
   bool pipeline_parallel;
   int max_zero_stage;

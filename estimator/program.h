@@ -239,7 +239,7 @@ struct State {
   int64_t fixed_bytes = 0;
   int64_t shards = 1;              // ranks that share it
   bool shards_rows = false;        // each parameter's first axis is split and padded (FSDP2)
-  bool whole = false;              // one buffer, not one for each parameter
+  int64_t buffers = 0;             // so many alike; 0: a storage for each parameter
   bool grows_in_backward = false;  // allocated layer by layer; alive says nothing of backward
   Stream stream = Stream::kCompute;
   Alive alive = kAlways;
@@ -287,6 +287,9 @@ struct Program {
   WeightGradient weight_gradient = WeightGradient::kKept;
   DType gradient_dtype = DType::kBf16;
   int64_t row_shards = 1;  // ranks that split each parameter's first axis (FSDP2)
+  // Kernels that tune themselves at first use, in forward and in backward, flush
+  // the cache with a buffer of this size.
+  int64_t tuning_bytes = 0;
 };
 
 }  // namespace plimsoll

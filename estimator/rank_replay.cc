@@ -46,8 +46,8 @@ std::optional<RankReplay> ReplayRank(const Job& job, const Program& program, con
   if (rank.uncapped.peak_reserved > settings.allocator.capacity_bytes) {
     rank.capped = Replay(rank.timeline, settings);
   }
-  rank.roles = RolesAt(rank.timeline, rank.capped.completed ? rank.capped.peak_event
-                                                            : rank.uncapped.peak_event);
+  rank.roles = RolesAt(rank.timeline,
+                       rank.capped.completed ? rank.capped.peak_event : rank.uncapped.peak_event);
   return rank;
 }
 

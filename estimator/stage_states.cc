@@ -5,9 +5,10 @@
 namespace plimsoll {
 namespace {
 
-// Whether a state is one buffer, or has a storage for each parameter.
-bool IsOne(const State& state) {
-  return state.whole || state.basis == Basis::kBytes || state.basis == Basis::kLargest;
+// How many storages a state is; 0: one for each parameter.
+int64_t Buffers(const State& state) {
+  const bool one = state.basis == Basis::kBytes || state.basis == Basis::kLargest;
+  return one ? 1 : state.buffers;
 }
 
 bool IsLayer(const Block& block, int64_t index) {
@@ -86,9 +87,12 @@ void StageStates::MakeEach(size_t index) {
 void StageStates::Make(size_t index) {
   const State& state = program_.states[index];
   made_[index] = true;
-  if (!IsOne(state)) return MakeEach(index);
+  const int64_t buffers = Buffers(state);
+  if (buffers == 0) return MakeEach(index);
   const int64_t bytes = StateBytes(state, SumParameters(program_, stage_));
-  alive_[index].push_back(writer_.Birth(Piece(state, bytes)));
+  for (int64_t i = 0; i < buffers; ++i) {
+    alive_[index].push_back(writer_.Birth(Piece(state, CeilDivide(bytes, buffers))));
+  }
 }
 
 void StageStates::Enter(Phase phase, bool first_step) {

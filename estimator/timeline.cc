@@ -1,5 +1,6 @@
 #include "estimator/timeline.h"
 
+#include <array>
 #include <utility>
 
 #include "estimator/schedule.h"
@@ -74,6 +75,7 @@ class Unroller {
   std::vector<int32_t> buffers_;  // of the block at work
   int32_t reduced_ = kNoStorage;  // gradients on their way to other ranks
   bool grows_ = false;            // whether backward makes gradients that do not exist yet
+  std::array<bool, kPhaseCount> tuned_{};
   int32_t micro_batch_ = 0;
   int step_ = 0;
   Phase phase_ = Phase::kEndOfStep;
@@ -85,6 +87,11 @@ void Unroller::Enter(Phase phase) {
   writer_.Tell(TimelineEventKind::kPhase,
                step_ * static_cast<int32_t>(kPhaseCount) + static_cast<int32_t>(phase));
   states_.Enter(phase, step_ == 0);
+  const bool tunes = step_ == 0 && (phase == Phase::kForward || phase == Phase::kBackward);
+  if (!tunes || tuned_[static_cast<size_t>(phase)]) return;
+  tuned_[static_cast<size_t>(phase)] = true;
+  writer_.Release(writer_.Birth(
+      {.bytes = program_.tuning_bytes, .role = Role::kWorkspace, .name = "kernel.tuning"}));
 }
 
 void Unroller::Born(Frame& frame, size_t piece, const StageBlock& at) {
@@ -168,15 +175,18 @@ void Unroller::Forward(const Turn& turn) {
   int32_t carried = kNoStorage;
   for (size_t i = 0; i < blocks.size(); ++i) {
     const Block& block = BlockAt(blocks[i]);
+    const bool received = i == 0 && block.kind != BlockKind::kEmbedding;
     if (block.kind == BlockKind::kHead) Enter(Phase::kLoss);
     Frame& frame = pair.frames[i];
     frame.tape = &tapes_.first[blocks[i].block];
     carried = ForwardBlock(frame, blocks[i], carried);
+    if (received) writer_.Record(frame.storages[static_cast<size_t>(frame.tape->input)]);
     if (block.recompute_unit > 1 && UnitBegin(chunk, i) != i) {
       writer_.Release(
           std::exchange(frame.storages[static_cast<size_t>(frame.tape->input)], kNoStorage));
     }
   }
+  writer_.Record(carried);
   if (stage_.edge_bytes > 0) {
     pair.sent = carried;
   } else {
@@ -299,6 +309,7 @@ void Unroller::Backward(const Turn& turn) {
       const auto piece = static_cast<size_t>(last.tape->output_gradient);
       gradient = writer_.Birth({.bytes = last.tape->pieces[piece].bytes,
                                 .role = Role::kTemporary,
+                                .recorded = true,
                                 .name = "stage.output",
                                 .suffix = ".gradient",
                                 .micro_batch = micro_batch_});
@@ -314,6 +325,7 @@ void Unroller::Backward(const Turn& turn) {
     }
     end = begin;
   }
+  writer_.Record(gradient);
   writer_.Release(gradient);  // sent, where it is not the embedding's
   writer_.Release(std::exchange(pair.sent, kNoStorage));
   EndReduce();

@@ -36,6 +36,10 @@ class TimelineWriter {
     if (id == kNoStorage || --references_[static_cast<size_t>(id)] > 0) return;
     Tell(TimelineEventKind::kDeath, id);
   }
+  // Another stream sends or receives it.
+  void Record(int32_t id) {
+    if (id != kNoStorage) timeline_.storages[static_cast<size_t>(id)].recorded = true;
+  }
   void Launch() { ++tick_; }
   void Synchronize() { tick_ += kSynchronizedTicks; }
   void Tell(TimelineEventKind kind, int32_t value) {

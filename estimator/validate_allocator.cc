@@ -42,8 +42,7 @@ void CheckAllocator(const AllocatorSpec& spec, Check& check, Job& job) {
   CheckDivisions(spec.roundup_power2_divisions, check, settings);
   settings.garbage_collection_threshold = check.Share(
       "runtime.allocator.garbage_collection_threshold", spec.garbage_collection_threshold, 0);
-  const double fraction =
-      check.Share("runtime.allocator.memory_fraction", spec.memory_fraction, 1);
+  const double fraction = check.Share("runtime.allocator.memory_fraction", spec.memory_fraction, 1);
   if (spec.memory_fraction.has_value()) {
     settings.memory_fraction_bytes =
         static_cast<int64_t>(fraction * static_cast<double>(job.usable_bytes));

@@ -31,7 +31,8 @@ void AddWeights(const Job& job, Program& program) {
     program.states.push_back({.name = "master_weights",
                               .role = Role::kMasterWeight,
                               .part = Part::kMasterWeights,
-                              .dtype = job.precision.master});
+                              .dtype = job.precision.master,
+                              .buffers = job.profile->flat_master ? 1 : 0});
   }
 }
 
@@ -98,7 +99,8 @@ void AddContiguousGradients(const Job& job, Program& program) {
   program.states.push_back({.name = "gradients.main",
                             .role = Role::kGradient,
                             .part = Part::kGradientSums,
-                            .dtype = job.precision.accumulation});
+                            .dtype = job.precision.accumulation,
+                            .buffers = 1});
   if (job.profile->weight_gradient == WeightGradient::kKept) {
     program.states.push_back({.name = "gradients",
                               .role = Role::kGradient,

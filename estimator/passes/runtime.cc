@@ -158,6 +158,8 @@ Program ApplyRuntime(const ValidJob& job, Program program) {
   AddDummyGradients(*job, program);
   AddSharedBuffers(*job, program);
   AddBatch(*job, program);
+  // Source: triton/testing.py, do_bench: 256e6 bytes.
+  if (job->profile->tunes_norms) program.tuning_bytes = 256000000;
   program.outside.context_bytes = ContextBytes(job->architecture);
   program.outside.nccl_bytes = NcclBytes(*job);
   return program;

@@ -3,44 +3,73 @@
 namespace plimsoll {
 namespace {
 
-// Whether an op multiplies by weights that are split by rows of their output:
-// its input must be whole.
-bool IsColumnParallel(const Block& block, const Op& op) {
+// How an op's weights are split, hence what it must gather or sum up.
+//   kColumns  by rows of the output: the input must be whole, its gradient is a sum
+//   kRows     by columns of the input: the output is a sum, its gradient must be whole
+enum class Split2d : uint8_t { kNone, kColumns, kRows };
+
+Split2d SplitOf(const Block& block, const Op& op) {
   for (TensorId id : op.parameters) {
     const Parameter& parameter = block.parameters[id];
-    if (parameter.tensor_axis == 0 && parameter.shape.rank == 2 && !parameter.embedding)
-      return true;
+    if (parameter.shape.rank != 2 || parameter.tensor_axis == kNoAxis) continue;
+    // A lookup table split by its rows gives zeros for tokens of other ranks.
+    if (parameter.tensor_axis == 1 || parameter.embedding) return Split2d::kRows;
+    return Split2d::kColumns;
   }
-  return false;
+  return Split2d::kNone;
 }
 
-// Adds the gathered input of a product as a temporary of its forward and, for
-// the weight's gradient, of its backward.
-void GatherInput(Block& block, size_t index) {
-  const TensorId input = block.ops[index].inputs.ids[0];
-  if (block.tensors[input].sequence_axis == kNoAxis) return;
+// A temporary as `like`, but whole along the sequence.
+TensorId Whole(Block& block, TensorId like, absl::string_view name) {
   const auto id = static_cast<TensorId>(block.tensors.size());
-  Tensor gathered = block.tensors[input];
-  gathered.name = "gathered.input";
-  gathered.role = Role::kCommunication;
-  gathered.storage = id;
-  gathered.sequence_axis = kNoAxis;
-  gathered.differentiable = false;
-  gathered.discarded = false;
-  block.tensors.push_back(gathered);
-  Op& op = block.ops[index];
-  op.forward_temporaries.ids[op.forward_temporaries.count++] = id;
-  op.backward_temporaries.ids[op.backward_temporaries.count++] = id;
+  Tensor whole = block.tensors[like];
+  whole.name = name;
+  whole.role = Role::kCommunication;
+  whole.storage = id;
+  whole.sequence_axis = kNoAxis;
+  whole.differentiable = false;
+  whole.discarded = false;
+  whole.held = false;
+  whole.recorded = true;
+  block.tensors.push_back(whole);
+  return id;
+}
+
+void Append(Ids& ids, TensorId id) { ids.ids[ids.count++] = id; }
+
+// Input and output of a collective: another stream reads or writes them.
+void Record(Block& block, TensorId id) { block.tensors[block.tensors[id].storage].recorded = true; }
+
+// Source: megatron/core/tensor_parallel/layers.py,
+// LinearWithGradAccumulationAndAsyncCommunication, and mappings.py; nanotron
+// parallel/tensor_parallel/functional.py. Of these, those with pooled gathers
+// gather into a buffer that lives for ever (passes/runtime.cc).
+void Communicate(Block& block, size_t index, bool pooled) {
+  const Split2d split = SplitOf(block, block.ops[index]);
+  if (split == Split2d::kNone) return;
+  const bool columns = split == Split2d::kColumns;
+  const TensorId shared =
+      columns ? block.ops[index].inputs.ids[0] : block.ops[index].outputs.ids[0];
+  Record(block, shared);
+  if (block.tensors[shared].sequence_axis == kNoAxis) return;
+  if (!pooled) {
+    const TensorId gathered =
+        Whole(block, shared, columns ? "gathered.input" : "gathered.output.gradient");
+    if (columns) Append(block.ops[index].forward_temporaries, gathered);
+    Append(block.ops[index].backward_temporaries, gathered);
+  }
+  const TensorId partial = Whole(block, shared, columns ? "partial.input.gradient" : "partial.sum");
+  Append(columns ? block.ops[index].backward_temporaries : block.ops[index].forward_temporaries,
+         partial);
 }
 
 }  // namespace
 
 Program ApplySequenceParallel(const ValidJob& job, Program program) {
-  if (!job->sequence_parallel) return program;
+  if (!job->sequence_parallel || job->tensor_parallel_size == 1) return program;
+  const bool pooled = job->profile->pooled_gathers && !job->transformer_engine;
   for (Block& block : program.blocks) {
-    for (size_t i = 0; i < block.ops.size(); ++i) {
-      if (IsColumnParallel(block, block.ops[i])) GatherInput(block, i);
-    }
+    for (size_t i = 0; i < block.ops.size(); ++i) Communicate(block, i, pooled);
     for (Tensor& tensor : block.tensors) {
       if (tensor.sequence_axis == kNoAxis) continue;
       tensor.shape.extents[tensor.sequence_axis].Divide(job->tensor_parallel_size, Split::kTensor);

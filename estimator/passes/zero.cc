@@ -20,11 +20,11 @@ void ShardStates(const Job& job, Program& program) {
   }
 }
 
-// Updated slices are gathered in one call: its flat input, a tensor for each
-// parameter, and NCCL's flat output.
-// Source: nanotron optim/zero.py, _all_gather_params, and
-// torch ProcessGroupNCCL.cpp, allgather_coalesced; measured (10 + 14/d bytes a
-// parameter, data notes A 1.1).
+// Updated slices are gathered in one call: its flat input, a flat output for
+// each rank, and NCCL's own of all.
+// Source: nanotron optim/zero.py, _all_gather_params; distributed.py,
+// all_gather_coalesced; torch ProcessGroupNCCL.cpp, allgather_coalesced; measured (10 + 14/d bytes
+// a parameter, data notes A 1.1).
 void ApplyNanotron(const Job& job, Program& program) {
   const DType dtype = job.precision.parameter;
   if (job.zero_stage == 0) {
@@ -37,8 +37,11 @@ void ApplyNanotron(const Job& job, Program& program) {
   ShardStates(job, program);
   AddState(program, "gather.input", Role::kCommunication, dtype, job.shard_group_size,
            kOptimizerPhase);
+  program.states.back().buffers = 1;
   AddState(program, "gather.outputs", Role::kCommunication, dtype, 1, kOptimizerPhase);
+  program.states.back().buffers = job.shard_group_size;
   AddState(program, "gather.flat", Role::kCommunication, dtype, 1, kOptimizerPhase);
+  program.states.back().buffers = 1;
 }
 
 // All gradients pass through buckets as large as all of them together.
