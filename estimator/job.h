@@ -82,7 +82,7 @@ struct ParallelismSpec {
 struct AllocatorSpec {
   std::optional<bool> expandable_segments;
   std::optional<int64_t> max_split_size_bytes;
-  std::vector<int64_t> roundup_power2_divisions;
+  std::vector<int64_t> roundup_power2_division_count;
   std::optional<double> garbage_collection_threshold, memory_fraction;
 };
 

@@ -4,7 +4,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr char kDivisions[] = "runtime.allocator.roundup_power2_divisions";
+constexpr char kDivisions[] = "runtime.allocator.roundup_power2_division_count";
 
 bool IsPowerOf2(int64_t value) { return value > 0 && (value & (value - 1)) == 0; }
 
@@ -39,7 +39,7 @@ void CheckAllocator(const AllocatorSpec& spec, Check& check, Job& job) {
   settings.max_split_size_bytes =
       check.Number("runtime.allocator.max_split_size_bytes", spec.max_split_size_bytes,
                    kLargeSegmentBytes + 1, kMost, kUnlimitedBytes);
-  CheckDivisions(spec.roundup_power2_divisions, check, settings);
+  CheckDivisions(spec.roundup_power2_division_count, check, settings);
   settings.garbage_collection_threshold = check.Share(
       "runtime.allocator.garbage_collection_threshold", spec.garbage_collection_threshold, 0);
   const double fraction = check.Share("runtime.allocator.memory_fraction", spec.memory_fraction, 1);

@@ -135,8 +135,8 @@ AllocatorSpec FromProto(const v1::Allocator& from) {
   AllocatorSpec to;
   PLIMSOLL_COPY_IF_SET(from, to, expandable_segments);
   PLIMSOLL_COPY_IF_SET(from, to, max_split_size_bytes);
-  to.roundup_power2_divisions.assign(from.roundup_power2_divisions().begin(),
-                                     from.roundup_power2_divisions().end());
+  to.roundup_power2_division_count.assign(from.roundup_power2_division_count().begin(),
+                                          from.roundup_power2_division_count().end());
   PLIMSOLL_COPY_IF_SET(from, to, garbage_collection_threshold);
   PLIMSOLL_COPY_IF_SET(from, to, memory_fraction);
   return to;
@@ -339,8 +339,7 @@ void Encode(const MemoryEstimate& estimate, WireWriter* to) {
   for (const Warning& warning : estimate.warnings) {
     Encode(Response::kWarningsFieldNumber, warning, to);
   }
-  to->Text(Response::kDetailFieldNumber,
-           estimate.detail == Detail::kReplay ? "replay" : "summary");
+  to->Text(Response::kDetailFieldNumber, estimate.detail == Detail::kReplay ? "replay" : "summary");
   to->Text(Response::kEstimatorVersionFieldNumber, kEstimatorVersion);
   to->Text(Response::kCalibrationIdFieldNumber, estimate.calibration_id);
   for (const TraceEntry& entry : estimate.trace) Encode(Response::kTraceFieldNumber, entry, to);

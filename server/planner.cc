@@ -84,9 +84,8 @@ grpc::Status Planner::BatchEstimateMemory(const v1::BatchEstimateMemoryRequest& 
                      "STOPPED");
     }
     const auto bad = misread.find(i);
-    const auto result =
-        Estimate(request.requests(i), bad == misread.end() ? Violations() : bad->second,
-                 Detail::kSummary);
+    const auto result = Estimate(
+        request.requests(i), bad == misread.end() ? Violations() : bad->second, Detail::kSummary);
     response->Message(v1::BatchEstimateMemoryResponse::kResultsFieldNumber, [&] {
       if (const auto* const violations = std::get_if<Violations>(&result)) {
         response->Bytes(Result::kErrorFieldNumber,

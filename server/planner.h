@@ -45,8 +45,7 @@ class Planner {
  private:
   // Estimates and counts. `detail` is that of a request which does not say.
   std::variant<MemoryEstimate, Violations> Estimate(const v1::EstimateMemoryRequest& request,
-                                                    const Violations& misread,
-                                                    Detail detail) const;
+                                                    const Violations& misread, Detail detail) const;
 
   const Catalog& catalog_;
   Metrics* const metrics_;

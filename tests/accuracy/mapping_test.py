@@ -152,9 +152,9 @@ class NanotronTest(unittest.TestCase):
         self.assertEqual(prediction.extra["predicted_first_step_peak"], 12)
         self.assertEqual(prediction.extra["predicted_end_of_step"], 8)
 
-    def test_reserved_is_the_gauge_of_the_first_stage(self):
+    def test_reserved_is_the_most_after_backward(self):
         prediction = nanotron.predict(row(NANOTRON, id="uspres-0001"), ANSWER)
-        self.assertEqual((prediction.expected, prediction.bound), (300, 400))
+        self.assertEqual((prediction.expected, prediction.bound), (120, 160))
 
     def test_sets(self):
         self.assertEqual(nanotron.sets_of(row(NANOTRON)), ["nanotron uspalloc"])

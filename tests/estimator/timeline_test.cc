@@ -20,7 +20,8 @@ constexpr int kJobs = 300;
 // stage of a job.
 std::vector<double> Ratios(const JobSpec& spec) {
   const ValidJob job = Valid(spec);
-  const Program program = ProgramOf(spec);
+  Program program = ProgramOf(spec);
+  program.tuning_bytes = 0;  // no tensor of the step
   const std::vector<StagePeak> peaks = FindPeaks(program, RunBlocks(program));
   const Tapes tapes(program);
   std::vector<double> ratios;

@@ -20,7 +20,7 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using testing::ElementsAre;
 
-constexpr char kEverything[] = R"({"risk": 0.25, "include_trace": true, "job": {
+constexpr char kEverything[] = R"({"risk": 0.25, "include_trace": true, "detail": "aa", "job": {
   "model": {"transformer": {
     "hidden_size": 1, "layer_count": 2, "head_count": 3, "kv_head_count": 4, "head_size": 5,
     "ffn_size": 6, "vocab_size": 7, "position_count": 8, "activation": "a", "gated_mlp": true,
@@ -42,7 +42,10 @@ constexpr char kEverything[] = R"({"risk": 0.25, "include_trace": true, "job": {
     "reduce_bucket_element_count": 25, "overlap_communication": true,
     "reshard_after_forward": false, "gradient_accumulation_fusion": true, "attention_mask": true,
     "cublas_workspace_config": "x", "transformer_implementation": "z",
-    "trainer": "aa", "compile": true},
+    "trainer": "aa", "compile": true,
+    "allocator": {"expandable_segments": true, "max_split_size_bytes": 31,
+      "roundup_power2_division_count": [32], "garbage_collection_threshold": 0.3,
+      "memory_fraction": 0.4}},
   "cluster": {"gpu": "y", "gpu_memory_bytes": 26, "gpu_count": 27, "gpus_per_node": 28,
     "reserved_for_others_bytes": 29}}})";
 
@@ -75,6 +78,17 @@ TEST(FromProtoTest, TheRequestBelowSetsEveryField) {
   std::string unset;
   FindUnset(Read(kEverything).job(), "job", &unset);
   EXPECT_EQ(unset, "") << "add it to kEverything and to the tests below";
+}
+
+TEST(FromProtoTest, CopiesTheAllocatorAndTheDetail) {
+  const JobSpec spec = SpecOf(Read(kEverything));
+  EXPECT_EQ(spec.detail, "aa");
+  const AllocatorSpec& allocator = spec.runtime.allocator;
+  EXPECT_EQ(allocator.expandable_segments, true);
+  EXPECT_EQ(allocator.max_split_size_bytes, 31);
+  EXPECT_THAT(allocator.roundup_power2_division_count, ElementsAre(32));
+  EXPECT_EQ(allocator.garbage_collection_threshold, 0.3);
+  EXPECT_EQ(allocator.memory_fraction, 0.4);
 }
 
 TEST(FromProtoTest, CopiesTheModel) {
@@ -251,7 +265,9 @@ TEST(EncodeTest, CopiesEveryFieldOfARank) {
                    .first_step = true,
                    .peak_allocated_bytes = 12,
                    .current_allocated_bytes = 13,
-                   .peak_reserved_bytes = 14}};
+                   .peak_reserved_bytes = 14,
+                   .current_reserved_bytes = 15,
+                   .uncapped_peak_reserved_bytes = 16}};
   estimate.ranks = {rank, {}};
   v1::RankMemory first = Encoded(estimate).ranks(0);
   first.clear_breakdown();
@@ -263,7 +279,8 @@ TEST(EncodeTest, CopiesEveryFieldOfARank) {
             R"("device":{"expectedBytes":"10","boundBytes":"11"},"peakPhase":"PHASE_LOSS",)"
             R"("breakdown":[],"moments":[{"phase":"PHASE_BACKWARD","firstStep":true,)"
             R"("peakAllocatedBytes":"12","currentAllocatedBytes":"13",)"
-            R"("peakReservedBytes":"14"}]})");
+            R"("peakReservedBytes":"14",)"
+            R"("currentReservedBytes":"15","uncappedPeakReservedBytes":"16"}]})");
   EXPECT_EQ(Encoded(estimate).ranks(1).allocated().expected_bytes(), 0);
 }
 

@@ -106,7 +106,7 @@ TEST_F(GrpcTest, EstimatesAJob) {
   EXPECT_EQ(sum, rank.device().expected_bytes());
   EXPECT_EQ(response.headroom().expected_bytes(),
             response.usable_bytes() - rank.device().expected_bytes());
-  EXPECT_EQ(response.detail(), "summary");
+  EXPECT_EQ(response.detail(), "replay");
   EXPECT_THAT(response.assumptions(0).field(), testing::StartsWith("job."));
 }
 

@@ -89,16 +89,15 @@ TEST(ReadJsonMessageTest, SaysWhatWasMeant) {
 }
 
 TEST(ReadJsonMessageTest, SaysWhatIsNotModelledYet) {
-  EXPECT_THAT(Refusals(R"({"detail": "replay", "job": {
+  EXPECT_THAT(Refusals(R"({"job": {
                              "training": {"peft": {"rank": 8}, "offload": {}},
                              "parallelism": {"contextParallelSize": 2, "expert_parallel_size": 2},
-                             "runtime": {"allocator": {"expandable_segments": true}},
+                             "runtime": {"prefetch": 2},
                              "model": {"profiled": {}}}})"),
-              ElementsAre("detail: \"replay\"; not modelled yet",
-                          "job.model.profiled: an object; not modelled yet",
+              ElementsAre("job.model.profiled: an object; not modelled yet",
                           "job.parallelism.contextParallelSize: 2; not modelled yet",
                           "job.parallelism.expert_parallel_size: 2; not modelled yet",
-                          "job.runtime.allocator: an object; not modelled yet",
+                          "job.runtime.prefetch: 2; not modelled yet",
                           "job.training.offload: an object; not modelled yet",
                           "job.training.peft: an object; not modelled yet"));
 }

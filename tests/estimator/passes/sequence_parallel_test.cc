@@ -1,5 +1,6 @@
 // The pass in words: what tensor parallelism left whole is split along the
 // sequence, and gathered where a product needs it whole.
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/jobs.h"
 
@@ -34,22 +35,47 @@ TEST(SequenceParallelTest, LeavesWhatIsSplitAlready) {
   EXPECT_EQ(InSymbols(FindTensor(layer, "mlp.gate_up.activation").shape), "[B, S, 2F/tp]");
 }
 
+std::vector<std::string> Names(const Block& layer, const Ids& ids) {
+  std::vector<std::string> names;
+  for (const TensorId id : ids) names.emplace_back(std::string(layer.tensors[id].name));
+  return names;
+}
+
 // A column-parallel product reads its whole input, forward and, for the
-// weight's gradient, backward; a row-parallel one does not.
-TEST(SequenceParallelTest, GathersInputsOfColumnParallelProducts) {
+// weight's gradient, backward, where the input's gradient is a sum. A
+// row-parallel one gives a sum, and reads its output's whole gradient.
+TEST(SequenceParallelTest, GathersAndSumsAroundProducts) {
   const Program program = Sequence();
   const Block& layer = FindBlock(program, "layer");
+  using testing::ElementsAre;
   for (const char* name : {"attention.qkv", "mlp.gate_up"}) {
     const Op& op = FindOp(layer, name);
-    ASSERT_EQ(op.forward_temporaries.count, 1) << name;
-    ASSERT_EQ(op.backward_temporaries.count, 1) << name;
-    const Tensor& gathered = layer.tensors[op.forward_temporaries.ids[0]];
-    EXPECT_EQ(InNumbers(gathered.shape), "[2, 32, 64]") << name;
-    EXPECT_EQ(gathered.role, Role::kCommunication) << name;
+    EXPECT_THAT(Names(layer, op.forward_temporaries), ElementsAre("gathered.input")) << name;
+    EXPECT_THAT(Names(layer, op.backward_temporaries),
+                ElementsAre("gathered.input", "partial.input.gradient"))
+        << name;
   }
   for (const char* name : {"attention.out", "mlp.down"}) {
-    EXPECT_EQ(FindOp(layer, name).forward_temporaries.count, 0) << name;
+    const Op& op = FindOp(layer, name);
+    EXPECT_THAT(Names(layer, op.forward_temporaries), ElementsAre("partial.sum")) << name;
+    EXPECT_THAT(Names(layer, op.backward_temporaries), ElementsAre("gathered.output.gradient"))
+        << name;
+    const Tensor& whole = layer.tensors[op.forward_temporaries.ids[0]];
+    EXPECT_EQ(InNumbers(whole.shape), "[2, 32, 64]") << name;
+    EXPECT_EQ(whole.role, Role::kCommunication) << name;
+    EXPECT_TRUE(whole.recorded) << name;
   }
+}
+
+// nanotron gathers into a buffer that it keeps: nothing is made for it.
+TEST(SequenceParallelTest, PooledGathersAreNotMade) {
+  JobSpec job = With(SmallJob(), "nanotron", "bf16-optimizer");
+  job.parallelism.tensor_parallel_size = 2;
+  const Program program = ProgramOf(job);
+  const Block& layer = FindBlock(program, "layer");
+  EXPECT_EQ(FindOp(layer, "attention.qkv").forward_temporaries.count, 0);
+  EXPECT_THAT(Names(layer, FindOp(layer, "attention.qkv").backward_temporaries),
+              testing::ElementsAre("partial.input.gradient"));
 }
 
 // What is gathered is not kept: the kept bytes are all divided.
