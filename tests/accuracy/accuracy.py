@@ -25,6 +25,7 @@ import measured
 import megatron_ci
 import megatron_runs
 import nanotron
+import own_runs
 import torchtitan
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -36,6 +37,7 @@ MODULES = (
     megatron_runs,
     torchtitan,
     finetuning,
+    own_runs,
 )
 SOURCES = {family: module for module in MODULES for family in module.FAMILIES}
 
