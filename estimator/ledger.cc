@@ -12,6 +12,16 @@ namespace {
 
 constexpr int kNoStorage = -1;
 
+// Kernels that an op launches, about: it alone, each collective (whose buffers
+// its temporaries are), copies around a product; backward has two gradients and
+// sums them up.
+int ForwardKernels(const Op& op) {
+  return 1 + op.forward_temporaries.count + (op.parameters.count > 0 ? 2 : 0);
+}
+int BackwardKernels(const Op& op) {
+  return 3 + op.backward_temporaries.count + op.parameters.count;
+}
+
 // One run of one block. Storages are made, referred to and released; the peak
 // is what was alive when most was.
 class Machine {
@@ -226,7 +236,7 @@ void Machine::Forward(int begin, int end, bool saves) {
       if (checkpointed) Refer(forward_storage_[id]);
     }
     Note();
-    Tell(TapeEventKind::kLaunch);
+    Tell(TapeEventKind::kLaunch, ForwardKernels(op));
     while (count > 0) Release(temporaries[--count]);
     const bool recomputed = op.segment > 0;
     if (saves && !recomputed) {
@@ -306,7 +316,7 @@ void Machine::BackwardSegment(int begin, int end) {
       if (Root(id) == id) forward_storage_[id] = MakeTensor(id);
     }
     Note();
-    Tell(TapeEventKind::kLaunch);
+    Tell(TapeEventKind::kLaunch, ForwardKernels(op));
     for (TensorId id : op.saved) Refer(forward_storage_[Root(id)]);
   }
   for (int i = begin; i < end; ++i) {
@@ -379,7 +389,7 @@ void Machine::BackwardOp(int index) {
   const int64_t gradients = now_ - before;
   Note();
   if (weight_count == 0) earlier_gradients_ += gradients;
-  Tell(TapeEventKind::kLaunch);
+  Tell(TapeEventKind::kLaunch, BackwardKernels(op));
   while (weight_count > 0) Release(weights[--weight_count]);
   while (temporary_count > 0) Release(temporaries[--temporary_count]);
   for (TensorId id : op.outputs) {

@@ -63,7 +63,7 @@ struct Storage {
 //   kBirth   a piece is made
 //   kDeath   nothing refers to it any more
 //   kOutput  forward is done: whoever wants the output refers to it now
-//   kLaunch  an op is launched
+//   kLaunch  an op is launched, as `piece` kernels or so
 enum class TapeEventKind : uint8_t { kBirth, kDeath, kOutput, kLaunch };
 struct TapeEvent {
   TapeEventKind kind = TapeEventKind::kLaunch;

@@ -45,6 +45,7 @@ constexpr Profile kEager = {
     .vocab_size_divisor = 1,
     .fused_optimizer = false,
     .stages = StageRule::kEven,
+    .run_ahead = RunAhead::kNever,
     .source = "torch/csrc/distributed/c10d/reducer.cpp; transformers modeling_llama.py",
     .trainer = Trainer::kNone,
     .trainer_name = "",
@@ -187,6 +188,7 @@ constexpr Profile Nanotron() {
   profile.sequence_parallel_default = true;
   profile.vocab_size_divisor = 1;
   profile.stages = StageRule::kByCost;
+  profile.run_ahead = RunAhead::kWithoutPipeline;
   profile.source = "nanotron trainer.py, optim/gradient_accumulator.py, optim/zero.py";
   return profile;
 }
@@ -198,6 +200,7 @@ constexpr Profile NanotronAfterFix() {
   profile.since = 5;
   profile.era = "2025, after the pipeline fix";
   profile.stages = StageRule::kByCostReached;
+  profile.run_ahead = RunAhead::kDeepOrGpuBound;
   return profile;
 }
 

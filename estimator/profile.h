@@ -58,6 +58,10 @@ enum class WeightGradient : uint8_t { kKept, kAdded, kFused };
 //            its cost passes its share (nanotron), or reaches it (kByCostReached)
 enum class StageRule : uint8_t { kEven, kByCost, kByCostReached };
 
+// When the CPU runs ahead of the GPU, so that memory which a collective used is
+// free later (estimator/lag.h). Whatever it is, the upper bound has the whole.
+enum class RunAhead : uint8_t { kNever, kWithoutPipeline, kDeepOrGpuBound };
+
 // One framework in one era.
 struct Profile {
   Framework framework;
@@ -96,6 +100,7 @@ struct Profile {
   int64_t vocab_size_divisor;
   bool fused_optimizer;  // default implementation; false: foreach
   StageRule stages;
+  RunAhead run_ahead;
   absl::string_view source;
 
   Trainer trainer;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "estimator/lag.h"
+
 namespace plimsoll {
 namespace {
 
@@ -29,16 +31,17 @@ std::optional<RankReplay> ReplayRank(const Job& job, const Program& program, con
   if (!timeline.has_value()) return std::nullopt;
   RankReplay rank;
   rank.timeline = *std::move(timeline);
-  ReplaySettings settings{.allocator = job.allocator};
+  const int32_t lag = UsesOtherStreams(rank.timeline) ? ExpectedLag(job, program) : 0;
+  ReplaySettings settings{.allocator = job.allocator, .lag_ticks = lag};
   rank.uncapped = Replay(rank.timeline, settings);
   rank.lagging_allocated = rank.uncapped.peak_allocated;
   rank.lagging_reserved = rank.uncapped.peak_reserved;
-  if (UsesOtherStreams(rank.timeline)) {
+  if (UsesOtherStreams(rank.timeline) && lag < kLaunchQueueTicks) {
     settings.lag_ticks = kLaunchQueueTicks;
     const Replayed lagging = Replay(rank.timeline, settings);
     rank.lagging_allocated = std::max(rank.lagging_allocated, lagging.peak_allocated);
     rank.lagging_reserved = std::max(rank.lagging_reserved, lagging.peak_reserved);
-    settings.lag_ticks = 0;
+    settings.lag_ticks = lag;
   }
   const int64_t outside = Add(program.outside.context_bytes, program.outside.nccl_bytes);
   settings.allocator.capacity_bytes = std::max<int64_t>(job.usable_bytes - outside, 0);

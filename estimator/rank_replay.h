@@ -25,11 +25,6 @@ struct RankReplay {
   RoleBytes roles{};  // of tensors, at the peak of `capped`
 };
 
-// Ops that a CPU may launch before the GPU has run the first of them.
-// Source: the launch queue of a CUDA stream has 1024 entries (data notes A 4.3:
-//         fitted on nanotron's rows it is 1000 to 1200 ops).
-inline constexpr int32_t kLaunchQueueTicks = 1024;
-
 // Replays one stage; nothing where its timeline is too long.
 //
 // Requires: `tapes` are of `program`, which has passed all passes

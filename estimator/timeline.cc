@@ -127,7 +127,7 @@ void Unroller::Play(Frame& frame, size_t begin, size_t end, const StageBlock& at
         writer_.Refer(frame.output);
         break;
       case TapeEventKind::kLaunch:
-        writer_.Launch();
+        writer_.Launch(event.piece);
         break;
     }
   }
@@ -344,7 +344,7 @@ void Unroller::Step() {
   }
   for (const Phase phase : {Phase::kGradientReduction, Phase::kOptimizer, Phase::kEndOfStep}) {
     Enter(phase);
-    writer_.Launch();
+    writer_.Launch(1);
   }
   writer_.Synchronize();
 }

@@ -34,7 +34,7 @@ enum class TimelineEventKind : uint8_t { kBirth, kDeath, kPhase, kEmptyCache };
 struct TimelineEvent {
   TimelineEventKind kind = TimelineEventKind::kBirth;
   int32_t value = 0;  // index of the storage, or the phase
-  int32_t tick = 0;   // ops launched so far
+  int32_t tick = 0;   // kernels launched so far
 };
 
 struct Timeline {

@@ -40,7 +40,7 @@ class TimelineWriter {
   void Record(int32_t id) {
     if (id != kNoStorage) timeline_.storages[static_cast<size_t>(id)].recorded = true;
   }
-  void Launch() { ++tick_; }
+  void Launch(int32_t kernels) { tick_ += kernels; }
   void Synchronize() { tick_ += kSynchronizedTicks; }
   void Tell(TimelineEventKind kind, int32_t value) {
     timeline_.events.push_back({kind, value, tick_});

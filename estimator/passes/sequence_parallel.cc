@@ -37,9 +37,6 @@ TensorId Whole(Block& block, TensorId like, absl::string_view name) {
 
 void Append(Ids& ids, TensorId id) { ids.ids[ids.count++] = id; }
 
-// Input and output of a collective: another stream reads or writes them.
-void Record(Block& block, TensorId id) { block.tensors[block.tensors[id].storage].recorded = true; }
-
 // Source: megatron/core/tensor_parallel/layers.py,
 // LinearWithGradAccumulationAndAsyncCommunication, and mappings.py; nanotron
 // parallel/tensor_parallel/functional.py. Of these, those with pooled gathers
@@ -50,7 +47,7 @@ void Communicate(Block& block, size_t index, bool pooled) {
   const bool columns = split == Split2d::kColumns;
   const TensorId shared =
       columns ? block.ops[index].inputs.ids[0] : block.ops[index].outputs.ids[0];
-  Record(block, shared);
+
   if (block.tensors[shared].sequence_axis == kNoAxis) return;
   if (!pooled) {
     const TensorId gathered =
