@@ -16,7 +16,7 @@ constexpr int kNoStorage = -1;
 // its temporaries are), copies around a product; backward has two gradients and
 // sums them up.
 int ForwardKernels(const Op& op) {
-  return 1 + op.forward_temporaries.count + (op.parameters.count > 0 ? 2 : 0);
+  return 2 + op.forward_temporaries.count + (op.parameters.count > 0 ? 2 : 0);
 }
 int BackwardKernels(const Op& op) {
   return 3 + op.backward_temporaries.count + op.parameters.count;

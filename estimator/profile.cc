@@ -46,6 +46,7 @@ constexpr Profile kEager = {
     .fused_optimizer = false,
     .stages = StageRule::kEven,
     .run_ahead = RunAhead::kNever,
+    .synchronizes_receives = false,
     .source = "torch/csrc/distributed/c10d/reducer.cpp; transformers modeling_llama.py",
     .trainer = Trainer::kNone,
     .trainer_name = "",
@@ -189,6 +190,7 @@ constexpr Profile Nanotron() {
   profile.vocab_size_divisor = 1;
   profile.stages = StageRule::kByCost;
   profile.run_ahead = RunAhead::kWithoutPipeline;
+  profile.synchronizes_receives = true;  // parallel/pipeline_parallel/p2p.py, tolist of metadata
   profile.source = "nanotron trainer.py, optim/gradient_accumulator.py, optim/zero.py";
   return profile;
 }

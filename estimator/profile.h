@@ -101,6 +101,7 @@ struct Profile {
   bool fused_optimizer;  // default implementation; false: foreach
   StageRule stages;
   RunAhead run_ahead;
+  bool synchronizes_receives;  // the shape of what a stage receives is read on the CPU
   absl::string_view source;
 
   Trainer trainer;

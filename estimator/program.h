@@ -290,6 +290,8 @@ struct Program {
   // Kernels that tune themselves at first use, in forward and in backward, flush
   // the cache with a buffer of this size.
   int64_t tuning_bytes = 0;
+  // The CPU waits for the GPU wherever a stage receives a tensor.
+  bool synchronizes_receives = false;
 };
 
 }  // namespace plimsoll

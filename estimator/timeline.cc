@@ -54,6 +54,9 @@ class Unroller {
   void EndBuffers();
   std::vector<int32_t> WeightGradients(const Frame& frame, const StageBlock& at);
   bool IsTiedTable(const Parameter& table) const;
+  void Receive() {
+    if (program_.synchronizes_receives) writer_.Synchronize();
+  }
   void Reduce(const Block& block);
   void EndReduce();
   Pair& PairOf(const Turn& turn) {
@@ -176,6 +179,7 @@ void Unroller::Forward(const Turn& turn) {
   for (size_t i = 0; i < blocks.size(); ++i) {
     const Block& block = BlockAt(blocks[i]);
     const bool received = i == 0 && block.kind != BlockKind::kEmbedding;
+    if (received) Receive();
     if (block.kind == BlockKind::kHead) Enter(Phase::kLoss);
     Frame& frame = pair.frames[i];
     frame.tape = &tapes_.first[blocks[i].block];
@@ -306,6 +310,7 @@ void Unroller::Backward(const Turn& turn) {
     const size_t begin = UnitBegin(chunk, end - 1);
     Frame& last = pair.frames[end - 1];
     if (gradient == kNoStorage && last.tape->output_gradient >= 0) {  // received
+      Receive();
       const auto piece = static_cast<size_t>(last.tape->output_gradient);
       gradient = writer_.Birth({.bytes = last.tape->pieces[piece].bytes,
                                 .role = Role::kTemporary,

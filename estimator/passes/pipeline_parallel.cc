@@ -85,6 +85,7 @@ Program ApplyPipelineParallel(const ValidJob& job, Program program) {
   const int64_t chunks = job->virtual_pipeline_size;
   const int64_t pairs = Multiply(job->micro_batch_count, chunks);
   const int64_t edge_bytes = OutputBytes(program);
+  program.synchronizes_receives = job->profile->synchronizes_receives;
   program.stages.reserve(static_cast<size_t>(stage_count));
   for (int64_t index = 0; index < stage_count; ++index) {
     Stage& stage = program.stages.emplace_back();
