@@ -365,9 +365,14 @@ void Machine::MakeWeightGradients(const Op& op, std::array<int, 8>& made, int& c
   const bool kept = weight_gradient_ == WeightGradient::kKept;
   for (TensorId id : op.parameters) {
     const Parameter& parameter = block_.parameters[id];
+    if (parameter.packed()) continue;
+    int64_t elements = parameter.Elements();
+    for (TensorId other : op.parameters) {
+      const Parameter& part = block_.parameters[other];
+      if (part.packed_into == id) elements = Add(elements, part.Elements());
+    }
     const Role role = kept ? Role::kGradient : Role::kTemporary;
-    const int piece =
-        Make(kNoTensor, parameter.name, role, Bytes(gradient_dtype_, parameter.Elements()));
+    const int piece = Make(kNoTensor, parameter.name, role, Bytes(gradient_dtype_, elements));
     if (tape_ != nullptr) tape_->pieces.back().parameter = static_cast<int8_t>(id);
     if (!kept) made[count++] = piece;
   }

@@ -57,6 +57,20 @@ Ids QkvWeights(BlockBuilder& b) {
   return ids;
 }
 
+// The weights of `parts` are rows of that of the first, its bias too.
+void Pack(BlockBuilder& b, const Ids& parts) {
+  TensorId whole[2] = {kNoTensor, kNoTensor};  // of the matrices, of the biases
+  for (const TensorId id : parts) {
+    Parameter& parameter = b.block().parameters[id];
+    TensorId& first = whole[parameter.shape.rank == 2 ? 0 : 1];
+    if (first == kNoTensor) {
+      first = id;
+    } else {
+      parameter.packed_into = first;
+    }
+  }
+}
+
 // One projection whose output q, k and v are views of.
 Qkv LowerPackedQkv(BlockBuilder& b, TensorId input) {
   const DType dtype = b.job().precision.activation;
@@ -64,7 +78,9 @@ Qkv LowerPackedQkv(BlockBuilder& b, TensorId input) {
   Extent width = b.Size(Symbol::kA);
   width.size = Add(width.size, Multiply(2, b.Size(Symbol::kC).size));
   const TensorId packed = b.Wide("attention.qkv.activation", width, dtype);
-  Linear(b, "attention.qkv", cast, packed, QkvWeights(b));
+  const Ids weights = QkvWeights(b);
+  Pack(b, weights);
+  Linear(b, "attention.qkv", cast, packed, weights);
   const Qkv qkv{b.View("attention.query", packed, b.Size(Symbol::kA)),
                 b.View("attention.key", packed, b.Size(Symbol::kC)),
                 b.View("attention.value", packed, b.Size(Symbol::kC))};
@@ -246,6 +262,7 @@ TensorId LowerGatedActivation(BlockBuilder& b, TensorId input) {
     const TensorId cast = CastInput(b, "mlp.input.cast", input, hidden);
     const TensorId packed = b.Wide("mlp.gate_up.activation", b.Size(Symbol::kF, 2), dtype);
     for (TensorId id : up) gate.ids[gate.count++] = id;
+    Pack(b, gate);
     Linear(b, "mlp.gate_up", cast, packed, gate);
     if (job.profile->fused_glu) {
       const TensorId product = b.Wide("mlp.product.activation", ffn, dtype);

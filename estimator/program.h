@@ -80,8 +80,10 @@ struct Parameter {
   int8_t tensor_axis = kNoAxis;  // the axis that tensor parallelism splits
   bool embedding = false;        // a lookup table: no matrix product
   bool tied = false;             // the same tensor as the embedding, when on one rank
+  uint8_t packed_into = 255;     // the parameter whose tensor it is a part of; 255: its own
   uint8_t shrunk_by = 0;
 
+  bool packed() const { return packed_into != 255; }
   int64_t Elements() const { return shape.Elements(); }
 };
 

@@ -62,6 +62,22 @@ TimelineStorage StageStates::Piece(const State& state, int64_t bytes) const {
   return {.bytes = bytes, .stream = state.stream, .role = state.role, .name = state.name};
 }
 
+// Of one tensor of parameters, all that is packed into it.
+int64_t StageStates::TensorBytes(const State& state, const StageBlock& at,
+                                 const Parameter& tensor) const {
+  const std::vector<Parameter>& parameters = program_.blocks[at.block].parameters;
+  int64_t bytes = 0;
+  for (const Parameter& part : parameters) {
+    const bool packed = part.packed() && &parameters[part.packed_into] == &tensor;
+    if (&part != &tensor && !packed) continue;
+    ParameterSums sums = SumParameter(part, program_.row_shards);
+    sums.embedding = stage_.embedding;
+    sums.head = stage_.head;
+    bytes = Add(bytes, StateBytes(state, sums));
+  }
+  return bytes;
+}
+
 void StageStates::MakeEach(size_t index) {
   const State& state = program_.states[index];
   if (state.basis == Basis::kBytesPerLayer) {
@@ -72,11 +88,8 @@ void StageStates::MakeEach(size_t index) {
   }
   for (const StageBlock& at : blocks_) {
     for (const Parameter& parameter : program_.blocks[at.block].parameters) {
-      if (TiedHere(parameter)) continue;
-      ParameterSums sums = SumParameter(parameter, program_.row_shards);
-      sums.embedding = stage_.embedding;
-      sums.head = stage_.head;
-      TimelineStorage piece = Piece(state, StateBytes(state, sums));
+      if (TiedHere(parameter) || parameter.packed()) continue;
+      TimelineStorage piece = Piece(state, TensorBytes(state, at, parameter));
       piece.suffix = parameter.name;
       piece.layer = at.layer;
       alive_[index].push_back(writer_.Birth(piece));

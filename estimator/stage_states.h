@@ -41,6 +41,7 @@ class StageStates {
 
  private:
   bool TiedHere(const Parameter& parameter) const;
+  int64_t TensorBytes(const State& state, const StageBlock& at, const Parameter& tensor) const;
   void Make(size_t state);
   void MakeEach(size_t state);
   TimelineStorage Piece(const State& state, int64_t bytes) const;
