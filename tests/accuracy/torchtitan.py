@@ -20,6 +20,9 @@ GPUS = {
     "GB200": "gb200-186gb",
     "B200": "b200-180gb",
 }
+# The launch script sets expandable segments since then; rows of the months before say it too,
+# inferred from the later script (data notes B 2.1).
+EXPANDABLE_SINCE = (2024, 8)
 # Month of the code that a row's commit is of, which names the era: by the number of the
 # pull request, up to which the month holds.
 MONTHS = (
@@ -158,6 +161,9 @@ def _runtime(row, first):
         "versions": {"torchtitan": _month(row)},
         "compile": _compiled(row),
     }
+    year, month = map(int, _month(row).split("."))
+    if (year, month) >= EXPANDABLE_SINCE and "expandable_segments:True" in row.notes:
+        runtime["allocator"] = {"expandable_segments": True}
     if reshard:
         runtime["reshard_after_forward"] = reshard == "always"
     return runtime
