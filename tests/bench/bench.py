@@ -98,6 +98,10 @@ def estimate_rows(bench):
     us = {name: run["cpu_time"] for name, run in medians.items()}
     yield row("summary, dense 3D (175B, 8 stages)", us["Dense3D"], "<=", 5, "us")
     yield row("summary, 8B FSDP2", us["Fsdp2"], "<=", 5, "us")
+    yield row("replay, 8B FSDP2", us["Replay8B"] / 1000, "<=", 5, "ms")
+    yield row("replay, dense 3D, 16 stages", us["Replay16Stages"] / 1000, "<=", 40, "ms")
+    yield row("replay, 2^20 GPUs against 8", us["ReplayGpus/1048576"] / us["ReplayGpus/8"], "<=",
+              1.2, "x")
     for stages in (1, 8, 64):
         yield row(f"summary, {stages} stages", us[f"Stages/{stages}"], None, None, "us")
     yield row("summary, 126 layers / 8 layers", us["Layers/126"] / us["Layers/8"], "<=", 1.1, "x")

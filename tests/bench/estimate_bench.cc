@@ -55,6 +55,38 @@ void Gpus(benchmark::State& state) {
 }
 BENCHMARK(Gpus)->Arg(8)->Arg(1 << 20)->Unit(benchmark::kMicrosecond);
 
+// The first steps, allocation by allocation, of every class of ranks.
+void Replay(benchmark::State& state, const JobSpec& job) {
+  const Catalog& catalog = LoadCatalog();
+  const EstimateOptions options{.detail = Detail::kReplay};
+  const auto answer = EstimateMemory(job, catalog, options);
+  const auto* const estimate = std::get_if<MemoryEstimate>(&answer);
+  if (estimate == nullptr || estimate->detail != Detail::kReplay) {
+    state.SkipWithError("is not replayed");
+    return;
+  }
+  for (auto _ : state) benchmark::DoNotOptimize(EstimateMemory(job, catalog, options));
+}
+
+void Replay8B(benchmark::State& state) { Replay(state, ReadJob("fsdp2_8b")); }
+BENCHMARK(Replay8B)->Unit(benchmark::kMicrosecond);
+
+void Replay16Stages(benchmark::State& state) {
+  JobSpec job = ReadJob("dense_3d");
+  job.parallelism.pipeline_parallel_size = 16;
+  job.parallelism.data_parallel_size = 4;
+  Replay(state, job);
+}
+BENCHMARK(Replay16Stages)->Unit(benchmark::kMicrosecond);
+
+// Cost does not grow with GPUs.
+void ReplayGpus(benchmark::State& state) {
+  JobSpec job = ReadJob("spelled_out");
+  job.parallelism.data_parallel_size = state.range(0) / 8;
+  Replay(state, job);
+}
+BENCHMARK(ReplayGpus)->Arg(8)->Arg(1 << 20)->Unit(benchmark::kMicrosecond);
+
 // What a server does with it: a message in, a message out, as bytes.
 void Dense3DAsBytes(benchmark::State& state) {
   Metrics metrics;
