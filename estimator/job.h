@@ -207,6 +207,7 @@ struct Job {
   int64_t usable_bytes = 0;
   int64_t gpu_count = 1;
   int64_t gpus_per_node = 8;
+  int nccl_version = 0;  // major * 1000 + minor
   double risk = 0.01;
   std::optional<Detail> detail;  // where the request says
 

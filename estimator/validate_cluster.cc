@@ -2,6 +2,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "estimator/nccl.h"
 #include "estimator/validate_sections.h"
 #include "estimator/words.h"
 
@@ -42,6 +43,7 @@ std::optional<int> ParseVersion(absl::string_view text) {
 struct Versions {
   int framework = -1;
   int trainer = -1;
+  int nccl = -1;
 };
 
 Versions ReadVersions(const RuntimeSpec& spec, const Profile& newest, absl::string_view trainer,
@@ -50,10 +52,11 @@ Versions ReadVersions(const RuntimeSpec& spec, const Profile& newest, absl::stri
   for (const auto& [package, text] : spec.versions) {
     const std::string field = absl::StrCat("runtime.versions.", package.substr(0, 64));
     const bool of_trainer = !trainer.empty() && trainer == package;
-    if (package != newest.package && !of_trainer) {
-      check.Fail(
-          field, text,
-          absl::StrCat("moves no byte of ", newest.name, "; only ", newest.package, " does"));
+    const bool of_nccl = package == "nccl";
+    if (package != newest.package && !of_trainer && !of_nccl) {
+      check.Fail(field, text,
+                 absl::StrCat("moves no byte of ", newest.name, "; only ", newest.package,
+                              " and nccl do"));
       continue;
     }
     const std::optional<int> parsed = ParseVersion(text);
@@ -61,6 +64,8 @@ Versions ReadVersions(const RuntimeSpec& spec, const Profile& newest, absl::stri
       check.Fail(field, text, "must be a version such as 2.4");
     } else if (of_trainer) {
       versions.trainer = *parsed;
+    } else if (of_nccl) {
+      versions.nccl = *parsed;
     } else {
       versions.framework = *parsed;
     }
@@ -76,10 +81,12 @@ void FailAsTooOld(absl::string_view package, int version, Check& check) {
 
 // The era that `versions` names for this framework, as the trainer runs it.
 const Profile* FindEra(const RuntimeSpec& spec, Framework framework, std::optional<Trainer> trainer,
-                       Check& check) {
+                       Check& check, Job& job) {
   const Profile* newest = FindProfile(framework, -1);
   const absl::string_view name = trainer.has_value() ? absl::string_view(*spec.trainer) : "";
   const Versions versions = ReadVersions(spec, *newest, name, check);
+  const int torch = newest->package == "torch" ? versions.framework : -1;
+  job.nccl_version = versions.nccl >= 0 ? versions.nccl : DefaultNccl(framework, torch);
   const Profile* profile = FindProfile(framework, versions.framework);
   if (profile == nullptr) {
     FailAsTooOld(newest->package, versions.framework, check);
@@ -141,7 +148,7 @@ void CheckFramework(const JobSpec& spec, Check& check, Job& job) {
   if (spec.runtime.trainer.has_value()) {
     trainer = check.Meaning("runtime.trainer", *spec.runtime.trainer, kTrainers);
   }
-  job.profile = FindEra(spec.runtime, framework, trainer, check);
+  job.profile = FindEra(spec.runtime, framework, trainer, check, job);
   check.Assume("runtime.versions", job.profile->era, "the era whose rules apply");
   if (job.profile->trainer != Trainer::kNone) {
     check.Assume("runtime.trainer", job.profile->trainer_era, "the era whose rules apply");

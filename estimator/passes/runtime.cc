@@ -1,5 +1,4 @@
-#include <algorithm>
-
+#include "estimator/nccl.h"
 #include "estimator/passes/pass.h"
 
 namespace plimsoll {
@@ -118,37 +117,6 @@ int64_t ContextBytes(GpuArchitecture architecture) {
       return 768 * kMib;
   }
   return 768 * kMib;
-}
-
-// Buffers of one communicator of `ranks` ranks: a ring's channels, 12 MiB each,
-// a tree's beside it between nodes, and NVLS's from Hopper on.
-// Source: NCCL src/init.cc (computeBuffSizes), src/transport/p2p.cc, nvls.cc.
-int64_t CommunicatorBytes(const Job& job, int64_t ranks, bool between_nodes) {
-  if (ranks <= 1) return 0;
-  const bool switched = job.gpu != nullptr && job.gpu->nvswitch;
-  const bool nvls = switched && !between_nodes && ranks > 2 &&
-                    (job.architecture == GpuArchitecture::kHopper ||
-                     job.architecture == GpuArchitecture::kBlackwell);
-  const int64_t channels = switched ? 24 : 4;
-  constexpr int64_t kChannelBytes = 12 * kMib;
-  const int64_t ring = channels * kChannelBytes;
-  const int64_t tree = between_nodes ? channels * kChannelBytes : 0;
-  constexpr int64_t kNvlsBytesPerRank = 32 * kMib;
-  const int64_t local = std::min(ranks, job.gpus_per_node);
-  return ring + tree + (nvls ? local * kNvlsBytesPerRank : 0);
-}
-
-int64_t NcclBytes(const Job& job) {
-  const int64_t tensor = job.tensor_parallel_size;
-  const int64_t data = job.data_parallel_size;
-  const int64_t node = job.gpus_per_node;
-  const auto spans = [node](int64_t stride, int64_t ranks) {
-    return Multiply(stride, ranks) > node;
-  };
-  int64_t bytes = CommunicatorBytes(job, tensor, spans(1, tensor));
-  bytes = Add(bytes, CommunicatorBytes(job, data, spans(tensor, data)));
-  const int64_t stages = job.pipeline_parallel_size;
-  return Add(bytes, CommunicatorBytes(job, stages, spans(Multiply(tensor, data), stages)));
 }
 
 }  // namespace

@@ -79,10 +79,10 @@ const std::vector<Refusal>& Frameworks() {
        {"job.runtime.versions.torch: 10000.1; must be a version such as 2.4"}},
       {"a package that moves nothing",
        [](JobSpec& j) { j.runtime.versions["numpy"] = "2.0"; },
-       {"job.runtime.versions.numpy: 2.0; moves no byte of ddp; only torch does"}},
+       {"job.runtime.versions.numpy: 2.0; moves no byte of ddp; only torch and nccl do"}},
       {"another framework's package",
        [](JobSpec& j) { j.runtime.versions["nanotron"] = "0.4"; },
-       {"job.runtime.versions.nanotron: 0.4; moves no byte of ddp; only torch does"}},
+       {"job.runtime.versions.nanotron: 0.4; moves no byte of ddp; only torch and nccl do"}},
       {"a trainer of an era",
        [](JobSpec& j) {
          j.runtime.trainer = "torchtitan", j.runtime.versions["torchtitan"] = "2025.3";
@@ -102,7 +102,7 @@ const std::vector<Refusal>& Frameworks() {
        {"job.runtime.versions.torchtitan: 2023.12; is older than every era that is modelled"}},
       {"the version of a trainer that is not named",
        [](JobSpec& j) { j.runtime.versions["torchtitan"] = "2025.3"; },
-       {"job.runtime.versions.torchtitan: 2025.3; moves no byte of ddp; only torch does"}},
+       {"job.runtime.versions.torchtitan: 2025.3; moves no byte of ddp; only torch and nccl do"}},
   };
   return *kRows;
 }

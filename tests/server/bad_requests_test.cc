@@ -380,7 +380,7 @@ const std::vector<BadRequestCase>& Cases() {
         "megatron-lm, megatron-deepspeed, nanotron"}},
       {"VersionOfAnotherPackage",
        {{"job.runtime.versions", R"({"numpy": "1.26"})"}},
-       {"job.runtime.versions.numpy: 1.26; moves no byte of fsdp2; only torch does"}},
+       {"job.runtime.versions.numpy: 1.26; moves no byte of fsdp2; only torch and nccl do"}},
       {"VersionThatIsNone",
        {{"job.runtime.framework", R"("fsdp2")"},
         {"job.runtime.versions", R"({"torch": "newest"})"}},

@@ -50,22 +50,6 @@ TEST(RuntimeTest, TheContextFollowsTheGpu) {
   EXPECT_EQ(context("rtx-4090"), 426 * kMib);
 }
 
-TEST(RuntimeTest, NcclHasBuffersForEachCommunicator) {
-  const auto nccl = [](int64_t data, int64_t tensor, const char* gpu) {
-    JobSpec job = With(SmallJob(), "megatron-core");
-    job.parallelism.data_parallel_size = data;
-    job.parallelism.tensor_parallel_size = tensor;
-    job.cluster.gpu = gpu;
-    return ProgramOf(job).outside.nccl_bytes;
-  };
-  EXPECT_EQ(nccl(1, 1, "a100-80gb-sxm"), 0) << "nobody to talk to";
-  EXPECT_EQ(nccl(8, 1, "a100-80gb-sxm"), 24 * 12 * kMib) << "a ring";
-  EXPECT_EQ(nccl(16, 1, "a100-80gb-sxm"), 2 * 24 * 12 * kMib) << "and a tree between nodes";
-  EXPECT_EQ(nccl(4, 2, "a100-80gb-sxm"), 2 * 24 * 12 * kMib) << "one for each dimension";
-  EXPECT_EQ(nccl(8, 1, "h100-80gb-sxm"), 24 * 12 * kMib + 8 * 32 * kMib) << "NVLS from Hopper on";
-  EXPECT_EQ(nccl(2, 1, "rtx-4090"), 4 * 12 * kMib) << "PCIe has few channels";
-}
-
 // nanotron gathers inputs into buffers that it keeps, whole on each rank.
 TEST(RuntimeTest, NanotronKeepsItsGatherBuffers) {
   JobSpec job = With(SmallJob(), "nanotron");
