@@ -27,6 +27,7 @@ import megatron_runs
 import nanotron
 import own_runs
 import torchtitan
+import verdicts
 
 HERE = pathlib.Path(__file__).resolve().parent
 MODULES = (
@@ -68,7 +69,8 @@ def collect(folder, only):
                 setless[name] += 1
                 continue
             try:
-                row.measured_bytes()
+                if not row.ran_out_of_memory():
+                    row.measured_bytes()
                 todo.append((row, source, source.request_of(row)))
             except measured.Refused as refusal:
                 refusals += _refusals(row, source, str(refusal))
@@ -76,7 +78,16 @@ def collect(folder, only):
 
 
 def _refusals(row, source, reason):
-    return [{"set": name, "id": row.id, "reason": reason} for name in source.sets_of(row)]
+    """One refusal for each set of a row, and one for the verdict's."""
+    common = {"id": row.id, "reason": reason, "outcome": verdicts.outcome(row)}
+    sets = [] if row.ran_out_of_memory() else source.sets_of(row)
+    refused = [{"set": name, "of": "figures", **common} for name in sets]
+    name = _verdict_set(row, source)
+    return refused + ([{"set": name, "of": "verdicts", **common}] if name else [])
+
+
+def _verdict_set(row, source):
+    return source.verdict_set(row) if hasattr(source, "verdict_set") else None
 
 
 def estimate(program, requests):
@@ -116,11 +127,24 @@ def error_reason(answer):
 
 
 def judge(todo, answers):
-    """One result per set of each row that was estimated, and the refusals."""
-    results, refusals = [], []
+    """One result per set of each row that was estimated, its verdict, and the refusals."""
+    results, judged, refusals = [], [], []
     for (row, source, _), answer in zip(todo, answers):
         if "error" in answer:
             refusals += _refusals(row, source, error_reason(answer))
+            continue
+        name = _verdict_set(row, source)
+        if name:
+            judged.append(
+                {
+                    "set": name,
+                    "id": row.id,
+                    "outcome": verdicts.outcome(row),
+                    "verdict": verdicts.verdict_of(answer),
+                    "features": source.features_of(row),
+                }
+            )
+        if row.ran_out_of_memory():
             continue
         prediction = source.predict(row, answer)
         for name in source.sets_of(row):
@@ -135,7 +159,7 @@ def judge(todo, answers):
                     "extra": prediction.extra,
                 }
             )
-    return results, refusals
+    return results, judged, refusals
 
 
 def write_rows(path, results):
@@ -163,21 +187,23 @@ def write_jobs(path, todo):
         file.writelines(row.id + "\n" for row, _, _ in todo)
 
 
-def report(flags, now):
+def report(flags, now, matrices):
     """Writes what the flags ask for; returns the exit status."""
     if flags.write:
-        pathlib.Path(flags.write).write_text(json.dumps(now, indent=2) + "\n", encoding="utf-8")
+        text = json.dumps({**now, "verdicts": matrices}, indent=2) + "\n"
+        pathlib.Path(flags.write).write_text(text, encoding="utf-8")
     if flags.write_readme:
         readme = pathlib.Path(flags.write_readme)
         old = readme.read_text(encoding="utf-8")
-        new = figures.write_between_markers(old, figures.markdown(now))
+        new = figures.write_between_markers(old, figures.markdown(now) + "\n" + verdicts.markdown(matrices))
         readme.write_text(new, encoding="utf-8")
     if not flags.check:
         return 0
     if not pathlib.Path(flags.check).exists():
         raise SystemExit(f"{flags.check}: no committed figures; make them with --write")
     committed = json.loads(pathlib.Path(flags.check).read_text(encoding="utf-8"))
-    worse = figures.regressions(now, committed)
+    worse = verdicts.regressions(matrices, committed.pop("verdicts", {}))
+    worse += figures.regressions(now, committed)
     for line in worse:
         print(f"worse: {line}", file=sys.stderr)
     return 1 if worse else 0
@@ -191,14 +217,17 @@ def main(argv):
     if not todo and not refusals:
         raise SystemExit(f"{flags.data}: no rows of a known set")
     answers = estimate(flags.plimsoll, [request for _, _, request in todo]) if todo else []
-    results, more = judge(todo, answers)
-    now = figures.summarize_sets(results, refusals + more)
+    results, judged, more = judge(todo, answers)
+    refusals += more
+    now = figures.summarize_sets(results, [r for r in refusals if r["of"] == "figures"])
+    matrices = verdicts.summarize(judged, [r for r in refusals if r["of"] == "verdicts"])
     print(figures.plain(now, [] if flags.brief else figures.by_feature(results)))
+    print(verdicts.plain(matrices, [] if flags.brief else verdicts.by_feature(judged)))
     for name, count in sorted(setless.items()):
         print(f"{name}: {count} rows belong to no set yet")
     if flags.rows:
         write_rows(flags.rows, results)
-    return report(flags, now)
+    return report(flags, now, matrices)
 
 
 if __name__ == "__main__":

@@ -109,10 +109,14 @@ HEADER = [
 ]
 
 
+def markdown_table(header, body):
+    lines = [header, ["---"] * len(header)] + body
+    return ["| " + " | ".join(cells) + " |" for cells in lines]
+
+
 def markdown(figures):
     """The table for the README, and below it what was refused."""
-    lines = [HEADER, ["---"] * len(HEADER)] + [_cells(n, f) for n, f in figures.items()]
-    table = ["| " + " | ".join(cells) + " |" for cells in lines]
+    table = markdown_table(HEADER, [_cells(n, f) for n, f in figures.items()])
     refused = [
         f"* {name}: " + "; ".join(f"{reason} ({n})" for reason, n in f["reasons"].items())
         for name, f in figures.items()
@@ -124,7 +128,7 @@ def markdown(figures):
 def plain(figures, features):
     """The same for a terminal, with a breakdown by feature."""
     rows = [HEADER] + [_cells(n, f) for n, f in figures.items()]
-    text = [_align(rows), ""]
+    text = [align(rows), ""]
     for name, f in figures.items():
         text += [f"{name}: {n} refused: {reason}" for reason, n in f["reasons"].items()]
     if features:
@@ -133,11 +137,11 @@ def plain(figures, features):
             (*line[:3], str(line[3]), *(f"{x:.2f}" for x in line[4:6]), f"{line[6]:+.2f}")
             for line in features
         ]
-        text += ["", _align(head + body)]
+        text += ["", align(head + body)]
     return "\n".join(text)
 
 
-def _align(rows):
+def align(rows):
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows

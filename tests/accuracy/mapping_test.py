@@ -13,6 +13,7 @@ import figures
 import measured
 import megatron_ci
 import nanotron
+import verdicts
 
 COLUMNS = (
     "id,model,params_b,hidden,layers,heads,kv_heads,ffn,vocab,gpu,framework,dp,tp,pp,cp,ep,"
@@ -106,15 +107,19 @@ class RowTest(unittest.TestCase):
             with self.assertRaisesRegex(measured.Refused, "no measured value"):
                 row(NANOTRON, measured_value=value).measured_bytes()
 
-    def test_reads_a_folder_and_its_memory_folder(self):
+    def test_reads_a_folder_and_those_for_memory_and_oom(self):
         with tempfile.TemporaryDirectory() as folder:
             inner = pathlib.Path(folder, "memory")
             inner.mkdir()
             text = f"{COLUMNS}\n{NANOTRON}\n"
             pathlib.Path(folder, "a.csv").write_text(text, encoding="utf-8")
             (inner / "b.csv").write_text(text, encoding="utf-8")
+            failed = pathlib.Path(folder, "oom")
+            failed.mkdir()
+            (failed / "c.csv").write_text(text, encoding="utf-8")
             files = measured.read_folder(folder)
-        self.assertEqual([rows[0].id for rows in files.values()], ["uspalloc-0001"] * 2)
+        self.assertEqual([rows[0].id for rows in files.values()], ["uspalloc-0001"] * 3)
+        self.assertEqual(list(files), ["a.csv", "memory/b.csv", "oom/c.csv"])
 
     def test_stage_of(self):
         stages = [measured.stage_of(ANSWER, s)["pipeline_stage"] for s in (0, 1, 3, 7, -1)]
@@ -383,7 +388,7 @@ class RunnerTest(unittest.TestCase):
     def test_every_row_is_estimated_or_refused(self):
         todo, refusals, setless = accuracy.collect(accuracy.HERE / "data", None)
         ids = {r.id for r, _, _ in todo} | {refusal["id"] for refusal in refusals}
-        self.assertEqual(len(ids), 2200 + 85 + 410 + OTHERS)
+        self.assertEqual(len(ids), 2200 + 85 + 410 + OTHERS + 750 + 1)
         self.assertEqual(setless, {})
 
     def test_snake_case(self):
@@ -403,11 +408,64 @@ class RunnerTest(unittest.TestCase):
     def test_judge(self):
         usable, refused = row(NANOTRON), row(NANOTRON, id="uspres-0001")
         todo = [(usable, nanotron, {}), (refused, nanotron, {})]
-        results, refusals = accuracy.judge(todo, [ANSWER, {"error": "no"}])
+        results, judged, refusals = accuracy.judge(todo, [ANSWER, {"error": "no"}])
         self.assertEqual([r["predicted"] for r in results], [60])
-        sets = ["nanotron uspres, TP=1", "nanotron uspres, all"]
+        self.assertEqual(judged, [], "allocated rows are of the same runs as reserved ones")
+        sets = ["nanotron uspres, TP=1", "nanotron uspres, all", "nanotron"]
         self.assertEqual([refusal["set"] for refusal in refusals], sets)
+        self.assertEqual([refusal["of"] for refusal in refusals], ["figures"] * 2 + ["verdicts"])
         self.assertEqual({refusal["reason"] for refusal in refusals}, {"plimsoll: no"})
+
+
+    def test_judges_the_verdict_of_what_worked_and_of_what_failed(self):
+        worked = row(NANOTRON, id="uspres-0001")
+        failed = row(NANOTRON, id="uspoom-0001", what_is_measured="OOM", measured_value="", unit="")
+        answers = [{**ANSWER, "verdict": "VERDICT_FITS"}, {**ANSWER, "verdict": "VERDICT_AT_RISK"}]
+        results, judged, _ = accuracy.judge([(worked, nanotron, {}), (failed, nanotron, {})], answers)
+        self.assertEqual({r["id"] for r in results}, {"uspres-0001"})
+        self.assertEqual(
+            [(one["set"], one["outcome"], one["verdict"]) for one in judged],
+            [("nanotron", "worked", "FITS"), ("nanotron", "out of memory", "AT_RISK")],
+        )
+
+
+class VerdictsTest(unittest.TestCase):
+    def matrices(self, worked, failed):
+        judged = [
+            {"set": "s", "outcome": kind, "verdict": verdict, "features": {"tp": tp}}
+            for kind, names in (("worked", worked), ("out of memory", failed))
+            for tp, verdict in enumerate(names)
+        ]
+        return verdicts.summarize(judged, [{"set": "s", "outcome": "worked", "reason": "why"}])
+
+    def test_matrix(self):
+        matrix = self.matrices(["FITS", "FITS", "AT_RISK", "DOES_NOT_FIT"], ["AT_RISK"])["s"]
+        self.assertEqual(matrix["worked"]["rows"], 4)
+        self.assertEqual(matrix["worked"]["FITS"]["share"], 50)
+        self.assertEqual(matrix["worked"]["FITS"]["interval"], [15.0, 85.0])
+        self.assertEqual(matrix["out of memory"]["FITS"]["rows"], 0)
+        self.assertEqual(matrix["refused"], {"worked: why": 1})
+
+    def test_table(self):
+        text = verdicts.markdown(self.matrices(["FITS"], ["AT_RISK"]))
+        self.assertIn("| s | ran out of memory | 1 | 0.0 % (0.0–79.3) | 100.0 % (20.7–100.0) |", text)
+        self.assertIn("* verdict on s, worked: why (1)", text)
+        self.assertEqual(verdicts.markdown({}), "")
+
+    def test_check(self):
+        committed = self.matrices(["FITS", "AT_RISK"], ["AT_RISK", "AT_RISK"])
+        check = lambda *now: verdicts.regressions(self.matrices(*now), committed)
+        self.assertEqual(check(["FITS", "DOES_NOT_FIT"], ["AT_RISK", "DOES_NOT_FIT"]), [])
+        self.assertEqual(
+            check(["AT_RISK", "AT_RISK"], ["FITS", "AT_RISK"]),
+            [
+                "verdict on s, worked: FITS 0.0 %, committed 50.0 %",
+                "verdict on s, out of memory: FITS 50.0 %, committed 0.0 %",
+            ],
+        )
+        fewer = check(["FITS"], ["AT_RISK", "AT_RISK"])
+        self.assertEqual(fewer, ["verdict on s, worked: rows 1, committed 2"])
+        self.assertEqual(verdicts.regressions(committed, {}), ["verdict on s: not committed"])
 
 
 class FiguresTest(unittest.TestCase):

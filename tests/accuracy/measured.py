@@ -53,6 +53,9 @@ class Row:
         found = re.search(pattern, self.notes)
         return found.group(1) if found else default
 
+    def ran_out_of_memory(self):
+        return self.text("what_is_measured") == "OOM"
+
     def measured_bytes(self):
         unit = self.text("unit")
         if unit not in UNITS:
@@ -67,9 +70,10 @@ class Row:
 
 
 def read_folder(folder):
-    """All rows of a folder's CSV files, by file name; of its `memory` folder where it has one."""
+    """All rows of a folder's CSV files, by file name; of its `memory` and `oom` folders where it
+    has them."""
     folder = pathlib.Path(folder)
-    files = sorted(folder.glob("*.csv")) + sorted(folder.glob("memory/*.csv"))
+    files = [path for name in ("", "memory/", "oom/") for path in sorted(folder.glob(f"{name}*.csv"))]
     return {str(path.relative_to(folder)): _read(path) for path in files}
 
 
@@ -178,8 +182,10 @@ def parallelism(row, zero_stage, **more):
     }
 
 
-def global_batch(row):
-    return row.number("dp", 1) * row.number("micro_batch") * row.number("grad_accum")
+def global_batch(row, micro_batches=None):
+    """`micro_batches` is for rows that do not state theirs."""
+    micro_batches = row.number("grad_accum", micro_batches)
+    return row.number("dp", 1) * row.number("micro_batch") * micro_batches
 
 
 def common_features(row, zero_stage):

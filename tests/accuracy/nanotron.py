@@ -1,4 +1,5 @@
-"""Nanotron's sweep of the Ultra-Scale Playbook: `uspres` and `uspalloc` rows.
+"""Nanotron's sweep of the Ultra-Scale Playbook: `uspres` and `uspalloc` rows of what worked,
+`uspoom` rows of what ran out of memory.
 
 Both are of global rank 0, that is, of the first pipeline stage. `uspres` is
 max_memory_reserved, `uspalloc` max_memory_allocated, but peaks are reset after
@@ -12,9 +13,14 @@ import re
 import measured
 from measured import Prediction, Refused
 
-FAMILIES = ("uspres", "uspalloc")
+FAMILIES = ("uspres", "uspalloc", "uspoom")
 AFTER_BACKWARD = {"PHASE_GRADIENT_REDUCTION", "PHASE_OPTIMIZER"}
 GPUS = {"H100 80GB": "h100-80gb-sxm"}
+
+
+def verdict_set(row):
+    """Both figures of a run are one run."""
+    return None if row.family == "uspalloc" else "nanotron"
 
 
 def sets_of(row):
@@ -29,6 +35,7 @@ def features_of(row):
         **measured.common_features(row, row.number("zero_stage", 0)),
         "model": f"{row.text('params_b')}B",
         "tensor parallel size": str(row.number("tp", 1)),
+        "pipeline parallel size": str(row.number("pp", 1)),
         "after_pp_fix": row.note(r"after_pp_fix=(\w+)", "not stated"),
         "attention heads": "grouped" if _grouped(row) else "all",
     }

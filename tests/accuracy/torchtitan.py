@@ -9,7 +9,7 @@ import re
 import measured
 from measured import Prediction, Refused
 
-FAMILIES = ("titan",)
+FAMILIES = ("titan", "titanoom")
 # By what the row says of the GPU, the first that is found.
 GPUS = {
     "96GB": "h100-96gb-sxm",
@@ -48,6 +48,10 @@ SPECIAL = {
 GRAPHS = ("graph_trainer", "SimpleFSDP", "compiler_toolkit")
 
 
+def verdict_set(_):
+    return "torchtitan"
+
+
 def sets_of(row):
     return ["torchtitan, FSDP2 main line"] * _main_line(row) + ["torchtitan, all"]
 
@@ -79,7 +83,8 @@ def request_of(row):
     training = {
         "sequence_length": row.number("seq_len"),
         "micro_batch_size": row.number("micro_batch"),
-        "global_batch_size": measured.global_batch(row),
+        # Rows of what ran out of memory state none: torchtitan's default is one.
+        "global_batch_size": measured.global_batch(row, 1 if row.ran_out_of_memory() else None),
         "precision": {"preset": "bf16-mixed"},
         "optimizer": {"name": "adamw"},
         "recompute": _recompute(row),
