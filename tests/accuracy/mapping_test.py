@@ -448,7 +448,7 @@ class VerdictsTest(unittest.TestCase):
 
     def test_table(self):
         text = verdicts.markdown(self.matrices(["FITS"], ["AT_RISK"]))
-        self.assertIn("| s | ran out of memory | 1 | 0.0 % (0.0–79.3) | 100.0 % (20.7–100.0) |", text)
+        self.assertIn("| s | ran out of memory | 1 | 0.0 % (0.0–79.3) | 100.0 % (20.6–100.0) |", text)
         self.assertIn("* verdict on s, worked: why (1)", text)
         self.assertEqual(verdicts.markdown({}), "")
 
