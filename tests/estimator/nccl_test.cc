@@ -21,7 +21,8 @@ struct Layout {
   int64_t shard_group_size = 0;
 };
 
-ValidJob JobOf(const Layout& layout, const char* gpu = "h100-80gb-sxm", const char* nccl = nullptr) {
+ValidJob JobOf(const Layout& layout, const char* gpu = "h100-80gb-sxm",
+               const char* nccl = nullptr) {
   JobSpec spec = With(SmallJob(), layout.framework);
   spec.parallelism.tensor_parallel_size = layout.tensor;
   spec.parallelism.data_parallel_size = layout.data;
