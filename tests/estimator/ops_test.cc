@@ -253,6 +253,49 @@ TEST(OpsTest, HeadAndCrossEntropy) {
   EXPECT_EQ(mib(run.backward.total) - mib(run.kept.total), 16000) << "op-0006, baseline loss-bw";
 }
 
+// One Llama 2 7B layer more or less, fully sharded: weights, gradients and states
+// of eight GPUs after a backward pass (github:PKU-DAIR/Hetu-Galvatron@cea12ff,
+// galvatron/models/gpt/configs/memory_profiling_bf16_llama2-7b_all.json).
+// Of the other rows, those of states have no row of one layer less beside them;
+// what Galvatron's own layers keep and its pipeline's stages are not modelled.
+struct LayerRow {
+  const char* ids;
+  int64_t data;
+  int64_t tensor;
+  double mib;  // of two layers less those of one
+};
+constexpr LayerRow kLayerStates[] = {
+    {"galv-0046 galv-0043", 8, 1, 1292.373 - 904.333},
+    {"galv-0016 galv-0013", 4, 2, 1356.521 - 968.465},
+    {"galv-0040 galv-0037", 1, 8, 1549.130 - 1160.981},
+};
+
+double StatesMib(const LayerRow& row, int64_t layers) {
+  JobSpec job = With(SmallJob(), "fsdp2");
+  TransformerSpec& shape = Shape(job);
+  shape.hidden_size = 4096;
+  shape.ffn_size = 11008;
+  shape.head_count = shape.kv_head_count = 32;
+  shape.vocab_size = 32000;
+  shape.layer_count = layers;
+  job.parallelism.data_parallel_size = row.data;
+  job.parallelism.tensor_parallel_size = row.tensor;
+  job.parallelism.zero_stage = 3;
+  const Program program = ProgramOf(job);
+  int64_t bytes = 0;
+  for (const Role role : {Role::kMasterWeight, Role::kGradient, Role::kOptimizerState}) {
+    bytes += RoleBytesAt(program, role, Phase::kGradientReduction);
+  }
+  return static_cast<double>(bytes) / kMib;
+}
+
+TEST(OpsTest, StatesOfALayer) {
+  for (const LayerRow& row : kLayerStates) {
+    const double mib = StatesMib(row, 2) - StatesMib(row, 1);
+    EXPECT_NEAR(mib / row.mib, 1, 0.006) << row.ids << ": " << mib;
+  }
+}
+
 // Rows that no op of ours stands for, and why.
 constexpr struct {
   const char* ids;
