@@ -1,0 +1,250 @@
+// Lifetimes on the timeline, as text: small programs made by hand, and what one
+// step of each does, birth by birth.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/hand_program.h"
+
+namespace plimsoll {
+namespace {
+
+struct Story {
+  const char* name;
+  int64_t layers;
+  void (*edit)(Program&, Job&);
+  size_t stage;
+  int step;  // 0, or 2 for a steady one
+  const char* text;
+};
+
+void Recompute(Program& program, Job&) { program.blocks[1].recompute_unit = 1; }
+void RecomputeTwo(Program& program, Job&) { program.blocks[1].recompute_unit = 2; }
+
+// Gradients stay from backward to the optimizer step.
+void KeepGradients(Program& program, Job&) {
+  program.weight_gradient = WeightGradient::kKept;
+  State gradients;
+  gradients.name = "gradients";
+  gradients.role = Role::kGradient;
+  gradients.grows_in_backward = true;
+  gradients.alive = During(Phase::kGradientReduction, Phase::kOptimizer, true, true);
+  program.states.push_back(gradients);
+}
+
+void KeepGradientsOfTwo(Program& program, Job& job) {
+  KeepGradients(program, job);
+  job.micro_batch_count = 2;
+}
+
+void GatherAndReduce(Program& program, Job&) {
+  program.blocks[1].buffers.push_back(
+      {.name = "gathered", .forward_bytes = 10, .backward_bytes = 20});
+  program.blocks[1].reduce_bytes = 5;
+}
+
+void Tune(Program& program, Job&) { program.tuning_bytes = 9; }
+
+// Two stages of one layer each; the first keeps what it sent.
+void Pipeline(Program& program, Job& job) {
+  program.stages.push_back(program.stages[0]);
+  program.stages[0].head = program.stages[1].embedding = false;
+  program.stages[0].edge_bytes = 100;
+  job.pipeline_parallel_size = 2;
+  job.micro_batch_count = 2;
+}
+
+void PipelineThatDeallocates(Program& program, Job& job) {
+  Pipeline(program, job);
+  program.stages[0].edge_bytes = 0;
+}
+
+void Nothing(Program&, Job&) {}
+
+std::string TextOf(const Story& story) {
+  Program program = HandProgram(story.layers);
+  Job job = HandJob();
+  story.edit(program, job);
+  return StepInWords(*Unroll(job, program, Tapes(program), story.stage), story.step);
+}
+
+const Story kStories[] = {
+    {"a storage lives as long as something refers to it", 2, Nothing, 0, 0,
+     "forward: +weights +tokens +e +a@0 +y@0 +a@1 +y@1\n"
+     "loss: +l +loss -loss +l.gradient -l +h.gradient -l.gradient -y@1\n"
+     "backward: +a.gradient@1 -h.gradient -a@1 +x.gradient@1 -a.gradient@1 -y@0 +a.gradient@0 "
+     "-x.gradient@1 -a@0 +x.gradient@0 -a.gradient@0 -e -x.gradient@0 -tokens\n"
+     "reduction:\n"
+     "optimizer: +momentum\n"
+     "end:"},
+    {"a steady step makes no states", 2, Nothing, 0, 2,
+     "forward: +tokens +e +a@0 +y@0 +a@1 +y@1\n"
+     "loss: +l +loss -loss +l.gradient -l +h.gradient -l.gradient -y@1\n"
+     "backward: +a.gradient@1 -h.gradient -a@1 +x.gradient@1 -a.gradient@1 -y@0 +a.gradient@0 "
+     "-x.gradient@1 -a@0 +x.gradient@0 -a.gradient@0 -e -x.gradient@0 -tokens\n"
+     "reduction:\n"
+     "optimizer:\n"
+     "end:"},
+    {"recomputed layers keep their input alone", 2, Recompute, 0, 2,
+     "forward: +tokens +e +a@0 +y@0 -a@0 +a@1 +y@1 -a@1\n"
+     "loss: +l +loss -loss +l.gradient -l +h.gradient -l.gradient -y@1\n"
+     "backward: +a@1 +y@1 -y@1 +a.gradient@1 -h.gradient -a@1 +x.gradient@1 -a.gradient@1 -y@0 "
+     "+a@0 +y@0 -y@0 +a.gradient@0 -x.gradient@1 -a@0 +x.gradient@0 -a.gradient@0 -e -x.gradient@0 "
+     "-tokens\n"
+     "reduction:\n"
+     "optimizer:\n"
+     "end:"},
+    {"two layers are one unit: the second's input is made again", 2, RecomputeTwo, 0, 2,
+     "forward: +tokens +e +a@0 +y@0 -a@0 +a@1 +y@1 -a@1 -y@0\n"
+     "loss: +l +loss -loss +l.gradient -l +h.gradient -l.gradient -y@1\n"
+     "backward: +a@0 +y@0 +a@1 +y@1 -y@1 +a.gradient@1 -h.gradient -a@1 +x.gradient@1 "
+     "-a.gradient@1 -y@0 +a.gradient@0 -x.gradient@1 -a@0 +x.gradient@0 -a.gradient@0 -e "
+     "-x.gradient@0 -tokens\n"
+     "reduction:\n"
+     "optimizer:\n"
+     "end:"},
+    {"gradients stay until the step is over", 1, KeepGradients, 0, 2,
+     "forward: +tokens +e +a@0 +y@0\n"
+     "loss: +l +loss -loss +l.gradient -l +h.gradient -l.gradient -y@0\n"
+     "backward: +a.gradient@0 -h.gradient -a@0 +x.gradient@0 +w.gradient@0 -a.gradient@0 -e "
+     "-x.gradient@0 -tokens\n"
+     "reduction:\n"
+     "optimizer:\n"
+     "end: -w.gradient@0"},
+    {"a second micro-batch adds to them", 1, KeepGradientsOfTwo, 0, 2,
+     "forward: +tokens +e +a@0 +y@0\n"
+     "loss: +l +loss -loss +l.gradient -l +h.gradient -l.gradient -y@0\n"
+     "backward: +a.gradient@0 -h.gradient -a@0 +x.gradient@0 +w.gradient@0 -a.gradient@0 -e "
+     "-x.gradient@0 -tokens\n"
+     "forward: +tokens +e +a@0 +y@0\n"
+     "loss: +l +loss -loss +l.gradient -l +h.gradient -l.gradient -y@0\n"
+     "backward: +a.gradient@0 -h.gradient -a@0 +x.gradient@0 +w.gradient@0 -w.gradient@0 "
+     "-a.gradient@0 -e -x.gradient@0 -tokens\n"
+     "reduction:\n"
+     "optimizer:\n"
+     "end: -w.gradient@0"},
+    {"buffers stand while a block runs, reductions a block longer", 1, GatherAndReduce, 0, 2,
+     "forward: +tokens +e +gathered +a@0 +y@0 -gathered\n"
+     "loss: +l +loss -loss +l.gradient -l +h.gradient -l.gradient -y@0\n"
+     "backward: +gathered +a.gradient@0 -h.gradient -a@0 +x.gradient@0 -a.gradient@0 -e -gathered "
+     "+reduce.input -x.gradient@0 -tokens -reduce.input\n"
+     "reduction:\n"
+     "optimizer:\n"
+     "end:"},
+    {"kernels tune themselves in the first step", 1, Tune, 0, 0,
+     "forward: +weights +kernel.tuning -kernel.tuning +tokens +e +a@0 +y@0\n"
+     "loss: +l +loss -loss +l.gradient -l +h.gradient -l.gradient -y@0\n"
+     "backward: +kernel.tuning -kernel.tuning +a.gradient@0 -h.gradient -a@0 +x.gradient@0 "
+     "-a.gradient@0 -e -x.gradient@0 -tokens\n"
+     "reduction:\n"
+     "optimizer: +momentum\n"
+     "end:"},
+    {"and never again", 1, Tune, 0, 2,
+     "forward: +tokens +e +a@0 +y@0\n"
+     "loss: +l +loss -loss +l.gradient -l +h.gradient -l.gradient -y@0\n"
+     "backward: +a.gradient@0 -h.gradient -a@0 +x.gradient@0 -a.gradient@0 -e -x.gradient@0 "
+     "-tokens\n"
+     "reduction:\n"
+     "optimizer:\n"
+     "end:"},
+    {"the first stage warms up, and keeps what it sent", 1, Pipeline, 0, 2,
+     "forward: +tokens +e +a@0 +y@0 +tokens +e +a@0 +y@0\n"
+     "backward: +stage.output.gradient +a.gradient@0 -stage.output.gradient -a@0 +x.gradient@0 "
+     "-a.gradient@0 -e -x.gradient@0 -tokens -y@0 +stage.output.gradient +a.gradient@0 "
+     "-stage.output.gradient -a@0 +x.gradient@0 -a.gradient@0 -e -x.gradient@0 -tokens -y@0\n"
+     "reduction:\n"
+     "optimizer:\n"
+     "end:"},
+    {"the last stage receives, and goes back at once", 1, Pipeline, 1, 2,
+     "forward: +x@0 +a@0 +y@0\n"
+     "loss: +l +loss -loss +l.gradient -l +h.gradient -l.gradient -y@0\n"
+     "backward: +a.gradient@0 -h.gradient -a@0 +x.gradient@0 -a.gradient@0 -x@0 -x.gradient@0\n"
+     "forward: +x@0 +a@0 +y@0\n"
+     "loss: +l +loss -loss +l.gradient -l +h.gradient -l.gradient -y@0\n"
+     "backward: +a.gradient@0 -h.gradient -a@0 +x.gradient@0 -a.gradient@0 -x@0 -x.gradient@0\n"
+     "reduction:\n"
+     "optimizer:\n"
+     "end:"},
+    {"an output that is sent and freed is gone before backward", 1, PipelineThatDeallocates, 0, 2,
+     "forward: +tokens +e +a@0 +y@0 -y@0 +tokens +e +a@0 +y@0 -y@0\n"
+     "backward: +stage.output.gradient +a.gradient@0 -stage.output.gradient -a@0 +x.gradient@0 "
+     "-a.gradient@0 -e -x.gradient@0 -tokens +stage.output.gradient +a.gradient@0 "
+     "-stage.output.gradient -a@0 +x.gradient@0 -a.gradient@0 -e -x.gradient@0 -tokens\n"
+     "reduction:\n"
+     "optimizer:\n"
+     "end:"},
+};
+
+TEST(TimelineStoryTest, Steps) {
+  for (const Story& story : kStories) EXPECT_EQ(TextOf(story), story.text) << story.name;
+}
+
+// Every piece of every step has a phase, and each but the states dies in its own
+// step.
+TEST(TimelineStoryTest, NothingOutlivesItsStep) {
+  for (const Story& story : kStories) {
+    Program program = HandProgram(story.layers);
+    Job job = HandJob();
+    story.edit(program, job);
+    const auto timeline = Unroll(job, program, Tapes(program), story.stage);
+    std::vector<bool> alive(timeline->storages.size(), false);
+    for (const TimelineEvent& event : timeline->events) {
+      if (event.kind == TimelineEventKind::kPhase) continue;
+      const auto id = static_cast<size_t>(event.value);
+      EXPECT_EQ(alive[id], event.kind == TimelineEventKind::kDeath) << story.name;
+      alive[id] = !alive[id];
+    }
+    int64_t left = 0;
+    for (size_t id = 0; id < alive.size(); ++id) {
+      if (alive[id]) left += timeline->storages[id].bytes;
+    }
+    EXPECT_EQ(left, 1000 + 2000) << story.name << ": weights and momentum";
+  }
+}
+
+// Ticks count ops: they never go back, and between steps no queue holds them.
+TEST(TimelineStoryTest, TicksGoForward) {
+  const Program program = HandProgram(2);
+  const auto timeline = Unroll(HandJob(), program, Tapes(program), 0);
+  int32_t before = 0;
+  int synchronizations = 0;
+  for (const TimelineEvent& event : timeline->events) {
+    EXPECT_GE(event.tick, before);
+    if (event.tick - before >= kSynchronizedTicks) ++synchronizations;
+    before = event.tick;
+  }
+  EXPECT_EQ(synchronizations, kTimelineSteps - 1) << "the last step has none after it";
+}
+
+// What another stream sends or receives is marked.
+TEST(TimelineStoryTest, SentAndReceivedAreRecorded) {
+  Program program = HandProgram(1);
+  Job job = HandJob();
+  Pipeline(program, job);
+  const Tapes tapes(program);
+  const auto recorded = [&](size_t stage) {
+    const auto timeline = Unroll(job, program, tapes, stage);
+    std::vector<std::string> names;
+    for (const TimelineStorage& storage : timeline->storages) {
+      const std::string name = std::string(storage.name) + std::string(storage.suffix);
+      const bool seen = std::find(names.begin(), names.end(), name) != names.end();
+      if (storage.recorded && !seen) names.push_back(name);
+    }
+    return names;
+  };
+  EXPECT_THAT(recorded(0), ::testing::ElementsAre("y", "stage.output.gradient"));
+  EXPECT_THAT(recorded(1), ::testing::ElementsAre("x", "x.gradient"));
+}
+
+TEST(TimelineStoryTest, TooLongIsNone) {
+  const Program program = HandProgram(1);
+  Job job = HandJob();
+  job.pipeline_schedule = PipelineSchedule::kGpipe;
+  job.micro_batch_count = kMaxTimelineEvents / 8;
+  EXPECT_FALSE(Unroll(job, program, Tapes(program), 0).has_value());
+}
+
+}  // namespace
+}  // namespace plimsoll
