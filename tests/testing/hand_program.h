@@ -28,8 +28,8 @@ class HandBlock {
 
 // Embedding `e` (100 B out), `layers` layers of two ops that keep their input
 // `x` (100 B) and `a` (300 B), each with a weight `w` of 7 elements, and a head
-// that keeps its logits `l`, 500 B, for a loss of 1 B. States: `weights` 1000 B always, and `momentum`
-// 2000 B from the first step on.
+// that keeps its logits `l`, 500 B, for a loss of 1 B. States: `weights` 1000 B always, and
+// `momentum` 2000 B from the first step on.
 Program HandProgram(int64_t layers);
 
 // One stage of that program's, one micro-batch.
