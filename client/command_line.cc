@@ -44,6 +44,7 @@ constexpr char kEstimateFooter[] = R"(A job file has the API's own names:
 Examples:
   plimsoll estimate job.yaml
   plimsoll estimate job.yaml --zero-stage 2 --set training.recompute.mode=full --explain
+  plimsoll estimate job.yaml --timeline memory.html
   plimsoll estimate --model ./config.json --gpu a100-80gb-sxm --gpu-count 8 --sequence-length 4096
   cat job.json | plimsoll estimate - -o json | jq .verdict
   plimsoll estimate --jobs requests.jsonl -o jsonl > answers.jsonl
@@ -110,8 +111,20 @@ void AddEstimate(CLI::App* app, EstimateCommand* options) {
       ->type_name("FILE");
   command->add_option("--risk", options->risk, "Chance that the upper bound is exceeded (0.01)")
       ->type_name("P");
-  command->add_flag("--explain", options->explain,
-                    "Also every kind of tensor, its shape, and what each pass left");
+  command->add_flag(
+      "--explain", options->explain,
+      "Also what is largest at the peak, every kind of tensor, and what each pass left");
+  command
+      ->add_option("--timeline", options->timeline_file,
+                   "Also draw the memory of one step: a picture (.svg), a page (.html) or data "
+                   "(.json)")
+      ->type_name("FILE");
+  command
+      ->add_option("--detail", options->detail,
+                   "How the figures are made: in closed form, or by a replay of the first steps "
+                   "(replay)")
+      ->type_name("{summary,replay}")
+      ->check(CLI::IsMember({"summary", "replay"}).description(""));
   AddOutputFlags(command, &options->output);
   AddConnectionFlags(command, &options->connection);
   AddJobFlags(command, &options->settings);

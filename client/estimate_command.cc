@@ -19,6 +19,7 @@
 #include "client/standard_streams.h"
 #include "client/table.h"
 #include "client/terminal.h"
+#include "client/timeline_file.h"
 #include "client/yaml_writer.h"
 #include "server/misread.h"
 
@@ -80,7 +81,9 @@ absl::Status CheckStreamOptions(const EstimateCommand& command) {
     return absl::InvalidArgumentError(
         absl::StrCat("JOB: ", command.job_file, "; must not be given with --jobs"));
   }
-  if (!command.settings.empty() || command.risk.has_value() || command.explain) {
+  const bool one_job = !command.settings.empty() || command.risk.has_value() || command.explain ||
+                       !command.detail.empty() || !command.timeline_file.empty();
+  if (one_job) {
     return absl::InvalidArgumentError(
         "--jobs: with flags of one job; each line must say all that it asks");
   }
@@ -104,6 +107,33 @@ ExitCode RunStream(const EstimateCommand& command) {
   return counts->refused == 0 ? ExitCode::kDone : ExitCode::kBadInput;
 }
 
+bool IsTable(const Output& output) { return output.format.empty() || output.format == "table"; }
+
+// All that the command says, but for the job.
+v1::EstimateMemoryRequest ToRequest(const EstimateCommand& command) {
+  v1::EstimateMemoryRequest request;
+  if (command.risk.has_value()) request.set_risk(*command.risk);
+  if (!command.detail.empty()) request.set_detail(command.detail);
+  request.set_include_trace(command.explain);
+  request.set_include_ledger(command.explain);
+  const bool largest = command.explain && IsTable(command.output) && command.detail != "summary";
+  if (largest || !command.timeline_file.empty()) request.set_include_timeline(true);
+  return request;
+}
+
+// Writes the timeline to its file and the rest to standard output.
+ExitCode Answer(const EstimateCommand& command, const v1::Job& job,
+                v1::EstimateMemoryResponse* response) {
+  absl::Status written;
+  if (!command.timeline_file.empty()) {
+    written = WriteTimeline(command.timeline_file, *response, job);
+    if (!command.explain || !IsTable(command.output)) response->clear_timeline();
+  }
+  const ExitCode code =
+      Finish(Render(*response, job, command.output), ToExitCode(response->verdict()));
+  return written.ok() ? code : Fail(written);
+}
+
 }  // namespace
 
 ExitCode RunEstimate(const EstimateCommand& command) {
@@ -112,20 +142,21 @@ ExitCode RunEstimate(const EstimateCommand& command) {
     return Fail(absl::InvalidArgumentError(
         "estimate: nothing given; must have a job file or flags such as --model, or --jobs"));
   }
-  v1::EstimateMemoryRequest request;
+  if (!command.timeline_file.empty()) {
+    const absl::Status checked = CheckTimelinePath(command.timeline_file);
+    if (!checked.ok()) return Fail(checked);
+  }
+  v1::EstimateMemoryRequest request = ToRequest(command);
   std::vector<std::string> misread;
   absl::StatusOr<v1::Job> job = ReadJob(command.job_file, command.settings, &misread);
   if (!job.ok()) return Fail(job.status());
   *request.mutable_job() = *std::move(job);
-  if (command.risk.has_value()) request.set_risk(*command.risk);
-  request.set_include_trace(command.explain);
-  request.set_include_ledger(command.explain);
   const absl::StatusOr<Service> service = OpenService(command.connection);
-  const absl::StatusOr<v1::EstimateMemoryResponse> response =
+  absl::StatusOr<v1::EstimateMemoryResponse> response =
       service.ok() ? service->client.EstimateMemory(request) : service.status();
   if (!misread.empty()) return Fail(Refusal(std::move(misread), response.status()));
   if (!response.ok()) return Fail(response.status());
-  return Finish(Render(*response, request.job(), command.output), ToExitCode(response->verdict()));
+  return Answer(command, request.job(), &*response);
 }
 
 }  // namespace plimsoll

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/role_style.h"
 #include "client/text.h"
+#include "client/timeline_words.h"
 
 namespace plimsoll {
 namespace {
@@ -32,36 +34,54 @@ std::string Story(const v1::LedgerEntry& entry) {
 
 using Entries = std::vector<const v1::LedgerEntry*>;
 
-void AddEntries(const Entries& entries, const Terminal& terminal, std::string* out) {
-  Columns figures({Align::kRight, Align::kRight, Align::kLeft, Align::kLeft, Align::kLeft});
-  Columns all({Align::kRight, Align::kRight, Align::kLeft, Align::kLeft, Align::kLeft});
-  for (const v1::LedgerEntry* entry : entries) {
-    std::vector<std::string> row = {
-        FormatBytes(TotalBytes(*entry)),
-        absl::StrCat("= ", entry->count(), " x ", FormatBytes(entry->bytes())),
-        Clean(entry->dtype()), absl::StrCat(Clean(entry->block()), " ", Clean(entry->tensor()))};
-    figures.Add(row);
-    row.push_back(Story(*entry));
-    all.Add(row);
+// Figures and names in columns, each with a story: beside them where the
+// terminal is wide, below them where it is not.
+class StoryLines {
+ public:
+  explicit StoryLines(std::vector<Align> aligns) : figures_(aligns), all_(WithStory(aligns)) {}
+
+  void Add(std::vector<std::string> row, std::string story) {
+    figures_.Add(row);
+    row.push_back(story);
+    all_.Add(std::move(row));
+    stories_.push_back(std::move(story));
   }
-  if (terminal.width >= 120) {
-    out->append(all.ToText(1, terminal.width));
-    return;
-  }
-  const std::vector<std::string> lines = [&] {
-    std::vector<std::string> split;
-    const std::string text = figures.ToText(1, terminal.width);
-    for (size_t at = 0; at < text.size();) {
+
+  std::string ToText(const Terminal& terminal) const {
+    if (terminal.width >= 120) return all_.ToText(1, terminal.width);
+    std::string out;
+    size_t at = 0;
+    const std::string text = figures_.ToText(1, terminal.width);
+    for (const std::string& story : stories_) {
       const size_t end = text.find('\n', at);
-      split.push_back(text.substr(at, end - at));
+      absl::StrAppend(&out, text.substr(at, end - at), "\n",
+                      Wrap(absl::StrCat("     ", story), terminal.width, 5), "\n");
       at = end + 1;
     }
-    return split;
-  }();
-  for (size_t i = 0; i < entries.size(); ++i) {
-    absl::StrAppend(out, lines[i], "\n",
-                    Wrap(absl::StrCat("     ", Story(*entries[i])), terminal.width, 5), "\n");
+    return out;
   }
+
+ private:
+  static std::vector<Align> WithStory(std::vector<Align> aligns) {
+    aligns.push_back(Align::kLeft);
+    return aligns;
+  }
+
+  Columns figures_;
+  Columns all_;
+  std::vector<std::string> stories_;
+};
+
+void AddEntries(const Entries& entries, const Terminal& terminal, std::string* out) {
+  StoryLines lines({Align::kRight, Align::kRight, Align::kLeft, Align::kLeft});
+  for (const v1::LedgerEntry* entry : entries) {
+    lines.Add(
+        {FormatBytes(TotalBytes(*entry)),
+         absl::StrCat("= ", entry->count(), " x ", FormatBytes(entry->bytes())),
+         Clean(entry->dtype()), absl::StrCat(Clean(entry->block()), " ", Clean(entry->tensor()))},
+        Story(*entry));
+  }
+  out->append(lines.ToText(terminal));
 }
 
 }  // namespace
@@ -82,6 +102,24 @@ std::string ExplainLedger(const v1::EstimateMemoryResponse& response, const Term
     AddEntries(entries, terminal, &out);
   }
   return out;
+}
+
+std::string ExplainPeak(const v1::EstimateMemoryResponse& response, const Terminal& terminal) {
+  if (response.timeline().largest_size() == 0) return "";
+  const v1::TimelinePoint& peak = PeakPoint(response.timeline());
+  std::string out =
+      absl::StrCat("\nThe largest at the peak of a steady step, ",
+                   FormatBytes(peak.allocated_bytes()), " in ", PhaseName(peak.phase()), "\n");
+  StoryLines lines({Align::kRight, Align::kRight, Align::kLeft});
+  for (const v1::PeakStorage& storage : response.timeline().largest()) {
+    const std::string owners = StorageOwners(storage);
+    lines.Add({FormatBytes(storage.bytes() * storage.count()),
+               absl::StrCat("= ", storage.count(), " x ", FormatBytes(storage.bytes())),
+               Clean(storage.name())},
+              absl::StrCat(Clean(storage.made()), "; ", Clean(storage.alive()),
+                           owners.empty() ? "" : "; ", Clean(owners)));
+  }
+  return out + lines.ToText(terminal);
 }
 
 std::string ExplainTrace(const v1::EstimateMemoryResponse& response, const Terminal& terminal) {

@@ -28,6 +28,8 @@ struct EstimateCommand {
   std::string jobs_file;
   std::vector<JobSetting> settings;
   std::optional<double> risk;
+  std::string detail;         // empty where not given
+  std::string timeline_file;  // empty where not given
   bool explain = false;
 };
 

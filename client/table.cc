@@ -59,16 +59,10 @@ std::string RangeName(const RankRange& range, bool only) {
 }
 
 std::string VerdictWord(v1::Verdict verdict, const Terminal& terminal) {
-  switch (verdict) {
-    case v1::VERDICT_FITS:
-      return Bold("FITS", kGreen, terminal);
-    case v1::VERDICT_AT_RISK:
-      return Bold("AT RISK", kYellow, terminal);
-    case v1::VERDICT_DOES_NOT_FIT:
-      return Bold("DOES NOT FIT", kRed, terminal);
-    default:
-      return Bold("NO VERDICT", kRed, terminal);
-  }
+  const int color = verdict == v1::VERDICT_FITS      ? kGreen
+                    : verdict == v1::VERDICT_AT_RISK ? kYellow
+                                                     : kRed;
+  return Bold(VerdictName(verdict), color, terminal);
 }
 
 // "17.9 GiB free", or by how much it is over.
@@ -237,8 +231,8 @@ std::string ToTable(const v1::EstimateMemoryResponse& response, absl::string_vie
     absl::StrAppend(&out, "\n", Bars(response, ranges, terminal), "\n",
                     Legend(response, ranges, terminal), "\n", Gauges(ranges, terminal));
   }
-  return absl::StrCat(out, ExplainLedger(response, terminal), ExplainTrace(response, terminal),
-                      Notices(response, terminal));
+  return absl::StrCat(out, ExplainPeak(response, terminal), ExplainLedger(response, terminal),
+                      ExplainTrace(response, terminal), Notices(response, terminal));
 }
 
 }  // namespace plimsoll

@@ -157,6 +157,28 @@ Traced RunPasses(const ValidJob& job, bool trace) {
   return traced;
 }
 
+// What is wrong with the request, options included.
+Violations FindViolations(const JobSpec& spec, const EstimateOptions& options,
+                          std::variant<ValidJob, Violations>& validated) {
+  Violations violations;
+  if (auto* found = std::get_if<Violations>(&validated)) violations = std::move(*found);
+  const bool summary =
+      spec.detail.has_value() ? *spec.detail == "summary" : options.detail == Detail::kSummary;
+  if (options.timeline && summary) {
+    violations.push_back({"include_timeline", "true", "needs detail replay"});
+  }
+  return violations;
+}
+
+// The curve of the rank that decides.
+std::optional<MemoryCurve> DrawLimitingRank(const Job& job, const Program& program,
+                                            const MemoryEstimate& estimate) {
+  const std::optional<RankReplay> replay =
+      ReplayRank(job, program, Tapes(program), static_cast<size_t>(estimate.limiting_rank));
+  if (!replay.has_value()) return std::nullopt;
+  return DrawCurve(job, program, *replay);
+}
+
 bool TooLarge(const MemoryEstimate& estimate) {
   for (const RankMemory& rank : estimate.ranks) {
     if (rank.device.bound_bytes >= kMaxTotalBytes) return true;
@@ -169,7 +191,8 @@ bool TooLarge(const MemoryEstimate& estimate) {
 std::variant<MemoryEstimate, Violations> EstimateMemory(const JobSpec& spec, const Catalog& catalog,
                                                         const EstimateOptions& options) {
   std::variant<ValidJob, Violations> validated = Validate(spec, catalog);
-  if (auto* violations = std::get_if<Violations>(&validated)) return std::move(*violations);
+  Violations violations = FindViolations(spec, options, validated);
+  if (!violations.empty()) return violations;
   const auto& job = std::get<ValidJob>(validated);
   Traced traced = RunPasses(job, options.trace);
   const Program& program = traced.program;
@@ -201,6 +224,9 @@ std::variant<MemoryEstimate, Violations> EstimateMemory(const JobSpec& spec, con
   estimate.assumptions = job->assumptions;
   estimate.calibration_id = kCalibrationId;
   estimate.trace = std::move(traced.trace);
+  if (options.timeline && estimate.detail == Detail::kReplay) {
+    estimate.curve = DrawLimitingRank(*job, program, estimate);
+  }
   if (options.ledger) {
     const auto limiting = static_cast<size_t>(estimate.limiting_rank);
     estimate.ledger = ExplainLedger(program, program.stages[limiting], peaks[limiting]);

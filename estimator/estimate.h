@@ -3,6 +3,7 @@
 #define PLIMSOLL_ESTIMATOR_ESTIMATE_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "absl/container/inlined_vector.h"
 #include "estimator/catalog.h"
 #include "estimator/job.h"
+#include "estimator/memory_curve.h"
 #include "estimator/notice.h"
 #include "estimator/role.h"
 #include "estimator/violation.h"
@@ -85,22 +87,24 @@ struct MemoryEstimate {
   std::vector<Warning> warnings;
   Detail detail = Detail::kSummary;
   absl::string_view calibration_id;
-  std::vector<TraceEntry> trace;    // when asked for
-  std::vector<LedgerEntry> ledger;  // when asked for
+  std::vector<TraceEntry> trace;     // when asked for
+  std::vector<LedgerEntry> ledger;   // when asked for
+  std::optional<MemoryCurve> curve;  // of the limiting rank, when asked for
 };
 
 // What the answer carries beside its figures.
 struct EstimateOptions {
   bool trace = false;
   bool ledger = false;
+  bool timeline = false;             // of a replay alone
   Detail detail = Detail::kSummary;  // of a job that does not say
 };
 
 // Estimates the peak memory of each GPU of a job, or says everything that is
 // wrong with it.
 //
-// Errors: violations of Validate, and "job.model: <bytes>; must total less than
-//         2^60 bytes".
+// Errors: violations of Validate; "include_timeline: true; needs detail replay"; and
+//         "job.model: <bytes>; must total less than 2^60 bytes".
 // Source: estimator/README.md.
 std::variant<MemoryEstimate, Violations> EstimateMemory(const JobSpec& spec, const Catalog& catalog,
                                                         const EstimateOptions& options);

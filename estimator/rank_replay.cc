@@ -45,6 +45,7 @@ std::optional<RankReplay> ReplayRank(const Job& job, const Program& program, con
   }
   const int64_t outside = Add(program.outside.context_bytes, program.outside.nccl_bytes);
   settings.allocator.capacity_bytes = std::max<int64_t>(job.usable_bytes - outside, 0);
+  rank.settings = settings;
   rank.capped = rank.uncapped;
   if (rank.uncapped.peak_reserved > settings.allocator.capacity_bytes) {
     rank.capped = Replay(rank.timeline, settings);

@@ -9,8 +9,9 @@ namespace {
 
 class Player {
  public:
-  Player(const Timeline& timeline, const ReplaySettings& settings)
+  Player(const Timeline& timeline, const ReplaySettings& settings, std::vector<ReplayPoint>* points)
       : timeline_(timeline),
+        points_(points),
         lag_(settings.lag_ticks),
         allocator_(settings.allocator),
         handles_(timeline.storages.size(), kNoAllocation) {}
@@ -24,6 +25,7 @@ class Player {
   void Note();
 
   const Timeline& timeline_;
+  std::vector<ReplayPoint>* const points_;
   const int32_t lag_;
   CachingAllocator allocator_;
   std::vector<Allocation> handles_;  // of each storage
@@ -96,6 +98,9 @@ Replayed Player::Run() && {
         allocator_.EmptyCache();
         break;
     }
+    if (points_ != nullptr) {
+      points_->push_back({allocator_.allocated_bytes(), allocator_.reserved_bytes()});
+    }
   }
   phase_->current_allocated = allocator_.allocated_bytes();
   phase_->current_reserved = allocator_.reserved_bytes();
@@ -105,8 +110,9 @@ Replayed Player::Run() && {
 
 }  // namespace
 
-Replayed Replay(const Timeline& timeline, const ReplaySettings& settings) {
-  return Player(timeline, settings).Run();
+Replayed Replay(const Timeline& timeline, const ReplaySettings& settings,
+                std::vector<ReplayPoint>* points) {
+  return Player(timeline, settings, points).Run();
 }
 
 std::vector<int32_t> AliveAt(const Timeline& timeline, size_t event) {

@@ -40,7 +40,15 @@ struct Replayed {
   int64_t inactive_split = 0;  // at the peak of reserved: free, but in segments in use
 };
 
-Replayed Replay(const Timeline& timeline, const ReplaySettings& settings);
+// What the allocator holds after one event. Units: bytes.
+struct ReplayPoint {
+  int64_t allocated = 0;
+  int64_t reserved = 0;
+};
+
+// `points`, where given, receives one for each event that was played.
+Replayed Replay(const Timeline& timeline, const ReplaySettings& settings,
+                std::vector<ReplayPoint>* points = nullptr);
 
 // Storages alive after `event`.
 std::vector<int32_t> AliveAt(const Timeline& timeline, size_t event);

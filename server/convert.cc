@@ -1,9 +1,11 @@
 #include "server/convert.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "server/catalog/config_struct.h"
@@ -268,6 +270,76 @@ void Encode(int field, const LedgerEntry& from, WireWriter* to) {
   });
 }
 
+// The roles that hold anything at some point, in order.
+std::vector<Role> RolesOf(const MemoryCurve& curve) {
+  std::vector<Role> roles;
+  for (size_t role = 0; role < kRoleCount; ++role) {
+    const bool occurs =
+        std::any_of(curve.points.begin(), curve.points.end(),
+                    [role](const CurvePoint& point) { return point.roles[role] != 0; });
+    if (occurs) roles.push_back(static_cast<Role>(role));
+  }
+  return roles;
+}
+
+void Encode(int field, const CurvePoint& from, const std::vector<Role>& roles, WireWriter* to) {
+  using Point = v1::TimelinePoint;
+  std::array<int64_t, kRoleCount> bytes;
+  size_t count = 0;
+  for (const Role role : roles) bytes[count++] = from.roles[static_cast<size_t>(role)];
+  to->Message(field, [&] {
+    to->Number(Point::kEventFieldNumber, from.event);
+    to->Number(Point::kPhaseFieldNumber, EnumNumber(from.phase));
+    to->Number(Point::kAllocatedBytesFieldNumber, from.allocated_bytes);
+    to->Number(Point::kReservedBytesFieldNumber, from.reserved_bytes);
+    to->Numbers(Point::kRoleBytesFieldNumber, bytes.begin(), bytes.begin() + count);
+  });
+}
+
+void Encode(int field, const CurvePhase& from, WireWriter* to) {
+  to->Message(field, [&] {
+    to->Number(v1::TimelinePhase::kPhaseFieldNumber, EnumNumber(from.phase));
+    to->Number(v1::TimelinePhase::kBeginEventFieldNumber, from.begin_event);
+    to->Number(v1::TimelinePhase::kEndEventFieldNumber, from.end_event);
+  });
+}
+
+void Encode(int field, const PeakStorage& from, WireWriter* to) {
+  using Storage = v1::PeakStorage;
+  to->Message(field, [&] {
+    to->Text(Storage::kNameFieldNumber, from.name);
+    to->Number(Storage::kRoleFieldNumber, EnumNumber(from.role));
+    to->Number(Storage::kBytesFieldNumber, from.bytes);
+    to->Number(Storage::kCountFieldNumber, from.count);
+    to->Text(Storage::kMadeFieldNumber, from.made);
+    to->Text(Storage::kAliveFieldNumber, from.alive);
+    to->Text(Storage::kLayersFieldNumber, from.layers);
+    to->Text(Storage::kMicroBatchesFieldNumber, from.micro_batches);
+  });
+}
+
+void Encode(int field, const MemoryCurve& from, WireWriter* to) {
+  using Timeline = v1::Timeline;
+  const std::vector<Role> roles = RolesOf(from);
+  std::vector<int> role_numbers;
+  for (const Role role : roles) role_numbers.push_back(EnumNumber(role));
+  to->Message(field, [&] {
+    to->Numbers(Timeline::kRolesFieldNumber, role_numbers.begin(), role_numbers.end());
+    for (const CurvePoint& point : from.points) {
+      Encode(Timeline::kPointsFieldNumber, point, roles, to);
+    }
+    for (const CurvePhase& phase : from.phases) Encode(Timeline::kPhasesFieldNumber, phase, to);
+    to->Number(Timeline::kCapacityBytesFieldNumber, from.capacity_bytes);
+    to->Number(Timeline::kPeakPointFieldNumber, from.peak_point);
+    for (const PeakStorage& storage : from.largest) {
+      Encode(Timeline::kLargestFieldNumber, storage, to);
+    }
+    to->Number(Timeline::kCompletedFieldNumber, from.completed);
+    to->Number(Timeline::kMicroBatchCountFieldNumber, from.micro_batch_count);
+    to->Number(Timeline::kDrawnMicroBatchCountFieldNumber, from.drawn_micro_batch_count);
+  });
+}
+
 absl::string_view Name(GpuArchitecture architecture) {
   switch (architecture) {
     case GpuArchitecture::kVolta:
@@ -322,7 +394,9 @@ JobSpec FromProto(const v1::EstimateMemoryRequest& request) {
 }
 
 EstimateOptions OptionsFromProto(const v1::EstimateMemoryRequest& request) {
-  return {.trace = request.include_trace(), .ledger = request.include_ledger()};
+  return {.trace = request.include_trace(),
+          .ledger = request.include_ledger(),
+          .timeline = request.include_timeline()};
 }
 
 void Encode(const MemoryEstimate& estimate, WireWriter* to) {
@@ -344,6 +418,7 @@ void Encode(const MemoryEstimate& estimate, WireWriter* to) {
   to->Text(Response::kCalibrationIdFieldNumber, estimate.calibration_id);
   for (const TraceEntry& entry : estimate.trace) Encode(Response::kTraceFieldNumber, entry, to);
   for (const LedgerEntry& entry : estimate.ledger) Encode(Response::kLedgerFieldNumber, entry, to);
+  if (estimate.curve.has_value()) Encode(Response::kTimelineFieldNumber, *estimate.curve, to);
 }
 
 v1::ModelInfo ToProto(const std::string& name, const Transformer& model) {

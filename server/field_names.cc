@@ -16,13 +16,12 @@ using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 
 // Fields of the design that have no model behind them yet.
-constexpr std::array<const char*, 14> kPlanned = {"allow_cpu_offload",
+constexpr std::array<const char*, 13> kPlanned = {"allow_cpu_offload",
                                                   "context_parallel_method",
                                                   "context_parallel_size",
                                                   "expert_count",
                                                   "expert_parallel_size",
                                                   "expert_tensor_parallel_size",
-                                                  "include_timeline",
                                                   "offload",
                                                   "optimizer_offload",
                                                   "paged",

@@ -46,6 +46,18 @@ class WireWriter {
     at_ = std::copy(bytes.begin(), bytes.end(), at_);
   }
 
+  // A repeated number, packed; none is left out.
+  template <typename Iterator>
+  void Numbers(int field, Iterator begin, Iterator end) {
+    if (begin == end) return;
+    Message(field, [&] {
+      for (; begin != end; ++begin) {
+        Reserve(kMaxVarint);
+        at_ = Put(static_cast<uint64_t>(*begin), at_);
+      }
+    });
+  }
+
   // A message that is set: `fill` writes its fields.
   template <typename Fill>
   void Message(int field, const Fill& fill) {

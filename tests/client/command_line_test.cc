@@ -6,6 +6,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstdio>
+#include <fstream>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -34,6 +37,13 @@ v1::EstimateMemoryResponse ReadAnswer(const std::string& json) {
   v1::EstimateMemoryResponse response;
   EXPECT_TRUE(google::protobuf::util::JsonStringToMessage(json, &response).ok()) << json;
   return response;
+}
+
+std::string ReadWhole(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
 }
 
 TEST(CommandLineTest, AnswersFromFlagsAlone) {
@@ -271,6 +281,59 @@ TEST(RemoteTest, SaysThatTheAnswerIsLate) {
       Plimsoll(Llama({"--server", server.address(), "--timeout", "100ms"}));
   EXPECT_EQ(result.code, 4);
   EXPECT_EQ(result.err, server.address() + ": no answer in 100ms\n");
+}
+
+TEST(CommandLineTest, DetailChoosesHowTheFiguresAreMade) {
+  EXPECT_EQ(ReadAnswer(Plimsoll(Llama({"-o", "json"})).out).detail(), "replay");
+  for (const char* detail : {"summary", "replay"}) {
+    const ProcessResult result = Plimsoll(Llama({"-o", "json", "--detail", detail}));
+    EXPECT_EQ(ReadAnswer(result.out).detail(), detail) << result.err;
+  }
+  const ProcessResult result = Plimsoll(Llama({"--detail", "guess"}));
+  EXPECT_EQ(result.code, 2);
+  EXPECT_THAT(result.err, HasSubstr("--detail: guess not in {summary,replay}"));
+}
+
+TEST(CommandLineTest, TheTimelineGoesToItsFileAndTheAnswerToStandardOutput) {
+  const TemporaryFile beside("");
+  const std::string data = beside.folder() + "/memory.json";
+  const ProcessResult result = Plimsoll(Llama({"-o", "json", "--timeline", data}));
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(result.out, Plimsoll(Llama({"-o", "json"})).out);
+  v1::Timeline timeline;
+  ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(ReadWhole(data), &timeline).ok());
+  ASSERT_GT(timeline.points_size(), 100);
+  const v1::RankMemory rank = ReadAnswer(result.out).ranks(0);
+  EXPECT_EQ(timeline.points(static_cast<int>(timeline.peak_point())).allocated_bytes(),
+            rank.allocated().expected_bytes());
+  EXPECT_EQ(timeline.largest_size(), 20);
+  std::remove(data.c_str());
+}
+
+TEST(CommandLineTest, ATimelineThatCannotBeIsRefused) {
+  ProcessResult result = Plimsoll(Llama({"--timeline", "memory.png"}));
+  EXPECT_EQ(result.code, 2);
+  EXPECT_EQ(result.out, "");
+  EXPECT_EQ(result.err, "--timeline: memory.png; must end in .svg, .html or .json\n");
+  result = Plimsoll(Llama({"--timeline", "memory.svg", "--detail", "summary"}));
+  EXPECT_EQ(result.code, 2);
+  EXPECT_EQ(result.err, "include_timeline: true; needs detail replay\n");
+  result = Plimsoll({"estimate", "--jobs", "-", "--timeline", "memory.svg"});
+  EXPECT_EQ(result.code, 2);
+  EXPECT_EQ(result.err, "--jobs: with flags of one job; each line must say all that it asks\n");
+  result = Plimsoll(Llama({"--timeline", "/no/such/folder/memory.svg"}));
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.out, StartsWith("FITS  "));
+  EXPECT_EQ(result.err, "--timeline: /no/such/folder/memory.svg; No such file or directory\n");
+}
+
+TEST(CommandLineTest, ExplainListsTheLargestAtThePeakOfAReplay) {
+  const char* heading = "The largest at the peak of a steady step";
+  EXPECT_THAT(Plimsoll(Llama({"--explain"})).out, HasSubstr(heading));
+  const ProcessResult summary = Plimsoll(Llama({"--explain", "--detail", "summary"}));
+  EXPECT_EQ(summary.code, 0) << summary.err;
+  EXPECT_THAT(summary.out, Not(HasSubstr(heading)));
+  EXPECT_THAT(Plimsoll(Llama()).out, Not(HasSubstr(heading)));
 }
 
 }  // namespace

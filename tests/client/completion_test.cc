@@ -48,6 +48,7 @@ TEST(CompletionTest, OffersChoices) {
   EXPECT_EQ(Complete({"gpus", "--output", "y"}), Words{"yaml"});
   EXPECT_EQ(Complete({"estimate", "--zero-stage", ""}), (Words{"0", "1", "2", "3"}));
   EXPECT_EQ(Complete({"completion", "b"}), Words{"bash"});
+  EXPECT_EQ(Complete({"estimate", "--detail", ""}), (Words{"summary", "replay"}));
 }
 
 TEST(CompletionTest, OffersTheCatalog) {
@@ -59,6 +60,7 @@ TEST(CompletionTest, OffersFiles) {
   const TemporaryFile file("{}", "job.yaml");
   EXPECT_EQ(Complete({"estimate", file.folder() + "/j"}), Words{file.path()});
   EXPECT_EQ(Complete({"estimate", "--jobs", file.folder() + "/j"}), Words{file.path()});
+  EXPECT_EQ(Complete({"estimate", "--timeline", file.folder() + "/j"}), Words{file.path()});
 }
 
 }  // namespace

@@ -20,7 +20,8 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using testing::ElementsAre;
 
-constexpr char kEverything[] = R"({"risk": 0.25, "include_trace": true, "detail": "aa", "job": {
+constexpr char kEverything[] = R"({"risk": 0.25, "include_trace": true,
+  "include_timeline": true, "detail": "aa", "job": {
   "model": {"transformer": {
     "hidden_size": 1, "layer_count": 2, "head_count": 3, "kv_head_count": 4, "head_size": 5,
     "ffn_size": 6, "vocab_size": 7, "position_count": 8, "activation": "a", "gated_mlp": true,
@@ -174,7 +175,9 @@ TEST(FromProtoTest, AConfigIsTakenAsItIs) {
 TEST(OptionsFromProtoTest, NothingIsCarriedUnasked) {
   EXPECT_FALSE(OptionsFromProto({}).trace);
   EXPECT_FALSE(OptionsFromProto({}).ledger);
+  EXPECT_FALSE(OptionsFromProto({}).timeline);
   EXPECT_TRUE(OptionsFromProto(Read(kEverything)).trace);
+  EXPECT_TRUE(OptionsFromProto(Read(kEverything)).timeline);
 }
 
 // "kWeight" of one world is ROLE_WEIGHT of the other.
@@ -282,6 +285,40 @@ TEST(EncodeTest, CopiesEveryFieldOfARank) {
             R"("peakReservedBytes":"14",)"
             R"("currentReservedBytes":"15","uncappedPeakReservedBytes":"16"}]})");
   EXPECT_EQ(Encoded(estimate).ranks(1).allocated().expected_bytes(), 0);
+}
+
+// Only the roles that occur are sent, each point's bytes in their order.
+TEST(EncodeTest, CopiesTheTimeline) {
+  MemoryEstimate estimate;
+  MemoryCurve& curve = estimate.curve.emplace();
+  curve.points.resize(2);
+  curve.points[0] = {
+      .event = 0, .phase = Phase::kForward, .allocated_bytes = 7, .reserved_bytes = 8, .roles = {}};
+  curve.points[0].roles[static_cast<size_t>(Role::kWeight)] = 7;
+  curve.points[1] = {
+      .event = 3, .phase = Phase::kLoss, .allocated_bytes = 12, .reserved_bytes = 13, .roles = {}};
+  curve.points[1].roles[static_cast<size_t>(Role::kWeight)] = 7;
+  curve.points[1].roles[static_cast<size_t>(Role::kLoss)] = 5;
+  curve.phases = {{Phase::kForward, 0, 2}, {Phase::kLoss, 2, 4}};
+  curve.capacity_bytes = 14;
+  curve.peak_point = 1;
+  curve.largest = {{"head.logits", Role::kLoss, 5, 6, "there", "because", "0-3", "1"}};
+  curve.completed = true;
+  curve.micro_batch_count = 15;
+  curve.drawn_micro_batch_count = 16;
+  EXPECT_EQ(ToJson(Encoded(estimate).timeline()),
+            R"({"roles":["ROLE_WEIGHT","ROLE_LOSS"],"points":[)"
+            R"({"event":"0","phase":"PHASE_FORWARD","allocatedBytes":"7","reservedBytes":"8",)"
+            R"("roleBytes":["7","0"]},)"
+            R"({"event":"3","phase":"PHASE_LOSS","allocatedBytes":"12","reservedBytes":"13",)"
+            R"("roleBytes":["7","5"]}],)"
+            R"("phases":[{"phase":"PHASE_FORWARD","beginEvent":"0","endEvent":"2"},)"
+            R"({"phase":"PHASE_LOSS","beginEvent":"2","endEvent":"4"}],)"
+            R"("capacityBytes":"14","peakPoint":"1",)"
+            R"("largest":[{"name":"head.logits","role":"ROLE_LOSS","bytes":"5","count":"6",)"
+            R"("made":"there","alive":"because","layers":"0-3","microBatches":"1"}],)"
+            R"("completed":true,"microBatchCount":"15","drawnMicroBatchCount":"16"})");
+  EXPECT_FALSE(Encoded({}).has_timeline());
 }
 
 }  // namespace

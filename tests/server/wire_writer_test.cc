@@ -49,6 +49,17 @@ TEST(WireWriterTest, AnElementOfARepeatedTextMayBeEmpty) {
   EXPECT_EQ(LedgerBytes(entry), entry.SerializeAsString());
 }
 
+TEST(WireWriterTest, RepeatedNumbersArePacked) {
+  for (const int count : {0, 1, 2, 100, 5000}) {
+    v1::TimelinePoint point;
+    for (int i = 0; i < count; ++i) point.add_role_bytes((int64_t{1} << (i % 64)) - 1);
+    WireWriter writer;
+    writer.Numbers(v1::TimelinePoint::kRoleBytesFieldNumber, point.role_bytes().begin(),
+                   point.role_bytes().end());
+    EXPECT_EQ(std::string(writer.bytes()), point.SerializeAsString()) << count;
+  }
+}
+
 // Lengths around each size of a length, and around the buffer's.
 TEST(WireWriterTest, MessagesAndTextsOfEveryLength) {
   for (const size_t length : {0, 1, 125, 126, 127, 128, 129, 8150, 8190, 8191, 8192, 8193, 8200,
