@@ -38,6 +38,10 @@ const std::set<std::string>& OtherIntegers() {
       "sliding_window",      // tokens, the field's usual word
       "pipeline_stage",      // an index
       "limiting_rank",       // an index
+      "peak_point",          // an index
+      "event",               // an index, as the next two
+      "begin_event",
+      "end_event",
   };
   return *names;
 }
