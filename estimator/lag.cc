@@ -44,6 +44,9 @@ int32_t ExpectedLag(const Job& job, const Program& program) {
     case RunAhead::kWithoutPipeline:
       lags = stages == 1;
       break;
+    case RunAhead::kGpuBound:
+      lags = GpuBound(job, program);
+      break;
     case RunAhead::kDeepOrGpuBound:
       lags = stages >= kDeepPipeline || GpuBound(job, program);
       break;

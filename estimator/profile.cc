@@ -45,6 +45,7 @@ constexpr Profile kEager = {
     .vocab_size_divisor = 1,
     .fused_optimizer = false,
     .stages = StageRule::kEven,
+    .records_streams = true,
     .run_ahead = RunAhead::kNever,
     .synchronizes_receives = false,
     .source = "torch/csrc/distributed/c10d/reducer.cpp; transformers modeling_llama.py",
@@ -60,8 +61,8 @@ constexpr Profile Fsdp2() {
   Profile profile = kEager;
   profile.framework = Framework::kFsdp2;
   profile.name = "fsdp2";
-  profile.since = 2004;
-  profile.era = "torch 2.4 and later";
+  profile.since = 2008;
+  profile.era = "torch 2.8 and later";
   profile.logits_held = LogitsHeld::kDeleted;
   profile.checkpoints_hold_output = false;
   profile.tensor_parallel = true;
@@ -70,6 +71,16 @@ constexpr Profile Fsdp2() {
   profile.sequence_parallel_default = true;
   profile.fused_optimizer = true;
   profile.source = "torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py";
+  profile.records_streams = false;  // ProcessGroupNCCL.cpp: tensors are stashed instead (#148590)
+  return profile;
+}
+
+constexpr Profile Fsdp2Recording() {
+  Profile profile = Fsdp2();
+  profile.since = 2004;
+  profile.era = "torch 2.4 to 2.7";
+  profile.records_streams = true;
+  profile.run_ahead = RunAhead::kGpuBound;
   return profile;
 }
 
@@ -111,8 +122,8 @@ constexpr Profile MegatronCore() {
   profile.framework = Framework::kMegatronCore;
   profile.name = "megatron-core";
   profile.package = "megatron-core";
-  profile.since = 5;
-  profile.era = "core 0.5 and later, Transformer Engine";
+  profile.since = 13;
+  profile.era = "core 0.13 and later, Transformer Engine";
   profile.norm = NormKernel::kFused;
   profile.fused_glu = true;
   profile.packed_qkv = true;
@@ -131,13 +142,22 @@ constexpr Profile MegatronCore() {
   profile.fused_optimizer = true;
   profile.source =
       "megatron/core/transformer/transformer_layer.py, core/pipeline_parallel/schedules.py";
+  profile.records_streams = false;  // on the torch 2.8 of its time
+  return profile;
+}
+
+constexpr Profile MegatronCoreRecording() {
+  Profile profile = MegatronCore();
+  profile.since = 5;
+  profile.era = "core 0.5 to 0.12, Transformer Engine";
+  profile.records_streams = true;
   return profile;
 }
 
 // Source: Megatron-LM v2.4, megatron/model/transformer.py,
 // megatron/optimizer/optimizer.py, megatron/schedules.py.
 constexpr Profile MegatronLm() {
-  Profile profile = MegatronCore();
+  Profile profile = MegatronCoreRecording();
   profile.framework = Framework::kMegatronLm;
   profile.name = "megatron-lm";
   profile.package = "megatron-lm";
@@ -171,7 +191,7 @@ constexpr Profile MegatronDeepSpeed() {
 // parallel/tensor_parallel/functional.py, optim/zero.py, trainer.py. That keys
 // and values are kept twice is inferred from reserved memory (data notes A 4.1).
 constexpr Profile Nanotron() {
-  Profile profile = MegatronCore();
+  Profile profile = MegatronCoreRecording();
   profile.framework = Framework::kNanotron;
   profile.name = "nanotron";
   profile.package = "nanotron";
@@ -225,6 +245,8 @@ void TorchtitanOf2024(Profile& profile) {
   profile.expands_kv = true;
   profile.root_group = true;
   profile.last_block_gathered = true;
+  profile.records_streams = true;
+  profile.run_ahead = RunAhead::kGpuBound;
 }
 
 // `del pred` before backward (#391).
@@ -237,6 +259,8 @@ void TorchtitanDeletes(Profile& profile) {
 void TorchtitanCompilesLoss(Profile& profile) {
   TorchtitanDeletes(profile);
   profile.compiles_loss = true;
+  profile.records_streams = false;  // PyTorch's nightly builds since March 2025
+  profile.run_ahead = RunAhead::kNever;
 }
 
 // Embedding, and norm with head, are groups of their own (#1094); torch's
@@ -353,8 +377,10 @@ const std::vector<Profile>& Profiles() {
   static const auto* const kProfiles = new std::vector<Profile>{kEager,
                                                                 Fsdp1(),
                                                                 Fsdp2(),
+                                                                Fsdp2Recording(),
                                                                 DeepSpeed(),
                                                                 MegatronCore(),
+                                                                MegatronCoreRecording(),
                                                                 MegatronLm(),
                                                                 MegatronDeepSpeed(),
                                                                 NanotronAfterFix(),

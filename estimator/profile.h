@@ -60,7 +60,7 @@ enum class StageRule : uint8_t { kEven, kByCost, kByCostReached };
 
 // When the CPU runs ahead of the GPU, so that memory which a collective used is
 // free later (estimator/lag.h). Whatever it is, the upper bound has the whole.
-enum class RunAhead : uint8_t { kNever, kWithoutPipeline, kDeepOrGpuBound };
+enum class RunAhead : uint8_t { kNever, kWithoutPipeline, kDeepOrGpuBound, kGpuBound };
 
 // One framework in one era.
 struct Profile {
@@ -100,6 +100,7 @@ struct Profile {
   int64_t vocab_size_divisor;
   bool fused_optimizer;  // default implementation; false: foreach
   StageRule stages;
+  bool records_streams;  // collectives keep memory from use until the GPU has run them
   RunAhead run_ahead;
   bool synchronizes_receives;  // the shape of what a stage receives is read on the CPU
   absl::string_view source;

@@ -31,12 +31,13 @@ std::optional<RankReplay> ReplayRank(const Job& job, const Program& program, con
   if (!timeline.has_value()) return std::nullopt;
   RankReplay rank;
   rank.timeline = *std::move(timeline);
-  const int32_t lag = UsesOtherStreams(rank.timeline) ? ExpectedLag(job, program) : 0;
+  const bool waits = job.profile->records_streams && UsesOtherStreams(rank.timeline);
+  const int32_t lag = waits ? ExpectedLag(job, program) : 0;
   ReplaySettings settings{.allocator = job.allocator, .lag_ticks = lag};
   rank.uncapped = Replay(rank.timeline, settings);
   rank.lagging_allocated = rank.uncapped.peak_allocated;
   rank.lagging_reserved = rank.uncapped.peak_reserved;
-  if (UsesOtherStreams(rank.timeline) && lag < kLaunchQueueTicks) {
+  if (waits && lag < kLaunchQueueTicks) {
     settings.lag_ticks = kLaunchQueueTicks;
     const Replayed lagging = Replay(rank.timeline, settings);
     rank.lagging_allocated = std::max(rank.lagging_allocated, lagging.peak_allocated);
