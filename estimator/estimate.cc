@@ -105,6 +105,22 @@ void Refine(const Job& job, const Program& program, const RankReplay& replay, Ra
   FillMoments(replay, rank);
 }
 
+// What the reader should know of a replay: that the cache was given back, that
+// memory is expected to wait for the GPU.
+void Warn(const RankReplay& replay, size_t stage, std::vector<Warning>& warnings) {
+  if (replay.capped.completed && replay.capped.retries > 0) {
+    warnings.push_back({"cache-flushed", "job.cluster",
+                        absl::StrCat("on stage ", stage, " the allocator fills the GPU and gives ",
+                                     "back its cache, which costs time: with room it would hold ",
+                                     FormatGib(replay.uncapped.peak_reserved))});
+  }
+  if (replay.lag_ticks > 0 && stage == 0) {
+    warnings.push_back({"gpu-lags", "job.runtime.versions",
+                        "memory that collectives used is expected to wait for a GPU that is a "
+                        "launch queue behind; TORCH_NCCL_AVOID_RECORD_STREAMS=1 ends that"});
+  }
+}
+
 // Replays every stage. Returns false where a timeline is too long.
 bool ReplayRanks(const Job& job, const Program& program, MemoryEstimate& estimate) {
   const Tapes tapes(program);
@@ -113,6 +129,7 @@ bool ReplayRanks(const Job& job, const Program& program, MemoryEstimate& estimat
     const std::optional<RankReplay> replay = ReplayRank(job, program, tapes, stage);
     if (!replay.has_value()) return false;
     Refine(job, program, *replay, ranks[stage]);
+    Warn(*replay, stage, estimate.warnings);
   }
   estimate.ranks = std::move(ranks);
   return true;

@@ -33,6 +33,7 @@ std::optional<RankReplay> ReplayRank(const Job& job, const Program& program, con
   rank.timeline = *std::move(timeline);
   const bool waits = job.profile->records_streams && UsesOtherStreams(rank.timeline);
   const int32_t lag = waits ? ExpectedLag(job, program) : 0;
+  rank.lag_ticks = lag;
   ReplaySettings settings{.allocator = job.allocator, .lag_ticks = lag};
   rank.uncapped = Replay(rank.timeline, settings);
   rank.lagging_allocated = rank.uncapped.peak_allocated;

@@ -23,6 +23,7 @@ struct RankReplay {
   // With the GPU as far behind the CPU as its queue lets it be. Units: bytes.
   int64_t lagging_allocated = 0;
   int64_t lagging_reserved = 0;
+  int32_t lag_ticks = 0;  // that is expected: none, or the queue
   RoleBytes roles{};  // of tensors, at the peak of `capped`
 };
 
