@@ -24,7 +24,7 @@ struct RankReplay {
   int64_t lagging_allocated = 0;
   int64_t lagging_reserved = 0;
   int32_t lag_ticks = 0;  // that is expected: none, or the queue
-  RoleBytes roles{};  // of tensors, at the peak of `capped`
+  RoleBytes roles{};      // of tensors, at the peak of `capped`
 };
 
 // Replays one stage; nothing where its timeline is too long.
