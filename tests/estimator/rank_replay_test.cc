@@ -106,6 +106,7 @@ TEST(RankReplayTest, LagMattersToOtherStreams) {
 TEST(RankReplayTest, ExpandableSegmentsHoldLess) {
   const Program program = LargeProgram(2);
   Job job = HandJob();
+  job.profile = &Profiles().front();
   job.usable_bytes = 10000 * kMib;
   job.allocator.expandable_segments = true;
   const RankReplay expandable = *ReplayRank(job, program, Tapes(program), 0);
