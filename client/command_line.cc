@@ -77,6 +77,11 @@ void AddConnectionFlags(CLI::App* command, Connection* connection) {
                    "Service to ask, as host:50051 or unix:/path; without it, one in this process")
       ->envname("PLIMSOLL_SERVER")
       ->type_name("ADDRESS");
+  command
+      ->add_option("--calibration", connection->calibration,
+                   "Table of upper bounds for the service in this process, instead of its own")
+      ->envname("PLIMSOLL_CALIBRATION")
+      ->type_name("FILE");
   command->add_option("--timeout", connection->timeout, "How long to wait for an answer")
       ->type_name("DURATION")
       ->capture_default_str();

@@ -14,6 +14,7 @@ namespace plimsoll {
 struct Connection {
   std::string server;  // empty: the service in this process
   std::string timeout = "10s";
+  std::string calibration;  // a file for the service in this process; empty: its own
 };
 
 struct Output {

@@ -16,11 +16,17 @@ absl::StatusOr<Service> OpenService(const Connection& connection) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--timeout: ", connection.timeout, "; must be a duration up to 24h, as 10s or 500ms"));
   }
+  if (!connection.server.empty() && !connection.calibration.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--calibration: ", connection.calibration,
+                     "; must not be given with --server, which has its own"));
+  }
   if (!connection.server.empty()) {
     return Service{.embedded = nullptr, .client = ConnectTo(connection.server, timeout)};
   }
   ServerOptions options;
   options.log_level = LogLevel::kOff;  // refusals are answers here
+  options.calibration = connection.calibration;
   auto started = Server::Start(options);
   if (auto* error = std::get_if<std::string>(&started)) return absl::InternalError(*error);
   auto server = std::move(std::get<std::unique_ptr<Server>>(started));

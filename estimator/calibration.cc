@@ -1,16 +1,13 @@
 #include "estimator/calibration.h"
 
-#include <array>
+#include <algorithm>
 #include <cmath>
 
+#include "estimator/job.h"
 #include "estimator/units.h"
 
 namespace plimsoll {
 namespace {
-
-constexpr double kAllocatedShare = 0.03;
-constexpr double kReservedShare = 0.20;
-constexpr double kCalibratedRisk = 0.01;
 
 // The one-sided normal quantile of 1 - risk. Source: Abramowitz and Stegun
 // 1964, 26.2.23; its error is below 4.5e-4.
@@ -21,20 +18,60 @@ double Quantile(double risk) {
   return t - above / below;
 }
 
-int64_t Bound(int64_t expected_bytes, double share, double risk) {
-  const double scale = risk == kCalibratedRisk ? 1.0 : Quantile(risk) / Quantile(kCalibratedRisk);
-  const double margin = static_cast<double>(expected_bytes) * share * (scale > 0 ? scale : 0);
-  return Add(expected_bytes, static_cast<int64_t>(margin));
+// How many fields of the job a row names, or -1 where it names another.
+int Specificity(const CalibrationRow& row, const Job& job, bool measured) {
+  int named = 0;
+  const auto agrees = [&named](const auto& field, auto value) {
+    if (field.has_value()) ++named;
+    return !field.has_value() || *field == value;
+  };
+  if (row.framework.has_value() && !measured) return -1;
+  if (!agrees(row.framework, job.profile->framework)) return -1;
+  if (!agrees(row.tensor_parallel, job.tensor_parallel_size > 1)) return -1;
+  if (!agrees(row.expandable_segments, job.allocator.expandable_segments)) return -1;
+  return named;
+}
+
+double ShareAt(const Calibration& calibration, const CalibrationRow& row, double risk) {
+  const std::vector<double>& risks = calibration.risks;
+  if (risk >= risks.front()) return row.shares.front();
+  for (size_t i = 1; i < risks.size(); ++i) {
+    if (risk < risks[i]) continue;
+    const double place = std::log(risk / risks[i - 1]) / std::log(risks[i] / risks[i - 1]);
+    return row.shares[i - 1] + place * (row.shares[i] - row.shares[i - 1]);
+  }
+  return row.shares.back() * (Quantile(risk) / Quantile(risks.back()));
 }
 
 }  // namespace
 
-int64_t AllocatedBound(int64_t expected_bytes, double risk) {
-  return Bound(expected_bytes, kAllocatedShare, risk);
+Margins MarginsOf(const Calibration& calibration, const Job& job, Detail detail) {
+  Margins margins;
+  const std::vector<std::string>& gpus = calibration.gpus;
+  margins.gpu_measured =
+      job.gpu != nullptr && std::find(gpus.begin(), gpus.end(), job.gpu->id) != gpus.end();
+  margins.framework_measured =
+      std::any_of(calibration.rows.begin(), calibration.rows.end(),
+                  [&job](const auto& row) { return row.framework == job.profile->framework; });
+  const bool measured = margins.gpu_measured && margins.framework_measured;
+  double* const shares[] = {&margins.allocated, &margins.reserved, &margins.device,
+                            &margins.capacity};
+  int best[] = {-1, -1, -1, -1};
+  for (const CalibrationRow& row : calibration.rows) {
+    if (row.detail != detail) continue;
+    const auto gauge = static_cast<size_t>(row.gauge);
+    const int named = Specificity(row, job, measured);
+    if (named <= best[gauge]) continue;
+    best[gauge] = named;
+    *shares[gauge] = ShareAt(calibration, row, job.risk);
+  }
+  return margins;
 }
 
-int64_t ReservedBound(int64_t expected_bytes, double risk) {
-  return Bound(expected_bytes, kReservedShare, risk);
+int64_t Above(int64_t bytes, double share) {
+  const double margin = static_cast<double>(bytes) * share;
+  constexpr double kMost = 4e18;
+  return Add(bytes, margin >= kMost ? kSaturated : static_cast<int64_t>(margin));
 }
 
 }  // namespace plimsoll

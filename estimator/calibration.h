@@ -1,31 +1,66 @@
-// Upper bounds from what measured jobs held: the one table of fitted constants.
+// Upper bounds from what measured jobs held: a table of shares by which
+// measured figures lie above expected ones. The one table of fitted constants;
+// tests/accuracy/calibrate.py writes it.
 #ifndef PLIMSOLL_ESTIMATOR_CALIBRATION_H_
 #define PLIMSOLL_ESTIMATOR_CALIBRATION_H_
 
 #include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
 
-#include "absl/strings/string_view.h"
+#include "estimator/profile.h"
 
 namespace plimsoll {
 
-inline constexpr absl::string_view kCalibrationId = "provisional-2026-11";
+enum class Detail : uint8_t;
+struct Job;
 
-// Returns the upper bounds of each gauge at `risk`.
-//
-// Expected figures are multiplied by 1 + share: 3 % of what tensors hold, 20 %
-// of what the allocator holds, at a risk of 1 %; below that risk the share
-// grows with the normal quantile, above it shrinks.
-//
-// Source: provisional. Spread of measured rows over closed forms, data notes A
-//         and B (allocated 1.03, reserved 1.20 at 99 %); a calibration on
-//         residuals by framework and allocator replaces it.
-int64_t AllocatedBound(int64_t expected_bytes, double risk);
-int64_t ReservedBound(int64_t expected_bytes, double risk);
+// What a share is of.
+//   kAllocated, kReserved, kDevice   the gauge's expected bytes
+//   kCapacity                        the memory that a job is replayed in to see
+//                                    whether it runs on its GPU: so much less than
+//                                    there is, for what the replay does not know
+enum class CalibratedGauge : uint8_t { kAllocated, kReserved, kDevice, kCapacity };
 
-// Bytes outside the allocator: their spread is the same as reserved's.
-inline int64_t OutsideBound(int64_t expected_bytes, double risk) {
-  return ReservedBound(expected_bytes, risk);
-}
+// The shares of some jobs. What is not named is any.
+struct CalibrationRow {
+  CalibratedGauge gauge = CalibratedGauge::kAllocated;
+  Detail detail{};
+  std::optional<Framework> framework{};
+  std::optional<bool> tensor_parallel{};  // its collectives keep memory from being used again
+  std::optional<bool> expandable_segments{};
+  int64_t row_count = 0;       // measured
+  std::vector<double> shares;  // at each of Calibration::risks
+};
+
+struct Calibration {
+  std::string id;
+  std::vector<double> risks;      // falling
+  std::vector<std::string> gpus;  // ids with measured jobs
+  std::vector<CalibrationRow> rows;
+};
+
+// The shares that hold for one job at its risk.
+struct Margins {
+  double allocated = 0;
+  double reserved = 0;
+  double device = 0;
+  double capacity = 0;
+  bool framework_measured = true;
+  bool gpu_measured = true;
+};
+
+// Returns the shares of the row that names most of what the job is. A job of a
+// framework or a GPU without measured jobs has those of rows that name no
+// framework, which are as wide as the widest framework's.
+//
+// Between two risks of the table shares follow the logarithm of the risk; below
+// the least the normal quantile. At a gauge without rows they are 0.
+Margins MarginsOf(const Calibration& calibration, const Job& job, Detail detail);
+
+// Returns bytes * (1 + share).
+int64_t Above(int64_t bytes, double share);
 
 }  // namespace plimsoll
 

@@ -1,4 +1,4 @@
-// Named models and GPUs, parsed by the caller and handed to Validate.
+// Named models and GPUs, and the calibration: parsed by the caller and handed in.
 #ifndef PLIMSOLL_ESTIMATOR_CATALOG_H_
 #define PLIMSOLL_ESTIMATOR_CATALOG_H_
 
@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "estimator/calibration.h"
 #include "estimator/model.h"
 
 namespace plimsoll {
@@ -38,11 +39,12 @@ struct Gpu {
   std::string source;
 };
 
-// Both lists, sorted by name. Lives longer than every ValidJob made with it.
+// Lists are sorted by name. Lives longer than every ValidJob made with it.
 struct Catalog {
   std::map<std::string, Transformer, std::less<>> models;
   std::map<std::string, Gpu, std::less<>> gpus;
   std::map<std::string, std::string, std::less<>> gpu_aliases;  // lower case -> id
+  Calibration calibration;
 };
 
 }  // namespace plimsoll

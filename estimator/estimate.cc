@@ -34,19 +34,29 @@ void FillMoments(const StagePeak& peak, RankMemory& rank) {
   }
 }
 
-void FillRank(const Job& job, const Program& program, const Stage& stage, const StagePeak& peak,
-              RankMemory& rank) {
+int64_t OutsideBytes(const Program& program) {
+  return Add(program.outside.context_bytes, program.outside.nccl_bytes);
+}
+
+// What the whole GPU may hold, given what the allocator may.
+int64_t DeviceBound(int64_t expected_bytes, int64_t reserved_bound, int64_t outside,
+                    const Margins& margins) {
+  return std::max(Add(reserved_bound, outside), Above(expected_bytes, margins.device));
+}
+
+void FillRank(const Job& job, const Program& program, const Margins& margins, const Stage& stage,
+              const StagePeak& peak, RankMemory& rank) {
   rank.gpu_count = job.gpu_count / job.pipeline_parallel_size;
   rank.layer_count = stage.layer_count;
   rank.in_flight_count = stage.first.count;
   rank.parameter_count = peak.sums.parameters;
   const int64_t allocated = peak.usage.total;
   const int64_t reserved = peak.Reserved();
-  const int64_t outside = Add(program.outside.context_bytes, program.outside.nccl_bytes);
-  rank.allocated = Bounded(allocated, AllocatedBound(allocated, job.risk));
-  rank.reserved = Bounded(reserved, ReservedBound(reserved, job.risk));
-  rank.device = Bounded(Add(reserved, outside),
-                        Add(rank.reserved.bound_bytes, OutsideBound(outside, job.risk)));
+  const int64_t outside = OutsideBytes(program);
+  rank.allocated = Bounded(allocated, Above(allocated, margins.allocated));
+  rank.reserved = Bounded(reserved, Above(reserved, margins.reserved));
+  const int64_t device = Add(reserved, outside);
+  rank.device = Bounded(device, DeviceBound(device, rank.reserved.bound_bytes, outside, margins));
   rank.peak_phase = peak.phase;
   rank.breakdown = peak.usage.roles;
   rank.breakdown[static_cast<size_t>(Role::kFragmentation)] = reserved - allocated;
@@ -73,18 +83,31 @@ void FillMoments(const RankReplay& replay, RankMemory& rank) {
   }
 }
 
-// Puts what the replay says in the place of what the closed form said.
-void Refine(const Job& job, const Program& program, const RankReplay& replay, RankMemory& rank) {
+// A job that runs on its GPU for certain holds no more than that has.
+void BoundGauges(const Job& job, const Program& program, const Margins& margins,
+                 const RankReplay& replay, RankMemory& rank) {
   const Replayed& shown = replay.capped.completed ? replay.capped : replay.uncapped;
-  const int64_t outside = Add(program.outside.context_bytes, program.outside.nccl_bytes);
-  rank.allocated =
-      Bounded(shown.peak_allocated,
-              std::max(replay.lagging_allocated, AllocatedBound(shown.peak_allocated, job.risk)));
-  rank.reserved = Bounded(
-      shown.peak_reserved,
-      std::max(replay.lagging_reserved, ReservedBound(replay.uncapped.peak_reserved, job.risk)));
-  rank.device = Bounded(Add(shown.peak_reserved, outside),
-                        Add(rank.reserved.bound_bytes, OutsideBound(outside, job.risk)));
+  const int64_t outside = OutsideBytes(program);
+  const int64_t uncapped = replay.uncapped.peak_reserved;
+  int64_t allocated =
+      std::max(replay.lagging_allocated, Above(shown.peak_allocated, margins.allocated));
+  int64_t reserved = std::max(replay.lagging_reserved, Above(uncapped, margins.reserved));
+  int64_t device = DeviceBound(Add(uncapped, outside), reserved, outside, margins);
+  if (replay.endures) {
+    reserved = std::min(reserved, job.usable_bytes - program.outside.context_bytes);
+    allocated = std::min(allocated, reserved);
+    device = std::min(device, job.usable_bytes);
+  }
+  rank.allocated = Bounded(shown.peak_allocated, allocated);
+  rank.reserved = Bounded(shown.peak_reserved, reserved);
+  rank.device = Bounded(Add(shown.peak_reserved, outside), device);
+}
+
+// Puts what the replay says in the place of what the closed form said.
+void Refine(const Job& job, const Program& program, const Margins& margins,
+            const RankReplay& replay, RankMemory& rank) {
+  const Replayed& shown = replay.capped.completed ? replay.capped : replay.uncapped;
+  BoundGauges(job, program, margins, replay, rank);
   int64_t tensors = 0;
   for (const int64_t bytes : replay.roles) tensors = Add(tensors, bytes);
   rank.breakdown = replay.roles;
@@ -122,13 +145,15 @@ void Warn(const RankReplay& replay, size_t stage, std::vector<Warning>& warnings
 }
 
 // Replays every stage. Returns false where a timeline is too long.
-bool ReplayRanks(const Job& job, const Program& program, MemoryEstimate& estimate) {
+bool ReplayRanks(const Job& job, const Program& program, const Margins& margins,
+                 MemoryEstimate& estimate) {
   const Tapes tapes(program);
   std::vector<RankMemory> ranks = estimate.ranks;
   for (size_t stage = 0; stage < ranks.size(); ++stage) {
-    const std::optional<RankReplay> replay = ReplayRank(job, program, tapes, stage);
+    const std::optional<RankReplay> replay =
+        ReplayRank(job, program, tapes, stage, margins.capacity);
     if (!replay.has_value()) return false;
-    Refine(job, program, *replay, ranks[stage]);
+    Refine(job, program, margins, *replay, ranks[stage]);
     Warn(*replay, stage, estimate.warnings);
   }
   estimate.ranks = std::move(ranks);
@@ -140,19 +165,36 @@ Verdict Judge(const Gauge& device, int64_t usable_bytes) {
   return device.expected_bytes <= usable_bytes ? Verdict::kAtRisk : Verdict::kDoesNotFit;
 }
 
-// The first of the most loaded ranks decides.
+// The first of the most loaded ranks limits; the bound is that of all ranks.
 void FillVerdict(const Job& job, MemoryEstimate& estimate) {
+  Gauge device;
+  for (const RankMemory& rank : estimate.ranks) {
+    device.expected_bytes = std::max(device.expected_bytes, rank.device.expected_bytes);
+    device.bound_bytes = std::max(device.bound_bytes, rank.device.bound_bytes);
+  }
   for (size_t i = 1; i < estimate.ranks.size(); ++i) {
     const Gauge& most = estimate.ranks[static_cast<size_t>(estimate.limiting_rank)].device;
     if (estimate.ranks[i].device.expected_bytes > most.expected_bytes) {
       estimate.limiting_rank = static_cast<int64_t>(i);
     }
   }
-  const Gauge& device = estimate.ranks[static_cast<size_t>(estimate.limiting_rank)].device;
   estimate.usable_bytes = job.usable_bytes;
   estimate.verdict = Judge(device, job.usable_bytes);
   estimate.headroom = {.expected_bytes = job.usable_bytes - device.expected_bytes,
                        .bound_bytes = job.usable_bytes - device.bound_bytes};
+}
+
+void WarnOfUncalibrated(const Margins& margins, MemoryEstimate& estimate) {
+  if (!margins.framework_measured) {
+    estimate.warnings.push_back({"uncalibrated", "job.runtime.framework",
+                                 "no measured job of this framework: its upper bounds are the "
+                                 "widest of all frameworks"});
+  }
+  if (!margins.gpu_measured) {
+    estimate.warnings.push_back({"uncalibrated", "job.cluster.gpu",
+                                 "no measured job on this GPU: its upper bounds are the widest of "
+                                 "all frameworks"});
+  }
 }
 
 struct Traced {
@@ -216,19 +258,21 @@ std::variant<MemoryEstimate, Violations> EstimateMemory(const JobSpec& spec, con
   const std::vector<BlockRun> runs = RunBlocks(program);
 
   MemoryEstimate estimate;
+  const Margins margins = MarginsOf(catalog.calibration, *job, Detail::kSummary);
   const std::vector<StagePeak> peaks = FindPeaks(program, runs);
   estimate.ranks.reserve(program.stages.size());
   for (size_t stage = 0; stage < program.stages.size(); ++stage) {
     RankMemory& rank = estimate.ranks.emplace_back();
     rank.pipeline_stage = static_cast<int64_t>(stage);
-    FillRank(*job, program, program.stages[stage], peaks[stage], rank);
+    FillRank(*job, program, margins, program.stages[stage], peaks[stage], rank);
   }
   if (TooLarge(estimate)) {
     return Violations{{"job", "2^60 bytes or more on one GPU", "must need less than 2^60 bytes"}};
   }
   estimate.warnings = job->warnings;
   if (job->detail.value_or(options.detail) == Detail::kReplay) {
-    if (ReplayRanks(*job, program, estimate)) {
+    const Margins replayed = MarginsOf(catalog.calibration, *job, Detail::kReplay);
+    if (ReplayRanks(*job, program, replayed, estimate)) {
       estimate.detail = Detail::kReplay;
     } else {
       estimate.warnings.push_back(
@@ -236,10 +280,11 @@ std::variant<MemoryEstimate, Violations> EstimateMemory(const JobSpec& spec, con
            "the step has too many allocations to replay: the figures are the summary's"});
     }
   }
+  WarnOfUncalibrated(margins, estimate);
   FillVerdict(*job, estimate);
   estimate.parameter_count = CountParameters(*job->model);
   estimate.assumptions = job->assumptions;
-  estimate.calibration_id = kCalibrationId;
+  estimate.calibration_id = catalog.calibration.id;
   estimate.trace = std::move(traced.trace);
   if (options.timeline && estimate.detail == Detail::kReplay) {
     estimate.curve = DrawLimitingRank(*job, program, estimate);

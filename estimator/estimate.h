@@ -86,7 +86,7 @@ struct MemoryEstimate {
   std::vector<Assumption> assumptions;
   std::vector<Warning> warnings;
   Detail detail = Detail::kSummary;
-  absl::string_view calibration_id;
+  absl::string_view calibration_id;  // into the catalog
   std::vector<TraceEntry> trace;     // when asked for
   std::vector<LedgerEntry> ledger;   // when asked for
   std::optional<MemoryCurve> curve;  // of the limiting rank, when asked for

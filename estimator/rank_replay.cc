@@ -23,10 +23,18 @@ RoleBytes RolesAt(const Timeline& timeline, size_t event) {
   return roles;
 }
 
+// Whether the job completes with a full launch queue in `capacity_bytes`.
+bool Endures(const RankReplay& rank, ReplaySettings settings, int64_t capacity_bytes) {
+  if (rank.lagging_reserved <= capacity_bytes) return true;
+  settings.lag_ticks = kLaunchQueueTicks;
+  settings.allocator.capacity_bytes = capacity_bytes;
+  return rank.capped.completed && Replay(rank.timeline, settings).completed;
+}
+
 }  // namespace
 
 std::optional<RankReplay> ReplayRank(const Job& job, const Program& program, const Tapes& tapes,
-                                     size_t stage) {
+                                     size_t stage, double capacity_share) {
   std::optional<Timeline> timeline = Unroll(job, program, tapes, stage);
   if (!timeline.has_value()) return std::nullopt;
   RankReplay rank;
@@ -52,6 +60,8 @@ std::optional<RankReplay> ReplayRank(const Job& job, const Program& program, con
   if (rank.uncapped.peak_reserved > settings.allocator.capacity_bytes) {
     rank.capped = Replay(rank.timeline, settings);
   }
+  const auto room = static_cast<double>(settings.allocator.capacity_bytes) / (1.0 + capacity_share);
+  rank.endures = Endures(rank, settings, static_cast<int64_t>(room));
   rank.roles = RolesAt(rank.timeline,
                        rank.capped.completed ? rank.capped.peak_event : rank.uncapped.peak_event);
   return rank;

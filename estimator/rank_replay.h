@@ -23,15 +23,20 @@ struct RankReplay {
   // With the GPU as far behind the CPU as its queue lets it be. Units: bytes.
   int64_t lagging_allocated = 0;
   int64_t lagging_reserved = 0;
+  // It runs on the GPU even so, with room for what the replay does not know:
+  // where memory is out, the allocator waits for the GPU and flushes its cache.
+  bool endures = false;
   int32_t lag_ticks = 0;  // that is expected: none, or the queue
   RoleBytes roles{};      // of tensors, at the peak of `capped`
 };
 
 // Replays one stage; nothing where its timeline is too long.
 //
+// `capacity_share` is that room (Margins::capacity).
+//
 // Requires: `tapes` are of `program`, which has passed all passes
 std::optional<RankReplay> ReplayRank(const Job& job, const Program& program, const Tapes& tapes,
-                                     size_t stage);
+                                     size_t stage, double capacity_share);
 
 }  // namespace plimsoll
 

@@ -66,6 +66,11 @@ ServerFlags::ServerFlags(CLI::App* app) : app_(app) {
       ->envname("PLIMSOLL_LOG_LEVEL")
       ->check(CLI::IsMember({"debug", "info", "warning", "error", "off"}))
       ->capture_default_str();
+  app->add_option("--calibration", calibration_,
+                  "A table of upper bounds in the place of the built-in one, as "
+                  "tests/accuracy/calibrate.py writes it")
+      ->envname("PLIMSOLL_CALIBRATION")
+      ->type_name("FILE");
   app->add_option(kConfig, config_,
                   "A file with these settings (TOML or INI, as listen = \"0.0.0.0:50051\"); flags "
                   "and PLIMSOLL_* variables go before it")
@@ -97,6 +102,7 @@ ServerOptions ServerFlags::Read() {
   options.drain_delay = std::chrono::milliseconds(drain_delay_ms_);
   options.drain_timeout = std::chrono::milliseconds(drain_timeout_ms_);
   options.log_level = *ParseLogLevel(log_level_);
+  options.calibration = calibration_;
   return options;
 }
 

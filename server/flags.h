@@ -36,6 +36,7 @@ class ServerFlags {
   int64_t drain_delay_ms_ = 1000;
   int64_t drain_timeout_ms_ = 20000;
   std::string log_level_ = "info";
+  std::string calibration_;
 };
 
 }  // namespace plimsoll

@@ -7,6 +7,7 @@
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/server_builder.h"
 #include "server/address.h"
+#include "server/catalog/calibration_table.h"
 #include "server/catalog/catalog.h"
 
 namespace plimsoll {
@@ -43,17 +44,27 @@ std::string Prepare(const std::string& text, Address* address) {
 
 }  // namespace
 
-Server::Server(const ServerOptions& options)
+Server::Server(const ServerOptions& options, std::unique_ptr<const Catalog> catalog)
     : log_(options.log_level),
       gate_({.max_in_flight = options.max_in_flight, .slow = options.slow_request}, &metrics_,
             &log_),
-      planner_(LoadCatalog(), &metrics_),
+      catalog_(std::move(catalog)),
+      planner_(catalog_ != nullptr ? *catalog_ : LoadCatalog(), &metrics_),
       service_(planner_, &gate_) {}
 
 Server::~Server() { Shutdown(std::chrono::milliseconds(0)); }
 
 std::variant<std::unique_ptr<Server>, std::string> Server::Start(const ServerOptions& options) {
-  std::unique_ptr<Server> server(new Server(options));
+  std::unique_ptr<Catalog> catalog;
+  if (!options.calibration.empty()) {
+    absl::StatusOr<Calibration> calibration = LoadCalibration(options.calibration);
+    if (!calibration.ok()) {
+      return absl::StrCat("calibration: ", calibration.status().message());
+    }
+    catalog = std::make_unique<Catalog>(LoadCatalog());
+    catalog->calibration = *std::move(calibration);
+  }
+  std::unique_ptr<Server> server(new Server(options, std::move(catalog)));
   std::string error = server->StartGrpc(options.listen);
   if (error.empty()) error = server->StartHttp(options.http_listen);
   if (!error.empty()) return error;

@@ -34,13 +34,16 @@ struct ServerOptions {
   // How long calls in flight may take to finish after that.
   std::chrono::milliseconds drain_timeout{20000};
   LogLevel log_level = LogLevel::kInfo;
+  // A file that takes the place of the embedded calibration; empty: none.
+  std::string calibration;
 };
 
 // A running server; stops when it dies. Any thread may call, but not a handler.
 class Server {
  public:
   // Returns a server that answers, or why there is none, as "cannot listen on
-  // 127.0.0.1:80: Permission denied".
+  // 127.0.0.1:80: Permission denied" or "calibration: site.yaml: No such file or
+  // directory".
   static std::variant<std::unique_ptr<Server>, std::string> Start(const ServerOptions& options);
   ~Server();
   Server(const Server&) = delete;
@@ -64,13 +67,15 @@ class Server {
   const Log& log() const { return log_; }
 
  private:
-  explicit Server(const ServerOptions& options);
+  // `catalog` is null where the embedded one is to be used.
+  Server(const ServerOptions& options, std::unique_ptr<const Catalog> catalog);
   std::string StartGrpc(const std::vector<std::string>& listen);
   std::string StartHttp(const std::vector<std::string>& listen);
 
   Log log_;
   Metrics metrics_;
   CallGate gate_;
+  const std::unique_ptr<const Catalog> catalog_;
   Planner planner_;
   PlannerService service_;
   std::atomic<bool> ready_{false};

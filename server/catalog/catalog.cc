@@ -12,6 +12,7 @@
 #include "estimator/hf_config.h"
 #include "google/protobuf/struct.pb.h"
 #include "google/protobuf/util/json_util.h"
+#include "server/catalog/calibration_table.h"
 #include "server/catalog/config_struct.h"
 #include "server/catalog/gpu_table.h"
 
@@ -51,6 +52,10 @@ absl::StatusOr<Catalog> ParseCatalog(absl::Span<const DataFile> files) {
       status = AddModel(file, id, catalog);
     } else if (file.path == "gpus.yaml") {
       status = ReadGpuTable(file, catalog);
+    } else if (file.path == "calibration.yaml") {
+      absl::StatusOr<Calibration> calibration = ReadCalibrationTable(file);
+      if (calibration.ok()) catalog.calibration = *std::move(calibration);
+      status = calibration.status();
     }
     if (!status.ok()) return status;
   }

@@ -90,12 +90,12 @@ def _verdict_set(row, source):
     return source.verdict_set(row) if hasattr(source, "verdict_set") else None
 
 
-def estimate(program, requests):
+def estimate(program, requests, *flags):
     """The answers of `plimsoll estimate --jobs`, in order, field names as in the proto."""
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl", encoding="utf-8") as jobs:
         jobs.writelines(json.dumps({"detail": "replay", **request}) + "\n" for request in requests)
         jobs.flush()
-        command = [program, "estimate", "--jobs", jobs.name, "-o", "jsonl"]
+        command = [program, "estimate", "--jobs", jobs.name, "-o", "jsonl", *flags]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     answers = [_snake(json.loads(line)) for line in done.stdout.splitlines() if line.strip()]
     if done.returncode not in (0, 2) or len(answers) != len(requests):
@@ -155,6 +155,7 @@ def judge(todo, answers):
                     "measured": row.measured_bytes(),
                     "predicted": prediction.expected,
                     "bound": prediction.bound,
+                    "gauge": prediction.gauge,
                     "features": source.features_of(row),
                     "extra": prediction.extra,
                 }

@@ -39,9 +39,9 @@ def predict(row, answer):
         "measured_parameters": row.note(r"params on this stage/TP rank (\d+)", ""),
     }
     if not _first_step(row):
-        return Prediction(*measured.gauge(rank, what), extra)
+        return Prediction(*measured.gauge(rank, what), extra, what)
     expected = measured.moments_peak(rank, None, True, f"peak_{what}_bytes")
-    return Prediction(expected, measured.scaled_bound(rank, what, expected), extra)
+    return Prediction(expected, measured.scaled_bound(rank, what, expected), extra, what)
 
 
 def request_of(row):

@@ -30,7 +30,7 @@ def features_of(row):
 def predict(row, answer):
     ends = [answer["ranks"][0], answer["ranks"][-1]]
     worst = max(ends, key=lambda rank: int(rank["device"]["expected_bytes"]))
-    return Prediction(*measured.gauge(worst, "device"), measured.debug_extra(worst))
+    return Prediction(*measured.gauge(worst, "device"), measured.debug_extra(worst), "device")
 
 
 def request_of(row):

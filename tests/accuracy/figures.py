@@ -7,6 +7,7 @@ import math
 TOLERANCE = 0.01
 
 BEGIN, END = "<!-- accuracy:begin -->", "<!-- accuracy:end -->"
+COVERAGE = ("<!-- coverage:begin -->", "<!-- coverage:end -->")
 
 
 def percentile(values, share):
@@ -148,13 +149,13 @@ def align(rows):
     )
 
 
-def write_between_markers(text, table):
+def write_between_markers(text, table, markers=(BEGIN, END)):
     """`text` with what stands between the markers replaced by `table`."""
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    before, begin, rest = text.partition(markers[0])
+    _, end, after = rest.partition(markers[1])
     if not begin or not end:
-        raise ValueError(f"no {BEGIN} and {END}")
-    return f"{before}{BEGIN}\n{table}{END}{after}"
+        raise ValueError(f"no {markers[0]} and {markers[1]}")
+    return f"{before}{begin}\n{table}{end}{after}"
 
 
 def regressions(now, committed):

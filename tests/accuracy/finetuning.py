@@ -71,7 +71,7 @@ def predict(row, answer):
     expected, bound = measured.gauge(rank, _gauge(row))
     # Some rows add up all GPUs.
     times = row.number("num_gpus", 1) if "TOTAL over" in row.notes else 1
-    return Prediction(times * expected, times * bound, extra)
+    return Prediction(times * expected, times * bound, extra, _gauge(row))
 
 
 def request_of(row):

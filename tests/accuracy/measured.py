@@ -123,11 +123,13 @@ def _rows(columns):
 
 @dataclasses.dataclass
 class Prediction:
-    """What an answer says about a row, bytes; `extra` is for debugging alone."""
+    """What an answer says about a row, bytes; `extra` is for debugging alone, `gauge` is the one
+    that the row measured, or a part of."""
 
     expected: float
     bound: float
     extra: dict
+    gauge: str
 
 
 def stage_of(answer, stage):

@@ -130,7 +130,7 @@ def predict(row, answer):
         "measured_end_of_step": _mib(row.note(r"steady current allocated ([\d.]+) MiB")),
         "measured_first_step_peak": _mib(row.note(r"first logged step peak ([\d.]+) MiB")),
     }
-    return Prediction(*measured.gauge(rank, "allocated"), extra)
+    return Prediction(*measured.gauge(rank, "allocated"), extra, "allocated")
 
 
 def request_of(row):

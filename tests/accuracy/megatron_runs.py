@@ -41,7 +41,7 @@ def predict(row, answer):
     stage = row.note(r"stage=(\w+)", "max")
     choose = min if stage == "min" else max
     rank = choose(ranks, key=lambda rank: int(rank[what]["expected_bytes"]))
-    return Prediction(*measured.gauge(rank, what), measured.debug_extra(rank))
+    return Prediction(*measured.gauge(rank, what), measured.debug_extra(rank), what)
 
 
 def request_of(row):

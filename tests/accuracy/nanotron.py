@@ -46,9 +46,11 @@ def predict(row, answer):
     extra = measured.debug_extra(rank)
     if row.family == "uspres":
         expected = measured.moments_peak(rank, AFTER_BACKWARD, False, "peak_reserved_bytes")
-        return Prediction(expected, measured.scaled_bound(rank, "reserved", expected), extra)
+        bound = measured.scaled_bound(rank, "reserved", expected)
+        return Prediction(expected, bound, extra, "reserved")
     expected = measured.moments_peak(rank, AFTER_BACKWARD, False)
-    return Prediction(expected, measured.scaled_bound(rank, "allocated", expected), extra)
+    bound = measured.scaled_bound(rank, "allocated", expected)
+    return Prediction(expected, bound, extra, "allocated")
 
 
 def request_of(row):

@@ -33,13 +33,13 @@ def predict(row, answer):
     extra = measured.debug_extra(rank)
     gauge = row.text("what_is_measured")
     if gauge == "device":
-        return Prediction(*measured.gauge(rank, gauge), extra)
+        return Prediction(*measured.gauge(rank, gauge), extra, gauge)
     moment = _moment(row)
     if moment == "end of step":
         expected = measured.moments_peak(rank, {"PHASE_END_OF_STEP"}, False, ENDS[gauge])
     else:
         expected = measured.moments_peak(rank, None, moment == "first step", PEAKS[gauge])
-    return Prediction(expected, measured.scaled_bound(rank, gauge, expected), extra)
+    return Prediction(expected, measured.scaled_bound(rank, gauge, expected), extra, gauge)
 
 
 def _moment(row):

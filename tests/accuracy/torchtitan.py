@@ -75,7 +75,8 @@ def features_of(row):
 def predict(row, answer):
     rank = measured.stage_of(answer, -1)
     extra = measured.debug_extra(rank)
-    return Prediction(*measured.gauge(rank, row.text("what_is_measured")), extra)
+    what = row.text("what_is_measured")
+    return Prediction(*measured.gauge(rank, what), extra, what)
 
 
 def request_of(row):

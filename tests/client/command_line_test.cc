@@ -94,14 +94,14 @@ TEST(CommandLineTest, ExitCodeIsTheVerdict) {
     return Plimsoll(Llama({"--reserved-for-others-bytes", std::to_string(others)})).code;
   };
   EXPECT_EQ(code_with(device.bound_bytes()), 0);
-  EXPECT_EQ(code_with(device.bound_bytes() - 1), 5);
-  EXPECT_EQ(code_with(device.expected_bytes()), 5);
-  // Below the expected figure the allocator gives back its cache and goes on;
-  // below what tensors hold it cannot.
+  // Below the expected figure the allocator gives back its cache and goes on, for
+  // certain while there is room; below what tensors hold it cannot.
   const int64_t cache =
       answer.ranks(static_cast<int>(answer.limiting_rank())).reserved().expected_bytes() -
       answer.ranks(static_cast<int>(answer.limiting_rank())).allocated().expected_bytes();
-  EXPECT_EQ(code_with(device.expected_bytes() - cache - 1), 3);
+  const int64_t least = device.expected_bytes() - cache;
+  EXPECT_EQ(code_with(least + least / 20), 5);
+  EXPECT_EQ(code_with(least - 1), 3);
 }
 
 struct Mistake {
@@ -250,6 +250,40 @@ TEST(RemoteTest, SaysThatTheServiceIsOutOfReach) {
   const ProcessResult result = Plimsoll(Llama({"--server", address}));
   EXPECT_EQ(result.code, 4);
   EXPECT_THAT(result.err, StartsWith(address + ": out of reach; "));
+}
+
+// A site's own table of upper bounds, for the service in this process alone.
+TEST(CalibrationTest, IsReadFromAFile) {
+  const TemporaryFile table(R"(id: site-7
+gpus: [h100-80gb-sxm]
+risks: [0.5, 0.01]
+shares:
+- {gauge: allocated, detail: replay, rows: 9, shares: [0, 0]}
+- {gauge: reserved, detail: replay, rows: 9, shares: [0, 0]}
+- {gauge: device, detail: replay, rows: 9, shares: [0, 0]}
+- {gauge: capacity, detail: replay, rows: 9, shares: [0, 0]}
+- {gauge: allocated, detail: summary, rows: 9, shares: [0, 0]}
+- {gauge: reserved, detail: summary, rows: 9, shares: [0, 0]}
+- {gauge: device, detail: summary, rows: 9, shares: [0, 0]}
+)");
+  const ProcessResult result = Plimsoll(Llama({"-o", "json", "--calibration", table.path()}));
+  EXPECT_THAT(result.out, HasSubstr("site-7"));
+  EXPECT_THAT(result.out, HasSubstr("uncalibrated")) << "no row is of the framework";
+}
+
+TEST(CalibrationTest, ABadFileIsOneLine) {
+  const TemporaryFile table("id: site-7\n");
+  const ProcessResult result = Plimsoll(Llama({"--calibration", table.path()}));
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.err, HasSubstr(table.path() + ": risks: must be numbers"));
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1);
+}
+
+TEST(CalibrationTest, IsNotForAServiceElsewhere) {
+  const ProcessResult result =
+      Plimsoll(Llama({"--server", "unix:none.sock", "--calibration", "t.yaml"}));
+  EXPECT_EQ(result.code, 2);
+  EXPECT_THAT(result.err, HasSubstr("--calibration: t.yaml; must not be given with --server"));
 }
 
 // A socket that takes connections and says nothing.

@@ -1,48 +1,84 @@
-// Bounds lie above what is expected, the further the smaller the risk.
+// Bounds lie above what is expected, the further the smaller the risk, by the
+// row that names most of what a job is.
 #include "estimator/calibration.h"
 
 #include "estimator/units.h"
 #include "gtest/gtest.h"
+#include "tests/testing/jobs.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr int64_t kGib = int64_t{1} << 30;
-
-TEST(CalibrationTest, HasTheMeasuredSharesAtOnePercent) {
-  EXPECT_NEAR(static_cast<double>(AllocatedBound(100 * kGib, 0.01)), 103.0 * kGib, 0.01 * kGib);
-  EXPECT_NEAR(static_cast<double>(ReservedBound(100 * kGib, 0.01)), 120.0 * kGib, 0.01 * kGib);
-  EXPECT_EQ(OutsideBound(kGib, 0.01), ReservedBound(kGib, 0.01));
+Calibration Table() {
+  Calibration table;
+  table.id = "test";
+  table.risks = {0.5, 0.1, 0.01};
+  table.gpus = {"a100-80gb-sxm"};
+  const auto add = [&table](std::optional<Framework> framework, std::optional<bool> tensor,
+                            std::vector<double> shares) {
+    table.rows.push_back({.gauge = CalibratedGauge::kReserved,
+                          .detail = Detail::kReplay,
+                          .framework = framework,
+                          .tensor_parallel = tensor,
+                          .row_count = 100,
+                          .shares = std::move(shares)});
+  };
+  add(std::nullopt, std::nullopt, {0.1, 0.3, 0.5});
+  add(Framework::kDdp, std::nullopt, {0, 0.1, 0.2});
+  add(Framework::kMegatronCore, std::nullopt, {0, 0.02, 0.03});
+  add(Framework::kMegatronCore, true, {0, 0.03, 0.04});
+  return table;
 }
 
-TEST(CalibrationTest, GrowsAsTheRiskShrinks) {
-  int64_t before = 0;
-  for (const double risk : {0.5, 0.4, 0.2, 0.1, 0.05, 0.01, 0.001, 0.0001}) {
-    const int64_t bound = ReservedBound(kGib, risk);
-    EXPECT_GE(bound, kGib) << risk;
-    EXPECT_GT(bound, before) << risk;
-    before = bound;
-  }
+Margins MarginsAt(double risk, JobSpec spec = SmallJob(), Detail detail = Detail::kReplay) {
+  spec.risk = risk;
+  return MarginsOf(Table(), *Valid(spec), detail);
 }
 
-// Half of all jobs stay below what is expected.
-TEST(CalibrationTest, AnEvenRiskHasNoMargin) {
-  EXPECT_NEAR(static_cast<double>(ReservedBound(kGib, 0.5)), static_cast<double>(kGib),
-              0.001 * kGib);
+TEST(CalibrationTest, TakesTheShareOfTheRisk) {
+  EXPECT_DOUBLE_EQ(MarginsAt(0.5).reserved, 0);
+  EXPECT_DOUBLE_EQ(MarginsAt(0.1).reserved, 0.1);
+  EXPECT_DOUBLE_EQ(MarginsAt(0.01).reserved, 0.2);
+  EXPECT_NEAR(MarginsAt(0.0316227766).reserved, 0.15, 1e-9) << "half way, in logarithms";
 }
 
 // Of a normal spread, 1 in 1000 lies 3.09 / 2.326 times as far out as 1 in 100.
-TEST(CalibrationTest, FollowsTheNormalQuantile) {
-  const auto margin = [](double risk) {
-    return static_cast<double>(ReservedBound(100 * kGib, risk) - 100 * kGib);
-  };
-  EXPECT_NEAR(margin(0.001) / margin(0.01), 3.0902 / 2.3263, 0.002);
-  EXPECT_NEAR(margin(0.1) / margin(0.01), 1.2816 / 2.3263, 0.002);
+TEST(CalibrationTest, FollowsTheNormalQuantileBelowTheTable) {
+  EXPECT_NEAR(MarginsAt(0.001).reserved / 0.2, 3.0902 / 2.3263, 0.002);
 }
 
-TEST(CalibrationTest, StopsAtTheLargestValue) {
-  EXPECT_EQ(ReservedBound(kSaturated, 0.0001), kSaturated);
-  EXPECT_EQ(ReservedBound(0, 0.0001), 0);
+TEST(CalibrationTest, TheRowThatNamesMostHolds) {
+  JobSpec job = With(SmallJob(), "megatron-core");
+  EXPECT_DOUBLE_EQ(MarginsAt(0.01, job).reserved, 0.03);
+  job.parallelism.tensor_parallel_size = 2;
+  EXPECT_DOUBLE_EQ(MarginsAt(0.01, job).reserved, 0.04);
+}
+
+TEST(CalibrationTest, WhatWasNotMeasuredHasTheWidest) {
+  EXPECT_TRUE(MarginsAt(0.01).framework_measured);
+  EXPECT_TRUE(MarginsAt(0.01).gpu_measured);
+  const Margins framework = MarginsAt(0.01, With(SmallJob(), "fsdp2"));
+  EXPECT_DOUBLE_EQ(framework.reserved, 0.5);
+  EXPECT_FALSE(framework.framework_measured);
+  JobSpec job = SmallJob();
+  job.cluster.gpu = "rtx-4090";
+  EXPECT_DOUBLE_EQ(MarginsAt(0.01, job).reserved, 0.5);
+  EXPECT_FALSE(MarginsAt(0.01, job).gpu_measured);
+  job.cluster.gpu = std::nullopt;
+  job.cluster.gpu_memory_bytes = int64_t{80} << 30;
+  EXPECT_FALSE(MarginsAt(0.01, job).gpu_measured);
+}
+
+TEST(CalibrationTest, AGaugeOrADetailWithoutRowsHasNoMargin) {
+  EXPECT_EQ(MarginsAt(0.01).allocated, 0);
+  EXPECT_EQ(MarginsAt(0.01, SmallJob(), Detail::kSummary).reserved, 0);
+}
+
+TEST(CalibrationTest, AboveStopsAtTheLargestValue) {
+  EXPECT_EQ(Above(1000, 0.25), 1250);
+  EXPECT_EQ(Above(kSaturated, 0.2), kSaturated);
+  EXPECT_EQ(Above(int64_t{1} << 60, 100), kSaturated);
+  EXPECT_EQ(Above(0, 0.2), 0);
 }
 
 }  // namespace

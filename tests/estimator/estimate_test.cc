@@ -3,7 +3,6 @@
 
 #include <set>
 
-#include "estimator/calibration.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/jobs.h"
@@ -43,7 +42,7 @@ TEST(EstimateTest, ASmallerRiskHasAHigherBound) {
 }
 
 TEST(EstimateTest, NamesItsCalibration) {
-  EXPECT_EQ(Estimate(SmallJob()).calibration_id, kCalibrationId);
+  EXPECT_EQ(Estimate(SmallJob()).calibration_id, SmallCatalog().calibration.id);
 }
 
 TEST(EstimateTest, ExplainsOnlyWhenAsked) {

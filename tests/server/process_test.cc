@@ -235,6 +235,14 @@ TEST(ProcessTest, ATakenPortIsOneLineAndExit1) {
   }
 }
 
+TEST(ProcessTest, ABadCalibrationIsOneLineAndExit1) {
+  Process process({"--listen", "none", "--http-listen", "none"},
+                  {"PLIMSOLL_CALIBRATION=none.yaml"});
+  EXPECT_EQ(process.Wait(), 1);
+  EXPECT_EQ(process.RestOfErrors(),
+            "plimsoll-server: calibration: none.yaml: No such file or directory\n");
+}
+
 TEST(ProcessTest, ChecksTheHealthOfAnother) {
   const std::unique_ptr<Server> server = StartOrFail(FreePorts());
   const std::string address = server->addresses()[0];

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "estimator/lower.h"
+#include "estimator/words.h"
 
 namespace plimsoll {
 namespace {
@@ -55,6 +56,32 @@ Transformer Gpt2() {
   return model;
 }
 
+// 3 % of allocated, 20 % of the other gauges, 10 % of capacity, at every framework
+// and on four GPUs.
+Calibration MakeCalibration() {
+  Calibration calibration;
+  calibration.id = "small";
+  calibration.risks = {0.5, 0.1, 0.01};
+  calibration.gpus = {"h100-80gb-sxm", "a100-80gb-sxm", "v100-32gb-sxm", "rtx-4090"};
+  for (const Detail detail : {Detail::kSummary, Detail::kReplay}) {
+    for (const auto& [gauge, share] :
+         {std::pair(CalibratedGauge::kAllocated, 0.03), std::pair(CalibratedGauge::kReserved, 0.2),
+          std::pair(CalibratedGauge::kDevice, 0.2), std::pair(CalibratedGauge::kCapacity, 0.1)}) {
+      CalibrationRow row;
+      row.gauge = gauge;
+      row.detail = detail;
+      row.row_count = 100;
+      row.shares = {0, share / 2, share};
+      calibration.rows.push_back(row);
+      for (const Word<Framework>& framework : kFrameworks) {
+        row.framework = framework.value;
+        calibration.rows.push_back(row);
+      }
+    }
+  }
+  return calibration;
+}
+
 const Catalog* MakeCatalog() {
   auto* catalog = new Catalog;
   catalog->models["gpt2-xl"] = Gpt2();
@@ -66,6 +93,7 @@ const Catalog* MakeCatalog() {
     catalog->gpus[gpu.id] = gpu;
   }
   catalog->gpu_aliases["h100"] = "h100-80gb-sxm";
+  catalog->calibration = MakeCalibration();
   return catalog;
 }
 

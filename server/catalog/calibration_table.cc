@@ -1,0 +1,185 @@
+#include "server/catalog/calibration_table.h"
+
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "estimator/job.h"
+#include "estimator/vocabulary.h"
+#include "estimator/words.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr Word<CalibratedGauge> kGauges[] = {
+    {"allocated", CalibratedGauge::kAllocated},
+    {"reserved", CalibratedGauge::kReserved},
+    {"device", CalibratedGauge::kDevice},
+    {"capacity", CalibratedGauge::kCapacity},
+};
+constexpr Word<Detail> kTableDetails[] = {
+    {"summary", Detail::kSummary},
+    {"replay", Detail::kReplay},
+};
+constexpr absl::string_view kFields[] = {"id", "date", "source", "gpus", "risks", "shares"};
+constexpr absl::string_view kRowFields[] = {
+    "gauge", "detail", "framework", "tensor_parallel", "expandable_segments", "rows", "shares",
+};
+
+// Thrown inside this file only, as yaml-cpp reports by exceptions anyway.
+struct BadTable {
+  std::string text;
+};
+
+[[noreturn]] void Refuse(absl::string_view field, absl::string_view what) {
+  throw BadTable{absl::StrCat(field, ": ", what)};
+}
+
+template <size_t kCount>
+void CheckFields(const YAML::Node& map, const absl::string_view (&known)[kCount],
+                 absl::string_view where) {
+  if (!map.IsMap()) Refuse(where, "must be a map");
+  for (const auto& entry : map) {
+    const std::string& name = entry.first.Scalar();
+    if (std::find(std::begin(known), std::end(known), name) == std::end(known)) {
+      Refuse(where, absl::StrCat(name, " is not known"));
+    }
+  }
+}
+
+template <typename Value>
+Value Read(const YAML::Node& node, absl::string_view field, absl::string_view what) {
+  Value value{};
+  if (!node || !YAML::convert<Value>::decode(node, value)) Refuse(field, what);
+  return value;
+}
+
+template <typename Value, size_t kCount>
+Value ReadWord(const YAML::Node& node, absl::string_view field,
+               const Word<Value> (&words)[kCount]) {
+  const auto name = Read<std::string>(node, field, "must be a text");
+  std::vector<absl::string_view> names;
+  for (const Word<Value>& word : words) {
+    if (word.name == name) return word.value;
+    names.push_back(word.name);
+  }
+  Refuse(field, absl::StrCat(name, " ", NotAWord(name, names)));
+}
+
+// `rising`: shares; else risks, which fall.
+std::vector<double> ReadNumbers(const YAML::Node& node, absl::string_view field, bool rising) {
+  const absl::string_view what = rising ? "must be numbers from 0 to 100 that do not fall"
+                                        : "must be numbers above 0, at most 0.5, that fall";
+  if (!node || !node.IsSequence() || node.size() == 0) Refuse(field, what);
+  std::vector<double> numbers;
+  for (const YAML::Node& entry : node) {
+    const double number = Read<double>(entry, field, what);
+    const bool in_range = rising ? number >= 0 && number <= 100 : number >= 0.0001 && number <= 0.5;
+    const bool in_order =
+        numbers.empty() || (rising ? number >= numbers.back() : number < numbers.back());
+    if (!in_range || !in_order) Refuse(field, what);
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
+CalibrationRow ReadRow(const YAML::Node& fields, const std::string& where, size_t risk_count) {
+  CheckFields(fields, kRowFields, where);
+  const auto path = [&where](absl::string_view field) { return absl::StrCat(where, ".", field); };
+  CalibrationRow row;
+  row.gauge = ReadWord(fields["gauge"], path("gauge"), kGauges);
+  row.detail = ReadWord(fields["detail"], path("detail"), kTableDetails);
+  if (fields["framework"]) {
+    row.framework = ReadWord(fields["framework"], path("framework"), kFrameworks);
+  }
+  const auto flag = [&](const char* name) -> std::optional<bool> {
+    if (!fields[name]) return std::nullopt;
+    return Read<bool>(fields[name], path(name), "must be true or false");
+  };
+  row.tensor_parallel = flag("tensor_parallel");
+  row.expandable_segments = flag("expandable_segments");
+  row.row_count = Read<int64_t>(fields["rows"], path("rows"), "must be a number of measured rows");
+  row.shares = ReadNumbers(fields["shares"], path("shares"), true);
+  if (row.shares.size() != risk_count) {
+    Refuse(path("shares"), absl::StrCat("must be ", risk_count, ", one for each risk"));
+  }
+  return row;
+}
+
+// Every gauge must have shares for a job of which nothing is known.
+void CheckFallbacks(const Calibration& calibration) {
+  for (const Word<CalibratedGauge>& gauge : kGauges) {
+    for (const Word<Detail>& detail : kTableDetails) {
+      const bool needed =
+          gauge.value != CalibratedGauge::kCapacity || detail.value == Detail::kReplay;
+      const bool found = std::any_of(
+          calibration.rows.begin(), calibration.rows.end(), [&](const CalibrationRow& row) {
+            return row.gauge == gauge.value && row.detail == detail.value &&
+                   !row.framework.has_value() && !row.tensor_parallel.has_value() &&
+                   !row.expandable_segments.has_value();
+          });
+      if (needed && !found) {
+        Refuse("shares", absl::StrCat("no row is for every job: gauge ", gauge.name, ", detail ",
+                                      detail.name));
+      }
+    }
+  }
+}
+
+Calibration ReadTable(const YAML::Node& table) {
+  CheckFields(table, kFields, "table");
+  Calibration calibration;
+  calibration.id = Read<std::string>(table["id"], "id", "must be a text");
+  if (calibration.id.empty() || calibration.id.size() > 64) Refuse("id", "must be 1 to 64 bytes");
+  calibration.risks = ReadNumbers(table["risks"], "risks", false);
+  if (calibration.risks.back() > 0.1) Refuse("risks", "must reach 0.1 or less");
+  if (!table["gpus"] || !table["gpus"].IsSequence()) Refuse("gpus", "must be a list of GPU ids");
+  for (const YAML::Node& gpu : table["gpus"]) {
+    calibration.gpus.push_back(Read<std::string>(gpu, "gpus", "must be a list of GPU ids"));
+  }
+  if (!table["shares"] || !table["shares"].IsSequence()) Refuse("shares", "must be a list");
+  for (const YAML::Node& row : table["shares"]) {
+    const std::string where = absl::StrCat("shares[", calibration.rows.size(), "]");
+    calibration.rows.push_back(ReadRow(row, where, calibration.risks.size()));
+  }
+  CheckFallbacks(calibration);
+  return calibration;
+}
+
+}  // namespace
+
+absl::StatusOr<Calibration> ReadCalibrationTable(const DataFile& file) {
+  try {
+    return ReadTable(YAML::Load(std::string(file.text)));
+  } catch (const BadTable& bad) {
+    return absl::InvalidArgumentError(absl::StrCat(file.path, ": ", bad.text));
+  } catch (const YAML::Exception& error) {
+    return absl::InvalidArgumentError(absl::StrCat(file.path, ": ", error.what()));
+  }
+}
+
+absl::StatusOr<Calibration> LoadCalibration(const std::string& path) {
+  constexpr std::streamsize kMostBytes = 1 << 20;
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  std::string text(kMostBytes + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (file.bad() || (file.gcount() == 0 && !file.eof())) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": ", std::strerror(errno)));
+  }
+  if (file.gcount() > kMostBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": must be at most ", kMostBytes, " bytes"));
+  }
+  text.resize(static_cast<size_t>(file.gcount()));
+  return ReadCalibrationTable({.path = path, .text = text});
+}
+
+}  // namespace plimsoll

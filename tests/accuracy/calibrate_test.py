@@ -1,0 +1,79 @@
+"""Tests of the quantiles, the groups and the folds of the calibration."""
+
+import unittest
+
+import calibrate
+
+
+def row(score, framework="ddp", gauge="allocated", model="m", tensor=False, number=0):
+    return {
+        "id": f"r-{number}",
+        "sets": ["s"],
+        "gauge": gauge,
+        "framework": framework,
+        "tensor_parallel": tensor,
+        "gpu": "g",
+        "model": model,
+        "measured": 100 * (1 + score),
+        "expected": 100,
+        "structural": 100,
+        "score": score,
+    }
+
+
+class CalibrateTest(unittest.TestCase):
+    def test_the_worst_case_covers_or_the_share_does(self):
+        self.assertEqual(calibrate.score(110, 100, 110), 0)
+        self.assertAlmostEqual(calibrate.score(110, 100, 109), 0.1)
+        self.assertEqual(calibrate.score(90, 100, 80), 0)
+
+    def test_quantile_has_the_finite_sample_correction(self):
+        scores = list(range(199))
+        self.assertEqual(calibrate.conformal(scores, 0.01), 197, "the second greatest of 199")
+        self.assertEqual(calibrate.conformal(scores, 0.5), 99)
+        self.assertEqual(calibrate.conformal([5], 0.01), 5, "too few: the greatest")
+
+    def test_few_rows_are_filled_up_with_the_wider_group(self):
+        self.assertEqual(calibrate.conformal([9.0], 0.01, [1.0] * 50), 1.0)
+        self.assertEqual(calibrate.conformal([9.0] * 3, 0.01, [1.0] * 50), 9.0)
+        self.assertEqual(calibrate.conformal([0.0] * 199, 0.01, [1.0] * 50), 0.0)
+
+    def test_groups(self):
+        rows = [row(0.1, tensor=side) for side in (False, True) for _ in range(50)]
+        rows += [row(0.5, "fsdp2", "reserved")]
+        table = calibrate.fit(rows, "replay")
+        self.assertEqual(table["allocated", "replay", "ddp", True], (50, [0.1] * 6))
+        self.assertEqual(table["device", "replay", "fsdp2", None], (0, [0.5] * 6))
+        self.assertEqual(table["device", "replay", None, None][1], [0.5] * 6)
+        self.assertEqual(calibrate.look_up(table, row(0, "nanotron"), "replay"), 0.1)
+        self.assertAlmostEqual(calibrate.bound(table, row(0), "replay"), 110)
+
+    def test_no_model_is_on_both_sides(self):
+        rows = [row(0, model=str(i % 7), number=i) for i in range(70)]
+        folds = calibrate.assign_folds(rows)
+        self.assertEqual(len(folds), 7)
+        self.assertEqual(set(folds.values()), set(range(calibrate.FOLDS)))
+        outlier = [row(0, number=i) for i in range(300)]
+        outlier += [row(0.9, model="odd", number=i) for i in range(300, 330)]
+        line = calibrate.coverage(outlier, "replay")["s"]
+        self.assertEqual((line["in_sample"], line["on_folds"]), (330, 300))
+
+    def test_a_gap_makes_no_share_but_is_not_covered(self):
+        rows = [row(0.01, number=i) for i in range(300)]
+        gap = dict(row(5.0), id=next(iter(calibrate.GAPS)))
+        line = calibrate.coverage([*rows, gap], "replay")["s"]
+        self.assertEqual((line["rows"], line["in_sample"]), (301, 300))
+
+    def test_yaml(self):
+        table = {("reserved", "replay", "ddp", True): (7, [0.0, 0.25])}
+        text = calibrate.to_yaml(table, ["g"], "why", "name")
+        self.assertIn("id: name\n", text)
+        self.assertIn(
+            "- {gauge: reserved, detail: replay, framework: ddp, tensor_parallel: true, rows: 7,"
+            " shares: [0, 0.25]}\n",
+            text,
+        )
+
+
+if __name__ == "__main__":
+    unittest.main()
