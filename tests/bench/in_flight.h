@@ -20,9 +20,9 @@ namespace plimsoll {
 
 inline constexpr char kEstimateMemoryMethod[] = "/plimsoll.v1.PlannerService/EstimateMemory";
 
-class InFlight {
+class CallsInFlight {
  public:
-  InFlight(std::shared_ptr<grpc::Channel> channel, grpc::ByteBuffer request)
+  CallsInFlight(std::shared_ptr<grpc::Channel> channel, grpc::ByteBuffer request)
       : stub_(std::move(channel)), request_(std::move(request)) {}
 
   // Keeps `width` calls in flight until `more` says no, and all have ended. At
