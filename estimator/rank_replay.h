@@ -36,7 +36,7 @@ struct RankReplay {
 //
 // Requires: `tapes` are of `program`, which has passed all passes
 std::optional<RankReplay> ReplayRank(const Job& job, const Program& program, const Tapes& tapes,
-                                     size_t stage, double capacity_share);
+                                     size_t stage, double capacity_share = 0);
 
 }  // namespace plimsoll
 
