@@ -9,9 +9,9 @@
 A row's score is 0 where the answer's own worst case (a full launch queue) covers it, else
 measured / expected - 1. A share at risk r is the ceil((n + 1)(1 - r))-th smallest of n scores
 (split conformal prediction). A group of fewer rows than FULL is filled up to that weight with the
-rows of the next wider group, so that what a few rows say is shrunk to what most do. Groups:
-framework with or without tensor parallelism, framework, all. Jobs of which neither is known get the
-widest framework's. A framework without rows of whole devices has the shares of its reserved memory.
+rows of all frameworks that are alike, so that what a few rows say is shrunk to what most do. A
+group is a framework with or without tensor parallelism, as its collectives are what keeps memory
+from being used again. Jobs of which nothing is known get the widest group's. A framework without rows of whole devices has the shares of its reserved memory.
 """
 
 import argparse
@@ -30,7 +30,6 @@ GAUGES = ("allocated", "reserved", "device")
 DETAILS = ("replay", "summary")
 FOLDS = 5
 FULL = 199  # rows, at which the second greatest is the share at a risk of 1 %
-SPLIT = 50  # rows on either side, below which a framework is not split
 # Rows that tell of something missing in the model, not of its spread: they make no share, but
 # count as not covered. estimator/README.md, known gaps.
 GAPS = {
@@ -170,20 +169,17 @@ def fit(scored, detail):
 
 
 def _fit_gauge(table, rows, gauge, detail):
-    pooled = [r["score"] for r in rows]
     for framework in sorted({r["framework"] for r in rows}):
-        mine = [r for r in rows if r["framework"] == framework]
-        scores = [r["score"] for r in mine]
-        table[gauge, detail, framework, None] = (len(mine), shares_of(scores, pooled))
-        sides = collections.Counter(r["tensor_parallel"] for r in mine)
-        for side in sorted(sides) if min(sides[False], sides[True]) >= SPLIT else ():
-            split = [r["score"] for r in mine if r["tensor_parallel"] == side]
-            table[gauge, detail, framework, side] = (len(split), shares_of(split, scores))
+        for side in (False, True):
+            alike = [r for r in rows if r["tensor_parallel"] == side] or rows
+            scores = [r["score"] for r in alike if r["framework"] == framework]
+            shares = shares_of(scores, [r["score"] for r in alike])
+            table[gauge, detail, framework, side] = (len(scores), shares)
 
 
 def look_up(table, row, detail, risk_index=-1):
     """The share that the program takes for a row; one that is not in the table is the widest."""
-    for key in ((row["framework"], row["tensor_parallel"]), (row["framework"], None), (None, None)):
+    for key in ((row["framework"], row["tensor_parallel"]), (None, None)):
         found = table.get((row["gauge"], detail, *key))
         if found:
             return found[1][risk_index]

@@ -33,6 +33,13 @@ class CalibrateTest(unittest.TestCase):
         self.assertEqual(calibrate.conformal(scores, 0.5), 99)
         self.assertEqual(calibrate.conformal([5], 0.01), 5, "too few: the greatest")
 
+    def test_a_side_is_filled_up_with_its_own_kind(self):
+        rows = [row(0.01, "ddp"), *[row(0.02, "fsdp2") for _ in range(40)]]
+        rows += [row(0.7, "nanotron", tensor=True) for _ in range(400)]
+        table = calibrate.fit(rows, "replay")
+        self.assertEqual(table["allocated", "replay", "ddp", False], (1, [0.02] * 6))
+        self.assertEqual(table["allocated", "replay", "ddp", True], (0, [0.7] * 6))
+
     def test_few_rows_are_filled_up_with_the_wider_group(self):
         self.assertEqual(calibrate.conformal([9.0], 0.01, [1.0] * 50), 1.0)
         self.assertEqual(calibrate.conformal([9.0] * 3, 0.01, [1.0] * 50), 9.0)
@@ -43,7 +50,7 @@ class CalibrateTest(unittest.TestCase):
         rows += [row(0.5, "fsdp2", "reserved")]
         table = calibrate.fit(rows, "replay")
         self.assertEqual(table["allocated", "replay", "ddp", True], (50, [0.1] * 6))
-        self.assertEqual(table["device", "replay", "fsdp2", None], (0, [0.5] * 6))
+        self.assertEqual(table["device", "replay", "fsdp2", False], (0, [0.5] * 6))
         self.assertEqual(table["device", "replay", None, None][1], [0.5] * 6)
         self.assertEqual(calibrate.look_up(table, row(0, "nanotron"), "replay"), 0.1)
         self.assertAlmostEqual(calibrate.bound(table, row(0), "replay"), 110)
