@@ -52,7 +52,7 @@ TEST(WireWriterTest, AnElementOfARepeatedTextMayBeEmpty) {
 TEST(WireWriterTest, RepeatedNumbersArePacked) {
   for (const int count : {0, 1, 2, 100, 5000}) {
     v1::TimelinePoint point;
-    for (int i = 0; i < count; ++i) point.add_role_bytes((int64_t{1} << (i % 64)) - 1);
+    for (int i = 0; i < count; ++i) point.add_role_bytes((int64_t{1} << (i % 63)) - 1);
     WireWriter writer;
     writer.Numbers(v1::TimelinePoint::kRoleBytesFieldNumber, point.role_bytes().begin(),
                    point.role_bytes().end());
