@@ -91,7 +91,7 @@ BENCHMARK(ReplayGpus)->Arg(8)->Arg(1 << 20)->Unit(benchmark::kMicrosecond);
 void Dense3DAsBytes(benchmark::State& state) {
   Metrics metrics;
   const Planner planner(LoadCatalog(), &metrics);
-  const std::string bytes = ReadRequest("dense_3d").SerializeAsString();
+  const std::string bytes = ReadSummaryRequest("dense_3d").SerializeAsString();
   for (auto _ : state) {
     google::protobuf::Arena arena;
     auto* request = google::protobuf::Arena::CreateMessage<v1::EstimateMemoryRequest>(&arena);

@@ -58,7 +58,7 @@ std::unique_ptr<Server> StartServer() {
 }
 
 void Measure(benchmark::State& state, const std::string& address) {
-  CallsInFlight calls(ChannelTo(address), ToBytes(ReadRequest("dense_3d")));
+  CallsInFlight calls(ChannelTo(address), ToBytes(ReadSummaryRequest("dense_3d")));
   for (auto _ : state) {
     int64_t left = kCalls;
     if (calls.Run(kInFlight, [&left] { return left-- > 0; }) != kCalls) {
@@ -79,7 +79,8 @@ BENCHMARK(EstimateOverGrpc)->UseRealTime()->Unit(benchmark::kMillisecond);
 // Bytes of one answer of the real service.
 size_t ResponseBytes() {
   const std::unique_ptr<Server> server = StartServer();
-  CallsInFlight calls(ChannelTo(server->addresses().front()), ToBytes(ReadRequest("dense_3d")));
+  CallsInFlight calls(ChannelTo(server->addresses().front()),
+                      ToBytes(ReadSummaryRequest("dense_3d")));
   int left = 1;
   calls.Run(1, [&left] { return left-- > 0; });
   return calls.response_bytes();

@@ -21,6 +21,12 @@ v1::EstimateMemoryRequest ReadRequest(const std::string& name) {
   return request;
 }
 
+v1::EstimateMemoryRequest ReadSummaryRequest(const std::string& name) {
+  v1::EstimateMemoryRequest request = ReadRequest(name);
+  request.set_detail("summary");
+  return request;
+}
+
 JobSpec ReadJob(const std::string& name) { return FromProto(ReadRequest(name)); }
 
 }  // namespace plimsoll

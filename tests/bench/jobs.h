@@ -13,6 +13,8 @@ namespace plimsoll {
 //
 // Errors: throws std::runtime_error where the file is no good request.
 v1::EstimateMemoryRequest ReadRequest(const std::string& name);
+// The same, asking for detail `summary`: what the budgets of the server are about.
+v1::EstimateMemoryRequest ReadSummaryRequest(const std::string& name);
 JobSpec ReadJob(const std::string& name);
 
 }  // namespace plimsoll

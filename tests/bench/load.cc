@@ -17,7 +17,7 @@ int main(int argc, char** argv) {
   using Clock = std::chrono::steady_clock;
   const auto end = Clock::now() + std::chrono::duration<double>(std::atof(argv[2]));
   plimsoll::CallsInFlight calls(grpc::CreateChannel(argv[1], grpc::InsecureChannelCredentials()),
-                                plimsoll::ToBytes(plimsoll::ReadRequest("dense_3d")));
+                                plimsoll::ToBytes(plimsoll::ReadSummaryRequest("dense_3d")));
   const int64_t answered = calls.Run(kWidth, [end] { return Clock::now() < end; });
   if (answered < 0) {
     std::cerr << calls.error() << "\n";
