@@ -44,6 +44,15 @@ int64_t DeviceBound(int64_t expected_bytes, int64_t reserved_bound, int64_t outs
   return std::max(Add(reserved_bound, outside), Above(expected_bytes, margins.device));
 }
 
+// What tensors hold, what the allocator holds beside them, and what lies outside.
+void FillBreakdown(const Program& program, const RoleBytes& tensors, int64_t fragmentation,
+                   RankMemory& rank) {
+  rank.breakdown = tensors;
+  rank.breakdown[static_cast<size_t>(Role::kFragmentation)] = fragmentation;
+  rank.breakdown[static_cast<size_t>(Role::kContext)] = program.outside.context_bytes;
+  rank.breakdown[static_cast<size_t>(Role::kNccl)] = program.outside.nccl_bytes;
+}
+
 void FillRank(const Job& job, const Program& program, const Margins& margins, const Stage& stage,
               const StagePeak& peak, RankMemory& rank) {
   rank.gpu_count = job.gpu_count / job.pipeline_parallel_size;
@@ -58,16 +67,13 @@ void FillRank(const Job& job, const Program& program, const Margins& margins, co
   const int64_t device = Add(reserved, outside);
   rank.device = Bounded(device, DeviceBound(device, rank.reserved.bound_bytes, outside, margins));
   rank.peak_phase = peak.phase;
-  rank.breakdown = peak.usage.roles;
-  rank.breakdown[static_cast<size_t>(Role::kFragmentation)] = reserved - allocated;
-  rank.breakdown[static_cast<size_t>(Role::kContext)] = program.outside.context_bytes;
-  rank.breakdown[static_cast<size_t>(Role::kNccl)] = program.outside.nccl_bytes;
+  FillBreakdown(program, peak.usage.roles, reserved - allocated, rank);
   FillMoments(peak, rank);
 }
 
 // Moments of the timeline, on the job's own GPU where it runs there.
 void FillMoments(const RankReplay& replay, RankMemory& rank) {
-  const Replayed& shown = replay.capped.completed ? replay.capped : replay.uncapped;
+  const Replayed& shown = replay.shown();
   size_t i = 0;
   for (const bool steady : {false, true}) {
     for (size_t phase = 0; phase < kPhaseCount; ++phase) {
@@ -86,7 +92,7 @@ void FillMoments(const RankReplay& replay, RankMemory& rank) {
 // A job that runs on its GPU for certain holds no more than that has.
 void BoundGauges(const Job& job, const Program& program, const Margins& margins,
                  const RankReplay& replay, RankMemory& rank) {
-  const Replayed& shown = replay.capped.completed ? replay.capped : replay.uncapped;
+  const Replayed& shown = replay.shown();
   const int64_t outside = OutsideBytes(program);
   const int64_t uncapped = replay.uncapped.peak_reserved;
   int64_t allocated =
@@ -106,17 +112,11 @@ void BoundGauges(const Job& job, const Program& program, const Margins& margins,
 // Puts what the replay says in the place of what the closed form said.
 void Refine(const Job& job, const Program& program, const Margins& margins,
             const RankReplay& replay, RankMemory& rank) {
-  const Replayed& shown = replay.capped.completed ? replay.capped : replay.uncapped;
+  const Replayed& shown = replay.shown();
   BoundGauges(job, program, margins, replay, rank);
   int64_t tensors = 0;
   for (const int64_t bytes : replay.roles) tensors = Add(tensors, bytes);
-  rank.breakdown = replay.roles;
-  const auto role = [&rank](Role at) -> int64_t& {
-    return rank.breakdown[static_cast<size_t>(at)];
-  };
-  role(Role::kFragmentation) = shown.peak_reserved - tensors;
-  role(Role::kContext) = program.outside.context_bytes;
-  role(Role::kNccl) = program.outside.nccl_bytes;
+  FillBreakdown(program, replay.roles, shown.peak_reserved - tensors, rank);
   int64_t most = 0;
   for (const auto& steps : shown.steps) {
     for (size_t phase = 0; phase < kPhaseCount; ++phase) {

@@ -62,8 +62,7 @@ std::optional<RankReplay> ReplayRank(const Job& job, const Program& program, con
   }
   const auto room = static_cast<double>(settings.allocator.capacity_bytes) / (1.0 + capacity_share);
   rank.endures = Endures(rank, settings, static_cast<int64_t>(room));
-  rank.roles = RolesAt(rank.timeline,
-                       rank.capped.completed ? rank.capped.peak_event : rank.uncapped.peak_event);
+  rank.roles = RolesAt(rank.timeline, rank.shown().peak_event);
   return rank;
 }
 

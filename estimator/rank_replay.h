@@ -27,7 +27,11 @@ struct RankReplay {
   // where memory is out, the allocator waits for the GPU and flushes its cache.
   bool endures = false;
   int32_t lag_ticks = 0;  // that is expected: none, or the queue
-  RoleBytes roles{};      // of tensors, at the peak of `capped`
+  RoleBytes roles{};      // of tensors, at the peak of `shown`
+
+  // What the answer shows: the job on its GPU where it runs there, else what it
+  // would need.
+  const Replayed& shown() const { return capped.completed ? capped : uncapped; }
 };
 
 // Replays one stage; nothing where its timeline is too long.
