@@ -97,7 +97,7 @@ def estimate(program, requests, *flags):
         jobs.flush()
         command = [program, "estimate", "--jobs", jobs.name, "-o", "jsonl", *flags]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-    answers = [_snake(json.loads(line)) for line in done.stdout.splitlines() if line.strip()]
+    answers = [snake(json.loads(line)) for line in done.stdout.splitlines() if line.strip()]
     if done.returncode not in (0, 2) or len(answers) != len(requests):
         raise SystemExit(
             f"{' '.join(command)}: exit {done.returncode}, {len(answers)} answers to"
@@ -106,12 +106,12 @@ def estimate(program, requests, *flags):
     return answers
 
 
-def _snake(value):
+def snake(value):
     """ProtoJSON's lowerCamelCase names as the proto has them."""
     if isinstance(value, list):
-        return [_snake(item) for item in value]
+        return [snake(item) for item in value]
     if isinstance(value, dict):
-        return {_snake_name(name): _snake(item) for name, item in value.items()}
+        return {_snake_name(name): snake(item) for name, item in value.items()}
     return value
 
 

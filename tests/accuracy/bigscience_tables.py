@@ -56,7 +56,7 @@ def request_of(row):
             "attention": "eager",
         },
         "parallelism": measured.parallelism(
-            row, _zero_stage(row), sequence_parallel=False, pipeline_layout=_layout(row)
+            row, _zero_stage(row), sequence_parallel=False, pipeline_layout=layout(row)
         ),
         "runtime": {**_framework(row), "vocab_size_divisor": 128},
         "cluster": {"gpu": GPUS[row.text("gpu")]},
@@ -83,7 +83,7 @@ def _precision(row):
     return {"preset": "bf16-mixed" if row.text("precision") == "bf16" else "fp16-mixed"}
 
 
-def _layout(row):
+def layout(row):
     """DeepSpeed deals layers evenly, the first stages one more; later runs count the
     embedding and the head as a layer each, where that comes out even."""
     layers, stages = row.number("layers"), row.number("pp", 1)

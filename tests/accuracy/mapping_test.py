@@ -393,7 +393,7 @@ class RunnerTest(unittest.TestCase):
 
     def test_snake_case(self):
         self.assertEqual(
-            accuracy._snake({"ranks": [{"pipelineStage": "0", "peak_phase": "A"}]}),
+            accuracy.snake({"ranks": [{"pipelineStage": "0", "peak_phase": "A"}]}),
             {"ranks": [{"pipeline_stage": "0", "peak_phase": "A"}]},
         )
 

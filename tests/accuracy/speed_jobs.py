@@ -1,0 +1,350 @@
+"""Jobs of the rows of measured speed: one mapping for each source.
+
+What the memory sets know of a source (its network, its framework, how layers are dealt) is
+used again here. A row of which no job is made is refused with its reason.
+"""
+
+import re
+
+import bigscience_tables
+import measured
+import megatron_runs
+import nanotron
+import torchtitan
+from measured import Refused
+from speed_refusals import GPUS, refuse
+
+# Published tables that do not state the micro-batch: one sequence is taken, and recomputation
+# and interleaving are as the row says, or the framework's usual. They are sets of their own.
+MICRO_BATCH_TAKEN = ("mgs", "mlm24", "nem4", "lla3")
+ADAM = {"name": "adam", "implementation": "fused"}
+ADAMW = {"name": "adamw"}
+FULL = {"mode": "full", "unit_layer_count": 1}
+NONE = {"mode": "none"}
+SELECTIVE = {"mode": "selective", "modules": ["core-attention"]}
+FP16, BF16 = {"preset": "fp16-mixed"}, {"preset": "bf16-mixed"}
+# Megatron-LM of 2021; later ones, with sequence parallelism, are Megatron-Core's ancestors.
+MEGATRON_LM = {"framework": "megatron-lm", "versions": {"megatron-lm": "2.4"}}
+MEGATRON_CORE = {"framework": "megatron-core"}
+MEGATRON_DEEPSPEED = {"framework": "megatron-deepspeed", "vocab_size_divisor": 128}
+# GPT-2's vocabulary as Megatron pads it: what its papers and vTrain use.
+GPT2_VOCAB = 51200
+# Layers, width and heads of the GPT-2s that BigScience's tables name by size alone: those of the
+# logs of the same runs (data/bigscience_logs.csv).
+BIGSCIENCE_SHAPES = {
+    "GPT2-18B": (40, 6144, 32),
+    "GPT2-30B": (48, 7168, 32),
+    "GPT2-52B": (64, 8192, 32),
+    "GPT2-65B": (64, 9216, 32),
+    "GPT2-116B": (64, 12288, 32),
+    "GPT2-206B": (64, 16384, 32),
+}
+
+
+def request_of(row):
+    """The job of a row, as {"job": ...}."""
+    refuse(row)
+    if row.family not in SOURCES:
+        raise Refused("a source that no mapping is for")
+    job = SOURCES[row.family](row)
+    degrees = job["parallelism"]
+    held = degrees["data_parallel_size"] * row.number("tp") * row.number("pp")
+    if held != row.number("num_gpus"):
+        raise Refused("the source's degrees do not give its GPUs")
+    return {"job": job}
+
+
+def _job(row, model, training, runtime, parallelism, **cluster):
+    """A job of the row's batch, degrees and GPU, and of what its source adds."""
+    size = row.number("micro_batch", 1 if row.family in MICRO_BATCH_TAKEN else None)
+    batch = row.number("global_batch")
+    if batch % (size * _data_parallel(row)):
+        raise Refused("the global batch is no multiple of the micro-batches")
+    return {
+        "model": {"transformer": model},
+        "training": {
+            "sequence_length": row.number("seq_len"),
+            "micro_batch_size": size,
+            "global_batch_size": batch,
+            **training,
+        },
+        "parallelism": {
+            "data_parallel_size": _data_parallel(row),
+            "tensor_parallel_size": row.number("tp"),
+            "pipeline_parallel_size": row.number("pp"),
+            **_interleaved(row),
+            **parallelism,
+        },
+        "runtime": runtime,
+        "cluster": {"gpu": GPUS[row.text("gpu")], **cluster},
+    }
+
+
+def _data_parallel(row):
+    return row.number("dp", row.number("num_gpus") // (row.number("tp") * row.number("pp")))
+
+
+def _interleaved(row):
+    if row.number("vp", 1) == 1 or row.number("pp") == 1:
+        return {}
+    return {"pipeline_schedule": "interleaved-1f1b", "virtual_pipeline_size": row.number("vp")}
+
+
+def _zero_stage(row):
+    return row.number("zero_stage", 0)
+
+
+def _recompute(row):
+    return FULL if row.text("recompute") == "full" else NONE
+
+
+def _as_memory_row(row, **columns):
+    """The row with the memory sets' columns, for their mappings."""
+    steps = row.number("global_batch") // (row.number("micro_batch") * _data_parallel(row))
+    return measured.Row({**row.columns(), "grad_accum": str(steps), **columns})
+
+
+def _gpt(row, vocab, **more):
+    """GPT-2's block, learned positions, the embedding tied to the head."""
+    hidden = row.number("hidden")
+    return {
+        "hidden_size": hidden,
+        "layer_count": row.number("layers"),
+        "head_count": row.number("heads"),
+        "kv_head_count": row.number("kv_heads", row.number("heads")),
+        "ffn_size": row.number("ffn", 4 * hidden),
+        "vocab_size": row.number("vocab", vocab),
+        "position_count": row.number("seq_len"),
+        "activation": "gelu",
+        "gated_mlp": False,
+        "norm": "layer-norm",
+        "qkv_bias": True,
+        "attention_output_bias": True,
+        "mlp_bias": True,
+        "tied_embeddings": True,
+        "position_embedding": "learned",
+        "hidden_dropout": 0.1,
+        "attention_dropout": 0.1,
+        **more,
+    }
+
+
+def _nanotron(row):
+    return nanotron.request_of(_as_memory_row(row, gpu="H100 80GB"))["job"]
+
+
+def _vtrain(row, precision=FP16):
+    training = {
+        "precision": precision,
+        "optimizer": ADAM,
+        "recompute": _recompute(row),
+        "attention": "eager",
+    }
+    degrees = {"zero_stage": _zero_stage(row), "sequence_parallel": False}
+    return _job(row, _gpt(row, GPT2_VOCAB), training, MEGATRON_DEEPSPEED, degrees)
+
+
+def _mosaicml(row):
+    """llm-foundry: FSDP with Triton's flash attention, layers without biases. Mixed precision
+    `PURE` reduces in bf16, `DEFAULT` in fp32."""
+    plain = ("qkv_bias", "attention_output_bias", "mlp_bias")
+    no_dropout = {"hidden_dropout": 0, "attention_dropout": 0}
+    model = _gpt(row, None, **dict.fromkeys(plain, False), **no_dropout)
+    reduce = "bf16" if "MP mode PURE" in row.notes else "fp32"
+    training = {
+        "precision": {**BF16, "reduce_dtype": reduce},
+        "optimizer": ADAMW,
+        "recompute": _recompute(row),
+        "attention": "flash",
+    }
+    return _job(row, model, training, {"framework": "fsdp1"}, {"zero_stage": _zero_stage(row)})
+
+
+def _megatron_b200(row):
+    cut = re.sub(r"-cut\d+L$", "", row.text("model")).lower()
+    like = _as_memory_row(row, id=f"b200-{row.id}", model=cut, gpu="B200", sequence_parallel="")
+    return megatron_runs.request_of(like)["job"]
+
+
+def _bigscience(row):
+    """Jean Zay: eight A100 or four V100 in a node."""
+    if _zero_stage(row) > 1:
+        raise Refused("DeepSpeed's ZeRO 2 and 3 under Megatron")
+    row = _bigscience_shape(row)
+    vocab = {"250000": "250k", "": "50257"}.get(row.text("vocab"), row.text("vocab"))
+    like = _as_memory_row(
+        row, framework="Megatron-DeepSpeed", gpu="A100 80GB", precision="bf16", vocab=vocab
+    )
+    training = {
+        "precision": {"preset": "bf16-optimizer"} if row.text("precision") == "bf16" else FP16,
+        "optimizer": ADAM,
+        "recompute": _recompute(row),
+        "attention": "eager",
+    }
+    degrees = {
+        "zero_stage": _zero_stage(row),
+        "sequence_parallel": False,
+        "pipeline_layout": bigscience_tables.layout(like),
+    }
+    model = bigscience_tables.request_of(like)["job"]["model"]["transformer"]
+    gpus_per_node = 4 if row.text("gpu").startswith("V100") else 8
+    return _job(row, model, training, MEGATRON_DEEPSPEED, degrees, gpus_per_node=gpus_per_node)
+
+
+def _bigscience_shape(row):
+    shape = {}
+    if not row.text("hidden") and row.text("model") in BIGSCIENCE_SHAPES:
+        layers, hidden, heads = BIGSCIENCE_SHAPES[row.text("model")]
+        shape = {"layers": layers, "hidden": hidden, "heads": heads, "ffn": 4 * hidden}
+    elif not row.text("layers"):
+        shape = {"layers": _layers(row)}
+    return measured.Row({**row.columns(), **{name: str(value) for name, value in shape.items()}})
+
+
+def _layers(row):
+    """Of tables that tweaked the number of layers without stating it: TFLOP/s and step time are
+    of one count of FLOPs, 8 x 12 l h^2 a token."""
+    rate, seconds = row.text("tflops_per_gpu"), row.text("step_s")
+    if not rate or not seconds:
+        raise Refused("the row does not state layers")
+    flops = float(rate) * 1e12 * row.number("num_gpus") * float(seconds)
+    tokens = row.number("global_batch") * row.number("seq_len")
+    layers = flops / (8 * tokens * 12 * row.number("hidden") ** 2)
+    if abs(layers - round(layers)) > 0.1:
+        raise Refused("the row does not state layers")
+    return round(layers)
+
+
+def _torchtitan(row):
+    like = _as_memory_row(
+        row,
+        gpu=row.text("gpu").replace("A100-80GB", "A100 80GB"),
+        framework="torchtitan FSDP2",
+        source_url_or_repo_path=row.text("source"),
+        compile="yes" if "compile" in row.notes else "no",
+    )
+    job = torchtitan.request_of(like)["job"]
+    if "selective layer" in row.notes:  # its default then: every other layer
+        job["training"]["recompute"] = {"mode": "every-nth", "interval": 2}
+    return job
+
+
+def _gpt3(row):
+    """Megatron-LM of 2020 and 2021, and SC21's ZeRO-3."""
+    training = {
+        "precision": FP16,
+        "optimizer": ADAM,
+        "recompute": _recompute(row),
+        "attention": "eager",
+    }
+    runtime = {"framework": "deepspeed"} if _zero_stage(row) == 3 else MEGATRON_LM
+    degrees = {"zero_stage": _zero_stage(row)}
+    dgx2 = "DGX-2" in row.notes and row.number("num_gpus") >= 16
+    node = {"gpus_per_node": 16} if dgx2 else {}
+    return _job(row, _gpt(row, GPT2_VOCAB), training, runtime, degrees, **node)
+
+
+def _megatron(row):
+    """Megatron-LM from 2022 on: sequence parallelism, and a distributed optimizer where the row
+    shards. On A100 attention is run again where the row does not say; flash attention, on H100,
+    has nothing to gain from it."""
+    h100 = row.text("gpu").startswith("H100")
+    unsaid = NONE if h100 else SELECTIVE
+    training = {
+        "precision": BF16 if row.text("precision") == "bf16" else FP16,
+        "optimizer": ADAM,
+        "recompute": {"full": FULL, "none": NONE}.get(row.text("recompute"), unsaid),
+        "attention": "flash" if h100 else "eager",
+    }
+    split = row.text("sequence_parallel") != "no" and row.number("tp") > 1
+    degrees = {"zero_stage": min(_zero_stage(row), 1), "sequence_parallel": split}
+    runtime = MEGATRON_CORE if split or degrees["zero_stage"] else MEGATRON_LM
+    model = _nemotron4(row) if row.family == "nem4" else _gpt(row, GPT2_VOCAB)
+    return _job(row, model, training, runtime, degrees)
+
+
+def _nemotron4(row):
+    model = _gpt(row, None, activation="relu2", position_embedding="rotary")
+    del model["position_count"]
+    plain = ("qkv_bias", "attention_output_bias", "mlp_bias", "tied_embeddings")
+    return {**model, **dict.fromkeys(plain, False), "hidden_dropout": 0, "attention_dropout": 0}
+
+
+def _llama3(row):
+    training = {"precision": BF16, "optimizer": ADAMW, "attention": "flash"}
+    degrees = {"zero_stage": 1, "sequence_parallel": row.number("tp") > 1}
+    return _job(row, measured.decoder(row), training, MEGATRON_CORE, degrees)
+
+
+def _mt_nlg(row):
+    if not row.text("model").startswith("MT-NLG"):
+        raise Refused("the configuration is not stated")
+    return _vtrain(row, precision={"preset": "bf16-optimizer"})
+
+
+def _fsdp1(row):
+    """fms-fsdp. HSDP shards in a node and replicates across nodes."""
+    training = {
+        "precision": BF16,
+        "optimizer": ADAMW,
+        "recompute": _recompute(row),
+        "attention": "flash",
+    }
+    groups = {"shard_group_size": 8} if row.notes.startswith("HSDP") else {}
+    degrees = {"zero_stage": 3, **groups}
+    return _job(row, measured.decoder(row), training, {"framework": "fsdp1"}, degrees)
+
+
+def _deepspeed(row):
+    training = {
+        "precision": BF16,
+        "optimizer": ADAMW,
+        "recompute": _recompute(row),
+        "attention": "flash",
+    }
+    runtime = {"framework": "deepspeed", "trainer": "hf-trainer"}
+    return _job(row, measured.decoder(row), training, runtime, {"zero_stage": _zero_stage(row)})
+
+
+def _torchtune(row):
+    """The steps of its README, each on top of the one before: packed samples, compilation, a
+    chunked loss, recomputation."""
+    chunked, checkpointed = "+ Chunked Cross Entropy", "+ Activation Checkpointing"
+    steps = ("+ Packed Dataset", "+ Compile", chunked, checkpointed)
+    step = row.note(r'cumulative step "([^"]+)"', "")
+    if step not in steps:
+        raise Refused("the recipe is not stated")
+    later = steps.index(step) >= 2
+    training = {
+        "precision": {"preset": "bf16-pure"},
+        "optimizer": ADAMW,
+        "recompute": _recompute(row),
+        "loss": {"implementation": "chunked-cross-entropy" if later else "plain"},
+    }
+    runtime = {"framework": "ddp", "trainer": "torchtune", "compile": step != steps[0]}
+    return _job(row, measured.decoder(row), training, runtime, {"zero_stage": 0})
+
+
+SOURCES = {
+    "usp": _nanotron,
+    "vts": _vtrain,
+    "vtm": _vtrain,
+    "llmf": _mosaicml,
+    "smx": _megatron_b200,
+    "bsc": _bigscience,
+    "bsv": _bigscience,
+    "bs1": _bigscience,
+    "titan": _torchtitan,
+    "sc21": _gpt3,
+    "sc21z": _gpt3,
+    "mlm20": _gpt3,
+    "kor": _megatron,
+    "mgs": _megatron,
+    "mlm24": _megatron,
+    "nem4": _megatron,
+    "lla3": _llama3,
+    "misc": _mt_nlg,
+    "fms": _fsdp1,
+    "gist": _deepspeed,
+    "tune": _torchtune,
+}

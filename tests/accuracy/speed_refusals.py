@@ -1,0 +1,60 @@
+"""What is refused before any mapping: what is not modelled, and what a row does not state."""
+
+import re
+
+from measured import Refused
+
+# Ids of the catalog's GPUs, by what the rows call them.
+GPUS = {
+    "V100-16GB": "v100-16gb-sxm",
+    "V100-32GB": "v100-32gb-sxm",
+    "A100-40GB": "a100-40gb-sxm",
+    "A100-80GB": "a100-80gb-sxm",
+    "A800-80GB": "a800-80gb-sxm",
+    "H100-SXM-80GB": "h100-80gb-sxm",
+    "H100-SXM-96GB-HBM2e-500W": "h100-96gb-sxm",
+    "H800-SXM-80GB": "h800-80gb-sxm",
+    "H200-SXM-141GB": "h200-141gb-sxm",
+    "B200-SXM": "b200-180gb",
+    "RTX-4090": "rtx-4090-24gb",
+    "RTX-A6000": "rtx-a6000-48gb",
+    "MI325X": "mi325x-256gb",
+}
+# Words of a column, and what a row with them is refused for. What is not modelled comes first.
+REFUSED = (
+    ("model", r"(?i)mixtral|moonlight|deepseek|kimi|gpt oss|8x70b|nemotron_?-?3", "experts"),
+    ("model", r"(?i)_a\d|-A\d+\.?\d*B", "experts"),
+    ("precision", r"(?i)fp8|fp4", "8-bit or 4-bit matrix products"),
+    ("model", r"(?i)lora", "adapters"),
+    ("precision", r"nf4", "adapters"),
+    ("notes", r"offload (True|Y)|\(CPU offload", "offload"),
+    ("notes", r"section 'With full cpu offload'", "offload"),
+    ("notes", r"ZeRO\+\+ True", "ZeRO++"),
+    ("notes", r"async TP|AsyncTP", "asynchronous tensor parallelism"),
+    ("notes", r"framework MegaScale|cumulative ablation step: \+", "a modified model"),
+    ("notes", r"NVLink pairs \+ PCIe", "a machine whose links are mixed"),
+    ("notes", r"MiCS", "groups of MiCS"),
+    ("notes", r"includes restarts|GPU-hours", "the time of a whole training, restarts and all"),
+    ("notes", r"optimizer-in-backward", "the optimizer's step inside backward"),
+    ("notes", r"does not match GPUs", "the source's degrees do not give its GPUs"),
+)
+# Columns that a source leaves empty, and its mapping knows.
+KNOWN = {("bsc", "heads"), ("bsc", "layers")} | {
+    ("bsv", column) for column in ("layers", "hidden", "heads")
+}
+
+
+def refuse(row):
+    """Raises where no job is made of the row, whatever its source."""
+    if row.number("ep", 1) > 1:
+        raise Refused("experts")
+    for column, pattern, reason in REFUSED:
+        if re.search(pattern, row.text(column)):
+            raise Refused(reason)
+    if row.number("cp", 1) > 1:
+        raise Refused("context parallelism")
+    if row.text("gpu") not in GPUS:
+        raise Refused(f"no GPU id for {row.text('gpu')!r}")
+    for column in ("layers", "hidden", "heads", "seq_len", "num_gpus", "tp", "pp", "global_batch"):
+        if not row.text(column) and (row.family, column) not in KNOWN:
+            raise Refused(f"the row does not state {column}")
