@@ -1,7 +1,6 @@
 #include "client/job_stream.h"
 
 #include <google/protobuf/arena.h>
-#include <google/protobuf/util/json_util.h>
 
 #include <cerrno>
 #include <cstring>
@@ -51,13 +50,7 @@ class Chunk {
 
   void AddLine(absl::string_view line) {
     v1::EstimateMemoryRequest* request = requests_->add_requests();
-    const auto status = google::protobuf::util::JsonStringToMessage(
-        google::protobuf::StringPiece(line.data(), line.size()), request);
-    Violations misread;
-    if (!status.ok()) {
-      request->Clear();
-      misread = ReadJsonMessage(line, request);
-    }
+    Violations misread = ReadJsonMessage(line, request);
     const size_t bytes = request->ByteSizeLong();
     if (bytes <= kMaxChunkBytes) {
       bytes_ += bytes;

@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "google/protobuf/util/json_util.h"
 #include "server/field_names.h"
+#include "server/plain_json.h"
 #include "server/shorten.h"
 
 namespace plimsoll {
@@ -243,6 +244,9 @@ Violations ReadJsonMessage(Value value, const std::string& path, Message* messag
 }
 
 Violations ReadJsonMessage(absl::string_view text, Message* message) {
+  message->Clear();
+  if (ReadPlainJson(text, message)) return {};
+  message->Clear();
   Value value;
   Violations violations = ReadJsonValue(text, &value);
   if (!violations.empty()) return violations;

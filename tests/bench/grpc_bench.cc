@@ -74,7 +74,7 @@ void EstimateOverGrpc(benchmark::State& state) {
   const std::unique_ptr<Server> server = StartServer();
   Measure(state, server->addresses().front());
 }
-BENCHMARK(EstimateOverGrpc)->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(EstimateOverGrpc)->MeasureProcessCPUTime()->UseRealTime()->Unit(benchmark::kMillisecond);
 
 // Bytes of one answer of the real service.
 size_t ResponseBytes() {
@@ -96,7 +96,7 @@ void EmptyOverGrpc(benchmark::State& state) {
   const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   Measure(state, "127.0.0.1:" + std::to_string(port));
 }
-BENCHMARK(EmptyOverGrpc)->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(EmptyOverGrpc)->MeasureProcessCPUTime()->UseRealTime()->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace plimsoll
