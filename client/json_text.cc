@@ -3,10 +3,7 @@
 #include <rapidjson/stringbuffer.h>
 #include <rapidjson/writer.h>
 
-#include <algorithm>
 #include <cmath>
-
-#include "absl/strings/str_cat.h"
 
 namespace plimsoll {
 namespace {
@@ -25,33 +22,32 @@ void AppendEscaped(char c, std::string* out) {
   }
 }
 
-void AppendQuoted(absl::string_view text, std::string* out) {
-  *out += '"';
-  if (std::none_of(text.begin(), text.end(), IsEscaped)) {
-    out->append(text.data(), text.size());
-  } else {
-    for (const char c : text) IsEscaped(c) ? AppendEscaped(c, out) : out->push_back(c);
-  }
-  *out += '"';
-}
-
 }  // namespace
 
 std::string QuotedJson(absl::string_view text) {
-  std::string quoted;
-  AppendQuoted(text, &quoted);
-  return quoted;
+  std::string quoted = "\"";
+  for (const char c : text) IsEscaped(c) ? AppendEscaped(c, &quoted) : quoted.push_back(c);
+  return quoted += '"';
 }
 
-void JsonText::Text(absl::string_view text) { AppendQuoted(text, &out_); }
-
-void JsonText::QuotedNumber(int64_t value) {
-  out_ += '"';
-  Number(value);
-  out_ += '"';
+void JsonText::Text(absl::string_view text) {
+  if (std::none_of(text.begin(), text.end(), IsEscaped)) {
+    Put('"');
+    Raw(text);
+    Put('"');
+  } else {
+    Raw(QuotedJson(text));
+  }
 }
 
-void JsonText::Number(int64_t value) { Raw(absl::AlphaNum(value).Piece()); }
+void JsonText::NewLine() { Raw(std::string(1, '\n').append(2 * depth_, ' ')); }
+
+void JsonText::Grow(size_t bytes) {
+  constexpr size_t kMore = 32 * 1024;  // an answer; filled with zeros first
+  const size_t used = Size();
+  out_.resize(used + std::max(bytes, kMore));
+  SetRoom(used);
+}
 
 void JsonText::Number(double value) {
   if (std::isnan(value)) return Raw("\"NaN\"");

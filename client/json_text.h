@@ -2,6 +2,8 @@
 #ifndef PLIMSOLL_CLIENT_JSON_TEXT_H_
 #define PLIMSOLL_CLIENT_JSON_TEXT_H_
 
+#include <algorithm>
+#include <charconv>
 #include <cstdint>
 #include <string>
 
@@ -15,52 +17,84 @@ std::string QuotedJson(absl::string_view text);
 // Appends to a string. Whoever calls keeps keys, values and brackets in order.
 class JsonText {
  public:
-  // `out` outlives the object.
-  JsonText(bool pretty, std::string* out) : pretty_(pretty), out_(*out) {}
+  // `out` outlives the object, and holds the text once that is gone.
+  JsonText(bool pretty, std::string* out) : pretty_(pretty), out_(*out) { SetRoom(out->size()); }
+  JsonText(const JsonText&) = delete;
+  JsonText& operator=(const JsonText&) = delete;
+  ~JsonText() { out_.resize(Size()); }
 
   // '{' or '[', and its counterpart.
   void Open(char bracket) {
-    out_ += bracket;
+    Put(bracket);
     ++depth_;
     empty_ = true;
   }
   void Close(char bracket) {
     --depth_;
-    if (!empty_) NewLine();
-    out_ += bracket;
+    if (!empty_ && pretty_) NewLine();
+    Put(bracket);
     empty_ = false;
   }
 
   // Comes before each element of a list.
   void Next() {
-    if (!empty_) out_ += ',';
+    if (!empty_) Put(',');
     empty_ = false;
-    NewLine();
+    if (pretty_) NewLine();
   }
 
   // `quoted` is the key as QuotedJson returns it, and a colon.
   void Key(const std::string& quoted) {
     Next();
-    out_ += quoted;
-    if (pretty_) out_ += ' ';
+    Raw(quoted);
+    if (pretty_) Put(' ');
   }
 
   void Text(absl::string_view text);
   // As ProtoJSON has it, 64-bit integers are strings.
-  void QuotedNumber(int64_t value);
-  void Number(int64_t value);
+  void QuotedNumber(int64_t value) {
+    Put('"');
+    Number(value);
+    Put('"');
+  }
+  void Number(int64_t value) {
+    constexpr size_t kMaxDigits = 20;
+    Reserve(kMaxDigits);
+    at_ = std::to_chars(at_, end_, value).ptr;
+  }
   // What JSON has no number for is a string.
   void Number(double value);
   // JSON that is there already, or a word such as `true`.
-  void Raw(absl::string_view json) { out_.append(json.data(), json.size()); }
+  void Raw(absl::string_view json) {
+    Reserve(json.size());
+    at_ = std::copy(json.begin(), json.end(), at_);
+  }
 
  private:
-  void NewLine() {
-    if (pretty_) out_.append(1, '\n').append(2 * depth_, ' ');
+  void Put(char c) {
+    Reserve(1);
+    *at_++ = c;
+  }
+
+  void NewLine();
+
+  size_t Size() const { return static_cast<size_t>(at_ - out_.data()); }
+
+  // The string is longer than the text by then: appending to it piece by piece
+  // takes twice as long.
+  void Reserve(size_t bytes) {
+    if (static_cast<size_t>(end_ - at_) < bytes) Grow(bytes);
+  }
+  void Grow(size_t bytes);
+  void SetRoom(size_t used) {
+    at_ = out_.data() + used;
+    end_ = out_.data() + out_.size();
   }
 
   const bool pretty_;
   std::string& out_;
+  char* at_;
+  char* end_;
   size_t depth_ = 0;
   bool empty_ = true;  // nothing yet between the brackets
 };

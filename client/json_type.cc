@@ -80,8 +80,10 @@ class Types {
         {.descriptor = &field,
          .key = QuotedJson(field.json_name()) + ":",
          .cpp_type = field.cpp_type(),
+         .wire_type = field.type(),
          .has_presence = field.has_presence(),
          .is_repeated = field.is_repeated(),
+         .is_map = field.is_map(),
          .type = field.message_type() == nullptr ? nullptr : Add(field.message_type()),
          .enum_names = EnumNames(field.enum_type()),
          .unset = UnsetJson(field)});

@@ -17,8 +17,10 @@ struct JsonType {
     const google::protobuf::FieldDescriptor* descriptor;
     std::string key;  // quoted, and a colon
     google::protobuf::FieldDescriptor::CppType cpp_type;
+    google::protobuf::FieldDescriptor::Type wire_type;
     bool has_presence;
     bool is_repeated;
+    bool is_map;
     const JsonType* type;                 // of a message's value, a map's entry
     std::vector<std::string> enum_names;  // quoted, by number; empty where it has none
     std::string unset;                    // the value of a field that is not set

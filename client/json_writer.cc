@@ -87,7 +87,7 @@ void WriteMap(const Message& message, const JsonType& type, const JsonType::Fiel
 
 void WriteField(const Message& message, const JsonType& type, const JsonType::Field& field,
                 JsonText* json) {
-  if (field.descriptor->is_map()) return WriteMap(message, type, field, json);
+  if (field.is_map) return WriteMap(message, type, field, json);
   if (!field.is_repeated) return WriteValue(message, type, field, 0, json);
   json->Open('[');
   const int size = type.reflection->FieldSize(message, field.descriptor);
@@ -152,9 +152,11 @@ void AppendJson(const Message& message, std::string* out) {
 
 std::string ToPrettyJson(const Message& message) {
   std::string text;
-  JsonText json(/*pretty=*/true, &text);
-  WriteMessage(message, JsonTypeOf(message.GetDescriptor()), &json);
-  return text + "\n";
+  {
+    JsonText json(/*pretty=*/true, &text);
+    WriteMessage(message, JsonTypeOf(message.GetDescriptor()), &json);
+  }
+  return text += '\n';
 }
 
 }  // namespace plimsoll

@@ -97,13 +97,13 @@ class OnePass {
   }
 
   bool PrintValue(const JsonType::Field& field, uint32_t wire_type) {
-    switch (field.descriptor->type()) {
+    switch (field.wire_type) {
       case FieldDescriptor::TYPE_STRING:
         return wire_type == kLength && PrintText();
       case FieldDescriptor::TYPE_DOUBLE:
         return wire_type == kFixed64 && PrintDouble();
       case FieldDescriptor::TYPE_MESSAGE:
-        return wire_type == kLength && !field.descriptor->is_map() &&
+        return wire_type == kLength && !field.is_map &&
                WithinLength([&] { return PrintMessage(*field.type); });
       case FieldDescriptor::TYPE_INT64:
       case FieldDescriptor::TYPE_INT32:
