@@ -5,11 +5,13 @@
 #include <cerrno>
 #include <cstring>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "client/json_writer.h"
 #include "client/line_reader.h"
+#include "client/wire_json.h"
 #include "google/rpc/status.pb.h"
 #include "server/json.h"
 #include "server/misread.h"
@@ -38,6 +40,29 @@ google::rpc::Status Refusal(Violations misread, const google::rpc::Status& answe
     if (!FollowsFrom(lost, violation)) misread.push_back(std::move(violation));
   }
   return ToRpcStatus(InvalidArgument(misread));
+}
+
+void AppendError(const google::rpc::Status& error, JobStreamCounts* counts, std::string* text) {
+  *text += "{\"error\":";
+  AppendJson(error, text);
+  *text += "}\n";
+  ++counts->refused;
+}
+
+// Returns false where the answer is no message.
+bool AppendAnswer(const JobAnswer& answer, const Violations& misread, JobStreamCounts* counts,
+                  std::string* text) {
+  const auto* const error = std::get_if<google::rpc::Status>(&answer);
+  if (error != nullptr || !misread.empty()) {
+    const google::rpc::Status refused = error != nullptr ? *error : google::rpc::Status();
+    AppendError(misread.empty() ? refused : Refusal(misread, refused), counts, text);
+    return true;
+  }
+  const auto* const type = v1::EstimateMemoryResponse::descriptor();
+  if (!AppendWireJson(type, std::get<std::string>(answer), text)) return false;
+  *text += '\n';
+  ++counts->answered;
+  return true;
 }
 
 // Lines that are asked for together, with what is wrong already kept at their
@@ -73,32 +98,19 @@ class Chunk {
 
   // Asks for every good line and appends one line of text for each line.
   absl::Status Answer(const PlannerClient& client, JobStreamCounts* counts, std::string* text) {
-    auto* answers =
-        google::protobuf::Arena::CreateMessage<v1::BatchEstimateMemoryResponse>(&arena_);
+    std::vector<JobAnswer> answers;
     if (requests_->requests_size() > 0) {
-      const absl::Status status = client.BatchEstimateMemory(*requests_, answers);
-      if (!status.ok()) return status;
-      if (answers->results_size() != requests_->requests_size()) {
-        return absl::InternalError("the service left out answers of a batch");
-      }
+      absl::StatusOr<std::vector<JobAnswer>> asked = client.BatchEstimateMemory(*requests_);
+      if (!asked.ok()) return asked.status();
+      answers = *std::move(asked);
     }
-    int next = 0;
+    auto next = answers.begin();
     for (const Place& place : places_) {
-      const v1::BatchEstimateMemoryResult* const result =
-          place.error == nullptr ? &answers->results(next++) : nullptr;
-      if (result != nullptr && place.misread.empty() && result->has_response()) {
-        AppendJson(result->response(), text);
-        *text += '\n';
-        ++counts->answered;
-        continue;
+      if (place.error != nullptr) {
+        AppendError(*place.error, counts, text);
+      } else if (!AppendAnswer(*next++, place.misread, counts, text)) {
+        return absl::InternalError("the service sent an answer that is no message");
       }
-      *text += "{\"error\":";
-      AppendJson(result == nullptr       ? *place.error
-                 : place.misread.empty() ? result->error()
-                                         : Refusal(place.misread, result->error()),
-                 text);
-      *text += "}\n";
-      ++counts->refused;
     }
     return absl::OkStatus();
   }

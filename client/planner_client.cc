@@ -4,9 +4,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "grpcpp/client_context.h"
+#include "google/protobuf/unknown_field_set.h"
+#include "grpcpp/completion_queue.h"
 #include "grpcpp/create_channel.h"
+#include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/security/credentials.h"
+#include "grpcpp/support/byte_buffer.h"
+#include "server/method.h"
 
 namespace plimsoll {
 namespace {
@@ -14,17 +18,57 @@ namespace {
 // An answer with a ledger, or a batch of answers, may pass gRPC's own 4 MiB.
 constexpr int kMaxResponseBytes = 64 << 20;
 
+std::string Join(const grpc::ByteBuffer& bytes) {
+  std::vector<grpc::Slice> slices;
+  std::string joined;
+  if (!bytes.Dump(&slices).ok()) return joined;
+  joined.reserve(bytes.Length());
+  for (const grpc::Slice& slice : slices) {
+    joined.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+  }
+  return joined;
+}
+
+// Takes the results of a batch apart by number, and leaves the answers in them
+// as they are. Returns false where they are none.
+bool Split(const std::string& batch, std::vector<JobAnswer>* answers) {
+  constexpr auto kBytes = google::protobuf::UnknownField::TYPE_LENGTH_DELIMITED;
+  google::protobuf::UnknownFieldSet results;
+  if (!results.ParseFromString(batch)) return false;
+  for (int i = 0; i < results.field_count(); ++i) {
+    google::protobuf::UnknownFieldSet result;
+    if (results.field(i).type() != kBytes ||
+        !result.ParseFromString(results.field(i).length_delimited()) || result.field_count() != 1 ||
+        result.field(0).type() != kBytes) {
+      return false;
+    }
+    const std::string& bytes = result.field(0).length_delimited();
+    google::rpc::Status error;
+    if (result.field(0).number() == v1::BatchEstimateMemoryResult::kResponseFieldNumber) {
+      answers->push_back(bytes);
+    } else if (error.ParseFromString(bytes)) {
+      answers->push_back(std::move(error));
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 PlannerClient::PlannerClient(const std::shared_ptr<grpc::Channel>& channel, std::string name,
                              absl::Duration timeout)
-    : stub_(v1::PlannerService::NewStub(channel)), name_(std::move(name)), timeout_(timeout) {}
+    : channel_(channel),
+      stub_(v1::PlannerService::NewStub(channel)),
+      name_(std::move(name)),
+      timeout_(timeout) {}
 
-template <typename Method, typename Request, typename Response>
-absl::Status PlannerClient::Call(Method method, const Request& request, Response* response) const {
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMicroseconds(timeout_));
-  const grpc::Status status = (stub_.get()->*method)(&context, request, response);
+void PlannerClient::SetDeadline(grpc::ClientContext* context) const {
+  context->set_deadline(std::chrono::system_clock::now() + absl::ToChronoMicroseconds(timeout_));
+}
+
+absl::Status PlannerClient::ToStatus(const grpc::Status& status) const {
   if (status.ok()) return absl::OkStatus();
   std::string message = status.error_message();
   if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
@@ -35,6 +79,13 @@ absl::Status PlannerClient::Call(Method method, const Request& request, Response
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()), message);
 }
 
+template <typename Method, typename Request, typename Response>
+absl::Status PlannerClient::Call(Method method, const Request& request, Response* response) const {
+  grpc::ClientContext context;
+  SetDeadline(&context);
+  return ToStatus((stub_.get()->*method)(&context, request, response));
+}
+
 absl::StatusOr<v1::EstimateMemoryResponse> PlannerClient::EstimateMemory(
     const v1::EstimateMemoryRequest& request) const {
   v1::EstimateMemoryResponse response;
@@ -43,9 +94,30 @@ absl::StatusOr<v1::EstimateMemoryResponse> PlannerClient::EstimateMemory(
   return response;
 }
 
-absl::Status PlannerClient::BatchEstimateMemory(const v1::BatchEstimateMemoryRequest& request,
-                                                v1::BatchEstimateMemoryResponse* response) const {
-  return Call(&v1::PlannerService::Stub::BatchEstimateMemory, request, response);
+// The generated stub would parse the answers.
+absl::StatusOr<std::vector<JobAnswer>> PlannerClient::BatchEstimateMemory(
+    const v1::BatchEstimateMemoryRequest& request) const {
+  using Stub = grpc::TemplatedGenericStub<v1::BatchEstimateMemoryRequest, grpc::ByteBuffer>;
+  const std::string method =
+      absl::StrCat("/", kServiceName, "/", NameOf(Method::kBatchEstimateMemory).grpc);
+  grpc::ClientContext context;
+  SetDeadline(&context);
+  grpc::CompletionQueue queue;
+  const auto call = Stub(channel_).PrepareUnaryCall(&context, method, request, &queue);
+  call->StartCall();
+  grpc::ByteBuffer bytes;
+  grpc::Status status;
+  call->Finish(&bytes, &status, /*tag=*/nullptr);
+  void* tag = nullptr;
+  bool ok = false;
+  queue.Next(&tag, &ok);
+  if (!status.ok()) return ToStatus(status);
+  std::vector<JobAnswer> answers;
+  if (!Split(Join(bytes), &answers) ||
+      answers.size() != static_cast<size_t>(request.requests_size())) {
+    return absl::InternalError("the service left out answers of a batch");
+  }
+  return answers;
 }
 
 absl::StatusOr<v1::ListModelsResponse> PlannerClient::ListModels() const {

@@ -5,14 +5,22 @@
 
 #include <memory>
 #include <string>
+#include <variant>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "google/rpc/status.pb.h"
 #include "grpcpp/channel.h"
+#include "grpcpp/client_context.h"
 #include "plimsoll/v1/planner.grpc.pb.h"
 
 namespace plimsoll {
+
+// One job of a batch: an EstimateMemoryResponse, serialized, which is what
+// printing it takes, or why there is none.
+using JobAnswer = std::variant<std::string, google::rpc::Status>;
 
 // Errors of every call: the service's own status; UNAVAILABLE, "<name>: out of
 // reach; <what gRPC said>"; DEADLINE_EXCEEDED, "<name>: no answer in <timeout>".
@@ -24,8 +32,10 @@ class PlannerClient {
 
   absl::StatusOr<v1::EstimateMemoryResponse> EstimateMemory(
       const v1::EstimateMemoryRequest& request) const;
-  absl::Status BatchEstimateMemory(const v1::BatchEstimateMemoryRequest& request,
-                                   v1::BatchEstimateMemoryResponse* response) const;
+  // Returns as many answers as there were requests, in their order. Errors also:
+  // INTERNAL where the service did not.
+  absl::StatusOr<std::vector<JobAnswer>> BatchEstimateMemory(
+      const v1::BatchEstimateMemoryRequest& request) const;
   absl::StatusOr<v1::ListModelsResponse> ListModels() const;
   absl::StatusOr<v1::ListGpusResponse> ListGpus() const;
 
@@ -33,6 +43,10 @@ class PlannerClient {
   template <typename Method, typename Request, typename Response>
   absl::Status Call(Method method, const Request& request, Response* response) const;
 
+  void SetDeadline(grpc::ClientContext* context) const;
+  absl::Status ToStatus(const grpc::Status& status) const;
+
+  std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::PlannerService::Stub> stub_;
   std::string name_;
   absl::Duration timeout_;
