@@ -29,20 +29,29 @@ Sizes::Sizes(const Job& job) {
   set(Symbol::kOne, 1);
 }
 
-BlockBuilder::BlockBuilder(const Job& job, absl::string_view name, BlockKind kind)
-    : job_(job), sizes_(job) {
-  block_.name = name;
-  block_.kind = kind;
+BlockBuilder::BlockBuilder(const Job& job, absl::string_view name, BlockKind kind,
+                           std::pmr::memory_resource* memory)
+    : job_(job),
+      sizes_(job),
+      block_{.name = name,
+             .kind = kind,
+             .parameters = std::pmr::vector<Parameter>(memory),
+             .tensors = std::pmr::vector<Tensor>(memory),
+             .ops = std::pmr::vector<Op>(memory),
+             .buffers = std::pmr::vector<BlockBuffer>(memory)} {
   const bool layer = kind == BlockKind::kLayer;
-  block_.tensors.reserve(layer ? 40 : 12);
-  block_.ops.reserve(layer ? 24 : 8);
+  block_.tensors.reserve(layer ? 64 : 16);
+  block_.ops.reserve(layer ? 32 : 8);
   block_.parameters.reserve(layer ? 24 : 6);
+  block_.buffers.reserve(4);
 }
 
 TensorId BlockBuilder::Add(absl::string_view name, std::initializer_list<Extent> extents,
                            const Row& row) {
   const auto id = static_cast<TensorId>(block_.tensors.size());
-  Tensor& tensor = block_.tensors.emplace_back();
+  constexpr Tensor kBlank;
+  block_.tensors.push_back(kBlank);
+  Tensor& tensor = block_.tensors.back();
   tensor.name = name;
   SetShape(extents, tensor.shape);
   tensor.dtype = row.dtype;
@@ -67,17 +76,19 @@ TensorId BlockBuilder::Narrow(absl::string_view name, Extent width, DType dtype)
 
 TensorId BlockBuilder::View(absl::string_view name, TensorId storage, Extent width) {
   const auto id = static_cast<TensorId>(block_.tensors.size());
-  Tensor view = block_.tensors[storage];
+  block_.tensors.push_back(block_.tensors[storage]);
+  Tensor& view = block_.tensors.back();
   view.name = name;
   view.shape.extents[2] = width;
-  block_.tensors.push_back(view);
   return id;
 }
 
 TensorId BlockBuilder::Weight(absl::string_view name, std::initializer_list<Extent> extents,
                               int8_t tensor_axis) {
   const auto id = static_cast<TensorId>(block_.parameters.size());
-  Parameter& parameter = block_.parameters.emplace_back();
+  constexpr Parameter kBlank;
+  block_.parameters.push_back(kBlank);
+  Parameter& parameter = block_.parameters.back();
   parameter.name = name;
   SetShape(extents, parameter.shape);
   parameter.dtype = job_.precision.parameter;

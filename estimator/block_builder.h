@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <memory_resource>
 #include <utility>
 
 #include "absl/strings/string_view.h"
@@ -37,7 +38,9 @@ struct Row {
 // Collects the rows of one block. A block has at most 250 tensors.
 class BlockBuilder {
  public:
-  BlockBuilder(const Job& job, absl::string_view name, BlockKind kind);
+  // `memory` takes the rows.
+  BlockBuilder(const Job& job, absl::string_view name, BlockKind kind,
+               std::pmr::memory_resource* memory);
 
   Extent Size(Symbol symbol, int32_t times = 1) const { return sizes_(symbol, times); }
 

@@ -32,15 +32,27 @@ int Specificity(const CalibrationRow& row, const Job& job, bool measured) {
   return named;
 }
 
-double ShareAt(const Calibration& calibration, const CalibrationRow& row, double risk) {
-  const std::vector<double>& risks = calibration.risks;
-  if (risk >= risks.front()) return row.shares.front();
+// Where a risk lies: so far on the way from one risk of the table to another, and by which factor
+// beyond.
+struct Place {
+  size_t from = 0;
+  size_t to = 0;
+  double way = 0;
+  double factor = 1;
+};
+
+Place Locate(const std::vector<double>& risks, double risk) {
+  if (risk >= risks.front()) return {};
   for (size_t i = 1; i < risks.size(); ++i) {
     if (risk < risks[i]) continue;
-    const double place = std::log(risk / risks[i - 1]) / std::log(risks[i] / risks[i - 1]);
-    return row.shares[i - 1] + place * (row.shares[i] - row.shares[i - 1]);
+    return {i - 1, i, std::log(risk / risks[i - 1]) / std::log(risks[i] / risks[i - 1]), 1};
   }
-  return row.shares.back() * (Quantile(risk) / Quantile(risks.back()));
+  const size_t last = risks.size() - 1;
+  return {last, last, 0, Quantile(risk) / Quantile(risks.back())};
+}
+
+double ShareAt(const std::vector<double>& shares, const Place& place) {
+  return (shares[place.from] + place.way * (shares[place.to] - shares[place.from])) * place.factor;
 }
 
 }  // namespace
@@ -54,8 +66,7 @@ Margins MarginsOf(const Calibration& calibration, const Job& job, Detail detail)
       std::any_of(calibration.rows.begin(), calibration.rows.end(),
                   [&job](const auto& row) { return row.framework == job.profile->framework; });
   const bool measured = margins.gpu_measured && margins.framework_measured;
-  double* const shares[] = {&margins.allocated, &margins.reserved, &margins.device,
-                            &margins.capacity};
+  const CalibrationRow* rows[] = {nullptr, nullptr, nullptr, nullptr};
   int best[] = {-1, -1, -1, -1};
   for (const CalibrationRow& row : calibration.rows) {
     if (row.detail != detail) continue;
@@ -63,8 +74,18 @@ Margins MarginsOf(const Calibration& calibration, const Job& job, Detail detail)
     const int named = Specificity(row, job, measured);
     if (named <= best[gauge]) continue;
     best[gauge] = named;
-    *shares[gauge] = ShareAt(calibration, row, job.risk);
+    rows[gauge] = &row;
   }
+  if (calibration.risks.empty()) return margins;
+  const Place place = Locate(calibration.risks, job.risk);
+  const auto share = [&](CalibratedGauge gauge) {
+    const CalibrationRow* const row = rows[static_cast<size_t>(gauge)];
+    return row == nullptr ? 0 : ShareAt(row->shares, place);
+  };
+  margins.allocated = share(CalibratedGauge::kAllocated);
+  margins.reserved = share(CalibratedGauge::kReserved);
+  margins.device = share(CalibratedGauge::kDevice);
+  margins.capacity = share(CalibratedGauge::kCapacity);
   return margins;
 }
 

@@ -1,35 +1,6 @@
 #include "estimator/dtype.h"
 
-#include "estimator/units.h"
-
 namespace plimsoll {
-namespace {
-
-// Elements that share one fp32 scale in bitsandbytes' 8-bit states. Source:
-// bitsandbytes/optim/optimizer.py, blocksize 256.
-constexpr int64_t kInt8BlockSize = 256;
-
-}  // namespace
-
-int64_t Bytes(DType dtype, int64_t elements) {
-  switch (dtype) {
-    case DType::kNone:
-      return 0;
-    case DType::kFp32:
-      return Multiply(elements, 4);
-    case DType::kFp16:
-    case DType::kBf16:
-      return Multiply(elements, 2);
-    case DType::kFp8:
-    case DType::kBool:
-      return elements;
-    case DType::kInt8Blocks:
-      return Add(elements, Multiply(4, CeilDivide(elements, kInt8BlockSize)));
-    case DType::kInt64:
-      return Multiply(elements, 8);
-  }
-  return 0;
-}
 
 absl::string_view Name(DType dtype) {
   switch (dtype) {

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "absl/strings/string_view.h"
+#include "estimator/units.h"
 
 namespace plimsoll {
 
@@ -23,8 +24,30 @@ enum class DType : uint8_t {
   kInt64,
 };
 
+// Elements that share one fp32 scale in bitsandbytes' 8-bit states. Source:
+// bitsandbytes/optim/optimizer.py, blocksize 256.
+inline constexpr int64_t kInt8BlockSize = 256;
+
 // Returns the bytes of `elements` elements; saturates.
-int64_t Bytes(DType dtype, int64_t elements);
+inline int64_t Bytes(DType dtype, int64_t elements) {
+  switch (dtype) {
+    case DType::kNone:
+      return 0;
+    case DType::kFp32:
+      return Multiply(elements, 4);
+    case DType::kFp16:
+    case DType::kBf16:
+      return Multiply(elements, 2);
+    case DType::kFp8:
+    case DType::kBool:
+      return elements;
+    case DType::kInt8Blocks:
+      return Add(elements, Multiply(4, CeilDivide(elements, kInt8BlockSize)));
+    case DType::kInt64:
+      return Multiply(elements, 8);
+  }
+  return 0;
+}
 
 // Returns the name users write, as "bf16".
 absl::string_view Name(DType dtype);

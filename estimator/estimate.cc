@@ -1,6 +1,9 @@
 #include "estimator/estimate.h"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
+#include <memory_resource>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,21 +18,23 @@
 namespace plimsoll {
 namespace {
 
+// Rows of a program and what is found of them, of a job with few stages: more is allocated.
+constexpr size_t kScratchBytes = size_t{48} << 10;
+
 Gauge Bounded(int64_t expected_bytes, int64_t bound_bytes) {
   return {.expected_bytes = expected_bytes, .bound_bytes = bound_bytes};
 }
 
 void FillMoments(const StagePeak& peak, RankMemory& rank) {
-  rank.moments.resize(2 * kPhaseCount);
-  Moment* moment = rank.moments.data();
   for (const bool steady : {false, true}) {
-    for (size_t phase = 0; phase < kPhaseCount; ++phase, ++moment) {
+    for (size_t phase = 0; phase < kPhaseCount; ++phase) {
       const PhaseUsage& usage = peak.steps[steady ? 1 : 0][phase];
-      *moment = {.phase = static_cast<Phase>(phase),
-                 .first_step = !steady,
-                 .peak_allocated_bytes = usage.peak,
-                 .current_allocated_bytes = usage.current,
-                 .peak_reserved_bytes = usage.reserved};
+      Moment& moment = rank.moments.emplace_back();
+      moment.phase = static_cast<Phase>(phase);
+      moment.first_step = !steady;
+      moment.peak_allocated_bytes = usage.peak;
+      moment.current_allocated_bytes = usage.current;
+      moment.peak_reserved_bytes = usage.reserved;
     }
   }
 }
@@ -202,8 +207,8 @@ struct Traced {
   std::vector<TraceEntry> trace;
 };
 
-Traced RunPasses(const ValidJob& job, bool trace) {
-  Traced traced{Lower(job), {}};
+Traced RunPasses(const ValidJob& job, bool trace, std::pmr::memory_resource* memory) {
+  Traced traced{Lower(job, memory), {}};
   const Stage whole = WholeStage(job->model->layer_count);
   if (trace) traced.trace.push_back(Measure("lower", traced.program, whole));
   for (const Pass& pass : kPasses) {
@@ -252,14 +257,16 @@ std::variant<MemoryEstimate, Violations> EstimateMemory(const JobSpec& spec, con
   std::variant<ValidJob, Violations> validated = Validate(spec, catalog);
   Violations violations = FindViolations(spec, options, validated);
   if (!violations.empty()) return violations;
-  const auto& job = std::get<ValidJob>(validated);
-  Traced traced = RunPasses(job, options.trace);
+  auto& job = std::get<ValidJob>(validated);
+  std::array<std::byte, kScratchBytes> scratch;
+  std::pmr::monotonic_buffer_resource memory(scratch.data(), scratch.size());
+  Traced traced = RunPasses(job, options.trace, &memory);
   const Program& program = traced.program;
-  const std::vector<BlockRun> runs = RunBlocks(program);
+  const BlockRuns runs = RunBlocks(program, &memory);
 
   MemoryEstimate estimate;
   const Margins margins = MarginsOf(catalog.calibration, *job, Detail::kSummary);
-  const std::vector<StagePeak> peaks = FindPeaks(program, runs);
+  const std::pmr::vector<StagePeak> peaks = FindPeaks(program, runs, &memory);
   estimate.ranks.reserve(program.stages.size());
   for (size_t stage = 0; stage < program.stages.size(); ++stage) {
     RankMemory& rank = estimate.ranks.emplace_back();
@@ -283,7 +290,7 @@ std::variant<MemoryEstimate, Violations> EstimateMemory(const JobSpec& spec, con
   WarnOfUncalibrated(margins, estimate);
   FillVerdict(*job, estimate);
   estimate.parameter_count = CountParameters(*job->model);
-  estimate.assumptions = job->assumptions;
+  estimate.assumptions = job.TakeAssumptions();
   estimate.calibration_id = catalog.calibration.id;
   estimate.trace = std::move(traced.trace);
   if (options.timeline && estimate.detail == Detail::kReplay) {

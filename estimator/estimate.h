@@ -39,6 +39,8 @@ struct Moment {
 
 // One class of alike GPUs.
 struct RankMemory {
+  RankMemory() {}  // an aggregate's `{}` would write zeros where moments are to be
+
   int64_t pipeline_stage = 0;
   int64_t gpu_count = 0;
   int64_t layer_count = 0;

@@ -21,7 +21,8 @@ int64_t KeptTimes(const Block& block, int64_t layer_count) {
 
 }  // namespace
 
-Parts::Parts(const Program& of, const std::vector<BlockRun>& with) : program(of), runs(with) {
+Parts::Parts(const Program& of, const BlockRuns& with, std::pmr::memory_resource* memory)
+    : program(of), runs(with), sums(memory), grown(memory) {
   sums.reserve(program.blocks.size());
   for (const Block& block : program.blocks) {
     sums.push_back(SumBlock(block, program.row_shards));
@@ -49,39 +50,47 @@ bool Persists(const State& state) {
   return (state.alive & Bit(Phase::kGradientReduction, false)) != 0;
 }
 
-// What the newest pair keeps once `layers` of its layers have run.
+// Adds what the newest pair keeps once `layers` of its layers have run.
 template <typename Sum>
-Sum FlightMachine::Newest(int64_t layers) const {
-  Sum kept;
-  kept.Grow(Role::kActivation, stage_.edge_bytes);
+void FlightMachine::GrowNewest(int64_t layers, Sum& sum) const {
+  sum.Grow(Role::kActivation, stage_.edge_bytes);
   for (size_t i = 0; i < blocks_.size(); ++i) {
     const Block& block = blocks_[i];
     if (block.kind == BlockKind::kLayer) {
-      kept.Grow(runs_[i].kept, KeptTimes(block, layers));
+      sum.Grow(runs_[i].kept, KeptTimes(block, layers));
     } else if (block.kind == BlockKind::kEmbedding && stage_.embedding && flight_.newest_is_first) {
-      kept.Grow(runs_[i].kept);
+      sum.Grow(runs_[i].kept);
     }
   }
-  return kept;
 }
 
 // The same when `block` (its last occurrence) runs.
 template <typename Sum>
-Sum FlightMachine::Before(size_t block) const {
+void FlightMachine::GrowBefore(size_t block, Sum& sum) const {
   const Block& target = blocks_[block];
   const int64_t layers = flight_.newest_layer_count;
-  if (target.kind == BlockKind::kHead) return Newest<Sum>(layers);
-  if (target.kind == BlockKind::kLayer) return Newest<Sum>(LastIndex(target, layers));
-  Sum before;
-  before.Grow(Role::kActivation, stage_.edge_bytes);
-  return before;
+  switch (target.kind) {
+    case BlockKind::kEmbedding:
+      sum.Grow(Role::kActivation, stage_.edge_bytes);
+      break;
+    case BlockKind::kLayer:
+      GrowNewest(LastIndex(target, layers), sum);
+      break;
+    case BlockKind::kHead:
+      GrowNewest(layers, sum);
+      break;
+  }
 }
 
 // The same when `block` is the last that is still to go backward but for the
 // embedding.
 template <typename Sum>
-Sum FlightMachine::Last(size_t block) const {
-  return blocks_[block].kind == BlockKind::kLayer ? Newest<Sum>(0) : Before<Sum>(block);
+void FlightMachine::GrowLast(size_t block, Sum& sum) const {
+  if (blocks_[block].kind == BlockKind::kLayer) {
+    GrowNewest(0, sum);
+  } else {
+    GrowBefore(block, sum);
+  }
 }
 
 // Whether the head's weight on this stage is the embedding's: then its gradient
@@ -115,12 +124,11 @@ Stage FlightMachine::Passed(size_t block, When when) const {
   return passed;
 }
 
-// Gradients that exist then. The block's own are in its run where they are kept
-// whole.
+// Adds gradients that exist then. The block's own are in its run where they are
+// kept whole.
 template <typename Sum>
-Sum FlightMachine::Grown(size_t block, When when) const {
-  Sum grown;
-  if (parts_.grown.empty()) return grown;
+void FlightMachine::GrowGrown(size_t block, When when, Sum& sum) const {
+  if (parts_.grown.empty()) return;
   const ParameterSums sums = SumStage(parts_, Passed(block, when));
   const bool embedding = blocks_[block].kind == BlockKind::kEmbedding;
   const bool own_counted = when == When::kMostGrown && !(embedding && TiedHere());
@@ -132,9 +140,8 @@ Sum FlightMachine::Grown(size_t block, When when) const {
       own.parameters = parts_.sums[block].all.parameters;
       bytes -= std::min(bytes, StateBytes(*state, own));
     }
-    grown.Grow(state->role, bytes);
+    sum.Grow(state->role, bytes);
   }
-  return grown;
 }
 
 // All of them, when backward is over.
@@ -146,55 +153,58 @@ int64_t FlightMachine::AllGrown() const {
   return bytes;
 }
 
-// What `block` itself needs in backward.
+// Adds what `block` itself needs in backward.
 template <typename Sum>
-Sum FlightMachine::AtWork(size_t block) const {
-  Sum at_work;
-  at_work.Grow(first_micro_batch_ ? runs_[block].backward : runs_[block].later_backward);
+void FlightMachine::GrowAtWork(size_t block, Sum& sum) const {
+  sum.Grow(first_micro_batch_ ? runs_[block].backward : runs_[block].later_backward);
   const int64_t unit = blocks_[block].recompute_unit;
-  if (unit > 1) at_work.Grow(runs_[block].unit, unit - 1);
-  return at_work;
+  if (unit > 1) sum.Grow(runs_[block].unit, unit - 1);
 }
 
 template <typename Sum>
-Sum FlightMachine::At(When when, size_t block) const {
-  if (when == When::kAllKept) return Newest<Sum>(flight_.newest_layer_count);
-  Sum sum = when == When::kMostGrown ? Last<Sum>(block) : Before<Sum>(block);
+void FlightMachine::GrowAt(When when, size_t block, Sum& sum) const {
+  if (when == When::kAllKept) return GrowNewest(flight_.newest_layer_count, sum);
+  if (when == When::kMostGrown) {
+    GrowLast(block, sum);
+  } else {
+    GrowBefore(block, sum);
+  }
   switch (when) {
     case When::kForward:
       sum.Grow(runs_[block].forward);
       break;
     case When::kLossBackward:
-      sum.Grow(AtWork<Sum>(block));
+      GrowAtWork(block, sum);
       break;
     case When::kMostKept:
-      sum.Grow(AtWork<Sum>(block));
-      sum.Grow(Grown<Sum>(block, when));
+      GrowAtWork(block, sum);
+      GrowGrown(block, when, sum);
       sum.Grow(Role::kCommunication,
                stage_.head ? parts_.head_reduce_bytes : parts_.layer_reduce_bytes);
       break;
     case When::kMostGrown:
-      sum.Grow(AtWork<Sum>(block));
-      sum.Grow(Grown<Sum>(block, when));
+      GrowAtWork(block, sum);
+      GrowGrown(block, when, sum);
       sum.Grow(Role::kCommunication, parts_.layer_reduce_bytes);
       break;
     case When::kReduce:
       sum.Grow(Role::kCommunication, blocks_[block].reduce_bytes);
       sum.Grow(Role::kGradient,
                Bytes(parts_.program.gradient_dtype, parts_.sums[block].all.parameters));
-      return sum;
+      return;
     case When::kAllKept:
       break;
   }
   for (const BlockBuffer& buffer : blocks_[block].buffers) {
     sum.Grow(buffer.role, when == When::kForward ? buffer.forward_bytes : buffer.backward_bytes);
   }
-  return sum;
 }
 
 // Takes a moment as a candidate for the peak.
 void FlightMachine::Consider(Demand& demand, When when, size_t block) const {
-  const int64_t total = At<Total>(when, block).total;
+  Total sum;
+  GrowAt(when, block, sum);
+  const int64_t total = sum.total;
   OtherStreams others;
   if (when != When::kAllKept && when != When::kReduce) {
     for (const BlockBuffer& buffer : blocks_[block].buffers) {
@@ -216,7 +226,9 @@ Demand FlightMachine::Forward() const {
     if (blocks_[i].kind == BlockKind::kHead || !OnStage(i)) continue;
     Consider(demand, When::kForward, i);
   }
-  demand.current = Newest<Total>(flight_.newest_layer_count).total;
+  Total kept;
+  GrowNewest(flight_.newest_layer_count, kept);
+  demand.current = kept.total;
   return demand;
 }
 
@@ -228,8 +240,9 @@ Demand FlightMachine::Loss() const {
     if (blocks_[i].kind != BlockKind::kHead || !OnStage(i)) continue;
     Consider(demand, When::kForward, i);
     Consider(demand, When::kLossBackward, i);
-    Total holed = Before<Total>(i);
-    holed.Grow(AtWork<Total>(i));
+    Total holed;
+    GrowBefore(i, holed);
+    GrowAtWork(i, holed);
     holed.Grow(Role::kLoss, runs_[i].hole_bytes);
     demand.compute_bytes = std::max(demand.compute_bytes, holed.total);
     if (blocks_[i].reduce_bytes > 0) Consider(demand, When::kReduce, i);
@@ -243,17 +256,18 @@ Demand FlightMachine::Backward() const {
     if (blocks_[i].kind == BlockKind::kHead || !OnStage(i)) continue;
     Consider(demand, When::kMostKept, i);
     if (blocks_[i].reduce_bytes > 0) Consider(demand, When::kReduce, i);
-    Consider(demand, When::kMostGrown, i);
+    if (!KeptIsMore()) Consider(demand, When::kMostGrown, i);
   }
   demand.current = AllGrown();
   return demand;
 }
 
-Usage FlightMachine::At(const Demand& demand) const { return At<Usage>(demand.when, demand.block); }
+void FlightMachine::Grow(const Demand& demand, Usage& usage) const {
+  GrowAt(demand.when, demand.block, usage);
+}
 
-template <typename Sum>
-Sum KeptByOthers(const Parts& parts, const Stage& stage, const InFlight& flight) {
-  Sum kept;
+Usage KeptByOthers(const Parts& parts, const Stage& stage, const InFlight& flight) {
+  Usage kept;
   if (flight.count > 1) {
     kept.Grow(Role::kActivation, Multiply(stage.edge_bytes, flight.count - 1));
   }
@@ -272,8 +286,5 @@ Sum KeptByOthers(const Parts& parts, const Stage& stage, const InFlight& flight)
   }
   return kept;
 }
-
-template Total KeptByOthers<Total>(const Parts&, const Stage&, const InFlight&);
-template Usage KeptByOthers<Usage>(const Parts&, const Stage&, const InFlight&);
 
 }  // namespace plimsoll

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory_resource>
 #include <vector>
 
 #include "estimator/ledger.h"
@@ -29,14 +30,14 @@ struct Total {
 // What follows from the program alone, for all of its stages.
 struct Parts {
   const Program& program;
-  const std::vector<BlockRun>& runs;
-  std::vector<BlockSums> sums;      // of one of each block
-  std::vector<const State*> grown;  // gradients made layer by layer
-  int64_t layer_reduce_bytes = 0;   // gradients of a layer on their way to other ranks
-  int64_t head_reduce_bytes = 0;    // of the head
+  const BlockRuns& runs;
+  std::pmr::vector<BlockSums> sums;      // of one of each block
+  std::pmr::vector<const State*> grown;  // gradients made layer by layer
+  int64_t layer_reduce_bytes = 0;        // gradients of a layer on their way to other ranks
+  int64_t head_reduce_bytes = 0;         // of the head
 
-  // Both outlive the parts.
-  Parts(const Program& of, const std::vector<BlockRun>& with);
+  // All outlive the parts.
+  Parts(const Program& of, const BlockRuns& with, std::pmr::memory_resource* memory);
 };
 
 // SumParameters, from sums that are known.
@@ -106,40 +107,42 @@ class FlightMachine {
   Demand Forward() const;
   Demand Loss() const;
   Demand Backward() const;
-  // Everything at one moment of these.
-  Usage At(const Demand& demand) const;
+  // Adds everything at one moment of these.
+  void Grow(const Demand& demand, Usage& usage) const;
 
  private:
+  // Whether no block's last backward finds more than its first: nothing grows.
+  bool KeptIsMore() const { return parts_.grown.empty() && parts_.layer_reduce_bytes == 0; }
   bool TiedHere() const;
   Stage Passed(size_t block, When when) const;
   int64_t AllGrown() const;
   bool OnStage(size_t block) const { return CountOnStage(blocks_[block], stage_) > 0; }
+  // Each adds to a sum, which is a Total or a Usage.
   template <typename Sum>
-  Sum Newest(int64_t layers) const;
+  void GrowNewest(int64_t layers, Sum& sum) const;
   template <typename Sum>
-  Sum Before(size_t block) const;
+  void GrowBefore(size_t block, Sum& sum) const;
   template <typename Sum>
-  Sum Last(size_t block) const;
+  void GrowLast(size_t block, Sum& sum) const;
   template <typename Sum>
-  Sum Grown(size_t block, When when) const;
+  void GrowGrown(size_t block, When when, Sum& sum) const;
   template <typename Sum>
-  Sum AtWork(size_t block) const;
+  void GrowAtWork(size_t block, Sum& sum) const;
   template <typename Sum>
-  Sum At(When when, size_t block) const;
+  void GrowAt(When when, size_t block, Sum& sum) const;
   void Consider(Demand& demand, When when, size_t block) const;
 
   const Parts& parts_;
-  const std::vector<Block>& blocks_;
-  const std::vector<BlockRun>& runs_;
+  const std::pmr::vector<Block>& blocks_;
+  const BlockRuns& runs_;
   const Stage& stage_;
   const ParameterSums& sums_;
   const InFlight& flight_;
   const bool first_micro_batch_;
 };
 
-// What all pairs in flight but the newest keep. Sum is Total or Usage.
-template <typename Sum>
-Sum KeptByOthers(const Parts& parts, const Stage& stage, const InFlight& flight);
+// What all pairs in flight but the newest keep.
+Usage KeptByOthers(const Parts& parts, const Stage& stage, const InFlight& flight);
 
 }  // namespace plimsoll
 

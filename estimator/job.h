@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -221,6 +222,8 @@ class ValidJob {
  public:
   const Job& operator*() const { return job_; }
   const Job* operator->() const { return &job_; }
+  // Hands over what the answer says beside its figures.
+  std::vector<Assumption> TakeAssumptions() { return std::move(job_.assumptions); }
 
  private:
   friend std::variant<ValidJob, Violations> Validate(const JobSpec& spec, const Catalog& catalog);

@@ -29,6 +29,7 @@ struct Usage {
   }
   void Grow(const Usage& other, int64_t times = 1) {
     for (size_t i = 0; i < kRoleCount; ++i) {
+      if (other.roles[i] == 0) continue;
       roles[i] = plimsoll::Add(roles[i], Multiply(other.roles[i], times));
     }
     total = plimsoll::Add(total, Multiply(other.total, times));

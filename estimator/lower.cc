@@ -27,8 +27,8 @@ Ids EmbeddingTables(BlockBuilder& b) {
 
 }  // namespace
 
-Block LowerEmbedding(const Job& job) {
-  BlockBuilder b(job, "embedding", BlockKind::kEmbedding);
+Block LowerEmbedding(const Job& job, std::pmr::memory_resource* memory) {
+  BlockBuilder b(job, "embedding", BlockKind::kEmbedding, memory);
   const Extent hidden = b.Size(Symbol::kH);
   const TensorId tokens = b.Add("embedding.tokens", {b.Size(Symbol::kB), b.Size(Symbol::kS)},
                                 {.dtype = DType::kInt64, .differentiable = false});
@@ -55,12 +55,12 @@ Block LowerEmbedding(const Job& job) {
   return std::move(b).Build(tokens, out);
 }
 
-Program Lower(const ValidJob& job) {
-  Program program;
+Program Lower(const ValidJob& job, std::pmr::memory_resource* memory) {
+  Program program(memory);
   program.blocks.reserve(4);
-  program.blocks.push_back(LowerEmbedding(*job));
-  program.blocks.push_back(LowerLayer(*job));
-  program.blocks.push_back(LowerHead(*job));
+  program.blocks.push_back(LowerEmbedding(*job, memory));
+  program.blocks.push_back(LowerLayer(*job, memory));
+  program.blocks.push_back(LowerHead(*job, memory));
   return program;
 }
 

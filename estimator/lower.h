@@ -3,18 +3,21 @@
 #ifndef PLIMSOLL_ESTIMATOR_LOWER_H_
 #define PLIMSOLL_ESTIMATOR_LOWER_H_
 
+#include <memory_resource>
+
 #include "estimator/job.h"
 #include "estimator/program.h"
 
 namespace plimsoll {
 
 // Blocks: embedding, one layer, head with the loss. Symbols: program.h.
-Program Lower(const ValidJob& job);
+Program Lower(const ValidJob& job,
+              std::pmr::memory_resource* memory = std::pmr::get_default_resource());
 
 // tokens [B, S] int64 -> [B, S, H]
 //   embedding.tokens.weight     [V, E]  tensor axis 0
 //   embedding.positions.weight  [P, H]
-Block LowerEmbedding(const Job& job);
+Block LowerEmbedding(const Job& job, std::pmr::memory_resource* memory);
 
 // [B, S, H] -> [B, S, H]
 //   attention.qkv.weight  [A + 2C, H]  tensor axis 0
@@ -23,11 +26,11 @@ Block LowerEmbedding(const Job& job);
 //   mlp.down.weight       [H, F]       tensor axis 1
 // Source:  Korthikanti et al. 2022 (arXiv 2205.05198) for what is split by
 //          which; memory-saving kernels by Profile.
-Block LowerLayer(const Job& job);
+Block LowerLayer(const Job& job, std::pmr::memory_resource* memory);
 
 // [B, S, H] -> loss
 //   head.weight  [V, H]  tensor axis 0; none of its own where tied
-Block LowerHead(const Job& job);
+Block LowerHead(const Job& job, std::pmr::memory_resource* memory);
 
 }  // namespace plimsoll
 

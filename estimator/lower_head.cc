@@ -213,8 +213,8 @@ void LowerFusedHead(BlockBuilder& b, TensorId hidden) {
 
 }  // namespace
 
-Block LowerHead(const Job& job) {
-  BlockBuilder b(job, "head", BlockKind::kHead);
+Block LowerHead(const Job& job, std::pmr::memory_resource* memory) {
+  BlockBuilder b(job, "head", BlockKind::kHead, memory);
   if (job.profile->checkpoints_mask && job.model->tied_embeddings &&
       job.model->position_count > 0) {
     // DeepSpeed ties the whole embedding module to the last stage, its position

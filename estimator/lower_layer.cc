@@ -412,8 +412,8 @@ TensorId LowerSerialLayer(BlockBuilder& b, TensorId input) {
 
 }  // namespace
 
-Block LowerLayer(const Job& job) {
-  BlockBuilder b(job, "layer", BlockKind::kLayer);
+Block LowerLayer(const Job& job, std::pmr::memory_resource* memory) {
+  BlockBuilder b(job, "layer", BlockKind::kLayer, memory);
   const TensorId input = b.Narrow("layer.input", b.Size(Symbol::kH), job.precision.residual);
   const NormPlacement placement = job.model->norm_placement;
   const bool parallel =

@@ -156,9 +156,9 @@ int64_t NvlsBytesPerRank(const Job& job) {
 
 }  // namespace
 
-std::vector<Communicator> Communicators(const Job& job) {
-  std::vector<Communicator> communicators;
-  std::vector<Span> seen;
+absl::InlinedVector<Communicator, 8> Communicators(const Job& job) {
+  absl::InlinedVector<Communicator, 8> communicators;
+  absl::InlinedVector<Span, 8> seen;
   for (const Group& group : kGroups) {
     if ((group.frameworks >> static_cast<unsigned>(job.profile->framework) & 1) == 0) continue;
     const Span span = SpanOf(job, group.members);

@@ -4,8 +4,8 @@
 #define PLIMSOLL_ESTIMATOR_NCCL_H_
 
 #include <cstdint>
-#include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/string_view.h"
 #include "estimator/job.h"
 
@@ -24,7 +24,7 @@ struct Communicator {
 // framework looks them up.
 //
 // Source: each row of the table in nccl.cc names its own.
-std::vector<Communicator> Communicators(const Job& job);
+absl::InlinedVector<Communicator, 8> Communicators(const Job& job);
 
 // Returns the bytes of one communicator.
 //   ring   12 MiB a channel: send and receive buffers of the three protocols

@@ -21,25 +21,6 @@ void AddParameter(const Parameter& parameter, int64_t row_shards, ParameterSums&
 
 }  // namespace
 
-int64_t CountLayers(const Block& block, int64_t layer_count) {
-  if (layer_count <= 0) return 0;
-  if (block.period == 1) return layer_count;
-  const int64_t first = CeilDivide(layer_count, block.period);
-  return block.first_of_period ? first : layer_count - first;
-}
-
-int64_t CountOnStage(const Block& block, const Stage& stage) {
-  switch (block.kind) {
-    case BlockKind::kEmbedding:
-      return stage.embedding ? 1 : 0;
-    case BlockKind::kHead:
-      return stage.head ? 1 : 0;
-    case BlockKind::kLayer:
-      return CountLayers(block, stage.layer_count);
-  }
-  return 0;
-}
-
 ParameterSums SumParameter(const Parameter& parameter, int64_t row_shards) {
   ParameterSums sums;
   AddParameter(parameter, row_shards, sums);
@@ -48,10 +29,13 @@ ParameterSums SumParameter(const Parameter& parameter, int64_t row_shards) {
 
 BlockSums SumBlock(const Block& block, int64_t row_shards) {
   BlockSums sums;
+  bool any_tied = false;
   for (const Parameter& parameter : block.parameters) {
+    any_tied = any_tied || parameter.tied;
     if (!parameter.tied) AddParameter(parameter, row_shards, sums.own);
   }
   sums.all = sums.own;
+  if (!any_tied) return sums;
   for (const Parameter& parameter : block.parameters) {
     if (parameter.tied) AddParameter(parameter, row_shards, sums.all);
   }

@@ -31,9 +31,24 @@ struct BlockSums {
 
 // Returns how many of `layer_count` layers, counted from a stage's first, are
 // `block`.
-int64_t CountLayers(const Block& block, int64_t layer_count);
+inline int64_t CountLayers(const Block& block, int64_t layer_count) {
+  if (layer_count <= 0) return 0;
+  if (block.period == 1) return layer_count;
+  const int64_t first = CeilDivide(layer_count, block.period);
+  return block.first_of_period ? first : layer_count - first;
+}
 // The same for a stage; 1 or 0 for embedding and head.
-int64_t CountOnStage(const Block& block, const Stage& stage);
+inline int64_t CountOnStage(const Block& block, const Stage& stage) {
+  switch (block.kind) {
+    case BlockKind::kEmbedding:
+      return stage.embedding ? 1 : 0;
+    case BlockKind::kHead:
+      return stage.head ? 1 : 0;
+    case BlockKind::kLayer:
+      return CountLayers(block, stage.layer_count);
+  }
+  return 0;
+}
 
 ParameterSums SumParameter(const Parameter& parameter, int64_t row_shards);
 BlockSums SumBlock(const Block& block, int64_t row_shards);

@@ -4,6 +4,8 @@
 #include <bit>
 #include <optional>
 
+#include "absl/container/inlined_vector.h"
+#include "absl/types/span.h"
 #include "estimator/flight.h"
 
 namespace plimsoll {
@@ -34,10 +36,12 @@ struct StateBases {
   std::array<Base, 2 * kPhaseCount> phases{};  // of the first step, then of a steady one
   Base full;                                   // gradients that an earlier micro-batch left
 
-  StateBases(const Parts& parts, const ParameterSums& sums) {
+  // `state_bytes` is of each state.
+  StateBases(const Parts& parts, absl::Span<const int64_t> state_bytes) {
     Base always;
-    for (const State& state : parts.program.states) {
-      const int64_t bytes = StateBytes(state, sums);
+    for (size_t i = 0; i < state_bytes.size(); ++i) {
+      const State& state = parts.program.states[i];
+      const int64_t bytes = state_bytes[i];
       if (state.grows_in_backward && Persists(state)) full.Grow(state, bytes);
       if (state.alive == kAlways) {
         always.Grow(state, bytes);
@@ -91,7 +95,9 @@ class StageKind {
   // `parts` and `stage` outlive the kind.
   StageKind(const Parts& parts, const Stage& stage)
       : parts_(parts), stage_(stage), sums_(SumStage(parts, stage)) {
-    const StateBases bases(parts, sums_);
+    for (const State& state : parts.program.states)
+      state_bytes_.push_back(StateBytes(state, sums_));
+    const StateBases bases(parts, state_bytes_);
     for (const bool later : {false, true}) {
       if (later && LaterIsNoMore(parts)) continue;
       const FlightMachine flight(parts_, stage_, sums_, !later);
@@ -112,8 +118,9 @@ class StageKind {
   const ParameterSums& sums() const { return sums_; }
   // Phases in which micro-batches are in flight.
   const StepNeed& need(bool steady, bool later) const { return needs_[steady][later]; }
-  // The others.
-  const StepNeed& rest(bool steady) const { return rests_[steady]; }
+  // The others: what their phases hold, and all of them in the compute stream and in others.
+  const StepUsage& rest(bool steady) const { return rests_[steady]; }
+  const StepNeed& rest_need(bool steady) const { return rest_needs_[steady]; }
   const Usage& UsageAt(bool steady, Phase phase, bool later);
 
  private:
@@ -124,7 +131,9 @@ class StageKind {
   ParameterSums sums_;
   std::array<std::array<Demand, kFlightPhaseCount>, 2> demands_;  // of the first, of later ones
   std::array<std::array<StepNeed, 2>, 2> needs_;
-  std::array<StepNeed, 2> rests_;
+  std::array<StepNeed, 2> rest_needs_;
+  std::array<StepUsage, 2> rests_{};
+  absl::InlinedVector<int64_t, 24> state_bytes_;
   // The usage that was asked for last, and when it is: alike stages ask for one.
   std::optional<Usage> usage_;
   bool steady_ = false;
@@ -139,7 +148,9 @@ void StageKind::SetNeeds(const StateBases& bases, bool steady, bool later) {
     needs_[steady][later].Set(phase, base, demands_[later][phase]);
   }
   for (size_t phase = kFlightPhaseCount; phase < kPhaseCount && !later; ++phase) {
-    rests_[steady].Set(phase, bases.At(steady, phase), {.total = 0});
+    const Base& base = bases.At(steady, phase);
+    rest_needs_[steady].Set(phase, base, {.total = 0});
+    rests_[steady][phase] = {.peak = base.total, .current = base.total};
   }
 }
 
@@ -150,14 +161,15 @@ const Usage& StageKind::UsageAt(bool steady, Phase phase, bool later) {
   phase_ = phase;
   later_ = later;
   Usage& usage = usage_.emplace();
-  for (const State& state : parts_.program.states) {
+  for (size_t i = 0; i < state_bytes_.size(); ++i) {
+    const State& state = parts_.program.states[i];
     const bool left = later && state.grows_in_backward && Persists(state);
     const int times = ((state.alive & Bit(phase, !steady)) != 0 ? 1 : 0) + (left ? 1 : 0);
-    if (times > 0) usage.Grow(state.role, Multiply(times, StateBytes(state, sums_)));
+    if (times > 0) usage.Grow(state.role, Multiply(times, state_bytes_[i]));
   }
   const auto index = static_cast<size_t>(phase);
   if (index < kFlightPhaseCount) {
-    usage.Grow(FlightMachine(parts_, stage_, sums_, !later).At(demands_[later][index]));
+    FlightMachine(parts_, stage_, sums_, !later).Grow(demands_[later][index], usage);
   }
   return usage;
 }
@@ -167,10 +179,8 @@ class StageMachine {
  public:
   StageMachine(const Parts& parts, const Stage& stage, StageKind& kind, StagePeak& peak)
       : parts_(parts), stage_(stage), kind_(kind), peak_(peak) {
-    others_[0] = KeptByOthers<Total>(parts, stage, stage.first).total;
-    if (!LaterIsNoMore(parts)) {
-      others_[1] = KeptByOthers<Total>(parts, stage, stage.later).total;
-    }
+    others_[0] = KeptByOthers(parts, stage, stage.first);
+    if (!LaterIsNoMore(parts)) others_[1] = KeptByOthers(parts, stage, stage.later);
   }
 
   void Find();
@@ -184,7 +194,7 @@ class StageMachine {
   const Stage& stage_;
   StageKind& kind_;
   StagePeak& peak_;
-  std::array<int64_t, 2> others_{};  // kept by older pairs: of the first micro-batch, of later ones
+  std::array<Usage, 2> others_;  // kept by older pairs: of the first micro-batch, of later ones
   std::array<std::array<bool, kPhaseCount>, 2> later_{};  // whether a later one has the peak
   int64_t compute_peak_ = 0;
   OtherStreams other_peaks_;
@@ -207,19 +217,16 @@ void StageMachine::FindStep(bool steady) {
     compute_peak_ = std::max(compute_peak_, Add(need.compute_bytes, others));
     other_peaks_.Raise(need.others);
   };
+  peak_.steps[steady] = kind_.rest(steady);
   for (const bool later : {false, true}) {
     if (Flight(later).count < 1 || (later && LaterIsNoMore(parts_))) continue;
     const StepNeed& need = kind_.need(steady, later);
     for (size_t phase = 0; phase < kFlightPhaseCount; ++phase) {
-      Consider(steady, phase, later, need.phases[phase], others_[later]);
+      Consider(steady, phase, later, need.phases[phase], others_[later].total);
     }
-    take_streams(need, others_[later]);
+    take_streams(need, others_[later].total);
   }
-  const StepNeed& rest = kind_.rest(steady);
-  for (size_t phase = kFlightPhaseCount; phase < kPhaseCount; ++phase) {
-    Consider(steady, phase, false, rest.phases[phase], 0);
-  }
-  take_streams(rest, 0);
+  take_streams(kind_.rest_need(steady), 0);
   const int64_t reserved = RoundUp(Add(compute_peak_, other_peaks_.Sum()), kSegmentBytes);
   for (PhaseUsage& usage : peak_.steps[steady]) usage.reserved = reserved;
 }
@@ -240,7 +247,7 @@ void StageMachine::Find() {
   const bool later = later_[peak_.steady][phase];
   peak_.usage = kind_.UsageAt(peak_.steady, peak_.phase, later);
   if (phase < kFlightPhaseCount) {
-    peak_.usage.Grow(KeptByOthers<Usage>(parts_, stage_, Flight(later)));
+    peak_.usage.Grow(others_[later]);
   }
 }
 
@@ -254,8 +261,8 @@ int64_t StagePeak::Reserved() const {
   return most;
 }
 
-std::vector<BlockRun> RunBlocks(const Program& program) {
-  std::vector<BlockRun> runs;
+BlockRuns RunBlocks(const Program& program, std::pmr::memory_resource* memory) {
+  BlockRuns runs(memory);
   runs.reserve(program.blocks.size());
   for (const Block& block : program.blocks) {
     runs.push_back(Run(block, program.weight_gradient, program.gradient_dtype));
@@ -270,9 +277,10 @@ Stage WholeStage(int64_t layer_count) {
           .first = {.count = 1, .newest_layer_count = layer_count}};
 }
 
-std::vector<StagePeak> FindPeaks(const Program& program, const std::vector<BlockRun>& runs) {
-  const Parts parts(program, runs);
-  std::vector<StagePeak> peaks(program.stages.size());
+std::pmr::vector<StagePeak> FindPeaks(const Program& program, const BlockRuns& runs,
+                                      std::pmr::memory_resource* memory) {
+  const Parts parts(program, runs, memory);
+  std::pmr::vector<StagePeak> peaks(program.stages.size(), memory);
   std::optional<StageKind> kind;
   for (size_t i = 0; i < peaks.size(); ++i) {
     const Stage& stage = program.stages[i];

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory_resource>
 #include <vector>
 
 #include "estimator/ledger.h"
@@ -20,10 +21,12 @@ struct PhaseUsage {
   int64_t reserved = 0;  // the most that the allocator has held until its end
 };
 
+using StepUsage = std::array<PhaseUsage, kPhaseCount>;
+
 // Phases of the first step, then of a steady one.
 struct StagePeak {
   ParameterSums sums;
-  std::array<std::array<PhaseUsage, kPhaseCount>, 2> steps;
+  std::array<StepUsage, 2> steps;
   bool steady = true;  // whether the peak is in a steady step
   Phase phase = Phase::kForward;
   Usage usage;               // at the peak
@@ -31,7 +34,9 @@ struct StagePeak {
 };
 
 // In the order of program.blocks.
-std::vector<BlockRun> RunBlocks(const Program& program);
+using BlockRuns = std::pmr::vector<BlockRun>;
+BlockRuns RunBlocks(const Program& program,
+                    std::pmr::memory_resource* memory = std::pmr::get_default_resource());
 
 // Returns the stage of a pipeline that has one.
 Stage WholeStage(int64_t layer_count);
@@ -39,7 +44,9 @@ Stage WholeStage(int64_t layer_count);
 // Returns the peak of each of the program's stages.
 //
 // Requires: `runs` are RunBlocks(program)
-std::vector<StagePeak> FindPeaks(const Program& program, const std::vector<BlockRun>& runs);
+std::pmr::vector<StagePeak> FindPeaks(
+    const Program& program, const BlockRuns& runs,
+    std::pmr::memory_resource* memory = std::pmr::get_default_resource());
 
 }  // namespace plimsoll
 

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory_resource>
 #include <string>
 #include <vector>
 
@@ -42,15 +43,15 @@ struct Extent {
   }
 };
 
-// Up to four extents. An axis is an index into them; kNoAxis is none.
+// Up to four extents, those beyond `rank` of size 1. An axis is an index into them; kNoAxis is
+// none.
 struct Shape {
   std::array<Extent, 4> extents{};
   uint8_t rank = 0;
 
   int64_t Elements() const {
-    int64_t elements = 1;
-    for (int axis = 0; axis < rank; ++axis) elements = Multiply(elements, extents[axis].Local());
-    return elements;
+    return Multiply(Multiply(extents[0].size, extents[1].size),
+                    Multiply(extents[2].size, extents[3].size));
   }
 };
 inline constexpr int8_t kNoAxis = -1;
@@ -170,12 +171,12 @@ struct Block {
   bool holds_output = false;     // recomputed: its output and that one's gradient live to the end
   int64_t checkpoint_bytes = 0;  // what a recomputed layer keeps beside its input
   int64_t reduce_bytes = 0;  // its gradients on their way to other ranks, while the next block runs
-  std::vector<Parameter> parameters;
-  std::vector<Tensor> tensors;
-  std::vector<Op> ops;
+  std::pmr::vector<Parameter> parameters;
+  std::pmr::vector<Tensor> tensors;
+  std::pmr::vector<Op> ops;
   TensorId input = kNoTensor;
   TensorId output = kNoTensor;
-  std::vector<BlockBuffer> buffers;
+  std::pmr::vector<BlockBuffer> buffers;
 };
 
 // What a state's size follows from.
@@ -278,11 +279,16 @@ struct Stage {
   int64_t edge_bytes = 0;  // sent outputs that a pair keeps beside its layers
 };
 
-// A job as tensors and ops, for all of its rank classes.
+// A job as tensors and ops, for all of its rank classes. Its rows are in `memory`, which outlives
+// it; a copy's are not.
 struct Program {
-  std::vector<Block> blocks;
-  std::vector<State> states;
-  std::vector<Stage> stages;  // none yet: one stage has it all
+  Program() = default;
+  explicit Program(std::pmr::memory_resource* memory)
+      : blocks(memory), states(memory), stages(memory) {}
+
+  std::pmr::vector<Block> blocks;
+  std::pmr::vector<State> states;
+  std::pmr::vector<Stage> stages;  // none yet: one stage has it all
   Outside outside;
   // What becomes of the gradient of a weight in backward of one block, and
   // whether the next block's may use its memory again.

@@ -65,7 +65,7 @@ TimelineStorage StageStates::Piece(const State& state, int64_t bytes) const {
 // Of one tensor of parameters, all that is packed into it.
 int64_t StageStates::TensorBytes(const State& state, const StageBlock& at,
                                  const Parameter& tensor) const {
-  const std::vector<Parameter>& parameters = program_.blocks[at.block].parameters;
+  const std::pmr::vector<Parameter>& parameters = program_.blocks[at.block].parameters;
   int64_t bytes = 0;
   for (const Parameter& part : parameters) {
     const bool packed = part.packed() && &parameters[part.packed_into] == &tensor;

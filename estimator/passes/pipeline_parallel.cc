@@ -39,6 +39,7 @@ LayerCounts VirtualStages(const Job& job, int64_t stage) {
   LayerCounts layers;
   if (layout.size() == stages) {
     const int64_t whole = layout[static_cast<size_t>(stage)];
+    if (chunks == 1) return {whole};
     const int64_t each = whole / job.virtual_pipeline_size;
     layers.assign(chunks, each);
     for (int64_t i = 0; i < whole % job.virtual_pipeline_size; ++i)
@@ -58,7 +59,12 @@ void TakeFirstPairs(const Job& job, const LayerCounts& layers, int64_t count, In
   flight.count = count;
   if (count <= 0) return;
   const auto chunks = static_cast<int64_t>(layers.size());
-  const int64_t group = chunks == 1 ? count : job.pipeline_parallel_size;
+  if (chunks == 1) {
+    flight.newest_layer_count = layers.front();
+    flight.others.push_back({layers.front(), count - 1});
+    return;
+  }
+  const int64_t group = job.pipeline_parallel_size;
   const int64_t whole_groups = (count - 1) / group;
   const int64_t newest = whole_groups % chunks;
   flight.newest_layer_count = layers[static_cast<size_t>(newest)];

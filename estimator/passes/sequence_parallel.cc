@@ -22,7 +22,8 @@ Split2d SplitOf(const Block& block, const Op& op) {
 // A temporary as `like`, but whole along the sequence.
 TensorId Whole(Block& block, TensorId like, absl::string_view name) {
   const auto id = static_cast<TensorId>(block.tensors.size());
-  Tensor whole = block.tensors[like];
+  block.tensors.push_back(block.tensors[like]);
+  Tensor& whole = block.tensors.back();
   whole.name = name;
   whole.role = Role::kCommunication;
   whole.storage = id;
@@ -31,7 +32,6 @@ TensorId Whole(Block& block, TensorId like, absl::string_view name) {
   whole.discarded = false;
   whole.held = false;
   whole.recorded = true;
-  block.tensors.push_back(whole);
   return id;
 }
 

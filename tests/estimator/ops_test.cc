@@ -4,6 +4,7 @@
 // benchmark/data/all_benchmark_data.csv, A100; github:apple/ml-cross-entropy@18e76ada
 // README.md). No constant here is fitted.
 #include <algorithm>
+#include <memory_resource>
 #include <string>
 #include <vector>
 
@@ -56,7 +57,7 @@ Peaks Play(const Block& block) {
 // The ops of `block` whose names begin with `prefix`, but for those of norms, as
 // a block of their own.
 Block Cut(Block block, absl::string_view prefix, bool norms) {
-  std::vector<Op> ops;
+  std::pmr::vector<Op> ops;
   for (const Op& op : block.ops) {
     if (absl::StartsWith(op.name, prefix) && absl::StrContains(op.name, "norm") == norms &&
         !absl::StrContains(op.name, "residual")) {

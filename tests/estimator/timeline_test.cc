@@ -22,7 +22,7 @@ std::vector<double> Ratios(const JobSpec& spec) {
   const ValidJob job = Valid(spec);
   Program program = ProgramOf(spec);
   program.tuning_bytes = 0;  // no tensor of the step
-  const std::vector<StagePeak> peaks = FindPeaks(program, RunBlocks(program));
+  const auto peaks = FindPeaks(program, RunBlocks(program));
   const Tapes tapes(program);
   std::vector<double> ratios;
   for (size_t stage = 0; stage < program.stages.size(); ++stage) {

@@ -254,16 +254,16 @@ TEST(EncodeTest, CopiesEverything) {
 
 TEST(EncodeTest, CopiesEveryFieldOfARank) {
   MemoryEstimate estimate;
-  RankMemory rank = {.pipeline_stage = 1,
-                     .gpu_count = 2,
-                     .layer_count = 3,
-                     .in_flight_count = 4,
-                     .parameter_count = int64_t{1} << 40,
-                     .allocated = {6, 7},
-                     .reserved = {8, 9},
-                     .device = {10, 11},
-                     .peak_phase = Phase::kLoss,
-                     .moments = {}};
+  RankMemory rank;
+  rank.pipeline_stage = 1;
+  rank.gpu_count = 2;
+  rank.layer_count = 3;
+  rank.in_flight_count = 4;
+  rank.parameter_count = int64_t{1} << 40;
+  rank.allocated = {6, 7};
+  rank.reserved = {8, 9};
+  rank.device = {10, 11};
+  rank.peak_phase = Phase::kLoss;
   rank.moments = {{.phase = Phase::kBackward,
                    .first_step = true,
                    .peak_allocated_bytes = 12,
@@ -271,7 +271,7 @@ TEST(EncodeTest, CopiesEveryFieldOfARank) {
                    .peak_reserved_bytes = 14,
                    .current_reserved_bytes = 15,
                    .uncapped_peak_reserved_bytes = 16}};
-  estimate.ranks = {rank, {}};
+  estimate.ranks = {rank, RankMemory()};
   v1::RankMemory first = Encoded(estimate).ranks(0);
   first.clear_breakdown();
   EXPECT_EQ(ToJson(first),

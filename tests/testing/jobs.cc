@@ -1,6 +1,7 @@
 #include "tests/testing/jobs.h"
 
 #include <algorithm>
+#include <memory_resource>
 #include <stdexcept>
 #include <utility>
 #include <variant>
@@ -98,7 +99,7 @@ const Catalog* MakeCatalog() {
 }
 
 template <typename Row>
-const Row& Find(const std::vector<Row>& rows, absl::string_view name) {
+const Row& Find(const std::pmr::vector<Row>& rows, absl::string_view name) {
   for (const Row& row : rows) {
     if (row.name == name) return row;
   }
