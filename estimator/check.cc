@@ -9,10 +9,10 @@ constexpr size_t kLongestValue = 64;
 
 }  // namespace
 
-void Check::Fail(absl::string_view field, absl::string_view value, absl::string_view rule) {
+void Check::Fail(absl::string_view field, absl::string_view value, std::string rule) {
   std::string shown = absl::Utf8SafeCEscape(value.substr(0, kLongestValue));
   if (value.size() > kLongestValue) absl::StrAppend(&shown, "...");
-  violations_.push_back({absl::StrCat("job.", field), std::move(shown), std::string(rule)});
+  violations_.push_back({absl::StrCat("job.", field), std::move(shown), std::move(rule)});
 }
 
 int64_t Check::Number(absl::string_view field, const std::optional<int64_t>& number, int64_t least,

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -22,9 +23,9 @@ class Check {
   explicit Check(std::vector<Assumption>& assumptions) : assumptions_(assumptions) {}
 
   // Adds a violation; `value` is cut to 64 bytes.
-  void Fail(absl::string_view field, absl::string_view value, absl::string_view rule);
-  void Fail(absl::string_view field, int64_t value, absl::string_view rule) {
-    Fail(field, absl::StrCat(value), rule);
+  void Fail(absl::string_view field, absl::string_view value, std::string rule);
+  void Fail(absl::string_view field, int64_t value, std::string rule) {
+    violations_.push_back({absl::StrCat("job.", field), absl::StrCat(value), std::move(rule)});
   }
   void Assume(absl::string_view field, absl::string_view text, absl::string_view reason) {
     assumptions_.push_back({field, text, 0, reason});

@@ -21,7 +21,7 @@ void CheckDetail(const JobSpec& spec, Check& check, Job& job) {
 std::variant<ValidJob, Violations> Validate(const JobSpec& spec, const Catalog& catalog) {
   ValidJob valid;
   Job& job = valid.job_;
-  job.assumptions.reserve(24);
+  job.assumptions.reserve(18);
   Check check(job.assumptions);
   job.model = CheckModel(spec, catalog, check, job, valid.own_model_);
   CheckCluster(spec.cluster, catalog, check, job);
