@@ -66,7 +66,7 @@ void CallGate::Leave() {
   metrics_->AddInFlight(-1);
 }
 
-grpc::Status CallGate::AdmitAndAnswer(const std::function<grpc::Status()>& answer) {
+grpc::Status CallGate::AdmitAndAnswer(absl::FunctionRef<grpc::Status()> answer) {
   const std::optional<Permit> permit = Enter();
   if (!permit.has_value()) {
     metrics_->Shed();
@@ -79,7 +79,7 @@ grpc::Status CallGate::AdmitAndAnswer(const std::function<grpc::Status()>& answe
   }
 }
 
-grpc::Status CallGate::Run(const Call& call, const std::function<grpc::Status()>& answer) {
+grpc::Status CallGate::Run(const Call& call, absl::FunctionRef<grpc::Status()> answer) {
   const auto start = std::chrono::steady_clock::now();
   if (call.face == Face::kGrpc) metrics_->Started(call.method);
   const grpc::Status status = AdmitAndAnswer(answer);

@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "grpcpp/support/status.h"
 #include "server/log.h"
 #include "server/method.h"
@@ -66,10 +67,10 @@ class CallGate {
 
   // Runs `answer`, or refuses with RESOURCE_EXHAUSTED; an exception becomes
   // INTERNAL.
-  grpc::Status Run(const Call& call, const std::function<grpc::Status()>& answer);
+  grpc::Status Run(const Call& call, absl::FunctionRef<grpc::Status()> answer);
 
  private:
-  grpc::Status AdmitAndAnswer(const std::function<grpc::Status()>& answer);
+  grpc::Status AdmitAndAnswer(absl::FunctionRef<grpc::Status()> answer);
   void Leave();
   void LogCall(const Call& call, const grpc::Status& status,
                std::chrono::duration<double> time) const;

@@ -17,7 +17,8 @@ std::variant<MemoryEstimate, Violations> Judge(const v1::EstimateMemoryRequest& 
   for (Violation& violation : CheckHfConfig(request.job().model())) {
     misread.push_back(std::move(violation));
   }
-  Violations violations = FindUnknownFields(request, "request");
+  Violations violations;
+  if (MayHaveUnknownFields(request)) violations = FindUnknownFields(request, "request");
   EstimateOptions options = OptionsFromProto(request);
   options.detail = detail;
   auto result = plimsoll::EstimateMemory(FromProto(request), catalog, options);

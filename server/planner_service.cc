@@ -25,14 +25,22 @@ Caller CallerOf(const CallbackServerContext& context) {
   return caller;
 }
 
+// Small requests lie in one slice, from which they are parsed where they are.
 template <typename Message>
-grpc::Status Parse(ByteBuffer bytes, Message* message) {
-  const size_t length = bytes.Length();
-  if (grpc::SerializationTraits<Message>::Deserialize(&bytes, message).ok()) {
-    return grpc::Status::OK;
+bool ParseFrom(const ByteBuffer& bytes, Message* message) {
+  grpc::Slice slice;
+  if (!bytes.TrySingleSlice(&slice).ok()) {
+    ByteBuffer copy(bytes);
+    return grpc::SerializationTraits<Message>::Deserialize(&copy, message).ok();
   }
+  return message->ParseFromArray(slice.begin(), static_cast<int>(slice.size()));
+}
+
+template <typename Message>
+grpc::Status Parse(const ByteBuffer& bytes, Message* message) {
+  if (ParseFrom(bytes, message)) return grpc::Status::OK;
   return InvalidArgument(
-      {{"request", absl::StrCat(length, " bytes"),
+      {{"request", absl::StrCat(bytes.Length(), " bytes"),
         absl::StrCat("must be a serialized ", Message::descriptor()->full_name())}});
 }
 
