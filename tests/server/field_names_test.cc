@@ -1,0 +1,87 @@
+// Names of fields: both spellings, and what a wrong one may have meant.
+#include "server/field_names.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "plimsoll/v1/planner.pb.h"
+
+namespace plimsoll {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+
+void ExpectFound(const Descriptor& type) {
+  for (int i = 0; i < type.field_count(); ++i) {
+    const FieldDescriptor* const field = type.field(i);
+    EXPECT_EQ(FindField(type, field->name()), field);
+    EXPECT_EQ(FindField(type, field->json_name()), field);
+    EXPECT_EQ(FindField(type, absl::StrCat(field->name(), "_")), nullptr);
+    const Descriptor* const below = field->message_type();
+    if (below != nullptr && below->file()->package() == type.file()->package()) ExpectFound(*below);
+  }
+}
+
+TEST(FindFieldTest, TakesBothSpellingsOfEveryField) {
+  ExpectFound(*v1::EstimateMemoryRequest::descriptor());
+}
+
+TEST(FindFieldTest, TakesNoOther) {
+  for (const char* const name : {"", "SequenceLength", "SEQUENCE_LENGTH", "sequence-length",
+                                 "sequencelength", " sequence_length"}) {
+    EXPECT_EQ(FindField(*v1::Training::descriptor(), name), nullptr) << name;
+  }
+}
+
+TEST(UnknownNameRuleTest, SaysWhatMayBeMeant) {
+  const Descriptor* const training = v1::Training::descriptor();
+  const Descriptor* const runtime = v1::Runtime::descriptor();
+  const struct {
+    const Descriptor* type;
+    const char* name;
+    const char* rule;
+  } kCases[] = {
+      {training, "sequence_lenght", "no such field, did you mean sequence_length"},
+      {training, "microBatchSiz", "no such field, did you mean micro_batch_size"},
+      {training, "gpu_count", "no such field here, it is job.cluster.gpu_count"},
+      {training, "gpuCount", "no such field here, it is job.cluster.gpu_count"},
+      {training, "preset", "no such field here, it is job.training.precision.preset"},
+      {training, "peft", "not modelled yet"},
+      {runtime, "prefetch", "not modelled yet"},
+      {training, "colour", "no such field"},
+      {training, "", "no such field"},
+      {runtime, "expandableSegments",
+       "no such field here, it is job.runtime.allocator.expandable_segments"},
+  };
+  for (const auto& test : kCases) {
+    EXPECT_EQ(UnknownNameRule(*test.type, *v1::EstimateMemoryRequest::descriptor(), test.name),
+              test.rule)
+        << test.name;
+  }
+}
+
+TEST(UnknownNameRuleTest, DoesNotLookForLongNames) {
+  EXPECT_EQ(UnknownNameRule(*v1::Training::descriptor(), *v1::EstimateMemoryRequest::descriptor(),
+                            std::string(100000, 'x')),
+            "no such field");
+}
+
+// One letter more, fewer or other still leads to the field.
+TEST(UnknownNameRuleTest, KnowsSlipsOfTheFinger) {
+  const Descriptor& type = *v1::Parallelism::descriptor();
+  for (int i = 0; i < type.field_count(); ++i) {
+    const std::string name = type.field(i)->name();
+    const std::string rule = absl::StrCat("no such field, did you mean ", name);
+    std::string other = name;
+    other[name.size() / 2] = 'q';
+    for (const std::string& slip : {name + "s", name.substr(0, name.size() - 1), other}) {
+      EXPECT_EQ(UnknownNameRule(type, *v1::EstimateMemoryRequest::descriptor(), slip), rule)
+          << slip;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
