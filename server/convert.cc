@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "google/protobuf/unknown_field_set.h"
 #include "server/catalog/config_struct.h"
 
 namespace plimsoll {
@@ -362,7 +363,21 @@ absl::string_view Name(GpuArchitecture architecture) {
   return "";
 }
 
+template <typename... Messages>
+bool AnyHasUnknown(const Messages&... messages) {
+  return (!messages.GetReflection()->GetUnknownFields(messages).empty() || ...);
+}
+
 }  // namespace
+
+bool MayHaveUnknownFields(const v1::EstimateMemoryRequest& request) {
+  const v1::Job& job = request.job();
+  return job.model().has_hf_config() ||
+         AnyHasUnknown(request, job, job.model(), job.model().transformer(), job.training(),
+                       job.training().precision(), job.training().optimizer(),
+                       job.training().recompute(), job.training().loss(), job.parallelism(),
+                       job.runtime(), job.runtime().allocator(), job.cluster());
+}
 
 Violations CheckHfConfig(const v1::Model& model) {
   constexpr char kField[] = "job.model.hf_config";

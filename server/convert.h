@@ -20,6 +20,10 @@ inline constexpr size_t kMaxHfConfigBytes = 64 * 1024;
 // Returns what is wrong with the size and the depth of an `hf_config`.
 Violations CheckHfConfig(const v1::Model& model);
 
+// Returns false where there are no unknown fields in the request for sure: most
+// have none, and to walk all fields takes twice as long as to parse them.
+bool MayHaveUnknownFields(const v1::EstimateMemoryRequest& request);
+
 // Returns the job as it was asked for; without its model where that is deeper
 // than CheckHfConfig allows.
 JobSpec FromProto(const v1::EstimateMemoryRequest& request);

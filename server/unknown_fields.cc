@@ -93,26 +93,12 @@ class Walk {
   Violations violations_;
 };
 
-template <typename... Messages>
-bool AnyHasUnknown(const Messages&... messages) {
-  return (!messages.GetReflection()->GetUnknownFields(messages).empty() || ...);
-}
-
 }  // namespace
 
 Violations FindUnknownFields(const Message& message, const std::string& root) {
   Walk walk(root);
   walk.Take(message, {nullptr, nullptr});
   return walk.TakeViolations();
-}
-
-bool MayHaveUnknownFields(const v1::EstimateMemoryRequest& request) {
-  const v1::Job& job = request.job();
-  return job.model().has_hf_config() ||
-         AnyHasUnknown(request, job, job.model(), job.model().transformer(), job.training(),
-                       job.training().precision(), job.training().optimizer(),
-                       job.training().recompute(), job.training().loss(), job.parallelism(),
-                       job.runtime(), job.runtime().allocator(), job.cluster());
 }
 
 }  // namespace plimsoll

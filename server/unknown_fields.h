@@ -7,7 +7,6 @@
 
 #include "estimator/violation.h"
 #include "google/protobuf/message.h"
-#include "plimsoll/v1/planner.pb.h"
 
 namespace plimsoll {
 
@@ -15,10 +14,6 @@ namespace plimsoll {
 // it, as "job.training: field number 99; not known to version 0.1.0". `root`
 // names the message itself where the path is empty.
 Violations FindUnknownFields(const google::protobuf::Message& message, const std::string& root);
-
-// Returns false where the request has none for sure: most have none, and the
-// walk through all fields takes as long as parsing them.
-bool MayHaveUnknownFields(const v1::EstimateMemoryRequest& request);
 
 }  // namespace plimsoll
 

@@ -9,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "plimsoll/v1/planner.pb.h"
+#include "server/convert.h"
 #include "tests/testing/random_message.h"
 
 namespace plimsoll {
