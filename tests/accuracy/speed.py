@@ -79,11 +79,11 @@ def collect_out_of_memory(folder):
     return todo
 
 
-def ask(program, requests, table=None):
+def ask(program, requests, table=None, detail="replay"):
     """The answers of `plimsoll recommend --jobs` to jobs as they are, in order, names as in the
-    proto."""
+    proto. `detail` is that of the memory, hence of the verdict alone."""
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl", encoding="utf-8") as jobs:
-        pinned = {"frozen": ["*"], "max_results": 0}
+        pinned = {"frozen": ["*"], "max_results": 0, "detail": detail}
         jobs.writelines(json.dumps({**request, **pinned}) + "\n" for request in requests)
         jobs.flush()
         command = [program, "recommend", "--jobs", jobs.name, "-o", "jsonl"]
@@ -100,11 +100,15 @@ def ask(program, requests, table=None):
 
 
 def seconds_of(answer):
-    return float(answer["requested"]["step_time"]["total_seconds"])
+    return float(answer["requested"]["step_time"]["seconds"])
 
 
 def terms_of(answer):
-    return {t["name"]: float(t["seconds"]) for t in answer["requested"]["step_time"]["terms"]}
+    """Seconds by part, named as the enum without its prefix: `matrix products`."""
+    return {
+        t["term"].removeprefix("STEP_TERM_").replace("_", " ").lower(): float(t["seconds"])
+        for t in answer["requested"]["step_time"]["terms"]
+    }
 
 
 def judge(todo, answers):

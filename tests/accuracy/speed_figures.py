@@ -175,9 +175,13 @@ def failed_sentence(failed):
     )
 
 
+def plain_sets(sets):
+    return figures.align([HEADER] + [_cells(name, f) for name, f in sets.items()])
+
+
 def plain(now, features):
     """The same for a terminal, with a breakdown by feature."""
-    text = [figures.align([HEADER] + [_cells(n, f) for n, f in now["sets"].items()]), ""]
+    text = [plain_sets(now["sets"]), ""]
     for name, f in now["sets"].items():
         text += [f"{name}: {n} refused: {reason}" for reason, n in f["reasons"].items()]
     chosen = [_choice_cells(n, f) for n, f in now["choices"].items()]

@@ -135,8 +135,11 @@ class AnswersTest(unittest.TestCase):
         "requested": {
             "verdict": "VERDICT_FITS",
             "step_time": {
-                "total_seconds": 1.5,
-                "terms": [{"name": "matrix-products", "seconds": 1.0}, {"name": "bubble", "seconds": 0.5}],
+                "seconds": 1.5,
+                "terms": [
+                    {"term": "STEP_TERM_MATRIX_PRODUCTS", "seconds": 1.0},
+                    {"term": "STEP_TERM_FIXED", "seconds": 0.5},
+                ],
             },
         }
     }
@@ -161,7 +164,7 @@ class AnswersTest(unittest.TestCase):
         )
         (made,) = results
         self.assertEqual((made["set"], made["predicted"]), ("vtrain_multi_node", 1.5))
-        self.assertEqual(made["terms"], {"matrix-products": 1.0, "bubble": 0.5})
+        self.assertEqual(made["terms"], {"matrix products": 1.0, "fixed": 0.5})
         self.assertEqual(made["verdict"], "FITS")
         self.assertEqual([r["reason"] for r in refusals], ["plimsoll: job.a: N; no"])
 

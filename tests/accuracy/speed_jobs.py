@@ -167,7 +167,7 @@ def _megatron_b200(row):
 
 
 def _bigscience(row):
-    """Jean Zay: eight A100 or four V100 in a node."""
+    """Jean Zay: eight A100 or four V100 in a node, and four Omni-Path adapters of 100 Gb/s."""
     if _zero_stage(row) > 1:
         raise Refused("DeepSpeed's ZeRO 2 and 3 under Megatron")
     row = _bigscience_shape(row)
@@ -187,8 +187,9 @@ def _bigscience(row):
         "pipeline_layout": bigscience_tables.layout(like),
     }
     model = bigscience_tables.request_of(like)["job"]["model"]["transformer"]
-    gpus_per_node = 4 if row.text("gpu").startswith("V100") else 8
-    return _job(row, model, training, MEGATRON_DEEPSPEED, degrees, gpus_per_node=gpus_per_node)
+    gpus = 4 if row.text("gpu").startswith("V100") else 8
+    node = {"gpus_per_node": gpus, "network_bytes_per_second": 4 * 12_500_000_000 // gpus}
+    return _job(row, model, training, MEGATRON_DEEPSPEED, degrees, **node)
 
 
 def _bigscience_shape(row):

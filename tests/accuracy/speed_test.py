@@ -160,7 +160,8 @@ class JobsTest(unittest.TestCase):
     def test_bigscience_deals_layers_and_knows_its_nodes(self):
         made = job("bsc-0051")
         self.assertEqual(made["parallelism"]["pipeline_layout"], [6] * 12)
-        self.assertEqual(made["cluster"], {"gpu": "a100-80gb-sxm", "gpus_per_node": 8})
+        node = {"gpus_per_node": 8, "network_bytes_per_second": 6_250_000_000}
+        self.assertEqual(made["cluster"], {"gpu": "a100-80gb-sxm", **node})
         self.assertEqual(job("bsv-0061")["cluster"]["gpus_per_node"], 4)
         self.assertEqual(job("bsv-0061")["model"]["transformer"]["hidden_size"], 8192)
 
