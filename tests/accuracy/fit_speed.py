@@ -63,7 +63,7 @@ def parse_flags(argv):
     flags.add_argument("--plimsoll", required=True, help="the program whose times are fitted")
     flags.add_argument("--data", default=accuracy.HERE / "data", help="folder of CSV files")
     flags.add_argument("--id", default=f"measured-{datetime.date.today()}", help="the table's name")
-    flags.add_argument("--rounds", type=int, default=12, help="the most steps of the fit")
+    flags.add_argument("--rounds", type=int, default=20, help="the most steps of the fit")
     flags.add_argument("--write", help="write the table to this YAML file")
     flags.add_argument("--folds", action="store_true", help="errors on models not seen, instead")
     return flags.parse_args(argv)

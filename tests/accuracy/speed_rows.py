@@ -67,12 +67,23 @@ def step_seconds(row, job):
     if metric == "tokens_per_s_per_gpu":
         return tokens / (value * gpus)
     if metric == "step_s":
+        _check_flops(row, job, value)
         return value
     if metric == "tflops_per_gpu":
         return step_flops(row, job) / (value * 1e12 * gpus)
     if metric == "mfu":
         return step_flops(row, job) / (value / 100 * _peak(row) * 1e12 * gpus)
     raise Refused(f"metric {metric!r}")
+
+
+def _check_flops(row, job, seconds):
+    """Refuses a run whose TFLOP/s and step time are of another network than the row says."""
+    if row.family not in HARDWARE or not row.text("tflops_per_gpu"):
+        return
+    done = float(row.text("tflops_per_gpu")) * 1e12 * row.number("num_gpus") * seconds
+    needed = hardware_flops(job["model"]["transformer"], job["training"])
+    if not 0.5 < done / needed < 2:
+        raise Refused("its step time and its TFLOP/s are not of one run")
 
 
 def _value(row):

@@ -50,7 +50,7 @@ class AllRowsTest(unittest.TestCase):
                 "vtrain_multi_node": 70,
                 "mosaicml": 140,
                 "megatron_b200": 7,
-                "bigscience": 84,
+                "bigscience": 81,
                 "bigscience V100": 41,
                 "torchtitan": 5,
                 "papers": 34,
@@ -118,6 +118,12 @@ class StepSecondsTest(unittest.TestCase):
         """Korthikanti et al. 2022, table 5: 175B, 13.75 s, 51.4 %."""
         again = seconds("kor-0006", metric="mfu", value="51.4")
         self.assertAlmostEqual(again / 13.75, 1, delta=0.01)
+
+    def test_figures_that_contradict_each_other(self):
+        """A table's step time with a quarter of the FLOPs that its shape needs."""
+        with self.assertRaisesRegex(measured.Refused, "are not of one run"):
+            seconds("bsc-0075")
+        self.assertEqual(seconds("bsc-0051"), 134.02)
 
     def test_what_no_formula_is_known_for(self):
         cases = (
