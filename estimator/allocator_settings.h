@@ -34,6 +34,8 @@ struct AllocatorSettings {
   double garbage_collection_threshold = 0;
   int64_t memory_fraction_bytes = kUnlimitedBytes;  // set_per_process_memory_fraction
   int64_t capacity_bytes = kUnlimitedBytes;         // what the GPU can give to this allocator
+
+  bool operator==(const AllocatorSettings&) const = default;
 };
 
 // Returns the bytes of the block that a request asks for.

@@ -39,10 +39,6 @@ void FillMoments(const StagePeak& peak, RankMemory& rank) {
   }
 }
 
-int64_t OutsideBytes(const Program& program) {
-  return Add(program.outside.context_bytes, program.outside.nccl_bytes);
-}
-
 // What the whole GPU may hold, given what the allocator may.
 int64_t DeviceBound(int64_t expected_bytes, int64_t reserved_bound, int64_t outside,
                     const Margins& margins) {
@@ -66,7 +62,7 @@ void FillRank(const Job& job, const Program& program, const Margins& margins, co
   rank.parameter_count = peak.sums.parameters;
   const int64_t allocated = peak.usage.total;
   const int64_t reserved = peak.Reserved();
-  const int64_t outside = OutsideBytes(program);
+  const int64_t outside = program.outside.Sum();
   rank.allocated = Bounded(allocated, Above(allocated, margins.allocated));
   rank.reserved = Bounded(reserved, Above(reserved, margins.reserved));
   const int64_t device = Add(reserved, outside);
@@ -98,7 +94,7 @@ void FillMoments(const RankReplay& replay, RankMemory& rank) {
 void BoundGauges(const Job& job, const Program& program, const Margins& margins,
                  const RankReplay& replay, RankMemory& rank) {
   const Replayed& shown = replay.shown();
-  const int64_t outside = OutsideBytes(program);
+  const int64_t outside = program.outside.Sum();
   const int64_t uncapped = replay.uncapped.peak_reserved;
   int64_t allocated =
       std::max(replay.lagging_allocated, Above(shown.peak_allocated, margins.allocated));
@@ -149,20 +145,31 @@ void Warn(const RankReplay& replay, size_t stage, std::vector<Warning>& warnings
   }
 }
 
-// Replays every stage. Returns false where a timeline is too long.
-bool ReplayRanks(const Job& job, const Program& program, const Margins& margins,
-                 MemoryEstimate& estimate) {
+// The first of the most loaded ranks.
+size_t LimitingRank(const std::vector<RankMemory>& ranks) {
+  size_t most = 0;
+  for (size_t i = 1; i < ranks.size(); ++i) {
+    if (ranks[i].device.expected_bytes > ranks[most].device.expected_bytes) most = i;
+  }
+  return most;
+}
+
+// Replays every stage. Returns the replay of the limiting rank; none where a
+// timeline is too long.
+std::optional<RankReplay> ReplayRanks(const Job& job, const Program& program,
+                                      const Margins& margins, MemoryEstimate& estimate) {
   const Tapes tapes(program);
-  std::vector<RankMemory> ranks = estimate.ranks;
-  for (size_t stage = 0; stage < ranks.size(); ++stage) {
-    const std::optional<RankReplay> replay =
-        ReplayRank(job, program, tapes, stage, margins.capacity);
-    if (!replay.has_value()) return false;
-    Refine(job, program, margins, *replay, ranks[stage]);
+  std::optional<RankReplay> limiting;
+  std::vector<RankMemory> ranks;
+  for (size_t stage = 0; stage < estimate.ranks.size(); ++stage) {
+    std::optional<RankReplay> replay = ReplayRank(job, program, tapes, stage, margins.capacity);
+    if (!replay.has_value()) return std::nullopt;
+    Refine(job, program, margins, *replay, ranks.emplace_back(estimate.ranks[stage]));
     Warn(*replay, stage, estimate.warnings);
+    if (LimitingRank(ranks) == stage) limiting = std::move(replay);
   }
   estimate.ranks = std::move(ranks);
-  return true;
+  return limiting;
 }
 
 Verdict Judge(const Gauge& device, int64_t usable_bytes) {
@@ -170,23 +177,25 @@ Verdict Judge(const Gauge& device, int64_t usable_bytes) {
   return device.expected_bytes <= usable_bytes ? Verdict::kAtRisk : Verdict::kDoesNotFit;
 }
 
-// The first of the most loaded ranks limits; the bound is that of all ranks.
+// The bound is that of all ranks.
 void FillVerdict(const Job& job, MemoryEstimate& estimate) {
   Gauge device;
   for (const RankMemory& rank : estimate.ranks) {
     device.expected_bytes = std::max(device.expected_bytes, rank.device.expected_bytes);
     device.bound_bytes = std::max(device.bound_bytes, rank.device.bound_bytes);
   }
-  for (size_t i = 1; i < estimate.ranks.size(); ++i) {
-    const Gauge& most = estimate.ranks[static_cast<size_t>(estimate.limiting_rank)].device;
-    if (estimate.ranks[i].device.expected_bytes > most.expected_bytes) {
-      estimate.limiting_rank = static_cast<int64_t>(i);
-    }
-  }
+  estimate.limiting_rank = static_cast<int64_t>(LimitingRank(estimate.ranks));
   estimate.usable_bytes = job.usable_bytes;
   estimate.verdict = Judge(device, job.usable_bytes);
   estimate.headroom = {.expected_bytes = job.usable_bytes - device.expected_bytes,
                        .bound_bytes = job.usable_bytes - device.bound_bytes};
+}
+
+void WarnOfAllocator(const Job& job, MemoryEstimate& estimate) {
+  if (estimate.detail == Detail::kReplay || job.allocator == AllocatorSettings{}) return;
+  estimate.warnings.push_back({"allocator-not-replayed", "job.runtime.allocator",
+                               "moves no expected byte of detail summary, which knows no "
+                               "fragmentation; detail replay follows it"});
 }
 
 void WarnOfUncalibrated(const Margins& margins, MemoryEstimate& estimate) {
@@ -234,15 +243,6 @@ Violations FindViolations(const JobSpec& spec, const EstimateOptions& options,
   return violations;
 }
 
-// The curve of the rank that decides.
-std::optional<MemoryCurve> DrawLimitingRank(const Job& job, const Program& program,
-                                            const MemoryEstimate& estimate) {
-  const std::optional<RankReplay> replay =
-      ReplayRank(job, program, Tapes(program), static_cast<size_t>(estimate.limiting_rank));
-  if (!replay.has_value()) return std::nullopt;
-  return DrawCurve(job, program, *replay);
-}
-
 bool TooLarge(const MemoryEstimate& estimate) {
   for (const RankMemory& rank : estimate.ranks) {
     if (rank.device.bound_bytes >= kMaxTotalBytes) return true;
@@ -277,9 +277,11 @@ std::variant<MemoryEstimate, Violations> EstimateMemory(const JobSpec& spec, con
     return Violations{{"job", "2^60 bytes or more on one GPU", "must need less than 2^60 bytes"}};
   }
   estimate.warnings = job->warnings;
+  std::optional<RankReplay> limiting;
   if (job->detail.value_or(options.detail) == Detail::kReplay) {
     const Margins replayed = MarginsOf(catalog.calibration, *job, Detail::kReplay);
-    if (ReplayRanks(*job, program, replayed, estimate)) {
+    limiting = ReplayRanks(*job, program, replayed, estimate);
+    if (limiting.has_value()) {
       estimate.detail = Detail::kReplay;
     } else {
       estimate.warnings.push_back(
@@ -287,18 +289,19 @@ std::variant<MemoryEstimate, Violations> EstimateMemory(const JobSpec& spec, con
            "the step has too many allocations to replay: the figures are the summary's"});
     }
   }
+  WarnOfAllocator(*job, estimate);
   WarnOfUncalibrated(margins, estimate);
   FillVerdict(*job, estimate);
   estimate.parameter_count = CountParameters(*job->model);
   estimate.assumptions = job.TakeAssumptions();
   estimate.calibration_id = catalog.calibration.id;
   estimate.trace = std::move(traced.trace);
-  if (options.timeline && estimate.detail == Detail::kReplay) {
-    estimate.curve = DrawLimitingRank(*job, program, estimate);
+  if (options.timeline && limiting.has_value()) {
+    estimate.curve = DrawCurve(*job, program, *limiting);
   }
   if (options.ledger) {
-    const auto limiting = static_cast<size_t>(estimate.limiting_rank);
-    estimate.ledger = ExplainLedger(program, program.stages[limiting], peaks[limiting]);
+    const auto rank = static_cast<size_t>(estimate.limiting_rank);
+    estimate.ledger = ExplainLedger(program, program.stages[rank], peaks[rank]);
   }
   return estimate;
 }

@@ -253,6 +253,8 @@ struct State {
 struct Outside {
   int64_t context_bytes = 0;
   int64_t nccl_bytes = 0;
+
+  int64_t Sum() const { return Add(context_bytes, nccl_bytes); }
 };
 
 // The (micro-batch, virtual stage) pairs whose activations a stage keeps at

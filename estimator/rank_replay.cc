@@ -53,8 +53,8 @@ std::optional<RankReplay> ReplayRank(const Job& job, const Program& program, con
     rank.lagging_reserved = std::max(rank.lagging_reserved, lagging.peak_reserved);
     settings.lag_ticks = lag;
   }
-  const int64_t outside = Add(program.outside.context_bytes, program.outside.nccl_bytes);
-  settings.allocator.capacity_bytes = std::max<int64_t>(job.usable_bytes - outside, 0);
+  settings.allocator.capacity_bytes =
+      std::max<int64_t>(job.usable_bytes - program.outside.Sum(), 0);
   rank.settings = settings;
   rank.capped = rank.uncapped;
   if (rank.uncapped.peak_reserved > settings.allocator.capacity_bytes) {

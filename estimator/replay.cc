@@ -94,9 +94,6 @@ Replayed Player::Run() && {
       case TimelineEventKind::kPhase:
         Enter(event.value);
         break;
-      case TimelineEventKind::kEmptyCache:
-        allocator_.EmptyCache();
-        break;
     }
     if (points_ != nullptr) {
       points_->push_back({allocator_.allocated_bytes(), allocator_.reserved_bytes()});

@@ -28,8 +28,7 @@ struct TimelineStorage {
 // What an event is.
 //   kBirth, kDeath  of a storage
 //   kPhase          a phase begins: step * kPhaseCount + phase
-//   kEmptyCache     the framework empties the allocator's cache
-enum class TimelineEventKind : uint8_t { kBirth, kDeath, kPhase, kEmptyCache };
+enum class TimelineEventKind : uint8_t { kBirth, kDeath, kPhase };
 
 struct TimelineEvent {
   TimelineEventKind kind = TimelineEventKind::kBirth;

@@ -83,6 +83,53 @@ TEST(EstimateTest, WhatIsSetIsNotAssumed) {
   }
 }
 
+// A summary knows no fragmentation, so it says that the allocator is for nothing.
+TEST(EstimateTest, WarnsWhereTheAllocatorMovesNoByte) {
+  const auto warned = [](const JobSpec& job) {
+    std::vector<std::string> lines;
+    for (const Warning& warning : Estimate(job).warnings) {
+      lines.push_back(warning.code + ": " + warning.field + ": " + warning.text);
+    }
+    return lines;
+  };
+  const auto contains = [](absl::string_view prefix) {
+    return ::testing::Contains(::testing::StartsWith(std::string(prefix)));
+  };
+  JobSpec job = SmallJob();
+  job.detail = "summary";
+  EXPECT_THAT(warned(job), ::testing::Not(contains("allocator-not-replayed")));
+  job.runtime.allocator.expandable_segments = false;
+  EXPECT_THAT(warned(job), ::testing::Not(contains("allocator-not-replayed"))) << "the default";
+  job.runtime.allocator.max_split_size_bytes = int64_t{1} << 30;
+  EXPECT_THAT(warned(job), contains("allocator-not-replayed: job.runtime.allocator: moves no "
+                                    "expected byte of detail summary, which knows no "
+                                    "fragmentation; detail replay follows it"));
+  job.detail = "replay";
+  EXPECT_THAT(warned(job), ::testing::Not(contains("allocator-not-replayed")));
+}
+
+// What is drawn is the replay of the rank that limits, whichever that is.
+TEST(EstimateTest, TheCurveIsOfTheLimitingRank) {
+  JobSpec job = With(SmallJob(), "megatron-core");
+  job.parallelism.pipeline_parallel_size = 2;
+  job.training.global_batch_size = 16;
+  job.training.sequence_length = 4096;
+  for (const int64_t vocab_size : {256, 1 << 20}) {
+    Shape(job).vocab_size = vocab_size;
+    const auto answer =
+        EstimateMemory(job, SmallCatalog(), {.timeline = true, .detail = Detail::kReplay});
+    const auto& estimate = std::get<MemoryEstimate>(answer);
+    const RankMemory& rank = estimate.ranks[static_cast<size_t>(estimate.limiting_rank)];
+    ASSERT_TRUE(estimate.curve.has_value());
+    EXPECT_EQ(estimate.curve->points[estimate.curve->peak_point].allocated_bytes,
+              rank.allocated.expected_bytes)
+        << vocab_size;
+    EXPECT_NE(
+        rank.allocated.expected_bytes,
+        estimate.ranks[static_cast<size_t>(1 - estimate.limiting_rank)].allocated.expected_bytes);
+  }
+}
+
 // The last stage of a pipeline has the logits, the first the most micro-batches.
 TEST(EstimateTest, TheMostLoadedStageDecides) {
   JobSpec job = With(SmallJob(), "megatron-core");

@@ -29,10 +29,6 @@ Drawn Draw(const JobSpec& spec, size_t stage = 0) {
   return drawn;
 }
 
-const Replayed& Shown(const RankReplay& replay) {
-  return replay.capped.completed ? replay.capped : replay.uncapped;
-}
-
 int64_t Sum(const RoleBytes& roles) {
   return std::accumulate(roles.begin(), roles.end(), int64_t{0});
 }
@@ -49,11 +45,11 @@ TEST(MemoryCurveTest, ItsPeakIsTheReplays) {
   for (int i = 0; i < kJobs; ++i) {
     const auto [replay, curve] = Draw(RandomJob(random));
     const CurvePoint& peak = curve.points[curve.peak_point];
-    EXPECT_EQ(peak.allocated_bytes, SteadyPeak(Shown(replay))) << i;
+    EXPECT_EQ(peak.allocated_bytes, SteadyPeak(replay.shown())) << i;
     for (const CurvePoint& point : curve.points) {
       ASSERT_LE(point.allocated_bytes, peak.allocated_bytes) << i;
       ASSERT_LE(point.allocated_bytes, point.reserved_bytes) << i;
-      ASSERT_LE(point.reserved_bytes, Shown(replay).peak_reserved) << i;
+      ASSERT_LE(point.reserved_bytes, replay.shown().peak_reserved) << i;
     }
   }
 }
@@ -69,7 +65,7 @@ TEST(MemoryCurveTest, RolesAddUpAtEveryPoint) {
 
 TEST(MemoryCurveTest, EndsAsTheReplayEnds) {
   const auto [replay, curve] = Draw(Llama8B());
-  const ReplayedPhase& end = Shown(replay).steps[1][static_cast<size_t>(Phase::kEndOfStep)];
+  const ReplayedPhase& end = replay.shown().steps[1][static_cast<size_t>(Phase::kEndOfStep)];
   EXPECT_EQ(curve.points.back().allocated_bytes, end.current_allocated);
   EXPECT_EQ(curve.points.back().reserved_bytes, end.current_reserved);
   EXPECT_EQ(curve.points.back().event + 1, curve.phases.back().end_event);

@@ -38,7 +38,6 @@ class Story {
     return Tell(TimelineEventKind::kPhase,
                 step * static_cast<int32_t>(kPhaseCount) + static_cast<int32_t>(phase));
   }
-  Story& EmptyCache() { return Tell(TimelineEventKind::kEmptyCache, 0); }
   Story& Ops(int32_t count) {
     tick_ += count;
     return *this;
@@ -156,13 +155,6 @@ TEST(ReplayTest, AFlushWaitsForTheGpu) {
   EXPECT_TRUE(replayed.completed);
   EXPECT_EQ(replayed.retries, 1);
   EXPECT_EQ(replayed.peak_reserved, 60 * kMib);
-}
-
-TEST(ReplayTest, TheFrameworkMayEmptyTheCache) {
-  const Replayed replayed =
-      Play(Story().Birth('a', 40).Death('a').EmptyCache().Birth('b', 42).Death('b'));
-  EXPECT_EQ(replayed.peak_reserved, 42 * kMib);
-  EXPECT_EQ(replayed.retries, 0) << "no retry: nothing failed";
 }
 
 TEST(ReplayTest, FiguresOfEachPhase) {

@@ -125,7 +125,7 @@ std::string StepInWords(const Timeline& timeline, int step) {
       if (now != step) continue;
       const size_t phase = static_cast<size_t>(event.value) % kPhaseCount;
       absl::StrAppend(&text, text.empty() ? "" : "\n", PhaseWord(phase), ":");
-    } else if (now == step && event.kind != TimelineEventKind::kEmptyCache) {
+    } else if (now == step) {
       const TimelineStorage& storage = timeline.storages[static_cast<size_t>(event.value)];
       absl::StrAppend(&text, event.kind == TimelineEventKind::kBirth ? " +" : " -", storage.name,
                       storage.suffix);
