@@ -71,7 +71,7 @@ constexpr Profile Fsdp2() {
   profile.sequence_parallel_default = true;
   profile.fused_optimizer = true;
   profile.source = "torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py";
-  profile.records_streams = false;  // ProcessGroupNCCL.cpp: tensors are stashed instead (#148590)
+  profile.records_streams = false;  // ProcessGroupNCCL.cpp: tensors are stashed instead (#150398)
   return profile;
 }
 
@@ -142,7 +142,7 @@ constexpr Profile MegatronCore() {
   profile.fused_optimizer = true;
   profile.source =
       "megatron/core/transformer/transformer_layer.py, core/pipeline_parallel/schedules.py";
-  profile.records_streams = false;  // on the torch 2.8 of its time
+  profile.records_streams = false;  // released on NGC 25.05, torch 2.8; 0.12 on 25.03, torch 2.7
   return profile;
 }
 
@@ -249,9 +249,17 @@ void TorchtitanOf2024(Profile& profile) {
   profile.run_ahead = RunAhead::kGpuBound;
 }
 
+// TORCH_NCCL_AVOID_RECORD_STREAMS is set (e62573d4c), until PyTorch's nightly
+// builds of April 2025 make it the default (#1088).
+void TorchtitanStashes(Profile& profile) {
+  TorchtitanOf2024(profile);
+  profile.records_streams = false;
+  profile.run_ahead = RunAhead::kNever;
+}
+
 // `del pred` before backward (#391).
 void TorchtitanDeletes(Profile& profile) {
-  TorchtitanOf2024(profile);
+  TorchtitanStashes(profile);
   profile.logits_held = LogitsHeld::kDeleted;
 }
 
@@ -259,8 +267,6 @@ void TorchtitanDeletes(Profile& profile) {
 void TorchtitanCompilesLoss(Profile& profile) {
   TorchtitanDeletes(profile);
   profile.compiles_loss = true;
-  profile.records_streams = false;  // PyTorch's nightly builds since March 2025
-  profile.run_ahead = RunAhead::kNever;
 }
 
 // Embedding, and norm with head, are groups of their own (#1094); torch's
@@ -337,7 +343,9 @@ const std::vector<TrainerEra>& TrainerEras() {
        TorchtitanCompilesLoss, "torchtitan bbb1b616e, components/loss.py"},
       {Trainer::kTorchtitan, "torchtitan", 0, 2024006, "June 2024 to March 2025", kTorch,
        TorchtitanDeletes, "torchtitan e29b6b4d4, train.py"},
-      {Trainer::kTorchtitan, "torchtitan", kNoRelease, 2024001, "until May 2024", kTorch,
+      {Trainer::kTorchtitan, "torchtitan", kNoRelease, 2024004, "April and May 2024", kTorch,
+       TorchtitanStashes, "torchtitan e62573d4c, utils.py"},
+      {Trainer::kTorchtitan, "torchtitan", kNoRelease, 2024001, "until March 2024", kTorch,
        TorchtitanOf2024, "torchtitan 83c879f18, train.py"},
       {Trainer::kTorchtune, "torchtune", 0, 2024001, "2024 and later",
        On({Framework::kDdp, Framework::kFsdp2}), Torchtune,

@@ -107,7 +107,7 @@ JobSpec Torchtitan(const char* month, const char* loss, bool compile = false) {
 }
 
 // Bytes a logit in forward and in backward.
-//   until May 2024   fp32 logits held through backward
+//   until March 2024 fp32 logits held through backward
 //   later            deleted before it: a hole of the 16-bit ones stays
 //   compiled         from April 2025 on: the 16-bit logits and their gradient
 //   sliced           eight slices: 16-bit logits, the log-softmax, one fp32 slice

@@ -63,6 +63,17 @@ TEST(TrainerTest, ErasAreFoundByReleaseAndByMonth) {
             "August 2025 and later");
 }
 
+// torchtitan told NCCL to record no stream a year before PyTorch's default was so.
+TEST(TrainerTest, StreamsAreRecordedUntilTorchtitanEndsThat) {
+  const Profile& old = *FindProfile(Framework::kFsdp2, 2004);
+  EXPECT_TRUE(old.records_streams);
+  EXPECT_FALSE(FindProfile(Framework::kFsdp2, 2008)->records_streams);
+  EXPECT_TRUE(FindTrainerProfile(old, Trainer::kTorchtitan, 2024003)->records_streams);
+  for (const int month : {2024004, 2024006, 2025004, 2025008}) {
+    EXPECT_FALSE(FindTrainerProfile(old, Trainer::kTorchtitan, month)->records_streams) << month;
+  }
+}
+
 TEST(TrainerTest, EveryNameIsATrainer) {
   for (const auto& word : kTrainers) {
     const Profile* const profile =
