@@ -13,6 +13,10 @@ int64_t LastIndex(const Block& block, int64_t layer_count) {
   return last - last % block.period;
 }
 
+bool IsFirst(When when) { return when == When::kMostGrown || when == When::kReduceGrown; }
+bool IsBackward(When when) { return when >= When::kMostKept; }
+bool IsReduce(When when) { return when == When::kReduceKept || when == When::kReduceGrown; }
+
 // How often `layer_count` layers like `block` keep what one run of it keeps.
 int64_t KeptTimes(const Block& block, int64_t layer_count) {
   const int64_t count = CountLayers(block, layer_count);
@@ -32,15 +36,22 @@ Parts::Parts(const Program& of, const BlockRuns& with, std::pmr::memory_resource
   for (const State& state : program.states) {
     if (state.grows_in_backward) grown.push_back(&state);
   }
+  for (const Block& block : program.blocks) {
+    for (size_t i = 0; i < block.parameters.size() && !grown.empty(); ++i) {
+      if (!block.parameters[i].tied || !MakesGradient(block, i)) continue;
+      const int64_t elements = block.parameters[i].Elements();
+      tied_gradient_bytes = Add(tied_gradient_bytes, Bytes(program.gradient_dtype, elements));
+    }
+  }
 }
 
-ParameterSums SumStage(const Parts& parts, const Stage& stage) {
+ParameterSums SumStage(const Parts& parts, const Stage& stage, bool table_is_here) {
   ParameterSums sums;
   sums.layers = stage.layer_count;
   sums.embedding = stage.embedding;
   sums.head = stage.head;
   for (size_t i = 0; i < parts.sums.size(); ++i) {
-    AddBlocks(stage.embedding ? parts.sums[i].own : parts.sums[i].all,
+    AddBlocks(table_is_here ? parts.sums[i].own : parts.sums[i].all,
               CountOnStage(parts.program.blocks[i], stage), sums);
   }
   return sums;
@@ -50,10 +61,10 @@ bool Persists(const State& state) {
   return (state.alive & Bit(Phase::kGradientReduction, false)) != 0;
 }
 
-// Adds what the newest pair keeps once `layers` of its layers have run.
+// Adds what the newest pair keeps once `layers` of its layers have run, but for
+// what it sent.
 template <typename Sum>
 void FlightMachine::GrowNewest(int64_t layers, Sum& sum) const {
-  sum.Grow(Role::kActivation, stage_.edge_bytes);
   for (size_t i = 0; i < blocks_.size(); ++i) {
     const Block& block = blocks_[i];
     if (block.kind == BlockKind::kLayer) {
@@ -64,63 +75,43 @@ void FlightMachine::GrowNewest(int64_t layers, Sum& sum) const {
   }
 }
 
-// The same when `block` (its last occurrence) runs.
-template <typename Sum>
-void FlightMachine::GrowBefore(size_t block, Sum& sum) const {
+// Which layer of the newest pair's virtual stage `block` is at that moment: the
+// last like it, or, where most has grown, the first. Of a unit that is
+// recomputed together, the last.
+int64_t FlightMachine::IndexOf(size_t block, When when) const {
   const Block& target = blocks_[block];
   const int64_t layers = flight_.newest_layer_count;
-  switch (target.kind) {
-    case BlockKind::kEmbedding:
-      sum.Grow(Role::kActivation, stage_.edge_bytes);
-      break;
-    case BlockKind::kLayer:
-      GrowNewest(LastIndex(target, layers), sum);
-      break;
-    case BlockKind::kHead:
-      GrowNewest(layers, sum);
-      break;
+  const int64_t unit = when == When::kForward ? 1 : std::max<int64_t>(target.recompute_unit, 1);
+  if (when == When::kReduceGrown && unit > 1) return 0;
+  if (IsFirst(when)) {
+    return unit > 1 || target.first_of_period ? std::min(unit, layers) - 1 : 1;
   }
+  const int64_t last = unit > 1 ? std::max(layers - layers % unit, std::min(unit, layers)) - 1
+                                : LastIndex(target, layers);
+  return when == When::kNextKept ? last - 1 : last;
 }
 
-// The same when `block` is the last that is still to go backward but for the
-// embedding.
+// Adds what is kept when `block` is at work or has just been.
 template <typename Sum>
-void FlightMachine::GrowLast(size_t block, Sum& sum) const {
-  if (blocks_[block].kind == BlockKind::kLayer) {
-    GrowNewest(0, sum);
-  } else {
-    GrowBefore(block, sum);
-  }
+void FlightMachine::GrowBefore(size_t block, When when, Sum& sum) const {
+  const Block& target = blocks_[block];
+  if (target.kind == BlockKind::kEmbedding) return;
+  if (target.kind == BlockKind::kHead) return GrowNewest(flight_.newest_layer_count, sum);
+  const int64_t index = IndexOf(block, when);
+  const bool again = when != When::kForward && target.recompute_unit > 1;
+  GrowNewest(again ? index - index % target.recompute_unit : index, sum);
 }
 
-// Whether the head's weight on this stage is the embedding's: then its gradient
-// exists before the embedding's own is made.
-bool FlightMachine::TiedHere() const {
-  if (!stage_.head || !stage_.embedding) return false;
-  for (const Block& block : blocks_) {
-    for (const Parameter& parameter : block.parameters) {
-      if (parameter.tied) return true;
-    }
-  }
-  return false;
-}
-
-// The part of the stage whose gradients exist when backward is at `block`: the
-// head, and of the layers those behind the last that is like it, or, where it
-// is the last that backward passes, all.
+// The part of the stage whose gradients exist then, the block's own aside: the
+// head's, and those of layers behind it.
 Stage FlightMachine::Passed(size_t block, When when) const {
-  Stage passed;
-  passed.head = stage_.head;
   const BlockKind kind = blocks_[block].kind;
-  const int64_t layers = flight_.newest_layer_count;
-  if (when == When::kMostGrown) {
-    passed.layer_count = stage_.layer_count;
-    passed.embedding = kind == BlockKind::kEmbedding;
-  } else if (kind == BlockKind::kLayer) {
-    passed.layer_count = layers - 1 - LastIndex(blocks_[block], layers);
-  } else {
-    passed.layer_count = layers;
-  }
+  const bool first = IsFirst(when);
+  Stage passed;
+  passed.head = stage_.head && kind != BlockKind::kHead;
+  if (kind == BlockKind::kHead) return passed;
+  passed.layer_count = first ? stage_.layer_count : flight_.newest_layer_count;
+  if (kind == BlockKind::kLayer) passed.layer_count -= 1 + IndexOf(block, when);
   return passed;
 }
 
@@ -129,18 +120,13 @@ Stage FlightMachine::Passed(size_t block, When when) const {
 template <typename Sum>
 void FlightMachine::GrowGrown(size_t block, When when, Sum& sum) const {
   if (parts_.grown.empty()) return;
-  const ParameterSums sums = SumStage(parts_, Passed(block, when));
-  const bool embedding = blocks_[block].kind == BlockKind::kEmbedding;
-  const bool own_counted = when == When::kMostGrown && !(embedding && TiedHere());
+  const Stage passed = Passed(block, when);
+  const ParameterSums sums = SumStage(parts_, passed, stage_.embedding);
   for (const State* state : parts_.grown) {
     if (!first_micro_batch_ && Persists(*state)) continue;
-    int64_t bytes = StateBytes(*state, sums);
-    if (own_counted && state->shards == 1 && !state->shards_rows) {
-      ParameterSums own;
-      own.parameters = parts_.sums[block].all.parameters;
-      bytes -= std::min(bytes, StateBytes(*state, own));
-    }
-    sum.Grow(state->role, bytes);
+    sum.Grow(state->role, StateBytes(*state, sums));
+    const bool tied = stage_.embedding && passed.head && IsMadeByBackward(parts_.program, *state);
+    if (tied) sum.Grow(state->role, parts_.tied_gradient_bytes);
   }
 }
 
@@ -153,23 +139,46 @@ int64_t FlightMachine::AllGrown() const {
   return bytes;
 }
 
-// Adds what `block` itself needs in backward.
+// Adds what `block` itself needs in backward. Gradients that are reduced are made
+// anew for each micro-batch.
 template <typename Sum>
 void FlightMachine::GrowAtWork(size_t block, Sum& sum) const {
-  sum.Grow(first_micro_batch_ ? runs_[block].backward : runs_[block].later_backward);
-  const int64_t unit = blocks_[block].recompute_unit;
-  if (unit > 1) sum.Grow(runs_[block].unit, unit - 1);
+  const bool made = first_micro_batch_ || blocks_[block].reduce_bytes > 0;
+  sum.Grow(made ? runs_[block].backward : runs_[block].later_backward);
+}
+
+// Gradients that the block before in backward left on their way.
+int64_t FlightMachine::ReduceBytes(size_t block, When when) const {
+  const int64_t layers = flight_.newest_layer_count;
+  const bool layer = blocks_[block].kind == BlockKind::kLayer;
+  const int64_t behind = layer ? layers - 1 - IndexOf(block, when) : layers;
+  if (behind > 0) return parts_.layer_reduce_bytes;
+  return stage_.head ? parts_.head_reduce_bytes : 0;
+}
+
+// A block's gradients whole, or, where that is more, as they are kept.
+int64_t FlightMachine::OwnBytes(size_t block) const {
+  const BlockSums& sums = parts_.sums[block];
+  int64_t kept = 0;
+  for (const State* state : parts_.grown) {
+    kept = Add(kept, StateBytes(*state, stage_.embedding ? sums.own : sums.all));
+  }
+  return std::max(kept, Bytes(parts_.program.gradient_dtype, sums.all.parameters));
 }
 
 template <typename Sum>
 void FlightMachine::GrowAt(When when, size_t block, Sum& sum) const {
-  if (when == When::kAllKept) return GrowNewest(flight_.newest_layer_count, sum);
-  if (when == When::kMostGrown) {
-    GrowLast(block, sum);
+  if (when == When::kAllKept) {
+    GrowNewest(flight_.newest_layer_count, sum);
   } else {
-    GrowBefore(block, sum);
+    GrowBefore(block, when, sum);
   }
+  if (when != When::kForward) sum.Grow(Role::kActivation, stage_.edge_bytes);
+  const int64_t unit = blocks_[block].recompute_unit;
+  if (unit > 1 && IsBackward(when)) sum.Grow(runs_[block].unit, IndexOf(block, when) % unit);
   switch (when) {
+    case When::kAllKept:
+      return;
     case When::kForward:
       sum.Grow(runs_[block].forward);
       break;
@@ -177,23 +186,21 @@ void FlightMachine::GrowAt(When when, size_t block, Sum& sum) const {
       GrowAtWork(block, sum);
       break;
     case When::kMostKept:
-      GrowAtWork(block, sum);
-      GrowGrown(block, when, sum);
-      sum.Grow(Role::kCommunication,
-               stage_.head ? parts_.head_reduce_bytes : parts_.layer_reduce_bytes);
-      break;
+    case When::kNextKept:
     case When::kMostGrown:
       GrowAtWork(block, sum);
       GrowGrown(block, when, sum);
-      sum.Grow(Role::kCommunication, parts_.layer_reduce_bytes);
+      sum.Grow(Role::kCommunication, ReduceBytes(block, when));
       break;
-    case When::kReduce:
+    case When::kReduceKept:
+    case When::kReduceGrown:
+      GrowGrown(block, when, sum);
       sum.Grow(Role::kCommunication, blocks_[block].reduce_bytes);
-      sum.Grow(Role::kGradient,
-               Bytes(parts_.program.gradient_dtype, parts_.sums[block].all.parameters));
+      sum.Grow(Role::kGradient, OwnBytes(block));
+      if (blocks_[block].input != kNoTensor) {
+        sum.Grow(Role::kTemporary, blocks_[block].tensors[blocks_[block].input].Bytes());
+      }
       return;
-    case When::kAllKept:
-      break;
   }
   for (const BlockBuffer& buffer : blocks_[block].buffers) {
     sum.Grow(buffer.role, when == When::kForward ? buffer.forward_bytes : buffer.backward_bytes);
@@ -206,7 +213,7 @@ void FlightMachine::Consider(Demand& demand, When when, size_t block) const {
   GrowAt(when, block, sum);
   const int64_t total = sum.total;
   OtherStreams others;
-  if (when != When::kAllKept && when != When::kReduce) {
+  if (when != When::kAllKept && !IsReduce(when)) {
     for (const BlockBuffer& buffer : blocks_[block].buffers) {
       others.Grow(buffer.stream,
                   when == When::kForward ? buffer.forward_bytes : buffer.backward_bytes);
@@ -222,12 +229,13 @@ void FlightMachine::Consider(Demand& demand, When when, size_t block) const {
 
 Demand FlightMachine::Forward() const {
   Demand demand;
+  if (!flight_.newest_runs) return demand;
   for (size_t i = 0; i < blocks_.size(); ++i) {
     if (blocks_[i].kind == BlockKind::kHead || !OnStage(i)) continue;
     Consider(demand, When::kForward, i);
   }
   Total kept;
-  GrowNewest(flight_.newest_layer_count, kept);
+  GrowAt(When::kAllKept, 0, kept);
   demand.current = kept.total;
   return demand;
 }
@@ -238,14 +246,14 @@ Demand FlightMachine::Loss() const {
   demand.current = demand.total;
   for (size_t i = 0; i < blocks_.size(); ++i) {
     if (blocks_[i].kind != BlockKind::kHead || !OnStage(i)) continue;
-    Consider(demand, When::kForward, i);
+    if (flight_.newest_runs) Consider(demand, When::kForward, i);
     Consider(demand, When::kLossBackward, i);
     Total holed;
-    GrowBefore(i, holed);
+    GrowBefore(i, When::kLossBackward, holed);
     GrowAtWork(i, holed);
     holed.Grow(Role::kLoss, runs_[i].hole_bytes);
     demand.compute_bytes = std::max(demand.compute_bytes, holed.total);
-    if (blocks_[i].reduce_bytes > 0) Consider(demand, When::kReduce, i);
+    if (blocks_[i].reduce_bytes > 0) Consider(demand, When::kReduceKept, i);
   }
   return demand;
 }
@@ -255,8 +263,12 @@ Demand FlightMachine::Backward() const {
   for (size_t i = 0; i < blocks_.size(); ++i) {
     if (blocks_[i].kind == BlockKind::kHead || !OnStage(i)) continue;
     Consider(demand, When::kMostKept, i);
-    if (blocks_[i].reduce_bytes > 0) Consider(demand, When::kReduce, i);
     if (!KeptIsMore()) Consider(demand, When::kMostGrown, i);
+    if (blocks_[i].reduce_bytes == 0) continue;
+    Consider(demand, When::kReduceKept, i);
+    Consider(demand, When::kReduceGrown, i);
+    const bool next = blocks_[i].kind == BlockKind::kLayer && blocks_[i].period == 1;
+    if (next && IndexOf(i, When::kMostKept) > 0) Consider(demand, When::kNextKept, i);
   }
   demand.current = AllGrown();
   return demand;

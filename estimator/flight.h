@@ -35,13 +35,15 @@ struct Parts {
   std::pmr::vector<const State*> grown;  // gradients made layer by layer
   int64_t layer_reduce_bytes = 0;        // gradients of a layer on their way to other ranks
   int64_t head_reduce_bytes = 0;         // of the head
+  int64_t tied_gradient_bytes = 0;       // of the embedding's table, as the head makes it
 
   // All outlive the parts.
   Parts(const Program& of, const BlockRuns& with, std::pmr::memory_resource* memory);
 };
 
-// SumParameters, from sums that are known.
-ParameterSums SumStage(const Parts& parts, const Stage& stage);
+// SumParameters, from sums that are known. A tied head counts unless its table
+// is on the rank.
+ParameterSums SumStage(const Parts& parts, const Stage& stage, bool table_is_here);
 
 // Whether gradients that grow in backward stay for the next micro-batch.
 bool Persists(const State& state);
@@ -53,10 +55,22 @@ bool Persists(const State& state);
 //   kMostKept      while a block, the first of its kind that backward passes,
 //                  does: it finds most kept
 //   kMostGrown     while the last of its kind does: it finds most gradients
-//   kReduce        after a block's backward: its gradients beside the buffer
+//   kNextKept      while the layer that backward passes second does: it finds
+//                  gradients of the first on their way
+//   kReduceKept, kReduceGrown
+//                  after backward of most kept or grown: its gradients beside the buffer
 //                  that they are copied into. Source: torch/distributed/fsdp/
 //                  _fully_shard/_fsdp_collectives.py, foreach_reduce
-enum class When : uint8_t { kForward, kAllKept, kLossBackward, kMostKept, kMostGrown, kReduce };
+enum class When : uint8_t {
+  kForward,
+  kAllKept,
+  kLossBackward,
+  kMostKept,
+  kNextKept,
+  kMostGrown,
+  kReduceKept,
+  kReduceGrown,
+};
 
 // Bytes in each of the allocator's pools but the compute stream's.
 struct OtherStreams {
@@ -113,7 +127,9 @@ class FlightMachine {
  private:
   // Whether no block's last backward finds more than its first: nothing grows.
   bool KeptIsMore() const { return parts_.grown.empty() && parts_.layer_reduce_bytes == 0; }
-  bool TiedHere() const;
+  int64_t IndexOf(size_t block, When when) const;
+  int64_t ReduceBytes(size_t block, When when) const;
+  int64_t OwnBytes(size_t block) const;
   Stage Passed(size_t block, When when) const;
   int64_t AllGrown() const;
   bool OnStage(size_t block) const { return CountOnStage(blocks_[block], stage_) > 0; }
@@ -121,9 +137,7 @@ class FlightMachine {
   template <typename Sum>
   void GrowNewest(int64_t layers, Sum& sum) const;
   template <typename Sum>
-  void GrowBefore(size_t block, Sum& sum) const;
-  template <typename Sum>
-  void GrowLast(size_t block, Sum& sum) const;
+  void GrowBefore(size_t block, When when, Sum& sum) const;
   template <typename Sum>
   void GrowGrown(size_t block, When when, Sum& sum) const;
   template <typename Sum>

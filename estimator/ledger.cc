@@ -497,27 +497,30 @@ BlockRun Machine::RunRecomputed() {
   const int output = forward_storage_[block_.output];
   if (tape_ != nullptr) tape_->output_again = static_cast<int16_t>(output);
   Tell(TapeEventKind::kOutput, output);
+  const int gradient = gradient_storage_[block_.output];
   if (block_.holds_output) {
-    Refer(output);
-    Refer(gradient_storage_[block_.output]);
+    if (tape_ == nullptr) Refer(output);
+    Refer(gradient);
   }
   Release(output);
   if (tape_ != nullptr) tape_->again_end = tape_->events.size();
   run.unit = Alive(note_, true);
   run.unit.Shrink(Role::kTemporary, bytes_[block_.output]);
-  if (block_.holds_output) run.unit.Shrink(pieces_[output].role, pieces_[output].bytes);
+  run.unit.Shrink(Role::kActivation, checkpoint_bytes_);
+  if (block_.holds_output && tape_ == nullptr) {
+    run.unit.Shrink(pieces_[output].role, pieces_[output].bytes);
+  }
   Backward(0, count);
   EndBackward(run);
+  if (block_.holds_output) Release(gradient);
   return run;
 }
 
 }  // namespace
 
 Tape Record(const Block& block, WeightGradient weight_gradient, DType gradient_dtype) {
-  Block played = block;
-  played.holds_output = false;
   Tape tape;
-  Machine machine(played, weight_gradient, gradient_dtype, nullptr, &tape);
+  Machine machine(block, weight_gradient, gradient_dtype, nullptr, &tape);
   machine.RunOnce();
   tape.input_gradient = static_cast<int16_t>(machine.InputGradient());
   return tape;

@@ -98,7 +98,7 @@ struct Tape {
 // Runs `block` once, as Run does, and keeps every birth and death.
 //
 // A block whose recomputed output is held does not hold it here: whoever plays
-// the tape does.
+// the tape does. The output's gradient is held to the end of backward.
 Tape Record(const Block& block, WeightGradient weight_gradient, DType gradient_dtype);
 
 // Runs forward and backward of `block` once.

@@ -64,6 +64,15 @@ ParameterSums SumParameters(const Program& program, const Stage& stage) {
   return sums;
 }
 
+bool MakesGradient(const Block& block, size_t parameter) {
+  for (const Op& op : block.ops) {
+    for (const TensorId id : op.parameters) {
+      if (id == parameter) return true;
+    }
+  }
+  return false;
+}
+
 int64_t StateBytes(const State& state, const ParameterSums& sums) {
   if (state.place == Place::kHeadStage && !sums.head) return 0;
   if (state.place == Place::kEmbeddingStage && !sums.embedding) return 0;

@@ -60,6 +60,17 @@ void AddBlocks(const ParameterSums& block, int64_t count, ParameterSums& sums);
 // elsewhere.
 ParameterSums SumParameters(const Program& program, const Stage& stage);
 
+// Whether a state is the very gradients that backward of a block makes, not a
+// copy of them.
+inline bool IsMadeByBackward(const Program& program, const State& state) {
+  return state.grows_in_backward && state.shards == 1 && !state.shards_rows &&
+         state.stream == Stream::kCompute && state.dtype == program.gradient_dtype &&
+         program.weight_gradient == WeightGradient::kKept;
+}
+
+// Whether backward of the block makes the gradient of one of its parameters.
+bool MakesGradient(const Block& block, size_t parameter);
+
 // Bytes of one state on a rank with these sums.
 int64_t StateBytes(const State& state, const ParameterSums& sums);
 

@@ -94,7 +94,7 @@ class StageKind {
  public:
   // `parts` and `stage` outlive the kind.
   StageKind(const Parts& parts, const Stage& stage)
-      : parts_(parts), stage_(stage), sums_(SumStage(parts, stage)) {
+      : parts_(parts), stage_(stage), sums_(SumStage(parts, stage, stage.embedding)) {
     for (const State& state : parts.program.states)
       state_bytes_.push_back(StateBytes(state, sums_));
     const StateBases bases(parts, state_bytes_);
@@ -108,7 +108,8 @@ class StageKind {
 
   bool Includes(const Stage& stage) const {
     const auto same = [](const InFlight& a, const InFlight& b) {
-      return a.newest_layer_count == b.newest_layer_count && a.newest_is_first == b.newest_is_first;
+      return a.newest_layer_count == b.newest_layer_count &&
+             a.newest_is_first == b.newest_is_first && a.newest_runs == b.newest_runs;
     };
     return stage.layer_count == stage_.layer_count && stage.embedding == stage_.embedding &&
            stage.head == stage_.head && stage.edge_bytes == stage_.edge_bytes &&

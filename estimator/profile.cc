@@ -28,6 +28,8 @@ constexpr Profile kEager = {
     .expands_kv = false,
     .root_group = false,
     .last_block_gathered = false,
+    .accumulates_whole = false,
+    .unties_head = false,
     .weight_gradient = WeightGradient::kKept,
     .deallocates_outputs = false,
     .fused_residual = false,
@@ -290,14 +292,19 @@ void Torchtune(Profile& profile) {
   profile.root_group = true;
 }
 
-// Source: litgpt, model.py (CausalSelfAttention), finetune/full.py.
+// Source: litgpt, model.py (CausalSelfAttention; GPT.lm_head, tied to nothing),
+// finetune/full.py (fabric.no_backward_sync).
 void Litgpt(Profile& profile) {
   profile.logits_held = LogitsHeld::kBackward;
   profile.expands_kv = true;
+  profile.accumulates_whole = true;
+  profile.unties_head = true;
 }
 
-// Source: transformers, trainer.py (compute_loss returns the loss alone).
+// Source: transformers, trainer.py (compute_loss returns the loss alone;
+// accelerator.no_sync in all but the last micro-batch).
 void HfTrainer(Profile& profile) {
+  profile.accumulates_whole = true;
   profile.logits_held = LogitsHeld::kForward;
   profile.root_group = true;
 }

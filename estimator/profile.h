@@ -83,6 +83,8 @@ struct Profile {
   bool expands_kv;     // keys and values are copied to as many heads as queries have
   bool root_group;     // FSDP2: embedding, final norm and head are one group, gathered all along
   bool last_block_gathered;  // FSDP2: the last layer stays gathered until its backward
+  bool accumulates_whole;    // FSDP: gradients are reduced with a step's last micro-batch alone
+  bool unties_head;          // the head has a table of its own, whatever the model says
   WeightGradient weight_gradient;
   bool deallocates_outputs;      // a stage's output is freed once it is sent
   bool fused_residual;           // bias, dropout and sum in one compiled op, gradients all new

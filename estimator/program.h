@@ -267,6 +267,7 @@ struct InFlight {
   int64_t count = 0;                        // in all; 0: there is no such moment
   int64_t newest_layer_count = 0;           // of the newest's virtual stage
   bool newest_is_first = true;              // whether that is the first of the stage
+  bool newest_runs = true;                  // forward, while there are so many
   absl::InlinedVector<Others, 1> others{};  // by virtual stage
 };
 

@@ -129,27 +129,40 @@ void StageStates::Enter(Phase phase, bool first_step) {
   }
 }
 
+int32_t StageStates::MakeGrown(const State& state, const StageBlock& at) {
+  const BlockSums sums = SumBlock(program_.blocks[at.block], program_.row_shards);
+  TimelineStorage piece = Piece(state, StateBytes(state, stage_.embedding ? sums.own : sums.all));
+  piece.layer = at.layer;
+  return writer_.Birth(piece);
+}
+
 void StageStates::GrowBlock(size_t chunk, const StageBlock& at, const std::vector<int32_t>& made) {
-  const Block& block = program_.blocks[at.block];
+  const bool copied = program_.blocks[at.block].reduce_bytes > 0;
   bool taken = false;
+  if (copied) Release(made);
   for (const State& state : program_.states) {
     if (!state.grows_in_backward) continue;
-    const bool made_by_backward = program_.weight_gradient == WeightGradient::kKept;
-    if (!taken && state.shards == 1 && !state.shards_rows && made_by_backward) {
-      taken = true;
-      for (const int32_t id : made) {
-        writer_.Refer(id);
-        grown_[chunk].push_back(id);
-      }
+    if (taken || copied || !IsMadeByBackward(program_, state)) {
+      grown_[chunk].push_back(MakeGrown(state, at));
       continue;
     }
-    const BlockSums sums = SumBlock(block, program_.row_shards);
-    const int64_t bytes = StateBytes(state, stage_.embedding ? sums.own : sums.all);
-    TimelineStorage piece = Piece(state, bytes);
-    piece.layer = at.layer;
-    grown_[chunk].push_back(writer_.Birth(piece));
+    taken = true;
+    for (const int32_t id : made) writer_.Refer(id);
+    grown_[chunk].insert(grown_[chunk].end(), made.begin(), made.end());
   }
-  for (const int32_t id : made) writer_.Release(id);
+  if (!copied) Release(made);
+}
+
+void StageStates::AddBlock(const StageBlock& at, const std::vector<int32_t>& made) {
+  Release(made);
+  if (program_.blocks[at.block].reduce_bytes == 0) return;
+  for (const State& state : program_.states) {
+    if (state.grows_in_backward) writer_.Release(MakeGrown(state, at));
+  }
+}
+
+void StageStates::Release(const std::vector<int32_t>& storages) {
+  for (const int32_t id : storages) writer_.Release(id);
 }
 
 void StageStates::EndBackward(size_t chunk) {

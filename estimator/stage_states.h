@@ -34,8 +34,12 @@ class StageStates {
   // Whether backward of `chunk` makes gradients, and does not add to some.
   bool GrowsIn(size_t chunk) const { return grown_[chunk].empty(); }
   // Takes the gradients that backward of a block made, a storage for each
-  // parameter (or kNoStorage), and makes those that it did not.
+  // parameter (or kNoStorage), and makes those that it did not. Those that were
+  // copied into the input of a reduce-scatter are gone before its output is made.
   void GrowBlock(size_t chunk, const StageBlock& at, const std::vector<int32_t>& made);
+  // The same where GrowsIn did not hold: what is reduced is added to what there
+  // is, and freed.
+  void AddBlock(const StageBlock& at, const std::vector<int32_t>& made);
   // Backward of a micro-batch is over.
   void EndBackward(size_t chunk);
 
@@ -44,7 +48,9 @@ class StageStates {
   int64_t TensorBytes(const State& state, const StageBlock& at, const Parameter& tensor) const;
   void Make(size_t state);
   void MakeEach(size_t state);
+  int32_t MakeGrown(const State& state, const StageBlock& at);
   TimelineStorage Piece(const State& state, int64_t bytes) const;
+  void Release(const std::vector<int32_t>& storages);
 
   const Program& program_;
   const Stage& stage_;

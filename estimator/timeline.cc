@@ -3,6 +3,7 @@
 #include <array>
 #include <utility>
 
+#include "estimator/parameter_sums.h"
 #include "estimator/schedule.h"
 #include "estimator/stage_states.h"
 #include "estimator/timeline_writer.h"
@@ -44,7 +45,7 @@ class Unroller {
   void Step();
   void Forward(const Turn& turn);
   void Backward(const Turn& turn);
-  int32_t ForwardBlock(Frame& frame, const StageBlock& at, int32_t input);
+  int32_t ForwardBlock(Frame& frame, const StageBlock& at, int32_t input, bool unit_begins);
   void Again(Pair& pair, size_t chunk, size_t begin, size_t end, int32_t gradient);
   int32_t BackwardBlock(Frame& frame, size_t chunk, const StageBlock& at, int32_t gradient);
   void Play(Frame& frame, size_t begin, size_t end, const StageBlock& at);
@@ -153,7 +154,8 @@ void Unroller::EndBuffers() {
 }
 
 // Returns the output, referred to for the next block.
-int32_t Unroller::ForwardBlock(Frame& frame, const StageBlock& at, int32_t input) {
+int32_t Unroller::ForwardBlock(Frame& frame, const StageBlock& at, int32_t input,
+                               bool unit_begins) {
   const Block& block = BlockAt(at);
   const Tape& tape = *frame.tape;
   frame.storages.assign(tape.pieces.size(), kNoStorage);
@@ -161,7 +163,7 @@ int32_t Unroller::ForwardBlock(Frame& frame, const StageBlock& at, int32_t input
   BeginBuffers(block, false);
   if (tape.input >= 0) frame.storages[static_cast<size_t>(tape.input)] = input;
   Play(frame, 0, tape.forward_end, at);
-  frame.checkpoint = writer_.Birth({.bytes = block.checkpoint_bytes,
+  frame.checkpoint = writer_.Birth({.bytes = unit_begins ? block.checkpoint_bytes : 0,
                                     .name = "checkpoint",
                                     .layer = at.layer,
                                     .micro_batch = micro_batch_});
@@ -183,9 +185,10 @@ void Unroller::Forward(const Turn& turn) {
     if (block.kind == BlockKind::kHead) Enter(Phase::kLoss);
     Frame& frame = pair.frames[i];
     frame.tape = &tapes_.first[blocks[i].block];
-    carried = ForwardBlock(frame, blocks[i], carried);
+    const bool unit_begins = UnitBegin(chunk, i) == i;
+    carried = ForwardBlock(frame, blocks[i], carried, unit_begins);
     if (received) writer_.Record(frame.storages[static_cast<size_t>(frame.tape->input)]);
-    if (block.recompute_unit > 1 && UnitBegin(chunk, i) != i) {
+    if (block.recompute_unit > 1 && !unit_begins) {
       writer_.Release(
           std::exchange(frame.storages[static_cast<size_t>(frame.tape->input)], kNoStorage));
     }
@@ -250,8 +253,10 @@ std::vector<int32_t> Unroller::WeightGradients(const Frame& frame, const StageBl
 bool Unroller::IsTiedTable(const Parameter& table) const {
   if (!table.embedding || table.tied || !stage_.head) return false;
   for (const Block& block : program_.blocks) {
-    for (const Parameter& parameter : block.parameters) {
-      if (parameter.tied && parameter.Elements() == table.Elements()) return true;
+    for (size_t i = 0; i < block.parameters.size(); ++i) {
+      const Parameter& parameter = block.parameters[i];
+      const bool same = parameter.tied && parameter.Elements() == table.Elements();
+      if (same && MakesGradient(block, i)) return true;
     }
   }
   return false;
@@ -277,7 +282,6 @@ int32_t Unroller::BackwardBlock(Frame& frame, size_t chunk, const StageBlock& at
                                 int32_t gradient) {
   const Block& block = BlockAt(at);
   const Tape& tape = *frame.tape;
-  BeginBuffers(block, true);
   if (tape.output_gradient >= 0 && gradient != kNoStorage) {
     frame.storages[static_cast<size_t>(tape.output_gradient)] = gradient;
   }
@@ -288,7 +292,12 @@ int32_t Unroller::BackwardBlock(Frame& frame, size_t chunk, const StageBlock& at
     writer_.Release(std::exchange(frame.storages[static_cast<size_t>(tape.input)], kNoStorage));
   }
   Reduce(block);
-  if (grows_) states_.GrowBlock(chunk, at, WeightGradients(frame, at));
+  const std::vector<int32_t> made = WeightGradients(frame, at);
+  if (grows_) {
+    states_.GrowBlock(chunk, at, made);
+  } else {
+    states_.AddBlock(at, made);
+  }
   return tape.input_gradient >= 0 ? frame.storages[static_cast<size_t>(tape.input_gradient)]
                                   : kNoStorage;
 }
@@ -321,8 +330,10 @@ void Unroller::Backward(const Turn& turn) {
     }
     const int32_t held = gradient;
     const bool holds = block.recompute_unit > 0 && block.holds_output;
+    BeginBuffers(block, true);  // weights are gathered before a layer runs again
     if (block.recompute_unit > 0) Again(pair, chunk, begin, end, gradient);
     for (size_t i = end; i > begin; --i) {
+      if (i != end) BeginBuffers(BlockAt(blocks[i - 1]), true);
       gradient = BackwardBlock(pair.frames[i - 1], chunk, blocks[i - 1], gradient);
       if (i != end || !holds) continue;
       writer_.Release(std::exchange(pair.frames[i - 1].output, kNoStorage));
@@ -368,8 +379,9 @@ Tapes::Tapes(const Program& program) {
   const bool kept = program.weight_gradient == WeightGradient::kKept;
   for (const Block& block : program.blocks) {
     first.push_back(Record(block, program.weight_gradient, program.gradient_dtype));
-    later.push_back(kept ? Record(block, WeightGradient::kAdded, program.gradient_dtype)
-                         : first.back());
+    const bool added = kept && block.reduce_bytes == 0;
+    later.push_back(added ? Record(block, WeightGradient::kAdded, program.gradient_dtype)
+                          : first.back());
   }
 }
 

@@ -53,7 +53,8 @@ inline constexpr int32_t kSynchronizedTicks = 1 << 20;
 inline constexpr size_t kMaxTimelineEvents = size_t{1} << 20;
 
 // The tapes of a program's blocks, in their order: of the first micro-batch and
-// of later ones, whose gradients are added to what is there.
+// of later ones, whose gradients are added to what is there, op by op where they
+// are not reduced.
 struct Tapes {
   explicit Tapes(const Program& program);
   std::vector<Tape> first;

@@ -1,3 +1,4 @@
+#include <memory>
 #include <utility>
 
 #include "estimator/job.h"
@@ -16,6 +17,18 @@ void CheckDetail(const JobSpec& spec, Check& check, Job& job) {
   check.violations().push_back({"detail", spec.detail->substr(0, 64), "must be summary or replay"});
 }
 
+// Gives the head a table of its own where the trainer's model has it so.
+void UntieHead(Job& job, std::shared_ptr<const Transformer>& own) {
+  if (!job.model->tied_embeddings) return;
+  auto untied = std::make_shared<Transformer>(*job.model);
+  untied->tied_embeddings = false;
+  own = std::move(untied);
+  job.model = own.get();
+  job.warnings.push_back({"head-untied", "job.runtime.trainer",
+                          absl::StrCat(job.profile->trainer_name,
+                                       " ties no head: its table is a parameter of its own")});
+}
+
 }  // namespace
 
 std::variant<ValidJob, Violations> Validate(const JobSpec& spec, const Catalog& catalog) {
@@ -27,6 +40,7 @@ std::variant<ValidJob, Violations> Validate(const JobSpec& spec, const Catalog& 
   CheckCluster(spec.cluster, catalog, check, job);
   CheckFramework(spec, check, job);
   if (job.profile == nullptr) job.profile = &UnknownFramework();
+  if (job.model != nullptr && job.profile->unties_head) UntieHead(job, valid.own_model_);
   CheckParallelism(spec, check, job);
   CheckTraining(spec.training, check, job);
   CheckKnobs(spec.runtime, check, job);

@@ -9,6 +9,13 @@ namespace {
 
 constexpr Alive kLossAlone = During(Phase::kLoss, Phase::kLoss, true, true);
 
+// Under no_sync gradients stay whole in all micro-batches but the last. Source:
+// torch/distributed/fsdp/_runtime_utils.py, _post_backward_hook;
+// _fully_shard/_fsdp_param_group.py, post_backward.
+bool AccumulatesWhole(const Job& job) {
+  return job.profile->accumulates_whole && job.micro_batch_count > 1;
+}
+
 // Sharded tensors are padded to whole rows on each rank (fsdp1 shards one flat
 // tensor instead); their dtype is the master's. Gradients of one group are
 // reduced in `reduce` and kept sharded.
@@ -22,8 +29,21 @@ void ShardStates(const Job& job, Program& program) {
   };
   states.erase(std::remove_if(states.begin(), states.end(), replaced), states.end());
   const DType sharded = has_master ? job.precision.master : job.precision.parameter;
+  const auto gradients = std::find_if(states.begin(), states.end(), [](const State& state) {
+    return state.part == Part::kGradients;
+  });
+  if (gradients != states.end() && AccumulatesWhole(job)) {
+    State reduced = *gradients;
+    reduced.name = "gradients.reduced";
+    reduced.grows_in_backward = false;
+    reduced.alive = kOptimizerPhase;
+    gradients->part = Part::kOther;
+    gradients->alive = During(Phase::kGradientReduction, Phase::kGradientReduction, true, true);
+    states.push_back(reduced);
+  }
   for (State& state : states) {
     if (state.basis == Basis::kBytes || state.basis == Basis::kLargest) continue;
+    if (state.grows_in_backward && state.part == Part::kOther) continue;
     Shard(state, job.shard_group_size);
     state.shards_rows = rows;
     if (state.part != Part::kGradients) continue;
@@ -63,6 +83,7 @@ void AddGather(const Job& job, Block& block, int64_t elements, int64_t layer_ele
 
 // The gradients of a group on their way to other ranks.
 void AddReduce(const Job& job, Block& block, int64_t elements) {
+  if (AccumulatesWhole(job)) return;
   block.reduce_bytes = Bytes(job.precision.reduce, elements);
   if (job.shard_group_size == job.data_parallel_size) return;
   const int64_t shard = CeilDivide(elements, job.shard_group_size);  // HSDP: is all-reduced
@@ -98,7 +119,7 @@ void AddRootGroup(const Job& job, int64_t layer_elements, Program& program) {
     const bool head = block.kind == BlockKind::kHead;
     AddGathered(job, program, head ? "gathered.head" : "gathered.embedding",
                 head ? Place::kHeadStage : Place::kEmbeddingStage, elements, kForwardToBackward);
-    if (!head) continue;
+    if (!head || AccumulatesWhole(job)) continue;
     program.states.push_back({.name = "gradients.head",
                               .role = Role::kGradient,
                               .place = Place::kHeadStage,

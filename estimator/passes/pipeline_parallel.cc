@@ -102,6 +102,7 @@ Program ApplyPipelineParallel(const ValidJob& job, Program program) {
     const int64_t most = MostPairs(*job, index);
     TakeFirstPairs(*job, stage.virtual_layer_counts, most, stage.first);
     TakeFirstPairs(*job, stage.virtual_layer_counts, std::min(most, pairs - 1), stage.later);
+    stage.later.newest_runs = most < pairs;  // else all forwards come before a backward
     if (!stage.head && !job->profile->deallocates_outputs) stage.edge_bytes = edge_bytes;
   }
   return program;

@@ -61,9 +61,11 @@ bool IsRowParallel(const Block& block, const Op& op) {
 // outputs are kept; compiled code keeps no output that nothing needs. With
 // sequence parallelism the scattered sums are kept too, beside the whole ones.
 // Source: torchtitan parallelisms/parallelize_llama.py, _save_list and
-// _custom_policy; torch/utils/checkpoint.py, _CachingTorchDispatchMode.
+// _custom_policy; torch/utils/checkpoint.py, _CachingTorchDispatchMode and
+// _checkpoint_without_reentrant_generator.
 void RecomputePerOp(const Job& job, Block& block) {
   RecomputeWhole(job, block, 1);
+  block.holds_output = false;  // hooks on saved tensors, not a nested backward
   const std::vector<bool> needed = FindNeeded(block);
   int products = 0;
   for (const Op& op : block.ops) {

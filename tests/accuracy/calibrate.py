@@ -37,7 +37,6 @@ GAPS = {
         ("mcore-0303", "mcore-0307", "mcore-0340", "mcore-0346"),
         "Megatron's compiled loss on two A100 images",
     ),
-    "litgpt-0044": "presumably the peak of loading",
     "titan-0065": "tensor parallelism of early 2024 held 17 GiB more",
 }
 # Shares of capacity at which jobs that ran out of memory are judged.

@@ -108,6 +108,19 @@ TEST(EstimateTest, WarnsWhereTheAllocatorMovesNoByte) {
   EXPECT_THAT(warned(job), ::testing::Not(contains("allocator-not-replayed")));
 }
 
+// litgpt's head has a table of its own, and the answer says so.
+TEST(EstimateTest, LitgptTiesNoHead) {
+  JobSpec job = SmallJob();
+  Shape(job).tied_embeddings = true;
+  const int64_t tied = Estimate(job).parameter_count;
+  job.runtime.trainer = "litgpt";
+  const MemoryEstimate estimate = Estimate(job);
+  EXPECT_EQ(estimate.parameter_count, tied + 256 * 64);
+  ASSERT_EQ(estimate.warnings.size(), 1u);
+  EXPECT_EQ(estimate.warnings[0].code, "head-untied");
+  EXPECT_EQ(estimate.warnings[0].text, "litgpt ties no head: its table is a parameter of its own");
+}
+
 // What is drawn is the replay of the rank that limits, whichever that is.
 TEST(EstimateTest, TheCurveIsOfTheLimitingRank) {
   JobSpec job = With(SmallJob(), "megatron-core");

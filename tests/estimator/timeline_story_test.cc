@@ -21,6 +21,15 @@ struct Story {
 };
 
 void Recompute(Program& program, Job&) { program.blocks[1].recompute_unit = 1; }
+void RecomputeAndHold(Program& program, Job&) {
+  program.blocks[1].recompute_unit = 1;
+  program.blocks[1].holds_output = true;
+}
+void GatherAndRecompute(Program& program, Job&) {
+  program.blocks[1].recompute_unit = 1;
+  program.blocks[1].buffers.push_back(
+      {.name = "gathered", .forward_bytes = 10, .backward_bytes = 20});
+}
 void RecomputeTwo(Program& program, Job&) { program.blocks[1].recompute_unit = 2; }
 
 // Gradients stay from backward to the optimizer step.
@@ -93,6 +102,23 @@ const Story kStories[] = {
      "backward: +a@1 +y@1 -y@1 +a.gradient@1 -h.gradient -a@1 +x.gradient@1 -a.gradient@1 -y@0 "
      "+a@0 +y@0 -y@0 +a.gradient@0 -x.gradient@1 -a@0 +x.gradient@0 -a.gradient@0 -e -x.gradient@0 "
      "-tokens\n"
+     "reduction:\n"
+     "optimizer:\n"
+     "end:"},
+    {"a nested backward's caller holds the output made again and its gradient", 1, RecomputeAndHold,
+     0, 2,
+     "forward: +tokens +e +a@0 +y@0 -a@0\n"
+     "loss: +l +loss -loss +l.gradient -l +h.gradient -l.gradient -y@0\n"
+     "backward: +a@0 +y@0 +a.gradient@0 -a@0 +x.gradient@0 -a.gradient@0 -e -y@0 -h.gradient "
+     "-x.gradient@0 -tokens\n"
+     "reduction:\n"
+     "optimizer:\n"
+     "end:"},
+    {"weights are gathered before a layer runs again", 1, GatherAndRecompute, 0, 2,
+     "forward: +tokens +e +gathered +a@0 +y@0 -gathered -a@0\n"
+     "loss: +l +loss -loss +l.gradient -l +h.gradient -l.gradient -y@0\n"
+     "backward: +gathered +a@0 +y@0 -y@0 +a.gradient@0 -h.gradient -a@0 +x.gradient@0 "
+     "-a.gradient@0 -gathered -e -x.gradient@0 -tokens\n"
      "reduction:\n"
      "optimizer:\n"
      "end:"},

@@ -33,20 +33,50 @@ std::vector<double> Ratios(const JobSpec& spec) {
   return ratios;
 }
 
-TEST(TimelineTest, AgreesWithTheClosedFormOverRandomJobs) {
+struct Agreement {
+  int count = 0;
+  int equal = 0;  // to 0.1 %
+  double least = 1;
+  double most = 1;
+};
+
+Agreement Agree(bool interleaved) {
   std::mt19937_64 random(20261121);
-  size_t count = 0;
-  size_t equal = 0;
+  Agreement agreement;
   for (int i = 0; i < kJobs; ++i) {
-    for (const double ratio : Ratios(RandomJob(random))) {
-      ++count;
-      if (ratio > 0.999 && ratio < 1.001) ++equal;
-      EXPECT_GT(ratio, 0.65) << i;
-      EXPECT_LT(ratio, 1.25) << i;
+    const JobSpec spec = RandomJob(random);
+    if ((spec.parallelism.pipeline_schedule == "interleaved-1f1b") != interleaved) continue;
+    for (const double ratio : Ratios(spec)) {
+      ++agreement.count;
+      if (ratio > 0.999 && ratio < 1.001) ++agreement.equal;
+      agreement.least = std::min(agreement.least, ratio);
+      agreement.most = std::max(agreement.most, ratio);
     }
   }
-  // FSDP's prefetch is a moment that the closed form does not look at.
-  EXPECT_GE(equal * 4, count * 3) << equal << " of " << count;
+  return agreement;
+}
+
+// What is left are corners of a few tens of KiB on models of a few MiB: tied
+// heads under Megatron-DeepSpeed, whose position table gets no gradient, and
+// FSDP where a layer between first and last has the peak.
+TEST(TimelineTest, AgreesWithTheClosedFormOverRandomJobs) {
+  const Agreement agreement = Agree(false);
+  EXPECT_GE(agreement.count, kJobs);
+  EXPECT_GE(agreement.equal * 100, agreement.count * 99)
+      << agreement.equal << " of " << agreement.count;
+  EXPECT_GT(agreement.least, 0.98);
+  EXPECT_LT(agreement.most, 1.015);
+}
+
+// The closed form takes the most that is in flight and all gradients to meet,
+// and of the pairs in flight the first: the schedule deals them as it goes.
+TEST(TimelineTest, IsNearTheClosedFormWhereStagesAreInterleaved) {
+  const Agreement agreement = Agree(true);
+  EXPECT_GT(agreement.count, 50);
+  EXPECT_GE(agreement.equal * 100, agreement.count * 60)
+      << agreement.equal << " of " << agreement.count;
+  EXPECT_GT(agreement.least, 0.83);
+  EXPECT_LT(agreement.most, 1.04);
 }
 
 TEST(TimelineTest, FreesAllThatAMicroBatchMade) {

@@ -1,4 +1,5 @@
 // Both FSDPs: what is sharded, what is gathered when, and who groups what.
+#include "estimator/parameter_sums.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/jobs.h"
@@ -123,6 +124,30 @@ TEST(FsdpTest, TwoGroupsAreGatheredWhenTheyRun) {
   EXPECT_THAT(BufferNames(FindBlock(program, "head")),
               ElementsAre("gathered.weights", "gather.output"));
   EXPECT_EQ(FindBlock(program, "head").reduce_bytes, 4 * (kVocab * kHidden + kHidden));
+}
+
+// Under no_sync backward adds to whole gradients; what is left of them in the step
+// is a shard.
+TEST(FsdpTest, GradientsOfSeveralMicroBatchesStayWhole) {
+  JobSpec job = Job("fsdp1", 3);
+  job.runtime.trainer = "litgpt";
+  job.training.global_batch_size = *job.training.micro_batch_size * kRanks;
+  const Program once = Sharded(job);
+  EXPECT_EQ(FindState(once, "gradients.reduced"), nullptr);
+  EXPECT_EQ(FindState(once, "gradients")->shards, kRanks);
+  EXPECT_GT(FindBlock(once, "layer").reduce_bytes, 0);
+
+  job.training.global_batch_size = 4 * *job.training.global_batch_size;
+  const Program program = Sharded(job);
+  const State& whole = *FindState(program, "gradients");
+  EXPECT_TRUE(IsMadeByBackward(program, whole));
+  EXPECT_EQ(whole.alive & Bit(Phase::kOptimizer, false), 0);
+  EXPECT_EQ(FindState(program, "gradients.reduced")->shards, kRanks);
+  EXPECT_EQ(FindState(program, "gradients.reduced")->alive, kOptimizerPhase);
+  EXPECT_EQ(FindBlock(program, "layer").reduce_bytes, 0) << "by the last micro-batch alone";
+
+  job.runtime.trainer = "torchtitan";
+  EXPECT_EQ(FindState(Sharded(job), "gradients")->shards, kRanks) << "reduces each one's";
 }
 
 // Until then the last layer was not resharded either, unless a job asks for it.
