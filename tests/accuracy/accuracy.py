@@ -30,6 +30,7 @@ import torchtitan
 import verdicts
 
 HERE = pathlib.Path(__file__).resolve().parent
+TIMEOUT = "600s"  # of all jobs of one call: a busy machine needs more than the program's default
 MODULES = (
     nanotron,
     bigscience,
@@ -95,7 +96,8 @@ def estimate(program, requests, *flags):
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl", encoding="utf-8") as jobs:
         jobs.writelines(json.dumps({"detail": "replay", **request}) + "\n" for request in requests)
         jobs.flush()
-        command = [program, "estimate", "--jobs", jobs.name, "-o", "jsonl", *flags]
+        command = [program, "estimate", "--jobs", jobs.name, "-o", "jsonl", "--timeout", TIMEOUT]
+        command += flags
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     answers = [snake(json.loads(line)) for line in done.stdout.splitlines() if line.strip()]
     if done.returncode not in (0, 2) or len(answers) != len(requests):
