@@ -115,7 +115,7 @@ const Story kStories[] = {
      "optimizer:\n"
      "end:"},
     {"weights are gathered before a layer runs again", 1, GatherAndRecompute, 0, 2,
-     "forward: +tokens +e +gathered +a@0 +y@0 -gathered -a@0\n"
+     "forward: +tokens +e +gathered +a@0 +y@0 -a@0 -gathered\n"
      "loss: +l +loss -loss +l.gradient -l +h.gradient -l.gradient -y@0\n"
      "backward: +gathered +a@0 +y@0 -y@0 +a.gradient@0 -h.gradient -a@0 +x.gradient@0 "
      "-a.gradient@0 -gathered -e -x.gradient@0 -tokens\n"
