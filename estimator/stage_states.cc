@@ -137,18 +137,18 @@ int32_t StageStates::MakeGrown(const State& state, const StageBlock& at) {
 }
 
 void StageStates::GrowBlock(size_t chunk, const StageBlock& at, const std::vector<int32_t>& made) {
+  std::vector<int32_t>& grown = grown_[chunk];
+  const State* taken = nullptr;
+  for (const State& state : program_.states) {
+    if (taken != nullptr || !IsMadeByBackward(program_, state)) continue;
+    taken = &state;
+    for (const int32_t id : made) writer_.Refer(id);
+    grown.insert(grown.end(), made.begin(), made.end());
+  }
   const bool copied = program_.blocks[at.block].reduce_bytes > 0;
-  bool taken = false;
   if (copied) Release(made);
   for (const State& state : program_.states) {
-    if (!state.grows_in_backward) continue;
-    if (taken || copied || !IsMadeByBackward(program_, state)) {
-      grown_[chunk].push_back(MakeGrown(state, at));
-      continue;
-    }
-    taken = true;
-    for (const int32_t id : made) writer_.Refer(id);
-    grown_[chunk].insert(grown_[chunk].end(), made.begin(), made.end());
+    if (state.grows_in_backward && &state != taken) grown.push_back(MakeGrown(state, at));
   }
   if (!copied) Release(made);
 }
@@ -157,7 +157,8 @@ void StageStates::AddBlock(const StageBlock& at, const std::vector<int32_t>& mad
   Release(made);
   if (program_.blocks[at.block].reduce_bytes == 0) return;
   for (const State& state : program_.states) {
-    if (state.grows_in_backward) writer_.Release(MakeGrown(state, at));
+    if (!state.grows_in_backward || IsMadeByBackward(program_, state)) continue;
+    writer_.Release(MakeGrown(state, at));
   }
 }
 

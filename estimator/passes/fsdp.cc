@@ -9,11 +9,12 @@ namespace {
 
 constexpr Alive kLossAlone = During(Phase::kLoss, Phase::kLoss, true, true);
 
-// Under no_sync gradients stay whole in all micro-batches but the last. Source:
-// torch/distributed/fsdp/_runtime_utils.py, _post_backward_hook;
-// _fully_shard/_fsdp_param_group.py, post_backward.
+// Under no_sync gradients stay whole in all micro-batches but the last, of which
+// each has here what the last one needs. Source: torch/distributed/fsdp/
+// _runtime_utils.py, _post_backward_hook; _fully_shard/_fsdp_param_group.py,
+// post_backward, and _fsdp_param.py.
 bool AccumulatesWhole(const Job& job) {
-  return job.profile->accumulates_whole && job.micro_batch_count > 1;
+  return job.profile->accumulates_whole && job.micro_batch_count > 1 && job.shard_group_size > 1;
 }
 
 // Sharded tensors are padded to whole rows on each rank (fsdp1 shards one flat
@@ -38,6 +39,7 @@ void ShardStates(const Job& job, Program& program) {
     reduced.grows_in_backward = false;
     reduced.alive = kOptimizerPhase;
     gradients->part = Part::kOther;
+    if (rows) gradients->dtype = job.precision.reduce;  // to_accumulated_grad_if_needed
     gradients->alive = During(Phase::kGradientReduction, Phase::kGradientReduction, true, true);
     states.push_back(reduced);
   }
@@ -83,7 +85,6 @@ void AddGather(const Job& job, Block& block, int64_t elements, int64_t layer_ele
 
 // The gradients of a group on their way to other ranks.
 void AddReduce(const Job& job, Block& block, int64_t elements) {
-  if (AccumulatesWhole(job)) return;
   block.reduce_bytes = Bytes(job.precision.reduce, elements);
   if (job.shard_group_size == job.data_parallel_size) return;
   const int64_t shard = CeilDivide(elements, job.shard_group_size);  // HSDP: is all-reduced
