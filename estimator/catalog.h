@@ -9,6 +9,7 @@
 
 #include "estimator/calibration.h"
 #include "estimator/model.h"
+#include "estimator/speed.h"
 
 namespace plimsoll {
 
@@ -35,6 +36,7 @@ struct Gpu {
   std::map<std::string, double> teraflops;  // by dtype: fp32, tf32, fp16, bf16, fp8, fp4
   std::string interconnect;
   int64_t interconnect_bytes_per_second = 0;  // one direction
+  int64_t network_bytes_per_second = 0;  // of each GPU to other nodes, one direction
   bool nvswitch = false;  // all GPUs of a node talk over switches (NVLS from Hopper on)
   std::string source;
 };
@@ -45,6 +47,7 @@ struct Catalog {
   std::map<std::string, Gpu, std::less<>> gpus;
   std::map<std::string, std::string, std::less<>> gpu_aliases;  // lower case -> id
   Calibration calibration;
+  SpeedTable speed;
 };
 
 }  // namespace plimsoll

@@ -101,7 +101,8 @@ struct RuntimeSpec {
 
 struct ClusterSpec {
   std::optional<std::string> gpu;
-  std::optional<int64_t> gpu_memory_bytes, gpu_count, gpus_per_node, reserved_for_others_bytes;
+  std::optional<int64_t> gpu_memory_bytes, gpu_count, gpus_per_node, reserved_for_others_bytes,
+      interconnect_bytes_per_second, network_bytes_per_second;
 };
 
 struct JobSpec {
@@ -208,6 +209,8 @@ struct Job {
   int64_t usable_bytes = 0;
   int64_t gpu_count = 1;
   int64_t gpus_per_node = 8;
+  int64_t interconnect_bytes_per_second = 0;  // 0: not known
+  int64_t network_bytes_per_second = 0;
   int nccl_version = 0;  // major * 1000 + minor
   double risk = 0.01;
   std::optional<Detail> detail;  // where the request says
