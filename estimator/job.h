@@ -37,8 +37,11 @@ struct TransformerSpec {
 // The names are the API's (proto/plimsoll/v1/job.proto), which says what each
 // means, its range and its default.
 struct ModelSpec {
-  // Nothing; a catalog id; a config.json; or an architecture spelled out.
-  std::variant<std::monostate, std::string, ConfigValue, TransformerSpec> source;
+  // Nothing; a catalog id; a config.json; an architecture spelled out; or one that
+  // has been checked before, as a search has it.
+  std::variant<std::monostate, std::string, ConfigValue, TransformerSpec,
+               std::shared_ptr<const Transformer>>
+      source;
 };
 
 struct PrecisionSpec {

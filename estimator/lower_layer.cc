@@ -160,6 +160,15 @@ void ExpandKeysAndValues(BlockBuilder& b, Qkv& qkv) {
   qkv.value = value;
 }
 
+// Tokens that one token attends to, on average, where a kernel skips the rest.
+int64_t AttendedTokens(const Job& job) {
+  const int64_t sequence = job.sequence_length;
+  const int64_t window = job.model->sliding_window;
+  if (!job.model->causal) return sequence;
+  if (window == 0 || window >= sequence) return CeilDivide(sequence, 2);
+  return window - window / 2 * window / sequence;
+}
+
 // Kernels that keep no scores: q, k, v, the output and a log-sum-exp.
 TensorId LowerFlash(BlockBuilder& b, Qkv qkv) {
   const Job& job = b.job();
@@ -180,6 +189,7 @@ TensorId LowerFlash(BlockBuilder& b, Qkv qkv) {
   Op& op = b.Then("attention.flash", {qkv.query, qkv.key, qkv.value}, {out, lse},
                   {qkv.query, qkv.key, qkv.value, out, lse});
   op.kind = OpKind::kAttention;
+  op.product_depth = Multiply(2, AttendedTokens(job));  // scores, then values
   op.backward_temporaries = {accumulator};
   if (!job.profile->flash_output_copy || job.attention != AttentionKernel::kFlash) return out;
   const TensorId copy = b.Wide("attention.context.copy", b.Size(Symbol::kA), dtype);
@@ -198,7 +208,8 @@ TensorId LowerEager(BlockBuilder& b, const Qkv& qkv) {
   const Job& job = b.job();
   const DType dtype = job.precision.activation;
   const TensorId scores = Scores(b, "attention.scores", dtype);
-  b.Then("attention.scores", {qkv.query, qkv.key}, {scores}, {qkv.query, qkv.key});
+  b.Then("attention.scores", {qkv.query, qkv.key}, {scores}, {qkv.query, qkv.key}).product_depth =
+      job.model->head_size;
   TensorId probabilities = Scores(b, "attention.probabilities", dtype);
   if (job.profile->fused_softmax) {
     b.Then("attention.softmax", {scores}, {probabilities}, {probabilities});
@@ -214,7 +225,8 @@ TensorId LowerEager(BlockBuilder& b, const Qkv& qkv) {
     probabilities = dropped;
   }
   const TensorId context = b.Wide("attention.context", b.Size(Symbol::kA), dtype);
-  b.Then("attention.context", {probabilities, qkv.value}, {context}, {probabilities, qkv.value});
+  b.Then("attention.context", {probabilities, qkv.value}, {context}, {probabilities, qkv.value})
+      .product_depth = job.sequence_length;
   return context;
 }
 

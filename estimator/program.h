@@ -144,6 +144,7 @@ struct Op {
   Ids parameters{};  // whose gradients backward makes
   InputGradient input_gradient = InputGradient::kFresh;
   OpKind kind = OpKind::kOther;
+  int64_t product_depth = 0;  // multiply-adds for each element of the first output, weights' apart
   uint8_t modules = 0;  // a bit for each RecomputeModule that it is part of
   uint8_t segment = 0;  // ops with one segment above 0 are recomputed together
 };

@@ -31,12 +31,12 @@ struct GpuSpeed {
 // One framework. Overlaps are shares of a collective's time, 0 to 1.
 struct FrameworkSpeed {
   Framework framework = Framework::kDdp;
-  double stack_factor = 1;     // compute takes so many times what it could
-  double tensor_overlap = 0;   // hidden behind products
-  double data_overlap = 0;     // of the backward that reductions may hide behind
-  double kernel_seconds = 0;   // to launch one kernel
+  double stack_factor = 1;        // compute takes so many times what it could
+  double tensor_overlap = 0;      // hidden behind products
+  double data_overlap = 0;        // of the backward that reductions may hide behind
+  double kernel_seconds = 0;      // to launch one kernel
   double collective_seconds = 0;  // to begin one collective
-  double step_seconds = 0;     // each step
+  double step_seconds = 0;        // each step
   bool measured = false;
   double spread = 0;
 };

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "absl/container/inlined_vector.h"
+#include "estimator/block_time.h"
 #include "estimator/job.h"
 #include "estimator/speed.h"
 
@@ -39,6 +41,53 @@ struct StepTime {
   double gpu_hours_per_billion_tokens = 0;
   bool measured = false;
 };
+
+// One kind of block with what its steps cost, for one micro-batch.
+struct BlockCost {
+  BlockKind kind = BlockKind::kLayer;
+  int64_t period = 1;
+  bool first_of_period = true;
+  BlockTime time;
+  double parameters = 0;        // on this rank
+  double parameters_alone = 0;  // those that are not the embedding's
+};
+
+// What the time of a step follows from beside its pipeline and its data
+// parallelism: the same for all jobs that differ in these alone.
+struct ModelCost {
+  Rates rates;
+  absl::InlinedVector<BlockCost, 4> blocks;
+  double sent_bytes = 0;       // of one micro-batch, from a stage to the next
+  double gradient_bytes = 0;   // of one parameter, as reduced
+  double weight_bytes = 0;     // of one parameter, as gathered
+  double optimizer_bytes = 0;  // read and written for one parameter in the step
+  double flops_per_token = 0;  // of the whole model, forward and backward
+};
+
+// The job's blocks and unsharded states: lowering and the passes that neither the
+// pipeline nor data parallelism moves.
+Program BlocksProgram(const ValidJob& job);
+
+// Requires: `program` is BlocksProgram(job)
+ModelCost CostOf(const ValidJob& job, const Program& program, const Speed& speed);
+
+// Predicts the time of one step.
+//
+//   stages     sum of f_s + b_s, and (m-1) times the slowest: one forward, one
+//              backward; interleaved: m slowest + (p-1)/v mean
+//   sent       2 (m v + p - 1) messages; interleaved ones are hidden but the
+//              first
+//   data       zero 0: 2 (d-1)/d gradients; 1 and 2: gradients and weights once;
+//              3: weights twice (once where they stay gathered) and gradients,
+//              each micro-batch
+//   exposed    what `data_overlap` of the backward it runs beside does not hide
+//
+// Requires: `cost` is that of a job that differs in pipeline, data parallelism
+//           and sharding at most; job.gpu is known
+// Source:   Narayanan et al. 2021 (arXiv 2104.04473), section 2.2; Rajbhandari
+//           et al. 2020 (arXiv 1910.02054), section 7.
+StepTime PredictStep(const Job& job, const Speed& speed, const ModelCost& cost);
+StepTime PredictStep(const ValidJob& job, const SpeedTable& table);
 
 }  // namespace plimsoll
 

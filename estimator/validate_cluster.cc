@@ -12,6 +12,8 @@ namespace {
 constexpr int64_t kMostGpus = int64_t{1} << 20;
 constexpr int64_t kLeastMemory = int64_t{1} << 20;
 constexpr int64_t kMostMemory = int64_t{1} << 50;
+constexpr int64_t kLeastBandwidth = 1000000;
+constexpr int64_t kMostBandwidth = int64_t{1} << 50;
 
 const Gpu* FindGpu(const std::string& name, const Catalog& catalog, Check& check) {
   const auto found = catalog.gpus.find(name);
@@ -130,6 +132,14 @@ void CheckCluster(const ClusterSpec& spec, const Catalog& catalog, Check& check,
   job.usable_bytes = memory > others ? memory - others : 0;
   job.gpus_per_node = check.Number("cluster.gpus_per_node", spec.gpus_per_node, 1, 1024, 0);
   check.Number("cluster.gpu_count", spec.gpu_count, 1, kMostGpus, 1);
+  const Gpu unknown;
+  const Gpu& gpu = job.gpu != nullptr ? *job.gpu : unknown;
+  job.interconnect_bytes_per_second =
+      check.Number("cluster.interconnect_bytes_per_second", spec.interconnect_bytes_per_second,
+                   kLeastBandwidth, kMostBandwidth, gpu.interconnect_bytes_per_second);
+  job.network_bytes_per_second =
+      check.Number("cluster.network_bytes_per_second", spec.network_bytes_per_second,
+                   kLeastBandwidth, kMostBandwidth, gpu.network_bytes_per_second);
 }
 
 void CheckFramework(const JobSpec& spec, Check& check, Job& job) {

@@ -134,6 +134,10 @@ const Transformer* CheckModel(const JobSpec& spec, const Catalog& catalog, Check
   if (const auto* transformer = std::get_if<TransformerSpec>(&source)) {
     return ReadTransformer(spec, *transformer, check, own);
   }
+  if (const auto* checked = std::get_if<std::shared_ptr<const Transformer>>(&source)) {
+    own = *checked;
+    return own.get();
+  }
   check.Fail("model", "unset", "must have name, hf_config or transformer");
   return nullptr;
 }

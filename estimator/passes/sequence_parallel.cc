@@ -1,23 +1,8 @@
 #include "estimator/passes/pass.h"
+#include "estimator/tensor_split.h"
 
 namespace plimsoll {
 namespace {
-
-// How an op's weights are split, hence what it must gather or sum up.
-//   kColumns  by rows of the output: the input must be whole, its gradient is a sum
-//   kRows     by columns of the input: the output is a sum, its gradient must be whole
-enum class Split2d : uint8_t { kNone, kColumns, kRows };
-
-Split2d SplitOf(const Block& block, const Op& op) {
-  for (TensorId id : op.parameters) {
-    const Parameter& parameter = block.parameters[id];
-    if (parameter.shape.rank != 2 || parameter.tensor_axis == kNoAxis) continue;
-    // A lookup table split by its rows gives zeros for tokens of other ranks.
-    if (parameter.tensor_axis == 1 || parameter.embedding) return Split2d::kRows;
-    return Split2d::kColumns;
-  }
-  return Split2d::kNone;
-}
 
 // A temporary as `like`, but whole along the sequence.
 TensorId Whole(Block& block, TensorId like, absl::string_view name) {
@@ -42,9 +27,9 @@ void Append(Ids& ids, TensorId id) { ids.ids[ids.count++] = id; }
 // parallel/tensor_parallel/functional.py. Of these, those with pooled gathers
 // gather into a buffer that lives for ever (passes/runtime.cc).
 void Communicate(Block& block, size_t index, bool pooled) {
-  const Split2d split = SplitOf(block, block.ops[index]);
-  if (split == Split2d::kNone) return;
-  const bool columns = split == Split2d::kColumns;
+  const TensorSplit split = SplitOf(block, block.ops[index]);
+  if (split == TensorSplit::kNone) return;
+  const bool columns = split == TensorSplit::kColumns;
   const TensorId shared =
       columns ? block.ops[index].inputs.ids[0] : block.ops[index].outputs.ids[0];
 

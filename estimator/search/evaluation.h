@@ -1,0 +1,57 @@
+// Estimates the memory of ranked configurations, each once, and makes
+// candidates of them.
+#ifndef PLIMSOLL_ESTIMATOR_SEARCH_EVALUATION_H_
+#define PLIMSOLL_ESTIMATOR_SEARCH_EVALUATION_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "estimator/search/ranking.h"
+#include "estimator/search/recommend.h"
+#include "estimator/search/space.h"
+
+namespace plimsoll {
+
+// What the search knows of the memory of one configuration, by `summary`.
+struct FitOf {
+  bool fits = false;
+  int64_t bound_bytes = 0;  // of device
+};
+
+class Evaluation {
+ public:
+  // All outlive the evaluation.
+  Evaluation(const Space& space, const Ranking& ranking,
+             const std::map<std::string, double>& prices)
+      : space_(space), ranking_(ranking), prices_(prices) {}
+
+  const Ranking& ranking() const { return ranking_; }
+
+  // Whether its floor says that it cannot fit.
+  static bool CannotFit(const Entry& entry) { return entry.floor_bytes > entry.usable_bytes; }
+  // Estimates where it was not yet.
+  const FitOf& Memory(const Entry& entry);
+  bool Fits(const Entry& entry) { return !CannotFit(entry) && Memory(entry).fits; }
+
+  Candidate CandidateOf(const Choice& choice, Detail detail) const;
+  // The job as it was asked for.
+  Candidate Requested(const JobSpec& job, Detail detail) const;
+
+  int64_t estimated_count() const { return static_cast<int64_t>(known_.size()); }
+  int64_t fit_count() const { return fit_count_; }
+
+ private:
+  Candidate Fill(const Choice& choice, JobSpec job, Detail detail) const;
+  std::vector<Change> ChangesOf(const Choice& choice) const;
+
+  const Space& space_;
+  const Ranking& ranking_;
+  const std::map<std::string, double>& prices_;
+  std::map<Choice, FitOf> known_;
+  int64_t fit_count_ = 0;
+};
+
+}  // namespace plimsoll
+
+#endif  // PLIMSOLL_ESTIMATOR_SEARCH_EVALUATION_H_

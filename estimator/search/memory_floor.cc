@@ -1,0 +1,91 @@
+#include "estimator/search/memory_floor.h"
+
+#include <algorithm>
+
+#include "estimator/parameter_sums.h"
+#include "estimator/peak.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr Alive kThroughForward = Bit(Phase::kForward, false);
+
+int64_t Count(const BlockFloor& block, const Stage& stage) {
+  Block periodic;
+  periodic.kind = block.kind;
+  periodic.period = block.period;
+  periodic.first_of_period = block.first_of_period;
+  return CountOnStage(periodic, stage);
+}
+
+Stage StageOf(const Job& job, int64_t index) {
+  Stage stage;
+  const int64_t stages = job.pipeline_parallel_size;
+  for (size_t i = static_cast<size_t>(index); i < job.pipeline_layout.size();
+       i += static_cast<size_t>(stages)) {
+    stage.layer_count += job.pipeline_layout[i];
+  }
+  stage.embedding = index == 0;
+  stage.head = index == stages - 1;
+  return stage;
+}
+
+int64_t StageFloor(const Job& job, const FloorParts& parts, const Stage& stage,
+                   int64_t micro_batches) {
+  int64_t parameters = 0;
+  int64_t kept = 0;
+  for (const BlockFloor& block : parts.blocks) {
+    const int64_t count = Count(block, stage);
+    parameters = Add(parameters, Multiply(count, block.parameters));
+    kept = Add(kept, Multiply(count, block.kept_bytes));
+  }
+  const auto sharded = [&](int64_t from_stage) {
+    return job.zero_stage >= from_stage ? static_cast<double>(job.shard_group_size) : 1.0;
+  };
+  const double states = parts.weight_bytes / sharded(3) + parts.gradient_bytes / sharded(2) +
+                        parts.optimizer_bytes / sharded(1);
+  const double state_bytes = states * static_cast<double>(parameters);
+  if (state_bytes >= static_cast<double>(kMaxTotalBytes)) return kMaxTotalBytes;
+  return Add(static_cast<int64_t>(state_bytes), Multiply(kept, micro_batches));
+}
+
+}  // namespace
+
+FloorParts FloorPartsOf(const ValidJob& job, const Program& program) {
+  FloorParts parts;
+  const std::vector<BlockRun> runs = RunBlocks(program);
+  for (size_t i = 0; i < program.blocks.size(); ++i) {
+    const Block& block = program.blocks[i];
+    const int64_t layers = std::max<int64_t>(block.recompute_unit, 1);
+    parts.blocks.push_back({.kind = block.kind,
+                            .period = block.period,
+                            .first_of_period = block.first_of_period,
+                            .kept_bytes = runs[i].kept.total / layers,
+                            .parameters = SumBlock(block, 1).own.parameters});
+  }
+  const ParameterSums sums = SumParameters(program, WholeStage(job->model->layer_count));
+  for (const State& state : program.states) {
+    if ((state.alive & kThroughForward) == 0 || state.grows_in_backward) continue;
+    if (state.basis != Basis::kParameters) continue;
+    const double bytes =
+        static_cast<double>(StateBytes(state, sums)) / static_cast<double>(sums.parameters);
+    if (state.part == Part::kWeights) parts.weight_bytes += bytes;
+    if (state.part == Part::kGradients || state.part == Part::kGradientSums) {
+      parts.gradient_bytes += bytes;
+    }
+    if (state.part == Part::kMasterWeights || state.part == Part::kOptimizerStates) {
+      parts.optimizer_bytes += bytes;
+    }
+  }
+  return parts;
+}
+
+int64_t MemoryFloor(const Job& job, const FloorParts& parts) {
+  const int64_t stages = job.pipeline_parallel_size;
+  const bool gpipe = job.pipeline_schedule == PipelineSchedule::kGpipe;
+  const int64_t first = gpipe ? job.micro_batch_count : std::min(job.micro_batch_count, stages);
+  return std::max(StageFloor(job, parts, StageOf(job, 0), first),
+                  StageFloor(job, parts, StageOf(job, stages - 1), 1));
+}
+
+}  // namespace plimsoll

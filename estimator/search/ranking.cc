@@ -1,0 +1,91 @@
+#include "estimator/search/ranking.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace plimsoll {
+namespace {
+
+// Configurations between two questions whether to stop.
+constexpr size_t kStopInterval = 64;
+// A search that finds more ends as if it had been stopped.
+constexpr size_t kMostEntries = 1 << 20;
+
+}  // namespace
+
+Ranking::Ranking(const Space& space, const ValidJob& base, const Catalog& catalog,
+                 Objective objective, const std::map<std::string, double>& prices,
+                 const StopPredicate& stop)
+    : space_(space), catalog_(catalog), objective_(objective), prices_(prices), stop_(stop) {
+  VisitLegal(space, base, catalog,
+             [this](const Choice& choice, const ValidJob& job) { return Visit(choice, job); });
+  std::sort(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) {
+    return std::tie(a.rank, a.seconds, a.choice) < std::tie(b.rank, b.seconds, b.choice);
+  });
+}
+
+bool Ranking::Visit(const Choice& choice, const ValidJob& job) {
+  if (entries_.size() % kStopInterval == 0 && stop_()) truncated_ = true;
+  if (entries_.size() == kMostEntries) truncated_ = true;
+  if (truncated_) return false;
+  const Blocks& blocks = BlocksOf(choice, job);
+  const StepTime time = PredictStep(*job, blocks.speed, blocks.cost);
+  entries_.push_back({.choice = choice,
+                      .rank = Rank(choice, time),
+                      .seconds = time.seconds,
+                      .floor_bytes = MemoryFloor(*job, blocks.floor),
+                      .usable_bytes = job->usable_bytes});
+  return true;
+}
+
+const Blocks& Ranking::BlocksOf(const Choice& choice, const ValidJob& job) {
+  const BlocksKey key{job->profile,
+                      job->gpu,
+                      job->tensor_parallel_size,
+                      job->sequence_parallel,
+                      job->micro_batch_size,
+                      choice[KnobId::kRecompute],
+                      job->zero_stage,
+                      job->micro_batch_count > 1};
+  const auto found = blocks_.find(key);
+  if (found != blocks_.end()) return found->second;
+  const Program program = BlocksProgram(job);
+  const Speed speed = SpeedOf(catalog_.speed, *job);
+  return blocks_
+      .emplace(key, Blocks{speed, CostOf(job, program, speed), FloorPartsOf(job, program)})
+      .first->second;
+}
+
+double Ranking::Rank(const Choice& choice, const StepTime& time) const {
+  switch (objective_) {
+    case Objective::kFastest:
+      return time.seconds;
+    case Objective::kFewestGpus:
+      return choice[KnobId::kGpuCount];
+    case Objective::kCheapest:
+      return time.gpu_hours_per_billion_tokens *
+             prices_.at(space_.lists.gpus[static_cast<size_t>(choice[KnobId::kGpu])]);
+    case Objective::kSmallestChange:
+      return static_cast<double>(ChangeCost(space_.own, choice));
+  }
+  return 0;
+}
+
+JobSpec Ranking::JobOf(const Choice& choice) const {
+  JobSpec job = space_.job;
+  Set(space_.lists, choice, job);
+  return job;
+}
+
+MemoryEstimate Ranking::Estimate(const Choice& choice, Detail detail) const {
+  JobSpec job = JobOf(choice);
+  job.detail = detail == Detail::kReplay ? "replay" : "summary";
+  return std::get<MemoryEstimate>(EstimateMemory(job, catalog_, {}));
+}
+
+StepTime Ranking::TimeOf(const Choice& choice) const {
+  const auto validated = Validate(JobOf(choice), catalog_);
+  return PredictStep(std::get<ValidJob>(validated), catalog_.speed);
+}
+
+}  // namespace plimsoll

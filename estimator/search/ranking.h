@@ -1,0 +1,77 @@
+// Every legal configuration of a job with its time, in the order of the
+// objective; and the memory of those that are asked about.
+#ifndef PLIMSOLL_ESTIMATOR_SEARCH_RANKING_H_
+#define PLIMSOLL_ESTIMATOR_SEARCH_RANKING_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include "estimator/catalog.h"
+#include "estimator/estimate.h"
+#include "estimator/search/knobs.h"
+#include "estimator/search/memory_floor.h"
+#include "estimator/search/recommend.h"
+#include "estimator/search/space.h"
+#include "estimator/step_time.h"
+
+namespace plimsoll {
+
+enum class Objective : uint8_t { kFastest, kFewestGpus, kCheapest, kSmallestChange };
+
+// One legal configuration.
+struct Entry {
+  Choice choice;
+  double rank = 0;     // by the objective, least first; then by time, then by choice
+  double seconds = 0;  // of a step
+  int64_t floor_bytes = 0;
+  int64_t usable_bytes = 0;
+};
+
+// The blocks of a configuration, timed and bounded: the same for all that agree
+// in these.
+using BlocksKey =
+    std::tuple<const Profile*, const Gpu*, int64_t, bool, int64_t, int32_t, int64_t, bool>;
+struct Blocks {
+  Speed speed;
+  ModelCost cost;
+  FloorParts floor;
+};
+
+class Ranking {
+ public:
+  // All outlive the ranking. `stop` is asked now and then.
+  Ranking(const Space& space, const ValidJob& base, const Catalog& catalog, Objective objective,
+          const std::map<std::string, double>& prices, const StopPredicate& stop);
+
+  // Best first.
+  const std::vector<Entry>& entries() const { return entries_; }
+  bool truncated() const { return truncated_; }
+
+  // The job of an entry.
+  JobSpec JobOf(const Choice& choice) const;
+  // Its memory in closed form, or at `detail`.
+  MemoryEstimate Estimate(const Choice& choice, Detail detail) const;
+  StepTime TimeOf(const Choice& choice) const;
+
+ private:
+  bool Visit(const Choice& choice, const ValidJob& job);
+  const Blocks& BlocksOf(const Choice& choice, const ValidJob& job);
+  double Rank(const Choice& choice, const StepTime& time) const;
+
+  const Space& space_;
+  const Catalog& catalog_;
+  const Objective objective_;
+  const std::map<std::string, double>& prices_;
+  const StopPredicate& stop_;
+  std::map<BlocksKey, Blocks> blocks_;
+  std::vector<Entry> entries_;
+  bool truncated_ = false;
+};
+
+}  // namespace plimsoll
+
+#endif  // PLIMSOLL_ESTIMATOR_SEARCH_RANKING_H_

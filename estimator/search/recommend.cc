@@ -1,0 +1,76 @@
+#include "estimator/search/recommend.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "estimator/search/evaluation.h"
+#include "estimator/search/front.h"
+#include "estimator/search/obstacle.h"
+#include "estimator/search/ranking.h"
+#include "estimator/search/request.h"
+#include "estimator/search/space.h"
+
+namespace plimsoll {
+namespace {
+
+// Takes the best that fit, by `summary` first; what does not hold at the detail
+// asked for is passed over.
+void TakeBest(const Request& request, Evaluation& evaluation, const StopPredicate& stop,
+              Recommendation& answer) {
+  for (const Entry& entry : evaluation.ranking().entries()) {
+    if (static_cast<int64_t>(answer.candidates.size()) >= request.max_results) return;
+    if (stop()) {
+      answer.truncated = true;
+      return;
+    }
+    if (!evaluation.Fits(entry)) continue;
+    Candidate candidate = evaluation.CandidateOf(entry.choice, request.detail);
+    if (candidate.verdict == Verdict::kFits) answer.candidates.push_back(std::move(candidate));
+  }
+}
+
+void CountFits(const Evaluation& evaluation, Recommendation& answer) {
+  answer.legal_count = static_cast<int64_t>(evaluation.ranking().entries().size());
+  answer.estimated_count = evaluation.estimated_count();
+  answer.fit_count = evaluation.fit_count();
+  answer.truncated = answer.truncated || evaluation.ranking().truncated();
+}
+
+void WarnOfGuesses(const Recommendation& answer, std::vector<Warning>& warnings) {
+  const auto guessed = [](const Candidate& candidate) { return !candidate.step_time.measured; };
+  if (!guessed(answer.requested) &&
+      std::none_of(answer.candidates.begin(), answer.candidates.end(), guessed)) {
+    return;
+  }
+  warnings.push_back({"spec-only", "job.cluster.gpu",
+                      "no measured step time on this GPU or framework: times follow from the data "
+                      "sheet, within a wide interval"});
+}
+
+}  // namespace
+
+std::variant<Recommendation, Violations> RecommendConfig(const RecommendSpec& spec,
+                                                         const Catalog& catalog,
+                                                         const StopPredicate& stop) {
+  const auto checked = CheckRequest(spec, catalog);
+  if (const auto* const violations = std::get_if<Violations>(&checked)) return *violations;
+  const auto& request = std::get<Request>(checked);
+  const Space space = SpaceOf(request.spec, request.job);
+  const Ranking ranking(space, request.job, catalog, request.objective,
+                        request.spec.gpu_hour_prices, stop);
+  Evaluation evaluation(space, ranking, request.spec.gpu_hour_prices);
+  Recommendation answer;
+  answer.requested = evaluation.Requested(request.spec.job, request.detail);
+  TakeBest(request, evaluation, stop, answer);
+  if (request.max_results > 0) FindFront(evaluation, stop, answer);
+  CountFits(evaluation, answer);
+  if (request.max_results > 0 && answer.candidates.empty() && !answer.truncated) {
+    answer.obstacle = FindObstacle(request, catalog, evaluation, stop);
+  }
+  WarnOfGuesses(answer, answer.warnings);
+  answer.calibration_id = catalog.calibration.id;
+  answer.speed_id = catalog.speed.id;
+  return answer;
+}
+
+}  // namespace plimsoll

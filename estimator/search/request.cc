@@ -1,0 +1,181 @@
+#include "estimator/search/request.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "estimator/search/knobs.h"
+#include "estimator/vocabulary.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr size_t kMostGpuTypes = 16;
+constexpr size_t kMostGpuCounts = 256;
+constexpr size_t kMostFrozen = 64;
+constexpr int64_t kMostGpus = int64_t{1} << 20;
+constexpr int64_t kMostResults = 100;
+
+constexpr Word<Objective> kObjectives[] = {
+    {"fastest", Objective::kFastest},
+    {"fewest-gpus", Objective::kFewestGpus},
+    {"cheapest", Objective::kCheapest},
+    {"smallest-change", Objective::kSmallestChange},
+};
+
+// Collects what is wrong beside the job.
+class RequestCheck {
+ public:
+  RequestCheck(const Catalog& catalog, Violations& violations)
+      : catalog_(catalog), violations_(violations) {}
+
+  void Fail(std::string field, absl::string_view value, std::string rule) {
+    violations_.push_back({std::move(field), std::string(value.substr(0, 64)), std::move(rule)});
+  }
+
+  // The id that a name or an alias stands for; the name itself where neither.
+  std::string GpuId(const std::string& field, const std::string& name) {
+    if (catalog_.gpus.count(name) > 0) return name;
+    const auto alias = catalog_.gpu_aliases.find(absl::AsciiStrToLower(name.substr(0, 256)));
+    if (alias != catalog_.gpu_aliases.end()) return alias->second;
+    std::vector<absl::string_view> names;
+    for (const auto& entry : catalog_.gpus) names.push_back(entry.first);
+    Fail(field, name, NotAWord(name, names));
+    return name;
+  }
+
+  void Frozen(const std::vector<std::string>& frozen) {
+    if (frozen.size() > kMostFrozen) {
+      Fail("frozen", absl::StrCat(frozen.size(), " fields"),
+           absl::StrCat("must be at most ", kMostFrozen));
+      return;
+    }
+    for (const std::string& path : frozen) {
+      if (!IsField(path)) Fail("frozen", path, NotAWord(path, Fields()));
+    }
+  }
+
+  void Counts(const std::vector<int64_t>& counts) {
+    if (counts.size() > kMostGpuCounts) {
+      Fail("gpu_counts", absl::StrCat(counts.size(), " numbers"),
+           absl::StrCat("must be at most ", kMostGpuCounts));
+    }
+    for (const int64_t count : counts) {
+      if (count >= 1 && count <= kMostGpus) continue;
+      Fail("gpu_counts", absl::StrCat(count), absl::StrCat("must be from 1 to ", kMostGpus));
+    }
+  }
+
+  std::vector<std::string> Gpus(const std::vector<std::string>& gpus) {
+    std::vector<std::string> ids;
+    if (gpus.size() > kMostGpuTypes) {
+      Fail("gpus", absl::StrCat(gpus.size(), " GPUs"),
+           absl::StrCat("must be at most ", kMostGpuTypes));
+      return ids;
+    }
+    for (const std::string& gpu : gpus) ids.push_back(GpuId("gpus", gpu));
+    return ids;
+  }
+
+  std::map<std::string, double> Prices(const std::map<std::string, double>& prices) {
+    std::map<std::string, double> by_id;
+    for (const auto& [gpu, price] : prices) {
+      const std::string field = absl::StrCat("gpu_hour_prices.", gpu.substr(0, 64));
+      by_id[GpuId(field, gpu)] = price;
+      if (price > 0 && price < 1e9) continue;
+      Fail(field, absl::StrCat(price), "must be above 0, below 10^9");
+    }
+    return by_id;
+  }
+
+ private:
+  static std::vector<absl::string_view> Fields() {
+    std::vector<absl::string_view> fields = FixedFields();
+    for (const Knob& knob : kKnobs) fields.push_back(knob.field);
+    for (const absl::string_view field :
+         {"parallelism.data_parallel_size", "parallelism.pipeline_schedule",
+          "parallelism.pipeline_layout", "*"}) {
+      fields.push_back(field);
+    }
+    return fields;
+  }
+
+  // A field, a section that has fields, or a field below one of these.
+  static bool IsField(const std::string& path) {
+    for (const absl::string_view field : Fields()) {
+      if (path == field || absl::StartsWith(field, absl::StrCat(path, "."))) return true;
+    }
+    for (const absl::string_view group :
+         {"model", "runtime", "training.precision", "training.optimizer", "training.recompute",
+          "training.loss"}) {
+      if (absl::StartsWith(path, absl::StrCat(group, "."))) return true;
+    }
+    return false;
+  }
+
+  const Catalog& catalog_;
+  Violations& violations_;
+};
+
+void CheckOptions(const RecommendSpec& spec, RequestCheck& check, Request& request) {
+  if (spec.objective.has_value()) {
+    std::vector<absl::string_view> names;
+    bool known = false;
+    for (const auto& word : kObjectives) {
+      names.push_back(word.name);
+      if (word.name != *spec.objective) continue;
+      request.objective = word.value;
+      known = true;
+    }
+    if (!known) check.Fail("objective", *spec.objective, NotAWord(*spec.objective, names));
+  }
+  request.max_results = spec.max_results.value_or(5);
+  if (request.max_results < 0 || request.max_results > kMostResults) {
+    check.Fail("max_results", absl::StrCat(request.max_results),
+               absl::StrCat("must be from 0 to ", kMostResults));
+  }
+  check.Frozen(spec.frozen);
+  check.Counts(spec.gpu_counts);
+  request.spec.gpus = check.Gpus(spec.gpus);
+  request.spec.gpu_hour_prices = check.Prices(spec.gpu_hour_prices);
+}
+
+// The cheapest needs a price for all that it compares.
+void CheckPriced(const Request& request, const Job* job, RequestCheck& check) {
+  if (request.objective != Objective::kCheapest) return;
+  std::vector<std::string> gpus = request.spec.gpus;
+  if (gpus.empty() && job != nullptr && job->gpu != nullptr) gpus.push_back(job->gpu->id);
+  for (const std::string& gpu : gpus) {
+    if (request.spec.gpu_hour_prices.count(gpu) > 0) continue;
+    check.Fail("gpu_hour_prices", "unset",
+               absl::StrCat("must have ", gpu, " with objective cheapest"));
+  }
+}
+
+}  // namespace
+
+std::variant<Request, Violations> CheckRequest(const RecommendSpec& spec, const Catalog& catalog) {
+  Violations violations;
+  auto validated = Validate(spec.job, catalog);
+  auto* const valid = std::get_if<ValidJob>(&validated);
+  if (valid == nullptr) violations = std::get<Violations>(validated);
+  Request request;
+  request.spec = spec;
+  RequestCheck check(catalog, violations);
+  CheckOptions(spec, check, request);
+  CheckPriced(request, valid != nullptr ? &**valid : nullptr, check);
+  if (valid != nullptr && (*valid)->gpu == nullptr) {
+    check.Fail("job.cluster.gpu", "unset", "must be set: the time of a step follows from it");
+  }
+  if (!violations.empty()) return violations;
+  request.job = std::move(*valid);
+  request.detail = request.job->detail.value_or(Detail::kReplay);
+  return request;
+}
+
+}  // namespace plimsoll

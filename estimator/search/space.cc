@@ -1,0 +1,258 @@
+#include "estimator/search/space.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "estimator/units.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr int64_t kMostMicroBatch = 1024;  // that a search considers
+
+RecomputeSpec Recompute(const char* mode) {
+  RecomputeSpec recompute;
+  recompute.mode = mode;
+  return recompute;
+}
+RecomputeSpec Selective(std::vector<std::string> modules) {
+  RecomputeSpec recompute = Recompute("selective");
+  recompute.modules = std::move(modules);
+  return recompute;
+}
+RecomputeSpec EveryNth(int64_t interval) {
+  RecomputeSpec recompute = Recompute("every-nth");
+  recompute.interval = interval;
+  return recompute;
+}
+
+// None, what each framework calls selective, every n-th layer, all.
+std::vector<RecomputeSpec> UsualRecomputes() {
+  return {Recompute("none"),
+          Selective({"core-attention"}),
+          Selective({"norm", "activation"}),
+          Selective({"core-attention", "norm", "activation"}),
+          Selective({"core-attention", "mlp"}),
+          Recompute("per-op"),
+          EveryNth(4),
+          EveryNth(3),
+          EveryNth(2),
+          Recompute("full")};
+}
+
+bool Same(const RecomputeSpec& a, const RecomputeSpec& b) {
+  return a.mode.value_or("none") == b.mode.value_or("none") && a.modules == b.modules &&
+         a.interval == b.interval && a.unit_layer_count == b.unit_layer_count;
+}
+
+std::vector<int32_t> Divisors(int64_t of, int64_t most) {
+  std::vector<int32_t> divisors;
+  for (int64_t i = 1; i <= std::min(of, most); ++i) {
+    if (of % i == 0) divisors.push_back(static_cast<int32_t>(i));
+  }
+  return divisors;
+}
+
+void AddValue(std::vector<int32_t>& values, int32_t value) {
+  const auto at = std::lower_bound(values.begin(), values.end(), value);
+  if (at == values.end() || *at != value) values.insert(at, value);
+}
+
+std::vector<int32_t> Indices(size_t count) {
+  std::vector<int32_t> indices(count);
+  for (size_t i = 0; i < count; ++i) indices[i] = static_cast<int32_t>(i);
+  return indices;
+}
+
+std::vector<int32_t> VirtualSizes(const Job& base, const Choice& choice) {
+  const int64_t stages = choice[KnobId::kPipelineParallel];
+  const int64_t layers = base.model->layer_count;
+  if (stages == 1 || layers % stages != 0) return {1};
+  return Divisors(layers / stages, layers);
+}
+
+std::vector<int32_t> MicroBatches(const Job& base, const Choice& choice) {
+  const int64_t ranks = DataParallelSize(choice);
+  if (base.global_batch_size % ranks != 0) return {};
+  return Divisors(base.global_batch_size / ranks, kMostMicroBatch);
+}
+
+std::vector<int32_t> ShardGroups(const Job& base, const Choice& choice) {
+  const int64_t ranks = DataParallelSize(choice);
+  const int64_t in_node = base.gpus_per_node / choice[KnobId::kTensorParallel];
+  if (choice[KnobId::kZeroStage] == 0 || in_node <= 1 || ranks <= in_node || ranks % in_node != 0) {
+    return {0};
+  }
+  return {0, static_cast<int32_t>(in_node)};
+}
+
+// Visits one knob after the other.
+class Walk {
+ public:
+  Walk(const Space& space, const Job& base, const Catalog& catalog,
+       const std::function<bool(const Choice&, const ValidJob&)>& visit)
+      : space_(space), base_(base), catalog_(catalog), visit_(visit), job_(space.job) {}
+
+  bool From(size_t index) {
+    if (index == kKnobCount) return Leaf();
+    const Knob& knob = kKnobs[index];
+    const bool lays_out =
+        knob.id == KnobId::kPipelineParallel || knob.id == KnobId::kVirtualPipeline;
+    const ParallelismSpec before = lays_out ? job_.parallelism : ParallelismSpec();
+    for (const int32_t value : ValuesOf(space_, base_, choice_, knob.id)) {
+      if (lays_out) job_.parallelism = before;
+      choice_[knob.id] = value;
+      knob.set(space_.lists, value, job_);
+      if (!From(index + 1)) return false;
+    }
+    if (lays_out) job_.parallelism = before;
+    return true;
+  }
+
+ private:
+  bool Leaf() {
+    if (space_.data_parallel_frozen && DataParallelSize(choice_) != space_.data_parallel_size) {
+      return true;
+    }
+    const auto validated = Validate(job_, catalog_);
+    const auto* const valid = std::get_if<ValidJob>(&validated);
+    return valid == nullptr || visit_(choice_, *valid);
+  }
+
+  const Space& space_;
+  const Job& base_;
+  const Catalog& catalog_;
+  const std::function<bool(const Choice&, const ValidJob&)>& visit_;
+  JobSpec job_;
+  Choice choice_;
+};
+
+Choice ChoiceOf(const Job& job) {
+  Choice own;
+  own[KnobId::kGpuCount] = static_cast<int32_t>(job.gpu_count);
+  own[KnobId::kTensorParallel] = static_cast<int32_t>(job.tensor_parallel_size);
+  own[KnobId::kSequenceParallel] = job.sequence_parallel ? 1 : 0;
+  own[KnobId::kPipelineParallel] = static_cast<int32_t>(job.pipeline_parallel_size);
+  own[KnobId::kVirtualPipeline] = static_cast<int32_t>(job.virtual_pipeline_size);
+  own[KnobId::kZeroStage] = static_cast<int32_t>(job.zero_stage);
+  const bool all = job.shard_group_size == job.data_parallel_size;
+  own[KnobId::kShardGroup] = all ? 0 : static_cast<int32_t>(job.shard_group_size);
+  own[KnobId::kMicroBatch] = static_cast<int32_t>(job.micro_batch_size);
+  return own;
+}
+
+}  // namespace
+
+bool IsFrozen(const std::vector<std::string>& frozen, absl::string_view field) {
+  for (const std::string& path : frozen) {
+    const bool same = path == "*" || field == path;
+    const bool within = absl::StartsWith(field, absl::StrCat(path, "."));
+    const bool contains = absl::StartsWith(path, absl::StrCat(field, "."));
+    if (same || within || contains) return true;
+  }
+  return false;
+}
+
+namespace {
+
+// Which knobs stand still.
+void Freeze(const RecommendSpec& spec, Space& space) {
+  const auto freeze = [&](KnobId id) { space.frozen[static_cast<size_t>(id)] = true; };
+  for (const Knob& knob : kKnobs) {
+    if (IsFrozen(spec.frozen, knob.field)) freeze(knob.id);
+  }
+  const bool layout = !spec.job.parallelism.pipeline_layout.empty() &&
+                      IsFrozen(spec.frozen, "parallelism.pipeline_layout");
+  if (layout) freeze(KnobId::kPipelineParallel);
+  if (layout || IsFrozen(spec.frozen, "parallelism.pipeline_schedule")) {
+    freeze(KnobId::kVirtualPipeline);
+  }
+  space.data_parallel_frozen = IsFrozen(spec.frozen, "parallelism.data_parallel_size");
+}
+
+void ListGpus(const RecommendSpec& spec, Space& space) {
+  std::vector<std::string>& gpus = space.lists.gpus;
+  if (space.frozen[static_cast<size_t>(KnobId::kGpu)] || spec.gpus.empty()) return;
+  for (const std::string& gpu : spec.gpus) {
+    if (std::find(gpus.begin(), gpus.end(), gpu) == gpus.end()) gpus.push_back(gpu);
+  }
+  // The job's own comes first, but is considered only where it is asked for.
+  space.own_gpu_considered =
+      std::find(spec.gpus.begin(), spec.gpus.end(), gpus[0]) != spec.gpus.end();
+}
+
+}  // namespace
+
+Space SpaceOf(const RecommendSpec& spec, const ValidJob& valid) {
+  Space space;
+  space.job = spec.job;
+  space.job.model.source = std::make_shared<const Transformer>(*valid->model);
+  space.job.training.global_batch_size = valid->global_batch_size;
+  space.own = ChoiceOf(*valid);
+  space.data_parallel_size = valid->data_parallel_size;
+  Freeze(spec, space);
+  space.lists.gpus.push_back(valid->gpu->id);
+  ListGpus(spec, space);
+  space.lists.recomputes.push_back(spec.job.training.recompute);
+  for (RecomputeSpec& recompute : UsualRecomputes()) {
+    if (!Same(recompute, space.lists.recomputes[0])) {
+      space.lists.recomputes.push_back(std::move(recompute));
+    }
+  }
+  for (const int64_t count : spec.gpu_counts) {
+    AddValue(space.gpu_counts, static_cast<int32_t>(count));
+  }
+  if (space.gpu_counts.empty()) space.gpu_counts.push_back(space.own[KnobId::kGpuCount]);
+  return space;
+}
+
+std::vector<int32_t> ValuesOf(const Space& space, const Job& base, const Choice& choice,
+                              KnobId knob) {
+  const int32_t own = space.own[knob];
+  if (space.frozen[static_cast<size_t>(knob)]) return {own};
+  std::vector<int32_t> values;
+  switch (knob) {
+    case KnobId::kGpu:
+      values = Indices(space.lists.gpus.size());
+      if (!space.own_gpu_considered) values.erase(values.begin());
+      break;
+    case KnobId::kGpuCount:
+      return space.gpu_counts;
+    case KnobId::kTensorParallel:
+      if (!base.profile->tensor_parallel) return {1};
+      values = Divisors(base.model->head_count, base.gpus_per_node);
+      AddValue(values, own);
+      break;
+    case KnobId::kSequenceParallel:
+      if (choice[KnobId::kTensorParallel] == 1) return {0};
+      return {0, 1};
+    case KnobId::kPipelineParallel:
+      if (!base.profile->pipeline_parallel) return {1};
+      if (choice[KnobId::kGpuCount] % choice[KnobId::kTensorParallel] != 0) return {};
+      return Divisors(choice[KnobId::kGpuCount] / choice[KnobId::kTensorParallel],
+                      base.model->layer_count);
+    case KnobId::kVirtualPipeline:
+      return VirtualSizes(base, choice);
+    case KnobId::kZeroStage:
+      return {0, 1, 2, 3};
+    case KnobId::kShardGroup:
+      values = ShardGroups(base, choice);
+      AddValue(values, own);
+      break;
+    case KnobId::kMicroBatch:
+      return MicroBatches(base, choice);
+    case KnobId::kRecompute:
+      return Indices(space.lists.recomputes.size());
+  }
+  return values;
+}
+
+void VisitLegal(const Space& space, const ValidJob& base, const Catalog& catalog,
+                const std::function<bool(const Choice&, const ValidJob&)>& visit) {
+  Walk(space, *base, catalog, visit).From(0);
+}
+
+}  // namespace plimsoll

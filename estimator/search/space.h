@@ -1,0 +1,64 @@
+// The legal configurations of a job: the values of each knob, and what Validate
+// says of each combination.
+#ifndef PLIMSOLL_ESTIMATOR_SEARCH_SPACE_H_
+#define PLIMSOLL_ESTIMATOR_SEARCH_SPACE_H_
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "estimator/catalog.h"
+#include "estimator/job.h"
+#include "estimator/search/knobs.h"
+#include "estimator/search/recommend.h"
+
+namespace plimsoll {
+
+// What a search runs over.
+struct Space {
+  JobSpec job;  // its global batch is set, its model is read
+  Lists lists;
+  Choice own;  // the job's
+  bool own_gpu_considered = true;
+  std::vector<int32_t> gpu_counts;
+  std::array<bool, kKnobCount> frozen{};
+  bool data_parallel_frozen = false;
+  int64_t data_parallel_size = 1;  // the job's
+};
+
+// Requires: `valid` is spec.job made valid, `spec` has no violations
+Space SpaceOf(const RecommendSpec& spec, const ValidJob& valid);
+
+// Whether `field`, a path below "job.", is frozen by one of `frozen`: it itself,
+// a section that it is in, a field in it, or "*".
+bool IsFrozen(const std::vector<std::string>& frozen, absl::string_view field);
+
+// The values that a search considers for one knob, given those before it;
+// ascending. What they come to together is for Validate to judge.
+//
+//   tensor      divisors of the number of heads, within a node
+//   pipeline    divisors of what is left, at most one a layer
+//   virtual     divisors of a stage's layers
+//   shard group all data-parallel ranks, or those of one node
+//   micro-batch divisors of a rank's share of the global batch
+//   The job's own value is always among them where it can be.
+// Source: Narayanan et al. 2021, section 3, takeaway 1, for tensor parallelism
+// within a node.
+std::vector<int32_t> ValuesOf(const Space& space, const Job& base, const Choice& choice,
+                              KnobId knob);
+
+// Data-parallel ranks that a choice leaves.
+inline int64_t DataParallelSize(const Choice& choice) {
+  const int64_t ranks =
+      int64_t{choice[KnobId::kTensorParallel]} * choice[KnobId::kPipelineParallel];
+  return choice[KnobId::kGpuCount] / ranks;
+}
+
+// Visits every legal configuration once. `visit` returns false to end it.
+void VisitLegal(const Space& space, const ValidJob& base, const Catalog& catalog,
+                const std::function<bool(const Choice&, const ValidJob&)>& visit);
+
+}  // namespace plimsoll
+
+#endif  // PLIMSOLL_ESTIMATOR_SEARCH_SPACE_H_

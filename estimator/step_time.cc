@@ -1,0 +1,275 @@
+#include "estimator/step_time.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "estimator/lower.h"
+#include "estimator/parameter_sums.h"
+#include "estimator/passes/pass.h"
+#include "estimator/peak.h"
+
+namespace plimsoll {
+namespace {
+
+// What a stage does for one micro-batch, and what it holds.
+struct StageCost {
+  PassTime forward;
+  PassTime again;
+  PassTime backward;
+  double parameters = 0;
+
+  double Seconds() const { return forward.Seconds() + again.Seconds() + backward.Seconds(); }
+};
+
+int64_t CountBlocks(const BlockCost& block, const Stage& stage) {
+  if (block.kind == BlockKind::kEmbedding) return stage.embedding ? 1 : 0;
+  if (block.kind == BlockKind::kHead) return stage.head ? 1 : 0;
+  Block periodic;
+  periodic.period = block.period;
+  periodic.first_of_period = block.first_of_period;
+  return CountLayers(periodic, stage.layer_count);
+}
+
+StageCost CostOfStage(const ModelCost& cost, const Stage& stage) {
+  StageCost sum;
+  for (const BlockCost& block : cost.blocks) {
+    const auto count = static_cast<double>(CountBlocks(block, stage));
+    if (count == 0) continue;
+    sum.forward.Add(block.time.forward, count);
+    sum.again.Add(block.time.again, count);
+    sum.backward.Add(block.time.backward, count);
+    sum.parameters += count * (stage.embedding ? block.parameters_alone : block.parameters);
+  }
+  return sum;
+}
+
+// Layers of a stage, over all its virtual ones.
+int64_t LayersOf(const Job& job, int64_t stage) {
+  const int64_t stages = job.pipeline_parallel_size;
+  int64_t layers = 0;
+  for (size_t i = static_cast<size_t>(stage); i < job.pipeline_layout.size();
+       i += static_cast<size_t>(stages)) {
+    layers += job.pipeline_layout[i];
+  }
+  return layers;
+}
+
+// All stages of a pipeline.
+struct PipelineCost {
+  StageCost slowest;
+  double parameters = 0;   // most on one stage
+  double all_seconds = 0;  // of one micro-batch through all stages
+};
+
+PipelineCost CostOfPipeline(const Job& job, const ModelCost& cost) {
+  PipelineCost pipeline;
+  const int64_t stages = job.pipeline_parallel_size;
+  for (int64_t stage = 0; stage < stages; ++stage) {
+    Stage part;
+    part.layer_count = LayersOf(job, stage);
+    part.embedding = stage == 0;
+    part.head = stage == stages - 1;
+    const StageCost of_stage = CostOfStage(cost, part);
+    const double seconds = of_stage.Seconds();
+    pipeline.all_seconds += seconds;
+    pipeline.parameters = std::max(pipeline.parameters, of_stage.parameters);
+    if (stage == 0 || seconds > pipeline.slowest.Seconds()) pipeline.slowest = of_stage;
+  }
+  return pipeline;
+}
+
+void AddCompute(const StageCost& stage, double micro_batches, StepTime& time) {
+  const auto add = [&](StepTerm term, double seconds) {
+    time.terms[static_cast<size_t>(term)] += micro_batches * seconds;
+  };
+  for (const PassTime* pass : {&stage.forward, &stage.backward}) {
+    add(StepTerm::kMatrixProducts, pass->matrix);
+    add(StepTerm::kAttention, pass->attention);
+    add(StepTerm::kMemoryBound, pass->memory);
+    add(StepTerm::kKernelLaunch, pass->launch);
+    add(StepTerm::kTensorCommunication, pass->tensor);
+  }
+  add(StepTerm::kRecompute, stage.again.Seconds() - stage.again.tensor);
+  add(StepTerm::kTensorCommunication, stage.again.tensor);
+}
+
+void AddPipeline(const Job& job, const ModelCost& cost, const PipelineCost& pipeline,
+                 StepTime& time) {
+  const auto stages = static_cast<double>(job.pipeline_parallel_size);
+  if (stages == 1) return;
+  const auto chunks = static_cast<double>(job.virtual_pipeline_size);
+  const auto micro_batches = static_cast<double>(job.micro_batch_count);
+  const double slowest = pipeline.slowest.Seconds();
+  const double bubble = chunks > 1 ? (stages - 1) / chunks * pipeline.all_seconds / stages
+                                   : pipeline.all_seconds - slowest;
+  time.terms[static_cast<size_t>(StepTerm::kPipelineBubble)] = bubble;
+  const int64_t stride = job.tensor_parallel_size * job.data_parallel_size;
+  const double message =
+      cost.sent_bytes / cost.rates.Bandwidth(job, 2, stride) + cost.rates.Start(job, 2, stride);
+  const double messages = 2 * ((chunks > 1 ? 0 : micro_batches) + stages - 1);
+  time.terms[static_cast<size_t>(StepTerm::kPipelineCommunication)] = messages * message;
+}
+
+// Seconds to gather, or to scatter, `bytes` over `size` ranks.
+double GatherSeconds(const Job& job, const Rates& rates, double bytes, int64_t size,
+                     int64_t stride) {
+  if (size == 1) return 0;
+  const auto ranks = static_cast<double>(size);
+  return bytes * (ranks - 1) / ranks / rates.Bandwidth(job, size, stride) +
+         rates.Start(job, size, stride);
+}
+
+// Whether gradients are reduced after each micro-batch, not once a step.
+// Source: torch/distributed/fsdp, set_requires_gradient_sync (on by default);
+// deepspeed/runtime/zero/stage_1_and_2.py, reduce_ipg_grads.
+bool ReducesEachMicroBatch(const Job& job) {
+  if (IsFsdp(job.profile->framework)) return true;
+  return job.profile->framework == Framework::kDeepSpeed && job.zero_stage >= 2;
+}
+
+struct DataSeconds {
+  double gathers = 0;  // of weights, in a step
+  double reductions = 0;
+};
+
+DataSeconds DataCommunication(const Job& job, const ModelCost& cost, double parameters) {
+  const int64_t stride = job.tensor_parallel_size;
+  const int64_t shards = job.zero_stage == 0 ? 1 : job.shard_group_size;
+  const int64_t replicas = job.data_parallel_size / shards;
+  const auto micro_batches = static_cast<double>(job.micro_batch_count);
+  const double gradients = parameters * cost.gradient_bytes;
+  const double weights = parameters * cost.weight_bytes;
+  const auto over = [&](double bytes, int64_t size, int64_t apart) {
+    return GatherSeconds(job, cost.rates, bytes, size, apart);
+  };
+  DataSeconds seconds;
+  seconds.reductions = over(gradients, shards, stride) +
+                       2 * over(gradients / static_cast<double>(shards), replicas, stride * shards);
+  if (ReducesEachMicroBatch(job)) seconds.reductions *= micro_batches;
+  seconds.gathers = over(weights, shards, stride);
+  if (job.zero_stage == 3) seconds.gathers *= micro_batches * (job.reshard_after_forward ? 2 : 1);
+  return seconds;
+}
+
+// FSDP gathers and reduces beside all compute; the rest reduces beside the last
+// micro-batch's backward, and gathers behind the step.
+void AddDataCommunication(const Job& job, const Speed& speed, const ModelCost& cost,
+                          const PipelineCost& pipeline, StepTime& time) {
+  if (job.data_parallel_size == 1) return;
+  const DataSeconds seconds = DataCommunication(job, cost, pipeline.parameters);
+  const bool throughout = job.zero_stage == 3 || ReducesEachMicroBatch(job);
+  const double backward = pipeline.slowest.again.Seconds() + pipeline.slowest.backward.Seconds();
+  const double window =
+      throughout ? static_cast<double>(job.micro_batch_count) * pipeline.slowest.Seconds()
+                 : backward;
+  const double hidden = speed.framework.data_overlap * window;
+  const double exposed = throughout ? std::max(0.0, seconds.gathers + seconds.reductions - hidden)
+                                    : std::max(0.0, seconds.reductions - hidden) + seconds.gathers;
+  time.terms[static_cast<size_t>(StepTerm::kDataCommunication)] = exposed;
+}
+
+// Fused: each state read and written once. An operation at a time over lists of
+// tensors, or over each: 18 of Adam's against 7.
+// Source: torch/optim/adam.py, _multi_tensor_adam and _fused_adam.
+double OptimizerPasses(const Job& job) {
+  return job.optimizer_implementation == OptimizerImplementation::kFused ? 1 : 18.0 / 7;
+}
+
+void AddOptimizer(const Job& job, const ModelCost& cost, double parameters, StepTime& time) {
+  const double shards = job.zero_stage == 0 ? 1 : static_cast<double>(job.shard_group_size);
+  time.terms[static_cast<size_t>(StepTerm::kOptimizer)] =
+      parameters / shards * cost.optimizer_bytes * OptimizerPasses(job) / cost.rates.memory_bytes;
+}
+
+void FillFigures(const Job& job, const Speed& speed, const ModelCost& cost, StepTime& time) {
+  for (const double seconds : time.terms) time.seconds += seconds;
+  time.low_seconds = time.seconds / (1 + speed.spread());
+  time.high_seconds = time.seconds * (1 + speed.spread());
+  const double tokens =
+      static_cast<double>(job.global_batch_size) * static_cast<double>(job.sequence_length);
+  const auto gpus = static_cast<double>(job.gpu_count);
+  time.tokens_per_second = tokens / time.seconds;
+  time.model_flops_utilization =
+      cost.flops_per_token * time.tokens_per_second / gpus / cost.rates.peak_flops;
+  time.gpu_hours_per_billion_tokens = 1e9 / time.tokens_per_second * gpus / 3600;
+  time.measured = speed.measured();
+}
+
+// Bytes that the step reads and writes for each of `elements` parameters of an
+// unsharded rank: weights are written, gradients read, the rest both.
+double OptimizerBytes(const Job& job, const Program& program) {
+  const ParameterSums sums = SumParameters(program, WholeStage(job.model->layer_count));
+  double bytes = 0;
+  for (const State& state : program.states) {
+    const bool both = state.part == Part::kMasterWeights || state.part == Part::kOptimizerStates;
+    const bool once = state.part == Part::kWeights || state.part == Part::kGradients ||
+                      state.part == Part::kGradientSums;
+    if (!both && !once) continue;
+    bytes += (both ? 2.0 : 1.0) * static_cast<double>(StateBytes(state, sums));
+  }
+  // Clipping reads the gradients for their norm, and scales them.
+  // Source: torch/nn/utils/clip_grad.py.
+  bytes /= static_cast<double>(sums.parameters);
+  return bytes + (job.gradient_clipping ? 3.0 : 0.0) *
+                     static_cast<double>(plimsoll::Bytes(job.precision.accumulation, 1));
+}
+
+}  // namespace
+
+Program BlocksProgram(const ValidJob& job) {
+  Program program = Lower(job);
+  program = ApplyTensorParallel(job, std::move(program));
+  program = ApplySequenceParallel(job, std::move(program));
+  program = ApplyLossChunks(job, std::move(program));
+  program = ApplyRecompute(job, std::move(program));
+  return ApplyOptimizer(job, std::move(program));
+}
+
+ModelCost CostOf(const ValidJob& job, const Program& program, const Speed& speed) {
+  ModelCost cost;
+  cost.rates = RatesOf(*job, speed);
+  double forward_flops = 0;
+  for (const Block& block : program.blocks) {
+    const BlockSums sums = SumBlock(block, 1);
+    BlockCost& one = cost.blocks.emplace_back();
+    one = {.kind = block.kind,
+           .period = block.period,
+           .first_of_period = block.first_of_period,
+           .time = TimeBlock(*job, cost.rates, speed.framework.tensor_overlap, block),
+           .parameters = static_cast<double>(sums.all.parameters),
+           .parameters_alone = static_cast<double>(sums.own.parameters)};
+    const int64_t count =
+        block.kind == BlockKind::kLayer ? CountLayers(block, job->model->layer_count) : 1;
+    forward_flops += static_cast<double>(count) * one.time.model_flops;
+  }
+  const double tokens =
+      static_cast<double>(job->micro_batch_size) * static_cast<double>(job->sequence_length);
+  const auto degree = static_cast<double>(job->tensor_parallel_size);
+  cost.flops_per_token = 3 * forward_flops * degree / tokens;
+  cost.sent_bytes = tokens * static_cast<double>(job->model->hidden_size) *
+                    static_cast<double>(plimsoll::Bytes(job->precision.residual, 1)) /
+                    (job->sequence_parallel ? degree : 1);
+  cost.gradient_bytes = static_cast<double>(plimsoll::Bytes(job->precision.reduce, 1));
+  cost.weight_bytes = static_cast<double>(plimsoll::Bytes(job->precision.parameter, 1));
+  cost.optimizer_bytes = OptimizerBytes(*job, program);
+  return cost;
+}
+
+StepTime PredictStep(const Job& job, const Speed& speed, const ModelCost& cost) {
+  StepTime time;
+  const PipelineCost pipeline = CostOfPipeline(job, cost);
+  AddCompute(pipeline.slowest, static_cast<double>(job.micro_batch_count), time);
+  AddPipeline(job, cost, pipeline, time);
+  AddDataCommunication(job, speed, cost, pipeline, time);
+  AddOptimizer(job, cost, pipeline.parameters, time);
+  time.terms[static_cast<size_t>(StepTerm::kFixed)] = speed.framework.step_seconds;
+  FillFigures(job, speed, cost, time);
+  return time;
+}
+
+StepTime PredictStep(const ValidJob& job, const SpeedTable& table) {
+  const Speed speed = SpeedOf(table, *job);
+  return PredictStep(*job, speed, CostOf(job, BlocksProgram(job), speed));
+}
+
+}  // namespace plimsoll
