@@ -1,19 +1,12 @@
 #include "server/catalog/calibration_table.h"
 
-#include <yaml-cpp/yaml.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <iterator>
-#include <utility>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "estimator/job.h"
 #include "estimator/vocabulary.h"
 #include "estimator/words.h"
+#include "server/catalog/strict_yaml.h"
 
 namespace plimsoll {
 namespace {
@@ -32,46 +25,6 @@ constexpr absl::string_view kFields[] = {"id", "date", "source", "gpus", "risks"
 constexpr absl::string_view kRowFields[] = {
     "gauge", "detail", "framework", "tensor_parallel", "expandable_segments", "rows", "shares",
 };
-
-// Thrown inside this file only, as yaml-cpp reports by exceptions anyway.
-struct BadTable {
-  std::string text;
-};
-
-[[noreturn]] void Refuse(absl::string_view field, absl::string_view what) {
-  throw BadTable{absl::StrCat(field, ": ", what)};
-}
-
-template <size_t kCount>
-void CheckFields(const YAML::Node& map, const absl::string_view (&known)[kCount],
-                 absl::string_view where) {
-  if (!map.IsMap()) Refuse(where, "must be a map");
-  for (const auto& entry : map) {
-    const std::string& name = entry.first.Scalar();
-    if (std::find(std::begin(known), std::end(known), name) == std::end(known)) {
-      Refuse(where, absl::StrCat(name, " is not known"));
-    }
-  }
-}
-
-template <typename Value>
-Value Read(const YAML::Node& node, absl::string_view field, absl::string_view what) {
-  Value value{};
-  if (!node || !YAML::convert<Value>::decode(node, value)) Refuse(field, what);
-  return value;
-}
-
-template <typename Value, size_t kCount>
-Value ReadWord(const YAML::Node& node, absl::string_view field,
-               const Word<Value> (&words)[kCount]) {
-  const auto name = Read<std::string>(node, field, "must be a text");
-  std::vector<absl::string_view> names;
-  for (const Word<Value>& word : words) {
-    if (word.name == name) return word.value;
-    names.push_back(word.name);
-  }
-  Refuse(field, absl::StrCat(name, " ", NotAWord(name, names)));
-}
 
 // `rising`: shares; else risks, which fall.
 std::vector<double> ReadNumbers(const YAML::Node& node, absl::string_view field, bool rising) {
@@ -156,30 +109,13 @@ Calibration ReadTable(const YAML::Node& table) {
 }  // namespace
 
 absl::StatusOr<Calibration> ReadCalibrationTable(const DataFile& file) {
-  try {
-    return ReadTable(YAML::Load(std::string(file.text)));
-  } catch (const BadTable& bad) {
-    return absl::InvalidArgumentError(absl::StrCat(file.path, ": ", bad.text));
-  } catch (const YAML::Exception& error) {
-    return absl::InvalidArgumentError(absl::StrCat(file.path, ": ", error.what()));
-  }
+  return ReadStrictly<Calibration>(file, ReadTable);
 }
 
 absl::StatusOr<Calibration> LoadCalibration(const std::string& path) {
-  constexpr std::streamsize kMostBytes = 1 << 20;
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  std::string text(kMostBytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (file.bad() || (file.gcount() == 0 && !file.eof())) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": ", std::strerror(errno)));
-  }
-  if (file.gcount() > kMostBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": must be at most ", kMostBytes, " bytes"));
-  }
-  text.resize(static_cast<size_t>(file.gcount()));
-  return ReadCalibrationTable({.path = path, .text = text});
+  const absl::StatusOr<std::string> text = ReadSiteFile(path);
+  if (!text.ok()) return text.status();
+  return ReadCalibrationTable({.path = path, .text = *text});
 }
 
 }  // namespace plimsoll

@@ -15,6 +15,7 @@
 #include "server/catalog/calibration_table.h"
 #include "server/catalog/config_struct.h"
 #include "server/catalog/gpu_table.h"
+#include "server/catalog/speed_table.h"
 
 namespace plimsoll {
 namespace {
@@ -56,6 +57,10 @@ absl::StatusOr<Catalog> ParseCatalog(absl::Span<const DataFile> files) {
       absl::StatusOr<Calibration> calibration = ReadCalibrationTable(file);
       if (calibration.ok()) catalog.calibration = *std::move(calibration);
       status = calibration.status();
+    } else if (file.path == "speed.yaml") {
+      absl::StatusOr<SpeedTable> speed = ReadSpeedTable(file);
+      if (speed.ok()) catalog.speed = *std::move(speed);
+      status = speed.status();
     }
     if (!status.ok()) return status;
   }

@@ -12,7 +12,8 @@
 namespace plimsoll {
 
 // Parses data files: models/<id>.json is the model <id>; gpus.yaml holds the
-// GPUs, calibration.yaml the shares of upper bounds; others are left alone.
+// GPUs, calibration.yaml the shares of upper bounds, speed.yaml the constants
+// behind times; others are left alone.
 //
 // Errors: INVALID_ARGUMENT "<path>: <what is wrong>" for the first file that
 //         does not parse, for a model that ReadHfConfig refuses, and for a GPU

@@ -34,6 +34,7 @@ constexpr absl::string_view kFields[] = {
     "teraflops",
     "interconnect",
     "interconnect_gb_per_second",
+    "network_gb_per_second",
     "nvswitch",
     "source",
 };
@@ -113,6 +114,7 @@ Gpu ReadGpu(const Row& row) {
   gpu.teraflops = ReadTeraflops(row);
   gpu.interconnect = row.Text("interconnect");
   gpu.interconnect_bytes_per_second = row.Scaled("interconnect_gb_per_second", kGigabyte);
+  gpu.network_bytes_per_second = row.Scaled("network_gb_per_second", kGigabyte);
   const YAML::Node nvswitch = row.fields["nvswitch"];
   if (nvswitch && !YAML::convert<bool>::decode(nvswitch, gpu.nvswitch)) {
     row.Refuse("nvswitch", "must be true or false");

@@ -57,6 +57,7 @@ TEST(CalibrationTableTest, TheEmbeddedOneNamesWhatWasMeasured) {
 
 TEST(CalibrationTableTest, WhatIsBrokenIsNamed) {
   EXPECT_EQ(Error("id: site", "name: site"), "t.yaml: table: name is not known");
+  EXPECT_EQ(Error("id: site", "id: site\nid: there"), "t.yaml: table: id is there twice");
   EXPECT_EQ(Error("id: site", "id:"), "t.yaml: id: must be a text");
   EXPECT_EQ(Error("[0.5, 0.01]", "[0.01, 0.5]"),
             "t.yaml: risks: must be numbers above 0, at most 0.5, that fall");

@@ -81,6 +81,9 @@ TEST(CatalogTest, EveryGpuIsPlausible) {
     EXPECT_GT(gpu.runtime_memory_bytes, gpu.driver_memory_bytes * 97 / 100) << id;
     EXPECT_GE(gpu.memory_bandwidth_bytes_per_second, int64_t{300'000'000'000}) << id;
     EXPECT_GE(gpu.interconnect_bytes_per_second, int64_t{15'000'000'000}) << id;
+    EXPECT_GE(gpu.network_bytes_per_second, int64_t{5'000'000'000}) << id;
+    EXPECT_LE(gpu.network_bytes_per_second, int64_t{100'000'000'000}) << id;
+    EXPECT_THAT(gpu.source, HasSubstr("network")) << id << ": its source says so";
     EXPECT_GT(gpu.teraflops.count("fp32"), 0u) << id;
     EXPECT_GT(gpu.teraflops.count("fp16"), 0u) << id;
     EXPECT_FALSE(gpu.source.empty()) << id;
@@ -117,6 +120,7 @@ constexpr absl::string_view kGoodGpu = R"(
   teraflops: {fp32: 67, bf16: 989}
   interconnect: nvlink4
   interconnect_gb_per_second: 450
+  network_gb_per_second: 12.5
   nvswitch: true
   source: data sheet
 )";
@@ -145,6 +149,7 @@ TEST(BrokenDataTest, AGoodRowParses) {
   EXPECT_EQ(gpu.memory_bandwidth_bytes_per_second, 3'350'000'000'000);
   EXPECT_EQ(gpu.teraflops.at("bf16"), 989);
   EXPECT_EQ(gpu.interconnect_bytes_per_second, 450'000'000'000);
+  EXPECT_EQ(gpu.network_bytes_per_second, 12'500'000'000);
   EXPECT_TRUE(gpu.nvswitch);
   EXPECT_EQ(catalog->gpu_aliases.at("big"), "big-80gb");
 }
@@ -160,6 +165,7 @@ TEST(BrokenDataTest, AGpuThatIsBrokenIsNamed) {
        "gpus.yaml: big-80gb.runtime_memory_mib: must not exceed driver_memory_mib"},
       {"3350", "-1", "gpus.yaml: big-80gb.bandwidth_gb_per_second: must be a number above 0"},
       {"450", ".nan", "gpus.yaml: big-80gb.interconnect_gb_per_second: must be a number above 0"},
+      {"12.5", "0", "gpus.yaml: big-80gb.network_gb_per_second: must be a number above 0"},
       {"bf16: 989", "int8: 989",
        "gpus.yaml: big-80gb.teraflops: int8 is not a rate of a known dtype"},
       {"{fp32: 67, bf16: 989}", "67", "gpus.yaml: big-80gb.teraflops: must be a map"},
