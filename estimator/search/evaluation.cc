@@ -22,7 +22,7 @@ std::vector<Change> Evaluation::ChangesOf(const Choice& choice) const {
     const int32_t from = space_.own[knob.id];
     const int32_t to = choice[knob.id];
     if (from == to) continue;
-    changes.push_back({knob.field, knob.text(space_.lists, from), knob.text(space_.lists, to)});
+    changes.push_back({knob.field, knob.text(space_.menu, from), knob.text(space_.menu, to)});
   }
   const int64_t ranks = DataParallelSize(choice);
   if (ranks != space_.data_parallel_size) {
@@ -43,7 +43,7 @@ Candidate Evaluation::Fill(const Choice& choice, JobSpec job, Detail detail) con
   candidate.usable_bytes = estimate.usable_bytes;
   candidate.detail = estimate.detail;
   candidate.step_time = ranking_.TimeOf(choice);
-  const auto price = prices_.find(space_.lists.gpus[static_cast<size_t>(choice[KnobId::kGpu])]);
+  const auto price = prices_.find(space_.menu.gpus[static_cast<size_t>(choice[KnobId::kGpu])]);
   if (price != prices_.end()) {
     candidate.cost_per_billion_tokens =
         candidate.step_time.gpu_hours_per_billion_tokens * price->second;

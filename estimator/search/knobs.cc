@@ -6,78 +6,83 @@
 namespace plimsoll {
 namespace {
 
-std::string Number(const Lists&, int32_t value) { return absl::StrCat(value); }
+std::string Number(const Menu&, int32_t value) { return absl::StrCat(value); }
 
-void SetGpu(const Lists& lists, int32_t value, JobSpec& job) {
-  if (!lists.gpus.empty()) job.cluster.gpu = lists.gpus[static_cast<size_t>(value)];
+void SetGpu(const Menu& menu, int32_t value, JobSpec& job) {
+  if (!menu.gpus.empty()) job.cluster.gpu = menu.gpus[static_cast<size_t>(value)];
 }
-std::string GpuText(const Lists& lists, int32_t value) {
-  return lists.gpus[static_cast<size_t>(value)];
+std::string GpuText(const Menu& menu, int32_t value) {
+  return menu.gpus[static_cast<size_t>(value)];
 }
 
-void SetGpuCount(const Lists&, int32_t value, JobSpec& job) {
+void SetGpuCount(const Menu&, int32_t value, JobSpec& job) {
   job.cluster.gpu_count = value;
   job.parallelism.data_parallel_size.reset();  // follows
 }
 
-void SetTensorParallel(const Lists&, int32_t value, JobSpec& job) {
+void SetTensorParallel(const Menu&, int32_t value, JobSpec& job) {
   job.parallelism.tensor_parallel_size = value;
 }
 
-void SetSequenceParallel(const Lists&, int32_t value, JobSpec& job) {
+void SetSequenceParallel(const Menu&, int32_t value, JobSpec& job) {
   job.parallelism.sequence_parallel.reset();
   if (job.parallelism.tensor_parallel_size.value_or(1) > 1) {
     job.parallelism.sequence_parallel = value == 1;
   }
 }
-std::string BoolText(const Lists&, int32_t value) { return value == 1 ? "true" : "false"; }
+std::string BoolText(const Menu&, int32_t value) { return value == 1 ? "true" : "false"; }
 
 // A layout that was asked for stands as long as its stages do.
-void SetPipelineParallel(const Lists&, int32_t value, JobSpec& job) {
+void SetPipelineParallel(const Menu&, int32_t value, JobSpec& job) {
   ParallelismSpec& parallelism = job.parallelism;
   if (parallelism.pipeline_parallel_size.value_or(1) != value) parallelism.pipeline_layout.clear();
   parallelism.pipeline_parallel_size = value;
 }
 
-void SetVirtualPipeline(const Lists&, int32_t value, JobSpec& job) {
+// Stages that do not divide the layers need a layout.
+void DealLayersOf(const Menu& menu, ParallelismSpec& parallelism) {
+  const int64_t chunks = parallelism.pipeline_parallel_size.value_or(1) *
+                         parallelism.virtual_pipeline_size.value_or(1);
+  const bool must = menu.even_stages || parallelism.virtual_pipeline_size.has_value();
+  if (!must || menu.layer_count % chunks == 0 || !parallelism.pipeline_layout.empty()) return;
+  parallelism.pipeline_layout = DealWithEdges(menu.layer_count, chunks);
+}
+
+void SetVirtualPipeline(const Menu& menu, int32_t value, JobSpec& job) {
   ParallelismSpec& parallelism = job.parallelism;
   const bool staged = parallelism.pipeline_parallel_size.value_or(1) > 1;
+  if (parallelism.virtual_pipeline_size.value_or(1) != value) parallelism.pipeline_layout.clear();
+  parallelism.virtual_pipeline_size.reset();
   if (value > 1) {
-    if (parallelism.virtual_pipeline_size.value_or(1) != value) {
-      parallelism.pipeline_layout.clear();
-    }
     parallelism.pipeline_schedule = "interleaved-1f1b";
     parallelism.virtual_pipeline_size = value;
-    return;
-  }
-  if (parallelism.virtual_pipeline_size.has_value()) parallelism.pipeline_layout.clear();
-  parallelism.virtual_pipeline_size.reset();
-  if (!staged) {
+  } else if (!staged) {
     parallelism.pipeline_schedule.reset();
   } else if (parallelism.pipeline_schedule.value_or("interleaved-1f1b") == "interleaved-1f1b") {
     parallelism.pipeline_schedule = "1f1b";
   }
+  DealLayersOf(menu, parallelism);
 }
 
-void SetZeroStage(const Lists&, int32_t value, JobSpec& job) { job.parallelism.zero_stage = value; }
+void SetZeroStage(const Menu&, int32_t value, JobSpec& job) { job.parallelism.zero_stage = value; }
 
-void SetShardGroup(const Lists&, int32_t value, JobSpec& job) {
+void SetShardGroup(const Menu&, int32_t value, JobSpec& job) {
   job.parallelism.shard_group_size.reset();
   if (value > 0) job.parallelism.shard_group_size = value;
 }
-std::string ShardGroupText(const Lists&, int32_t value) {
+std::string ShardGroupText(const Menu&, int32_t value) {
   return value == 0 ? "all data-parallel ranks" : absl::StrCat(value);
 }
 
-void SetMicroBatch(const Lists&, int32_t value, JobSpec& job) {
+void SetMicroBatch(const Menu&, int32_t value, JobSpec& job) {
   job.training.micro_batch_size = value;
 }
 
-void SetRecompute(const Lists& lists, int32_t value, JobSpec& job) {
-  job.training.recompute = lists.recomputes[static_cast<size_t>(value)];
+void SetRecompute(const Menu& menu, int32_t value, JobSpec& job) {
+  job.training.recompute = menu.recomputes[static_cast<size_t>(value)];
 }
-std::string RecomputeText(const Lists& lists, int32_t value) {
-  const RecomputeSpec& recompute = lists.recomputes[static_cast<size_t>(value)];
+std::string RecomputeText(const Menu& menu, int32_t value) {
+  const RecomputeSpec& recompute = menu.recomputes[static_cast<size_t>(value)];
   std::string text = recompute.mode.value_or("none");
   if (!recompute.modules.empty()) {
     absl::StrAppend(&text, " (", absl::StrJoin(recompute.modules, ", "), ")");
@@ -125,8 +130,20 @@ const std::vector<absl::string_view>& FixedFields() {
   return *fields;
 }
 
-void Set(const Lists& lists, const Choice& choice, JobSpec& job) {
-  for (const Knob& knob : kKnobs) knob.set(lists, choice[knob.id], job);
+std::vector<int64_t> DealWithEdges(int64_t layer_count, int64_t chunk_count) {
+  const int64_t whole = layer_count + 2;
+  std::vector<int64_t> layers(static_cast<size_t>(chunk_count), whole / chunk_count);
+  // What is left over goes to the middle, where there is no embedding and no head.
+  const int64_t rest = whole % chunk_count;
+  const int64_t begin = (chunk_count - rest) / 2;
+  for (int64_t i = begin; i < begin + rest; ++i) ++layers[static_cast<size_t>(i)];
+  --layers.front();
+  --layers.back();
+  return layers;
+}
+
+void Set(const Menu& menu, const Choice& choice, JobSpec& job) {
+  for (const Knob& knob : kKnobs) knob.set(menu, choice[knob.id], job);
 }
 
 int64_t ChangeCost(const Choice& from, const Choice& to) {

@@ -29,11 +29,11 @@ enum class KnobId : uint8_t {
 inline constexpr size_t kKnobCount = 10;
 
 // The value of each knob: a number as the API has it, or an index into a list.
-//   kGpu               index into Lists::gpus
+//   kGpu               index into Menu::gpus
 //   kSequenceParallel  0 or 1
 //   kVirtualPipeline   1: not interleaved
 //   kShardGroup        0: all data-parallel ranks
-//   kRecompute         index into Lists::recomputes
+//   kRecompute         index into Menu::recomputes
 struct Choice {
   std::array<int32_t, kKnobCount> values{};
 
@@ -43,11 +43,22 @@ struct Choice {
   bool operator<(const Choice& other) const { return values < other.values; }
 };
 
-// What knobs choose from by index. The first of each is the job's own.
-struct Lists {
+// What knobs choose from by index, the job's own first, and what they must know
+// of the job.
+struct Menu {
   std::vector<std::string> gpus;
   std::vector<RecomputeSpec> recomputes;
+  int64_t layer_count = 0;
+  bool even_stages = false;  // the framework deals layers evenly or as it is told
 };
+
+// Layers of each of `chunk_count` parts of a pipeline, embedding and head each
+// counted as one: what the first and the last have less of.
+// Example: 126 layers, 16 parts: 7, 8, ..., 8, 7
+// Requires: chunk_count <= layer_count
+// Source:   Grattafiori et al. 2024 (arXiv 2407.21783), section 3.3.2;
+//           megatron/core/transformer/pipeline_parallel_layer_layout.py
+std::vector<int64_t> DealWithEdges(int64_t layer_count, int64_t chunk_count);
 
 // One knob.
 struct Knob {
@@ -58,9 +69,9 @@ struct Knob {
   // last.
   int64_t change_cost;
   // Sets the fields of the knob. Those before it are set.
-  void (*set)(const Lists&, int32_t value, JobSpec&);
+  void (*set)(const Menu&, int32_t value, JobSpec&);
   // The value for people, as "full" or "8".
-  std::string (*text)(const Lists&, int32_t value);
+  std::string (*text)(const Menu&, int32_t value);
 };
 
 extern const std::array<Knob, kKnobCount> kKnobs;
@@ -70,7 +81,7 @@ extern const std::array<Knob, kKnobCount> kKnobs;
 const std::vector<absl::string_view>& FixedFields();
 
 // Sets all knobs of `choice` in `job`.
-void Set(const Lists& lists, const Choice& choice, JobSpec& job);
+void Set(const Menu& menu, const Choice& choice, JobSpec& job);
 
 // Adds up the cost of what differs.
 int64_t ChangeCost(const Choice& from, const Choice& to);

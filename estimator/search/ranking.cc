@@ -64,7 +64,7 @@ double Ranking::Rank(const Choice& choice, const StepTime& time) const {
       return choice[KnobId::kGpuCount];
     case Objective::kCheapest:
       return time.gpu_hours_per_billion_tokens *
-             prices_.at(space_.lists.gpus[static_cast<size_t>(choice[KnobId::kGpu])]);
+             prices_.at(space_.menu.gpus[static_cast<size_t>(choice[KnobId::kGpu])]);
     case Objective::kSmallestChange:
       return static_cast<double>(ChangeCost(space_.own, choice));
   }
@@ -73,7 +73,7 @@ double Ranking::Rank(const Choice& choice, const StepTime& time) const {
 
 JobSpec Ranking::JobOf(const Choice& choice) const {
   JobSpec job = space_.job;
-  Set(space_.lists, choice, job);
+  Set(space_.menu, choice, job);
   return job;
 }
 

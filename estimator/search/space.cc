@@ -67,11 +67,19 @@ std::vector<int32_t> Indices(size_t count) {
   return indices;
 }
 
+// Embedding and head count as layers where the layers alone are not divided.
 std::vector<int32_t> VirtualSizes(const Job& base, const Choice& choice) {
   const int64_t stages = choice[KnobId::kPipelineParallel];
   const int64_t layers = base.model->layer_count;
-  if (stages == 1 || layers % stages != 0) return {1};
-  return Divisors(layers / stages, layers);
+  std::vector<int32_t> sizes{1};
+  if (stages == 1) return sizes;
+  for (int64_t size = 2; stages * size <= layers; ++size) {
+    const int64_t chunks = stages * size;
+    if (layers % chunks == 0 || (layers + 2) % chunks == 0) {
+      sizes.push_back(static_cast<int32_t>(size));
+    }
+  }
+  return sizes;
 }
 
 std::vector<int32_t> MicroBatches(const Job& base, const Choice& choice) {
@@ -105,7 +113,7 @@ class Walk {
     for (const int32_t value : ValuesOf(space_, base_, choice_, knob.id)) {
       if (lays_out) job_.parallelism = before;
       choice_[knob.id] = value;
-      knob.set(space_.lists, value, job_);
+      knob.set(space_.menu, value, job_);
       if (!From(index + 1)) return false;
     }
     if (lays_out) job_.parallelism = before;
@@ -174,7 +182,7 @@ void Freeze(const RecommendSpec& spec, Space& space) {
 }
 
 void ListGpus(const RecommendSpec& spec, Space& space) {
-  std::vector<std::string>& gpus = space.lists.gpus;
+  std::vector<std::string>& gpus = space.menu.gpus;
   if (space.frozen[static_cast<size_t>(KnobId::kGpu)] || spec.gpus.empty()) return;
   for (const std::string& gpu : spec.gpus) {
     if (std::find(gpus.begin(), gpus.end(), gpu) == gpus.end()) gpus.push_back(gpu);
@@ -194,12 +202,14 @@ Space SpaceOf(const RecommendSpec& spec, const ValidJob& valid) {
   space.own = ChoiceOf(*valid);
   space.data_parallel_size = valid->data_parallel_size;
   Freeze(spec, space);
-  space.lists.gpus.push_back(valid->gpu->id);
+  space.menu.layer_count = valid->model->layer_count;
+  space.menu.even_stages = valid->profile->packed_qkv && valid->profile->stages == StageRule::kEven;
+  space.menu.gpus.push_back(valid->gpu->id);
   ListGpus(spec, space);
-  space.lists.recomputes.push_back(spec.job.training.recompute);
+  space.menu.recomputes.push_back(spec.job.training.recompute);
   for (RecomputeSpec& recompute : UsualRecomputes()) {
-    if (!Same(recompute, space.lists.recomputes[0])) {
-      space.lists.recomputes.push_back(std::move(recompute));
+    if (!Same(recompute, space.menu.recomputes[0])) {
+      space.menu.recomputes.push_back(std::move(recompute));
     }
   }
   for (const int64_t count : spec.gpu_counts) {
@@ -216,7 +226,7 @@ std::vector<int32_t> ValuesOf(const Space& space, const Job& base, const Choice&
   std::vector<int32_t> values;
   switch (knob) {
     case KnobId::kGpu:
-      values = Indices(space.lists.gpus.size());
+      values = Indices(space.menu.gpus.size());
       if (!space.own_gpu_considered) values.erase(values.begin());
       break;
     case KnobId::kGpuCount:
@@ -245,7 +255,7 @@ std::vector<int32_t> ValuesOf(const Space& space, const Job& base, const Choice&
     case KnobId::kMicroBatch:
       return MicroBatches(base, choice);
     case KnobId::kRecompute:
-      return Indices(space.lists.recomputes.size());
+      return Indices(space.menu.recomputes.size());
   }
   return values;
 }

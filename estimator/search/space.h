@@ -18,7 +18,7 @@ namespace plimsoll {
 // What a search runs over.
 struct Space {
   JobSpec job;  // its global batch is set, its model is read
-  Lists lists;
+  Menu menu;
   Choice own;  // the job's
   bool own_gpu_considered = true;
   std::vector<int32_t> gpu_counts;

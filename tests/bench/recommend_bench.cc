@@ -1,0 +1,53 @@
+// Searches over the spaces that the budgets name: how long they take, and how
+// the candidates come to be so many.
+#include <benchmark/benchmark.h>
+
+#include <variant>
+
+#include "estimator/search/recommend.h"
+#include "server/catalog/catalog.h"
+#include "tests/bench/jobs.h"
+
+namespace plimsoll {
+namespace {
+
+bool Never() { return false; }
+
+// `detail` of what is returned: the search itself is by summary.
+void Recommend(benchmark::State& state, const std::string& name, const char* detail) {
+  const Catalog& catalog = LoadCatalog();
+  RecommendSpec spec;
+  spec.job = ReadJob(name);
+  spec.job.detail = detail;
+  const auto answer = RecommendConfig(spec, catalog, Never);
+  if (const auto* violations = std::get_if<Violations>(&answer)) {
+    state.SkipWithError(ToText(violations->front()).c_str());
+    return;
+  }
+  const auto& found = std::get<Recommendation>(answer);
+  if (found.candidates.empty()) {
+    state.SkipWithError("nothing fits");
+    return;
+  }
+  for (auto _ : state) benchmark::DoNotOptimize(RecommendConfig(spec, catalog, Never));
+  state.counters["legal"] = static_cast<double>(found.legal_count);
+  state.counters["estimated"] = static_cast<double>(found.estimated_count);
+  state.counters["fit"] = static_cast<double>(found.fit_count);
+  state.counters["front"] = static_cast<double>(found.front.size());
+  state.counters["legal/s"] = benchmark::Counter(static_cast<double>(found.legal_count),
+                                                 benchmark::Counter::kIsIterationInvariantRate);
+}
+
+void Search175B(benchmark::State& state) { Recommend(state, "search_175b", "summary"); }
+BENCHMARK(Search175B)->Unit(benchmark::kMillisecond);
+
+void Search175BReplay(benchmark::State& state) { Recommend(state, "search_175b", "replay"); }
+BENCHMARK(Search175BReplay)->Unit(benchmark::kMillisecond);
+
+void Search405B(benchmark::State& state) { Recommend(state, "search_405b", "summary"); }
+BENCHMARK(Search405B)->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace plimsoll
+
+BENCHMARK_MAIN();
