@@ -1,7 +1,7 @@
 #include "estimator/block_time.h"
 
 #include <algorithm>
-#include <cmath>
+#include <bit>
 
 #include "estimator/tensor_split.h"
 
@@ -250,8 +250,8 @@ double Rates::Bandwidth(const Job& job, int64_t size, int64_t stride) const {
 }
 
 double Rates::Start(const Job& job, int64_t size, int64_t stride) const {
-  const auto nodes = static_cast<double>(CeilDivide(size, RanksInNode(job, size, stride)));
-  return collective_seconds * (1 + std::log2(nodes));
+  const auto nodes = static_cast<uint64_t>(CeilDivide(size, RanksInNode(job, size, stride)));
+  return collective_seconds * (1 + std::bit_width(nodes - 1));
 }
 
 Rates RatesOf(const Job& job, const Speed& speed) {

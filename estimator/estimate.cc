@@ -265,7 +265,7 @@ std::variant<MemoryEstimate, Violations> EstimateMemory(const JobSpec& spec, con
   const BlockRuns runs = RunBlocks(program, &memory);
 
   MemoryEstimate estimate;
-  const Margins margins = MarginsOf(catalog.calibration, *job, Detail::kSummary);
+  const Margins margins = MarginsOf(catalog.calibration, *job, options.calibrated_as);
   const std::pmr::vector<StagePeak> peaks = FindPeaks(program, runs, &memory);
   estimate.ranks.reserve(program.stages.size());
   for (size_t stage = 0; stage < program.stages.size(); ++stage) {

@@ -100,6 +100,9 @@ struct EstimateOptions {
   bool ledger = false;
   bool timeline = false;             // of a replay alone
   Detail detail = Detail::kSummary;  // of a job that does not say
+  // Whose calibration the bounds of a summary are from. A search asks for replay's:
+  // it replays what it recommends.
+  Detail calibrated_as = Detail::kSummary;
 };
 
 // Estimates the peak memory of each GPU of a job, or says everything that is

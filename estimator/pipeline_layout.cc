@@ -38,4 +38,21 @@ std::vector<int64_t> DealLayers(const Transformer& model, int64_t stage_count, S
   return layout;
 }
 
+LayerCounts VirtualStages(const std::vector<int64_t>& layout, int64_t stage_count,
+                          int64_t chunk_count, int64_t stage) {
+  const auto stages = static_cast<size_t>(stage_count);
+  LayerCounts layers;
+  if (layout.size() == stages) {
+    const int64_t whole = layout[static_cast<size_t>(stage)];
+    if (chunk_count == 1) return {whole};
+    layers.assign(static_cast<size_t>(chunk_count), whole / chunk_count);
+    for (int64_t i = 0; i < whole % chunk_count; ++i) ++layers[static_cast<size_t>(i)];
+    return layers;
+  }
+  for (size_t entry = static_cast<size_t>(stage); entry < layout.size(); entry += stages) {
+    layers.push_back(layout[entry]);
+  }
+  return layers;
+}
+
 }  // namespace plimsoll

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "estimator/model.h"
 #include "estimator/profile.h"
 
@@ -21,6 +22,15 @@ namespace plimsoll {
 // Source:   nanotron models/base.py, build_model, and models/llama.py,
 //           get_block_compute_costs; measured, data notes A 3.4.
 std::vector<int64_t> DealLayers(const Transformer& model, int64_t stage_count, StageRule rule);
+
+// Layers of each virtual stage of a stage.
+using LayerCounts = absl::InlinedVector<int64_t, 4>;
+
+// A layout that names virtual stages names them in the order of the layers:
+// stage s has entries s, s + p, ...; of one that names stages, what is left over
+// goes one each to the first.
+LayerCounts VirtualStages(const std::vector<int64_t>& layout, int64_t stage_count,
+                          int64_t chunk_count, int64_t stage);
 
 }  // namespace plimsoll
 

@@ -21,19 +21,10 @@ struct StageCost {
   double Seconds() const { return forward.Seconds() + again.Seconds() + backward.Seconds(); }
 };
 
-int64_t CountBlocks(const BlockCost& block, const Stage& stage) {
-  if (block.kind == BlockKind::kEmbedding) return stage.embedding ? 1 : 0;
-  if (block.kind == BlockKind::kHead) return stage.head ? 1 : 0;
-  Block periodic;
-  periodic.period = block.period;
-  periodic.first_of_period = block.first_of_period;
-  return CountLayers(periodic, stage.layer_count);
-}
-
-StageCost CostOfStage(const ModelCost& cost, const Stage& stage) {
+StageCost CostOfStage(const ModelCost& cost, const StagePart& stage) {
   StageCost sum;
   for (const BlockCost& block : cost.blocks) {
-    const auto count = static_cast<double>(CountBlocks(block, stage));
+    const auto count = static_cast<double>(CountBlocks(block.place, stage));
     if (count == 0) continue;
     sum.forward.Add(block.time.forward, count);
     sum.again.Add(block.time.again, count);
@@ -41,17 +32,6 @@ StageCost CostOfStage(const ModelCost& cost, const Stage& stage) {
     sum.parameters += count * (stage.embedding ? block.parameters_alone : block.parameters);
   }
   return sum;
-}
-
-// Layers of a stage, over all its virtual ones.
-int64_t LayersOf(const Job& job, int64_t stage) {
-  const int64_t stages = job.pipeline_parallel_size;
-  int64_t layers = 0;
-  for (size_t i = static_cast<size_t>(stage); i < job.pipeline_layout.size();
-       i += static_cast<size_t>(stages)) {
-    layers += job.pipeline_layout[i];
-  }
-  return layers;
 }
 
 // All stages of a pipeline.
@@ -64,16 +44,16 @@ struct PipelineCost {
 PipelineCost CostOfPipeline(const Job& job, const ModelCost& cost) {
   PipelineCost pipeline;
   const int64_t stages = job.pipeline_parallel_size;
+  StagePart last;
+  StageCost of_last;
   for (int64_t stage = 0; stage < stages; ++stage) {
-    Stage part;
-    part.layer_count = LayersOf(job, stage);
-    part.embedding = stage == 0;
-    part.head = stage == stages - 1;
-    const StageCost of_stage = CostOfStage(cost, part);
-    const double seconds = of_stage.Seconds();
+    StagePart part = PartOf(job, stage);
+    if (stage == 0 || !(part == last)) of_last = CostOfStage(cost, part);
+    last = std::move(part);
+    const double seconds = of_last.Seconds();
     pipeline.all_seconds += seconds;
-    pipeline.parameters = std::max(pipeline.parameters, of_stage.parameters);
-    if (stage == 0 || seconds > pipeline.slowest.Seconds()) pipeline.slowest = of_stage;
+    pipeline.parameters = std::max(pipeline.parameters, of_last.parameters);
+    if (stage == 0 || seconds > pipeline.slowest.Seconds()) pipeline.slowest = of_last;
   }
   return pipeline;
 }
@@ -216,6 +196,27 @@ double OptimizerBytes(const Job& job, const Program& program) {
 
 }  // namespace
 
+BlockPlace PlaceOf(const Block& block) {
+  return {.kind = block.kind, .period = block.period, .first_of_period = block.first_of_period};
+}
+
+StagePart PartOf(const Job& job, int64_t stage) {
+  return {.layers = VirtualStages(job.pipeline_layout, job.pipeline_parallel_size,
+                                  job.virtual_pipeline_size, stage),
+          .embedding = stage == 0,
+          .head = stage == job.pipeline_parallel_size - 1};
+}
+
+int64_t CountBlocks(const BlockPlace& place, const StagePart& stage) {
+  if (place.kind == BlockKind::kEmbedding) return stage.embedding ? 1 : 0;
+  if (place.kind == BlockKind::kHead) return stage.head ? 1 : 0;
+  int64_t count = 0;
+  for (const int64_t layers : stage.layers) {
+    count += CountLayers(place.period, place.first_of_period, layers);
+  }
+  return count;
+}
+
 Program BlocksProgram(const ValidJob& job) {
   Program program = Lower(job);
   program = ApplyTensorParallel(job, std::move(program));
@@ -232,14 +233,14 @@ ModelCost CostOf(const ValidJob& job, const Program& program, const Speed& speed
   for (const Block& block : program.blocks) {
     const BlockSums sums = SumBlock(block, 1);
     BlockCost& one = cost.blocks.emplace_back();
-    one = {.kind = block.kind,
-           .period = block.period,
-           .first_of_period = block.first_of_period,
+    one = {.place = PlaceOf(block),
            .time = TimeBlock(*job, cost.rates, speed.framework.tensor_overlap, block),
            .parameters = static_cast<double>(sums.all.parameters),
            .parameters_alone = static_cast<double>(sums.own.parameters)};
     const int64_t count =
-        block.kind == BlockKind::kLayer ? CountLayers(block, job->model->layer_count) : 1;
+        block.kind == BlockKind::kLayer
+            ? CountLayers(block.period, block.first_of_period, job->model->layer_count)
+            : 1;
     forward_flops += static_cast<double>(count) * one.time.model_flops;
   }
   const double tokens =

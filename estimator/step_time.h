@@ -10,6 +10,7 @@
 #include "absl/container/inlined_vector.h"
 #include "estimator/block_time.h"
 #include "estimator/job.h"
+#include "estimator/pipeline_layout.h"
 #include "estimator/speed.h"
 
 namespace plimsoll {
@@ -42,11 +43,29 @@ struct StepTime {
   bool measured = false;
 };
 
-// One kind of block with what its steps cost, for one micro-batch.
-struct BlockCost {
+// Which blocks of a stage are of one kind.
+struct BlockPlace {
   BlockKind kind = BlockKind::kLayer;
   int64_t period = 1;
   bool first_of_period = true;
+};
+BlockPlace PlaceOf(const Block& block);
+
+// One stage of a job: its layers and edges alone.
+struct StagePart {
+  LayerCounts layers;  // of each virtual stage
+  bool embedding = false;
+  bool head = false;
+
+  bool operator==(const StagePart&) const = default;
+};
+StagePart PartOf(const Job& job, int64_t stage);
+// Returns how many blocks of the stage are of this kind.
+int64_t CountBlocks(const BlockPlace& place, const StagePart& stage);
+
+// One kind of block with what its steps cost, for one micro-batch.
+struct BlockCost {
+  BlockPlace place;
   BlockTime time;
   double parameters = 0;        // on this rank
   double parameters_alone = 0;  // those that are not the embedding's

@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "absl/container/inlined_vector.h"
 #include "estimator/passes/pass.h"
+#include "estimator/pipeline_layout.h"
 
 namespace plimsoll {
 namespace {
@@ -25,31 +25,6 @@ int64_t MostPairs(const Job& job, int64_t stage) {
     }
   }
   return count;
-}
-
-using LayerCounts = absl::InlinedVector<int64_t, 4>;
-
-// Layers of each virtual stage of a stage. A layout that names virtual stages
-// names them in the order of the layers: stage s has entries s, s + p, ...; of
-// one that names stages, what is left over goes one each to the first.
-LayerCounts VirtualStages(const Job& job, int64_t stage) {
-  const auto& layout = job.pipeline_layout;
-  const auto stages = static_cast<size_t>(job.pipeline_parallel_size);
-  const auto chunks = static_cast<size_t>(job.virtual_pipeline_size);
-  LayerCounts layers;
-  if (layout.size() == stages) {
-    const int64_t whole = layout[static_cast<size_t>(stage)];
-    if (chunks == 1) return {whole};
-    const int64_t each = whole / job.virtual_pipeline_size;
-    layers.assign(chunks, each);
-    for (int64_t i = 0; i < whole % job.virtual_pipeline_size; ++i)
-      ++layers[static_cast<size_t>(i)];
-    return layers;
-  }
-  for (size_t entry = static_cast<size_t>(stage); entry < layout.size(); entry += stages) {
-    layers.push_back(layout[entry]);
-  }
-  return layers;
 }
 
 // The first `count` pairs of a stage: p micro-batches of its first virtual
@@ -97,7 +72,7 @@ Program ApplyPipelineParallel(const ValidJob& job, Program program) {
     Stage& stage = program.stages.emplace_back();
     stage.embedding = index == 0;
     stage.head = index == stage_count - 1;
-    stage.virtual_layer_counts = VirtualStages(*job, index);
+    stage.virtual_layer_counts = VirtualStages(job->pipeline_layout, stage_count, chunks, index);
     for (int64_t count : stage.virtual_layer_counts) stage.layer_count += count;
     const int64_t most = MostPairs(*job, index);
     TakeFirstPairs(*job, stage.virtual_layer_counts, most, stage.first);

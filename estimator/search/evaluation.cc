@@ -9,7 +9,7 @@ namespace plimsoll {
 const FitOf& Evaluation::Memory(const Entry& entry) {
   const auto found = known_.find(entry.choice);
   if (found != known_.end()) return found->second;
-  const MemoryEstimate estimate = ranking_.Estimate(entry.choice, Detail::kSummary);
+  const MemoryEstimate estimate = ranking_.Summarize(entry.choice);
   const FitOf fit{.fits = estimate.verdict == Verdict::kFits,
                   .bound_bytes = estimate.usable_bytes - estimate.headroom.bound_bytes};
   fit_count_ += fit.fits ? 1 : 0;

@@ -13,7 +13,7 @@
 
 namespace plimsoll {
 
-// What the search knows of the memory of one configuration, by `summary`.
+// What the search knows of the memory of one configuration, in closed form.
 struct FitOf {
   bool fits = false;
   int64_t bound_bytes = 0;  // of device

@@ -10,32 +10,12 @@ namespace {
 
 constexpr Alive kThroughForward = Bit(Phase::kForward, false);
 
-int64_t Count(const BlockFloor& block, const Stage& stage) {
-  Block periodic;
-  periodic.kind = block.kind;
-  periodic.period = block.period;
-  periodic.first_of_period = block.first_of_period;
-  return CountOnStage(periodic, stage);
-}
-
-Stage StageOf(const Job& job, int64_t index) {
-  Stage stage;
-  const int64_t stages = job.pipeline_parallel_size;
-  for (size_t i = static_cast<size_t>(index); i < job.pipeline_layout.size();
-       i += static_cast<size_t>(stages)) {
-    stage.layer_count += job.pipeline_layout[i];
-  }
-  stage.embedding = index == 0;
-  stage.head = index == stages - 1;
-  return stage;
-}
-
-int64_t StageFloor(const Job& job, const FloorParts& parts, const Stage& stage,
+int64_t StageFloor(const Job& job, const FloorParts& parts, const StagePart& stage,
                    int64_t micro_batches) {
   int64_t parameters = 0;
   int64_t kept = 0;
   for (const BlockFloor& block : parts.blocks) {
-    const int64_t count = Count(block, stage);
+    const int64_t count = CountBlocks(block.place, stage);
     parameters = Add(parameters, Multiply(count, block.parameters));
     kept = Add(kept, Multiply(count, block.kept_bytes));
   }
@@ -57,9 +37,7 @@ FloorParts FloorPartsOf(const ValidJob& job, const Program& program) {
   for (size_t i = 0; i < program.blocks.size(); ++i) {
     const Block& block = program.blocks[i];
     const int64_t layers = std::max<int64_t>(block.recompute_unit, 1);
-    parts.blocks.push_back({.kind = block.kind,
-                            .period = block.period,
-                            .first_of_period = block.first_of_period,
+    parts.blocks.push_back({.place = PlaceOf(block),
                             .kept_bytes = runs[i].kept.total / layers,
                             .parameters = SumBlock(block, 1).own.parameters});
   }
@@ -84,8 +62,8 @@ int64_t MemoryFloor(const Job& job, const FloorParts& parts) {
   const int64_t stages = job.pipeline_parallel_size;
   const bool gpipe = job.pipeline_schedule == PipelineSchedule::kGpipe;
   const int64_t first = gpipe ? job.micro_batch_count : std::min(job.micro_batch_count, stages);
-  return std::max(StageFloor(job, parts, StageOf(job, 0), first),
-                  StageFloor(job, parts, StageOf(job, stages - 1), 1));
+  return std::max(StageFloor(job, parts, PartOf(job, 0), first),
+                  StageFloor(job, parts, PartOf(job, stages - 1), 1));
 }
 
 }  // namespace plimsoll

@@ -8,15 +8,14 @@
 #include "absl/container/inlined_vector.h"
 #include "estimator/job.h"
 #include "estimator/program.h"
+#include "estimator/step_time.h"
 
 namespace plimsoll {
 
 // What one kind of block keeps at least. Units: bytes of one micro-batch;
 // parameters on one rank.
 struct BlockFloor {
-  BlockKind kind = BlockKind::kLayer;
-  int64_t period = 1;
-  bool first_of_period = true;
+  BlockPlace place;
   int64_t kept_bytes = 0;
   int64_t parameters = 0;
 };

@@ -41,7 +41,7 @@ std::optional<Candidate> FindFit(Request request, const Catalog& catalog,
   if (valid == nullptr) return std::nullopt;
   request.job = std::move(*valid);
   const Space space = SpaceOf(request.spec, request.job);
-  const Ranking ranking(space, request.job, catalog, Objective::kFastest, {}, stop);
+  const Ranking ranking(space, request.job, catalog, Objective::kFastest, {}, request.detail, stop);
   Evaluation evaluation(space, ranking, request.spec.gpu_hour_prices);
   for (const Entry& entry : ranking.entries()) {
     if (stop()) return std::nullopt;

@@ -15,44 +15,52 @@ constexpr size_t kMostEntries = 1 << 20;
 
 Ranking::Ranking(const Space& space, const ValidJob& base, const Catalog& catalog,
                  Objective objective, const std::map<std::string, double>& prices,
-                 const StopPredicate& stop)
-    : space_(space), catalog_(catalog), objective_(objective), prices_(prices), stop_(stop) {
+                 Detail calibrated_as, const StopPredicate& stop)
+    : space_(space),
+      catalog_(catalog),
+      objective_(objective),
+      prices_(prices),
+      calibrated_as_(calibrated_as),
+      stop_(stop) {
   VisitLegal(space, base, catalog,
-             [this](const Choice& choice, const ValidJob& job) { return Visit(choice, job); });
+             [this](const Choice& choice, const Job& job) { return Visit(choice, job); });
   std::sort(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) {
     return std::tie(a.rank, a.seconds, a.choice) < std::tie(b.rank, b.seconds, b.choice);
   });
 }
 
-bool Ranking::Visit(const Choice& choice, const ValidJob& job) {
+bool Ranking::Visit(const Choice& choice, const Job& job) {
   if (entries_.size() % kStopInterval == 0 && stop_()) truncated_ = true;
   if (entries_.size() == kMostEntries) truncated_ = true;
   if (truncated_) return false;
   const Blocks& blocks = BlocksOf(choice, job);
-  const StepTime time = PredictStep(*job, blocks.speed, blocks.cost);
+  const StepTime time = PredictStep(job, blocks.speed, blocks.cost);
   entries_.push_back({.choice = choice,
                       .rank = Rank(choice, time),
                       .seconds = time.seconds,
-                      .floor_bytes = MemoryFloor(*job, blocks.floor),
-                      .usable_bytes = job->usable_bytes});
+                      .floor_bytes = Above(MemoryFloor(job, blocks.floor), blocks.margin),
+                      .usable_bytes = job.usable_bytes});
   return true;
 }
 
-const Blocks& Ranking::BlocksOf(const Choice& choice, const ValidJob& job) {
-  const BlocksKey key{job->profile,
-                      job->gpu,
-                      job->tensor_parallel_size,
-                      job->sequence_parallel,
-                      job->micro_batch_size,
+const Blocks& Ranking::BlocksOf(const Choice& choice, const Job& job) {
+  const BlocksKey key{job.profile,
+                      job.gpu,
+                      job.tensor_parallel_size,
+                      job.sequence_parallel,
+                      job.micro_batch_size,
                       choice[KnobId::kRecompute],
-                      job->zero_stage,
-                      job->micro_batch_count > 1};
+                      job.micro_batch_count > 1};
   const auto found = blocks_.find(key);
   if (found != blocks_.end()) return found->second;
-  const Program program = BlocksProgram(job);
-  const Speed speed = SpeedOf(catalog_.speed, *job);
+  const auto validated = Validate(JobOf(choice), catalog_);
+  const auto& valid = std::get<ValidJob>(validated);
+  const Program program = BlocksProgram(valid);
+  const Speed speed = SpeedOf(catalog_.speed, job);
+  const Margins margins = MarginsOf(catalog_.calibration, job, calibrated_as_);
   return blocks_
-      .emplace(key, Blocks{speed, CostOf(job, program, speed), FloorPartsOf(job, program)})
+      .emplace(key, Blocks{speed, CostOf(valid, program, speed), FloorPartsOf(valid, program),
+                           std::max(margins.device, margins.reserved)})
       .first->second;
 }
 
@@ -81,6 +89,12 @@ MemoryEstimate Ranking::Estimate(const Choice& choice, Detail detail) const {
   JobSpec job = JobOf(choice);
   job.detail = detail == Detail::kReplay ? "replay" : "summary";
   return std::get<MemoryEstimate>(EstimateMemory(job, catalog_, {}));
+}
+
+MemoryEstimate Ranking::Summarize(const Choice& choice) const {
+  JobSpec job = JobOf(choice);
+  job.detail = "summary";
+  return std::get<MemoryEstimate>(EstimateMemory(job, catalog_, {.calibrated_as = calibrated_as_}));
 }
 
 StepTime Ranking::TimeOf(const Choice& choice) const {

@@ -25,27 +25,28 @@ enum class Objective : uint8_t { kFastest, kFewestGpus, kCheapest, kSmallestChan
 // One legal configuration.
 struct Entry {
   Choice choice;
-  double rank = 0;     // by the objective, least first; then by time, then by choice
-  double seconds = 0;  // of a step
-  int64_t floor_bytes = 0;
+  double rank = 0;          // by the objective, least first; then by time, then by choice
+  double seconds = 0;       // of a step
+  int64_t floor_bytes = 0;  // of the device gauge's bound
   int64_t usable_bytes = 0;
 };
 
 // The blocks of a configuration, timed and bounded: the same for all that agree
 // in these.
-using BlocksKey =
-    std::tuple<const Profile*, const Gpu*, int64_t, bool, int64_t, int32_t, int64_t, bool>;
+using BlocksKey = std::tuple<const Profile*, const Gpu*, int64_t, bool, int64_t, int32_t, bool>;
 struct Blocks {
   Speed speed;
   ModelCost cost;
   FloorParts floor;
+  double margin = 0;  // a bound is at least the expected figure and this share of it
 };
 
 class Ranking {
  public:
   // All outlive the ranking. `stop` is asked now and then.
   Ranking(const Space& space, const ValidJob& base, const Catalog& catalog, Objective objective,
-          const std::map<std::string, double>& prices, const StopPredicate& stop);
+          const std::map<std::string, double>& prices, Detail calibrated_as,
+          const StopPredicate& stop);
 
   // Best first.
   const std::vector<Entry>& entries() const { return entries_; }
@@ -53,19 +54,23 @@ class Ranking {
 
   // The job of an entry.
   JobSpec JobOf(const Choice& choice) const;
-  // Its memory in closed form, or at `detail`.
+  // Its memory.
   MemoryEstimate Estimate(const Choice& choice, Detail detail) const;
+  // The same in closed form, with the bounds of `calibrated_as`: what will be
+  // replayed is judged by the closer bounds of a replay.
+  MemoryEstimate Summarize(const Choice& choice) const;
   StepTime TimeOf(const Choice& choice) const;
 
  private:
-  bool Visit(const Choice& choice, const ValidJob& job);
-  const Blocks& BlocksOf(const Choice& choice, const ValidJob& job);
+  bool Visit(const Choice& choice, const Job& job);
+  const Blocks& BlocksOf(const Choice& choice, const Job& job);
   double Rank(const Choice& choice, const StepTime& time) const;
 
   const Space& space_;
   const Catalog& catalog_;
   const Objective objective_;
   const std::map<std::string, double>& prices_;
+  const Detail calibrated_as_;
   const StopPredicate& stop_;
   std::map<BlocksKey, Blocks> blocks_;
   std::vector<Entry> entries_;

@@ -57,7 +57,7 @@ std::variant<Recommendation, Violations> RecommendConfig(const RecommendSpec& sp
   const auto& request = std::get<Request>(checked);
   const Space space = SpaceOf(request.spec, request.job);
   const Ranking ranking(space, request.job, catalog, request.objective,
-                        request.spec.gpu_hour_prices, stop);
+                        request.spec.gpu_hour_prices, request.detail, stop);
   Evaluation evaluation(space, ranking, request.spec.gpu_hour_prices);
   Recommendation answer;
   answer.requested = evaluation.Requested(request.spec.job, request.detail);

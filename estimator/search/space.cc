@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -97,23 +98,22 @@ std::vector<int32_t> ShardGroups(const Job& base, const Choice& choice) {
   return {0, static_cast<int32_t>(in_node)};
 }
 
-// Visits one knob after the other.
+// Visits one knob after the other; the last two, which no rule of Validate
+// couples, at once.
 class Walk {
  public:
-  Walk(const Space& space, const Job& base, const Catalog& catalog,
-       const std::function<bool(const Choice&, const ValidJob&)>& visit)
+  Walk(const Space& space, const Job& base, const Catalog& catalog, const Visitor& visit)
       : space_(space), base_(base), catalog_(catalog), visit_(visit), job_(space.job) {}
 
   bool From(size_t index) {
-    if (index == kKnobCount) return Leaf();
     const Knob& knob = kKnobs[index];
+    if (knob.id == KnobId::kMicroBatch) return Training();
     const bool lays_out =
         knob.id == KnobId::kPipelineParallel || knob.id == KnobId::kVirtualPipeline;
     const ParallelismSpec before = lays_out ? job_.parallelism : ParallelismSpec();
     for (const int32_t value : ValuesOf(space_, base_, choice_, knob.id)) {
       if (lays_out) job_.parallelism = before;
-      choice_[knob.id] = value;
-      knob.set(space_.menu, value, job_);
+      Put(knob.id, value);
       if (!From(index + 1)) return false;
     }
     if (lays_out) job_.parallelism = before;
@@ -121,19 +121,60 @@ class Walk {
   }
 
  private:
-  bool Leaf() {
+  void Put(KnobId id, int32_t value) {
+    choice_[id] = value;
+    kKnobs[static_cast<size_t>(id)].set(space_.menu, value, job_);
+  }
+
+  std::optional<ValidJob> Check(int32_t micro_batch, int32_t recompute) {
+    Put(KnobId::kMicroBatch, micro_batch);
+    Put(KnobId::kRecompute, recompute);
+    auto validated = Validate(job_, catalog_);
+    auto* const valid = std::get_if<ValidJob>(&validated);
+    if (valid == nullptr) return std::nullopt;
+    return std::move(*valid);
+  }
+
+  // Micro-batches and recomputations: each is legal with all of the others, or
+  // with none.
+  bool Training() {
     if (space_.data_parallel_frozen && DataParallelSize(choice_) != space_.data_parallel_size) {
       return true;
     }
-    const auto validated = Validate(job_, catalog_);
-    const auto* const valid = std::get_if<ValidJob>(&validated);
-    return valid == nullptr || visit_(choice_, *valid);
+    const auto micro_batches = ValuesOf(space_, base_, choice_, KnobId::kMicroBatch);
+    const auto recomputes = ValuesOf(space_, base_, choice_, KnobId::kRecompute);
+    for (const int32_t recompute : recomputes) {
+      for (const int32_t micro_batch : micro_batches) {
+        if (!Check(micro_batch, recompute).has_value()) continue;
+        return Product(micro_batches, micro_batch, recomputes, recompute);
+      }
+    }
+    return true;
+  }
+
+  bool Product(const std::vector<int32_t>& micro_batches, int32_t legal_micro_batch,
+               const std::vector<int32_t>& recomputes, int32_t legal_recompute) {
+    std::vector<int32_t> legal;
+    for (const int32_t recompute : recomputes) {
+      if (recompute == legal_recompute || Check(legal_micro_batch, recompute).has_value()) {
+        legal.push_back(recompute);
+      }
+    }
+    for (const int32_t micro_batch : micro_batches) {
+      const auto valid = Check(micro_batch, legal_recompute);
+      if (!valid.has_value()) continue;
+      for (const int32_t recompute : legal) {
+        choice_[KnobId::kRecompute] = recompute;
+        if (!visit_(choice_, **valid)) return false;
+      }
+    }
+    return true;
   }
 
   const Space& space_;
   const Job& base_;
   const Catalog& catalog_;
-  const std::function<bool(const Choice&, const ValidJob&)>& visit_;
+  const Visitor& visit_;
   JobSpec job_;
   Choice choice_;
 };
@@ -261,7 +302,7 @@ std::vector<int32_t> ValuesOf(const Space& space, const Job& base, const Choice&
 }
 
 void VisitLegal(const Space& space, const ValidJob& base, const Catalog& catalog,
-                const std::function<bool(const Choice&, const ValidJob&)>& visit) {
+                const Visitor& visit) {
   Walk(space, *base, catalog, visit).From(0);
 }
 

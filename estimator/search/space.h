@@ -55,9 +55,13 @@ inline int64_t DataParallelSize(const Choice& choice) {
   return choice[KnobId::kGpuCount] / ranks;
 }
 
-// Visits every legal configuration once. `visit` returns false to end it.
+// Takes a legal configuration, and its job but for the recomputation: that is of
+// another choice. Returns false to end the visits.
+using Visitor = std::function<bool(const Choice&, const Job&)>;
+
+// Visits every legal configuration once.
 void VisitLegal(const Space& space, const ValidJob& base, const Catalog& catalog,
-                const std::function<bool(const Choice&, const ValidJob&)>& visit);
+                const Visitor& visit);
 
 }  // namespace plimsoll
 
