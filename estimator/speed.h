@@ -17,7 +17,7 @@ struct Job;
 
 // One GPU type. Efficiencies are shares of the data sheet's figure, 0 to 1.
 struct GpuSpeed {
-  std::string gpu;                  // id
+  std::string gpu{};                // id
   double matrix_efficiency = 0;     // of the dense peak, of a product without end
   double matrix_half_gflop = 0;     // a product of this size reaches half of that
   double attention_efficiency = 0;  // of the dense peak, by fused kernels

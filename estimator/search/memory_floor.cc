@@ -47,7 +47,9 @@ FloorParts FloorPartsOf(const ValidJob& job, const Program& program) {
     if (state.basis != Basis::kParameters) continue;
     const double bytes =
         static_cast<double>(StateBytes(state, sums)) / static_cast<double>(sums.parameters);
-    if (state.part == Part::kWeights) parts.weight_bytes += bytes;
+    // FSDP's 16-bit weights live only while they are gathered.
+    const bool gathered = IsFsdp(job->profile->framework);
+    if (state.part == Part::kWeights && !gathered) parts.weight_bytes += bytes;
     if (state.part == Part::kGradients || state.part == Part::kGradientSums) {
       parts.gradient_bytes += bytes;
     }

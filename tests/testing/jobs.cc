@@ -21,6 +21,10 @@ Gpu MakeGpu(const char* id, GpuArchitecture architecture, int64_t gib, bool nvsw
   gpu.driver_memory_bytes = (gib << 30) + (int64_t{512} << 20);
   gpu.runtime_memory_bytes = gib << 30;
   gpu.nvswitch = nvswitch;
+  gpu.memory_bandwidth_bytes_per_second = 2'000'000'000'000;
+  gpu.interconnect_bytes_per_second = 300'000'000'000;
+  gpu.network_bytes_per_second = 25'000'000'000;
+  gpu.teraflops = {{"fp32", 20}, {"fp16", 300}, {"bf16", 300}};
   return gpu;
 }
 
@@ -83,6 +87,36 @@ Calibration MakeCalibration() {
   return calibration;
 }
 
+// Numbers that can be checked in the head: everything at half of the data sheet,
+// of every GPU; the A100 is measured.
+SpeedTable MakeSpeeds() {
+  SpeedTable speed;
+  speed.id = "small";
+  speed.other_gpu = {.matrix_efficiency = 0.5,
+                     .matrix_half_gflop = 10,
+                     .attention_efficiency = 0.5,
+                     .memory_efficiency = 0.5,
+                     .link_efficiency = 0.5,
+                     .network_efficiency = 0.5,
+                     .spread = 0.5};
+  GpuSpeed a100 = speed.other_gpu;
+  a100.gpu = "a100-80gb-sxm";
+  a100.measured = true;
+  a100.spread = 0.1;
+  speed.gpus = {a100};
+  speed.other_framework = {.data_overlap = 0.5,
+                           .kernel_seconds = 1e-6,
+                           .collective_seconds = 1e-5,
+                           .step_seconds = 0.01,
+                           .spread = 0.5};
+  FrameworkSpeed megatron = speed.other_framework;
+  megatron.framework = Framework::kMegatronCore;
+  megatron.measured = true;
+  megatron.spread = 0.2;
+  speed.frameworks = {megatron};
+  return speed;
+}
+
 const Catalog* MakeCatalog() {
   auto* catalog = new Catalog;
   catalog->models["gpt2-xl"] = Gpt2();
@@ -95,6 +129,7 @@ const Catalog* MakeCatalog() {
   }
   catalog->gpu_aliases["h100"] = "h100-80gb-sxm";
   catalog->calibration = MakeCalibration();
+  catalog->speed = MakeSpeeds();
   return catalog;
 }
 
@@ -151,6 +186,24 @@ JobSpec Gpt2Xl() {
   job.training.precision.preset = "fp16-mixed";
   job.runtime.framework = "ddp";
   job.cluster.gpu = "v100-32gb-sxm";
+  return job;
+}
+
+JobSpec TightJob() {
+  JobSpec job = SmallJob();
+  TransformerSpec& shape = Shape(job);
+  shape.hidden_size = 2560;
+  shape.layer_count = 24;
+  shape.head_count = 20;
+  shape.kv_head_count = 4;
+  shape.ffn_size = 8192;
+  shape.vocab_size = 32000;
+  job.training.sequence_length = 2048;
+  job.training.micro_batch_size = 1;
+  job.training.global_batch_size = 16;
+  job.runtime.framework = "megatron-core";
+  job.cluster.gpu = "rtx-4090";
+  job.cluster.gpu_count = 8;
   return job;
 }
 

@@ -31,6 +31,9 @@ JobSpec Llama8B();
 JobSpec Gpt2Xl();
 // A classic block: LayerNorm, biases, GELU of 4 H, dropout, learned positions.
 JobSpec ClassicJob();
+// A Llama of 2.3 billion parameters on eight RTX 4090 with Megatron-Core, 16 times 2048 tokens
+// a step: as it is, it does not fit; some shardings do.
+JobSpec TightJob();
 // `job` under a framework and precision.
 JobSpec With(JobSpec job, absl::string_view framework, absl::string_view preset = "bf16-mixed");
 

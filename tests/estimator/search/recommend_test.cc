@@ -1,0 +1,242 @@
+// The search against the plainest one there is: every legal configuration
+// timed and estimated alone, the best that fits taken.
+#include "estimator/search/recommend.h"
+
+#include <algorithm>
+#include <optional>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "estimator/search/ranking.h"
+#include "estimator/search/space.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/jobs.h"
+#include "tests/testing/random_jobs.h"
+
+namespace plimsoll {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+bool Never() { return false; }
+
+RecommendSpec Tight(const char* objective = "fastest") {
+  RecommendSpec spec;
+  spec.job = TightJob();
+  spec.job.detail = "summary";
+  spec.objective = objective;
+  return spec;
+}
+
+Recommendation Recommend(const RecommendSpec& spec) {
+  auto answer = RecommendConfig(spec, SmallCatalog(), Never);
+  if (const auto* violations = std::get_if<Violations>(&answer)) {
+    ADD_FAILURE() << ToText(violations->front());
+    return {};
+  }
+  return std::move(std::get<Recommendation>(answer));
+}
+
+// One configuration, seen without the search's machinery.
+struct Seen {
+  JobSpec job;
+  double seconds = 0;
+  int64_t gpu_count = 0;
+  int64_t change_cost = 0;
+  int64_t left_bytes = 0;
+  bool fits = false;
+};
+
+std::vector<Seen> SeeAll(const RecommendSpec& spec) {
+  std::vector<Seen> all;
+  const ValidJob base = Valid(spec.job);
+  const Space space = SpaceOf(spec, base);
+  VisitLegal(space, base, SmallCatalog(), [&](const Choice& choice, const Job&) {
+    JobSpec job = space.job;
+    Set(space.menu, choice, job);
+    const MemoryEstimate estimate = Estimate(job);
+    all.push_back({.job = job,
+                   .seconds = PredictStep(Valid(job), SmallCatalog().speed).seconds,
+                   .gpu_count = choice[KnobId::kGpuCount],
+                   .change_cost = ChangeCost(space.own, choice),
+                   .left_bytes = estimate.headroom.bound_bytes,
+                   .fits = estimate.verdict == Verdict::kFits});
+    return true;
+  });
+  return all;
+}
+
+// Seconds of the fitting configurations, in the order of an objective.
+template <typename Key>
+std::vector<double> InOrder(std::vector<Seen> all, int64_t count, const Key& key) {
+  all.erase(std::remove_if(all.begin(), all.end(), [](const Seen& seen) { return !seen.fits; }),
+            all.end());
+  std::sort(all.begin(), all.end(), [&](const Seen& a, const Seen& b) {
+    return std::pair(key(a), a.seconds) < std::pair(key(b), b.seconds);
+  });
+  std::vector<double> seconds;
+  for (const Seen& seen : all) {
+    if (static_cast<int64_t>(seconds.size()) < count) seconds.push_back(seen.seconds);
+  }
+  return seconds;
+}
+
+std::vector<double> SecondsOf(const std::vector<Candidate>& candidates) {
+  std::vector<double> seconds;
+  for (const Candidate& candidate : candidates) seconds.push_back(candidate.step_time.seconds);
+  return seconds;
+}
+
+TEST(RecommendTest, FindsWhatBruteForceFinds) {
+  const RecommendSpec spec = Tight();
+  const std::vector<Seen> all = SeeAll(spec);
+  const Recommendation found = Recommend(spec);
+  EXPECT_EQ(found.legal_count, static_cast<int64_t>(all.size()));
+  EXPECT_LT(found.estimated_count, found.legal_count) << "most need no estimate";
+  EXPECT_THAT(SecondsOf(found.candidates), Not(IsEmpty()));
+  EXPECT_EQ(SecondsOf(found.candidates), InOrder(all, 5, [](const Seen&) { return 0; }));
+}
+
+TEST(RecommendTest, FindsWhatBruteForceFindsByEveryObjective) {
+  RecommendSpec spec = Tight("fewest-gpus");
+  spec.gpu_counts = {8, 16};
+  EXPECT_EQ(SecondsOf(Recommend(spec).candidates),
+            InOrder(SeeAll(spec), 5, [](const Seen& seen) { return seen.gpu_count; }));
+  spec.objective = "smallest-change";
+  EXPECT_EQ(SecondsOf(Recommend(spec).candidates),
+            InOrder(SeeAll(spec), 5, [](const Seen& seen) { return seen.change_cost; }));
+  spec.objective = "cheapest";
+  spec.gpu_hour_prices = {{"rtx-4090", 0.5}};
+  EXPECT_EQ(SecondsOf(Recommend(spec).candidates), InOrder(SeeAll(spec), 5, [](const Seen& seen) {
+              return seen.seconds * static_cast<double>(seen.gpu_count);
+            }));
+}
+
+TEST(RecommendTest, FindsWhatBruteForceFindsForRandomJobs) {
+  std::mt19937_64 random(20261121);
+  int searched = 0;
+  for (int i = 0; i < 120; ++i) {
+    RecommendSpec spec;
+    spec.job = RandomJob(random);
+    spec.job.detail = "summary";
+    spec.job.cluster.gpu = i % 2 == 0 ? "rtx-4090" : "v100-32gb-sxm";
+    spec.job.cluster.gpu_memory_bytes.reset();
+    spec.frozen = {"training.recompute"};
+    if (!Refusals(spec.job).empty()) continue;
+    const ValidJob base = Valid(spec.job);
+    if (base->gpu_count > 16 || base->global_batch_size > 64) continue;
+    ++searched;
+    const std::vector<Seen> all = SeeAll(spec);
+    EXPECT_EQ(SecondsOf(Recommend(spec).candidates), InOrder(all, 5, [](const Seen&) { return 0; }))
+        << "job " << i;
+  }
+  EXPECT_GT(searched, 20);
+}
+
+// A summary's and a replay's.
+TEST(RecommendTest, EstimatedAgainEachHasTheSameFigures) {
+  for (const char* detail : {"summary", "replay"}) {
+    RecommendSpec spec = Tight();
+    spec.job.detail = detail;
+    const Recommendation found = Recommend(spec);
+    ASSERT_THAT(found.candidates, Not(IsEmpty())) << detail;
+    for (const Candidate& candidate : found.candidates) {
+      JobSpec job = candidate.job;
+      job.detail = detail;
+      const MemoryEstimate again = Estimate(job);
+      EXPECT_EQ(again.verdict, Verdict::kFits);
+      EXPECT_EQ(candidate.verdict, Verdict::kFits);
+      EXPECT_EQ(again.detail, candidate.detail);
+      EXPECT_EQ(again.usable_bytes - again.headroom.bound_bytes, candidate.device.bound_bytes);
+      EXPECT_EQ(again.usable_bytes - again.headroom.expected_bytes,
+                candidate.device.expected_bytes);
+      EXPECT_EQ(PredictStep(Valid(job), SmallCatalog().speed).seconds, candidate.step_time.seconds);
+    }
+  }
+}
+
+TEST(RecommendTest, SaysWhatChanged) {
+  RecommendSpec spec = Tight("smallest-change");
+  spec.max_results = 1;
+  const Recommendation found = Recommend(spec);
+  EXPECT_NE(found.requested.verdict, Verdict::kFits);
+  EXPECT_THAT(found.requested.changes, IsEmpty());
+  ASSERT_THAT(found.candidates, SizeIs(1));
+  std::vector<std::string> changes;
+  for (const Change& change : found.candidates[0].changes) {
+    changes.push_back(absl::StrCat(change.field, ": ", change.from, " -> ", change.to));
+  }
+  EXPECT_THAT(changes,
+              ElementsAre("parallelism.zero_stage: 0 -> 1", "training.recompute: none -> selective (norm, activation)"));
+}
+
+TEST(RecommendTest, KeepsTheFrontOfTimeGpusAndMemory) {
+  RecommendSpec spec = Tight();
+  spec.gpu_counts = {8, 16};
+  const Recommendation found = Recommend(spec);
+  const std::vector<Seen> all = SeeAll(spec);
+  ASSERT_THAT(found.front, Not(IsEmpty()));
+  for (const Candidate& point : found.front) {
+    const int64_t left = point.usable_bytes - point.device.bound_bytes;
+    const int64_t step = point.usable_bytes / 100;
+    for (const Seen& other : all) {
+      const bool beats = other.fits && other.seconds < point.step_time.seconds &&
+                         other.gpu_count <= *point.job.cluster.gpu_count &&
+                         other.left_bytes > left + step;
+      EXPECT_FALSE(beats);
+    }
+  }
+  // The fastest of all is on it, and of each number of GPUs the fastest.
+  EXPECT_EQ(std::min_element(found.front.begin(), found.front.end(),
+                             [](const Candidate& a, const Candidate& b) {
+                               return a.step_time.seconds < b.step_time.seconds;
+                             })
+                ->step_time.seconds,
+            found.candidates.front().step_time.seconds);
+}
+
+TEST(RecommendTest, EndsWhenToldWithTheBestSoFar) {
+  int asked = 0;
+  const auto answer = RecommendConfig(Tight(), SmallCatalog(), [&asked] { return ++asked > 3; });
+  const auto& found = std::get<Recommendation>(answer);
+  EXPECT_TRUE(found.truncated);
+  EXPECT_GT(found.legal_count, 0);
+  EXPECT_LT(found.legal_count, Recommend(Tight()).legal_count);
+}
+
+TEST(RecommendTest, AnswersTheSameTwice) {
+  EXPECT_EQ(SecondsOf(Recommend(Tight()).front), SecondsOf(Recommend(Tight()).front));
+}
+
+TEST(RecommendTest, WithNothingToSearchItEstimatesTheJob) {
+  RecommendSpec spec = Tight();
+  spec.frozen = {"*"};
+  spec.max_results = 0;
+  const Recommendation found = Recommend(spec);
+  EXPECT_EQ(found.legal_count, 1);
+  EXPECT_EQ(found.estimated_count, 0);
+  EXPECT_THAT(found.candidates, IsEmpty());
+  EXPECT_FALSE(found.obstacle.has_value());
+  EXPECT_GT(found.requested.step_time.seconds, 0);
+}
+
+TEST(RecommendTest, MarksTimesThatNothingWasMeasuredFor) {
+  RecommendSpec spec = Tight();
+  EXPECT_THAT(Recommend(spec).warnings, SizeIs(1)) << "an RTX 4090";
+  spec.job.cluster.gpu = "a100-80gb-sxm";
+  EXPECT_THAT(Recommend(spec).warnings, IsEmpty());
+}
+
+TEST(RecommendTest, PricesWhatItIsToldThePriceOf) {
+  RecommendSpec spec = Tight();
+  spec.gpu_hour_prices = {{"rtx-4090", 0.5}};
+  const Candidate best = Recommend(spec).candidates.front();
+  EXPECT_DOUBLE_EQ(best.cost_per_billion_tokens, 0.5 * best.step_time.gpu_hours_per_billion_tokens);
+}
+
+}  // namespace
+}  // namespace plimsoll

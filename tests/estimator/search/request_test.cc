@@ -1,0 +1,109 @@
+#include "estimator/search/request.h"
+
+#include <functional>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/jobs.h"
+
+namespace plimsoll {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::UnorderedElementsAre;
+
+std::vector<std::string> Wrong(const RecommendSpec& spec) {
+  std::vector<std::string> texts;
+  const auto checked = CheckRequest(spec, SmallCatalog());
+  if (const auto* violations = std::get_if<Violations>(&checked)) {
+    for (const Violation& violation : *violations) texts.push_back(ToText(violation));
+  }
+  return texts;
+}
+
+struct Case {
+  const char* name;
+  std::function<void(RecommendSpec&)> edit;
+  const char* text;
+};
+
+class RequestTest : public ::testing::TestWithParam<Case> {};
+
+TEST_P(RequestTest, IsRefusedInWords) {
+  RecommendSpec spec;
+  spec.job = TightJob();
+  GetParam().edit(spec);
+  EXPECT_THAT(Wrong(spec), ElementsAre(GetParam().text));
+}
+
+const Case kCases[] = {
+    {"objective", [](RecommendSpec& spec) { spec.objective = "fast"; },
+     "objective: fast; must be one of fastest, fewest-gpus, cheapest, smallest-change"},
+    {"results", [](RecommendSpec& spec) { spec.max_results = 101; },
+     "max_results: 101; must be from 0 to 100"},
+    {"negative", [](RecommendSpec& spec) { spec.max_results = -1; },
+     "max_results: -1; must be from 0 to 100"},
+    {"count",
+     [](RecommendSpec& spec) {
+       spec.gpu_counts = {8, 0};
+     },
+     "gpu_counts: 0; must be from 1 to 1048576"},
+    {"counts", [](RecommendSpec& spec) { spec.gpu_counts.assign(257, 8); },
+     "gpu_counts: 257 numbers; must be at most 256"},
+    {"gpu",
+     [](RecommendSpec& spec) {
+       spec.gpus = {"h100", "h1000"};
+     },
+     "gpus: h1000; must be one of a100-80gb-sxm, h100-80gb-sxm, rtx-4090, v100-32gb-sxm"},
+    {"gpus", [](RecommendSpec& spec) { spec.gpus.assign(17, "h100"); },
+     "gpus: 17 GPUs; must be at most 16"},
+    {"frozen", [](RecommendSpec& spec) { spec.frozen = {"parallelism.zero_stge"}; },
+     "frozen: parallelism.zero_stge; is not known; nearest: parallelism.zero_stage"},
+    {"price",
+     [](RecommendSpec& spec) {
+       spec.gpu_hour_prices = {{"h100", -1}};
+     },
+     "gpu_hour_prices.h100: -1; must be above 0, below 10^9"},
+    {"unpriced", [](RecommendSpec& spec) { spec.objective = "cheapest"; },
+     "gpu_hour_prices: unset; must have rtx-4090 with objective cheapest"},
+    {"unknown_gpu",
+     [](RecommendSpec& spec) {
+       spec.job.cluster.gpu.reset();
+       spec.job.cluster.gpu_memory_bytes = int64_t{80} << 30;
+     },
+     "job.cluster.gpu: unset; must be set: the time of a step follows from it"},
+};
+INSTANTIATE_TEST_SUITE_P(Cases, RequestTest, ::testing::ValuesIn(kCases),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(RequestTest, SaysEverythingAtOnce) {
+  RecommendSpec spec;
+  spec.job = TightJob();
+  spec.job.training.sequence_length = 0;
+  spec.objective = "fast";
+  spec.max_results = 1000;
+  EXPECT_EQ(Wrong(spec).size(), 3u);
+}
+
+TEST(RequestTest, TakesFieldsThatNeverChange) {
+  RecommendSpec spec;
+  spec.job = TightJob();
+  spec.frozen = {
+      "training.sequence_length",       "model", "runtime.framework", "training.recompute.mode",
+      "parallelism.data_parallel_size", "*"};
+  EXPECT_THAT(Wrong(spec), ElementsAre());
+}
+
+TEST(RequestTest, KnowsGpusByTheirAliases) {
+  RecommendSpec spec;
+  spec.job = TightJob();
+  spec.gpus = {"H100"};
+  spec.gpu_hour_prices = {{"h100", 2.5}};
+  const auto request = std::get<Request>(CheckRequest(spec, SmallCatalog()));
+  EXPECT_THAT(request.spec.gpus, ElementsAre("h100-80gb-sxm"));
+  EXPECT_THAT(request.spec.gpu_hour_prices,
+              UnorderedElementsAre(::testing::Pair("h100-80gb-sxm", 2.5)));
+}
+
+}  // namespace
+}  // namespace plimsoll

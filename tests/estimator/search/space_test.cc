@@ -1,0 +1,172 @@
+// The space of a search against the plainest walk there is: every combination
+// of values, asked of Validate one by one.
+#include "estimator/search/space.h"
+
+#include <random>
+#include <set>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/jobs.h"
+#include "tests/testing/random_jobs.h"
+
+namespace plimsoll {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+Space SpaceOfJob(const RecommendSpec& spec) { return SpaceOf(spec, Valid(spec.job)); }
+
+std::set<Choice> Visited(const RecommendSpec& spec) {
+  std::set<Choice> visited;
+  const ValidJob base = Valid(spec.job);
+  VisitLegal(SpaceOf(spec, base), base, SmallCatalog(), [&](const Choice& choice, const Job&) {
+    EXPECT_TRUE(visited.insert(choice).second) << "visited twice";
+    return true;
+  });
+  return visited;
+}
+
+// Every combination of the values of single knobs.
+void Combine(const Space& space, const Job& base, size_t index, Choice& choice,
+             std::set<Choice>& legal) {
+  if (index == kKnobCount) {
+    JobSpec job = space.job;
+    Set(space.menu, choice, job);
+    if (Refusals(job).empty()) legal.insert(choice);
+    return;
+  }
+  const KnobId knob = kKnobs[index].id;
+  for (const int32_t value : ValuesOf(space, base, choice, knob)) {
+    choice[knob] = value;
+    Combine(space, base, index + 1, choice, legal);
+  }
+}
+
+TEST(SpaceTest, HoldsEveryLegalCombinationOnce) {
+  std::mt19937_64 random(20261121);
+  int64_t legal_count = 0;
+  for (int i = 0; i < 40; ++i) {
+    RecommendSpec spec;
+    spec.job = RandomJob(random);
+    spec.job.cluster.gpu = "a100-80gb-sxm";
+    spec.job.cluster.gpu_memory_bytes.reset();
+    if (!Refusals(spec.job).empty()) continue;
+    const ValidJob base = Valid(spec.job);
+    if (base->gpu_count > 32 || base->global_batch_size > 64) continue;
+    std::set<Choice> legal;
+    Choice choice;
+    Combine(SpaceOf(spec, base), *base, 0, choice, legal);
+    EXPECT_EQ(Visited(spec), legal) << "job " << i;
+    legal_count += static_cast<int64_t>(legal.size());
+  }
+  EXPECT_GT(legal_count, 1000) << "the jobs are worth it";
+}
+
+TEST(SpaceTest, HoldsTheJobItself) {
+  RecommendSpec spec;
+  spec.job = TightJob();
+  const Space space = SpaceOfJob(spec);
+  EXPECT_THAT(Visited(spec), ::testing::Contains(space.own));
+}
+
+TEST(SpaceTest, FrozenFieldsKeepTheirValue) {
+  RecommendSpec spec;
+  spec.job = TightJob();
+  spec.job.parallelism.tensor_parallel_size = 2;
+  spec.frozen = {"parallelism.tensor_parallel_size", "training.recompute"};
+  const Space space = SpaceOfJob(spec);
+  const std::set<Choice> visited = Visited(spec);
+  EXPECT_GT(visited.size(), 20u);
+  for (const Choice& choice : visited) {
+    EXPECT_EQ(choice[KnobId::kTensorParallel], 2);
+    EXPECT_EQ(choice[KnobId::kRecompute], space.own[KnobId::kRecompute]);
+  }
+}
+
+TEST(SpaceTest, FrozenDataParallelismIsKeptThoughItFollows) {
+  RecommendSpec spec;
+  spec.job = TightJob();
+  spec.job.parallelism.tensor_parallel_size = 2;
+  spec.frozen = {"parallelism.data_parallel_size"};
+  for (const Choice& choice : Visited(spec)) EXPECT_EQ(DataParallelSize(choice), 4);
+}
+
+TEST(SpaceTest, EverythingFrozenIsTheJobAlone) {
+  RecommendSpec spec;
+  spec.job = TightJob();
+  spec.frozen = {"*"};
+  EXPECT_THAT(Visited(spec), ElementsAre(SpaceOfJob(spec).own));
+}
+
+TEST(SpaceTest, SectionsFreezeWhatIsInThem) {
+  struct Case {
+    const char* path;
+    const char* field;
+    bool frozen;
+  };
+  const Case cases[] = {
+      {"*", "parallelism.zero_stage", true},
+      {"parallelism", "parallelism.zero_stage", true},
+      {"parallelism.zero_stage", "parallelism.zero_stage", true},
+      {"parallelism.zero", "parallelism.zero_stage", false},
+      {"training.recompute.mode", "training.recompute", true},
+      {"training", "parallelism.zero_stage", false},
+  };
+  for (const Case& c : cases) EXPECT_EQ(IsFrozen({c.path}, c.field), c.frozen) << c.path;
+}
+
+TEST(SpaceTest, NeverChangesTheTrainingRun) {
+  RecommendSpec spec;
+  spec.job = TightJob();
+  spec.gpu_counts = {8, 16};
+  spec.gpus = {"h100-80gb-sxm"};
+  const Space space = SpaceOfJob(spec);
+  const Job base = *Valid(spec.job);
+  for (const Choice& choice : Visited(spec)) {
+    JobSpec job = space.job;
+    Set(space.menu, choice, job);
+    const ValidJob valid = Valid(job);
+    EXPECT_EQ(valid->global_batch_size, base.global_batch_size);
+    EXPECT_EQ(valid->sequence_length, base.sequence_length);
+    EXPECT_EQ(valid->optimizer, base.optimizer);
+    EXPECT_EQ(valid->gpu->id, "h100-80gb-sxm");
+  }
+}
+
+TEST(SpaceTest, ValuesOfOneKnob) {
+  RecommendSpec spec;
+  spec.job = TightJob();
+  const Space space = SpaceOfJob(spec);
+  const Job base = *Valid(spec.job);
+  Choice choice = space.own;
+  const auto values = [&](KnobId id) { return ValuesOf(space, base, choice, id); };
+  EXPECT_THAT(values(KnobId::kTensorParallel), ElementsAre(1, 2, 4, 5)) << "divide 20 heads";
+  EXPECT_THAT(values(KnobId::kSequenceParallel), ElementsAre(0)) << "nothing to split";
+  EXPECT_THAT(values(KnobId::kPipelineParallel), ElementsAre(1, 2, 4, 8));
+  EXPECT_THAT(values(KnobId::kVirtualPipeline), ElementsAre(1));
+  EXPECT_THAT(values(KnobId::kMicroBatch), ElementsAre(1, 2)) << "of 16 over 8 ranks";
+  choice[KnobId::kTensorParallel] = 3;
+  EXPECT_THAT(values(KnobId::kPipelineParallel), IsEmpty()) << "8 GPUs are no multiple of 3";
+  choice[KnobId::kTensorParallel] = 2;
+  choice[KnobId::kPipelineParallel] = 2;
+  EXPECT_THAT(values(KnobId::kSequenceParallel), ElementsAre(0, 1));
+  EXPECT_THAT(values(KnobId::kVirtualPipeline), ElementsAre(1, 2, 3, 4, 6, 12)) << "24 layers";
+  EXPECT_THAT(values(KnobId::kMicroBatch), ElementsAre(1, 2, 4, 8));
+  choice[KnobId::kPipelineParallel] = 13;
+  EXPECT_THAT(values(KnobId::kVirtualPipeline), ElementsAre(1))
+      << "13 divide 24 layers and two edges, 26 are more than there are layers";
+}
+
+TEST(SpaceTest, ShardGroupsAreAllRanksOrANode) {
+  RecommendSpec spec;
+  spec.job = With(TightJob(), "fsdp2");
+  spec.job.cluster.gpu_count = 16;
+  spec.job.cluster.gpus_per_node = 8;
+  const Space space = SpaceOfJob(spec);
+  EXPECT_THAT(ValuesOf(space, *Valid(spec.job), space.own, KnobId::kShardGroup), ElementsAre(0, 8));
+}
+
+}  // namespace
+}  // namespace plimsoll
