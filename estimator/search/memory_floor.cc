@@ -33,7 +33,7 @@ int64_t StageFloor(const Job& job, const FloorParts& parts, const StagePart& sta
 
 FloorParts FloorPartsOf(const ValidJob& job, const Program& program) {
   FloorParts parts;
-  const std::vector<BlockRun> runs = RunBlocks(program);
+  const BlockRuns runs = RunBlocks(program);
   for (size_t i = 0; i < program.blocks.size(); ++i) {
     const Block& block = program.blocks[i];
     const int64_t layers = std::max<int64_t>(block.recompute_unit, 1);
