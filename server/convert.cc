@@ -171,21 +171,9 @@ ClusterSpec FromProto(const v1::Cluster& from) {
   PLIMSOLL_COPY_IF_SET(from, to, gpu_count);
   PLIMSOLL_COPY_IF_SET(from, to, gpus_per_node);
   PLIMSOLL_COPY_IF_SET(from, to, reserved_for_others_bytes);
+  PLIMSOLL_COPY_IF_SET(from, to, interconnect_bytes_per_second);
+  PLIMSOLL_COPY_IF_SET(from, to, network_bytes_per_second);
   return to;
-}
-
-// The estimator's enums stand in the order of the API's, which begin with
-// UNSPECIFIED = 0; convert_test holds the two together.
-template <typename Enum>
-int EnumNumber(Enum value) {
-  return static_cast<int>(value) + 1;
-}
-
-void Encode(int field, const Gauge& from, WireWriter* to) {
-  to->Message(field, [&] {
-    to->Number(v1::Gauge::kExpectedBytesFieldNumber, from.expected_bytes);
-    to->Number(v1::Gauge::kBoundBytesFieldNumber, from.bound_bytes);
-  });
 }
 
 void Encode(int field, const Moment& from, WireWriter* to) {
@@ -234,14 +222,6 @@ void Encode(int field, const Assumption& from, WireWriter* to) {
     to->Text(v1::Assumption::kValueFieldNumber,
              from.text.empty() ? absl::string_view(number) : from.text);
     to->Text(v1::Assumption::kReasonFieldNumber, from.reason);
-  });
-}
-
-void Encode(int field, const Warning& from, WireWriter* to) {
-  to->Message(field, [&] {
-    to->Text(v1::Warning::kCodeFieldNumber, from.code);
-    to->Text(v1::Warning::kFieldFieldNumber, from.field);
-    to->Text(v1::Warning::kTextFieldNumber, from.text);
   });
 }
 
@@ -396,13 +376,18 @@ Violations CheckHfConfig(const v1::Model& model) {
   return violations;
 }
 
-JobSpec FromProto(const v1::EstimateMemoryRequest& request) {
+JobSpec FromProto(const v1::Job& job) {
   JobSpec spec;
-  spec.model = FromProto(request.job().model());
-  spec.training = FromProto(request.job().training());
-  spec.parallelism = FromProto(request.job().parallelism());
-  spec.runtime = FromProto(request.job().runtime());
-  spec.cluster = FromProto(request.job().cluster());
+  spec.model = FromProto(job.model());
+  spec.training = FromProto(job.training());
+  spec.parallelism = FromProto(job.parallelism());
+  spec.runtime = FromProto(job.runtime());
+  spec.cluster = FromProto(job.cluster());
+  return spec;
+}
+
+JobSpec FromProto(const v1::EstimateMemoryRequest& request) {
+  JobSpec spec = FromProto(request.job());
   PLIMSOLL_COPY_IF_SET(request, spec, risk);
   PLIMSOLL_COPY_IF_SET(request, spec, detail);
   return spec;
@@ -412,6 +397,21 @@ EstimateOptions OptionsFromProto(const v1::EstimateMemoryRequest& request) {
   return {.trace = request.include_trace(),
           .ledger = request.include_ledger(),
           .timeline = request.include_timeline()};
+}
+
+void Encode(int field, const Gauge& from, WireWriter* to) {
+  to->Message(field, [&] {
+    to->Number(v1::Gauge::kExpectedBytesFieldNumber, from.expected_bytes);
+    to->Number(v1::Gauge::kBoundBytesFieldNumber, from.bound_bytes);
+  });
+}
+
+void Encode(int field, const Warning& from, WireWriter* to) {
+  to->Message(field, [&] {
+    to->Text(v1::Warning::kCodeFieldNumber, from.code);
+    to->Text(v1::Warning::kFieldFieldNumber, from.field);
+    to->Text(v1::Warning::kTextFieldNumber, from.text);
+  });
 }
 
 void Encode(const MemoryEstimate& estimate, WireWriter* to) {
@@ -458,6 +458,7 @@ v1::GpuInfo ToProto(const Gpu& gpu) {
   info.mutable_teraflops()->insert(gpu.teraflops.begin(), gpu.teraflops.end());
   info.set_interconnect(gpu.interconnect);
   info.set_interconnect_bytes_per_second(gpu.interconnect_bytes_per_second);
+  info.set_network_bytes_per_second(gpu.network_bytes_per_second);
   info.set_source(gpu.source);
   return info;
 }

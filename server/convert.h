@@ -24,8 +24,9 @@ Violations CheckHfConfig(const v1::Model& model);
 // have none, and to walk all fields takes twice as long as to parse them.
 bool MayHaveUnknownFields(const v1::EstimateMemoryRequest& request);
 
-// Returns the job as it was asked for; without its model where that is deeper
+// Return the job as it was asked for; without its model where that is deeper
 // than CheckHfConfig allows.
+JobSpec FromProto(const v1::Job& job);
 JobSpec FromProto(const v1::EstimateMemoryRequest& request);
 
 // Returns what the answer carries beside its figures.
@@ -33,6 +34,17 @@ EstimateOptions OptionsFromProto(const v1::EstimateMemoryRequest& request);
 
 // Writes the fields of an EstimateMemoryResponse.
 void Encode(const MemoryEstimate& estimate, WireWriter* to);
+
+// Write what several answers hold, as field `field`.
+void Encode(int field, const Gauge& from, WireWriter* to);
+void Encode(int field, const Warning& from, WireWriter* to);
+
+// The estimator's enums stand in the order of the API's, which begin with
+// UNSPECIFIED = 0; convert tests hold the two together.
+template <typename Enum>
+int EnumNumber(Enum value) {
+  return static_cast<int>(value) + 1;
+}
 
 v1::ModelInfo ToProto(const std::string& name, const Transformer& model);
 v1::GpuInfo ToProto(const Gpu& gpu);

@@ -35,6 +35,15 @@ class WireWriter {
     at_ = Put(static_cast<uint64_t>(value), Put(Tag(field, kVarint), at_));
   }
 
+  void Double(int field, double value) {
+    const auto bits = std::bit_cast<uint64_t>(value);
+    if (bits == 0) return;
+    Reserve(kMaxVarint + sizeof bits);
+    at_ = Put(Tag(field, kFixed64), at_);
+    std::memcpy(at_, &bits, sizeof bits);
+    at_ += sizeof bits;
+  }
+
   void Text(int field, absl::string_view text) {
     if (!text.empty()) Bytes(field, text);
   }
@@ -76,7 +85,7 @@ class WireWriter {
   std::unique_ptr<char[]> Release() { return std::move(buffer_); }
 
  private:
-  enum WireType { kVarint = 0, kLength = 2 };
+  enum WireType { kVarint = 0, kFixed64 = 1, kLength = 2 };
   static constexpr size_t kMaxVarint = 10;
 
   static constexpr uint32_t Tag(int field, WireType type) {

@@ -24,8 +24,8 @@ set(forbid_estimator
     "^(shared_mutex|sstream|stop_token|streambuf|syncstream|thread)$")
 
 # Generated code and the estimator's types meet in these files only: the
-# converter, and the methods that convert, call and convert.
-set(both_worlds "^server/convert\\.(h|cc)$" "^server/planner\\.(h|cc)$")
+# converters, and the methods that convert, call and convert.
+set(both_worlds "^server/convert(_recommendation)?\\.(h|cc)$" "^server/planner\\.(h|cc)$")
 
 # matches(name result pattern...): whether the name matches one of the patterns.
 function(matches name result)

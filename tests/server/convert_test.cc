@@ -48,7 +48,8 @@ constexpr char kEverything[] = R"({"risk": 0.25, "include_trace": true,
       "roundup_power2_division_count": [32], "garbage_collection_threshold": 0.3,
       "memory_fraction": 0.4}},
   "cluster": {"gpu": "y", "gpu_memory_bytes": 26, "gpu_count": 27, "gpus_per_node": 28,
-    "reserved_for_others_bytes": 29}}})";
+    "reserved_for_others_bytes": 29, "interconnect_bytes_per_second": 33,
+    "network_bytes_per_second": 34}}})";
 
 v1::EstimateMemoryRequest Read(const std::string& json) {
   v1::EstimateMemoryRequest request;
@@ -147,8 +148,9 @@ TEST(FromProtoTest, CopiesTheParallelismTheRuntimeAndTheCluster) {
   EXPECT_THAT(runtime.versions, ElementsAre(testing::Pair("v", "w")));
   EXPECT_THAT((std::vector{runtime.vocab_size_divisor, runtime.reduce_bucket_element_count,
                            cluster.gpu_memory_bytes, cluster.gpu_count, cluster.gpus_per_node,
-                           cluster.reserved_for_others_bytes}),
-              ElementsAre(23, 25, 26, 27, 28, 29));
+                           cluster.reserved_for_others_bytes, cluster.interconnect_bytes_per_second,
+                           cluster.network_bytes_per_second}),
+              ElementsAre(23, 25, 26, 27, 28, 29, 33, 34));
   EXPECT_THAT((std::vector{runtime.gradient_as_bucket_view, runtime.overlap_communication,
                            runtime.reshard_after_forward, runtime.gradient_accumulation_fusion,
                            runtime.attention_mask}),

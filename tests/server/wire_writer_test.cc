@@ -35,6 +35,16 @@ TEST(WireWriterTest, NumbersOfEveryLengthAndSign) {
   }
 }
 
+TEST(WireWriterTest, DoublesOfEveryKind) {
+  for (const double value : {0.0, -0.0, 1.5, -1e300, 5e-324}) {
+    v1::StepTermSeconds entry;
+    entry.set_seconds(value);
+    WireWriter writer;
+    writer.Double(v1::StepTermSeconds::kSecondsFieldNumber, value);
+    EXPECT_EQ(std::string(writer.bytes()), entry.SerializeAsString()) << value;
+  }
+}
+
 TEST(WireWriterTest, ZeroAndEmptyAreLeftOut) {
   EXPECT_EQ(LedgerBytes({}), "");
   WireWriter writer;
