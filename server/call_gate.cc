@@ -66,11 +66,16 @@ void CallGate::Leave() {
   metrics_->AddInFlight(-1);
 }
 
-grpc::Status CallGate::AdmitAndAnswer(absl::FunctionRef<grpc::Status()> answer) {
-  const std::optional<Permit> permit = Enter();
-  if (!permit.has_value()) {
-    metrics_->Shed();
-    return Overloaded(limits_.max_in_flight, kRetryAfter);
+CallGate::Pending::Pending(CallGate* gate, Call call) : gate_(gate), call_(std::move(call)) {
+  if (call_.face == Face::kGrpc) gate_->metrics_->Started(call_.method);
+  std::optional<Permit> permit = gate_->Enter();
+  if (permit.has_value()) permit_.emplace(*std::move(permit));
+}
+
+grpc::Status CallGate::Pending::AnswerOrRefuse(absl::FunctionRef<grpc::Status()> answer) const {
+  if (!admitted()) {
+    gate_->metrics_->Shed();
+    return Overloaded(gate_->limits_.max_in_flight, "requests", kRetryAfter);
   }
   try {
     return answer();
@@ -79,17 +84,16 @@ grpc::Status CallGate::AdmitAndAnswer(absl::FunctionRef<grpc::Status()> answer) 
   }
 }
 
-grpc::Status CallGate::Run(const Call& call, absl::FunctionRef<grpc::Status()> answer) {
-  const auto start = std::chrono::steady_clock::now();
-  if (call.face == Face::kGrpc) metrics_->Started(call.method);
-  const grpc::Status status = AdmitAndAnswer(answer);
-  const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
-  if (call.face == Face::kGrpc) {
-    metrics_->Handled(call.method, status.error_code(), time);
+grpc::Status CallGate::Pending::Answer(absl::FunctionRef<grpc::Status()> answer) {
+  grpc::Status status = AnswerOrRefuse(answer);
+  permit_.reset();
+  const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start_;
+  if (call_.face == Face::kGrpc) {
+    gate_->metrics_->Handled(call_.method, status.error_code(), time);
   } else {
-    metrics_->HttpHandled(call.method, HttpCode(status.error_code()), time);
+    gate_->metrics_->HttpHandled(call_.method, HttpCode(status.error_code()), time);
   }
-  if (!status.ok() || time >= limits_.slow) LogCall(call, status, time);
+  if (!status.ok() || time >= gate_->limits_.slow) gate_->LogCall(call_, status, time);
   return status;
 }
 

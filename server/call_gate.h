@@ -65,12 +65,32 @@ class CallGate {
   // Returns a permit, or nothing where as many as allowed are out.
   std::optional<Permit> Enter();
 
-  // Runs `answer`, or refuses with RESOURCE_EXHAUSTED; an exception becomes
-  // INTERNAL.
-  grpc::Status Run(const Call& call, absl::FunctionRef<grpc::Status()> answer);
+  // One call from its beginning, which counts as in flight until it is answered.
+  class Pending {
+   public:
+    Pending(CallGate* gate, Call call);
+
+    bool admitted() const { return permit_.has_value(); }
+
+    // Runs `answer`, or refuses with RESOURCE_EXHAUSTED what was not admitted; an
+    // exception becomes INTERNAL. Once only; any thread may call.
+    grpc::Status Answer(absl::FunctionRef<grpc::Status()> answer);
+
+   private:
+    grpc::Status AnswerOrRefuse(absl::FunctionRef<grpc::Status()> answer) const;
+
+    CallGate* const gate_;
+    const Call call_;
+    const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+    std::optional<Permit> permit_;
+  };
+
+  // Begins a call and answers it.
+  grpc::Status Run(Call call, absl::FunctionRef<grpc::Status()> answer) {
+    return Pending(this, std::move(call)).Answer(answer);
+  }
 
  private:
-  grpc::Status AdmitAndAnswer(absl::FunctionRef<grpc::Status()> answer);
   void Leave();
   void LogCall(const Call& call, const grpc::Status& status,
                std::chrono::duration<double> time) const;

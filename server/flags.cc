@@ -9,6 +9,7 @@ namespace {
 
 constexpr char kNone[] = "none";
 constexpr char kConfig[] = "--config";
+constexpr int64_t kDayMs = 24 * 3600 * 1000;
 
 std::string CheckAddress(const std::string& text) {
   if (text == kNone || ParseAddress(text).has_value()) return "";
@@ -26,7 +27,22 @@ std::vector<std::string> WithoutNone(const std::vector<std::string>& addresses) 
 }  // namespace
 
 ServerFlags::ServerFlags(CLI::App* app) : app_(app) {
-  constexpr int64_t kDayMs = 24 * 3600 * 1000;
+  AddAddresses(app);
+  AddLimits(app);
+  AddEnd(app);
+  AddTables(app);
+  app->add_option("--log-level", log_level_, "debug, info, warning, error or off")
+      ->envname("PLIMSOLL_LOG_LEVEL")
+      ->check(CLI::IsMember({"debug", "info", "warning", "error", "off"}))
+      ->capture_default_str();
+  app->add_option(kConfig, config_,
+                  "A file with these settings (TOML or INI, as listen = \"0.0.0.0:50051\"); flags "
+                  "and PLIMSOLL_* variables go before it")
+      ->envname("PLIMSOLL_CONFIG")
+      ->check(CLI::ExistingFile);
+}
+
+void ServerFlags::AddAddresses(CLI::App* app) {
   const CLI::Validator address(CheckAddress, "ADDRESS");
   app->add_option("--listen", listen_,
                   "Where gRPC listens: HOST:PORT, unix:PATH, several with commas, or none. In a "
@@ -41,16 +57,33 @@ ServerFlags::ServerFlags(CLI::App* app) : app_(app) {
       ->delimiter(',')
       ->check(address)
       ->capture_default_str();
+}
+
+void ServerFlags::AddLimits(CLI::App* app) {
   app->add_option("--max-in-flight", max_in_flight_,
                   "Requests answered at once; more are refused with RESOURCE_EXHAUSTED")
       ->envname("PLIMSOLL_MAX_IN_FLIGHT")
       ->check(CLI::Range(int64_t{1}, int64_t{1000000}))
+      ->capture_default_str();
+  app->add_option("--max-searches", max_searches_,
+                  "Searches for a configuration, running and waiting, at once; more are refused "
+                  "with RESOURCE_EXHAUSTED. As many run as there are cores, at most 4")
+      ->envname("PLIMSOLL_MAX_SEARCHES")
+      ->check(CLI::Range(int64_t{1}, int64_t{64}))
+      ->capture_default_str();
+  app->add_option("--max-search-seconds", max_search_seconds_,
+                  "How long a search may take; then the best so far is its answer")
+      ->envname("PLIMSOLL_MAX_SEARCH_SECONDS")
+      ->check(CLI::Range(int64_t{1}, int64_t{3600}))
       ->capture_default_str();
   app->add_option("--slow-request-ms", slow_request_ms_,
                   "Requests that take as long are logged; 0 logs all")
       ->envname("PLIMSOLL_SLOW_REQUEST_MS")
       ->check(CLI::Range(int64_t{0}, kDayMs))
       ->capture_default_str();
+}
+
+void ServerFlags::AddEnd(CLI::App* app) {
   app->add_option("--drain-delay-ms", drain_delay_ms_,
                   "After SIGTERM, how long to answer while saying \"not ready\"; as long as a load "
                   "balancer needs to notice")
@@ -62,20 +95,19 @@ ServerFlags::ServerFlags(CLI::App* app) : app_(app) {
       ->envname("PLIMSOLL_DRAIN_TIMEOUT_MS")
       ->check(CLI::Range(int64_t{0}, kDayMs))
       ->capture_default_str();
-  app->add_option("--log-level", log_level_, "debug, info, warning, error or off")
-      ->envname("PLIMSOLL_LOG_LEVEL")
-      ->check(CLI::IsMember({"debug", "info", "warning", "error", "off"}))
-      ->capture_default_str();
+}
+
+void ServerFlags::AddTables(CLI::App* app) {
   app->add_option("--calibration", calibration_,
                   "A table of upper bounds in the place of the built-in one, as "
                   "tests/accuracy/calibrate.py writes it")
       ->envname("PLIMSOLL_CALIBRATION")
       ->type_name("FILE");
-  app->add_option(kConfig, config_,
-                  "A file with these settings (TOML or INI, as listen = \"0.0.0.0:50051\"); flags "
-                  "and PLIMSOLL_* variables go before it")
-      ->envname("PLIMSOLL_CONFIG")
-      ->check(CLI::ExistingFile);
+  app->add_option("--speed", speed_,
+                  "A table of the constants behind predicted times in the place of the built-in "
+                  "one, as tests/accuracy/fit_speed.py writes it")
+      ->envname("PLIMSOLL_SPEED")
+      ->type_name("FILE");
 }
 
 // CLI11's own reading of a config file would put it before the environment.
@@ -103,6 +135,9 @@ ServerOptions ServerFlags::Read() {
   options.drain_timeout = std::chrono::milliseconds(drain_timeout_ms_);
   options.log_level = *ParseLogLevel(log_level_);
   options.calibration = calibration_;
+  options.speed = speed_;
+  options.max_searches = max_searches_;
+  options.max_search_time = std::chrono::seconds(max_search_seconds_);
   return options;
 }
 

@@ -25,6 +25,10 @@ class ServerFlags {
   ServerOptions Read();
 
  private:
+  void AddAddresses(CLI::App* app);
+  void AddLimits(CLI::App* app);
+  void AddEnd(CLI::App* app);
+  void AddTables(CLI::App* app);
   void ReadConfig();
 
   CLI::App* const app_;
@@ -37,6 +41,9 @@ class ServerFlags {
   int64_t drain_timeout_ms_ = 20000;
   std::string log_level_ = "info";
   std::string calibration_;
+  std::string speed_;
+  int64_t max_searches_ = DefaultMaxSearches();
+  int64_t max_search_seconds_ = 10;
 };
 
 }  // namespace plimsoll

@@ -21,7 +21,7 @@ namespace {
 using httplib::Request;
 using httplib::Response;
 
-constexpr size_t kThreads = 8;
+constexpr size_t kThreads = 8;                   // beside those that wait for a search
 constexpr std::ptrdiff_t kMaxConnections = 128;  // accepted and not answered yet
 constexpr int kBacklog = 128;
 constexpr std::chrono::seconds kReadTimeout{5};
@@ -32,6 +32,7 @@ constexpr size_t kMaxDrainedBytes = 8 << 20;
 // A thread pool that makes the acceptor wait where too many are unanswered.
 class BoundedPool final : public httplib::TaskQueue {
  public:
+  explicit BoundedPool(size_t thread_count) : pool_(thread_count) {}
   void enqueue(std::function<void()> task) override {
     room_.acquire();
     pool_.enqueue([this, task = std::move(task)] {
@@ -43,7 +44,7 @@ class BoundedPool final : public httplib::TaskQueue {
 
  private:
   std::counting_semaphore<kMaxConnections> room_{kMaxConnections};
-  httplib::ThreadPool pool_{kThreads};
+  httplib::ThreadPool pool_;
 };
 
 // httplib's own backlog is 5, and its port may be shared with another process.
@@ -103,7 +104,7 @@ class HttplibServer final : public HttpServer {
   ~HttplibServer() override { Stop(); }
 
   bool Start() {
-    listener_.new_task_queue = [] { return new BoundedPool; };
+    listener_.new_task_queue = [this] { return new BoundedPool(kThreads + backend_.max_searches); };
     listener_.set_keep_alive_max_count(1);
     listener_.set_read_timeout(kReadTimeout);
     listener_.set_write_timeout(kReadTimeout);
@@ -156,8 +157,9 @@ class HttplibServer final : public HttpServer {
           return Caller{request.remote_addr, request.get_header_value("X-Request-Id")};
         }};
     std::string answer;
-    const grpc::Status status = backend_.gate.Run(
-        call, [&] { return AnswerJson(backend_.planner, method, body.text, &answer); });
+    const grpc::Status status = backend_.gate.Run(call, [&] {
+      return AnswerJson(backend_.planner, &backend_.searches, method, body.text, &answer);
+    });
     if (status.ok()) return response->set_content(answer, "application/json");
     if (status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED) {
       response->set_header("Retry-After", "1");

@@ -10,6 +10,7 @@
 #include "server/call_gate.h"
 #include "server/metrics.h"
 #include "server/planner.h"
+#include "server/search_pool.h"
 
 namespace plimsoll {
 
@@ -17,9 +18,11 @@ namespace plimsoll {
 struct HttpBackend {
   const Planner& planner;
   CallGate& gate;
+  SearchPool& searches;
   Metrics& metrics;
   std::function<bool()> ready;
   size_t max_body_bytes = 0;
+  size_t max_searches = 0;  // each holds a thread: pages and estimates have their own
 };
 
 // Serves one address with a fixed number of threads, one request per

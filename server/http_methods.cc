@@ -47,6 +47,19 @@ grpc::Status AnswerOne(const Planner& planner, const std::string& text, std::str
   return status;
 }
 
+grpc::Status AnswerSearch(const Planner& planner, SearchPool* searches, const std::string& text,
+                          std::string* answer) {
+  const SearchCaller caller = {.arrival = std::chrono::system_clock::now()};
+  v1::RecommendConfigRequest request;
+  const Violations misread = ReadJsonMessage(text, &request);
+  WireWriter response;
+  const grpc::Status status = searches->Run([&] {
+    return planner.RecommendConfig(request, misread, searches->StopFor(caller), &response);
+  });
+  if (status.ok()) *answer = WrittenToJson<v1::RecommendConfigResponse>(response);
+  return status;
+}
+
 // Takes the jobs out of a batch, so that what is left can be checked alone.
 google::protobuf::ListValue TakeRequests(Value* batch) {
   google::protobuf::ListValue jobs;
@@ -88,14 +101,16 @@ grpc::Status AnswerBatch(const Planner& planner, const std::string& text, std::s
 
 }  // namespace
 
-grpc::Status AnswerJson(const Planner& planner, Method method, const std::string& text,
-                        std::string* response) {
+grpc::Status AnswerJson(const Planner& planner, SearchPool* searches, Method method,
+                        const std::string& text, std::string* response) {
   const std::string request = text.empty() ? "{}" : text;
   switch (method) {
     case Method::kEstimateMemory:
       return AnswerOne(planner, request, response);
     case Method::kBatchEstimateMemory:
       return AnswerBatch(planner, request, response);
+    case Method::kRecommendConfig:
+      return AnswerSearch(planner, searches, request, response);
     case Method::kListModels:
       return AnswerWith<v1::ListModelsResponse>(planner, &Planner::ListModels, request, response);
     case Method::kListGpus:

@@ -7,13 +7,14 @@
 #include "grpcpp/support/status.h"
 #include "server/method.h"
 #include "server/planner.h"
+#include "server/search_pool.h"
 
 namespace plimsoll {
 
 // Answers one call; no text at all is an empty request. A request of a batch that can't be read
-// fails alone.
-grpc::Status AnswerJson(const Planner& planner, Method method, const std::string& text,
-                        std::string* response);
+// fails alone. A search is waited for.
+grpc::Status AnswerJson(const Planner& planner, SearchPool* searches, Method method,
+                        const std::string& text, std::string* response);
 
 }  // namespace plimsoll
 

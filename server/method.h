@@ -9,8 +9,14 @@ namespace plimsoll {
 
 inline constexpr char kServiceName[] = "plimsoll.v1.PlannerService";
 
-enum class Method { kEstimateMemory, kBatchEstimateMemory, kListModels, kListGpus };
-inline constexpr size_t kMethodCount = 4;
+enum class Method {
+  kEstimateMemory,
+  kBatchEstimateMemory,
+  kRecommendConfig,
+  kListModels,
+  kListGpus,
+};
+inline constexpr size_t kMethodCount = 5;
 
 // Name in gRPC and in metrics; path of its HTTP twin.
 struct MethodName {
@@ -21,6 +27,7 @@ struct MethodName {
 inline constexpr std::array<MethodName, kMethodCount> kMethodNames = {{
     {"EstimateMemory", "/v1:estimateMemory"},
     {"BatchEstimateMemory", "/v1:batchEstimateMemory"},
+    {"RecommendConfig", "/v1:recommendConfig"},
     {"ListModels", "/v1:listModels"},
     {"ListGpus", "/v1:listGpus"},
 }};

@@ -15,11 +15,11 @@ namespace {
 using prometheus::Counter;
 using prometheus::Histogram;
 
-// From a lone estimate to a batch of a thousand.
+// From a lone estimate to a search that takes all the time it may.
 const Histogram::BucketBoundaries& LatencyBuckets() {
-  static const Histogram::BucketBoundaries kBuckets = {50e-6, 100e-6, 300e-6, 600e-6, 1e-3,
-                                                       2e-3,  3e-3,   5e-3,   10e-3,  25e-3,
-                                                       50e-3, 100e-3, 250e-3, 1};
+  static const Histogram::BucketBoundaries kBuckets = {
+      50e-6, 100e-6, 300e-6, 600e-6, 1e-3,   2e-3, 3e-3, 5e-3,
+      10e-3, 25e-3,  50e-3,  100e-3, 250e-3, 1,    2.5,  10};
   return kBuckets;
 }
 
@@ -53,6 +53,7 @@ Metrics::Metrics() {
   AddGrpc();
   AddHttp();
   AddDomain();
+  AddSearch();
 }
 
 void Metrics::AddGrpc() {
@@ -140,6 +141,36 @@ void Metrics::AddDomain() {
       .Set(1);
 }
 
+void Metrics::AddSearch() {
+  auto& searches = prometheus::BuildCounter()
+                       .Name("plimsoll_searches_total")
+                       .Help("Searches for a configuration, by how they ended.")
+                       .Register(registry_);
+  constexpr std::array<const char*, kSearchOutcomeCount> kOutcomes = {
+      "fits", "nothing-fits", "truncated", "refused", "abandoned", "shed"};
+  for (size_t i = 0; i < kOutcomes.size(); ++i) {
+    searches_[i] = &searches.Add({{"outcome", kOutcomes[i]}});
+  }
+  auto& candidates = prometheus::BuildCounter()
+                         .Name("plimsoll_search_candidates_total")
+                         .Help("Candidates of searches: legal, of these estimated, of these fit.")
+                         .Register(registry_);
+  constexpr std::array<const char*, 3> kStages = {"legal", "estimated", "fit"};
+  for (size_t i = 0; i < kStages.size(); ++i) {
+    candidates_[i] = &candidates.Add({{"stage", kStages[i]}});
+  }
+  search_seconds_ = &prometheus::BuildHistogram()
+                         .Name("plimsoll_search_seconds")
+                         .Help("Time that searches took, once begun.")
+                         .Register(registry_)
+                         .Add({}, LatencyBuckets());
+  searches_in_progress_ = &prometheus::BuildGauge()
+                               .Name("plimsoll_searches_in_progress")
+                               .Help("Searches running or waiting.")
+                               .Register(registry_)
+                               .Add({});
+}
+
 void Metrics::Started(Method method) { started_[static_cast<size_t>(method)]->Increment(); }
 
 void Metrics::Handled(Method method, grpc::StatusCode code, std::chrono::duration<double> time) {
@@ -166,6 +197,28 @@ void Metrics::Estimated(Verdict verdict, int64_t peak_bytes) {
 void Metrics::Refused(size_t violation_count) {
   estimates_.back()->Increment();
   violations_->Increment(static_cast<double>(violation_count));
+}
+
+void Metrics::Searched(SearchOutcome outcome) {
+  searches_[static_cast<size_t>(outcome)]->Increment();
+}
+
+void Metrics::SearchRefused(size_t violation_count) {
+  Searched(SearchOutcome::kRefused);
+  violations_->Increment(static_cast<double>(violation_count));
+}
+
+void Metrics::SearchEnded(SearchOutcome outcome, const CandidateCounts& counts,
+                          std::chrono::duration<double> time) {
+  Searched(outcome);
+  for (size_t i = 0; i < counts.size(); ++i) {
+    candidates_[i]->Increment(static_cast<double>(counts[i]));
+  }
+  search_seconds_->Observe(time.count());
+}
+
+void Metrics::AddSearchesInProgress(int64_t change) {
+  searches_in_progress_->Increment(static_cast<double>(change));
 }
 
 void Metrics::Shed() { shed_->Increment(); }

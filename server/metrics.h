@@ -21,6 +21,18 @@ namespace plimsoll {
 enum class HttpPage { kMetrics, kHealthz, kReadyz, kOther };
 inline constexpr size_t kHttpPageCount = 4;
 
+// How a search ended.
+//   kFits, kNothingFits   it was exhaustive
+//   kTruncated            it ran out of time
+//   kRefused              the request broke a rule
+//   kAbandoned            nobody waited any more
+//   kShed                 it was not taken: too many were there
+enum class SearchOutcome { kFits, kNothingFits, kTruncated, kRefused, kAbandoned, kShed };
+inline constexpr size_t kSearchOutcomeCount = 6;
+
+// Candidates of one search: those legal, of these estimated, of these that fit.
+using CandidateCounts = std::array<int64_t, 3>;
+
 // HTTP status codes that the server sends; any other is counted as 500.
 inline constexpr std::array<int, 13> kHttpCodes = {200, 400, 403, 404, 405, 409, 413,
                                                    429, 499, 500, 501, 503, 504};
@@ -42,6 +54,13 @@ class Metrics {
   void Estimated(Verdict verdict, int64_t peak_bytes);
   void Refused(size_t violation_count);
 
+  // One search, from either face.
+  void Searched(SearchOutcome outcome);
+  void SearchRefused(size_t violation_count);
+  void SearchEnded(SearchOutcome outcome, const CandidateCounts& counts,
+                   std::chrono::duration<double> time);
+  void AddSearchesInProgress(int64_t change);
+
   void Shed();
   void AddInFlight(int64_t change);
 
@@ -57,6 +76,7 @@ class Metrics {
   void AddGrpc();
   void AddHttp();
   void AddDomain();
+  void AddSearch();
 
   prometheus::Registry registry_;
   PerMethod<prometheus::Counter*> started_;
@@ -66,6 +86,10 @@ class Metrics {
   PerMethod<prometheus::Histogram*> http_seconds_;
   std::array<prometheus::Counter*, 4> estimates_;  // by Verdict; the last is "refused"
   prometheus::Histogram* peak_bytes_;
+  std::array<prometheus::Counter*, kSearchOutcomeCount> searches_;
+  std::array<prometheus::Counter*, 3> candidates_;
+  prometheus::Histogram* search_seconds_;
+  prometheus::Gauge* searches_in_progress_;
   prometheus::Counter* violations_;
   prometheus::Counter* shed_;
   prometheus::Gauge* in_flight_;

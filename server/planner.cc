@@ -1,9 +1,12 @@
 #include "server/planner.h"
 
+#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "estimator/search/recommend.h"
 #include "server/convert.h"
+#include "server/convert_recommendation.h"
 #include "server/misread.h"
 #include "server/status.h"
 #include "server/unknown_fields.h"
@@ -11,24 +14,48 @@
 namespace plimsoll {
 namespace {
 
-std::variant<MemoryEstimate, Violations> Judge(const v1::EstimateMemoryRequest& request,
-                                               Violations misread, Detail detail,
-                                               const Catalog& catalog) {
+// What is wrong with the form of a request, whatever its values mean.
+struct Form {
+  Violations unknown;
+  Violations misread;
+
+  bool good() const { return unknown.empty() && misread.empty(); }
+
+  // Returns all of it, and what is wrong with the values that could be read.
+  Violations With(const Violations& values) const {
+    Violations violations = unknown;
+    violations.insert(violations.end(), misread.begin(), misread.end());
+    for (const Violation& value : values) {
+      if (!FollowsFrom(misread, value)) violations.push_back(value);
+    }
+    return violations;
+  }
+};
+
+// A search takes long enough for the full look.
+bool MayHaveUnknownFields(const v1::RecommendConfigRequest&) { return true; }
+
+template <typename Request>
+Form CheckForm(const Request& request, Violations misread) {
   for (Violation& violation : CheckHfConfig(request.job().model())) {
     misread.push_back(std::move(violation));
   }
-  Violations violations;
-  if (MayHaveUnknownFields(request)) violations = FindUnknownFields(request, "request");
-  EstimateOptions options = OptionsFromProto(request);
-  options.detail = detail;
-  auto result = plimsoll::EstimateMemory(FromProto(request), catalog, options);
-  if (violations.empty() && misread.empty()) return result;
-  violations.insert(violations.end(), misread.begin(), misread.end());
+  Violations unknown;
+  if (MayHaveUnknownFields(request)) unknown = FindUnknownFields(request, "request");
+  return {std::move(unknown), std::move(misread)};
+}
+
+// Returns the answer to a request of good form, else all that is wrong with it.
+template <typename Answer>
+std::variant<Answer, Violations> Judge(const Form& form, std::variant<Answer, Violations> result) {
+  if (form.good()) return result;
   const auto* const values = std::get_if<Violations>(&result);
-  for (const Violation& value : values != nullptr ? *values : Violations()) {
-    if (!FollowsFrom(misread, value)) violations.push_back(value);
-  }
-  return violations;
+  return form.With(values != nullptr ? *values : Violations());
+}
+
+SearchOutcome OutcomeOf(const Recommendation& recommendation) {
+  if (recommendation.truncated) return SearchOutcome::kTruncated;
+  return recommendation.fit_count > 0 ? SearchOutcome::kFits : SearchOutcome::kNothingFits;
 }
 
 // The batch's own fields; those of its jobs are checked with each job.
@@ -50,7 +77,10 @@ Violations CheckBatch(const v1::BatchEstimateMemoryRequest& request) {
 std::variant<MemoryEstimate, Violations> Planner::Estimate(const v1::EstimateMemoryRequest& request,
                                                            const Violations& misread,
                                                            Detail detail) const {
-  auto result = Judge(request, misread, detail, catalog_);
+  EstimateOptions options = OptionsFromProto(request);
+  options.detail = detail;
+  auto result = Judge(CheckForm(request, misread),
+                      plimsoll::EstimateMemory(FromProto(request), catalog_, options));
   if (const auto* const violations = std::get_if<Violations>(&result)) {
     metrics_->Refused(violations->size());
   } else {
@@ -97,6 +127,37 @@ grpc::Status Planner::BatchEstimateMemory(const v1::BatchEstimateMemoryRequest& 
       }
     });
   }
+  return grpc::Status::OK;
+}
+
+grpc::Status Planner::RecommendConfig(const v1::RecommendConfigRequest& request,
+                                      const Violations& misread, const SearchStop& stop,
+                                      WireWriter* response) const {
+  const auto start = std::chrono::steady_clock::now();
+  const Form form = CheckForm(request, misread);
+  // Of a request that will be refused, only its violations are of interest.
+  const StopPredicate end = [&] {
+    return !form.good() || stop.enough() || stop.given_up() != grpc::StatusCode::OK;
+  };
+  grpc::StatusCode code = stop.given_up();
+  std::variant<Recommendation, Violations> result;
+  if (code == grpc::StatusCode::OK) {
+    result = Judge(form, plimsoll::RecommendConfig(FromProto(request), catalog_, end));
+    code = stop.given_up();
+  }
+  if (code != grpc::StatusCode::OK) {
+    metrics_->Searched(SearchOutcome::kAbandoned);
+    return Refusal(code, "the search was given up", "STOPPED");
+  }
+  if (const auto* const violations = std::get_if<Violations>(&result)) {
+    metrics_->SearchRefused(violations->size());
+    return InvalidArgument(*violations);
+  }
+  const auto& found = std::get<Recommendation>(result);
+  Encode(found, request, response);
+  metrics_->SearchEnded(OutcomeOf(found),
+                        {found.legal_count, found.estimated_count, found.fit_count},
+                        std::chrono::steady_clock::now() - start);
   return grpc::Status::OK;
 }
 

@@ -3,7 +3,6 @@
 #ifndef PLIMSOLL_SERVER_PLANNER_H_
 #define PLIMSOLL_SERVER_PLANNER_H_
 
-#include <functional>
 #include <map>
 #include <variant>
 
@@ -13,15 +12,13 @@
 #include "grpcpp/support/status.h"
 #include "plimsoll/v1/planner.pb.h"
 #include "server/metrics.h"
+#include "server/stop.h"
 #include "server/wire_writer.h"
 
 namespace plimsoll {
 
 // The most jobs of one batch.
 inline constexpr int kMaxBatchSize = 1000;
-
-// Asked between jobs; anything but OK ends the batch with that code.
-using StopCheck = std::function<grpc::StatusCode()>;
 
 // Each method writes the fields of its response. Any thread may call.
 class Planner {
@@ -34,10 +31,14 @@ class Planner {
   grpc::Status EstimateMemory(const v1::EstimateMemoryRequest& request, const Violations& misread,
                               WireWriter* response) const;
 
-  // `misread` by index of the request.
+  // `misread` by index of the request. `stop` is asked between jobs.
   grpc::Status BatchEstimateMemory(const v1::BatchEstimateMemoryRequest& request,
                                    const std::map<int, Violations>& misread, const StopCheck& stop,
                                    WireWriter* response) const;
+
+  // `misread` as of EstimateMemory. Takes as long as `stop` lets it.
+  grpc::Status RecommendConfig(const v1::RecommendConfigRequest& request, const Violations& misread,
+                               const SearchStop& stop, WireWriter* response) const;
 
   grpc::Status ListModels(const v1::ListModelsRequest& request, WireWriter* response) const;
   grpc::Status ListGpus(const v1::ListGpusRequest& request, WireWriter* response) const;

@@ -1,6 +1,7 @@
 #include "server/planner_service.h"
 
 #include <chrono>
+#include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/arena.h"
@@ -53,7 +54,7 @@ ByteBuffer ToByteBuffer(WireWriter* writer) {
   return ByteBuffer(&slice, 1);
 }
 
-// Why a batch should stop, if it should.
+// Why work should stop, if it should.
 grpc::StatusCode StopCode(const CallbackServerContext& context) {
   if (std::chrono::system_clock::now() >= context.deadline()) {
     return grpc::StatusCode::DEADLINE_EXCEEDED;
@@ -61,27 +62,37 @@ grpc::StatusCode StopCode(const CallbackServerContext& context) {
   return context.IsCancelled() ? grpc::StatusCode::CANCELLED : grpc::StatusCode::OK;
 }
 
-// Answers one call: bytes to message, `answer`, bytes.
+Call MakeCall(Method method, const CallbackServerContext* context, const ByteBuffer& request) {
+  return {.method = method,
+          .face = Face::kGrpc,
+          .request_bytes = request.Length(),
+          .caller = [context] { return CallerOf(*context); }};
+}
+
+// Bytes to message, `answer`, bytes.
+template <typename Request, typename Answer>
+grpc::Status AnswerBytes(const ByteBuffer& request_bytes, const Answer& answer,
+                         ByteBuffer* response_bytes) {
+  char block[kRequestBytes];
+  google::protobuf::ArenaOptions options;
+  options.initial_block = block;
+  options.initial_block_size = sizeof block;
+  google::protobuf::Arena arena(options);
+  auto* const request = google::protobuf::Arena::CreateMessage<Request>(&arena);
+  if (grpc::Status parsed = Parse(request_bytes, request); !parsed.ok()) return parsed;
+  WireWriter response;
+  if (grpc::Status answered = answer(*request, &response); !answered.ok()) return answered;
+  *response_bytes = ToByteBuffer(&response);
+  return grpc::Status::OK;
+}
+
+// Answers one call at once.
 template <typename Request, typename Answer>
 grpc::ServerUnaryReactor* Handle(CallGate* gate, Method method, CallbackServerContext* context,
                                  const ByteBuffer* request_bytes, ByteBuffer* response_bytes,
                                  const Answer& answer) {
-  const Call call = {.method = method,
-                     .face = Face::kGrpc,
-                     .request_bytes = request_bytes->Length(),
-                     .caller = [context] { return CallerOf(*context); }};
-  const grpc::Status status = gate->Run(call, [&]() -> grpc::Status {
-    char block[kRequestBytes];
-    google::protobuf::ArenaOptions options;
-    options.initial_block = block;
-    options.initial_block_size = sizeof block;
-    google::protobuf::Arena arena(options);
-    auto* const request = google::protobuf::Arena::CreateMessage<Request>(&arena);
-    if (grpc::Status parsed = Parse(*request_bytes, request); !parsed.ok()) return parsed;
-    WireWriter response;
-    if (grpc::Status answered = answer(*request, &response); !answered.ok()) return answered;
-    *response_bytes = ToByteBuffer(&response);
-    return grpc::Status::OK;
+  const grpc::Status status = gate->Run(MakeCall(method, context, *request_bytes), [&] {
+    return AnswerBytes<Request>(*request_bytes, answer, response_bytes);
   });
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   reactor->Finish(status);
@@ -109,6 +120,39 @@ grpc::ServerUnaryReactor* PlannerService::BatchEstimateMemory(CallbackServerCont
                                                   return planner_.BatchEstimateMemory(
                                                       from, /*misread=*/{}, stop, to);
                                                 });
+}
+
+// Context, bytes and reactor live until Finish.
+grpc::ServerUnaryReactor* PlannerService::RecommendConfig(CallbackServerContext* context,
+                                                          const ByteBuffer* request,
+                                                          ByteBuffer* response) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  const auto pending = std::make_shared<CallGate::Pending>(
+      gate_, MakeCall(Method::kRecommendConfig, context, *request));
+  const SearchCaller caller = {.arrival = std::chrono::system_clock::now(),
+                               .deadline = context->deadline(),
+                               .given_up = [context] { return StopCode(*context); }};
+  const auto search = [=, this] {
+    return pending->Answer([&] {
+      return AnswerBytes<v1::RecommendConfigRequest>(
+          *request,
+          [&](const auto& from, auto* to) {
+            return planner_.RecommendConfig(from, /*misread=*/{}, searches_->StopFor(caller), to);
+          },
+          response);
+    });
+  };
+  const auto refuse = [&](const grpc::Status& refusal) {
+    reactor->Finish(pending->Answer([&refusal] { return refusal; }));
+  };
+  if (!pending->admitted()) {
+    refuse(grpc::Status::OK);  // the gate has a refusal of its own
+  } else if (const grpc::Status taken = searches_->Submit(
+                 search, [reactor](const grpc::Status& status) { reactor->Finish(status); });
+             !taken.ok()) {
+    refuse(taken);
+  }
+  return reactor;
 }
 
 grpc::ServerUnaryReactor* PlannerService::ListModels(CallbackServerContext* context,

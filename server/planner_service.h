@@ -10,17 +10,20 @@
 #include "plimsoll/v1/planner.grpc.pb.h"
 #include "server/call_gate.h"
 #include "server/planner.h"
+#include "server/search_pool.h"
 
 namespace plimsoll {
 
 class PlannerService final : public v1::PlannerService::WithRawCallbackMethod_EstimateMemory<
                                  v1::PlannerService::WithRawCallbackMethod_BatchEstimateMemory<
-                                     v1::PlannerService::WithRawCallbackMethod_ListModels<
-                                         v1::PlannerService::WithRawCallbackMethod_ListGpus<
-                                             v1::PlannerService::Service>>>> {
+                                     v1::PlannerService::WithRawCallbackMethod_RecommendConfig<
+                                         v1::PlannerService::WithRawCallbackMethod_ListModels<
+                                             v1::PlannerService::WithRawCallbackMethod_ListGpus<
+                                                 v1::PlannerService::Service>>>>> {
  public:
-  // `planner` and `gate` outlive the service.
-  PlannerService(const Planner& planner, CallGate* gate) : planner_(planner), gate_(gate) {}
+  // `planner`, `gate` and `searches` outlive the service.
+  PlannerService(const Planner& planner, CallGate* gate, SearchPool* searches)
+      : planner_(planner), gate_(gate), searches_(searches) {}
 
   grpc::ServerUnaryReactor* EstimateMemory(grpc::CallbackServerContext* context,
                                            const grpc::ByteBuffer* request,
@@ -28,6 +31,10 @@ class PlannerService final : public v1::PlannerService::WithRawCallbackMethod_Es
   grpc::ServerUnaryReactor* BatchEstimateMemory(grpc::CallbackServerContext* context,
                                                 const grpc::ByteBuffer* request,
                                                 grpc::ByteBuffer* response) override;
+  // Answers from one of the pool's threads.
+  grpc::ServerUnaryReactor* RecommendConfig(grpc::CallbackServerContext* context,
+                                            const grpc::ByteBuffer* request,
+                                            grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* ListModels(grpc::CallbackServerContext* context,
                                        const grpc::ByteBuffer* request,
                                        grpc::ByteBuffer* response) override;
@@ -38,6 +45,7 @@ class PlannerService final : public v1::PlannerService::WithRawCallbackMethod_Es
  private:
   const Planner& planner_;
   CallGate* const gate_;
+  SearchPool* const searches_;
 };
 
 }  // namespace plimsoll

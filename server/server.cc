@@ -9,6 +9,7 @@
 #include "server/address.h"
 #include "server/catalog/calibration_table.h"
 #include "server/catalog/catalog.h"
+#include "server/catalog/speed_table.h"
 
 namespace plimsoll {
 namespace {
@@ -42,6 +43,23 @@ std::string Prepare(const std::string& text, Address* address) {
   return why.empty() ? "" : CannotListen(text, why);
 }
 
+// Makes *catalog a copy of the embedded one, where a site has tables of its own.
+std::string LoadOwnTables(const ServerOptions& options, std::unique_ptr<Catalog>* catalog) {
+  if (options.calibration.empty() && options.speed.empty()) return "";
+  *catalog = std::make_unique<Catalog>(LoadCatalog());
+  if (!options.calibration.empty()) {
+    absl::StatusOr<Calibration> calibration = LoadCalibration(options.calibration);
+    if (!calibration.ok()) return absl::StrCat("calibration: ", calibration.status().message());
+    (*catalog)->calibration = *std::move(calibration);
+  }
+  if (!options.speed.empty()) {
+    absl::StatusOr<SpeedTable> speed = LoadSpeed(options.speed);
+    if (!speed.ok()) return absl::StrCat("speed: ", speed.status().message());
+    (*catalog)->speed = *std::move(speed);
+  }
+  return "";
+}
+
 }  // namespace
 
 Server::Server(const ServerOptions& options, std::unique_ptr<const Catalog> catalog)
@@ -50,23 +68,21 @@ Server::Server(const ServerOptions& options, std::unique_ptr<const Catalog> cata
             &log_),
       catalog_(std::move(catalog)),
       planner_(catalog_ != nullptr ? *catalog_ : LoadCatalog(), &metrics_),
-      service_(planner_, &gate_) {}
+      searches_({.thread_count = options.search_threads,
+                 .max_searches = options.max_searches,
+                 .max_time = options.max_search_time},
+                &metrics_),
+      service_(planner_, &gate_, &searches_) {}
 
 Server::~Server() { Shutdown(std::chrono::milliseconds(0)); }
 
 std::variant<std::unique_ptr<Server>, std::string> Server::Start(const ServerOptions& options) {
   std::unique_ptr<Catalog> catalog;
-  if (!options.calibration.empty()) {
-    absl::StatusOr<Calibration> calibration = LoadCalibration(options.calibration);
-    if (!calibration.ok()) {
-      return absl::StrCat("calibration: ", calibration.status().message());
-    }
-    catalog = std::make_unique<Catalog>(LoadCatalog());
-    catalog->calibration = *std::move(calibration);
-  }
+  std::string error = LoadOwnTables(options, &catalog);
+  if (!error.empty()) return error;
   std::unique_ptr<Server> server(new Server(options, std::move(catalog)));
-  std::string error = server->StartGrpc(options.listen);
-  if (error.empty()) error = server->StartHttp(options.http_listen);
+  error = server->StartGrpc(options.listen);
+  if (error.empty()) error = server->StartHttp(options);
   if (!error.empty()) return error;
   server->ready_ = true;
   return server;
@@ -97,13 +113,15 @@ std::string Server::StartGrpc(const std::vector<std::string>& listen) {
   return "";
 }
 
-std::string Server::StartHttp(const std::vector<std::string>& listen) {
+std::string Server::StartHttp(const ServerOptions& options) {
   const HttpBackend backend = {.planner = planner_,
                                .gate = gate_,
+                               .searches = searches_,
                                .metrics = metrics_,
                                .ready = [this] { return ready_.load(); },
-                               .max_body_bytes = kMaxRequestBytes};
-  for (const std::string& text : listen) {
+                               .max_body_bytes = kMaxRequestBytes,
+                               .max_searches = static_cast<size_t>(options.max_searches)};
+  for (const std::string& text : options.http_listen) {
     Address address;
     std::string error = Prepare(text, &address);
     if (!error.empty()) return error;
@@ -128,6 +146,7 @@ void Server::SetNotReady() {
 
 void Server::Shutdown(std::chrono::milliseconds timeout) {
   ready_ = false;
+  searches_.Close();
   for (const std::unique_ptr<HttpServer>& server : http_) server->Stop();
   if (grpc_ != nullptr) grpc_->Shutdown(std::chrono::system_clock::now() + timeout);
 }

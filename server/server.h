@@ -16,6 +16,7 @@
 #include "server/metrics.h"
 #include "server/planner.h"
 #include "server/planner_service.h"
+#include "server/search_pool.h"
 
 namespace plimsoll {
 
@@ -34,8 +35,14 @@ struct ServerOptions {
   // How long calls in flight may take to finish after that.
   std::chrono::milliseconds drain_timeout{20000};
   LogLevel log_level = LogLevel::kInfo;
-  // A file that takes the place of the embedded calibration; empty: none.
+  // Files that take the place of the embedded tables; empty: none.
   std::string calibration;
+  std::string speed;
+  // Searches running and waiting, the threads that run them, and how long one
+  // may take.
+  int64_t max_searches = DefaultMaxSearches();
+  int64_t search_threads = DefaultSearchThreads();
+  std::chrono::milliseconds max_search_time{10000};
 };
 
 // A running server; stops when it dies. Any thread may call, but not a handler.
@@ -58,11 +65,12 @@ class Server {
 
   // Says "not ready" on health checks and /readyz; answers all the same.
   void SetNotReady();
-  // Refuses new connections and calls, and returns when those in flight have
-  // ended, or are cancelled at the deadline.
+  // Refuses new connections and calls, ends searches with the best so far, and
+  // returns when those in flight have ended, or are cancelled at the deadline.
   void Shutdown(std::chrono::milliseconds timeout);
 
   CallGate& gate() { return gate_; }
+  SearchPool& searches() { return searches_; }
   const Metrics& metrics() const { return metrics_; }
   const Log& log() const { return log_; }
 
@@ -70,13 +78,14 @@ class Server {
   // `catalog` is null where the embedded one is to be used.
   Server(const ServerOptions& options, std::unique_ptr<const Catalog> catalog);
   std::string StartGrpc(const std::vector<std::string>& listen);
-  std::string StartHttp(const std::vector<std::string>& listen);
+  std::string StartHttp(const ServerOptions& options);
 
   Log log_;
   Metrics metrics_;
   CallGate gate_;
   const std::unique_ptr<const Catalog> catalog_;
   Planner planner_;
+  SearchPool searches_;
   PlannerService service_;
   std::atomic<bool> ready_{false};
   std::unique_ptr<grpc::Server> grpc_;

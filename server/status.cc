@@ -133,16 +133,17 @@ grpc::Status Refusal(grpc::StatusCode code, const std::string& message, const st
   return ToGrpcStatus(status);
 }
 
-grpc::Status Overloaded(int64_t max_in_flight, std::chrono::milliseconds retry_after) {
+grpc::Status Overloaded(int64_t max_in_flight, absl::string_view what,
+                        std::chrono::milliseconds retry_after) {
   google::rpc::RetryInfo retry;
   retry.mutable_retry_delay()->set_seconds(retry_after.count() / 1000);
   retry.mutable_retry_delay()->set_nanos(
       static_cast<int32_t>(retry_after.count() % 1000 * 1000000));
   google::rpc::Status status;
   status.set_code(grpc::StatusCode::RESOURCE_EXHAUSTED);
-  status.set_message(absl::StrCat("overloaded: ", max_in_flight,
-                                  " requests are in flight already; try again in ",
-                                  retry_after.count(), " ms"));
+  status.set_message(absl::StrCat("overloaded: ", max_in_flight, " ", what,
+                                  " are in flight already; try again in ", retry_after.count(),
+                                  " ms"));
   status.add_details()->PackFrom(retry);
   status.add_details()->PackFrom(MakeErrorInfo("OVERLOADED"));
   return ToGrpcStatus(status);

@@ -32,7 +32,9 @@ Violations ListedViolations(const google::rpc::Status& refusal);
 grpc::Status Refusal(grpc::StatusCode code, const std::string& message, const std::string& reason);
 
 // Returns RESOURCE_EXHAUSTED with RetryInfo and ErrorInfo (reason OVERLOADED).
-grpc::Status Overloaded(int64_t max_in_flight, std::chrono::milliseconds retry_after);
+// `what` is in flight, as "requests".
+grpc::Status Overloaded(int64_t max_in_flight, absl::string_view what,
+                        std::chrono::milliseconds retry_after);
 
 // Returns the status as google.rpc.Status, details included.
 google::rpc::Status ToRpcStatus(const grpc::Status& status);

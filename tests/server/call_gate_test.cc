@@ -111,7 +111,7 @@ TEST_F(CallGateTest, EverySeriesIsThereFromTheStart) {
        ++at) {
     ++handled;
   }
-  EXPECT_EQ(handled, 4u * 17u);
+  EXPECT_EQ(handled, kMethodCount * 17u);
   for (const char* const verdict : {"fits", "at-risk", "does-not-fit", "refused"}) {
     EXPECT_EQ(Series("plimsoll_estimates_total{verdict=\"" + std::string(verdict) + "\"}"), 0);
   }

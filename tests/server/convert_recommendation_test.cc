@@ -160,7 +160,7 @@ TEST(EncodeTest, CopiesEveryFieldOfACandidate) {
   EXPECT_EQ(candidate.step_time().terms(3).seconds(), 1.5);
   candidate.mutable_step_time()->clear_terms();
   EXPECT_EQ(ToJson(candidate),
-            R"({"job":{"model":{"name":"m"},"parallelism":{"zeroStage":"3","pipelineLayout":[]}},)"
+            R"({"job":{"model":{"name":"m"},"parallelism":{"pipelineLayout":[],"zeroStage":"3"}},)"
             R"("changes":[{"field":"parallelism.zero_stage","from":"0","to":"3"}],)"
             R"("verdict":"VERDICT_AT_RISK","device":{"expectedBytes":"1","boundBytes":"2"},)"
             R"("usableBytes":"3","detail":"replay","stepTime":{"seconds":4.5,"lowSeconds":4,)"

@@ -1,0 +1,95 @@
+// The threads that search, apart from gRPC's own, which must not wait: a fixed
+// few of them, and a bounded number of searches.
+#ifndef PLIMSOLL_SERVER_SEARCH_POOL_H_
+#define PLIMSOLL_SERVER_SEARCH_POOL_H_
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "grpcpp/support/status.h"
+#include "server/metrics.h"
+#include "server/stop.h"
+
+namespace plimsoll {
+
+// As many threads as there are cores, at most four.
+int64_t DefaultSearchThreads();
+// Two searches wait for each thread.
+int64_t DefaultMaxSearches();
+
+// Who waits for a search, since when, and how long.
+struct SearchCaller {
+  std::chrono::system_clock::time_point arrival;
+  std::chrono::system_clock::time_point deadline = std::chrono::system_clock::time_point::max();
+  StopCheck given_up = [] { return grpc::StatusCode::OK; };
+};
+
+// Returns when a search that begins at `start` has to end: after `max_time`, and
+// before the deadline by a tenth of the time that the caller gave it, or 20 ms,
+// whichever is more, so that the answer still arrives.
+std::chrono::system_clock::time_point StopTime(const SearchCaller& caller,
+                                               std::chrono::system_clock::time_point start,
+                                               std::chrono::milliseconds max_time);
+
+// Any thread may call, but none of the pool's own may destroy it.
+class SearchPool {
+ public:
+  struct Limits {
+    int64_t thread_count = 1;
+    int64_t max_searches = 1;  // running and waiting
+    std::chrono::milliseconds max_time{};
+  };
+  using Search = std::function<grpc::Status()>;
+  using Done = std::function<void(const grpc::Status&)>;
+
+  // `metrics` outlives the pool.
+  SearchPool(const Limits& limits, Metrics* metrics);
+  // Closes, and returns when every search has ended.
+  ~SearchPool();
+  SearchPool(const SearchPool&) = delete;
+  SearchPool& operator=(const SearchPool&) = delete;
+
+  // Returns OK where one of the threads will call `search` (first come, first
+  // served) and then, its place free again, `done`. Else neither is called:
+  // RESOURCE_EXHAUSTED with RetryInfo where as many as allowed are there,
+  // UNAVAILABLE where the pool is closed. An exception becomes INTERNAL.
+  grpc::Status Submit(Search search, Done done);
+
+  // As Submit, and waits for the answer.
+  grpc::Status Run(Search search);
+
+  // Ends the running searches with the best so far, those that wait unbegun, and
+  // takes no more.
+  void Close();
+
+  // Returns what ends a search that begins now.
+  SearchStop StopFor(const SearchCaller& caller) const;
+
+ private:
+  struct Task {
+    Search search;
+    Done done;
+  };
+
+  void Work();
+  void Finish(const Task& task);
+
+  const Limits limits_;
+  Metrics* const metrics_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Task> waiting_;  // guarded by mutex_
+  int64_t count_ = 0;         // running and waiting; guarded by mutex_
+  std::atomic<bool> closed_{false};
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace plimsoll
+
+#endif  // PLIMSOLL_SERVER_SEARCH_POOL_H_
