@@ -53,8 +53,8 @@ grpc::Status AnswerSearch(const Planner& planner, SearchPool* searches, const st
   v1::RecommendConfigRequest request;
   const Violations misread = ReadJsonMessage(text, &request);
   WireWriter response;
-  const grpc::Status status = searches->Run([&] {
-    return planner.RecommendConfig(request, misread, searches->StopFor(caller), &response);
+  const grpc::Status status = searches->Run(caller, [&](const SearchStop& stop) {
+    return planner.RecommendConfig(request, misread, stop, &response);
   });
   if (status.ok()) *answer = WrittenToJson<v1::RecommendConfigResponse>(response);
   return status;

@@ -164,11 +164,12 @@ void Metrics::AddSearch() {
                          .Help("Time that searches took, once begun.")
                          .Register(registry_)
                          .Add({}, LatencyBuckets());
-  searches_in_progress_ = &prometheus::BuildGauge()
-                               .Name("plimsoll_searches_in_progress")
-                               .Help("Searches running or waiting.")
-                               .Register(registry_)
-                               .Add({});
+  auto& in_progress = prometheus::BuildGauge()
+                          .Name("plimsoll_searches_in_progress")
+                          .Help("Searches that run, and that wait for a thread.")
+                          .Register(registry_);
+  searches_in_progress_ = {&in_progress.Add({{"state", "running"}}),
+                           &in_progress.Add({{"state", "waiting"}})};
 }
 
 void Metrics::Started(Method method) { started_[static_cast<size_t>(method)]->Increment(); }
@@ -217,8 +218,8 @@ void Metrics::SearchEnded(SearchOutcome outcome, const CandidateCounts& counts,
   search_seconds_->Observe(time.count());
 }
 
-void Metrics::AddSearchesInProgress(int64_t change) {
-  searches_in_progress_->Increment(static_cast<double>(change));
+void Metrics::AddSearches(SearchState state, int64_t change) {
+  searches_in_progress_[static_cast<size_t>(state)]->Increment(static_cast<double>(change));
 }
 
 void Metrics::Shed() { shed_->Increment(); }

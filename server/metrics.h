@@ -30,6 +30,8 @@ inline constexpr size_t kHttpPageCount = 4;
 enum class SearchOutcome { kFits, kNothingFits, kTruncated, kRefused, kAbandoned, kShed };
 inline constexpr size_t kSearchOutcomeCount = 6;
 
+enum class SearchState { kRunning, kWaiting };
+
 // Candidates of one search: those legal, of these estimated, of these that fit.
 using CandidateCounts = std::array<int64_t, 3>;
 
@@ -59,7 +61,7 @@ class Metrics {
   void SearchRefused(size_t violation_count);
   void SearchEnded(SearchOutcome outcome, const CandidateCounts& counts,
                    std::chrono::duration<double> time);
-  void AddSearchesInProgress(int64_t change);
+  void AddSearches(SearchState state, int64_t change);
 
   void Shed();
   void AddInFlight(int64_t change);
@@ -89,7 +91,7 @@ class Metrics {
   std::array<prometheus::Counter*, kSearchOutcomeCount> searches_;
   std::array<prometheus::Counter*, 3> candidates_;
   prometheus::Histogram* search_seconds_;
-  prometheus::Gauge* searches_in_progress_;
+  std::array<prometheus::Gauge*, 2> searches_in_progress_;  // by SearchState
   prometheus::Counter* violations_;
   prometheus::Counter* shed_;
   prometheus::Gauge* in_flight_;

@@ -132,12 +132,12 @@ grpc::ServerUnaryReactor* PlannerService::RecommendConfig(CallbackServerContext*
   const SearchCaller caller = {.arrival = std::chrono::system_clock::now(),
                                .deadline = context->deadline(),
                                .given_up = [context] { return StopCode(*context); }};
-  const auto search = [=, this] {
+  const auto search = [=, this](const SearchStop& stop) {
     return pending->Answer([&] {
       return AnswerBytes<v1::RecommendConfigRequest>(
           *request,
           [&](const auto& from, auto* to) {
-            return planner_.RecommendConfig(from, /*misread=*/{}, searches_->StopFor(caller), to);
+            return planner_.RecommendConfig(from, /*misread=*/{}, stop, to);
           },
           response);
     });
@@ -148,7 +148,8 @@ grpc::ServerUnaryReactor* PlannerService::RecommendConfig(CallbackServerContext*
   if (!pending->admitted()) {
     refuse(grpc::Status::OK);  // the gate has a refusal of its own
   } else if (const grpc::Status taken = searches_->Submit(
-                 search, [reactor](const grpc::Status& status) { reactor->Finish(status); });
+                 caller, search,
+                 [reactor](const grpc::Status& status) { reactor->Finish(status); });
              !taken.ok()) {
     refuse(taken);
   }

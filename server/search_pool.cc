@@ -47,26 +47,26 @@ SearchPool::~SearchPool() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-grpc::Status SearchPool::Submit(Search search, Done done) {
+grpc::Status SearchPool::Submit(const SearchCaller& caller, Search search, Done done) {
   {
     const std::lock_guard lock(mutex_);
     if (closed_) return Closing();
-    if (count_ >= limits_.max_searches) {
+    if (running_ + static_cast<int64_t>(waiting_.size()) >= limits_.max_searches) {
       metrics_->Searched(SearchOutcome::kShed);
       return Overloaded(limits_.max_searches, "searches", kRetryAfter);
     }
-    ++count_;
-    waiting_.push_back({std::move(search), std::move(done)});
+    waiting_.push_back({caller, std::move(search), std::move(done)});
+    metrics_->AddSearches(SearchState::kWaiting, 1);
   }
-  metrics_->AddSearchesInProgress(1);
   changed_.notify_one();
   return grpc::Status::OK;
 }
 
-grpc::Status SearchPool::Run(Search search) {
+grpc::Status SearchPool::Run(const SearchCaller& caller, Search search) {
   std::promise<grpc::Status> answer;
-  const grpc::Status taken = Submit(
-      std::move(search), [&answer](const grpc::Status& status) { answer.set_value(status); });
+  const grpc::Status taken =
+      Submit(caller, std::move(search),
+             [&answer](const grpc::Status& status) { answer.set_value(status); });
   return taken.ok() ? answer.get_future().get() : taken;
 }
 
@@ -78,8 +78,7 @@ void SearchPool::Close() {
   changed_.notify_all();
 }
 
-SearchStop SearchPool::StopFor(const SearchCaller& caller) const {
-  const bool begins_too_late = closed_;
+SearchStop SearchPool::StopFor(const SearchCaller& caller, bool begins_too_late) const {
   return {
       .enough = [this, end = StopTime(caller, Clock::now(),
                                       limits_.max_time)] { return closed_ || Clock::now() >= end; },
@@ -92,29 +91,34 @@ SearchStop SearchPool::StopFor(const SearchCaller& caller) const {
 void SearchPool::Work() {
   for (;;) {
     Task task;
+    bool begins_too_late = false;
     {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [this] { return closed_ || !waiting_.empty(); });
       if (waiting_.empty()) return;
       task = std::move(waiting_.front());
       waiting_.pop_front();
+      begins_too_late = closed_;
+      ++running_;
+      metrics_->AddSearches(SearchState::kWaiting, -1);
+      metrics_->AddSearches(SearchState::kRunning, 1);
     }
-    Finish(task);
+    Finish(task, begins_too_late);
   }
 }
 
-void SearchPool::Finish(const Task& task) {
+void SearchPool::Finish(const Task& task, bool begins_too_late) {
   grpc::Status status;
   try {
-    status = task.search();
+    status = task.search(StopFor(task.caller, begins_too_late));
   } catch (const std::exception& error) {
     status = Refusal(grpc::StatusCode::INTERNAL, error.what(), "INTERNAL");
   }
   {
     const std::lock_guard lock(mutex_);
-    --count_;
+    --running_;
+    metrics_->AddSearches(SearchState::kRunning, -1);
   }
-  metrics_->AddSearchesInProgress(-1);
   task.done(status);
 }
 

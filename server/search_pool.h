@@ -45,7 +45,7 @@ class SearchPool {
     int64_t max_searches = 1;  // running and waiting
     std::chrono::milliseconds max_time{};
   };
-  using Search = std::function<grpc::Status()>;
+  using Search = std::function<grpc::Status(const SearchStop&)>;
   using Done = std::function<void(const grpc::Status&)>;
 
   // `metrics` outlives the pool.
@@ -59,33 +59,33 @@ class SearchPool {
   // served) and then, its place free again, `done`. Else neither is called:
   // RESOURCE_EXHAUSTED with RetryInfo where as many as allowed are there,
   // UNAVAILABLE where the pool is closed. An exception becomes INTERNAL.
-  grpc::Status Submit(Search search, Done done);
+  grpc::Status Submit(const SearchCaller& caller, Search search, Done done);
 
   // As Submit, and waits for the answer.
-  grpc::Status Run(Search search);
+  grpc::Status Run(const SearchCaller& caller, Search search);
 
-  // Ends the running searches with the best so far, those that wait unbegun, and
-  // takes no more.
+  // Tells running searches that it is enough, those that wait that they are given
+  // up, and takes no more.
   void Close();
-
-  // Returns what ends a search that begins now.
-  SearchStop StopFor(const SearchCaller& caller) const;
 
  private:
   struct Task {
+    SearchCaller caller;
     Search search;
     Done done;
   };
 
   void Work();
-  void Finish(const Task& task);
+  void Finish(const Task& task, bool begins_too_late);
+  // Returns what ends a search that begins now.
+  SearchStop StopFor(const SearchCaller& caller, bool begins_too_late) const;
 
   const Limits limits_;
   Metrics* const metrics_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Task> waiting_;  // guarded by mutex_
-  int64_t count_ = 0;         // running and waiting; guarded by mutex_
+  int64_t running_ = 0;       // guarded by mutex_
   std::atomic<bool> closed_{false};
   std::vector<std::thread> threads_;
 };

@@ -115,6 +115,17 @@ TEST_F(CallGateTest, EverySeriesIsThereFromTheStart) {
   for (const char* const verdict : {"fits", "at-risk", "does-not-fit", "refused"}) {
     EXPECT_EQ(Series("plimsoll_estimates_total{verdict=\"" + std::string(verdict) + "\"}"), 0);
   }
+  for (const char* const outcome :
+       {"fits", "nothing-fits", "truncated", "refused", "abandoned", "shed"}) {
+    EXPECT_EQ(Series("plimsoll_searches_total{outcome=\"" + std::string(outcome) + "\"}"), 0);
+  }
+  for (const char* const stage : {"legal", "estimated", "fit"}) {
+    EXPECT_EQ(Series("plimsoll_search_candidates_total{stage=\"" + std::string(stage) + "\"}"), 0);
+  }
+  for (const char* const state : {"running", "waiting"}) {
+    EXPECT_EQ(Series("plimsoll_searches_in_progress{state=\"" + std::string(state) + "\"}"), 0);
+  }
+  EXPECT_EQ(Series("plimsoll_search_seconds_count"), 0);
   EXPECT_EQ(Series("plimsoll_violations_total"), 0);
   EXPECT_EQ(Series("plimsoll_estimate_peak_bytes_count"), 0);
   EXPECT_EQ(Series("plimsoll_build_info{estimator_version=\"0.1.0\",version=\"0.1.0\"}"), 1);

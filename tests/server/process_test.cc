@@ -235,12 +235,15 @@ TEST(ProcessTest, ATakenPortIsOneLineAndExit1) {
   }
 }
 
-TEST(ProcessTest, ABadCalibrationIsOneLineAndExit1) {
-  Process process({"--listen", "none", "--http-listen", "none"},
-                  {"PLIMSOLL_CALIBRATION=none.yaml"});
-  EXPECT_EQ(process.Wait(), 1);
-  EXPECT_EQ(process.RestOfErrors(),
+TEST(ProcessTest, ABadTableIsOneLineAndExit1) {
+  Process calibration({"--listen", "none", "--http-listen", "none"},
+                      {"PLIMSOLL_CALIBRATION=none.yaml"});
+  EXPECT_EQ(calibration.Wait(), 1);
+  EXPECT_EQ(calibration.RestOfErrors(),
             "plimsoll-server: calibration: none.yaml: No such file or directory\n");
+  Process speed({"--listen", "none", "--http-listen", "none", "--speed", "none.yaml"});
+  EXPECT_EQ(speed.Wait(), 1);
+  EXPECT_EQ(speed.RestOfErrors(), "plimsoll-server: speed: none.yaml: No such file or directory\n");
 }
 
 TEST(ProcessTest, ChecksTheHealthOfAnother) {
@@ -285,6 +288,9 @@ TEST(ProcessTest, RefusesSettingsThatMakeNoSense) {
   for (const std::vector<std::string>& arguments :
        std::vector<std::vector<std::string>>{{"--listen", "localhost"},
                                              {"--max-in-flight", "0"},
+                                             {"--max-searches", "0"},
+                                             {"--max-searches", "65"},
+                                             {"--max-search-seconds", "0"},
                                              {"--log-level", "loud"},
                                              {"--config", "/nonexistent"},
                                              {"--no-such-flag"}}) {

@@ -69,11 +69,12 @@ TEST(ListedViolationsTest, AreThoseOfTheRefusal) {
   ASSERT_EQ(listed.size(), 2u);
   EXPECT_EQ(listed[0].value, "unset");
   EXPECT_EQ(ToText(listed[1]), "job.b: set; no; never");
-  EXPECT_TRUE(ListedViolations(ToRpcStatus(Overloaded(4, std::chrono::milliseconds(1)))).empty());
+  EXPECT_TRUE(ListedViolations(ToRpcStatus(Overloaded(4, "requests", std::chrono::milliseconds(1))))
+                  .empty());
 }
 
 TEST(OverloadedTest, SaysWhenToComeBack) {
-  const grpc::Status status = Overloaded(4, std::chrono::milliseconds(1250));
+  const grpc::Status status = Overloaded(4, "requests", std::chrono::milliseconds(1250));
   EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_EQ(status.error_message(),
             "overloaded: 4 requests are in flight already; try again in 1250 ms");
