@@ -33,7 +33,7 @@ constexpr char kSearch[] = R"({
     "model": {"name": "llama-3.1-8b"},
     "training": {"sequence_length": 4096, "global_batch_size": 64},
     "parallelism": {"zero_stage": 0},
-    "runtime": {"framework": "megatron-core", "versions": {"torch": "2.5", "nccl": "2.21"}},
+    "runtime": {"framework": "megatron-core", "versions": {"megatron-core": "0.8"}},
     "cluster": {"gpu": "h100-80gb-sxm", "gpu_count": 8}
   },
   "gpu_hour_prices": {"h100-80gb-sxm": 2.5}
