@@ -33,6 +33,8 @@ const std::set<std::string>& OtherIntegers() {
       "zero_stage",          // 0 to 3
       "interval",            // of layers
       "gpus_per_node",       // a ratio
+      "gpu_counts",          // a list of counts
+      "max_results",         // a limit, in the words of other APIs
       "pipeline_layout",     // layers of each stage
       "vocab_size_divisor",  // a factor
       "sliding_window",      // tokens, the field's usual word
