@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/role_style.h"
+#include "client/story_lines.h"
 #include "client/text.h"
 #include "client/timeline_words.h"
 
@@ -33,44 +34,6 @@ std::string Story(const v1::LedgerEntry& entry) {
 }
 
 using Entries = std::vector<const v1::LedgerEntry*>;
-
-// Figures and names in columns, each with a story: beside them where the
-// terminal is wide, below them where it is not.
-class StoryLines {
- public:
-  explicit StoryLines(std::vector<Align> aligns) : figures_(aligns), all_(WithStory(aligns)) {}
-
-  void Add(std::vector<std::string> row, std::string story) {
-    figures_.Add(row);
-    row.push_back(story);
-    all_.Add(std::move(row));
-    stories_.push_back(std::move(story));
-  }
-
-  std::string ToText(const Terminal& terminal) const {
-    if (terminal.width >= 120) return all_.ToText(1, terminal.width);
-    std::string out;
-    size_t at = 0;
-    const std::string text = figures_.ToText(1, terminal.width);
-    for (const std::string& story : stories_) {
-      const size_t end = text.find('\n', at);
-      absl::StrAppend(&out, text.substr(at, end - at), "\n",
-                      Wrap(absl::StrCat("     ", story), terminal.width, 5), "\n");
-      at = end + 1;
-    }
-    return out;
-  }
-
- private:
-  static std::vector<Align> WithStory(std::vector<Align> aligns) {
-    aligns.push_back(Align::kLeft);
-    return aligns;
-  }
-
-  Columns figures_;
-  Columns all_;
-  std::vector<std::string> stories_;
-};
 
 void AddEntries(const Entries& entries, const Terminal& terminal, std::string* out) {
   StoryLines lines({Align::kRight, Align::kRight, Align::kLeft, Align::kLeft});

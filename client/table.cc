@@ -9,6 +9,7 @@
 #include "client/explain.h"
 #include "client/role_style.h"
 #include "client/text.h"
+#include "client/warning_lines.h"
 
 namespace plimsoll {
 namespace {
@@ -188,13 +189,7 @@ std::string Notices(const v1::EstimateMemoryResponse& response, const Terminal& 
     }
     out += columns.ToText(1, terminal.width);
   }
-  for (const v1::Warning& warning : response.warnings()) {
-    const std::string at =
-        warning.field().empty() ? "" : absl::StrCat(" (", Clean(warning.field()), ")");
-    const std::string text = absl::StrCat(Bold("Warning", kYellow, terminal), " ",
-                                          Clean(warning.code()), at, ": ", Clean(warning.text()));
-    absl::StrAppend(&out, "\n", Wrap(text, terminal.width, 2), "\n");
-  }
+  out += WarningLines(response.warnings(), terminal);
   absl::StrAppend(
       &out, "\n",
       Wrap(absl::StrCat("Estimator ", Clean(response.estimator_version()), ", calibration ",

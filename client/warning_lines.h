@@ -1,0 +1,23 @@
+// The service's warnings to read.
+#ifndef PLIMSOLL_CLIENT_WARNING_LINES_H_
+#define PLIMSOLL_CLIENT_WARNING_LINES_H_
+
+#include <google/protobuf/repeated_field.h>
+
+#include <string>
+
+#include "client/terminal.h"
+#include "plimsoll/v1/planner.pb.h"
+
+namespace plimsoll {
+
+// Each warning on lines of its own, after an empty one.
+std::string WarningLines(const google::protobuf::RepeatedPtrField<v1::Warning>& warnings,
+                         const Terminal& terminal);
+
+// One such warning, of the command line's own.
+std::string WarningLine(const std::string& code, const std::string& text, const Terminal& terminal);
+
+}  // namespace plimsoll
+
+#endif  // PLIMSOLL_CLIENT_WARNING_LINES_H_

@@ -1,0 +1,142 @@
+// A recommendation as text: each case of recommendations/ at several widths.
+// UPDATE_GOLDENS=1 rewrites the pictures; look at them before you commit them.
+#include "client/recommend_table.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+#include <string>
+
+#include "client/text.h"
+#include "tests/client/recommend_cases.h"
+
+namespace plimsoll {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+std::string Table(const std::string& name, const Terminal& terminal, bool explain = true) {
+  return ToTable(RecommendationRequest(name), ReadRecommendation(name), explain, terminal);
+}
+
+class RecommendTableTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(RecommendTableTest, LooksAsBefore) {
+  const std::string name = GetParam();
+  CompareWithGolden(name + ".80.txt", Table(name, {.width = 80, .unicode = true}));
+  CompareWithGolden(name + ".120.txt", Table(name, {.width = 120, .unicode = true}));
+  CompareWithGolden(name + ".ascii.txt", Table(name, Terminal{}, false));
+}
+
+TEST_P(RecommendTableTest, StaysWithinTheWidth) {
+  for (int width = 60; width <= 160; ++width) {
+    std::istringstream lines(Table(GetParam(), {.width = width, .unicode = true}));
+    for (std::string line; std::getline(lines, line);) {
+      EXPECT_LE(DisplayWidth(line), width) << line;
+    }
+  }
+}
+
+TEST_P(RecommendTableTest, ColoursChangeNothingElse) {
+  const std::string plain = Table(GetParam(), {.width = 80});
+  std::string colored = Table(GetParam(), {.width = 80, .color = true});
+  EXPECT_NE(colored, plain);
+  for (size_t at; (at = colored.find('\x1b')) != std::string::npos;) {
+    colored.erase(at, colored.find('m', at) - at + 1);
+  }
+  EXPECT_EQ(colored, plain);
+}
+
+TEST_P(RecommendTableTest, AsciiIsAscii) {
+  for (const char c : Table(GetParam(), Terminal{})) {
+    EXPECT_TRUE(c == '\n' || (c >= ' ' && c <= '~')) << static_cast<int>(c);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, RecommendTableTest, testing::ValuesIn(kRecommendCases),
+                         [](const auto& info) { return info.param; });
+
+TEST(RecommendTableTest, FirstLinesAnswer) {
+  const std::string text = Table("resharded", {.width = 160, .unicode = true});
+  EXPECT_THAT(text, StartsWith("DOES NOT FIT  llama-3.1-8b on 8 × h100-80gb-sxm as asked: 149.1 of "
+                               "79.2 GiB each, bound 167.0 GiB, 8.15 s a step\n"
+                               "Fastest: ZeRO 0 → 3, recompute selective; 61.0 of 79.2 GiB, 2 % "
+                               "slower\n"));
+}
+
+TEST(RecommendTableTest, SaysByWhatTheBestIsBest) {
+  v1::RecommendConfigRequest request;
+  const v1::RecommendConfigResponse response = ReadRecommendation("resharded");
+  for (const auto& [objective, word] : {std::pair{"fewest-gpus", "\nFewest GPUs: "},
+                                        {"smallest-change", "\nSmallest change: "},
+                                        {"cheapest", "\nCheapest: "},
+                                        {"fastest", "\nFastest: "}}) {
+    request.set_objective(objective);
+    EXPECT_THAT(ToTable(request, response, false, {}), HasSubstr(word));
+  }
+}
+
+TEST(RecommendTableTest, CostsAreShownWhereThereArePrices) {
+  EXPECT_THAT(Table("types", {.width = 120}), HasSubstr("MFU    cost  what changes"));
+  EXPECT_THAT(Table("resharded", {.width = 120}), Not(HasSubstr("cost  ")));
+}
+
+TEST(RecommendTableTest, SaysWhatItIsNotSureOf) {
+  const std::string text = Table("types", {.width = 120});
+  EXPECT_THAT(text, HasSubstr("Warning truncated: "));
+  EXPECT_THAT(text, HasSubstr("Warning spec-only: "));
+  EXPECT_THAT(text, HasSubstr("Warning uncalibrated (job.cluster.gpu): "));
+  EXPECT_THAT(Table("resharded", {.width = 120}), Not(HasSubstr("Warning")));
+}
+
+TEST(RecommendTableTest, SaysWhyNothingFitsAndWhatWould) {
+  std::string text = Table("nothing_fits", {.width = 160});
+  EXPECT_THAT(text, HasSubstr("\nNothing fits: the nearest misses by 386.8 GiB, bound 466.0 of "
+                              "79.2 GiB each; it is ZeRO 3 -> 1, TP 1 -> 8, PP 1 -> 2, "
+                              "recompute full\n"));
+  EXPECT_THAT(text, HasSubstr("\nMost of it: optimizer states, 188.6 GiB\n"));
+  EXPECT_THAT(text, HasSubstr("\nWhat would help, each with one thing that was not to change\n"));
+  EXPECT_THAT(text, HasSubstr("128 x h100-80gb-sxm"));
+  EXPECT_THAT(text, HasSubstr("\nWhat the nearest changes in the job\n"));
+  v1::RecommendConfigResponse response = ReadRecommendation("nothing_fits");
+  response.mutable_obstacle()->clear_remedies();
+  text = ToTable({}, response, false, {.width = 160});
+  EXPECT_THAT(text, HasSubstr("\nNo one thing beyond what may change would help\n"));
+  EXPECT_THAT(text, HasSubstr("\n nearest  "));
+}
+
+TEST(RecommendTableTest, ExplainsOnRequest) {
+  const std::string text = Table("resharded", {.width = 80});
+  EXPECT_THAT(text, HasSubstr("\nWhat the best changes in the job\n parallelism.zero_stage  "));
+  EXPECT_THAT(text, HasSubstr("\nWhere the time of a step goes"));
+  EXPECT_THAT(Table("resharded", {.width = 80}, false), Not(HasSubstr("Where the time")));
+}
+
+// What the service says cannot steer a terminal.
+TEST(RecommendTableTest, ControlCharactersDoNotReachTheTerminal) {
+  v1::RecommendConfigResponse response = ReadRecommendation("resharded");
+  for (v1::Candidate& candidate : *response.mutable_candidates()) {
+    candidate.mutable_job()->mutable_cluster()->set_gpu("a\x1b[2Jb\r");
+    candidate.mutable_changes(0)->set_field("x.\x1b");
+    candidate.mutable_changes(0)->set_to("\x1b");
+  }
+  response.mutable_requested()->mutable_job()->mutable_model()->set_name("\x1b]0;x\x07");
+  response.set_speed_id("\x1b");
+  for (const std::string& text :
+       {ToTable({}, response, true, {.width = 80}), JobFileComment(response)}) {
+    EXPECT_EQ(text.find('\x1b'), std::string::npos);
+    EXPECT_EQ(text.find('\r'), std::string::npos);
+  }
+}
+
+TEST(JobFileCommentTest, SaysWhatChangedAndTheFigures) {
+  EXPECT_EQ(JobFileComment(ReadRecommendation("resharded")),
+            "# ZeRO 0 -> 3, recompute selective, 2 % slower\n"
+            "# 8 x h100-80gb-sxm: 61.0 of 79.2 GiB each, bound 66.4 GiB, 8.34 s a step\n");
+}
+
+}  // namespace
+}  // namespace plimsoll
