@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "client/commands.h"
 #include "client/completion.h"
+#include "client/help.h"
 #include "client/job_flags.h"
 #include "client/options.h"
 #include "client/standard_streams.h"
@@ -18,58 +19,6 @@
 
 namespace plimsoll {
 namespace {
-
-constexpr char kAbout[] = "Says how much memory each GPU of a training job will hold.";
-
-constexpr char kFooter[] = R"(Examples:
-  plimsoll estimate --model llama-3.1-8b --gpu h100-80gb-sxm --gpu-count 8 --zero-stage 3 \
-                    --sequence-length 8192
-  plimsoll models
-  plimsoll estimate --help
-
-Exit status:
-  0  the job fits, or what was asked is done
-  1  something failed here
-  2  bad input; with --jobs: at least one line was bad
-  3  the job does not fit
-  4  the service is out of reach, overloaded or late
-  5  at risk: the expected figure fits, the upper bound does not)";
-
-constexpr char kEstimateFooter[] = R"(A job file has the API's own names:
-  model: {name: llama-3.1-8b}        # or hf_config: path/to/config.json
-  training: {sequence_length: 8192, micro_batch_size: 1}
-  parallelism: {zero_stage: 3}
-  cluster: {gpu: h100-80gb-sxm, gpu_count: 8}
-
-Examples:
-  plimsoll estimate job.yaml
-  plimsoll estimate job.yaml --zero-stage 2 --set training.recompute.mode=full --explain
-  plimsoll estimate job.yaml --timeline memory.html
-  plimsoll estimate --model ./config.json --gpu a100-80gb-sxm --gpu-count 8 --sequence-length 4096
-  cat job.json | plimsoll estimate - -o json | jq .verdict
-  plimsoll estimate --jobs requests.jsonl -o jsonl > answers.jsonl
-  plimsoll estimate job.yaml --server planner.example:50051 --timeout 500ms
-
-Exit status: 0 fits, 5 at risk, 3 does not fit, 2 bad input, 4 service out of reach, 1 failure.
-With --jobs: 0 every line was answered, 2 a line was bad.)";
-
-constexpr char kModelsFooter[] = R"(Examples:
-  plimsoll models
-  plimsoll models -o jsonl | jq -r .name)";
-
-constexpr char kGpusFooter[] = R"(Examples:
-  plimsoll gpus
-  plimsoll gpus -o json | jq '.gpus[] | {gpu, aliases}')";
-
-constexpr char kServeFooter[] = R"(The same server, with the same flags, as plimsoll-server.
-
-Examples:
-  plimsoll serve
-  plimsoll serve --listen 0.0.0.0:50051 --listen unix:/run/plimsoll/plimsoll.sock)";
-
-constexpr char kCompletionFooter[] = R"(Examples:
-  source <(plimsoll completion bash)
-  plimsoll completion bash > ~/.local/share/bash-completion/completions/plimsoll)";
 
 void AddConnectionFlags(CLI::App* command, Connection* connection) {
   command
@@ -81,6 +30,11 @@ void AddConnectionFlags(CLI::App* command, Connection* connection) {
       ->add_option("--calibration", connection->calibration,
                    "Table of upper bounds for the service in this process, instead of its own")
       ->envname("PLIMSOLL_CALIBRATION")
+      ->type_name("FILE");
+  command
+      ->add_option("--speed", connection->speed,
+                   "Table of speeds for the service in this process, instead of its own")
+      ->envname("PLIMSOLL_SPEED")
       ->type_name("FILE");
   command->add_option("--timeout", connection->timeout, "How long to wait for an answer")
       ->type_name("DURATION")
@@ -135,8 +89,68 @@ void AddEstimate(CLI::App* app, EstimateCommand* options) {
   AddJobFlags(command, &options->settings);
 }
 
-void AddList(CLI::App* app, const char* name, const char* about, const char* footer,
-             ListCommand* options) {
+// Flags that may be repeated and hold lists with commas.
+CLI::Option* AddListFlag(CLI::App* command, const char* flag, std::vector<std::string>* values,
+                         const char* about) {
+  return command->add_option(flag, *values, about)
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
+// What to search, and what is best.
+void AddSearchFlags(CLI::App* command, RecommendCommand* options) {
+  command->add_option("--objective", options->objective, "What is best (fastest)")
+      ->type_name("{fastest,fewest-gpus,cheapest,smallest-change}");
+  command
+      ->add_option("--gpus", options->gpu_counts,
+                   "Numbers of GPUs to consider, as 8..512 (whole nodes, and powers of two below "
+                   "one) or 8,16,64 (the job's)")
+      ->type_name("RANGE");
+  AddListFlag(command, "--gpu", &options->gpus,
+              "GPUs to consider, as h100-80gb-sxm,h200 (the job's)")
+      ->type_name("GPU");
+  AddListFlag(command, "--freeze", &options->frozen,
+              "Fields that keep the job's value, as training.recompute; `*` is all")
+      ->type_name("PATH");
+  AddListFlag(command, "--price", &options->prices,
+              "Price of an hour of a GPU, as h100-80gb-sxm=2.5")
+      ->type_name("GPU=PRICE");
+  command->add_option("--max-results", options->max_results, "The most candidates to show (5)")
+      ->type_name("N");
+  command->add_option("--risk", options->risk, "Chance that an upper bound is exceeded (0.01)")
+      ->type_name("P");
+  command
+      ->add_option("--detail", options->detail,
+                   "How the memory of what is shown is made: in closed form, or by a replay of the "
+                   "first steps (replay)")
+      ->type_name("{summary,replay}")
+      ->check(CLI::IsMember({"summary", "replay"}).description(""));
+}
+
+void AddRecommend(CLI::App* app, RecommendCommand* options) {
+  CLI::App* command =
+      AddCommand(app, "recommend", "Search the sharding that fits and is best", kRecommendFooter);
+  command->add_option("job", options->job_file, "A job in YAML or JSON; - is standard input")
+      ->type_name("FILE");
+  command
+      ->add_option("--jobs", options->jobs_file,
+                   "One RecommendConfigRequest in JSON per line; one answer per line; - is "
+                   "standard input")
+      ->type_name("FILE");
+  AddSearchFlags(command, options);
+  command->add_flag("--explain", options->explain,
+                    "Also each field that the best changes, and where its time goes");
+  command
+      ->add_option("--plot", options->plot_file,
+                   "Also draw time against memory of what fits: a picture (.svg)")
+      ->type_name("FILE");
+  AddOutputFlags(command, &options->output);
+  AddConnectionFlags(command, &options->connection);
+  AddJobFlags(command, &options->settings, /*except=*/"--gpu");
+}
+
+void AddCatalogList(CLI::App* app, const char* name, const char* about, const char* footer,
+                    ListCommand* options) {
   CLI::App* command = AddCommand(app, name, about, footer);
   AddOutputFlags(command, &options->output);
   AddConnectionFlags(command, &options->connection);
@@ -149,8 +163,9 @@ struct CommandLine {
     app.require_subcommand(1);
     app.footer(std::string("\n") + kFooter);
     AddEstimate(&app, &estimate);
-    AddList(&app, "models", "List the models that have a name", kModelsFooter, &models);
-    AddList(&app, "gpus", "List the GPUs that have an id", kGpusFooter, &gpus);
+    AddRecommend(&app, &recommend);
+    AddCatalogList(&app, "models", "List the models that have a name", kModelsFooter, &models);
+    AddCatalogList(&app, "gpus", "List the GPUs that have an id", kGpusFooter, &gpus);
     server_flags.emplace(AddCommand(&app, "serve", "Serve over gRPC and HTTP", kServeFooter));
     AddCommand(&app, "completion", "Print a script for shell completion", kCompletionFooter)
         ->add_option("shell", shell, "The shell")
@@ -161,6 +176,7 @@ struct CommandLine {
 
   CLI::App app;
   EstimateCommand estimate;
+  RecommendCommand recommend;
   ListCommand models;
   ListCommand gpus;
   std::optional<ServerFlags> server_flags;
@@ -205,6 +221,7 @@ ExitCode RunCommandLine(int argc, char** argv) {
   }
   const std::string command = line.app.get_subcommands().front()->get_name();
   if (command == "estimate") return RunEstimate(line.estimate);
+  if (command == "recommend") return RunRecommend(line.recommend);
   if (command == "models") return RunModels(line.models);
   if (command == "gpus") return RunGpus(line.gpus);
   if (command == "serve") return static_cast<ExitCode>(RunServer(server_options));

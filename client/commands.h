@@ -10,6 +10,9 @@ namespace plimsoll {
 // Estimates one job, or one per line of `jobs_file`.
 ExitCode RunEstimate(const EstimateCommand& command);
 
+// Searches what makes one job fit, or one per line of `jobs_file`.
+ExitCode RunRecommend(const RecommendCommand& command);
+
 // Lists the catalog.
 ExitCode RunModels(const ListCommand& command);
 ExitCode RunGpus(const ListCommand& command);

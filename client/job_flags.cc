@@ -72,7 +72,7 @@ void AddAssignment(const std::string& text, std::vector<JobSetting>* settings) {
 
 }  // namespace
 
-void AddJobFlags(CLI::App* command, std::vector<JobSetting>* settings) {
+void AddJobFlags(CLI::App* command, std::vector<JobSetting>* settings, const std::string& except) {
   command
       ->add_option_function<std::string>(
           "--model",
@@ -83,6 +83,7 @@ void AddJobFlags(CLI::App* command, std::vector<JobSetting>* settings) {
       ->type_name("MODEL")
       ->group("Job");
   for (const JobFlag& flag : kFlags) {
+    if (flag.flag == except) continue;
     const std::string field = flag.field;
     command
         ->add_option_function<std::string>(

@@ -3,15 +3,17 @@
 #define PLIMSOLL_CLIENT_JOB_FLAGS_H_
 
 #include <CLI/CLI.hpp>
+#include <string>
 #include <vector>
 
 #include "client/job_file.h"
 
 namespace plimsoll {
 
-// Adds the flags to `command`; what a user gives is appended to `settings`,
-// which must outlive the command.
-void AddJobFlags(CLI::App* command, std::vector<JobSetting>* settings);
+// Adds the flags, but for the one called `except`, to `command`; what a user
+// gives is appended to `settings`, which must outlive the command.
+void AddJobFlags(CLI::App* command, std::vector<JobSetting>* settings,
+                 const std::string& except = "");
 
 }  // namespace plimsoll
 

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -21,9 +22,6 @@
 namespace plimsoll {
 namespace {
 
-// One call of the service takes this much: enough to make the cost of the call
-// small, little enough to answer soon.
-constexpr int kMaxLines = 64;
 constexpr size_t kMaxChunkBytes = kMaxRequestBytes / 2;
 
 google::rpc::Status BadLine(absl::string_view message) {
@@ -42,39 +40,81 @@ google::rpc::Status Refusal(Violations misread, const google::rpc::Status& answe
   return ToRpcStatus(InvalidArgument(misread));
 }
 
-void AppendError(const google::rpc::Status& error, JobStreamCounts* counts, std::string* text) {
-  *text += "{\"error\":";
-  AppendJson(error, text);
-  *text += "}\n";
-  ++counts->refused;
-}
+// Estimates that are asked for in one call.
+class EstimateBatch {
+ public:
+  using Request = v1::EstimateMemoryRequest;
+  static constexpr int kMaxLines = 64;  // the cost of the call is small, the answer soon there
 
-// Returns false where the answer is no message.
-bool AppendAnswer(const JobAnswer& answer, const Violations& misread, JobStreamCounts* counts,
-                  std::string* text) {
-  const auto* const error = std::get_if<google::rpc::Status>(&answer);
-  if (error != nullptr || !misread.empty()) {
-    const google::rpc::Status refused = error != nullptr ? *error : google::rpc::Status();
-    AppendError(misread.empty() ? refused : Refusal(misread, refused), counts, text);
+  Request* Add() { return requests_->add_requests(); }
+  void RemoveLast() { requests_->mutable_requests()->RemoveLast(); }
+
+  absl::Status Ask(const PlannerClient& client) {
+    if (requests_->requests_size() == 0) return absl::OkStatus();
+    absl::StatusOr<std::vector<JobAnswer>> asked = client.BatchEstimateMemory(*requests_);
+    if (asked.ok()) answers_ = *std::move(asked);
+    return asked.status();
+  }
+
+  // Why there is no answer; null where there is one.
+  const google::rpc::Status* Error(int index) const {
+    return std::get_if<google::rpc::Status>(&answers_[static_cast<size_t>(index)]);
+  }
+  // Returns false where the answer is no message.
+  bool AppendAnswer(int index, std::string* text) const {
+    return AppendWireJson(v1::EstimateMemoryResponse::descriptor(),
+                          std::get<std::string>(answers_[static_cast<size_t>(index)]), text);
+  }
+
+ private:
+  google::protobuf::Arena arena_;
+  v1::BatchEstimateMemoryRequest* requests_ =
+      google::protobuf::Arena::CreateMessage<v1::BatchEstimateMemoryRequest>(&arena_);
+  std::vector<JobAnswer> answers_;
+};
+
+// A search is a call of its own.
+class RecommendCall {
+ public:
+  using Request = v1::RecommendConfigRequest;
+  static constexpr int kMaxLines = 1;
+
+  Request* Add() {
+    asked_ = true;
+    return &request_;
+  }
+  void RemoveLast() { asked_ = false; }
+
+  absl::Status Ask(const PlannerClient& client) {
+    if (!asked_) return absl::OkStatus();
+    const absl::Status status = client.RecommendConfig(request_, &response_, &error_);
+    return absl::IsInvalidArgument(status) ? absl::OkStatus() : status;
+  }
+
+  const google::rpc::Status* Error(int) const { return error_.code() == 0 ? nullptr : &error_; }
+  bool AppendAnswer(int, std::string* text) const {
+    AppendJson(response_, text);
     return true;
   }
-  const auto* const type = v1::EstimateMemoryResponse::descriptor();
-  if (!AppendWireJson(type, std::get<std::string>(answer), text)) return false;
-  *text += '\n';
-  ++counts->answered;
-  return true;
-}
+
+ private:
+  bool asked_ = false;
+  Request request_;
+  v1::RecommendConfigResponse response_;
+  google::rpc::Status error_;
+};
 
 // Lines that are asked for together, with what is wrong already kept at their
 // place.
+template <typename Batch>
 class Chunk {
  public:
   // A chunk that is full takes no more until it is answered.
-  bool IsFull() const { return places_.size() >= kMaxLines || bytes_ >= kMaxChunkBytes; }
+  bool IsFull() const { return places_.size() >= Batch::kMaxLines || bytes_ >= kMaxChunkBytes; }
   bool IsEmpty() const { return places_.empty(); }
 
   void AddLine(absl::string_view line) {
-    v1::EstimateMemoryRequest* request = requests_->add_requests();
+    typename Batch::Request* request = batch_.Add();
     Violations misread = ReadJsonMessage(line, request);
     const size_t bytes = request->ByteSizeLong();
     if (bytes <= kMaxChunkBytes) {
@@ -82,33 +122,26 @@ class Chunk {
       places_.push_back({nullptr, std::move(misread)});
       return;
     }
-    requests_->mutable_requests()->RemoveLast();
+    batch_.RemoveLast();
     misread.push_back({"request", absl::StrCat(bytes, " bytes"),
                        absl::StrCat("must be at most ", kMaxChunkBytes, " bytes")});
     AddError(ToRpcStatus(InvalidArgument(misread)));
   }
 
   void AddError(absl::string_view message) { AddError(BadLine(message)); }
-
   void AddError(const google::rpc::Status& status) {
-    auto* const error = google::protobuf::Arena::CreateMessage<google::rpc::Status>(&arena_);
-    *error = status;
-    places_.push_back({error, {}});
+    places_.push_back({std::make_unique<google::rpc::Status>(status), {}});
   }
 
   // Asks for every good line and appends one line of text for each line.
   absl::Status Answer(const PlannerClient& client, JobStreamCounts* counts, std::string* text) {
-    std::vector<JobAnswer> answers;
-    if (requests_->requests_size() > 0) {
-      absl::StatusOr<std::vector<JobAnswer>> asked = client.BatchEstimateMemory(*requests_);
-      if (!asked.ok()) return asked.status();
-      answers = *std::move(asked);
-    }
-    auto next = answers.begin();
+    const absl::Status status = batch_.Ask(client);
+    if (!status.ok()) return status;
+    int next = 0;
     for (const Place& place : places_) {
       if (place.error != nullptr) {
         AppendError(*place.error, counts, text);
-      } else if (!AppendAnswer(*next++, place.misread, counts, text)) {
+      } else if (!AppendResult(next++, place.misread, counts, text)) {
         return absl::InternalError("the service sent an answer that is no message");
       }
     }
@@ -119,19 +152,45 @@ class Chunk {
   // A line that is asked for has no error; what was misread of it is no part of
   // the request.
   struct Place {
-    const google::rpc::Status* error;
+    std::unique_ptr<google::rpc::Status> error;
     Violations misread;
   };
 
-  google::protobuf::Arena arena_;
-  v1::BatchEstimateMemoryRequest* requests_ =
-      google::protobuf::Arena::CreateMessage<v1::BatchEstimateMemoryRequest>(&arena_);
+  static void AppendError(const google::rpc::Status& error, JobStreamCounts* counts,
+                          std::string* text) {
+    *text += "{\"error\":";
+    AppendJson(error, text);
+    *text += "}\n";
+    ++counts->refused;
+  }
+
+  // Returns false where the answer is no message.
+  bool AppendResult(int index, const Violations& misread, JobStreamCounts* counts,
+                    std::string* text) const {
+    const google::rpc::Status* const error = batch_.Error(index);
+    if (!misread.empty()) {
+      AppendError(Refusal(misread, error != nullptr ? *error : google::rpc::Status()), counts,
+                  text);
+      return true;
+    }
+    if (error != nullptr) {
+      AppendError(*error, counts, text);
+      return true;
+    }
+    if (!batch_.AppendAnswer(index, text)) return false;
+    *text += '\n';
+    ++counts->answered;
+    return true;
+  }
+
+  Batch batch_;
   std::vector<Place> places_;
   size_t bytes_ = 0;
 };
 
 // Takes lines that are there into the chunk. Returns how the last try ended.
-LineReader::Result FillChunk(LineReader* reader, Chunk* chunk) {
+template <typename Batch>
+LineReader::Result FillChunk(LineReader* reader, Chunk<Batch>* chunk) {
   absl::string_view line;
   LineReader::Result result = LineReader::Result::kLine;
   while (!chunk->IsFull()) {
@@ -146,15 +205,14 @@ LineReader::Result FillChunk(LineReader* reader, Chunk* chunk) {
   return result;
 }
 
-}  // namespace
-
-absl::StatusOr<JobStreamCounts> StreamJobs(int file, const PlannerClient& client,
-                                           const WriteText& write) {
+template <typename Batch>
+absl::StatusOr<JobStreamCounts> StreamLines(int file, const PlannerClient& client,
+                                            const WriteText& write) {
   LineReader reader(file, kMaxRequestBytes);
   JobStreamCounts counts;
   std::string text;
   for (;;) {
-    Chunk chunk;
+    Chunk<Batch> chunk;
     const LineReader::Result result = FillChunk(&reader, &chunk);
     if (!chunk.IsEmpty()) {
       text.clear();
@@ -167,6 +225,18 @@ absl::StatusOr<JobStreamCounts> StreamJobs(int file, const PlannerClient& client
       return absl::UnknownError(absl::StrCat("the jobs: cannot be read; ", std::strerror(errno)));
     }
   }
+}
+
+}  // namespace
+
+absl::StatusOr<JobStreamCounts> StreamEstimates(int file, const PlannerClient& client,
+                                                const WriteText& write) {
+  return StreamLines<EstimateBatch>(file, client, write);
+}
+
+absl::StatusOr<JobStreamCounts> StreamRecommendations(int file, const PlannerClient& client,
+                                                      const WriteText& write) {
+  return StreamLines<RecommendCall>(file, client, write);
 }
 
 }  // namespace plimsoll

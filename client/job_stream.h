@@ -21,15 +21,20 @@ struct JobStreamCounts {
 // Takes the text of answers; false stops the stream.
 using WriteText = std::function<bool(absl::string_view)>;
 
-// Reads an EstimateMemoryRequest from each line of `file` (a descriptor), asks
-// for lines together as they arrive, and writes one line for each: an
-// EstimateMemoryResponse, or {"error": <google.rpc.Status>}. An empty line is a
-// bad one, so that line n always answers line n.
+// Reads a request from each line of `file` (a descriptor), asks for lines together
+// as they arrive, and writes one line for each: the answer, or {"error":
+// <google.rpc.Status>}. An empty line is a bad one, so that line n always answers
+// line n.
 //
 // Errors: the service's, where it answers no line; UNKNOWN where reading or
 //         writing fails.
-absl::StatusOr<JobStreamCounts> StreamJobs(int file, const PlannerClient& client,
-                                           const WriteText& write);
+using StreamFunction = absl::StatusOr<JobStreamCounts>(int file, const PlannerClient& client,
+                                                       const WriteText& write);
+
+// EstimateMemoryRequest in, EstimateMemoryResponse out.
+StreamFunction StreamEstimates;
+// RecommendConfigRequest in, RecommendConfigResponse out.
+StreamFunction StreamRecommendations;
 
 }  // namespace plimsoll
 

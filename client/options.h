@@ -2,6 +2,7 @@
 #ifndef PLIMSOLL_CLIENT_OPTIONS_H_
 #define PLIMSOLL_CLIENT_OPTIONS_H_
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@ struct Connection {
   std::string server;  // empty: the service in this process
   std::string timeout = "10s";
   std::string calibration;  // a file for the service in this process; empty: its own
+  std::string speed;        // likewise
 };
 
 struct Output {
@@ -31,6 +33,24 @@ struct EstimateCommand {
   std::optional<double> risk;
   std::string detail;         // empty where not given
   std::string timeline_file;  // empty where not given
+  bool explain = false;
+};
+
+struct RecommendCommand {
+  Connection connection;
+  Output output;
+  std::string job_file;
+  std::string jobs_file;
+  std::vector<JobSetting> settings;
+  std::string objective;  // empty where not given, as the others
+  std::vector<std::string> gpus;
+  std::string gpu_counts;
+  std::vector<std::string> frozen;
+  std::vector<std::string> prices;
+  std::optional<int64_t> max_results;
+  std::optional<double> risk;
+  std::string detail;
+  std::string plot_file;
   bool explain = false;
 };
 

@@ -11,6 +11,7 @@
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "server/method.h"
+#include "server/status.h"
 
 namespace plimsoll {
 namespace {
@@ -80,10 +81,13 @@ absl::Status PlannerClient::ToStatus(const grpc::Status& status) const {
 }
 
 template <typename Method, typename Request, typename Response>
-absl::Status PlannerClient::Call(Method method, const Request& request, Response* response) const {
+absl::Status PlannerClient::Call(Method method, const Request& request, Response* response,
+                                 google::rpc::Status* refusal) const {
   grpc::ClientContext context;
   SetDeadline(&context);
-  return ToStatus((stub_.get()->*method)(&context, request, response));
+  const grpc::Status status = (stub_.get()->*method)(&context, request, response);
+  if (!status.ok() && refusal != nullptr) *refusal = ToRpcStatus(status);
+  return ToStatus(status);
 }
 
 absl::StatusOr<v1::EstimateMemoryResponse> PlannerClient::EstimateMemory(
@@ -118,6 +122,12 @@ absl::StatusOr<std::vector<JobAnswer>> PlannerClient::BatchEstimateMemory(
     return absl::InternalError("the service left out answers of a batch");
   }
   return answers;
+}
+
+absl::Status PlannerClient::RecommendConfig(const v1::RecommendConfigRequest& request,
+                                            v1::RecommendConfigResponse* response,
+                                            google::rpc::Status* refusal) const {
+  return Call(&v1::PlannerService::Stub::RecommendConfig, request, response, refusal);
 }
 
 absl::StatusOr<v1::ListModelsResponse> PlannerClient::ListModels() const {

@@ -36,12 +36,17 @@ class PlannerClient {
   // INTERNAL where the service did not.
   absl::StatusOr<std::vector<JobAnswer>> BatchEstimateMemory(
       const v1::BatchEstimateMemoryRequest& request) const;
+  // `refusal`, which may be null, gets the service's status with its details.
+  absl::Status RecommendConfig(const v1::RecommendConfigRequest& request,
+                               v1::RecommendConfigResponse* response,
+                               google::rpc::Status* refusal) const;
   absl::StatusOr<v1::ListModelsResponse> ListModels() const;
   absl::StatusOr<v1::ListGpusResponse> ListGpus() const;
 
  private:
   template <typename Method, typename Request, typename Response>
-  absl::Status Call(Method method, const Request& request, Response* response) const;
+  absl::Status Call(Method method, const Request& request, Response* response,
+                    google::rpc::Status* refusal = nullptr) const;
 
   void SetDeadline(grpc::ClientContext* context) const;
   absl::Status ToStatus(const grpc::Status& status) const;

@@ -21,12 +21,17 @@ absl::StatusOr<Service> OpenService(const Connection& connection) {
         absl::StrCat("--calibration: ", connection.calibration,
                      "; must not be given with --server, which has its own"));
   }
+  if (!connection.server.empty() && !connection.speed.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--speed: ", connection.speed, "; must not be given with --server, which has its own"));
+  }
   if (!connection.server.empty()) {
     return Service{.embedded = nullptr, .client = ConnectTo(connection.server, timeout)};
   }
   ServerOptions options;
   options.log_level = LogLevel::kOff;  // refusals are answers here
   options.calibration = connection.calibration;
+  options.speed = connection.speed;
   auto started = Server::Start(options);
   if (auto* error = std::get_if<std::string>(&started)) return absl::InternalError(*error);
   auto server = std::move(std::get<std::unique_ptr<Server>>(started));

@@ -1,12 +1,9 @@
 #include "client/timeline_file.h"
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/json_writer.h"
+#include "client/output_file.h"
 #include "client/text.h"
 #include "client/timeline_html.h"
 #include "client/timeline_svg.h"
@@ -38,12 +35,7 @@ absl::Status WriteTimeline(const std::string& path, const v1::EstimateMemoryResp
   } else {
     text = ToPrettyJson(response.timeline());
   }
-  errno = 0;
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  if (file) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("--timeline: ", path, "; ", std::strerror(errno)));
+  return WriteFile("--timeline", path, text);
 }
 
 }  // namespace plimsoll

@@ -5,17 +5,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "client/plot_box.h"
 #include "plimsoll/v1/planner.pb.h"
 
 namespace plimsoll {
-
-// The plot, in the picture's units.
-struct PlotBox {
-  double left = 0;
-  double right = 0;
-  double top = 0;
-  double bottom = 0;
-};
 
 class TimelineScale {
  public:

@@ -6,10 +6,15 @@
 
 #include <string>
 
+#include "plimsoll/v1/job.pb.h"
+
 namespace plimsoll {
 
 // Returns `message` as one YAML document, zeros included, integers as integers.
 std::string ToYaml(const google::protobuf::Message& message);
+
+// Returns `job` as a job file: the same without lists that have nothing in them.
+std::string ToJobFile(const v1::Job& job);
 
 }  // namespace plimsoll
 

@@ -1,0 +1,80 @@
+// What `--help` says beside the flags: examples and exit codes.
+#ifndef PLIMSOLL_CLIENT_HELP_H_
+#define PLIMSOLL_CLIENT_HELP_H_
+
+namespace plimsoll {
+
+inline constexpr char kAbout[] =
+    "Says how much memory each GPU of a training job will hold, and how to make it fit.";
+
+inline constexpr char kFooter[] = R"(Examples:
+  plimsoll estimate --model llama-3.1-8b --gpu h100-80gb-sxm --gpu-count 8 --zero-stage 3 \
+                    --sequence-length 8192
+  plimsoll recommend job.yaml
+  plimsoll models
+  plimsoll estimate --help
+
+Exit status:
+  0  the job fits, or what was asked is done; recommend: something fits
+  1  something failed here
+  2  bad input; with --jobs: at least one line was bad
+  3  the job does not fit; recommend: nothing does
+  4  the service is out of reach, overloaded or late
+  5  at risk: the expected figure fits, the upper bound does not)";
+
+inline constexpr char kEstimateFooter[] = R"(A job file has the API's own names:
+  model: {name: llama-3.1-8b}        # or hf_config: path/to/config.json
+  training: {sequence_length: 8192, micro_batch_size: 1}
+  parallelism: {zero_stage: 3}
+  cluster: {gpu: h100-80gb-sxm, gpu_count: 8}
+
+Examples:
+  plimsoll estimate job.yaml
+  plimsoll estimate job.yaml --zero-stage 2 --set training.recompute.mode=full --explain
+  plimsoll estimate job.yaml --timeline memory.html
+  plimsoll estimate --model ./config.json --gpu a100-80gb-sxm --gpu-count 8 --sequence-length 4096
+  cat job.json | plimsoll estimate - -o json | jq .verdict
+  plimsoll estimate --jobs requests.jsonl -o jsonl > answers.jsonl
+  plimsoll estimate job.yaml --server planner.example:50051 --timeout 500ms
+
+Exit status: 0 fits, 5 at risk, 3 does not fit, 2 bad input, 4 service out of reach, 1 failure.
+With --jobs: 0 every line was answered, 2 a line was bad.)";
+
+inline constexpr char kRecommendFooter[] =
+    R"(Searches every legal sharding of the job. Batch, sequence, precision, optimizer and model are kept:
+the training run stays the same run.
+
+Examples:
+  plimsoll recommend job.yaml
+  plimsoll recommend job.yaml -o yaml > fixed.yaml && plimsoll estimate fixed.yaml
+  plimsoll recommend job.yaml --gpus 8..512 --gpu h100-80gb-sxm,h200-141gb-sxm --plot choices.svg
+  plimsoll recommend job.yaml --gpus 8..64 --objective fewest-gpus
+  plimsoll recommend job.yaml --objective cheapest --price h100-80gb-sxm=2.5,a100-80gb-sxm=1.4                      --gpu h100-80gb-sxm,a100-80gb-sxm
+  plimsoll recommend job.yaml --freeze parallelism.tensor_parallel_size,training.recompute
+  plimsoll recommend --model llama-3.1-8b --gpu h100-80gb-sxm --gpus 1..8 --sequence-length 8192
+  plimsoll recommend --jobs requests.jsonl -o jsonl > answers.jsonl
+
+Exit status: 0 something fits, 3 nothing fits, 2 bad input, 4 service out of reach, 1 failure.
+With --jobs: 0 every line was answered, 2 a line was bad.)";
+
+inline constexpr char kModelsFooter[] = R"(Examples:
+  plimsoll models
+  plimsoll models -o jsonl | jq -r .name)";
+
+inline constexpr char kGpusFooter[] = R"(Examples:
+  plimsoll gpus
+  plimsoll gpus -o json | jq '.gpus[] | {gpu, aliases}')";
+
+inline constexpr char kServeFooter[] = R"(The same server, with the same flags, as plimsoll-server.
+
+Examples:
+  plimsoll serve
+  plimsoll serve --listen 0.0.0.0:50051 --listen unix:/run/plimsoll/plimsoll.sock)";
+
+inline constexpr char kCompletionFooter[] = R"(Examples:
+  source <(plimsoll completion bash)
+  plimsoll completion bash > ~/.local/share/bash-completion/completions/plimsoll)";
+
+}  // namespace plimsoll
+
+#endif  // PLIMSOLL_CLIENT_HELP_H_

@@ -1,0 +1,482 @@
+#include "client/recommend_plot.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "client/label_placer.h"
+#include "client/plot_axis.h"
+#include "client/recommend_points.h"
+#include "client/recommend_words.h"
+#include "client/role_style.h"
+#include "client/text.h"
+#include "client/xml_writer.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr double kWidth = 1120;
+constexpr double kMargin = 24;
+constexpr PlotBox kBox = {.left = 84, .right = 1096, .top = 118, .bottom = 546};
+constexpr double kCharacterWidth = 7.1;  // of small text, about
+constexpr double kLineHeight = 16;
+constexpr double kPointRadius = 4.5;
+constexpr double kBadgeSize = 19;
+constexpr double kRowHeight = 22;
+constexpr double kSwatchColumn = 206;
+constexpr size_t kSwatchColumns = 5;
+constexpr double kLogarithmicFrom = 4;  // the slowest by the fastest
+constexpr double kMostOver = 1.6;       // of what the GPU has: what needs more is at the edge
+constexpr double kGib = 1 << 30;
+
+constexpr char kStyle[] = R"(
+.ground{fill:#fff}.ink{fill:#1b2027}.faint{fill:#59626d}.grid{stroke:#dfe3e8}
+.halo{stroke:#fff;stroke-width:4;stroke-linejoin:round;paint-order:stroke}
+.fits{fill:#1a7f37}.risk{fill:#9a6700}.over{fill:#cf222e}
+.capacity{stroke:#cf222e;stroke-width:2;stroke-dasharray:7 4}
+.beyond{fill:#cf222e;opacity:.06}
+.front{fill:none;stroke-width:2;opacity:.75}.range{stroke-width:2;opacity:.6}
+.leader{stroke:#59626d}.mark{stroke:#fff;stroke-width:1.2}
+.badge{fill:#fff;stroke-width:2}.asked{fill:#fff;stroke:#1b2027;stroke-width:2}
+@media (prefers-color-scheme:dark){
+.ground{fill:#14171b}.ink{fill:#e8ebef}.faint{fill:#a3acb6}.grid{stroke:#2d333b}
+.halo{stroke:#14171b}.fits{fill:#4cc26a}.risk{fill:#e3b341}.over{fill:#ff7b72}
+.capacity{stroke:#ff7b72}.beyond{fill:#ff7b72}.leader{stroke:#a3acb6}.mark{stroke:#14171b}
+.badge{fill:#14171b}.asked{fill:#14171b;stroke:#e8ebef}}
+)";
+
+using Color = std::array<int, 3>;
+
+// From few GPUs to many.
+constexpr Color kRamp[] = {{45, 121, 207}, {21, 163, 163}, {87, 165, 90}, {196, 156, 38},
+                           {232, 112, 50}, {214, 66, 106}, {160, 92, 198}};
+
+std::string SeriesColor(size_t index, size_t count) {
+  const double at = count < 2 ? 0
+                              : static_cast<double>(index) / static_cast<double>(count - 1) *
+                                    (std::size(kRamp) - 1);
+  const size_t from = std::min(static_cast<size_t>(at), std::size(kRamp) - 2);
+  const double share = at - static_cast<double>(from);
+  std::string color = "#";
+  for (size_t i = 0; i < 3; ++i) {
+    const double mixed = kRamp[from][i] * (1 - share) + kRamp[from + 1][i] * share;
+    absl::StrAppendFormat(&color, "%02x", static_cast<int>(std::lround(mixed)));
+  }
+  return color;
+}
+
+double Gib(int64_t bytes) { return static_cast<double>(bytes) / kGib; }
+
+double TextWidth(absl::string_view text) { return DisplayWidth(text) * kCharacterWidth; }
+
+// The axes, so that every time and every point that is not far beyond what its
+// GPU has is seen.
+PlotAxis MemoryAxis(const RecommendPoints& all) {
+  double capacity = 0;
+  double most = 0;
+  for (const RecommendPoint& point : all.points) {
+    capacity = std::max(capacity, Gib(point.candidate->usable_bytes()));
+    most = std::max(most, Gib(point.candidate->device().bound_bytes()));
+  }
+  const double least = std::max(capacity * 1.12, 1e-3);
+  const double high = std::clamp(most * 1.06, least, std::max(least, capacity * kMostOver));
+  return PlotAxis(0, high, kBox.left, kBox.right, /*logarithmic=*/false);
+}
+
+PlotAxis TimeAxis(const RecommendPoints& all) {
+  double low = all.points.front().candidate->step_time().seconds();
+  double high = low;
+  for (const RecommendPoint& point : all.points) {
+    low = std::min(low, point.candidate->step_time().seconds());
+    high = std::max(high, point.candidate->step_time().seconds());
+  }
+  low = std::max(low, 1e-6);
+  high = std::max(high, low);
+  if (high / low >= kLogarithmicFrom) {
+    const double room = std::pow(high / low, 0.08);
+    return PlotAxis(low / room, high * room, kBox.bottom, kBox.top, /*logarithmic=*/true);
+  }
+  const double room = std::max((high - low) * 0.15, low * 0.02);
+  return PlotAxis(std::max(low - room, 0.0), high + room, kBox.bottom, kBox.top,
+                  /*logarithmic=*/false);
+}
+
+class Picture {
+ public:
+  Picture(const v1::RecommendConfigRequest& request, const v1::RecommendConfigResponse& response)
+      : request_(request),
+        response_(response),
+        all_(CollectPoints(response)),
+        memory_(MemoryAxis(all_)),
+        time_(TimeAxis(all_)),
+        placer_(kBox) {}
+
+  std::string Write() &&;
+
+ private:
+  double X(const v1::Candidate& c) const { return memory_.At(Gib(c.device().bound_bytes())); }
+  double Y(const v1::Candidate& c) const { return time_.At(c.step_time().seconds()); }
+  std::string ColorOf(size_t series) const { return SeriesColor(series, all_.series.size()); }
+  std::string SeriesName(const RecommendSeries& series) const;
+  std::string Tooltip(const RecommendPoint& point) const;
+
+  void Header();
+  void Grid();
+  void Capacities();
+  void ReserveMarks();
+  void Fronts();
+  void Points();
+  void Point(const RecommendPoint& point);
+  void Mark(const RecommendPoint& point);
+  void Badge(const RecommendPoint& point);
+  void SeriesLabels();
+  double Legend(double top);
+  double Rows(double top);
+  void Words(double x, double y, const char* style, absl::string_view words,
+             const char* anchor = "start");
+  void Line(double x1, double y1, double x2, double y2, const char* style);
+
+  const v1::RecommendConfigRequest& request_;
+  const v1::RecommendConfigResponse& response_;
+  const RecommendPoints all_;
+  const PlotAxis memory_;
+  const PlotAxis time_;
+  LabelPlacer placer_;
+  XmlWriter xml_;
+};
+
+void Picture::Words(double x, double y, const char* style, absl::string_view words,
+                    const char* anchor) {
+  xml_.Leaf("text",
+            {{"x", Coordinate(x)}, {"y", Coordinate(y)}, {"class", style}, {"text-anchor", anchor}},
+            words);
+}
+
+void Picture::Line(double x1, double y1, double x2, double y2, const char* style) {
+  xml_.Empty("line", {{"x1", Coordinate(x1)},
+                      {"y1", Coordinate(y1)},
+                      {"x2", Coordinate(x2)},
+                      {"y2", Coordinate(y2)},
+                      {"class", style}});
+}
+
+std::string Picture::SeriesName(const RecommendSeries& series) const {
+  const bool one_type = std::all_of(all_.series.begin(), all_.series.end(),
+                                    [&](const auto& other) { return other.gpu == series.gpu; });
+  if (!one_type) return absl::StrCat(series.gpu_count, " × ", Clean(series.gpu));
+  return absl::StrCat(series.gpu_count, series.gpu_count == 1 ? " GPU" : " GPUs");
+}
+
+std::string Picture::Tooltip(const RecommendPoint& point) const {
+  const v1::Candidate& c = *point.candidate;
+  return absl::StrCat(
+      point.name.empty() ? "" : absl::StrCat(point.name, ": "), ChangeWords(c, Glyphs::kUnicode),
+      "; ", GpuWords(c.job(), Glyphs::kUnicode), ", bound ",
+      MemoryWords(c.device().bound_bytes(), c), ", expected ",
+      FormatBytes(c.device().expected_bytes()), ", ", FormatSeconds(c.step_time().seconds()),
+      " a step (", FormatSeconds(c.step_time().low_seconds()), " to ",
+      FormatSeconds(c.step_time().high_seconds()), "), ",
+      absl::StrFormat("%.0f %% MFU", c.step_time().model_flops_utilization() * 100));
+}
+
+void Picture::Header() {
+  const v1::Candidate& asked = response_.requested();
+  const bool fits = response_.candidates_size() > 0;
+  const char* const style = asked.verdict() == v1::VERDICT_FITS      ? "fits"
+                            : asked.verdict() == v1::VERDICT_AT_RISK ? "risk"
+                                                                     : "over";
+  xml_.Open("text",
+            {{"x", Coordinate(kMargin)}, {"y", "36"}, {"font-size", "20"}, {"font-weight", "600"}});
+  xml_.Leaf("tspan", {{"class", "ink"}},
+            absl::StrCat(ModelWords(asked.job().model()), " on ",
+                         GpuWords(asked.job(), Glyphs::kUnicode)));
+  xml_.Leaf("tspan", {{"class", style}, {"dx", "8"}}, VerdictName(asked.verdict()));
+  xml_.Leaf("tspan", {{"class", "faint"}, {"dx", "8"}, {"font-weight", "400"}}, "as asked");
+  xml_.Close();
+  const v1::Candidate& shown = fits ? response_.candidates(0) : response_.obstacle().nearest();
+  Words(kMargin, 60, "ink",
+        absl::StrCat(
+            fits ? "Best: " : "Nothing fits; the nearest: ", ChangeWords(shown, Glyphs::kUnicode),
+            "; bound ", MemoryWords(shown.device().bound_bytes(), shown), ", ",
+            FormatSeconds(shown.step_time().seconds()), " a step"));
+  Words(kMargin, 79, "faint",
+        absl::StrCat(CountWords(response_),
+                     response_.truncated() ? "; cut short by the deadline" : "",
+                     ". Lines: what no other beats in time, GPUs and memory at once."));
+}
+
+void Picture::Grid() {
+  for (const double seconds : time_.Ticks()) {
+    const double y = time_.At(seconds);
+    Line(kBox.left, y, kBox.right, y, "grid");
+    Words(kBox.left - 8, y + 4, "faint",
+          seconds < 1 ? absl::StrFormat("%g ms", seconds * 1000) : absl::StrFormat("%g s", seconds),
+          "end");
+  }
+  for (const double gib : memory_.Ticks()) {
+    const double x = memory_.At(gib);
+    Line(x, kBox.top, x, kBox.bottom, "grid");
+    Words(x, kBox.bottom + 18, "faint", absl::StrFormat("%g", gib), "middle");
+  }
+  Words(kMargin, kBox.top - 14, "faint",
+        time_.logarithmic() ? "Time of a step (logarithmic), lower is better"
+                            : "Time of a step, lower is better");
+  Words(kBox.right, kBox.bottom + 38, "faint", "Upper bound of the memory of each GPU, GiB", "end");
+}
+
+// What each type of GPU has; labels one below the other where they are close.
+void Picture::Capacities() {
+  std::map<int64_t, std::set<std::string>> names;
+  for (const RecommendPoint& point : all_.points) {
+    names[point.candidate->usable_bytes()].insert(Clean(point.candidate->job().cluster().gpu()));
+  }
+  const double most = memory_.At(Gib(names.rbegin()->first));
+  xml_.Empty("rect", {{"x", Coordinate(most)},
+                      {"y", Coordinate(kBox.top)},
+                      {"width", Coordinate(kBox.right - most)},
+                      {"height", Coordinate(kBox.bottom - kBox.top)},
+                      {"class", "beyond"}});
+  for (const auto& [bytes, gpus] : names) {
+    const double x = memory_.At(Gib(bytes));
+    Line(x, kBox.top - 6, x, kBox.bottom, "capacity");
+    placer_.Discourage({.left = x - 2, .right = x + 2, .top = kBox.top, .bottom = kBox.bottom});
+    const std::string words = absl::StrCat(FormatBytes(bytes), " ", absl::StrJoin(gpus, ", "));
+    Words(std::min(x, kBox.right - TextWidth(words) / 2), kBox.top - 10, "over", words, "middle");
+  }
+}
+
+// Marks come first: no label may cover one. Lines had better stay free too.
+void Picture::ReserveMarks() {
+  for (const RecommendPoint& point : all_.points) {
+    const double x = X(*point.candidate);
+    const double y = Y(*point.candidate);
+    const double radius = kPointRadius + (point.name.empty() ? 0 : 3);
+    placer_.Block(
+        {.left = x - radius, .right = x + radius, .top = y - radius, .bottom = y + radius});
+  }
+  for (const RecommendSeries& series : all_.series) {
+    for (size_t i = 1; i < series.front.size(); ++i) {
+      const v1::Candidate& from = *all_.points[series.front[i - 1]].candidate;
+      const v1::Candidate& to = *all_.points[series.front[i]].candidate;
+      const double length = std::hypot(X(to) - X(from), Y(to) - Y(from));
+      for (double at = 0; at < length; at += 6) {
+        const double x = X(from) + (X(to) - X(from)) * at / length;
+        const double y = Y(from) + (Y(to) - Y(from)) * at / length;
+        placer_.Discourage({.left = x - 3, .right = x + 3, .top = y - 3, .bottom = y + 3});
+      }
+    }
+  }
+}
+
+void Picture::Fronts() {
+  for (size_t s = 0; s < all_.series.size(); ++s) {
+    const RecommendSeries& series = all_.series[s];
+    if (series.front.size() < 2) continue;
+    std::string path;
+    for (const size_t i : series.front) {
+      const v1::Candidate& candidate = *all_.points[i].candidate;
+      absl::StrAppend(&path, path.empty() ? "M" : "L", Coordinate(X(candidate)), " ",
+                      Coordinate(Y(candidate)));
+    }
+    xml_.Open("path", {{"class", "front"}, {"stroke", ColorOf(s)}, {"d", path}});
+    xml_.Leaf("title", {}, SeriesName(series));
+    xml_.Close();
+  }
+}
+
+// A circle; a diamond for what is not recommended; an arrow at the edge for what
+// is beyond it.
+void Picture::Mark(const RecommendPoint& point) {
+  const double x = X(*point.candidate);
+  const double y = Y(*point.candidate);
+  const bool beyond = !memory_.Holds(Gib(point.candidate->device().bound_bytes()));
+  const bool odd = point.name == "asked" || point.name == "nearest";
+  if (!beyond && !odd) {
+    xml_.Empty("circle", {{"cx", Coordinate(x)},
+                          {"cy", Coordinate(y)},
+                          {"r", Coordinate(kPointRadius)},
+                          {"fill", ColorOf(point.series)},
+                          {"class", "mark"}});
+    return;
+  }
+  const double r = kPointRadius + 2.5;
+  const std::string shape =
+      beyond ? absl::StrCat("M", Coordinate(x - 2 * r), " ", Coordinate(y - r), "L", Coordinate(x),
+                            " ", Coordinate(y), "L", Coordinate(x - 2 * r), " ", Coordinate(y + r),
+                            "Z")
+             : absl::StrCat("M", Coordinate(x - r), " ", Coordinate(y), "L", Coordinate(x), " ",
+                            Coordinate(y - r), "L", Coordinate(x + r), " ", Coordinate(y), "L",
+                            Coordinate(x), " ", Coordinate(y + r), "Z");
+  xml_.Empty("path", {{"class", "asked"}, {"d", shape}});
+}
+
+// The name beside the mark, with a line to it where it is not next to it.
+void Picture::Badge(const RecommendPoint& point) {
+  const double x = X(*point.candidate);
+  const double y = Y(*point.candidate);
+  const bool number = point.name.find_first_not_of("0123456789") == std::string::npos;
+  const bool beyond = !memory_.Holds(Gib(point.candidate->device().bound_bytes()));
+  const std::string words =
+      beyond ? absl::StrCat(point.name, ": ", FormatBytes(point.candidate->device().bound_bytes()))
+             : point.name;
+  const auto place = placer_.Place({.x = beyond ? x - kPointRadius * 2 : x,
+                                    .y = y,
+                                    .width = number && !beyond ? kBadgeSize : TextWidth(words) + 4,
+                                    .height = number && !beyond ? kBadgeSize : kLineHeight,
+                                    .gap = 9});
+  if (!place.has_value()) return;  // the rows below and the tooltip have it
+  const double middle_x = (place->left + place->right) / 2;
+  const double middle_y = (place->top + place->bottom) / 2;
+  if (std::hypot(middle_x - x, middle_y - y) > 34 && number) {
+    Line(x, y, middle_x, middle_y, "leader");
+  }
+  if (number && !beyond) {
+    xml_.Empty("circle", {{"cx", Coordinate(middle_x)},
+                          {"cy", Coordinate(middle_y)},
+                          {"r", Coordinate(kBadgeSize / 2)},
+                          {"stroke", ColorOf(point.series)},
+                          {"class", "badge"}});
+  }
+  Words(middle_x, middle_y + 4.4, number && !beyond ? "ink" : "ink halo", words, "middle");
+}
+
+void Picture::Point(const RecommendPoint& point) {
+  xml_.Open("g", {{"class", "point"}});
+  xml_.Leaf("title", {}, Tooltip(point));
+  if (!point.name.empty()) {  // from the expected figure to the bound
+    const double from = memory_.At(Gib(point.candidate->device().expected_bytes()));
+    xml_.Empty("line", {{"x1", Coordinate(from)},
+                        {"x2", Coordinate(X(*point.candidate))},
+                        {"y1", Coordinate(Y(*point.candidate))},
+                        {"y2", Coordinate(Y(*point.candidate))},
+                        {"stroke", ColorOf(point.series)},
+                        {"class", "range"}});
+  }
+  Mark(point);
+  if (!point.name.empty()) Badge(point);
+  xml_.Close();
+}
+
+// What is recommended lies above the rest, the best on top.
+void Picture::Points() {
+  for (const RecommendPoint& point : all_.points) {
+    if (point.name.empty()) Point(point);
+  }
+  for (auto point = all_.points.rbegin(); point != all_.points.rend(); ++point) {
+    if (!point->name.empty()) Point(*point);
+  }
+}
+
+// At one of the ends of each line, where there is room.
+void Picture::SeriesLabels() {
+  for (size_t s = 0; s < all_.series.size(); ++s) {
+    const RecommendSeries& series = all_.series[s];
+    if (series.front.size() < 2) continue;
+    const std::string name = SeriesName(series);
+    for (const size_t end : {series.front.back(), series.front.front()}) {
+      const v1::Candidate& candidate = *all_.points[end].candidate;
+      const auto place = placer_.Place({.x = X(candidate),
+                                        .y = Y(candidate),
+                                        .width = TextWidth(name) + 4,
+                                        .height = kLineHeight,
+                                        .gap = 8});
+      if (!place.has_value()) continue;
+      xml_.Leaf("text",
+                {{"x", Coordinate(place->left + 2)},
+                 {"y", Coordinate(place->bottom - 4)},
+                 {"class", "halo"},
+                 {"fill", ColorOf(s)},
+                 {"font-weight", "600"}},
+                name);
+      break;
+    }
+  }
+}
+
+// The colours; returns where it ends.
+double Picture::Legend(double top) {
+  for (size_t s = 0; s < all_.series.size(); ++s) {
+    const double x = kMargin + kSwatchColumn * static_cast<double>(s % kSwatchColumns);
+    const double y = top + kRowHeight * static_cast<double>(s / kSwatchColumns);
+    xml_.Empty("rect", {{"x", Coordinate(x)},
+                        {"y", Coordinate(y - 11)},
+                        {"width", "14"},
+                        {"height", "14"},
+                        {"rx", "2"},
+                        {"fill", ColorOf(s)}});
+    Words(x + 21, y + 1, "ink", SeriesName(all_.series[s]));
+  }
+  return top + kRowHeight * static_cast<double>((all_.series.size() - 1) / kSwatchColumns + 1);
+}
+
+// What is recommended, a row each; returns where it ends.
+double Picture::Rows(double top) {
+  const double columns[] = {kMargin, 94, 300, 452, 548, 640};
+  const char* const heads[] = {"", "GPUs", "GiB, bound", "step", "MFU", "what changes"};
+  for (size_t i = 0; i < std::size(columns); ++i) Words(columns[i], top, "faint", heads[i]);
+  double y = top;
+  const auto row = [&](const std::string& name, const v1::Candidate& c) {
+    y += kRowHeight;
+    const std::string cells[] = {
+        name,
+        GpuWords(c.job(), Glyphs::kUnicode),
+        absl::StrFormat("%.1f of %.1f", Gib(c.device().bound_bytes()), Gib(c.usable_bytes())),
+        FormatSeconds(c.step_time().seconds()),
+        absl::StrFormat("%.0f%%", c.step_time().model_flops_utilization() * 100),
+        ChangeWords(c, Glyphs::kUnicode)};
+    for (size_t i = 0; i < std::size(columns); ++i) Words(columns[i], y, "ink", cells[i]);
+  };
+  for (const RecommendPoint& point : all_.points) {
+    if (!point.name.empty()) row(point.name, *point.candidate);
+  }
+  return y + kRowHeight;
+}
+
+std::string Picture::Write() && {
+  size_t named = 0;
+  for (const RecommendPoint& point : all_.points) named += point.name.empty() ? 0 : 1;
+  const double swatches = static_cast<double>((all_.series.size() - 1) / kSwatchColumns + 1);
+  const double height = kBox.bottom + 66 + kRowHeight * (swatches + static_cast<double>(named) + 2);
+  const std::string title =
+      absl::StrCat("Time against memory: ", ModelWords(response_.requested().job().model()), ", ",
+                   request_.objective().empty() ? "fastest" : request_.objective());
+  xml_.Open("svg", {{"xmlns", "http://www.w3.org/2000/svg"},
+                    {"viewBox", absl::StrCat("0 0 ", Coordinate(kWidth), " ", Coordinate(height))},
+                    {"width", Coordinate(kWidth)},
+                    {"height", Coordinate(height)},
+                    {"role", "img"},
+                    {"font-family", "system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif"},
+                    {"font-size", "12.5"}});
+  xml_.Leaf("title", {}, title);
+  xml_.Open("style");
+  xml_.Raw(kStyle);
+  xml_.Close();
+  xml_.Empty("rect",
+             {{"width", Coordinate(kWidth)}, {"height", Coordinate(height)}, {"class", "ground"}});
+  Header();
+  Grid();
+  Capacities();
+  ReserveMarks();
+  Fronts();
+  Points();
+  SeriesLabels();
+  Rows(Legend(kBox.bottom + 66) + 10);
+  xml_.Close();
+  return std::move(xml_).Take();
+}
+
+}  // namespace
+
+std::string RecommendPlot(const v1::RecommendConfigRequest& request,
+                          const v1::RecommendConfigResponse& response) {
+  return Picture(request, response).Write();
+}
+
+}  // namespace plimsoll
