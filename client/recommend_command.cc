@@ -77,7 +77,7 @@ bool Fits(const v1::RecommendConfigRequest& request, const v1::RecommendConfigRe
 ExitCode Answer(const RecommendCommand& command, const v1::RecommendConfigRequest& request,
                 const v1::RecommendConfigResponse& response) {
   absl::Status drawn;
-  if (!command.plot_file.empty()) drawn = WritePlot(command.plot_file, request, response);
+  if (!command.plot_file.empty()) drawn = WritePlot(command.plot_file, response);
   SayWhatIsMissing(command, request, response);
   const ExitCode code = Finish(Render(command, request, response),
                                Fits(request, response) ? ExitCode::kDone : ExitCode::kDoesNotFit);

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "client/label_placer.h"
 #include "client/plot_axis.h"
 #include "client/recommend_points.h"
@@ -24,7 +25,7 @@ namespace {
 
 constexpr double kWidth = 1120;
 constexpr double kMargin = 24;
-constexpr PlotBox kBox = {.left = 84, .right = 1096, .top = 118, .bottom = 546};
+constexpr PlotBox kBox = {.left = 84, .right = 1096, .top = 144, .bottom = 572};
 constexpr double kCharacterWidth = 7.1;  // of small text, about
 constexpr double kLineHeight = 16;
 constexpr double kPointRadius = 4.5;
@@ -110,9 +111,8 @@ PlotAxis TimeAxis(const RecommendPoints& all) {
 
 class Picture {
  public:
-  Picture(const v1::RecommendConfigRequest& request, const v1::RecommendConfigResponse& response)
-      : request_(request),
-        response_(response),
+  explicit Picture(const v1::RecommendConfigResponse& response)
+      : response_(response),
         all_(CollectPoints(response)),
         memory_(MemoryAxis(all_)),
         time_(TimeAxis(all_)),
@@ -143,7 +143,6 @@ class Picture {
              const char* anchor = "start");
   void Line(double x1, double y1, double x2, double y2, const char* style);
 
-  const v1::RecommendConfigRequest& request_;
   const v1::RecommendConfigResponse& response_;
   const RecommendPoints all_;
   const PlotAxis memory_;
@@ -206,10 +205,12 @@ void Picture::Header() {
             fits ? "Best: " : "Nothing fits; the nearest: ", ChangeWords(shown, Glyphs::kUnicode),
             "; bound ", MemoryWords(shown.device().bound_bytes(), shown), ", ",
             FormatSeconds(shown.step_time().seconds()), " a step"));
+  const bool front = std::any_of(all_.series.begin(), all_.series.end(),
+                                 [](const auto& series) { return series.front.size() > 1; });
   Words(kMargin, 79, "faint",
-        absl::StrCat(CountWords(response_),
-                     response_.truncated() ? "; cut short by the deadline" : "",
-                     ". Lines: what no other beats in time, GPUs and memory at once."));
+        absl::StrCat(
+            CountWords(response_), response_.truncated() ? "; cut short by the deadline" : "",
+            front ? ". On the lines: what no other beats in time, GPUs and memory at once." : "."));
 }
 
 void Picture::Grid() {
@@ -225,13 +226,16 @@ void Picture::Grid() {
     Line(x, kBox.top, x, kBox.bottom, "grid");
     Words(x, kBox.bottom + 18, "faint", absl::StrFormat("%g", gib), "middle");
   }
-  Words(kMargin, kBox.top - 14, "faint",
+  Words(kMargin, kBox.top - 40, "faint",
         time_.logarithmic() ? "Time of a step (logarithmic), lower is better"
                             : "Time of a step, lower is better");
-  Words(kBox.right, kBox.bottom + 38, "faint", "Upper bound of the memory of each GPU, GiB", "end");
+  Words(kBox.right, kBox.bottom + 38, "faint",
+        "Upper bound of the memory of each GPU, GiB; the line to its left reaches to the expected "
+        "figure",
+        "end");
 }
 
-// What each type of GPU has; labels one below the other where they are close.
+// What each type of GPU has; labels in two rows where they are close.
 void Picture::Capacities() {
   std::map<int64_t, std::set<std::string>> names;
   for (const RecommendPoint& point : all_.points) {
@@ -243,12 +247,17 @@ void Picture::Capacities() {
                       {"width", Coordinate(kBox.right - most)},
                       {"height", Coordinate(kBox.bottom - kBox.top)},
                       {"class", "beyond"}});
+  double taken[] = {0, 0};  // to the right of each row's last label
   for (const auto& [bytes, gpus] : names) {
     const double x = memory_.At(Gib(bytes));
     Line(x, kBox.top - 6, x, kBox.bottom, "capacity");
     placer_.Discourage({.left = x - 2, .right = x + 2, .top = kBox.top, .bottom = kBox.bottom});
     const std::string words = absl::StrCat(FormatBytes(bytes), " ", absl::StrJoin(gpus, ", "));
-    Words(std::min(x, kBox.right - TextWidth(words) / 2), kBox.top - 10, "over", words, "middle");
+    const double middle = std::min(x, kBox.right - TextWidth(words) / 2);
+    const size_t row = middle - TextWidth(words) / 2 > taken[0] ? 0 : 1;
+    if (middle - TextWidth(words) / 2 <= taken[row]) continue;  // a third so near: its tooltips say
+    taken[row] = middle + TextWidth(words) / 2 + 8;
+    Words(middle, kBox.top - 10 - 15 * static_cast<double>(row), "over", words, "middle");
   }
 }
 
@@ -418,48 +427,30 @@ double Picture::Legend(double top) {
 
 // What is recommended, a row each; returns where it ends.
 double Picture::Rows(double top) {
-  const double columns[] = {kMargin, 94, 300, 452, 548, 640};
+  const double columns[] = {kMargin, 94, 286, 404, 486, 546};
   const char* const heads[] = {"", "GPUs", "GiB, bound", "step", "MFU", "what changes"};
   for (size_t i = 0; i < std::size(columns); ++i) Words(columns[i], top, "faint", heads[i]);
-  double y = top;
-  const auto row = [&](const std::string& name, const v1::Candidate& c) {
-    y += kRowHeight;
+  const int change_width = static_cast<int>((kWidth - kMargin - columns[5]) / kCharacterWidth);
+  double y = top + kRowHeight;
+  for (const RecommendPoint& point : all_.points) {
+    if (point.name.empty()) continue;
+    const v1::Candidate& c = *point.candidate;
     const std::string cells[] = {
-        name,
-        GpuWords(c.job(), Glyphs::kUnicode),
+        point.name, GpuWords(c.job(), Glyphs::kUnicode),
         absl::StrFormat("%.1f of %.1f", Gib(c.device().bound_bytes()), Gib(c.usable_bytes())),
         FormatSeconds(c.step_time().seconds()),
-        absl::StrFormat("%.0f%%", c.step_time().model_flops_utilization() * 100),
-        ChangeWords(c, Glyphs::kUnicode)};
-    for (size_t i = 0; i < std::size(columns); ++i) Words(columns[i], y, "ink", cells[i]);
-  };
-  for (const RecommendPoint& point : all_.points) {
-    if (!point.name.empty()) row(point.name, *point.candidate);
+        absl::StrFormat("%.0f%%", c.step_time().model_flops_utilization() * 100)};
+    for (size_t i = 0; i < std::size(cells); ++i) Words(columns[i], y, "ink", cells[i]);
+    const std::string changes = Wrap(ChangeWords(c, Glyphs::kUnicode), change_width, 0);
+    for (const absl::string_view line : absl::StrSplit(changes, '\n')) {
+      Words(columns[5], y, "ink", line);
+      y += kRowHeight;
+    }
   }
-  return y + kRowHeight;
+  return y;
 }
 
 std::string Picture::Write() && {
-  size_t named = 0;
-  for (const RecommendPoint& point : all_.points) named += point.name.empty() ? 0 : 1;
-  const double swatches = static_cast<double>((all_.series.size() - 1) / kSwatchColumns + 1);
-  const double height = kBox.bottom + 66 + kRowHeight * (swatches + static_cast<double>(named) + 2);
-  const std::string title =
-      absl::StrCat("Time against memory: ", ModelWords(response_.requested().job().model()), ", ",
-                   request_.objective().empty() ? "fastest" : request_.objective());
-  xml_.Open("svg", {{"xmlns", "http://www.w3.org/2000/svg"},
-                    {"viewBox", absl::StrCat("0 0 ", Coordinate(kWidth), " ", Coordinate(height))},
-                    {"width", Coordinate(kWidth)},
-                    {"height", Coordinate(height)},
-                    {"role", "img"},
-                    {"font-family", "system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif"},
-                    {"font-size", "12.5"}});
-  xml_.Leaf("title", {}, title);
-  xml_.Open("style");
-  xml_.Raw(kStyle);
-  xml_.Close();
-  xml_.Empty("rect",
-             {{"width", Coordinate(kWidth)}, {"height", Coordinate(height)}, {"class", "ground"}});
   Header();
   Grid();
   Capacities();
@@ -467,16 +458,31 @@ std::string Picture::Write() && {
   Fronts();
   Points();
   SeriesLabels();
-  Rows(Legend(kBox.bottom + 66) + 10);
-  xml_.Close();
-  return std::move(xml_).Take();
+  const double height = Rows(Legend(kBox.bottom + 66) + 10);
+  XmlWriter xml;
+  xml.Open("svg", {{"xmlns", "http://www.w3.org/2000/svg"},
+                   {"viewBox", absl::StrCat("0 0 ", Coordinate(kWidth), " ", Coordinate(height))},
+                   {"width", Coordinate(kWidth)},
+                   {"height", Coordinate(height)},
+                   {"role", "img"},
+                   {"font-family", "system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif"},
+                   {"font-size", "12.5"}});
+  xml.Leaf("title", {},
+           absl::StrCat("Time against memory: ", ModelWords(response_.requested().job().model())));
+  xml.Open("style");
+  xml.Raw(kStyle);
+  xml.Close();
+  xml.Empty("rect",
+            {{"width", Coordinate(kWidth)}, {"height", Coordinate(height)}, {"class", "ground"}});
+  xml.Raw(std::move(xml_).Take());
+  xml.Close();
+  return std::move(xml).Take();
 }
 
 }  // namespace
 
-std::string RecommendPlot(const v1::RecommendConfigRequest& request,
-                          const v1::RecommendConfigResponse& response) {
-  return Picture(request, response).Write();
+std::string RecommendPlot(const v1::RecommendConfigResponse& response) {
+  return Picture(response).Write();
 }
 
 }  // namespace plimsoll

@@ -12,8 +12,7 @@ namespace plimsoll {
 
 // Returns the picture as SVG. Each point is a g of class "point" with a title,
 // each line of the front a path of class "front".
-std::string RecommendPlot(const v1::RecommendConfigRequest& request,
-                          const v1::RecommendConfigResponse& response);
+std::string RecommendPlot(const v1::RecommendConfigResponse& response);
 
 }  // namespace plimsoll
 

@@ -12,9 +12,8 @@ absl::Status CheckPlotPath(const std::string& path) {
   return absl::InvalidArgumentError(absl::StrCat("--plot: ", path, "; must end in .svg"));
 }
 
-absl::Status WritePlot(const std::string& path, const v1::RecommendConfigRequest& request,
-                       const v1::RecommendConfigResponse& response) {
-  return WriteFile("--plot", path, RecommendPlot(request, response));
+absl::Status WritePlot(const std::string& path, const v1::RecommendConfigResponse& response) {
+  return WriteFile("--plot", path, RecommendPlot(response));
 }
 
 }  // namespace plimsoll

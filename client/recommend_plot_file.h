@@ -13,8 +13,7 @@ namespace plimsoll {
 absl::Status CheckPlotPath(const std::string& path);
 
 // Errors: INTERNAL where the file cannot be written
-absl::Status WritePlot(const std::string& path, const v1::RecommendConfigRequest& request,
-                       const v1::RecommendConfigResponse& response);
+absl::Status WritePlot(const std::string& path, const v1::RecommendConfigResponse& response);
 
 }  // namespace plimsoll
 

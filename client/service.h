@@ -19,8 +19,8 @@ struct Service {
 };
 
 // Errors: INVALID_ARGUMENT, "--timeout: <value>; must be a duration above 0, as
-//         10s or 500ms", or a calibration or speeds with a server; INTERNAL where the embedded server does
-//         not start.
+//         10s or 500ms", or a calibration or speeds with a server; INTERNAL where the embedded
+//         server does not start.
 absl::StatusOr<Service> OpenService(const Connection& connection);
 
 }  // namespace plimsoll

@@ -138,7 +138,7 @@ TEST(CommandLineTest, SaysWhatIsWrongInOneLine) {
        "none.jsonl: No such file or directory; must be a readable file\n"},
       {"command",
        {"destimate"},
-       "command: destimate; must be one of estimate, models, gpus, serve, completion\n"
+       "command: destimate; must be one of estimate, recommend, models, gpus, serve, completion\n"
        "See plimsoll --help\n"},
   };
   for (const Mistake& mistake : kMistakes) {
@@ -191,8 +191,9 @@ TEST(CommandLineTest, ListsTheCatalog) {
 
 TEST(CommandLineTest, HelpHasExamplesAndCodes) {
   for (const Words& words :
-       {Words{"--help"}, Words{"estimate", "--help"}, Words{"models", "-h"}, Words{"gpus", "-h"},
-        Words{"serve", "-h"}, Words{"completion", "-h"}}) {
+       {Words{"--help"}, Words{"estimate", "--help"}, Words{"recommend", "--help"},
+        Words{"models", "-h"}, Words{"gpus", "-h"}, Words{"serve", "-h"},
+        Words{"completion", "-h"}}) {
     const ProcessResult result = Plimsoll(words);
     EXPECT_EQ(result.code, 0);
     EXPECT_THAT(result.out, HasSubstr("\nExamples:\n  ")) << words[0];
@@ -315,6 +316,22 @@ TEST(RemoteTest, SaysThatTheAnswerIsLate) {
       Plimsoll(Llama({"--server", server.address(), "--timeout", "100ms"}));
   EXPECT_EQ(result.code, 4);
   EXPECT_EQ(result.err, server.address() + ": no answer in 100ms\n");
+}
+
+// A search that takes longer than a second says so on a terminal, and nowhere
+// else; the line is gone afterwards.
+TEST(RemoteTest, ALongSearchShowsProgressOnATerminal) {
+  const SilentServer server;
+  const std::string command = std::string(PLIMSOLL) + " recommend --model gpt2 --server " +
+                              server.address() + " --timeout 1200ms";
+  const ProcessResult shown =
+      RunProcess({"script", "-qec", command, "/dev/null"}, "", {"TERM=xterm"});
+  EXPECT_THAT(shown.out, HasSubstr("Searching, 1 s of at most 1200ms\r\x1b[K"));
+  const ProcessResult dumb =
+      RunProcess({"script", "-qec", command, "/dev/null"}, "", {"TERM=dumb"});
+  EXPECT_THAT(dumb.out, Not(HasSubstr("Searching")));
+  const ProcessResult piped = RunProcess({"sh", "-c", command}, "", {"TERM=xterm"});
+  EXPECT_EQ(piped.err, server.address() + ": no answer in 1.2s\n");
 }
 
 TEST(CommandLineTest, DetailChoosesHowTheFiguresAreMade) {

@@ -17,9 +17,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-std::string Plot(const std::string& name) {
-  return RecommendPlot(RecommendationRequest(name), ReadRecommendation(name));
-}
+std::string Plot(const std::string& name) { return RecommendPlot(ReadRecommendation(name)); }
 
 int Count(const std::string& text, const std::string& part) {
   int count = 0;
@@ -68,11 +66,11 @@ TEST(RecommendPlotTest, NamesAreEscaped) {
     candidate.mutable_job()->mutable_cluster()->set_gpu("</title><script>");
     candidate.mutable_changes(0)->set_to("<script>");
   }
-  EXPECT_THAT(RecommendPlot({}, response), Not(HasSubstr("<script>")));
+  EXPECT_THAT(RecommendPlot(response), Not(HasSubstr("<script>")));
 }
 
 TEST(RecommendPlotTest, NothingToShowIsNoReasonToFail) {
-  EXPECT_THAT(RecommendPlot({}, v1::RecommendConfigResponse()), HasSubstr("</svg>"));
+  EXPECT_THAT(RecommendPlot(v1::RecommendConfigResponse()), HasSubstr("</svg>"));
 }
 
 TEST(RecommendPointsTest, AJobIsShownOnceWithTheBetterFigures) {
@@ -86,7 +84,7 @@ TEST(RecommendPointsTest, AJobIsShownOnceWithTheBetterFigures) {
   EXPECT_EQ(all.points[6].name, "");
   ASSERT_EQ(all.series.size(), 1u);
   EXPECT_EQ(all.series[0].gpu_count, 8);
-  EXPECT_EQ(all.series[0].front, (std::vector<size_t>{0, 1, 2, 4, 6}));
+  EXPECT_EQ(all.series[0].front, (std::vector<size_t>{0, 2, 6}));
 }
 
 TEST(RecommendPointsTest, ALineForEachNumberAndTypeOfGpus) {
@@ -113,7 +111,7 @@ TEST(PlotPathTest, MustBeAPicture) {
   EXPECT_TRUE(CheckPlotPath("").ok());
   EXPECT_TRUE(CheckPlotPath("a.svg").ok());
   EXPECT_EQ(CheckPlotPath("a.png").message(), "--plot: a.png; must end in .svg");
-  EXPECT_EQ(WritePlot("/no/such/folder/a.svg", {}, {}).message(),
+  EXPECT_EQ(WritePlot("/no/such/folder/a.svg", {}).message(),
             "--plot: /no/such/folder/a.svg; No such file or directory");
 }
 

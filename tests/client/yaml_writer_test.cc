@@ -7,6 +7,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include <string>
+#include <vector>
 
 #include "client/yaml_message.h"
 #include "plimsoll/v1/planner.pb.h"
@@ -89,6 +90,38 @@ TEST(YamlWriterTest, Answers) {
       << yaml;
   EXPECT_EQ(yaml.find("headroom"), std::string::npos) << "a message that is not set";
   EXPECT_EQ(yaml.back(), '\n');
+}
+
+// A job file has what the job says and nothing else.
+TEST(JobFileTest, LeavesOutEmptyLists) {
+  const v1::Job job = ParseJob(
+      "model { name: 'gpt2' } training { micro_batch_size: 2 recompute { mode: 'full' } } "
+      "parallelism { zero_stage: 0 sequence_parallel: false } runtime { versions { key: 'torch' "
+      "value: '2.10' } allocator { memory_fraction: 0.9 } } cluster { gpu: 'a10' gpu_count: 2 }");
+  EXPECT_EQ(ToJobFile(job),
+            "model:\n  name: gpt2\n"
+            "training:\n  micro_batch_size: 2\n  recompute:\n    mode: full\n"
+            "parallelism:\n  zero_stage: 0\n  sequence_parallel: false\n"
+            "runtime:\n  versions:\n    torch: \"2.10\"\n  allocator:\n"
+            "    memory_fraction: 0.9\n"
+            "cluster:\n  gpu: a10\n  gpu_count: 2\n");
+}
+
+TEST(JobFileTest, AConfigurationReadsBackAsItWas) {
+  v1::Job job;
+  const char* const yaml = R"(model: {hf_config: {model_type: llama, hidden_size: 4096,
+      rms_norm_eps: 1e-05, rope_theta: 500000.0, tie: false, none: null, text: "2.10", empty: {},
+      architectures: [LlamaForCausalLM], nested: {factor: 8.5, list: [1, [2, true], {a: b}]}}})";
+  YamlReader reader("");
+  reader.Read(YAML::Load(yaml), "job", &job);
+  ASSERT_EQ(reader.violations(), std::vector<std::string>());
+  const std::string file = ToJobFile(job);
+  EXPECT_NE(file.find("\n    hidden_size: 4096\n"), std::string::npos) << file;
+  EXPECT_NE(file.find("\n    rms_norm_eps: 0.00001\n"), std::string::npos) << file;
+  v1::Job read;
+  YamlReader again("");
+  again.Read(YAML::Load(file), "job", &read);
+  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(read, job)) << file;
 }
 
 }  // namespace
