@@ -27,6 +27,7 @@ constexpr double kWidth = 1120;
 constexpr double kMargin = 24;
 constexpr PlotBox kBox = {.left = 84, .right = 1096, .top = 144, .bottom = 572};
 constexpr double kCharacterWidth = 7.1;  // of small text, about
+constexpr double kBold = 1.12;           // times as wide
 constexpr double kLineHeight = 16;
 constexpr double kPointRadius = 4.5;
 constexpr double kBadgeSize = 19;
@@ -393,9 +394,9 @@ void Picture::SeriesLabels() {
       const v1::Candidate& candidate = *all_.points[end].candidate;
       const auto place = placer_.Place({.x = X(candidate),
                                         .y = Y(candidate),
-                                        .width = TextWidth(name) + 4,
+                                        .width = TextWidth(name) * kBold + 4,
                                         .height = kLineHeight,
-                                        .gap = 8});
+                                        .gap = 9});
       if (!place.has_value()) continue;
       xml_.Leaf("text",
                 {{"x", Coordinate(place->left + 2)},

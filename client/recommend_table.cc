@@ -85,8 +85,8 @@ std::string ObstacleLines(const v1::Obstacle& obstacle, const Terminal& terminal
                    MemoryWords(obstacle.nearest().device().bound_bytes(), obstacle.nearest()),
                    " each; it is ", ChangeWords(obstacle.nearest(), GlyphsOf(terminal)));
   return absl::StrCat(Wrap(nearest, terminal.width, 2), "\n",
-                      Wrap(absl::StrCat("Most of it: ", RoleName(obstacle.largest_role()), ", ",
-                                        FormatBytes(obstacle.largest_role_bytes())),
+                      Wrap(absl::StrCat("Its largest part: ", RoleName(obstacle.largest_role()),
+                                        ", ", FormatBytes(obstacle.largest_role_bytes())),
                            terminal.width, 2),
                       "\n");
 }
@@ -183,7 +183,11 @@ std::string Footing(const v1::RecommendConfigRequest& request,
   return absl::StrCat(out, Wrap(CountWords(response), terminal.width, 2), "\n");
 }
 
+// Times without a measured job behind them that the service's warnings leave out.
 bool AnySpecOnly(const v1::RecommendConfigResponse& response) {
+  for (const v1::Warning& warning : response.warnings()) {
+    if (warning.code() == kSpecOnly) return false;
+  }
   const auto& candidates = response.candidates();
   return IsSpecOnly(response.requested()) ||
          std::any_of(candidates.begin(), candidates.end(), IsSpecOnly);
@@ -197,7 +201,7 @@ std::string Notices(const v1::RecommendConfigResponse& response, const Terminal&
                        terminal);
   }
   if (AnySpecOnly(response)) {
-    out += WarningLine("spec-only",
+    out += WarningLine(kSpecOnly,
                        "times with ~ rest on the GPU's data sheet: no job was measured there",
                        terminal);
   }

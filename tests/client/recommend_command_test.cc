@@ -39,11 +39,9 @@ Words Llama(const Words& more = {}) {
   return words;
 }
 
-// A GPU so small that nothing fits.
+// So little of the GPU is left that nothing fits.
 Words Small(const Words& more = {}) {
-  Words words = {"recommend",  "--model",           "llama-3.1-8b", "--gpu-memory-bytes",
-                 "2147483648", "--sequence-length", "4096",         "--framework",
-                 "fsdp2"};
+  Words words = Llama({"--reserved-for-others-bytes", "83000000000"});
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }
@@ -128,7 +126,7 @@ TEST(RecommendTest, NothingFitsIsAnAnswer) {
   const ProcessResult result = Plimsoll(Small());
   EXPECT_EQ(result.code, 3) << result.err;
   EXPECT_THAT(result.out, HasSubstr("\nNothing fits: the nearest misses by "));
-  EXPECT_THAT(result.out, HasSubstr("\nMost of it: "));
+  EXPECT_THAT(result.out, HasSubstr("\nIts largest part: "));
   const ProcessResult yaml = Plimsoll(Small({"-o", "yaml"}));
   EXPECT_EQ(yaml.code, 3);
   EXPECT_EQ(yaml.out, "") << "no job file of what does not fit";
@@ -248,7 +246,7 @@ TEST(RecommendStreamTest, AnswersEachLineInItsPlace) {
   EXPECT_EQ(ReadAnswer(lines[0]).candidates_size(), 1);
   EXPECT_THAT(lines[1], StartsWith(R"({"error":{"code":3,"message":")"));
   EXPECT_EQ(ReadAnswer(lines[2]).candidates_size(), 2);
-  EXPECT_THAT(lines[3], HasSubstr("objectiv: x; no such field, did you mean objective"));
+  EXPECT_THAT(lines[3], HasSubstr(R"(objectiv: \"x\"; no such field, did you mean objective)"));
   EXPECT_THAT(lines[3], HasSubstr("max_results: 101; "));
   EXPECT_THAT(lines[4], HasSubstr("objective: best; "));
   EXPECT_THAT(lines[4], HasSubstr("google.rpc.BadRequest"));

@@ -92,12 +92,21 @@ TEST(RecommendTableTest, SaysWhatItIsNotSureOf) {
   EXPECT_THAT(Table("resharded", {.width = 120}), Not(HasSubstr("Warning")));
 }
 
+TEST(RecommendTableTest, DoesNotWarnTwice) {
+  v1::RecommendConfigResponse response = ReadRecommendation("types");
+  response.add_warnings()->set_code("spec-only");
+  response.mutable_warnings()->rbegin()->set_text("as the service says");
+  const std::string text = ToTable({}, response, false, {.width = 120});
+  EXPECT_THAT(text, HasSubstr("Warning spec-only: as the service says\n"));
+  EXPECT_THAT(text, Not(HasSubstr("Warning spec-only: times with ~")));
+}
+
 TEST(RecommendTableTest, SaysWhyNothingFitsAndWhatWould) {
   std::string text = Table("nothing_fits", {.width = 160});
   EXPECT_THAT(text, HasSubstr("\nNothing fits: the nearest misses by 386.8 GiB, bound 466.0 of "
                               "79.2 GiB each; it is ZeRO 3 -> 1, TP 1 -> 8, PP 1 -> 2, "
                               "recompute full\n"));
-  EXPECT_THAT(text, HasSubstr("\nMost of it: optimizer states, 188.6 GiB\n"));
+  EXPECT_THAT(text, HasSubstr("\nIts largest part: optimizer states, 188.6 GiB\n"));
   EXPECT_THAT(text, HasSubstr("\nWhat would help, each with one thing that was not to change\n"));
   EXPECT_THAT(text, HasSubstr("128 x h100-80gb-sxm"));
   EXPECT_THAT(text, HasSubstr("\nWhat the nearest changes in the job\n"));
