@@ -201,11 +201,13 @@ void Picture::Header() {
   xml_.Leaf("tspan", {{"class", "faint"}, {"dx", "8"}, {"font-weight", "400"}}, "as asked");
   xml_.Close();
   const v1::Candidate& shown = fits ? response_.candidates(0) : response_.obstacle().nearest();
-  Words(kMargin, 60, "ink",
-        absl::StrCat(
-            fits ? "Best: " : "Nothing fits; the nearest: ", ChangeWords(shown, Glyphs::kUnicode),
-            "; bound ", MemoryWords(shown.device().bound_bytes(), shown), ", ",
-            FormatSeconds(shown.step_time().seconds()), " a step"));
+  if (fits || response_.has_obstacle()) {
+    Words(kMargin, 60, "ink",
+          absl::StrCat(
+              fits ? "Best: " : "Nothing fits; the nearest: ", ChangeWords(shown, Glyphs::kUnicode),
+              "; bound ", MemoryWords(shown.device().bound_bytes(), shown), ", ",
+              FormatSeconds(shown.step_time().seconds()), " a step"));
+  }
   const bool front = std::any_of(all_.series.begin(), all_.series.end(),
                                  [](const auto& series) { return series.front.size() > 1; });
   Words(kMargin, 79, "faint",

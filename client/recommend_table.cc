@@ -227,6 +227,7 @@ std::string Paths(const char* name, const v1::Candidate& candidate, const Termin
 
 std::string Explain(const v1::RecommendConfigResponse& response, const Terminal& terminal) {
   const bool fits = response.candidates_size() > 0;
+  if (!fits && !response.obstacle().has_nearest()) return "";
   const char* const name = fits ? "best" : "nearest";
   const v1::Candidate& shown = fits ? response.candidates(0) : response.obstacle().nearest();
   return Paths(name, shown, terminal) +

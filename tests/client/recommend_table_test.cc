@@ -117,6 +117,18 @@ TEST(RecommendTableTest, SaysWhyNothingFitsAndWhatWould) {
   EXPECT_THAT(text, HasSubstr("\n nearest  "));
 }
 
+// No results may be asked for: then how many there are is the answer.
+TEST(RecommendTableTest, NoCandidatesAndNoObstacle) {
+  v1::RecommendConfigResponse response = ReadRecommendation("resharded");
+  response.clear_candidates();
+  const std::string text = ToTable({}, response, true, {.width = 80});
+  EXPECT_THAT(text, HasSubstr("\n asked  8 x h100-80gb-sxm  "));
+  EXPECT_THAT(text, HasSubstr("\n3,412 legal configurations, 210 estimated, 96 fit\n"));
+  EXPECT_THAT(text, Not(HasSubstr("Nothing fits")));
+  EXPECT_THAT(text, Not(HasSubstr("nearest")));
+  EXPECT_NE(ToTable({}, {}, true, {.width = 80}), "") << "whatever a service leaves out";
+}
+
 TEST(RecommendTableTest, ExplainsOnRequest) {
   const std::string text = Table("resharded", {.width = 80});
   EXPECT_THAT(text, HasSubstr("\nWhat the best changes in the job\n parallelism.zero_stage  "));
