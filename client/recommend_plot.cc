@@ -1,7 +1,6 @@
 #include "client/recommend_plot.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
 #include <set>
@@ -11,9 +10,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "client/label_placer.h"
 #include "client/plot_axis.h"
+#include "client/recommend_plot_legend.h"
+#include "client/recommend_plot_scale.h"
 #include "client/recommend_points.h"
 #include "client/recommend_words.h"
 #include "client/role_style.h"
@@ -25,18 +25,11 @@ namespace {
 
 constexpr double kWidth = 1120;
 constexpr double kMargin = 24;
-constexpr PlotBox kBox = {.left = 84, .right = 1096, .top = 144, .bottom = 572};
 constexpr double kCharacterWidth = 7.1;  // of small text, about
 constexpr double kBold = 1.12;           // times as wide
 constexpr double kLineHeight = 16;
 constexpr double kPointRadius = 4.5;
 constexpr double kBadgeSize = 19;
-constexpr double kRowHeight = 22;
-constexpr double kSwatchColumn = 206;
-constexpr size_t kSwatchColumns = 5;
-constexpr double kLogarithmicFrom = 4;  // the slowest by the fastest
-constexpr double kMostOver = 1.6;       // of what the GPU has: what needs more is at the edge
-constexpr double kGib = 1 << 30;
 
 constexpr char kStyle[] = R"(
 .ground{fill:#fff}.ink{fill:#1b2027}.faint{fill:#59626d}.grid{stroke:#dfe3e8}
@@ -54,61 +47,7 @@ constexpr char kStyle[] = R"(
 .badge{fill:#14171b}.asked{fill:#14171b;stroke:#e8ebef}}
 )";
 
-using Color = std::array<int, 3>;
-
-// From few GPUs to many.
-constexpr Color kRamp[] = {{45, 121, 207}, {21, 163, 163}, {87, 165, 90}, {196, 156, 38},
-                           {232, 112, 50}, {214, 66, 106}, {160, 92, 198}};
-
-std::string SeriesColor(size_t index, size_t count) {
-  const double at = count < 2 ? 0
-                              : static_cast<double>(index) / static_cast<double>(count - 1) *
-                                    (std::size(kRamp) - 1);
-  const size_t from = std::min(static_cast<size_t>(at), std::size(kRamp) - 2);
-  const double share = at - static_cast<double>(from);
-  std::string color = "#";
-  for (size_t i = 0; i < 3; ++i) {
-    const double mixed = kRamp[from][i] * (1 - share) + kRamp[from + 1][i] * share;
-    absl::StrAppendFormat(&color, "%02x", static_cast<int>(std::lround(mixed)));
-  }
-  return color;
-}
-
-double Gib(int64_t bytes) { return static_cast<double>(bytes) / kGib; }
-
 double TextWidth(absl::string_view text) { return DisplayWidth(text) * kCharacterWidth; }
-
-// The axes, so that every time and every point that is not far beyond what its
-// GPU has is seen.
-PlotAxis MemoryAxis(const RecommendPoints& all) {
-  double capacity = 0;
-  double most = 0;
-  for (const RecommendPoint& point : all.points) {
-    capacity = std::max(capacity, Gib(point.candidate->usable_bytes()));
-    most = std::max(most, Gib(point.candidate->device().bound_bytes()));
-  }
-  const double least = std::max(capacity * 1.12, 1e-3);
-  const double high = std::clamp(most * 1.06, least, std::max(least, capacity * kMostOver));
-  return PlotAxis(0, high, kBox.left, kBox.right, /*logarithmic=*/false);
-}
-
-PlotAxis TimeAxis(const RecommendPoints& all) {
-  double low = all.points.front().candidate->step_time().seconds();
-  double high = low;
-  for (const RecommendPoint& point : all.points) {
-    low = std::min(low, point.candidate->step_time().seconds());
-    high = std::max(high, point.candidate->step_time().seconds());
-  }
-  low = std::max(low, 1e-6);
-  high = std::max(high, low);
-  if (high / low >= kLogarithmicFrom) {
-    const double room = std::pow(high / low, 0.08);
-    return PlotAxis(low / room, high * room, kBox.bottom, kBox.top, /*logarithmic=*/true);
-  }
-  const double room = std::max((high - low) * 0.15, low * 0.02);
-  return PlotAxis(std::max(low - room, 0.0), high + room, kBox.bottom, kBox.top,
-                  /*logarithmic=*/false);
-}
 
 class Picture {
  public:
@@ -117,7 +56,7 @@ class Picture {
         all_(CollectPoints(response)),
         memory_(MemoryAxis(all_)),
         time_(TimeAxis(all_)),
-        placer_(kBox) {}
+        placer_(kPlotBox) {}
 
   std::string Write() &&;
 
@@ -125,7 +64,6 @@ class Picture {
   double X(const v1::Candidate& c) const { return memory_.At(Gib(c.device().bound_bytes())); }
   double Y(const v1::Candidate& c) const { return time_.At(c.step_time().seconds()); }
   std::string ColorOf(size_t series) const { return SeriesColor(series, all_.series.size()); }
-  std::string SeriesName(const RecommendSeries& series) const;
   std::string Tooltip(const RecommendPoint& point) const;
 
   void Header();
@@ -138,8 +76,6 @@ class Picture {
   void Mark(const RecommendPoint& point);
   void Badge(const RecommendPoint& point);
   void SeriesLabels();
-  double Legend(double top);
-  double Rows(double top);
   void Words(double x, double y, const char* style, absl::string_view words,
              const char* anchor = "start");
   void Line(double x1, double y1, double x2, double y2, const char* style);
@@ -165,13 +101,6 @@ void Picture::Line(double x1, double y1, double x2, double y2, const char* style
                       {"x2", Coordinate(x2)},
                       {"y2", Coordinate(y2)},
                       {"class", style}});
-}
-
-std::string Picture::SeriesName(const RecommendSeries& series) const {
-  const bool one_type = std::all_of(all_.series.begin(), all_.series.end(),
-                                    [&](const auto& other) { return other.gpu == series.gpu; });
-  if (!one_type) return absl::StrCat(series.gpu_count, " × ", Clean(series.gpu));
-  return absl::StrCat(series.gpu_count, series.gpu_count == 1 ? " GPU" : " GPUs");
 }
 
 std::string Picture::Tooltip(const RecommendPoint& point) const {
@@ -219,20 +148,20 @@ void Picture::Header() {
 void Picture::Grid() {
   for (const double seconds : time_.Ticks()) {
     const double y = time_.At(seconds);
-    Line(kBox.left, y, kBox.right, y, "grid");
-    Words(kBox.left - 8, y + 4, "faint",
+    Line(kPlotBox.left, y, kPlotBox.right, y, "grid");
+    Words(kPlotBox.left - 8, y + 4, "faint",
           seconds < 1 ? absl::StrFormat("%g ms", seconds * 1000) : absl::StrFormat("%g s", seconds),
           "end");
   }
   for (const double gib : memory_.Ticks()) {
     const double x = memory_.At(gib);
-    Line(x, kBox.top, x, kBox.bottom, "grid");
-    Words(x, kBox.bottom + 18, "faint", absl::StrFormat("%g", gib), "middle");
+    Line(x, kPlotBox.top, x, kPlotBox.bottom, "grid");
+    Words(x, kPlotBox.bottom + 18, "faint", absl::StrFormat("%g", gib), "middle");
   }
-  Words(kMargin, kBox.top - 40, "faint",
+  Words(kMargin, kPlotBox.top - 40, "faint",
         time_.logarithmic() ? "Time of a step (logarithmic), lower is better"
                             : "Time of a step, lower is better");
-  Words(kBox.right, kBox.bottom + 38, "faint",
+  Words(kPlotBox.right, kPlotBox.bottom + 38, "faint",
         "Upper bound of the memory of each GPU, GiB; the line to its left reaches to the expected "
         "figure",
         "end");
@@ -246,21 +175,22 @@ void Picture::Capacities() {
   }
   const double most = memory_.At(Gib(names.rbegin()->first));
   xml_.Empty("rect", {{"x", Coordinate(most)},
-                      {"y", Coordinate(kBox.top)},
-                      {"width", Coordinate(kBox.right - most)},
-                      {"height", Coordinate(kBox.bottom - kBox.top)},
+                      {"y", Coordinate(kPlotBox.top)},
+                      {"width", Coordinate(kPlotBox.right - most)},
+                      {"height", Coordinate(kPlotBox.bottom - kPlotBox.top)},
                       {"class", "beyond"}});
   double taken[] = {0, 0};  // to the right of each row's last label
   for (const auto& [bytes, gpus] : names) {
     const double x = memory_.At(Gib(bytes));
-    Line(x, kBox.top - 6, x, kBox.bottom, "capacity");
-    placer_.Discourage({.left = x - 2, .right = x + 2, .top = kBox.top, .bottom = kBox.bottom});
+    Line(x, kPlotBox.top - 6, x, kPlotBox.bottom, "capacity");
+    placer_.Discourage(
+        {.left = x - 2, .right = x + 2, .top = kPlotBox.top, .bottom = kPlotBox.bottom});
     const std::string words = absl::StrCat(FormatBytes(bytes), " ", absl::StrJoin(gpus, ", "));
-    const double middle = std::min(x, kBox.right - TextWidth(words) / 2);
+    const double middle = std::min(x, kPlotBox.right - TextWidth(words) / 2);
     const size_t row = middle - TextWidth(words) / 2 > taken[0] ? 0 : 1;
     if (middle - TextWidth(words) / 2 <= taken[row]) continue;  // a third so near: its tooltips say
     taken[row] = middle + TextWidth(words) / 2 + 8;
-    Words(middle, kBox.top - 10 - 15 * static_cast<double>(row), "over", words, "middle");
+    Words(middle, kPlotBox.top - 10 - 15 * static_cast<double>(row), "over", words, "middle");
   }
 }
 
@@ -298,7 +228,7 @@ void Picture::Fronts() {
                       Coordinate(Y(candidate)));
     }
     xml_.Open("path", {{"class", "front"}, {"stroke", ColorOf(s)}, {"d", path}});
-    xml_.Leaf("title", {}, SeriesName(series));
+    xml_.Leaf("title", {}, SeriesName(all_, series));
     xml_.Close();
   }
 }
@@ -391,7 +321,7 @@ void Picture::SeriesLabels() {
   for (size_t s = 0; s < all_.series.size(); ++s) {
     const RecommendSeries& series = all_.series[s];
     if (series.front.size() < 2) continue;
-    const std::string name = SeriesName(series);
+    const std::string name = SeriesName(all_, series);
     for (const size_t end : {series.front.back(), series.front.front()}) {
       const v1::Candidate& candidate = *all_.points[end].candidate;
       const auto place = placer_.Place({.x = X(candidate),
@@ -412,47 +342,6 @@ void Picture::SeriesLabels() {
   }
 }
 
-// The colours; returns where it ends.
-double Picture::Legend(double top) {
-  for (size_t s = 0; s < all_.series.size(); ++s) {
-    const double x = kMargin + kSwatchColumn * static_cast<double>(s % kSwatchColumns);
-    const double y = top + kRowHeight * static_cast<double>(s / kSwatchColumns);
-    xml_.Empty("rect", {{"x", Coordinate(x)},
-                        {"y", Coordinate(y - 11)},
-                        {"width", "14"},
-                        {"height", "14"},
-                        {"rx", "2"},
-                        {"fill", ColorOf(s)}});
-    Words(x + 21, y + 1, "ink", SeriesName(all_.series[s]));
-  }
-  return top + kRowHeight * static_cast<double>((all_.series.size() - 1) / kSwatchColumns + 1);
-}
-
-// What is recommended, a row each; returns where it ends.
-double Picture::Rows(double top) {
-  const double columns[] = {kMargin, 94, 286, 404, 486, 546};
-  const char* const heads[] = {"", "GPUs", "GiB, bound", "step", "MFU", "what changes"};
-  for (size_t i = 0; i < std::size(columns); ++i) Words(columns[i], top, "faint", heads[i]);
-  const int change_width = static_cast<int>((kWidth - kMargin - columns[5]) / kCharacterWidth);
-  double y = top + kRowHeight;
-  for (const RecommendPoint& point : all_.points) {
-    if (point.name.empty()) continue;
-    const v1::Candidate& c = *point.candidate;
-    const std::string cells[] = {
-        point.name, GpuWords(c.job(), Glyphs::kUnicode),
-        absl::StrFormat("%.1f of %.1f", Gib(c.device().bound_bytes()), Gib(c.usable_bytes())),
-        FormatSeconds(c.step_time().seconds()),
-        absl::StrFormat("%.0f%%", c.step_time().model_flops_utilization() * 100)};
-    for (size_t i = 0; i < std::size(cells); ++i) Words(columns[i], y, "ink", cells[i]);
-    const std::string changes = Wrap(ChangeWords(c, Glyphs::kUnicode), change_width, 0);
-    for (const absl::string_view line : absl::StrSplit(changes, '\n')) {
-      Words(columns[5], y, "ink", line);
-      y += kRowHeight;
-    }
-  }
-  return y;
-}
-
 std::string Picture::Write() && {
   Header();
   Grid();
@@ -461,7 +350,7 @@ std::string Picture::Write() && {
   Fronts();
   Points();
   SeriesLabels();
-  const double height = Rows(Legend(kBox.bottom + 66) + 10);
+  const double height = WriteLegend(all_, kMargin, kPlotBox.bottom + 66, &xml_);
   XmlWriter xml;
   xml.Open("svg", {{"xmlns", "http://www.w3.org/2000/svg"},
                    {"viewBox", absl::StrCat("0 0 ", Coordinate(kWidth), " ", Coordinate(height))},

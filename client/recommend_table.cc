@@ -30,8 +30,6 @@ Glyphs GlyphsOf(const Terminal& terminal) {
   return terminal.unicode ? Glyphs::kUnicode : Glyphs::kAscii;
 }
 
-double Gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
-
 int VerdictColor(v1::Verdict verdict) {
   if (verdict == v1::VERDICT_FITS) return kGreen;
   return verdict == v1::VERDICT_AT_RISK ? kYellow : kRed;

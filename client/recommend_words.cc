@@ -137,6 +137,8 @@ std::string ModelWords(const v1::Model& model) {
   return absl::StrCat(transformer.layer_count(), " layers of ", transformer.hidden_size());
 }
 
+double Gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
+
 std::string MemoryWords(int64_t bytes, const v1::Candidate& candidate) {
   std::string part = FormatBytes(bytes);
   const std::string whole = FormatBytes(candidate.usable_bytes());

@@ -28,6 +28,9 @@ int64_t GpuCount(const v1::Job& job);
 // "llama-3.1-8b", or what can be said of a model without a name.
 std::string ModelWords(const v1::Model& model);
 
+// Bytes in GiB.
+double Gib(int64_t bytes);
+
 // "61.3 of 79.2 GiB".
 std::string MemoryWords(int64_t bytes, const v1::Candidate& candidate);
 
