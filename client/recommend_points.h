@@ -32,6 +32,8 @@ struct RecommendPoints {
 
 // What the response holds, each job once: of a job that is recommended and on
 // the front the recommended figures are taken, which are of the better detail.
+//
+// Requires: `response` outlives what is returned
 RecommendPoints CollectPoints(const v1::RecommendConfigResponse& response);
 
 }  // namespace plimsoll

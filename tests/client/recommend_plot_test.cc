@@ -32,7 +32,8 @@ TEST_P(RecommendPlotTest, LooksAsBefore) {
 }
 
 TEST_P(RecommendPlotTest, HasAPointForEachJobAndALineForEachFront) {
-  const RecommendPoints all = CollectPoints(ReadRecommendation(GetParam()));
+  const v1::RecommendConfigResponse response = ReadRecommendation(GetParam());
+  const RecommendPoints all = CollectPoints(response);
   int lines = 0;
   for (const RecommendSeries& series : all.series) lines += series.front.size() > 1 ? 1 : 0;
   const std::string svg = Plot(GetParam());
@@ -88,7 +89,8 @@ TEST(RecommendPointsTest, AJobIsShownOnceWithTheBetterFigures) {
 }
 
 TEST(RecommendPointsTest, ALineForEachNumberAndTypeOfGpus) {
-  const RecommendPoints all = CollectPoints(ReadRecommendation("types"));
+  const v1::RecommendConfigResponse response = ReadRecommendation("types");
+  const RecommendPoints all = CollectPoints(response);
   ASSERT_EQ(all.series.size(), 10u);
   EXPECT_EQ(all.series[0].gpu, "h100-80gb-sxm");
   EXPECT_EQ(all.series[0].gpu_count, 48);
@@ -102,7 +104,8 @@ TEST(RecommendPointsTest, ALineForEachNumberAndTypeOfGpus) {
 }
 
 TEST(RecommendPointsTest, WhatIsBestAsAskedIsOnePoint) {
-  const RecommendPoints all = CollectPoints(ReadRecommendation("as_asked"));
+  const v1::RecommendConfigResponse response = ReadRecommendation("as_asked");
+  const RecommendPoints all = CollectPoints(response);
   ASSERT_EQ(all.points.size(), 1u);
   EXPECT_EQ(all.points[0].name, "1");
 }
