@@ -36,7 +36,7 @@ struct Gpu {
   std::map<std::string, double> teraflops;  // by dtype: fp32, tf32, fp16, bf16, fp8, fp4
   std::string interconnect;
   int64_t interconnect_bytes_per_second = 0;  // one direction
-  int64_t network_bytes_per_second = 0;  // of each GPU to other nodes, one direction
+  int64_t network_bytes_per_second = 0;       // of each GPU to other nodes, one direction
   bool nvswitch = false;  // all GPUs of a node talk over switches (NVLS from Hopper on)
   std::string source;
 };

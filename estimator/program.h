@@ -145,8 +145,8 @@ struct Op {
   InputGradient input_gradient = InputGradient::kFresh;
   OpKind kind = OpKind::kOther;
   int64_t product_depth = 0;  // multiply-adds for each element of the first output, weights' apart
-  uint8_t modules = 0;  // a bit for each RecomputeModule that it is part of
-  uint8_t segment = 0;  // ops with one segment above 0 are recomputed together
+  uint8_t modules = 0;        // a bit for each RecomputeModule that it is part of
+  uint8_t segment = 0;        // ops with one segment above 0 are recomputed together
 };
 
 // Which part of the network a block is.

@@ -32,6 +32,7 @@ struct Form {
   }
 };
 
+using plimsoll::MayHaveUnknownFields;
 // A search takes long enough for the full look.
 bool MayHaveUnknownFields(const v1::RecommendConfigRequest&) { return true; }
 

@@ -10,7 +10,8 @@
 
 namespace plimsoll {
 
-// Finds the configuration that lies least above its GPU, and for each thing that
+// Finds the configuration that lies least above its GPU in closed form, and for
+// each thing that
 // the request holds still the nearest value of it with which something fits:
 //   more GPUs          2, 4, ... 64 times as many
 //   a larger GPU       the smallest of the catalog, by memory, of the same maker

@@ -25,7 +25,8 @@ Ranking::Ranking(const Space& space, const ValidJob& base, const Catalog& catalo
   VisitLegal(space, base, catalog,
              [this](const Choice& choice, const Job& job) { return Visit(choice, job); });
   std::sort(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) {
-    return std::tie(a.rank, a.seconds, a.choice) < std::tie(b.rank, b.seconds, b.choice);
+    return std::tie(a.rank, a.seconds, a.change_cost, a.choice) <
+           std::tie(b.rank, b.seconds, b.change_cost, b.choice);
   });
 }
 
@@ -38,6 +39,7 @@ bool Ranking::Visit(const Choice& choice, const Job& job) {
   entries_.push_back({.choice = choice,
                       .rank = Rank(choice, time),
                       .seconds = time.seconds,
+                      .change_cost = ChangeCost(space_.own, choice),
                       .floor_bytes = Above(MemoryFloor(job, blocks.floor), blocks.margin),
                       .usable_bytes = job.usable_bytes});
   return true;

@@ -25,8 +25,9 @@ enum class Objective : uint8_t { kFastest, kFewestGpus, kCheapest, kSmallestChan
 // One legal configuration.
 struct Entry {
   Choice choice;
-  double rank = 0;          // by the objective, least first; then by time, then by choice
-  double seconds = 0;       // of a step
+  double rank = 0;          // by the objective, least first
+  double seconds = 0;       // of a step: decides between equal ranks
+  int64_t change_cost = 0;  // then this, then the choice
   int64_t floor_bytes = 0;  // of the device gauge's bound
   int64_t usable_bytes = 0;
 };

@@ -13,8 +13,17 @@
 namespace plimsoll {
 namespace {
 
+// Whether a candidate that was taken is as fast on as many GPUs: it asks for
+// fewer changes.
+bool IsTwin(const std::vector<Candidate>& candidates, const Entry& entry) {
+  return std::any_of(candidates.begin(), candidates.end(), [&](const Candidate& other) {
+    return other.step_time.seconds == entry.seconds &&
+           other.job.cluster.gpu_count == entry.choice[KnobId::kGpuCount];
+  });
+}
+
 // Takes the best that fit, by `summary` first; what does not hold at the detail
-// asked for is passed over.
+// asked for is passed over, and so are twins.
 void TakeBest(const Request& request, Evaluation& evaluation, const StopPredicate& stop,
               Recommendation& answer) {
   for (const Entry& entry : evaluation.ranking().entries()) {
@@ -23,7 +32,7 @@ void TakeBest(const Request& request, Evaluation& evaluation, const StopPredicat
       answer.truncated = true;
       return;
     }
-    if (!evaluation.Fits(entry)) continue;
+    if (IsTwin(answer.candidates, entry) || !evaluation.Fits(entry)) continue;
     Candidate candidate = evaluation.CandidateOf(entry.choice, request.detail);
     if (candidate.verdict == Verdict::kFits) answer.candidates.push_back(std::move(candidate));
   }
@@ -63,10 +72,11 @@ std::variant<Recommendation, Violations> RecommendConfig(const RecommendSpec& sp
   answer.requested = evaluation.Requested(request.spec.job, request.detail);
   TakeBest(request, evaluation, stop, answer);
   if (request.max_results > 0) FindFront(evaluation, stop, answer);
-  CountFits(evaluation, answer);
-  if (request.max_results > 0 && answer.candidates.empty() && !answer.truncated) {
+  const bool searched = request.max_results > 0 && !answer.truncated && !ranking.truncated();
+  if (searched && answer.candidates.empty()) {
     answer.obstacle = FindObstacle(request, catalog, evaluation, stop);
   }
+  CountFits(evaluation, answer);
   WarnOfGuesses(answer, answer.warnings);
   answer.calibration_id = catalog.calibration.id;
   answer.speed_id = catalog.speed.id;

@@ -20,6 +20,7 @@ constexpr size_t kMostGpuCounts = 256;
 constexpr size_t kMostFrozen = 64;
 constexpr int64_t kMostGpus = int64_t{1} << 20;
 constexpr int64_t kMostResults = 100;
+constexpr int64_t kMostSettledRanks = 1024;
 
 constexpr Word<Objective> kObjectives[] = {
     {"fastest", Objective::kFastest},
@@ -157,15 +158,40 @@ void CheckPriced(const Request& request, const Job* job, RequestCheck& check) {
   }
 }
 
+// What a job leaves open may make it illegal, as 1,024 GPUs that split no model
+// do with a batch of 512. Then the smallest tensor and pipeline parallelism that
+// make it legal are its own.
+std::variant<ValidJob, Violations> ValidateSettled(JobSpec& spec, const Catalog& catalog) {
+  auto validated = Validate(spec, catalog);
+  ParallelismSpec& parallelism = spec.parallelism;
+  const bool open = !parallelism.tensor_parallel_size.has_value() ||
+                    !parallelism.pipeline_parallel_size.has_value();
+  if (std::holds_alternative<ValidJob>(validated) || !open) return validated;
+  const ParallelismSpec asked = parallelism;
+  for (int64_t ranks = 2; ranks <= kMostSettledRanks; ranks *= 2) {
+    for (int64_t tensor = std::min<int64_t>(ranks, 8); tensor >= 1; tensor /= 2) {
+      parallelism = asked;
+      if (!asked.tensor_parallel_size.has_value()) parallelism.tensor_parallel_size = tensor;
+      if (!asked.pipeline_parallel_size.has_value()) {
+        parallelism.pipeline_parallel_size = ranks / tensor;
+      }
+      auto settled = Validate(spec, catalog);
+      if (std::holds_alternative<ValidJob>(settled)) return settled;
+    }
+  }
+  parallelism = asked;
+  return validated;
+}
+
 }  // namespace
 
 std::variant<Request, Violations> CheckRequest(const RecommendSpec& spec, const Catalog& catalog) {
   Violations violations;
-  auto validated = Validate(spec.job, catalog);
-  auto* const valid = std::get_if<ValidJob>(&validated);
-  if (valid == nullptr) violations = std::get<Violations>(validated);
   Request request;
   request.spec = spec;
+  auto validated = ValidateSettled(request.spec.job, catalog);
+  auto* const valid = std::get_if<ValidJob>(&validated);
+  if (valid == nullptr) violations = std::get<Violations>(validated);
   RequestCheck check(catalog, violations);
   CheckOptions(spec, check, request);
   CheckPriced(request, valid != nullptr ? &**valid : nullptr, check);

@@ -13,14 +13,15 @@
 namespace plimsoll {
 
 struct Request {
-  RecommendSpec spec;  // GPUs by id; prices by id
+  RecommendSpec spec;  // GPUs and prices by id; the job legal as it is
   ValidJob job;
   Objective objective = Objective::kFastest;
   int64_t max_results = 5;
   Detail detail = Detail::kReplay;
 };
 
-// Checks the job and everything beside it.
+// Checks the job and everything beside it. A job that is illegal only for what it
+// leaves open, tensor and pipeline parallelism, gets the smallest that are legal.
 //
 // Errors: all violations at once: those of Validate, and of "frozen", "gpus",
 //         "gpu_counts", "objective", "max_results", "gpu_hour_prices"; a job

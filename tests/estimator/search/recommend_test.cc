@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 #include <random>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "estimator/search/ranking.h"
@@ -79,8 +80,10 @@ std::vector<double> InOrder(std::vector<Seen> all, int64_t count, const Key& key
     return std::pair(key(a), a.seconds) < std::pair(key(b), b.seconds);
   });
   std::vector<double> seconds;
+  std::set<std::pair<int64_t, double>> taken;  // of twins only one is
   for (const Seen& seen : all) {
-    if (static_cast<int64_t>(seconds.size()) < count) seconds.push_back(seen.seconds);
+    if (static_cast<int64_t>(seconds.size()) == count) break;
+    if (taken.insert({seen.gpu_count, seen.seconds}).second) seconds.push_back(seen.seconds);
   }
   return seconds;
 }
@@ -170,8 +173,8 @@ TEST(RecommendTest, SaysWhatChanged) {
   for (const Change& change : found.candidates[0].changes) {
     changes.push_back(absl::StrCat(change.field, ": ", change.from, " -> ", change.to));
   }
-  EXPECT_THAT(changes,
-              ElementsAre("parallelism.zero_stage: 0 -> 1", "training.recompute: none -> selective (norm, activation)"));
+  EXPECT_THAT(changes, ElementsAre("parallelism.zero_stage: 0 -> 1",
+                                   "training.recompute: none -> selective (norm, activation)"));
 }
 
 TEST(RecommendTest, KeepsTheFrontOfTimeGpusAndMemory) {

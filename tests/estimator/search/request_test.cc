@@ -85,6 +85,22 @@ TEST(RequestTest, SaysEverythingAtOnce) {
   EXPECT_EQ(Wrong(spec).size(), 3u);
 }
 
+// 64 ranks cannot share a batch of 16; eight by eight can.
+TEST(RequestTest, SettlesWhatWasLeftOpen) {
+  RecommendSpec spec;
+  spec.job = TightJob();
+  spec.job.cluster.gpu_count = 64;
+  const auto request = std::get<Request>(CheckRequest(spec, SmallCatalog()));
+  EXPECT_EQ(request.job->tensor_parallel_size, 4) << "20 heads";
+  EXPECT_EQ(request.job->pipeline_parallel_size, 1);
+  EXPECT_EQ(request.spec.job.parallelism.tensor_parallel_size, 4);
+  spec.job.parallelism.tensor_parallel_size = 1;
+  spec.job.parallelism.pipeline_parallel_size = 1;
+  EXPECT_THAT(Wrong(spec), ElementsAre("job.training.global_batch_size: 16; must be a multiple of "
+                                       "micro_batch_size x data_parallel_size, 64"))
+      << "what was asked for stands";
+}
+
 TEST(RequestTest, TakesFieldsThatNeverChange) {
   RecommendSpec spec;
   spec.job = TightJob();
