@@ -1,7 +1,6 @@
 #include "estimator/block_time.h"
 
 #include <algorithm>
-#include <bit>
 
 #include "estimator/tensor_split.h"
 
@@ -34,11 +33,11 @@ int64_t RanksInNode(const Job& job, int64_t size, int64_t stride) {
 
 // One pass while it is added up.
 struct Work {
-  double product_flops = 0;
+  double product_seconds = 0;
   double attention_flops = 0;
   double bytes = 0;
-  int products = 0;
   int kernels = 0;
+  int collectives = 0;
   double tensor_seconds = 0;
 };
 
@@ -112,10 +111,19 @@ class BlockClock {
       work.kernels += 1;
       return;
     }
-    const int products = static_cast<int>(times);
-    work.product_flops += flops * times;
-    work.products += products;
-    work.kernels += products;
+    work.product_seconds += times * ProductSeconds(op, flops);
+    work.kernels += static_cast<int>(times);
+  }
+
+  // Scores of few wide heads are bound by memory.
+  double ProductSeconds(const Op& op, double flops) const {
+    double bytes = BytesOf(op.inputs, false) + BytesOf(op.outputs, false);
+    for (TensorId id : op.parameters) {
+      bytes += static_cast<double>(block_.parameters[id].Elements() *
+                                   plimsoll::Bytes(job_.precision.activation, 1));
+    }
+    return std::max(flops / rates_.matrix_flops, bytes / rates_.memory_bytes) +
+           rates_.half_flops / rates_.matrix_flops;
   }
 
   void Forward(const Op& op, double flops, Work& work) { Forward(op, flops, work, &gathered_); }
@@ -180,12 +188,14 @@ class BlockClock {
     return block_.recompute_unit > 0 ? !checkpointed : discarded;
   }
 
-  // Seconds of a collective over the tensor-parallel group that moves `bytes`
-  // over each link.
-  double Collective(double bytes) const {
+  // A collective over the tensor-parallel group: a gather or a scatter that moves
+  // `bytes` over each link, or both in one.
+  void Collect(double bytes, int rounds, Work& work) const {
     const int64_t degree = job_.tensor_parallel_size;
-    return (1 - tensor_overlap_) * (bytes / rates_.Bandwidth(job_, degree, 1)) +
-           rates_.Start(job_, degree, 1);
+    work.collectives += 1;
+    work.tensor_seconds +=
+        rounds * ((1 - tensor_overlap_) * (bytes / rates_.Bandwidth(job_, degree, 1)) +
+                  rates_.Start(job_, degree, 1));
   }
   // A gather or a scatter of the whole tensor moves (t-1)/t of it.
   double Half(TensorId id) const {
@@ -201,11 +211,11 @@ class BlockClock {
     const TensorSplit split = SplitOf(block_, op);
     if (split == TensorSplit::kRows) {
       const double half = Half(op.outputs.ids[0]);
-      work.tensor_seconds += Collective(job_.sequence_parallel ? half : 2 * half);
+      Collect(half, job_.sequence_parallel ? 1 : 2, work);
     } else if (split == TensorSplit::kColumns && job_.sequence_parallel &&
                *gathered != op.inputs.ids[0]) {
       *gathered = op.inputs.ids[0];
-      work.tensor_seconds += Collective(Half(op.inputs.ids[0]));
+      Collect(Half(op.inputs.ids[0]), 1, work);
     }
   }
 
@@ -213,22 +223,24 @@ class BlockClock {
     if (job_.tensor_parallel_size == 1) return;
     const TensorSplit split = SplitOf(block_, op);
     if (split == TensorSplit::kRows && job_.sequence_parallel) {
-      work.tensor_seconds += Collective(Half(op.outputs.ids[0]));
+      Collect(Half(op.outputs.ids[0]), 1, work);
     } else if (split == TensorSplit::kColumns && scattered_ != op.inputs.ids[0]) {
       scattered_ = op.inputs.ids[0];
       const double half = Half(op.inputs.ids[0]);
-      work.tensor_seconds += job_.sequence_parallel ? 2 * Collective(half) : Collective(2 * half);
+      Collect(half, job_.sequence_parallel ? 1 : 2, work);
+      if (job_.sequence_parallel) Collect(half, 1, work);
     }
   }
 
   PassTime Finish(const Work& work) const {
     PassTime time;
-    time.matrix = (work.product_flops + work.products * rates_.half_flops) / rates_.matrix_flops;
+    time.matrix = work.product_seconds;
     time.attention = work.attention_flops / rates_.attention_flops;
     time.memory = work.bytes / rates_.memory_bytes;
     time.tensor = work.tensor_seconds;
-    const double busy = time.matrix + time.attention + time.memory;
-    time.launch = std::max(0.0, work.kernels * rates_.kernel_seconds - busy);
+    const double launches =
+        work.kernels * rates_.kernel_seconds + work.collectives * rates_.collective_seconds;
+    time.launch = std::max(0.0, launches - time.Seconds());
     return time;
   }
 
@@ -250,8 +262,8 @@ double Rates::Bandwidth(const Job& job, int64_t size, int64_t stride) const {
 }
 
 double Rates::Start(const Job& job, int64_t size, int64_t stride) const {
-  const auto nodes = static_cast<uint64_t>(CeilDivide(size, RanksInNode(job, size, stride)));
-  return collective_seconds * (1 + std::bit_width(nodes - 1));
+  if (RanksInNode(job, size, stride) == size) return 0;
+  return hop_seconds * static_cast<double>(size - 1);
 }
 
 Rates RatesOf(const Job& job, const Speed& speed) {
@@ -270,6 +282,7 @@ Rates RatesOf(const Job& job, const Speed& speed) {
       static_cast<double>(job.network_bytes_per_second) * speed.gpu.network_efficiency;
   rates.kernel_seconds = speed.framework.kernel_seconds;
   rates.collective_seconds = speed.framework.collective_seconds;
+  rates.hop_seconds = speed.framework.hop_seconds;
   return rates;
 }
 

@@ -22,9 +22,15 @@ struct Rates {
   double network_bytes = 0;  // to others
   double kernel_seconds = 0;
   double collective_seconds = 0;
+  double hop_seconds = 0;
 
-  // Bandwidth and start of a collective over `size` ranks that are `stride` GPUs
-  // apart: rings enter and leave a node over the NICs of its members.
+  // Bandwidth of a collective over `size` ranks that are `stride` GPUs apart, and
+  // what its ring waits for messages alone: rings enter and leave a node over the
+  // NICs of its members, and a ring that crosses nodes takes size - 1 steps, each
+  // as long as its slowest.
+  // Source: Thakur et al. 2005, section 4.1. All-gather of 1 GiB on H100 with EFA
+  //         by nanotron's start-up test, GB/s: 177 on 8 nodes, 124 on 16, 75 on
+  //         32, 44 on 64, as 43 us a step make it.
   double Bandwidth(const Job& job, int64_t size, int64_t stride) const;
   double Start(const Job& job, int64_t size, int64_t stride) const;
 };
@@ -59,9 +65,11 @@ struct BlockTime {
 // Times `block` as tensor and sequence parallelism, loss chunks and
 // recomputation left it.
 //
-//   product of f FLOPs   (f + half_flops) / matrix_flops; backward is two
+//   product of f FLOPs   as long as f, or as reading and writing takes, and
+//                        half_flops / matrix_flops; backward is two
 //   fused attention      4 T S A / 2 where causal; backward is 2.5 of forward
 //   the rest             bytes read and written / memory_bytes
+//   a pass               what the GPU takes, or what the CPU takes to launch it
 // Source: Williams et al. 2009 (roofline); Dao 2023 (arXiv 2307.08691), section
 // 4.1, for backward's share; Narayanan et al. 2021, section 3.2, and Korthikanti
 // et al. 2022, section 4.2.2, for the collectives. half_flops: measured, as

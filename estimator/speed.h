@@ -34,8 +34,9 @@ struct FrameworkSpeed {
   double stack_factor = 1;        // compute takes so many times what it could
   double tensor_overlap = 0;      // hidden behind products
   double data_overlap = 0;        // of the backward that reductions may hide behind
-  double kernel_seconds = 0;      // to launch one kernel
-  double collective_seconds = 0;  // to begin one collective
+  double kernel_seconds = 0;      // of the CPU, to launch one op
+  double collective_seconds = 0;  // of the CPU, to launch one collective
+  double hop_seconds = 0;         // of one step of a ring that crosses nodes
   double step_seconds = 0;        // each step
   bool measured = false;
   double spread = 0;

@@ -91,12 +91,12 @@ void AddPipeline(const Job& job, const ModelCost& cost, const PipelineCost& pipe
 }
 
 // Seconds to gather, or to scatter, `bytes` over `size` ranks.
-double GatherSeconds(const Job& job, const Rates& rates, double bytes, int64_t size,
-                     int64_t stride) {
+double GatherSeconds(const Job& job, const Rates& rates, double bytes, int64_t size, int64_t stride,
+                     double messages) {
   if (size == 1) return 0;
   const auto ranks = static_cast<double>(size);
   return bytes * (ranks - 1) / ranks / rates.Bandwidth(job, size, stride) +
-         rates.Start(job, size, stride);
+         messages * rates.Start(job, size, stride);
 }
 
 // Whether gradients are reduced after each micro-batch, not once a step.
@@ -119,8 +119,11 @@ DataSeconds DataCommunication(const Job& job, const ModelCost& cost, double para
   const auto micro_batches = static_cast<double>(job.micro_batch_count);
   const double gradients = parameters * cost.gradient_bytes;
   const double weights = parameters * cost.weight_bytes;
+  // What is sharded goes a layer at a time.
+  const int64_t layers = CeilDivide(job.model->layer_count, job.pipeline_parallel_size);
+  const double messages = shards > 1 ? static_cast<double>(layers) : 1;
   const auto over = [&](double bytes, int64_t size, int64_t apart) {
-    return GatherSeconds(job, cost.rates, bytes, size, apart);
+    return GatherSeconds(job, cost.rates, bytes, size, apart, messages);
   };
   DataSeconds seconds;
   seconds.reductions = over(gradients, shards, stride) +
@@ -248,8 +251,7 @@ ModelCost CostOf(const ValidJob& job, const Program& program, const Speed& speed
   const auto degree = static_cast<double>(job->tensor_parallel_size);
   cost.flops_per_token = 3 * forward_flops * degree / tokens;
   cost.sent_bytes = tokens * static_cast<double>(job->model->hidden_size) *
-                    static_cast<double>(plimsoll::Bytes(job->precision.residual, 1)) /
-                    (job->sequence_parallel ? degree : 1);
+                    static_cast<double>(plimsoll::Bytes(job->precision.residual, 1)) / degree;
   cost.gradient_bytes = static_cast<double>(plimsoll::Bytes(job->precision.reduce, 1));
   cost.weight_bytes = static_cast<double>(plimsoll::Bytes(job->precision.parameter, 1));
   cost.optimizer_bytes = OptimizerBytes(*job, program);

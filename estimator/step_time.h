@@ -94,7 +94,8 @@ ModelCost CostOf(const ValidJob& job, const Program& program, const Speed& speed
 //
 //   stages     sum of f_s + b_s, and (m-1) times the slowest: one forward, one
 //              backward; interleaved: m slowest + (p-1)/v mean
-//   sent       2 (m v + p - 1) messages; interleaved ones are hidden but the
+//   sent       a slice of each tensor-parallel rank in 2 (m v + p - 1) messages; interleaved ones
+//   are hidden but the
 //              first
 //   data       zero 0: 2 (d-1)/d gradients; 1 and 2: gradients and weights once;
 //              3: weights twice (once where they stay gathered) and gradients,

@@ -25,7 +25,7 @@ constexpr absl::string_view kGpuFields[] = {
 };
 constexpr absl::string_view kFrameworkFields[] = {
     "stack_factor", "tensor_overlap", "data_overlap", "kernel_seconds", "collective_seconds",
-    "step_seconds", "measured",       "spread",       "source",
+    "hop_seconds",  "step_seconds",   "measured",     "spread",         "source",
 };
 
 // One set of constants while it is read.
@@ -81,6 +81,7 @@ FrameworkSpeed ReadFramework(Framework framework, const Set& set) {
       .data_overlap = set.Number("data_overlap", 0, 1),
       .kernel_seconds = set.Number("kernel_seconds", 0, 1),
       .collective_seconds = set.Number("collective_seconds", 0, 1),
+      .hop_seconds = set.Number("hop_seconds", 0, 1),
       .step_seconds = set.Number("step_seconds", 0, 100),
       .measured = set.Measured(),
       .spread = set.Number("spread", 0, 10),

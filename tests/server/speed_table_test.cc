@@ -23,10 +23,10 @@ other_gpu: {matrix_efficiency: 0.6, matrix_half_gflop: 31, attention_efficiency:
             measured: false, spread: 0.31, source: rule}
 frameworks:
   nanotron: {stack_factor: 1.1, tensor_overlap: 0.2, data_overlap: 0.75, kernel_seconds: 6.0e-6,
-             collective_seconds: 2.0e-5, step_seconds: 0.05, measured: true, spread: 0.12,
+             collective_seconds: 2.0e-5, hop_seconds: 3.0e-5, step_seconds: 0.05, measured: true, spread: 0.12,
              source: here}
 other_framework: {stack_factor: 1, tensor_overlap: 0, data_overlap: 0.85, kernel_seconds: 5.0e-6,
-                  collective_seconds: 1.0e-5, step_seconds: 0.07, measured: false, spread: 0.32,
+                  collective_seconds: 1.0e-5, hop_seconds: 3.0e-5, step_seconds: 0.07, measured: false, spread: 0.32,
                   source: rule}
 )";
 
@@ -55,8 +55,8 @@ TEST(SpeedTableTest, ReadsATable) {
   EXPECT_EQ(framework.framework, Framework::kNanotron);
   EXPECT_EQ((std::vector{framework.stack_factor, framework.tensor_overlap, framework.data_overlap,
                          framework.kernel_seconds, framework.collective_seconds,
-                         framework.step_seconds, framework.spread}),
-            (std::vector{1.1, 0.2, 0.75, 6e-6, 2e-5, 0.05, 0.12}));
+                         framework.hop_seconds, framework.step_seconds, framework.spread}),
+            (std::vector{1.1, 0.2, 0.75, 6e-6, 2e-5, 3e-5, 0.05, 0.12}));
   EXPECT_TRUE(framework.measured);
   EXPECT_EQ(table->other_framework.step_seconds, 0.07);
   EXPECT_FALSE(table->other_framework.measured);

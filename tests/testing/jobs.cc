@@ -107,6 +107,7 @@ SpeedTable MakeSpeeds() {
   speed.other_framework = {.data_overlap = 0.5,
                            .kernel_seconds = 1e-6,
                            .collective_seconds = 1e-5,
+                           .hop_seconds = 2e-5,
                            .step_seconds = 0.01,
                            .spread = 0.5};
   FrameworkSpeed megatron = speed.other_framework;
