@@ -137,8 +137,8 @@ grpc::Status Planner::RecommendConfig(const v1::RecommendConfigRequest& request,
   const auto start = std::chrono::steady_clock::now();
   const Form form = CheckForm(request, misread);
   // Of a request that will be refused, only its violations are of interest.
-  const StopPredicate end = [&] {
-    return !form.good() || stop.enough() || stop.given_up() != grpc::StatusCode::OK;
+  const StopPredicate end = [&](double share) {
+    return !form.good() || stop.enough(share) || stop.given_up() != grpc::StatusCode::OK;
   };
   grpc::StatusCode code = stop.given_up();
   std::variant<Recommendation, Violations> result;

@@ -79,13 +79,14 @@ void SearchPool::Close() {
 }
 
 SearchStop SearchPool::StopFor(const SearchCaller& caller, bool begins_too_late) const {
-  return {
-      .enough = [this, end = StopTime(caller, Clock::now(),
-                                      limits_.max_time)] { return closed_ || Clock::now() >= end; },
-      .given_up =
-          [begins_too_late, given_up = caller.given_up] {
-            return begins_too_late ? grpc::StatusCode::UNAVAILABLE : given_up();
-          }};
+  const Clock::time_point begin = Clock::now();
+  const Clock::duration time = StopTime(caller, begin, limits_.max_time) - begin;
+  return {.enough = [this, begin, time](
+                        double share) { return closed_ || Clock::now() - begin >= share * time; },
+          .given_up =
+              [begins_too_late, given_up = caller.given_up] {
+                return begins_too_late ? grpc::StatusCode::UNAVAILABLE : given_up();
+              }};
 }
 
 void SearchPool::Work() {

@@ -13,8 +13,8 @@ using StopCheck = std::function<grpc::StatusCode()>;
 
 // What ends a search.
 struct SearchStop {
-  // True: it is time to answer the best so far.
-  std::function<bool()> enough;
+  // True: this share of the time has gone; at 1, answer the best so far.
+  std::function<bool(double share)> enough;
   // Anything but OK: nobody waits for an answer any more, or none will be given.
   StopCheck given_up;
 };

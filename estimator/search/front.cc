@@ -63,7 +63,7 @@ void FindFront(Evaluation& evaluation, const StopPredicate& stop, Recommendation
   std::vector<Point> front;
   for (const Entry* const entry : InOrder(evaluation.ranking().entries())) {
     if (IsBeaten(front, *entry, entry->usable_bytes - entry->floor_bytes)) continue;
-    if (stop()) {
+    if (stop(kChosenBy)) {
       answer.truncated = true;
       break;
     }

@@ -24,7 +24,7 @@ const Entry* FindNearest(Evaluation& evaluation, const StopPredicate& stop) {
   int64_t least = 0;
   for (const Entry* const entry : order) {
     if (nearest != nullptr && lack(*entry) >= least) break;
-    if (stop()) return nullptr;
+    if (stop(kExplainedBy)) return nullptr;
     const int64_t missing = evaluation.Memory(*entry).bound_bytes - entry->usable_bytes;
     if (nearest != nullptr && missing >= least) continue;
     nearest = entry;
@@ -35,7 +35,8 @@ const Entry* FindNearest(Evaluation& evaluation, const StopPredicate& stop) {
 
 // The fastest configuration of a changed request that fits, if one does.
 std::optional<Candidate> FindFit(Request request, const Catalog& catalog,
-                                 const StopPredicate& stop) {
+                                 const StopPredicate& stop_search) {
+  const StopPredicate stop = [&stop_search](double) { return stop_search(kExplainedBy); };
   auto validated = Validate(request.spec.job, catalog);
   auto* const valid = std::get_if<ValidJob>(&validated);
   if (valid == nullptr) return std::nullopt;
@@ -44,7 +45,7 @@ std::optional<Candidate> FindFit(Request request, const Catalog& catalog,
   const Ranking ranking(space, request.job, catalog, Objective::kFastest, {}, request.detail, stop);
   Evaluation evaluation(space, ranking, request.spec.gpu_hour_prices);
   for (const Entry& entry : ranking.entries()) {
-    if (stop()) return std::nullopt;
+    if (stop(kExplainedBy)) return std::nullopt;
     if (!evaluation.Fits(entry)) continue;
     Candidate candidate = evaluation.CandidateOf(entry.choice, request.detail);
     if (candidate.verdict == Verdict::kFits) return candidate;

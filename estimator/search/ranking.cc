@@ -9,7 +9,7 @@ namespace {
 // Configurations between two questions whether to stop.
 constexpr size_t kStopInterval = 64;
 // A search that finds more ends as if it had been stopped.
-constexpr size_t kMostEntries = 1 << 20;
+constexpr size_t kMostEntries = 1 << 19;
 
 }  // namespace
 
@@ -31,7 +31,7 @@ Ranking::Ranking(const Space& space, const ValidJob& base, const Catalog& catalo
 }
 
 bool Ranking::Visit(const Choice& choice, const Job& job) {
-  if (entries_.size() % kStopInterval == 0 && stop_()) truncated_ = true;
+  if (entries_.size() % kStopInterval == 0 && stop_(kRankedBy)) truncated_ = true;
   if (entries_.size() == kMostEntries) truncated_ = true;
   if (truncated_) return false;
   const Blocks& blocks = BlocksOf(choice, job);

@@ -28,7 +28,7 @@ void TakeBest(const Request& request, Evaluation& evaluation, const StopPredicat
               Recommendation& answer) {
   for (const Entry& entry : evaluation.ranking().entries()) {
     if (static_cast<int64_t>(answer.candidates.size()) >= request.max_results) return;
-    if (stop()) {
+    if (stop(kChosenBy)) {
       answer.truncated = true;
       return;
     }

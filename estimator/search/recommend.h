@@ -71,8 +71,15 @@ struct Recommendation {
   absl::string_view speed_id;        // into the catalog
 };
 
-// Asked now and then: true ends the search with the best so far.
-using StopPredicate = std::function<bool()>;
+// Asked now and then whether `share` of the time that the search may take has
+// gone: true ends that part of it, with the best so far.
+using StopPredicate = std::function<bool(double share)>;
+
+// When the parts of a search must be over, as shares of its time: to time every
+// legal configuration, to choose among them, to explain why nothing fits.
+inline constexpr double kRankedBy = 0.4;
+inline constexpr double kChosenBy = 0.8;
+inline constexpr double kExplainedBy = 1;
 
 // Deterministic unless stopped; ties are broken by the values of the knobs, in
 // their order.

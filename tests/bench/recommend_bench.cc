@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-bool Never() { return false; }
+bool Never(double) { return false; }
 
 // `detail` of what is returned: the search itself is by summary.
 void Recommend(benchmark::State& state, const std::string& name, const char* detail) {

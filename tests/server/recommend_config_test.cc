@@ -412,7 +412,7 @@ TEST(PlannerTest, ASearchIsGivenUpBeforeItBegins) {
   Metrics metrics;
   const Planner planner(catalog, &metrics);
   WireWriter written;
-  const SearchStop stop = {.enough = [] { return false; },
+  const SearchStop stop = {.enough = [](double) { return false; },
                            .given_up = [] { return grpc::StatusCode::DEADLINE_EXCEEDED; }};
   const grpc::Status status = planner.RecommendConfig({}, {}, stop, &written);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);

@@ -153,15 +153,15 @@ TEST_F(SearchPoolTest, ClosingEndsWhatRunsAndWhatWaits) {
   std::latch begun(1), closed(1);
   std::promise<grpc::Status> running, waiting;
   const auto first = [&](const SearchStop& stop) {
-    EXPECT_FALSE(stop.enough());
+    EXPECT_FALSE(stop.enough(1));
     begun.count_down();
     closed.wait();
-    EXPECT_TRUE(stop.enough());
+    EXPECT_TRUE(stop.enough(1));
     EXPECT_EQ(stop.given_up(), grpc::StatusCode::OK) << "its answer is the best so far";
     return grpc::Status::OK;
   };
   const auto second = [](const SearchStop& stop) {
-    EXPECT_TRUE(stop.enough());
+    EXPECT_TRUE(stop.enough(1));
     return grpc::Status(stop.given_up(), "");
   };
   ASSERT_TRUE(
@@ -183,7 +183,7 @@ TEST_F(SearchPoolTest, ACallerMayGiveUp) {
   SearchCaller caller = caller_;
   caller.given_up = [] { return grpc::StatusCode::CANCELLED; };
   const grpc::Status status = pool.Run(caller, [](const SearchStop& stop) {
-    EXPECT_FALSE(stop.enough());
+    EXPECT_FALSE(stop.enough(1));
     return grpc::Status(stop.given_up(), "");
   });
   EXPECT_EQ(status.error_code(), grpc::StatusCode::CANCELLED);
@@ -194,7 +194,7 @@ TEST_F(SearchPoolTest, ItIsEnoughWhenTimeIsUp) {
   limits.max_time = milliseconds(0);
   SearchPool pool(limits, &metrics_);
   const grpc::Status status = pool.Run(caller_, [](const SearchStop& stop) {
-    EXPECT_TRUE(stop.enough());
+    EXPECT_TRUE(stop.enough(1));
     return grpc::Status(stop.given_up(), "");
   });
   EXPECT_TRUE(status.ok());

@@ -9,7 +9,7 @@
 namespace plimsoll {
 namespace {
 
-bool Never() { return false; }
+bool Never(double) { return false; }
 
 Recommendation Search(const RecommendSpec& spec) {
   return std::get<Recommendation>(RecommendConfig(spec, SmallCatalog(), Never));
@@ -57,11 +57,11 @@ TEST(FrontTest, StopsWhenTold) {
   int asked = 0;
   RecommendSpec spec = OnMany({8});
   const auto all = std::get<Recommendation>(
-      RecommendConfig(spec, SmallCatalog(), [&asked] { return ++asked < 0; }));
+      RecommendConfig(spec, SmallCatalog(), [&asked](double) { return ++asked < 0; }));
   const int last = asked;
   asked = 0;
   const auto some = std::get<Recommendation>(
-      RecommendConfig(spec, SmallCatalog(), [&] { return ++asked >= last; }));
+      RecommendConfig(spec, SmallCatalog(), [&](double) { return ++asked >= last; }));
   EXPECT_TRUE(some.truncated);
   EXPECT_FALSE(all.truncated);
   EXPECT_LE(some.front.size(), all.front.size());

@@ -11,7 +11,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-bool Never() { return false; }
+bool Never(double) { return false; }
 
 // On one GPU of 23 GiB: 2.3 billion parameters need 18 bytes each.
 RecommendSpec Hopeless() {

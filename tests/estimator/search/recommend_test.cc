@@ -23,7 +23,7 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-bool Never() { return false; }
+bool Never(double) { return false; }
 
 RecommendSpec Tight(const char* objective = "fastest") {
   RecommendSpec spec;
@@ -204,7 +204,7 @@ TEST(RecommendTest, KeepsTheFrontOfTimeGpusAndMemory) {
 
 TEST(RecommendTest, EndsWhenToldWithTheBestSoFar) {
   int asked = 0;
-  const auto answer = RecommendConfig(Tight(), SmallCatalog(), [&asked] { return ++asked > 3; });
+  const auto answer = RecommendConfig(Tight(), SmallCatalog(), [&asked](double) { return ++asked > 3; });
   const auto& found = std::get<Recommendation>(answer);
   EXPECT_TRUE(found.truncated);
   EXPECT_GT(found.legal_count, 0);
