@@ -56,7 +56,7 @@ class Bench:
             values = [run for run in runs
                       if run["run_name"] == name and run["run_type"] == "iteration"]
             medians[name] = {key: median(run[key] for run in values)
-                             for key in ("real_time", "cpu_time", "items_per_second")
+                             for key in ("real_time", "cpu_time", "items_per_second", "legal")
                              if key in values[0]}
         return medians
 
@@ -106,6 +106,23 @@ def estimate_rows(bench):
         yield row(f"summary, {stages} stages", us[f"Stages/{stages}"], None, None, "us")
     yield row("summary, 126 layers / 8 layers", us["Layers/126"] / us["Layers/8"], "<=", 1.1, "x")
     yield row("summary, 2^20 GPUs / 8 GPUs", us[f"Gpus/{1 << 20}"] / us["Gpus/8"], "<=", 1.1, "x")
+
+
+def recommend_rows(bench):
+    """Searches of one core; what is returned is by summary, but where it says so."""
+    medians = bench.google("recommend_bench", one_core=True)
+    large, larger = medians["Search175B"], medians["Search405B"]
+    yield row("recommend, 175B on 512 GPUs", large["cpu_time"], "<=", 100, "ms")
+    yield row("recommend, 175B, five replayed", medians["Search175BReplay"]["cpu_time"], None, None,
+              "ms")
+    yield row("recommend, 405B on 16,384 GPUs", larger["cpu_time"], "<=", 500, "ms")
+    yield row("recommend, 175B, legal", large["legal"], None, None, "jobs")
+    yield row("recommend, 175B, legal a second", 1000 * large["legal"] / large["cpu_time"], None,
+              None, "jobs/s")
+    growth = [medians[f"SearchGpus/{gpus}"] for gpus in (1024, 16384)]
+    yield row("recommend, a job, 16,384 / 1,024 GPUs",
+              growth[1]["cpu_time"] / growth[1]["legal"]
+              / (growth[0]["cpu_time"] / growth[0]["legal"]), "<=", 1.5, "x")
 
 
 def allocator_rows(bench):
@@ -198,12 +215,13 @@ def print_row(row, smoke):
 def main(argv):
     flags = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     flags.add_argument("build", help="folder of a Release build")
-    flags.add_argument("--only", choices=("estimate", "allocator", "grpc", "server", "stream"))
+    flags.add_argument("--only", 
+                       choices=("estimate", "recommend", "allocator", "grpc", "server", "stream"))
     flags.add_argument("--smoke", action="store_true", help="run briefly, judge no time")
     flags.add_argument("--json", help="write the rows to this file")
     flags = flags.parse_args(argv)
     bench = Bench(flags.build, flags.smoke)
-    parts = {"estimate": estimate_rows, "allocator": allocator_rows, "grpc": grpc_rows,
+    parts = {"estimate": estimate_rows, "recommend": recommend_rows, "allocator": allocator_rows, "grpc": grpc_rows,
              "server": server_rows, "stream": stream_rows}
     rows = []
     print(f"{'':<36} {'budget':>9} {'measured':>11}")

@@ -14,11 +14,15 @@ namespace {
 bool Never(double) { return false; }
 
 // `detail` of what is returned: the search itself is by summary.
-void Recommend(benchmark::State& state, const std::string& name, const char* detail) {
-  const Catalog& catalog = LoadCatalog();
+RecommendSpec Spec(const std::string& name, const char* detail) {
   RecommendSpec spec;
   spec.job = ReadJob(name);
   spec.job.detail = detail;
+  return spec;
+}
+
+void Recommend(benchmark::State& state, const RecommendSpec& spec) {
+  const Catalog& catalog = LoadCatalog();
   const auto answer = RecommendConfig(spec, catalog, Never);
   if (const auto* violations = std::get_if<Violations>(&answer)) {
     state.SkipWithError(ToText(violations->front()).c_str());
@@ -38,14 +42,23 @@ void Recommend(benchmark::State& state, const std::string& name, const char* det
                                                  benchmark::Counter::kIsIterationInvariantRate);
 }
 
-void Search175B(benchmark::State& state) { Recommend(state, "search_175b", "summary"); }
+void Search175B(benchmark::State& state) { Recommend(state, Spec("search_175b", "summary")); }
 BENCHMARK(Search175B)->Unit(benchmark::kMillisecond);
 
-void Search175BReplay(benchmark::State& state) { Recommend(state, "search_175b", "replay"); }
+void Search175BReplay(benchmark::State& state) { Recommend(state, Spec("search_175b", "replay")); }
 BENCHMARK(Search175BReplay)->Unit(benchmark::kMillisecond);
 
-void Search405B(benchmark::State& state) { Recommend(state, "search_405b", "summary"); }
+void Search405B(benchmark::State& state) { Recommend(state, Spec("search_405b", "summary")); }
 BENCHMARK(Search405B)->Unit(benchmark::kMillisecond);
+
+// Time for each legal configuration must not grow with the number of GPUs.
+void SearchGpus(benchmark::State& state) {
+  RecommendSpec spec = Spec("search_175b", "summary");
+  spec.job.cluster.gpu_count = state.range(0);
+  spec.job.training.global_batch_size = 2048;
+  Recommend(state, spec);
+}
+BENCHMARK(SearchGpus)->Arg(1024)->Arg(16384)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace plimsoll
