@@ -204,7 +204,8 @@ TEST(RecommendTest, KeepsTheFrontOfTimeGpusAndMemory) {
 
 TEST(RecommendTest, EndsWhenToldWithTheBestSoFar) {
   int asked = 0;
-  const auto answer = RecommendConfig(Tight(), SmallCatalog(), [&asked](double) { return ++asked > 3; });
+  const auto answer =
+      RecommendConfig(Tight(), SmallCatalog(), [&asked](double) { return ++asked > 3; });
   const auto& found = std::get<Recommendation>(answer);
   EXPECT_TRUE(found.truncated);
   EXPECT_GT(found.legal_count, 0);
