@@ -26,10 +26,11 @@ import speed
 import speed_figures
 import speed_fit
 import speed_sets
+import speed_tables
 
 # What rows of a set weigh together, where not 1: why.
 WEIGHTS = {
-    "nanotron, all": 0,  # degraded networks and slow pipelines, as the rows say
+    speed_sets.NANOTRON_ALL: 0,  # degraded networks and slow pipelines, as the rows say
     "bigscience": 0.3,  # what differs is mostly heads of sizes that tensor cores lack
     "bigscience V100": 0.2,  # runs vary by up to 40 %, its authors say
     "papers, micro-batch not stated": 0.5,
@@ -208,7 +209,7 @@ def main(argv):
     runs, predict = runs_of(todo), predictor(flags.plimsoll, todo)
     if flags.folds:
         results = folds(todo, runs, predict, flags.rounds)
-        print(speed_figures.plain_sets(speed_figures.summarize_sets(results, [])))
+        print(speed_tables.plain_sets(speed_figures.summarize_sets(results, [])))
         return 0
     table = speed_fit.fit(speed_fit.starting_table(runs), runs, predict, flags.rounds, say)
     text = yaml_of(table, residuals(runs, predict(table)), flags.id)

@@ -25,10 +25,9 @@ import speed_figures
 import speed_jobs
 import speed_rows
 import speed_sets
+import speed_tables
 import verdicts
 from measured import Refused
-
-OTHER_FIGURE = "another figure of a run that is counted"
 
 
 def parse_flags(argv):
@@ -40,6 +39,7 @@ def parse_flags(argv):
     flags.add_argument("--tables", help="write the published tables, row by row, to this file")
     flags.add_argument("--write", help="write the figures to this JSON file")
     flags.add_argument("--write-readme", help="put the tables between the markers of this file")
+    flags.add_argument("--write-detail", help="put residuals and refusals between those of this file")
     flags.add_argument("--check", help="fail where a set is worse than in this JSON file")
     flags.add_argument("--brief", action="store_true", help="print no breakdown by feature")
     return flags.parse_args(argv)
@@ -51,7 +51,7 @@ def collect(folder):
     for rows in speed_rows.read_folder(folder).values():
         kept, others = speed_rows.one_figure_each(rows)
         for row in rows:
-            refusals += _refusals(row, OTHER_FIGURE) if row.id in others else []
+            refusals += _refusals(row, speed_figures.OTHER_FIGURE) if row.id in others else []
         for row in kept:
             try:
                 request = speed_jobs.request_of(row)
@@ -162,33 +162,6 @@ def summarize(results, refusals, out_of_memory):
     }
 
 
-def published(results, refusals):
-    """The published tables, row by row; a row that is refused has its reason."""
-    lines = []
-    for family, title in speed_sets.TABLES.items():
-        body = {r["id"]: _published_cells(r) for r in results if r["row"].family == family}
-        for r in refusals:
-            if r["row"].family == family and r["reason"] != OTHER_FIGURE:
-                body[r["row"].id] = _run_cells(r["row"]) + ["", "", f"not estimated: {r['reason']}"]
-        if body:
-            head = ["row", "run", "measured, s", "predicted, s", "ratio"]
-            lines += [f"## {title}", ""]
-            lines += figures.markdown_table(head, [body[name] for name in sorted(body)]) + [""]
-    return "\n".join(lines)
-
-
-def _run_cells(row):
-    names = [name for name in ("tp", "pp", "vp", "cp", "ep") if row.text(name)]
-    degrees = " ".join(name + row.text(name) for name in names)
-    words = (row.text("model"), f"{row.text('num_gpus')}x {row.text('gpu')}", degrees)
-    return [row.id, ", ".join(word for word in words if word)]
-
-
-def _published_cells(r):
-    ratio = r["predicted"] / r["measured"]
-    return _run_cells(r["row"]) + [f"{r['measured']:.3f}", f"{r['predicted']:.3f}", f"{ratio:.3f}"]
-
-
 def write_rows(path, results):
     """Every row's figures, the largest errors of a set first."""
     features = list(dict.fromkeys(name for r in results for name in r["features"]))
@@ -206,18 +179,33 @@ def write_rows(path, results):
             )
 
 
-def report(flags, now):
-    """Writes what the flags ask for; returns the exit status."""
+def write(flags, now, results, refusals):
+    """Writes what the flags ask for."""
+    if flags.rows:
+        write_rows(flags.rows, results)
+    if flags.tables:
+        text = speed_tables.published(results, refusals)
+        pathlib.Path(flags.tables).write_text(text, encoding="utf-8")
     if flags.write:
         pathlib.Path(flags.write).write_text(json.dumps(now, indent=2) + "\n", encoding="utf-8")
     if flags.write_readme:
-        readme = pathlib.Path(flags.write_readme)
-        markers = (speed_figures.BEGIN, speed_figures.END)
-        old = readme.read_text(encoding="utf-8")
-        text = figures.write_between_markers(old, speed_figures.markdown(now), markers)
-        readme.write_text(text, encoding="utf-8")
+        _rewrite(flags.write_readme, speed_tables.markdown(now), speed_tables.MARKERS)
+    if flags.write_detail:
+        _rewrite(flags.write_detail, speed_tables.detail(now, results), speed_tables.DETAIL_MARKERS)
+
+
+def _rewrite(path, text, markers):
+    file = pathlib.Path(path)
+    old = file.read_text(encoding="utf-8")
+    file.write_text(figures.write_between_markers(old, text, markers), encoding="utf-8")
+
+
+def check(flags, now):
+    """The exit status: 1 where a set is worse than the committed figures."""
     if not flags.check:
         return 0
+    if not pathlib.Path(flags.check).exists():
+        raise SystemExit(f"{flags.check}: no committed figures; make them with --write")
     committed = json.loads(pathlib.Path(flags.check).read_text(encoding="utf-8"))
     worse = speed_figures.regressions(now, committed)
     for line in worse:
@@ -235,12 +223,9 @@ def main(argv):
     answers = ask(flags.plimsoll, requests, flags.speed)
     results, more = judge(todo, answers[: len(todo)])
     now = summarize(results, refusals + more, judge_out_of_memory(failed, answers[len(todo) :]))
-    print(speed_figures.plain(now, [] if flags.brief else speed_figures.by_feature(results)))
-    if flags.rows:
-        write_rows(flags.rows, results)
-    if flags.tables:
-        pathlib.Path(flags.tables).write_text(published(results, refusals + more), encoding="utf-8")
-    return report(flags, now)
+    print(speed_tables.plain(now, [] if flags.brief else speed_figures.by_feature(results)))
+    write(flags, now, results, refusals + more)
+    return check(flags, now)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
-"""Figures of predicted step times: errors by set, the quality of choices, and their tables."""
+"""Figures of predicted step times: errors by set, the quality of choices, what got worse."""
 
 import collections
 import itertools
 
 import figures
 
-BEGIN, END = "<!-- speed:begin -->", "<!-- speed:end -->"
+# Why a row is counted beside the refused ones: its run is judged by another of its figures.
+OTHER_FIGURE = "another figure of a run that is counted"
 # What a check forgives, percentage points.
 TOLERANCE = 0.05
 
@@ -35,8 +36,10 @@ def summarize_sets(results, refusals):
     for name in sorted({r["set"] for r in results + refusals}):
         mine = [r for r in results if r["set"] == name]
         reasons = collections.Counter(r["reason"] for r in refusals if r["set"] == name)
+        others = reasons.pop(OTHER_FIGURE, 0)
         made[name] = {
-            "rows": len(mine) + reasons.total(),
+            "rows": len(mine) + others + reasons.total(),
+            "same_run": others,
             "estimated": len(mine),
             "refused": reasons.total(),
             "reasons": dict(reasons.most_common()),
@@ -125,75 +128,21 @@ def choices_that_fail(results):
         if any(r["measured"] is None for r in group) and any(r["measured"] for r in group)
     ]
     fitting = [[r for r in group if r["verdict"] == "FITS"] for group in groups]
-    chosen = [min(group, key=lambda r: (r["predicted"], r["id"])) for group in fitting if group]
-    failed = [r["id"] for r in chosen if r["measured"] is None]
+    failed = _fastest_that_failed(group for group in fitting if group)
     return {
         "groups": len(groups),
+        "worked": sum(r["measured"] is not None for group in groups for r in group),
+        "failed": sum(r["measured"] is None for group in groups for r in group),
         "nothing_fits": sum(not group for group in fitting),
         "ran_out_of_memory": len(failed),
+        "without_verdict": len(_fastest_that_failed(groups)),
         "ids": sorted(failed),
     }
 
 
-HEADER = ["set", "rows", "refused", "median", "p90", "p95", "worst", "bias"]
-CHOICE_HEADER = ["set", "groups", "runs", "mean", "median", "max", "pairs in order", "at random"]
-
-
-def _cells(name, f):
-    head = [name, str(f["rows"]), str(f["refused"])]
-    if "median" not in f:
-        return head + ["–"] * 5
-    sizes = [f"{f[key]:.1f} %" for key in ("median", "p90", "p95")]
-    return head + sizes + [f"{f['worst']:+.1f} % ({f['worst_id']})", f"{f['bias']:+.1f} %"]
-
-
-def _choice_cells(name, f):
-    shares = [f"{f[key]:.1f} %" for key in ("mean", "median", "max", "pairs", "random")]
-    return [name, str(f["groups"]), str(f["runs"])] + shares
-
-
-def markdown(now):
-    """What stands between the markers of the README."""
-    sets = figures.markdown_table(HEADER, [_cells(n, f) for n, f in now["sets"].items()])
-    choice = figures.markdown_table(
-        CHOICE_HEADER, [_choice_cells(n, f) for n, f in now["choices"].items()]
-    )
-    reasons = [
-        f"* {name}: " + "; ".join(f"{reason} ({count})" for reason, count in f["reasons"].items())
-        for name, f in now["sets"].items()
-        if f["reasons"]
-    ]
-    parts = [sets, choice, [failed_sentence(now["failed"])], ["Refused:"], reasons]
-    return "\n\n".join("\n".join(part) for part in parts) + "\n"
-
-
-def failed_sentence(failed):
-    return (
-        f"Of {failed['groups']} groups of runs that worked and configurations that ran out of"
-        f" memory, the choice is one that ran out in {failed['ran_out_of_memory']}, and nothing"
-        f" is called FITS in {failed['nothing_fits']}."
-    )
-
-
-def plain_sets(sets):
-    return figures.align([HEADER] + [_cells(name, f) for name, f in sets.items()])
-
-
-def plain(now, features):
-    """The same for a terminal, with a breakdown by feature."""
-    text = [plain_sets(now["sets"]), ""]
-    for name, f in now["sets"].items():
-        text += [f"{name}: {n} refused: {reason}" for reason, n in f["reasons"].items()]
-    chosen = [_choice_cells(n, f) for n, f in now["choices"].items()]
-    text += ["", figures.align([CHOICE_HEADER] + chosen), "", failed_sentence(now["failed"])]
-    if features:
-        head = [("set", "feature", "value", "rows", "median", "p90", "bias")]
-        body = [
-            (*line[:3], str(line[3]), *(f"{x:.1f}" for x in line[4:6]), f"{line[6]:+.1f}")
-            for line in features
-        ]
-        text += ["", figures.align(head + body)]
-    return "\n".join(text)
+def _fastest_that_failed(groups):
+    chosen = [min(group, key=lambda r: (r["predicted"], r["id"])) for group in groups]
+    return [r["id"] for r in chosen if r["measured"] is None]
 
 
 def regressions(now, committed):
@@ -206,11 +155,19 @@ def regressions(now, committed):
                 found.append(f"{name}: {key} {new[key]}, committed {old[key]}")
         found += _worse(name, new, old, ("median", "p90", "p95", "worst", "bias"))
     for name, old in committed["choices"].items():
-        found += _worse(f"choice, {name}", now["choices"].get(name, {}), old, ("mean", "median"))
-    if now["failed"]["ran_out_of_memory"] > committed["failed"]["ran_out_of_memory"]:
-        found.append(f"choices that ran out of memory: {now['failed']['ran_out_of_memory']}")
+        new = now["choices"].get(name, {})
+        if new.get("groups", 0) < old["groups"]:
+            found.append(f"choice, {name}: groups {new.get('groups', 0)}, committed {old['groups']}")
+        found += _worse(f"choice, {name}", new, old, ("mean", "median"))
+    found += _failed_worse(now["failed"], committed["failed"])
     new_sets = [name for name in now["sets"] if name not in committed["sets"]]
     return found + [f"{name}: not committed" for name in new_sets]
+
+
+def _failed_worse(new, old):
+    for key, more in (("groups", False), ("ran_out_of_memory", True), ("nothing_fits", True)):
+        if (new[key] > old[key]) if more else (new[key] < old[key]):
+            yield f"choices beside what ran out of memory: {key} {new[key]}, committed {old[key]}"
 
 
 def _worse(name, new, old, keys):

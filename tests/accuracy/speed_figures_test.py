@@ -39,6 +39,12 @@ class ErrorsTest(unittest.TestCase):
         self.assertEqual(made["t"]["reasons"], {"experts": 1})
         self.assertNotIn("median", made["t"])
 
+    def test_another_figure_of_a_run_is_a_row_but_not_refused(self):
+        other = {"set": "s", "reason": speed_figures.OTHER_FIGURE}
+        made = speed_figures.summarize_sets([result("a", 10, 11)], [other])["s"]
+        self.assertEqual((made["rows"], made["same_run"], made["refused"]), (2, 1, 0))
+        self.assertEqual(made["reasons"], {})
+
     def test_features_that_vary(self):
         rows = [result("a", 10, 11, tp="1", z="0"), result("b", 10, 8, tp="16", z="0")]
         rows.append(result("c", 10, 10, tp="2", z="0"))
@@ -82,6 +88,7 @@ class OutOfMemoryTest(unittest.TestCase):
         for verdict in ("AT_RISK", "DOES_NOT_FIT"):
             made = speed_figures.choices_that_fail(THREE + [{**self.FAILED, "verdict": verdict}])
             self.assertEqual((made["groups"], made["ran_out_of_memory"]), (1, 0))
+            self.assertEqual((made["worked"], made["failed"], made["without_verdict"]), (3, 1, 1))
 
     def test_groups_in_which_nothing_fits(self):
         group = [result("a", 10, 9, verdict="AT_RISK"), {**self.FAILED, "verdict": "AT_RISK"}]
@@ -92,24 +99,10 @@ class OutOfMemoryTest(unittest.TestCase):
         self.assertEqual(speed_figures.choices_that_fail(THREE)["groups"], 0)
 
 
-class TablesTest(unittest.TestCase):
+class RegressionsTest(unittest.TestCase):
     def now(self):
         failed = {"set": "s", "reason": "experts", "row": THREE[0]["row"]}
         return speed.summarize(THREE, [failed], [])
-
-    def test_markdown(self):
-        text = speed_figures.markdown(self.now())
-        self.assertIn("| s | 4 | 1 | 36.4 % | 55.3 % | 57.6 % | -60.0 % (c) | -35.5 % |", text)
-        self.assertIn("* s: experts (1)", text)
-
-    def test_published_rows_are_estimated_or_say_why_not(self):
-        made = result("kor-0001", 2.0, 2.5)
-        refused = {"row": measured.Row({"id": "kor-0002", "model": "m", "gpu": "H100"}), "reason": "experts"}
-        other = {"row": measured.Row({"id": "kor-0003"}), "reason": speed.OTHER_FIGURE}
-        text = speed.published([made], [refused, other])
-        self.assertIn("| kor-0001 | GPT, 8x H100, tp2 | 2.000 | 2.500 | 1.250 |", text)
-        self.assertIn("not estimated: experts", text)
-        self.assertNotIn("kor-0003", text)
 
     def test_what_got_worse(self):
         old, new = self.now(), self.now()
@@ -120,14 +113,33 @@ class TablesTest(unittest.TestCase):
         found = speed_figures.regressions(new, old)
         self.assertEqual(found[0], "s: estimated 2, committed 3")
         self.assertEqual(found[1], "s: median 99.0 %, committed 36.36 %")
-        self.assertEqual(found[2], "choices that ran out of memory: 1")
+        self.assertEqual(
+            found[2], "choices beside what ran out of memory: ran_out_of_memory 1, committed 0"
+        )
+
+    def test_groups_beside_what_failed_may_not_get_lost(self):
+        old, new = self.now(), self.now()
+        old["failed"].update(groups=2)
+        new["failed"].update(groups=1, nothing_fits=1)
+        what = "choices beside what ran out of memory: "
+        expected = [what + "groups 1, committed 2", what + "nothing_fits 1, committed 0"]
+        self.assertEqual(speed_figures.regressions(new, old), expected)
+
+    def test_a_set_that_is_new_or_gone(self):
+        old, new = self.now(), self.now()
+        new["sets"]["t"] = new["sets"].pop("s")
+        found = speed_figures.regressions(new, old)
+        self.assertEqual((found[0], found[-1]), ("s: rows 0, committed 4", "t: not committed"))
 
     def test_a_choice_that_got_worse(self):
-        old = {"sets": {}, "choices": {"s": {"mean": 1.0}}, "failed": {"ran_out_of_memory": 0}}
-        new = {"sets": {}, "choices": {"s": {"mean": 2.0}}, "failed": {"ran_out_of_memory": 0}}
-        self.assertEqual(speed_figures.regressions(new, old), ["choice, s: mean 2.0 %, committed 1.0 %"])
-        gone = {**new, "choices": {}}
-        self.assertEqual(speed_figures.regressions(gone, old), ["choice, s: no mean"])
+        old, new = self.now(), self.now()
+        old["choices"] = {"s": {"groups": 2, "mean": 1.0}}
+        new["choices"] = {"s": {"groups": 2, "mean": 2.0}}
+        expected = ["choice, s: mean 2.0 %, committed 1.0 %"]
+        self.assertEqual(speed_figures.regressions(new, old), expected)
+        new["choices"] = {}
+        expected = ["choice, s: groups 0, committed 2", "choice, s: no mean"]
+        self.assertEqual(speed_figures.regressions(new, old), expected)
 
 
 class AnswersTest(unittest.TestCase):

@@ -1,10 +1,13 @@
 """Which set a row of measured speed belongs to, its features, and the published tables."""
 
+import math
+
 import calibrate
 from speed_jobs import MICRO_BATCH_TAKEN
 
+NANOTRON_ALL, NANOTRON_OK = "nanotron, all", "nanotron, cal=ok"
 SETS = {
-    "usp": "nanotron, all",
+    "usp": NANOTRON_ALL,
     "vts": "vtrain_single_node",
     "vtm": "vtrain_multi_node",
     "llmf": "mosaicml",
@@ -20,10 +23,22 @@ SETS = {
     "nml": "nemo",
     "nlong": "nemo",
 }
-NANOTRON_OK = "nanotron, cal=ok"
+# Percent: what the project wants of a set's errors, and of the time that a choice loses.
+TARGETS = {
+    "mosaicml": {"median": 5},
+    "vtrain_single_node": {"median": 5},
+    "vtrain_multi_node": {"median": 5},
+    "megatron_b200": {"median": 5},
+    NANOTRON_OK: {"median": 10, "p90": 25},
+}
+CHOICE_TARGETS = {
+    "vtrain_multi_node": {"mean": 3},
+    "vtrain_single_node": {"mean": 4},
+    NANOTRON_OK: {"median": 1, "mean": 10},
+}
 # Sets in which many configurations of the same training were measured.
 CHOICES = (
-    "nanotron, all", NANOTRON_OK, "vtrain_multi_node", "vtrain_single_node", "bigscience",
+    NANOTRON_ALL, NANOTRON_OK, "vtrain_multi_node", "vtrain_single_node", "bigscience",
 )
 # Tables that papers and documents publish, by the ids of their rows.
 TABLES = {
@@ -65,7 +80,27 @@ def features_of(row, job):
         "model": row.text("model"),
         "era": row.note(r"(after_pp_fix=\w+)", ""),
         "network": _network(row),
+        "suspect": suspect_for(row),
     }
+
+
+def suspect_for(row):
+    """Why a nanotron row is `cal=suspect`; empty for all others."""
+    if "cal=suspect" not in row.notes:
+        return ""
+    pipeline = row.number("pp") > 1
+    if pipeline and "after_pp_fix=False" in row.notes:
+        return "pipeline before its fix"
+    if row.number("num_gpus") >= 32 and _all_reduce_rate(row) < 130:
+        return "slow network"
+    if pipeline and row.number("tp") >= 4:
+        return "pipeline with TP of 4 or more"
+    return "other"
+
+
+def _all_reduce_rate(row):
+    """GB/s over all GPUs, by the run's own test of its network."""
+    return float(row.note(r"world AR/AG/RS ([\d.]+)", "inf"))
 
 
 def _band(size):
@@ -75,8 +110,8 @@ def _band(size):
 
 def _network(row):
     """GB/s of nanotron's own all-reduce over all GPUs, where they are more than one node."""
-    rate = row.note(r"world AR/AG/RS ([\d.]+)")
-    return f"up to {_band(int(float(rate)) + 1)}" if rate else ""
+    rate = _all_reduce_rate(row)
+    return f"up to {_band(int(rate) + 1)}" if rate < math.inf else ""
 
 
 def framework_of(job):

@@ -251,6 +251,20 @@ class SetsTest(unittest.TestCase):
         self.assertEqual(speed_sets.sets_of(suspect), ["nanotron, all"])
         self.assertEqual(speed_sets.sets_of(KEPT["kor-0006"]), ["papers"])
 
+    def test_why_a_row_is_suspect(self):
+        counts = collections.Counter(
+            speed_sets.suspect_for(row) for row in KEPT.values() if row.family == "usp"
+        )
+        self.assertEqual(
+            counts,
+            {
+                "": 344,
+                "pipeline before its fix": 302,
+                "slow network": 365,
+                "pipeline with TP of 4 or more": 73,
+            },
+        )
+
     def test_features(self):
         features = speed_sets.features_of(KEPT["usp-0007"], job("usp-0007"))
         self.assertEqual(features["gpus"], "8")
