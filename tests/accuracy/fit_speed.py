@@ -67,6 +67,7 @@ def parse_flags(argv):
     flags.add_argument("--rounds", type=int, default=20, help="the most steps of the fit")
     flags.add_argument("--write", help="write the table to this YAML file")
     flags.add_argument("--folds", action="store_true", help="errors on models not seen, instead")
+    flags.add_argument("--write-folds", help="put those between the markers of this file")
     return flags.parse_args(argv)
 
 
@@ -208,8 +209,10 @@ def main(argv):
     todo = estimable(flags.plimsoll, speed.collect(flags.data)[0])
     runs, predict = runs_of(todo), predictor(flags.plimsoll, todo)
     if flags.folds:
-        results = folds(todo, runs, predict, flags.rounds)
-        print(speed_tables.plain_sets(speed_figures.summarize_sets(results, [])))
+        sets = speed_figures.summarize_sets(folds(todo, runs, predict, flags.rounds), [])
+        print(speed_tables.plain_sets(sets))
+        if flags.write_folds:
+            speed.rewrite(flags.write_folds, speed_tables.folds(sets), speed_tables.FOLDS_MARKERS)
         return 0
     table = speed_fit.fit(speed_fit.starting_table(runs), runs, predict, flags.rounds, say)
     text = yaml_of(table, residuals(runs, predict(table)), flags.id)

@@ -189,12 +189,13 @@ def write(flags, now, results, refusals):
     if flags.write:
         pathlib.Path(flags.write).write_text(json.dumps(now, indent=2) + "\n", encoding="utf-8")
     if flags.write_readme:
-        _rewrite(flags.write_readme, speed_tables.markdown(now), speed_tables.MARKERS)
+        rewrite(flags.write_readme, speed_tables.markdown(now), speed_tables.MARKERS)
     if flags.write_detail:
-        _rewrite(flags.write_detail, speed_tables.detail(now, results), speed_tables.DETAIL_MARKERS)
+        rewrite(flags.write_detail, speed_tables.detail(now, results), speed_tables.DETAIL_MARKERS)
 
 
-def _rewrite(path, text, markers):
+def rewrite(path, text, markers):
+    """Puts `text` between the markers of a file."""
     file = pathlib.Path(path)
     old = file.read_text(encoding="utf-8")
     file.write_text(figures.write_between_markers(old, text, markers), encoding="utf-8")

@@ -8,10 +8,12 @@ import speed_sets
 
 MARKERS = ("<!-- speed:begin -->", "<!-- speed:end -->")
 DETAIL_MARKERS = ("<!-- speed-detail:begin -->", "<!-- speed-detail:end -->")
+FOLDS_MARKERS = ("<!-- speed-folds:begin -->", "<!-- speed-folds:end -->")
 HEADER = ["set", "rows", "same run", "refused", "median", "p90", "p95", "bias", "target"]
 CHOICE_HEADER = [
     "choice among", "groups", "runs", "mean", "median", "max", "at random", "pairs in order", "target",
 ]
+FOLDS_HEADER = ["set", "rows", "median", "p90", "p95", "bias"]
 RESIDUAL_HEADER = ["GPU", "framework", "rows", "median", "p90", "bias"]
 PUBLISHED_HEADER = ["row", "run", "measured, s", "predicted, s", "ratio"]
 PUBLISHED = """\
@@ -101,6 +103,16 @@ def residuals(results):
         sizes = [f"{f['median']:.1f} %", f"{f['p90']:.1f} %", f"{f['bias']:+.1f} %"]
         lines.append([gpu, framework, str(len(mine)), *sizes])
     return lines
+
+
+def folds(sets):
+    """The errors of each set under tables that were fitted without the row's model."""
+    body = [
+        [name, str(f["estimated"]), *(f"{f[key]:.1f} %" for key in ("median", "p90", "p95"))]
+        + [f"{f['bias']:+.1f} %"]
+        for name, f in sets.items()
+    ]
+    return "\n".join(figures.markdown_table(FOLDS_HEADER, body)) + "\n"
 
 
 def plain_sets(sets):

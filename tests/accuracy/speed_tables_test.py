@@ -49,6 +49,11 @@ class ReadmeTest(unittest.TestCase):
         self.assertEqual(new, old.replace("old", "new"))
 
 
+    def test_errors_on_models_not_seen(self):
+        text = speed_tables.folds(self.now()["sets"])
+        self.assertIn("| s | 3 | 36.4 % | 55.3 % | 57.6 % | -35.5 % |", text)
+
+
 class DetailTest(unittest.TestCase):
     ON_A100 = {"gpu": "a100", "framework": "megatron-lm"}
 
