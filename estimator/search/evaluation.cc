@@ -10,9 +10,9 @@ const FitOf& Evaluation::Memory(const Entry& entry) {
   const auto found = known_.find(entry.choice);
   if (found != known_.end()) return found->second;
   const MemoryEstimate estimate = ranking_.Summarize(entry.choice);
-  const FitOf fit{.fits = estimate.verdict == Verdict::kFits,
+  const FitOf fit{.verdict = estimate.verdict,
                   .bound_bytes = estimate.usable_bytes - estimate.headroom.bound_bytes};
-  fit_count_ += fit.fits ? 1 : 0;
+  fit_count_ += fit.verdict == Verdict::kFits ? 1 : 0;
   return known_.emplace(entry.choice, fit).first->second;
 }
 

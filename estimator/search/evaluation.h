@@ -15,7 +15,7 @@ namespace plimsoll {
 
 // What the search knows of the memory of one configuration, in closed form.
 struct FitOf {
-  bool fits = false;
+  Verdict verdict = Verdict::kDoesNotFit;
   int64_t bound_bytes = 0;  // of device
 };
 
@@ -32,7 +32,15 @@ class Evaluation {
   static bool CannotFit(const Entry& entry) { return entry.floor_bytes > entry.usable_bytes; }
   // Estimates where it was not yet.
   const FitOf& Memory(const Entry& entry);
-  bool Fits(const Entry& entry) { return !CannotFit(entry) && Memory(entry).fits; }
+  bool Fits(const Entry& entry) {
+    return !CannotFit(entry) && Memory(entry).verdict == Verdict::kFits;
+  }
+  // Whether the expected figure fits and the bound does not: a replay may yet show
+  // that it runs, where the allocator gives back its cache.
+  bool MayFit(const Entry& entry) {
+    return entry.expected_floor_bytes <= entry.usable_bytes &&
+           Memory(entry).verdict == Verdict::kAtRisk;
+  }
 
   Candidate CandidateOf(const Choice& choice, Detail detail) const;
   // The job as it was asked for.

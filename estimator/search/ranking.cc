@@ -36,11 +36,13 @@ bool Ranking::Visit(const Choice& choice, const Job& job) {
   if (truncated_) return false;
   const Blocks& blocks = BlocksOf(choice, job);
   const StepTime time = PredictStep(job, blocks.speed, blocks.cost);
+  const int64_t floor = MemoryFloor(job, blocks.floor);
   entries_.push_back({.choice = choice,
                       .rank = Rank(choice, time),
                       .seconds = time.seconds,
                       .change_cost = ChangeCost(space_.own, choice),
-                      .floor_bytes = Above(MemoryFloor(job, blocks.floor), blocks.margin),
+                      .floor_bytes = Above(floor, blocks.margin),
+                      .expected_floor_bytes = floor,
                       .usable_bytes = job.usable_bytes});
   return true;
 }

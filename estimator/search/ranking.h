@@ -29,6 +29,7 @@ struct Entry {
   double seconds = 0;       // of a step: decides between equal ranks
   int64_t change_cost = 0;  // then this, then the choice
   int64_t floor_bytes = 0;  // of the device gauge's bound
+  int64_t expected_floor_bytes = 0;
   int64_t usable_bytes = 0;
 };
 

@@ -22,26 +22,35 @@ bool IsTwin(const std::vector<Candidate>& candidates, const Entry& entry) {
   });
 }
 
-// Takes the best that fit, by `summary` first; what does not hold at the detail
-// asked for is passed over, and so are twins.
-void TakeBest(const Request& request, Evaluation& evaluation, const StopPredicate& stop,
-              Recommendation& answer) {
+// Takes the best that pass a test of the closed form; what does not hold at the
+// detail asked for is passed over, and so are twins.
+void TakeBest(const Request& request, bool (Evaluation::*test)(const Entry&),
+              Evaluation& evaluation, const StopPredicate& stop, Recommendation& answer) {
   for (const Entry& entry : evaluation.ranking().entries()) {
     if (static_cast<int64_t>(answer.candidates.size()) >= request.max_results) return;
     if (stop(kChosenBy)) {
       answer.truncated = true;
       return;
     }
-    if (IsTwin(answer.candidates, entry) || !evaluation.Fits(entry)) continue;
+    if (IsTwin(answer.candidates, entry) || !(evaluation.*test)(entry)) continue;
     Candidate candidate = evaluation.CandidateOf(entry.choice, request.detail);
     if (candidate.verdict == Verdict::kFits) answer.candidates.push_back(std::move(candidate));
   }
 }
 
+// Where no bound of the closed form fits, the timeline decides.
+void TakeBest(const Request& request, Evaluation& evaluation, const StopPredicate& stop,
+              Recommendation& answer) {
+  TakeBest(request, &Evaluation::Fits, evaluation, stop, answer);
+  if (!answer.candidates.empty() || request.detail == Detail::kSummary) return;
+  TakeBest(request, &Evaluation::MayFit, evaluation, stop, answer);
+}
+
 void CountFits(const Evaluation& evaluation, Recommendation& answer) {
   answer.legal_count = static_cast<int64_t>(evaluation.ranking().entries().size());
   answer.estimated_count = evaluation.estimated_count();
-  answer.fit_count = evaluation.fit_count();
+  answer.fit_count =
+      std::max(evaluation.fit_count(), static_cast<int64_t>(answer.candidates.size()));
   answer.truncated = answer.truncated || evaluation.ranking().truncated();
 }
 

@@ -162,6 +162,35 @@ TEST(RecommendTest, EstimatedAgainEachHasTheSameFigures) {
   }
 }
 
+// One A100 and a batch that fills it: no bound of the closed form fits, but the
+// replay shows that the allocator gives back its cache in time.
+TEST(RecommendTest, LetsTheReplayDecideWhereNoBoundFits) {
+  RecommendSpec spec = Tight();
+  spec.job.cluster.gpu = "a100-80gb-sxm";
+  spec.job.cluster.gpu_count = 1;
+  spec.job.training.recompute.mode = "full";
+  spec.frozen = {"training.recompute", "training.micro_batch_size"};
+  int decided = 0;
+  for (int64_t batch = 1; batch <= 64; ++batch) {
+    spec.job.training.micro_batch_size = batch;
+    spec.job.training.global_batch_size = batch;
+    spec.job.detail = "summary";
+    const bool closed = !Recommend(spec).candidates.empty();
+    spec.job.detail = "replay";
+    const Recommendation replayed = Recommend(spec);
+    for (const Candidate& candidate : replayed.candidates) {
+      EXPECT_EQ(candidate.verdict, Verdict::kFits);
+      EXPECT_EQ(candidate.detail, Detail::kReplay);
+    }
+    if (replayed.candidates.empty()) {
+      ASSERT_TRUE(replayed.obstacle.has_value()) << batch;
+      EXPECT_GT(replayed.obstacle->missing_bytes, 0) << batch;
+    }
+    if (!closed && !replayed.candidates.empty()) ++decided;
+  }
+  EXPECT_GT(decided, 0);
+}
+
 TEST(RecommendTest, SaysWhatChanged) {
   RecommendSpec spec = Tight("smallest-change");
   spec.max_results = 1;
