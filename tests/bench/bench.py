@@ -119,10 +119,8 @@ def recommend_rows(bench):
     yield row("recommend, 175B, legal", large["legal"], None, None, "jobs")
     yield row("recommend, 175B, legal a second", 1000 * large["legal"] / large["cpu_time"], None,
               None, "jobs/s")
-    growth = [medians[f"SearchGpus/{gpus}"] for gpus in (1024, 16384)]
-    yield row("recommend, a job, 16,384 / 1,024 GPUs",
-              growth[1]["cpu_time"] / growth[1]["legal"]
-              / (growth[0]["cpu_time"] / growth[0]["legal"]), "<=", 1.5, "x")
+    yield row("recommend, 16,384 GPUs / 1,024 GPUs", medians["SearchGpus/16384"]["cpu_time"]
+              / medians["SearchGpus/1024"]["cpu_time"], "<=", 1.5, "x")
 
 
 def allocator_rows(bench):

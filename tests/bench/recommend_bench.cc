@@ -51,7 +51,7 @@ BENCHMARK(Search175BReplay)->Unit(benchmark::kMillisecond);
 void Search405B(benchmark::State& state) { Recommend(state, Spec("search_405b", "summary")); }
 BENCHMARK(Search405B)->Unit(benchmark::kMillisecond);
 
-// Time for each legal configuration must not grow with the number of GPUs.
+// The time must not grow with the number of GPUs.
 void SearchGpus(benchmark::State& state) {
   RecommendSpec spec = Spec("search_175b", "summary");
   spec.job.cluster.gpu_count = state.range(0);
