@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <memory>
-#include <optional>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -126,13 +126,20 @@ class Walk {
     kKnobs[static_cast<size_t>(id)].set(space_.menu, value, job_);
   }
 
-  std::optional<ValidJob> Check(int32_t micro_batch, int32_t recompute) {
+  std::variant<ValidJob, Violations> Check(int32_t micro_batch, int32_t recompute) {
     Put(KnobId::kMicroBatch, micro_batch);
     Put(KnobId::kRecompute, recompute);
-    auto validated = Validate(job_, catalog_);
-    auto* const valid = std::get_if<ValidJob>(&validated);
-    if (valid == nullptr) return std::nullopt;
-    return std::move(*valid);
+    return Validate(job_, catalog_);
+  }
+  bool IsLegal(int32_t micro_batch, int32_t recompute) {
+    return std::holds_alternative<ValidJob>(Check(micro_batch, recompute));
+  }
+
+  // Whether another batch or recomputation may make a job legal.
+  static bool MayBeCured(const Violations& violations) {
+    return std::all_of(violations.begin(), violations.end(), [](const Violation& violation) {
+      return absl::StartsWith(violation.field, "job.training.");
+    });
   }
 
   // Micro-batches and recomputations: each is legal with all of the others, or
@@ -145,8 +152,11 @@ class Walk {
     const auto recomputes = ValuesOf(space_, base_, choice_, KnobId::kRecompute);
     for (const int32_t recompute : recomputes) {
       for (const int32_t micro_batch : micro_batches) {
-        if (!Check(micro_batch, recompute).has_value()) continue;
-        return Product(micro_batches, micro_batch, recomputes, recompute);
+        const auto checked = Check(micro_batch, recompute);
+        const auto* const violations = std::get_if<Violations>(&checked);
+        if (violations == nullptr)
+          return Product(micro_batches, micro_batch, recomputes, recompute);
+        if (!MayBeCured(*violations)) return true;
       }
     }
     return true;
@@ -156,13 +166,14 @@ class Walk {
                const std::vector<int32_t>& recomputes, int32_t legal_recompute) {
     std::vector<int32_t> legal;
     for (const int32_t recompute : recomputes) {
-      if (recompute == legal_recompute || Check(legal_micro_batch, recompute).has_value()) {
+      if (recompute == legal_recompute || IsLegal(legal_micro_batch, recompute)) {
         legal.push_back(recompute);
       }
     }
     for (const int32_t micro_batch : micro_batches) {
-      const auto valid = Check(micro_batch, legal_recompute);
-      if (!valid.has_value()) continue;
+      const auto checked = Check(micro_batch, legal_recompute);
+      const auto* const valid = std::get_if<ValidJob>(&checked);
+      if (valid == nullptr) continue;
       for (const int32_t recompute : legal) {
         choice_[KnobId::kRecompute] = recompute;
         if (!visit_(choice_, **valid)) return false;
