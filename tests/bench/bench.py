@@ -135,8 +135,8 @@ def allocator_rows(bench):
 
 def grpc_rows(bench):
     medians = bench.google("grpc_bench", one_core=False)
-    estimate = medians["EstimateOverGrpc/real_time"]["items_per_second"]
-    empty = medians["EmptyOverGrpc/real_time"]["items_per_second"]
+    estimate = medians["EstimateOverGrpc/process_time/real_time"]["items_per_second"]
+    empty = medians["EmptyOverGrpc/process_time/real_time"]["items_per_second"]
     yield row("gRPC, EstimateMemory", estimate, None, None, "calls/s")
     yield row("gRPC, empty call of the same size", empty, None, None, "calls/s")
     yield row("gRPC, EstimateMemory / empty", estimate / empty, ">=", 0.8, "x")
