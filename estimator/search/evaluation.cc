@@ -33,7 +33,9 @@ std::vector<Change> Evaluation::ChangesOf(const Choice& choice) const {
 }
 
 Candidate Evaluation::Fill(const Choice& choice, JobSpec job, Detail detail) const {
-  const MemoryEstimate estimate = ranking_.Estimate(choice, detail);
+  const MemoryEstimate estimate = detail == Detail::kSummary
+                                      ? ranking_.Summarize(choice)
+                                      : ranking_.Estimate(choice, detail);
   Candidate candidate;
   candidate.job = std::move(job);
   candidate.changes = ChangesOf(choice);

@@ -42,6 +42,7 @@ class Evaluation {
            Memory(entry).verdict == Verdict::kAtRisk;
   }
 
+  // In closed form with the bounds that the search judges by.
   Candidate CandidateOf(const Choice& choice, Detail detail) const;
   // The job as it was asked for.
   Candidate Requested(const JobSpec& job, Detail detail) const;
