@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs what is missing, builds, starts a server on a free port, and asks
-# it over gRPC where the memory of a Llama-3.1-8B job on 8 H100s goes.
+# it over gRPC where the memory of a Llama-3.1-8B job on 8 H100s goes, and how
+# one that does not fit can be made to.
 set -eu
 cd "$(dirname "$0")"
 
@@ -18,12 +19,16 @@ exec 3<"$scratch/ready"
 read -r _ _ address _ http <&3 || { echo "quickstart.sh: the server did not start" >&2; exit 1; }
 echo "A server is at $address (gRPC) and $http (HTTP)."
 
-set -- estimate --server "$address" deploy/examples/llama-3.1-8b.yaml
-echo "\$ plimsoll $*"
-verdict=0
-build/client/plimsoll "$@" || verdict=$?
+# 0 fits, 5 at risk, 3 does not fit: each is an answer.
+ask() {
+  echo "\$ plimsoll $*"
+  answer=0
+  build/client/plimsoll "$@" || answer=$?
+  case $answer in 0 | 3 | 5) ;; *) exit "$answer" ;; esac
+}
+ask estimate --server "$address" deploy/examples/llama-3.1-8b.yaml
+echo
+ask recommend --server "$address" deploy/examples/too-long.yaml
 
 kill "$server"
 wait "$server"
-# 0 fits, 5 at risk, 3 does not fit: each is an answer.
-case $verdict in 0 | 3 | 5) ;; *) exit "$verdict" ;; esac
