@@ -91,10 +91,16 @@ constexpr absl::string_view kSplits[] = {"parallelism.tensor_parallel_size",
                                          "parallelism.pipeline_parallel_size",
                                          "parallelism.context_parallel_size", "cluster.gpu_count"};
 
-// Whether the change only keeps the product of the sizes what it must be.
+// Whether the change only keeps the product of the sizes what it must be, or is
+// what virtual stages mean.
 bool Follows(const v1::Change& change, const v1::Candidate& candidate) {
-  if (change.field() != "parallelism.data_parallel_size") return false;
   const auto& changes = candidate.changes();
+  if (change.field() == "parallelism.pipeline_schedule") {
+    return std::any_of(changes.begin(), changes.end(), [](const v1::Change& other) {
+      return other.field() == "parallelism.virtual_pipeline_size";
+    });
+  }
+  if (change.field() != "parallelism.data_parallel_size") return false;
   return std::any_of(changes.begin(), changes.end(), [](const v1::Change& other) {
     return std::find(std::begin(kSplits), std::end(kSplits), other.field()) != std::end(kSplits);
   });

@@ -112,11 +112,23 @@ double GatherSeconds(const Job& job, const Rates& rates, double bytes, int64_t s
 }
 
 // Whether gradients are reduced after each micro-batch, not once a step.
-// Source: torch/distributed/fsdp, set_requires_gradient_sync (on by default);
+// Source: torch/distributed/fsdp, set_requires_gradient_sync (on by default; off
+// until the last backward in torch/distributed/pipelining/stage.py);
 // deepspeed/runtime/zero/stage_1_and_2.py, reduce_ipg_grads.
 bool ReducesEachMicroBatch(const Job& job) {
-  if (IsFsdp(job.profile->framework)) return true;
+  if (IsFsdp(job.profile->framework)) {
+    return job.pipeline_parallel_size == 1 && !job.profile->accumulates_whole;
+  }
   return job.profile->framework == Framework::kDeepSpeed && job.zero_stage >= 2;
+}
+
+// How often a step gathers each weight: in forward, and where it is dropped after
+// that, in backward. A pipeline keeps what is not dropped until the step's end.
+double GathersOfStep(const Job& job) {
+  const auto micro_batches = static_cast<double>(job.micro_batch_count);
+  if (!IsFsdp(job.profile->framework) && job.zero_stage != 3) return 1;
+  if (job.reshard_after_forward) return 2 * micro_batches;
+  return job.pipeline_parallel_size > 1 ? 1 : micro_batches;
 }
 
 struct DataSeconds {
@@ -141,8 +153,7 @@ DataSeconds DataCommunication(const Job& job, const ModelCost& cost, double para
   seconds.reductions = over(gradients, shards, stride) +
                        2 * over(gradients / static_cast<double>(shards), replicas, stride * shards);
   if (ReducesEachMicroBatch(job)) seconds.reductions *= micro_batches;
-  seconds.gathers = over(weights, shards, stride);
-  if (job.zero_stage == 3) seconds.gathers *= micro_batches * (job.reshard_after_forward ? 2 : 1);
+  seconds.gathers = GathersOfStep(job) * over(weights, shards, stride);
   return seconds;
 }
 
@@ -152,7 +163,8 @@ void AddDataCommunication(const Job& job, const Speed& speed, const ModelCost& c
                           const PipelineCost& pipeline, StepTime& time) {
   if (job.data_parallel_size == 1) return;
   const DataSeconds seconds = DataCommunication(job, cost, pipeline.parameters);
-  const bool throughout = job.zero_stage == 3 || ReducesEachMicroBatch(job);
+  const bool throughout =
+      job.zero_stage == 3 || IsFsdp(job.profile->framework) || ReducesEachMicroBatch(job);
   const double backward = pipeline.slowest.again.Seconds() + pipeline.slowest.backward.Seconds();
   const double window =
       throughout ? static_cast<double>(job.micro_batch_count) * pipeline.slowest.Seconds()
@@ -190,15 +202,18 @@ void FillFigures(const Job& job, const Speed& speed, const ModelCost& cost, Step
   time.measured = speed.measured();
 }
 
-// Bytes that the step reads and writes for each of `elements` parameters of an
-// unsharded rank: weights are written, gradients read, the rest both.
+// Bytes that the step reads and writes for each parameter of an unsharded rank:
+// gradients are read, weights written, and read where they are their own master;
+// the rest both.
 double OptimizerBytes(const Job& job, const Program& program) {
   const ParameterSums sums = SumParameters(program, WholeStage(job.model->layer_count));
   double bytes = 0;
   for (const State& state : program.states) {
-    const bool both = state.part == Part::kMasterWeights || state.part == Part::kOptimizerStates;
-    const bool once = state.part == Part::kWeights || state.part == Part::kGradients ||
-                      state.part == Part::kGradientSums;
+    const bool weights = state.part == Part::kWeights;
+    const bool both = state.part == Part::kMasterWeights || state.part == Part::kOptimizerStates ||
+                      (weights && job.precision.master == DType::kNone);
+    const bool once =
+        weights || state.part == Part::kGradients || state.part == Part::kGradientSums;
     if (!both && !once) continue;
     bytes += (both ? 2.0 : 1.0) * static_cast<double>(StateBytes(state, sums));
   }
@@ -262,8 +277,13 @@ ModelCost CostOf(const ValidJob& job, const Program& program, const Speed& speed
       static_cast<double>(job->micro_batch_size) * static_cast<double>(job->sequence_length);
   const auto degree = static_cast<double>(job->tensor_parallel_size);
   cost.flops_per_token = 3 * forward_flops * degree / tokens;
+  // Megatron-Core sends what each rank has: a slice with sequence parallelism, else
+  // all. Source: megatron/core/pipeline_parallel/schedules.py, get_tensor_shapes;
+  // older ones scatter it, Megatron-LM v2.4, megatron/p2p_communication.py.
+  const bool whole = job->profile->framework == Framework::kMegatronCore && !job->sequence_parallel;
   cost.sent_bytes = tokens * static_cast<double>(job->model->hidden_size) *
-                    static_cast<double>(plimsoll::Bytes(job->precision.residual, 1)) / degree;
+                    static_cast<double>(plimsoll::Bytes(job->precision.residual, 1)) /
+                    (whole ? 1 : degree);
   cost.gradient_bytes = static_cast<double>(plimsoll::Bytes(job->precision.reduce, 1));
   cost.weight_bytes = static_cast<double>(plimsoll::Bytes(job->precision.parameter, 1));
   cost.optimizer_bytes = OptimizerBytes(*job, program);

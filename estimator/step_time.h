@@ -94,12 +94,10 @@ ModelCost CostOf(const ValidJob& job, const Program& program, const Speed& speed
 //
 //   stages     sum of f_s + b_s, and (m-1) times the slowest: one forward, one
 //              backward; interleaved: m slowest + (p-1)/v mean
-//   sent       a slice of each tensor-parallel rank in 2 (m v + p - 1) messages; interleaved ones
-//   are hidden but the
-//              first
+//   sent       2 (m + p - 1) messages; interleaved 2 (p - 1), the rest is hidden
 //   data       zero 0: 2 (d-1)/d gradients; 1 and 2: gradients and weights once;
-//              3: weights twice (once where they stay gathered) and gradients,
-//              each micro-batch
+//              3, and FSDP: gradients and weights each micro-batch, weights twice
+//              where they are dropped after forward; once with a pipeline
 //   exposed    what `data_overlap` of the backward it runs beside does not hide
 //
 // Requires: `cost` is that of a job that differs in pipeline, data parallelism

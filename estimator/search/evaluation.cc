@@ -1,17 +1,38 @@
 #include "estimator/search/evaluation.h"
 
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "estimator/units.h"
 
 namespace plimsoll {
+namespace {
+
+// Runs of one number as "62x2".
+std::string InRuns(const std::vector<int64_t>& layers) {
+  std::string text;
+  for (size_t begin = 0; begin < layers.size();) {
+    size_t end = begin;
+    while (end < layers.size() && layers[end] == layers[begin]) ++end;
+    const std::string times = end - begin > 1 ? absl::StrCat(end - begin, "x") : "";
+    absl::StrAppend(&text, begin > 0 ? " " : "", times, layers[begin]);
+    begin = end;
+  }
+  return text;
+}
+
+}  // namespace
 
 const FitOf& Evaluation::Memory(const Entry& entry) {
   const auto found = known_.find(entry.choice);
   if (found != known_.end()) return found->second;
-  const MemoryEstimate estimate = ranking_.Summarize(entry.choice);
-  const FitOf fit{.verdict = estimate.verdict,
-                  .bound_bytes = estimate.usable_bytes - estimate.headroom.bound_bytes};
+  const std::optional<MemoryEstimate> estimate = ranking_.Summarize(entry.choice);
+  FitOf fit{.verdict = Verdict::kDoesNotFit, .bound_bytes = kMaxTotalBytes};
+  if (estimate.has_value()) {
+    fit = {.verdict = estimate->verdict,
+           .bound_bytes = estimate->usable_bytes - estimate->headroom.bound_bytes};
+  }
   fit_count_ += fit.verdict == Verdict::kFits ? 1 : 0;
   return known_.emplace(entry.choice, fit).first->second;
 }
@@ -32,13 +53,32 @@ std::vector<Change> Evaluation::ChangesOf(const Choice& choice) const {
   return changes;
 }
 
+// What follows from the knobs: a schedule, a layout, a framework that was left
+// open.
+void Evaluation::AddFollowing(const Choice& choice, Candidate& candidate) const {
+  const ParallelismSpec& from = space_.job.parallelism;
+  const ParallelismSpec& to = candidate.job.parallelism;
+  const auto add = [&](absl::string_view field, std::string before, std::string after) {
+    if (before != after) candidate.changes.push_back({field, std::move(before), std::move(after)});
+  };
+  if (to.pipeline_schedule.has_value()) {
+    add("parallelism.pipeline_schedule", from.pipeline_schedule.value_or("1f1b"),
+        *to.pipeline_schedule);
+  }
+  if (!to.pipeline_layout.empty()) {
+    add("parallelism.pipeline_layout", InRuns(from.pipeline_layout), InRuns(to.pipeline_layout));
+  }
+  add("runtime.framework", std::string(ranking_.FrameworkOf(space_.own)),
+      std::string(ranking_.FrameworkOf(choice)));
+}
+
 Candidate Evaluation::Fill(const Choice& choice, JobSpec job, Detail detail) const {
-  const MemoryEstimate estimate = detail == Detail::kSummary
-                                      ? ranking_.Summarize(choice)
-                                      : ranking_.Estimate(choice, detail);
+  const MemoryEstimate estimate =
+      detail == Detail::kSummary ? *ranking_.Summarize(choice) : ranking_.Estimate(choice, detail);
   Candidate candidate;
   candidate.job = std::move(job);
   candidate.changes = ChangesOf(choice);
+  AddFollowing(choice, candidate);
   candidate.verdict = estimate.verdict;
   candidate.device = {.expected_bytes = estimate.usable_bytes - estimate.headroom.expected_bytes,
                       .bound_bytes = estimate.usable_bytes - estimate.headroom.bound_bytes};

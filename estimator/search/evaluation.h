@@ -43,6 +43,8 @@ class Evaluation {
   }
 
   // In closed form with the bounds that the search judges by.
+  bool IsRequested(const Entry& entry) const { return entry.choice == space_.own; }
+
   Candidate CandidateOf(const Choice& choice, Detail detail) const;
   // The job as it was asked for.
   Candidate Requested(const JobSpec& job, Detail detail) const;
@@ -53,6 +55,7 @@ class Evaluation {
  private:
   Candidate Fill(const Choice& choice, JobSpec job, Detail detail) const;
   std::vector<Change> ChangesOf(const Choice& choice) const;
+  void AddFollowing(const Choice& choice, Candidate& candidate) const;
 
   const Space& space_;
   const Ranking& ranking_;

@@ -42,7 +42,8 @@ std::optional<Candidate> FindFit(Request request, const Catalog& catalog,
   if (valid == nullptr) return std::nullopt;
   request.job = std::move(*valid);
   const Space space = SpaceOf(request.spec, request.job);
-  const Ranking ranking(space, request.job, catalog, Objective::kFastest, {}, request.detail, stop);
+  const Ranking ranking(space, request.job, catalog, Objective::kFastest,
+                        request.spec.gpu_hour_prices, request.detail, stop);
   Evaluation evaluation(space, ranking, request.spec.gpu_hour_prices);
   for (const Entry& entry : ranking.entries()) {
     if (stop(kExplainedBy)) return std::nullopt;
@@ -64,6 +65,7 @@ void Precede(Candidate& candidate, Change change) {
 
 void TryMoreGpus(const Request& request, const Catalog& catalog, const StopPredicate& stop,
                  std::vector<Candidate>& remedies) {
+  if (IsFrozen(request.spec.frozen, "cluster.gpu_count")) return;
   const int64_t own = request.job->gpu_count;
   const int64_t most =
       request.spec.gpu_counts.empty()
@@ -82,6 +84,7 @@ void TryMoreGpus(const Request& request, const Catalog& catalog, const StopPredi
 
 void TryLargerGpus(const Request& request, const Catalog& catalog, const StopPredicate& stop,
                    std::vector<Candidate>& remedies) {
+  if (IsFrozen(request.spec.frozen, "cluster.gpu")) return;
   const Gpu& own = *request.job->gpu;
   const auto is_amd = [](const Gpu& gpu) {
     return gpu.architecture == GpuArchitecture::kCdna2 ||

@@ -22,8 +22,13 @@ Ranking::Ranking(const Space& space, const ValidJob& base, const Catalog& catalo
       prices_(prices),
       calibrated_as_(calibrated_as),
       stop_(stop) {
-  VisitLegal(space, base, catalog,
-             [this](const Choice& choice, const Job& job) { return Visit(choice, job); });
+  VisitLegal(
+      space, base, catalog,
+      [this](const Choice& choice, const Job& job) { return Visit(choice, job); },
+      [this] {
+        truncated_ = truncated_ || stop_(kRankedBy);
+        return !truncated_;
+      });
   std::sort(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) {
     return std::tie(a.rank, a.seconds, a.change_cost, a.choice) <
            std::tie(b.rank, b.seconds, b.change_cost, b.choice);
@@ -54,7 +59,8 @@ const Blocks& Ranking::BlocksOf(const Choice& choice, const Job& job) {
                       job.sequence_parallel,
                       job.micro_batch_size,
                       choice[KnobId::kRecompute],
-                      job.micro_batch_count > 1};
+                      job.micro_batch_count > 1,
+                      job.gpus_per_node};
   const auto found = blocks_.find(key);
   if (found != blocks_.end()) return found->second;
   const auto validated = Validate(JobOf(choice), catalog_);
@@ -95,15 +101,23 @@ MemoryEstimate Ranking::Estimate(const Choice& choice, Detail detail) const {
   return std::get<MemoryEstimate>(EstimateMemory(job, catalog_, {}));
 }
 
-MemoryEstimate Ranking::Summarize(const Choice& choice) const {
+std::optional<MemoryEstimate> Ranking::Summarize(const Choice& choice) const {
   JobSpec job = JobOf(choice);
   job.detail = "summary";
-  return std::get<MemoryEstimate>(EstimateMemory(job, catalog_, {.calibrated_as = calibrated_as_}));
+  auto answer = EstimateMemory(job, catalog_, {.calibrated_as = calibrated_as_});
+  auto* const estimate = std::get_if<MemoryEstimate>(&answer);
+  if (estimate == nullptr) return std::nullopt;
+  return std::move(*estimate);
 }
 
 StepTime Ranking::TimeOf(const Choice& choice) const {
   const auto validated = Validate(JobOf(choice), catalog_);
   return PredictStep(std::get<ValidJob>(validated), catalog_.speed);
+}
+
+absl::string_view Ranking::FrameworkOf(const Choice& choice) const {
+  const auto validated = Validate(JobOf(choice), catalog_);
+  return std::get<ValidJob>(validated)->profile->name;
 }
 
 }  // namespace plimsoll

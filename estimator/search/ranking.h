@@ -35,7 +35,8 @@ struct Entry {
 
 // The blocks of a configuration, timed and bounded: the same for all that agree
 // in these.
-using BlocksKey = std::tuple<const Profile*, const Gpu*, int64_t, bool, int64_t, int32_t, bool>;
+using BlocksKey =
+    std::tuple<const Profile*, const Gpu*, int64_t, bool, int64_t, int32_t, bool, int64_t>;
 struct Blocks {
   Speed speed;
   ModelCost cost;
@@ -59,9 +60,12 @@ class Ranking {
   // Its memory.
   MemoryEstimate Estimate(const Choice& choice, Detail detail) const;
   // The same in closed form, with the bounds of `calibrated_as`: what will be
-  // replayed is judged by the closer bounds of a replay.
-  MemoryEstimate Summarize(const Choice& choice) const;
+  // replayed is judged by the closer bounds of a replay. Nothing for 2^60 bytes or
+  // more.
+  std::optional<MemoryEstimate> Summarize(const Choice& choice) const;
   StepTime TimeOf(const Choice& choice) const;
+  // As users write it.
+  absl::string_view FrameworkOf(const Choice& choice) const;
 
  private:
   bool Visit(const Choice& choice, const Job& job);

@@ -22,8 +22,9 @@ bool IsTwin(const std::vector<Candidate>& candidates, const Entry& entry) {
   });
 }
 
-// Takes the best that pass a test of the closed form; what does not hold at the
-// detail asked for is passed over, and so are twins.
+// Takes the best that pass a test of the closed form, and the job as it was asked
+// for where it fits; what does not hold at the detail asked for is passed over, and
+// so are twins.
 void TakeBest(const Request& request, bool (Evaluation::*test)(const Entry&),
               Evaluation& evaluation, const StopPredicate& stop, Recommendation& answer) {
   for (const Entry& entry : evaluation.ranking().entries()) {
@@ -32,7 +33,10 @@ void TakeBest(const Request& request, bool (Evaluation::*test)(const Entry&),
       answer.truncated = true;
       return;
     }
-    if (IsTwin(answer.candidates, entry) || !(evaluation.*test)(entry)) continue;
+    const bool own = evaluation.IsRequested(entry);
+    const bool passes =
+        own ? answer.requested.verdict == Verdict::kFits : (evaluation.*test)(entry);
+    if (!passes || IsTwin(answer.candidates, entry)) continue;
     Candidate candidate = evaluation.CandidateOf(entry.choice, request.detail);
     if (candidate.verdict == Verdict::kFits) answer.candidates.push_back(std::move(candidate));
   }
@@ -84,6 +88,7 @@ std::variant<Recommendation, Violations> RecommendConfig(const RecommendSpec& sp
   const bool searched = request.max_results > 0 && !answer.truncated && !ranking.truncated();
   if (searched && answer.candidates.empty()) {
     answer.obstacle = FindObstacle(request, catalog, evaluation, stop);
+    answer.truncated = stop(kExplainedBy);
   }
   CountFits(evaluation, answer);
   WarnOfGuesses(answer, answer.warnings);

@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "estimator/search/knobs.h"
+#include "estimator/search/space.h"
 #include "estimator/vocabulary.h"
 
 namespace plimsoll {
@@ -150,6 +151,7 @@ void CheckOptions(const RecommendSpec& spec, RequestCheck& check, Request& reque
 void CheckPriced(const Request& request, const Job* job, RequestCheck& check) {
   if (request.objective != Objective::kCheapest) return;
   std::vector<std::string> gpus = request.spec.gpus;
+  if (IsFrozen(request.spec.frozen, "cluster.gpu")) gpus.clear();
   if (gpus.empty() && job != nullptr && job->gpu != nullptr) gpus.push_back(job->gpu->id);
   for (const std::string& gpu : gpus) {
     if (request.spec.gpu_hour_prices.count(gpu) > 0) continue;
@@ -199,6 +201,8 @@ std::variant<Request, Violations> CheckRequest(const RecommendSpec& spec, const 
     check.Fail("job.cluster.gpu", "unset", "must be set: the time of a step follows from it");
   }
   if (!violations.empty()) return violations;
+  const auto estimate = EstimateMemory(request.spec.job, catalog, {});
+  if (const auto* too_large = std::get_if<Violations>(&estimate)) return *too_large;
   request.job = std::move(*valid);
   request.detail = request.job->detail.value_or(Detail::kReplay);
   return request;

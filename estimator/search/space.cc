@@ -13,6 +13,12 @@ namespace plimsoll {
 namespace {
 
 constexpr int64_t kMostMicroBatch = 1024;  // that a search considers
+constexpr int64_t kGoOnInterval = 64;      // checks between two questions whether to go on
+
+// GPUs of one node, by Validate's rule where the job does not say.
+int64_t NodeSize(const Space& space, const Choice& choice) {
+  return space.job.cluster.gpus_per_node.value_or(std::min<int64_t>(choice[KnobId::kGpuCount], 8));
+}
 
 RecomputeSpec Recompute(const char* mode) {
   RecomputeSpec recompute;
@@ -89,9 +95,9 @@ std::vector<int32_t> MicroBatches(const Job& base, const Choice& choice) {
   return Divisors(base.global_batch_size / ranks, kMostMicroBatch);
 }
 
-std::vector<int32_t> ShardGroups(const Job& base, const Choice& choice) {
+std::vector<int32_t> ShardGroups(const Space& space, const Choice& choice) {
   const int64_t ranks = DataParallelSize(choice);
-  const int64_t in_node = base.gpus_per_node / choice[KnobId::kTensorParallel];
+  const int64_t in_node = NodeSize(space, choice) / choice[KnobId::kTensorParallel];
   if (choice[KnobId::kZeroStage] == 0 || in_node <= 1 || ranks <= in_node || ranks % in_node != 0) {
     return {0};
   }
@@ -102,8 +108,14 @@ std::vector<int32_t> ShardGroups(const Job& base, const Choice& choice) {
 // couples, at once.
 class Walk {
  public:
-  Walk(const Space& space, const Job& base, const Catalog& catalog, const Visitor& visit)
-      : space_(space), base_(base), catalog_(catalog), visit_(visit), job_(space.job) {}
+  Walk(const Space& space, const Job& base, const Catalog& catalog, const Visitor& visit,
+       const std::function<bool()>& go_on)
+      : space_(space),
+        base_(base),
+        catalog_(catalog),
+        visit_(visit),
+        go_on_(go_on),
+        job_(space.job) {}
 
   bool From(size_t index) {
     const Knob& knob = kKnobs[index];
@@ -129,6 +141,7 @@ class Walk {
   std::variant<ValidJob, Violations> Check(int32_t micro_batch, int32_t recompute) {
     Put(KnobId::kMicroBatch, micro_batch);
     Put(KnobId::kRecompute, recompute);
+    if (++checked_ % kGoOnInterval == 0 && !go_on_()) ended_ = true;
     return Validate(job_, catalog_);
   }
   bool IsLegal(int32_t micro_batch, int32_t recompute) {
@@ -157,6 +170,7 @@ class Walk {
         if (violations == nullptr)
           return Product(micro_batches, micro_batch, recomputes, recompute);
         if (!MayBeCured(*violations)) return true;
+        if (ended_) return false;
       }
     }
     return true;
@@ -176,7 +190,7 @@ class Walk {
       if (valid == nullptr) continue;
       for (const int32_t recompute : legal) {
         choice_[KnobId::kRecompute] = recompute;
-        if (!visit_(choice_, **valid)) return false;
+        if (ended_ || !visit_(choice_, **valid)) return false;
       }
     }
     return true;
@@ -186,6 +200,9 @@ class Walk {
   const Job& base_;
   const Catalog& catalog_;
   const Visitor& visit_;
+  const std::function<bool()>& go_on_;
+  int64_t checked_ = 0;
+  bool ended_ = false;
   JobSpec job_;
   Choice choice_;
 };
@@ -255,7 +272,16 @@ Space SpaceOf(const RecommendSpec& spec, const ValidJob& valid) {
   space.data_parallel_size = valid->data_parallel_size;
   Freeze(spec, space);
   space.menu.layer_count = valid->model->layer_count;
-  space.menu.even_stages = valid->profile->packed_qkv && valid->profile->stages == StageRule::kEven;
+  // A framework that is left open follows from the ZeRO stage.
+  const bool open = !spec.job.runtime.framework.has_value();
+  if (open && IsFrozen(spec.frozen, "runtime.framework")) {
+    space.job.runtime.framework = std::string(valid->profile->name);
+  }
+  const bool fixed = space.job.runtime.framework.has_value();
+  space.profile = fixed ? valid->profile : &UnknownFramework();
+  const bool layout = IsFrozen(spec.frozen, "parallelism.pipeline_layout");
+  space.menu.even_stages =
+      fixed && !layout && valid->profile->packed_qkv && valid->profile->stages == StageRule::kEven;
   space.menu.gpus.push_back(valid->gpu->id);
   ListGpus(spec, space);
   space.menu.recomputes.push_back(spec.job.training.recompute);
@@ -284,28 +310,32 @@ std::vector<int32_t> ValuesOf(const Space& space, const Job& base, const Choice&
     case KnobId::kGpuCount:
       return space.gpu_counts;
     case KnobId::kTensorParallel:
-      if (!base.profile->tensor_parallel) return {1};
-      values = Divisors(base.model->head_count, base.gpus_per_node);
+      if (!space.profile->tensor_parallel) return {1};
+      values = Divisors(base.model->head_count, NodeSize(space, choice));
       AddValue(values, own);
       break;
     case KnobId::kSequenceParallel:
       if (choice[KnobId::kTensorParallel] == 1) return {0};
       return {0, 1};
     case KnobId::kPipelineParallel:
-      if (!base.profile->pipeline_parallel) return {1};
+      if (!space.profile->pipeline_parallel) return {1};
       if (choice[KnobId::kGpuCount] % choice[KnobId::kTensorParallel] != 0) return {};
       return Divisors(choice[KnobId::kGpuCount] / choice[KnobId::kTensorParallel],
                       base.model->layer_count);
     case KnobId::kVirtualPipeline:
-      return VirtualSizes(base, choice);
+      values = VirtualSizes(base, choice);
+      AddValue(values, own);
+      break;
     case KnobId::kZeroStage:
       return {0, 1, 2, 3};
     case KnobId::kShardGroup:
-      values = ShardGroups(base, choice);
+      values = ShardGroups(space, choice);
       AddValue(values, own);
       break;
     case KnobId::kMicroBatch:
-      return MicroBatches(base, choice);
+      values = MicroBatches(base, choice);
+      AddValue(values, own);
+      break;
     case KnobId::kRecompute:
       return Indices(space.menu.recomputes.size());
   }
@@ -313,8 +343,8 @@ std::vector<int32_t> ValuesOf(const Space& space, const Job& base, const Choice&
 }
 
 void VisitLegal(const Space& space, const ValidJob& base, const Catalog& catalog,
-                const Visitor& visit) {
-  Walk(space, *base, catalog, visit).From(0);
+                const Visitor& visit, const std::function<bool()>& go_on) {
+  Walk(space, *base, catalog, visit, go_on).From(0);
 }
 
 }  // namespace plimsoll

@@ -22,6 +22,7 @@ struct Space {
   Choice own;  // the job's
   bool own_gpu_considered = true;
   std::vector<int32_t> gpu_counts;
+  const Profile* profile = nullptr;  // UnknownFramework() where it may change
   std::array<bool, kKnobCount> frozen{};
   bool data_parallel_frozen = false;
   int64_t data_parallel_size = 1;  // the job's
@@ -59,9 +60,11 @@ inline int64_t DataParallelSize(const Choice& choice) {
 // another choice. Returns false to end the visits.
 using Visitor = std::function<bool(const Choice&, const Job&)>;
 
-// Visits every legal configuration once.
-void VisitLegal(const Space& space, const ValidJob& base, const Catalog& catalog,
-                const Visitor& visit);
+// Visits every legal configuration once. `go_on` is asked now and then, however
+// few are legal; false ends it.
+void VisitLegal(
+    const Space& space, const ValidJob& base, const Catalog& catalog, const Visitor& visit,
+    const std::function<bool()>& go_on = [] { return true; });
 
 }  // namespace plimsoll
 

@@ -90,6 +90,22 @@ TEST(StepTimeTest, ShardedWeightsAreGatheredAgainAndAgain) {
   EXPECT_NEAR(four, 4 * once, 0.1 * four);
 }
 
+// What stays gathered is gathered again only for the next micro-batch; a pipeline
+// gathers and reduces once a step.
+TEST(StepTimeTest, FsdpWithAPipelineGathersOnce) {
+  JobSpec job = With(Plain(), "fsdp2");
+  job.cluster.gpu_count = 64;
+  job.training.global_batch_size = 512;
+  job.cluster.network_bytes_per_second = 100'000'000;
+  const double each = Term(Time(job), StepTerm::kDataCommunication);
+  job.parallelism.zero_stage = 2;
+  const double kept = Term(Time(job), StepTerm::kDataCommunication);
+  EXPECT_LT(kept, each);
+  EXPECT_GT(kept, each / 2) << "gathered for each of eight micro-batches, not once";
+  job.parallelism.pipeline_parallel_size = 2;
+  EXPECT_LT(Term(Time(job), StepTerm::kDataCommunication), kept / 8);
+}
+
 TEST(StepTimeTest, ShardingInANodeKeepsGathersInIt) {
   JobSpec job = With(Plain(), "fsdp2");
   job.cluster.gpu_count = 64;

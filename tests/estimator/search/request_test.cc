@@ -76,6 +76,28 @@ const Case kCases[] = {
 INSTANTIATE_TEST_SUITE_P(Cases, RequestTest, ::testing::ValuesIn(kCases),
                          [](const auto& info) { return std::string(info.param.name); });
 
+// Other GPUs are not considered then.
+TEST(RequestTest, AFrozenGpuIsTheOneToHaveAPrice) {
+  RecommendSpec spec;
+  spec.job = TightJob();
+  spec.objective = "cheapest";
+  spec.frozen = {"cluster.gpu"};
+  spec.gpus = {"h100"};
+  spec.gpu_hour_prices = {{"h100", 2.5}};
+  EXPECT_THAT(Wrong(spec),
+              ElementsAre("gpu_hour_prices: unset; must have rtx-4090 with objective cheapest"));
+}
+
+TEST(RequestTest, RefusesAJobBeyondAllMemory) {
+  RecommendSpec spec;
+  spec.job = TightJob();
+  spec.job.training.sequence_length = int64_t{1} << 27;
+  spec.job.training.micro_batch_size = int64_t{1} << 20;
+  spec.job.training.global_batch_size = int64_t{1} << 23;
+  EXPECT_THAT(Wrong(spec),
+              ElementsAre("job: 2^60 bytes or more on one GPU; must need less than 2^60 bytes"));
+}
+
 TEST(RequestTest, SaysEverythingAtOnce) {
   RecommendSpec spec;
   spec.job = TightJob();

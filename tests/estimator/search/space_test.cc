@@ -159,6 +159,59 @@ TEST(SpaceTest, ValuesOfOneKnob) {
       << "13 divide 24 layers and two edges, 26 are more than there are layers";
 }
 
+// A node has as many GPUs as there are, at most eight, where the job does not say.
+TEST(SpaceTest, NodesGrowWithTheGpusConsidered) {
+  RecommendSpec spec;
+  spec.job = TightJob();
+  spec.job.cluster.gpu_count = 1;
+  spec.gpu_counts = {1, 16};
+  std::set<int32_t> degrees;
+  for (const Choice& choice : Visited(spec)) degrees.insert(choice[KnobId::kTensorParallel]);
+  EXPECT_THAT(degrees, ElementsAre(1, 2, 4));
+}
+
+// ddp has no tensor parallelism, but the framework that ZeRO 3 makes it has.
+TEST(SpaceTest, AFrameworkLeftOpenIsNoLimit) {
+  RecommendSpec spec;
+  spec.job = TightJob();
+  spec.job.runtime.framework.reset();
+  const auto split = [&spec] {
+    int64_t count = 0;
+    for (const Choice& choice : Visited(spec)) {
+      count += choice[KnobId::kTensorParallel] > 1 && choice[KnobId::kZeroStage] == 3 ? 1 : 0;
+    }
+    return count;
+  };
+  EXPECT_GT(split(), 0);
+  spec.frozen = {"runtime"};
+  EXPECT_EQ(split(), 0) << "ddp it stays";
+}
+
+TEST(SpaceTest, HoldsTheJobWithAnOddLayoutToo) {
+  RecommendSpec spec;
+  spec.job = TightJob();
+  Shape(spec.job).layer_count = 22;
+  spec.job.parallelism.pipeline_parallel_size = 2;
+  spec.job.parallelism.pipeline_schedule = "interleaved-1f1b";
+  spec.job.parallelism.virtual_pipeline_size = 3;
+  spec.job.parallelism.pipeline_layout = {11, 11};
+  EXPECT_THAT(Visited(spec), ::testing::Contains(SpaceOfJob(spec).own));
+}
+
+TEST(SpaceTest, EndsThoughNothingIsLegal) {
+  RecommendSpec spec;
+  spec.job = TightJob();
+  spec.job.training.global_batch_size = 8;
+  spec.frozen = {"training.micro_batch_size"};
+  for (int64_t count = 4097; count < 4353; ++count) spec.gpu_counts.push_back(count);
+  const ValidJob base = Valid(spec.job);
+  int asked = 0;
+  VisitLegal(
+      SpaceOf(spec, base), base, SmallCatalog(), [](const Choice&, const Job&) { return true; },
+      [&asked] { return ++asked < 3; });
+  EXPECT_EQ(asked, 3);
+}
+
 TEST(SpaceTest, ShardGroupsAreAllRanksOrANode) {
   RecommendSpec spec;
   spec.job = With(TightJob(), "fsdp2");
