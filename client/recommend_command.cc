@@ -68,10 +68,11 @@ void SayWhatIsMissing(const RecommendCommand& command, const v1::RecommendConfig
   }
 }
 
-// Something fits, though none of it may have been asked for.
+// Something fits: the job as it was asked for, where no other was wanted.
 bool Fits(const v1::RecommendConfigRequest& request, const v1::RecommendConfigResponse& response) {
   const bool none_wanted = request.has_max_results() && request.max_results() == 0;
-  return response.candidates_size() > 0 || (none_wanted && response.fit_count() > 0);
+  return none_wanted ? response.requested().verdict() == v1::VERDICT_FITS
+                     : response.candidates_size() > 0;
 }
 
 ExitCode Answer(const RecommendCommand& command, const v1::RecommendConfigRequest& request,

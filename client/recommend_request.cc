@@ -1,5 +1,6 @@
 #include "client/recommend_request.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -54,7 +55,8 @@ void AddGpuCounts(const std::string& text, v1::RecommendConfigRequest* request,
   request->mutable_gpu_counts()->Assign(counts->begin(), counts->end());
 }
 
-// What the job leaves open is the first of what may be considered.
+// What the job leaves open is the first GPU of those that may be considered, and
+// the most of them: a batch that follows from these suits fewer.
 void CompleteJob(v1::RecommendConfigRequest* request) {
   v1::Job* job = request->mutable_job();
   if (request->gpus_size() > 0 && !job->cluster().has_gpu() &&
@@ -63,7 +65,8 @@ void CompleteJob(v1::RecommendConfigRequest* request) {
   }
   if (request->gpu_counts_size() > 0 && !job->cluster().has_gpu_count() &&
       !job->parallelism().has_data_parallel_size()) {
-    job->mutable_cluster()->set_gpu_count(request->gpu_counts(0));
+    job->mutable_cluster()->set_gpu_count(
+        *std::max_element(request->gpu_counts().begin(), request->gpu_counts().end()));
   }
 }
 

@@ -74,11 +74,13 @@ class BlockClock {
     return flops;
   }
 
-  // Attention in full, as model FLOPs are counted (Korthikanti et al. 2022,
-  // appendix A).
+  // Attention in full, or of the whole window, as model FLOPs are counted
+  // (Korthikanti et al. 2022, appendix A).
   double ModelFlops(const Op& op, double flops) const {
     if (op.kind != OpKind::kAttention) return flops;
-    return 4.0 * Whole(op.outputs.ids[0]) * static_cast<double>(job_.sequence_length);
+    const int64_t window = job_.model->sliding_window;
+    const int64_t seen = window > 0 ? std::min(window, job_.sequence_length) : job_.sequence_length;
+    return 4.0 * Whole(op.outputs.ids[0]) * static_cast<double>(seen);
   }
 
   // Elements, of all chunks where the loss is sliced.

@@ -160,8 +160,11 @@ class MessageFiller : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Mes
     return true;
   }
 
+  // Of a short map: a long one is for the other reader, which looks keys up.
   static bool IsNewKey(const Level& map) {
+    constexpr int kMostEntries = 64;
     const Reflection& reflection = *map.message->GetReflection();
+    if (reflection.FieldSize(*map.message, map.field) >= kMostEntries) return false;
     const FieldDescriptor* const key = map.field->message_type()->map_key();
     for (int i = 0; i < reflection.FieldSize(*map.message, map.field); ++i) {
       const Message& entry = reflection.GetRepeatedMessage(*map.message, map.field, i);

@@ -14,9 +14,12 @@ constexpr int64_t kMostTimes = 64;
 
 // The entry whose bound is least above its memory: floors decide which need no
 // estimate.
-const Entry* FindNearest(Evaluation& evaluation, const StopPredicate& stop) {
+const Entry* FindNearest(const std::vector<Entry>& hopeless, Evaluation& evaluation,
+                         const StopPredicate& stop) {
+  const std::vector<Entry>& entries = evaluation.ranking().entries();
   std::vector<const Entry*> order;
-  for (const Entry& entry : evaluation.ranking().entries()) order.push_back(&entry);
+  for (const Entry& entry : entries) order.push_back(&entry);
+  for (const Entry& entry : hopeless) order.push_back(&entry);
   const auto lack = [](const Entry& entry) { return entry.floor_bytes - entry.usable_bytes; };
   std::stable_sort(order.begin(), order.end(),
                    [&](const Entry* a, const Entry* b) { return lack(*a) < lack(*b); });
@@ -127,7 +130,8 @@ void TryShorterSequences(const Request& request, const Catalog& catalog, const S
 
 std::optional<Obstacle> FindObstacle(const Request& request, const Catalog& catalog,
                                      Evaluation& evaluation, const StopPredicate& stop) {
-  const Entry* const nearest = FindNearest(evaluation, stop);
+  const std::vector<Entry> hopeless = evaluation.ranking().Hopeless();
+  const Entry* const nearest = FindNearest(hopeless, evaluation, stop);
   if (nearest == nullptr) return std::nullopt;
   Obstacle obstacle;
   obstacle.nearest = evaluation.CandidateOf(nearest->choice, request.detail);

@@ -8,8 +8,22 @@ namespace {
 
 // Configurations between two questions whether to stop.
 constexpr size_t kStopInterval = 64;
-// A search that finds more ends as if it had been stopped.
+// Configurations that are kept: of more, the best half.
 constexpr size_t kMostEntries = 1 << 19;
+// Configurations that cannot fit of which the nearest may be asked for.
+constexpr size_t kMostHopeless = 256;
+
+bool IsBetter(const Entry& a, const Entry& b) {
+  return std::tie(a.rank, a.seconds, a.change_cost, a.choice) <
+         std::tie(b.rank, b.seconds, b.change_cost, b.choice);
+}
+
+// By what the floor lacks.
+bool IsNearer(const Entry& a, const Entry& b) {
+  const int64_t lack_a = a.floor_bytes - a.usable_bytes;
+  const int64_t lack_b = b.floor_bytes - b.usable_bytes;
+  return std::tie(lack_a, a.choice) < std::tie(lack_b, b.choice);
+}
 
 }  // namespace
 
@@ -29,27 +43,52 @@ Ranking::Ranking(const Space& space, const ValidJob& base, const Catalog& catalo
         truncated_ = truncated_ || stop_(kRankedBy);
         return !truncated_;
       });
-  std::sort(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) {
-    return std::tie(a.rank, a.seconds, a.change_cost, a.choice) <
-           std::tie(b.rank, b.seconds, b.change_cost, b.choice);
-  });
+  std::sort(entries_.begin(), entries_.end(), IsBetter);
 }
 
 bool Ranking::Visit(const Choice& choice, const Job& job) {
-  if (entries_.size() % kStopInterval == 0 && stop_(kRankedBy)) truncated_ = true;
-  if (entries_.size() == kMostEntries) truncated_ = true;
+  if (legal_count_++ % kStopInterval == 0 && stop_(kRankedBy)) truncated_ = true;
   if (truncated_) return false;
   const Blocks& blocks = BlocksOf(choice, job);
   const StepTime time = PredictStep(job, blocks.speed, blocks.cost);
   const int64_t floor = MemoryFloor(job, blocks.floor);
-  entries_.push_back({.choice = choice,
-                      .rank = Rank(choice, time),
-                      .seconds = time.seconds,
-                      .change_cost = ChangeCost(space_.own, choice),
-                      .floor_bytes = Above(floor, blocks.margin),
-                      .expected_floor_bytes = floor,
-                      .usable_bytes = job.usable_bytes});
+  const Entry entry{.choice = choice,
+                    .rank = Rank(choice, time),
+                    .seconds = time.seconds,
+                    .change_cost = ChangeCost(space_.own, choice),
+                    .floor_bytes = Above(floor, blocks.margin),
+                    .expected_floor_bytes = floor,
+                    .usable_bytes = job.usable_bytes};
+  if (entry.expected_floor_bytes > entry.usable_bytes) {
+    KeepHopeless(entry);
+  } else {
+    Keep(entry);
+  }
   return true;
+}
+
+void Ranking::Keep(const Entry& entry) {
+  if (entries_.size() == kMostEntries) {
+    const auto middle = entries_.begin() + kMostEntries / 2;
+    std::nth_element(entries_.begin(), middle, entries_.end(), IsBetter);
+    entries_.erase(middle, entries_.end());
+    crowded_ = true;
+  }
+  entries_.push_back(entry);
+}
+
+void Ranking::KeepHopeless(const Entry& entry) {
+  hopeless_.push_back(entry);
+  std::push_heap(hopeless_.begin(), hopeless_.end(), IsNearer);
+  if (hopeless_.size() <= kMostHopeless) return;
+  std::pop_heap(hopeless_.begin(), hopeless_.end(), IsNearer);
+  hopeless_.pop_back();
+}
+
+std::vector<Entry> Ranking::Hopeless() const {
+  std::vector<Entry> entries = hopeless_;
+  std::sort_heap(entries.begin(), entries.end(), IsNearer);
+  return entries;
 }
 
 const Blocks& Ranking::BlocksOf(const Choice& choice, const Job& job) {

@@ -53,7 +53,13 @@ class Ranking {
 
   // Best first.
   const std::vector<Entry>& entries() const { return entries_; }
+  // Those whose floor alone is above their memory, the least above it first; the
+  // rest of them could not be nearer.
+  std::vector<Entry> Hopeless() const;
+  int64_t legal_count() const { return legal_count_; }
   bool truncated() const { return truncated_; }
+  // Whether there were more than can be kept: the best half stayed.
+  bool crowded() const { return crowded_; }
 
   // The job of an entry.
   JobSpec JobOf(const Choice& choice) const;
@@ -69,6 +75,8 @@ class Ranking {
 
  private:
   bool Visit(const Choice& choice, const Job& job);
+  void Keep(const Entry& entry);
+  void KeepHopeless(const Entry& entry);
   const Blocks& BlocksOf(const Choice& choice, const Job& job);
   double Rank(const Choice& choice, const StepTime& time) const;
 
@@ -80,7 +88,10 @@ class Ranking {
   const StopPredicate& stop_;
   std::map<BlocksKey, Blocks> blocks_;
   std::vector<Entry> entries_;
+  std::vector<Entry> hopeless_;  // a heap, the farthest first
+  int64_t legal_count_ = 0;
   bool truncated_ = false;
+  bool crowded_ = false;
 };
 
 }  // namespace plimsoll

@@ -51,11 +51,23 @@ void TakeBest(const Request& request, Evaluation& evaluation, const StopPredicat
 }
 
 void CountFits(const Evaluation& evaluation, Recommendation& answer) {
-  answer.legal_count = static_cast<int64_t>(evaluation.ranking().entries().size());
+  answer.legal_count = evaluation.ranking().legal_count();
   answer.estimated_count = evaluation.estimated_count();
   answer.fit_count =
       std::max(evaluation.fit_count(), static_cast<int64_t>(answer.candidates.size()));
   answer.truncated = answer.truncated || evaluation.ranking().truncated();
+}
+
+void WarnOfTheSpace(const Ranking& ranking, std::vector<Warning>& warnings) {
+  if (ranking.legal_count() == 0 && !ranking.truncated()) {
+    warnings.push_back({"nothing-legal", "frozen",
+                        "no configuration is legal with what is frozen on the GPUs considered"});
+  }
+  if (ranking.crowded()) {
+    warnings.push_back({"large-space", "gpu_counts",
+                        "more legal configurations than can be kept: the best by the objective "
+                        "were, so that the front may lack some of the others"});
+  }
 }
 
 void WarnOfGuesses(const Recommendation& answer, std::vector<Warning>& warnings) {
@@ -91,6 +103,7 @@ std::variant<Recommendation, Violations> RecommendConfig(const RecommendSpec& sp
     answer.truncated = stop(kExplainedBy);
   }
   CountFits(evaluation, answer);
+  WarnOfTheSpace(ranking, answer.warnings);
   WarnOfGuesses(answer, answer.warnings);
   answer.calibration_id = catalog.calibration.id;
   answer.speed_id = catalog.speed.id;

@@ -19,6 +19,7 @@ namespace {
 constexpr size_t kMostGpuTypes = 16;
 constexpr size_t kMostGpuCounts = 256;
 constexpr size_t kMostFrozen = 64;
+constexpr size_t kMostPrices = 64;
 constexpr int64_t kMostGpus = int64_t{1} << 20;
 constexpr int64_t kMostResults = 100;
 constexpr int64_t kMostSettledRanks = 1024;
@@ -86,6 +87,11 @@ class RequestCheck {
 
   std::map<std::string, double> Prices(const std::map<std::string, double>& prices) {
     std::map<std::string, double> by_id;
+    if (prices.size() > kMostPrices) {
+      Fail("gpu_hour_prices", absl::StrCat(prices.size(), " prices"),
+           absl::StrCat("must be at most ", kMostPrices));
+      return by_id;
+    }
     for (const auto& [gpu, price] : prices) {
       const std::string field = absl::StrCat("gpu_hour_prices.", gpu.substr(0, 64));
       by_id[GpuId(field, gpu)] = price;

@@ -64,6 +64,11 @@ const Case kCases[] = {
        spec.gpu_hour_prices = {{"h100", -1}};
      },
      "gpu_hour_prices.h100: -1; must be above 0, below 10^9"},
+    {"prices",
+     [](RecommendSpec& spec) {
+       for (int i = 0; i < 65; ++i) spec.gpu_hour_prices[std::to_string(i)] = 1;
+     },
+     "gpu_hour_prices: 65 prices; must be at most 64"},
     {"unpriced", [](RecommendSpec& spec) { spec.objective = "cheapest"; },
      "gpu_hour_prices: unset; must have rtx-4090 with objective cheapest"},
     {"unknown_gpu",
