@@ -66,6 +66,19 @@ TEST(BlockTimeTest, EagerAttentionIsTwoProductsBoundByMemoryAndMovesScores) {
   EXPECT_GT(time.forward.memory, plain.forward.memory + 20.0 * 2048 * 2048 * 2 / 1e12);
 }
 
+// What a window leaves out is no work of the model: it never counts as done.
+TEST(BlockTimeTest, AWindowBoundsTheModelsWork) {
+  const ValidJob whole = Valid(Plain());
+  auto model = std::make_shared<Transformer>(*whole->model);
+  model->sliding_window = 256;
+  JobSpec windowed = Plain();
+  windowed.model.source = std::shared_ptr<const Transformer>(model);
+  const BlockTime all = Layer(Plain());
+  const BlockTime some = Layer(windowed);
+  EXPECT_NEAR(all.model_flops - some.model_flops, 4.0 * 2048 * (2048 - 256) * 2560, 1e6);
+  EXPECT_NEAR(some.forward.attention, 4.0 * 2048 * (256 - 16) * 2560 / kMatrixFlops, 1e-9);
+}
+
 TEST(BlockTimeTest, TensorParallelismSplitsProductsAndAddsCollectives) {
   JobSpec split = Plain();
   split.parallelism.tensor_parallel_size = 4;

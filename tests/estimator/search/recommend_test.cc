@@ -241,6 +241,16 @@ TEST(RecommendTest, EndsWhenToldWithTheBestSoFar) {
   EXPECT_LT(found.legal_count, Recommend(Tight()).legal_count);
 }
 
+TEST(RecommendTest, SaysThatNothingIsLegal) {
+  RecommendSpec spec = Tight();
+  spec.gpu_counts = {7};
+  spec.frozen = {"parallelism.tensor_parallel_size", "parallelism.pipeline_parallel_size"};
+  const Recommendation found = Recommend(spec);
+  EXPECT_EQ(found.legal_count, 0);
+  ASSERT_THAT(found.warnings, Not(IsEmpty()));
+  EXPECT_EQ(found.warnings.front().code, "nothing-legal");
+}
+
 TEST(RecommendTest, AnswersTheSameTwice) {
   EXPECT_EQ(SecondsOf(Recommend(Tight()).front), SecondsOf(Recommend(Tight()).front));
 }
