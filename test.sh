@@ -12,7 +12,8 @@ for preset in release sanitize; do
   cmake --build --preset "$preset" -j "$jobs"
 done
 
-# Under the sanitizers, what does not measure speed or accuracy, nor the files.
+# Under the sanitizers, what does not measure speed or accuracy, nor the files,
+# nor searches large spaces.
 ctest --test-dir build-sanitize -j "$jobs" --output-on-failure --progress \
-  -LE 'architecture|accuracy|bench'
+  -LE 'architecture|accuracy|bench|search'
 exec ctest --test-dir build -j "$jobs" --output-on-failure

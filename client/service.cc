@@ -32,6 +32,7 @@ absl::StatusOr<Service> OpenService(const Connection& connection) {
   options.log_level = LogLevel::kOff;  // refusals are answers here
   options.calibration = connection.calibration;
   options.speed = connection.speed;
+  options.max_search_time = absl::ToChronoMilliseconds(timeout);  // nobody else waits
   auto started = Server::Start(options);
   if (auto* error = std::get_if<std::string>(&started)) return absl::InternalError(*error);
   auto server = std::move(std::get<std::unique_ptr<Server>>(started));

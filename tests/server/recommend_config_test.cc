@@ -184,9 +184,11 @@ TEST_F(RecommendTest, EachCandidateEstimatedAgainIsTheSame) {
   v1::RecommendConfigResponse response;
   ASSERT_TRUE(Recommend(Search(), &response).ok());
   std::vector<v1::Candidate> all(response.candidates().begin(), response.candidates().end());
-  all.insert(all.end(), response.front().begin(), response.front().end());
   all.push_back(response.requested());
-  for (const v1::Candidate& candidate : all) {
+  const size_t replayed = all.size();
+  all.insert(all.end(), response.front().begin(), response.front().end());
+  for (size_t i = 0; i < all.size(); ++i) {
+    const v1::Candidate& candidate = all[i];
     v1::EstimateMemoryRequest request;
     *request.mutable_job() = candidate.job();
     request.set_detail(candidate.detail());
@@ -194,10 +196,11 @@ TEST_F(RecommendTest, EachCandidateEstimatedAgainIsTheSame) {
     v1::EstimateMemoryResponse estimate;
     const grpc::Status status = stub_->EstimateMemory(&context, request, &estimate);
     ASSERT_TRUE(status.ok()) << status.error_message();
-    EXPECT_EQ(estimate.verdict(), candidate.verdict());
     EXPECT_EQ(estimate.usable_bytes(), candidate.usable_bytes());
     EXPECT_EQ(estimate.usable_bytes() - estimate.headroom().expected_bytes(),
               candidate.device().expected_bytes());
+    if (i >= replayed) continue;  // a front's bounds are those that a replay would have
+    EXPECT_EQ(estimate.verdict(), candidate.verdict());
     EXPECT_EQ(estimate.usable_bytes() - estimate.headroom().bound_bytes(),
               candidate.device().bound_bytes());
   }

@@ -123,7 +123,8 @@ TEST(SpaceTest, NeverChangesTheTrainingRun) {
   spec.gpu_counts = {8, 16};
   spec.gpus = {"h100-80gb-sxm"};
   const Space space = SpaceOfJob(spec);
-  const Job base = *Valid(spec.job);
+  const ValidJob valid = Valid(spec.job);
+  const Job& base = *valid;
   for (const Choice& choice : Visited(spec)) {
     JobSpec job = space.job;
     Set(space.menu, choice, job);
@@ -139,7 +140,8 @@ TEST(SpaceTest, ValuesOfOneKnob) {
   RecommendSpec spec;
   spec.job = TightJob();
   const Space space = SpaceOfJob(spec);
-  const Job base = *Valid(spec.job);
+  const ValidJob valid = Valid(spec.job);
+  const Job& base = *valid;
   Choice choice = space.own;
   const auto values = [&](KnobId id) { return ValuesOf(space, base, choice, id); };
   EXPECT_THAT(values(KnobId::kTensorParallel), ElementsAre(1, 2, 4, 5)) << "divide 20 heads";
