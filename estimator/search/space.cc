@@ -36,18 +36,23 @@ RecomputeSpec EveryNth(int64_t interval) {
   return recompute;
 }
 
-// None, what each framework calls selective, every n-th layer, all.
-std::vector<RecomputeSpec> UsualRecomputes() {
-  return {Recompute("none"),
-          Selective({"core-attention"}),
-          Selective({"norm", "activation"}),
-          Selective({"core-attention", "norm", "activation"}),
-          Selective({"core-attention", "mlp"}),
-          Recompute("per-op"),
-          EveryNth(4),
-          EveryNth(3),
-          EveryNth(2),
-          Recompute("full")};
+// None, what each framework calls selective, every n-th layer, all. That a norm
+// or an activation drops its output alone is Megatron-Core's.
+// Source: megatron/core/tensor_parallel/random.py, CheckpointWithoutOutput.
+std::vector<RecomputeSpec> UsualRecomputes(Framework framework) {
+  std::vector<RecomputeSpec> usual = {Recompute("none"),
+                                      Selective({"core-attention"}),
+                                      Selective({"core-attention", "mlp"}),
+                                      Recompute("per-op"),
+                                      EveryNth(4),
+                                      EveryNth(3),
+                                      EveryNth(2),
+                                      Recompute("full")};
+  if (framework == Framework::kMegatronCore) {
+    usual.push_back(Selective({"norm", "activation"}));
+    usual.push_back(Selective({"core-attention", "norm", "activation"}));
+  }
+  return usual;
 }
 
 bool Same(const RecomputeSpec& a, const RecomputeSpec& b) {
@@ -285,7 +290,7 @@ Space SpaceOf(const RecommendSpec& spec, const ValidJob& valid) {
   space.menu.gpus.push_back(valid->gpu->id);
   ListGpus(spec, space);
   space.menu.recomputes.push_back(spec.job.training.recompute);
-  for (RecomputeSpec& recompute : UsualRecomputes()) {
+  for (RecomputeSpec& recompute : UsualRecomputes(valid->profile->framework)) {
     if (!Same(recompute, space.menu.recomputes[0])) {
       space.menu.recomputes.push_back(std::move(recompute));
     }
