@@ -13,7 +13,7 @@ scratch=$(mktemp -d)
 mkfifo "$scratch/ready"
 build/server/plimsoll-server --listen 127.0.0.1:0 --http-listen 127.0.0.1:0 >"$scratch/ready" &
 server=$!
-trap 'kill "$server" 2>/dev/null; rm -rf "$scratch"' EXIT
+trap 'kill "$server" 2>/dev/null || :; rm -rf "$scratch"' EXIT
 exec 3<"$scratch/ready"
 # "plimsoll-server: grpc ADDRESS http ADDRESS", once it serves.
 read -r _ _ address _ http <&3 || { echo "quickstart.sh: the server did not start" >&2; exit 1; }
