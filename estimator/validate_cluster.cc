@@ -15,19 +15,6 @@ constexpr int64_t kMostMemory = int64_t{1} << 50;
 constexpr int64_t kLeastBandwidth = 1000000;
 constexpr int64_t kMostBandwidth = int64_t{1} << 50;
 
-const Gpu* FindGpu(const std::string& name, const Catalog& catalog, Check& check) {
-  const auto found = catalog.gpus.find(name);
-  if (found != catalog.gpus.end()) return &found->second;
-  if (name.size() <= 256) {
-    const auto alias = catalog.gpu_aliases.find(absl::AsciiStrToLower(name));
-    if (alias != catalog.gpu_aliases.end()) return &catalog.gpus.find(alias->second)->second;
-  }
-  std::vector<absl::string_view> names;
-  for (const auto& entry : catalog.gpus) names.push_back(entry.first);
-  check.Fail("cluster.gpu", name, NotAWord(name, names));
-  return nullptr;
-}
-
 // "2.4" or "2.4.1" as 2004, "2025.3" as 2025003; nothing where it is neither.
 std::optional<int> ParseVersion(absl::string_view text) {
   const std::vector<absl::string_view> parts =
@@ -107,8 +94,25 @@ const Profile* FindEra(const RuntimeSpec& spec, Framework framework, std::option
 
 }  // namespace
 
+const Gpu* FindGpu(const std::string& name, const Catalog& catalog) {
+  const auto found = catalog.gpus.find(name);
+  if (found != catalog.gpus.end()) return &found->second;
+  if (name.size() > 256) return nullptr;
+  const auto alias = catalog.gpu_aliases.find(absl::AsciiStrToLower(name));
+  return alias != catalog.gpu_aliases.end() ? &catalog.gpus.find(alias->second)->second : nullptr;
+}
+
+std::string NotAGpu(const std::string& name, const Catalog& catalog) {
+  std::vector<absl::string_view> names;
+  for (const auto& entry : catalog.gpus) names.push_back(entry.first);
+  return NotAWord(name, names);
+}
+
 void CheckCluster(const ClusterSpec& spec, const Catalog& catalog, Check& check, Job& job) {
-  if (spec.gpu.has_value()) job.gpu = FindGpu(*spec.gpu, catalog, check);
+  if (spec.gpu.has_value()) {
+    job.gpu = FindGpu(*spec.gpu, catalog);
+    if (job.gpu == nullptr) check.Fail("cluster.gpu", *spec.gpu, NotAGpu(*spec.gpu, catalog));
+  }
   if (spec.gpu.has_value() == spec.gpu_memory_bytes.has_value()) {
     check.Fail(spec.gpu.has_value() ? "cluster.gpu_memory_bytes" : "cluster.gpu",
                spec.gpu.has_value() ? absl::StrCat(*spec.gpu_memory_bytes) : "unset",

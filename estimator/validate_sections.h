@@ -17,6 +17,10 @@ namespace plimsoll {
 // architecture is the catalog's, or `own`.
 const Transformer* CheckModel(const JobSpec& spec, const Catalog& catalog, Check& check, Job& job,
                               std::shared_ptr<const Transformer>& own);
+// Returns the GPU of this id or alias; null where there is none.
+const Gpu* FindGpu(const std::string& name, const Catalog& catalog);
+// Returns the rule that a name which FindGpu does not know breaks.
+std::string NotAGpu(const std::string& name, const Catalog& catalog);
 void CheckCluster(const ClusterSpec& spec, const Catalog& catalog, Check& check, Job& job);
 void CheckFramework(const JobSpec& spec, Check& check, Job& job);
 void CheckParallelism(const JobSpec& spec, Check& check, Job& job);

@@ -6,11 +6,11 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "estimator/search/knobs.h"
 #include "estimator/search/space.h"
+#include "estimator/validate_sections.h"
 #include "estimator/vocabulary.h"
 
 namespace plimsoll {
@@ -43,12 +43,8 @@ class RequestCheck {
 
   // The id that a name or an alias stands for; the name itself where neither.
   std::string GpuId(const std::string& field, const std::string& name) {
-    if (catalog_.gpus.count(name) > 0) return name;
-    const auto alias = catalog_.gpu_aliases.find(absl::AsciiStrToLower(name.substr(0, 256)));
-    if (alias != catalog_.gpu_aliases.end()) return alias->second;
-    std::vector<absl::string_view> names;
-    for (const auto& entry : catalog_.gpus) names.push_back(entry.first);
-    Fail(field, name, NotAWord(name, names));
+    if (const Gpu* const gpu = FindGpu(name, catalog_)) return gpu->id;
+    Fail(field, name, NotAGpu(name, catalog_));
     return name;
   }
 
