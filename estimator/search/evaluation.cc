@@ -55,7 +55,7 @@ std::vector<Change> Evaluation::ChangesOf(const Choice& choice) const {
 
 // What follows from the knobs: a schedule, a layout, a framework that was left
 // open.
-void Evaluation::AddFollowing(const Choice& choice, Candidate& candidate) const {
+void Evaluation::AddFollowing(absl::string_view framework, Candidate& candidate) const {
   const ParallelismSpec& from = space_.job.parallelism;
   const ParallelismSpec& to = candidate.job.parallelism;
   const auto add = [&](absl::string_view field, std::string before, std::string after) {
@@ -68,23 +68,26 @@ void Evaluation::AddFollowing(const Choice& choice, Candidate& candidate) const 
   if (!to.pipeline_layout.empty()) {
     add("parallelism.pipeline_layout", InRuns(from.pipeline_layout), InRuns(to.pipeline_layout));
   }
-  add("runtime.framework", std::string(ranking_.FrameworkOf(space_.own)),
-      std::string(ranking_.FrameworkOf(choice)));
+  add("runtime.framework", std::string(space_.own_framework), std::string(framework));
 }
 
-Candidate Evaluation::Fill(const Choice& choice, JobSpec job, Detail detail) const {
-  const MemoryEstimate estimate =
-      detail == Detail::kSummary ? *ranking_.Summarize(choice) : ranking_.Estimate(choice, detail);
+MemoryEstimate Evaluation::EstimateOf(const Choice& choice, Detail detail) const {
+  return detail == Detail::kSummary ? *ranking_.Summarize(choice)
+                                    : ranking_.Estimate(choice, detail);
+}
+
+Candidate Evaluation::CandidateOf(const Choice& choice, const MemoryEstimate& estimate) const {
+  const ValidJob valid = ranking_.ValidOf(choice);
   Candidate candidate;
-  candidate.job = std::move(job);
+  candidate.job = ranking_.JobOf(choice);
   candidate.changes = ChangesOf(choice);
-  AddFollowing(choice, candidate);
+  AddFollowing(valid->profile->name, candidate);
   candidate.verdict = estimate.verdict;
   candidate.device = {.expected_bytes = estimate.usable_bytes - estimate.headroom.expected_bytes,
                       .bound_bytes = estimate.usable_bytes - estimate.headroom.bound_bytes};
   candidate.usable_bytes = estimate.usable_bytes;
   candidate.detail = estimate.detail;
-  candidate.step_time = ranking_.TimeOf(choice);
+  candidate.step_time = ranking_.TimeOf(valid);
   const auto price = prices_.find(space_.menu.gpus[static_cast<size_t>(choice[KnobId::kGpu])]);
   if (price != prices_.end()) {
     candidate.cost_per_billion_tokens =
@@ -93,12 +96,11 @@ Candidate Evaluation::Fill(const Choice& choice, JobSpec job, Detail detail) con
   return candidate;
 }
 
-Candidate Evaluation::CandidateOf(const Choice& choice, Detail detail) const {
-  return Fill(choice, ranking_.JobOf(choice), detail);
-}
-
 Candidate Evaluation::Requested(const JobSpec& job, Detail detail) const {
-  return Fill(space_.own, job, detail);
+  Candidate requested = CandidateOf(space_.own, detail);
+  requested.job = job;
+  requested.changes.clear();
+  return requested;
 }
 
 }  // namespace plimsoll

@@ -42,10 +42,15 @@ class Evaluation {
            Memory(entry).verdict == Verdict::kAtRisk;
   }
 
-  // In closed form with the bounds that the search judges by.
   bool IsRequested(const Entry& entry) const { return entry.choice == space_.own; }
 
-  Candidate CandidateOf(const Choice& choice, Detail detail) const;
+  // Its memory; in closed form with the bounds that the search judges by.
+  MemoryEstimate EstimateOf(const Choice& choice, Detail detail) const;
+  // `estimate` is EstimateOf(choice, a detail).
+  Candidate CandidateOf(const Choice& choice, const MemoryEstimate& estimate) const;
+  Candidate CandidateOf(const Choice& choice, Detail detail) const {
+    return CandidateOf(choice, EstimateOf(choice, detail));
+  }
   // The job as it was asked for.
   Candidate Requested(const JobSpec& job, Detail detail) const;
 
@@ -53,9 +58,8 @@ class Evaluation {
   int64_t fit_count() const { return fit_count_; }
 
  private:
-  Candidate Fill(const Choice& choice, JobSpec job, Detail detail) const;
   std::vector<Change> ChangesOf(const Choice& choice) const;
-  void AddFollowing(const Choice& choice, Candidate& candidate) const;
+  void AddFollowing(absl::string_view framework, Candidate& candidate) const;
 
   const Space& space_;
   const Ranking& ranking_;

@@ -133,10 +133,10 @@ std::optional<Obstacle> FindObstacle(const Request& request, const Catalog& cata
   const std::vector<Entry> hopeless = evaluation.ranking().Hopeless();
   const Entry* const nearest = FindNearest(hopeless, evaluation, stop);
   if (nearest == nullptr) return std::nullopt;
+  const MemoryEstimate estimate = evaluation.EstimateOf(nearest->choice, request.detail);
   Obstacle obstacle;
-  obstacle.nearest = evaluation.CandidateOf(nearest->choice, request.detail);
+  obstacle.nearest = evaluation.CandidateOf(nearest->choice, estimate);
   obstacle.missing_bytes = obstacle.nearest.device.bound_bytes - obstacle.nearest.usable_bytes;
-  const MemoryEstimate estimate = evaluation.ranking().Estimate(nearest->choice, request.detail);
   const RoleBytes& roles = estimate.ranks[static_cast<size_t>(estimate.limiting_rank)].breakdown;
   const auto largest = std::max_element(roles.begin(), roles.end());
   obstacle.largest_role = static_cast<Role>(largest - roles.begin());

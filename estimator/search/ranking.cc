@@ -102,8 +102,7 @@ const Blocks& Ranking::BlocksOf(const Choice& choice, const Job& job) {
                       job.gpus_per_node};
   const auto found = blocks_.find(key);
   if (found != blocks_.end()) return found->second;
-  const auto validated = Validate(JobOf(choice), catalog_);
-  const auto& valid = std::get<ValidJob>(validated);
+  const ValidJob valid = ValidOf(choice);
   const Program program = BlocksProgram(valid);
   const Speed speed = SpeedOf(catalog_.speed, job);
   const Margins margins = MarginsOf(catalog_.calibration, job, calibrated_as_);
@@ -149,14 +148,9 @@ std::optional<MemoryEstimate> Ranking::Summarize(const Choice& choice) const {
   return std::move(*estimate);
 }
 
-StepTime Ranking::TimeOf(const Choice& choice) const {
-  const auto validated = Validate(JobOf(choice), catalog_);
-  return PredictStep(std::get<ValidJob>(validated), catalog_.speed);
-}
-
-absl::string_view Ranking::FrameworkOf(const Choice& choice) const {
-  const auto validated = Validate(JobOf(choice), catalog_);
-  return std::get<ValidJob>(validated)->profile->name;
+ValidJob Ranking::ValidOf(const Choice& choice) const {
+  auto validated = Validate(JobOf(choice), catalog_);
+  return std::get<ValidJob>(std::move(validated));
 }
 
 }  // namespace plimsoll

@@ -69,9 +69,9 @@ class Ranking {
   // replayed is judged by the closer bounds of a replay. Nothing for 2^60 bytes or
   // more.
   std::optional<MemoryEstimate> Summarize(const Choice& choice) const;
-  StepTime TimeOf(const Choice& choice) const;
-  // As users write it.
-  absl::string_view FrameworkOf(const Choice& choice) const;
+  // Legal as an entry's is. It points into the space.
+  ValidJob ValidOf(const Choice& choice) const;
+  StepTime TimeOf(const ValidJob& job) const { return PredictStep(job, catalog_.speed); }
 
  private:
   bool Visit(const Choice& choice, const Job& job);

@@ -282,6 +282,7 @@ Space SpaceOf(const RecommendSpec& spec, const ValidJob& valid) {
   if (open && IsFrozen(spec.frozen, "runtime.framework")) {
     space.job.runtime.framework = std::string(valid->profile->name);
   }
+  space.own_framework = valid->profile->name;
   const bool fixed = space.job.runtime.framework.has_value();
   space.profile = fixed ? valid->profile : &UnknownFramework();
   const bool layout = IsFrozen(spec.frozen, "parallelism.pipeline_layout");

@@ -23,6 +23,7 @@ struct Space {
   bool own_gpu_considered = true;
   std::vector<int32_t> gpu_counts;
   const Profile* profile = nullptr;  // UnknownFramework() where it may change
+  absl::string_view own_framework;   // the job's, as users write it
   std::array<bool, kKnobCount> frozen{};
   bool data_parallel_frozen = false;
   int64_t data_parallel_size = 1;  // the job's
