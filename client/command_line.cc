@@ -58,16 +58,22 @@ CLI::App* AddCommand(CLI::App* app, const char* name, const char* about, const c
   return command;
 }
 
+// One job, or one request a line.
+void AddJobSources(CLI::App* command, absl::string_view request, std::string* job_file,
+                   std::string* jobs_file) {
+  command->add_option("job", *job_file, "A job in YAML or JSON; - is standard input")
+      ->type_name("FILE");
+  command
+      ->add_option("--jobs", *jobs_file,
+                   absl::StrCat("One ", request,
+                                " in JSON per line; one answer per line; - is standard input"))
+      ->type_name("FILE");
+}
+
 void AddEstimate(CLI::App* app, EstimateCommand* options) {
   CLI::App* command =
       AddCommand(app, "estimate", "Say where a job's memory goes, and if it fits", kEstimateFooter);
-  command->add_option("job", options->job_file, "A job in YAML or JSON; - is standard input")
-      ->type_name("FILE");
-  command
-      ->add_option("--jobs", options->jobs_file,
-                   "One EstimateMemoryRequest in JSON per line; one answer per line; - is "
-                   "standard input")
-      ->type_name("FILE");
+  AddJobSources(command, "EstimateMemoryRequest", &options->job_file, &options->jobs_file);
   command->add_option("--risk", options->risk, "Chance that the upper bound is exceeded (0.01)")
       ->type_name("P");
   command->add_flag(
@@ -130,13 +136,7 @@ void AddSearchFlags(CLI::App* command, RecommendCommand* options) {
 void AddRecommend(CLI::App* app, RecommendCommand* options) {
   CLI::App* command =
       AddCommand(app, "recommend", "Search the sharding that fits and is best", kRecommendFooter);
-  command->add_option("job", options->job_file, "A job in YAML or JSON; - is standard input")
-      ->type_name("FILE");
-  command
-      ->add_option("--jobs", options->jobs_file,
-                   "One RecommendConfigRequest in JSON per line; one answer per line; - is "
-                   "standard input")
-      ->type_name("FILE");
+  AddJobSources(command, "RecommendConfigRequest", &options->job_file, &options->jobs_file);
   AddSearchFlags(command, options);
   command->add_flag("--explain", options->explain,
                     "Also each field that the best changes, and where its time goes");
