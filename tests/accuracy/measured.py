@@ -200,6 +200,21 @@ def common_features(row, zero_stage):
     }
 
 
+# GPT-2's block as Megatron trains it.
+GPT2_BLOCK = {
+    "activation": "gelu",
+    "gated_mlp": False,
+    "norm": "layer-norm",
+    "qkv_bias": True,
+    "attention_output_bias": True,
+    "mlp_bias": True,
+    "tied_embeddings": True,
+    "position_embedding": "learned",
+    "hidden_dropout": 0.1,
+    "attention_dropout": 0.1,
+}
+
+
 def decoder(row, **more):
     """A Llama-like decoder of the row's columns; Qwen 3's norms and head width by its name."""
     heads = row.number("heads")

@@ -115,16 +115,7 @@ def _gpt(row, vocab, **more):
         "ffn_size": row.number("ffn", 4 * hidden),
         "vocab_size": row.number("vocab", vocab),
         "position_count": row.number("seq_len"),
-        "activation": "gelu",
-        "gated_mlp": False,
-        "norm": "layer-norm",
-        "qkv_bias": True,
-        "attention_output_bias": True,
-        "mlp_bias": True,
-        "tied_embeddings": True,
-        "position_embedding": "learned",
-        "hidden_dropout": 0.1,
-        "attention_dropout": 0.1,
+        **measured.GPT2_BLOCK,
         **more,
     }
 
