@@ -2,6 +2,7 @@
 # Installs with apt what is missing of the packages of the groups named:
 #   build    what it takes to build and run Plimsoll
 #   test     what it takes to check it: the second compiler, formatter, ctags,
+#            Slurm and Prometheus,
 #            a browser that looks at the pictures
 #   image    what it takes to make the container image without a registry
 # Does nothing, and needs no network, where all is there.
@@ -11,7 +12,9 @@ build="cmake ninja-build ccache g++-12 pkgconf
   libgrpc++-dev libgrpc-dev protobuf-compiler-grpc protobuf-compiler libprotobuf-dev
   libabsl-dev prometheus-cpp-dev libcli11-dev libyaml-cpp-dev rapidjson-dev python3
   libcpp-httplib-dev libgtest-dev libgmock-dev libbenchmark-dev"
-test="clang-14 libclang-rt-14-dev clang-format-14 universal-ctags chromium fonts-dejavu-core"
+test="clang-14 libclang-rt-14-dev clang-format-14 universal-ctags chromium fonts-dejavu-core
+  slurmctld slurmd slurm-client slurm-wlm-basic-plugins lua-check lua5.1 lua-cjson
+  prometheus prometheus-node-exporter python3-yaml"
 image="buildah debootstrap"
 
 wanted=
