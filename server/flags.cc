@@ -57,6 +57,9 @@ void ServerFlags::AddAddresses(CLI::App* app) {
       ->delimiter(',')
       ->check(address)
       ->capture_default_str();
+  app->add_flag("--accept-reports", accept_reports_,
+                "Count what jobs used (ReportUsage), of callers over a unix socket alone")
+      ->envname("PLIMSOLL_ACCEPT_REPORTS");
 }
 
 void ServerFlags::AddLimits(CLI::App* app) {
@@ -130,6 +133,7 @@ ServerOptions ServerFlags::Read() {
   options.listen = WithoutNone(listen_);
   options.http_listen = WithoutNone(http_listen_);
   options.max_in_flight = max_in_flight_;
+  options.accept_reports = accept_reports_;
   options.slow_request = std::chrono::milliseconds(slow_request_ms_);
   options.drain_delay = std::chrono::milliseconds(drain_delay_ms_);
   options.drain_timeout = std::chrono::milliseconds(drain_timeout_ms_);

@@ -37,6 +37,7 @@ class ServerFlags {
   std::vector<std::string> http_listen_ = {"127.0.0.1:9464"};
   int64_t max_in_flight_ = 256;
   int64_t slow_request_ms_ = 100;
+  bool accept_reports_ = false;
   int64_t drain_delay_ms_ = 1000;
   int64_t drain_timeout_ms_ = 20000;
   std::string log_level_ = "info";

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/http_methods.h"
 #include "server/json.h"
+#include "server/report_access.h"
 #include "server/shorten.h"
 #include "server/status.h"
 
@@ -157,7 +158,11 @@ class HttplibServer final : public HttpServer {
           return Caller{request.remote_addr, request.get_header_value("X-Request-Id")};
         }};
     std::string answer;
-    const grpc::Status status = backend_.gate.Run(call, [&] {
+    const grpc::Status status = backend_.gate.Run(call, [&]() -> grpc::Status {
+      if (method == Method::kReportUsage) {
+        grpc::Status allowed = MayReport(backend_.accept_reports, address_.is_unix());
+        if (!allowed.ok()) return allowed;
+      }
       return AnswerJson(backend_.planner, &backend_.searches, method, body.text, &answer);
     });
     if (status.ok()) return response->set_content(answer, "application/json");

@@ -22,6 +22,7 @@ struct HttpBackend {
   Metrics& metrics;
   std::function<bool()> ready;
   size_t max_body_bytes = 0;
+  bool accept_reports = false;
   size_t max_searches = 0;  // each holds a thread: pages and estimates have their own
 };
 

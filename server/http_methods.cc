@@ -38,12 +38,17 @@ grpc::Status AnswerWith(const Planner& planner,
   return status;
 }
 
-grpc::Status AnswerOne(const Planner& planner, const std::string& text, std::string* answer) {
-  v1::EstimateMemoryRequest request;
+// Of a method that judges what could be read of its request too.
+template <typename Response, typename Request>
+grpc::Status AnswerWith(const Planner& planner,
+                        grpc::Status (Planner::*method)(const Request&, const Violations&,
+                                                        WireWriter*) const,
+                        const std::string& text, std::string* answer) {
+  Request request;
   const Violations misread = ReadJsonMessage(text, &request);
   WireWriter response;
-  const grpc::Status status = planner.EstimateMemory(request, misread, &response);
-  if (status.ok()) *answer = WrittenToJson<v1::EstimateMemoryResponse>(response);
+  const grpc::Status status = (planner.*method)(request, misread, &response);
+  if (status.ok()) *answer = WrittenToJson<Response>(response);
   return status;
 }
 
@@ -106,11 +111,14 @@ grpc::Status AnswerJson(const Planner& planner, SearchPool* searches, Method met
   const std::string request = text.empty() ? "{}" : text;
   switch (method) {
     case Method::kEstimateMemory:
-      return AnswerOne(planner, request, response);
+      return AnswerWith<v1::EstimateMemoryResponse>(planner, &Planner::EstimateMemory, request,
+                                                    response);
     case Method::kBatchEstimateMemory:
       return AnswerBatch(planner, request, response);
     case Method::kRecommendConfig:
       return AnswerSearch(planner, searches, request, response);
+    case Method::kReportUsage:
+      return AnswerWith<v1::ReportUsageResponse>(planner, &Planner::ReportUsage, request, response);
     case Method::kListModels:
       return AnswerWith<v1::ListModelsResponse>(planner, &Planner::ListModels, request, response);
     case Method::kListGpus:

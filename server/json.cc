@@ -1,6 +1,7 @@
 #include "server/json.h"
 
 #include <cmath>
+#include <cstdint>
 #include <map>
 #include <utility>
 
@@ -8,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "estimator/vocabulary.h"
 #include "google/protobuf/util/json_util.h"
 #include "server/field_names.h"
 #include "server/plain_json.h"
@@ -17,6 +19,7 @@ namespace plimsoll {
 namespace {
 
 using google::protobuf::Descriptor;
+using google::protobuf::EnumDescriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::OneofDescriptor;
@@ -160,9 +163,26 @@ class Pruner {
                        path, "must be a number");
       case FieldDescriptor::CPPTYPE_BOOL:
         return Require(value->has_bool_value(), *value, path, "must be true or false");
+      case FieldDescriptor::CPPTYPE_ENUM:
+        return CheckEnum(*field.enum_type(), path, *value);
       default:  // no request has others; protobuf's reader judges them
         return true;
     }
+  }
+
+  // By name or by number, as ProtoJSON has it.
+  bool CheckEnum(const EnumDescriptor& type, const std::string& path, const Value& value) {
+    if (value.has_number_value()) {
+      return Require(IsInteger(value) && std::abs(value.number_value()) <= INT32_MAX, value, path,
+                     "must be a name, or an integer of 32 bits");
+    }
+    const std::string& name = value.string_value();
+    if (value.has_string_value() && type.FindValueByName(name) != nullptr) return true;
+    std::vector<absl::string_view> names;
+    for (int i = 0; i < type.value_count(); ++i) {
+      if (type.value(i)->number() != 0) names.push_back(type.value(i)->name());
+    }
+    return Add(path, value, NotAWord(name, names));
   }
 
   bool Require(bool holds, const Value& value, const std::string& path, const char* rule) {

@@ -13,10 +13,11 @@ enum class Method {
   kEstimateMemory,
   kBatchEstimateMemory,
   kRecommendConfig,
+  kReportUsage,
   kListModels,
   kListGpus,
 };
-inline constexpr size_t kMethodCount = 5;
+inline constexpr size_t kMethodCount = 6;
 
 // Name in gRPC and in metrics; path of its HTTP twin.
 struct MethodName {
@@ -28,6 +29,7 @@ inline constexpr std::array<MethodName, kMethodCount> kMethodNames = {{
     {"EstimateMemory", "/v1:estimateMemory"},
     {"BatchEstimateMemory", "/v1:batchEstimateMemory"},
     {"RecommendConfig", "/v1:recommendConfig"},
+    {"ReportUsage", "/v1:reportUsage"},
     {"ListModels", "/v1:listModels"},
     {"ListGpus", "/v1:listGpus"},
 }};

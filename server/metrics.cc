@@ -222,6 +222,10 @@ void Metrics::AddSearches(SearchState state, int64_t change) {
   searches_in_progress_[static_cast<size_t>(state)]->Increment(static_cast<double>(change));
 }
 
+void Metrics::ReportRefused(size_t violation_count) {
+  violations_->Increment(static_cast<double>(violation_count));
+}
+
 void Metrics::Shed() { shed_->Increment(); }
 
 void Metrics::AddInFlight(int64_t change) { in_flight_->Increment(static_cast<double>(change)); }

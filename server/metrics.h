@@ -1,5 +1,5 @@
 // What the server counts, for Prometheus. Label values come from closed sets;
-// every series exists from the start, at 0.
+// every series exists from the start, at 0, but for those of reports by kind of job.
 #ifndef PLIMSOLL_SERVER_METRICS_H_
 #define PLIMSOLL_SERVER_METRICS_H_
 
@@ -14,6 +14,7 @@
 #include "prometheus/histogram.h"
 #include "prometheus/registry.h"
 #include "server/method.h"
+#include "server/usage_metrics.h"
 
 namespace plimsoll {
 
@@ -63,6 +64,10 @@ class Metrics {
                    std::chrono::duration<double> time);
   void AddSearches(SearchState state, int64_t change);
 
+  // One report of usage, from either face.
+  void Reported(const UsageReport& report) { usage_.Reported(report); }
+  void ReportRefused(size_t violation_count);
+
   void Shed();
   void AddInFlight(int64_t change);
 
@@ -92,6 +97,7 @@ class Metrics {
   std::array<prometheus::Counter*, 3> candidates_;
   prometheus::Histogram* search_seconds_;
   std::array<prometheus::Gauge*, 2> searches_in_progress_;  // by SearchState
+  UsageMetrics usage_{&registry_};
   prometheus::Counter* violations_;
   prometheus::Counter* shed_;
   prometheus::Gauge* in_flight_;

@@ -7,6 +7,7 @@
 #include "estimator/search/recommend.h"
 #include "server/convert.h"
 #include "server/convert_recommendation.h"
+#include "server/convert_usage.h"
 #include "server/misread.h"
 #include "server/status.h"
 #include "server/unknown_fields.h"
@@ -57,6 +58,25 @@ std::variant<Answer, Violations> Judge(const Form& form, std::variant<Answer, Vi
 SearchOutcome OutcomeOf(const Recommendation& recommendation) {
   if (recommendation.truncated) return SearchOutcome::kTruncated;
   return recommendation.fit_count > 0 ? SearchOutcome::kFits : SearchOutcome::kNothingFits;
+}
+
+// What the log keeps of a report: it names the job, which metrics never do.
+std::vector<LogField> LogFieldsOf(const UsageReport& report) {
+  return {{"job_id", report.job_id},
+          {"outcome", std::string(report.outcome_name)},
+          {"verdict", std::string(kVerdictNames[static_cast<size_t>(report.verdict)].name)},
+          {"gauge", std::string(report.gauge_name)},
+          {"source", std::string(report.source_name)},
+          {"gpu_count", static_cast<double>(report.gpu_count)},
+          {"actual_bytes", static_cast<double>(report.actual_bytes)},
+          {"expected_bytes", static_cast<double>(report.predicted.expected_bytes)},
+          {"bound_bytes", static_cast<double>(report.predicted.bound_bytes)},
+          {"detail", report.detail},
+          {"estimator_version", report.estimator_version},
+          {"calibration_id", report.calibration_id},
+          {"framework", report.labels.framework},
+          {"gpu", report.labels.gpu},
+          {"strategy", report.labels.strategy}};
 }
 
 // The batch's own fields; those of its jobs are checked with each job.
@@ -135,7 +155,10 @@ grpc::Status Planner::RecommendConfig(const v1::RecommendConfigRequest& request,
                                       const Violations& misread, const SearchStop& stop,
                                       WireWriter* response) const {
   const auto start = std::chrono::steady_clock::now();
-  const Form form = CheckForm(request, misread);
+  Form form = CheckForm(request, misread);
+  if (const int count = request.allowed_changes_size(); count > 0) {
+    form.misread.push_back({"allowed_changes", absl::StrCat(count, " fields"), "not modelled yet"});
+  }
   // Of a request that will be refused, only its violations are of interest.
   const StopPredicate end = [&](double share) {
     return !form.good() || stop.enough(share) || stop.given_up() != grpc::StatusCode::OK;
@@ -159,6 +182,23 @@ grpc::Status Planner::RecommendConfig(const v1::RecommendConfigRequest& request,
   metrics_->SearchEnded(OutcomeOf(found),
                         {found.legal_count, found.estimated_count, found.fit_count},
                         std::chrono::steady_clock::now() - start);
+  return grpc::Status::OK;
+}
+
+grpc::Status Planner::ReportUsage(const v1::ReportUsageRequest& request, const Violations& misread,
+                                  WireWriter* response) const {
+  const Form form = {FindUnknownFields(request, "request"), misread};
+  const auto result = Judge(form, FromProto(request, catalog_));
+  if (const auto* const violations = std::get_if<Violations>(&result)) {
+    metrics_->ReportRefused(violations->size());
+    return InvalidArgument(*violations);
+  }
+  const auto& report = std::get<UsageReport>(result);
+  metrics_->Reported(report);
+  if (log_->Wants(LogLevel::kInfo)) {
+    log_->Write(LogLevel::kInfo, "usage", LogFieldsOf(report));
+  }
+  Encode(report, response);
   return grpc::Status::OK;
 }
 

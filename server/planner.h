@@ -11,6 +11,7 @@
 #include "estimator/violation.h"
 #include "grpcpp/support/status.h"
 #include "plimsoll/v1/planner.pb.h"
+#include "server/log.h"
 #include "server/metrics.h"
 #include "server/stop.h"
 #include "server/wire_writer.h"
@@ -23,8 +24,9 @@ inline constexpr int kMaxBatchSize = 1000;
 // Each method writes the fields of its response. Any thread may call.
 class Planner {
  public:
-  // `catalog` and `metrics` outlive the planner.
-  Planner(const Catalog& catalog, Metrics* metrics) : catalog_(catalog), metrics_(metrics) {}
+  // All outlive the planner.
+  Planner(const Catalog& catalog, Metrics* metrics, const Log* log)
+      : catalog_(catalog), metrics_(metrics), log_(log) {}
 
   // `misread` is what could not be read of the request, which then is refused:
   // for that, and for what is wrong with the rest.
@@ -40,6 +42,10 @@ class Planner {
   grpc::Status RecommendConfig(const v1::RecommendConfigRequest& request, const Violations& misread,
                                const SearchStop& stop, WireWriter* response) const;
 
+  // `misread` as of EstimateMemory. Who may report is for the caller to know.
+  grpc::Status ReportUsage(const v1::ReportUsageRequest& request, const Violations& misread,
+                           WireWriter* response) const;
+
   grpc::Status ListModels(const v1::ListModelsRequest& request, WireWriter* response) const;
   grpc::Status ListGpus(const v1::ListGpusRequest& request, WireWriter* response) const;
 
@@ -50,6 +56,7 @@ class Planner {
 
   const Catalog& catalog_;
   Metrics* const metrics_;
+  const Log* const log_;
 };
 
 }  // namespace plimsoll

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/arena.h"
 #include "grpcpp/impl/codegen/proto_utils.h"
+#include "server/report_access.h"
 #include "server/status.h"
 
 namespace plimsoll {
@@ -153,6 +154,23 @@ grpc::ServerUnaryReactor* PlannerService::RecommendConfig(CallbackServerContext*
              !taken.ok()) {
     refuse(taken);
   }
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* PlannerService::ReportUsage(CallbackServerContext* context,
+                                                      const ByteBuffer* request,
+                                                      ByteBuffer* response) {
+  const auto answer = [this](const auto& from, auto* to) {
+    return planner_.ReportUsage(from, /*misread=*/{}, to);
+  };
+  const grpc::Status status =
+      gate_->Run(MakeCall(Method::kReportUsage, context, *request), [&]() -> grpc::Status {
+        grpc::Status allowed = MayReport(accept_reports_, IsUnixSocket(context->peer()));
+        if (!allowed.ok()) return allowed;
+        return AnswerBytes<v1::ReportUsageRequest>(*request, answer, response);
+      });
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  reactor->Finish(status);
   return reactor;
 }
 

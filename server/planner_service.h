@@ -17,13 +17,14 @@ namespace plimsoll {
 class PlannerService final : public v1::PlannerService::WithRawCallbackMethod_EstimateMemory<
                                  v1::PlannerService::WithRawCallbackMethod_BatchEstimateMemory<
                                      v1::PlannerService::WithRawCallbackMethod_RecommendConfig<
-                                         v1::PlannerService::WithRawCallbackMethod_ListModels<
-                                             v1::PlannerService::WithRawCallbackMethod_ListGpus<
-                                                 v1::PlannerService::Service>>>>> {
+                                         v1::PlannerService::WithRawCallbackMethod_ReportUsage<
+                                             v1::PlannerService::WithRawCallbackMethod_ListModels<
+                                                 v1::PlannerService::WithRawCallbackMethod_ListGpus<
+                                                     v1::PlannerService::Service>>>>>> {
  public:
   // `planner`, `gate` and `searches` outlive the service.
-  PlannerService(const Planner& planner, CallGate* gate, SearchPool* searches)
-      : planner_(planner), gate_(gate), searches_(searches) {}
+  PlannerService(const Planner& planner, CallGate* gate, SearchPool* searches, bool accept_reports)
+      : planner_(planner), gate_(gate), searches_(searches), accept_reports_(accept_reports) {}
 
   grpc::ServerUnaryReactor* EstimateMemory(grpc::CallbackServerContext* context,
                                            const grpc::ByteBuffer* request,
@@ -35,6 +36,10 @@ class PlannerService final : public v1::PlannerService::WithRawCallbackMethod_Es
   grpc::ServerUnaryReactor* RecommendConfig(grpc::CallbackServerContext* context,
                                             const grpc::ByteBuffer* request,
                                             grpc::ByteBuffer* response) override;
+  // Refused unread where the caller may not report.
+  grpc::ServerUnaryReactor* ReportUsage(grpc::CallbackServerContext* context,
+                                        const grpc::ByteBuffer* request,
+                                        grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* ListModels(grpc::CallbackServerContext* context,
                                        const grpc::ByteBuffer* request,
                                        grpc::ByteBuffer* response) override;
@@ -46,6 +51,7 @@ class PlannerService final : public v1::PlannerService::WithRawCallbackMethod_Es
   const Planner& planner_;
   CallGate* const gate_;
   SearchPool* const searches_;
+  const bool accept_reports_;
 };
 
 }  // namespace plimsoll

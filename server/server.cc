@@ -67,12 +67,12 @@ Server::Server(const ServerOptions& options, std::unique_ptr<const Catalog> cata
       gate_({.max_in_flight = options.max_in_flight, .slow = options.slow_request}, &metrics_,
             &log_),
       catalog_(std::move(catalog)),
-      planner_(catalog_ != nullptr ? *catalog_ : LoadCatalog(), &metrics_),
+      planner_(catalog_ != nullptr ? *catalog_ : LoadCatalog(), &metrics_, &log_),
       searches_({.thread_count = options.search_threads,
                  .max_searches = options.max_searches,
                  .max_time = options.max_search_time},
                 &metrics_),
-      service_(planner_, &gate_, &searches_) {}
+      service_(planner_, &gate_, &searches_, options.accept_reports) {}
 
 Server::~Server() { Shutdown(std::chrono::milliseconds(0)); }
 
@@ -120,6 +120,7 @@ std::string Server::StartHttp(const ServerOptions& options) {
                                .metrics = metrics_,
                                .ready = [this] { return ready_.load(); },
                                .max_body_bytes = kMaxRequestBytes,
+                               .accept_reports = options.accept_reports,
                                .max_searches = static_cast<size_t>(options.max_searches)};
   for (const std::string& text : options.http_listen) {
     Address address;

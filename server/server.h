@@ -35,6 +35,8 @@ struct ServerOptions {
   // How long calls in flight may take to finish after that.
   std::chrono::milliseconds drain_timeout{20000};
   LogLevel log_level = LogLevel::kInfo;
+  // Whether reports of usage are counted; of callers by a unix socket alone.
+  bool accept_reports = false;
   // Files that take the place of the embedded tables; empty: none.
   std::string calibration;
   std::string speed;

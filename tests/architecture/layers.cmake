@@ -25,7 +25,7 @@ set(forbid_estimator
 
 # Generated code and the estimator's types meet in these files only: the
 # converters, and the methods that convert, call and convert.
-set(both_worlds "^server/convert(_recommendation)?\\.(h|cc)$" "^server/planner\\.(h|cc)$")
+set(both_worlds "^server/convert(_recommendation|_usage)?\\.(h|cc)$" "^server/planner\\.(h|cc)$")
 
 # matches(name result pattern...): whether the name matches one of the patterns.
 function(matches name result)

@@ -28,12 +28,16 @@ using Lines = std::vector<std::string>;
 const std::set<std::string>& OtherIntegers() {
   static const auto* const names = new std::set<std::string>{
       "bytes",
-      "count",               // where the message names what is counted
-      "sequence_length",     // the field's usual word
-      "zero_stage",          // 0 to 3
-      "interval",            // of layers
-      "gpus_per_node",       // a ratio
-      "gpu_counts",          // a list of counts
+      "count",            // where the message names what is counted
+      "sequence_length",  // the field's usual word
+      "zero_stage",       // 0 to 3
+      "interval",         // of layers
+      "gpus_per_node",    // a ratio
+      "gpu_counts",       // a list of counts
+      "min_nodes",        // Slurm's own words, as the next three
+      "max_nodes",
+      "tasks_per_node",
+      "sockets_per_node",
       "max_results",         // a limit, in the words of other APIs
       "pipeline_layout",     // layers of each stage
       "vocab_size_divisor",  // a factor

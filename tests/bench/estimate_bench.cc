@@ -90,7 +90,8 @@ BENCHMARK(ReplayGpus)->Arg(8)->Arg(1 << 20)->Unit(benchmark::kMicrosecond);
 // What a server does with it: a message in, a message out, as bytes.
 void Dense3DAsBytes(benchmark::State& state) {
   Metrics metrics;
-  const Planner planner(LoadCatalog(), &metrics);
+  const Log log(LogLevel::kOff);
+  const Planner planner(LoadCatalog(), &metrics, &log);
   const std::string bytes = ReadSummaryRequest("dense_3d").SerializeAsString();
   for (auto _ : state) {
     google::protobuf::Arena arena;

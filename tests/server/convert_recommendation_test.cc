@@ -45,7 +45,8 @@ constexpr char kRest[] = R"({
 TEST(FromProtoTest, CopiesTheSearch) {
   const auto request = Read<v1::RecommendConfigRequest>(R"({
     "job": {"model": {"name": "m"}, "cluster": {"gpu_count": 8}},
-    "frozen": ["a", "b"], "gpus": ["c"], "gpu_counts": [8, "16"], "objective": "d",
+    "frozen": ["a", "b"], "allowed_changes": ["f"], "gpus": ["c"],
+    "gpu_counts": [8, "16"], "objective": "d",
     "max_results": 0, "risk": 0.25, "detail": "e", "gpu_hour_prices": {"c": 2.5}})");
   const RecommendSpec spec = FromProto(request);
   EXPECT_EQ(std::get<std::string>(spec.job.model.source), "m");

@@ -43,6 +43,32 @@ TEST(ReadJsonMessageTest, TakesBothSpellingsAndInt64AsNumberOrString) {
   EXPECT_EQ(snake.job().training().sequence_length(), 4096);
 }
 
+TEST(ReadJsonMessageTest, TakesEnumsByNameAndByNumber) {
+  v1::Prediction prediction;
+  EXPECT_THAT(ReadJsonMessage(R"({"verdict": "VERDICT_AT_RISK"})", &prediction), IsEmpty());
+  EXPECT_EQ(prediction.verdict(), v1::VERDICT_AT_RISK);
+  EXPECT_THAT(ReadJsonMessage(R"({"verdict": 3})", &prediction), IsEmpty());
+  EXPECT_EQ(prediction.verdict(), v1::VERDICT_DOES_NOT_FIT);
+  EXPECT_THAT(ReadJsonMessage(R"({"verdict": "VERDICT_UNSPECIFIED"})", &prediction), IsEmpty());
+  EXPECT_EQ(prediction.verdict(), v1::VERDICT_UNSPECIFIED);
+}
+
+TEST(ReadJsonMessageTest, RefusesWhatIsNoValueOfAnEnum) {
+  const std::string rule = "must be one of VERDICT_FITS, VERDICT_AT_RISK, VERDICT_DOES_NOT_FIT";
+  const std::pair<const char*, std::string> cases[] = {
+      {R"("fits")", absl::StrCat("verdict: \"fits\"; ", rule)},
+      {"true", absl::StrCat("verdict: true; ", rule)},
+      {"{}", absl::StrCat("verdict: an object; ", rule)},
+      {"1.5", "verdict: 1.5; must be a name, or an integer of 32 bits"},
+      {"3000000000", "verdict: 3000000000; must be a name, or an integer of 32 bits"},
+  };
+  for (const auto& [verdict, line] : cases) {
+    v1::Prediction prediction;
+    EXPECT_THAT(Lines(ReadJsonMessage(absl::StrCat("{\"verdict\": ", verdict, "}"), &prediction)),
+                ElementsAre(line));
+  }
+}
+
 TEST(ReadJsonMessageTest, NullIsUnset) {
   v1::EstimateMemoryRequest request;
   EXPECT_THAT(ReadJsonMessage(R"({"job": {"training": {"sequence_length": null}, "model": null}})",

@@ -284,6 +284,44 @@ TEST(ProcessTest, FlagsGoBeforeEnvironmentBeforeConfig) {
   unlink(path);
 }
 
+// Each way of saying it, and the one line that the log gets of a report.
+TEST(ProcessTest, LogsTheReportsThatItAccepts) {
+  char folder[] = "/tmp/plimsoll_process_XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  const std::string config = absl::StrCat(folder, "/config");
+  std::ofstream(config) << "accept-reports = true\n";
+  const std::string socket = absl::StrCat("unix:", folder, "/grpc");
+  const std::vector<std::string> listen = {"--listen", socket, "--http-listen", "none"};
+  v1::ReportUsageRequest report;
+  ASSERT_THAT(ReadJsonMessage(R"({"job_id": "4711", "prediction": {"verdict": "VERDICT_FITS",
+                                   "device": {"expected_bytes": 20, "bound_bytes": 30}},
+                                   "actual_peak_bytes": [10], "outcome": "finished"})",
+                              &report),
+              testing::IsEmpty());
+  const auto log_of_one = [&](const std::vector<std::string>& arguments,
+                              const std::vector<std::string>& environment) {
+    Process process(With(listen, arguments), environment);
+    EXPECT_EQ(ReadAddresses(&process).grpc, socket);
+    grpc::ClientContext context;
+    v1::ReportUsageResponse response;
+    StubFor(socket)->ReportUsage(&context, report, &response);
+    return process.ReadErrorLine();
+  };
+  const auto counted = testing::AllOf(
+      HasSubstr(R"("level":"info","event":"usage","job_id":"4711","outcome":"finished")"),
+      HasSubstr(R"("actual_bytes":10)"), HasSubstr(R"("expected_bytes":20)"),
+      HasSubstr(R"("bound_bytes":30)"), HasSubstr(R"("gpu":"unknown")"));
+  EXPECT_THAT(log_of_one({"--accept-reports"}, {}), counted);
+  EXPECT_THAT(log_of_one({}, {"PLIMSOLL_ACCEPT_REPORTS=true"}), counted);
+  EXPECT_THAT(log_of_one({"--config", config}, {}), counted);
+  EXPECT_THAT(log_of_one({}, {}), HasSubstr(R"("code":"PermissionDenied")"));
+  EXPECT_THAT(log_of_one({"--config", config}, {"PLIMSOLL_ACCEPT_REPORTS=false"}),
+              HasSubstr(R"("code":"PermissionDenied")"));
+  unlink(config.c_str());
+  unlink(absl::StrCat(folder, "/grpc").c_str());
+  rmdir(folder);
+}
+
 TEST(ProcessTest, RefusesSettingsThatMakeNoSense) {
   for (const std::vector<std::string>& arguments :
        std::vector<std::vector<std::string>>{{"--listen", "localhost"},

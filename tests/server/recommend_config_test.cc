@@ -239,16 +239,18 @@ TEST_F(RecommendTest, SaysAllViolationsAtOnce) {
   request.set_objective("fastets");
   request.set_max_results(101);
   request.mutable_job()->mutable_training()->set_micro_batch_size(0);
+  request.add_allowed_changes("parallelism.zero_stage");
   request.GetReflection()->MutableUnknownFields(&request)->AddVarint(77, 1);
   v1::RecommendConfigResponse response;
   const grpc::Status status = Recommend(request, &response);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   const std::vector<std::string> parts = {"request: field number 77; not known to version",
+                                          "allowed_changes: 1 fields; not modelled yet",
                                           "objective: fastets; ", "max_results: 101; ",
                                           "job.training.micro_batch_size: 0; "};
   for (const std::string& part : parts) EXPECT_THAT(status.error_message(), HasSubstr(part));
   EXPECT_EQ(Outcome("refused"), 1);
-  EXPECT_EQ(Series("plimsoll_violations_total"), 4);
+  EXPECT_EQ(Series("plimsoll_violations_total"), 5);
 }
 
 TEST_F(RecommendTest, SaysWhatItCouldNotReadBesideTheRest) {
@@ -413,7 +415,8 @@ TEST_F(LongTest, EndsWithTheServer) {
 TEST(PlannerTest, ASearchIsGivenUpBeforeItBegins) {
   const Catalog catalog;
   Metrics metrics;
-  const Planner planner(catalog, &metrics);
+  const Log log(LogLevel::kOff);
+  const Planner planner(catalog, &metrics, &log);
   WireWriter written;
   const SearchStop stop = {.enough = [](double) { return false; },
                            .given_up = [] { return grpc::StatusCode::DEADLINE_EXCEEDED; }};

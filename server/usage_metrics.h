@@ -1,0 +1,40 @@
+// What reports of usage are counted as. Label values come from closed sets; the
+// series of a kind of job exist from its first report on.
+#ifndef PLIMSOLL_SERVER_USAGE_METRICS_H_
+#define PLIMSOLL_SERVER_USAGE_METRICS_H_
+
+#include <array>
+#include <iterator>
+
+#include "prometheus/counter.h"
+#include "prometheus/histogram.h"
+#include "prometheus/registry.h"
+#include "server/usage.h"
+
+namespace plimsoll {
+
+// Any thread may call.
+class UsageMetrics {
+ public:
+  // `registry` outlives it.
+  explicit UsageMetrics(prometheus::Registry* registry);
+
+  // The ratio and the bound are of jobs that finished: the peak of one that ended
+  // early says little of what it needed.
+  void Reported(const UsageReport& report);
+
+ private:
+  static constexpr size_t kOutcomeCount = std::size(kUsageOutcomes);
+  static constexpr size_t kVerdictCount = std::size(kVerdictNames);
+  template <typename T>
+  using PerOutcome = std::array<T, kOutcomeCount>;
+
+  PerOutcome<prometheus::Counter*> reports_;
+  std::array<PerOutcome<prometheus::Counter*>, kVerdictCount> outcomes_;
+  std::array<prometheus::Counter*, 2> within_bound_;
+  prometheus::Family<prometheus::Histogram>& ratios_;
+};
+
+}  // namespace plimsoll
+
+#endif  // PLIMSOLL_SERVER_USAGE_METRICS_H_
