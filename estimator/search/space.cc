@@ -96,7 +96,7 @@ std::vector<int32_t> VirtualSizes(const Job& base, const Choice& choice) {
 
 std::vector<int32_t> MicroBatches(const Job& base, const Choice& choice) {
   const int64_t ranks = DataParallelSize(choice);
-  if (base.global_batch_size % ranks != 0) return {};
+  if (ranks == 0 || base.global_batch_size % ranks != 0) return {};
   return Divisors(base.global_batch_size / ranks, kMostMicroBatch);
 }
 

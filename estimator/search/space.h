@@ -50,7 +50,8 @@ bool IsFrozen(const std::vector<std::string>& frozen, absl::string_view field);
 std::vector<int32_t> ValuesOf(const Space& space, const Job& base, const Choice& choice,
                               KnobId knob);
 
-// Data-parallel ranks that a choice leaves.
+// Data-parallel ranks that a choice leaves; 0 where what is frozen splits the model
+// over more GPUs than it has.
 inline int64_t DataParallelSize(const Choice& choice) {
   const int64_t ranks =
       int64_t{choice[KnobId::kTensorParallel]} * choice[KnobId::kPipelineParallel];

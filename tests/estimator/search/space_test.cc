@@ -15,6 +15,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 Space SpaceOfJob(const RecommendSpec& spec) { return SpaceOf(spec, Valid(spec.job)); }
 
@@ -91,6 +92,18 @@ TEST(SpaceTest, FrozenDataParallelismIsKeptThoughItFollows) {
   spec.job.parallelism.tensor_parallel_size = 2;
   spec.frozen = {"parallelism.data_parallel_size"};
   for (const Choice& choice : Visited(spec)) EXPECT_EQ(DataParallelSize(choice), 4);
+}
+
+// 4 stages of up to 5 ranks are more than 8 GPUs, and than 2.
+TEST(SpaceTest, FrozenDegreesMayAskForMoreGpusThanThereAre) {
+  RecommendSpec spec;
+  spec.job = TightJob();
+  spec.job.parallelism.pipeline_parallel_size = 4;
+  spec.frozen = {"parallelism.pipeline_parallel_size"};
+  spec.gpu_counts = {2, 8};
+  const std::set<Choice> visited = Visited(spec);
+  EXPECT_THAT(visited, Not(IsEmpty()));
+  for (const Choice& choice : visited) EXPECT_EQ(choice[KnobId::kGpuCount], 8);
 }
 
 TEST(SpaceTest, EverythingFrozenIsTheJobAlone) {
