@@ -9,10 +9,14 @@ constexpr size_t kLongestValue = 64;
 
 }  // namespace
 
-void Check::Fail(absl::string_view field, absl::string_view value, std::string rule) {
+std::string ShownValue(absl::string_view value) {
   std::string shown = absl::Utf8SafeCEscape(value.substr(0, kLongestValue));
   if (value.size() > kLongestValue) absl::StrAppend(&shown, "...");
-  violations_.push_back({absl::StrCat("job.", field), std::move(shown), std::move(rule)});
+  return shown;
+}
+
+void Check::Fail(absl::string_view field, absl::string_view value, std::string rule) {
+  violations_.push_back({absl::StrCat("job.", field), ShownValue(value), std::move(rule)});
 }
 
 int64_t Check::Number(absl::string_view field, const std::optional<int64_t>& number, int64_t least,

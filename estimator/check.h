@@ -16,6 +16,9 @@
 
 namespace plimsoll {
 
+// Returns what was seen as messages show it: escaped, cut to 64 bytes.
+std::string ShownValue(absl::string_view value);
+
 // Collects violations and assumptions of one job. Field paths are given below
 // "job.".
 class Check {
@@ -49,13 +52,9 @@ class Check {
   template <typename Value, size_t kCount>
   std::optional<Value> Meaning(absl::string_view field, absl::string_view name,
                                const Word<Value> (&words)[kCount]) {
-    for (const Word<Value>& word : words) {
-      if (word.name == name) return word.value;
-    }
-    std::vector<absl::string_view> names;
-    for (const Word<Value>& word : words) names.push_back(word.name);
-    Fail(field, name, NotAWord(name, names));
-    return std::nullopt;
+    const std::optional<Value> value = FindWord(name, words);
+    if (!value.has_value()) Fail(field, name, NotAWord(name, words));
+    return value;
   }
 
   Violations& violations() { return violations_; }

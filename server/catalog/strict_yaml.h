@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -52,12 +53,9 @@ Value Read(const YAML::Node& node, absl::string_view field, absl::string_view wh
 template <typename Value, size_t kCount>
 Value WordNamed(const std::string& name, absl::string_view field,
                 const Word<Value> (&words)[kCount]) {
-  std::vector<absl::string_view> names;
-  for (const Word<Value>& word : words) {
-    if (word.name == name) return word.value;
-    names.push_back(word.name);
-  }
-  Refuse(field, absl::StrCat(name, " ", NotAWord(name, names)));
+  const std::optional<Value> value = FindWord(name, words);
+  if (!value.has_value()) Refuse(field, absl::StrCat(name, " ", NotAWord(name, words)));
+  return *value;
 }
 
 template <typename Value, size_t kCount>

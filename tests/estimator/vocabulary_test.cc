@@ -46,6 +46,13 @@ TEST(VocabularyTest, LongNamesAreBoundedWork) {
   EXPECT_EQ(NotAWord(std::string(1 << 20, 'a'), Names()), "is not known");
 }
 
+TEST(VocabularyTest, FindsWhatAWordMeans) {
+  constexpr Word<int> kWords[] = {{"one", 1}, {"two", 2}};
+  EXPECT_EQ(FindWord("two", kWords), 2);
+  EXPECT_EQ(FindWord("tw", kWords), std::nullopt);
+  EXPECT_EQ(NotAWord("tw", kWords), "must be one of one, two");
+}
+
 // Every word of the API is its own.
 template <typename Value, size_t kCount>
 void ExpectDistinct(const Word<Value> (&words)[kCount]) {
