@@ -118,6 +118,9 @@ void AddSearchFlags(CLI::App* command, RecommendCommand* options) {
   AddListFlag(command, "--freeze", &options->frozen,
               "Fields that keep the job's value, as training.recompute; `*` is all")
       ->type_name("PATH");
+  AddListFlag(command, "--allow", &options->allowed_changes,
+              "The only fields that may change, as parallelism.zero_stage (all)")
+      ->type_name("PATH");
   AddListFlag(command, "--price", &options->prices,
               "Price of an hour of a GPU, as h100-80gb-sxm=2.5")
       ->type_name("GPU=PRICE");

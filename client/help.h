@@ -49,8 +49,10 @@ Examples:
   plimsoll recommend job.yaml -o yaml > fixed.yaml && plimsoll estimate fixed.yaml
   plimsoll recommend job.yaml --gpus 8..512 --gpu h100-80gb-sxm,h200-141gb-sxm --plot choices.svg
   plimsoll recommend job.yaml --gpus 8..64 --objective fewest-gpus
-  plimsoll recommend job.yaml --objective cheapest --price h100-80gb-sxm=2.5,a100-80gb-sxm=1.4                      --gpu h100-80gb-sxm,a100-80gb-sxm
+  plimsoll recommend job.yaml --objective cheapest --price h100-80gb-sxm=2.5,a100-80gb-sxm=1.4 \
+                     --gpu h100-80gb-sxm,a100-80gb-sxm
   plimsoll recommend job.yaml --freeze parallelism.tensor_parallel_size,training.recompute
+  plimsoll recommend job.yaml --allow parallelism.zero_stage,training.recompute --objective smallest-change
   plimsoll recommend --model llama-3.1-8b --gpu h100-80gb-sxm --gpus 1..8 --sequence-length 8192
   plimsoll recommend --jobs requests.jsonl -o jsonl > answers.jsonl
 

@@ -46,6 +46,7 @@ struct RecommendCommand {
   std::vector<std::string> gpus;
   std::string gpu_counts;
   std::vector<std::string> frozen;
+  std::vector<std::string> allowed_changes;
   std::vector<std::string> prices;
   std::optional<int64_t> max_results;
   std::optional<double> risk;

@@ -24,11 +24,11 @@ namespace plimsoll {
 namespace {
 
 ExitCode StreamJobs(const RecommendCommand& command) {
-  const bool one_job = !command.settings.empty() || !command.objective.empty() ||
-                       !command.gpus.empty() || !command.gpu_counts.empty() ||
-                       !command.frozen.empty() || !command.prices.empty() ||
-                       command.max_results.has_value() || command.risk.has_value() ||
-                       !command.detail.empty() || !command.plot_file.empty() || command.explain;
+  const bool one_job =
+      !command.settings.empty() || !command.objective.empty() || !command.gpus.empty() ||
+      !command.gpu_counts.empty() || !command.frozen.empty() || !command.allowed_changes.empty() ||
+      !command.prices.empty() || command.max_results.has_value() || command.risk.has_value() ||
+      !command.detail.empty() || !command.plot_file.empty() || command.explain;
   return RunStream({.connection = command.connection,
                     .output = command.output,
                     .jobs_file = command.jobs_file,

@@ -38,7 +38,9 @@ void AddPrices(const std::vector<std::string>& prices, v1::RecommendConfigReques
           absl::StrCat("--price: ", part, "; must be GPU=PRICE, as h100-80gb-sxm=2.5"));
       continue;
     }
-    (*request->mutable_gpu_hour_prices())[sides[0]] = price;
+    if (!request->mutable_gpu_hour_prices()->insert({sides[0], price}).second) {
+      wrong->push_back(absl::StrCat("--price: ", part, "; is a second price of ", sides[0]));
+    }
   }
 }
 
@@ -56,7 +58,8 @@ void AddGpuCounts(const std::string& text, v1::RecommendConfigRequest* request,
 }
 
 // What the job leaves open is the first GPU of those that may be considered, and
-// the most of them: a batch that follows from these suits fewer.
+// the most of them: a batch that follows from these suits fewer. The job's own alone
+// need not be considered: they may be frozen.
 void CompleteJob(v1::RecommendConfigRequest* request) {
   v1::Job* job = request->mutable_job();
   if (request->gpus_size() > 0 && !job->cluster().has_gpu() &&
@@ -67,6 +70,11 @@ void CompleteJob(v1::RecommendConfigRequest* request) {
       !job->parallelism().has_data_parallel_size()) {
     job->mutable_cluster()->set_gpu_count(
         *std::max_element(request->gpu_counts().begin(), request->gpu_counts().end()));
+  }
+  const v1::Cluster& cluster = job->cluster();
+  if (request->gpus_size() == 1 && request->gpus(0) == cluster.gpu()) request->clear_gpus();
+  if (request->gpu_counts_size() == 1 && request->gpu_counts(0) == cluster.gpu_count()) {
+    request->clear_gpu_counts();
   }
 }
 
@@ -80,6 +88,7 @@ absl::StatusOr<v1::RecommendConfigRequest> ToRequest(const RecommendCommand& com
   AddPrices(command.prices, &request, &wrong);
   for (const std::string& gpu : Parts(command.gpus)) request.add_gpus(gpu);
   for (const std::string& path : Parts(command.frozen)) request.add_frozen(path);
+  for (const std::string& path : Parts(command.allowed_changes)) request.add_allowed_changes(path);
   if (!wrong.empty()) return absl::InvalidArgumentError(absl::StrJoin(wrong, "\n"));
   if (!command.objective.empty()) request.set_objective(command.objective);
   if (command.max_results.has_value()) request.set_max_results(*command.max_results);

@@ -142,6 +142,7 @@ RecommendSpec FromProto(const v1::RecommendConfigRequest& request) {
   if (request.has_risk()) spec.job.risk = request.risk();
   if (request.has_detail()) spec.job.detail = request.detail();
   spec.frozen.assign(request.frozen().begin(), request.frozen().end());
+  spec.allowed_changes.assign(request.allowed_changes().begin(), request.allowed_changes().end());
   spec.gpus.assign(request.gpus().begin(), request.gpus().end());
   spec.gpu_counts.assign(request.gpu_counts().begin(), request.gpu_counts().end());
   if (request.has_objective()) spec.objective = request.objective();

@@ -155,10 +155,7 @@ grpc::Status Planner::RecommendConfig(const v1::RecommendConfigRequest& request,
                                       const Violations& misread, const SearchStop& stop,
                                       WireWriter* response) const {
   const auto start = std::chrono::steady_clock::now();
-  Form form = CheckForm(request, misread);
-  if (const int count = request.allowed_changes_size(); count > 0) {
-    form.misread.push_back({"allowed_changes", absl::StrCat(count, " fields"), "not modelled yet"});
-  }
+  const Form form = CheckForm(request, misread);
   // Of a request that will be refused, only its violations are of interest.
   const StopPredicate end = [&](double share) {
     return !form.good() || stop.enough(share) || stop.given_up() != grpc::StatusCode::OK;

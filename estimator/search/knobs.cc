@@ -8,11 +8,12 @@ namespace {
 
 std::string Number(const Menu&, int32_t value) { return absl::StrCat(value); }
 
+// Its own GPU a job keeps as it wrote it, be it an alias.
 void SetGpu(const Menu& menu, int32_t value, JobSpec& job) {
-  if (!menu.gpus.empty()) job.cluster.gpu = menu.gpus[static_cast<size_t>(value)];
+  job.cluster.gpu = value == 0 ? menu.own_gpu : menu.gpus[static_cast<size_t>(value)];
 }
 std::string GpuText(const Menu& menu, int32_t value) {
-  return menu.gpus[static_cast<size_t>(value)];
+  return value == 0 ? menu.own_gpu : menu.gpus[static_cast<size_t>(value)];
 }
 
 void SetGpuCount(const Menu&, int32_t value, JobSpec& job) {
@@ -109,26 +110,6 @@ const std::array<Knob, kKnobCount> kKnobs = {{
     {KnobId::kMicroBatch, "training.micro_batch_size", 4, SetMicroBatch, Number},
     {KnobId::kRecompute, "training.recompute", 2, SetRecompute, RecomputeText},
 }};
-
-const std::vector<absl::string_view>& FixedFields() {
-  static const auto* const fields = new std::vector<absl::string_view>{
-      "model",
-      "training.sequence_length",
-      "training.global_batch_size",
-      "training.precision",
-      "training.optimizer",
-      "training.gradient_clipping",
-      "training.attention",
-      "training.loss",
-      "runtime",
-      "cluster.gpu_memory_bytes",
-      "cluster.gpus_per_node",
-      "cluster.reserved_for_others_bytes",
-      "cluster.interconnect_bytes_per_second",
-      "cluster.network_bytes_per_second",
-  };
-  return *fields;
-}
 
 std::vector<int64_t> DealWithEdges(int64_t layer_count, int64_t chunk_count) {
   const int64_t whole = layer_count + 2;

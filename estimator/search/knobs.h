@@ -46,7 +46,8 @@ struct Choice {
 // What knobs choose from by index, the job's own first, and what they must know
 // of the job.
 struct Menu {
-  std::vector<std::string> gpus;
+  std::vector<std::string> gpus;  // ids
+  std::string own_gpu;            // the first of them, as the job wrote it
   std::vector<RecomputeSpec> recomputes;
   int64_t layer_count = 0;
   bool even_stages = false;  // the framework deals layers evenly or as it is told
@@ -75,10 +76,6 @@ struct Knob {
 };
 
 extern const std::array<Knob, kKnobCount> kKnobs;
-
-// Other fields of a job: a search never changes them, so freezing them is no
-// mistake.
-const std::vector<absl::string_view>& FixedFields();
 
 // Sets all knobs of `choice` in `job`.
 void Set(const Menu& menu, const Choice& choice, JobSpec& job);

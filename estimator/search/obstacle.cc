@@ -68,7 +68,7 @@ void Precede(Candidate& candidate, Change change) {
 
 void TryMoreGpus(const Request& request, const Catalog& catalog, const StopPredicate& stop,
                  std::vector<Candidate>& remedies) {
-  if (IsFrozen(request.spec.frozen, "cluster.gpu_count")) return;
+  if (!MayChange(request.spec, "cluster.gpu_count")) return;
   const int64_t own = request.job->gpu_count;
   const int64_t most =
       request.spec.gpu_counts.empty()
@@ -87,7 +87,7 @@ void TryMoreGpus(const Request& request, const Catalog& catalog, const StopPredi
 
 void TryLargerGpus(const Request& request, const Catalog& catalog, const StopPredicate& stop,
                    std::vector<Candidate>& remedies) {
-  if (IsFrozen(request.spec.frozen, "cluster.gpu")) return;
+  if (!MayChange(request.spec, "cluster.gpu")) return;
   const Gpu& own = *request.job->gpu;
   const auto is_amd = [](const Gpu& gpu) {
     return gpu.architecture == GpuArchitecture::kCdna2 ||

@@ -58,10 +58,11 @@ void CountFits(const Evaluation& evaluation, Recommendation& answer) {
   answer.truncated = answer.truncated || evaluation.ranking().truncated();
 }
 
-void WarnOfTheSpace(const Ranking& ranking, std::vector<Warning>& warnings) {
+void WarnOfTheSpace(const RecommendSpec& spec, const Ranking& ranking,
+                    std::vector<Warning>& warnings) {
   if (ranking.legal_count() == 0 && !ranking.truncated()) {
-    warnings.push_back({"nothing-legal", "frozen",
-                        "no configuration is legal with what is frozen on the GPUs considered"});
+    warnings.push_back({"nothing-legal", spec.frozen.empty() ? "allowed_changes" : "frozen",
+                        "no configuration is legal with what may change on the GPUs considered"});
   }
   if (ranking.crowded()) {
     warnings.push_back({"large-space", "gpu_counts",
@@ -103,7 +104,7 @@ std::variant<Recommendation, Violations> RecommendConfig(const RecommendSpec& sp
     answer.truncated = stop(kExplainedBy);
   }
   CountFits(evaluation, answer);
-  WarnOfTheSpace(ranking, answer.warnings);
+  WarnOfTheSpace(spec, ranking, answer.warnings);
   WarnOfGuesses(answer, answer.warnings);
   answer.calibration_id = catalog.calibration.id;
   answer.speed_id = catalog.speed.id;

@@ -23,6 +23,7 @@ namespace plimsoll {
 struct RecommendSpec {
   JobSpec job;  // its risk and detail are the request's
   std::vector<std::string> frozen;
+  std::vector<std::string> allowed_changes;
   std::vector<std::string> gpus;
   std::vector<int64_t> gpu_counts;
   std::optional<std::string> objective;

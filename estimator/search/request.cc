@@ -1,14 +1,14 @@
 #include "estimator/search/request.h"
 
 #include <algorithm>
-#include <cmath>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "estimator/search/knobs.h"
+#include "estimator/check.h"
+#include "estimator/search/fields.h"
 #include "estimator/search/space.h"
 #include "estimator/validate_sections.h"
 #include "estimator/vocabulary.h"
@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kMostGpuTypes = 16;
 constexpr size_t kMostGpuCounts = 256;
-constexpr size_t kMostFrozen = 64;
+constexpr size_t kMostPaths = 64;
 constexpr size_t kMostPrices = 64;
 constexpr int64_t kMostGpus = int64_t{1} << 20;
 constexpr int64_t kMostResults = 100;
@@ -38,7 +38,7 @@ class RequestCheck {
       : catalog_(catalog), violations_(violations) {}
 
   void Fail(std::string field, absl::string_view value, std::string rule) {
-    violations_.push_back({std::move(field), std::string(value.substr(0, 64)), std::move(rule)});
+    violations_.push_back({std::move(field), ShownValue(value), std::move(rule)});
   }
 
   // The id that a name or an alias stands for; the name itself where neither.
@@ -49,13 +49,38 @@ class RequestCheck {
   }
 
   void Frozen(const std::vector<std::string>& frozen) {
-    if (frozen.size() > kMostFrozen) {
-      Fail("frozen", absl::StrCat(frozen.size(), " fields"),
-           absl::StrCat("must be at most ", kMostFrozen));
-      return;
-    }
+    if (!ArePaths("frozen", frozen)) return;
     for (const std::string& path : frozen) {
-      if (!IsField(path)) Fail("frozen", path, NotAWord(path, Fields()));
+      if (!UseOf(path).has_value()) Fail("frozen", path, NotAWord(path, FieldPaths()));
+    }
+  }
+
+  // What no search changes is not allowed in vain.
+  void Allowed(const std::vector<std::string>& allowed) {
+    if (!ArePaths("allowed_changes", allowed)) return;
+    for (const std::string& path : allowed) {
+      const std::optional<FieldUse> use = UseOf(path);
+      if (!use.has_value()) {
+        Fail("allowed_changes", path, NotAWord(path, FieldPaths()));
+      } else if (use == FieldUse::kPart) {
+        Fail("allowed_changes", path, absl::StrCat("changes with the whole of ", WholeOf(path)));
+      } else if (use == FieldUse::kFollows) {
+        Fail("allowed_changes", path, "follows from other fields, allow these");
+      } else if (use == FieldUse::kKept) {
+        Fail("allowed_changes", path, "is never changed by a search");
+      }
+    }
+  }
+
+  // What is to be considered may change.
+  void Considered(const RecommendSpec& spec) {
+    constexpr char kRule[] = "must be empty where job.";
+    if (!spec.gpus.empty() && !MayChange(spec, "cluster.gpu")) {
+      Fail("gpus", spec.gpus[0], absl::StrCat(kRule, "cluster.gpu may not change"));
+    }
+    if (!spec.gpu_counts.empty() && !MayChange(spec, "cluster.gpu_count")) {
+      Fail("gpu_counts", absl::StrCat(spec.gpu_counts[0]),
+           absl::StrCat(kRule, "cluster.gpu_count may not change"));
     }
   }
 
@@ -90,7 +115,10 @@ class RequestCheck {
     }
     for (const auto& [gpu, price] : prices) {
       const std::string field = absl::StrCat("gpu_hour_prices.", gpu.substr(0, 64));
-      by_id[GpuId(field, gpu)] = price;
+      const std::string id = GpuId(field, gpu);
+      if (!by_id.emplace(id, price).second) {
+        Fail(field, absl::StrCat(price), absl::StrCat("is a second price of ", id));
+      }
       if (price > 0 && price < 1e9) continue;
       Fail(field, absl::StrCat(price), "must be above 0, below 10^9");
     }
@@ -98,27 +126,10 @@ class RequestCheck {
   }
 
  private:
-  static std::vector<absl::string_view> Fields() {
-    std::vector<absl::string_view> fields = FixedFields();
-    for (const Knob& knob : kKnobs) fields.push_back(knob.field);
-    for (const absl::string_view field :
-         {"parallelism.data_parallel_size", "parallelism.pipeline_schedule",
-          "parallelism.pipeline_layout", "*"}) {
-      fields.push_back(field);
-    }
-    return fields;
-  }
-
-  // A field, a section that has fields, or a field below one of these.
-  static bool IsField(const std::string& path) {
-    for (const absl::string_view field : Fields()) {
-      if (path == field || absl::StartsWith(field, absl::StrCat(path, "."))) return true;
-    }
-    for (const absl::string_view group :
-         {"model", "runtime", "training.precision", "training.optimizer", "training.recompute",
-          "training.loss"}) {
-      if (absl::StartsWith(path, absl::StrCat(group, "."))) return true;
-    }
+  bool ArePaths(const char* field, const std::vector<std::string>& paths) {
+    if (paths.size() <= kMostPaths) return true;
+    Fail(field, absl::StrCat(paths.size(), " fields"),
+         absl::StrCat("must be at most ", kMostPaths));
     return false;
   }
 
@@ -128,15 +139,11 @@ class RequestCheck {
 
 void CheckOptions(const RecommendSpec& spec, RequestCheck& check, Request& request) {
   if (spec.objective.has_value()) {
-    std::vector<absl::string_view> names;
-    bool known = false;
-    for (const auto& word : kObjectives) {
-      names.push_back(word.name);
-      if (word.name != *spec.objective) continue;
-      request.objective = word.value;
-      known = true;
+    const std::optional<Objective> objective = FindWord(*spec.objective, kObjectives);
+    if (!objective.has_value()) {
+      check.Fail("objective", *spec.objective, NotAWord(*spec.objective, kObjectives));
     }
-    if (!known) check.Fail("objective", *spec.objective, NotAWord(*spec.objective, names));
+    request.objective = objective.value_or(Objective::kFastest);
   }
   request.max_results = spec.max_results.value_or(5);
   if (request.max_results < 0 || request.max_results > kMostResults) {
@@ -144,6 +151,8 @@ void CheckOptions(const RecommendSpec& spec, RequestCheck& check, Request& reque
                absl::StrCat("must be from 0 to ", kMostResults));
   }
   check.Frozen(spec.frozen);
+  check.Allowed(spec.allowed_changes);
+  check.Considered(spec);
   check.Counts(spec.gpu_counts);
   request.spec.gpus = check.Gpus(spec.gpus);
   request.spec.gpu_hour_prices = check.Prices(spec.gpu_hour_prices);
@@ -153,7 +162,6 @@ void CheckOptions(const RecommendSpec& spec, RequestCheck& check, Request& reque
 void CheckPriced(const Request& request, const Job* job, RequestCheck& check) {
   if (request.objective != Objective::kCheapest) return;
   std::vector<std::string> gpus = request.spec.gpus;
-  if (IsFrozen(request.spec.frozen, "cluster.gpu")) gpus.clear();
   if (gpus.empty() && job != nullptr && job->gpu != nullptr) gpus.push_back(job->gpu->id);
   for (const std::string& gpu : gpus) {
     if (request.spec.gpu_hour_prices.count(gpu) > 0) continue;

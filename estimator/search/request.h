@@ -23,9 +23,9 @@ struct Request {
 // Checks the job and everything beside it. A job that is illegal only for what it
 // leaves open, tensor and pipeline parallelism, gets the smallest that are legal.
 //
-// Errors: all violations at once: those of Validate, and of "frozen", "gpus",
-//         "gpu_counts", "objective", "max_results", "gpu_hour_prices"; a job
-//         whose GPU is not known
+// Errors: all violations at once: those of Validate, and of "frozen",
+//         "allowed_changes", "gpus", "gpu_counts", "objective", "max_results",
+//         "gpu_hour_prices"; a job whose GPU is not known
 std::variant<Request, Violations> CheckRequest(const RecommendSpec& spec, const Catalog& catalog);
 
 }  // namespace plimsoll

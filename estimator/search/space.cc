@@ -238,13 +238,22 @@ bool IsFrozen(const std::vector<std::string>& frozen, absl::string_view field) {
   return false;
 }
 
+bool MayChange(const RecommendSpec& spec, absl::string_view field) {
+  if (IsFrozen(spec.frozen, field)) return false;
+  const auto allows = [&](const std::string& path) {
+    return path == "*" || field == path || absl::StartsWith(field, absl::StrCat(path, "."));
+  };
+  const std::vector<std::string>& allowed = spec.allowed_changes;
+  return allowed.empty() || std::any_of(allowed.begin(), allowed.end(), allows);
+}
+
 namespace {
 
 // Which knobs stand still.
 void Freeze(const RecommendSpec& spec, Space& space) {
   const auto freeze = [&](KnobId id) { space.frozen[static_cast<size_t>(id)] = true; };
   for (const Knob& knob : kKnobs) {
-    if (IsFrozen(spec.frozen, knob.field)) freeze(knob.id);
+    if (!MayChange(spec, knob.field)) freeze(knob.id);
   }
   const bool layout = !spec.job.parallelism.pipeline_layout.empty() &&
                       IsFrozen(spec.frozen, "parallelism.pipeline_layout");
@@ -257,7 +266,7 @@ void Freeze(const RecommendSpec& spec, Space& space) {
 
 void ListGpus(const RecommendSpec& spec, Space& space) {
   std::vector<std::string>& gpus = space.menu.gpus;
-  if (space.frozen[static_cast<size_t>(KnobId::kGpu)] || spec.gpus.empty()) return;
+  if (spec.gpus.empty()) return;
   for (const std::string& gpu : spec.gpus) {
     if (std::find(gpus.begin(), gpus.end(), gpu) == gpus.end()) gpus.push_back(gpu);
   }
@@ -289,6 +298,7 @@ Space SpaceOf(const RecommendSpec& spec, const ValidJob& valid) {
   space.menu.even_stages =
       fixed && !layout && valid->profile->packed_qkv && valid->profile->stages == StageRule::kEven;
   space.menu.gpus.push_back(valid->gpu->id);
+  space.menu.own_gpu = *spec.job.cluster.gpu;
   ListGpus(spec, space);
   space.menu.recomputes.push_back(spec.job.training.recompute);
   for (RecomputeSpec& recompute : UsualRecomputes(valid->profile->framework)) {

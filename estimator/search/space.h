@@ -29,12 +29,17 @@ struct Space {
   int64_t data_parallel_size = 1;  // the job's
 };
 
-// Requires: `valid` is spec.job made valid, `spec` has no violations
+// Requires: `valid` is spec.job made valid, with a GPU of the catalog; `spec` has
+//           no violations
 Space SpaceOf(const RecommendSpec& spec, const ValidJob& valid);
 
 // Whether `field`, a path below "job.", is frozen by one of `frozen`: it itself,
 // a section that it is in, a field in it, or "*".
 bool IsFrozen(const std::vector<std::string>& frozen, absl::string_view field);
+
+// Whether a search may change `field`, a knob's: it is not frozen, and it, a
+// section that it is in, or "*" is allowed, where anything is said to be.
+bool MayChange(const RecommendSpec& spec, absl::string_view field);
 
 // The values that a search considers for one knob, given those before it;
 // ascending. What they come to together is for Validate to judge.

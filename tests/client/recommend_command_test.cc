@@ -85,6 +85,23 @@ TEST(RecommendTest, WhatIsFrozenStays) {
   }
 }
 
+TEST(RecommendTest, WhatIsAllowedAloneChanges) {
+  const v1::RecommendConfigResponse answer =
+      ReadAnswer(Plimsoll(Llama({"--allow", "training.recompute", "--allow",
+                                 "parallelism.zero_stage", "-o", "json"}))
+                     .out);
+  EXPECT_GT(answer.candidates_size(), 0);
+  for (const v1::Candidate& candidate : answer.candidates()) {
+    for (const v1::Change& change : candidate.changes()) {
+      EXPECT_THAT(change.field(), testing::AnyOf("training.recompute", "parallelism.zero_stage",
+                                                 "runtime.framework"));
+    }
+  }
+  const ProcessResult refused = Plimsoll(Llama({"--allow", "model.name"}));
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_EQ(refused.err, "allowed_changes: model.name; is never changed by a search\n");
+}
+
 TEST(RecommendTest, YamlIsAJobFileForEstimate) {
   const ProcessResult fixed = Plimsoll(Llama({"-o", "yaml"}));
   EXPECT_EQ(fixed.code, 0) << fixed.err;
@@ -207,8 +224,9 @@ TEST(RecommendTest, HelpHasExamplesAndCodes) {
   EXPECT_EQ(result.code, 0);
   EXPECT_THAT(result.out, HasSubstr("\nExamples:\n  plimsoll recommend job.yaml\n"));
   EXPECT_THAT(result.out, HasSubstr("3 nothing fits"));
-  for (const char* flag : {"--objective", "--gpus", "--gpu ", "--freeze", "--price", "--plot",
-                           "--max-results", "--speed", "--explain", "--tensor-parallel-size"}) {
+  for (const char* flag :
+       {"--objective", "--gpus", "--gpu ", "--freeze", "--allow", "--price", "--plot",
+        "--max-results", "--speed", "--explain", "--tensor-parallel-size"}) {
     EXPECT_THAT(result.out, HasSubstr(flag));
   }
 }

@@ -69,6 +69,7 @@ TEST(RecommendRequestTest, FlagsSayTheRest) {
   command.gpus = {"h100-80gb-sxm,h200-141gb-sxm", "a10"};
   command.gpu_counts = "4..16";
   command.frozen = {"training.recompute", "parallelism.zero_stage,cluster.gpu"};
+  command.allowed_changes = {"training", "parallelism.zero_stage,cluster"};
   command.prices = {"a10=0.75", "h100-80gb-sxm=2.5,h200-141gb-sxm=3"};
   command.max_results = 3;
   command.risk = 0.05;
@@ -80,6 +81,8 @@ TEST(RecommendRequestTest, FlagsSayTheRest) {
   EXPECT_THAT(request->gpu_counts(), ElementsAre(4, 8, 16));
   EXPECT_THAT(request->frozen(),
               ElementsAre("training.recompute", "parallelism.zero_stage", "cluster.gpu"));
+  EXPECT_THAT(request->allowed_changes(),
+              ElementsAre("training", "parallelism.zero_stage", "cluster"));
   EXPECT_EQ(request->gpu_hour_prices().at("a10"), 0.75);
   EXPECT_EQ(request->gpu_hour_prices().at("h200-141gb-sxm"), 3);
   EXPECT_EQ(request->max_results(), 3);
@@ -112,16 +115,32 @@ TEST(RecommendRequestTest, WhatTheJobLeavesOpenIsTheFirst) {
   EXPECT_FALSE(request->job().cluster().has_gpu());
 }
 
+// As they may be frozen.
+TEST(RecommendRequestTest, TheJobsOwnAloneAreNoChoice) {
+  RecommendCommand command;
+  command.gpus = {"a10"};
+  command.gpu_counts = "8";
+  const auto request = ToRequest(command, v1::Job());
+  EXPECT_EQ(request->job().cluster().gpu(), "a10");
+  EXPECT_EQ(request->job().cluster().gpu_count(), 8);
+  EXPECT_THAT(request->gpus(), ElementsAre());
+  EXPECT_THAT(request->gpu_counts(), ElementsAre());
+  const auto other = ToRequest(command, JobOn("h100", 16));
+  EXPECT_THAT(other->gpus(), ElementsAre("a10"));
+  EXPECT_THAT(other->gpu_counts(), ElementsAre(8));
+}
+
 TEST(RecommendRequestTest, SaysAllThatIsWrong) {
   RecommendCommand command;
   command.gpu_counts = "many";
-  command.prices = {"a10", "h100=cheap,=2,b200=1=2", "a10=1"};
+  command.prices = {"a10", "h100=cheap,=2,b200=1=2", "a10=1", "a10=2"};
   EXPECT_EQ(ToRequest(command, v1::Job()).status().message(),
             "--gpus: many; must be numbers from 1 to 1048576 or ranges, as 8..512 or 8,16,64\n"
             "--price: a10; must be GPU=PRICE, as h100-80gb-sxm=2.5\n"
             "--price: h100=cheap; must be GPU=PRICE, as h100-80gb-sxm=2.5\n"
             "--price: =2; must be GPU=PRICE, as h100-80gb-sxm=2.5\n"
-            "--price: b200=1=2; must be GPU=PRICE, as h100-80gb-sxm=2.5");
+            "--price: b200=1=2; must be GPU=PRICE, as h100-80gb-sxm=2.5\n"
+            "--price: a10=2; is a second price of a10");
 }
 
 }  // namespace

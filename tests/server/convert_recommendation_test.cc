@@ -4,8 +4,10 @@
 #include "server/convert_recommendation.h"
 
 #include <array>
+#include <set>
 #include <string>
 
+#include "estimator/search/fields.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "gtest/gtest.h"
@@ -20,6 +22,9 @@ using google::protobuf::util::MessageDifferencer;
 using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::Pair;
+
+constexpr char kStruct[] = "google.protobuf.Struct";
+constexpr char kWhole[] = "training.recompute";  // a knob that is a section
 
 template <typename Message>
 Message Read(const std::string& json) {
@@ -45,13 +50,14 @@ constexpr char kRest[] = R"({
 TEST(FromProtoTest, CopiesTheSearch) {
   const auto request = Read<v1::RecommendConfigRequest>(R"({
     "job": {"model": {"name": "m"}, "cluster": {"gpu_count": 8}},
-    "frozen": ["a", "b"], "allowed_changes": ["f"], "gpus": ["c"],
+    "frozen": ["a", "b"], "allowed_changes": ["f", "g"], "gpus": ["c"],
     "gpu_counts": [8, "16"], "objective": "d",
     "max_results": 0, "risk": 0.25, "detail": "e", "gpu_hour_prices": {"c": 2.5}})");
   const RecommendSpec spec = FromProto(request);
   EXPECT_EQ(std::get<std::string>(spec.job.model.source), "m");
   EXPECT_EQ(spec.job.cluster.gpu_count, 8);
   EXPECT_THAT(spec.frozen, ElementsAre("a", "b"));
+  EXPECT_THAT(spec.allowed_changes, ElementsAre("f", "g"));
   EXPECT_THAT(spec.gpus, ElementsAre("c"));
   EXPECT_THAT(spec.gpu_counts, ElementsAre(8, 16));
   EXPECT_EQ(spec.objective, "d");
@@ -66,6 +72,26 @@ TEST(FromProtoTest, CopiesTheSearch) {
                                     : reflection.HasField(request, &field))
         << field.name() << ": add it above";
   }
+}
+
+// Paths of the fields of a message, of maps and config.json their own alone.
+void AddPaths(const google::protobuf::Descriptor& type, const std::string& section,
+              std::set<std::string>* paths) {
+  for (int i = 0; i < type.field_count(); ++i) {
+    const auto& field = *type.field(i);
+    const google::protobuf::Descriptor* const below = field.message_type();
+    const std::string path = section + field.name();
+    const bool leaf = below == nullptr || field.is_map() || below->full_name() == kStruct;
+    if (leaf || path == kWhole) paths->insert(path);
+    if (!leaf) AddPaths(*below, path + ".", paths);
+  }
+}
+
+TEST(FieldPathsTest, AreThoseOfAJob) {
+  std::set<std::string> paths;
+  AddPaths(*v1::Job::descriptor(), "", &paths);
+  const std::set<std::string> known(FieldPaths().begin(), FieldPaths().end());
+  EXPECT_EQ(known, paths) << "estimator/search/fields.cc";
 }
 
 TEST(FromProtoTest, UnsetStaysUnset) {

@@ -239,13 +239,13 @@ TEST_F(RecommendTest, SaysAllViolationsAtOnce) {
   request.set_objective("fastets");
   request.set_max_results(101);
   request.mutable_job()->mutable_training()->set_micro_batch_size(0);
-  request.add_allowed_changes("parallelism.zero_stage");
+  request.add_allowed_changes("parallelism.zero_stge");
   request.GetReflection()->MutableUnknownFields(&request)->AddVarint(77, 1);
   v1::RecommendConfigResponse response;
   const grpc::Status status = Recommend(request, &response);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   const std::vector<std::string> parts = {"request: field number 77; not known to version",
-                                          "allowed_changes: 1 fields; not modelled yet",
+                                          "allowed_changes: parallelism.zero_stge; is not known; ",
                                           "objective: fastets; ", "max_results: 101; ",
                                           "job.training.micro_batch_size: 0; "};
   for (const std::string& part : parts) EXPECT_THAT(status.error_message(), HasSubstr(part));

@@ -12,6 +12,7 @@ using ::testing::ElementsAre;
 Menu SmallMenu() {
   Menu menu;
   menu.gpus = {"a100-80gb-sxm", "h100-80gb-sxm"};
+  menu.own_gpu = "a100";
   RecomputeSpec full;
   full.mode = "full";
   RecomputeSpec selective;
@@ -53,6 +54,16 @@ TEST(KnobsTest, SetTheirFields) {
   EXPECT_EQ(job.parallelism.shard_group_size, 4);
   EXPECT_EQ(job.training.micro_batch_size, 8);
   EXPECT_EQ(job.training.recompute.mode, "full");
+}
+
+TEST(KnobsTest, LeaveItsOwnGpuAsTheJobWroteIt) {
+  JobSpec job = SmallJob();
+  Choice choice = SmallChoice();
+  choice[KnobId::kGpu] = 1;
+  Set(SmallMenu(), choice, job);
+  EXPECT_EQ(job.cluster.gpu, "h100-80gb-sxm");
+  Set(SmallMenu(), SmallChoice(), job);
+  EXPECT_EQ(job.cluster.gpu, "a100");
 }
 
 TEST(KnobsTest, LeaveUnsetWhatMeansNothing) {
@@ -137,6 +148,7 @@ TEST(KnobsTest, SayTheirValues) {
   const auto text = [&menu](KnobId id, int32_t value) {
     return kKnobs[static_cast<size_t>(id)].text(menu, value);
   };
+  EXPECT_EQ(text(KnobId::kGpu, 0), "a100");
   EXPECT_EQ(text(KnobId::kGpu, 1), "h100-80gb-sxm");
   EXPECT_EQ(text(KnobId::kTensorParallel, 8), "8");
   EXPECT_EQ(text(KnobId::kSequenceParallel, 1), "true");

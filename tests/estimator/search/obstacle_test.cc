@@ -68,6 +68,15 @@ TEST(ObstacleTest, NamesWhatWouldHelp) {
       << "no shorter sequence does: the states alone are too large";
 }
 
+TEST(ObstacleTest, OffersNoGpusThatMayNotChange) {
+  RecommendSpec spec = Hopeless();
+  spec.allowed_changes = {"parallelism", "training"};
+  EXPECT_THAT(Search(spec).obstacle->remedies, IsEmpty());
+  spec.allowed_changes.emplace_back("cluster.gpu");
+  ASSERT_EQ(Search(spec).obstacle->remedies.size(), 1u);
+  EXPECT_EQ(Search(spec).obstacle->remedies[0].changes[0].field, "cluster.gpu");
+}
+
 TEST(ObstacleTest, AShorterSequenceHelpsWhereActivationsAreTooLarge) {
   RecommendSpec spec = Hopeless();
   TransformerSpec& shape = Shape(spec.job);

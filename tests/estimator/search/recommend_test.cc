@@ -206,6 +206,50 @@ TEST(RecommendTest, SaysWhatChanged) {
                                    "training.recompute: none -> selective (norm, activation)"));
 }
 
+TEST(RecommendTest, FindsWhatBruteForceFindsAmongWhatIsAllowed) {
+  RecommendSpec spec = Tight();
+  const std::vector<Seen> all = SeeAll(spec);
+  spec.allowed_changes = {"parallelism.zero_stage", "parallelism.tensor_parallel_size"};
+  std::vector<Seen> allowed;
+  for (const Seen& seen : all) {
+    JobSpec job = seen.job;
+    job.parallelism.zero_stage = spec.job.parallelism.zero_stage;
+    job.parallelism.tensor_parallel_size.reset();
+    const JobSpec& asked = spec.job;
+    const bool same = job.training.recompute.mode.value_or("none") ==
+                          asked.training.recompute.mode.value_or("none") &&
+                      job.training.micro_batch_size == Valid(asked)->micro_batch_size &&
+                      job.parallelism.pipeline_parallel_size.value_or(1) == 1 &&
+                      !job.parallelism.sequence_parallel.value_or(false) &&
+                      !job.parallelism.shard_group_size.has_value();
+    if (same) allowed.push_back(seen);
+  }
+  ASSERT_GT(allowed.size(), 2u);
+  const Recommendation found = Recommend(spec);
+  EXPECT_EQ(found.legal_count, static_cast<int64_t>(allowed.size()));
+  EXPECT_EQ(SecondsOf(found.candidates), InOrder(allowed, 5, [](const Seen&) { return 0; }));
+  for (const std::vector<Candidate>* list : {&found.candidates, &found.front}) {
+    for (const Candidate& candidate : *list) {
+      for (const Change& change : candidate.changes) {
+        EXPECT_THAT(std::string(change.field),
+                    ::testing::AnyOf("parallelism.zero_stage", "parallelism.tensor_parallel_size",
+                                     "parallelism.data_parallel_size"));
+      }
+    }
+  }
+}
+
+TEST(RecommendTest, WritesTheJobsOwnGpuAsItDid) {
+  RecommendSpec spec = Tight();
+  spec.job.cluster.gpu = "h100";
+  spec.gpus = {"a100-80gb-sxm", "H100"};
+  spec.max_results = 100;
+  std::set<std::string> gpus;
+  const Recommendation found = Recommend(spec);
+  for (const Candidate& candidate : found.candidates) gpus.insert(*candidate.job.cluster.gpu);
+  EXPECT_THAT(gpus, ElementsAre("a100-80gb-sxm", "h100"));
+}
+
 TEST(RecommendTest, KeepsTheFrontOfTimeGpusAndMemory) {
   RecommendSpec spec = Tight();
   spec.gpu_counts = {8, 16};
@@ -244,11 +288,17 @@ TEST(RecommendTest, EndsWhenToldWithTheBestSoFar) {
 TEST(RecommendTest, SaysThatNothingIsLegal) {
   RecommendSpec spec = Tight();
   spec.gpu_counts = {7};
-  spec.frozen = {"parallelism.tensor_parallel_size", "parallelism.pipeline_parallel_size"};
+  spec.allowed_changes = {"cluster.gpu_count"};
   const Recommendation found = Recommend(spec);
   EXPECT_EQ(found.legal_count, 0);
   ASSERT_THAT(found.warnings, Not(IsEmpty()));
   EXPECT_EQ(found.warnings.front().code, "nothing-legal");
+  EXPECT_EQ(found.warnings.front().field, "allowed_changes");
+  spec.allowed_changes.clear();
+  spec.frozen = {"parallelism.tensor_parallel_size", "parallelism.pipeline_parallel_size"};
+  const Recommendation frozen = Recommend(spec);
+  EXPECT_EQ(frozen.legal_count, 0);
+  EXPECT_EQ(frozen.warnings.front().field, "frozen");
 }
 
 TEST(RecommendTest, AnswersTheSameTwice) {

@@ -59,6 +59,63 @@ const Case kCases[] = {
      "gpus: 17 GPUs; must be at most 16"},
     {"frozen", [](RecommendSpec& spec) { spec.frozen = {"parallelism.zero_stge"}; },
      "frozen: parallelism.zero_stge; is not known; nearest: parallelism.zero_stage"},
+    {"frozen_below_the_model",
+     [](RecommendSpec& spec) { spec.frozen = {"model.transformer.hiden_size"}; },
+     "frozen: model.transformer.hiden_size; is not known; nearest: "
+     "model.transformer.hidden_size, model.transformer.ffn_size, model.transformer.head_size"},
+    {"frozen_below_the_runtime", [](RecommendSpec& spec) { spec.frozen = {"runtime.compiled"}; },
+     "frozen: runtime.compiled; is not known; nearest: runtime.compile"},
+    {"frozen_control_characters", [](RecommendSpec& spec) { spec.frozen = {"a\n\x1b"}; },
+     "frozen: a\\n\\033; is not known"},
+    {"too_many_frozen", [](RecommendSpec& spec) { spec.frozen.assign(65, "model"); },
+     "frozen: 65 fields; must be at most 64"},
+    {"too_many_allowed", [](RecommendSpec& spec) { spec.allowed_changes.assign(65, "cluster"); },
+     "allowed_changes: 65 fields; must be at most 64"},
+    {"allowed_unknown",
+     [](RecommendSpec& spec) {
+       spec.allowed_changes = {"parallelism.zero_stge", "training.recompute"};
+     },
+     "allowed_changes: parallelism.zero_stge; is not known; nearest: parallelism.zero_stage"},
+    {"allowed_in_vain",
+     [](RecommendSpec& spec) { spec.allowed_changes = {"training.sequence_length"}; },
+     "allowed_changes: training.sequence_length; is never changed by a search"},
+    {"allowed_section_in_vain", [](RecommendSpec& spec) { spec.allowed_changes = {"runtime"}; },
+     "allowed_changes: runtime; is never changed by a search"},
+    {"allowed_part",
+     [](RecommendSpec& spec) { spec.allowed_changes = {"training.recompute.mode"}; },
+     "allowed_changes: training.recompute.mode; changes with the whole of training.recompute"},
+    {"allowed_following",
+     [](RecommendSpec& spec) { spec.allowed_changes = {"parallelism.data_parallel_size"}; },
+     "allowed_changes: parallelism.data_parallel_size; follows from other fields, allow these"},
+    {"gpus_beside_a_frozen_gpu",
+     [](RecommendSpec& spec) {
+       spec.frozen = {"cluster.gpu"};
+       spec.gpus = {"h100"};
+     },
+     "gpus: h100; must be empty where job.cluster.gpu may not change"},
+    {"gpus_that_are_not_allowed",
+     [](RecommendSpec& spec) {
+       spec.allowed_changes = {"parallelism", "cluster.gpu_count"};
+       spec.gpus = {"h100"};
+     },
+     "gpus: h100; must be empty where job.cluster.gpu may not change"},
+    {"counts_beside_a_frozen_count",
+     [](RecommendSpec& spec) {
+       spec.frozen = {"*"};
+       spec.gpu_counts = {16, 32};
+     },
+     "gpu_counts: 16; must be empty where job.cluster.gpu_count may not change"},
+    {"counts_that_are_not_allowed",
+     [](RecommendSpec& spec) {
+       spec.allowed_changes = {"parallelism"};
+       spec.gpu_counts = {16};
+     },
+     "gpu_counts: 16; must be empty where job.cluster.gpu_count may not change"},
+    {"two_prices",
+     [](RecommendSpec& spec) {
+       spec.gpu_hour_prices = {{"h100-80gb-sxm", 2.5}, {"h100", 3}};
+     },
+     "gpu_hour_prices.h100-80gb-sxm: 2.5; is a second price of h100-80gb-sxm"},
     {"price",
      [](RecommendSpec& spec) {
        spec.gpu_hour_prices = {{"h100", -1}};
@@ -81,13 +138,10 @@ const Case kCases[] = {
 INSTANTIATE_TEST_SUITE_P(Cases, RequestTest, ::testing::ValuesIn(kCases),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// Other GPUs are not considered then.
-TEST(RequestTest, AFrozenGpuIsTheOneToHaveAPrice) {
+TEST(RequestTest, TheJobsOwnGpuIsTheOneToHaveAPrice) {
   RecommendSpec spec;
   spec.job = TightJob();
   spec.objective = "cheapest";
-  spec.frozen = {"cluster.gpu"};
-  spec.gpus = {"h100"};
   spec.gpu_hour_prices = {{"h100", 2.5}};
   EXPECT_THAT(Wrong(spec),
               ElementsAre("gpu_hour_prices: unset; must have rtx-4090 with objective cheapest"));
@@ -134,6 +188,16 @@ TEST(RequestTest, TakesFieldsThatNeverChange) {
   spec.frozen = {
       "training.sequence_length",       "model", "runtime.framework", "training.recompute.mode",
       "parallelism.data_parallel_size", "*"};
+  EXPECT_THAT(Wrong(spec), ElementsAre());
+}
+
+TEST(RequestTest, TakesWhatASearchChangesAsAllowed) {
+  RecommendSpec spec;
+  spec.job = TightJob();
+  spec.allowed_changes = {"parallelism.zero_stage", "training.recompute", "cluster", "training",
+                          "*"};
+  spec.gpus = {"h100"};
+  spec.gpu_counts = {16};
   EXPECT_THAT(Wrong(spec), ElementsAre());
 }
 

@@ -2,6 +2,7 @@
 // of values, asked of Validate one by one.
 #include "estimator/search/space.h"
 
+#include <array>
 #include <random>
 #include <set>
 
@@ -128,6 +129,71 @@ TEST(SpaceTest, SectionsFreezeWhatIsInThem) {
       {"training", "parallelism.zero_stage", false},
   };
   for (const Case& c : cases) EXPECT_EQ(IsFrozen({c.path}, c.field), c.frozen) << c.path;
+}
+
+TEST(SpaceTest, AFieldMayChangeThatIsAllowedAndNotFrozen) {
+  struct Case {
+    std::vector<std::string> allowed;
+    std::vector<std::string> frozen;
+    bool may_change;
+  };
+  const Case cases[] = {
+      {{}, {}, true},
+      {{"*"}, {}, true},
+      {{"parallelism"}, {}, true},
+      {{"training", "parallelism.zero_stage"}, {}, true},
+      {{"parallelism.zero"}, {}, false},
+      {{"training"}, {}, false},
+      {{"parallelism"}, {"parallelism.zero_stage"}, false},
+      {{"parallelism.zero_stage"}, {"parallelism"}, false},
+      {{}, {"*"}, false},
+  };
+  for (const Case& c : cases) {
+    RecommendSpec spec;
+    spec.allowed_changes = c.allowed;
+    spec.frozen = c.frozen;
+    EXPECT_EQ(MayChange(spec, "parallelism.zero_stage"), c.may_change)
+        << (c.allowed.empty() ? "" : c.allowed.front());
+  }
+}
+
+// Some knobs allowed are all the others frozen; and whatever differs in these
+// alone is found.
+TEST(SpaceTest, AllowedIsTheComplementOfFrozen) {
+  std::mt19937_64 random(20261121);
+  size_t restricted_count = 0;
+  for (int i = 0; i < 60; ++i) {
+    RecommendSpec spec;
+    spec.job = RandomJob(random);
+    spec.job.cluster.gpu = "a100-80gb-sxm";
+    spec.job.cluster.gpu_memory_bytes.reset();
+    if (!Refusals(spec.job).empty()) continue;
+    const ValidJob base = Valid(spec.job);
+    if (base->gpu_count > 32 || base->global_batch_size > 64) continue;
+    RecommendSpec allowing = spec;
+    RecommendSpec freezing = spec;
+    std::array<bool, kKnobCount> allowed{};
+    for (const Knob& knob : kKnobs) {
+      const bool allow = random() % 2 == 0;
+      allowed[static_cast<size_t>(knob.id)] = allow;
+      (allow ? allowing.allowed_changes : freezing.frozen).emplace_back(knob.field);
+    }
+    if (allowing.allowed_changes.empty()) continue;
+    const std::set<Choice> visited = Visited(allowing);
+    EXPECT_EQ(visited, Visited(freezing)) << "job " << i;
+    const Space space = SpaceOf(allowing, base);
+    for (const Choice& choice : Visited(spec)) {
+      bool differs_elsewhere = false;
+      for (size_t knob = 0; knob < kKnobCount; ++knob) {
+        if (!allowed[knob] && choice.values[knob] != space.own.values[knob]) {
+          differs_elsewhere = true;
+        }
+      }
+      EXPECT_TRUE(differs_elsewhere || visited.count(choice) > 0) << "job " << i;
+    }
+    restricted_count += visited.size();
+  }
+  EXPECT_GT(restricted_count, 100u) << "the jobs are worth it";
 }
 
 TEST(SpaceTest, NeverChangesTheTrainingRun) {

@@ -1,0 +1,45 @@
+#include "estimator/search/fields.h"
+
+#include <set>
+
+#include "estimator/search/knobs.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace plimsoll {
+namespace {
+
+TEST(FieldsTest, EachStandsOnce) {
+  const std::set<absl::string_view> distinct(FieldPaths().begin(), FieldPaths().end());
+  EXPECT_EQ(distinct.size(), FieldPaths().size());
+  for (const absl::string_view path : FieldPaths()) EXPECT_TRUE(UseOf(path).has_value()) << path;
+}
+
+TEST(FieldsTest, KnobsAreChosen) {
+  for (const Knob& knob : kKnobs) EXPECT_EQ(UseOf(knob.field), FieldUse::kChosen) << knob.field;
+}
+
+TEST(FieldsTest, SectionsAreWhatTheyHold) {
+  for (const char* path : {"*", "parallelism", "training", "cluster", "training.recompute"}) {
+    EXPECT_EQ(UseOf(path), FieldUse::kChosen) << path;
+  }
+  for (const char* path :
+       {"model", "model.transformer", "training.precision", "runtime", "runtime.allocator",
+        "runtime.versions.torch", "model.hf_config.text_config.hidden_size"}) {
+    EXPECT_EQ(UseOf(path), FieldUse::kKept) << path;
+  }
+  EXPECT_EQ(UseOf("training.recompute.mode"), FieldUse::kPart);
+  EXPECT_EQ(WholeOf("training.recompute.mode"), "training.recompute");
+  EXPECT_EQ(UseOf("parallelism.pipeline_layout"), FieldUse::kFollows);
+}
+
+TEST(FieldsTest, OthersAreNone) {
+  for (const char* path : {"", ".", "job", "job.model", "model.", "model.nam", "model.name.x",
+                           "parallelism.zero", "training.recompute.mode.x", "runtime.compiled",
+                           "runtime.version.torch", "parallelism.", "**"}) {
+    EXPECT_FALSE(UseOf(path).has_value()) << path;
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
