@@ -51,7 +51,7 @@ class PrometheusTest(unittest.TestCase):
     def setUpClass(cls):
         cls.browser = shutil.which("chromium")
         assert cls.browser, "chromium is missing: .ci/install.sh test installs it"
-        cls.cluster = WatchedCluster(ROWS)
+        cls.cluster = WatchedCluster(ROWS, "east")
         try:
             cls.watch(cls.cluster)
         except BaseException:
@@ -211,7 +211,7 @@ class PrometheusTest(unittest.TestCase):
                     self.assertTrue(self.cluster.query(series))
 
     def page(self, name):
-        return self.cluster.get(f"/consoles/{name}.html", job=STEADY)
+        return self.cluster.get(f"/consoles/{name}.html", job=STEADY, cluster="east")
 
     def test_every_query_of_every_page_has_an_answer(self):
         count = 0
@@ -235,6 +235,19 @@ class PrometheusTest(unittest.TestCase):
         self.assertEqual(page.count("<script>alert"), 0)
         self.assertEqual(page.count("<b>–</b>"), 5)
 
+    def test_pages_of_a_prometheus_that_watches_nothing_yet(self):
+        """Behind a prefix, as many run. No figure is made up."""
+        empty = self.cluster.start_prometheus(False, "--web.external-url=http://host/prometheus")
+        for name in PAGES:
+            with self.subTest(name):
+                with urllib.request.urlopen(
+                        f"http://{empty.address}/prometheus/consoles/{name}.html") as answer:
+                    page = answer.read().decode()
+                figures = re.findall(r'<div class="tile ?(\w*)"><b>(.*?)</b>', page)
+                self.assertGreaterEqual(len(figures), 4)
+                self.assertLessEqual(set(figures), {("", "–"), ("good", "–"), ("bad", "0")})
+                self.assertEqual(re.findall('(?:src|href)="(?:/|http)', page), [])
+
     def test_pages_render_in_a_browser(self):
         keep = os.environ.get("KEEP")
         wait_for("rates", lambda: self.cluster.query("job:plimsoll_errors:ratio_rate5m >= 0"))
@@ -257,6 +270,7 @@ class PrometheusTest(unittest.TestCase):
         rows = re.findall(r'<svg class="hull" [^>]*viewBox="0 0 ([\d.]+) 1"><rect class="used[^>]* '
                           r'width="([\d.]+)"', doms["plimsoll"])
         self.assertEqual(len(rows), len(ROWS))
+        self.assertIn(f'href="plimsoll-job.html?job={STEADY}&amp;cluster=east"', doms["plimsoll"])
         usable = {round(job.usable / 2**30, 2) for job in self.cluster.jobs}
         self.assertEqual({float(whole) for whole, _ in rows}, usable)
         self.assertEqual(len(re.findall(r">node\d+ GPU \d<", doms["plimsoll-job"])),
@@ -271,7 +285,7 @@ class PrometheusTest(unittest.TestCase):
                  f"--user-data-dir={profile}", "--virtual-time-budget=20000",
                  *(flags or ["--dump-dom"]),
                  f"http://{self.cluster.prometheus.address}/consoles/{name}.html"
-                 f"?job={STEADY}&range=1h"],
+                 f"?job={STEADY}&cluster=east&range=1h"],
                 capture_output=True, text=True, timeout=120, check=True).stdout
         return re.sub("<script>.*</script>", "", dom, flags=re.DOTALL)
 

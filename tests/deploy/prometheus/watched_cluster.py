@@ -163,7 +163,9 @@ class Player:
 
 
 class WatchedCluster:
-    def __init__(self, recorded=RECORDED):
+    def __init__(self, recorded=RECORDED, name=None):
+        """name: the label `cluster` of nodes and GPUs, where there is one."""
+        self.labels = {"cluster": name} if name else {}
         self.temporary = tempfile.TemporaryDirectory()
         self.folder = pathlib.Path(self.temporary.name)
         self.textfiles = self.folder / "textfiles"
@@ -198,13 +200,14 @@ class WatchedCluster:
 
     def start_server(self):
         return self._start("server", [
-            os.environ["PLIMSOLL_SERVER_BINARY"], "--listen", "none",
+            os.environ["PLIMSOLL_SERVER_BINARY"], "--listen", f"unix:{self.folder / 'grpc.sock'}",
             "--http-listen", f"127.0.0.1:0,unix:{self.socket}", "--drain-delay-ms", "0",
             "--accept-reports"],
             r"http.* (127\.0\.0\.1:\d+)")
 
-    def start_prometheus(self):
-        """The configuration that is deployed, but for the targets and the pace."""
+    def start_prometheus(self, watching=True, *flags):
+        """The configuration that is deployed, but for the targets and the pace; or one
+        that watches nothing yet."""
         config = yaml.safe_load((DEPLOY / "prometheus.yaml").read_text())
         config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
         config["rule_files"] = [str(DEPLOY / name) for name in config["rule_files"]]
@@ -212,24 +215,24 @@ class WatchedCluster:
                    "dcgm": self.player.address}
         for scrape in config["scrape_configs"]:
             if scrape["job_name"] in targets:
-                scrape["static_configs"] = [{"targets": [targets[scrape["job_name"]]]}]
+                scrape["static_configs"] = [{
+                    "targets": [targets[scrape["job_name"]]],
+                    "labels": {} if scrape["job_name"] == "plimsoll" else self.labels}]
         config["scrape_configs"] = [scrape for scrape in config["scrape_configs"]
-                                    if scrape["job_name"] in targets]
-        path = self.folder / "prometheus.yaml"
+                                    if watching and scrape["job_name"] in targets]
+        name = "prometheus" if watching else "empty"
+        path = self.folder / f"{name}.yaml"
         path.write_text(yaml.safe_dump(config))
-        self.prometheus = self._start("prometheus", [
-            "prometheus", f"--config.file={path}", f"--storage.tsdb.path={self.folder / 'data'}",
+        data = self.folder / ("data" if watching else "empty")
+        started = self._start(name, [
+            "prometheus", f"--config.file={path}", f"--storage.tsdb.path={data}", *flags,
             "--web.listen-address=127.0.0.1:0", f"--web.console.templates={DEPLOY / 'consoles'}",
             f"--web.console.libraries={DEPLOY / 'console_libraries'}"],
             r'msg="Listening on" address=(\S+)')
-        wait_for("Prometheus is ready", lambda: b"ready" in self.prometheus.log.read_bytes()
-                 and self._ready())
-
-    def _ready(self):
-        try:
-            return self.get("/-/ready") is not None
-        except urllib.error.HTTPError:
-            return False
+        wait_for("Prometheus is ready", lambda: b"is ready to receive" in started.log.read_bytes())
+        if watching:
+            self.prometheus = started
+        return started
 
     def stop_prometheus(self):
         self.prometheus.stop()
@@ -351,7 +354,8 @@ class WatchedCluster:
 
 def history(cluster, begin, end):
     """The past of the jobs and of admission, as Prometheus would have scraped it."""
-    node, dcgm = (f'job="{job}",instance="{address}"' for job, address in
+    more = "".join(f',{label}="{value}"' for label, value in cluster.labels.items())
+    node, dcgm = (f'job="{job}",instance="{address}"{more}' for job, address in
                   (("node", cluster.node.address), ("dcgm", cluster.player.address)))
     moments = range(int(begin), int(end), STEP)
     lines = ["# TYPE DCGM_FI_DEV_FB_USED gauge"]
