@@ -2,7 +2,7 @@
 # Installs with apt what is missing of the packages of the groups named:
 #   build    what it takes to build and run Plimsoll
 #   test     what it takes to check it: the second compiler, formatter, ctags,
-#            Slurm and Prometheus,
+#            Slurm, Prometheus, systemd and a balancer,
 #            a browser that looks at the pictures
 #   image    what it takes to make the container image without a registry
 # Does nothing, and needs no network, where all is there.
@@ -14,7 +14,7 @@ build="cmake ninja-build ccache g++-12 pkgconf
   libcpp-httplib-dev libgtest-dev libgmock-dev libbenchmark-dev"
 test="clang-14 libclang-rt-14-dev clang-format-14 universal-ctags chromium fonts-dejavu-core
   slurmctld slurmd slurm-client slurm-wlm-basic-plugins lua-check lua5.1 lua-cjson
-  prometheus prometheus-node-exporter python3-yaml"
+  prometheus prometheus-node-exporter python3-yaml systemd libseccomp2 haproxy"
 image="buildah debootstrap"
 
 wanted=
