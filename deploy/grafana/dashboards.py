@@ -24,12 +24,14 @@ DECISIONS = "plimsoll_admission_decisions_total{" + SERVER + "," + CLUSTER
 
 
 def variable(name, label, source):
-    """A choice of a label's values; the choice of all also matches series without it."""
+    """A choice of a label's values. Jobs and instances are on all that is scraped; the choice
+    of all clusters also matches series without the label."""
     query = f"label_values({source}, {name})"
     return {"name": name, "label": label, "type": "query", "datasource": DATASOURCE,
             "query": {"query": query, "refId": name}, "definition": query, "refresh": 2, "sort": 3,
-            "multi": True, "includeAll": True, "allValue": ".*", "current": {
-                "text": "All", "value": "$__all"}}
+            "multi": True, "includeAll": True, "current": {
+                "text": "All", "value": "$__all"},
+            "allValue": ".+" if name in ("job", "instance") else ".*"}
 
 
 def variables(*chosen):
@@ -154,7 +156,7 @@ def accuracy():
     return dashboard("plimsoll-accuracy", "Plimsoll / Accuracy",
                      "How what jobs use is spread around what was predicted.", variables(
         variable("cluster", "Cluster", "hpc_job:dcgm_fb_used_bytes:max"),
-        variable("job", "Scrape job", "plimsoll_build_info"),
+        variable("job", "Job", "plimsoll_build_info"),
         variable("instance", "Instance", 'plimsoll_build_info{job=~"$job"}')), [
         stat("Median of used / expected", "Over the running jobs, once they have settled.",
              "percentunit", f'quantile(0.5, {RATIO}{{{CLUSTER},figure="expected"}})'),
@@ -216,7 +218,7 @@ def admission():
                      "What was done with submissions, and what mode enforce would have done.",
                      variables(
         variable("cluster", "Cluster", "plimsoll_admission_decisions_total"),
-        variable("job", "Scrape job", "plimsoll_admission_decisions_total"),
+        variable("job", "Job", "plimsoll_admission_decisions_total"),
         variable("instance", "Instance", 'plimsoll_admission_decisions_total{job=~"$job"}')), [
         stat("Submissions", "In the chosen time.", "short",
              f"sum(increase({DECISIONS}}}[$__range]))"),
@@ -250,7 +252,7 @@ def service():
     http = f'{SERVER},handler=~"/v1:.+"'
     return dashboard("plimsoll-service", "Plimsoll / Service",
                      "The servers that answer: how many calls, how fast, how many failed.", variables(
-        variable("job", "Scrape job", "plimsoll_build_info"),
+        variable("job", "Job", "plimsoll_build_info"),
         variable("instance", "Instance", 'plimsoll_build_info{job=~"$job"}')), [
         stat("Servers up", "Targets of the job that answer.", "short", f"sum(up{{{SERVER}}})"),
         stat("Failed", "Share of the calls of five minutes that failed by the server's fault.",

@@ -11,6 +11,8 @@ import re
 import subprocess
 import unittest
 
+import yaml
+
 GRAFANA = pathlib.Path(__file__).resolve().parents[3] / "deploy/grafana"
 WITH_UNIT = ("timeseries", "stat", "bargauge", "table")
 # Raw series of the servers and of admission; what is recorded has no instance left.
@@ -95,6 +97,25 @@ class DashboardsTest(unittest.TestCase):
 
         self.for_each_panel(check)
         self.assertGreater(len(seen), 15)
+
+    def test_what_the_linter_excuses_exists_and_has_a_reason(self):
+        """And what needs the excuse, for it lacks an instance, has it."""
+        panels = {(dashboard["title"], panel["title"]): panel
+                  for dashboard in self.dashboards.values() for panel in dashboard["panels"]}
+        rules = yaml.safe_load((GRAFANA / "dashboards/.lint").read_text())["exclusions"]
+        for rule, exclusion in rules.items():
+            self.assertTrue(exclusion["reason"])
+            for entry in exclusion["entries"]:
+                with self.subTest(rule, **entry):
+                    self.assertTrue([key for key in panels if entry["dashboard"] == key[0]
+                                     and entry.get("panel", key[1]) == key[1]])
+        excused = [(entry["dashboard"], entry.get("panel"))
+                   for entry in rules["target-instance-rule"]["entries"]]
+        for (dashboard, title), panel in panels.items():
+            recorded = re.search(r"\w:\w+:\w|DCGM", json.dumps(panel["targets"]))
+            with self.subTest(dashboard, panel=title):
+                self.assertEqual((dashboard, None) in excused or (dashboard, title) in excused,
+                                 bool(recorded))
 
     def test_every_choice_is_used(self):
         for name, dashboard in self.dashboards.items():

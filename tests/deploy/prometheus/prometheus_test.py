@@ -29,7 +29,7 @@ ROWS = RECORDED[-6:]
 EXCEEDS, ENDS, STEADY = "48274", "48271", "48263"
 # Grafana's variables, as it would fill them in.
 CHOSEN = {"$__rate_interval": "1m", "$__range": "1h", "$cluster": ".*", "$hpc_job": ".*",
-          "$job": ".*", "$instance": ".*"}
+          "$job": ".+", "$instance": ".+"}
 # What admission decided: mode, decision, enforced, cause.
 DECISIONS = [("enforce", "admit", "admit", "fits"), ("enforce", "resize", "resize", "does-not-fit"),
              ("enforce", "reject", "reject", "does-not-fit"),
