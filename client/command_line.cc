@@ -20,7 +20,8 @@
 namespace plimsoll {
 namespace {
 
-void AddConnectionFlags(CLI::App* command, Connection* connection) {
+void AddConnectionFlags(CLI::App* command, Connection* connection,
+                        const char* timeout_help = "How long to wait for an answer (10s)") {
   command
       ->add_option("--server", connection->server,
                    "Service to ask, as host:50051 or unix:/path; without it, one in this process")
@@ -36,9 +37,7 @@ void AddConnectionFlags(CLI::App* command, Connection* connection) {
                    "Table of speeds for the service in this process, instead of its own")
       ->envname("PLIMSOLL_SPEED")
       ->type_name("FILE");
-  command->add_option("--timeout", connection->timeout, "How long to wait for an answer")
-      ->type_name("DURATION")
-      ->capture_default_str();
+  command->add_option("--timeout", connection->timeout, timeout_help)->type_name("DURATION");
 }
 
 void AddOutputFlags(CLI::App* command, Output* output) {
@@ -152,6 +151,42 @@ void AddRecommend(CLI::App* app, RecommendCommand* options) {
   AddJobFlags(command, &options->settings, /*except=*/"--gpu");
 }
 
+void AddAdmit(CLI::App* app, AdmitCommand* options) {
+  CLI::App* command = AddCommand(app, "admit", "Decide whether a job may be queued", kAdmitFooter);
+  CLI::Option* const job =
+      command->add_option("job", options->job_file, "A job in YAML or JSON; - is standard input")
+          ->type_name("FILE");
+  command
+      ->add_option("--scheduler-request", options->scheduler_request,
+                   "What the scheduler knows of a submission: a SchedulerRequest in JSON; - is "
+                   "standard input")
+      ->type_name("FILE")
+      ->excludes(job);
+  command->add_option("--policy", options->policy, "Rules: an AdmissionPolicy in YAML")
+      ->envname("PLIMSOLL_POLICY")
+      ->type_name("FILE");
+  command->add_option("--partition", options->partition, "The partition of a job file")
+      ->type_name("NAME")
+      ->needs(job);
+  command->add_option("--namespace", options->name_space, "The namespace of a job file")
+      ->type_name("NAME")
+      ->needs(job);
+  command
+      ->add_flag("--resizable", options->resize_allowed,
+                 "The job of a file reads PLIMSOLL_ variables, so it may be changed")
+      ->needs(job);
+  command->add_flag("--inline", options->refuse_files,
+                    "Read no file that the request names: where the caller has rights that its "
+                    "user lacks");
+  command->add_flag("--print-words", options->print_words,
+                    "Decide nothing: print what the request says to Plimsoll in one line, files "
+                    "read, as PLIMSOLL_JOB takes it");
+  AddOutputFlags(command, &options->output);
+  AddConnectionFlags(command, &options->connection,
+                     "How long to wait for an answer (80ms of a server, so that a decision takes "
+                     "100ms; else 10s)");
+}
+
 void AddCatalogList(CLI::App* app, const char* name, const char* about, const char* footer,
                     ListCommand* options) {
   CLI::App* command = AddCommand(app, name, about, footer);
@@ -167,6 +202,7 @@ struct CommandLine {
     app.footer(std::string("\n") + kFooter);
     AddEstimate(&app, &estimate);
     AddRecommend(&app, &recommend);
+    AddAdmit(&app, &admit);
     AddCatalogList(&app, "models", "List the models that have a name", kModelsFooter, &models);
     AddCatalogList(&app, "gpus", "List the GPUs that have an id", kGpusFooter, &gpus);
     server_flags.emplace(AddCommand(&app, "serve", "Serve over gRPC and HTTP", kServeFooter));
@@ -180,6 +216,7 @@ struct CommandLine {
   CLI::App app;
   EstimateCommand estimate;
   RecommendCommand recommend;
+  AdmitCommand admit;
   ListCommand models;
   ListCommand gpus;
   std::optional<ServerFlags> server_flags;
@@ -225,6 +262,7 @@ ExitCode RunCommandLine(int argc, char** argv) {
   const std::string command = line.app.get_subcommands().front()->get_name();
   if (command == "estimate") return RunEstimate(line.estimate);
   if (command == "recommend") return RunRecommend(line.recommend);
+  if (command == "admit") return RunAdmit(line.admit);
   if (command == "models") return RunModels(line.models);
   if (command == "gpus") return RunGpus(line.gpus);
   if (command == "serve") return static_cast<ExitCode>(RunServer(server_options));

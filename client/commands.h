@@ -13,6 +13,9 @@ ExitCode RunEstimate(const EstimateCommand& command);
 // Searches what makes one job fit, or one per line of `jobs_file`.
 ExitCode RunRecommend(const RecommendCommand& command);
 
+// Decides on one submission.
+ExitCode RunAdmit(const AdmitCommand& command);
+
 // Lists the catalog.
 ExitCode RunModels(const ListCommand& command);
 ExitCode RunGpus(const ListCommand& command);

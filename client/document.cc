@@ -2,10 +2,11 @@
 
 #include <fcntl.h>
 #include <unistd.h>
+#include <yaml-cpp/eventhandler.h>
 
 #include <cerrno>
 #include <cstring>
-#include <vector>
+#include <sstream>
 
 #include "absl/strings/str_cat.h"
 
@@ -33,6 +34,40 @@ absl::StatusOr<std::string> ReadAll(int file, const std::string& name) {
   }
 }
 
+// Counts the documents of a text, and forgets them.
+class DocumentCounter : public YAML::EventHandler {
+ public:
+  int count() const { return count_; }
+
+  void OnDocumentStart(const YAML::Mark&) override { ++count_; }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                  YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+
+ private:
+  int count_ = 0;
+};
+
+// Whether there is a second document. YAML::LoadAll would read them all, which yaml-cpp
+// 0.7 does for ever where a document is a comma: it takes that for an empty one, and
+// stays where it is.
+bool HasSecondDocument(const std::string& text) {
+  std::istringstream stream(text);
+  YAML::Parser parser(stream);
+  DocumentCounter counter;
+  while (counter.count() < 2 && parser.HandleNextDocument(counter)) {
+  }
+  return counter.count() > 1;
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> ReadDocument(const std::string& name) {
@@ -46,15 +81,15 @@ absl::StatusOr<std::string> ReadDocument(const std::string& name) {
 
 absl::StatusOr<YAML::Node> ParseYaml(const std::string& text, const std::string& name) {
   try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(text);
-    if (documents.empty() || (documents.size() == 1 && documents[0].IsNull())) {
+    if (HasSecondDocument(text)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(name, ": several documents; must hold one document"));
+    }
+    const YAML::Node document = YAML::Load(text);
+    if (document.IsNull()) {
       return absl::InvalidArgumentError(absl::StrCat(name, ": empty; must hold one document"));
     }
-    if (documents.size() > 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(name, ": ", documents.size(), " documents; must hold one document"));
-    }
-    return documents[0];
+    return document;
   } catch (const YAML::Exception& error) {
     if (error.mark.is_null()) {
       return absl::InvalidArgumentError(

@@ -10,9 +10,10 @@ enum class ExitCode : int {
   kDone = 0,  // the job fits, or what was asked is done
   kFailure = 1,
   kBadInput = 2,
-  kDoesNotFit = 3,
+  kDoesNotFit = 3,  // admit: reject
   kOutOfReach = 4,
   kAtRisk = 5,
+  kResize = 6,
 };
 
 // Returns the code that tells a caller why `status`, which is not OK, is not.

@@ -11,6 +11,7 @@ inline constexpr char kFooter[] = R"(Examples:
   plimsoll estimate --model llama-3.1-8b --gpu h100-80gb-sxm --gpu-count 8 --zero-stage 3 \
                     --sequence-length 8192
   plimsoll recommend job.yaml
+  plimsoll admit job.yaml --policy policy.yaml
   plimsoll models
   plimsoll estimate --help
 
@@ -18,9 +19,10 @@ Exit status:
   0  the job fits, or what was asked is done; recommend: something fits
   1  something failed here
   2  bad input; with --jobs: at least one line was bad
-  3  the job does not fit; recommend: nothing does
+  3  the job does not fit; recommend: nothing does; admit: reject
   4  the service is out of reach, overloaded or late
-  5  at risk: the expected figure fits, the upper bound does not)";
+  5  at risk: the expected figure fits, the upper bound does not
+  6  admit: resize)";
 
 inline constexpr char kEstimateFooter[] = R"(A job file has the API's own names:
   model: {name: llama-3.1-8b}        # or hf_config: path/to/config.json
@@ -58,6 +60,23 @@ Examples:
 
 Exit status: 0 something fits, 3 nothing fits, 2 bad input, 4 service out of reach, 1 failure.
 With --jobs: 0 every line was answered, 2 a line was bad.)";
+
+inline constexpr char kAdmitFooter[] =
+    R"(What a scheduler asks before it queues a job. A policy says what is done, by partition:
+  rules: {mode: warn}                # off, shadow, warn or enforce
+  partitions:
+    h100: {mode: enforce, gpu: h100-80gb-sxm, resize: allowed,
+           allowed_changes: [parallelism.zero_stage, training.recompute]}
+
+Without an answer in --timeout the policy decides (admit).
+
+Examples:
+  plimsoll admit job.yaml --policy /etc/plimsoll/policy.yaml --partition h100
+  plimsoll admit job.yaml --policy policy.yaml --resizable -o yaml > resized.yaml
+  plimsoll admit --scheduler-request - --inline --policy policy.yaml -o json < request.json
+  plimsoll admit --scheduler-request request.json --print-words
+
+Exit status: 0 admit (with a warning or without), 3 reject, 6 resize, 2 bad input, 1 failure.)";
 
 inline constexpr char kModelsFooter[] = R"(Examples:
   plimsoll models

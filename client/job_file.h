@@ -30,6 +30,15 @@ struct JobSetting {
 absl::StatusOr<v1::Job> ReadJob(const std::string& file, const std::vector<JobSetting>& settings,
                                 std::vector<std::string>* misread);
 
+// Whether files that a job names may be read.
+enum class Files { kRead, kRefuse };
+
+// The same of a job that is `text` in YAML or JSON; empty: an empty job. A file that
+// is not to be read is misread.
+absl::StatusOr<v1::Job> ReadInlineJob(const std::string& text, Files files,
+                                      const std::vector<JobSetting>& settings,
+                                      std::vector<std::string>* misread);
+
 }  // namespace plimsoll
 
 #endif  // PLIMSOLL_CLIENT_JOB_FILE_H_

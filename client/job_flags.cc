@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_replace.h"
 
 namespace plimsoll {
 namespace {
@@ -70,15 +71,26 @@ void AddAssignment(const std::string& text, std::vector<JobSetting>* settings) {
   settings->push_back({text.substr(0, equals), text.substr(equals + 1)});
 }
 
+JobSetting ModelSetting(const std::string& model) {
+  return {IsFile(model) ? "model.hf_config" : "model.name", model};
+}
+
 }  // namespace
+
+JobSetting ToSetting(const std::string& name, const std::string& value) {
+  const std::string dashed = "--" + absl::StrReplaceAll(name, {{"_", "-"}});
+  if (dashed == "--model") return ModelSetting(value);
+  for (const JobFlag& flag : kFlags) {
+    if (dashed == flag.flag) return {flag.field, value};
+  }
+  return {name, value};
+}
 
 void AddJobFlags(CLI::App* command, std::vector<JobSetting>* settings, const std::string& except) {
   command
       ->add_option_function<std::string>(
           "--model",
-          [settings](const std::string& model) {
-            settings->push_back({IsFile(model) ? "model.hf_config" : "model.name", model});
-          },
+          [settings](const std::string& model) { settings->push_back(ModelSetting(model)); },
           "Catalog name, or path of a config.json; `plimsoll models` lists the names")
       ->type_name("MODEL")
       ->group("Job");

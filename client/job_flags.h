@@ -15,6 +15,11 @@ namespace plimsoll {
 void AddJobFlags(CLI::App* command, std::vector<JobSetting>* settings,
                  const std::string& except = "");
 
+// The setting that a flag makes, by its name without dashes before it and with
+// dashes or underscores within: ("zero_stage", "3") sets parallelism.zero_stage.
+// A name that is no flag's is the path of a field.
+JobSetting ToSetting(const std::string& name, const std::string& value);
+
 }  // namespace plimsoll
 
 #endif  // PLIMSOLL_CLIENT_JOB_FLAGS_H_

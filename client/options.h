@@ -55,6 +55,20 @@ struct RecommendCommand {
   bool explain = false;
 };
 
+struct AdmitCommand {
+  // Its timeout is empty where none is given.
+  Connection connection = {.server = "", .timeout = "", .calibration = "", .speed = ""};
+  Output output;
+  std::string job_file;           // or
+  std::string scheduler_request;  // a file with a SchedulerRequest
+  std::string policy;
+  std::string partition;        // of a job file
+  std::string name_space;       // likewise
+  bool resize_allowed = false;  // likewise
+  bool refuse_files = false;
+  bool print_words = false;
+};
+
 struct ListCommand {
   Connection connection;
   Output output;

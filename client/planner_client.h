@@ -30,6 +30,11 @@ class PlannerClient {
   PlannerClient(const std::shared_ptr<grpc::Channel>& channel, std::string name,
                 absl::Duration timeout);
 
+  // The same client with another timeout.
+  PlannerClient WithTimeout(absl::Duration timeout) const {
+    return PlannerClient(channel_, name_, timeout);
+  }
+
   absl::StatusOr<v1::EstimateMemoryResponse> EstimateMemory(
       const v1::EstimateMemoryRequest& request) const;
   // Returns as many answers as there were requests, in their order. Errors also:

@@ -9,7 +9,7 @@
 
 namespace plimsoll {
 
-absl::StatusOr<Service> OpenService(const Connection& connection) {
+absl::StatusOr<absl::Duration> CheckConnection(const Connection& connection) {
   absl::Duration timeout;
   if (!absl::ParseDuration(connection.timeout, &timeout) || timeout <= absl::ZeroDuration() ||
       timeout > absl::Hours(24)) {
@@ -25,6 +25,13 @@ absl::StatusOr<Service> OpenService(const Connection& connection) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--speed: ", connection.speed, "; must not be given with --server, which has its own"));
   }
+  return timeout;
+}
+
+absl::StatusOr<Service> OpenService(const Connection& connection) {
+  const absl::StatusOr<absl::Duration> checked = CheckConnection(connection);
+  if (!checked.ok()) return checked.status();
+  const absl::Duration timeout = *checked;
   if (!connection.server.empty()) {
     return Service{.embedded = nullptr, .client = ConnectTo(connection.server, timeout)};
   }

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "client/options.h"
 #include "client/planner_client.h"
 #include "server/server.h"
@@ -18,9 +19,13 @@ struct Service {
   PlannerClient client;
 };
 
+// Returns how long to wait for an answer.
+//
 // Errors: INVALID_ARGUMENT, "--timeout: <value>; must be a duration above 0, as
-//         10s or 500ms", or a calibration or speeds with a server; INTERNAL where the embedded
-//         server does not start.
+//         10s or 500ms", or a calibration or speeds with a server.
+absl::StatusOr<absl::Duration> CheckConnection(const Connection& connection);
+
+// Errors: those of CheckConnection; INTERNAL where the embedded server does not start.
 absl::StatusOr<Service> OpenService(const Connection& connection);
 
 }  // namespace plimsoll

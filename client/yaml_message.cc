@@ -174,7 +174,12 @@ void YamlReader::ReadMap(const YAML::Node& node, const std::string& path,
     }
     if (pair == nullptr) pair = reflection->AddMessage(message, field);
     pair->GetReflection()->SetString(pair, key, entry.name);
-    ReadScalar(entry.value, at, field->message_type()->map_value(), pair);
+    const FieldDescriptor* value = field->message_type()->map_value();
+    if (value->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+      Read(entry.value, at, pair->GetReflection()->MutableMessage(pair, value));
+    } else {
+      ReadScalar(entry.value, at, value, pair);
+    }
   }
 }
 

@@ -6,6 +6,7 @@
 #include <google/protobuf/message.h>
 #include <yaml-cpp/yaml.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,8 +20,8 @@ namespace plimsoll {
 class YamlReader {
  public:
   // A scalar where a google.protobuf.Struct is due names a JSON file; a
-  // relative name is read from `folder`.
-  explicit YamlReader(std::string folder) : folder_(std::move(folder)) {}
+  // relative name is read from `folder`. Without one, no file is read.
+  explicit YamlReader(std::optional<std::string> folder) : folder_(std::move(folder)) {}
 
   // Merges `node` into `message`; `path` is the message's own, as "job".
   void Read(const YAML::Node& node, const std::string& path, google::protobuf::Message* message);
@@ -61,7 +62,7 @@ class YamlReader {
   void ReadValue(const YAML::Node& node, const std::string& path,
                  google::protobuf::Message* message);
 
-  std::string folder_;
+  std::optional<std::string> folder_;
   const google::protobuf::Descriptor* root_ = nullptr;  // where names are looked for
   std::vector<std::string> violations_;
   int value_count_ = 0;

@@ -25,8 +25,9 @@ void YamlReader::ReadStruct(const YAML::Node& node, const std::string& path, Mes
 
 void YamlReader::ReadStructFile(const std::string& name, const std::string& path,
                                 Message* message) {
-  const bool joined = !name.empty() && name[0] != '/' && !folder_.empty();
-  const std::string file = joined ? absl::StrCat(folder_, name) : name;
+  if (!folder_.has_value()) return Violate(path, name, "must be a mapping: no file is read here");
+  const bool joined = !name.empty() && name[0] != '/' && !folder_->empty();
+  const std::string file = joined ? absl::StrCat(*folder_, name) : name;
   if (name == "-") return Violate(path, name, "must be a mapping or the name of a file");
   const absl::StatusOr<std::string> text = ReadDocument(file);
   if (!text.ok()) {

@@ -1,5 +1,7 @@
 #include "estimator/search/knobs.h"
 
+#include <cmath>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -95,6 +97,12 @@ std::string RecomputeText(const Menu& menu, int32_t value) {
   return text;
 }
 
+// How far apart two numbers of GPUs are: 2 for each factor of two, rounded up. At most
+// 40, so that it never outweighs another type of GPU.
+int64_t GpuCountDistance(int32_t from, int32_t to) {
+  return static_cast<int64_t>(std::ceil(2 * std::abs(std::log2(to) - std::log2(from))));
+}
+
 }  // namespace
 
 const std::array<Knob, kKnobCount> kKnobs = {{
@@ -128,7 +136,7 @@ void Set(const Menu& menu, const Choice& choice, JobSpec& job) {
 }
 
 int64_t ChangeCost(const Choice& from, const Choice& to) {
-  int64_t cost = 0;
+  int64_t cost = GpuCountDistance(from[KnobId::kGpuCount], to[KnobId::kGpuCount]);
   for (const Knob& knob : kKnobs) {
     if (from[knob.id] != to[knob.id]) cost += knob.change_cost;
   }

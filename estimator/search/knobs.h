@@ -80,7 +80,7 @@ extern const std::array<Knob, kKnobCount> kKnobs;
 // Sets all knobs of `choice` in `job`.
 void Set(const Menu& menu, const Choice& choice, JobSpec& job);
 
-// Adds up the cost of what differs.
+// Adds up the cost of what differs; of numbers of GPUs the nearer costs less.
 int64_t ChangeCost(const Choice& from, const Choice& to);
 
 }  // namespace plimsoll

@@ -187,7 +187,9 @@ TEST_F(JobFileTest, RefusesInWords) {
       {"key", "{[1]: 2}", "job: a list; a key must be a name"},
       {"merge", "{<<: 3}", "job.<<: 3; must be a mapping or a list of mappings"},
       {"empty", "", "job.yaml: empty; must hold one document"},
-      {"two documents", "{}\n---\n{}", "job.yaml: 2 documents; must hold one document"},
+      {"two documents", "{}\n---\n{}", "job.yaml: several documents; must hold one document"},
+      // yaml-cpp would read such documents for ever.
+      {"a comma", ",", "job.yaml: several documents; must hold one document"},
       {"several", "training: {sequence_length: x}\ncluster: {gpu_count: y}",
        "job.training.sequence_length: x; must be an integer\n"
        "job.cluster.gpu_count: y; must be an integer"},

@@ -178,5 +178,25 @@ TEST(KnobsTest, CostWhatTheyAskOfTheUser) {
             cost({KnobId::kGpuCount}));
 }
 
+TEST(KnobsTest, CostMoreTheFurtherTheNumberOfGpusIs) {
+  Choice own = SmallChoice();
+  own[KnobId::kGpuCount] = 8;
+  const auto cost = [&own](int32_t gpu_count) {
+    Choice choice = own;
+    choice[KnobId::kGpuCount] = gpu_count;
+    return ChangeCost(own, choice);
+  };
+  EXPECT_EQ(cost(8), 0);
+  EXPECT_EQ(cost(16), 130);
+  EXPECT_EQ(cost(4), 130);
+  EXPECT_LT(cost(16), cost(24));
+  EXPECT_LT(cost(24), cost(64));
+  // Any number before another GPU.
+  own[KnobId::kGpuCount] = 1;
+  Choice other = own;
+  ++other[KnobId::kGpu];
+  EXPECT_LT(cost(1 << 20), ChangeCost(own, other));
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -1,0 +1,282 @@
+#include "client/admit/admit.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "client/admit/decide.h"
+#include "client/admit/gpu_request.h"
+#include "client/admit/job_environment.h"
+#include "client/admit/message.h"
+#include "client/admit/requested_job.h"
+#include "client/gpu_counts.h"
+#include "client/recommend_words.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr int64_t kUsualGpusPerNode = 8;
+constexpr char kGpuCount[] = "cluster.gpu_count";
+
+v1::Cause CauseOf(v1::Verdict verdict) {
+  switch (verdict) {
+    case v1::VERDICT_FITS:
+      return v1::CAUSE_FITS;
+    case v1::VERDICT_AT_RISK:
+      return v1::CAUSE_AT_RISK;
+    default:
+      return v1::CAUSE_DOES_NOT_FIT;
+  }
+}
+
+// Whether all that is wrong with a job is that no model of it exists: every refusal
+// of that kind says so in these words.
+bool IsNotModelled(const absl::Status& status) {
+  const std::vector<std::string> lines =
+      absl::StrSplit(absl::string_view(status.message()), '\n', absl::SkipEmpty());
+  return !lines.empty() && std::all_of(lines.begin(), lines.end(), [](const std::string& line) {
+    return absl::StrContains(line, "not modelled");
+  });
+}
+
+bool Allows(const v1::AdmissionRules& rules, absl::string_view field) {
+  return std::find(rules.allowed_changes().begin(), rules.allowed_changes().end(), field) !=
+         rules.allowed_changes().end();
+}
+
+// A job and its estimate.
+struct Estimated {
+  v1::Job job;
+  v1::EstimateMemoryResponse answer;
+};
+
+// The calls to the service, each within what is left of the time.
+class TimedClient {
+ public:
+  TimedClient(OpenClient open, absl::Time deadline) : open_(open), deadline_(deadline) {}
+
+  absl::StatusOr<v1::EstimateMemoryResponse> Estimate(const v1::Job& job,
+                                                      const v1::AdmissionRules& rules) {
+    const absl::StatusOr<PlannerClient> client = Client();
+    if (!client.ok()) return client.status();
+    v1::EstimateMemoryRequest request;
+    *request.mutable_job() = job;
+    request.set_risk(rules.risk());
+    request.set_detail(rules.detail());
+    return client->EstimateMemory(request);
+  }
+
+  absl::StatusOr<v1::RecommendConfigResponse> Recommend(const v1::RecommendConfigRequest& request) {
+    const absl::StatusOr<PlannerClient> client = Client();
+    if (!client.ok()) return client.status();
+    v1::RecommendConfigResponse response;
+    absl::Status status = client->RecommendConfig(request, &response, /*refusal=*/nullptr);
+    if (!status.ok()) return status;
+    return response;
+  }
+
+  // Whether the service's catalog has both names for one GPU. Where it can't be
+  // asked, the estimate that follows will say so.
+  bool SameGpu(const std::string& a, const std::string& b) {
+    const absl::StatusOr<PlannerClient> client = Client();
+    if (!client.ok()) return true;
+    const absl::StatusOr<v1::ListGpusResponse> list = client->ListGpus();
+    if (!list.ok()) return true;
+    const auto id = [&](const std::string& name) -> std::string {
+      for (const v1::GpuInfo& gpu : list->gpus()) {
+        const auto& aliases = gpu.aliases();
+        if (std::find(aliases.begin(), aliases.end(), name) != aliases.end()) return gpu.gpu();
+      }
+      return name;
+    };
+    return id(a) == id(b);
+  }
+
+ private:
+  absl::StatusOr<PlannerClient> Client() {
+    if (!client_.has_value()) {
+      absl::StatusOr<PlannerClient> opened = open_();
+      if (!opened.ok()) return opened.status();
+      client_.emplace(*std::move(opened));
+    }
+    const absl::Duration left = deadline_ - absl::Now();
+    if (left <= absl::ZeroDuration()) return absl::DeadlineExceededError("no time is left");
+    return client_->WithTimeout(left);
+  }
+
+  const OpenClient open_;
+  const absl::Time deadline_;
+  std::optional<PlannerClient> client_;
+};
+
+// One submission on its way to a decision.
+class Admission {
+ public:
+  Admission(const Submission& submission, OpenClient open, absl::Time deadline)
+      : submission_(submission), rules_(submission.rules), client_(open, deadline) {}
+
+  v1::AdmissionDecision Run() {
+    if (rules_.mode() == "off") return Conclude(v1::CAUSE_NOT_ASKED);
+    std::vector<std::string> wrong = submission_.misread;
+    if (wrong.empty() && !submission_.words.said()) return Conclude(v1::CAUSE_NOT_ASKED);
+    gpus_ = ReadGpuRequest(submission_.request, &wrong);
+    if (!wrong.empty()) return Refuse(absl::InvalidArgumentError(absl::StrJoin(wrong, "\n")));
+    if (gpus_.shares) {
+      return Refuse(
+          absl::InvalidArgumentError("cluster.gpu: a share; shares of GPUs are not modelled yet"));
+    }
+    absl::StatusOr<v1::Job> job = ReadJob(submission_.words, submission_.files);
+    if (!job.ok()) return Refuse(job.status());
+    decision_.set_words(InlineWords(*job, submission_.words.resize_allowed));
+    const auto same_gpu = [this](const std::string& a, const std::string& b) {
+      return client_.SameGpu(a, b);
+    };
+    const absl::Status added = AddCluster(gpus_, rules_, same_gpu, &*job);
+    if (!added.ok()) return Refuse(added);
+    return Judge(*job);
+  }
+
+ private:
+  v1::AdmissionDecision Judge(const v1::Job& job) {
+    absl::StatusOr<v1::EstimateMemoryResponse> answer = client_.Estimate(job, rules_);
+    if (!answer.ok()) return Refuse(answer.status());
+    asked_ = {job, *std::move(answer)};
+    const v1::Cause cause = CauseOf(asked_->answer.verdict());
+    if (Unfit(cause, rules_)) FindFix();
+    return Conclude(cause);
+  }
+
+  bool MayResize() const {
+    return rules_.resize() == "allowed" && submission_.words.resize_allowed;
+  }
+
+  // Searches the smallest change that fits, and prepares it where it may be made.
+  // Nobody reads of a fix in mode `shadow`.
+  void FindFix() {
+    if (rules_.mode() == "shadow" && !MayResize()) return;
+    absl::StatusOr<v1::RecommendConfigResponse> found = client_.Recommend(SearchRequest());
+    if (!found.ok()) return;
+    search_ = *std::move(found);
+    if (!MayResize() || search_->candidates_size() == 0) return;
+    const v1::Job& job = search_->candidates(0).job();
+    std::vector<v1::SchedulerChange> changes;
+    if (GpuCount(job) != GpuCount(asked_->job)) {
+      auto said = gpus_.count == 0
+                      ? std::nullopt
+                      : ChangeGpuCount(submission_.request, GpuCount(job), GpusPerNode());
+      if (!said.has_value()) return;
+      changes = *std::move(said);
+    }
+    absl::StatusOr<v1::EstimateMemoryResponse> answer = client_.Estimate(job, rules_);
+    if (!answer.ok()) return;
+    resized_ = {job, *std::move(answer)};
+    scheduler_changes_ = std::move(changes);
+  }
+
+  int64_t GpusPerNode() const {
+    return rules_.has_gpus_per_node() ? rules_.gpus_per_node()
+                                      : std::max(kUsualGpusPerNode, gpus_.per_node);
+  }
+
+  v1::RecommendConfigRequest SearchRequest() const {
+    v1::RecommendConfigRequest request;
+    *request.mutable_job() = asked_->job;
+    request.set_objective("smallest-change");
+    request.set_max_results(1);
+    request.set_risk(rules_.risk());
+    request.set_detail(rules_.detail());
+    if (rules_.allowed_changes_size() == 0) {
+      request.add_frozen("cluster");
+      return request;
+    }
+    *request.mutable_allowed_changes() = rules_.allowed_changes();
+    if (Allows(rules_, kGpuCount) && rules_.has_gpu_counts()) {
+      const auto counts = ReadGpuCounts(rules_.gpu_counts(), GpusPerNode());
+      request.mutable_gpu_counts()->Assign(counts->begin(), counts->end());
+      const int64_t asked = GpuCount(asked_->job);
+      if (std::find(counts->begin(), counts->end(), asked) == counts->end()) {
+        request.add_gpu_counts(asked);
+      }
+    }
+    return request;
+  }
+
+  // There is no estimate, and why.
+  v1::AdmissionDecision Refuse(const absl::Status& problem) {
+    problem_ = problem;
+    if (!absl::IsInvalidArgument(problem)) {
+      decision_.set_problem(std::string(problem.message()));
+      return Conclude(v1::CAUSE_UNREACHABLE);
+    }
+    return Conclude(IsNotModelled(problem) ? v1::CAUSE_NOT_MODELLED : v1::CAUSE_BAD_WORDS);
+  }
+
+  v1::AdmissionDecision Conclude(v1::Cause cause) {
+    const v1::Decision enforced =
+        Enforced({.cause = cause, .can_resize = resized_.has_value()}, rules_);
+    decision_.set_cause(cause);
+    decision_.set_mode(rules_.mode());
+    decision_.set_enforced(enforced);
+    decision_.set_decision(InMode(enforced, rules_));
+    const bool resizes = decision_.decision() == v1::DECISION_RESIZE;
+    if (search_.has_value() && search_->candidates_size() > 0) {
+      *decision_.mutable_changes() = search_->candidates(0).changes();
+    }
+    if (resizes) {
+      *decision_.mutable_scheduler_changes() = {scheduler_changes_.begin(),
+                                                scheduler_changes_.end()};
+    }
+    if (asked_.has_value()) Attach(resizes ? *resized_ : *asked_);
+    if (decision_.decision() != v1::DECISION_ADMIT) decision_.set_message(Message());
+    return std::move(decision_);
+  }
+
+  // What travels with the job.
+  void Attach(const Estimated& estimated) {
+    *decision_.mutable_job() = estimated.job;
+    for (const auto& [name, value] :
+         JobEnvironment(Complete(estimated.job, estimated.answer), estimated.answer)) {
+      (*decision_.mutable_environment())[name] = value;
+    }
+    decision_.set_prediction(PredictionText(MakePrediction(estimated.job, estimated.answer)));
+  }
+
+  std::string Message() const {
+    Told told;
+    told.decision = decision_.decision();
+    told.cause = decision_.cause();
+    told.policy_resizes = rules_.resize() == "allowed" && !submission_.words.resize_allowed;
+    told.problem = problem_;
+    if (asked_.has_value()) {
+      told.job = &asked_->job;
+      told.answer = &asked_->answer;
+    }
+    if (search_.has_value()) told.search = &*search_;
+    return DecisionMessage(told);
+  }
+
+  const Submission& submission_;
+  const v1::AdmissionRules& rules_;
+  TimedClient client_;
+  GpuRequest gpus_;
+  std::optional<Estimated> asked_;
+  std::optional<v1::RecommendConfigResponse> search_;
+  std::optional<Estimated> resized_;  // only where the resize may and can be made
+  std::vector<v1::SchedulerChange> scheduler_changes_;
+  absl::Status problem_;
+  v1::AdmissionDecision decision_;
+};
+
+}  // namespace
+
+v1::AdmissionDecision Admit(const Submission& submission, OpenClient open, absl::Time deadline) {
+  return Admission(submission, open, deadline).Run();
+}
+
+}  // namespace plimsoll

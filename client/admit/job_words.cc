@@ -1,0 +1,144 @@
+#include "client/admit/job_words.h"
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "client/admit/travel_json.h"
+#include "client/job_flags.h"
+#include "client/text.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr char kDirective[] = "#PLIMSOLL";
+constexpr char kCommentStart[] = "plimsoll:";
+constexpr size_t kMostShownBytes = 72;
+constexpr char kResize[] = "resize";
+
+std::string Shown(absl::string_view text) { return Clean(text.substr(0, kMostShownBytes)); }
+
+// Reads lines of words into `words`.
+class WordsReader {
+ public:
+  WordsReader(JobWords* words, std::vector<std::string>* violations)
+      : words_(*words), violations_(*violations) {}
+
+  void ReadLine(absl::string_view line) {
+    for (;;) {
+      line = absl::StripLeadingAsciiWhitespace(line);
+      if (line.empty()) return;
+      if (line[0] == '{') return ReadInlineJob(absl::StripTrailingAsciiWhitespace(line));
+      const size_t end = std::min(line.find_first_of(" \t\r\v\f"), line.size());
+      ReadWord(line.substr(0, end));
+      line.remove_prefix(end);
+    }
+  }
+
+ private:
+  void Fail(absl::string_view value, absl::string_view rule) {
+    violations_.push_back(absl::StrCat(words_.source, ": ", Shown(value), "; ", rule));
+  }
+
+  void ReadInlineJob(absl::string_view json) {
+    if (!words_.inline_job.empty() || !words_.file.empty()) return Fail(json, "one job is enough");
+    words_.inline_job = std::string(json);
+  }
+
+  void ReadWord(absl::string_view word) {
+    const size_t equals = word.find('=');
+    if (equals == absl::string_view::npos) {
+      if (!words_.inline_job.empty() || !words_.file.empty()) {
+        return Fail(word, "must be FIELD=VALUE: there is a job already");
+      }
+      words_.file = std::string(word);
+      return;
+    }
+    const std::string name(word.substr(0, equals));
+    const std::string value(word.substr(equals + 1));
+    if (name == kResize) return ReadResize(value);
+    if (name.empty()) return Fail(word, "must be FIELD=VALUE");
+    words_.settings.push_back(ToSetting(name, value));
+  }
+
+  void ReadResize(const std::string& value) {
+    if (value != "allowed" && value != "never") {
+      return Fail(absl::StrCat(kResize, "=", value), "must be resize=allowed or resize=never");
+    }
+    words_.resize_allowed = value == "allowed";
+  }
+
+  JobWords& words_;
+  std::vector<std::string>& violations_;
+};
+
+// The words of `text` where it is one of a script's lines, of a comment, or all
+// of it; empty where they are nobody's.
+absl::string_view AfterDirective(absl::string_view line) {
+  if (!absl::ConsumePrefix(&line, kDirective)) return "";
+  return line.empty() || absl::ascii_isspace(static_cast<unsigned char>(line[0])) ? line : "";
+}
+
+void ReadSource(const char* source, absl::string_view text, size_t max_bytes, JobWords* words,
+                std::vector<std::string>* violations) {
+  words->source = source;
+  if (text.size() > max_bytes) {
+    violations->push_back(absl::StrCat(source, ": over ", max_bytes, " bytes; must be at most ",
+                                       max_bytes,
+                                       ": name a job file, or submit by plimsoll submit"));
+    return;
+  }
+  WordsReader reader(words, violations);
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) reader.ReadLine(line);
+}
+
+// The words of a script, without what makes them comments of the shell.
+std::string ScriptWords(absl::string_view lines) {
+  std::vector<std::string> words;
+  for (const absl::string_view line : absl::StrSplit(lines, '\n')) {
+    words.emplace_back(AfterDirective(line));
+  }
+  return absl::StrJoin(words, "\n");
+}
+
+bool Blank(absl::string_view text) { return absl::StripAsciiWhitespace(text).empty(); }
+
+}  // namespace
+
+JobWords ReadWords(const v1::SchedulerRequest& request, std::vector<std::string>* violations) {
+  JobWords words;
+  const std::string script = ScriptWords(request.script_words());
+  absl::string_view comment = request.comment();
+  if (!Blank(request.environment_words())) {
+    ReadSource("PLIMSOLL_JOB", request.environment_words(), kMaxWordsBytes, &words, violations);
+  } else if (!Blank(script)) {
+    ReadSource(kDirective, script, kMaxWordsBytes, &words, violations);
+  } else if (absl::ConsumePrefix(&comment, kCommentStart)) {
+    ReadSource("--comment", comment, kMaxCommentBytes, &words, violations);
+  }
+  return words;
+}
+
+absl::StatusOr<v1::Job> ReadJob(const JobWords& words, Files files) {
+  if (!words.file.empty() && files == Files::kRefuse) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(words.source, ": ", Shown(words.file),
+                     "; must say the job itself: the scheduler reads no files of users (submit "
+                     "where cli_filter is installed, or by plimsoll submit)"));
+  }
+  std::vector<std::string> misread;
+  absl::StatusOr<v1::Job> job =
+      words.file.empty() ? ReadInlineJob(words.inline_job, files, words.settings, &misread)
+                         : ReadJob(words.file, words.settings, &misread);
+  if (!job.ok()) return job.status();
+  if (!misread.empty()) return absl::InvalidArgumentError(absl::StrJoin(misread, "\n"));
+  return job;
+}
+
+std::string InlineWords(const v1::Job& job, bool resize_allowed) {
+  return absl::StrCat(resize_allowed ? "resize=allowed " : "", TravelJson(job));
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,54 @@
+// What a user says to Plimsoll beside the job: `#PLIMSOLL` lines of a batch script,
+// PLIMSOLL_JOB, or --comment.
+#ifndef PLIMSOLL_CLIENT_ADMIT_JOB_WORDS_H_
+#define PLIMSOLL_CLIENT_ADMIT_JOB_WORDS_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/job_file.h"
+#include "plimsoll/v1/admission.pb.h"
+
+namespace plimsoll {
+
+// The most bytes of the lines of a script, and of PLIMSOLL_JOB.
+inline constexpr size_t kMaxWordsBytes = 64 << 10;
+// The most bytes of a comment: Slurm's own limit.
+// Source: Slurm 22.05, src/slurmctld/job_mgr.c, _test_strlen of `comment`
+inline constexpr size_t kMaxCommentBytes = 1024;
+
+// The words of one source, apart.
+struct JobWords {
+  std::string source;      // "PLIMSOLL_JOB", "#PLIMSOLL" or "--comment"; empty: nothing is said
+  std::string file;        // of a job; empty: none is named
+  std::string inline_job;  // a job in JSON; empty: none
+  std::vector<JobSetting> settings;
+  bool resize_allowed = false;  // the job reads Plimsoll's environment
+
+  bool said() const { return !source.empty(); }
+};
+
+// Reads the words of the first of PLIMSOLL_JOB, the script and the comment that
+// says anything. Words are separated by blanks:
+//   FIELD=VALUE      as a flag, `zero_stage=3`, or by path, `training.optimizer.name=lion`
+//   resize=allowed   the job reads PLIMSOLL_ variables, so it may be changed
+//   {...             the rest of the line is a job in JSON
+//   anything else    is the name of a job file
+// A comment has words only where it begins with `plimsoll:`.
+//
+// `violations` gets what is wrong, as "<source>: <value>; <rule>".
+JobWords ReadWords(const v1::SchedulerRequest& request, std::vector<std::string>* violations);
+
+// Returns the job that the words describe. Where files are refused, a word that names
+// one is wrong.
+//
+// Errors: INVALID_ARGUMENT, all that is wrong, a line each.
+absl::StatusOr<v1::Job> ReadJob(const JobWords& words, Files files);
+
+// Returns `job` in one line, as PLIMSOLL_JOB takes it.
+std::string InlineWords(const v1::Job& job, bool resize_allowed);
+
+}  // namespace plimsoll
+
+#endif  // PLIMSOLL_CLIENT_ADMIT_JOB_WORDS_H_

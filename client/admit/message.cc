@@ -1,0 +1,123 @@
+#include "client/admit/message.h"
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "client/recommend_words.h"
+#include "client/text.h"
+
+namespace plimsoll {
+namespace {
+
+// Violations that are shown; the rest are counted.
+constexpr size_t kMostLines = 8;
+constexpr size_t kMostLineBytes = 240;
+
+std::string GibWords(int64_t bytes) { return absl::StrFormat("%.1f", Gib(bytes)); }
+
+const v1::Gauge& Device(const v1::EstimateMemoryResponse& answer) {
+  return answer.ranks(static_cast<int>(answer.limiting_rank())).device();
+}
+
+std::string GpuName(const v1::Job& job) {
+  return job.cluster().has_gpu() ? Clean(job.cluster().gpu()) : "which";
+}
+
+// "needs 145.6 GiB on each GPU (up to 173.3), h100-80gb-sxm has 79.2".
+std::string NeedWords(const Told& told) {
+  const v1::Gauge& device = Device(*told.answer);
+  const char* const verb =
+      told.cause == v1::CAUSE_AT_RISK ? "may run out of memory: needs " : "needs ";
+  return absl::StrCat(verb, GibWords(device.expected_bytes()), " GiB on each GPU (up to ",
+                      GibWords(device.bound_bytes()), "), ", GpuName(*told.job), " has ",
+                      GibWords(told.answer->usable_bytes()));
+}
+
+// "TP 1 -> 4, sequence parallel would need 51.0 GiB (up to 62.4), 11 % slower".
+std::string FixWords(const v1::RecommendConfigResponse& search) {
+  const v1::Candidate& fix = search.candidates(0);
+  const double asked = search.requested().step_time().seconds();
+  std::string words = absl::StrCat(ChangeWords(fix, Glyphs::kAscii), " would need ",
+                                   GibWords(fix.device().expected_bytes()), " GiB (up to ",
+                                   GibWords(fix.device().bound_bytes()), ")");
+  if (asked > 0) absl::StrAppend(&words, ", ", PaceWords(fix.step_time().seconds(), asked));
+  return words;
+}
+
+// Why no change fits, and what else would.
+std::string NoFixWords(const v1::RecommendConfigResponse& search) {
+  if (search.truncated()) return "no change that fits was found in time; see plimsoll recommend";
+  std::string words =
+      absl::StrCat("no change that is allowed fits: the nearest, ",
+                   ChangeWords(search.obstacle().nearest(), Glyphs::kAscii), ", misses by ",
+                   GibWords(search.obstacle().missing_bytes()), " GiB");
+  if (search.obstacle().remedies_size() > 0) {
+    absl::StrAppend(&words, "; ", ChangeWords(search.obstacle().remedies(0), Glyphs::kAscii),
+                    " would fit");
+  }
+  return words;
+}
+
+// What is wrong, a line each.
+void AddProblem(const absl::Status& problem, std::vector<std::string>* lines) {
+  const std::vector<std::string> all =
+      absl::StrSplit(absl::string_view(problem.message()), '\n', absl::SkipEmpty());
+  for (size_t i = 0; i < all.size() && i < kMostLines; ++i) {
+    lines->push_back("  " + Clean(all[i].substr(0, kMostLineBytes)));
+  }
+  if (all.size() > kMostLines) {
+    lines->push_back(absl::StrCat("  and ", all.size() - kMostLines, " more"));
+  }
+}
+
+void AddFit(const Told& told, std::vector<std::string>* lines) {
+  lines->push_back("Plimsoll: " + NeedWords(told));
+  if (told.search == nullptr) return;
+  if (told.search->candidates_size() == 0) {
+    lines->push_back("Plimsoll: " + NoFixWords(*told.search));
+  } else if (told.decision == v1::DECISION_RESIZE) {
+    lines->push_back("Plimsoll: resized: " + FixWords(*told.search));
+  } else {
+    lines->push_back("Plimsoll: " + FixWords(*told.search));
+    if (told.policy_resizes) {
+      lines->push_back(
+          "Plimsoll: a job that reads PLIMSOLL_ variables is changed so itself: it says "
+          "#PLIMSOLL resize=allowed");
+    }
+  }
+}
+
+}  // namespace
+
+std::string DecisionMessage(const Told& told) {
+  std::vector<std::string> lines;
+  switch (told.cause) {
+    case v1::CAUSE_AT_RISK:
+    case v1::CAUSE_DOES_NOT_FIT:
+      AddFit(told, &lines);
+      break;
+    case v1::CAUSE_BAD_WORDS:
+      lines.push_back("Plimsoll: can't read what the job says:");
+      AddProblem(told.problem, &lines);
+      break;
+    case v1::CAUSE_NOT_MODELLED:
+      lines.push_back("Plimsoll: can't judge this job yet:");
+      AddProblem(told.problem, &lines);
+      break;
+    case v1::CAUSE_UNREACHABLE:
+      if (told.decision == v1::DECISION_REJECT) {
+        lines.push_back(
+            "Plimsoll: no answer in time, and this partition takes no job without one; "
+            "try again");
+      }
+      break;
+    default:
+      break;
+  }
+  return absl::StrJoin(lines, "\n");
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,31 @@
+// What a user is told of a decision: a line or two that stand by themselves in a
+// terminal, behind `sbatch: error:`. ASCII.
+#ifndef PLIMSOLL_CLIENT_ADMIT_MESSAGE_H_
+#define PLIMSOLL_CLIENT_ADMIT_MESSAGE_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "plimsoll/v1/admission.pb.h"
+#include "plimsoll/v1/planner.pb.h"
+
+namespace plimsoll {
+
+// What is known when the message is written.
+struct Told {
+  v1::Decision decision = v1::DECISION_UNSPECIFIED;
+  v1::Cause cause = v1::CAUSE_UNSPECIFIED;
+  const v1::Job* job = nullptr;                         // as asked
+  const v1::EstimateMemoryResponse* answer = nullptr;   // of it; null: none
+  const v1::RecommendConfigResponse* search = nullptr;  // null: none was made, or in time
+  bool policy_resizes = false;                          // the rules allow a resize
+  absl::Status problem;                                 // why there is no answer
+};
+
+// Returns the message, in lines, none for a job that fits. "Plimsoll: needs 145.6 GiB
+// on each GPU (up to 173.3), h100-80gb-sxm has 79.2".
+std::string DecisionMessage(const Told& told);
+
+}  // namespace plimsoll
+
+#endif  // PLIMSOLL_CLIENT_ADMIT_MESSAGE_H_

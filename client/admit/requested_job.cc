@@ -1,0 +1,67 @@
+#include "client/admit/requested_job.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/recommend_words.h"
+#include "client/text.h"
+
+namespace plimsoll {
+namespace {
+
+// The GPU that the scheduler will give, in the catalog's words where the rules know
+// them; empty where that is open.
+std::string GivenGpu(const GpuRequest& gpus, const v1::AdmissionRules& rules) {
+  if (gpus.type.empty()) return rules.gpu();
+  const auto known = rules.gpu_types().find(gpus.type);
+  return known == rules.gpu_types().end() ? gpus.type : known->second;
+}
+
+void AddGpu(const std::string& given, SameGpu same_gpu, v1::Cluster* cluster,
+            std::vector<std::string>* wrong) {
+  if (given.empty() || cluster->has_gpu_memory_bytes()) return;
+  if (!cluster->has_gpu()) {
+    cluster->set_gpu(given);
+  } else if (cluster->gpu() != given && !same_gpu(cluster->gpu(), given)) {
+    wrong->push_back(absl::StrCat("cluster.gpu: ", Clean(cluster->gpu()),
+                                  "; the job asks the scheduler for ", Clean(given)));
+  }
+}
+
+void AddCount(int64_t count, v1::Job* job, std::vector<std::string>* wrong) {
+  if (count == 0) return;
+  v1::Cluster& cluster = *job->mutable_cluster();
+  if (!cluster.has_gpu_count()) {
+    cluster.set_gpu_count(count);
+  } else if (cluster.gpu_count() != count) {
+    wrong->push_back(absl::StrCat("cluster.gpu_count: ", cluster.gpu_count(),
+                                  "; the job asks the scheduler for ", count,
+                                  count == 1 ? " GPU" : " GPUs"));
+  }
+}
+
+}  // namespace
+
+absl::Status AddCluster(const GpuRequest& gpus, const v1::AdmissionRules& rules, SameGpu same_gpu,
+                        v1::Job* job) {
+  std::vector<std::string> wrong;
+  v1::Cluster& cluster = *job->mutable_cluster();
+  AddGpu(GivenGpu(gpus, rules), same_gpu, &cluster, &wrong);
+  AddCount(gpus.count, job, &wrong);
+  if (!cluster.has_gpus_per_node()) {
+    if (gpus.per_node > 0 && gpus.count > gpus.per_node) {
+      cluster.set_gpus_per_node(gpus.per_node);
+    } else if (rules.has_gpus_per_node()) {
+      cluster.set_gpus_per_node(rules.gpus_per_node());
+    }
+  }
+  if (rules.has_reserved_for_others_bytes() && !cluster.has_reserved_for_others_bytes()) {
+    cluster.set_reserved_for_others_bytes(rules.reserved_for_others_bytes());
+  }
+  if (!wrong.empty()) return absl::InvalidArgumentError(absl::StrJoin(wrong, "\n"));
+  return absl::OkStatus();
+}
+
+}  // namespace plimsoll

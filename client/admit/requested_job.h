@@ -1,0 +1,27 @@
+// The job that a submission asks for: what the user says of training, with the GPUs
+// that the scheduler is asked for.
+#ifndef PLIMSOLL_CLIENT_ADMIT_REQUESTED_JOB_H_
+#define PLIMSOLL_CLIENT_ADMIT_REQUESTED_JOB_H_
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "client/admit/gpu_request.h"
+#include "plimsoll/v1/admission.pb.h"
+#include "plimsoll/v1/job.pb.h"
+
+namespace plimsoll {
+
+// Whether two names, ids or aliases, are of one GPU.
+using SameGpu = absl::FunctionRef<bool(const std::string&, const std::string&)>;
+
+// Completes `job` with the scheduler's GPUs and the rules of the partition. What the
+// user says of the cluster stands, but must not contradict the request.
+//
+// Errors: INVALID_ARGUMENT, "cluster.gpu_count: 16; the job asks the scheduler for 8
+//         GPUs", a line each.
+absl::Status AddCluster(const GpuRequest& gpus, const v1::AdmissionRules& rules, SameGpu same_gpu,
+                        v1::Job* job);
+
+}  // namespace plimsoll
+
+#endif  // PLIMSOLL_CLIENT_ADMIT_REQUESTED_JOB_H_

@@ -1,0 +1,151 @@
+// `plimsoll admit`.
+#include <unistd.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/time/clock.h"
+#include "client/admit/admit.h"
+#include "client/admit/policy.h"
+#include "client/commands.h"
+#include "client/document.h"
+#include "client/json_writer.h"
+#include "client/service.h"
+#include "client/standard_streams.h"
+#include "client/text.h"
+#include "client/yaml_writer.h"
+#include "server/json.h"
+
+namespace plimsoll {
+namespace {
+
+ExitCode ToExitCode(v1::Decision decision) {
+  switch (decision) {
+    case v1::DECISION_REJECT:
+      return ExitCode::kDoesNotFit;
+    case v1::DECISION_RESIZE:
+      return ExitCode::kResize;
+    default:
+      return ExitCode::kDone;
+  }
+}
+
+// "CAUSE_DOES_NOT_FIT" is "does not fit".
+std::string Words(const std::string& name) {
+  return absl::AsciiStrToLower(absl::StrReplaceAll(name.substr(name.find('_') + 1), {{"_", " "}}));
+}
+
+// A decision for people.
+std::string ToText(const v1::AdmissionDecision& decision) {
+  std::string text = absl::StrCat(
+      absl::AsciiStrToUpper(Words(v1::Decision_Name(decision.decision()))), "  ",
+      Words(v1::Cause_Name(decision.cause())), "; mode ", decision.mode(),
+      decision.enforced() == decision.decision()
+          ? ""
+          : absl::StrCat(", which would be ", Words(v1::Decision_Name(decision.enforced())),
+                         " under enforce"),
+      "\n");
+  if (!decision.message().empty()) absl::StrAppend(&text, decision.message(), "\n");
+  for (const v1::SchedulerChange& change : decision.scheduler_changes()) {
+    absl::StrAppend(&text, "  ", change.field(), " ", Clean(change.value()), "\n");
+  }
+  return text;
+}
+
+std::string Render(const v1::AdmissionDecision& decision, const std::string& format) {
+  if (format == "json") return ToPrettyJson(decision);
+  if (format == "yaml") return decision.has_job() ? ToJobFile(decision.job()) : "";
+  if (format != "jsonl") return ToText(decision);
+  std::string line;
+  AppendJson(decision, &line);
+  return line + "\n";
+}
+
+// Reads the request, and what it says; what can't be read is in `misread`.
+//
+// Errors: INVALID_ARGUMENT where there is no such file.
+absl::Status ReadRequest(const std::string& file, Submission* submission) {
+  const absl::StatusOr<std::string> text = ReadDocument(file);
+  if (!text.ok()) return text.status();
+  v1::SchedulerRequest& request = submission->request;
+  for (const Violation& violation : ReadJsonMessage(*text, &request)) {
+    submission->misread.push_back(ToText(violation));
+  }
+  if (submission->misread.empty() && request.scheduler() != "slurm") {
+    submission->misread.push_back(
+        absl::StrCat("scheduler: ", Clean(request.scheduler()), "; must be slurm"));
+  }
+  submission->words = ReadWords(request, &submission->misread);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Submission> ReadSubmission(const AdmitCommand& command) {
+  const absl::StatusOr<v1::AdmissionPolicy> policy = ReadPolicy(command.policy);
+  if (!policy.ok()) return policy.status();
+  Submission submission;
+  if (command.scheduler_request.empty()) {
+    submission.request.set_partition(command.partition);
+    submission.request.set_namespace_(command.name_space);
+    submission.words = {.source = "job",
+                        .file = command.job_file,
+                        .inline_job = "",
+                        .settings = {},
+                        .resize_allowed = command.resize_allowed};
+  } else {
+    const absl::Status read = ReadRequest(command.scheduler_request, &submission);
+    if (!read.ok()) return read;
+  }
+  submission.rules =
+      RulesFor(*policy, submission.request.partition(), submission.request.namespace_());
+  submission.files = command.refuse_files ? Files::kRefuse : Files::kRead;
+  return submission;
+}
+
+ExitCode PrintWords(const Submission& submission) {
+  if (!submission.misread.empty()) {
+    return Fail(absl::InvalidArgumentError(absl::StrJoin(submission.misread, "\n")));
+  }
+  if (!submission.words.said()) return ExitCode::kDone;
+  const absl::StatusOr<v1::Job> job = ReadJob(submission.words, submission.files);
+  if (!job.ok()) return Fail(job.status());
+  return Finish(InlineWords(*job, submission.words.resize_allowed) + "\n", ExitCode::kDone);
+}
+
+// A decision of a scheduler is due within 100 ms, of which starting a process takes
+// some 20.
+Connection WithTimeout(Connection connection) {
+  if (connection.timeout.empty()) connection.timeout = connection.server.empty() ? "10s" : "80ms";
+  return connection;
+}
+
+}  // namespace
+
+ExitCode RunAdmit(const AdmitCommand& command) {
+  const absl::Time start = absl::Now();
+  const Connection connection = WithTimeout(command.connection);
+  if (command.job_file.empty() && command.scheduler_request.empty()) {
+    return Fail(absl::InvalidArgumentError(
+        "admit: nothing given; must have a job file or --scheduler-request"));
+  }
+  const absl::StatusOr<absl::Duration> timeout = CheckConnection(connection);
+  if (!timeout.ok()) return Fail(timeout.status());
+  const absl::StatusOr<Submission> submission = ReadSubmission(command);
+  if (!submission.ok()) return Fail(submission.status());
+  if (command.print_words) return PrintWords(*submission);
+  absl::StatusOr<Service> service;  // outlives the client
+  const auto open = [&]() -> absl::StatusOr<PlannerClient> {
+    service = OpenService(connection);
+    if (!service.ok()) return service.status();
+    return service->client.WithTimeout(*timeout);
+  };
+  const v1::AdmissionDecision decision = Admit(*submission, open, start + *timeout);
+  if (!decision.problem().empty()) Say("admit: " + Clean(decision.problem()));
+  return Finish(Render(decision, command.output.format), ToExitCode(decision.decision()));
+}
+
+}  // namespace plimsoll
