@@ -11,6 +11,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "client/admit/admit.h"
+#include "client/admit/message.h"
 #include "client/admit/policy.h"
 #include "client/commands.h"
 #include "client/document.h"
@@ -50,7 +51,11 @@ std::string ToText(const v1::AdmissionDecision& decision) {
           : absl::StrCat(", which would be ", Words(v1::Decision_Name(decision.enforced())),
                          " under enforce"),
       "\n");
-  if (!decision.message().empty()) absl::StrAppend(&text, decision.message(), "\n");
+  if (!decision.message().empty()) {
+    absl::StrAppend(&text, decision.message(), "\n");
+  } else if (decision.has_job()) {
+    absl::StrAppend(&text, NeedWords(decision), "\n");
+  }
   for (const v1::SchedulerChange& change : decision.scheduler_changes()) {
     absl::StrAppend(&text, "  ", change.field(), " ", Clean(change.value()), "\n");
   }
@@ -107,12 +112,11 @@ absl::StatusOr<Submission> ReadSubmission(const AdmitCommand& command) {
 }
 
 ExitCode PrintWords(const Submission& submission) {
-  if (!submission.misread.empty()) {
-    return Fail(absl::InvalidArgumentError(absl::StrJoin(submission.misread, "\n")));
-  }
-  if (!submission.words.said()) return ExitCode::kDone;
-  const absl::StatusOr<v1::Job> job = ReadJob(submission.words, submission.files);
-  if (!job.ok()) return Fail(job.status());
+  if (submission.misread.empty() && !submission.words.said()) return ExitCode::kDone;
+  std::vector<std::string> wrong = submission.misread;
+  const absl::StatusOr<v1::Job> job = ReadJob(submission.words, submission.files, &wrong);
+  if (!job.ok()) wrong.emplace_back(job.status().message());
+  if (!wrong.empty()) return Fail(absl::InvalidArgumentError(absl::StrJoin(wrong, "\n")));
   return Finish(InlineWords(*job, submission.words.resize_allowed) + "\n", ExitCode::kDone);
 }
 

@@ -187,6 +187,21 @@ void AddAdmit(CLI::App* app, AdmitCommand* options) {
                      "100ms; else 10s)");
 }
 
+void AddSubmit(CLI::App* app, SubmitCommand* options) {
+  CLI::App* command = AddCommand(app, "submit", "Estimate a job, then submit it", kSubmitFooter);
+  command->add_option("job", options->job_file, "A job in YAML or JSON")->type_name("FILE");
+  command->add_flag("--yes", options->yes,
+                    "Where the job does not fit, submit it with the smallest change that does");
+  command->add_flag("--as-is", options->as_is, "Submit it as it is, even where it does not fit");
+  AddListFlag(command, "--allow", &options->allowed_changes,
+              "Fields that may be changed, as parallelism.zero_stage (all but the GPUs)")
+      ->type_name("PATH");
+  command->add_option("--risk", options->risk, "Chance that the upper bound is exceeded (0.01)")
+      ->type_name("P");
+  AddConnectionFlags(command, &options->connection);
+  AddJobFlags(command, &options->settings);
+}
+
 void AddCatalogList(CLI::App* app, const char* name, const char* about, const char* footer,
                     ListCommand* options) {
   CLI::App* command = AddCommand(app, name, about, footer);
@@ -203,6 +218,7 @@ struct CommandLine {
     AddEstimate(&app, &estimate);
     AddRecommend(&app, &recommend);
     AddAdmit(&app, &admit);
+    AddSubmit(&app, &submit);
     AddCatalogList(&app, "models", "List the models that have a name", kModelsFooter, &models);
     AddCatalogList(&app, "gpus", "List the GPUs that have an id", kGpusFooter, &gpus);
     server_flags.emplace(AddCommand(&app, "serve", "Serve over gRPC and HTTP", kServeFooter));
@@ -217,6 +233,7 @@ struct CommandLine {
   EstimateCommand estimate;
   RecommendCommand recommend;
   AdmitCommand admit;
+  SubmitCommand submit;
   ListCommand models;
   ListCommand gpus;
   std::optional<ServerFlags> server_flags;
@@ -248,10 +265,23 @@ ExitCode Explain(const CommandLine& line, const CLI::ParseError& error) {
   return ExitCode::kBadInput;
 }
 
+// What comes after the first `--` of `plimsoll submit` is another program's.
+std::vector<std::string> TakeCommand(int* argc, char** argv) {
+  std::vector<std::string> command;
+  if (*argc < 2 || std::string(argv[1]) != "submit") return command;
+  for (int i = 2; i < *argc; ++i) {
+    if (std::string(argv[i]) != "--") continue;
+    command.assign(argv + i + 1, argv + *argc);
+    *argc = i;
+  }
+  return command;
+}
+
 }  // namespace
 
 ExitCode RunCommandLine(int argc, char** argv) {
   CommandLine line;
+  line.submit.command = TakeCommand(&argc, argv);
   ServerOptions server_options;
   try {
     line.app.parse(argc, argv);
@@ -263,6 +293,7 @@ ExitCode RunCommandLine(int argc, char** argv) {
   if (command == "estimate") return RunEstimate(line.estimate);
   if (command == "recommend") return RunRecommend(line.recommend);
   if (command == "admit") return RunAdmit(line.admit);
+  if (command == "submit") return RunSubmit(line.submit);
   if (command == "models") return RunModels(line.models);
   if (command == "gpus") return RunGpus(line.gpus);
   if (command == "serve") return static_cast<ExitCode>(RunServer(server_options));

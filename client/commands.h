@@ -16,6 +16,9 @@ ExitCode RunRecommend(const RecommendCommand& command);
 // Decides on one submission.
 ExitCode RunAdmit(const AdmitCommand& command);
 
+// Estimates a job, and becomes the scheduler's command where it may be submitted.
+ExitCode RunSubmit(const SubmitCommand& command);
+
 // Lists the catalog.
 ExitCode RunModels(const ListCommand& command);
 ExitCode RunGpus(const ListCommand& command);

@@ -12,6 +12,7 @@ inline constexpr char kFooter[] = R"(Examples:
                     --sequence-length 8192
   plimsoll recommend job.yaml
   plimsoll admit job.yaml --policy policy.yaml
+  plimsoll submit job.yaml -- sbatch train.sh
   plimsoll models
   plimsoll estimate --help
 
@@ -77,6 +78,20 @@ Examples:
   plimsoll admit --scheduler-request request.json --print-words
 
 Exit status: 0 admit (with a warning or without), 3 reject, 6 resize, 2 bad input, 1 failure.)";
+
+inline constexpr char kSubmitFooter[] =
+    R"(Estimates the job, and submits it where it fits, with the job in PLIMSOLL_JOB and its sizes in
+PLIMSOLL_ZERO_STAGE, PLIMSOLL_TENSOR_PARALLEL_SIZE and the like. Where it does not fit, the
+smallest change that does is shown, and made where you agree: for jobs that read these variables.
+The GPUs that the command asks for are never changed.
+
+Examples:
+  plimsoll submit job.yaml -- sbatch --gres=gpu:h100:8 train.sh
+  plimsoll submit job.yaml --yes --allow parallelism.zero_stage,training.recompute -- sbatch train.sh
+  plimsoll submit job.yaml --micro-batch-size 2 -- srun --gres=gpu:8 python train.py
+
+Exit status: that of the command; where it is not run: 3 does not fit, 2 bad input, 4 service out
+of reach, 1 failure.)";
 
 inline constexpr char kModelsFooter[] = R"(Examples:
   plimsoll models

@@ -69,6 +69,17 @@ struct AdmitCommand {
   bool print_words = false;
 };
 
+struct SubmitCommand {
+  Connection connection;
+  std::string job_file;
+  std::vector<JobSetting> settings;
+  std::vector<std::string> allowed_changes;
+  std::optional<double> risk;
+  bool yes = false;
+  bool as_is = false;
+  std::vector<std::string> command;  // what comes after `--`
+};
+
 struct ListCommand {
   Connection connection;
   Output output;

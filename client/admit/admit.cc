@@ -17,6 +17,7 @@
 #include "client/admit/requested_job.h"
 #include "client/gpu_counts.h"
 #include "client/recommend_words.h"
+#include "client/refusal.h"
 
 namespace plimsoll {
 namespace {
@@ -131,20 +132,21 @@ class Admission {
       return Refuse(
           absl::InvalidArgumentError("cluster.gpu: a share; shares of GPUs are not modelled yet"));
     }
-    absl::StatusOr<v1::Job> job = ReadJob(submission_.words, submission_.files);
+    absl::StatusOr<v1::Job> job = ReadJob(submission_.words, submission_.files, &wrong);
     if (!job.ok()) return Refuse(job.status());
-    decision_.set_words(InlineWords(*job, submission_.words.resize_allowed));
+    if (wrong.empty()) decision_.set_words(InlineWords(*job, submission_.words.resize_allowed));
     const auto same_gpu = [this](const std::string& a, const std::string& b) {
       return client_.SameGpu(a, b);
     };
-    const absl::Status added = AddCluster(gpus_, rules_, same_gpu, &*job);
-    if (!added.ok()) return Refuse(added);
-    return Judge(*job);
+    AddCluster(gpus_, rules_, same_gpu, &*job, &wrong);
+    return Judge(*job, std::move(wrong));
   }
 
  private:
-  v1::AdmissionDecision Judge(const v1::Job& job) {
+  // `wrong` is what could not be read of the job: the service refuses the rest.
+  v1::AdmissionDecision Judge(const v1::Job& job, std::vector<std::string> wrong) {
     absl::StatusOr<v1::EstimateMemoryResponse> answer = client_.Estimate(job, rules_);
+    if (!wrong.empty()) return Refuse(Refusal(std::move(wrong), answer.status()));
     if (!answer.ok()) return Refuse(answer.status());
     asked_ = {job, *std::move(answer)};
     const v1::Cause cause = CauseOf(asked_->answer.verdict());
@@ -161,7 +163,8 @@ class Admission {
   void FindFix() {
     if (rules_.mode() == "shadow" && !MayResize()) return;
     absl::StatusOr<v1::RecommendConfigResponse> found = client_.Recommend(SearchRequest());
-    if (!found.ok()) return;
+    if (!found.ok())
+      return decision_.set_problem(absl::StrCat("search: ", found.status().message()));
     search_ = *std::move(found);
     if (!MayResize() || search_->candidates_size() == 0) return;
     const v1::Job& job = search_->candidates(0).job();
@@ -244,6 +247,9 @@ class Admission {
          JobEnvironment(Complete(estimated.job, estimated.answer), estimated.answer)) {
       (*decision_.mutable_environment())[name] = value;
     }
+    const v1::EstimateMemoryResponse& answer = estimated.answer;
+    *decision_.mutable_device() = answer.ranks(static_cast<int>(answer.limiting_rank())).device();
+    decision_.set_usable_bytes(answer.usable_bytes());
     decision_.set_prediction(PredictionText(MakePrediction(estimated.job, estimated.answer)));
   }
 

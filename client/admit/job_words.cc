@@ -121,20 +121,14 @@ JobWords ReadWords(const v1::SchedulerRequest& request, std::vector<std::string>
   return words;
 }
 
-absl::StatusOr<v1::Job> ReadJob(const JobWords& words, Files files) {
-  if (!words.file.empty() && files == Files::kRefuse) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(words.source, ": ", Shown(words.file),
-                     "; must say the job itself: the scheduler reads no files of users (submit "
-                     "where cli_filter is installed, or by plimsoll submit)"));
-  }
-  std::vector<std::string> misread;
-  absl::StatusOr<v1::Job> job =
-      words.file.empty() ? ReadInlineJob(words.inline_job, files, words.settings, &misread)
-                         : ReadJob(words.file, words.settings, &misread);
-  if (!job.ok()) return job.status();
-  if (!misread.empty()) return absl::InvalidArgumentError(absl::StrJoin(misread, "\n"));
-  return job;
+absl::StatusOr<v1::Job> ReadJob(const JobWords& words, Files files,
+                                std::vector<std::string>* misread) {
+  if (words.file.empty()) return ReadInlineJob(words.inline_job, files, words.settings, misread);
+  if (files == Files::kRead) return ReadJob(words.file, words.settings, misread);
+  return absl::InvalidArgumentError(
+      absl::StrCat(words.source, ": ", Shown(words.file),
+                   "; must say the job itself: the scheduler reads no files of users (submit "
+                   "where cli_filter is installed, or by plimsoll submit)"));
 }
 
 std::string InlineWords(const v1::Job& job, bool resize_allowed) {

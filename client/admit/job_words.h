@@ -41,10 +41,11 @@ struct JobWords {
 JobWords ReadWords(const v1::SchedulerRequest& request, std::vector<std::string>* violations);
 
 // Returns the job that the words describe. Where files are refused, a word that names
-// one is wrong.
+// one is wrong. `misread` gets what is wrong with fields, which the job then lacks.
 //
-// Errors: INVALID_ARGUMENT, all that is wrong, a line each.
-absl::StatusOr<v1::Job> ReadJob(const JobWords& words, Files files);
+// Errors: INVALID_ARGUMENT where there is no job to read at all.
+absl::StatusOr<v1::Job> ReadJob(const JobWords& words, Files files,
+                                std::vector<std::string>* misread);
 
 // Returns `job` in one line, as PLIMSOLL_JOB takes it.
 std::string InlineWords(const v1::Job& job, bool resize_allowed);

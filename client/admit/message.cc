@@ -27,13 +27,10 @@ std::string GpuName(const v1::Job& job) {
 }
 
 // "needs 145.6 GiB on each GPU (up to 173.3), h100-80gb-sxm has 79.2".
-std::string NeedWords(const Told& told) {
-  const v1::Gauge& device = Device(*told.answer);
-  const char* const verb =
-      told.cause == v1::CAUSE_AT_RISK ? "may run out of memory: needs " : "needs ";
-  return absl::StrCat(verb, GibWords(device.expected_bytes()), " GiB on each GPU (up to ",
-                      GibWords(device.bound_bytes()), "), ", GpuName(*told.job), " has ",
-                      GibWords(told.answer->usable_bytes()));
+std::string Need(const v1::Gauge& device, int64_t usable_bytes, const v1::Job& job) {
+  return absl::StrCat("needs ", GibWords(device.expected_bytes()), " GiB on each GPU (up to ",
+                      GibWords(device.bound_bytes()), "), ", GpuName(job), " has ",
+                      GibWords(usable_bytes));
 }
 
 // "TP 1 -> 4, sequence parallel would need 51.0 GiB (up to 62.4), 11 % slower".
@@ -74,7 +71,9 @@ void AddProblem(const absl::Status& problem, std::vector<std::string>* lines) {
 }
 
 void AddFit(const Told& told, std::vector<std::string>* lines) {
-  lines->push_back("Plimsoll: " + NeedWords(told));
+  const char* const risk = told.cause == v1::CAUSE_AT_RISK ? "may run out of memory: " : "";
+  lines->push_back(absl::StrCat(
+      "Plimsoll: ", risk, Need(Device(*told.answer), told.answer->usable_bytes(), *told.job)));
   if (told.search == nullptr) return;
   if (told.search->candidates_size() == 0) {
     lines->push_back("Plimsoll: " + NoFixWords(*told.search));
@@ -91,6 +90,11 @@ void AddFit(const Told& told, std::vector<std::string>* lines) {
 }
 
 }  // namespace
+
+std::string NeedWords(const v1::AdmissionDecision& decision) {
+  return absl::StrCat("Plimsoll: ",
+                      Need(decision.device(), decision.usable_bytes(), decision.job()));
+}
 
 std::string DecisionMessage(const Told& told) {
   std::vector<std::string> lines;

@@ -26,6 +26,12 @@ struct Told {
 // on each GPU (up to 173.3), h100-80gb-sxm has 79.2".
 std::string DecisionMessage(const Told& told);
 
+// What the job of a decision needs: "Plimsoll: needs 36.5 GiB on each GPU (up to 43.4),
+// h100-80gb-sxm has 79.2".
+//
+// Requires: decision.has_job()
+std::string NeedWords(const v1::AdmissionDecision& decision);
+
 }  // namespace plimsoll
 
 #endif  // PLIMSOLL_CLIENT_ADMIT_MESSAGE_H_

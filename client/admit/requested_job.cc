@@ -1,10 +1,6 @@
 #include "client/admit/requested_job.h"
 
-#include <string>
-#include <vector>
-
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "client/recommend_words.h"
 #include "client/text.h"
 
@@ -44,12 +40,11 @@ void AddCount(int64_t count, v1::Job* job, std::vector<std::string>* wrong) {
 
 }  // namespace
 
-absl::Status AddCluster(const GpuRequest& gpus, const v1::AdmissionRules& rules, SameGpu same_gpu,
-                        v1::Job* job) {
-  std::vector<std::string> wrong;
+void AddCluster(const GpuRequest& gpus, const v1::AdmissionRules& rules, SameGpu same_gpu,
+                v1::Job* job, std::vector<std::string>* wrong) {
   v1::Cluster& cluster = *job->mutable_cluster();
-  AddGpu(GivenGpu(gpus, rules), same_gpu, &cluster, &wrong);
-  AddCount(gpus.count, job, &wrong);
+  AddGpu(GivenGpu(gpus, rules), same_gpu, &cluster, wrong);
+  AddCount(gpus.count, job, wrong);
   if (!cluster.has_gpus_per_node()) {
     if (gpus.per_node > 0 && gpus.count > gpus.per_node) {
       cluster.set_gpus_per_node(gpus.per_node);
@@ -60,8 +55,6 @@ absl::Status AddCluster(const GpuRequest& gpus, const v1::AdmissionRules& rules,
   if (rules.has_reserved_for_others_bytes() && !cluster.has_reserved_for_others_bytes()) {
     cluster.set_reserved_for_others_bytes(rules.reserved_for_others_bytes());
   }
-  if (!wrong.empty()) return absl::InvalidArgumentError(absl::StrJoin(wrong, "\n"));
-  return absl::OkStatus();
 }
 
 }  // namespace plimsoll

@@ -3,8 +3,10 @@
 #ifndef PLIMSOLL_CLIENT_ADMIT_REQUESTED_JOB_H_
 #define PLIMSOLL_CLIENT_ADMIT_REQUESTED_JOB_H_
 
+#include <string>
+#include <vector>
+
 #include "absl/functional/function_ref.h"
-#include "absl/status/status.h"
 #include "client/admit/gpu_request.h"
 #include "plimsoll/v1/admission.pb.h"
 #include "plimsoll/v1/job.pb.h"
@@ -15,12 +17,10 @@ namespace plimsoll {
 using SameGpu = absl::FunctionRef<bool(const std::string&, const std::string&)>;
 
 // Completes `job` with the scheduler's GPUs and the rules of the partition. What the
-// user says of the cluster stands, but must not contradict the request.
-//
-// Errors: INVALID_ARGUMENT, "cluster.gpu_count: 16; the job asks the scheduler for 8
-//         GPUs", a line each.
-absl::Status AddCluster(const GpuRequest& gpus, const v1::AdmissionRules& rules, SameGpu same_gpu,
-                        v1::Job* job);
+// user says of the cluster stands, but must not contradict the request: `wrong` gets
+// "cluster.gpu_count: 16; the job asks the scheduler for 8 GPUs".
+void AddCluster(const GpuRequest& gpus, const v1::AdmissionRules& rules, SameGpu same_gpu,
+                v1::Job* job, std::vector<std::string>* wrong);
 
 }  // namespace plimsoll
 

@@ -192,7 +192,13 @@ TEST_F(AdmitTest, TellsBadWordsFromWhatIsNotModelled) {
         "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
         "intermediate_size": 128, "vocab_size": 100}}, "training": {"sequence_length": 64}})",
        v1::CAUSE_NOT_MODELLED, "experts are not modelled yet"},
-      {"model=llama-3.1-8b peft=lora zero_stage=x", v1::CAUSE_BAD_WORDS, "job.peft: lora; "},
+      // All at once: what can't be read, what the service refuses, what contradicts.
+      {"model=llama-3.1-8b peft=lora zero_stage=9 gpu_count=16", v1::CAUSE_BAD_WORDS,
+       "job.peft: lora; "},
+      {"model=llama-3.1-8b peft=lora zero_stage=9 gpu_count=16", v1::CAUSE_BAD_WORDS,
+       "job.parallelism.zero_stage: 9; "},
+      {"model=llama-3.1-8b peft=lora zero_stage=9 gpu_count=16", v1::CAUSE_BAD_WORDS,
+       "cluster.gpu_count: 16; "},
   };
   for (const auto& row : kCases) {
     std::string words = row.words;

@@ -29,6 +29,16 @@ std::string ToText(const JobWords& words) {
   return absl::StrCat(words.source, ": ", absl::StrJoin(parts, ", "));
 }
 
+// The job of the words, or all that is wrong with it.
+absl::StatusOr<v1::Job> JobOf(const JobWords& words, Files files) {
+  std::vector<std::string> misread;
+  absl::StatusOr<v1::Job> job = ReadJob(words, files, &misread);
+  if (job.ok() && !misread.empty()) {
+    return absl::InvalidArgumentError(absl::StrJoin(misread, "\n"));
+  }
+  return job;
+}
+
 v1::SchedulerRequest Said(const std::string& environment, const std::string& script,
                           const std::string& comment) {
   v1::SchedulerRequest request;
@@ -128,14 +138,14 @@ TEST(ReadJobOfWordsTest, ReadsNoFileWhereTheyAreRefused) {
   for (const auto& row : kCases) {
     std::vector<std::string> violations;
     const JobWords words = ReadWords(Said(row.words, "", ""), &violations);
-    const absl::StatusOr<v1::Job> job = ReadJob(words, Files::kRefuse);
+    const absl::StatusOr<v1::Job> job = JobOf(words, Files::kRefuse);
     EXPECT_THAT(std::string(job.status().message()), HasSubstr(row.error)) << row.words;
     EXPECT_THAT(std::string(job.status().message()), testing::Not(HasSubstr("model_type")));
   }
   // The same, read as their user.
   std::vector<std::string> violations;
   const absl::StatusOr<v1::Job> job =
-      ReadJob(ReadWords(Said("model=" + file, "", ""), &violations), Files::kRead);
+      JobOf(ReadWords(Said("model=" + file, "", ""), &violations), Files::kRead);
   ASSERT_TRUE(job.ok()) << job.status();
   EXPECT_EQ(job->model().hf_config().fields().at("model_type").string_value(), "secret");
   remove(file.c_str());
@@ -145,7 +155,7 @@ TEST(ReadJobOfWordsTest, TellsAllThatIsWrong) {
   std::vector<std::string> violations;
   const JobWords words =
       ReadWords(Said("zero_stage=x sequence_lenght=4096 {\"modle\": {}}", "", ""), &violations);
-  const absl::StatusOr<v1::Job> job = ReadJob(words, Files::kRefuse);
+  const absl::StatusOr<v1::Job> job = JobOf(words, Files::kRefuse);
   EXPECT_THAT(std::string(job.status().message()), HasSubstr("job.modle: "));
   EXPECT_THAT(std::string(job.status().message()),
               HasSubstr("\njob.parallelism.zero_stage: x; must be an integer\n"));
@@ -161,13 +171,13 @@ TEST(InlineWordsTest, AreReadBack) {
                      "{\"gpuCount\": 8}}",
                      "", ""),
                 &violations);
-  const absl::StatusOr<v1::Job> job = ReadJob(words, Files::kRefuse);
+  const absl::StatusOr<v1::Job> job = JobOf(words, Files::kRefuse);
   ASSERT_TRUE(job.ok()) << job.status();
   const std::string line = InlineWords(*job, words.resize_allowed);
   EXPECT_EQ(line.find('\n'), std::string::npos);
   const JobWords again = ReadWords(Said(line, "", ""), &violations);
   EXPECT_TRUE(again.resize_allowed);
-  const absl::StatusOr<v1::Job> same = ReadJob(again, Files::kRefuse);
+  const absl::StatusOr<v1::Job> same = JobOf(again, Files::kRefuse);
   ASSERT_TRUE(same.ok()) << same.status();
   EXPECT_EQ(same->SerializeAsString().size(), job->SerializeAsString().size());
   EXPECT_EQ(InlineWords(*same, true), line);
@@ -185,7 +195,7 @@ TEST(ReadWordsTest, TakesAnyText) {
     }
     std::vector<std::string> violations;
     const JobWords words = ReadWords(Said(text, "", ""), &violations);
-    const absl::StatusOr<v1::Job> job = ReadJob(words, Files::kRefuse);
+    const absl::StatusOr<v1::Job> job = JobOf(words, Files::kRefuse);
     EXPECT_TRUE(job.ok() || !job.status().message().empty()) << text;
   }
 }

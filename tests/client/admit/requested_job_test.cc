@@ -5,6 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
+
+#include "absl/strings/str_join.h"
 
 namespace plimsoll {
 namespace {
@@ -62,9 +65,10 @@ TEST(AddClusterTest, CompletesTheJobOrSaysWhatContradicts) {
     using google::protobuf::TextFormat;
     ASSERT_TRUE(TextFormat::ParseFromString(row.cluster, job.mutable_cluster())) << row.name;
     ASSERT_TRUE(TextFormat::ParseFromString(row.rules, &rules)) << row.name;
-    const absl::Status status = AddCluster(row.gpus, rules, same_gpu, &job);
+    std::vector<std::string> wrong;
+    AddCluster(row.gpus, rules, same_gpu, &job, &wrong);
     const std::string result =
-        status.ok() ? job.cluster().ShortDebugString() : std::string(status.message());
+        wrong.empty() ? job.cluster().ShortDebugString() : absl::StrJoin(wrong, "\n");
     EXPECT_EQ(result, row.result) << row.name;
   }
 }

@@ -1,0 +1,138 @@
+// `plimsoll submit`: estimates, asks, and hands over to the scheduler's command.
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "client/admit/admit.h"
+#include "client/admit/message.h"
+#include "client/admit/policy.h"
+#include "client/commands.h"
+#include "client/service.h"
+#include "client/standard_streams.h"
+#include "client/text.h"
+
+namespace plimsoll {
+namespace {
+
+Submission ToSubmission(const SubmitCommand& command) {
+  Submission submission;
+  submission.words = {.source = "job",
+                      .file = command.job_file,
+                      .inline_job = "",
+                      .settings = command.settings,
+                      .resize_allowed = true};
+  submission.rules = RulesFor(v1::AdmissionPolicy(), "", "");
+  submission.rules.set_mode("enforce");
+  submission.rules.set_resize(command.as_is ? "never" : "allowed");
+  if (command.risk.has_value()) submission.rules.set_risk(*command.risk);
+  for (const std::string& list : command.allowed_changes) {
+    for (const absl::string_view field : absl::StrSplit(list, ',', absl::SkipEmpty())) {
+      submission.rules.add_allowed_changes(std::string(field));
+    }
+  }
+  submission.files = Files::kRead;
+  return submission;
+}
+
+absl::StatusOr<v1::AdmissionDecision> Decide(const SubmitCommand& command) {
+  const absl::StatusOr<absl::Duration> timeout = CheckConnection(command.connection);
+  if (!timeout.ok()) return timeout.status();
+  absl::StatusOr<Service> service;
+  const auto open = [&]() -> absl::StatusOr<PlannerClient> {
+    service = OpenService(command.connection);
+    if (!service.ok()) return service.status();
+    return service->client.WithTimeout(*timeout);
+  };
+  return Admit(ToSubmission(command), open, absl::Now() + *timeout);
+}
+
+// Asks on the terminal; without one the answer is no.
+bool Agrees() {
+  if (isatty(STDIN_FILENO) == 0) return false;
+  std::cerr << "Submit it so? The job must read PLIMSOLL_ variables [y/N] " << std::flush;
+  std::string answer;
+  std::getline(std::cin, answer);
+  return answer == "y" || answer == "Y" || answer == "yes";
+}
+
+std::string BaseName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+// salloc and srun send the scheduler no environment: there the words go in the
+// comment, where they fit and the user has none.
+void AddComment(const std::string& words, std::vector<std::string>* arguments) {
+  const std::string name = BaseName((*arguments)[0]);
+  if (name != "salloc" && name != "srun") return;
+  for (const std::string& argument : *arguments) {
+    if (argument == "--comment" || absl::StartsWith(argument, "--comment=")) return;
+  }
+  if (words.size() > kMaxCommentBytes) {
+    Say(absl::StrCat("submit: the job is over ", kMaxCommentBytes, " bytes, which is all that ",
+                     name, " brings: the scheduler will not know it"));
+    return;
+  }
+  arguments->insert(arguments->begin() + 1, "--comment=plimsoll:" + words);
+}
+
+// Becomes the scheduler's command; returns only where that fails.
+ExitCode Become(std::vector<std::string> arguments, const v1::AdmissionDecision& decision) {
+  for (const auto& [name, value] : decision.environment()) setenv(name.c_str(), value.c_str(), 1);
+  const bool resized = decision.decision() == v1::DECISION_RESIZE;
+  const std::string words =
+      resized ? InlineWords(decision.job(), /*resize_allowed=*/false) : decision.words();
+  if (!words.empty()) setenv("PLIMSOLL_JOB", words.c_str(), 1);
+  if (!decision.prediction().empty()) {
+    setenv("PLIMSOLL_PREDICTION", decision.prediction().c_str(), 1);
+  }
+  AddComment(words, &arguments);
+  std::vector<char*> raw;
+  for (std::string& argument : arguments) raw.push_back(argument.data());
+  raw.push_back(nullptr);
+  execvp(raw[0], raw.data());
+  Say(absl::StrCat("submit: ", Clean(arguments[0]), ": ", std::strerror(errno)));
+  return ExitCode::kFailure;
+}
+
+// Submits, or says why not.
+ExitCode Obey(const SubmitCommand& command, const v1::AdmissionDecision& decision) {
+  switch (decision.decision()) {
+    case v1::DECISION_RESIZE:
+      if (command.yes || Agrees()) return Become(command.command, decision);
+      Say("submit: not submitted; --yes submits the job so, --as-is as it is");
+      return ExitCode::kDoesNotFit;
+    case v1::DECISION_REJECT:
+      if (command.as_is) return Become(command.command, decision);
+      Say("submit: not submitted; --as-is submits it all the same");
+      return ExitCode::kDoesNotFit;
+    default:
+      return Become(command.command, decision);
+  }
+}
+
+}  // namespace
+
+ExitCode RunSubmit(const SubmitCommand& command) {
+  if (command.command.empty() || (command.job_file.empty() && command.settings.empty())) {
+    return Fail(absl::InvalidArgumentError(
+        "submit: too little given; must have a job file or flags, then -- and the scheduler's "
+        "command"));
+  }
+  const absl::StatusOr<v1::AdmissionDecision> decision = Decide(command);
+  if (!decision.ok()) return Fail(decision.status());
+  if (!decision->problem().empty()) Say("submit: " + Clean(decision->problem()));
+  if (decision->cause() == v1::CAUSE_UNREACHABLE) return ExitCode::kOutOfReach;
+  Say(decision->message().empty() ? NeedWords(*decision) : decision->message());
+  if (decision->cause() == v1::CAUSE_BAD_WORDS) return ExitCode::kBadInput;
+  return Obey(command, *decision);
+}
+
+}  // namespace plimsoll
