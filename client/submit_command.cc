@@ -86,14 +86,12 @@ void AddComment(const std::string& words, std::vector<std::string>* arguments) {
 // Becomes the scheduler's command; returns only where that fails.
 ExitCode Become(std::vector<std::string> arguments, const v1::AdmissionDecision& decision) {
   for (const auto& [name, value] : decision.environment()) setenv(name.c_str(), value.c_str(), 1);
-  const bool resized = decision.decision() == v1::DECISION_RESIZE;
-  const std::string words =
-      resized ? InlineWords(decision.job(), /*resize_allowed=*/false) : decision.words();
-  if (!words.empty()) setenv("PLIMSOLL_JOB", words.c_str(), 1);
-  if (!decision.prediction().empty()) {
+  if (decision.has_job()) {  // there is none where no model of it exists
+    const std::string words = InlineWords(decision.job(), /*resize_allowed=*/false);
+    setenv("PLIMSOLL_JOB", words.c_str(), 1);
     setenv("PLIMSOLL_PREDICTION", decision.prediction().c_str(), 1);
+    AddComment(words, &arguments);
   }
-  AddComment(words, &arguments);
   std::vector<char*> raw;
   for (std::string& argument : arguments) raw.push_back(argument.data());
   raw.push_back(nullptr);

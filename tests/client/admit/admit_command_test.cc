@@ -43,7 +43,9 @@ TEST(AdmitCommandTest, ExitsAsItDecides) {
   };
   const ProcessResult shadow = with({});
   EXPECT_EQ(shadow.code, 0) << shadow.err;
-  EXPECT_EQ(shadow.out, "ADMIT  does not fit; mode shadow, which would be reject under enforce\n");
+  EXPECT_THAT(shadow.out,
+              StartsWith("ADMIT  does not fit; mode shadow, which would be reject under enforce\n"
+                         "Plimsoll: needs "));
   const ProcessResult reject = with({"--partition", "h100"});
   EXPECT_EQ(reject.code, 3) << reject.err;
   EXPECT_THAT(reject.out, StartsWith("REJECT  does not fit; mode enforce\nPlimsoll: needs "));
@@ -95,10 +97,11 @@ TEST(AdmitCommandTest, PrintsNoWordsOfAJobThatSaysNone) {
       Plimsoll({"admit", "--scheduler-request", "-", "--print-words"}, R"({"scheduler": "slurm"})");
   EXPECT_EQ(none.code, 0);
   EXPECT_EQ(none.out, "");
-  const ProcessResult bad = Plimsoll({"admit", "--scheduler-request", "-", "--print-words"},
-                                     R"({"scheduler": "slurm", "comment": "plimsoll:a b"})");
+  const ProcessResult bad =
+      Plimsoll({"admit", "--scheduler-request", "-", "--print-words"},
+               R"({"scheduler": "slurm", "comment": "plimsoll:zero_stage=3 resize=x"})");
   EXPECT_EQ(bad.code, 2);
-  EXPECT_EQ(bad.err, "--comment: b; must be FIELD=VALUE: there is a job already\n");
+  EXPECT_EQ(bad.err, "--comment: resize=x; must be resize=allowed or resize=never\n");
 }
 
 TEST(AdmitCommandTest, AdmitsWhereNobodyAnswers) {

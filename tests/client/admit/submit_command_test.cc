@@ -44,10 +44,10 @@ TEST(SubmitCommandTest, SubmitsWhatFitsAndEndsAsTheCommandDoes) {
 
 TEST(SubmitCommandTest, CarriesTheJobAndItsPrediction) {
   const ProcessResult result =
-      Submit(kFits, {"--micro-batch-size", "2"}, "echo $PLIMSOLL_JOB; echo $PLIMSOLL_PREDICTION");
+      Submit(kFits, {"--recompute", "full"}, "echo $PLIMSOLL_JOB; echo $PLIMSOLL_PREDICTION");
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out, StartsWith(R"({"model":{"name":"llama-3.1-8b"},)"));
-  EXPECT_THAT(result.out, HasSubstr(R"("micro_batch_size":"2")"));
+  EXPECT_THAT(result.out, HasSubstr(R"("recompute":{"mode":"full"})"));
   EXPECT_THAT(result.out, HasSubstr("\n{\"job\":{\"model\""));
   EXPECT_THAT(result.out, HasSubstr(R"("verdict":"VERDICT_FITS")"));
 }
