@@ -154,8 +154,12 @@ class Admission {
     return Conclude(cause);
   }
 
+  // Slurm takes an environment from sbatch alone: a job of salloc or srun could not
+  // know that it was changed.
   bool MayResize() const {
-    return rules_.resize() == "allowed" && submission_.words.resize_allowed;
+    const std::string& command = submission_.request.command();
+    return rules_.resize() == "allowed" && submission_.words.resize_allowed &&
+           (command.empty() || command == "sbatch");
   }
 
   // Searches the smallest change that fits, and prepares it where it may be made.

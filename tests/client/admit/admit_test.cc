@@ -116,6 +116,14 @@ TEST_F(AdmitTest, ResizesOnlyWhereTheJobAndThePolicyAllow) {
   EXPECT_EQ(decision.environment().at("PLIMSOLL_ZERO_STAGE"),
             std::to_string(decision.job().parallelism().zero_stage()));
   EXPECT_THAT(decision.scheduler_changes(), IsEmpty());
+  submission_.request.set_command("sbatch");
+  EXPECT_EQ(Decide(resizable).decision(), v1::DECISION_RESIZE);
+  // These bring the job no environment.
+  for (const char* command : {"salloc", "srun"}) {
+    submission_.request.set_command(command);
+    EXPECT_EQ(Decide(resizable).decision(), v1::DECISION_REJECT);
+    EXPECT_THAT(Decide(resizable).message(), HasSubstr("\nPlimsoll: ZeRO 0 -> "));
+  }
   // What is admitted then fits, asked again.
   const v1::AdmissionDecision again = Decide(InlineWords(decision.job(), false));
   EXPECT_EQ(again.cause(), v1::CAUSE_FITS) << again.message();
