@@ -1,0 +1,65 @@
+#!/bin/sh
+# Slurm's EpilogSlurmctld: when a job with a prediction has ended, reports what it used.
+# The report runs on detached, so that the controller waits for nothing; whatever
+# happens, this ends well.
+#
+# Settings, as variables of a script that calls this one:
+#   PLIMSOLL_PROGRAM     the program                       /usr/bin/plimsoll
+#   PLIMSOLL_SERVER      where reports are counted         unix:/run/plimsoll/plimsoll.sock
+#   PLIMSOLL_PROMETHEUS  where the GPUs' memory is read    http://127.0.0.1:9090
+#   PLIMSOLL_ROWS        a file of rows to calibrate from  none
+#   PLIMSOLL_WAIT        for the exporter's last samples   60s
+#   PLIMSOLL_OUT_OF_MEMORY_EXIT_CODES  which mean that a GPU was full, as "77 78"   none
+#   PLIMSOLL_REPORT_LOG  a file                            the system's log
+PATH=/usr/bin:/bin
+export PATH
+program=${PLIMSOLL_PROGRAM:-/usr/bin/plimsoll}
+server=${PLIMSOLL_SERVER:-unix:/run/plimsoll/plimsoll.sock}
+prometheus=${PLIMSOLL_PROMETHEUS:-http://127.0.0.1:9090}
+wait=${PLIMSOLL_WAIT:-60s}
+job=${SLURM_JOB_ID:-}
+
+case $job in
+  '' | *[!0-9]*) exit 0 ;;
+esac
+
+# `finished`, `out-of-memory` or `other`. Slurm sees exit codes alone, and Python's is 1
+# for every error: a full GPU is told apart where the training ends with its own code.
+outcome() {
+  [ "${SLURM_JOB_EXIT_CODE2:-}" = 0:0 ] && echo finished && return
+  for code in ${PLIMSOLL_OUT_OF_MEMORY_EXIT_CODES:-}; do
+    [ "$code" = "${SLURM_JOB_EXIT_CODE2%%:*}" ] && echo out-of-memory && return
+    [ "$code" = "${SLURM_JOB_DERIVED_EC:-}" ] && echo out-of-memory && return
+  done
+  echo other
+}
+
+# AdminComment is alone what no user writes.
+report() {
+  prediction=$(squeue --noheader --states=all --jobs="$job" --Format=admin_comment:20000)
+  case $prediction in
+    'plimsoll {'*) ;;
+    *) return ;;
+  esac
+  set -- --job-id "$job" --prediction - --outcome "$(outcome)" --server "$server" \
+    --prometheus "$prometheus" --wait "$wait"
+  [ -z "${PLIMSOLL_ROWS:-}" ] || set -- "$@" --rows "$PLIMSOLL_ROWS"
+  printf '%s\n' "$prediction" | "$program" report "$@"
+}
+
+if [ "${1:-}" = detached ]; then
+  report
+  exit 0
+fi
+case ${SLURM_JOB_COMMENT:-} in
+  *'[plimsoll expected='*']') ;;
+  *) exit 0 ;; # a job without a prediction costs nothing
+esac
+if [ -n "${PLIMSOLL_REPORT_LOG:-}" ]; then
+  setsid --fork "$0" detached </dev/null >>"$PLIMSOLL_REPORT_LOG" 2>&1
+else
+  # shellcheck disable=SC2016  # the inner shell's
+  setsid --fork /bin/sh -c '"$1" detached 2>&1 | logger -t plimsoll-report' sh "$0" \
+    </dev/null >/dev/null 2>&1
+fi
+exit 0

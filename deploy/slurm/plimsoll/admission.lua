@@ -1,0 +1,243 @@
+-- The gate: asks `plimsoll admit` about a submission, and obeys. It runs inside
+-- slurmctld, under its locks: one process with a hard time limit, no second try, no
+-- error ever, and while Plimsoll does not answer, no question either.
+local apply = require("plimsoll.apply")
+local breaker = require("plimsoll.breaker")
+local counters = require("plimsoll.counters")
+local request = require("plimsoll.request")
+local settings = require("plimsoll.settings")
+local words = require("plimsoll.words")
+
+local json = require("cjson.safe").new()
+local time = require("posix.time")
+
+local gate = {}
+gate.__index = gate
+
+-- More than any decision has: what is printed beyond it is not read.
+local MAX_ANSWER_BYTES = 1024 * 1024
+local MAX_LOGGED_BYTES = 300
+
+local DECISIONS = {
+  DECISION_ADMIT = "admit", DECISION_WARN = "warn", DECISION_RESIZE = "resize",
+  DECISION_REJECT = "reject",
+}
+local CAUSES = {
+  CAUSE_NOT_ASKED = "not-asked", CAUSE_FITS = "fits", CAUSE_AT_RISK = "at-risk",
+  CAUSE_DOES_NOT_FIT = "does-not-fit", CAUSE_BAD_WORDS = "bad-words",
+  CAUSE_NOT_MODELLED = "not-modelled", CAUSE_UNREACHABLE = "unreachable",
+}
+local MODES = { off = true, shadow = true, warn = true, enforce = true }
+
+local UNREACHABLE = {
+  decision = "admit", enforced = "admit", cause = "unreachable", mode = "unknown", message = "",
+}
+local NOT_ASKED = { decision = "admit", enforced = "admit", cause = "not-asked", mode = "unknown" }
+
+-- A clock that nobody sets, seconds.
+local function now()
+  local clock = time.clock_gettime(time.CLOCK_MONOTONIC)
+  return clock.tv_sec + clock.tv_nsec * 1e-9
+end
+
+local function text_of(value)
+  return type(value) == "string" and value or ""
+end
+
+local function table_of(value)
+  return type(value) == "table" and value or {}
+end
+
+-- Returns the decision in our own words, or nil for what is none.
+local function read_decision(answer)
+  local given = json.decode(answer)
+  local decision = type(given) == "table" and DECISIONS[given.decision]
+  local cause = decision and CAUSES[given.cause]
+  if not cause then
+    return nil
+  end
+  return {
+    decision = decision,
+    enforced = DECISIONS[given.enforced] or decision,
+    cause = cause,
+    mode = MODES[given.mode] and given.mode or "unknown",
+    message = text_of(given.message),
+    changes = table_of(given.scheduler_changes or given.schedulerChanges),
+    environment = table_of(given.environment),
+    prediction = text_of(given.prediction),
+  }
+end
+
+-- Returns the gate of one Lua state of slurmctld.
+function gate.new(slurm)
+  local set, wrong = settings.load()
+  if wrong then
+    slurm.log_error("plimsoll: %s; the defaults hold", wrong)
+  end
+  local self = setmetatable({ slurm = slurm, settings = set }, gate)
+  self.breaker = breaker.new(set.breaker_failures, set.breaker_seconds)
+  self.counters = counters.new()
+  self.unreachable = {} -- by partition: what the rules say where no answer comes
+  self.written_at = -1
+  return self
+end
+
+-- One fixed command: nothing of it is a user's.
+function gate:command(request_file, error_file)
+  local set, quote = self.settings, settings.quote
+  return ("exec timeout -s KILL %s %s admit --scheduler-request %s --inline --policy %s --server %s"
+          .. " -o json </dev/null 2>%s"):format(
+    set.budget_seconds, quote(set.program), quote(request_file), quote(set.policy),
+    quote(set.server), quote(error_file))
+end
+
+-- Returns what the program printed, and what it complained of.
+function gate:run(text)
+  local request_file, error_file = os.tmpname(), os.tmpname()
+  local answer, complaint = "", ""
+  local file = io.open(request_file, "w")
+  if file and file:write(text) and file:close() then
+    local program = io.popen(self:command(request_file, error_file), "r")
+    answer = program and program:read(MAX_ANSWER_BYTES) or ""
+    if program then
+      program:close()
+    end
+    local errors = io.open(error_file)
+    if errors then
+      complaint = errors:read(MAX_LOGGED_BYTES) or ""
+      errors:close()
+    end
+  end
+  os.remove(request_file)
+  os.remove(error_file)
+  return answer, complaint
+end
+
+-- What the rules said last where no answer came, for a partition that exists.
+function gate:last_unreachable(partition)
+  return self.unreachable[partition] or UNREACHABLE
+end
+
+function gate:failed(partition, decision, complaint)
+  if self.breaker:failed(now()) then
+    self.slurm.log_error("plimsoll: no answer, %d times in a row: not asked for %d s. %s",
+                         self.breaker.limit, self.breaker.pause, words.clean(complaint))
+  end
+  return decision or self:last_unreachable(partition)
+end
+
+-- Asks, and returns a decision and the seconds that it took.
+function gate:ask(asked, part_list)
+  local partition = asked.partition:match("^[^,]*")
+  if not self.breaker:allows(now()) then
+    return self:last_unreachable(partition)
+  end
+  local begin = now()
+  local answer, complaint = self:run(json.encode(asked))
+  local seconds = now() - begin
+  local decision = read_decision(answer)
+  if not decision then
+    self.slurm.log_error("plimsoll: no decision after %.3f s. %s", seconds, words.clean(complaint))
+    return self:failed(partition, nil, complaint), seconds
+  end
+  if decision.cause ~= "unreachable" then
+    if self.breaker:is_open() then
+      self.slurm.log_info("plimsoll: answers again")
+    end
+    self.breaker:succeeded()
+    return decision, seconds
+  end
+  if part_list[partition] then
+    self.unreachable[partition] = decision
+  end
+  return self:failed(partition, decision, complaint), seconds
+end
+
+-- Does what was decided. Returns the decision as it was obeyed.
+function gate:obey(job_desc, batch, decision)
+  if decision.decision == "reject" then
+    return decision.decision
+  end
+  local changed = decision.decision ~= "resize" or apply.changes(job_desc, batch, decision.changes)
+  if not changed then
+    self.slurm.log_error("plimsoll: a resize that Slurm's request cannot say; admitted unchanged")
+    decision.message = ""
+    return "admit"
+  end
+  apply.environment(batch, decision.environment or {})
+  apply.prediction(job_desc, decision.prediction or "")
+  if self.settings.mark_comment then
+    apply.mark(job_desc, decision.environment or {})
+  end
+  return decision.decision
+end
+
+function gate:write_counters()
+  if self.settings.textfile == "" then
+    return
+  end
+  local done, why = self.counters:write(self.settings.textfile, self.breaker:is_open())
+  if not done and not self.complained then
+    self.slurm.log_error("plimsoll: %s", why)
+  end
+  self.complained = not done
+end
+
+function gate:count(labels, seconds)
+  self.counters:add(labels, seconds)
+  -- A job without words costs nothing: it is written with the next that has some, or
+  -- in the next second.
+  if seconds or labels.cause ~= "not-asked" or os.time() ~= self.written_at then
+    self.written_at = os.time()
+    self:write_counters()
+  end
+end
+
+function gate:try_submit(job_desc, part_list)
+  if job_desc.comment then
+    local comment = apply.disarm(job_desc.comment)
+    if comment ~= job_desc.comment then
+      job_desc.comment = comment
+    end
+  end
+  local batch = request.batch_of(job_desc)
+  local asked = request.of(job_desc, batch, part_list)
+  if not asked then
+    self:count(NOT_ASKED)
+    return self.slurm.SUCCESS
+  end
+  if batch and batch.environment[words.RESOLVED] then
+    batch.environment[words.RESOLVED] = "" -- not for what the job itself submits
+  end
+  local decision, seconds = self:ask(asked, part_list)
+  local done = self:obey(job_desc, batch, decision)
+  self:count({ mode = decision.mode, decision = done, enforced = decision.enforced,
+               cause = decision.cause }, seconds)
+  if decision.message ~= "" then
+    self.slurm.log_user("%s", decision.message)
+  end
+  return done == "reject" and self.slurm.ESLURM_ACCOUNTING_POLICY or self.slurm.SUCCESS
+end
+
+-- Decides on a submission. Returns Slurm's code for it.
+function gate:submit(job_desc, part_list)
+  local done, result = pcall(self.try_submit, self, job_desc, part_list)
+  if done then
+    return result
+  end
+  self.slurm.log_error("plimsoll: admitted after an error: %s", tostring(result))
+  pcall(self.count, self, UNREACHABLE)
+  return self.slurm.SUCCESS
+end
+
+-- Lets every modification of a job through: its script is no longer here to be read,
+-- and the job may run already.
+function gate:modify(job_desc, job_rec)
+  local done, why = pcall(apply.keep_mark, job_desc, job_rec)
+  if not done then
+    self.slurm.log_error("plimsoll: %s", tostring(why))
+  end
+  return self.slurm.SUCCESS
+end
+
+return gate

@@ -1,0 +1,144 @@
+-- Puts a decision into Slurm's description of a job: changed requests, variables of
+-- its environment, and the prediction, in AdminComment and behind the comment.
+local request = require("plimsoll.request")
+local words = require("plimsoll.words")
+
+local apply = {}
+
+local MARK_START = "[plimsoll expected="
+local MARK = " " .. MARK_START .. "%s bound=%s usable=%s gpus=%s]"
+local MARKED = {
+  "PLIMSOLL_PREDICTED_BYTES", "PLIMSOLL_BOUND_BYTES", "PLIMSOLL_USABLE_BYTES",
+  "PLIMSOLL_GPU_COUNT",
+}
+
+-- What sbatch wrote of its own options into the job's environment, and srun inside
+-- the job reads: a changed request has to change it too.
+-- Source: Slurm 22.05, sbatch(1), OUTPUT ENVIRONMENT VARIABLES
+local OPTIONS = {
+  tres_per_job = { "SLURM_GPUS" },
+  tres_per_node = { "SLURM_GPUS_PER_NODE" },
+  tres_per_socket = { "SLURM_GPUS_PER_SOCKET" },
+  tres_per_task = { "SLURM_GPUS_PER_TASK" },
+  min_nodes = { "SLURM_NNODES", "SLURM_JOB_NUM_NODES" },
+  max_nodes = {},
+  task_count = { "SLURM_NTASKS", "SLURM_NPROCS" },
+  tasks_per_node = { "SLURM_NTASKS_PER_NODE" },
+}
+
+local slurms_name = {}
+for _, name in ipairs(request.TEXTS) do
+  slurms_name[name] = { name = name, read = function(text) return text end }
+end
+for _, number in ipairs(request.NUMBERS) do
+  slurms_name[number.ours] = {
+    name = number.slurms,
+    read = function(text)
+      return text:find("^%d+$") and tonumber(text) < number.unset and tonumber(text) or nil
+    end,
+  }
+end
+
+-- What --gpus and the like say for `gres:gpu:h100:4`: `h100:4`.
+local function as_option(tres)
+  for item in tres:gmatch("[^,]+") do
+    local gpus = item:match("^gres[:/]gpu[:/](.+)$") or item:match("^gpu[:/](.+)$")
+    if gpus then
+      return gpus
+    end
+  end
+end
+
+local function correct_environment(environment, field, value)
+  local text = field:find("^tres_") and as_option(value) or value
+  for _, name in ipairs(OPTIONS[field] or {}) do
+    if text and environment[name] then
+      environment[name] = text
+    end
+  end
+end
+
+-- Sets what a resize changes of the request (nothing, where the environment says it all):
+-- all of it or none. Returns whether it did.
+-- `batch` as request.batch_of has it.
+function apply.changes(job_desc, batch, changes)
+  local ready = {}
+  for _, change in ipairs(changes) do
+    local target = slurms_name[change.field]
+    local value = target and type(change.value) == "string" and target.read(change.value)
+    if not value then
+      return false
+    end
+    ready[#ready + 1] = { target = target.name, value = value, change = change }
+  end
+  for _, one in ipairs(ready) do
+    job_desc[one.target] = one.value
+    if batch then
+      correct_environment(batch.environment, one.change.field, one.change.value)
+    end
+  end
+  return true
+end
+
+-- Sets the variables of a batch job; others have no environment here.
+function apply.environment(batch, variables)
+  if not batch then
+    return
+  end
+  for name, value in pairs(variables) do
+    if name:find("^PLIMSOLL_[A-Z0-9_]+$") and type(value) == "string" then
+      batch.environment[name] = value
+    end
+  end
+end
+
+-- The prediction, where the report at the job's end finds it. What an administrator
+-- wrote there stays.
+function apply.prediction(job_desc, prediction)
+  if prediction ~= "" and (job_desc.admin_comment or "") == "" then
+    job_desc.admin_comment = "plimsoll " .. prediction
+  end
+end
+
+-- Takes the meaning from what looks like our mark: nobody else writes it.
+function apply.disarm(comment)
+  return (comment:gsub("%[plimsoll expected=", "(plimsoll expected="))
+end
+
+-- Writes the figures of the prediction behind the comment: all that reaches a prolog.
+-- Where they do not fit, Plimsoll's own words make room; another comment stays whole.
+function apply.mark(job_desc, variables)
+  local figures = {}
+  for at, name in ipairs(MARKED) do
+    figures[at] = tostring(variables[name] or "")
+    if not figures[at]:find("^%d+$") then
+      return
+    end
+  end
+  local comment = job_desc.comment or ""
+  local mark = MARK:format(unpack(figures))
+  if #comment + #mark > words.MAX_COMMENT_BYTES and words.of_comment(comment) ~= "" then
+    comment = words.COMMENT_START
+  end
+  if #comment + #mark <= words.MAX_COMMENT_BYTES then
+    job_desc.comment = comment == "" and mark:sub(2) or comment .. mark
+  end
+end
+
+-- Keeps the mark of a job whose comment is changed, and lets nobody forge one.
+function apply.keep_mark(job_desc, job_rec)
+  if not job_desc.comment then
+    return
+  end
+  local comment = apply.disarm(job_desc.comment)
+  local start = (job_rec.comment or ""):find(MARK_START, 1, true)
+  local mark = start and job_rec.comment:sub(start) or ""
+  if mark ~= "" and #comment + 1 + #mark <= words.MAX_COMMENT_BYTES then
+    comment = comment == "" and mark or comment .. " " .. mark
+  end
+  if comment ~= job_desc.comment then
+    job_desc.comment = comment
+  end
+end
+
+return apply

@@ -1,0 +1,34 @@
+-- A circuit breaker: after some failures in a row nothing is tried for a while, then
+-- one try decides. Knows no clock: times are handed in, in seconds.
+local breaker = {}
+breaker.__index = breaker
+
+function breaker.new(failures, pause_seconds)
+  return setmetatable({ limit = failures, pause = pause_seconds, count = 0 }, breaker)
+end
+
+-- Whether one may try.
+function breaker:allows(now)
+  return not self.open_until or now >= self.open_until
+end
+
+function breaker:is_open()
+  return self.open_until ~= nil
+end
+
+function breaker:succeeded()
+  self.count, self.open_until = 0, nil
+end
+
+-- Returns true where this failure opened the breaker.
+function breaker:failed(now)
+  self.count = self.count + 1
+  if self.count < self.limit then
+    return false
+  end
+  local opened = not self.open_until
+  self.open_until = now + self.pause
+  return opened
+end
+
+return breaker

@@ -1,0 +1,72 @@
+-- Counts decisions, and writes them for node_exporter's textfile collector. Counts
+-- begin at zero with slurmctld, as counters may.
+local counters = {}
+counters.__index = counters
+
+local LABELS = { "scheduler", "mode", "decision", "enforced", "cause" }
+
+function counters.new()
+  return setmetatable({ decisions = {}, seconds = 0, asked = 0, unwritten = false }, counters)
+end
+
+-- Counts one decision. `labels` has mode, decision, enforced and cause; `seconds`
+-- is how long Plimsoll was waited for, nil where it was not asked.
+function counters:add(labels, seconds)
+  local pairs_of = {}
+  for _, name in ipairs(LABELS) do
+    local value = name == "scheduler" and "slurm" or labels[name]
+    pairs_of[#pairs_of + 1] = ('%s="%s"'):format(name, value)
+  end
+  local series = table.concat(pairs_of, ",")
+  self.decisions[series] = (self.decisions[series] or 0) + 1
+  if seconds then
+    self.seconds = self.seconds + seconds
+    self.asked = self.asked + 1
+  end
+  self.unwritten = true
+end
+
+-- Returns the counts in Prometheus' text format.
+function counters:text(breaker_open)
+  local series = {}
+  for name in pairs(self.decisions) do
+    series[#series + 1] = name
+  end
+  table.sort(series)
+  local lines = {
+    "# HELP plimsoll_admission_decisions_total Decisions on submissions.",
+    "# TYPE plimsoll_admission_decisions_total counter",
+  }
+  for _, name in ipairs(series) do
+    lines[#lines + 1] =
+      ("plimsoll_admission_decisions_total{%s} %d"):format(name, self.decisions[name])
+  end
+  lines[#lines + 1] = "# HELP plimsoll_admission_seconds Time that submissions waited for Plimsoll."
+  lines[#lines + 1] = "# TYPE plimsoll_admission_seconds summary"
+  lines[#lines + 1] = ("plimsoll_admission_seconds_sum %.6f"):format(self.seconds)
+  lines[#lines + 1] = ("plimsoll_admission_seconds_count %d"):format(self.asked)
+  lines[#lines + 1] =
+    "# HELP plimsoll_admission_breaker_open 1 while Plimsoll is not asked, after failures in a row."
+  lines[#lines + 1] = "# TYPE plimsoll_admission_breaker_open gauge"
+  lines[#lines + 1] = ("plimsoll_admission_breaker_open %d"):format(breaker_open and 1 or 0)
+  return table.concat(lines, "\n") .. "\n"
+end
+
+-- Writes them beside the file, then in its place. Returns nil and why where it can't.
+function counters:write(path, breaker_open)
+  local beside = path .. ".new"
+  local file, why = io.open(beside, "w")
+  if not file then
+    return nil, why
+  end
+  local written, cause = file:write(self:text(breaker_open))
+  local closed = file:close()
+  if not (written and closed) then
+    os.remove(beside)
+    return nil, cause or "not written"
+  end
+  self.unwritten = false
+  return os.rename(beside, path)
+end
+
+return counters

@@ -1,0 +1,126 @@
+-- Reads, as the user, the job files that a submission names, and passes what is in
+-- them on in words: the controller opens no file of a user. It refuses nothing: what
+-- is wrong is said here, and judged there.
+local settings = require("plimsoll.settings")
+local words = require("plimsoll.words")
+
+local json = require("cjson.safe").new()
+
+local resolve = {}
+
+-- Slurm's own limit of a batch script.
+local MAX_SCRIPT_BYTES = 4 * 1024 * 1024
+local COMMANDS = { sbatch = true, salloc = true, srun = true }
+
+local function read(path, limit)
+  local file = io.open(path, "r")
+  local text = file and file:read(limit)
+  if file then
+    file:close()
+  end
+  return text or ""
+end
+
+local function is_submission(options)
+  local kind = options["type"]
+  return COMMANDS[kind] and not (kind == "srun" and os.getenv("SLURM_JOB_ID"))
+end
+
+-- Returns what the submission says, as `plimsoll admit` takes it; nil where nothing.
+local function request_of(options)
+  local script = ""
+  if options["type"] == "sbatch" and not options["wrap"] and options.argv[1] then
+    script = words.of_script(read(options.argv[1], MAX_SCRIPT_BYTES))
+  end
+  local environment = os.getenv("PLIMSOLL_JOB") or ""
+  local comment = words.of_comment(options["comment"] or "")
+  if script == "" and environment == "" and comment == "" then
+    return nil
+  end
+  return {
+    scheduler = "slurm",
+    command = options["type"],
+    script_words = words.clean(script),
+    environment_words = words.clean(words.cut(environment, words.MAX_BYTES)),
+    comment = words.clean(comment),
+  }
+end
+
+-- Returns the words in one line with every file read, or nil and what is wrong.
+local function print_words(set, request)
+  local request_file, error_file = os.tmpname(), os.tmpname()
+  local line, complaint
+  local file = io.open(request_file, "w")
+  if file and file:write(json.encode(request)) and file:close() then
+    local program = io.popen(
+      ("timeout -s KILL %s %s admit --scheduler-request %s --print-words </dev/null 2>%s; echo $?")
+        :format(set.resolve_seconds, settings.quote(set.program), settings.quote(request_file),
+                settings.quote(error_file)))
+    line = program:read("*a"):match("^([^\n]*)\n0\n$")
+    program:close()
+    complaint = read(error_file, words.MAX_BYTES)
+  end
+  os.remove(request_file)
+  os.remove(error_file)
+  return line, complaint
+end
+
+-- sbatch: in its environment, which it is about to read. Returns whether it went.
+local function into_environment(options, line)
+  local found, stdlib = pcall(require, "posix.stdlib")
+  return found and options["type"] == "sbatch" and not options["export-file"]
+    and stdlib.setenv(words.RESOLVED, line) == 0
+end
+
+-- Else in the comment, unless it is the user's for something else.
+local function into_comment(slurm, options, line)
+  local comment = words.COMMENT_START .. line
+  local present = options["comment"] or ""
+  if present ~= "" and words.of_comment(present) == "" then
+    slurm.log_error("plimsoll: --comment is taken by a comment; %s can bring words there alone",
+                    options["type"])
+  elseif #comment > words.MAX_COMMENT_BYTES then
+    slurm.log_error("plimsoll: %d bytes of words; --comment has room for %d: use sbatch",
+                    #comment, words.MAX_COMMENT_BYTES)
+  else
+    options["comment"] = comment
+  end
+end
+
+local function forget_resolved()
+  local found, stdlib = pcall(require, "posix.stdlib")
+  if found and os.getenv(words.RESOLVED) then
+    stdlib.setenv(words.RESOLVED, nil) -- of another submission
+  end
+end
+
+local function try(slurm, options)
+  if not is_submission(options) then
+    return
+  end
+  forget_resolved()
+  local request = request_of(options)
+  if not request then
+    return
+  end
+  local line, complaint = print_words(settings.load(), request)
+  if not line then
+    for wrong in (complaint or ""):gmatch("[^\n]+") do
+      slurm.log_error("plimsoll: %s", wrong)
+    end
+    return
+  end
+  if line ~= "" and not into_environment(options, line) then
+    into_comment(slurm, options, line)
+  end
+end
+
+-- What a cli_filter.lua calls before a submission. Never an error.
+function resolve.pre_submit(slurm, options)
+  local done, why = pcall(try, slurm, options)
+  if not done then
+    slurm.log_error("plimsoll: %s", tostring(why))
+  end
+end
+
+return resolve

@@ -1,0 +1,102 @@
+-- What a submission says to Plimsoll, found in what Slurm knows of it. Pure text:
+-- nothing here opens a file or runs a program.
+local words = {}
+
+-- The most bytes of a script's words, and of PLIMSOLL_JOB, that `plimsoll admit` takes.
+words.MAX_BYTES = 64 * 1024
+-- Slurm's own limit of --comment.
+words.MAX_COMMENT_BYTES = 1024
+-- What begins a comment that is meant for Plimsoll.
+words.COMMENT_START = "plimsoll:"
+-- The variable that brings words with every file read. Slurm passes variables of
+-- this prefix on whatever --export says.
+words.RESOLVED = "SLURM_PLIMSOLL_JOB"
+
+local DIRECTIVE = "#PLIMSOLL"
+local REPLACEMENT = "\239\191\189" -- U+FFFD in UTF-8
+
+-- Well-formed sequences of UTF-8 beyond ASCII. Source: RFC 3629, section 4.
+local SEQUENCES = {
+  "^[\194-\223][\128-\191]",
+  "^\224[\160-\191][\128-\191]",
+  "^[\225-\236\238\239][\128-\191][\128-\191]",
+  "^\237[\128-\159][\128-\191]",
+  "^\240[\144-\191][\128-\191][\128-\191]",
+  "^[\241-\243][\128-\191][\128-\191][\128-\191]",
+  "^\244[\128-\143][\128-\191][\128-\191]",
+}
+
+local function sequence_end(run, at)
+  for _, pattern in ipairs(SEQUENCES) do
+    local _, last = run:find(pattern, at)
+    if last then
+      return last
+    end
+  end
+end
+
+local function clean_run(run)
+  local parts, at = {}, 1
+  while at <= #run do
+    local last = sequence_end(run, at)
+    parts[#parts + 1] = last and run:sub(at, last) or REPLACEMENT
+    at = (last or at) + 1
+  end
+  return table.concat(parts)
+end
+
+-- Returns the text as JSON can carry it: what is not UTF-8, and control characters
+-- other than newline and tab, become U+FFFD.
+function words.clean(text)
+  if not text:find("[%z\1-\8\11-\31\127-\255]") then
+    return text
+  end
+  text = text:gsub("[%z\1-\8\11-\31\127]", REPLACEMENT)
+  return (text:gsub("[\128-\255]+", clean_run))
+end
+
+-- Returns the text cut to one byte over the limit, so that it is refused for its
+-- length by whoever knows the rule.
+function words.cut(text, limit)
+  return #text > limit and text:sub(1, limit + 1) or text
+end
+
+-- The lines before the first command, as Slurm reads #SBATCH.
+local function header(script)
+  if script:find("^[ \t\r\v\f]*[^#%s]") then
+    return ""
+  end
+  local command = script:find("\n[ \t\r\v\f]*[^#%s]")
+  return command and script:sub(1, command) or script
+end
+
+-- Returns the lines of a batch script's header that begin with `#PLIMSOLL`, each
+-- with its newline; "" where there are none.
+function words.of_script(script)
+  if not script:find(DIRECTIVE, 1, true) then
+    return ""
+  end
+  local text = "\n" .. header(script)
+  local lines, bytes, at = {}, 0, 1
+  while bytes <= words.MAX_BYTES do
+    local start = text:find("\n" .. DIRECTIVE, at, true)
+    if not start then
+      break
+    end
+    local stop = text:find("\n", start + 1, true) or #text + 1
+    lines[#lines + 1] = text:sub(start + 1, stop - 1) .. "\n"
+    bytes = bytes + #lines[#lines]
+    at = stop
+  end
+  return words.cut(table.concat(lines), words.MAX_BYTES)
+end
+
+-- Returns a comment that is meant for Plimsoll; "" for any other.
+function words.of_comment(comment)
+  if comment:sub(1, #words.COMMENT_START) ~= words.COMMENT_START then
+    return ""
+  end
+  return words.cut(comment, #words.COMMENT_START + words.MAX_COMMENT_BYTES)
+end
+
+return words

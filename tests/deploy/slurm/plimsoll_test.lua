@@ -1,0 +1,344 @@
+-- Tests of what deploy/slurm's Lua does apart from Slurm: words, requests, changes, the
+-- breaker, counts and settings. Slurm's own tables are plain ones here.
+--   LUA_PATH="deploy/slurm/?.lua;;" lua5.1 plimsoll_test.lua
+local apply = require("plimsoll.apply")
+local breaker = require("plimsoll.breaker")
+local counters = require("plimsoll.counters")
+local request = require("plimsoll.request")
+local settings = require("plimsoll.settings")
+local words = require("plimsoll.words")
+
+local tests, order = {}, {}
+
+local function test(name, run)
+  assert(not tests[name], name)
+  tests[name] = run
+  order[#order + 1] = name
+end
+
+local function expect(seen, wanted)
+  if seen ~= wanted then
+    error(("expected %q\n     saw %q"):format(tostring(wanted), tostring(seen)), 2)
+  end
+end
+
+local function temporary(text)
+  local path = os.tmpname()
+  local file = assert(io.open(path, "w"))
+  file:write(text)
+  file:close()
+  return path
+end
+
+local FFFD = "\239\191\189"
+
+test("a script's words are the directives before its first command", function()
+  expect(words.of_script("#!/bin/sh\n#PLIMSOLL a=1\n#SBATCH -n 1\n\n  # note\n#PLIMSOLL b=2\n"
+    .. "hostname\n#PLIMSOLL late=1\n"), "#PLIMSOLL a=1\n#PLIMSOLL b=2\n")
+end)
+
+test("a directive inside a line is none", function()
+  expect(words.of_script("#!/bin/sh\n# say #PLIMSOLL a=1\n #PLIMSOLL b=2\n"), "")
+end)
+
+test("a script that begins with a command has no words", function()
+  expect(words.of_script("hostname\n#PLIMSOLL a=1\n"), "")
+end)
+
+test("a directive may be the last line, without a newline", function()
+  expect(words.of_script("#!/bin/sh\n#PLIMSOLL a=1"), "#PLIMSOLL a=1\n")
+end)
+
+test("a script's words are cut one byte over the limit", function()
+  local long = words.of_script("#!/bin/sh\n#PLIMSOLL " .. ("x"):rep(1024 * 1024) .. "\n")
+  expect(#long, words.MAX_BYTES + 1)
+  local many = words.of_script("#!/bin/sh\n" .. ("#PLIMSOLL a=1\n"):rep(100000))
+  expect(#many, words.MAX_BYTES + 1)
+end)
+
+test("four megabytes of a hostile script take no time", function()
+  for _, part in ipairs({ "\n", "#", "#\n", "\n\t ", "\n#PLIMSOL", " " }) do
+    local script = "#!/bin/sh\n#PLIMSOLL a=1\n" .. part:rep(4 * 1024 * 1024 / #part)
+    local begin = os.clock()
+    expect(words.of_script(script):sub(1, 14), "#PLIMSOLL a=1\n")
+    local seconds = os.clock() - begin
+    assert(seconds < 1, ("%q took %.2f s"):format(part, seconds))
+  end
+end)
+
+test("a comment has words where it begins with the mark", function()
+  expect(words.of_comment("plimsoll:a=1"), "plimsoll:a=1")
+  expect(words.of_comment("for plimsoll:a=1"), "")
+  expect(words.of_comment("Plimsoll:a=1"), "")
+  expect(#words.of_comment("plimsoll:" .. ("x"):rep(5000)), 9 + 1024 + 1)
+end)
+
+test("what is not UTF-8 is replaced, what is stays", function()
+  local cases = {
+    { "plain\n\ttext", "plain\n\ttext" },
+    { "gr\195\188n \226\130\172 \240\159\154\162", "gr\195\188n \226\130\172 \240\159\154\162" },
+    { "a\0b\27[31m\r\127", "a" .. FFFD .. "b" .. FFFD .. "[31m" .. FFFD .. FFFD },
+    { "\195", FFFD }, { "\188", FFFD }, { "\226\130", FFFD .. FFFD },
+    { "\192\175", FFFD .. FFFD }, -- an overlong slash
+    { "\237\160\128", FFFD .. FFFD .. FFFD }, -- a surrogate
+    { "\244\144\128\128", FFFD:rep(4) }, -- above U+10FFFF
+    { "\195\188\255\195\188", "\195\188" .. FFFD .. "\195\188" },
+  }
+  for _, case in ipairs(cases) do
+    expect(words.clean(case[1]), case[2])
+  end
+end)
+
+local NO_VAL, NO_VAL16 = 0xfffffffe, 0xfffe
+local PARTITIONS = { gpu = { flag_default = 1 }, cpu = { flag_default = 0 } }
+
+local function batch_job(fields)
+  local job = { script = "#!/bin/sh\n", environment = {}, min_nodes = NO_VAL, max_nodes = NO_VAL,
+                num_tasks = NO_VAL, ntasks_per_node = NO_VAL16, sockets_per_node = NO_VAL16 }
+  for name, value in pairs(fields or {}) do
+    job[name] = value
+  end
+  return job
+end
+
+local function request_of(job)
+  return request.of(job, request.batch_of(job), PARTITIONS)
+end
+
+test("a job without words asks nothing", function()
+  expect(request_of(batch_job()), nil)
+  expect(request_of(batch_job({ comment = "for the paper", tres_per_node = "gres:gpu:8" })), nil)
+  expect(request_of({ comment = "" }), nil)
+end)
+
+test("a request has what Slurm knows, and leaves out what is not given", function()
+  local asked = request_of(batch_job({
+    script = "#!/bin/sh\n#PLIMSOLL a=1\n", environment = { PLIMSOLL_JOB = "b=2" },
+    comment = "plimsoll:c=3", tres_per_node = "gres:gpu:h100:8", min_nodes = 2, num_tasks = 16,
+    ntasks_per_node = 8 }))
+  expect(asked.script_words, "#PLIMSOLL a=1\n")
+  expect(asked.environment_words, "b=2")
+  expect(asked.comment, "plimsoll:c=3")
+  expect(asked.scheduler, "slurm")
+  expect(asked.command, "sbatch")
+  expect(asked.partition, "gpu")
+  expect(asked.tres_per_node, "gres:gpu:h100:8")
+  expect(asked.tres_per_job, "")
+  expect(asked.min_nodes, "2")
+  expect(asked.max_nodes, nil)
+  expect(asked.task_count, "16")
+  expect(asked.tasks_per_node, "8")
+  expect(asked.sockets_per_node, nil)
+end)
+
+test("words with every file read are all the words", function()
+  local asked = request_of(batch_job({
+    script = "#!/bin/sh\n#PLIMSOLL job.yaml\n", comment = "plimsoll:c=3",
+    environment = { PLIMSOLL_JOB = "b=2", SLURM_PLIMSOLL_JOB = "resize=allowed {}" } }))
+  expect(asked.environment_words, "resize=allowed {}")
+  expect(asked.script_words, "")
+  expect(asked.comment, "")
+end)
+
+test("salloc and srun bring a comment alone", function()
+  local asked = request_of({ comment = "plimsoll:c=3", partition = "cpu,gpu" })
+  expect(asked.comment, "plimsoll:c=3")
+  expect(asked.command, "")
+  expect(asked.partition, "cpu,gpu")
+end)
+
+local function resized(job, changes)
+  return apply.changes(job, request.batch_of(job), changes)
+end
+
+test("a resize changes the request, and what sbatch said of it", function()
+  local job = batch_job({ tres_per_node = "gres:gpu:h100:8", num_tasks = 8, environment = {
+    SLURM_GPUS_PER_NODE = "h100:8", SLURM_NTASKS = "8", SLURM_NPROCS = "8" } })
+  expect(resized(job, { { field = "tres_per_node", value = "gres:gpu:h100:4" },
+                        { field = "task_count", value = "4" } }), true)
+  expect(job.tres_per_node, "gres:gpu:h100:4")
+  expect(job.num_tasks, 4)
+  expect(job.environment.SLURM_GPUS_PER_NODE, "h100:4")
+  expect(job.environment.SLURM_NTASKS, "4")
+  expect(job.environment.SLURM_NPROCS, "4")
+  expect(job.environment.SLURM_GPUS, nil)
+end)
+
+test("the newer form of a request is understood as an option too", function()
+  local job = batch_job({ environment = { SLURM_GPUS = "8" } })
+  expect(resized(job, { { field = "tres_per_job", value = "gres/gpu:4" } }), true)
+  expect(job.environment.SLURM_GPUS, "4")
+end)
+
+test("a resize is whole or nothing", function()
+  for _, wrong in ipairs({ { field = "priority", value = "1" }, { value = "1" },
+                           { field = "min_nodes", value = "-1" },
+                           { field = "min_nodes", value = "1e3" },
+                           { field = "tres_per_node", value = 4 },
+                           { field = "tasks_per_node", value = "65534" } }) do
+    local job = batch_job({ tres_per_job = "gres:gpu:8" })
+    expect(resized(job, { { field = "tres_per_job", value = "gres:gpu:4" }, wrong }), false)
+    expect(job.tres_per_job, "gres:gpu:8")
+  end
+  expect(resized(batch_job(), {}), true)
+end)
+
+test("only variables of Plimsoll's own get into a job", function()
+  local job = batch_job()
+  apply.environment(request.batch_of(job), { PLIMSOLL_ZERO_STAGE = "3", LD_PRELOAD = "x.so",
+                                             ["PLIMSOLL_A=b"] = "c", PLIMSOLL_N = 1 })
+  expect(job.environment.PLIMSOLL_ZERO_STAGE, "3")
+  expect(job.environment.LD_PRELOAD, nil)
+  expect(job.environment["PLIMSOLL_A=b"], nil)
+  expect(job.environment.PLIMSOLL_N, nil)
+end)
+
+test("an administrator's comment stays", function()
+  local job = batch_job({ admin_comment = "keep" })
+  apply.prediction(job, "{}")
+  expect(job.admin_comment, "keep")
+  job = batch_job()
+  apply.prediction(job, "{}")
+  expect(job.admin_comment, "plimsoll {}")
+  job = batch_job()
+  apply.prediction(job, "")
+  expect(job.admin_comment, nil)
+end)
+
+local FIGURES = { PLIMSOLL_PREDICTED_BYTES = "1", PLIMSOLL_BOUND_BYTES = "2",
+                  PLIMSOLL_USABLE_BYTES = "3", PLIMSOLL_GPU_COUNT = "4" }
+local MARK = "[plimsoll expected=1 bound=2 usable=3 gpus=4]"
+
+local function marked(comment, figures)
+  local job = batch_job({ comment = comment })
+  apply.mark(job, figures or FIGURES)
+  return job.comment
+end
+
+test("the mark is put behind a comment that has room", function()
+  expect(marked(nil), MARK)
+  expect(marked("paper"), "paper " .. MARK)
+  expect(marked(("x"):rep(1024 - #MARK - 1)), ("x"):rep(1024 - #MARK - 1) .. " " .. MARK)
+  expect(marked(("x"):rep(1024 - #MARK)), ("x"):rep(1024 - #MARK))
+  expect(marked("plimsoll:" .. ("x"):rep(1000)), "plimsoll: " .. MARK)
+  expect(marked("paper", { PLIMSOLL_PREDICTED_BYTES = "1" }), "paper")
+  expect(marked("paper", { PLIMSOLL_PREDICTED_BYTES = "1", PLIMSOLL_BOUND_BYTES = "2",
+                           PLIMSOLL_USABLE_BYTES = "3]", PLIMSOLL_GPU_COUNT = "4" }), "paper")
+end)
+
+test("nobody forges a mark, and a changed comment keeps it", function()
+  expect(apply.disarm("a " .. MARK), "a (plimsoll expected=1 bound=2 usable=3 gpus=4]")
+  local function kept(comment, before)
+    local job = { comment = comment }
+    apply.keep_mark(job, { comment = before })
+    return job.comment
+  end
+  expect(kept("new", "old " .. MARK), "new " .. MARK)
+  expect(kept("", "old " .. MARK), MARK)
+  expect(kept("new", "old"), "new")
+  expect(kept("new", nil), "new")
+  expect(kept(nil, "old " .. MARK), nil)
+  expect(kept(MARK:gsub("1", "9"), "old " .. MARK),
+         "(plimsoll expected=9 bound=2 usable=3 gpus=4] " .. MARK)
+end)
+
+test("a breaker opens after failures in a row, and tries once after the pause", function()
+  local one = breaker.new(3, 60)
+  expect(one:failed(0), false)
+  expect(one:failed(1), false)
+  one:succeeded()
+  expect(one:failed(2), false)
+  expect(one:failed(3), false)
+  expect(one:allows(3), true)
+  expect(one:failed(4), true)
+  expect(one:is_open(), true)
+  expect(one:allows(63.9), false)
+  expect(one:allows(64), true)
+  expect(one:failed(64), false)
+  expect(one:allows(65), false)
+  expect(one:allows(124), true)
+  one:succeeded()
+  expect(one:is_open(), false)
+  expect(one:failed(125), false)
+  expect(one:allows(125), true)
+end)
+
+test("counts are written whole, in the form that node_exporter reads", function()
+  local counts = counters.new()
+  local fits = { mode = "warn", decision = "admit", enforced = "admit", cause = "fits" }
+  counts:add(fits, 0.25)
+  counts:add(fits, 0.5)
+  counts:add({ mode = "unknown", decision = "admit", enforced = "admit", cause = "unreachable" })
+  local path = os.tmpname()
+  assert(counts:write(path, true))
+  local file = assert(io.open(path))
+  local name = "plimsoll_admission_decisions_total{scheduler=\"slurm\",mode="
+  expect(file:read("*a"), [[
+# HELP plimsoll_admission_decisions_total Decisions on submissions.
+# TYPE plimsoll_admission_decisions_total counter
+]] .. name .. [["unknown",decision="admit",enforced="admit",cause="unreachable"} 1
+]] .. name .. [["warn",decision="admit",enforced="admit",cause="fits"} 2
+# HELP plimsoll_admission_seconds Time that submissions waited for Plimsoll.
+# TYPE plimsoll_admission_seconds summary
+plimsoll_admission_seconds_sum 0.750000
+plimsoll_admission_seconds_count 2
+# HELP plimsoll_admission_breaker_open 1 while Plimsoll is not asked, after failures in a row.
+# TYPE plimsoll_admission_breaker_open gauge
+plimsoll_admission_breaker_open 1
+]])
+  file:close()
+  expect(io.open(path .. ".new"), nil)
+  os.remove(path)
+  local done, why = counts:write("/nonexistent/plimsoll.prom", false)
+  expect(done, nil)
+  expect(why, "/nonexistent/plimsoll.prom.new: No such file or directory")
+end)
+
+test("settings are checked, and the defaults hold where they are wrong", function()
+  local real = os.getenv
+  local function load(text)
+    local path = temporary(text)
+    os.getenv = function() return path end -- luacheck: ignore 122
+    local result, wrong = settings.load()
+    os.getenv = real -- luacheck: ignore 122
+    os.remove(path)
+    return result, wrong and wrong:gsub("^[^:]*: ", "")
+  end
+  local set, wrong = load("return {budget_seconds = 0.2}")
+  expect(set.budget_seconds, 0.2)
+  expect(set.breaker_seconds, 60)
+  expect(wrong, nil)
+  local cases = {
+    { "return {budget = 0.2}", "budget: no such setting" },
+    { "return {budget_seconds = '0.2'}", "budget_seconds: 0.2; must be a number" },
+    { "return {budget_seconds = 0}", "budget_seconds: 0; must be above 0" },
+    { "return 1", "must return a table" },
+  }
+  for _, case in ipairs(cases) do
+    set, wrong = load(case[1])
+    expect(set.budget_seconds, 0.1)
+    expect(wrong, case[2])
+  end
+  set, wrong = load("return {")
+  expect(set.budget_seconds, 0.1)
+  assert(wrong:find("unexpected symbol"), wrong)
+end)
+
+test("a word of a shell's command stays one word", function()
+  for _, text in ipairs({ "plain", "a b", "it's", "$(id)", "`id`", "a\nb", "\\", "" }) do
+    local program = io.popen("printf %s " .. settings.quote(text))
+    expect(program:read("*a"), text)
+    program:close()
+  end
+end)
+
+local failed = 0
+for _, name in ipairs(order) do
+  local done, why = pcall(tests[name])
+  if not done then
+    failed = failed + 1
+    print(("FAILED %s\n  %s"):format(name, why))
+  end
+end
+print(("%d of %d passed"):format(#order - failed, #order))
+os.exit(failed == 0 and #order > 0 and 0 or 1)
