@@ -13,8 +13,8 @@ build="cmake ninja-build ccache g++-12 pkgconf
   libabsl-dev prometheus-cpp-dev libcli11-dev libyaml-cpp-dev rapidjson-dev python3
   libcpp-httplib-dev libgtest-dev libgmock-dev libbenchmark-dev"
 test="clang-14 libclang-rt-14-dev clang-format-14 universal-ctags chromium fonts-dejavu-core
-  slurmctld slurmd slurm-client slurm-wlm-basic-plugins lua-check lua5.1 lua-cjson
-  prometheus prometheus-node-exporter python3-yaml systemd libseccomp2 haproxy"
+  slurmctld slurmd slurm-client slurm-wlm-basic-plugins lua-check lua5.1 lua-cjson lua-posix
+  shellcheck prometheus prometheus-node-exporter python3-yaml systemd libseccomp2 haproxy"
 image="buildah debootstrap"
 
 wanted=

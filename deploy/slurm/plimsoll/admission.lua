@@ -17,6 +17,8 @@ gate.__index = gate
 -- More than any decision has: what is printed beyond it is not read.
 local MAX_ANSWER_BYTES = 1024 * 1024
 local MAX_LOGGED_BYTES = 300
+-- Of the budget, what the program has from its own start on.
+local ANSWER_SHARE = 0.8
 
 local DECISIONS = {
   DECISION_ADMIT = "admit", DECISION_WARN = "warn", DECISION_RESIZE = "resize",
@@ -82,13 +84,14 @@ function gate.new(slurm)
   return self
 end
 
--- One fixed command: nothing of it is a user's.
+-- One fixed command: nothing of it is a user's. It gives up by itself a little
+-- before it is killed, so as to say what the rules say then.
 function gate:command(request_file, error_file)
   local set, quote = self.settings, settings.quote
-  return ("exec timeout -s KILL %s %s admit --scheduler-request %s --inline --policy %s --server %s"
-          .. " -o json </dev/null 2>%s"):format(
+  return ("exec timeout -s KILL %g %s admit --scheduler-request %s --inline --policy %s --server %s"
+          .. " --timeout %dms -o jsonl </dev/null 2>%s"):format(
     set.budget_seconds, quote(set.program), quote(request_file), quote(set.policy),
-    quote(set.server), quote(error_file))
+    quote(set.server), math.ceil(set.budget_seconds * ANSWER_SHARE * 1000), quote(error_file))
 end
 
 -- Returns what the program printed, and what it complained of.

@@ -71,7 +71,7 @@ local function header(script)
 end
 
 -- Returns the lines of a batch script's header that begin with `#PLIMSOLL`, each
--- with its newline; "" where there are none.
+-- with its newline; "" where there are none. The limit is of what follows that word.
 function words.of_script(script)
   if not script:find(DIRECTIVE, 1, true) then
     return ""
@@ -85,10 +85,10 @@ function words.of_script(script)
     end
     local stop = text:find("\n", start + 1, true) or #text + 1
     lines[#lines + 1] = text:sub(start + 1, stop - 1) .. "\n"
-    bytes = bytes + #lines[#lines]
+    bytes = bytes + #lines[#lines] - #DIRECTIVE
     at = stop
   end
-  return words.cut(table.concat(lines), words.MAX_BYTES)
+  return words.cut(table.concat(lines), words.MAX_BYTES + #lines * #DIRECTIVE)
 end
 
 -- Returns a comment that is meant for Plimsoll; "" for any other.

@@ -86,13 +86,15 @@ class Cluster:
         self.folder = pathlib.Path(folder)
         self.conf = self.folder / "conf"
         self.textfiles = self.folder / "textfiles"
+        self.settings = self.folder / "settings.lua"
         self.log = self.folder / "slurmctld.log"
         self.processes = []
         self.loaded = int(time.time()) - 100000
         for path in (self.conf, self.textfiles, self.folder / "state", self.folder / "spool"):
             path.mkdir(parents=True)
+        self.folder.chmod(0o755)
         self._write_configuration(partitions)
-        (self.folder / "settings.lua").write_text(settings)
+        self.settings.write_text(settings)
 
     def _write_configuration(self, partitions):
         host = socket.gethostname().split(".")[0]
@@ -112,6 +114,9 @@ class Cluster:
                 f"Name=gpu Type=h100 Flags=nvidia_gpu_env File={devices}[0-{GPUS - 1}]\n")
         for at in range(GPUS):  # as /dev/null
             os.mknod(self.folder / f"gpu{at}", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+        # As installed: where users may read it, whatever they may of this repository.
+        self.installed = self.folder / "installed"
+        shutil.copytree(DEPLOY, self.installed)
         for name in ("job_submit.lua", "cli_filter.lua"):
             shutil.copy(DEPLOY / name, self.conf / name)
 
@@ -119,14 +124,14 @@ class Cluster:
         """Makes one of Slurm's own scripts: a program of deploy/slurm with its settings."""
         assignments = "".join(f"export {key}='{value}'\n" for key, value in variables.items())
         script = self.folder / name
-        script.write_text(f"#!/bin/sh\n{assignments}exec {DEPLOY / program}\n")
+        script.write_text(f"#!/bin/sh\n{assignments}exec {self.installed / program}\n")
         script.chmod(0o755)
 
     def environment(self, **more):
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "KEEP") if name in os.environ}
         return {**kept, "LC_ALL": "C.UTF-8", "SLURM_CONF": str(self.conf / "slurm.conf"),
-                "PLIMSOLL_SLURM_SETTINGS": str(self.folder / "settings.lua"),
-                "LUA_PATH": f"{DEPLOY}/?.lua;;", **more}
+                "PLIMSOLL_SLURM_SETTINGS": str(self.settings),
+                "LUA_PATH": f"{self.installed}/?.lua;;", **more}
 
     def start(self):
         self.reload()
