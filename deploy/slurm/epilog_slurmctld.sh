@@ -23,10 +23,23 @@ case $job in
   '' | *[!0-9]*) exit 0 ;;
 esac
 
-# `finished`, `out-of-memory` or `other`. Slurm sees exit codes alone, and Python's is 1
-# for every error: a full GPU is told apart where the training ends with its own code.
+# Prints the job's state, start, end and prediction. AdminComment is alone what no user
+# writes, and a field of squeue's is nothing but that field.
+look() {
+  SLURM_TIME_FORMAT=%s squeue --noheader --states=all --jobs="$job" \
+    --Format=jobid:20,state:20,starttime:20,endtime:20,admin_comment:20000 |
+    while read -r id rest; do
+      [ "$id" != "$job" ] || printf '%s\n' "$rest"
+    done
+}
+
+# `finished`, `out-of-memory` or `other`, of a state. Training mostly ends by its time limit.
+# Slurm sees exit codes alone, and Python's is 1 for every error: a full GPU is told apart
+# where the training ends with a code of its own.
 outcome() {
-  [ "${SLURM_JOB_EXIT_CODE2:-}" = 0:0 ] && echo finished && return
+  case $1 in
+    COMPLETED | TIMEOUT) echo finished && return ;;
+  esac
   for code in ${PLIMSOLL_OUT_OF_MEMORY_EXIT_CODES:-}; do
     [ "$code" = "${SLURM_JOB_EXIT_CODE2%%:*}" ] && echo out-of-memory && return
     [ "$code" = "${SLURM_JOB_DERIVED_EC:-}" ] && echo out-of-memory && return
@@ -34,15 +47,28 @@ outcome() {
   echo other
 }
 
-# AdminComment is alone what no user writes.
 report() {
-  prediction=$(squeue --noheader --states=all --jobs="$job" --Format=admin_comment:20000)
+  left=60
+  while found=$(look) && [ "$left" -gt 0 ]; do
+    case $found in
+      RUNNING* | COMPLETING*) sleep 1 ;;
+      *) break ;;
+    esac
+    left=$((left - 1))
+  done
+  read -r state start end prediction <<END
+$found
+END
   case $prediction in
     'plimsoll {'*) ;;
     *) return ;;
   esac
-  set -- --job-id "$job" --prediction - --outcome "$(outcome)" --server "$server" \
+  set -- --job-id "$job" --prediction - --outcome "$(outcome "$state")" --server "$server" \
     --prometheus "$prometheus" --wait "$wait"
+  case $start$end in
+    *[!0-9]*) ;;
+    *) set -- "$@" --start "$start" --end "$end" ;;
+  esac
   [ -z "${PLIMSOLL_ROWS:-}" ] || set -- "$@" --rows "$PLIMSOLL_ROWS"
   printf '%s\n' "$prediction" | "$program" report "$@"
 }

@@ -197,21 +197,14 @@ function gate:count(labels, seconds)
 end
 
 function gate:try_submit(job_desc, part_list)
-  if job_desc.comment then
-    local comment = apply.disarm(job_desc.comment)
-    if comment ~= job_desc.comment then
-      job_desc.comment = comment
-    end
-  end
+  apply.disarm(job_desc)
   local batch = request.batch_of(job_desc)
   local asked = request.of(job_desc, batch, part_list)
   if not asked then
     self:count(NOT_ASKED)
     return self.slurm.SUCCESS
   end
-  if batch and batch.environment[words.RESOLVED] then
-    batch.environment[words.RESOLVED] = "" -- not for what the job itself submits
-  end
+  apply.consume_words(batch)
   local decision, seconds = self:ask(asked, part_list)
   local done = self:obey(job_desc, batch, decision)
   self:count({ mode = decision.mode, decision = done, enforced = decision.enforced,

@@ -100,9 +100,26 @@ function apply.prediction(job_desc, prediction)
   end
 end
 
--- Takes the meaning from what looks like our mark: nobody else writes it.
-function apply.disarm(comment)
+-- Empties the variables that brought words: what the job itself submits is not
+-- judged by them.
+function apply.consume_words(batch)
+  for _, name in ipairs({ words.RESOLVED, words.VARIABLE }) do
+    if batch and batch.environment[name] then
+      batch.environment[name] = ""
+    end
+  end
+end
+
+-- A comment without the meaning of what looks like our mark: nobody else writes it.
+local function disarmed(comment)
   return (comment:gsub("%[plimsoll expected=", "(plimsoll expected="))
+end
+
+function apply.disarm(job_desc)
+  local comment = job_desc.comment or ""
+  if comment:find(MARK_START, 1, true) then
+    job_desc.comment = disarmed(comment)
+  end
 end
 
 -- Writes the figures of the prediction behind the comment: all that reaches a prolog.
@@ -130,7 +147,7 @@ function apply.keep_mark(job_desc, job_rec)
   if not job_desc.comment then
     return
   end
-  local comment = apply.disarm(job_desc.comment)
+  local comment = disarmed(job_desc.comment)
   local start = (job_rec.comment or ""):find(MARK_START, 1, true)
   local mark = start and job_rec.comment:sub(start) or ""
   if mark ~= "" and #comment + 1 + #mark <= words.MAX_COMMENT_BYTES then

@@ -46,7 +46,7 @@ function request.of(job_desc, batch, part_list)
   -- All that the job says, with every file read; or else what it says itself.
   local environment = batch and batch.environment[words.RESOLVED] or ""
   if environment == "" then
-    environment = batch and batch.environment.PLIMSOLL_JOB or ""
+    environment = batch and batch.environment[words.VARIABLE] or ""
     script = batch and words.of_script(batch.script) or ""
     comment = words.of_comment(job_desc.comment or "")
   end

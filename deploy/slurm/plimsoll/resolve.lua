@@ -26,13 +26,18 @@ local function is_submission(options)
   return COMMANDS[kind] and not (kind == "srun" and os.getenv("SLURM_JOB_ID"))
 end
 
+-- The batch script; "" where there is none, or where it can't be read twice.
+local function script_of(options)
+  local path = options["type"] == "sbatch" and not options["wrap"] and options.argv[1]
+  local found, status = pcall(require, "posix.sys.stat")
+  local what = path and found and status.stat(path)
+  return what and status.S_ISREG(what.st_mode) ~= 0 and read(path, MAX_SCRIPT_BYTES) or ""
+end
+
 -- Returns what the submission says, as `plimsoll admit` takes it; nil where nothing.
-local function request_of(options)
-  local script = ""
-  if options["type"] == "sbatch" and not options["wrap"] and options.argv[1] then
-    script = words.of_script(read(options.argv[1], MAX_SCRIPT_BYTES))
-  end
-  local environment = os.getenv("PLIMSOLL_JOB") or ""
+local function request_of(options, script_text)
+  local script = words.of_script(script_text)
+  local environment = os.getenv(words.VARIABLE) or ""
   local comment = words.of_comment(options["comment"] or "")
   if script == "" and environment == "" and comment == "" then
     return nil
@@ -99,7 +104,11 @@ local function try(slurm, options)
     return
   end
   forget_resolved()
-  local request = request_of(options)
+  local script = script_of(options)
+  if words.has_late(script) then
+    slurm.log_error("plimsoll: #PLIMSOLL lines after the script's first command are not read")
+  end
+  local request = request_of(options, script)
   if not request then
     return
   end

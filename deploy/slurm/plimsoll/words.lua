@@ -8,6 +8,8 @@ words.MAX_BYTES = 64 * 1024
 words.MAX_COMMENT_BYTES = 1024
 -- What begins a comment that is meant for Plimsoll.
 words.COMMENT_START = "plimsoll:"
+-- The variable that a user sets.
+words.VARIABLE = "PLIMSOLL_JOB"
 -- The variable that brings words with every file read. Slurm passes variables of
 -- this prefix on whatever --export says.
 words.RESOLVED = "SLURM_PLIMSOLL_JOB"
@@ -61,13 +63,12 @@ function words.cut(text, limit)
   return #text > limit and text:sub(1, limit + 1) or text
 end
 
--- The lines before the first command, as Slurm reads #SBATCH.
-local function header(script)
+-- Where the lines before the first command end, as Slurm reads #SBATCH.
+local function header_end(script)
   if script:find("^[ \t\r\v\f]*[^#%s]") then
-    return ""
+    return 0
   end
-  local command = script:find("\n[ \t\r\v\f]*[^#%s]")
-  return command and script:sub(1, command) or script
+  return script:find("\n[ \t\r\v\f]*[^#%s]") or #script
 end
 
 -- Returns the lines of a batch script's header that begin with `#PLIMSOLL`, each
@@ -76,7 +77,7 @@ function words.of_script(script)
   if not script:find(DIRECTIVE, 1, true) then
     return ""
   end
-  local text = "\n" .. header(script)
+  local text = "\n" .. script:sub(1, header_end(script))
   local lines, bytes, at = {}, 0, 1
   while bytes <= words.MAX_BYTES do
     local start = text:find("\n" .. DIRECTIVE, at, true)
@@ -89,6 +90,11 @@ function words.of_script(script)
     at = stop
   end
   return words.cut(table.concat(lines), words.MAX_BYTES + #lines * #DIRECTIVE)
+end
+
+-- Whether there are such lines after the first command, which nobody reads.
+function words.has_late(script)
+  return script:find("\n" .. DIRECTIVE, header_end(script) + 1, true) ~= nil
 end
 
 -- Returns a comment that is meant for Plimsoll; "" for any other.

@@ -7,6 +7,7 @@ changed, what is refused and what the user reads of it.
 KEEP=<folder> keeps the cluster's files there.
 """
 
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -301,6 +302,24 @@ class WordsTest(SlurmTest):
         result = cluster.run("srun", WHOLE_NODE, "true", PLIMSOLL_JOB=FITS + words)
         self.assertIn("--comment has room for 1024: use sbatch", result.stderr)
 
+    def test_a_directive_that_is_not_read_is_said(self):
+        result = sbatch("", "--hold", commands=f"true\n#PLIMSOLL {OVERSIZE}")
+        self.assertQueued(result)
+        self.assertIn("#PLIMSOLL lines after the script's first command are not read",
+                      result.stderr)
+
+    def test_a_script_from_a_pipe_is_read_once(self):
+        pipe = cluster.folder / "pipe"
+        os.mkfifo(pipe)
+        text = write_job(OVERSIZE).read_bytes()
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            writing = pool.submit(pipe.write_bytes, text)
+            result = cluster.run("sbatch", WHOLE_NODE, pipe)
+            writing.result()
+        self.assertRefused(result, "needs 176.9 GiB")
+        result = cluster.run("sbatch", WHOLE_NODE, input=text.decode())
+        self.assertRefused(result, "needs 176.9 GiB")
+
     def test_a_step_of_a_job_is_not_a_submission(self):
         _, seen, _ = self.run_and_see(
             FITS, see=f"srun --comment='plimsoll:{OVERSIZE}' --ntasks=1 echo ran")
@@ -309,10 +328,12 @@ class WordsTest(SlurmTest):
     def test_an_inner_submission_does_not_inherit_the_words(self):
         inner = cluster.folder / "inner.sh"
         inner.write_text("#!/bin/sh\n#SBATCH --output=/dev/null\ntrue\n")
-        _, seen, _ = self.run_and_see(
-            "job.yaml", cwd=folder_of_user(),
-            see=f"env -u PLIMSOLL_JOB sbatch --parsable --hold {inner}")
-        self.assertNotIn("AdminComment", cluster.job(int(seen)))
+        for words, variable in (("job.yaml", ""), ("", FITS)):
+            _, seen, fields = self.run_and_see(
+                words, cwd=folder_of_user(), PLIMSOLL_JOB=variable,
+                see=f"sbatch --parsable --hold {inner}")
+            self.assertIn("AdminComment", fields)
+            self.assertNotIn("AdminComment", cluster.job(int(seen)))
 
 
 class FilesTest(SlurmTest):
