@@ -1,6 +1,7 @@
 """A real plimsoll-server on a unix socket, that can be stopped, frozen and killed."""
 
 import os
+import re
 import signal
 import subprocess
 
@@ -14,17 +15,21 @@ class Service:
         self.output = folder / "plimsoll-server.log"
         self.process = None
 
-    def start(self):
+    def start(self, *options):
         with self.output.open("a") as output:
             self.process = subprocess.Popen(
-                [os.environ["PLIMSOLL_SERVER_BINARY"], "--listen", self.address, "--http-listen",
-                 "none", "--drain-delay-ms", "0"], stdout=output, stderr=output)
+                [os.environ["PLIMSOLL_SERVER_BINARY"], "--listen", self.address,
+                 "--drain-delay-ms", "0", *(options or ("--http-listen", "none"))],
+                stdout=output, stderr=output)
         until(self._healthy, "the server serves")
         self.socket.chmod(0o666)
 
     def _healthy(self):
         return subprocess.run([os.environ["PLIMSOLL_SERVER_BINARY"], "--health-check",
                                self.address], capture_output=True).returncode == 0
+
+    def http_address(self):
+        return re.search(r"http.* (127\.0\.0\.1:\d+)", self.output.read_text())[1]
 
     def freeze(self):
         self.process.send_signal(signal.SIGSTOP)
