@@ -50,7 +50,8 @@ Epilog={folder}/epilog
 EpilogSlurmctld={folder}/epilog_slurmctld
 JobSubmitPlugins=lua
 {filter}
-NodeName=fake0 NodeHostname={host} NodeAddr=127.0.0.1 Port={node_port} CPUs=32 RealMemory=1000 Gres=gpu:h100:{gpus}
+NodeName=DEFAULT CPUs=32 RealMemory=1000 Gres=gpu:h100:{gpus}
+NodeName=fake0 NodeHostname={host} NodeAddr=127.0.0.1 Port={node_port}
 """
 
 

@@ -6,7 +6,6 @@ hundred submissions in a burst wait for it.
 """
 
 import concurrent.futures
-import os
 import pathlib
 import statistics
 import sys
