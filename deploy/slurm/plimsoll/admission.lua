@@ -164,11 +164,10 @@ function gate:obey(job_desc, batch, decision)
   local changed = decision.decision ~= "resize" or apply.changes(job_desc, batch, decision.changes)
   if not changed then
     self.slurm.log_error("plimsoll: a resize that Slurm's request cannot say; admitted unchanged")
-    decision.message = ""
     return "admit"
   end
   apply.environment(batch, decision.environment or {})
-  apply.prediction(job_desc, decision.prediction or "")
+  apply.prediction(job_desc, batch, decision.prediction or "")
   if self.settings.mark_comment then
     apply.mark(job_desc, decision.environment or {})
   end
@@ -209,7 +208,7 @@ function gate:try_submit(job_desc, part_list)
   local done = self:obey(job_desc, batch, decision)
   self:count({ mode = decision.mode, decision = done, enforced = decision.enforced,
                cause = decision.cause }, seconds)
-  if decision.message ~= "" then
+  if decision.message ~= "" and done ~= "admit" then
     self.slurm.log_user("%s", decision.message)
   end
   return done == "reject" and self.slurm.ESLURM_ACCOUNTING_POLICY or self.slurm.SUCCESS

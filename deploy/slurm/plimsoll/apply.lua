@@ -92,10 +92,16 @@ function apply.environment(batch, variables)
   end
 end
 
--- The prediction, where the report at the job's end finds it. What an administrator
--- wrote there stays.
-function apply.prediction(job_desc, prediction)
-  if prediction ~= "" and (job_desc.admin_comment or "") == "" then
+-- The prediction, for the job itself, and where the report at its end finds it. What
+-- an administrator wrote there stays.
+function apply.prediction(job_desc, batch, prediction)
+  if prediction == "" then
+    return
+  end
+  if batch then
+    batch.environment.PLIMSOLL_PREDICTION = prediction
+  end
+  if (job_desc.admin_comment or "") == "" then
     job_desc.admin_comment = "plimsoll " .. prediction
   end
 end

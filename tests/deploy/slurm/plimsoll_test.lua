@@ -212,15 +212,18 @@ test("words are for one submission", function()
 end)
 
 test("an administrator's comment stays", function()
-  local job = batch_job({ admin_comment = "keep" })
-  apply.prediction(job, "{}")
-  expect(job.admin_comment, "keep")
-  job = batch_job()
-  apply.prediction(job, "{}")
-  expect(job.admin_comment, "plimsoll {}")
-  job = batch_job()
-  apply.prediction(job, "")
-  expect(job.admin_comment, nil)
+  local function predicted(job, prediction)
+    apply.prediction(job, request.batch_of(job), prediction)
+    return job.admin_comment, job.environment and job.environment.PLIMSOLL_PREDICTION
+  end
+  local function expect_both(admin_comment, variable, seen, seen_variable)
+    expect(seen, admin_comment)
+    expect(seen_variable, variable)
+  end
+  expect_both("keep", "{}", predicted(batch_job({ admin_comment = "keep" }), "{}"))
+  expect_both("plimsoll {}", "{}", predicted(batch_job(), "{}"))
+  expect_both("plimsoll {}", nil, predicted({ comment = "a salloc's" }, "{}"))
+  expect_both(nil, nil, predicted(batch_job(), ""))
 end)
 
 local FIGURES = { PLIMSOLL_PREDICTED_BYTES = "1", PLIMSOLL_BOUND_BYTES = "2",

@@ -171,6 +171,7 @@ class DecisionTest(SlurmTest):
         self.assertEqual(variables["PLIMSOLL_ZERO_STAGE"], "3")
         word, _, prediction = fields["AdminComment"].partition(" ")
         self.assertEqual(word, "plimsoll")
+        self.assertEqual(variables["PLIMSOLL_PREDICTION"], prediction)
         device = json.loads(prediction)["device"]
         self.assertEqual(int(device["expected_bytes"]), expected)
         usable = variables["PLIMSOLL_USABLE_BYTES"]
