@@ -55,7 +55,7 @@ function request.of(job_desc, batch, part_list)
   end
   local result = {
     scheduler = "slurm",
-    command = batch and "sbatch" or "",
+    command = batch and "sbatch" or "salloc", -- or srun: they look alike from here
     partition = words.clean(words.cut(request.partition(job_desc, part_list), MAX_TEXT_BYTES)),
     script_words = words.clean(script),
     environment_words = words.clean(words.cut(environment, words.MAX_BYTES)),

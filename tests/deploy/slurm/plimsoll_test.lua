@@ -150,7 +150,7 @@ end)
 test("salloc and srun bring a comment alone", function()
   local asked = request_of({ comment = "plimsoll:c=3", partition = "cpu,gpu" })
   expect(asked.comment, "plimsoll:c=3")
-  expect(asked.command, "")
+  expect(asked.command, "salloc")
   expect(asked.partition, "cpu,gpu")
 end)
 
