@@ -23,6 +23,8 @@ namespace plimsoll {
 namespace {
 
 constexpr int64_t kUsualGpusPerNode = 8;
+// Changes that are tried, the smallest first.
+constexpr int64_t kMostTried = 3;
 constexpr char kGpuCount[] = "cluster.gpu_count";
 
 v1::Cause CauseOf(v1::Verdict verdict) {
@@ -56,6 +58,16 @@ struct Estimated {
   v1::Job job;
   v1::EstimateMemoryResponse answer;
 };
+
+// A change that fits.
+struct Fix {
+  v1::Candidate candidate;
+  Estimated estimated;
+};
+
+const v1::Gauge& DeviceOf(const v1::EstimateMemoryResponse& answer) {
+  return answer.ranks(static_cast<int>(answer.limiting_rank())).device();
+}
 
 // The calls to the service, each within what is left of the time.
 class TimedClient {
@@ -162,28 +174,33 @@ class Admission {
            (command.empty() || command == "sbatch");
   }
 
-  // Searches the smallest change that fits, and prepares it where it may be made.
-  // Nobody reads of a fix in mode `shadow`.
+  // Searches the smallest change that fits. The search is by closed form; its best are
+  // estimated as the job was, until one fits: replaying all that a search returns would
+  // take the time that there is. Nobody reads of a fix in mode `shadow`.
   void FindFix() {
     if (rules_.mode() == "shadow" && !MayResize()) return;
     absl::StatusOr<v1::RecommendConfigResponse> found = client_.Recommend(SearchRequest());
-    if (!found.ok())
-      return decision_.set_problem(absl::StrCat("search: ", found.status().message()));
-    search_ = *std::move(found);
-    if (!MayResize() || search_->candidates_size() == 0) return;
-    const v1::Job& job = search_->candidates(0).job();
-    std::vector<v1::SchedulerChange> changes;
-    if (GpuCount(job) != GpuCount(asked_->job)) {
-      auto said = gpus_.count == 0
-                      ? std::nullopt
-                      : ChangeGpuCount(submission_.request, GpuCount(job), GpusPerNode());
-      if (!said.has_value()) return;
-      changes = *std::move(said);
+    if (!found.ok()) {
+      decision_.set_problem(absl::StrCat("search: ", found.status().message()));
+      return;
     }
-    absl::StatusOr<v1::EstimateMemoryResponse> answer = client_.Estimate(job, rules_);
-    if (!answer.ok()) return;
-    resized_ = {job, *std::move(answer)};
-    scheduler_changes_ = std::move(changes);
+    search_ = *std::move(found);
+    for (const v1::Candidate& candidate : search_->candidates()) {
+      absl::StatusOr<v1::EstimateMemoryResponse> answer = client_.Estimate(candidate.job(), rules_);
+      if (!answer.ok()) return;
+      if (answer->verdict() != v1::VERDICT_FITS) continue;
+      fix_ = Fix{candidate, {candidate.job(), *std::move(answer)}};
+      *fix_->candidate.mutable_device() = DeviceOf(fix_->estimated.answer);
+      if (MayResize()) scheduler_changes_ = ChangesFor(candidate.job());
+      return;
+    }
+  }
+
+  // What to set in the scheduler's request; nothing where it can't say it.
+  std::optional<std::vector<v1::SchedulerChange>> ChangesFor(const v1::Job& job) const {
+    if (GpuCount(job) == GpuCount(asked_->job)) return std::vector<v1::SchedulerChange>();
+    if (gpus_.count == 0) return std::nullopt;
+    return ChangeGpuCount(submission_.request, GpuCount(job), GpusPerNode());
   }
 
   int64_t GpusPerNode() const {
@@ -195,9 +212,9 @@ class Admission {
     v1::RecommendConfigRequest request;
     *request.mutable_job() = asked_->job;
     request.set_objective("smallest-change");
-    request.set_max_results(1);
+    request.set_max_results(kMostTried);
     request.set_risk(rules_.risk());
-    request.set_detail(rules_.detail());
+    request.set_detail("summary");
     if (rules_.allowed_changes_size() == 0) {
       request.add_frozen("cluster");
       return request;
@@ -226,20 +243,18 @@ class Admission {
 
   v1::AdmissionDecision Conclude(v1::Cause cause) {
     const v1::Decision enforced =
-        Enforced({.cause = cause, .can_resize = resized_.has_value()}, rules_);
+        Enforced({.cause = cause, .can_resize = scheduler_changes_.has_value()}, rules_);
     decision_.set_cause(cause);
     decision_.set_mode(rules_.mode());
     decision_.set_enforced(enforced);
     decision_.set_decision(InMode(enforced, rules_));
     const bool resizes = decision_.decision() == v1::DECISION_RESIZE;
-    if (search_.has_value() && search_->candidates_size() > 0) {
-      *decision_.mutable_changes() = search_->candidates(0).changes();
-    }
+    if (fix_.has_value()) *decision_.mutable_changes() = fix_->candidate.changes();
     if (resizes) {
-      *decision_.mutable_scheduler_changes() = {scheduler_changes_.begin(),
-                                                scheduler_changes_.end()};
+      *decision_.mutable_scheduler_changes() = {scheduler_changes_->begin(),
+                                                scheduler_changes_->end()};
     }
-    if (asked_.has_value()) Attach(resizes ? *resized_ : *asked_);
+    if (asked_.has_value()) Attach(resizes ? fix_->estimated : *asked_);
     if (decision_.decision() != v1::DECISION_ADMIT) decision_.set_message(Message());
     return std::move(decision_);
   }
@@ -251,9 +266,8 @@ class Admission {
          JobEnvironment(Complete(estimated.job, estimated.answer), estimated.answer)) {
       (*decision_.mutable_environment())[name] = value;
     }
-    const v1::EstimateMemoryResponse& answer = estimated.answer;
-    *decision_.mutable_device() = answer.ranks(static_cast<int>(answer.limiting_rank())).device();
-    decision_.set_usable_bytes(answer.usable_bytes());
+    *decision_.mutable_device() = DeviceOf(estimated.answer);
+    decision_.set_usable_bytes(estimated.answer.usable_bytes());
     decision_.set_prediction(PredictionText(MakePrediction(estimated.job, estimated.answer)));
   }
 
@@ -268,6 +282,7 @@ class Admission {
       told.answer = &asked_->answer;
     }
     if (search_.has_value()) told.search = &*search_;
+    if (fix_.has_value()) told.fix = &fix_->candidate;
     return DecisionMessage(told);
   }
 
@@ -277,8 +292,9 @@ class Admission {
   GpuRequest gpus_;
   std::optional<Estimated> asked_;
   std::optional<v1::RecommendConfigResponse> search_;
-  std::optional<Estimated> resized_;  // only where the resize may and can be made
-  std::vector<v1::SchedulerChange> scheduler_changes_;
+  std::optional<Fix> fix_;
+  // Only where the fix may and can be made.
+  std::optional<std::vector<v1::SchedulerChange>> scheduler_changes_;
   absl::Status problem_;
   v1::AdmissionDecision decision_;
 };

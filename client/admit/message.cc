@@ -34,19 +34,21 @@ std::string Need(const v1::Gauge& device, int64_t usable_bytes, const v1::Job& j
 }
 
 // "TP 1 -> 4, sequence parallel would need 51.0 GiB (up to 62.4), 11 % slower".
-std::string FixWords(const v1::RecommendConfigResponse& search) {
-  const v1::Candidate& fix = search.candidates(0);
-  const double asked = search.requested().step_time().seconds();
+std::string FixWords(const v1::Candidate& fix, double asked_seconds) {
   std::string words = absl::StrCat(ChangeWords(fix, Glyphs::kAscii), " would need ",
                                    GibWords(fix.device().expected_bytes()), " GiB (up to ",
                                    GibWords(fix.device().bound_bytes()), ")");
-  if (asked > 0) absl::StrAppend(&words, ", ", PaceWords(fix.step_time().seconds(), asked));
+  if (asked_seconds > 0) {
+    absl::StrAppend(&words, ", ", PaceWords(fix.step_time().seconds(), asked_seconds));
+  }
   return words;
 }
 
 // Why no change fits, and what else would.
 std::string NoFixWords(const v1::RecommendConfigResponse& search) {
-  if (search.truncated()) return "no change that fits was found in time; see plimsoll recommend";
+  if (search.truncated() || search.candidates_size() > 0) {
+    return "no change that fits was found in time; see plimsoll recommend";
+  }
   std::string words =
       absl::StrCat("no change that is allowed fits: the nearest, ",
                    ChangeWords(search.obstacle().nearest(), Glyphs::kAscii), ", misses by ",
@@ -75,12 +77,15 @@ void AddFit(const Told& told, std::vector<std::string>* lines) {
   lines->push_back(absl::StrCat(
       "Plimsoll: ", risk, Need(Device(*told.answer), told.answer->usable_bytes(), *told.job)));
   if (told.search == nullptr) return;
-  if (told.search->candidates_size() == 0) {
+  if (told.fix == nullptr) {
     lines->push_back("Plimsoll: " + NoFixWords(*told.search));
-  } else if (told.decision == v1::DECISION_RESIZE) {
-    lines->push_back("Plimsoll: resized: " + FixWords(*told.search));
+    return;
+  }
+  const std::string fix = FixWords(*told.fix, told.search->requested().step_time().seconds());
+  if (told.decision == v1::DECISION_RESIZE) {
+    lines->push_back("Plimsoll: resized: " + fix);
   } else {
-    lines->push_back("Plimsoll: " + FixWords(*told.search));
+    lines->push_back("Plimsoll: " + fix);
     if (told.policy_resizes) {
       lines->push_back(
           "Plimsoll: a job that reads PLIMSOLL_ variables is changed so itself: it says "

@@ -18,6 +18,7 @@ struct Told {
   const v1::Job* job = nullptr;                         // as asked
   const v1::EstimateMemoryResponse* answer = nullptr;   // of it; null: none
   const v1::RecommendConfigResponse* search = nullptr;  // null: none was made, or in time
+  const v1::Candidate* fix = nullptr;                   // the change that fits; null: none is known
   bool policy_resizes = false;                          // the rules allow a resize
   absl::Status problem;                                 // why there is no answer
 };

@@ -58,6 +58,7 @@ class MessageTest : public testing::Test {
     told_.job = &job_;
     told_.answer = &answer_;
     told_.search = &search_;
+    told_.fix = &search_.candidates(0);
     told_.decision = v1::DECISION_REJECT;
     told_.cause = v1::CAUSE_DOES_NOT_FIT;
   }
@@ -92,6 +93,7 @@ TEST_F(MessageTest, SaysThatItWasResized) {
 }
 
 TEST_F(MessageTest, SaysWhyNothingFits) {
+  told_.fix = nullptr;
   search_ = Nothing(/*remedy=*/true);
   EXPECT_EQ(
       DecisionMessage(told_),
