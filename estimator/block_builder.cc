@@ -49,7 +49,7 @@ BlockBuilder::BlockBuilder(const Job& job, absl::string_view name, BlockKind kin
 TensorId BlockBuilder::Add(absl::string_view name, std::initializer_list<Extent> extents,
                            const Row& row) {
   const auto id = static_cast<TensorId>(block_.tensors.size());
-  constexpr Tensor kBlank;
+  static constexpr Tensor kBlank;
   block_.tensors.push_back(kBlank);
   Tensor& tensor = block_.tensors.back();
   tensor.name = name;
@@ -86,7 +86,7 @@ TensorId BlockBuilder::View(absl::string_view name, TensorId storage, Extent wid
 TensorId BlockBuilder::Weight(absl::string_view name, std::initializer_list<Extent> extents,
                               int8_t tensor_axis) {
   const auto id = static_cast<TensorId>(block_.parameters.size());
-  constexpr Parameter kBlank;
+  static constexpr Parameter kBlank;
   block_.parameters.push_back(kBlank);
   Parameter& parameter = block_.parameters.back();
   parameter.name = name;
