@@ -15,46 +15,37 @@ words.VARIABLE = "PLIMSOLL_JOB"
 words.RESOLVED = "SLURM_PLIMSOLL_JOB"
 
 local DIRECTIVE = "#PLIMSOLL"
+-- More than words fill, with as much again that is none. slurmctld waits for the look.
+local MAX_HEADER_BYTES = 4 * words.MAX_BYTES
 local REPLACEMENT = "\239\191\189" -- U+FFFD in UTF-8
 
 -- Well-formed sequences of UTF-8 beyond ASCII. Source: RFC 3629, section 4.
 local SEQUENCES = {
-  "^[\194-\223][\128-\191]",
-  "^\224[\160-\191][\128-\191]",
-  "^[\225-\236\238\239][\128-\191][\128-\191]",
-  "^\237[\128-\159][\128-\191]",
-  "^\240[\144-\191][\128-\191][\128-\191]",
-  "^[\241-\243][\128-\191][\128-\191][\128-\191]",
-  "^\244[\128-\143][\128-\191][\128-\191]",
+  "[\194-\223][\128-\191]",
+  "\224[\160-\191][\128-\191]",
+  "[\225-\236\238\239][\128-\191][\128-\191]",
+  "\237[\128-\159][\128-\191]",
+  "\240[\144-\191][\128-\191][\128-\191]",
+  "[\241-\243][\128-\191][\128-\191][\128-\191]",
+  "\244[\128-\143][\128-\191][\128-\191]",
 }
 
-local function sequence_end(run, at)
-  for _, pattern in ipairs(SEQUENCES) do
-    local _, last = run:find(pattern, at)
-    if last then
-      return last
-    end
+-- By a few passes over the whole text: its user may wish them slow.
+local function is_utf8(text)
+  for _, sequence in ipairs(SEQUENCES) do
+    text = text:gsub(sequence, " ")
   end
+  return not text:find("[\128-\255]")
 end
 
-local function clean_run(run)
-  local parts, at = {}, 1
-  while at <= #run do
-    local last = sequence_end(run, at)
-    parts[#parts + 1] = last and run:sub(at, last) or REPLACEMENT
-    at = (last or at) + 1
-  end
-  return table.concat(parts)
-end
-
--- Returns the text as JSON can carry it: what is not UTF-8, and control characters
--- other than newline and tab, become U+FFFD.
+-- Returns the text as JSON can carry it, no shorter. Control characters other than
+-- newline and tab become U+FFFD; and where anything in the text is not UTF-8, so does
+-- every byte beyond ASCII.
 function words.clean(text)
-  if not text:find("[%z\1-\8\11-\31\127-\255]") then
-    return text
+  if text:find("[\128-\255]") and not is_utf8(text) then
+    text = text:gsub("[\128-\255]", REPLACEMENT)
   end
-  text = text:gsub("[%z\1-\8\11-\31\127]", REPLACEMENT)
-  return (text:gsub("[\128-\255]+", clean_run))
+  return (text:gsub("[%z\1-\8\11-\31\127]", REPLACEMENT))
 end
 
 -- Returns the text cut to one byte over the limit, so that it is refused for its
@@ -63,21 +54,23 @@ function words.cut(text, limit)
   return #text > limit and text:sub(1, limit + 1) or text
 end
 
--- Where the lines before the first command end, as Slurm reads #SBATCH.
+-- Where the lines before the first command end, as Slurm reads #SBATCH; and whether
+-- there is no command in all that is looked at.
 local function header_end(script)
-  if script:find("^[ \t\r\v\f]*[^#%s]") then
+  local head = script:sub(1, MAX_HEADER_BYTES)
+  if head:find("^[ \t\r\v\f]*[^#%s]") then
     return 0
   end
-  return script:find("\n[ \t\r\v\f]*[^#%s]") or #script
+  local command = head:find("\n[ \t\r\v\f]*[^#%s]")
+  return command or #head, not command and #script > #head
 end
 
 -- Returns the lines of a batch script's header that begin with `#PLIMSOLL`, each
--- with its newline; "" where there are none. The limit is of what follows that word.
+-- with its newline; "" where there are none. The limit is of what follows that word;
+-- a header without end is over it.
 function words.of_script(script)
-  if not script:find(DIRECTIVE, 1, true) then
-    return ""
-  end
-  local text = "\n" .. script:sub(1, header_end(script))
+  local stop_at, endless = header_end(script)
+  local text = "\n" .. script:sub(1, stop_at)
   local lines, bytes, at = {}, 0, 1
   while bytes <= words.MAX_BYTES do
     local start = text:find("\n" .. DIRECTIVE, at, true)
@@ -89,12 +82,15 @@ function words.of_script(script)
     bytes = bytes + #lines[#lines] - #DIRECTIVE
     at = stop
   end
+  if endless and #lines > 0 and bytes <= words.MAX_BYTES then
+    lines[#lines + 1] = DIRECTIVE .. (" "):rep(words.MAX_BYTES)
+  end
   return words.cut(table.concat(lines), words.MAX_BYTES + #lines * #DIRECTIVE)
 end
 
 -- Whether there are such lines after the first command, which nobody reads.
 function words.has_late(script)
-  return script:find("\n" .. DIRECTIVE, header_end(script) + 1, true) ~= nil
+  return script:find("\n" .. DIRECTIVE, math.max(header_end(script), 1), true) ~= nil
 end
 
 -- Returns a comment that is meant for Plimsoll; "" for any other.
