@@ -20,7 +20,8 @@ import time
 import unittest
 import urllib.request
 
-from watched_cluster import (DEPLOY, MIB, RECORDED, ROOT, STEP, WatchedCluster, history, wait_for)
+from recorded_jobs import MIB, RECORDED, STEP, history
+from watched_cluster import DEPLOY, ROOT, WatchedCluster, wait_for
 
 PAGES = ("plimsoll", "plimsoll-job", "plimsoll-accuracy", "plimsoll-headroom",
          "plimsoll-admission", "plimsoll-service")
