@@ -12,6 +12,7 @@
 #include "client/help.h"
 #include "client/job_flags.h"
 #include "client/options.h"
+#include "client/report/report_command.h"
 #include "client/standard_streams.h"
 #include "server/flags.h"
 #include "server/run.h"
@@ -219,6 +220,9 @@ struct CommandLine {
     AddRecommend(&app, &recommend);
     AddAdmit(&app, &admit);
     AddSubmit(&app, &submit);
+    AddReportFlags(
+        AddCommand(&app, "report", "Say what a job used against what was predicted", kReportFooter),
+        &report);
     AddCatalogList(&app, "models", "List the models that have a name", kModelsFooter, &models);
     AddCatalogList(&app, "gpus", "List the GPUs that have an id", kGpusFooter, &gpus);
     server_flags.emplace(AddCommand(&app, "serve", "Serve over gRPC and HTTP", kServeFooter));
@@ -234,6 +238,7 @@ struct CommandLine {
   RecommendCommand recommend;
   AdmitCommand admit;
   SubmitCommand submit;
+  ReportCommand report;
   ListCommand models;
   ListCommand gpus;
   std::optional<ServerFlags> server_flags;
@@ -294,6 +299,7 @@ ExitCode RunCommandLine(int argc, char** argv) {
   if (command == "recommend") return RunRecommend(line.recommend);
   if (command == "admit") return RunAdmit(line.admit);
   if (command == "submit") return RunSubmit(line.submit);
+  if (command == "report") return RunReport(line.report);
   if (command == "models") return RunModels(line.models);
   if (command == "gpus") return RunGpus(line.gpus);
   if (command == "serve") return static_cast<ExitCode>(RunServer(server_options));

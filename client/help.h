@@ -93,6 +93,24 @@ Examples:
 Exit status: that of the command; where it is not run: 3 does not fit, 2 bad input, 4 service out
 of reach, 1 failure.)";
 
+inline constexpr char kReportFooter[] =
+    R"(Counts a job that has ended in the service's metrics, and keeps it as a row to calibrate from.
+
+Examples:
+  plimsoll report --job-id 4711 --prediction prediction.json --prometheus http://prometheus:9090 \
+                  --server unix:/run/plimsoll/grpc.sock --rows /var/lib/plimsoll/rows.csv
+  plimsoll report --job-id 4711 --prediction - --outcome out-of-memory \
+                  --server unix:/run/plimsoll/grpc.sock < comment.txt
+  plimsoll report --prediction prediction.json --prometheus http://prometheus:9090 \
+                  --pod training/llama-0 --start 2026-11-21T22:10:00Z --server unix:/run/grpc.sock
+  nvidia-smi --query-gpu=memory.used --format=csv,noheader | plimsoll report --job-id 4711 \
+                  --actual - --source nvidia-smi --rows rows.csv
+  plimsoll report --job-id 4711 --peak 61.5GiB --gauge reserved --source torch --rows rows.csv
+  tests/accuracy/calibrate.py --plimsoll plimsoll --data FOLDER-OF-ROWS --id site --write site.yaml
+
+Exit status: 0 reported, 2 bad input or no job for a row, 4 service or Prometheus out of reach,
+1 failure, also where Prometheus has no data of the job.)";
+
 inline constexpr char kModelsFooter[] = R"(Examples:
   plimsoll models
   plimsoll models -o jsonl | jq -r .name)";

@@ -130,6 +130,14 @@ absl::Status PlannerClient::RecommendConfig(const v1::RecommendConfigRequest& re
   return Call(&v1::PlannerService::Stub::RecommendConfig, request, response, refusal);
 }
 
+absl::StatusOr<v1::ReportUsageResponse> PlannerClient::ReportUsage(
+    const v1::ReportUsageRequest& request) const {
+  v1::ReportUsageResponse response;
+  const absl::Status status = Call(&v1::PlannerService::Stub::ReportUsage, request, &response);
+  if (!status.ok()) return status;
+  return response;
+}
+
 absl::StatusOr<v1::ListModelsResponse> PlannerClient::ListModels() const {
   v1::ListModelsResponse response;
   const absl::Status status =

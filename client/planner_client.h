@@ -45,6 +45,7 @@ class PlannerClient {
   absl::Status RecommendConfig(const v1::RecommendConfigRequest& request,
                                v1::RecommendConfigResponse* response,
                                google::rpc::Status* refusal) const;
+  absl::StatusOr<v1::ReportUsageResponse> ReportUsage(const v1::ReportUsageRequest& request) const;
   absl::StatusOr<v1::ListModelsResponse> ListModels() const;
   absl::StatusOr<v1::ListGpusResponse> ListGpus() const;
 

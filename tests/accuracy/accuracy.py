@@ -26,6 +26,7 @@ import megatron_ci
 import megatron_runs
 import nanotron
 import own_runs
+import reported_runs
 import torchtitan
 import verdicts
 
@@ -40,6 +41,7 @@ MODULES = (
     torchtitan,
     finetuning,
     own_runs,
+    reported_runs,
 )
 SOURCES = {family: module for module in MODULES for family in module.FAMILIES}
 

@@ -138,8 +138,10 @@ TEST(CommandLineTest, SaysWhatIsWrongInOneLine) {
        "none.jsonl: No such file or directory; must be a readable file\n"},
       {"command",
        {"destimate"},
-       "command: destimate; must be one of estimate, recommend, admit, submit, models, gpus, "
-       "serve, completion\n"
+       "command: destimate; must be one of estimate, recommend, admit, submit, report, models, "
+       "gpus, "
+       "serve, completion
+       "
        "See plimsoll --help\n"},
   };
   for (const Mistake& mistake : kMistakes) {
