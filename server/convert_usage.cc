@@ -1,7 +1,6 @@
 #include "server/convert_usage.h"
 
 #include <algorithm>
-#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
@@ -26,15 +25,11 @@ class Reader {
 
   // Nothing where it is not a word.
   template <typename Value, size_t kCount>
-  const Word<Value>* Find(const std::string& field, const std::string& name,
-                          const Word<Value> (&words)[kCount]) {
-    std::vector<absl::string_view> names;
-    for (const Word<Value>& word : words) {
-      if (word.name == name) return &word;
-      names.push_back(word.name);
-    }
-    Fail(field, name.empty() ? "unset" : name, NotAWord(name, names));
-    return nullptr;
+  std::optional<Value> Find(const std::string& field, const std::string& name,
+                            const Word<Value> (&words)[kCount]) {
+    const std::optional<Value> value = FindWord(name, words);
+    if (!value.has_value()) Fail(field, name.empty() ? "unset" : name, NotAWord(name, words));
+    return value;
   }
 
   std::string Text(const std::string& field, const std::string& text) {
@@ -163,25 +158,22 @@ std::variant<UsageReport, Violations> FromProto(const v1::ReportUsageRequest& re
   Reader reader;
   UsageReport report;
   report.job_id = reader.Text("job_id", request.job_id());
-  const auto* const gauge =
-      reader.Find("gauge", request.has_gauge() ? request.gauge() : "device", kUsageGauges);
-  const auto* const source =
-      reader.Find("source", request.has_source() ? request.source() : "other", kUsageSources);
-  const auto* const outcome = reader.Find("outcome", request.outcome(), kUsageOutcomes);
+  report.gauge_name = request.has_gauge() ? request.gauge() : "device";
+  report.source_name = request.has_source() ? request.source() : "other";
+  report.outcome_name = request.outcome();
+  const auto gauge = reader.Find("gauge", report.gauge_name, kUsageGauges);
+  reader.Find("source", report.source_name, kUsageSources);
+  const auto outcome = reader.Find("outcome", report.outcome_name, kUsageOutcomes);
   if (request.has_prediction()) {
-    ReadPrediction(request.prediction(),
-                   gauge == nullptr ? std::nullopt : std::optional(gauge->value), &report, &reader);
+    ReadPrediction(request.prediction(), gauge, &report, &reader);
   } else {
     reader.Fail("prediction", "unset", "must be set");
   }
   report.actual_bytes = ReadPeaks(
-      request, outcome == nullptr || outcome->value == UsageOutcome::kOutOfMemory, &reader);
+      request, outcome.value_or(UsageOutcome::kOutOfMemory) == UsageOutcome::kOutOfMemory, &reader);
   Violations violations = reader.TakeViolations();
   if (!violations.empty()) return violations;
-  report.outcome = outcome->value;
-  report.outcome_name = outcome->name;
-  report.gauge_name = gauge->name;
-  report.source_name = source->name;
+  report.outcome = *outcome;
   report.gpu_count = request.actual_peak_bytes_size();
   report.labels = ReadLabels(request.prediction(), catalog);
   return report;

@@ -63,10 +63,10 @@ SearchOutcome OutcomeOf(const Recommendation& recommendation) {
 // What the log keeps of a report: it names the job, which metrics never do.
 std::vector<LogField> LogFieldsOf(const UsageReport& report) {
   return {{"job_id", report.job_id},
-          {"outcome", std::string(report.outcome_name)},
+          {"outcome", report.outcome_name},
           {"verdict", std::string(kVerdictNames[static_cast<size_t>(report.verdict)].name)},
-          {"gauge", std::string(report.gauge_name)},
-          {"source", std::string(report.source_name)},
+          {"gauge", report.gauge_name},
+          {"source", report.source_name},
           {"gpu_count", static_cast<double>(report.gpu_count)},
           {"actual_bytes", static_cast<double>(report.actual_bytes)},
           {"expected_bytes", static_cast<double>(report.predicted.expected_bytes)},

@@ -58,9 +58,9 @@ UsageLabels LabelsOf(const ValidJob& job);
 
 struct UsageReport {
   std::string job_id;  // for the log alone
+  std::string outcome_name, gauge_name, source_name;
   std::string estimator_version, calibration_id, detail;
   UsageOutcome outcome = UsageOutcome::kOther;
-  absl::string_view outcome_name, gauge_name, source_name;
   Verdict verdict = Verdict::kFits;
   Gauge predicted;           // of the gauge that was measured
   int64_t actual_bytes = 0;  // of the fullest GPU; 0: not measured

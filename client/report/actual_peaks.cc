@@ -11,7 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "client/report/peaks.h"
-#include "client/report/prometheus.h"
+#include "client/report/prometheus_query.h"
 #include "client/standard_streams.h"
 
 namespace plimsoll {

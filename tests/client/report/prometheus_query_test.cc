@@ -1,5 +1,5 @@
 // What is asked of Prometheus, and what becomes of every kind of answer.
-#include "client/report/prometheus.h"
+#include "client/report/prometheus_query.h"
 
 #include <netinet/in.h>
 #include <sys/socket.h>

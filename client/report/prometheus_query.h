@@ -1,6 +1,6 @@
 // Asks Prometheus what the GPUs of a job held at most.
-#ifndef PLIMSOLL_CLIENT_REPORT_PROMETHEUS_H_
-#define PLIMSOLL_CLIENT_REPORT_PROMETHEUS_H_
+#ifndef PLIMSOLL_CLIENT_REPORT_PROMETHEUS_QUERY_H_
+#define PLIMSOLL_CLIENT_REPORT_PROMETHEUS_QUERY_H_
 
 #include <string>
 #include <vector>
@@ -34,4 +34,4 @@ absl::StatusOr<std::vector<double>> Ask(const PrometheusQuery& query);
 
 }  // namespace plimsoll
 
-#endif  // PLIMSOLL_CLIENT_REPORT_PROMETHEUS_H_
+#endif  // PLIMSOLL_CLIENT_REPORT_PROMETHEUS_QUERY_H_

@@ -1,4 +1,4 @@
-#include "client/report/prometheus.h"
+#include "client/report/prometheus_query.h"
 
 #include <httplib.h>
 
