@@ -101,8 +101,8 @@ absl::StatusOr<Range> ReadRange(const ReportCommand& command) {
   if (!start.ok()) return start.status();
   if (range.end == absl::InfiniteFuture()) range.end = absl::Now();
   const int64_t seconds = absl::ToInt64Seconds(absl::Ceil(range.end - *start, absl::Seconds(1)));
-  if (seconds < 1) return Bad("--start", command.start, "must be before --end");
-  range.window = absl::StrCat(seconds, "s");
+  if (seconds < 0) return Bad("--start", command.start, "must not be after --end");
+  range.window = absl::StrCat(std::max<int64_t>(seconds, 1), "s");  // Slurm has whole seconds
   return range;
 }
 

@@ -165,6 +165,9 @@ TEST_F(ReportTest, AsksPrometheusInOtherWords) {
       asked({"--window", "1d12h", "--end", "1795299000"}),
       std::pair(by + "(max_over_time(DCGM_FI_DEV_FB_USED{hpc_job=\"4711\"}[1d12h])) * 1048576",
                 std::string("1795299000")));
+  EXPECT_EQ(asked({"--start", "1795299000", "--end", "1795299000"}),
+            std::pair(by + "(max_over_time(DCGM_FI_DEV_FB_USED{hpc_job=\"4711\"}[1s])) * 1048576",
+                      std::string("1795299000")));
   EXPECT_EQ(
       asked({"--pod", "training/llama-0", "--window", "90m"}).first,
       by + "(max_over_time(DCGM_FI_DEV_FB_USED{namespace=\"training\",pod=\"llama-0\"}[90m])) * "
@@ -318,8 +321,8 @@ TEST_F(ReportTest, RefusesInTheseWords) {
        "--window: 1h2; must be a duration of PromQL, as 36h or 1d12h"},
       {with(prometheus, {"--start", "yesterday"}),
        "--start: yesterday; must be a time, as 2026-11-21T22:10:00Z or 1795299000"},
-      {with(prometheus, {"--start", "1795299000", "--end", "1795299000"}),
-       "--start: 1795299000; must be before --end"},
+      {with(prometheus, {"--start", "1795299001", "--end", "1795299000"}),
+       "--start: 1795299001; must not be after --end"},
       {with(prometheus, {"--wait", "2h"}), "--wait: 2h; must be a duration up to 1h, as 45s or 2m"},
       {{"--prometheus", "localhost", "--server", "unix:/nonexistent"},
        "--prometheus: localhost; must be a URL, as http://localhost:9090"},
