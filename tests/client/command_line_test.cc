@@ -139,9 +139,7 @@ TEST(CommandLineTest, SaysWhatIsWrongInOneLine) {
       {"command",
        {"destimate"},
        "command: destimate; must be one of estimate, recommend, admit, submit, report, models, "
-       "gpus, "
-       "serve, completion
-       "
+       "gpus, serve, completion\n"
        "See plimsoll --help\n"},
   };
   for (const Mistake& mistake : kMistakes) {
