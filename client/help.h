@@ -98,11 +98,12 @@ inline constexpr char kReportFooter[] =
 
 Examples:
   plimsoll report --job-id 4711 --prediction prediction.json --prometheus http://prometheus:9090 \
-                  --server unix:/run/plimsoll/grpc.sock --rows /var/lib/plimsoll/rows.csv
+                  --server unix:/run/plimsoll/plimsoll.sock --rows /var/lib/plimsoll/rows.csv
   plimsoll report --job-id 4711 --prediction - --outcome out-of-memory \
-                  --server unix:/run/plimsoll/grpc.sock < comment.txt
+                  --server unix:/run/plimsoll/plimsoll.sock < comment.txt
   plimsoll report --prediction prediction.json --prometheus http://prometheus:9090 \
-                  --pod training/llama-0 --start 2026-11-21T22:10:00Z --server unix:/run/grpc.sock
+                  --pod training/llama-0 --start 2026-11-21T22:10:00Z \
+                  --server unix:/run/plimsoll/plimsoll.sock
   nvidia-smi --query-gpu=memory.used --format=csv,noheader | plimsoll report --job-id 4711 \
                   --actual - --source nvidia-smi --rows rows.csv
   plimsoll report --job-id 4711 --peak 61.5GiB --gauge reserved --source torch --rows rows.csv
