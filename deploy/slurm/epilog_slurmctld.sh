@@ -74,18 +74,21 @@ END
 }
 
 if [ "${1:-}" = detached ]; then
-  report
+  # Lets go of the caller, which waits for just that.
+  if [ -n "${PLIMSOLL_REPORT_LOG:-}" ]; then
+    exec </dev/null >>"$PLIMSOLL_REPORT_LOG" 2>&1
+    report
+  else
+    exec </dev/null >/dev/null 2>&1
+    report 2>&1 | logger -t plimsoll-report
+  fi
   exit 0
 fi
 case ${SLURM_JOB_COMMENT:-} in
   *'[plimsoll expected='*']') ;;
   *) exit 0 ;; # a job without a prediction costs nothing
 esac
-if [ -n "${PLIMSOLL_REPORT_LOG:-}" ]; then
-  setsid --fork "$0" detached </dev/null >>"$PLIMSOLL_REPORT_LOG" 2>&1
-else
-  # shellcheck disable=SC2016  # the inner shell's
-  setsid --fork /bin/sh -c '"$1" detached 2>&1 | logger -t plimsoll-report' sh "$0" \
-    </dev/null >/dev/null 2>&1
-fi
+# slurmctld kills what is left of this script's process group when it ends: so not
+# before the report is in a session of its own, and has closed what it got from here.
+: "$(setsid --fork "$0" detached 2>&1)"
 exit 0
