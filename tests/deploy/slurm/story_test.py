@@ -123,6 +123,8 @@ class StoryTest(unittest.TestCase):
                              PLIMSOLL_SERVER=self.service.address,
                              PLIMSOLL_PROMETHEUS=f"http://{self.prometheus.address}",
                              PLIMSOLL_ROWS=self.folder / "rows.csv",
+                             PLIMSOLL_WAIT="3s",
+                             PLIMSOLL_OUT_OF_MEMORY_EXIT_CODES="76 77",
                              PLIMSOLL_REPORT_LOG=self.folder / "report.log",
                              SLURM_CONF=cluster.conf / "slurm.conf")
 
@@ -167,9 +169,10 @@ class StoryTest(unittest.TestCase):
         until(lambda: (value := self.query(expression)) is not None
               and round(value - wanted, places) == 0, f"{expression} is {wanted}")
 
-    def firing(self, name):
+    def alerts(self, name):
+        """The labels of those that fire."""
         alerts = json.loads(self.get(self.prometheus.address, "/api/v1/alerts"))["data"]["alerts"]
-        return [alert["labels"]["hpc_job"] for alert in alerts
+        return [alert["labels"] for alert in alerts
                 if alert["labels"]["alertname"] == name and alert["state"] == "firing"]
 
     def test_from_a_submission_to_an_alert(self):
@@ -177,6 +180,20 @@ class StoryTest(unittest.TestCase):
         self.use_less_than_predicted(job, prediction)
         self.use_more_than_the_bound(job, prediction)
         self.end_and_report(job)
+
+    def test_from_a_full_gpu_to_an_alert(self):
+        (self.folder / "job.yaml").write_text(JOB_FILE)
+        (self.folder / "job.sh").write_text(
+            f"#!/bin/sh\n#SBATCH --gpus-per-node=h100:{GPUS} --output=/dev/null\n"
+            "#PLIMSOLL job.yaml\nexit 77\n")
+        fits = 'plimsoll_usage_outcomes_total{verdict="fits",outcome="out-of-memory"}'
+        self.shows(fits, 0)
+        self.dcgm.job, self.dcgm.gpus = "0", ["0"]  # another's
+        result = self.cluster.run("sbatch", "--parsable", self.folder / "job.sh", cwd=self.folder)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(self.cluster.wait_for(result.stdout.strip())["JobState"], "FAILED")
+        self.shows(fits, 1)
+        until(lambda: self.alerts("PlimsollOutOfMemoryAlthoughFits"), "the alert fires")
 
     def submit_oversize(self):
         (self.folder / "job.yaml").write_text(JOB_FILE)
@@ -204,12 +221,13 @@ class StoryTest(unittest.TestCase):
     def use_less_than_predicted(self, job, prediction):
         self.use(job, prediction["device"]["expected_bytes"], 0.9)
         self.shows(f'{RATIO}{{hpc_job="{job}",figure="expected"}}', 0.9)
-        self.assertEqual(self.firing("PlimsollUnderestimate"), [])
+        self.assertEqual(self.alerts("PlimsollUnderestimate"), [])
 
     def use_more_than_the_bound(self, job, prediction):
         self.use(job, prediction["device"]["bound_bytes"], 1.05)
         self.shows(f'{RATIO}{{hpc_job="{job}",figure="bound"}}', 1.05)
-        until(lambda: self.firing("PlimsollUnderestimate") == [job], "the alert fires")
+        until(lambda: [alert["hpc_job"] for alert in self.alerts("PlimsollUnderestimate")] == [job],
+              "the alert fires")
 
     def end_and_report(self, job):
         (self.folder / "trained").touch()
