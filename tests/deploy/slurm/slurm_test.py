@@ -208,6 +208,22 @@ class DecisionTest(SlurmTest):
         self.assertEqual(result.stderr, "")
         self.assertEqual(decisions("shadow", "admit", "reject", "does-not-fit"), 1)
 
+    def test_the_policy_that_is_shipped_counts_alone(self):
+        settle(policy=cluster.installed / "policy.yaml")
+        result = sbatch(OVERSIZE, "--hold")
+        self.assertQueued(result)
+        self.assertEqual(result.stderr, "")
+        self.assertEqual(decisions("shadow", "admit", "reject", "does-not-fit"), 1)
+
+    def test_the_policy_that_is_shown_is_one(self):
+        lines = (cluster.installed / "policy.yaml").read_text().splitlines()
+        shown = cluster.folder / "shown.yaml"
+        shown.write_text("\n".join(line[4:] for line in lines if line.startswith("#   ")) + "\n")
+        (cluster.folder / "job.yaml").write_text(JOB_FILE)
+        result = cluster.run(cluster.folder / "plimsoll", "admit", cluster.folder / "job.yaml",
+                             "--policy", shown, "--partition", "h100")
+        self.assertIn("mode enforce", result.stdout, result.stderr)
+
     def test_mode_off_looks_at_nothing(self):
         job = self.assertQueued(sbatch(OVERSIZE, "--hold", partition="off"))
         self.assertNotIn("AdminComment", cluster.job(job))
