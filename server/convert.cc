@@ -216,11 +216,10 @@ void Encode(int field, const RankMemory& from, WireWriter* to) {
 }
 
 void Encode(int field, const Assumption& from, WireWriter* to) {
-  const std::string number = absl::StrCat(from.number);
+  const absl::AlphaNum number(from.number);
   to->Message(field, [&] {
-    to->Text(v1::Assumption::kFieldFieldNumber, absl::StrCat("job.", from.field));
-    to->Text(v1::Assumption::kValueFieldNumber,
-             from.text.empty() ? absl::string_view(number) : from.text);
+    to->Bytes(v1::Assumption::kFieldFieldNumber, "job.", from.field);
+    to->Text(v1::Assumption::kValueFieldNumber, from.text.empty() ? number.Piece() : from.text);
     to->Text(v1::Assumption::kReasonFieldNumber, from.reason);
   });
 }

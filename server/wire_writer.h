@@ -55,6 +55,13 @@ class WireWriter {
     at_ = std::copy(bytes.begin(), bytes.end(), at_);
   }
 
+  // A text of two parts.
+  void Bytes(int field, absl::string_view first, absl::string_view second) {
+    Reserve(2 * kMaxVarint + first.size() + second.size());
+    at_ = Put(first.size() + second.size(), Put(Tag(field, kLength), at_));
+    at_ = std::copy(second.begin(), second.end(), std::copy(first.begin(), first.end(), at_));
+  }
+
   // A repeated number, packed; none is left out.
   template <typename Iterator>
   void Numbers(int field, Iterator begin, Iterator end) {

@@ -90,6 +90,17 @@ TEST(WireWriterTest, MessagesAndTextsOfEveryLength) {
   }
 }
 
+TEST(WireWriterTest, TextsOfTwoParts) {
+  for (const size_t length : {0, 1, 126, 127, 128, 8190, 8192, 9000, 16384, 3000000}) {
+    const std::string second(length, 'x');
+    v1::Assumption assumption;
+    assumption.set_field("job." + second);
+    WireWriter writer;
+    writer.Bytes(v1::Assumption::kFieldFieldNumber, "job.", second);
+    EXPECT_TRUE(writer.bytes() == assumption.SerializeAsString()) << length;
+  }
+}
+
 TEST(WireWriterTest, RandomMessages) {
   std::mt19937_64 random(1);
   for (int round = 0; round < 2000; ++round) {
