@@ -83,7 +83,8 @@ inline constexpr char kSubmitFooter[] =
     R"(Estimates the job, and submits it where it fits, with the job in PLIMSOLL_JOB and its sizes in
 PLIMSOLL_ZERO_STAGE, PLIMSOLL_TENSOR_PARALLEL_SIZE and the like. Where it does not fit, the
 smallest change that does is shown, and made where you agree: for jobs that read these variables.
-The GPUs that the command asks for are never changed.
+The GPUs that the command asks for are never changed. With salloc and srun the job travels in
+--comment: one of your own takes its place.
 
 Examples:
   plimsoll submit job.yaml -- sbatch --gres=gpu:h100:8 train.sh

@@ -33,11 +33,9 @@ absl::StatusOr<v1::Job> ReadJob(const std::string& file, const std::vector<JobSe
 // Whether files that a job names may be read.
 enum class Files { kRead, kRefuse };
 
-// The same of a job that is `text` in YAML or JSON; empty: an empty job. A file that
-// is not to be read is misread.
-absl::StatusOr<v1::Job> ReadInlineJob(const std::string& text, Files files,
-                                      const std::vector<JobSetting>& settings,
-                                      std::vector<std::string>* misread);
+// Applies `settings` in order. A file that is not to be read is misread.
+void ApplySettings(const std::vector<JobSetting>& settings, Files files, v1::Job* job,
+                   std::vector<std::string>* misread);
 
 }  // namespace plimsoll
 

@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
@@ -68,13 +67,10 @@ bool Agrees() {
 std::string BaseName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 // salloc and srun send the scheduler no environment: there the words go in the
-// comment, where they fit and the user has none.
+// comment. One that the user gives comes later, and wins.
 void AddComment(const std::string& words, std::vector<std::string>* arguments) {
   const std::string name = BaseName((*arguments)[0]);
   if (name != "salloc" && name != "srun") return;
-  for (const std::string& argument : *arguments) {
-    if (argument == "--comment" || absl::StartsWith(argument, "--comment=")) return;
-  }
   if (words.size() > kMaxCommentBytes) {
     Say(absl::StrCat("submit: the job is over ", kMaxCommentBytes, " bytes, which is all that ",
                      name, " brings: the scheduler will not know it"));

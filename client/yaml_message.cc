@@ -53,15 +53,18 @@ bool YamlReader::Enter(const std::string& path) {
 
 // Merges what a merge key brings: what is there already stays.
 void YamlReader::Merge(const YAML::Node& node, const std::string& path,
-                       std::vector<Entry>* entries) {
+                       std::set<std::string>* names, std::vector<Entry>* entries) {
   if (!Enter(path)) return;
   ++depth_;
   if (node.IsSequence()) {
-    for (const auto& item : node) Merge(item, path, entries);
+    for (const auto& item : node) {
+      if (value_count_ >= kMaxValues) break;
+      Merge(item, path, names, entries);
+    }
   } else if (node.IsMap()) {
     for (Entry& entry : Entries(node, path)) {
-      const auto same = [&entry](const Entry& other) { return other.name == entry.name; };
-      if (std::none_of(entries->begin(), entries->end(), same)) entries->push_back(entry);
+      if (!Enter(path)) break;
+      if (names->insert(entry.name).second) entries->push_back(std::move(entry));
     }
   } else {
     Violate(absl::StrCat(path, ".<<"), Shown(node), "must be a mapping or a list of mappings");
@@ -86,7 +89,7 @@ std::vector<YamlReader::Entry> YamlReader::Entries(const YAML::Node& node,
       entries.push_back({pair.first.Scalar(), pair.second});
     }
   }
-  for (const YAML::Node& merge : merges) Merge(merge, path, &entries);
+  for (const YAML::Node& merge : merges) Merge(merge, path, &seen, &entries);
   return entries;
 }
 

@@ -7,6 +7,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -42,7 +43,8 @@ class YamlReader {
   void Violate(const std::string& path, absl::string_view value, absl::string_view rule);
   bool Enter(const std::string& path);
   std::vector<Entry> Entries(const YAML::Node& node, const std::string& path);
-  void Merge(const YAML::Node& node, const std::string& path, std::vector<Entry>* entries);
+  void Merge(const YAML::Node& node, const std::string& path, std::set<std::string>* names,
+             std::vector<Entry>* entries);
   void ReadMessage(const YAML::Node& node, const std::string& path,
                    google::protobuf::Message* message);
   void ReadField(const YAML::Node& node, const std::string& path,

@@ -44,7 +44,8 @@ bool IsNotModelled(const absl::Status& status) {
   const std::vector<std::string> lines =
       absl::StrSplit(absl::string_view(status.message()), '\n', absl::SkipEmpty());
   return !lines.empty() && std::all_of(lines.begin(), lines.end(), [](const std::string& line) {
-    return absl::StrContains(line, "not modelled");
+    const size_t rule = line.rfind("; ");  // what comes before is the user's
+    return rule != std::string::npos && absl::StrContains(line.substr(rule), "not modelled");
   });
 }
 
@@ -74,15 +75,22 @@ class TimedClient {
  public:
   TimedClient(OpenClient open, absl::Time deadline) : open_(open), deadline_(deadline) {}
 
+  // By the rules' detail, or, of a job that takes longer to replay than half of what
+  // is left, in closed form.
   absl::StatusOr<v1::EstimateMemoryResponse> Estimate(const v1::Job& job,
                                                       const v1::AdmissionRules& rules) {
-    const absl::StatusOr<PlannerClient> client = Client();
-    if (!client.ok()) return client.status();
     v1::EstimateMemoryRequest request;
     *request.mutable_job() = job;
     request.set_risk(rules.risk());
     request.set_detail(rules.detail());
-    return client->EstimateMemory(request);
+    const bool replay = rules.detail() == "replay";
+    absl::StatusOr<PlannerClient> client = Client(replay ? 2 : 1);
+    if (!client.ok()) return client.status();
+    absl::StatusOr<v1::EstimateMemoryResponse> answer = client->EstimateMemory(request);
+    if (!replay || !absl::IsDeadlineExceeded(answer.status())) return answer;
+    request.set_detail("summary");
+    client = Client();
+    return client.ok() ? client->EstimateMemory(request) : client.status();
   }
 
   absl::StatusOr<v1::RecommendConfigResponse> Recommend(const v1::RecommendConfigRequest& request) {
@@ -112,7 +120,8 @@ class TimedClient {
   }
 
  private:
-  absl::StatusOr<PlannerClient> Client() {
+  // A client that may take the time that is left, or a part of it.
+  absl::StatusOr<PlannerClient> Client(int parts = 1) {
     if (!client_.has_value()) {
       absl::StatusOr<PlannerClient> opened = open_();
       if (!opened.ok()) return opened.status();
@@ -120,7 +129,7 @@ class TimedClient {
     }
     const absl::Duration left = deadline_ - absl::Now();
     if (left <= absl::ZeroDuration()) return absl::DeadlineExceededError("no time is left");
-    return client_->WithTimeout(left);
+    return client_->WithTimeout(left / parts);
   }
 
   const OpenClient open_;
@@ -179,6 +188,9 @@ class Admission {
   // take the time that there is. Nobody reads of a fix in mode `shadow`.
   void FindFix() {
     if (rules_.mode() == "shadow" && !MayResize()) return;
+    // A range may hold no whole number of this request's nodes.
+    const auto counts = ReadGpuCounts(rules_.gpu_counts(), GpusPerNode());
+    if (rules_.has_gpu_counts() && counts.ok()) gpu_counts_ = *counts;
     absl::StatusOr<v1::RecommendConfigResponse> found = client_.Recommend(SearchRequest());
     if (!found.ok()) {
       decision_.set_problem(absl::StrCat("search: ", found.status().message()));
@@ -203,9 +215,10 @@ class Admission {
     return ChangeGpuCount(submission_.request, GpuCount(job), GpusPerNode());
   }
 
+  // Of the nodes that a resize asks for.
   int64_t GpusPerNode() const {
-    return rules_.has_gpus_per_node() ? rules_.gpus_per_node()
-                                      : std::max(kUsualGpusPerNode, gpus_.per_node);
+    if (rules_.has_gpus_per_node()) return rules_.gpus_per_node();
+    return gpus_.per_node > 0 ? gpus_.per_node : kUsualGpusPerNode;
   }
 
   v1::RecommendConfigRequest SearchRequest() const {
@@ -221,10 +234,10 @@ class Admission {
     }
     *request.mutable_allowed_changes() = rules_.allowed_changes();
     if (Allows(rules_, kGpuCount) && rules_.has_gpu_counts()) {
-      const auto counts = ReadGpuCounts(rules_.gpu_counts(), GpusPerNode());
-      request.mutable_gpu_counts()->Assign(counts->begin(), counts->end());
+      request.mutable_job()->mutable_cluster()->set_gpus_per_node(GpusPerNode());
+      *request.mutable_gpu_counts() = {gpu_counts_.begin(), gpu_counts_.end()};
       const int64_t asked = GpuCount(asked_->job);
-      if (std::find(counts->begin(), counts->end(), asked) == counts->end()) {
+      if (std::find(gpu_counts_.begin(), gpu_counts_.end(), asked) == gpu_counts_.end()) {
         request.add_gpu_counts(asked);
       }
     }
@@ -292,6 +305,7 @@ class Admission {
   GpuRequest gpus_;
   std::optional<Estimated> asked_;
   std::optional<v1::RecommendConfigResponse> search_;
+  std::vector<int64_t> gpu_counts_;  // that the rules let a resize consider
   std::optional<Fix> fix_;
   // Only where the fix may and can be made.
   std::optional<std::vector<v1::SchedulerChange>> scheduler_changes_;

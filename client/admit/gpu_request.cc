@@ -87,7 +87,9 @@ Amount ReadAmount(const char* field, const std::string& text,
     if (!absl::ConsumePrefix(&item, "gres:")) absl::ConsumePrefix(&item, "gres/");
     const std::vector<std::string> parts =
         absl::StrSplit(absl::StrReplaceAll(item, {{"=", ":"}}), ':');
-    if (parts[0] == "shard" || parts[0] == "mps") amount.shares = true;
+    if (parts[0] == "shard" || parts[0] == "mps") {
+      amount.shares = amount.shares || ReadCount(parts.back()) != std::optional<int64_t>(0);
+    }
     if (parts[0] != "gpu" || ReadTypeAndCount(parts, &amount)) continue;
     violations->push_back(absl::StrCat(field, ": ", Clean(text.substr(0, kMostShownBytes)), "; ",
                                        kRule, ", of one type"));
@@ -141,6 +143,9 @@ void Count(const v1::SchedulerRequest& request, const Amounts& amounts, GpuReque
     gpus->count = Product(amounts.task.count, Tasks(request));
   }
   if (amounts.job.count > 0) gpus->count = amounts.job.count;
+  const int64_t per_gpu = Said(request.has_tasks_per_gpu(), request.tasks_per_gpu());
+  const int64_t tasks = Said(request.has_task_count(), request.task_count());
+  if (gpus->count == 0 && per_gpu > 0) gpus->count = (tasks + per_gpu - 1) / per_gpu;
 }
 
 // `was` with another count: its first GPUs, in the form that they had.
@@ -183,17 +188,42 @@ class Changes {
   std::vector<v1::SchedulerChange> changes_;
 };
 
-// Tasks of one a GPU, or of one a node, stay so.
-void SetTasks(const v1::SchedulerRequest& request, const GpuRequest& was, int64_t count,
-              int64_t nodes, Changes* changes) {
+// The job's tasks with `count` GPUs; 0 where none are stated. `nodes` is 0 where they
+// are left to the scheduler. Nothing where it can't be told what they are of.
+std::optional<int64_t> TasksWith(const v1::SchedulerRequest& request, int64_t gpus_per_task,
+                                 int64_t was_count, int64_t count, int64_t nodes) {
   const int64_t tasks = Said(request.has_task_count(), request.task_count());
-  const int64_t per_node = Said(request.has_tasks_per_node(), request.tasks_per_node());
-  if (tasks > 1 && tasks == was.count) {
-    changes->Set("task_count", count);
-  } else if (tasks > 1 && tasks == Nodes(request)) {
-    changes->Set("task_count", nodes);
+  const int64_t per_gpu = Said(request.has_tasks_per_gpu(), request.tasks_per_gpu());
+  if (gpus_per_task > 0) {
+    if (count % gpus_per_task != 0) return std::nullopt;
+    return count / gpus_per_task;
   }
-  if (per_node > 1 && per_node == was.per_node) changes->Set("tasks_per_node", count / nodes);
+  if (per_gpu > 0) return tasks > 0 ? Product(count, per_gpu) : 0;
+  const bool one_a_gpu = tasks > 1 && tasks == was_count;
+  const bool one_a_node = nodes > 0 && tasks > 0 && tasks == Nodes(request);
+  if (one_a_gpu && one_a_node && count != nodes) return std::nullopt;
+  if (one_a_gpu) return count;
+  if (one_a_node) return nodes;
+  return tasks;
+}
+
+// Sets the tasks; false where Slurm would refuse them.
+bool SetTasks(const v1::SchedulerRequest& request, const GpuRequest& was, int64_t gpus_per_task,
+              int64_t count, int64_t nodes, Changes* changes) {
+  const auto tasks = TasksWith(request, gpus_per_task, was.count, count, nodes);
+  if (!tasks.has_value() || (*tasks > 0 && *tasks < nodes)) return false;
+  if (*tasks > 0 && *tasks != request.task_count()) changes->Set("task_count", *tasks);
+  int64_t per_node = Said(request.has_tasks_per_node(), request.tasks_per_node());
+  if (per_node == 0) return true;
+  if (nodes == 0) return *tasks % per_node == 0;
+  if (*tasks == 0) {
+    if (per_node > 1 && per_node == was.per_node) per_node = count / nodes;
+  } else {
+    if (*tasks % nodes != 0) return false;
+    per_node = *tasks / nodes;
+  }
+  if (per_node != request.tasks_per_node()) changes->Set("tasks_per_node", per_node);
+  return true;
 }
 
 }  // namespace
@@ -240,15 +270,14 @@ std::optional<std::vector<v1::SchedulerChange>> ChangeGpuCount(const v1::Schedul
     if (count % was.per_node != 0) return std::nullopt;
     nodes = count / was.per_node;
     set_nodes = true;
-  } else if (amounts.task.count > 0) {
-    if (count % amounts.task.count != 0) return std::nullopt;
-    changes.Set("task_count", count / amounts.task.count);
   }
   if (set_nodes) {
     changes.Set("min_nodes", nodes);
     changes.Set("max_nodes", nodes);
+  } else if (amounts.node.count == 0) {
+    nodes = 0;
   }
-  if (amounts.task.count == 0) SetTasks(request, was, count, nodes, &changes);
+  if (!SetTasks(request, was, amounts.task.count, count, nodes, &changes)) return std::nullopt;
   return changes.Take();
 }
 

@@ -23,7 +23,8 @@ struct GpuRequest {
 // Reads tres_per_job, tres_per_node, tres_per_socket and tres_per_task: comma
 // lists of gpu[:TYPE][:COUNT], each with `gres:` or `gres/` before it or not,
 // counts with K, M, G (1024). Other resources are passed over. Where nodes are a
-// range, its smaller end counts; a job of no stated tasks has one a node.
+// range, its smaller end counts; a job of no stated tasks has one a node. Where none of
+// them asks for a GPU, tasks_per_gpu does.
 //
 // `violations` gets what is wrong, as "<field>: <value>; <rule>".
 //
@@ -35,7 +36,8 @@ GpuRequest ReadGpuRequest(const v1::SchedulerRequest& request,
 // Returns what to set so that the job gets `count` GPUs, in as few nodes of at
 // most `gpus_per_node` as share them evenly. Tasks that were one a GPU, or one a
 // node, stay so. Nothing where the request's own form can't say it, as a number
-// that its GPUs per task do not divide.
+// that its GPUs per task do not divide, or tasks that its nodes do not share evenly, or
+// where it can't be told whether its tasks are of its GPUs or of its nodes.
 //
 // Requires: the request was read without violations; count >= 1,
 //           gpus_per_node >= 1

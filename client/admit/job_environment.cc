@@ -79,7 +79,8 @@ v1::Job Complete(const v1::Job& job, const v1::EstimateMemoryResponse& answer) {
     absl::string_view field = assumption.field();
     absl::ConsumePrefix(&field, "job.");
     const bool wanted = absl::StartsWith(field, "training.") ||
-                        absl::StartsWith(field, "parallelism.") || field == "cluster.gpu_count";
+                        absl::StartsWith(field, "parallelism.") || field == "runtime.framework" ||
+                        field == "cluster.gpu_count";
     if (!wanted) continue;
     v1::Job with = complete;
     YamlReader reader(std::nullopt);
@@ -100,6 +101,7 @@ Variables JobEnvironment(const v1::Job& job, const v1::EstimateMemoryResponse& a
   Variables variables;
   AddFields(job.training(), "PLIMSOLL", &variables);
   AddFields(job.parallelism(), "PLIMSOLL", &variables);
+  if (job.runtime().has_framework()) variables["PLIMSOLL_FRAMEWORK"] = job.runtime().framework();
   const v1::Gauge& device = LimitingRank(answer).device();
   variables["PLIMSOLL_GPU_COUNT"] = absl::StrCat(GpuCount(job));
   variables["PLIMSOLL_PREDICTED_BYTES"] = absl::StrCat(device.expected_bytes());

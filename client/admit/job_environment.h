@@ -20,7 +20,8 @@ inline constexpr size_t kMaxPredictionBytes = 16 << 10;
 v1::Job Complete(const v1::Job& job, const v1::EstimateMemoryResponse& answer);
 
 // Variables for the job's environment: PLIMSOLL_GPU_COUNT, PLIMSOLL_PREDICTED_BYTES,
-// PLIMSOLL_BOUND_BYTES and PLIMSOLL_USABLE_BYTES, and one for each field of
+// PLIMSOLL_BOUND_BYTES and PLIMSOLL_USABLE_BYTES, PLIMSOLL_FRAMEWORK, which follows the
+// ZeRO stage where the job leaves it open, and one for each field of
 // `training` and `parallelism` that has a value, its path without the section:
 // PLIMSOLL_ZERO_STAGE, PLIMSOLL_RECOMPUTE_MODE. Lists have commas.
 //

@@ -1,5 +1,7 @@
 #include "client/admit/job_words.h"
 
+#include <utility>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -9,6 +11,7 @@
 #include "client/admit/travel_json.h"
 #include "client/job_flags.h"
 #include "client/text.h"
+#include "server/json.h"
 
 namespace plimsoll {
 namespace {
@@ -17,6 +20,8 @@ constexpr char kDirective[] = "#PLIMSOLL";
 constexpr char kCommentStart[] = "plimsoll:";
 constexpr size_t kMostShownBytes = 72;
 constexpr char kResize[] = "resize";
+constexpr size_t kMaxValueBytes = 4096;  // of one field
+constexpr size_t kMostSettings = 256;
 
 std::string Shown(absl::string_view text) { return Clean(text.substr(0, kMostShownBytes)); }
 
@@ -60,6 +65,13 @@ class WordsReader {
     const std::string value(word.substr(equals + 1));
     if (name == kResize) return ReadResize(value);
     if (name.empty()) return Fail(word, "must be FIELD=VALUE");
+    if (value.size() > kMaxValueBytes || value.find_first_of("&*") != std::string::npos) {
+      return Fail(word, absl::StrCat("must be at most ", kMaxValueBytes,
+                                     " bytes, without anchors or aliases (& and *)"));
+    }
+    if (words_.settings.size() == kMostSettings) {
+      return Fail(word, absl::StrCat("must be at most ", kMostSettings, " fields"));
+    }
     words_.settings.push_back(ToSetting(name, value));
   }
 
@@ -85,9 +97,8 @@ void ReadSource(const char* source, absl::string_view text, size_t max_bytes, Jo
                 std::vector<std::string>* violations) {
   words->source = source;
   if (text.size() > max_bytes) {
-    violations->push_back(absl::StrCat(source, ": over ", max_bytes, " bytes; must be at most ",
-                                       max_bytes,
-                                       ": name a job file, or submit by plimsoll submit"));
+    violations->push_back(
+        absl::StrCat(source, ": over ", max_bytes, " bytes; must be at most ", max_bytes));
     return;
   }
   WordsReader reader(words, violations);
@@ -101,6 +112,17 @@ std::string ScriptWords(absl::string_view lines) {
     words.emplace_back(AfterDirective(line));
   }
   return absl::StrJoin(words, "\n");
+}
+
+// Reads the job in JSON: of a job in YAML, aliases and merges could take seconds.
+void ReadInlineJob(const JobWords& words, v1::Job* job, std::vector<std::string>* misread) {
+  google::protobuf::Value value;
+  Violations violations = ReadJsonValue(words.inline_job, &value);
+  if (violations.empty()) violations = ReadJsonMessage(std::move(value), "job", job);
+  for (Violation& violation : violations) {
+    if (violation.field == "request") violation.field = words.source;
+    misread->push_back(Clean(ToText(violation)));
+  }
 }
 
 bool Blank(absl::string_view text) { return absl::StripAsciiWhitespace(text).empty(); }
@@ -123,12 +145,19 @@ JobWords ReadWords(const v1::SchedulerRequest& request, std::vector<std::string>
 
 absl::StatusOr<v1::Job> ReadJob(const JobWords& words, Files files,
                                 std::vector<std::string>* misread) {
-  if (words.file.empty()) return ReadInlineJob(words.inline_job, files, words.settings, misread);
-  if (files == Files::kRead) return ReadJob(words.file, words.settings, misread);
-  return absl::InvalidArgumentError(
-      absl::StrCat(words.source, ": ", Shown(words.file),
-                   "; must say the job itself: the scheduler reads no files of users (submit "
-                   "where cli_filter is installed, or by plimsoll submit)"));
+  if (!words.file.empty() && files == Files::kRead) {
+    return ReadJob(words.file, words.settings, misread);
+  }
+  if (!words.file.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(words.source, ": ", Shown(words.file),
+                     "; must say the job itself: the scheduler reads no files of users (submit "
+                     "where cli_filter is installed, or by plimsoll submit)"));
+  }
+  v1::Job job;
+  if (!words.inline_job.empty()) ReadInlineJob(words, &job, misread);
+  ApplySettings(words.settings, files, &job, misread);
+  return job;
 }
 
 std::string InlineWords(const v1::Job& job, bool resize_allowed) {

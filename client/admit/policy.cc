@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "client/document.h"
 #include "client/gpu_counts.h"
 #include "client/yaml_message.h"
@@ -17,6 +18,9 @@ constexpr int64_t kUsualGpusPerNode = 8;
 constexpr double kLeastRisk = 0.0001;
 constexpr double kMostRisk = 0.5;
 constexpr int64_t kMostGpusPerNode = 1024;
+constexpr size_t kMostGpuCounts = 256;  // RecommendConfigRequest.gpu_counts
+// The stricter, the later.
+const std::vector<std::string> kModes = {"off", "shadow", "warn", "enforce"};
 
 // Collects what is wrong with one set of rules.
 class RulesCheck {
@@ -25,12 +29,12 @@ class RulesCheck {
       : path_(std::move(path)), rules_(rules), wrong_(*wrong) {}
 
   void Check() {
-    Word("mode", rules_.mode(), {"off", "shadow", "warn", "enforce"});
-    Word("at_risk", rules_.at_risk(), {"warn", "reject"});
-    Word("bad_words", rules_.bad_words(), {"warn", "reject"});
-    Word("unreachable", rules_.unreachable(), {"admit", "reject"});
-    Word("resize", rules_.resize(), {"allowed", "never"});
-    Word("detail", rules_.detail(), {"summary", "replay"});
+    if (rules_.has_mode()) Word("mode", rules_.mode(), kModes);
+    if (rules_.has_at_risk()) Word("at_risk", rules_.at_risk(), {"warn", "reject"});
+    if (rules_.has_bad_words()) Word("bad_words", rules_.bad_words(), {"warn", "reject"});
+    if (rules_.has_unreachable()) Word("unreachable", rules_.unreachable(), {"admit", "reject"});
+    if (rules_.has_resize()) Word("resize", rules_.resize(), {"allowed", "never"});
+    if (rules_.has_detail()) Word("detail", rules_.detail(), {"summary", "replay"});
     if (rules_.has_risk() && !(rules_.risk() >= kLeastRisk && rules_.risk() <= kMostRisk)) {
       Fail("risk", absl::StrCat(rules_.risk()), "must be from 0.0001 to 0.5");
     }
@@ -51,25 +55,26 @@ class RulesCheck {
     wrong_.push_back(absl::StrCat(path_, ".", field, ": ", value, "; ", rule));
   }
 
-  // A word that is given; empty where it is not.
   void Word(absl::string_view field, const std::string& word,
             const std::vector<std::string>& words) {
-    if (word.empty() || std::find(words.begin(), words.end(), word) != words.end()) return;
+    if (std::find(words.begin(), words.end(), word) != words.end()) return;
     Fail(field, word, absl::StrCat("must be one of ", absl::StrJoin(words, ", ")));
   }
 
   void CheckChanges() {
-    bool count_may_change = false;
     for (const std::string& field : rules_.allowed_changes()) {
-      count_may_change |= field == "cluster.gpu_count" || field == "cluster";
       if (field != "cluster.gpu" && field != "cluster" && field != "*") continue;
       Fail("allowed_changes", field, "must name fields: the type of GPU is never changed");
     }
     if (!rules_.has_gpu_counts()) return;
-    const auto counts = ReadGpuCounts(rules_.gpu_counts(), kUsualGpusPerNode);
-    if (!counts.ok()) Fail("gpu_counts", rules_.gpu_counts(), "must be as 8..64 or 8,16,64");
-    if (counts.ok() && !count_may_change) {
-      Fail("gpu_counts", rules_.gpu_counts(), "needs cluster.gpu_count among allowed_changes");
+    const auto counts =
+        ReadGpuCounts(rules_.gpu_counts(),
+                      rules_.has_gpus_per_node() ? rules_.gpus_per_node() : kUsualGpusPerNode);
+    if (!counts.ok()) {
+      Fail("gpu_counts", rules_.gpu_counts(), "must be as 8..64 or 8,16,64, of whole nodes");
+    } else if (counts->size() >= kMostGpuCounts) {
+      Fail("gpu_counts", absl::StrCat(counts->size(), " numbers"),
+           absl::StrCat("must be fewer than ", kMostGpuCounts));
     }
   }
 
@@ -87,6 +92,40 @@ void Override(const v1::AdmissionRules& over, v1::AdmissionRules* rules) {
   }
   if (!over.gpu_types().empty()) rules->clear_gpu_types();
   rules->MergeFrom(over);
+}
+
+// Numbers of GPUs need leave to be changed: the rules' own, or that of those below.
+void CheckMerged(const std::string& path, const v1::AdmissionRules& own,
+                 const v1::AdmissionRules& merged, std::vector<std::string>* wrong) {
+  const auto& changes = merged.allowed_changes();
+  if (!own.has_gpu_counts() ||
+      std::find(changes.begin(), changes.end(), "cluster.gpu_count") != changes.end()) {
+    return;
+  }
+  wrong->push_back(absl::StrCat(path, ".gpu_counts: ", own.gpu_counts(),
+                                "; needs cluster.gpu_count among allowed_changes"));
+}
+
+void CheckRules(const std::string& path, const v1::AdmissionRules& own,
+                const v1::AdmissionRules& merged, std::vector<std::string>* wrong) {
+  RulesCheck(path, own, wrong).Check();
+  CheckMerged(path, own, merged, wrong);
+}
+
+v1::AdmissionRules Merged(v1::AdmissionRules rules, const v1::AdmissionRules& over) {
+  Override(over, &rules);
+  return rules;
+}
+
+// `rules` with those of `name` over them, where there are any.
+v1::AdmissionRules Of(const google::protobuf::Map<std::string, v1::AdmissionRules>& all,
+                      const std::string& name, const v1::AdmissionRules& rules) {
+  const auto found = all.find(name);
+  return found == all.end() ? rules : Merged(rules, found->second);
+}
+
+ptrdiff_t Strictness(const v1::AdmissionRules& rules) {
+  return std::find(kModes.begin(), kModes.end(), rules.mode()) - kModes.begin();
 }
 
 v1::AdmissionRules Defaults() {
@@ -113,12 +152,17 @@ absl::StatusOr<v1::AdmissionPolicy> ReadPolicy(const std::string& file) {
   YamlReader reader(std::nullopt);
   reader.Read(*node, kRoot, &policy);
   std::vector<std::string> wrong = reader.violations();
-  RulesCheck(absl::StrCat(kRoot, ".rules"), policy.rules(), &wrong).Check();
+  CheckRules(absl::StrCat(kRoot, ".rules"), policy.rules(), policy.rules(), &wrong);
   for (const auto& [name, rules] : policy.partitions()) {
-    RulesCheck(absl::StrCat(kRoot, ".partitions.", name), rules, &wrong).Check();
+    const std::string path = absl::StrCat(kRoot, ".partitions.", name);
+    if (name.empty() || name.find(',') != std::string::npos) {
+      wrong.push_back(absl::StrCat(path, ": ", name, "; must be the name of one partition"));
+    }
+    CheckRules(path, rules, Merged(policy.rules(), rules), &wrong);
   }
   for (const auto& [name, rules] : policy.namespaces()) {
-    RulesCheck(absl::StrCat(kRoot, ".namespaces.", name), rules, &wrong).Check();
+    CheckRules(absl::StrCat(kRoot, ".namespaces.", name), rules, Merged(policy.rules(), rules),
+               &wrong);
   }
   std::sort(wrong.begin(), wrong.end());  // maps have no order
   if (!wrong.empty()) return absl::InvalidArgumentError(absl::StrJoin(wrong, "\n"));
@@ -127,13 +171,16 @@ absl::StatusOr<v1::AdmissionPolicy> ReadPolicy(const std::string& file) {
 
 v1::AdmissionRules RulesFor(const v1::AdmissionPolicy& policy, const std::string& partition,
                             const std::string& name_space) {
-  v1::AdmissionRules rules = Defaults();
-  Override(policy.rules(), &rules);
-  const auto of_partition = policy.partitions().find(partition.substr(0, partition.find(',')));
-  if (of_partition != policy.partitions().end()) Override(of_partition->second, &rules);
-  const auto of_namespace = policy.namespaces().find(name_space);
-  if (of_namespace != policy.namespaces().end()) Override(of_namespace->second, &rules);
-  return rules;
+  const v1::AdmissionRules own = Merged(Defaults(), policy.rules());
+  v1::AdmissionRules strictest;
+  std::vector<std::string> names = absl::StrSplit(partition, ',', absl::SkipEmpty());
+  if (names.empty()) names.emplace_back();
+  for (const std::string& name : names) {
+    v1::AdmissionRules rules =
+        Of(policy.namespaces(), name_space, Of(policy.partitions(), name, own));
+    if (strictest.mode().empty() || Strictness(rules) > Strictness(strictest)) strictest = rules;
+  }
+  return strictest;
 }
 
 }  // namespace plimsoll

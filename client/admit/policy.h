@@ -17,10 +17,10 @@ namespace plimsoll {
 //         enforce", a line each.
 absl::StatusOr<v1::AdmissionPolicy> ReadPolicy(const std::string& file);
 
-// Returns the rules that hold for a partition (the first of a comma list) in a
-// namespace, either of which may be empty: the namespace's before the partition's
-// before the policy's own. A list or a map is taken whole. Every field that has a
-// default has a value.
+// Returns the rules that hold for a partition in a namespace, either of which may be
+// empty: the namespace's before the partition's before the policy's own. Of several
+// partitions with commas, any of which may get the job, those with the strictest mode.
+// A list or a map is taken whole. Every field that has a default has a value.
 v1::AdmissionRules RulesFor(const v1::AdmissionPolicy& policy, const std::string& partition,
                             const std::string& name_space);
 

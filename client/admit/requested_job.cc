@@ -17,8 +17,12 @@ std::string GivenGpu(const GpuRequest& gpus, const v1::AdmissionRules& rules) {
 
 void AddGpu(const std::string& given, SameGpu same_gpu, v1::Cluster* cluster,
             std::vector<std::string>* wrong) {
-  if (given.empty() || cluster->has_gpu_memory_bytes()) return;
-  if (!cluster->has_gpu()) {
+  if (given.empty()) return;
+  if (cluster->has_gpu_memory_bytes()) {
+    wrong->push_back(absl::StrCat("cluster.gpu_memory_bytes: ", cluster->gpu_memory_bytes(),
+                                  "; the job asks the scheduler for ", Clean(given),
+                                  ", whose memory is known"));
+  } else if (!cluster->has_gpu()) {
     cluster->set_gpu(given);
   } else if (cluster->gpu() != given && !same_gpu(cluster->gpu(), given)) {
     wrong->push_back(absl::StrCat("cluster.gpu: ", Clean(cluster->gpu()),
@@ -45,14 +49,13 @@ void AddCluster(const GpuRequest& gpus, const v1::AdmissionRules& rules, SameGpu
   v1::Cluster& cluster = *job->mutable_cluster();
   AddGpu(GivenGpu(gpus, rules), same_gpu, &cluster, wrong);
   AddCount(gpus.count, job, wrong);
-  if (!cluster.has_gpus_per_node()) {
-    if (gpus.per_node > 0 && gpus.count > gpus.per_node) {
-      cluster.set_gpus_per_node(gpus.per_node);
-    } else if (rules.has_gpus_per_node()) {
-      cluster.set_gpus_per_node(rules.gpus_per_node());
-    }
+  // How the GPUs lie is the request's to say, then the operator's.
+  if (gpus.per_node > 0 && gpus.count > gpus.per_node) {
+    cluster.set_gpus_per_node(gpus.per_node);
+  } else if (rules.has_gpus_per_node()) {
+    cluster.set_gpus_per_node(rules.gpus_per_node());
   }
-  if (rules.has_reserved_for_others_bytes() && !cluster.has_reserved_for_others_bytes()) {
+  if (rules.reserved_for_others_bytes() > cluster.reserved_for_others_bytes()) {
     cluster.set_reserved_for_others_bytes(rules.reserved_for_others_bytes());
   }
 }

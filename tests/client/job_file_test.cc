@@ -234,6 +234,18 @@ TEST_F(JobFileTest, SaysWhereYamlIsBroken) {
   EXPECT_NE(message.find("; must be YAML or JSON"), std::string::npos);
 }
 
+// Merged again and again, a mapping counts each time.
+TEST_F(JobFileTest, RefusesMergesThatGrow) {
+  std::string text = "model: {hf_config: {a: &a {k0: 1";
+  for (int i = 1; i < 2000; ++i) text += ", k" + std::to_string(i) + ": 1";
+  text += "}, b: {<<: [*a";
+  for (int i = 1; i < 1000; ++i) text += ", *a";
+  const std::string message = Refusal(text + "]}}}");
+  EXPECT_NE(message.find("too many values; must hold at most 100000 values, aliases followed"),
+            std::string::npos)
+      << message;
+}
+
 TEST_F(JobFileTest, RefusesAliasesThatGrow) {
   std::string text = "model:\n  hf_config:\n    a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
   for (int i = 1; i < 9; ++i) {

@@ -134,6 +134,7 @@ TEST_F(AdmitTest, ResizesOnlyWhereTheJobAndThePolicyAllow) {
 TEST_F(AdmitTest, ResizesTheNumberOfGpusInTheSchedulersWords) {
   submission_.request.set_tres_per_node("gres:gpu:h100:1");
   submission_.request.set_min_nodes(1);
+  submission_.rules.set_gpus_per_node(8);
   AllowResize({"cluster.gpu_count", "parallelism"}, "1..16");
   const v1::AdmissionDecision decision =
       Decide(std::string("resize=allowed zero_stage=3 ") + kTooLarge);
@@ -146,6 +147,15 @@ TEST_F(AdmitTest, ResizesTheNumberOfGpusInTheSchedulersWords) {
   ASSERT_GT(decision.scheduler_changes_size(), 0);
   EXPECT_EQ(decision.scheduler_changes(0).field(), "tres_per_node");
   EXPECT_EQ(decision.scheduler_changes(0).value(), "gres:gpu:h100:" + std::to_string(count));
+}
+
+// A range without a whole number of this request's nodes is no reason to fall over.
+TEST_F(AdmitTest, TakesARangeThatSuitsNoNode) {
+  submission_.request.set_tres_per_node("gres:gpu:h100:16");
+  AllowResize({"cluster.gpu_count", "parallelism.zero_stage"}, "24..24");
+  const v1::AdmissionDecision decision = Decide(std::string("resize=allowed ") + kTooLarge);
+  EXPECT_EQ(decision.decision(), v1::DECISION_RESIZE) << decision.message();
+  EXPECT_EQ(decision.job().cluster().gpu_count(), 16);
 }
 
 TEST_F(AdmitTest, RejectsWhereTheSchedulersWordsCannotSayTheChange) {

@@ -33,6 +33,7 @@ v1::EstimateMemoryResponse Answer() {
     assumptions { field: "parallelism.data_parallel_size" value: "4" reason: "follows" }
     assumptions { field: "parallelism.pipeline_layout" value: "3" reason: "the first's" }
     assumptions { field: "training.attention" value: "flash" reason: "auto" }
+    assumptions { field: "runtime.framework" value: "ddp" reason: "ZeRO 0" }
     assumptions { field: "runtime.versions" value: "torch 2.8 and later" reason: "era" }
   )");
 }
@@ -48,10 +49,10 @@ TEST(JobEnvironmentTest, HasEveryFieldOfTrainingAndParallelism) {
       JobEnvironment(Complete(job, Answer()), Answer()),
       ElementsAre(
           Pair("PLIMSOLL_ATTENTION", "flash"), Pair("PLIMSOLL_BOUND_BYTES", "77"),
-          Pair("PLIMSOLL_DATA_PARALLEL_SIZE", "4"), Pair("PLIMSOLL_GPU_COUNT", "8"),
-          Pair("PLIMSOLL_OPTIMIZER_NAME", "adamw"), Pair("PLIMSOLL_PIPELINE_LAYOUT", "3,4"),
-          Pair("PLIMSOLL_PIPELINE_PARALLEL_SIZE", "1"), Pair("PLIMSOLL_PREDICTED_BYTES", "70"),
-          Pair("PLIMSOLL_RECOMPUTE_MODE", "selective"),
+          Pair("PLIMSOLL_DATA_PARALLEL_SIZE", "4"), Pair("PLIMSOLL_FRAMEWORK", "ddp"),
+          Pair("PLIMSOLL_GPU_COUNT", "8"), Pair("PLIMSOLL_OPTIMIZER_NAME", "adamw"),
+          Pair("PLIMSOLL_PIPELINE_LAYOUT", "3,4"), Pair("PLIMSOLL_PIPELINE_PARALLEL_SIZE", "1"),
+          Pair("PLIMSOLL_PREDICTED_BYTES", "70"), Pair("PLIMSOLL_RECOMPUTE_MODE", "selective"),
           Pair("PLIMSOLL_RECOMPUTE_MODULES", "mlp,core-attention"),
           Pair("PLIMSOLL_SEQUENCE_LENGTH", "4096"), Pair("PLIMSOLL_SEQUENCE_PARALLEL", "true"),
           Pair("PLIMSOLL_TENSOR_PARALLEL_SIZE", "2"), Pair("PLIMSOLL_USABLE_BYTES", "100"),

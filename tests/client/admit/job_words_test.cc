@@ -98,10 +98,15 @@ TEST(ReadWordsTest, SaysWhatIsWrong) {
       {"a.yaml {}", {"PLIMSOLL_JOB: {}; one job is enough"}},
       {"resize=yes", {"PLIMSOLL_JOB: resize=yes; must be resize=allowed or resize=never"}},
       {"=3", {"PLIMSOLL_JOB: =3; must be FIELD=VALUE"}},
+      {"model.hf_config={a:&a[1,2],b:*a}",
+       {"PLIMSOLL_JOB: model.hf_config={a:&a[1,2],b:*a}; must be at most 4096 bytes, without "
+        "anchors or aliases (& and *)"}},
+      {"a=" + std::string(5000, 'x'),
+       {"PLIMSOLL_JOB: a=" + std::string(70, 'x') +
+        "; must be at most 4096 bytes, without anchors or aliases (& and *)"}},
       {"a \x1b[2J", {"PLIMSOLL_JOB:  [2J; must be FIELD=VALUE: there is a job already"}},
       {std::string(kMaxWordsBytes + 1, 'x'),
-       {"PLIMSOLL_JOB: over 65536 bytes; must be at most 65536: name a job file, or submit by "
-        "plimsoll submit"}},
+       {"PLIMSOLL_JOB: over 65536 bytes; must be at most 65536"}},
   };
   for (const auto& row : kCases) {
     std::vector<std::string> violations;
@@ -131,9 +136,7 @@ TEST(ReadJobOfWordsTest, ReadsNoFileWhereTheyAreRefused) {
       {file, "; must say the job itself: the scheduler reads no files of users"},
       {"model=" + file, "; must be a mapping: no file is read here"},
       {"model.hf_config=" + file, "; must be a mapping: no file is read here"},
-      {"{\"model\": {\"hf_config\": \"" + file + "\"}}",
-       "; must be a mapping: no file is read here"},
-      {"{\"model\": {\"hf_config\": \"/dev/stdin\"}}", "; must be a mapping: no file is read here"},
+      {"{\"model\": {\"hf_config\": \"" + file + "\"}}", "job.model.hf_config: "},
   };
   for (const auto& row : kCases) {
     std::vector<std::string> violations;
@@ -149,6 +152,15 @@ TEST(ReadJobOfWordsTest, ReadsNoFileWhereTheyAreRefused) {
   ASSERT_TRUE(job.ok()) << job.status();
   EXPECT_EQ(job->model().hf_config().fields().at("model_type").string_value(), "secret");
   remove(file.c_str());
+}
+
+TEST(ReadJobOfWordsTest, ReadsAJobInJsonAlone) {
+  for (const char* words :
+       {"{model: {name: a}}", "{\"model\": &a {}, \"training\": *a}",
+        "{\"model\": {\"name\": \"a\"}", "{\"<<\": {}}", "{\"model\": {\"name\": 3}}"}) {
+    std::vector<std::string> violations;
+    EXPECT_FALSE(JobOf(ReadWords(Said(words, "", ""), &violations), Files::kRefuse).ok()) << words;
+  }
 }
 
 TEST(ReadJobOfWordsTest, TellsAllThatIsWrong) {

@@ -65,12 +65,35 @@ namespaces:
   EXPECT_EQ(research.gpus_per_node(), 4);
 }
 
+// A job may land in any of its partitions.
+TEST(PolicyTest, TakesTheStrictestOfSeveralPartitions) {
+  const v1::AdmissionPolicy policy = Read(R"(
+rules: {mode: shadow}
+partitions:
+  open: {mode: "off"}
+  h100: {mode: enforce, gpu: h100-80gb-sxm}
+  a100: {mode: enforce, gpu: a100-80gb-sxm}
+)");
+  EXPECT_EQ(RulesFor(policy, "open,h100", "").gpu(), "h100-80gb-sxm");
+  EXPECT_EQ(RulesFor(policy, ",a100,h100,", "").gpu(), "a100-80gb-sxm");
+  EXPECT_EQ(RulesFor(policy, "open,other", "").mode(), "shadow");
+  EXPECT_EQ(RulesFor(policy, "open", "").mode(), "off");
+}
+
+// Leave to change the number of GPUs may be the policy's, the numbers a partition's.
+TEST(PolicyTest, ChecksRulesWithThoseBelow) {
+  EXPECT_EQ(ErrorOf("rules: {allowed_changes: [cluster.gpu_count]}\n"
+                    "partitions: {a: {gpu_counts: 8..64}}"),
+            "");
+}
+
 TEST(PolicyTest, SaysAllThatIsWrong) {
   EXPECT_EQ(ErrorOf(R"(
 rules: {mode: enforced, risk: 0.9, resize: yes, unreachable: warn}
 partitions:
   a: {at_risk: admit, bad_words: admit, detail: fast, gpus_per_node: 0}
   b: {allowed_changes: [cluster.gpu], gpu_counts: 8..x, reserved_for_others_bytes: -1}
+  "d,e": {mode: "", gpus_per_node: 1, gpu_counts: 1..256, allowed_changes: [cluster.gpu_count]}
 namespaces:
   c: {gpu_counts: 8..64}
 )"),
@@ -81,8 +104,12 @@ namespaces:
             "policy.partitions.a.gpus_per_node: 0; must be from 1 to 1024\n"
             "policy.partitions.b.allowed_changes: cluster.gpu; must name fields: the type of GPU "
             "is never changed\n"
-            "policy.partitions.b.gpu_counts: 8..x; must be as 8..64 or 8,16,64\n"
+            "policy.partitions.b.gpu_counts: 8..x; must be as 8..64 or 8,16,64, of whole nodes\n"
+            "policy.partitions.b.gpu_counts: 8..x; needs cluster.gpu_count among allowed_changes\n"
             "policy.partitions.b.reserved_for_others_bytes: -1; must be 0 or more\n"
+            "policy.partitions.d,e.gpu_counts: 256 numbers; must be fewer than 256\n"
+            "policy.partitions.d,e.mode: ; must be one of off, shadow, warn, enforce\n"
+            "policy.partitions.d,e: d,e; must be the name of one partition\n"
             "policy.rules.mode: enforced; must be one of off, shadow, warn, enforce\n"
             "policy.rules.resize: yes; must be one of allowed, never\n"
             "policy.rules.risk: 0.9; must be from 0.0001 to 0.5\n"
