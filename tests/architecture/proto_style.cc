@@ -34,9 +34,10 @@ const std::set<std::string>& OtherIntegers() {
       "interval",         // of layers
       "gpus_per_node",    // a ratio
       "gpu_counts",       // a list of counts
-      "min_nodes",        // Slurm's own words, as the next three
+      "min_nodes",        // Slurm's own words, as the next four
       "max_nodes",
       "tasks_per_node",
+      "tasks_per_gpu",
       "sockets_per_node",
       "max_results",         // a limit, in the words of other APIs
       "pipeline_layout",     // layers of each stage

@@ -12,6 +12,8 @@
 #include "absl/time/clock.h"
 #include "client/admit/policy.h"
 #include "client/service.h"
+#include "grpcpp/server.h"
+#include "grpcpp/server_builder.h"
 
 namespace plimsoll {
 namespace {
@@ -260,6 +262,37 @@ TEST_F(AdmitTest, EndsAtItsDeadline) {
       absl::Now() - absl::Seconds(1));
   EXPECT_EQ(decision.cause(), v1::CAUSE_UNREACHABLE);
   EXPECT_EQ(decision.problem(), "no time is left");
+}
+
+// A service that has no time for a replay.
+class NoReplay final : public v1::PlannerService::Service {
+  grpc::Status EstimateMemory(grpc::ServerContext*, const v1::EstimateMemoryRequest* request,
+                              v1::EstimateMemoryResponse* response) override {
+    if (request->detail() == "replay") return {grpc::StatusCode::DEADLINE_EXCEEDED, ""};
+    response->set_verdict(v1::VERDICT_FITS);
+    response->set_detail(request->detail());
+    response->add_ranks();
+    return grpc::Status::OK;
+  }
+};
+
+// A job that takes longer to replay than there is time is judged in closed form: that it
+// is slow is no sign of a service out of reach.
+TEST_F(AdmitTest, JudgesASlowJobInClosedForm) {
+  NoReplay service;
+  grpc::ServerBuilder builder;
+  builder.RegisterService(&service);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  const auto channel = server->InProcessChannel({});
+  submission_.request.set_environment_words(kFits);
+  submission_.words = ReadWords(submission_.request, &submission_.misread);
+  const v1::AdmissionDecision decision = Admit(
+      submission_, [&] { return PlannerClient(channel, "slow", absl::Minutes(1)); },
+      absl::Now() + absl::Minutes(1));
+  EXPECT_EQ(decision.cause(), v1::CAUSE_FITS) << decision.problem();
+  v1::Prediction prediction;
+  ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(decision.prediction(), &prediction).ok());
+  EXPECT_EQ(prediction.detail(), "summary");
 }
 
 }  // namespace
