@@ -23,7 +23,7 @@
 namespace plimsoll {
 namespace {
 
-Submission ToSubmission(const SubmitCommand& command) {
+Submission ToSubmission(const SubmitCommand& command, const char* mode) {
   Submission submission;
   submission.words = {.source = "job",
                       .file = command.job_file,
@@ -31,8 +31,8 @@ Submission ToSubmission(const SubmitCommand& command) {
                       .settings = command.settings,
                       .resize_allowed = true};
   submission.rules = RulesFor(v1::AdmissionPolicy(), "", "");
-  submission.rules.set_mode("enforce");
-  submission.rules.set_resize(command.as_is ? "never" : "allowed");
+  submission.rules.set_mode(mode);
+  submission.rules.set_resize("allowed");
   if (command.risk.has_value()) submission.rules.set_risk(*command.risk);
   for (const std::string& list : command.allowed_changes) {
     for (const absl::string_view field : absl::StrSplit(list, ',', absl::SkipEmpty())) {
@@ -43,7 +43,9 @@ Submission ToSubmission(const SubmitCommand& command) {
   return submission;
 }
 
-absl::StatusOr<v1::AdmissionDecision> Decide(const SubmitCommand& command) {
+// What mode `enforce` would do in mode `warn`; and does in mode `enforce`: the job is
+// changed then.
+absl::StatusOr<v1::AdmissionDecision> Decide(const SubmitCommand& command, const char* mode) {
   const absl::StatusOr<absl::Duration> timeout = CheckConnection(command.connection);
   if (!timeout.ok()) return timeout.status();
   absl::StatusOr<Service> service;
@@ -52,7 +54,7 @@ absl::StatusOr<v1::AdmissionDecision> Decide(const SubmitCommand& command) {
     if (!service.ok()) return service.status();
     return service->client.WithTimeout(*timeout);
   };
-  return Admit(ToSubmission(command), open, absl::Now() + *timeout);
+  return Admit(ToSubmission(command, mode), open, absl::Now() + *timeout);
 }
 
 // Asks on the terminal; without one the answer is no.
@@ -96,20 +98,27 @@ ExitCode Become(std::vector<std::string> arguments, const v1::AdmissionDecision&
   return ExitCode::kFailure;
 }
 
+// Submits the changed job.
+ExitCode SubmitChanged(const SubmitCommand& command) {
+  const absl::StatusOr<v1::AdmissionDecision> changed = Decide(command, "enforce");
+  if (!changed.ok()) return Fail(changed.status());
+  if (changed->decision() == v1::DECISION_RESIZE) return Become(command.command, *changed);
+  Say("submit: " + Clean(changed->problem()));
+  return ExitCode::kOutOfReach;
+}
+
 // Submits, or says why not.
 ExitCode Obey(const SubmitCommand& command, const v1::AdmissionDecision& decision) {
-  switch (decision.decision()) {
-    case v1::DECISION_RESIZE:
-      if (command.yes || Agrees()) return Become(command.command, decision);
-      Say("submit: not submitted; --yes submits the job so, --as-is as it is");
-      return ExitCode::kDoesNotFit;
-    case v1::DECISION_REJECT:
-      if (command.as_is) return Become(command.command, decision);
-      Say("submit: not submitted; --as-is submits it all the same");
-      return ExitCode::kDoesNotFit;
-    default:
-      return Become(command.command, decision);
+  const bool fits_not =
+      decision.enforced() == v1::DECISION_RESIZE || decision.enforced() == v1::DECISION_REJECT;
+  if (!fits_not || command.as_is) return Become(command.command, decision);
+  if (decision.enforced() == v1::DECISION_REJECT) {
+    Say("submit: not submitted; --as-is submits it all the same");
+    return ExitCode::kDoesNotFit;
   }
+  if (command.yes || Agrees()) return SubmitChanged(command);
+  Say("submit: not submitted; --yes submits the job so, --as-is as it is");
+  return ExitCode::kDoesNotFit;
 }
 
 }  // namespace
@@ -120,7 +129,7 @@ ExitCode RunSubmit(const SubmitCommand& command) {
         "submit: too little given; must have a job file or flags, then -- and the scheduler's "
         "command"));
   }
-  const absl::StatusOr<v1::AdmissionDecision> decision = Decide(command);
+  const absl::StatusOr<v1::AdmissionDecision> decision = Decide(command, "warn");
   if (!decision.ok()) return Fail(decision.status());
   if (!decision->problem().empty()) Say("submit: " + Clean(decision->problem()));
   if (decision->cause() == v1::CAUSE_UNREACHABLE) return ExitCode::kOutOfReach;

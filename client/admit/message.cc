@@ -34,10 +34,10 @@ std::string Need(const v1::Gauge& device, int64_t usable_bytes, const v1::Job& j
 }
 
 // "TP 1 -> 4, sequence parallel would need 51.0 GiB (up to 62.4), 11 % slower".
-std::string FixWords(const v1::Candidate& fix, double asked_seconds) {
-  std::string words = absl::StrCat(ChangeWords(fix, Glyphs::kAscii), " would need ",
-                                   GibWords(fix.device().expected_bytes()), " GiB (up to ",
-                                   GibWords(fix.device().bound_bytes()), ")");
+std::string FixWords(const char* verb, const v1::Candidate& fix, double asked_seconds) {
+  std::string words =
+      absl::StrCat(ChangeWords(fix, Glyphs::kAscii), verb, GibWords(fix.device().expected_bytes()),
+                   " GiB (up to ", GibWords(fix.device().bound_bytes()), ")");
   if (asked_seconds > 0) {
     absl::StrAppend(&words, ", ", PaceWords(fix.step_time().seconds(), asked_seconds));
   }
@@ -81,11 +81,11 @@ void AddFit(const Told& told, std::vector<std::string>* lines) {
     lines->push_back("Plimsoll: " + NoFixWords(*told.search));
     return;
   }
-  const std::string fix = FixWords(*told.fix, told.search->requested().step_time().seconds());
+  const double asked = told.search->requested().step_time().seconds();
   if (told.decision == v1::DECISION_RESIZE) {
-    lines->push_back("Plimsoll: resized: " + fix);
+    lines->push_back("Plimsoll: resized: " + FixWords(" needs ", *told.fix, asked));
   } else {
-    lines->push_back("Plimsoll: " + fix);
+    lines->push_back("Plimsoll: " + FixWords(" would need ", *told.fix, asked));
     if (told.policy_resizes) {
       lines->push_back(
           "Plimsoll: a job that reads PLIMSOLL_ variables is changed so itself: it says "

@@ -89,7 +89,7 @@ TEST_F(MessageTest, SaysThatItWasResized) {
   told_.decision = v1::DECISION_RESIZE;
   EXPECT_EQ(DecisionMessage(told_),
             "Plimsoll: needs 94.0 GiB on each GPU (up to 101.0), h100-80gb-sxm has 79.0\n"
-            "Plimsoll: resized: ZeRO 1 -> 3 would need 41.0 GiB (up to 47.0), 10 % slower");
+            "Plimsoll: resized: ZeRO 1 -> 3 needs 41.0 GiB (up to 47.0), 10 % slower");
 }
 
 TEST_F(MessageTest, SaysWhyNothingFits) {

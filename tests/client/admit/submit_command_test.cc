@@ -56,7 +56,7 @@ TEST(SubmitCommandTest, ChangesOnlyWithConsent) {
   const ProcessResult refused = Submit(kTooLarge, {});
   EXPECT_EQ(refused.code, 3);
   EXPECT_EQ(refused.out, "");
-  EXPECT_THAT(refused.err, HasSubstr("\nPlimsoll: resized: "));
+  EXPECT_THAT(refused.err, HasSubstr(" would need "));
   EXPECT_THAT(refused.err, HasSubstr("submit: not submitted; --yes submits the job so, --as-is"));
   const ProcessResult changed = Submit(kTooLarge, {"--yes"}, "echo $PLIMSOLL_JOB");
   EXPECT_EQ(changed.code, 0) << changed.err;
