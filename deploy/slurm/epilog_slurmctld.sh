@@ -9,6 +9,8 @@
 #   PLIMSOLL_PROMETHEUS  where the GPUs' memory is read    http://127.0.0.1:9090
 #   PLIMSOLL_ROWS        a file of rows to calibrate from  none
 #   PLIMSOLL_WAIT        for the exporter's last samples   60s
+#   PLIMSOLL_REPORTS     that wait at once; no more    32
+#   PLIMSOLL_SLOTS       their folder, SlurmUser's      /tmp/plimsoll-report.<its number>
 #   PLIMSOLL_OUT_OF_MEMORY_EXIT_CODES  which mean that a GPU was full, as "77 78"   none
 #   PLIMSOLL_REPORT_LOG  a file                            the system's log
 PATH=/usr/bin:/bin
@@ -17,6 +19,7 @@ program=${PLIMSOLL_PROGRAM:-/usr/bin/plimsoll}
 server=${PLIMSOLL_SERVER:-unix:/run/plimsoll/plimsoll.sock}
 prometheus=${PLIMSOLL_PROMETHEUS:-http://127.0.0.1:9090}
 wait=${PLIMSOLL_WAIT:-60s}
+slots=${PLIMSOLL_REPORTS:-32}
 job=${SLURM_JOB_ID:-}
 
 case $job in
@@ -47,7 +50,24 @@ outcome() {
   echo other
 }
 
+# Takes one of the slots for as long as this process lives; fails where these are taken.
+# It tries a few: jobs that end together have numbers in a row.
+take_slot() {
+  folder=${PLIMSOLL_SLOTS:-/tmp/plimsoll-report.$(id -u)}
+  mkdir -m 700 "$folder" 2>/dev/null
+  [ -O "$folder" ] && [ ! -L "$folder" ] || return 1
+  for step in 0 1 2 3; do
+    exec 9>"$folder/$(((job + step) % slots))"
+    flock --nonblock 9 && return
+  done
+  return 1
+}
+
 report() {
+  take_slot || {
+    echo "job $job: not reported: the slots of $folder are taken (PLIMSOLL_REPORTS: $slots)"
+    return
+  }
   left=60
   while found=$(look) && [ "$left" -gt 0 ]; do
     case $found in

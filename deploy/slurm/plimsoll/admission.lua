@@ -34,6 +34,15 @@ local MODES = { off = true, shadow = true, warn = true, enforce = true }
 local UNREACHABLE = {
   decision = "admit", enforced = "admit", cause = "unreachable", mode = "unknown", message = "",
 }
+-- Decisions that the service had a part in.
+local ANSWERED = { fits = true, ["at-risk"] = true, ["does-not-fit"] = true }
+-- A job that no policy finds anything wrong with, and no service takes long for.
+local PROBE = {
+  scheduler = "slurm", command = "sbatch", tres_per_job = "gres:gpu:1",
+  environment_words = "model.transformer.hidden_size=64 model.transformer.layer_count=1"
+    .. " model.transformer.head_count=1 model.transformer.vocab_size=64 sequence_length=1"
+    .. " gpu_memory_bytes=1000000000",
+}
 local NOT_ASKED = { decision = "admit", enforced = "admit", cause = "not-asked", mode = "unknown" }
 
 -- A clock that nobody sets, seconds.
@@ -121,12 +130,30 @@ function gate:last_unreachable(partition)
   return self.unreachable[partition] or UNREACHABLE
 end
 
-function gate:failed(partition, decision, complaint)
-  if self.breaker:failed(now()) then
+-- Whether there is an answer for a job that no user had a hand in, in the partition
+-- whose jobs got none: its rules do ask.
+function gate:probe(partition)
+  local probe = { partition = partition }
+  for name, value in pairs(PROBE) do
+    probe[name] = value
+  end
+  local decision = read_decision((self:run(json.encode(probe))))
+  return decision ~= nil and ANSWERED[decision.cause] ~= nil
+end
+
+-- A job may be slow by itself, or be made so: that alone keeps nobody else's from being
+-- looked at.
+function gate:failed(partition, complaint)
+  if not self.breaker:failed() then
+    return
+  end
+  if self:probe(partition) then
+    self.breaker:succeeded()
+    self.slurm.log_info("plimsoll: no answer for some jobs, but for others: still asked")
+  elseif self.breaker:open(now()) then
     self.slurm.log_error("plimsoll: no answer, %d times in a row: not asked for %d s. %s",
                          self.breaker.limit, self.breaker.pause, words.clean(complaint))
   end
-  return decision or self:last_unreachable(partition)
 end
 
 -- Asks, and returns a decision and the seconds that it took.
@@ -141,19 +168,17 @@ function gate:ask(asked, part_list)
   local decision = read_decision(answer)
   if not decision then
     self.slurm.log_error("plimsoll: no decision after %.3f s. %s", seconds, words.clean(complaint))
-    return self:failed(partition, nil, complaint), seconds
-  end
-  if decision.cause ~= "unreachable" then
+  elseif decision.cause ~= "unreachable" then
     if self.breaker:is_open() then
       self.slurm.log_info("plimsoll: answers again")
     end
     self.breaker:succeeded()
     return decision, seconds
-  end
-  if part_list[partition] then
+  elseif part_list[partition] then
     self.unreachable[partition] = decision
   end
-  return self:failed(partition, decision, complaint), seconds
+  self:failed(asked.partition, complaint)
+  return decision or self:last_unreachable(partition), now() - begin
 end
 
 -- Does what was decided. Returns the decision as it was obeyed.
@@ -198,6 +223,7 @@ end
 function gate:try_submit(job_desc, part_list)
   apply.disarm(job_desc)
   local batch = request.batch_of(job_desc)
+  apply.forget(batch)
   local asked = request.of(job_desc, batch, part_list)
   if not asked then
     self:count(NOT_ASKED)

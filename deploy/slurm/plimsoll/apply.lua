@@ -1,6 +1,7 @@
 -- Puts a decision into Slurm's description of a job: changed requests, variables of
 -- its environment, and the prediction, in AdminComment and behind the comment.
 local request = require("plimsoll.request")
+local variables = require("plimsoll.variables")
 local words = require("plimsoll.words")
 
 local apply = {}
@@ -81,11 +82,11 @@ function apply.changes(job_desc, batch, changes)
 end
 
 -- Sets the variables of a batch job; others have no environment here.
-function apply.environment(batch, variables)
+function apply.environment(batch, decided)
   if not batch then
     return
   end
-  for name, value in pairs(variables) do
+  for name, value in pairs(decided) do
     if name:find("^PLIMSOLL_[A-Z0-9_]+$") and type(value) == "string" then
       batch.environment[name] = value
     end
@@ -103,6 +104,15 @@ function apply.prediction(job_desc, batch, prediction)
   end
   if (job_desc.admin_comment or "") == "" then
     job_desc.admin_comment = "plimsoll " .. prediction
+  end
+end
+
+-- Empties what was decided of another job, whose environment this one got.
+function apply.forget(batch)
+  for _, name in ipairs(batch and variables.NAMES or {}) do
+    if (batch.environment[name] or "") ~= "" then
+      batch.environment[name] = ""
+    end
   end
 end
 
@@ -130,10 +140,10 @@ end
 
 -- Writes the figures of the prediction behind the comment: all that reaches a prolog.
 -- Where they do not fit, Plimsoll's own words make room; another comment stays whole.
-function apply.mark(job_desc, variables)
+function apply.mark(job_desc, decided)
   local figures = {}
   for at, name in ipairs(MARKED) do
-    figures[at] = tostring(variables[name] or "")
+    figures[at] = tostring(decided[name] or "")
     if not figures[at]:find("^%d+$") then
       return
     end

@@ -1,5 +1,6 @@
--- A circuit breaker: after some failures in a row nothing is tried for a while, then
--- one try decides. Knows no clock: times are handed in, in seconds.
+-- A circuit breaker: after some failures in a row a proof is due, and without it nothing
+-- is tried for a while; then one try decides. Knows no clock: times are handed in, in
+-- seconds.
 local breaker = {}
 breaker.__index = breaker
 
@@ -20,12 +21,14 @@ function breaker:succeeded()
   self.count, self.open_until = 0, nil
 end
 
--- Returns true where this failure opened the breaker.
-function breaker:failed(now)
+-- Returns whether there are so many failures in a row that it should open.
+function breaker:failed()
   self.count = self.count + 1
-  if self.count < self.limit then
-    return false
-  end
+  return self.count >= self.limit
+end
+
+-- Returns true where it was not open before.
+function breaker:open(now)
   local opened = not self.open_until
   self.open_until = now + self.pause
   return opened

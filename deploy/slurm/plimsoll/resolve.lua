@@ -2,6 +2,7 @@
 -- them on in words: the controller opens no file of a user. It refuses nothing: what
 -- is wrong is said here, and judged there.
 local settings = require("plimsoll.settings")
+local variables = require("plimsoll.variables")
 local words = require("plimsoll.words")
 
 local json = require("cjson.safe").new()
@@ -70,6 +71,12 @@ local function print_words(set, request)
   return line, complaint
 end
 
+-- Says what does not fit in where words travel: the controller judges what is left.
+local function say_too_large(slurm, bytes, limit, advice)
+  slurm.log_error("plimsoll: the job and the files that it names are %d bytes of words, and %d can"
+                  .. " travel: %s", bytes, limit, advice)
+end
+
 -- sbatch: in its environment, which it is about to read. Returns whether it went.
 local function into_environment(options, line)
   local found, stdlib = pcall(require, "posix.stdlib")
@@ -85,17 +92,19 @@ local function into_comment(slurm, options, line)
     slurm.log_error("plimsoll: --comment is taken by a comment; %s can bring words there alone",
                     options["type"])
   elseif #comment > words.MAX_COMMENT_BYTES then
-    slurm.log_error("plimsoll: %d bytes of words; --comment has room for %d: use sbatch",
-                    #comment, words.MAX_COMMENT_BYTES)
+    say_too_large(slurm, #comment, words.MAX_COMMENT_BYTES, "use sbatch, which takes more")
   else
     options["comment"] = comment
   end
 end
 
-local function forget_resolved()
+-- Takes variables out of this command's environment, where they are.
+local function forget(names)
   local found, stdlib = pcall(require, "posix.stdlib")
-  if found and os.getenv(words.RESOLVED) then
-    stdlib.setenv(words.RESOLVED, nil) -- of another submission
+  for _, name in ipairs(found and names or {}) do
+    if os.getenv(name) then
+      stdlib.setenv(name, nil)
+    end
   end
 end
 
@@ -103,7 +112,7 @@ local function try(slurm, options)
   if not is_submission(options) then
     return
   end
-  forget_resolved()
+  forget({ words.RESOLVED }) -- of another submission
   local script = script_of(options)
   if words.has_late(script) then
     slurm.log_error("plimsoll: #PLIMSOLL lines after the script's first command are not read")
@@ -119,16 +128,31 @@ local function try(slurm, options)
     end
     return
   end
+  if options["type"] == "sbatch" and #line > words.MAX_BYTES then
+    say_too_large(slurm, #line, words.MAX_BYTES, "name the model, or leave out what is not needed")
+    line = words.cut(line, words.MAX_BYTES)
+  end
   if line ~= "" and not into_environment(options, line) then
     into_comment(slurm, options, line)
   end
 end
 
+-- A job of salloc or srun has this command's environment: what it submits itself is not
+-- judged by these words, and what was decided of a job around it is not its own.
+local function leave_nothing(_, options)
+  if is_submission(options) and options["type"] ~= "sbatch" then
+    forget({ words.VARIABLE })
+    forget(variables.NAMES)
+  end
+end
+
 -- What a cli_filter.lua calls before a submission. Never an error.
 function resolve.pre_submit(slurm, options)
-  local done, why = pcall(try, slurm, options)
-  if not done then
-    slurm.log_error("plimsoll: %s", tostring(why))
+  for _, step in ipairs({ try, leave_nothing }) do
+    local done, why = pcall(step, slurm, options)
+    if not done then
+      slurm.log_error("plimsoll: %s", tostring(why))
+    end
   end
 end
 

@@ -228,6 +228,22 @@ test("words are for one submission", function()
   apply.consume_words(nil)
 end)
 
+test("what was decided of another job is emptied where it is, and nothing else", function()
+  local job = batch_job({ environment = {
+    PLIMSOLL_ZERO_STAGE = "3", PLIMSOLL_PREDICTION = "{}", PLIMSOLL_LOSS_IMPLEMENTATION = "chunked",
+    PLIMSOLL_SERVER = "unix:/s", PLIMSOLL_POLICY = "p", PLIMSOLL_JOB = "a=1", HOME = "/h" } })
+  apply.forget(request.batch_of(job))
+  local left = { PLIMSOLL_ZERO_STAGE = "", PLIMSOLL_PREDICTION = "",
+                 PLIMSOLL_LOSS_IMPLEMENTATION = "", PLIMSOLL_SERVER = "unix:/s",
+                 PLIMSOLL_POLICY = "p", PLIMSOLL_JOB = "a=1", HOME = "/h" }
+  for name, value in pairs(job.environment) do
+    expect(value, left[name])
+    left[name] = nil
+  end
+  expect(next(left), nil)
+  apply.forget(nil)
+end)
+
 test("an administrator's comment stays", function()
   local function predicted(job, prediction)
     apply.prediction(job, request.batch_of(job), prediction)
@@ -282,24 +298,27 @@ test("nobody forges a mark, and a changed comment keeps it", function()
          "(plimsoll expected=9 bound=2 usable=3 gpus=4] " .. MARK)
 end)
 
-test("a breaker opens after failures in a row, and tries once after the pause", function()
+test("a breaker should open after failures in a row, and tries once after the pause", function()
   local one = breaker.new(3, 60)
-  expect(one:failed(0), false)
-  expect(one:failed(1), false)
+  expect(one:failed(), false)
+  expect(one:failed(), false)
   one:succeeded()
-  expect(one:failed(2), false)
-  expect(one:failed(3), false)
-  expect(one:allows(3), true)
-  expect(one:failed(4), true)
+  expect(one:failed(), false)
+  expect(one:failed(), false)
+  expect(one:failed(), true)
+  expect(one:is_open(), false)
+  expect(one:allows(4), true)
+  expect(one:open(4), true)
   expect(one:is_open(), true)
   expect(one:allows(63.9), false)
   expect(one:allows(64), true)
-  expect(one:failed(64), false)
+  expect(one:failed(), true)
+  expect(one:open(64), false)
   expect(one:allows(65), false)
   expect(one:allows(124), true)
   one:succeeded()
   expect(one:is_open(), false)
-  expect(one:failed(125), false)
+  expect(one:failed(), false)
   expect(one:allows(125), true)
 end)
 

@@ -1,6 +1,7 @@
 """Prolog and epilogs by themselves, with what Slurm gives them and what nobody should:
 they always end well. And what the linters say of every script."""
 
+import itertools
 import os
 import pathlib
 import re
@@ -8,7 +9,7 @@ import subprocess
 import tempfile
 import unittest
 
-from cluster import DEPLOY
+from cluster import DEPLOY, until
 
 COMMENT = "paper [plimsoll expected=11 bound=12 usable=13 gpus=4]"
 SERIES = """\
@@ -94,6 +95,97 @@ class PrologTest(ScriptTest):
         for script in ("prolog.sh", "epilog.sh"):
             self.call(script, PLIMSOLL_TEXTFILE_DIRECTORY=str(self.folder / "none"),
                       SLURM_JOB_ID="7", SLURM_JOB_COMMENT=COMMENT)
+
+
+class ReportTest(ScriptTest):
+    """epilog_slurmctld.sh with a squeue and a program that wait until they are let go."""
+
+    def setUp(self):
+        super().setUp()
+        self.gone = set()
+        self.log, self.waiting = self.folder / "log", self.folder / "waiting"
+        self.program = self.folder / "program"
+        self.program.write_text(
+            f"#!/bin/sh\nmkfifo {self.folder}/go.$3\necho $3 >>{self.waiting}\n"
+            f"read -r _ <{self.folder}/go.$3\n")
+        self.program.chmod(0o755)
+        self.addCleanup(self.let_go)
+        script = (DEPLOY / "epilog_slurmctld.sh").read_text()
+        queue = ('squeue() { for word; do case $word in --jobs=*) '
+                 'echo "${word#--jobs=} COMPLETED 1 2 plimsoll {}" ;; esac; done; }\n')
+        self.script = self.folder / "epilog.sh"
+        self.script.write_text(script.replace("export PATH\n", "export PATH\n" + queue, 1))
+        self.script.chmod(0o755)
+
+    def end(self, *jobs, **variables):
+        for job in jobs:
+            self.call(self.script, SLURM_JOB_ID=str(job), SLURM_JOB_COMMENT=COMMENT,
+                      PLIMSOLL_PROGRAM=str(self.program), PLIMSOLL_REPORT_LOG=str(self.log),
+                      PLIMSOLL_REPORTS="3", **{"PLIMSOLL_SLOTS": str(self.folder / "slots"),
+                                               **variables})
+
+    def lines(self, path, count):
+        """The lines of a file, when there are so many."""
+        return until(lambda: path.exists() and len(lines := path.read_text().splitlines()) == count
+                     and sorted(lines), f"{count} lines in {path}")
+
+    def jobs_waiting(self):
+        return self.waiting.read_text().split() if self.waiting.exists() else []
+
+    def let_go(self, count=None):
+        """Ends so many reports that wait; all without a number."""
+        for job in [job for job in self.jobs_waiting() if job not in self.gone][:count]:
+            (self.folder / f"go.{job}").write_text("\n")
+            self.gone.add(job)
+
+    def test_so_many_wait_and_no_more(self):
+        self.end(*range(7, 27))
+        self.lines(self.waiting, 3)
+        said = self.lines(self.log, 17)
+        for line in said:
+            self.assertRegex(line, r"job \d+: not reported: the slots of .* are taken "
+                                   r"\(PLIMSOLL_REPORTS: 3\)")
+        reported = set(self.jobs_waiting())
+        self.assertEqual(len(reported | {line.split()[1][:-1] for line in said}), 20)
+        # One that ends makes room for one.
+        self.let_go(1)
+        more = itertools.count(30)
+        until(lambda: self.end(next(more)) or len(self.jobs_waiting()) == 4, "there is room")
+
+    def test_a_folder_of_somebody_else_is_not_used(self):
+        other = self.folder / "other"
+        other.mkdir()
+        (self.folder / "link").symlink_to(self.textfiles)
+        os.chown(other, 65534, -1)
+        self.end(7, PLIMSOLL_SLOTS=str(other))
+        self.end(8, PLIMSOLL_SLOTS=str(self.folder / "link"))
+        self.lines(self.log, 2)
+        self.assertEqual(list(other.iterdir()) + list(self.textfiles.iterdir()), [])
+        self.assertFalse(self.waiting.exists())
+
+
+class VariablesTest(unittest.TestCase):
+    def fields(self, messages, name, prefix):
+        found = []
+        for kind, field in messages[name]:
+            path = f"{prefix}_{field.upper()}"
+            found += self.fields(messages, kind, path) if kind in messages else [path]
+        return found
+
+    def test_all_that_a_decision_sets_are_known(self):
+        """By name, as in the fields of the API."""
+        proto = (DEPLOY.parents[1] / "proto/plimsoll/v1/job.proto").read_text()
+        messages = {}
+        for name, body in re.findall(r"^message (\w+) \{\n(.*?)^\}", proto, re.S | re.M):
+            messages[name] = re.findall(r"^ +(?:optional |repeated )?([\w.]+) (\w+) = \d+;", body,
+                                        re.M)
+        expected = {f"PLIMSOLL_{name}" for name in ("PREDICTION", "PREDICTED_BYTES", "BOUND_BYTES",
+                                                    "USABLE_BYTES", "GPU_COUNT")}
+        for section in ("Training", "Parallelism"):
+            expected.update(self.fields(messages, section, "PLIMSOLL"))
+        self.assertIn("PLIMSOLL_RECOMPUTE_MODE", expected)
+        text = (DEPLOY / "plimsoll/variables.lua").read_text()
+        self.assertEqual(sorted(re.findall(r'"(PLIMSOLL_\w+)"', text)), sorted(expected))
 
 
 class LintTest(unittest.TestCase):

@@ -317,7 +317,18 @@ class WordsTest(SlurmTest):
     def test_words_that_are_too_long_for_a_comment_are_said(self):
         words = "".join(f" runtime.versions.library{at}=1.0" for at in range(50))
         result = cluster.run("srun", WHOLE_NODE, "true", PLIMSOLL_JOB=FITS + words)
-        self.assertIn("--comment has room for 1024: use sbatch", result.stderr)
+        self.assertRegex(result.stderr, "plimsoll: the job and the files that it names are "
+                         r"\d+ bytes of words, and 1024 can travel: use sbatch")
+
+    def test_files_that_are_too_large_to_travel_are_said(self):
+        versions = "".join(f"    library{at}: '1.0'\n" for at in range(5000))
+        (cluster.folder / "large.yaml").write_text(f"{JOB_FILE}  versions:\n{versions}".replace(
+            "runtime: {framework: fsdp2}", "runtime:\n    framework: fsdp2").replace(
+            "  versions:", "    versions:").replace("    library", "        library"))
+        result = sbatch("large.yaml", "--hold")
+        self.assertRegex(result.stderr, "plimsoll: the job and the files that it names are "
+                         r"\d+ bytes of words, and 65536 can travel: name the model")
+        self.assertRefused(result, "must be at most 65536")
 
     def test_a_directive_that_is_not_read_is_said(self):
         result = sbatch("", "--hold", commands=f"true\n#PLIMSOLL {OVERSIZE}")
@@ -351,6 +362,53 @@ class WordsTest(SlurmTest):
                 see=f"sbatch --parsable --hold {inner}")
             self.assertIn("AdminComment", fields)
             self.assertNotIn("AdminComment", cluster.job(int(seen)))
+
+
+    def test_an_inner_submission_inherits_nothing_that_was_decided(self):
+        inner, plain = cluster.folder / "inner.sh", cluster.folder / "plain.sh"
+        log = cluster.folder / "inner"
+        for script, words in ((inner, FITS), (plain, "")):
+            script.write_text("#!/bin/sh\n#SBATCH --output=/dev/null\n"
+                              + "".join(f"#PLIMSOLL {line}\n" for line in words.splitlines())
+                              + f"env | grep ^PLIMSOLL_ | sort >{log}.new; mv {log}.new {log}\n")
+        outer = f"{FITS} loss=chunked shard_group_size=4"
+        for script, words in ((inner, FITS), (plain, "")):
+            log.unlink(missing_ok=True)
+            _, seen, _ = self.run_and_see(
+                outer, see=f"printenv PLIMSOLL_LOSS_IMPLEMENTATION PLIMSOLL_SHARD_GROUP_SIZE; "
+                f"sbatch --parsable {WHOLE_NODE} {script}", PLIMSOLL_SPEED="/s.yaml")
+            chunked, size, job = seen.split()
+            self.assertEqual((chunked, size), ("chunked", "4"))
+            cluster.wait_for(job)
+            variables = dict(line.split("=", 1) for line in log.read_text().splitlines())
+            self.assertEqual(variables.pop("PLIMSOLL_SPEED"), "/s.yaml")
+            if words:
+                self.assertEqual(variables["PLIMSOLL_ZERO_STAGE"], "3")
+                self.assertNotEqual(variables["PLIMSOLL_PREDICTION"], "")
+            given = {name for name, value in variables.items() if value}
+            given.discard("PLIMSOLL_SLURM_SETTINGS")
+            self.assertNotIn("PLIMSOLL_LOSS_IMPLEMENTATION", given)
+            self.assertNotIn("PLIMSOLL_SHARD_GROUP_SIZE", given)
+            if not words:
+                self.assertEqual(given, set())
+
+    def test_an_inner_submission_of_srun_and_salloc_does_not_inherit_the_words(self):
+        inner = cluster.folder / "inner.sh"
+        inner.write_text("#!/bin/sh\n#SBATCH --output=/dev/null\ntrue\n")
+        for command in ("salloc", "srun"):
+            result = cluster.run(
+                command, WHOLE_NODE, "sh", "-c",
+                f"printenv SLURM_JOB_ID; env | grep -c ^PLIMSOLL_JOB=; sbatch --parsable -H {inner}",
+                PLIMSOLL_JOB=FITS, PLIMSOLL_ZERO_STAGE="1")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            outer, count, job = result.stdout.split()
+            self.assertIn("AdminComment", cluster.job(outer))
+            self.assertEqual(count, "0")
+            self.assertNotIn("AdminComment", cluster.job(job))
+
+    def test_a_step_keeps_what_was_decided(self):
+        _, seen, _ = self.run_and_see(FITS, see="srun --ntasks=1 printenv PLIMSOLL_ZERO_STAGE")
+        self.assertEqual(seen, "3\n")
 
 
 class FilesTest(SlurmTest):

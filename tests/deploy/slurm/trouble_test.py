@@ -99,6 +99,25 @@ class BurstTest(SlurmTest):
               " slurmctld for Plimsoll", file=sys.stderr)
         self.assertLess(self.waited(), 1)
 
+    def test_slow_jobs_keep_nobody_elses_from_being_looked_at(self):
+        """The program hangs for some jobs alone: an answer for a fixed one says so."""
+        slow = slurm_test.cluster.folder / "slow"
+        slow.write_text("#!/bin/sh\ngrep -q global_batch_size=4096 \"$3\" && exec sleep 60\n"
+                        f"exec {slurm_test.cluster.folder}/plimsoll \"$@\"\n")
+        slow.chmod(0o755)
+        # Half a second is slow enough to tell, and enough for the others on a busy machine.
+        settle(program=slow, budget_seconds=0.5)
+        script = write_job(f"{FITS} global_batch_size=4096")
+        for _ in range(4):
+            results, _ = burst(script, 3)
+            self.assertAllQueued(results)
+            self.assertEqual(counts()["plimsoll_admission_breaker_open"], 0)
+        self.assertEqual(count_decisions(cause="unreachable", decision="admit"), 12)
+        self.assertEqual(counts()["plimsoll_admission_seconds_count"], 12)
+        self.assertGreater(self.waited(), 12 * 0.5)
+        self.assertQueued(sbatch(FITS, "--hold"))
+        self.assertEqual(count_decisions(cause="fits"), 1)
+
     def test_a_hanging_service_holds_a_burst_up_for_less_than_a_second(self):
         slurm_test.service.freeze()
         try:
