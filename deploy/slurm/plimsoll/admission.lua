@@ -38,10 +38,9 @@ local UNREACHABLE = {
 local ANSWERED = { fits = true, ["at-risk"] = true, ["does-not-fit"] = true }
 -- A job that no policy finds anything wrong with, and no service takes long for.
 local PROBE = {
-  scheduler = "slurm", command = "sbatch", tres_per_job = "gres:gpu:1",
+  scheduler = "slurm", command = "sbatch", tres_per_job = "gres:gpu:h100-80gb-sxm:1",
   environment_words = "model.transformer.hidden_size=64 model.transformer.layer_count=1"
-    .. " model.transformer.head_count=1 model.transformer.vocab_size=64 sequence_length=1"
-    .. " gpu_memory_bytes=1000000000",
+    .. " model.transformer.head_count=1 model.transformer.vocab_size=64 sequence_length=1",
 }
 local NOT_ASKED = { decision = "admit", enforced = "admit", cause = "not-asked", mode = "unknown" }
 
@@ -125,9 +124,16 @@ function gate:run(text)
   return answer, complaint
 end
 
--- What the rules said last where no answer came, for a partition that exists.
-function gate:last_unreachable(partition)
-  return self.unreachable[partition] or UNREACHABLE
+-- What the rules said last where no answer came, of partitions that exist: the strictest.
+function gate:last_unreachable(partitions)
+  local last
+  for name in partitions:gmatch("[^,]+") do
+    local decision = self.unreachable[name]
+    if decision and (not last or decision.decision == "reject") then
+      last = decision
+    end
+  end
+  return last or UNREACHABLE
 end
 
 -- Whether there is an answer for a job that no user had a hand in, in the partition
@@ -158,9 +164,8 @@ end
 
 -- Asks, and returns a decision and the seconds that it took.
 function gate:ask(asked, part_list)
-  local partition = asked.partition:match("^[^,]*")
   if not self.breaker:allows(now()) then
-    return self:last_unreachable(partition)
+    return self:last_unreachable(asked.partition)
   end
   local begin = now()
   local answer, complaint = self:run(json.encode(asked))
@@ -174,11 +179,11 @@ function gate:ask(asked, part_list)
     end
     self.breaker:succeeded()
     return decision, seconds
-  elseif part_list[partition] then
-    self.unreachable[partition] = decision
+  elseif part_list[asked.partition] then
+    self.unreachable[asked.partition] = decision
   end
   self:failed(asked.partition, complaint)
-  return decision or self:last_unreachable(partition), now() - begin
+  return decision or self:last_unreachable(asked.partition), now() - begin
 end
 
 -- Does what was decided. Returns the decision as it was obeyed.
@@ -223,8 +228,10 @@ end
 function gate:try_submit(job_desc, part_list)
   apply.disarm(job_desc)
   local batch = request.batch_of(job_desc)
-  apply.forget(batch)
   local asked = request.of(job_desc, batch, part_list)
+  if asked or apply.has_inherited(batch) then
+    apply.forget(batch)
+  end
   if not asked then
     self:count(NOT_ASKED)
     return self.slurm.SUCCESS

@@ -107,6 +107,12 @@ function apply.prediction(job_desc, batch, prediction)
   end
 end
 
+-- Whether the environment is that of a job with a decision. One look, for what is done
+-- to jobs without words too.
+function apply.has_inherited(batch)
+  return batch ~= nil and (batch.environment.PLIMSOLL_PREDICTED_BYTES or "") ~= ""
+end
+
 -- Empties what was decided of another job, whose environment this one got.
 function apply.forget(batch)
   for _, name in ipairs(batch and variables.NAMES or {}) do

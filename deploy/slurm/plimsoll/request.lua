@@ -19,10 +19,22 @@ request.TEXTS = { "tres_per_job", "tres_per_node", "tres_per_socket", "tres_per_
 
 local MAX_TEXT_BYTES = 1024 -- Slurm's own limit of such a field
 
--- Returns the partition that the job names, or else the default one; "" for neither.
+-- Each name once, so that no list is too long to be looked at whole.
+local function each_once(partitions)
+  local names, seen = {}, {}
+  for name in partitions:gmatch("[^,]+") do
+    if not seen[name] then
+      seen[name] = true
+      names[#names + 1] = name
+    end
+  end
+  return table.concat(names, ",")
+end
+
+-- Returns the partitions that the job names, or else the default one; "" for neither.
 function request.partition(job_desc, part_list)
   if job_desc.partition and job_desc.partition ~= "" then
-    return job_desc.partition
+    return each_once(job_desc.partition)
   end
   for name, partition in pairs(part_list) do
     if partition.flag_default == 1 then

@@ -3,11 +3,11 @@
 -- to find what was decided of that one.
 local variables = {}
 
--- What `plimsoll admit` predicts, and the fields of Training and Parallelism
+-- What `plimsoll admit` predicts, the framework, and the fields of Training and Parallelism
 -- (proto/plimsoll/v1/job.proto), each by its path without the section.
 variables.NAMES = {
   "PLIMSOLL_PREDICTION", "PLIMSOLL_PREDICTED_BYTES", "PLIMSOLL_BOUND_BYTES",
-  "PLIMSOLL_USABLE_BYTES", "PLIMSOLL_GPU_COUNT",
+  "PLIMSOLL_USABLE_BYTES", "PLIMSOLL_GPU_COUNT", "PLIMSOLL_FRAMEWORK",
 
   "PLIMSOLL_SEQUENCE_LENGTH", "PLIMSOLL_MICRO_BATCH_SIZE", "PLIMSOLL_GLOBAL_BATCH_SIZE",
   "PLIMSOLL_PRECISION_PRESET", "PLIMSOLL_PRECISION_PARAMETER_DTYPE",

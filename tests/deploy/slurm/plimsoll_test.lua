@@ -171,6 +171,11 @@ test("salloc and srun bring a comment alone", function()
   expect(asked.partition, "cpu,gpu")
 end)
 
+test("a partition is named once, however often the job does", function()
+  local asked = request_of({ comment = "plimsoll:c=3", partition = ("cpu,"):rep(999) .. "gpu,cpu" })
+  expect(asked.partition, "cpu,gpu")
+end)
+
 local function resized(job, changes)
   return apply.changes(job, request.batch_of(job), changes)
 end
@@ -242,6 +247,13 @@ test("what was decided of another job is emptied where it is, and nothing else",
   end
   expect(next(left), nil)
   apply.forget(nil)
+end)
+
+test("a job inside another has what was decided of that", function()
+  expect(apply.has_inherited(nil), false)
+  expect(apply.has_inherited(batch_job()), false)
+  expect(apply.has_inherited(batch_job({ environment = { PLIMSOLL_PREDICTED_BYTES = "" } })), false)
+  expect(apply.has_inherited(batch_job({ environment = { PLIMSOLL_PREDICTED_BYTES = "1" } })), true)
 end)
 
 test("an administrator's comment stays", function()

@@ -180,7 +180,7 @@ class VariablesTest(unittest.TestCase):
             messages[name] = re.findall(r"^ +(?:optional |repeated )?([\w.]+) (\w+) = \d+;", body,
                                         re.M)
         expected = {f"PLIMSOLL_{name}" for name in ("PREDICTION", "PREDICTED_BYTES", "BOUND_BYTES",
-                                                    "USABLE_BYTES", "GPU_COUNT")}
+                                                    "USABLE_BYTES", "GPU_COUNT", "FRAMEWORK")}
         for section in ("Training", "Parallelism"):
             expected.update(self.fields(messages, section, "PLIMSOLL"))
         self.assertIn("PLIMSOLL_RECOMPUTE_MODE", expected)

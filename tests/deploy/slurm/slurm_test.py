@@ -62,6 +62,7 @@ def setUpModule():
                          PLIMSOLL_PROGRAM=cluster.folder / "plimsoll",
                          PLIMSOLL_SERVER=service.address,
                          SLURM_CONF=cluster.conf / "slurm.conf",
+                         PLIMSOLL_SLOTS=cluster.folder / "slots",
                          PLIMSOLL_REPORT_LOG=cluster.folder / "report.log")
     service.start()
     settle()
@@ -398,7 +399,8 @@ class WordsTest(SlurmTest):
         for command in ("salloc", "srun"):
             result = cluster.run(
                 command, WHOLE_NODE, "sh", "-c",
-                f"printenv SLURM_JOB_ID; env | grep -c ^PLIMSOLL_JOB=; sbatch --parsable -H {inner}",
+                "printenv SLURM_JOB_ID; env | grep -c ^PLIMSOLL_JOB=; "
+                f"sbatch --parsable --hold {inner}",
                 PLIMSOLL_JOB=FITS, PLIMSOLL_ZERO_STAGE="1")
             self.assertEqual(result.returncode, 0, result.stderr)
             outer, count, job = result.stdout.split()

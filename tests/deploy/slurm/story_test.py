@@ -125,6 +125,7 @@ class StoryTest(unittest.TestCase):
                              PLIMSOLL_ROWS=self.folder / "rows.csv",
                              PLIMSOLL_WAIT="3s",
                              PLIMSOLL_OUT_OF_MEMORY_EXIT_CODES="76 77",
+                             PLIMSOLL_SLOTS=self.folder / "slots",
                              PLIMSOLL_REPORT_LOG=self.folder / "report.log",
                              SLURM_CONF=cluster.conf / "slurm.conf")
 

@@ -177,6 +177,7 @@ class UnreachableTest(SlurmTest):
             self.assertQueued(sbatch(FITS, "--hold"))
         self.assertEqual(counts()["plimsoll_admission_breaker_open"], 1)
         self.assertEqual(decisions("enforce", "reject", "reject", "unreachable"), 3)
+        self.assertRefused(sbatch(FITS, partition="enforce,strict"), "no answer in time")
 
     def test_it_is_asked_again_after_the_pause(self):
         settle(breaker_failures=1, breaker_seconds=0.5)
