@@ -25,6 +25,7 @@ local OPTIONS = {
   max_nodes = {},
   task_count = { "SLURM_NTASKS", "SLURM_NPROCS" },
   tasks_per_node = { "SLURM_NTASKS_PER_NODE" },
+  tasks_per_gpu = { "SLURM_NTASKS_PER_GPU" },
 }
 
 local slurms_name = {}

@@ -13,6 +13,7 @@ request.NUMBERS = {
   { ours = "max_nodes", slurms = "max_nodes", unset = NO_VAL },
   { ours = "task_count", slurms = "num_tasks", unset = NO_VAL },
   { ours = "tasks_per_node", slurms = "ntasks_per_node", unset = NO_VAL16 },
+  { ours = "tasks_per_gpu", slurms = "ntasks_per_tres", unset = NO_VAL16 }, -- --ntasks-per-gpu
   { ours = "sockets_per_node", slurms = "sockets_per_node", unset = NO_VAL16 },
 }
 request.TEXTS = { "tres_per_job", "tres_per_node", "tres_per_socket", "tres_per_task" }

@@ -118,7 +118,8 @@ local PARTITIONS = { gpu = { flag_default = 1 }, cpu = { flag_default = 0 } }
 
 local function batch_job(fields)
   local job = { script = "#!/bin/sh\n", environment = {}, min_nodes = NO_VAL, max_nodes = NO_VAL,
-                num_tasks = NO_VAL, ntasks_per_node = NO_VAL16, sockets_per_node = NO_VAL16 }
+                num_tasks = NO_VAL, ntasks_per_node = NO_VAL16, ntasks_per_tres = NO_VAL16,
+                sockets_per_node = NO_VAL16 }
   for name, value in pairs(fields or {}) do
     job[name] = value
   end
@@ -139,7 +140,7 @@ test("a request has what Slurm knows, and leaves out what is not given", functio
   local asked = request_of(batch_job({
     script = "#!/bin/sh\n#PLIMSOLL a=1\n", environment = { PLIMSOLL_JOB = "b=2" },
     comment = "plimsoll:c=3", tres_per_node = "gres:gpu:h100:8", min_nodes = 2, num_tasks = 16,
-    ntasks_per_node = 8 }))
+    ntasks_per_node = 8, ntasks_per_tres = 2 }))
   expect(asked.script_words, "#PLIMSOLL a=1\n")
   expect(asked.environment_words, "b=2")
   expect(asked.comment, "plimsoll:c=3")
@@ -152,6 +153,7 @@ test("a request has what Slurm knows, and leaves out what is not given", functio
   expect(asked.max_nodes, nil)
   expect(asked.task_count, "16")
   expect(asked.tasks_per_node, "8")
+  expect(asked.tasks_per_gpu, "2")
   expect(asked.sockets_per_node, nil)
 end)
 

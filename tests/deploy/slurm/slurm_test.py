@@ -34,7 +34,8 @@ POLICY = """\
 rules: {mode: enforce}
 partitions:
   resize: {resize: allowed}
-  counts: {resize: allowed, allowed_changes: [cluster.gpu_count], gpu_counts: "1..8"}
+  counts: {resize: allowed, allowed_changes: [cluster.gpu_count], gpu_counts: "1..8",
+           gpus_per_node: 8}
   warn: {mode: warn}
   shadow: {mode: shadow}
   off: {mode: off}
@@ -250,6 +251,23 @@ class DecisionTest(SlurmTest):
         self.assertEqual(variables["SLURM_GPUS_PER_NODE"], f"h100:{count}")
         self.assertEqual(variables["SLURM_NTASKS"], str(count))
         self.assertEqual(fields["TresPerNode"], f"gres:gpu:h100:{count}")
+
+    def test_tasks_for_each_gpu_follow_a_resize(self):
+        _, seen, fields = self.run_and_see(
+            f"resize=allowed {FITS}", "--nodes=1", "--ntasks-per-gpu=2", gpus="--gpus=h100:2",
+            partition="counts")
+        variables = dict(line.split("=", 1) for line in seen.splitlines() if "=" in line)
+        count = int(variables["PLIMSOLL_GPU_COUNT"])
+        self.assertGreater(count, 2)
+        self.assertEqual(variables["SLURM_NTASKS"], str(2 * count))
+        self.assertEqual(variables["SLURM_NTASKS_PER_GPU"], "2")
+        self.assertEqual(len(variables["CUDA_VISIBLE_DEVICES"].split(",")), count)
+        self.assertEqual(fields["TresPerJob"], f"gres:gpu:h100:{count}")
+
+    def test_tasks_for_each_gpu_say_how_many_gpus(self):
+        words = f"{OVERSIZE} gpu=h100-80gb-sxm"
+        result = sbatch(words, "--ntasks=16", gpus="--ntasks-per-gpu=2")
+        self.assertRefused(result, "Plimsoll: needs")
 
     def test_a_resize_needs_the_jobs_leave(self):
         self.assertRefused(sbatch(TOO_LONG, partition="resize"), "#PLIMSOLL resize=allowed")

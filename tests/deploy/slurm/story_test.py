@@ -36,6 +36,7 @@ partitions:
     resize: allowed
     allowed_changes: [training.recompute, cluster.gpu_count]
     gpu_counts: "1..8"
+    gpus_per_node: 8
 """
 JOB = """\
 #!/bin/sh
