@@ -163,6 +163,11 @@ std::variant<UsageReport, Violations> FromProto(const v1::ReportUsageRequest& re
   report.outcome_name = request.outcome();
   const auto gauge = reader.Find("gauge", report.gauge_name, kUsageGauges);
   reader.Find("source", report.source_name, kUsageSources);
+  const bool sees_device = report.source_name == "dcgm" || report.source_name == "nvidia-smi";
+  if (gauge.has_value() && sees_device && report.gauge_name != "device") {
+    reader.Fail("gauge", report.gauge_name,
+                absl::StrCat("must be device, which is what ", report.source_name, " shows"));
+  }
   const auto outcome = reader.Find("outcome", report.outcome_name, kUsageOutcomes);
   if (request.has_prediction()) {
     ReadPrediction(request.prediction(), gauge, &report, &reader);

@@ -17,6 +17,7 @@
 namespace plimsoll {
 namespace {
 
+constexpr int64_t kDaySeconds = 86400;
 constexpr char kDefaultWindow[] = "30d";
 constexpr double kMostBytes = 1125899906842624.0;  // 2^50
 
@@ -48,13 +49,16 @@ absl::Status CheckSources(const ReportCommand& command) {
 absl::StatusOr<absl::Time> ParseWhen(const std::string& flag, const std::string& text) {
   absl::Time time;
   int64_t seconds = 0;
-  if (absl::SimpleAtoi(text, &seconds) && seconds > 0) return absl::FromUnixSeconds(seconds);
-  std::string why;
-  if (absl::ParseTime(absl::RFC3339_full, text, &time, &why) ||
-      absl::ParseTime("%Y-%m-%dT%H:%M:%S", text, absl::LocalTimeZone(), &time, &why)) {
-    return time;
+  if (absl::SimpleAtoi(text, &seconds) && seconds > 0 &&
+      seconds < absl::ToUnixSeconds(absl::Now()) + kDaySeconds) {
+    return absl::FromUnixSeconds(seconds);
   }
-  return Bad(flag, text, "must be a time, as 2026-11-21T22:10:00Z or 1795299000");
+  std::string why;
+  const bool is_read =
+      absl::ParseTime(absl::RFC3339_full, text, &time, &why) ||
+      absl::ParseTime("%Y-%m-%dT%H:%M:%S", text, absl::LocalTimeZone(), &time, &why);
+  if (is_read && time > absl::UnixEpoch() && time < absl::Now() + absl::Hours(24)) return time;
+  return Bad(flag, text, "must be a time since 1970, as 2026-11-21T22:10:00Z or 1795299000");
 }
 
 // PromQL's own durations, as 90m or 1d12h.
@@ -187,6 +191,10 @@ absl::StatusOr<std::vector<int64_t>> AskPrometheus(const ReportCommand& command)
       *wait);
   if (!values.ok()) return values.status();
   absl::StatusOr<std::vector<int64_t>> peaks = ToPeaks(command.prometheus, *values);
+  if (peaks.ok() && peaks->empty() && !values->empty()) {
+    return absl::InternalError(
+        absl::StrCat(command.prometheus, ": all ", values->size(), " GPUs held nothing"));
+  }
   if (peaks.ok() && peaks->empty()) {
     return absl::InternalError(absl::StrCat(command.prometheus, ": no data for ", *promql));
   }

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "plimsoll/v1/planner.pb.h"
 
 namespace plimsoll {
@@ -31,10 +32,12 @@ std::string CsvField(absl::string_view text);
 
 // Appends the row to `file`, with the header where that is new, while no other does.
 // A row whose id is there already is left out, which is said: a job is reported once.
+// What is left of a row that was cut off goes first, which is said too; a row that can't
+// be written whole is taken back.
 //
-// Errors: INTERNAL, "--rows: <file>; <what the system said>", and one where the file
-//         has other columns.
-absl::Status AppendRow(const std::string& file, const MeasuredRow& row);
+// Errors: INTERNAL, "--rows: <file>; <what the system said>", and where the file has
+//         other columns, is over 256 MiB, or another holds it until `deadline`.
+absl::Status AppendRow(const std::string& file, const MeasuredRow& row, absl::Time deadline);
 
 }  // namespace plimsoll
 

@@ -23,14 +23,20 @@ absl::StatusOr<std::vector<std::string>> Split(const std::string& text, const st
   std::vector<std::string> values;
   const absl::string_view stripped = absl::StripAsciiWhitespace(text);
   if (stripped.empty() || stripped.front() != '[') {
-    for (const absl::string_view line : absl::StrSplit(stripped, absl::ByAnyChar("\n,"))) {
-      const absl::string_view value = absl::StripAsciiWhitespace(line);
-      if (!value.empty()) values.emplace_back(value);
+    // A comma alone is a thousand's in some places.
+    for (const absl::string_view line : absl::StrSplit(stripped, '\n')) {
+      for (const absl::string_view part : absl::StrSplit(line, ", ")) {
+        const absl::string_view value = absl::StripAsciiWhitespace(part);
+        if (!value.empty()) values.emplace_back(value);
+      }
     }
     return values;
   }
   const absl::StatusOr<YAML::Node> list = ParseYaml(text, name);
   if (!list.ok()) return list.status();
+  if (!list->IsSequence()) {
+    return absl::InvalidArgumentError(absl::StrCat(name, ": a mapping; must be a list of peaks"));
+  }
   for (const YAML::Node& value : *list) {
     values.push_back(value.IsScalar() ? value.Scalar() : "a list or an object");
   }

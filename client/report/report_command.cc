@@ -8,6 +8,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "client/json_writer.h"
 #include "client/report/actual_peaks.h"
 #include "client/report/measured_row.h"
@@ -22,6 +24,8 @@
 
 namespace plimsoll {
 namespace {
+
+constexpr absl::Duration kUsualTimeout = absl::Seconds(10);
 
 // Whether there is somebody to tell.
 absl::Status CheckDestination(const ReportCommand& command) {
@@ -94,7 +98,9 @@ absl::Status WriteRow(const ReportCommand& command, const v1::ReportUsageRequest
   if (!request.prediction().has_job()) {
     return absl::InvalidArgumentError("--rows: no row; the prediction has no job");
   }
-  return AppendRow(command.rows, RowOf(request, labels));
+  absl::Duration timeout;
+  if (!absl::ParseDuration(command.connection.timeout, &timeout)) timeout = kUsualTimeout;
+  return AppendRow(command.rows, RowOf(request, labels), absl::Now() + timeout);
 }
 
 std::string Render(const std::string& format, const v1::ReportUsageRequest& request,

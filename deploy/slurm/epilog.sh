@@ -5,5 +5,6 @@ folder=${PLIMSOLL_TEXTFILE_DIRECTORY:-/var/lib/prometheus/node-exporter}
 case ${SLURM_JOB_ID:-} in
   '' | *[!0-9]*) exit 0 ;;
 esac
-/bin/rm -f "$folder/plimsoll_job_$SLURM_JOB_ID.prom" 2>/dev/null
+file=$folder/plimsoll_job_$SLURM_JOB_ID.prom
+/bin/rm -f "$file" "$file.new" 2>/dev/null
 exit 0

@@ -38,36 +38,44 @@ look() {
 
 # `finished`, `out-of-memory` or `other`, of a state. Training mostly ends by its time limit.
 # Slurm sees exit codes alone, and Python's is 1 for every error: a full GPU is told apart
-# where the training ends with a code of its own.
+# where the training, a step of the job, ends with a code of its own: whatever the script
+# that started it ends with.
 outcome() {
-  case $1 in
-    COMPLETED | TIMEOUT) echo finished && return ;;
-  esac
   for code in ${PLIMSOLL_OUT_OF_MEMORY_EXIT_CODES:-}; do
     [ "$code" = "${SLURM_JOB_EXIT_CODE2%%:*}" ] && echo out-of-memory && return
     [ "$code" = "${SLURM_JOB_DERIVED_EC:-}" ] && echo out-of-memory && return
   done
-  echo other
+  case $1 in
+    COMPLETED | TIMEOUT) echo finished ;;
+    *) echo other ;;
+  esac
 }
 
-# Takes one of the slots for as long as this process lives; fails where these are taken.
+# Takes one of the slots for as long as this process lives; else says why not and fails.
 # It tries a few: jobs that end together have numbers in a row.
 take_slot() {
   folder=${PLIMSOLL_SLOTS:-/tmp/plimsoll-report.$(id -u)}
+  case $slots in
+    '' | 0* | *[!0-9]*)
+      echo "job $job: not reported: PLIMSOLL_REPORTS: $slots; must be a number above 0"
+      return 1
+      ;;
+  esac
   mkdir -m 700 "$folder" 2>/dev/null
-  [ -O "$folder" ] && [ ! -L "$folder" ] || return 1
+  if [ ! -d "$folder" ] || [ -L "$folder" ] || [ ! -O "$folder" ]; then
+    echo "job $job: not reported: PLIMSOLL_SLOTS: $folder; must be a folder of $(id -un)"
+    return 1
+  fi
   for step in 0 1 2 3; do
     exec 9>"$folder/$(((job + step) % slots))"
     flock --nonblock 9 && return
   done
+  echo "job $job: not reported: the slots of $folder are taken (PLIMSOLL_REPORTS: $slots)"
   return 1
 }
 
 report() {
-  take_slot || {
-    echo "job $job: not reported: the slots of $folder are taken (PLIMSOLL_REPORTS: $slots)"
-    return
-  }
+  take_slot || return
   left=60
   while found=$(look) && [ "$left" -gt 0 ]; do
     case $found in
@@ -81,7 +89,10 @@ $found
 END
   case $prediction in
     'plimsoll {'*) ;;
-    *) return ;;
+    *)
+      echo "job $job: not reported: squeue shows no prediction of it"
+      return
+      ;;
   esac
   set -- --job-id "$job" --prediction - --outcome "$(outcome "$state")" --server "$server" \
     --prometheus "$prometheus" --wait "$wait"

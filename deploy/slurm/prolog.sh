@@ -48,5 +48,5 @@ file=$folder/plimsoll_job_$job.prom
   printf '# HELP plimsoll_job_gpu_count GPUs of the job.\n'
   printf '# TYPE plimsoll_job_gpu_count gauge\n'
   printf 'plimsoll_job_gpu_count{hpc_job="%s"} %s\n' "$job" "$gpus"
-} >"$file.new" 2>/dev/null && /bin/mv -f "$file.new" "$file" 2>/dev/null
+} 2>/dev/null >"$file.new" && /bin/mv -f "$file.new" "$file" 2>/dev/null
 exit 0

@@ -87,6 +87,7 @@ TEST(ConvertUsageTest, TakesAReportWhole) {
 TEST(ConvertUsageTest, ComparesTheGaugeThatWasMeasured) {
   v1::ReportUsageRequest request = GoodReport();
   request.set_gauge("allocated");
+  request.set_source("torch");
   EXPECT_EQ(Accepted(request).predicted.expected_bytes, 50);
   const v1::ReportUsageResponse response = Answer(Accepted(request));
   EXPECT_DOUBLE_EQ(response.actual_per_predicted(), 72.0 / 50);
@@ -156,8 +157,17 @@ const BadReport kBadReports[] = {
      {"prediction.verdict: 9; must be one of VERDICT_FITS, VERDICT_AT_RISK, "
       "VERDICT_DOES_NOT_FIT"}},
     {"gauge that was not predicted",
-     [](v1::ReportUsageRequest& request) { request.set_gauge("reserved"); },
+     [](v1::ReportUsageRequest& request) {
+       request.set_gauge("reserved");
+       request.set_source("torch");
+     },
      {"prediction.reserved: unset; must be set: it is the gauge that was measured"}},
+    {"gauge that the source does not show",
+     [](v1::ReportUsageRequest& request) {
+       request.set_gauge("allocated");
+       request.set_source("nvidia-smi");
+     },
+     {"gauge: allocated; must be device, which is what nvidia-smi shows"}},
     {"figures out of range, of every gauge sent",
      [](v1::ReportUsageRequest& request) {
        v1::Prediction& prediction = *request.mutable_prediction();

@@ -1,7 +1,9 @@
 // Rows to calibrate from: their fields, and the file that several writers share.
 #include "client/report/measured_row.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -12,6 +14,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -105,6 +109,11 @@ class AppendRowTest : public testing::Test {
     rmdir(folder_);
   }
 
+  static absl::Status AppendTo(const std::string& file, const MeasuredRow& row) {
+    return AppendRow(file, row, absl::Now() + absl::Minutes(1));
+  }
+  absl::Status Append(const MeasuredRow& row) const { return AppendTo(path_, row); }
+
   std::string Text() const {
     std::ifstream file(path_, std::ios::binary);
     std::stringstream text;
@@ -117,36 +126,71 @@ class AppendRowTest : public testing::Test {
 };
 
 TEST_F(AppendRowTest, WritesTheHeaderOnce) {
-  EXPECT_TRUE(AppendRow(path_, {"a", "a,1"}).ok());
-  EXPECT_TRUE(AppendRow(path_, {"b", "b,2"}).ok());
+  EXPECT_TRUE(Append({"a", "a,1"}).ok());
+  EXPECT_TRUE(Append({"b", "b,2"}).ok());
   EXPECT_EQ(Text(), absl::StrCat(MeasuredHeader(), "\r\na,1\r\nb,2\r\n"));
 }
 
 TEST_F(AppendRowTest, AJobHasOneRow) {
-  EXPECT_TRUE(AppendRow(path_, {"a", "a,1"}).ok());
-  EXPECT_TRUE(AppendRow(path_, {"a", "a,2"}).ok());
-  EXPECT_TRUE(AppendRow(path_, {"aa", "aa,3"}).ok()) << "another id that ends alike";
+  EXPECT_TRUE(Append({"a", "a,1"}).ok());
+  EXPECT_TRUE(Append({"a", "a,2"}).ok());
+  EXPECT_TRUE(Append({"aa", "aa,3"}).ok()) << "another id that ends alike";
   EXPECT_EQ(Text(), absl::StrCat(MeasuredHeader(), "\r\na,1\r\naa,3\r\n"));
 }
 
-// As a full disk or a crash left it.
-TEST_F(AppendRowTest, ACutLineIsEndedFirst) {
-  std::ofstream(path_) << MeasuredHeader() << "\na,1";
-  EXPECT_TRUE(AppendRow(path_, {"b", "b,2"}).ok());
-  EXPECT_EQ(Text(), absl::StrCat(MeasuredHeader(), "\na,1\r\nb,2\r\n"));
+// As a full disk or a crash left it: within the job, within a column, within the header.
+TEST_F(AppendRowTest, TakesHalfARowOut) {
+  for (const char* half : {"a,1,\"{\r\n", "a,1", "a"}) {
+    std::ofstream(path_) << MeasuredHeader() << "\r\nb,2\r\n" << half;
+    EXPECT_TRUE(Append({"a", "a,1"}).ok());
+    EXPECT_EQ(Text(), absl::StrCat(MeasuredHeader(), "\r\nb,2\r\na,1\r\n")) << half;
+  }
+  std::ofstream(path_) << MeasuredHeader().substr(0, 20);
+  EXPECT_TRUE(Append({"a", "a,1"}).ok());
+  EXPECT_EQ(Text(), absl::StrCat(MeasuredHeader(), "\r\na,1\r\n"));
+}
+
+// As an editor left it.
+TEST_F(AppendRowTest, KeepsAWholeRowWithoutAnEnd) {
+  const std::vector<std::string> columns = absl::StrSplit(MeasuredHeader(), ',');
+  const std::string row =
+      absl::StrCat("a", std::string(columns.size() - 1, ','), "\"{\n}\"");
+std::ofstream(path_) << MeasuredHeader() << "\n" << row;
+EXPECT_TRUE(Append({"a", "a,1"}).ok()) << "there already";
+EXPECT_TRUE(Append({"b", "b,2"}).ok());
+EXPECT_EQ(Text(), absl::StrCat(MeasuredHeader(), "\n", row, "\r\nb,2\r\n"));
+std::ofstream(path_) << MeasuredHeader();
+EXPECT_TRUE(Append({"b", "b,2"}).ok());
+EXPECT_EQ(Text(), absl::StrCat(MeasuredHeader(), "\r\nb,2\r\n"));
+}
+
+// Text within quotation marks is no row.
+TEST_F(AppendRowTest, AQuotedIdIsNoRow) {
+  EXPECT_TRUE(Append({"a", "a,\"x\r\nb,y\""}).ok());
+  EXPECT_TRUE(Append({"b", "b,2"}).ok());
+  EXPECT_THAT(Text(), EndsWith("\r\nb,2\r\n"));
+}
+
+TEST_F(AppendRowTest, WaitsForAnotherNoLongerThanItMay) {
+  std::ofstream(path_) << MeasuredHeader() << "\r\n";
+  const int other = open(path_.c_str(), O_RDONLY);
+  ASSERT_EQ(flock(other, LOCK_EX), 0);
+  EXPECT_EQ(AppendRow(path_, {"a", "a,1"}, absl::Now()).message(),
+            absl::StrCat("--rows: ", path_, "; locked by another for too long"));
+  close(other);
 }
 
 TEST_F(AppendRowTest, LeavesAnotherFileAlone) {
   std::ofstream(path_) << "precious\n";
-  EXPECT_EQ(AppendRow(path_, {"b", "b,2"}).message(),
+  EXPECT_EQ(Append({"b", "b,2"}).message(),
             absl::StrCat("--rows: ", path_, "; its first line must be ", MeasuredHeader()));
   EXPECT_EQ(Text(), "precious\n");
 }
 
 TEST_F(AppendRowTest, SaysWhatTheSystemSays) {
-  EXPECT_EQ(AppendRow("/nonexistent/rows.csv", {"b", "b,2"}).message(),
+  EXPECT_EQ(AppendTo("/nonexistent/rows.csv", {"b", "b,2"}).message(),
             "--rows: /nonexistent/rows.csv; No such file or directory");
-  EXPECT_EQ(AppendRow("/dev/zero", {"b", "b,2"}).message(),
+  EXPECT_EQ(AppendTo("/dev/zero", {"b", "b,2"}).message(),
             "--rows: /dev/zero; must be a regular file");
 }
 
@@ -157,7 +201,7 @@ TEST_F(AppendRowTest, WritersAtOnceLoseNothing) {
     writers.emplace_back([this, writer] {
       for (int row = 0; row < kRows; ++row) {
         const std::string id = absl::StrCat(writer, "-", row);
-        EXPECT_TRUE(AppendRow(path_, {id, absl::StrCat(id, ",", std::string(300, 'x'))}).ok());
+        EXPECT_TRUE(Append({id, absl::StrCat(id, ",", std::string(300, 'x'))}).ok());
       }
     });
   }

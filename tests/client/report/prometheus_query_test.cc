@@ -2,10 +2,12 @@
 #include "client/report/prometheus_query.h"
 
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -142,6 +144,49 @@ TEST(AskTest, SaysWhereNobodyAnswers) {
   EXPECT_EQ(silent.status().code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(silent.status().message(), url + ": no whole answer; --timeout is 50ms");
   close(listener);
+}
+
+// Sends a byte of a header that never ends, again and again, until its caller has gone.
+class DrippingServer {
+ public:
+  DrippingServer() : listener_(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    socklen_t size = sizeof address;
+    EXPECT_EQ(getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size), 0);
+    EXPECT_EQ(listen(listener_, 1), 0);
+    port_ = ntohs(address.sin_port);
+    thread_ = std::thread([this] {
+      const int caller = accept(listener_, nullptr, nullptr);
+      send(caller, "HTTP/1.1 200 OK\r\nX: ", 20, MSG_NOSIGNAL);
+      pollfd gone = {.fd = caller, .events = POLLRDHUP, .revents = 0};
+      while (poll(&gone, 1, /*timeout=*/20) == 0) send(caller, "x", 1, MSG_NOSIGNAL);
+      close(caller);
+    });
+  }
+  ~DrippingServer() {
+    thread_.join();
+    close(listener_);
+  }
+
+  std::string url() const { return absl::StrCat("http://127.0.0.1:", port_); }
+
+ private:
+  const int listener_;
+  int port_ = 0;
+  std::thread thread_;
+};
+
+TEST(AskTest, TheTimeoutIsOfTheWholeAnswer) {
+  const DrippingServer server;
+  const auto values = Ask({.url = server.url(),
+                           .promql = "up",
+                           .time = absl::InfiniteFuture(),
+                           .timeout = absl::Milliseconds(200)});
+  EXPECT_EQ(values.status().message(),
+            absl::StrCat(server.url(), ": no whole answer; --timeout is 200ms"));
 }
 
 }  // namespace

@@ -128,6 +128,16 @@ TEST_F(ReportTest, ReadsPeaksFromAFile) {
   EXPECT_EQ(Series(kFinished), 5);
 }
 
+TEST_F(ReportTest, RefusesAFileThatIsNoListOfPeaks) {
+  for (const char* const text : {"[1]: 2", "[a]: {b: 3}", "1,500MiB", "[[1]]", ""}) {
+    const TemporaryFile file(text, "peaks");
+    const ProcessResult result = Report({"--actual", file.path(), "--server", socket_});
+    EXPECT_EQ(result.code, 2) << text;
+    EXPECT_THAT(result.err, HasSubstr("must ")) << text;
+  }
+  EXPECT_EQ(Series(kFinished), 0);
+}
+
 TEST_F(ReportTest, AsksPrometheusForTheJob) {
   const PrometheusApi api(PrometheusApi::Vector({"51539607552", "0", "5e10"}));
   const ProcessResult result =
@@ -320,7 +330,7 @@ TEST_F(ReportTest, RefusesInTheseWords) {
       {with(prometheus, {"--window", "1h2"}),
        "--window: 1h2; must be a duration of PromQL, as 36h or 1d12h"},
       {with(prometheus, {"--start", "yesterday"}),
-       "--start: yesterday; must be a time, as 2026-11-21T22:10:00Z or 1795299000"},
+       "--start: yesterday; must be a time since 1970, as 2026-11-21T22:10:00Z or 1795299000"},
       {with(prometheus, {"--start", "1795299001", "--end", "1795299000"}),
        "--start: 1795299001; must not be after --end"},
       {with(prometheus, {"--wait", "2h"}), "--wait: 2h; must be a duration up to 1h, as 45s or 2m"},
