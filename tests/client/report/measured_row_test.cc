@@ -153,15 +153,14 @@ TEST_F(AppendRowTest, TakesHalfARowOut) {
 // As an editor left it.
 TEST_F(AppendRowTest, KeepsAWholeRowWithoutAnEnd) {
   const std::vector<std::string> columns = absl::StrSplit(MeasuredHeader(), ',');
-  const std::string row =
-      absl::StrCat("a", std::string(columns.size() - 1, ','), "\"{\n}\"");
-std::ofstream(path_) << MeasuredHeader() << "\n" << row;
-EXPECT_TRUE(Append({"a", "a,1"}).ok()) << "there already";
-EXPECT_TRUE(Append({"b", "b,2"}).ok());
-EXPECT_EQ(Text(), absl::StrCat(MeasuredHeader(), "\n", row, "\r\nb,2\r\n"));
-std::ofstream(path_) << MeasuredHeader();
-EXPECT_TRUE(Append({"b", "b,2"}).ok());
-EXPECT_EQ(Text(), absl::StrCat(MeasuredHeader(), "\r\nb,2\r\n"));
+  const std::string row = absl::StrCat("a", std::string(columns.size() - 1, ','), "\"{\n}\"");
+  std::ofstream(path_) << MeasuredHeader() << "\n" << row;
+  EXPECT_TRUE(Append({"a", "a,1"}).ok()) << "there already";
+  EXPECT_TRUE(Append({"b", "b,2"}).ok());
+  EXPECT_EQ(Text(), absl::StrCat(MeasuredHeader(), "\n", row, "\r\nb,2\r\n"));
+  std::ofstream(path_) << MeasuredHeader();
+  EXPECT_TRUE(Append({"b", "b,2"}).ok());
+  EXPECT_EQ(Text(), absl::StrCat(MeasuredHeader(), "\r\nb,2\r\n"));
 }
 
 // Text within quotation marks is no row.
