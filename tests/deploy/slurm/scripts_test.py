@@ -104,12 +104,14 @@ class ReportTest(ScriptTest):
         super().setUp()
         self.gone = set()
         self.log, self.waiting = self.folder / "log", self.folder / "waiting"
+        self.over = self.folder / "over"
         self.program = self.folder / "program"
         self.program.write_text(
-            f"#!/bin/sh\nmkfifo {self.folder}/go.$3\necho $3 >>{self.waiting}\n"
+            f"#!/bin/sh\n[ ! -e {self.over} ] || exit 0\n"
+            f"mkfifo {self.folder}/go.$3\necho $3 >>{self.waiting}\n"
             f"read -r _ <{self.folder}/go.$3\n")
         self.program.chmod(0o755)
-        self.addCleanup(self.let_go)
+        self.addCleanup(self.end_all)
         script = (DEPLOY / "epilog_slurmctld.sh").read_text()
         queue = ('squeue() { for word; do case $word in --jobs=*) '
                  'echo "${word#--jobs=} COMPLETED 1 2 plimsoll {}" ;; esac; done; }\n')
@@ -137,6 +139,22 @@ class ReportTest(ScriptTest):
         for job in [job for job in self.jobs_waiting() if job not in self.gone][:count]:
             (self.folder / f"go.{job}").write_text("\n")
             self.gone.add(job)
+
+    def end_all(self):
+        """Reports may still be on their way: none begins to wait now, and those that do end."""
+        self.over.touch()
+        until(lambda: self.let_go() or not self.running(), "every report has ended")
+
+    def running(self):
+        """Processes that have to do with this test's folder."""
+        found = []
+        for process in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                if str(self.folder).encode() in (process / "cmdline").read_bytes():
+                    found.append(process.name)
+            except OSError:  # it has just ended
+                pass
+        return found
 
     def test_so_many_wait_and_no_more(self):
         self.end(*range(7, 27))
