@@ -141,15 +141,10 @@ ExitCode RunAdmit(const AdmitCommand& command) {
   const absl::StatusOr<Submission> submission = ReadSubmission(command);
   if (!submission.ok()) return Fail(submission.status());
   if (command.print_words) return PrintWords(*submission);
-  absl::StatusOr<Service> service;  // outlives the client
-  const auto open = [&]() -> absl::StatusOr<PlannerClient> {
-    service = OpenService(connection);
-    if (!service.ok()) return service.status();
-    return service->client.WithTimeout(*timeout);
-  };
-  const v1::AdmissionDecision decision = Admit(*submission, open, start + *timeout);
-  if (!decision.problem().empty()) Say("admit: " + Clean(decision.problem()));
-  return Finish(Render(decision, command.output.format), ToExitCode(decision.decision()));
+  const absl::StatusOr<v1::AdmissionDecision> decision = AdmitBy(connection, *submission, start);
+  if (!decision.ok()) return Fail(decision.status());
+  if (!decision->problem().empty()) Say("admit: " + Clean(decision->problem()));
+  return Finish(Render(*decision, command.output.format), ToExitCode(decision->decision()));
 }
 
 }  // namespace plimsoll

@@ -10,6 +10,9 @@
 
 namespace plimsoll {
 
+// GPUs of a node where nothing says how many, as the API has it.
+inline constexpr int64_t kUsualGpusPerNode = 8;
+
 // Returns the numbers in `text`, as they come, each once: a comma between
 // numbers and ranges. A range has the multiples of `gpus_per_node` that lie in
 // it, and the powers of two below a node: 2..24 is 2, 4, 8, 16, 24.

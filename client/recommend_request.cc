@@ -14,9 +14,6 @@
 namespace plimsoll {
 namespace {
 
-// GPUs of a node where the job does not say, as the API has it.
-constexpr int64_t kUsualGpusPerNode = 8;
-
 // The parts of lists that were given one by one or with commas.
 std::vector<std::string> Parts(const std::vector<std::string>& lists) {
   std::vector<std::string> parts;

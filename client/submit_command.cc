@@ -16,7 +16,6 @@
 #include "client/admit/message.h"
 #include "client/admit/policy.h"
 #include "client/commands.h"
-#include "client/service.h"
 #include "client/standard_streams.h"
 #include "client/text.h"
 
@@ -46,15 +45,7 @@ Submission ToSubmission(const SubmitCommand& command, const char* mode) {
 // What mode `enforce` would do in mode `warn`; and does in mode `enforce`: the job is
 // changed then.
 absl::StatusOr<v1::AdmissionDecision> Decide(const SubmitCommand& command, const char* mode) {
-  const absl::StatusOr<absl::Duration> timeout = CheckConnection(command.connection);
-  if (!timeout.ok()) return timeout.status();
-  absl::StatusOr<Service> service;
-  const auto open = [&]() -> absl::StatusOr<PlannerClient> {
-    service = OpenService(command.connection);
-    if (!service.ok()) return service.status();
-    return service->client.WithTimeout(*timeout);
-  };
-  return Admit(ToSubmission(command, mode), open, absl::Now() + *timeout);
+  return AdmitBy(command.connection, ToSubmission(command, mode), absl::Now());
 }
 
 // Asks on the terminal; without one the answer is no.

@@ -18,11 +18,11 @@
 #include "client/gpu_counts.h"
 #include "client/recommend_words.h"
 #include "client/refusal.h"
+#include "client/service.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr int64_t kUsualGpusPerNode = 8;
 // Changes that are tried, the smallest first.
 constexpr int64_t kMostTried = 3;
 constexpr char kGpuCount[] = "cluster.gpu_count";
@@ -65,10 +65,6 @@ struct Fix {
   v1::Candidate candidate;
   Estimated estimated;
 };
-
-const v1::Gauge& DeviceOf(const v1::EstimateMemoryResponse& answer) {
-  return answer.ranks(static_cast<int>(answer.limiting_rank())).device();
-}
 
 // The calls to the service, each within what is left of the time.
 class TimedClient {
@@ -202,7 +198,7 @@ class Admission {
       if (!answer.ok()) return;
       if (answer->verdict() != v1::VERDICT_FITS) continue;
       fix_ = Fix{candidate, {candidate.job(), *std::move(answer)}};
-      *fix_->candidate.mutable_device() = DeviceOf(fix_->estimated.answer);
+      *fix_->candidate.mutable_device() = LimitingRank(fix_->estimated.answer).device();
       if (MayResize()) scheduler_changes_ = ChangesFor(candidate.job());
       return;
     }
@@ -279,7 +275,7 @@ class Admission {
          JobEnvironment(Complete(estimated.job, estimated.answer), estimated.answer)) {
       (*decision_.mutable_environment())[name] = value;
     }
-    *decision_.mutable_device() = DeviceOf(estimated.answer);
+    *decision_.mutable_device() = LimitingRank(estimated.answer).device();
     decision_.set_usable_bytes(estimated.answer.usable_bytes());
     decision_.set_prediction(PredictionText(MakePrediction(estimated.job, estimated.answer)));
   }
@@ -317,6 +313,19 @@ class Admission {
 
 v1::AdmissionDecision Admit(const Submission& submission, OpenClient open, absl::Time deadline) {
   return Admission(submission, open, deadline).Run();
+}
+
+absl::StatusOr<v1::AdmissionDecision> AdmitBy(const Connection& connection,
+                                              const Submission& submission, absl::Time start) {
+  const absl::StatusOr<absl::Duration> timeout = CheckConnection(connection);
+  if (!timeout.ok()) return timeout.status();
+  absl::StatusOr<Service> service;  // outlives the client
+  const auto open = [&]() -> absl::StatusOr<PlannerClient> {
+    service = OpenService(connection);
+    if (!service.ok()) return service.status();
+    return service->client.WithTimeout(*timeout);
+  };
+  return Admit(submission, open, start + *timeout);
 }
 
 }  // namespace plimsoll

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/admit/job_words.h"
+#include "client/options.h"
 #include "client/planner_client.h"
 #include "plimsoll/v1/admission.pb.h"
 
@@ -33,6 +34,12 @@ using OpenClient = absl::FunctionRef<absl::StatusOr<PlannerClient>()>;
 // The steps: words and GPUs of the request to a job; its estimate; where that does not
 // fit, the smallest change that does; the table of decisions; the message.
 v1::AdmissionDecision Admit(const Submission& submission, OpenClient open, absl::Time deadline);
+
+// The same by the service of a connection, within its timeout from `start` on.
+//
+// Errors: those of CheckConnection.
+absl::StatusOr<v1::AdmissionDecision> AdmitBy(const Connection& connection,
+                                              const Submission& submission, absl::Time start);
 
 }  // namespace plimsoll
 

@@ -67,11 +67,11 @@ void AddFields(const Message& message, const std::string& prefix, Variables* var
   }
 }
 
+}  // namespace
+
 const v1::RankMemory& LimitingRank(const v1::EstimateMemoryResponse& answer) {
   return answer.ranks(static_cast<int>(answer.limiting_rank()));
 }
-
-}  // namespace
 
 v1::Job Complete(const v1::Job& job, const v1::EstimateMemoryResponse& answer) {
   v1::Job complete = job;

@@ -14,6 +14,9 @@ namespace plimsoll {
 // The largest prediction that travels; a larger one goes without its job.
 inline constexpr size_t kMaxPredictionBytes = 16 << 10;
 
+// The class of GPUs that decides whether the job fits.
+const v1::RankMemory& LimitingRank(const v1::EstimateMemoryResponse& answer);
+
 // `job` with what the answer assumed of its training, parallelism and number of GPUs,
 // and the API's defaults of what a job most likely reads: parallel sizes of 1, ZeRO
 // stage 0, no recomputation.

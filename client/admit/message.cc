@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "client/admit/job_environment.h"
 #include "client/recommend_words.h"
 #include "client/text.h"
 
@@ -17,10 +18,6 @@ constexpr size_t kMostLines = 8;
 constexpr size_t kMostLineBytes = 240;
 
 std::string GibWords(int64_t bytes) { return absl::StrFormat("%.1f", Gib(bytes)); }
-
-const v1::Gauge& Device(const v1::EstimateMemoryResponse& answer) {
-  return answer.ranks(static_cast<int>(answer.limiting_rank())).device();
-}
 
 std::string GpuName(const v1::Job& job) {
   return job.cluster().has_gpu() ? Clean(job.cluster().gpu()) : "which";
@@ -75,7 +72,8 @@ void AddProblem(const absl::Status& problem, std::vector<std::string>* lines) {
 void AddFit(const Told& told, std::vector<std::string>* lines) {
   const char* const risk = told.cause == v1::CAUSE_AT_RISK ? "may run out of memory: " : "";
   lines->push_back(absl::StrCat(
-      "Plimsoll: ", risk, Need(Device(*told.answer), told.answer->usable_bytes(), *told.job)));
+      "Plimsoll: ", risk,
+      Need(LimitingRank(*told.answer).device(), told.answer->usable_bytes(), *told.job)));
   if (told.search == nullptr) return;
   if (told.fix == nullptr) {
     lines->push_back("Plimsoll: " + NoFixWords(*told.search));

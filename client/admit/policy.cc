@@ -14,7 +14,6 @@ namespace plimsoll {
 namespace {
 
 constexpr char kRoot[] = "policy";
-constexpr int64_t kUsualGpusPerNode = 8;
 constexpr double kLeastRisk = 0.0001;
 constexpr double kMostRisk = 0.5;
 constexpr int64_t kMostGpusPerNode = 1024;

@@ -46,17 +46,28 @@ void Combine(const Space& space, const Job& base, size_t index, Choice& choice,
   }
 }
 
+RecommendSpec RandomSpec(std::mt19937_64& random) {
+  RecommendSpec spec;
+  spec.job = RandomJob(random);
+  spec.job.cluster.gpu = "a100-80gb-sxm";
+  spec.job.cluster.gpu_memory_bytes.reset();
+  return spec;
+}
+
+// Whether all its combinations can be looked at in a moment.
+bool IsSmall(const RecommendSpec& spec) {
+  if (!Refusals(spec.job).empty()) return false;
+  const ValidJob base = Valid(spec.job);
+  return base->gpu_count <= 32 && base->global_batch_size <= 64;
+}
+
 TEST(SpaceTest, HoldsEveryLegalCombinationOnce) {
   std::mt19937_64 random(20261121);
   int64_t legal_count = 0;
   for (int i = 0; i < 40; ++i) {
-    RecommendSpec spec;
-    spec.job = RandomJob(random);
-    spec.job.cluster.gpu = "a100-80gb-sxm";
-    spec.job.cluster.gpu_memory_bytes.reset();
-    if (!Refusals(spec.job).empty()) continue;
+    const RecommendSpec spec = RandomSpec(random);
+    if (!IsSmall(spec)) continue;
     const ValidJob base = Valid(spec.job);
-    if (base->gpu_count > 32 || base->global_batch_size > 64) continue;
     std::set<Choice> legal;
     Choice choice;
     Combine(SpaceOf(spec, base), *base, 0, choice, legal);
@@ -163,13 +174,9 @@ TEST(SpaceTest, AllowedIsTheComplementOfFrozen) {
   std::mt19937_64 random(20261121);
   size_t restricted_count = 0;
   for (int i = 0; i < 60; ++i) {
-    RecommendSpec spec;
-    spec.job = RandomJob(random);
-    spec.job.cluster.gpu = "a100-80gb-sxm";
-    spec.job.cluster.gpu_memory_bytes.reset();
-    if (!Refusals(spec.job).empty()) continue;
+    const RecommendSpec spec = RandomSpec(random);
+    if (!IsSmall(spec)) continue;
     const ValidJob base = Valid(spec.job);
-    if (base->gpu_count > 32 || base->global_batch_size > 64) continue;
     RecommendSpec allowing = spec;
     RecommendSpec freezing = spec;
     std::array<bool, kKnobCount> allowed{};
