@@ -1,4 +1,5 @@
-# Fails when a folder includes what its list does not allow.
+# Fails when a folder includes what its list does not allow, or when a source
+# does not include its own header first, which proves that it compiles alone.
 #   cmake -D ROOT=<tree> -P layers.cmake
 # The lists are the data; the direction is estimator <- server <- client.
 cmake_minimum_required(VERSION 3.25)
@@ -51,6 +52,11 @@ foreach(folder IN LISTS folders)
     set(sees_proto FALSE)
     set(sees_estimator FALSE)
     file(STRINGS ${ROOT}/${file} lines REGEX "^[ \t]*#[ \t]*include")
+    string(REGEX REPLACE "cc$" "h" header ${file})
+    if(EXISTS ${ROOT}/${header} AND NOT file STREQUAL header
+       AND NOT "${lines}" MATCHES "^#include \"${header}\"")
+      string(APPEND violations "${file}: includes ${header} late or never; its own header comes first\n")
+    endif()
     foreach(line IN LISTS lines)
       string(REGEX REPLACE ".*include[ \t]*[<\"]([^>\"]*)[>\"].*" "\\1" name "${line}")
       matches("${name}" allowed ${allow_${folder}})
