@@ -184,9 +184,7 @@ class Admission {
   // take the time that there is. Nobody reads of a fix in mode `shadow`.
   void FindFix() {
     if (rules_.mode() == "shadow" && !MayResize()) return;
-    // A range may hold no whole number of this request's nodes.
-    const auto counts = ReadGpuCounts(rules_.gpu_counts(), GpusPerNode());
-    if (rules_.has_gpu_counts() && counts.ok()) gpu_counts_ = *counts;
+    ReadCounts();
     absl::StatusOr<v1::RecommendConfigResponse> found = client_.Recommend(SearchRequest());
     if (!found.ok()) {
       decision_.set_problem(absl::StrCat("search: ", found.status().message()));
@@ -201,6 +199,19 @@ class Admission {
       *fix_->candidate.mutable_device() = LimitingRank(fix_->estimated.answer).device();
       if (MayResize()) scheduler_changes_ = ChangesFor(candidate.job());
       return;
+    }
+  }
+
+  // The rules' numbers of GPUs, for nodes like this request's.
+  void ReadCounts() {
+    if (!rules_.has_gpu_counts()) return;
+    const auto counts = ReadGpuCounts(rules_.gpu_counts(), GpusPerNode());
+    if (counts.ok()) {
+      gpu_counts_ = *counts;
+    } else {
+      decision_.set_problem(absl::StrCat("policy gpu_counts: ", rules_.gpu_counts(),
+                                         "; has no whole number of nodes of ", GpusPerNode(),
+                                         " GPUs: the number of GPUs is kept"));
     }
   }
 
@@ -292,6 +303,7 @@ class Admission {
     }
     if (search_.has_value()) told.search = &*search_;
     if (fix_.has_value()) told.fix = &fix_->candidate;
+    told.scheduler_changes = &decision_.scheduler_changes();
     return DecisionMessage(told);
   }
 

@@ -69,6 +69,16 @@ void AddProblem(const absl::Status& problem, std::vector<std::string>* lines) {
   }
 }
 
+// "Plimsoll: the job now asks for tres_per_node=gres:gpu:8, min_nodes=2".
+void AddRequestChanges(const Told& told, std::vector<std::string>* lines) {
+  if (told.scheduler_changes == nullptr || told.scheduler_changes->empty()) return;
+  std::vector<std::string> fields;
+  for (const v1::SchedulerChange& change : *told.scheduler_changes) {
+    fields.push_back(absl::StrCat(change.field(), "=", Clean(change.value())));
+  }
+  lines->push_back("Plimsoll: the job now asks for " + absl::StrJoin(fields, ", "));
+}
+
 void AddFit(const Told& told, std::vector<std::string>* lines) {
   const char* const risk = told.cause == v1::CAUSE_AT_RISK ? "may run out of memory: " : "";
   lines->push_back(absl::StrCat(
@@ -82,6 +92,7 @@ void AddFit(const Told& told, std::vector<std::string>* lines) {
   const double asked = told.search->requested().step_time().seconds();
   if (told.decision == v1::DECISION_RESIZE) {
     lines->push_back("Plimsoll: resized: " + FixWords(" needs ", *told.fix, asked));
+    AddRequestChanges(told, lines);
   } else {
     lines->push_back("Plimsoll: " + FixWords(" would need ", *told.fix, asked));
     if (told.policy_resizes) {

@@ -19,8 +19,10 @@ struct Told {
   const v1::EstimateMemoryResponse* answer = nullptr;   // of it; null: none
   const v1::RecommendConfigResponse* search = nullptr;  // null: none was made, or in time
   const v1::Candidate* fix = nullptr;                   // the change that fits; null: none is known
-  bool policy_resizes = false;                          // the rules allow a resize
-  absl::Status problem;                                 // why there is no answer
+  // What is set in the scheduler's request; null: nothing.
+  const google::protobuf::RepeatedPtrField<v1::SchedulerChange>* scheduler_changes = nullptr;
+  bool policy_resizes = false;  // the rules allow a resize
+  absl::Status problem;         // why there is no answer
 };
 
 // Returns the message, in lines, none for a job that fits. "Plimsoll: needs 145.6 GiB

@@ -9,6 +9,7 @@
 #include "client/document.h"
 #include "client/gpu_counts.h"
 #include "client/yaml_message.h"
+#include "estimator/search/fields.h"
 
 namespace plimsoll {
 namespace {
@@ -62,8 +63,10 @@ class RulesCheck {
 
   void CheckChanges() {
     for (const std::string& field : rules_.allowed_changes()) {
-      if (field != "cluster.gpu" && field != "cluster" && field != "*") continue;
-      Fail("allowed_changes", field, "must name fields: the type of GPU is never changed");
+      const bool any_gpu = field == "cluster.gpu" || field == "cluster" || field == "*";
+      const std::string rule =
+          any_gpu ? "must name fields: the type of GPU is never changed" : NotAllowed(field);
+      if (!rule.empty()) Fail("allowed_changes", field, rule);
     }
     if (!rules_.has_gpu_counts()) return;
     const auto counts =

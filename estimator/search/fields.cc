@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "estimator/search/knobs.h"
+#include "estimator/vocabulary.h"
 
 namespace plimsoll {
 namespace {
@@ -133,6 +134,20 @@ std::optional<FieldUse> UseOf(absl::string_view path) {
   return std::nullopt;
 }
 
-absl::string_view WholeOf(absl::string_view path) { return path.substr(0, path.rfind('.')); }
+std::string NotAllowed(absl::string_view path) {
+  const std::optional<FieldUse> use = UseOf(path);
+  if (!use.has_value()) return NotAWord(path, FieldPaths());
+  switch (*use) {
+    case FieldUse::kChosen:
+      return "";
+    case FieldUse::kPart:
+      return absl::StrCat("changes with the whole of ", path.substr(0, path.rfind('.')));
+    case FieldUse::kFollows:
+      return "follows from other fields, allow these";
+    case FieldUse::kKept:
+      return "is never changed by a search";
+  }
+  return "";
+}
 
 }  // namespace plimsoll

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -23,8 +24,9 @@ const std::vector<absl::string_view>& FieldPaths();
 // all of them. Nothing where there is no such field.
 std::optional<FieldUse> UseOf(absl::string_view path);
 
-// Returns the knob that kPart is a part of, by its path.
-absl::string_view WholeOf(absl::string_view path);
+// Returns the rule that keeps a search from being allowed to change `path`; empty where
+// it may be.
+std::string NotAllowed(absl::string_view path);
 
 }  // namespace plimsoll
 

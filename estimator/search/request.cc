@@ -59,15 +59,8 @@ class RequestCheck {
   void Allowed(const std::vector<std::string>& allowed) {
     if (!ArePaths("allowed_changes", allowed)) return;
     for (const std::string& path : allowed) {
-      const std::optional<FieldUse> use = UseOf(path);
-      if (!use.has_value()) {
-        Fail("allowed_changes", path, NotAWord(path, FieldPaths()));
-      } else if (use == FieldUse::kPart) {
-        Fail("allowed_changes", path, absl::StrCat("changes with the whole of ", WholeOf(path)));
-      } else if (use == FieldUse::kFollows) {
-        Fail("allowed_changes", path, "follows from other fields, allow these");
-      } else if (use == FieldUse::kKept) {
-        Fail("allowed_changes", path, "is never changed by a search");
+      if (std::string rule = NotAllowed(path); !rule.empty()) {
+        Fail("allowed_changes", path, std::move(rule));
       }
     }
   }

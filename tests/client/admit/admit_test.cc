@@ -149,15 +149,21 @@ TEST_F(AdmitTest, ResizesTheNumberOfGpusInTheSchedulersWords) {
   ASSERT_GT(decision.scheduler_changes_size(), 0);
   EXPECT_EQ(decision.scheduler_changes(0).field(), "tres_per_node");
   EXPECT_EQ(decision.scheduler_changes(0).value(), "gres:gpu:h100:" + std::to_string(count));
+  EXPECT_THAT(decision.message(), HasSubstr("the job now asks for tres_per_node=gres:gpu:h100:" +
+                                            std::to_string(count)));
 }
 
-// A range without a whole number of this request's nodes is no reason to fall over.
+// A range without a whole number of this request's nodes is no reason to fall over;
+// the operator reads of it in the log.
 TEST_F(AdmitTest, TakesARangeThatSuitsNoNode) {
   submission_.request.set_tres_per_node("gres:gpu:h100:16");
   AllowResize({"cluster.gpu_count", "parallelism.zero_stage"}, "24..24");
   const v1::AdmissionDecision decision = Decide(std::string("resize=allowed ") + kTooLarge);
   EXPECT_EQ(decision.decision(), v1::DECISION_RESIZE) << decision.message();
   EXPECT_EQ(decision.job().cluster().gpu_count(), 16);
+  EXPECT_EQ(decision.problem(),
+            "policy gpu_counts: 24..24; has no whole number of nodes of 16 GPUs: the number of "
+            "GPUs is kept");
 }
 
 TEST_F(AdmitTest, RejectsWhereTheSchedulersWordsCannotSayTheChange) {

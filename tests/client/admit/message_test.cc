@@ -1,6 +1,7 @@
 // What users are told, word for word.
 #include "client/admit/message.h"
 
+#include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
@@ -90,6 +91,13 @@ TEST_F(MessageTest, SaysThatItWasResized) {
   EXPECT_EQ(DecisionMessage(told_),
             "Plimsoll: needs 94.0 GiB on each GPU (up to 101.0), h100-80gb-sxm has 79.0\n"
             "Plimsoll: resized: ZeRO 1 -> 3 needs 41.0 GiB (up to 47.0), 10 % slower");
+  const auto decision = Parse<v1::AdmissionDecision>(R"(
+    scheduler_changes { field: "tres_per_node" value: "gres:gpu:8" }
+    scheduler_changes { field: "min_nodes" value: "2" })");
+  told_.scheduler_changes = &decision.scheduler_changes();
+  EXPECT_THAT(DecisionMessage(told_),
+              testing::EndsWith(", 10 % slower\nPlimsoll: the job now asks for "
+                                "tres_per_node=gres:gpu:8, min_nodes=2"));
 }
 
 TEST_F(MessageTest, SaysWhyNothingFits) {

@@ -92,7 +92,8 @@ TEST(PolicyTest, SaysAllThatIsWrong) {
 rules: {mode: enforced, risk: 0.9, resize: yes, unreachable: warn}
 partitions:
   a: {at_risk: admit, bad_words: admit, detail: fast, gpus_per_node: 0}
-  b: {allowed_changes: [cluster.gpu], gpu_counts: 8..x, reserved_for_others_bytes: -1}
+  b: {allowed_changes: [cluster.gpu, parallelism.data_parallel_size], gpu_counts: 8..x,
+      reserved_for_others_bytes: -1}
   "d,e": {mode: "", gpus_per_node: 1, gpu_counts: 1..256, allowed_changes: [cluster.gpu_count]}
 namespaces:
   c: {gpu_counts: 8..64}
@@ -104,6 +105,8 @@ namespaces:
             "policy.partitions.a.gpus_per_node: 0; must be from 1 to 1024\n"
             "policy.partitions.b.allowed_changes: cluster.gpu; must name fields: the type of GPU "
             "is never changed\n"
+            "policy.partitions.b.allowed_changes: parallelism.data_parallel_size; follows from "
+            "other fields, allow these\n"
             "policy.partitions.b.gpu_counts: 8..x; must be as 8..64 or 8,16,64, of whole nodes\n"
             "policy.partitions.b.gpu_counts: 8..x; needs cluster.gpu_count among allowed_changes\n"
             "policy.partitions.b.reserved_for_others_bytes: -1; must be 0 or more\n"
@@ -114,6 +117,9 @@ namespaces:
             "policy.rules.resize: yes; must be one of allowed, never\n"
             "policy.rules.risk: 0.9; must be from 0.0001 to 0.5\n"
             "policy.rules.unreachable: warn; must be one of admit, reject");
+  EXPECT_THAT(ErrorOf("rules: {allowed_changes: [parallelism.zero_stag]}"),
+              testing::StrEq("policy.rules.allowed_changes: parallelism.zero_stag; is not known; "
+                             "nearest: parallelism.zero_stage"));
   EXPECT_THAT(ErrorOf("rules: {moed: warn}"), testing::HasSubstr("policy.rules.moed: warn; "));
   EXPECT_THAT(ErrorOf("partitions: [a]"),
               testing::HasSubstr("policy.partitions: a list; must be a mapping"));

@@ -29,8 +29,16 @@ TEST(FieldsTest, SectionsAreWhatTheyHold) {
     EXPECT_EQ(UseOf(path), FieldUse::kKept) << path;
   }
   EXPECT_EQ(UseOf("training.recompute.mode"), FieldUse::kPart);
-  EXPECT_EQ(WholeOf("training.recompute.mode"), "training.recompute");
   EXPECT_EQ(UseOf("parallelism.pipeline_layout"), FieldUse::kFollows);
+}
+
+TEST(FieldsTest, SayWhyASearchMayNotChangeThem) {
+  EXPECT_EQ(NotAllowed("parallelism.zero_stage"), "");
+  EXPECT_EQ(NotAllowed("*"), "");
+  EXPECT_EQ(NotAllowed("training.recompute.mode"), "changes with the whole of training.recompute");
+  EXPECT_EQ(NotAllowed("parallelism.pipeline_layout"), "follows from other fields, allow these");
+  EXPECT_EQ(NotAllowed("model.name"), "is never changed by a search");
+  EXPECT_NE(NotAllowed("parallelism.zero"), "");
 }
 
 TEST(FieldsTest, OthersAreNone) {
