@@ -1,5 +1,6 @@
 #include "client/completion.h"
 
+#include <CLI/CLI.hpp>
 #include <vector>
 
 #include "absl/strings/str_cat.h"

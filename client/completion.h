@@ -2,8 +2,11 @@
 #ifndef PLIMSOLL_CLIENT_COMPLETION_H_
 #define PLIMSOLL_CLIENT_COMPLETION_H_
 
-#include <CLI/CLI.hpp>
 #include <string>
+
+namespace CLI {
+class App;  // its header takes nine seconds to compile
+}
 
 namespace plimsoll {
 

@@ -1,5 +1,6 @@
 #include "client/job_flags.h"
 
+#include <CLI/CLI.hpp>
 #include <string>
 
 #include "absl/strings/match.h"

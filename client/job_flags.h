@@ -2,11 +2,14 @@
 #ifndef PLIMSOLL_CLIENT_JOB_FLAGS_H_
 #define PLIMSOLL_CLIENT_JOB_FLAGS_H_
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
 #include "client/job_file.h"
+
+namespace CLI {
+class App;  // its header takes nine seconds to compile
+}
 
 namespace plimsoll {
 

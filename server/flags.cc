@@ -1,5 +1,7 @@
 #include "server/flags.h"
 
+#include <CLI/CLI.hpp>
+
 #include "absl/strings/str_cat.h"
 #include "server/address.h"
 #include "server/log.h"

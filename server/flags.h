@@ -2,11 +2,15 @@
 #ifndef PLIMSOLL_SERVER_FLAGS_H_
 #define PLIMSOLL_SERVER_FLAGS_H_
 
-#include <CLI/CLI.hpp>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "server/server.h"
+
+namespace CLI {
+class App;  // its header takes nine seconds to compile
+}
 
 namespace plimsoll {
 

@@ -2,12 +2,15 @@
 #ifndef PLIMSOLL_CLIENT_REPORT_REPORT_COMMAND_H_
 #define PLIMSOLL_CLIENT_REPORT_REPORT_COMMAND_H_
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
 #include "client/exit_code.h"
 #include "client/options.h"
+
+namespace CLI {
+class App;  // its header takes nine seconds to compile
+}
 
 namespace plimsoll {
 

@@ -1,4 +1,6 @@
 // The flags of `plimsoll report`.
+#include <CLI/CLI.hpp>
+
 #include "client/report/report_command.h"
 
 namespace plimsoll {
