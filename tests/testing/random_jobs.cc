@@ -260,4 +260,12 @@ JobSpec JunkJob(Random& random) {
   return job;
 }
 
+int Rounds(int count) {
+#ifdef PLIMSOLL_SANITIZED
+  return (count + 9) / 10;
+#else
+  return count;
+#endif
+}
+
 }  // namespace plimsoll

@@ -18,6 +18,10 @@ JobSpec RandomJob(std::mt19937_64& random);
 // not a number, unknown words, or bytes.
 JobSpec JunkJob(std::mt19937_64& random);
 
+// Returns how many of `count` random cases a test tries: all, or, where sanitizers look
+// on and each takes ten times as long, a tenth.
+int Rounds(int count);
+
 }  // namespace plimsoll
 
 #endif  // PLIMSOLL_TESTS_TESTING_RANDOM_JOBS_H_

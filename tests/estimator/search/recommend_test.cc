@@ -122,7 +122,7 @@ TEST(RecommendTest, FindsWhatBruteForceFindsByEveryObjective) {
 TEST(RecommendTest, FindsWhatBruteForceFindsForRandomJobs) {
   std::mt19937_64 random(20261121);
   int searched = 0;
-  for (int i = 0; i < 2500; ++i) {
+  for (int i = 0; i < Rounds(2500); ++i) {
     RecommendSpec spec;
     spec.job = RandomJob(random);
     spec.job.detail = "summary";
@@ -137,7 +137,7 @@ TEST(RecommendTest, FindsWhatBruteForceFindsForRandomJobs) {
     EXPECT_EQ(SecondsOf(Recommend(spec).candidates), InOrder(all, 5, [](const Seen&) { return 0; }))
         << "job " << i;
   }
-  EXPECT_GT(searched, 1000);
+  EXPECT_GT(searched, Rounds(1000));
 }
 
 // A summary's and a replay's.
