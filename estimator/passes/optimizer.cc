@@ -109,15 +109,16 @@ void AddContiguousGradients(const Job& job, Program& program) {
                               .grows_in_backward = true,
                               .alive = 0});
   }
-  // The optimizer reads fp32: a narrower buffer is copied for the step.
-  // Source: megatron/core/optimizer/distrib_optimizer.py,
-  // _copy_model_grads_to_main_grads.
+  // The optimizer reads fp32: a narrower buffer is copied for the step, and the
+  // copy stays until the next step zeroes gradients.
+  // Source: megatron/core/optimizer/distrib_optimizer.py and optimizer.py,
+  // _copy_model_grads_to_main_grads, zero_grad; measured to 1 MiB on megatron_ci's fp16 rows.
   if (job.precision.accumulation != DType::kFp32 && job.precision.master == DType::kFp32) {
     program.states.push_back({.name = "gradients.step",
                               .role = Role::kGradient,
                               .part = Part::kStepCopies,
                               .dtype = DType::kFp32,
-                              .alive = kOptimizerPhase});
+                              .alive = During(Phase::kOptimizer, Phase::kEndOfStep, true, true)});
   }
 }
 
