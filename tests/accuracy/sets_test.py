@@ -131,6 +131,10 @@ class TorchtitanTest(unittest.TestCase):
             ("titan-0031", "memory after the model is made, no peak"),
             ("titan-0043", "a saved operation that later code does not save"),
             ("titan-0046", "float8 without compilation"),
+            (
+                "titan-0065",
+                "active bytes, in which freed memory counts while a recorded stream holds it",
+            ),
             ("titan-0077", "one graph of the whole step"),
             ("titan-0107", "experts"),
         ):

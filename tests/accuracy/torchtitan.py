@@ -1,7 +1,7 @@
 """torchtitan's own figures: `titan` rows, from its documents and commit messages.
 
-The loop logs reserved_bytes.all.peak (`active` figures are allocated ones) of
-the rank that prints, which is the last pipeline stage's first.
+The loop logs reserved_bytes.all.peak of the rank that prints, which is the last pipeline stage's
+first; `active` figures are allocated ones where no stream is recorded.
 """
 
 import re
@@ -121,6 +121,9 @@ def _refuse(row):
         raise Refused("asynchronous tensor parallelism")
     if row.number("cp", 1) > 1:
         raise Refused("context parallelism")
+    if row.text("what_is_measured") == "allocated" and row.number("tp", 1) > 1:
+        # active_bytes.all.peak; in 2024 tensor parallelism's collectives recorded their stream.
+        raise Refused("active bytes, in which freed memory counts while a recorded stream holds it")
 
 
 def _gpu(row):
