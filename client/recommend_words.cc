@@ -34,6 +34,7 @@ constexpr FieldWord kFields[] = {
     {"parallelism.virtual_pipeline_size", "virtual stages", true},
     {"parallelism.pipeline_schedule", "schedule", false},
     {"parallelism.pipeline_layout", "layers per stage", false},
+    {"parallelism.micro_batch_group_size", "micro-batches in a row", true},
     {"training.micro_batch_size", "micro-batch", true},
     {"training.global_batch_size", "global batch", true},
     {"training.sequence_length", "sequence", true},

@@ -81,6 +81,7 @@ struct ParallelismSpec {
   std::optional<std::string> pipeline_schedule;
   std::optional<int64_t> virtual_pipeline_size;
   std::vector<int64_t> pipeline_layout;
+  std::optional<int64_t> micro_batch_group_size;
 };
 
 struct AllocatorSpec {
@@ -99,6 +100,7 @@ struct RuntimeSpec {
   std::optional<bool> overlap_communication, reshard_after_forward, gradient_accumulation_fusion,
       attention_mask, compile;
   std::optional<std::string> cublas_workspace_config, transformer_implementation;
+  std::optional<int64_t> deferred_embedding_gradient_count;
   AllocatorSpec allocator;
 };
 
@@ -192,6 +194,7 @@ struct Job {
   PipelineSchedule pipeline_schedule = PipelineSchedule::k1F1B;
   int64_t virtual_pipeline_size = 1;
   std::vector<int64_t> pipeline_layout;  // layers of each stage
+  int64_t micro_batch_group_size = 1;    // that a virtual stage runs in a row
 
   const Profile* profile = nullptr;
   int64_t padded_vocab_size = 0;
@@ -201,6 +204,7 @@ struct Job {
   bool reshard_after_forward = true;
   bool last_block_gathered = false;  // but for the last layer
   bool gradient_accumulation_fusion = false;
+  int64_t deferred_embedding_gradient_count = 0;
   bool attention_mask = false;
   bool compile = false;
   bool transformer_engine = false;
@@ -214,7 +218,8 @@ struct Job {
   int64_t gpus_per_node = 8;
   int64_t interconnect_bytes_per_second = 0;  // 0: not known
   int64_t network_bytes_per_second = 0;
-  int nccl_version = 0;  // major * 1000 + minor
+  int torch_version = -1;  // major * 1000 + minor; -1: not said
+  int nccl_version = 0;
   double risk = 0.01;
   std::optional<Detail> detail;  // where the request says
 

@@ -14,17 +14,17 @@ int64_t SimulatedCount(const Job& job, int64_t stage) {
     case PipelineSchedule::k1F1B:
       return std::min(job.micro_batch_count, stages - stage + 2);
     case PipelineSchedule::kInterleaved1F1B:
-      return std::min(job.micro_batch_count, 3 * stages);
+      return std::min(job.micro_batch_count, 3 * job.micro_batch_group_size);
   }
   return job.micro_batch_count;
 }
 
-// Forward turns in their order: p micro-batches of the first virtual stage, the
-// same of the second, and so on, then the next p. Backward's order has the
-// virtual stages reversed.
+// Forward turns in their order: a group of micro-batches of the first virtual
+// stage, the same of the second, and so on, then the next group. Backward's order
+// has the virtual stages reversed.
 std::vector<Turn> Table(const Job& job, int64_t count, bool backward) {
   const auto chunks = static_cast<int32_t>(job.virtual_pipeline_size);
-  const int64_t group = chunks == 1 ? count : job.pipeline_parallel_size;
+  const int64_t group = chunks == 1 ? count : job.micro_batch_group_size;
   std::vector<Turn> table;
   table.reserve(static_cast<size_t>(count * chunks));
   for (int64_t begin = 0; begin < count; begin += group) {
@@ -45,7 +45,7 @@ int64_t WarmUp(const Job& job, int64_t stage, int64_t turns) {
     case PipelineSchedule::k1F1B:
       return std::min(after, turns);
     case PipelineSchedule::kInterleaved1F1B:
-      return std::min(2 * after + (job.virtual_pipeline_size - 1) * job.pipeline_parallel_size,
+      return std::min(2 * after + (job.virtual_pipeline_size - 1) * job.micro_batch_group_size,
                       turns);
   }
   return turns;

@@ -21,7 +21,8 @@ struct Turn {
 // the rest are left out: they repeat what came before.
 //   gpipe             all forward, then all backward
 //   1f1b              min(p - s - 1, m) forward, then one of each in turn
-//   interleaved-1f1b  min(2(p - s - 1) + (v - 1)p, v m) forward, then in turn
+//   interleaved-1f1b  min(2(p - s - 1) + (v - 1)g, v m) forward, then in turn;
+//                     g micro-batches of a virtual stage in a row, p by default
 //
 // Source: megatron/core/pipeline_parallel/schedules.py,
 // forward_backward_pipelining_with(out)_interleaving, get_schedule_table.

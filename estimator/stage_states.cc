@@ -8,7 +8,7 @@ namespace {
 // How many storages a state is; 0: one for each parameter.
 int64_t Buffers(const State& state) {
   const bool one = state.basis == Basis::kBytes || state.basis == Basis::kLargest;
-  return one ? 1 : state.buffers;
+  return one ? std::max<int64_t>(1, state.buffers) : state.buffers;
 }
 
 bool IsLayer(const Block& block, int64_t index) {

@@ -31,6 +31,7 @@ std::optional<int> ParseVersion(absl::string_view text) {
 // Versions that a job names; -1: none, so the newest.
 struct Versions {
   int framework = -1;
+  int torch = -1;
   int trainer = -1;
   int nccl = -1;
 };
@@ -42,10 +43,12 @@ Versions ReadVersions(const RuntimeSpec& spec, const Profile& newest, absl::stri
     const std::string field = absl::StrCat("runtime.versions.", package.substr(0, 64));
     const bool of_trainer = !trainer.empty() && trainer == package;
     const bool of_nccl = package == "nccl";
-    if (package != newest.package && !of_trainer && !of_nccl) {
+    const bool of_torch = package == "torch";
+    if (package != newest.package && !of_trainer && !of_nccl && !of_torch) {
+      const absl::string_view own = newest.package == "torch" ? "" : newest.package;
       check.Fail(field, text,
-                 absl::StrCat("moves no byte of ", newest.name, "; only ", newest.package,
-                              " and nccl do"));
+                 absl::StrCat("moves no byte of ", newest.name, "; only ", own,
+                              own.empty() ? "" : ", ", "torch and nccl do"));
       continue;
     }
     const std::optional<int> parsed = ParseVersion(text);
@@ -56,7 +59,8 @@ Versions ReadVersions(const RuntimeSpec& spec, const Profile& newest, absl::stri
     } else if (of_nccl) {
       versions.nccl = *parsed;
     } else {
-      versions.framework = *parsed;
+      if (of_torch) versions.torch = *parsed;
+      if (package == newest.package) versions.framework = *parsed;
     }
   }
   return versions;
@@ -74,8 +78,8 @@ const Profile* FindEra(const RuntimeSpec& spec, Framework framework, std::option
   const Profile* newest = FindProfile(framework, -1);
   const absl::string_view name = trainer.has_value() ? absl::string_view(*spec.trainer) : "";
   const Versions versions = ReadVersions(spec, *newest, name, check);
-  const int torch = newest->package == "torch" ? versions.framework : -1;
-  job.nccl_version = versions.nccl >= 0 ? versions.nccl : DefaultNccl(framework, torch);
+  job.torch_version = versions.torch;
+  job.nccl_version = versions.nccl >= 0 ? versions.nccl : DefaultNccl(framework, versions.torch);
   const Profile* profile = FindProfile(framework, versions.framework);
   if (profile == nullptr) {
     FailAsTooOld(newest->package, versions.framework, check);

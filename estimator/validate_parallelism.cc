@@ -106,6 +106,19 @@ void CheckSequenceParallel(const JobSpec& spec, Check& check, Job& job) {
   }
 }
 
+void CheckMicroBatchGroup(const std::optional<int64_t>& size, bool interleaved, Check& check,
+                          Job& job) {
+  const absl::string_view field = "parallelism.micro_batch_group_size";
+  const int64_t stages = job.pipeline_parallel_size;
+  job.micro_batch_group_size = check.Number(field, size, 1, kMostGpus, stages);
+  if (!size.has_value()) return;
+  if (!interleaved) {
+    check.Fail(field, *size, "needs pipeline_schedule interleaved-1f1b");
+  } else if (job.micro_batch_group_size < stages) {
+    check.Fail(field, *size, absl::StrCat("must be at least pipeline_parallel_size ", stages));
+  }
+}
+
 void CheckSchedule(const ParallelismSpec& spec, Check& check, Job& job) {
   const bool staged = job.pipeline_parallel_size > 1;
   if (spec.pipeline_schedule.has_value()) {
@@ -130,6 +143,7 @@ void CheckSchedule(const ParallelismSpec& spec, Check& check, Job& job) {
   if (interleaved && !spec.virtual_pipeline_size.has_value()) {
     check.Assume("parallelism.virtual_pipeline_size", 2, "the smallest that interleaves");
   }
+  CheckMicroBatchGroup(spec.micro_batch_group_size, interleaved, check, job);
 }
 
 }  // namespace

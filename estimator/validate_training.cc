@@ -16,6 +16,24 @@ constexpr int64_t kMostSequence = int64_t{1} << 27;
 constexpr int64_t kMostMicroBatch = int64_t{1} << 20;
 constexpr int64_t kMostGlobalBatch = int64_t{1} << 40;
 
+// Whole groups of micro-batches, and a rest that fills the pipeline.
+// Source: megatron/core/pipeline_parallel/schedules.py,
+// forward_backward_pipelining_with_interleaving.
+void CheckGroups(Check& check, const Job& job) {
+  const int64_t stages = job.pipeline_parallel_size;
+  const int64_t group = job.micro_batch_group_size;
+  const int64_t rest = job.micro_batch_count % group;
+  if (job.micro_batch_count >= group && (rest == 0 || rest >= stages)) return;
+  const std::string rule =
+      group == stages
+          ? absl::StrCat("a multiple of pipeline_parallel_size ", stages)
+          : absl::StrCat("micro_batch_group_size ", group, " or more, and a rest of 0 or at least ",
+                         "pipeline_parallel_size ", stages);
+  check.Fail("training.global_batch_size", job.global_batch_size,
+             absl::StrCat("must give each rank ", rule, " micro-batches, not ",
+                          job.micro_batch_count, ", with interleaved-1f1b"));
+}
+
 void CheckBatch(const TrainingSpec& spec, Check& check, Job& job) {
   job.sequence_length =
       check.Required("training.sequence_length", spec.sequence_length, 1, kMostSequence);
@@ -37,13 +55,7 @@ void CheckBatch(const TrainingSpec& spec, Check& check, Job& job) {
         absl::StrCat("must be a multiple of micro_batch_size x data_parallel_size, ", ranks));
   }
   job.micro_batch_count = job.global_batch_size / ranks > 0 ? job.global_batch_size / ranks : 1;
-  if (job.pipeline_schedule == PipelineSchedule::kInterleaved1F1B &&
-      job.micro_batch_count % job.pipeline_parallel_size != 0) {
-    check.Fail("training.global_batch_size", job.global_batch_size,
-               absl::StrCat("must give each rank a multiple of pipeline_parallel_size ",
-                            job.pipeline_parallel_size, " micro-batches, not ",
-                            job.micro_batch_count, ", with interleaved-1f1b"));
-  }
+  if (job.pipeline_schedule == PipelineSchedule::kInterleaved1F1B) CheckGroups(check, job);
 }
 
 void ReadDType(absl::string_view field, const std::optional<std::string>& name, bool none,
@@ -290,17 +302,22 @@ void CheckLoss(const LossSpec& spec, Check& check, Job& job) {
 }
 
 // Bytes of one cuBLAS workspace: CUBLAS_WORKSPACE_CONFIG as :KiB:count pairs,
-// else 32 MiB from Hopper on and on AMD, 8.1 MiB before.
-// Source: aten/src/ATen/cuda/CublasHandlePool.cpp, parseChosenWorkspaceSize.
-int64_t DefaultWorkspace(GpuArchitecture architecture) {
-  switch (architecture) {
+// else 32 MiB on Hopper, on AMD, and with torch 2.12 on Blackwell; 8.1 MiB elsewhere.
+// Source: aten/src/ATen/cuda/CublasHandlePool.cpp, parseChosenWorkspaceSize;
+// pytorch#175344 of February 2026.
+int64_t DefaultWorkspace(const Job& job) {
+  constexpr int kBlackwellToo = 2012;
+  constexpr int64_t kSmall = (int64_t{4096} * 2 + 16 * 8) * 1024;
+  constexpr int64_t kLarge = int64_t{4096} * 8 * 1024;
+  switch (job.architecture) {
     case GpuArchitecture::kHopper:
-    case GpuArchitecture::kBlackwell:
     case GpuArchitecture::kCdna2:
     case GpuArchitecture::kCdna3:
-      return int64_t{4096} * 8 * 1024;
+      return kLarge;
+    case GpuArchitecture::kBlackwell:
+      return job.torch_version < 0 || job.torch_version >= kBlackwellToo ? kLarge : kSmall;
     default:
-      return (int64_t{4096} * 2 + 16 * 8) * 1024;
+      return kSmall;
   }
 }
 
@@ -325,6 +342,24 @@ void NeedsFramework(absl::string_view knob, bool set, bool has, Check& check, co
   if (!set || has || job.profile == &UnknownFramework()) return;
   check.Fail(absl::StrCat("runtime.", knob), "set",
              absl::StrCat(job.profile->name, " does not have it"));
+}
+
+// Source: megatron/core/model_parallel_config.py, __post_init__.
+void CheckDeferral(const RuntimeSpec& spec, Check& check, Job& job) {
+  const auto& count = spec.deferred_embedding_gradient_count;
+  if (!count.has_value()) return;
+  const bool core = job.profile->framework == Framework::kMegatronCore;
+  NeedsFramework("deferred_embedding_gradient_count", true, core, check, job);
+  if (!core) return;
+  const absl::string_view field = "runtime.deferred_embedding_gradient_count";
+  constexpr int64_t kMostMicroBatches = int64_t{1} << 40;
+  job.deferred_embedding_gradient_count = check.Number(field, count, 0, kMostMicroBatches, 0);
+  if (job.deferred_embedding_gradient_count == 0) return;
+  if (job.pipeline_parallel_size == 1) {
+    check.Fail(field, *count, "needs pipeline_parallel_size above 1");
+  } else if (!job.gradient_accumulation_fusion) {
+    check.Fail(field, *count, "needs gradient_accumulation_fusion");
+  }
 }
 
 }  // namespace
@@ -369,6 +404,7 @@ void CheckKnobs(const RuntimeSpec& spec, Check& check, Job& job) {
                             !spec.reshard_after_forward.has_value();
   job.compile = spec.compile.value_or(false);
   job.gradient_accumulation_fusion = spec.gradient_accumulation_fusion.value_or(core);
+  CheckDeferral(spec, check, job);
   job.attention_mask = spec.attention_mask.value_or(job.profile->packed_qkv &&
                                                     job.attention == AttentionKernel::kEager);
   NeedsFramework("transformer_implementation", spec.transformer_implementation.has_value(), core,
@@ -381,7 +417,7 @@ void CheckKnobs(const RuntimeSpec& spec, Check& check, Job& job) {
                      kTransformerImplementations)
             .value_or(true);
   }
-  job.cublas_workspace_bytes = DefaultWorkspace(job.architecture);
+  job.cublas_workspace_bytes = DefaultWorkspace(job);
   if (!spec.cublas_workspace_config.has_value()) return;
   const auto parsed = ParseWorkspace(*spec.cublas_workspace_config);
   if (parsed.has_value()) {

@@ -131,6 +131,7 @@ ParallelismSpec FromProto(const v1::Parallelism& from) {
   PLIMSOLL_COPY_IF_SET(from, to, pipeline_schedule);
   PLIMSOLL_COPY_IF_SET(from, to, virtual_pipeline_size);
   to.pipeline_layout.assign(from.pipeline_layout().begin(), from.pipeline_layout().end());
+  PLIMSOLL_COPY_IF_SET(from, to, micro_batch_group_size);
   return to;
 }
 
@@ -160,6 +161,7 @@ RuntimeSpec FromProto(const v1::Runtime& from) {
   PLIMSOLL_COPY_IF_SET(from, to, trainer);
   PLIMSOLL_COPY_IF_SET(from, to, compile);
   PLIMSOLL_COPY_IF_SET(from, to, cublas_workspace_config);
+  PLIMSOLL_COPY_IF_SET(from, to, deferred_embedding_gradient_count);
   to.allocator = FromProto(from.allocator());
   return to;
 }

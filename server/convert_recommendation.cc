@@ -34,6 +34,7 @@ v1::Parallelism ToProto(const ParallelismSpec& from) {
   PLIMSOLL_SET_IF_ANY(from, &to, pipeline_schedule);
   PLIMSOLL_SET_IF_ANY(from, &to, virtual_pipeline_size);
   to.mutable_pipeline_layout()->Assign(from.pipeline_layout.begin(), from.pipeline_layout.end());
+  PLIMSOLL_SET_IF_ANY(from, &to, micro_batch_group_size);
   return to;
 }
 

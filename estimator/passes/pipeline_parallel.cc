@@ -9,7 +9,7 @@ namespace {
 // Most (micro-batch, virtual stage) pairs alive on `stage`.
 //   gpipe             m
 //   1f1b              min(p - s, m)
-//   interleaved-1f1b  min(2(p - s - 1) + (v - 1)p + 1, v m)
+//   interleaved-1f1b  min(2(p - s - 1) + (v - 1)g + 1, v m), g in a row
 int64_t MostPairs(const Job& job, int64_t stage) {
   const int64_t after = job.pipeline_parallel_size - stage - 1;
   const int64_t count = job.micro_batch_count;
@@ -20,15 +20,15 @@ int64_t MostPairs(const Job& job, int64_t stage) {
       return std::min(after + 1, count);
     case PipelineSchedule::kInterleaved1F1B: {
       const int64_t chunks = job.virtual_pipeline_size;
-      const int64_t warm_up = Add(2 * after, Multiply(chunks - 1, job.pipeline_parallel_size));
+      const int64_t warm_up = Add(2 * after, Multiply(chunks - 1, job.micro_batch_group_size));
       return std::min(Add(warm_up, 1), Multiply(chunks, count));
     }
   }
   return count;
 }
 
-// The first `count` pairs of a stage: p micro-batches of its first virtual
-// stage, p of its second, and so on, over again.
+// The first `count` pairs of a stage: a group of micro-batches of its first virtual
+// stage, the same of its second, and so on, over again.
 // Source: megatron/core/pipeline_parallel/schedules.py, get_schedule_table.
 void TakeFirstPairs(const Job& job, const LayerCounts& layers, int64_t count, InFlight& flight) {
   flight.count = count;
@@ -39,7 +39,7 @@ void TakeFirstPairs(const Job& job, const LayerCounts& layers, int64_t count, In
     flight.others.push_back({layers.front(), count - 1});
     return;
   }
-  const int64_t group = job.pipeline_parallel_size;
+  const int64_t group = job.micro_batch_group_size;
   const int64_t whole_groups = (count - 1) / group;
   const int64_t newest = whole_groups % chunks;
   flight.newest_layer_count = layers[static_cast<size_t>(newest)];

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <utility>
+
 #include "estimator/nccl.h"
 #include "estimator/passes/pass.h"
 
@@ -84,6 +87,43 @@ void AddSharedBuffers(const Job& job, Program& program) {
   }
 }
 
+// Of each micro-batch whose head's weight gradient waits for the end of the
+// pipeline: the head's input and the logits' gradient. They wait while later
+// micro-batches run; those of the last wait through its backward alone. With
+// sequence parallelism the inputs are then gathered into two buffers that stay.
+// Source: megatron/core/tensor_parallel/layers.py, ColumnParallelLinear.forward,
+// LinearWithGradAccumulationAndAsyncCommunication.backward; megatron/core/utils.py,
+// drain_embedding_wgrad_compute.
+void AddDeferredGradients(const Job& job, Program& program) {
+  const int64_t most = std::min(job.deferred_embedding_gradient_count, job.micro_batch_count);
+  if (most == 0) return;
+  const DType dtype = job.precision.activation;
+  const int64_t tokens = Multiply(job.micro_batch_size, job.sequence_length);
+  const int64_t hidden = Bytes(dtype, Multiply(tokens, job.model->hidden_size));
+  const int64_t vocab = CeilDivide(job.padded_vocab_size, job.tensor_parallel_size);
+  const int64_t logits = Bytes(dtype, Multiply(tokens, vocab));
+  const int64_t input =
+      job.sequence_parallel ? CeilDivide(hidden, job.tensor_parallel_size) : hidden;
+  const auto add = [&](absl::string_view name, Role role, int64_t bytes, int64_t count,
+                       Alive alive) {
+    if (count == 0) return;
+    AddBytes(program, name, role, Multiply(count, bytes), alive);
+    program.states.back().buffers = count;
+    program.states.back().place = Place::kHeadStage;
+  };
+  constexpr Alive kBackward = During(Phase::kBackward, Phase::kBackward, true, true);
+  const int64_t before = std::min(most, job.micro_batch_count - 1);
+  for (const auto& [count, alive] :
+       {std::pair{before, kForwardToBackward}, std::pair{most - before, kBackward}}) {
+    add("head.deferred.input", Role::kActivation, input, count, alive);
+    add("head.deferred.gradient", Role::kLoss, logits, count, alive);
+  }
+  if (!job.sequence_parallel) return;
+  add("head.deferred.gathered", Role::kCommunication, hidden, std::min<int64_t>(most, 2),
+      During(Phase::kGradientReduction, Phase::kEndOfStep, true, false) |
+          During(Phase::kForward, Phase::kEndOfStep, false, true));
+}
+
 // Tokens, labels and positions (int64), a loss mask (fp32), and where asked an
 // attention mask [B, 1, S, S] of bytes. Source: megatron/core/datasets/
 // gpt_dataset.py; pretrain_gpt.py, get_batch.
@@ -125,6 +165,7 @@ Program ApplyRuntime(const ValidJob& job, Program program) {
   AddWorkspaces(*job, program);
   AddDummyGradients(*job, program);
   AddSharedBuffers(*job, program);
+  AddDeferredGradients(*job, program);
   AddBatch(*job, program);
   // Source: triton/testing.py, do_bench: 256e6 bytes.
   if (job->profile->tunes_norms) program.tuning_bytes = 256000000;

@@ -21,6 +21,7 @@ constexpr absl::string_view kFollowingFields[] = {
     "parallelism.data_parallel_size",
     "parallelism.pipeline_schedule",
     "parallelism.pipeline_layout",
+    "parallelism.micro_batch_group_size",
 };
 
 constexpr absl::string_view kKeptFields[] = {
@@ -73,6 +74,7 @@ constexpr absl::string_view kKeptFields[] = {
     "runtime.gradient_accumulation_fusion",
     "runtime.attention_mask",
     "runtime.cublas_workspace_config",
+    "runtime.deferred_embedding_gradient_count",
     "runtime.transformer_implementation",
     "runtime.trainer",
     "runtime.compile",

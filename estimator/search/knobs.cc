@@ -35,10 +35,15 @@ void SetSequenceParallel(const Menu&, int32_t value, JobSpec& job) {
 }
 std::string BoolText(const Menu&, int32_t value) { return value == 1 ? "true" : "false"; }
 
-// A layout that was asked for stands as long as its stages do.
+// A layout, or a group of micro-batches, that was asked for stands as long as its stages do.
+void ForgetStages(ParallelismSpec& parallelism) {
+  parallelism.pipeline_layout.clear();
+  parallelism.micro_batch_group_size.reset();
+}
+
 void SetPipelineParallel(const Menu&, int32_t value, JobSpec& job) {
   ParallelismSpec& parallelism = job.parallelism;
-  if (parallelism.pipeline_parallel_size.value_or(1) != value) parallelism.pipeline_layout.clear();
+  if (parallelism.pipeline_parallel_size.value_or(1) != value) ForgetStages(parallelism);
   parallelism.pipeline_parallel_size = value;
 }
 
@@ -54,7 +59,7 @@ void DealLayersOf(const Menu& menu, ParallelismSpec& parallelism) {
 void SetVirtualPipeline(const Menu& menu, int32_t value, JobSpec& job) {
   ParallelismSpec& parallelism = job.parallelism;
   const bool staged = parallelism.pipeline_parallel_size.value_or(1) > 1;
-  if (parallelism.virtual_pipeline_size.value_or(1) != value) parallelism.pipeline_layout.clear();
+  if (parallelism.virtual_pipeline_size.value_or(1) != value) ForgetStages(parallelism);
   parallelism.virtual_pipeline_size.reset();
   if (value > 1) {
     parallelism.pipeline_schedule = "interleaved-1f1b";

@@ -344,6 +344,30 @@ class MegatronCiTest(unittest.TestCase):
             {"preset": "bf16-mixed", "gradient_accumulation_dtype": "fp32"},
         )
 
+    def test_gradients_that_wait(self):
+        more = " --defer-embedding-wgrad-compute --wgrad-deferral-limit={}"
+        for limit, count in ((2, 2), (0, 8)):
+            runtime = self.job(more.format(limit))["runtime"]
+            self.assertEqual(runtime["deferred_embedding_gradient_count"], count)
+        self.assertNotIn("deferred_embedding_gradient_count", self.job()["runtime"])
+
+    def test_groups_of_micro_batches_follow_from_the_test(self):
+        tunable = "gpt3_mcore_te_tp1_pp4_vp1_resume_torch_dist_tunable_overlap (gpt)"
+        self.assertEqual(self.job(model=tunable)["parallelism"]["micro_batch_group_size"], 5)
+        self.assertNotIn("micro_batch_group_size", self.job()["parallelism"])
+
+    def test_torch_follows_the_image(self):
+        golden = "golden dev_dgx_gb200 (last commit {}); other args: --bf16"
+        fusion = "gpt3_mcore_te_tp2_pp2_cross_entropy_loss_fusion{} (gpt)"
+        for test, commit, torch in (
+            ("", "4e85d74ae 2026-04-14", "2.11"),
+            ("", "93ebf8d72 2026-08-19", "2.12"),
+            ("_1node", "93ebf8d72 2026-08-19", "2.11"),
+        ):
+            job = self.job(model=fusion.format(test), notes=golden.format(commit))
+            self.assertEqual(job["runtime"]["versions"], {"torch": torch})
+        self.assertNotIn("versions", self.job()["runtime"])
+
     def test_refuses(self):
         for more, changes, reason in (
             (" --num-experts=8", {}, "experts"),
@@ -381,7 +405,7 @@ class MegatronCiTest(unittest.TestCase):
         latent = {"q-lora-rank", "kv-lora-rank", "qk-head-dim", "qk-pos-emb-head-dim", "v-head-dim"}
         context = {"cp-comm-type", "hierarchical-context-parallel-sizes"}
         seen = {name for r in dense for name in megatron_ci.arguments(r)}
-        self.assertEqual(seen - known - latent - context, {"wgrad-deferral-limit"})
+        self.assertEqual(seen - known - latent - context, set())
 
 
 class RunnerTest(unittest.TestCase):

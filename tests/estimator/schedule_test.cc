@@ -19,6 +19,7 @@ struct Pipeline {
   int64_t stages = 1;
   int64_t chunks = 1;
   int64_t micro_batches = 1;
+  int64_t group = 0;  // 0: as many as there are stages
 };
 
 std::vector<Turn> Turns(const Pipeline& pipeline, int64_t stage) {
@@ -27,6 +28,7 @@ std::vector<Turn> Turns(const Pipeline& pipeline, int64_t stage) {
   job.pipeline_parallel_size = pipeline.stages;
   job.virtual_pipeline_size = pipeline.chunks;
   job.micro_batch_count = pipeline.micro_batches;
+  job.micro_batch_group_size = pipeline.group > 0 ? pipeline.group : pipeline.stages;
   return ScheduleTurns(job, stage);
 }
 
@@ -56,6 +58,12 @@ TEST(ScheduleTest, Turns) {
       {{kGpipe, 1, 1, 3}, 0, "F0 F1 F2 B0 B1 B2"},
       {{kGpipe, 4, 1, 4}, 0, "F0 F1 F2 F3 B0 B1 B2 B3"},
       {{kGpipe, 4, 1, 4}, 3, "F0 F1 F2 F3 B0 B1 B2 B3"},
+      // Groups of three, then the two that are left: the table in Megatron's
+      // schedules.py, forward_backward_pipelining_with_interleaving.
+      {{kInterleaved, 2, 2, 5, 3},
+       1,
+       "F0.0 F1.0 F2.0 F0.1 B0.1 F1.1 B1.1 F2.1 B2.1 F3.0 B0.0 F4.0 B1.0 F3.1 B2.0 F4.1 B3.1 B4.1 "
+       "B3.0 B4.0"},
       // As many forward first as there are stages behind.
       {{k1F1B, 4, 1, 8}, 0, "F0 F1 F2 F3 B0 F4 B1 F5 B2 B3 B4 B5"},
       {{k1F1B, 4, 1, 8}, 1, "F0 F1 F2 B0 F3 B1 F4 B2 B3 B4"},

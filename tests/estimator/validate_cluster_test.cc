@@ -83,6 +83,17 @@ const std::vector<Refusal>& Frameworks() {
       {"another framework's package",
        [](JobSpec& j) { j.runtime.versions["nanotron"] = "0.4"; },
        {"job.runtime.versions.nanotron: 0.4; moves no byte of ddp; only torch and nccl do"}},
+      {"a package that moves nothing of Megatron",
+       [](JobSpec& j) {
+         j.runtime.framework = "megatron-core", j.runtime.versions["deepspeed"] = "0.14";
+       },
+       {"job.runtime.versions.deepspeed: 0.14; moves no byte of megatron-core; only "
+        "megatron-core, torch and nccl do"}},
+      {"the torch below another framework",
+       [](JobSpec& j) {
+         j.runtime.framework = "megatron-core", j.runtime.versions["torch"] = "2.10";
+       },
+       {}},
       {"a trainer of an era",
        [](JobSpec& j) {
          j.runtime.trainer = "torchtitan", j.runtime.versions["torchtitan"] = "2025.3";

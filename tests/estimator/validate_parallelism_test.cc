@@ -99,6 +99,38 @@ const std::vector<Refusal>& Stages() {
        },
        {"job.training.global_batch_size: 6; must give each rank a multiple of "
         "pipeline_parallel_size 2 micro-batches, not 3, with interleaved-1f1b"}},
+      {"a group of micro-batches of 1F1B",
+       [](JobSpec& j) {
+         j.parallelism.pipeline_parallel_size = 2;
+         j.parallelism.micro_batch_group_size = 2;
+       },
+       {"job.parallelism.micro_batch_group_size: 2; needs pipeline_schedule interleaved-1f1b"}},
+      {"a group smaller than the pipeline",
+       [](JobSpec& j) {
+         j.parallelism.pipeline_parallel_size = 2;
+         j.parallelism.pipeline_schedule = "interleaved-1f1b";
+         j.parallelism.micro_batch_group_size = 1;
+         j.training.global_batch_size = 8;
+       },
+       {"job.parallelism.micro_batch_group_size: 1; must be at least pipeline_parallel_size 2"}},
+      {"groups with a rest that does not fill the pipeline",
+       [](JobSpec& j) {
+         j.parallelism.pipeline_parallel_size = 2;
+         j.parallelism.pipeline_schedule = "interleaved-1f1b";
+         j.parallelism.micro_batch_group_size = 3;
+         j.training.global_batch_size = 8;
+       },
+       {"job.training.global_batch_size: 8; must give each rank micro_batch_group_size 3 or more, "
+        "and a rest of 0 or at least pipeline_parallel_size 2 micro-batches, not 4, with "
+        "interleaved-1f1b"}},
+      {"groups with a rest that does",
+       [](JobSpec& j) {
+         j.parallelism.pipeline_parallel_size = 2;
+         j.parallelism.pipeline_schedule = "interleaved-1f1b";
+         j.parallelism.micro_batch_group_size = 3;
+         j.training.global_batch_size = 10;
+       },
+       {}},
       {"more stages than layers",
        [](JobSpec& j) { j.parallelism.pipeline_parallel_size = 8; },
        {"job.parallelism.pipeline_parallel_size: 8; needs at least 8 layers, the model has 4"}},

@@ -201,11 +201,13 @@ const std::vector<Refusal>& Knobs() {
        [](JobSpec& j) {
          j.runtime.reshard_after_forward = true;
          j.runtime.gradient_accumulation_fusion = false;
+         j.runtime.deferred_embedding_gradient_count = 2;
          j.runtime.attention_mask = true;
          j.runtime.transformer_implementation = "local";
        },
        {"job.runtime.reshard_after_forward: set; ddp does not have it",
         "job.runtime.gradient_accumulation_fusion: set; ddp does not have it",
+        "job.runtime.deferred_embedding_gradient_count: set; ddp does not have it",
         "job.runtime.attention_mask: set; ddp does not have it",
         "job.runtime.transformer_implementation: set; ddp does not have it"}},
       {"compilation and recomputation by operation in Megatron",
@@ -239,6 +241,24 @@ const std::vector<Refusal>& Knobs() {
          j.runtime.framework = "megatron-core", j.runtime.transformer_implementation = "te";
        },
        {"job.runtime.transformer_implementation: te; must be one of transformer-engine, local"}},
+      {"head gradients that wait without a pipeline",
+       [](JobSpec& j) {
+         j.runtime.framework = "megatron-core", j.runtime.deferred_embedding_gradient_count = 2;
+       },
+       {"job.runtime.deferred_embedding_gradient_count: 2; needs pipeline_parallel_size above 1"}},
+      {"head gradients that wait without fusion",
+       [](JobSpec& j) {
+         j.runtime.framework = "megatron-core", j.parallelism.pipeline_parallel_size = 2;
+         j.runtime.gradient_accumulation_fusion = false;
+         j.runtime.deferred_embedding_gradient_count = 2;
+       },
+       {"job.runtime.deferred_embedding_gradient_count: 2; needs gradient_accumulation_fusion"}},
+      {"head gradients below none",
+       [](JobSpec& j) {
+         j.runtime.framework = "megatron-core", j.parallelism.pipeline_parallel_size = 2;
+         j.runtime.deferred_embedding_gradient_count = -1;
+       },
+       {"job.runtime.deferred_embedding_gradient_count: -1; must be from 0 to 1099511627776"}},
       {"workspace without pairs",
        [](JobSpec& j) { j.runtime.cublas_workspace_config = "4096"; },
        {"job.runtime.cublas_workspace_config: 4096; must be as :4096:8, pairs of KiB and count"}},
@@ -289,6 +309,11 @@ TEST(ValidateTrainingTest, WorkspacesFollowTheGpuOrTheSetting) {
   EXPECT_EQ(Valid(job)->cublas_workspace_bytes, 8519680) << "before Hopper";
   job.cluster.gpu = "h100";
   EXPECT_EQ(Valid(job)->cublas_workspace_bytes, 33554432);
+  job.cluster.gpu = "b200";
+  EXPECT_EQ(Valid(job)->cublas_workspace_bytes, 33554432);
+  job.runtime.versions["torch"] = "2.11";
+  EXPECT_EQ(Valid(job)->cublas_workspace_bytes, 8519680) << "before torch 2.12";
+  job.cluster.gpu = "h100";
   job.runtime.cublas_workspace_config = ":4096:2:16:8";
   EXPECT_EQ(Valid(job)->cublas_workspace_bytes, 8519680);
 }

@@ -37,13 +37,14 @@ constexpr char kEverything[] = R"({"risk": 0.25, "include_trace": true,
     "attention": "r", "loss": {"implementation": "s", "chunk_count": 14}},
   "parallelism": {"data_parallel_size": 15, "zero_stage": 16, "shard_group_size": 17,
     "tensor_parallel_size": 18, "sequence_parallel": true, "pipeline_parallel_size": 19,
-    "pipeline_schedule": "t", "virtual_pipeline_size": 20, "pipeline_layout": [21, 22]},
+    "pipeline_schedule": "t", "virtual_pipeline_size": 20, "pipeline_layout": [21, 22],
+    "micro_batch_group_size": 35},
   "runtime": {"framework": "u", "versions": {"v": "w"}, "vocab_size_divisor": 23,
     "gradient_as_bucket_view": true,
     "reduce_bucket_element_count": 25, "overlap_communication": true,
     "reshard_after_forward": false, "gradient_accumulation_fusion": true, "attention_mask": true,
     "cublas_workspace_config": "x", "transformer_implementation": "z",
-    "trainer": "aa", "compile": true,
+    "trainer": "aa", "compile": true, "deferred_embedding_gradient_count": 36,
     "allocator": {"expandable_segments": true, "max_split_size_bytes": 31,
       "roundup_power2_division_count": [32], "garbage_collection_threshold": 0.3,
       "memory_fraction": 0.4}},
@@ -136,8 +137,9 @@ TEST(FromProtoTest, CopiesTheParallelismTheRuntimeAndTheCluster) {
   const ClusterSpec& cluster = spec.cluster;
   EXPECT_THAT((std::vector{parallelism.data_parallel_size, parallelism.zero_stage,
                            parallelism.shard_group_size, parallelism.tensor_parallel_size,
-                           parallelism.pipeline_parallel_size, parallelism.virtual_pipeline_size}),
-              ElementsAre(15, 16, 17, 18, 19, 20));
+                           parallelism.pipeline_parallel_size, parallelism.virtual_pipeline_size,
+                           parallelism.micro_batch_group_size}),
+              ElementsAre(15, 16, 17, 18, 19, 20, 35));
   EXPECT_THAT(parallelism.pipeline_layout, ElementsAre(21, 22));
   EXPECT_EQ(parallelism.sequence_parallel, true);
   EXPECT_THAT((std::vector{parallelism.pipeline_schedule, runtime.framework,
@@ -146,11 +148,12 @@ TEST(FromProtoTest, CopiesTheParallelismTheRuntimeAndTheCluster) {
               ElementsAre("t", "u", "x", "y", "z", "aa"));
   EXPECT_EQ(runtime.compile, true);
   EXPECT_THAT(runtime.versions, ElementsAre(testing::Pair("v", "w")));
-  EXPECT_THAT((std::vector{runtime.vocab_size_divisor, runtime.reduce_bucket_element_count,
-                           cluster.gpu_memory_bytes, cluster.gpu_count, cluster.gpus_per_node,
-                           cluster.reserved_for_others_bytes, cluster.interconnect_bytes_per_second,
-                           cluster.network_bytes_per_second}),
-              ElementsAre(23, 25, 26, 27, 28, 29, 33, 34));
+  EXPECT_THAT(
+      (std::vector{runtime.vocab_size_divisor, runtime.reduce_bucket_element_count,
+                   cluster.gpu_memory_bytes, cluster.gpu_count, cluster.gpus_per_node,
+                   cluster.reserved_for_others_bytes, cluster.interconnect_bytes_per_second,
+                   cluster.network_bytes_per_second, runtime.deferred_embedding_gradient_count}),
+      ElementsAre(23, 25, 26, 27, 28, 29, 33, 34, 36));
   EXPECT_THAT((std::vector{runtime.gradient_as_bucket_view, runtime.overlap_communication,
                            runtime.reshard_after_forward, runtime.gradient_accumulation_fusion,
                            runtime.attention_mask}),

@@ -48,6 +48,16 @@ TEST(PipelineParallelTest, InterleavedKeepsMorePairsOfFewerLayers) {
   EXPECT_THAT(LayersOf(job), ElementsAre(4, 4, 4, 4));
 }
 
+// Of more micro-batches in a row of a virtual stage more are in flight: 2(p - s - 1) + (v - 1)g
+// + 1.
+TEST(PipelineParallelTest, ALargerGroupKeepsMorePairs) {
+  JobSpec job = Job(4, 10);
+  job.parallelism.pipeline_schedule = "interleaved-1f1b";
+  job.parallelism.virtual_pipeline_size = 2;
+  job.parallelism.micro_batch_group_size = 5;
+  EXPECT_THAT(InFlightOf(job), ElementsAre(12, 10, 8, 6));
+}
+
 TEST(PipelineParallelTest, ALayoutIsTaken) {
   JobSpec job = Job(4, 8);
   job.parallelism.pipeline_layout = {3, 5, 5, 3};

@@ -1,9 +1,14 @@
 // The pass in words: what is no tensor of the model.
+#include <vector>
+
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/jobs.h"
 
 namespace plimsoll {
 namespace {
+
+using ::testing::ElementsAre;
 
 constexpr int64_t kMib = int64_t{1} << 20;
 
@@ -64,6 +69,49 @@ TEST(RuntimeTest, DummyGradientsAreKept) {
   EXPECT_EQ(FixedBytes(ProgramOf(job), "gradients.dummy"), 2 * 36864);
   job.runtime.gradient_accumulation_fusion = false;
   EXPECT_EQ(FixedBytes(ProgramOf(job), "gradients.dummy"), 0);
+}
+
+// Two micro-batches of 64 tokens wait with 64 values in and the gradients of 256 logits.
+TEST(RuntimeTest, HeadGradientsThatWaitKeepTheirInputs) {
+  JobSpec job = With(SmallJob(), "megatron-core");
+  job.parallelism.pipeline_parallel_size = 2;
+  job.training.global_batch_size = 8;
+  EXPECT_EQ(FixedBytes(ProgramOf(job), "head.deferred.gradient"), 0);
+  const std::vector<RankMemory> plain = Estimate(job).ranks;
+  job.runtime.deferred_embedding_gradient_count = 2;
+  EXPECT_EQ(FixedBytes(ProgramOf(job), "head.deferred.input"), 2 * 64 * 64 * 2);
+  EXPECT_EQ(FixedBytes(ProgramOf(job), "head.deferred.gradient"), 2 * 64 * 256 * 2);
+  EXPECT_EQ(FixedBytes(ProgramOf(job), "head.deferred.gathered"), 0);
+  const std::vector<RankMemory> waiting = Estimate(job).ranks;
+  EXPECT_EQ(waiting[1].allocated.expected_bytes - plain[1].allocated.expected_bytes,
+            2 * 64 * (64 + 256) * 2);
+  EXPECT_EQ(waiting[0].allocated.expected_bytes, plain[0].allocated.expected_bytes);
+}
+
+// The last micro-batch's wait through its backward alone.
+TEST(RuntimeTest, AllHeadGradientsWait) {
+  JobSpec job = With(SmallJob(), "megatron-core");
+  job.parallelism.pipeline_parallel_size = 2;
+  job.training.global_batch_size = 8;
+  job.runtime.deferred_embedding_gradient_count = 100;
+  const Program program = ProgramOf(job);
+  std::vector<int64_t> counts;
+  for (const State& state : program.states) {
+    if (state.name == "head.deferred.gradient") counts.push_back(state.buffers);
+  }
+  EXPECT_THAT(counts, ElementsAre(3, 1));
+}
+
+// With sequence parallelism a part of the input waits, and is gathered in the end.
+TEST(RuntimeTest, HeadGradientsThatWaitAreGatheredInTheEnd) {
+  JobSpec job = With(SmallJob(), "megatron-core");
+  job.parallelism.pipeline_parallel_size = 2;
+  job.parallelism.tensor_parallel_size = 2;
+  job.parallelism.sequence_parallel = true;
+  job.training.global_batch_size = 8;
+  job.runtime.deferred_embedding_gradient_count = 2;
+  EXPECT_EQ(FixedBytes(ProgramOf(job), "head.deferred.input"), 2 * 64 * 64 * 2 / 2);
+  EXPECT_EQ(FixedBytes(ProgramOf(job), "head.deferred.gathered"), 2 * 64 * 64 * 2);
 }
 
 }  // namespace
