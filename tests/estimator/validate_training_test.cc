@@ -207,8 +207,8 @@ const std::vector<Refusal>& Knobs() {
        },
        {"job.runtime.reshard_after_forward: set; ddp does not have it",
         "job.runtime.gradient_accumulation_fusion: set; ddp does not have it",
-        "job.runtime.deferred_embedding_gradient_count: set; ddp does not have it",
         "job.runtime.attention_mask: set; ddp does not have it",
+        "job.runtime.deferred_embedding_gradient_count: set; ddp does not have it",
         "job.runtime.transformer_implementation: set; ddp does not have it"}},
       {"compilation and recomputation by operation in Megatron",
        [](JobSpec& j) {
@@ -309,13 +309,25 @@ TEST(ValidateTrainingTest, WorkspacesFollowTheGpuOrTheSetting) {
   EXPECT_EQ(Valid(job)->cublas_workspace_bytes, 8519680) << "before Hopper";
   job.cluster.gpu = "h100";
   EXPECT_EQ(Valid(job)->cublas_workspace_bytes, 33554432);
-  job.cluster.gpu = "b200";
-  EXPECT_EQ(Valid(job)->cublas_workspace_bytes, 33554432);
-  job.runtime.versions["torch"] = "2.11";
-  EXPECT_EQ(Valid(job)->cublas_workspace_bytes, 8519680) << "before torch 2.12";
-  job.cluster.gpu = "h100";
   job.runtime.cublas_workspace_config = ":4096:2:16:8";
   EXPECT_EQ(Valid(job)->cublas_workspace_bytes, 8519680);
+}
+
+TEST(ValidateTrainingTest, WorkspacesOnBlackwellFollowTheTorchBelow) {
+  Catalog catalog = SmallCatalog();
+  Gpu& b200 = catalog.gpus["b200-180gb"];
+  b200 = catalog.gpus["h100-80gb-sxm"];
+  b200.id = "b200-180gb";
+  b200.architecture = GpuArchitecture::kBlackwell;
+  JobSpec job = With(SmallJob(), "megatron-core");
+  job.cluster.gpu = "b200-180gb";
+  const auto bytes = [&](const char* torch) {
+    if (torch != nullptr) job.runtime.versions["torch"] = torch;
+    return std::get<ValidJob>(Validate(job, catalog))->cublas_workspace_bytes;
+  };
+  EXPECT_EQ(bytes(nullptr), 33554432) << "the newest";
+  EXPECT_EQ(bytes("2.12"), 33554432);
+  EXPECT_EQ(bytes("2.11"), 8519680);
 }
 
 }  // namespace
