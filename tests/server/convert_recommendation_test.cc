@@ -38,7 +38,8 @@ constexpr char kKnobs[] = R"({
     "recompute": {"mode": "a", "modules": ["b", "c"], "interval": 4, "unit_layer_count": 5}},
   "parallelism": {"data_parallel_size": 6, "zero_stage": 0, "shard_group_size": 8,
     "tensor_parallel_size": 9, "sequence_parallel": false, "pipeline_parallel_size": 10,
-    "pipeline_schedule": "d", "virtual_pipeline_size": 11, "pipeline_layout": [12, 13]},
+    "pipeline_schedule": "d", "virtual_pipeline_size": 11, "pipeline_layout": [12, 13],
+    "micro_batch_group_size": 20},
   "cluster": {"gpu": "e", "gpu_memory_bytes": 14, "gpu_count": 15, "gpus_per_node": 16,
     "reserved_for_others_bytes": 17, "interconnect_bytes_per_second": 18,
     "network_bytes_per_second": 19}})";
