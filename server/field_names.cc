@@ -6,6 +6,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "estimator/search/fields.h"
 #include "estimator/vocabulary.h"
 #include "google/protobuf/struct.pb.h"
 
@@ -85,5 +86,7 @@ std::string UnknownNameRule(const Descriptor& type, const Descriptor& root,
   if (!nearest.empty()) return absl::StrCat("no such field, did you mean ", nearest);
   return "no such field";
 }
+
+std::string NotAllowedRule(const std::string& path) { return NotAllowed(path); }
 
 }  // namespace plimsoll

@@ -1,4 +1,5 @@
-// Says what a caller may have meant by a field name that does not exist.
+// Says what a caller may have meant by a field name that does not exist, and which
+// fields a search may change.
 #ifndef PLIMSOLL_SERVER_FIELD_NAMES_H_
 #define PLIMSOLL_SERVER_FIELD_NAMES_H_
 
@@ -18,6 +19,10 @@ const google::protobuf::FieldDescriptor* FindField(const google::protobuf::Descr
 // field".
 std::string UnknownNameRule(const google::protobuf::Descriptor& type,
                             const google::protobuf::Descriptor& root, const std::string& name);
+
+// Returns the rule that `path` breaks among allowed_changes; empty where a search may be
+// allowed to change that field of a job.
+std::string NotAllowedRule(const std::string& path);
 
 }  // namespace plimsoll
 

@@ -9,7 +9,7 @@
 #include "client/document.h"
 #include "client/gpu_counts.h"
 #include "client/yaml_message.h"
-#include "estimator/search/fields.h"
+#include "server/field_names.h"
 
 namespace plimsoll {
 namespace {
@@ -65,7 +65,7 @@ class RulesCheck {
     for (const std::string& field : rules_.allowed_changes()) {
       const bool any_gpu = field == "cluster.gpu" || field == "cluster" || field == "*";
       const std::string rule =
-          any_gpu ? "must name fields: the type of GPU is never changed" : NotAllowed(field);
+          any_gpu ? "must name fields: the type of GPU is never changed" : NotAllowedRule(field);
       if (!rule.empty()) Fail("allowed_changes", field, rule);
     }
     if (!rules_.has_gpu_counts()) return;
