@@ -179,28 +179,26 @@ ClusterSpec FromProto(const v1::Cluster& from) {
 }
 
 void Encode(int field, const Moment& from, WireWriter* to) {
-  to->Message(field, [&] {
-    to->Number(v1::Moment::kPhaseFieldNumber, EnumNumber(from.phase));
-    to->Number(v1::Moment::kFirstStepFieldNumber, from.first_step);
-    to->Number(v1::Moment::kPeakAllocatedBytesFieldNumber, from.peak_allocated_bytes);
-    to->Number(v1::Moment::kCurrentAllocatedBytesFieldNumber, from.current_allocated_bytes);
-    to->Number(v1::Moment::kPeakReservedBytesFieldNumber, from.peak_reserved_bytes);
-    to->Number(v1::Moment::kCurrentReservedBytesFieldNumber, from.current_reserved_bytes);
-    to->Number(v1::Moment::kUncappedPeakReservedBytesFieldNumber,
-               from.uncapped_peak_reserved_bytes);
-  });
+  using Moment = v1::Moment;
+  to->Message(field,
+              {{Moment::kPhaseFieldNumber, EnumNumber(from.phase)},
+               {Moment::kFirstStepFieldNumber, from.first_step},
+               {Moment::kPeakAllocatedBytesFieldNumber, from.peak_allocated_bytes},
+               {Moment::kCurrentAllocatedBytesFieldNumber, from.current_allocated_bytes},
+               {Moment::kPeakReservedBytesFieldNumber, from.peak_reserved_bytes},
+               {Moment::kCurrentReservedBytesFieldNumber, from.current_reserved_bytes},
+               {Moment::kUncappedPeakReservedBytesFieldNumber, from.uncapped_peak_reserved_bytes}});
 }
 
 void Encode(int field, Role role, int64_t bytes, WireWriter* to) {
-  to->Message(field, [&] {
-    to->Number(v1::RoleBytes::kRoleFieldNumber, EnumNumber(role));
-    to->Number(v1::RoleBytes::kBytesFieldNumber, bytes);
-  });
+  to->Message(field, {{v1::RoleBytes::kRoleFieldNumber, EnumNumber(role)},
+                      {v1::RoleBytes::kBytesFieldNumber, bytes}});
 }
 
 void Encode(int field, const RankMemory& from, WireWriter* to) {
   using Rank = v1::RankMemory;
-  to->Message(field, [&] {
+  constexpr size_t kLengthBytes = 2;
+  const auto fill = [&] {
     to->Number(Rank::kPipelineStageFieldNumber, from.pipeline_stage);
     to->Number(Rank::kGpuCountFieldNumber, from.gpu_count);
     to->Number(Rank::kLayerCountFieldNumber, from.layer_count);
@@ -214,7 +212,8 @@ void Encode(int field, const RankMemory& from, WireWriter* to) {
       Encode(Rank::kBreakdownFieldNumber, static_cast<Role>(i), from.breakdown[i], to);
     }
     for (const Moment& moment : from.moments) Encode(Rank::kMomentsFieldNumber, moment, to);
-  });
+  };
+  to->Message(field, fill, kLengthBytes);
 }
 
 void Encode(int field, const Assumption& from, WireWriter* to) {
@@ -401,10 +400,8 @@ EstimateOptions OptionsFromProto(const v1::EstimateMemoryRequest& request) {
 }
 
 void Encode(int field, const Gauge& from, WireWriter* to) {
-  to->Message(field, [&] {
-    to->Number(v1::Gauge::kExpectedBytesFieldNumber, from.expected_bytes);
-    to->Number(v1::Gauge::kBoundBytesFieldNumber, from.bound_bytes);
-  });
+  to->Message(field, {{v1::Gauge::kExpectedBytesFieldNumber, from.expected_bytes},
+                      {v1::Gauge::kBoundBytesFieldNumber, from.bound_bytes}});
 }
 
 void Encode(int field, const Warning& from, WireWriter* to) {

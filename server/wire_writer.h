@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -22,6 +23,13 @@ namespace plimsoll {
 //
 // Source: protobuf.dev/programming-guides/encoding
 class WireWriter {
+  enum WireType { kVarint = 0, kFixed64 = 1, kLength = 2 };
+  static constexpr size_t kMaxVarint = 10;
+
+  static constexpr uint32_t Tag(int field, WireType type) {
+    return static_cast<uint32_t>(field) << 3 | type;
+  }
+
  public:
   WireWriter() = default;
   WireWriter(const WireWriter&) = delete;
@@ -74,14 +82,42 @@ class WireWriter {
     });
   }
 
-  // A message that is set: `fill` writes its fields.
+  // A message that is set: `fill` writes its fields, in `length_bytes` of length
+  // if all goes well.
   template <typename Fill>
-  void Message(int field, const Fill& fill) {
+  void Message(int field, const Fill& fill, size_t length_bytes = 1) {
     Reserve(2 * kMaxVarint);
-    at_ = Put(Tag(field, kLength), at_) + 1;
+    at_ = Put(Tag(field, kLength), at_) + length_bytes;
     const size_t begin = size();
     fill();
-    SetLength(begin);
+    SetLength(begin, length_bytes);
+  }
+
+  // A number and its field.
+  struct NumberField {
+    template <typename Int>
+    NumberField(int number, Int value)
+        : tag(static_cast<char>(Tag(number, kVarint))), value(static_cast<uint64_t>(value)) {
+      assert(number < 16);
+    }
+
+    char tag;
+    uint64_t value;
+  };
+
+  // A message that is set and holds nothing but numbers, of fields below 16, and
+  // so few that its length takes one byte. Most of an answer is these: where the
+  // next byte goes stays in a register, which bytes written would else evict.
+  template <size_t n>
+  void Message(int field, const NumberField (&numbers)[n]) {
+    static_assert(n * (1 + kMaxVarint) < 0x80);
+    Reserve(2 * kMaxVarint + n * (1 + kMaxVarint));
+    char* const begin = Put(Tag(field, kLength), at_) + 1;
+    char* at = begin;
+    [&]<size_t... i>(std::index_sequence<i...>) { ((at = PutField(numbers[i], at)), ...); }
+    (std::make_index_sequence<n>());
+    begin[-1] = static_cast<char>(at - begin);
+    at_ = at;
   }
 
   // Valid until more is written.
@@ -92,11 +128,10 @@ class WireWriter {
   std::unique_ptr<char[]> Release() { return std::move(buffer_); }
 
  private:
-  enum WireType { kVarint = 0, kFixed64 = 1, kLength = 2 };
-  static constexpr size_t kMaxVarint = 10;
-
-  static constexpr uint32_t Tag(int field, WireType type) {
-    return static_cast<uint32_t>(field) << 3 | type;
+  static char* PutField(const NumberField& from, char* to) {
+    if (from.value == 0) return to;
+    *to = from.tag;
+    return Put(from.value, to + 1);
   }
 
   static char* Put(uint64_t value, char* to) {
@@ -105,35 +140,36 @@ class WireWriter {
     return to + 1;
   }
 
-  // Spreads groups of seven bits over eight bytes at once; all but the last
-  // byte say that there is more.
+  // Spreads groups of seven bits over eight bytes at once: a half, a quarter and
+  // an eighth of them move up by 4, 2 and 1 bits, as x + (2^n - 1) x = 2^n x. All
+  // but the last byte say that there is more.
   static char* PutLong(uint64_t value, char* to) {
     static_assert(std::endian::native == std::endian::little);
     for (; value >> 56 != 0; value >>= 7) *to++ = static_cast<char>(value | 0x80);
-    value = (value & 0x000000000fffffff) | (value & 0x00fffffff0000000) << 4;
-    value = (value & 0x00003fff00003fff) | (value & 0x0fffc0000fffc000) << 2;
-    value = (value & 0x007f007f007f007f) | (value & 0x3f803f803f803f80) << 1;
-    const int unused = std::countl_zero(value | 1) / 8;
+    value += (value & 0x00fffffff0000000) * 15;
+    value += (value & 0x0fffc0000fffc000) * 3;
+    value += value & 0x3f803f803f803f80;
+    // Leading zero bytes, as trailing ones: for these there is an instruction on
+    // every machine.
+    const int unused = std::countr_zero(__builtin_bswap64(value)) / 8;
     value |= uint64_t{0x0080808080808080} >> 8 * unused;
     std::memcpy(to, &value, sizeof value);
     return to + 8 - unused;
   }
 
-  // Sets the length of what begins at `begin`, after one byte that is kept for
-  // it: most messages need no more, and the others move.
-  void SetLength(size_t begin) {
+  // Sets the length of what begins at `begin`, for which `kept` bytes before it
+  // are kept; what needs more or fewer moves.
+  void SetLength(size_t begin, size_t kept) {
     const size_t length = size() - begin;
+    Reserve(kMaxVarint);
+    char* const message = buffer_.get() + begin;
     char bytes[kMaxVarint];
     const auto count = static_cast<size_t>(Put(length, bytes) - bytes);
-    if (count > 1) {
-      Reserve(count);
-      char* const message = buffer_.get() + begin;
-      std::memmove(message + count - 1, message, length);
-      std::memcpy(message - 1, bytes, count);
-      at_ += count - 1;
-    } else {
-      buffer_[begin - 1] = bytes[0];
+    if (count != kept) {
+      std::memmove(message + count - kept, message, length);
+      at_ += count - kept;
     }
+    std::memcpy(message - kept, bytes, count);
   }
 
   size_t size() const { return static_cast<size_t>(at_ - buffer_.get()); }

@@ -35,6 +35,45 @@ TEST(WireWriterTest, NumbersOfEveryLengthAndSign) {
   }
 }
 
+// The form for messages of nothing but numbers writes the same.
+TEST(WireWriterTest, MessagesOfNumbersOfEveryLengthAndSign) {
+  for (int bit = 0; bit < 64; ++bit) {
+    for (const int64_t nudge : {-1, 0, 1}) {
+      v1::RankMemory rank;
+      v1::Moment* const moment = rank.add_moments();
+      moment->set_phase(v1::PHASE_LOSS);
+      moment->set_peak_allocated_bytes(
+          static_cast<int64_t>((uint64_t{1} << bit) + static_cast<uint64_t>(nudge)));
+      moment->set_uncapped_peak_reserved_bytes(-1);
+      WireWriter writer;
+      writer.Message(v1::RankMemory::kMomentsFieldNumber,
+                     {{v1::Moment::kPhaseFieldNumber, static_cast<int>(moment->phase())},
+                      {v1::Moment::kFirstStepFieldNumber, false},
+                      {v1::Moment::kPeakAllocatedBytesFieldNumber, moment->peak_allocated_bytes()},
+                      {v1::Moment::kUncappedPeakReservedBytesFieldNumber, int64_t{-1}}});
+      EXPECT_EQ(std::string(writer.bytes()), rank.SerializeAsString()) << bit << " " << nudge;
+    }
+  }
+}
+
+// However many bytes are kept for the length, as many are used as it takes.
+TEST(WireWriterTest, LengthsThatAreGuessedWrong) {
+  for (const size_t kept : {1, 2, 3}) {
+    for (const size_t length : {0, 1, 125, 126, 127, 128, 129, 16383, 16384, 40000}) {
+      v1::BatchEstimateMemoryResult result;
+      result.mutable_response()->set_detail(std::string(length, 'x'));
+      WireWriter writer;
+      writer.Message(
+          v1::BatchEstimateMemoryResult::kResponseFieldNumber,
+          [&] {
+            writer.Text(v1::EstimateMemoryResponse::kDetailFieldNumber, result.response().detail());
+          },
+          kept);
+      EXPECT_EQ(std::string(writer.bytes()), result.SerializeAsString()) << kept << " " << length;
+    }
+  }
+}
+
 TEST(WireWriterTest, DoublesOfEveryKind) {
   for (const double value : {0.0, -0.0, 1.5, -1e300, 5e-324}) {
     v1::StepTermSeconds entry;
