@@ -23,6 +23,7 @@ namespace plimsoll {
 namespace {
 
 constexpr size_t kMaxChunkBytes = kMaxRequestBytes / 2;
+constexpr size_t kWriteBytes = 1 << 17;  // some answers, still in the processor's cache
 
 google::rpc::Status BadLine(absl::string_view message) {
   google::rpc::Status status;
@@ -111,7 +112,6 @@ class Chunk {
  public:
   // A chunk that is full takes no more until it is answered.
   bool IsFull() const { return places_.size() >= Batch::kMaxLines || bytes_ >= kMaxChunkBytes; }
-  bool IsEmpty() const { return places_.empty(); }
 
   void AddLine(absl::string_view line) {
     typename Batch::Request* request = batch_.Add();
@@ -133,17 +133,22 @@ class Chunk {
     places_.push_back({std::make_unique<google::rpc::Status>(status), {}});
   }
 
-  // Asks for every good line and appends one line of text for each line.
-  absl::Status Answer(const PlannerClient& client, JobStreamCounts* counts, std::string* text) {
+  // Asks for every good line and writes one line of text for each line.
+  absl::Status Answer(const PlannerClient& client, const WriteText& write,
+                      JobStreamCounts* counts) {
     const absl::Status status = batch_.Ask(client);
     if (!status.ok()) return status;
+    std::string text;
     int next = 0;
     for (const Place& place : places_) {
       if (place.error != nullptr) {
-        AppendError(*place.error, counts, text);
-      } else if (!AppendResult(next++, place.misread, counts, text)) {
+        AppendError(*place.error, counts, &text);
+      } else if (!AppendResult(next++, place.misread, counts, &text)) {
         return absl::InternalError("the service sent an answer that is no message");
       }
+      if (&place != &places_.back() && text.size() < kWriteBytes) continue;
+      if (!write(text)) return absl::UnknownError("standard output: cannot be written to");
+      text.clear();
     }
     return absl::OkStatus();
   }
@@ -210,16 +215,11 @@ absl::StatusOr<JobStreamCounts> StreamLines(int file, const PlannerClient& clien
                                             const WriteText& write) {
   LineReader reader(file, kMaxRequestBytes);
   JobStreamCounts counts;
-  std::string text;
   for (;;) {
     Chunk<Batch> chunk;
     const LineReader::Result result = FillChunk(&reader, &chunk);
-    if (!chunk.IsEmpty()) {
-      text.clear();
-      const absl::Status status = chunk.Answer(client, &counts, &text);
-      if (!status.ok()) return status;
-      if (!write(text)) return absl::UnknownError("standard output: cannot be written to");
-    }
+    const absl::Status status = chunk.Answer(client, write, &counts);
+    if (!status.ok()) return status;
     if (result == LineReader::Result::kEnd) return counts;
     if (result == LineReader::Result::kWait && !reader.Fill()) {
       return absl::UnknownError(absl::StrCat("the jobs: cannot be read; ", std::strerror(errno)));

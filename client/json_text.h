@@ -2,9 +2,11 @@
 #ifndef PLIMSOLL_CLIENT_JSON_TEXT_H_
 #define PLIMSOLL_CLIENT_JSON_TEXT_H_
 
+#include <rapidjson/internal/itoa.h>
+
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
+#include <cstring>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -53,24 +55,42 @@ class JsonText {
   void Text(absl::string_view text);
   // As ProtoJSON has it, 64-bit integers are strings.
   void QuotedNumber(int64_t value) {
-    Put('"');
-    Number(value);
-    Put('"');
+    Reserve(kMaxDigits + 2);
+    *at_ = '"';
+    char* const end = rapidjson::internal::i64toa(value, at_ + 1);
+    *end = '"';
+    at_ = end + 1;
   }
   void Number(int64_t value) {
-    constexpr size_t kMaxDigits = 20;
     Reserve(kMaxDigits);
-    at_ = std::to_chars(at_, end_, value).ptr;
+    at_ = rapidjson::internal::i64toa(value, at_);
   }
   // What JSON has no number for is a string.
   void Number(double value);
   // JSON that is there already, or a word such as `true`.
   void Raw(absl::string_view json) {
     Reserve(json.size());
-    at_ = std::copy(json.begin(), json.end(), at_);
+    at_ = Copy(json, at_);
   }
 
  private:
+  static constexpr size_t kMaxDigits = 20;
+
+  // Keys are short: a call for each takes longer than the copying.
+  static char* Copy(absl::string_view from, char* to) {
+    const size_t size = from.size();
+    if (size >= 16 && size <= 32) {
+      std::memcpy(to, from.data(), 16);
+      std::memcpy(to + size - 16, from.data() + size - 16, 16);
+    } else if (size >= 8 && size < 16) {
+      std::memcpy(to, from.data(), 8);
+      std::memcpy(to + size - 8, from.data() + size - 8, 8);
+    } else {
+      std::copy(from.begin(), from.end(), to);
+    }
+    return to + size;
+  }
+
   void Put(char c) {
     Reserve(1);
     *at_++ = c;

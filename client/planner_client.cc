@@ -43,10 +43,10 @@ bool Split(const std::string& batch, std::vector<JobAnswer>* answers) {
         result.field(0).type() != kBytes) {
       return false;
     }
-    const std::string& bytes = result.field(0).length_delimited();
+    std::string& bytes = *result.mutable_field(0)->mutable_length_delimited();
     google::rpc::Status error;
     if (result.field(0).number() == v1::BatchEstimateMemoryResult::kResponseFieldNumber) {
-      answers->push_back(bytes);
+      answers->push_back(std::move(bytes));
     } else if (error.ParseFromString(bytes)) {
       answers->push_back(std::move(error));
     } else {

@@ -27,6 +27,13 @@ absl::Status Check(const StreamCommand& command) {
       "--jobs: with flags of one job; each line must say all that it asks");
 }
 
+// A pipe of the usual 64 KiB holds two answers: writer and reader would wake each
+// other at every one. Anything but a pipe stays as it is, and so does one whose
+// owner has no more to give.
+//
+// Source: fcntl(2), F_SETPIPE_SZ; pipe-max-size is 1 MiB by default.
+void WidenPipe(int file) { fcntl(file, F_SETPIPE_SZ, 1 << 20); }
+
 }  // namespace
 
 ExitCode RunStream(const StreamCommand& command, StreamFunction* stream) {
@@ -40,6 +47,7 @@ ExitCode RunStream(const StreamCommand& command, StreamFunction* stream) {
   }
   const absl::StatusOr<Service> service = OpenService(command.connection);
   if (!service.ok()) return Fail(service.status());
+  WidenPipe(STDOUT_FILENO);
   const absl::StatusOr<JobStreamCounts> counts = stream(file, service->client, WriteOutput);
   if (!standard) close(file);
   if (!counts.ok()) return Fail(counts.status());
