@@ -166,8 +166,8 @@ class WireWriter {
     char bytes[kMaxVarint];
     const auto count = static_cast<size_t>(Put(length, bytes) - bytes);
     if (count != kept) {
-      std::memmove(message + count - kept, message, length);
-      at_ += count - kept;
+      std::memmove(message - kept + count, message, length);
+      at_ = message - kept + count + length;
     }
     std::memcpy(message - kept, bytes, count);
   }
