@@ -58,7 +58,7 @@ void FillRank(const Job& job, const Program& program, const Margins& margins, co
               const StagePeak& peak, RankMemory& rank) {
   rank.gpu_count = job.gpu_count / job.pipeline_parallel_size;
   rank.layer_count = stage.layer_count;
-  rank.in_flight_count = stage.first.count;
+  rank.in_flight_count = stage.order.MostInFlight();
   rank.parameter_count = peak.sums.parameters;
   const int64_t allocated = peak.usage.total;
   const int64_t reserved = peak.Reserved();

@@ -6,6 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/types/span.h"
+#include "estimator/flight.h"
 #include "estimator/passes/pass.h"
 
 namespace plimsoll {
@@ -26,24 +28,25 @@ std::string Time(const Block& block, int time) {
   return absl::StrCat("backward of ", block.ops[static_cast<size_t>(back)].name);
 }
 
+// How often what a block keeps is there, with so many pairs of each virtual stage.
+int64_t KeptTimes(const Block& block, const Stage& stage, absl::Span<const int64_t> pairs) {
+  const int64_t units = std::max<int64_t>(block.recompute_unit, 1);
+  int64_t kept = 0;
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    const int64_t times = CeilDivide(CountOnStage(block, VirtualStage(stage, i)), units);
+    kept = Add(kept, Multiply(times, pairs[i]));
+  }
+  return kept;
+}
+
 // Kept activations and the largest temporaries of one block.
 void ExplainBlock(const Program& program, const Block& block, const Stage& stage,
-                  std::vector<LedgerEntry>& ledger) {
+                  absl::Span<const int64_t> pairs, std::vector<LedgerEntry>& ledger) {
   const int64_t on_stage = CountOnStage(block, stage);
   if (on_stage == 0) return;
   std::vector<Storage> storages;
   Run(block, program.weight_gradient, program.gradient_dtype, &storages);
-  const int64_t units = std::max<int64_t>(block.recompute_unit, 1);
-  int64_t kept = block.kind == BlockKind::kLayer
-                     ? CountOnStage(block, {.layer_count = stage.first.newest_layer_count})
-                     : on_stage;
-  if (block.kind == BlockKind::kLayer) {
-    for (const auto& others : stage.first.others) {
-      const int64_t layers = CountOnStage(block, {.layer_count = others.layer_count});
-      kept = Add(kept, Multiply(layers, others.count));
-    }
-  }
-  kept = CeilDivide(kept, units);
+  const int64_t kept = KeptTimes(block, stage, pairs);
   std::set<std::pair<TensorId, absl::string_view>> seen;  // a segment makes its tensors twice
   for (const Storage& storage : storages) {
     if (storage.tensor == kNoTensor) continue;
@@ -121,7 +124,7 @@ std::vector<LedgerEntry> ExplainLedger(const Program& program, const Stage& stag
     const bool alive = (state.alive & bit) != 0 || state.grows_in_backward;
     if (alive) ledger.push_back(ExplainState(state, peak.sums));
   }
-  for (const Block& block : program.blocks) ExplainBlock(program, block, stage, ledger);
+  for (const Block& block : program.blocks) ExplainBlock(program, block, stage, peak.pairs, ledger);
   std::stable_sort(ledger.begin(), ledger.end(), [](const LedgerEntry& a, const LedgerEntry& b) {
     return Multiply(a.bytes, a.count) > Multiply(b.bytes, b.count);
   });

@@ -69,7 +69,7 @@ void FlightMachine::GrowNewest(int64_t layers, Sum& sum) const {
     const Block& block = blocks_[i];
     if (block.kind == BlockKind::kLayer) {
       sum.Grow(runs_[i].kept, KeptTimes(block, layers));
-    } else if (block.kind == BlockKind::kEmbedding && stage_.embedding && flight_.newest_is_first) {
+    } else if (block.kind == BlockKind::kEmbedding && chunk_.embedding) {
       sum.Grow(runs_[i].kept);
     }
   }
@@ -80,7 +80,7 @@ void FlightMachine::GrowNewest(int64_t layers, Sum& sum) const {
 // recomputed together, the last.
 int64_t FlightMachine::IndexOf(size_t block, When when) const {
   const Block& target = blocks_[block];
-  const int64_t layers = flight_.newest_layer_count;
+  const int64_t layers = chunk_.layer_count;
   const int64_t unit = when == When::kForward ? 1 : std::max<int64_t>(target.recompute_unit, 1);
   if (when == When::kReduceGrown && unit > 1) return 0;
   if (IsFirst(when)) {
@@ -96,7 +96,7 @@ template <typename Sum>
 void FlightMachine::GrowBefore(size_t block, When when, Sum& sum) const {
   const Block& target = blocks_[block];
   if (target.kind == BlockKind::kEmbedding) return;
-  if (target.kind == BlockKind::kHead) return GrowNewest(flight_.newest_layer_count, sum);
+  if (target.kind == BlockKind::kHead) return GrowNewest(chunk_.layer_count, sum);
   const int64_t index = IndexOf(block, when);
   const bool again = when != When::kForward && target.recompute_unit > 1;
   GrowNewest(again ? index - index % target.recompute_unit : index, sum);
@@ -106,11 +106,10 @@ void FlightMachine::GrowBefore(size_t block, When when, Sum& sum) const {
 // head's, and those of layers behind it.
 Stage FlightMachine::Passed(size_t block, When when) const {
   const BlockKind kind = blocks_[block].kind;
-  const bool first = IsFirst(when);
   Stage passed;
-  passed.head = stage_.head && kind != BlockKind::kHead;
+  passed.head = chunk_.head && kind != BlockKind::kHead;
   if (kind == BlockKind::kHead) return passed;
-  passed.layer_count = first ? stage_.layer_count : flight_.newest_layer_count;
+  passed.layer_count = chunk_.layer_count;
   if (kind == BlockKind::kLayer) passed.layer_count -= 1 + IndexOf(block, when);
   return passed;
 }
@@ -121,22 +120,13 @@ template <typename Sum>
 void FlightMachine::GrowGrown(size_t block, When when, Sum& sum) const {
   if (parts_.grown.empty()) return;
   const Stage passed = Passed(block, when);
-  const ParameterSums sums = SumStage(parts_, passed, stage_.embedding);
+  const ParameterSums sums = SumStage(parts_, passed, table_is_here_);
   for (const State* state : parts_.grown) {
     if (!first_micro_batch_ && Persists(*state)) continue;
     sum.Grow(state->role, StateBytes(*state, sums));
-    const bool tied = stage_.embedding && passed.head && IsMadeByBackward(parts_.program, *state);
+    const bool tied = table_is_here_ && passed.head && IsMadeByBackward(parts_.program, *state);
     if (tied) sum.Grow(state->role, parts_.tied_gradient_bytes);
   }
-}
-
-// All of them, when backward is over.
-int64_t FlightMachine::AllGrown() const {
-  int64_t bytes = 0;
-  for (const State* state : parts_.grown) {
-    if (first_micro_batch_ || !Persists(*state)) bytes = Add(bytes, StateBytes(*state, sums_));
-  }
-  return bytes;
 }
 
 // Adds what `block` itself needs in backward. Gradients that are reduced are made
@@ -149,11 +139,11 @@ void FlightMachine::GrowAtWork(size_t block, Sum& sum) const {
 
 // Gradients that the block before in backward left on their way.
 int64_t FlightMachine::ReduceBytes(size_t block, When when) const {
-  const int64_t layers = flight_.newest_layer_count;
+  const int64_t layers = chunk_.layer_count;
   const bool layer = blocks_[block].kind == BlockKind::kLayer;
   const int64_t behind = layer ? layers - 1 - IndexOf(block, when) : layers;
   if (behind > 0) return parts_.layer_reduce_bytes;
-  return stage_.head ? parts_.head_reduce_bytes : 0;
+  return chunk_.head ? parts_.head_reduce_bytes : 0;
 }
 
 // A block's gradients whole, or, where that is more, as they are kept.
@@ -161,7 +151,7 @@ int64_t FlightMachine::OwnBytes(size_t block) const {
   const BlockSums& sums = parts_.sums[block];
   int64_t kept = 0;
   for (const State* state : parts_.grown) {
-    kept = Add(kept, StateBytes(*state, stage_.embedding ? sums.own : sums.all));
+    kept = Add(kept, StateBytes(*state, table_is_here_ ? sums.own : sums.all));
   }
   return std::max(kept, Bytes(parts_.program.gradient_dtype, sums.all.parameters));
 }
@@ -169,11 +159,11 @@ int64_t FlightMachine::OwnBytes(size_t block) const {
 template <typename Sum>
 void FlightMachine::GrowAt(When when, size_t block, Sum& sum) const {
   if (when == When::kAllKept) {
-    GrowNewest(flight_.newest_layer_count, sum);
+    GrowNewest(chunk_.layer_count, sum);
   } else {
     GrowBefore(block, when, sum);
   }
-  if (when != When::kForward) sum.Grow(Role::kActivation, stage_.edge_bytes);
+  if (when != When::kForward) sum.Grow(Role::kActivation, chunk_.edge_bytes);
   const int64_t unit = blocks_[block].recompute_unit;
   if (unit > 1 && IsBackward(when)) sum.Grow(runs_[block].unit, IndexOf(block, when) % unit);
   switch (when) {
@@ -227,26 +217,34 @@ void FlightMachine::Consider(Demand& demand, When when, size_t block) const {
   demand.block = block;
 }
 
-Demand FlightMachine::Forward() const {
-  Demand demand;
-  if (!flight_.newest_runs) return demand;
-  for (size_t i = 0; i < blocks_.size(); ++i) {
-    if (blocks_[i].kind == BlockKind::kHead || !OnStage(i)) continue;
-    Consider(demand, When::kForward, i);
-  }
-  Total kept;
-  GrowAt(When::kAllKept, 0, kept);
-  demand.current = kept.total;
-  return demand;
-}
-
-Demand FlightMachine::Loss() const {
+Demand FlightMachine::Kept() const {
   Demand demand;
   Consider(demand, When::kAllKept, 0);
   demand.current = demand.total;
+  return demand;
+}
+
+Demand FlightMachine::Forward(const Demand& kept) const {
+  Demand demand;
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    if (blocks_[i].kind != BlockKind::kHead && OnStage(i)) Consider(demand, When::kForward, i);
+  }
+  demand.current = kept.current;
+  return demand;
+}
+
+Demand FlightMachine::LossForward(const Demand& kept) const {
+  Demand demand = kept;
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    if (blocks_[i].kind == BlockKind::kHead && OnStage(i)) Consider(demand, When::kForward, i);
+  }
+  return demand;
+}
+
+Demand FlightMachine::LossBackward(const Demand& kept) const {
+  Demand demand = kept;
   for (size_t i = 0; i < blocks_.size(); ++i) {
     if (blocks_[i].kind != BlockKind::kHead || !OnStage(i)) continue;
-    if (flight_.newest_runs) Consider(demand, When::kForward, i);
     Consider(demand, When::kLossBackward, i);
     Total holed;
     GrowBefore(i, When::kLossBackward, holed);
@@ -258,7 +256,7 @@ Demand FlightMachine::Loss() const {
   return demand;
 }
 
-Demand FlightMachine::Backward() const {
+Demand FlightMachine::Backward(int64_t grown_bytes) const {
   Demand demand;
   for (size_t i = 0; i < blocks_.size(); ++i) {
     if (blocks_[i].kind == BlockKind::kHead || !OnStage(i)) continue;
@@ -270,7 +268,7 @@ Demand FlightMachine::Backward() const {
     const bool next = blocks_[i].kind == BlockKind::kLayer && blocks_[i].period == 1;
     if (next && IndexOf(i, When::kMostKept) > 0) Consider(demand, When::kNextKept, i);
   }
-  demand.current = AllGrown();
+  demand.current = grown_bytes;
   return demand;
 }
 
@@ -278,22 +276,25 @@ void FlightMachine::Grow(const Demand& demand, Usage& usage) const {
   GrowAt(demand.when, demand.block, usage);
 }
 
-Usage KeptByOthers(const Parts& parts, const Stage& stage, const InFlight& flight) {
-  Usage kept;
-  if (flight.count > 1) {
-    kept.Grow(Role::kActivation, Multiply(stage.edge_bytes, flight.count - 1));
+Stage VirtualStage(const Stage& stage, size_t chunk) {
+  Stage part = stage;
+  const size_t count = stage.virtual_layer_counts.size();
+  if (count > 1) {
+    part.layer_count = stage.virtual_layer_counts[chunk];
+    part.embedding = stage.embedding && chunk == 0;
+    part.head = stage.head && chunk + 1 == count;
+    part.edge_bytes = part.head ? 0 : stage.edge_bytes;
   }
-  if (flight.others.empty()) return kept;
+  return part;
+}
+
+Usage KeptByPair(const Parts& parts, const Stage& chunk) {
+  Usage kept;
+  kept.Grow(Role::kActivation, chunk.edge_bytes);
   for (size_t i = 0; i < parts.runs.size(); ++i) {
     const Block& block = parts.program.blocks[i];
-    int64_t times = 0;
-    if (block.kind == BlockKind::kEmbedding && stage.embedding) times = flight.others.front().count;
-    if (block.kind == BlockKind::kHead && stage.head) times = flight.others.back().count;
-    if (block.kind == BlockKind::kLayer) {
-      for (const auto& others : flight.others) {
-        times = Add(times, Multiply(KeptTimes(block, others.layer_count), others.count));
-      }
-    }
+    const int64_t times = block.kind == BlockKind::kLayer ? KeptTimes(block, chunk.layer_count)
+                                                          : CountOnStage(block, chunk);
     if (times > 0) kept.Grow(parts.runs[i].kept, times);
   }
   return kept;

@@ -1,5 +1,5 @@
-// What the activations of a stage hold in forward, loss and backward, for the
-// micro-batch at work and for those in flight.
+// What the activations of a virtual stage hold in forward, loss and backward of
+// one micro-batch.
 #ifndef PLIMSOLL_ESTIMATOR_FLIGHT_H_
 #define PLIMSOLL_ESTIMATOR_FLIGHT_H_
 
@@ -104,23 +104,28 @@ struct Demand {
   int64_t current = 0;        // when the phase ends
 };
 
-// What the activations of one stage hold while the newest micro-batch runs,
-// with all that are in flight.
+// A virtual stage as a stage of its own.
+Stage VirtualStage(const Stage& stage, size_t chunk);
+
+// What the activations of one virtual stage hold while a micro-batch runs.
 class FlightMachine {
  public:
-  FlightMachine(const Parts& parts, const Stage& stage, const ParameterSums& sums,
-                bool first_micro_batch)
+  // `table_is_here` says whether the stage has the embedding.
+  FlightMachine(const Parts& parts, const Stage& chunk, bool table_is_here, bool first_micro_batch)
       : parts_(parts),
         blocks_(parts.program.blocks),
         runs_(parts.runs),
-        stage_(stage),
-        sums_(sums),
-        flight_(first_micro_batch ? stage.first : stage.later),
+        chunk_(chunk),
+        table_is_here_(table_is_here),
         first_micro_batch_(first_micro_batch) {}
 
-  Demand Forward() const;
-  Demand Loss() const;
-  Demand Backward() const;
+  // When forward is done.
+  Demand Kept() const;
+  Demand Forward(const Demand& kept) const;
+  Demand LossForward(const Demand& kept) const;
+  Demand LossBackward(const Demand& kept) const;
+  // `grown_bytes` are all of the virtual stage's gradients.
+  Demand Backward(int64_t grown_bytes) const;
   // Adds everything at one moment of these.
   void Grow(const Demand& demand, Usage& usage) const;
 
@@ -131,8 +136,7 @@ class FlightMachine {
   int64_t ReduceBytes(size_t block, When when) const;
   int64_t OwnBytes(size_t block) const;
   Stage Passed(size_t block, When when) const;
-  int64_t AllGrown() const;
-  bool OnStage(size_t block) const { return CountOnStage(blocks_[block], stage_) > 0; }
+  bool OnStage(size_t block) const { return CountOnStage(blocks_[block], chunk_) > 0; }
   // Each adds to a sum, which is a Total or a Usage.
   template <typename Sum>
   void GrowNewest(int64_t layers, Sum& sum) const;
@@ -149,14 +153,13 @@ class FlightMachine {
   const Parts& parts_;
   const std::pmr::vector<Block>& blocks_;
   const BlockRuns& runs_;
-  const Stage& stage_;
-  const ParameterSums& sums_;
-  const InFlight& flight_;
+  const Stage& chunk_;
+  const bool table_is_here_;
   const bool first_micro_batch_;
 };
 
-// What all pairs in flight but the newest keep.
-Usage KeptByOthers(const Parts& parts, const Stage& stage, const InFlight& flight);
+// What one pair of a virtual stage keeps between forward and backward.
+Usage KeptByPair(const Parts& parts, const Stage& chunk);
 
 }  // namespace plimsoll
 

@@ -6,7 +6,8 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
-#include "estimator/flight.h"
+#include "estimator/in_flight.h"
+#include "estimator/pair_demand.h"
 
 namespace plimsoll {
 namespace {
@@ -16,25 +17,9 @@ constexpr int64_t kSegmentBytes = int64_t{2} << 20;  // cudaMalloc's granularity
 // Forward, loss and backward: what micro-batches in flight hold counts in them.
 constexpr size_t kFlightPhaseCount = 3;
 
-// Bytes of states alive at one phase, and of these outside the compute stream.
-struct Base {
-  int64_t total = 0;
-  OtherStreams others;
-
-  void Grow(const State& state, int64_t bytes) {
-    total = Add(total, bytes);
-    others.Grow(state.stream, bytes);
-  }
-  void Grow(const Base& other) {
-    total = Add(total, other.total);
-    others.Grow(other.others);
-  }
-};
-
 // States of a rank, by phase. Ranks with the same parameters have the same.
 struct StateBases {
   std::array<Base, 2 * kPhaseCount> phases{};  // of the first step, then of a steady one
-  Base full;                                   // gradients that an earlier micro-batch left
 
   // `state_bytes` is of each state.
   StateBases(const Parts& parts, absl::Span<const int64_t> state_bytes) {
@@ -42,7 +27,6 @@ struct StateBases {
     for (size_t i = 0; i < state_bytes.size(); ++i) {
       const State& state = parts.program.states[i];
       const int64_t bytes = state_bytes[i];
-      if (state.grows_in_backward && Persists(state)) full.Grow(state, bytes);
       if (state.alive == kAlways) {
         always.Grow(state, bytes);
         continue;
@@ -65,17 +49,17 @@ struct Need {
   int64_t current = 0;
 };
 
-// One step, of the first micro-batch or of later ones: what each phase needs,
-// and the most that any of them does in the compute stream and in others.
-struct StepNeed {
-  std::array<Need, kPhaseCount> phases;
+// What a pair at work needs in one direction and, of the compute stream and of
+// others, the most that any of its phases does.
+struct PairNeed {
+  std::array<Need, 2> phases;
   int64_t compute_bytes = 0;
   OtherStreams others;
 
-  void Set(size_t phase, const Base& base, const Demand& demand) {
-    phases[phase].current = Add(base.total, demand.current);
+  void Set(size_t index, const Base& base, const Demand& demand) {
+    phases[index].current = Add(base.total, demand.current);
     if (demand.total < 0) return;
-    phases[phase].total = Add(base.total, demand.total);
+    phases[index].total = Add(base.total, demand.total);
     compute_bytes =
         std::max(compute_bytes, Add(base.total - base.others.Sum(), demand.compute_bytes));
     OtherStreams both = base.others;
@@ -84,12 +68,8 @@ struct StepNeed {
   }
 };
 
-// Where no gradient grows in backward, later micro-batches find what the first
-// did, with no more in flight.
-bool LaterIsNoMore(const Parts& parts) { return parts.grown.empty(); }
-
-// Of a stage, all that its peak follows from but for the older pairs in flight.
-// Most stages of a pipeline have the same.
+// Of a stage, all that its peak follows from but for the pairs in flight. Most
+// stages of a pipeline have the same.
 class StageKind {
  public:
   // `parts` and `stage` outlive the kind.
@@ -97,137 +77,187 @@ class StageKind {
       : parts_(parts), stage_(stage), sums_(SumStage(parts, stage, stage.embedding)) {
     for (const State& state : parts.program.states)
       state_bytes_.push_back(StateBytes(state, sums_));
-    const StateBases bases(parts, state_bytes_);
-    for (const bool later : {false, true}) {
-      if (later && LaterIsNoMore(parts)) continue;
-      const FlightMachine flight(parts_, stage_, sums_, !later);
-      demands_[later] = {flight.Forward(), flight.Loss(), flight.Backward()};
-      for (const bool steady : {false, true}) SetNeeds(bases, steady, later);
+    for (size_t i = 0; i < std::max<size_t>(stage.virtual_layer_counts.size(), 1); ++i) {
+      const Stage part = VirtualStage(stage, i);
+      if (i > 0 && chunks_.back().IsOf(part)) {
+        chunks_.push_back(chunks_.back());
+      } else {
+        chunks_.emplace_back(parts, part, stage.embedding);
+      }
     }
+    SumChunks();
+    SetNeeds();
   }
 
   bool Includes(const Stage& stage) const {
-    const auto same = [](const InFlight& a, const InFlight& b) {
-      return a.newest_layer_count == b.newest_layer_count &&
-             a.newest_is_first == b.newest_is_first && a.newest_runs == b.newest_runs;
-    };
     return stage.layer_count == stage_.layer_count && stage.embedding == stage_.embedding &&
            stage.head == stage_.head && stage.edge_bytes == stage_.edge_bytes &&
-           same(stage.first, stage_.first) && same(stage.later, stage_.later);
+           stage.virtual_layer_counts == stage_.virtual_layer_counts;
   }
 
   const ParameterSums& sums() const { return sums_; }
-  // Phases in which micro-batches are in flight.
-  const StepNeed& need(bool steady, bool later) const { return needs_[steady][later]; }
-  // The others: what their phases hold, and all of them in the compute stream and in others.
+  size_t chunk_count() const { return chunks_.size(); }
+  // Phases in which a pair is at work.
+  const PairNeed& need(bool steady, const AtWork& at) const {
+    return needs_[at.chunk].at[steady][at.backward][at.later];
+  }
+  InFlightTable FlightsOf(const PairOrder& order) const {
+    return InFlightTable(order, pair_bytes_, grown_bytes_);
+  }
+  // Gradients of the last so many virtual stages.
+  const Base& grown(size_t count) const { return grown_[count]; }
+  // The other phases, and all of them in the compute stream and in others.
   const StepUsage& rest(bool steady) const { return rests_[steady]; }
-  const StepNeed& rest_need(bool steady) const { return rest_needs_[steady]; }
-  const Usage& UsageAt(bool steady, Phase phase, bool later);
+  const PairNeed& rest_need(bool steady) const { return rest_needs_[steady]; }
+  const Usage& UsageAt(bool steady, Phase phase, const AtWork& at);
+  void GrowOthers(const InFlight& flight, Usage& usage) const;
 
  private:
-  void SetNeeds(const StateBases& bases, bool steady, bool later);
+  struct ChunkNeeds {
+    PairNeed at[2][2][2];  // by step, direction, and whether it is a later micro-batch
+  };
+
+  void SumChunks();
+  void SetNeeds();
+  void SetNeed(const StateBases& bases, bool steady, const AtWork& at);
 
   const Parts& parts_;
   const Stage& stage_;
   ParameterSums sums_;
-  std::array<std::array<Demand, kFlightPhaseCount>, 2> demands_;  // of the first, of later ones
-  std::array<std::array<StepNeed, 2>, 2> needs_;
-  std::array<StepNeed, 2> rest_needs_;
+  absl::InlinedVector<PairDemand, 1> chunks_;
+  absl::InlinedVector<int64_t, 4> pair_bytes_;   // of each virtual stage
+  absl::InlinedVector<Base, 2> grown_;           // of the last 0, 1, ... virtual stages
+  absl::InlinedVector<int64_t, 5> grown_bytes_;  // in all; where none grow, 0 alone
+  absl::InlinedVector<ChunkNeeds, 1> needs_;
+  std::array<PairNeed, 2> rest_needs_;
   std::array<StepUsage, 2> rests_{};
   absl::InlinedVector<int64_t, 24> state_bytes_;
   // The usage that was asked for last, and when it is: alike stages ask for one.
   std::optional<Usage> usage_;
   bool steady_ = false;
-  bool later_ = false;
   Phase phase_ = Phase::kForward;
+  AtWork at_;
 };
 
-void StageKind::SetNeeds(const StateBases& bases, bool steady, bool later) {
-  for (size_t phase = 0; phase < kFlightPhaseCount; ++phase) {
-    Base base = bases.At(steady, phase);
-    if (later) base.Grow(bases.full);
-    needs_[steady][later].Set(phase, base, demands_[later][phase]);
-  }
-  for (size_t phase = kFlightPhaseCount; phase < kPhaseCount && !later; ++phase) {
-    const Base& base = bases.At(steady, phase);
-    rest_needs_[steady].Set(phase, base, {.total = 0});
-    rests_[steady][phase] = {.peak = base.total, .current = base.total};
+void StageKind::SumChunks() {
+  for (const PairDemand& chunk : chunks_) pair_bytes_.push_back(chunk.kept().total);
+  grown_.emplace_back();
+  grown_bytes_.push_back(0);
+  if (parts_.grown.empty()) return;
+  for (size_t i = chunks_.size(); i > 0; --i) {
+    grown_.push_back(grown_.back());
+    grown_.back().Grow(chunks_[i - 1].grown());
+    grown_bytes_.push_back(grown_.back().total);
   }
 }
 
-// States and demand of a phase, told by role.
-const Usage& StageKind::UsageAt(bool steady, Phase phase, bool later) {
-  if (usage_.has_value() && steady == steady_ && phase == phase_ && later == later_) return *usage_;
+void StageKind::SetNeeds() {
+  const StateBases bases(parts_, state_bytes_);
+  needs_.resize(chunks_.size());
+  for (const bool steady : {false, true}) {
+    for (size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
+      for (const bool backward : {false, true}) {
+        SetNeed(bases, steady, {chunk, backward, false});
+        if (!parts_.grown.empty()) SetNeed(bases, steady, {chunk, backward, true});
+      }
+    }
+    for (size_t phase = kFlightPhaseCount; phase < kPhaseCount; ++phase) {
+      const Base& base = bases.At(steady, phase);
+      rest_needs_[steady].Set(0, base, {.total = 0});
+      rests_[steady][phase] = {.peak = base.total, .current = base.total};
+    }
+  }
+}
+
+void StageKind::SetNeed(const StateBases& bases, bool steady, const AtWork& at) {
+  PairNeed& need = needs_[at.chunk].at[steady][at.backward][at.later];
+  for (size_t i = 0; i < need.phases.size(); ++i) {
+    const Base& base = bases.At(steady, static_cast<size_t>(at.PhaseAt(i)));
+    need.Set(i, base, chunks_[at.chunk].At(at, i));
+  }
+}
+
+// States and, where a pair is at work, what it demands, told by role.
+const Usage& StageKind::UsageAt(bool steady, Phase phase, const AtWork& at) {
+  if (usage_.has_value() && steady == steady_ && phase == phase_ && at == at_) return *usage_;
   steady_ = steady;
   phase_ = phase;
-  later_ = later;
+  at_ = at;
   Usage& usage = usage_.emplace();
   for (size_t i = 0; i < state_bytes_.size(); ++i) {
     const State& state = parts_.program.states[i];
-    const bool left = later && state.grows_in_backward && Persists(state);
-    const int times = ((state.alive & Bit(phase, !steady)) != 0 ? 1 : 0) + (left ? 1 : 0);
-    if (times > 0) usage.Grow(state.role, Multiply(times, state_bytes_[i]));
+    if ((state.alive & Bit(phase, !steady)) != 0) usage.Grow(state.role, state_bytes_[i]);
   }
   const auto index = static_cast<size_t>(phase);
   if (index < kFlightPhaseCount) {
-    FlightMachine(parts_, stage_, sums_, !later).Grow(demands_[later][index], usage);
+    chunks_[at.chunk].Grow(at, index - (at.backward ? 1 : 0), usage);
   }
   return usage;
+}
+
+// Adds what there is beside the pair at work.
+void StageKind::GrowOthers(const InFlight& flight, Usage& usage) const {
+  for (size_t i = 0; i < chunks_.size(); ++i) {
+    if (flight.kept[i] > 0) usage.Grow(chunks_[i].kept(), flight.kept[i]);
+    if (i + flight.grown >= chunks_.size()) chunks_[i].GrowGradients(usage);
+  }
 }
 
 // Both steps of one stage.
 class StageMachine {
  public:
-  StageMachine(const Parts& parts, const Stage& stage, StageKind& kind, StagePeak& peak)
-      : parts_(parts), stage_(stage), kind_(kind), peak_(peak) {
-    others_[0] = KeptByOthers(parts, stage, stage.first);
-    if (!LaterIsNoMore(parts)) others_[1] = KeptByOthers(parts, stage, stage.later);
-  }
+  StageMachine(const Stage& stage, StageKind& kind, StagePeak& peak)
+      : kind_(kind), peak_(peak), flights_(kind.FlightsOf(stage.order)) {}
 
   void Find();
 
  private:
-  const InFlight& Flight(bool later) const { return later ? stage_.later : stage_.first; }
-  void Consider(bool steady, size_t phase, bool later, const Need& need, int64_t others);
+  const InFlight& FlightAt(const AtWork& at) const {
+    return flights_.At(at.chunk, at.backward, at.later);
+  }
+  void Consider(bool steady, const AtWork& at);
   void FindStep(bool steady);
 
-  const Parts& parts_;
-  const Stage& stage_;
   StageKind& kind_;
   StagePeak& peak_;
-  std::array<Usage, 2> others_;  // kept by older pairs: of the first micro-batch, of later ones
-  std::array<std::array<bool, kPhaseCount>, 2> later_{};  // whether a later one has the peak
+  const InFlightTable flights_;
+  std::array<std::array<AtWork, kPhaseCount>, 2> at_work_{};  // at the peak of each phase
   int64_t compute_peak_ = 0;
   OtherStreams other_peaks_;
 };
 
-// Takes what a phase needs and what others keep as a candidate for its peak.
-void StageMachine::Consider(bool steady, size_t phase, bool later, const Need& need,
-                            int64_t others) {
-  PhaseUsage& usage = peak_.steps[steady][phase];
-  usage.current = std::max(usage.current, Add(need.current, others));
-  if (need.total < 0) return;
-  const int64_t total = Add(need.total, others);
-  if (total <= usage.peak) return;
-  usage.peak = total;
-  later_[steady][phase] = later;
+// Takes what a pair at work and others need as a candidate for the peaks of its phases.
+void StageMachine::Consider(bool steady, const AtWork& at) {
+  const InFlight& flight = FlightAt(at);
+  if (flight.bytes < 0) return;
+  const PairNeed& need = kind_.need(steady, at);
+  for (size_t i = 0; i < need.phases.size(); ++i) {
+    const auto phase = static_cast<size_t>(at.PhaseAt(i));
+    PhaseUsage& usage = peak_.steps[steady][phase];
+    usage.current = std::max(usage.current, Add(need.phases[i].current, flight.bytes));
+    if (need.phases[i].total < 0) continue;
+    const int64_t total = Add(need.phases[i].total, flight.bytes);
+    if (total <= usage.peak) continue;
+    usage.peak = total;
+    at_work_[steady][phase] = at;
+  }
+  OtherStreams others = kind_.grown(flight.grown).others;
+  compute_peak_ = std::max(compute_peak_, Add(need.compute_bytes, flight.bytes - others.Sum()));
+  others.Grow(need.others);
+  other_peaks_.Raise(others);
 }
 
 void StageMachine::FindStep(bool steady) {
-  const auto take_streams = [this](const StepNeed& need, int64_t others) {
-    compute_peak_ = std::max(compute_peak_, Add(need.compute_bytes, others));
-    other_peaks_.Raise(need.others);
-  };
   peak_.steps[steady] = kind_.rest(steady);
-  for (const bool later : {false, true}) {
-    if (Flight(later).count < 1 || (later && LaterIsNoMore(parts_))) continue;
-    const StepNeed& need = kind_.need(steady, later);
-    for (size_t phase = 0; phase < kFlightPhaseCount; ++phase) {
-      Consider(steady, phase, later, need.phases[phase], others_[later].total);
+  for (size_t chunk = 0; chunk < kind_.chunk_count(); ++chunk) {
+    for (const bool later : {false, true}) {
+      Consider(steady, {chunk, false, later});
+      Consider(steady, {chunk, true, later});
     }
-    take_streams(need, others_[later].total);
   }
-  take_streams(kind_.rest_need(steady), 0);
+  const PairNeed& rest = kind_.rest_need(steady);
+  compute_peak_ = std::max(compute_peak_, rest.compute_bytes);
+  other_peaks_.Raise(rest.others);
   const int64_t reserved = RoundUp(Add(compute_peak_, other_peaks_.Sum()), kSegmentBytes);
   for (PhaseUsage& usage : peak_.steps[steady]) usage.reserved = reserved;
 }
@@ -245,11 +275,12 @@ void StageMachine::Find() {
     }
   }
   const auto phase = static_cast<size_t>(peak_.phase);
-  const bool later = later_[peak_.steady][phase];
-  peak_.usage = kind_.UsageAt(peak_.steady, peak_.phase, later);
-  if (phase < kFlightPhaseCount) {
-    peak_.usage.Grow(others_[later]);
-  }
+  const AtWork& at = at_work_[peak_.steady][phase];
+  const InFlight& flight = FlightAt(at);
+  peak_.usage = kind_.UsageAt(peak_.steady, peak_.phase, at);
+  peak_.pairs = flight.kept;
+  ++peak_.pairs[at.chunk];
+  if (phase < kFlightPhaseCount) kind_.GrowOthers(flight, peak_.usage);
 }
 
 }  // namespace
@@ -272,10 +303,7 @@ BlockRuns RunBlocks(const Program& program, std::pmr::memory_resource* memory) {
 }
 
 Stage WholeStage(int64_t layer_count) {
-  return {.layer_count = layer_count,
-          .embedding = true,
-          .head = true,
-          .first = {.count = 1, .newest_layer_count = layer_count}};
+  return {.layer_count = layer_count, .embedding = true, .head = true};
 }
 
 std::pmr::vector<StagePeak> FindPeaks(const Program& program, const BlockRuns& runs,
@@ -286,7 +314,7 @@ std::pmr::vector<StagePeak> FindPeaks(const Program& program, const BlockRuns& r
   for (size_t i = 0; i < peaks.size(); ++i) {
     const Stage& stage = program.stages[i];
     if (!kind.has_value() || !kind->Includes(stage)) kind.emplace(parts, stage);
-    StageMachine(parts, stage, *kind, peaks[i]).Find();
+    StageMachine(stage, *kind, peaks[i]).Find();
   }
   return peaks;
 }

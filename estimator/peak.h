@@ -8,6 +8,7 @@
 #include <memory_resource>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "estimator/ledger.h"
 #include "estimator/parameter_sums.h"
 #include "estimator/program.h"
@@ -29,7 +30,9 @@ struct StagePeak {
   std::array<StepUsage, 2> steps;
   bool steady = true;  // whether the peak is in a steady step
   Phase phase = Phase::kForward;
-  Usage usage;               // at the peak
+  Usage usage;  // at the peak
+  // In flight there, of each virtual stage; where none is, the most of the first.
+  absl::InlinedVector<int64_t, 4> pairs;
   int64_t Reserved() const;  // the most over both steps
 };
 

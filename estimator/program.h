@@ -4,6 +4,7 @@
 #ifndef PLIMSOLL_ESTIMATOR_PROGRAM_H_
 #define PLIMSOLL_ESTIMATOR_PROGRAM_H_
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory_resource>
@@ -258,29 +259,27 @@ struct Outside {
   int64_t Sum() const { return Add(context_bytes, nccl_bytes); }
 };
 
-// The (micro-batch, virtual stage) pairs whose activations a stage keeps at
-// once: the newest, at work, and the others.
-struct InFlight {
-  struct Others {
-    int64_t layer_count = 0;  // of one virtual stage
-    int64_t count = 0;
-  };
-  int64_t count = 0;                        // in all; 0: there is no such moment
-  int64_t newest_layer_count = 0;           // of the newest's virtual stage
-  bool newest_is_first = true;              // whether that is the first of the stage
-  bool newest_runs = true;                  // forward, while there are so many
-  absl::InlinedVector<Others, 1> others{};  // by virtual stage
+// The order in which a stage runs its pairs of micro-batch and virtual stage:
+// `warm_up` forward, then one forward and one backward in turn, then backward
+// of the rest. A round is `group` micro-batches of each virtual stage, forward
+// from the first of these, backward from the last.
+struct PairOrder {
+  int64_t warm_up = 0;
+  int64_t pairs = 1;
+  int64_t group = 1;
+
+  // Most pairs that are between forward and backward at once.
+  int64_t MostInFlight() const { return std::min(Add(warm_up, 1), pairs); }
 };
 
-// One pipeline stage's part of the model, and what it holds at once.
+// One pipeline stage's part of the model, and when it runs.
 struct Stage {
   int64_t layer_count = 0;                                 // over all its virtual stages
   absl::InlinedVector<int64_t, 4> virtual_layer_counts{};  // of each virtual stage
-  bool embedding = false;
-  bool head = false;
-  InFlight first{};        // at most, before any backward is done
-  InFlight later{};        // at most, after one
-  int64_t edge_bytes = 0;  // sent outputs that a pair keeps beside its layers
+  bool embedding = false;                                  // on its first virtual stage
+  bool head = false;                                       // on its last
+  int64_t edge_bytes = 0;  // sent output that a pair keeps beside its layers; not the head's
+  PairOrder order{};
 };
 
 // A job as tensors and ops, for all of its rank classes. Its rows are in `memory`, which outlives

@@ -19,17 +19,15 @@ int64_t SimulatedCount(const Job& job, int64_t stage) {
   return job.micro_batch_count;
 }
 
-// Forward turns in their order: a group of micro-batches of the first virtual
-// stage, the same of the second, and so on, then the next group. Backward's order
-// has the virtual stages reversed.
-std::vector<Turn> Table(const Job& job, int64_t count, bool backward) {
-  const auto chunks = static_cast<int32_t>(job.virtual_pipeline_size);
-  const int64_t group = chunks == 1 ? count : job.micro_batch_group_size;
+// Forward turns in their order: p micro-batches of the first virtual stage, the
+// same of the second, and so on, then the next p. Backward's order has the
+// virtual stages reversed.
+std::vector<Turn> Table(const PairOrder& order, int32_t chunks, int64_t count, bool backward) {
   std::vector<Turn> table;
   table.reserve(static_cast<size_t>(count * chunks));
-  for (int64_t begin = 0; begin < count; begin += group) {
+  for (int64_t begin = 0; begin < count; begin += order.group) {
     for (int32_t chunk = 0; chunk < chunks; ++chunk) {
-      for (int64_t i = begin; i < std::min(begin + group, count); ++i) {
+      for (int64_t i = begin; i < std::min(begin + order.group, count); ++i) {
         table.push_back({static_cast<int32_t>(i), backward ? chunks - 1 - chunk : chunk, backward});
       }
     }
@@ -37,28 +35,36 @@ std::vector<Turn> Table(const Job& job, int64_t count, bool backward) {
   return table;
 }
 
-int64_t WarmUp(const Job& job, int64_t stage, int64_t turns) {
+int64_t WarmUp(const Job& job, int64_t stage) {
   const int64_t after = job.pipeline_parallel_size - stage - 1;
   switch (job.pipeline_schedule) {
     case PipelineSchedule::kGpipe:
-      return turns;
+      break;
     case PipelineSchedule::k1F1B:
-      return std::min(after, turns);
+      return after;
     case PipelineSchedule::kInterleaved1F1B:
-      return std::min(2 * after + (job.virtual_pipeline_size - 1) * job.micro_batch_group_size,
-                      turns);
+      return Add(2 * after, Multiply(job.virtual_pipeline_size - 1, job.pipeline_parallel_size));
   }
-  return turns;
+  return job.micro_batch_count;
 }
 
 }  // namespace
 
+PairOrder OrderOf(const Job& job, int64_t stage) {
+  PairOrder order;
+  order.pairs = Multiply(job.virtual_pipeline_size, job.micro_batch_count);
+  order.warm_up = std::min(WarmUp(job, stage), order.pairs);
+  order.group = job.virtual_pipeline_size == 1 ? job.micro_batch_count : job.pipeline_parallel_size;
+  return order;
+}
+
 std::vector<Turn> ScheduleTurns(const Job& job, int64_t stage) {
+  const PairOrder order = OrderOf(job, stage);
   const int64_t count = SimulatedCount(job, stage);
-  const std::vector<Turn> forward = Table(job, count, false);
-  const std::vector<Turn> backward = Table(job, count, true);
-  const auto warm_up =
-      static_cast<size_t>(WarmUp(job, stage, static_cast<int64_t>(forward.size())));
+  const auto chunks = static_cast<int32_t>(job.virtual_pipeline_size);
+  const std::vector<Turn> forward = Table(order, chunks, count, false);
+  const std::vector<Turn> backward = Table(order, chunks, count, true);
+  const size_t warm_up = std::min(static_cast<size_t>(order.warm_up), forward.size());
   std::vector<Turn> turns(forward.begin(), forward.begin() + static_cast<std::ptrdiff_t>(warm_up));
   turns.reserve(2 * forward.size());
   for (size_t i = warm_up; i < forward.size(); ++i) {

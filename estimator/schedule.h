@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "estimator/job.h"
+#include "estimator/program.h"
 
 namespace plimsoll {
 
@@ -16,9 +17,7 @@ struct Turn {
   bool backward = false;
 };
 
-// Returns the turns of one step of `stage`. Of more micro-batches than it takes
-// to have as many in flight as there ever are, and to reach a steady state,
-// the rest are left out: they repeat what came before.
+// Returns in which order `stage` runs its pairs.
 //   gpipe             all forward, then all backward
 //   1f1b              min(p - s - 1, m) forward, then one of each in turn
 //   interleaved-1f1b  min(2(p - s - 1) + (v - 1)g, v m) forward, then in turn;
@@ -26,6 +25,11 @@ struct Turn {
 //
 // Source: megatron/core/pipeline_parallel/schedules.py,
 // forward_backward_pipelining_with(out)_interleaving, get_schedule_table.
+PairOrder OrderOf(const Job& job, int64_t stage);
+
+// Returns the turns of one step of `stage`. Of more micro-batches than it takes
+// to have as many in flight as there ever are, and to reach a steady state,
+// the rest are left out: they repeat what came before.
 std::vector<Turn> ScheduleTurns(const Job& job, int64_t stage);
 
 }  // namespace plimsoll

@@ -372,8 +372,8 @@ std::string ToText(const Program& program) {
                     " / ", state.shards, " ", state.alive, " ", int{state.shrunk_by}, "\n");
   }
   for (const Stage& stage : program.stages) {
-    absl::StrAppend(&text, "stage ", stage.layer_count, " ", stage.first.count, " ",
-                    stage.later.count, " ", stage.edge_bytes, "\n");
+    absl::StrAppend(&text, "stage ", stage.layer_count, " ", stage.order.warm_up, " ",
+                    stage.order.pairs, " ", stage.edge_bytes, "\n");
   }
   absl::StrAppend(&text, "outside ", program.outside.context_bytes, " ", program.outside.nccl_bytes,
                   "\n");

@@ -1,0 +1,78 @@
+#include "estimator/in_flight.h"
+
+#include <algorithm>
+
+namespace plimsoll {
+
+InFlightTable::InFlightTable(const PairOrder& order, absl::Span<const int64_t> pair_bytes,
+                             absl::Span<const int64_t> grown_bytes)
+    : order_(order), pair_bytes_(pair_bytes), grown_bytes_(grown_bytes), rows_(pair_bytes.size()) {
+  now_.kept.resize(rows_.size());
+  while (forwards_ < order_.warm_up) {
+    Forward(std::min(LeftForward(), order_.warm_up - forwards_));
+  }
+  const int64_t rounds = Multiply(2 * static_cast<int64_t>(rows_.size()), order_.group);
+  const int64_t end = std::min(order_.pairs, rounds);
+  while (forwards_ < order_.pairs && backwards_ < end) {
+    RunInTurn(std::min({LeftForward(), LeftBackward(), order_.pairs - forwards_}));
+  }
+  while (backwards_ < end) Backward(LeftBackward());
+}
+
+// A virtual stage's first is apart: its gradients come to be.
+int64_t InFlightTable::LeftBackward() const {
+  const int64_t done = backwards_ % order_.group;
+  const bool first = now_.grown + 1 < grown_bytes_.size() && done == 0;
+  return first ? 1 : order_.group - done;
+}
+
+// Takes what is there now as a candidate for the most.
+void InFlightTable::Consider(size_t chunk, bool backward) {
+  int64_t bytes = grown_bytes_[now_.grown];
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    bytes = Add(bytes, Multiply(pair_bytes_[i], now_.kept[i]));
+  }
+  const bool later = chunk + now_.grown >= rows_.size();
+  InFlight& most = rows_[chunk].moments[backward][later];
+  if (bytes <= most.bytes) return;
+  most = now_;
+  most.bytes = bytes;
+}
+
+// Runs pairs of one virtual stage: the last finds most.
+void InFlightTable::Forward(int64_t count) {
+  const size_t chunk = ForwardChunk();
+  now_.kept[chunk] += count - 1;
+  Consider(chunk, false);
+  ++now_.kept[chunk];
+  forwards_ += count;
+}
+
+// The first finds most.
+void InFlightTable::Backward(int64_t count) {
+  const size_t chunk = BackwardChunk();
+  --now_.kept[chunk];
+  Consider(chunk, true);
+  now_.kept[chunk] -= count - 1;
+  const bool first = chunk + now_.grown < rows_.size() && now_.grown + 1 < grown_bytes_.size();
+  if (first) ++now_.grown;
+  backwards_ += count;
+}
+
+// Runs pairs of one virtual stage forward, each time with one of another (or
+// the same) backward: the first or the last of them finds most.
+void InFlightTable::RunInTurn(int64_t count) {
+  const size_t forward = ForwardChunk();
+  const size_t backward = BackwardChunk();
+  Forward(1);
+  Backward(1);
+  if (count < 2) return;
+  now_.kept[forward] += count - 2;
+  now_.kept[backward] -= count - 2;
+  forwards_ += count - 2;
+  backwards_ += count - 2;
+  Forward(1);
+  Backward(1);
+}
+
+}  // namespace plimsoll

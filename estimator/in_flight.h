@@ -1,0 +1,70 @@
+// Which pairs of micro-batch and virtual stage a pipeline stage keeps while one
+// runs: of all moments of a step the few at which memory can peak.
+#ifndef PLIMSOLL_ESTIMATOR_IN_FLIGHT_H_
+#define PLIMSOLL_ESTIMATOR_IN_FLIGHT_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/types/span.h"
+#include "estimator/program.h"
+
+namespace plimsoll {
+
+// One such moment: what there is beside the pair at work.
+struct InFlight {
+  int64_t bytes = -1;  // of kept pairs and of gradients; -1: there is no such moment
+  size_t grown = 0;    // virtual stages that have gradients: the last so many
+  absl::InlinedVector<int64_t, 4> kept{};  // pairs of each virtual stage
+};
+
+// Of each virtual stage, the most that is kept while a pair of it runs, forward
+// or backward, with gradients of its own there already (`later`) or not.
+//
+// The virtual stages that run forward and backward change every `group` pairs.
+// In between, what is kept grows or shrinks evenly: it is most at an end. After
+// two rounds all repeats.
+class InFlightTable {
+ public:
+  // `pair_bytes` is what one pair keeps, by virtual stage; `grown_bytes` the
+  // gradients of the last 0, 1, ... virtual stages: 0 alone where none grow, and
+  // all moments are first. Both outlive the table.
+  InFlightTable(const PairOrder& order, absl::Span<const int64_t> pair_bytes,
+                absl::Span<const int64_t> grown_bytes);
+
+  const InFlight& At(size_t chunk, bool backward, bool later) const {
+    return rows_[chunk].moments[backward][later];
+  }
+
+ private:
+  struct Row {
+    InFlight moments[2][2];
+  };
+
+  // The virtual stages whose turn it is.
+  size_t ForwardChunk() const {
+    return static_cast<size_t>(forwards_ / order_.group) % rows_.size();
+  }
+  size_t BackwardChunk() const {
+    return rows_.size() - 1 - static_cast<size_t>(backwards_ / order_.group) % rows_.size();
+  }
+  int64_t LeftForward() const { return order_.group - forwards_ % order_.group; }
+  int64_t LeftBackward() const;
+  void Forward(int64_t count);
+  void Backward(int64_t count);
+  void RunInTurn(int64_t count);
+  void Consider(size_t chunk, bool backward);
+
+  const PairOrder order_;
+  const absl::Span<const int64_t> pair_bytes_;
+  const absl::Span<const int64_t> grown_bytes_;
+  int64_t forwards_ = 0;  // pairs done
+  int64_t backwards_ = 0;
+  InFlight now_;
+  absl::InlinedVector<Row, 1> rows_;  // of each virtual stage
+};
+
+}  // namespace plimsoll
+
+#endif  // PLIMSOLL_ESTIMATOR_IN_FLIGHT_H_
