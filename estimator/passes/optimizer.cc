@@ -62,10 +62,11 @@ void AddHeldTensors(const Job& job, Program& program) {
 }
 
 // 2021's Megatron: `.grad` in 16 bits; the last step's is still referred to as
-// `main_grad`, and fp32 copies made by the optimizer are never freed: 22 bytes
-// a parameter from the second step on.
-// Source: Megatron-LM v2.4, megatron/optimizer/optimizer.py, and measured
-// (data notes A 1.2).
+// `main_grad` until its successor is, and fp32 copies made by the optimizer are never
+// freed: 22 bytes a parameter from the second step on. All are reduced as one flat
+// copy, whatever the number of data-parallel ranks.
+// Source: Megatron-LM v2.4, megatron/optimizer/optimizer.py, megatron/model/
+// distributed.py, allreduce_gradients, and measured (data notes A 1.2).
 void AddStaleGradients(const Job& job, Program& program) {
   program.states.push_back({.name = "gradients",
                             .role = Role::kGradient,
@@ -76,13 +77,18 @@ void AddStaleGradients(const Job& job, Program& program) {
   AddHeldTensors(job, program);
   const bool never_freed = job.profile->framework == Framework::kMegatronLm;
   if (never_freed) {
-    constexpr Alive kStale = During(Phase::kForward, Phase::kGradientReduction, false, true) |
+    constexpr Alive kStale = During(Phase::kForward, Phase::kBackward, false, true) |
                              During(Phase::kEndOfStep, Phase::kEndOfStep, true, true);
     program.states.push_back({.name = "gradients.stale",
                               .role = Role::kGradient,
                               .part = Part::kGradients,
                               .dtype = job.precision.gradient,
                               .alive = kStale});
+    program.states.push_back({.name = "gradients.flat",
+                              .role = Role::kCommunication,
+                              .dtype = job.precision.gradient,
+                              .buffers = 1,
+                              .alive = kReduction});
   }
   program.states.push_back({.name = "gradients.main",
                             .role = Role::kGradient,

@@ -204,6 +204,12 @@ TEST(OracleTest, MegatronLmStates) {
     job.training.attention = "eager";
     EXPECT_EQ(StatesAt(job, Phase::kForward), 20 * m.Parameters());
     EXPECT_EQ(StatesAt(job, Phase::kGradientReduction), 22 * m.Parameters());
+    const auto flat = [&job](Phase phase) {
+      return RoleBytesAt(ProgramOf(job), Role::kCommunication, phase);
+    };
+    EXPECT_EQ(flat(Phase::kBackward), 0);
+    EXPECT_EQ(flat(Phase::kGradientReduction), 2 * m.Parameters()) << "in the stale ones' stead";
+    EXPECT_EQ(flat(Phase::kOptimizer), 0);
   }
 }
 
