@@ -7,7 +7,7 @@ namespace plimsoll {
 InFlightTable::InFlightTable(const PairOrder& order, absl::Span<const int64_t> pair_bytes,
                              absl::Span<const int64_t> grown_bytes)
     : order_(order), pair_bytes_(pair_bytes), grown_bytes_(grown_bytes), rows_(pair_bytes.size()) {
-  now_.kept.resize(rows_.size());
+  kept_.resize(rows_.size());
   while (forwards_ < order_.warm_up) {
     Forward(std::min(LeftForward(), order_.warm_up - forwards_));
   }
@@ -22,41 +22,48 @@ InFlightTable::InFlightTable(const PairOrder& order, absl::Span<const int64_t> p
 // A virtual stage's first is apart: its gradients come to be.
 int64_t InFlightTable::LeftBackward() const {
   const int64_t done = backwards_ % order_.group;
-  const bool first = now_.grown + 1 < grown_bytes_.size() && done == 0;
+  const bool first = grown_ + 1 < grown_bytes_.size() && done == 0;
   return first ? 1 : order_.group - done;
+}
+
+int64_t InFlightTable::DoneOf(int64_t turns, size_t index) const {
+  const int64_t round = order_.group * static_cast<int64_t>(rows_.size());
+  const int64_t before = order_.group * static_cast<int64_t>(index);
+  return turns / round * order_.group +
+         std::clamp<int64_t>(turns % round - before, 0, order_.group);
 }
 
 // Takes what is there now as a candidate for the most.
 void InFlightTable::Consider(size_t chunk, bool backward) {
-  int64_t bytes = grown_bytes_[now_.grown];
+  int64_t bytes = grown_bytes_[grown_];
   for (size_t i = 0; i < rows_.size(); ++i) {
-    bytes = Add(bytes, Multiply(pair_bytes_[i], now_.kept[i]));
+    bytes = Add(bytes, Multiply(pair_bytes_[i], kept_[i]));
   }
-  const bool later = chunk + now_.grown >= rows_.size();
+  const bool later = chunk + grown_ >= rows_.size();
   InFlight& most = rows_[chunk].moments[backward][later];
-  if (bytes <= most.bytes) return;
-  most = now_;
-  most.bytes = bytes;
+  if (bytes > most.bytes) most = {bytes, grown_, forwards_, backwards_};
 }
 
 // Runs pairs of one virtual stage: the last finds most.
 void InFlightTable::Forward(int64_t count) {
   const size_t chunk = ForwardChunk();
-  now_.kept[chunk] += count - 1;
+  kept_[chunk] += count - 1;
+  forwards_ += count - 1;
   Consider(chunk, false);
-  ++now_.kept[chunk];
-  forwards_ += count;
+  ++kept_[chunk];
+  ++forwards_;
 }
 
 // The first finds most.
 void InFlightTable::Backward(int64_t count) {
   const size_t chunk = BackwardChunk();
-  --now_.kept[chunk];
+  --kept_[chunk];
+  ++backwards_;
   Consider(chunk, true);
-  now_.kept[chunk] -= count - 1;
-  const bool first = chunk + now_.grown < rows_.size() && now_.grown + 1 < grown_bytes_.size();
-  if (first) ++now_.grown;
-  backwards_ += count;
+  kept_[chunk] -= count - 1;
+  backwards_ += count - 1;
+  const bool first = chunk + grown_ < rows_.size() && grown_ + 1 < grown_bytes_.size();
+  if (first) ++grown_;
 }
 
 // Runs pairs of one virtual stage forward, each time with one of another (or
@@ -67,8 +74,8 @@ void InFlightTable::RunInTurn(int64_t count) {
   Forward(1);
   Backward(1);
   if (count < 2) return;
-  now_.kept[forward] += count - 2;
-  now_.kept[backward] -= count - 2;
+  kept_[forward] += count - 2;
+  kept_[backward] -= count - 2;
   forwards_ += count - 2;
   backwards_ += count - 2;
   Forward(1);

@@ -14,9 +14,10 @@ namespace plimsoll {
 
 // One such moment: what there is beside the pair at work.
 struct InFlight {
-  int64_t bytes = -1;  // of kept pairs and of gradients; -1: there is no such moment
-  size_t grown = 0;    // virtual stages that have gradients: the last so many
-  absl::InlinedVector<int64_t, 4> kept{};  // pairs of each virtual stage
+  int64_t bytes = -1;     // of kept pairs and of gradients; -1: there is no such moment
+  size_t grown = 0;       // virtual stages that have gradients: the last so many
+  int64_t forwards = 0;   // pairs that have run forward
+  int64_t backwards = 0;  // pairs that have run backward, or do
 };
 
 // Of each virtual stage, the most that is kept while a pair of it runs, forward
@@ -36,6 +37,10 @@ class InFlightTable {
   const InFlight& At(size_t chunk, bool backward, bool later) const {
     return rows_[chunk].moments[backward][later];
   }
+  // Pairs of `chunk` that are kept at that moment.
+  int64_t KeptAt(const InFlight& moment, size_t chunk) const {
+    return DoneOf(moment.forwards, chunk) - DoneOf(moment.backwards, rows_.size() - 1 - chunk);
+  }
 
  private:
   struct Row {
@@ -49,6 +54,8 @@ class InFlightTable {
   size_t BackwardChunk() const {
     return rows_.size() - 1 - static_cast<size_t>(backwards_ / order_.group) % rows_.size();
   }
+  // Of so many pairs in their order, those of the group that comes `index`th in a round.
+  int64_t DoneOf(int64_t turns, size_t index) const;
   int64_t LeftForward() const { return order_.group - forwards_ % order_.group; }
   int64_t LeftBackward() const;
   void Forward(int64_t count);
@@ -61,8 +68,9 @@ class InFlightTable {
   const absl::Span<const int64_t> grown_bytes_;
   int64_t forwards_ = 0;  // pairs done
   int64_t backwards_ = 0;
-  InFlight now_;
-  absl::InlinedVector<Row, 1> rows_;  // of each virtual stage
+  size_t grown_ = 0;
+  absl::InlinedVector<int64_t, 4> kept_;  // now, of each virtual stage
+  absl::InlinedVector<Row, 1> rows_;      // of each virtual stage
 };
 
 }  // namespace plimsoll

@@ -97,6 +97,7 @@ class StageKind {
 
   const ParameterSums& sums() const { return sums_; }
   size_t chunk_count() const { return chunks_.size(); }
+  bool grows() const { return !parts_.grown.empty(); }  // gradients, in backward
   // Phases in which a pair is at work.
   const PairNeed& need(bool steady, const AtWork& at) const {
     return needs_[at.chunk].at[steady][at.backward][at.later];
@@ -110,7 +111,7 @@ class StageKind {
   const StepUsage& rest(bool steady) const { return rests_[steady]; }
   const PairNeed& rest_need(bool steady) const { return rest_needs_[steady]; }
   const Usage& UsageAt(bool steady, Phase phase, const AtWork& at);
-  void GrowOthers(const InFlight& flight, Usage& usage) const;
+  void GrowOthers(const InFlightTable& flights, const InFlight& flight, Usage& usage) const;
 
  private:
   struct ChunkNeeds {
@@ -196,9 +197,11 @@ const Usage& StageKind::UsageAt(bool steady, Phase phase, const AtWork& at) {
 }
 
 // Adds what there is beside the pair at work.
-void StageKind::GrowOthers(const InFlight& flight, Usage& usage) const {
+void StageKind::GrowOthers(const InFlightTable& flights, const InFlight& flight,
+                           Usage& usage) const {
   for (size_t i = 0; i < chunks_.size(); ++i) {
-    if (flight.kept[i] > 0) usage.Grow(chunks_[i].kept(), flight.kept[i]);
+    const int64_t kept = flights.KeptAt(flight, i);
+    if (kept > 0) usage.Grow(chunks_[i].kept(), kept);
     if (i + flight.grown >= chunks_.size()) chunks_[i].GrowGradients(usage);
   }
 }
@@ -250,9 +253,9 @@ void StageMachine::Consider(bool steady, const AtWork& at) {
 void StageMachine::FindStep(bool steady) {
   peak_.steps[steady] = kind_.rest(steady);
   for (size_t chunk = 0; chunk < kind_.chunk_count(); ++chunk) {
-    for (const bool later : {false, true}) {
-      Consider(steady, {chunk, false, later});
-      Consider(steady, {chunk, true, later});
+    for (const bool backward : {false, true}) {
+      Consider(steady, {chunk, backward, false});
+      if (kind_.grows()) Consider(steady, {chunk, backward, true});
     }
   }
   const PairNeed& rest = kind_.rest_need(steady);
@@ -278,9 +281,10 @@ void StageMachine::Find() {
   const AtWork& at = at_work_[peak_.steady][phase];
   const InFlight& flight = FlightAt(at);
   peak_.usage = kind_.UsageAt(peak_.steady, peak_.phase, at);
-  peak_.pairs = flight.kept;
-  ++peak_.pairs[at.chunk];
-  if (phase < kFlightPhaseCount) kind_.GrowOthers(flight, peak_.usage);
+  for (size_t i = 0; i < kind_.chunk_count(); ++i) {
+    peak_.pairs.push_back(flights_.KeptAt(flight, i) + (i == at.chunk ? 1 : 0));
+  }
+  if (phase < kFlightPhaseCount) kind_.GrowOthers(flights_, flight, peak_.usage);
 }
 
 }  // namespace
