@@ -6,31 +6,50 @@ namespace plimsoll {
 
 InFlightTable::InFlightTable(const PairOrder& order, absl::Span<const int64_t> pair_bytes,
                              absl::Span<const int64_t> grown_bytes)
-    : order_(order), pair_bytes_(pair_bytes), grown_bytes_(grown_bytes), rows_(pair_bytes.size()) {
+    : order_(order),
+      pair_bytes_(pair_bytes),
+      grown_bytes_(grown_bytes),
+      round_(Multiply(order.group, static_cast<int64_t>(pair_bytes.size()))),
+      whole_(order.pairs - order.pairs % round_),
+      last_group_((order.pairs - whole_) / static_cast<int64_t>(pair_bytes.size())),
+      rows_(pair_bytes.size()) {
   kept_.resize(rows_.size());
   while (forwards_ < order_.warm_up) {
     Forward(std::min(LeftForward(), order_.warm_up - forwards_));
   }
-  const int64_t rounds = Multiply(2 * static_cast<int64_t>(rows_.size()), order_.group);
-  const int64_t end = std::min(order_.pairs, rounds);
-  while (forwards_ < order_.pairs && backwards_ < end) {
+  while (forwards_ < order_.pairs) {
     RunInTurn(std::min({LeftForward(), LeftBackward(), order_.pairs - forwards_}));
+    if (backwards_ == Multiply(2, round_)) SkipRounds();
   }
-  while (backwards_ < end) Backward(LeftBackward());
+  while (backwards_ < order_.pairs) Backward(LeftBackward());
+}
+
+// Rounds that are like the second.
+void InFlightTable::SkipRounds() {
+  const int64_t rounds = std::max<int64_t>(whole_ - forwards_, 0) / round_;
+  forwards_ += rounds * round_;
+  backwards_ += rounds * round_;
+}
+
+size_t InFlightTable::IndexOf(int64_t turn) const {
+  return static_cast<size_t>(turn % round_ / GroupOf(turn));
+}
+
+int64_t InFlightTable::LeftOf(int64_t turn) const {
+  return GroupOf(turn) - turn % round_ % GroupOf(turn);
 }
 
 // A virtual stage's first is apart: its gradients come to be.
 int64_t InFlightTable::LeftBackward() const {
-  const int64_t done = backwards_ % order_.group;
-  const bool first = grown_ + 1 < grown_bytes_.size() && done == 0;
-  return first ? 1 : order_.group - done;
+  const int64_t left = LeftOf(backwards_);
+  const bool first = grown_ + 1 < grown_bytes_.size() && left == GroupOf(backwards_);
+  return first ? 1 : left;
 }
 
 int64_t InFlightTable::DoneOf(int64_t turns, size_t index) const {
-  const int64_t round = order_.group * static_cast<int64_t>(rows_.size());
-  const int64_t before = order_.group * static_cast<int64_t>(index);
-  return turns / round * order_.group +
-         std::clamp<int64_t>(turns % round - before, 0, order_.group);
+  const int64_t group = GroupOf(turns);
+  const int64_t before = group * static_cast<int64_t>(index);
+  return turns / round_ * order_.group + std::clamp<int64_t>(turns % round_ - before, 0, group);
 }
 
 // Takes what is there now as a candidate for the most.

@@ -25,7 +25,7 @@ struct InFlight {
 //
 // The virtual stages that run forward and backward change every `group` pairs.
 // In between, what is kept grows or shrinks evenly: it is most at an end. After
-// two rounds all repeats.
+// two rounds all repeats until the last.
 class InFlightTable {
  public:
   // `pair_bytes` is what one pair keeps, by virtual stage; `grown_bytes` the
@@ -48,25 +48,30 @@ class InFlightTable {
   };
 
   // The virtual stages whose turn it is.
-  size_t ForwardChunk() const {
-    return static_cast<size_t>(forwards_ / order_.group) % rows_.size();
-  }
-  size_t BackwardChunk() const {
-    return rows_.size() - 1 - static_cast<size_t>(backwards_ / order_.group) % rows_.size();
-  }
-  // Of so many pairs in their order, those of the group that comes `index`th in a round.
+  size_t ForwardChunk() const { return IndexOf(forwards_); }
+  size_t BackwardChunk() const { return rows_.size() - 1 - IndexOf(backwards_); }
+  // Of a turn, the group that it is in: its size, its place in a round, and how many
+  // are left of it.
+  int64_t GroupOf(int64_t turn) const { return turn < whole_ ? order_.group : last_group_; }
+  size_t IndexOf(int64_t turn) const;
+  int64_t LeftOf(int64_t turn) const;
+  // Of so many turns in their order, those of the groups that come `index`th in a round.
   int64_t DoneOf(int64_t turns, size_t index) const;
-  int64_t LeftForward() const { return order_.group - forwards_ % order_.group; }
+  int64_t LeftForward() const { return LeftOf(forwards_); }
   int64_t LeftBackward() const;
   void Forward(int64_t count);
   void Backward(int64_t count);
   void RunInTurn(int64_t count);
+  void SkipRounds();
   void Consider(size_t chunk, bool backward);
 
   const PairOrder order_;
   const absl::Span<const int64_t> pair_bytes_;
   const absl::Span<const int64_t> grown_bytes_;
-  int64_t forwards_ = 0;  // pairs done
+  const int64_t round_;       // pairs of a whole round
+  const int64_t whole_;       // of all whole rounds
+  const int64_t last_group_;  // of the round that is left; 0: none is
+  int64_t forwards_ = 0;      // pairs done
   int64_t backwards_ = 0;
   size_t grown_ = 0;
   absl::InlinedVector<int64_t, 4> kept_;  // now, of each virtual stage

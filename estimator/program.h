@@ -262,7 +262,7 @@ struct Outside {
 // The order in which a stage runs its pairs of micro-batch and virtual stage:
 // `warm_up` forward, then one forward and one backward in turn, then backward
 // of the rest. A round is `group` micro-batches of each virtual stage, forward
-// from the first of these, backward from the last.
+// from the first of these, backward from the last; the last round has what is left.
 struct PairOrder {
   int64_t warm_up = 0;
   int64_t pairs = 1;

@@ -13,15 +13,17 @@ int64_t SimulatedCount(const Job& job, int64_t stage) {
       return job.micro_batch_count;
     case PipelineSchedule::k1F1B:
       return std::min(job.micro_batch_count, stages - stage + 2);
-    case PipelineSchedule::kInterleaved1F1B:
-      return std::min(job.micro_batch_count, 3 * job.micro_batch_group_size);
+    case PipelineSchedule::kInterleaved1F1B: {  // with the last group, which may be short
+      const int64_t group = job.micro_batch_group_size;
+      return std::min(job.micro_batch_count, 3 * group + job.micro_batch_count % group);
+    }
   }
   return job.micro_batch_count;
 }
 
-// Forward turns in their order: p micro-batches of the first virtual stage, the
-// same of the second, and so on, then the next p. Backward's order has the
-// virtual stages reversed.
+// Forward turns in their order: a group of micro-batches of the first virtual
+// stage, the same of the second, and so on, then the next group. Backward's order
+// has the virtual stages reversed.
 std::vector<Turn> Table(const PairOrder& order, int32_t chunks, int64_t count, bool backward) {
   std::vector<Turn> table;
   table.reserve(static_cast<size_t>(count * chunks));
@@ -43,7 +45,7 @@ int64_t WarmUp(const Job& job, int64_t stage) {
     case PipelineSchedule::k1F1B:
       return after;
     case PipelineSchedule::kInterleaved1F1B:
-      return Add(2 * after, Multiply(job.virtual_pipeline_size - 1, job.pipeline_parallel_size));
+      return Add(2 * after, Multiply(job.virtual_pipeline_size - 1, job.micro_batch_group_size));
   }
   return job.micro_batch_count;
 }
@@ -54,7 +56,7 @@ PairOrder OrderOf(const Job& job, int64_t stage) {
   PairOrder order;
   order.pairs = Multiply(job.virtual_pipeline_size, job.micro_batch_count);
   order.warm_up = std::min(WarmUp(job, stage), order.pairs);
-  order.group = job.virtual_pipeline_size == 1 ? job.micro_batch_count : job.pipeline_parallel_size;
+  order.group = job.virtual_pipeline_size == 1 ? job.micro_batch_count : job.micro_batch_group_size;
   return order;
 }
 

@@ -18,12 +18,14 @@ namespace {
 
 using ::testing::ElementsAre;
 
-Job JobOf(PipelineSchedule schedule, int64_t stages, int64_t chunks, int64_t micro_batches) {
+Job JobOf(PipelineSchedule schedule, int64_t stages, int64_t chunks, int64_t micro_batches,
+          int64_t more_in_group = 0) {
   Job job;
   job.pipeline_schedule = schedule;
   job.pipeline_parallel_size = stages;
   job.virtual_pipeline_size = chunks;
   job.micro_batch_count = micro_batches;
+  job.micro_batch_group_size = stages + more_in_group;
   return job;
 }
 
@@ -79,22 +81,32 @@ Bytes AnyBytes(std::mt19937_64& random, size_t chunks, bool grows) {
   return bytes;
 }
 
+void ExpectSame(const Job& job, std::mt19937_64& random) {
+  const auto chunks = static_cast<size_t>(job.virtual_pipeline_size);
+  for (int64_t stage = 0; stage < job.pipeline_parallel_size; ++stage) {
+    const Bytes bytes = AnyBytes(random, chunks, random() % 4 != 0);
+    EXPECT_EQ(Computed(job, stage, bytes), PlayedOut(job, stage, bytes))
+        << static_cast<int>(job.pipeline_schedule) << " p " << job.pipeline_parallel_size << " v "
+        << chunks << " m " << job.micro_batch_count << " g " << job.micro_batch_group_size << " s "
+        << stage << " grows " << bytes.grown.size() - 1;
+  }
+}
+
 TEST(InFlightTest, IsWhatAStepPlayedOutKeeps) {
   std::mt19937_64 random(1);
-  for (const auto schedule :
-       {PipelineSchedule::kGpipe, PipelineSchedule::k1F1B, PipelineSchedule::kInterleaved1F1B}) {
-    const bool interleaved = schedule == PipelineSchedule::kInterleaved1F1B;
-    for (const int64_t stages : {2, 3, 4, 8}) {
-      for (const int64_t chunks : {2, 3, 4, 7}) {
-        if (!interleaved && chunks != 2) continue;
+  for (const int64_t stages : {2, 3, 4, 8}) {
+    for (const int64_t micro_batches : {1, 2, 3, 7, 8, 9, 30}) {
+      ExpectSame(JobOf(PipelineSchedule::kGpipe, stages, 1, micro_batches), random);
+      ExpectSame(JobOf(PipelineSchedule::k1F1B, stages, 1, micro_batches), random);
+    }
+    for (const int64_t chunks : {2, 3, 4, 7}) {
+      for (const int64_t more : {0, 1, 3}) {
         for (const int64_t rounds : {1, 2, 3, 5, 40}) {
-          const Job job = JobOf(schedule, stages, interleaved ? chunks : 1, rounds * stages);
-          for (int64_t stage = 0; stage < stages; ++stage) {
-            const Bytes bytes =
-                AnyBytes(random, interleaved ? static_cast<size_t>(chunks) : 1, random() % 4 != 0);
-            EXPECT_EQ(Computed(job, stage, bytes), PlayedOut(job, stage, bytes))
-                << static_cast<int>(schedule) << " p " << stages << " v " << chunks << " m "
-                << rounds * stages << " s " << stage << " grows " << bytes.grown.size() - 1;
+          for (int64_t rest = 0; rest < stages + more; rest = std::max(stages, rest + 1)) {
+            const int64_t micro_batches = rounds * (stages + more) + rest;
+            ExpectSame(
+                JobOf(PipelineSchedule::kInterleaved1F1B, stages, chunks, micro_batches, more),
+                random);
           }
         }
       }

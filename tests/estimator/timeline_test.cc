@@ -61,9 +61,15 @@ void Interleave(std::mt19937_64& random, JobSpec& spec) {
     *Shape(spec).layer_count += layers;
   }
   spec.training.recompute.unit_layer_count.reset();
-  spec.training.global_batch_size = *spec.training.micro_batch_size *
-                                    *spec.parallelism.data_parallel_size * stages *
-                                    static_cast<int64_t>(1 + random() % 5);
+  const int64_t micro_batches = stages * static_cast<int64_t>(1 + random() % 5);
+  spec.training.global_batch_size =
+      *spec.training.micro_batch_size * *spec.parallelism.data_parallel_size * micro_batches;
+  const auto group = stages + static_cast<int64_t>(random() % 3);
+  const int64_t rest = micro_batches % group;
+  const bool legal = micro_batches >= group && (rest == 0 || rest >= stages);
+  if (spec.runtime.framework == "megatron-core" && legal) {
+    spec.parallelism.micro_batch_group_size = group;
+  }
 }
 
 // What is left are corners of a few tens of KiB on models of a few MiB: tied
