@@ -209,13 +209,20 @@ def capacity_scores(program, failed):
 
 
 def assign_folds(scored):
-    """A fold for each model, the models with most rows dealt first: {model: fold}."""
-    sizes = collections.Counter(row["model"] for row in scored)
-    loads, folds = [0] * FOLDS, {}
-    for model, size in sorted(sizes.items(), key=lambda item: (-item[1], item[0])):
-        fold = loads.index(min(loads))
+    """A fold for each model, those with most rows dealt first: {model: fold}.
+
+    A model goes where fewest rows are of its gauges and frameworks, so that what is left
+    when a fold is taken out knows each of them, where several models do.
+    """
+    kinds = collections.defaultdict(collections.Counter)
+    for row in scored:
+        kinds[row["model"]][row.get("gauge"), row.get("framework")] += 1
+    loads, folds = [collections.Counter() for _ in range(FOLDS)], {}
+    for model, counts in sorted(kinds.items(), key=lambda item: (-item[1].total(), item[0])):
+        alike = [sum(load[kind] for kind in counts) for load in loads]
+        fold = min(range(FOLDS), key=lambda k: (alike[k], loads[k].total()))
         folds[model] = fold
-        loads[fold] += size
+        loads[fold].update(counts)
     return folds
 
 
