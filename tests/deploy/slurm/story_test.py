@@ -230,6 +230,8 @@ class StoryTest(unittest.TestCase):
         self.shows(f'{RATIO}{{hpc_job="{job}",figure="bound"}}', 1.05)
         until(lambda: [alert["hpc_job"] for alert in self.alerts("PlimsollUnderestimate")] == [job],
               "the alert fires")
+        # Slurm tells the second in which a job ended: what was used in that one is not seen.
+        self.shows(f'min_over_time({RATIO}{{hpc_job="{job}",figure="bound"}}[3s])', 1.05)
 
     def end_and_report(self, job):
         (self.folder / "trained").touch()
