@@ -29,12 +29,10 @@ std::string Time(const Block& block, int time) {
 }
 
 // How often what a block keeps is there, with so many pairs of each virtual stage.
-int64_t KeptTimes(const Block& block, const Stage& stage, absl::Span<const int64_t> pairs) {
-  const int64_t units = std::max<int64_t>(block.recompute_unit, 1);
+int64_t KeptByPairs(const Block& block, const Stage& stage, absl::Span<const int64_t> pairs) {
   int64_t kept = 0;
   for (size_t i = 0; i < pairs.size(); ++i) {
-    const int64_t times = CeilDivide(CountOnStage(block, VirtualStage(stage, i)), units);
-    kept = Add(kept, Multiply(times, pairs[i]));
+    kept = Add(kept, Multiply(KeptTimes(block, VirtualStage(stage, i)), pairs[i]));
   }
   return kept;
 }
@@ -46,7 +44,7 @@ void ExplainBlock(const Program& program, const Block& block, const Stage& stage
   if (on_stage == 0) return;
   std::vector<Storage> storages;
   Run(block, program.weight_gradient, program.gradient_dtype, &storages);
-  const int64_t kept = KeptTimes(block, stage, pairs);
+  const int64_t kept = KeptByPairs(block, stage, pairs);
   std::set<std::pair<TensorId, absl::string_view>> seen;  // a segment makes its tensors twice
   for (const Storage& storage : storages) {
     if (storage.tensor == kNoTensor) continue;

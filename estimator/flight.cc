@@ -17,8 +17,8 @@ bool IsFirst(When when) { return when == When::kMostGrown || when == When::kRedu
 bool IsBackward(When when) { return when >= When::kMostKept; }
 bool IsReduce(When when) { return when == When::kReduceKept || when == When::kReduceGrown; }
 
-// How often `layer_count` layers like `block` keep what one run of it keeps.
-int64_t KeptTimes(const Block& block, int64_t layer_count) {
+// How often the layers like `block`, of `layer_count`, keep what one run of it keeps.
+int64_t KeptByLayers(const Block& block, int64_t layer_count) {
   const int64_t count = CountLayers(block, layer_count);
   return block.recompute_unit > 1 ? CeilDivide(count, block.recompute_unit) : count;
 }
@@ -68,7 +68,7 @@ void FlightMachine::GrowNewest(int64_t layers, Sum& sum) const {
   for (size_t i = 0; i < blocks_.size(); ++i) {
     const Block& block = blocks_[i];
     if (block.kind == BlockKind::kLayer) {
-      sum.Grow(runs_[i].kept, KeptTimes(block, layers));
+      sum.Grow(runs_[i].kept, KeptByLayers(block, layers));
     } else if (block.kind == BlockKind::kEmbedding && chunk_.embedding) {
       sum.Grow(runs_[i].kept);
     }
@@ -288,13 +288,16 @@ Stage VirtualStage(const Stage& stage, size_t chunk) {
   return part;
 }
 
+int64_t KeptTimes(const Block& block, const Stage& chunk) {
+  return block.kind == BlockKind::kLayer ? KeptByLayers(block, chunk.layer_count)
+                                         : CountOnStage(block, chunk);
+}
+
 Usage KeptByPair(const Parts& parts, const Stage& chunk) {
   Usage kept;
   kept.Grow(Role::kActivation, chunk.edge_bytes);
   for (size_t i = 0; i < parts.runs.size(); ++i) {
-    const Block& block = parts.program.blocks[i];
-    const int64_t times = block.kind == BlockKind::kLayer ? KeptTimes(block, chunk.layer_count)
-                                                          : CountOnStage(block, chunk);
+    const int64_t times = KeptTimes(parts.program.blocks[i], chunk);
     if (times > 0) kept.Grow(parts.runs[i].kept, times);
   }
   return kept;

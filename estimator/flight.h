@@ -158,6 +158,9 @@ class FlightMachine {
   const bool first_micro_batch_;
 };
 
+// How often a pair of a virtual stage keeps what one run of `block` keeps.
+int64_t KeptTimes(const Block& block, const Stage& chunk);
+
 // What one pair of a virtual stage keeps between forward and backward.
 Usage KeptByPair(const Parts& parts, const Stage& chunk);
 
