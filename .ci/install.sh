@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs with apt what is missing of the packages of the groups named:
 #   build    what it takes to build and run Plimsoll
-#   test     what it takes to check it: the second compiler, formatter, ctags,
+#   test     what it takes to check it: protoc's library, the second compiler, formatter, ctags,
 #            Slurm, Prometheus, systemd and a balancer,
 #            a browser that looks at the pictures
 #   image    what it takes to make the container image without a registry
@@ -12,7 +12,8 @@ build="cmake ninja-build ccache g++-12 pkgconf
   libgrpc++-dev libgrpc-dev protobuf-compiler-grpc protobuf-compiler libprotobuf-dev
   libabsl-dev prometheus-cpp-dev libcli11-dev libyaml-cpp-dev rapidjson-dev python3
   libcpp-httplib-dev libgtest-dev libgmock-dev libbenchmark-dev"
-test="clang-14 libclang-rt-14-dev clang-format-14 universal-ctags chromium fonts-dejavu-core
+test="libprotoc-dev clang-14 libclang-rt-14-dev clang-format-14 universal-ctags chromium
+  fonts-dejavu-core
   slurmctld slurmd slurm-client slurm-wlm-basic-plugins lua-check lua5.1 lua-cjson lua-posix
   shellcheck prometheus prometheus-node-exporter python3-yaml systemd libseccomp2 haproxy"
 image="buildah debootstrap"
