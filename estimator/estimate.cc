@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "estimator/calibration.h"
 #include "estimator/explain.h"
+#include "estimator/loading.h"
 #include "estimator/lower.h"
 #include "estimator/passes/pass.h"
 #include "estimator/peak.h"
@@ -39,10 +40,22 @@ void FillMoments(const StagePeak& peak, RankMemory& rank) {
   }
 }
 
-// What the whole GPU may hold, given what the allocator may.
-int64_t DeviceBound(int64_t expected_bytes, int64_t reserved_bound, int64_t outside,
-                    const Margins& margins) {
-  return std::max(Add(reserved_bound, outside), Above(expected_bytes, margins.device));
+// Upper bounds of one rank's gauges. Units: bytes.
+struct Bounds {
+  int64_t allocated = 0;
+  int64_t reserved = 0;
+  int64_t device = 0;
+};
+
+// The more of a worst case and of what is expected with its share; where the run
+// is resumed, what loading may leave comes to either.
+Bounds BoundsOf(const Bounds& expected, const Bounds& worst, const Margins& margins,
+                int64_t outside, int64_t left_by_loading) {
+  const int64_t allocated = std::max(worst.allocated, Above(expected.allocated, margins.allocated));
+  const int64_t reserved = std::max(worst.reserved, Above(expected.reserved, margins.reserved));
+  const int64_t device = std::max(Add(reserved, outside), Above(expected.device, margins.device));
+  return {Add(allocated, left_by_loading), Add(reserved, left_by_loading),
+          Add(device, left_by_loading)};
 }
 
 // What tensors hold, what the allocator holds beside them, and what lies outside.
@@ -60,15 +73,16 @@ void FillRank(const Job& job, const Program& program, const Margins& margins, co
   rank.layer_count = stage.layer_count;
   rank.in_flight_count = stage.order.MostInFlight();
   rank.parameter_count = peak.sums.parameters;
-  const int64_t allocated = peak.usage.total;
-  const int64_t reserved = peak.Reserved();
   const int64_t outside = program.outside.Sum();
-  rank.allocated = Bounded(allocated, Above(allocated, margins.allocated));
-  rank.reserved = Bounded(reserved, Above(reserved, margins.reserved));
-  const int64_t device = Add(reserved, outside);
-  rank.device = Bounded(device, DeviceBound(device, rank.reserved.bound_bytes, outside, margins));
+  const int64_t reserved = peak.Reserved();
+  const Bounds expected{peak.usage.total, reserved, Add(reserved, outside)};
+  const Bounds bounds =
+      BoundsOf(expected, {}, margins, outside, LeftByLoading(job, program, peak.sums));
+  rank.allocated = Bounded(expected.allocated, bounds.allocated);
+  rank.reserved = Bounded(expected.reserved, bounds.reserved);
+  rank.device = Bounded(expected.device, bounds.device);
   rank.peak_phase = peak.phase;
-  FillBreakdown(program, peak.usage.roles, reserved - allocated, rank);
+  FillBreakdown(program, peak.usage.roles, reserved - expected.allocated, rank);
   FillMoments(peak, rank);
 }
 
@@ -96,18 +110,17 @@ void BoundGauges(const Job& job, const Program& program, const Margins& margins,
   const Replayed& shown = replay.shown();
   const int64_t outside = program.outside.Sum();
   const int64_t uncapped = replay.uncapped.peak_reserved;
-  int64_t allocated =
-      std::max(replay.lagging_allocated, Above(shown.peak_allocated, margins.allocated));
-  int64_t reserved = std::max(replay.lagging_reserved, Above(uncapped, margins.reserved));
-  int64_t device = DeviceBound(Add(uncapped, outside), reserved, outside, margins);
+  Bounds bounds = BoundsOf({shown.peak_allocated, uncapped, Add(uncapped, outside)},
+                           {replay.lagging_allocated, replay.lagging_reserved, 0}, margins, outside,
+                           replay.left_by_loading);
   if (replay.endures) {
-    reserved = std::min(reserved, job.usable_bytes - program.outside.context_bytes);
-    allocated = std::min(allocated, reserved);
-    device = std::min(device, job.usable_bytes);
+    bounds.reserved = std::min(bounds.reserved, job.usable_bytes - program.outside.context_bytes);
+    bounds.allocated = std::min(bounds.allocated, bounds.reserved);
+    bounds.device = std::min(bounds.device, job.usable_bytes);
   }
-  rank.allocated = Bounded(shown.peak_allocated, allocated);
-  rank.reserved = Bounded(shown.peak_reserved, reserved);
-  rank.device = Bounded(Add(shown.peak_reserved, outside), device);
+  rank.allocated = Bounded(shown.peak_allocated, bounds.allocated);
+  rank.reserved = Bounded(shown.peak_reserved, bounds.reserved);
+  rank.device = Bounded(Add(shown.peak_reserved, outside), bounds.device);
 }
 
 // Puts what the replay says in the place of what the closed form said.
@@ -130,7 +143,7 @@ void Refine(const Job& job, const Program& program, const Margins& margins,
 }
 
 // What the reader should know of a replay: that the cache was given back, that
-// memory is expected to wait for the GPU.
+// memory is expected to wait for the GPU, that a checkpoint may stay.
 void Warn(const RankReplay& replay, size_t stage, std::vector<Warning>& warnings) {
   if (replay.capped.completed && replay.capped.retries > 0) {
     warnings.push_back({"cache-flushed", "job.cluster",
@@ -142,6 +155,13 @@ void Warn(const RankReplay& replay, size_t stage, std::vector<Warning>& warnings
     warnings.push_back({"gpu-lags", "job.runtime.versions",
                         "memory that collectives used is expected to wait for a GPU that is a "
                         "launch queue behind; TORCH_NCCL_AVOID_RECORD_STREAMS=1 ends that"});
+  }
+  if (replay.left_by_loading > 0 && stage == 0) {
+    warnings.push_back({"loaded-twice", "job.training.resumed_from_checkpoint",
+                        absl::StrCat("what was loaded of the optimizer's states may stay until ",
+                                     "Python collects garbage, ", FormatGib(replay.left_by_loading),
+                                     " in the upper bound; gc.collect() after loading frees it, "
+                                     "torch 2.11 always does")});
   }
 }
 

@@ -72,6 +72,7 @@ struct TrainingSpec {
   RecomputeSpec recompute;
   std::optional<std::string> attention;
   LossSpec loss;
+  std::optional<bool> resumed_from_checkpoint;
 };
 
 struct ParallelismSpec {
@@ -184,6 +185,7 @@ struct Job {
   AttentionKernel attention = AttentionKernel::kFlash;
   LossImplementation loss = LossImplementation::kPlain;
   int64_t loss_chunk_count = 1;
+  bool resumed_from_checkpoint = false;
 
   int64_t data_parallel_size = 1;
   int64_t zero_stage = 0;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "estimator/lag.h"
+#include "estimator/loading.h"
 
 namespace plimsoll {
 namespace {
@@ -25,9 +26,9 @@ RoleBytes RolesAt(const Timeline& timeline, size_t event) {
 
 // Whether the job completes with a full launch queue in `capacity_bytes`.
 bool Endures(const RankReplay& rank, ReplaySettings settings, int64_t capacity_bytes) {
-  if (rank.lagging_reserved <= capacity_bytes) return true;
+  if (Add(rank.lagging_reserved, rank.left_by_loading) <= capacity_bytes) return true;
   settings.lag_ticks = kLaunchQueueTicks;
-  settings.allocator.capacity_bytes = capacity_bytes;
+  settings.allocator.capacity_bytes = std::max<int64_t>(capacity_bytes - rank.left_by_loading, 0);
   return rank.capped.completed && Replay(rank.timeline, settings).completed;
 }
 
@@ -39,6 +40,7 @@ std::optional<RankReplay> ReplayRank(const Job& job, const Program& program, con
   if (!timeline.has_value()) return std::nullopt;
   RankReplay rank;
   rank.timeline = *std::move(timeline);
+  rank.left_by_loading = LeftByLoading(job, program, SumParameters(program, program.stages[stage]));
   const bool waits = job.profile->records_streams && UsesOtherStreams(rank.timeline);
   const int32_t lag = waits ? ExpectedLag(job, program) : 0;
   rank.lag_ticks = lag;

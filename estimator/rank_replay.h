@@ -23,6 +23,7 @@ struct RankReplay {
   // With the GPU as far behind the CPU as its queue lets it be. Units: bytes.
   int64_t lagging_allocated = 0;
   int64_t lagging_reserved = 0;
+  int64_t left_by_loading = 0;  // that may be there beside it (estimator/loading.h)
   // It runs on the GPU even so, with room for what the replay does not know:
   // where memory is out, the allocator waits for the GPU and flushes its cache.
   bool endures = false;

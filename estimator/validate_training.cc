@@ -372,6 +372,7 @@ void CheckTraining(const TrainingSpec& spec, Check& check, Job& job) {
   CheckRecompute(spec.recompute, check, job);
   CheckAttention(spec, check, job);
   CheckLoss(spec.loss, check, job);
+  job.resumed_from_checkpoint = spec.resumed_from_checkpoint.value_or(false);
 }
 
 void CheckKnobs(const RuntimeSpec& spec, Check& check, Job& job) {

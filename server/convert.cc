@@ -117,6 +117,7 @@ TrainingSpec FromProto(const v1::Training& from) {
   PLIMSOLL_COPY_IF_SET(from, to, attention);
   PLIMSOLL_COPY_IF_SET(from.loss(), to.loss, implementation);
   PLIMSOLL_COPY_IF_SET(from.loss(), to.loss, chunk_count);
+  PLIMSOLL_COPY_IF_SET(from, to, resumed_from_checkpoint);
   return to;
 }
 

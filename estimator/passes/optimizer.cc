@@ -181,10 +181,12 @@ void AddGradients(const Job& job, Program& program) {
                             .alive = kReduction});
 }
 
-// DeepSpeed makes states when it wraps the optimizer. Source: deepspeed/runtime/
-// fp16/fused_optimizer.py, initialize_optimizer_states.
+// DeepSpeed makes states when it wraps the optimizer, and a checkpoint brings
+// its own. Source: deepspeed/runtime/fp16/fused_optimizer.py,
+// initialize_optimizer_states; torch/optim/optimizer.py, load_state_dict.
 void AddState(const Job& job, Program& program, absl::string_view name, Basis basis, DType dtype) {
-  const bool at_start = job.profile->framework == Framework::kMegatronDeepSpeed;
+  const bool at_start =
+      job.profile->framework == Framework::kMegatronDeepSpeed || job.resumed_from_checkpoint;
   program.states.push_back({.name = name,
                             .role = Role::kOptimizerState,
                             .part = Part::kOptimizerStates,

@@ -64,6 +64,7 @@ constexpr absl::string_view kKeptFields[] = {
     "training.attention",
     "training.loss.implementation",
     "training.loss.chunk_count",
+    "training.resumed_from_checkpoint",
     "runtime.framework",
     "runtime.versions",
     "runtime.vocab_size_divisor",

@@ -8,7 +8,8 @@
 
 A row's score is 0 where the answer's own worst case (a full launch queue) covers it, else
 measured / expected - 1. A share at risk r is the ceil((n + 1)(1 - r))-th smallest of n scores
-(split conformal prediction). A group of fewer rows than FULL is filled up to that weight with the
+(split conformal prediction). What loading a checkpoint may leave is no share's: it comes to the
+bound of a resumed run beside it. A group of fewer rows than FULL is filled up to that weight with the
 rows of all frameworks that are alike, so that what a few rows say is shrunk to what most do. A
 group is a framework with or without tensor parallelism, as its collectives are what keeps memory
 from being used again. Jobs of which nothing is known get the widest group's. A framework without rows of whole devices has the shares of its reserved memory.
@@ -81,10 +82,17 @@ def framework_of(request):
     return named or ("fsdp2" if stage == 3 else "deepspeed" if stage else "ddp")
 
 
-def score(measured_bytes, expected, structural):
+def score(measured_bytes, expected, structural, beside=0):
+    """The share of `expected` that covers what was measured, with `beside` bytes that no share is of."""
     if measured_bytes <= structural:
         return 0.0
-    return max(measured_bytes / expected - 1, 0.0)
+    return max((measured_bytes - beside) / expected - 1, 0.0)
+
+
+def beside_share(request, prediction):
+    """What the worst case of a resumed run has that is no lag: estimator/loading.h."""
+    resumed = request["job"].get("training", {}).get("resumed_from_checkpoint")
+    return prediction.bound - prediction.expected if resumed else 0
 
 
 def model_of(request):
@@ -109,6 +117,7 @@ def scored_rows(program, todo, detail):
             continue
         prediction = source.predict(row, answer)
         measured_bytes = row.measured_bytes()
+        beside = beside_share(request, prediction)
         scored.append(
             {
                 "id": row.id,
@@ -124,7 +133,8 @@ def scored_rows(program, todo, detail):
                 "measured": measured_bytes,
                 "expected": prediction.expected,
                 "structural": prediction.bound,
-                "score": score(measured_bytes, prediction.expected, prediction.bound),
+                "beside": beside,
+                "score": score(measured_bytes, prediction.expected, prediction.bound, beside),
             }
         )
     return scored
@@ -186,7 +196,8 @@ def look_up(table, row, detail, risk_index=-1):
 
 
 def bound(table, row, detail):
-    return max(row["structural"], row["expected"] * (1 + look_up(table, row, detail)))
+    by_share = row["expected"] * (1 + look_up(table, row, detail)) + row["beside"]
+    return max(row["structural"], by_share)
 
 
 def capacity_scores(program, failed):

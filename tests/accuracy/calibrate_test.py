@@ -17,6 +17,7 @@ def row(score, framework="ddp", gauge="allocated", model="m", tensor=False, numb
         "measured": 100 * (1 + score),
         "expected": 100,
         "structural": 100,
+        "beside": 0,
         "score": score,
     }
 
@@ -26,6 +27,13 @@ class CalibrateTest(unittest.TestCase):
         self.assertEqual(calibrate.score(110, 100, 110), 0)
         self.assertAlmostEqual(calibrate.score(110, 100, 109), 0.1)
         self.assertEqual(calibrate.score(90, 100, 80), 0)
+
+    def test_what_loading_leaves_is_no_share(self):
+        self.assertAlmostEqual(calibrate.score(112, 100, 110, beside=10), 0.02)
+        self.assertEqual(calibrate.score(109, 100, 110, beside=10), 0)
+        table = calibrate.fit([row(0.02, number=i) for i in range(300)], "replay")
+        resumed = dict(row(0.12), structural=110, beside=10)
+        self.assertAlmostEqual(calibrate.bound(table, resumed, "replay"), 112)
 
     def test_quantile_has_the_finite_sample_correction(self):
         scores = list(range(199))

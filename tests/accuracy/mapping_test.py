@@ -368,6 +368,20 @@ class MegatronCiTest(unittest.TestCase):
             self.assertEqual(job["runtime"]["versions"], {"torch": torch})
         self.assertNotIn("versions", self.job()["runtime"])
 
+    def test_the_second_run_of_a_test_is_resumed(self):
+        golden = "golden {}_2nd (last commit 4e85d74ae {}); other args: --bf16"
+        for image, date, torch in (
+            ("lts_dgx_a100", "2026-04-14", "2.9"),
+            ("dev_dgx_h100", "2026-01-13", "2.9"),
+            ("dev_dgx_h100", "2026-01-15", "2.10"),
+            ("dev_dgx_gb200", "2026-04-14", "2.11"),
+            ("dev_dgx_gb200", "2026-05-29", "2.12"),
+        ):
+            job = self.job(notes=golden.format(image, date))
+            self.assertTrue(job["training"]["resumed_from_checkpoint"])
+            self.assertEqual(job["runtime"]["versions"], {"torch": torch})
+        self.assertNotIn("resumed_from_checkpoint", self.job()["training"])
+
     def test_refuses(self):
         for more, changes, reason in (
             (" --num-experts=8", {}, "experts"),

@@ -87,8 +87,10 @@ RECOMPUTE_MODULES = {"core_attn": "core-attention", "layernorm": "norm", "mlp": 
 # Source: their model_config.yaml, Megatron-LM d98e8a64.
 TUNABLE = re.compile(r"_tunable_overlap")
 
-# When the images of GB200 came to torch 2.12 (NGC 26.04; .gitlab/stages/01.build.yml, 7cdf652c16).
-TORCH_2_12 = "2026-05-07"
+# The torch of the `dev` images, by the day that they changed: NGC 26.04, 26.02 and 25.11
+# (docker/.ngc_version.dev). Before that all had 25.09, which the `lts` images kept.
+TORCH_OF_DEV = (("2026-05-07", "2.12"), ("2026-03-05", "2.11"), ("2026-01-14", "2.10"))
+TORCH_OF_LTS = "2.9"
 # The commit that only reformatted golden values, and the tests on GB200 without
 # CUBLAS_WORKSPACE_CONFIG whose values are older than those images (git log of each file).
 REFORMATTED = "93ebf8d72"
@@ -127,7 +129,7 @@ def features_of(row):
         "attention": _attention(row, args),
         "implementation": args.get("transformer-impl", "transformer_engine"),
         "sequence parallel": "yes" if "sequence-parallel" in args else "no",
-        "resumed run": "yes" if _golden(row).endswith("_2nd") else "no",
+        "resumed run": "yes" if _resumed(row) else "no",
     }
 
 
@@ -154,6 +156,8 @@ def request_of(row):
         "attention": _attention(row, args),
         "loss": _loss(args),
     }
+    if _resumed(row):
+        training["resumed_from_checkpoint"] = True
     job = {
         "model": {"transformer": _transformer(row, args)},
         "training": training,
@@ -170,6 +174,11 @@ def _mib(text):
 
 def _golden(row):
     return row.note(r"golden (\S+) \(last commit", "")
+
+
+def _date(row):
+    """Of the golden values."""
+    return row.note(r"\(last commit \S+ (\d{4}-\d\d-\d\d)\)", "9999")
 
 
 def _test(row):
@@ -325,8 +334,7 @@ def _attention(row, args):
     backend = args.get("attention-backend", "auto")
     if backend != "auto":
         return {"unfused": "eager", "flash": "flash", "fused": "cudnn"}.get(backend, "auto")
-    date = row.note(r"\(last commit \S+ (\d{4}-\d{2}-\d{2})\)", "9999")
-    old = _golden(row).startswith("lts") and date < "2025-11"
+    old = _golden(row).startswith("lts") and _date(row) < "2025-11"
     if old and not NONDETERMINISTIC.search(_test(row)):
         return "eager"
     return "cudnn" if _gpu(row) == "H100" else "flash"
@@ -401,9 +409,14 @@ def _runtime(row, args):
         runtime["deferred_embedding_gradient_count"] = limit or micro_batches
     if not NONDETERMINISTIC.search(_test(row)):
         runtime["cublas_workspace_config"] = ":4096:8"
-    elif _gpu(row) == "GB200":
+    if _resumed(row) or ("cublas_workspace_config" not in runtime and _gpu(row) == "GB200"):
         runtime["versions"] = {"torch": _torch(row)}
     return runtime
+
+
+def _resumed(row):
+    """Whether this is the second run of a test, which loads what the first saved."""
+    return _golden(row).endswith("_2nd")
 
 
 def _local(args):
@@ -413,6 +426,7 @@ def _local(args):
 
 def _torch(row):
     """What the image came with, by the date of the golden values."""
-    commit, date = row.note(r"\(last commit (\S+) \d"), row.note(r"\(last commit \S+ (\d{4}-\d\d-\d\d)\)")
-    older = OLDER.search(_test(row)) if commit == REFORMATTED else date < TORCH_2_12
-    return "2.11" if older else "2.12"
+    if row.note(r"\(last commit (\S+) \d") == REFORMATTED:
+        return "2.11" if OLDER.search(_test(row)) else "2.12"
+    dev = [] if _golden(row).startswith("lts") else TORCH_OF_DEV
+    return next((torch for since, torch in dev if _date(row) >= since), TORCH_OF_LTS)

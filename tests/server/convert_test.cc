@@ -34,7 +34,8 @@ constexpr char kEverything[] = R"({"risk": 0.25, "include_trace": true,
       "optimizer_state_dtype": "l"},
     "optimizer": {"name": "m", "implementation": "n"}, "gradient_clipping": false,
     "recompute": {"mode": "o", "modules": ["p", "q"], "interval": 12, "unit_layer_count": 13},
-    "attention": "r", "loss": {"implementation": "s", "chunk_count": 14}},
+    "attention": "r", "loss": {"implementation": "s", "chunk_count": 14},
+    "resumed_from_checkpoint": true},
   "parallelism": {"data_parallel_size": 15, "zero_stage": 16, "shard_group_size": 17,
     "tensor_parallel_size": 18, "sequence_parallel": true, "pipeline_parallel_size": 19,
     "pipeline_schedule": "t", "virtual_pipeline_size": 20, "pipeline_layout": [21, 22],
@@ -127,6 +128,7 @@ TEST(FromProtoTest, CopiesTheTraining) {
       ElementsAre("f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "r", "s"));
   EXPECT_THAT(training.recompute.modules, ElementsAre("p", "q"));
   EXPECT_EQ(training.gradient_clipping, false);
+  EXPECT_EQ(training.resumed_from_checkpoint, true);
   EXPECT_EQ(spec.risk, 0.25);
 }
 

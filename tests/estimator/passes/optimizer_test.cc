@@ -121,5 +121,14 @@ TEST(OptimizerTest, StatesAreMadeByTheFirstStep) {
   EXPECT_NE(momentum->alive & Bit(Phase::kForward, false), 0);
 }
 
+// But for a run that loads them.
+TEST(OptimizerTest, ACheckpointBringsStates) {
+  JobSpec job = Unclipped("ddp", "fp32");
+  job.training.resumed_from_checkpoint = true;
+  const Program program = ProgramAfter(Valid(job), PassId::kOptimizer);
+  EXPECT_EQ(FindState(program, "optimizer.momentum")->alive, kAlways);
+  EXPECT_EQ(FindState(program, "optimizer.variance")->alive, kAlways);
+}
+
 }  // namespace
 }  // namespace plimsoll
