@@ -115,19 +115,27 @@ TensorId LowerVocabParallel(BlockBuilder& b, TensorId logits) {
   return wide;
 }
 
-// Megatron's compiled loss: functions that write in place become functions that
-// do not, so 16-bit logits, their fp32 copy and its exponentials stand side by
-// side until forward returns: 10 bytes a logit.
-// Source: megatron/core/fusions/fused_cross_entropy.py, jit_fuser; measured,
-// data notes B 1.2.
-TensorId LowerCompiled(BlockBuilder& b, TensorId logits) {
-  const TensorId wide = Logits(b, "loss.logits.fp32", DType::kFp32);
-  b.Then("loss.logits.fp32", {logits}, {wide}, {});
+// Megatron's, where it writes into a new tensor: compiled, where functions that
+// write in place become functions that do not, and before core 0.8. 16-bit
+// logits, their fp32 copy and its exponentials stand side by side until forward
+// returns: 10 bytes a logit.
+// Source: megatron/core/fusions/fused_cross_entropy.py, jit_fuser; core 0.7.0,
+// core/tensor_parallel/cross_entropy.py; measured, data notes B 1.2.
+TensorId LowerOutOfPlace(BlockBuilder& b, TensorId logits) {
+  TensorId wide = logits;
+  if (b.job().precision.activation != DType::kFp32) {
+    wide = Logits(b, "loss.logits.fp32", DType::kFp32);
+    b.Then("loss.logits.fp32", {logits}, {wide}, {});
+  }
   b.block().tensors[logits].held = true;
   b.block().tensors[wide].held = true;
   const TensorId exponentials = Logits(b, "loss.exponentials", DType::kFp32);
   b.Then("loss.exponentials", {wide}, {exponentials}, {}).input_gradient = InputGradient::kShared;
   return exponentials;
+}
+
+bool IsOutOfPlace(const Job& job) {
+  return job.loss == LossImplementation::kFusedCrossEntropy || job.profile->copies_logits;
 }
 
 // nanotron's: fp32 logits held by the model, softmax of their size beside them.
@@ -164,8 +172,7 @@ void LowerLoss(BlockBuilder& b, TensorId logits) {
       break;
     case LossKernel::kVocabParallel:
       if (KeepsLogitsAlone(b.job())) break;
-      last = b.job().loss == LossImplementation::kFusedCrossEntropy ? LowerCompiled(b, logits)
-                                                                    : LowerVocabParallel(b, logits);
+      last = IsOutOfPlace(b.job()) ? LowerOutOfPlace(b, logits) : LowerVocabParallel(b, logits);
       break;
     case LossKernel::kSharded:
       last = LowerSharded(b, logits);

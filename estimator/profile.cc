@@ -23,6 +23,7 @@ constexpr Profile kEager = {
     .fused_softmax = false,
     .loss = LossKernel::kCrossEntropy,
     .logits_held = LogitsHeld::kForward,
+    .copies_logits = false,
     .compiles_loss = true,
     .loss_parallel = false,
     .expands_kv = false,
@@ -150,9 +151,20 @@ constexpr Profile MegatronCore() {
 
 constexpr Profile MegatronCoreRecording() {
   Profile profile = MegatronCore();
-  profile.since = 5;
-  profile.era = "core 0.5 to 0.12, Transformer Engine";
+  profile.since = 8;
+  profile.era = "core 0.8 to 0.12, Transformer Engine";
   profile.records_streams = true;
+  return profile;
+}
+
+// From September 2022 (55817ec9b9) to June 2024 (9634c0e4a3) the loss subtracted
+// the largest logit into a new tensor.
+// Source: Megatron-LM core 0.7.0, core/tensor_parallel/cross_entropy.py.
+constexpr Profile MegatronCoreCopying() {
+  Profile profile = MegatronCoreRecording();
+  profile.since = 5;
+  profile.era = "core 0.5 to 0.7, Transformer Engine";
+  profile.copies_logits = true;
   return profile;
 }
 
@@ -396,6 +408,7 @@ const std::vector<Profile>& Profiles() {
                                                                 DeepSpeed(),
                                                                 MegatronCore(),
                                                                 MegatronCoreRecording(),
+                                                                MegatronCoreCopying(),
                                                                 MegatronLm(),
                                                                 MegatronDeepSpeed(),
                                                                 NanotronAfterFix(),

@@ -78,6 +78,7 @@ struct Profile {
   bool fused_softmax;      // eager attention scales, masks and normalises in one 16-bit kernel
   LossKernel loss;
   LogitsHeld logits_held;
+  bool copies_logits;  // the vocabulary-parallel loss is not in place
   bool compiles_loss;  // where it compiles at all
   bool loss_parallel;  // with tensor parallelism the loss reads logits that are split
   bool expands_kv;     // keys and values are copied to as many heads as queries have

@@ -34,10 +34,6 @@ FULL = 199  # rows, at which the second greatest is the share at a risk of 1 %
 # Rows that tell of something missing in the model, not of its spread: they make no share, but
 # count as not covered. estimator/README.md, known gaps.
 GAPS = {
-    **dict.fromkeys(
-        ("mcore-0303", "mcore-0307", "mcore-0340", "mcore-0346"),
-        "Megatron's compiled loss on two A100 images",
-    ),
     "titan-0065": "tensor parallelism of early 2024 held 17 GiB more",
 }
 # Shares of capacity at which jobs that ran out of memory are judged.

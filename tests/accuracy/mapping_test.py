@@ -366,6 +366,9 @@ class MegatronCiTest(unittest.TestCase):
         ):
             job = self.job(model=fusion.format(test), notes=golden.format(commit))
             self.assertEqual(job["runtime"]["versions"], {"torch": torch})
+        moved = "golden {} (last commit adc69dba2 2025-10-21); other args: --cross-entropy-loss-fusion"
+        for image, torch in (("dev_dgx_a100", "2.5"), ("lts_dgxa100_ord", "2.2")):
+            self.assertEqual(self.job(notes=moved.format(image))["runtime"]["versions"], {"torch": torch})
         self.assertNotIn("versions", self.job()["runtime"])
 
     def test_the_second_run_of_a_test_is_resumed(self):

@@ -91,6 +91,10 @@ TUNABLE = re.compile(r"_tunable_overlap")
 # (docker/.ngc_version.dev). Before that all had 25.09, which the `lts` images kept.
 TORCH_OF_DEV = (("2026-05-07", "2.12"), ("2026-03-05", "2.11"), ("2026-01-14", "2.10"))
 TORCH_OF_LTS = "2.9"
+# The commit that moved golden values which were older: those of `dev` on A100 are of January 2025
+# (NGC 24.10), those of `lts` of 24.01 (git log --follow of each file; .gitlab/stages/01.build.yml).
+MOVED = "adc69dba2"
+TORCH_MOVED = {"dev_dgx_a100": "2.5", "lts": "2.2"}
 # The commit that only reformatted golden values, and the tests on GB200 without
 # CUBLAS_WORKSPACE_CONFIG whose values are older than those images (git log of each file).
 REFORMATTED = "93ebf8d72"
@@ -409,7 +413,8 @@ def _runtime(row, args):
         runtime["deferred_embedding_gradient_count"] = limit or micro_batches
     if not NONDETERMINISTIC.search(_test(row)):
         runtime["cublas_workspace_config"] = ":4096:8"
-    if _resumed(row) or ("cublas_workspace_config" not in runtime and _gpu(row) == "GB200"):
+    blackwell = "cublas_workspace_config" not in runtime and _gpu(row) == "GB200"
+    if blackwell or _resumed(row) or "cross-entropy-loss-fusion" in args:
         runtime["versions"] = {"torch": _torch(row)}
     return runtime
 
@@ -426,7 +431,12 @@ def _local(args):
 
 def _torch(row):
     """What the image came with, by the date of the golden values."""
-    if row.note(r"\(last commit (\S+) \d") == REFORMATTED:
+    commit, golden = row.note(r"\(last commit (\S+) \d"), _golden(row)
+    if commit == MOVED:
+        moved = (torch for image, torch in TORCH_MOVED.items() if golden.startswith(image))
+        return next(moved, TORCH_OF_LTS)
+    if golden.startswith("lts"):
+        return TORCH_OF_LTS
+    if commit == REFORMATTED:
         return "2.11" if OLDER.search(_test(row)) else "2.12"
-    dev = [] if _golden(row).startswith("lts") else TORCH_OF_DEV
-    return next((torch for since, torch in dev if _date(row) >= since), TORCH_OF_LTS)
+    return next((torch for since, torch in TORCH_OF_DEV if _date(row) >= since), TORCH_OF_LTS)

@@ -15,6 +15,12 @@ LLAMA = {
     "llama3-70b": {"hidden": 8192, "heads": 64, "kv_heads": 8, "ffn": 28672, "vocab": 128257},
     "llama3-405b": {"hidden": 16384, "heads": 128, "kv_heads": 16, "ffn": 53248, "vocab": 128257},
 }
+# Of rows that name Megatron-LM alone: its own layers, and the loss of core 0.7 and older.
+OLD_RUNTIME = {"transformer_implementation": "local", "versions": {"megatron-core": "0.7"}}
+# The notes of a run whose command line was not read, so that its micro-batch is a guess. Of the jobs
+# that its global batch allows, one sequence gives its peak and what it held after a step, both to
+# 0.03 MiB; two give 4 GiB more.
+UNREAD = "not fully read"
 GPUS = {
     "B200": "b200-180gb",
     "A100/A800 80GB (inferred)": "a100-80gb-sxm",
@@ -51,11 +57,16 @@ def request_of(row):
     _refuse(row)
     tensor = row.number("tp", 1)
     b200 = row.family == "b200"
+    runtime = {"framework": "megatron-core"}
+    if b200:
+        runtime["versions"] = {"torch": "2.10"}
+    elif _old(row):
+        runtime.update(OLD_RUNTIME)
     job = {
         "model": {"transformer": _transformer(row)},
         "training": {
             "sequence_length": row.number("seq_len"),
-            "micro_batch_size": row.number("micro_batch"),
+            "micro_batch_size": 1 if UNREAD in row.notes else row.number("micro_batch"),
             "global_batch_size": measured.global_batch(row),
             "precision": {"preset": "fp16-mixed" if row.text("precision") == "fp16" else "bf16-mixed"},
             "optimizer": {"name": "adam", "implementation": "fused"},
@@ -67,7 +78,7 @@ def request_of(row):
             _zero_stage(row),
             sequence_parallel=tensor > 1 and not row.text("sequence_parallel").startswith("no"),
         ),
-        "runtime": {"framework": "megatron-core", **({"versions": {"torch": "2.10"}} if b200 else {})},
+        "runtime": runtime,
         "cluster": _cluster(row),
     }
     if row.text("recompute").startswith("selective"):
@@ -98,7 +109,12 @@ def _attention(row):
     said = row.text("attention")
     if "flash" in said or row.family == "b200":
         return "flash" if row.family != "b200" else "cudnn"
-    return "eager" if "fused softmax" in said else "flash"
+    return "eager" if "fused softmax" in said or _old(row) else "flash"
+
+
+def _old(row):
+    """Megatron-LM from September 2022 to June 2024, before its layers were Core's."""
+    return row.text("framework") == "Megatron-LM"
 
 
 def _cluster(row):

@@ -233,6 +233,17 @@ class MegatronRunsTest(unittest.TestCase):
             prediction = megatron_runs.predict(ROWS[f"{self.CASE}:{end}"], answer(9, 4))
             self.assertEqual(prediction.expected, figure)
 
+    def test_megatron_lm_ran_its_own_layers(self):
+        tutorial = job(megatron_runs, ROWS["mcoremisc-0039"])
+        self.assertEqual(tutorial["runtime"]["versions"], {"megatron-core": "0.7"})
+        self.assertEqual(tutorial["runtime"]["transformer_implementation"], "local")
+        self.assertEqual(tutorial["training"]["attention"], "eager")
+        self.assertEqual(tutorial["training"]["micro_batch_size"], 1, "its command line was not read")
+        flash = job(megatron_runs, ROWS["mcoremisc-0020"])
+        self.assertEqual(flash["runtime"], tutorial["runtime"])
+        self.assertEqual(flash["training"]["attention"], "flash")
+        self.assertEqual(flash["training"]["micro_batch_size"], 2)
+
     def test_gpt2(self):
         asked = job(megatron_runs, ROWS["mcoremisc-0039"])
         self.assertEqual(asked["training"]["precision"], {"preset": "fp16-mixed"})

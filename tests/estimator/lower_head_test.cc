@@ -142,6 +142,26 @@ TEST(LowerHeadTest, TransformerEnginesLossIsInPlace) {
   EXPECT_NEAR(PerLogit(run, run.backward), 2, 0.1);
 }
 
+// Megatron's loss is in place but where it is compiled, and before core 0.8:
+// 16-bit and fp32 logits and the exponentials side by side, in fp32 the latter two.
+TEST(LowerHeadTest, MegatronsLossOutOfPlace) {
+  JobSpec job = With(SmallJob(), "megatron-core");
+  const auto forward = [](const JobSpec& spec) {
+    const BlockRun run = RunHead(spec);
+    return PerLogit(run, run.forward);
+  };
+  EXPECT_NEAR(forward(job), 6, 0.1);
+  job.runtime.versions["megatron-core"] = "0.8";
+  EXPECT_NEAR(forward(job), 6, 0.1);
+  job.runtime.versions["megatron-core"] = "0.7";
+  EXPECT_NEAR(forward(job), 10, 0.1);
+  job.training.precision.preset = "fp32";
+  EXPECT_NEAR(forward(job), 8, 0.1);
+  JobSpec compiled = With(SmallJob(), "megatron-core");
+  compiled.training.loss.implementation = "fused-cross-entropy";
+  EXPECT_NEAR(forward(compiled), 10, 0.1);
+}
+
 // nanotron's 16-bit logits leave a hole that fp32 tensors cannot use.
 TEST(LowerHeadTest, NanotronsLogitsLeaveAHole) {
   EXPECT_EQ(RunHead(With(SmallJob(), "nanotron")).hole_bytes, 2 * kTokens * kVocab);

@@ -1,4 +1,5 @@
 // The pass in words: what is no tensor of the model.
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -69,6 +70,26 @@ TEST(RuntimeTest, DummyGradientsAreKept) {
   EXPECT_EQ(FixedBytes(ProgramOf(job), "gradients.dummy"), 2 * 36864);
   job.runtime.gradient_accumulation_fusion = false;
   EXPECT_EQ(FixedBytes(ProgramOf(job), "gradients.dummy"), 0);
+}
+
+// Until torch 2.5 a compiled loss is tuned on clones of its fp32 logits, in the first step alone.
+TEST(RuntimeTest, ACompiledLossIsTunedInTheFirstStep) {
+  constexpr int64_t kLogits = 4 * 64 * 256;
+  JobSpec job = With(SmallJob(), "megatron-core");
+  job.training.loss.implementation = "fused-cross-entropy";
+  for (const auto& [torch, clones] : {std::pair{"2.2", 2}, {"2.3", 1}, {"2.5", 1}, {"2.6", 0}}) {
+    job.runtime.versions["torch"] = torch;
+    const Program program = ProgramOf(job);
+    EXPECT_EQ(FixedBytes(program, "loss.tuning.clones"), clones * kLogits) << torch;
+    EXPECT_EQ(FixedBytes(program, "loss.tuning"), clones > 0 ? 256000000 : 0) << torch;
+  }
+  EXPECT_EQ(FixedBytes(ProgramOf(With(SmallJob(), "megatron-core")), "loss.tuning"), 0);
+  job.runtime.versions["torch"] = "2.5";
+  const State tuning = *FindState(ProgramOf(job), "loss.tuning");
+  EXPECT_EQ(tuning.alive, Bit(Phase::kLoss, true));
+  EXPECT_EQ(tuning.place, Place::kHeadStage);
+  job.runtime.versions.clear();
+  EXPECT_EQ(FixedBytes(ProgramOf(job), "loss.tuning"), 0) << "the newest torch";
 }
 
 // Two micro-batches of 64 tokens wait with 64 values in and the gradients of 256 logits.
