@@ -73,7 +73,10 @@ bool MakesGradient(const Block& block, size_t parameter) {
   return false;
 }
 
-int64_t StateBytes(const State& state, const ParameterSums& sums) {
+namespace {
+
+// Of a state that nothing caps.
+int64_t WholeBytes(const State& state, const ParameterSums& sums) {
   if (state.place == Place::kHeadStage && !sums.head) return 0;
   if (state.place == Place::kEmbeddingStage && !sums.embedding) return 0;
   const auto sharded = [&state](int64_t elements) {
@@ -96,6 +99,12 @@ int64_t StateBytes(const State& state, const ParameterSums& sums) {
       return Multiply(state.fixed_bytes, sums.layers);
   }
   return 0;
+}
+
+}  // namespace
+
+int64_t StateBytes(const State& state, const ParameterSums& sums) {
+  return std::min(WholeBytes(state, sums), state.most_bytes);
 }
 
 }  // namespace plimsoll

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <memory_resource>
 #include <string>
 #include <vector>
@@ -242,10 +243,14 @@ struct State {
   Basis basis = Basis::kParameters;
   DType dtype = DType::kBf16;
   int64_t fixed_bytes = 0;
-  int64_t shards = 1;              // ranks that share it
+  int64_t most_bytes = std::numeric_limits<int64_t>::max();  // it is no larger than this
+  int64_t shards = 1;                                        // ranks that share it
   bool shards_rows = false;        // each parameter's first axis is split and padded (FSDP2)
   int64_t buffers = 0;             // so many alike; 0: a storage for each parameter
   bool grows_in_backward = false;  // allocated layer by layer; alive says nothing of backward
+  bool takes_grown = false;        // is those that grew, kept, where it is alive and they are not
+  bool sets_up = false;            // made and freed before the first step, its memory cached
+  bool remakes_last = false;  // the state before it, made anew, each storage before it is freed
   Stream stream = Stream::kCompute;
   Alive alive = kAlways;
   uint8_t shrunk_by = 0;

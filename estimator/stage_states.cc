@@ -1,5 +1,7 @@
 #include "estimator/stage_states.h"
 
+#include <utility>
+
 #include "estimator/parameter_sums.h"
 
 namespace plimsoll {
@@ -78,11 +80,18 @@ int64_t StageStates::TensorBytes(const State& state, const StageBlock& at,
   return bytes;
 }
 
+// Each storage that there was is freed once its successor is made.
 void StageStates::MakeEach(size_t index) {
   const State& state = program_.states[index];
+  const std::vector<int32_t> before = std::exchange(alive_[index], {});
+  const auto add = [&](const TimelineStorage& piece) {
+    const size_t made = alive_[index].size();
+    alive_[index].push_back(writer_.Birth(piece));
+    if (made < before.size()) writer_.Release(before[made]);
+  };
   if (state.basis == Basis::kBytesPerLayer) {
     for (const StageBlock& at : blocks_) {
-      if (at.layer >= 0) alive_[index].push_back(writer_.Birth(Piece(state, state.fixed_bytes)));
+      if (at.layer >= 0) add(Piece(state, state.fixed_bytes));
     }
     return;
   }
@@ -92,7 +101,7 @@ void StageStates::MakeEach(size_t index) {
       TimelineStorage piece = Piece(state, TensorBytes(state, at, parameter));
       piece.suffix = parameter.name;
       piece.layer = at.layer;
-      alive_[index].push_back(writer_.Birth(piece));
+      add(piece);
     }
   }
 }
@@ -100,6 +109,7 @@ void StageStates::MakeEach(size_t index) {
 void StageStates::Make(size_t index) {
   const State& state = program_.states[index];
   made_[index] = true;
+  if (state.remakes_last) return MakeEach(index - 1);
   const int64_t buffers = Buffers(state);
   if (buffers == 0) return MakeEach(index);
   const int64_t bytes = StateBytes(state, SumParameters(program_, stage_));
@@ -108,14 +118,31 @@ void StageStates::Make(size_t index) {
   }
 }
 
+// Gradients that grew are freed, or become those of a state that takes them.
+void StageStates::EndGrown(Alive now) {
+  size_t taker = made_.size();
+  for (size_t i = 0; i < made_.size(); ++i) {
+    const State& state = program_.states[i];
+    if (state.takes_grown && !made_[i] && (state.alive & now) != 0) taker = i;
+  }
+  for (std::vector<int32_t>& gradients : grown_) {
+    if (taker < made_.size()) {
+      alive_[taker].insert(alive_[taker].end(), gradients.begin(), gradients.end());
+      made_[taker] = true;
+    } else {
+      Release(gradients);
+    }
+    gradients.clear();
+  }
+}
+
 void StageStates::Enter(Phase phase, bool first_step) {
   const Alive now = Bit(phase, first_step);
-  if (phase > Phase::kBackward && (grown_alive_ & now) == 0) {
-    for (std::vector<int32_t>& gradients : grown_) {
-      for (const int32_t id : gradients) writer_.Release(id);
-      gradients.clear();
-    }
+  for (size_t i = 0; fresh_ && i < made_.size(); ++i) {
+    if (program_.states[i].sets_up) Make(i);
   }
+  fresh_ = false;
+  if (phase > Phase::kBackward && (grown_alive_ & now) == 0) EndGrown(now);
   for (size_t i = 0; i < made_.size(); ++i) {
     if (!made_[i] || (program_.states[i].alive & now) != 0) continue;
     for (const int32_t id : alive_[i]) writer_.Release(id);

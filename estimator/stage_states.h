@@ -48,6 +48,7 @@ class StageStates {
   int64_t TensorBytes(const State& state, const StageBlock& at, const Parameter& tensor) const;
   void Make(size_t state);
   void MakeEach(size_t state);
+  void EndGrown(Alive now);
   int32_t MakeGrown(const State& state, const StageBlock& at);
   TimelineStorage Piece(const State& state, int64_t bytes) const;
   void Release(const std::vector<int32_t>& storages);
@@ -60,6 +61,7 @@ class StageStates {
   std::vector<bool> made_;                   // whether a state is alive
   std::vector<std::vector<int32_t>> grown_;  // gradients of each virtual stage
   Alive grown_alive_ = 0;                    // when they stay
+  bool fresh_ = true;                        // no phase was entered yet
 };
 
 }  // namespace plimsoll

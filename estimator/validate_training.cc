@@ -384,7 +384,7 @@ void CheckKnobs(const RuntimeSpec& spec, Check& check, Job& job) {
   NeedsFramework("gradient_as_bucket_view", spec.gradient_as_bucket_view.has_value(), ddp, check,
                  job);
   NeedsFramework("reduce_bucket_element_count", spec.reduce_bucket_element_count.has_value(),
-                 deepspeed, check, job);
+                 deepspeed || framework == Framework::kMegatronDeepSpeed, check, job);
   NeedsFramework("overlap_communication", spec.overlap_communication.has_value(), deepspeed, check,
                  job);
   NeedsFramework("reshard_after_forward", spec.reshard_after_forward.has_value(), fsdp, check, job);

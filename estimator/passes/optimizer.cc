@@ -36,6 +36,13 @@ void AddWeights(const Job& job, Program& program) {
   }
 }
 
+// Whether the step makes tensors of its own: adaptive optimizers do, unless fused.
+bool HasStepTemporaries(const Job& job) {
+  const bool adaptive =
+      job.optimizer != OptimizerName::kSgd && job.optimizer != OptimizerName::kSgdMomentum;
+  return adaptive && job.optimizer_implementation != OptimizerImplementation::kFused;
+}
+
 // Tensors of the last micro-batch that Python still refers to in the step: the
 // stage's input and output, and with DeepSpeed's engine three fp32 tensors of
 // the loss on the last stage.
@@ -62,9 +69,9 @@ void AddHeldTensors(const Job& job, Program& program) {
 }
 
 // 2021's Megatron: `.grad` in 16 bits; the last step's is still referred to as
-// `main_grad` until its successor is, and fp32 copies made by the optimizer are never
-// freed: 22 bytes a parameter from the second step on. All are reduced as one flat
-// copy, whatever the number of data-parallel ranks.
+// `main_grad` until its successor is, and the optimizer's fp32 copies are not freed
+// before each is made anew: 22 bytes a parameter from the second step on. All are
+// reduced as one flat copy, whatever the number of data-parallel ranks.
 // Source: Megatron-LM v2.4, megatron/optimizer/optimizer.py, megatron/model/
 // distributed.py, allreduce_gradients, and measured (data notes A 1.2).
 void AddStaleGradients(const Job& job, Program& program) {
@@ -83,6 +90,7 @@ void AddStaleGradients(const Job& job, Program& program) {
                               .role = Role::kGradient,
                               .part = Part::kGradients,
                               .dtype = job.precision.gradient,
+                              .takes_grown = true,
                               .alive = kStale});
     program.states.push_back({.name = "gradients.flat",
                               .role = Role::kCommunication,
@@ -95,6 +103,14 @@ void AddStaleGradients(const Job& job, Program& program) {
                             .part = never_freed ? Part::kGradientSums : Part::kStepCopies,
                             .dtype = job.precision.master,
                             .alive = never_freed ? kFromFirstStep : kOptimizerPhase});
+  if (!never_freed) return;
+  // One at a time; the step's own temporaries come after it, and are no smaller.
+  program.states.push_back({.name = "gradients.main.next",
+                            .role = Role::kGradient,
+                            .basis = HasStepTemporaries(job) ? Basis::kBytes : Basis::kLargest,
+                            .dtype = job.precision.master,
+                            .remakes_last = true,
+                            .alive = During(Phase::kOptimizer, Phase::kOptimizer, false, true)});
 }
 
 // One buffer for the sum over micro-batches, made at start. nanotron's backward
@@ -238,9 +254,7 @@ void AddStates(const Job& job, Program& program) {
 // copies of the largest parameter with a loop, nothing when fused.
 // Source: torch/optim/adam.py, _multi_tensor_adam; memory-internals 10.
 void AddStepTemporaries(const Job& job, Program& program) {
-  const bool adaptive =
-      job.optimizer != OptimizerName::kSgd && job.optimizer != OptimizerName::kSgdMomentum;
-  if (!adaptive || job.optimizer_implementation == OptimizerImplementation::kFused) return;
+  if (!HasStepTemporaries(job)) return;
   State temporary{.name = "optimizer.temporaries",
                   .role = Role::kTemporary,
                   .part = Part::kStepTemporaries,

@@ -7,6 +7,8 @@
 namespace plimsoll {
 namespace {
 
+constexpr Alive kReduction =
+    During(Phase::kGradientReduction, Phase::kGradientReduction, true, true);
 constexpr Alive kBackwardOn = During(Phase::kBackward, Phase::kGradientReduction, true, true);
 
 bool IsState(const State& state) {
@@ -142,6 +144,38 @@ void ApplyDeepSpeed(const Job& job, Program& program) {
   AddState(program, "step.gradients.fp32", Role::kTemporary, DType::kFp32, ranks, kOptimizerPhase);
 }
 
+// DeepSpeed's engine over Megatron keeps weights and states flat; the weights as
+// they were built leave their memory to the cache. At the end of a step the sums
+// of its BF16 optimizer are reduced as one 16-bit copy; else gradients bucket by
+// bucket, each a flat copy, and this rank's share of them is flattened, then
+// widened, for the step.
+// Source: deepspeed 0.6, runtime/bf16_optimizer.py; runtime/engine.py,
+// communication_data_type, allreduce_bucket; runtime/zero/stage_1_and_2.py,
+// move_to_cpu, buffered_reduce_fallback, step.
+void ApplyMegatronDeepSpeed(const Job& job, Program& program) {
+  if (job.zero_stage == 0) return;
+  ShardStates(job, program);
+  const bool sums = job.precision.accumulation == DType::kFp32;
+  for (State& state : program.states) {
+    const bool flat = state.part == Part::kWeights || IsState(state) ||
+                      state.part == Part::kGradientSums || state.part == Part::kStepCopies;
+    if (flat) state.buffers = 1;
+    if (state.part == Part::kGradients && !sums) state.alive = kReduction;
+  }
+  AddState(program, "weights.built", Role::kTemporary, job.precision.parameter, 1, 0);
+  program.states.back().sets_up = true;
+  const DType dtype = job.precision.gradient;
+  AddState(program, "reduce.flat", Role::kCommunication, dtype, 1, kReduction);
+  program.states.back().buffers = 1;
+  if (sums) return;
+  program.states.back().most_bytes = Bytes(dtype, job.reduce_bucket_element_count);
+  AddState(program, "step.gradients", Role::kGradient, dtype, job.shard_group_size,
+           kOptimizerPhase);
+  AddState(program, "step.gradients.flat", Role::kTemporary, dtype, job.shard_group_size,
+           kOptimizerPhase);
+  program.states.back().buffers = 1;
+}
+
 }  // namespace
 
 Program ApplyZero(const ValidJob& job, Program program) {
@@ -159,9 +193,11 @@ Program ApplyZero(const ValidJob& job, Program program) {
     case Framework::kNanotron:
       ApplyNanotron(*job, program);
       break;
+    case Framework::kMegatronDeepSpeed:
+      ApplyMegatronDeepSpeed(*job, program);
+      break;
     case Framework::kMegatronCore:
     case Framework::kMegatronLm:
-    case Framework::kMegatronDeepSpeed:
       if (job->zero_stage > 0) ShardStates(*job, program);
       break;
   }

@@ -15,7 +15,9 @@ PADDED_VOCAB = 250880
 
 
 def sets_of(row):
-    return ["bigscience_tables"]
+    """Head counts decide how large scores are, and so what the allocator can use again."""
+    stated = row.text("heads")
+    return ["bigscience_tables" if stated else "bigscience_tables, heads not stated"]
 
 
 def features_of(row):
@@ -80,7 +82,9 @@ def _zero_stage(row):
 def _precision(row):
     if "BF16_Optimizer" in row.text("precision"):
         return {"preset": "bf16-optimizer"}
-    return {"preset": "bf16-mixed" if row.text("precision") == "bf16" else "fp16-mixed"}
+    if row.text("precision") == "bf16":  # before DeepSpeed had that optimizer
+        return {"preset": "bf16-mixed", "gradient_accumulation_dtype": "bf16"}
+    return {"preset": "fp16-mixed"}
 
 
 def layout(row):

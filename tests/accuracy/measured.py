@@ -8,6 +8,8 @@ import re
 GIB = 2**30
 # What a row's `unit` is worth in bytes. "MB" of Megatron's report_memory is 2^20.
 UNITS = {"B": 1, "MiB": 2**20, "MB": 2**20, "GiB": GIB, "GB": 10**9}
+# nvidia-smi prints MiB, and people drop the last three digits: a card of 81,251 MiB is full at "80 GB".
+NVIDIA_SMI_GB = 1000 * 2**20
 
 
 class Refused(Exception):
@@ -66,7 +68,8 @@ class Row:
             raise Refused("the row has no measured value") from None
         if value <= 0:
             raise Refused("the row has no measured value")
-        return value * UNITS[unit]
+        smi = unit == "GB" and self.text("what_is_measured") == "nvidia_smi"
+        return value * (NVIDIA_SMI_GB if smi else UNITS[unit])
 
 
 def read_folder(folder):

@@ -238,6 +238,59 @@ TEST(StageStatesTest, GradientsOfNoPhaseEndWithBackward) {
   EXPECT_TRUE(rank.states().GrowsIn(0));
 }
 
+// What backward made lives on as another state, where it is, until that ends.
+TEST(StageStatesTest, AStateTakesTheGradientsThatGrew) {
+  Program program = Growing(WeightGradient::kKept, kUntilTheStep);
+  State stale = program.states[0];
+  stale.name = "stale";
+  stale.grows_in_backward = false;
+  stale.takes_grown = true;
+  stale.alive = During(Phase::kEndOfStep, Phase::kEndOfStep, true, true) |
+                During(Phase::kForward, Phase::kBackward, false, true);
+  program.states.push_back(stale);
+  Rank rank(std::move(program));
+  TimelineStorage made;
+  made.bytes = 14;
+  made.name = "made";
+  rank.states().GrowBlock(0, kLayer, {rank.writer().Birth(made)});
+  EXPECT_THAT(rank.News(), ElementsAre("+made 14"));
+  EXPECT_THAT(rank.Enter(Phase::kEndOfStep, true), IsEmpty());
+  EXPECT_TRUE(rank.states().GrowsIn(0)) << "the next backward makes its own";
+  EXPECT_THAT(rank.Enter(Phase::kBackward), IsEmpty());
+  EXPECT_THAT(rank.Enter(Phase::kGradientReduction), ElementsAre("-made"));
+}
+
+// Each storage of the state before it is freed once its successor is there.
+TEST(StageStatesTest, MakesTheLastStateAnew) {
+  Program program = HandProgram(2);
+  State& copies = program.states[0];
+  copies.name = "copies";
+  copies.basis = Basis::kParameters;
+  copies.dtype = DType::kFp32;
+  State& next = program.states[1];
+  next.remakes_last = true;
+  next.alive = During(Phase::kOptimizer, Phase::kOptimizer, false, true);
+  Rank rank(std::move(program));
+  EXPECT_THAT(rank.Enter(Phase::kOptimizer, true), ElementsAre("+copies:w 28", "+copies:w 28"));
+  EXPECT_THAT(rank.Enter(Phase::kForward), IsEmpty());
+  const auto remade = ElementsAre("+copies:w 28", "-copies:w", "+copies:w 28", "-copies:w");
+  EXPECT_THAT(rank.Enter(Phase::kOptimizer), remade);
+  EXPECT_THAT(rank.Enter(Phase::kEndOfStep), IsEmpty());
+  EXPECT_THAT(rank.Enter(Phase::kOptimizer), remade);
+}
+
+// What sets a rank up is gone before anything else is made, and never comes back.
+TEST(StageStatesTest, SetsUpOnce) {
+  Program program = HandProgram(1);
+  program.states[1].sets_up = true;
+  program.states[1].alive = 0;
+  Rank rank(std::move(program));
+  EXPECT_THAT(rank.Enter(Phase::kForward, true),
+              ElementsAre("+momentum 2000", "-momentum", "+weights 1000"));
+  EXPECT_THAT(rank.Enter(Phase::kBackward, true), IsEmpty());
+  EXPECT_THAT(rank.Enter(Phase::kForward), IsEmpty());
+}
+
 TEST(TimelineWriterTest, StoragesLiveWhileTheyAreReferredTo) {
   TimelineWriter writer;
   TimelineStorage storage;

@@ -1,5 +1,6 @@
 // The pass in words: over how many ranks each state is shared, per framework and
 // stage, and which buffers that costs.
+#include "estimator/parameter_sums.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/jobs.h"
@@ -56,15 +57,48 @@ TEST(ZeroTest, MegatronSharesMastersAndStates) {
               ElementsAre("master_weights", "optimizer.momentum", "optimizer.variance"));
 }
 
-// Each rank steps its share alone, so it copies the gradients of that share.
+// Each rank steps its share alone: it flattens the gradients of that share and
+// widens them. All are gone but for these once they are reduced.
 // Source: deepspeed/runtime/zero/stage_1_and_2.py, step.
 TEST(ZeroTest, DeepSpeedsPipelineCopiesTheGradientsOfItsShare) {
   JobSpec job = Job("megatron-deepspeed", 1);
   job.training.precision.preset = "fp16-mixed";
-  EXPECT_THAT(SharedStates(job), Contains("gradients.main"));
-  EXPECT_THAT(SharedStates(job), Not(Contains("gradients")));
+  EXPECT_THAT(SharedStates(job),
+              ElementsAre("master_weights", "gradients.main", "optimizer.momentum",
+                          "optimizer.variance", "step.gradients", "step.gradients.flat"));
+  const Program program = Sharded(job);
+  constexpr Alive kReduction =
+      During(Phase::kGradientReduction, Phase::kGradientReduction, true, true);
+  EXPECT_EQ(FindState(program, "gradients")->alive, kReduction);
+  for (const char* flat : {"weights", "master_weights", "optimizer.momentum", "gradients.main"}) {
+    EXPECT_EQ(FindState(program, flat)->buffers, 1) << flat;
+  }
   job.parallelism.zero_stage = 0;
   EXPECT_THAT(SharedStates(job), IsEmpty());
+}
+
+// No bucket is larger than all gradients, nor than it was asked to be.
+TEST(ZeroTest, DeepSpeedsPipelineReducesBucketsOfACopy) {
+  JobSpec job = Job("megatron-deepspeed", 1);
+  job.training.precision.preset = "fp16-mixed";
+  ParameterSums sums;
+  sums.parameters = 5000;
+  EXPECT_EQ(StateBytes(*FindState(Sharded(job), "reduce.flat"), sums), 10000);
+  job.runtime.reduce_bucket_element_count = 1000;
+  EXPECT_EQ(StateBytes(*FindState(Sharded(job), "reduce.flat"), sums), 2000);
+}
+
+// The BF16 optimizer reduces its fp32 sums as one 16-bit copy, and steps on them.
+// Source: deepspeed/runtime/bf16_optimizer.py; runtime/engine.py, allreduce_bucket.
+TEST(ZeroTest, DeepSpeedsBf16OptimizerReducesAllAtOnce) {
+  JobSpec job = Job("megatron-deepspeed", 1);
+  job.training.precision.preset = "bf16-optimizer";
+  job.runtime.reduce_bucket_element_count = 1000;
+  EXPECT_THAT(SharedStates(job),
+              ElementsAre("master_weights", "optimizer.momentum", "optimizer.variance"));
+  ParameterSums sums;
+  sums.parameters = 5000;
+  EXPECT_EQ(StateBytes(*FindState(Sharded(job), "reduce.flat"), sums), 10000);
 }
 
 // Groups smaller than all ranks: each keeps more.
