@@ -115,7 +115,10 @@ void ApplyDeepSpeed(const Job& job, Program& program) {
   ShardStates(job, program);
   const bool third = job.zero_stage == 3;
   for (State& state : program.states) {
-    if (IsState(state)) state.alive = kAlways;  // made when the engine is
+    if (IsState(state)) {  // flat, and made when the engine is
+      state.alive = kAlways;
+      state.buffers = 1;
+    }
     if (state.part == Part::kWeights && third) Shard(state, ranks);
     if (state.part == Part::kStepTemporaries && state.basis == Basis::kParameters) {
       Shard(state, ranks);
@@ -141,7 +144,9 @@ void ApplyDeepSpeed(const Job& job, Program& program) {
   }
   AddState(program, "step.gradients", Role::kTemporary, job.precision.gradient, ranks,
            kOptimizerPhase);
+  program.states.back().buffers = 1;
   AddState(program, "step.gradients.fp32", Role::kTemporary, DType::kFp32, ranks, kOptimizerPhase);
+  program.states.back().buffers = 1;
 }
 
 // DeepSpeed's engine over Megatron keeps weights and states flat; the weights as

@@ -118,6 +118,16 @@ TEST(ZeroTest, DeepSpeedSharesMoreByStage) {
   EXPECT_THAT(SharedStates(Job("deepspeed", 3)), Contains("weights"));
 }
 
+// Source: deepspeed/runtime/zero/stage_1_and_2.py, single_partition_of_fp32_groups, step.
+TEST(ZeroTest, DeepSpeedsShareIsFlat) {
+  const Program program = Sharded(Job("deepspeed", 1));
+  for (const char* flat : {"master_weights", "optimizer.momentum", "optimizer.variance",
+                           "step.gradients", "step.gradients.fp32"}) {
+    ASSERT_NE(FindState(program, flat), nullptr) << flat;
+    EXPECT_EQ(FindState(program, flat)->buffers, 1) << flat;
+  }
+}
+
 // 500 million elements in 16 bits; twice where communication overlaps.
 TEST(ZeroTest, DeepSpeedReducesThroughBucketsOfAFixedSize) {
   for (const int64_t stage : {1, 2, 3}) {
