@@ -30,7 +30,7 @@ struct TransformerSpec {
       vocab_size, position_count, token_type_count;
   std::optional<std::string> activation, norm, norm_placement, qk_norm, position_embedding;
   std::optional<bool> gated_mlp, qkv_bias, attention_output_bias, mlp_bias, tied_embeddings,
-      masked_lm_head;
+      masked_lm_head, sentence_head;
   std::optional<double> hidden_dropout, attention_dropout;
 };
 

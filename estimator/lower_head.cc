@@ -32,6 +32,21 @@ TensorId LowerMaskedTransform(BlockBuilder& b, TensorId input) {
   return LowerNorm(b, kMaskedNorm, activated);
 }
 
+// BERT's second head reads the first token: what it keeps is small, its weights
+// are not. Source: megatron/core/models/bert/pooler.py, bert_model.py.
+void LowerSentenceHead(BlockBuilder& b, TensorId input) {
+  const Extent hidden = b.Size(Symbol::kH);
+  const DType dtype = b.job().precision.activation;
+  const TensorId pooled = b.Add("head.pooled", {b.Size(Symbol::kB), hidden}, {.dtype = dtype});
+  Extent classes = b.Size(Symbol::kOne);
+  classes.size = 2;
+  b.Then("head.pooler", {input}, {pooled}, {pooled}).parameters = {
+      b.Weight("head.pooler.weight", {hidden, hidden}, kNoAxis),
+      b.Weight("head.pooler.bias", {hidden}, kNoAxis),
+      b.Weight("head.classes.weight", {classes, hidden}, kNoAxis),
+      b.Weight("head.classes.bias", {classes}, kNoAxis)};
+}
+
 // [B, S, H] -> logits [B, S, V]. A tied head's weight is the embedding's.
 TensorId LowerProjection(BlockBuilder& b, TensorId hidden) {
   const Transformer& model = *b.job().model;
@@ -238,6 +253,7 @@ Block LowerHead(const Job& job, std::pmr::memory_resource* memory) {
     b.Then("head.input.cast", {hidden}, {cast}, {});
     hidden = cast;
   }
+  if (job.model->sentence_head) LowerSentenceHead(b, hidden);
   if (job.model->masked_lm_head) hidden = LowerMaskedTransform(b, hidden);
   if (job.loss == LossImplementation::kFused) {
     LowerFusedHead(b, hidden);

@@ -66,6 +66,7 @@ int64_t CountParameters(const Transformer& m) {
       Product({m.layer_count, layer}),    //
       Product({m.final_norm, norm}),      //
       Product({m.masked_lm_head, Sum({Product({H, H}), H, norm, V})}),
+      Product({m.sentence_head, Sum({Product({H, H}), H, Product({2, H}), 2})}),
       Product({m.tied_embeddings ? 0 : 1, V, E}),  // output head
       Product({m.head_bias, V}),
   });

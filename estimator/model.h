@@ -58,6 +58,7 @@ struct Transformer {
   // BERT's masked-language head: dense H x H with bias, norm, tied decoder with
   // a bias of its own.
   bool masked_lm_head = false;
+  bool sentence_head = false;  // BERT's second: pooler H x H with bias, two classes with theirs
   PositionEmbedding position_embedding = PositionEmbedding::kRotary;
   bool causal = true;
   bool logit_softcap = false;  // Gemma 2: tanh over the logits

@@ -77,6 +77,10 @@ void ReadTraits(const TransformerSpec& spec, Check& check, Transformer& model) {
   model.mlp_bias = spec.mlp_bias.value_or(false);
   model.tied_embeddings = spec.tied_embeddings.value_or(false);
   model.masked_lm_head = spec.masked_lm_head.value_or(false);
+  model.sentence_head = spec.sentence_head.value_or(false);
+  if (model.sentence_head && !model.masked_lm_head) {
+    check.Fail("model.transformer.sentence_head", "true", "needs masked_lm_head");
+  }
   model.token_type_count =
       check.Number("model.transformer.token_type_count", spec.token_type_count, 0, 1024, 0);
   model.hidden_dropout = check.Share("model.transformer.hidden_dropout", spec.hidden_dropout, 0);

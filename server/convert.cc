@@ -63,6 +63,7 @@ TransformerSpec FromProto(const v1::Transformer& from) {
   PLIMSOLL_COPY_IF_SET(from, to, attention_dropout);
   PLIMSOLL_COPY_IF_SET(from, to, token_type_count);
   PLIMSOLL_COPY_IF_SET(from, to, masked_lm_head);
+  PLIMSOLL_COPY_IF_SET(from, to, sentence_head);
   return to;
 }
 

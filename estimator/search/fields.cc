@@ -49,6 +49,7 @@ constexpr absl::string_view kKeptFields[] = {
     "model.transformer.attention_dropout",
     "model.transformer.token_type_count",
     "model.transformer.masked_lm_head",
+    "model.transformer.sentence_head",
     "training.sequence_length",
     "training.global_batch_size",
     "training.precision.preset",

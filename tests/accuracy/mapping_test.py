@@ -330,6 +330,10 @@ class MegatronCiTest(unittest.TestCase):
         model = self.job(model="bert_mcore_tp1_pp2 (bert)")["model"]["transformer"]
         self.assertEqual(model["vocab_size"], 30522)
         self.assertEqual((model["token_type_count"], model["masked_lm_head"]), (2, True))
+        self.assertTrue(model["sentence_head"])
+        older = "golden lts_dgx_a100 (last commit adc69dba2 2025-10-21); other args: --bf16"
+        model = self.job(model="bert_mcore_tp1_pp2 (bert)", notes=older)["model"]["transformer"]
+        self.assertEqual(model["vocab_size"], 28996)
 
     def test_loss(self):
         self.assertEqual(self.job()["training"]["loss"], {"implementation": "plain"})

@@ -87,6 +87,12 @@ RECOMPUTE_MODULES = {"core_attn": "core-attention", "layernorm": "norm", "mlp": 
 # Source: their model_config.yaml, Megatron-LM d98e8a64.
 TUNABLE = re.compile(r"_tunable_overlap")
 
+# BERT's word pieces: those of bert-base-uncased since the data are Common Pile's (febd25e3fb,
+# tools/common_pile_dataset). The Pile's file before that was bert-large-cased's, as what ends of
+# steps hold says to 2 MiB at three degrees of tensor parallelism.
+BERT_VOCAB_SINCE = "2026-03-22"
+BERT_VOCAB = 30522
+BERT_CASED_VOCAB = 28996
 # The torch of the `dev` images, by the day that they changed: NGC 26.04, 26.02 and 25.11
 # (docker/.ngc_version.dev). Before that all had 25.09, which the `lts` images kept.
 TORCH_OF_DEV = (("2026-05-07", "2.12"), ("2026-03-05", "2.11"), ("2026-01-14", "2.10"))
@@ -258,8 +264,7 @@ def _transformer(row, args):
         "attention_dropout": float(args.get("attention-dropout", 0.1)),
     }
     if _bert(row):
-        # The pooler and the two-way head beside it (H^2 + 3H + 2 parameters) have no word.
-        model.update({"token_type_count": 2, "masked_lm_head": True})
+        model.update({"token_type_count": 2, "masked_lm_head": True, "sentence_head": True})
     if "kv-channels" in args:
         model["head_size"] = int(args["kv-channels"])
     if not rotary:
@@ -287,7 +292,7 @@ def _ffn(row, args):
 
 def _vocab(row, args):
     if _bert(row):
-        return 30522  # its own word pieces
+        return BERT_VOCAB if _date(row) >= BERT_VOCAB_SINCE else BERT_CASED_VOCAB
     tokenizer = args.get("tokenizer-type", "GPT2BPETokenizer")
     if tokenizer == "NullTokenizer":
         return int(args.get("vocab-size", row.text("vocab") or 0)) + 1  # and its end of document

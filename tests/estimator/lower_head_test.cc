@@ -162,6 +162,17 @@ TEST(LowerHeadTest, MegatronsLossOutOfPlace) {
   EXPECT_NEAR(forward(compiled), 10, 0.1);
 }
 
+// BERT's second head: a pooler of H x H and two classes, with biases, whole on each rank.
+TEST(LowerHeadTest, ASentenceHeadIsItsWeights) {
+  JobSpec job = With(ClassicJob(), "megatron-core");
+  job.parallelism.tensor_parallel_size = 2;
+  Shape(job).masked_lm_head = true;
+  const int64_t without = Estimate(job).ranks[0].parameter_count;
+  Shape(job).sentence_head = true;
+  const int64_t wide = *Shape(job).hidden_size;
+  EXPECT_EQ(Estimate(job).ranks[0].parameter_count, without + wide * wide + 3 * wide + 2);
+}
+
 // nanotron's 16-bit logits leave a hole that fp32 tensors cannot use.
 TEST(LowerHeadTest, NanotronsLogitsLeaveAHole) {
   EXPECT_EQ(RunHead(With(SmallJob(), "nanotron")).hole_bytes, 2 * kTokens * kVocab);

@@ -61,6 +61,7 @@ constexpr Row kRows[] = {
     {"segments", [](Transformer& m) { m.token_type_count = 2; }, 2 * 4},
     {"head bias", [](Transformer& m) { m.head_bias = true; }, 7},
     {"masked head", [](Transformer& m) { m.masked_lm_head = true; }, 16 + 4 + 4 + 7},
+    {"sentence head", [](Transformer& m) { m.sentence_head = true; }, 16 + 4 + 8 + 2},
     {"narrow embedding", [](Transformer& m) { m.embedding_size = 2; }, 2 * (14 - 28) + 2 * 8},
     {"embedding size left out", [](Transformer& m) { m.embedding_size = 0; }, 0},
 };

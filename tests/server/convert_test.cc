@@ -27,7 +27,8 @@ constexpr char kEverything[] = R"({"risk": 0.25, "include_trace": true,
     "ffn_size": 6, "vocab_size": 7, "position_count": 8, "activation": "a", "gated_mlp": true,
     "norm": "b", "norm_placement": "c", "qkv_bias": true, "attention_output_bias": true,
     "mlp_bias": true, "qk_norm": "d", "tied_embeddings": true, "position_embedding": "e",
-    "hidden_dropout": 0.1, "attention_dropout": 0.2, "token_type_count": 30, "masked_lm_head": true}},
+    "hidden_dropout": 0.1, "attention_dropout": 0.2, "token_type_count": 30, "masked_lm_head": true,
+    "sentence_head": true}},
   "training": {"sequence_length": 9, "micro_batch_size": 10, "global_batch_size": 11,
     "precision": {"preset": "f", "parameter_dtype": "g", "gradient_dtype": "h",
       "gradient_accumulation_dtype": "i", "reduce_dtype": "j", "master_dtype": "k",
@@ -104,9 +105,10 @@ TEST(FromProtoTest, CopiesTheModel) {
   EXPECT_THAT((std::vector{model.activation, model.norm, model.norm_placement, model.qk_norm,
                            model.position_embedding}),
               ElementsAre("a", "b", "c", "d", "e"));
-  EXPECT_THAT((std::vector{model.gated_mlp, model.qkv_bias, model.attention_output_bias,
-                           model.mlp_bias, model.tied_embeddings, model.masked_lm_head}),
-              ElementsAre(true, true, true, true, true, true));
+  EXPECT_THAT(
+      (std::vector{model.gated_mlp, model.qkv_bias, model.attention_output_bias, model.mlp_bias,
+                   model.tied_embeddings, model.masked_lm_head, model.sentence_head}),
+      ElementsAre(true, true, true, true, true, true, true));
   EXPECT_EQ(model.hidden_dropout, 0.1);
   EXPECT_EQ(model.attention_dropout, 0.2);
 }

@@ -317,6 +317,7 @@ LLAMA = {
     "attention_dropout": 0,
     "token_type_count": 0,
     "masked_lm_head": False,
+    "sentence_head": False,
 }
 LLAMA_SIZES = {
     "hidden_size": "hidden_size",
