@@ -24,7 +24,9 @@ FAMILIES = tuple(SETS)
 GPUS = {
     "A100-SXM4-40GB": "a100-40gb-sxm",
     "A100-SXM4-80G": "a100-80gb-sxm",
+    "A100-SXM4-80GB": "a100-80gb-sxm",
     "A100": "a100-80gb-sxm",
+    "H100": "h100-80gb-sxm",
     "A10G": "a10g-24gb",
     "NVIDIA L40S": "l40s-48gb",
     "A6000": "rtx-a6000-48gb",
@@ -34,9 +36,12 @@ GPUS = {
 # The framework and trainer of each source, by what its rows call it.
 RUNTIMES = {
     "torchtune single device": {"framework": "ddp", "trainer": "torchtune"},
+    "torchtune FSDP2": {"framework": "fsdp2", "trainer": "torchtune"},
     "litgpt": {"framework": "ddp", "trainer": "litgpt"},
     "litgpt (Fabric FSDP)": {"framework": "fsdp1", "trainer": "litgpt"},
     "HF transformers+PEFT plain loop": {"framework": "ddp", "trainer": "hf-trainer"},
+    "HF Trainer": {"framework": "ddp", "trainer": "hf-trainer"},
+    "HF Trainer + DeepSpeed ZeRO-2": {"framework": "deepspeed", "trainer": "hf-trainer"},
     "HF Trainer + DeepSpeed ZeRO-3": {"framework": "deepspeed", "trainer": "hf-trainer"},
     "DeepSpeed ZeRO-3": {"framework": "deepspeed", "trainer": "hf-trainer"},
 }
@@ -79,7 +84,6 @@ def request_of(row):
     runtime = dict(RUNTIMES[row.text("framework")])
     if row.text("compile") == "yes":
         runtime["compile"] = True
-    zero_stage = {"deepspeed": 3, "fsdp1": 3}.get(runtime["framework"], 0)
     training = {
         "sequence_length": row.number("seq_len"),
         "micro_batch_size": row.number("micro_batch"),
@@ -96,7 +100,7 @@ def request_of(row):
     job = {
         "model": {"transformer": measured.decoder(row, **_architecture(row))},
         "training": training,
-        "parallelism": measured.parallelism(row, zero_stage),
+        "parallelism": measured.parallelism(row, _zero_stage(row, runtime["framework"])),
         "runtime": runtime,
         "cluster": {"gpu": GPUS[row.text("gpu")]},
     }
@@ -119,8 +123,18 @@ def _refuse(row):
         raise Refused(f"no GPU id for {row.text('gpu')!r}")
 
 
+def _zero_stage(row, framework):
+    stated = re.search(r"ZeRO-(\d)", row.text("framework"))
+    return int(stated.group(1)) if stated else 3 if framework.startswith("fsdp") else 0
+
+
 def _recompute(row):
-    return {"mode": "full" if row.text("recompute").startswith("full") else "none"}
+    """litgpt's scripts wrap each block for recomputation where they run FSDP (finetune/full.py,
+    activation_checkpointing_policy); their rows do not say it."""
+    said = row.text("recompute")
+    if not said and row.text("framework") == "litgpt (Fabric FSDP)":
+        said = "full"
+    return {"mode": "full" if said.startswith("full") else "none"}
 
 
 def _gauge(row):

@@ -89,12 +89,41 @@ class TorchtitanTest(unittest.TestCase):
             "titan-0033": "2025.3",
             "titan-0051": "2025.7",
             "titan-0075": "2025.9",
-            "titan-0078": "2025.11",
+            "titan-0078": "2025.12",
             "titan-0023": "2026.8",
         }
         for row_id, month in months.items():
             versions = job(torchtitan, ROWS[row_id])["runtime"]["versions"]
             self.assertEqual(versions["torchtitan"], month, row_id)
+
+    def test_the_month_of_rows_in_other_words(self):
+        source = "github:pytorch/torchtitan@b5bcd76c "
+        for words, month in (
+            ("benchmarks/asyncTP_llama3_h100_2025-06_torchtitan.md", "2025.6"),
+            ("benchmarks/llama3-8b_h200_202506_other.md", "2025.6"),
+            ("commit d66b72a6a", "2025.9"),
+            ("commit 0 (#1400)", "2025.7"),
+            ("docs/fsdp.md", "2026.8"),
+        ):
+            row = changed("titan-0028", source_url_or_repo_path=source + words)
+            versions = job(torchtitan, row)["runtime"]["versions"]
+            self.assertEqual(versions["torchtitan"], month, words)
+
+    def test_a_pipeline_splits_the_local_batch(self):
+        old = changed("titan-0028", pp="4", micro_batch="8", pp_schedule="Interleaved1F1B")
+        asked = job(torchtitan, old)
+        self.assertEqual(asked["training"]["micro_batch_size"], 2)
+        self.assertEqual(asked["training"]["global_batch_size"], 64)
+        self.assertEqual(asked["parallelism"]["pipeline_schedule"], "interleaved-1f1b")
+        new = changed("titan-0075", pp="4", micro_batch="8", pp_schedule="1F1B")
+        self.assertEqual(job(torchtitan, new)["training"]["micro_batch_size"], 1)
+        with self.assertRaisesRegex(measured.Refused, "pipeline schedule ZBV"):
+            torchtitan.request_of(changed("titan-0075", pp="4", pp_schedule="ZBVZeroBubble"))
+
+    def test_recomputes_by_operation_where_a_row_says_nothing(self):
+        for words, mode in (("", "per-op"), ("none", "none"), ("full", "full")):
+            asked = job(torchtitan, changed("titan-0028", recompute=words))
+            self.assertEqual(asked["training"]["recompute"], {"mode": mode})
 
     def test_resharding_where_the_row_names_it(self):
         for row_id, reshards in (("titan-0029", True), ("titan-0030", False)):
@@ -161,7 +190,10 @@ class FinetuningTest(unittest.TestCase):
         asked = job(finetuning, ROWS["litgpt-0072"])
         self.assertEqual(asked["runtime"], {"framework": "fsdp1", "trainer": "litgpt"})
         self.assertEqual(asked["parallelism"]["zero_stage"], 3)
+        self.assertEqual(asked["training"]["recompute"], {"mode": "full"}, "as its script does")
         self.assertEqual(asked["model"]["transformer"]["norm_placement"], "parallel")
+        one = job(finetuning, ROWS["litgpt-0083"])
+        self.assertEqual(one["training"]["recompute"], {"mode": "none"})
 
     def test_qwen_adds_up_its_gpus(self):
         self.assertEqual(finetuning.predict(ROWS["qwen-0043"], answer(3)).expected, 600)

@@ -12,6 +12,8 @@ from measured import Prediction, Refused
 FAMILIES = ("titan", "titanoom")
 # By what the row says of the GPU, the first that is found.
 GPUS = {
+    "H200": "h200-141gb-sxm",
+    "MI300X": "mi300x-192gb",
     "96GB": "h100-96gb-sxm",
     "95": "h100-96gb-sxm",  # GiB, as torchtitan's log prints it
     "94.99": "h100-96gb-sxm",
@@ -24,19 +26,25 @@ GPUS = {
 # inferred from the later script (data notes B 2.1).
 EXPANDABLE_SINCE = (2024, 8)
 # Month of the code that a row's commit is of, which names the era: by the number of the
-# pull request, up to which the month holds.
+# pull request, up to which the month holds. The ends are those of torchtitan's log that fewest
+# pull requests are on the wrong side of.
 MONTHS = (
-    (200, "2024.3"),
+    (171, "2024.3"),
     (390, "2024.5"),
+    (493, "2024.7"),
     (760, "2024.12"),
-    (860, "2025.2"),
-    (1000, "2025.3"),
-    (1300, "2025.7"),
-    (1700, "2025.9"),
-    (2000, "2025.11"),
-    (2600, "2026.3"),
-    (9999, "2026.8"),
+    (880, "2025.2"),
+    (1032, "2025.3"),
+    (1480, "2025.7"),
+    (1775, "2025.9"),
+    (2258, "2025.12"),
+    (3713, "2026.6"),
+    (99999, "2026.8"),
 )
+# Of commits that rows name without their pull request.
+PULLS = {"d66b72a6a": 1690}
+# A date in the name of a benchmark's file: _202412_, _2025-06_.
+DATED = re.compile(r"(?<![0-9A-Za-z])(20\d\d)-?(0[1-9]|1[0-2])(?![0-9A-Za-z])")
 SPECIAL = {
     "NVFP4": "NVFP4",
     r"DSV3|DeepSeek|Deepseek": "experts",
@@ -83,7 +91,7 @@ def request_of(row):
     _refuse(row)
     training = {
         "sequence_length": row.number("seq_len"),
-        "micro_batch_size": row.number("micro_batch"),
+        "micro_batch_size": _micro_batch(row),
         # Rows of what ran out of memory state none: torchtitan's default is one.
         "global_batch_size": measured.global_batch(row, 1 if row.ran_out_of_memory() else None),
         "precision": {"preset": "bf16-mixed"},
@@ -95,7 +103,7 @@ def request_of(row):
     job = {
         "model": {"transformer": measured.decoder(row)},
         "training": training,
-        "parallelism": measured.parallelism(row, 3),
+        "parallelism": measured.parallelism(row, 3, **_schedule(row)),
         "runtime": _runtime(row, first),
         "cluster": {"gpu": _gpu(row)},
     }
@@ -134,11 +142,36 @@ def _gpu(row):
 
 
 def _month(row):
-    pull = re.search(r"#(\d+)", row.text("source_url_or_repo_path"))
-    if pull is None:
-        dated = re.search(r"_(20\d\d)(\d\d)_", row.text("source_url_or_repo_path"))
-        return f"{dated.group(1)}.{int(dated.group(2))}" if dated else MONTHS[-1][1]
-    return next(month for number, month in MONTHS if int(pull.group(1)) <= number)
+    source = row.text("source_url_or_repo_path")
+    numbers = [int(number) for number in re.findall(r"#(\d+)", source)]
+    numbers += [number for commit, number in PULLS.items() if commit in source]
+    if numbers:
+        return next(month for number, month in MONTHS if numbers[0] <= number)
+    dated = DATED.search(source)
+    return f"{dated.group(1)}.{int(dated.group(2))}" if dated else MONTHS[-1][1]
+
+
+def _micro_batch(row):
+    """A pipeline splits the local batch: one micro-batch for each stage until April 2025 (#1073),
+    single sequences later."""
+    local = row.number("micro_batch")
+    stages = row.number("pp", 1)
+    if stages == 1:
+        return local
+    year, month = map(int, _month(row).split("."))
+    return max(1, local // (stages if (year, month) < (2025, 4) else local))
+
+
+def _schedule(row):
+    """Interleaved schedules have two virtual stages on each rank (pipeline_parallel.py)."""
+    name = row.text("pp_schedule").lower()
+    if row.number("pp", 1) == 1 or name in ("", "1f1b"):
+        return {}
+    if "interleaved" in name and "1f1b" in name:
+        return {"pipeline_schedule": "interleaved-1f1b", "virtual_pipeline_size": 2}
+    if name == "gpipe":
+        return {"pipeline_schedule": "gpipe"}
+    raise Refused(f"pipeline schedule {row.text('pp_schedule')}")
 
 
 def _compiled(row):
@@ -147,9 +180,10 @@ def _compiled(row):
 
 def _recompute(row):
     """Selective recomputation is by operation in all rows: those of 2024 that say
-    otherwise are corrected by their own allocated figure (49.5 GiB, not 66)."""
+    otherwise are corrected by their own allocated figure (49.5 GiB, not 66). It is
+    what torchtitan's configurations have where a row says nothing."""
     text = row.text("recompute")
-    if text.startswith("selective"):
+    if text.startswith("selective") or not text:
         return {"mode": "per-op"}
     return {"mode": "full" if text.startswith("full") else "none"}
 
