@@ -135,6 +135,7 @@ class BlockClock {
       AddProduct(op, flops, 1, work);
       return;
     }
+    if (op.kind == OpKind::kGather) return;
     double written = 0;
     for (TensorId id : op.outputs) written += Owns(id) ? BytesOf(id) : 0;
     if (written == 0) return;  // views
@@ -150,7 +151,7 @@ class BlockClock {
       AddProduct(op, flops, 2, work);
       return;
     }
-    if (op.input_gradient == InputGradient::kShared) return;
+    if (op.input_gradient == InputGradient::kShared || op.kind == OpKind::kGather) return;
     const double inputs = BytesOf(op.inputs, true);
     if (inputs == 0 && op.parameters.count == 0) return;
     work.bytes += BytesOf(op.saved, false) + BytesOf(op.outputs, true) + inputs;

@@ -137,8 +137,10 @@ void FlightMachine::GrowAtWork(size_t block, Sum& sum) const {
   sum.Grow(made ? runs_[block].backward : runs_[block].later_backward);
 }
 
-// Gradients that the block before in backward left on their way.
-int64_t FlightMachine::ReduceBytes(size_t block, When when) const {
+// Gradients on their way: the block's own, or those that the block before in
+// backward left.
+int64_t FlightMachine::ReduceBytesAt(When when, size_t block) const {
+  if (IsReduce(when)) return blocks_[block].reduce_bytes;
   const int64_t layers = chunk_.layer_count;
   const bool layer = blocks_[block].kind == BlockKind::kLayer;
   const int64_t behind = layer ? layers - 1 - IndexOf(block, when) : layers;
@@ -180,12 +182,12 @@ void FlightMachine::GrowAt(When when, size_t block, Sum& sum) const {
     case When::kMostGrown:
       GrowAtWork(block, sum);
       GrowGrown(block, when, sum);
-      sum.Grow(Role::kCommunication, ReduceBytes(block, when));
+      sum.Grow(Role::kCommunication, ReduceBytesAt(when, block));
       break;
     case When::kReduceKept:
     case When::kReduceGrown:
       GrowGrown(block, when, sum);
-      sum.Grow(Role::kCommunication, blocks_[block].reduce_bytes);
+      sum.Grow(Role::kCommunication, ReduceBytesAt(when, block));
       sum.Grow(Role::kGradient, OwnBytes(block));
       if (blocks_[block].input != kNoTensor) {
         sum.Grow(Role::kTemporary, blocks_[block].tensors[blocks_[block].input].Bytes());
@@ -193,8 +195,22 @@ void FlightMachine::GrowAt(When when, size_t block, Sum& sum) const {
       return;
   }
   for (const BlockBuffer& buffer : blocks_[block].buffers) {
-    sum.Grow(buffer.role, when == When::kForward ? buffer.forward_bytes : buffer.backward_bytes);
+    sum.Grow(buffer.role, buffer.Bytes(when != When::kForward));
   }
+}
+
+// What is in each pool but the compute stream's at a moment; with `inputs`, what
+// buffers were gathered from too.
+OtherStreams FlightMachine::OthersAt(When when, size_t block, bool inputs) const {
+  OtherStreams others;
+  if (IsBackward(when)) others.Grow(parts_.program.reduce_stream, ReduceBytesAt(when, block));
+  if (when == When::kAllKept || IsReduce(when)) return others;
+  for (const BlockBuffer& buffer : blocks_[block].buffers) {
+    const bool backward = when != When::kForward;
+    others.Grow(buffer.stream, buffer.Bytes(backward));
+    if (inputs) others.Grow(buffer.stream, buffer.InputBytes(backward));
+  }
+  return others;
 }
 
 // Takes a moment as a candidate for the peak.
@@ -202,15 +218,8 @@ void FlightMachine::Consider(Demand& demand, When when, size_t block) const {
   Total sum;
   GrowAt(when, block, sum);
   const int64_t total = sum.total;
-  OtherStreams others;
-  if (when != When::kAllKept && !IsReduce(when)) {
-    for (const BlockBuffer& buffer : blocks_[block].buffers) {
-      others.Grow(buffer.stream,
-                  when == When::kForward ? buffer.forward_bytes : buffer.backward_bytes);
-    }
-  }
-  demand.compute_bytes = std::max(demand.compute_bytes, total - others.Sum());
-  demand.others.Raise(others);
+  demand.compute_bytes = std::max(demand.compute_bytes, total - OthersAt(when, block, false).Sum());
+  demand.others.Raise(OthersAt(when, block, true));
   if (total <= demand.total) return;
   demand.total = total;
   demand.when = when;

@@ -133,7 +133,8 @@ class FlightMachine {
   // Whether no block's last backward finds more than its first: nothing grows.
   bool KeptIsMore() const { return parts_.grown.empty() && parts_.layer_reduce_bytes == 0; }
   int64_t IndexOf(size_t block, When when) const;
-  int64_t ReduceBytes(size_t block, When when) const;
+  int64_t ReduceBytesAt(When when, size_t block) const;
+  OtherStreams OthersAt(When when, size_t block, bool inputs) const;
   int64_t OwnBytes(size_t block) const;
   Stage Passed(size_t block, When when) const;
   bool OnStage(size_t block) const { return CountOnStage(blocks_[block], chunk_) > 0; }

@@ -94,8 +94,32 @@ TensorId LowerCrossEntropy(BlockBuilder& b, TensorId logits) {
   const TensorId exponentials = split ? Logits(b, "loss.exponentials", DType::kFp32) : kNoTensor;
   Op& op = b.Then("loss.log_softmax", {wide}, {log_softmax}, {log_softmax});
   if (split) op.backward_temporaries = {exponentials};
-  if (held == LogitsHeld::kBackward) op.saved = {log_softmax, wide};
+  if (held == LogitsHeld::kUntilNext) {
+    op.saved = {log_softmax, wide};
+    b.block().tensors[wide].lingers = true;
+  }
   return log_softmax;
+}
+
+// Slices that are compiled, of logits made slice by slice: each one's gradient is
+// written beside it, and it goes when the head has used that.
+// Source: torchtune modules/loss/ce_chunked_output_loss.py, compute_cross_entropy;
+// modules/transformer.py, set_num_output_chunks; training/_compile.py.
+TensorId LowerCompiledSlices(BlockBuilder& b, TensorId logits) {
+  Extent sequence = b.Size(Symbol::kS);
+  sequence.Divide(b.job().loss_chunk_count, Split::kChunk);
+  const TensorId gradient =
+      b.Add("loss.slice.gradient", {b.Size(Symbol::kB), sequence, b.Size(Symbol::kV)},
+            {.dtype = b.job().precision.activation,
+             .tensor_axis = 2,
+             .role = Role::kLoss,
+             .differentiable = false});
+  const TensorId loss = b.Add("loss.slices", {b.Size(Symbol::kB), b.Size(Symbol::kS)},
+                              {.dtype = DType::kFp32, .role = Role::kLoss});
+  Op& op = b.Then("loss.slices", {logits}, {loss}, {logits});
+  op.backward_temporaries = {gradient};
+  op.input_gradient = InputGradient::kInPlace;
+  return loss;
 }
 
 // Slices of the logits become fp32 one at a time; each one's log-softmax is kept,
@@ -171,8 +195,15 @@ TensorId LowerSharded(BlockBuilder& b, TensorId logits) {
 // the logits. Source: torch/_inductor; transformer_engine/pytorch/
 // cross_entropy.py.
 bool KeepsLogitsAlone(const Job& job) {
-  const bool compiled = job.compile && job.profile->compiles_loss;
+  const bool compiled = job.compile && job.profile->compiled_loss == CompiledLoss::kAll;
   return compiled || job.loss == LossImplementation::kTeCrossEntropy;
+}
+
+TensorId LowerEagerly(BlockBuilder& b, TensorId logits) {
+  const Job& job = b.job();
+  if (job.loss != LossImplementation::kChunkedCrossEntropy) return LowerCrossEntropy(b, logits);
+  const bool compiled = job.compile && job.profile->compiled_loss == CompiledLoss::kSlices;
+  return compiled ? LowerCompiledSlices(b, logits) : LowerChunkedCrossEntropy(b, logits);
 }
 
 void LowerLoss(BlockBuilder& b, TensorId logits) {
@@ -181,9 +212,7 @@ void LowerLoss(BlockBuilder& b, TensorId logits) {
   switch (kernel) {
     case LossKernel::kCrossEntropy:
       if (KeepsLogitsAlone(b.job())) break;
-      last = b.job().loss == LossImplementation::kChunkedCrossEntropy
-                 ? LowerChunkedCrossEntropy(b, logits)
-                 : LowerCrossEntropy(b, logits);
+      last = LowerEagerly(b, logits);
       break;
     case LossKernel::kVocabParallel:
       if (KeepsLogitsAlone(b.job())) break;

@@ -71,6 +71,8 @@ void Pack(BlockBuilder& b, const Ids& parts) {
   }
 }
 
+bool IsPacked(const Job& job) { return job.profile->packed_qkv || job.profile->joint_qkv; }
+
 // One projection whose output q, k and v are views of.
 Qkv LowerPackedQkv(BlockBuilder& b, TensorId input) {
   const DType dtype = b.job().precision.activation;
@@ -133,7 +135,7 @@ void LowerQkNormAndRotary(BlockBuilder& b, Qkv& qkv) {
   b.Then("attention.rotary", {qkv.query, qkv.key}, {query, key}, {});
   qkv.query = query;
   qkv.key = key;
-  if (job.profile->packed_qkv) {  // the kernel wants v contiguous; the packed tensor goes
+  if (IsPacked(job)) {  // the kernel wants v contiguous; the packed tensor goes
     const TensorId value = b.Wide("attention.value.contiguous", b.Size(Symbol::kC), dtype);
     b.Then("attention.value.contiguous", {qkv.value}, {value}, {});
     qkv.value = value;
@@ -233,7 +235,7 @@ TensorId LowerEager(BlockBuilder& b, const Qkv& qkv) {
 // [B, S, H] -> [B, S, H]: projections, the kernel, the output projection.
 TensorId LowerAttention(BlockBuilder& b, TensorId input) {
   const Job& job = b.job();
-  Qkv qkv = job.profile->packed_qkv ? LowerPackedQkv(b, input) : LowerSeparateQkv(b, input);
+  Qkv qkv = IsPacked(job) ? LowerPackedQkv(b, input) : LowerSeparateQkv(b, input);
   LowerQkNormAndRotary(b, qkv);
   const size_t core = b.block().ops.size();
   const TensorId context =

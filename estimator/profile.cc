@@ -18,14 +18,16 @@ constexpr Profile kEager = {
     .norm = NormKernel::kUpcast,
     .fused_glu = false,
     .packed_qkv = false,
+    .joint_qkv = false,
     .contiguous_kv = false,
     .flash_output_copy = false,
     .fused_softmax = false,
     .loss = LossKernel::kCrossEntropy,
     .logits_held = LogitsHeld::kForward,
     .copies_logits = false,
-    .compiles_loss = true,
+    .compiled_loss = CompiledLoss::kAll,
     .loss_parallel = false,
+    .gathers_inner = true,
     .expands_kv = false,
     .root_group = false,
     .last_block_gathered = false,
@@ -248,13 +250,15 @@ constexpr uint16_t On(std::initializer_list<Framework> frameworks) {
   return bits;
 }
 
-// The model's own fp32 logits live until backward ends; the loss is not
-// compiled; one FSDP group holds all that is in no block, and the last block is
-// not resharded. Source: torchtitan 83c879f18, train.py (`pred`),
-// models/llama/model.py, parallelisms/parallelize_llama.py.
+// The model's own fp32 logits live until the next are made; the loss is not
+// compiled, the optimizer not fused; one FSDP group holds all that is in no block,
+// and the last block is not resharded. Source: torchtitan 83c879f18, train.py
+// (`pred`, build_optimizer), models/llama/model.py, parallelisms/parallelize_llama.py.
 void TorchtitanOf2024(Profile& profile) {
-  profile.logits_held = LogitsHeld::kBackward;
-  profile.compiles_loss = false;
+  profile.logits_held = LogitsHeld::kUntilNext;
+  profile.compiled_loss = CompiledLoss::kNone;
+  profile.fused_optimizer = false;
+  profile.gathers_inner = false;  // batch and sequence are one axis, until 25f9bff2b
   profile.loss_parallel = true;
   profile.expands_kv = true;
   profile.root_group = true;
@@ -267,6 +271,7 @@ void TorchtitanOf2024(Profile& profile) {
 // builds of April 2025 make it the default (#1088).
 void TorchtitanStashes(Profile& profile) {
   TorchtitanOf2024(profile);
+  profile.gathers_inner = true;
   profile.records_streams = false;
   profile.run_ahead = RunAhead::kNever;
 }
@@ -277,10 +282,16 @@ void TorchtitanDeletes(Profile& profile) {
   profile.logits_held = LogitsHeld::kDeleted;
 }
 
+// Fused AdamW is the default (#881, late in February 2025).
+void TorchtitanFusesOptimizer(Profile& profile) {
+  TorchtitanDeletes(profile);
+  profile.fused_optimizer = true;
+}
+
 // The loss is compiled with the blocks (#1033).
 void TorchtitanCompilesLoss(Profile& profile) {
-  TorchtitanDeletes(profile);
-  profile.compiles_loss = true;
+  TorchtitanFusesOptimizer(profile);
+  profile.compiled_loss = CompiledLoss::kAll;
 }
 
 // Embedding, and norm with head, are groups of their own (#1094); torch's
@@ -292,12 +303,25 @@ void TorchtitanOwnGroups(Profile& profile) {
   profile.norm = NormKernel::kFused;
 }
 
+// The attention kernel shares keys and values among heads (#2259).
+void TorchtitanSharesKv(Profile& profile) {
+  TorchtitanOwnGroups(profile);
+  profile.expands_kv = false;
+}
+
+// One product makes queries, keys and values (#3714).
+void TorchtitanJoinsQkv(Profile& profile) {
+  TorchtitanSharesKv(profile);
+  profile.joint_qkv = true;
+}
+
 // Source: torchtune, modules/attention.py (keys and values are expanded to all
 // heads), recipes/full_finetune_single_device.py (`del logits`), recipes/configs
-// (`fused: True`).
+// (`fused: True`). The recipe drops what compile_loss returns, so that a plain loss
+// is not compiled; of one over slices a method is replaced (training/_compile.py).
 void Torchtune(Profile& profile) {
   profile.logits_held = LogitsHeld::kDeleted;
-  profile.compiles_loss = false;  // its cross entropy keeps fp32 all the same (README's runs)
+  profile.compiled_loss = CompiledLoss::kSlices;
   profile.expands_kv = true;
   profile.checkpoints_hold_output = false;
   profile.fused_optimizer = true;
@@ -305,9 +329,10 @@ void Torchtune(Profile& profile) {
 }
 
 // Source: litgpt, model.py (CausalSelfAttention; GPT.lm_head, tied to nothing),
-// finetune/full.py (fabric.no_backward_sync).
+// finetune/full.py (`logits`, fabric.no_backward_sync, a plain torch.optim.AdamW).
 void Litgpt(Profile& profile) {
-  profile.logits_held = LogitsHeld::kBackward;
+  profile.logits_held = LogitsHeld::kUntilNext;
+  profile.fused_optimizer = false;
   profile.expands_kv = true;
   profile.accumulates_whole = true;
   profile.unties_head = true;
@@ -356,11 +381,17 @@ const std::vector<TrainerEra>& TrainerEras() {
   constexpr uint16_t kTorch = On({Framework::kDdp, Framework::kFsdp1, Framework::kFsdp2});
   constexpr uint16_t kAll = kTorch | On({Framework::kDeepSpeed});
   static const auto* const kEras = new std::vector<TrainerEra>{
-      {Trainer::kTorchtitan, "torchtitan", 2, 2025008, "August 2025 and later", kTorch,
+      {Trainer::kTorchtitan, "torchtitan", kNoRelease, 2026007, "July 2026 and later", kTorch,
+       TorchtitanJoinsQkv, "torchtitan 3396a4b37, models/llama3/__init__.py, fuse_qkv"},
+      {Trainer::kTorchtitan, "torchtitan", kNoRelease, 2026002, "February to June 2026", kTorch,
+       TorchtitanSharesKv, "torchtitan ff0829c10, models/attention.py, enable_gqa"},
+      {Trainer::kTorchtitan, "torchtitan", 2, 2025008, "August 2025 to January 2026", kTorch,
        TorchtitanOwnGroups, "torchtitan 83e694105, models/llama3/infra/parallelize.py, apply_fsdp"},
       {Trainer::kTorchtitan, "torchtitan", 1, 2025004, "April to July 2025", kTorch,
        TorchtitanCompilesLoss, "torchtitan bbb1b616e, components/loss.py"},
-      {Trainer::kTorchtitan, "torchtitan", 0, 2024006, "June 2024 to March 2025", kTorch,
+      {Trainer::kTorchtitan, "torchtitan", kNoRelease, 2025003, "March 2025", kTorch,
+       TorchtitanFusesOptimizer, "torchtitan 6e4988550, config_manager.py, optimizer.fused"},
+      {Trainer::kTorchtitan, "torchtitan", 0, 2024006, "June 2024 to February 2025", kTorch,
        TorchtitanDeletes, "torchtitan e29b6b4d4, train.py"},
       {Trainer::kTorchtitan, "torchtitan", kNoRelease, 2024004, "April and May 2024", kTorch,
        TorchtitanStashes, "torchtitan e62573d4c, utils.py"},

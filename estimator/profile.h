@@ -43,8 +43,12 @@ enum class LossKernel : uint8_t { kCrossEntropy, kVocabParallel, kSharded };
 // How long a training loop holds on to logits that the loss does not need.
 //   kDeleted    until the loss begins: their memory is a hole then
 //   kForward    until the loss returns
-//   kBackward   until backward ends, and they are fp32
-enum class LogitsHeld : uint8_t { kDeleted, kForward, kBackward };
+//   kUntilNext  until the next micro-batch's are made, and they are fp32
+enum class LogitsHeld : uint8_t { kDeleted, kForward, kUntilNext };
+
+// Which losses a job that is compiled compiles too: none, those over slices of
+// the logits, or all.
+enum class CompiledLoss : uint8_t { kNone, kSlices, kAll };
 
 // Where a weight's gradient goes when backward has made it.
 //   kKept        it becomes `.grad`: allocated as backward passes each layer
@@ -72,15 +76,17 @@ struct Profile {
 
   NormKernel norm;
   bool fused_glu;          // gate, up and product in one kernel
-  bool packed_qkv;         // one projection; views of it pin it whole
+  bool packed_qkv;         // one projection; views of it pin it whole; gate and up are one too
+  bool joint_qkv;          // one projection of queries, keys and values alone
   bool contiguous_kv;      // a second copy of keys and values is kept
   bool flash_output_copy;  // flash attention's output is kept in both layouts
   bool fused_softmax;      // eager attention scales, masks and normalises in one 16-bit kernel
   LossKernel loss;
   LogitsHeld logits_held;
   bool copies_logits;  // the vocabulary-parallel loss is not in place
-  bool compiles_loss;  // where it compiles at all
+  CompiledLoss compiled_loss;
   bool loss_parallel;  // with tensor parallelism the loss reads logits that are split
+  bool gathers_inner;  // DTensor: the sequence is not the first axis
   bool expands_kv;     // keys and values are copied to as many heads as queries have
   bool root_group;     // FSDP2: embedding, final norm and head are one group, gathered all along
   bool last_block_gathered;  // FSDP2: the last layer stays gathered until its backward

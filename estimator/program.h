@@ -105,6 +105,7 @@ struct Tensor {
   bool differentiable = true;      // backward makes a gradient of it
   bool recorded = false;           // a collective on another stream reads or writes it
   bool held = false;               // a Python local holds it until the block returns
+  bool lingers = false;            // one of the training loop holds it until its successor is made
   bool leaves_hole = false;   // freed where only larger tensors follow: its memory stays unused
   bool discarded = false;     // dropped after forward, made again where backward needs it
   bool checkpointed = false;  // a recomputed layer keeps it beside its input
@@ -133,7 +134,8 @@ struct Ids {
 enum class InputGradient : uint8_t { kFresh, kShared, kInPlace };
 
 // What recomputation by operation tells apart.
-enum class OpKind : uint8_t { kOther, kMatrixProduct, kAttention };
+//   kGather  a collective, timed with the product that asks for it
+enum class OpKind : uint8_t { kOther, kMatrixProduct, kAttention, kGather };
 
 // One operation. Everything it touches is declared here.
 struct Op {
@@ -154,13 +156,18 @@ struct Op {
 // Which part of the network a block is.
 enum class BlockKind : uint8_t { kEmbedding, kLayer, kHead };
 
-// A buffer that stands while a block runs: gathered weights and the like.
+// A buffer that stands while a block runs: gathered weights and the like. What it
+// is gathered from is made before it, in its stream, and freed at once.
 struct BlockBuffer {
   absl::string_view name{};
   Role role = Role::kCommunication;
   Stream stream = Stream::kCompute;
   int64_t forward_bytes = 0;
   int64_t backward_bytes = 0;
+  int64_t input_bytes = 0;
+
+  int64_t Bytes(bool backward) const { return backward ? backward_bytes : forward_bytes; }
+  int64_t InputBytes(bool backward) const { return Bytes(backward) > 0 ? input_bytes : 0; }
 };
 
 // A part of the network that is run once, however many are like it. Of the
@@ -302,7 +309,8 @@ struct Program {
   // whether the next block's may use its memory again.
   WeightGradient weight_gradient = WeightGradient::kKept;
   DType gradient_dtype = DType::kBf16;
-  int64_t row_shards = 1;  // ranks that split each parameter's first axis (FSDP2)
+  int64_t row_shards = 1;                   // ranks that split each parameter's first axis (FSDP2)
+  Stream reduce_stream = Stream::kCompute;  // of gradients on their way to other ranks
   // Kernels that tune themselves at first use, in forward and in backward, flush
   // the cache with a buffer of this size.
   int64_t tuning_bytes = 0;

@@ -139,12 +139,17 @@ void Unroller::Play(Frame& frame, size_t begin, size_t end, const StageBlock& at
 
 void Unroller::BeginBuffers(const Block& block, bool backward) {
   for (const BlockBuffer& buffer : block.buffers) {
-    buffers_.push_back(
-        writer_.Birth({.bytes = backward ? buffer.backward_bytes : buffer.forward_bytes,
-                       .stream = buffer.stream,
-                       .role = buffer.role,
-                       .name = buffer.name,
-                       .micro_batch = micro_batch_}));
+    const int32_t input = writer_.Birth({.bytes = buffer.InputBytes(backward),
+                                         .stream = buffer.stream,
+                                         .role = buffer.role,
+                                         .name = "gather.input",
+                                         .micro_batch = micro_batch_});
+    buffers_.push_back(writer_.Birth({.bytes = buffer.Bytes(backward),
+                                      .stream = buffer.stream,
+                                      .role = buffer.role,
+                                      .name = buffer.name,
+                                      .micro_batch = micro_batch_}));
+    writer_.Release(input);
   }
 }
 
@@ -270,6 +275,7 @@ void Unroller::Reduce(const Block& block) {
   if (block.reduce_bytes == 0) return;
   EndReduce();
   reduced_ = writer_.Birth({.bytes = block.reduce_bytes,
+                            .stream = program_.reduce_stream,
                             .role = Role::kCommunication,
                             .name = "reduce.input",
                             .micro_batch = micro_batch_});

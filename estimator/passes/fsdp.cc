@@ -63,6 +63,14 @@ int64_t ElementsOf(const Block& block) {
   return elements;
 }
 
+// A rank's share of a group, cast from the master's dtype to be gathered.
+// Source: torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py,
+// _get_param_all_gather_inputs; _flat_param.py, _use_low_precision_shard.
+int64_t GatherInputBytes(const Job& job, int64_t elements) {
+  if (job.precision.master == DType::kNone) return 0;
+  return Bytes(job.precision.parameter, CeilDivide(elements, job.shard_group_size));
+}
+
 // A group's weights while its block runs, and the gathered buffers: its own and
 // that of the layer beside it. What stays until backward is a state instead.
 void AddGather(const Job& job, Block& block, int64_t elements, int64_t layer_elements, bool stays) {
@@ -80,7 +88,8 @@ void AddGather(const Job& job, Block& block, int64_t elements, int64_t layer_ele
                            .role = Role::kCommunication,
                            .stream = Stream::kAllGather,
                            .forward_bytes = stays && first ? 0 : both,
-                           .backward_bytes = stays ? 0 : (first ? both : weights)});
+                           .backward_bytes = stays ? 0 : (first ? both : weights),
+                           .input_bytes = GatherInputBytes(job, elements)});
 }
 
 // The gradients of a group on their way to other ranks.
@@ -109,8 +118,10 @@ void AddGathered(const Job& job, Program& program, absl::string_view name, Place
 
 // One group of embedding, final norm and head: gathered before the first block,
 // reduced after the last, the head's whole gradients waiting for the
-// embedding's. Source: torch/distributed/fsdp/_fully_shard/_fsdp_state.py,
-// _root_post_backward_final_callback.
+// embedding's: with FSDP2 for the reduction, with FSDP1 for one flat gradient of
+// the group, which those of earlier micro-batches are then added to.
+// Source: torch/distributed/fsdp/_fully_shard/_fsdp_state.py,
+// _root_post_backward_final_callback; _flat_param.py, _get_unflat_views.
 void AddRootGroup(const Job& job, int64_t layer_elements, Program& program) {
   int64_t root = 0;
   for (Block& block : program.blocks) {
@@ -120,7 +131,8 @@ void AddRootGroup(const Job& job, int64_t layer_elements, Program& program) {
     const bool head = block.kind == BlockKind::kHead;
     AddGathered(job, program, head ? "gathered.head" : "gathered.embedding",
                 head ? Place::kHeadStage : Place::kEmbeddingStage, elements, kForwardToBackward);
-    if (!head || AccumulatesWhole(job)) continue;
+    const bool flat = job.profile->framework == Framework::kFsdp1;
+    if (!head || (AccumulatesWhole(job) && !flat)) continue;
     program.states.push_back({.name = "gradients.head",
                               .role = Role::kGradient,
                               .place = Place::kHeadStage,
@@ -137,7 +149,8 @@ void AddRootGroup(const Job& job, int64_t layer_elements, Program& program) {
                              .role = Role::kCommunication,
                              .stream = Stream::kAllGather,
                              .forward_bytes = gathered,
-                             .backward_bytes = 0});
+                             .backward_bytes = 0,
+                             .input_bytes = GatherInputBytes(job, root)});
   }
 }
 
@@ -145,6 +158,12 @@ void AddRootGroup(const Job& job, int64_t layer_elements, Program& program) {
 
 void ApplyFsdp(const Job& job, Program& program) {
   ShardStates(job, program);
+  const bool first = job.profile->framework == Framework::kFsdp1;
+  if (first && job.precision.reduce != job.precision.gradient) {
+    // FSDP1 casts gradients in the stream that reduces them.
+    // Source: torch/distributed/fsdp/_runtime_utils.py, _post_backward_hook.
+    program.reduce_stream = Stream::kReduceScatter;
+  }
   const bool root = job.profile->root_group;
   const bool stays = !job.reshard_after_forward;
   int64_t layer_elements = 0;

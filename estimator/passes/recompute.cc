@@ -69,7 +69,7 @@ void RecomputePerOp(const Job& job, Block& block) {
   const std::vector<bool> needed = FindNeeded(block);
   int products = 0;
   for (const Op& op : block.ops) {
-    if (op.kind == OpKind::kOther) continue;
+    if (op.kind == OpKind::kOther || op.kind == OpKind::kGather) continue;
     const bool product = op.kind == OpKind::kMatrixProduct;
     const bool counted = !product || ++products % 2 == 1;
     const bool scattered = product && job.sequence_parallel && IsRowParallel(block, op);

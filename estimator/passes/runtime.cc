@@ -149,6 +149,20 @@ void AddLossTuning(const Job& job, Program& program) {
   program.states.back().place = Place::kHeadStage;
 }
 
+// What the training loop still refers to when the next micro-batch runs forward.
+// In the loss it is the block's own.
+void AddLingering(Program& program) {
+  constexpr Alive kUntilNext = During(Phase::kBackward, Phase::kEndOfStep, true, true) |
+                               During(Phase::kForward, Phase::kForward, false, true);
+  for (const Block& block : program.blocks) {
+    for (const Tensor& tensor : block.tensors) {
+      if (!tensor.lingers) continue;
+      AddBytes(program, "logits.held", Role::kLoss, tensor.Bytes(), kUntilNext);
+      program.states.back().place = Place::kHeadStage;
+    }
+  }
+}
+
 // Tokens, labels and positions (int64), a loss mask (fp32), and where asked an
 // attention mask [B, 1, S, S] of bytes. Source: megatron/core/datasets/
 // gpt_dataset.py; pretrain_gpt.py, get_batch.
@@ -192,6 +206,7 @@ Program ApplyRuntime(const ValidJob& job, Program program) {
   AddSharedBuffers(*job, program);
   AddDeferredGradients(*job, program);
   AddLossTuning(*job, program);
+  AddLingering(program);
   AddBatch(*job, program);
   if (job->profile->tunes_norms) program.tuning_bytes = kBenchmarkBytes;
   program.outside.context_bytes = ContextBytes(job->architecture);

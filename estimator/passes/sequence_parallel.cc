@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <cstddef>
+
 #include "estimator/passes/pass.h"
 #include "estimator/tensor_split.h"
 
@@ -45,13 +48,73 @@ void Communicate(Block& block, size_t index, bool pooled) {
          partial);
 }
 
+// A tensor that all products which read `shared` find whole, made before the first
+// of them. Autograd keeps it for these, and scatters the sum of their gradients.
+// Along an inner axis a collective's whole side is copied.
+TensorId GatherBefore(Block& block, size_t index, TensorId shared, bool inner) {
+  const TensorId gathered = Whole(block, shared, "gathered.input");
+  block.tensors[gathered].role = block.tensors[shared].role;
+  block.tensors[gathered].differentiable = true;
+  block.tensors[block.tensors[shared].storage].recorded = true;
+  Op gather;
+  gather.name = "gathered.input";
+  gather.inputs = {shared};
+  gather.outputs = {gathered};
+  gather.kind = OpKind::kGather;
+  if (inner) {
+    gather.forward_temporaries = {Whole(block, shared, "gathered.input.pieces")};
+    gather.backward_temporaries = {Whole(block, shared, "gathered.input.gradient.pieces")};
+  }
+  block.ops.insert(block.ops.begin() + static_cast<std::ptrdiff_t>(index), gather);
+  return gathered;
+}
+
+void Replace(Ids& ids, TensorId from, TensorId to) {
+  std::replace(ids.ids.begin(), ids.ids.begin() + ids.count, from, to);
+}
+
+// DTensor redistributes a module's input once, and its output's sum.
+// Source: torch/distributed/tensor/parallel/style.py, PrepareModuleInput,
+// ColwiseParallel, RowwiseParallel; torch/distributed/_functional_collectives.py,
+// all_gather_tensor, reduce_scatter_tensor; torchtitan
+// models/llama3/infra/parallelize.py, apply_tp.
+void Redistribute(Block& block, bool inner) {
+  TensorId shared = kNoTensor;
+  TensorId gathered = kNoTensor;
+  for (size_t i = 0; i < block.ops.size(); ++i) {
+    const TensorSplit split = SplitOf(block, block.ops[i]);
+    if (split == TensorSplit::kRows) {
+      const TensorId output = block.ops[i].outputs.ids[0];
+      Communicate(block, i, false);
+      block.tensors[block.tensors[output].storage].recorded = true;
+      if (!inner) continue;
+      const TensorId pieces = Whole(block, output, "partial.sum.pieces");
+      Append(block.ops[i].forward_temporaries, pieces);
+      Append(block.ops[i].backward_temporaries, pieces);
+    }
+    if (split != TensorSplit::kColumns) continue;
+    const TensorId input = block.ops[i].inputs.ids[0];
+    if (block.tensors[input].sequence_axis == kNoAxis) continue;
+    if (input != shared) {
+      shared = input;
+      gathered = GatherBefore(block, i++, input, inner);
+    }
+    Replace(block.ops[i].inputs, shared, gathered);
+    Replace(block.ops[i].saved, shared, gathered);
+  }
+}
+
 }  // namespace
 
 Program ApplySequenceParallel(const ValidJob& job, Program program) {
   if (!job->sequence_parallel || job->tensor_parallel_size == 1) return program;
   const bool pooled = job->profile->pooled_gathers && !job->transformer_engine;
   for (Block& block : program.blocks) {
-    for (size_t i = 0; i < block.ops.size(); ++i) Communicate(block, i, pooled);
+    if (IsFsdp(job->profile->framework)) {
+      Redistribute(block, job->profile->gathers_inner);
+    } else {
+      for (size_t i = 0; i < block.ops.size(); ++i) Communicate(block, i, pooled);
+    }
     for (Tensor& tensor : block.tensors) {
       if (tensor.sequence_axis == kNoAxis) continue;
       tensor.shape.extents[tensor.sequence_axis].Divide(job->tensor_parallel_size, Split::kTensor);

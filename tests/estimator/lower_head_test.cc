@@ -107,7 +107,7 @@ JobSpec Torchtitan(const char* month, const char* loss, bool compile = false) {
 }
 
 // Bytes a logit in forward and in backward.
-//   until March 2024 fp32 logits held through backward
+//   until May 2024   fp32 logits held through backward
 //   later            deleted before it: a hole of the 16-bit ones stays
 //   compiled         from April 2025 on: the 16-bit logits and their gradient
 //   sliced           eight slices: 16-bit logits, the log-softmax, one fp32 slice
@@ -123,6 +123,23 @@ TEST(LowerHeadTest, TorchtitansLossesByEra) {
   check(Torchtitan("2025.3", "plain", true), 8, 12, 2);
   check(Torchtitan("2025.4", "plain", true), 2, 4, 0);
   check(Torchtitan("2025.3", "chunked-cross-entropy"), 2 + 4 + 0.5, 4 + 2 * 0.5, 0);
+}
+
+// torchtune's compile_loss reaches a loss over slices alone: 16-bit logits, and while
+// the loss itself runs the gradient of one slice in eight.
+TEST(LowerHeadTest, TorchtuneCompilesSlicesAlone) {
+  JobSpec job = With(SmallJob(), "ddp");
+  job.runtime.trainer = "torchtune";
+  job.runtime.compile = true;
+  const auto backward = [&](const char* loss) {
+    job.training.loss.implementation = loss;
+    const BlockRun run = RunHead(job);
+    return PerLogit(run, run.backward);
+  };
+  EXPECT_NEAR(backward("plain"), 12, 0.1);
+  EXPECT_NEAR(backward("chunked-cross-entropy"), 2, 0.1) << "the head's backward is the peak here";
+  job.runtime.compile = false;
+  EXPECT_NEAR(backward("chunked-cross-entropy"), 4 + 2 * 0.5, 0.1);
 }
 
 // Split logits: the gradient takes exponentials of their size, 16 bytes each.

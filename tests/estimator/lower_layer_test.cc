@@ -9,6 +9,7 @@
 namespace plimsoll {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::Not;
@@ -62,6 +63,15 @@ TEST(LowerLayerTest, MegatronPacksAndFuses) {
 }
 
 // Flash kernels make no scores; eager makes them as tensors.
+// torchtitan's joint product of July 2026: queries, keys and values, not gate and up.
+TEST(LowerLayerTest, TorchtitanJoinsQueriesKeysAndValues) {
+  JobSpec job = With(SmallJob(), "fsdp2");
+  job.runtime.trainer = "torchtitan";
+  EXPECT_THAT(Ops(job), AllOf(Contains("attention.qkv"), Contains("mlp.gate")));
+  job.runtime.versions["torchtitan"] = "2026.6";
+  EXPECT_THAT(Ops(job), AllOf(Contains("attention.query"), Not(Contains("attention.qkv"))));
+}
+
 TEST(LowerLayerTest, ScoresAreTensorsOfEagerAttentionAlone) {
   JobSpec job = SmallJob();
   EXPECT_THAT(Ops(job), Contains("attention.flash"));

@@ -60,7 +60,7 @@ TEST(TrainerTest, ErasAreFoundByReleaseAndByMonth) {
   }
   EXPECT_EQ(FindTrainerProfile(fsdp2, Trainer::kTorchtitan, 2023012), nullptr);
   EXPECT_EQ(FindTrainerProfile(fsdp2, Trainer::kTorchtitan, -1)->trainer_era,
-            "August 2025 and later");
+            "July 2026 and later");
 }
 
 // torchtitan told NCCL to record no stream a year before PyTorch's default was so.
@@ -72,6 +72,27 @@ TEST(TrainerTest, StreamsAreRecordedUntilTorchtitanEndsThat) {
   for (const int month : {2024004, 2024006, 2025004, 2025008}) {
     EXPECT_FALSE(FindTrainerProfile(old, Trainer::kTorchtitan, month)->records_streams) << month;
   }
+}
+
+// The optimizer is fused by default since late in February 2025; litgpt's never is.
+TEST(TrainerTest, OptimizersAreFusedByEra) {
+  const Profile& fsdp2 = *FindProfile(Framework::kFsdp2, -1);
+  EXPECT_FALSE(FindTrainerProfile(fsdp2, Trainer::kTorchtitan, 2025002)->fused_optimizer);
+  EXPECT_TRUE(FindTrainerProfile(fsdp2, Trainer::kTorchtitan, 2025003)->fused_optimizer);
+  const Profile& fsdp1 = *FindProfile(Framework::kFsdp1, -1);
+  EXPECT_FALSE(FindTrainerProfile(fsdp1, Trainer::kLitgpt, -1)->fused_optimizer);
+}
+
+// In 2026 the kernel shares keys and values, and then one product makes all three.
+TEST(TrainerTest, AttentionChangesIn2026) {
+  const Profile& fsdp2 = *FindProfile(Framework::kFsdp2, -1);
+  const auto expands = [&](int month) {
+    return FindTrainerProfile(fsdp2, Trainer::kTorchtitan, month)->expands_kv;
+  };
+  EXPECT_TRUE(expands(2026001));
+  EXPECT_FALSE(expands(2026002));
+  EXPECT_FALSE(FindTrainerProfile(fsdp2, Trainer::kTorchtitan, 2026006)->joint_qkv);
+  EXPECT_TRUE(FindTrainerProfile(fsdp2, Trainer::kTorchtitan, 2026007)->joint_qkv);
 }
 
 TEST(TrainerTest, EveryNameIsATrainer) {

@@ -54,6 +54,22 @@ TEST(FsdpTest, FsdpGathersALayerAtATime) {
   EXPECT_EQ(layer.buffers[1].name, "gather.output");
   EXPECT_EQ(layer.buffers[1].forward_bytes, 2 * 2 * elements) << "this one's and the next one's";
   EXPECT_EQ(layer.reduce_bytes, 4 * elements) << "fp32 on the wire";
+  EXPECT_EQ(program.reduce_stream, Stream::kCompute);
+}
+
+// What is gathered is a rank's share, cast to 16 bits; weights that are 16 bits
+// already are read where they are.
+TEST(FsdpTest, SharesAreCastToBeGathered) {
+  JobSpec job = Job("fsdp2", 3);
+  const auto input = [&] {
+    const Program program = Sharded(job);
+    const Block& layer = FindBlock(program, "layer");
+    EXPECT_EQ(layer.buffers[1].InputBytes(true), layer.buffers[1].input_bytes);
+    return std::pair{layer.buffers[1].input_bytes, 2 * CeilDivide(Elements(layer), kRanks)};
+  };
+  EXPECT_EQ(input().first, input().second);
+  job.training.precision.preset = "bf16-pure";
+  EXPECT_EQ(input().first, 0);
 }
 
 // Weights that stay gathered are all there at once, from forward to backward.
@@ -146,8 +162,11 @@ TEST(FsdpTest, GradientsOfSeveralMicroBatchesStayWhole) {
   EXPECT_EQ(FindState(program, "gradients.reduced")->alive, kOptimizerPhase);
   EXPECT_GT(FindBlock(program, "layer").reduce_bytes, 0) << "the last micro-batch's";
 
+  EXPECT_NE(FindState(program, "gradients.head"), nullptr) << "waits for the flat gradient";
+
   job.runtime.framework = "fsdp2";
   job.runtime.trainer = "hf-trainer";
+  EXPECT_EQ(FindState(Sharded(job), "gradients.head"), nullptr);
   EXPECT_EQ(FindState(Sharded(job), "gradients")->dtype, DType::kFp32) << "as they are reduced";
 
   job.runtime.trainer = "torchtitan";
@@ -177,6 +196,7 @@ TEST(FsdpTest, TheFirstGathersOnce) {
   EXPECT_EQ(layer.buffers[0].forward_bytes, 2 * 2 * Elements(layer));
   EXPECT_EQ(layer.buffers[0].backward_bytes, 2 * 2 * Elements(layer));
   EXPECT_EQ(program.row_shards, 1);
+  EXPECT_EQ(program.reduce_stream, Stream::kReduceScatter) << "where gradients become fp32";
   EXPECT_EQ(FindState(program, "gathered.head")->stream, Stream::kAllGather);
   for (const State& state : program.states) EXPECT_FALSE(state.shards_rows) << state.name;
 }

@@ -78,10 +78,14 @@ TEST(RecomputeTest, PerOpMakesNothingTwice) {
 TEST(RecomputeTest, PerOpKeepsScatteredSums) {
   JobSpec job = PerOp(false);
   job.runtime.trainer = "torchtitan";
+  job.runtime.versions["torchtitan"] = "2026.6";
   job.parallelism.tensor_parallel_size = 2;
   constexpr int64_t kTokens = 2 * 32;
   const int64_t split = kHidden + kTokens * (2 * 64 + 2 * 32 + 2 * 128 + 2 * 64 + 4 * 4);
   EXPECT_EQ(Kept(job), split / 2 + 2 * kHidden / 2 + kHidden);
+  job.runtime.versions["torchtitan"] = "2026.7";
+  EXPECT_EQ(Kept(job), split / 2 + 2 * kHidden / 2 + kHidden + kTokens * 2 * 32 / 2)
+      << "keys too, of the joint product";
 }
 
 TEST(RecomputeTest, EveryNthMakesTwoKindsOfLayer) {

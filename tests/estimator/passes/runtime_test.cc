@@ -45,6 +45,23 @@ TEST(RuntimeTest, TheBatchIsThere) {
   EXPECT_EQ(FixedBytes(ProgramOf(job), "batch.attention_mask"), 2 * 32 * 32);
 }
 
+// A loop's variable keeps fp32 logits until it is assigned again; in the loss the
+// head's own are they.
+TEST(RuntimeTest, LogitsLingerUntilTheNext) {
+  JobSpec job = With(SmallJob(), "ddp");
+  job.runtime.trainer = "litgpt";
+  const Program program = ProgramOf(job);
+  const State* held = FindState(program, "logits.held");
+  ASSERT_NE(held, nullptr);
+  EXPECT_EQ(held->fixed_bytes, 4 * 2 * 32 * 256);
+  EXPECT_EQ(held->place, Place::kHeadStage);
+  EXPECT_NE(held->alive & Bit(Phase::kOptimizer, true), 0);
+  EXPECT_EQ(held->alive & Bit(Phase::kLoss, false), 0);
+  EXPECT_EQ(held->alive & Bit(Phase::kForward, true), 0) << "there are none yet";
+  job.runtime.trainer = "torchtune";
+  EXPECT_EQ(FindState(ProgramOf(job), "logits.held"), nullptr);
+}
+
 TEST(RuntimeTest, TheContextFollowsTheGpu) {
   const auto context = [](const char* gpu) {
     JobSpec job = SmallJob();

@@ -1,5 +1,8 @@
 // The pass in words: what tensor parallelism left whole is split along the
 // sequence, and gathered where a product needs it whole.
+#include <algorithm>
+#include <string>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/jobs.h"
@@ -68,6 +71,31 @@ TEST(SequenceParallelTest, GathersAndSumsAroundProducts) {
 }
 
 // nanotron gathers into a buffer that it keeps: nothing is made for it.
+// DTensor gathers once for all products that read a tensor, and autograd keeps it
+// for them. Until April 2024 torchtitan's sequences were the first axis: later a
+// collective's whole side is copied.
+TEST(SequenceParallelTest, DTensorGathersOnce) {
+  JobSpec job = With(SmallJob(), "fsdp2");
+  job.parallelism.tensor_parallel_size = 2;
+  job.runtime.trainer = "torchtitan";
+  for (const char* month : {"2024.3", "2024.4"}) {
+    job.runtime.versions["torchtitan"] = month;
+    const size_t copies = month == std::string("2024.4") ? 1 : 0;
+    const Program program = ProgramAfter(Valid(job), PassId::kSequenceParallel);
+    const Block& layer = FindBlock(program, "layer");
+    EXPECT_EQ(std::count_if(layer.ops.begin(), layer.ops.end(),
+                            [](const Op& op) { return op.kind == OpKind::kGather; }),
+              2);
+    EXPECT_EQ(InSymbols(FindTensor(layer, "gathered.input").shape), "[B, S, H]");
+    for (const char* name : {"attention.query", "attention.key", "attention.value"}) {
+      EXPECT_THAT(Names(layer, FindOp(layer, name).saved), testing::ElementsAre("gathered.input"));
+      EXPECT_EQ(FindOp(layer, name).forward_temporaries.count, 0);
+    }
+    EXPECT_EQ(FindOp(layer, "gathered.input").forward_temporaries.count, copies);
+    EXPECT_EQ(FindOp(layer, "mlp.down").forward_temporaries.count, 1 + copies);
+  }
+}
+
 TEST(SequenceParallelTest, PooledGathersAreNotMade) {
   JobSpec job = With(SmallJob(), "nanotron", "bf16-optimizer");
   job.parallelism.tensor_parallel_size = 2;
