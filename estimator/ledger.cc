@@ -83,6 +83,9 @@ class Machine {
   void Tell(TapeEventKind kind, int piece = kNoStorage) {
     if (tape_ != nullptr) Append(kind, piece);
   }
+  void TellProduct(const Op& op) {
+    if (op.kind == OpKind::kMatrixProduct) Tell(TapeEventKind::kProduct);
+  }
   void Refer(int piece) { ++pieces_[piece].references; }
   void Release(int piece);
   void Note();
@@ -142,6 +145,10 @@ void Machine::FindLastUses() {
   }
   for (const Tensor& tensor : block_.tensors) {
     if (tensor.held) last_use[tensor.storage] = static_cast<int16_t>(count - 1);
+    if (tensor.held_until != 255) {
+      last_use[tensor.storage] =
+          std::max(last_use[tensor.storage], static_cast<int16_t>(tensor.held_until));
+    }
   }
   std::fill_n(first_unused_.begin(), count, int16_t{kNoStorage});
   for (int id = tensor_count - 1; id >= 0; --id) {
@@ -235,6 +242,7 @@ void Machine::Forward(int begin, int end, bool saves) {
       forward_storage_[id] = MakeTensor(id);
       if (checkpointed) Refer(forward_storage_[id]);
     }
+    TellProduct(op);
     Note();
     Tell(TapeEventKind::kLaunch, ForwardKernels(op));
     while (count > 0) Release(temporaries[--count]);
@@ -315,6 +323,7 @@ void Machine::BackwardSegment(int begin, int end) {
     for (TensorId id : op.outputs) {
       if (Root(id) == id) forward_storage_[id] = MakeTensor(id);
     }
+    TellProduct(op);
     Note();
     Tell(TapeEventKind::kLaunch, ForwardKernels(op));
     for (TensorId id : op.saved) Refer(forward_storage_[Root(id)]);
@@ -387,6 +396,7 @@ void Machine::BackwardOp(int index) {
   }
   for (TensorId id : op.backward_temporaries) temporaries[temporary_count++] = MakeTensor(id);
   for (TensorId id : op.inputs) GiveInputGradient(op, id);
+  TellProduct(op);
   std::array<int, 8> weights;
   int weight_count = 0;
   const int64_t before = now_;

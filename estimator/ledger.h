@@ -65,7 +65,8 @@ struct Storage {
 //   kDeath   nothing refers to it any more
 //   kOutput  forward is done: whoever wants the output refers to it now
 //   kLaunch  an op is launched, as `piece` kernels or so
-enum class TapeEventKind : uint8_t { kBirth, kDeath, kOutput, kLaunch };
+//   kProduct  matrices are multiplied: what that gives is born
+enum class TapeEventKind : uint8_t { kBirth, kDeath, kOutput, kLaunch, kProduct };
 struct TapeEvent {
   TapeEventKind kind = TapeEventKind::kLaunch;
   int16_t piece = -1;

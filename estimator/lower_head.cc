@@ -63,7 +63,9 @@ TensorId LowerProjection(BlockBuilder& b, TensorId hidden) {
   if (model.head_bias || model.masked_lm_head)
     weights.ids[weights.count++] = b.Weight("head.bias", {b.Size(Symbol::kV)}, 0);
   const TensorId logits = Logits(b, "head.logits", b.job().precision.activation);
-  b.Then("head", {hidden}, {logits}, {hidden}).parameters = weights;
+  Op& op = b.Then("head", {hidden}, {logits}, {hidden});
+  op.parameters = weights;
+  op.kind = OpKind::kMatrixProduct;
   if (!model.logit_softcap) return logits;
   // cap * tanh(logits / cap): tanh keeps its output.
   // Source: transformers, models/gemma2/modeling_gemma2.py.
@@ -186,7 +188,7 @@ TensorId LowerSharded(BlockBuilder& b, TensorId logits) {
   b.block().tensors[logits].leaves_hole = true;
   b.Then("loss.logits.fp32", {logits}, {wide}, {});
   const TensorId softmax = Logits(b, "loss.softmax", DType::kFp32);
-  b.Then("loss.softmax", {wide}, {softmax}, {});
+  b.Then("loss.softmax", {wide}, {softmax}, {}).input_gradient = InputGradient::kShared;
   return softmax;
 }
 
@@ -260,6 +262,7 @@ void LowerFusedHead(BlockBuilder& b, TensorId hidden) {
   op.forward_temporaries = {logits, product, wide};
   op.input_gradient = InputGradient::kInPlace;  // input_gradient itself
   op.parameters = {weight};
+  op.kind = OpKind::kMatrixProduct;
 }
 
 }  // namespace

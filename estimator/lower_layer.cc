@@ -15,6 +15,7 @@ struct Qkv {
   TensorId query;
   TensorId key;
   TensorId value;
+  TensorId projected = kNoTensor;  // what a packed projection gave
 };
 
 // Ops from `begin` on are part of a module that a job may ask to recompute.
@@ -73,6 +74,51 @@ void Pack(BlockBuilder& b, const Ids& parts) {
 
 bool IsPacked(const Job& job) { return job.profile->packed_qkv || job.profile->joint_qkv; }
 
+// nanotron copies what the projection gave, [S, B, 3, N, D] to [3, B, S, N, D], and
+// rotates queries in the copy: they keep it whole. Keys and values are then
+// stacked, and laid out [B, S, 2, K, D], where keys are rotated. Grouped, each of
+// the three has a copy of its own.
+// Source: nanotron models/llama.py, CausalSelfAttention.forward; flash-attention
+// 2.5 to 2.7, flash_attn/layers/rotary.py, RotaryEmbedding.forward (inplace=True).
+Qkv LowerCopiedQkv(BlockBuilder& b, TensorId packed) {
+  const DType dtype = b.job().precision.activation;
+  const Extent query_width = b.Size(Symbol::kA);
+  const Extent width = b.Size(Symbol::kC);
+  Qkv qkv;
+  if (b.job().model->kv_head_count == b.job().model->head_count) {
+    const TensorId copy =
+        b.Wide("attention.qkv.copy", b.block().tensors[packed].shape.extents[2], dtype);
+    b.Then("attention.qkv.copy", {packed}, {copy}, {});
+    qkv = {b.View("attention.query", copy, query_width), b.View("attention.key", copy, width),
+           b.View("attention.value", copy, width)};
+    b.Then("attention.split", {copy}, {qkv.query, qkv.key, qkv.value}, {});
+  } else {
+    const Qkv views{b.View("attention.query", packed, query_width),
+                    b.View("attention.key", packed, width),
+                    b.View("attention.value", packed, width)};
+    b.Then("attention.split", {packed}, {views.query, views.key, views.value}, {});
+    qkv = {b.Wide("attention.query.copy", query_width, dtype),
+           b.Wide("attention.key.copy", width, dtype),
+           b.Wide("attention.value.copy", width, dtype)};
+    const auto copy = [&b](TensorId from, TensorId to) {
+      b.Then(b.block().tensors[to].name, {from}, {to}, {}).input_gradient = InputGradient::kShared;
+    };
+    copy(views.query, qkv.query);
+    copy(views.key, qkv.key);
+    copy(views.value, qkv.value);
+  }
+  const TensorId stack = b.Wide("attention.kv.stack", b.Size(Symbol::kC, 2), dtype);
+  b.Then("attention.kv.stack", {qkv.key, qkv.value}, {stack}, {}).input_gradient =
+      InputGradient::kShared;
+  const TensorId kv = b.Wide("attention.kv", b.Size(Symbol::kC, 2), dtype);
+  b.Then("attention.kv", {stack}, {kv}, {}).input_gradient = InputGradient::kShared;
+  qkv.key = b.View("attention.key.rotated", kv, width);
+  qkv.value = b.View("attention.value.beside", kv, width);
+  qkv.projected = packed;
+  b.Then("attention.kv.split", {kv}, {qkv.key, qkv.value}, {});
+  return qkv;
+}
+
 // One projection whose output q, k and v are views of.
 Qkv LowerPackedQkv(BlockBuilder& b, TensorId input) {
   const DType dtype = b.job().precision.activation;
@@ -83,6 +129,7 @@ Qkv LowerPackedQkv(BlockBuilder& b, TensorId input) {
   const Ids weights = QkvWeights(b);
   Pack(b, weights);
   Linear(b, "attention.qkv", cast, packed, weights);
+  if (b.job().profile->copies_qkv) return LowerCopiedQkv(b, packed);
   const Qkv qkv{b.View("attention.query", packed, b.Size(Symbol::kA)),
                 b.View("attention.key", packed, b.Size(Symbol::kC)),
                 b.View("attention.value", packed, b.Size(Symbol::kC))};
@@ -129,7 +176,8 @@ void LowerQkNormAndRotary(BlockBuilder& b, Qkv& qkv) {
     kv_heads.size = job.model->kv_head_count;
     qkv.key = LowerQkNorm(b, kKeyNorm, qkv.key, b.Size(Symbol::kC), kv_heads);
   }
-  if (job.model->position_embedding != PositionEmbedding::kRotary) return;
+  if (job.model->position_embedding != PositionEmbedding::kRotary || job.profile->copies_qkv)
+    return;
   const TensorId query = b.Wide("attention.query.rotated", b.Size(Symbol::kA), dtype);
   const TensorId key = b.Wide("attention.key.rotated", b.Size(Symbol::kC), dtype);
   b.Then("attention.rotary", {qkv.query, qkv.key}, {query, key}, {});
@@ -139,11 +187,6 @@ void LowerQkNormAndRotary(BlockBuilder& b, Qkv& qkv) {
     const TensorId value = b.Wide("attention.value.contiguous", b.Size(Symbol::kC), dtype);
     b.Then("attention.value.contiguous", {qkv.value}, {value}, {});
     qkv.value = value;
-  }
-  if (job.profile->contiguous_kv) {
-    const TensorId copy = b.Wide("attention.kv.contiguous", b.Size(Symbol::kC, 2), dtype);
-    b.Then("attention.kv.contiguous", {qkv.key, qkv.value}, {copy}, {copy}).input_gradient =
-        InputGradient::kShared;
   }
 }
 
@@ -232,6 +275,27 @@ TensorId LowerEager(BlockBuilder& b, const Qkv& qkv) {
   return context;
 }
 
+// nanotron's context is [B, S, A], and all around it [S, B, H]: of more than one
+// sequence backward copies the context's gradient, and the context itself for the
+// gradient of the weight.
+// Source: nanotron models/llama.py, CausalSelfAttention.forward;
+// parallel/tensor_parallel/functional.py, _RowLinearAsyncCommunication.backward.
+TensorId Transposed(BlockBuilder& b, TensorId context) {
+  if (!b.job().profile->copies_qkv || b.job().micro_batch_size == 1) return context;
+  const TensorId view = b.View("attention.context.transposed", context, b.Size(Symbol::kA));
+  b.Then("attention.context.transposed", {context}, {view}, {});
+  return view;
+}
+
+// What Python's locals hold in nanotron: what the projection gave until attention
+// returns, what attention gave until the layer does.
+// Source: nanotron models/llama.py, CausalSelfAttention.forward (qkv_states);
+// LlamaDecoderLayer._core_forward (output).
+void HoldLocals(BlockBuilder& b, TensorId projected, TensorId out) {
+  b.block().tensors[projected].held_until = static_cast<uint8_t>(b.block().ops.size() - 1);
+  b.block().tensors[out].held = true;
+}
+
 // [B, S, H] -> [B, S, H]: projections, the kernel, the output projection.
 TensorId LowerAttention(BlockBuilder& b, TensorId input) {
   const Job& job = b.job();
@@ -247,7 +311,17 @@ TensorId LowerAttention(BlockBuilder& b, TensorId input) {
   }
   const TensorId out =
       b.Narrow("attention.out.activation", b.Size(Symbol::kH), job.precision.activation);
-  Linear(b, "attention.out", context, out, weights);
+  const TensorId read = Transposed(b, context);
+  Op& op = Linear(b, "attention.out", read, out, weights);
+  if (read != context) {
+    op.backward_temporaries = {b.Add("attention.context.copy",
+                                     {b.Size(Symbol::kB), b.Size(Symbol::kS), b.Size(Symbol::kA)},
+                                     {.dtype = job.precision.activation,
+                                      .tensor_axis = 2,
+                                      .role = Role::kTemporary,
+                                      .differentiable = false})};
+  }
+  if (job.profile->copies_qkv) HoldLocals(b, qkv.projected, out);
   return out;
 }
 

@@ -19,7 +19,7 @@ constexpr Profile kEager = {
     .fused_glu = false,
     .packed_qkv = false,
     .joint_qkv = false,
-    .contiguous_kv = false,
+    .copies_qkv = false,
     .flash_output_copy = false,
     .fused_softmax = false,
     .loss = LossKernel::kCrossEntropy,
@@ -214,7 +214,7 @@ constexpr Profile Nanotron() {
   profile.since = 4;
   profile.era = "2024-2025, Ultra-Scale Playbook";
   profile.fused_glu = false;
-  profile.contiguous_kv = true;
+  profile.copies_qkv = true;
   profile.cached_rotary = true;
   profile.flat_master = true;
   profile.tunes_norms = true;

@@ -75,10 +75,10 @@ struct Profile {
   absl::string_view era;      // for people
 
   NormKernel norm;
-  bool fused_glu;          // gate, up and product in one kernel
-  bool packed_qkv;         // one projection; views of it pin it whole; gate and up are one too
-  bool joint_qkv;          // one projection of queries, keys and values alone
-  bool contiguous_kv;      // a second copy of keys and values is kept
+  bool fused_glu;   // gate, up and product in one kernel
+  bool packed_qkv;  // one projection; views of it pin it whole; gate and up are one too
+  bool joint_qkv;   // one projection of queries, keys and values alone
+  bool copies_qkv;  // queries, keys and values are copied apart, queries with all three (nanotron)
   bool flash_output_copy;  // flash attention's output is kept in both layouts
   bool fused_softmax;      // eager attention scales, masks and normalises in one 16-bit kernel
   LossKernel loss;

@@ -106,6 +106,7 @@ struct Tensor {
   bool recorded = false;           // a collective on another stream reads or writes it
   bool held = false;               // a Python local holds it until the block returns
   bool lingers = false;            // one of the training loop holds it until its successor is made
+  uint8_t held_until = 255;        // a Python local holds it until this op is done; 255: none
   bool leaves_hole = false;   // freed where only larger tensors follow: its memory stays unused
   bool discarded = false;     // dropped after forward, made again where backward needs it
   bool checkpointed = false;  // a recomputed layer keeps it beside its input
@@ -257,7 +258,9 @@ struct State {
   bool grows_in_backward = false;  // allocated layer by layer; alive says nothing of backward
   bool takes_grown = false;        // is those that grew, kept, where it is alive and they are not
   bool sets_up = false;            // made and freed before the first step, its memory cached
-  bool remakes_last = false;  // the state before it, made anew, each storage before it is freed
+  bool remakes_last = false;   // the state before it, made anew, each storage before it is freed
+  bool beside_others = false;  // of a parameter: made with others like it, before the next one's
+  bool of_threads = false;     // a buffer for each thread, made when it first multiplies matrices
   Stream stream = Stream::kCompute;
   Alive alive = kAlways;
   uint8_t shrunk_by = 0;

@@ -80,6 +80,14 @@ int64_t StageStates::TensorBytes(const State& state, const StageBlock& at,
   return bytes;
 }
 
+TimelineStorage StageStates::PieceOf(const State& state, const StageBlock& at,
+                                     const Parameter& tensor) const {
+  TimelineStorage piece = Piece(state, TensorBytes(state, at, tensor));
+  piece.suffix = tensor.name;
+  piece.layer = at.layer;
+  return piece;
+}
+
 // Each storage that there was is freed once its successor is made.
 void StageStates::MakeEach(size_t index) {
   const State& state = program_.states[index];
@@ -98,10 +106,19 @@ void StageStates::MakeEach(size_t index) {
   for (const StageBlock& at : blocks_) {
     for (const Parameter& parameter : program_.blocks[at.block].parameters) {
       if (TiedHere(parameter) || parameter.packed()) continue;
-      TimelineStorage piece = Piece(state, TensorBytes(state, at, parameter));
-      piece.suffix = parameter.name;
-      piece.layer = at.layer;
-      add(piece);
+      add(PieceOf(state, at, parameter));
+    }
+  }
+}
+
+// All of one parameter, then all of the next.
+void StageStates::MakeTogether(const std::vector<size_t>& states) {
+  for (const StageBlock& at : blocks_) {
+    for (const Parameter& parameter : program_.blocks[at.block].parameters) {
+      if (TiedHere(parameter) || parameter.packed()) continue;
+      for (const size_t index : states) {
+        alive_[index].push_back(writer_.Birth(PieceOf(program_.states[index], at, parameter)));
+      }
     }
   }
 }
@@ -149,10 +166,26 @@ void StageStates::Enter(Phase phase, bool first_step) {
     alive_[i].clear();
     made_[i] = false;
   }
+  std::vector<size_t> together;
   for (size_t i = 0; i < made_.size(); ++i) {
     const State& state = program_.states[i];
-    if (made_[i] || state.grows_in_backward || (state.alive & now) == 0) continue;
-    Make(i);
+    const bool elsewhere = state.grows_in_backward || state.of_threads;
+    if (made_[i] || elsewhere || (state.alive & now) == 0) continue;
+    if (state.beside_others) {
+      made_[i] = true;
+      together.push_back(i);
+    } else {
+      MakeTogether(std::exchange(together, {}));
+      Make(i);
+    }
+  }
+  MakeTogether(together);
+}
+
+void StageStates::MakeWorkspace(Thread thread) {
+  if (std::exchange(multiplied_[static_cast<size_t>(thread)], true)) return;
+  for (const State& state : program_.states) {
+    if (state.of_threads) writer_.Birth(Piece(state, state.fixed_bytes / Buffers(state)));
   }
 }
 

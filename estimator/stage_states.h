@@ -3,6 +3,7 @@
 #ifndef PLIMSOLL_ESTIMATOR_STAGE_STATES_H_
 #define PLIMSOLL_ESTIMATOR_STAGE_STATES_H_
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -22,6 +23,11 @@ struct StageBlock {
 // `begin` is the index of its first layer in the stage.
 std::vector<StageBlock> BlocksOf(const Program& program, const Stage& stage, size_t chunk);
 
+// Who runs forward, and who runs backward: each has a cuBLAS handle of its own.
+// Source: aten/src/ATen/cuda/CublasHandlePool.cpp, getCurrentCUDABlasHandle.
+enum class Thread : uint8_t { kMain, kAutograd };
+inline constexpr size_t kThreadCount = 2;
+
 class StageStates {
  public:
   // All outlive the states.
@@ -40,6 +46,8 @@ class StageStates {
   // The same where GrowsIn did not hold: what is reduced is added to what there
   // is, and freed.
   void AddBlock(const StageBlock& at, const std::vector<int32_t>& made);
+  // `thread` multiplies matrices: its first product makes what it keeps for that.
+  void MakeWorkspace(Thread thread);
   // Backward of a micro-batch is over.
   void EndBackward(size_t chunk);
 
@@ -48,9 +56,11 @@ class StageStates {
   int64_t TensorBytes(const State& state, const StageBlock& at, const Parameter& tensor) const;
   void Make(size_t state);
   void MakeEach(size_t state);
+  void MakeTogether(const std::vector<size_t>& states);
   void EndGrown(Alive now);
   int32_t MakeGrown(const State& state, const StageBlock& at);
   TimelineStorage Piece(const State& state, int64_t bytes) const;
+  TimelineStorage PieceOf(const State& state, const StageBlock& at, const Parameter& tensor) const;
   void Release(const std::vector<int32_t>& storages);
 
   const Program& program_;
@@ -62,6 +72,7 @@ class StageStates {
   std::vector<std::vector<int32_t>> grown_;  // gradients of each virtual stage
   Alive grown_alive_ = 0;                    // when they stay
   bool fresh_ = true;                        // no phase was entered yet
+  std::array<bool, kThreadCount> multiplied_{};
 };
 
 }  // namespace plimsoll

@@ -133,6 +133,9 @@ void Unroller::Play(Frame& frame, size_t begin, size_t end, const StageBlock& at
       case TapeEventKind::kLaunch:
         writer_.Launch(event.piece);
         break;
+      case TapeEventKind::kProduct:
+        states_.MakeWorkspace(begin < frame.tape->forward_end ? Thread::kMain : Thread::kAutograd);
+        break;
     }
   }
 }
@@ -364,6 +367,9 @@ void Unroller::Step() {
     }
     if (writer_.event_count() > kMaxTimelineEvents) return;
   }
+  // A stage that multiplies nothing has them too, in closed form as well.
+  states_.MakeWorkspace(Thread::kMain);
+  states_.MakeWorkspace(Thread::kAutograd);
   for (const Phase phase : {Phase::kGradientReduction, Phase::kOptimizer, Phase::kEndOfStep}) {
     Enter(phase);
     writer_.Launch(1);

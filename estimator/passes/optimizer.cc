@@ -197,17 +197,23 @@ void AddGradients(const Job& job, Program& program) {
                             .alive = kReduction});
 }
 
+// torch.optim makes all states of a parameter, then those of the next; Megatron's
+// optimizer orders parameters by its buffers, and has state after state here.
 // DeepSpeed makes states when it wraps the optimizer, and a checkpoint brings
-// its own. Source: deepspeed/runtime/fp16/fused_optimizer.py,
-// initialize_optimizer_states; torch/optim/optimizer.py, load_state_dict.
+// its own. Source: torch/optim/adam.py, _init_group; deepspeed/runtime/fp16/
+// fused_optimizer.py, initialize_optimizer_states; torch/optim/optimizer.py, load_state_dict.
 void AddState(const Job& job, Program& program, absl::string_view name, Basis basis, DType dtype) {
-  const bool at_start =
-      job.profile->framework == Framework::kMegatronDeepSpeed || job.resumed_from_checkpoint;
+  const Framework framework = job.profile->framework;
+  const bool at_start = framework == Framework::kMegatronDeepSpeed || job.resumed_from_checkpoint;
+  const bool by_torch = framework != Framework::kMegatronCore &&
+                        framework != Framework::kMegatronLm &&
+                        framework != Framework::kMegatronDeepSpeed;
   program.states.push_back({.name = name,
                             .role = Role::kOptimizerState,
                             .part = Part::kOptimizerStates,
                             .basis = basis,
                             .dtype = dtype,
+                            .beside_others = by_torch,
                             .alive = at_start ? kAlways : kFromFirstStep});
 }
 

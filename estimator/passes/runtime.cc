@@ -23,6 +23,8 @@ void AddWorkspaces(const Job& job, Program& program) {
   if (job.profile->pooled_workspace) {
     AddBytes(program, "workspace.cublas", Role::kWorkspace, Multiply(2, job.cublas_workspace_bytes),
              kAlways);
+    program.states.back().buffers = 2;
+    program.states.back().of_threads = true;
   }
   if (!job.transformer_engine) return;
   const bool newer = job.architecture == GpuArchitecture::kHopper ||

@@ -103,6 +103,23 @@ TEST(LowerLayerTest, RotationMakesNewQueriesAndKeys) {
   }
 }
 
+// nanotron's rotated queries keep the copy that they lie in; grouped, they have their own.
+TEST(LowerLayerTest, NanotronsQueriesKeepTheirCopy) {
+  const auto query_storage = [](int64_t kv_heads) {
+    JobSpec job = With(SmallJob(), "nanotron");
+    Shape(job).kv_head_count = kv_heads;
+    const Program program = Lowered(Valid(job));
+    const Block& layer = FindBlock(program, "layer");
+    for (const Op& op : layer.ops) {
+      if (op.name != "attention.flash") continue;
+      return std::string(layer.tensors[layer.tensors[op.saved.ids[0]].storage].name);
+    }
+    return std::string("none");
+  };
+  EXPECT_EQ(query_storage(4), "attention.qkv.copy");
+  EXPECT_EQ(query_storage(1), "attention.query.copy");
+}
+
 TEST(LowerLayerTest, NormsStandWhereThePlacementSays) {
   const std::pair<const char*, std::vector<std::string>> rows[] = {
       {"pre", {"attention.norm", "attention.residual", "mlp.norm", "mlp.residual"}},

@@ -105,6 +105,42 @@ TEST(StageStatesTest, MadeWhenTheirPhaseBegins) {
   EXPECT_THAT(rank.Enter(Phase::kOptimizer), IsEmpty());
 }
 
+// torch.optim makes both of a parameter's before the next parameter's.
+TEST(StageStatesTest, StatesOfAParameterAreMadeTogether) {
+  Program program = HandProgram(2);
+  program.states.clear();
+  for (const absl::string_view name : {"momentum", "variance"}) {
+    program.states.push_back({.name = name, .beside_others = true, .alive = kOptimizerPhase});
+  }
+  Rank rank(std::move(program));
+  std::vector<std::string> names;
+  for (const std::string& news : rank.Enter(Phase::kOptimizer, true)) {
+    names.push_back(news.substr(1, news.find(':') - 1));
+  }
+  ASSERT_GE(names.size(), 4u);
+  for (size_t i = 0; i < names.size(); ++i) {
+    EXPECT_EQ(names[i], i % 2 == 0 ? "momentum" : "variance") << i;
+  }
+}
+
+// A thread's first product makes its workspace, which stays.
+TEST(StageStatesTest, AThreadsFirstProductMakesItsWorkspace) {
+  Program program = HandProgram(1);
+  program.states.push_back({.name = "workspace",
+                            .basis = Basis::kBytes,
+                            .fixed_bytes = 64,
+                            .buffers = 2,
+                            .of_threads = true});
+  Rank rank(std::move(program));
+  EXPECT_THAT(rank.Enter(Phase::kForward, true), ElementsAre("+weights 1000"));
+  rank.states().MakeWorkspace(Thread::kMain);
+  EXPECT_THAT(rank.News(), ElementsAre("+workspace 32"));
+  rank.states().MakeWorkspace(Thread::kMain);
+  EXPECT_THAT(rank.News(), IsEmpty());
+  rank.states().MakeWorkspace(Thread::kAutograd);
+  EXPECT_THAT(rank.News(), ElementsAre("+workspace 32"));
+}
+
 // What is freed is freed before anything is made.
 TEST(StageStatesTest, FreedBeforeOthersAreMade) {
   Program program = HandProgram(1);
