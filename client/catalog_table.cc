@@ -39,7 +39,7 @@ std::string ToTable(const v1::ListGpusResponse& response, const Terminal& termin
       {Align::kLeft, Align::kRight, Align::kRight, Align::kRight, Align::kRight, Align::kLeft});
   columns.Add({"GPU", "USABLE GIB", "GB/S", "BF16 TFLOPS", "LINK GB/S", "LINK"});
   for (const v1::GpuInfo& gpu : response.gpus()) {
-    columns.Add({Clean(gpu.gpu()), FormatGib(gpu.runtime_memory_bytes()),
+    columns.Add({Clean(gpu.gpu()), FormatInGib(gpu.runtime_memory_bytes()),
                  FormatRate(gpu.memory_bandwidth_bytes_per_second()), FormatTeraflops(gpu, "bf16"),
                  FormatRate(gpu.interconnect_bytes_per_second()), Clean(gpu.interconnect())});
   }

@@ -117,7 +117,7 @@ std::string Bars(const v1::EstimateMemoryResponse& response, const std::vector<R
       ScaleOf(response, std::max(kMinBarCells, terminal.width - name_width - 12));
   std::string out = absl::StrCat(PadRight("", name_width + 3), DrawRuler(scale), "\n");
   for (const RankRange& range : ranges) {
-    const std::string figure = PadLeft(FormatGib(range.rank->device().expected_bytes()), 7);
+    const std::string figure = PadLeft(FormatInGib(range.rank->device().expected_bytes()), 7);
     absl::StrAppend(&out, " ", PadRight(RangeName(range, ranges.size() == 1), name_width), "  ",
                     DrawBar(*range.rank, scale, terminal), " ",
                     range.limiting ? Bold(figure, kWhite, terminal) : figure, "\n");
@@ -138,7 +138,7 @@ std::string Legend(const v1::EstimateMemoryResponse& response, const std::vector
     if (part.bytes() == 0) continue;
     const int percent = static_cast<int>(static_cast<double>(part.bytes()) / whole * 100 + 0.5);
     items.push_back({absl::StrCat(RoleCell(part.role(), terminal), " ", RoleName(part.role())),
-                     FormatGib(part.bytes()), absl::StrCat(percent, "%")});
+                     FormatInGib(part.bytes()), absl::StrCat(percent, "%")});
   }
   const bool two = terminal.width >= 72;
   const size_t height = two ? (items.size() + 1) / 2 : items.size();
@@ -168,8 +168,8 @@ std::string Gauges(const std::vector<RankRange>& ranges, const Terminal& termina
     const v1::RankMemory& rank = *range.rank;
     std::vector<std::string> row = {StageName(range, ranges.size() == 1)};
     for (const v1::Gauge* gauge : {&rank.allocated(), &rank.reserved(), &rank.device()}) {
-      row.push_back(FormatGib(gauge->expected_bytes()));
-      row.push_back(FormatGib(gauge->bound_bytes()));
+      row.push_back(FormatInGib(gauge->expected_bytes()));
+      row.push_back(FormatInGib(gauge->bound_bytes()));
     }
     columns.Add(row);
   }

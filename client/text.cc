@@ -33,7 +33,7 @@ std::string FormatBytes(int64_t bytes) {
   return absl::StrCat(bytes, " B");
 }
 
-std::string FormatGib(int64_t bytes) {
+std::string FormatInGib(int64_t bytes) {
   return absl::StrFormat("%.2f", static_cast<double>(bytes) / kGib);
 }
 

@@ -16,7 +16,7 @@ namespace plimsoll {
 std::string FormatBytes(int64_t bytes);
 
 // Bytes in GiB without the unit, with two digits: "61.25".
-std::string FormatGib(int64_t bytes);
+std::string FormatInGib(int64_t bytes);
 
 // A count with three digits, as "8.03 B" for 8,030,261,248.
 std::string FormatCount(int64_t count);

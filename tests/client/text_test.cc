@@ -24,7 +24,7 @@ TEST(FormatBytesTest, TakesTheLargestUnitThatGivesOne) {
       {-(int64_t{3} << 30), "-3.0 GiB"},
   };
   for (const auto& test : kCases) EXPECT_EQ(FormatBytes(test.bytes), test.text);
-  EXPECT_EQ(FormatGib((int64_t{61} << 30) + (1 << 28)), "61.25");
+  EXPECT_EQ(FormatInGib((int64_t{61} << 30) + (1 << 28)), "61.25");
 }
 
 TEST(FormatCountTest, HasThreeDigitsAboveAMillion) {

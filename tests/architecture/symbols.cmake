@@ -1,0 +1,26 @@
+# No function is defined in two libraries: the linker would take the first, without
+# a word, for both.
+#   cmake -D LIBRARIES=a.a,b.a -P symbols.cmake
+cmake_minimum_required(VERSION 3.25)
+string(REPLACE "," ";" libraries "${LIBRARIES}")
+find_program(nm nm REQUIRED)
+set(seen)
+set(twice)
+foreach(library IN LISTS libraries)
+  execute_process(COMMAND ${nm} --defined-only --extern-only ${library} OUTPUT_VARIABLE lines
+                  ERROR_QUIET COMMAND_ERROR_IS_FATAL ANY)
+  string(REGEX MATCHALL " T _ZN?K?8plimsoll[^\n]+" defined "${lines}")
+  foreach(function IN LISTS defined)
+    if(function IN_LIST seen)
+      list(APPEND twice "${function}")
+    endif()
+  endforeach()
+  list(APPEND seen ${defined})
+endforeach()
+if(NOT seen)
+  message(FATAL_ERROR "no function found in ${libraries}")
+endif()
+if(twice)
+  list(JOIN twice "\n " twice)
+  message(FATAL_ERROR "defined in two libraries:\n ${twice}")
+endif()
