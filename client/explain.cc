@@ -22,10 +22,12 @@ int64_t TotalBytes(const v1::LedgerEntry& entry) { return entry.bytes() * entry.
 // Shape, passes and lifetime: what a line has after its figures.
 std::string Story(const v1::LedgerEntry& entry) {
   std::vector<std::string> parts;
+  const std::string shape = Clean(entry.shape());  // none where bytes are all that is known
   const std::string extents = Clean(entry.extents());
-  parts.push_back(extents.empty() || extents == entry.shape()
-                      ? Clean(entry.shape())
-                      : absl::StrCat(Clean(entry.shape()), " = ", extents));
+  if (!shape.empty()) {
+    const bool same = extents.empty() || extents == shape;
+    parts.push_back(same ? shape : absl::StrCat(shape, " = ", extents));
+  }
   if (entry.shrunk_by_size() > 0) {
     parts.push_back(absl::StrCat("shrunk by ", Clean(absl::StrJoin(entry.shrunk_by(), ", "))));
   }

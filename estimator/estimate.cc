@@ -114,9 +114,10 @@ void BoundGauges(const Job& job, const Program& program, const Margins& margins,
                            {replay.lagging_allocated, replay.lagging_reserved, 0}, margins, outside,
                            replay.left_by_loading);
   if (replay.endures) {
-    bounds.reserved = std::min(bounds.reserved, job.usable_bytes - program.outside.context_bytes);
+    const int64_t usable = UsableBytes(job, program.outside);
+    bounds.reserved = std::min(bounds.reserved, usable - program.outside.context_bytes);
     bounds.allocated = std::min(bounds.allocated, bounds.reserved);
-    bounds.device = std::min(bounds.device, job.usable_bytes);
+    bounds.device = std::min(bounds.device, usable);
   }
   rank.allocated = Bounded(shown.peak_allocated, bounds.allocated);
   rank.reserved = Bounded(shown.peak_reserved, bounds.reserved);
@@ -198,17 +199,17 @@ Verdict Judge(const Gauge& device, int64_t usable_bytes) {
 }
 
 // The bound is that of all ranks.
-void FillVerdict(const Job& job, MemoryEstimate& estimate) {
+void FillVerdict(const Job& job, const Program& program, MemoryEstimate& estimate) {
   Gauge device;
   for (const RankMemory& rank : estimate.ranks) {
     device.expected_bytes = std::max(device.expected_bytes, rank.device.expected_bytes);
     device.bound_bytes = std::max(device.bound_bytes, rank.device.bound_bytes);
   }
   estimate.limiting_rank = static_cast<int64_t>(LimitingRank(estimate.ranks));
-  estimate.usable_bytes = job.usable_bytes;
-  estimate.verdict = Judge(device, job.usable_bytes);
-  estimate.headroom = {.expected_bytes = job.usable_bytes - device.expected_bytes,
-                       .bound_bytes = job.usable_bytes - device.bound_bytes};
+  estimate.usable_bytes = UsableBytes(job, program.outside);
+  estimate.verdict = Judge(device, estimate.usable_bytes);
+  estimate.headroom = {.expected_bytes = estimate.usable_bytes - device.expected_bytes,
+                       .bound_bytes = estimate.usable_bytes - device.bound_bytes};
 }
 
 void WarnOfAllocator(const Job& job, MemoryEstimate& estimate) {
@@ -311,7 +312,7 @@ std::variant<MemoryEstimate, Violations> EstimateMemory(const JobSpec& spec, con
   }
   WarnOfAllocator(*job, estimate);
   WarnOfUncalibrated(margins, estimate);
-  FillVerdict(*job, estimate);
+  FillVerdict(*job, program, estimate);
   estimate.parameter_count = CountParameters(*job->model);
   estimate.assumptions = job.TakeAssumptions();
   estimate.calibration_id = catalog.calibration.id;

@@ -32,7 +32,19 @@ bool Endures(const RankReplay& rank, ReplaySettings settings, int64_t capacity_b
   return rank.capped.completed && Replay(rank.timeline, settings).completed;
 }
 
+// A replay that nothing stops.
+Replayed ReplayUncapped(const Timeline& timeline, ReplaySettings settings) {
+  const Replayed replayed = Replay(timeline, settings);
+  if (replayed.completed) return replayed;
+  settings.allocator.memory_fraction_bytes = kUnlimitedBytes;
+  return Replay(timeline, settings);
+}
+
 }  // namespace
+
+int64_t UsableBytes(const Job& job, const Outside& outside) {
+  return std::min(job.usable_bytes, Add(job.allocator.memory_fraction_bytes, outside.Sum()));
+}
 
 std::optional<RankReplay> ReplayRank(const Job& job, const Program& program, const Tapes& tapes,
                                      size_t stage, double capacity_share) {
@@ -45,18 +57,18 @@ std::optional<RankReplay> ReplayRank(const Job& job, const Program& program, con
   const int32_t lag = waits ? ExpectedLag(job, program) : 0;
   rank.lag_ticks = lag;
   ReplaySettings settings{.allocator = job.allocator, .lag_ticks = lag};
-  rank.uncapped = Replay(rank.timeline, settings);
+  rank.uncapped = ReplayUncapped(rank.timeline, settings);
   rank.lagging_allocated = rank.uncapped.peak_allocated;
   rank.lagging_reserved = rank.uncapped.peak_reserved;
   if (waits && lag < kLaunchQueueTicks) {
     settings.lag_ticks = kLaunchQueueTicks;
-    const Replayed lagging = Replay(rank.timeline, settings);
+    const Replayed lagging = ReplayUncapped(rank.timeline, settings);
     rank.lagging_allocated = std::max(rank.lagging_allocated, lagging.peak_allocated);
     rank.lagging_reserved = std::max(rank.lagging_reserved, lagging.peak_reserved);
     settings.lag_ticks = lag;
   }
   settings.allocator.capacity_bytes =
-      std::max<int64_t>(job.usable_bytes - program.outside.Sum(), 0);
+      std::max<int64_t>(UsableBytes(job, program.outside) - program.outside.Sum(), 0);
   rank.settings = settings;
   rank.capped = rank.uncapped;
   if (rank.uncapped.peak_reserved > settings.allocator.capacity_bytes) {

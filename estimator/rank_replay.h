@@ -15,7 +15,7 @@ namespace plimsoll {
 
 struct RankReplay {
   Timeline timeline;
-  Replayed uncapped;  // as if the GPU had no end
+  Replayed uncapped;  // as if neither the GPU nor memory_fraction had an end
   // As the GPU has it: the cache is flushed where it is full, and the job may
   // still fail. The same as `uncapped` where that fits.
   Replayed capped;
@@ -34,6 +34,10 @@ struct RankReplay {
   // would need.
   const Replayed& shown() const { return capped.completed ? capped : uncapped; }
 };
+
+// What a GPU has for the job: all that is usable of it, or, where the job allows its
+// allocator a share alone, that and what lies outside the allocator.
+int64_t UsableBytes(const Job& job, const Outside& outside);
 
 // Replays one stage; nothing where its timeline is too long.
 //

@@ -344,6 +344,22 @@ void NeedsFramework(absl::string_view knob, bool set, bool has, Check& check, co
              absl::StrCat(job.profile->name, " does not have it"));
 }
 
+// Source: deepspeed/runtime/zero/stage_1_and_2.py; bf16_optimizer.py, which has no
+// buckets.
+void CheckBucket(const RuntimeSpec& spec, Check& check, Job& job) {
+  const auto& count = spec.reduce_bucket_element_count;
+  const bool pipeline = job.profile->framework == Framework::kMegatronDeepSpeed;
+  const bool deepspeed = pipeline || job.profile->framework == Framework::kDeepSpeed;
+  NeedsFramework("reduce_bucket_element_count", count.has_value(), deepspeed, check, job);
+  constexpr int64_t kMostElements = int64_t{1} << 40;
+  const absl::string_view field = "runtime.reduce_bucket_element_count";
+  job.reduce_bucket_element_count = check.Number(field, count, 1, kMostElements, 500000000);
+  const bool sums = job.precision.accumulation == DType::kFp32;
+  if (count.has_value() && pipeline && (job.zero_stage == 0 || sums)) {
+    check.Fail(field, *count, "moves no byte without ZeRO 1, nor with sums in fp32");
+  }
+}
+
 // Source: megatron/core/model_parallel_config.py, __post_init__.
 void CheckDeferral(const RuntimeSpec& spec, Check& check, Job& job) {
   const auto& count = spec.deferred_embedding_gradient_count;
@@ -383,8 +399,7 @@ void CheckKnobs(const RuntimeSpec& spec, Check& check, Job& job) {
   const bool core = framework == Framework::kMegatronCore;
   NeedsFramework("gradient_as_bucket_view", spec.gradient_as_bucket_view.has_value(), ddp, check,
                  job);
-  NeedsFramework("reduce_bucket_element_count", spec.reduce_bucket_element_count.has_value(),
-                 deepspeed || framework == Framework::kMegatronDeepSpeed, check, job);
+  CheckBucket(spec, check, job);
   NeedsFramework("overlap_communication", spec.overlap_communication.has_value(), deepspeed, check,
                  job);
   NeedsFramework("reshard_after_forward", spec.reshard_after_forward.has_value(), fsdp, check, job);
@@ -393,11 +408,7 @@ void CheckKnobs(const RuntimeSpec& spec, Check& check, Job& job) {
                  core, check, job);
   NeedsFramework("attention_mask", spec.attention_mask.has_value(), job.profile->packed_qkv, check,
                  job);
-  constexpr int64_t kMostElements = int64_t{1} << 40;
   job.gradient_as_bucket_view = spec.gradient_as_bucket_view.value_or(false);
-  job.reduce_bucket_element_count =
-      check.Number("runtime.reduce_bucket_element_count", spec.reduce_bucket_element_count, 1,
-                   kMostElements, 500000000);
   job.overlap_communication = spec.overlap_communication.value_or(job.zero_stage == 3);
   job.reshard_after_forward =
       spec.reshard_after_forward.value_or(job.zero_stage == 3 && job.pipeline_parallel_size == 1);

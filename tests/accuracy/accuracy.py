@@ -192,6 +192,15 @@ def write_jobs(path, todo):
         file.writelines(row.id + "\n" for row, _, _ in todo)
 
 
+def constants():
+    """The table of what is fitted or inferred, as estimator/README.md has it."""
+    page = (HERE.parents[1] / "estimator" / "README.md").read_text(encoding="utf-8")
+    heading = "## Constants that are not read off a source\n"
+    section = page.split(heading)[1].split("\n## ")[0]
+    rows = [line.strip("|").split(" | ") for line in section.splitlines() if line.startswith("|")]
+    return figures.align([[cell.strip() for cell in row] for row in rows if "---" not in row[0]])
+
+
 def report(flags, now, matrices):
     """Writes what the flags ask for; returns the exit status."""
     if flags.write:
@@ -228,6 +237,8 @@ def main(argv):
     matrices = verdicts.summarize(judged, [r for r in refusals if r["of"] == "verdicts"])
     print(figures.plain(now, [] if flags.brief else figures.by_feature(results)))
     print(verdicts.plain(matrices, [] if flags.brief else verdicts.by_feature(judged)))
+    if not flags.brief:
+        print(constants())
     for name, count in sorted(setless.items()):
         print(f"{name}: {count} rows belong to no set yet")
     if flags.rows:

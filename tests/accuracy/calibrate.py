@@ -12,7 +12,8 @@ measured / expected - 1. A share at risk r is the ceil((n + 1)(1 - r))-th smalle
 bound of a resumed run beside it. A group of fewer rows than FULL is filled up to that weight with the
 rows of all frameworks that are alike, so that what a few rows say is shrunk to what most do. A
 group is a framework with or without tensor parallelism, as its collectives are what keeps memory
-from being used again. Jobs of which nothing is known get the widest group's. A framework without rows of whole devices has the shares of its reserved memory.
+from being used again. A site's few rows are filled up with the committed rows of their group, where
+there are such. Jobs of which nothing is known get the widest group's. A framework without rows of whole devices has the shares of its reserved memory.
 """
 
 import argparse
@@ -168,7 +169,7 @@ def fit(scored, detail):
     for gauge in GAUGES:
         of_gauge = [row for key, row in table.items() if key[0] == gauge]
         widest = [max(column) for column in zip(*(shares for _, shares in of_gauge))]
-        count = sum(r["gauge"] == gauge for r in fitted)
+        count = sum(r["gauge"] == gauge and not r.get("prior") for r in fitted)
         table[gauge, detail, None, None] = (count, widest or [0.0] * len(RISKS))
     return table
 
@@ -177,9 +178,12 @@ def _fit_gauge(table, rows, gauge, detail):
     for framework in sorted({r["framework"] for r in rows}):
         for side in (False, True):
             alike = [r for r in rows if r["tensor_parallel"] == side] or rows
-            scores = [r["score"] for r in alike if r["framework"] == framework]
-            shares = shares_of(scores, [r["score"] for r in alike])
-            table[gauge, detail, framework, side] = (len(scores), shares)
+            mine = [r for r in alike if r["framework"] == framework]
+            own = [r["score"] for r in mine if not r.get("prior")]
+            known = [r["score"] for r in mine if r.get("prior")]
+            shares = shares_of(own, known or [r["score"] for r in alike])
+            count = sum(r["tensor_parallel"] == side and not r.get("prior") for r in mine)
+            table[gauge, detail, framework, side] = (count, shares)
 
 
 def look_up(table, row, detail, risk_index=-1):
@@ -311,6 +315,10 @@ def to_yaml(table, gpus, provenance, name):
     return "\n".join(lines) + "\n"
 
 
+def failed_of(todo):
+    return [request for row, _, request in todo if row.ran_out_of_memory()]
+
+
 def main(argv):
     flags = parse_flags(argv)
     todo, _, _ = accuracy.collect(flags.data, None)
@@ -327,18 +335,24 @@ def main(argv):
             page.write_text(text, encoding="utf-8")
     if flags.folds:
         return 0
+    rows = scored["replay"]
+    scores, prior_scores = capacity_scores(flags.plimsoll, failed_of(todo)), []
+    if pathlib.Path(flags.data).resolve() != (accuracy.HERE / "data").resolve():
+        prior, _, _ = accuracy.collect(accuracy.HERE / "data", None)
+        for detail in DETAILS:
+            known = scored_rows(flags.plimsoll, prior, detail)
+            scored[detail] = scored[detail] + [{**row, "prior": True} for row in known]
+        prior_scores = capacity_scores(flags.plimsoll, failed_of(prior))
     table = {}
     for detail in DETAILS:
         table.update(fit(scored[detail], detail))
-    failed = [request for row, _, request in todo if row.ran_out_of_memory()]
-    scores = capacity_scores(flags.plimsoll, failed)
-    table["capacity", "replay", None, None] = (len(scores), shares_of(scores or [0.0]))
-    rows = scored["replay"]
+    table["capacity", "replay", None, None] = (len(scores), shares_of(scores, prior_scores))
     provenance = (
         f"{len(rows)} measured rows of {len({r['model'] for r in rows})} models and"
         f" {len(scores)} jobs that ran out of memory, in {pathlib.Path(flags.data).name}"
     )
-    text = to_yaml(table, sorted({r["gpu"] for r in rows if r["gpu"]}), provenance, flags.id)
+    gpus = sorted({r["gpu"] for r in scored["replay"] if r["gpu"]})
+    text = to_yaml(table, gpus, provenance, flags.id)
     if flags.write:
         pathlib.Path(flags.write).write_text(text, encoding="utf-8")
     else:

@@ -53,6 +53,16 @@ class CalibrateTest(unittest.TestCase):
         self.assertEqual(calibrate.conformal([9.0] * 3, 0.01, [1.0] * 50), 9.0)
         self.assertEqual(calibrate.conformal([0.0] * 199, 0.01, [1.0] * 50), 0.0)
 
+    def test_a_sites_few_rows_are_filled_up_with_those_that_are_known(self):
+        known = [dict(row(0.3, "fsdp2"), prior=True) for _ in range(50)]
+        known += [dict(row(0.8, "ddp"), prior=True) for _ in range(50)]
+        table = calibrate.fit([row(0.0, "fsdp2"), *known], "replay")
+        self.assertEqual(table["allocated", "replay", "fsdp2", False], (1, [0.3] * 6))
+        self.assertEqual(table["allocated", "replay", "ddp", False], (0, [0.8] * 6))
+        many = [row(0.0, "fsdp2") for _ in range(calibrate.FULL)]
+        table = calibrate.fit([*many, *known], "replay")
+        self.assertEqual(table["allocated", "replay", "fsdp2", False], (199, [0.0] * 6))
+
     def test_groups(self):
         rows = [row(0.1, tensor=side) for side in (False, True) for _ in range(50)]
         rows += [row(0.5, "fsdp2", "reserved")]

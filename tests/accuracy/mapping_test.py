@@ -90,6 +90,13 @@ def rank(stage, allocated):
 ANSWER = {"ranks": [rank(0, 100), rank(1, 200), rank(7, 400)]}
 
 
+class ConstantsTest(unittest.TestCase):
+    def test_the_table_is_printed(self):
+        text = accuracy.constants()
+        self.assertRegex(text, r"^constant +where +why")
+        self.assertIn("server/catalog/calibration.yaml", text)
+
+
 class RowTest(unittest.TestCase):
     def test_units(self):
         self.assertEqual(row(NANOTRON).measured_bytes(), 25.07 * 2**30)

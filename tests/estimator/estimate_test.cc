@@ -31,6 +31,28 @@ TEST(EstimateTest, TheVerdictFollowsTheMemory) {
   }
 }
 
+// A job that may not take what it needs does not fit, however large the GPU is.
+TEST(EstimateTest, TheVerdictFollowsTheAllocatorsShare) {
+  for (const char* detail : {"summary", "replay"}) {
+    JobSpec job = SmallJob();
+    job.detail = detail;
+    const MemoryEstimate whole = Estimate(job);
+    ASSERT_EQ(whole.verdict, Verdict::kFits);
+    const Gauge reserved = whole.ranks[0].reserved;
+    const auto share = [&](int64_t bytes) {
+      return static_cast<double>(bytes) / static_cast<double>(whole.usable_bytes);
+    };
+    constexpr int64_t kMib = int64_t{1} << 20;
+    job.runtime.allocator.memory_fraction = share(whole.ranks[0].allocated.expected_bytes - kMib);
+    const MemoryEstimate less = Estimate(job);
+    EXPECT_EQ(less.verdict, Verdict::kDoesNotFit) << detail;
+    EXPECT_EQ(less.ranks[0].reserved.expected_bytes, reserved.expected_bytes) << "what it needs";
+    EXPECT_LT(less.usable_bytes, less.ranks[0].device.expected_bytes);
+    job.runtime.allocator.memory_fraction = 1;
+    EXPECT_EQ(Estimate(job).verdict, Verdict::kFits) << detail;
+  }
+}
+
 TEST(EstimateTest, ASmallerRiskHasAHigherBound) {
   JobSpec job = SmallJob();
   job.risk = 0.1;

@@ -236,6 +236,21 @@ const std::vector<Refusal>& Knobs() {
          j.runtime.framework = "deepspeed", j.runtime.reduce_bucket_element_count = -1;
        },
        {"job.runtime.reduce_bucket_element_count: -1; must be from 1 to 1099511627776"}},
+      {"bucket elements of sums that are reduced at once",
+       [](JobSpec& j) {
+         j.runtime.framework = "megatron-deepspeed", j.parallelism.zero_stage = 1;
+         j.training.precision.preset = "bf16-optimizer";
+         j.runtime.reduce_bucket_element_count = 5;
+       },
+       {"job.runtime.reduce_bucket_element_count: 5; moves no byte without ZeRO 1, nor with sums "
+        "in fp32"}},
+      {"bucket elements of a pipeline",
+       [](JobSpec& j) {
+         j.runtime.framework = "megatron-deepspeed", j.parallelism.zero_stage = 1;
+         j.training.precision.preset = "fp16-mixed";
+         j.runtime.reduce_bucket_element_count = 5;
+       },
+       {}},
       {"transformer implementation",
        [](JobSpec& j) {
          j.runtime.framework = "megatron-core", j.runtime.transformer_implementation = "te";

@@ -94,11 +94,11 @@ def main(argv):
     for path in flags.jobs:
         try:
             found += measure(path, flags)
-        except (plans.Refused, RuntimeError) as error:
+        except (plans.Refused, RuntimeError, OSError, ValueError) as error:
             failed += 1
             print(f"{path}: {error}", file=sys.stderr)
-    if flags.write and found:
-        rows.write(flags.write, found)
+        if flags.write and found:  # what was measured outlives the jobs after it
+            rows.write(flags.write, found)
     return 2 if failed else 0
 
 

@@ -359,7 +359,10 @@ def _read_yaml(text):
     """PyYAML comes with transformers; a machine without a GPU may lack it."""
     import yaml  # pylint: disable=import-outside-toplevel
 
-    return yaml.safe_load(text)
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError("no YAML: " + " ".join(str(error).split())) from None
 
 
 def read_job(path):
@@ -367,6 +370,8 @@ def read_job(path):
     path = pathlib.Path(path)
     text = path.read_text(encoding="utf-8")
     job = json.loads(text) if path.suffix == ".json" else _read_yaml(text)
+    if not isinstance(job, dict):
+        raise ValueError("no job: a mapping of fields is wanted")
     model = job.get("model", {})
     if isinstance(model.get("hf_config"), str):
         beside = path.parent / model["hf_config"]

@@ -269,5 +269,23 @@ class FilesTest(unittest.TestCase):
         self.assertIsNone(plans.gpu_of("NVIDIA GeForce", gpus))
 
 
+
+class ReadingTest(unittest.TestCase):
+    """A file that is no job is one line, not a traceback."""
+
+    def test_what_is_no_job_is_said(self):
+        cases = {"[": "no YAML: while parsing", "just text": "no job: a mapping of fields is wanted"}
+        try:
+            import yaml  # noqa: F401  pylint: disable=import-outside-toplevel,unused-import
+        except ImportError:
+            self.skipTest("no PyYAML")
+        for text, message in cases.items():
+            with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+                file.write(text)
+                file.flush()
+                with self.assertRaisesRegex(ValueError, message):
+                    plans.read_job(file.name)
+
+
 if __name__ == "__main__":
     unittest.main()

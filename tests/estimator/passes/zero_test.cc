@@ -93,7 +93,6 @@ TEST(ZeroTest, DeepSpeedsPipelineReducesBucketsOfACopy) {
 TEST(ZeroTest, DeepSpeedsBf16OptimizerReducesAllAtOnce) {
   JobSpec job = Job("megatron-deepspeed", 1);
   job.training.precision.preset = "bf16-optimizer";
-  job.runtime.reduce_bucket_element_count = 1000;
   EXPECT_THAT(SharedStates(job),
               ElementsAre("master_weights", "optimizer.momentum", "optimizer.variance"));
   ParameterSums sums;
