@@ -40,8 +40,8 @@ void FillMoments(const StagePeak& peak, RankMemory& rank) {
   }
 }
 
-// Upper bounds of one rank's gauges. Units: bytes.
-struct Bounds {
+// A figure for each of a rank's gauges. Units: bytes.
+struct GaugeBytes {
   int64_t allocated = 0;
   int64_t reserved = 0;
   int64_t device = 0;
@@ -49,8 +49,8 @@ struct Bounds {
 
 // The more of a worst case and of what is expected with its share; where the run
 // is resumed, what loading may leave comes to either.
-Bounds BoundsOf(const Bounds& expected, const Bounds& worst, const Margins& margins,
-                int64_t outside, int64_t left_by_loading) {
+GaugeBytes BoundsOf(const GaugeBytes& expected, const GaugeBytes& worst, const Margins& margins,
+                    int64_t outside, int64_t left_by_loading) {
   const int64_t allocated = std::max(worst.allocated, Above(expected.allocated, margins.allocated));
   const int64_t reserved = std::max(worst.reserved, Above(expected.reserved, margins.reserved));
   const int64_t device = std::max(Add(reserved, outside), Above(expected.device, margins.device));
@@ -75,8 +75,8 @@ void FillRank(const Job& job, const Program& program, const Margins& margins, co
   rank.parameter_count = peak.sums.parameters;
   const int64_t outside = program.outside.Sum();
   const int64_t reserved = peak.Reserved();
-  const Bounds expected{peak.usage.total, reserved, Add(reserved, outside)};
-  const Bounds bounds =
+  const GaugeBytes expected{peak.usage.total, reserved, Add(reserved, outside)};
+  const GaugeBytes bounds =
       BoundsOf(expected, {}, margins, outside, LeftByLoading(job, program, peak.sums));
   rank.allocated = Bounded(expected.allocated, bounds.allocated);
   rank.reserved = Bounded(expected.reserved, bounds.reserved);
@@ -110,9 +110,9 @@ void BoundGauges(const Job& job, const Program& program, const Margins& margins,
   const Replayed& shown = replay.shown();
   const int64_t outside = program.outside.Sum();
   const int64_t uncapped = replay.uncapped.peak_reserved;
-  Bounds bounds = BoundsOf({shown.peak_allocated, uncapped, Add(uncapped, outside)},
-                           {replay.lagging_allocated, replay.lagging_reserved, 0}, margins, outside,
-                           replay.left_by_loading);
+  GaugeBytes bounds = BoundsOf({shown.peak_allocated, uncapped, Add(uncapped, outside)},
+                               {replay.lagging_allocated, replay.lagging_reserved, 0}, margins,
+                               outside, replay.left_by_loading);
   if (replay.endures) {
     const int64_t usable = UsableBytes(job, program.outside);
     bounds.reserved = std::min(bounds.reserved, usable - program.outside.context_bytes);

@@ -162,7 +162,7 @@ void StageStates::Enter(Phase phase, bool first_step) {
   if (phase > Phase::kBackward && (grown_alive_ & now) == 0) EndGrown(now);
   for (size_t i = 0; i < made_.size(); ++i) {
     if (!made_[i] || (program_.states[i].alive & now) != 0) continue;
-    for (const int32_t id : alive_[i]) writer_.Release(id);
+    Release(alive_[i]);
     alive_[i].clear();
     made_[i] = false;
   }
@@ -228,7 +228,7 @@ void StageStates::Release(const std::vector<int32_t>& storages) {
 
 void StageStates::EndBackward(size_t chunk) {
   if ((grown_alive_ & Bit(Phase::kGradientReduction, false)) != 0) return;
-  for (const int32_t id : grown_[chunk]) writer_.Release(id);
+  Release(grown_[chunk]);
   grown_[chunk].clear();
 }
 

@@ -159,7 +159,7 @@ def _micro_batch(row):
     if stages == 1:
         return local
     year, month = map(int, _month(row).split("."))
-    return max(1, local // (stages if (year, month) < (2025, 4) else local))
+    return max(1, local // stages) if (year, month) < (2025, 4) else 1
 
 
 def _schedule(row):
