@@ -107,12 +107,10 @@ MemoryCurve DrawCurve(const Job& job, const Program& program, const RankReplay& 
         std::max(curve.drawn_micro_batch_count, int64_t{storage.micro_batch} + 1);
   }
   curve.completed = replay.capped.completed;
-  curve.capacity_bytes = replay.settings.allocator.capacity_bytes;
-  ReplaySettings settings = replay.settings;
-  if (!curve.completed) settings.allocator.capacity_bytes = kUnlimitedBytes;
+  curve.capacity_bytes = replay.capacity_bytes;
   std::vector<ReplayPoint> points;
   points.reserve(timeline.events.size());
-  Replay(timeline, settings, &points);
+  Replay(timeline, replay.settings, &points);
 
   const size_t begin = LastStepBegin(timeline);
   curve.phases = FindPhases(timeline, begin);

@@ -32,8 +32,8 @@ bool Endures(const RankReplay& rank, ReplaySettings settings, int64_t capacity_b
   return rank.capped.completed && Replay(rank.timeline, settings).completed;
 }
 
-// A replay that nothing stops.
-Replayed ReplayUncapped(const Timeline& timeline, ReplaySettings settings) {
+// A replay that nothing stops: where memory_fraction does, `settings` lose it.
+Replayed ReplayUncapped(const Timeline& timeline, ReplaySettings& settings) {
   const Replayed replayed = Replay(timeline, settings);
   if (replayed.completed) return replayed;
   settings.allocator.memory_fraction_bytes = kUnlimitedBytes;
@@ -57,24 +57,26 @@ std::optional<RankReplay> ReplayRank(const Job& job, const Program& program, con
   const int32_t lag = waits ? ExpectedLag(job, program) : 0;
   rank.lag_ticks = lag;
   ReplaySettings settings{.allocator = job.allocator, .lag_ticks = lag};
-  rank.uncapped = ReplayUncapped(rank.timeline, settings);
+  rank.settings = settings;
+  rank.uncapped = ReplayUncapped(rank.timeline, rank.settings);
   rank.lagging_allocated = rank.uncapped.peak_allocated;
   rank.lagging_reserved = rank.uncapped.peak_reserved;
   if (waits && lag < kLaunchQueueTicks) {
-    settings.lag_ticks = kLaunchQueueTicks;
-    const Replayed lagging = ReplayUncapped(rank.timeline, settings);
+    ReplaySettings full = settings;
+    full.lag_ticks = kLaunchQueueTicks;
+    const Replayed lagging = ReplayUncapped(rank.timeline, full);
     rank.lagging_allocated = std::max(rank.lagging_allocated, lagging.peak_allocated);
     rank.lagging_reserved = std::max(rank.lagging_reserved, lagging.peak_reserved);
-    settings.lag_ticks = lag;
   }
-  settings.allocator.capacity_bytes =
+  rank.capacity_bytes =
       std::max<int64_t>(UsableBytes(job, program.outside) - program.outside.Sum(), 0);
-  rank.settings = settings;
+  settings.allocator.capacity_bytes = rank.capacity_bytes;
   rank.capped = rank.uncapped;
-  if (rank.uncapped.peak_reserved > settings.allocator.capacity_bytes) {
+  if (rank.uncapped.peak_reserved > rank.capacity_bytes) {
     rank.capped = Replay(rank.timeline, settings);
   }
-  const auto room = static_cast<double>(settings.allocator.capacity_bytes) / (1.0 + capacity_share);
+  if (rank.capped.completed) rank.settings = settings;
+  const auto room = static_cast<double>(rank.capacity_bytes) / (1.0 + capacity_share);
   rank.endures = Endures(rank, settings, static_cast<int64_t>(room));
   rank.roles = RolesAt(rank.timeline, rank.shown().peak_event);
   return rank;

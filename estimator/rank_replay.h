@@ -19,7 +19,8 @@ struct RankReplay {
   // As the GPU has it: the cache is flushed where it is full, and the job may
   // still fail. The same as `uncapped` where that fits.
   Replayed capped;
-  ReplaySettings settings;  // of `capped`
+  ReplaySettings settings;     // of `shown`
+  int64_t capacity_bytes = 0;  // what the allocator may reserve
   // With the GPU as far behind the CPU as its queue lets it be. Units: bytes.
   int64_t lagging_allocated = 0;
   int64_t lagging_reserved = 0;

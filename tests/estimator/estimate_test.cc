@@ -53,6 +53,22 @@ TEST(EstimateTest, TheVerdictFollowsTheAllocatorsShare) {
   }
 }
 
+// What such a job would need is drawn, with the line that it may not pass.
+TEST(EstimateTest, TheCurveGoesBeyondTheAllocatorsShare) {
+  JobSpec job = SmallJob();
+  for (const double share : {0.0, 0.0001}) {
+    job.runtime.allocator.memory_fraction = share;
+    const auto answer =
+        EstimateMemory(job, SmallCatalog(), {.timeline = true, .detail = Detail::kReplay});
+    const MemoryEstimate& estimate = std::get<MemoryEstimate>(answer);
+    EXPECT_EQ(estimate.verdict, Verdict::kDoesNotFit);
+    ASSERT_TRUE(estimate.curve.has_value());
+    EXPECT_FALSE(estimate.curve->completed);
+    const auto& points = estimate.curve->points;
+    EXPECT_GT(points[estimate.curve->peak_point].allocated_bytes, estimate.curve->capacity_bytes);
+  }
+}
+
 TEST(EstimateTest, ASmallerRiskHasAHigherBound) {
   JobSpec job = SmallJob();
   job.risk = 0.1;
