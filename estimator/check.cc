@@ -15,28 +15,32 @@ std::string ShownValue(absl::string_view value) {
   return shown;
 }
 
-void Check::Fail(absl::string_view field, absl::string_view value, std::string rule) {
-  violations_.push_back({absl::StrCat("job.", field), ShownValue(value), std::move(rule)});
+void Check::Fail(absl::string_view field, absl::string_view value, std::string rule,
+                 ViolationCode code) {
+  violations_.push_back({absl::StrCat("job.", field), ShownValue(value), std::move(rule), code});
 }
 
 int64_t Check::Number(absl::string_view field, const std::optional<int64_t>& number, int64_t least,
                       int64_t most, int64_t otherwise) {
   if (!number.has_value()) return otherwise;
   if (*number >= least && *number <= most) return *number;
-  Fail(field, *number, absl::StrCat("must be from ", least, " to ", most));
+  Fail(field, *number, absl::StrCat("must be from ", least, " to ", most),
+       ViolationCode::kOutOfRange);
   return otherwise;
 }
 
 int64_t Check::Required(absl::string_view field, const std::optional<int64_t>& number,
                         int64_t least, int64_t most) {
-  if (!number.has_value()) Fail(field, "unset", "must be set");
+  if (!number.has_value()) {
+    Fail(field, "unset", "must be set", ViolationCode::kMissing);
+  }
   return Number(field, number, least, most, least);
 }
 
 double Check::Share(absl::string_view field, const std::optional<double>& share, double otherwise) {
   if (!share.has_value()) return otherwise;
   if (*share >= 0 && *share <= 1) return *share;  // false for NaN
-  Fail(field, absl::StrCat(*share), "must be from 0 to 1");
+  Fail(field, absl::StrCat(*share), "must be from 0 to 1", ViolationCode::kOutOfRange);
   return otherwise;
 }
 

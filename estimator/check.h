@@ -26,9 +26,11 @@ class Check {
   explicit Check(std::vector<Assumption>& assumptions) : assumptions_(assumptions) {}
 
   // Adds a violation; `value` is cut to 64 bytes.
-  void Fail(absl::string_view field, absl::string_view value, std::string rule);
-  void Fail(absl::string_view field, int64_t value, std::string rule) {
-    violations_.push_back({absl::StrCat("job.", field), absl::StrCat(value), std::move(rule)});
+  void Fail(absl::string_view field, absl::string_view value, std::string rule,
+            ViolationCode code = ViolationCode::kInvalidValue);
+  void Fail(absl::string_view field, int64_t value, std::string rule,
+            ViolationCode code = ViolationCode::kInvalidValue) {
+    Fail(field, absl::StrCat(value), std::move(rule), code);
   }
   void Assume(absl::string_view field, absl::string_view text, absl::string_view reason) {
     assumptions_.push_back({field, text, 0, reason});
@@ -53,7 +55,9 @@ class Check {
   std::optional<Value> Meaning(absl::string_view field, absl::string_view name,
                                const Word<Value> (&words)[kCount]) {
     const std::optional<Value> value = FindWord(name, words);
-    if (!value.has_value()) Fail(field, name, NotAWord(name, words));
+    if (!value.has_value()) {
+      Fail(field, name, NotAWord(name, words), ViolationCode::kUnknownName);
+    }
     return value;
   }
 

@@ -72,7 +72,9 @@ bool HfReader::Has(absl::string_view names) const {
 int64_t HfReader::Size(absl::string_view names, int64_t max, int64_t fallback, int64_t min) {
   const absl::string_view name = Name(names);
   if (!Has(names)) {
-    if (fallback == 0 && min > 0) Refuse(name, "unset", "must be set");
+    if (fallback == 0 && min > 0) {
+      Refuse(name, "unset", "must be set", ViolationCode::kMissing);
+    }
     return fallback;
   }
   const ConfigValue& value = *Find(name);
@@ -80,7 +82,8 @@ int64_t HfReader::Size(absl::string_view names, int64_t max, int64_t fallback, i
       value.number <= static_cast<double>(max) && value.number == std::floor(value.number)) {
     return static_cast<int64_t>(value.number);
   }
-  Refuse(name, SeenValue(value), absl::StrCat("must be a whole number from ", min, " to ", max));
+  Refuse(name, SeenValue(value), absl::StrCat("must be a whole number from ", min, " to ", max),
+         ViolationCode::kOutOfRange);
   return 0;
 }
 
@@ -108,11 +111,12 @@ absl::string_view HfReader::Text(absl::string_view names, absl::string_view fall
   return fallback;
 }
 
-void HfReader::Refuse(absl::string_view name, std::string value, absl::string_view rule) {
+void HfReader::Refuse(absl::string_view name, std::string value, absl::string_view rule,
+                      ViolationCode code) {
   const std::string field = absl::StrCat(path_, ".", name);
   const bool known = std::any_of(out_->violations.begin(), out_->violations.end(),
                                  [&](const Violation& seen) { return seen.field == field; });
-  if (!known) out_->violations.push_back({field, std::move(value), std::string(rule)});
+  if (!known) out_->violations.push_back({field, std::move(value), std::string(rule), code});
 }
 
 void HfReader::Warn(absl::string_view code, absl::string_view name, std::string text) {

@@ -53,7 +53,8 @@ class HfReader {
   absl::string_view Text(absl::string_view names, absl::string_view fallback);
 
   // Adds a violation of the field, the first one only.
-  void Refuse(absl::string_view name, std::string value, absl::string_view rule);
+  void Refuse(absl::string_view name, std::string value, absl::string_view rule,
+              ViolationCode code = ViolationCode::kInvalidValue);
 
   void Warn(absl::string_view code, absl::string_view name, std::string text);
 

@@ -2,12 +2,50 @@
 #ifndef PLIMSOLL_ESTIMATOR_VIOLATION_H_
 #define PLIMSOLL_ESTIMATOR_VIOLATION_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 
 namespace plimsoll {
+
+// What kind of rule is broken, for programs: they read the code, never the words.
+enum class ViolationCode : uint8_t {
+  kInvalidValue,
+  kMalformed,
+  kMissing,
+  kOutOfRange,
+  kUnknownName,
+  kUnknownField,
+  kAmbiguousName,
+  kConflict,
+  kNotSupported,
+  kNotModelled,
+  kTooLarge,
+};
+
+// A code as callers get it (google.rpc.BadRequest.FieldViolation.reason), and what it
+// says.
+struct ViolationCodeRow {
+  ViolationCode code;
+  absl::string_view name;
+  absl::string_view meaning;
+};
+inline constexpr ViolationCodeRow kViolationCodes[] = {
+    {ViolationCode::kInvalidValue, "INVALID_VALUE", "the value breaks a rule of the field"},
+    {ViolationCode::kMalformed, "MALFORMED", "cannot be read as what it should be"},
+    {ViolationCode::kMissing, "MISSING", "must be set and is not"},
+    {ViolationCode::kOutOfRange, "OUT_OF_RANGE", "a number outside the field's range"},
+    {ViolationCode::kUnknownName, "UNKNOWN_NAME", "a name that the field's vocabulary lacks"},
+    {ViolationCode::kUnknownField, "UNKNOWN_FIELD", "there is no such field"},
+    {ViolationCode::kAmbiguousName, "AMBIGUOUS_NAME", "a name that may mean several things"},
+    {ViolationCode::kConflict, "CONFLICT", "contradicts another field"},
+    {ViolationCode::kNotSupported, "NOT_SUPPORTED", "the framework or trainer cannot do it"},
+    {ViolationCode::kNotModelled, "NOT_MODELLED", "may well run, but no model of it exists yet"},
+    {ViolationCode::kTooLarge, "TOO_LARGE", "more than the service works on"},
+};
 
 // One broken rule. Reads as "<field>: <value>; <rule>", lower case, no full
 // stop; `value` is at most 64 bytes, longer ones are cut.
@@ -15,6 +53,7 @@ struct Violation {
   std::string field;
   std::string value;
   std::string rule;
+  ViolationCode code = ViolationCode::kInvalidValue;
 };
 
 using Violations = std::vector<Violation>;
