@@ -9,7 +9,9 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 
 namespace plimsoll {
 namespace {
@@ -71,6 +73,61 @@ std::string ValuePrefix(const std::string& name) {
     prefix += absl::ascii_toupper(c);
   }
   return prefix + "_";
+}
+
+// "my_job" as "MyJob".
+std::string ToPascalCase(absl::string_view snake) {
+  std::string pascal;
+  for (const absl::string_view word : absl::StrSplit(snake, '_', absl::SkipEmpty())) {
+    pascal += absl::ascii_toupper(static_cast<unsigned char>(word[0]));
+    absl::StrAppend(&pascal, word.substr(1));
+  }
+  return pascal;
+}
+
+// "a/v1/my_job.proto" as "my_job".
+absl::string_view StemOf(absl::string_view name) {
+  name.remove_prefix(name.rfind('/') + 1);
+  absl::ConsumeSuffix(&name, ".proto");
+  return name;
+}
+
+// The first letter of each part of the package but its version, filled up to three: fewer
+// are Apple's own.
+std::string ObjcPrefixOf(const std::vector<std::string>& parts) {
+  std::string prefix;
+  for (size_t i = 0; i + 1 < parts.size(); ++i)
+    prefix += absl::AsciiStrToUpper(parts[i].substr(0, 1));
+  while (prefix.size() < 3) prefix += 'X';
+  return prefix;
+}
+
+// What generated code is called in other languages, each derived from the package "a.b.v1".
+struct FileOption {
+  const char* name;
+  std::string seen;
+  std::string wanted;
+};
+
+std::vector<FileOption> FileOptionsOf(const FileDescriptor& file) {
+  const google::protobuf::FileOptions& seen = file.options();
+  const std::vector<std::string> parts = absl::StrSplit(file.package(), '.');
+  std::vector<std::string> names;
+  for (const std::string& part : parts) names.push_back(ToPascalCase(part));
+  const std::string php = absl::StrJoin(names, "\\");
+  return {
+      {"csharp_namespace", seen.csharp_namespace(), absl::StrJoin(names, ".")},
+      {"go_package", seen.go_package(),
+       absl::StrCat(absl::StrJoin(parts, "/"), ";", absl::StrJoin(parts, ""))},
+      {"java_multiple_files", seen.java_multiple_files() ? "true" : "false", "true"},
+      {"java_outer_classname", seen.java_outer_classname(),
+       absl::StrCat(ToPascalCase(StemOf(file.name())), "Proto")},
+      {"java_package", seen.java_package(), file.package()},
+      {"objc_class_prefix", seen.objc_class_prefix(), ObjcPrefixOf(parts)},
+      {"php_metadata_namespace", seen.php_metadata_namespace(), absl::StrCat(php, "\\GPBMetadata")},
+      {"php_namespace", seen.php_namespace(), php},
+      {"ruby_package", seen.ruby_package(), absl::StrJoin(names, "::")},
+  };
 }
 
 class Checker {
@@ -199,6 +256,11 @@ void Checker::Check(const FileDescriptor& file) {
   }
   if (!absl::StartsWith(file.name(), folder)) {
     Add(file.name(), file.package(), "package must be the folder");
+  }
+  for (const FileOption& option : FileOptionsOf(file)) {
+    if (option.seen == option.wanted) continue;
+    Add(file.name(), absl::StrCat(option.name, " \"", option.seen, "\""),
+        absl::StrCat("must be ", option.wanted));
   }
   for (int i = 0; i < file.service_count(); ++i) Check(*file.service(i));
   for (int i = 0; i < file.enum_type_count(); ++i) Check(*file.enum_type(i));

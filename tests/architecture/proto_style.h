@@ -13,6 +13,8 @@ namespace plimsoll {
 // What is not as it should be, as "<full name>: <value seen>; <rule>".
 //
 //   package    a.b.v1, in folder a/b/v1; proto3
+//   options    go_package, java_package and those of C#, Objective-C, PHP and
+//              Ruby: each what follows from the package (proto_style.cc)
 //   messages   PascalCase; fields and oneofs lower_snake_case
 //   integers   int64 only; `_bytes`, `_size`, `_count`, or a name of the list
 //              in proto_style.cc, where each says what it is

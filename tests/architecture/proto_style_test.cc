@@ -4,11 +4,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+
 namespace plimsoll {
 namespace {
 
 using ::testing::ElementsAreArray;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::IsSupersetOf;
 
 TEST(ProtoStyleTest, TheContractKeepsEveryRule) {
   const Schema schema = Schema::OfRepository();
@@ -17,9 +23,22 @@ TEST(ProtoStyleTest, TheContractKeepsEveryRule) {
   EXPECT_THAT(StyleViolations(schema), IsEmpty());
 }
 
+// What a file of package a.v1 says of itself in other languages.
+constexpr char kOptions[] = R"(
+option csharp_namespace = "A.V1";
+option go_package = "a/v1;av1";
+option java_multiple_files = true;
+option java_outer_classname = "AProto";
+option java_package = "a.v1";
+option objc_class_prefix = "AXX";
+option php_metadata_namespace = "A\\V1\\GPBMetadata";
+option php_namespace = "A\\V1";
+option ruby_package = "A::V1";
+)";
+
 struct Row {
   const char* name;
-  const char* text;  // after the package
+  const char* text;  // after the package and the options
   std::vector<std::string> violations;
 };
 
@@ -88,11 +107,47 @@ const Row kRows[] = {
 TEST(ProtoStyleTest, NoticesEachBrokenRule) {
   for (const Row& row : kRows) {
     SCOPED_TRACE(row.name);
-    const std::string head = "syntax = \"proto3\"; package a.v1;\n";
+    const std::string head = absl::StrCat("syntax = \"proto3\"; package a.v1;", kOptions);
     const Schema schema = Schema::OfText({{"a/v1/a.proto", head + row.text}});
     ASSERT_EQ(schema.errors(), "");
     EXPECT_THAT(StyleViolations(schema), ElementsAreArray(row.violations));
   }
+}
+
+// Each option in turn is left out, which is as wrong as another value.
+TEST(ProtoStyleTest, NoticesEachOptionOfOtherLanguages) {
+  const std::vector<std::string> violations = {
+      "csharp_namespace \"\"; must be A.V1",
+      "go_package \"\"; must be a/v1;av1",
+      "java_multiple_files \"false\"; must be true",
+      "java_outer_classname \"\"; must be AProto",
+      "java_package \"\"; must be a.v1",
+      "objc_class_prefix \"\"; must be AXX",
+      "php_metadata_namespace \"\"; must be A\\V1\\GPBMetadata",
+      "php_namespace \"\"; must be A\\V1",
+      "ruby_package \"\"; must be A::V1",
+  };
+  const std::vector<std::string> lines = absl::StrSplit(kOptions, '\n', absl::SkipEmpty());
+  ASSERT_EQ(lines.size(), violations.size());
+  for (size_t i = 0; i < lines.size(); ++i) {
+    std::vector<std::string> others = lines;
+    others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
+    const Schema schema =
+        Schema::OfText({{"a/v1/a.proto", absl::StrCat("syntax = \"proto3\"; package a.v1;\n",
+                                                      absl::StrJoin(others, "\n"))}});
+    ASSERT_EQ(schema.errors(), "");
+    EXPECT_THAT(StyleViolations(schema),
+                ElementsAreArray({absl::StrCat("a/v1/a.proto: ", violations[i])}));
+  }
+}
+
+TEST(ProtoStyleTest, NamesOfLongerPackagesAndFilesFollow) {
+  const Schema schema = Schema::OfText({{"training_jobs/gpu/v2/my_job.proto",
+                                         "syntax = \"proto3\"; package training_jobs.gpu.v2;"}});
+  EXPECT_THAT(StyleViolations(schema),
+              IsSupersetOf({HasSubstr("; must be TrainingJobs.Gpu.V2"),
+                            HasSubstr("; must be training_jobs/gpu/v2;training_jobsgpuv2"),
+                            HasSubstr("; must be MyJobProto"), HasSubstr("; must be TGX")}));
 }
 
 TEST(ProtoStyleTest, NoticesFilesOutOfPlace) {
@@ -100,10 +155,10 @@ TEST(ProtoStyleTest, NoticesFilesOutOfPlace) {
                                         {"c/c.proto", "syntax = \"proto3\"; package a.v1;"}});
   ASSERT_EQ(schema.errors(), "");
   EXPECT_THAT(StyleViolations(schema),
-              ElementsAreArray({"b/b.proto: proto2; must be proto3",
-                                "b/b.proto: a; package must end in a version such as .v1",
-                                "b/b.proto: a; package must be the folder",
-                                "c/c.proto: a.v1; package must be the folder"}));
+              IsSupersetOf({"b/b.proto: proto2; must be proto3",
+                            "b/b.proto: a; package must end in a version such as .v1",
+                            "b/b.proto: a; package must be the folder",
+                            "c/c.proto: a.v1; package must be the folder"}));
 }
 
 }  // namespace
