@@ -89,6 +89,7 @@ function gate.new(slurm)
   self.counters = counters.new()
   self.unreachable = {} -- by partition: what the rules say where no answer comes
   self.written_at = -1
+  pcall(self.write_counters, self)
   return self
 end
 

@@ -1,23 +1,73 @@
--- Counts decisions, and writes them for node_exporter's textfile collector. Counts
--- begin at zero with slurmctld, as counters may.
+-- Counts decisions, and writes them for node_exporter's textfile collector. Each of
+-- them begins at zero with slurmctld, as counters may.
 local counters = {}
 counters.__index = counters
 
 local LABELS = { "scheduler", "mode", "decision", "enforced", "cause" }
 
-function counters.new()
-  return setmetatable({ decisions = {}, seconds = 0, asked = 0, unwritten = false }, counters)
-end
+-- What mode `enforce` does for each cause, as the policy's rules have it.
+local ENFORCED = {
+  { cause = "fits", decisions = { "admit" } },
+  { cause = "at-risk", decisions = { "warn", "resize", "reject" } },
+  { cause = "does-not-fit", decisions = { "warn", "resize", "reject" } },
+  { cause = "bad-words", decisions = { "admit", "warn", "reject" } },
+  { cause = "not-modelled", decisions = { "warn" } },
+  { cause = "unreachable", decisions = { "admit", "warn", "reject" } },
+  { cause = "not-asked", decisions = { "admit" } },
+}
+-- What each mode does of that. A resize that Slurm's request cannot say is admitted.
+local DONE = {
+  shadow = function() return { "admit" } end,
+  warn = function(enforced) return { enforced == "admit" and "admit" or "warn" } end,
+  enforce = function(enforced)
+    return enforced == "resize" and { "resize", "admit" } or { enforced }
+  end,
+}
+-- Where no rules are known, or none are asked.
+local WITHOUT_RULES = {
+  { mode = "off", decision = "admit", enforced = "admit", cause = "not-asked" },
+  { mode = "unknown", decision = "admit", enforced = "admit", cause = "not-asked" },
+  { mode = "unknown", decision = "admit", enforced = "admit", cause = "unreachable" },
+}
 
--- Counts one decision. `labels` has mode, decision, enforced and cause; `seconds`
--- is how long Plimsoll was waited for, nil where it was not asked.
-function counters:add(labels, seconds)
+local function series_of(labels)
   local pairs_of = {}
   for _, name in ipairs(LABELS) do
     local value = name == "scheduler" and "slurm" or labels[name]
     pairs_of[#pairs_of + 1] = ('%s="%s"'):format(name, value)
   end
-  local series = table.concat(pairs_of, ",")
+  return table.concat(pairs_of, ",")
+end
+
+-- Every decision that there can be: what first appears with a count above zero is no
+-- increase to Prometheus.
+local function none_yet()
+  local decisions = {}
+  for _, labels in ipairs(WITHOUT_RULES) do
+    decisions[series_of(labels)] = 0
+  end
+  for mode, done in pairs(DONE) do
+    for _, row in ipairs(ENFORCED) do
+      for _, enforced in ipairs(row.decisions) do
+        for _, decision in ipairs(done(enforced)) do
+          decisions[series_of({ mode = mode, decision = decision, enforced = enforced,
+                                cause = row.cause })] = 0
+        end
+      end
+    end
+  end
+  return decisions
+end
+
+function counters.new()
+  return setmetatable({ decisions = none_yet(), seconds = 0, asked = 0, unwritten = false },
+                      counters)
+end
+
+-- Counts one decision. `labels` has mode, decision, enforced and cause; `seconds`
+-- is how long Plimsoll was waited for, nil where it was not asked.
+function counters:add(labels, seconds)
+  local series = series_of(labels)
   self.decisions[series] = (self.decisions[series] or 0) + 1
   if seconds then
     self.seconds = self.seconds + seconds

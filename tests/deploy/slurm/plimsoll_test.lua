@@ -336,6 +336,40 @@ test("a breaker should open after failures in a row, and tries once after the pa
   expect(one:allows(125), true)
 end)
 
+-- The decisions of a text in Prometheus' format whose count is above zero, and all.
+local function decisions_of(text)
+  local counted, all = {}, {}
+  for series, count in text:gmatch("plimsoll_admission_decisions_total(%b{}) (%d+)\n") do
+    all[#all + 1] = series
+    if count ~= "0" then
+      counted[#counted + 1] = series .. " " .. count
+    end
+  end
+  return counted, all
+end
+
+test("every decision that there can be is written from the start, at zero", function()
+  local counted, all = decisions_of(counters.new():text(false))
+  expect(#counted, 0)
+  expect(#all, 3 + 3 * 15 + 2) -- without rules; by three modes; resizes that can't be said
+  local text = table.concat(all, "\n")
+  for name, values in pairs({
+    mode = "off shadow warn enforce unknown",
+    decision = "admit warn resize reject",
+    enforced = "admit warn resize reject",
+    cause = "not-asked fits at-risk does-not-fit bad-words not-modelled unreachable",
+  }) do
+    for value in values:gmatch("%S+") do
+      local label = ('%s="%s"'):format(name, value)
+      assert(text:find(label, 1, true), label .. " is not there")
+    end
+  end
+  for _, never in ipairs({ 'mode="shadow",decision="reject"', 'mode="warn",decision="resize"',
+                           'mode="off",decision="warn"', 'enforced="reject",cause="fits"' }) do
+    assert(not text:find(never, 1, true), never)
+  end
+end)
+
 test("counts are written whole, in the form that node_exporter reads", function()
   local counts = counters.new()
   local fits = { mode = "warn", decision = "admit", enforced = "admit", cause = "fits" }
@@ -345,12 +379,18 @@ test("counts are written whole, in the form that node_exporter reads", function(
   local path = os.tmpname()
   assert(counts:write(path, true))
   local file = assert(io.open(path))
-  local name = "plimsoll_admission_decisions_total{scheduler=\"slurm\",mode="
-  expect(file:read("*a"), [[
+  local written = file:read("*a")
+  local name = "plimsoll_admission_decisions_total"
+  local head = [[
 # HELP plimsoll_admission_decisions_total Decisions on submissions.
 # TYPE plimsoll_admission_decisions_total counter
-]] .. name .. [["unknown",decision="admit",enforced="admit",cause="unreachable"} 1
-]] .. name .. [["warn",decision="admit",enforced="admit",cause="fits"} 2
+]]
+  expect(written:sub(1, #head), head)
+  expect(table.concat(decisions_of(written), "\n"), [[
+{scheduler="slurm",mode="unknown",decision="admit",enforced="admit",cause="unreachable"} 1
+{scheduler="slurm",mode="warn",decision="admit",enforced="admit",cause="fits"} 2]])
+  local rest = written:sub(#head + 1):gsub(name .. "%b{} %d+\n", "")
+  expect(rest, [[
 # HELP plimsoll_admission_seconds Time that submissions waited for Plimsoll.
 # TYPE plimsoll_admission_seconds summary
 plimsoll_admission_seconds_sum 0.750000
