@@ -72,21 +72,30 @@ void AddBytes(Program& program, absl::string_view name, Stream stream, int64_t b
                             .alive = alive});
 }
 
-// Weights stay gathered over the last half of what forward passes and backward
-// passes first, until max_reuse_distance parameters lie between.
+// One buffer of a rank's share of its stage's parameters, of `most` elements at most.
+State ShareOfStage(absl::string_view name, DType dtype, int64_t shards, int64_t most) {
+  return {.name = name,
+          .role = Role::kCommunication,
+          .dtype = dtype,
+          .most_bytes = Bytes(dtype, most),
+          .shards = shards,
+          .buffers = 1,
+          .alive = kOptimizerPhase};
+}
+
+// The step takes its share in groups of sub_group_size elements at most. Weights
+// stay gathered over the last half of what forward passes and backward passes
+// first, until max_reuse_distance parameters lie between.
 // Source: deepspeed/runtime/zero/partitioned_param_coordinator.py,
 // __params_to_release; stage3.py, sub_group_size.
 void ApplyDeepSpeedStage3(const Job& job, Program& program) {
+  constexpr int64_t kSubGroupElements = 1000000000;
   constexpr int64_t kReuseElements = 1000000000 / 2;
-  constexpr Alive kTurn = During(Phase::kLoss, Phase::kBackward, true, true);
-  int64_t parameters = 0;
   for (Block& block : program.blocks) {
     int64_t elements = 0;
     for (const Parameter& parameter : block.parameters) {
       elements = Add(elements, parameter.Elements());
     }
-    const int64_t copies = block.kind == BlockKind::kLayer ? job.model->layer_count : 1;
-    parameters = Add(parameters, Multiply(elements, copies));
     // Gathered flat, then copied out tensor by tensor.
     const int64_t bytes = Multiply(2, Bytes(job.precision.parameter, elements));
     block.buffers.push_back({.name = "gathered.weights",
@@ -95,16 +104,15 @@ void ApplyDeepSpeedStage3(const Job& job, Program& program) {
                              .forward_bytes = bytes,
                              .backward_bytes = bytes});
   }
-  // The step takes its share in groups of sub_group_size elements at most.
-  constexpr int64_t kSubGroupElements = 1000000000;
-  const int64_t group = std::min(CeilDivide(parameters, job.shard_group_size), kSubGroupElements);
-  AddBytes(program, "step.gradients", Stream::kCompute, Bytes(job.precision.gradient, group),
-           kOptimizerPhase);
-  AddBytes(program, "step.gradients.fp32", Stream::kCompute, Bytes(DType::kFp32, group),
-           kOptimizerPhase);
-  const int64_t kept = std::min(parameters, kReuseElements);
-  AddBytes(program, "gathered.reused", Stream::kAllGather, Bytes(job.precision.parameter, kept),
-           kTurn);
+  const int64_t ranks = job.shard_group_size;
+  auto& states = program.states;
+  states.push_back(
+      ShareOfStage("step.gradients", job.precision.gradient, ranks, kSubGroupElements));
+  states.push_back(ShareOfStage("step.gradients.fp32", DType::kFp32, ranks, kSubGroupElements));
+  State& reused = states.emplace_back(
+      ShareOfStage("gathered.reused", job.precision.parameter, 1, kReuseElements));
+  reused.stream = Stream::kAllGather;
+  reused.alive = During(Phase::kLoss, Phase::kBackward, true, true);
 }
 
 // Source: deepspeed/runtime/zero/stage_1_and_2.py, setup_buckets, step;

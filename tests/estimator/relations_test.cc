@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "estimator/units.h"
+#include "estimator/words.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/jobs.h"
@@ -185,6 +186,55 @@ TEST(RelationsTest, TheTraceEndsWithTheAnswer) {
       EXPECT_FALSE(entry.lifetime.empty()) << entry.tensor;
     }
   });
+}
+
+// What the optimizer step holds, of the first and of a steady step, on each stage.
+std::vector<int64_t> OptimizerPhase(const JobSpec& job) {
+  std::vector<int64_t> bytes;
+  for (const RankMemory& rank : Estimate(job).ranks) {
+    for (const Moment& moment : rank.moments) {
+      if (moment.phase == Phase::kOptimizer) bytes.push_back(moment.peak_allocated_bytes);
+    }
+  }
+  return bytes;
+}
+
+RecomputeSpec RecomputeOf(const Word<RecomputeMode>& mode) {
+  RecomputeSpec recompute;
+  recompute.mode = std::string(mode.name);
+  if (mode.value == RecomputeMode::kEveryNth) recompute.interval = 3;
+  return recompute;
+}
+
+// Recomputation ends with backward: the step knows nothing of it, whether a tied head's
+// table is one parameter or two.
+void ExpectOneOptimizerPhase(const Profile& profile, int64_t zero_stage, bool tied) {
+  JobSpec job = With(SmallJob(), profile.name);
+  Shape(job).layer_count = 6;
+  Shape(job).tied_embeddings = tied;
+  job.parallelism.data_parallel_size = 4;
+  job.parallelism.zero_stage = zero_stage;
+  std::optional<std::vector<int64_t>> first;
+  int modes = 0;
+  for (const Word<RecomputeMode>& mode : kRecomputeModes) {
+    job.training.recompute = RecomputeOf(mode);
+    if (!Refusals(job).empty()) continue;
+    const std::vector<int64_t> bytes = OptimizerPhase(job);
+    if (!first.has_value()) first = bytes;
+    EXPECT_EQ(bytes, *first) << profile.name << " zero " << zero_stage << " tied " << tied << " "
+                             << mode.name;
+    ++modes;
+  }
+  EXPECT_GE(modes, 2) << profile.name;
+}
+
+TEST(RelationsTest, TheOptimizerPhaseKnowsNoRecomputation) {
+  for (const Profile& profile : Profiles()) {
+    const int64_t least = IsFsdp(profile.framework) ? 2 : 0;
+    for (int64_t stage = least; stage <= profile.max_zero_stage; ++stage) {
+      for (const bool tied : {false, true}) ExpectOneOptimizerPhase(profile, stage, tied);
+    }
+  }
 }
 
 // An answer is a function of its request.

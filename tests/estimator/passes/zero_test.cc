@@ -1,6 +1,8 @@
 // The pass in words: over how many ranks each state is shared, per framework and
 // stage, and which buffers that costs.
+#include "estimator/model.h"
 #include "estimator/parameter_sums.h"
+#include "estimator/units.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/jobs.h"
@@ -142,6 +144,49 @@ TEST(ZeroTest, DeepSpeedReducesThroughBucketsOfAFixedSize) {
   const Program program = Sharded(job);
   ASSERT_NE(FindState(program, "reduce.bucket.second"), nullptr);
   EXPECT_EQ(FindState(program, "reduce.bucket.second")->fixed_bytes, 2000);
+}
+
+// Elements of the whole model, as DeepSpeed has it: on one stage.
+int64_t StepElements(const JobSpec& job, const char* state) {
+  const Program program = ProgramOf(job);
+  const State* const found = FindState(program, state);
+  if (found == nullptr) return 0;
+  const ParameterSums sums = SumParameters(program, program.stages.front());
+  return StateBytes(*found, sums) / Bytes(found->dtype, 1);
+}
+
+// Layers that are recomputed and layers that are not are two blocks: each counts as
+// often as there are layers of it.
+TEST(ZeroTest, DeepSpeedStepsAndReusesEachParameterOnce) {
+  JobSpec job = Job("deepspeed", 3);
+  const int64_t parameters = CountParameters(*Valid(job)->model);
+  for (const char* mode : {"none", "full", "every-nth"}) {
+    job.training.recompute = RecomputeSpec();
+    job.training.recompute.mode = mode;
+    if (*job.training.recompute.mode == "every-nth") job.training.recompute.interval = 2;
+    EXPECT_EQ(StepElements(job, "step.gradients"), CeilDivide(parameters, kRanks)) << mode;
+    EXPECT_EQ(StepElements(job, "step.gradients.fp32"), CeilDivide(parameters, kRanks)) << mode;
+    EXPECT_EQ(StepElements(job, "gathered.reused"), parameters) << mode;
+  }
+}
+
+// A tied head has no parameter of its own.
+TEST(ZeroTest, DeepSpeedStepsATiedHeadOnce) {
+  JobSpec job = Job("deepspeed", 3);
+  Shape(job).tied_embeddings = true;
+  const int64_t parameters = CountParameters(*Valid(job)->model);
+  EXPECT_EQ(StepElements(job, "step.gradients"), CeilDivide(parameters, kRanks));
+  EXPECT_EQ(StepElements(job, "gathered.reused"), parameters);
+}
+
+// Source: deepspeed/runtime/zero/stage3.py, sub_group_size and max_reuse_distance.
+TEST(ZeroTest, DeepSpeedStepsInGroups) {
+  JobSpec job = Job("deepspeed", 3);
+  Shape(job).hidden_size = 16384;
+  Shape(job).ffn_size = 65536;
+  job.parallelism.data_parallel_size = 1;
+  EXPECT_EQ(StepElements(job, "step.gradients"), 1000000000);
+  EXPECT_EQ(StepElements(job, "gathered.reused"), 500000000);
 }
 
 TEST(ZeroTest, NanotronGathersUpdatedWeightsInOneCall) {
