@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <semaphore>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/http_listener.h"
 #include "server/http_methods.h"
 #include "server/json.h"
 #include "server/report_access.h"
@@ -22,53 +22,11 @@ namespace {
 using httplib::Request;
 using httplib::Response;
 
-constexpr size_t kThreads = 8;                   // beside those that wait for a search
-constexpr std::ptrdiff_t kMaxConnections = 128;  // accepted and not answered yet
-constexpr int kBacklog = 128;
+constexpr size_t kThreads = 8;  // beside those that wait for a search
 constexpr std::chrono::seconds kReadTimeout{5};
 constexpr std::chrono::seconds kBodyTimeout{10};
 // A body this large is read to its end, so that its sender sees the refusal.
 constexpr size_t kMaxDrainedBytes = 8 << 20;
-
-// A thread pool that makes the acceptor wait where too many are unanswered.
-class BoundedPool final : public httplib::TaskQueue {
- public:
-  explicit BoundedPool(size_t thread_count) : pool_(thread_count) {}
-  void enqueue(std::function<void()> task) override {
-    room_.acquire();
-    pool_.enqueue([this, task = std::move(task)] {
-      task();
-      room_.release();
-    });
-  }
-  void shutdown() override { pool_.shutdown(); }
-
- private:
-  std::counting_semaphore<kMaxConnections> room_{kMaxConnections};
-  httplib::ThreadPool pool_;
-};
-
-// httplib's own backlog is 5, and its port may be shared with another process.
-class Listener final : public httplib::Server {
- public:
-  bool Bind(Address* address) {
-    set_socket_options([](socket_t socket) {
-      const int on = 1;
-      setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    });
-    bool bound = false;
-    if (address->is_unix()) {
-      set_address_family(AF_UNIX);
-      bound = bind_to_port(address->path, 80);  // the port means nothing here
-    } else if (address->port == 0) {
-      address->port = bind_to_any_port(address->host);
-      bound = address->port > 0;
-    } else {
-      bound = bind_to_port(address->host, address->port);
-    }
-    return bound && ::listen(svr_sock_, kBacklog) == 0;
-  }
-};
 
 void SetStatus(const google::rpc::Status& status, int code, Response* response) {
   response->status = code;
@@ -101,14 +59,12 @@ Body ReadBody(const Request& request, const httplib::ContentReader& reader, size
 class HttplibServer final : public HttpServer {
  public:
   HttplibServer(Address address, const HttpBackend& backend)
-      : address_(std::move(address)), backend_(backend) {}
+      : address_(std::move(address)),
+        backend_(backend),
+        listener_(kThreads + backend.max_searches, kReadTimeout) {}
   ~HttplibServer() override { Stop(); }
 
   bool Start() {
-    listener_.new_task_queue = [this] { return new BoundedPool(kThreads + backend_.max_searches); };
-    listener_.set_keep_alive_max_count(1);
-    listener_.set_read_timeout(kReadTimeout);
-    listener_.set_write_timeout(kReadTimeout);
     AddMethods();
     AddPages();
     AddErrors();
@@ -139,12 +95,22 @@ class HttplibServer final : public HttpServer {
         Answer(method, request, reader, &response);
       });
     }
+    // httplib would read what is posted elsewhere into memory, however much it is.
+    listener_.Post(".*", [](const Request&, Response& response, const httplib::ContentReader&) {
+      response.status = 404;
+      response.set_header("Connection", "close");
+    });
   }
 
   void Answer(Method method, const Request& request, const httplib::ContentReader& reader,
               Response* response) {
     const auto start = std::chrono::steady_clock::now();
     const Body body = ReadBody(request, reader, backend_.max_body_bytes);
+    if (body.whole) {
+      HttpListener::SetBodyRead();
+    } else {
+      response->set_header("Connection", "close");
+    }
     if (body.bytes > backend_.max_body_bytes || !body.whole) {
       const int code = body.whole || body.bytes > backend_.max_body_bytes ? 413 : 400;
       backend_.metrics.HttpHandled(method, code, std::chrono::steady_clock::now() - start);
@@ -221,7 +187,7 @@ class HttplibServer final : public HttpServer {
 
   Address address_;
   const HttpBackend backend_;
-  Listener listener_;
+  HttpListener listener_;
   std::thread thread_;
   std::atomic<bool> ended_{false};
 };

@@ -26,8 +26,8 @@ struct HttpBackend {
   size_t max_searches = 0;  // each holds a thread: pages and estimates have their own
 };
 
-// Serves one address with a fixed number of threads, one request per
-// connection: an idle connection would hold a thread.
+// Serves one address with a fixed number of threads. Connections are kept between
+// requests, and hold no thread then (http_listener.h).
 class HttpServer {
  public:
   // Returns a server that answers, or nothing where it can't listen there.
