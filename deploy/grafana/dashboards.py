@@ -42,6 +42,9 @@ def variables(*chosen):
 def panel(kind, title, description, unit, targets, width=12, height=8, **more):
     """targets: (expression, legend) each. more: defaults, options, steps (value, colour)."""
     defaults = {"unit": unit, "color": {"mode": more.get("color", "palette-classic")}}
+    if kind in ("stat", "bargauge"):
+        defaults.update(noValue="no data", mappings=[{"type": "special", "options": {
+            "match": "nan", "result": {"text": "no data"}}}])
     defaults.update(more.get("defaults", {}))
     if "steps" in more:
         defaults["thresholds"] = {"mode": "absolute", "steps": [
@@ -84,11 +87,12 @@ def bars(title, description, unit, *targets, **more):
 
 
 def table(title, description, unit, columns, key, **more):
-    """One row for each value of the label `key`; columns: (name, expression)."""
+    """One row for each value of the label `key`; columns: (name, expression). A column
+    without a name is there for its labels."""
     keep = {"Time": True}
-    keep.update({label: True for label in more.pop("drop", ())})
+    keep.update({"Value #" + chr(65 + i): True for i, (name, _) in enumerate(columns) if not name})
     names = {key: more.pop("key_name", key)}
-    names.update({"Value #" + chr(65 + i): name for i, (name, _) in enumerate(columns)})
+    names.update({"Value #" + chr(65 + i): name for i, (name, _) in enumerate(columns) if name})
     return panel("table", title, description, unit, [(expression, "") for _, expression in columns],
                  transformations=[{"id": "merge", "options": {}},
                                   {"id": "organize", "options": {"excludeByName": keep,
@@ -104,7 +108,28 @@ PERCENT = {"matcher": {"id": "byRegexp", "options": "used / .*"}, "properties": 
         "type": "gauge", "mode": "basic"}}, {"id": "min", "value": 0}, {"id": "max", "value": 1.2}]}
 COUNTED = {"matcher": {"id": "byName", "options": "GPUs"},
            "properties": [{"id": "unit", "value": "short"}]}
+LAST = "last_over_time(%s[$__range])"
+ENDED = f"hpc_job:plimsoll_job_end_time_seconds:max{{{JOB}}}"
+SEEN = f"hpc_job:plimsoll_job_seen_time_seconds:max{{{JOB}}}"
+RUNS = "hpc_job:plimsoll_job_start_time_seconds:min"
+MOMENT = {"matcher": {"id": "byName", "options": "ended"},
+          "properties": [{"id": "unit", "value": "dateTimeAsIso"}]}
 ROW = "max by (cluster, hpc_job) (%s)"
+
+
+def of_jobs(query=ROW):
+    """Columns of a job, under `query`; the first brings whose it is."""
+    figure = "hpc_job:plimsoll_job_predicted_gpu_memory_bytes:max{" + JOB + ',figure="%s"}'
+    ratio = "hpc_job:plimsoll_actual_per_predicted:ratio{" + JOB + ',figure="%s"}'
+    return [
+        ("", query.replace("hpc_job)", "hpc_job, user, partition, model, gpu)", 1)
+         % f"hpc_job:plimsoll_job_info:max{{{JOB}}}"),
+        ("GPUs", query % f"hpc_job:plimsoll_job_gpu_count:max{{{JOB}}}"),
+        ("used", query % f"hpc_job:dcgm_fb_used_bytes:max1d{{{JOB}}}"),
+        ("expected", query % (figure % "expected")), ("upper bound", query % (figure % "bound")),
+        ("usable", query % f"hpc_job:plimsoll_job_gpu_memory_usable_bytes:max{{{JOB}}}"),
+        ("used / expected", query % (ratio % "expected")),
+        ("used / bound", query % (ratio % "bound"))]
 
 
 def jobs():
@@ -121,21 +146,19 @@ def jobs():
              ',figure="bound"} > bool 1)', steps=[(None, "green"), (1, "red")]),
         stat("Used / expected", "Median over the running jobs, once they have settled.",
              "percentunit", f'quantile(0.5, {RATIO}{{{CLUSTER},figure="expected"}})'),
-        table("Running jobs", "The fullest GPU of each, nearest to its bound first.", "bytes", [
-            ("GPUs", ROW % f"hpc_job:plimsoll_job_gpu_count:max{{{JOB}}}"),
-            ("used", ROW % f"hpc_job:dcgm_fb_used_bytes:max1d{{{JOB}}}"),
-            ("expected", ROW % ("hpc_job:plimsoll_job_predicted_gpu_memory_bytes:max"
-                                f'{{{JOB},figure="expected"}}')),
-            ("upper bound", ROW % ("hpc_job:plimsoll_job_predicted_gpu_memory_bytes:max"
-                                   f'{{{JOB},figure="bound"}}')),
-            ("usable", ROW % f"hpc_job:plimsoll_job_gpu_memory_usable_bytes:max{{{JOB}}}"),
-            ("used / expected", ROW % ("hpc_job:plimsoll_actual_per_predicted:ratio"
-                                       f'{{{JOB},figure="expected"}}')),
-            ("used / bound", ROW % ("hpc_job:plimsoll_actual_per_predicted:ratio"
-                                    f'{{{JOB},figure="bound"}}'))], "hpc_job", key_name="job",
-              width=24, height=11, overrides=[PERCENT, COUNTED],
-              steps=[(None, "blue"), (1, "red")],
+        table("Running jobs", "The fullest GPU of each, nearest to its bound first.", "bytes",
+              of_jobs(), "hpc_job", key_name="job", width=24, height=11,
+              overrides=[PERCENT, COUNTED], steps=[(None, "blue"), (1, "red")],
               options={"sortBy": [{"displayName": "used / bound", "desc": True}]}),
+        table("Jobs that have ended", "In the chosen time, the latest first. The outcome is what "
+              "the controller's epilog says of it.", "bytes", [
+                  ("ended", f"1000 * (max by (cluster, hpc_job, outcome, state) ({LAST % ENDED})"
+                   f" or on (cluster, hpc_job) {ROW % (LAST % SEEN)})"
+                   f" unless on (cluster, hpc_job) {RUNS}"),
+                  *of_jobs(f"{ROW % LAST} unless on (cluster, hpc_job) {RUNS}")],
+              "hpc_job", key_name="job", width=24, height=9,
+              overrides=[PERCENT, COUNTED, MOMENT], steps=[(None, "blue"), (1, "red")],
+              options={"sortBy": [{"displayName": "ended", "desc": True}]}),
         lines("Memory of each GPU", "What DCGM shows of the chosen jobs, under the lines they were "
               "admitted with.", "bytes",
               ("max by (hpc_job, hostname, gpu) "
@@ -214,6 +237,12 @@ def headroom():
 
 def admission():
     asked = DECISIONS + ',cause!="not-asked"}'
+
+    def made(by):
+        """Decisions a minute, of the kinds that there were in the chosen time."""
+        return (f"60 * sum by ({by}) (rate({DECISIONS}}}{RATE}))"
+                f" and sum by ({by}) (increase({DECISIONS}}}[$__range])) > 0")
+
     return dashboard("plimsoll-admission", "Plimsoll / Admission",
                      "What was done with submissions, and what mode enforce would have done.",
                      variables(
@@ -233,17 +262,17 @@ def admission():
              "short", f"sum(plimsoll_admission_breaker_open{{{SERVER},{CLUSTER}}})",
              steps=[(None, "green"), (1, "red")]),
         lines("Decisions by mode", "What was done with submissions, a minute.", "short",
-              (f"60 * sum by (mode, decision) (rate({DECISIONS}}}{RATE}))", "{{mode}}: {{decision}}"),
+              (made("mode, decision"), "{{mode}}: {{decision}}"),
               custom=STACKED),
         lines("What mode enforce would do", "The same submissions. Look here before a partition is "
               "moved to enforce.", "short",
-              (f"60 * sum by (mode, enforced) (rate({DECISIONS}}}{RATE}))", "{{mode}}: {{enforced}}"),
+              (made("mode, enforced"), "{{mode}}: {{enforced}}"),
               custom=STACKED),
         bars("Why", "What the decisions of the chosen time rest on.", "short",
-             (f"sum by (cause) (increase({DECISIONS}}}[$__range]))", "{{cause}}")),
+             (f"sum by (cause) (increase({DECISIONS}}}[$__range])) > 0", "{{cause}}")),
         lines("Rejected, resized, warned", "Shares of the submissions that asked.", "percentunit",
               (f"sum by (decision) (rate({asked}{RATE})) / on () group_left () "
-               f"sum(rate({asked}{RATE}))", "{{decision}}")),
+               f"(sum(rate({asked}{RATE})) > 0)", "{{decision}}")),
     ])
 
 

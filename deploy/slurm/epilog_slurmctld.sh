@@ -1,20 +1,26 @@
 #!/bin/sh
-# Slurm's EpilogSlurmctld: when a job with a prediction has ended, reports what it used.
-# The report runs on detached, so that the controller waits for nothing; whatever
-# happens, this ends well.
-#
-# Settings, as variables of a script that calls this one:
-#   PLIMSOLL_PROGRAM     the program                       /usr/bin/plimsoll
-#   PLIMSOLL_SERVER      where reports are counted         unix:/run/plimsoll/plimsoll.sock
-#   PLIMSOLL_PROMETHEUS  where the GPUs' memory is read    http://127.0.0.1:9090
-#   PLIMSOLL_ROWS        a file of rows to calibrate from  none
-#   PLIMSOLL_WAIT        for the exporter's last samples   60s
-#   PLIMSOLL_REPORTS     that wait at once; no more    32
-#   PLIMSOLL_SLOTS       their folder, SlurmUser's      /tmp/plimsoll-report.<its number>
-#   PLIMSOLL_OUT_OF_MEMORY_EXIT_CODES  which mean that a GPU was full, as "77 78"   none
-#   PLIMSOLL_REPORT_LOG  a file                            the system's log
+# Slurm's EpilogSlurmctld: when a job with a prediction has ended, writes how for
+# node_exporter's textfile collector, and reports what it used. That runs on detached, so
+# that the controller waits for nothing; whatever happens, this ends well.
+# What may be set, and the defaults, is in slurm.env.
 PATH=/usr/bin:/bin
 export PATH
+umask 022
+# Settings: lines NAME=value of a file, as they stand; nothing in it is run.
+file=${PLIMSOLL_SLURM_ENV:-/etc/plimsoll/slurm.env}
+if [ -r "$file" ]; then
+  while read -r line || [ -n "$line" ]; do
+    value=${line#*=}
+    case $value in
+      '"'*'"') value=${value#?} && value=${value%?} ;;
+    esac
+    case ${line%%=*} in
+      PLIMSOLL_*[!A-Z_]* | "$line") ;;
+      PLIMSOLL_*) export "${line%%=*}=$value" ;;
+    esac
+  done <"$file"
+fi
+folder=${PLIMSOLL_TEXTFILE_DIRECTORY:-/var/lib/prometheus/node-exporter}
 program=${PLIMSOLL_PROGRAM:-/usr/bin/plimsoll}
 server=${PLIMSOLL_SERVER:-unix:/run/plimsoll/plimsoll.sock}
 prometheus=${PLIMSOLL_PROMETHEUS:-http://127.0.0.1:9090}
@@ -54,24 +60,41 @@ outcome() {
 # Takes one of the slots for as long as this process lives; else says why not and fails.
 # It tries a few: jobs that end together have numbers in a row.
 take_slot() {
-  folder=${PLIMSOLL_SLOTS:-/tmp/plimsoll-report.$(id -u)}
+  places=${PLIMSOLL_SLOTS:-/tmp/plimsoll-report.$(id -u)}
   case $slots in
     '' | 0* | *[!0-9]*)
       echo "job $job: not reported: PLIMSOLL_REPORTS: $slots; must be a number above 0"
       return 1
       ;;
   esac
-  mkdir -m 700 "$folder" 2>/dev/null
-  if [ ! -d "$folder" ] || [ -L "$folder" ] || [ ! -O "$folder" ]; then
-    echo "job $job: not reported: PLIMSOLL_SLOTS: $folder; must be a folder of $(id -un)"
+  mkdir -m 700 "$places" 2>/dev/null
+  if [ ! -d "$places" ] || [ -L "$places" ] || [ ! -O "$places" ]; then
+    echo "job $job: not reported: PLIMSOLL_SLOTS: $places; must be a folder of $(id -un)"
     return 1
   fi
   for step in 0 1 2 3; do
-    exec 9>"$folder/$(((job + step) % slots))"
+    exec 9>"$places/$(((job + step) % slots))"
     flock --nonblock 9 && return
   done
-  echo "job $job: not reported: the slots of $folder are taken (PLIMSOLL_REPORTS: $slots)"
+  echo "job $job: not reported: the slots of $places are taken (PLIMSOLL_REPORTS: $slots)"
   return 1
+}
+
+# Writes that the job has ended: state, Unix time. What Prometheus has seen by then is
+# removed, ten minutes later, when another job ends.
+show_end() {
+  case $1:$2 in
+    :* | *: | RUNNING:* | COMPLETING:* | *[!A-Z_]*:* | *:*[!0-9]*) return ;;
+  esac
+  find "$folder" -maxdepth 1 -name 'plimsoll_ended_*.prom*' -mmin +10 -delete 2>/dev/null
+  file=$folder/plimsoll_ended_$job.prom
+  metric=plimsoll_job_end_time_seconds
+  {
+    printf '# HELP %s When the job ended, in Unix time, and how.\n' "$metric"
+    printf '# TYPE %s gauge\n' "$metric"
+    printf '%s{hpc_job="%s",outcome="%s",state="%s"} %s\n' \
+      "$metric" "$job" "$(outcome "$1")" "$1" "$2"
+  } 2>/dev/null >"$file.new" && mv -f "$file.new" "$file"
 }
 
 report() {
@@ -87,6 +110,7 @@ report() {
   read -r state start end prediction <<END
 $found
 END
+  show_end "$state" "$end"
   case $prediction in
     'plimsoll {'*) ;;
     *)

@@ -5,6 +5,20 @@
 # It runs as root without PATH; whatever happens, it ends well: another end would
 # drain the node.
 umask 022
+# Settings: lines NAME=value of a file, as they stand; nothing in it is run.
+file=${PLIMSOLL_SLURM_ENV:-/etc/plimsoll/slurm.env}
+if [ -r "$file" ]; then
+  while read -r line || [ -n "$line" ]; do
+    value=${line#*=}
+    case $value in
+      '"'*'"') value=${value#?} && value=${value%?} ;;
+    esac
+    case ${line%%=*} in
+      PLIMSOLL_*[!A-Z_]* | "$line") ;;
+      PLIMSOLL_*) export "${line%%=*}=$value" ;;
+    esac
+  done <"$file"
+fi
 folder=${PLIMSOLL_TEXTFILE_DIRECTORY:-/var/lib/prometheus/node-exporter}
 job=${SLURM_JOB_ID:-}
 
@@ -21,6 +35,20 @@ figure() {
   value=${value%%[!0-9]*}
 }
 
+# The name behind the word $1 in the mark; nothing where there is none.
+name() {
+  value=${mark#*" $1="}
+  value=${value%%[!A-Za-z0-9._/-]*}
+}
+
+# $1 where it can stand in a label as it is, else nothing.
+label() {
+  case $1 in
+    *[!A-Za-z0-9._/@+-]*) value= ;;
+    *) value=$1 ;;
+  esac
+}
+
 is_number "$job" || exit 0
 case ${SLURM_JOB_COMMENT:-} in
   *'[plimsoll expected='*']') ;;
@@ -34,19 +62,30 @@ figure gpus && gpus=$value
 for value in "$expected" "$bound" "$usable" "$gpus"; do
   is_number "$value" || exit 0
 done
+name model && model=$value
+name gpu && gpu=$value
+label "${SLURM_JOB_USER:-${SLURM_JOB_UID:-}}" && user=$value
+label "${SLURM_JOB_PARTITION:-}" && partition=$value
+begin=$(/bin/date +%s 2>/dev/null)
+
+# Metric $1 with the help $2: a line for each further argument, `,labels value`.
+metric() {
+  metric=plimsoll_job_$1
+  printf '# HELP %s %s\n# TYPE %s gauge\n' "$metric" "$2" "$metric"
+  shift 2
+  for sample; do
+    printf '%s{hpc_job="%s"%s} %s\n' "$metric" "$job" "${sample% *}" "${sample##* }"
+  done
+}
 
 file=$folder/plimsoll_job_$job.prom
 {
-  printf '# HELP plimsoll_job_predicted_gpu_memory_bytes Predicted memory of the most loaded GPU.\n'
-  printf '# TYPE plimsoll_job_predicted_gpu_memory_bytes gauge\n'
-  printf 'plimsoll_job_predicted_gpu_memory_bytes{hpc_job="%s",figure="expected"} %s\n' \
-    "$job" "$expected"
-  printf 'plimsoll_job_predicted_gpu_memory_bytes{hpc_job="%s",figure="bound"} %s\n' "$job" "$bound"
-  printf '# HELP plimsoll_job_gpu_memory_usable_bytes Memory that the job may use on each GPU.\n'
-  printf '# TYPE plimsoll_job_gpu_memory_usable_bytes gauge\n'
-  printf 'plimsoll_job_gpu_memory_usable_bytes{hpc_job="%s"} %s\n' "$job" "$usable"
-  printf '# HELP plimsoll_job_gpu_count GPUs of the job.\n'
-  printf '# TYPE plimsoll_job_gpu_count gauge\n'
-  printf 'plimsoll_job_gpu_count{hpc_job="%s"} %s\n' "$job" "$gpus"
+  metric predicted_gpu_memory_bytes 'Predicted memory of the most loaded GPU.' \
+    ",figure=\"expected\" $expected" ",figure=\"bound\" $bound"
+  metric gpu_memory_usable_bytes 'Memory that the job may use on each GPU.' " $usable"
+  metric gpu_count 'GPUs of the job.' " $gpus"
+  metric info 'Whose job it is, where it runs and what it trains.' \
+    ",user=\"$user\",partition=\"$partition\",model=\"$model\",gpu=\"$gpu\" 1"
+  ! is_number "$begin" || metric start_time_seconds 'When the job began, in Unix time.' " $begin"
 } 2>/dev/null >"$file.new" && /bin/mv -f "$file.new" "$file" 2>/dev/null
 exit 0

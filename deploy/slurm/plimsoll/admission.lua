@@ -200,7 +200,7 @@ function gate:obey(job_desc, batch, decision)
   apply.environment(batch, decision.environment or {})
   apply.prediction(job_desc, batch, decision.prediction or "")
   if self.settings.mark_comment then
-    apply.mark(job_desc, decision.environment or {})
+    apply.mark(job_desc, decision.environment or {}, decision.prediction)
   end
   return decision.decision
 end

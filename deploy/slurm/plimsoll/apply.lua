@@ -4,10 +4,13 @@ local request = require("plimsoll.request")
 local variables = require("plimsoll.variables")
 local words = require("plimsoll.words")
 
+local json = require("cjson.safe").new()
+
 local apply = {}
 
 local MARK_START = "[plimsoll expected="
-local MARK = " " .. MARK_START .. "%s bound=%s usable=%s gpus=%s]"
+local MARK = " " .. MARK_START .. "%s bound=%s usable=%s gpus=%s%s]"
+local MAX_NAME_BYTES = 64 -- of a model's or GPU's name in the mark
 local MARKED = {
   "PLIMSOLL_PREDICTED_BYTES", "PLIMSOLL_BOUND_BYTES", "PLIMSOLL_USABLE_BYTES",
   "PLIMSOLL_GPU_COUNT",
@@ -145,9 +148,27 @@ function apply.disarm(job_desc)
   end
 end
 
--- Writes the figures of the prediction behind the comment: all that reaches a prolog.
--- Where they do not fit, Plimsoll's own words make room; another comment stays whole.
-function apply.mark(job_desc, decided)
+-- Returns ` model=… gpu=…` of the job in a prediction, as a prolog may write them into
+-- labels: a name is a user's text. Nothing of a name that is missing.
+local function names_of(prediction)
+  local given = json.decode(prediction)
+  local job = type(given) == "table" and type(given.job) == "table" and given.job or {}
+  local found = ""
+  for _, path in ipairs({ { "model", "model", "name" }, { "gpu", "cluster", "gpu" } }) do
+    local section = job[path[2]]
+    local value = type(section) == "table" and section[path[3]]
+    if type(value) == "string" and value ~= "" then
+      local name = value:sub(1, MAX_NAME_BYTES):gsub("[^A-Za-z0-9._/-]", "_")
+      found = ("%s %s=%s"):format(found, path[1], name)
+    end
+  end
+  return found
+end
+
+-- Writes the figures of the prediction behind the comment, and what the job trains: all
+-- that reaches a prolog. Where they do not fit, Plimsoll's own words make room; another
+-- comment stays whole, and the names are left out.
+function apply.mark(job_desc, decided, prediction)
   local figures = {}
   for at, name in ipairs(MARKED) do
     figures[at] = tostring(decided[name] or "")
@@ -156,9 +177,15 @@ function apply.mark(job_desc, decided)
     end
   end
   local comment = job_desc.comment or ""
+  figures[#figures + 1] = names_of(prediction or "")
   local mark = MARK:format(unpack(figures))
-  if #comment + #mark > words.MAX_COMMENT_BYTES and words.of_comment(comment) ~= "" then
-    comment = words.COMMENT_START
+  if #comment + #mark > words.MAX_COMMENT_BYTES then
+    if words.of_comment(comment) ~= "" then
+      comment = words.COMMENT_START
+    else
+      figures[#figures] = ""
+      mark = MARK:format(unpack(figures))
+    end
   end
   if #comment + #mark <= words.MAX_COMMENT_BYTES then
     job_desc.comment = comment == "" and mark:sub(2) or comment .. mark

@@ -138,7 +138,7 @@ class DashboardsTest(unittest.TestCase):
                     seen.append(function)
 
         self.for_each_panel(check)
-        self.assertEqual(set(seen), {"rate", "increase", "sum_over_time"})
+        self.assertEqual(set(seen), {"rate", "increase", "sum_over_time", "last_over_time"})
 
     def test_panels_do_not_overlap(self):
         for name, dashboard in self.dashboards.items():

@@ -20,7 +20,7 @@ import time
 import unittest
 import urllib.request
 
-from recorded_jobs import MIB, RECORDED, STEP, history
+from recorded_jobs import ENDED, MIB, RECORDED, STEP, history
 from watched_cluster import DEPLOY, ROOT, WatchedCluster, wait_for
 
 PAGES = ("plimsoll", "plimsoll-job", "plimsoll-accuracy", "plimsoll-headroom",
@@ -28,6 +28,7 @@ PAGES = ("plimsoll", "plimsoll-job", "plimsoll-accuracy", "plimsoll-headroom",
 PAST = 2 * 3600  # seconds of history
 ROWS = RECORDED[-6:]
 EXCEEDS, ENDS, STEADY = "48274", "48271", "48263"
+FULL, UNKNOWN = "48255", "48259"  # that have ended: out of memory, and nobody said how
 # Grafana's variables, as it would fill them in.
 CHOSEN = {"$__rate_interval": "1m", "$__range": "1h", "$cluster": ".*", "$hpc_job": ".*",
           "$job": ".+", "$instance": ".+"}
@@ -61,18 +62,18 @@ class PrometheusTest(unittest.TestCase):
 
     @classmethod
     def watch(cls, cluster):
-        """Fills in the past, then counts a little more than Prometheus first sees."""
+        """Fills in the past, then counts, once Prometheus has seen that all is 0."""
         now = time.time()
         cluster.backfill(history(cluster, now - PAST, now))
         cluster.backfill_rules(now - PAST, now)
         for decision in DECISIONS:
-            cluster.decide(*decision)
+            cluster.decide(*decision, count=0)
         cluster.start_prometheus()
         wait_for("each target answers", lambda: cluster.query("sum(up) == 3"))
         wait_for("the first counts", lambda: cluster.query(
             f"count(plimsoll_admission_decisions_total) == {len(DECISIONS)}"))
         for decision in DECISIONS:
-            cluster.decide(*decision, count=2)
+            cluster.decide(*decision, count=1 if "resize" in decision else 3)
         for row in ROWS:
             cluster.estimate(*row[1:5])
         job = cluster.jobs[0]
@@ -125,14 +126,14 @@ class PrometheusTest(unittest.TestCase):
 
     def test_admission_is_counted_by_mode_and_decision(self):
         wait_for("the later counts", lambda: self.cluster.query(
-            "sum(plimsoll_admission_decisions_total) == 21"))
+            "sum(plimsoll_admission_decisions_total) == 19"))
         wait_for("their rates", lambda: len(self.cluster.query(
             "cluster_mode_decision:plimsoll_admission_decisions:rate5m > 0")) == len(DECISIONS))
         would_reject = self.settle("cluster_mode_enforced:plimsoll_admission_decisions:rate5m"
                                    '{mode="shadow",enforced="reject"}')
         self.assertGreater(would_reject, 0)
-        wait_for("one in six is unreachable", lambda: abs(self.value(
-            "cluster:plimsoll_admission_unreachable:ratio_increase15m") - 1 / 6) < 0.01)
+        wait_for("three in sixteen are unreachable", lambda: abs(self.value(
+            "cluster:plimsoll_admission_unreachable:ratio_increase15m") - 3 / 16) < 0.01)
 
     def test_the_service_is_counted(self):
         wait_for("calls", lambda: self.cluster.query(
@@ -158,6 +159,7 @@ class PrometheusTest(unittest.TestCase):
         readme = (DEPLOY / "README.md").read_text()
         with urllib.request.urlopen(f"http://{self.cluster.server.address}/metrics") as page:
             texts = [page.read().decode(), self.cluster.jobs[0].textfile(),
+                     self.cluster.ended[0].end_textfile(),
                      self.cluster.admission_textfile(self.cluster.decisions)]
         names = re.findall(r"^# TYPE (\w+)", "".join(texts), re.MULTILINE)
         self.assertGreater(len(names), 25)
@@ -229,25 +231,115 @@ class PrometheusTest(unittest.TestCase):
                     count += 1
         self.assertGreater(count, 35)
 
+    def row(self, page, job):
+        """The cells of a job's row, as text."""
+        row = re.search(rf'<tr>\s*<td><a href="plimsoll-job.html\?job={job}.*?</tr>', page, re.S)[0]
+        cells = re.findall(r"<td[^>]*>(.*?)</td>", row, re.S)
+        return [" ".join(re.sub("<.*?>", " ", cell).split()) for cell in cells]
+
+    def test_running_jobs_say_whose_they_are(self):
+        wait_for("its row", lambda: f"job={STEADY}" in self.page("plimsoll"))
+        for page in ("plimsoll", "plimsoll-headroom"):
+            self.assertEqual(self.row(self.page(page), STEADY)[:4],
+                             [f"{STEADY} east", "mara", "h100", "olmo-7b 8 × h100-80gb-sxm"])
+
+    def test_jobs_that_have_ended_stay_with_their_outcome(self):
+        def ended(span):
+            page = self.cluster.get("/consoles/plimsoll.html", range=span)
+            return page[page.index('id="ended"'):page.index("<footer>")]
+
+        page = wait_for("jobs that ended", lambda: ended("1h"))
+        cells = self.row(page, FULL)
+        self.assertEqual(cells[:4], [f"{FULL} east", "jonas", "h100", "qwen3-8b 4 × h100-80gb-sxm"])
+        self.assertTrue(cells[4].endswith("UTC after 50m 0s"), cells[4])
+        self.assertEqual(cells[5], "out of memory failed")
+        used, expected, bound = map(float, cells[7:10])
+        self.assertTrue(expected < bound < used)
+        self.assertEqual(cells[11], f"{100 * used / expected:.0f} %")
+        self.assertEqual(self.row(page, UNKNOWN)[5], "–")
+        order = re.findall(r'html\?job=(\d+)', page)
+        self.assertEqual(order, [row[0] for row in sorted(ENDED, key=lambda row: row[9])])
+        for job in self.cluster.jobs:
+            self.assertNotIn(job.id, page)
+        self.assertEqual(ended('1h]) or vector(1)'), ended("6h"))
+
+    def test_a_jobs_page_is_of_its_time(self):
+        for job in (self.job(STEADY), *self.cluster.ended):
+            page = self.cluster.get("/consoles/plimsoll-job.html", job=job.id, cluster="east")
+            begin, end = map(int, re.search(r'data-begin="(\d+)" data-end="(\d+)"', page).groups())
+            with self.subTest(job.id):
+                self.assertAlmostEqual(begin, job.begin, delta=1)
+                # Where nobody said when it ended: when it was seen last, of a past that is
+                # filled in without ends at most five minutes late.
+                self.assertAlmostEqual(end, min(job.end, time.time()),
+                                       delta=3 if job.id != UNKNOWN else 300 + STEP)
+                self.assertIn(f"user <b>{job.user}</b>", page)
+                self.assertEqual("still runs" in page, job.id == STEADY)
+                self.assertEqual(page.count('<b class="none">'), 0)
+
     def test_a_page_treats_what_it_is_asked_as_text(self):
         """Neither a script nor another query comes of a job's id in the address."""
         asked = '"} or vector(1) or x{a="<script>alert(1)</script>'
         page = self.cluster.get("/consoles/plimsoll-job.html", job=asked)
         self.assertEqual(page.count("<script>alert"), 0)
-        self.assertEqual(page.count("<b>–</b>"), 5)
+        self.assertEqual(page.count('<b class="none">no data</b>'), 5)
+
+    def figures(self, address):
+        """The pages of a Prometheus: each tile's class and text, by what it is."""
+        found = {}
+        for name in PAGES:
+            with urllib.request.urlopen(f"http://{address}/consoles/{name}.html") as answer:
+                page = answer.read().decode()
+            self.assertNotRegex(page.partition("<main>")[2].partition("<script>")[0], "NaN|Inf|%!")
+            self.assertEqual(re.findall('(?:src|href)="(?:/|http)', page), [])
+            tiles = re.findall(r'<div class="tile ?(\w*)"><b[^>]*>(.*?)</b><span>(.*?)</span>', page)
+            self.assertEqual(len(tiles), len(re.findall(r'<div class="tile[ "]', page)))
+            found[name] = {text: (kind, value) for kind, value, text in tiles}
+            self.assertGreaterEqual(len(found[name]), 4)
+        return found
 
     def test_pages_of_a_prometheus_that_watches_nothing_yet(self):
         """Behind a prefix, as many run. No figure is made up."""
         empty = self.cluster.start_prometheus(False, "--web.external-url=http://host/prometheus")
-        for name in PAGES:
-            with self.subTest(name):
-                with urllib.request.urlopen(
-                        f"http://{empty.address}/prometheus/consoles/{name}.html") as answer:
-                    page = answer.read().decode()
-                figures = re.findall(r'<div class="tile ?(\w*)"><b>(.*?)</b>', page)
-                self.assertGreaterEqual(len(figures), 4)
-                self.assertLessEqual(set(figures), {("", "–"), ("good", "–"), ("bad", "0")})
-                self.assertEqual(re.findall('(?:src|href)="(?:/|http)', page), [])
+        figures = self.figures(f"{empty.address}/prometheus")
+        self.assertLessEqual({figure for page in figures.values() for figure in page.values()},
+                             {("", "no data"), ("bad", "0")})
+
+    def test_pages_of_a_cluster_that_has_done_nothing_yet(self):
+        """Every counter is 0: what is none is 0, and a share of none is no data."""
+        idle = WatchedCluster([], None, [])
+        self.addCleanup(idle.stop)
+        for decision in DECISIONS:
+            idle.decide(*decision, count=0)
+        idle.player.idle = 2
+        idle.start_prometheus()
+        for expression in ("sum(up) == 3", "cluster:dcgm_jobs:count",
+                           "cluster_cause:plimsoll_admission_decisions:rate5m"):
+            wait_for(expression, lambda e=expression: idle.query(e))
+        figures = self.figures(idle.prometheus.address)
+        no_data = ("", "no data")
+        self.assertEqual(figures["plimsoll"], {
+            "jobs that run on GPUs": ("", "0"), "of these predicted": ("", "0"),
+            "median of used / expected": no_data, "jobs above their bound": ("good", "0"),
+            "GPU-hours of idle memory in a day": no_data})
+        self.assertEqual(figures["plimsoll-admission"], {
+            "submissions in a day": ("", "0"), "of those that asked were resized": no_data,
+            "of those that asked were rejected": no_data, "got no answer in time": no_data,
+            "added to a submission, mean of 5 minutes": no_data,
+            "circuit breakers open": ("good", "0")})
+        self.assertEqual({figure for figure in figures["plimsoll-accuracy"].values()}, {no_data})
+        self.assertEqual(figures["plimsoll-service"]["servers up"], ("good", "1"))
+
+    def test_one_resize_is_one(self):
+        """A counter that begins at 0 shows its first count."""
+        def done(mode):
+            page = self.cluster.get("/consoles/plimsoll-admission.html")
+            table = re.search(r'<table id="done">.*?</table>', page, re.S)[0]
+            row = re.search(rf"<td>{mode}</td>(.*?)</tr>", table, re.S)
+            return row and re.findall(r">(\d+)<", row[1])
+
+        wait_for("one resize", lambda: done("enforce") == ["3", "0", "1", "3"])
+        self.assertEqual(done("unknown"), None)
 
     def test_pages_render_in_a_browser(self):
         keep = os.environ.get("KEEP")
@@ -270,9 +362,9 @@ class PrometheusTest(unittest.TestCase):
         self.assertEqual(charts, 8)
         rows = re.findall(r'<svg class="hull" [^>]*viewBox="0 0 ([\d.]+) 1"><rect class="used[^>]* '
                           r'width="([\d.]+)"', doms["plimsoll"])
-        self.assertEqual(len(rows), len(ROWS))
+        self.assertEqual(len(rows), len(ROWS) + len(ENDED))
         self.assertIn(f'href="plimsoll-job.html?job={STEADY}&amp;cluster=east"', doms["plimsoll"])
-        usable = {round(job.usable / 2**30, 2) for job in self.cluster.jobs}
+        usable = {round(job.usable / 2**30, 2) for job in self.cluster.jobs + self.cluster.ended}
         self.assertEqual({float(whole) for whole, _ in rows}, usable)
         self.assertEqual(len(re.findall(r">node\d+ GPU \d<", doms["plimsoll-job"])),
                          self.job(STEADY).gpu_count)

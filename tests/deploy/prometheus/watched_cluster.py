@@ -24,12 +24,18 @@ import urllib.request
 
 import yaml
 
-from recorded_jobs import RECORDED, STEP, Job, Player, history
+from recorded_jobs import ENDED, RECORDED, STEP, Job, Player, history
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 DEPLOY = ROOT / "deploy/prometheus"
 DEADLINE = 40  # seconds that anything may take to happen
 HISTORY = 6 * 3600
+# What admission decides again and again: mode, decision, enforced, cause.
+DECISIONS = {("enforce", "admit", "admit", "fits"): 6,
+             ("enforce", "resize", "resize", "does-not-fit"): 2,
+             ("enforce", "reject", "reject", "does-not-fit"): 1,
+             ("shadow", "admit", "reject", "does-not-fit"): 2,
+             ("warn", "warn", "warn", "at-risk"): 1}
 
 
 def wait_for(what, condition, seconds=DEADLINE):
@@ -68,8 +74,9 @@ class Program:
 
 
 class WatchedCluster:
-    def __init__(self, recorded=RECORDED, name=None):
-        """name: the label `cluster` of nodes and GPUs, where there is one."""
+    def __init__(self, recorded=RECORDED, name=None, ended=ENDED):
+        """recorded: jobs that run, ended: jobs of the past alone. name: the label `cluster`
+        of nodes and GPUs, where there is one."""
         self.labels = {"cluster": name} if name else {}
         self.temporary = tempfile.TemporaryDirectory()
         self.folder = pathlib.Path(self.temporary.name)
@@ -80,23 +87,25 @@ class WatchedCluster:
         self.decisions = {}
         self.player = self.prometheus = None
         try:
-            self._begin(recorded)
+            self._begin(recorded, ended)
         except BaseException:
             self.stop()
             raise
 
-    def _begin(self, recorded):
+    def _begin(self, recorded, ended):
         self.server = self.start_server()
         self.node = self._start("node", [
             "prometheus-node-exporter", "--web.listen-address=127.0.0.1:0",
             "--collector.disable-defaults", "--collector.textfile",
             f"--collector.textfile.directory={self.textfiles}"],
             r'msg="Listening on" address=(\S+)')
-        self.jobs, first_gpu = [], 0
-        for row in recorded:
-            self.jobs.append(Job(row, self.estimate(*row[1:5]), first_gpu))
+        self.jobs, self.ended, first_gpu = [], [], 0
+        for row in (*recorded, *ended):
+            job = Job(row, self.estimate(*row[1:5]), first_gpu)
+            (self.ended if row in ended else self.jobs).append(job)
             first_gpu += row[4]
-            self.write(f"plimsoll_job_{row[0]}.prom", self.jobs[-1].textfile())
+        for job in self.jobs:
+            self.write(f"plimsoll_job_{job.id}.prom", job.textfile())
         self.player = Player(self.jobs)
 
     def _start(self, name, arguments, listening):
@@ -273,16 +282,15 @@ def main():
         end = time.time()
         cluster.backfill(history(cluster, end - HISTORY, end))
         cluster.backfill_rules(end - HISTORY, end)
+        for decision in DECISIONS:
+            cluster.decide(*decision, count=0)
         cluster.start_prometheus()
         print(f"http://{cluster.prometheus.address}/consoles/plimsoll.html", flush=True)
         for _ in iter(int, 1):  # until interrupted
             for row in RECORDED:
                 cluster.estimate(*row[1:5])
-            cluster.decide("enforce", "admit", "admit", "fits", 6)
-            cluster.decide("enforce", "resize", "resize", "does-not-fit", 2)
-            cluster.decide("enforce", "reject", "reject", "does-not-fit")
-            cluster.decide("shadow", "admit", "reject", "does-not-fit", 2)
-            cluster.decide("warn", "warn", "warn", "at-risk")
+            for decision, count in DECISIONS.items():
+                cluster.decide(*decision, count)
             threading.Event().wait(2)
     except KeyboardInterrupt:
         pass

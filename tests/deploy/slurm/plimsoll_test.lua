@@ -277,9 +277,9 @@ local FIGURES = { PLIMSOLL_PREDICTED_BYTES = "1", PLIMSOLL_BOUND_BYTES = "2",
                   PLIMSOLL_USABLE_BYTES = "3", PLIMSOLL_GPU_COUNT = "4" }
 local MARK = "[plimsoll expected=1 bound=2 usable=3 gpus=4]"
 
-local function marked(comment, figures)
+local function marked(comment, figures, prediction)
   local job = batch_job({ comment = comment })
-  apply.mark(job, figures or FIGURES)
+  apply.mark(job, figures or FIGURES, prediction)
   return job.comment
 end
 
@@ -292,6 +292,26 @@ test("the mark is put behind a comment that has room", function()
   expect(marked("paper", { PLIMSOLL_PREDICTED_BYTES = "1" }), "paper")
   expect(marked("paper", { PLIMSOLL_PREDICTED_BYTES = "1", PLIMSOLL_BOUND_BYTES = "2",
                            PLIMSOLL_USABLE_BYTES = "3]", PLIMSOLL_GPU_COUNT = "4" }), "paper")
+end)
+
+test("the mark names the model and the GPU, where there is room", function()
+  local function named(model, gpu, comment)
+    local job = '{"job": {"model": {"name": %s}, "cluster": {"gpu": %s}}}'
+    return marked(comment, FIGURES, job:format(model, gpu))
+  end
+  local figures = MARK:sub(1, -2)
+  local full = figures .. " model=meta-llama/Llama-3.1-8B gpu=h100-80gb-sxm]"
+  local name, gpu = '"meta-llama/Llama-3.1-8B"', '"h100-80gb-sxm"'
+  expect(named(name, gpu), full)
+  expect(named(name, '""'), figures .. " model=meta-llama/Llama-3.1-8B]")
+  expect(named("7", gpu), figures .. " gpu=h100-80gb-sxm]")
+  expect(named('"a b] gpus=9\\"\195\188"', '""'), figures .. " model=a_b__gpus_9___]")
+  expect(#named('"' .. ("x"):rep(500) .. '"', '""'), #MARK + #" model=" + 64)
+  expect(named(name, gpu, ("x"):rep(1024 - #full)), ("x"):rep(1024 - #full) .. " " .. MARK)
+  expect(named(name, gpu, "plimsoll:" .. ("x"):rep(1000)), "plimsoll: " .. full)
+  for _, prediction in ipairs({ "{", "[]", '{"job": 7}', '{"job": {"model": "x"}}', "" }) do
+    expect(marked("paper", FIGURES, prediction), "paper " .. MARK)
+  end
 end)
 
 test("nobody forges a mark, and a changed comment keeps it", function()

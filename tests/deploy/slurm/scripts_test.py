@@ -7,17 +7,21 @@ import pathlib
 import re
 import subprocess
 import tempfile
+import time
 import unittest
 
 from cluster import DEPLOY, until
 
-COMMENT = "paper [plimsoll expected=11 bound=12 usable=13 gpus=4]"
+FIGURES = "[plimsoll expected=11 bound=12 usable=13 gpus=4"
+COMMENT = f"paper {FIGURES} model=llama-3.1-8b gpu=h100-80gb-sxm]"
 SERIES = """\
 plimsoll_job_predicted_gpu_memory_bytes{hpc_job="7",figure="expected"} 11
 plimsoll_job_predicted_gpu_memory_bytes{hpc_job="7",figure="bound"} 12
 plimsoll_job_gpu_memory_usable_bytes{hpc_job="7"} 13
 plimsoll_job_gpu_count{hpc_job="7"} 4
+plimsoll_job_info{hpc_job="7",user="alice",partition="h100",model="llama-3.1-8b",gpu="h100-80gb-sxm"} 1
 """
+ENDED = 'plimsoll_job_end_time_seconds{hpc_job="%s",outcome="%s",state="%s"} 1700000100\n'
 
 
 class ScriptTest(unittest.TestCase):
@@ -39,17 +43,28 @@ class ScriptTest(unittest.TestCase):
     def files(self):
         return sorted(path.name for path in self.textfiles.iterdir())
 
-    def prolog(self, job="7", comment=COMMENT):
-        self.call("prolog.sh", SLURM_JOB_ID=job, SLURM_JOB_COMMENT=comment)
+    def prolog(self, job="7", comment=COMMENT, **variables):
+        self.call("prolog.sh", SLURM_JOB_ID=job, SLURM_JOB_COMMENT=comment,
+                  **{"SLURM_JOB_USER": "alice", "SLURM_JOB_PARTITION": "h100", **variables})
         return self.files()
+
+    def series(self):
+        """What the prolog wrote, and when it says that the job began."""
+        lines = (self.textfiles / "plimsoll_job_7.prom").read_text().splitlines(keepends=True)
+        *series, start = [line for line in lines if not line.startswith("#")]
+        name, _, begin = start.partition(" ")
+        self.assertEqual(name, 'plimsoll_job_start_time_seconds{hpc_job="7"}')
+        return "".join(series), int(begin)
 
 
 class PrologTest(ScriptTest):
     def test_writes_what_was_predicted(self):
+        before = int(time.time())
         self.assertEqual(self.prolog(), ["plimsoll_job_7.prom"])
         path = self.textfiles / "plimsoll_job_7.prom"
-        lines = path.read_text().splitlines(keepends=True)
-        self.assertEqual("".join(line for line in lines if not line.startswith("#")), SERIES)
+        series, begin = self.series()
+        self.assertEqual(series, SERIES)
+        self.assertTrue(before <= begin <= time.time())
         self.assertEqual(path.stat().st_mode & 0o777, 0o644)
         checked = subprocess.run(["promtool", "check", "metrics"], input=path.read_text(),
                                  text=True, capture_output=True)
@@ -79,6 +94,37 @@ class PrologTest(ScriptTest):
         self.prolog(comment="[plimsoll expected=99 bound=99 usable=99 gpus=99] " + COMMENT)
         self.assertIn(SERIES.splitlines()[0],
                       (self.textfiles / "plimsoll_job_7.prom").read_text())
+
+    def test_labels_are_plain_or_empty(self):
+        """Whoever names a user, a partition or a model, no line is made of it."""
+        def info(comment=COMMENT, **variables):
+            self.prolog(comment=comment, **variables)
+            return self.series()[0].splitlines()[-1].partition("{")[2]
+
+        hostile = 'x"} 1\nother{a="'
+        self.assertEqual(info(SLURM_JOB_USER=hostile, SLURM_JOB_PARTITION=hostile),
+                         'hpc_job="7",user="",partition="",model="llama-3.1-8b",'
+                         'gpu="h100-80gb-sxm"} 1')
+        self.assertEqual(info(f"{FIGURES} model={hostile} gpu=$(id)]"),
+                         'hpc_job="7",user="alice",partition="h100",model="x",gpu=""} 1')
+        self.assertEqual(info(f"{FIGURES}]", SLURM_JOB_USER="", SLURM_JOB_UID="1000"),
+                         'hpc_job="7",user="1000",partition="h100",model="",gpu=""} 1')
+
+    def test_a_file_has_the_settings(self):
+        """Without a script around them, and nothing in it is run."""
+        other = self.folder / "other textfiles"
+        other.mkdir()
+        settings = self.folder / "slurm.env"
+        for line in (f"PLIMSOLL_TEXTFILE_DIRECTORY={other}",
+                     f'  PLIMSOLL_TEXTFILE_DIRECTORY="{other}"'):
+            settings.write_text(
+                f"# comment\n\n)(\nPLIMSOLL_X\nPLIMSOLL_a;b=1\ntouch {self.folder}/run\n"
+                f"PLIMSOLL_X=$(touch {self.folder}/run)\nPATH=/nonexistent\n{line}")
+            self.prolog(PLIMSOLL_SLURM_ENV=str(settings))
+            self.assertEqual([path.name for path in other.iterdir()], ["plimsoll_job_7.prom"])
+            self.call("epilog.sh", SLURM_JOB_ID="7", PLIMSOLL_SLURM_ENV=str(settings))
+            self.assertEqual(self.files() + list(other.iterdir()), [])
+        self.assertFalse((self.folder / "run").exists())
 
     def test_a_job_is_digits_or_nothing_happens(self):
         keep = self.folder / "keep.prom"
@@ -113,8 +159,8 @@ class ReportTest(ScriptTest):
         self.program.chmod(0o755)
         self.addCleanup(self.end_all)
         script = (DEPLOY / "epilog_slurmctld.sh").read_text()
-        queue = ('squeue() { for word; do case $word in --jobs=*) '
-                 'echo "${word#--jobs=} COMPLETED 1 2 plimsoll {}" ;; esac; done; }\n')
+        queue = ('squeue() { for word; do case $word in --jobs=*) echo "${word#--jobs=} '
+                 '${STATE:-COMPLETED} 1700000000 1700000100 plimsoll {}" ;; esac; done; }\n')
         self.script = self.folder / "epilog.sh"
         self.script.write_text(script.replace("export PATH\n", "export PATH\n" + queue, 1))
         self.script.chmod(0o755)
@@ -170,6 +216,48 @@ class ReportTest(ScriptTest):
         more = itertools.count(30)
         until(lambda: self.end(next(more)) or len(self.jobs_waiting()) == 4, "there is room")
 
+    def ended(self, job, **variables):
+        """What is written of a job's end."""
+        self.end(job, **variables)
+        path = self.textfiles / f"plimsoll_ended_{job}.prom"
+        text = until(lambda: path.exists() and path.read_text(), path.name)
+        self.assertEqual(path.stat().st_mode & 0o777, 0o644)
+        checked = subprocess.run(["promtool", "check", "metrics"], input=text, text=True,
+                                 capture_output=True)
+        self.assertEqual(checked.stdout + checked.stderr, "")
+        return text.splitlines(keepends=True)[-1]
+
+    def test_how_a_job_ended_is_written(self):
+        self.assertEqual(self.ended("7"), ENDED % ("7", "finished", "COMPLETED"))
+        self.assertEqual(self.ended("8", STATE="CANCELLED"), ENDED % ("8", "other", "CANCELLED"))
+        codes = {"PLIMSOLL_OUT_OF_MEMORY_EXIT_CODES": "76 77", "SLURM_JOB_EXIT_CODE2": "77:0"}
+        self.assertEqual(self.ended("9", STATE="FAILED", **codes),
+                         ENDED % ("9", "out-of-memory", "FAILED"))
+
+    def test_what_was_written_of_ends_goes_after_ten_minutes(self):
+        for job, minutes in (("5", 9), ("6", 11)):
+            path = self.textfiles / f"plimsoll_ended_{job}.prom"
+            path.touch()
+            os.utime(path, (time.time() - 60 * minutes,) * 2)
+        (self.textfiles / "other.prom").touch()
+        os.utime(self.textfiles / "other.prom", (0, 0))
+        self.ended("7")
+        self.assertEqual(self.files(), ["other.prom", "plimsoll_ended_5.prom",
+                                        "plimsoll_ended_7.prom"])
+
+    def test_a_job_that_has_not_ended_is_not_said_to_have(self):
+        for job, state in (("7", "PENDING 0 N/A plimsoll {}"), ("8", "a\"b")):
+            self.end(job, STATE=state)
+        self.lines(self.waiting, 2)
+        self.assertEqual(self.files(), [])
+
+    def test_a_file_has_the_settings(self):
+        settings = self.folder / "slurm.env"
+        settings.write_text(f"PLIMSOLL_REPORT_LOG={self.log}\nPLIMSOLL_REPORTS=0\n")
+        self.call(self.script, SLURM_JOB_ID="7", SLURM_JOB_COMMENT=COMMENT,
+                  PLIMSOLL_SLURM_ENV=str(settings))
+        self.assertIn("PLIMSOLL_REPORTS: 0;", self.lines(self.log, 1)[0])
+
     def test_a_folder_of_somebody_else_is_not_used(self):
         other = self.folder / "other"
         other.mkdir()
@@ -178,8 +266,26 @@ class ReportTest(ScriptTest):
         self.end(7, PLIMSOLL_SLOTS=str(other))
         self.end(8, PLIMSOLL_SLOTS=str(self.folder / "link"))
         self.lines(self.log, 2)
-        self.assertEqual(list(other.iterdir()) + list(self.textfiles.iterdir()), [])
+        self.assertEqual(list(other.iterdir()) + self.files(), [])
         self.assertFalse(self.waiting.exists())
+
+
+class SettingsTest(unittest.TestCase):
+    def scripts(self):
+        return {path.name: path.read_text() for path in DEPLOY.glob("*.sh")}
+
+    def test_all_scripts_read_them_alike(self):
+        readers = {re.search(r"^# Settings: .*?^fi$", text, re.S | re.M)[0]
+                   for text in self.scripts().values()}
+        self.assertEqual(len(readers), 1)
+
+    def test_the_file_names_each_with_its_default(self):
+        shown = dict(re.findall(r"^#(PLIMSOLL_\w+)=(.*)$", (DEPLOY / "slurm.env").read_text(), re.M))
+        text = "".join(self.scripts().values())
+        used = dict(re.findall(r"\$\{(PLIMSOLL_\w+):-([^}$]*)", text))
+        del used["PLIMSOLL_SLURM_ENV"]
+        used["PLIMSOLL_SLOTS"] = ""  # it has SlurmUser's number
+        self.assertEqual(shown, used)
 
 
 class VariablesTest(unittest.TestCase):

@@ -63,6 +63,7 @@ def setUpModule():
                          PLIMSOLL_PROGRAM=cluster.folder / "plimsoll",
                          PLIMSOLL_SERVER=service.address,
                          SLURM_CONF=cluster.conf / "slurm.conf",
+                         PLIMSOLL_TEXTFILE_DIRECTORY=cluster.textfiles,
                          PLIMSOLL_SLOTS=cluster.folder / "slots",
                          PLIMSOLL_REPORT_LOG=cluster.folder / "report.log")
     service.start()
@@ -177,20 +178,28 @@ class DecisionTest(SlurmTest):
         device = json.loads(prediction)["device"]
         self.assertEqual(int(device["expected_bytes"]), expected)
         usable = variables["PLIMSOLL_USABLE_BYTES"]
+        gpu = json.loads(prediction)["job"]["cluster"]["gpu"]
+        self.assertIn(gpu, ("h100", "h100-80gb-sxm"))
         self.assertEqual(
             fields["Comment"],
-            f"for the paper [plimsoll expected={expected} bound={bound} usable={usable} gpus=8]")
+            f"for the paper [plimsoll expected={expected} bound={bound} usable={usable} gpus=8"
+            f" model=llama-3.1-8b gpu={gpu}]")
         self.assertEqual(decisions("enforce", "admit", "admit", "fits"), 1)
-        self.check_textfile(fields["JobId"], seen, expected, bound, usable)
+        self.check_textfile(fields["JobId"], seen, expected, bound, usable, gpu)
 
-    def check_textfile(self, job, seen, expected, bound, usable):
+    def check_textfile(self, job, seen, expected, bound, usable, gpu):
         name = "plimsoll_job_predicted_gpu_memory_bytes"
         for line in (f'{name}{{hpc_job="{job}",figure="expected"}} {expected}',
                      f'{name}{{hpc_job="{job}",figure="bound"}} {bound}',
                      f'plimsoll_job_gpu_memory_usable_bytes{{hpc_job="{job}"}} {usable}',
-                     f'plimsoll_job_gpu_count{{hpc_job="{job}"}} 8'):
+                     f'plimsoll_job_gpu_count{{hpc_job="{job}"}} 8',
+                     f'plimsoll_job_info{{hpc_job="{job}",user="root",partition="enforce",'
+                     f'model="llama-3.1-8b",gpu="{gpu}"}} 1'):
             self.assertIn(line + "\n", seen)
         until(lambda: not list(cluster.textfiles.glob("plimsoll_job_*")), "the epilog removes it")
+        end = cluster.textfiles / f"plimsoll_ended_{job}.prom"
+        until(end.exists, "the controller's epilog writes how the job ended")
+        self.assertIn(f'{{hpc_job="{job}",outcome="finished",state="COMPLETED"}} ', end.read_text())
 
     def test_an_oversize_job_is_refused_with_the_reason(self):
         result = sbatch(OVERSIZE)

@@ -126,6 +126,7 @@ class StoryTest(unittest.TestCase):
                              PLIMSOLL_ROWS=self.folder / "rows.csv",
                              PLIMSOLL_WAIT="3s",
                              PLIMSOLL_OUT_OF_MEMORY_EXIT_CODES="76 77",
+                             PLIMSOLL_TEXTFILE_DIRECTORY=cluster.textfiles,
                              PLIMSOLL_SLOTS=self.folder / "slots",
                              PLIMSOLL_REPORT_LOG=self.folder / "report.log",
                              SLURM_CONF=cluster.conf / "slurm.conf")
@@ -195,6 +196,7 @@ class StoryTest(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(self.cluster.wait_for(result.stdout.strip())["JobState"], "FAILED")
         self.shows(fits, 1)
+        self.shows('count(plimsoll_job_end_time_seconds{outcome="out-of-memory",state="FAILED"})', 1)
         until(lambda: self.alerts("PlimsollOutOfMemoryAlthoughFits"), "the alert fires")
 
     def submit_oversize(self):
@@ -212,8 +214,10 @@ class StoryTest(unittest.TestCase):
         self.assertEqual(len(gpus), int(prediction["job"]["cluster"]["gpu_count"]))
         self.assertIn(len(gpus), range(2, GPUS + 1))
         self.dcgm.gpus = gpus
-        self.shows('plimsoll_admission_decisions_total{decision="resize"}', 1)
+        self.shows('sum(plimsoll_admission_decisions_total{decision="resize"})', 1)
         self.shows(f'plimsoll_job_gpu_count{{hpc_job="{job}"}}', len(gpus))
+        self.shows(f'plimsoll_job_info{{hpc_job="{job}",user="root",partition="h100",'
+                   'model="llama-3.1-8b",gpu="h100-80gb-sxm"}', 1)
         return job, prediction
 
     def use(self, job, figure, share):
@@ -236,6 +240,7 @@ class StoryTest(unittest.TestCase):
     def end_and_report(self, job):
         (self.folder / "trained").touch()
         self.assertEqual(self.cluster.wait_for(job)["JobState"], "COMPLETED")
+        self.shows(f'count(plimsoll_job_end_time_seconds{{hpc_job="{job}",outcome="finished"}})', 1)
         self.shows('plimsoll_usage_reports_total{outcome="finished"}', 1)
         self.shows('plimsoll_usage_within_bound_total{within_bound="false"}', 1)
         self.shows('plimsoll_usage_outcomes_total{verdict="fits",outcome="finished"}', 1)
