@@ -3,7 +3,8 @@
 #   build    what it takes to build and run Plimsoll
 #   test     what it takes to check it: protoc's library, the second compiler, formatter, ctags,
 #            Slurm, Prometheus, systemd and a balancer,
-#            a browser that looks at the pictures
+#            a browser that looks at the pictures; and of PyPI, into .cache/python,
+#            what tests/requirements.txt lists
 #   image    what it takes to make the container image without a registry
 # Does nothing, and needs no network, where all is there.
 set -eu
@@ -15,7 +16,8 @@ build="cmake ninja-build ccache g++-12 pkgconf
 test="libprotoc-dev clang-14 libclang-rt-14-dev clang-format-14 universal-ctags chromium
   fonts-dejavu-core
   slurmctld slurmd slurm-client slurm-wlm-basic-plugins lua-check lua5.1 lua-cjson lua-posix
-  shellcheck prometheus prometheus-node-exporter python3-yaml systemd libseccomp2 haproxy"
+  shellcheck prometheus prometheus-node-exporter python3-yaml python3-venv systemd libseccomp2
+  haproxy"
 image="buildah debootstrap"
 
 wanted=
@@ -35,12 +37,25 @@ for package in $wanted; do
     *) missing="$missing $package" ;;
   esac
 done
-[ -n "$missing" ] || exit 0
+if [ -n "$missing" ]; then
+  as_root=
+  [ "$(id -u)" -eq 0 ] || as_root=sudo
+  echo "install.sh: installing$missing"
+  $as_root apt-get update -q
+  # shellcheck disable=SC2086  # a list of words
+  $as_root env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y -q --no-install-recommends $missing
+fi
 
-as_root=
-[ "$(id -u)" -eq 0 ] || as_root=sudo
-echo "install.sh: installing$missing"
-$as_root apt-get update -q
-# shellcheck disable=SC2086  # a list of words
-$as_root env DEBIAN_FRONTEND=noninteractive \
-  apt-get install -y -q --no-install-recommends $missing
+# The machine's own Python may have it already.
+root=$(dirname "$0")/..
+python=$root/.cache/python
+validates() { "$1" -c 'import openapi_spec_validator' 2>/dev/null; }
+case " $* " in
+  *" test "*)
+    if ! validates "$python/bin/python3" && ! validates python3; then
+      echo "install.sh: installing tests/requirements.txt into .cache/python"
+      python3 -m venv "$python"
+      "$python/bin/pip" install -q -r "$root/tests/requirements.txt"
+    fi ;;
+esac

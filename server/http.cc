@@ -12,6 +12,7 @@
 #include "server/http_listener.h"
 #include "server/http_methods.h"
 #include "server/json.h"
+#include "server/openapi.h"
 #include "server/report_access.h"
 #include "server/shorten.h"
 #include "server/status.h"
@@ -150,6 +151,10 @@ class HttplibServer final : public HttpServer {
     listener_.Get("/metrics", [this](const Request&, Response& response) {
       backend_.metrics.HttpHandled(HttpPage::kMetrics, 200);
       response.set_content(backend_.metrics.Text(), "text/plain; version=0.0.4; charset=utf-8");
+    });
+    listener_.Get("/openapi.json", [this](const Request&, Response& response) {
+      backend_.metrics.HttpHandled(HttpPage::kOpenApi, 200);
+      response.set_content(OpenApiDocument(), "application/json");
     });
     listener_.Get("/healthz", [this](const Request&, Response& response) {
       backend_.metrics.HttpHandled(HttpPage::kHealthz, 200);

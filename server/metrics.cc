@@ -33,7 +33,7 @@ Histogram::BucketBoundaries PeakBuckets() {
 }
 
 constexpr std::array<const char*, kHttpPageCount> kPages = {"/metrics", "/healthz", "/readyz",
-                                                            "other"};
+                                                            "/openapi.json", "other"};
 
 const char* HandlerName(size_t index) {
   return index < kMethodCount ? kMethodNames[index].path : kPages[index - kMethodCount];

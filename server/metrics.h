@@ -19,8 +19,8 @@
 namespace plimsoll {
 
 // Paths of the HTTP face beside the methods' twins.
-enum class HttpPage { kMetrics, kHealthz, kReadyz, kOther };
-inline constexpr size_t kHttpPageCount = 4;
+enum class HttpPage { kMetrics, kHealthz, kReadyz, kOpenApi, kOther };
+inline constexpr size_t kHttpPageCount = 5;
 
 // How a search ended.
 //   kFits, kNothingFits   it was exhaustive
