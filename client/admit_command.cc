@@ -16,6 +16,7 @@
 #include "client/commands.h"
 #include "client/document.h"
 #include "client/json_writer.h"
+#include "client/refusal.h"
 #include "client/service.h"
 #include "client/standard_streams.h"
 #include "client/text.h"
@@ -78,12 +79,10 @@ absl::Status ReadRequest(const std::string& file, Submission* submission) {
   const absl::StatusOr<std::string> text = ReadDocument(file);
   if (!text.ok()) return text.status();
   v1::SchedulerRequest& request = submission->request;
-  for (const Violation& violation : ReadJsonMessage(*text, &request)) {
-    submission->misread.push_back(ToText(violation));
-  }
+  submission->misread = ReadJsonMessage(*text, &request);
   if (submission->misread.empty() && request.scheduler() != "slurm") {
     submission->misread.push_back(
-        absl::StrCat("scheduler: ", Clean(request.scheduler()), "; must be slurm"));
+        {"scheduler", Clean(request.scheduler()), "must be slurm", ViolationCode::kUnknownName});
   }
   submission->words = ReadWords(request, &submission->misread);
   return absl::OkStatus();
@@ -113,10 +112,12 @@ absl::StatusOr<Submission> ReadSubmission(const AdmitCommand& command) {
 
 ExitCode PrintWords(const Submission& submission) {
   if (submission.misread.empty() && !submission.words.said()) return ExitCode::kDone;
-  std::vector<std::string> wrong = submission.misread;
+  Violations wrong = submission.misread;
   const absl::StatusOr<v1::Job> job = ReadJob(submission.words, submission.files, &wrong);
-  if (!job.ok()) wrong.emplace_back(job.status().message());
-  if (!wrong.empty()) return Fail(absl::InvalidArgumentError(absl::StrJoin(wrong, "\n")));
+  if (!job.ok()) {
+    for (Violation& violation : ViolationsOf(job.status())) wrong.push_back(std::move(violation));
+  }
+  if (!wrong.empty()) return Fail(Invalid(wrong));
   return Finish(InlineWords(*job, submission.words.resize_allowed) + "\n", ExitCode::kDone);
 }
 

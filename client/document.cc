@@ -9,13 +9,13 @@
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
+#include "client/refusal.h"
 
 namespace plimsoll {
 namespace {
 
 absl::Status Unreadable(const std::string& name) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(name, ": ", std::strerror(errno), "; must be a readable file"));
+  return Invalid({{name, std::strerror(errno), "must be a readable file"}});
 }
 
 absl::StatusOr<std::string> ReadAll(int file, const std::string& name) {
@@ -28,8 +28,9 @@ absl::StatusOr<std::string> ReadAll(int file, const std::string& name) {
     if (count == 0) return text;
     text.append(buffer, static_cast<size_t>(count));
     if (text.size() > kMaxDocumentBytes) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(name, ": too large; must be at most ", kMaxDocumentBytes, " bytes"));
+      return Invalid(
+          {{name, "too large", absl::StrCat("must be at most ", kMaxDocumentBytes, " bytes"),
+            ViolationCode::kTooLarge}});
     }
   }
 }
@@ -82,22 +83,19 @@ absl::StatusOr<std::string> ReadDocument(const std::string& name) {
 absl::StatusOr<YAML::Node> ParseYaml(const std::string& text, const std::string& name) {
   try {
     if (HasSecondDocument(text)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(name, ": several documents; must hold one document"));
+      return Invalid(
+          {{name, "several documents", "must hold one document", ViolationCode::kMalformed}});
     }
     const YAML::Node document = YAML::Load(text);
     if (document.IsNull()) {
-      return absl::InvalidArgumentError(absl::StrCat(name, ": empty; must hold one document"));
+      return Invalid({{name, "empty", "must hold one document", ViolationCode::kMalformed}});
     }
     return document;
   } catch (const YAML::Exception& error) {
-    if (error.mark.is_null()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(name, ": ", error.msg, "; must be YAML or JSON"));
-    }
-    return absl::InvalidArgumentError(absl::StrCat(name, ":", error.mark.line + 1, ":",
-                                                   error.mark.column + 1, ": ", error.msg,
-                                                   "; must be YAML or JSON"));
+    const std::string place = error.mark.is_null() ? name
+                                                   : absl::StrCat(name, ":", error.mark.line + 1,
+                                                                  ":", error.mark.column + 1);
+    return Invalid({{place, error.msg, "must be YAML or JSON", ViolationCode::kMalformed}});
   }
 }
 

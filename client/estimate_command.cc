@@ -97,7 +97,7 @@ ExitCode RunEstimate(const EstimateCommand& command) {
     if (!checked.ok()) return Fail(checked);
   }
   v1::EstimateMemoryRequest request = ToRequest(command);
-  std::vector<std::string> misread;
+  Violations misread;
   absl::StatusOr<v1::Job> job = ReadJob(command.job_file, command.settings, &misread);
   if (!job.ok()) return Fail(job.status());
   *request.mutable_job() = *std::move(job);

@@ -18,7 +18,7 @@ std::string FolderOf(const std::string& file) {
 }  // namespace
 
 void ApplySettings(const std::vector<JobSetting>& settings, Files files, v1::Job* job,
-                   std::vector<std::string>* misread) {
+                   Violations* misread) {
   std::optional<std::string> folder;
   if (files == Files::kRead) folder = "";
   YamlReader reader(folder);
@@ -27,7 +27,7 @@ void ApplySettings(const std::vector<JobSetting>& settings, Files files, v1::Job
 }
 
 absl::StatusOr<v1::Job> ReadJob(const std::string& file, const std::vector<JobSetting>& settings,
-                                std::vector<std::string>* misread) {
+                                Violations* misread) {
   v1::Job job;
   if (!file.empty()) {
     const absl::StatusOr<std::string> text = ReadDocument(file);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "estimator/violation.h"
 #include "plimsoll/v1/job.pb.h"
 
 namespace plimsoll {
@@ -23,19 +24,18 @@ struct JobSetting {
 // `model.hf_config` may name a config.json, which is read relative to the job
 // file, or to the working folder where a setting names it.
 //
-// `misread` gets what is wrong with fields, which the job then lacks, each as
-// "<field>: <value>; <rule>".
+// `misread` gets what is wrong with fields, which the job then lacks.
 //
 // Errors: INVALID_ARGUMENT where the file is no document at all.
 absl::StatusOr<v1::Job> ReadJob(const std::string& file, const std::vector<JobSetting>& settings,
-                                std::vector<std::string>* misread);
+                                Violations* misread);
 
 // Whether files that a job names may be read.
 enum class Files { kRead, kRefuse };
 
 // Applies `settings` in order. A file that is not to be read is misread.
 void ApplySettings(const std::vector<JobSetting>& settings, Files files, v1::Job* job,
-                   std::vector<std::string>* misread);
+                   Violations* misread);
 
 }  // namespace plimsoll
 

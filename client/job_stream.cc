@@ -34,11 +34,7 @@ google::rpc::Status BadLine(absl::string_view message) {
 
 // What could not be read of a line, then what the service refuses of the rest.
 google::rpc::Status Refusal(Violations misread, const google::rpc::Status& answer) {
-  const Violations lost = misread;
-  for (Violation& violation : ListedViolations(answer)) {
-    if (!FollowsFrom(lost, violation)) misread.push_back(std::move(violation));
-  }
-  return ToRpcStatus(InvalidArgument(misread));
+  return ToRpcStatus(InvalidArgument(WithRefused(std::move(misread), ListedViolations(answer))));
 }
 
 // Estimates that are asked for in one call.

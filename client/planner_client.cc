@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/refusal.h"
 #include "google/protobuf/unknown_field_set.h"
 #include "grpcpp/completion_queue.h"
 #include "grpcpp/create_channel.h"
@@ -77,7 +78,8 @@ absl::Status PlannerClient::ToStatus(const grpc::Status& status) const {
   } else if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
     message = absl::StrCat(name_, ": no answer in ", absl::FormatDuration(timeout_));
   }
-  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), message);
+  const absl::Status plain(static_cast<absl::StatusCode>(status.error_code()), message);
+  return status.error_details().empty() ? plain : WithDetails(plain, ToRpcStatus(status));
 }
 
 template <typename Method, typename Request, typename Response>

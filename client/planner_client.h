@@ -22,8 +22,8 @@ namespace plimsoll {
 // printing it takes, or why there is none.
 using JobAnswer = std::variant<std::string, google::rpc::Status>;
 
-// Errors of every call: the service's own status; UNAVAILABLE, "<name>: out of
-// reach; <what gRPC said>"; DEADLINE_EXCEEDED, "<name>: no answer in <timeout>".
+// Errors of every call: the service's own status, with its details (client/refusal.h); UNAVAILABLE,
+// "<name>: out of reach; <what gRPC said>"; DEADLINE_EXCEEDED, "<name>: no answer in <timeout>".
 class PlannerClient {
  public:
   // `name` is what messages call the service.

@@ -95,7 +95,7 @@ ExitCode RunRecommend(const RecommendCommand& command) {
   }
   const absl::Status checked = CheckPlotPath(command.plot_file);
   if (!checked.ok()) return Fail(checked);
-  std::vector<std::string> misread;
+  Violations misread;
   absl::StatusOr<v1::Job> job = ReadJob(command.job_file, command.settings, &misread);
   if (!job.ok()) return Fail(job.status());
   const absl::StatusOr<v1::RecommendConfigRequest> request = ToRequest(command, *std::move(job));

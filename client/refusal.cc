@@ -1,31 +1,41 @@
 #include "client/refusal.h"
 
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
+#include <utility>
+
+#include "absl/strings/cord.h"
 #include "server/misread.h"
+#include "server/status.h"
 
 namespace plimsoll {
 namespace {
 
-// Reads "<field>: <value>; <rule>".
-Violation ToViolation(const std::string& line) {
-  const std::vector<std::string> field = absl::StrSplit(line, absl::MaxSplits(": ", 1));
-  const std::vector<std::string> value = absl::StrSplit(field.back(), absl::MaxSplits("; ", 1));
-  return {field.front(), value.front(), value.back()};
+constexpr char kPayload[] = "type.googleapis.com/google.rpc.Status";
+
+google::rpc::Status DetailsOf(const absl::Status& status) {
+  google::rpc::Status details;
+  const auto payload = status.GetPayload(kPayload);
+  if (payload.has_value()) details.ParseFromString(std::string(*payload));
+  return details;
 }
 
 }  // namespace
 
-absl::Status Refusal(std::vector<std::string> misread, const absl::Status& answer) {
-  Violations lost;
-  for (const std::string& line : misread) lost.push_back(ToViolation(line));
-  if (absl::IsInvalidArgument(answer)) {
-    for (const std::string& line :
-         std::vector<std::string>(absl::StrSplit(absl::string_view(answer.message()), '\n'))) {
-      if (!FollowsFrom(lost, ToViolation(line))) misread.push_back(line);
-    }
-  }
-  return absl::InvalidArgumentError(absl::StrJoin(misread, "\n"));
+absl::Status WithDetails(absl::Status status, const google::rpc::Status& details) {
+  status.SetPayload(kPayload, absl::Cord(details.SerializeAsString()));
+  return status;
+}
+
+absl::Status Invalid(const Violations& violations) {
+  return WithDetails(absl::InvalidArgumentError(ToText(violations)),
+                     ToRpcStatus(InvalidArgument(violations)));
+}
+
+Violations ViolationsOf(const absl::Status& status) { return ListedViolations(DetailsOf(status)); }
+
+std::string ReasonOf(const absl::Status& status) { return ReasonOf(DetailsOf(status)); }
+
+absl::Status Refusal(Violations misread, const absl::Status& answer) {
+  return Invalid(WithRefused(std::move(misread), ViolationsOf(answer)));
 }
 
 }  // namespace plimsoll

@@ -1,17 +1,35 @@
-// What is wrong with a job that could not be read whole.
+// What is wrong with a request, as statuses that keep it as data.
 #ifndef PLIMSOLL_CLIENT_REFUSAL_H_
 #define PLIMSOLL_CLIENT_REFUSAL_H_
 
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "estimator/violation.h"
+#include "google/rpc/status.pb.h"
 
 namespace plimsoll {
 
-// What could not be read of a job, each as "<field>: <value>; <rule>", then what
-// the service, whose `answer` it is, refuses of the rest.
-absl::Status Refusal(std::vector<std::string> misread, const absl::Status& answer);
+// Returns `status` with the service's own as its payload, from which the functions
+// below read.
+absl::Status WithDetails(absl::Status status, const google::rpc::Status& details);
+
+// Returns INVALID_ARGUMENT whose message has one violation per line, all of them.
+//
+// Requires: violations is not empty
+absl::Status Invalid(const Violations& violations);
+
+// Returns the violations of a status of Invalid, or those that the service listed.
+Violations ViolationsOf(const absl::Status& status);
+
+// Returns the reason of google.rpc.ErrorInfo, as "NOT_MODELLED"; empty where there is
+// none.
+std::string ReasonOf(const absl::Status& status);
+
+// What could not be read of a job, then what the service, whose `answer` it is, refuses
+// of the rest.
+absl::Status Refusal(Violations misread, const absl::Status& answer);
 
 }  // namespace plimsoll
 

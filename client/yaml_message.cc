@@ -9,8 +9,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "client/document.h"
+#include "client/refusal.h"
 #include "client/yaml_scalar.h"
-#include "server/field_names.h"
 
 namespace plimsoll {
 namespace {
@@ -29,11 +29,27 @@ bool IsStruct(const Descriptor* type) { return type->full_name() == "google.prot
 
 }  // namespace
 
-void YamlReader::Violate(const std::string& path, absl::string_view value, absl::string_view rule) {
+void YamlReader::Violate(const std::string& path, absl::string_view value, absl::string_view rule,
+                         ViolationCode code) {
   if (violations_.size() >= kMaxViolations) return;
   const bool cut = value.size() > kMaxShownBytes;
-  violations_.push_back(
-      absl::StrCat(path, ": ", value.substr(0, kMaxShownBytes), cut ? "..." : "", "; ", rule));
+  violations_.push_back({path, absl::StrCat(value.substr(0, kMaxShownBytes), cut ? "..." : ""),
+                         std::string(rule), code});
+}
+
+void YamlReader::ViolateUnknown(const std::string& at, absl::string_view value,
+                                UnknownName unknown) {
+  const size_t before = violations_.size();
+  Violate(at, value, unknown.rule, unknown.code);
+  if (violations_.size() > before) violations_.back().meant = std::move(unknown.meant);
+}
+
+// What keeps a document from being read, as a violation of the field that names it.
+void YamlReader::ViolateAs(const std::string& path, const absl::Status& problem) {
+  for (const Violation& violation : ViolationsOf(problem)) {
+    violations_.push_back({path, absl::StrCat(violation.field, ": ", violation.value),
+                           violation.rule, violation.code});
+  }
 }
 
 // Counts a value; false where there are too many to go on.
@@ -41,13 +57,15 @@ bool YamlReader::Enter(const std::string& path) {
   if (value_count_ >= kMaxValues) {
     if (value_count_++ == kMaxValues) {
       Violate(path, "too many values",
-              absl::StrCat("must hold at most ", kMaxValues, " values, aliases followed"));
+              absl::StrCat("must hold at most ", kMaxValues, " values, aliases followed"),
+              ViolationCode::kTooLarge);
     }
     return false;
   }
   ++value_count_;
   if (depth_ < kMaxDepth) return true;
-  Violate(path, "nested too deeply", absl::StrCat("must nest at most ", kMaxDepth, " levels"));
+  Violate(path, "nested too deeply", absl::StrCat("must nest at most ", kMaxDepth, " levels"),
+          ViolationCode::kTooLarge);
   return false;
 }
 
@@ -84,7 +102,7 @@ std::vector<YamlReader::Entry> YamlReader::Entries(const YAML::Node& node,
     } else if (pair.first.Scalar() == "<<" && pair.first.Tag() == "?") {
       merges.push_back(pair.second);
     } else if (!seen.insert(pair.first.Scalar()).second) {
-      Violate(path, pair.first.Scalar(), "must be given once");
+      Violate(path, pair.first.Scalar(), "must be given once", ViolationCode::kConflict);
     } else {
       entries.push_back({pair.first.Scalar(), pair.second});
     }
@@ -114,17 +132,18 @@ void YamlReader::ReadMessage(const YAML::Node& node, const std::string& path, Me
     const FieldDescriptor* field = FindField(*type, entry.name);
     const std::string at = absl::StrCat(path, ".", field == nullptr ? entry.name : field->name());
     if (field == nullptr) {
-      Violate(at, Shown(entry.value), UnknownNameRule(*type, *root_, entry.name));
+      ViolateUnknown(at, Shown(entry.value), ExplainUnknownName(*type, path, *root_, entry.name));
       continue;
     }
     if (entry.value.IsNull()) continue;
     if (!seen.insert(field).second) {
-      Violate(path, entry.name, "must be given once");
+      Violate(path, entry.name, "must be given once", ViolationCode::kConflict);
       continue;
     }
     const auto* choice = field->real_containing_oneof();
     if (choice != nullptr && !seen.insert(choice).second) {
-      Violate(path, field->name(), absl::StrCat("must have one ", choice->name()));
+      Violate(path, field->name(), absl::StrCat("must have one ", choice->name()),
+              ViolationCode::kConflict);
       continue;
     }
     ReadField(entry.value, at, field, message);
@@ -230,7 +249,9 @@ void YamlReader::Set(absl::string_view field, const std::string& text, const std
     const FieldDescriptor* found = FindField(*message->GetDescriptor(), names[i]);
     absl::StrAppend(&at, ".", found == nullptr ? names[i] : found->name());
     if (found == nullptr) {
-      return Violate(at, text, UnknownNameRule(*message->GetDescriptor(), *root_, names[i]));
+      const std::string above = at.substr(0, at.size() - names[i].size() - 1);
+      return ViolateUnknown(at, text,
+                            ExplainUnknownName(*message->GetDescriptor(), above, *root_, names[i]));
     }
     const bool last = i + 1 == names.size();
     if (found->is_map() && !last) {
@@ -244,11 +265,17 @@ void YamlReader::Set(absl::string_view field, const std::string& text, const std
     if (last && !composite) return ReadScalar(YAML::Node(text), at, found, message);
     if (last) {
       const absl::StatusOr<YAML::Node> node = ParseYaml(text, at);
-      if (!node.ok()) return violations_.push_back(std::string(node.status().message()));
+      if (!node.ok()) {
+        for (const Violation& violation : ViolationsOf(node.status())) {
+          violations_.push_back(violation);
+        }
+        return;
+      }
       return ReadField(*node, at, found, message);
     }
     if (!composite || found->is_repeated() || IsStruct(found->message_type())) {
-      return Violate(at, text, absl::StrCat("has no field ", names[i + 1]));
+      return Violate(at, text, absl::StrCat("has no field ", names[i + 1]),
+                     ViolationCode::kUnknownField);
     }
     message = message->GetReflection()->MutableMessage(message, found);
   }

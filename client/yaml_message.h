@@ -11,13 +11,15 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "estimator/violation.h"
+#include "server/field_names.h"
 
 namespace plimsoll {
 
-// Merges YAML into messages and collects everything that is wrong, each as
-// "<field>: <value>; <rule>". Aliases and merge keys (`<<`) are followed, over
-// at most 100,000 values and 32 levels.
+// Merges YAML into messages and collects everything that is wrong. Aliases and merge keys (`<<`)
+// are followed, over at most 100,000 values and 32 levels.
 class YamlReader {
  public:
   // A scalar where a google.protobuf.Struct is due names a JSON file; a
@@ -32,7 +34,7 @@ class YamlReader {
   void Set(absl::string_view field, const std::string& text, const std::string& path,
            google::protobuf::Message* message);
 
-  const std::vector<std::string>& violations() const { return violations_; }
+  const Violations& violations() const { return violations_; }
 
  private:
   struct Entry {
@@ -40,7 +42,10 @@ class YamlReader {
     YAML::Node value;
   };
 
-  void Violate(const std::string& path, absl::string_view value, absl::string_view rule);
+  void Violate(const std::string& path, absl::string_view value, absl::string_view rule,
+               ViolationCode code = ViolationCode::kMalformed);
+  void ViolateUnknown(const std::string& at, absl::string_view value, UnknownName unknown);
+  void ViolateAs(const std::string& path, const absl::Status& problem);
   bool Enter(const std::string& path);
   std::vector<Entry> Entries(const YAML::Node& node, const std::string& path);
   void Merge(const YAML::Node& node, const std::string& path, std::set<std::string>* names,
@@ -66,7 +71,7 @@ class YamlReader {
 
   std::optional<std::string> folder_;
   const google::protobuf::Descriptor* root_ = nullptr;  // where names are looked for
-  std::vector<std::string> violations_;
+  Violations violations_;
   int value_count_ = 0;
   int depth_ = 0;
 };

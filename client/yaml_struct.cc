@@ -30,10 +30,7 @@ void YamlReader::ReadStructFile(const std::string& name, const std::string& path
   const std::string file = joined ? absl::StrCat(*folder_, name) : name;
   if (name == "-") return Violate(path, name, "must be a mapping or the name of a file");
   const absl::StatusOr<std::string> text = ReadDocument(file);
-  if (!text.ok()) {
-    violations_.push_back(absl::StrCat(path, ": ", text.status().message()));
-    return;
-  }
+  if (!text.ok()) return ViolateAs(path, text.status());
   message->Clear();
   if (!google::protobuf::util::JsonStringToMessage(*text, message).ok()) {
     Violate(path, file, "must hold one JSON object");

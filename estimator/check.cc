@@ -16,8 +16,12 @@ std::string ShownValue(absl::string_view value) {
 }
 
 void Check::Fail(absl::string_view field, absl::string_view value, std::string rule,
-                 ViolationCode code) {
-  violations_.push_back({absl::StrCat("job.", field), ShownValue(value), std::move(rule), code});
+                 ViolationCode code, std::initializer_list<absl::string_view> others) {
+  violations_.push_back({absl::StrCat("job.", field),
+                         ShownValue(value),
+                         std::move(rule),
+                         code,
+                         {others.begin(), others.end()}});
 }
 
 int64_t Check::Number(absl::string_view field, const std::optional<int64_t>& number, int64_t least,

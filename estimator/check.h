@@ -3,6 +3,7 @@
 #define PLIMSOLL_ESTIMATOR_CHECK_H_
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <utility>
@@ -26,11 +27,11 @@ class Check {
   explicit Check(std::vector<Assumption>& assumptions) : assumptions_(assumptions) {}
 
   // Adds a violation; `value` is cut to 64 bytes.
-  void Fail(absl::string_view field, absl::string_view value, std::string rule,
-            ViolationCode code = ViolationCode::kInvalidValue);
-  void Fail(absl::string_view field, int64_t value, std::string rule,
-            ViolationCode code = ViolationCode::kInvalidValue) {
-    Fail(field, absl::StrCat(value), std::move(rule), code);
+  void Fail(absl::string_view field, absl::string_view value, std::string rule, ViolationCode code,
+            std::initializer_list<absl::string_view> others = {});
+  void Fail(absl::string_view field, int64_t value, std::string rule, ViolationCode code,
+            std::initializer_list<absl::string_view> others = {}) {
+    Fail(field, absl::StrCat(value), std::move(rule), code, others);
   }
   void Assume(absl::string_view field, absl::string_view text, absl::string_view reason) {
     assumptions_.push_back({field, text, 0, reason});

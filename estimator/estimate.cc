@@ -259,7 +259,8 @@ Violations FindViolations(const JobSpec& spec, const EstimateOptions& options,
   const bool summary =
       spec.detail.has_value() ? *spec.detail == "summary" : options.detail == Detail::kSummary;
   if (options.timeline && summary) {
-    violations.push_back({"include_timeline", "true", "needs detail replay"});
+    violations.push_back(
+        {"include_timeline", "true", "needs detail replay", ViolationCode::kConflict});
   }
   return violations;
 }
@@ -295,7 +296,8 @@ std::variant<MemoryEstimate, Violations> EstimateMemory(const JobSpec& spec, con
     FillRank(*job, program, margins, program.stages[stage], peaks[stage], rank);
   }
   if (TooLarge(estimate)) {
-    return Violations{{"job", "2^60 bytes or more on one GPU", "must need less than 2^60 bytes"}};
+    return Violations{{"job", "2^60 bytes or more on one GPU", "must need less than 2^60 bytes",
+                       ViolationCode::kTooLarge}};
   }
   estimate.warnings = job->warnings;
   std::optional<RankReplay> limiting;

@@ -59,14 +59,16 @@ constexpr std::pair<absl::string_view, Activation> kActivations[] = {
 void RefuseUnmodelled(HfReader& reader) {
   for (const Unmodelled& row : kUnmodelled) {
     const ConfigValue* value = reader.Find(row.name);
-    if (value != nullptr && IsOn(*value)) reader.Refuse(row.name, SeenValue(*value), row.rule);
+    if (value == nullptr || !IsOn(*value)) continue;
+    reader.Refuse(row.name, SeenValue(*value), row.rule, ViolationCode::kNotModelled);
   }
   const ConfigValue* layer_types = reader.Find("layer_types");
   if (layer_types == nullptr) return;
   for (const ConfigValue& type : layer_types->items) {
     if (type.text == "full_attention" || type.text == "sliding_attention") continue;
     reader.Refuse("layer_types", SeenValue(type),
-                  "only full_attention and sliding_attention are modelled yet");
+                  "only full_attention and sliding_attention are modelled yet",
+                  ViolationCode::kNotModelled);
   }
 }
 
@@ -191,7 +193,7 @@ void ReadBert(HfReader& reader, Transformer& model) {
   const absl::string_view positions = reader.Text("position_embedding_type", "absolute");
   if (positions != "absolute") {
     reader.Refuse("position_embedding_type", SeenText(positions),
-                  "relative positions are not modelled yet");
+                  "relative positions are not modelled yet", ViolationCode::kNotModelled);
   }
 }
 
@@ -219,18 +221,20 @@ void ReadFalcon(HfReader& reader, Transformer& model) {
 
 void ReadMpt(const ConfigValue* attention, HfReader& reader, HfConfig* out, Transformer& model) {
   if (!reader.Flag("no_bias", true)) {
-    reader.Refuse("no_bias", "false", "biases of mpt are not modelled yet");
+    reader.Refuse("no_bias", "false", "biases of mpt are not modelled yet",
+                  ViolationCode::kNotModelled);
   }
   if (attention == nullptr || attention->kind != Kind::kObject) return;
   HfReader nested(*attention, absl::StrCat(reader.path(), ".attn_config"), out);
   model.attention_dropout = nested.Rate("attn_pdrop", 0);
   if (nested.Flag("qk_ln", false)) {
-    nested.Refuse("qk_ln", "true", "norms on queries and keys of mpt are not modelled yet");
+    nested.Refuse("qk_ln", "true", "norms on queries and keys of mpt are not modelled yet",
+                  ViolationCode::kNotModelled);
   }
   const int64_t kv_heads = nested.Size("kv_n_heads", kMaxHeads, model.head_count, 0);
   if (kv_heads != model.head_count && kv_heads > 0) {
     nested.Refuse("kv_n_heads", absl::StrCat(kv_heads),
-                  "grouped queries of mpt are not modelled yet");
+                  "grouped queries of mpt are not modelled yet", ViolationCode::kNotModelled);
   }
 }
 
@@ -271,7 +275,8 @@ void ReadQuirk(const HfFamily& family, HfReader& reader, HfConfig* out) {
     case HfQuirk::kPhi:
       if (!reader.Flag("qk_layernorm", false)) return;
       return reader.Refuse("qk_layernorm", "true",
-                           "norms on queries and keys of phi are not modelled yet");
+                           "norms on queries and keys of phi are not modelled yet",
+                           ViolationCode::kNotModelled);
     case HfQuirk::kQwen1:
       return ReadQwen1(reader, model);
     case HfQuirk::kSoftcap:
@@ -311,7 +316,8 @@ void ReadModel(HfReader& reader, std::optional<bool> outer_tied, HfConfig* out) 
 HfConfig ReadHfConfig(const ConfigValue& config, absl::string_view field) {
   HfConfig out;
   if (config.kind != Kind::kObject) {
-    out.violations.push_back({std::string(field), SeenValue(config), "must be an object"});
+    out.violations.push_back(
+        {std::string(field), SeenValue(config), "must be an object", ViolationCode::kMalformed});
     return out;
   }
   HfReader reader(config, std::string(field), &out);
@@ -322,7 +328,7 @@ HfConfig ReadHfConfig(const ConfigValue& config, absl::string_view field) {
   RefuseUnmodelled(reader);
   const ConfigValue& text = *reader.Find("text_config");
   if (text.kind != Kind::kObject) {
-    reader.Refuse("text_config", SeenValue(text), "must be an object");
+    reader.Refuse("text_config", SeenValue(text), "must be an object", ViolationCode::kMalformed);
     return out;
   }
   reader.Warn("text-model-only", "text_config",

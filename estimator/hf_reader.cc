@@ -91,7 +91,7 @@ bool HfReader::Flag(absl::string_view name, bool fallback) {
   if (!Has(name)) return fallback;
   const ConfigValue& value = *Find(name);
   if (value.kind == Kind::kBool) return value.boolean;
-  Refuse(name, SeenValue(value), "must be true or false");
+  Refuse(name, SeenValue(value), "must be true or false", ViolationCode::kMalformed);
   return fallback;
 }
 
@@ -99,7 +99,7 @@ double HfReader::Rate(absl::string_view name, double fallback) {
   if (!Has(name)) return fallback;
   const ConfigValue& value = *Find(name);
   if (value.kind == Kind::kNumber && value.number >= 0 && value.number <= 1) return value.number;
-  Refuse(name, SeenValue(value), "must be a number from 0 to 1");
+  Refuse(name, SeenValue(value), "must be a number from 0 to 1", ViolationCode::kOutOfRange);
   return fallback;
 }
 
@@ -107,7 +107,7 @@ absl::string_view HfReader::Text(absl::string_view names, absl::string_view fall
   if (names.empty() || !Has(names)) return fallback;
   const ConfigValue& value = *Find(Name(names));
   if (value.kind == Kind::kString) return value.text;
-  Refuse(Name(names), SeenValue(value), "must be a string");
+  Refuse(Name(names), SeenValue(value), "must be a string", ViolationCode::kMalformed);
   return fallback;
 }
 

@@ -14,7 +14,8 @@ void CheckDetail(const JobSpec& spec, Check& check, Job& job) {
     if (word.name == *spec.detail) job.detail = word.value;
   }
   if (job.detail.has_value()) return;
-  check.violations().push_back({"detail", spec.detail->substr(0, 64), "must be summary or replay"});
+  check.violations().push_back({"detail", spec.detail->substr(0, 64), "must be summary or replay",
+                                ViolationCode::kUnknownName});
 }
 
 // Gives the head a table of its own where the trainer's model has it so.
@@ -47,7 +48,8 @@ std::variant<ValidJob, Violations> Validate(const JobSpec& spec, const Catalog& 
   CheckAllocator(spec.runtime.allocator, check, job);
   CheckDetail(spec, check, job);
   if (spec.risk.has_value() && !(*spec.risk >= 0.0001 && *spec.risk <= 0.5)) {
-    check.violations().push_back({"risk", absl::StrCat(*spec.risk), "must be from 0.0001 to 0.5"});
+    check.violations().push_back({"risk", absl::StrCat(*spec.risk), "must be from 0.0001 to 0.5",
+                                  ViolationCode::kOutOfRange});
   }
   job.risk = spec.risk.value_or(0.01);
   if (job.model != nullptr) CheckAgainstModel(spec, check, job);

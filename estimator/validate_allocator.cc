@@ -14,14 +14,14 @@ void CheckDivisions(const std::vector<int64_t>& divisions, Check& check, Allocat
   const size_t intervals = to.roundup_power2_divisions.size();
   if (!divisions.empty() && divisions.size() != 1 && divisions.size() != intervals) {
     check.Fail(kDivisions, absl::StrCat(divisions.size(), " numbers"),
-               absl::StrCat("must be one number, or ", intervals));
+               absl::StrCat("must be one number, or ", intervals), ViolationCode::kInvalidValue);
     return;
   }
   constexpr int64_t kMost = 64;
   for (size_t i = 0; i < divisions.size(); ++i) {
     if (divisions[i] == 0 || (IsPowerOf2(divisions[i]) && divisions[i] <= kMost)) continue;
     check.Fail(absl::StrCat(kDivisions, "[", i, "]"), divisions[i],
-               "must be 0 or a power of 2 up to 64");
+               "must be 0 or a power of 2 up to 64", ViolationCode::kInvalidValue);
     return;
   }
   for (size_t i = 0; i < intervals && !divisions.empty(); ++i) {
@@ -49,7 +49,8 @@ void CheckAllocator(const AllocatorSpec& spec, Check& check, Job& job) {
   } else if (spec.garbage_collection_threshold.has_value()) {
     check.Fail("runtime.allocator.garbage_collection_threshold",
                absl::StrCat(*spec.garbage_collection_threshold),
-               "moves no byte without memory_fraction");
+               "moves no byte without memory_fraction", ViolationCode::kConflict,
+               {"runtime.allocator.memory_fraction"});
   }
 }
 

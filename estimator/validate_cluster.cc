@@ -48,12 +48,13 @@ Versions ReadVersions(const RuntimeSpec& spec, const Profile& newest, absl::stri
       const absl::string_view own = newest.package == "torch" ? "" : newest.package;
       check.Fail(field, text,
                  absl::StrCat("moves no byte of ", newest.name, "; only ", own,
-                              own.empty() ? "" : ", ", "torch and nccl do"));
+                              own.empty() ? "" : ", ", "torch and nccl do"),
+                 ViolationCode::kNotSupported, {"runtime.framework", "runtime.trainer"});
       continue;
     }
     const std::optional<int> parsed = ParseVersion(text);
     if (!parsed.has_value()) {
-      check.Fail(field, text, "must be a version such as 2.4");
+      check.Fail(field, text, "must be a version such as 2.4", ViolationCode::kMalformed);
     } else if (of_trainer) {
       versions.trainer = *parsed;
     } else if (of_nccl) {
@@ -69,7 +70,7 @@ Versions ReadVersions(const RuntimeSpec& spec, const Profile& newest, absl::stri
 void FailAsTooOld(absl::string_view package, int version, Check& check) {
   check.Fail(absl::StrCat("runtime.versions.", package),
              absl::StrCat(version / 1000, ".", version % 1000),
-             "is older than every era that is modelled");
+             "is older than every era that is modelled", ViolationCode::kNotModelled);
 }
 
 // The era that `versions` names for this framework, as the trainer runs it.
@@ -87,7 +88,8 @@ const Profile* FindEra(const RuntimeSpec& spec, Framework framework, std::option
   }
   if (!trainer.has_value()) return profile;
   if (FindTrainerProfile(*profile, *trainer, -1) == nullptr) {
-    check.Fail("runtime.trainer", *spec.trainer, absl::StrCat("does not run on ", profile->name));
+    check.Fail("runtime.trainer", *spec.trainer, absl::StrCat("does not run on ", profile->name),
+               ViolationCode::kNotSupported, {"runtime.framework"});
     return profile;
   }
   const Profile* const run = FindTrainerProfile(*profile, *trainer, versions.trainer);
@@ -115,12 +117,17 @@ std::string NotAGpu(const std::string& name, const Catalog& catalog) {
 void CheckCluster(const ClusterSpec& spec, const Catalog& catalog, Check& check, Job& job) {
   if (spec.gpu.has_value()) {
     job.gpu = FindGpu(*spec.gpu, catalog);
-    if (job.gpu == nullptr) check.Fail("cluster.gpu", *spec.gpu, NotAGpu(*spec.gpu, catalog));
+    if (job.gpu == nullptr) {
+      check.Fail("cluster.gpu", *spec.gpu, NotAGpu(*spec.gpu, catalog),
+                 ViolationCode::kUnknownName);
+    }
   }
   if (spec.gpu.has_value() == spec.gpu_memory_bytes.has_value()) {
     check.Fail(spec.gpu.has_value() ? "cluster.gpu_memory_bytes" : "cluster.gpu",
                spec.gpu.has_value() ? absl::StrCat(*spec.gpu_memory_bytes) : "unset",
-               "exactly one of gpu and gpu_memory_bytes must be set");
+               "exactly one of gpu and gpu_memory_bytes must be set",
+               spec.gpu.has_value() ? ViolationCode::kConflict : ViolationCode::kMissing,
+               {"cluster.gpu", "cluster.gpu_memory_bytes"});
   }
   int64_t memory =
       check.Number("cluster.gpu_memory_bytes", spec.gpu_memory_bytes, kLeastMemory, kMostMemory, 0);
@@ -135,7 +142,8 @@ void CheckCluster(const ClusterSpec& spec, const Catalog& catalog, Check& check,
                                       spec.reserved_for_others_bytes, 0, kMostMemory, 0);
   if (memory > 0 && others >= memory) {
     check.Fail("cluster.reserved_for_others_bytes", others,
-               absl::StrCat("must be below the GPU's memory of ", memory, " bytes"));
+               absl::StrCat("must be below the GPU's memory of ", memory, " bytes"),
+               ViolationCode::kConflict, {"cluster.gpu", "cluster.gpu_memory_bytes"});
   }
   job.usable_bytes = memory > others ? memory - others : 0;
   job.gpus_per_node = check.Number("cluster.gpus_per_node", spec.gpus_per_node, 1, 1024, 0);

@@ -19,7 +19,7 @@ const Transformer* FindByName(const std::string& name, const Catalog& catalog, C
   if (found != catalog.models.end()) return &found->second;
   std::vector<absl::string_view> names;
   for (const auto& entry : catalog.models) names.push_back(entry.first);
-  check.Fail("model.name", name, NotAWord(name, names));
+  check.Fail("model.name", name, NotAWord(name, names), ViolationCode::kUnknownName);
   return nullptr;
 }
 
@@ -37,12 +37,14 @@ void ReadSizes(const TransformerSpec& spec, Check& check, Transformer& model) {
   if (check.violations().size() > before) return;  // what follows compares sizes
   if (model.head_count % model.kv_head_count != 0) {
     check.Fail(field("kv_head_count"), model.kv_head_count,
-               absl::StrCat("must divide head_count ", model.head_count));
+               absl::StrCat("must divide head_count ", model.head_count), ViolationCode::kConflict,
+               {"model.transformer.head_count"});
   }
   if (!spec.head_size.has_value() && model.hidden_size % model.head_count != 0) {
     check.Fail(
         field("head_count"), model.head_count,
-        absl::StrCat("must divide hidden_size ", model.hidden_size, " where head_size is unset"));
+        absl::StrCat("must divide hidden_size ", model.hidden_size, " where head_size is unset"),
+        ViolationCode::kConflict, {"model.transformer.hidden_size", "model.transformer.head_size"});
   }
   const int64_t head_size = CeilDivide(model.hidden_size, model.head_count);
   model.head_size = check.Number(field("head_size"), spec.head_size, 1, kMostHidden, head_size);
@@ -79,7 +81,8 @@ void ReadTraits(const TransformerSpec& spec, Check& check, Transformer& model) {
   model.masked_lm_head = spec.masked_lm_head.value_or(false);
   model.sentence_head = spec.sentence_head.value_or(false);
   if (model.sentence_head && !model.masked_lm_head) {
-    check.Fail("model.transformer.sentence_head", "true", "needs masked_lm_head");
+    check.Fail("model.transformer.sentence_head", "true", "needs masked_lm_head",
+               ViolationCode::kConflict, {"model.transformer.masked_lm_head"});
   }
   model.token_type_count =
       check.Number("model.transformer.token_type_count", spec.token_type_count, 0, 1024, 0);
@@ -98,7 +101,8 @@ const Transformer* ReadTransformer(const JobSpec& job, const TransformerSpec& sp
   const bool learned = model->position_embedding == PositionEmbedding::kLearned;
   if (spec.position_count.has_value() && !learned) {
     check.Fail("model.transformer.position_count", *spec.position_count,
-               "needs position_embedding learned");
+               "needs position_embedding learned", ViolationCode::kConflict,
+               {"model.transformer.position_embedding"});
   }
   if (learned) {
     model->position_count =
@@ -142,7 +146,7 @@ const Transformer* CheckModel(const JobSpec& spec, const Catalog& catalog, Check
     own = *checked;
     return own.get();
   }
-  check.Fail("model", "unset", "must have name, hf_config or transformer");
+  check.Fail("model", "unset", "must have name, hf_config or transformer", ViolationCode::kMissing);
   return nullptr;
 }
 

@@ -17,11 +17,13 @@ void CheckDegrees(const ParallelismSpec& spec, Check& check, Job& job) {
       check.Number("parallelism.pipeline_parallel_size", spec.pipeline_parallel_size, 1, 4096, 1);
   if (job.tensor_parallel_size > 1 && !job.profile->tensor_parallel) {
     check.Fail("parallelism.tensor_parallel_size", job.tensor_parallel_size,
-               absl::StrCat(job.profile->name, " does not split matrices"));
+               absl::StrCat(job.profile->name, " does not split matrices"),
+               ViolationCode::kNotSupported, {"runtime.framework"});
   }
   if (job.pipeline_parallel_size > 1 && !job.profile->pipeline_parallel) {
     check.Fail("parallelism.pipeline_parallel_size", job.pipeline_parallel_size,
-               absl::StrCat(job.profile->name, " has no pipeline"));
+               absl::StrCat(job.profile->name, " has no pipeline"), ViolationCode::kNotSupported,
+               {"runtime.framework"});
   }
 }
 
@@ -42,9 +44,13 @@ void CheckGpuCount(const JobSpec& spec, Check& check, Job& job) {
     check.Fail(
         "cluster.gpu_count", *count,
         absl::StrCat("must be data x tensor x pipeline parallel size, ", job.data_parallel_size,
-                     " x ", job.tensor_parallel_size, " x ", job.pipeline_parallel_size));
+                     " x ", job.tensor_parallel_size, " x ", job.pipeline_parallel_size),
+        ViolationCode::kConflict,
+        {"parallelism.data_parallel_size", "parallelism.tensor_parallel_size",
+         "parallelism.pipeline_parallel_size"});
   } else if (in_range && job.gpu_count > kMostGpus) {
-    check.Fail("parallelism", job.gpu_count, absl::StrCat("must use at most ", kMostGpus, " GPUs"));
+    check.Fail("parallelism", job.gpu_count, absl::StrCat("must use at most ", kMostGpus, " GPUs"),
+               ViolationCode::kTooLarge);
   }
   if (!data.has_value()) {
     check.Assume("parallelism.data_parallel_size", job.data_parallel_size,
@@ -68,23 +74,27 @@ void CheckZero(const ParallelismSpec& spec, Check& check, Job& job) {
   if (job.zero_stage > job.profile->max_zero_stage) {
     check.Fail(
         "parallelism.zero_stage", job.zero_stage,
-        absl::StrCat("must be at most ", job.profile->max_zero_stage, " with ", job.profile->name));
+        absl::StrCat("must be at most ", job.profile->max_zero_stage, " with ", job.profile->name),
+        ViolationCode::kNotSupported, {"runtime.framework"});
   } else if (fsdp && job.zero_stage < 2) {
     check.Fail("parallelism.zero_stage", job.zero_stage,
                absl::StrCat("must be 3, or 2 (weights stay gathered until backward), with ",
-                            job.profile->name));
+                            job.profile->name),
+               ViolationCode::kNotSupported, {"runtime.framework"});
   }
   job.shard_group_size = check.Number("parallelism.shard_group_size", spec.shard_group_size, 1,
                                       kMostGpus, job.data_parallel_size);
   if (job.data_parallel_size % job.shard_group_size != 0) {
     check.Fail("parallelism.shard_group_size", job.shard_group_size,
-               absl::StrCat("must divide data_parallel_size ", job.data_parallel_size));
+               absl::StrCat("must divide data_parallel_size ", job.data_parallel_size),
+               ViolationCode::kConflict, {"parallelism.data_parallel_size"});
   }
   const bool groups = fsdp || job.profile->framework == Framework::kMegatronCore;
   if (spec.shard_group_size.has_value() && job.shard_group_size != job.data_parallel_size &&
       (!groups || job.zero_stage == 0)) {
     check.Fail("parallelism.shard_group_size", job.shard_group_size,
-               absl::StrCat(job.profile->name, " shards over all data-parallel ranks here"));
+               absl::StrCat(job.profile->name, " shards over all data-parallel ranks here"),
+               ViolationCode::kNotSupported, {"runtime.framework", "parallelism.zero_stage"});
   }
 }
 
@@ -95,10 +105,12 @@ void CheckSequenceParallel(const JobSpec& spec, Check& check, Job& job) {
   const bool splits = job.tensor_parallel_size > 1;
   job.sequence_parallel = asked.value_or(splits && job.profile->sequence_parallel_default);
   if (job.sequence_parallel && !splits) {
-    check.Fail("parallelism.sequence_parallel", "true", "needs tensor_parallel_size above 1");
+    check.Fail("parallelism.sequence_parallel", "true", "needs tensor_parallel_size above 1",
+               ViolationCode::kConflict, {"parallelism.tensor_parallel_size"});
   } else if (job.sequence_parallel && !can) {
     check.Fail("parallelism.sequence_parallel", "true",
-               absl::StrCat(job.profile->name, " does not have it"));
+               absl::StrCat(job.profile->name, " does not have it"), ViolationCode::kNotSupported,
+               {"runtime.framework"});
   }
   if (!asked.has_value() && splits) {
     check.Assume("parallelism.sequence_parallel", job.sequence_parallel ? "true" : "false",
@@ -113,9 +125,11 @@ void CheckMicroBatchGroup(const std::optional<int64_t>& size, bool interleaved, 
   job.micro_batch_group_size = check.Number(field, size, 1, kMostGpus, stages);
   if (!size.has_value()) return;
   if (!interleaved) {
-    check.Fail(field, *size, "needs pipeline_schedule interleaved-1f1b");
+    check.Fail(field, *size, "needs pipeline_schedule interleaved-1f1b", ViolationCode::kConflict,
+               {"parallelism.pipeline_schedule"});
   } else if (job.micro_batch_group_size < stages) {
-    check.Fail(field, *size, absl::StrCat("must be at least pipeline_parallel_size ", stages));
+    check.Fail(field, *size, absl::StrCat("must be at least pipeline_parallel_size ", stages),
+               ViolationCode::kConflict, {"parallelism.pipeline_parallel_size"});
   }
 }
 
@@ -127,7 +141,8 @@ void CheckSchedule(const ParallelismSpec& spec, Check& check, Job& job) {
             .value_or(PipelineSchedule::k1F1B);
     if (!staged) {
       check.Fail("parallelism.pipeline_schedule", *spec.pipeline_schedule,
-                 "needs pipeline_parallel_size above 1");
+                 "needs pipeline_parallel_size above 1", ViolationCode::kConflict,
+                 {"parallelism.pipeline_parallel_size"});
     }
   } else if (staged) {
     check.Assume("parallelism.pipeline_schedule", "1f1b", "the usual schedule");
@@ -138,7 +153,8 @@ void CheckSchedule(const ParallelismSpec& spec, Check& check, Job& job) {
                    interleaved ? 2 : 1);
   if (spec.virtual_pipeline_size.has_value() && !interleaved) {
     check.Fail("parallelism.virtual_pipeline_size", *spec.virtual_pipeline_size,
-               "needs pipeline_schedule interleaved-1f1b");
+               "needs pipeline_schedule interleaved-1f1b", ViolationCode::kConflict,
+               {"parallelism.pipeline_schedule"});
   }
   if (interleaved && !spec.virtual_pipeline_size.has_value()) {
     check.Assume("parallelism.virtual_pipeline_size", 2, "the smallest that interleaves");
@@ -158,22 +174,29 @@ void CheckParallelism(const JobSpec& spec, Check& check, Job& job) {
 
 namespace {
 
-void CheckDivides(absl::string_view field, int64_t divisor, absl::string_view name, int64_t whole,
+// `whole` is a field's, or the model's where it has no path.
+void CheckDivides(absl::string_view field, int64_t divisor, absl::string_view path, int64_t whole,
                   Check& check) {
   if (whole % divisor == 0) return;
-  check.Fail(field, divisor, absl::StrCat("must divide ", name, " ", whole));
+  const absl::string_view name = path.substr(path.rfind('.') + 1);
+  check.Fail(field, divisor, absl::StrCat("must divide ", name, " ", whole),
+             ViolationCode::kConflict, {path});
 }
 
 void CheckSplits(const TrainingSpec& spec, Check& check, const Job& job) {
   const absl::string_view field = "parallelism.tensor_parallel_size";
   const Transformer& model = *job.model;
-  CheckDivides(field, job.tensor_parallel_size, "head_count", model.head_count, check);
+  CheckDivides(field, job.tensor_parallel_size, "model.transformer.head_count", model.head_count,
+               check);
   if (model.kv_head_count != model.head_count) {
-    CheckDivides(field, job.tensor_parallel_size, "kv_head_count", model.kv_head_count, check);
+    CheckDivides(field, job.tensor_parallel_size, "model.transformer.kv_head_count",
+                 model.kv_head_count, check);
   }
-  CheckDivides(field, job.tensor_parallel_size, "ffn_size", model.ffn_size, check);
+  CheckDivides(field, job.tensor_parallel_size, "model.transformer.ffn_size", model.ffn_size,
+               check);
   if (job.sequence_parallel && spec.sequence_length.has_value()) {
-    CheckDivides(field, job.tensor_parallel_size, "sequence_length", job.sequence_length, check);
+    CheckDivides(field, job.tensor_parallel_size, "training.sequence_length", job.sequence_length,
+                 check);
   }
 }
 
@@ -193,10 +216,13 @@ void CheckLayout(const ParallelismSpec& spec, Check& check, Job& job) {
     if (length != stages && length != chunks) {
       check.Fail(field, absl::StrCat(length, " entries"),
                  absl::StrCat("must have one entry for each of pipeline_parallel_size ", stages,
-                              " stages, or of ", chunks, " virtual stages"));
+                              " stages, or of ", chunks, " virtual stages"),
+                 ViolationCode::kConflict,
+                 {"parallelism.pipeline_parallel_size", "parallelism.virtual_pipeline_size"});
     } else if (!in_range || sum != layers) {
       check.Fail(field, in_range ? absl::StrCat("sum ", sum) : "an entry out of range",
-                 absl::StrCat("must be counts that add up to the model's ", layers, " layers"));
+                 absl::StrCat("must be counts that add up to the model's ", layers, " layers"),
+                 ViolationCode::kConflict, {"model"});
     } else {
       job.pipeline_layout = spec.pipeline_layout;
     }
@@ -205,7 +231,8 @@ void CheckLayout(const ParallelismSpec& spec, Check& check, Job& job) {
   const int64_t chunks = Multiply(stages, job.virtual_pipeline_size);
   if (chunks > layers) {
     check.Fail("parallelism.pipeline_parallel_size", stages,
-               absl::StrCat("needs at least ", chunks, " layers, the model has ", layers));
+               absl::StrCat("needs at least ", chunks, " layers, the model has ", layers),
+               ViolationCode::kConflict, {"model", "parallelism.virtual_pipeline_size"});
     return;
   }
   const bool megatron = job.profile->packed_qkv && job.profile->stages == StageRule::kEven;
@@ -213,7 +240,9 @@ void CheckLayout(const ParallelismSpec& spec, Check& check, Job& job) {
     if (layers % chunks != 0) {
       check.Fail("parallelism.pipeline_parallel_size", stages,
                  absl::StrCat("stages x virtual stages ", chunks, " must divide the model's ",
-                              layers, " layers, or pipeline_layout be set"));
+                              layers, " layers, or pipeline_layout be set"),
+                 ViolationCode::kConflict,
+                 {"model", "parallelism.virtual_pipeline_size", "parallelism.pipeline_layout"});
       return;
     }
   }
@@ -227,12 +256,14 @@ void CheckLayout(const ParallelismSpec& spec, Check& check, Job& job) {
 void CheckRecomputeAgainstLayers(const RecomputeSpec& spec, Check& check, const Job& job) {
   if (spec.interval.has_value() && *spec.interval > job.model->layer_count) {
     check.Fail("training.recompute.interval", *spec.interval,
-               absl::StrCat("must be at most the model's ", job.model->layer_count, " layers"));
+               absl::StrCat("must be at most the model's ", job.model->layer_count, " layers"),
+               ViolationCode::kConflict, {"model"});
   }
   for (int64_t layers : job.pipeline_layout) {
     if (layers % job.recompute_unit_layer_count == 0) continue;
     check.Fail("training.recompute.unit_layer_count", job.recompute_unit_layer_count,
-               absl::StrCat("must divide the layers of each stage, ", layers, " on one"));
+               absl::StrCat("must divide the layers of each stage, ", layers, " on one"),
+               ViolationCode::kConflict, {"model", "parallelism.pipeline_layout"});
     return;
   }
 }
@@ -242,7 +273,8 @@ void CheckPositions(Check& check, const Job& job) {
   if (model.position_count > 0 && job.sequence_length > model.position_count) {
     check.Fail(
         "training.sequence_length", job.sequence_length,
-        absl::StrCat("must be at most the model's ", model.position_count, " learned positions"));
+        absl::StrCat("must be at most the model's ", model.position_count, " learned positions"),
+        ViolationCode::kConflict, {"model"});
   }
 }
 

@@ -31,7 +31,10 @@ void CheckGroups(Check& check, const Job& job) {
                          "pipeline_parallel_size ", stages);
   check.Fail("training.global_batch_size", job.global_batch_size,
              absl::StrCat("must give each rank ", rule, " micro-batches, not ",
-                          job.micro_batch_count, ", with interleaved-1f1b"));
+                          job.micro_batch_count, ", with interleaved-1f1b"),
+             ViolationCode::kConflict,
+             {"parallelism.micro_batch_group_size", "parallelism.pipeline_parallel_size",
+              "parallelism.data_parallel_size", "training.micro_batch_size"});
 }
 
 void CheckBatch(const TrainingSpec& spec, Check& check, Job& job) {
@@ -50,9 +53,10 @@ void CheckBatch(const TrainingSpec& spec, Check& check, Job& job) {
     check.Assume("training.global_batch_size", job.global_batch_size,
                  "one micro-batch per pipeline stage on each data-parallel rank");
   } else if (job.global_batch_size % ranks != 0) {
-    check.Fail(
-        "training.global_batch_size", job.global_batch_size,
-        absl::StrCat("must be a multiple of micro_batch_size x data_parallel_size, ", ranks));
+    check.Fail("training.global_batch_size", job.global_batch_size,
+               absl::StrCat("must be a multiple of micro_batch_size x data_parallel_size, ", ranks),
+               ViolationCode::kConflict,
+               {"training.micro_batch_size", "parallelism.data_parallel_size"});
   }
   job.micro_batch_count = job.global_batch_size / ranks > 0 ? job.global_batch_size / ranks : 1;
   if (job.pipeline_schedule == PipelineSchedule::kInterleaved1F1B) CheckGroups(check, job);
@@ -68,7 +72,8 @@ void ReadDType(absl::string_view field, const std::optional<std::string>& name, 
   }
   check.Fail(
       absl::StrCat("training.precision.", field), *name,
-      none ? "must be one of none, fp32, fp16, bf16, fp8" : "must be one of fp32, fp16, bf16, fp8");
+      none ? "must be one of none, fp32, fp16, bf16, fp8" : "must be one of fp32, fp16, bf16, fp8",
+      ViolationCode::kUnknownName);
 }
 
 // A dtype that the framework has no tensor of is refused, not ignored.
@@ -76,7 +81,8 @@ bool MovesNoByte(absl::string_view field, const std::optional<std::string>& name
                  Check& check, const Job& job) {
   if (!name.has_value() || !unused || job.profile == &UnknownFramework()) return false;
   check.Fail(absl::StrCat("training.precision.", field), *name,
-             absl::StrCat("moves no byte of ", job.profile->name));
+             absl::StrCat("moves no byte of ", job.profile->name), ViolationCode::kNotSupported,
+             {"runtime.framework"});
   return true;
 }
 
@@ -142,7 +148,8 @@ void CheckPrecision(const PrecisionSpec& spec, Check& check, Job& job) {
                             "activations are counted as bf16, without their fp8 copies"});
   }
   if (precision.autocast && job.profile->framework != Framework::kDdp) {
-    check.Fail("training.precision.preset", name, "autocast is modelled with ddp only");
+    check.Fail("training.precision.preset", name, "autocast is modelled with ddp only",
+               ViolationCode::kNotModelled, {"runtime.framework"});
   }
 }
 
@@ -158,7 +165,8 @@ void CheckOptimizer(const OptimizerSpec& spec, const std::optional<std::string>&
       job.optimizer == OptimizerName::kAdafactor || job.optimizer == OptimizerName::kAdamW8bit;
   if (own_states && states.has_value()) {
     check.Fail("training.precision.optimizer_state_dtype", *states,
-               absl::StrCat("is not how ", *spec.name, " keeps its states"));
+               absl::StrCat("is not how ", *spec.name, " keeps its states"),
+               ViolationCode::kConflict, {"training.optimizer.name"});
   }
   const bool one_kind = job.optimizer == OptimizerName::kAdafactor ||
                         job.optimizer == OptimizerName::kMuon ||
@@ -182,7 +190,8 @@ void CheckOptimizer(const OptimizerSpec& spec, const std::optional<std::string>&
   const auto asked = check.Meaning(field, *spec.implementation, kOptimizerImplementations);
   if (asked.has_value() && one_kind && *asked != only) {
     check.Fail(field, *spec.implementation,
-               absl::StrCat("is not how ", *spec.name, " is implemented"));
+               absl::StrCat("is not how ", *spec.name, " is implemented"), ViolationCode::kConflict,
+               {"training.optimizer.name"});
   }
   job.optimizer_implementation = asked.value_or(job.optimizer_implementation);
 }
@@ -200,25 +209,29 @@ void CheckRecompute(const RecomputeSpec& spec, Check& check, Job& job) {
   }
   const bool selective = job.recompute == RecomputeMode::kSelective;
   if (!spec.modules.empty() && !selective) {
-    check.Fail("training.recompute.modules", spec.modules.front(), "needs mode selective");
+    check.Fail("training.recompute.modules", spec.modules.front(), "needs mode selective",
+               ViolationCode::kConflict, {"training.recompute.mode"});
   } else if (selective && spec.modules.empty()) {
     job.recompute_modules = 1 << static_cast<int>(RecomputeModule::kCoreAttention);
     check.Assume("training.recompute.modules", "core-attention", "Megatron's default");
   }
   if (job.recompute == RecomputeMode::kPerOp && job.profile->packed_qkv) {
     check.Fail("training.recompute.mode", "per-op",
-               absl::StrCat(job.profile->name, " does not have it"));
+               absl::StrCat(job.profile->name, " does not have it"), ViolationCode::kNotSupported,
+               {"runtime.framework"});
   }
   const bool every_nth = job.recompute == RecomputeMode::kEveryNth;
   if (every_nth) {
     job.recompute_interval = check.Required("training.recompute.interval", spec.interval, 1, 4096);
   } else if (spec.interval.has_value()) {
-    check.Fail("training.recompute.interval", *spec.interval, "needs mode every-nth");
+    check.Fail("training.recompute.interval", *spec.interval, "needs mode every-nth",
+               ViolationCode::kConflict, {"training.recompute.mode"});
   }
   job.recompute_unit_layer_count =
       check.Number("training.recompute.unit_layer_count", spec.unit_layer_count, 1, 4096, 1);
   if (spec.unit_layer_count.has_value() && job.recompute != RecomputeMode::kFull) {
-    check.Fail("training.recompute.unit_layer_count", *spec.unit_layer_count, "needs mode full");
+    check.Fail("training.recompute.unit_layer_count", *spec.unit_layer_count, "needs mode full",
+               ViolationCode::kConflict, {"training.recompute.mode"});
   }
 }
 
@@ -266,10 +279,12 @@ void CheckAttention(const TrainingSpec& spec, Check& check, Job& job) {
   job.attention = *kernel;
   const bool half_only = *kernel == AttentionKernel::kFlash || *kernel == AttentionKernel::kCudnn;
   if (half_only && wide) {
-    check.Fail("training.attention", *spec.attention, "needs 16-bit activations");
+    check.Fail("training.attention", *spec.attention, "needs 16-bit activations",
+               ViolationCode::kConflict, {"training.precision"});
   }
   if (half_only && !HasFlash(job)) {
-    check.Fail("training.attention", *spec.attention, "needs an Ampere or newer GPU");
+    check.Fail("training.attention", *spec.attention, "needs an Ampere or newer GPU",
+               ViolationCode::kConflict, {"cluster.gpu"});
   }
 }
 
@@ -284,7 +299,8 @@ void CheckLoss(const LossSpec& spec, Check& check, Job& job) {
   job.loss_chunk_count =
       check.Number("training.loss.chunk_count", spec.chunk_count, 1, 1024, chunked ? 8 : 1);
   if (spec.chunk_count.has_value() && !chunked) {
-    check.Fail("training.loss.chunk_count", *spec.chunk_count, "needs implementation chunked");
+    check.Fail("training.loss.chunk_count", *spec.chunk_count, "needs implementation chunked",
+               ViolationCode::kConflict, {"training.loss.implementation"});
   } else if (chunked && !spec.chunk_count.has_value()) {
     check.Assume("training.loss.chunk_count", 8, "torchtitan's default");
   }
@@ -292,12 +308,14 @@ void CheckLoss(const LossSpec& spec, Check& check, Job& job) {
                              job.loss == LossImplementation::kTeCrossEntropy;
   if (megatron_only && job.profile->framework != Framework::kMegatronCore) {
     check.Fail("training.loss.implementation", *spec.implementation,
-               absl::StrCat(job.profile->name, " does not have it"));
+               absl::StrCat(job.profile->name, " does not have it"), ViolationCode::kNotSupported,
+               {"runtime.framework"});
   }
   const bool own = job.profile->loss != LossKernel::kCrossEntropy;
   if (own && (chunked || job.loss == LossImplementation::kFused)) {
     check.Fail("training.loss.implementation", *spec.implementation,
-               absl::StrCat(job.profile->name, " does not have it"));
+               absl::StrCat(job.profile->name, " does not have it"), ViolationCode::kNotSupported,
+               {"runtime.framework"});
   }
 }
 
@@ -341,7 +359,8 @@ std::optional<int64_t> ParseWorkspace(absl::string_view text) {
 void NeedsFramework(absl::string_view knob, bool set, bool has, Check& check, const Job& job) {
   if (!set || has || job.profile == &UnknownFramework()) return;
   check.Fail(absl::StrCat("runtime.", knob), "set",
-             absl::StrCat(job.profile->name, " does not have it"));
+             absl::StrCat(job.profile->name, " does not have it"), ViolationCode::kNotSupported,
+             {"runtime.framework"});
 }
 
 // Source: deepspeed/runtime/zero/stage_1_and_2.py; bf16_optimizer.py, which has no
@@ -356,7 +375,9 @@ void CheckBucket(const RuntimeSpec& spec, Check& check, Job& job) {
   job.reduce_bucket_element_count = check.Number(field, count, 1, kMostElements, 500000000);
   const bool sums = job.precision.accumulation == DType::kFp32;
   if (count.has_value() && pipeline && (job.zero_stage == 0 || sums)) {
-    check.Fail(field, *count, "moves no byte without ZeRO 1, nor with sums in fp32");
+    check.Fail(field, *count, "moves no byte without ZeRO 1, nor with sums in fp32",
+               ViolationCode::kConflict,
+               {"parallelism.zero_stage", "training.precision.gradient_accumulation_dtype"});
   }
 }
 
@@ -372,9 +393,11 @@ void CheckDeferral(const RuntimeSpec& spec, Check& check, Job& job) {
   job.deferred_embedding_gradient_count = check.Number(field, count, 0, kMostMicroBatches, 0);
   if (job.deferred_embedding_gradient_count == 0) return;
   if (job.pipeline_parallel_size == 1) {
-    check.Fail(field, *count, "needs pipeline_parallel_size above 1");
+    check.Fail(field, *count, "needs pipeline_parallel_size above 1", ViolationCode::kConflict,
+               {"parallelism.pipeline_parallel_size"});
   } else if (!job.gradient_accumulation_fusion) {
-    check.Fail(field, *count, "needs gradient_accumulation_fusion");
+    check.Fail(field, *count, "needs gradient_accumulation_fusion", ViolationCode::kConflict,
+               {"runtime.gradient_accumulation_fusion"});
   }
 }
 
@@ -436,7 +459,7 @@ void CheckKnobs(const RuntimeSpec& spec, Check& check, Job& job) {
     job.cublas_workspace_bytes = *parsed;
   } else {
     check.Fail("runtime.cublas_workspace_config", *spec.cublas_workspace_config,
-               "must be as :4096:8, pairs of KiB and count");
+               "must be as :4096:8, pairs of KiB and count", ViolationCode::kMalformed);
   }
 }
 

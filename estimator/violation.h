@@ -2,6 +2,7 @@
 #ifndef PLIMSOLL_ESTIMATOR_VIOLATION_H_
 #define PLIMSOLL_ESTIMATOR_VIOLATION_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -33,6 +34,7 @@ struct ViolationCodeRow {
   absl::string_view name;
   absl::string_view meaning;
 };
+// In the order of the enum.
 inline constexpr ViolationCodeRow kViolationCodes[] = {
     {ViolationCode::kInvalidValue, "INVALID_VALUE", "the value breaks a rule of the field"},
     {ViolationCode::kMalformed, "MALFORMED", "cannot be read as what it should be"},
@@ -47,6 +49,10 @@ inline constexpr ViolationCodeRow kViolationCodes[] = {
     {ViolationCode::kTooLarge, "TOO_LARGE", "more than the service works on"},
 };
 
+constexpr const ViolationCodeRow& RowOf(ViolationCode code) {
+  return kViolationCodes[static_cast<size_t>(code)];
+}
+
 // One broken rule. Reads as "<field>: <value>; <rule>", lower case, no full
 // stop; `value` is at most 64 bytes, longer ones are cut.
 struct Violation {
@@ -54,6 +60,11 @@ struct Violation {
   std::string value;
   std::string rule;
   ViolationCode code = ViolationCode::kInvalidValue;
+  // The fields that the rule weighs this one against, below "job.", as
+  // "cluster.gpu_count"; the rule speaks of each by the last word of its path.
+  std::vector<std::string> others = {};
+  // Of UNKNOWN_FIELD: the path of the field that was meant; empty where none is near.
+  std::string meant = {};
 };
 
 using Violations = std::vector<Violation>;
@@ -61,6 +72,15 @@ using Violations = std::vector<Violation>;
 // Returns "<field>: <value>; <rule>".
 inline std::string ToText(const Violation& violation) {
   return absl::StrCat(violation.field, ": ", violation.value, "; ", violation.rule);
+}
+
+// Returns one violation a line.
+inline std::string ToText(const Violations& violations) {
+  std::string text;
+  for (const Violation& violation : violations) {
+    absl::StrAppend(&text, text.empty() ? "" : "\n", ToText(violation));
+  }
+  return text;
 }
 
 }  // namespace plimsoll

@@ -368,12 +368,14 @@ Violations CheckHfConfig(const v1::Model& model) {
   const size_t bytes = model.hf_config().ByteSizeLong();
   if (bytes > kMaxHfConfigBytes) {
     violations.push_back({kField, absl::StrCat(bytes, " bytes"),
-                          absl::StrCat("must be at most ", kMaxHfConfigBytes, " bytes")});
+                          absl::StrCat("must be at most ", kMaxHfConfigBytes, " bytes"),
+                          ViolationCode::kTooLarge});
   }
   const int depth = Depth(model.hf_config());
   if (depth > kMaxConfigDepth) {
     violations.push_back({kField, absl::StrCat(depth, " levels"),
-                          absl::StrCat("must nest at most ", kMaxConfigDepth, " levels")});
+                          absl::StrCat("must nest at most ", kMaxConfigDepth, " levels"),
+                          ViolationCode::kTooLarge});
   }
   return violations;
 }

@@ -19,8 +19,9 @@ constexpr size_t kMaxSeenBytes = 64;
 // Reads single fields and collects what is wrong with them.
 class Reader {
  public:
-  void Fail(const std::string& field, const std::string& value, std::string rule) {
-    violations_.push_back({field, Shorten(value, kMaxSeenBytes), std::move(rule)});
+  void Fail(const std::string& field, const std::string& value, std::string rule,
+            ViolationCode code) {
+    violations_.push_back({field, Shorten(value, kMaxSeenBytes), std::move(rule), code});
   }
 
   // Nothing where it is not a word.
@@ -28,7 +29,10 @@ class Reader {
   std::optional<Value> Find(const std::string& field, const std::string& name,
                             const Word<Value> (&words)[kCount]) {
     const std::optional<Value> value = FindWord(name, words);
-    if (!value.has_value()) Fail(field, name.empty() ? "unset" : name, NotAWord(name, words));
+    if (!value.has_value()) {
+      Fail(field, name.empty() ? "unset" : name, NotAWord(name, words),
+           name.empty() ? ViolationCode::kMissing : ViolationCode::kUnknownName);
+    }
     return value;
   }
 
@@ -38,9 +42,10 @@ class Reader {
     };
     if (text.size() > kMaxReportedTextBytes) {
       Fail(field, absl::StrCat(text.size(), " bytes"),
-           absl::StrCat("must be at most ", kMaxReportedTextBytes, " bytes"));
+           absl::StrCat("must be at most ", kMaxReportedTextBytes, " bytes"),
+           ViolationCode::kTooLarge);
     } else if (!std::all_of(text.begin(), text.end(), is_printable)) {
-      Fail(field, text, "must be printable ASCII");
+      Fail(field, text, "must be printable ASCII", ViolationCode::kMalformed);
     }
     return text;
   }
@@ -48,7 +53,8 @@ class Reader {
   int64_t Bytes(const std::string& field, int64_t bytes, int64_t least) {
     if (bytes < least || bytes > kMaxReportedBytes) {
       Fail(field, absl::StrCat(bytes),
-           absl::StrCat("must be from ", least, " to ", kMaxReportedBytes));
+           absl::StrCat("must be from ", least, " to ", kMaxReportedBytes),
+           ViolationCode::kOutOfRange);
     }
     return bytes;
   }
@@ -58,7 +64,8 @@ class Reader {
                          Bytes(field + ".bound_bytes", from.bound_bytes(), 1)};
     if (gauge.bound_bytes > 0 && gauge.bound_bytes < gauge.expected_bytes) {
       Fail(field + ".bound_bytes", absl::StrCat(gauge.bound_bytes),
-           absl::StrCat("must be at least expected_bytes, ", gauge.expected_bytes));
+           absl::StrCat("must be at least expected_bytes, ", gauge.expected_bytes),
+           ViolationCode::kConflict);
     }
     return gauge;
   }
@@ -79,7 +86,8 @@ Verdict ReadVerdict(v1::Verdict verdict, Reader* reader) {
     if (verdict == from) return to;
   }
   reader->Fail("prediction.verdict", verdict == 0 ? "unset" : absl::StrCat(verdict),
-               "must be one of VERDICT_FITS, VERDICT_AT_RISK, VERDICT_DOES_NOT_FIT");
+               "must be one of VERDICT_FITS, VERDICT_AT_RISK, VERDICT_DOES_NOT_FIT",
+               verdict == 0 ? ViolationCode::kMissing : ViolationCode::kUnknownName);
   return Verdict::kFits;
 }
 
@@ -103,7 +111,8 @@ Gauge ReadGauges(const v1::Prediction& from, std::optional<UsageGauge> measured,
       const Gauge figures = reader->Figures(sent.field, *sent.figures);
       if (measured == sent.gauge) result = figures;
     } else if (measured == sent.gauge) {
-      reader->Fail(sent.field, "unset", "must be set: it is the gauge that was measured");
+      reader->Fail(sent.field, "unset", "must be set: it is the gauge that was measured",
+                   ViolationCode::kMissing);
     }
   }
   return result;
@@ -126,11 +135,12 @@ int64_t ReadPeaks(const v1::ReportUsageRequest& request, bool may_be_empty, Read
   const int count = request.actual_peak_bytes_size();
   if (count > kMaxReportedPeaks) {
     reader->Fail(kField, absl::StrCat(count, " numbers"),
-                 absl::StrCat("must be at most ", kMaxReportedPeaks));
+                 absl::StrCat("must be at most ", kMaxReportedPeaks), ViolationCode::kTooLarge);
     return 0;
   }
   if (count == 0 && !may_be_empty) {
-    reader->Fail(kField, "unset", "must be set, but for outcome out-of-memory");
+    reader->Fail(kField, "unset", "must be set, but for outcome out-of-memory",
+                 ViolationCode::kMissing);
   }
   int64_t largest = 0;
   for (int i = 0; i < count; ++i) {
@@ -166,13 +176,14 @@ std::variant<UsageReport, Violations> FromProto(const v1::ReportUsageRequest& re
   const bool sees_device = report.source_name == "dcgm" || report.source_name == "nvidia-smi";
   if (gauge.has_value() && sees_device && report.gauge_name != "device") {
     reader.Fail("gauge", report.gauge_name,
-                absl::StrCat("must be device, which is what ", report.source_name, " shows"));
+                absl::StrCat("must be device, which is what ", report.source_name, " shows"),
+                ViolationCode::kConflict);
   }
   const auto outcome = reader.Find("outcome", report.outcome_name, kUsageOutcomes);
   if (request.has_prediction()) {
     ReadPrediction(request.prediction(), gauge, &report, &reader);
   } else {
-    reader.Fail("prediction", "unset", "must be set");
+    reader.Fail("prediction", "unset", "must be set", ViolationCode::kMissing);
   }
   report.actual_bytes = ReadPeaks(
       request, outcome.value_or(UsageOutcome::kOutOfMemory) == UsageOutcome::kOutOfMemory, &reader);

@@ -73,18 +73,23 @@ const FieldDescriptor* FindField(const Descriptor& type, const std::string& name
   return field != nullptr ? field : type.FindFieldByCamelcaseName(name);
 }
 
-std::string UnknownNameRule(const Descriptor& type, const Descriptor& root,
-                            const std::string& name) {
-  if (name.size() > kMaxNameBytes) return "no such field";
+UnknownName ExplainUnknownName(const Descriptor& type, const std::string& path,
+                               const Descriptor& root, const std::string& name) {
+  const UnknownName nothing = {"no such field"};
+  if (name.size() > kMaxNameBytes) return nothing;
   const std::string snake = ToSnakeCase(name);
   if (std::find(kPlanned.begin(), kPlanned.end(), snake) != kPlanned.end()) {
-    return "not modelled yet";
+    return {"not modelled yet", ViolationCode::kNotModelled};
   }
   const std::string elsewhere = FindBelow(root, snake);
-  if (!elsewhere.empty()) return absl::StrCat("no such field here, it is ", elsewhere);
+  if (!elsewhere.empty()) {
+    return {absl::StrCat("no such field here, it is ", elsewhere), ViolationCode::kUnknownField,
+            elsewhere};
+  }
   const std::string nearest = NearestName(type, snake);
-  if (!nearest.empty()) return absl::StrCat("no such field, did you mean ", nearest);
-  return "no such field";
+  if (nearest.empty()) return nothing;
+  return {absl::StrCat("no such field, did you mean ", nearest), ViolationCode::kUnknownField,
+          path.empty() ? nearest : absl::StrCat(path, ".", nearest)};
 }
 
 std::string NotAllowedRule(const std::string& path) { return NotAllowed(path); }

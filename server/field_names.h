@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "estimator/violation.h"
 #include "google/protobuf/descriptor.h"
 
 namespace plimsoll {
@@ -13,12 +14,19 @@ namespace plimsoll {
 const google::protobuf::FieldDescriptor* FindField(const google::protobuf::Descriptor& type,
                                                    const std::string& name);
 
-// Returns the rule that an unknown name breaks: "not modelled yet" for what is
-// planned; "no such field here, it is <path>" for one that stands elsewhere in
-// `root`; "no such field, did you mean <name>" where one is near; else "no such
-// field".
-std::string UnknownNameRule(const google::protobuf::Descriptor& type,
-                            const google::protobuf::Descriptor& root, const std::string& name);
+// A field name that does not exist.
+struct UnknownName {
+  // "not modelled yet" for what is planned; "no such field here, it is <path>" for one
+  // that stands elsewhere; "no such field, did you mean <name>" where one is near; else
+  // "no such field".
+  std::string rule;
+  ViolationCode code = ViolationCode::kUnknownField;  // or kNotModelled
+  std::string meant = {};  // the path of the field that the rule names, or empty
+};
+
+// Returns what is to be said of `name` in `type`, which stands at `path` of `root`.
+UnknownName ExplainUnknownName(const google::protobuf::Descriptor& type, const std::string& path,
+                               const google::protobuf::Descriptor& root, const std::string& name);
 
 // Returns the rule that `path` breaks among allowed_changes; empty where a search may be
 // allowed to change that field of a job.

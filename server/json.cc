@@ -87,8 +87,9 @@ class Pruner {
     std::vector<std::string> twice;
   };
 
-  bool Add(const std::string& path, const Value& value, const std::string& rule) {
-    violations_.push_back({path.empty() ? kWhole : path, Seen(value), rule});
+  bool Add(const std::string& path, const Value& value, const std::string& rule,
+           ViolationCode code = ViolationCode::kMalformed) {
+    violations_.push_back({path.empty() ? kWhole : path, Seen(value), rule, code});
     return false;
   }
 
@@ -108,19 +109,24 @@ class Pruner {
                    Value* value, Given* given) {
     const FieldDescriptor* const field = FindField(type, name);
     if (field == nullptr) {
-      return Add(Below(path, name), *value, UnknownNameRule(type, root_, name));
+      UnknownName unknown = ExplainUnknownName(type, path, root_, name);
+      Add(Below(path, name), *value, unknown.rule, unknown.code);
+      violations_.back().meant = std::move(unknown.meant);
+      return false;
     }
     const std::string below = Below(path, field->name());
     const auto [twin, is_new] = given->fields.insert({field, name});
     if (!is_new) {
       given->twice.push_back(twin->second);
-      return Add(below, *value, "must not be given twice, in both spellings");
+      return Add(below, *value, "must not be given twice, in both spellings",
+                 ViolationCode::kConflict);
     }
     if (value->has_null_value()) return true;
     if (const OneofDescriptor* const oneof = field->real_containing_oneof()) {
       const auto [other, is_first] = given->oneofs.insert({oneof, field});
       if (!is_first) {
-        return Add(below, *value, absl::StrCat("must not stand beside ", other->second->name()));
+        return Add(below, *value, absl::StrCat("must not stand beside ", other->second->name()),
+                   ViolationCode::kConflict);
       }
     }
     return CheckField(*field, below, value);
@@ -182,7 +188,7 @@ class Pruner {
     for (int i = 0; i < type.value_count(); ++i) {
       if (type.value(i)->number() != 0) names.push_back(type.value(i)->name());
     }
-    return Add(path, value, NotAWord(name, names));
+    return Add(path, value, NotAWord(name, names), ViolationCode::kUnknownName);
   }
 
   bool Require(bool holds, const Value& value, const std::string& path, const char* rule) {
@@ -224,7 +230,8 @@ Violation NotJson(absl::string_view text, absl::string_view error) {
   constexpr size_t kFirst = sizeof("must be JSON: ") - 1;
   if (rule.size() > kFirst) rule[kFirst] = absl::ascii_tolower(rule[kFirst]);
   const absl::string_view excerpt = lines.size() > 1 ? lines[1] : text;
-  return {kWhole, Shorten(absl::StripAsciiWhitespace(excerpt), kMaxValueBytes), rule};
+  return {kWhole, Shorten(absl::StripAsciiWhitespace(excerpt), kMaxValueBytes), rule,
+          ViolationCode::kMalformed};
 }
 
 absl::string_view MessageOf(const google::protobuf::util::Status& status) {
@@ -250,7 +257,8 @@ Violations ReadJsonValue(absl::string_view text, Value* value) {
   const int depth = NestingOf(text);
   if (depth > kMaxJsonDepth) {
     return {{kWhole, absl::StrCat(depth, " levels"),
-             absl::StrCat("must nest at most ", kMaxJsonDepth, " levels")}};
+             absl::StrCat("must nest at most ", kMaxJsonDepth, " levels"),
+             ViolationCode::kTooLarge}};
   }
   const auto status = json::JsonStringToMessage({text.data(), text.size()}, value);
   if (!status.ok()) return {NotJson(text, MessageOf(status))};

@@ -3,64 +3,61 @@
 #include <algorithm>
 #include <iterator>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "estimator/words.h"
 
 namespace plimsoll {
 namespace {
 
-using Words = std::vector<absl::string_view>;
+constexpr absl::string_view kDegrees[] = {
+    "job.cluster.gpu_count", "job.parallelism.data_parallel_size",
+    "job.parallelism.pipeline_parallel_size", "job.parallelism.tensor_parallel_size"};
 
 bool IsAtOrBelow(absl::string_view path, absl::string_view field) {
   return path == field || absl::StartsWith(path, absl::StrCat(field, "."));
 }
 
-bool Has(const Words& words, absl::string_view word) {
-  return std::find(words.begin(), words.end(), word) != words.end();
+// The field whose value is lost: the one that could not be read, a list as a whole, or
+// the one that a misspelt name stands for; "" where there is none.
+std::string LostField(const Violation& misread) {
+  if (misread.code == ViolationCode::kNotModelled) return "";
+  if (misread.code == ViolationCode::kUnknownField) return misread.meant;
+  return misread.field.substr(0, misread.field.find('['));
 }
 
-// The name of the field that the caller meant, or "" where there is none: of
-// "no such field, did you mean <name>" and "..., it is <path>" the last one.
-absl::string_view NameMeant(const Violation& misread, absl::string_view lost) {
-  const absl::string_view rule = misread.rule;
-  if (absl::StartsWith(rule, "not modelled")) return "";
-  return absl::StartsWith(rule, "no such field") ? rule.substr(rule.find_last_of(" .") + 1)
-                                                 : lost.substr(lost.rfind('.') + 1);
+bool IsDegree(absl::string_view field) {
+  return std::find(std::begin(kDegrees), std::end(kDegrees), field) != std::end(kDegrees);
 }
 
-// Whether the rule is one framework's, where the framework may be a wrong guess.
-bool GuessesFramework(absl::string_view meant, const Violation& violation, const Words& rule) {
-  const Words deciding = {"framework", "parallelism", "runtime", "zero_stage"};
-  return Has(deciding, meant) && violation.field != "job.runtime.framework" &&
-         std::any_of(std::begin(kFrameworks), std::end(kFrameworks),
-                     [&rule](const auto& framework) { return Has(rule, framework.name); });
-}
-
-// Whether the rule speaks of degrees, each of which may follow from the others.
-bool GuessesDegrees(absl::string_view meant, const Words& rule) {
-  const Words deciding = {"cluster",     "data_parallel_size",     "gpu_count",
-                          "parallelism", "pipeline_parallel_size", "tensor_parallel_size"};
-  return Has(deciding, meant) && (Has(rule, "data_parallel_size") || Has(rule, "parallel"));
+// Whether a field that a rule weighs follows from the lost one: it is that, or in that
+// section; degrees follow from one another, a framework that is left open from the ZeRO
+// stage.
+bool RestsOn(absl::string_view weighed, absl::string_view lost) {
+  if (IsAtOrBelow(weighed, lost) || IsAtOrBelow(lost, weighed)) return true;
+  if (weighed == "job.runtime.framework") return IsAtOrBelow("job.parallelism.zero_stage", lost);
+  return IsDegree(weighed) &&
+         std::any_of(std::begin(kDegrees), std::end(kDegrees),
+                     [lost](absl::string_view degree) { return IsAtOrBelow(degree, lost); });
 }
 
 bool FollowsFrom(const Violation& misread, const Violation& violation) {
-  // "job.parallelism.pipeline_layout[1]" lost the whole list.
-  const absl::string_view lost =
+  const absl::string_view seen =
       absl::string_view(misread.field).substr(0, misread.field.find('['));
-  if (lost == "request" || IsAtOrBelow(violation.field, lost)) return true;
-  const absl::string_view meant = NameMeant(misread, lost);
-  if (violation.value == "unset" &&
-      (IsAtOrBelow(lost, violation.field) || Has(absl::StrSplit(violation.field, '.'), meant))) {
+  if (seen == "request" || IsAtOrBelow(violation.field, seen)) return true;
+  const std::string lost = LostField(misread);
+  // What is missing may be what was misspelt, or in the section that was.
+  if (violation.code == ViolationCode::kMissing &&
+      (IsAtOrBelow(seen, violation.field) ||
+       (!lost.empty() && IsAtOrBelow(violation.field, lost)))) {
     return true;
   }
-  const Words rule = absl::StrSplit(violation.rule, absl::ByAnyChar(" ,;()"), absl::SkipEmpty());
-  return Has(rule, meant) || GuessesFramework(meant, violation, rule) ||
-         GuessesDegrees(meant, rule);
+  return !lost.empty() && std::any_of(violation.others.begin(), violation.others.end(),
+                                      [&lost](const std::string& other) {
+                                        return RestsOn(absl::StrCat("job.", other), lost);
+                                      });
 }
 
 }  // namespace
@@ -68,6 +65,17 @@ bool FollowsFrom(const Violation& misread, const Violation& violation) {
 bool FollowsFrom(const Violations& misread, const Violation& violation) {
   return std::any_of(misread.begin(), misread.end(),
                      [&violation](const Violation& one) { return FollowsFrom(one, violation); });
+}
+
+Violations WithRefused(Violations misread, const Violations& refused) {
+  const size_t lost = misread.size();
+  for (const Violation& violation : refused) {
+    const bool follows =
+        std::any_of(misread.begin(), misread.begin() + static_cast<ptrdiff_t>(lost),
+                    [&violation](const Violation& one) { return FollowsFrom(one, violation); });
+    if (!follows) misread.push_back(violation);
+  }
+  return misread;
 }
 
 }  // namespace plimsoll

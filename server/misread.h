@@ -11,6 +11,10 @@ namespace plimsoll {
 // the absence of what was misspelt, or its rule speaks of that.
 bool FollowsFrom(const Violations& misread, const Violation& violation);
 
+// Returns `misread`, and what is refused of the rest of the request and does not follow
+// from it.
+Violations WithRefused(Violations misread, const Violations& refused);
+
 }  // namespace plimsoll
 
 #endif  // PLIMSOLL_SERVER_MISREAD_H_

@@ -25,9 +25,8 @@ struct Form {
   // Returns all of it, and what is wrong with the values that could be read.
   Violations With(const Violations& values) const {
     Violations violations = unknown;
-    violations.insert(violations.end(), misread.begin(), misread.end());
-    for (const Violation& value : values) {
-      if (!FollowsFrom(misread, value)) violations.push_back(value);
+    for (Violation& violation : WithRefused(misread, values)) {
+      violations.push_back(std::move(violation));
     }
     return violations;
   }
@@ -88,7 +87,8 @@ Violations CheckBatch(const v1::BatchEstimateMemoryRequest& request) {
   const int count = request.requests_size();
   if (count < 1 || count > kMaxBatchSize) {
     violations.push_back({"requests", absl::StrCat(count, " requests"),
-                          absl::StrCat("must be 1 to ", kMaxBatchSize)});
+                          absl::StrCat("must be 1 to ", kMaxBatchSize),
+                          ViolationCode::kOutOfRange});
   }
   return violations;
 }

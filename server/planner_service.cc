@@ -43,7 +43,8 @@ grpc::Status Parse(const ByteBuffer& bytes, Message* message) {
   if (ParseFrom(bytes, message)) return grpc::Status::OK;
   return InvalidArgument(
       {{"request", absl::StrCat(bytes.Length(), " bytes"),
-        absl::StrCat("must be a serialized ", Message::descriptor()->full_name())}});
+        absl::StrCat("must be a serialized ", Message::descriptor()->full_name()),
+        ViolationCode::kMalformed}});
 }
 
 // Hands over what was written, uncopied.

@@ -2,14 +2,15 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "google/rpc/error_details.pb.h"
 #include "grpcpp/support/error_details.h"
+#include "plimsoll/v1/refusal.pb.h"
 #include "server/shorten.h"
 
 namespace plimsoll {
@@ -34,8 +35,11 @@ std::string OneLine(absl::string_view text, size_t max_bytes) {
 }
 
 Violation Bounded(const Violation& violation) {
-  return {OneLine(violation.field, kMaxFieldBytes), OneLine(violation.value, kMaxValueBytes),
-          OneLine(violation.rule, kMaxRuleBytes)};
+  Violation bounded = violation;
+  bounded.field = OneLine(violation.field, kMaxFieldBytes);
+  bounded.value = OneLine(violation.value, kMaxValueBytes);
+  bounded.rule = OneLine(violation.rule, kMaxRuleBytes);
+  return bounded;
 }
 
 // Bytes of a status message in the trailer: gRPC percent-encodes all but
@@ -76,20 +80,44 @@ std::string MessageOf(const Violations& violations) {
   return message;
 }
 
+std::string NameOf(ViolationCode code) {
+  const absl::string_view name = RowOf(code).name;
+  return std::string(name.data(), name.size());
+}
+
+// The proto's enum has the codes in their order, after UNSPECIFIED.
+v1::ViolationReason ToProto(ViolationCode code) {
+  return static_cast<v1::ViolationReason>(static_cast<int>(code) + 1);
+}
+
+ViolationCode FromProto(v1::ViolationReason reason) {
+  const int code = static_cast<int>(reason) - 1;
+  const bool known = code >= 0 && code < static_cast<int>(std::size(kViolationCodes));
+  return known ? static_cast<ViolationCode>(code) : ViolationCode::kInvalidValue;
+}
+
 google::rpc::Status WithDetails(const Violations& violations, size_t listed) {
   google::rpc::BadRequest bad_request;
+  v1::RefusedFields refused;
   for (size_t i = 0; i < listed; ++i) {
+    const Violation& violation = violations[i];
     auto* const entry = bad_request.add_field_violations();
-    entry->set_field(violations[i].field);
-    entry->set_description(absl::StrCat(violations[i].value, "; ", violations[i].rule));
+    entry->set_field(violation.field);
+    entry->set_description(absl::StrCat(violation.value, "; ", violation.rule));
+    entry->set_reason(NameOf(violation.code));
+    auto* const field = refused.add_fields();
+    field->set_value(violation.value);
+    field->set_reason(ToProto(violation.code));
+    *field->mutable_other_fields() = {violation.others.begin(), violation.others.end()};
   }
-  google::rpc::ErrorInfo info = MakeErrorInfo("INVALID_JOB");
+  google::rpc::ErrorInfo info = MakeErrorInfo(std::string(ReasonOf(violations)));
   (*info.mutable_metadata())["violationCount"] = absl::StrCat(violations.size());
   (*info.mutable_metadata())["listedCount"] = absl::StrCat(listed);
   google::rpc::Status status;
   status.set_code(grpc::StatusCode::INVALID_ARGUMENT);
   status.set_message(MessageOf(violations));
   status.add_details()->PackFrom(bad_request);
+  status.add_details()->PackFrom(refused);
   status.add_details()->PackFrom(info);
   return status;
 }
@@ -111,18 +139,41 @@ grpc::Status InvalidArgument(const Violations& violations) {
   return ToGrpcStatus(WithDetails(shortened, fits));
 }
 
+absl::string_view ReasonOf(const Violations& violations) {
+  const auto mistake = std::find_if(
+      violations.begin(), violations.end(),
+      [](const Violation& violation) { return violation.code != ViolationCode::kNotModelled; });
+  return RowOf(mistake == violations.end() ? ViolationCode::kNotModelled : mistake->code).name;
+}
+
 Violations ListedViolations(const google::rpc::Status& refusal) {
-  Violations violations;
+  google::rpc::BadRequest bad_request;
+  v1::RefusedFields refused;
   for (const google::protobuf::Any& detail : refusal.details()) {
-    google::rpc::BadRequest bad_request;
-    if (!detail.UnpackTo(&bad_request)) continue;
-    for (const auto& entry : bad_request.field_violations()) {
-      const std::vector<std::string> parts =
-          absl::StrSplit(entry.description(), absl::MaxSplits("; ", 1));
-      violations.push_back({entry.field(), parts.front(), parts.back()});
-    }
+    detail.UnpackTo(&bad_request) || detail.UnpackTo(&refused);
+  }
+  Violations violations;
+  const int count = std::min(bad_request.field_violations_size(), refused.fields_size());
+  for (int i = 0; i < count; ++i) {
+    const auto& entry = bad_request.field_violations(i);
+    const v1::RefusedField& field = refused.fields(i);
+    absl::string_view rule = entry.description();
+    absl::ConsumePrefix(&rule, absl::StrCat(field.value(), "; "));
+    violations.push_back({entry.field(),
+                          field.value(),
+                          std::string(rule),
+                          FromProto(field.reason()),
+                          {field.other_fields().begin(), field.other_fields().end()}});
   }
   return violations;
+}
+
+std::string ReasonOf(const google::rpc::Status& refusal) {
+  google::rpc::ErrorInfo info;
+  for (const google::protobuf::Any& detail : refusal.details()) {
+    if (detail.UnpackTo(&info)) return info.reason();
+  }
+  return "";
 }
 
 grpc::Status Refusal(grpc::StatusCode code, const std::string& message, const std::string& reason) {

@@ -18,15 +18,25 @@ namespace plimsoll {
 inline constexpr size_t kMaxErrorMetadataBytes = 7 * 1024;
 
 // Returns INVALID_ARGUMENT whose message has one violation per line, with
-// google.rpc.BadRequest (all violations; description "<value>; <rule>") and
-// google.rpc.ErrorInfo (reason INVALID_JOB; metadata violationCount and
-// listedCount). A list too long for a trailer is cut, and says "and N more".
+// google.rpc.BadRequest (all violations; description "<value>; <rule>"; reason the
+// name of its code), plimsoll.v1.RefusedFields (what that has no place for) and
+// google.rpc.ErrorInfo (reason ReasonOf; metadata violationCount and listedCount). A
+// list too long for a trailer is cut, and says "and N more".
 //
 // Requires: violations is not empty
 grpc::Status InvalidArgument(const Violations& violations);
 
-// Returns the violations that google.rpc.BadRequest lists in a refusal.
+// Returns the name of the code that speaks for all: NOT_MODELLED where every violation
+// is that, else the code of the first that is not.
+//
+// Requires: violations is not empty
+absl::string_view ReasonOf(const Violations& violations);
+
+// Returns the violations that a refusal lists, as they were given to InvalidArgument.
 Violations ListedViolations(const google::rpc::Status& refusal);
+
+// Returns the reason of a refusal's google.rpc.ErrorInfo; empty where it has none.
+std::string ReasonOf(const google::rpc::Status& refusal);
 
 // Returns `code` with ErrorInfo alone. `reason` is UPPER_SNAKE_CASE.
 grpc::Status Refusal(grpc::StatusCode code, const std::string& message, const std::string& reason);

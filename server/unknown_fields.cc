@@ -85,7 +85,8 @@ class Walk {
     for (int i = 0; i < unknown.field_count(); ++i) numbers.insert(unknown.field(i).number());
     for (const int number : numbers) {
       violations_.push_back({path, absl::StrCat("field number ", number),
-                             absl::StrCat("not known to version ", kEstimatorVersion)});
+                             absl::StrCat("not known to version ", kEstimatorVersion),
+                             ViolationCode::kUnknownField});
     }
   }
 

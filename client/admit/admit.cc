@@ -5,10 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "client/admit/decide.h"
 #include "client/admit/gpu_request.h"
@@ -36,17 +33,6 @@ v1::Cause CauseOf(v1::Verdict verdict) {
     default:
       return v1::CAUSE_DOES_NOT_FIT;
   }
-}
-
-// Whether all that is wrong with a job is that no model of it exists: every refusal
-// of that kind says so in these words.
-bool IsNotModelled(const absl::Status& status) {
-  const std::vector<std::string> lines =
-      absl::StrSplit(absl::string_view(status.message()), '\n', absl::SkipEmpty());
-  return !lines.empty() && std::all_of(lines.begin(), lines.end(), [](const std::string& line) {
-    const size_t rule = line.rfind("; ");  // what comes before is the user's
-    return rule != std::string::npos && absl::StrContains(line.substr(rule), "not modelled");
-  });
 }
 
 bool Allows(const v1::AdmissionRules& rules, absl::string_view field) {
@@ -141,13 +127,13 @@ class Admission {
 
   v1::AdmissionDecision Run() {
     if (rules_.mode() == "off") return Conclude(v1::CAUSE_NOT_ASKED);
-    std::vector<std::string> wrong = submission_.misread;
+    Violations wrong = submission_.misread;
     if (wrong.empty() && !submission_.words.said()) return Conclude(v1::CAUSE_NOT_ASKED);
     gpus_ = ReadGpuRequest(submission_.request, &wrong);
-    if (!wrong.empty()) return Refuse(absl::InvalidArgumentError(absl::StrJoin(wrong, "\n")));
+    if (!wrong.empty()) return Refuse(Invalid(wrong));
     if (gpus_.shares) {
-      return Refuse(
-          absl::InvalidArgumentError("cluster.gpu: a share; shares of GPUs are not modelled yet"));
+      return Refuse(Invalid({{"cluster.gpu", "a share", "shares of GPUs are not modelled yet",
+                              ViolationCode::kNotModelled}}));
     }
     absl::StatusOr<v1::Job> job = ReadJob(submission_.words, submission_.files, &wrong);
     if (!job.ok()) return Refuse(job.status());
@@ -161,7 +147,7 @@ class Admission {
 
  private:
   // `wrong` is what could not be read of the job: the service refuses the rest.
-  v1::AdmissionDecision Judge(const v1::Job& job, std::vector<std::string> wrong) {
+  v1::AdmissionDecision Judge(const v1::Job& job, Violations wrong) {
     absl::StatusOr<v1::EstimateMemoryResponse> answer = client_.Estimate(job, rules_);
     if (!wrong.empty()) return Refuse(Refusal(std::move(wrong), answer.status()));
     if (!answer.ok()) return Refuse(answer.status());
@@ -258,7 +244,8 @@ class Admission {
       decision_.set_problem(std::string(problem.message()));
       return Conclude(v1::CAUSE_UNREACHABLE);
     }
-    return Conclude(IsNotModelled(problem) ? v1::CAUSE_NOT_MODELLED : v1::CAUSE_BAD_WORDS);
+    const bool modelled = ReasonOf(problem) != RowOf(ViolationCode::kNotModelled).name;
+    return Conclude(modelled ? v1::CAUSE_BAD_WORDS : v1::CAUSE_NOT_MODELLED);
   }
 
   v1::AdmissionDecision Conclude(v1::Cause cause) {

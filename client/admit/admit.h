@@ -19,10 +19,10 @@ namespace plimsoll {
 // One submission and the rules that hold for it.
 struct Submission {
   v1::SchedulerRequest request;
-  JobWords words;                    // of the request, or a job file
-  std::vector<std::string> misread;  // what is wrong with the request and the words
-  v1::AdmissionRules rules;          // as RulesFor returns them
-  Files files = Files::kRefuse;      // whether job files that the words name are read
+  JobWords words;                // of the request, or a job file
+  Violations misread;            // what is wrong with the request and the words
+  v1::AdmissionRules rules;      // as RulesFor returns them
+  Files files = Files::kRefuse;  // whether job files that the words name are read
 };
 
 // Opens the service; called only for a job that has something to ask.

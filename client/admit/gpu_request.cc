@@ -80,8 +80,7 @@ bool ReadTypeAndCount(const std::vector<std::string>& parts, Amount* amount) {
 }
 
 // Reads one field, as "gres:gpu:h100:8,gres:nic:1".
-Amount ReadAmount(const char* field, const std::string& text,
-                  std::vector<std::string>* violations) {
+Amount ReadAmount(const char* field, const std::string& text, Violations* violations) {
   Amount amount;
   for (absl::string_view item : absl::StrSplit(text, ',', absl::SkipEmpty())) {
     if (!absl::ConsumePrefix(&item, "gres:")) absl::ConsumePrefix(&item, "gres/");
@@ -91,8 +90,8 @@ Amount ReadAmount(const char* field, const std::string& text,
       amount.shares = amount.shares || ReadCount(parts.back()) != std::optional<int64_t>(0);
     }
     if (parts[0] != "gpu" || ReadTypeAndCount(parts, &amount)) continue;
-    violations->push_back(absl::StrCat(field, ": ", Clean(text.substr(0, kMostShownBytes)), "; ",
-                                       kRule, ", of one type"));
+    violations->push_back({field, Clean(text.substr(0, kMostShownBytes)),
+                           absl::StrCat(kRule, ", of one type"), ViolationCode::kMalformed});
     break;
   }
   return amount;
@@ -104,7 +103,7 @@ struct Amounts {
   std::array<const Amount*, 4> all() const { return {&job, &node, &socket, &task}; }
 };
 
-Amounts ReadAmounts(const v1::SchedulerRequest& request, std::vector<std::string>* violations) {
+Amounts ReadAmounts(const v1::SchedulerRequest& request, Violations* violations) {
   return {.job = ReadAmount("tres_per_job", request.tres_per_job(), violations),
           .node = ReadAmount("tres_per_node", request.tres_per_node(), violations),
           .socket = ReadAmount("tres_per_socket", request.tres_per_socket(), violations),
@@ -228,22 +227,23 @@ bool SetTasks(const v1::SchedulerRequest& request, const GpuRequest& was, int64_
 
 }  // namespace
 
-GpuRequest ReadGpuRequest(const v1::SchedulerRequest& request,
-                          std::vector<std::string>* violations) {
+GpuRequest ReadGpuRequest(const v1::SchedulerRequest& request, Violations* violations) {
   const Amounts amounts = ReadAmounts(request, violations);
   GpuRequest gpus;
   Count(request, amounts, &gpus);
   if (gpus.count > kMostGpus) {
-    violations->push_back(absl::StrCat("cluster.gpu_count: more than ", kMostGpus,
-                                       " GPUs asked for; must be at most ", kMostGpus));
+    violations->push_back(
+        {"cluster.gpu_count", absl::StrCat("more than ", kMostGpus, " GPUs asked for"),
+         absl::StrCat("must be at most ", kMostGpus), ViolationCode::kOutOfRange});
     gpus.count = 0;
   }
   for (const Amount* const amount : amounts.all()) {
     gpus.shares = gpus.shares || amount->shares;
     if (amount->type.empty() || amount->type == gpus.type) continue;
     if (!gpus.type.empty()) {
-      violations->push_back(absl::StrCat("cluster.gpu: ", Clean(gpus.type), " and ",
-                                         Clean(amount->type), "; must be of one type"));
+      violations->push_back({"cluster.gpu",
+                             absl::StrCat(Clean(gpus.type), " and ", Clean(amount->type)),
+                             "must be of one type", ViolationCode::kConflict});
     }
     gpus.type = amount->type;
   }
@@ -253,7 +253,7 @@ GpuRequest ReadGpuRequest(const v1::SchedulerRequest& request,
 std::optional<std::vector<v1::SchedulerChange>> ChangeGpuCount(const v1::SchedulerRequest& request,
                                                                int64_t count,
                                                                int64_t gpus_per_node) {
-  std::vector<std::string> violations;
+  Violations violations;
   const Amounts amounts = ReadAmounts(request, &violations);
   const GpuRequest was = ReadGpuRequest(request, &violations);
   Changes changes;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "estimator/violation.h"
 #include "plimsoll/v1/admission.pb.h"
 
 namespace plimsoll {
@@ -26,12 +27,11 @@ struct GpuRequest {
 // range, its smaller end counts; a job of no stated tasks has one a node. Where none of
 // them asks for a GPU, tasks_per_gpu does.
 //
-// `violations` gets what is wrong, as "<field>: <value>; <rule>".
+// `violations` gets what is wrong.
 //
 // Source: Slurm 22.05, sbatch(1) (--gres, --gpus and the like); the forms of both
 //         that release and of 23.02 and later, src/common/slurm_opt.c.
-GpuRequest ReadGpuRequest(const v1::SchedulerRequest& request,
-                          std::vector<std::string>* violations);
+GpuRequest ReadGpuRequest(const v1::SchedulerRequest& request, Violations* violations);
 
 // Returns what to set so that the job gets `count` GPUs, in as few nodes of at
 // most `gpus_per_node` as share them evenly. Tasks that were one a GPU, or one a

@@ -10,6 +10,7 @@
 #include "absl/strings/strip.h"
 #include "client/admit/travel_json.h"
 #include "client/job_flags.h"
+#include "client/refusal.h"
 #include "client/text.h"
 #include "server/json.h"
 
@@ -28,8 +29,7 @@ std::string Shown(absl::string_view text) { return Clean(text.substr(0, kMostSho
 // Reads lines of words into `words`.
 class WordsReader {
  public:
-  WordsReader(JobWords* words, std::vector<std::string>* violations)
-      : words_(*words), violations_(*violations) {}
+  WordsReader(JobWords* words, Violations* violations) : words_(*words), violations_(*violations) {}
 
   void ReadLine(absl::string_view line) {
     for (;;) {
@@ -44,7 +44,8 @@ class WordsReader {
 
  private:
   void Fail(absl::string_view value, absl::string_view rule) {
-    violations_.push_back(absl::StrCat(words_.source, ": ", Shown(value), "; ", rule));
+    violations_.push_back(
+        {words_.source, Shown(value), std::string(rule), ViolationCode::kMalformed});
   }
 
   void ReadInlineJob(absl::string_view json) {
@@ -83,7 +84,7 @@ class WordsReader {
   }
 
   JobWords& words_;
-  std::vector<std::string>& violations_;
+  Violations& violations_;
 };
 
 // The words of `text` where it is one of a script's lines, of a comment, or all
@@ -94,11 +95,11 @@ absl::string_view AfterDirective(absl::string_view line) {
 }
 
 void ReadSource(const char* source, absl::string_view text, size_t max_bytes, JobWords* words,
-                std::vector<std::string>* violations) {
+                Violations* violations) {
   words->source = source;
   if (text.size() > max_bytes) {
-    violations->push_back(
-        absl::StrCat(source, ": over ", max_bytes, " bytes; must be at most ", max_bytes));
+    violations->push_back({source, absl::StrCat("over ", max_bytes, " bytes"),
+                           absl::StrCat("must be at most ", max_bytes), ViolationCode::kTooLarge});
     return;
   }
   WordsReader reader(words, violations);
@@ -115,13 +116,15 @@ std::string ScriptWords(absl::string_view lines) {
 }
 
 // Reads the job in JSON: of a job in YAML, aliases and merges could take seconds.
-void ReadInlineJob(const JobWords& words, v1::Job* job, std::vector<std::string>* misread) {
+void ReadInlineJob(const JobWords& words, v1::Job* job, Violations* misread) {
   google::protobuf::Value value;
   Violations violations = ReadJsonValue(words.inline_job, &value);
   if (violations.empty()) violations = ReadJsonMessage(std::move(value), "job", job);
   for (Violation& violation : violations) {
     if (violation.field == "request") violation.field = words.source;
-    misread->push_back(Clean(ToText(violation)));
+    violation.value = Clean(violation.value);
+    violation.field = Clean(violation.field);
+    misread->push_back(std::move(violation));
   }
 }
 
@@ -129,7 +132,7 @@ bool Blank(absl::string_view text) { return absl::StripAsciiWhitespace(text).emp
 
 }  // namespace
 
-JobWords ReadWords(const v1::SchedulerRequest& request, std::vector<std::string>* violations) {
+JobWords ReadWords(const v1::SchedulerRequest& request, Violations* violations) {
   JobWords words;
   const std::string script = ScriptWords(request.script_words());
   absl::string_view comment = request.comment();
@@ -143,16 +146,14 @@ JobWords ReadWords(const v1::SchedulerRequest& request, std::vector<std::string>
   return words;
 }
 
-absl::StatusOr<v1::Job> ReadJob(const JobWords& words, Files files,
-                                std::vector<std::string>* misread) {
+absl::StatusOr<v1::Job> ReadJob(const JobWords& words, Files files, Violations* misread) {
   if (!words.file.empty() && files == Files::kRead) {
     return ReadJob(words.file, words.settings, misread);
   }
   if (!words.file.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(words.source, ": ", Shown(words.file),
-                     "; must say the job itself: the scheduler reads no files of users (submit "
-                     "where cli_filter is installed, or by plimsoll submit)"));
+    return Invalid({{words.source, Shown(words.file),
+                     "must say the job itself: the scheduler reads no files of users (submit "
+                     "where cli_filter is installed, or by plimsoll submit)"}});
   }
   v1::Job job;
   if (!words.inline_job.empty()) ReadInlineJob(words, &job, misread);

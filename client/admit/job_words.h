@@ -37,15 +37,14 @@ struct JobWords {
 //   anything else    is the name of a job file
 // A comment has words only where it begins with `plimsoll:`.
 //
-// `violations` gets what is wrong, as "<source>: <value>; <rule>".
-JobWords ReadWords(const v1::SchedulerRequest& request, std::vector<std::string>* violations);
+// `violations` gets what is wrong; the field of each is the source.
+JobWords ReadWords(const v1::SchedulerRequest& request, Violations* violations);
 
 // Returns the job that the words describe. Where files are refused, a word that names
 // one is wrong. `misread` gets what is wrong with fields, which the job then lacks.
 //
 // Errors: INVALID_ARGUMENT where there is no job to read at all.
-absl::StatusOr<v1::Job> ReadJob(const JobWords& words, Files files,
-                                std::vector<std::string>* misread);
+absl::StatusOr<v1::Job> ReadJob(const JobWords& words, Files files, Violations* misread);
 
 // Returns `job` in one line, as PLIMSOLL_JOB takes it.
 std::string InlineWords(const v1::Job& job, bool resize_allowed);

@@ -153,7 +153,8 @@ absl::StatusOr<v1::AdmissionPolicy> ReadPolicy(const std::string& file) {
   if (!node.ok()) return node.status();
   YamlReader reader(std::nullopt);
   reader.Read(*node, kRoot, &policy);
-  std::vector<std::string> wrong = reader.violations();
+  std::vector<std::string> wrong;
+  for (const Violation& violation : reader.violations()) wrong.push_back(ToText(violation));
   CheckRules(absl::StrCat(kRoot, ".rules"), policy.rules(), policy.rules(), &wrong);
   for (const auto& [name, rules] : policy.partitions()) {
     const std::string path = absl::StrCat(kRoot, ".partitions.", name);

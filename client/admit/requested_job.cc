@@ -15,37 +15,39 @@ std::string GivenGpu(const GpuRequest& gpus, const v1::AdmissionRules& rules) {
   return known == rules.gpu_types().end() ? gpus.type : known->second;
 }
 
-void AddGpu(const std::string& given, SameGpu same_gpu, v1::Cluster* cluster,
-            std::vector<std::string>* wrong) {
+void AddGpu(const std::string& given, SameGpu same_gpu, v1::Cluster* cluster, Violations* wrong) {
   if (given.empty()) return;
   if (cluster->has_gpu_memory_bytes()) {
-    wrong->push_back(absl::StrCat("cluster.gpu_memory_bytes: ", cluster->gpu_memory_bytes(),
-                                  "; the job asks the scheduler for ", Clean(given),
-                                  ", whose memory is known"));
+    wrong->push_back(
+        {"cluster.gpu_memory_bytes", absl::StrCat(cluster->gpu_memory_bytes()),
+         absl::StrCat("the job asks the scheduler for ", Clean(given), ", whose memory is known"),
+         ViolationCode::kConflict});
   } else if (!cluster->has_gpu()) {
     cluster->set_gpu(given);
   } else if (cluster->gpu() != given && !same_gpu(cluster->gpu(), given)) {
-    wrong->push_back(absl::StrCat("cluster.gpu: ", Clean(cluster->gpu()),
-                                  "; the job asks the scheduler for ", Clean(given)));
+    wrong->push_back({"cluster.gpu", Clean(cluster->gpu()),
+                      absl::StrCat("the job asks the scheduler for ", Clean(given)),
+                      ViolationCode::kConflict});
   }
 }
 
-void AddCount(int64_t count, v1::Job* job, std::vector<std::string>* wrong) {
+void AddCount(int64_t count, v1::Job* job, Violations* wrong) {
   if (count == 0) return;
   v1::Cluster& cluster = *job->mutable_cluster();
   if (!cluster.has_gpu_count()) {
     cluster.set_gpu_count(count);
   } else if (cluster.gpu_count() != count) {
-    wrong->push_back(absl::StrCat("cluster.gpu_count: ", cluster.gpu_count(),
-                                  "; the job asks the scheduler for ", count,
-                                  count == 1 ? " GPU" : " GPUs"));
+    wrong->push_back(
+        {"cluster.gpu_count", absl::StrCat(cluster.gpu_count()),
+         absl::StrCat("the job asks the scheduler for ", count, count == 1 ? " GPU" : " GPUs"),
+         ViolationCode::kConflict});
   }
 }
 
 }  // namespace
 
 void AddCluster(const GpuRequest& gpus, const v1::AdmissionRules& rules, SameGpu same_gpu,
-                v1::Job* job, std::vector<std::string>* wrong) {
+                v1::Job* job, Violations* wrong) {
   v1::Cluster& cluster = *job->mutable_cluster();
   AddGpu(GivenGpu(gpus, rules), same_gpu, &cluster, wrong);
   AddCount(gpus.count, job, wrong);

@@ -20,7 +20,7 @@ using SameGpu = absl::FunctionRef<bool(const std::string&, const std::string&)>;
 // user says of the cluster stands, but must not contradict the request: `wrong` gets
 // "cluster.gpu_count: 16; the job asks the scheduler for 8 GPUs".
 void AddCluster(const GpuRequest& gpus, const v1::AdmissionRules& rules, SameGpu same_gpu,
-                v1::Job* job, std::vector<std::string>* wrong);
+                v1::Job* job, Violations* wrong);
 
 }  // namespace plimsoll
 

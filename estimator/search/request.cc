@@ -37,21 +37,22 @@ class RequestCheck {
   RequestCheck(const Catalog& catalog, Violations& violations)
       : catalog_(catalog), violations_(violations) {}
 
-  void Fail(std::string field, absl::string_view value, std::string rule) {
-    violations_.push_back({std::move(field), ShownValue(value), std::move(rule)});
+  void Fail(std::string field, absl::string_view value, std::string rule, ViolationCode code) {
+    violations_.push_back({std::move(field), ShownValue(value), std::move(rule), code});
   }
 
   // The id that a name or an alias stands for; the name itself where neither.
   std::string GpuId(const std::string& field, const std::string& name) {
     if (const Gpu* const gpu = FindGpu(name, catalog_)) return gpu->id;
-    Fail(field, name, NotAGpu(name, catalog_));
+    Fail(field, name, NotAGpu(name, catalog_), ViolationCode::kUnknownName);
     return name;
   }
 
   void Frozen(const std::vector<std::string>& frozen) {
     if (!ArePaths("frozen", frozen)) return;
     for (const std::string& path : frozen) {
-      if (!UseOf(path).has_value()) Fail("frozen", path, NotAWord(path, FieldPaths()));
+      if (UseOf(path).has_value()) continue;
+      Fail("frozen", path, NotAWord(path, FieldPaths()), ViolationCode::kUnknownName);
     }
   }
 
@@ -60,7 +61,7 @@ class RequestCheck {
     if (!ArePaths("allowed_changes", allowed)) return;
     for (const std::string& path : allowed) {
       if (std::string rule = NotAllowed(path); !rule.empty()) {
-        Fail("allowed_changes", path, std::move(rule));
+        Fail("allowed_changes", path, std::move(rule), ViolationCode::kInvalidValue);
       }
     }
   }
@@ -69,22 +70,24 @@ class RequestCheck {
   void Considered(const RecommendSpec& spec) {
     constexpr char kRule[] = "must be empty where job.";
     if (!spec.gpus.empty() && !MayChange(spec, "cluster.gpu")) {
-      Fail("gpus", spec.gpus[0], absl::StrCat(kRule, "cluster.gpu may not change"));
+      Fail("gpus", spec.gpus[0], absl::StrCat(kRule, "cluster.gpu may not change"),
+           ViolationCode::kConflict);
     }
     if (!spec.gpu_counts.empty() && !MayChange(spec, "cluster.gpu_count")) {
       Fail("gpu_counts", absl::StrCat(spec.gpu_counts[0]),
-           absl::StrCat(kRule, "cluster.gpu_count may not change"));
+           absl::StrCat(kRule, "cluster.gpu_count may not change"), ViolationCode::kConflict);
     }
   }
 
   void Counts(const std::vector<int64_t>& counts) {
     if (counts.size() > kMostGpuCounts) {
       Fail("gpu_counts", absl::StrCat(counts.size(), " numbers"),
-           absl::StrCat("must be at most ", kMostGpuCounts));
+           absl::StrCat("must be at most ", kMostGpuCounts), ViolationCode::kTooLarge);
     }
     for (const int64_t count : counts) {
       if (count >= 1 && count <= kMostGpus) continue;
-      Fail("gpu_counts", absl::StrCat(count), absl::StrCat("must be from 1 to ", kMostGpus));
+      Fail("gpu_counts", absl::StrCat(count), absl::StrCat("must be from 1 to ", kMostGpus),
+           ViolationCode::kOutOfRange);
     }
   }
 
@@ -92,7 +95,7 @@ class RequestCheck {
     std::vector<std::string> ids;
     if (gpus.size() > kMostGpuTypes) {
       Fail("gpus", absl::StrCat(gpus.size(), " GPUs"),
-           absl::StrCat("must be at most ", kMostGpuTypes));
+           absl::StrCat("must be at most ", kMostGpuTypes), ViolationCode::kTooLarge);
       return ids;
     }
     for (const std::string& gpu : gpus) ids.push_back(GpuId("gpus", gpu));
@@ -103,17 +106,18 @@ class RequestCheck {
     std::map<std::string, double> by_id;
     if (prices.size() > kMostPrices) {
       Fail("gpu_hour_prices", absl::StrCat(prices.size(), " prices"),
-           absl::StrCat("must be at most ", kMostPrices));
+           absl::StrCat("must be at most ", kMostPrices), ViolationCode::kTooLarge);
       return by_id;
     }
     for (const auto& [gpu, price] : prices) {
       const std::string field = absl::StrCat("gpu_hour_prices.", gpu.substr(0, 64));
       const std::string id = GpuId(field, gpu);
       if (!by_id.emplace(id, price).second) {
-        Fail(field, absl::StrCat(price), absl::StrCat("is a second price of ", id));
+        Fail(field, absl::StrCat(price), absl::StrCat("is a second price of ", id),
+             ViolationCode::kConflict);
       }
       if (price > 0 && price < 1e9) continue;
-      Fail(field, absl::StrCat(price), "must be above 0, below 10^9");
+      Fail(field, absl::StrCat(price), "must be above 0, below 10^9", ViolationCode::kOutOfRange);
     }
     return by_id;
   }
@@ -121,8 +125,8 @@ class RequestCheck {
  private:
   bool ArePaths(const char* field, const std::vector<std::string>& paths) {
     if (paths.size() <= kMostPaths) return true;
-    Fail(field, absl::StrCat(paths.size(), " fields"),
-         absl::StrCat("must be at most ", kMostPaths));
+    Fail(field, absl::StrCat(paths.size(), " fields"), absl::StrCat("must be at most ", kMostPaths),
+         ViolationCode::kTooLarge);
     return false;
   }
 
@@ -134,14 +138,15 @@ void CheckOptions(const RecommendSpec& spec, RequestCheck& check, Request& reque
   if (spec.objective.has_value()) {
     const std::optional<Objective> objective = FindWord(*spec.objective, kObjectives);
     if (!objective.has_value()) {
-      check.Fail("objective", *spec.objective, NotAWord(*spec.objective, kObjectives));
+      check.Fail("objective", *spec.objective, NotAWord(*spec.objective, kObjectives),
+                 ViolationCode::kUnknownName);
     }
     request.objective = objective.value_or(Objective::kFastest);
   }
   request.max_results = spec.max_results.value_or(5);
   if (request.max_results < 0 || request.max_results > kMostResults) {
     check.Fail("max_results", absl::StrCat(request.max_results),
-               absl::StrCat("must be from 0 to ", kMostResults));
+               absl::StrCat("must be from 0 to ", kMostResults), ViolationCode::kOutOfRange);
   }
   check.Frozen(spec.frozen);
   check.Allowed(spec.allowed_changes);
@@ -159,7 +164,8 @@ void CheckPriced(const Request& request, const Job* job, RequestCheck& check) {
   for (const std::string& gpu : gpus) {
     if (request.spec.gpu_hour_prices.count(gpu) > 0) continue;
     check.Fail("gpu_hour_prices", "unset",
-               absl::StrCat("must have ", gpu, " with objective cheapest"));
+               absl::StrCat("must have ", gpu, " with objective cheapest"),
+               ViolationCode::kMissing);
   }
 }
 
@@ -201,7 +207,8 @@ std::variant<Request, Violations> CheckRequest(const RecommendSpec& spec, const 
   CheckOptions(spec, check, request);
   CheckPriced(request, valid != nullptr ? &**valid : nullptr, check);
   if (valid != nullptr && (*valid)->gpu == nullptr) {
-    check.Fail("job.cluster.gpu", "unset", "must be set: the time of a step follows from it");
+    check.Fail("job.cluster.gpu", "unset", "must be set: the time of a step follows from it",
+               ViolationCode::kMissing);
   }
   if (!violations.empty()) return violations;
   const auto estimate = EstimateMemory(request.spec.job, catalog, {});

@@ -1,6 +1,6 @@
 # Fails when a pass has no row in estimator/README.md or no test, when a test
-# folder holds a program that no CMakeLists.txt builds, or when a dependency
-# has no page in decisions/.
+# folder holds a program that no CMakeLists.txt builds, when a reason of a refusal
+# has no row in deploy/README.md, or when a dependency has no page in decisions/.
 #   cmake -D ROOT=<tree> -P docs.cmake
 cmake_minimum_required(VERSION 3.25)
 set(violations)
@@ -36,6 +36,23 @@ foreach(folder estimator server client)
       string(APPEND violations "${source}: in no CMakeLists.txt; a test runs or is deleted\n")
     endif()
   endforeach()
+endforeach()
+
+# Callers read the reasons of refusals: each has its row for them.
+set(codes)
+if(EXISTS ${ROOT}/estimator/violation.h)
+  file(STRINGS ${ROOT}/estimator/violation.h codes REGEX "{ViolationCode::k[A-Za-z]+, \"")
+endif()
+set(readme)
+if(EXISTS ${ROOT}/deploy/README.md)
+  file(READ ${ROOT}/deploy/README.md readme)
+endif()
+foreach(line IN LISTS codes)
+  string(REGEX REPLACE "[^\"]*\"([A-Z_]+)\".*" "\\1" code "${line}")
+  string(FIND "${readme}" "| `${code}` |" row)
+  if(row EQUAL -1)
+    string(APPEND violations "estimator/violation.h: ${code}; no row in deploy/README.md\n")
+  endif()
 endforeach()
 
 file(STRINGS ${ROOT}/CMakeLists.txt found REGEX "^(find_package|pkg_check_modules)\\(")

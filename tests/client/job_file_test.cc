@@ -33,18 +33,17 @@ class JobFileTest : public testing::Test {
 
   static absl::StatusOr<v1::Job> ReadGood(const std::string& file,
                                           const std::vector<JobSetting>& settings) {
-    std::vector<std::string> misread;
+    Violations misread;
     auto job = ReadJob(file, settings, &misread);
-    EXPECT_EQ(absl::StrJoin(misread, "\n"), "");
+    EXPECT_EQ(ToText(misread), "");
     return job;
   }
 
   // What is wrong with a file of this text; its folder is not shown.
   std::string Refusal(const std::string& text, const std::vector<JobSetting>& settings = {}) {
-    std::vector<std::string> misread;
+    Violations misread;
     const auto job = ReadJob(Write("job.yaml", text), settings, &misread);
-    std::string message =
-        job.ok() ? absl::StrJoin(misread, "\n") : std::string(job.status().message());
+    std::string message = job.ok() ? ToText(misread) : std::string(job.status().message());
     for (size_t at; (at = message.find(folder_ + "/")) != std::string::npos;) {
       message.erase(at, folder_.size() + 1);
     }
@@ -209,7 +208,7 @@ TEST_F(JobFileTest, RefusesBadSettings) {
 }
 
 TEST_F(JobFileTest, KeepsWhatItCanRead) {
-  std::vector<std::string> misread;
+  Violations misread;
   const auto job = ReadJob(Write("job.yaml", R"(
 model: {name: gpt-2}
 training: {sequence_length: long, micro_batch_size: 4}
@@ -217,7 +216,7 @@ colour: red
 )"),
                            {{"cluster.gpu_count", "8x"}, {"cluster.gpus_per_node", "8"}}, &misread);
   ASSERT_TRUE(job.ok()) << job.status();
-  EXPECT_EQ(absl::StrJoin(misread, "\n"),
+  EXPECT_EQ(ToText(misread),
             "job.training.sequence_length: long; must be an integer\n"
             "job.colour: red; no such field\n"
             "job.cluster.gpu_count: 8x; must be an integer");

@@ -114,7 +114,7 @@ TEST(JobFileTest, AConfigurationReadsBackAsItWas) {
       architectures: [LlamaForCausalLM], nested: {factor: 8.5, list: [1, [2, true], {a: b}]}}})";
   YamlReader reader("");
   reader.Read(YAML::Load(yaml), "job", &job);
-  ASSERT_EQ(reader.violations(), std::vector<std::string>());
+  ASSERT_EQ(ToText(reader.violations()), "");
   const std::string file = ToJobFile(job);
   EXPECT_NE(file.find("\n    hidden_size: 4096\n"), std::string::npos) << file;
   EXPECT_NE(file.find("\n    rms_norm_eps: 0.00001\n"), std::string::npos) << file;

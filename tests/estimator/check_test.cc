@@ -59,11 +59,11 @@ TEST_F(CheckTest, WordsHaveMeanings) {
 
 // What callers sent is shown cut, and never as bytes that a terminal obeys.
 TEST_F(CheckTest, ValuesAreCutAndEscaped) {
-  check_.Fail("a", std::string(64, 'x'), "is bad");
+  check_.Fail("a", std::string(64, 'x'), "is bad", ViolationCode::kInvalidValue);
   EXPECT_EQ(Last(), "job.a: " + std::string(64, 'x') + "; is bad");
-  check_.Fail("a", std::string(65, 'x'), "is bad");
+  check_.Fail("a", std::string(65, 'x'), "is bad", ViolationCode::kInvalidValue);
   EXPECT_EQ(Last(), "job.a: " + std::string(64, 'x') + "...; is bad");
-  check_.Fail("a", "\x1b[31m\r\n\"", "is bad");
+  check_.Fail("a", "\x1b[31m\r\n\"", "is bad", ViolationCode::kInvalidValue);
   EXPECT_EQ(Last(), "job.a: \\033[31m\\r\\n\\\"; is bad");
 }
 

@@ -35,41 +35,52 @@ TEST(FindFieldTest, TakesNoOther) {
   }
 }
 
-TEST(UnknownNameRuleTest, SaysWhatMayBeMeant) {
+TEST(ExplainUnknownNameTest, SaysWhatMayBeMeant) {
   const Descriptor* const training = v1::Training::descriptor();
   const Descriptor* const runtime = v1::Runtime::descriptor();
   const struct {
     const Descriptor* type;
+    const char* path;
     const char* name;
     const char* rule;
+    const char* meant;
   } kCases[] = {
-      {training, "sequence_lenght", "no such field, did you mean sequence_length"},
-      {training, "microBatchSiz", "no such field, did you mean micro_batch_size"},
-      {training, "gpu_count", "no such field here, it is job.cluster.gpu_count"},
-      {training, "gpuCount", "no such field here, it is job.cluster.gpu_count"},
-      {training, "preset", "no such field here, it is job.training.precision.preset"},
-      {training, "peft", "not modelled yet"},
-      {runtime, "prefetch", "not modelled yet"},
-      {training, "colour", "no such field"},
-      {training, "", "no such field"},
-      {runtime, "expandableSegments",
-       "no such field here, it is job.runtime.allocator.expandable_segments"},
+      {training, "job.training", "sequence_lenght", "no such field, did you mean sequence_length",
+       "job.training.sequence_length"},
+      {training, "job.training", "microBatchSiz", "no such field, did you mean micro_batch_size",
+       "job.training.micro_batch_size"},
+      {training, "job.training", "gpu_count", "no such field here, it is job.cluster.gpu_count",
+       "job.cluster.gpu_count"},
+      {training, "job.training", "gpuCount", "no such field here, it is job.cluster.gpu_count",
+       "job.cluster.gpu_count"},
+      {training, "job.training", "preset",
+       "no such field here, it is job.training.precision.preset", "job.training.precision.preset"},
+      {training, "job.training", "peft", "not modelled yet", ""},
+      {runtime, "job.runtime", "prefetch", "not modelled yet", ""},
+      {training, "job.training", "colour", "no such field", ""},
+      {training, "job.training", "", "no such field", ""},
+      {runtime, "job.runtime", "expandableSegments",
+       "no such field here, it is job.runtime.allocator.expandable_segments",
+       "job.runtime.allocator.expandable_segments"},
   };
   for (const auto& test : kCases) {
-    EXPECT_EQ(UnknownNameRule(*test.type, *v1::EstimateMemoryRequest::descriptor(), test.name),
-              test.rule)
-        << test.name;
+    const UnknownName unknown = ExplainUnknownName(
+        *test.type, test.path, *v1::EstimateMemoryRequest::descriptor(), test.name);
+    EXPECT_EQ(unknown.rule, test.rule) << test.name;
+    EXPECT_EQ(unknown.meant, test.meant) << test.name;
+    EXPECT_EQ(unknown.code == ViolationCode::kNotModelled, unknown.rule == "not modelled yet");
   }
 }
 
-TEST(UnknownNameRuleTest, DoesNotLookForLongNames) {
-  EXPECT_EQ(UnknownNameRule(*v1::Training::descriptor(), *v1::EstimateMemoryRequest::descriptor(),
-                            std::string(100000, 'x')),
+TEST(ExplainUnknownNameTest, DoesNotLookForLongNames) {
+  EXPECT_EQ(ExplainUnknownName(*v1::Training::descriptor(), "job.training",
+                               *v1::EstimateMemoryRequest::descriptor(), std::string(100000, 'x'))
+                .rule,
             "no such field");
 }
 
 // One letter more, fewer or other still leads to the field.
-TEST(UnknownNameRuleTest, KnowsSlipsOfTheFinger) {
+TEST(ExplainUnknownNameTest, KnowsSlipsOfTheFinger) {
   const Descriptor& type = *v1::Parallelism::descriptor();
   for (int i = 0; i < type.field_count(); ++i) {
     const std::string name = type.field(i)->name();
@@ -77,7 +88,10 @@ TEST(UnknownNameRuleTest, KnowsSlipsOfTheFinger) {
     std::string other = name;
     other[name.size() / 2] = 'q';
     for (const std::string& slip : {name + "s", name.substr(0, name.size() - 1), other}) {
-      EXPECT_EQ(UnknownNameRule(type, *v1::EstimateMemoryRequest::descriptor(), slip), rule)
+      EXPECT_EQ(ExplainUnknownName(type, "job.parallelism",
+                                   *v1::EstimateMemoryRequest::descriptor(), slip)
+                    .rule,
+                rule)
           << slip;
     }
   }

@@ -2,32 +2,52 @@
 #include "server/misread.h"
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "gtest/gtest.h"
 
 namespace plimsoll {
 namespace {
 
+using Code = ViolationCode;
+
 const Violation kGpuCountIsText = {"job.cluster.gpu_count", "\"many\"",
-                                   "must be an integer of 64 bits"};
-const Violation kMisspelt = {"job.training.sequenceLenght", "1",
-                             "no such field, did you mean sequence_length"};
-const Violation kElsewhere = {"job.training.gpuCount", "8",
-                              "no such field here, it is job.cluster.gpu_count"};
-const Violation kPlanned = {"job.training.peft", "an object", "not modelled yet"};
+                                   "must be an integer of 64 bits", Code::kMalformed};
+const Violation kMisspelt = {.field = "job.training.sequenceLenght",
+                             .value = "1",
+                             .rule = "no such field, did you mean sequence_length",
+                             .code = Code::kUnknownField,
+                             .meant = "job.training.sequence_length"};
+const Violation kElsewhere = {.field = "job.training.gpuCount",
+                              .value = "8",
+                              .rule = "no such field here, it is job.cluster.gpu_count",
+                              .code = Code::kUnknownField,
+                              .meant = "job.cluster.gpu_count"};
+const Violation kPlanned = {"job.training.peft", "an object", "not modelled yet",
+                            Code::kNotModelled};
 const Violation kOneOfAList = {"job.parallelism.pipeline_layout[1]", "null",
-                               "must be an integer of 64 bits"};
-const Violation kModelIsText = {"job.model", "\"gpt2\"", "must be an object"};
-const Violation kFrameworkIsANumber = {"job.runtime.framework", "7", "must be a string"};
+                               "must be an integer of 64 bits", Code::kMalformed};
+const Violation kModelIsText = {"job.model", "\"gpt2\"", "must be an object", Code::kMalformed};
+const Violation kFrameworkIsANumber = {"job.runtime.framework", "7", "must be a string",
+                                       Code::kMalformed};
+const Violation kClusterIsText = {"job.cluster", "\"8\"", "must be an object", Code::kMalformed};
+
+Violation Missing(const char* field) { return {field, "unset", "must be set", Code::kMissing}; }
+
+// A rule that weighs the field against others; its words are nobody's to read.
+Violation Weighed(const char* field, std::vector<std::string> others) {
+  return {field, "9", "must be otherwise", Code::kConflict, std::move(others)};
+}
 
 TEST(FollowsFromTest, NothingFollowsFromNothing) {
-  EXPECT_FALSE(FollowsFrom({}, {"job.model", "unset", "must be set"}));
+  EXPECT_FALSE(FollowsFrom({}, Missing("job.model")));
 }
 
 TEST(FollowsFromTest, EverythingFollowsFromTheWhole) {
-  const Violations misread = {{"request", "7", "must be an object"}};
-  EXPECT_TRUE(FollowsFrom(misread, {"job.model", "unset", "must be set"}));
-  EXPECT_TRUE(FollowsFrom(misread, {"job.training.sequence_length", "unset", "must be set"}));
+  const Violations misread = {{"request", "7", "must be an object", Code::kMalformed}};
+  EXPECT_TRUE(FollowsFrom(misread, Missing("job.model")));
+  EXPECT_TRUE(FollowsFrom(misread, Missing("job.training.sequence_length")));
 }
 
 TEST(FollowsFromTest, KnowsWhatWasLost) {
@@ -37,40 +57,38 @@ TEST(FollowsFromTest, KnowsWhatWasLost) {
     bool follows;
   } kCases[] = {
       // At the field itself, or below it.
-      {kGpuCountIsText, {"job.cluster.gpu_count", "unset", "must be set"}, true},
-      {kModelIsText, {"job.model.name", "unset", "must be set"}, true},
-      {kModelIsText, {"job.model", "unset", "must be set"}, true},
-      {kModelIsText, {"job.models", "7", "must be 8"}, false},
-      {kGpuCountIsText, {"job.cluster.gpu", "x", "is not known"}, false},
+      {kGpuCountIsText, Missing("job.cluster.gpu_count"), true},
+      {kModelIsText, Missing("job.model.name"), true},
+      {kModelIsText, Missing("job.model"), true},
+      {kModelIsText, Weighed("job.models", {}), false},
+      {kGpuCountIsText, Weighed("job.cluster.gpu", {}), false},
       // A list is lost as a whole.
-      {kOneOfAList, {"job.parallelism.pipeline_layout", "unset", "must be set"}, true},
-      {kOneOfAList, {"job.parallelism.zero_stage", "9", "must be 0 to 3"}, false},
-      // What the misspelt name stands for, where that is unset.
-      {kMisspelt, {"job.training.sequence_length", "unset", "must be set"}, true},
-      {kMisspelt, {"job.training.micro_batch_size", "0", "must be at least 1"}, false},
-      {kElsewhere, {"job.cluster.gpu_count", "unset", "must be set"}, true},
-      {kElsewhere, {"job.cluster.gpu_count", "9", "must be at most 8"}, false},
-      // A rule that speaks of it.
-      {kGpuCountIsText, {"job.cluster.gpus_per_node", "9", "must divide gpu_count 8"}, true},
-      {kMisspelt,
-       {"job.model.transformer.position_count", "9", "must be at least sequence_length 16"},
+      {kOneOfAList, Missing("job.parallelism.pipeline_layout"), true},
+      {kOneOfAList, Weighed("job.parallelism.zero_stage", {}), false},
+      // What the misspelt name stands for, where that is missing.
+      {kMisspelt, Missing("job.training.sequence_length"), true},
+      {kMisspelt, Weighed("job.training.micro_batch_size", {}), false},
+      {kElsewhere, Missing("job.cluster.gpu_count"), true},
+      {kElsewhere, Weighed("job.cluster.gpu_count", {}), false},
+      // A rule that weighs it.
+      {kGpuCountIsText, Weighed("job.cluster.gpus_per_node", {"cluster.gpu_count"}), true},
+      {kMisspelt, Weighed("job.model.transformer.position_count", {"training.sequence_length"}),
        true},
-      {kMisspelt, {"job.cluster.gpus_per_node", "9", "must divide gpu_count 8"}, false},
+      {kMisspelt, Weighed("job.cluster.gpus_per_node", {"cluster.gpu_count"}), false},
+      {kModelIsText, Weighed("job.training.loss.chunk_count", {"model.transformer.head_count"}),
+       true},
       // Degrees follow from one another.
-      {kGpuCountIsText,
-       {"job.parallelism.zero_stage", "3", "must be 0 with data_parallel_size 1"},
+      {kGpuCountIsText, Weighed("job.parallelism.zero_stage", {"parallelism.data_parallel_size"}),
        true},
-      {kMisspelt,
-       {"job.parallelism.zero_stage", "3", "must be 0 with data_parallel_size 1"},
-       false},
+      {kClusterIsText, Weighed("job.parallelism.zero_stage", {"parallelism.data_parallel_size"}),
+       true},
+      {kMisspelt, Weighed("job.parallelism.zero_stage", {"parallelism.data_parallel_size"}), false},
       // A framework that was guessed.
-      {kFrameworkIsANumber,
-       {"job.parallelism.zero_stage", "2", "must be 0 or 1 with megatron-core"},
-       true},
-      {kMisspelt, {"job.parallelism.zero_stage", "2", "must be 0 or 1 with megatron-core"}, false},
-      // What is planned has no name that others may speak of.
-      {kPlanned, {"job.training.optimizer.name", "x", "must be adam with peft"}, false},
-      {kPlanned, {"job.training.peft", "unset", "must be set"}, true},
+      {kFrameworkIsANumber, Weighed("job.parallelism.zero_stage", {"runtime.framework"}), true},
+      {kMisspelt, Weighed("job.parallelism.zero_stage", {"runtime.framework"}), false},
+      // What is planned stands for no field that others may weigh.
+      {kPlanned, Weighed("job.training.optimizer.name", {"training"}), false},
+      {kPlanned, Missing("job.training.peft"), true},
   };
   for (const auto& test : kCases) {
     EXPECT_EQ(FollowsFrom({test.misread}, test.violation), test.follows)
@@ -80,9 +98,16 @@ TEST(FollowsFromTest, KnowsWhatWasLost) {
 }
 
 TEST(FollowsFromTest, OneOfSeveralIsEnough) {
-  const Violation violation = {"job.cluster.gpu_count", "unset", "must be set"};
+  const Violation violation = Missing("job.cluster.gpu_count");
   EXPECT_FALSE(FollowsFrom({kMisspelt, kModelIsText}, violation));
   EXPECT_TRUE(FollowsFrom({kMisspelt, kModelIsText, kGpuCountIsText}, violation));
+}
+
+TEST(WithRefusedTest, AddsWhatDoesNotFollow) {
+  EXPECT_EQ(ToText(WithRefused({kGpuCountIsText}, {Missing("job.cluster.gpu_count"),
+                                                   Missing("job.training.sequence_length")})),
+            "job.cluster.gpu_count: \"many\"; must be an integer of 64 bits\n"
+            "job.training.sequence_length: unset; must be set");
 }
 
 }  // namespace

@@ -1,12 +1,14 @@
 // Refusals: complete where they can be, and never too large for a trailer.
 #include "server/status.h"
 
+#include <iterator>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "google/rpc/error_details.pb.h"
 #include "gtest/gtest.h"
+#include "plimsoll/v1/refusal.pb.h"
 #include "server/shorten.h"
 
 namespace plimsoll {
@@ -20,17 +22,25 @@ Detail DetailOf(const grpc::Status& status) {
   return detail;
 }
 
-TEST(InvalidArgumentTest, CarriesEveryViolationTwice) {
+TEST(InvalidArgumentTest, CarriesEveryViolationInWordsAndAsData) {
   const grpc::Status status =
-      InvalidArgument({{"job.a", "1", "must be 2"}, {"job.b", "\"x\"", "must be y"}});
+      InvalidArgument({{"job.a", "1", "must be 2", ViolationCode::kConflict, {"cluster.gpu_count"}},
+                       {"job.b", "\"x\"", "must be y"}});
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_EQ(status.error_message(), "job.a: 1; must be 2\njob.b: \"x\"; must be y");
   const auto bad_request = DetailOf<google::rpc::BadRequest>(status);
   ASSERT_EQ(bad_request.field_violations_size(), 2);
   EXPECT_EQ(bad_request.field_violations(1).field(), "job.b");
   EXPECT_EQ(bad_request.field_violations(1).description(), "\"x\"; must be y");
+  EXPECT_EQ(bad_request.field_violations(0).reason(), "CONFLICT");
+  EXPECT_EQ(bad_request.field_violations(1).reason(), "INVALID_VALUE");
+  const auto refused = DetailOf<v1::RefusedFields>(status);
+  ASSERT_EQ(refused.fields_size(), 2);
+  EXPECT_EQ(refused.fields(0).reason(), v1::VIOLATION_REASON_CONFLICT);
+  EXPECT_EQ(refused.fields(0).other_fields(0), "cluster.gpu_count");
+  EXPECT_EQ(refused.fields(1).value(), "\"x\"");
   const auto info = DetailOf<google::rpc::ErrorInfo>(status);
-  EXPECT_EQ(info.reason(), "INVALID_JOB");
+  EXPECT_EQ(info.reason(), "CONFLICT");
   EXPECT_EQ(info.domain(), "plimsoll");
   EXPECT_EQ(info.metadata().at("violationCount"), "2");
 }
@@ -63,12 +73,43 @@ TEST(InvalidArgumentTest, KeepsEachViolationInItsLine) {
             "job.a: 1?2?[0m; must be 2");
 }
 
+// The codes are the proto's, in its words and its order.
+TEST(InvalidArgumentTest, HasAReasonOfTheProtoForEachCode) {
+  const auto& reasons = *v1::ViolationReason_descriptor();
+  ASSERT_EQ(reasons.value_count(), static_cast<int>(std::size(kViolationCodes)) + 1);
+  for (size_t i = 0; i < std::size(kViolationCodes); ++i) {
+    const ViolationCodeRow& row = kViolationCodes[i];
+    EXPECT_EQ(static_cast<size_t>(row.code), i);
+    EXPECT_EQ(reasons.value(static_cast<int>(i) + 1)->name(),
+              absl::StrCat("VIOLATION_REASON_", row.name));
+    const Violations listed =
+        ListedViolations(ToRpcStatus(InvalidArgument({{"job.a", "1", "no", row.code}})));
+    ASSERT_EQ(listed.size(), 1u);
+    EXPECT_EQ(listed[0].code, row.code) << row.name;
+  }
+}
+
+TEST(ReasonOfTest, IsNotModelledOnlyWhereNothingIsAMistake) {
+  const Violation planned = {"job.a", "1", "not modelled yet", ViolationCode::kNotModelled};
+  const Violation misspelt = {"job.b", "1", "not modelled yet", ViolationCode::kUnknownField};
+  const Violation missing = {"job.c", "unset", "must be set", ViolationCode::kMissing};
+  EXPECT_EQ(ReasonOf({planned, planned}), "NOT_MODELLED");
+  EXPECT_EQ(ReasonOf({planned, misspelt, missing}), "UNKNOWN_FIELD");
+  EXPECT_EQ(ReasonOf(ToRpcStatus(InvalidArgument({planned, missing}))), "MISSING");
+  EXPECT_EQ(ReasonOf(ToRpcStatus(grpc::Status::OK)), "");
+}
+
+// Values and rules may hold what separates them.
 TEST(ListedViolationsTest, AreThoseOfTheRefusal) {
-  const Violations listed = ListedViolations(ToRpcStatus(
-      InvalidArgument({{"job.a", "unset", "must be set"}, {"job.b", "set", "no; never"}})));
+  const Violations violations = {
+      {"job.a", "unset", "must be set", ViolationCode::kMissing},
+      {"job.b", "x; y", "no; never", ViolationCode::kConflict, {"model", "cluster.gpu"}}};
+  const Violations listed = ListedViolations(ToRpcStatus(InvalidArgument(violations)));
   ASSERT_EQ(listed.size(), 2u);
   EXPECT_EQ(listed[0].value, "unset");
-  EXPECT_EQ(ToText(listed[1]), "job.b: set; no; never");
+  EXPECT_EQ(listed[1].value, "x; y");
+  EXPECT_EQ(listed[1].rule, "no; never");
+  EXPECT_EQ(listed[1].others, violations[1].others);
   EXPECT_TRUE(ListedViolations(ToRpcStatus(Overloaded(4, "requests", std::chrono::milliseconds(1))))
                   .empty());
 }

@@ -72,9 +72,9 @@ TEST(ReadGpuRequestTest, ReadsEveryFormOfSlurm) {
       {"tres_per_node: 'gres:gpu:8' min_nodes: -3", "8 any, 8 a node"},
   };
   for (const auto& row : kCases) {
-    std::vector<std::string> violations;
+    Violations violations;
     EXPECT_EQ(ToText(ReadGpuRequest(Request(row.request), &violations)), row.gpus) << row.request;
-    EXPECT_THAT(violations, IsEmpty()) << row.request;
+    EXPECT_EQ(ToText(violations), "") << row.request;
   }
 }
 
@@ -100,9 +100,9 @@ TEST(ReadGpuRequestTest, SaysWhatIsWrong) {
       {"tres_per_node: 'gpu:h\\033[2J:x'", absl::StrCat("tres_per_node: gpu:h [2J:x", kRule)},
   };
   for (const auto& row : kCases) {
-    std::vector<std::string> violations;
+    Violations violations;
     ReadGpuRequest(Request(row.request), &violations);
-    EXPECT_THAT(violations, ElementsAre(row.violation)) << row.request;
+    EXPECT_EQ(ToText(violations), row.violation) << row.request;
   }
 }
 
@@ -203,9 +203,9 @@ TEST(ChangeGpuCountTest, ReadsBackAsTheNumberAskedFor) {
         request.GetReflection()->SetInt64(&request, field, std::stoll(change.value()));
       }
     }
-    std::vector<std::string> violations;
+    Violations violations;
     EXPECT_EQ(ReadGpuRequest(request, &violations).count, count) << request.ShortDebugString();
-    EXPECT_THAT(violations, IsEmpty());
+    EXPECT_EQ(ToText(violations), "");
   }
   EXPECT_GT(changed, 500);
 }
@@ -221,11 +221,12 @@ TEST(ReadGpuRequestTest, TakesAnyText) {
     }
     v1::SchedulerRequest request;
     request.set_tres_per_node(text);
-    std::vector<std::string> violations;
+    Violations violations;
     const GpuRequest gpus = ReadGpuRequest(request, &violations);
     EXPECT_GE(gpus.count, 0) << text;
     EXPECT_LE(gpus.count, int64_t{1} << 20) << text;
-    for (const std::string& violation : violations) {
+    for (const Violation& each : violations) {
+      const std::string violation = ToText(each);
       EXPECT_EQ(violation.find_first_of("\n\x1b"), std::string::npos) << violation;
     }
   }

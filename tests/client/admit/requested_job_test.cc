@@ -80,10 +80,9 @@ TEST(AddClusterTest, CompletesTheJobOrSaysWhatContradicts) {
     using google::protobuf::TextFormat;
     ASSERT_TRUE(TextFormat::ParseFromString(row.cluster, job.mutable_cluster())) << row.name;
     ASSERT_TRUE(TextFormat::ParseFromString(row.rules, &rules)) << row.name;
-    std::vector<std::string> wrong;
+    Violations wrong;
     AddCluster(row.gpus, rules, same_gpu, &job, &wrong);
-    const std::string result =
-        wrong.empty() ? job.cluster().ShortDebugString() : absl::StrJoin(wrong, "\n");
+    const std::string result = wrong.empty() ? job.cluster().ShortDebugString() : ToText(wrong);
     EXPECT_EQ(result, row.result) << row.name;
   }
 }
