@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "estimator/violation.h"
+#include "client/refusal.h"
 #include "plimsoll/v1/job.pb.h"
 
 namespace plimsoll {

@@ -6,8 +6,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "estimator/violation.h"
 #include "google/rpc/status.pb.h"
+#include "server/status.h"
 
 namespace plimsoll {
 

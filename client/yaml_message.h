@@ -13,7 +13,6 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "estimator/violation.h"
 #include "server/field_names.h"
 
 namespace plimsoll {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "estimator/violation.h"
+#include "client/refusal.h"
 #include "plimsoll/v1/admission.pb.h"
 
 namespace plimsoll {
