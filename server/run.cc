@@ -17,6 +17,7 @@
 #include "grpc/support/log.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/generic/generic_stub.h"
+#include "server/notify.h"
 
 namespace plimsoll {
 namespace {
@@ -93,6 +94,10 @@ int RunServer(const ServerOptions& options) {
   Server* const server = std::get<std::unique_ptr<Server>>(started).get();
   std::cout << kProgram << ": grpc " << Joined(server->addresses()) << " http "
             << Joined(server->http_addresses()) << std::endl;
+  const std::string unheard = NotifyReady();
+  if (!unheard.empty()) {
+    server->log().Write(LogLevel::kWarning, "not-notified", {{"message", unheard}});
+  }
   const sigset_t end = SetOf({SIGTERM, SIGINT});
   int signal = 0;
   sigwait(&end, &signal);

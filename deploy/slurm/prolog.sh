@@ -1,8 +1,8 @@
 #!/bin/sh
-# Slurm's Prolog: writes what was predicted for a job where node_exporter's textfile
-# collector finds it. job_submit.lua left the figures behind the job's comment, which
-# is all that reaches a prolog. Every one is digits, or nothing is written.
-# It runs as root without PATH; whatever happens, it ends well: another end would
+# Slurm's Prolog: writes which job has which GPU where dcgm-exporter finds it, and what was
+# predicted for the job where node_exporter's textfile collector finds it. job_submit.lua
+# left the figures behind the job's comment, which is all that reaches a prolog. Every one
+# is digits, or nothing is written. It runs as root without PATH; whatever happens, it ends well: another end would
 # drain the node.
 umask 022
 # Settings: lines NAME=value of a file, as they stand; nothing in it is run.
@@ -20,6 +20,7 @@ if [ -r "$file" ]; then
   done <"$file"
 fi
 folder=${PLIMSOLL_TEXTFILE_DIRECTORY:-/var/lib/prometheus/node-exporter}
+gpus=${PLIMSOLL_GPU_DIRECTORY:-/run/plimsoll-gpus}
 job=${SLURM_JOB_ID:-}
 
 is_number() {
@@ -49,7 +50,18 @@ label() {
   esac
 }
 
+# Adds the job to the file of each of its GPUs; jobs may share one. A job that runs again
+# is not there twice. In a shell of its own, which may end for want of a file.
+claim_gpus() (
+  /bin/mkdir -p "$gpus" && exec 9>>"$gpus/.lock" && /usr/bin/flock 9 || return
+  IFS=,
+  for gpu in $SLURM_JOB_GPUS; do
+    ! is_number "$gpu" || /bin/grep -qx "$job" "$gpus/$gpu" || printf '%s\n' "$job" >>"$gpus/$gpu"
+  done
+)
+
 is_number "$job" || exit 0
+[ -z "${SLURM_JOB_GPUS:-}" ] || claim_gpus 2>/dev/null
 case ${SLURM_JOB_COMMENT:-} in
   *'[plimsoll expected='*']') ;;
   *) exit 0 ;;

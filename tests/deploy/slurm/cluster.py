@@ -5,6 +5,7 @@ its own. Without munge, so for tests alone. Needs root."""
 import os
 import pathlib
 import pwd
+import re
 import shutil
 import signal
 import socket
@@ -43,15 +44,21 @@ ReturnToService=2
 KillWait=1
 InactiveLimit=0
 SlurmdParameters=config_overrides
-PrologFlags=Alloc
-Prolog={folder}/prolog
-Epilog={folder}/epilog
-EpilogSlurmctld={folder}/epilog_slurmctld
-JobSubmitPlugins=lua
-{filter}
+{deployed}
 NodeName=DEFAULT CPUs=32 RealMemory=1000 Gres=gpu:h100:{gpus}
 NodeName=fake0 NodeHostname={host} NodeAddr=127.0.0.1 Port={node_port}
 """
+
+
+def deployed(folder):
+    """The lines of slurm.conf that the page of deploy/slurm names, with its scripts in a
+    folder."""
+    lines = re.search(r"^    JobSubmitPlugins=.*\n(?:    .*\n)+", (DEPLOY / "README.md").read_text(),
+                      re.M)[0]
+    lines, moved = re.subn(r"=/etc/slurm/plimsoll/(\w+)\.sh$", rf"={folder}/\1", lines,
+                           flags=re.M)
+    assert moved == 3, lines
+    return [line.strip() for line in lines.splitlines()]
 
 
 def until(condition, what):
@@ -102,12 +109,14 @@ class Cluster:
         lines = [f"PartitionName={name} Nodes=fake0 MaxTime=60 OverSubscribe=FORCE:64"
                  f" Default={'YES' if at == 0 else 'NO'}" for at, name in enumerate(partitions)]
         # `conf` is what sites have; `bare` is a user's who went round cli_filter.
-        for name, plugin in (("conf", "CliFilterPlugins=cli_filter/lua"), ("bare", "")):
+        plugins = deployed(self.folder)
+        for name, own in (("conf", plugins), ("bare", [
+                line for line in plugins if not line.startswith("CliFilterPlugins=")])):
             folder = self.folder / name
             folder.mkdir(exist_ok=True)
             (folder / "slurm.conf").write_text(SLURM_CONF.format(
-                host=host, controller_port=controller_port, node_port=node_port, filter=plugin,
-                folder=self.folder, gpus=GPUS) + "\n".join(lines) + "\n")
+                host=host, controller_port=controller_port, node_port=node_port,
+                deployed="\n".join(own), folder=self.folder, gpus=GPUS) + "\n".join(lines) + "\n")
             devices = self.folder / "gpu"
             (folder / "gres.conf").write_text(
                 "AutoDetect=off\n"
@@ -122,6 +131,7 @@ class Cluster:
 
     def write_script(self, name, program, **variables):
         """Makes one of Slurm's own scripts: a program of deploy/slurm with its settings."""
+        variables.setdefault("PLIMSOLL_GPU_DIRECTORY", self.folder / "gpus")
         assignments = "".join(f"export {key}='{value}'\n" for key, value in variables.items())
         script = self.folder / name
         script.write_text(f"#!/bin/sh\n{assignments}exec {self.installed / program}\n")

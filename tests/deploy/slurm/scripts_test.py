@@ -19,7 +19,8 @@ plimsoll_job_predicted_gpu_memory_bytes{hpc_job="7",figure="expected"} 11
 plimsoll_job_predicted_gpu_memory_bytes{hpc_job="7",figure="bound"} 12
 plimsoll_job_gpu_memory_usable_bytes{hpc_job="7"} 13
 plimsoll_job_gpu_count{hpc_job="7"} 4
-plimsoll_job_info{hpc_job="7",user="alice",partition="h100",model="llama-3.1-8b",gpu="h100-80gb-sxm"} 1
+plimsoll_job_info{hpc_job="7",user="alice",partition="h100",model="llama-3.1-8b",\
+gpu="h100-80gb-sxm"} 1
 """
 ENDED = 'plimsoll_job_end_time_seconds{hpc_job="%s",outcome="%s",state="%s"} 1700000100\n'
 
@@ -35,6 +36,7 @@ class ScriptTest(unittest.TestCase):
     def call(self, script, **variables):
         """Runs a script as slurmd does: with these variables alone."""
         variables.setdefault("PLIMSOLL_TEXTFILE_DIRECTORY", str(self.textfiles))
+        variables.setdefault("PLIMSOLL_GPU_DIRECTORY", str(self.folder / "gpus"))
         result = subprocess.run([str(DEPLOY / script)], env=variables, capture_output=True,
                                 cwd=self.folder, timeout=20)
         self.assertEqual(result.returncode, 0, result.stderr)
@@ -94,6 +96,41 @@ class PrologTest(ScriptTest):
         self.prolog(comment="[plimsoll expected=99 bound=99 usable=99 gpus=99] " + COMMENT)
         self.assertIn(SERIES.splitlines()[0],
                       (self.textfiles / "plimsoll_job_7.prom").read_text())
+
+    def gpus(self):
+        folder = self.folder / "gpus"
+        return {path.name: path.read_text().split() for path in folder.iterdir()
+                if path.name != ".lock"}
+
+    def test_each_gpu_names_its_jobs(self):
+        """For dcgm-exporter; jobs without a prediction too, and such as share a GPU."""
+        self.prolog("7", "", SLURM_JOB_GPUS="0,1")
+        self.prolog("8", SLURM_JOB_GPUS="1,3")
+        self.prolog("8", SLURM_JOB_GPUS="1,3")
+        self.prolog("9", "")
+        self.assertEqual(self.gpus(), {"0": ["7"], "1": ["7", "8"], "3": ["8"]})
+        self.assertEqual((self.folder / "gpus/0").stat().st_mode & 0o777, 0o644)
+        self.call("epilog.sh", SLURM_JOB_ID="8")
+        self.assertEqual(self.gpus(), {"0": ["7"], "1": ["7"]})
+        self.call("epilog.sh", SLURM_JOB_ID="7")
+        self.assertEqual(self.gpus(), {})
+
+    def test_a_gpu_is_digits_or_left_out(self):
+        self.prolog(SLURM_JOB_GPUS="../x,*,2,$(id),GPU-4a")
+        self.assertEqual(self.gpus(), {"2": ["7"]})
+        self.assertFalse((self.folder / "x").exists())
+
+    def test_no_place_for_gpus_is_no_failure(self):
+        place = self.folder / "file"
+        place.write_text("")
+        self.assertEqual(self.prolog(SLURM_JOB_GPUS="0", PLIMSOLL_GPU_DIRECTORY=str(place)),
+                         ["plimsoll_job_7.prom"])
+        full = self.folder / "full"
+        (full / ".lock").mkdir(parents=True)
+        for script in ("prolog.sh", "epilog.sh"):
+            self.call(script, SLURM_JOB_ID="7", SLURM_JOB_COMMENT=COMMENT, SLURM_JOB_GPUS="0",
+                      PLIMSOLL_GPU_DIRECTORY=str(full))
+        self.assertEqual(self.files(), [])
 
     def test_labels_are_plain_or_empty(self):
         """Whoever names a user, a partition or a model, no line is made of it."""
@@ -280,7 +317,8 @@ class SettingsTest(unittest.TestCase):
         self.assertEqual(len(readers), 1)
 
     def test_the_file_names_each_with_its_default(self):
-        shown = dict(re.findall(r"^#(PLIMSOLL_\w+)=(.*)$", (DEPLOY / "slurm.env").read_text(), re.M))
+        file = (DEPLOY / "slurm.env").read_text()
+        shown = dict(re.findall(r"^#(PLIMSOLL_\w+)=(.*)$", file, re.M))
         text = "".join(self.scripts().values())
         used = dict(re.findall(r"\$\{(PLIMSOLL_\w+):-([^}$]*)", text))
         del used["PLIMSOLL_SLURM_ENV"]

@@ -163,7 +163,8 @@ class DecisionTest(SlurmTest):
         self.assertGreaterEqual(decisions("unknown", "admit", "admit", "not-asked"), 1)
 
     def test_a_job_that_fits_is_queued_with_its_prediction(self):
-        see = f"env | sort; cat {cluster.textfiles}/plimsoll_job_$SLURM_JOB_ID.prom"
+        see = (f"env | sort; cat {cluster.textfiles}/plimsoll_job_$SLURM_JOB_ID.prom;"
+               f" cd {cluster.folder}/gpus; grep -x $SLURM_JOB_ID *")
         result, seen, fields = self.run_and_see(FITS, "--comment=for the paper", see=see)
         self.assertEqual(result.stderr, "")
         variables = dict(line.split("=", 1) for line in seen.splitlines() if "=" in line)
@@ -196,7 +197,9 @@ class DecisionTest(SlurmTest):
                      f'plimsoll_job_info{{hpc_job="{job}",user="root",partition="enforce",'
                      f'model="llama-3.1-8b",gpu="{gpu}"}} 1'):
             self.assertIn(line + "\n", seen)
+        self.assertEqual(seen.splitlines()[-GPUS:], [f"{gpu}:{job}" for gpu in range(GPUS)])
         until(lambda: not list(cluster.textfiles.glob("plimsoll_job_*")), "the epilog removes it")
+        until(lambda: not list((cluster.folder / "gpus").glob("[0-9]")), "and of its GPUs")
         end = cluster.textfiles / f"plimsoll_ended_{job}.prom"
         until(end.exists, "the controller's epilog writes how the job ended")
         self.assertIn(f'{{hpc_job="{job}",outcome="finished",state="COMPLETED"}} ', end.read_text())

@@ -196,7 +196,8 @@ class StoryTest(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(self.cluster.wait_for(result.stdout.strip())["JobState"], "FAILED")
         self.shows(fits, 1)
-        self.shows('count(plimsoll_job_end_time_seconds{outcome="out-of-memory",state="FAILED"})', 1)
+        self.shows("count(plimsoll_job_end_time_seconds"
+                   '{outcome="out-of-memory",state="FAILED"})', 1)
         until(lambda: self.alerts("PlimsollOutOfMemoryAlthoughFits"), "the alert fires")
 
     def submit_oversize(self):

@@ -3,6 +3,7 @@
 import os
 import pathlib
 import shutil
+import socket
 import stat
 import subprocess
 import tempfile
@@ -123,6 +124,33 @@ class ServerUnderTheUnitTest(unittest.TestCase):
                 self.assertRegex(metrics, r"process_start_time_seconds 1\d{9}")
             finally:
                 self.assertEqual(server.stop(), 0)
+
+    def test_says_when_it_serves(self):
+        """A unit that others wait for: systemctl start returns when it can be asked."""
+        self.assertEqual(settings(HARDENED)["Type"], ["notify"])
+        with tempfile.TemporaryDirectory() as folder:
+            for name in (f"{folder}/notify", f"@plimsoll-{os.getpid()}"):
+                with self.subTest(name), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
+                    heard.bind(name.replace("@", "\0"))
+                    heard.settimeout(30)
+                    server = RunningServer({**self.environment(folder), "NOTIFY_SOCKET": name},
+                                           self.confine())
+                    try:
+                        self.assertEqual(heard.recv(100), b"READY=1")
+                        subprocess.run([SERVER, "--health-check", server.grpc[0]], check=True)
+                    finally:
+                        self.assertEqual(server.stop(), 0)
+
+    def test_serves_where_nobody_hears_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in (f"{folder}/nobody", "x" * 200):
+                server = RunningServer({**self.environment(folder), "NOTIFY_SOCKET": name})
+                try:
+                    subprocess.run([SERVER, "--health-check", server.grpc[0]], check=True)
+                finally:
+                    server.process.terminate()
+                    _, log = server.process.communicate()
+                self.assertIn("not-notified", log)
 
     def test_a_call_beyond_the_filter_would_kill_it(self):
         allowed = allowed_syscalls(settings(HARDENED)["SystemCallFilter"])
