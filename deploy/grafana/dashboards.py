@@ -153,7 +153,7 @@ def jobs():
         table("Jobs that have ended", "In the chosen time, the latest first. The outcome is what "
               "the controller's epilog says of it.", "bytes", [
                   ("ended", f"1000 * (max by (cluster, hpc_job, outcome, state) ({LAST % ENDED})"
-                   f" or on (cluster, hpc_job) {ROW % (LAST % SEEN)})"
+                   f" or on (cluster, hpc_job) ({ROW % (LAST % SEEN)} < time() - 180))"
                    f" unless on (cluster, hpc_job) {RUNS}"),
                   *of_jobs(f"{ROW % LAST} unless on (cluster, hpc_job) {RUNS}")],
               "hpc_job", key_name="job", width=24, height=9,

@@ -231,24 +231,32 @@ class PrometheusTest(unittest.TestCase):
                     count += 1
         self.assertGreater(count, 35)
 
+    def becomes(self, expected, look):
+        """Waits for what is looked at to be so: a scrape may fail on a busy machine."""
+        try:
+            wait_for(expected, lambda: look() == expected)
+        except AssertionError:
+            self.assertEqual(look(), expected)
+
     def row(self, page, job):
         """The cells of a job's row, as text."""
-        row = re.search(rf'<tr>\s*<td><a href="plimsoll-job.html\?job={job}.*?</tr>', page, re.S)[0]
-        cells = re.findall(r"<td[^>]*>(.*?)</td>", row, re.S)
+        row = re.search(rf'<tr>\s*<td><a href="plimsoll-job.html\?job={job}.*?</tr>', page, re.S)
+        cells = re.findall(r"<td[^>]*>(.*?)</td>", row[0], re.S) if row else []
         return [" ".join(re.sub("<.*?>", " ", cell).split()) for cell in cells]
 
     def test_running_jobs_say_whose_they_are(self):
-        wait_for("its row", lambda: f"job={STEADY}" in self.page("plimsoll"))
         for page in ("plimsoll", "plimsoll-headroom"):
-            self.assertEqual(self.row(self.page(page), STEADY)[:4],
-                             [f"{STEADY} east", "mara", "h100", "olmo-7b 8 × h100-80gb-sxm"])
+            self.becomes([f"{STEADY} east", "mara", "h100", "olmo-7b 8 × h100-80gb-sxm"],
+                         lambda p=page: self.row(self.page(p), STEADY)[:4])
 
     def test_jobs_that_have_ended_stay_with_their_outcome(self):
         def ended(span):
             page = self.cluster.get("/consoles/plimsoll.html", range=span)
             return page[page.index('id="ended"'):page.index("<footer>")]
 
-        page = wait_for("jobs that ended", lambda: ended("1h"))
+        self.becomes([row[0] for row in sorted(ENDED, key=lambda row: row[9])],
+                     lambda: re.findall(r"html\?job=(\d+)", ended("1h")))
+        page = ended("1h")
         cells = self.row(page, FULL)
         self.assertEqual(cells[:4], [f"{FULL} east", "jonas", "h100", "qwen3-8b 4 × h100-80gb-sxm"])
         self.assertTrue(cells[4].endswith("UTC after 50m 0s"), cells[4])
@@ -257,13 +265,10 @@ class PrometheusTest(unittest.TestCase):
         self.assertTrue(expected < bound < used)
         self.assertEqual(cells[11], f"{100 * used / expected:.0f} %")
         self.assertEqual(self.row(page, UNKNOWN)[5], "–")
-        order = re.findall(r'html\?job=(\d+)', page)
-        self.assertEqual(order, [row[0] for row in sorted(ENDED, key=lambda row: row[9])])
-        for job in self.cluster.jobs:
-            self.assertNotIn(job.id, page)
-        self.assertEqual(ended('1h]) or vector(1)'), ended("6h"))
+        self.assertEqual(ended("1h]) or vector(1)"), ended("6h"))
 
     def test_a_jobs_page_is_of_its_time(self):
+        wait_for("it runs", lambda: "still runs" in self.page("plimsoll-job"))
         for job in (self.job(STEADY), *self.cluster.ended):
             page = self.cluster.get("/consoles/plimsoll-job.html", job=job.id, cluster="east")
             begin, end = map(int, re.search(r'data-begin="(\d+)" data-end="(\d+)"', page).groups())
@@ -316,12 +321,13 @@ class PrometheusTest(unittest.TestCase):
         for expression in ("sum(up) == 3", "cluster:dcgm_jobs:count",
                            "cluster_cause:plimsoll_admission_decisions:rate5m"):
             wait_for(expression, lambda e=expression: idle.query(e))
-        figures = self.figures(idle.prometheus.address)
         no_data = ("", "no data")
-        self.assertEqual(figures["plimsoll"], {
+        self.becomes({
             "jobs that run on GPUs": ("", "0"), "of these predicted": ("", "0"),
             "median of used / expected": no_data, "jobs above their bound": ("good", "0"),
-            "GPU-hours of idle memory in a day": no_data})
+            "GPU-hours of idle memory in a day": no_data},
+                     lambda: self.figures(idle.prometheus.address)["plimsoll"])
+        figures = self.figures(idle.prometheus.address)
         self.assertEqual(figures["plimsoll-admission"], {
             "submissions in a day": ("", "0"), "of those that asked were resized": no_data,
             "of those that asked were rejected": no_data, "got no answer in time": no_data,
@@ -360,14 +366,20 @@ class PrometheusTest(unittest.TestCase):
                 self.assertGreaterEqual(dom.count('class="line"'), here)
                 charts += here
         self.assertEqual(charts, 8)
-        rows = re.findall(r'<svg class="hull" [^>]*viewBox="0 0 ([\d.]+) 1"><rect class="used[^>]* '
-                          r'width="([\d.]+)"', doms["plimsoll"])
-        self.assertEqual(len(rows), len(ROWS) + len(ENDED))
-        self.assertIn(f'href="plimsoll-job.html?job={STEADY}&amp;cluster=east"', doms["plimsoll"])
-        usable = {round(job.usable / 2**30, 2) for job in self.cluster.jobs + self.cluster.ended}
-        self.assertEqual({float(whole) for whole, _ in rows}, usable)
         self.assertEqual(len(re.findall(r">node\d+ GPU \d<", doms["plimsoll-job"])),
                          self.job(STEADY).gpu_count)
+        times = re.findall(r"<time [^>]*>(.*?)</time>", doms["plimsoll"])
+        self.assertGreaterEqual(len(times), len(ENDED))
+        for text in times:
+            self.assertRegex(text, r"^(\d\d\.\d\d\. )?\d\d:\d\d$")
+
+    def test_each_job_has_a_bar(self):
+        """As wide as what it may use."""
+        self.becomes(
+            sorted(round(job.usable / 2**30, 2) for job in self.cluster.jobs + self.cluster.ended),
+            lambda: sorted(map(float, re.findall(
+                r'<svg class="hull" [^>]*viewBox="0 0 ([\d.]+) 1"><rect class="used[^>]* '
+                r'width="[\d.]+"', self.page("plimsoll")))))
 
     def open(self, name, *flags):
         """The page as the browser has it once its charts are drawn, without its script."""
