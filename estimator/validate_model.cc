@@ -146,7 +146,8 @@ const Transformer* CheckModel(const JobSpec& spec, const Catalog& catalog, Check
     own = *checked;
     return own.get();
   }
-  check.Fail("model", "unset", "must have name, hf_config or transformer", ViolationCode::kMissing);
+  check.Fail("model", "unset", "must have name, hf_config or transformer", ViolationCode::kMissing,
+             {"model.hf_config"});
   return nullptr;
 }
 

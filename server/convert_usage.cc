@@ -64,7 +64,7 @@ class Reader {
                          Bytes(field + ".bound_bytes", from.bound_bytes(), 1)};
     if (gauge.bound_bytes > 0 && gauge.bound_bytes < gauge.expected_bytes) {
       Fail(field + ".bound_bytes", absl::StrCat(gauge.bound_bytes),
-           absl::StrCat("must be at least expected_bytes, ", gauge.expected_bytes),
+           absl::StrCat("must be at least the expected figure, ", gauge.expected_bytes),
            ViolationCode::kConflict);
     }
     return gauge;

@@ -141,10 +141,12 @@ class HttplibServer final : public HttpServer {
 
   Violation BadBody(const Body& body, int code) const {
     if (code == 400) {
-      return {"request", absl::StrCat("cut off after ", body.bytes, " bytes"), "must be whole"};
+      return {"request", absl::StrCat("cut off after ", body.bytes, " bytes"), "must be whole",
+              ViolationCode::kMalformed};
     }
     return {"request", absl::StrCat("over ", backend_.max_body_bytes, " bytes"),
-            absl::StrCat("must be at most ", backend_.max_body_bytes, " bytes")};
+            absl::StrCat("must be at most ", backend_.max_body_bytes, " bytes"),
+            ViolationCode::kTooLarge};
   }
 
   void AddPages() {

@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/caller_names.h"
 #include "server/json.h"
+#include "server/reading.h"
 #include "server/status.h"
 
 namespace plimsoll {
@@ -24,14 +26,30 @@ std::string WrittenToJson(const WireWriter& written) {
   return ToJson(message);
 }
 
+// Of a request that will be refused: its text is looked at once more.
+Violations InCallersNames(const google::protobuf::Descriptor& type, const std::string& text,
+                          Violations violations) {
+  Value request;
+  ReadJsonValue(text, &request);
+  return CallerNames(type, std::move(request)).InCallersNames(std::move(violations));
+}
+
+// Reads a message. The text outlives the reading.
+template <typename Request>
+Reading Read(const std::string& text, Request* request) {
+  return {.misread = ReadJsonMessage(text, request),
+          .in_callers_names = [&text](Violations violations) {
+            return InCallersNames(*Request::descriptor(), text, std::move(violations));
+          }};
+}
+
 template <typename Response, typename Request>
 grpc::Status AnswerWith(const Planner& planner,
                         grpc::Status (Planner::*method)(const Request&, WireWriter*) const,
                         const std::string& text, std::string* answer) {
   Request request;
-  if (const Violations violations = ReadJsonMessage(text, &request); !violations.empty()) {
-    return InvalidArgument(violations);
-  }
+  const Reading reading = Read(text, &request);
+  if (!reading.misread.empty()) return reading.Refuse(reading.misread);
   WireWriter response;
   const grpc::Status status = (planner.*method)(request, &response);
   if (status.ok()) *answer = WrittenToJson<Response>(response);
@@ -41,13 +59,13 @@ grpc::Status AnswerWith(const Planner& planner,
 // Of a method that judges what could be read of its request too.
 template <typename Response, typename Request>
 grpc::Status AnswerWith(const Planner& planner,
-                        grpc::Status (Planner::*method)(const Request&, const Violations&,
-                                                        WireWriter*) const,
+                        grpc::Status (Planner::*method)(const Request&, const Reading&, WireWriter*)
+                            const,
                         const std::string& text, std::string* answer) {
   Request request;
-  const Violations misread = ReadJsonMessage(text, &request);
+  const Reading reading = Read(text, &request);
   WireWriter response;
-  const grpc::Status status = (planner.*method)(request, misread, &response);
+  const grpc::Status status = (planner.*method)(request, reading, &response);
   if (status.ok()) *answer = WrittenToJson<Response>(response);
   return status;
 }
@@ -56,10 +74,10 @@ grpc::Status AnswerSearch(const Planner& planner, SearchPool* searches, const st
                           std::string* answer) {
   const SearchCaller caller = {.arrival = std::chrono::system_clock::now()};
   v1::RecommendConfigRequest request;
-  const Violations misread = ReadJsonMessage(text, &request);
+  const Reading reading = Read(text, &request);
   WireWriter response;
   const grpc::Status status = searches->Run(caller, [&](const SearchStop& stop) {
-    return planner.RecommendConfig(request, misread, stop, &response);
+    return planner.RecommendConfig(request, reading, stop, &response);
   });
   if (status.ok()) *answer = WrittenToJson<v1::RecommendConfigResponse>(response);
   return status;
@@ -77,15 +95,16 @@ google::protobuf::ListValue TakeRequests(Value* batch) {
 
 grpc::Status AnswerBatch(const Planner& planner, const std::string& text, std::string* answer) {
   Value batch;
-  if (const Violations violations = ReadJsonValue(text, &batch); !violations.empty()) {
-    return InvalidArgument(violations);
-  }
+  Reading reading = {.misread = ReadJsonValue(text, &batch), .in_callers_names = {}};
+  if (!reading.misread.empty()) return reading.Refuse(reading.misread);
   const google::protobuf::ListValue jobs = TakeRequests(&batch);
   v1::BatchEstimateMemoryRequest request;
-  if (const Violations violations = PruneJson(*request.GetDescriptor(), "", &batch);
-      !violations.empty()) {
-    return InvalidArgument(violations);
-  }
+  const CallerNames names(*request.GetDescriptor(), batch);
+  reading = {.misread = PruneJson(*request.GetDescriptor(), "", &batch),
+             .in_callers_names = [&names](Violations violations) {
+               return names.InCallersNames(std::move(violations));
+             }};
+  if (!reading.misread.empty()) return reading.Refuse(reading.misread);
   std::map<int, Violations> misread;
   for (int i = 0; i < jobs.values_size(); ++i) {
     v1::EstimateMemoryRequest* const job = request.add_requests();
@@ -93,13 +112,20 @@ grpc::Status AnswerBatch(const Planner& planner, const std::string& text, std::s
     Violations violations = ReadJsonMessage(jobs.values(i), "", job);
     if (!violations.empty()) misread[i] = std::move(violations);
   }
+  const auto reading_of = [&](int i) -> Reading {
+    return {.misread = misread[i], .in_callers_names = [&jobs, i](Violations violations) {
+              const CallerNames of_job(*v1::EstimateMemoryRequest::descriptor(), jobs.values(i));
+              return of_job.InCallersNames(std::move(violations));
+            }};
+  };
   const auto deadline = std::chrono::steady_clock::now() + kDeadline;
   const StopCheck stop = [deadline] {
     return std::chrono::steady_clock::now() < deadline ? grpc::StatusCode::OK
                                                        : grpc::StatusCode::DEADLINE_EXCEEDED;
   };
   WireWriter response;
-  const grpc::Status status = planner.BatchEstimateMemory(request, misread, stop, &response);
+  const grpc::Status status =
+      planner.BatchEstimateMemory(request, reading, reading_of, stop, &response);
   if (status.ok()) *answer = WrittenToJson<v1::BatchEstimateMemoryResponse>(response);
   return status;
 }

@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "estimator/vocabulary.h"
 #include "google/protobuf/util/json_util.h"
 #include "server/field_names.h"
@@ -105,6 +106,11 @@ class Pruner {
     return path.empty() ? short_name : absl::StrCat(path, ".", short_name);
   }
 
+  // As a Violation lists other fields: every oneof of a request is below its job.
+  static std::string BelowJob(const std::string& path) {
+    return std::string(absl::StripPrefix(path, "job."));
+  }
+
   bool CheckMember(const std::string& name, const Descriptor& type, const std::string& path,
                    Value* value, Given* given) {
     const FieldDescriptor* const field = FindField(type, name);
@@ -125,8 +131,10 @@ class Pruner {
     if (const OneofDescriptor* const oneof = field->real_containing_oneof()) {
       const auto [other, is_first] = given->oneofs.insert({oneof, field});
       if (!is_first) {
-        return Add(below, *value, absl::StrCat("must not stand beside ", other->second->name()),
-                   ViolationCode::kConflict);
+        Add(below, *value, absl::StrCat("must not stand beside ", other->second->name()),
+            ViolationCode::kConflict);
+        violations_.back().others = {BelowJob(Below(path, other->second->name()))};
+        return false;
       }
     }
     return CheckField(*field, below, value);

@@ -224,8 +224,8 @@ std::string MakeDocument() {
                           .version = Version(),
                           .status = pool.FindMessageTypeByName("google.rpc.Status"),
                           .details = {}};
-  for (const char* const detail :
-       {"google.rpc.BadRequest", "google.rpc.ErrorInfo", "google.rpc.RetryInfo"}) {
+  for (const char* const detail : {"google.rpc.BadRequest", "google.rpc.ErrorInfo",
+                                   "google.rpc.RetryInfo", "plimsoll.v1.RefusedFields"}) {
     source.details.push_back(pool.FindMessageTypeByName(detail));
   }
   return WriteOpenApi(source);

@@ -113,21 +113,22 @@ std::variant<MemoryEstimate, Violations> Planner::Estimate(const v1::EstimateMem
 }
 
 grpc::Status Planner::EstimateMemory(const v1::EstimateMemoryRequest& request,
-                                     const Violations& misread, WireWriter* response) const {
-  const auto result = Estimate(request, misread, Detail::kReplay);
+                                     const Reading& reading, WireWriter* response) const {
+  const auto result = Estimate(request, reading.misread, Detail::kReplay);
   if (const auto* const violations = std::get_if<Violations>(&result)) {
-    return InvalidArgument(*violations);
+    return reading.Refuse(*violations);
   }
   Encode(std::get<MemoryEstimate>(result), response);
   return grpc::Status::OK;
 }
 
 grpc::Status Planner::BatchEstimateMemory(const v1::BatchEstimateMemoryRequest& request,
-                                          const std::map<int, Violations>& misread,
+                                          const Reading& reading,
+                                          const std::function<Reading(int)>& reading_of,
                                           const StopCheck& stop, WireWriter* response) const {
   using Result = v1::BatchEstimateMemoryResult;
   if (const Violations violations = CheckBatch(request); !violations.empty()) {
-    return InvalidArgument(violations);
+    return reading.Refuse(violations);
   }
   for (int i = 0; i < request.requests_size(); ++i) {
     if (const grpc::StatusCode code = stop(); code != grpc::StatusCode::OK) {
@@ -135,13 +136,12 @@ grpc::Status Planner::BatchEstimateMemory(const v1::BatchEstimateMemoryRequest& 
                      absl::StrCat("stopped after ", i, " of ", request.requests_size(), " jobs"),
                      "STOPPED");
     }
-    const auto bad = misread.find(i);
-    const auto result = Estimate(
-        request.requests(i), bad == misread.end() ? Violations() : bad->second, Detail::kSummary);
+    const Reading one = reading_of ? reading_of(i) : Reading();
+    const auto result = Estimate(request.requests(i), one.misread, Detail::kSummary);
     response->Message(v1::BatchEstimateMemoryResponse::kResultsFieldNumber, [&] {
       if (const auto* const violations = std::get_if<Violations>(&result)) {
         response->Bytes(Result::kErrorFieldNumber,
-                        ToRpcStatus(InvalidArgument(*violations)).SerializeAsString());
+                        ToRpcStatus(one.Refuse(*violations)).SerializeAsString());
       } else {
         response->Message(Result::kResponseFieldNumber,
                           [&] { Encode(std::get<MemoryEstimate>(result), response); });
@@ -152,10 +152,10 @@ grpc::Status Planner::BatchEstimateMemory(const v1::BatchEstimateMemoryRequest& 
 }
 
 grpc::Status Planner::RecommendConfig(const v1::RecommendConfigRequest& request,
-                                      const Violations& misread, const SearchStop& stop,
+                                      const Reading& reading, const SearchStop& stop,
                                       WireWriter* response) const {
   const auto start = std::chrono::steady_clock::now();
-  const Form form = CheckForm(request, misread);
+  const Form form = CheckForm(request, reading.misread);
   // Of a request that will be refused, only its violations are of interest.
   const StopPredicate end = [&](double share) {
     return !form.good() || stop.enough(share) || stop.given_up() != grpc::StatusCode::OK;
@@ -172,7 +172,7 @@ grpc::Status Planner::RecommendConfig(const v1::RecommendConfigRequest& request,
   }
   if (const auto* const violations = std::get_if<Violations>(&result)) {
     metrics_->SearchRefused(violations->size());
-    return InvalidArgument(*violations);
+    return reading.Refuse(*violations);
   }
   const auto& found = std::get<Recommendation>(result);
   Encode(found, request, response);
@@ -182,13 +182,13 @@ grpc::Status Planner::RecommendConfig(const v1::RecommendConfigRequest& request,
   return grpc::Status::OK;
 }
 
-grpc::Status Planner::ReportUsage(const v1::ReportUsageRequest& request, const Violations& misread,
+grpc::Status Planner::ReportUsage(const v1::ReportUsageRequest& request, const Reading& reading,
                                   WireWriter* response) const {
-  const Form form = {FindUnknownFields(request, "request"), misread};
+  const Form form = {FindUnknownFields(request, "request"), reading.misread};
   const auto result = Judge(form, FromProto(request, catalog_));
   if (const auto* const violations = std::get_if<Violations>(&result)) {
     metrics_->ReportRefused(violations->size());
-    return InvalidArgument(*violations);
+    return reading.Refuse(*violations);
   }
   const auto& report = std::get<UsageReport>(result);
   metrics_->Reported(report);

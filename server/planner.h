@@ -3,7 +3,6 @@
 #ifndef PLIMSOLL_SERVER_PLANNER_H_
 #define PLIMSOLL_SERVER_PLANNER_H_
 
-#include <map>
 #include <variant>
 
 #include "estimator/catalog.h"
@@ -13,6 +12,7 @@
 #include "plimsoll/v1/planner.pb.h"
 #include "server/log.h"
 #include "server/metrics.h"
+#include "server/reading.h"
 #include "server/stop.h"
 #include "server/wire_writer.h"
 
@@ -28,22 +28,24 @@ class Planner {
   Planner(const Catalog& catalog, Metrics* metrics, const Log* log)
       : catalog_(catalog), metrics_(metrics), log_(log) {}
 
-  // `misread` is what could not be read of the request, which then is refused:
-  // for that, and for what is wrong with the rest.
-  grpc::Status EstimateMemory(const v1::EstimateMemoryRequest& request, const Violations& misread,
+  // A request of which something could not be read is refused: for that, and for
+  // what is wrong with the rest.
+  grpc::Status EstimateMemory(const v1::EstimateMemoryRequest& request, const Reading& reading,
                               WireWriter* response) const;
 
-  // `misread` by index of the request. `stop` is asked between jobs.
+  // `reading` is of the batch without its requests; `reading_of` says how each of these was
+  // read, and is asked in their order; none: each as by default. `stop` is asked between jobs.
   grpc::Status BatchEstimateMemory(const v1::BatchEstimateMemoryRequest& request,
-                                   const std::map<int, Violations>& misread, const StopCheck& stop,
-                                   WireWriter* response) const;
+                                   const Reading& reading,
+                                   const std::function<Reading(int)>& reading_of,
+                                   const StopCheck& stop, WireWriter* response) const;
 
-  // `misread` as of EstimateMemory. Takes as long as `stop` lets it.
-  grpc::Status RecommendConfig(const v1::RecommendConfigRequest& request, const Violations& misread,
+  // Takes as long as `stop` lets it.
+  grpc::Status RecommendConfig(const v1::RecommendConfigRequest& request, const Reading& reading,
                                const SearchStop& stop, WireWriter* response) const;
 
-  // `misread` as of EstimateMemory. Who may report is for the caller to know.
-  grpc::Status ReportUsage(const v1::ReportUsageRequest& request, const Violations& misread,
+  // Who may report is for the caller to know.
+  grpc::Status ReportUsage(const v1::ReportUsageRequest& request, const Reading& reading,
                            WireWriter* response) const;
 
   grpc::Status ListModels(const v1::ListModelsRequest& request, WireWriter* response) const;

@@ -108,7 +108,7 @@ grpc::ServerUnaryReactor* PlannerService::EstimateMemory(CallbackServerContext* 
                                                          ByteBuffer* response) {
   return Handle<v1::EstimateMemoryRequest>(gate_, Method::kEstimateMemory, context, request,
                                            response, [this](const auto& from, auto* to) {
-                                             return planner_.EstimateMemory(from, /*misread=*/{},
+                                             return planner_.EstimateMemory(from, /*reading=*/{},
                                                                             to);
                                            });
 }
@@ -117,11 +117,11 @@ grpc::ServerUnaryReactor* PlannerService::BatchEstimateMemory(CallbackServerCont
                                                               const ByteBuffer* request,
                                                               ByteBuffer* response) {
   const StopCheck stop = [context] { return StopCode(*context); };
-  return Handle<v1::BatchEstimateMemoryRequest>(gate_, Method::kBatchEstimateMemory, context,
-                                                request, response, [&](const auto& from, auto* to) {
-                                                  return planner_.BatchEstimateMemory(
-                                                      from, /*misread=*/{}, stop, to);
-                                                });
+  return Handle<v1::BatchEstimateMemoryRequest>(
+      gate_, Method::kBatchEstimateMemory, context, request, response,
+      [&](const auto& from, auto* to) {
+        return planner_.BatchEstimateMemory(from, /*reading=*/{}, /*reading_of=*/{}, stop, to);
+      });
 }
 
 // Context, bytes and reactor live until Finish.
@@ -139,7 +139,7 @@ grpc::ServerUnaryReactor* PlannerService::RecommendConfig(CallbackServerContext*
       return AnswerBytes<v1::RecommendConfigRequest>(
           *request,
           [&](const auto& from, auto* to) {
-            return planner_.RecommendConfig(from, /*misread=*/{}, stop, to);
+            return planner_.RecommendConfig(from, /*reading=*/{}, stop, to);
           },
           response);
     });
@@ -162,7 +162,7 @@ grpc::ServerUnaryReactor* PlannerService::ReportUsage(CallbackServerContext* con
                                                       const ByteBuffer* request,
                                                       ByteBuffer* response) {
   const auto answer = [this](const auto& from, auto* to) {
-    return planner_.ReportUsage(from, /*misread=*/{}, to);
+    return planner_.ReportUsage(from, /*reading=*/{}, to);
   };
   const grpc::Status status =
       gate_->Run(MakeCall(Method::kReportUsage, context, *request), [&]() -> grpc::Status {

@@ -37,8 +37,11 @@ class RequestCheck {
   RequestCheck(const Catalog& catalog, Violations& violations)
       : catalog_(catalog), violations_(violations) {}
 
-  void Fail(std::string field, absl::string_view value, std::string rule, ViolationCode code) {
-    violations_.push_back({std::move(field), ShownValue(value), std::move(rule), code});
+  // `others` as of a Violation.
+  void Fail(std::string field, absl::string_view value, std::string rule, ViolationCode code,
+            std::vector<std::string> others = {}) {
+    violations_.push_back(
+        {std::move(field), ShownValue(value), std::move(rule), code, std::move(others)});
   }
 
   // The id that a name or an alias stands for; the name itself where neither.
@@ -71,11 +74,12 @@ class RequestCheck {
     constexpr char kRule[] = "must be empty where job.";
     if (!spec.gpus.empty() && !MayChange(spec, "cluster.gpu")) {
       Fail("gpus", spec.gpus[0], absl::StrCat(kRule, "cluster.gpu may not change"),
-           ViolationCode::kConflict);
+           ViolationCode::kConflict, {"cluster.gpu"});
     }
     if (!spec.gpu_counts.empty() && !MayChange(spec, "cluster.gpu_count")) {
       Fail("gpu_counts", absl::StrCat(spec.gpu_counts[0]),
-           absl::StrCat(kRule, "cluster.gpu_count may not change"), ViolationCode::kConflict);
+           absl::StrCat(kRule, "cluster.gpu_count may not change"), ViolationCode::kConflict,
+           {"cluster.gpu_count"});
     }
   }
 

@@ -1,10 +1,14 @@
 // Bad requests, each with the exact words it gets, over HTTP and gRPC alike; the
 // server lives on.
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -14,6 +18,7 @@
 #include "grpcpp/support/status.h"
 #include "gtest/gtest.h"
 #include "running_server.h"
+#include "server/field_names.h"
 #include "server/json.h"
 
 namespace plimsoll {
@@ -514,6 +519,79 @@ Value Edited(const BadRequestCase& bad) {
   return request;
 }
 
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+
+// "micro_batch_size" as "microBatchSize".
+std::string ToCamelCase(const std::string& name) {
+  std::string camel;
+  bool upper = false;
+  for (const char c : name) {
+    if (c != '_') camel += upper ? absl::ascii_toupper(static_cast<unsigned char>(c)) : c;
+    upper = c == '_';
+  }
+  return camel;
+}
+
+// The names of fields of messages, known or not, in camelCase; keys of maps and of
+// configurations are no such names. Returns whether each stays a name of its own.
+bool ToCamelCase(const Descriptor& type, Value* request) {
+  if (!request->has_struct_value()) return true;
+  auto& members = *request->mutable_struct_value()->mutable_fields();
+  const std::map<std::string, Value> before(members.begin(), members.end());
+  members.clear();
+  bool unique = true;
+  for (auto [name, value] : before) {
+    const FieldDescriptor* const field = FindField(type, name);
+    const Descriptor* const below = field == nullptr ? nullptr : field->message_type();
+    if (below != nullptr && !field->is_map() && below->file()->package() != "google.protobuf") {
+      unique &= ToCamelCase(*below, &value);
+    }
+    unique &= members.insert({ToCamelCase(name), value}).second;
+  }
+  return unique;
+}
+
+// Names of fields with an underscore, of a message and all below it.
+void AddNames(const Descriptor& type, std::set<std::string>* names) {
+  for (int i = 0; i < type.field_count(); ++i) {
+    const FieldDescriptor& field = *type.field(i);
+    if (absl::StrContains(field.name(), "_")) names->insert(field.name());
+    const bool is_own = field.message_type() != nullptr &&
+                        field.message_type()->file()->package() == type.file()->package();
+    if (is_own && !field.is_map()) AddNames(*field.message_type(), names);
+  }
+}
+
+// A line as one who writes camelCase gets it: each word that is a field's name, or is in
+// the place of one. What is below a configuration is Hugging Face's.
+std::string LineInCamelCase(const std::string& line) {
+  static const auto* const kNames = [] {
+    auto* const names = new std::set<std::string>();
+    AddNames(*v1::EstimateMemoryRequest::descriptor(), names);
+    return names;
+  }();
+  const std::pair<std::string, std::string> parts = absl::StrSplit(line, absl::MaxSplits(": ", 1));
+  const std::string config = "job.model.hf_config";
+  if (absl::StartsWith(parts.first, config + ".")) {
+    return absl::StrCat("job.model.hfConfig", line.substr(config.size()));
+  }
+  std::string camel = absl::StrCat(ToCamelCase(parts.first), ": ");
+  const size_t rule = parts.second.find("; ");
+  std::string word;
+  for (size_t i = 0; i <= parts.second.size(); ++i) {
+    const char c = i < parts.second.size() ? parts.second[i] : ' ';
+    if (absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_') {
+      word += c;
+      continue;
+    }
+    camel += i > rule && kNames->count(word) > 0 ? ToCamelCase(word) : word;
+    if (i < parts.second.size()) camel += c;
+    word.clear();
+  }
+  return camel;
+}
+
 class BadRequestsTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -551,6 +629,25 @@ TEST_F(BadRequestsTest, GetTheirExactWordsOverHttp) {
     EXPECT_EQ(status, 400) << bad.name;
     EXPECT_EQ(message, absl::StrJoin(bad.lines, "\n")) << bad.name;
   }
+}
+
+// The order is that of the names as they are written.
+TEST_F(BadRequestsTest, NameFieldsAsTheirCallersDo) {
+  int changed = 0;
+  for (const BadRequestCase& bad : Cases()) {
+    Value request = Edited(bad);
+    if (!ToCamelCase(*v1::EstimateMemoryRequest::descriptor(), &request)) continue;
+    std::string body;
+    ASSERT_TRUE(google::protobuf::util::MessageToJsonString(request, &body).ok());
+    const auto [status, message] = Post(body);
+    EXPECT_EQ(status, 400) << bad.name;
+    std::vector<std::string> lines;
+    for (const std::string& line : bad.lines) lines.push_back(LineInCamelCase(line));
+    const std::vector<std::string> seen = absl::StrSplit(message, '\n');
+    EXPECT_THAT(seen, testing::UnorderedElementsAreArray(lines)) << bad.name;
+    changed += lines != bad.lines;
+  }
+  EXPECT_GE(changed, 60);
 }
 
 TEST_F(BadRequestsTest, GetTheSameWordsOverGrpc) {

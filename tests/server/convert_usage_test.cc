@@ -178,7 +178,7 @@ const BadReport kBadReports[] = {
        prediction.set_usable_bytes(-1);
      },
      {"prediction.allocated.expected_bytes: 0; must be from 1 to 1125899906842623",
-      "prediction.reserved.bound_bytes: 6; must be at least expected_bytes, 7",
+      "prediction.reserved.bound_bytes: 6; must be at least the expected figure, 7",
       "prediction.device.bound_bytes: 1125899906842624; must be from 1 to 1125899906842623",
       "prediction.usable_bytes: -1; must be from 0 to 1125899906842623"}},
     {"no peak of a job that finished",

@@ -354,7 +354,7 @@ TEST(PlannerTest, ABatchStopsBetweenJobs) {
     int asked = 0;
     const StopCheck stop = [&] { return ++asked > 4 ? code : grpc::StatusCode::OK; };
     WireWriter written;
-    const grpc::Status status = planner.BatchEstimateMemory(batch, {}, stop, &written);
+    const grpc::Status status = planner.BatchEstimateMemory(batch, {}, {}, stop, &written);
     EXPECT_EQ(status.error_code(), code);
     EXPECT_EQ(status.error_message(), "stopped after 4 of 10 jobs");
     v1::BatchEstimateMemoryResponse response;

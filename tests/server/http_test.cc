@@ -5,8 +5,10 @@
 #include <memory>
 #include <string>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "running_server.h"
@@ -77,8 +79,8 @@ TEST_F(HttpTest, RefusesWithARpcStatus) {
       response.body,
       StartsWith(
           R"({"code":3,"message":"job.modell: an object; no such field, did you )"
-          R"(mean model\njob.cluster.gpu: unset; exactly one of gpu and gpu_memory_bytes )"
-          R"(must be set\njob.training.sequence_length: unset; must be set","details":[{"@type":"type.googleapis.com/)"
+          R"(mean model\njob.cluster.gpu: unset; exactly one of gpu and gpuMemoryBytes )"
+          R"(must be set\njob.training.sequenceLength: unset; must be set","details":[{"@type":"type.googleapis.com/)"
           R"(google.rpc.BadRequest")"));
   EXPECT_EQ(Series(R"(http_requests_total{code="400",handler="/v1:estimateMemory"})"), 1);
 }
@@ -97,6 +99,74 @@ TEST_F(HttpTest, AMisreadJobOfABatchFailsAlone) {
             "risk: 2; must be from 0.0001 to 0.5");
   EXPECT_EQ(results.results(2).error().message(), "request: 7; must be an object");
   EXPECT_TRUE(results.results(3).has_response());
+}
+
+// Each request in both spellings; the message of what is wrong with it.
+TEST_F(HttpTest, EveryMethodNamesFieldsAsItsCallerDoes) {
+  const struct {
+    const char* path;
+    const char* request;
+    const char* message;
+  } kRows[] = {
+      {"/v1:listGpus", R"({"gpuCount": 1})", "gpuCount: 1; no such field"},
+      {"/v1:estimateMemory", R"({"includeTimeline": true, "includeTrace": 1})",
+       "includeTrace: 1; must be true or false"},
+      {"/v1:recommendConfig",
+       R"({"maxResults": 101, "gpuCounts": [8], "frozen": ["cluster.gpu_count"]})",
+       "maxResults: 101; must be from 0 to 100\n"
+       "gpuCounts: 8; must be empty where job.cluster.gpuCount may not change"},
+      {"/v1:reportUsage",
+       R"({"jobId": "\u00e9", "prediction": {"device": {"expectedBytes": 5, "boundBytes": 4}}})",
+       "prediction.device.boundBytes: 4; must be at least the expected figure, 5"},
+      {"/v1:batchEstimateMemory", R"({"requests": [], "jobCount": 1})",
+       "jobCount: 1; no such field"},
+  };
+  ServerOptions options = FreePorts();
+  options.http_listen = {absl::StrCat("unix:", testing::TempDir(), "/plimsoll_names")};
+  options.accept_reports = true;
+  const std::unique_ptr<Server> server = StartOrFail(options);
+  ASSERT_NE(server, nullptr);
+  auto client = HttpClientFor(options.http_listen[0]);
+  for (const auto& row : kRows) {
+    for (const bool snake : {false, true}) {
+      const auto spelled = [snake](const std::string& text) {
+        if (!snake) return text;
+        std::string result;
+        for (const char c : text) {
+          if (c >= 'A' && c <= 'Z') result += '_';
+          result += absl::ascii_tolower(static_cast<unsigned char>(c));
+        }
+        return result;
+      };
+      const httplib::Result result = client.Post(row.path, spelled(row.request), kJson);
+      ASSERT_TRUE(result);
+      EXPECT_EQ(result->status, 400);
+      google::rpc::Status status;
+      ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(result->body, &status).ok());
+      for (const absl::string_view line : absl::StrSplit(row.message, '\n')) {
+        EXPECT_THAT(status.message(), HasSubstr(spelled(std::string(line))));
+      }
+    }
+  }
+}
+
+TEST_F(HttpTest, JobsOfABatchHaveNamesOfTheirOwn) {
+  const httplib::Response response =
+      Post("/v1:batchEstimateMemory",
+           R"({"requests": [{"include_timeline": 1}, {"includeTimeline": 1}, {}]})");
+  v1::BatchEstimateMemoryResponse results;
+  ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(response.body, &results).ok());
+  ASSERT_EQ(results.results_size(), 3);
+  EXPECT_THAT(results.results(0).error().message(),
+              StartsWith("include_timeline: 1; must be true or false\n"));
+  EXPECT_THAT(results.results(0).error().message(),
+              HasSubstr("job.training.sequence_length: unset"));
+  EXPECT_THAT(results.results(1).error().message(),
+              StartsWith("includeTimeline: 1; must be true or false\n"));
+  EXPECT_THAT(results.results(1).error().message(),
+              HasSubstr("job.training.sequenceLength: unset"));
+  EXPECT_THAT(results.results(2).error().message(),
+              HasSubstr("job.training.sequenceLength: unset"));
 }
 
 TEST_F(HttpTest, ABatchIsCheckedToo) {
@@ -122,6 +192,7 @@ TEST_F(HttpTest, SaysWhenABodyIsTooLarge) {
   EXPECT_EQ(response.status, 413);
   EXPECT_THAT(response.body,
               HasSubstr("request: over 1048576 bytes; must be at most 1048576 bytes"));
+  EXPECT_THAT(response.body, HasSubstr(R"("reason":"TOO_LARGE")"));
   EXPECT_EQ(Series(R"(http_requests_total{code="413",handler="/v1:estimateMemory"})"), 1);
 }
 

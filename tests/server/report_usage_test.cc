@@ -187,7 +187,7 @@ TEST_F(ReportUsageTest, RefusesAllThatIsWrongAtOnce) {
             "prediction.verdict: \"FITS\"; must be one of VERDICT_FITS, VERDICT_AT_RISK, "
             "VERDICT_DOES_NOT_FIT\n"
             "gauge: vram; must be one of allocated, reserved, device\n"
-            "prediction.device.bound_bytes: 4; must be at least expected_bytes, 5");
+            "prediction.device.bound_bytes: 4; must be at least the expected figure, 5");
   EXPECT_EQ(Series("plimsoll_violations_total"), 5);
 
   v1::ReportUsageRequest request = Report();
