@@ -54,6 +54,8 @@ std::string ToText(const v1::AdmissionDecision& decision) {
       "\n");
   if (!decision.message().empty()) {
     absl::StrAppend(&text, decision.message(), "\n");
+  } else if (!decision.enforced_message().empty()) {  // mode shadow
+    absl::StrAppend(&text, decision.enforced_message(), "\n");
   } else if (decision.has_job()) {
     absl::StrAppend(&text, NeedWords(decision), "\n");
   }
@@ -110,15 +112,33 @@ absl::StatusOr<Submission> ReadSubmission(const AdmitCommand& command) {
   return submission;
 }
 
+// What is wrong with the words, read here or, `files` refused, by the controller.
+Violations FindWrong(const Submission& submission, Files files, v1::Job* job) {
+  Violations wrong = submission.misread;
+  absl::StatusOr<v1::Job> read = ReadJob(submission.words, files, &wrong);
+  if (read.ok()) {
+    *job = *std::move(read);
+  } else {
+    for (Violation& violation : ViolationsOf(read.status())) wrong.push_back(std::move(violation));
+  }
+  return wrong;
+}
+
+// Where the words are wrong, they say so in words of their own, if the controller, which
+// opens no files, would find something else.
 ExitCode PrintWords(const Submission& submission) {
   if (submission.misread.empty() && !submission.words.said()) return ExitCode::kDone;
-  Violations wrong = submission.misread;
-  const absl::StatusOr<v1::Job> job = ReadJob(submission.words, submission.files, &wrong);
-  if (!job.ok()) {
-    for (Violation& violation : ViolationsOf(job.status())) wrong.push_back(std::move(violation));
+  v1::Job job;
+  const Violations wrong = FindWrong(submission, submission.files, &job);
+  if (wrong.empty()) {
+    return Finish(InlineWords(job, submission.words.resize_allowed) + "\n", ExitCode::kDone);
   }
-  if (!wrong.empty()) return Fail(Invalid(wrong));
-  return Finish(InlineWords(*job, submission.words.resize_allowed) + "\n", ExitCode::kDone);
+  Fail(Invalid(wrong));
+  v1::Job unread;
+  if (ToText(FindWrong(submission, Files::kRefuse, &unread)) == ToText(wrong)) {
+    return ExitCode::kBadInput;
+  }
+  return Finish(UnreadWords(wrong), ExitCode::kBadInput);
 }
 
 // A decision of a scheduler is due within 100 ms, of which starting a process takes

@@ -14,6 +14,7 @@
 #include "estimator/passes/pass.h"
 #include "estimator/peak.h"
 #include "estimator/rank_replay.h"
+#include "estimator/replay_cost.h"
 #include "estimator/units.h"
 
 namespace plimsoll {
@@ -175,11 +176,13 @@ size_t LimitingRank(const std::vector<RankMemory>& ranks) {
   return most;
 }
 
-// Replays every stage. Returns the replay of the limiting rank; none where a
-// timeline is too long.
+// Replays every stage. Returns the replay of the limiting rank; none where that costs
+// too much, or a timeline is too long.
 std::optional<RankReplay> ReplayRanks(const Job& job, const Program& program,
                                       const Margins& margins, MemoryEstimate& estimate) {
   const Tapes tapes(program);
+  const int64_t cost = ReplayCost(job, program, tapes);
+  if (cost > kMaxReplayEvents) return std::nullopt;
   std::optional<RankReplay> limiting;
   std::vector<RankMemory> ranks;
   for (size_t stage = 0; stage < estimate.ranks.size(); ++stage) {
@@ -190,6 +193,7 @@ std::optional<RankReplay> ReplayRanks(const Job& job, const Program& program,
     if (LimitingRank(ranks) == stage) limiting = std::move(replay);
   }
   estimate.ranks = std::move(ranks);
+  estimate.replayed_event_count = cost;
   return limiting;
 }
 
@@ -309,7 +313,8 @@ std::variant<MemoryEstimate, Violations> EstimateMemory(const JobSpec& spec, con
     } else {
       estimate.warnings.push_back(
           {"timeline-too-long", "detail",
-           "the step has too many allocations to replay: the figures are the summary's"});
+           absl::StrCat("the step has too many allocations to replay, more than ", kMaxReplayEvents,
+                        " or so: the figures are the summary's")});
     }
   }
   WarnOfAllocator(*job, estimate);

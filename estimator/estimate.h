@@ -88,6 +88,7 @@ struct MemoryEstimate {
   std::vector<Assumption> assumptions;
   std::vector<Warning> warnings;
   Detail detail = Detail::kSummary;
+  int64_t replayed_event_count = 0;  // nearly (ReplayCost); 0: in closed form
   absl::string_view calibration_id;  // into the catalog
   std::vector<TraceEntry> trace;     // when asked for
   std::vector<LedgerEntry> ledger;   // when asked for

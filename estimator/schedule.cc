@@ -5,22 +5,6 @@
 namespace plimsoll {
 namespace {
 
-// Micro-batches that are simulated.
-int64_t SimulatedCount(const Job& job, int64_t stage) {
-  const int64_t stages = job.pipeline_parallel_size;
-  switch (job.pipeline_schedule) {
-    case PipelineSchedule::kGpipe:
-      return job.micro_batch_count;
-    case PipelineSchedule::k1F1B:
-      return std::min(job.micro_batch_count, stages - stage + 2);
-    case PipelineSchedule::kInterleaved1F1B: {  // with the last group, which may be short
-      const int64_t group = job.micro_batch_group_size;
-      return std::min(job.micro_batch_count, 3 * group + job.micro_batch_count % group);
-    }
-  }
-  return job.micro_batch_count;
-}
-
 // Forward turns in their order: a group of micro-batches of the first virtual
 // stage, the same of the second, and so on, then the next group. Backward's order
 // has the virtual stages reversed.
@@ -52,6 +36,21 @@ int64_t WarmUp(const Job& job, int64_t stage) {
 
 }  // namespace
 
+int64_t SimulatedMicroBatches(const Job& job, int64_t stage) {
+  const int64_t stages = job.pipeline_parallel_size;
+  switch (job.pipeline_schedule) {
+    case PipelineSchedule::kGpipe:
+      return job.micro_batch_count;
+    case PipelineSchedule::k1F1B:
+      return std::min(job.micro_batch_count, stages - stage + 2);
+    case PipelineSchedule::kInterleaved1F1B: {  // with the last group, which may be short
+      const int64_t group = job.micro_batch_group_size;
+      return std::min(job.micro_batch_count, 3 * group + job.micro_batch_count % group);
+    }
+  }
+  return job.micro_batch_count;
+}
+
 PairOrder OrderOf(const Job& job, int64_t stage) {
   PairOrder order;
   order.pairs = Multiply(job.virtual_pipeline_size, job.micro_batch_count);
@@ -62,7 +61,7 @@ PairOrder OrderOf(const Job& job, int64_t stage) {
 
 std::vector<Turn> ScheduleTurns(const Job& job, int64_t stage) {
   const PairOrder order = OrderOf(job, stage);
-  const int64_t count = SimulatedCount(job, stage);
+  const int64_t count = SimulatedMicroBatches(job, stage);
   const auto chunks = static_cast<int32_t>(job.virtual_pipeline_size);
   const std::vector<Turn> forward = Table(order, chunks, count, false);
   const std::vector<Turn> backward = Table(order, chunks, count, true);

@@ -20,8 +20,6 @@
 namespace plimsoll {
 namespace {
 
-// Changes that are tried, the smallest first.
-constexpr int64_t kMostTried = 3;
 constexpr char kGpuCount[] = "cluster.gpu_count";
 
 v1::Cause CauseOf(v1::Verdict verdict) {
@@ -57,22 +55,17 @@ class TimedClient {
  public:
   TimedClient(OpenClient open, absl::Time deadline) : open_(open), deadline_(deadline) {}
 
-  // By the rules' detail, or, of a job that takes longer to replay than half of what
-  // is left, in closed form.
-  absl::StatusOr<v1::EstimateMemoryResponse> Estimate(const v1::Job& job,
-                                                      const v1::AdmissionRules& rules) {
+  // Which detail answers follows from the job and the detail that is asked for, never
+  // from the time that is left: that only ends the wait.
+  absl::StatusOr<v1::EstimateMemoryResponse> Estimate(const v1::Job& job, double risk,
+                                                      const std::string& detail) {
     v1::EstimateMemoryRequest request;
     *request.mutable_job() = job;
-    request.set_risk(rules.risk());
-    request.set_detail(rules.detail());
-    const bool replay = rules.detail() == "replay";
-    absl::StatusOr<PlannerClient> client = Client(replay ? 2 : 1);
+    request.set_risk(risk);
+    request.set_detail(detail);
+    const absl::StatusOr<PlannerClient> client = Client();
     if (!client.ok()) return client.status();
-    absl::StatusOr<v1::EstimateMemoryResponse> answer = client->EstimateMemory(request);
-    if (!replay || !absl::IsDeadlineExceeded(answer.status())) return answer;
-    request.set_detail("summary");
-    client = Client();
-    return client.ok() ? client->EstimateMemory(request) : client.status();
+    return client->EstimateMemory(request);
   }
 
   absl::StatusOr<v1::RecommendConfigResponse> Recommend(const v1::RecommendConfigRequest& request) {
@@ -102,8 +95,8 @@ class TimedClient {
   }
 
  private:
-  // A client that may take the time that is left, or a part of it.
-  absl::StatusOr<PlannerClient> Client(int parts = 1) {
+  // A client that may take the time that is left.
+  absl::StatusOr<PlannerClient> Client() {
     if (!client_.has_value()) {
       absl::StatusOr<PlannerClient> opened = open_();
       if (!opened.ok()) return opened.status();
@@ -111,7 +104,7 @@ class TimedClient {
     }
     const absl::Duration left = deadline_ - absl::Now();
     if (left <= absl::ZeroDuration()) return absl::DeadlineExceededError("no time is left");
-    return client_->WithTimeout(left / parts);
+    return client_->WithTimeout(left);
   }
 
   const OpenClient open_;
@@ -148,7 +141,8 @@ class Admission {
  private:
   // `wrong` is what could not be read of the job: the service refuses the rest.
   v1::AdmissionDecision Judge(const v1::Job& job, Violations wrong) {
-    absl::StatusOr<v1::EstimateMemoryResponse> answer = client_.Estimate(job, rules_);
+    absl::StatusOr<v1::EstimateMemoryResponse> answer =
+        client_.Estimate(job, rules_.risk(), rules_.detail());
     if (!wrong.empty()) return Refuse(Refusal(std::move(wrong), answer.status()));
     if (!answer.ok()) return Refuse(answer.status());
     asked_ = {job, *std::move(answer)};
@@ -165,27 +159,28 @@ class Admission {
            (command.empty() || command == "sbatch");
   }
 
-  // Searches the smallest change that fits. The search is by closed form; its best are
-  // estimated as the job was, until one fits: replaying all that a search returns would
-  // take the time that there is. Nobody reads of a fix in mode `shadow`.
+  // Searches the smallest change that fits, as `plimsoll recommend` would: what it
+  // finds is estimated once more for all that travels with the job.
   void FindFix() {
-    if (rules_.mode() == "shadow" && !MayResize()) return;
     ReadCounts();
     absl::StatusOr<v1::RecommendConfigResponse> found = client_.Recommend(SearchRequest());
-    if (!found.ok()) {
-      decision_.set_problem(absl::StrCat("search: ", found.status().message()));
-      return;
-    }
+    if (!found.ok()) return NoSearch(found.status());
     search_ = *std::move(found);
-    for (const v1::Candidate& candidate : search_->candidates()) {
-      absl::StatusOr<v1::EstimateMemoryResponse> answer = client_.Estimate(candidate.job(), rules_);
-      if (!answer.ok()) return;
-      if (answer->verdict() != v1::VERDICT_FITS) continue;
-      fix_ = Fix{candidate, {candidate.job(), *std::move(answer)}};
-      *fix_->candidate.mutable_device() = LimitingRank(fix_->estimated.answer).device();
-      if (MayResize()) scheduler_changes_ = ChangesFor(candidate.job());
-      return;
-    }
+    cut_short_ = search_->truncated() && search_->candidates_size() == 0;
+    if (search_->candidates_size() == 0) return;
+    const v1::Candidate& candidate = search_->candidates(0);
+    absl::StatusOr<v1::EstimateMemoryResponse> answer =
+        client_.Estimate(candidate.job(), rules_.risk(), candidate.detail());
+    if (!answer.ok()) return NoSearch(answer.status());
+    fix_ = Fix{candidate, {candidate.job(), *std::move(answer)}};
+    if (MayResize()) scheduler_changes_ = ChangesFor(candidate.job());
+  }
+
+  // Whether a change would fit is not known; but of a job that no search takes, as on a
+  // GPU of which only the memory is known, nothing more would be.
+  void NoSearch(const absl::Status& status) {
+    decision_.set_problem(absl::StrCat("search: ", status.message()));
+    cut_short_ = !absl::IsInvalidArgument(status);
   }
 
   // The rules' numbers of GPUs, for nodes like this request's.
@@ -218,9 +213,9 @@ class Admission {
     v1::RecommendConfigRequest request;
     *request.mutable_job() = asked_->job;
     request.set_objective("smallest-change");
-    request.set_max_results(kMostTried);
+    request.set_max_results(1);
     request.set_risk(rules_.risk());
-    request.set_detail("summary");
+    request.set_detail(rules_.detail());
     if (rules_.allowed_changes_size() == 0) {
       request.add_frozen("cluster");
       return request;
@@ -249,21 +244,26 @@ class Admission {
   }
 
   v1::AdmissionDecision Conclude(v1::Cause cause) {
-    const v1::Decision enforced =
-        Enforced({.cause = cause, .can_resize = scheduler_changes_.has_value()}, rules_);
+    const v1::Decision enforced = Enforced(
+        {.cause = cause, .can_resize = scheduler_changes_.has_value(), .cut_short = cut_short_},
+        rules_);
     decision_.set_cause(cause);
     decision_.set_mode(rules_.mode());
     decision_.set_enforced(enforced);
     decision_.set_decision(InMode(enforced, rules_));
+    decision_.set_truncated(cut_short_ || (search_.has_value() && search_->truncated()));
     const bool resizes = decision_.decision() == v1::DECISION_RESIZE;
     if (fix_.has_value()) *decision_.mutable_changes() = fix_->candidate.changes();
-    if (resizes) {
-      *decision_.mutable_scheduler_changes() = {scheduler_changes_->begin(),
-                                                scheduler_changes_->end()};
-    }
+    if (resizes) *decision_.mutable_scheduler_changes() = SchedulerChanges();
     if (asked_.has_value()) Attach(resizes ? fix_->estimated : *asked_);
-    if (decision_.decision() != v1::DECISION_ADMIT) decision_.set_message(Message());
+    const bool told = rules_.mode() == "warn" || rules_.mode() == "enforce";
+    if (told) decision_.set_message(Message(decision_.decision()));
+    if (rules_.mode() != "off") decision_.set_enforced_message(Message(enforced));
     return std::move(decision_);
+  }
+
+  google::protobuf::RepeatedPtrField<v1::SchedulerChange> SchedulerChanges() const {
+    return {scheduler_changes_->begin(), scheduler_changes_->end()};
   }
 
   // What travels with the job.
@@ -278,9 +278,10 @@ class Admission {
     decision_.set_prediction(PredictionText(MakePrediction(estimated.job, estimated.answer)));
   }
 
-  std::string Message() const {
+  // What the user is told of a decision.
+  std::string Message(v1::Decision decision) const {
     Told told;
-    told.decision = decision_.decision();
+    told.decision = decision;
     told.cause = decision_.cause();
     told.policy_resizes = rules_.resize() == "allowed" && !submission_.words.resize_allowed;
     told.problem = problem_;
@@ -289,8 +290,11 @@ class Admission {
       told.answer = &asked_->answer;
     }
     if (search_.has_value()) told.search = &*search_;
+    told.cut_short = cut_short_;
     if (fix_.has_value()) told.fix = &fix_->candidate;
-    told.scheduler_changes = &decision_.scheduler_changes();
+    google::protobuf::RepeatedPtrField<v1::SchedulerChange> changes;
+    if (decision == v1::DECISION_RESIZE) changes = SchedulerChanges();
+    told.scheduler_changes = &changes;
     return DecisionMessage(told);
   }
 
@@ -302,6 +306,7 @@ class Admission {
   std::optional<v1::RecommendConfigResponse> search_;
   std::vector<int64_t> gpu_counts_;  // that the rules let a resize consider
   std::optional<Fix> fix_;
+  bool cut_short_ = false;  // the search for it was
   // Only where the fix may and can be made.
   std::optional<std::vector<v1::SchedulerChange>> scheduler_changes_;
   absl::Status problem_;

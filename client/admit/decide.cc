@@ -19,7 +19,10 @@ bool Unfit(v1::Cause cause, const v1::AdmissionRules& rules) {
 
 v1::Decision Enforced(const Findings& findings, const v1::AdmissionRules& rules) {
   if (Unfit(findings.cause, rules)) {
-    return findings.can_resize ? v1::DECISION_RESIZE : v1::DECISION_REJECT;
+    if (findings.can_resize) return v1::DECISION_RESIZE;
+    // Time that ran out is no reason to refuse a job, unless the rules have it so.
+    const bool rejects = !findings.cut_short || rules.unreachable() == "reject";
+    return rejects ? v1::DECISION_REJECT : v1::DECISION_WARN;
   }
   switch (findings.cause) {
     case v1::CAUSE_AT_RISK:

@@ -13,6 +13,9 @@ struct Findings {
   // A change of it fits, the rules allow that change, the job says that it reads
   // Plimsoll's environment, and the scheduler's request can say it.
   bool can_resize = false;
+  // Whether a change of it fits is not known: the search ended before it had found
+  // one, or that none does.
+  bool cut_short = false;
 };
 
 // What mode `enforce` does:
@@ -20,7 +23,8 @@ struct Findings {
 //   not asked     admit
 //   fits          admit
 //   at risk       rules.at_risk: warn, or as does not fit
-//   does not fit  resize where it can, else reject
+//   does not fit  resize where it can, else reject; where the search for a change was
+//                 cut short, rules.unreachable: warn or reject
 //   bad words     rules.bad_words: reject or warn
 //   not modelled  warn
 //   unreachable   rules.unreachable: admit or reject

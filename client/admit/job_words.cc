@@ -21,6 +21,8 @@ constexpr char kDirective[] = "#PLIMSOLL";
 constexpr char kCommentStart[] = "plimsoll:";
 constexpr size_t kMostShownBytes = 72;
 constexpr char kResize[] = "resize";
+constexpr char kUnread[] = "unread=";
+constexpr size_t kMostUnreadBytes = 200;
 constexpr size_t kMaxValueBytes = 4096;  // of one field
 constexpr size_t kMostSettings = 256;
 
@@ -36,6 +38,7 @@ class WordsReader {
       line = absl::StripLeadingAsciiWhitespace(line);
       if (line.empty()) return;
       if (line[0] == '{') return ReadInlineJob(absl::StripTrailingAsciiWhitespace(line));
+      if (absl::ConsumePrefix(&line, kUnread)) return TellUnread(line);
       const size_t end = std::min(line.find_first_of(" \t\r\v\f"), line.size());
       ReadWord(line.substr(0, end));
       line.remove_prefix(end);
@@ -46,6 +49,11 @@ class WordsReader {
   void Fail(absl::string_view value, absl::string_view rule) {
     violations_.push_back(
         {words_.source, Shown(value), std::string(rule), ViolationCode::kMalformed});
+  }
+
+  void TellUnread(absl::string_view complaint) {
+    violations_.push_back({words_.source, Clean(complaint.substr(0, kMostUnreadBytes)),
+                           "was not read where the job was submitted", ViolationCode::kMalformed});
   }
 
   void ReadInlineJob(absl::string_view json) {
@@ -159,6 +167,14 @@ absl::StatusOr<v1::Job> ReadJob(const JobWords& words, Files files, Violations* 
   if (!words.inline_job.empty()) ReadInlineJob(words, &job, misread);
   ApplySettings(words.settings, files, &job, misread);
   return job;
+}
+
+std::string UnreadWords(const Violations& wrong) {
+  std::string words;
+  for (const Violation& violation : wrong) {
+    absl::StrAppend(&words, kUnread, Clean(ToText(violation).substr(0, kMostUnreadBytes)), "\n");
+  }
+  return words;
 }
 
 std::string InlineWords(const v1::Job& job, bool resize_allowed) {

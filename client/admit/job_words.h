@@ -34,6 +34,8 @@ struct JobWords {
 //   FIELD=VALUE      as a flag, `zero_stage=3`, or by path, `training.optimizer.name=lion`
 //   resize=allowed   the job reads PLIMSOLL_ variables, so it may be changed
 //   {...             the rest of the line is a job in JSON
+//   unread=...       the rest of the line is what could not be read of the words where
+//                    they were resolved (deploy/slurm/plimsoll/resolve.lua): wrong
 //   anything else    is the name of a job file
 // A comment has words only where it begins with `plimsoll:`.
 //
@@ -45,6 +47,9 @@ JobWords ReadWords(const v1::SchedulerRequest& request, Violations* violations);
 //
 // Errors: INVALID_ARGUMENT where there is no job to read at all.
 absl::StatusOr<v1::Job> ReadJob(const JobWords& words, Files files, Violations* misread);
+
+// Returns words that say what could not be read, a line each.
+std::string UnreadWords(const Violations& wrong);
 
 // Returns `job` in one line, as PLIMSOLL_JOB takes it.
 std::string InlineWords(const v1::Job& job, bool resize_allowed);

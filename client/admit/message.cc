@@ -41,20 +41,27 @@ std::string FixWords(const char* verb, const v1::Candidate& fix, double asked_se
   return words;
 }
 
-// Why no change fits, and what else would.
+// Why no change fits, and what else would. The nearest may be none that is left: where
+// nothing is legal.
 std::string NoFixWords(const v1::RecommendConfigResponse& search) {
-  if (search.truncated() || search.candidates_size() > 0) {
-    return "no change that fits was found in time; see plimsoll recommend";
-  }
-  std::string words =
-      absl::StrCat("no change that is allowed fits: the nearest, ",
-                   ChangeWords(search.obstacle().nearest(), Glyphs::kAscii), ", misses by ",
-                   GibWords(search.obstacle().missing_bytes()), " GiB");
+  std::string words = "no change that is allowed fits";
+  if (!search.has_obstacle()) return words;
+  absl::StrAppend(&words, ": the nearest, ",
+                  ChangeWords(search.obstacle().nearest(), Glyphs::kAscii), ", misses by ",
+                  GibWords(search.obstacle().missing_bytes()), " GiB");
   if (search.obstacle().remedies_size() > 0) {
     absl::StrAppend(&words, "; ", ChangeWords(search.obstacle().remedies(0), Glyphs::kAscii),
                     " would fit");
   }
   return words;
+}
+
+// Why there is no word of a fix.
+std::string CutShortWords(v1::Decision decision) {
+  return absl::StrCat(
+      "truncated: time ran out before it was known whether a change would fit",
+      decision == v1::DECISION_REJECT ? ", and this partition takes no job without an answer" : "",
+      "; plimsoll recommend takes the time");
 }
 
 // What is wrong, a line each.
@@ -84,6 +91,11 @@ void AddFit(const Told& told, std::vector<std::string>* lines) {
   lines->push_back(absl::StrCat(
       "Plimsoll: ", risk,
       Need(LimitingRank(*told.answer).device(), told.answer->usable_bytes(), *told.job)));
+  const bool truncated = told.search != nullptr && told.search->truncated();
+  if (told.cut_short || (truncated && told.fix == nullptr)) {
+    lines->push_back("Plimsoll: " + CutShortWords(told.decision));
+    return;
+  }
   if (told.search == nullptr) return;
   if (told.fix == nullptr) {
     lines->push_back("Plimsoll: " + NoFixWords(*told.search));
@@ -94,7 +106,8 @@ void AddFit(const Told& told, std::vector<std::string>* lines) {
     lines->push_back("Plimsoll: resized: " + FixWords(" needs ", *told.fix, asked));
     AddRequestChanges(told, lines);
   } else {
-    lines->push_back("Plimsoll: " + FixWords(" would need ", *told.fix, asked));
+    lines->push_back(absl::StrCat("Plimsoll: ", FixWords(" would need ", *told.fix, asked),
+                                  truncated ? "; truncated: there may be a smaller change" : ""));
     if (told.policy_resizes) {
       lines->push_back(
           "Plimsoll: a job that reads PLIMSOLL_ variables is changed so itself: it says "
@@ -126,11 +139,10 @@ std::string DecisionMessage(const Told& told) {
       AddProblem(told.problem, &lines);
       break;
     case v1::CAUSE_UNREACHABLE:
-      if (told.decision == v1::DECISION_REJECT) {
-        lines.push_back(
-            "Plimsoll: no answer in time, and this partition takes no job without one; "
-            "try again");
-      }
+      lines.push_back(told.decision == v1::DECISION_REJECT
+                          ? "Plimsoll: no answer in time, and this partition takes no job without "
+                            "one; try again"
+                          : "Plimsoll: no answer in time: the job is queued unchecked");
       break;
     default:
       break;

@@ -18,6 +18,7 @@ struct Told {
   const v1::Job* job = nullptr;                         // as asked
   const v1::EstimateMemoryResponse* answer = nullptr;   // of it; null: none
   const v1::RecommendConfigResponse* search = nullptr;  // null: none was made, or in time
+  bool cut_short = false;                               // the search, without a fix
   const v1::Candidate* fix = nullptr;                   // the change that fits; null: none is known
   // What is set in the scheduler's request; null: nothing.
   const google::protobuf::RepeatedPtrField<v1::SchedulerChange>* scheduler_changes = nullptr;
@@ -25,8 +26,8 @@ struct Told {
   absl::Status problem;         // why there is no answer
 };
 
-// Returns the message, in lines, none for a job that fits. "Plimsoll: needs 145.6 GiB
-// on each GPU (up to 173.3), h100-80gb-sxm has 79.2".
+// Returns the message, in lines, none for a job that fits or says nothing. "Plimsoll: needs 145.6
+// GiB on each GPU (up to 173.3), h100-80gb-sxm has 79.2".
 std::string DecisionMessage(const Told& told);
 
 // What the job of a decision needs: "Plimsoll: needs 36.5 GiB on each GPU (up to 43.4),

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "estimator/replay_cost.h"
+#include "estimator/search/replay_room.h"
 #include "estimator/units.h"
 
 namespace plimsoll {
@@ -31,10 +33,23 @@ const FitOf& Evaluation::Memory(const Entry& entry) {
   FitOf fit{.verdict = Verdict::kDoesNotFit, .bound_bytes = kMaxTotalBytes};
   if (estimate.has_value()) {
     fit = {.verdict = estimate->verdict,
-           .bound_bytes = estimate->usable_bytes - estimate->headroom.bound_bytes};
+           .bound_bytes = estimate->usable_bytes - estimate->headroom.bound_bytes,
+           .may_fit = MayFit(entry.choice, *estimate)};
   }
   fit_count_ += fit.verdict == Verdict::kFits ? 1 : 0;
   return known_.emplace(entry.choice, fit).first->second;
+}
+
+bool Evaluation::MayFit(const Choice& choice, const MemoryEstimate& summary) {
+  if (summary.verdict == Verdict::kFits) return true;
+  if (detail_ == Detail::kSummary) return false;
+  const MarginsKey key = {choice[KnobId::kGpu], choice[KnobId::kTensorParallel],
+                          choice[KnobId::kPipelineParallel], choice[KnobId::kZeroStage]};
+  auto found = margins_.find(key);
+  if (found == margins_.end()) {
+    found = margins_.emplace(key, ranking_.ReplayMarginsOf(choice)).first;
+  }
+  return HasReplayRoom(summary, found->second);
 }
 
 std::vector<Change> Evaluation::ChangesOf(const Choice& choice) const {
@@ -71,11 +86,6 @@ void Evaluation::AddFollowing(absl::string_view framework, Candidate& candidate)
   add("runtime.framework", std::string(space_.own_framework), std::string(framework));
 }
 
-MemoryEstimate Evaluation::EstimateOf(const Choice& choice, Detail detail) const {
-  return detail == Detail::kSummary ? *ranking_.Summarize(choice)
-                                    : ranking_.Estimate(choice, detail);
-}
-
 Candidate Evaluation::CandidateOf(const Choice& choice, const MemoryEstimate& estimate) const {
   const ValidJob valid = ranking_.ValidOf(choice);
   Candidate candidate;
@@ -96,11 +106,32 @@ Candidate Evaluation::CandidateOf(const Choice& choice, const MemoryEstimate& es
   return candidate;
 }
 
-Candidate Evaluation::Requested(const JobSpec& job, Detail detail) const {
-  Candidate requested = CandidateOf(space_.own, detail);
+Candidate Evaluation::Requested(const JobSpec& job) {
+  own_ = ranking_.Estimate(space_.own, detail_);
+  Candidate requested = CandidateOf(space_.own, *own_);
   requested.job = job;
   requested.changes.clear();
   return requested;
+}
+
+MemoryEstimate Evaluation::Estimate(const Choice& choice) {
+  if (own_.has_value() && choice == space_.own) return *own_;
+  const bool spent = detail_ == Detail::kReplay && vain_events_ >= kMaxReplayEvents;
+  gave_up_replays_ = gave_up_replays_ || spent;
+  MemoryEstimate estimate = ranking_.Estimate(choice, spent ? Detail::kSummary : detail_);
+  if (estimate.verdict != Verdict::kFits) vain_events_ += estimate.replayed_event_count;
+  return estimate;
+}
+
+MemoryEstimate Evaluation::Judge(const Choice& choice) {
+  MemoryEstimate estimate = Estimate(choice);
+  if (estimate.verdict == Verdict::kFits) return estimate;
+  misfits_.insert(choice);
+  const Misfit misfit{choice, estimate};
+  if (!nearest_.has_value() || misfit.missing_bytes() < nearest_->missing_bytes()) {
+    nearest_ = misfit;
+  }
+  return estimate;
 }
 
 }  // namespace plimsoll

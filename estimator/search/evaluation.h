@@ -3,8 +3,11 @@
 #ifndef PLIMSOLL_ESTIMATOR_SEARCH_EVALUATION_H_
 #define PLIMSOLL_ESTIMATOR_SEARCH_EVALUATION_H_
 
+#include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
 
 #include "estimator/search/ranking.h"
@@ -17,14 +20,23 @@ namespace plimsoll {
 struct FitOf {
   Verdict verdict = Verdict::kDoesNotFit;
   int64_t bound_bytes = 0;  // of device
+  bool may_fit = false;     // a replay may find that it fits
+};
+
+// A configuration judged at the request's detail, and found not to fit.
+struct Misfit {
+  Choice choice;
+  MemoryEstimate estimate;
+
+  int64_t missing_bytes() const { return -estimate.headroom.bound_bytes; }
 };
 
 class Evaluation {
  public:
-  // All outlive the evaluation.
+  // All outlive the evaluation. `detail` is the request's.
   Evaluation(const Space& space, const Ranking& ranking,
-             const std::map<std::string, double>& prices)
-      : space_(space), ranking_(ranking), prices_(prices) {}
+             const std::map<std::string, double>& prices, Detail detail)
+      : space_(space), ranking_(ranking), prices_(prices), detail_(detail) {}
 
   const Ranking& ranking() const { return ranking_; }
 
@@ -35,37 +47,60 @@ class Evaluation {
   bool Fits(const Entry& entry) {
     return !CannotFit(entry) && Memory(entry).verdict == Verdict::kFits;
   }
-  // Whether the expected figure fits and the bound does not: a replay may yet show
-  // that it runs, where the allocator gives back its cache.
+  // Whether it does, or a replay may yet show that it fits: most of what closed form
+  // calls at risk, and some of what it calls too large, where the allocator gives back
+  // its cache.
   bool MayFit(const Entry& entry) {
-    return entry.expected_floor_bytes <= entry.usable_bytes &&
-           Memory(entry).verdict == Verdict::kAtRisk;
+    return entry.expected_floor_bytes <= entry.usable_bytes && Memory(entry).may_fit;
   }
 
   bool IsRequested(const Entry& entry) const { return entry.choice == space_.own; }
 
-  // Its memory; in closed form with the bounds that the search judges by.
-  MemoryEstimate EstimateOf(const Choice& choice, Detail detail) const;
-  // `estimate` is EstimateOf(choice, a detail).
+  // `estimate` is of `choice`.
   Candidate CandidateOf(const Choice& choice, const MemoryEstimate& estimate) const;
-  Candidate CandidateOf(const Choice& choice, Detail detail) const {
-    return CandidateOf(choice, EstimateOf(choice, detail));
+  // In closed form, with the bounds that the search judges by.
+  Candidate Summarized(const Choice& choice) const {
+    return CandidateOf(choice, *ranking_.Summarize(choice));
   }
-  // The job as it was asked for.
-  Candidate Requested(const JobSpec& job, Detail detail) const;
+  // The job as it was asked for, at the request's detail.
+  Candidate Requested(const JobSpec& job);
+  // Its memory at the request's detail: what decides. Once replays in vain have cost as
+  // much as the dearest that is made (kMaxReplayEvents), the rest is judged in closed
+  // form, as EstimateMemory does at detail summary: this follows from the request
+  // alone.
+  MemoryEstimate Judge(const Choice& choice);
+  // Of all that Judge found not to fit the one with the least missing; null where there
+  // is none.
+  const Misfit* nearest_misfit() const { return nearest_ ? &*nearest_ : nullptr; }
+  bool WasJudged(const Choice& choice) const { return misfits_.count(choice) > 0; }
+  // Whether something was judged in closed form because replays in vain cost too much.
+  bool gave_up_replays() const { return gave_up_replays_; }
 
   int64_t estimated_count() const { return static_cast<int64_t>(known_.size()); }
   int64_t fit_count() const { return fit_count_; }
 
  private:
+  // What a framework and margins follow from: GPU, tensor and pipeline parallelism,
+  // ZeRO stage.
+  using MarginsKey = std::array<int32_t, 4>;
+
+  bool MayFit(const Choice& choice, const MemoryEstimate& summary);
+  MemoryEstimate Estimate(const Choice& choice);
   std::vector<Change> ChangesOf(const Choice& choice) const;
   void AddFollowing(absl::string_view framework, Candidate& candidate) const;
 
   const Space& space_;
   const Ranking& ranking_;
   const std::map<std::string, double>& prices_;
+  const Detail detail_;
   std::map<Choice, FitOf> known_;
+  std::map<MarginsKey, Margins> margins_;  // of replays
   int64_t fit_count_ = 0;
+  std::optional<MemoryEstimate> own_;
+  std::set<Choice> misfits_;
+  std::optional<Misfit> nearest_;
+  int64_t vain_events_ = 0;
+  bool gave_up_replays_ = false;
 };
 
 }  // namespace plimsoll

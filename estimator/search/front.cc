@@ -74,7 +74,7 @@ void FindFront(Evaluation& evaluation, const StopPredicate& stop, Recommendation
   }
   Thin(front);
   for (const Point& point : front) {
-    answer.front.push_back(evaluation.CandidateOf(point.entry->choice, Detail::kSummary));
+    answer.front.push_back(evaluation.Summarized(point.entry->choice));
   }
 }
 

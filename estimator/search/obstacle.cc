@@ -47,12 +47,12 @@ std::optional<Candidate> FindFit(Request request, const Catalog& catalog,
   const Space space = SpaceOf(request.spec, request.job);
   const Ranking ranking(space, request.job, catalog, Objective::kFastest,
                         request.spec.gpu_hour_prices, request.detail, stop);
-  Evaluation evaluation(space, ranking, request.spec.gpu_hour_prices);
+  Evaluation evaluation(space, ranking, request.spec.gpu_hour_prices, request.detail);
   for (const Entry& entry : ranking.entries()) {
     if (stop(kExplainedBy)) return std::nullopt;
     if (!evaluation.Fits(entry)) continue;
-    Candidate candidate = evaluation.CandidateOf(entry.choice, request.detail);
-    if (candidate.verdict == Verdict::kFits) return candidate;
+    const MemoryEstimate estimate = evaluation.Judge(entry.choice);
+    if (estimate.verdict == Verdict::kFits) return evaluation.CandidateOf(entry.choice, estimate);
   }
   return std::nullopt;
 }
@@ -128,23 +128,31 @@ void TryShorterSequences(const Request& request, const Catalog& catalog, const S
 
 }  // namespace
 
-std::optional<Obstacle> FindObstacle(const Request& request, const Catalog& catalog,
-                                     Evaluation& evaluation, const StopPredicate& stop) {
+void FindObstacle(const Request& request, const Catalog& catalog, Evaluation& evaluation,
+                  const StopPredicate& stop, Recommendation& answer) {
   const std::vector<Entry> hopeless = evaluation.ranking().Hopeless();
-  const Entry* const nearest = FindNearest(hopeless, evaluation, stop);
-  if (nearest == nullptr) return std::nullopt;
-  const MemoryEstimate estimate = evaluation.EstimateOf(nearest->choice, request.detail);
-  Obstacle obstacle;
-  obstacle.nearest = evaluation.CandidateOf(nearest->choice, estimate);
-  obstacle.missing_bytes = obstacle.nearest.device.bound_bytes - obstacle.nearest.usable_bytes;
-  const RoleBytes& roles = estimate.ranks[static_cast<size_t>(estimate.limiting_rank)].breakdown;
+  const Entry* const entry = FindNearest(hopeless, evaluation, stop);
+  if (entry == nullptr) return;
+  // What closed form has as the nearest may not be it, judged: others were.
+  if (!evaluation.WasJudged(entry->choice)) {
+    const MemoryEstimate judged = evaluation.Judge(entry->choice);
+    if (judged.verdict == Verdict::kFits) {
+      answer.candidates.push_back(evaluation.CandidateOf(entry->choice, judged));
+      return;
+    }
+  }
+  const Misfit& nearest = *evaluation.nearest_misfit();
+  Obstacle& obstacle = answer.obstacle.emplace();
+  obstacle.nearest = evaluation.CandidateOf(nearest.choice, nearest.estimate);
+  obstacle.missing_bytes = nearest.missing_bytes();
+  const auto rank = static_cast<size_t>(nearest.estimate.limiting_rank);
+  const RoleBytes& roles = nearest.estimate.ranks[rank].breakdown;
   const auto largest = std::max_element(roles.begin(), roles.end());
   obstacle.largest_role = static_cast<Role>(largest - roles.begin());
   obstacle.largest_role_bytes = *largest;
   TryMoreGpus(request, catalog, stop, obstacle.remedies);
   TryLargerGpus(request, catalog, stop, obstacle.remedies);
   TryShorterSequences(request, catalog, stop, obstacle.remedies);
-  return obstacle;
 }
 
 }  // namespace plimsoll

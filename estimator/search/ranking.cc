@@ -148,6 +148,10 @@ std::optional<MemoryEstimate> Ranking::Summarize(const Choice& choice) const {
   return std::move(*estimate);
 }
 
+Margins Ranking::ReplayMarginsOf(const Choice& choice) const {
+  return MarginsOf(catalog_.calibration, *ValidOf(choice), Detail::kReplay);
+}
+
 ValidJob Ranking::ValidOf(const Choice& choice) const {
   auto validated = Validate(JobOf(choice), catalog_);
   return std::get<ValidJob>(std::move(validated));

@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "estimator/calibration.h"
 #include "estimator/catalog.h"
 #include "estimator/estimate.h"
 #include "estimator/search/knobs.h"
@@ -69,6 +70,8 @@ class Ranking {
   // replayed is judged by the closer bounds of a replay. Nothing for 2^60 bytes or
   // more.
   std::optional<MemoryEstimate> Summarize(const Choice& choice) const;
+  // The margins of its bounds where it is replayed.
+  Margins ReplayMarginsOf(const Choice& choice) const;
   // Legal as an entry's is. It points into the space.
   ValidJob ValidOf(const Choice& choice) const;
   StepTime TimeOf(const ValidJob& job) const { return PredictStep(job, catalog_.speed); }

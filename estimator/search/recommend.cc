@@ -36,18 +36,38 @@ void TakeBest(const Request& request, bool (Evaluation::*test)(const Entry&),
     const bool own = evaluation.IsRequested(entry);
     const bool passes =
         own ? answer.requested.verdict == Verdict::kFits : (evaluation.*test)(entry);
-    if (!passes || IsTwin(answer.candidates, entry)) continue;
-    Candidate candidate = evaluation.CandidateOf(entry.choice, request.detail);
-    if (candidate.verdict == Verdict::kFits) answer.candidates.push_back(std::move(candidate));
+    if (!passes || IsTwin(answer.candidates, entry) || evaluation.WasJudged(entry.choice)) continue;
+    const MemoryEstimate estimate = evaluation.Judge(entry.choice);
+    if (estimate.verdict != Verdict::kFits) continue;
+    answer.candidates.push_back(evaluation.CandidateOf(entry.choice, estimate));
   }
 }
 
-// Where no bound of the closed form fits, the timeline decides.
+// The smallest change is the first that fits, as a replay has it: nothing that a
+// replay may let in is passed over. By other objectives what fits in closed form goes
+// before the rest: it has the room that its bound leaves, and takes one replay each.
 void TakeBest(const Request& request, Evaluation& evaluation, const StopPredicate& stop,
               Recommendation& answer) {
-  TakeBest(request, &Evaluation::Fits, evaluation, stop, answer);
-  if (!answer.candidates.empty() || request.detail == Detail::kSummary) return;
+  const bool replays = request.detail == Detail::kReplay;
+  if (!replays || request.objective != Objective::kSmallestChange) {
+    TakeBest(request, &Evaluation::Fits, evaluation, stop, answer);
+    if (!replays || !answer.candidates.empty() || answer.truncated) return;
+  }
   TakeBest(request, &Evaluation::MayFit, evaluation, stop, answer);
+}
+
+// Nothing fits, which is certain: why. Time may be short for that.
+void Explain(const Request& request, const Catalog& catalog, Evaluation& evaluation,
+             const StopPredicate& stop, Recommendation& answer) {
+  FindObstacle(request, catalog, evaluation, stop, answer);
+  if (!stop(kExplainedBy)) return;
+  if (!answer.obstacle.has_value()) {
+    answer.truncated = true;
+    return;
+  }
+  answer.warnings.push_back({"remedies-cut-short", "",
+                             "the deadline ended the search for what would help: there may be "
+                             "more that does"});
 }
 
 void CountFits(const Evaluation& evaluation, Recommendation& answer) {
@@ -69,6 +89,13 @@ void WarnOfTheSpace(const RecommendSpec& spec, const Ranking& ranking,
                         "more legal configurations than can be kept: the best by the objective "
                         "were, so that the front may lack some of the others"});
   }
+}
+
+void WarnOfDetail(const Evaluation& evaluation, std::vector<Warning>& warnings) {
+  if (!evaluation.gave_up_replays()) return;
+  warnings.push_back({"replays-given-up", "detail",
+                      "many replays found that nothing fits: what comes after them was judged in "
+                      "closed form, whose upper bounds are wider"});
 }
 
 void WarnOfGuesses(const Recommendation& answer, std::vector<Warning>& warnings) {
@@ -93,18 +120,16 @@ std::variant<Recommendation, Violations> RecommendConfig(const RecommendSpec& sp
   const Space space = SpaceOf(request.spec, request.job);
   const Ranking ranking(space, request.job, catalog, request.objective,
                         request.spec.gpu_hour_prices, request.detail, stop);
-  Evaluation evaluation(space, ranking, request.spec.gpu_hour_prices);
+  Evaluation evaluation(space, ranking, request.spec.gpu_hour_prices, request.detail);
   Recommendation answer;
-  answer.requested = evaluation.Requested(request.spec.job, request.detail);
+  answer.requested = evaluation.Requested(request.spec.job);
   TakeBest(request, evaluation, stop, answer);
-  if (request.max_results > 0) FindFront(evaluation, stop, answer);
+  if (!answer.candidates.empty()) FindFront(evaluation, stop, answer);
   const bool searched = request.max_results > 0 && !answer.truncated && !ranking.truncated();
-  if (searched && answer.candidates.empty()) {
-    answer.obstacle = FindObstacle(request, catalog, evaluation, stop);
-    answer.truncated = stop(kExplainedBy);
-  }
+  if (searched && answer.candidates.empty()) Explain(request, catalog, evaluation, stop, answer);
   CountFits(evaluation, answer);
   WarnOfTheSpace(spec, ranking, answer.warnings);
+  WarnOfDetail(evaluation, answer.warnings);
   WarnOfGuesses(answer, answer.warnings);
   answer.calibration_id = catalog.calibration.id;
   answer.speed_id = catalog.speed.id;

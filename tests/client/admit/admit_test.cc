@@ -6,20 +6,25 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "client/admit/policy.h"
 #include "client/service.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
+#include "tests/testing/random_jobs.h"
 
 namespace plimsoll {
 namespace {
 
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using testing::StartsWith;
 
 constexpr char kFits[] = "model=llama-3.1-8b zero_stage=3 sequence_length=4096 framework=fsdp2";
@@ -199,6 +204,24 @@ TEST_F(AdmitTest, WarnsInModeWarnAndIsSilentInShadow) {
   EXPECT_EQ(shadow.enforced(), v1::DECISION_REJECT);
   EXPECT_EQ(shadow.message(), "");
   EXPECT_NE(shadow.prediction(), "");
+  // What would be said is kept for whoever looks at the log.
+  submission_.rules.set_mode("enforce");
+  const v1::AdmissionDecision enforced = Decide(kTooLarge);
+  EXPECT_EQ(shadow.enforced_message(), enforced.message());
+  EXPECT_EQ(enforced.enforced_message(), enforced.message());
+  EXPECT_EQ(Decide(kFits).enforced_message(), "");
+}
+
+TEST_F(AdmitTest, KeepsInShadowWhatAResizeWouldHaveSaid) {
+  AllowResize({"parallelism.zero_stage"});
+  const std::string resizable = std::string("resize=allowed ") + kTooLarge;
+  submission_.rules.set_mode("shadow");
+  const v1::AdmissionDecision shadow = Decide(resizable);
+  EXPECT_EQ(shadow.enforced(), v1::DECISION_RESIZE);
+  EXPECT_EQ(shadow.message(), "");
+  EXPECT_THAT(shadow.enforced_message(), HasSubstr("\nPlimsoll: resized: ZeRO 0 -> "));
+  EXPECT_THAT(shadow.scheduler_changes(), IsEmpty());
+  EXPECT_EQ(shadow.environment().at("PLIMSOLL_ZERO_STAGE"), "0") << "the job runs as it is";
 }
 
 TEST_F(AdmitTest, TellsBadWordsFromWhatIsNotModelled) {
@@ -254,6 +277,7 @@ TEST_F(AdmitTest, LetsThePolicyDecideWithoutAnAnswer) {
   EXPECT_EQ(decision.cause(), v1::CAUSE_UNREACHABLE);
   EXPECT_EQ(decision.decision(), v1::DECISION_ADMIT);
   EXPECT_THAT(decision.problem(), StartsWith("unix:/no/such/socket: out of reach; "));
+  EXPECT_EQ(decision.message(), "Plimsoll: no answer in time: the job is queued unchecked");
   submission_.rules.set_unreachable("reject");
   decision = Admit(submission_, nobody, absl::Now() + absl::Seconds(30));
   EXPECT_EQ(decision.decision(), v1::DECISION_REJECT);
@@ -270,35 +294,139 @@ TEST_F(AdmitTest, EndsAtItsDeadline) {
   EXPECT_EQ(decision.problem(), "no time is left");
 }
 
-// A service that has no time for a replay.
-class NoReplay final : public v1::PlannerService::Service {
+// A service whose searches end as they are told.
+class Searching final : public v1::PlannerService::Service {
+ public:
+  v1::RecommendConfigResponse found;
+  grpc::Status ended;
+
+ private:
   grpc::Status EstimateMemory(grpc::ServerContext*, const v1::EstimateMemoryRequest* request,
                               v1::EstimateMemoryResponse* response) override {
-    if (request->detail() == "replay") return {grpc::StatusCode::DEADLINE_EXCEEDED, ""};
-    response->set_verdict(v1::VERDICT_FITS);
+    response->set_verdict(v1::VERDICT_DOES_NOT_FIT);
     response->set_detail(request->detail());
     response->add_ranks();
     return grpc::Status::OK;
   }
+  grpc::Status RecommendConfig(grpc::ServerContext*, const v1::RecommendConfigRequest*,
+                               v1::RecommendConfigResponse* response) override {
+    *response = found;
+    return ended;
+  }
 };
 
-// A job that takes longer to replay than there is time is judged in closed form: that it
-// is slow is no sign of a service out of reach.
-TEST_F(AdmitTest, JudgesASlowJobInClosedForm) {
-  NoReplay service;
+// Time that ran out tells nothing of the changes that there are: no "misses by", no "no
+// change", and no rejection but where the rules reject what was not answered.
+TEST_F(AdmitTest, RejectsNothingForASearchThatWasCutShort) {
+  Searching service;
+  service.found.set_truncated(true);
+  service.found.mutable_obstacle()->set_missing_bytes(int64_t{50} << 30);
   grpc::ServerBuilder builder;
   builder.RegisterService(&service);
   const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   const auto channel = server->InProcessChannel({});
-  submission_.request.set_environment_words(kFits);
+  submission_.request.set_environment_words(kTooLarge);
   submission_.words = ReadWords(submission_.request, &submission_.misread);
-  const v1::AdmissionDecision decision = Admit(
-      submission_, [&] { return PlannerClient(channel, "slow", absl::Minutes(1)); },
-      absl::Now() + absl::Minutes(1));
-  EXPECT_EQ(decision.cause(), v1::CAUSE_FITS) << decision.problem();
-  v1::Prediction prediction;
-  ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(decision.prediction(), &prediction).ok());
-  EXPECT_EQ(prediction.detail(), "summary");
+  const auto decide = [&] {
+    return Admit(
+        submission_, [&] { return PlannerClient(channel, "slow", absl::Minutes(1)); },
+        absl::Now() + absl::Minutes(1));
+  };
+  for (const grpc::StatusCode code : {grpc::StatusCode::OK, grpc::StatusCode::RESOURCE_EXHAUSTED,
+                                      grpc::StatusCode::DEADLINE_EXCEEDED}) {
+    service.ended = {code, ""};
+    submission_.rules.set_unreachable("admit");
+    v1::AdmissionDecision decision = decide();
+    EXPECT_EQ(decision.cause(), v1::CAUSE_DOES_NOT_FIT);
+    EXPECT_EQ(decision.decision(), v1::DECISION_WARN) << code;
+    EXPECT_TRUE(decision.truncated());
+    EXPECT_THAT(decision.message(), HasSubstr("\nPlimsoll: truncated: "));
+    EXPECT_THAT(decision.message(), Not(HasSubstr("misses")));
+    EXPECT_THAT(decision.message(), Not(HasSubstr("no change")));
+    submission_.rules.set_unreachable("reject");
+    decision = decide();
+    EXPECT_EQ(decision.decision(), v1::DECISION_REJECT);
+    EXPECT_THAT(decision.message(), HasSubstr("takes no job without an answer"));
+  }
+  service.found.set_truncated(false);
+  service.ended = grpc::Status::OK;
+  EXPECT_EQ(decide().decision(), v1::DECISION_REJECT);
+  EXPECT_FALSE(decide().truncated());
+  EXPECT_THAT(decide().message(), HasSubstr("misses by 50.0 GiB"));
+}
+
+// What was seen: the closed form's bound of DeepSpeed's jobs is far above what they need,
+// and the change that fits was denied by it.
+TEST_F(AdmitTest, OffersDeepSpeedTheRecomputationThatFits) {
+  const v1::AdmissionDecision decision = Decide(
+      "model=llama-3.1-8b zero_stage=3 sequence_length=16384 global_batch_size=8 "
+      "framework=deepspeed");
+  EXPECT_EQ(decision.cause(), v1::CAUSE_DOES_NOT_FIT);
+  EXPECT_THAT(decision.message(), HasSubstr("recompute full would need "));
+  ASSERT_EQ(decision.changes_size(), 1);
+  EXPECT_EQ(decision.changes(0).field(), "training.recompute");
+}
+
+void ChangeText(std::string* out, const v1::Change& change) {
+  absl::StrAppend(out, change.field(), " ", change.from(), " -> ", change.to());
+}
+
+std::string OneOf(std::mt19937_64& random, const std::vector<std::string>& of) {
+  return of[random() % of.size()];
+}
+
+// Words of a job of some framework, on some GPU, that seldom fits as it is.
+std::string TightWords(std::mt19937_64& random, const std::vector<std::string>& gpus) {
+  return absl::StrCat(
+      "model=", OneOf(random, {"gpt2-xl", "llama-3.2-1b", "llama-3.1-8b", "qwen3-8b"}),
+      " framework=",
+      OneOf(random, {"ddp", "fsdp1", "fsdp2", "deepspeed", "megatron-core", "megatron-lm",
+                     "megatron-deepspeed", "nanotron"}),
+      " gpu=", OneOf(random, gpus), " gpu_count=", OneOf(random, {"1", "2", "8", "16"}),
+      " global_batch_size=", OneOf(random, {"16", "64"}),
+      " micro_batch_size=", OneOf(random, {"1", "2", "4"}),
+      " sequence_length=", OneOf(random, {"1024", "4096", "16384"}),
+      " zero_stage=", OneOf(random, {"0", "1", "2", "3"}));
+}
+
+// One search has one answer, whoever asks: `admit` names the change that `recommend`
+// has as the smallest, and there is one wherever the fastest is found.
+TEST_F(AdmitTest, AgreesWithRecommendOnEveryJob) {
+  submission_.request.clear_tres_per_node();
+  std::vector<std::string> gpus;
+  const PlannerClient client = (*service_)->client.WithTimeout(absl::Minutes(5));
+  const auto list = client.ListGpus();
+  ASSERT_TRUE(list.ok());
+  for (const v1::GpuInfo& gpu : list->gpus()) gpus.push_back(gpu.gpu());
+  std::mt19937_64 random(20261122);
+  int fixed = 0;
+  int hopeless = 0;
+  for (int i = 0; i < Rounds(200); ++i) {
+    const std::string words = TightWords(random, gpus);
+    const v1::AdmissionDecision decision = Decide(words);
+    ASSERT_NE(decision.cause(), v1::CAUSE_UNREACHABLE) << words;
+    if (decision.cause() != v1::CAUSE_DOES_NOT_FIT) continue;
+    v1::RecommendConfigRequest request;
+    *request.mutable_job() = decision.job();
+    request.add_frozen("cluster");
+    for (const char* objective : {"smallest-change", "fastest"}) {
+      v1::RecommendConfigResponse found;
+      request.set_objective(objective);
+      ASSERT_TRUE(client.RecommendConfig(request, &found, nullptr).ok()) << words;
+      ASSERT_EQ(found.candidates_size() > 0, decision.changes_size() > 0) << objective << words;
+      if (found.candidates_size() == 0) {
+        EXPECT_THAT(decision.message(), HasSubstr("no change that is allowed fits")) << words;
+        ++hopeless;
+      } else if (request.objective() == "smallest-change") {
+        EXPECT_EQ(absl::StrJoin(decision.changes(), ";", ChangeText),
+                  absl::StrJoin(found.candidates(0).changes(), ";", ChangeText))
+            << words;
+        ++fixed;
+      }
+    }
+  }
+  EXPECT_GT(fixed, Rounds(10));
+  EXPECT_GT(hopeless, Rounds(10));
 }
 
 }  // namespace

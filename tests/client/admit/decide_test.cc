@@ -30,6 +30,7 @@ TEST(DecideTest, FollowsTheTable) {
     bool can_resize;
     const char* lenient;
     const char* strict;
+    bool cut_short = false;
   } kCases[] = {
       {v1::CAUSE_NOT_ASKED, false, "admit", "admit"},
       {v1::CAUSE_FITS, false, "admit", "admit"},
@@ -37,6 +38,9 @@ TEST(DecideTest, FollowsTheTable) {
       {v1::CAUSE_AT_RISK, true, "warn", "resize"},
       {v1::CAUSE_DOES_NOT_FIT, false, "reject", "reject"},
       {v1::CAUSE_DOES_NOT_FIT, true, "resize", "resize"},
+      {v1::CAUSE_AT_RISK, false, "warn", "reject", true},
+      {v1::CAUSE_DOES_NOT_FIT, false, "warn", "reject", true},
+      {v1::CAUSE_DOES_NOT_FIT, true, "resize", "resize", true},
       {v1::CAUSE_BAD_WORDS, false, "warn", "reject"},
       {v1::CAUSE_NOT_MODELLED, false, "warn", "warn"},
       {v1::CAUSE_UNREACHABLE, false, "admit", "reject"},
@@ -44,7 +48,8 @@ TEST(DecideTest, FollowsTheTable) {
   for (const auto& row : kCases) {
     for (const bool strict : {false, true}) {
       const std::string expected = strict ? row.strict : row.lenient;
-      const Findings findings = {.cause = row.cause, .can_resize = row.can_resize};
+      const Findings findings = {
+          .cause = row.cause, .can_resize = row.can_resize, .cut_short = row.cut_short};
       for (const char* mode : {"off", "shadow", "warn", "enforce"}) {
         const v1::AdmissionRules rules = Rules(mode, strict);
         const v1::Decision enforced = Enforced(findings, rules);

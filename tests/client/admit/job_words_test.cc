@@ -213,5 +213,20 @@ TEST(ReadWordsTest, TakesAnyText) {
   }
 }
 
+// What a user's own command could not read is told by whoever decides, and there alone.
+TEST(JobWordsTest, TakesWhatWasNotReadAsWrong) {
+  v1::SchedulerRequest request;
+  request.set_environment_words("unread=a.yaml: No such file; must be a readable file\n" +
+                                ("unread=" + std::string(10000, 'x')));
+  Violations violations;
+  const JobWords words = ReadWords(request, &violations);
+  EXPECT_TRUE(words.said());
+  ASSERT_EQ(violations.size(), 2u);
+  EXPECT_EQ(ToText(violations[0]),
+            "PLIMSOLL_JOB: a.yaml: No such file; must be a readable file; was not read where the "
+            "job was submitted");
+  EXPECT_LT(violations[1].value.size(), 300u);
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -110,9 +110,24 @@ TEST_F(MessageTest, SaysWhyNothingFits) {
       "GPUs 8 -> 16 would fit");
   search_ = Nothing(/*remedy=*/false);
   search_.set_truncated(true);
+  told_.decision = v1::DECISION_WARN;
   EXPECT_EQ(DecisionMessage(told_),
             "Plimsoll: needs 94.0 GiB on each GPU (up to 101.0), h100-80gb-sxm has 79.0\n"
-            "Plimsoll: no change that fits was found in time; see plimsoll recommend");
+            "Plimsoll: truncated: time ran out before it was known whether a change would fit; "
+            "plimsoll recommend takes the time");
+}
+
+TEST_F(MessageTest, SaysThatTheSearchWasCutShort) {
+  search_.set_truncated(true);
+  EXPECT_THAT(DecisionMessage(told_),
+              testing::EndsWith("10 % slower; truncated: there may be a smaller change"));
+  told_.fix = nullptr;
+  told_.search = nullptr;
+  told_.cut_short = true;
+  EXPECT_EQ(DecisionMessage(told_),
+            "Plimsoll: needs 94.0 GiB on each GPU (up to 101.0), h100-80gb-sxm has 79.0\n"
+            "Plimsoll: truncated: time ran out before it was known whether a change would fit, and "
+            "this partition takes no job without an answer; plimsoll recommend takes the time");
 }
 
 TEST_F(MessageTest, WarnsOfRisk) {
@@ -141,12 +156,12 @@ TEST_F(MessageTest, ListsWhatIsWrong) {
             "Plimsoll: can't judge this job yet:\n  job.peft: lora; not modelled yet");
 }
 
-TEST_F(MessageTest, SaysOfNoAnswerOnlyWhereThatRejects) {
+TEST_F(MessageTest, SaysThatThereWasNoAnswer) {
   told_.cause = v1::CAUSE_UNREACHABLE;
   EXPECT_EQ(DecisionMessage(told_),
             "Plimsoll: no answer in time, and this partition takes no job without one; try again");
   told_.decision = v1::DECISION_ADMIT;
-  EXPECT_EQ(DecisionMessage(told_), "");
+  EXPECT_EQ(DecisionMessage(told_), "Plimsoll: no answer in time: the job is queued unchecked");
 }
 
 }  // namespace
