@@ -29,6 +29,8 @@ local CAUSES = {
   CAUSE_DOES_NOT_FIT = "does-not-fit", CAUSE_BAD_WORDS = "bad-words",
   CAUSE_NOT_MODELLED = "not-modelled", CAUSE_UNREACHABLE = "unreachable",
 }
+local NOT_JUDGED = "Plimsoll: no answer in time: the job is queued unchecked"
+local TELLING = { warn = true, enforce = true }
 local MODES = { off = true, shadow = true, warn = true, enforce = true }
 
 local UNREACHABLE = {
@@ -72,9 +74,11 @@ local function read_decision(answer)
     cause = cause,
     mode = MODES[given.mode] and given.mode or "unknown",
     message = text_of(given.message),
+    enforced_message = text_of(given.enforced_message or given.enforcedMessage),
     changes = table_of(given.scheduler_changes or given.schedulerChanges),
     environment = table_of(given.environment),
     prediction = text_of(given.prediction),
+    truncated = given.truncated == true,
   }
 end
 
@@ -88,6 +92,7 @@ function gate.new(slurm)
   self.breaker = breaker.new(set.breaker_failures, set.breaker_seconds)
   self.counters = counters.new()
   self.unreachable = {} -- by partition: what the rules say where no answer comes
+  self.modes = {} -- by partition: of its last decision
   self.written_at = -1
   pcall(self.write_counters, self)
   return self
@@ -163,6 +168,18 @@ function gate:failed(partition, complaint)
   end
 end
 
+-- A submission that was not judged in time is counted; the first since others were is
+-- said in the log.
+function gate:missed(seconds, complaint)
+  self.counters:miss()
+  if not self.missing then
+    self.slurm.log_error("plimsoll: not judged in its %g s (after %.3f s): counted in"
+                         .. " plimsoll_admission_budget_missed_total from now on. %s",
+                         self.settings.budget_seconds, seconds, words.clean(complaint))
+  end
+  self.missing = true
+end
+
 -- Asks, and returns a decision and the seconds that it took.
 function gate:ask(asked, part_list)
   if not self.breaker:allows(now()) then
@@ -172,19 +189,39 @@ function gate:ask(asked, part_list)
   local answer, complaint = self:run(json.encode(asked))
   local seconds = now() - begin
   local decision = read_decision(answer)
-  if not decision then
-    self.slurm.log_error("plimsoll: no decision after %.3f s. %s", seconds, words.clean(complaint))
-  elseif decision.cause ~= "unreachable" then
+  if decision and decision.cause ~= "unreachable" then
     if self.breaker:is_open() then
       self.slurm.log_info("plimsoll: answers again")
     end
     self.breaker:succeeded()
+    self.missing = self.missing and decision.truncated
+    if decision.truncated then
+      self:missed(seconds, complaint)
+    end
+    self.modes[asked.partition] = part_list[asked.partition] and decision.mode
     return decision, seconds
+  end
+  if not decision then
+    self.slurm.log_error("plimsoll: no decision after %.3f s. %s", seconds, words.clean(complaint))
   elseif part_list[asked.partition] then
     self.unreachable[asked.partition] = decision
   end
+  self:missed(seconds, complaint)
   self:failed(asked.partition, complaint)
   return decision or self:last_unreachable(asked.partition), now() - begin
+end
+
+-- What the user is told of a decision; "" where nothing. A job that was queued without an
+-- answer is told so where the mode tells: that of the partition's last decision, of a
+-- program that said nothing.
+function gate:message(decision, done, partition)
+  if done ~= "admit" then
+    return decision.message
+  elseif decision.cause ~= "unreachable" then
+    return ""
+  end
+  local mode = decision.mode ~= "unknown" and decision.mode or self.modes[partition]
+  return TELLING[mode] and NOT_JUDGED or ""
 end
 
 -- Does what was decided. Returns the decision as it was obeyed.
@@ -242,8 +279,13 @@ function gate:try_submit(job_desc, part_list)
   local done = self:obey(job_desc, batch, decision)
   self:count({ mode = decision.mode, decision = done, enforced = decision.enforced,
                cause = decision.cause }, seconds)
-  if decision.message ~= "" and done ~= "admit" then
-    self.slurm.log_user("%s", decision.message)
+  local message = self:message(decision, done, asked.partition)
+  if message ~= "" then
+    self.slurm.log_user("%s", message)
+  end
+  if decision.mode == "shadow" and (decision.enforced_message or "") ~= "" then
+    self.slurm.log_info("plimsoll: in mode shadow, untold: %s",
+                        (decision.enforced_message:gsub("\n", " | ")))
   end
   return done == "reject" and self.slurm.ESLURM_ACCOUNTING_POLICY or self.slurm.SUCCESS
 end

@@ -60,7 +60,7 @@ local function none_yet()
 end
 
 function counters.new()
-  return setmetatable({ decisions = none_yet(), seconds = 0, asked = 0, unwritten = false },
+  return setmetatable({ decisions = none_yet(), seconds = 0, asked = 0, missed = 0, unwritten = false },
                       counters)
 end
 
@@ -73,6 +73,12 @@ function counters:add(labels, seconds)
     self.seconds = self.seconds + seconds
     self.asked = self.asked + 1
   end
+  self.unwritten = true
+end
+
+-- Counts a submission that was not judged within the budget.
+function counters:miss()
+  self.missed = self.missed + 1
   self.unwritten = true
 end
 
@@ -95,6 +101,10 @@ function counters:text(breaker_open)
   lines[#lines + 1] = "# TYPE plimsoll_admission_seconds summary"
   lines[#lines + 1] = ("plimsoll_admission_seconds_sum %.6f"):format(self.seconds)
   lines[#lines + 1] = ("plimsoll_admission_seconds_count %d"):format(self.asked)
+  lines[#lines + 1] = "# HELP plimsoll_admission_budget_missed_total Submissions that were not"
+    .. " judged, or whose search was cut short, within the budget."
+  lines[#lines + 1] = "# TYPE plimsoll_admission_budget_missed_total counter"
+  lines[#lines + 1] = ("plimsoll_admission_budget_missed_total %d"):format(self.missed)
   lines[#lines + 1] =
     "# HELP plimsoll_admission_breaker_open 1 while Plimsoll is not asked, after failures in a row."
   lines[#lines + 1] = "# TYPE plimsoll_admission_breaker_open gauge"

@@ -1,6 +1,6 @@
 -- Reads, as the user, the job files that a submission names, and passes what is in
 -- them on in words: the controller opens no file of a user. It refuses nothing: what
--- is wrong is said here, and judged there.
+-- is wrong is passed on too, and told and judged there, once.
 local settings = require("plimsoll.settings")
 local variables = require("plimsoll.variables")
 local words = require("plimsoll.words")
@@ -52,23 +52,27 @@ local function request_of(options, script_text)
   }
 end
 
--- Returns the words in one line with every file read, or nil and what is wrong.
+-- Returns the words in one line with every file read; or nil, words that say what is
+-- wrong, and the same for people.
 local function print_words(set, request)
   local request_file, error_file = os.tmpname(), os.tmpname()
   local line, complaint
+  local unread = ""
   local file = io.open(request_file, "w")
   if file and file:write(json.encode(request)) and file:close() then
     local program = io.popen(
       ("timeout -s KILL %s %s admit --scheduler-request %s --print-words </dev/null 2>%s; echo $?")
         :format(set.resolve_seconds, settings.quote(set.program), settings.quote(request_file),
                 settings.quote(error_file)))
-    line = program:read("*a"):match("^([^\n]*)\n0\n$")
+    local answer = program:read("*a")
+    line = answer:match("^([^\n]*)\n0\n$")
+    unread = answer:match("^(unread=.*)\n2\n$") or ""
     program:close()
     complaint = read(error_file, words.MAX_BYTES)
   end
   os.remove(request_file)
   os.remove(error_file)
-  return line, complaint
+  return line, unread, complaint or ""
 end
 
 -- Says what does not fit in where words travel: the controller judges what is left.
@@ -84,7 +88,8 @@ local function into_environment(options, line)
     and stdlib.setenv(words.RESOLVED, line) == 0
 end
 
--- Else in the comment, unless it is the user's for something else.
+-- Else in the comment, unless it is the user's for something else. Returns whether it
+-- went.
 local function into_comment(slurm, options, line)
   local comment = words.COMMENT_START .. line
   local present = options["comment"] or ""
@@ -95,6 +100,21 @@ local function into_comment(slurm, options, line)
     say_too_large(slurm, #comment, words.MAX_COMMENT_BYTES, "use sbatch, which takes more")
   else
     options["comment"] = comment
+    return true
+  end
+  return false
+end
+
+-- Passes on what is wrong: who decides tells it, where the mode has anybody told. Where
+-- the words as they are say as much, `unread` is empty; where it can't travel, what is
+-- wrong is told here.
+local function pass_on(slurm, options, unread, complaint)
+  if unread == "" or into_environment(options, unread)
+    or into_comment(slurm, options, unread:match("^[^\n]*")) then
+    return
+  end
+  for wrong in complaint:gmatch("[^\n]+") do
+    slurm.log_error("plimsoll: %s", wrong)
   end
 end
 
@@ -121,11 +141,9 @@ local function try(slurm, options)
   if not request then
     return
   end
-  local line, complaint = print_words(settings.load(), request)
+  local line, unread, complaint = print_words(settings.load(), request)
   if not line then
-    for wrong in (complaint or ""):gmatch("[^\n]+") do
-      slurm.log_error("plimsoll: %s", wrong)
-    end
+    pass_on(slurm, options, unread, complaint)
     return
   end
   if options["type"] == "sbatch" and #line > words.MAX_BYTES then

@@ -396,6 +396,7 @@ test("counts are written whole, in the form that node_exporter reads", function(
   counts:add(fits, 0.25)
   counts:add(fits, 0.5)
   counts:add({ mode = "unknown", decision = "admit", enforced = "admit", cause = "unreachable" })
+  counts:miss()
   local path = os.tmpname()
   assert(counts:write(path, true))
   local file = assert(io.open(path))
@@ -415,6 +416,9 @@ test("counts are written whole, in the form that node_exporter reads", function(
 # TYPE plimsoll_admission_seconds summary
 plimsoll_admission_seconds_sum 0.750000
 plimsoll_admission_seconds_count 2
+# HELP plimsoll_admission_budget_missed_total Submissions that were not judged, or whose search was cut short, within the budget.
+# TYPE plimsoll_admission_budget_missed_total counter
+plimsoll_admission_budget_missed_total 1
 # HELP plimsoll_admission_breaker_open 1 while Plimsoll is not asked, after failures in a row.
 # TYPE plimsoll_admission_breaker_open gauge
 plimsoll_admission_breaker_open 1
@@ -425,6 +429,71 @@ plimsoll_admission_breaker_open 1
   local done, why = counts:write("/nonexistent/plimsoll.prom", false)
   expect(done, nil)
   expect(why, "/nonexistent/plimsoll.prom.new: No such file or directory")
+end)
+
+-- A gate whose program answers what a test says; what it logs and tells is kept.
+local function gate_that(answers)
+  local logged, told = {}, {}
+  local slurm = {
+    SUCCESS = 0, ESLURM_ACCOUNTING_POLICY = 1,
+    log_error = function(...) logged[#logged + 1] = string.format(...) end,
+    log_info = function(...) logged[#logged + 1] = string.format(...) end,
+    log_user = function(...) told[#told + 1] = string.format(...) end,
+  }
+  local gate = require("plimsoll.admission").new(slurm)
+  gate.settings = setmetatable({ textfile = "" }, { __index = gate.settings })
+  local at = 0
+  gate.run = function()
+    at = at + 1
+    return answers[at] or "", answers[at] and "" or "killed"
+  end
+  local function submit()
+    return gate:submit(batch_job({ script = "#!/bin/sh\n#PLIMSOLL a=1\n", partition = "gpu" }),
+                       PARTITIONS)
+  end
+  return submit, logged, told, gate
+end
+
+local function decision_in(mode, more)
+  return ('{"decision": "DECISION_ADMIT", "enforced": "DECISION_REJECT", "mode": "%s",'
+          .. ' "cause": "CAUSE_DOES_NOT_FIT"%s}'):format(mode, more or "")
+end
+
+test("a missed budget is counted each time, told to its user, and logged the first time",
+     function()
+  local warned = decision_in("warn")
+  local submit, logged, told, gate = gate_that({ warned, nil, nil, warned })
+  gate.breaker.limit = 10
+  submit()
+  expect(#told, 0)
+  for misses = 1, 2 do
+    expect(submit(), 0)
+    expect(told[misses], "Plimsoll: no answer in time: the job is queued unchecked")
+    expect(gate.counters.missed, misses)
+  end
+  local text = table.concat(logged, "\n")
+  local _, first = text:gsub("plimsoll: not judged in its 0.1 s", "")
+  expect(first, 1)
+  submit() -- in time again
+  submit()
+  _, first = table.concat(logged, "\n"):gsub("plimsoll: not judged in its 0.1 s", "")
+  expect(first, 2)
+end)
+
+test("a search that was cut short missed its budget too", function()
+  local submit, logged, _, gate = gate_that({ decision_in("enforce", ', "truncated": true') })
+  submit()
+  expect(gate.counters.missed, 1)
+  assert(logged[1]:find("not judged in its", 1, true), logged[1])
+end)
+
+test("in mode shadow nobody is told, and the log keeps what would have been said", function()
+  local submit, logged, told = gate_that({
+    decision_in("shadow", ', "enforced_message": "Plimsoll: needs more\\nPlimsoll: a fix"'), nil })
+  submit()
+  expect(logged[1], "plimsoll: in mode shadow, untold: Plimsoll: needs more | Plimsoll: a fix")
+  submit()
+  expect(#told, 0)
 end)
 
 test("settings are checked, and the defaults hold where they are wrong", function()

@@ -310,6 +310,17 @@ class WordsTest(SlurmTest):
         self.assertQueued(result)
         self.assertIn("must be resize=allowed or resize=never", result.stderr)
 
+    def test_what_is_wrong_is_told_once(self):
+        for words, wrong in ((f"{FITS} no_such_field=1", "no_such_field"),
+                             (f"{FITS} zero_stage=7", "zero_stage: 7"),
+                             ("missing.yaml", "missing.yaml")):
+            result = sbatch(words)
+            self.assertRefused(result, wrong)
+            self.assertEqual(result.stderr.count(wrong), 1, result.stderr)
+            result = sbatch(words, "--hold", partition="shadow")
+            self.assertQueued(result)
+            self.assertNotIn(wrong, result.stderr)
+
     def test_the_environment_goes_before_the_script(self):
         self.assertQueued(sbatch(OVERSIZE, "--hold", PLIMSOLL_JOB=FITS))
         self.assertRefused(sbatch(FITS, PLIMSOLL_JOB=OVERSIZE), "needs 176.9 GiB")
