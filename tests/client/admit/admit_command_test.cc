@@ -104,12 +104,29 @@ TEST(AdmitCommandTest, PrintsNoWordsOfAJobThatSaysNone) {
   EXPECT_EQ(bad.err, "--comment: resize=x; must be resize=allowed or resize=never\n");
 }
 
+// What only the user's own command can find out travels in words; what the controller
+// reads as well is left to it.
+TEST(AdmitCommandTest, PrintsWordsOfAFileThatIsNotRead) {
+  const ProcessResult missing =
+      Plimsoll({"admit", "--scheduler-request", "-", "--print-words"},
+               R"({"scheduler": "slurm", "comment": "plimsoll:missing.yaml"})");
+  EXPECT_EQ(missing.code, 2);
+  EXPECT_THAT(missing.out, StartsWith("unread=missing.yaml: "));
+  const ProcessResult bad =
+      Plimsoll({"admit", "--scheduler-request", "-", "--print-words"},
+               R"({"scheduler": "slurm", "comment": "plimsoll:zero_stage=3 no_such_field=1"})");
+  EXPECT_EQ(bad.code, 2);
+  EXPECT_EQ(bad.out, "");
+}
+
 TEST(AdmitCommandTest, AdmitsWhereNobodyAnswers) {
   const TemporaryFile job(kJob);
   const ProcessResult result =
       Plimsoll({"admit", job.path(), "--server", "unix:/no/such/socket", "--timeout", "10s"});
   EXPECT_EQ(result.code, 0);
-  EXPECT_EQ(result.out, "ADMIT  unreachable; mode warn\n");
+  EXPECT_EQ(result.out,
+            "ADMIT  unreachable; mode warn\n"
+            "Plimsoll: no answer in time: the job is queued unchecked\n");
   EXPECT_THAT(result.err, HasSubstr("unix:/no/such/socket: out of reach; "));
 }
 
