@@ -311,11 +311,13 @@ class PrometheusTest(unittest.TestCase):
                              {("", "no data"), ("bad", "0")})
 
     def test_pages_of_a_cluster_that_has_done_nothing_yet(self):
-        """Every counter is 0: what is none is 0, and a share of none is no data."""
+        """Every counter is 0, as slurmctld begins: what is none is 0, a share of none no data."""
         idle = WatchedCluster([], None, [])
         self.addCleanup(idle.stop)
-        for decision in DECISIONS:
-            idle.decide(*decision, count=0)
+        idle.write("plimsoll_admission.prom", subprocess.run(
+            ["lua5.1", "-e", 'io.write(require("plimsoll.counters").new():text(false))'],
+            check=True, capture_output=True, text=True,
+            env={"LUA_PATH": f"{ROOT}/deploy/slurm/?.lua;;"}).stdout)
         idle.player.idle = 2
         idle.start_prometheus()
         for expression in ("sum(up) == 3", "cluster:dcgm_jobs:count",
@@ -333,6 +335,9 @@ class PrometheusTest(unittest.TestCase):
             "of those that asked were rejected": no_data, "got no answer in time": no_data,
             "added to a submission, mean of 5 minutes": no_data,
             "circuit breakers open": ("good", "0")})
+        with urllib.request.urlopen(
+                f"http://{idle.prometheus.address}/consoles/plimsoll-admission.html") as answer:
+            self.assertEqual(answer.read().decode().count(">No submission in a day.<"), 3)
         self.assertEqual({figure for figure in figures["plimsoll-accuracy"].values()}, {no_data})
         self.assertEqual(figures["plimsoll-service"]["servers up"], ("good", "1"))
 
