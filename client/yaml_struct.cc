@@ -1,13 +1,13 @@
 // The part of YamlReader that reads values without a schema: YAML's core schema
 // decides, so quoted scalars are text.
 #include <google/protobuf/struct.pb.h>
-#include <google/protobuf/util/json_util.h>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "client/document.h"
 #include "client/yaml_message.h"
 #include "client/yaml_scalar.h"
+#include "server/json.h"
 
 namespace plimsoll {
 
@@ -32,9 +32,11 @@ void YamlReader::ReadStructFile(const std::string& name, const std::string& path
   const absl::StatusOr<std::string> text = ReadDocument(file);
   if (!text.ok()) return ViolateAs(path, text.status());
   message->Clear();
-  if (!google::protobuf::util::JsonStringToMessage(*text, message).ok()) {
-    Violate(path, file, "must hold one JSON object");
+  google::protobuf::Value value;
+  if (!ReadJsonValue(*text, &value).empty() || !value.has_struct_value()) {
+    return Violate(path, file, "must hold one JSON object");
   }
+  message->CopyFrom(value.struct_value());
 }
 
 void YamlReader::ReadValue(const YAML::Node& node, const std::string& path, Message* message) {

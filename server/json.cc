@@ -15,6 +15,7 @@
 #include "server/field_names.h"
 #include "server/plain_json.h"
 #include "server/shorten.h"
+#include "server/struct_numbers.h"
 
 namespace plimsoll {
 namespace {
@@ -246,11 +247,13 @@ absl::string_view MessageOf(const google::protobuf::util::Status& status) {
   return {status.message().data(), status.message().size()};
 }
 
-void Fill(const Value& value, Message* message, Violations* violations) {
+void Fill(Value value, Message* message, Violations* violations) {
+  std::vector<TakenStruct> structs = TakeStructs(*message->GetDescriptor(), &value);
   std::string text;
   auto status = json::MessageToJsonString(value, &text);
   if (status.ok()) status = json::JsonStringToMessage(text, message);
-  if (!status.ok()) violations->push_back(NotJson(text, MessageOf(status)));
+  if (!status.ok()) return violations->push_back(NotJson(text, MessageOf(status)));
+  PutStructs(std::move(structs), message);
 }
 
 }  // namespace
@@ -269,13 +272,15 @@ Violations ReadJsonValue(absl::string_view text, Value* value) {
              ViolationCode::kTooLarge}};
   }
   const auto status = json::JsonStringToMessage({text.data(), text.size()}, value);
-  if (!status.ok()) return {NotJson(text, MessageOf(status))};
-  return {};
+  if (status.ok()) return {};
+  value->Clear();  // it may be numbers that protobuf's reader does not know
+  if (ReadPlainValue(text, value)) return {};
+  return {NotJson(text, MessageOf(status))};
 }
 
 Violations ReadJsonMessage(Value value, const std::string& path, Message* message) {
   Violations violations = PruneJson(*message->GetDescriptor(), path, &value);
-  Fill(value, message, &violations);
+  Fill(std::move(value), message, &violations);
   return violations;
 }
 
@@ -287,8 +292,8 @@ Violations ReadJsonMessage(absl::string_view text, Message* message) {
   Violations violations = ReadJsonValue(text, &value);
   if (!violations.empty()) return violations;
   violations = PruneJson(*message->GetDescriptor(), "", &value);
-  if (!violations.empty()) {
-    Fill(value, message, &violations);
+  if (!violations.empty() || HoldsNoNumber(value)) {
+    Fill(std::move(value), message, &violations);
     return violations;
   }
   // From the text once more: a Value holds integers over 2^53 only roughly.

@@ -24,7 +24,8 @@ inline constexpr int kMaxJsonDepth = 32;
 Violations PruneJson(const google::protobuf::Descriptor& type, const std::string& path,
                      google::protobuf::Value* value);
 
-// Reads JSON text.
+// Reads JSON text, and the numbers NaN, Infinity and -Infinity that Python's json
+// writes: a Struct may hold them, and a field's own rules refuse them elsewhere.
 //
 // Errors: "request: <excerpt>; must be JSON: <why>", and one for nesting.
 Violations ReadJsonValue(absl::string_view text, google::protobuf::Value* value);

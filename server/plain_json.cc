@@ -23,11 +23,23 @@ using google::protobuf::Reflection;
 using google::protobuf::Struct;
 using google::protobuf::Value;
 
+// What Python's json writes where a number is none.
+bool IsPythons(absl::string_view text) {
+  return text == "NaN" || text == "Infinity" || text == "-Infinity";
+}
+
 // Takes RapidJSON's events, each with the name that the library calls it by;
 // false ends the reading.
 class MessageFiller : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, MessageFiller> {
  public:
   explicit MessageFiller(Message* root) : root_(root) {}
+
+  // Fills a value of any kind.
+  static MessageFiller OfValue(Value* root) {
+    MessageFiller filler(nullptr);
+    filler.root_value_ = root;
+    return filler;
+  }
 
   bool Null() {
     Value* const value = NewValue();
@@ -48,13 +60,15 @@ class MessageFiller : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Mes
     const absl::string_view given(text, length);
     if (WantedType() == FieldDescriptor::CPPTYPE_INT64) return PutInteger(given);
     double number = 0;
-    if (!absl::SimpleAtod(given, &number) || !std::isfinite(number)) return false;
+    if (!absl::SimpleAtod(given, &number)) return false;
+    const bool finite = std::isfinite(number);
+    if (!finite && !IsPythons(given)) return false;
     if (Value* const value = NewValue()) {
       value->set_number_value(number);
       return true;
     }
-    return Put(FieldDescriptor::CPPTYPE_DOUBLE, &Reflection::SetDouble, &Reflection::AddDouble,
-               number);
+    return finite && Put(FieldDescriptor::CPPTYPE_DOUBLE, &Reflection::SetDouble,
+                         &Reflection::AddDouble, number);
   }
 
   bool String(const char* text, unsigned length, bool /*copy*/) {
@@ -76,10 +90,10 @@ class MessageFiller : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Mes
   }
 
   bool StartObject() {
-    if (levels_.empty()) return Open({.kind = Level::kMessage, .message = root_});
     if (Value* const value = NewValue()) {
       return Open({.kind = Level::kObject, .object = value->mutable_struct_value()});
     }
+    if (levels_.empty()) return Open({.kind = Level::kMessage, .message = root_});
     const Level& top = levels_.back();
     if (top.kind == Level::kMessage && top.field->is_map()) {
       return Open({.kind = Level::kMap, .message = top.message, .field = top.field});
@@ -89,10 +103,10 @@ class MessageFiller : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Mes
   }
 
   bool StartArray() {
-    if (levels_.empty()) return false;
     if (Value* const value = NewValue()) {
       return Open({.kind = Level::kItems, .items = value->mutable_list_value()});
     }
+    if (levels_.empty()) return false;
     const Level& top = levels_.back();
     if (top.kind != Level::kMessage || !top.field->is_repeated() || top.field->is_map()) {
       return false;
@@ -175,7 +189,7 @@ class MessageFiller : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Mes
 
   // Room for the next value where values are free, as in a Struct; else null.
   Value* NewValue() {
-    if (levels_.empty()) return nullptr;
+    if (levels_.empty()) return root_value_;
     Level& top = levels_.back();
     if (top.kind == Level::kObject) return &(*top.object->mutable_fields())[top.key];
     return top.kind == Level::kItems ? top.items->add_values() : nullptr;
@@ -217,20 +231,29 @@ class MessageFiller : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Mes
                number);
   }
 
-  Message* const root_;
+  Message* root_;
+  Value* root_value_ = nullptr;  // in its place, where any value will do
   std::vector<Level> levels_;
 };
+
+bool Read(absl::string_view text, MessageFiller filler) {
+  rapidjson::MemoryStream stream(text.data(), text.size());
+  rapidjson::Reader reader;
+  constexpr unsigned kFlags = rapidjson::kParseValidateEncodingFlag |
+                              rapidjson::kParseNumbersAsStringsFlag |
+                              rapidjson::kParseNanAndInfFlag;
+  // A zero byte ends a stream of RapidJSON's, wherever it stands.
+  return !reader.Parse<kFlags>(stream, filler).IsError() && stream.Tell() == text.size();
+}
 
 }  // namespace
 
 bool ReadPlainJson(absl::string_view text, Message* message) {
-  MessageFiller filler(message);
-  rapidjson::MemoryStream stream(text.data(), text.size());
-  rapidjson::Reader reader;
-  constexpr unsigned kFlags =
-      rapidjson::kParseValidateEncodingFlag | rapidjson::kParseNumbersAsStringsFlag;
-  // A zero byte ends a stream of RapidJSON's, wherever it stands.
-  return !reader.Parse<kFlags>(stream, filler).IsError() && stream.Tell() == text.size();
+  return Read(text, MessageFiller(message));
+}
+
+bool ReadPlainValue(absl::string_view text, Value* value) {
+  return Read(text, MessageFiller::OfValue(value));
 }
 
 }  // namespace plimsoll

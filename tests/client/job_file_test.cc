@@ -4,6 +4,7 @@
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -106,6 +107,14 @@ training:
   ASSERT_TRUE(merged.ok()) << merged.status();
   EXPECT_EQ(merged->training().sequence_length(), 2048);
   EXPECT_EQ(merged->training().micro_batch_size(), 4);
+}
+
+// As Python's json writes the limits of a state-space layer.
+TEST_F(JobFileTest, AConfigMayHoldPythonsNumbers) {
+  Write("config.json", R"({"time_step_limit": [0.0, Infinity], "x": NaN})");
+  const auto job = ReadGood(Write("job.yaml", "model: {hf_config: config.json}"), {});
+  const auto& limits = job->model().hf_config().fields().at("time_step_limit").list_value();
+  EXPECT_EQ(limits.values(1).number_value(), HUGE_VAL);
 }
 
 TEST_F(JobFileTest, ReadsConfigRelativeToTheJob) {

@@ -1,6 +1,7 @@
 // ProtoJSON: all that is wrong at once, in our words.
 #include "server/json.h"
 
+#include <cmath>
 #include <limits>
 #include <string>
 #include <vector>
@@ -195,6 +196,26 @@ TEST(ReadJsonMessageTest, RefusesWhatIsNotJson) {
   EXPECT_THAT(Refusals("job: {}"), ElementsAre(HasSubstr("; must be JSON: ")));
   EXPECT_THAT(Refusals(R"({"a": 1, "a": 2})"), ElementsAre(HasSubstr("; must be JSON: ")));
   EXPECT_THAT(Refusals("{\"a\": \"\xff\"}"), ElementsAre(HasSubstr("; must be JSON: ")));
+}
+
+// What a config.json says with Python's numbers arrives whole, whatever else the
+// request has; elsewhere they are refused by the field's own rule.
+TEST(ReadJsonMessageTest, KeepsPythonsNumbersInAStruct) {
+  v1::EstimateMemoryRequest request;
+  EXPECT_THAT(Lines(ReadJsonMessage(R"({"job": {"cluster": {"gpuCount": 8.0}, "model":
+                  {"hfConfig": {"a": [0, Infinity], "b": {"c": -Infinity}}}}})",
+                                    &request)),
+              IsEmpty());
+  EXPECT_EQ(request.job().cluster().gpu_count(), 8);
+  const auto& fields = request.job().model().hf_config().fields();
+  EXPECT_EQ(fields.at("a").list_value().values(1).number_value(), HUGE_VAL);
+  EXPECT_EQ(fields.at("b").struct_value().fields().at("c").number_value(), -HUGE_VAL);
+  EXPECT_THAT(Lines(ReadJsonMessage(R"({"risk": Infinity, "job": {"cluster": {"gpu_count": NaN},
+                  "model": {"hf_config": {"a": Infinity}}}})",
+                                    &request)),
+              ElementsAre("job.cluster.gpu_count: nan; must be an integer of 64 bits",
+                          "risk: inf; must be a number"));
+  EXPECT_EQ(request.job().model().hf_config().fields().at("a").number_value(), HUGE_VAL);
 }
 
 TEST(ReadJsonMessageTest, BoundsNesting) {

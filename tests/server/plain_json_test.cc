@@ -2,6 +2,7 @@
 // leaves it alone.
 #include "server/plain_json.h"
 
+#include <cmath>
 #include <random>
 #include <string>
 
@@ -90,6 +91,35 @@ TEST(PlainJsonTest, TakesNumbersOfBothForms) {
     EXPECT_TRUE(Takes(absl::StrCat(R"({"risk":)", number, "}"))) << number;
     EXPECT_TRUE(Takes(absl::StrCat(R"({"job":{"model":{"hf_config":{"x":[)", number, "]}}}}")));
   }
+}
+
+// A config.json of Python's may hold them; protobuf's reader knows none.
+TEST(PlainJsonTest, TakesPythonsNumbersInsideAStruct) {
+  const auto text = [](absl::string_view number) {
+    return absl::StrCat(R"({"job":{"model":{"hf_config":{"x":[)", number, "]}}}}");
+  };
+  for (const auto& [word, number] :
+       {std::pair("Infinity", HUGE_VAL), std::pair("-Infinity", -HUGE_VAL)}) {
+    v1::EstimateMemoryRequest request;
+    ASSERT_TRUE(ReadPlainJson(text(word), &request)) << word;
+    const auto& x = request.job().model().hf_config().fields().at("x");
+    EXPECT_EQ(x.list_value().values(0).number_value(), number);
+  }
+  v1::EstimateMemoryRequest request;
+  ASSERT_TRUE(ReadPlainJson(text("NaN"), &request));
+  for (const char* const word : {"Inf", "-NaN", "-Inf", "nan", "infinity", "+Infinity", "1e999"}) {
+    v1::EstimateMemoryRequest none;
+    EXPECT_FALSE(ReadPlainJson(text(word), &none)) << word;
+  }
+}
+
+TEST(PlainJsonTest, ValuesOfAnyKind) {
+  for (const char* const text : {"7", "null", "true", "\"a\"", "[1,[2]]", R"({"a":{"b":NaN}})"}) {
+    google::protobuf::Value value;
+    EXPECT_TRUE(ReadPlainValue(text, &value)) << text;
+  }
+  google::protobuf::Value value;
+  EXPECT_FALSE(ReadPlainValue("{} {}", &value));
 }
 
 TEST(PlainJsonTest, LeavesTheUnusualAlone) {
