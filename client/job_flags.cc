@@ -19,6 +19,8 @@ struct JobFlag {
 };
 
 constexpr JobFlag kFlags[] = {
+    {"--accept-unknown-model-type", "model.accept_unknown_model_type", "{true,false}",
+     "Whether a config.json of a type that is not known is read as a Llama's"},
     {"--sequence-length", "training.sequence_length", "N", "Tokens in one sequence"},
     {"--micro-batch-size", "training.micro_batch_size", "N", "Sequences a rank takes at once"},
     {"--global-batch-size", "training.global_batch_size", "N", "Sequences in an optimizer step"},

@@ -68,10 +68,18 @@ class BlockClock {
       if (parameter.shape.rank != 2 || parameter.embedding) continue;
       weights += static_cast<double>(parameter.Elements());
     }
-    const double tokens = static_cast<double>(job_.micro_batch_size) * job_.sequence_length;
-    double flops = 2 * tokens * weights;
+    double flops = 2 * Rows(op) * weights;
     if (op.product_depth > 0) flops += 2.0 * Whole(op.outputs.ids[0]) * op.product_depth;
     return flops;
+  }
+
+  // Vectors that a product by weights takes: the tokens, or of what is pooled the
+  // sequences.
+  double Rows(const Op& op) const {
+    const auto sequences = static_cast<double>(job_.micro_batch_size);
+    const Shape& shape = block_.tensors[op.outputs.ids[0]].shape;
+    const bool pooled = shape.rank == 2 && shape.extents[1].symbol != Symbol::kS;
+    return pooled ? sequences : sequences * static_cast<double>(job_.sequence_length);
   }
 
   // Attention in full, or of the whole window, as model FLOPs are counted

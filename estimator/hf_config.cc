@@ -1,13 +1,16 @@
 #include "estimator/hf_config.h"
 
-#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "estimator/hf_families.h"
+#include "estimator/hf_heads.h"
 #include "estimator/hf_reader.h"
+#include "estimator/hf_unmodelled.h"
+#include "estimator/vocabulary.h"
 
 namespace plimsoll {
 namespace {
@@ -22,32 +25,9 @@ constexpr int64_t kMaxVocabSize = int64_t{1} << 24;
 constexpr int64_t kMaxPositions = int64_t{1} << 24;
 constexpr int64_t kMaxWindow = int64_t{1} << 30;
 
-// Fields that say, when set, that the model is none of those that rows can
-// describe.
-struct Unmodelled {
-  absl::string_view name;
-  absl::string_view rule;
-};
-constexpr Unmodelled kUnmodelled[] = {
-    {"num_local_experts", "experts are not modelled yet"},
-    {"num_experts", "experts are not modelled yet"},
-    {"n_routed_experts", "experts are not modelled yet"},
-    {"moe_num_experts", "experts are not modelled yet"},
-    {"kv_lora_rank", "multi-head latent attention is not modelled yet"},
-    {"state_size", "state-space layers are not modelled yet"},
-    {"ssm_cfg", "state-space layers are not modelled yet"},
-    {"ssm_state_size", "state-space layers are not modelled yet"},
-    {"mamba_d_state", "state-space layers are not modelled yet"},
-    {"linear_num_key_heads", "linear attention is not modelled yet"},
-    {"is_encoder_decoder", "encoders with a decoder are not modelled yet"},
-    {"add_cross_attention", "cross attention is not modelled yet"},
-    {"cross_attention_layers", "cross attention is not modelled yet"},
-    {"hidden_size_per_layer_input", "per-layer embeddings are not modelled yet"},
-    {"num_hidden_groups", "layers that share parameters are not modelled yet"},
-    {"num_nextn_predict_layers", "multi-token prediction is not modelled yet"},
-    {"relative_attention", "relative attention is not modelled yet"},
-    {"pruned_heads", "pruned heads are not modelled yet"},
-};
+// What a model_type without a row must have to be read as a Llama.
+constexpr absl::string_view kNeeded[] = {"hidden_size", "num_hidden_layers", "num_attention_heads",
+                                         "vocab_size", "intermediate_size"};
 
 constexpr std::pair<absl::string_view, Activation> kActivations[] = {
     {"gelu", Activation::kGelu},         {"gelu_new", Activation::kGeluNew},
@@ -56,47 +36,44 @@ constexpr std::pair<absl::string_view, Activation> kActivations[] = {
     {"relu", Activation::kRelu},         {"relu2", Activation::kRelu2},
 };
 
-void RefuseUnmodelled(HfReader& reader) {
-  for (const Unmodelled& row : kUnmodelled) {
-    const ConfigValue* value = reader.Find(row.name);
-    if (value == nullptr || !IsOn(*value)) continue;
-    reader.Refuse(row.name, SeenValue(*value), row.rule, ViolationCode::kNotModelled);
-  }
-  const ConfigValue* layer_types = reader.Find("layer_types");
-  if (layer_types == nullptr) return;
-  for (const ConfigValue& type : layer_types->items) {
-    if (type.text == "full_attention" || type.text == "sliding_attention") continue;
-    reader.Refuse("layer_types", SeenValue(type),
-                  "only full_attention and sliding_attention are modelled yet",
-                  ViolationCode::kNotModelled);
-  }
-}
-
-// Warns where a figure is of something near what the file describes.
-void WarnOfNeighbours(HfReader& reader) {
-  if (reader.Has("quantization_config")) {
-    reader.Warn("quantization-ignored", "quantization_config",
-                "the weights are taken as not quantized");
-  }
-  const ConfigValue* architectures = reader.Find("architectures");
-  if (architectures == nullptr || architectures->items.empty()) return;
-  const std::string& name = architectures->items.front().text;
-  for (absl::string_view head :
-       {"ForCausalLM", "LMHeadModel", "ForMaskedLM", "ForConditionalGeneration"}) {
-    if (absl::EndsWith(name, head)) return;
-  }
-  reader.Warn("language-model-head-assumed", "architectures",
-              absl::StrCat(SeenText(name), " is taken with the head of a language model"));
-}
-
-const HfFamily& ReadFamily(HfReader& reader) {
+// Returns a Llama's row for a model_type that has none, where that was asked for;
+// else null and what is known of it.
+const HfFamily* ReadUnknown(HfReader& reader, bool accepted, HfConfig* out) {
   const absl::string_view model_type = reader.Text("model_type", "");
-  const HfFamily* family = FindHfFamily(model_type);
-  if (family != nullptr) return *family;
+  const std::string seen = model_type.empty() ? "unset" : SeenText(model_type);
+  const auto refuse = [&](absl::string_view rule) {
+    const bool missing = model_type.empty();
+    reader.Refuse("model_type", seen, rule,
+                  missing ? ViolationCode::kMissing : ViolationCode::kNotModelled);
+    return nullptr;
+  };
+  if (const absl::string_view rule = RuleOfModelType(model_type); !rule.empty()) {
+    return refuse(rule);
+  }
+  if (NamesMaskedHead(reader)) return refuse("encoders of this type are not modelled yet");
+  std::vector<absl::string_view> lacking;
+  for (const absl::string_view name : kNeeded) {
+    if (!reader.Has(name)) lacking.push_back(name);
+  }
+  std::string rule = model_type.empty() ? "must be set" : "is not modelled yet";
+  std::vector<absl::string_view> names;
+  for (const HfFamily& family : HfFamilies()) names.push_back(family.model_type);
+  const std::vector<absl::string_view> nearest = NearestNames(model_type, names);
+  if (!nearest.empty()) absl::StrAppend(&rule, " (nearest: ", absl::StrJoin(nearest, ", "), ")");
+  if (!lacking.empty()) {
+    absl::StrAppend(&rule, "; of a dense decoder's fields it lacks ", absl::StrJoin(lacking, ", "));
+    return refuse(rule);
+  }
+  if (!accepted) {
+    absl::StrAppend(&rule, "; it has a dense decoder's fields, which accept_unknown_model_type ",
+                    "reads as a Llama's");
+    refuse(rule);
+    out->violations.back().others = {"model.accept_unknown_model_type"};
+    return nullptr;
+  }
   reader.Warn("unknown-model-type", "model_type",
-              absl::StrCat(model_type.empty() ? "unset" : SeenText(model_type),
-                           " is not known; read as a Llama"));
-  return *FindHfFamily("llama");
+              absl::StrCat(seen, " is not known; read as a Llama"));
+  return FindHfFamily("llama");
 }
 
 void SetTraits(const HfFamily& family, Transformer& model) {
@@ -111,7 +88,6 @@ void SetTraits(const HfFamily& family, Transformer& model) {
   model.attention_output_bias = family.attention_output_bias;
   model.mlp_bias = family.mlp_bias;
   model.head_bias = family.head_bias;
-  model.masked_lm_head = family.masked_lm_head;
   model.causal = family.causal;
   model.qk_norm = family.qk_norm;
   model.position_embedding = family.position_embedding;
@@ -130,7 +106,10 @@ void ReadHeads(const HfFamily& family, HfReader& reader, Transformer& model) {
     reader.Refuse(reader.Name(names.kv_heads), absl::StrCat(model.kv_head_count),
                   absl::StrCat("must divide ", reader.Name(names.heads), " ", model.head_count));
   }
-  if (!names.head_size.empty() && (reader.Has(names.head_size) || family.defaults.head_size > 0)) {
+  // Null is no default: heads are then as wide as the hidden size has room for.
+  const bool given = reader.Has(names.head_size) ||
+                     (family.defaults.head_size > 0 && reader.Find(names.head_size) == nullptr);
+  if (!names.head_size.empty() && given) {
     model.head_size = reader.Size(names.head_size, kMaxHiddenSize, family.defaults.head_size);
   } else if (model.head_count > 0 && model.hidden_size > 0) {
     model.head_size = model.hidden_size / model.head_count;
@@ -197,9 +176,20 @@ void ReadBert(HfReader& reader, Transformer& model) {
   }
 }
 
+void ReadErnie(HfReader& reader, Transformer& model) {
+  ReadBert(reader, model);
+  if (!reader.Flag("use_task_id", false)) return;
+  reader.Refuse("use_task_id", "true", "task types of ernie are not modelled yet",
+                ViolationCode::kNotModelled);
+}
+
+// OPTLearnedPositionalEmbedding.offset, and BioGPT's.
+void AddOffset(Transformer& model) {
+  if (model.position_count > 0) model.position_count += 2;
+}
+
 void ReadOpt(HfReader& reader, Transformer& model) {
-  constexpr int64_t kPositionOffset = 2;  // OPTLearnedPositionalEmbedding.offset
-  if (model.position_count > 0) model.position_count += kPositionOffset;
+  AddOffset(model);
   if (reader.Has("word_embed_proj_dim")) {
     model.embedding_size = reader.Size("word_embed_proj_dim", kMaxHiddenSize, 0);
   }
@@ -270,13 +260,21 @@ void ReadQuirk(const HfFamily& family, HfReader& reader, HfConfig* out) {
     case HfQuirk::kNeoX:
       if (!reader.Flag("use_parallel_residual", true)) model.norm_placement = NormPlacement::kPre;
       return;
+    case HfQuirk::kErnie:
+      return ReadErnie(reader, model);
+    case HfQuirk::kOffset:
+      return AddOffset(model);
     case HfQuirk::kOpt:
       return ReadOpt(reader, model);
+    case HfQuirk::kPersimmon:
+      if (reader.Flag("qk_layernorm", true)) model.qk_norm = QkNorm::kPerHeadBias;
+      return;
     case HfQuirk::kPhi:
-      if (!reader.Flag("qk_layernorm", false)) return;
-      return reader.Refuse("qk_layernorm", "true",
-                           "norms on queries and keys of phi are not modelled yet",
-                           ViolationCode::kNotModelled);
+      if (reader.Flag("qk_layernorm", false)) model.qk_norm = QkNorm::kPerHeadBias;
+      return;
+    case HfQuirk::kPostNorm:
+      if (!reader.Flag("use_post_norm", true)) model.norm_placement = NormPlacement::kPre;
+      return;
     case HfQuirk::kQwen1:
       return ReadQwen1(reader, model);
     case HfQuirk::kSoftcap:
@@ -296,10 +294,11 @@ void ReadQuirk(const HfFamily& family, HfReader& reader, HfConfig* out) {
   }
 }
 
-void ReadModel(HfReader& reader, std::optional<bool> outer_tied, HfConfig* out) {
-  RefuseUnmodelled(reader);
-  WarnOfNeighbours(reader);
-  const HfFamily& family = ReadFamily(reader);
+void ReadModel(const HfFamily& family, HfReader& reader, HfConfig* out) {
+  if (reader.Has("quantization_config")) {
+    reader.Warn("quantization-ignored", "quantization_config",
+                "the weights are taken as not quantized");
+  }
   Transformer& model = out->model;
   model.model_type = CutText(reader.Text("model_type", ""));
   SetTraits(family, model);
@@ -307,13 +306,15 @@ void ReadModel(HfReader& reader, std::optional<bool> outer_tied, HfConfig* out) 
   ReadActivation(family, reader, model);
   ReadSwitches(family, reader, model);
   ReadQuirk(family, reader, out);
-  model.tied_embeddings =
-      reader.Flag("tie_word_embeddings", outer_tied.value_or(family.tied_embeddings));
+  ReadHead(family, reader, model);
+  const bool tied = reader.Flag("tie_word_embeddings", family.tied_embeddings);
+  model.tied_embeddings = tied && PredictsTokens(model.head);
+  if (family.second_head_bias && PredictsTokens(model.head)) model.head_bias = !tied;
 }
 
 }  // namespace
 
-HfConfig ReadHfConfig(const ConfigValue& config, absl::string_view field) {
+HfConfig ReadHfConfig(const ConfigValue& config, absl::string_view field, HfReading reading) {
   HfConfig out;
   if (config.kind != Kind::kObject) {
     out.violations.push_back(
@@ -321,22 +322,12 @@ HfConfig ReadHfConfig(const ConfigValue& config, absl::string_view field) {
     return out;
   }
   HfReader reader(config, std::string(field), &out);
-  if (!reader.Has("text_config")) {
-    ReadModel(reader, std::nullopt, &out);
-    return out;
+  const HfFamily* family = FindHfFamily(reader.Text("model_type", ""));
+  RefuseUnmodelled(config, reader.path(), family != nullptr, &out);
+  if (family == nullptr && out.violations.empty()) {
+    family = ReadUnknown(reader, reading.accept_unknown_model_type, &out);
   }
-  RefuseUnmodelled(reader);
-  const ConfigValue& text = *reader.Find("text_config");
-  if (text.kind != Kind::kObject) {
-    reader.Refuse("text_config", SeenValue(text), "must be an object", ViolationCode::kMalformed);
-    return out;
-  }
-  reader.Warn("text-model-only", "text_config",
-              "only the text model is estimated; what else the file describes is not");
-  HfReader nested(text, absl::StrCat(field, ".text_config"), &out);
-  std::optional<bool> tied;
-  if (reader.Has("tie_word_embeddings")) tied = reader.Flag("tie_word_embeddings", false);
-  ReadModel(nested, tied, &out);
+  if (family != nullptr) ReadModel(*family, reader, &out);
   return out;
 }
 

@@ -18,18 +18,25 @@ struct HfConfig {
   Violations violations;
 };
 
-// Reads a config.json as `transformers` would, a nested `text_config` included.
-// `field` is the path to put before names in violations and warnings, as
-// "job.model.hf_config".
+struct HfReading {
+  // A model_type without a row that has the fields of a dense decoder is read as a
+  // Llama, with a warning.
+  bool accept_unknown_model_type = false;
+};
+
+// Reads a config.json as `transformers` would: a network of text alone, and the head
+// that its `architectures` name. `field` is the path to put before names in
+// violations and warnings, as "job.model.hf_config".
 //
-// An unknown `model_type` with the usual names is read as a Llama, with a
-// warning. A field that is missing, of a wrong type or out of range, and an
-// architecture that is not modelled (experts, state-space layers, encoder
-// with decoder, cross attention), are violations that name it.
+// A guess is no answer: a `model_type` that is not known, another network beside the
+// text (vision, audio), and what no row describes (experts, state-space layers, an
+// encoder with a decoder, cross attention, other heads) are violations, not modelled,
+// that name the field which says so. A field that is missing, of a wrong type or out
+// of range is one too.
 //
 // Source: the configuration and modelling files of each model in
 // huggingface/transformers, src/transformers/models/.
-HfConfig ReadHfConfig(const ConfigValue& config, absl::string_view field);
+HfConfig ReadHfConfig(const ConfigValue& config, absl::string_view field, HfReading reading = {});
 
 }  // namespace plimsoll
 

@@ -57,20 +57,30 @@ struct HfDefaults {
 // What is left after names, switches and dropouts.
 enum class HfQuirk : uint8_t {
   kNone,
-  kBert,      // is_decoder, position_embedding_type
-  kBigCode,   // multi_query
-  kCohere,    // use_qk_norm
-  kFalcon,    // multi_query, new_decoder_architecture, parallel_attn, alibi
-  kMpt,       // attn_config, no_bias
-  kNeo,       // window_size
-  kNeoX,      // use_parallel_residual
-  kOpt,       // word_embed_proj_dim, do_layer_norm_before, two more positions
-  kPhi,       // qk_layernorm
-  kQwen1,     // no_bias; intermediate_size is both branches
-  kSoftcap,   // final_logit_softcapping
-  kStableLm,  // use_parallel_residual, qk_layernorm
-  kWindow,    // use_sliding_window
+  kBert,       // is_decoder, position_embedding_type
+  kBigCode,    // multi_query
+  kCohere,     // use_qk_norm
+  kErnie,      // as kBert, and use_task_id
+  kFalcon,     // multi_query, new_decoder_architecture, parallel_attn, alibi
+  kMpt,        // attn_config, no_bias
+  kNeo,        // window_size
+  kNeoX,       // use_parallel_residual
+  kOffset,     // two more positions
+  kOpt,        // word_embed_proj_dim, do_layer_norm_before, two more positions
+  kPersimmon,  // qk_layernorm, on
+  kPhi,        // qk_layernorm
+  kPostNorm,   // use_post_norm
+  kQwen1,      // no_bias; intermediate_size is both branches
+  kSoftcap,    // final_logit_softcapping
+  kStableLm,   // use_parallel_residual, qk_layernorm
+  kWindow,     // use_sliding_window
 };
+
+// What a class for sequence classification scores.
+//   kOfTokens    every token: one product without a bias
+//   kPooled      the first token behind BERT's pooler, with a bias
+//   kUnmodelled  something else
+enum class HfScores : uint8_t { kOfTokens, kPooled, kUnmodelled };
 
 // One family. What is not said is Llama's.
 struct HfFamily {
@@ -90,6 +100,12 @@ struct HfFamily {
   bool mlp_bias = false;
   bool head_bias = false;
   bool masked_lm_head = false;
+  bool sentence_head = false;      // its ForPreTraining has BERT's second head
+  bool base_pooler = false;        // its class without a head has BERT's pooler
+  bool answers_by_labels = false;  // its question answering has a score for each label
+  bool second_head_bias = false;   // a masked head that is not tied has two biases
+  bool deep_reward = false;        // its reward models score behind a layer of their own
+  HfScores sequence_scores = HfScores::kOfTokens;
   bool causal = true;
   QkNorm qk_norm = QkNorm::kNone;
   PositionEmbedding position_embedding = PositionEmbedding::kRotary;

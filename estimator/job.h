@@ -27,8 +27,8 @@ namespace plimsoll {
 // `transformer` of the request: unset is not zero.
 struct TransformerSpec {
   std::optional<int64_t> hidden_size, layer_count, head_count, kv_head_count, head_size, ffn_size,
-      vocab_size, position_count, token_type_count;
-  std::optional<std::string> activation, norm, norm_placement, qk_norm, position_embedding;
+      vocab_size, position_count, token_type_count, label_count;
+  std::optional<std::string> activation, norm, norm_placement, qk_norm, position_embedding, head;
   std::optional<bool> gated_mlp, qkv_bias, attention_output_bias, mlp_bias, tied_embeddings,
       masked_lm_head, sentence_head;
   std::optional<double> hidden_dropout, attention_dropout;
@@ -42,6 +42,7 @@ struct ModelSpec {
   std::variant<std::monostate, std::string, ConfigValue, TransformerSpec,
                std::shared_ptr<const Transformer>>
       source;
+  std::optional<bool> accept_unknown_model_type;
 };
 
 struct PrecisionSpec {

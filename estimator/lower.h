@@ -30,6 +30,7 @@ Block LowerLayer(const Job& job, std::pmr::memory_resource* memory);
 
 // [B, S, H] -> loss
 //   head.weight  [V, H]  tensor axis 0; none of its own where tied
+// Heads that predict no tokens are in lower_scores.h.
 Block LowerHead(const Job& job, std::pmr::memory_resource* memory);
 
 }  // namespace plimsoll

@@ -4,6 +4,7 @@
 #include "estimator/block_builder.h"
 #include "estimator/lower.h"
 #include "estimator/lower_norm.h"
+#include "estimator/lower_scores.h"
 
 namespace plimsoll {
 namespace {
@@ -50,18 +51,16 @@ void LowerSentenceHead(BlockBuilder& b, TensorId input) {
 // [B, S, H] -> logits [B, S, V]. A tied head's weight is the embedding's.
 TensorId LowerProjection(BlockBuilder& b, TensorId hidden) {
   const Transformer& model = *b.job().model;
-  if (model.embedding_size != model.hidden_size) {
-    const TensorId narrow =
-        b.Narrow("head.project", b.Size(Symbol::kE), b.job().precision.activation);
-    b.Then("head.project", {hidden}, {narrow}, {hidden}).parameters = {
-        b.Weight("head.project.weight", {b.Size(Symbol::kE), b.Size(Symbol::kH)}, kNoAxis)};
-    hidden = narrow;
-  }
+  hidden = LowerOutProjection(b, hidden);
   const TensorId weight = b.Weight("head.weight", {b.Size(Symbol::kV), b.Size(Symbol::kE)}, 0);
   b.block().parameters[weight].tied = model.tied_embeddings;
   Ids weights{weight};
-  if (model.head_bias || model.masked_lm_head)
-    weights.ids[weights.count++] = b.Weight("head.bias", {b.Size(Symbol::kV)}, 0);
+  const bool masked = model.head == Head::kMaskedLanguageModel;
+  if (masked) weights.ids[weights.count++] = b.Weight("head.bias", {b.Size(Symbol::kV)}, 0);
+  if (model.head_bias) {
+    weights.ids[weights.count++] =
+        b.Weight(masked ? "head.bias.untied" : "head.bias", {b.Size(Symbol::kV)}, 0);
+  }
   const TensorId logits = Logits(b, "head.logits", b.job().precision.activation);
   Op& op = b.Then("head", {hidden}, {logits}, {hidden});
   op.parameters = weights;
@@ -280,13 +279,17 @@ Block LowerHead(const Job& job, std::pmr::memory_resource* memory) {
   }
   const TensorId input = b.Narrow("final.input", b.Size(Symbol::kH), job.precision.residual);
   TensorId hidden = job.model->final_norm ? LowerNorm(b, kFinalNorm, input) : input;
+  if (!PredictsTokens(job.model->head)) {
+    LowerScores(b, hidden);
+    return std::move(b).Build(input, kNoTensor);
+  }
   if (job.precision.residual != job.precision.activation) {
     const TensorId cast = b.Narrow("head.input.cast", b.Size(Symbol::kH), job.precision.activation);
     b.Then("head.input.cast", {hidden}, {cast}, {});
     hidden = cast;
   }
   if (job.model->sentence_head) LowerSentenceHead(b, hidden);
-  if (job.model->masked_lm_head) hidden = LowerMaskedTransform(b, hidden);
+  if (job.model->head == Head::kMaskedLanguageModel) hidden = LowerMaskedTransform(b, hidden);
   if (job.loss == LossImplementation::kFused) {
     LowerFusedHead(b, hidden);
   } else {

@@ -82,10 +82,14 @@ TensorId LowerNorm(BlockBuilder& b, const NormNames& names, TensorId input) {
 
 TensorId LowerQkNorm(BlockBuilder& b, const NormNames& names, TensorId input, Extent width,
                      Extent heads) {
-  const bool full = b.job().model->qk_norm == QkNorm::kFull;
-  const bool wide = b.job().model->qk_norm != QkNorm::kPerHead;  // a weight for each channel
+  const QkNorm norm = b.job().model->qk_norm;
+  const bool full = norm == QkNorm::kFull;
+  const bool wide = full || norm == QkNorm::kPerHeadAffine;  // a weight for each channel
   const int8_t axis = wide ? int8_t{0} : kNoAxis;
-  const Ids weights{b.Weight(names.weight, {wide ? width : b.Size(Symbol::kD)}, axis)};
+  Ids weights{b.Weight(names.weight, {wide ? width : b.Size(Symbol::kD)}, axis)};
+  if (norm == QkNorm::kPerHeadBias) {
+    weights.ids[weights.count++] = b.Weight(names.bias, {b.Size(Symbol::kD)}, kNoAxis);
+  }
   const DType dtype = b.job().precision.activation;
   const NormPlace place{width, dtype, dtype, 2, kNoAxis};
   return LowerPlaced(b, names, place, input, full ? b.Size(Symbol::kOne) : heads, weights);

@@ -19,6 +19,22 @@ int64_t Sum(std::initializer_list<int64_t> terms) {
   return sum;
 }
 
+// Parameters behind the last layer and its norm.
+int64_t CountHead(const Transformer& m, int64_t embedding_size, int64_t norm) {
+  const int64_t H = m.hidden_size, E = embedding_size, V = m.vocab_size;
+  const int64_t dense = Sum({Product({H, H}), H});
+  const bool masked = m.head == Head::kMaskedLanguageModel;
+  return Sum({
+      Product({masked, Sum({dense, norm, V})}),  // transform, and the bias of its product
+      Product({m.sentence_head, Sum({dense, Product({2, H}), 2})}),
+      Product({m.pooler, dense}),
+      Product({PredictsTokens(m.head) && !m.tied_embeddings, V, E}),
+      Product({PredictsTokens(m.head) && m.head_bias, V}),
+      Product({m.label_count, E}),
+      Product({m.head_bias, m.label_count}),
+  });
+}
+
 // Norms over the hidden size in one layer.
 int64_t NormsPerLayer(NormPlacement placement) {
   switch (placement) {
@@ -44,9 +60,10 @@ int64_t CountParameters(const Transformer& m) {
   const int64_t KV = Product({2, m.kv_head_count, m.head_size});
   const int64_t ups = m.gated_mlp ? 2 : 1;
   const int64_t norm = Multiply(m.norm_weight + m.norm_bias, H);
-  const int64_t qk_norm = m.qk_norm == QkNorm::kNone      ? 0
-                          : m.qk_norm == QkNorm::kPerHead ? Multiply(2, m.head_size)
-                                                          : Add(Q, KV / 2);
+  const int64_t qk_norm = m.qk_norm == QkNorm::kNone          ? 0
+                          : m.qk_norm == QkNorm::kPerHead     ? Multiply(2, m.head_size)
+                          : m.qk_norm == QkNorm::kPerHeadBias ? Multiply(4, m.head_size)
+                                                              : Add(Q, KV / 2);
   const int64_t layer = Sum({
       Product({H, Add(Q, KV)}),                         // query, key, value
       Product({m.qkv_bias, Add(Q, KV)}),                //
@@ -65,10 +82,7 @@ int64_t CountParameters(const Transformer& m) {
       Product({E == H ? 0 : 2, E, H}),    // projections in and out (OPT 350M)
       Product({m.layer_count, layer}),    //
       Product({m.final_norm, norm}),      //
-      Product({m.masked_lm_head, Sum({Product({H, H}), H, norm, V})}),
-      Product({m.sentence_head, Sum({Product({H, H}), H, Product({2, H}), 2})}),
-      Product({m.tied_embeddings ? 0 : 1, V, E}),  // output head
-      Product({m.head_bias, V}),
+      CountHead(m, E, norm),
   });
 }
 

@@ -16,12 +16,33 @@ enum class Norm : uint8_t { kLayerNorm, kRmsNorm };
 // kParallelTwo: each reads its own (GPT-NeoX, Falcon 40B). kPostOnly: after
 // each sublayer, before the sum (OLMo 2).
 enum class NormPlacement : uint8_t { kPre, kPost, kSandwich, kParallel, kParallelTwo, kPostOnly };
-// Norms on queries and keys, weights only. kPerHead: one of head_size that all
-// heads share (Qwen 3, Gemma 3). kFull: one over all heads together (OLMo 2).
+// Norms on queries and keys, weights only but for kPerHeadBias. kPerHead: one of
+// head_size that all heads share (Qwen 3, Gemma 3); kPerHeadBias: with a bias too
+// (Phi, Persimmon). kFull: one over all heads together (OLMo 2).
 // kPerHeadAffine: each head is normed alone, with weights of its own (Cohere,
 // StableLM 2 12B).
-enum class QkNorm : uint8_t { kNone, kPerHead, kFull, kPerHeadAffine };
+enum class QkNorm : uint8_t { kNone, kPerHead, kPerHeadBias, kFull, kPerHeadAffine };
 enum class PositionEmbedding : uint8_t { kRotary, kLearned, kAlibi, kNone };
+// What stands behind the last layer, and with it what the loss reads.
+//   kLanguageModel           logits of every token: one product
+//   kMaskedLanguageModel     the same behind BERT's transform: dense H x H with
+//                            bias, activation, norm; the product has a bias
+//   kSequenceClassification  label_count scores of each sequence (reward models)
+//   kTokenClassification     label_count scores of each token
+//   kQuestionAnswering       where an answer begins and ends: two of each token
+//   kNone                    nothing; the loss reads one vector of each sequence
+enum class Head : uint8_t {
+  kLanguageModel,
+  kMaskedLanguageModel,
+  kSequenceClassification,
+  kTokenClassification,
+  kQuestionAnswering,
+  kNone,
+};
+// Whether the head predicts tokens: logits as wide as the vocabulary.
+inline bool PredictsTokens(Head head) {
+  return head == Head::kLanguageModel || head == Head::kMaskedLanguageModel;
+}
 
 // A dense transformer, decoder or encoder. Symbols (estimator/README.md): H
 // hidden_size, L layer_count, N head_count, K kv_head_count, D head_size,
@@ -52,19 +73,22 @@ struct Transformer {
   bool qkv_bias = false;
   bool attention_output_bias = false;
   bool mlp_bias = false;
-  bool head_bias = false;  // Phi: bias on the output head
+  Head head = Head::kLanguageModel;
+  bool head_bias = false;   // bias on the output head: Phi, scores behind a pooler
+  int64_t label_count = 0;  // scores of a head that classifies, else 0
+  // BERT: dense H x H with bias over a sequence's first token, before its scores
+  // or where there is no head.
+  bool pooler = false;
   QkNorm qk_norm = QkNorm::kNone;
-  bool tied_embeddings = false;
-  // BERT's masked-language head: dense H x H with bias, norm, tied decoder with
-  // a bias of its own.
-  bool masked_lm_head = false;
-  bool sentence_head = false;  // BERT's second: pooler H x H with bias, two classes with theirs
+  bool tied_embeddings = false;  // of a head that predicts tokens, with the embedding
+  bool sentence_head = false;    // BERT's second: pooler H x H with bias, two classes with theirs
   PositionEmbedding position_embedding = PositionEmbedding::kRotary;
   bool causal = true;
   bool logit_softcap = false;  // Gemma 2: tanh over the logits
   double hidden_dropout = 0;
   double attention_dropout = 0;
   double embedding_dropout = 0;
+  double head_dropout = 0;  // before a classification head's scores
 };
 
 // Returns the number of parameters of the whole model, tied tensors once, no

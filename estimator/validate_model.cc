@@ -77,13 +77,6 @@ void ReadTraits(const TransformerSpec& spec, Check& check, Transformer& model) {
   model.qkv_bias = spec.qkv_bias.value_or(false);
   model.attention_output_bias = spec.attention_output_bias.value_or(false);
   model.mlp_bias = spec.mlp_bias.value_or(false);
-  model.tied_embeddings = spec.tied_embeddings.value_or(false);
-  model.masked_lm_head = spec.masked_lm_head.value_or(false);
-  model.sentence_head = spec.sentence_head.value_or(false);
-  if (model.sentence_head && !model.masked_lm_head) {
-    check.Fail("model.transformer.sentence_head", "true", "needs masked_lm_head",
-               ViolationCode::kConflict, {"model.transformer.masked_lm_head"});
-  }
   model.token_type_count =
       check.Number("model.transformer.token_type_count", spec.token_type_count, 0, 1024, 0);
   model.hidden_dropout = check.Share("model.transformer.hidden_dropout", spec.hidden_dropout, 0);
@@ -92,12 +85,56 @@ void ReadTraits(const TransformerSpec& spec, Check& check, Transformer& model) {
       check.Share("model.transformer.attention_dropout", spec.attention_dropout, 0);
 }
 
+// Scores, what stands before them, and what contradicts them.
+void ReadScores(const TransformerSpec& spec, Check& check, Transformer& model) {
+  const bool scores =
+      model.head == Head::kSequenceClassification || model.head == Head::kTokenClassification;
+  if (spec.label_count.has_value() && !scores) {
+    check.Fail("model.transformer.label_count", *spec.label_count,
+               "needs head sequence-classification or token-classification",
+               ViolationCode::kConflict, {"model.transformer.head"});
+  }
+  if (model.tied_embeddings && !PredictsTokens(model.head)) {
+    check.Fail("model.transformer.tied_embeddings", "true", "needs a head that predicts tokens",
+               ViolationCode::kConflict, {"model.transformer.head"});
+  }
+  if (PredictsTokens(model.head)) return;
+  constexpr int64_t kMostLabels = int64_t{1} << 20;
+  model.label_count = check.Number("model.transformer.label_count", spec.label_count, 1,
+                                   kMostLabels, model.head == Head::kNone ? 0 : 2);
+  const bool pools = model.head == Head::kSequenceClassification || model.head == Head::kNone;
+  model.pooler = pools && model.norm_placement == NormPlacement::kPost;
+  model.head_bias = model.pooler || !pools;
+  if (model.head == Head::kNone) model.head_bias = false;
+  model.head_dropout = model.hidden_dropout;
+}
+
+void ReadHead(const TransformerSpec& spec, Check& check, Transformer& model) {
+  const bool masked = spec.masked_lm_head.value_or(false);
+  model.head = WordOr(check, "head", spec.head, kHeads,
+                      masked ? Head::kMaskedLanguageModel : Head::kLanguageModel);
+  const bool is_masked = model.head == Head::kMaskedLanguageModel;
+  if (spec.head.has_value() && spec.masked_lm_head.has_value() && masked != is_masked) {
+    check.Fail("model.transformer.masked_lm_head", masked ? "true" : "false",
+               absl::StrCat("contradicts head ", ShownValue(*spec.head)), ViolationCode::kConflict,
+               {"model.transformer.head"});
+  }
+  model.tied_embeddings = spec.tied_embeddings.value_or(false);
+  model.sentence_head = spec.sentence_head.value_or(false);
+  if (model.sentence_head && !is_masked) {
+    check.Fail("model.transformer.sentence_head", "true", "needs masked_lm_head",
+               ViolationCode::kConflict, {"model.transformer.masked_lm_head"});
+  }
+  ReadScores(spec, check, model);
+}
+
 const Transformer* ReadTransformer(const JobSpec& job, const TransformerSpec& spec, Check& check,
                                    std::shared_ptr<const Transformer>& own) {
   auto model = std::make_shared<Transformer>();
   const size_t before = check.violations().size();
   ReadSizes(spec, check, *model);
   ReadTraits(spec, check, *model);
+  ReadHead(spec, check, *model);
   const bool learned = model->position_embedding == PositionEmbedding::kLearned;
   if (spec.position_count.has_value() && !learned) {
     check.Fail("model.transformer.position_count", *spec.position_count,
@@ -114,9 +151,9 @@ const Transformer* ReadTransformer(const JobSpec& job, const TransformerSpec& sp
   return own.get();
 }
 
-const Transformer* ReadConfig(const ConfigValue& config, Check& check, Job& job,
+const Transformer* ReadConfig(const ConfigValue& config, HfReading reading, Check& check, Job& job,
                               std::shared_ptr<const Transformer>& own) {
-  HfConfig read = ReadHfConfig(config, "job.model.hf_config");
+  HfConfig read = ReadHfConfig(config, "job.model.hf_config", reading);
   for (Warning& warning : read.warnings) job.warnings.push_back(std::move(warning));
   if (!read.violations.empty()) {
     for (Violation& violation : read.violations) {
@@ -133,17 +170,24 @@ const Transformer* ReadConfig(const ConfigValue& config, Check& check, Job& job,
 const Transformer* CheckModel(const JobSpec& spec, const Catalog& catalog, Check& check, Job& job,
                               std::shared_ptr<const Transformer>& own) {
   const auto& source = spec.model.source;
+  const bool accepts = spec.model.accept_unknown_model_type.value_or(false);
+  const bool is_config = std::holds_alternative<ConfigValue>(source);
+  const bool checked = std::holds_alternative<std::shared_ptr<const Transformer>>(source);
+  if (accepts && !is_config && !checked) {
+    check.Fail("model.accept_unknown_model_type", "true", "needs hf_config",
+               ViolationCode::kConflict, {"model.hf_config"});
+  }
   if (const auto* name = std::get_if<std::string>(&source)) {
     return FindByName(*name, catalog, check);
   }
   if (const auto* config = std::get_if<ConfigValue>(&source)) {
-    return ReadConfig(*config, check, job, own);
+    return ReadConfig(*config, {.accept_unknown_model_type = accepts}, check, job, own);
   }
   if (const auto* transformer = std::get_if<TransformerSpec>(&source)) {
     return ReadTransformer(spec, *transformer, check, own);
   }
-  if (const auto* checked = std::get_if<std::shared_ptr<const Transformer>>(&source)) {
-    own = *checked;
+  if (checked) {
+    own = std::get<std::shared_ptr<const Transformer>>(source);
     return own.get();
   }
   check.Fail("model", "unset", "must have name, hf_config or transformer", ViolationCode::kMissing,

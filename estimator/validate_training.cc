@@ -319,6 +319,35 @@ void CheckLoss(const LossSpec& spec, Check& check, Job& job) {
   }
 }
 
+// Heads that predict no tokens are transformers' classes: what else would split them
+// or their loss has none.
+void CheckHead(const LossSpec& spec, Check& check, const Job& job) {
+  if (job.model == nullptr || PredictsTokens(job.model->head)) return;
+  constexpr char kRule[] = "needs a head that predicts tokens, as language-model";
+  if (job.loss != LossImplementation::kPlain) {
+    check.Fail("training.loss.implementation", *spec.implementation, kRule,
+               ViolationCode::kConflict);
+  }
+  if (job.tensor_parallel_size > 1) {
+    check.Fail("parallelism.tensor_parallel_size", job.tensor_parallel_size, kRule,
+               ViolationCode::kConflict);
+  }
+  if (job.pipeline_parallel_size > 1) {
+    check.Fail("parallelism.pipeline_parallel_size", job.pipeline_parallel_size, kRule,
+               ViolationCode::kConflict);
+  }
+  const Framework framework = job.profile->framework;
+  const bool general = framework == Framework::kDdp || framework == Framework::kDeepSpeed ||
+                       IsFsdp(framework) || job.profile == &UnknownFramework();
+  if (!general) {
+    check.Fail("runtime.framework", job.profile->name, kRule, ViolationCode::kNotSupported);
+  }
+  const Trainer trainer = job.profile->trainer;
+  if (trainer != Trainer::kNone && trainer != Trainer::kHfTrainer) {
+    check.Fail("runtime.trainer", job.profile->trainer_name, kRule, ViolationCode::kNotSupported);
+  }
+}
+
 // Bytes of one cuBLAS workspace: CUBLAS_WORKSPACE_CONFIG as :KiB:count pairs,
 // else 32 MiB on Hopper, on AMD, and with torch 2.12 on Blackwell; 8.1 MiB elsewhere.
 // Source: aten/src/ATen/cuda/CublasHandlePool.cpp, parseChosenWorkspaceSize;
@@ -411,6 +440,7 @@ void CheckTraining(const TrainingSpec& spec, Check& check, Job& job) {
   CheckRecompute(spec.recompute, check, job);
   CheckAttention(spec, check, job);
   CheckLoss(spec.loss, check, job);
+  CheckHead(spec.loss, check, job);
   job.resumed_from_checkpoint = spec.resumed_from_checkpoint.value_or(false);
 }
 

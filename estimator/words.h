@@ -108,6 +108,14 @@ inline constexpr Word<PositionEmbedding> kPositionEmbeddings[] = {
     {"alibi", PositionEmbedding::kAlibi},
     {"none", PositionEmbedding::kNone},
 };
+inline constexpr Word<Head> kHeads[] = {
+    {"language-model", Head::kLanguageModel},
+    {"masked-language-model", Head::kMaskedLanguageModel},
+    {"sequence-classification", Head::kSequenceClassification},
+    {"token-classification", Head::kTokenClassification},
+    {"question-answering", Head::kQuestionAnswering},
+    {"none", Head::kNone},
+};
 
 // Dtypes of a preset. kNone under `accumulation` leaves it to the framework.
 // Source: Micikevicius et al. 2018 and Rajbhandari et al. 2020 (ZeRO), 3.1, for

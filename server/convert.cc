@@ -64,24 +64,30 @@ TransformerSpec FromProto(const v1::Transformer& from) {
   PLIMSOLL_COPY_IF_SET(from, to, token_type_count);
   PLIMSOLL_COPY_IF_SET(from, to, masked_lm_head);
   PLIMSOLL_COPY_IF_SET(from, to, sentence_head);
+  PLIMSOLL_COPY_IF_SET(from, to, head);
+  PLIMSOLL_COPY_IF_SET(from, to, label_count);
   return to;
 }
 
 ModelSpec FromProto(const v1::Model& from) {
+  ModelSpec to;
+  PLIMSOLL_COPY_IF_SET(from, to, accept_unknown_model_type);
   switch (from.source_case()) {
     case v1::Model::kName:
-      return {from.name()};
+      to.source = from.name();
+      break;
     case v1::Model::kHfConfig: {
       std::optional<ConfigValue> config = ToConfigValue(from.hf_config());
-      if (!config.has_value()) return {};
-      return {*std::move(config)};
+      if (config.has_value()) to.source = *std::move(config);
+      break;
     }
     case v1::Model::kTransformer:
-      return {FromProto(from.transformer())};
+      to.source = FromProto(from.transformer());
+      break;
     case v1::Model::SOURCE_NOT_SET:
-      return {};
+      break;
   }
-  return {};
+  return to;
 }
 
 PrecisionSpec FromProto(const v1::Precision& from) {

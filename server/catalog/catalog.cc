@@ -35,9 +35,6 @@ absl::Status AddModel(const DataFile& file, absl::string_view id, Catalog& catal
   if (!config.has_value()) return Broken(file.path, "is nested too deeply");
   HfConfig read = ReadHfConfig(*config, id);
   if (!read.violations.empty()) return Broken(file.path, ToText(read.violations.front()));
-  for (const Warning& warning : read.warnings) {
-    if (warning.code == "unknown-model-type") return Broken(file.path, warning.text);
-  }
   catalog.models.emplace(id, std::move(read.model));
   return absl::OkStatus();
 }

@@ -22,14 +22,9 @@ MASKED = ("bert", "roberta", "xlm-roberta")
 
 
 def read_config(path):
-    """Returns the configuration of the text model and its file as it is."""
+    """Returns the configuration that a file holds."""
     fields = json.loads(path.read_text())
-    text = dict(fields.get("text_config", fields))
-    if "tie_word_embeddings" in fields:
-        text.setdefault("tie_word_embeddings", fields["tie_word_embeddings"])
-    model_type = text["model_type"]
-    kwargs = {name: value for name, value in text.items() if name != "model_type"}
-    return transformers.AutoConfig.for_model(model_type, **kwargs)
+    return transformers.AutoConfig.for_model(fields.pop("model_type"), **fields)
 
 
 def count(path):

@@ -20,7 +20,9 @@ namespace plimsoll {
 namespace {
 
 using testing::ElementsAre;
+using testing::ElementsAreArray;
 using testing::IsEmpty;
+using testing::SizeIs;
 
 constexpr absl::string_view kField = "job.model.hf_config";
 
@@ -163,6 +165,45 @@ constexpr FamilyRow kFamilyRows[] = {
     {"seed_oss with other biases", kLlamaLike,
      R"("model_type": "seed_oss", "attention_bias": false, "attention_out_bias": true, "mlp_bias": true, "head_dim": 16)",
      246144},
+    {"biogpt", kMultiHead, R"("model_type": "biogpt")", 160480},
+    {"camembert", kMultiHead, R"("model_type": "camembert", "type_vocab_size": 1)", 165704},
+    {"cwm", kLlamaLike, R"("model_type": "cwm", "head_dim": 16, "mlp_bias": true)", 245952},
+    {"data2vec-text", kMultiHead, R"("model_type": "data2vec-text", "type_vocab_size": 1)", 165704},
+    {"distilbert", "",
+     R"("model_type": "distilbert", "dim": 64, "hidden_dim": 96, "n_layers": 3, "n_heads": 8, "max_position_embeddings": 128, "vocab_size": 1000)",
+     165640},
+    {"ernie", kMultiHead, R"("model_type": "ernie", "type_vocab_size": 2)", 165768},
+    {"eurobert", kLlamaLike,
+     R"("model_type": "eurobert", "mlp_bias": true, "attention_bias": true)", 216712},
+    {"helium", kLlamaLike, R"("model_type": "helium", "head_dim": 8, "attention_bias": true)",
+     214752},
+    {"hyperclovax", kLlamaLike, R"("model_type": "hyperclovax")", 214848},
+    {"hyperclovax without norms behind", kLlamaLike,
+     R"("model_type": "hyperclovax", "use_post_norm": false, "head_dim": 16)", 245184},
+    {"internlm3", kLlamaLike,
+     R"("model_type": "internlm3", "head_dim": 16, "attention_bias": true, "mlp_bias": true)",
+     246720},
+    {"iquestcoder", kLlamaLike, R"("model_type": "iquestcoder")", 675264},
+    {"iquestcoder with head_dim null", kLlamaLike,
+     R"("model_type": "iquestcoder", "head_dim": null)", 214464},
+    {"jais2", kLlamaLike, R"("model_type": "jais2")", 197440},
+    {"megatron-bert", kMultiHead, R"("model_type": "megatron-bert", "type_vocab_size": 2)", 165768},
+    {"ministral3", kLlamaLike, R"("model_type": "ministral3", "head_dim": 16)", 245184},
+    {"persimmon", kMultiHead, R"("model_type": "persimmon")", 216256},
+    {"persimmon without norms on queries and keys", kMultiHead,
+     R"("model_type": "persimmon", "qk_layernorm": false)", 216160},
+    {"phi with norms on queries and keys", kMultiHead,
+     R"("model_type": "phi", "qk_layernorm": true)", 216872},
+    {"roberta-prelayernorm", kMultiHead,
+     R"("model_type": "roberta-prelayernorm", "type_vocab_size": 1)", 165832},
+    {"vaultgemma", kLlamaLike, R"("model_type": "vaultgemma", "head_dim": 16)", 181184},
+    {"xglm", "",
+     R"("model_type": "xglm", "d_model": 64, "ffn_dim": 96, "num_layers": 3, "attention_heads": 8, "max_position_embeddings": 128, "vocab_size": 1000)",
+     152160},
+    {"xlm-roberta-xl", kMultiHead, R"("model_type": "xlm-roberta-xl", "type_vocab_size": 1)",
+     165704},
+    {"bert untied", kMultiHead,
+     R"("model_type": "bert", "type_vocab_size": 2, "tie_word_embeddings": false)", 230768},
 };
 
 TEST(FamilyTest, CountsAsTransformersDoes) {
@@ -217,6 +258,132 @@ TEST(FamilyTest, FamiliesBesideTransformers) {
               ElementsAre("job.model.hf_config.intermediate_size: 97; must be even"));
 }
 
+// The class under `architectures` says which head there is. Counts: as above.
+struct HeadRow {
+  absl::string_view architecture, base, fields;
+  int64_t parameter_count;
+};
+constexpr HeadRow kHeadRows[] = {
+    {"LlamaForSequenceClassification", kLlamaLike, R"("model_type": "llama")", 150592},
+    {"LlamaForSequenceClassification", kLlamaLike, R"("model_type": "llama", "num_labels": 1)",
+     150528},
+    {"LlamaForSequenceClassification", kLlamaLike,
+     R"("model_type": "llama", "id2label": {"0": "a", "1": "b", "2": "c"})", 150656},
+    {"LlamaForTokenClassification", kLlamaLike, R"("model_type": "llama", "num_labels": 7)",
+     150919},
+    {"LlamaForQuestionAnswering", kLlamaLike, R"("model_type": "llama")", 150594},
+    {"LlamaModel", kLlamaLike, R"("model_type": "llama")", 150464},
+    {"Qwen2ForSequenceClassification", kLlamaLike, R"("model_type": "qwen2", "num_labels": 1)",
+     150816},
+    {"GPT2ForSequenceClassification", kGpt2Like, R"("model_type": "gpt2")", 222400},
+    {"GPT2ForTokenClassification", kGpt2Like, R"("model_type": "gpt2")", 222402},
+    {"GPT2Model", kGpt2Like, R"("model_type": "gpt2")", 222272},
+    {"OPTForSequenceClassification", kOptLike,
+     R"("model_type": "opt", "word_embed_proj_dim": 32, "do_layer_norm_before": false, "pad_token_id": 1, "num_labels": 3)",
+     132544},
+    {"OPTModel", kOptLike,
+     R"("model_type": "opt", "word_embed_proj_dim": 32, "do_layer_norm_before": false, "pad_token_id": 1)",
+     132448},
+    {"BertForSequenceClassification", kMultiHead, R"("model_type": "bert", "num_labels": 3)",
+     164835},
+    {"BertForTokenClassification", kMultiHead, R"("model_type": "bert", "num_labels": 9)", 161065},
+    {"BertForQuestionAnswering", kMultiHead, R"("model_type": "bert")", 160610},
+    {"BertForPreTraining", kMultiHead, R"("model_type": "bert")", 170058},
+    {"BertModel", kMultiHead, R"("model_type": "bert")", 164640},
+    {"RobertaForSequenceClassification", kMultiHead,
+     R"("model_type": "roberta", "type_vocab_size": 1, "num_labels": 3)", 164771},
+    {"RobertaForTokenClassification", kMultiHead,
+     R"("model_type": "roberta", "type_vocab_size": 1)", 160546},
+    {"RobertaModel", kMultiHead, R"("model_type": "roberta", "type_vocab_size": 1)", 164576},
+    {"DistilBertForSequenceClassification", "",
+     R"("model_type": "distilbert", "dim": 64, "hidden_dim": 96, "n_layers": 3, "n_heads": 8, "max_position_embeddings": 128, "vocab_size": 1000)",
+     164642},
+    {"DistilBertModel", "",
+     R"("model_type": "distilbert", "dim": 64, "hidden_dim": 96, "n_layers": 3, "n_heads": 8, "max_position_embeddings": 128, "vocab_size": 1000)",
+     160352},
+    {"EuroBertForTokenClassification", kLlamaLike, R"("model_type": "eurobert")", 150594},
+    {"EuroBertModel", kLlamaLike, R"("model_type": "eurobert")", 150464},
+    // No class of transformers: one score of each token, without a bias.
+    {"LlamaForRewardModel", kLlamaLike, R"("model_type": "llama")", 150528},
+};
+
+TEST(HeadTest, CountsAsTransformersDoes) {
+  for (const HeadRow& row : kHeadRows) {
+    const HfConfig config = Read(absl::StrCat("{", row.base, row.fields, R"(, "architectures": [")",
+                                              row.architecture, R"("]})"));
+    EXPECT_THAT(Violations(config), IsEmpty()) << row.architecture;
+    EXPECT_EQ(CountParameters(config.model), row.parameter_count)
+        << row.architecture << " " << row.fields;
+    EXPECT_FALSE(config.model.tied_embeddings && !PredictsTokens(config.model.head));
+  }
+}
+
+Transformer WithClass(absl::string_view base, absl::string_view architecture,
+                      absl::string_view fields) {
+  const HfConfig config =
+      Read(absl::StrCat("{", base, fields, R"(, "architectures": [")", architecture, R"("]})"));
+  EXPECT_THAT(Violations(config), IsEmpty()) << architecture;
+  return config.model;
+}
+
+TEST(HeadTest, WhatTheCountDoesNotShow) {
+  constexpr absl::string_view kLlama = R"("model_type": "llama")";
+  constexpr absl::string_view kBert = R"("model_type": "bert")";
+  const auto head = [&](absl::string_view architecture) {
+    return WithClass(kLlamaLike, architecture, kLlama).head;
+  };
+  EXPECT_EQ(head("LlamaForCausalLM"), Head::kLanguageModel);
+  EXPECT_EQ(head("LlamaForSequenceClassification"), Head::kSequenceClassification);
+  EXPECT_EQ(head("LlamaForRewardModel"), Head::kSequenceClassification);
+  EXPECT_EQ(head("LlamaForTokenClassification"), Head::kTokenClassification);
+  EXPECT_EQ(head("LlamaForQuestionAnswering"), Head::kQuestionAnswering);
+  EXPECT_EQ(head("LlamaModel"), Head::kNone);
+  const Transformer tokens = WithClass(kLlamaLike, "LlamaForTokenClassification", kLlama);
+  EXPECT_EQ(tokens.head_dropout, 0.1);
+  EXPECT_EQ(tokens.label_count, 2);
+  EXPECT_EQ(WithClass(kLlamaLike, "LlamaForTokenClassification",
+                      R"("model_type": "llama", "classifier_dropout": 0.3)")
+                .head_dropout,
+            0.3);
+  const Transformer pairs = WithClass(kMultiHead, "BertForPreTraining", kBert);
+  EXPECT_EQ(pairs.head, Head::kMaskedLanguageModel);
+  EXPECT_TRUE(pairs.sentence_head);
+  const Transformer classes = WithClass(kMultiHead, "BertForSequenceClassification",
+                                        R"("model_type": "bert", "hidden_dropout_prob": 0.2)");
+  EXPECT_TRUE(classes.pooler);
+  EXPECT_EQ(classes.head_dropout, 0.2);
+  EXPECT_FALSE(WithClass(kMultiHead, "BertForTokenClassification", kBert).pooler);
+}
+
+TEST(HeadTest, WithoutOneTheLossIsSaidToBeAssumed) {
+  EXPECT_THAT(Warnings(Read(absl::StrCat("{", kLlamaLike, R"("model_type": "llama",
+                  "architectures": ["LlamaModel"]})"))),
+              ElementsAre("no-head job.model.hf_config.architectures: \"LlamaModel\" has no head: "
+                          "the loss is taken to read one vector of each sequence"));
+}
+
+TEST(HeadTest, OthersAreNotModelled) {
+  const std::pair<absl::string_view, absl::string_view> rows[] = {
+      {"gpt2", "GPT2DoubleHeadsModel"},          {"llama", "LlamaForMultipleChoice"},
+      {"bert", "BertForNextSentencePrediction"}, {"llama", "LlamaForPreTraining"},
+      {"qwen2", "Qwen2ForRewardModel"},          {"eurobert", "EuroBertForSequenceClassification"},
+  };
+  for (const auto& [model_type, architecture] : rows) {
+    const HfConfig config = Read(
+        absl::StrCat("{", kLlamaLike, R"("n_embd": 64, "n_layer": 3, "n_head": 8, "model_type": ")",
+                     model_type, R"(", "architectures": [")", architecture, R"("]})"));
+    EXPECT_THAT(Violations(config),
+                ElementsAre(absl::StrCat(kField, ".architectures: \"", architecture,
+                                         "\"; the head is not modelled yet")));
+    ASSERT_FALSE(config.violations.empty());
+    EXPECT_EQ(config.violations[0].code, ViolationCode::kNotModelled);
+  }
+  EXPECT_THAT(Violations(Read(absl::StrCat("{", kMultiHead, R"("model_type": "bert",
+                  "architectures": ["BertForQuestionAnswering"], "num_labels": 5})"))),
+              ElementsAre("job.model.hf_config.num_labels: 5; must be 2: question answering scores "
+                          "where an answer begins and ends"));
+}
+
 // What the count does not show.
 TEST(TraitTest, OfTheLlamas) {
   const Transformer model =
@@ -259,7 +426,7 @@ TEST(TraitTest, OfGpt2) {
 TEST(TraitTest, OfEncoders) {
   const Transformer bert = Read(absl::StrCat("{", kMultiHead, R"("model_type": "bert"})")).model;
   EXPECT_FALSE(bert.causal);
-  EXPECT_TRUE(bert.masked_lm_head);
+  EXPECT_EQ(bert.head, Head::kMaskedLanguageModel);
   EXPECT_EQ(bert.norm_placement, NormPlacement::kPost);
   EXPECT_EQ(bert.token_type_count, 2);
   EXPECT_EQ(bert.hidden_dropout, 0.1);
@@ -329,61 +496,146 @@ TEST(TraitTest, SoftcapAlibiAndPositionsOfTheRest) {
             Activation::kGeluTanh);
 }
 
-TEST(WarningTest, UnknownTypesWithLlamasNamesAreLlamas) {
-  const HfConfig config = Read(absl::StrCat("{", kLlamaLike, R"("model_type": "new"})"));
+// A guess is no answer.
+TEST(UnknownTypeTest, IsRefusedWithWhatIsKnown) {
+  struct Row {
+    absl::string_view fields, said;
+    ViolationCode code = ViolationCode::kNotModelled;
+  };
+  const Row rows[] = {
+      {R"("model_type": "new")",
+       "\"new\"; is not modelled yet; it has a dense decoder's fields, which "
+       "accept_unknown_model_type reads as a Llama's"},
+      {R"("model_type": "qwen4")",
+       "\"qwen4\"; is not modelled yet (nearest: qwen, qwen2, qwen3); it has a dense decoder's "
+       "fields, which accept_unknown_model_type reads as a Llama's"},
+      {R"("model_type": "new", "vocab_size": null, "intermediate_size": null)",
+       "\"new\"; is not modelled yet; of a dense decoder's fields it lacks vocab_size, "
+       "intermediate_size"},
+      {R"("use_cache": true)",
+       "unset; must be set; it has a dense decoder's fields, which accept_unknown_model_type reads "
+       "as a Llama's",
+       ViolationCode::kMissing},
+      {R"("model_type": "deberta-v2")", "\"deberta-v2\"; relative attention is not modelled yet"},
+      {R"("model_type": "some_vision_model")", "\"some_vision_model\"; vision is not modelled yet"},
+  };
+  for (const Row& row : rows) {
+    ConfigValue config = Parse(absl::StrCat("{", kLlamaLike, R"("x": 0})"));
+    for (const auto& [name, value] : Parse(absl::StrCat("{", row.fields, "}")).fields) {
+      config.fields[name] = value;
+    }
+    const HfConfig read = ReadHfConfig(config, kField);
+    EXPECT_THAT(Violations(read), ElementsAre(absl::StrCat(kField, ".model_type: ", row.said)));
+    ASSERT_EQ(read.violations.size(), 1u);
+    EXPECT_EQ(read.violations[0].code, row.code) << row.fields;
+    EXPECT_THAT(Warnings(read), IsEmpty());
+  }
+}
+
+HfConfig Accepting(absl::string_view json) {
+  return ReadHfConfig(Parse(json), kField, {.accept_unknown_model_type = true});
+}
+
+TEST(UnknownTypeTest, IsReadAsALlamaWhereThatIsAskedFor) {
+  const HfConfig config = Accepting(absl::StrCat("{", kLlamaLike, R"("model_type": "new"})"));
   EXPECT_THAT(Violations(config), IsEmpty());
   EXPECT_THAT(Warnings(config),
               ElementsAre("unknown-model-type job.model.hf_config.model_type: \"new\" is not "
                           "known; read as a Llama"));
   EXPECT_EQ(config.model.model_type, "new");
   EXPECT_EQ(CountParameters(config.model), 214464);
-  EXPECT_THAT(Warnings(Read(absl::StrCat("{", kLlamaLike, R"("use_cache": true})"))),
+  EXPECT_THAT(Warnings(Accepting(absl::StrCat("{", kLlamaLike, R"("use_cache": true})"))),
               ElementsAre("unknown-model-type job.model.hf_config.model_type: unset is not known; "
                           "read as a Llama"));
+}
+
+// Asking changes nothing for what is no dense decoder, and known types need no asking.
+TEST(UnknownTypeTest, AskingIsNoPassword) {
+  for (const absl::string_view fields :
+       {R"("model_type": "new", "num_experts": 8)", R"("model_type": "new", "image_size": 224)",
+        R"("model_type": "new", "vision_config": {"hidden_size": 8})", R"("model_type": "deberta")",
+        R"("model_type": "new", "hidden_act": "xielu")"}) {
+    const HfConfig config = Accepting(absl::StrCat("{", kLlamaLike, fields, "}"));
+    EXPECT_THAT(Violations(config), SizeIs(1)) << fields;
+  }
+  EXPECT_THAT(
+      Violations(Accepting(R"({"model_type": "new"})")),
+      ElementsAre("job.model.hf_config.model_type: \"new\"; is not modelled yet; of a dense "
+                  "decoder's fields it lacks hidden_size, num_hidden_layers, "
+                  "num_attention_heads, vocab_size, intermediate_size"));
+  EXPECT_THAT(Warnings(Accepting(absl::StrCat("{", kLlamaLike, R"("model_type": "llama"})"))),
+              IsEmpty());
 }
 
 TEST(WarningTest, NeighboursAreTold) {
   EXPECT_THAT(
       Warnings(Read(absl::StrCat("{", kLlamaLike, R"("model_type": "llama",
-          "architectures": ["LlamaForSequenceClassification"],
           "quantization_config": {"bits": 4}})"))),
       ElementsAre("quantization-ignored job.model.hf_config.quantization_config: the weights are "
-                  "taken as not quantized",
-                  "language-model-head-assumed job.model.hf_config.architectures: "
-                  "\"LlamaForSequenceClassification\" is taken with the head of a language model"));
+                  "taken as not quantized"));
 }
 
-TEST(NestedTest, TheTextModelAloneIsRead) {
-  const HfConfig config = Read(R"({"model_type": "gemma3", "vision_config": {"hidden_size": 9},
-      "architectures": ["Gemma3ForConditionalGeneration"],
-      "text_config": {"model_type": "gemma3_text", "hidden_size": 2560,
-                      "intermediate_size": 10240, "num_hidden_layers": 34}})");
-  EXPECT_THAT(Violations(config), IsEmpty());
-  EXPECT_THAT(Warnings(config),
-              ElementsAre("text-model-only job.model.hf_config.text_config: only the text model is "
-                          "estimated; what else the file describes is not"));
-  EXPECT_EQ(CountParameters(config.model), 3880263168);
-}
-
-TEST(NestedTest, TyingIsTakenFromOutsideWhereTheTextIsSilent) {
-  const auto tied = [](absl::string_view outside, absl::string_view inside) {
-    return Read(absl::StrCat("{", outside, R"("text_config": {)", inside, kLlamaLike,
-                             R"("model_type": "llama"}})"))
-        .model.tied_embeddings;
+// Networks beside the text, what these say in turn, and networks that read no text.
+TEST(NetworkTest, OthersAreRefusedByWhatTheyAre) {
+  struct Row {
+    absl::string_view fields;
+    std::vector<std::string> said;
   };
-  EXPECT_FALSE(tied("", ""));
-  EXPECT_TRUE(tied(R"("tie_word_embeddings": true, )", ""));
-  EXPECT_FALSE(tied(R"("tie_word_embeddings": true, )", R"("tie_word_embeddings": false, )"));
+  const Row rows[] = {
+      {R"("model_type": "gemma3", "vision_config": {"hidden_size": 9},
+          "text_config": {"model_type": "gemma3_text", "hidden_size": 2560})",
+       {"vision_config: an object; vision is not modelled yet"}},
+      {R"("model_type": "gemma3", "text_config": {"model_type": "gemma3_text"})",
+       {R"(model_type: "gemma3"; vision is not modelled yet)"}},
+      {R"("model_type": "x", "vision_config": {}, "audio_config": {"n_mels": 80},
+          "text_config": {"num_experts": 8, "num_experts_per_tok": 2})",
+       {"audio_config: an object; audio is not modelled yet",
+        "text_config.num_experts: 8; experts are not modelled yet"}},
+      {R"("model_type": "x", "thinker_config": {"model_type": "t",
+              "vision_config": {"model_type": "v"}, "text_config": {"kv_lora_rank": 64}})",
+       {"thinker_config: an object; audio is not modelled yet",
+        "thinker_config.text_config.kv_lora_rank: 64; multi-head latent attention is not modelled "
+        "yet",
+        "thinker_config.vision_config: an object; vision is not modelled yet"}},
+      {R"("model_type": "x", "encoder": {"model_type": "bert"}, "decoder": {"model_type": "gpt2"})",
+       {"decoder: an object; encoders with a decoder are not modelled yet"}},
+      {R"("model_type": "x", "encoder_config": {"model_type": "y", "num_mel_bins": 80})",
+       {"encoder_config.num_mel_bins: 80; audio is not modelled yet"}},
+      {R"("model_type": "x", "other": {"model_type": "y"})",
+       {"other: an object; networks inside one another are not modelled yet"}},
+      {R"("model_type": "dbrx", "ffn_config": {"moe_num_experts": 4, "hidden_size": 9})",
+       {"ffn_config.moe_num_experts: 4; experts are not modelled yet"}},
+      {R"("_class_name": "UNet2DConditionModel", "patch_size": 2)",
+       {R"(_class_name: "UNet2DConditionModel"; diffusion models are not modelled yet)"}},
+      {R"("model_type": "vit", "image_size": 224, "patch_size": 16, "num_channels": 3)",
+       {"image_size: 224; vision is not modelled yet"}},
+      {R"("model_type": "ast", "patch_size": 16, "num_mel_bins": 128)",
+       {"num_mel_bins: 128; audio is not modelled yet"}},
+      {R"("model_type": "patchtst", "prediction_length": 24)",
+       {"prediction_length: 24; time series are not modelled yet"}},
+      {R"("model_type": "x", "layer_types": ["full_attention", "conv"])",
+       {R"(layer_types: "conv"; convolutions are not modelled yet)"}},
+      {R"("model_type": "x", "ssm_state_size": 8, "layers_block_type": ["linear_attention"])",
+       {"ssm_state_size: 8; state-space layers are not modelled yet"}},
+      {R"("model_type": "x", "num_key_value_heads": [8, 4])",
+       {"num_key_value_heads: a list; layers of different sizes are not modelled yet"}},
+  };
+  for (const Row& row : rows) {
+    const HfConfig config = Read(absl::StrCat("{", row.fields, "}"));
+    std::vector<std::string> said;
+    for (const std::string& line : row.said) said.push_back(absl::StrCat(kField, ".", line));
+    EXPECT_THAT(Violations(config), ElementsAreArray(said)) << row.fields;
+    for (const Violation& violation : config.violations) {
+      EXPECT_EQ(violation.code, ViolationCode::kNotModelled) << ToText(violation);
+    }
+  }
 }
 
-TEST(RefusalTest, PathsNameTheNesting) {
-  EXPECT_THAT(
-      Violations(Read(absl::StrCat(R"({"text_config": {)", kLlamaLike,
-                                   R"("model_type": "llama", "num_experts": 8}})"))),
-      ElementsAre("job.model.hf_config.text_config.num_experts: 8; experts are not modelled "
-                  "yet"));
-  EXPECT_THAT(Violations(Read(R"({"text_config": 3})")),
-              ElementsAre("job.model.hf_config.text_config: 3; must be an object"));
+TEST(NetworkTest, ObjectsThatAreNoneAreNone) {
+  EXPECT_THAT(Violations(Read(absl::StrCat("{", kLlamaLike, R"("model_type": "llama",
+                  "rope_scaling": {"factor": 8}, "vision_config": null, "text_config": 3,
+                  "quantization_config": {"bits": 4}, "id2label": {"0": "a"}})"))),
+              IsEmpty());
 }
 
 TEST(RefusalTest, EverythingMissingIsNamedAtOnce) {
@@ -477,6 +729,8 @@ TEST(RefusalTest, WrongTypes) {
        R"(attention_dropout: "0.1"; must be a number from 0 to 1)"},
       {R"("hidden_act": 7)", "hidden_act: 7; must be a string"},
       {R"("model_type": 7)", "model_type: 7; must be a string"},
+      {R"("architectures": ["LlamaForTokenClassification"], "num_labels": 0)",
+       "num_labels: 0; must be a whole number from 1 to 1048576"},
       {R"("hidden_act": "mish")",
        R"(hidden_act: "mish"; must be one of gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, silu, )"
        "swish, relu, relu2"},
@@ -528,12 +782,23 @@ TEST(RefusalTest, ArchitecturesThatAreNotModelled) {
        "num_nextn_predict_layers: 1; multi-token prediction is not modelled yet"},
       {"deberta-v2", R"("relative_attention": true)",
        "relative_attention: true; relative attention is not modelled yet"},
+      {"qwen", R"("visual": {"layers": 48}, "kv_channels": 8)",
+       "visual: an object; vision is not modelled yet"},
+      {"qwen", R"("audio": {"n_mels": 80}, "kv_channels": 8)",
+       "audio: an object; audio is not modelled yet"},
       {"llama", R"("pruned_heads": {"1": [0]})",
        "pruned_heads: an object; pruned heads are not modelled yet"},
       {"llama", R"("layer_types": ["full_attention", "mamba"])",
-       R"(layer_types: "mamba"; only full_attention and sliding_attention are modelled yet)"},
-      {"phi", R"("qk_layernorm": true)",
-       "qk_layernorm: true; norms on queries and keys of phi are not modelled yet"},
+       R"(layer_types: "mamba"; state-space layers are not modelled yet)"},
+      {"llama", R"("layer_types": ["full_attention", "chunked_attention"])",
+       R"(layer_types: "chunked_attention"; only full_attention and sliding_attention are )"
+       "modelled yet"},
+      {"opt", R"("layerdrop": 0.1, "ffn_dim": 96)",
+       "layerdrop: 0.1; layers that are skipped at random are not modelled yet"},
+      {"xglm", R"("activation_dropout": 0.1, "d_model": 64, "ffn_dim": 96)",
+       "activation_dropout: 0.1; dropout inside the MLP is not modelled yet"},
+      {"ernie", R"("use_task_id": true)",
+       "use_task_id: true; task types of ernie are not modelled yet"},
       {"mpt", R"("no_bias": false)", "no_bias: false; biases of mpt are not modelled yet"},
       {"mpt", R"("attn_config": {"qk_ln": true})",
        "attn_config.qk_ln: true; norms on queries and keys of mpt are not modelled yet"},
@@ -543,9 +808,10 @@ TEST(RefusalTest, ArchitecturesThatAreNotModelled) {
        R"(position_embedding_type: "relative_key"; relative positions are not modelled yet)"},
   };
   for (const Row& row : rows) {
-    EXPECT_THAT(Violations(Read(absl::StrCat("{", kLlamaLike, R"("model_type": ")", row.model_type,
-                                             R"(", )", row.field, "}"))),
-                ElementsAre(absl::StrCat(kField, ".", row.said)));
+    const HfConfig config = Read(absl::StrCat("{", kLlamaLike, R"("model_type": ")", row.model_type,
+                                              R"(", )", row.field, "}"));
+    EXPECT_THAT(Violations(config), ElementsAre(absl::StrCat(kField, ".", row.said)));
+    EXPECT_EQ(config.violations[0].code, ViolationCode::kNotModelled) << row.said;
   }
 }
 

@@ -54,13 +54,32 @@ constexpr Row kRows[] = {
     {"post only", [](Transformer& m) { m.norm_placement = NormPlacement::kPostOnly; }, 0},
     {"parallel two", [](Transformer& m) { m.norm_placement = NormPlacement::kParallelTwo; }, 0},
     {"qk norm per head", [](Transformer& m) { m.qk_norm = QkNorm::kPerHead; }, 2 * (3 + 3)},
+    {"qk norm per head with biases", [](Transformer& m) { m.qk_norm = QkNorm::kPerHeadBias; },
+     2 * 2 * (3 + 3)},
     {"qk norm full", [](Transformer& m) { m.qk_norm = QkNorm::kFull; }, 2 * (6 + 3)},
     {"qk norm of each head", [](Transformer& m) { m.qk_norm = QkNorm::kPerHeadAffine; },
      2 * (6 + 3)},
     {"learned positions", [](Transformer& m) { m.position_count = 9; }, 9 * 4},
     {"segments", [](Transformer& m) { m.token_type_count = 2; }, 2 * 4},
     {"head bias", [](Transformer& m) { m.head_bias = true; }, 7},
-    {"masked head", [](Transformer& m) { m.masked_lm_head = true; }, 16 + 4 + 4 + 7},
+    {"masked head", [](Transformer& m) { m.head = Head::kMaskedLanguageModel; }, 16 + 4 + 4 + 7},
+    {"untied masked head with two biases",
+     [](Transformer& m) { m.head = Head::kMaskedLanguageModel, m.head_bias = true; },
+     16 + 4 + 4 + 7 + 7},
+    {"no head", [](Transformer& m) { m.head = Head::kNone; }, -28},
+    {"scores of sequences",
+     [](Transformer& m) { m.head = Head::kSequenceClassification, m.label_count = 3; }, 3 * 4 - 28},
+    {"scores behind a pooler",
+     [](Transformer& m) {
+       m.head = Head::kSequenceClassification, m.label_count = 3, m.pooler = m.head_bias = true;
+     },
+     16 + 4 + 3 * 4 + 3 - 28},
+    {"scores of a narrow embedding",
+     [](Transformer& m) {
+       m.head = Head::kTokenClassification, m.label_count = 3, m.head_bias = true;
+       m.embedding_size = 2;
+     },
+     14 - 28 + 2 * 8 + 3 * 2 + 3 - 28},
     {"sentence head", [](Transformer& m) { m.sentence_head = true; }, 16 + 4 + 8 + 2},
     {"narrow embedding", [](Transformer& m) { m.embedding_size = 2; }, 2 * (14 - 28) + 2 * 8},
     {"embedding size left out", [](Transformer& m) { m.embedding_size = 0; }, 0},

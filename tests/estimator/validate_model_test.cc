@@ -90,6 +90,57 @@ const std::vector<Refusal>& Traits() {
       {"a second head without a first",
        [](JobSpec& j) { Shape(j).sentence_head = true; },
        {"job.model.transformer.sentence_head: true; needs masked_lm_head"}},
+      {"head",
+       [](JobSpec& j) { Shape(j).head = "classification"; },
+       {"job.model.transformer.head: classification; must be one of language-model, "
+        "masked-language-model, sequence-classification, token-classification, "
+        "question-answering, none"}},
+      {"a masked head that is none",
+       [](JobSpec& j) { Shape(j).head = "none", Shape(j).masked_lm_head = true; },
+       {"job.model.transformer.masked_lm_head: true; contradicts head none"}},
+      {"a masked head twice",
+       [](JobSpec& j) { Shape(j).head = "masked-language-model", Shape(j).masked_lm_head = true; },
+       {}},
+      {"labels without scores",
+       [](JobSpec& j) { Shape(j).label_count = 3; },
+       {"job.model.transformer.label_count: 3; needs head sequence-classification or "
+        "token-classification"}},
+      {"no label",
+       [](JobSpec& j) { Shape(j).head = "token-classification", Shape(j).label_count = 0; },
+       {"job.model.transformer.label_count: 0; must be from 1 to 1048576"}},
+      {"scores that are tied",
+       [](JobSpec& j) {
+         Shape(j).head = "sequence-classification", Shape(j).tied_embeddings = true;
+       },
+       {"job.model.transformer.tied_embeddings: true; needs a head that predicts tokens"}},
+      {"a loss over the vocabulary without logits",
+       [](JobSpec& j) {
+         Shape(j).head = "sequence-classification";
+         j.training.loss.implementation = "chunked";
+       },
+       {"job.training.loss.implementation: chunked; needs a head that predicts tokens, as "
+        "language-model"}},
+      {"scores by a framework of language models",
+       [](JobSpec& j) {
+         Shape(j).head = "token-classification";
+         j.runtime.framework = "megatron-core";
+       },
+       {"job.runtime.framework: megatron-core; needs a head that predicts tokens, as "
+        "language-model"}},
+      {"scores by a trainer of language models",
+       [](JobSpec& j) {
+         Shape(j).head = "none";
+         j.runtime.framework = "fsdp2", j.runtime.trainer = "torchtitan";
+       },
+       {"job.runtime.trainer: torchtitan; needs a head that predicts tokens, as language-model"}},
+      {"scores on two tensor-parallel ranks",
+       [](JobSpec& j) {
+         Shape(j).head = "question-answering";
+         j.runtime.framework = "fsdp2", j.cluster.gpu_count = 2;
+         j.parallelism.tensor_parallel_size = 2;
+       },
+       {"job.parallelism.tensor_parallel_size: 2; needs a head that predicts tokens, as "
+        "language-model"}},
       {"positions zero",
        [](JobSpec& j) { Shape(j).position_embedding = "learned", Shape(j).position_count = 0; },
        {"job.model.transformer.position_count: 0; must be from 1 to 134217728"}},
@@ -126,6 +177,9 @@ const std::vector<Refusal>& Sources() {
       {"name with bytes that do not print",
        [](JobSpec& j) { j.model.source = std::string("a\n\1"); },
        {"job.model.name: a\\n\\001; must be one of gpt2-xl, llama-3.1-8b"}},
+      {"an unknown type accepted where there is none",
+       [](JobSpec& j) { j.model.accept_unknown_model_type = true; },
+       {"job.model.accept_unknown_model_type: true; needs hf_config"}},
       {"empty config",
        [](JobSpec& j) { j.model.source = ConfigValue(); },
        {"job.model.hf_config: null; must be an object"}},

@@ -190,7 +190,8 @@ TEST(BrokenDataTest, AModelThatIsBrokenIsNamed) {
   EXPECT_EQ(MessageOf("models/new-1b.json", R"({"model_type": "new", "num_hidden_layers": 2,
                       "num_attention_heads": 2, "hidden_size": 4, "intermediate_size": 4,
                       "vocab_size": 8})"),
-            "models/new-1b.json: \"new\" is not known; read as a Llama");
+            "models/new-1b.json: new-1b.model_type: \"new\"; is not modelled yet; it has a dense "
+            "decoder's fields, which accept_unknown_model_type reads as a Llama's");
 }
 
 TEST(ConfigStructTest, KeepsEveryKind) {

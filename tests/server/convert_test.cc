@@ -22,13 +22,13 @@ using testing::ElementsAre;
 
 constexpr char kEverything[] = R"({"risk": 0.25, "include_trace": true,
   "include_timeline": true, "detail": "aa", "job": {
-  "model": {"transformer": {
+  "model": {"accept_unknown_model_type": true, "transformer": {
     "hidden_size": 1, "layer_count": 2, "head_count": 3, "kv_head_count": 4, "head_size": 5,
     "ffn_size": 6, "vocab_size": 7, "position_count": 8, "activation": "a", "gated_mlp": true,
     "norm": "b", "norm_placement": "c", "qkv_bias": true, "attention_output_bias": true,
     "mlp_bias": true, "qk_norm": "d", "tied_embeddings": true, "position_embedding": "e",
     "hidden_dropout": 0.1, "attention_dropout": 0.2, "token_type_count": 30, "masked_lm_head": true,
-    "sentence_head": true}},
+    "sentence_head": true, "head": "bb", "label_count": 33}},
   "training": {"sequence_length": 9, "micro_batch_size": 10, "global_batch_size": 11,
     "precision": {"preset": "f", "parameter_dtype": "g", "gradient_dtype": "h",
       "gradient_accumulation_dtype": "i", "reduce_dtype": "j", "master_dtype": "k",
@@ -97,14 +97,16 @@ TEST(FromProtoTest, CopiesTheAllocatorAndTheDetail) {
 }
 
 TEST(FromProtoTest, CopiesTheModel) {
-  const auto model = std::get<TransformerSpec>(SpecOf(Read(kEverything)).model.source);
+  const ModelSpec spec = SpecOf(Read(kEverything)).model;
+  EXPECT_EQ(spec.accept_unknown_model_type, true);
+  const auto model = std::get<TransformerSpec>(spec.source);
   EXPECT_THAT((std::vector{model.hidden_size, model.layer_count, model.head_count,
                            model.kv_head_count, model.head_size, model.ffn_size, model.vocab_size,
-                           model.position_count, model.token_type_count}),
-              ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 30));
+                           model.position_count, model.token_type_count, model.label_count}),
+              ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 30, 33));
   EXPECT_THAT((std::vector{model.activation, model.norm, model.norm_placement, model.qk_norm,
-                           model.position_embedding}),
-              ElementsAre("a", "b", "c", "d", "e"));
+                           model.position_embedding, model.head}),
+              ElementsAre("a", "b", "c", "d", "e", "bb"));
   EXPECT_THAT(
       (std::vector{model.gated_mlp, model.qkv_bias, model.attention_output_bias, model.mlp_bias,
                    model.tied_embeddings, model.masked_lm_head, model.sentence_head}),

@@ -201,11 +201,9 @@ TEST_F(GrpcTest, RefusesFieldNumbersThatItDoesNotKnow) {
             "request: field number 77; not known to version 0.1.0\n"
             "job.model.hf_config: field number 50; not known to version 0.1.0\n"
             "job.training: field number 99; not known to version 0.1.0\n"
-            "job.model.hf_config.hidden_size: unset; must be set\n"
-            "job.model.hf_config.num_hidden_layers: unset; must be set\n"
-            "job.model.hf_config.num_attention_heads: unset; must be set\n"
-            "job.model.hf_config.vocab_size: unset; must be set\n"
-            "job.model.hf_config.intermediate_size: unset; must be set\n"
+            "job.model.hf_config.model_type: unset; must be set; of a dense decoder's fields it "
+            "lacks hidden_size, num_hidden_layers, num_attention_heads, vocab_size, "
+            "intermediate_size\n"
             "job.training.micro_batch_size: 0; must be from 1 to 1048576");
   v1::BatchEstimateMemoryRequest batch;
   batch.add_requests();

@@ -318,6 +318,7 @@ LLAMA = {
     "token_type_count": 0,
     "masked_lm_head": False,
     "sentence_head": False,
+    "head": "language-model",
 }
 LLAMA_SIZES = {
     "hidden_size": "hidden_size",
