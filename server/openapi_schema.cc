@@ -205,11 +205,11 @@ void SchemaTypes::Add(const Descriptor& message) {
 }
 
 void SchemaTypes::Write(JsonOut* to) const {
-  for (const auto& [name, type] : enums_) {
-    to->Object(name, [&] { WriteSchema(*type, to); });
+  for (const auto& named : enums_) {
+    to->Object(named.first, [&] { WriteSchema(*named.second, to); });
   }
-  for (const auto& [name, message] : messages_) {
-    to->Object(name, [&] { WriteSchema(*message, to); });
+  for (const auto& named : messages_) {
+    to->Object(named.first, [&] { WriteSchema(*named.second, to); });
   }
 }
 

@@ -119,14 +119,18 @@ class OpenApiTest(unittest.TestCase):
                     self.assertRegex("\n".join(PROTOS), rf"\b{snake} = \d+")
 
     def test_each_example_is_as_described_and_answered(self):
+        examples = 0
         for path, method in self.methods.items():
             with self.subTest(path):
                 body = method["requestBody"]["content"]["application/json"]
-                example = body["example"]
-                self.check(example, body["schema"])
-                status, answer = self.ask("POST", path, json.dumps(example))
-                self.assertEqual(status, 200, answer)
+                example = body.get("example")
+                self.check(example or {}, body["schema"])
+                status, answer = self.ask("POST", path, json.dumps(example or {}))
+                if example is not None:
+                    self.assertEqual(status, 200, answer)
+                    examples += 1
                 self.check(json.loads(answer), self.schema_of(method, status))
+        self.assertGreaterEqual(examples, 6)
 
     def test_each_page_answers(self):
         pages = [path for path, item in self.document["paths"].items() if "get" in item]
