@@ -51,7 +51,7 @@ class Evaluation {
   // calls at risk, and some of what it calls too large, where the allocator gives back
   // its cache.
   bool MayFit(const Entry& entry) {
-    return entry.expected_floor_bytes <= entry.usable_bytes && Memory(entry).may_fit;
+    return entry.room_floor_bytes <= entry.usable_bytes && Memory(entry).may_fit;
   }
 
   bool IsRequested(const Entry& entry) const { return entry.choice == space_.own; }

@@ -58,6 +58,7 @@ bool Ranking::Visit(const Choice& choice, const Job& job) {
                     .change_cost = ChangeCost(space_.own, choice),
                     .floor_bytes = Above(floor, blocks.margin),
                     .expected_floor_bytes = floor,
+                    .room_floor_bytes = Above(floor, blocks.room),
                     .usable_bytes = job.usable_bytes};
   if (entry.expected_floor_bytes > entry.usable_bytes) {
     KeepHopeless(entry);
@@ -106,9 +107,12 @@ const Blocks& Ranking::BlocksOf(const Choice& choice, const Job& job) {
   const Program program = BlocksProgram(valid);
   const Speed speed = SpeedOf(catalog_.speed, job);
   const Margins margins = MarginsOf(catalog_.calibration, job, calibrated_as_);
+  const Margins replayed = MarginsOf(catalog_.calibration, job, Detail::kReplay);
+  const double bound = std::max(replayed.device, replayed.reserved);
   return blocks_
       .emplace(key, Blocks{speed, CostOf(valid, program, speed), FloorPartsOf(valid, program),
-                           std::max(margins.device, margins.reserved)})
+                           std::max(margins.device, margins.reserved),
+                           std::min(bound, replayed.capacity)})
       .first->second;
 }
 

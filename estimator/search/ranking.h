@@ -31,6 +31,7 @@ struct Entry {
   int64_t change_cost = 0;  // then this, then the choice
   int64_t floor_bytes = 0;  // of the device gauge's bound
   int64_t expected_floor_bytes = 0;
+  int64_t room_floor_bytes = 0;  // with the least room that a replay asks for
   int64_t usable_bytes = 0;
 };
 
@@ -43,6 +44,7 @@ struct Blocks {
   ModelCost cost;
   FloorParts floor;
   double margin = 0;  // a bound is at least the expected figure and this share of it
+  double room = 0;    // likewise what a replay asks for (replay_room.h)
 };
 
 class Ranking {
