@@ -1,7 +1,6 @@
 #include "client/json_writer.h"
 
 #include <google/protobuf/any.pb.h>
-#include <google/protobuf/util/json_util.h>
 
 #include <map>
 #include <memory>
@@ -10,6 +9,7 @@
 
 #include "client/json_text.h"
 #include "client/json_type.h"
+#include "server/ordered_bytes.h"
 
 namespace plimsoll {
 namespace {
@@ -125,9 +125,7 @@ void WriteAny(const Any& any, JsonText* json) {
 
 // Struct and the like have a JSON form of their own.
 void WriteWellKnown(const Message& message, JsonText* json) {
-  std::string text;
-  if (!google::protobuf::util::MessageToJsonString(message, &text).ok()) text = "null";
-  json->Raw(text);
+  json->Raw(JsonInOrder(message, google::protobuf::util::JsonPrintOptions(), "null"));
 }
 
 void WriteMessage(const Message& message, const JsonType& type, JsonText* json) {

@@ -89,6 +89,10 @@ std::string ObstacleLines(const v1::Obstacle& obstacle, const Terminal& terminal
                       "\n");
 }
 
+std::string CostWords(const v1::StepTime& time) {
+  return absl::StrFormat("%.2f", time.cost_per_billion_tokens());
+}
+
 // Candidates under one heading, as figures with what changes beside or below.
 class CandidateLines {
  public:
@@ -120,7 +124,7 @@ class CandidateLines {
         &candidate == &asked_ || asked <= 0 ? "" : PacePercent(time.seconds(), asked)};
     if (rate_) row.push_back(FormatGrouped(std::llround(time.tokens_per_second())));
     row.push_back(absl::StrFormat("%.0f%%", time.model_flops_utilization() * 100));
-    if (cost_) row.push_back(absl::StrFormat("%.2f", time.cost_per_billion_tokens()));
+    if (cost_) row.push_back(time.has_cost_per_billion_tokens() ? CostWords(time) : "-");
     lines_.Add(std::move(row), story);
   }
 
@@ -159,11 +163,10 @@ std::string Candidates(const v1::RecommendConfigRequest& request,
 }
 
 // How far the time of the best is known, and what it costs.
-std::string BestTime(const v1::RecommendConfigRequest& request, const v1::StepTime& time) {
-  const std::string cost =
-      request.gpu_hour_prices_size() == 0
-          ? ""
-          : absl::StrFormat(", %.2f by the prices given,", time.cost_per_billion_tokens());
+std::string BestTime(const v1::StepTime& time) {
+  const std::string cost = time.has_cost_per_billion_tokens()
+                               ? absl::StrCat(", ", CostWords(time), " by the prices given,")
+                               : "";
   return absl::StrCat("The best: of ten such steps nine take ", FormatSeconds(time.low_seconds()),
                       " to ", FormatSeconds(time.high_seconds()), "; ",
                       FormatGrouped(std::llround(time.gpu_hours_per_billion_tokens())),
@@ -171,11 +174,10 @@ std::string BestTime(const v1::RecommendConfigRequest& request, const v1::StepTi
 }
 
 // That, and how much was searched.
-std::string Footing(const v1::RecommendConfigRequest& request,
-                    const v1::RecommendConfigResponse& response, const Terminal& terminal) {
+std::string Footing(const v1::RecommendConfigResponse& response, const Terminal& terminal) {
   std::string out;
   if (response.candidates_size() > 0) {
-    const std::string best = BestTime(request, response.candidates(0).step_time());
+    const std::string best = BestTime(response.candidates(0).step_time());
     out = Wrap(best, terminal.width, 2) + "\n";
   }
   return absl::StrCat(out, Wrap(CountWords(response), terminal.width, 2), "\n");
@@ -246,8 +248,7 @@ std::string ToTable(const v1::RecommendConfigRequest& request,
                         ? "No one thing beyond what may change would help\n"
                         : "What would help, each with one thing that was not to change\n");
   }
-  absl::StrAppend(&out, Candidates(request, response, terminal), "\n",
-                  Footing(request, response, terminal));
+  absl::StrAppend(&out, Candidates(request, response, terminal), "\n", Footing(response, terminal));
   if (explain) out += Explain(response, terminal);
   return out + Notices(response, terminal);
 }

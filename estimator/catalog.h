@@ -41,11 +41,19 @@ struct Gpu {
   std::string source;
 };
 
+// A name that may mean several GPUs: an alias all of whose words several ids have, as
+// `a100` or `h100-80gb`.
+struct AmbiguousGpu {
+  std::vector<std::string> ids;  // all that it may mean, sorted
+  std::string others;            // "could also be a100-40gb-pcie or a100-40gb-sxm"
+};
+
 // Lists are sorted by name. Lives longer than every ValidJob made with it.
 struct Catalog {
   std::map<std::string, Transformer, std::less<>> models;
   std::map<std::string, Gpu, std::less<>> gpus;
-  std::map<std::string, std::string, std::less<>> gpu_aliases;  // lower case -> id
+  std::map<std::string, std::string, std::less<>> gpu_aliases;      // lower case -> id
+  std::map<std::string, AmbiguousGpu, std::less<>> ambiguous_gpus;  // by alias, lower case
   Calibration calibration;
   SpeedTable speed;
 };

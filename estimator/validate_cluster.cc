@@ -108,6 +108,12 @@ const Gpu* FindGpu(const std::string& name, const Catalog& catalog) {
   return alias != catalog.gpu_aliases.end() ? &catalog.gpus.find(alias->second)->second : nullptr;
 }
 
+const AmbiguousGpu* FindAmbiguousGpu(const std::string& name, const Catalog& catalog) {
+  if (name.size() > 256) return nullptr;
+  const auto found = catalog.ambiguous_gpus.find(absl::AsciiStrToLower(name));
+  return found != catalog.ambiguous_gpus.end() ? &found->second : nullptr;
+}
+
 std::string NotAGpu(const std::string& name, const Catalog& catalog) {
   std::vector<absl::string_view> names;
   for (const auto& entry : catalog.gpus) names.push_back(entry.first);
@@ -120,6 +126,8 @@ void CheckCluster(const ClusterSpec& spec, const Catalog& catalog, Check& check,
     if (job.gpu == nullptr) {
       check.Fail("cluster.gpu", *spec.gpu, NotAGpu(*spec.gpu, catalog),
                  ViolationCode::kUnknownName);
+    } else if (const AmbiguousGpu* const ambiguous = FindAmbiguousGpu(*spec.gpu, catalog)) {
+      check.Assume("cluster.gpu", job.gpu->id, ambiguous->others);
     }
   }
   if (spec.gpu.has_value() == spec.gpu_memory_bytes.has_value()) {

@@ -19,6 +19,8 @@ const Transformer* CheckModel(const JobSpec& spec, const Catalog& catalog, Check
                               std::shared_ptr<const Transformer>& own);
 // Returns the GPU of this id or alias; null where there is none.
 const Gpu* FindGpu(const std::string& name, const Catalog& catalog);
+// Returns what else such a name may mean; null where it is clear, or no GPU's.
+const AmbiguousGpu* FindAmbiguousGpu(const std::string& name, const Catalog& catalog);
 // Returns the rule that a name which FindGpu does not know breaks.
 std::string NotAGpu(const std::string& name, const Catalog& catalog);
 void CheckCluster(const ClusterSpec& spec, const Catalog& catalog, Check& check, Job& job);

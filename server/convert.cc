@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "estimator/validate_sections.h"
 #include "google/protobuf/unknown_field_set.h"
 #include "server/catalog/config_struct.h"
 
@@ -455,10 +456,17 @@ v1::ModelInfo ToProto(const std::string& name, const Transformer& model) {
   return info;
 }
 
-v1::GpuInfo ToProto(const Gpu& gpu) {
+v1::GpuInfo ToProto(const Gpu& gpu, const Catalog& catalog) {
   v1::GpuInfo info;
   info.set_gpu(gpu.id);
-  for (const std::string& alias : gpu.aliases) info.add_aliases(alias);
+  for (const std::string& alias : gpu.aliases) {
+    info.add_aliases(alias);
+    const AmbiguousGpu* const ambiguous = FindAmbiguousGpu(alias, catalog);
+    if (ambiguous == nullptr) continue;
+    v1::AmbiguousAlias& to = *info.add_ambiguous_aliases();
+    to.set_alias(alias);
+    to.mutable_gpus()->Assign(ambiguous->ids.begin(), ambiguous->ids.end());
+  }
   info.set_architecture(absl::StrCat(Name(gpu.architecture)));
   info.set_driver_memory_bytes(gpu.driver_memory_bytes);
   info.set_runtime_memory_bytes(gpu.runtime_memory_bytes);

@@ -47,7 +47,7 @@ int EnumNumber(Enum value) {
 }
 
 v1::ModelInfo ToProto(const std::string& name, const Transformer& model);
-v1::GpuInfo ToProto(const Gpu& gpu);
+v1::GpuInfo ToProto(const Gpu& gpu, const Catalog& catalog);
 
 }  // namespace plimsoll
 

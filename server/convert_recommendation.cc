@@ -3,9 +3,8 @@
 #include <string>
 #include <utility>
 
-#include "google/protobuf/io/coded_stream.h"
-#include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "server/convert.h"
+#include "server/ordered_bytes.h"
 
 namespace plimsoll {
 namespace {
@@ -61,17 +60,6 @@ void SetKnobs(const TrainingSpec& from, v1::Training* to) {
   PLIMSOLL_SET_IF_ANY(from, to, global_batch_size);
   v1::Recompute recompute = ToProto(from.recompute);
   if (to->has_recompute() || IsSet(recompute)) to->mutable_recompute()->Swap(&recompute);
-}
-
-// Maps in the order of their keys: the library's own differs from run to run.
-std::string SerializeInOrder(const google::protobuf::Message& message) {
-  std::string bytes;
-  google::protobuf::io::StringOutputStream stream(&bytes);
-  google::protobuf::io::CodedOutputStream coded(&stream);
-  coded.SetSerializationDeterministic(true);
-  message.SerializeToCodedStream(&coded);
-  coded.Trim();
-  return bytes;
 }
 
 void Encode(int field, const Change& from, WireWriter* to) {

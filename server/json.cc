@@ -13,6 +13,7 @@
 #include "estimator/vocabulary.h"
 #include "google/protobuf/util/json_util.h"
 #include "server/field_names.h"
+#include "server/ordered_bytes.h"
 #include "server/plain_json.h"
 #include "server/shorten.h"
 #include "server/struct_numbers.h"
@@ -305,10 +306,8 @@ Violations ReadJsonMessage(absl::string_view text, Message* message) {
 std::string ToJson(const Message& message) {
   json::JsonPrintOptions options;
   options.always_print_primitive_fields = true;
-  std::string text;
-  // Fails for nothing that the server makes: every string is UTF-8.
-  if (!json::MessageToJsonString(message, &text, options).ok()) text = "{}";
-  return text;
+  // Nothing that the server makes lacks a JSON form: every string is UTF-8.
+  return JsonInOrder(message, options, /*otherwise=*/"{}");
 }
 
 }  // namespace plimsoll

@@ -9,6 +9,7 @@
 #include "server/convert_recommendation.h"
 #include "server/convert_usage.h"
 #include "server/misread.h"
+#include "server/ordered_bytes.h"
 #include "server/status.h"
 #include "server/unknown_fields.h"
 
@@ -141,7 +142,7 @@ grpc::Status Planner::BatchEstimateMemory(const v1::BatchEstimateMemoryRequest& 
     response->Message(v1::BatchEstimateMemoryResponse::kResultsFieldNumber, [&] {
       if (const auto* const violations = std::get_if<Violations>(&result)) {
         response->Bytes(Result::kErrorFieldNumber,
-                        ToRpcStatus(one.Refuse(*violations)).SerializeAsString());
+                        SerializeInOrder(ToRpcStatus(one.Refuse(*violations))));
       } else {
         response->Message(Result::kResponseFieldNumber,
                           [&] { Encode(std::get<MemoryEstimate>(result), response); });
@@ -204,7 +205,7 @@ grpc::Status Planner::ListModels(const v1::ListModelsRequest& request, WireWrite
   if (!violations.empty()) return InvalidArgument(violations);
   for (const auto& [name, model] : catalog_.models) {
     response->Bytes(v1::ListModelsResponse::kModelsFieldNumber,
-                    ToProto(name, model).SerializeAsString());
+                    SerializeInOrder(ToProto(name, model)));
   }
   return grpc::Status::OK;
 }
@@ -213,7 +214,8 @@ grpc::Status Planner::ListGpus(const v1::ListGpusRequest& request, WireWriter* r
   const Violations violations = FindUnknownFields(request, "request");
   if (!violations.empty()) return InvalidArgument(violations);
   for (const auto& [id, gpu] : catalog_.gpus) {
-    response->Bytes(v1::ListGpusResponse::kGpusFieldNumber, ToProto(gpu).SerializeAsString());
+    response->Bytes(v1::ListGpusResponse::kGpusFieldNumber,
+                    SerializeInOrder(ToProto(gpu, catalog_)));
   }
   return grpc::Status::OK;
 }

@@ -11,6 +11,7 @@
 #include "google/rpc/error_details.pb.h"
 #include "grpcpp/support/error_details.h"
 #include "plimsoll/v1/refusal.pb.h"
+#include "server/ordered_bytes.h"
 #include "server/shorten.h"
 
 namespace plimsoll {
@@ -119,6 +120,7 @@ google::rpc::Status WithDetails(const Violations& violations, size_t listed) {
   status.add_details()->PackFrom(bad_request);
   status.add_details()->PackFrom(refused);
   status.add_details()->PackFrom(info);
+  status.mutable_details()->rbegin()->set_value(SerializeInOrder(info));
   return status;
 }
 

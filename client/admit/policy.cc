@@ -9,6 +9,7 @@
 #include "client/document.h"
 #include "client/gpu_counts.h"
 #include "client/yaml_message.h"
+#include "server/catalog/gpu_names.h"
 #include "server/field_names.h"
 
 namespace plimsoll {
@@ -47,6 +48,10 @@ class RulesCheck {
       Fail("reserved_for_others_bytes", absl::StrCat(rules_.reserved_for_others_bytes()),
            "must be 0 or more");
     }
+    if (rules_.has_gpu()) OneGpu("gpu", rules_.gpu());
+    for (const auto& [type, gpu] : rules_.gpu_types()) {
+      OneGpu(absl::StrCat("gpu_types.", type), gpu);
+    }
     CheckChanges();
   }
 
@@ -59,6 +64,13 @@ class RulesCheck {
             const std::vector<std::string>& words) {
     if (std::find(words.begin(), words.end(), word) != words.end()) return;
     Fail(field, word, absl::StrCat("must be one of ", absl::StrJoin(words, ", ")));
+  }
+
+  // An operator says exactly which GPU it is.
+  void OneGpu(const std::string& field, const std::string& name) {
+    const std::vector<std::string> ids = GpusCalled(name);
+    if (ids.size() < 2) return;
+    Fail(field, name, absl::StrCat("must be one of ", absl::StrJoin(ids, ", "), ": it may be any"));
   }
 
   void CheckChanges() {

@@ -18,7 +18,9 @@ using SameGpu = absl::FunctionRef<bool(const std::string&, const std::string&)>;
 
 // Completes `job` with the scheduler's GPUs and the rules of the partition. What the
 // user says of the cluster stands, but must not contradict the request: `wrong` gets
-// "cluster.gpu_count: 16; the job asks the scheduler for 8 GPUs".
+// "cluster.gpu_count: 16; the job asks the scheduler for 8 GPUs". So it gets a type that
+// the scheduler's words leave open, as `a100`, where neither gpu_types, the partition's
+// GPU nor the job says which it is.
 void AddCluster(const GpuRequest& gpus, const v1::AdmissionRules& rules, SameGpu same_gpu,
                 v1::Job* job, Violations* wrong);
 

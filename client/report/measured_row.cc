@@ -21,7 +21,7 @@
 #include "client/report/report_words.h"
 #include "client/standard_streams.h"
 #include "client/text.h"
-#include "google/protobuf/util/json_util.h"
+#include "server/ordered_bytes.h"
 
 namespace plimsoll {
 namespace {
@@ -74,10 +74,8 @@ using ValueByColumn = std::map<std::string, std::string>;
 std::string JobJson(const v1::Job& job) {
   google::protobuf::util::JsonPrintOptions options;
   options.preserve_proto_field_names = true;
-  std::string json;
-  // Fails for nothing that was read from JSON.
-  if (!google::protobuf::util::MessageToJsonString(job, &json, options).ok()) json.clear();
-  return json;
+  // What was read from JSON has a JSON form.
+  return JsonInOrder(job, options, /*otherwise=*/"");
 }
 
 // What the job itself says, for people: the row is judged by its `job`.

@@ -1,21 +1,18 @@
 #include "client/report/peaks.h"
 
-#include <cmath>
-#include <utility>
+#include <optional>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/numbers.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "client/byte_size.h"
 #include "client/document.h"
 #include "server/shorten.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr std::pair<absl::string_view, int> kUnits[] = {{"", 0},     {"B", 0},    {"KiB", 10},
-                                                        {"MiB", 20}, {"GiB", 30}, {"TiB", 40}};
-constexpr double kMostBytes = 1125899906842624.0;  // 2^50
 constexpr size_t kMaxSeenBytes = 64;
 
 // The values as they are written, not read yet.
@@ -43,29 +40,39 @@ absl::StatusOr<std::vector<std::string>> Split(const std::string& text, const st
   return values;
 }
 
+// Takes away nvidia-smi's heading, "memory.used [MiB]", which states the unit of numbers
+// that have none.
+void StateUnits(std::vector<std::string>* values) {
+  if (values->empty()) return;
+  const std::string heading = values->front();
+  const size_t unit = heading.find(" [");
+  if (!absl::StartsWith(heading, "memory.") || unit == std::string::npos || heading.back() != ']') {
+    return;
+  }
+  values->erase(values->begin());
+  for (std::string& value : *values) {
+    if (value.find_first_not_of("0123456789") != std::string::npos) continue;
+    value += heading.substr(unit + 2, heading.size() - unit - 3);
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<int64_t> ParsePeak(absl::string_view text, const std::string& name) {
-  const size_t end = std::min(text.find_first_not_of("0123456789."), text.size());
-  const absl::string_view unit = absl::StripAsciiWhitespace(text.substr(end));
-  double number = 0;
-  if (absl::SimpleAtod(text.substr(0, end), &number)) {
-    for (const auto& [known, power] : kUnits) {
-      const double bytes = std::round(std::ldexp(number, power));
-      if (unit == known && bytes >= 1 && bytes < kMostBytes) return static_cast<int64_t>(bytes);
-    }
-  }
+  const std::optional<int64_t> bytes = ParseByteSize(text);
+  if (bytes.has_value() && *bytes > 0) return *bytes;
   return absl::InvalidArgumentError(
-      absl::StrCat(name, ": ", Shorten(text, kMaxSeenBytes),
-                   "; must be bytes above 0, as 65498251264, 61GiB or 62464 MiB"));
+      absl::StrCat(name, ": ", Shorten(text, kMaxSeenBytes), "; ",
+                   bytes.has_value() ? "must be above 0" : NotAByteSize(text)));
 }
 
 absl::StatusOr<std::vector<int64_t>> ReadPeaks(const std::string& file) {
   const std::string name = file == "-" ? "standard input" : file;
   const absl::StatusOr<std::string> text = ReadDocument(file);
   if (!text.ok()) return text.status();
-  const absl::StatusOr<std::vector<std::string>> values = Split(*text, name);
+  absl::StatusOr<std::vector<std::string>> values = Split(*text, name);
   if (!values.ok()) return values.status();
+  StateUnits(&*values);
   if (values->empty()) {
     return absl::InvalidArgumentError(absl::StrCat(name, ": empty; must hold a peak for each GPU"));
   }

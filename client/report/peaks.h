@@ -11,14 +11,15 @@
 
 namespace plimsoll {
 
-// Reads "65498251264", "61GiB", "61.5 GiB" or "62464 MiB", as nvidia-smi has it.
+// Reads a size above 0, as ParseByteSize does.
 //
-// Errors: INVALID_ARGUMENT, "<name>: <text>; must be bytes above 0, as 65498251264, 61GiB or
-//         62464 MiB". GB and MB are refused: some mean 2^30 by them, some 10^9.
+// Errors: INVALID_ARGUMENT, "<name>: 44.4; must be a size with its unit (B, KiB, MiB,
+//         GiB, TiB), as 44.4GiB", or "<name>: 0B; must be above 0".
 absl::StatusOr<int64_t> ParsePeak(absl::string_view text, const std::string& name);
 
 // Reads one peak a GPU from a file ("-" is standard input): a JSON list, or one a
-// line or between commas.
+// line or between commas. A first line as "memory.used [MiB]", nvidia-smi's heading,
+// states the unit of numbers that have none.
 //
 // Errors: those of ReadDocument; of ParsePeak, with the file and the number of the
 //         value as its name; and one for no value at all.

@@ -40,8 +40,8 @@ void AddPrometheus(CLI::App* app, ReportCommand* command) {
 
 void AddOtherSources(CLI::App* app, ReportCommand* command) {
   app->add_option("--actual", command->actual,
-                  "The peak of each GPU, one a line or as a JSON list, in bytes, MiB or GiB; - is "
-                  "standard input")
+                  "The peak of each GPU with its unit, one a line, as 62464 MiB (as nvidia-smi "
+                  "prints it), or as a JSON list; - is standard input")
       ->type_name("FILE");
   app->add_option("--peak", command->peaks, "The peak of one GPU, as 61.5GiB; may be repeated")
       ->expected(1)

@@ -128,6 +128,7 @@ std::variant<Recommendation, Violations> RecommendConfig(const RecommendSpec& sp
   const bool searched = request.max_results > 0 && !answer.truncated && !ranking.truncated();
   if (searched && answer.candidates.empty()) Explain(request, catalog, evaluation, stop, answer);
   CountFits(evaluation, answer);
+  answer.warnings = request.warnings;
   WarnOfTheSpace(spec, ranking, answer.warnings);
   WarnOfDetail(evaluation, answer.warnings);
   WarnOfGuesses(answer, answer.warnings);

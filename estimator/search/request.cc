@@ -34,8 +34,8 @@ constexpr Word<Objective> kObjectives[] = {
 // Collects what is wrong beside the job.
 class RequestCheck {
  public:
-  RequestCheck(const Catalog& catalog, Violations& violations)
-      : catalog_(catalog), violations_(violations) {}
+  RequestCheck(const Catalog& catalog, Violations& violations, std::vector<Warning>& warnings)
+      : catalog_(catalog), violations_(violations), warnings_(warnings) {}
 
   // `others` as of a Violation.
   void Fail(std::string field, absl::string_view value, std::string rule, ViolationCode code,
@@ -46,9 +46,16 @@ class RequestCheck {
 
   // The id that a name or an alias stands for; the name itself where neither.
   std::string GpuId(const std::string& field, const std::string& name) {
-    if (const Gpu* const gpu = FindGpu(name, catalog_)) return gpu->id;
-    Fail(field, name, NotAGpu(name, catalog_), ViolationCode::kUnknownName);
-    return name;
+    const Gpu* const gpu = FindGpu(name, catalog_);
+    if (gpu == nullptr) {
+      Fail(field, name, NotAGpu(name, catalog_), ViolationCode::kUnknownName);
+      return name;
+    }
+    if (const AmbiguousGpu* const ambiguous = FindAmbiguousGpu(name, catalog_)) {
+      warnings_.push_back({"ambiguous-gpu", field,
+                           absl::StrCat(name, " is taken as ", gpu->id, "; ", ambiguous->others)});
+    }
+    return gpu->id;
   }
 
   void Frozen(const std::vector<std::string>& frozen) {
@@ -136,6 +143,7 @@ class RequestCheck {
 
   const Catalog& catalog_;
   Violations& violations_;
+  std::vector<Warning>& warnings_;
 };
 
 void CheckOptions(const RecommendSpec& spec, RequestCheck& check, Request& request) {
@@ -207,7 +215,10 @@ std::variant<Request, Violations> CheckRequest(const RecommendSpec& spec, const 
   auto validated = ValidateSettled(request.spec.job, catalog);
   auto* const valid = std::get_if<ValidJob>(&validated);
   if (valid == nullptr) violations = std::get<Violations>(validated);
-  RequestCheck check(catalog, violations);
+  RequestCheck check(catalog, violations, request.warnings);
+  if (valid != nullptr && (*valid)->gpu != nullptr) {
+    check.GpuId("job.cluster.gpu", *request.spec.job.cluster.gpu);
+  }
   CheckOptions(spec, check, request);
   CheckPriced(request, valid != nullptr ? &**valid : nullptr, check);
   if (valid != nullptr && (*valid)->gpu == nullptr) {

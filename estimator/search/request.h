@@ -18,6 +18,7 @@ struct Request {
   Objective objective = Objective::kFastest;
   int64_t max_results = 5;
   Detail detail = Detail::kReplay;
+  std::vector<Warning> warnings;  // of names that may mean several GPUs
 };
 
 // Checks the job and everything beside it. A job that is illegal only for what it

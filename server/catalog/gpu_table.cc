@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <set>
 #include <string>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 
 namespace plimsoll {
 namespace {
@@ -140,6 +143,47 @@ void AddAliases(const Row& row, const Gpu& gpu, Catalog& catalog) {
   }
 }
 
+// The words of an id, or of a name in lower case. Sockets count as their form: sxm4 as
+// sxm.
+std::set<std::string> WordsOf(absl::string_view name) {
+  std::set<std::string> words;
+  for (const absl::string_view word : absl::StrSplit(name, absl::ByAnyChar("- "))) {
+    const bool socket = word.size() == 4 && word.substr(0, 3) == "sxm";
+    words.emplace(socket ? word.substr(0, 3) : word);
+  }
+  return words;
+}
+
+// "could also be a, b or c": the ids but for `own`.
+std::string OthersThan(const std::string& own, std::vector<std::string> ids) {
+  ids.erase(std::find(ids.begin(), ids.end(), own));
+  const std::string last = ids.back();
+  ids.pop_back();
+  return absl::StrCat("could also be ", absl::StrJoin(ids, ", "), ids.empty() ? "" : " or ", last);
+}
+
+// Marks the aliases that may mean several GPUs.
+//
+// Errors: INVALID_ARGUMENT where such an alias may not mean the GPU that has it.
+absl::Status AddAmbiguous(const DataFile& file, Catalog& catalog) {
+  std::map<std::string, std::set<std::string>> words_by_id;
+  for (const auto& [id, gpu] : catalog.gpus) words_by_id[id] = WordsOf(id);
+  for (const auto& [alias, own] : catalog.gpu_aliases) {
+    const std::set<std::string> words = WordsOf(alias);
+    std::vector<std::string> ids;
+    for (const auto& [id, of_id] : words_by_id) {
+      if (std::includes(of_id.begin(), of_id.end(), words.begin(), words.end())) ids.push_back(id);
+    }
+    if (ids.empty() || (ids.size() == 1 && ids[0] == own)) continue;
+    if (std::find(ids.begin(), ids.end(), own) == ids.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(file.path, ": ", own, ".aliases: ", alias, " means ", ids[0]));
+    }
+    catalog.ambiguous_gpus[alias] = {.ids = ids, .others = OthersThan(own, ids)};
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status ReadGpuTable(const DataFile& file, Catalog& catalog) {
@@ -166,7 +210,7 @@ absl::Status ReadGpuTable(const DataFile& file, Catalog& catalog) {
           absl::StrCat(file.path, ": ", id, ".aliases: ", alias, " is an id"));
     }
   }
-  return absl::OkStatus();
+  return AddAmbiguous(file, catalog);
 }
 
 }  // namespace plimsoll

@@ -132,7 +132,7 @@ class OwnRowsTest(unittest.TestCase):
         device = estimate["ranks"][int(estimate["limitingRank"])]["device"]
         peak = round(int(device["expectedBytes"]) * excess)
         prediction = {"job": job, "verdict": estimate["verdict"], "device": device}
-        arguments = ["--prediction", "-", "--peak", str(peak), "--job-id", str(number)]
+        arguments = ["--prediction", "-", "--peak", f"{peak}B", "--job-id", str(number)]
         arguments += ["--rows", str(self.folder / "rows" / "site.csv")]
         self.run_program("report", *arguments, text="plimsoll " + json.dumps(prediction))
         return int(device["expectedBytes"]), peak

@@ -1,6 +1,7 @@
 // Renders descriptors as promises.
 #include "tests/architecture/contract.h"
 
+#include <algorithm>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -83,6 +84,17 @@ Lines Missing(const Lines& lines, const Lines& others) {
     if (known.count(line) == 0) missing.push_back(line);
   }
   return missing;
+}
+
+Lines Lost(const Lines& before, const Lines& after) {
+  const std::set<std::string> known(after.begin(), after.end());
+  Lines lost = Missing(before, after);
+  const auto is_kept = [&](std::string line) {
+    const size_t type = line.find(": ");
+    return type != std::string::npos && known.count(line.insert(type + 2, "optional ")) > 0;
+  };
+  lost.erase(std::remove_if(lost.begin(), lost.end(), is_kept), lost.end());
+  return lost;
 }
 
 }  // namespace plimsoll

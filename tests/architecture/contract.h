@@ -23,6 +23,11 @@ std::vector<std::string> ContractOf(const Schema& schema);
 std::vector<std::string> Missing(const std::vector<std::string>& lines,
                                  const std::vector<std::string>& others);
 
+// The promises of `before` that `after` does not keep. A field that gains presence keeps
+// its own: where it is unset, readers see what they saw.
+std::vector<std::string> Lost(const std::vector<std::string>& before,
+                              const std::vector<std::string>& after);
+
 }  // namespace plimsoll
 
 #endif  // PLIMSOLL_TESTS_ARCHITECTURE_CONTRACT_H_

@@ -84,6 +84,17 @@ TEST(RecommendTableTest, CostsAreShownWhereThereArePrices) {
   EXPECT_THAT(Table("resharded", {.width = 120}), Not(HasSubstr("  cost")));
 }
 
+// A GPU without a price costs nobody knows what, not nothing.
+TEST(RecommendTableTest, APriceThatWasNotGivenIsNotZero) {
+  v1::RecommendConfigResponse response = ReadRecommendation("types");
+  response.mutable_candidates(0)->mutable_step_time()->clear_cost_per_billion_tokens();
+  const std::string text =
+      ToTable(RecommendationRequest("types"), response, /*explain=*/false, {.width = 120});
+  EXPECT_THAT(text, Not(HasSubstr("0.00")));
+  EXPECT_THAT(text, HasSubstr("       -  "));
+  EXPECT_THAT(text, Not(HasSubstr("by the prices given")));
+}
+
 TEST(RecommendTableTest, SaysWhatItIsNotSureOf) {
   const std::string text = Table("types", {.width = 120});
   EXPECT_THAT(text, HasSubstr("Warning truncated: "));

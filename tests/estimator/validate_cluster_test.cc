@@ -138,6 +138,23 @@ TEST(ValidateClusterTest, AnUnknownGpuIsWarnedOf) {
   EXPECT_EQ(valid->warnings[0].field, "job.cluster.gpu_memory_bytes");
 }
 
+TEST(ValidateClusterTest, ANameOfSeveralGpusIsTakenAsOneAndSaid) {
+  JobSpec job = SmallJob();
+  const auto said = [&job](const char* gpu) {
+    job.cluster.gpu = gpu;
+    std::string text;
+    for (const Assumption& assumption : Valid(job)->assumptions) {
+      if (assumption.field == "cluster.gpu") {
+        absl::StrAppend(&text, assumption.text, " (", assumption.reason, ")");
+      }
+    }
+    return text;
+  };
+  EXPECT_EQ(said("A100"), "a100-80gb-sxm (could also be a100-40gb-sxm)");
+  EXPECT_EQ(said("a100-80gb-sxm"), "");
+  EXPECT_EQ(said("h100"), "");
+}
+
 // A framework that is left open follows from what is sharded.
 TEST(ValidateClusterTest, TheFrameworkFollowsFromTheZeroStage) {
   const std::pair<int64_t, Framework> cases[] = {{0, Framework::kDdp},

@@ -11,9 +11,12 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/struct.pb.h"
 #include "gtest/gtest.h"
+#include "server/catalog/gpu_names.h"
 
 namespace plimsoll {
 namespace {
@@ -111,6 +114,41 @@ TEST(CatalogTest, AClustersOwnNamesAreMapped) {
   }
 }
 
+// All that a name may mean, by the words of the ids.
+TEST(CatalogTest, ANameThatMayMeanSeveralGpusIsMarked) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"a100", "a100-40gb-pcie a100-40gb-sxm a100-80gb-pcie a100-80gb-sxm"},
+      {"A100-80GB", "a100-80gb-pcie a100-80gb-sxm"},
+      {"a100-pcie", "a100-40gb-pcie a100-80gb-pcie"},
+      {"h100", "h100-80gb-pcie h100-80gb-sxm h100-94gb-nvl h100-96gb-sxm"},
+      {"h100-sxm", "h100-80gb-sxm h100-96gb-sxm"},
+      {"v100", "v100-16gb-pcie v100-16gb-sxm v100-32gb-pcie v100-32gb-sxm"},
+      {"v100-sxm2", "v100-16gb-sxm v100-32gb-sxm"},
+      {"v100-sxm2-16gb", "v100-16gb-sxm"},
+      {"a100-sxm4-40gb", "a100-40gb-sxm"},
+      {"a100-80gb-sxm", "a100-80gb-sxm"},
+      {"NVIDIA A100 80GB PCIe", "a100-80gb-pcie"},
+      {"nvidia-h100-80gb-hbm3", "h100-80gb-sxm"},
+      {"h200", "h200-141gb-sxm"},
+      {"l40", "l40-48gb"},
+      {"a10", "a10-24gb"},
+      {"rtx-4090", "rtx-4090-24gb"},
+      {"h101", ""},
+      {"", ""},
+  };
+  for (const auto& [name, ids] : cases) {
+    EXPECT_EQ(absl::StrJoin(GpusCalled(name), " "), ids) << name;
+  }
+  const auto& ambiguous = LoadCatalog().ambiguous_gpus;
+  EXPECT_EQ(ambiguous.at("a100-pcie").others, "could also be a100-40gb-pcie");
+  EXPECT_EQ(ambiguous.at("h100").others,
+            "could also be h100-80gb-pcie, h100-94gb-nvl or h100-96gb-sxm");
+  for (const auto& [alias, means] : ambiguous) {
+    EXPECT_GE(means.ids.size(), 2u) << alias;
+    EXPECT_THAT(means.ids, testing::Contains(LoadCatalog().gpu_aliases.at(alias)));
+  }
+}
+
 constexpr absl::string_view kGoodGpu = R"(
   architecture: hopper
   aliases: [Big]
@@ -177,6 +215,11 @@ TEST(BrokenDataTest, AGpuThatIsBrokenIsNamed) {
       {"[Big]", "[Big-80GB]", "gpus.yaml: big-80gb.aliases: big-80gb is an id"},
   };
   for (const Row& row : rows) EXPECT_EQ(MessageOfGpu(row.from, row.to), row.message);
+  EXPECT_EQ(MessageOf("gpus.yaml",
+                      absl::StrCat("big-80gb:", kGoodGpu,
+                                   "old-40gb:", absl::StrReplaceAll(kGoodGpu, {{"Big", "big-80"}}),
+                                   "big-80-8gb:", absl::StrReplaceAll(kGoodGpu, {{"Big", "x"}}))),
+            "gpus.yaml: old-40gb.aliases: big-80 means big-80-8gb");
   EXPECT_EQ(MessageOf("gpus.yaml", "[1, 2]"), "gpus.yaml: must be a map of GPU ids");
   EXPECT_EQ(MessageOf("gpus.yaml", "big-80gb: 3"), "gpus.yaml: big-80gb: must be a map");
   EXPECT_THAT(MessageOf("gpus.yaml", "big-80gb: {"), HasSubstr("gpus.yaml: yaml-cpp: error"));

@@ -7,7 +7,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <future>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -135,6 +137,79 @@ TEST(ProcessTest, ServesSaysSoInOneLineAndEndsOnSigterm) {
   process.Signal(SIGTERM);
   EXPECT_EQ(process.Wait(), 0);
   EXPECT_EQ(process.RestOfOutput(), "");
+}
+
+// A job with maps in it, some of which come back.
+constexpr char kJobWithMaps[] = R"("job": {
+    "model": {"hf_config": {"model_type": "llama", "hidden_size": 256, "num_hidden_layers": 2,
+      "num_attention_heads": 4, "intermediate_size": 512, "vocab_size": 1024}},
+    "training": {"sequence_length": 512, "global_batch_size": 16},
+    "runtime": {"framework": "deepspeed",
+                "versions": {"torch": "2.6", "nccl": "2.21", "deepspeed": "0.16"}},
+    "cluster": {"gpu": "a100", "gpu_count": 4}})";
+
+// What came of a call: the status with its details and the response, byte by byte.
+std::string RawAnswer(const std::string& address, const std::string& method,
+                      const std::string& request) {
+  grpc::GenericStub stub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+  grpc::ClientContext context;
+  const grpc::Slice slice(request);
+  const grpc::ByteBuffer sent(&slice, 1);
+  grpc::ByteBuffer response;
+  std::promise<grpc::Status> done;
+  stub.UnaryCall(&context, absl::StrCat("/", kServiceName, "/", method), {}, &sent, &response,
+                 [&](grpc::Status status) { done.set_value(std::move(status)); });
+  const grpc::Status status = done.get_future().get();
+  std::vector<grpc::Slice> slices;
+  if (response.Valid()) EXPECT_TRUE(response.Dump(&slices).ok());
+  std::string answer = absl::StrCat(status.error_message(), status.error_details());
+  for (const grpc::Slice& part : slices) answer.append(part.begin(), part.end());
+  return answer;
+}
+
+struct SameCall {
+  const char* method;
+  const char* path;
+  google::protobuf::Message* request;
+  std::string json;
+};
+
+// Maps are kept in hash tables, whose order changes from call to call.
+TEST(ProcessTest, TheSameRequestHasTheSameBytesInEachProcess) {
+  Process processes[] = {Process(kFreePorts), Process(kFreePorts)};
+  const Addresses addresses[] = {ReadAddresses(&processes[0]), ReadAddresses(&processes[1])};
+  v1::ListGpusRequest gpus;
+  v1::ListModelsRequest models;
+  v1::EstimateMemoryRequest estimate, refused;
+  v1::RecommendConfigRequest recommend;
+  v1::BatchEstimateMemoryRequest batch;
+  const std::string bad = R"("job": {"model": {"name": "x"}, "training": {"sequence_length": 0}})";
+  const SameCall calls[] = {
+      {"ListGpus", "/v1:listGpus", &gpus, "{}"},
+      {"ListModels", "/v1:listModels", &models, "{}"},
+      {"EstimateMemory", "/v1:estimateMemory", &estimate, absl::StrCat("{", kJobWithMaps, "}")},
+      {"EstimateMemory", "/v1:estimateMemory", &refused, absl::StrCat("{", bad, "}")},
+      {"BatchEstimateMemory", "/v1:batchEstimateMemory", &batch,
+       absl::StrCat("{\"requests\": [{", kJobWithMaps, "}, {", bad, "}]}")},
+      {"RecommendConfig", "/v1:recommendConfig", &recommend,
+       absl::StrCat("{\"gpus\": [\"a100\", \"h200\"], ",
+                    R"("gpu_hour_prices": {"a100": 1.5, "h200": 3}, )", kJobWithMaps, "}")},
+  };
+  for (const SameCall& call : calls) {
+    ASSERT_TRUE(ReadJsonMessage(call.json, call.request).empty()) << call.json;
+    std::set<std::string> answers, bodies;
+    for (int i = 0; i < 6; ++i) {
+      answers.insert(
+          RawAnswer(addresses[i % 2].grpc, call.method, call.request->SerializeAsString()));
+      auto client = HttpClientFor(addresses[i % 2].http);
+      const httplib::Result result = client.Post(call.path, call.json, "application/json");
+      ASSERT_TRUE(result) << call.path;
+      bodies.insert(result->body);
+    }
+    EXPECT_EQ(answers.size(), 1u) << call.method << " " << call.json;
+    EXPECT_EQ(bodies.size(), 1u) << call.path << " " << call.json;
+    EXPECT_GT(answers.begin()->size(), 100u) << call.method;
+  }
 }
 
 // A stream of health answers, and a call whose message comes after SIGTERM: the

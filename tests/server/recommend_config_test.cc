@@ -5,6 +5,7 @@
 #include <future>
 #include <latch>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 
@@ -148,6 +149,24 @@ class Call {
   ClientContext context_;
   std::promise<grpc::Status> status_;
 };
+
+TEST_F(RecommendTest, HasACostWhereThereIsAPrice) {
+  v1::RecommendConfigRequest request = Search();
+  request.add_gpus("h100-80gb-sxm");
+  request.add_gpus("h200-141gb-sxm");
+  request.set_max_results(100);
+  v1::RecommendConfigResponse response;
+  ASSERT_TRUE(Recommend(request, &response).ok());
+  std::set<std::string> seen;
+  for (const v1::Candidate& candidate : response.candidates()) {
+    const std::string& gpu = candidate.job().cluster().gpu();
+    EXPECT_EQ(candidate.step_time().has_cost_per_billion_tokens(), gpu == "h100-80gb-sxm") << gpu;
+    EXPECT_EQ(ToJson(candidate).find("costPerBillionTokens") != std::string::npos,
+              gpu == "h100-80gb-sxm");
+    seen.insert(gpu);
+  }
+  EXPECT_EQ(seen.size(), 2u);
+}
 
 TEST_F(RecommendTest, FindsWhatFits) {
   v1::RecommendConfigResponse response;

@@ -129,6 +129,9 @@ const Catalog* MakeCatalog() {
     catalog->gpus[gpu.id] = gpu;
   }
   catalog->gpu_aliases["h100"] = "h100-80gb-sxm";
+  catalog->gpu_aliases["a100"] = "a100-80gb-sxm";
+  catalog->ambiguous_gpus["a100"] = {.ids = {"a100-40gb-sxm", "a100-80gb-sxm"},
+                                     .others = "could also be a100-40gb-sxm"};
   catalog->calibration = MakeCalibration();
   catalog->speed = MakeSpeeds();
   return catalog;

@@ -24,7 +24,7 @@ cluster: {gpu: h100-80gb-sxm, gpu_count: 8}
 constexpr char kPolicy[] = R"(
 rules: {mode: shadow, resize: allowed}
 partitions:
-  h100: {mode: enforce}
+  h100: {mode: enforce, gpu_types: {h100: h100-80gb-sxm}}
 )";
 
 v1::AdmissionDecision ReadDecision(const std::string& json) {

@@ -40,6 +40,7 @@ class AdmitTest : public testing::Test {
     submission_.request.set_tres_per_node("gres:gpu:h100:8");
     submission_.rules = RulesFor({}, "", "");
     submission_.rules.set_mode("enforce");
+    (*submission_.rules.mutable_gpu_types())["h100"] = "h100-80gb-sxm";
   }
 
   static void SetUpTestSuite() {
@@ -74,7 +75,7 @@ TEST_F(AdmitTest, AdmitsWhatFitsWithItsPrediction) {
   EXPECT_EQ(decision.decision(), v1::DECISION_ADMIT);
   EXPECT_EQ(decision.cause(), v1::CAUSE_FITS);
   EXPECT_EQ(decision.message(), "");
-  EXPECT_EQ(decision.job().cluster().gpu(), "h100");
+  EXPECT_EQ(decision.job().cluster().gpu(), "h100-80gb-sxm");
   EXPECT_EQ(decision.job().cluster().gpu_count(), 8);
   EXPECT_EQ(decision.environment().at("PLIMSOLL_ZERO_STAGE"), "3");
   EXPECT_EQ(decision.environment().at("PLIMSOLL_GPU_COUNT"), "8");
@@ -106,7 +107,7 @@ TEST_F(AdmitTest, RejectsWithTheFix) {
   EXPECT_EQ(decision.cause(), v1::CAUSE_DOES_NOT_FIT);
   EXPECT_THAT(decision.message(), StartsWith("Plimsoll: needs "));
   EXPECT_THAT(decision.message(), HasSubstr(" GiB on each GPU (up to "));
-  EXPECT_THAT(decision.message(), HasSubstr(", h100 has 79.2\nPlimsoll: ZeRO 0 -> "));
+  EXPECT_THAT(decision.message(), HasSubstr(", h100-80gb-sxm has 79.2\nPlimsoll: ZeRO 0 -> "));
   EXPECT_EQ(decision.changes(0).field(), "parallelism.zero_stage");
 }
 
@@ -234,7 +235,7 @@ TEST_F(AdmitTest, TellsBadWordsFromWhatIsNotModelled) {
       {"model=llama-3.1-8b gpu_count=16", v1::CAUSE_BAD_WORDS,
        "cluster.gpu_count: 16; the job asks the scheduler for 8 GPUs"},
       {"model=llama-3.1-8b gpu=a100-40gb-sxm", v1::CAUSE_BAD_WORDS,
-       "cluster.gpu: a100-40gb-sxm; the job asks the scheduler for h100"},
+       "cluster.gpu: a100-40gb-sxm; the job asks the scheduler for h100-80gb-sxm"},
       {"job.yaml", v1::CAUSE_BAD_WORDS, "PLIMSOLL_JOB: job.yaml; must say the job itself: "},
       {"model=llama-3.1-8b sequence_length=4096 peft=lora", v1::CAUSE_NOT_MODELLED,
        "job.peft: lora; not modelled yet"},
@@ -266,7 +267,21 @@ TEST_F(AdmitTest, TellsBadWordsFromWhatIsNotModelled) {
 
 // A GPU's id and its alias are one GPU.
 TEST_F(AdmitTest, TakesAnAliasForItsGpu) {
-  EXPECT_EQ(Decide(std::string(kFits) + " gpu=h100-80gb-sxm gpu_count=8").cause(), v1::CAUSE_FITS);
+  submission_.request.set_tres_per_node("gres:gpu:h200:8");
+  EXPECT_EQ(Decide(std::string(kFits) + " gpu=h200-141gb-sxm gpu_count=8").cause(), v1::CAUSE_FITS);
+}
+
+// 40 or 80 GB: nothing is decided on a guess.
+TEST_F(AdmitTest, RefusesATypeThatMayBeSeveralGpus) {
+  submission_.request.set_tres_per_node("gres:gpu:a100:8");
+  const v1::AdmissionDecision refused = Decide(kFits);
+  EXPECT_EQ(refused.cause(), v1::CAUSE_BAD_WORDS);
+  EXPECT_EQ(refused.decision(), v1::DECISION_REJECT);
+  EXPECT_THAT(refused.message(),
+              HasSubstr("cluster.gpu: a100; must be one of a100-40gb-pcie, a100-40gb-sxm, "));
+  EXPECT_EQ(Decide(std::string(kFits) + " gpu=a100-40gb-sxm").cause(), v1::CAUSE_AT_RISK);
+  (*submission_.rules.mutable_gpu_types())["a100"] = "a100-80gb-sxm";
+  EXPECT_EQ(Decide(kFits).cause(), v1::CAUSE_FITS);
 }
 
 TEST_F(AdmitTest, LetsThePolicyDecideWithoutAnAnswer) {

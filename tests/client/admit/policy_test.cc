@@ -80,6 +80,16 @@ partitions:
   EXPECT_EQ(RulesFor(policy, "open", "").mode(), "off");
 }
 
+TEST(PolicyTest, NamesOneGpuEach) {
+  EXPECT_EQ(ErrorOf("rules: {gpu: h100-80gb-sxm, gpu_types: {a100: a100-40gb-sxm, x: h200}}"), "");
+  EXPECT_EQ(ErrorOf("rules: {gpu: a100-80gb}\n"
+                    "partitions: {p: {gpu_types: {v100: V100, h100: h100-80gb-sxm}}}"),
+            "policy.partitions.p.gpu_types.v100: V100; must be one of v100-16gb-pcie, "
+            "v100-16gb-sxm, v100-32gb-pcie, v100-32gb-sxm: it may be any\n"
+            "policy.rules.gpu: a100-80gb; must be one of a100-80gb-pcie, a100-80gb-sxm: it may be "
+            "any");
+}
+
 // Leave to change the number of GPUs may be the policy's, the numbers a partition's.
 TEST(PolicyTest, ChecksRulesWithThoseBelow) {
   EXPECT_EQ(ErrorOf("rules: {allowed_changes: [cluster.gpu_count]}\n"

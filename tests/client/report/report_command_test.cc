@@ -117,15 +117,16 @@ TEST_F(ReportTest, PrintsWhatWasCounted) {
 }
 
 TEST_F(ReportTest, ReadsPeaksFromAFile) {
-  for (const char* const text : {"49152 MiB\n46000 MiB\n", "[51539607552, 7]", "48GiB, 1GiB",
-                                 "[\"48 GiB\"]\n", "\r\n51539607552\r\n"}) {
+  for (const char* const text :
+       {"49152 MiB\n46000 MiB\n", "[51539607552B, 7B]", "48GiB, 1GiB", "[\"48 GiB\"]\n",
+        "\r\n51539607552B\r\n", "memory.used [MiB]\n49152\n46000\n"}) {
     const TemporaryFile file(text, "peaks");
     const ProcessResult result =
         Report({"--actual", file.path(), "--source", "nvidia-smi", "--server", socket_});
     EXPECT_EQ(result.code, 0) << result.err;
     EXPECT_THAT(result.out, StartsWith("finished: 48.00 of 64.00 GiB predicted, ratio 0.75"));
   }
-  EXPECT_EQ(Series(kFinished), 5);
+  EXPECT_EQ(Series(kFinished), 6);
 }
 
 TEST_F(ReportTest, RefusesAFileThatIsNoListOfPeaks) {
@@ -309,7 +310,9 @@ TEST_F(ReportTest, RefusesInTheseWords) {
                     "; must be unix:PATH, a service takes no reports by a port")},
       {to, "actual_peak_bytes: unset; must be set, but for outcome out-of-memory"},
       {with(to, {"--peak", "1GB"}),
-       "--peak: 1GB; must be bytes above 0, as 65498251264, 61GiB or 62464 MiB"},
+       "--peak: 1GB; must be a size with its unit (B, KiB, MiB, GiB, TiB), as 61.5GiB"},
+      {with(to, {"--peak", "44.4"}),
+       "--peak: 44.4; must be a size with its unit (B, KiB, MiB, GiB, TiB), as 44.4GiB"},
       {with(to, {"--peak", "1GiB", "--gauge", "reserved"}),
        "prediction.reserved: unset; must be set: it is the gauge that was measured"},
       {with(to, {"--peak", "1GiB", "--actual", "x"}),

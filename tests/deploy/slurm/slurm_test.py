@@ -31,7 +31,7 @@ parallelism: {zero_stage: 3}
 runtime: {framework: fsdp2}
 """
 POLICY = """\
-rules: {mode: enforce}
+rules: {mode: enforce, gpu_types: {h100: h100-80gb-sxm}}
 partitions:
   resize: {resize: allowed}
   counts: {resize: allowed, allowed_changes: [cluster.gpu_count], gpu_counts: "1..8",
@@ -227,6 +227,13 @@ class DecisionTest(SlurmTest):
         result = sbatch(OVERSIZE, "--hold")
         self.assertQueued(result)
         self.assertEqual(result.stderr, "")
+        self.assertEqual(decisions("shadow", "admit", "reject", "bad-words"), 1)
+        # An h100 may be several GPUs: which, the site says.
+        told = cluster.folder / "told.yaml"
+        told.write_text((cluster.installed / "policy.yaml").read_text()
+                        .replace("# gpu_types", "gpu_types"))
+        settle(policy=told)
+        self.assertQueued(sbatch(OVERSIZE, "--hold"))
         self.assertEqual(decisions("shadow", "admit", "reject", "does-not-fit"), 1)
 
     def test_the_policy_that_is_shown_is_one(self):

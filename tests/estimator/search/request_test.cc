@@ -2,6 +2,7 @@
 
 #include <functional>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/jobs.h"
@@ -210,6 +211,28 @@ TEST(RequestTest, KnowsGpusByTheirAliases) {
   EXPECT_THAT(request.spec.gpus, ElementsAre("h100-80gb-sxm"));
   EXPECT_THAT(request.spec.gpu_hour_prices,
               UnorderedElementsAre(::testing::Pair("h100-80gb-sxm", 2.5)));
+  EXPECT_TRUE(request.warnings.empty());
+}
+
+// A name of several GPUs is taken as one of them, and said, wherever it stands.
+TEST(RequestTest, WarnsOfNamesThatMayMeanSeveralGpus) {
+  RecommendSpec spec;
+  spec.job = TightJob();
+  spec.job.cluster.gpu = "a100";
+  spec.gpus = {"A100", "h100"};
+  spec.gpu_hour_prices = {{"a100", 1.5}};
+  const auto request = std::get<Request>(CheckRequest(spec, SmallCatalog()));
+  std::vector<std::string> warnings;
+  for (const Warning& warning : request.warnings) {
+    EXPECT_EQ(warning.code, "ambiguous-gpu");
+    warnings.push_back(absl::StrCat(warning.field, ": ", warning.text));
+  }
+  EXPECT_THAT(warnings,
+              ElementsAre("job.cluster.gpu: a100 is taken as a100-80gb-sxm; could also be "
+                          "a100-40gb-sxm",
+                          "gpus: A100 is taken as a100-80gb-sxm; could also be a100-40gb-sxm",
+                          "gpu_hour_prices.a100: a100 is taken as a100-80gb-sxm; could also be "
+                          "a100-40gb-sxm"));
 }
 
 }  // namespace
