@@ -2,7 +2,7 @@
 # Installs with apt what is missing of the packages of the groups named:
 #   build    what it takes to build and run Plimsoll
 #   test     what it takes to check it: protoc's library, the second compiler, formatter, ctags,
-#            Slurm, Prometheus, systemd and a balancer,
+#            other shells, Slurm, Prometheus, systemd and a balancer,
 #            a browser that looks at the pictures; and of PyPI, into .cache/python,
 #            what tests/requirements.txt lists
 #   image    what it takes to make the container image without a registry
@@ -16,7 +16,7 @@ build="cmake ninja-build ccache g++-12 pkgconf
 test="libprotoc-dev clang-14 libclang-rt-14-dev clang-format-14 universal-ctags chromium
   fonts-dejavu-core
   slurmctld slurmd slurm-client slurm-wlm-basic-plugins lua-check lua5.1 lua-cjson lua-posix
-  shellcheck prometheus prometheus-node-exporter python3-yaml python3-venv systemd libseccomp2
+  shellcheck zsh fish prometheus prometheus-node-exporter python3-yaml python3-venv systemd libseccomp2
   haproxy"
 image="buildah debootstrap"
 

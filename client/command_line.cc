@@ -95,6 +95,25 @@ void AddEstimate(CLI::App* app, EstimateCommand* options) {
   AddJobFlags(command, &options->settings);
 }
 
+void AddDiff(CLI::App* app, DiffCommand* options) {
+  CLI::App* command = AddCommand(app, "diff", "Show two jobs side by side", kDiffFooter);
+  command->add_option("a", options->first, "A job in YAML or JSON; - is standard input")
+      ->type_name("FILE");
+  command->add_option("b", options->second, "Another (the first, with the flags)")
+      ->type_name("FILE");
+  command->add_option("--risk", options->risk, "Chance that an upper bound is exceeded (0.01)")
+      ->type_name("P");
+  command
+      ->add_option("--detail", options->detail,
+                   "How the memory is made: in closed form, or by a replay of the first steps "
+                   "(replay)")
+      ->type_name("{summary,replay}")
+      ->check(CLI::IsMember({"summary", "replay"}).description(""));
+  AddOutputFlags(command, &options->output);
+  AddConnectionFlags(command, &options->connection);
+  AddJobFlags(command, &options->settings);
+}
+
 // Flags that may be repeated and hold lists with commas.
 CLI::Option* AddListFlag(CLI::App* command, const char* flag, std::vector<std::string>* values,
                          const char* about) {
@@ -218,6 +237,7 @@ struct CommandLine {
     app.footer(std::string("\n") + kFooter);
     AddEstimate(&app, &estimate);
     AddRecommend(&app, &recommend);
+    AddDiff(&app, &diff);
     AddAdmit(&app, &admit);
     AddSubmit(&app, &submit);
     AddReportFlags(
@@ -228,14 +248,15 @@ struct CommandLine {
     server_flags.emplace(AddCommand(&app, "serve", "Serve over gRPC and HTTP", kServeFooter));
     AddCommand(&app, "completion", "Print a script for shell completion", kCompletionFooter)
         ->add_option("shell", shell, "The shell")
-        ->type_name("{bash}")
-        ->check(CLI::IsMember({"bash"}).description(""))
+        ->type_name("{bash,zsh,fish}")
+        ->check(CLI::IsMember({"bash", "zsh", "fish"}).description(""))
         ->required();
   }
 
   CLI::App app;
   EstimateCommand estimate;
   RecommendCommand recommend;
+  DiffCommand diff;
   AdmitCommand admit;
   SubmitCommand submit;
   ReportCommand report;
@@ -282,6 +303,14 @@ std::vector<std::string> TakeCommand(int* argc, char** argv) {
   return command;
 }
 
+ExitCode PrintCompletion(const CommandLine& line) {
+  const std::vector<CompletionCommand> rows = CompletionRows(line.app);
+  return Finish(line.shell == "zsh"    ? ZshCompletion(rows)
+                : line.shell == "fish" ? FishCompletion(rows)
+                                       : BashCompletion(rows),
+                ExitCode::kDone);
+}
+
 }  // namespace
 
 ExitCode RunCommandLine(int argc, char** argv) {
@@ -297,13 +326,14 @@ ExitCode RunCommandLine(int argc, char** argv) {
   const std::string command = line.app.get_subcommands().front()->get_name();
   if (command == "estimate") return RunEstimate(line.estimate);
   if (command == "recommend") return RunRecommend(line.recommend);
+  if (command == "diff") return RunDiff(line.diff);
   if (command == "admit") return RunAdmit(line.admit);
   if (command == "submit") return RunSubmit(line.submit);
   if (command == "report") return RunReport(line.report);
   if (command == "models") return RunModels(line.models);
   if (command == "gpus") return RunGpus(line.gpus);
   if (command == "serve") return static_cast<ExitCode>(RunServer(server_options));
-  return Finish(BashCompletion(line.app), ExitCode::kDone);
+  return PrintCompletion(line);
 }
 
 }  // namespace plimsoll

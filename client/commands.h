@@ -10,6 +10,9 @@ namespace plimsoll {
 // Estimates one job, or one per line of `jobs_file`.
 ExitCode RunEstimate(const EstimateCommand& command);
 
+// Estimates two jobs and shows what differs.
+ExitCode RunDiff(const DiffCommand& command);
+
 // Searches what makes one job fit, or one per line of `jobs_file`.
 ExitCode RunRecommend(const RecommendCommand& command);
 

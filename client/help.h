@@ -11,6 +11,7 @@ inline constexpr char kFooter[] = R"(Examples:
   plimsoll estimate --model llama-3.1-8b --gpu h100-80gb-sxm --gpu-count 8 --zero-stage 3 \
                     --sequence-length 8192
   plimsoll recommend job.yaml
+  plimsoll diff job.yaml --zero-stage 3
   plimsoll admit job.yaml --policy policy.yaml
   plimsoll submit job.yaml -- sbatch train.sh
   plimsoll models
@@ -61,6 +62,19 @@ Examples:
 
 Exit status: 0 something fits, 3 nothing fits, 2 bad input, 4 service out of reach, 1 failure.
 With --jobs: 0 every line was answered, 2 a line was bad.)";
+
+inline constexpr char kDiffFooter[] =
+    R"(What differs in two jobs, in the memory of their fullest GPUs, and in the time of a step. Flags
+apply to both files; of one file alone, they make the other side.
+
+Examples:
+  plimsoll diff job.yaml fixed.yaml
+  plimsoll diff job.yaml --zero-stage 3 --recompute full
+  plimsoll recommend job.yaml -o yaml | plimsoll diff job.yaml -
+  plimsoll diff small.yaml large.yaml --gpu h200-141gb-sxm -o json | jq .fields
+
+Exit status: 0 both were answered, whether they fit or not, 2 bad input, 4 service out of reach,
+1 failure.)";
 
 inline constexpr char kAdmitFooter[] =
     R"(What a scheduler asks before it queues a job. A policy says what is done, by partition:
@@ -129,7 +143,9 @@ Examples:
 
 inline constexpr char kCompletionFooter[] = R"(Examples:
   source <(plimsoll completion bash)
-  plimsoll completion bash > ~/.local/share/bash-completion/completions/plimsoll)";
+  plimsoll completion bash > ~/.local/share/bash-completion/completions/plimsoll
+  plimsoll completion zsh > ~/.zsh/_plimsoll          # a folder of fpath, before compinit
+  plimsoll completion fish > ~/.config/fish/completions/plimsoll.fish)";
 
 }  // namespace plimsoll
 

@@ -36,6 +36,16 @@ struct EstimateCommand {
   bool explain = false;
 };
 
+struct DiffCommand {
+  Connection connection;
+  Output output;
+  std::string first;   // a job file
+  std::string second;  // likewise; empty: the first with the settings against it without
+  std::vector<JobSetting> settings;
+  std::optional<double> risk;
+  std::string detail;  // empty where not given
+};
+
 struct RecommendCommand {
   Connection connection;
   Output output;

@@ -142,8 +142,9 @@ TEST(ValidateClusterTest, ANameOfSeveralGpusIsTakenAsOneAndSaid) {
   JobSpec job = SmallJob();
   const auto said = [&job](const char* gpu) {
     job.cluster.gpu = gpu;
+    const ValidJob valid = Valid(job);
     std::string text;
-    for (const Assumption& assumption : Valid(job)->assumptions) {
+    for (const Assumption& assumption : valid->assumptions) {
       if (assumption.field == "cluster.gpu") {
         absl::StrAppend(&text, assumption.text, " (", assumption.reason, ")");
       }

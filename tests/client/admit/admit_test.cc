@@ -279,7 +279,7 @@ TEST_F(AdmitTest, RefusesATypeThatMayBeSeveralGpus) {
   EXPECT_EQ(refused.decision(), v1::DECISION_REJECT);
   EXPECT_THAT(refused.message(),
               HasSubstr("cluster.gpu: a100; must be one of a100-40gb-pcie, a100-40gb-sxm, "));
-  EXPECT_EQ(Decide(std::string(kFits) + " gpu=a100-40gb-sxm").cause(), v1::CAUSE_AT_RISK);
+  EXPECT_EQ(Decide(std::string(kFits) + " gpu=a100-40gb-sxm").cause(), v1::CAUSE_DOES_NOT_FIT);
   (*submission_.rules.mutable_gpu_types())["a100"] = "a100-80gb-sxm";
   EXPECT_EQ(Decide(kFits).cause(), v1::CAUSE_FITS);
 }
