@@ -46,6 +46,8 @@ constexpr FieldWord kFields[] = {
     {"training.precision.preset", "precision", true},
     {"training.optimizer.name", "optimizer", true},
     {"training.loss.implementation", "loss", false},
+    {"runtime.framework", "framework", true},
+    {"runtime.trainer", "trainer", true},
     {"cluster.gpu_count", "GPUs", true},
     {"cluster.gpu", "GPU", false},
     {"cluster.gpu_memory_bytes", "GPU memory", true},

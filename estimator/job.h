@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "estimator/allocator_settings.h"
+#include "estimator/capabilities.h"
 #include "estimator/catalog.h"
 #include "estimator/config_value.h"
 #include "estimator/dtype.h"
@@ -154,6 +155,16 @@ enum class LossImplementation : uint8_t {
   kTeCrossEntropy,
 };
 enum class PipelineSchedule : uint8_t { kGpipe, k1F1B, kInterleaved1F1B };
+enum class PresetName : uint8_t {
+  kFp32,
+  kFp16Mixed,
+  kBf16Mixed,
+  kBf16Autocast,
+  kBf16Pure,
+  kFp16Pure,
+  kBf16Optimizer,
+  kFp8Mixed,
+};
 
 // Dtypes of everything that training keeps of a parameter.
 struct Precision {
@@ -200,6 +211,7 @@ struct Job {
   int64_t micro_batch_group_size = 1;    // that a virtual stage runs in a row
 
   const Profile* profile = nullptr;
+  Capabilities capabilities;  // of its framework and trainer
   int64_t padded_vocab_size = 0;
   bool gradient_as_bucket_view = false;
   int64_t reduce_bucket_element_count = 0;

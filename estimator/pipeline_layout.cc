@@ -30,7 +30,8 @@ std::vector<int64_t> DealByCost(const Transformer& model, int64_t stage_count, b
 }  // namespace
 
 std::vector<int64_t> DealLayers(const Transformer& model, int64_t stage_count, StageRule rule) {
-  if (rule != StageRule::kEven && stage_count > 1) {
+  const bool evenly = rule == StageRule::kEven || rule == StageRule::kEqual;
+  if (!evenly && stage_count > 1) {
     return DealByCost(model, stage_count, rule == StageRule::kByCostReached);
   }
   std::vector<int64_t> layout(stage_count, model.layer_count / stage_count);

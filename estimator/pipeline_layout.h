@@ -13,7 +13,8 @@ namespace plimsoll {
 
 // Layers of each of `stage_count` stages, first to last.
 //
-//   kEven    L / stages each; what is left over goes one each to the first
+//   kEven    L / stages each; what is left over goes one each to the first; kEqual too,
+//            of which Validate lets nothing be left over
 //   kByCost  a stage closes when the running cost passes its share: 4 H^2 +
 //            3 H F a layer, V H the head
 // Example: L 16, H 2048, F 8192, V 131072, 2 stages, kByCost: 11 and 5

@@ -43,9 +43,6 @@ constexpr Profile kEager = {
     .pooled_gathers = false,
     .flat_master = false,
     .tunes_norms = false,
-    .tensor_parallel = false,
-    .pipeline_parallel = false,
-    .max_zero_stage = 0,
     .sequence_parallel_default = false,
     .vocab_size_divisor = 1,
     .fused_optimizer = false,
@@ -70,9 +67,6 @@ constexpr Profile Fsdp2() {
   profile.era = "torch 2.8 and later";
   profile.logits_held = LogitsHeld::kDeleted;
   profile.checkpoints_hold_output = false;
-  profile.tensor_parallel = true;
-  profile.pipeline_parallel = true;
-  profile.max_zero_stage = 3;
   profile.sequence_parallel_default = true;
   profile.fused_optimizer = true;
   profile.source = "torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py";
@@ -99,8 +93,6 @@ constexpr Profile Fsdp1() {
   profile.since = 1012;
   profile.era = "torch 1.12 and later";
   profile.root_group = true;
-  profile.tensor_parallel = false;
-  profile.pipeline_parallel = false;
   profile.sequence_parallel_default = false;
   profile.source = "torch/distributed/fsdp/_flat_param.py, _runtime_utils.py";
   return profile;
@@ -114,7 +106,6 @@ constexpr Profile DeepSpeed() {
   profile.package = "deepspeed";
   profile.since = 10;
   profile.era = "deepspeed 0.10 and later";
-  profile.max_zero_stage = 3;
   profile.fused_optimizer = true;
   profile.source = "deepspeed/runtime/zero/stage_1_and_2.py, stage3.py, bf16_optimizer.py";
   return profile;
@@ -140,10 +131,8 @@ constexpr Profile MegatronCore() {
   profile.logits_held = LogitsHeld::kDeleted;
   profile.weight_gradient = WeightGradient::kFused;
   profile.deallocates_outputs = true;
-  profile.tensor_parallel = true;
-  profile.pipeline_parallel = true;
-  profile.max_zero_stage = 1;
   profile.vocab_size_divisor = 128;
+  profile.stages = StageRule::kEqual;
   profile.fused_optimizer = true;
   profile.source =
       "megatron/core/transformer/transformer_layer.py, core/pipeline_parallel/schedules.py";
@@ -183,7 +172,6 @@ constexpr Profile MegatronLm() {
   profile.weight_gradient = WeightGradient::kKept;
   profile.deallocates_outputs = false;
   profile.pooled_workspace = false;
-  profile.max_zero_stage = 0;
   profile.source = "Megatron-LM v2.4, megatron/optimizer/optimizer.py, megatron/schedules.py";
   return profile;
 }
@@ -198,7 +186,6 @@ constexpr Profile MegatronDeepSpeed() {
   profile.era = "2021-2022, DeepSpeed's 3D engine";
   profile.deallocates_outputs = true;
   profile.checkpoints_mask = true;
-  profile.max_zero_stage = 1;
   profile.source = "deepspeed/runtime/pipe/engine.py, runtime/bf16_optimizer.py";
   return profile;
 }
@@ -423,8 +410,6 @@ const Profile& UnknownFramework() {
   static const auto* const kUnknown = [] {
     auto* profile = new Profile(DeepSpeed());
     profile->name = "an unknown framework";
-    profile->tensor_parallel = true;
-    profile->pipeline_parallel = true;
     profile->sequence_parallel_default = true;
     return profile;
   }();

@@ -58,9 +58,10 @@ enum class WeightGradient : uint8_t { kKept, kAdded, kFused };
 
 // How layers are dealt to pipeline stages when the job does not say.
 //   kEven    the same number on each, what is left over to the first
+//   kEqual   the same number on each; where that cannot be, the job must say
 //   kByCost  greedily by parameter count, the head counted; a stage closes when
 //            its cost passes its share (nanotron), or reaches it (kByCostReached)
-enum class StageRule : uint8_t { kEven, kByCost, kByCostReached };
+enum class StageRule : uint8_t { kEven, kEqual, kByCost, kByCostReached };
 
 // When the CPU runs ahead of the GPU, so that memory which a collective used is
 // free later (estimator/lag.h). Whatever it is, the upper bound has the whole.
@@ -102,9 +103,6 @@ struct Profile {
   bool pooled_gathers;           // gathered inputs share one buffer, made at first use
   bool flat_master;              // master weights are one buffer
   bool tunes_norms;              // Triton norms that tune themselves at first use
-  bool tensor_parallel;          // splits matrices at all
-  bool pipeline_parallel;
-  int max_zero_stage;
   bool sequence_parallel_default;
   int64_t vocab_size_divisor;
   bool fused_optimizer;  // default implementation; false: foreach

@@ -32,6 +32,15 @@ void UntieHead(Job& job, std::shared_ptr<const Transformer>& own) {
 
 }  // namespace
 
+bool CheckAbility(Ability ability, absl::string_view field, absl::string_view value, Check& check,
+                  const Job& job) {
+  if (job.capabilities.Has(ability)) return true;
+  Denial denial = DenialOf(job.capabilities, ability, *job.profile);
+  check.Fail(field, value, std::move(denial.rule), denial.code,
+             {denial.of_trainer ? "runtime.trainer" : "runtime.framework"});
+  return false;
+}
+
 std::variant<ValidJob, Violations> Validate(const JobSpec& spec, const Catalog& catalog) {
   ValidJob valid;
   Job& job = valid.job_;
@@ -40,7 +49,10 @@ std::variant<ValidJob, Violations> Validate(const JobSpec& spec, const Catalog& 
   job.model = CheckModel(spec, catalog, check, job, valid.own_model_);
   CheckCluster(spec.cluster, catalog, check, job);
   CheckFramework(spec, check, job);
-  if (job.profile == nullptr) job.profile = &UnknownFramework();
+  if (job.profile == nullptr) {
+    job.profile = &UnknownFramework();
+    job.capabilities = AllCapabilities();
+  }
   if (job.model != nullptr && job.profile->unties_head) UntieHead(job, valid.own_model_);
   CheckParallelism(spec, check, job);
   CheckTraining(spec.training, check, job);

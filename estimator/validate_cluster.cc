@@ -68,34 +68,44 @@ Versions ReadVersions(const RuntimeSpec& spec, const Profile& newest, absl::stri
 }
 
 void FailAsTooOld(absl::string_view package, int version, Check& check) {
-  check.Fail(absl::StrCat("runtime.versions.", package),
-             absl::StrCat(version / 1000, ".", version % 1000),
+  check.Fail(absl::StrCat("runtime.versions.", package), VersionText(version),
              "is older than every era that is modelled", ViolationCode::kNotModelled);
 }
 
-// The era that `versions` names for this framework, as the trainer runs it.
-const Profile* FindEra(const RuntimeSpec& spec, Framework framework, std::optional<Trainer> trainer,
-                       Check& check, Job& job) {
+// The framework as the trainer runs it, in the era that `version` names.
+const Profile* FindTrainerEra(const RuntimeSpec& spec, const Profile& framework, Trainer trainer,
+                              int version, Check& check) {
+  if (FindTrainerProfile(framework, trainer, -1) == nullptr) {
+    check.Fail("runtime.trainer", *spec.trainer, absl::StrCat("does not run on ", framework.name),
+               ViolationCode::kNotSupported, {"runtime.framework"});
+    return nullptr;
+  }
+  const Profile* const run = FindTrainerProfile(framework, trainer, version);
+  if (run == nullptr) FailAsTooOld(*spec.trainer, version, check);
+  return run;
+}
+
+// Finds the era that `versions` names for this framework, as the trainer runs it, and
+// what they can do.
+void FindEra(const RuntimeSpec& spec, Framework framework, std::optional<Trainer> trainer,
+             Check& check, Job& job) {
   const Profile* newest = FindProfile(framework, -1);
   const absl::string_view name = trainer.has_value() ? absl::string_view(*spec.trainer) : "";
   const Versions versions = ReadVersions(spec, *newest, name, check);
   job.torch_version = versions.torch;
   job.nccl_version = versions.nccl >= 0 ? versions.nccl : DefaultNccl(framework, versions.torch);
-  const Profile* profile = FindProfile(framework, versions.framework);
-  if (profile == nullptr) {
+  job.profile = FindProfile(framework, versions.framework);
+  if (job.profile == nullptr) {
     FailAsTooOld(newest->package, versions.framework, check);
-    profile = newest;
+    job.profile = newest;
   }
-  if (!trainer.has_value()) return profile;
-  if (FindTrainerProfile(*profile, *trainer, -1) == nullptr) {
-    check.Fail("runtime.trainer", *spec.trainer, absl::StrCat("does not run on ", profile->name),
-               ViolationCode::kNotSupported, {"runtime.framework"});
-    return profile;
+  const Profile* run = nullptr;
+  if (trainer.has_value()) {
+    run = FindTrainerEra(spec, *job.profile, *trainer, versions.trainer, check);
   }
-  const Profile* const run = FindTrainerProfile(*profile, *trainer, versions.trainer);
-  if (run != nullptr) return run;
-  FailAsTooOld(name, versions.trainer, check);
-  return profile;
+  if (run != nullptr) job.profile = run;
+  job.capabilities =
+      CapabilitiesOf(framework, versions.framework, job.profile->trainer, versions.trainer);
 }
 
 }  // namespace
@@ -166,6 +176,11 @@ void CheckCluster(const ClusterSpec& spec, const Catalog& catalog, Check& check,
                    kLeastBandwidth, kMostBandwidth, gpu.network_bytes_per_second);
 }
 
+Framework FrameworkOf(int64_t zero_stage) {
+  if (zero_stage <= 0) return Framework::kDdp;
+  return zero_stage == 3 ? Framework::kFsdp2 : Framework::kDeepSpeed;
+}
+
 void CheckFramework(const JobSpec& spec, Check& check, Job& job) {
   Framework framework = Framework::kDdp;
   if (spec.runtime.framework.has_value()) {
@@ -173,8 +188,7 @@ void CheckFramework(const JobSpec& spec, Check& check, Job& job) {
     if (!meaning.has_value()) return;
     framework = *meaning;
   } else {
-    const int64_t stage = spec.parallelism.zero_stage.value_or(0);
-    if (stage > 0) framework = stage == 3 ? Framework::kFsdp2 : Framework::kDeepSpeed;
+    framework = FrameworkOf(spec.parallelism.zero_stage.value_or(0));
     check.Assume("runtime.framework", FindProfile(framework, -1)->name,
                  "follows from parallelism.zero_stage");
   }
@@ -182,7 +196,7 @@ void CheckFramework(const JobSpec& spec, Check& check, Job& job) {
   if (spec.runtime.trainer.has_value()) {
     trainer = check.Meaning("runtime.trainer", *spec.runtime.trainer, kTrainers);
   }
-  job.profile = FindEra(spec.runtime, framework, trainer, check, job);
+  FindEra(spec.runtime, framework, trainer, check, job);
   check.Assume("runtime.versions", job.profile->era, "the era whose rules apply");
   if (job.profile->trainer != Trainer::kNone) {
     check.Assume("runtime.trainer", job.profile->trainer_era, "the era whose rules apply");

@@ -1,5 +1,9 @@
 // The parallelism section: degrees, what each framework can combine, and what
 // they must divide.
+#include <string>
+#include <vector>
+
+#include "estimator/job_abilities.h"
 #include "estimator/pipeline_layout.h"
 #include "estimator/units.h"
 #include "estimator/validate_sections.h"
@@ -9,21 +13,20 @@ namespace plimsoll {
 namespace {
 
 constexpr int64_t kMostGpus = int64_t{1} << 20;
+constexpr int64_t kMostZeroStage = 3;
 
 void CheckDegrees(const ParallelismSpec& spec, Check& check, Job& job) {
   job.tensor_parallel_size =
       check.Number("parallelism.tensor_parallel_size", spec.tensor_parallel_size, 1, 1024, 1);
   job.pipeline_parallel_size =
       check.Number("parallelism.pipeline_parallel_size", spec.pipeline_parallel_size, 1, 4096, 1);
-  if (job.tensor_parallel_size > 1 && !job.profile->tensor_parallel) {
-    check.Fail("parallelism.tensor_parallel_size", job.tensor_parallel_size,
-               absl::StrCat(job.profile->name, " does not split matrices"),
-               ViolationCode::kNotSupported, {"runtime.framework"});
+  if (job.tensor_parallel_size > 1) {
+    CheckAbility(Ability::kTensorParallel, "parallelism.tensor_parallel_size",
+                 job.tensor_parallel_size, check, job);
   }
-  if (job.pipeline_parallel_size > 1 && !job.profile->pipeline_parallel) {
-    check.Fail("parallelism.pipeline_parallel_size", job.pipeline_parallel_size,
-               absl::StrCat(job.profile->name, " has no pipeline"), ViolationCode::kNotSupported,
-               {"runtime.framework"});
+  if (job.pipeline_parallel_size > 1) {
+    CheckAbility(Ability::kPipelineParallel, "parallelism.pipeline_parallel_size",
+                 job.pipeline_parallel_size, check, job);
   }
 }
 
@@ -52,6 +55,10 @@ void CheckGpuCount(const JobSpec& spec, Check& check, Job& job) {
     check.Fail("parallelism", job.gpu_count, absl::StrCat("must use at most ", kMostGpus, " GPUs"),
                ViolationCode::kTooLarge);
   }
+  if (job.data_parallel_size > 1) {
+    CheckAbility(Ability::kDataParallel, "parallelism.data_parallel_size", job.data_parallel_size,
+                 check, job);
+  }
   if (!data.has_value()) {
     check.Assume("parallelism.data_parallel_size", job.data_parallel_size,
                  "gpu_count / (tensor x pipeline parallel size)");
@@ -65,56 +72,66 @@ void CheckGpuCount(const JobSpec& spec, Check& check, Job& job) {
   }
 }
 
-void CheckZero(const ParallelismSpec& spec, Check& check, Job& job) {
-  const bool fsdp = IsFsdp(job.profile->framework);
-  job.zero_stage = check.Number("parallelism.zero_stage", spec.zero_stage, 0, 3, fsdp ? 3 : 0);
-  if (!spec.zero_stage.has_value()) {
-    check.Assume("parallelism.zero_stage", job.zero_stage, "the framework's default");
+// The stages that a framework has, as "0, 1 or 2".
+std::string ZeroStages(const Capabilities& capabilities) {
+  std::vector<int64_t> stages;
+  for (int64_t stage = 0; stage <= kMostZeroStage; ++stage) {
+    if (capabilities.Has(AbilityOfZero(stage))) stages.push_back(stage);
   }
-  if (job.zero_stage > job.profile->max_zero_stage) {
-    check.Fail(
-        "parallelism.zero_stage", job.zero_stage,
-        absl::StrCat("must be at most ", job.profile->max_zero_stage, " with ", job.profile->name),
-        ViolationCode::kNotSupported, {"runtime.framework"});
-  } else if (fsdp && job.zero_stage < 2) {
-    check.Fail("parallelism.zero_stage", job.zero_stage,
-               absl::StrCat("must be 3, or 2 (weights stay gathered until backward), with ",
-                            job.profile->name),
-               ViolationCode::kNotSupported, {"runtime.framework"});
+  std::string text;
+  for (size_t i = 0; i < stages.size(); ++i) {
+    const bool last = i + 1 == stages.size();
+    absl::StrAppend(&text, i == 0 ? "" : (last ? " or " : ", "), stages[i]);
   }
-  job.shard_group_size = check.Number("parallelism.shard_group_size", spec.shard_group_size, 1,
-                                      kMostGpus, job.data_parallel_size);
+  return text;
+}
+
+void CheckZeroStage(const std::optional<int64_t>& stage, Check& check, Job& job) {
+  const absl::string_view field = "parallelism.zero_stage";
+  const int64_t otherwise = IsFsdp(job.profile->framework) ? 3 : 0;
+  job.zero_stage = check.Number(field, stage, 0, kMostZeroStage, otherwise);
+  if (!stage.has_value()) check.Assume(field, job.zero_stage, "the framework's default");
+  const Ability ability = AbilityOfZero(job.zero_stage);
+  if (job.capabilities.Of(ability) != Support::kLacks) {
+    CheckAbility(ability, field, job.zero_stage, check, job);
+    return;
+  }
+  const CapabilityRow* const row = job.capabilities.RowOf(ability);
+  const std::string why = row == nullptr ? "" : absl::StrCat(": ", row->why);
+  check.Fail(
+      field, job.zero_stage,
+      absl::StrCat("must be ", ZeroStages(job.capabilities), " with ", job.profile->name, why),
+      ViolationCode::kNotSupported, {"runtime.framework"});
+}
+
+void CheckShardGroup(const std::optional<int64_t>& size, Check& check, Job& job) {
+  const absl::string_view field = "parallelism.shard_group_size";
+  job.shard_group_size = check.Number(field, size, 1, kMostGpus, job.data_parallel_size);
   if (job.data_parallel_size % job.shard_group_size != 0) {
-    check.Fail("parallelism.shard_group_size", job.shard_group_size,
+    check.Fail(field, job.shard_group_size,
                absl::StrCat("must divide data_parallel_size ", job.data_parallel_size),
                ViolationCode::kConflict, {"parallelism.data_parallel_size"});
   }
-  const bool groups = fsdp || job.profile->framework == Framework::kMegatronCore;
-  if (spec.shard_group_size.has_value() && job.shard_group_size != job.data_parallel_size &&
-      (!groups || job.zero_stage == 0)) {
-    check.Fail("parallelism.shard_group_size", job.shard_group_size,
-               absl::StrCat(job.profile->name, " shards over all data-parallel ranks here"),
-               ViolationCode::kNotSupported, {"runtime.framework", "parallelism.zero_stage"});
-  }
+  if (!size.has_value() || job.shard_group_size == job.data_parallel_size) return;
+  if (!CheckAbility(Ability::kShardGroups, field, *size, check, job)) return;
+  if (job.zero_stage > 0) return;
+  check.Fail(field, *size, "needs a zero_stage above 0: nothing is sharded",
+             ViolationCode::kConflict, {"parallelism.zero_stage"});
 }
 
 void CheckSequenceParallel(const JobSpec& spec, Check& check, Job& job) {
-  const bool can =
-      job.profile->framework == Framework::kMegatronCore || job.profile->sequence_parallel_default;
+  const absl::string_view field = "parallelism.sequence_parallel";
   const auto& asked = spec.parallelism.sequence_parallel;
   const bool splits = job.tensor_parallel_size > 1;
   job.sequence_parallel = asked.value_or(splits && job.profile->sequence_parallel_default);
   if (job.sequence_parallel && !splits) {
-    check.Fail("parallelism.sequence_parallel", "true", "needs tensor_parallel_size above 1",
-               ViolationCode::kConflict, {"parallelism.tensor_parallel_size"});
-  } else if (job.sequence_parallel && !can) {
-    check.Fail("parallelism.sequence_parallel", "true",
-               absl::StrCat(job.profile->name, " does not have it"), ViolationCode::kNotSupported,
-               {"runtime.framework"});
+    check.Fail(field, "true", "needs tensor_parallel_size above 1", ViolationCode::kConflict,
+               {"parallelism.tensor_parallel_size"});
+  } else if (asked.value_or(false)) {
+    CheckAbility(Ability::kSequenceParallel, field, "true", check, job);
   }
   if (!asked.has_value() && splits) {
-    check.Assume("parallelism.sequence_parallel", job.sequence_parallel ? "true" : "false",
-                 "the framework's default");
+    check.Assume(field, job.sequence_parallel ? "true" : "false", "the framework's default");
   }
 }
 
@@ -130,21 +147,27 @@ void CheckMicroBatchGroup(const std::optional<int64_t>& size, bool interleaved, 
   } else if (job.micro_batch_group_size < stages) {
     check.Fail(field, *size, absl::StrCat("must be at least pipeline_parallel_size ", stages),
                ViolationCode::kConflict, {"parallelism.pipeline_parallel_size"});
+  } else if (*size != stages) {
+    CheckAbility(Ability::kMicroBatchGroups, field, *size, check, job);
+  }
+}
+
+void ReadSchedule(const std::string& name, Check& check, Job& job) {
+  const absl::string_view field = "parallelism.pipeline_schedule";
+  const auto schedule = check.Meaning(field, name, kPipelineSchedules);
+  job.pipeline_schedule = schedule.value_or(PipelineSchedule::k1F1B);
+  if (job.pipeline_parallel_size == 1) {
+    check.Fail(field, name, "needs pipeline_parallel_size above 1", ViolationCode::kConflict,
+               {"parallelism.pipeline_parallel_size"});
+  } else if (schedule.has_value() && job.capabilities.Has(Ability::kPipelineParallel)) {
+    CheckAbility(AbilityOf(*schedule), field, name, check, job);
   }
 }
 
 void CheckSchedule(const ParallelismSpec& spec, Check& check, Job& job) {
-  const bool staged = job.pipeline_parallel_size > 1;
   if (spec.pipeline_schedule.has_value()) {
-    job.pipeline_schedule =
-        check.Meaning("parallelism.pipeline_schedule", *spec.pipeline_schedule, kPipelineSchedules)
-            .value_or(PipelineSchedule::k1F1B);
-    if (!staged) {
-      check.Fail("parallelism.pipeline_schedule", *spec.pipeline_schedule,
-                 "needs pipeline_parallel_size above 1", ViolationCode::kConflict,
-                 {"parallelism.pipeline_parallel_size"});
-    }
-  } else if (staged) {
+    ReadSchedule(*spec.pipeline_schedule, check, job);
+  } else if (job.pipeline_parallel_size > 1) {
     check.Assume("parallelism.pipeline_schedule", "1f1b", "the usual schedule");
   }
   const bool interleaved = job.pipeline_schedule == PipelineSchedule::kInterleaved1F1B;
@@ -167,7 +190,8 @@ void CheckSchedule(const ParallelismSpec& spec, Check& check, Job& job) {
 void CheckParallelism(const JobSpec& spec, Check& check, Job& job) {
   CheckDegrees(spec.parallelism, check, job);
   CheckGpuCount(spec, check, job);
-  CheckZero(spec.parallelism, check, job);
+  CheckZeroStage(spec.parallelism.zero_stage, check, job);
+  CheckShardGroup(spec.parallelism.shard_group_size, check, job);
   CheckSequenceParallel(spec, check, job);
   CheckSchedule(spec.parallelism, check, job);
 }
@@ -235,8 +259,7 @@ void CheckLayout(const ParallelismSpec& spec, Check& check, Job& job) {
                ViolationCode::kConflict, {"model", "parallelism.virtual_pipeline_size"});
     return;
   }
-  const bool megatron = job.profile->packed_qkv && job.profile->stages == StageRule::kEven;
-  if (megatron || job.virtual_pipeline_size > 1) {
+  if (job.profile->stages == StageRule::kEqual || job.virtual_pipeline_size > 1) {
     if (layers % chunks != 0) {
       check.Fail("parallelism.pipeline_parallel_size", stages,
                  absl::StrCat("stages x virtual stages ", chunks, " must divide the model's ",

@@ -4,11 +4,22 @@
 
 #include <memory>
 
+#include "estimator/capabilities.h"
 #include "estimator/catalog.h"
 #include "estimator/check.h"
 #include "estimator/job.h"
 
 namespace plimsoll {
+
+// Returns whether the job's framework and trainer have `ability`; where they do not,
+// adds why.
+bool CheckAbility(Ability ability, absl::string_view field, absl::string_view value, Check& check,
+                  const Job& job);
+inline bool CheckAbility(Ability ability, absl::string_view field, int64_t value, Check& check,
+                         const Job& job) {
+  return job.capabilities.Has(ability) ||
+         CheckAbility(ability, field, absl::StrCat(value), check, job);
+}
 
 // Each reads `spec`, fills in its part of `job`, and adds to `check` what is
 // wrong. After a violation its part holds values that are safe to compute with.
@@ -24,6 +35,8 @@ const AmbiguousGpu* FindAmbiguousGpu(const std::string& name, const Catalog& cat
 // Returns the rule that a name which FindGpu does not know breaks.
 std::string NotAGpu(const std::string& name, const Catalog& catalog);
 void CheckCluster(const ClusterSpec& spec, const Catalog& catalog, Check& check, Job& job);
+// The framework of a job that names none.
+Framework FrameworkOf(int64_t zero_stage);
 void CheckFramework(const JobSpec& spec, Check& check, Job& job);
 void CheckParallelism(const JobSpec& spec, Check& check, Job& job);
 void CheckTraining(const TrainingSpec& spec, Check& check, Job& job);

@@ -5,6 +5,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "estimator/job_abilities.h"
 #include "estimator/units.h"
 #include "estimator/validate_sections.h"
 #include "estimator/words.h"
@@ -77,9 +78,9 @@ void ReadDType(absl::string_view field, const std::optional<std::string>& name, 
 }
 
 // A dtype that the framework has no tensor of is refused, not ignored.
-bool MovesNoByte(absl::string_view field, const std::optional<std::string>& name, bool unused,
+bool MovesNoByte(absl::string_view field, const std::optional<std::string>& name, Ability ability,
                  Check& check, const Job& job) {
-  if (!name.has_value() || !unused || job.profile == &UnknownFramework()) return false;
+  if (!name.has_value() || job.capabilities.Has(ability)) return false;
   check.Fail(absl::StrCat("training.precision.", field), *name,
              absl::StrCat("moves no byte of ", job.profile->name), ViolationCode::kNotSupported,
              {"runtime.framework"});
@@ -126,15 +127,13 @@ void CheckPrecision(const PrecisionSpec& spec, Check& check, Job& job) {
   ReadDType("parameter_dtype", spec.parameter_dtype, false, check, precision.parameter);
   ReadDType("gradient_dtype", spec.gradient_dtype, false, check, precision.gradient);
   if (precision.accumulation == DType::kNone) precision.accumulation = DefaultAccumulation(job);
-  const Framework framework = job.profile->framework;
   if (!MovesNoByte("gradient_accumulation_dtype", spec.gradient_accumulation_dtype,
-                   IsFsdp(framework), check, job)) {
+                   Ability::kGradientAccumulationDType, check, job)) {
     ReadDType("gradient_accumulation_dtype", spec.gradient_accumulation_dtype, false, check,
               precision.accumulation);
   }
   precision.reduce = precision.accumulation;
-  const bool reduces = IsFsdp(framework) || framework == Framework::kDeepSpeed;
-  if (!MovesNoByte("reduce_dtype", spec.reduce_dtype, !reduces, check, job)) {
+  if (!MovesNoByte("reduce_dtype", spec.reduce_dtype, Ability::kReduceDType, check, job)) {
     ReadDType("reduce_dtype", spec.reduce_dtype, false, check, precision.reduce);
   }
   ReadDType("master_dtype", spec.master_dtype, true, check, precision.master);
@@ -147,17 +146,17 @@ void CheckPrecision(const PrecisionSpec& spec, Check& check, Job& job) {
     job.warnings.push_back({"fp8-activations", "job.training.precision.preset",
                             "activations are counted as bf16, without their fp8 copies"});
   }
-  if (precision.autocast && job.profile->framework != Framework::kDdp) {
-    check.Fail("training.precision.preset", name, "autocast is modelled with ddp only",
-               ViolationCode::kNotModelled, {"runtime.framework"});
-  }
+  CheckAbility(AbilityOf(preset->name), "training.precision.preset", name, check, job);
 }
 
 void CheckOptimizer(const OptimizerSpec& spec, const std::optional<std::string>& states,
                     Check& check, Job& job) {
   if (spec.name.has_value()) {
-    job.optimizer = check.Meaning("training.optimizer.name", *spec.name, kOptimizers)
-                        .value_or(OptimizerName::kAdamW);
+    const auto optimizer = check.Meaning("training.optimizer.name", *spec.name, kOptimizers);
+    job.optimizer = optimizer.value_or(OptimizerName::kAdamW);
+    if (optimizer.has_value()) {
+      CheckAbility(AbilityOf(*optimizer), "training.optimizer.name", *spec.name, check, job);
+    }
   } else {
     check.Assume("training.optimizer.name", "adamw", "the usual one");
   }
@@ -196,17 +195,26 @@ void CheckOptimizer(const OptimizerSpec& spec, const std::optional<std::string>&
   job.optimizer_implementation = asked.value_or(job.optimizer_implementation);
 }
 
-void CheckRecompute(const RecomputeSpec& spec, Check& check, Job& job) {
+void ReadRecompute(const RecomputeSpec& spec, Check& check, Job& job) {
+  std::optional<RecomputeMode> mode = RecomputeMode::kNone;
   if (spec.mode.has_value()) {
-    job.recompute = check.Meaning("training.recompute.mode", *spec.mode, kRecomputeModes)
-                        .value_or(RecomputeMode::kNone);
+    mode = check.Meaning("training.recompute.mode", *spec.mode, kRecomputeModes);
   }
+  job.recompute = mode.value_or(RecomputeMode::kNone);
+  const absl::string_view asked = spec.mode.has_value() ? absl::string_view(*spec.mode) : "none";
+  const bool can =
+      CheckAbility(AbilityOf(job.recompute), "training.recompute.mode", asked, check, job);
   for (const std::string& name : spec.modules) {
     const auto module = check.Meaning("training.recompute.modules", name, kRecomputeModules);
-    if (module.has_value()) {
-      job.recompute_modules |= static_cast<uint8_t>(1 << static_cast<int>(*module));
-    }
+    if (!module.has_value()) continue;
+    job.recompute_modules |= static_cast<uint8_t>(1 << static_cast<int>(*module));
+    if (!can || job.recompute != RecomputeMode::kSelective) continue;
+    CheckAbility(AbilityOf(*module), "training.recompute.modules", name, check, job);
   }
+}
+
+void CheckRecompute(const RecomputeSpec& spec, Check& check, Job& job) {
+  ReadRecompute(spec, check, job);
   const bool selective = job.recompute == RecomputeMode::kSelective;
   if (!spec.modules.empty() && !selective) {
     check.Fail("training.recompute.modules", spec.modules.front(), "needs mode selective",
@@ -214,11 +222,6 @@ void CheckRecompute(const RecomputeSpec& spec, Check& check, Job& job) {
   } else if (selective && spec.modules.empty()) {
     job.recompute_modules = 1 << static_cast<int>(RecomputeModule::kCoreAttention);
     check.Assume("training.recompute.modules", "core-attention", "Megatron's default");
-  }
-  if (job.recompute == RecomputeMode::kPerOp && job.profile->packed_qkv) {
-    check.Fail("training.recompute.mode", "per-op",
-               absl::StrCat(job.profile->name, " does not have it"), ViolationCode::kNotSupported,
-               {"runtime.framework"});
   }
   const bool every_nth = job.recompute == RecomputeMode::kEveryNth;
   if (every_nth) {
@@ -232,6 +235,9 @@ void CheckRecompute(const RecomputeSpec& spec, Check& check, Job& job) {
   if (spec.unit_layer_count.has_value() && job.recompute != RecomputeMode::kFull) {
     check.Fail("training.recompute.unit_layer_count", *spec.unit_layer_count, "needs mode full",
                ViolationCode::kConflict, {"training.recompute.mode"});
+  } else if (job.recompute_unit_layer_count > 1) {
+    CheckAbility(Ability::kRecomputeUnits, "training.recompute.unit_layer_count",
+                 job.recompute_unit_layer_count, check, job);
   }
 }
 
@@ -290,9 +296,10 @@ void CheckAttention(const TrainingSpec& spec, Check& check, Job& job) {
 
 void CheckLoss(const LossSpec& spec, Check& check, Job& job) {
   if (spec.implementation.has_value()) {
-    job.loss =
-        check.Meaning("training.loss.implementation", *spec.implementation, kLossImplementations)
-            .value_or(LossImplementation::kPlain);
+    const absl::string_view field = "training.loss.implementation";
+    const auto loss = check.Meaning(field, *spec.implementation, kLossImplementations);
+    job.loss = loss.value_or(LossImplementation::kPlain);
+    CheckAbility(AbilityOf(job.loss), field, *spec.implementation, check, job);
   }
   const bool chunked = job.loss == LossImplementation::kChunked ||
                        job.loss == LossImplementation::kChunkedCrossEntropy;
@@ -303,19 +310,6 @@ void CheckLoss(const LossSpec& spec, Check& check, Job& job) {
                ViolationCode::kConflict, {"training.loss.implementation"});
   } else if (chunked && !spec.chunk_count.has_value()) {
     check.Assume("training.loss.chunk_count", 8, "torchtitan's default");
-  }
-  const bool megatron_only = job.loss == LossImplementation::kFusedCrossEntropy ||
-                             job.loss == LossImplementation::kTeCrossEntropy;
-  if (megatron_only && job.profile->framework != Framework::kMegatronCore) {
-    check.Fail("training.loss.implementation", *spec.implementation,
-               absl::StrCat(job.profile->name, " does not have it"), ViolationCode::kNotSupported,
-               {"runtime.framework"});
-  }
-  const bool own = job.profile->loss != LossKernel::kCrossEntropy;
-  if (own && (chunked || job.loss == LossImplementation::kFused)) {
-    check.Fail("training.loss.implementation", *spec.implementation,
-               absl::StrCat(job.profile->name, " does not have it"), ViolationCode::kNotSupported,
-               {"runtime.framework"});
   }
 }
 
@@ -385,11 +379,10 @@ std::optional<int64_t> ParseWorkspace(absl::string_view text) {
 }
 
 // A knob that the framework lacks is refused, not ignored.
-void NeedsFramework(absl::string_view knob, bool set, bool has, Check& check, const Job& job) {
-  if (!set || has || job.profile == &UnknownFramework()) return;
-  check.Fail(absl::StrCat("runtime.", knob), "set",
-             absl::StrCat(job.profile->name, " does not have it"), ViolationCode::kNotSupported,
-             {"runtime.framework"});
+template <typename Value>
+void NeedsKnob(Ability ability, absl::string_view knob, const std::optional<Value>& value,
+               Check& check, const Job& job) {
+  if (value.has_value()) CheckAbility(ability, absl::StrCat("runtime.", knob), "set", check, job);
 }
 
 // Source: deepspeed/runtime/zero/stage_1_and_2.py; bf16_optimizer.py, which has no
@@ -397,8 +390,7 @@ void NeedsFramework(absl::string_view knob, bool set, bool has, Check& check, co
 void CheckBucket(const RuntimeSpec& spec, Check& check, Job& job) {
   const auto& count = spec.reduce_bucket_element_count;
   const bool pipeline = job.profile->framework == Framework::kMegatronDeepSpeed;
-  const bool deepspeed = pipeline || job.profile->framework == Framework::kDeepSpeed;
-  NeedsFramework("reduce_bucket_element_count", count.has_value(), deepspeed, check, job);
+  NeedsKnob(Ability::kReduceBucket, "reduce_bucket_element_count", count, check, job);
   constexpr int64_t kMostElements = int64_t{1} << 40;
   const absl::string_view field = "runtime.reduce_bucket_element_count";
   job.reduce_bucket_element_count = check.Number(field, count, 1, kMostElements, 500000000);
@@ -414,10 +406,8 @@ void CheckBucket(const RuntimeSpec& spec, Check& check, Job& job) {
 void CheckDeferral(const RuntimeSpec& spec, Check& check, Job& job) {
   const auto& count = spec.deferred_embedding_gradient_count;
   if (!count.has_value()) return;
-  const bool core = job.profile->framework == Framework::kMegatronCore;
-  NeedsFramework("deferred_embedding_gradient_count", true, core, check, job);
-  if (!core) return;
   const absl::string_view field = "runtime.deferred_embedding_gradient_count";
+  if (!CheckAbility(Ability::kDeferredEmbeddingGradient, field, "set", check, job)) return;
   constexpr int64_t kMostMicroBatches = int64_t{1} << 40;
   job.deferred_embedding_gradient_count = check.Number(field, count, 0, kMostMicroBatches, 0);
   if (job.deferred_embedding_gradient_count == 0) return;
@@ -427,6 +417,28 @@ void CheckDeferral(const RuntimeSpec& spec, Check& check, Job& job) {
   } else if (!job.gradient_accumulation_fusion) {
     check.Fail(field, *count, "needs gradient_accumulation_fusion", ViolationCode::kConflict,
                {"runtime.gradient_accumulation_fusion"});
+  }
+}
+
+// Transformer Engine's norms are one operation with the product behind them, whose
+// input stays.
+// Source: megatron/core/models/gpt/gpt_layer_specs.py: IdentityOp in the place of both
+// norms; megatron/core/transformer/transformer_layer.py, recompute_input_layernorm.
+void CheckTransformer(const std::optional<std::string>& name, Check& check, Job& job) {
+  const absl::string_view field = "runtime.transformer_implementation";
+  NeedsKnob(Ability::kTransformerImplementation, "transformer_implementation", name, check, job);
+  job.transformer_engine = job.capabilities.Has(Ability::kTransformerImplementation);
+  if (job.transformer_engine && name.has_value()) {
+    job.transformer_engine =
+        check.Meaning(field, *name, kTransformerImplementations).value_or(true);
+  }
+  constexpr int kNorm = 1 << static_cast<int>(RecomputeModule::kNorm);
+  const bool norms = (job.recompute_modules & kNorm) != 0;
+  if (norms && job.transformer_engine && job.capabilities.Has(Ability::kNormAgain)) {
+    check.Fail("training.recompute.modules", "norm",
+               "needs transformer_implementation local: Transformer Engine's norm is one operation "
+               "with the product behind it",
+               ViolationCode::kConflict, {"runtime.transformer_implementation"});
   }
 }
 
@@ -445,22 +457,17 @@ void CheckTraining(const TrainingSpec& spec, Check& check, Job& job) {
 }
 
 void CheckKnobs(const RuntimeSpec& spec, Check& check, Job& job) {
-  const Framework framework = job.profile->framework;
-  const bool ddp = framework == Framework::kDdp;
-  const bool deepspeed = framework == Framework::kDeepSpeed;
-  const bool fsdp = IsFsdp(framework);
-  const bool core = framework == Framework::kMegatronCore;
-  NeedsFramework("gradient_as_bucket_view", spec.gradient_as_bucket_view.has_value(), ddp, check,
-                 job);
+  const auto needs = [&](Ability ability, absl::string_view knob, const auto& value) {
+    NeedsKnob(ability, knob, value, check, job);
+  };
+  needs(Ability::kGradientAsBucketView, "gradient_as_bucket_view", spec.gradient_as_bucket_view);
   CheckBucket(spec, check, job);
-  NeedsFramework("overlap_communication", spec.overlap_communication.has_value(), deepspeed, check,
-                 job);
-  NeedsFramework("reshard_after_forward", spec.reshard_after_forward.has_value(), fsdp, check, job);
-  NeedsFramework("compile", spec.compile.has_value(), !job.profile->packed_qkv, check, job);
-  NeedsFramework("gradient_accumulation_fusion", spec.gradient_accumulation_fusion.has_value(),
-                 core, check, job);
-  NeedsFramework("attention_mask", spec.attention_mask.has_value(), job.profile->packed_qkv, check,
-                 job);
+  needs(Ability::kOverlapCommunication, "overlap_communication", spec.overlap_communication);
+  needs(Ability::kReshardAfterForward, "reshard_after_forward", spec.reshard_after_forward);
+  needs(Ability::kCompile, "compile", spec.compile);
+  needs(Ability::kGradientAccumulationFusion, "gradient_accumulation_fusion",
+        spec.gradient_accumulation_fusion);
+  needs(Ability::kAttentionMask, "attention_mask", spec.attention_mask);
   job.gradient_as_bucket_view = spec.gradient_as_bucket_view.value_or(false);
   job.overlap_communication = spec.overlap_communication.value_or(job.zero_stage == 3);
   job.reshard_after_forward =
@@ -468,20 +475,12 @@ void CheckKnobs(const RuntimeSpec& spec, Check& check, Job& job) {
   job.last_block_gathered = job.profile->last_block_gathered && job.reshard_after_forward &&
                             !spec.reshard_after_forward.has_value();
   job.compile = spec.compile.value_or(false);
-  job.gradient_accumulation_fusion = spec.gradient_accumulation_fusion.value_or(core);
+  job.gradient_accumulation_fusion = spec.gradient_accumulation_fusion.value_or(
+      job.profile->weight_gradient == WeightGradient::kFused);
   CheckDeferral(spec, check, job);
-  job.attention_mask = spec.attention_mask.value_or(job.profile->packed_qkv &&
+  job.attention_mask = spec.attention_mask.value_or(job.capabilities.Has(Ability::kAttentionMask) &&
                                                     job.attention == AttentionKernel::kEager);
-  NeedsFramework("transformer_implementation", spec.transformer_implementation.has_value(), core,
-                 check, job);
-  job.transformer_engine = core;
-  if (core && spec.transformer_implementation.has_value()) {
-    job.transformer_engine =
-        check
-            .Meaning("runtime.transformer_implementation", *spec.transformer_implementation,
-                     kTransformerImplementations)
-            .value_or(true);
-  }
+  CheckTransformer(spec.transformer_implementation, check, job);
   job.cublas_workspace_bytes = DefaultWorkspace(job);
   if (!spec.cublas_workspace_config.has_value()) return;
   const auto parsed = ParseWorkspace(*spec.cublas_workspace_config);

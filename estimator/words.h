@@ -122,34 +122,35 @@ inline constexpr Word<Head> kHeads[] = {
 // mixed precision; deepspeed/runtime/bf16_optimizer.py for bf16-optimizer; Peng
 // et al. 2023 (FP8-LM) for fp8-mixed, states kept wider.
 struct Preset {
+  PresetName name;
   DType parameter, gradient, accumulation, master, state, activation, residual;
   bool autocast;
 };
 inline constexpr Word<Preset> kPresets[] = {
     {"fp32",
-     {DType::kFp32, DType::kFp32, DType::kFp32, DType::kNone, DType::kFp32, DType::kFp32,
-      DType::kFp32, false}},
+     {PresetName::kFp32, DType::kFp32, DType::kFp32, DType::kFp32, DType::kNone, DType::kFp32,
+      DType::kFp32, DType::kFp32, false}},
     {"fp16-mixed",
-     {DType::kFp16, DType::kFp16, DType::kFp16, DType::kFp32, DType::kFp32, DType::kFp16,
-      DType::kFp16, false}},
+     {PresetName::kFp16Mixed, DType::kFp16, DType::kFp16, DType::kFp16, DType::kFp32, DType::kFp32,
+      DType::kFp16, DType::kFp16, false}},
     {"bf16-mixed",
-     {DType::kBf16, DType::kBf16, DType::kNone, DType::kFp32, DType::kFp32, DType::kBf16,
-      DType::kBf16, false}},
+     {PresetName::kBf16Mixed, DType::kBf16, DType::kBf16, DType::kNone, DType::kFp32, DType::kFp32,
+      DType::kBf16, DType::kBf16, false}},
     {"bf16-autocast",
-     {DType::kFp32, DType::kFp32, DType::kFp32, DType::kNone, DType::kFp32, DType::kBf16,
-      DType::kFp32, true}},
+     {PresetName::kBf16Autocast, DType::kFp32, DType::kFp32, DType::kFp32, DType::kNone,
+      DType::kFp32, DType::kBf16, DType::kFp32, true}},
     {"bf16-pure",
-     {DType::kBf16, DType::kBf16, DType::kBf16, DType::kNone, DType::kBf16, DType::kBf16,
-      DType::kBf16, false}},
+     {PresetName::kBf16Pure, DType::kBf16, DType::kBf16, DType::kBf16, DType::kNone, DType::kBf16,
+      DType::kBf16, DType::kBf16, false}},
     {"fp16-pure",
-     {DType::kFp16, DType::kFp16, DType::kFp16, DType::kNone, DType::kFp16, DType::kFp16,
-      DType::kFp16, false}},
+     {PresetName::kFp16Pure, DType::kFp16, DType::kFp16, DType::kFp16, DType::kNone, DType::kFp16,
+      DType::kFp16, DType::kFp16, false}},
     {"bf16-optimizer",
-     {DType::kBf16, DType::kBf16, DType::kFp32, DType::kFp32, DType::kFp32, DType::kBf16,
-      DType::kBf16, false}},
+     {PresetName::kBf16Optimizer, DType::kBf16, DType::kBf16, DType::kFp32, DType::kFp32,
+      DType::kFp32, DType::kBf16, DType::kBf16, false}},
     {"fp8-mixed",
-     {DType::kFp8, DType::kFp8, DType::kFp8, DType::kFp32, DType::kBf16, DType::kBf16, DType::kBf16,
-      false}},
+     {PresetName::kFp8Mixed, DType::kFp8, DType::kFp8, DType::kFp8, DType::kFp32, DType::kBf16,
+      DType::kBf16, DType::kBf16, false}},
 };
 
 }  // namespace plimsoll

@@ -13,12 +13,24 @@ namespace {
 #define PLIMSOLL_SET_IF_ANY(from, to, field) \
   if ((from).field.has_value()) (to)->set_##field(*(from).field)
 
+// The same, and clears it where *from has none.
+#define PLIMSOLL_SET_OR_CLEAR(from, to, field) \
+  (to)->clear_##field();                       \
+  PLIMSOLL_SET_IF_ANY(from, to, field)
+
 v1::Recompute ToProto(const RecomputeSpec& from) {
   v1::Recompute to;
   PLIMSOLL_SET_IF_ANY(from, &to, mode);
   to.mutable_modules()->Assign(from.modules.begin(), from.modules.end());
   PLIMSOLL_SET_IF_ANY(from, &to, interval);
   PLIMSOLL_SET_IF_ANY(from, &to, unit_layer_count);
+  return to;
+}
+
+v1::Loss ToProto(const LossSpec& from) {
+  v1::Loss to;
+  PLIMSOLL_SET_IF_ANY(from, &to, implementation);
+  PLIMSOLL_SET_IF_ANY(from, &to, chunk_count);
   return to;
 }
 
@@ -60,6 +72,25 @@ void SetKnobs(const TrainingSpec& from, v1::Training* to) {
   PLIMSOLL_SET_IF_ANY(from, to, global_batch_size);
   v1::Recompute recompute = ToProto(from.recompute);
   if (to->has_recompute() || IsSet(recompute)) to->mutable_recompute()->Swap(&recompute);
+  v1::Loss loss = ToProto(from.loss);
+  if (to->has_loss() || IsSet(loss)) to->mutable_loss()->Swap(&loss);
+}
+
+// What moving to another framework changes.
+void SetKnobs(const RuntimeSpec& from, v1::Runtime* to) {
+  PLIMSOLL_SET_OR_CLEAR(from, to, framework);
+  PLIMSOLL_SET_OR_CLEAR(from, to, trainer);
+  to->clear_versions();
+  to->mutable_versions()->insert(from.versions.begin(), from.versions.end());
+  PLIMSOLL_SET_OR_CLEAR(from, to, gradient_as_bucket_view);
+  PLIMSOLL_SET_OR_CLEAR(from, to, reduce_bucket_element_count);
+  PLIMSOLL_SET_OR_CLEAR(from, to, overlap_communication);
+  PLIMSOLL_SET_OR_CLEAR(from, to, reshard_after_forward);
+  PLIMSOLL_SET_OR_CLEAR(from, to, gradient_accumulation_fusion);
+  PLIMSOLL_SET_OR_CLEAR(from, to, attention_mask);
+  PLIMSOLL_SET_OR_CLEAR(from, to, compile);
+  PLIMSOLL_SET_OR_CLEAR(from, to, transformer_implementation);
+  PLIMSOLL_SET_OR_CLEAR(from, to, deferred_embedding_gradient_count);
 }
 
 void Encode(int field, const Change& from, WireWriter* to) {
@@ -146,6 +177,9 @@ v1::Job WithKnobsOf(const JobSpec& spec, v1::Job job) {
   if (job.has_training() || IsSet(training)) job.mutable_training()->Swap(&training);
   v1::Parallelism parallelism = ToProto(spec.parallelism);
   if (job.has_parallelism() || IsSet(parallelism)) job.mutable_parallelism()->Swap(&parallelism);
+  v1::Runtime runtime = job.runtime();
+  SetKnobs(spec.runtime, &runtime);
+  if (job.has_runtime() || IsSet(runtime)) job.mutable_runtime()->Swap(&runtime);
   v1::Cluster cluster = ToProto(spec.cluster);
   if (job.has_cluster() || IsSet(cluster)) job.mutable_cluster()->Swap(&cluster);
   return job;

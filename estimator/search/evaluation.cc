@@ -55,15 +55,15 @@ bool Evaluation::MayFit(const Choice& choice, const MemoryEstimate& summary) {
 std::vector<Change> Evaluation::ChangesOf(const Choice& choice) const {
   std::vector<Change> changes;
   for (const Knob& knob : kKnobs) {
-    const int32_t from = space_.own[knob.id];
+    const int32_t from = space_.asked[knob.id];
     const int32_t to = choice[knob.id];
     if (from == to) continue;
     changes.push_back({knob.field, knob.text(space_.menu, from), knob.text(space_.menu, to)});
   }
   const int64_t ranks = DataParallelSize(choice);
-  if (ranks != space_.data_parallel_size) {
-    changes.push_back({"parallelism.data_parallel_size", absl::StrCat(space_.data_parallel_size),
-                       absl::StrCat(ranks)});
+  const int64_t asked = DataParallelSize(space_.asked);
+  if (ranks != asked) {
+    changes.push_back({"parallelism.data_parallel_size", absl::StrCat(asked), absl::StrCat(ranks)});
   }
   return changes;
 }

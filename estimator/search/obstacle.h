@@ -10,11 +10,7 @@ namespace plimsoll {
 
 // Fills `answer.obstacle`: the configuration that lies least above its GPU, of those
 // that the search judged in vain and of the nearest in closed form, which is judged
-// too; and for each thing that the request holds still the nearest value of it with
-// which something fits:
-//   more GPUs          2, 4, ... 64 times as many
-//   a larger GPU       the smallest of the catalog, by memory, of the same maker
-//   a shorter sequence a half, a quarter, ... down to a 64th
+// too; and what would help (estimator/search/remedies.h).
 // Nothing where the search is stopped before the nearest is known, or where no
 // configuration is legal. A nearest that fits after all is a candidate.
 void FindObstacle(const Request& request, const Catalog& catalog, Evaluation& evaluation,

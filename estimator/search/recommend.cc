@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "estimator/search/evaluation.h"
 #include "estimator/search/front.h"
 #include "estimator/search/obstacle.h"
@@ -109,6 +110,15 @@ void WarnOfGuesses(const Recommendation& answer, std::vector<Warning>& warnings)
                       "sheet, within a wide interval"});
 }
 
+// Why each remedy helps, by the field that gives way.
+void WarnOfRemedies(Recommendation& answer) {
+  if (!answer.obstacle.has_value()) return;
+  for (const Candidate& remedy : answer.obstacle->remedies) {
+    answer.warnings.push_back({"would-help", absl::StrCat("job.", remedy.changes.front().field),
+                               std::string(remedy.reason)});
+  }
+}
+
 }  // namespace
 
 std::variant<Recommendation, Violations> RecommendConfig(const RecommendSpec& spec,
@@ -132,6 +142,7 @@ std::variant<Recommendation, Violations> RecommendConfig(const RecommendSpec& sp
   WarnOfTheSpace(spec, ranking, answer.warnings);
   WarnOfDetail(evaluation, answer.warnings);
   WarnOfGuesses(answer, answer.warnings);
+  WarnOfRemedies(answer);
   answer.calibration_id = catalog.calibration.id;
   answer.speed_id = catalog.speed.id;
   return answer;

@@ -48,6 +48,7 @@ struct Candidate {
   Detail detail = Detail::kSummary;
   StepTime step_time;
   double cost_per_billion_tokens = 0;
+  absl::string_view reason;  // of a remedy: a sentence why it helps
 };
 
 struct Obstacle {

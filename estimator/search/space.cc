@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 #include <variant>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "estimator/job_abilities.h"
 #include "estimator/units.h"
+#include "estimator/validate_sections.h"
 
 namespace plimsoll {
 namespace {
@@ -20,39 +24,43 @@ int64_t NodeSize(const Space& space, const Choice& choice) {
   return space.job.cluster.gpus_per_node.value_or(std::min<int64_t>(choice[KnobId::kGpuCount], 8));
 }
 
-RecomputeSpec Recompute(const char* mode) {
-  RecomputeSpec recompute;
-  recompute.mode = mode;
-  return recompute;
-}
-RecomputeSpec Selective(std::vector<std::string> modules) {
-  RecomputeSpec recompute = Recompute("selective");
-  recompute.modules = std::move(modules);
-  return recompute;
-}
-RecomputeSpec EveryNth(int64_t interval) {
-  RecomputeSpec recompute = Recompute("every-nth");
-  recompute.interval = interval;
-  return recompute;
+// A recomputation that a search considers, and what it takes.
+struct UsualRecompute {
+  const char* mode;
+  std::vector<std::string> modules;
+  std::optional<int64_t> interval;
+  AbilitySet needs;
+};
+
+// None, what each framework calls selective, every n-th layer, all.
+const std::vector<UsualRecompute>& UsualRecomputes() {
+  constexpr Ability kSelective = Ability::kRecomputeSelective;
+  constexpr Ability kAttention = Ability::kCoreAttentionAgain;
+  constexpr Ability kEveryNth = Ability::kRecomputeEveryNth;
+  constexpr Ability kNorm = Ability::kNormAgain;
+  static const auto* const kUsual = new std::vector<UsualRecompute>{
+      {"none", {}, std::nullopt, {Ability::kRecomputeNone}},
+      {"selective", {"core-attention"}, std::nullopt, {kSelective, kAttention}},
+      {"selective",
+       {"core-attention", "mlp"},
+       std::nullopt,
+       {kSelective, kAttention, Ability::kMlpAgain}},
+      {"per-op", {}, std::nullopt, {Ability::kRecomputePerOp}},
+      {"every-nth", {}, 4, {kEveryNth}},
+      {"every-nth", {}, 3, {kEveryNth}},
+      {"every-nth", {}, 2, {kEveryNth}},
+      {"full", {}, std::nullopt, {Ability::kRecomputeFull}},
+      {"selective", {"norm"}, std::nullopt, {kSelective, kNorm}},
+      {"selective", {"core-attention", "norm"}, std::nullopt, {kSelective, kAttention, kNorm}},
+  };
+  return *kUsual;
 }
 
-// None, what each framework calls selective, every n-th layer, all. That a norm
-// or an activation drops its output alone is Megatron-Core's.
-// Source: megatron/core/tensor_parallel/random.py, CheckpointWithoutOutput.
-std::vector<RecomputeSpec> UsualRecomputes(Framework framework) {
-  std::vector<RecomputeSpec> usual = {Recompute("none"),
-                                      Selective({"core-attention"}),
-                                      Selective({"core-attention", "mlp"}),
-                                      Recompute("per-op"),
-                                      EveryNth(4),
-                                      EveryNth(3),
-                                      EveryNth(2),
-                                      Recompute("full")};
-  if (framework == Framework::kMegatronCore) {
-    usual.push_back(Selective({"norm", "activation"}));
-    usual.push_back(Selective({"core-attention", "norm", "activation"}));
+bool HasAll(const Capabilities& capabilities, const AbilitySet& abilities) {
+  for (const AbilityName& name : kAbilityNames) {
+    if (abilities.Has(name.ability) && !capabilities.Has(name.ability)) return false;
   }
-  return usual;
+  return true;
 }
 
 bool Same(const RecomputeSpec& a, const RecomputeSpec& b) {
@@ -277,12 +285,46 @@ void ListGpus(const RecommendSpec& spec, Space& space) {
 
 }  // namespace
 
+namespace {
+
+// Of whatever framework follows from a ZeRO stage.
+Capabilities CapabilitiesOfOpen(const Job& job) {
+  Capabilities any = job.capabilities;
+  for (int64_t stage = 0; stage <= 3; ++stage) {
+    any = any | CapabilitiesOf(FrameworkOf(stage), kAnyVersion, job.profile->trainer, kAnyVersion);
+  }
+  return any;
+}
+
+void AddUsualRecomputes(Space& space) {
+  std::vector<RecomputeSpec>& recomputes = space.menu.recomputes;
+  for (const UsualRecompute& usual : UsualRecomputes()) {
+    if (!HasAll(space.capabilities, usual.needs)) continue;
+    RecomputeSpec recompute;
+    recompute.mode = usual.mode;
+    recompute.modules = usual.modules;
+    recompute.interval = usual.interval;
+    if (!Same(recompute, recomputes[0])) recomputes.push_back(std::move(recompute));
+  }
+}
+
+std::vector<int32_t> ZeroStages(const Capabilities& capabilities) {
+  std::vector<int32_t> stages;
+  for (int32_t stage = 0; stage <= 3; ++stage) {
+    if (capabilities.Has(AbilityOfZero(stage))) stages.push_back(stage);
+  }
+  return stages;
+}
+
+}  // namespace
+
 Space SpaceOf(const RecommendSpec& spec, const ValidJob& valid) {
   Space space;
   space.job = spec.job;
   space.job.model.source = std::make_shared<const Transformer>(*valid->model);
   space.job.training.global_batch_size = valid->global_batch_size;
   space.own = ChoiceOf(*valid);
+  space.asked = space.own;
   space.data_parallel_size = valid->data_parallel_size;
   Freeze(spec, space);
   space.menu.layer_count = valid->model->layer_count;
@@ -293,19 +335,14 @@ Space SpaceOf(const RecommendSpec& spec, const ValidJob& valid) {
   }
   space.own_framework = valid->profile->name;
   const bool fixed = space.job.runtime.framework.has_value();
-  space.profile = fixed ? valid->profile : &UnknownFramework();
+  space.capabilities = fixed ? valid->capabilities : CapabilitiesOfOpen(*valid);
   const bool layout = IsFrozen(spec.frozen, "parallelism.pipeline_layout");
-  space.menu.even_stages =
-      fixed && !layout && valid->profile->packed_qkv && valid->profile->stages == StageRule::kEven;
+  space.menu.even_stages = fixed && !layout && valid->profile->stages == StageRule::kEqual;
   space.menu.gpus.push_back(valid->gpu->id);
   space.menu.own_gpu = *spec.job.cluster.gpu;
   ListGpus(spec, space);
   space.menu.recomputes.push_back(spec.job.training.recompute);
-  for (RecomputeSpec& recompute : UsualRecomputes(valid->profile->framework)) {
-    if (!Same(recompute, space.menu.recomputes[0])) {
-      space.menu.recomputes.push_back(std::move(recompute));
-    }
-  }
+  AddUsualRecomputes(space);
   for (const int64_t count : spec.gpu_counts) {
     AddValue(space.gpu_counts, static_cast<int32_t>(count));
   }
@@ -326,25 +363,28 @@ std::vector<int32_t> ValuesOf(const Space& space, const Job& base, const Choice&
     case KnobId::kGpuCount:
       return space.gpu_counts;
     case KnobId::kTensorParallel:
-      if (!space.profile->tensor_parallel) return {1};
+      if (!space.capabilities.Has(Ability::kTensorParallel)) return {1};
       values = Divisors(base.model->head_count, NodeSize(space, choice));
       AddValue(values, own);
       break;
     case KnobId::kSequenceParallel:
       if (choice[KnobId::kTensorParallel] == 1) return {0};
+      if (!space.capabilities.Has(Ability::kSequenceParallel)) return {0};
       return {0, 1};
     case KnobId::kPipelineParallel:
-      if (!space.profile->pipeline_parallel) return {1};
+      if (!space.capabilities.Has(Ability::kPipelineParallel)) return {1};
       if (choice[KnobId::kGpuCount] % choice[KnobId::kTensorParallel] != 0) return {};
       return Divisors(choice[KnobId::kGpuCount] / choice[KnobId::kTensorParallel],
                       base.model->layer_count);
     case KnobId::kVirtualPipeline:
+      if (!space.capabilities.Has(Ability::kInterleaved1F1B)) return {1};
       values = VirtualSizes(base, choice);
       AddValue(values, own);
       break;
     case KnobId::kZeroStage:
-      return {0, 1, 2, 3};
+      return ZeroStages(space.capabilities);
     case KnobId::kShardGroup:
+      if (!space.capabilities.Has(Ability::kShardGroups)) return {0};
       values = ShardGroups(space, choice);
       AddValue(values, own);
       break;

@@ -19,11 +19,12 @@ namespace plimsoll {
 struct Space {
   JobSpec job;  // its global batch is set, its model is read
   Menu menu;
-  Choice own;  // the job's
+  Choice own;    // the job's
+  Choice asked;  // what changes are told from: own, but for a remedy's
   bool own_gpu_considered = true;
   std::vector<int32_t> gpu_counts;
-  const Profile* profile = nullptr;  // UnknownFramework() where it may change
-  absl::string_view own_framework;   // the job's, as users write it
+  Capabilities capabilities;        // of all that it may be, where the framework may change
+  absl::string_view own_framework;  // the job's, as users write it
   std::array<bool, kKnobCount> frozen{};
   bool data_parallel_frozen = false;
   int64_t data_parallel_size = 1;  // the job's

@@ -95,15 +95,10 @@ struct Case {
 };
 
 constexpr Case kCases[] = {
-    {"megatron-core", "none", 0},
-    {"megatron-core", "selective", 0},
-    {"megatron-core", "full", 0},
-    {"megatron-core", "every-nth", 2},
-    {"megatron-core", "every-nth", 3},
-    {"ddp", "none", 0},
-    {"ddp", "full", 0},
-    {"ddp", "every-nth", 2},
-    {"nanotron", "none", 0},
+    {"megatron-core", "none", 0}, {"megatron-core", "selective", 0},
+    {"megatron-core", "full", 0}, {"ddp", "none", 0},
+    {"ddp", "full", 0},           {"ddp", "every-nth", 2},
+    {"ddp", "every-nth", 3},      {"nanotron", "none", 0},
     {"nanotron", "full", 0},
 };
 

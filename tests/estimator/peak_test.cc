@@ -33,7 +33,7 @@ TEST(PeakTest, EachLayerAddsTheSame) {
 
 // What is in flight is kept as often.
 TEST(PeakTest, EachMicroBatchInFlightAddsTheSame) {
-  JobSpec job = With(SmallJob(), "megatron-core");
+  JobSpec job = With(SmallJob(), "fsdp2");
   job.parallelism.pipeline_parallel_size = 2;
   job.parallelism.pipeline_schedule = "gpipe";
   std::vector<int64_t> after;

@@ -120,17 +120,5 @@ TEST(ProfileTest, OlderThanAllIsNone) {
   EXPECT_NE(FindProfile(Framework::kFsdp2, 2004), nullptr);
 }
 
-// What tells frameworks apart where they meet most: who shards what.
-TEST(ProfileTest, FrameworksShardWhatTheyCan) {
-  const auto most = [](Framework framework) { return FindProfile(framework, -1)->max_zero_stage; };
-  EXPECT_EQ(most(Framework::kDdp), 0);
-  EXPECT_EQ(most(Framework::kFsdp2), 3);
-  EXPECT_EQ(most(Framework::kDeepSpeed), 3);
-  EXPECT_EQ(most(Framework::kMegatronCore), 1);
-  EXPECT_EQ(most(Framework::kMegatronLm), 0);
-  EXPECT_EQ(most(Framework::kMegatronDeepSpeed), 1);
-  EXPECT_EQ(most(Framework::kNanotron), 1);
-}
-
 }  // namespace
 }  // namespace plimsoll

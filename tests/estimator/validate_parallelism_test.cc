@@ -176,27 +176,32 @@ const std::vector<Refusal>& Sharding() {
        {"job.parallelism.zero_stage: 4; must be from 0 to 3"}},
       {"a stage that Megatron lacks",
        [](JobSpec& j) { j.parallelism.zero_stage = 2; },
-       {"job.parallelism.zero_stage: 2; must be at most 1 with megatron-core"}},
+       {"job.parallelism.zero_stage: 2; is not modelled with megatron-core: Megatron-FSDP does "
+        "it"}},
       {"FSDP without sharding",
        [](JobSpec& j) { j.runtime.framework = "fsdp2", j.parallelism.zero_stage = 1; },
-       {"job.parallelism.zero_stage: 1; must be 3, or 2 (weights stay gathered until backward), "
-        "with fsdp2"}},
+       {"job.parallelism.zero_stage: 1; must be 2 or 3 with fsdp2: 2 keeps weights gathered until "
+        "backward"}},
       {"DDP with sharding",
        [](JobSpec& j) { j.runtime.framework = "ddp", j.parallelism.zero_stage = 1; },
-       {"job.parallelism.zero_stage: 1; must be at most 0 with ddp"}},
+       {"job.parallelism.zero_stage: 1; is not modelled with ddp: ZeroRedundancyOptimizer shards "
+        "states"}},
       {"DDP with tensor parallelism",
        [](JobSpec& j) { j.runtime.framework = "ddp", j.parallelism.tensor_parallel_size = 2; },
-       {"job.parallelism.tensor_parallel_size: 2; ddp does not split matrices"}},
+       {"job.parallelism.tensor_parallel_size: 2; ddp does not have it: it splits no matrices"}},
       {"DDP with a pipeline",
        [](JobSpec& j) { j.runtime.framework = "ddp", j.parallelism.pipeline_parallel_size = 2; },
-       {"job.parallelism.pipeline_parallel_size: 2; ddp has no pipeline"}},
+       {"job.parallelism.pipeline_parallel_size: 2; is not modelled with ddp: "
+        "torch.distributed.pipelining runs fsdp2 here"}},
       {"DeepSpeed with both",
        [](JobSpec& j) {
          j.runtime.framework = "deepspeed";
          j.parallelism.tensor_parallel_size = j.parallelism.pipeline_parallel_size = 2;
        },
-       {"job.parallelism.tensor_parallel_size: 2; deepspeed does not split matrices",
-        "job.parallelism.pipeline_parallel_size: 2; deepspeed has no pipeline"}},
+       {"job.parallelism.tensor_parallel_size: 2; is not modelled with deepspeed: AutoTP splits "
+        "matrices",
+        "job.parallelism.pipeline_parallel_size: 2; is not modelled with deepspeed: its pipeline "
+        "over Megatron's layers is megatron-deepspeed"}},
       {"groups that do not divide",
        [](JobSpec& j) {
          j.parallelism.zero_stage = 1;
@@ -209,8 +214,7 @@ const std::vector<Refusal>& Sharding() {
          j.parallelism.data_parallel_size = 4;
          j.parallelism.shard_group_size = 2;
        },
-       {"job.parallelism.shard_group_size: 2; megatron-core shards over all data-parallel ranks "
-        "here"}},
+       {"job.parallelism.shard_group_size: 2; needs a zero_stage above 0: nothing is sharded"}},
       {"groups that a framework lacks",
        [](JobSpec& j) {
          j.runtime.framework = "deepspeed";
@@ -218,15 +222,15 @@ const std::vector<Refusal>& Sharding() {
          j.parallelism.data_parallel_size = 4;
          j.parallelism.shard_group_size = 2;
        },
-       {"job.parallelism.shard_group_size: 2; deepspeed shards over all data-parallel ranks "
-        "here"}},
+       {"job.parallelism.shard_group_size: 2; is not modelled with deepspeed: MiCS and hpZ shard "
+        "within groups"}},
       {"sequence parallelism in 2021",
        [](JobSpec& j) {
          j.runtime.framework = "megatron-lm";
          j.parallelism.tensor_parallel_size = 2;
          j.parallelism.sequence_parallel = true;
        },
-       {"job.parallelism.sequence_parallel: true; megatron-lm does not have it"}},
+       {"job.parallelism.sequence_parallel: true; megatron-lm does not have it: it is of 2021"}},
       {"a divisor of zero",
        [](JobSpec& j) { j.runtime.vocab_size_divisor = 0; },
        {"job.runtime.vocab_size_divisor: 0; must be from 1 to 65536"}},

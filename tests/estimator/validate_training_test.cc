@@ -49,7 +49,8 @@ const std::vector<Refusal>& Precisions() {
        [](JobSpec& j) {
          j.runtime.framework = "fsdp2", j.training.precision.preset = "bf16-autocast";
        },
-       {"job.training.precision.preset: bf16-autocast; autocast is modelled with ddp only"}},
+       {"job.training.precision.preset: bf16-autocast; is not modelled with fsdp2: autocast is "
+        "modelled with ddp only"}},
       {"parameters",
        [](JobSpec& j) { j.training.precision.parameter_dtype = "none"; },
        {"job.training.precision.parameter_dtype: none; must be one of fp32, fp16, bf16, fp8"}},
@@ -215,7 +216,8 @@ const std::vector<Refusal>& Knobs() {
          j.runtime.framework = "megatron-core", j.runtime.compile = false;
          j.training.recompute.mode = "per-op";
        },
-       {"job.training.recompute.mode: per-op; megatron-core does not have it",
+       {"job.training.recompute.mode: per-op; megatron-core does not have it: it recomputes "
+        "modules or layers",
         "job.runtime.compile: set; megatron-core does not have it"}},
       {"Transformer Engine's loss elsewhere",
        [](JobSpec& j) { j.training.loss.implementation = "te-cross-entropy"; },

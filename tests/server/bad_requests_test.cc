@@ -100,7 +100,7 @@ const std::vector<BadRequestCase>& Cases() {
       {"NumberForAVersion",
        {{"job.runtime.framework", R"("ddp")"}, {"job.runtime.versions", R"({"torch": 2.4})"}},
        {"job.runtime.versions.torch: 2.4; must be a string, as \"2.4\"",
-        "job.parallelism.zero_stage: 3; must be at most 0 with ddp"}},
+        "job.parallelism.zero_stage: 3; must be 0 with ddp"}},
       {"TextForABool",
        {{"job.training.gradient_clipping", R"("yes")"}},
        {"job.training.gradient_clipping: \"yes\"; must be true or false"}},
@@ -310,8 +310,8 @@ const std::vector<BadRequestCase>& Cases() {
        {"job.parallelism.zero_stage: 4; must be from 0 to 3"}},
       {"ZeroOneWithFsdp",
        {{"job.parallelism.zero_stage", R"(1)"}, {"job.runtime.framework", R"("fsdp2")"}},
-       {"job.parallelism.zero_stage: 1; must be 3, or 2 (weights stay gathered until backward), "
-        "with fsdp2"}},
+       {"job.parallelism.zero_stage: 1; must be 2 or 3 with fsdp2: 2 keeps weights gathered until "
+        "backward"}},
       {"ShardGroupDoesNotDivide",
        {{"job.parallelism.shard_group_size", R"(3)"}},
        {"job.parallelism.shard_group_size: 3; must divide data_parallel_size 8"}},
@@ -322,7 +322,7 @@ const std::vector<BadRequestCase>& Cases() {
        {{"job.parallelism.tensor_parallel_size", R"(2)"},
         {"job.parallelism.zero_stage", R"(0)"},
         {"job.runtime.framework", R"("ddp")"}},
-       {"job.parallelism.tensor_parallel_size: 2; ddp does not split matrices"}},
+       {"job.parallelism.tensor_parallel_size: 2; ddp does not have it: it splits no matrices"}},
       {"HeadsDoNotDivide",
        {{"job.parallelism.tensor_parallel_size", R"(64)"},
         {"job.parallelism.zero_stage", R"(0)"},

@@ -6,6 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "estimator/capabilities.h"
+#include "estimator/job_abilities.h"
 #include "estimator/profile.h"
 #include "estimator/words.h"
 #include "tests/testing/jobs.h"
@@ -54,68 +56,81 @@ void FillShape(Random& random, int64_t tensor, int64_t layers, TransformerSpec& 
   if (Once(random, 2)) shape.attention_dropout = 0.1;
 }
 
-// A trainer that runs on the framework, compiled layers, recomputation by
-// operation: what plain PyTorch modules can have.
-void FillTrainer(Random& random, const Profile& profile, JobSpec& job) {
-  if (profile.packed_qkv) return;
-  if (Once(random, 3)) job.runtime.compile = true;
-  if (Once(random, 4)) {
-    job.training.recompute = RecomputeSpec();
-    job.training.recompute.mode = "per-op";
+// A word whose ability the framework and the trainer have.
+template <typename Value, size_t kCount, typename AbilityOfValue>
+std::string AnyWordOf(Random& random, const Capabilities& can, const Word<Value> (&words)[kCount],
+                      const AbilityOfValue& ability_of) {
+  while (true) {
+    const Word<Value>& word = words[Below(random, static_cast<int64_t>(kCount))];
+    if (can.Has(ability_of(word.value))) return std::string(word.name);
   }
+}
+
+// Half the time a trainer of some era that runs on the framework; what both have.
+Capabilities FillTrainer(Random& random, const Profile& profile, JobSpec& job) {
   const auto& eras = TrainerEras();
   const TrainerEra& era =
       eras[static_cast<size_t>(Below(random, static_cast<int64_t>(eras.size())))];
   const bool runs = (era.frameworks >> static_cast<unsigned>(profile.framework) & 1) != 0;
-  if (!runs || Once(random, 2)) return;
-  job.runtime.trainer = std::string(era.name);
-  job.runtime.versions[std::string(era.name)] =
-      absl::StrCat(era.since_month / 1000, ".", era.since_month % 1000);
-}
-
-void FillRecompute(Random& random, int64_t layers_of_stage, RecomputeSpec& recompute) {
-  switch (Below(random, 5)) {
-    case 0:
-      recompute.mode = "full";
-      if (layers_of_stage % 2 == 0 && Once(random, 2)) recompute.unit_layer_count = 2;
-      break;
-    case 1:
-      recompute.mode = "selective";
-      recompute.modules = {AnyWord(random, kRecomputeModules), AnyWord(random, kRecomputeModules)};
-      break;
-    case 2:
-      recompute.mode = "every-nth";
-      recompute.interval = One(random, {1, 2});
-      break;
-    default:
-      break;
+  if (!runs || Once(random, 2)) {
+    return CapabilitiesOf(profile.framework, kAnyVersion, Trainer::kNone, kAnyVersion);
   }
+  job.runtime.trainer = std::string(era.name);
+  job.runtime.versions[std::string(era.name)] = VersionText(era.since_month);
+  return CapabilitiesOf(profile.framework, kAnyVersion, era.trainer, era.since_month);
 }
 
-void FillPipeline(Random& random, const Profile& profile, JobSpec& job) {
+std::string AnyModule(Random& random, const Capabilities& can) {
+  return AnyWordOf(random, can, kRecomputeModules,
+                   [](RecomputeModule module) { return AbilityOf(module); });
+}
+
+void FillRecompute(Random& random, const Capabilities& can, int64_t layers_of_stage, JobSpec& job) {
+  RecomputeSpec& recompute = job.training.recompute;
+  const auto mode = [](RecomputeMode one) { return AbilityOf(one); };
+  recompute.mode = AnyWordOf(random, can, kRecomputeModes, mode);
+  if (*recompute.mode == "every-nth") recompute.interval = One(random, {1, 2});
+  const bool units = can.Has(Ability::kRecomputeUnits) && layers_of_stage % 2 == 0;
+  if (*recompute.mode == "full" && units && Once(random, 2)) recompute.unit_layer_count = 2;
+  if (*recompute.mode != "selective") return;
+  recompute.modules = {AnyModule(random, can), AnyModule(random, can)};
+  const bool own_norm = job.runtime.framework == "megatron-core";
+  if (own_norm) job.runtime.transformer_implementation = "local";
+}
+
+void FillPipeline(Random& random, const Capabilities& can, JobSpec& job) {
   const int64_t stages = *job.parallelism.pipeline_parallel_size;
   if (stages == 1) return;
-  job.parallelism.pipeline_schedule = Once(random, 3) ? "gpipe" : "1f1b";
-  if (profile.stages != StageRule::kEven || !Once(random, 3)) return;
+  const bool gpipe = can.Has(Ability::kGpipe) && Once(random, 3);
+  job.parallelism.pipeline_schedule = gpipe ? "gpipe" : "1f1b";
+  if (!can.Has(Ability::kInterleaved1F1B) || !Once(random, 3)) return;
   job.parallelism.pipeline_schedule = "interleaved-1f1b";
   job.parallelism.virtual_pipeline_size = 2;
 }
 
-void FillTraining(Random& random, const Profile& profile, JobSpec& job) {
+void FillTraining(Random& random, const Capabilities& can, JobSpec& job) {
   TrainingSpec& training = job.training;
   training.sequence_length = *job.parallelism.tensor_parallel_size * One(random, {16, 128, 1024});
   training.micro_batch_size = One(random, {1, 2, 3});
   training.global_batch_size = *training.micro_batch_size * *job.parallelism.data_parallel_size *
                                *job.parallelism.pipeline_parallel_size * One(random, {1, 2, 5});
-  do {
-    training.precision.preset = AnyWord(random, kPresets);
-  } while (*training.precision.preset == "bf16-autocast" && profile.framework != Framework::kDdp);
-  training.optimizer.name = AnyWord(random, kOptimizers);
+  training.precision.preset =
+      AnyWordOf(random, can, kPresets, [](const Preset& preset) { return AbilityOf(preset.name); });
+  training.optimizer.name =
+      AnyWordOf(random, can, kOptimizers, [](OptimizerName name) { return AbilityOf(name); });
   training.gradient_clipping = Once(random, 2);
   if (Once(random, 2)) training.attention = Once(random, 2) ? "eager" : "memory-efficient";
-  if (profile.loss == LossKernel::kCrossEntropy && Once(random, 3)) {
-    constexpr const char* kLosses[] = {"chunked", "chunked-cross-entropy", "fused"};
-    training.loss.implementation = kLosses[Below(random, 3)];
+  if (Once(random, 3)) {
+    training.loss.implementation = AnyWordOf(
+        random, can, kLossImplementations, [](LossImplementation loss) { return AbilityOf(loss); });
+  }
+  if (can.Has(Ability::kCompile) && Once(random, 3)) job.runtime.compile = true;
+}
+
+int64_t AnyZeroStage(Random& random, const Capabilities& can) {
+  while (true) {
+    const int64_t stage = Below(random, 4);
+    if (can.Has(AbilityOfZero(stage))) return stage;
   }
 }
 
@@ -127,23 +142,23 @@ JobSpec RandomJob(Random& random) {
       profiles[static_cast<size_t>(Below(random, static_cast<int64_t>(profiles.size())))];
   JobSpec job;
   job.runtime.framework = std::string(profile.name);
+  const Capabilities can = FillTrainer(random, profile, job);
   ParallelismSpec& parallel = job.parallelism;
-  parallel.tensor_parallel_size = profile.tensor_parallel ? One(random, {1, 2, 4}) : 1;
-  parallel.pipeline_parallel_size = profile.pipeline_parallel ? One(random, {1, 1, 2, 4}) : 1;
-  parallel.data_parallel_size = One(random, {1, 2, 8});
-  const int64_t least = IsFsdp(profile.framework) ? 2 : 0;
-  parallel.zero_stage = least + Below(random, profile.max_zero_stage - least + 1);
+  const auto degree = [&](Ability ability, std::initializer_list<int64_t> of) {
+    return can.Has(ability) ? One(random, of) : 1;
+  };
+  parallel.tensor_parallel_size = degree(Ability::kTensorParallel, {1, 2, 4});
+  parallel.pipeline_parallel_size = degree(Ability::kPipelineParallel, {1, 1, 2, 4});
+  parallel.data_parallel_size = degree(Ability::kDataParallel, {1, 2, 8});
+  parallel.zero_stage = AnyZeroStage(random, can);
   const int64_t layers_of_stage = One(random, {2, 4});
   TransformerSpec shape;
   FillShape(random, *parallel.tensor_parallel_size,
             layers_of_stage * *parallel.pipeline_parallel_size, shape);
   job.model.source = shape;
-  FillPipeline(random, profile, job);
-  FillTraining(random, profile, job);
-  if (profile.stages == StageRule::kEven) {
-    FillRecompute(random, layers_of_stage, job.training.recompute);
-  }
-  FillTrainer(random, profile, job);
+  FillPipeline(random, can, job);
+  FillTraining(random, can, job);
+  if (!Once(random, 3)) FillRecompute(random, can, layers_of_stage, job);
   const char* const gpus[] = {"a100-80gb-sxm", "h100-80gb-sxm", "v100-32gb-sxm", "rtx-4090"};
   job.cluster.gpu = gpus[Below(random, 4)];
   return job;

@@ -35,6 +35,7 @@ TEST(PipelineParallelTest, OneForwardOneBackward) {
 
 TEST(PipelineParallelTest, GpipeKeepsAll) {
   JobSpec job = Job(4, 8);
+  job.runtime.framework = "fsdp2";
   job.parallelism.pipeline_schedule = "gpipe";
   EXPECT_THAT(InFlightOf(job), ElementsAre(8, 8, 8, 8));
 }

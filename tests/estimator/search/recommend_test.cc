@@ -203,7 +203,7 @@ TEST(RecommendTest, SaysWhatChanged) {
     changes.push_back(absl::StrCat(change.field, ": ", change.from, " -> ", change.to));
   }
   EXPECT_THAT(changes, ElementsAre("parallelism.zero_stage: 0 -> 1",
-                                   "training.recompute: none -> selective (norm, activation)"));
+                                   "training.recompute: none -> selective (core-attention, mlp)"));
 }
 
 TEST(RecommendTest, FindsWhatBruteForceFindsAmongWhatIsAllowed) {

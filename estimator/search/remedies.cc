@@ -1,0 +1,237 @@
+#include "estimator/search/remedies.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "estimator/search/evaluation.h"
+#include "estimator/search/next_framework.h"
+#include "estimator/search/ranking.h"
+#include "estimator/search/space.h"
+#include "estimator/words.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr int64_t kMostTimes = 64;
+
+class Remedies {
+ public:
+  Remedies(const Request& request, const Catalog& catalog, const StopPredicate& stop)
+      : request_(request),
+        catalog_(catalog),
+        stop_([&stop](double) { return stop(kExplainedBy); }),
+        asked_(SpaceOf(request.spec, request.job).own) {}
+
+  void TryOtherLoss();
+  void TrySmallerBatches();
+  void TryOtherFrameworks();
+  void TryMoreGpus();
+  void TryLargerGpus();
+  void TryShorterSequences();
+  std::vector<Candidate> Take() { return std::move(found_); }
+
+ private:
+  // Adds the fastest configuration of a changed request that fits, if one does;
+  // `changes` say beside those of the search what the request itself gave up.
+  bool Try(RecommendSpec changed, std::vector<Change> changes, absl::string_view reason);
+  std::optional<Candidate> FindFit(const Request& request) const;
+
+  const Request& request_;
+  const Catalog& catalog_;
+  const StopPredicate stop_;
+  const Choice asked_;
+  std::vector<Candidate> found_;
+};
+
+std::optional<Candidate> Remedies::FindFit(const Request& request) const {
+  Space space = SpaceOf(request.spec, request.job);
+  space.asked = asked_;
+  const Ranking ranking(space, request.job, catalog_, Objective::kFastest,
+                        request.spec.gpu_hour_prices, request.detail, stop_);
+  Evaluation evaluation(space, ranking, request.spec.gpu_hour_prices, request.detail);
+  for (const Entry& entry : ranking.entries()) {
+    if (stop_(kExplainedBy)) return std::nullopt;
+    if (!evaluation.Fits(entry)) continue;
+    const MemoryEstimate estimate = evaluation.Judge(entry.choice);
+    if (estimate.verdict == Verdict::kFits) return evaluation.CandidateOf(entry.choice, estimate);
+  }
+  return std::nullopt;
+}
+
+// What the request itself gave up comes first; what the search made of that is where
+// it ends.
+void Precede(Candidate& candidate, std::vector<Change> changes) {
+  for (Change& change : candidate.changes) {
+    const auto said = std::find_if(changes.begin(), changes.end(), [&](const Change& other) {
+      return other.field == change.field;
+    });
+    if (said == changes.end()) {
+      changes.push_back(std::move(change));
+    } else {
+      said->to = std::move(change.to);
+    }
+  }
+  candidate.changes = std::move(changes);
+}
+
+bool Remedies::Try(RecommendSpec changed, std::vector<Change> changes, absl::string_view reason) {
+  auto validated = Validate(changed.job, catalog_);
+  auto* const valid = std::get_if<ValidJob>(&validated);
+  if (valid == nullptr || (*valid)->gpu == nullptr) return false;
+  Request request = request_;
+  request.spec = std::move(changed);
+  request.job = std::move(*valid);
+  std::optional<Candidate> fit = FindFit(request);
+  if (!fit.has_value()) return false;
+  fit->reason = reason;
+  Precede(*fit, std::move(changes));
+  found_.push_back(std::move(*fit));
+  return true;
+}
+
+// A loss, and what it spares. Those that spare most come first.
+// Source: what each keeps, estimator/README.md, "The loss".
+struct LossRow {
+  LossImplementation loss;
+  Ability ability;
+  absl::string_view reason;
+};
+constexpr LossRow kLosses[] = {
+    {LossImplementation::kFused, Ability::kFusedLoss,
+     "head and loss run over slices of the tokens, so that logits are never there at once"},
+    {LossImplementation::kChunked, Ability::kChunkedLoss,
+     "head and loss run over slices of the tokens, so that logits are never there at once"},
+    {LossImplementation::kTeCrossEntropy, Ability::kTeCrossEntropy,
+     "the loss is computed in place of the logits"},
+    {LossImplementation::kFusedCrossEntropy, Ability::kFusedCrossEntropy,
+     "the loss makes fewer copies of the logits"},
+};
+
+absl::string_view LossName(LossImplementation loss) {
+  for (const Word<LossImplementation>& word : kLossImplementations) {
+    if (word.value == loss) return word.name;
+  }
+  return "";
+}
+
+void Remedies::TryOtherLoss() {
+  const absl::string_view field = "training.loss.implementation";
+  if (!MayChange(request_.spec, field)) return;
+  for (const LossRow& row : kLosses) {
+    if (!request_.job->capabilities.Has(row.ability)) continue;
+    if (request_.job->loss == row.loss) return;  // it has the best already
+    RecommendSpec other = request_.spec;
+    other.job.training.loss = {};
+    other.job.training.loss.implementation = std::string(LossName(row.loss));
+    Try(std::move(other),
+        {{field, std::string(LossName(request_.job->loss)), std::string(LossName(row.loss))}},
+        row.reason);
+    return;
+  }
+}
+
+// Source: profile.h, accumulates_whole; passes/fsdp.cc, AccumulatesWhole.
+void Remedies::TrySmallerBatches() {
+  const Job& job = *request_.job;
+  const absl::string_view field = "training.global_batch_size";
+  const bool whole = IsFsdp(job.profile->framework) && job.profile->accumulates_whole;
+  if (!whole || job.micro_batch_count == 1 || !MayChange(request_.spec, field)) return;
+  const int64_t own = job.global_batch_size;
+  for (int64_t part = 2; own % part == 0; part *= 2) {
+    if (own / part < job.data_parallel_size) return;
+    RecommendSpec smaller = request_.spec;
+    smaller.job.training.global_batch_size = own / part;
+    const bool fits =
+        Try(std::move(smaller), {{field, absl::StrCat(own), absl::StrCat(own / part)}},
+            "gradients stay whole on each GPU until a step's last micro-batch: with "
+            "one micro-batch a step they never are");
+    if (fits) return;
+  }
+}
+
+void Remedies::TryOtherFrameworks() {
+  if (!request_.spec.job.runtime.framework.has_value()) return;  // all are searched
+  if (!MayChange(request_.spec, "runtime.framework")) return;
+  for (const NextFramework& next : NextFrameworks(*request_.job)) {
+    if (next.trainer != request_.job->profile->trainer &&
+        !MayChange(request_.spec, "runtime.trainer")) {
+      continue;
+    }
+    std::optional<Moved> moved = MoveTo(request_.spec, *request_.job, next);
+    if (!moved.has_value()) continue;
+    if (Try(std::move(moved->spec), std::move(moved->changes), next.reason)) return;
+  }
+}
+
+void Remedies::TryMoreGpus() {
+  const RecommendSpec& spec = request_.spec;
+  if (!MayChange(spec, "cluster.gpu_count")) return;
+  const int64_t own = request_.job->gpu_count;
+  const int64_t most = spec.gpu_counts.empty()
+                           ? own
+                           : *std::max_element(spec.gpu_counts.begin(), spec.gpu_counts.end());
+  for (int64_t times = 2; times <= kMostTimes; times *= 2) {
+    RecommendSpec more = spec;
+    more.gpu_counts = {most * times};
+    const bool fits =
+        Try(std::move(more), {{"cluster.gpu_count", absl::StrCat(own), absl::StrCat(most * times)}},
+            "more GPUs share what is sharded and split");
+    if (fits) return;
+  }
+}
+
+void Remedies::TryLargerGpus() {
+  if (!MayChange(request_.spec, "cluster.gpu")) return;
+  const Gpu& own = *request_.job->gpu;
+  const auto is_amd = [](const Gpu& gpu) {
+    return gpu.architecture == GpuArchitecture::kCdna2 ||
+           gpu.architecture == GpuArchitecture::kCdna3;
+  };
+  std::vector<const Gpu*> larger;
+  for (const auto& [id, gpu] : catalog_.gpus) {
+    if (gpu.runtime_memory_bytes > own.runtime_memory_bytes && is_amd(gpu) == is_amd(own)) {
+      larger.push_back(&gpu);
+    }
+  }
+  std::stable_sort(larger.begin(), larger.end(), [](const Gpu* a, const Gpu* b) {
+    return a->runtime_memory_bytes < b->runtime_memory_bytes;
+  });
+  for (const Gpu* const gpu : larger) {
+    RecommendSpec other = request_.spec;
+    other.gpus = {gpu->id};
+    if (Try(std::move(other), {}, "each GPU has more memory")) return;
+  }
+}
+
+void Remedies::TryShorterSequences() {
+  const int64_t own = request_.job->sequence_length;
+  for (int64_t part = 2; part <= kMostTimes && own % part == 0; part *= 2) {
+    RecommendSpec shorter = request_.spec;
+    shorter.job.training.sequence_length = own / part;
+    const bool fits =
+        Try(std::move(shorter),
+            {{"training.sequence_length", absl::StrCat(own), absl::StrCat(own / part)}},
+            "activations and logits grow with the sequence");
+    if (fits) return;
+  }
+}
+
+}  // namespace
+
+std::vector<Candidate> FindRemedies(const Request& request, const Catalog& catalog,
+                                    const StopPredicate& stop) {
+  Remedies remedies(request, catalog, stop);
+  remedies.TryOtherLoss();
+  remedies.TrySmallerBatches();
+  remedies.TryOtherFrameworks();
+  remedies.TryMoreGpus();
+  remedies.TryLargerGpus();
+  remedies.TryShorterSequences();
+  return remedies.Take();
+}
+
+}  // namespace plimsoll
