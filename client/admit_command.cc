@@ -90,6 +90,15 @@ absl::Status ReadRequest(const std::string& file, Submission* submission) {
   return absl::OkStatus();
 }
 
+// Whether a job file is a script that says that it may be changed. What is wrong with it
+// is told when its job is read.
+bool SaysResize(const std::string& file) {
+  if (file == "-") return false;  // to be read once
+  const absl::StatusOr<std::string> text = ReadDocument(file);
+  Violations told_later;
+  return text.ok() && IsJobScript(*text) && ReadScriptWords(*text, &told_later).resize_allowed;
+}
+
 absl::StatusOr<Submission> ReadSubmission(const AdmitCommand& command) {
   const absl::StatusOr<v1::AdmissionPolicy> policy = ReadPolicy(command.policy);
   if (!policy.ok()) return policy.status();
@@ -101,7 +110,7 @@ absl::StatusOr<Submission> ReadSubmission(const AdmitCommand& command) {
                         .file = command.job_file,
                         .inline_job = "",
                         .settings = {},
-                        .resize_allowed = command.resize_allowed};
+                        .resize_allowed = command.resize_allowed || SaysResize(command.job_file)};
   } else {
     const absl::Status read = ReadRequest(command.scheduler_request, &submission);
     if (!read.ok()) return read;

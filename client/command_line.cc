@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "client/commands.h"
 #include "client/completion.h"
+#include "client/flag_words.h"
 #include "client/help.h"
 #include "client/job_flags.h"
 #include "client/options.h"
@@ -61,7 +62,9 @@ CLI::App* AddCommand(CLI::App* app, const char* name, const char* about, const c
 // One job, or one request a line.
 void AddJobSources(CLI::App* command, absl::string_view request, std::string* job_file,
                    std::string* jobs_file) {
-  command->add_option("job", *job_file, "A job in YAML or JSON; - is standard input")
+  command
+      ->add_option("job", *job_file,
+                   "A job in YAML or JSON, or a script with #PLIMSOLL lines; - is standard input")
       ->type_name("FILE");
   command
       ->add_option("--jobs", *jobs_file,
@@ -119,6 +122,7 @@ CLI::Option* AddListFlag(CLI::App* command, const char* flag, std::vector<std::s
                          const char* about) {
   return command->add_option(flag, *values, about)
       ->expected(1)
+      ->allow_extra_args(false)  // what comes next may be the job file
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
@@ -174,7 +178,10 @@ void AddRecommend(CLI::App* app, RecommendCommand* options) {
 void AddAdmit(CLI::App* app, AdmitCommand* options) {
   CLI::App* command = AddCommand(app, "admit", "Decide whether a job may be queued", kAdmitFooter);
   CLI::Option* const job =
-      command->add_option("job", options->job_file, "A job in YAML or JSON; - is standard input")
+      command
+          ->add_option(
+              "job", options->job_file,
+              "A job in YAML or JSON, or a script with #PLIMSOLL lines; - is standard input")
           ->type_name("FILE");
   command
       ->add_option("--scheduler-request", options->scheduler_request,
@@ -209,7 +216,10 @@ void AddAdmit(CLI::App* app, AdmitCommand* options) {
 
 void AddSubmit(CLI::App* app, SubmitCommand* options) {
   CLI::App* command = AddCommand(app, "submit", "Estimate a job, then submit it", kSubmitFooter);
-  command->add_option("job", options->job_file, "A job in YAML or JSON")->type_name("FILE");
+  command
+      ->add_option("job", options->job_file,
+                   "A job in YAML or JSON, or a script with #PLIMSOLL lines")
+      ->type_name("FILE");
   command->add_flag("--yes", options->yes,
                     "Where the job does not fit, submit it with the smallest change that does");
   command->add_flag("--as-is", options->as_is, "Submit it as it is, even where it does not fit");
@@ -318,7 +328,14 @@ ExitCode RunCommandLine(int argc, char** argv) {
   line.submit.command = TakeCommand(&argc, argv);
   ServerOptions server_options;
   try {
-    line.app.parse(argc, argv);
+    const absl::StatusOr<std::vector<std::string>> flags =
+        TranslateFlags(line.app, std::vector<std::string>(argv + 1, argv + argc));
+    if (!flags.ok()) {
+      Say(absl::StrCat(flags.status().message(), "\nSee plimsoll ", argv[1], " --help"));
+      return ExitCode::kBadInput;
+    }
+    // As CLI11 takes them: the last one first.
+    line.app.parse(std::vector<std::string>(flags->rbegin(), flags->rend()));
     if (line.app.got_subcommand("serve")) server_options = line.server_flags->Read();
   } catch (const CLI::ParseError& error) {
     return Explain(line, error);

@@ -17,6 +17,7 @@
 #include "client/terminal.h"
 #include "client/timeline_file.h"
 #include "client/yaml_writer.h"
+#include "client/zero_hint.h"
 
 namespace plimsoll {
 namespace {
@@ -71,8 +72,8 @@ v1::EstimateMemoryRequest ToRequest(const EstimateCommand& command) {
   return request;
 }
 
-// Writes the timeline to its file and the rest to standard output.
-ExitCode Answer(const EstimateCommand& command, const v1::Job& job,
+// Writes the timeline to its file and the rest to standard output, `hint` behind it.
+ExitCode Answer(const EstimateCommand& command, const v1::Job& job, const std::string& hint,
                 v1::EstimateMemoryResponse* response) {
   absl::Status written;
   if (!command.timeline_file.empty()) {
@@ -80,7 +81,7 @@ ExitCode Answer(const EstimateCommand& command, const v1::Job& job,
     if (!command.explain || !IsTable(command.output)) response->clear_timeline();
   }
   const ExitCode code =
-      Finish(Render(*response, job, command.output), ToExitCode(response->verdict()));
+      Finish(Render(*response, job, command.output) + hint, ToExitCode(response->verdict()));
   return written.ok() ? code : Fail(written);
 }
 
@@ -98,7 +99,8 @@ ExitCode RunEstimate(const EstimateCommand& command) {
   }
   v1::EstimateMemoryRequest request = ToRequest(command);
   Violations misread;
-  absl::StatusOr<v1::Job> job = ReadJob(command.job_file, command.settings, &misread);
+  std::vector<v1::Assumption> read_as;
+  absl::StatusOr<v1::Job> job = ReadJob(command.job_file, command.settings, &misread, &read_as);
   if (!job.ok()) return Fail(job.status());
   *request.mutable_job() = *std::move(job);
   const absl::StatusOr<Service> service = OpenService(command.connection);
@@ -106,7 +108,10 @@ ExitCode RunEstimate(const EstimateCommand& command) {
       service.ok() ? service->client.EstimateMemory(request) : service.status();
   if (!misread.empty()) return Fail(Refusal(std::move(misread), response.status()));
   if (!response.ok()) return Fail(response.status());
-  return Answer(command, request.job(), &*response);
+  response->mutable_assumptions()->Add(read_as.begin(), read_as.end());
+  const std::string hint =
+      IsTable(command.output) ? ZeroHint(service->client, request, *response) : "";
+  return Answer(command, request.job(), hint, &*response);
 }
 
 }  // namespace plimsoll

@@ -31,12 +31,18 @@ inline constexpr char kEstimateFooter[] = R"(A job file has the API's own names:
   training: {sequence_length: 8192, micro_batch_size: 1}
   parallelism: {zero_stage: 3}
   cluster: {gpu: h100-80gb-sxm, gpu_count: 8}
+or those of flags and of others (Megatron-LM, DeepSpeed, Hugging Face), in a file and as flags:
+  {model: meta-llama/Llama-3.1-8B, seq_len: 8k, mbs: 1, zero: 3, gpu: h100-80gb-sxm, gpus: 8}
+What was read is listed under Assumed. A job script is read by its #PLIMSOLL lines,
+with the GPUs that its #SBATCH lines ask for.
 
 Examples:
   plimsoll estimate job.yaml
   plimsoll estimate job.yaml --zero-stage 2 --set training.recompute.mode=full --explain
   plimsoll estimate job.yaml --timeline memory.html
   plimsoll estimate --model ./config.json --gpu a100-80gb-sxm --gpu-count 8 --sequence-length 4096
+  plimsoll estimate --model Qwen/Qwen3-8B --seq-len 8k --nodes 2 --gpu h100-80gb-sxm --zero 3
+  plimsoll estimate train.sh          # the #PLIMSOLL lines of a job script
   cat job.json | plimsoll estimate - -o json | jq .verdict
   plimsoll estimate --jobs requests.jsonl -o jsonl > answers.jsonl
   plimsoll estimate job.yaml --server planner.example:50051 --timeout 500ms
@@ -46,7 +52,8 @@ With --jobs: 0 every line was answered, 2 a line was bad.)";
 
 inline constexpr char kRecommendFooter[] =
     R"(Searches every legal sharding of the job. Batch, sequence, precision, optimizer and model are kept:
-the training run stays the same run.
+the training run stays the same run. Where nothing says how many GPUs, 1 to 64 are considered, and
+the fewest that fit are the best.
 
 Examples:
   plimsoll recommend job.yaml
@@ -57,6 +64,7 @@ Examples:
                      --gpu h100-80gb-sxm,a100-80gb-sxm
   plimsoll recommend job.yaml --freeze parallelism.tensor_parallel_size,training.recompute
   plimsoll recommend job.yaml --allow parallelism.zero_stage,training.recompute --objective smallest-change
+  plimsoll recommend --model llama-3.1-8b --gpu h100-80gb-sxm --sequence-length 8192
   plimsoll recommend --model llama-3.1-8b --gpu h100-80gb-sxm --gpus 1..8 --sequence-length 8192
   plimsoll recommend --jobs requests.jsonl -o jsonl > answers.jsonl
 
@@ -102,6 +110,7 @@ The GPUs that the command asks for are never changed. With salloc and srun the j
 
 Examples:
   plimsoll submit job.yaml -- sbatch --gres=gpu:h100:8 train.sh
+  plimsoll submit train.sh -- sbatch train.sh     # the job is in its #PLIMSOLL lines
   plimsoll submit job.yaml --yes --allow parallelism.zero_stage,training.recompute -- sbatch train.sh
   plimsoll submit job.yaml --micro-batch-size 2 -- srun --gres=gpu:8 python train.py
 

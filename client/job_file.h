@@ -1,4 +1,5 @@
-// Job files: a plimsoll.v1.Job in YAML or JSON, and flags that override it.
+// Job files: a plimsoll.v1.Job in YAML or JSON, in the API's names or other people's
+// (estimator/synonyms.h), and flags that override it.
 #ifndef PLIMSOLL_CLIENT_JOB_FILE_H_
 #define PLIMSOLL_CLIENT_JOB_FILE_H_
 
@@ -6,17 +7,11 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "client/job_translator.h"
 #include "client/refusal.h"
 #include "plimsoll/v1/job.pb.h"
 
 namespace plimsoll {
-
-// One field of a job and what to set it to, as "training.sequence_length" and
-// "8192". Lists and mappings are written in YAML.
-struct JobSetting {
-  std::string field;
-  std::string value;
-};
 
 // Reads a job from `file` ("-" is standard input, "" an empty job), then
 // applies `settings` in order.
@@ -24,11 +19,14 @@ struct JobSetting {
 // `model.hf_config` may name a config.json, which is read relative to the job
 // file, or to the working folder where a setting names it.
 //
-// `misread` gets what is wrong with fields, which the job then lacks.
+// `misread` gets what is wrong with fields, which the job then lacks; `read_as`, where it
+// is not null, what the job says in other words than the API's: field, value, and as what it
+// was written.
 //
-// Errors: INVALID_ARGUMENT where the file is no document at all.
+// Errors: INVALID_ARGUMENT where the file is no document at all, or a config.json.
 absl::StatusOr<v1::Job> ReadJob(const std::string& file, const std::vector<JobSetting>& settings,
-                                Violations* misread);
+                                Violations* misread,
+                                std::vector<v1::Assumption>* read_as = nullptr);
 
 // Whether files that a job names may be read.
 enum class Files { kRead, kRefuse };

@@ -3,7 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
-#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 
 namespace plimsoll {
@@ -21,7 +21,7 @@ struct JobFlag {
 constexpr JobFlag kFlags[] = {
     {"--accept-unknown-model-type", "model.accept_unknown_model_type", "{true,false}",
      "Whether a config.json of a type that is not known is read as a Llama's"},
-    {"--sequence-length", "training.sequence_length", "N", "Tokens in one sequence"},
+    {"--sequence-length", "training.sequence_length", "N", "Tokens in one sequence, as 8192 or 8k"},
     {"--micro-batch-size", "training.micro_batch_size", "N", "Sequences a rank takes at once"},
     {"--global-batch-size", "training.global_batch_size", "N", "Sequences in an optimizer step"},
     {"--precision", "training.precision.preset",
@@ -53,17 +53,16 @@ constexpr JobFlag kFlags[] = {
     {"--framework", "runtime.framework",
      "{ddp,fsdp1,fsdp2,deepspeed,megatron-core,megatron-lm,megatron-deepspeed,nanotron}",
      "The software that runs the step"},
+    {"--trainer", "runtime.trainer", "{torchtitan,torchtune,litgpt,hf-trainer}",
+     "The loop on top of it, where that moves bytes"},
     {"--gpu", "cluster.gpu", "GPU", "GPU id or alias; `plimsoll gpus` lists them"},
-    {"--gpu-memory-bytes", "cluster.gpu_memory_bytes", "N", "Memory of a GPU that has no id"},
+    {"--gpu-memory-bytes", "cluster.gpu_memory_bytes", "N",
+     "Memory of a GPU that has no id, as 80GiB"},
     {"--gpu-count", "cluster.gpu_count", "N", "Number of GPUs"},
     {"--gpus-per-node", "cluster.gpus_per_node", "N", "GPUs in one node"},
     {"--reserved-for-others-bytes", "cluster.reserved_for_others_bytes", "N",
      "Memory that something else holds on each GPU"},
 };
-
-bool IsFile(const std::string& model) {
-  return absl::StrContains(model, "/") || absl::EndsWith(model, ".json");
-}
 
 // Splits "training.sequence_length=8192".
 void AddAssignment(const std::string& text, std::vector<JobSetting>* settings) {
@@ -74,11 +73,15 @@ void AddAssignment(const std::string& text, std::vector<JobSetting>* settings) {
   settings->push_back({text.substr(0, equals), text.substr(equals + 1)});
 }
 
-JobSetting ModelSetting(const std::string& model) {
-  return {IsFile(model) ? "model.hf_config" : "model.name", model};
-}
-
 }  // namespace
+
+std::string FlagField(absl::string_view name) {
+  const std::string flag = absl::StrCat("--", NormalizedName(name));
+  for (const JobFlag& row : kFlags) {
+    if (flag == row.flag) return row.field;
+  }
+  return "";
+}
 
 JobSetting ToSetting(const std::string& name, const std::string& value) {
   const std::string dashed = "--" + absl::StrReplaceAll(name, {{"_", "-"}});
@@ -94,7 +97,7 @@ void AddJobFlags(CLI::App* command, std::vector<JobSetting>* settings, const std
       ->add_option_function<std::string>(
           "--model",
           [settings](const std::string& model) { settings->push_back(ModelSetting(model)); },
-          "Catalog name, or path of a config.json; `plimsoll models` lists the names")
+          "Name or Hugging Face id, or path of a config.json; `plimsoll models` lists the names")
       ->type_name("MODEL")
       ->group("Job");
   for (const JobFlag& flag : kFlags) {
@@ -119,6 +122,7 @@ void AddJobFlags(CLI::App* command, std::vector<JobSetting>* settings, const std
           "Any field of the job, as training.recompute.interval=2; may be repeated")
       ->type_name("FIELD=VALUE")
       ->expected(1)
+      ->allow_extra_args(false)  // what comes next may be the job file
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->group("Job");
 }

@@ -18,6 +18,7 @@
 #include "client/standard_streams.h"
 #include "client/stream_command.h"
 #include "client/terminal.h"
+#include "client/warning_lines.h"
 #include "client/yaml_writer.h"
 
 namespace plimsoll {
@@ -39,6 +40,7 @@ ExitCode StreamJobs(const RecommendCommand& command) {
 
 // What the answer is printed as; a job file where there is one to print.
 std::string Render(const RecommendCommand& command, const v1::RecommendConfigRequest& request,
+                   const std::vector<v1::Assumption>& read_as,
                    const v1::RecommendConfigResponse& response) {
   const std::string& format = command.output.format;
   if (format == "json") return ToPrettyJson(response);
@@ -48,8 +50,9 @@ std::string Render(const RecommendCommand& command, const v1::RecommendConfigReq
     return line + "\n";
   }
   if (format != "yaml") {
-    return ToTable(request, response, command.explain,
-                   DescribeTerminal(STDOUT_FILENO, command.output.color));
+    const Terminal terminal = DescribeTerminal(STDOUT_FILENO, command.output.color);
+    return ToTable(request, response, command.explain, terminal) +
+           AssumedLines({read_as.begin(), read_as.end()}, terminal);
   }
   if (response.candidates_size() == 0) return "";
   return JobFileComment(response) + ToJobFile(response.candidates(0).job());
@@ -76,11 +79,12 @@ bool Fits(const v1::RecommendConfigRequest& request, const v1::RecommendConfigRe
 }
 
 ExitCode Answer(const RecommendCommand& command, const v1::RecommendConfigRequest& request,
+                const std::vector<v1::Assumption>& read_as,
                 const v1::RecommendConfigResponse& response) {
   absl::Status drawn;
   if (!command.plot_file.empty()) drawn = WritePlot(command.plot_file, response);
   SayWhatIsMissing(command, request, response);
-  const ExitCode code = Finish(Render(command, request, response),
+  const ExitCode code = Finish(Render(command, request, read_as, response),
                                Fits(request, response) ? ExitCode::kDone : ExitCode::kDoesNotFit);
   return drawn.ok() ? code : Fail(drawn);
 }
@@ -96,9 +100,10 @@ ExitCode RunRecommend(const RecommendCommand& command) {
   const absl::Status checked = CheckPlotPath(command.plot_file);
   if (!checked.ok()) return Fail(checked);
   Violations misread;
-  absl::StatusOr<v1::Job> job = ReadJob(command.job_file, command.settings, &misread);
+  std::vector<v1::Assumption> read_as;
+  absl::StatusOr<v1::Job> job = ReadJob(command.job_file, command.settings, &misread, &read_as);
   if (!job.ok()) return Fail(job.status());
-  const absl::StatusOr<v1::RecommendConfigRequest> request = ToRequest(command, *std::move(job));
+  absl::StatusOr<v1::RecommendConfigRequest> request = ToRequest(command, *std::move(job));
   if (!request.ok()) return Fail(request.status());
   const absl::StatusOr<Service> service = OpenService(command.connection);
   v1::RecommendConfigResponse response;
@@ -109,7 +114,11 @@ ExitCode RunRecommend(const RecommendCommand& command) {
   }
   if (!misread.empty()) return Fail(Refusal(std::move(misread), status));
   if (!status.ok()) return Fail(status);
-  return Answer(command, *request, response);
+  for (const v1::Warning& warning : response.warnings()) {
+    const bool open = warning.code() == kGpuCountOpen;
+    if (open && !request->has_objective()) request->set_objective("fewest-gpus");
+  }
+  return Answer(command, *request, read_as, response);
 }
 
 }  // namespace plimsoll

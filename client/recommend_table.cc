@@ -58,12 +58,21 @@ std::string Pace(const v1::Candidate& candidate, const v1::Candidate& asked) {
   return absl::StrCat(", ", PaceWords(candidate.step_time().seconds(), seconds));
 }
 
-std::string AskedLine(const v1::Candidate& asked, const Terminal& terminal) {
-  return absl::StrCat(
-      Bold(VerdictName(asked.verdict()), VerdictColor(asked.verdict()), terminal), "  ",
-      ModelWords(asked.job().model()), " on ", GpuWords(asked.job(), GlyphsOf(terminal)),
-      " as asked: ", MemoryWords(asked.device().expected_bytes(), asked), " each, bound ",
-      FormatBytes(asked.device().bound_bytes()), ", ", StepWords(asked), " a step");
+// A job that leaves the number of GPUs open was taken on one of those considered.
+bool IsTaken(const v1::RecommendConfigResponse& response) {
+  const auto& warnings = response.warnings();
+  return std::any_of(warnings.begin(), warnings.end(),
+                     [](const v1::Warning& one) { return one.code() == kGpuCountOpen; });
+}
+
+std::string AskedLine(const v1::RecommendConfigResponse& response, const Terminal& terminal) {
+  const v1::Candidate& asked = response.requested();
+  return absl::StrCat(Bold(VerdictName(asked.verdict()), VerdictColor(asked.verdict()), terminal),
+                      "  ", ModelWords(asked.job().model()), " on ",
+                      GpuWords(asked.job(), GlyphsOf(terminal)),
+                      IsTaken(response) ? " as taken: " : " as asked: ",
+                      MemoryWords(asked.device().expected_bytes(), asked), " each, bound ",
+                      FormatBytes(asked.device().bound_bytes()), ", ", StepWords(asked), " a step");
 }
 
 std::string BestLine(const v1::RecommendConfigRequest& request,
@@ -239,7 +248,7 @@ std::string Explain(const v1::RecommendConfigResponse& response, const Terminal&
 std::string ToTable(const v1::RecommendConfigRequest& request,
                     const v1::RecommendConfigResponse& response, bool explain,
                     const Terminal& terminal) {
-  std::string out = Wrap(AskedLine(response.requested(), terminal), terminal.width, 2) + "\n";
+  std::string out = Wrap(AskedLine(response, terminal), terminal.width, 2) + "\n";
   if (response.candidates_size() > 0) {
     absl::StrAppend(&out, Wrap(BestLine(request, response, terminal), terminal.width, 2), "\n\n");
   } else if (response.has_obstacle()) {

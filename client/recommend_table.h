@@ -11,6 +11,10 @@
 
 namespace plimsoll {
 
+// The code of the warning that a job leaves the number of GPUs open: without an objective
+// it is then `fewest-gpus`.
+inline constexpr char kGpuCountOpen[] = "gpu-count-open";
+
 // `request` says by what the best was chosen. `explain`: also each changed field
 // by its path, and where the time of the best goes.
 std::string ToTable(const v1::RecommendConfigRequest& request,

@@ -177,18 +177,7 @@ std::string Gauges(const std::vector<RankRange>& ranges, const Terminal& termina
 }
 
 std::string Notices(const v1::EstimateMemoryResponse& response, const Terminal& terminal) {
-  std::string out;
-  if (response.assumptions_size() > 0) {
-    out += "\nAssumed\n";
-    Columns columns({Align::kLeft, Align::kLeft});
-    for (const v1::Assumption& assumption : response.assumptions()) {
-      absl::string_view field = assumption.field();
-      if (field.substr(0, 4) == "job.") field.remove_prefix(4);
-      columns.Add({Clean(field),
-                   absl::StrCat(Clean(assumption.value()), " (", Clean(assumption.reason()), ")")});
-    }
-    out += columns.ToText(1, terminal.width);
-  }
+  std::string out = AssumedLines(response.assumptions(), terminal);
   out += WarningLines(response.warnings(), terminal);
   absl::StrAppend(
       &out, "\n",

@@ -10,6 +10,19 @@ constexpr int kYellow = 220;
 
 }  // namespace
 
+std::string AssumedLines(const google::protobuf::RepeatedPtrField<v1::Assumption>& assumptions,
+                         const Terminal& terminal) {
+  if (assumptions.empty()) return "";
+  Columns columns({Columns::Align::kLeft, Columns::Align::kLeft});
+  for (const v1::Assumption& assumption : assumptions) {
+    absl::string_view field = assumption.field();
+    if (field.substr(0, 4) == "job.") field.remove_prefix(4);
+    columns.Add({Clean(field),
+                 absl::StrCat(Clean(assumption.value()), " (", Clean(assumption.reason()), ")")});
+  }
+  return "\nAssumed\n" + columns.ToText(1, terminal.width);
+}
+
 std::string WarningLines(const google::protobuf::RepeatedPtrField<v1::Warning>& warnings,
                          const Terminal& terminal) {
   std::string out;

@@ -1,4 +1,4 @@
-// The service's warnings to read.
+// The service's assumptions and warnings to read.
 #ifndef PLIMSOLL_CLIENT_WARNING_LINES_H_
 #define PLIMSOLL_CLIENT_WARNING_LINES_H_
 
@@ -10,6 +10,11 @@
 #include "plimsoll/v1/planner.pb.h"
 
 namespace plimsoll {
+
+// What a request left open, each on lines of its own under a heading; nothing where there
+// is nothing.
+std::string AssumedLines(const google::protobuf::RepeatedPtrField<v1::Assumption>& assumptions,
+                         const Terminal& terminal);
 
 // Each warning on lines of its own, after an empty one.
 std::string WarningLines(const google::protobuf::RepeatedPtrField<v1::Warning>& warnings,

@@ -1,6 +1,7 @@
 #include "estimator/check.h"
 
 #include "absl/strings/escaping.h"
+#include "estimator/synonyms.h"
 
 namespace plimsoll {
 namespace {
@@ -22,6 +23,14 @@ void Check::Fail(absl::string_view field, absl::string_view value, std::string r
                          std::move(rule),
                          code,
                          {others.begin(), others.end()}});
+}
+
+void Check::FailWord(absl::string_view field, absl::string_view name, std::string rule) {
+  const RefusedWord* const known = FindRefusedValue(field, name, /*trainer=*/"");
+  if (known != nullptr && known->code == ViolationCode::kNotModelled) {
+    return Fail(field, name, std::string(known->rule), known->code);
+  }
+  Fail(field, name, std::move(rule), ViolationCode::kUnknownName);
 }
 
 int64_t Check::Number(absl::string_view field, const std::optional<int64_t>& number, int64_t least,

@@ -33,6 +33,9 @@ class Check {
             std::initializer_list<absl::string_view> others = {}) {
     Fail(field, absl::StrCat(value), std::move(rule), code, others);
   }
+  // Adds the violation of a name that is not among a field's words: that it is not modelled
+  // where it is one that others have, else `rule`.
+  void FailWord(absl::string_view field, absl::string_view name, std::string rule);
   void Assume(absl::string_view field, absl::string_view text, absl::string_view reason) {
     assumptions_.push_back({field, text, 0, reason});
   }
@@ -56,9 +59,7 @@ class Check {
   std::optional<Value> Meaning(absl::string_view field, absl::string_view name,
                                const Word<Value> (&words)[kCount]) {
     const std::optional<Value> value = FindWord(name, words);
-    if (!value.has_value()) {
-      Fail(field, name, NotAWord(name, words), ViolationCode::kUnknownName);
-    }
+    if (!value.has_value()) FailWord(field, name, NotAWord(name, words));
     return value;
   }
 

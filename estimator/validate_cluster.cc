@@ -1,6 +1,7 @@
 // The cluster section, and which framework runs on it.
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "estimator/nccl.h"
 #include "estimator/validate_sections.h"
@@ -70,6 +71,16 @@ Versions ReadVersions(const RuntimeSpec& spec, const Profile& newest, absl::stri
 void FailAsTooOld(absl::string_view package, int version, Check& check) {
   check.Fail(absl::StrCat("runtime.versions.", package), VersionText(version),
              "is older than every era that is modelled", ViolationCode::kNotModelled);
+}
+
+// The frameworks that a trainer runs on.
+std::vector<absl::string_view> FrameworksOf(Trainer trainer) {
+  std::vector<absl::string_view> names;
+  for (const auto& framework : kFrameworks) {
+    const Profile* const newest = FindProfile(framework.value, -1);
+    if (FindTrainerProfile(*newest, trainer, -1) != nullptr) names.push_back(framework.name);
+  }
+  return names;
 }
 
 // The framework as the trainer runs it, in the era that `version` names.
@@ -184,7 +195,15 @@ Framework FrameworkOf(int64_t zero_stage) {
 void CheckFramework(const JobSpec& spec, Check& check, Job& job) {
   Framework framework = Framework::kDdp;
   if (spec.runtime.framework.has_value()) {
-    const auto meaning = check.Meaning("runtime.framework", *spec.runtime.framework, kFrameworks);
+    const std::string& name = *spec.runtime.framework;
+    if (const auto trainer = FindWord(name, kTrainers)) {
+      check.Fail("runtime.framework", name,
+                 absl::StrCat("is a trainer: it goes to runtime.trainer, with one of ",
+                              absl::StrJoin(FrameworksOf(*trainer), ", "), " as the framework"),
+                 ViolationCode::kUnknownName);
+      return;
+    }
+    const auto meaning = check.Meaning("runtime.framework", name, kFrameworks);
     if (!meaning.has_value()) return;
     framework = *meaning;
   } else {
@@ -193,7 +212,10 @@ void CheckFramework(const JobSpec& spec, Check& check, Job& job) {
                  "follows from parallelism.zero_stage");
   }
   std::optional<Trainer> trainer;
-  if (spec.runtime.trainer.has_value()) {
+  if (spec.runtime.trainer.has_value() && FindWord(*spec.runtime.trainer, kFrameworks)) {
+    check.Fail("runtime.trainer", *spec.runtime.trainer,
+               "is a framework: it goes to runtime.framework", ViolationCode::kUnknownName);
+  } else if (spec.runtime.trainer.has_value()) {
     trainer = check.Meaning("runtime.trainer", *spec.runtime.trainer, kTrainers);
   }
   FindEra(spec.runtime, framework, trainer, check, job);

@@ -1,6 +1,9 @@
 // The model section: a catalog id, a config.json, or an architecture.
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/ascii.h"
 #include "estimator/hf_config.h"
 #include "estimator/units.h"
 #include "estimator/validate_sections.h"
@@ -12,14 +15,30 @@ namespace {
 constexpr int64_t kMostHidden = int64_t{1} << 20;
 constexpr int64_t kMostLayers = 4096;
 constexpr int64_t kMostHeads = 65536;
+constexpr size_t kLongestName = 256;
 constexpr int64_t kMostVocab = int64_t{1} << 24;
+
+// What is near, with who published the model or without, and how to give another.
+std::string NotAModel(const std::string& name, const Catalog& catalog) {
+  std::vector<absl::string_view> names;
+  for (const auto& entry : catalog.models) names.push_back(entry.first);
+  std::string seen = name.substr(0, kLongestName);
+  if (NearestNames(seen, names).empty()) {
+    seen = absl::AsciiStrToLower(seen.substr(seen.rfind('/') + 1));
+  }
+  return absl::StrCat(NotAWord(seen, names),
+                      "; another model is given by its config.json, as model.hf_config");
+}
 
 const Transformer* FindByName(const std::string& name, const Catalog& catalog, Check& check) {
   const auto found = catalog.models.find(name);
   if (found != catalog.models.end()) return &found->second;
-  std::vector<absl::string_view> names;
-  for (const auto& entry : catalog.models) names.push_back(entry.first);
-  check.Fail("model.name", name, NotAWord(name, names), ViolationCode::kUnknownName);
+  // In any case: the hub's ids have capitals, and so have people.
+  if (name.size() <= kLongestName) {
+    const auto same = catalog.models.find(absl::AsciiStrToLower(name));
+    if (same != catalog.models.end()) return &same->second;
+  }
+  check.Fail("model.name", name, NotAModel(name, catalog), ViolationCode::kUnknownName);
   return nullptr;
 }
 

@@ -11,6 +11,7 @@
 #include "estimator/validate_sections.h"
 #include "google/protobuf/unknown_field_set.h"
 #include "server/catalog/config_struct.h"
+#include "server/catalog/hf_id_table.h"
 
 namespace plimsoll {
 namespace {
@@ -75,7 +76,7 @@ ModelSpec FromProto(const v1::Model& from) {
   PLIMSOLL_COPY_IF_SET(from, to, accept_unknown_model_type);
   switch (from.source_case()) {
     case v1::Model::kName:
-      to.source = from.name();
+      to.source = CatalogName(from.name());
       break;
     case v1::Model::kHfConfig: {
       std::optional<ConfigValue> config = ToConfigValue(from.hf_config());

@@ -1,7 +1,6 @@
 #include "server/field_names.h"
 
 #include <algorithm>
-#include <array>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -15,21 +14,6 @@ namespace {
 
 using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
-
-// Fields of the design that have no model behind them yet.
-constexpr std::array<const char*, 13> kPlanned = {"allow_cpu_offload",
-                                                  "context_parallel_method",
-                                                  "context_parallel_size",
-                                                  "expert_count",
-                                                  "expert_parallel_size",
-                                                  "expert_tensor_parallel_size",
-                                                  "offload",
-                                                  "optimizer_offload",
-                                                  "paged",
-                                                  "peft",
-                                                  "profiled",
-                                                  "record_stream",
-                                                  "prefetch"};
 
 // Longer names are nobody's slip of the finger.
 constexpr size_t kMaxNameBytes = 64;
@@ -58,6 +42,17 @@ std::string FindBelow(const Descriptor& type, const std::string& name) {
   return "";
 }
 
+// Returns the path in `root` of the field of a job that others call `name`, or "".
+std::string FindSynonymBelow(const Descriptor& root, const std::string& name) {
+  const FieldSynonym* const row = FindFieldSynonym(name);
+  if (row == nullptr) return "";
+  const absl::string_view field = row->field;
+  if (root.FindFieldByName(std::string(field.substr(0, field.find('.')))) != nullptr) {
+    return std::string(field);
+  }
+  return root.FindFieldByName("job") != nullptr ? absl::StrCat("job.", field) : "";
+}
+
 // Returns the name in `type` that is nearest, or "".
 std::string NearestName(const Descriptor& type, const std::string& name) {
   std::vector<absl::string_view> names;
@@ -78,10 +73,11 @@ UnknownName ExplainUnknownName(const Descriptor& type, const std::string& path,
   const UnknownName nothing = {"no such field"};
   if (name.size() > kMaxNameBytes) return nothing;
   const std::string snake = ToSnakeCase(name);
-  if (std::find(kPlanned.begin(), kPlanned.end(), snake) != kPlanned.end()) {
-    return {"not modelled yet", ViolationCode::kNotModelled};
+  if (const RefusedWord* const refused = FindRefusedName(name)) {
+    return {std::string(refused->rule), refused->code};
   }
-  const std::string elsewhere = FindBelow(root, snake);
+  std::string elsewhere = FindBelow(root, snake);
+  if (elsewhere.empty()) elsewhere = FindSynonymBelow(root, name);
   if (!elsewhere.empty()) {
     return {absl::StrCat("no such field here, it is ", elsewhere), ViolationCode::kUnknownField,
             elsewhere};
@@ -90,6 +86,12 @@ UnknownName ExplainUnknownName(const Descriptor& type, const std::string& path,
   if (nearest.empty()) return nothing;
   return {absl::StrCat("no such field, did you mean ", nearest), ViolationCode::kUnknownField,
           path.empty() ? nearest : absl::StrCat(path, ".", nearest)};
+}
+
+std::string NearestOf(const std::string& name, const std::vector<std::string>& names) {
+  const std::vector<absl::string_view> nearest =
+      NearestNames(name, std::vector<absl::string_view>(names.begin(), names.end()));
+  return nearest.empty() ? "" : std::string(nearest[0]);
 }
 
 std::string NotAllowedRule(const std::string& path) { return NotAllowed(path); }

@@ -4,7 +4,9 @@
 #define PLIMSOLL_SERVER_FIELD_NAMES_H_
 
 #include <string>
+#include <vector>
 
+#include "estimator/synonyms.h"
 #include "estimator/violation.h"
 #include "google/protobuf/descriptor.h"
 
@@ -16,17 +18,20 @@ const google::protobuf::FieldDescriptor* FindField(const google::protobuf::Descr
 
 // A field name that does not exist.
 struct UnknownName {
-  // "not modelled yet" for what is planned; "no such field here, it is <path>" for one
-  // that stands elsewhere; "no such field, did you mean <name>" where one is near; else
-  // "no such field".
+  // The rule of a RefusedWord, as "not modelled yet: ..."; "no such field here, it is <path>"
+  // for one that stands elsewhere, or is called otherwise by others; "no such field, did
+  // you mean <name>" where one is near; else "no such field".
   std::string rule;
-  ViolationCode code = ViolationCode::kUnknownField;  // or kNotModelled
+  ViolationCode code = ViolationCode::kUnknownField;  // or the RefusedWord's
   std::string meant = {};  // the path of the field that the rule names, or empty
 };
 
 // Returns what is to be said of `name` in `type`, which stands at `path` of `root`.
 UnknownName ExplainUnknownName(const google::protobuf::Descriptor& type, const std::string& path,
                                const google::protobuf::Descriptor& root, const std::string& name);
+
+// Returns the one of `names` that is nearest to `name`; empty where none is near.
+std::string NearestOf(const std::string& name, const std::vector<std::string>& names);
 
 // Returns the rule that `path` breaks among allowed_changes; empty where a search may be
 // allowed to change that field of a job.

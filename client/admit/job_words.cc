@@ -102,6 +102,10 @@ absl::string_view AfterDirective(absl::string_view line) {
   return line.empty() || absl::ascii_isspace(static_cast<unsigned char>(line[0])) ? line : "";
 }
 
+bool IsDirective(absl::string_view line) {
+  return line == kDirective || !AfterDirective(line).empty();
+}
+
 void ReadSource(const char* source, absl::string_view text, size_t max_bytes, JobWords* words,
                 Violations* violations) {
   words->source = source;
@@ -123,8 +127,21 @@ std::string ScriptWords(absl::string_view lines) {
   return absl::StrJoin(words, "\n");
 }
 
+bool Blank(absl::string_view text) { return absl::StripAsciiWhitespace(text).empty(); }
+
+}  // namespace
+
+bool IsJobScript(absl::string_view text) {
+  if (absl::StartsWith(text, "#!")) return true;
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    if (IsDirective(line)) return true;
+  }
+  return false;
+}
+
 // Reads the job in JSON: of a job in YAML, aliases and merges could take seconds.
 void ReadInlineJob(const JobWords& words, v1::Job* job, Violations* misread) {
+  if (words.inline_job.empty()) return;
   google::protobuf::Value value;
   Violations violations = ReadJsonValue(words.inline_job, &value);
   if (violations.empty()) violations = ReadJsonMessage(std::move(value), "job", job);
@@ -135,10 +152,6 @@ void ReadInlineJob(const JobWords& words, v1::Job* job, Violations* misread) {
     misread->push_back(std::move(violation));
   }
 }
-
-bool Blank(absl::string_view text) { return absl::StripAsciiWhitespace(text).empty(); }
-
-}  // namespace
 
 JobWords ReadWords(const v1::SchedulerRequest& request, Violations* violations) {
   JobWords words;
@@ -154,6 +167,16 @@ JobWords ReadWords(const v1::SchedulerRequest& request, Violations* violations) 
   return words;
 }
 
+JobWords ReadScriptWords(absl::string_view script, Violations* violations) {
+  v1::SchedulerRequest request;
+  std::vector<absl::string_view> lines;  // its own alone: a script may be long
+  for (const absl::string_view line : absl::StrSplit(script, '\n')) {
+    if (IsDirective(line)) lines.push_back(line);
+  }
+  request.set_script_words(absl::StrJoin(lines, "\n"));
+  return ReadWords(request, violations);
+}
+
 absl::StatusOr<v1::Job> ReadJob(const JobWords& words, Files files, Violations* misread) {
   if (!words.file.empty() && files == Files::kRead) {
     return ReadJob(words.file, words.settings, misread);
@@ -164,7 +187,7 @@ absl::StatusOr<v1::Job> ReadJob(const JobWords& words, Files files, Violations* 
                      "where cli_filter is installed, or by plimsoll submit)"}});
   }
   v1::Job job;
-  if (!words.inline_job.empty()) ReadInlineJob(words, &job, misread);
+  ReadInlineJob(words, &job, misread);
   ApplySettings(words.settings, files, &job, misread);
   return job;
 }

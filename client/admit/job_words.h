@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "client/job_file.h"
 #include "plimsoll/v1/admission.pb.h"
 
@@ -41,6 +42,16 @@ struct JobWords {
 //
 // `violations` gets what is wrong; the field of each is the source.
 JobWords ReadWords(const v1::SchedulerRequest& request, Violations* violations);
+
+// Whether a document is a job script: it begins with `#!`, or has a line that begins with
+// `#PLIMSOLL`.
+bool IsJobScript(absl::string_view text);
+
+// Reads the words of a script's `#PLIMSOLL` lines, as ReadWords does.
+JobWords ReadScriptWords(absl::string_view script, Violations* violations);
+
+// Reads the job in JSON that the words hold, if any, into `job`.
+void ReadInlineJob(const JobWords& words, v1::Job* job, Violations* misread);
 
 // Returns the job that the words describe. Where files are refused, a word that names
 // one is wrong. `misread` gets what is wrong with fields, which the job then lacks.

@@ -132,6 +132,7 @@ std::variant<Recommendation, Violations> RecommendConfig(const RecommendSpec& sp
                         request.spec.gpu_hour_prices, request.detail, stop);
   Evaluation evaluation(space, ranking, request.spec.gpu_hour_prices, request.detail);
   Recommendation answer;
+  answer.warnings = request.warnings;
   answer.requested = evaluation.Requested(request.spec.job);
   TakeBest(request, evaluation, stop, answer);
   if (!answer.candidates.empty()) FindFront(evaluation, stop, answer);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "estimator/check.h"
 #include "estimator/search/fields.h"
 #include "estimator/search/space.h"
@@ -21,6 +22,9 @@ constexpr size_t kMostGpuCounts = 256;
 constexpr size_t kMostPaths = 64;
 constexpr size_t kMostPrices = 64;
 constexpr int64_t kMostGpus = int64_t{1} << 20;
+constexpr int64_t kUsualGpusPerNode = 8;
+constexpr int64_t kMostGpusPerNode = 1024;
+constexpr int64_t kMostOpenGpus = 64;  // considered where nothing says how many
 constexpr int64_t kMostResults = 100;
 constexpr int64_t kMostSettledRanks = 1024;
 
@@ -181,6 +185,39 @@ void CheckPriced(const Request& request, const Job* job, RequestCheck& check) {
   }
 }
 
+// A job that says neither how many GPUs nor how many replicas it has is taken on the
+// most of those considered that it is legal on.
+void SettleGpuCount(const Catalog& catalog, Request& request) {
+  JobSpec& job = request.spec.job;
+  const bool open = !job.cluster.gpu_count.has_value() &&
+                    !job.parallelism.data_parallel_size.has_value() &&
+                    MayChange(request.spec, "cluster.gpu_count");
+  if (!open) return;
+  std::vector<int64_t>& counts = request.spec.gpu_counts;
+  if (counts.empty()) {
+    const int64_t per_node = job.cluster.gpus_per_node.value_or(kUsualGpusPerNode);
+    if (per_node < 1 || per_node > kMostGpusPerNode) return;  // Validate refuses it
+    counts = UsualGpuCounts(per_node);
+  }
+  std::vector<int64_t> falling = counts;
+  std::sort(falling.rbegin(), falling.rend());
+  if (falling.size() > kMostGpuCounts || falling.front() > kMostGpus || falling.back() < 1) {
+    return;  // refused below
+  }
+  for (const int64_t count : falling) {
+    job.cluster.gpu_count = count;
+    if (std::holds_alternative<ValidJob>(Validate(job, catalog))) break;
+    job.cluster.gpu_count = falling.front();
+  }
+  const bool least = !request.spec.objective.has_value();
+  if (least) request.objective = Objective::kFewestGpus;
+  request.warnings.push_back(
+      {"gpu-count-open", "job.cluster.gpu_count",
+       absl::StrCat("considered are ", absl::StrJoin(counts, ", "), "; the job is taken on ",
+                    *job.cluster.gpu_count, ", the most that it is legal on",
+                    least ? ", and fewest-gpus is the objective, as more are always faster" : "")});
+}
+
 // What a job leaves open may make it illegal, as 1,024 GPUs that split no model
 // do with a batch of 512. Then the smallest tensor and pipeline parallelism that
 // make it legal are its own.
@@ -208,10 +245,22 @@ std::variant<ValidJob, Violations> ValidateSettled(JobSpec& spec, const Catalog&
 
 }  // namespace
 
+std::vector<int64_t> UsualGpuCounts(int64_t gpus_per_node) {
+  std::vector<int64_t> counts;
+  for (int64_t count = 1; count < gpus_per_node && count <= kMostOpenGpus; count *= 2) {
+    counts.push_back(count);
+  }
+  for (int64_t count = gpus_per_node; count <= std::max(kMostOpenGpus, gpus_per_node); count *= 2) {
+    counts.push_back(count);
+  }
+  return counts;
+}
+
 std::variant<Request, Violations> CheckRequest(const RecommendSpec& spec, const Catalog& catalog) {
   Violations violations;
   Request request;
   request.spec = spec;
+  SettleGpuCount(catalog, request);
   auto validated = ValidateSettled(request.spec.job, catalog);
   auto* const valid = std::get_if<ValidJob>(&validated);
   if (valid == nullptr) violations = std::get<Violations>(validated);

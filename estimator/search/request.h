@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <variant>
+#include <vector>
 
 #include "estimator/catalog.h"
 #include "estimator/job.h"
@@ -18,11 +19,16 @@ struct Request {
   Objective objective = Objective::kFastest;
   int64_t max_results = 5;
   Detail detail = Detail::kReplay;
-  std::vector<Warning> warnings;  // of names that may mean several GPUs
+  std::vector<Warning> warnings;  // of what the request left open, and of ambiguous names
 };
 
+// Returns the numbers of GPUs that are considered where a request names none: powers of
+// two within a node, then as many nodes, up to 64 GPUs, or one node where that has more.
+std::vector<int64_t> UsualGpuCounts(int64_t gpus_per_node);
+
 // Checks the job and everything beside it. A job that is illegal only for what it
-// leaves open, tensor and pipeline parallelism, gets the smallest that are legal.
+// leaves open, tensor and pipeline parallelism, gets the smallest that are legal. One
+// that leaves the number of GPUs open gets the most of those considered that it is legal on.
 //
 // Errors: all violations at once: those of Validate, and of "frozen",
 //         "allowed_changes", "gpus", "gpu_counts", "objective", "max_results",

@@ -104,6 +104,84 @@ TEST(CommandLineTest, ExitCodeIsTheVerdict) {
   EXPECT_EQ(code_with(least - 1), 3);
 }
 
+// What people write elsewhere, as flags: the same answer, and what became of it.
+TEST(CommandLineTest, TakesOtherPeoplesWords) {
+  const ProcessResult own = Plimsoll(
+      {"estimate", "--model", "llama-3.1-8b", "--gpu", "h100-80gb-sxm", "--gpu-count", "8",
+       "--sequence-length", "8192", "--zero-stage", "3", "--recompute", "full", "-o", "json"});
+  ASSERT_EQ(own.code, 0) << own.err;
+  const Words other = {"estimate",
+                       "--model",
+                       "meta-llama/Llama-3.1-8B",
+                       "--gpu",
+                       "h100-80gb-sxm",
+                       "--gpus",
+                       "8",
+                       "--seq-len",
+                       "8k",
+                       "--zero=3",
+                       "--gradient-checkpointing"};
+  Words json = other;
+  json.insert(json.end(), {"-o", "json"});
+  v1::EstimateMemoryResponse read = ReadAnswer(Plimsoll(json).out);
+  v1::EstimateMemoryResponse asked = ReadAnswer(own.out);
+  EXPECT_EQ(read.assumptions_size(), asked.assumptions_size() + 4);
+  read.clear_assumptions();
+  asked.clear_assumptions();
+  EXPECT_EQ(read.DebugString(), asked.DebugString());
+  EXPECT_THAT(Plimsoll(other).out, HasSubstr(" 8192 (written as seq-len: 8k)"));
+}
+
+TEST(CommandLineTest, SaysWhatZeroWouldMakeOfAJobThatDoesNotFit) {
+  const Words job = {"estimate",      "--model",           "llama-3.1-8b", "--gpu",
+                     "h100-80gb-sxm", "--sequence-length", "4096"};
+  const auto with = [&](const Words& more) {
+    Words words = job;
+    words.insert(words.end(), more.begin(), more.end());
+    return Plimsoll(words);
+  };
+  const ProcessResult first = with({"--gpu-count", "8"});
+  EXPECT_EQ(first.code, 3);
+  const size_t at = first.out.find("\nWith --zero-stage 3 (fsdp2): ");
+  ASSERT_NE(at, std::string::npos) << first.out;
+  const std::string hint = first.out.substr(at);
+  EXPECT_THAT(hint, EndsWith("; it fits\n"));
+  // It is what the estimate with ZeRO 3 says.
+  const std::string sharded = with({"--gpu-count", "8", "--zero-stage", "3"}).out;
+  const std::string used = hint.substr(hint.find(": ") + 2, 4);
+  EXPECT_THAT(sharded, StartsWith("FITS  " + used));
+  EXPECT_THAT(sharded, Not(HasSubstr("With --zero-stage")));
+  // Nothing to share it with; not legal; not asked of a program.
+  EXPECT_THAT(with({"--gpu-count", "1"}).out, Not(HasSubstr("With --zero-stage")));
+  EXPECT_THAT(with({"--gpu-count", "8", "--framework", "ddp"}).out,
+              Not(HasSubstr("With --zero-stage")));
+  EXPECT_THAT(with({"--gpu-count", "8", "-o", "yaml"}).out, Not(HasSubstr("With --zero-stage")));
+  EXPECT_THAT(with({"--gpu-count", "2", "--set", "training.sequence_length=65536"}).out,
+              EndsWith("; does not fit either; plimsoll recommend searches what does\n"));
+}
+
+// A flag that may be repeated takes one value each time.
+TEST(CommandLineTest, AJobFileMayStandBehindAnyFlag) {
+  const TemporaryFile job(
+      "{model: llama-3.1-8b, sequence_length: 2048, zero_stage: 3, gpu: h100-80gb-sxm, gpu_count: "
+      "8}");
+  const std::string own = Plimsoll(Llama({"--micro-batch-size", "2"})).out;
+  EXPECT_EQ(Plimsoll({"estimate", "--set", "training.micro_batch_size=2", job.path()}).out, own);
+  const ProcessResult result = Plimsoll({"estimate", "--gradient-checkpointing", job.path()});
+  EXPECT_EQ(result.code, 0) << result.err;
+  const ProcessResult frozen =
+      Plimsoll({"recommend", "--detail", "summary", "--freeze", "*", job.path()});
+  EXPECT_EQ(frozen.code, 0) << frozen.err;
+}
+
+TEST(CommandLineTest, ReadsAJobScript) {
+  const TemporaryFile script(
+      "#!/bin/sh\n#PLIMSOLL model=llama-3.1-8b sequence_length=2048 zero_stage=3\n"
+      "#PLIMSOLL gpu=h100-80gb-sxm gpu_count=8\nsrun python train.py\n",
+      "train.sh");
+  EXPECT_EQ(Plimsoll({"estimate", script.path()}).out, Plimsoll(Llama()).out);
+}
+
 struct Mistake {
   const char* name;
   Words words;
@@ -136,6 +214,20 @@ TEST(CommandLineTest, SaysWhatIsWrongInOneLine) {
       {"no jobs",
        {"estimate", "--jobs", "none.jsonl"},
        "none.jsonl: No such file or directory; must be a readable file\n"},
+      {"a flag that is near another", Llama({"--sequence-lenght", "8k"}),
+       "--sequence-lenght: no such flag, did you mean --sequence-length\n"
+       "See plimsoll estimate --help\n"},
+      {"a word of several meanings", Llama({"--batch-size", "8"}),
+       "job.batch-size: 8; may be training.micro_batch_size (of one GPU at once) or "
+       "training.global_batch_size (of an optimizer step)\n"},
+      {"not modelled", Llama({"--cpu-offload"}),
+       "job.cpu-offload: true; not modelled yet: what is moved to the host's memory\n"},
+      {"a trainer as the framework", Llama({"--framework", "hf-trainer"}),
+       "job.runtime.framework: hf-trainer; is a trainer: it goes to runtime.trainer, with one of "
+       "ddp, fsdp1, fsdp2, deepspeed as the framework\n"},
+      {"an optimizer that is not modelled", Llama({"--optimizer", "paged_adamw_8bit"}),
+       "job.training.optimizer.name: paged_adamw_8bit; not modelled yet: paged states move between "
+       "the GPU's memory and the host's\n"},
       {"command",
        {"destimate"},
        "command: destimate; must be one of estimate, recommend, admit, submit, report, models, "

@@ -52,6 +52,30 @@ v1::RecommendConfigResponse ReadAnswer(const std::string& json) {
   return response;
 }
 
+// Of a job that says no number of GPUs the fewest are sought.
+TEST(RecommendTest, FindsHowManyGpusAJobNeeds) {
+  const Words words = {"recommend", "--model", "llama-3.1-8b", "--gpu", "h100-80gb-sxm",
+                       "--seq-len", "4k",      "--gbs",        "64",    "--detail",
+                       "summary"};
+  const ProcessResult result = Plimsoll(words);
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("  llama-3.1-8b on 64 × h100-80gb-sxm as taken: "));
+  EXPECT_THAT(result.out, HasSubstr("\nFewest GPUs: "));
+  EXPECT_THAT(result.out, HasSubstr("Warning gpu-count-open (job.cluster.gpu_count): "));
+  EXPECT_THAT(result.out, HasSubstr("written as seq-len: 4k"));
+  Words json = words;
+  json.insert(json.end(), {"-o", "json"});
+  const v1::RecommendConfigResponse fewest = ReadAnswer(Plimsoll(json).out);
+  ASSERT_GT(fewest.candidates_size(), 0);
+  const int64_t count = fewest.candidates(0).job().cluster().gpu_count();
+  // It fits on none of fewer.
+  for (int64_t fewer = 1; fewer < count; fewer *= 2) {
+    Words less = words;
+    less.insert(less.end(), {"--gpu-count", std::to_string(fewer)});
+    EXPECT_EQ(Plimsoll(less).code, 3) << fewer;
+  }
+}
+
 TEST(RecommendTest, AnswersFromFlagsAlone) {
   const ProcessResult result = Plimsoll(Llama());
   EXPECT_EQ(result.code, 0) << result.err;

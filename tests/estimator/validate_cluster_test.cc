@@ -99,6 +99,13 @@ const std::vector<Refusal>& Frameworks() {
          j.runtime.trainer = "torchtitan", j.runtime.versions["torchtitan"] = "2025.3";
        },
        {}},
+      {"a trainer where a framework is due",
+       [](JobSpec& j) { j.runtime.framework = "hf-trainer"; },
+       {"job.runtime.framework: hf-trainer; is a trainer: it goes to runtime.trainer, with one of "
+        "ddp, fsdp1, fsdp2, deepspeed as the framework"}},
+      {"a framework where a trainer is due",
+       [](JobSpec& j) { j.runtime.trainer = "fsdp2"; },
+       {"job.runtime.trainer: fsdp2; is a framework: it goes to runtime.framework"}},
       {"an unknown trainer",
        [](JobSpec& j) { j.runtime.trainer = "torchtitans"; },
        {"job.runtime.trainer: torchtitans; must be one of torchtitan, torchtune, litgpt, "

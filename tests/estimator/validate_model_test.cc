@@ -170,13 +170,18 @@ const std::vector<Refusal>& Sources() {
        {"job.model: unset; must have name, hf_config or transformer"}},
       {"unknown name",
        [](JobSpec& j) { j.model.source = std::string("gpt5"); },
-       {"job.model.name: gpt5; must be one of gpt2-xl, llama-3.1-8b"}},
+       {"job.model.name: gpt5; must be one of gpt2-xl, llama-3.1-8b; another model is given by its "
+        "config.json, as model.hf_config"}},
+      {"a name in capitals", [](JobSpec& j) { j.model.source = std::string("Llama-3.1-8B"); }, {}},
       {"name of a megabyte",
        [](JobSpec& j) { j.model.source = std::string(1 << 20, 'x'); },
-       {"job.model.name: " + std::string(64, 'x') + "...; must be one of gpt2-xl, llama-3.1-8b"}},
+       {"job.model.name: " + std::string(64, 'x') +
+        "...; must be one of gpt2-xl, llama-3.1-8b; "
+        "another model is given by its config.json, as model.hf_config"}},
       {"name with bytes that do not print",
        [](JobSpec& j) { j.model.source = std::string("a\n\1"); },
-       {"job.model.name: a\\n\\001; must be one of gpt2-xl, llama-3.1-8b"}},
+       {"job.model.name: a\\n\\001; must be one of gpt2-xl, llama-3.1-8b; another model is given "
+        "by its config.json, as model.hf_config"}},
       {"an unknown type accepted where there is none",
        [](JobSpec& j) { j.model.accept_unknown_model_type = true; },
        {"job.model.accept_unknown_model_type: true; needs hf_config"}},

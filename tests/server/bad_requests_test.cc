@@ -132,10 +132,12 @@ const std::vector<BadRequestCase>& Cases() {
       {"UnknownModel",
        {{"job.model.name", R"("llama-3.1-8bb")"}},
        {"job.model.name: llama-3.1-8bb; is not known; nearest: llama-3.1-8b, llama-3.1-70b, "
-        "llama-3-8b"}},
+        "llama-3-8b; another model is given by its config.json, as model.hf_config"}},
       {"ModelOfAnotherWorld",
        {{"job.model.name", R"("zzzzzzzzzzzzzz")"}},
-       {"job.model.name: zzzzzzzzzzzzzz; is not known"}},
+       {"job.model.name: zzzzzzzzzzzzzz; is not known; another model is given by its config.json, "
+        "as "
+        "model.hf_config"}},
       {"EmptyModelName", {{"job.model.name", R"("")"}}, {"job.model.name: ; is not known"}},
       {"LongModelName",
        {{"job.model.name", absl::StrCat("\"", std::string(1000, 'm'), "\"")}},

@@ -17,6 +17,7 @@
 #include "google/protobuf/struct.pb.h"
 #include "gtest/gtest.h"
 #include "server/catalog/gpu_names.h"
+#include "server/catalog/hf_id_table.h"
 
 namespace plimsoll {
 namespace {
@@ -59,6 +60,39 @@ TEST(CatalogTest, HasThePathThatEverybodyStartsFrom) {
   EXPECT_EQ(model.layer_count, 32);
   EXPECT_EQ(model.kv_head_count, 8);
   EXPECT_EQ(CountParameters(model), 8030261248);
+}
+
+TEST(CatalogTest, EachIdOfTheHubIsOfOneModel) {
+  const Catalog& catalog = LoadCatalog();
+  EXPECT_GE(LoadHfIds().size(), 150u);
+  for (const auto& [lower, row] : LoadHfIds()) {
+    EXPECT_EQ(absl::AsciiStrToLower(row.id), lower);
+    EXPECT_EQ(std::count(lower.begin(), lower.end(), '/'), 1) << lower;
+    EXPECT_EQ(catalog.models.count(row.model), 1u) << row.id << " is of " << row.model;
+    EXPECT_EQ(CatalogName(row.id), row.model);
+  }
+  EXPECT_EQ(CatalogName("meta-llama/Llama-3.1-8B"), "llama-3.1-8b");
+  EXPECT_EQ(CatalogName("META-LLAMA/llama-3.1-8b-INSTRUCT"), "llama-3.1-8b");
+  for (const char* const other : {"llama-3.1-8b", "meta-llama/Llama-9", "", "/"}) {
+    EXPECT_EQ(CatalogName(other), other);
+  }
+  EXPECT_EQ(CatalogName(std::string(1000, '/')), std::string(1000, '/'));
+}
+
+TEST(BrokenDataTest, ATableOfIdsThatIsBrokenIsNamed) {
+  const struct {
+    const char* text;
+    const char* error;
+  } kCases[] = {
+      {"[a]", "hf_ids.yaml: table: must be a map of models"},
+      {"m: a/b", "hf_ids.yaml: m: must be a list of ids"},
+      {"m: [[a]]", "hf_ids.yaml: m: must be a list of ids"},
+      {"m: [a/b]\nn: [A/B]", "hf_ids.yaml: A/B: is already of m"},
+      {"m: [a/b, a/b]", "hf_ids.yaml: a/b: is already of m"},
+  };
+  for (const auto& row : kCases) {
+    EXPECT_EQ(ReadHfIdTable({"hf_ids.yaml", row.text}).status().message(), row.error) << row.text;
+  }
 }
 
 TEST(CatalogTest, ModelIdsAreKebabCase) {

@@ -59,6 +59,21 @@ TEST(AdmitCommandTest, ExitsAsItDecides) {
   EXPECT_EQ(Plimsoll({"estimate", resized.path()}).code, 0) << yaml.out;
 }
 
+// A script that says that it may be changed is: so are its words in the scheduler's request.
+TEST(AdmitCommandTest, ReadsAJobScript) {
+  const TemporaryFile policy(kPolicy, "policy.yaml");
+  const auto admit = [&](const std::string& resize) {
+    const TemporaryFile script("#!/bin/sh\n#PLIMSOLL model=llama-3.1-8b seq_len=4k gbs=16" +
+                               resize +
+                               "\n#PLIMSOLL gpu=h100-80gb-sxm gpus=8\nsrun python train.py\n");
+    return Plimsoll({"admit", script.path(), "--policy", policy.path(), "--partition", "h100"});
+  };
+  EXPECT_EQ(admit("").code, 3);
+  const ProcessResult resize = admit(" resize=allowed");
+  EXPECT_EQ(resize.code, 6) << resize.err;
+  EXPECT_THAT(resize.out, HasSubstr("\nPlimsoll: resized: "));
+}
+
 TEST(AdmitCommandTest, DecidesOnARequestOfAScheduler) {
   const TemporaryFile policy(kPolicy, "policy.yaml");
   const std::string request =

@@ -52,6 +52,16 @@ TEST(SubmitCommandTest, CarriesTheJobAndItsPrediction) {
   EXPECT_THAT(result.out, HasSubstr(R"("verdict":"VERDICT_FITS")"));
 }
 
+// The script that is submitted says its job itself.
+TEST(SubmitCommandTest, ReadsAJobScript) {
+  const ProcessResult result = Submit(
+      "#!/bin/sh\n#SBATCH --nodes=1\n#PLIMSOLL model=llama-3.1-8b seq_len=4k zero=3\n"
+      "#PLIMSOLL gpu=h100-80gb-sxm gpus=8\necho\n",
+      {});
+  EXPECT_EQ(result.code, 7) << result.err;
+  EXPECT_EQ(result.out, "zero 3 of 8\n");
+}
+
 TEST(SubmitCommandTest, ChangesOnlyWithConsent) {
   const ProcessResult refused = Submit(kTooLarge, {});
   EXPECT_EQ(refused.code, 3);

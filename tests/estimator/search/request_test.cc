@@ -183,6 +183,60 @@ TEST(RequestTest, SettlesWhatWasLeftOpen) {
       << "what was asked for stands";
 }
 
+TEST(RequestTest, ConsidersTheUsualNumbersOfGpusWhereNoneIsSaid) {
+  EXPECT_THAT(UsualGpuCounts(8), ElementsAre(1, 2, 4, 8, 16, 32, 64));
+  EXPECT_THAT(UsualGpuCounts(1), ElementsAre(1, 2, 4, 8, 16, 32, 64));
+  EXPECT_THAT(UsualGpuCounts(6), ElementsAre(1, 2, 4, 6, 12, 24, 48));
+  EXPECT_THAT(UsualGpuCounts(72), ElementsAre(1, 2, 4, 8, 16, 32, 64, 72));
+  RecommendSpec spec;
+  spec.job = TightJob();
+  spec.job.cluster.gpu_count.reset();
+  auto request = std::get<Request>(CheckRequest(spec, SmallCatalog()));
+  EXPECT_THAT(request.spec.gpu_counts, ElementsAre(1, 2, 4, 8, 16, 32, 64));
+  EXPECT_EQ(request.job->gpu_count, 16) << "more cannot share a batch of 16";
+  EXPECT_EQ(request.objective, Objective::kFewestGpus);
+  ASSERT_EQ(request.warnings.size(), 1u);
+  EXPECT_EQ(request.warnings[0].text,
+            "considered are 1, 2, 4, 8, 16, 32, 64; the job is taken on 16, the most that it is "
+            "legal on, and fewest-gpus is the objective, as more are always faster");
+  spec.objective = "fastest";
+  spec.gpu_counts = {4, 8};
+  request = std::get<Request>(CheckRequest(spec, SmallCatalog()));
+  EXPECT_EQ(request.job->gpu_count, 8);
+  EXPECT_EQ(request.objective, Objective::kFastest);
+  EXPECT_EQ(request.warnings[0].text,
+            "considered are 4, 8; the job is taken on 8, the most that it is legal on");
+}
+
+// What the job says, or may not change, is not open.
+TEST(RequestTest, LeavesTheNumberOfGpusThatAJobHas) {
+  RecommendSpec spec;
+  spec.job = TightJob();
+  const auto is_open = [&] {
+    const auto request = std::get<Request>(CheckRequest(spec, SmallCatalog()));
+    return !request.warnings.empty() || request.objective != Objective::kFastest;
+  };
+  EXPECT_FALSE(is_open());
+  spec.job.cluster.gpu_count.reset();
+  EXPECT_TRUE(is_open());
+  spec.frozen = {"cluster.gpu_count"};
+  EXPECT_FALSE(is_open());
+  spec.frozen.clear();
+  spec.job.parallelism.data_parallel_size = 8;
+  EXPECT_FALSE(is_open());
+}
+
+TEST(RequestTest, SaysWhatIsWrongWithNumbersOfGpusBesideAJobWithout) {
+  RecommendSpec spec;
+  spec.job = TightJob();
+  spec.job.cluster.gpu_count.reset();
+  spec.gpu_counts = {0, 8};
+  EXPECT_THAT(Wrong(spec), ElementsAre("gpu_counts: 0; must be from 1 to 1048576"));
+  spec.gpu_counts.clear();
+  spec.job.cluster.gpus_per_node = 0;
+  EXPECT_THAT(Wrong(spec), ElementsAre("job.cluster.gpus_per_node: 0; must be from 1 to 1024"));
+}
+
 TEST(RequestTest, TakesFieldsThatNeverChange) {
   RecommendSpec spec;
   spec.job = TightJob();
