@@ -38,7 +38,8 @@ const Transformer* FindByName(const std::string& name, const Catalog& catalog, C
     const auto same = catalog.models.find(absl::AsciiStrToLower(name));
     if (same != catalog.models.end()) return &same->second;
   }
-  check.Fail("model.name", name, NotAModel(name, catalog), ViolationCode::kUnknownName);
+  check.Fail("model.name", name, NotAModel(name, catalog), ViolationCode::kUnknownName,
+             {"model.hf_config"});
   return nullptr;
 }
 

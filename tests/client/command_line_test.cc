@@ -230,7 +230,8 @@ TEST(CommandLineTest, SaysWhatIsWrongInOneLine) {
        "the GPU's memory and the host's\n"},
       {"command",
        {"destimate"},
-       "command: destimate; must be one of estimate, recommend, admit, submit, report, models, "
+       "command: destimate; must be one of estimate, recommend, diff, admit, submit, report, "
+       "models, "
        "gpus, serve, completion\n"
        "See plimsoll --help\n"},
   };

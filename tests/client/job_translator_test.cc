@@ -308,9 +308,10 @@ TEST_F(JobTranslatorTest, ReadsTheLinesOfAScript) {
 
 TEST_F(JobTranslatorTest, AScriptAsksSlurmForItsGpus) {
   const Outcome reading = Read(
-      "#!/bin/sh\n#SBATCH -N 2 --gpus-per-node=h100:8\n#PLIMSOLL model=gpt2\nsrun python a.py\n");
+      "#!/bin/sh\n#SBATCH -N 2 --gpus-per-node=h100-80gb-sxm:8\n#PLIMSOLL model=gpt2\nsrun python "
+      "a.py\n");
   EXPECT_THAT(reading.wrong, IsEmpty());
-  EXPECT_EQ(reading.job.cluster().gpu(), "h100");
+  EXPECT_EQ(reading.job.cluster().gpu(), "h100-80gb-sxm");
   EXPECT_EQ(reading.job.cluster().gpu_count(), 16);
   EXPECT_EQ(reading.job.cluster().gpus_per_node(), 8);
   EXPECT_THAT(Read("#!/bin/sh\n#SBATCH --gpus=8\n#PLIMSOLL model=gpt2 gpus=4\n").wrong,

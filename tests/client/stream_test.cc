@@ -77,13 +77,15 @@ TEST(StreamTest, AnswersALineWithAllThatIsWrong) {
   EXPECT_EQ(result.code, 2) << result.err;
   const std::vector<std::string> lines = Lines(result.out);
   ASSERT_EQ(lines.size(), 2u);
-  EXPECT_THAT(lines[0],
-              StartsWith(R"({"error":{"code":3,"message":")"
-                         R"(job.training.micro_batch_size: \"x\"; must be an integer of 64 bits\n)"
-                         R"(job.training.sequenceLenth: 1; no such field, did you mean )"
-                         R"(sequence_length\njob.model.name: gpt-2; is not known; nearest: gpt2, )"
-                         R"(gpt2-xl\njob.cluster.gpu_memory_bytes: 1000; must be from 1048576 to )"
-                         R"(1125899906842624","details":[)"));
+  EXPECT_THAT(
+      lines[0],
+      StartsWith(R"({"error":{"code":3,"message":")"
+                 R"(job.training.micro_batch_size: \"x\"; must be an integer of 64 bits\n)"
+                 R"(job.training.sequenceLenth: 1; no such field, did you mean )"
+                 R"(sequence_length\njob.model.name: gpt-2; is not known; nearest: gpt2, )"
+                 R"(gpt2-xl; another model is given by its config.json, as )"
+                 R"(model.hf_config\njob.cluster.gpu_memory_bytes: 1000; must be from 1048576 to )"
+                 R"(1125899906842624","details":[)"));
   EXPECT_THAT(lines[0], HasSubstr(R"("listedCount":"4","violationCount":"4")"));
   EXPECT_THAT(lines[1], StartsWith("{\"verdict\":"));
 }

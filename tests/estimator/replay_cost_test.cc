@@ -41,7 +41,7 @@ TEST(ReplayCostTest, TakesAnyNumberOfMicroBatches) {
 // The answer says which detail it is of, and why.
 TEST(ReplayCostTest, WhatCostsTooMuchIsAnsweredInClosedForm) {
   JobSpec job = TightJob();
-  job.runtime.framework = "megatron-core";
+  job.runtime.framework = "fsdp2";
   job.parallelism.pipeline_parallel_size = 8;
   job.parallelism.pipeline_schedule = "gpipe";
   job.cluster.gpu_count = 8;

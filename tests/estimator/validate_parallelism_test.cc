@@ -74,9 +74,9 @@ const std::vector<Refusal>& Stages() {
       {"an unknown schedule",
        [](JobSpec& j) {
          j.parallelism.pipeline_parallel_size = 2;
-         j.parallelism.pipeline_schedule = "zero-bubble";
+         j.parallelism.pipeline_schedule = "two-steps";
        },
-       {"job.parallelism.pipeline_schedule: zero-bubble; must be one of gpipe, 1f1b, "
+       {"job.parallelism.pipeline_schedule: two-steps; must be one of gpipe, 1f1b, "
         "interleaved-1f1b"}},
       {"virtual stages of 1F1B",
        [](JobSpec& j) {

@@ -84,8 +84,8 @@ const std::vector<Refusal>& Precisions() {
        {"job.training.precision.optimizer_state_dtype: bool; must be one of fp32, fp16, bf16, "
         "fp8"}},
       {"optimizer",
-       [](JobSpec& j) { j.training.optimizer.name = "sophia"; },
-       {"job.training.optimizer.name: sophia; must be one of sgd, sgd-momentum, rmsprop, adagrad, "
+       [](JobSpec& j) { j.training.optimizer.name = "adamx"; },
+       {"job.training.optimizer.name: adamx; must be one of sgd, sgd-momentum, rmsprop, adagrad, "
         "adam, adamw, lamb, lion, adafactor, muon, adamw-8bit"}},
       {"implementation",
        [](JobSpec& j) { j.training.optimizer.implementation = "apex"; },
@@ -151,8 +151,8 @@ const std::vector<Refusal>& Recomputing() {
 const std::vector<Refusal>& Kernels() {
   static const auto* const kRows = new std::vector<Refusal>{
       {"attention",
-       [](JobSpec& j) { j.training.attention = "ring"; },
-       {"job.training.attention: ring; must be one of eager, flash, cudnn, memory-efficient"}},
+       [](JobSpec& j) { j.training.attention = "fast"; },
+       {"job.training.attention: fast; must be one of eager, flash, cudnn, memory-efficient"}},
       {"flash in fp32",
        [](JobSpec& j) { j.training.attention = "flash", j.training.precision.preset = "fp32"; },
        {"job.training.attention: flash; needs 16-bit activations"}},

@@ -138,11 +138,14 @@ const std::vector<BadRequestCase>& Cases() {
        {"job.model.name: zzzzzzzzzzzzzz; is not known; another model is given by its config.json, "
         "as "
         "model.hf_config"}},
-      {"EmptyModelName", {{"job.model.name", R"("")"}}, {"job.model.name: ; is not known"}},
+      {"EmptyModelName",
+       {{"job.model.name", R"("")"}},
+       {"job.model.name: ; is not known; another model is given by its config.json, as "
+        "model.hf_config"}},
       {"LongModelName",
        {{"job.model.name", absl::StrCat("\"", std::string(1000, 'm'), "\"")}},
        {"job.model.name: mmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmm...; is "
-        "not known"}},
+        "not known; another model is given by its config.json, as model.hf_config"}},
       {"EmptyConfig",
        {{"job.model", R"({"hf_config": {}})"}},
        {"job.model.hf_config.model_type: unset; must be set; of a dense decoder's fields it lacks "
@@ -367,10 +370,16 @@ const std::vector<BadRequestCase>& Cases() {
       {"UnknownSchedule",
        {{"job.parallelism.zero_stage", R"(0)"},
         {"job.parallelism.pipeline_parallel_size", R"(2)"},
+        {"job.parallelism.pipeline_schedule", R"("two-steps")"},
+        {"job.runtime.framework", R"("megatron-core")"}},
+       {"job.parallelism.pipeline_schedule: two-steps; must be one of gpipe, 1f1b, "
+        "interleaved-1f1b"}},
+      {"ScheduleThatIsNotModelled",
+       {{"job.parallelism.zero_stage", R"(0)"},
+        {"job.parallelism.pipeline_parallel_size", R"(2)"},
         {"job.parallelism.pipeline_schedule", R"("zero-bubble")"},
         {"job.runtime.framework", R"("megatron-core")"}},
-       {"job.parallelism.pipeline_schedule: zero-bubble; must be one of gpipe, 1f1b, "
-        "interleaved-1f1b"}},
+       {"job.parallelism.pipeline_schedule: zero-bubble; not modelled yet: this schedule"}},
       {"ScheduleWithoutStages",
        {{"job.parallelism.pipeline_schedule", R"("1f1b")"}},
        {"job.parallelism.pipeline_schedule: 1f1b; needs pipeline_parallel_size above 1"}},
@@ -434,7 +443,9 @@ const std::vector<BadRequestCase>& Cases() {
         {"job.parallelism.zero_stage", R"(9)"},
         {"job.cluster.gpu", R"("tpu-v5")"},
         {"risk", R"(2)"}},
-       {"job.model.name: nobody-knows-this; is not known", "job.cluster.gpu: tpu-v5; is not known",
+       {"job.model.name: nobody-knows-this; is not known; another model is given by its "
+        "config.json, as model.hf_config",
+        "job.cluster.gpu: tpu-v5; is not known",
         "job.parallelism.zero_stage: 9; must be from 0 to 3",
         "job.training.sequence_length: 0; must be from 1 to 134217728",
         "risk: 2; must be from 0.0001 to 0.5"}},

@@ -35,7 +35,13 @@ Message Read(const std::string& json) {
 
 constexpr char kKnobs[] = R"({
   "training": {"sequence_length": 1, "micro_batch_size": 2, "global_batch_size": 3,
-    "recompute": {"mode": "a", "modules": ["b", "c"], "interval": 4, "unit_layer_count": 5}},
+    "recompute": {"mode": "a", "modules": ["b", "c"], "interval": 4, "unit_layer_count": 5},
+    "loss": {"implementation": "g", "chunk_count": 21}},
+  "runtime": {"framework": "f", "trainer": "h", "versions": {"torch": "2"},
+    "gradient_as_bucket_view": true, "reduce_bucket_element_count": 22,
+    "overlap_communication": true, "reshard_after_forward": false,
+    "gradient_accumulation_fusion": true, "attention_mask": false, "compile": true,
+    "transformer_implementation": "i", "deferred_embedding_gradient_count": 23},
   "parallelism": {"data_parallel_size": 6, "zero_stage": 0, "shard_group_size": 8,
     "tensor_parallel_size": 9, "sequence_parallel": false, "pipeline_parallel_size": 10,
     "pipeline_schedule": "d", "virtual_pipeline_size": 11, "pipeline_layout": [12, 13],
@@ -45,7 +51,7 @@ constexpr char kKnobs[] = R"({
     "network_bytes_per_second": 19}})";
 
 constexpr char kRest[] = R"({
-  "model": {"name": "m"}, "runtime": {"framework": "f", "versions": {"torch": "2"}},
+  "model": {"name": "m"}, "runtime": {"cublas_workspace_config": ":16:8"},
   "training": {"attention": "flash", "optimizer": {"name": "o"}}})";
 
 TEST(FromProtoTest, CopiesTheSearch) {
@@ -106,8 +112,8 @@ TEST(FromProtoTest, UnsetStaysUnset) {
 // Every field of the sections that a search may change is set above.
 TEST(WithKnobsOfTest, TheJobAboveTurnsEveryKnob) {
   const auto job = Read<v1::Job>(kKnobs);
-  const google::protobuf::Message* const sections[] = {&job.training().recompute(),
-                                                       &job.parallelism(), &job.cluster()};
+  const google::protobuf::Message* const sections[] = {
+      &job.training().recompute(), &job.training().loss(), &job.parallelism(), &job.cluster()};
   for (const auto* const section : sections) {
     std::vector<const google::protobuf::FieldDescriptor*> set;
     section->GetReflection()->ListFields(*section, &set);
@@ -131,6 +137,7 @@ TEST(WithKnobsOfTest, WhatIsNoLongerSetIsCleared) {
   const v1::Job turned = WithKnobsOf(nothing, job);
   auto expected = Read<v1::Job>(kRest);
   expected.mutable_training()->mutable_recompute();
+  expected.mutable_training()->mutable_loss();
   expected.mutable_parallelism();
   expected.mutable_cluster();
   EXPECT_TRUE(MessageDifferencer::Equals(turned, expected)) << turned.DebugString();
@@ -193,7 +200,7 @@ TEST(EncodeTest, CopiesEveryFieldOfACandidate) {
             R"("verdict":"VERDICT_AT_RISK","device":{"expectedBytes":"1","boundBytes":"2"},)"
             R"("usableBytes":"3","detail":"replay","stepTime":{"seconds":4.5,"lowSeconds":4,)"
             R"("highSeconds":5,"terms":[],"tokensPerSecond":6,"modelFlopsUtilization":0.25,)"
-            R"("gpuHoursPerBillionTokens":7,"costPerBillionTokens":8,"basis":"measured"}})");
+            R"("gpuHoursPerBillionTokens":7,"basis":"measured","costPerBillionTokens":8}})");
   EXPECT_EQ(Encoded({}, {}).requested().step_time().basis(), "spec-only");
   EXPECT_EQ(Encoded({}, {}).requested().detail(), "summary");
 }

@@ -60,8 +60,8 @@ local function none_yet()
 end
 
 function counters.new()
-  return setmetatable({ decisions = none_yet(), seconds = 0, asked = 0, missed = 0, unwritten = false },
-                      counters)
+  local none = { decisions = none_yet(), seconds = 0, asked = 0, missed = 0, unwritten = false }
+  return setmetatable(none, counters)
 end
 
 -- Counts one decision. `labels` has mode, decision, enforced and cause; `seconds`
@@ -101,8 +101,7 @@ function counters:text(breaker_open)
   lines[#lines + 1] = "# TYPE plimsoll_admission_seconds summary"
   lines[#lines + 1] = ("plimsoll_admission_seconds_sum %.6f"):format(self.seconds)
   lines[#lines + 1] = ("plimsoll_admission_seconds_count %d"):format(self.asked)
-  lines[#lines + 1] = "# HELP plimsoll_admission_budget_missed_total Submissions that were not"
-    .. " judged, or whose search was cut short, within the budget."
+  lines[#lines + 1] = "# HELP plimsoll_admission_budget_missed_total Not judged, or cut short: over budget."
   lines[#lines + 1] = "# TYPE plimsoll_admission_budget_missed_total counter"
   lines[#lines + 1] = ("plimsoll_admission_budget_missed_total %d"):format(self.missed)
   lines[#lines + 1] =

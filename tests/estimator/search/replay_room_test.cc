@@ -112,6 +112,7 @@ TEST(EvaluationTest, GivesUpReplaysOnceThoseInVainHaveCostTooMuch) {
   spec.job = TightJob();
   spec.job.parallelism.tensor_parallel_size = 1;
   spec.job.parallelism.pipeline_parallel_size = 8;
+  spec.job.runtime.framework = "fsdp2";
   spec.job.parallelism.pipeline_schedule = "gpipe";
   spec.job.training.micro_batch_size = 1;
   spec.job.training.global_batch_size = 128;
