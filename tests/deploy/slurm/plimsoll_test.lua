@@ -416,7 +416,7 @@ test("counts are written whole, in the form that node_exporter reads", function(
 # TYPE plimsoll_admission_seconds summary
 plimsoll_admission_seconds_sum 0.750000
 plimsoll_admission_seconds_count 2
-# HELP plimsoll_admission_budget_missed_total Not judged, or cut short: over budget.
+# HELP plimsoll_admission_budget_missed_total Submissions not judged in time.
 # TYPE plimsoll_admission_budget_missed_total counter
 plimsoll_admission_budget_missed_total 1
 # HELP plimsoll_admission_breaker_open 1 while Plimsoll is not asked, after failures in a row.
