@@ -101,7 +101,8 @@ function counters:text(breaker_open)
   lines[#lines + 1] = "# TYPE plimsoll_admission_seconds summary"
   lines[#lines + 1] = ("plimsoll_admission_seconds_sum %.6f"):format(self.seconds)
   lines[#lines + 1] = ("plimsoll_admission_seconds_count %d"):format(self.asked)
-  lines[#lines + 1] = "# HELP plimsoll_admission_budget_missed_total Submissions not judged in time."
+  lines[#lines + 1] = "# HELP plimsoll_admission_budget_missed_total "
+    .. "Submissions not judged in time."
   lines[#lines + 1] = "# TYPE plimsoll_admission_budget_missed_total counter"
   lines[#lines + 1] = ("plimsoll_admission_budget_missed_total %d"):format(self.missed)
   lines[#lines + 1] =
