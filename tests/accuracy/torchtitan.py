@@ -42,7 +42,7 @@ MONTHS = (
     (99999, "2026.8"),
 )
 # Of commits that rows name without their pull request.
-PULLS = {"d66b72a6a": 1690}
+PULLS = {"d66b72a6a": 1690, "4d88a8a44": 712}
 # A date in the name of a benchmark's file: _202412_, _2025-06_.
 DATED = re.compile(r"(?<![0-9A-Za-z])(20\d\d)-?(0[1-9]|1[0-2])(?![0-9A-Za-z])")
 SPECIAL = {
