@@ -73,12 +73,27 @@ void AddJobSources(CLI::App* command, absl::string_view request, std::string* jo
       ->type_name("FILE");
 }
 
+void AddRiskFlag(CLI::App* command, std::optional<double>* risk) {
+  command->add_option("--risk", *risk, "Chance that an upper bound is exceeded (0.01)")
+      ->type_name("P");
+}
+
+// `what`, of which the detail is: "memory is".
+void AddDetailFlag(CLI::App* command, absl::string_view what, std::string* detail) {
+  command
+      ->add_option(
+          "--detail", *detail,
+          absl::StrCat("How the ", what,
+                       " made: in closed form, or by a replay of the first steps (replay)"))
+      ->type_name("{summary,replay}")
+      ->check(CLI::IsMember({"summary", "replay"}).description(""));
+}
+
 void AddEstimate(CLI::App* app, EstimateCommand* options) {
   CLI::App* command =
       AddCommand(app, "estimate", "Say where a job's memory goes, and if it fits", kEstimateFooter);
   AddJobSources(command, "EstimateMemoryRequest", &options->job_file, &options->jobs_file);
-  command->add_option("--risk", options->risk, "Chance that the upper bound is exceeded (0.01)")
-      ->type_name("P");
+  AddRiskFlag(command, &options->risk);
   command->add_flag(
       "--explain", options->explain,
       "Also what is largest at the peak, every kind of tensor, and what each pass left");
@@ -87,12 +102,7 @@ void AddEstimate(CLI::App* app, EstimateCommand* options) {
                    "Also draw the memory of one step: a picture (.svg), a page (.html) or data "
                    "(.json)")
       ->type_name("FILE");
-  command
-      ->add_option("--detail", options->detail,
-                   "How the figures are made: in closed form, or by a replay of the first steps "
-                   "(replay)")
-      ->type_name("{summary,replay}")
-      ->check(CLI::IsMember({"summary", "replay"}).description(""));
+  AddDetailFlag(command, "figures are", &options->detail);
   AddOutputFlags(command, &options->output);
   AddConnectionFlags(command, &options->connection);
   AddJobFlags(command, &options->settings);
@@ -104,14 +114,8 @@ void AddDiff(CLI::App* app, DiffCommand* options) {
       ->type_name("FILE");
   command->add_option("b", options->second, "Another (the first, with the flags)")
       ->type_name("FILE");
-  command->add_option("--risk", options->risk, "Chance that an upper bound is exceeded (0.01)")
-      ->type_name("P");
-  command
-      ->add_option("--detail", options->detail,
-                   "How the memory is made: in closed form, or by a replay of the first steps "
-                   "(replay)")
-      ->type_name("{summary,replay}")
-      ->check(CLI::IsMember({"summary", "replay"}).description(""));
+  AddRiskFlag(command, &options->risk);
+  AddDetailFlag(command, "memory is", &options->detail);
   AddOutputFlags(command, &options->output);
   AddConnectionFlags(command, &options->connection);
   AddJobFlags(command, &options->settings);
@@ -149,14 +153,8 @@ void AddSearchFlags(CLI::App* command, RecommendCommand* options) {
       ->type_name("GPU=PRICE");
   command->add_option("--max-results", options->max_results, "The most candidates to show (5)")
       ->type_name("N");
-  command->add_option("--risk", options->risk, "Chance that an upper bound is exceeded (0.01)")
-      ->type_name("P");
-  command
-      ->add_option("--detail", options->detail,
-                   "How the memory of what is shown is made: in closed form, or by a replay of the "
-                   "first steps (replay)")
-      ->type_name("{summary,replay}")
-      ->check(CLI::IsMember({"summary", "replay"}).description(""));
+  AddRiskFlag(command, &options->risk);
+  AddDetailFlag(command, "memory of what is shown is", &options->detail);
 }
 
 void AddRecommend(CLI::App* app, RecommendCommand* options) {
@@ -226,8 +224,7 @@ void AddSubmit(CLI::App* app, SubmitCommand* options) {
   AddListFlag(command, "--allow", &options->allowed_changes,
               "Fields that may be changed, as parallelism.zero_stage (all but the GPUs)")
       ->type_name("PATH");
-  command->add_option("--risk", options->risk, "Chance that the upper bound is exceeded (0.01)")
-      ->type_name("P");
+  AddRiskFlag(command, &options->risk);
   AddConnectionFlags(command, &options->connection);
   AddJobFlags(command, &options->settings);
 }
