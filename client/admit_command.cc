@@ -1,6 +1,7 @@
 // `plimsoll admit`.
 #include <unistd.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,18 +11,22 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
-#include "client/admit/admit.h"
-#include "client/admit/message.h"
-#include "client/admit/policy.h"
+#include "client/admission.h"
 #include "client/commands.h"
-#include "client/document.h"
+#include "client/job_file.h"
 #include "client/json_writer.h"
-#include "client/refusal.h"
 #include "client/service.h"
 #include "client/standard_streams.h"
 #include "client/text.h"
 #include "client/yaml_writer.h"
+#include "server/admit/job_words.h"
+#include "server/admit/message.h"
+#include "server/admit/policy.h"
+#include "server/admit/unread.h"
 #include "server/json.h"
+#include "server/shorten.h"
+#include "server/words/document.h"
+#include "server/words/refusal.h"
 
 namespace plimsoll {
 namespace {
@@ -74,19 +79,28 @@ std::string Render(const v1::AdmissionDecision& decision, const std::string& for
   return line + "\n";
 }
 
-// Reads the request, and what it says; what can't be read is in `misread`.
+// A submission, as the command line has it.
+struct Submission {
+  v1::AdmitRequest request;
+  JobWords words;      // of the scheduler's request, or a job file
+  Violations misread;  // what is wrong with the request, and with the words
+};
+
+// Reads the request, and what it says. Of one that is none, what can't be read of it is
+// all that is judged.
 //
 // Errors: INVALID_ARGUMENT where there is no such file.
 absl::Status ReadRequest(const std::string& file, Submission* submission) {
   const absl::StatusOr<std::string> text = ReadDocument(file);
   if (!text.ok()) return text.status();
-  v1::SchedulerRequest& request = submission->request;
-  submission->misread = ReadJsonMessage(*text, &request);
-  if (submission->misread.empty() && request.scheduler() != "slurm") {
-    submission->misread.push_back(
+  v1::SchedulerRequest& request = *submission->request.mutable_scheduler_request();
+  Violations& misread = submission->misread;
+  misread = ReadJsonMessage(*text, &request);
+  if (misread.empty() && request.scheduler() != "slurm") {
+    misread.push_back(
         {"scheduler", Clean(request.scheduler()), "must be slurm", ViolationCode::kUnknownName});
   }
-  submission->words = ReadWords(request, &submission->misread);
+  submission->words = ReadWords(request, &misread);
   return absl::OkStatus();
 }
 
@@ -100,54 +114,72 @@ bool SaysResize(const std::string& file) {
 }
 
 absl::StatusOr<Submission> ReadSubmission(const AdmitCommand& command) {
-  const absl::StatusOr<v1::AdmissionPolicy> policy = ReadPolicy(command.policy);
-  if (!policy.ok()) return policy.status();
   Submission submission;
-  if (command.scheduler_request.empty()) {
-    submission.request.set_partition(command.partition);
-    submission.request.set_namespace_(command.name_space);
-    submission.words = {.source = "job",
-                        .file = command.job_file,
-                        .inline_job = "",
-                        .settings = {},
-                        .resize_allowed = command.resize_allowed || SaysResize(command.job_file)};
-  } else {
+  if (!command.policy.empty()) {
+    absl::StatusOr<v1::AdmissionPolicy> policy = ReadPolicy(command.policy);
+    if (!policy.ok()) return policy.status();
+    *submission.request.mutable_policy() = *std::move(policy);
+  }
+  if (!command.scheduler_request.empty()) {
     const absl::Status read = ReadRequest(command.scheduler_request, &submission);
     if (!read.ok()) return read;
+    return submission;
   }
-  submission.rules =
-      RulesFor(*policy, submission.request.partition(), submission.request.namespace_());
-  submission.files = command.refuse_files ? Files::kRefuse : Files::kRead;
+  v1::SchedulerRequest& place = *submission.request.mutable_scheduler_request();
+  place.set_partition(command.partition);
+  place.set_namespace_(command.name_space);
+  submission.words = {.source = "job",
+                      .file = command.job_file,
+                      .inline_job = "",
+                      .settings = {},
+                      .resize_allowed = command.resize_allowed || SaysResize(command.job_file)};
   return submission;
 }
 
-// What is wrong with the words, read here or, `files` refused, by the controller.
-Violations FindWrong(const Submission& submission, Files files, v1::Job* job) {
-  Violations wrong = submission.misread;
-  absl::StatusOr<v1::Job> read = ReadJob(submission.words, files, &wrong);
-  if (read.ok()) {
-    *job = *std::move(read);
-  } else {
-    for (Violation& violation : ViolationsOf(read.status())) wrong.push_back(std::move(violation));
-  }
-  return wrong;
+// Returns the job that the words describe, with the files that they name; nothing, and why
+// in `wrong`, where there is none.
+std::optional<v1::Job> ReadWithFiles(const JobWords& words, Violations* wrong) {
+  absl::StatusOr<v1::Job> job = ReadNamedJob(words, wrong);
+  if (job.ok()) return *std::move(job);
+  for (Violation& violation : ViolationsOf(job.status())) wrong->push_back(std::move(violation));
+  return std::nullopt;
 }
 
 // Where the words are wrong, they say so in words of their own, if the controller, which
 // opens no files, would find something else.
 ExitCode PrintWords(const Submission& submission) {
   if (submission.misread.empty() && !submission.words.said()) return ExitCode::kDone;
-  v1::Job job;
-  const Violations wrong = FindWrong(submission, submission.files, &job);
+  Violations wrong = submission.misread;
+  const std::optional<v1::Job> job = ReadWithFiles(submission.words, &wrong);
   if (wrong.empty()) {
-    return Finish(InlineWords(job, submission.words.resize_allowed) + "\n", ExitCode::kDone);
+    return Finish(InlineWords(*job, submission.words.resize_allowed) + "\n", ExitCode::kDone);
   }
   Fail(Invalid(wrong));
-  v1::Job unread;
-  if (ToText(FindWrong(submission, Files::kRefuse, &unread)) == ToText(wrong)) {
-    return ExitCode::kBadInput;
-  }
+  Violations by_controller = submission.misread;
+  ReadJob(submission.words, &by_controller);
+  if (ToText(by_controller) == ToText(wrong)) return ExitCode::kBadInput;
   return Finish(UnreadWords(wrong), ExitCode::kBadInput);
+}
+
+// Returns what to ask. The service opens no files: but where the words are to be judged as
+// they are, the job that they describe goes in their place.
+v1::AdmitRequest ToRequest(Submission submission, bool inline_words) {
+  v1::AdmitRequest& request = submission.request;
+  Violations& misread = submission.misread;
+  if (misread.empty() && (inline_words || !submission.words.said())) return request;
+  v1::SchedulerRequest& scheduler = *request.mutable_scheduler_request();
+  scheduler.clear_script_words();
+  scheduler.clear_environment_words();
+  scheduler.clear_comment();
+  if (misread.empty()) {
+    std::optional<v1::Job> job = ReadWithFiles(submission.words, &misread);
+    if (job.has_value()) *request.mutable_job() = *std::move(job);
+    request.set_resize_allowed(submission.words.resize_allowed);
+  } else {
+    scheduler.clear_scheduler();
+  }
+  AddUnread(misread, &request);
+  return request;
 }
 
 // A decision of a scheduler is due within 100 ms, of which starting a process takes
@@ -168,10 +200,11 @@ ExitCode RunAdmit(const AdmitCommand& command) {
   }
   const absl::StatusOr<absl::Duration> timeout = CheckConnection(connection);
   if (!timeout.ok()) return Fail(timeout.status());
-  const absl::StatusOr<Submission> submission = ReadSubmission(command);
+  absl::StatusOr<Submission> submission = ReadSubmission(command);
   if (!submission.ok()) return Fail(submission.status());
   if (command.print_words) return PrintWords(*submission);
-  const absl::StatusOr<v1::AdmissionDecision> decision = AdmitBy(connection, *submission, start);
+  const absl::StatusOr<v1::AdmissionDecision> decision =
+      AskAdmission(connection, ToRequest(*std::move(submission), command.refuse_files), start);
   if (!decision.ok()) return Fail(decision.status());
   if (!decision->problem().empty()) Say("admit: " + Clean(decision->problem()));
   return Finish(Render(*decision, command.output.format), ToExitCode(decision->decision()));

@@ -4,6 +4,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "client/text.h"
+#include "server/shorten.h"
 
 namespace plimsoll {
 namespace {

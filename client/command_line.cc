@@ -187,7 +187,9 @@ void AddAdmit(CLI::App* app, AdmitCommand* options) {
                    "standard input")
       ->type_name("FILE")
       ->excludes(job);
-  command->add_option("--policy", options->policy, "Rules: an AdmissionPolicy in YAML")
+  command
+      ->add_option("--policy", options->policy,
+                   "Rules, an AdmissionPolicy in YAML; without it the service's own")
       ->envname("PLIMSOLL_POLICY")
       ->type_name("FILE");
   command->add_option("--partition", options->partition, "The partition of a job file")

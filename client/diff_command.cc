@@ -11,11 +11,11 @@
 #include "client/diff_table.h"
 #include "client/job_file.h"
 #include "client/json_writer.h"
-#include "client/refusal.h"
 #include "client/service.h"
 #include "client/standard_streams.h"
 #include "client/terminal.h"
 #include "client/yaml_writer.h"
+#include "server/words/refusal.h"
 
 namespace plimsoll {
 namespace {

@@ -10,6 +10,7 @@
 #include "client/role_style.h"
 #include "client/text.h"
 #include "client/warning_lines.h"
+#include "server/shorten.h"
 
 namespace plimsoll {
 namespace {

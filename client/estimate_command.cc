@@ -9,7 +9,6 @@
 #include "client/commands.h"
 #include "client/job_file.h"
 #include "client/json_writer.h"
-#include "client/refusal.h"
 #include "client/service.h"
 #include "client/standard_streams.h"
 #include "client/stream_command.h"
@@ -18,6 +17,7 @@
 #include "client/timeline_file.h"
 #include "client/yaml_writer.h"
 #include "client/zero_hint.h"
+#include "server/words/refusal.h"
 
 namespace plimsoll {
 namespace {

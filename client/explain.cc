@@ -11,6 +11,7 @@
 #include "client/story_lines.h"
 #include "client/text.h"
 #include "client/timeline_words.h"
+#include "server/shorten.h"
 
 namespace plimsoll {
 namespace {

@@ -1,14 +1,14 @@
 #include "client/job_file.h"
 
-#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/admit/job_words.h"
-#include "client/admit/requested_job.h"
-#include "client/admit/sbatch_lines.h"
-#include "client/document.h"
-#include "client/yaml_message.h"
+#include "client/sbatch_lines.h"
+#include "server/admit/job_words.h"
+#include "server/admit/requested_job.h"
+#include "server/words/document.h"
+#include "server/words/job_settings.h"
+#include "server/words/yaml_message.h"
 
 namespace plimsoll {
 namespace {
@@ -44,13 +44,9 @@ class JobReader {
     return IsJobScript(*text) ? ReadScript(*text, file) : ReadYaml(*text, file);
   }
 
-  void Apply(const std::vector<JobSetting>& settings, const std::optional<std::string>& folder) {
-    YamlReader reader(folder);
-    for (const JobSetting& setting : settings) {
-      const std::optional<JobSetting> translated = translator_.Translate(setting);
-      if (translated.has_value()) reader.Set(translated->field, translated->value, kRoot, &job_);
-    }
-    Add(reader.violations());
+  // A config.json that a setting names is looked for in the working folder.
+  void Apply(const std::vector<JobSetting>& settings) {
+    ApplySettings(settings, "", &translator_, &job_, &misread_);
   }
 
   // Returns what was read otherwise than it was written.
@@ -90,7 +86,7 @@ class JobReader {
       if (!read.ok()) return read;
     }
     ReadInlineJob(words, &job_, &misread_);
-    Apply(words.settings, "");
+    Apply(words.settings);
     // Whether two names are of one GPU, the service knows: the job's own stands.
     const auto same_gpu = [](const std::string&, const std::string&) { return true; };
     AddCluster(ReadGpuRequest(ReadSbatchLines(text), &misread_), v1::AdmissionRules(), same_gpu,
@@ -110,24 +106,25 @@ class JobReader {
 
 }  // namespace
 
-void ApplySettings(const std::vector<JobSetting>& settings, Files files, v1::Job* job,
-                   Violations* misread) {
-  std::optional<std::string> folder;
-  if (files == Files::kRead) folder = "";
-  JobReader reader(job, misread);
-  reader.Apply(settings, folder);
-  reader.Finish();
-}
-
 absl::StatusOr<v1::Job> ReadJob(const std::string& file, const std::vector<JobSetting>& settings,
                                 Violations* misread, std::vector<v1::Assumption>* read_as) {
   v1::Job job;
   JobReader reader(&job, misread);
   const absl::Status read = file.empty() ? absl::OkStatus() : reader.ReadFile(file);
   if (!read.ok()) return read;
-  reader.Apply(settings, "");
+  reader.Apply(settings);
   std::vector<v1::Assumption> notes = reader.Finish();
   if (read_as != nullptr) *read_as = std::move(notes);
+  return job;
+}
+
+absl::StatusOr<v1::Job> ReadNamedJob(const JobWords& words, Violations* misread) {
+  if (!words.file.empty()) return ReadJob(words.file, words.settings, misread);
+  v1::Job job;
+  ReadInlineJob(words, &job, misread);
+  JobReader reader(&job, misread);
+  reader.Apply(words.settings);
+  reader.Finish();
   return job;
 }
 

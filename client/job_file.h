@@ -7,9 +7,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "client/job_translator.h"
-#include "client/refusal.h"
 #include "plimsoll/v1/job.pb.h"
+#include "server/admit/job_words.h"
+#include "server/words/job_translator.h"
+#include "server/words/refusal.h"
 
 namespace plimsoll {
 
@@ -28,12 +29,10 @@ absl::StatusOr<v1::Job> ReadJob(const std::string& file, const std::vector<JobSe
                                 Violations* misread,
                                 std::vector<v1::Assumption>* read_as = nullptr);
 
-// Whether files that a job names may be read.
-enum class Files { kRead, kRefuse };
-
-// Applies `settings` in order. A file that is not to be read is misread.
-void ApplySettings(const std::vector<JobSetting>& settings, Files files, v1::Job* job,
-                   Violations* misread);
+// Returns the job that words describe, with the files that they name.
+//
+// Errors: those of ReadJob.
+absl::StatusOr<v1::Job> ReadNamedJob(const JobWords& words, Violations* misread);
 
 }  // namespace plimsoll
 

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/refusal.h"
 #include "google/protobuf/unknown_field_set.h"
 #include "grpcpp/completion_queue.h"
 #include "grpcpp/create_channel.h"
@@ -13,6 +12,7 @@
 #include "grpcpp/support/byte_buffer.h"
 #include "server/method.h"
 #include "server/status.h"
+#include "server/words/refusal.h"
 
 namespace plimsoll {
 namespace {
@@ -78,8 +78,7 @@ absl::Status PlannerClient::ToStatus(const grpc::Status& status) const {
   } else if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
     message = absl::StrCat(name_, ": no answer in ", absl::FormatDuration(timeout_));
   }
-  const absl::Status plain(static_cast<absl::StatusCode>(status.error_code()), message);
-  return status.error_details().empty() ? plain : WithDetails(plain, ToRpcStatus(status));
+  return plimsoll::ToStatus(grpc::Status(status.error_code(), message, status.error_details()));
 }
 
 template <typename Method, typename Request, typename Response>
@@ -130,6 +129,13 @@ absl::Status PlannerClient::RecommendConfig(const v1::RecommendConfigRequest& re
                                             v1::RecommendConfigResponse* response,
                                             google::rpc::Status* refusal) const {
   return Call(&v1::PlannerService::Stub::RecommendConfig, request, response, refusal);
+}
+
+absl::StatusOr<v1::AdmissionDecision> PlannerClient::Admit(const v1::AdmitRequest& request) const {
+  v1::AdmitResponse response;
+  const absl::Status status = Call(&v1::PlannerService::Stub::Admit, request, &response);
+  if (!status.ok()) return status;
+  return response.decision();
 }
 
 absl::StatusOr<v1::ReportUsageResponse> PlannerClient::ReportUsage(

@@ -22,7 +22,8 @@ namespace plimsoll {
 // printing it takes, or why there is none.
 using JobAnswer = std::variant<std::string, google::rpc::Status>;
 
-// Errors of every call: the service's own status, with its details (client/refusal.h); UNAVAILABLE,
+// Errors of every call: the service's own status, with its details (server/words/refusal.h);
+// UNAVAILABLE,
 // "<name>: out of reach; <what gRPC said>"; DEADLINE_EXCEEDED, "<name>: no answer in <timeout>".
 class PlannerClient {
  public:
@@ -45,6 +46,7 @@ class PlannerClient {
   absl::Status RecommendConfig(const v1::RecommendConfigRequest& request,
                                v1::RecommendConfigResponse* response,
                                google::rpc::Status* refusal) const;
+  absl::StatusOr<v1::AdmissionDecision> Admit(const v1::AdmitRequest& request) const;
   absl::StatusOr<v1::ReportUsageResponse> ReportUsage(const v1::ReportUsageRequest& request) const;
   absl::StatusOr<v1::ListModelsResponse> ListModels() const;
   absl::StatusOr<v1::ListGpusResponse> ListGpus() const;

@@ -13,13 +13,13 @@
 #include "client/recommend_plot_file.h"
 #include "client/recommend_request.h"
 #include "client/recommend_table.h"
-#include "client/refusal.h"
 #include "client/service.h"
 #include "client/standard_streams.h"
 #include "client/stream_command.h"
 #include "client/terminal.h"
 #include "client/warning_lines.h"
 #include "client/yaml_writer.h"
+#include "server/words/refusal.h"
 
 namespace plimsoll {
 namespace {

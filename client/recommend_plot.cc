@@ -19,6 +19,7 @@
 #include "client/role_style.h"
 #include "client/text.h"
 #include "client/xml_writer.h"
+#include "server/shorten.h"
 
 namespace plimsoll {
 namespace {

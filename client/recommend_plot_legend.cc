@@ -9,6 +9,7 @@
 #include "client/recommend_plot_scale.h"
 #include "client/recommend_words.h"
 #include "client/text.h"
+#include "server/shorten.h"
 
 namespace plimsoll {
 namespace {

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "client/gpu_counts.h"
+#include "server/words/gpu_counts.h"
 
 namespace plimsoll {
 namespace {

@@ -13,6 +13,7 @@
 #include "client/story_lines.h"
 #include "client/text.h"
 #include "client/warning_lines.h"
+#include "server/shorten.h"
 
 namespace plimsoll {
 namespace {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_split.h"
 #include "client/text.h"
+#include "server/shorten.h"
 
 namespace plimsoll {
 

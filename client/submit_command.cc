@@ -12,40 +12,47 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
-#include "client/admit/admit.h"
-#include "client/admit/message.h"
-#include "client/admit/policy.h"
+#include "client/admission.h"
 #include "client/commands.h"
+#include "client/job_file.h"
 #include "client/standard_streams.h"
 #include "client/text.h"
+#include "server/admit/job_words.h"
+#include "server/admit/message.h"
+#include "server/admit/unread.h"
+#include "server/shorten.h"
 
 namespace plimsoll {
 namespace {
 
-Submission ToSubmission(const SubmitCommand& command, const char* mode) {
-  Submission submission;
-  submission.words = {.source = "job",
-                      .file = command.job_file,
-                      .inline_job = "",
-                      .settings = command.settings,
-                      .resize_allowed = true};
-  submission.rules = RulesFor(v1::AdmissionPolicy(), "", "");
-  submission.rules.set_mode(mode);
-  submission.rules.set_resize("allowed");
-  if (command.risk.has_value()) submission.rules.set_risk(*command.risk);
+// The rules of one who submits a job as `command` says.
+v1::AdmissionPolicy PolicyOf(const SubmitCommand& command, const char* mode) {
+  v1::AdmissionPolicy policy;
+  v1::AdmissionRules& rules = *policy.mutable_rules();
+  rules.set_mode(mode);
+  rules.set_resize("allowed");
+  if (command.risk.has_value()) rules.set_risk(*command.risk);
   for (const std::string& list : command.allowed_changes) {
     for (const absl::string_view field : absl::StrSplit(list, ',', absl::SkipEmpty())) {
-      submission.rules.add_allowed_changes(std::string(field));
+      rules.add_allowed_changes(std::string(field));
     }
   }
-  submission.files = Files::kRead;
-  return submission;
+  return policy;
 }
 
 // What mode `enforce` would do in mode `warn`; and does in mode `enforce`: the job is
 // changed then.
 absl::StatusOr<v1::AdmissionDecision> Decide(const SubmitCommand& command, const char* mode) {
-  return AdmitBy(command.connection, ToSubmission(command, mode), absl::Now());
+  const absl::Time start = absl::Now();
+  v1::AdmitRequest request;
+  *request.mutable_policy() = PolicyOf(command, mode);
+  request.set_resize_allowed(true);
+  Violations misread;
+  absl::StatusOr<v1::Job> job = ReadJob(command.job_file, command.settings, &misread);
+  if (!job.ok()) return job.status();
+  *request.mutable_job() = *std::move(job);
+  AddUnread(misread, &request);
+  return AskAdmission(command.connection, request, start);
 }
 
 // Asks on the terminal; without one the answer is no.

@@ -93,14 +93,6 @@ std::string Wrap(absl::string_view text, int width, int indent) {
   return out;
 }
 
-std::string Clean(absl::string_view text) {
-  std::string out(text);
-  for (char& c : out) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  }
-  return out;
-}
-
 std::string Paint(absl::string_view text, int color, const Terminal& terminal) {
   return terminal.color ? absl::StrCat("\x1b[38;5;", color, "m", text, "\x1b[0m")
                         : std::string(text);

@@ -33,10 +33,6 @@ std::string PadLeft(absl::string_view text, int width);
 // feed at the end.
 std::string Wrap(absl::string_view text, int width, int indent);
 
-// `text` without control characters, so that what a server or a file says
-// cannot steer a terminal.
-std::string Clean(absl::string_view text);
-
 // `text` in one of the terminal's 256 colours, or bold, where it has colours.
 std::string Paint(absl::string_view text, int color, const Terminal& terminal);
 std::string Bold(absl::string_view text, int color, const Terminal& terminal);

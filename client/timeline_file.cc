@@ -7,6 +7,7 @@
 #include "client/text.h"
 #include "client/timeline_html.h"
 #include "client/timeline_svg.h"
+#include "server/shorten.h"
 
 namespace plimsoll {
 

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/text.h"
+#include "server/shorten.h"
 
 namespace plimsoll {
 namespace {

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "client/text.h"
+#include "server/shorten.h"
 
 namespace plimsoll {
 namespace {

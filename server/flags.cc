@@ -113,6 +113,11 @@ void ServerFlags::AddTables(CLI::App* app) {
                   "one, as tests/accuracy/fit_speed.py writes it")
       ->envname("PLIMSOLL_SPEED")
       ->type_name("FILE");
+  app->add_option("--admission-policy", admission_policy_,
+                  "The rules that Admit follows where a caller brings none (YAML, as "
+                  "deploy/slurm/policy.yaml); without it the defaults: mode warn")
+      ->envname("PLIMSOLL_ADMISSION_POLICY")
+      ->type_name("FILE");
 }
 
 // CLI11's own reading of a config file would put it before the environment.
@@ -142,6 +147,7 @@ ServerOptions ServerFlags::Read() {
   options.log_level = *ParseLogLevel(log_level_);
   options.calibration = calibration_;
   options.speed = speed_;
+  options.admission_policy = admission_policy_;
   options.max_searches = max_searches_;
   options.max_search_time = std::chrono::seconds(max_search_seconds_);
   return options;

@@ -47,6 +47,7 @@ class ServerFlags {
   std::string log_level_ = "info";
   std::string calibration_;
   std::string speed_;
+  std::string admission_policy_;
   int64_t max_searches_ = DefaultMaxSearches();
   int64_t max_search_seconds_ = 10;
 };

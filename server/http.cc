@@ -130,7 +130,8 @@ class HttplibServer final : public HttpServer {
         grpc::Status allowed = MayReport(backend_.accept_reports, address_.is_unix());
         if (!allowed.ok()) return allowed;
       }
-      return AnswerJson(backend_.planner, &backend_.searches, method, body.text, &answer);
+      SearchPool& pool = method == Method::kAdmit ? backend_.admissions : backend_.searches;
+      return AnswerJson(backend_.planner, &pool, method, body.text, &answer);
     });
     if (status.ok()) return response->set_content(answer, "application/json");
     if (status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED) {

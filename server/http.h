@@ -19,6 +19,7 @@ struct HttpBackend {
   const Planner& planner;
   CallGate& gate;
   SearchPool& searches;
+  SearchPool& admissions;
   Metrics& metrics;
   std::function<bool()> ready;
   size_t max_body_bytes = 0;

@@ -70,16 +70,19 @@ grpc::Status AnswerWith(const Planner& planner,
   return status;
 }
 
-grpc::Status AnswerSearch(const Planner& planner, SearchPool* searches, const std::string& text,
-                          std::string* answer) {
+template <typename Response, typename Request>
+grpc::Status AnswerIn(SearchPool* pool, const Planner& planner,
+                      grpc::Status (Planner::*method)(const Request&, const Reading&,
+                                                      const SearchStop&, WireWriter*) const,
+                      const std::string& text, std::string* answer) {
   const SearchCaller caller = {.arrival = std::chrono::system_clock::now()};
-  v1::RecommendConfigRequest request;
+  Request request;
   const Reading reading = Read(text, &request);
   WireWriter response;
-  const grpc::Status status = searches->Run(caller, [&](const SearchStop& stop) {
-    return planner.RecommendConfig(request, reading, stop, &response);
+  const grpc::Status status = pool->Run(caller, [&](const SearchStop& stop) {
+    return (planner.*method)(request, reading, stop, &response);
   });
-  if (status.ok()) *answer = WrittenToJson<v1::RecommendConfigResponse>(response);
+  if (status.ok()) *answer = WrittenToJson<Response>(response);
   return status;
 }
 
@@ -132,7 +135,7 @@ grpc::Status AnswerBatch(const Planner& planner, const std::string& text, std::s
 
 }  // namespace
 
-grpc::Status AnswerJson(const Planner& planner, SearchPool* searches, Method method,
+grpc::Status AnswerJson(const Planner& planner, SearchPool* pool, Method method,
                         const std::string& text, std::string* response) {
   const std::string request = text.empty() ? "{}" : text;
   switch (method) {
@@ -142,7 +145,10 @@ grpc::Status AnswerJson(const Planner& planner, SearchPool* searches, Method met
     case Method::kBatchEstimateMemory:
       return AnswerBatch(planner, request, response);
     case Method::kRecommendConfig:
-      return AnswerSearch(planner, searches, request, response);
+      return AnswerIn<v1::RecommendConfigResponse>(pool, planner, &Planner::RecommendConfig,
+                                                   request, response);
+    case Method::kAdmit:
+      return AnswerIn<v1::AdmitResponse>(pool, planner, &Planner::Admit, request, response);
     case Method::kReportUsage:
       return AnswerWith<v1::ReportUsageResponse>(planner, &Planner::ReportUsage, request, response);
     case Method::kListModels:

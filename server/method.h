@@ -13,11 +13,12 @@ enum class Method {
   kEstimateMemory,
   kBatchEstimateMemory,
   kRecommendConfig,
+  kAdmit,
   kReportUsage,
   kListModels,
   kListGpus,
 };
-inline constexpr size_t kMethodCount = 6;
+inline constexpr size_t kMethodCount = 7;
 
 // Name in gRPC and in metrics; path of its HTTP twin.
 struct MethodName {
@@ -29,6 +30,7 @@ inline constexpr std::array<MethodName, kMethodCount> kMethodNames = {{
     {"EstimateMemory", "/v1:estimateMemory"},
     {"BatchEstimateMemory", "/v1:batchEstimateMemory"},
     {"RecommendConfig", "/v1:recommendConfig"},
+    {"Admit", "/v1:admit"},
     {"ReportUsage", "/v1:reportUsage"},
     {"ListModels", "/v1:listModels"},
     {"ListGpus", "/v1:listGpus"},

@@ -166,7 +166,7 @@ void Metrics::AddSearch() {
                          .Add({}, LatencyBuckets());
   auto& in_progress = prometheus::BuildGauge()
                           .Name("plimsoll_searches_in_progress")
-                          .Help("Searches that run, and that wait for a thread.")
+                          .Help("Searches and admissions that run, and that wait for a thread.")
                           .Register(registry_);
   searches_in_progress_ = {&in_progress.Add({{"state", "running"}}),
                            &in_progress.Add({{"state", "waiting"}})};
@@ -220,6 +220,10 @@ void Metrics::SearchEnded(SearchOutcome outcome, const CandidateCounts& counts,
 
 void Metrics::AddSearches(SearchState state, int64_t change) {
   searches_in_progress_[static_cast<size_t>(state)]->Increment(static_cast<double>(change));
+}
+
+void Metrics::AdmissionRefused(size_t violation_count) {
+  violations_->Increment(static_cast<double>(violation_count));
 }
 
 void Metrics::ReportRefused(size_t violation_count) {

@@ -13,6 +13,7 @@
 #include "prometheus/gauge.h"
 #include "prometheus/histogram.h"
 #include "prometheus/registry.h"
+#include "server/admission_metrics.h"
 #include "server/method.h"
 #include "server/usage_metrics.h"
 
@@ -64,6 +65,10 @@ class Metrics {
                    std::chrono::duration<double> time);
   void AddSearches(SearchState state, int64_t change);
 
+  // One decision on a submission, from either face.
+  void Admitted(const v1::AdmissionDecision& decision) { admissions_.Admitted(decision); }
+  void AdmissionRefused(size_t violation_count);
+
   // One report of usage, from either face.
   void Reported(const UsageReport& report) { usage_.Reported(report); }
   void ReportRefused(size_t violation_count);
@@ -97,6 +102,7 @@ class Metrics {
   std::array<prometheus::Counter*, 3> candidates_;
   prometheus::Histogram* search_seconds_;
   std::array<prometheus::Gauge*, 2> searches_in_progress_;  // by SearchState
+  AdmissionMetrics admissions_{&registry_};
   UsageMetrics usage_{&registry_};
   prometheus::Counter* violations_;
   prometheus::Counter* shed_;

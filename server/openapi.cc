@@ -64,6 +64,8 @@ constexpr ExampleRow kExamples[] = {
     {"EstimateMemory", "{" EXAMPLE_JOB "}"},
     {"BatchEstimateMemory", R"({"requests":[{)" EXAMPLE_JOB "},{" EXAMPLE_JOB R"(,"risk":0.05}]})"},
     {"RecommendConfig", "{" EXAMPLE_JOB R"(,"gpuCounts":["4","8"],"maxResults":"3"})"},
+    {"Admit",
+     R"({"schedulerRequest":{"partition":"train"},)" EXAMPLE_JOB R"(,"resizeAllowed":true})"},
     {"ReportUsage", R"({"jobId":"4711","prediction":{"verdict":"VERDICT_FITS",)"
                     R"("device":{"expectedBytes":"60000000000","boundBytes":"66000000000"}},)"
                     R"("actualPeakBytes":["61000000000"],"outcome":"finished"})"},

@@ -3,8 +3,10 @@
 #include <chrono>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "estimator/search/recommend.h"
+#include "estimator/validate_sections.h"
 #include "server/convert.h"
 #include "server/convert_recommendation.h"
 #include "server/convert_usage.h"
@@ -12,6 +14,7 @@
 #include "server/ordered_bytes.h"
 #include "server/status.h"
 #include "server/unknown_fields.h"
+#include "server/words/refusal.h"
 
 namespace plimsoll {
 namespace {
@@ -79,6 +82,31 @@ std::vector<LogField> LogFieldsOf(const UsageReport& report) {
           {"strategy", report.labels.strategy}};
 }
 
+// A request without its job, which is judged with the job.
+Violations UnknownOutsideJob(v1::AdmitRequest request) {
+  request.clear_job();
+  return FindUnknownFields(request, "request");
+}
+
+// What could not be read of a request's job, and of the rest of it.
+std::pair<Violations, Violations> SplitMisread(const Violations& misread) {
+  std::pair<Violations, Violations> parts;
+  for (const Violation& violation : misread) {
+    const bool of_job = absl::StartsWith(violation.field, "job.");
+    (of_job ? parts.first : parts.second).push_back(violation);
+  }
+  return parts;
+}
+
+// The answer of one of the planner's own methods, as a message.
+template <typename Response>
+absl::StatusOr<Response> Parsed(const grpc::Status& status, const WireWriter& bytes) {
+  if (!status.ok()) return ToStatus(status);
+  Response response;
+  response.ParseFromArray(bytes.bytes().data(), static_cast<int>(bytes.bytes().size()));
+  return response;
+}
+
 // The batch's own fields; those of its jobs are checked with each job.
 Violations CheckBatch(const v1::BatchEstimateMemoryRequest& request) {
   v1::BatchEstimateMemoryRequest outside;
@@ -96,9 +124,8 @@ Violations CheckBatch(const v1::BatchEstimateMemoryRequest& request) {
 
 }  // namespace
 
-std::variant<MemoryEstimate, Violations> Planner::Estimate(const v1::EstimateMemoryRequest& request,
-                                                           const Violations& misread,
-                                                           Detail detail) const {
+std::variant<MemoryEstimate, Violations> Planner::EstimateJob(
+    const v1::EstimateMemoryRequest& request, const Violations& misread, Detail detail) const {
   EstimateOptions options = OptionsFromProto(request);
   options.detail = detail;
   auto result = Judge(CheckForm(request, misread),
@@ -115,7 +142,7 @@ std::variant<MemoryEstimate, Violations> Planner::Estimate(const v1::EstimateMem
 
 grpc::Status Planner::EstimateMemory(const v1::EstimateMemoryRequest& request,
                                      const Reading& reading, WireWriter* response) const {
-  const auto result = Estimate(request, reading.misread, Detail::kReplay);
+  const auto result = EstimateJob(request, reading.misread, Detail::kReplay);
   if (const auto* const violations = std::get_if<Violations>(&result)) {
     return reading.Refuse(*violations);
   }
@@ -138,7 +165,7 @@ grpc::Status Planner::BatchEstimateMemory(const v1::BatchEstimateMemoryRequest& 
                      "STOPPED");
     }
     const Reading one = reading_of ? reading_of(i) : Reading();
-    const auto result = Estimate(request.requests(i), one.misread, Detail::kSummary);
+    const auto result = EstimateJob(request.requests(i), one.misread, Detail::kSummary);
     response->Message(v1::BatchEstimateMemoryResponse::kResultsFieldNumber, [&] {
       if (const auto* const violations = std::get_if<Violations>(&result)) {
         response->Bytes(Result::kErrorFieldNumber,
@@ -181,6 +208,45 @@ grpc::Status Planner::RecommendConfig(const v1::RecommendConfigRequest& request,
                         {found.legal_count, found.estimated_count, found.fit_count},
                         std::chrono::steady_clock::now() - start);
   return grpc::Status::OK;
+}
+
+grpc::Status Planner::Admit(const v1::AdmitRequest& request, const Reading& reading,
+                            const SearchStop& stop, WireWriter* response) const {
+  auto [of_job, wrong] = SplitMisread(reading.misread);
+  for (const Violations& more : {UnknownOutsideJob(request), CheckAdmitRequest(request)}) {
+    wrong.insert(wrong.end(), more.begin(), more.end());
+  }
+  if (!wrong.empty()) {
+    metrics_->AdmissionRefused(wrong.size());
+    return reading.Refuse(wrong);
+  }
+  if (const grpc::StatusCode code = stop.given_up(); code != grpc::StatusCode::OK) {
+    return Refusal(code, "the admission was given up", "STOPPED");
+  }
+  const Reading job_reading = {.misread = of_job, .in_callers_names = reading.in_callers_names};
+  const v1::AdmissionDecision decision =
+      plimsoll::Admit(request, job_reading, policy_, *this, stop);
+  metrics_->Admitted(decision);
+  response->Bytes(v1::AdmitResponse::kDecisionFieldNumber, SerializeInOrder(decision));
+  return grpc::Status::OK;
+}
+
+absl::StatusOr<v1::EstimateMemoryResponse> Planner::Estimate(
+    const v1::EstimateMemoryRequest& request) const {
+  WireWriter bytes;
+  return Parsed<v1::EstimateMemoryResponse>(EstimateMemory(request, /*reading=*/{}, &bytes), bytes);
+}
+
+absl::StatusOr<v1::RecommendConfigResponse> Planner::Recommend(
+    const v1::RecommendConfigRequest& request, const SearchStop& stop) const {
+  WireWriter bytes;
+  return Parsed<v1::RecommendConfigResponse>(RecommendConfig(request, /*reading=*/{}, stop, &bytes),
+                                             bytes);
+}
+
+bool Planner::SameGpu(const std::string& a, const std::string& b) const {
+  return a == b ||
+         (FindGpu(a, catalog_) != nullptr && FindGpu(a, catalog_) == FindGpu(b, catalog_));
 }
 
 grpc::Status Planner::ReportUsage(const v1::ReportUsageRequest& request, const Reading& reading,

@@ -3,6 +3,8 @@
 #ifndef PLIMSOLL_SERVER_PLANNER_H_
 #define PLIMSOLL_SERVER_PLANNER_H_
 
+#include <string>
+#include <utility>
 #include <variant>
 
 #include "estimator/catalog.h"
@@ -10,6 +12,7 @@
 #include "estimator/violation.h"
 #include "grpcpp/support/status.h"
 #include "plimsoll/v1/planner.pb.h"
+#include "server/admit/admit.h"
 #include "server/log.h"
 #include "server/metrics.h"
 #include "server/reading.h"
@@ -22,11 +25,11 @@ namespace plimsoll {
 inline constexpr int kMaxBatchSize = 1000;
 
 // Each method writes the fields of its response. Any thread may call.
-class Planner {
+class Planner final : private JobPlanner {
  public:
-  // All outlive the planner.
-  Planner(const Catalog& catalog, Metrics* metrics, const Log* log)
-      : catalog_(catalog), metrics_(metrics), log_(log) {}
+  // All but the policy outlive the planner.
+  Planner(const Catalog& catalog, v1::AdmissionPolicy policy, Metrics* metrics, const Log* log)
+      : catalog_(catalog), policy_(std::move(policy)), metrics_(metrics), log_(log) {}
 
   // A request of which something could not be read is refused: for that, and for
   // what is wrong with the rest.
@@ -44,6 +47,12 @@ class Planner {
   grpc::Status RecommendConfig(const v1::RecommendConfigRequest& request, const Reading& reading,
                                const SearchStop& stop, WireWriter* response) const;
 
+  // Decides by the request's policy, else by the planner's. What can't be read of the job is
+  // a decision too; what can't be read of the rest is refused. Searches as long as `stop` lets
+  // it.
+  grpc::Status Admit(const v1::AdmitRequest& request, const Reading& reading,
+                     const SearchStop& stop, WireWriter* response) const;
+
   // Who may report is for the caller to know.
   grpc::Status ReportUsage(const v1::ReportUsageRequest& request, const Reading& reading,
                            WireWriter* response) const;
@@ -53,10 +62,18 @@ class Planner {
 
  private:
   // Estimates and counts. `detail` is that of a request which does not say.
-  std::variant<MemoryEstimate, Violations> Estimate(const v1::EstimateMemoryRequest& request,
-                                                    const Violations& misread, Detail detail) const;
+  std::variant<MemoryEstimate, Violations> EstimateJob(const v1::EstimateMemoryRequest& request,
+                                                       const Violations& misread,
+                                                       Detail detail) const;
+
+  absl::StatusOr<v1::EstimateMemoryResponse> Estimate(
+      const v1::EstimateMemoryRequest& request) const override;
+  absl::StatusOr<v1::RecommendConfigResponse> Recommend(const v1::RecommendConfigRequest& request,
+                                                        const SearchStop& stop) const override;
+  bool SameGpu(const std::string& a, const std::string& b) const override;
 
   const Catalog& catalog_;
+  const v1::AdmissionPolicy policy_;
   Metrics* const metrics_;
   const Log* const log_;
 };

@@ -101,6 +101,38 @@ grpc::ServerUnaryReactor* Handle(CallGate* gate, Method method, CallbackServerCo
   return reactor;
 }
 
+// Answers one call from one of the pool's threads. Context, bytes and reactor live until
+// Finish.
+template <typename Request, typename Answer>
+grpc::ServerUnaryReactor* HandleIn(SearchPool* pool, CallGate* gate, Method method,
+                                   CallbackServerContext* context, const ByteBuffer* request,
+                                   ByteBuffer* response, const Answer& answer) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  const auto pending =
+      std::make_shared<CallGate::Pending>(gate, MakeCall(method, context, *request));
+  const SearchCaller caller = {.arrival = std::chrono::system_clock::now(),
+                               .deadline = context->deadline(),
+                               .given_up = [context] { return StopCode(*context); }};
+  const auto search = [=](const SearchStop& stop) {
+    return pending->Answer([&] {
+      return AnswerBytes<Request>(
+          *request, [&](const auto& from, auto* to) { return answer(from, stop, to); }, response);
+    });
+  };
+  const auto refuse = [&](const grpc::Status& refusal) {
+    reactor->Finish(pending->Answer([&refusal] { return refusal; }));
+  };
+  if (!pending->admitted()) {
+    refuse(grpc::Status::OK);  // the gate has a refusal of its own
+  } else if (const grpc::Status taken =
+                 pool->Submit(caller, search,
+                              [reactor](const grpc::Status& status) { reactor->Finish(status); });
+             !taken.ok()) {
+    refuse(taken);
+  }
+  return reactor;
+}
+
 }  // namespace
 
 grpc::ServerUnaryReactor* PlannerService::EstimateMemory(CallbackServerContext* context,
@@ -124,38 +156,22 @@ grpc::ServerUnaryReactor* PlannerService::BatchEstimateMemory(CallbackServerCont
       });
 }
 
-// Context, bytes and reactor live until Finish.
 grpc::ServerUnaryReactor* PlannerService::RecommendConfig(CallbackServerContext* context,
                                                           const ByteBuffer* request,
                                                           ByteBuffer* response) {
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  const auto pending = std::make_shared<CallGate::Pending>(
-      gate_, MakeCall(Method::kRecommendConfig, context, *request));
-  const SearchCaller caller = {.arrival = std::chrono::system_clock::now(),
-                               .deadline = context->deadline(),
-                               .given_up = [context] { return StopCode(*context); }};
-  const auto search = [=, this](const SearchStop& stop) {
-    return pending->Answer([&] {
-      return AnswerBytes<v1::RecommendConfigRequest>(
-          *request,
-          [&](const auto& from, auto* to) {
-            return planner_.RecommendConfig(from, /*reading=*/{}, stop, to);
-          },
-          response);
-    });
-  };
-  const auto refuse = [&](const grpc::Status& refusal) {
-    reactor->Finish(pending->Answer([&refusal] { return refusal; }));
-  };
-  if (!pending->admitted()) {
-    refuse(grpc::Status::OK);  // the gate has a refusal of its own
-  } else if (const grpc::Status taken = searches_->Submit(
-                 caller, search,
-                 [reactor](const grpc::Status& status) { reactor->Finish(status); });
-             !taken.ok()) {
-    refuse(taken);
-  }
-  return reactor;
+  return HandleIn<v1::RecommendConfigRequest>(
+      searches_, gate_, Method::kRecommendConfig, context, request, response,
+      [this](const auto& from, const SearchStop& stop, auto* to) {
+        return planner_.RecommendConfig(from, /*reading=*/{}, stop, to);
+      });
+}
+
+grpc::ServerUnaryReactor* PlannerService::Admit(CallbackServerContext* context,
+                                                const ByteBuffer* request, ByteBuffer* response) {
+  return HandleIn<v1::AdmitRequest>(admissions_, gate_, Method::kAdmit, context, request, response,
+                                    [this](const auto& from, const SearchStop& stop, auto* to) {
+                                      return planner_.Admit(from, /*reading=*/{}, stop, to);
+                                    });
 }
 
 grpc::ServerUnaryReactor* PlannerService::ReportUsage(CallbackServerContext* context,

@@ -14,17 +14,24 @@
 
 namespace plimsoll {
 
-class PlannerService final : public v1::PlannerService::WithRawCallbackMethod_EstimateMemory<
-                                 v1::PlannerService::WithRawCallbackMethod_BatchEstimateMemory<
-                                     v1::PlannerService::WithRawCallbackMethod_RecommendConfig<
-                                         v1::PlannerService::WithRawCallbackMethod_ReportUsage<
-                                             v1::PlannerService::WithRawCallbackMethod_ListModels<
-                                                 v1::PlannerService::WithRawCallbackMethod_ListGpus<
-                                                     v1::PlannerService::Service>>>>>> {
+class PlannerService final
+    : public v1::PlannerService::WithRawCallbackMethod_EstimateMemory<
+          v1::PlannerService::WithRawCallbackMethod_BatchEstimateMemory<
+              v1::PlannerService::WithRawCallbackMethod_RecommendConfig<
+                  v1::PlannerService::WithRawCallbackMethod_Admit<
+                      v1::PlannerService::WithRawCallbackMethod_ReportUsage<
+                          v1::PlannerService::WithRawCallbackMethod_ListModels<
+                              v1::PlannerService::WithRawCallbackMethod_ListGpus<
+                                  v1::PlannerService::Service>>>>>>> {
  public:
-  // `planner`, `gate` and `searches` outlive the service.
-  PlannerService(const Planner& planner, CallGate* gate, SearchPool* searches, bool accept_reports)
-      : planner_(planner), gate_(gate), searches_(searches), accept_reports_(accept_reports) {}
+  // All outlive the service.
+  PlannerService(const Planner& planner, CallGate* gate, SearchPool* searches,
+                 SearchPool* admissions, bool accept_reports)
+      : planner_(planner),
+        gate_(gate),
+        searches_(searches),
+        admissions_(admissions),
+        accept_reports_(accept_reports) {}
 
   grpc::ServerUnaryReactor* EstimateMemory(grpc::CallbackServerContext* context,
                                            const grpc::ByteBuffer* request,
@@ -32,10 +39,13 @@ class PlannerService final : public v1::PlannerService::WithRawCallbackMethod_Es
   grpc::ServerUnaryReactor* BatchEstimateMemory(grpc::CallbackServerContext* context,
                                                 const grpc::ByteBuffer* request,
                                                 grpc::ByteBuffer* response) override;
-  // Answers from one of the pool's threads.
+  // This and Admit answer from one of their pool's threads.
   grpc::ServerUnaryReactor* RecommendConfig(grpc::CallbackServerContext* context,
                                             const grpc::ByteBuffer* request,
                                             grpc::ByteBuffer* response) override;
+  grpc::ServerUnaryReactor* Admit(grpc::CallbackServerContext* context,
+                                  const grpc::ByteBuffer* request,
+                                  grpc::ByteBuffer* response) override;
   // Refused unread where the caller may not report.
   grpc::ServerUnaryReactor* ReportUsage(grpc::CallbackServerContext* context,
                                         const grpc::ByteBuffer* request,
@@ -51,6 +61,7 @@ class PlannerService final : public v1::PlannerService::WithRawCallbackMethod_Es
   const Planner& planner_;
   CallGate* const gate_;
   SearchPool* const searches_;
+  SearchPool* const admissions_;
   const bool accept_reports_;
 };
 

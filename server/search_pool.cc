@@ -21,6 +21,13 @@ grpc::Status Closing() {
   return Refusal(grpc::StatusCode::UNAVAILABLE, "the server is about to end", "ENDING");
 }
 
+// When an answer has to leave, at the latest.
+Clock::time_point DueTime(const SearchCaller& caller) {
+  if (caller.deadline == Clock::time_point::max()) return caller.deadline;
+  const Clock::duration given = caller.deadline - caller.arrival;
+  return caller.deadline - std::max<Clock::duration>(given / 10, kLeastReserve);
+}
+
 }  // namespace
 
 int64_t DefaultSearchThreads() {
@@ -31,20 +38,19 @@ int64_t DefaultMaxSearches() { return 3 * DefaultSearchThreads(); }
 
 Clock::time_point StopTime(const SearchCaller& caller, Clock::time_point start,
                            std::chrono::milliseconds max_time) {
-  const Clock::time_point latest = start + max_time;
-  if (caller.deadline == Clock::time_point::max()) return latest;
-  const Clock::duration given = caller.deadline - caller.arrival;
-  return std::min(latest, caller.deadline - std::max<Clock::duration>(given / 10, kLeastReserve));
+  return std::min(start + max_time, DueTime(caller));
 }
 
 SearchPool::SearchPool(const Limits& limits, Metrics* metrics)
     : limits_(limits), metrics_(metrics) {
   for (int64_t i = 0; i < limits_.thread_count; ++i) threads_.emplace_back([this] { Work(); });
+  late_ = std::thread([this] { GiveUpLate(); });
 }
 
 SearchPool::~SearchPool() {
   Close();
   for (std::thread& thread : threads_) thread.join();
+  late_.join();
 }
 
 grpc::Status SearchPool::Submit(const SearchCaller& caller, Search search, Done done) {
@@ -59,6 +65,7 @@ grpc::Status SearchPool::Submit(const SearchCaller& caller, Search search, Done 
     metrics_->AddSearches(SearchState::kWaiting, 1);
   }
   changed_.notify_one();
+  due_changed_.notify_one();
   return grpc::Status::OK;
 }
 
@@ -76,42 +83,83 @@ void SearchPool::Close() {
     closed_ = true;
   }
   changed_.notify_all();
+  due_changed_.notify_all();
 }
 
-SearchStop SearchPool::StopFor(const SearchCaller& caller, bool begins_too_late) const {
+SearchStop SearchPool::StopFor(const SearchCaller& caller, grpc::StatusCode given_up) const {
   const Clock::time_point begin = Clock::now();
   const Clock::duration time = StopTime(caller, begin, limits_.max_time) - begin;
   return {.enough = [this, begin, time](
                         double share) { return closed_ || Clock::now() - begin >= share * time; },
           .given_up =
-              [begins_too_late, given_up = caller.given_up] {
-                return begins_too_late ? grpc::StatusCode::UNAVAILABLE : given_up();
+              [given_up, by_caller = caller.given_up] {
+                return given_up != grpc::StatusCode::OK ? given_up : by_caller();
               }};
+}
+
+SearchPool::Task SearchPool::Take(std::deque<Task>::iterator task) {
+  Task taken = std::move(*task);
+  waiting_.erase(task);
+  ++running_;
+  metrics_->AddSearches(SearchState::kWaiting, -1);
+  metrics_->AddSearches(SearchState::kRunning, 1);
+  return taken;
 }
 
 void SearchPool::Work() {
   for (;;) {
     Task task;
-    bool begins_too_late = false;
+    grpc::StatusCode given_up = grpc::StatusCode::OK;
     {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [this] { return closed_ || !waiting_.empty(); });
       if (waiting_.empty()) return;
-      task = std::move(waiting_.front());
-      waiting_.pop_front();
-      begins_too_late = closed_;
-      ++running_;
-      metrics_->AddSearches(SearchState::kWaiting, -1);
-      metrics_->AddSearches(SearchState::kRunning, 1);
+      task = Take(waiting_.begin());
+      if (closed_) given_up = grpc::StatusCode::UNAVAILABLE;
     }
-    Finish(task, begins_too_late);
+    Finish(task, given_up);
   }
 }
 
-void SearchPool::Finish(const Task& task, bool begins_too_late) {
+// Waits until some are due, or what waits has changed.
+std::deque<SearchPool::Task> SearchPool::TakeLate(std::unique_lock<std::mutex>* lock) {
+  const auto sooner = [](const Task& a, const Task& b) {
+    return DueTime(a.caller) < DueTime(b.caller);
+  };
+  const auto next = std::min_element(waiting_.begin(), waiting_.end(), sooner);
+  if (next == waiting_.end() || DueTime(next->caller) == Clock::time_point::max()) {
+    due_changed_.wait(*lock);
+  } else {
+    due_changed_.wait_until(*lock, DueTime(next->caller));
+  }
+  std::deque<Task> late;
+  const Clock::time_point now = Clock::now();
+  for (auto task = waiting_.begin(); task != waiting_.end();) {
+    if (DueTime(task->caller) > now) {
+      ++task;
+      continue;
+    }
+    const ptrdiff_t index = task - waiting_.begin();
+    late.push_back(Take(task));
+    task = waiting_.begin() + index;
+  }
+  return late;
+}
+
+void SearchPool::GiveUpLate() {
+  std::unique_lock lock(mutex_);
+  while (!closed_) {
+    const std::deque<Task> late = TakeLate(&lock);
+    lock.unlock();
+    for (const Task& task : late) Finish(task, grpc::StatusCode::DEADLINE_EXCEEDED);
+    lock.lock();
+  }
+}
+
+void SearchPool::Finish(const Task& task, grpc::StatusCode given_up) {
   grpc::Status status;
   try {
-    status = task.search(StopFor(task.caller, begins_too_late));
+    status = task.search(StopFor(task.caller, given_up));
   } catch (const std::exception& error) {
     status = Refusal(grpc::StatusCode::INTERNAL, error.what(), "INTERNAL");
   }

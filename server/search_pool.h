@@ -1,5 +1,6 @@
 // The threads that search, apart from gRPC's own, which must not wait: a fixed
-// few of them, and a bounded number of searches.
+// few of them, and a bounded number of searches. Admissions have a pool of their own: a
+// scheduler does not wait behind somebody's search.
 #ifndef PLIMSOLL_SERVER_SEARCH_POOL_H_
 #define PLIMSOLL_SERVER_SEARCH_POOL_H_
 
@@ -58,7 +59,8 @@ class SearchPool {
   // Returns OK where one of the threads will call `search` (first come, first
   // served) and then, its place free again, `done`. Else neither is called:
   // RESOURCE_EXHAUSTED with RetryInfo where as many as allowed are there,
-  // UNAVAILABLE where the pool is closed. An exception becomes INTERNAL.
+  // UNAVAILABLE where the pool is closed. An exception becomes INTERNAL. Where no
+  // thread is free before an answer is due, `search` is told so in time.
   grpc::Status Submit(const SearchCaller& caller, Search search, Done done);
 
   // As Submit, and waits for the answer.
@@ -76,18 +78,25 @@ class SearchPool {
   };
 
   void Work();
-  void Finish(const Task& task, bool begins_too_late);
+  // Gives up what waits until its answer is due.
+  void GiveUpLate();
+  std::deque<Task> TakeLate(std::unique_lock<std::mutex>* lock);
+  Task Take(std::deque<Task>::iterator task);  // mutex_ is held
+  // `given_up`: why it begins too late; OK where it does not.
+  void Finish(const Task& task, grpc::StatusCode given_up);
   // Returns what ends a search that begins now.
-  SearchStop StopFor(const SearchCaller& caller, bool begins_too_late) const;
+  SearchStop StopFor(const SearchCaller& caller, grpc::StatusCode given_up) const;
 
   const Limits limits_;
   Metrics* const metrics_;
   std::mutex mutex_;
   std::condition_variable changed_;
+  std::condition_variable due_changed_;
   std::deque<Task> waiting_;  // guarded by mutex_
   int64_t running_ = 0;       // guarded by mutex_
   std::atomic<bool> closed_{false};
   std::vector<std::thread> threads_;
+  std::thread late_;
 };
 
 }  // namespace plimsoll

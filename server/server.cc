@@ -7,6 +7,7 @@
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/server_builder.h"
 #include "server/address.h"
+#include "server/admit/policy.h"
 #include "server/catalog/calibration_table.h"
 #include "server/catalog/catalog.h"
 #include "server/catalog/speed_table.h"
@@ -62,17 +63,23 @@ std::string LoadOwnTables(const ServerOptions& options, std::unique_ptr<Catalog>
 
 }  // namespace
 
-Server::Server(const ServerOptions& options, std::unique_ptr<const Catalog> catalog)
+Server::Server(const ServerOptions& options, std::unique_ptr<const Catalog> catalog,
+               v1::AdmissionPolicy policy)
     : log_(options.log_level),
       gate_({.max_in_flight = options.max_in_flight, .slow = options.slow_request}, &metrics_,
             &log_),
       catalog_(std::move(catalog)),
-      planner_(catalog_ != nullptr ? *catalog_ : LoadCatalog(), &metrics_, &log_),
+      planner_(catalog_ != nullptr ? *catalog_ : LoadCatalog(), std::move(policy), &metrics_,
+               &log_),
       searches_({.thread_count = options.search_threads,
                  .max_searches = options.max_searches,
                  .max_time = options.max_search_time},
                 &metrics_),
-      service_(planner_, &gate_, &searches_, options.accept_reports) {}
+      admissions_({.thread_count = options.search_threads,
+                   .max_searches = options.max_in_flight,
+                   .max_time = options.max_search_time},
+                  &metrics_),
+      service_(planner_, &gate_, &searches_, &admissions_, options.accept_reports) {}
 
 Server::~Server() { Shutdown(std::chrono::milliseconds(0)); }
 
@@ -80,7 +87,9 @@ std::variant<std::unique_ptr<Server>, std::string> Server::Start(const ServerOpt
   std::unique_ptr<Catalog> catalog;
   std::string error = LoadOwnTables(options, &catalog);
   if (!error.empty()) return error;
-  std::unique_ptr<Server> server(new Server(options, std::move(catalog)));
+  absl::StatusOr<v1::AdmissionPolicy> policy = ReadPolicy(options.admission_policy);
+  if (!policy.ok()) return absl::StrCat("admission policy: ", policy.status().message());
+  std::unique_ptr<Server> server(new Server(options, std::move(catalog), *std::move(policy)));
   error = server->StartGrpc(options.listen);
   if (error.empty()) error = server->StartHttp(options);
   if (!error.empty()) return error;
@@ -117,6 +126,7 @@ std::string Server::StartHttp(const ServerOptions& options) {
   const HttpBackend backend = {.planner = planner_,
                                .gate = gate_,
                                .searches = searches_,
+                               .admissions = admissions_,
                                .metrics = metrics_,
                                .ready = [this] { return ready_.load(); },
                                .max_body_bytes = kMaxRequestBytes,
@@ -148,6 +158,7 @@ void Server::SetNotReady() {
 void Server::Shutdown(std::chrono::milliseconds timeout) {
   ready_ = false;
   searches_.Close();
+  admissions_.Close();
   for (const std::unique_ptr<HttpServer>& server : http_) server->Stop();
   if (grpc_ != nullptr) grpc_->Shutdown(std::chrono::system_clock::now() + timeout);
 }

@@ -40,6 +40,8 @@ struct ServerOptions {
   // Files that take the place of the embedded tables; empty: none.
   std::string calibration;
   std::string speed;
+  // The rules that admissions follow; empty: the defaults.
+  std::string admission_policy;
   // Searches running and waiting, the threads that run them, and how long one
   // may take.
   int64_t max_searches = DefaultMaxSearches();
@@ -78,7 +80,8 @@ class Server {
 
  private:
   // `catalog` is null where the embedded one is to be used.
-  Server(const ServerOptions& options, std::unique_ptr<const Catalog> catalog);
+  Server(const ServerOptions& options, std::unique_ptr<const Catalog> catalog,
+         v1::AdmissionPolicy policy);
   std::string StartGrpc(const std::vector<std::string>& listen);
   std::string StartHttp(const ServerOptions& options);
 
@@ -88,6 +91,7 @@ class Server {
   const std::unique_ptr<const Catalog> catalog_;
   Planner planner_;
   SearchPool searches_;
+  SearchPool admissions_;
   PlannerService service_;
   std::atomic<bool> ready_{false};
   std::unique_ptr<grpc::Server> grpc_;

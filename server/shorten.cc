@@ -52,4 +52,12 @@ std::string Shorten(absl::string_view text, size_t max_bytes) {
   return result;
 }
 
+std::string Clean(absl::string_view text) {
+  std::string out(text);
+  for (char& c : out) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  }
+  return out;
+}
+
 }  // namespace plimsoll

@@ -13,6 +13,10 @@ namespace plimsoll {
 // an ellipsis stands for what is left out. Bytes that are not UTF-8 become '?'.
 std::string Shorten(absl::string_view text, size_t max_bytes);
 
+// `text` without control characters, so that what a server or a file says
+// cannot steer a terminal.
+std::string Clean(absl::string_view text);
+
 }  // namespace plimsoll
 
 #endif  // PLIMSOLL_SERVER_SHORTEN_H_

@@ -10,9 +10,9 @@
 #include "absl/strings/strip.h"
 #include "google/rpc/error_details.pb.h"
 #include "grpcpp/support/error_details.h"
-#include "plimsoll/v1/refusal.pb.h"
 #include "server/ordered_bytes.h"
 #include "server/shorten.h"
+#include "server/violation_reason.h"
 
 namespace plimsoll {
 namespace {
@@ -84,17 +84,6 @@ std::string MessageOf(const Violations& violations) {
 std::string NameOf(ViolationCode code) {
   const absl::string_view name = RowOf(code).name;
   return std::string(name.data(), name.size());
-}
-
-// The proto's enum has the codes in their order, after UNSPECIFIED.
-v1::ViolationReason ToProto(ViolationCode code) {
-  return static_cast<v1::ViolationReason>(static_cast<int>(code) + 1);
-}
-
-ViolationCode FromProto(v1::ViolationReason reason) {
-  const int code = static_cast<int>(reason) - 1;
-  const bool known = code >= 0 && code < static_cast<int>(std::size(kViolationCodes));
-  return known ? static_cast<ViolationCode>(code) : ViolationCode::kInvalidValue;
 }
 
 google::rpc::Status WithDetails(const Violations& violations, size_t listed) {

@@ -22,6 +22,7 @@
 #include "client/standard_streams.h"
 #include "client/text.h"
 #include "server/ordered_bytes.h"
+#include "server/shorten.h"
 
 namespace plimsoll {
 namespace {

@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "client/byte_size.h"
-#include "client/document.h"
 #include "server/shorten.h"
+#include "server/words/document.h"
 
 namespace plimsoll {
 namespace {

@@ -8,9 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
-#include "client/document.h"
 #include "client/text.h"
 #include "server/json.h"
+#include "server/shorten.h"
+#include "server/words/document.h"
 
 namespace plimsoll {
 namespace {

@@ -21,6 +21,7 @@
 #include "client/yaml_writer.h"
 #include "server/catalog/catalog.h"
 #include "server/convert_usage.h"
+#include "server/shorten.h"
 
 namespace plimsoll {
 namespace {

@@ -91,7 +91,7 @@ BENCHMARK(ReplayGpus)->Arg(8)->Arg(1 << 20)->Unit(benchmark::kMicrosecond);
 void Dense3DAsBytes(benchmark::State& state) {
   Metrics metrics;
   const Log log(LogLevel::kOff);
-  const Planner planner(LoadCatalog(), &metrics, &log);
+  const Planner planner(LoadCatalog(), {}, &metrics, &log);
   const std::string bytes = ReadSummaryRequest("dense_3d").SerializeAsString();
   for (auto _ : state) {
     google::protobuf::Arena arena;

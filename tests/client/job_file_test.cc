@@ -278,5 +278,22 @@ TEST_F(JobFileTest, RefusesDepthAndSize) {
             "job.yaml: too large; must be at most 1048576 bytes");
 }
 
+// A job's words, read as their user: with the files that they name.
+TEST_F(JobFileTest, ReadsTheFilesThatWordsName) {
+  const std::string config = Write("config.json", R"({"model_type": "secret"})");
+  const std::string job = Write("job.yaml", kYaml);
+  const auto read = [](const std::string& words) {
+    v1::SchedulerRequest request;
+    request.set_environment_words(words);
+    Violations misread;
+    auto job = ReadNamedJob(ReadWords(request, &misread), &misread);
+    EXPECT_EQ(ToText(misread), "");
+    return *job;
+  };
+  EXPECT_EQ(read("model=" + config).model().hf_config().fields().at("model_type").string_value(),
+            "secret");
+  EXPECT_EQ(read(job + " zero_stage=1").parallelism().zero_stage(), 1);
+}
+
 }  // namespace
 }  // namespace plimsoll

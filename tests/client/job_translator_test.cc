@@ -1,5 +1,5 @@
 // What people write of a job, and the same job in the API's names.
-#include "client/job_translator.h"
+#include "server/words/job_translator.h"
 
 #include <gmock/gmock.h>
 #include <google/protobuf/util/message_differencer.h>

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "client/gpu_counts.h"
+#include "server/words/gpu_counts.h"
 
 namespace plimsoll {
 namespace {

@@ -62,11 +62,6 @@ TEST(WrapTest, BreaksAtBlanksAndWithinWideWords) {
   }
 }
 
-TEST(CleanTest, TakesControlCharactersAway) {
-  EXPECT_EQ(Clean("a\x1b[31m\nb\x7f"), "a [31m b ");
-  EXPECT_EQ(Clean("é"), "é");
-}
-
 TEST(PaintTest, ColoursOnlyWhereThereAreColours) {
   Terminal terminal;
   terminal.color = false;

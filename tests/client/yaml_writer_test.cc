@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "client/yaml_message.h"
 #include "plimsoll/v1/planner.pb.h"
+#include "server/words/yaml_message.h"
 
 namespace plimsoll {
 namespace {

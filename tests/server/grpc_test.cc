@@ -358,7 +358,7 @@ TEST(PlannerTest, ABatchStopsBetweenJobs) {
   Catalog catalog;
   Metrics metrics;
   const Log log(LogLevel::kOff);
-  const Planner planner(catalog, &metrics, &log);
+  const Planner planner(catalog, {}, &metrics, &log);
   v1::BatchEstimateMemoryRequest batch;
   for (int i = 0; i < 10; ++i) batch.add_requests();
   for (const auto code : {grpc::StatusCode::CANCELLED, grpc::StatusCode::DEADLINE_EXCEEDED}) {

@@ -14,7 +14,10 @@
 namespace plimsoll {
 namespace {
 
+using testing::Contains;
+using testing::Each;
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::UnorderedElementsAreArray;
 
 // Of each method its name in gRPC, or its path.
@@ -122,6 +125,13 @@ TEST(MetricsTest, EveryCounterBeginsAtZeroWithEveryLabel) {
     EXPECT_THAT(lines[family.name], UnorderedElementsAreArray(SeriesOf(family)));
     lines.erase(family.name);
   }
+  // Of these the decision follows from the mode and what `enforce` would do.
+  const std::vector<std::string>& admissions = lines["plimsoll_admissions_total"];
+  EXPECT_EQ(admissions.size(), 4u * 7 * 4);
+  EXPECT_THAT(admissions, Contains(R"(plimsoll_admissions_total{cause="does-not-fit",)"
+                                   R"(decision="warn",enforced="reject",mode="warn"} 0)"));
+  EXPECT_THAT(admissions, Each(EndsWith(" 0")));
+  lines.erase("plimsoll_admissions_total");
   // What is left must be described above too.
   std::vector<std::string> others;
   for (const auto& [name, ignored] : lines) others.push_back(name);

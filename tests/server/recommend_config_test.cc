@@ -435,7 +435,7 @@ TEST(PlannerTest, ASearchIsGivenUpBeforeItBegins) {
   const Catalog catalog;
   Metrics metrics;
   const Log log(LogLevel::kOff);
-  const Planner planner(catalog, &metrics, &log);
+  const Planner planner(catalog, {}, &metrics, &log);
   WireWriter written;
   const SearchStop stop = {.enough = [](double) { return false; },
                            .given_up = [] { return grpc::StatusCode::DEADLINE_EXCEEDED; }};

@@ -83,5 +83,10 @@ TEST(ShortenTest, IsShortAndUtf8WhateverTheBytes) {
   }
 }
 
+TEST(CleanTest, TakesControlCharactersAway) {
+  EXPECT_EQ(Clean("a\x1b[31m\nb\x7f"), "a [31m b ");
+  EXPECT_EQ(Clean("é"), "é");
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -1,0 +1,412 @@
+#include "server/words/job_translator.h"
+
+#include <google/protobuf/message.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "server/words/flag_fields.h"
+#include "server/words/job_field.h"
+#include "server/words/written_size.h"
+#include "server/words/yaml_scalar.h"
+
+namespace plimsoll {
+namespace {
+
+using ::google::protobuf::Descriptor;
+using ::google::protobuf::FieldDescriptor;
+using ::google::protobuf::Message;
+using ::google::protobuf::Reflection;
+
+constexpr int kMaxValues = 100'000;  // more are refused by the reader that follows
+constexpr size_t kMaxShownBytes = 64;
+
+// Sections that one word may stand for, by type: the field that it is.
+struct Shorthand {
+  absl::string_view type;
+  const char* field;
+};
+constexpr Shorthand kShorthands[] = {
+    {"plimsoll.v1.Precision", "preset"},
+    {"plimsoll.v1.Optimizer", "name"},
+    {"plimsoll.v1.Recompute", "mode"},
+    {"plimsoll.v1.Loss", "implementation"},
+};
+
+// Whether fields stand below one.
+bool IsSection(const FieldDescriptor& field) {
+  return field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE && !field.is_repeated() &&
+         field.message_type()->full_name() != "google.protobuf.Struct";
+}
+
+// Returns the field that one word for the section `type` sets; empty where none is.
+std::string ShorthandOf(const Descriptor& type, const std::string& word) {
+  if (&type == v1::Model::descriptor()) {
+    const std::string field = ModelSetting(word).field;
+    return field.substr(field.find('.') + 1);
+  }
+  for (const Shorthand& row : kShorthands) {
+    if (row.type == type.full_name()) return row.field;
+  }
+  return "";
+}
+
+std::string Join(const std::string& path, const std::string& name) {
+  return path.empty() ? name : absl::StrCat(path, ".", name);
+}
+
+std::string LastName(absl::string_view path) {
+  return std::string(path.substr(path.rfind('.') + 1));
+}
+
+// The field at a path below "job."; null where there is none, or it is of a map.
+const FieldDescriptor* FieldAt(absl::string_view path, std::string* proper_path) {
+  const Descriptor* type = v1::Job::descriptor();
+  const FieldDescriptor* field = nullptr;
+  proper_path->clear();
+  for (const absl::string_view name : absl::StrSplit(path, '.')) {
+    field = type == nullptr ? nullptr : FindField(*type, std::string(name));
+    if (field == nullptr) return nullptr;
+    *proper_path = Join(*proper_path, field->name());
+    type = IsSection(*field) ? field->message_type() : nullptr;
+  }
+  return field;
+}
+
+// Whether a value asks for nothing of what a name would ask for.
+bool IsNeutral(absl::string_view neutral, const YAML::Node& value) {
+  if (neutral.empty() || value.IsMap() || value.IsSequence()) return false;
+  if (value.IsNull()) return true;
+  const std::string word = absl::AsciiStrToLower(value.Scalar());
+  if (neutral == "1" || neutral == "0") return word == neutral || word == "0";
+  return word == "false" || word == "no" || word == "none" || word == "null" || word == "0";
+}
+
+std::optional<bool> ReadSwitch(const std::string& text) {
+  const std::string word = absl::AsciiStrToLower(text);
+  if (word == "true" || word == "yes" || word == "on" || word == "1") return true;
+  if (word == "false" || word == "no" || word == "off" || word == "0") return false;
+  return std::nullopt;
+}
+
+}  // namespace
+
+JobSetting ModelSetting(const std::string& model) {
+  const bool path = absl::StartsWith(model, ".") || absl::StartsWith(model, "/") ||
+                    absl::StartsWith(model, "~") || absl::EndsWith(model, ".json") ||
+                    absl::EndsWith(model, "/");
+  const auto slash = static_cast<size_t>(std::count(model.begin(), model.end(), '/'));
+  return {path || slash > 1 ? "model.hf_config" : "model.name", model};
+}
+
+void JobTranslator::Fail(absl::string_view path, absl::string_view value, absl::string_view rule,
+                         ViolationCode code) {
+  const bool cut = value.size() > kMaxShownBytes;
+  violations_.push_back({absl::StrCat("job.", path),
+                         absl::StrCat(value.substr(0, kMaxShownBytes), cut ? "..." : ""),
+                         std::string(rule), code});
+}
+
+void JobTranslator::Note(absl::string_view field, absl::string_view name, absl::string_view value) {
+  v1::Assumption note;
+  note.set_field(absl::StrCat("job.", field));
+  note.set_reason(absl::StrCat("written as ", name, name.empty() ? "" : ": ",
+                               value.substr(0, 2 * kMaxShownBytes)));
+  for (v1::Assumption& older : read_) {
+    if (older.field() == note.field()) return older.Swap(&note);
+  }
+  read_.push_back(std::move(note));
+}
+
+void JobTranslator::Forget(const std::string& field) {
+  read_.erase(std::remove_if(read_.begin(), read_.end(),
+                             [&](const v1::Assumption& note) {
+                               return note.field() == absl::StrCat("job.", field);
+                             }),
+              read_.end());
+}
+
+// `text` with its unit, as a number.
+std::string JobTranslator::Sized(const std::string& field, const std::string& text) {
+  absl::StatusOr<std::string> number = ReadWrittenSize(field, text);
+  if (!number.ok()) {
+    Fail(field, text, number.status().message(), ViolationCode::kMalformed);
+    return "";
+  }
+  if (*number != text) Note(field, "", text);
+  return *std::move(number);
+}
+
+YAML::Node JobTranslator::Translate(const YAML::Node& job) {
+  if (!job.IsMap()) return job;
+  std::vector<Moved> moved;
+  YAML::Node translated = TranslateMapping(job, *v1::Job::descriptor(), "", &moved);
+  for (const Moved& one : moved) Place(one, &translated);
+  return translated;
+}
+
+YAML::Node JobTranslator::TranslateMapping(const YAML::Node& node, const Descriptor& type,
+                                           const std::string& path, std::vector<Moved>* moved) {
+  YAML::Node translated(YAML::NodeType::Map);
+  for (const auto& pair : node) {
+    if (++value_count_ > kMaxValues) return node;
+    const std::string name = pair.first.IsScalar() ? pair.first.Scalar() : "";
+    const FieldDescriptor* const field = name.empty() ? nullptr : FindField(type, name);
+    if (field != nullptr) {
+      YAML::Node value = TranslateValue(pair.second, *field, Join(path, field->name()), moved);
+      if (value.IsDefined()) translated.force_insert(pair.first, value);
+    } else if (name.empty() || name == "<<" || !Move(Join(path, name), pair.second, moved)) {
+      translated.force_insert(pair.first, pair.second);
+    }
+  }
+  return translated;
+}
+
+// An undefined node where the value is refused.
+YAML::Node JobTranslator::TranslateValue(const YAML::Node& node, const FieldDescriptor& field,
+                                         const std::string& path, std::vector<Moved>* moved) {
+  if (node.IsMap()) {
+    return IsSection(field) ? TranslateMapping(node, *field.message_type(), path, moved) : node;
+  }
+  if (!node.IsScalar() || field.is_repeated()) return node;
+  if (IsSection(field)) {
+    const std::string below = ShorthandOf(*field.message_type(), node.Scalar());
+    if (below.empty()) return node;
+    YAML::Node section(YAML::NodeType::Map);
+    section[below] = node;
+    return section;
+  }
+  const size_t before = violations_.size();
+  const std::string text = Sized(path, node.Scalar());
+  if (violations_.size() > before) return YAML::Node(YAML::NodeType::Undefined);
+  return text == node.Scalar() ? node : YAML::Node(text);
+}
+
+// Reads a name that is no field's where it stands. Returns false where it is nobody's.
+bool JobTranslator::Move(const std::string& path, const YAML::Node& node,
+                         std::vector<Moved>* moved) {
+  if (node.IsMap() && MoveSection(path, node, moved)) return true;
+  if (node.IsMap() && MoveBelow(path, node, moved)) return true;
+  const FieldSynonym* const row = FindFieldSynonym(path);
+  if (row != nullptr) return MoveSynonym(*row, path, node, moved);
+  if (const RefusedWord* const refused = FindRefusedName(path)) {
+    if (!IsNeutral(refused->neutral, node)) Fail(path, Shown(node), refused->rule, refused->code);
+    return true;
+  }
+  const std::string field = FlagField(path);  // a job file may say what a flag may
+  if (field.empty()) return false;
+  moved->push_back({field, node});
+  return true;
+}
+
+// Whether `path` is a flag that one word of a section is set by, as "optimizer": reads the
+// section.
+bool JobTranslator::MoveSection(const std::string& path, const YAML::Node& node,
+                                std::vector<Moved>* moved) {
+  const std::string field = FlagField(path);
+  const std::string section = field.substr(0, field.rfind('.'));
+  std::string proper;
+  const FieldDescriptor* const found = field.empty() ? nullptr : FieldAt(section, &proper);
+  if (found == nullptr || !absl::StrContains(section, '.')) return false;
+  const size_t at = moved->size();  // before what is moved from below it
+  moved->push_back({section, YAML::Node()});
+  YAML::Node translated = TranslateMapping(node, *found->message_type(), section, moved);
+  (*moved)[at].value.reset(translated);
+  return true;
+}
+
+// Whether rows have names below `path`, as "zero_optimization": reads those.
+bool JobTranslator::MoveBelow(const std::string& path, const YAML::Node& node,
+                              std::vector<Moved>* moved) {
+  const std::string prefix = NormalizedName(path) + ".";
+  bool any = false;
+  for (const FieldSynonym& row : FieldSynonyms()) any |= absl::StartsWith(row.word, prefix);
+  if (!any) return false;
+  for (const auto& pair : node) {
+    if (++value_count_ > kMaxValues) return false;
+    const std::string below = Join(path, Shown(pair.first));
+    if (!Move(below, pair.second, moved)) {
+      Fail(below, Shown(pair.second), "no such field", ViolationCode::kUnknownField);
+    }
+  }
+  return true;
+}
+
+bool JobTranslator::MoveSynonym(const FieldSynonym& row, const std::string& path,
+                                const YAML::Node& node, std::vector<Moved>* moved) {
+  const std::string field(row.field);
+  const std::string name = LastName(path);
+  if (node.IsNull()) return true;
+  if (!node.IsScalar()) {
+    moved->push_back({field, node});
+    return true;
+  }
+  std::string text = node.Scalar();
+  const bool written_size = row.reading == WordReading::kSame || row.reading == WordReading::kGpus;
+  if (row.reading == WordReading::kSwitch) {
+    const std::optional<bool> on = ReadSwitch(text);
+    if (!on.has_value() && text != row.on) {
+      Fail(path, text, "must be true or false", ViolationCode::kMalformed);
+      return true;
+    }
+    text = std::string(on.value_or(true) ? row.on : row.off);
+    if (text.empty()) return true;
+  } else if (!written_size) {
+    int64_t number = 0;
+    if (!ToInt64(text, &number) || number < 1 || number > (int64_t{1} << 40)) {
+      Fail(path, text, "must be a whole number above 0", ViolationCode::kMalformed);
+      return true;
+    }
+    if (row.reading == WordReading::kNodes) nodes_ = {number, name, in_settings_};
+    if (row.reading == WordReading::kAccumulation) accumulation_ = {number, name, in_settings_};
+    if (row.reading != WordReading::kMebibytes) return true;
+    text = absl::StrCat(number << 20);
+  }
+  const size_t before = violations_.size();
+  if (written_size) text = Sized(field, text);
+  if (violations_.size() > before) return true;
+  int64_t count = 0;
+  if (row.reading == WordReading::kGpus && ToInt64(text, &count))
+    gpus_ = {count, name, in_settings_};
+  Note(field, name, node.Scalar());
+  moved->push_back({field, YAML::Node(text)});
+  return true;
+}
+
+// Puts a field where the API has it.
+void JobTranslator::Place(const Moved& moved, YAML::Node* root) {
+  YAML::Node value = moved.value;
+  std::string proper;
+  const FieldDescriptor* const field = FieldAt(moved.field, &proper);
+  if (field != nullptr && IsSection(*field)) {
+    std::vector<Moved> none;
+    value.reset(TranslateValue(value, *field, moved.field, &none));
+  }
+  const std::vector<std::string> names = absl::StrSplit(moved.field, '.');
+  YAML::Node at = *root;
+  for (size_t i = 0; i + 1 < names.size(); ++i) {
+    YAML::Node below(YAML::NodeType::Null);
+    for (const auto& pair : at) {
+      const bool named =
+          pair.first.IsScalar() && NormalizedName(pair.first.Scalar()) == NormalizedName(names[i]);
+      if (named) below.reset(pair.second);
+    }
+    if (!below.IsMap()) {
+      below.reset(YAML::Node(YAML::NodeType::Map));
+      at.force_insert(names[i], below);
+    }
+    at.reset(below);
+  }
+  at.force_insert(names.back(), value);
+}
+
+std::optional<JobSetting> JobTranslator::Translate(const JobSetting& setting) {
+  const std::string field(absl::StripPrefix(setting.field, "job."));
+  in_settings_ = true;
+  std::string proper;
+  if (FieldAt(field, &proper) != nullptr) {
+    if (proper == "cluster.gpu_count") gpus_.reset();
+    Forget(proper);
+    return Resolve(proper, setting.value);
+  }
+  std::vector<Moved> moved;
+  if (!Move(field, YAML::Node(setting.value), &moved)) return setting;
+  if (moved.empty()) return std::nullopt;
+  return Resolve(moved[0].field, moved[0].value.Scalar());
+}
+
+// The setting of a field, or of the one that stands for a section.
+std::optional<JobSetting> JobTranslator::Resolve(const std::string& path,
+                                                 const std::string& value) {
+  std::string proper;
+  const FieldDescriptor* const field = FieldAt(path, &proper);
+  if (field != nullptr && IsSection(*field)) {
+    const absl::string_view text = absl::StripLeadingAsciiWhitespace(value);
+    const std::string below = ShorthandOf(*field->message_type(), value);
+    if (below.empty() || absl::StartsWith(text, "{")) return JobSetting{path, value};
+    return JobSetting{Join(path, below), value};
+  }
+  const size_t before = violations_.size();
+  std::string text = Sized(path, value);
+  if (violations_.size() > before) return std::nullopt;
+  set_.insert(path);
+  return JobSetting{path, std::move(text)};
+}
+
+// The word of the API that `word` is there; itself where it is nobody's.
+std::string JobTranslator::TranslateWord(const std::string& path, const std::string& word,
+                                         v1::Job* job) {
+  const std::string& trainer = job->runtime().trainer();
+  const RefusedWord* const refused = FindRefusedValue(path, word, trainer);
+  // What is not modelled the service refuses.
+  if (refused != nullptr && refused->code != ViolationCode::kNotModelled) {
+    Fail(path, word, refused->rule, refused->code);
+    return "";
+  }
+  const absl::string_view own = OwnWord(path, word);
+  const ValueSynonym* const row = FindValueSynonym(path, word, trainer);
+  if (own == word || (own.empty() && row == nullptr)) return word;
+  const bool noted = std::any_of(read_.begin(), read_.end(), [&](const v1::Assumption& note) {
+    return note.field() == absl::StrCat("job.", path);
+  });
+  if (!noted)
+    Note(path, "",
+         row == nullptr || row->note.empty() ? word : absl::StrCat(word, "; ", row->note));
+  if (!own.empty()) return std::string(own);
+  if (!row->other_field.empty()) {
+    const JobField other = FindJobField(std::string(row->other_field), job);
+    const Reflection& reflection = *other.message->GetReflection();
+    if (!reflection.HasField(*other.message, other.field)) {
+      reflection.SetString(other.message, other.field, std::string(row->other_value));
+      Note(row->other_field, "", word);
+    }
+  }
+  return std::string(row->value);
+}
+
+void JobTranslator::TranslateWords(const std::string& path, v1::Job* job) {
+  if (!HasJobField(path, *job)) return;
+  const JobField found = FindJobField(path, job);
+  const Reflection& reflection = *found.message->GetReflection();
+  if (found.field->is_repeated()) {
+    for (int i = 0; i < reflection.FieldSize(*found.message, found.field); ++i) {
+      const std::string word = reflection.GetRepeatedString(*found.message, found.field, i);
+      reflection.SetRepeatedString(found.message, found.field, i, TranslateWord(path, word, job));
+    }
+    return;
+  }
+  const std::string word = reflection.GetString(*found.message, found.field);
+  const std::string translated = TranslateWord(path, word, job);
+  if (translated.empty()) {
+    reflection.ClearField(found.message, found.field);
+  } else {
+    reflection.SetString(found.message, found.field, translated);
+  }
+}
+
+// Says what became of each word.
+void JobTranslator::FillNotes(const v1::Job& job) {
+  std::vector<v1::Assumption> filled;
+  for (v1::Assumption& note : read_) {
+    const std::string path(absl::StripPrefix(note.field(), "job."));
+    if (path == "model" || !HasJobField(path, job)) continue;
+    note.set_value(ShownJobField(path, job));
+    filled.push_back(std::move(note));
+  }
+  read_ = std::move(filled);
+}
+
+void JobTranslator::Finish(v1::Job* job) {
+  for (const absl::string_view path : VocabularyFields()) TranslateWords(std::string(path), job);
+  if (nodes_.has_value()) CountNodes(job->mutable_cluster());
+  if (accumulation_.has_value()) CountMicroBatches(job);
+  FillNotes(*job);
+}
+
+}  // namespace plimsoll
