@@ -84,6 +84,7 @@ struct Submission {
   v1::AdmitRequest request;
   JobWords words;      // of the scheduler's request, or a job file
   Violations misread;  // what is wrong with the request, and with the words
+  bool is_one = true;  // the request could be read
 };
 
 // Reads the request, and what it says. Of one that is none, what can't be read of it is
@@ -100,6 +101,7 @@ absl::Status ReadRequest(const std::string& file, Submission* submission) {
     misread.push_back(
         {"scheduler", Clean(request.scheduler()), "must be slurm", ViolationCode::kUnknownName});
   }
+  submission->is_one = misread.empty();
   submission->words = ReadWords(request, &misread);
   return absl::OkStatus();
 }
@@ -161,25 +163,38 @@ ExitCode PrintWords(const Submission& submission) {
   return Finish(UnreadWords(wrong), ExitCode::kBadInput);
 }
 
-// Returns what to ask. The service opens no files: but where the words are to be judged as
-// they are, the job that they describe goes in their place.
+// Puts nothing but where the job is to go into the place of a request that is none.
+void KeepPlace(v1::SchedulerRequest* request) {
+  v1::SchedulerRequest place;
+  place.set_partition(request->partition());
+  place.set_namespace_(request->namespace_());
+  *request = place;
+}
+
+// Puts the job that the words describe in their place, with the files that they name: the
+// service opens none.
+void ResolveWords(Submission* submission) {
+  v1::AdmitRequest& request = submission->request;
+  request.mutable_scheduler_request()->clear_script_words();
+  request.mutable_scheduler_request()->clear_environment_words();
+  request.mutable_scheduler_request()->clear_comment();
+  request.set_resize_allowed(submission->words.resize_allowed);
+  if (!submission->misread.empty()) return;
+  std::optional<v1::Job> job = ReadWithFiles(submission->words, &submission->misread);
+  if (job.has_value()) *request.mutable_job() = *std::move(job);
+}
+
+// Returns what to ask; `inline_words`: the words are judged as they are.
 v1::AdmitRequest ToRequest(Submission submission, bool inline_words) {
-  v1::AdmitRequest& request = submission.request;
-  Violations& misread = submission.misread;
-  if (misread.empty() && (inline_words || !submission.words.said())) return request;
-  v1::SchedulerRequest& scheduler = *request.mutable_scheduler_request();
-  scheduler.clear_script_words();
-  scheduler.clear_environment_words();
-  scheduler.clear_comment();
-  if (misread.empty()) {
-    std::optional<v1::Job> job = ReadWithFiles(submission.words, &misread);
-    if (job.has_value()) *request.mutable_job() = *std::move(job);
-    request.set_resize_allowed(submission.words.resize_allowed);
+  if (!submission.is_one) {
+    KeepPlace(submission.request.mutable_scheduler_request());
+  } else if (inline_words || !submission.words.said()) {
+    return submission.request;
   } else {
-    scheduler.clear_scheduler();
+    ResolveWords(&submission);
   }
-  AddUnread(misread, &request);
-  return request;
+  AddUnread(submission.misread, &submission.request);
+  return submission.request;
 }
 
 // A decision of a scheduler is due within 100 ms, of which starting a process takes

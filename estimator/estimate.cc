@@ -177,12 +177,15 @@ size_t LimitingRank(const std::vector<RankMemory>& ranks) {
 }
 
 // Replays every stage. Returns the replay of the limiting rank; none where that costs
-// too much, or a timeline is too long.
+// too much, is left, or a timeline is too long.
 std::optional<RankReplay> ReplayRanks(const Job& job, const Program& program,
-                                      const Margins& margins, MemoryEstimate& estimate) {
+                                      const Margins& margins, int64_t max_events,
+                                      MemoryEstimate& estimate) {
   const Tapes tapes(program);
   const int64_t cost = ReplayCost(job, program, tapes);
   if (cost > kMaxReplayEvents) return std::nullopt;
+  estimate.replay_left = cost > max_events;
+  if (estimate.replay_left) return std::nullopt;
   std::optional<RankReplay> limiting;
   std::vector<RankMemory> ranks;
   for (size_t stage = 0; stage < estimate.ranks.size(); ++stage) {
@@ -307,7 +310,8 @@ std::variant<MemoryEstimate, Violations> EstimateMemory(const JobSpec& spec, con
   std::optional<RankReplay> limiting;
   if (job->detail.value_or(options.detail) == Detail::kReplay) {
     const Margins replayed = MarginsOf(catalog.calibration, *job, Detail::kReplay);
-    limiting = ReplayRanks(*job, program, replayed, estimate);
+    limiting = ReplayRanks(*job, program, replayed, options.max_replay_events, estimate);
+    if (estimate.replay_left) return estimate;
     if (limiting.has_value()) {
       estimate.detail = Detail::kReplay;
     } else {

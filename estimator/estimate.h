@@ -3,6 +3,7 @@
 #define PLIMSOLL_ESTIMATOR_ESTIMATE_H_
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <variant>
@@ -89,6 +90,7 @@ struct MemoryEstimate {
   std::vector<Warning> warnings;
   Detail detail = Detail::kSummary;
   int64_t replayed_event_count = 0;  // nearly (ReplayCost); 0: in closed form
+  bool replay_left = false;          // it is dearer than the options' max_replay_events
   absl::string_view calibration_id;  // into the catalog
   std::vector<TraceEntry> trace;     // when asked for
   std::vector<LedgerEntry> ledger;   // when asked for
@@ -101,6 +103,9 @@ struct EstimateOptions {
   bool ledger = false;
   bool timeline = false;             // of a replay alone
   Detail detail = Detail::kSummary;  // of a job that does not say
+  // The dearest replay that is made, in events (ReplayCost); of a dearer one the answer
+  // only says so. No more than kMaxReplayEvents is replayed in any case.
+  int64_t max_replay_events = std::numeric_limits<int64_t>::max();
   // Whose calibration the bounds of a summary are from. A search asks for replay's:
   // it replays what it recommends.
   Detail calibrated_as = Detail::kSummary;

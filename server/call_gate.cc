@@ -72,7 +72,8 @@ CallGate::Pending::Pending(CallGate* gate, Call call) : gate_(gate), call_(std::
   if (permit.has_value()) permit_.emplace(*std::move(permit));
 }
 
-grpc::Status CallGate::Pending::AnswerOrRefuse(absl::FunctionRef<grpc::Status()> answer) const {
+std::optional<grpc::Status> CallGate::Pending::TryOrRefuse(
+    absl::FunctionRef<std::optional<grpc::Status>()> answer) const {
   if (!admitted()) {
     gate_->metrics_->Shed();
     return Overloaded(gate_->limits_.max_in_flight, "requests", kRetryAfter);
@@ -84,17 +85,23 @@ grpc::Status CallGate::Pending::AnswerOrRefuse(absl::FunctionRef<grpc::Status()>
   }
 }
 
-grpc::Status CallGate::Pending::Answer(absl::FunctionRef<grpc::Status()> answer) {
-  grpc::Status status = AnswerOrRefuse(answer);
+std::optional<grpc::Status> CallGate::Pending::Try(
+    absl::FunctionRef<std::optional<grpc::Status>()> answer) {
+  std::optional<grpc::Status> status = TryOrRefuse(answer);
+  if (!status.has_value()) return status;
   permit_.reset();
   const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start_;
   if (call_.face == Face::kGrpc) {
-    gate_->metrics_->Handled(call_.method, status.error_code(), time);
+    gate_->metrics_->Handled(call_.method, status->error_code(), time);
   } else {
-    gate_->metrics_->HttpHandled(call_.method, HttpCode(status.error_code()), time);
+    gate_->metrics_->HttpHandled(call_.method, HttpCode(status->error_code()), time);
   }
-  if (!status.ok() || time >= gate_->limits_.slow) gate_->LogCall(call_, status, time);
+  if (!status->ok() || time >= gate_->limits_.slow) gate_->LogCall(call_, *status, time);
   return status;
+}
+
+grpc::Status CallGate::Pending::Answer(absl::FunctionRef<grpc::Status()> answer) {
+  return *Try([&answer]() -> std::optional<grpc::Status> { return answer(); });
 }
 
 void CallGate::LogCall(const Call& call, const grpc::Status& status,

@@ -76,12 +76,17 @@ class CallGate {
     // exception becomes INTERNAL. Once only; any thread may call.
     grpc::Status Answer(absl::FunctionRef<grpc::Status()> answer);
 
-   private:
-    grpc::Status AnswerOrRefuse(absl::FunctionRef<grpc::Status()> answer) const;
+    // The same with an answer that may be left for later: then nothing is returned, and the
+    // call goes on.
+    std::optional<grpc::Status> Try(absl::FunctionRef<std::optional<grpc::Status>()> answer);
 
-    CallGate* const gate_;
-    const Call call_;
-    const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+   private:
+    std::optional<grpc::Status> TryOrRefuse(
+        absl::FunctionRef<std::optional<grpc::Status>()> answer) const;
+
+    CallGate* gate_;
+    Call call_;
+    std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
     std::optional<Permit> permit_;
   };
 

@@ -130,8 +130,7 @@ class HttplibServer final : public HttpServer {
         grpc::Status allowed = MayReport(backend_.accept_reports, address_.is_unix());
         if (!allowed.ok()) return allowed;
       }
-      SearchPool& pool = method == Method::kAdmit ? backend_.admissions : backend_.searches;
-      return AnswerJson(backend_.planner, &pool, method, body.text, &answer);
+      return AnswerJson(backend_.planner, backend_.pools, method, body.text, &answer);
     });
     if (status.ok()) return response->set_content(answer, "application/json");
     if (status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED) {

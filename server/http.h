@@ -18,8 +18,7 @@ namespace plimsoll {
 struct HttpBackend {
   const Planner& planner;
   CallGate& gate;
-  SearchPool& searches;
-  SearchPool& admissions;
+  WorkPools pools;
   Metrics& metrics;
   std::function<bool()> ready;
   size_t max_body_bytes = 0;

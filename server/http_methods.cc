@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -71,7 +72,7 @@ grpc::Status AnswerWith(const Planner& planner,
 }
 
 template <typename Response, typename Request>
-grpc::Status AnswerIn(SearchPool* pool, const Planner& planner,
+grpc::Status AnswerIn(SearchPool& pool, const Planner& planner,
                       grpc::Status (Planner::*method)(const Request&, const Reading&,
                                                       const SearchStop&, WireWriter*) const,
                       const std::string& text, std::string* answer) {
@@ -79,11 +80,27 @@ grpc::Status AnswerIn(SearchPool* pool, const Planner& planner,
   Request request;
   const Reading reading = Read(text, &request);
   WireWriter response;
-  const grpc::Status status = pool->Run(caller, [&](const SearchStop& stop) {
+  const grpc::Status status = pool.Run(caller, [&](const SearchStop& stop) {
     return (planner.*method)(request, reading, stop, &response);
   });
   if (status.ok()) *answer = WrittenToJson<Response>(response);
   return status;
+}
+
+grpc::Status AnswerEstimate(SearchPool& pool, const Planner& planner, const std::string& text,
+                            std::string* answer) {
+  v1::EstimateMemoryRequest request;
+  const Reading reading = Read(text, &request);
+  WireWriter response;
+  std::optional<grpc::Status> status = planner.EstimateMemoryAtOnce(request, reading, &response);
+  if (!status.has_value()) {
+    const SearchCaller caller = {.arrival = std::chrono::system_clock::now()};
+    status = pool.Run(caller, [&](const SearchStop&) {
+      return planner.EstimateMemory(request, reading, &response);
+    });
+  }
+  if (status->ok()) *answer = WrittenToJson<v1::EstimateMemoryResponse>(response);
+  return *status;
 }
 
 // Takes the jobs out of a batch, so that what is left can be checked alone.
@@ -96,7 +113,8 @@ google::protobuf::ListValue TakeRequests(Value* batch) {
   return jobs;
 }
 
-grpc::Status AnswerBatch(const Planner& planner, const std::string& text, std::string* answer) {
+grpc::Status AnswerBatch(SearchPool& pool, const Planner& planner, const std::string& text,
+                         std::string* answer) {
   Value batch;
   Reading reading = {.misread = ReadJsonValue(text, &batch), .in_callers_names = {}};
   if (!reading.misread.empty()) return reading.Refuse(reading.misread);
@@ -127,28 +145,38 @@ grpc::Status AnswerBatch(const Planner& planner, const std::string& text, std::s
                                                        : grpc::StatusCode::DEADLINE_EXCEEDED;
   };
   WireWriter response;
+  const auto estimate = [&](const StopCheck& given_up) {
+    const StopCheck either = [&] {
+      const grpc::StatusCode code = stop();
+      return code == grpc::StatusCode::OK ? given_up() : code;
+    };
+    return planner.BatchEstimateMemory(request, reading, reading_of, either, &response);
+  };
+  const SearchCaller caller = {.arrival = std::chrono::system_clock::now()};
   const grpc::Status status =
-      planner.BatchEstimateMemory(request, reading, reading_of, stop, &response);
+      Planner::Replays(request)
+          ? pool.Run(caller, [&](const SearchStop& by_pool) { return estimate(by_pool.given_up); })
+          : estimate([] { return grpc::StatusCode::OK; });
   if (status.ok()) *answer = WrittenToJson<v1::BatchEstimateMemoryResponse>(response);
   return status;
 }
 
 }  // namespace
 
-grpc::Status AnswerJson(const Planner& planner, SearchPool* pool, Method method,
+grpc::Status AnswerJson(const Planner& planner, const WorkPools& pools, Method method,
                         const std::string& text, std::string* response) {
   const std::string request = text.empty() ? "{}" : text;
   switch (method) {
     case Method::kEstimateMemory:
-      return AnswerWith<v1::EstimateMemoryResponse>(planner, &Planner::EstimateMemory, request,
-                                                    response);
+      return AnswerEstimate(pools.replays, planner, request, response);
     case Method::kBatchEstimateMemory:
-      return AnswerBatch(planner, request, response);
+      return AnswerBatch(pools.replays, planner, request, response);
     case Method::kRecommendConfig:
-      return AnswerIn<v1::RecommendConfigResponse>(pool, planner, &Planner::RecommendConfig,
-                                                   request, response);
+      return AnswerIn<v1::RecommendConfigResponse>(pools.searches, planner,
+                                                   &Planner::RecommendConfig, request, response);
     case Method::kAdmit:
-      return AnswerIn<v1::AdmitResponse>(pool, planner, &Planner::Admit, request, response);
+      return AnswerIn<v1::AdmitResponse>(pools.admissions, planner, &Planner::Admit, request,
+                                         response);
     case Method::kReportUsage:
       return AnswerWith<v1::ReportUsageResponse>(planner, &Planner::ReportUsage, request, response);
     case Method::kListModels:

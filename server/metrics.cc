@@ -164,10 +164,11 @@ void Metrics::AddSearch() {
                          .Help("Time that searches took, once begun.")
                          .Register(registry_)
                          .Add({}, LatencyBuckets());
-  auto& in_progress = prometheus::BuildGauge()
-                          .Name("plimsoll_searches_in_progress")
-                          .Help("Searches and admissions that run, and that wait for a thread.")
-                          .Register(registry_);
+  auto& in_progress =
+      prometheus::BuildGauge()
+          .Name("plimsoll_searches_in_progress")
+          .Help("Searches, admissions and long replays that run, and that wait for a thread.")
+          .Register(registry_);
   searches_in_progress_ = {&in_progress.Add({{"state", "running"}}),
                            &in_progress.Add({{"state", "waiting"}})};
 }

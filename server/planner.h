@@ -3,6 +3,8 @@
 #ifndef PLIMSOLL_SERVER_PLANNER_H_
 #define PLIMSOLL_SERVER_PLANNER_H_
 
+#include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -36,6 +38,14 @@ class Planner final : private JobPlanner {
   grpc::Status EstimateMemory(const v1::EstimateMemoryRequest& request, const Reading& reading,
                               WireWriter* response) const;
 
+  // The same where no long replay is asked for, else nothing: EstimateMemory then takes up
+  // to 0.2 s, for which the threads that take calls have no time.
+  std::optional<grpc::Status> EstimateMemoryAtOnce(const v1::EstimateMemoryRequest& request,
+                                                   const Reading& reading,
+                                                   WireWriter* response) const;
+  // Whether a batch asks for any replay.
+  static bool Replays(const v1::BatchEstimateMemoryRequest& request);
+
   // `reading` is of the batch without its requests; `reading_of` says how each of these was
   // read, and is asked in their order; none: each as by default. `stop` is asked between jobs.
   grpc::Status BatchEstimateMemory(const v1::BatchEstimateMemoryRequest& request,
@@ -61,10 +71,11 @@ class Planner final : private JobPlanner {
   grpc::Status ListGpus(const v1::ListGpusRequest& request, WireWriter* response) const;
 
  private:
-  // Estimates and counts. `detail` is that of a request which does not say.
-  std::variant<MemoryEstimate, Violations> EstimateJob(const v1::EstimateMemoryRequest& request,
-                                                       const Violations& misread,
-                                                       Detail detail) const;
+  // Estimates and counts. `detail` is that of a request which does not say; of a replay
+  // that is left nothing is counted.
+  std::variant<MemoryEstimate, Violations> EstimateJob(
+      const v1::EstimateMemoryRequest& request, const Violations& misread, Detail detail,
+      int64_t max_replay_events = std::numeric_limits<int64_t>::max()) const;
 
   absl::StatusOr<v1::EstimateMemoryResponse> Estimate(
       const v1::EstimateMemoryRequest& request) const override;

@@ -2,6 +2,8 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/arena.h"
@@ -101,15 +103,14 @@ grpc::ServerUnaryReactor* Handle(CallGate* gate, Method method, CallbackServerCo
   return reactor;
 }
 
-// Answers one call from one of the pool's threads. Context, bytes and reactor live until
+// Answers a call from one of the pool's threads. Context, bytes and reactor live until
 // Finish.
 template <typename Request, typename Answer>
-grpc::ServerUnaryReactor* HandleIn(SearchPool* pool, CallGate* gate, Method method,
+grpc::ServerUnaryReactor* HandleIn(SearchPool& pool, CallGate::Pending call,
                                    CallbackServerContext* context, const ByteBuffer* request,
                                    ByteBuffer* response, const Answer& answer) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  const auto pending =
-      std::make_shared<CallGate::Pending>(gate, MakeCall(method, context, *request));
+  const auto pending = std::make_shared<CallGate::Pending>(std::move(call));
   const SearchCaller caller = {.arrival = std::chrono::system_clock::now(),
                                .deadline = context->deadline(),
                                .given_up = [context] { return StopCode(*context); }};
@@ -125,11 +126,36 @@ grpc::ServerUnaryReactor* HandleIn(SearchPool* pool, CallGate* gate, Method meth
   if (!pending->admitted()) {
     refuse(grpc::Status::OK);  // the gate has a refusal of its own
   } else if (const grpc::Status taken =
-                 pool->Submit(caller, search,
-                              [reactor](const grpc::Status& status) { reactor->Finish(status); });
+                 pool.Submit(caller, search,
+                             [reactor](const grpc::Status& status) { reactor->Finish(status); });
              !taken.ok()) {
     refuse(taken);
   }
+  return reactor;
+}
+
+// Answers a call at once where `at_once` does, else from one of the pool's threads.
+template <typename Request, typename AtOnce, typename Answer>
+grpc::ServerUnaryReactor* HandleAtOnceOrIn(SearchPool& pool, CallGate::Pending call,
+                                           CallbackServerContext* context,
+                                           const ByteBuffer* request, ByteBuffer* response,
+                                           const AtOnce& at_once, const Answer& answer) {
+  const std::optional<grpc::Status> status = call.Try([&] {
+    std::optional<grpc::Status> result;
+    const grpc::Status parsed = AnswerBytes<Request>(
+        *request,
+        [&](const auto& from, auto* to) {
+          result = at_once(from, to);
+          return result.value_or(grpc::Status::OK);
+        },
+        response);
+    return parsed.ok() ? result : parsed;
+  });
+  if (!status.has_value()) {
+    return HandleIn<Request>(pool, std::move(call), context, request, response, answer);
+  }
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  reactor->Finish(*status);
   return reactor;
 }
 
@@ -138,21 +164,35 @@ grpc::ServerUnaryReactor* HandleIn(SearchPool* pool, CallGate* gate, Method meth
 grpc::ServerUnaryReactor* PlannerService::EstimateMemory(CallbackServerContext* context,
                                                          const ByteBuffer* request,
                                                          ByteBuffer* response) {
-  return Handle<v1::EstimateMemoryRequest>(gate_, Method::kEstimateMemory, context, request,
-                                           response, [this](const auto& from, auto* to) {
-                                             return planner_.EstimateMemory(from, /*reading=*/{},
-                                                                            to);
-                                           });
+  return HandleAtOnceOrIn<v1::EstimateMemoryRequest>(
+      pools_.replays, {gate_, MakeCall(Method::kEstimateMemory, context, *request)}, context,
+      request, response,
+      [this](const auto& from, auto* to) {
+        return planner_.EstimateMemoryAtOnce(from, /*reading=*/{}, to);
+      },
+      [this](const auto& from, const SearchStop& stop, auto* to) {
+        const grpc::StatusCode code = stop.given_up();
+        return code == grpc::StatusCode::OK ? planner_.EstimateMemory(from, /*reading=*/{}, to)
+                                            : Refusal(code, "the replay was given up", "STOPPED");
+      });
 }
 
 grpc::ServerUnaryReactor* PlannerService::BatchEstimateMemory(CallbackServerContext* context,
                                                               const ByteBuffer* request,
                                                               ByteBuffer* response) {
-  const StopCheck stop = [context] { return StopCode(*context); };
-  return Handle<v1::BatchEstimateMemoryRequest>(
-      gate_, Method::kBatchEstimateMemory, context, request, response,
-      [&](const auto& from, auto* to) {
-        return planner_.BatchEstimateMemory(from, /*reading=*/{}, /*reading_of=*/{}, stop, to);
+  const auto answer = [this](const auto& from, const StopCheck& stop, auto* to) {
+    return planner_.BatchEstimateMemory(from, /*reading=*/{}, /*reading_of=*/{}, stop, to);
+  };
+  return HandleAtOnceOrIn<v1::BatchEstimateMemoryRequest>(
+      pools_.replays, {gate_, MakeCall(Method::kBatchEstimateMemory, context, *request)}, context,
+      request, response,
+      [=](const auto& from, auto* to) -> std::optional<grpc::Status> {
+        if (Planner::Replays(from)) return std::nullopt;
+        return answer(
+            from, [context] { return StopCode(*context); }, to);
+      },
+      [=](const auto& from, const SearchStop& stop, auto* to) {
+        return answer(from, stop.given_up, to);
       });
 }
 
@@ -160,18 +200,19 @@ grpc::ServerUnaryReactor* PlannerService::RecommendConfig(CallbackServerContext*
                                                           const ByteBuffer* request,
                                                           ByteBuffer* response) {
   return HandleIn<v1::RecommendConfigRequest>(
-      searches_, gate_, Method::kRecommendConfig, context, request, response,
-      [this](const auto& from, const SearchStop& stop, auto* to) {
+      pools_.searches, {gate_, MakeCall(Method::kRecommendConfig, context, *request)}, context,
+      request, response, [this](const auto& from, const SearchStop& stop, auto* to) {
         return planner_.RecommendConfig(from, /*reading=*/{}, stop, to);
       });
 }
 
 grpc::ServerUnaryReactor* PlannerService::Admit(CallbackServerContext* context,
                                                 const ByteBuffer* request, ByteBuffer* response) {
-  return HandleIn<v1::AdmitRequest>(admissions_, gate_, Method::kAdmit, context, request, response,
-                                    [this](const auto& from, const SearchStop& stop, auto* to) {
-                                      return planner_.Admit(from, /*reading=*/{}, stop, to);
-                                    });
+  return HandleIn<v1::AdmitRequest>(
+      pools_.admissions, {gate_, MakeCall(Method::kAdmit, context, *request)}, context, request,
+      response, [this](const auto& from, const SearchStop& stop, auto* to) {
+        return planner_.Admit(from, /*reading=*/{}, stop, to);
+      });
 }
 
 grpc::ServerUnaryReactor* PlannerService::ReportUsage(CallbackServerContext* context,

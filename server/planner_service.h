@@ -25,13 +25,11 @@ class PlannerService final
                                   v1::PlannerService::Service>>>>>>> {
  public:
   // All outlive the service.
-  PlannerService(const Planner& planner, CallGate* gate, SearchPool* searches,
-                 SearchPool* admissions, bool accept_reports)
-      : planner_(planner),
-        gate_(gate),
-        searches_(searches),
-        admissions_(admissions),
-        accept_reports_(accept_reports) {}
+  PlannerService(const Planner& planner, CallGate* gate, const WorkPools& pools,
+                 bool accept_reports)
+      : planner_(planner), gate_(gate), pools_(pools), accept_reports_(accept_reports) {}
+
+  // This and the next answer from a pool's threads where they replay for long.
 
   grpc::ServerUnaryReactor* EstimateMemory(grpc::CallbackServerContext* context,
                                            const grpc::ByteBuffer* request,
@@ -39,7 +37,7 @@ class PlannerService final
   grpc::ServerUnaryReactor* BatchEstimateMemory(grpc::CallbackServerContext* context,
                                                 const grpc::ByteBuffer* request,
                                                 grpc::ByteBuffer* response) override;
-  // This and Admit answer from one of their pool's threads.
+  // This and Admit always do.
   grpc::ServerUnaryReactor* RecommendConfig(grpc::CallbackServerContext* context,
                                             const grpc::ByteBuffer* request,
                                             grpc::ByteBuffer* response) override;
@@ -60,8 +58,7 @@ class PlannerService final
  private:
   const Planner& planner_;
   CallGate* const gate_;
-  SearchPool* const searches_;
-  SearchPool* const admissions_;
+  const WorkPools pools_;
   const bool accept_reports_;
 };
 

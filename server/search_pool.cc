@@ -1,5 +1,7 @@
 #include "server/search_pool.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <exception>
 #include <future>
@@ -16,6 +18,9 @@ using Clock = std::chrono::system_clock;
 constexpr std::chrono::milliseconds kRetryAfter{1000};
 // To encode the answer and to send it.
 constexpr std::chrono::milliseconds kLeastReserve{20};
+
+// A tenth of the share of a thread that takes calls, where both have work.
+constexpr int kNice = 10;
 
 grpc::Status Closing() {
   return Refusal(grpc::StatusCode::UNAVAILABLE, "the server is about to end", "ENDING");
@@ -59,7 +64,7 @@ grpc::Status SearchPool::Submit(const SearchCaller& caller, Search search, Done 
     if (closed_) return Closing();
     if (running_ + static_cast<int64_t>(waiting_.size()) >= limits_.max_searches) {
       metrics_->Searched(SearchOutcome::kShed);
-      return Overloaded(limits_.max_searches, "searches", kRetryAfter);
+      return Overloaded(limits_.max_searches, limits_.what, kRetryAfter);
     }
     waiting_.push_back({caller, std::move(search), std::move(done)});
     metrics_->AddSearches(SearchState::kWaiting, 1);
@@ -107,6 +112,8 @@ SearchPool::Task SearchPool::Take(std::deque<Task>::iterator task) {
 }
 
 void SearchPool::Work() {
+  // Linux has a priority for each thread.
+  setpriority(PRIO_PROCESS, 0, kNice);
   for (;;) {
     Task task;
     grpc::StatusCode given_up = grpc::StatusCode::OK;

@@ -1,6 +1,7 @@
 // The threads that search, apart from gRPC's own, which must not wait: a fixed
-// few of them, and a bounded number of searches. Admissions have a pool of their own: a
-// scheduler does not wait behind somebody's search.
+// few of them, and a bounded number of searches. Admissions have a pool of their own, as
+// have long replays: a scheduler does not wait behind somebody's search. All of them give
+// way to the threads that take calls.
 #ifndef PLIMSOLL_SERVER_SEARCH_POOL_H_
 #define PLIMSOLL_SERVER_SEARCH_POOL_H_
 
@@ -45,6 +46,7 @@ class SearchPool {
     int64_t thread_count = 1;
     int64_t max_searches = 1;  // running and waiting
     std::chrono::milliseconds max_time{};
+    const char* what = "searches";  // as a refusal calls them
   };
   using Search = std::function<grpc::Status(const SearchStop&)>;
   using Done = std::function<void(const grpc::Status&)>;
@@ -97,6 +99,13 @@ class SearchPool {
   std::atomic<bool> closed_{false};
   std::vector<std::thread> threads_;
   std::thread late_;
+};
+
+// The pools of a server, by what they work on.
+struct WorkPools {
+  SearchPool& searches;
+  SearchPool& admissions;
+  SearchPool& replays;  // that take more than some milliseconds
 };
 
 }  // namespace plimsoll

@@ -77,9 +77,15 @@ Server::Server(const ServerOptions& options, std::unique_ptr<const Catalog> cata
                 &metrics_),
       admissions_({.thread_count = options.search_threads,
                    .max_searches = options.max_in_flight,
-                   .max_time = options.max_search_time},
+                   .max_time = options.max_search_time,
+                   .what = "admissions"},
                   &metrics_),
-      service_(planner_, &gate_, &searches_, &admissions_, options.accept_reports) {}
+      replays_({.thread_count = options.search_threads,
+                .max_searches = options.max_in_flight,
+                .max_time = options.max_search_time,
+                .what = "replays"},
+               &metrics_),
+      service_(planner_, &gate_, pools(), options.accept_reports) {}
 
 Server::~Server() { Shutdown(std::chrono::milliseconds(0)); }
 
@@ -125,8 +131,7 @@ std::string Server::StartGrpc(const std::vector<std::string>& listen) {
 std::string Server::StartHttp(const ServerOptions& options) {
   const HttpBackend backend = {.planner = planner_,
                                .gate = gate_,
-                               .searches = searches_,
-                               .admissions = admissions_,
+                               .pools = pools(),
                                .metrics = metrics_,
                                .ready = [this] { return ready_.load(); },
                                .max_body_bytes = kMaxRequestBytes,
@@ -157,8 +162,7 @@ void Server::SetNotReady() {
 
 void Server::Shutdown(std::chrono::milliseconds timeout) {
   ready_ = false;
-  searches_.Close();
-  admissions_.Close();
+  searches_.Close();  // what others work on ends by itself, and soon
   for (const std::unique_ptr<HttpServer>& server : http_) server->Stop();
   if (grpc_ != nullptr) grpc_->Shutdown(std::chrono::system_clock::now() + timeout);
 }

@@ -74,7 +74,7 @@ class Server {
   void Shutdown(std::chrono::milliseconds timeout);
 
   CallGate& gate() { return gate_; }
-  SearchPool& searches() { return searches_; }
+  WorkPools pools() { return {searches_, admissions_, replays_}; }
   const Metrics& metrics() const { return metrics_; }
   const Log& log() const { return log_; }
 
@@ -92,6 +92,7 @@ class Server {
   Planner planner_;
   SearchPool searches_;
   SearchPool admissions_;
+  SearchPool replays_;
   PlannerService service_;
   std::atomic<bool> ready_{false};
   std::unique_ptr<grpc::Server> grpc_;

@@ -64,5 +64,16 @@ TEST(ReplayCostTest, WhatCostsTooMuchIsAnsweredInClosedForm) {
   EXPECT_EQ(Estimate(job).headroom.bound_bytes, estimate.headroom.bound_bytes);
 }
 
+// One that its caller has no time for is left, and not answered otherwise.
+TEST(ReplayCostTest, WhatIsDearerThanTheOptionsIsLeft) {
+  JobSpec job = TightJob();
+  job.detail = "replay";
+  const int64_t cost = Estimate(job).replayed_event_count;
+  for (const int64_t most : {cost - 1, cost}) {
+    const auto result = EstimateMemory(job, SmallCatalog(), {.max_replay_events = most});
+    EXPECT_EQ(std::get<MemoryEstimate>(result).replay_left, most < cost);
+  }
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "blocker.h"
 #include "gmock/gmock.h"
 #include "google/rpc/error_details.pb.h"
 #include "gtest/gtest.h"
@@ -105,30 +106,6 @@ class RecommendTest : public testing::Test {
 
   std::unique_ptr<Server> server_;
   std::unique_ptr<v1::PlannerService::Stub> stub_;
-};
-
-// A search that holds a thread of the server until it dies.
-class Blocker {
- public:
-  explicit Blocker(Server* server) {
-    const auto search = [this](const SearchStop&) {
-      begun_.count_down();
-      released_.wait();
-      return grpc::Status::OK;
-    };
-    EXPECT_TRUE(
-        server->searches()
-            .Submit({.arrival = {}}, search, [this](const grpc::Status&) { ended_.count_down(); })
-            .ok());
-    begun_.wait();
-  }
-  ~Blocker() {
-    released_.count_down();
-    ended_.wait();
-  }
-
- private:
-  std::latch begun_{1}, released_{1}, ended_{1};
 };
 
 // A call that is not waited for.
@@ -310,7 +287,7 @@ class FullTest : public RecommendTest {
 
 TEST_F(FullTest, ShedsSearchesAndNothingElse) {
   {
-    const Blocker blocker(server_.get());
+    const Blocker blocker(server_->pools().searches);
     v1::RecommendConfigResponse response;
     const grpc::Status status = Recommend(Search(), &response);
     EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
@@ -356,7 +333,7 @@ TEST_F(RecommendTest, PagesAnswerWhileSearchesWait) {
   Start(options);
   std::vector<std::future<int>> answers;
   {
-    const Blocker blocker(server_.get());
+    const Blocker blocker(server_->pools().searches);
     for (int i = 1; i < 12; ++i) {
       answers.push_back(std::async(std::launch::async, [this] {
         const httplib::Result posted = Post(kSearch);
