@@ -25,8 +25,10 @@ namespace {
 void AddConnectionFlags(CLI::App* command, Connection* connection,
                         const char* timeout_help = "How long to wait for an answer (10s)") {
   command
-      ->add_option("--server", connection->server,
-                   "Service to ask, as host:50051 or unix:/path; without it, one in this process")
+      ->add_option(
+          "--server", connection->server,
+          "Service to ask, as host:50051 or unix:/path, several with commas: each after those "
+          "that are out of reach; without it, one in this process")
       ->envname("PLIMSOLL_SERVER")
       ->type_name("ADDRESS");
   command

@@ -1,9 +1,12 @@
 #include "client/planner_client.h"
 
-#include <chrono>
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
 #include "google/protobuf/unknown_field_set.h"
 #include "grpcpp/completion_queue.h"
 #include "grpcpp/create_channel.h"
@@ -57,38 +60,73 @@ bool Split(const std::string& batch, std::vector<JobAnswer>* answers) {
   return true;
 }
 
-}  // namespace
-
-PlannerClient::PlannerClient(const std::shared_ptr<grpc::Channel>& channel, std::string name,
-                             absl::Duration timeout)
-    : channel_(channel),
-      stub_(v1::PlannerService::NewStub(channel)),
-      name_(std::move(name)),
-      timeout_(timeout) {}
-
-void PlannerClient::SetDeadline(grpc::ClientContext* context) const {
-  context->set_deadline(std::chrono::system_clock::now() + absl::ToChronoMicroseconds(timeout_));
+// Whether the next server may know better.
+bool IsOutOfReach(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::UNAVAILABLE ||
+         status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
 }
 
-absl::Status PlannerClient::ToStatus(const grpc::Status& status) const {
-  if (status.ok()) return absl::OkStatus();
+// A status that says whom was asked.
+absl::Status Named(const grpc::Status& status, const std::string& name, absl::Duration timeout) {
   std::string message = status.error_message();
   if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
-    message = absl::StrCat(name_, ": out of reach; ", message);
+    message = absl::StrCat(name, ": out of reach; ", message);
   } else if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
-    message = absl::StrCat(name_, ": no answer in ", absl::FormatDuration(timeout_));
+    message = absl::StrCat(name, ": no answer in ", absl::FormatDuration(timeout));
   }
-  return plimsoll::ToStatus(grpc::Status(status.error_code(), message, status.error_details()));
+  return ToStatus(grpc::Status(status.error_code(), message, status.error_details()));
+}
+
+// A server that is just starting again is asked four times more, each after twice the time,
+// all within some third of the timeout; of many calls that fail, few are made again. No call
+// waits for a server that may never be there: its refusal says why.
+// Source: gRPC, proposal A6, client retries
+std::string ServiceConfig(absl::Duration timeout) {
+  const double first = std::min(0.1, absl::ToDoubleSeconds(timeout) / 40);
+  return absl::StrFormat(
+      R"({"methodConfig": [{"name": [{"service": "%s"}], "retryPolicy": {"maxAttempts": 5,)"
+      R"("initialBackoff": "%.3fs", "maxBackoff": "1s", "backoffMultiplier": 2,)"
+      R"("retryableStatusCodes": ["UNAVAILABLE"]}}],)"
+      R"("retryThrottling": {"maxTokens": 10, "tokenRatio": 0.1}})",
+      kServiceName, std::max(first, 0.001));
+}
+
+grpc::ChannelArguments ArgumentsFor(absl::Duration timeout) {
+  constexpr int kSecond = 1000;
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kMaxResponseBytes);
+  arguments.SetServiceConfigJSON(ServiceConfig(timeout));
+  // The server takes a ping every 20 seconds.
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 30 * kSecond);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10 * kSecond);
+  return arguments;
+}
+
+}  // namespace
+
+absl::Status PlannerClient::Try(Attempt attempt) const {
+  const absl::Time deadline = absl::Now() + timeout_;
+  for (size_t i = 0;; ++i) {
+    const absl::Time begin = absl::Now();
+    const auto left = static_cast<int64_t>(targets_.size() - i);
+    const absl::Duration time = (deadline - begin) / left;
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(begin + time));
+    const grpc::Status status = attempt(targets_[i].channel, &context);
+    if (status.ok()) return absl::OkStatus();
+    if (left == 1 || !IsOutOfReach(status)) return Named(status, targets_[i].name, time);
+  }
 }
 
 template <typename Method, typename Request, typename Response>
 absl::Status PlannerClient::Call(Method method, const Request& request, Response* response,
                                  google::rpc::Status* refusal) const {
-  grpc::ClientContext context;
-  SetDeadline(&context);
-  const grpc::Status status = (stub_.get()->*method)(&context, request, response);
-  if (!status.ok() && refusal != nullptr) *refusal = ToRpcStatus(status);
-  return ToStatus(status);
+  return Try([&](const std::shared_ptr<grpc::Channel>& channel, grpc::ClientContext* context) {
+    const auto stub = v1::PlannerService::NewStub(channel);
+    grpc::Status status = (stub.get()->*method)(context, request, response);
+    if (!status.ok() && refusal != nullptr) *refusal = ToRpcStatus(status);
+    return status;
+  });
 }
 
 absl::StatusOr<v1::EstimateMemoryResponse> PlannerClient::EstimateMemory(
@@ -105,18 +143,20 @@ absl::StatusOr<std::vector<JobAnswer>> PlannerClient::BatchEstimateMemory(
   using Stub = grpc::TemplatedGenericStub<v1::BatchEstimateMemoryRequest, grpc::ByteBuffer>;
   const std::string method =
       absl::StrCat("/", kServiceName, "/", NameOf(Method::kBatchEstimateMemory).grpc);
-  grpc::ClientContext context;
-  SetDeadline(&context);
-  grpc::CompletionQueue queue;
-  const auto call = Stub(channel_).PrepareUnaryCall(&context, method, request, &queue);
-  call->StartCall();
   grpc::ByteBuffer bytes;
-  grpc::Status status;
-  call->Finish(&bytes, &status, /*tag=*/nullptr);
-  void* tag = nullptr;
-  bool ok = false;
-  queue.Next(&tag, &ok);
-  if (!status.ok()) return ToStatus(status);
+  const absl::Status asked =
+      Try([&](const std::shared_ptr<grpc::Channel>& channel, grpc::ClientContext* context) {
+        grpc::CompletionQueue queue;
+        const auto call = Stub(channel).PrepareUnaryCall(context, method, request, &queue);
+        call->StartCall();
+        grpc::Status status;
+        call->Finish(&bytes, &status, /*tag=*/nullptr);
+        void* tag = nullptr;
+        bool ok = false;
+        queue.Next(&tag, &ok);
+        return status;
+      });
+  if (!asked.ok()) return asked;
   std::vector<JobAnswer> answers;
   if (!Split(Join(bytes), &answers) ||
       answers.size() != static_cast<size_t>(request.requests_size())) {
@@ -162,12 +202,15 @@ absl::StatusOr<v1::ListGpusResponse> PlannerClient::ListGpus() const {
   return response;
 }
 
-PlannerClient ConnectTo(const std::string& address, absl::Duration timeout) {
-  grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(kMaxResponseBytes);
-  return PlannerClient(
-      grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments), address,
-      timeout);
+PlannerClient ConnectTo(const std::string& addresses, absl::Duration timeout) {
+  std::vector<PlannerClient::Target> targets;
+  for (const absl::string_view address : absl::StrSplit(addresses, ',')) {
+    const std::string name(address);
+    targets.push_back(
+        {grpc::CreateCustomChannel(name, grpc::InsecureChannelCredentials(), ArgumentsFor(timeout)),
+         name});
+  }
+  return {std::move(targets), timeout};
 }
 
 }  // namespace plimsoll

@@ -1,13 +1,15 @@
-// Asks a PlannerService, wherever it is: every call has a deadline and is made
-// once.
+// Asks a PlannerService, wherever it is: every call has a deadline, within which a server
+// that is out of reach is asked again, and the next after it.
 #ifndef PLIMSOLL_CLIENT_PLANNER_CLIENT_H_
 #define PLIMSOLL_CLIENT_PLANNER_CLIENT_H_
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -27,13 +29,25 @@ using JobAnswer = std::variant<std::string, google::rpc::Status>;
 // "<name>: out of reach; <what gRPC said>"; DEADLINE_EXCEEDED, "<name>: no answer in <timeout>".
 class PlannerClient {
  public:
-  // `name` is what messages call the service.
+  // A server, and what messages call it.
+  struct Target {
+    std::shared_ptr<grpc::Channel> channel;
+    std::string name;
+  };
+
   PlannerClient(const std::shared_ptr<grpc::Channel>& channel, std::string name,
-                absl::Duration timeout);
+                absl::Duration timeout)
+      : PlannerClient({{channel, std::move(name)}}, timeout) {}
+
+  // Of several servers, each but the last has its share of the time that is left.
+  //
+  // Requires: targets is not empty
+  PlannerClient(std::vector<Target> targets, absl::Duration timeout)
+      : targets_(std::move(targets)), timeout_(timeout) {}
 
   // The same client with another timeout.
   PlannerClient WithTimeout(absl::Duration timeout) const {
-    return PlannerClient(channel_, name_, timeout);
+    return PlannerClient(targets_, timeout);
   }
 
   absl::StatusOr<v1::EstimateMemoryResponse> EstimateMemory(
@@ -56,17 +70,18 @@ class PlannerClient {
   absl::Status Call(Method method, const Request& request, Response* response,
                     google::rpc::Status* refusal = nullptr) const;
 
-  void SetDeadline(grpc::ClientContext* context) const;
-  absl::Status ToStatus(const grpc::Status& status) const;
+  // Calls `attempt` with one target after the other, as long as they are out of reach.
+  using Attempt =
+      absl::FunctionRef<grpc::Status(const std::shared_ptr<grpc::Channel>&, grpc::ClientContext*)>;
+  absl::Status Try(Attempt attempt) const;
 
-  std::shared_ptr<grpc::Channel> channel_;
-  std::unique_ptr<v1::PlannerService::Stub> stub_;
-  std::string name_;
+  std::vector<Target> targets_;
   absl::Duration timeout_;
 };
 
-// A client of the service at `address`, as "host:50051" or "unix:/run/x.sock".
-PlannerClient ConnectTo(const std::string& address, absl::Duration timeout);
+// A client of the service at `addresses`, as "host:50051", "unix:/run/x.sock", or several
+// with commas, which are asked in this order.
+PlannerClient ConnectTo(const std::string& addresses, absl::Duration timeout);
 
 }  // namespace plimsoll
 

@@ -4,12 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "grpcpp/create_channel.h"
 #include "grpcpp/server_builder.h"
 #include "plimsoll/v1/planner.grpc.pb.h"
 
@@ -29,6 +31,7 @@ class BytesService final : public v1::PlannerService::WithRawCallbackMethod_Batc
   size_t slices = 1;
   grpc::Status status;
   bool silent = false;
+  std::atomic<int> failures{0};  // calls that find it out of reach, first
 
   grpc::ServerUnaryReactor* BatchEstimateMemory(grpc::CallbackServerContext* context,
                                                 const grpc::ByteBuffer* /*request*/,
@@ -40,6 +43,11 @@ class BytesService final : public v1::PlannerService::WithRawCallbackMethod_Batc
     }
     *response = grpc::ByteBuffer(parts.data(), parts.size());
     grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+    if (failures > 0) {
+      --failures;
+      reactor->Finish({grpc::StatusCode::UNAVAILABLE, "starting"});
+      return reactor;
+    }
     if (!silent) reactor->Finish(status);
     if (silent) silent_ = reactor;
     return reactor;
@@ -137,6 +145,40 @@ TEST_F(PlannerClientTest, WaitsOnlySoLong) {
   EXPECT_EQ(Ask(1, absl::Milliseconds(50)).status(),
             absl::DeadlineExceededError("the service: no answer in 50ms"));
   service_.End();
+}
+
+// The next server is asked where one is out of reach, or has no answer in its share.
+TEST_F(PlannerClientTest, AsksTheNextServer) {
+  service_.answer = TwoAnswers().SerializeAsString();
+  const auto nobody =
+      grpc::CreateChannel("unix:/no/such/socket", grpc::InsecureChannelCredentials());
+  const auto somebody = server_->InProcessChannel({});
+  Batch batch;
+  for (int i = 0; i < 2; ++i) batch.add_requests();
+  const PlannerClient client({{nobody, "first"}, {somebody, "second"}}, absl::Minutes(1));
+  EXPECT_TRUE(client.BatchEstimateMemory(batch).ok());
+  const PlannerClient neither({{nobody, "first"}, {nobody, "second"}}, absl::Minutes(1));
+  EXPECT_THAT(std::string(neither.BatchEstimateMemory(batch).status().message()),
+              HasSubstr("second: out of reach; "));
+  service_.status = {grpc::StatusCode::INVALID_ARGUMENT, "bad"};
+  const PlannerClient refused({{somebody, "first"}, {nobody, "second"}}, absl::Minutes(1));
+  EXPECT_EQ(refused.BatchEstimateMemory(batch).status().message(), "bad") << "an answer is one";
+}
+
+// A server that is starting again is asked again.
+TEST_F(PlannerClientTest, AsksAgain) {
+  const std::string address = "unix:" + testing::TempDir() + "/planner_client_test.sock";
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort(address, grpc::InsecureServerCredentials());
+  builder.RegisterService(&service_);
+  const std::unique_ptr<grpc::Server> listening = builder.BuildAndStart();
+  service_.answer = TwoAnswers().SerializeAsString();
+  Batch batch;
+  for (int i = 0; i < 2; ++i) batch.add_requests();
+  service_.failures = 2;
+  const auto answer = ConnectTo(address, absl::Minutes(1)).BatchEstimateMemory(batch);
+  EXPECT_TRUE(answer.ok()) << answer.status();
+  EXPECT_EQ(service_.failures, 0);
 }
 
 }  // namespace
