@@ -2,6 +2,7 @@
 
 #include <netdb.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -40,10 +41,11 @@ std::string ProbeUnix(const std::string& path) {
   const auto* const generic = reinterpret_cast<const sockaddr*>(&address);
   const Socket client(AF_UNIX);
   if (connect(client.fd(), generic, sizeof(address)) == 0) return std::strerror(EADDRINUSE);
-  if (errno == ECONNREFUSED) unlink(path.c_str());
+  // A file that is no socket refuses connections too.
+  if (errno == ECONNREFUSED) RemoveSocket(path);
   const Socket server(AF_UNIX);
   if (bind(server.fd(), generic, sizeof(address)) != 0) return std::strerror(errno);
-  unlink(path.c_str());
+  RemoveSocket(path);
   return "";
 }
 
@@ -95,6 +97,11 @@ std::string ToText(const Address& address) {
   if (address.is_unix()) return absl::StrCat("unix:", address.path);
   const bool ipv6 = address.host.find(':') != std::string::npos;
   return absl::StrCat(ipv6 ? "[" : "", address.host, ipv6 ? "]" : "", ":", address.port);
+}
+
+void RemoveSocket(const std::string& path) {
+  struct stat found {};
+  if (lstat(path.c_str(), &found) == 0 && S_ISSOCK(found.st_mode)) unlink(path.c_str());
 }
 
 std::string ProbeListen(const Address& address) {

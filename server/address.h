@@ -23,9 +23,12 @@ std::optional<Address> ParseAddress(absl::string_view text);
 // Returns "unix:PATH", "HOST:PORT" or "[IPV6]:PORT".
 std::string ToText(const Address& address);
 
+// Removes the file of a socket; whatever else has this name stays.
+void RemoveSocket(const std::string& path);
+
 // Tries to listen on the address for a moment. Returns why that is not
 // possible, in the system's words, or an empty string. A unix socket that
-// nobody listens on any more is removed.
+// nobody listens on any more is removed; a file that is no socket never is.
 std::string ProbeListen(const Address& address);
 
 }  // namespace plimsoll

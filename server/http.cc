@@ -84,7 +84,7 @@ class HttplibServer final : public HttpServer {
     if (!thread_.joinable()) return;
     listener_.stop();
     thread_.join();
-    if (address_.is_unix()) unlink(address_.path.c_str());
+    if (address_.is_unix()) RemoveSocket(address_.path);
   }
 
  private:

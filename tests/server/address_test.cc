@@ -1,6 +1,15 @@
 // Addresses: what is one, and how it is written.
 #include "server/address.h"
 
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -40,6 +49,61 @@ TEST(ProbeListenTest, SaysWhyNot) {
   EXPECT_EQ(ProbeListen(ParseAddress("unix:/nonexistent/x").value()), "No such file or directory");
   EXPECT_EQ(ProbeListen(ParseAddress("unix:/" + std::string(200, 'x')).value()),
             "the path of a socket has 107 bytes at most");
+}
+
+class SocketFileTest : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_NE(mkdtemp(folder_), nullptr); }
+  void TearDown() override {
+    unlink(path().c_str());
+    unlink(other().c_str());
+    rmdir(folder_);
+  }
+
+  std::string path() const { return std::string(folder_) + "/file"; }
+  std::string other() const { return std::string(folder_) + "/other"; }
+
+  static bool Exists(const std::string& path) {
+    struct stat found {};
+    return lstat(path.c_str(), &found) == 0;
+  }
+
+  std::string Probe() const { return ProbeListen(ParseAddress("unix:" + path()).value()); }
+
+  // Makes a socket's file that nobody listens on any more.
+  static void LeaveSocket(const std::string& path) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+    const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    ASSERT_EQ(bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+    close(fd);
+  }
+
+ private:
+  char folder_[32] = "/tmp/plimsoll_address_XXXXXX";
+};
+
+TEST_F(SocketFileTest, AFileThatIsNoSocketStays) {
+  close(creat(path().c_str(), 0600));
+  EXPECT_EQ(Probe(), "Address already in use");
+  EXPECT_TRUE(Exists(path()));
+  RemoveSocket(path());
+  EXPECT_TRUE(Exists(path()));
+}
+
+TEST_F(SocketFileTest, ALinkStaysAndWhatItNames) {
+  LeaveSocket(other());
+  ASSERT_EQ(symlink(other().c_str(), path().c_str()), 0);
+  EXPECT_EQ(Probe(), "Address already in use");
+  EXPECT_TRUE(Exists(path()));
+  EXPECT_TRUE(Exists(other()));
+}
+
+TEST_F(SocketFileTest, ASocketThatNobodyListensOnGivesWay) {
+  LeaveSocket(path());
+  EXPECT_EQ(Probe(), "");
+  EXPECT_FALSE(Exists(path()));
 }
 
 }  // namespace

@@ -310,6 +310,20 @@ TEST(ProcessTest, ATakenPortIsOneLineAndExit1) {
   }
 }
 
+TEST(ProcessTest, AFileThatIsNoSocketStaysWhereOneShouldBe) {
+  char path[] = "/tmp/plimsoll_file_XXXXXX";
+  close(mkstemp(path));
+  const std::string address = absl::StrCat("unix:", path);
+  for (const bool grpc : {true, false}) {
+    Process process({"--listen", grpc ? address : "none", "--http-listen", grpc ? "none" : address});
+    EXPECT_EQ(process.Wait(), 1);
+    EXPECT_EQ(process.RestOfErrors(), absl::StrCat("plimsoll-server: cannot listen on ", address,
+                                                   ": Address already in use\n"));
+    EXPECT_EQ(access(path, F_OK), 0);
+  }
+  unlink(path);
+}
+
 TEST(ProcessTest, ABadTableIsOneLineAndExit1) {
   Process calibration({"--listen", "none", "--http-listen", "none"},
                       {"PLIMSOLL_CALIBRATION=none.yaml"});
