@@ -29,6 +29,8 @@ std::optional<int> ParseVersion(absl::string_view text) {
   return major * 1000 + minor;
 }
 
+constexpr size_t kMaxVersions = 64;  // names, of which few mean anything
+
 // Versions that a job names; -1: none, so the newest.
 struct Versions {
   int framework = -1;
@@ -40,6 +42,11 @@ struct Versions {
 Versions ReadVersions(const RuntimeSpec& spec, const Profile& newest, absl::string_view trainer,
                       Check& check) {
   Versions versions;
+  if (spec.versions.size() > kMaxVersions) {
+    check.Fail("runtime.versions", absl::StrCat(spec.versions.size(), " names"),
+               absl::StrCat("must be at most ", kMaxVersions), ViolationCode::kTooLarge);
+    return versions;
+  }
   for (const auto& [package, text] : spec.versions) {
     const std::string field = absl::StrCat("runtime.versions.", package.substr(0, 64));
     const bool of_trainer = !trainer.empty() && trainer == package;

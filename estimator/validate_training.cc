@@ -195,6 +195,24 @@ void CheckOptimizer(const OptimizerSpec& spec, const std::optional<std::string>&
   job.optimizer_implementation = asked.value_or(job.optimizer_implementation);
 }
 
+constexpr size_t kMaxModules = 64;  // names in a list
+
+// `can`: whether the mode itself is possible.
+void ReadModules(const std::vector<std::string>& names, bool can, Check& check, Job& job) {
+  const absl::string_view field = "training.recompute.modules";
+  if (names.size() > kMaxModules) {
+    return check.Fail(field, absl::StrCat(names.size(), " names"),
+                      absl::StrCat("must be at most ", kMaxModules), ViolationCode::kTooLarge);
+  }
+  for (const std::string& name : names) {
+    const auto module = check.Meaning(field, name, kRecomputeModules);
+    if (!module.has_value()) continue;
+    job.recompute_modules |= static_cast<uint8_t>(1 << static_cast<int>(*module));
+    if (!can || job.recompute != RecomputeMode::kSelective) continue;
+    CheckAbility(AbilityOf(*module), field, name, check, job);
+  }
+}
+
 void ReadRecompute(const RecomputeSpec& spec, Check& check, Job& job) {
   std::optional<RecomputeMode> mode = RecomputeMode::kNone;
   if (spec.mode.has_value()) {
@@ -204,13 +222,7 @@ void ReadRecompute(const RecomputeSpec& spec, Check& check, Job& job) {
   const absl::string_view asked = spec.mode.has_value() ? absl::string_view(*spec.mode) : "none";
   const bool can =
       CheckAbility(AbilityOf(job.recompute), "training.recompute.mode", asked, check, job);
-  for (const std::string& name : spec.modules) {
-    const auto module = check.Meaning("training.recompute.modules", name, kRecomputeModules);
-    if (!module.has_value()) continue;
-    job.recompute_modules |= static_cast<uint8_t>(1 << static_cast<int>(*module));
-    if (!can || job.recompute != RecomputeMode::kSelective) continue;
-    CheckAbility(AbilityOf(*module), "training.recompute.modules", name, check, job);
-  }
+  ReadModules(spec.modules, can, check, job);
 }
 
 void CheckRecompute(const RecomputeSpec& spec, Check& check, Job& job) {

@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -33,6 +34,11 @@ namespace json = google::protobuf::util;
 constexpr size_t kMaxNameBytes = 64;
 constexpr size_t kMaxValueBytes = 64;
 constexpr char kWhole[] = "request";
+// Mistakes of one message that are explained, each in microseconds: more than a refusal
+// has room for. The rest is counted.
+constexpr size_t kMaxExplained = 256;
+// Maps hold a value for each GPU or each package.
+constexpr int kMaxMapEntries = 256;
 
 // The value as the caller wrote it, where that is short.
 std::string Seen(const Value& value) {
@@ -80,7 +86,17 @@ class Pruner {
     return true;
   }
 
-  Violations TakeViolations() { return std::move(violations_); }
+  // At `path`; where there are too many, the first says how many.
+  Violations TakeViolations(const std::string& path) {
+    if (count_ > kMaxExplained) {
+      violations_.insert(
+          violations_.begin(),
+          {path.empty() ? kWhole : path, absl::StrCat(count_, " mistakes"),
+           absl::StrCat("must have at most ", kMaxExplained, " to have each explained"),
+           ViolationCode::kTooLarge});
+    }
+    return std::move(violations_);
+  }
 
  private:
   // What a message was given so far, and under which spelling.
@@ -90,10 +106,17 @@ class Pruner {
     std::vector<std::string> twice;
   };
 
+  // Adds what `explain` returns, but not of too many.
+  bool Add(absl::FunctionRef<Violation()> explain) {
+    if (++count_ <= kMaxExplained) violations_.push_back(explain());
+    return false;
+  }
+
   bool Add(const std::string& path, const Value& value, const std::string& rule,
            ViolationCode code = ViolationCode::kMalformed) {
-    violations_.push_back({path.empty() ? kWhole : path, Seen(value), rule, code});
-    return false;
+    return Add([&]() -> Violation {
+      return {path.empty() ? kWhole : path, Seen(value), rule, code};
+    });
   }
 
   // By name: a Struct has an order of its own in each process.
@@ -117,10 +140,10 @@ class Pruner {
                    Value* value, Given* given) {
     const FieldDescriptor* const field = FindField(type, name);
     if (field == nullptr) {
-      UnknownName unknown = ExplainUnknownName(type, path, root_, name);
-      Add(Below(path, name), *value, unknown.rule, unknown.code);
-      violations_.back().meant = std::move(unknown.meant);
-      return false;
+      return Add([&]() -> Violation {
+        const UnknownName unknown = ExplainUnknownName(type, path, root_, name);
+        return {Below(path, name), Seen(*value), unknown.rule, unknown.code, {}, unknown.meant};
+      });
     }
     const std::string below = Below(path, field->name());
     const auto [twin, is_new] = given->fields.insert({field, name});
@@ -133,10 +156,14 @@ class Pruner {
     if (const OneofDescriptor* const oneof = field->real_containing_oneof()) {
       const auto [other, is_first] = given->oneofs.insert({oneof, field});
       if (!is_first) {
-        Add(below, *value, absl::StrCat("must not stand beside ", other->second->name()),
-            ViolationCode::kConflict);
-        violations_.back().others = {BelowJob(Below(path, other->second->name()))};
-        return false;
+        const std::string& beside = other->second->name();
+        return Add([&]() -> Violation {
+          return {below,
+                  Seen(*value),
+                  absl::StrCat("must not stand beside ", beside),
+                  ViolationCode::kConflict,
+                  {BelowJob(Below(path, beside))}};
+        });
       }
     }
     return CheckField(*field, below, value);
@@ -157,6 +184,12 @@ class Pruner {
   bool CheckMap(const FieldDescriptor& entry, const std::string& path, Value* value) {
     if (!value->has_struct_value()) return Add(path, *value, "must be an object");
     Struct* const object = value->mutable_struct_value();
+    if (object->fields_size() > kMaxMapEntries) {
+      return Add([&]() -> Violation {
+        return {path, absl::StrCat(object->fields_size(), " names"),
+                absl::StrCat("must have at most ", kMaxMapEntries), ViolationCode::kTooLarge};
+      });
+    }
     for (const auto& [key, below] : InOrder(object)) {
       if (!CheckOne(entry, Below(path, key), below)) object->mutable_fields()->erase(key);
     }
@@ -169,7 +202,11 @@ class Pruner {
         return CheckMessage(*field.message_type(), path, value);
       case FieldDescriptor::CPPTYPE_STRING:
         if (value->has_number_value()) {
-          return Add(path, *value, absl::StrCat("must be a string, as \"", Seen(*value), "\""));
+          return Add([&]() -> Violation {
+            const std::string seen = Seen(*value);
+            return {path, seen, absl::StrCat("must be a string, as \"", seen, "\""),
+                    ViolationCode::kMalformed};
+          });
         }
         return Require(value->has_string_value(), *value, path, "must be a string");
       case FieldDescriptor::CPPTYPE_INT64:
@@ -207,6 +244,7 @@ class Pruner {
 
   const Descriptor& root_;
   Violations violations_;
+  size_t count_ = 0;  // of mistakes, explained or not
 };
 
 // Returns how deep brackets nest outside strings: protobuf's reader fails at
@@ -262,7 +300,7 @@ void Fill(Value value, Message* message, Violations* violations) {
 Violations PruneJson(const Descriptor& type, const std::string& path, Value* value) {
   Pruner pruner(type);
   if (!pruner.CheckMessage(type, path, value)) value->mutable_struct_value();
-  return pruner.TakeViolations();
+  return pruner.TakeViolations(path);
 }
 
 Violations ReadJsonValue(absl::string_view text, Value* value) {
@@ -272,10 +310,10 @@ Violations ReadJsonValue(absl::string_view text, Value* value) {
              absl::StrCat("must nest at most ", kMaxJsonDepth, " levels"),
              ViolationCode::kTooLarge}};
   }
+  if (ReadPlainValue(text, value)) return {};
+  value->Clear();  // protobuf's reader takes more, slowly, and says what is wrong
   const auto status = json::JsonStringToMessage({text.data(), text.size()}, value);
   if (status.ok()) return {};
-  value->Clear();  // it may be numbers that protobuf's reader does not know
-  if (ReadPlainValue(text, value)) return {};
   return {NotJson(text, MessageOf(status))};
 }
 

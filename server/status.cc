@@ -68,16 +68,18 @@ grpc::Status ToGrpcStatus(const google::rpc::Status& status) {
   return result;
 }
 
-// As many lines as the message has room for, then how many there are besides.
-std::string MessageOf(const Violations& violations) {
+// As many lines of `count` as the message has room for, then how many there are besides.
+std::string MessageOf(const Violations& violations, size_t count) {
   std::string message;
-  for (size_t i = 0; i < violations.size(); ++i) {
-    const std::string line = absl::StrCat(i > 0 ? "\n" : "", ToText(violations[i]));
-    if (i > 0 && PercentEncodedBytes(message) + PercentEncodedBytes(line) > kMaxMessageBytes) {
-      return absl::StrCat(message, "\nand ", violations.size() - i, " more");
+  size_t told = 0;
+  for (; told < violations.size(); ++told) {
+    const std::string line = absl::StrCat(told > 0 ? "\n" : "", ToText(violations[told]));
+    if (told > 0 && PercentEncodedBytes(message) + PercentEncodedBytes(line) > kMaxMessageBytes) {
+      break;
     }
     message += line;
   }
+  if (told < count) absl::StrAppend(&message, "\nand ", count - told, " more");
   return message;
 }
 
@@ -86,7 +88,8 @@ std::string NameOf(ViolationCode code) {
   return std::string(name.data(), name.size());
 }
 
-google::rpc::Status WithDetails(const Violations& violations, size_t listed) {
+// Of `count` violations, the first of which are given, and of these the first are listed.
+google::rpc::Status WithDetails(const Violations& violations, size_t count, size_t listed) {
   google::rpc::BadRequest bad_request;
   v1::RefusedFields refused;
   for (size_t i = 0; i < listed; ++i) {
@@ -101,11 +104,11 @@ google::rpc::Status WithDetails(const Violations& violations, size_t listed) {
     *field->mutable_other_fields() = {violation.others.begin(), violation.others.end()};
   }
   google::rpc::ErrorInfo info = MakeErrorInfo(std::string(ReasonOf(violations)));
-  (*info.mutable_metadata())["violationCount"] = absl::StrCat(violations.size());
+  (*info.mutable_metadata())["violationCount"] = absl::StrCat(count);
   (*info.mutable_metadata())["listedCount"] = absl::StrCat(listed);
   google::rpc::Status status;
   status.set_code(grpc::StatusCode::INVALID_ARGUMENT);
-  status.set_message(MessageOf(violations));
+  status.set_message(MessageOf(violations, count));
   status.add_details()->PackFrom(bad_request);
   status.add_details()->PackFrom(refused);
   status.add_details()->PackFrom(info);
@@ -116,18 +119,21 @@ google::rpc::Status WithDetails(const Violations& violations, size_t listed) {
 }  // namespace
 
 grpc::Status InvalidArgument(const Violations& violations) {
+  const size_t count = violations.size();
   Violations shortened;
-  shortened.reserve(violations.size());
-  for (const Violation& violation : violations) shortened.push_back(Bounded(violation));
+  for (size_t i = 0; i < std::min(count, kMaxListed); ++i) {
+    shortened.push_back(Bounded(violations[i]));
+  }
   // The most that can be listed, found by halving: the size grows with it.
   size_t fits = 0;
-  size_t too_many = std::min(shortened.size(), kMaxListed) + 1;
+  size_t too_many = shortened.size() + 1;
   while (too_many - fits > 1) {
     const size_t middle = (fits + too_many) / 2;
-    const bool small = TrailerBytes(WithDetails(shortened, middle)) <= kMaxErrorMetadataBytes;
+    const bool small =
+        TrailerBytes(WithDetails(shortened, count, middle)) <= kMaxErrorMetadataBytes;
     (small ? fits : too_many) = middle;
   }
-  return ToGrpcStatus(WithDetails(shortened, fits));
+  return ToGrpcStatus(WithDetails(shortened, count, fits));
 }
 
 absl::string_view ReasonOf(const Violations& violations) {

@@ -19,6 +19,8 @@ using google::protobuf::Struct;
 using google::protobuf::UnknownFieldSet;
 using google::protobuf::Value;
 
+constexpr size_t kMaxReported = 256;  // of one message; then the rest is let be
+
 // Where a message stands: a field of another, `index` of it where it is
 // repeated. Spelled out only for what is reported.
 struct Place {
@@ -79,10 +81,12 @@ class Walk {
 
   void Report(const Message& message, const Place& place) {
     const UnknownFieldSet& unknown = message.GetReflection()->GetUnknownFields(message);
-    if (unknown.empty()) return;
+    if (unknown.empty() || violations_.size() >= kMaxReported) return;
     const std::string path = place.field == nullptr ? root_ : PathOf(place);
     std::set<int> numbers;
-    for (int i = 0; i < unknown.field_count(); ++i) numbers.insert(unknown.field(i).number());
+    for (int i = 0; i < unknown.field_count() && numbers.size() < kMaxReported; ++i) {
+      numbers.insert(unknown.field(i).number());
+    }
     for (const int number : numbers) {
       violations_.push_back({path, absl::StrCat("field number ", number),
                              absl::StrCat("not known to version ", kEstimatorVersion),

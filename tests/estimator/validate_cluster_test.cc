@@ -77,6 +77,11 @@ const std::vector<Refusal>& Frameworks() {
       {"a version of ten thousand",
        [](JobSpec& j) { j.runtime.versions["torch"] = "10000.1"; },
        {"job.runtime.versions.torch: 10000.1; must be a version such as 2.4"}},
+      {"more versions than there are packages",
+       [](JobSpec& j) {
+         for (int i = 0; i < 65; ++i) j.runtime.versions[std::to_string(i)] = "1";
+       },
+       {"job.runtime.versions: 65 names; must be at most 64"}},
       {"a package that moves nothing",
        [](JobSpec& j) { j.runtime.versions["numpy"] = "2.0"; },
        {"job.runtime.versions.numpy: 2.0; moves no byte of ddp; only torch and nccl do"}},

@@ -106,6 +106,12 @@ const std::vector<Refusal>& Recomputing() {
        [](JobSpec& j) { j.training.recompute.mode = "all"; },
        {"job.training.recompute.mode: all; must be one of none, selective, per-op, full, "
         "every-nth"}},
+      {"more modules than there are",
+       [](JobSpec& j) {
+         j.training.recompute.mode = "selective";
+         j.training.recompute.modules.assign(65, "mlp");
+       },
+       {"job.training.recompute.modules: 65 names; must be at most 64"}},
       {"modules of no mode",
        [](JobSpec& j) { j.training.recompute.modules = {"mlp"}; },
        {"job.training.recompute.modules: mlp; needs mode selective"}},

@@ -261,5 +261,32 @@ TEST(ToJsonTest, PrintsZerosAndInt64AsStrings) {
   EXPECT_EQ(ToJson(gauge), R"({"expectedBytes":"0","boundBytes":"1152921504606846976"})");
 }
 
+// Objects of many members, as an attacker sends them.
+std::string ManyMembers(int count, const std::string& value) {
+  std::string object = "{";
+  for (int i = 0; i < count; ++i) {
+    absl::StrAppend(&object, i > 0 ? "," : "", "\"x", i, "\":", value);
+  }
+  return object + "}";
+}
+
+TEST(ReadJsonMessageTest, ExplainsSomeOfManyMistakesAndCountsTheRest) {
+  const std::vector<std::string> lines =
+      Refusals(absl::StrCat("{\"job\":", ManyMembers(20000, "1"), "}"));
+  ASSERT_EQ(lines.size(), 257u);
+  EXPECT_EQ(lines[0], "request: 20000 mistakes; must have at most 256 to have each explained");
+  EXPECT_EQ(lines[1], "job.x0: 1; no such field");
+  EXPECT_EQ(Refusals(ManyMembers(256, "1")).size(), 256u) << "not too many";
+}
+
+TEST(ReadJsonMessageTest, AMapHasSoManyNames) {
+  const auto with_versions = [](int count) {
+    return absl::StrCat("{\"job\":{\"runtime\":{\"versions\":", ManyMembers(count, "\"1\""), "}}}");
+  };
+  EXPECT_THAT(Refusals(with_versions(256)), IsEmpty());
+  EXPECT_THAT(Refusals(with_versions(257)),
+              ElementsAre("job.runtime.versions: 257 names; must have at most 256"));
+}
+
 }  // namespace
 }  // namespace plimsoll

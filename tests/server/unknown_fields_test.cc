@@ -97,5 +97,12 @@ TEST(UnknownFieldsTest, AreToldOncePerNumberAndElement) {
                           "requests[1]: field number 70; not known to version 0.1.0"));
 }
 
+TEST(UnknownFieldsTest, OfManyAreSomeHundreds) {
+  v1::EstimateMemoryRequest request;
+  auto* const unknown = request.GetReflection()->MutableUnknownFields(&request);
+  for (int number = 1000; number < 21000; ++number) unknown->AddVarint(number, 1);
+  EXPECT_EQ(FindUnknownFields(request, "request").size(), 256u);
+}
+
 }  // namespace
 }  // namespace plimsoll
