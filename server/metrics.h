@@ -1,5 +1,6 @@
 // What the server counts, for Prometheus. Label values come from closed sets;
-// every series exists from the start, at 0, but for those of reports by kind of job.
+// every series exists from the start, at 0, but for those of reports by kind of job, of
+// which there are kMaxUsageKinds and one for each framework.
 #ifndef PLIMSOLL_SERVER_METRICS_H_
 #define PLIMSOLL_SERVER_METRICS_H_
 

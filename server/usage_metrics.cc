@@ -47,18 +47,24 @@ UsageMetrics::UsageMetrics(prometheus::Registry* registry)
                    &within_bound.Add({{"within_bound", "true"}})};
 }
 
+prometheus::Histogram& UsageMetrics::RatioOf(const UsageLabels& labels) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto kind = std::make_tuple(labels.framework, labels.gpu, labels.strategy);
+  const bool own = kinds_.contains(kind) || kinds_.size() < kMaxUsageKinds;
+  if (own) kinds_.insert(kind);
+  return ratios_.Add({{"framework", labels.framework},
+                      {"gpu", own ? labels.gpu : "other"},
+                      {"strategy", own ? labels.strategy : "other"}},
+                     RatioBuckets());
+}
+
 void UsageMetrics::Reported(const UsageReport& report) {
   const auto outcome = static_cast<size_t>(report.outcome);
   reports_[outcome]->Increment();
   outcomes_[static_cast<size_t>(report.verdict)][outcome]->Increment();
   if (report.outcome != UsageOutcome::kFinished) return;
   within_bound_[report.IsWithinBound() ? 1 : 0]->Increment();
-  ratios_
-      .Add({{"framework", report.labels.framework},
-            {"gpu", report.labels.gpu},
-            {"strategy", report.labels.strategy}},
-           RatioBuckets())
-      .Observe(report.ActualPerPredicted());
+  RatioOf(report.labels).Observe(report.ActualPerPredicted());
 }
 
 }  // namespace plimsoll

@@ -156,5 +156,42 @@ TEST(MetricsTest, EveryHistogramOfAClosedSetBeginsEmpty) {
   EXPECT_EQ(counts, expected);
 }
 
+UsageReport Finished(const UsageLabels& labels) {
+  UsageReport report;
+  report.outcome = UsageOutcome::kFinished;
+  report.predicted = {.expected_bytes = 1, .bound_bytes = 1};
+  report.labels = labels;
+  return report;
+}
+
+// Catalogs have many GPUs, and the three labels multiply.
+TEST(MetricsTest, KindsOfReportedJobsAreLimited) {
+  const std::string count = "plimsoll_usage_actual_per_predicted_count";
+  Metrics metrics;
+  for (int round = 0; round < 2; ++round) {
+    for (int gpu = 0; gpu < 50; ++gpu) {
+      for (const char* const strategy : {"ddp", "zero3", "tp-pp"}) {
+        for (const char* const framework : {"fsdp2", "deepspeed"}) {
+          metrics.Reported(Finished({framework, absl::StrCat("gpu-", gpu), strategy}));
+        }
+      }
+    }
+  }
+  std::map<std::string, double> counts;
+  const auto lines = LinesByFamily(metrics.Text(), "histogram");
+  for (const std::string& line : lines.at("plimsoll_usage_actual_per_predicted")) {
+    const std::vector<std::string> words = absl::StrSplit(line, ' ');
+    if (absl::StartsWith(words[0], count)) counts[words[0]] = std::stod(words[1]);
+  }
+  EXPECT_EQ(counts.size(), kMaxUsageKinds + 2);
+  EXPECT_EQ(counts[count + R"({framework="fsdp2",gpu="gpu-0",strategy="ddp"})"], 2);
+  double others = 0;
+  for (const char* const framework : {"fsdp2", "deepspeed"}) {
+    others += counts[absl::StrCat(count, "{framework=\"", framework,
+                                  R"(",gpu="other",strategy="other"})")];
+  }
+  EXPECT_EQ(others, 2 * (300 - static_cast<double>(kMaxUsageKinds))) << "none is lost";
+}
+
 }  // namespace
 }  // namespace plimsoll
