@@ -105,11 +105,14 @@ grpc::Status CallGate::Pending::Answer(absl::FunctionRef<grpc::Status()> answer)
 }
 
 void CallGate::LogCall(const Call& call, const grpc::Status& status,
-                       std::chrono::duration<double> time) const {
+                       std::chrono::duration<double> time) {
   const bool broken = status.error_code() == grpc::StatusCode::INTERNAL;
   const LogLevel level = broken ? LogLevel::kError : LogLevel::kInfo;
   if (!log_->Wants(level)) return;
   const Caller caller = call.caller();
+  std::optional<int64_t> left_out = 0;
+  if (!status.ok()) left_out = refusals_.Take(caller.peer, PeerLines::Clock::now());
+  if (!left_out.has_value()) return;
   const absl::string_view code = CodeName(status.error_code());
   std::vector<LogField> fields = {
       {"method", NameOf(call.method).grpc},
@@ -121,6 +124,7 @@ void CallGate::LogCall(const Call& call, const grpc::Status& status,
   };
   if (!caller.request_id.empty()) fields.push_back({"request_id", caller.request_id});
   if (!status.ok()) fields.push_back({"message", status.error_message()});
+  if (*left_out > 0) fields.push_back({"left_out", static_cast<double>(*left_out)});
   log_->Write(level, status.ok() ? "slow" : "refused", fields);
 }
 

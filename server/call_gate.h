@@ -15,6 +15,7 @@
 #include "server/log.h"
 #include "server/method.h"
 #include "server/metrics.h"
+#include "server/peer_lines.h"
 
 namespace plimsoll {
 
@@ -97,13 +98,15 @@ class CallGate {
 
  private:
   void Leave();
-  void LogCall(const Call& call, const grpc::Status& status,
-               std::chrono::duration<double> time) const;
+  // A peer that is refused again and again has a line now and then, which says how many it
+  // stands for.
+  void LogCall(const Call& call, const grpc::Status& status, std::chrono::duration<double> time);
 
   const Limits limits_;
   Metrics* const metrics_;
   const Log* const log_;
   std::atomic<int64_t> in_flight_{0};
+  PeerLines refusals_;
 };
 
 }  // namespace plimsoll

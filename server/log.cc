@@ -3,11 +3,13 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdint>
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "rapidjson/stringbuffer.h"
 #include "rapidjson/writer.h"
+#include "server/line_writer.h"
 #include "server/shorten.h"
 
 namespace plimsoll {
@@ -16,27 +18,9 @@ namespace {
 constexpr std::array<const char*, 5> kNames = {"debug", "info", "warning", "error", "off"};
 constexpr size_t kMaxTextBytes = 1024;
 
-void WriteToStderr(const std::string& line) {
-  // Nobody is left to tell when stderr is gone.
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
-}
+constexpr size_t kMaxWaitingBytes = 1 << 20;
 
-}  // namespace
-
-std::optional<LogLevel> ParseLogLevel(absl::string_view name) {
-  for (size_t i = 0; i < kNames.size(); ++i) {
-    if (name == kNames[i]) return static_cast<LogLevel>(i);
-  }
-  return std::nullopt;
-}
-
-Log::Log(LogLevel least) : Log(least, WriteToStderr) {}
-
-Log::Log(LogLevel least, Sink sink) : least_(least), sink_(std::move(sink)) {}
-
-void Log::Write(LogLevel level, const std::string& event,
-                const std::vector<LogField>& fields) const {
-  if (!Wants(level)) return;
+std::string LineOf(LogLevel level, const std::string& event, const std::vector<LogField>& fields) {
   rapidjson::StringBuffer buffer;
   rapidjson::Writer<rapidjson::StringBuffer> writer(buffer);
   const auto put = [&writer](const std::string& key, const std::string& text) {
@@ -58,7 +42,37 @@ void Log::Write(LogLevel level, const std::string& event,
   writer.EndObject();
   std::string line(buffer.GetString(), buffer.GetSize());
   line += '\n';
-  sink_(line);
+  return line;
 }
+
+// Never destroyed: whoever logs last may do so while the process ends.
+LineWriter& Stderr() {
+  static auto* const kWriter = new LineWriter(STDERR_FILENO, kMaxWaitingBytes, [](int64_t dropped) {
+    return LineOf(LogLevel::kWarning, "log-dropped", {{"lines", static_cast<double>(dropped)}});
+  });
+  return *kWriter;
+}
+
+}  // namespace
+
+std::optional<LogLevel> ParseLogLevel(absl::string_view name) {
+  for (size_t i = 0; i < kNames.size(); ++i) {
+    if (name == kNames[i]) return static_cast<LogLevel>(i);
+  }
+  return std::nullopt;
+}
+
+Log::Log(LogLevel least) : Log(least, [](const std::string& line) { Stderr().Write(line); }) {}
+
+Log::Log(LogLevel least, Sink sink) : least_(least), sink_(std::move(sink)) {}
+
+void Log::Write(LogLevel level, const std::string& event,
+                const std::vector<LogField>& fields) const {
+  if (Wants(level)) sink_(LineOf(level, event, fields));
+}
+
+void FlushLog(std::chrono::milliseconds time) { Stderr().Flush(time); }
+
+int64_t DroppedLogLines() { return Stderr().dropped(); }
 
 }  // namespace plimsoll

@@ -2,6 +2,8 @@
 #ifndef PLIMSOLL_SERVER_LOG_H_
 #define PLIMSOLL_SERVER_LOG_H_
 
+#include <chrono>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -27,7 +29,9 @@ class Log {
  public:
   using Sink = std::function<void(const std::string& line)>;
 
-  // Writes to stderr, each line in one piece.
+  // Writes to stderr, on a thread of its own: a reader who is slow, or reads nothing, keeps
+  // nobody waiting. 1 MiB of lines waits for it; then all that come are dropped until those
+  // are read, and a line "log-dropped" says how many.
   explicit Log(LogLevel least);
   Log(LogLevel least, Sink sink);
 
@@ -40,6 +44,12 @@ class Log {
   LogLevel least_;
   Sink sink_;
 };
+
+// Waits at most so long until all lines for stderr are written: before the process ends.
+void FlushLog(std::chrono::milliseconds time);
+
+// Lines for stderr that were dropped since the process began.
+int64_t DroppedLogLines();
 
 }  // namespace plimsoll
 

@@ -12,6 +12,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "server/log.h"
 
 namespace plimsoll {
 namespace {
@@ -104,7 +105,10 @@ void AddDescriptors(std::vector<MetricFamily>* families) {
 }  // namespace
 
 std::vector<MetricFamily> CollectProcessMetrics() {
-  std::vector<MetricFamily> families;
+  std::vector<MetricFamily> families = {
+      MakeFamily("plimsoll_log_lines_dropped_total",
+                 "Lines of the log that were dropped because nobody read those before.",
+                 MetricType::Counter, static_cast<double>(DroppedLogLines()))};
   AddStat(&families);
   AddDescriptors(&families);
   return families;

@@ -11,6 +11,7 @@
 #include <memory>
 #include <thread>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "google/protobuf/wrappers.pb.h"
@@ -45,8 +46,12 @@ bool WaitForSignal(const sigset_t& signals, std::chrono::nanoseconds time) {
   }
 }
 
+// What a reader of the log who still reads needs at most.
+constexpr std::chrono::seconds kFlush{1};
+
 [[noreturn]] void EndAtOnce(const Log& log) {
   log.Write(LogLevel::kWarning, "killed", {{"message", "second signal: not waiting any longer"}});
+  FlushLog(kFlush);
   std::_Exit(1);
 }
 
@@ -73,6 +78,8 @@ void LogGrpc(gpr_log_func_args* args) {
   if (args->severity != GPR_LOG_SEVERITY_ERROR) return;
   const Log log(grpc_log_level.load());
   log.Write(LogLevel::kError, "grpc", {{"message", args->message}});
+  // Its last words: what says so aborts.
+  if (absl::StrContains(args->message, "assertion failed")) FlushLog(kFlush);
 }
 
 std::string Joined(const std::vector<std::string>& addresses) {
@@ -102,6 +109,7 @@ int RunServer(const ServerOptions& options) {
   int signal = 0;
   sigwait(&end, &signal);
   Drain(options, server);
+  FlushLog(kFlush);
   return 0;
 }
 

@@ -81,6 +81,15 @@ TEST_F(CallGateTest, LogsARefusalInOneLine) {
                                            "\n"));
 }
 
+TEST_F(CallGateTest, APeerRefusedAgainAndAgainHasSomeLines) {
+  CallGate gate = MakeGate(1, kNever);
+  for (int i = 0; i < 10 * kMaxPeerLines; ++i) {
+    gate.Run(MakeCall(Face::kGrpc), [] { return grpc::Status(grpc::StatusCode::NOT_FOUND, "x"); });
+  }
+  EXPECT_GE(lines_.size(), static_cast<size_t>(kMaxPeerLines));
+  EXPECT_LE(lines_.size(), static_cast<size_t>(2 * kMaxPeerLines)) << "in less than two stretches";
+}
+
 TEST_F(CallGateTest, LogsSlowCallsAndNoOthers) {
   CallGate patient = MakeGate(1, kNever);
   patient.Run(MakeCall(Face::kGrpc), [] { return grpc::Status::OK; });

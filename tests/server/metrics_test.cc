@@ -71,6 +71,7 @@ const std::vector<Family>& Families() {
       {"plimsoll_estimates_total", {{"verdict", With(kVerdicts, {"refused"})}}},
       {"plimsoll_violations_total", {}},
       {"plimsoll_requests_shed_total", {}},
+      {"plimsoll_log_lines_dropped_total", {}},
       {"plimsoll_searches_total",
        {{"outcome", {"fits", "nothing-fits", "truncated", "refused", "abandoned", "shed"}}}},
       {"plimsoll_search_candidates_total", {{"stage", {"legal", "estimated", "fit"}}}},

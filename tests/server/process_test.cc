@@ -296,6 +296,19 @@ TEST(ProcessTest, TakesTheRestOfABodyAfterSigtermAndExits0) {
   EXPECT_EQ(process.Wait(), 0);
 }
 
+// A pipe holds 64 KiB; each call is a line.
+TEST(ProcessTest, AnswersAndEndsWhileNobodyReadsItsLog) {
+  Process process(With(kFreePorts, {"--slow-request-ms", "0", "--drain-delay-ms", "0"}));
+  auto client = HttpClientFor(ReadAddresses(&process).http);
+  client.set_keep_alive(true);
+  for (int i = 0; i < 900; ++i) {
+    ASSERT_TRUE(client.Post("/v1:estimateMemory", kGoodRequest, "application/json")) << i;
+  }
+  process.Signal(SIGTERM);
+  EXPECT_EQ(process.Wait(), 0);
+  EXPECT_THAT(process.RestOfErrors(), HasSubstr(R"("event":"slow")"));
+}
+
 TEST(ProcessTest, ATakenPortIsOneLineAndExit1) {
   const std::unique_ptr<Server> other = StartOrFail(FreePorts());
   for (const std::string& taken : {other->addresses()[0], other->http_addresses()[0]}) {
@@ -315,7 +328,8 @@ TEST(ProcessTest, AFileThatIsNoSocketStaysWhereOneShouldBe) {
   close(mkstemp(path));
   const std::string address = absl::StrCat("unix:", path);
   for (const bool grpc : {true, false}) {
-    Process process({"--listen", grpc ? address : "none", "--http-listen", grpc ? "none" : address});
+    Process process(
+        {"--listen", grpc ? address : "none", "--http-listen", grpc ? "none" : address});
     EXPECT_EQ(process.Wait(), 1);
     EXPECT_EQ(process.RestOfErrors(), absl::StrCat("plimsoll-server: cannot listen on ", address,
                                                    ": Address already in use\n"));
