@@ -3,12 +3,14 @@
 #include <httplib.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "server/http_listener.h"
 #include "server/http_methods.h"
 #include "server/json.h"
@@ -25,9 +27,10 @@ using httplib::Response;
 
 constexpr size_t kThreads = 8;  // beside those that wait for a search
 constexpr std::chrono::seconds kReadTimeout{5};
-constexpr std::chrono::seconds kBodyTimeout{10};
 // A body this large is read to its end, so that its sender sees the refusal.
 constexpr size_t kMaxDrainedBytes = 8 << 20;
+// The same with the framing of its chunks.
+constexpr size_t kMaxFramedBytes = 2 * kMaxDrainedBytes;
 
 void SetStatus(const google::rpc::Status& status, int code, Response* response) {
   response->status = code;
@@ -48,11 +51,10 @@ Body ReadBody(const Request& request, const httplib::ContentReader& reader, size
     body.whole = true;
     return body;
   }
-  const auto deadline = std::chrono::steady_clock::now() + kBodyTimeout;
   body.whole = reader([&](const char* data, size_t size) {
     body.bytes += size;
     if (body.bytes <= max_bytes) body.text.append(data, size);
-    return body.bytes <= kMaxDrainedBytes && std::chrono::steady_clock::now() < deadline;
+    return body.bytes <= kMaxDrainedBytes;
   });
   return body;
 }
@@ -62,8 +64,9 @@ class HttplibServer final : public HttpServer {
   HttplibServer(Address address, const HttpBackend& backend)
       : address_(std::move(address)),
         backend_(backend),
-        listener_(kThreads + backend.max_searches, kReadTimeout) {}
-  ~HttplibServer() override { Stop(); }
+        listener_(kThreads + backend.max_searches, kReadTimeout, kMaxFramedBytes,
+                  [this](Closed why) { backend_.metrics.HttpClosed(why); }) {}
+  ~HttplibServer() override { Stop(Clock::now()); }
 
   bool Start() {
     AddMethods();
@@ -72,17 +75,23 @@ class HttplibServer final : public HttpServer {
     if (!listener_.Bind(&address_)) return false;
     thread_ = std::thread([this] {
       listener_.listen_after_bind();
-      ended_ = true;
+      ended_.Notify();
     });
-    while (!listener_.is_running() && !ended_) std::this_thread::yield();
-    return !ended_;
+    while (!listener_.is_running() && !ended_.HasBeenNotified()) std::this_thread::yield();
+    return !ended_.HasBeenNotified();
   }
 
   const Address& address() const override { return address_; }
 
-  void Stop() override {
+  void Refuse() override { listener_.stop(); }
+
+  void Stop(Clock::time_point deadline) override {
     if (!thread_.joinable()) return;
-    listener_.stop();
+    Refuse();
+    if (!ended_.WaitForNotificationWithDeadline(absl::Now() +
+                                                absl::FromChrono(deadline - Clock::now()))) {
+      listener_.CutOff();
+    }
     thread_.join();
     if (address_.is_unix()) RemoveSocket(address_.path);
   }
@@ -196,7 +205,7 @@ class HttplibServer final : public HttpServer {
   const HttpBackend backend_;
   HttpListener listener_;
   std::thread thread_;
-  std::atomic<bool> ended_{false};
+  absl::Notification ended_;  // the listener, with all its answers
 };
 
 }  // namespace

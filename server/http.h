@@ -2,6 +2,7 @@
 #ifndef PLIMSOLL_SERVER_HTTP_H_
 #define PLIMSOLL_SERVER_HTTP_H_
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -30,14 +31,19 @@ struct HttpBackend {
 // requests, and hold no thread then (http_listener.h).
 class HttpServer {
  public:
+  using Clock = std::chrono::steady_clock;
+
   // Returns a server that answers, or nothing where it can't listen there.
   static std::unique_ptr<HttpServer> Start(const Address& address, const HttpBackend& backend);
   virtual ~HttpServer() = default;
 
   // The address in use, with the port that was taken for 0.
   virtual const Address& address() const = 0;
-  // Refuses new connections, and returns when those accepted have their answer.
-  virtual void Stop() = 0;
+  // Refuses new connections.
+  virtual void Refuse() = 0;
+  // The same, and returns when requests that have come have their answer. At the deadline
+  // it ends their connections, and waits for no more than what is being computed.
+  virtual void Stop(Clock::time_point deadline) = 0;
 };
 
 }  // namespace plimsoll

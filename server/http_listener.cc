@@ -4,8 +4,7 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
-#include <cstddef>
-#include <semaphore>
+#include <atomic>
 #include <string>
 #include <utility>
 
@@ -14,49 +13,90 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::ptrdiff_t kMaxConnections = 128;  // with a request that is not answered yet
+constexpr size_t kProbeThreads = 2;
+constexpr size_t kMaxUnanswered = 128;  // of each lane: that run, and that wait for a thread
 constexpr int kBacklog = 128;
+// What /metrics says goes into it as a whole, so that its thread waits for no reader.
+constexpr int kSendBufferBytes = 512 << 10;
 
 bool HasBody(const httplib::Request& request) {
   const std::string length = request.get_header_value("Content-Length");
   return (!length.empty() && length != "0") || request.has_header("Transfer-Encoding");
 }
 
+// Whether a head asks what must be answered throughout. Such requests have no body.
+bool IsProbe(const std::string& head) {
+  return absl::StartsWith(head, "GET /healthz ") || absl::StartsWith(head, "GET /readyz ") ||
+         absl::StartsWith(head, "GET /metrics ");
+}
+
 }  // namespace
 
-// A thread pool that makes the acceptor wait where too many are unanswered.
-class BoundedPool final : public httplib::TaskQueue {
+// Threads for requests, and some that only probes have. What httplib accepts takes none: it
+// waits for its first request first.
+class RequestLanes final : public httplib::TaskQueue {
  public:
-  BoundedPool(size_t thread_count, IdleConnections* idle) : idle_(idle), pool_(thread_count) {}
-  void enqueue(std::function<void()> task) override {
-    room_.acquire();
-    pool_.enqueue([this, task = std::move(task)] {
+  RequestLanes(size_t thread_count, IdleConnections* idle)
+      : idle_(idle), calls_(thread_count), probes_(kProbeThreads) {}
+
+  void enqueue(std::function<void()> accepted) override { accepted(); }
+
+  // Returns false where too many wait.
+  bool Run(bool is_probe, std::function<void()> task) {
+    Lane& lane = is_probe ? probes_ : calls_;
+    if (lane.unanswered.fetch_add(1) >= kMaxUnanswered) {
+      --lane.unanswered;
+      return false;
+    }
+    lane.pool.enqueue([&lane, task = std::move(task)] {
       task();
-      room_.release();
+      --lane.unanswered;
     });
+    return true;
   }
+
   void shutdown() override {
     idle_->Close();  // nothing comes from there any more
-    pool_.shutdown();
+    calls_.pool.shutdown();
+    probes_.pool.shutdown();
   }
 
  private:
+  struct Lane {
+    explicit Lane(size_t thread_count) : pool(thread_count) {}
+    std::atomic<size_t> unanswered{0};
+    httplib::ThreadPool pool;
+  };
+
   IdleConnections* const idle_;
-  std::counting_semaphore<kMaxConnections> room_{kMaxConnections};
-  httplib::ThreadPool pool_;
+  Lane calls_, probes_;
 };
 
 thread_local bool HttpListener::body_read_ = false;
 
-HttpListener::HttpListener(size_t thread_count, std::chrono::milliseconds timeout)
+HttpListener::HttpListener(size_t thread_count, std::chrono::milliseconds timeout,
+                           size_t max_body_bytes, std::function<void(Closed)> closed)
     : timeout_(timeout),
-      idle_({.max_count = kMaxIdleConnections, .max_time = kMaxIdleTime},
-            [this](Connection connection) {
-              pool_->enqueue([this, connection] { Serve(connection); });
-            }) {
+      max_body_bytes_(max_body_bytes),
+      on_closed_(closed),
+      idle_(
+          {.max_count = kMaxIdleConnections,
+           .max_time = kMaxIdleTime,
+           .max_head_time = kMaxHeadTime,
+           .max_head_bytes = kMaxHeadBytes},
+          [this](HttpConnection connection) {
+            const int socket = connection.socket;
+            const bool is_probe = IsProbe(connection.received);
+            const bool taken = lanes_->Run(
+                is_probe, [this, connection = std::move(connection)] { Serve(connection); });
+            if (taken) return;
+            on_closed_(Closed::kBusy);
+            CloseSocket(socket);
+          },
+          std::move(closed)) {
   new_task_queue = [this, thread_count] {
-    pool_ = new BoundedPool(thread_count, &idle_);
-    return pool_;
+    lanes_ = new RequestLanes(thread_count, &idle_);
+    return lanes_;
   };
   // What answers say of the connection.
   set_keep_alive_max_count(kMaxRequestsOfConnection);
@@ -70,6 +110,7 @@ bool HttpListener::Bind(Address* address) {
   set_socket_options([](socket_t socket) {
     const int on = 1;
     setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &kSendBufferBytes, sizeof(kSendBufferBytes));
     setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));  // nothing to a unix socket
   });
   bool bound = false;
@@ -86,28 +127,45 @@ bool HttpListener::Bind(Address* address) {
 }
 
 bool HttpListener::process_and_close_socket(socket_t socket) {
-  Serve({.socket = socket});
+  idle_.Add({.socket = socket, .answered = 0, .peer = PeerOf(socket), .received = {}});
   return true;
 }
 
-void HttpListener::Serve(Connection connection) {
-  if (!WaitToRead(connection.socket, std::chrono::milliseconds(0))) return idle_.Add(connection);
-  SocketStream stream(connection.socket, timeout_);
-  bool more = true;
-  do {
-    more = AnswerNext(&stream, &connection);
-  } while (more && stream.has_read_ahead());
-  more ? idle_.Add(connection) : CloseSocket(connection.socket);
+void HttpListener::SetBusy(int socket, bool busy) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (busy) {
+    busy_.insert(socket);
+  } else {
+    busy_.erase(socket);
+  }
 }
 
-bool HttpListener::AnswerNext(SocketStream* stream, Connection* connection) {
+void HttpListener::CutOff() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const int socket : busy_) ::shutdown(socket, SHUT_RDWR);
+}
+
+void HttpListener::Serve(HttpConnection connection) {
+  SetBusy(connection.socket, true);
+  SocketStream stream(connection.socket, timeout_, kMaxAnswerTime, std::move(connection.received));
+  const bool more = AnswerNext(&stream, &connection);
+  connection.received = stream.TakeRest();
+  SetBusy(connection.socket, false);
+  if (more) return idle_.Add(std::move(connection));
+  if (stream.was_slow()) on_closed_(Closed::kSlow);
+  CloseSocket(connection.socket);
+}
+
+bool HttpListener::AnswerNext(SocketStream* stream, HttpConnection* connection) {
   const bool last =
       ++connection->answered >= kMaxRequestsOfConnection || svr_sock_ == INVALID_SOCKET;
   bool may_follow = false;  // stays so where not even the head could be read
   bool has_body = false;
   body_read_ = false;
   bool ended = false;
+  stream->Allow(kMaxHeadBytes, kMaxHeadTime);
   const bool answered = process_request(*stream, last, ended, [&](httplib::Request& request) {
+    stream->Allow(max_body_bytes_, kMaxBodyTime);
     has_body = HasBody(request);
     may_follow = request.version == "HTTP/1.1" &&
                  !absl::EqualsIgnoreCase(request.get_header_value("Connection"), "close");

@@ -1,9 +1,13 @@
 // cpp-httplib's server on a bounded pool of threads, with connections that are kept
-// between requests.
+// between requests, and limits on what each may take.
 #ifndef PLIMSOLL_SERVER_HTTP_LISTENER_H_
 #define PLIMSOLL_SERVER_HTTP_LISTENER_H_
 
 #include <httplib.h>
+
+#include <functional>
+#include <mutex>
+#include <set>
 
 #include "server/address.h"
 #include "server/idle_connections.h"
@@ -11,39 +15,54 @@
 
 namespace plimsoll {
 
-class BoundedPool;
+class RequestLanes;
 
 // A connection is closed after so many requests, or when nothing came on it for so long.
 inline constexpr int kMaxRequestsOfConnection = 1000;
 inline constexpr std::chrono::seconds kMaxIdleTime{75};
-// Connections that may wait for their next request; beyond these the one that waits
-// longest is closed.
+// Connections that may wait for their next request, or for the rest of its head; beyond
+// these the one that waits longest of the peer that has most is closed.
 inline constexpr size_t kMaxIdleConnections = 256;
+// Of a request: its head, the time that it may take, and that of its body and its answer.
+inline constexpr size_t kMaxHeadBytes = 32 << 10;
+inline constexpr std::chrono::seconds kMaxHeadTime{5};
+inline constexpr std::chrono::seconds kMaxBodyTime{10};
+inline constexpr std::chrono::seconds kMaxAnswerTime{30};
 
 class HttpListener final : public httplib::Server {
  public:
-  // `thread_count` requests are answered at once; `timeout` is for each read and each
-  // write of one.
-  HttpListener(size_t thread_count, std::chrono::milliseconds timeout);
+  // `thread_count` requests are answered at once, and two of GET /healthz, /readyz and
+  // /metrics beside them; `timeout` is for each read and each write of one. A body has at
+  // most `max_body_bytes` with its framing. `closed` may be called on any thread.
+  HttpListener(size_t thread_count, std::chrono::milliseconds timeout, size_t max_body_bytes,
+               std::function<void(Closed)> closed);
 
   // Takes the address, and sets its port where that is 0. Returns whether it could.
   bool Bind(Address* address);
+
+  // Ends reading and writing of all requests that are being answered.
+  void CutOff();
 
   // To be called by a handler that has read its request's body to the end. A connection
   // is closed where some of a body may be left: it would be read as the next request.
   static void SetBodyRead() { body_read_ = true; }
 
  private:
-  // Called on a thread of the pool for each connection that was accepted.
+  // Called on the acceptor's thread for each connection.
   bool process_and_close_socket(socket_t socket) override;
 
-  void Serve(Connection connection);
+  void Serve(HttpConnection connection);
   // Returns whether more may follow.
-  bool AnswerNext(SocketStream* stream, Connection* connection);
+  bool AnswerNext(SocketStream* stream, HttpConnection* connection);
+  void SetBusy(int socket, bool busy);
 
   static thread_local bool body_read_;  // of the request that this thread answers
   const std::chrono::milliseconds timeout_;
-  BoundedPool* pool_ = nullptr;  // httplib's, while it listens
+  const size_t max_body_bytes_;
+  const std::function<void(Closed)> on_closed_;
+  std::mutex mutex_;
+  std::set<int> busy_;             // sockets whose requests are being answered
+  RequestLanes* lanes_ = nullptr;  // httplib's, while it listens
   IdleConnections idle_;
 };
 

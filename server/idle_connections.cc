@@ -5,30 +5,42 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
+#include <iterator>
+#include <map>
 #include <utility>
 
 namespace plimsoll {
+namespace {
+
+constexpr char kEndOfHead[] = "\r\n\r\n";
+
+}  // namespace
 
 void CloseSocket(int socket) {
   shutdown(socket, SHUT_RDWR);
   close(socket);
 }
 
-IdleConnections::IdleConnections(const Limits& limits, std::function<void(Connection)> take)
+IdleConnections::IdleConnections(const Limits& limits, std::function<void(HttpConnection)> take,
+                                 std::function<void(Closed)> closed)
     : limits_(limits),
       take_(std::move(take)),
+      on_closed_(std::move(closed)),
       changed_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       thread_([this] { Run(); }) {}
 
-void IdleConnections::Add(Connection connection) {
+void IdleConnections::Add(HttpConnection connection) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (closed_) return CloseSocket(connection.socket);
-  if (waiting_.size() >= limits_.max_count) {
-    CloseSocket(waiting_.front().connection.socket);
-    waiting_.pop_front();
+  const bool has_head = connection.received.find(kEndOfHead) != std::string::npos;
+  const auto time = connection.received.empty() ? limits_.max_time : limits_.max_head_time;
+  waiting_.push_back({std::move(connection), Clock::now() + time, has_head});
+  if (waiting_.size() > limits_.max_count) {
+    Drop(Crowding());
+    on_closed_(Closed::kCrowded);
   }
-  waiting_.push_back({connection, Clock::now() + limits_.max_time});
   eventfd_write(changed_, 1);
 }
 
@@ -40,9 +52,24 @@ void IdleConnections::Close() {
   }
   eventfd_write(changed_, 1);
   thread_.join();
-  for (const Waiting& one : waiting_) CloseSocket(one.connection.socket);
-  waiting_.clear();
+  while (!waiting_.empty()) Drop(waiting_.begin());
   close(changed_);
+}
+
+// The first of the peer that has most.
+IdleConnections::List::iterator IdleConnections::Crowding() {
+  std::map<std::string, int> counts;
+  for (const Waiting& one : waiting_) ++counts[one.connection.peer];
+  const auto most = std::max_element(
+      counts.begin(), counts.end(),
+      [](const auto& left, const auto& right) { return left.second < right.second; });
+  return std::find_if(waiting_.begin(), waiting_.end(),
+                      [&](const Waiting& one) { return one.connection.peer == most->first; });
+}
+
+void IdleConnections::Drop(List::iterator waiting) {
+  CloseSocket(waiting->connection.socket);
+  waiting_.erase(waiting);
 }
 
 // What to poll: first the eventfd, then all that wait; none where this ends.
@@ -50,40 +77,67 @@ std::vector<pollfd> IdleConnections::Watched(int* timeout_ms) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (closed_) return {};
   std::vector<pollfd> watched = {{.fd = changed_, .events = POLLIN, .revents = 0}};
+  *timeout_ms = -1;
+  const auto now = Clock::now();
   for (const Waiting& one : waiting_) {
     watched.push_back({.fd = one.connection.socket, .events = POLLIN, .revents = 0});
-  }
-  *timeout_ms = -1;
-  if (!waiting_.empty()) {
-    const auto left =
-        std::chrono::ceil<std::chrono::milliseconds>(waiting_.front().end - Clock::now());
-    *timeout_ms = std::max(static_cast<int>(left.count()), 0);
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(one.end - now).count();
+    const int ms = one.has_head ? 0 : static_cast<int>(std::max<int64_t>(left, 0));
+    *timeout_ms = *timeout_ms < 0 ? ms : std::min(*timeout_ms, ms);
   }
   return watched;
 }
 
+// Returns false where nothing more will come.
+bool IdleConnections::ReceiveOn(Waiting* waiting) const {
+  std::string& received = waiting->connection.received;
+  char buffer[4096];
+  const ssize_t count = recv(waiting->connection.socket, buffer, sizeof buffer, MSG_DONTWAIT);
+  if (count < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+  if (count <= 0) return false;
+  if (received.empty()) waiting->end = Clock::now() + limits_.max_head_time;
+  // The end may have come in parts.
+  const size_t from = received.size() < 3 ? 0 : received.size() - 3;
+  received.append(buffer, static_cast<size_t>(count));
+  waiting->has_head = received.size() > limits_.max_head_bytes ||
+                      received.find(kEndOfHead, from) != std::string::npos;
+  return true;
+}
+
 // Of what was polled, Add may have closed one meanwhile: where its number is another
-// socket's now, that is taken early, and its reader waits a moment.
-std::vector<Connection> IdleConnections::TakeReadable(const std::vector<pollfd>& polled) {
+// socket's now, nothing is there to receive.
+void IdleConnections::Receive(const std::vector<pollfd>& polled) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  std::vector<Connection> readable;
   for (size_t i = 1; i < polled.size(); ++i) {
     if (polled[i].revents == 0) continue;
     const auto found = std::find_if(waiting_.begin(), waiting_.end(), [&](const Waiting& one) {
       return one.connection.socket == polled[i].fd;
     });
-    if (found == waiting_.end()) continue;
-    readable.push_back(found->connection);
-    waiting_.erase(found);
+    if (found == waiting_.end() || found->has_head) continue;
+    if (!ReceiveOn(&*found)) Drop(found);
   }
-  return readable;
+}
+
+std::vector<HttpConnection> IdleConnections::TakeReady() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<HttpConnection> ready;
+  for (auto it = waiting_.begin(); it != waiting_.end();) {
+    const auto here = it++;
+    if (!here->has_head) continue;
+    ready.push_back(std::move(here->connection));
+    waiting_.erase(here);
+  }
+  return ready;
 }
 
 void IdleConnections::CloseExpired() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  while (!waiting_.empty() && waiting_.front().end <= Clock::now()) {
-    CloseSocket(waiting_.front().connection.socket);
-    waiting_.pop_front();
+  const auto now = Clock::now();
+  for (auto it = waiting_.begin(); it != waiting_.end();) {
+    const auto here = it++;
+    if (here->end > now) continue;
+    if (!here->connection.received.empty()) on_closed_(Closed::kSlow);
+    Drop(here);
   }
 }
 
@@ -94,7 +148,8 @@ void IdleConnections::Run() {
     if (poll(watched.data(), watched.size(), timeout_ms) < 0) continue;
     eventfd_t count = 0;
     eventfd_read(changed_, &count);
-    for (const Connection& connection : TakeReadable(watched)) take_(connection);
+    Receive(watched);
+    for (HttpConnection& connection : TakeReady()) take_(std::move(connection));
     CloseExpired();
   }
 }

@@ -1,41 +1,55 @@
-// Connections between two requests. They wait together, on one thread, so that a caller
-// who keeps one open takes no thread from others.
+// Connections that wait for a request: for its first byte, and then for the rest of its
+// head. They wait together, on one thread, so that a caller who keeps one open, or sends
+// slowly, takes no thread from others.
 #ifndef PLIMSOLL_SERVER_IDLE_CONNECTIONS_H_
 #define PLIMSOLL_SERVER_IDLE_CONNECTIONS_H_
 
 #include <poll.h>
 
 #include <chrono>
-#include <deque>
 #include <functional>
+#include <list>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
 namespace plimsoll {
 
-struct Connection {
+struct HttpConnection {
   int socket = -1;
-  int answered = 0;  // requests so far
+  int answered = 0;      // requests so far
+  std::string peer;      // its host; empty over a unix socket
+  std::string received;  // of the next request, and what was sent ahead
 };
+
+// Why a connection was closed before it had its answer.
+//   kCrowded  too many waited, most of them its peer's
+//   kSlow     its head, its body or its answer took too long
+//   kBusy     too many requests waited for a thread
+enum class Closed { kCrowded, kSlow, kBusy };
+inline constexpr size_t kClosedCount = 3;
 
 // Any thread may call.
 class IdleConnections {
  public:
   struct Limits {
-    size_t max_count = 0;  // then the one that has waited longest is closed
-    std::chrono::milliseconds max_time{};
+    size_t max_count = 0;  // then the one that has waited longest of the peer with most is closed
+    std::chrono::milliseconds max_time{};       // for the first byte of a request
+    std::chrono::milliseconds max_head_time{};  // from there to the end of its head
+    size_t max_head_bytes = 0;                  // what has more is taken as it is
   };
 
-  // `take` gets a connection that has something to read, or was closed by its peer, on
-  // the thread that waits.
-  IdleConnections(const Limits& limits, std::function<void(Connection)> take);
+  // `take` gets a connection that has the whole head of a request, on the thread that
+  // waits, and `closed` why one was closed, but for those that sent nothing for too long.
+  IdleConnections(const Limits& limits, std::function<void(HttpConnection)> take,
+                  std::function<void(Closed)> closed);
   ~IdleConnections() { Close(); }
   IdleConnections(const IdleConnections&) = delete;
   IdleConnections& operator=(const IdleConnections&) = delete;
 
   // Takes over a connection; one that comes after Close is closed.
-  void Add(Connection connection);
+  void Add(HttpConnection connection);
 
   // Closes all that wait, and returns when `take` is not called any more.
   void Close();
@@ -43,20 +57,27 @@ class IdleConnections {
  private:
   using Clock = std::chrono::steady_clock;
   struct Waiting {
-    Connection connection;
+    HttpConnection connection;
     Clock::time_point end;
+    bool has_head = false;
   };
+  using List = std::list<Waiting>;  // by the time that they came
 
   void Run();
   std::vector<pollfd> Watched(int* timeout_ms);
-  std::vector<Connection> TakeReadable(const std::vector<pollfd>& polled);
+  void Receive(const std::vector<pollfd>& polled);
+  bool ReceiveOn(Waiting* waiting) const;
+  std::vector<HttpConnection> TakeReady();
   void CloseExpired();
+  List::iterator Crowding();
+  void Drop(List::iterator waiting);
 
   const Limits limits_;
-  const std::function<void(Connection)> take_;
+  const std::function<void(HttpConnection)> take_;
+  const std::function<void(Closed)> on_closed_;
   const int changed_;  // an eventfd: something was added, or this ends
   std::mutex mutex_;
-  std::deque<Waiting> waiting_;  // by time of their end
+  List waiting_;
   bool closed_ = false;
   std::thread thread_;
 };

@@ -98,6 +98,14 @@ void Metrics::AddHttp() {
           {{"handler", HandlerName(handler)}, {"code", absl::StrCat(kHttpCodes[code])}});
     }
   }
+  auto& closed = prometheus::BuildCounter()
+                     .Name("plimsoll_http_connections_closed_total")
+                     .Help("Connections over HTTP that were closed before they had their answer.")
+                     .Register(registry_);
+  constexpr std::array<const char*, kClosedCount> kReasons = {"crowded", "slow", "busy"};
+  for (size_t i = 0; i < kReasons.size(); ++i) {
+    http_closed_[i] = &closed.Add({{"reason", kReasons[i]}});
+  }
   for (size_t method = 0; method < kMethodCount; ++method) {
     http_seconds_[method] = &seconds.Add({{"handler", HandlerName(method)}}, LatencyBuckets());
   }

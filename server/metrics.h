@@ -15,6 +15,7 @@
 #include "prometheus/histogram.h"
 #include "prometheus/registry.h"
 #include "server/admission_metrics.h"
+#include "server/idle_connections.h"
 #include "server/method.h"
 #include "server/usage_metrics.h"
 
@@ -54,6 +55,9 @@ class Metrics {
   // One request over HTTP.
   void HttpHandled(Method method, int code, std::chrono::duration<double> time);
   void HttpHandled(HttpPage page, int code);
+
+  // One connection over HTTP, before it had its answer.
+  void HttpClosed(Closed why) { http_closed_[static_cast<size_t>(why)]->Increment(); }
 
   // One job, from either face.
   void Estimated(Verdict verdict, int64_t peak_bytes);
@@ -97,6 +101,7 @@ class Metrics {
   PerMethod<prometheus::Histogram*> seconds_;
   std::array<HttpCounters, kMethodCount + kHttpPageCount> http_handled_;
   PerMethod<prometheus::Histogram*> http_seconds_;
+  std::array<prometheus::Counter*, kClosedCount> http_closed_;
   std::array<prometheus::Counter*, 4> estimates_;  // by Verdict; the last is "refused"
   prometheus::Histogram* peak_bytes_;
   std::array<prometheus::Counter*, kSearchOutcomeCount> searches_;

@@ -34,40 +34,47 @@ sigset_t SetOf(std::initializer_list<int> signals) {
   return set;
 }
 
-// Returns whether one of the signals came in time.
-bool WaitForSignal(const sigset_t& signals, std::chrono::nanoseconds time) {
+// Returns the signal that came in time, or 0.
+int WaitForSignal(const sigset_t& signals, std::chrono::nanoseconds time) {
   const auto deadline = std::chrono::steady_clock::now() + time;
   for (;;) {
     const std::chrono::nanoseconds left = deadline - std::chrono::steady_clock::now();
     const int64_t wait = std::max<int64_t>(left.count(), 0);
     const timespec timeout = {.tv_sec = wait / 1000000000, .tv_nsec = wait % 1000000000};
-    if (sigtimedwait(&signals, nullptr, &timeout) > 0) return true;
-    if (wait == 0) return false;  // else something else woke it
+    const int signal = sigtimedwait(&signals, nullptr, &timeout);
+    if (signal > 0) return signal;
+    if (wait == 0) return 0;  // else something else woke it
   }
 }
 
 // What a reader of the log who still reads needs at most.
 constexpr std::chrono::seconds kFlush{1};
 
-[[noreturn]] void EndAtOnce(const Log& log) {
-  log.Write(LogLevel::kWarning, "killed", {{"message", "second signal: not waiting any longer"}});
+// After the drain's end: for what was cancelled then to say so.
+constexpr std::chrono::seconds kGrace{1};
+
+[[noreturn]] void EndAtOnce(const Log& log, const std::string& why) {
+  log.Write(LogLevel::kWarning, "killed", {{"message", why + ": not waiting any longer"}});
   FlushLog(kFlush);
   std::_Exit(1);
 }
 
-// Finishes what is in flight, unless a second signal comes.
+// Finishes what is in flight, unless a second signal comes, or it takes too long.
 void Drain(const ServerOptions& options, Server* server) {
   server->log().Write(LogLevel::kInfo, "draining", {});
   server->SetNotReady();
-  if (WaitForSignal(SetOf({SIGTERM, SIGINT}), options.drain_delay)) EndAtOnce(server->log());
+  constexpr char kSecond[] = "second signal";
+  if (WaitForSignal(SetOf({SIGTERM, SIGINT}), options.drain_delay) != 0) {
+    EndAtOnce(server->log(), kSecond);
+  }
   std::thread shutdown([&options, server, waiting = pthread_self()] {
     server->Shutdown(options.drain_timeout);
     pthread_kill(waiting, kDrained);
   });
-  const sigset_t signals = SetOf({SIGTERM, SIGINT, kDrained});
-  int signal = 0;
-  sigwait(&signals, &signal);
-  if (signal != kDrained) EndAtOnce(server->log());
+  const int signal =
+      WaitForSignal(SetOf({SIGTERM, SIGINT, kDrained}), options.drain_timeout + kGrace);
+  if (signal == 0) EndAtOnce(server->log(), "work is left at the end of the drain");
+  if (signal != kDrained) EndAtOnce(server->log(), kSecond);
   shutdown.join();
 }
 

@@ -9,9 +9,10 @@
 namespace plimsoll {
 
 // Serves until SIGTERM or SIGINT, then drains: says "not ready", waits
-// `drain_delay`, finishes what is in flight. A second signal ends the process at
-// once, with code 1. Call it first thing, while the process has one thread:
-// it blocks these signals. Returns the process's exit code.
+// `drain_delay`, finishes what is in flight for `drain_timeout`. A second signal ends the
+// process at once, with code 1, and so does work that goes on a second after that. Call it first
+// thing, while the process has one thread: it blocks these signals. Returns the process's exit
+// code.
 //
 // Prints one line on stdout when it serves, as
 // "plimsoll-server: grpc 127.0.0.1:50051 http 127.0.0.1:9464".

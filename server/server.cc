@@ -1,5 +1,6 @@
 #include "server/server.h"
 
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -162,9 +163,14 @@ void Server::SetNotReady() {
 
 void Server::Shutdown(std::chrono::milliseconds timeout) {
   ready_ = false;
-  searches_.Close();  // what others work on ends by itself, and soon
-  for (const std::unique_ptr<HttpServer>& server : http_) server->Stop();
-  if (grpc_ != nullptr) grpc_->Shutdown(std::chrono::system_clock::now() + timeout);
+  const auto deadline = HttpServer::Clock::now() + timeout;
+  for (const std::unique_ptr<HttpServer>& server : http_) server->Refuse();
+  std::thread grpc([this, end = std::chrono::system_clock::now() + timeout] {
+    if (grpc_ != nullptr) grpc_->Shutdown(end);
+  });
+  searches_.Close();
+  for (const std::unique_ptr<HttpServer>& server : http_) server->Stop(deadline);
+  grpc.join();
 }
 
 }  // namespace plimsoll

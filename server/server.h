@@ -70,7 +70,8 @@ class Server {
   // Says "not ready" on health checks and /readyz; answers all the same.
   void SetNotReady();
   // Refuses new connections and calls, ends searches with the best so far, and
-  // returns when those in flight have ended, or are cancelled at the deadline.
+  // returns when those in flight have ended, or are cancelled at the deadline, which is
+  // one for both faces. What is being computed then is waited for.
   void Shutdown(std::chrono::milliseconds timeout);
 
   CallGate& gate() { return gate_; }

@@ -13,16 +13,7 @@
 namespace plimsoll {
 namespace {
 
-bool Wait(int socket, int16_t events, std::chrono::milliseconds time) {
-  const auto deadline = std::chrono::steady_clock::now() + time;
-  pollfd wanted = {.fd = socket, .events = events, .revents = 0};
-  for (;;) {
-    const auto left =
-        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-    const int count = poll(&wanted, 1, std::max(static_cast<int>(left.count()), 0));
-    if (count >= 0 || errno != EINTR) return count > 0;
-  }
-}
+constexpr size_t kChunkBytes = 4096;
 
 using NameOf = int (*)(int, sockaddr*, socklen_t*);
 
@@ -44,31 +35,65 @@ void Resolve(NameOf name_of, int socket, std::string& ip, int& port) {
 
 }  // namespace
 
-bool WaitToRead(int socket, std::chrono::milliseconds time) { return Wait(socket, POLLIN, time); }
-
-bool SocketStream::is_readable() const {
-  return has_read_ahead() || Wait(socket_, POLLIN, timeout_);
+std::string PeerOf(int socket) {
+  std::string ip;
+  int port = 0;
+  Resolve(getpeername, socket, ip, port);
+  return ip;
 }
 
-bool SocketStream::is_writable() const { return Wait(socket_, POLLOUT, timeout_); }
+void SocketStream::Allow(size_t bytes, std::chrono::milliseconds time) {
+  bytes_left_ = bytes;
+  read_end_ = Clock::now() + time;
+  writing_ = false;
+}
+
+std::string SocketStream::TakeRest() {
+  std::string rest = buffer_.substr(begin_);
+  buffer_.clear();
+  begin_ = 0;
+  return rest;
+}
+
+bool SocketStream::Wait(int16_t events, Clock::time_point end) const {
+  const auto deadline = std::min(end, Clock::now() + timeout_);
+  pollfd wanted = {.fd = socket_, .events = events, .revents = 0};
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    const int count = poll(&wanted, 1, std::max(static_cast<int>(left.count()), 0));
+    if (count < 0 && errno == EINTR) continue;
+    was_slow_ = was_slow_ || count == 0;
+    return count > 0;
+  }
+}
+
+bool SocketStream::is_readable() const { return has_read_ahead() || Wait(POLLIN, read_end_); }
+
+bool SocketStream::is_writable() const {
+  return Wait(POLLOUT, writing_ ? write_end_ : Clock::now() + write_time_);
+}
 
 ssize_t SocketStream::read(char* to, size_t size) {
   if (!has_read_ahead()) {
     if (!is_readable()) return -1;
-    if (size >= buffer_.size()) return recv(socket_, to, size, 0);
-    const ssize_t count = recv(socket_, buffer_.data(), buffer_.size(), 0);
-    if (count <= 0) return count;
+    buffer_.resize(kChunkBytes);
     begin_ = 0;
-    end_ = static_cast<size_t>(count);
+    const ssize_t count = recv(socket_, buffer_.data(), buffer_.size(), MSG_DONTWAIT);
+    buffer_.resize(static_cast<size_t>(std::max<ssize_t>(count, 0)));
+    if (count <= 0) return count;
   }
-  const size_t count = std::min(size, end_ - begin_);
+  const size_t count = std::min({size, buffer_.size() - begin_, bytes_left_});
+  if (count == 0 && size > 0) return -1;
   std::memcpy(to, buffer_.data() + begin_, count);
   begin_ += count;
+  bytes_left_ -= count;
   return static_cast<ssize_t>(count);
 }
 
 ssize_t SocketStream::write(const char* from, size_t size) {
-  return is_writable() ? send(socket_, from, size, MSG_NOSIGNAL) : -1;
+  if (!writing_) write_end_ = Clock::now() + write_time_;
+  writing_ = true;
+  return is_writable() ? send(socket_, from, size, MSG_NOSIGNAL | MSG_DONTWAIT) : -1;
 }
 
 void SocketStream::get_remote_ip_and_port(std::string& ip, int& port) const {

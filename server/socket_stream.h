@@ -1,33 +1,40 @@
 // A connected socket as cpp-httplib reads and writes it; its own is not for others to
-// make.
+// make, and limits single reads alone.
 #ifndef PLIMSOLL_SERVER_SOCKET_STREAM_H_
 #define PLIMSOLL_SERVER_SOCKET_STREAM_H_
 
 #include <httplib.h>
 
-#include <array>
 #include <chrono>
 #include <string>
 
 namespace plimsoll {
 
-// Returns whether there is something to read, or the end, within the time.
-bool WaitToRead(int socket, std::chrono::milliseconds time);
+// Returns the host at the other end, as "10.0.0.1"; empty over a unix socket.
+std::string PeerOf(int socket);
 
 // One thread at a time. The socket stays its owner's, who closes it.
 class SocketStream final : public httplib::Stream {
  public:
-  // `timeout` is for each read and each write.
-  SocketStream(int socket, std::chrono::milliseconds timeout)
-      : socket_(socket), timeout_(timeout) {}
+  // `timeout` is for each read and each write, `write_time` for all of an answer;
+  // `received` was read before.
+  SocketStream(int socket, std::chrono::milliseconds timeout, std::chrono::milliseconds write_time,
+               std::string received)
+      : socket_(socket), timeout_(timeout), write_time_(write_time), buffer_(std::move(received)) {}
 
-  // Whether bytes were read that nobody has asked for yet: a request sent before the
-  // answer to the one before.
-  bool has_read_ahead() const { return begin_ < end_; }
+  // What may be read from now on: so many bytes, for so long. Ends the answer before.
+  void Allow(size_t bytes, std::chrono::milliseconds time);
+
+  // Whether a read or a write found its time over.
+  bool was_slow() const { return was_slow_; }
+
+  // Returns bytes that were received and that nobody has asked for: requests sent before
+  // the answer to the one before.
+  std::string TakeRest();
 
   bool is_readable() const override;
   bool is_writable() const override;
-  // 0 is the end; below 0: an error, or the time is over.
+  // 0 is the end; below 0: an error, or the time or the bytes are over.
   ssize_t read(char* to, size_t size) override;
   ssize_t write(const char* from, size_t size) override;
   // Empty and 0 over a unix socket.
@@ -36,10 +43,20 @@ class SocketStream final : public httplib::Stream {
   socket_t socket() const override { return socket_; }
 
  private:
+  using Clock = std::chrono::steady_clock;
+
+  bool has_read_ahead() const { return begin_ < buffer_.size(); }
+  // Waits for `timeout_`, but not beyond `end`.
+  bool Wait(int16_t events, Clock::time_point end) const;
+
   const int socket_;
-  const std::chrono::milliseconds timeout_;
-  std::array<char, 4096> buffer_;  // heads of requests are read byte by byte
-  size_t begin_ = 0, end_ = 0;
+  const std::chrono::milliseconds timeout_, write_time_;
+  size_t bytes_left_ = 0;
+  Clock::time_point read_end_, write_end_;
+  bool writing_ = false;
+  mutable bool was_slow_ = false;
+  std::string buffer_;  // heads of requests are read byte by byte
+  size_t begin_ = 0;
 };
 
 }  // namespace plimsoll

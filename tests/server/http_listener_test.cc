@@ -180,5 +180,47 @@ TEST_F(HttpListenerTest, KeepsNothingOfWhatNobodyReads) {
   EXPECT_TRUE(!result || result->status == 404);
 }
 
+// Of each kind more than there are threads, none of which ever ends.
+TEST_F(HttpListenerTest, ProbesAreAnsweredWhateverOthersSendSlowly) {
+  const std::string post = "POST /v1:estimateMemory HTTP/1.1\r\nHost: x\r\n";
+  const std::string kinds[] = {"GET /heal", "GET /healthz HTTP/1.1\r\nHost: x\r\nX-Y: ",
+                               post + "Content-Length: 1000\r\n\r\n{",
+                               post + "Transfer-Encoding: chunked\r\n\r\n1\r\n{"};
+  std::vector<std::unique_ptr<RawConnection>> slow;
+  for (const std::string& kind : kinds) {
+    for (int i = 0; i < 40; ++i) {
+      slow.push_back(std::make_unique<RawConnection>(address()));
+      ASSERT_TRUE(slow.back()->Send(kind));
+    }
+    for (const char* const path : {"/healthz", "/readyz", "/metrics"}) {
+      RawConnection probe(address());
+      ASSERT_TRUE(probe.Send(absl::StrCat("GET ", path, " HTTP/1.1\r\nHost: x\r\n\r\n")));
+      EXPECT_THAT(probe.ReadAnswer(), StartsWith("HTTP/1.1 200")) << path << " beside " << kind;
+    }
+  }
+}
+
+TEST_F(HttpListenerTest, AHeadHasSoManyBytes) {
+  std::string head = "GET /healthz HTTP/1.1\r\n";
+  while (head.size() < kMaxHeadBytes) head += "X: " + std::string(1000, 'y') + "\r\n";
+  RawConnection connection(address());
+  connection.Send(head + "\r\n");
+  const std::string answer = connection.ReadAnswer();
+  EXPECT_TRUE(answer.empty() || absl::StartsWith(answer, "HTTP/1.1 400")) << answer;
+  EXPECT_TRUE(connection.Ends());
+}
+
+TEST_F(HttpListenerTest, AStopEndsWhatIsInFlightAtItsDeadline) {
+  RawConnection half(address());
+  ASSERT_TRUE(
+      half.Send("POST /v1:listGpus HTTP/1.1\r\nContent-Length: 9\r\n"
+                "Expect: 100-continue\r\n\r\n"));
+  EXPECT_THAT(half.ReadAnswer(), StartsWith("HTTP/1.1 100"));
+  const auto begin = std::chrono::steady_clock::now();
+  server_->Shutdown(std::chrono::milliseconds(10));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, kMaxBodyTime / 4);
+  EXPECT_FALSE(half.Send("[]") && absl::StartsWith(half.ReadAnswer(), "HTTP/1.1 200"));
+}
+
 }  // namespace
 }  // namespace plimsoll

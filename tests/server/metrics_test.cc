@@ -68,6 +68,7 @@ const std::vector<Family>& Families() {
          {"200", "400", "403", "404", "405", "409", "413", "429", "499", "500", "501", "503",
           "504"}},
         {"handler", With(kPaths, {"/metrics", "/healthz", "/readyz", "/openapi.json", "other"})}}},
+      {"plimsoll_http_connections_closed_total", {{"reason", {"crowded", "slow", "busy"}}}},
       {"plimsoll_estimates_total", {{"verdict", With(kVerdicts, {"refused"})}}},
       {"plimsoll_violations_total", {}},
       {"plimsoll_requests_shed_total", {}},
