@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
+#include "grpcpp/resource_quota.h"
 #include "grpcpp/server_builder.h"
 #include "server/address.h"
 #include "server/admit/policy.h"
@@ -26,8 +27,24 @@ void AddConnectionLimits(grpc::ServerBuilder* builder) {
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kMinute);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kMinute / 3);
-  builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 1000);
   builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+}
+
+// What a caller may make the server hold. Compressed requests are refused: gRPC 1.51 looks
+// at the size of what it has unpacked, when that is in memory. Source: grpc,
+// grpc_types.h.
+void AddMemoryLimits(grpc::ServerBuilder* builder) {
+  constexpr size_t kMaxGrpcBytes = 128 << 20;
+  constexpr int kMaxMetadataBytes = 8 << 10;
+  constexpr int kMaxFrameBytes = 16 << 10;
+  builder->SetMaxReceiveMessageSize(kMaxRequestBytes);
+  builder->SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
+  builder->SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
+  builder->AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
+  builder->AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kMaxFrameBytes);
+  builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 256);
+  builder->SetResourceQuota(grpc::ResourceQuota("plimsoll").Resize(kMaxGrpcBytes));
 }
 
 std::string CannotListen(const std::string& address, const std::string& why) {
@@ -108,8 +125,8 @@ std::string Server::StartGrpc(const std::vector<std::string>& listen) {
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
-  builder.SetMaxReceiveMessageSize(kMaxRequestBytes);
   AddConnectionLimits(&builder);
+  AddMemoryLimits(&builder);
   std::vector<Address> addresses(listen.size());
   std::vector<int> ports(listen.size());
   for (size_t i = 0; i < listen.size(); ++i) {

@@ -318,6 +318,24 @@ TEST_F(GrpcTest, SaysItsHealth) {
 }
 
 // The reflection service's messages are in the pool, their headers nowhere.
+// 64 KiB of gzip are 64 MiB of zeros, which gRPC would unpack before it looks at their size.
+TEST_F(GrpcTest, UnpacksNothing) {
+  grpc::GenericStub stub(
+      grpc::CreateChannel(server_->addresses()[0], grpc::InsecureChannelCredentials()));
+  for (const auto algorithm : {GRPC_COMPRESS_GZIP, GRPC_COMPRESS_DEFLATE}) {
+    ClientContext context;
+    context.set_compression_algorithm(algorithm);
+    const ByteBuffer request = Bytes(std::string(64 << 20, '\0'));
+    ByteBuffer response;
+    std::promise<grpc::Status> done;
+    stub.UnaryCall(&context, absl::StrCat("/", kServiceName, "/EstimateMemory"), {}, &request,
+                   &response, [&](grpc::Status status) { done.set_value(std::move(status)); });
+    const grpc::Status status = done.get_future().get();
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED) << status.error_message();
+    EXPECT_THAT(status.error_message(), HasSubstr("is disabled"));
+  }
+}
+
 TEST_F(GrpcTest, Reflects) {
   const auto* const pool = google::protobuf::DescriptorPool::generated_pool();
   google::protobuf::DynamicMessageFactory factory;
