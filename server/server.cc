@@ -186,6 +186,7 @@ void Server::Shutdown(std::chrono::milliseconds timeout) {
     if (grpc_ != nullptr) grpc_->Shutdown(end);
   });
   searches_.Close();
+  admissions_.Close();  // replays end by themselves, and soon
   for (const std::unique_ptr<HttpServer>& server : http_) server->Stop(deadline);
   grpc.join();
 }
