@@ -24,13 +24,15 @@ std::string FormatRate(int64_t bytes_per_second) {
 }  // namespace
 
 std::string ToTable(const v1::ListModelsResponse& response, const Terminal& terminal) {
-  Columns columns(
-      {Align::kLeft, Align::kRight, Align::kRight, Align::kRight, Align::kRight, Align::kLeft});
-  columns.Add({"MODEL", "PARAMETERS", "LAYERS", "HIDDEN", "VOCABULARY", "TYPE"});
+  Columns columns({Align::kLeft, Align::kRight, Align::kRight, Align::kRight, Align::kRight,
+                   Align::kLeft, Align::kLeft});
+  columns.Add(
+      {"MODEL", "PARAMETERS", "LAYERS", "HIDDEN", "VOCABULARY", "TYPE", "HUGGING FACE IDS"});
   for (const v1::ModelInfo& model : response.models()) {
     columns.Add({Clean(model.name()), FormatCount(model.parameter_count()),
                  absl::StrCat(model.layer_count()), absl::StrCat(model.hidden_size()),
-                 absl::StrCat(model.vocab_size()), Clean(model.model_type())});
+                 absl::StrCat(model.vocab_size()), Clean(model.model_type()),
+                 model.hf_ids().empty() ? "-" : Clean(absl::StrJoin(model.hf_ids(), ", "))});
   }
   return columns.ToText(0, terminal.width);
 }

@@ -48,9 +48,19 @@ struct AmbiguousGpu {
   std::string others;            // "could also be a100-40gb-pcie or a100-40gb-sxm"
 };
 
+// An id as the Hugging Face hub has it, "meta-llama/Llama-3.1-8B", and the model that it is.
+struct HfId {
+  std::string id;
+  std::string model;
+};
+
+// Ids by their lower case: the hub does not mind capitals.
+using HfIdTable = std::map<std::string, HfId, std::less<>>;
+
 // Lists are sorted by name. Lives longer than every ValidJob made with it.
 struct Catalog {
   std::map<std::string, Transformer, std::less<>> models;
+  HfIdTable hf_ids;  // other names of the models
   std::map<std::string, Gpu, std::less<>> gpus;
   std::map<std::string, std::string, std::less<>> gpu_aliases;      // lower case -> id
   std::map<std::string, AmbiguousGpu, std::less<>> ambiguous_gpus;  // by alias, lower case

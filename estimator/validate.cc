@@ -44,7 +44,7 @@ bool CheckAbility(Ability ability, absl::string_view field, absl::string_view va
 std::variant<ValidJob, Violations> Validate(const JobSpec& spec, const Catalog& catalog) {
   ValidJob valid;
   Job& job = valid.job_;
-  job.assumptions.reserve(18);
+  job.assumptions.reserve(19);
   Check check(job.assumptions);
   job.model = CheckModel(spec, catalog, check, job, valid.own_model_);
   CheckCluster(spec.cluster, catalog, check, job);

@@ -35,8 +35,15 @@ const Transformer* FindByName(const std::string& name, const Catalog& catalog, C
   if (found != catalog.models.end()) return &found->second;
   // In any case: the hub's ids have capitals, and so have people.
   if (name.size() <= kLongestName) {
-    const auto same = catalog.models.find(absl::AsciiStrToLower(name));
+    const std::string lower = absl::AsciiStrToLower(name);
+    const auto same = catalog.models.find(lower);
     if (same != catalog.models.end()) return &same->second;
+    const auto hf_id = catalog.hf_ids.find(lower);
+    if (hf_id != catalog.hf_ids.end()) {
+      check.Assume("model.name", hf_id->second.model,
+                   "the catalog's model of that Hugging Face id");
+      return &catalog.models.find(hf_id->second.model)->second;
+    }
   }
   check.Fail("model.name", name, NotAModel(name, catalog), ViolationCode::kUnknownName,
              {"model.hf_config"});

@@ -11,7 +11,6 @@
 #include "estimator/validate_sections.h"
 #include "google/protobuf/unknown_field_set.h"
 #include "server/catalog/config_struct.h"
-#include "server/catalog/hf_id_table.h"
 
 namespace plimsoll {
 namespace {
@@ -76,7 +75,7 @@ ModelSpec FromProto(const v1::Model& from) {
   PLIMSOLL_COPY_IF_SET(from, to, accept_unknown_model_type);
   switch (from.source_case()) {
     case v1::Model::kName:
-      to.source = CatalogName(from.name());
+      to.source = from.name();
       break;
     case v1::Model::kHfConfig: {
       std::optional<ConfigValue> config = ToConfigValue(from.hf_config());
@@ -446,7 +445,7 @@ void Encode(const MemoryEstimate& estimate, WireWriter* to) {
   if (estimate.curve.has_value()) Encode(Response::kTimelineFieldNumber, *estimate.curve, to);
 }
 
-v1::ModelInfo ToProto(const std::string& name, const Transformer& model) {
+v1::ModelInfo ToProto(const std::string& name, const Transformer& model, const Catalog& catalog) {
   v1::ModelInfo info;
   info.set_name(name);
   info.set_model_type(model.model_type);
@@ -454,6 +453,9 @@ v1::ModelInfo ToProto(const std::string& name, const Transformer& model) {
   info.set_layer_count(model.layer_count);
   info.set_hidden_size(model.hidden_size);
   info.set_vocab_size(model.vocab_size);
+  for (const auto& [lower, hf_id] : catalog.hf_ids) {
+    if (hf_id.model == name) info.add_hf_ids(hf_id.id);
+  }
   return info;
 }
 

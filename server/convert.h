@@ -46,7 +46,7 @@ int EnumNumber(Enum value) {
   return static_cast<int>(value) + 1;
 }
 
-v1::ModelInfo ToProto(const std::string& name, const Transformer& model);
+v1::ModelInfo ToProto(const std::string& name, const Transformer& model, const Catalog& catalog);
 v1::GpuInfo ToProto(const Gpu& gpu, const Catalog& catalog);
 
 }  // namespace plimsoll

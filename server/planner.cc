@@ -297,7 +297,7 @@ grpc::Status Planner::ListModels(const v1::ListModelsRequest& request, WireWrite
   if (!violations.empty()) return InvalidArgument(violations);
   for (const auto& [name, model] : catalog_.models) {
     response->Bytes(v1::ListModelsResponse::kModelsFieldNumber,
-                    SerializeInOrder(ToProto(name, model)));
+                    SerializeInOrder(ToProto(name, model, catalog_)));
   }
   return grpc::Status::OK;
 }

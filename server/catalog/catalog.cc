@@ -15,6 +15,7 @@
 #include "server/catalog/calibration_table.h"
 #include "server/catalog/config_struct.h"
 #include "server/catalog/gpu_table.h"
+#include "server/catalog/hf_id_table.h"
 #include "server/catalog/speed_table.h"
 
 namespace plimsoll {
@@ -50,6 +51,10 @@ absl::StatusOr<Catalog> ParseCatalog(absl::Span<const DataFile> files) {
       status = AddModel(file, id, catalog);
     } else if (file.path == "gpus.yaml") {
       status = ReadGpuTable(file, catalog);
+    } else if (file.path == "hf_ids.yaml") {
+      absl::StatusOr<HfIdTable> ids = ReadHfIdTable(file);
+      if (ids.ok()) catalog.hf_ids = *std::move(ids);
+      status = ids.status();
     } else if (file.path == "calibration.yaml") {
       absl::StatusOr<Calibration> calibration = ReadCalibrationTable(file);
       if (calibration.ok()) catalog.calibration = *std::move(calibration);
@@ -60,6 +65,10 @@ absl::StatusOr<Catalog> ParseCatalog(absl::Span<const DataFile> files) {
       status = speed.status();
     }
     if (!status.ok()) return status;
+  }
+  for (const auto& [lower, hf_id] : catalog.hf_ids) {
+    if (catalog.models.count(hf_id.model) > 0) continue;
+    return Broken("hf_ids.yaml", absl::StrCat(hf_id.model, ": is no model of the catalog"));
   }
   return catalog;
 }

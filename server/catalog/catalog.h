@@ -11,13 +11,14 @@
 
 namespace plimsoll {
 
-// Parses data files: models/<id>.json is the model <id>; gpus.yaml holds the
-// GPUs, calibration.yaml the shares of upper bounds, speed.yaml the constants
-// behind times; others are left alone.
+// Parses data files: models/<id>.json is the model <id>; hf_ids.yaml holds other
+// names of the models, gpus.yaml the GPUs, calibration.yaml the shares of upper bounds, speed.yaml
+// the constants behind times; others are left alone.
 //
 // Errors: INVALID_ARGUMENT "<path>: <what is wrong>" for the first file that
-//         does not parse, for a model that ReadHfConfig refuses, and for a GPU
-//         field that is missing, unknown or of a wrong type.
+//         does not parse, for a model that ReadHfConfig refuses, for a GPU field
+//         that is missing, unknown or of a wrong type, and for other names of a
+//         model that there is not.
 absl::StatusOr<Catalog> ParseCatalog(absl::Span<const DataFile> files);
 
 // Returns the embedded catalog, parsed once. Ends the program with a message

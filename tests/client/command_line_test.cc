@@ -125,7 +125,9 @@ TEST(CommandLineTest, TakesOtherPeoplesWords) {
   json.insert(json.end(), {"-o", "json"});
   v1::EstimateMemoryResponse read = ReadAnswer(Plimsoll(json).out);
   v1::EstimateMemoryResponse asked = ReadAnswer(own.out);
-  EXPECT_EQ(read.assumptions_size(), asked.assumptions_size() + 4);
+  // Which model the id is, and four other words.
+  EXPECT_EQ(read.assumptions_size(), asked.assumptions_size() + 5);
+  EXPECT_EQ(read.assumptions(0).value(), "llama-3.1-8b");
   read.clear_assumptions();
   asked.clear_assumptions();
   EXPECT_EQ(read.DebugString(), asked.DebugString());
@@ -277,6 +279,7 @@ TEST(CommandLineTest, PrintsWhatItCannotReadAndWhatTheServiceRefuses) {
 
 TEST(CommandLineTest, ListsTheCatalog) {
   EXPECT_THAT(Plimsoll({"models"}).out, HasSubstr("\nllama-3.1-8b "));
+  EXPECT_THAT(Plimsoll({"models"}).out, HasSubstr("meta-llama/Llama-3.1-8B-Instruct"));
   EXPECT_THAT(Plimsoll({"gpus"}).out, HasSubstr("\nh100-80gb-sxm "));
   EXPECT_THAT(Plimsoll({"gpus", "-o", "jsonl"}).out, StartsWith("{\"gpu\":\""));
   EXPECT_THAT(Plimsoll({"models", "-o", "json"}).out, StartsWith("{\n  \"models\": ["));

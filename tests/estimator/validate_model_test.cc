@@ -228,6 +228,26 @@ TEST(ValidateModelTest, FillsInWhatIsLeftOpen) {
   EXPECT_TRUE(plain->model->norm_bias);
 }
 
+// An id of the hub is another name: the answer says of which model.
+TEST(ValidateModelTest, SaysWhichModelAnIdOfTheHubIs) {
+  const auto assumed = [](const char* name) {
+    JobSpec job = Llama8B();
+    job.model.source = std::string(name);
+    const ValidJob valid = Valid(job);
+    EXPECT_EQ(valid->model, &SmallCatalog().models.at("llama-3.1-8b"));
+    for (const Assumption& assumption : valid->assumptions) {
+      if (assumption.field != "model.name") continue;
+      EXPECT_EQ(assumption.reason, "the catalog's model of that Hugging Face id");
+      return assumption.text;
+    }
+    return absl::string_view();
+  };
+  EXPECT_EQ(assumed("hub/Llama-8B"), "llama-3.1-8b");
+  EXPECT_EQ(assumed("HUB/llama-8b"), "llama-3.1-8b");
+  EXPECT_EQ(assumed("llama-3.1-8b"), "");
+  EXPECT_EQ(assumed("Llama-3.1-8B"), "");
+}
+
 // Names that are told apart only by their meaning move bytes that differ.
 TEST(ValidateModelTest, EachPlacementOfNormsIsItsOwn) {
   std::vector<int64_t> counts;

@@ -64,19 +64,13 @@ TEST(CatalogTest, HasThePathThatEverybodyStartsFrom) {
 
 TEST(CatalogTest, EachIdOfTheHubIsOfOneModel) {
   const Catalog& catalog = LoadCatalog();
-  EXPECT_GE(LoadHfIds().size(), 150u);
-  for (const auto& [lower, row] : LoadHfIds()) {
+  EXPECT_GE(catalog.hf_ids.size(), 150u);
+  for (const auto& [lower, row] : catalog.hf_ids) {
     EXPECT_EQ(absl::AsciiStrToLower(row.id), lower);
     EXPECT_EQ(std::count(lower.begin(), lower.end(), '/'), 1) << lower;
     EXPECT_EQ(catalog.models.count(row.model), 1u) << row.id << " is of " << row.model;
-    EXPECT_EQ(CatalogName(row.id), row.model);
   }
-  EXPECT_EQ(CatalogName("meta-llama/Llama-3.1-8B"), "llama-3.1-8b");
-  EXPECT_EQ(CatalogName("META-LLAMA/llama-3.1-8b-INSTRUCT"), "llama-3.1-8b");
-  for (const char* const other : {"llama-3.1-8b", "meta-llama/Llama-9", "", "/"}) {
-    EXPECT_EQ(CatalogName(other), other);
-  }
-  EXPECT_EQ(CatalogName(std::string(1000, '/')), std::string(1000, '/'));
+  EXPECT_EQ(catalog.hf_ids.at("meta-llama/llama-3.1-8b-instruct").model, "llama-3.1-8b");
 }
 
 TEST(BrokenDataTest, ATableOfIdsThatIsBrokenIsNamed) {
@@ -93,6 +87,9 @@ TEST(BrokenDataTest, ATableOfIdsThatIsBrokenIsNamed) {
   for (const auto& row : kCases) {
     EXPECT_EQ(ReadHfIdTable({"hf_ids.yaml", row.text}).status().message(), row.error) << row.text;
   }
+  const DataFile of_nothing = {"hf_ids.yaml", "m: [a/b]"};
+  EXPECT_EQ(ParseCatalog({of_nothing}).status().message(),
+            "hf_ids.yaml: m: is no model of the catalog");
 }
 
 TEST(CatalogTest, ModelIdsAreKebabCase) {

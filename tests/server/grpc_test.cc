@@ -14,6 +14,7 @@
 #include "grpcpp/impl/codegen/proto_utils.h"
 #include "gtest/gtest.h"
 #include "running_server.h"
+#include "server/catalog/catalog.h"
 #include "server/json.h"
 #include "server/status.h"
 
@@ -272,7 +273,14 @@ TEST_F(GrpcTest, ListsTheCatalog) {
   v1::ListModelsResponse models;
   ASSERT_TRUE(stub_->ListModels(&models_context, {}, &models).ok());
   EXPECT_GE(models.models_size(), 40);
-  for (const v1::ModelInfo& model : models.models()) EXPECT_GT(model.parameter_count(), 0);
+  int id_count = 0;
+  for (const v1::ModelInfo& model : models.models()) {
+    EXPECT_GT(model.parameter_count(), 0);
+    id_count += model.hf_ids_size();
+    if (model.name() != "gemma-2b") continue;
+    EXPECT_THAT(model.hf_ids(), testing::ElementsAre("google/gemma-2b", "google/gemma-2b-it"));
+  }
+  EXPECT_EQ(id_count, static_cast<int>(LoadCatalog().hf_ids.size()));
   v1::ListGpusResponse gpus;
   ASSERT_TRUE(stub_->ListGpus(&gpus_context, {}, &gpus).ok());
   EXPECT_GE(gpus.gpus_size(), 25);

@@ -122,6 +122,7 @@ const Catalog* MakeCatalog() {
   auto* catalog = new Catalog;
   catalog->models["gpt2-xl"] = Gpt2();
   catalog->models["llama-3.1-8b"] = Llama();
+  catalog->hf_ids["hub/llama-8b"] = {.id = "hub/Llama-8B", .model = "llama-3.1-8b"};
   for (const Gpu& gpu : {MakeGpu("h100-80gb-sxm", GpuArchitecture::kHopper, 79, true),
                          MakeGpu("a100-80gb-sxm", GpuArchitecture::kAmpere, 79, true),
                          MakeGpu("v100-32gb-sxm", GpuArchitecture::kVolta, 31, false),

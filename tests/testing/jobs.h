@@ -16,8 +16,8 @@
 
 namespace plimsoll {
 
-// Two models (gpt2-xl, llama-3.1-8b) and four GPUs (h100-80gb-sxm with alias
-// h100, a100-80gb-sxm with alias a100, which may mean others, v100-32gb-sxm, rtx-4090).
+// Two models (gpt2-xl, llama-3.1-8b with the hub's id hub/Llama-8B) and four GPUs (h100-80gb-sxm
+// with alias h100, a100-80gb-sxm with alias a100, which may mean others, v100-32gb-sxm, rtx-4090).
 const Catalog& SmallCatalog();
 
 // A Llama of four layers, H 64, N 4, K 2, F 128, V 256, on one A100 with ddp;
