@@ -17,7 +17,6 @@
 #include "client/standard_streams.h"
 #include "client/stream_command.h"
 #include "client/terminal.h"
-#include "client/warning_lines.h"
 #include "client/yaml_writer.h"
 #include "server/words/refusal.h"
 
@@ -40,7 +39,6 @@ ExitCode StreamJobs(const RecommendCommand& command) {
 
 // What the answer is printed as; a job file where there is one to print.
 std::string Render(const RecommendCommand& command, const v1::RecommendConfigRequest& request,
-                   const std::vector<v1::Assumption>& read_as,
                    const v1::RecommendConfigResponse& response) {
   const std::string& format = command.output.format;
   if (format == "json") return ToPrettyJson(response);
@@ -51,8 +49,7 @@ std::string Render(const RecommendCommand& command, const v1::RecommendConfigReq
   }
   if (format != "yaml") {
     const Terminal terminal = DescribeTerminal(STDOUT_FILENO, command.output.color);
-    return ToTable(request, response, command.explain, terminal) +
-           AssumedLines({read_as.begin(), read_as.end()}, terminal);
+    return ToTable(request, response, command.explain, terminal);
   }
   if (response.candidates_size() == 0) return "";
   return JobFileComment(response) + ToJobFile(response.candidates(0).job());
@@ -79,12 +76,11 @@ bool Fits(const v1::RecommendConfigRequest& request, const v1::RecommendConfigRe
 }
 
 ExitCode Answer(const RecommendCommand& command, const v1::RecommendConfigRequest& request,
-                const std::vector<v1::Assumption>& read_as,
                 const v1::RecommendConfigResponse& response) {
   absl::Status drawn;
   if (!command.plot_file.empty()) drawn = WritePlot(command.plot_file, response);
   SayWhatIsMissing(command, request, response);
-  const ExitCode code = Finish(Render(command, request, read_as, response),
+  const ExitCode code = Finish(Render(command, request, response),
                                Fits(request, response) ? ExitCode::kDone : ExitCode::kDoesNotFit);
   return drawn.ok() ? code : Fail(drawn);
 }
@@ -114,11 +110,8 @@ ExitCode RunRecommend(const RecommendCommand& command) {
   }
   if (!misread.empty()) return Fail(Refusal(std::move(misread), status));
   if (!status.ok()) return Fail(status);
-  for (const v1::Warning& warning : response.warnings()) {
-    const bool open = warning.code() == kGpuCountOpen;
-    if (open && !request->has_objective()) request->set_objective("fewest-gpus");
-  }
-  return Answer(command, *request, read_as, response);
+  response.mutable_assumptions()->Add(read_as.begin(), read_as.end());
+  return Answer(command, *request, response);
 }
 
 }  // namespace plimsoll

@@ -46,10 +46,22 @@ std::string StepWords(const v1::Candidate& candidate) {
                       FormatSeconds(candidate.step_time().seconds()));
 }
 
-std::string ObjectiveWord(const v1::RecommendConfigRequest& request) {
-  if (request.objective() == "fewest-gpus") return "Fewest GPUs";
-  if (request.objective() == "cheapest") return "Cheapest";
-  return request.objective() == "smallest-change" ? "Smallest change" : "Fastest";
+// What was assumed for the field; null where the request says it.
+const std::string* FindAssumed(const v1::RecommendConfigResponse& response,
+                               absl::string_view field) {
+  for (const v1::Assumption& assumption : response.assumptions()) {
+    if (assumption.field() == field) return &assumption.value();
+  }
+  return nullptr;
+}
+
+std::string ObjectiveWord(const v1::RecommendConfigRequest& request,
+                          const v1::RecommendConfigResponse& response) {
+  const std::string* const assumed = FindAssumed(response, "objective");
+  const std::string& objective = assumed != nullptr ? *assumed : request.objective();
+  if (objective == "fewest-gpus") return "Fewest GPUs";
+  if (objective == "cheapest") return "Cheapest";
+  return objective == "smallest-change" ? "Smallest change" : "Fastest";
 }
 
 // "30 % less time", where there is a time to compare with.
@@ -59,19 +71,21 @@ std::string Pace(const v1::Candidate& candidate, const v1::Candidate& asked) {
   return absl::StrCat(", ", PaceWords(candidate.step_time().seconds(), seconds));
 }
 
-// A job that leaves the number of GPUs open was taken on one of those considered.
-bool IsTaken(const v1::RecommendConfigResponse& response) {
-  const auto& warnings = response.warnings();
-  return std::any_of(warnings.begin(), warnings.end(),
-                     [](const v1::Warning& one) { return one.code() == kGpuCountOpen; });
+// A job that leaves the number of GPUs open was taken on one of those considered. (What a
+// job says in other words is among the assumptions too.)
+bool IsTaken(const v1::RecommendConfigRequest& request,
+             const v1::RecommendConfigResponse& response) {
+  return !request.job().cluster().has_gpu_count() &&
+         FindAssumed(response, "job.cluster.gpu_count") != nullptr;
 }
 
-std::string AskedLine(const v1::RecommendConfigResponse& response, const Terminal& terminal) {
+std::string AskedLine(const v1::RecommendConfigRequest& request,
+                      const v1::RecommendConfigResponse& response, const Terminal& terminal) {
   const v1::Candidate& asked = response.requested();
   return absl::StrCat(Bold(VerdictName(asked.verdict()), VerdictColor(asked.verdict()), terminal),
                       "  ", ModelWords(asked.job().model()), " on ",
                       GpuWords(asked.job(), GlyphsOf(terminal)),
-                      IsTaken(response) ? " as taken: " : " as asked: ",
+                      IsTaken(request, response) ? " as taken: " : " as asked: ",
                       MemoryWords(asked.device().expected_bytes(), asked), " each, bound ",
                       FormatBytes(asked.device().bound_bytes()), ", ", StepWords(asked), " a step");
 }
@@ -79,7 +93,7 @@ std::string AskedLine(const v1::RecommendConfigResponse& response, const Termina
 std::string BestLine(const v1::RecommendConfigRequest& request,
                      const v1::RecommendConfigResponse& response, const Terminal& terminal) {
   const v1::Candidate& best = response.candidates(0);
-  return absl::StrCat(Bold(ObjectiveWord(request), kGreen, terminal), ": ",
+  return absl::StrCat(Bold(ObjectiveWord(request, response), kGreen, terminal), ": ",
                       ChangeWords(best, GlyphsOf(terminal)), "; ",
                       MemoryWords(best.device().expected_bytes(), best),
                       best.changes().empty() ? "" : Pace(best, response.requested()));
@@ -154,6 +168,12 @@ class CandidateLines {
   StoryLines lines_;
 };
 
+// What changes, and of a remedy why it helps.
+std::string StoryOf(const v1::Candidate& candidate, const Terminal& terminal) {
+  return absl::StrCat(ChangeWords(candidate, GlyphsOf(terminal)),
+                      candidate.reason().empty() ? "" : "; ", Clean(candidate.reason()));
+}
+
 // What fits; or the nearest of what does not, and what would.
 std::string Candidates(const v1::RecommendConfigRequest& request,
                        const v1::RecommendConfigResponse& response, const Terminal& terminal) {
@@ -164,7 +184,7 @@ std::string Candidates(const v1::RecommendConfigRequest& request,
                                  [](const v1::Candidate& c) { return c.changes().empty(); });
   if (!among) lines.AddAsked();
   const auto add = [&](const std::string& rank, const v1::Candidate& candidate) {
-    lines.Add(rank, candidate, ChangeWords(candidate, GlyphsOf(terminal)));
+    lines.Add(rank, candidate, StoryOf(candidate, terminal));
   };
   if (!fits && response.obstacle().has_nearest()) add("nearest", response.obstacle().nearest());
   int rank = 0;
@@ -204,7 +224,7 @@ bool AnySpecOnly(const v1::RecommendConfigResponse& response) {
 }
 
 std::string Notices(const v1::RecommendConfigResponse& response, const Terminal& terminal) {
-  std::string out;
+  std::string out = AssumedLines(response.assumptions(), terminal);
   if (response.truncated()) {
     out += WarningLine("truncated",
                        "the deadline ended the search, there may be better; --timeout moves it",
@@ -249,7 +269,7 @@ std::string Explain(const v1::RecommendConfigResponse& response, const Terminal&
 std::string ToTable(const v1::RecommendConfigRequest& request,
                     const v1::RecommendConfigResponse& response, bool explain,
                     const Terminal& terminal) {
-  std::string out = Wrap(AskedLine(response, terminal), terminal.width, 2) + "\n";
+  std::string out = Wrap(AskedLine(request, response, terminal), terminal.width, 2) + "\n";
   if (response.candidates_size() > 0) {
     absl::StrAppend(&out, Wrap(BestLine(request, response, terminal), terminal.width, 2), "\n\n");
   } else if (response.has_obstacle()) {

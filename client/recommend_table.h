@@ -11,12 +11,8 @@
 
 namespace plimsoll {
 
-// The code of the warning that a job leaves the number of GPUs open: without an objective
-// it is then `fewest-gpus`.
-inline constexpr char kGpuCountOpen[] = "gpu-count-open";
-
-// `request` says by what the best was chosen. `explain`: also each changed field
-// by its path, and where the time of the best goes.
+// `request` says by what the best was chosen, where the answer assumes no objective. `explain`:
+// also each changed field by its path, and where the time of the best goes.
 std::string ToTable(const v1::RecommendConfigRequest& request,
                     const v1::RecommendConfigResponse& response, bool explain,
                     const Terminal& terminal);

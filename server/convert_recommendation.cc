@@ -108,6 +108,14 @@ void Encode(int field, StepTerm term, double seconds, WireWriter* to) {
   });
 }
 
+void Encode(int field, const Settled& from, WireWriter* to) {
+  to->Message(field, [&] {
+    to->Text(v1::Assumption::kFieldFieldNumber, from.field);
+    to->Text(v1::Assumption::kValueFieldNumber, from.value);
+    to->Text(v1::Assumption::kReasonFieldNumber, from.reason);
+  });
+}
+
 // `cost`: of 10^9 tokens.
 void Encode(int field, const StepTime& from, double cost, WireWriter* to) {
   using Time = v1::StepTime;
@@ -139,6 +147,7 @@ void Encode(int field, const Candidate& from, const v1::Job& job, WireWriter* to
     to->Text(v1::Candidate::kDetailFieldNumber,
              from.detail == Detail::kReplay ? "replay" : "summary");
     Encode(v1::Candidate::kStepTimeFieldNumber, from.step_time, from.cost_per_billion_tokens, to);
+    to->Text(v1::Candidate::kReasonFieldNumber, from.reason);
   });
 }
 
@@ -209,6 +218,9 @@ void Encode(const Recommendation& recommendation, const v1::RecommendConfigReque
   to->Text(Response::kEstimatorVersionFieldNumber, kEstimatorVersion);
   to->Text(Response::kCalibrationIdFieldNumber, recommendation.calibration_id);
   to->Text(Response::kSpeedIdFieldNumber, recommendation.speed_id);
+  for (const Settled& settled : recommendation.assumptions) {
+    Encode(Response::kAssumptionsFieldNumber, settled, to);
+  }
 }
 
 }  // namespace plimsoll

@@ -110,15 +110,6 @@ void WarnOfGuesses(const Recommendation& answer, std::vector<Warning>& warnings)
                       "sheet, within a wide interval"});
 }
 
-// Why each remedy helps, by the field that gives way.
-void WarnOfRemedies(Recommendation& answer) {
-  if (!answer.obstacle.has_value()) return;
-  for (const Candidate& remedy : answer.obstacle->remedies) {
-    answer.warnings.push_back({"would-help", absl::StrCat("job.", remedy.changes.front().field),
-                               std::string(remedy.reason)});
-  }
-}
-
 }  // namespace
 
 std::variant<Recommendation, Violations> RecommendConfig(const RecommendSpec& spec,
@@ -132,7 +123,7 @@ std::variant<Recommendation, Violations> RecommendConfig(const RecommendSpec& sp
                         request.spec.gpu_hour_prices, request.detail, stop);
   Evaluation evaluation(space, ranking, request.spec.gpu_hour_prices, request.detail);
   Recommendation answer;
-  answer.warnings = request.warnings;
+  answer.assumptions = request.assumptions;
   answer.requested = evaluation.Requested(request.spec.job);
   TakeBest(request, evaluation, stop, answer);
   if (!answer.candidates.empty()) FindFront(evaluation, stop, answer);
@@ -143,7 +134,6 @@ std::variant<Recommendation, Violations> RecommendConfig(const RecommendSpec& sp
   WarnOfTheSpace(spec, ranking, answer.warnings);
   WarnOfDetail(evaluation, answer.warnings);
   WarnOfGuesses(answer, answer.warnings);
-  WarnOfRemedies(answer);
   answer.calibration_id = catalog.calibration.id;
   answer.speed_id = catalog.speed.id;
   return answer;

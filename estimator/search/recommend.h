@@ -59,6 +59,13 @@ struct Obstacle {
   std::vector<Candidate> remedies;
 };
 
+// What the request left open and was settled before the search, by path of the request.
+struct Settled {
+  absl::string_view field;
+  std::string value;
+  absl::string_view reason;
+};
+
 struct Recommendation {
   Candidate requested;
   std::vector<Candidate> candidates;
@@ -68,6 +75,7 @@ struct Recommendation {
   int64_t fit_count = 0;
   bool truncated = false;
   std::optional<Obstacle> obstacle;
+  std::vector<Settled> assumptions;
   std::vector<Warning> warnings;
   absl::string_view calibration_id;  // into the catalog
   absl::string_view speed_id;        // into the catalog

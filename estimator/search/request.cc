@@ -194,7 +194,8 @@ void SettleGpuCount(const Catalog& catalog, Request& request) {
                     MayChange(request.spec, "cluster.gpu_count");
   if (!open) return;
   std::vector<int64_t>& counts = request.spec.gpu_counts;
-  if (counts.empty()) {
+  const bool usual = counts.empty();
+  if (usual) {
     const int64_t per_node = job.cluster.gpus_per_node.value_or(kUsualGpusPerNode);
     if (per_node < 1 || per_node > kMostGpusPerNode) return;  // Validate refuses it
     counts = UsualGpuCounts(per_node);
@@ -209,13 +210,15 @@ void SettleGpuCount(const Catalog& catalog, Request& request) {
     if (std::holds_alternative<ValidJob>(Validate(job, catalog))) break;
     job.cluster.gpu_count = falling.front();
   }
-  const bool least = !request.spec.objective.has_value();
-  if (least) request.objective = Objective::kFewestGpus;
-  request.warnings.push_back(
-      {"gpu-count-open", "job.cluster.gpu_count",
-       absl::StrCat("considered are ", absl::StrJoin(counts, ", "), "; the job is taken on ",
-                    *job.cluster.gpu_count, ", the most that it is legal on",
-                    least ? ", and fewest-gpus is the objective, as more are always faster" : "")});
+  if (usual) {
+    request.assumptions.push_back({"gpu_counts", absl::StrJoin(counts, ", "),
+                                   "powers of two within a node, then of whole nodes"});
+  }
+  request.assumptions.push_back({"job.cluster.gpu_count", absl::StrCat(*job.cluster.gpu_count),
+                                 "the most of those considered that the job is legal on"});
+  if (request.spec.objective.has_value()) return;
+  request.objective = Objective::kFewestGpus;
+  request.assumptions.push_back({"objective", "fewest-gpus", "more GPUs are always faster"});
 }
 
 // What a job leaves open may make it illegal, as 1,024 GPUs that split no model

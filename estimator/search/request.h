@@ -19,7 +19,8 @@ struct Request {
   Objective objective = Objective::kFastest;
   int64_t max_results = 5;
   Detail detail = Detail::kReplay;
-  std::vector<Warning> warnings;  // of what the request left open, and of ambiguous names
+  std::vector<Settled> assumptions;
+  std::vector<Warning> warnings;  // of ambiguous names
 };
 
 // Returns the numbers of GPUs that are considered where a request names none: powers of

@@ -61,7 +61,10 @@ TEST(RecommendTest, FindsHowManyGpusAJobNeeds) {
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("  llama-3.1-8b on 64 × h100-80gb-sxm as taken: "));
   EXPECT_THAT(result.out, HasSubstr("\nFewest GPUs: "));
-  EXPECT_THAT(result.out, HasSubstr("Warning gpu-count-open (job.cluster.gpu_count): "));
+  EXPECT_THAT(result.out,
+              HasSubstr("\nAssumed\n gpu_counts                  1, 2, 4, 8, 16, 32, 64 ("));
+  EXPECT_THAT(result.out, HasSubstr("\n cluster.gpu_count           64 ("));
+  EXPECT_THAT(result.out, HasSubstr("\n objective                   fewest-gpus ("));
   EXPECT_THAT(result.out, HasSubstr("written as seq-len: 4k"));
   Words json = words;
   json.insert(json.end(), {"-o", "json"});

@@ -79,6 +79,28 @@ TEST(RecommendTableTest, SaysByWhatTheBestIsBest) {
   }
 }
 
+// What the search settled is said as what an estimate assumes.
+TEST(RecommendTableTest, SaysWhatWasLeftOpen) {
+  v1::RecommendConfigRequest request;
+  v1::RecommendConfigResponse response = ReadRecommendation("resharded");
+  const auto assume = [&](const char* field, const char* value) {
+    v1::Assumption& assumption = *response.add_assumptions();
+    assumption.set_field(field);
+    assumption.set_value(value);
+    assumption.set_reason("so it is");
+  };
+  assume("job.cluster.gpu_count", "8");
+  EXPECT_THAT(ToTable(request, response, false, {}), HasSubstr(" as taken: "));
+  EXPECT_THAT(ToTable(request, response, false, {}),
+              HasSubstr("\nAssumed\n cluster.gpu_count  8 (so it is)\n"));
+  EXPECT_THAT(ToTable(request, response, false, {}), HasSubstr("\nFastest: "));
+  assume("objective", "fewest-gpus");
+  EXPECT_THAT(ToTable(request, response, false, {}), HasSubstr("\nFewest GPUs: "));
+  // A job that says it in other words says it.
+  request.mutable_job()->mutable_cluster()->set_gpu_count(8);
+  EXPECT_THAT(ToTable(request, response, false, {}), HasSubstr(" as asked: "));
+}
+
 TEST(RecommendTableTest, CostsAreShownWhereThereArePrices) {
   EXPECT_THAT(Table("types", {.width = 120}), HasSubstr("MFU    cost  what changes"));
   EXPECT_THAT(Table("resharded", {.width = 120}), Not(HasSubstr("  cost")));
@@ -120,6 +142,7 @@ TEST(RecommendTableTest, SaysWhyNothingFitsAndWhatWould) {
   EXPECT_THAT(text, HasSubstr("\nIts largest part: optimizer states, 188.6 GiB\n"));
   EXPECT_THAT(text, HasSubstr("\nWhat would help, each with one thing that was not to change\n"));
   EXPECT_THAT(text, HasSubstr("128 x h100-80gb-sxm"));
+  EXPECT_THAT(text, HasSubstr("; more GPUs share"));
   EXPECT_THAT(text, HasSubstr("\nWhat the nearest changes in the job\n"));
   v1::RecommendConfigResponse response = ReadRecommendation("nothing_fits");
   response.mutable_obstacle()->clear_remedies();

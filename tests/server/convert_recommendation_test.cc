@@ -194,13 +194,14 @@ TEST(EncodeTest, CopiesEveryFieldOfACandidate) {
   EXPECT_EQ(candidate.step_time().terms_size(), static_cast<int>(kStepTermCount));
   EXPECT_EQ(candidate.step_time().terms(3).seconds(), 1.5);
   candidate.mutable_step_time()->clear_terms();
-  EXPECT_EQ(ToJson(candidate),
-            R"({"job":{"model":{"name":"m"},"parallelism":{"pipelineLayout":[],"zeroStage":"3"}},)"
-            R"("changes":[{"field":"parallelism.zero_stage","from":"0","to":"3"}],)"
-            R"("verdict":"VERDICT_AT_RISK","device":{"expectedBytes":"1","boundBytes":"2"},)"
-            R"("usableBytes":"3","detail":"replay","stepTime":{"seconds":4.5,"lowSeconds":4,)"
-            R"("highSeconds":5,"terms":[],"tokensPerSecond":6,"modelFlopsUtilization":0.25,)"
-            R"("gpuHoursPerBillionTokens":7,"basis":"measured","costPerBillionTokens":8}})");
+  EXPECT_EQ(
+      ToJson(candidate),
+      R"({"job":{"model":{"name":"m"},"parallelism":{"pipelineLayout":[],"zeroStage":"3"}},)"
+      R"("changes":[{"field":"parallelism.zero_stage","from":"0","to":"3"}],)"
+      R"("verdict":"VERDICT_AT_RISK","device":{"expectedBytes":"1","boundBytes":"2"},)"
+      R"("usableBytes":"3","detail":"replay","stepTime":{"seconds":4.5,"lowSeconds":4,)"
+      R"("highSeconds":5,"terms":[],"tokensPerSecond":6,"modelFlopsUtilization":0.25,)"
+      R"("gpuHoursPerBillionTokens":7,"basis":"measured","costPerBillionTokens":8},"reason":""})");
   EXPECT_EQ(Encoded({}, {}).requested().step_time().basis(), "spec-only");
   EXPECT_EQ(Encoded({}, {}).requested().detail(), "summary");
 }
@@ -236,6 +237,7 @@ TEST(EncodeTest, CopiesTheAnswer) {
   recommendation.estimated_count = 8;
   recommendation.fit_count = 7;
   recommendation.truncated = true;
+  recommendation.assumptions = {{"objective", "fastest", "why"}};
   recommendation.warnings = {{"code", "job.a", "text"}};
   recommendation.calibration_id = "c";
   recommendation.speed_id = "s";
@@ -252,7 +254,8 @@ TEST(EncodeTest, CopiesTheAnswer) {
   EXPECT_EQ(ToJson(response),
             R"({"candidates":[],"front":[],"legalCount":"9","estimatedCount":"8","fitCount":"7",)"
             R"("truncated":true,"warnings":[{"code":"code","field":"job.a","text":"text"}],)"
-            R"("estimatorVersion":"0.1.0","calibrationId":"c","speedId":"s"})");
+            R"("estimatorVersion":"0.1.0","calibrationId":"c","speedId":"s",)"
+            R"("assumptions":[{"field":"objective","value":"fastest","reason":"why"}]})");
 }
 
 TEST(EncodeTest, CopiesTheObstacle) {
@@ -262,6 +265,7 @@ TEST(EncodeTest, CopiesTheObstacle) {
                              .largest_role = Role::kOptimizerState,
                              .largest_role_bytes = 4,
                              .remedies = {MakeCandidate(), {}}};
+  recommendation.obstacle->remedies[1].reason = "why";
   const v1::Obstacle obstacle = Encoded(recommendation, {}).obstacle();
   EXPECT_EQ(obstacle.nearest().usable_bytes(), 3);
   EXPECT_EQ(obstacle.missing_bytes(), 5);
@@ -269,6 +273,8 @@ TEST(EncodeTest, CopiesTheObstacle) {
   EXPECT_EQ(obstacle.largest_role_bytes(), 4);
   ASSERT_EQ(obstacle.remedies_size(), 2);
   EXPECT_EQ(obstacle.remedies(0).job().parallelism().zero_stage(), 3);
+  EXPECT_EQ(obstacle.remedies(0).reason(), "");
+  EXPECT_EQ(obstacle.remedies(1).reason(), "why");
 }
 
 // A map's own order differs between two messages that are equal.

@@ -183,6 +183,15 @@ TEST(RequestTest, SettlesWhatWasLeftOpen) {
       << "what was asked for stands";
 }
 
+// What was settled for the request, a line each.
+std::vector<std::string> Said(const Request& request) {
+  std::vector<std::string> lines;
+  for (const Settled& settled : request.assumptions) {
+    lines.push_back(absl::StrCat(settled.field, ": ", settled.value, ": ", settled.reason));
+  }
+  return lines;
+}
+
 TEST(RequestTest, ConsidersTheUsualNumbersOfGpusWhereNoneIsSaid) {
   EXPECT_THAT(UsualGpuCounts(8), ElementsAre(1, 2, 4, 8, 16, 32, 64));
   EXPECT_THAT(UsualGpuCounts(1), ElementsAre(1, 2, 4, 8, 16, 32, 64));
@@ -195,17 +204,19 @@ TEST(RequestTest, ConsidersTheUsualNumbersOfGpusWhereNoneIsSaid) {
   EXPECT_THAT(request.spec.gpu_counts, ElementsAre(1, 2, 4, 8, 16, 32, 64));
   EXPECT_EQ(request.job->gpu_count, 16) << "more cannot share a batch of 16";
   EXPECT_EQ(request.objective, Objective::kFewestGpus);
-  ASSERT_EQ(request.warnings.size(), 1u);
-  EXPECT_EQ(request.warnings[0].text,
-            "considered are 1, 2, 4, 8, 16, 32, 64; the job is taken on 16, the most that it is "
-            "legal on, and fewest-gpus is the objective, as more are always faster");
+  EXPECT_THAT(Said(request),
+              ElementsAre("gpu_counts: 1, 2, 4, 8, 16, 32, 64: powers of two within a node, then "
+                          "of whole nodes",
+                          "job.cluster.gpu_count: 16: the most of those considered that the job "
+                          "is legal on",
+                          "objective: fewest-gpus: more GPUs are always faster"));
   spec.objective = "fastest";
   spec.gpu_counts = {4, 8};
   request = std::get<Request>(CheckRequest(spec, SmallCatalog()));
   EXPECT_EQ(request.job->gpu_count, 8);
   EXPECT_EQ(request.objective, Objective::kFastest);
-  EXPECT_EQ(request.warnings[0].text,
-            "considered are 4, 8; the job is taken on 8, the most that it is legal on");
+  EXPECT_THAT(Said(request), ElementsAre("job.cluster.gpu_count: 8: the most of those considered "
+                                         "that the job is legal on"));
 }
 
 // What the job says, or may not change, is not open.
@@ -214,7 +225,7 @@ TEST(RequestTest, LeavesTheNumberOfGpusThatAJobHas) {
   spec.job = TightJob();
   const auto is_open = [&] {
     const auto request = std::get<Request>(CheckRequest(spec, SmallCatalog()));
-    return !request.warnings.empty() || request.objective != Objective::kFastest;
+    return !request.assumptions.empty() || request.objective != Objective::kFastest;
   };
   EXPECT_FALSE(is_open());
   spec.job.cluster.gpu_count.reset();
