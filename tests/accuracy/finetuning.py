@@ -22,6 +22,7 @@ SETS = {
 }
 FAMILIES = tuple(SETS)
 GPUS = {
+    "V100-SXM2-16GB": "v100-16gb-sxm",
     "A100-SXM4-40GB": "a100-40gb-sxm",
     "A100-SXM4-80G": "a100-80gb-sxm",
     "A100-SXM4-80GB": "a100-80gb-sxm",
@@ -45,6 +46,9 @@ RUNTIMES = {
     "HF Trainer + DeepSpeed ZeRO-3": {"framework": "deepspeed", "trainer": "hf-trainer"},
     "DeepSpeed ZeRO-3": {"framework": "deepspeed", "trainer": "hf-trainer"},
 }
+# What BERT's rows hold, of a page that does not say: softmax kept its input, which ended with
+# pytorch#65242 of late 2021, and zero_grad left the gradients, which ended with 2.0 (#92731).
+VERSIONS = {"hfgpu1": {"torch": "1.10"}}
 # Words of the notes, the optimizer or the framework, and what they are refused for.
 REFUSED = (
     ("notes", "generation eval", "the peak of generating text"),
@@ -53,7 +57,8 @@ REFUSED = (
     ("optimizer", "optimizer_in_bwd", "the optimizer's step inside backward"),
     ("framework", "InternEvo", "InternEvo"),
     ("framework", "thunder", "Thunder"),
-    ("model", "seq classification", "a head that classifies sequences"),
+    ("notes", "CUDA kernels loaded|model loaded", "no training"),
+    ("precision", "fp16 AMP", "fp16 autocast"),
 )
 
 
@@ -82,6 +87,8 @@ def predict(row, answer):
 def request_of(row):
     _refuse(row)
     runtime = dict(RUNTIMES[row.text("framework")])
+    if row.family in VERSIONS:
+        runtime["versions"] = VERSIONS[row.family]
     if row.text("compile") == "yes":
         runtime["compile"] = True
     training = {
@@ -90,13 +97,15 @@ def request_of(row):
         "global_batch_size": row.number("dp", 1)
         * row.number("micro_batch")
         * row.number("grad_accum", 1),
-        "precision": {"preset": "bf16-mixed" if runtime["framework"] == "deepspeed" else "bf16-pure"},
-        "optimizer": {"name": "adamw"},
+        "precision": {"preset": _preset(row, runtime["framework"])},
+        "optimizer": {"name": "adamw-8bit" if "8bit" in row.text("optimizer") else "adamw"},
         "recompute": _recompute(row),
         "loss": {
             "implementation": "chunked-cross-entropy" if "chunked CE" in row.notes else "plain"
         },
     }
+    if row.text("attention") == "eager":
+        training["attention"] = "eager"
     job = {
         "model": {"transformer": measured.decoder(row, **_architecture(row))},
         "training": training,
@@ -123,6 +132,12 @@ def _refuse(row):
         raise Refused(f"no GPU id for {row.text('gpu')!r}")
 
 
+def _preset(row, framework):
+    if row.text("precision") == "fp32":
+        return "fp32"
+    return "bf16-mixed" if framework == "deepspeed" else "bf16-pure"
+
+
 def _zero_stage(row, framework):
     stated = re.search(r"ZeRO-(\d)", row.text("framework"))
     return int(stated.group(1)) if stated else 3 if framework.startswith("fsdp") else 0
@@ -147,6 +162,22 @@ def _gauge(row):
 def _architecture(row):
     """What differs from Llama's, by the model's name."""
     name = row.text("model").lower()
+    if name.startswith("bert"):
+        return {
+            "activation": "gelu",
+            "gated_mlp": False,
+            "norm": "layer-norm",
+            "norm_placement": "post",
+            "position_embedding": "learned",
+            "position_count": 512,
+            "token_type_count": 2,
+            "qkv_bias": True,
+            "attention_output_bias": True,
+            "mlp_bias": True,
+            "hidden_dropout": 0.1,
+            "attention_dropout": 0.1,
+            "head": "sequence-classification",
+        }
     if name.startswith("gemma"):
         return {"activation": "gelu-tanh", "head_size": 256, "tied_embeddings": True}
     if name.startswith("phi-2"):

@@ -195,6 +195,15 @@ class FinetuningTest(unittest.TestCase):
         one = job(finetuning, ROWS["litgpt-0083"])
         self.assertEqual(one["training"]["recompute"], {"mode": "none"})
 
+    def test_bert_classifies_on_an_old_torch(self):
+        asked = job(finetuning, ROWS["hfgpu1-0010"])
+        self.assertEqual(asked["runtime"]["versions"], {"torch": "1.10"}, "which is refused")
+        self.assertEqual(asked["model"]["transformer"]["head"], "sequence-classification")
+        self.assertEqual(asked["training"]["optimizer"], {"name": "adamw-8bit"})
+        self.assertEqual(asked["training"]["precision"], {"preset": "fp32"})
+        self.assertEqual(asked["training"]["attention"], "eager")
+        self.assertNotIn("versions", job(finetuning, ROWS["qwen-0043"])["runtime"])
+
     def test_qwen_adds_up_its_gpus(self):
         self.assertEqual(finetuning.predict(ROWS["qwen-0043"], answer(3)).expected, 600)
         self.assertEqual(finetuning.predict(ROWS["qwen-0019"], answer(3)).expected, 300)
@@ -204,7 +213,8 @@ class FinetuningTest(unittest.TestCase):
             ("litgpt-0001", "adapters"),
             ("litgpt-0092", "Thunder"),
             ("alst-0001", "offload"),
-            ("hfgpu1-0003", "a head that classifies sequences"),
+            ("hfgpu1-0001", "no training"),
+            ("hfgpu1-0006", "fp16 autocast"),
             ("internevo-0001", "InternEvo"),
             ("peft-0016", "the peak of generating text"),
             ("tune-0002", "the recipe is not stated"),
