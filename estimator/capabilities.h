@@ -49,6 +49,8 @@ enum class Ability : uint8_t {
   kNormAgain,
   kActivationAgain,
 
+  kOtherHead,  // than one that predicts tokens
+
   kPlainLoss,
   kChunkedLoss,
   kChunkedCrossEntropy,

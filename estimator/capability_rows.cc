@@ -66,7 +66,7 @@ constexpr CapabilityRow Under(Trainer trainer, CapabilityRow row) {
 constexpr CapabilityRow kRows[] = {
     // What all share.
     Of(kAll, {Ability::kDataParallel, Ability::kRecomputeNone, Ability::kRecomputeFull},
-       "torch DistributedDataParallel, utils/checkpoint.py; Megatron core/distributed; nanotron "
+       "torch nn/parallel/distributed.py, utils/checkpoint.py; Megatron core/distributed; nanotron "
        "parallel/data_parallel, config.parallelism.recompute_layer"),
     Of(kAll, AbilitySet{Ability::kPlainLoss} | kPresets | kAdams,
        "torch optim/adamw.py; Megatron core/optimizer/__init__.py; nanotron helpers.py, "
@@ -79,7 +79,7 @@ constexpr CapabilityRow kRows[] = {
     Lacks(kDdp | kFsdp1, {Ability::kTensorParallel}, "it splits no matrices",
           "torch nn/parallel/distributed.py; distributed/fsdp/fully_sharded_data_parallel.py"),
     Lacks(kFsdp1, {Ability::kPipelineParallel}, "it has no pipeline",
-          "torch distributed/pipelining/stage.py, which asks for fully_shard or DDP"),
+          "torch distributed/pipelining/stage.py, backward_maybe_with_nosync: DDP or FSDPModule"),
     NotModelled(kDdp, {Ability::kPipelineParallel}, "torch.distributed.pipelining runs fsdp2 here",
                 "torch distributed/pipelining/stage.py, backward_maybe_with_nosync"),
     Since(16, NotModelled(kDeepSpeed, {Ability::kTensorParallel}, "AutoTP splits matrices",
@@ -93,7 +93,7 @@ constexpr CapabilityRow kRows[] = {
     Lacks(kOldMegatron, {Ability::kSequenceParallel}, "it is of 2021",
           "Korthikanti et al. 2022 (arXiv 2205.05198)"),
     Of(kFsdp, {Ability::kShardGroups},
-       "torch distributed/fsdp/api.py, HYBRID_SHARD; _fully_shard/_fsdp_init.py"),
+       "torch distributed/fsdp/api.py, HYBRID_SHARD; _fully_shard/_fsdp_init.py, HSDPMeshInfo"),
     Since(10, Of(kCore, {Ability::kShardGroups},
                  "Megatron training/arguments.py, --num-distributed-optimizer-instances")),
     NotModelled(kDeepSpeed, {Ability::kShardGroups}, "MiCS and hpZ shard within groups",
@@ -165,6 +165,15 @@ constexpr CapabilityRow kRows[] = {
           kPartsAgain | AbilitySet{Ability::kRecomputeEveryNth, Ability::kRecomputeUnits},
           "recompute_layer is for each layer, whole", "nanotron config/parallelism_config.py"),
 
+    // What stands on the last layer.
+    Of(kOfModules, {Ability::kOtherHead},
+       "transformers modeling_layers.py, GenericForSequenceClassification and its like"),
+    Lacks(kCore | kNanotron, {Ability::kOtherHead}, "its models predict tokens",
+          "Megatron core/models/gpt/gpt_model.py, core/models/bert/bert_model.py; nanotron "
+          "models/llama.py, LlamaForTraining"),
+    NotModelled(kOldMegatron, {Ability::kOtherHead}, "its classifier is a model of its own",
+                "Megatron-LM v2.4 and Megatron-DeepSpeed, megatron/model/classification.py"),
+
     // The loss.
     Of(kOfModules, {Ability::kChunkedLoss, Ability::kChunkedCrossEntropy, Ability::kFusedLoss},
        "torchtitan components/loss.py; Liger-Kernel transformers/fused_linear_cross_entropy.py"),
@@ -203,8 +212,10 @@ constexpr CapabilityRow kRows[] = {
        "deepspeed runtime/zero/config.py, reduce_bucket_size"),
     Of(kDeepSpeed, {Ability::kOverlapCommunication},
        "deepspeed runtime/zero/config.py, overlap_comm"),
-    Of(kFsdp, {Ability::kReshardAfterForward}, "torch distributed/_composable/fsdp"),
-    Of(kOfModules, {Ability::kCompile}, "torch.compile of each layer"),
+    Of(kFsdp, {Ability::kReshardAfterForward},
+       "torch distributed/fsdp/_fully_shard/_fully_shard.py, fully_shard; distributed/fsdp/api.py, "
+       "SHARD_GRAD_OP"),
+    Of(kOfModules, {Ability::kCompile}, "torch nn/modules/module.py, compile, of each layer"),
     Of(kCore, {Ability::kGradientAccumulationFusion},
        "Megatron core/model_parallel_config.py, gradient_accumulation_fusion"),
     Of(kMegatron | kNanotron, {Ability::kAttentionMask},
@@ -214,10 +225,11 @@ constexpr CapabilityRow kRows[] = {
     Since(6, Of(kCore, {Ability::kDeferredEmbeddingGradient},
                 "Megatron core/model_parallel_config.py, defer_embedding_wgrad_compute")),
 
-    // Hugging Face's Trainer.
+    // Hugging Face's Trainer. #34194 was merged in February 2025, after 4.49, #32860 in August
+    // 2024, after 4.44.
     Until(4050, Under(Trainer::kHfTrainer,
                       Lacks(kOfModules, {Ability::kTensorParallel, Ability::kSequenceParallel}, "",
-                            "transformers #34194"))),
+                            "transformers #34194, training_args.py, tp_size"))),
     Since(4050,
           Under(Trainer::kHfTrainer,
                 NotModelled(kOfModules, {Ability::kTensorParallel, Ability::kSequenceParallel},
@@ -232,16 +244,18 @@ constexpr CapabilityRow kRows[] = {
                 kPartsAgain | AbilitySet{Ability::kRecomputePerOp, Ability::kRecomputeEveryNth,
                                          Ability::kRecomputeUnits},
                 "its gradient checkpointing runs each layer again, whole",
-                "transformers modeling_layers.py, GradientCheckpointingLayer; accelerate "
-                "utils/fsdp_utils.py, fsdp2_apply_ac")),
+                "transformers modeling_layers.py, GradientCheckpointingLayer.__call__; accelerate "
+                "accelerator.py, prepare_model, apply_activation_checkpointing of FSDP1")),
     Under(Trainer::kHfTrainer,
           Lacks(kOfModules, {Ability::kChunkedLoss}, "the model gives it logits, or Liger's loss",
                 "transformers trainer.py, compute_loss")),
-    Until(4045,
-          Under(Trainer::kHfTrainer, Lacks(kOfModules, {Ability::kFusedLoss}, "",
-                                           "transformers training_args.py, use_liger_kernel"))),
+    Until(4045, Under(Trainer::kHfTrainer, Lacks(kOfModules, {Ability::kFusedLoss}, "",
+                                                 "transformers #32860, training_args.py, "
+                                                 "use_liger_kernel"))),
 
     // torchtitan.
+    Under(Trainer::kTorchtitan, Lacks(kTorch, {Ability::kOtherHead}, "its models predict tokens",
+                                      "torchtitan models/common/decoder.py")),
     Under(Trainer::kTorchtitan, Lacks(kTorch, kPartsAgain | AbilitySet{Ability::kRecomputeUnits},
                                       "it recomputes operations, or layers",
                                       "torchtitan distributed/activation_checkpoint.py")),
@@ -262,6 +276,10 @@ constexpr CapabilityRow kRows[] = {
                                      "torchtitan components/optimizer/optimizer.py"))),
 
     // torchtune.
+    Under(
+        Trainer::kTorchtune,
+        NotModelled(kTorch, {Ability::kOtherHead}, "its classifiers are for rewards in PPO",
+                    "torchtune modules/classifier.py, recipes/ppo_full_finetune_single_device.py")),
     Under(Trainer::kTorchtune,
           Lacks(kDdp, {Ability::kDataParallel}, "without fsdp2 its recipes run on one GPU",
                 "torchtune recipes/full_finetune_single_device.py")),
@@ -283,6 +301,8 @@ constexpr CapabilityRow kRows[] = {
                                      "torchtune modules/loss")),
 
     // litgpt.
+    Under(Trainer::kLitgpt, Lacks(kTorch, {Ability::kOtherHead}, "its models predict tokens",
+                                  "litgpt model.py, GPT.lm_head")),
     Under(Trainer::kLitgpt,
           Lacks(kTorch,
                 kPartsAgain | AbilitySet{Ability::kRecomputePerOp, Ability::kRecomputeEveryNth,
@@ -322,6 +342,7 @@ const std::array<AbilityName, kAbilityCount> kAbilityNames = {{
     {Ability::kMlpAgain, "training.recompute.modules", "mlp"},
     {Ability::kNormAgain, "training.recompute.modules", "norm"},
     {Ability::kActivationAgain, "training.recompute.modules", "activation"},
+    {Ability::kOtherHead, "model.transformer.head", "one that predicts no tokens"},
     {Ability::kPlainLoss, "training.loss.implementation", "plain"},
     {Ability::kChunkedLoss, "training.loss.implementation", "chunked"},
     {Ability::kChunkedCrossEntropy, "training.loss.implementation", "chunked-cross-entropy"},

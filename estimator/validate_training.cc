@@ -342,15 +342,9 @@ void CheckHead(const LossSpec& spec, Check& check, const Job& job) {
     check.Fail("parallelism.pipeline_parallel_size", job.pipeline_parallel_size, kRule,
                ViolationCode::kConflict);
   }
-  const Framework framework = job.profile->framework;
-  const bool general = framework == Framework::kDdp || framework == Framework::kDeepSpeed ||
-                       IsFsdp(framework) || job.profile == &UnknownFramework();
-  if (!general) {
-    check.Fail("runtime.framework", job.profile->name, kRule, ViolationCode::kNotSupported);
-  }
-  const Trainer trainer = job.profile->trainer;
-  if (trainer != Trainer::kNone && trainer != Trainer::kHfTrainer) {
-    check.Fail("runtime.trainer", job.profile->trainer_name, kRule, ViolationCode::kNotSupported);
+  for (const Word<Head>& word : kHeads) {
+    if (word.value != job.model->head) continue;
+    CheckAbility(Ability::kOtherHead, "model", word.name, check, job);
   }
 }
 

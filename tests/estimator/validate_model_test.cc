@@ -125,14 +125,14 @@ const std::vector<Refusal>& Traits() {
          Shape(j).head = "token-classification";
          j.runtime.framework = "megatron-core";
        },
-       {"job.runtime.framework: megatron-core; needs a head that predicts tokens, as "
-        "language-model"}},
+       {"job.model: token-classification; megatron-core does not have it: its models predict "
+        "tokens"}},
       {"scores by a trainer of language models",
        [](JobSpec& j) {
          Shape(j).head = "none";
          j.runtime.framework = "fsdp2", j.runtime.trainer = "torchtitan";
        },
-       {"job.runtime.trainer: torchtitan; needs a head that predicts tokens, as language-model"}},
+       {"job.model: none; torchtitan does not have it: its models predict tokens"}},
       {"scores on two tensor-parallel ranks",
        [](JobSpec& j) {
          Shape(j).head = "question-answering";
