@@ -145,7 +145,6 @@ enum class OptimizerImplementation : uint8_t { kForLoop, kForeach, kFused };
 enum class RecomputeMode : uint8_t { kNone, kSelective, kPerOp, kFull, kEveryNth };
 // A bit each in Job::recompute_modules.
 enum class RecomputeModule : uint8_t { kCoreAttention, kMlp, kNorm, kActivation };
-enum class AttentionKernel : uint8_t { kEager, kFlash, kCudnn, kMemoryEfficient };
 enum class LossImplementation : uint8_t {
   kPlain,
   kChunked,

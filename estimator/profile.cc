@@ -22,6 +22,10 @@ constexpr Profile kEager = {
     .copies_qkv = false,
     .flash_output_copy = false,
     .fused_softmax = false,
+    // aten/src/ATen/native/transformers/cuda/sdp_utils.cpp: SDPA takes flash where it may.
+    .attention = {.usual = AttentionKernel::kFlash,
+                  .on_hopper = AttentionKernel::kFlash,
+                  .without_flash = AttentionKernel::kMemoryEfficient},
     .loss = LossKernel::kCrossEntropy,
     .logits_held = LogitsHeld::kForward,
     .copies_logits = false,
@@ -34,6 +38,7 @@ constexpr Profile kEager = {
     .accumulates_whole = false,
     .unties_head = false,
     .weight_gradient = WeightGradient::kKept,
+    .sums_in_fp32 = false,
     .deallocates_outputs = false,
     .fused_residual = false,
     .checkpoints_hold_output = true,
@@ -67,6 +72,7 @@ constexpr Profile Fsdp2() {
   profile.era = "torch 2.8 and later";
   profile.logits_held = LogitsHeld::kDeleted;
   profile.checkpoints_hold_output = false;
+  profile.sums_in_fp32 = true;  // the reduced gradient gets the sharded parameter's dtype
   profile.sequence_parallel_default = true;
   profile.fused_optimizer = true;
   profile.source = "torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py";
@@ -125,11 +131,16 @@ constexpr Profile MegatronCore() {
   profile.packed_qkv = true;
   profile.flash_output_copy = true;
   profile.fused_softmax = true;
+  // transformer_engine/pytorch/attention/dot_product_attention/utils.py
+  profile.attention = {.usual = AttentionKernel::kFlash,
+                       .on_hopper = AttentionKernel::kCudnn,
+                       .without_flash = AttentionKernel::kEager};
   profile.fused_residual = true;
   profile.pooled_gathers = true;  // outside Transformer Engine
   profile.loss = LossKernel::kVocabParallel;
   profile.logits_held = LogitsHeld::kDeleted;
   profile.weight_gradient = WeightGradient::kFused;
+  profile.sums_in_fp32 = true;  // megatron/training/arguments.py, with bf16
   profile.deallocates_outputs = true;
   profile.vocab_size_divisor = 128;
   profile.stages = StageRule::kEqual;
@@ -168,6 +179,10 @@ constexpr Profile MegatronLm() {
   profile.package = "megatron-lm";
   profile.since = 2004;
   profile.era = "v2.4 (2021)";
+  // It has no other kernel than its own.
+  profile.attention = {.usual = AttentionKernel::kEager,
+                       .on_hopper = AttentionKernel::kEager,
+                       .without_flash = AttentionKernel::kEager};
   profile.flash_output_copy = false;
   profile.weight_gradient = WeightGradient::kKept;
   profile.deallocates_outputs = false;
@@ -202,6 +217,7 @@ constexpr Profile Nanotron() {
   profile.era = "2024-2025, Ultra-Scale Playbook";
   profile.fused_glu = false;
   profile.copies_qkv = true;
+  profile.attention = kEager.attention;
   profile.cached_rotary = true;
   profile.flat_master = true;
   profile.tunes_norms = true;

@@ -67,6 +67,15 @@ enum class StageRule : uint8_t { kEven, kEqual, kByCost, kByCostReached };
 // free later (estimator/lag.h). Whatever it is, the upper bound has the whole.
 enum class RunAhead : uint8_t { kNever, kWithoutPipeline, kDeepOrGpuBound, kGpuBound };
 
+enum class AttentionKernel : uint8_t { kEager, kFlash, kCudnn, kMemoryEfficient };
+
+// Which kernel `auto` is.
+struct AutoAttention {
+  AttentionKernel usual;          // 16-bit activations, on Ampere and newer
+  AttentionKernel on_hopper;      // the same, on Hopper
+  AttentionKernel without_flash;  // elsewhere
+};
+
 // One framework in one era.
 struct Profile {
   Framework framework;
@@ -82,6 +91,7 @@ struct Profile {
   bool copies_qkv;  // queries, keys and values are copied apart, queries with all three (nanotron)
   bool flash_output_copy;  // flash attention's output is kept in both layouts
   bool fused_softmax;      // eager attention scales, masks and normalises in one 16-bit kernel
+  AutoAttention attention;
   LossKernel loss;
   LogitsHeld logits_held;
   bool copies_logits;  // the vocabulary-parallel loss is not in place
@@ -94,6 +104,7 @@ struct Profile {
   bool accumulates_whole;    // FSDP: gradients are reduced with a step's last micro-batch alone
   bool unties_head;          // the head has a table of its own, whatever the model says
   WeightGradient weight_gradient;
+  bool sums_in_fp32;             // gradients, where neither preset nor job says in what
   bool deallocates_outputs;      // a stage's output is freed once it is sent
   bool fused_residual;           // bias, dropout and sum in one compiled op, gradients all new
   bool checkpoints_hold_output;  // the recomputed output lives until its backward ends

@@ -87,27 +87,6 @@ bool MovesNoByte(absl::string_view field, const std::optional<std::string>& name
   return true;
 }
 
-// The dtype in which gradients are summed where a preset leaves it open:
-// fp32 in Megatron and nanotron, fp32 shards in FSDP2, else the gradient's.
-// Source: megatron/training/arguments.py (accumulate_allreduce_grads_in_fp32
-// with bf16); nanotron optim/gradient_accumulator.py; FSDP2 casts the reduced
-// gradient to the sharded parameter's dtype.
-DType DefaultAccumulation(const Job& job) {
-  switch (job.profile->framework) {
-    case Framework::kMegatronCore:
-    case Framework::kMegatronLm:
-    case Framework::kMegatronDeepSpeed:
-    case Framework::kNanotron:
-    case Framework::kFsdp1:
-    case Framework::kFsdp2:
-      return DType::kFp32;
-    case Framework::kDdp:
-    case Framework::kDeepSpeed:
-      return job.precision.gradient;
-  }
-  return job.precision.gradient;
-}
-
 void CheckPrecision(const PrecisionSpec& spec, Check& check, Job& job) {
   const std::string& name = spec.preset.value_or("bf16-mixed");
   const auto preset = check.Meaning("training.precision.preset", name, kPresets);
@@ -126,7 +105,9 @@ void CheckPrecision(const PrecisionSpec& spec, Check& check, Job& job) {
   precision.autocast = preset->autocast;
   ReadDType("parameter_dtype", spec.parameter_dtype, false, check, precision.parameter);
   ReadDType("gradient_dtype", spec.gradient_dtype, false, check, precision.gradient);
-  if (precision.accumulation == DType::kNone) precision.accumulation = DefaultAccumulation(job);
+  if (precision.accumulation == DType::kNone) {
+    precision.accumulation = job.profile->sums_in_fp32 ? DType::kFp32 : precision.gradient;
+  }
   if (!MovesNoByte("gradient_accumulation_dtype", spec.gradient_accumulation_dtype,
                    Ability::kGradientAccumulationDType, check, job)) {
     ReadDType("gradient_accumulation_dtype", spec.gradient_accumulation_dtype, false, check,
@@ -258,27 +239,10 @@ bool HasFlash(const Job& job) {
          job.architecture != GpuArchitecture::kTuring;
 }
 
-// Megatron of 2021 has no other kernel than its own; PyTorch's SDPA takes flash
-// where GPU and dtype have it. Transformer Engine prefers cuDNN's on Hopper.
-// Source: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp;
-// transformer_engine/pytorch/attention/dot_product_attention/utils.py.
 AttentionKernel ResolveAttention(const Job& job, bool wide) {
-  switch (job.profile->framework) {
-    case Framework::kMegatronLm:
-    case Framework::kMegatronDeepSpeed:
-      return AttentionKernel::kEager;
-    case Framework::kMegatronCore:
-      if (wide || !HasFlash(job)) return AttentionKernel::kEager;
-      return job.architecture == GpuArchitecture::kHopper ? AttentionKernel::kCudnn
-                                                          : AttentionKernel::kFlash;
-    case Framework::kNanotron:
-    case Framework::kDdp:
-    case Framework::kFsdp1:
-    case Framework::kFsdp2:
-    case Framework::kDeepSpeed:
-      return wide || !HasFlash(job) ? AttentionKernel::kMemoryEfficient : AttentionKernel::kFlash;
-  }
-  return AttentionKernel::kFlash;
+  const AutoAttention& kernels = job.profile->attention;
+  if (wide || !HasFlash(job)) return kernels.without_flash;
+  return job.architecture == GpuArchitecture::kHopper ? kernels.on_hopper : kernels.usual;
 }
 
 void CheckAttention(const TrainingSpec& spec, Check& check, Job& job) {
