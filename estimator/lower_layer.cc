@@ -25,8 +25,6 @@ void Mark(BlockBuilder& b, size_t begin, RecomputeModule module) {
   }
 }
 
-constexpr uint8_t kActivationModule = 1 << static_cast<int>(RecomputeModule::kActivation);
-
 // Under autocast each product casts its own input; elsewhere it reads it.
 TensorId CastInput(BlockBuilder& b, absl::string_view name, TensorId input, Extent width) {
   const Precision& precision = b.job().precision;
@@ -354,7 +352,7 @@ TensorId LowerGatedActivation(BlockBuilder& b, TensorId input) {
     Linear(b, "mlp.gate_up", cast, packed, gate);
     if (job.profile->fused_glu) {
       const TensorId product = b.Wide("mlp.product.activation", ffn, dtype);
-      b.Then("mlp.product", {packed}, {product}, {packed}).modules = kActivationModule;
+      b.Then("mlp.product", {packed}, {product}, {packed});
       return product;
     }
     gate_out = b.View("mlp.gate.activation", packed, ffn);
@@ -367,16 +365,14 @@ TensorId LowerGatedActivation(BlockBuilder& b, TensorId input) {
     Linear(b, "mlp.up", CastInput(b, "mlp.input.cast", input, hidden), up_out, up);
     if (job.compile) {
       const TensorId product = b.Wide("mlp.product.activation", ffn, dtype);
-      b.Then("mlp.product", {gate_out, up_out}, {product}, {gate_out, up_out}).modules =
-          kActivationModule;
+      b.Then("mlp.product", {gate_out, up_out}, {product}, {gate_out, up_out});
       return product;
     }
   }
   const TensorId activated = b.Wide("mlp.activated", ffn, dtype);
-  b.Then("mlp.activation", {gate_out}, {activated}, {gate_out}).modules = kActivationModule;
+  b.Then("mlp.activation", {gate_out}, {activated}, {gate_out});
   const TensorId product = b.Wide("mlp.product.activation", ffn, dtype);
-  b.Then("mlp.product", {activated, up_out}, {product}, {activated, up_out}).modules =
-      kActivationModule;
+  b.Then("mlp.product", {activated, up_out}, {product}, {activated, up_out});
   return product;
 }
 
@@ -387,15 +383,14 @@ void LowerGeluNew(BlockBuilder& b, TensorId up, TensorId activated) {
   const DType dtype = b.job().precision.activation;
   const Extent ffn = b.Size(Symbol::kF);
   const TensorId inner = b.Wide("mlp.gelu.inner", ffn, dtype);
-  b.Then("mlp.gelu.inner", {up}, {inner}, {up}).modules = kActivationModule;
+  b.Then("mlp.gelu.inner", {up}, {inner}, {up});
   const TensorId tanh = b.Wide("mlp.gelu.tanh", ffn, dtype);
-  b.Then("mlp.gelu.tanh", {inner}, {tanh}, {tanh}).modules = kActivationModule;
+  b.Then("mlp.gelu.tanh", {inner}, {tanh}, {tanh});
   const TensorId half = b.Wide("mlp.gelu.half", ffn, dtype);
-  b.Then("mlp.gelu.half", {up}, {half}, {}).modules = kActivationModule;
+  b.Then("mlp.gelu.half", {up}, {half}, {});
   const TensorId shifted = b.Wide("mlp.gelu.shifted", ffn, dtype);
-  b.Then("mlp.gelu.shifted", {tanh}, {shifted}, {}).modules = kActivationModule;
-  b.Then("mlp.activation", {half, shifted}, {activated}, {half, shifted}).modules =
-      kActivationModule;
+  b.Then("mlp.gelu.shifted", {tanh}, {shifted}, {});
+  b.Then("mlp.activation", {half, shifted}, {activated}, {half, shifted});
 }
 
 TensorId LowerPlainActivation(BlockBuilder& b, TensorId input) {
@@ -412,7 +407,7 @@ TensorId LowerPlainActivation(BlockBuilder& b, TensorId input) {
   }
   // ReLU needs its output alone, which the next product keeps anyway.
   const TensorId needed = job.model->activation == Activation::kRelu ? activated : up;
-  b.Then("mlp.activation", {up}, {activated}, {needed}).modules = kActivationModule;
+  b.Then("mlp.activation", {up}, {activated}, {needed});
   return activated;
 }
 

@@ -11,8 +11,9 @@ constexpr uint8_t Bit(RecomputeModule module) {
 
 // Modules whose ops run again from their inputs: a segment each.
 constexpr RecomputeModule kSegments[] = {RecomputeModule::kCoreAttention, RecomputeModule::kMlp};
-// Modules whose output alone is dropped, and made again from what is kept.
-constexpr uint8_t kDropped = Bit(RecomputeModule::kNorm) | Bit(RecomputeModule::kActivation);
+// The module whose output alone is dropped, and made again from what is kept. (Megatron's
+// other, moe_act, is for experts, which are not modelled.)
+constexpr uint8_t kDropped = Bit(RecomputeModule::kNorm);
 
 void RecomputeModules(Block& block, uint8_t modules) {
   for (Op& op : block.ops) {
