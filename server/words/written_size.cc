@@ -27,6 +27,7 @@ constexpr Unit kUnits[] = {
     {Measure::kTokens, "ki", kBinary},
     {Measure::kTokens, "m", kBinary* kBinary},
     {Measure::kTokens, "mi", kBinary* kBinary},
+    {Measure::kBytes, "b", 1},
     {Measure::kBytes, "kib", kBinary},
     {Measure::kBytes, "mib", kBinary* kBinary},
     {Measure::kBytes, "gib", kBinary* kBinary* kBinary},
@@ -65,8 +66,9 @@ absl::StatusOr<std::string> ReadWrittenSize(absl::string_view field, const std::
   const bool bits = measure == Measure::kRate && absl::EndsWith(written, "b/s");
   for (const Unit& row : kUnits) {
     if (row.measure != measure || row.word != unit || bits) continue;
-    const double value = number * row.factor;
-    if (value != std::trunc(value) || value >= 9007199254740992.0) {  // 2^53
+    const double whole = std::round(number * row.factor);
+    const double value = measure == Measure::kTokens ? number * row.factor : whole;
+    if (value != whole || value >= 9007199254740992.0) {  // 2^53
       return absl::InvalidArgumentError("must be a whole number");
     }
     return absl::StrCat(static_cast<int64_t>(value));

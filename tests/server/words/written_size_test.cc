@@ -25,6 +25,8 @@ TEST(WrittenSizeTest, IsReadInTheUnitOfItsField) {
       {"model.transformer.position_count", "2Ki", "2048"},
       {"cluster.gpu_memory_bytes", "80GiB", "85899345920"},
       {"cluster.gpu_memory_bytes", "79.5 gib", "85362475008"},
+      {"cluster.gpu_memory_bytes", "79.18GiB", "85018877624"},
+      {"cluster.gpu_memory_bytes", "85899345920 B", "85899345920"},
       {"cluster.reserved_for_others_bytes", "512MiB", "536870912"},
       {"cluster.interconnect_bytes_per_second", "450GB/s", "450000000000"},
       {"cluster.network_bytes_per_second", "50 GB/s", "50000000000"},
