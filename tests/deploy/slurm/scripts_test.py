@@ -33,6 +33,13 @@ class ScriptTest(unittest.TestCase):
         self.textfiles = self.folder / "textfiles"
         self.textfiles.mkdir()
 
+    def test_settings_are_read_alike(self):
+        """Each script stands alone: one that looked for a file of shared lines, and did not
+        find it, would end badly, and drain the node."""
+        read = {re.search(r"# Settings:.*?\nfi\n", (DEPLOY / script).read_text(), re.S).group()
+                for script in ("prolog.sh", "epilog.sh", "epilog_slurmctld.sh")}
+        self.assertEqual(len(read), 1)
+
     def call(self, script, **variables):
         """Runs a script as slurmd does: with these variables alone."""
         variables.setdefault("PLIMSOLL_TEXTFILE_DIRECTORY", str(self.textfiles))
