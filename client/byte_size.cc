@@ -2,7 +2,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "client/written_size.h"
+#include "server/words/written_size.h"
 
 namespace plimsoll {
 namespace {
