@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "google/protobuf/io/coded_stream.h"
 #include "server/caller_names.h"
 #include "server/json.h"
 #include "server/reading.h"
@@ -103,6 +104,25 @@ grpc::Status AnswerEstimate(SearchPool& pool, const Planner& planner, const std:
   return *status;
 }
 
+// Returns a written BatchEstimateMemoryResponse as JSON, of which only one answer at a time
+// is a message: they take many times the bytes that they are written in.
+std::string BatchToJson(const WireWriter& written) {
+  google::protobuf::io::CodedInputStream bytes(
+      reinterpret_cast<const uint8_t*>(written.bytes().data()),
+      static_cast<int>(written.bytes().size()));
+  std::string json = "{\"results\":[";
+  for (bool first = true; bytes.ReadTag() != 0; first = false) {
+    uint32_t size = 0;
+    bytes.ReadVarint32(&size);
+    const auto outer = bytes.PushLimit(static_cast<int>(size));
+    v1::BatchEstimateMemoryResult result;
+    result.ParseFromCodedStream(&bytes);
+    bytes.PopLimit(outer);
+    absl::StrAppend(&json, first ? "" : ",", ToJson(result));
+  }
+  return json + "]}";
+}
+
 // Takes the jobs out of a batch, so that what is left can be checked alone.
 google::protobuf::ListValue TakeRequests(Value* batch) {
   google::protobuf::ListValue jobs;
@@ -157,7 +177,7 @@ grpc::Status AnswerBatch(SearchPool& pool, const Planner& planner, const std::st
       Planner::Replays(request)
           ? pool.Run(caller, [&](const SearchStop& by_pool) { return estimate(by_pool.given_up); })
           : estimate([] { return grpc::StatusCode::OK; });
-  if (status.ok()) *answer = WrittenToJson<v1::BatchEstimateMemoryResponse>(response);
+  if (status.ok()) *answer = BatchToJson(response);
   return status;
 }
 

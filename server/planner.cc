@@ -190,6 +190,13 @@ grpc::Status Planner::BatchEstimateMemory(const v1::BatchEstimateMemoryRequest& 
                      absl::StrCat("stopped after ", i, " of ", request.requests_size(), " jobs"),
                      "STOPPED");
     }
+    if (response->bytes().size() > kMaxBatchAnswerBytes) {
+      return reading.Refuse(
+          {{"requests", absl::StrCat(i, " answers of ", response->bytes().size(), " bytes"),
+            absl::StrCat("must be fewer, or ask for less of each: at most ", kMaxBatchAnswerBytes,
+                         " bytes of answers"),
+            ViolationCode::kTooLarge}});
+    }
     const Reading one = reading_of ? reading_of(i) : Reading();
     const auto result = EstimateJob(request.requests(i), one.misread, Detail::kSummary);
     response->Message(v1::BatchEstimateMemoryResponse::kResultsFieldNumber, [&] {

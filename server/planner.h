@@ -25,6 +25,8 @@ namespace plimsoll {
 
 // The most jobs of one batch.
 inline constexpr int kMaxBatchSize = 1000;
+// The most bytes of its answers, as protobuf; as JSON they are some three times as many.
+inline constexpr size_t kMaxBatchAnswerBytes = 16 << 20;
 
 // Each method writes the fields of its response. Any thread may call.
 class Planner final : private JobPlanner {

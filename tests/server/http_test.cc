@@ -180,6 +180,29 @@ TEST_F(HttpTest, ABatchIsCheckedToo) {
               HasSubstr("requests: 3000 requests; must be 1 to 1000"));
 }
 
+// An answer has many times the bytes of its question.
+TEST_F(HttpTest, ABatchsAnswersAreBounded) {
+  const std::string job = R"({"job": {"model": {"name": "llama-3.1-70b"},
+    "training": {"sequence_length": 4096},
+    "parallelism": {"pipeline_parallel_size": 80}, "runtime": {"framework": "megatron-core"},
+    "cluster": {"gpu": "h100-80gb-sxm", "gpu_count": 80}}, "include_ledger": true})";
+  const auto batch = [&job](int count) {
+    std::string body = "{\"requests\": [";
+    for (int i = 0; i < count; ++i) absl::StrAppend(&body, i > 0 ? "," : "", job);
+    return body + "]}";
+  };
+  const httplib::Response some = Post("/v1:batchEstimateMemory", batch(2));
+  ASSERT_EQ(some.status, 200) << some.body;
+  v1::BatchEstimateMemoryResponse answers;
+  ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(some.body, &answers).ok());
+  EXPECT_EQ(answers.results_size(), 2);
+  const auto enough = kMaxBatchAnswerBytes / answers.results(0).ByteSizeLong() + 2;
+  ASSERT_LE(enough, static_cast<size_t>(kMaxBatchSize));
+  const httplib::Response many = Post("/v1:batchEstimateMemory", batch(static_cast<int>(enough)));
+  EXPECT_EQ(many.status, 400);
+  EXPECT_THAT(many.body, HasSubstr("must be fewer, or ask for less of each"));
+}
+
 TEST_F(HttpTest, ListsWithOrWithoutABody) {
   for (const char* const body : {"", "{}"}) {
     EXPECT_THAT(Post("/v1:listGpus", body).body, HasSubstr(R"("gpu":"h100-80gb-sxm")"));
