@@ -105,9 +105,9 @@ grpc::ChannelArguments ArgumentsFor(absl::Duration timeout) {
 }  // namespace
 
 absl::Status PlannerClient::Try(Attempt attempt) const {
-  const absl::Time deadline = absl::Now() + timeout_;
-  for (size_t i = 0;; ++i) {
-    const absl::Time begin = absl::Now();
+  absl::Time begin = absl::Now();
+  const absl::Time deadline = begin + timeout_;
+  for (size_t i = 0;; ++i, begin = absl::Now()) {
     const auto left = static_cast<int64_t>(targets_.size() - i);
     const absl::Duration time = (deadline - begin) / left;
     grpc::ClientContext context;
