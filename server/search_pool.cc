@@ -19,9 +19,6 @@ constexpr std::chrono::milliseconds kRetryAfter{1000};
 // To encode the answer and to send it.
 constexpr std::chrono::milliseconds kLeastReserve{20};
 
-// A tenth of the share of a thread that takes calls, where both have work.
-constexpr int kNice = 10;
-
 grpc::Status Closing() {
   return Refusal(grpc::StatusCode::UNAVAILABLE, "the server is about to end", "ENDING");
 }
@@ -113,7 +110,7 @@ SearchPool::Task SearchPool::Take(std::deque<Task>::iterator task) {
 
 void SearchPool::Work() {
   // Linux has a priority for each thread.
-  setpriority(PRIO_PROCESS, 0, kNice);
+  setpriority(PRIO_PROCESS, 0, limits_.nice);
   for (;;) {
     Task task;
     grpc::StatusCode given_up = grpc::StatusCode::OK;

@@ -1,7 +1,6 @@
 // The threads that search, apart from gRPC's own, which must not wait: a fixed
 // few of them, and a bounded number of searches. Admissions have a pool of their own, as
-// have long replays: a scheduler does not wait behind somebody's search. All of them give
-// way to the threads that take calls.
+// have long replays: a scheduler does not wait behind somebody's search.
 #ifndef PLIMSOLL_SERVER_SEARCH_POOL_H_
 #define PLIMSOLL_SERVER_SEARCH_POOL_H_
 
@@ -47,6 +46,9 @@ class SearchPool {
     int64_t max_searches = 1;  // running and waiting
     std::chrono::milliseconds max_time{};
     const char* what = "searches";  // as a refusal calls them
+    // Of its threads: at 10 they have a tenth of what a thread that takes calls gets, where
+    // both have work.
+    int nice = 10;
   };
   using Search = std::function<grpc::Status(const SearchStop&)>;
   using Done = std::function<void(const grpc::Status&)>;
