@@ -101,12 +101,6 @@ class Admission {
     v1::Job job;
     v1::EstimateMemoryResponse answer;
   };
-  // A change that fits.
-  struct Fix {
-    v1::Candidate candidate;
-    Estimated estimated;
-  };
-
   // Returns whether a change is to be searched.
   bool Judge() {
     if (rules_.mode() == "off" || !SaysJob(request_)) return false;
@@ -183,8 +177,8 @@ class Admission {
     return false;
   }
 
-  // As `plimsoll recommend` would; what it finds is estimated once more for all that travels
-  // with the job.
+  // As `plimsoll recommend` would. What it finds is estimated once more where the job is
+  // changed so, for all that travels with it.
   void Search(const SearchStop& stop) {
     ReadCounts();
     absl::StatusOr<v1::RecommendConfigResponse> found = planner_.Recommend(SearchRequest(), stop);
@@ -193,11 +187,17 @@ class Admission {
     cut_short_ = search_->truncated() && search_->candidates_size() == 0;
     if (search_->candidates_size() == 0) return;
     const v1::Candidate& candidate = search_->candidates(0);
-    absl::StatusOr<v1::EstimateMemoryResponse> answer =
-        Estimate(candidate.job(), candidate.detail());
-    if (!answer.ok()) return SkipSearch(answer.status());
-    fix_ = Fix{candidate, {candidate.job(), *std::move(answer)}};
     if (MayResize()) scheduler_changes_ = ChangesFor(candidate.job());
+    if (scheduler_changes_.has_value() && rules_.mode() == "enforce") {
+      absl::StatusOr<v1::EstimateMemoryResponse> answer =
+          Estimate(candidate.job(), candidate.detail());
+      if (!answer.ok()) {
+        scheduler_changes_.reset();
+        return SkipSearch(answer.status());
+      }
+      resized_ = {candidate.job(), *std::move(answer)};
+    }
+    fix_ = candidate;
   }
 
   // Whether a change would fit is not known; but of a job that no search takes, as on a GPU
@@ -270,12 +270,12 @@ class Admission {
         rules_));
     decision_.set_truncated(cut_short_ || (search_.has_value() && search_->truncated()));
     const bool resizes = decision_.decision() == v1::DECISION_RESIZE;
-    if (fix_.has_value()) *decision_.mutable_changes() = fix_->candidate.changes();
+    if (fix_.has_value()) *decision_.mutable_changes() = fix_->changes();
     if (resizes) {
       *decision_.mutable_scheduler_changes() = {scheduler_changes_->begin(),
                                                 scheduler_changes_->end()};
     }
-    if (asked_.has_value()) Attach(resizes ? fix_->estimated : *asked_);
+    if (asked_.has_value()) Attach(resizes ? *resized_ : *asked_);
     Tell(
         rules_, [this](v1::Decision decision) { return Message(decision); }, &decision_);
     return std::move(decision_);
@@ -306,7 +306,7 @@ class Admission {
     }
     if (search_.has_value()) told.search = &*search_;
     told.cut_short = cut_short_;
-    if (fix_.has_value()) told.fix = &fix_->candidate;
+    if (fix_.has_value()) told.fix = &*fix_;
     google::protobuf::RepeatedPtrField<v1::SchedulerChange> changes;
     if (decision == v1::DECISION_RESIZE) {
       changes = {scheduler_changes_->begin(), scheduler_changes_->end()};
@@ -324,9 +324,10 @@ class Admission {
   v1::Cause cause_ = v1::CAUSE_NOT_ASKED;
   std::optional<Estimated> asked_;
   std::optional<v1::RecommendConfigResponse> search_;
-  std::vector<int64_t> gpu_counts_;  // that the rules let a resize consider
-  std::optional<Fix> fix_;
-  bool cut_short_ = false;  // the search for it was
+  std::vector<int64_t> gpu_counts_;   // that the rules let a resize consider
+  std::optional<v1::Candidate> fix_;  // a change that fits
+  std::optional<Estimated> resized_;  // with it, where it is made
+  bool cut_short_ = false;            // the search for it was
   // Only where the fix may and can be made.
   std::optional<std::vector<v1::SchedulerChange>> scheduler_changes_;
   absl::Status problem_;
