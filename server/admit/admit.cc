@@ -15,6 +15,7 @@
 #include "server/admit/policy.h"
 #include "server/admit/requested_job.h"
 #include "server/admit/unread.h"
+#include "server/misread.h"
 #include "server/shorten.h"
 #include "server/words/change_words.h"
 #include "server/words/gpu_counts.h"
@@ -110,11 +111,11 @@ class Admission {
     std::optional<v1::Job> job = ReadSubmittedJob(&wrong);
     if (!of_gpus.empty() || !job.has_value()) {
       wrong.insert(wrong.end(), of_gpus.begin(), of_gpus.end());
-      return Refuse(Invalid(wrong));
+      return Refuse(std::move(wrong));
     }
     if (gpus_.shares) {
-      return Refuse(Invalid({{"cluster.gpu", "a share", "shares of GPUs are not modelled yet",
-                              ViolationCode::kNotModelled}}));
+      return Refuse(Violations{{"cluster.gpu", "a share", "shares of GPUs are not modelled yet",
+                                ViolationCode::kNotModelled}});
     }
     if (wrong.empty()) decision_.set_words(InlineWords(*job, resize_allowed_));
     const auto same_gpu = [this](const std::string& a, const std::string& b) {
@@ -143,7 +144,9 @@ class Admission {
   // `wrong` is what could not be read of the job: the planner refuses the rest.
   bool Judge(const v1::Job& job, Violations wrong) {
     absl::StatusOr<v1::EstimateMemoryResponse> answer = Estimate(job, rules_.detail());
-    if (!wrong.empty()) return Refuse(Refusal(std::move(wrong), answer.status()));
+    if (!wrong.empty()) {
+      return Refuse(WithRefused(std::move(wrong), ViolationsOf(answer.status())));
+    }
     if (!answer.ok()) return Refuse(answer.status());
     asked_ = {job, *std::move(answer)};
     cause_ = CauseOf(asked_->answer.verdict());
@@ -163,17 +166,22 @@ class Admission {
 
   // There is no estimate, and why: nor is there anything to search.
   bool Refuse(const absl::Status& problem) {
+    Violations wrong = ViolationsOf(problem);
+    if (!wrong.empty()) return Refuse(std::move(wrong));
     problem_ = problem;
-    if (!absl::IsInvalidArgument(problem)) {
-      decision_.set_problem(std::string(problem.message()));
-      cause_ = v1::CAUSE_UNREACHABLE;
-      return false;
-    }
-    const bool modelled = ReasonOf(problem) != RowOf(ViolationCode::kNotModelled).name;
+    cause_ = v1::CAUSE_UNREACHABLE;
+    decision_.set_problem(std::string(problem.message()));
+    return false;
+  }
+
+  // What is wrong with the job.
+  bool Refuse(Violations wrong) {
+    const bool modelled = ReasonOf(wrong) != RowOf(ViolationCode::kNotModelled).name;
     cause_ = modelled ? v1::CAUSE_BAD_WORDS : v1::CAUSE_NOT_MODELLED;
     if (request_.has_job() && reading_.in_callers_names) {
-      problem_ = Invalid(reading_.in_callers_names(ViolationsOf(problem)));
+      wrong = reading_.in_callers_names(std::move(wrong));
     }
+    problem_ = Invalid(wrong);
     return false;
   }
 

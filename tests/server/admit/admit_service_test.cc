@@ -118,7 +118,9 @@ TEST_F(AdmitServiceTest, TellsAJobFromARequest) {
       "job": {"model": {"name": "llama-3.1-8b"}, "training": {"sequenceLenght": 1,
       "microBatchSize": "x"}}})");
   EXPECT_EQ(decision.cause(), v1::CAUSE_BAD_WORDS);
-  EXPECT_THAT(decision.message(), HasSubstr("job.training.sequenceLenght: "));
+  EXPECT_THAT(
+      decision.message(),
+      HasSubstr("job.training.sequenceLenght: 1; no such field, did you mean sequenceLength\n"));
   EXPECT_THAT(decision.message(), HasSubstr("job.training.microBatchSize: \"x\"; "));
   const httplib::Response refused =
       Post(R"({"schedulerRequests": {}, "policy": {"rules": {"atRisk": 1}}})");
