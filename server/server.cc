@@ -30,9 +30,9 @@ void AddConnectionLimits(grpc::ServerBuilder* builder) {
   builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
 }
 
-// What a caller may make the server hold. Compressed requests are refused: gRPC 1.51 looks
-// at the size of what it has unpacked, when that is in memory. Source: grpc,
-// grpc_types.h.
+// What a request may make the server hold. Compressed requests are refused: gRPC 1.51 looks
+// at the size of what it has unpacked, when that is in memory. The quota slows reading, and
+// is passed all the same (deploy/README.md). Source: grpc, grpc_types.h.
 void AddMemoryLimits(grpc::ServerBuilder* builder) {
   constexpr size_t kMaxGrpcBytes = 128 << 20;
   constexpr int kMaxMetadataBytes = 8 << 10;
