@@ -96,8 +96,8 @@ grpc::Status AnswerEstimate(SearchPool& pool, const Planner& planner, const std:
   std::optional<grpc::Status> status = planner.EstimateMemoryAtOnce(request, reading, &response);
   if (!status.has_value()) {
     const SearchCaller caller = {.arrival = std::chrono::system_clock::now()};
-    status = pool.Run(caller, [&](const SearchStop&) {
-      return planner.EstimateMemory(request, reading, &response);
+    status = pool.Run(caller, [&](const SearchStop& stop) {
+      return planner.EstimateMemory(request, reading, stop, &response);
     });
   }
   if (status->ok()) *answer = WrittenToJson<v1::EstimateMemoryResponse>(response);

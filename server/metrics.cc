@@ -206,7 +206,7 @@ void Metrics::Estimated(Verdict verdict, int64_t peak_bytes) {
 
 void Metrics::Refused(size_t violation_count) {
   estimates_.back()->Increment();
-  violations_->Increment(static_cast<double>(violation_count));
+  Violated(violation_count);
 }
 
 void Metrics::Searched(SearchOutcome outcome) {
@@ -215,7 +215,7 @@ void Metrics::Searched(SearchOutcome outcome) {
 
 void Metrics::SearchRefused(size_t violation_count) {
   Searched(SearchOutcome::kRefused);
-  violations_->Increment(static_cast<double>(violation_count));
+  Violated(violation_count);
 }
 
 void Metrics::SearchEnded(SearchOutcome outcome, const CandidateCounts& counts,
@@ -231,13 +231,7 @@ void Metrics::AddSearches(SearchState state, int64_t change) {
   searches_in_progress_[static_cast<size_t>(state)]->Increment(static_cast<double>(change));
 }
 
-void Metrics::AdmissionRefused(size_t violation_count) {
-  violations_->Increment(static_cast<double>(violation_count));
-}
-
-void Metrics::ReportRefused(size_t violation_count) {
-  violations_->Increment(static_cast<double>(violation_count));
-}
+void Metrics::Violated(size_t count) { violations_->Increment(static_cast<double>(count)); }
 
 void Metrics::Shed() { shed_->Increment(); }
 

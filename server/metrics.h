@@ -72,11 +72,12 @@ class Metrics {
 
   // One decision on a submission, from either face.
   void Admitted(const v1::AdmissionDecision& decision) { admissions_.Admitted(decision); }
-  void AdmissionRefused(size_t violation_count);
 
   // One report of usage, from either face.
   void Reported(const UsageReport& report) { usage_.Reported(report); }
-  void ReportRefused(size_t violation_count);
+
+  // Rules that a refused request broke; Refused and SearchRefused count them too.
+  void Violated(size_t count);
 
   void Shed();
   void AddInFlight(int64_t change);

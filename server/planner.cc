@@ -161,6 +161,14 @@ grpc::Status Planner::EstimateMemory(const v1::EstimateMemoryRequest& request,
   return Answer(EstimateJob(request, reading.misread, Detail::kReplay), reading, response);
 }
 
+grpc::Status Planner::EstimateMemory(const v1::EstimateMemoryRequest& request,
+                                     const Reading& reading, const SearchStop& stop,
+                                     WireWriter* response) const {
+  const grpc::StatusCode code = stop.given_up();
+  if (code != grpc::StatusCode::OK) return Refusal(code, "the replay was given up", "STOPPED");
+  return EstimateMemory(request, reading, response);
+}
+
 std::optional<grpc::Status> Planner::EstimateMemoryAtOnce(const v1::EstimateMemoryRequest& request,
                                                           const Reading& reading,
                                                           WireWriter* response) const {
@@ -250,7 +258,7 @@ grpc::Status Planner::Admit(const v1::AdmitRequest& request, const Reading& read
     wrong.insert(wrong.end(), more.begin(), more.end());
   }
   if (!wrong.empty()) {
-    metrics_->AdmissionRefused(wrong.size());
+    metrics_->Violated(wrong.size());
     return reading.Refuse(wrong);
   }
   if (const grpc::StatusCode code = stop.given_up(); code != grpc::StatusCode::OK) {
@@ -287,7 +295,7 @@ grpc::Status Planner::ReportUsage(const v1::ReportUsageRequest& request, const R
   const Form form = {FindUnknownFields(request, "request"), reading.misread};
   const auto result = Judge(form, FromProto(request, catalog_));
   if (const auto* const violations = std::get_if<Violations>(&result)) {
-    metrics_->ReportRefused(violations->size());
+    metrics_->Violated(violations->size());
     return reading.Refuse(*violations);
   }
   const auto& report = std::get<UsageReport>(result);

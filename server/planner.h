@@ -40,6 +40,10 @@ class Planner final : private JobPlanner {
   grpc::Status EstimateMemory(const v1::EstimateMemoryRequest& request, const Reading& reading,
                               WireWriter* response) const;
 
+  // The same, unless `stop` has given it up.
+  grpc::Status EstimateMemory(const v1::EstimateMemoryRequest& request, const Reading& reading,
+                              const SearchStop& stop, WireWriter* response) const;
+
   // The same where no long replay is asked for, else nothing: EstimateMemory then takes up
   // to 0.2 s, for which the threads that take calls have no time.
   std::optional<grpc::Status> EstimateMemoryAtOnce(const v1::EstimateMemoryRequest& request,

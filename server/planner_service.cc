@@ -171,9 +171,7 @@ grpc::ServerUnaryReactor* PlannerService::EstimateMemory(CallbackServerContext* 
         return planner_.EstimateMemoryAtOnce(from, /*reading=*/{}, to);
       },
       [this](const auto& from, const SearchStop& stop, auto* to) {
-        const grpc::StatusCode code = stop.given_up();
-        return code == grpc::StatusCode::OK ? planner_.EstimateMemory(from, /*reading=*/{}, to)
-                                            : Refusal(code, "the replay was given up", "STOPPED");
+        return planner_.EstimateMemory(from, /*reading=*/{}, stop, to);
       });
 }
 

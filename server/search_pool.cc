@@ -138,14 +138,12 @@ std::deque<SearchPool::Task> SearchPool::TakeLate(std::unique_lock<std::mutex>* 
   }
   std::deque<Task> late;
   const Clock::time_point now = Clock::now();
-  for (auto task = waiting_.begin(); task != waiting_.end();) {
-    if (DueTime(task->caller) > now) {
-      ++task;
-      continue;
+  for (size_t i = 0; i < waiting_.size();) {
+    if (DueTime(waiting_[i].caller) > now) {
+      ++i;
+    } else {
+      late.push_back(Take(waiting_.begin() + static_cast<ptrdiff_t>(i)));
     }
-    const ptrdiff_t index = task - waiting_.begin();
-    late.push_back(Take(task));
-    task = waiting_.begin() + index;
   }
   return late;
 }

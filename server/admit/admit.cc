@@ -51,14 +51,15 @@ bool SaysPlaceAlone(v1::SchedulerRequest request) {
   return request.ByteSizeLong() == 0;
 }
 
-bool HasWords(const v1::SchedulerRequest& request) {
-  Violations ignored;
-  return ReadWords(request, &ignored).said();
+// Whether the job says anything to Plimsoll.
+bool SaysJob(const v1::AdmitRequest& request, const JobWords& words) {
+  return request.has_job() || request.unread_size() > 0 || words.said();
 }
 
-// Whether the job says anything to Plimsoll.
-bool SaysJob(const v1::AdmitRequest& request) {
-  return request.has_job() || request.unread_size() > 0 || HasWords(request.scheduler_request());
+v1::AdmissionRules RulesOf(const v1::AdmitRequest& request, const v1::AdmissionPolicy& policy) {
+  const v1::SchedulerRequest& scheduler = request.scheduler_request();
+  return RulesFor(request.has_policy() ? request.policy() : policy, scheduler.partition(),
+                  scheduler.namespace_());
 }
 
 // A decision under `rules`, without what the user is told.
@@ -89,7 +90,8 @@ class Admission {
         reading_(reading),
         rules_(RulesOf(request, policy)),
         planner_(planner),
-        resize_allowed_(request.resize_allowed()) {}
+        words_(ReadWords(request.scheduler_request(), &of_words_)),
+        resize_allowed_(words_.said() ? words_.resize_allowed : request.resize_allowed()) {}
 
   v1::AdmissionDecision Run(const SearchStop& stop) {
     if (Judge()) Search(stop);
@@ -102,9 +104,10 @@ class Admission {
     v1::Job job;
     v1::EstimateMemoryResponse answer;
   };
+
   // Returns whether a change is to be searched.
   bool Judge() {
-    if (rules_.mode() == "off" || !SaysJob(request_)) return false;
+    if (rules_.mode() == "off" || !SaysJob(request_, words_)) return false;
     Violations of_gpus;
     gpus_ = ReadGpuRequest(request_.scheduler_request(), &of_gpus);
     Violations wrong = UnreadOf(request_);
@@ -132,13 +135,9 @@ class Admission {
       return request_.job();
     }
     if (request_.unread_size() > 0) return std::nullopt;
-    Violations of_words;
-    const JobWords words = ReadWords(request_.scheduler_request(), &of_words);
-    resize_allowed_ = words.resize_allowed;
-    std::optional<v1::Job> job;
-    if (of_words.empty()) job = ReadJob(words, &of_words);
-    wrong->insert(wrong->end(), of_words.begin(), of_words.end());
-    return job;
+    if (of_words_.empty()) return ReadJob(words_, wrong);
+    wrong->insert(wrong->end(), of_words_.begin(), of_words_.end());
+    return std::nullopt;
   }
 
   // `wrong` is what could not be read of the job: the planner refuses the rest.
@@ -327,7 +326,9 @@ class Admission {
   const Reading& reading_;
   const v1::AdmissionRules rules_;
   const JobPlanner& planner_;
-  bool resize_allowed_;
+  Violations of_words_;  // what is wrong with them
+  const JobWords words_;
+  const bool resize_allowed_;
   GpuRequest gpus_;
   v1::Cause cause_ = v1::CAUSE_NOT_ASKED;
   std::optional<Estimated> asked_;
@@ -352,7 +353,8 @@ Violations CheckAdmitRequest(const v1::AdmitRequest& request) {
     wrong.push_back({"scheduler_request.scheduler", Clean(scheduler.scheduler()), "must be slurm",
                      ViolationCode::kUnknownName});
   }
-  if (request.has_job() && HasWords(scheduler)) {
+  Violations ignored;
+  if (request.has_job() && ReadWords(scheduler, &ignored).said()) {
     wrong.push_back({"job", "given", "must not be given beside words of scheduler_request",
                      ViolationCode::kConflict});
   }
@@ -363,16 +365,12 @@ Violations CheckAdmitRequest(const v1::AdmitRequest& request) {
   return wrong;
 }
 
-v1::AdmissionRules RulesOf(const v1::AdmitRequest& request, const v1::AdmissionPolicy& policy) {
-  const v1::SchedulerRequest& scheduler = request.scheduler_request();
-  return RulesFor(request.has_policy() ? request.policy() : policy, scheduler.partition(),
-                  scheduler.namespace_());
-}
-
 v1::AdmissionDecision DecideUnanswered(const v1::AdmitRequest& request,
                                        const absl::Status& problem) {
   const v1::AdmissionRules rules = RulesOf(request, v1::AdmissionPolicy());
-  const bool asks = rules.mode() != "off" && SaysJob(request);
+  Violations ignored;
+  const JobWords words = ReadWords(request.scheduler_request(), &ignored);
+  const bool asks = rules.mode() != "off" && SaysJob(request, words);
   const v1::Cause cause = asks ? v1::CAUSE_UNREACHABLE : v1::CAUSE_NOT_ASKED;
   v1::AdmissionDecision decision = DecisionOf({.cause = cause}, rules);
   if (!asks) return decision;

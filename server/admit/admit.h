@@ -28,9 +28,6 @@ class JobPlanner {
 // Returns what is wrong with a request itself, whatever its job is worth: paths below it.
 Violations CheckAdmitRequest(const v1::AdmitRequest& request);
 
-// Returns the rules of a request: of its own policy, else of `policy`.
-v1::AdmissionRules RulesOf(const v1::AdmitRequest& request, const v1::AdmissionPolicy& policy);
-
 // Returns what a caller decides whom the service gave no answer, and why it did not.
 v1::AdmissionDecision DecideUnanswered(const v1::AdmitRequest& request,
                                        const absl::Status& problem);

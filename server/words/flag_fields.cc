@@ -1,7 +1,6 @@
 #include "server/words/flag_fields.h"
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 
 namespace plimsoll {
 namespace {
@@ -65,12 +64,9 @@ std::string FlagField(absl::string_view name) {
 }
 
 JobSetting ToSetting(const std::string& name, const std::string& value) {
-  const std::string dashed = "--" + absl::StrReplaceAll(name, {{"_", "-"}});
-  if (dashed == "--model") return ModelSetting(value);
-  for (const JobFlag& flag : kFlags) {
-    if (dashed == flag.flag) return {flag.field, value};
-  }
-  return {name, value};
+  if (name == "model") return ModelSetting(value);
+  const std::string field = FlagField(name);
+  return {field.empty() ? name : field, value};
 }
 
 }  // namespace plimsoll
