@@ -60,7 +60,7 @@ grpc::Status SearchPool::Submit(const SearchCaller& caller, Search search, Done 
     const std::lock_guard lock(mutex_);
     if (closed_) return Closing();
     if (running_ + static_cast<int64_t>(waiting_.size()) >= limits_.max_searches) {
-      metrics_->Searched(SearchOutcome::kShed);
+      limits_.of_searches ? metrics_->Searched(SearchOutcome::kShed) : metrics_->Shed();
       return Overloaded(limits_.max_searches, limits_.what, kRetryAfter);
     }
     waiting_.push_back({caller, std::move(search), std::move(done)});

@@ -46,6 +46,7 @@ class SearchPool {
     int64_t max_searches = 1;  // running and waiting
     std::chrono::milliseconds max_time{};
     const char* what = "searches";  // as a refusal calls them
+    bool of_searches = true;        // what is refused counts as a search, else as any request
     // Of its threads: at 10 they have a tenth of what a thread that takes calls gets, where
     // both have work.
     int nice = 10;

@@ -97,12 +97,14 @@ Server::Server(const ServerOptions& options, std::unique_ptr<const Catalog> cata
                    .max_searches = options.max_in_flight,
                    .max_time = options.max_search_time,
                    .what = "admissions",
+                   .of_searches = false,
                    .nice = 0},
                   &metrics_),
       replays_({.thread_count = options.search_threads,
                 .max_searches = options.max_in_flight,
                 .max_time = options.max_search_time,
-                .what = "replays"},
+                .what = "replays",
+                .of_searches = false},
                &metrics_),
       service_(planner_, &gate_, pools(), options.accept_reports) {}
 

@@ -353,10 +353,13 @@ Violations CheckAdmitRequest(const v1::AdmitRequest& request) {
     wrong.push_back({"scheduler_request.scheduler", Clean(scheduler.scheduler()), "must be slurm",
                      ViolationCode::kUnknownName});
   }
-  Violations ignored;
-  if (request.has_job() && ReadWords(scheduler, &ignored).said()) {
-    wrong.push_back({"job", "given", "must not be given beside words of scheduler_request",
-                     ViolationCode::kConflict});
+  Violations of_words;
+  if (ReadWords(scheduler, &of_words).said()) {
+    const char* const rule = "must not be given beside words of scheduler_request";
+    if (request.has_job()) wrong.push_back({"job", "given", rule, ViolationCode::kConflict});
+    if (request.resize_allowed()) {
+      wrong.push_back({"resize_allowed", "true", rule, ViolationCode::kConflict});
+    }
   }
   if (request.has_policy()) {
     for (Violation& violation : CheckPolicy(request.policy()))

@@ -84,6 +84,8 @@ TEST_F(LongReplayTest, OthersGoOnMeanwhile) {
     const httplib::Result full = Post("/v1:estimateMemory", kLong);
     EXPECT_EQ(full->status, 429);
     EXPECT_THAT(full->body, HasSubstr("2 replays are in flight already"));
+    EXPECT_EQ(Series("plimsoll_requests_shed_total"), 1);
+    EXPECT_EQ(Series("plimsoll_searches_total{outcome=\"shed\"}"), 0);
     EXPECT_EQ(Series("plimsoll_estimates_total{verdict=\"fits\"}"), 2);
   }
   EXPECT_TRUE(waiting.get().ok());

@@ -423,6 +423,8 @@ TEST_F(AdmitTest, RefusesWhatIsNoRequest) {
             "scheduler_request.scheduler: pbs; must be slurm");
   EXPECT_EQ(refusal([](v1::AdmitRequest* request) { request->mutable_job(); }),
             "job: given; must not be given beside words of scheduler_request");
+  EXPECT_EQ(refusal([](v1::AdmitRequest* request) { request->set_resize_allowed(true); }),
+            "resize_allowed: true; must not be given beside words of scheduler_request");
   EXPECT_EQ(refusal([](v1::AdmitRequest* request) {
               (*request->mutable_policy()->mutable_partitions())["h100"].set_mode("on");
               request->mutable_policy()->mutable_rules()->set_risk(2);
