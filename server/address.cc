@@ -1,15 +1,17 @@
 #include "server/address.h"
 
 #include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -18,54 +20,90 @@
 namespace plimsoll {
 namespace {
 
-// A socket that closes itself.
-class Socket {
- public:
-  explicit Socket(int family) : fd_(socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0)) {}
-  ~Socket() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Socket(const Socket&) = delete;
-  Socket& operator=(const Socket&) = delete;
-  int fd() const { return fd_; }
+constexpr int kBacklog = 1024;
+constexpr int kReceiveBytes = 256 << 10;  // what a connection's unread bytes may take of the system
 
- private:
-  int fd_;
-};
+using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
-std::string ProbeUnix(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof(address.sun_path)) return "the path of a socket has 107 bytes at most";
-  std::copy(path.begin(), path.end(), address.sun_path);
-  const auto* const generic = reinterpret_cast<const sockaddr*>(&address);
-  const Socket client(AF_UNIX);
-  if (connect(client.fd(), generic, sizeof(address)) == 0) return std::strerror(EADDRINUSE);
-  // A file that is no socket refuses connections too.
-  if (errno == ECONNREFUSED) RemoveSocket(path);
-  const Socket server(AF_UNIX);
-  if (bind(server.fd(), generic, sizeof(address)) != 0) return std::strerror(errno);
-  RemoveSocket(path);
-  return "";
-}
-
-std::string ProbeTcp(const Address& address) {
+// Returns nothing, and why, where the name stands for no address.
+AddressList Resolve(const Address& address, std::string* why) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE;
   addrinfo* found = nullptr;
   const int error =
       getaddrinfo(address.host.c_str(), absl::StrCat(address.port).c_str(), &hints, &found);
-  if (error != 0) return gai_strerror(error);
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
-  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
-    const Socket server(one->ai_family);
-    const int on = 1;
-    setsockopt(server.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if (bind(server.fd(), one->ai_addr, one->ai_addrlen) != 0 || listen(server.fd(), 1) != 0) {
-      return std::strerror(errno);
+  if (error != 0) *why = gai_strerror(error);
+  return {found, freeaddrinfo};
+}
+
+std::string ToSockAddr(const std::string& path, sockaddr_un* address) {
+  *address = {};
+  address->sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address->sun_path)) return "the path of a socket has 107 bytes at most";
+  std::copy(path.begin(), path.end(), address->sun_path);
+  return "";
+}
+
+// Returns a socket that listens, or none and the reason in errno.
+Descriptor ListenAt(const sockaddr* address, socklen_t size) {
+  Descriptor socket(::socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const int on = 1;
+  setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  // Connections inherit these.
+  setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  setsockopt(socket.get(), SOL_SOCKET, SO_RCVBUF, &kReceiveBytes, sizeof(kReceiveBytes));
+  if (bind(socket.get(), address, size) != 0 || listen(socket.get(), kBacklog) != 0) return {};
+  return socket;
+}
+
+Descriptor ListenAt(const std::string& path, std::string* why) {
+  sockaddr_un address;
+  *why = ToSockAddr(path, &address);
+  if (!why->empty()) return {};
+  Descriptor socket = ListenAt(reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+  if (!socket.valid()) *why = std::strerror(errno);
+  return socket;
+}
+
+int PortOf(int socket) {
+  sockaddr_storage bound{};
+  socklen_t size = sizeof(bound);
+  getsockname(socket, reinterpret_cast<sockaddr*>(&bound), &size);
+  const in_port_t port = bound.ss_family == AF_INET6
+                             ? reinterpret_cast<const sockaddr_in6*>(&bound)->sin6_port
+                             : reinterpret_cast<const sockaddr_in*>(&bound)->sin_port;
+  return ntohs(port);
+}
+
+// Of a name that stands for several addresses, all take the port that the first one got.
+std::vector<Descriptor> ListenOnAll(Address* address, std::string* why) {
+  const AddressList found = Resolve(*address, why);
+  std::vector<Descriptor> sockets;
+  for (addrinfo* one = found.get(); one != nullptr; one = one->ai_next) {
+    const in_port_t port = htons(static_cast<uint16_t>(address->port));
+    (one->ai_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(one->ai_addr)->sin6_port
+                                : reinterpret_cast<sockaddr_in*>(one->ai_addr)->sin_port) = port;
+    sockets.push_back(ListenAt(one->ai_addr, one->ai_addrlen));
+    if (!sockets.back().valid()) {
+      *why = std::strerror(errno);
+      return {};
     }
+    if (address->port == 0) address->port = PortOf(sockets.back().get());
   }
+  return sockets;
+}
+
+// Removes the file of a socket that nobody listens on. Returns why it can't be used.
+std::string RemoveStale(const std::string& path) {
+  sockaddr_un address;
+  std::string why = ToSockAddr(path, &address);
+  if (!why.empty()) return why;
+  const Descriptor client(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const auto* const generic = reinterpret_cast<const sockaddr*>(&address);
+  if (connect(client.get(), generic, sizeof(address)) == 0) return std::strerror(EADDRINUSE);
+  // A file that is no socket refuses connections too.
+  if (errno == ECONNREFUSED) RemoveSocket(path);
   return "";
 }
 
@@ -104,8 +142,21 @@ void RemoveSocket(const std::string& path) {
   if (lstat(path.c_str(), &found) == 0 && S_ISSOCK(found.st_mode)) unlink(path.c_str());
 }
 
-std::string ProbeListen(const Address& address) {
-  return address.is_unix() ? ProbeUnix(address.path) : ProbeTcp(address);
+std::vector<Descriptor> Listen(Address* address, std::string* why) {
+  if (!address->is_unix()) return ListenOnAll(address, why);
+  *why = RemoveStale(address->path);
+  if (!why->empty()) return {};
+  Descriptor socket = ListenAt(address->path, why);
+  std::vector<Descriptor> sockets;
+  if (socket.valid()) sockets.push_back(std::move(socket));
+  return sockets;
+}
+
+std::string ProbeListen(Address address) {
+  std::string why;
+  const std::vector<Descriptor> sockets = Listen(&address, &why);
+  if (!sockets.empty() && address.is_unix()) RemoveSocket(address.path);
+  return why;
 }
 
 }  // namespace plimsoll

@@ -4,8 +4,10 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
+#include "server/descriptor.h"
 
 namespace plimsoll {
 
@@ -26,10 +28,15 @@ std::string ToText(const Address& address);
 // Removes the file of a socket; whatever else has this name stays.
 void RemoveSocket(const std::string& path);
 
-// Tries to listen on the address for a moment. Returns why that is not
-// possible, in the system's words, or an empty string. A unix socket that
-// nobody listens on any more is removed; a file that is no socket never is.
-std::string ProbeListen(const Address& address);
+// Listens on the address, on every one that its host's name stands for, and sets its port
+// where that is 0. Returns the sockets, which do not block, or nothing and, in `why`, the
+// reason in the system's words. A unix socket that nobody listens on any more is removed; a
+// file that is no socket never is.
+std::vector<Descriptor> Listen(Address* address, std::string* why);
+
+// Tries to listen on the address for a moment, as Listen does. Returns why that is not
+// possible, or an empty string.
+std::string ProbeListen(Address address);
 
 }  // namespace plimsoll
 

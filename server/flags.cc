@@ -70,6 +70,19 @@ void ServerFlags::AddLimits(CLI::App* app) {
       ->envname("PLIMSOLL_MAX_IN_FLIGHT")
       ->check(CLI::Range(int64_t{1}, int64_t{1000000}))
       ->capture_default_str();
+  app->add_option(
+         "--max-connections", max_connections_,
+         "Connections over gRPC at once; beyond these the most silent one of the host that "
+         "has most is closed. Each takes two descriptors")
+      ->envname("PLIMSOLL_MAX_CONNECTIONS")
+      ->check(CLI::Range(int64_t{1}, int64_t{100000}))
+      ->capture_default_str();
+  app->add_option("--max-connection-age-ms", max_connection_age_ms_,
+                  "When a connection over gRPC is asked to leave (GOAWAY) and come anew: a drain "
+                  "waits for that, as a call that comes later would be cancelled")
+      ->envname("PLIMSOLL_MAX_CONNECTION_AGE_MS")
+      ->check(CLI::Range(int64_t{100}, kDayMs))
+      ->capture_default_str();
   app->add_option("--max-searches", max_searches_,
                   "Searches for a configuration, running and waiting, at once; more are refused "
                   "with RESOURCE_EXHAUSTED. As many run as there are cores, at most 4")
@@ -96,7 +109,8 @@ void ServerFlags::AddEnd(CLI::App* app) {
       ->check(CLI::Range(int64_t{0}, kDayMs))
       ->capture_default_str();
   app->add_option("--drain-timeout-ms", drain_timeout_ms_,
-                  "After that, how long requests in flight may take to finish")
+                  "After that, how long callers may take to leave, and requests in flight to "
+                  "finish; a tenth above --max-connection-age-ms, so that all are gone in time")
       ->envname("PLIMSOLL_DRAIN_TIMEOUT_MS")
       ->check(CLI::Range(int64_t{0}, kDayMs))
       ->capture_default_str();
@@ -140,6 +154,8 @@ ServerOptions ServerFlags::Read() {
   options.listen = WithoutNone(listen_);
   options.http_listen = WithoutNone(http_listen_);
   options.max_in_flight = max_in_flight_;
+  options.max_connections = max_connections_;
+  options.max_connection_age = std::chrono::milliseconds(max_connection_age_ms_);
   options.accept_reports = accept_reports_;
   options.slow_request = std::chrono::milliseconds(slow_request_ms_);
   options.drain_delay = std::chrono::milliseconds(drain_delay_ms_);

@@ -40,6 +40,8 @@ class ServerFlags {
   std::vector<std::string> listen_ = {"127.0.0.1:50051"};
   std::vector<std::string> http_listen_ = {"127.0.0.1:9464"};
   int64_t max_in_flight_ = 256;
+  int64_t max_connections_ = 1024;
+  int64_t max_connection_age_ms_ = 14000;
   int64_t slow_request_ms_ = 100;
   bool accept_reports_ = false;
   int64_t drain_delay_ms_ = 1000;

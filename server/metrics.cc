@@ -51,6 +51,7 @@ size_t HttpCodeIndex(int code) {
 
 Metrics::Metrics() {
   AddGrpc();
+  AddConnections();
   AddHttp();
   AddDomain();
   AddSearch();
@@ -81,6 +82,25 @@ void Metrics::AddGrpc() {
       handled_[method][code] = &handled.Add(labels);
     }
   }
+}
+
+void Metrics::AddConnections() {
+  connections_ = &prometheus::BuildGauge()
+                      .Name("plimsoll_grpc_connections")
+                      .Help("Connections over gRPC.")
+                      .Register(registry_)
+                      .Add({});
+  auto& closed = prometheus::BuildCounter()
+                     .Name("plimsoll_grpc_connections_closed_total")
+                     .Help("Connections over gRPC that broke a limit.")
+                     .Register(registry_);
+  constexpr std::array<const char*, kCutCount> kReasons = {"crowded", "flooding"};
+  for (size_t i = 0; i < kReasons.size(); ++i) cut_[i] = &closed.Add({{"reason", kReasons[i]}});
+  cannot_accept_ = &prometheus::BuildCounter()
+                        .Name("plimsoll_grpc_accept_failures_total")
+                        .Help("Connections over gRPC that the system could not give us.")
+                        .Register(registry_)
+                        .Add({});
 }
 
 void Metrics::AddHttp() {

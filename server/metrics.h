@@ -39,6 +39,12 @@ enum class SearchState { kRunning, kWaiting };
 // Candidates of one search: those legal, of these estimated, of these that fit.
 using CandidateCounts = std::array<int64_t, 3>;
 
+// Why a connection over gRPC was closed.
+//   kCrowded   there were too many, most of them its peer's
+//   kFlooding  it sent too much without a call
+enum class Cut { kCrowded, kFlooding };
+inline constexpr size_t kCutCount = 2;
+
 // HTTP status codes that the server sends; any other is counted as 500.
 inline constexpr std::array<int, 13> kHttpCodes = {200, 400, 403, 404, 405, 409, 413,
                                                    429, 499, 500, 501, 503, 504};
@@ -51,6 +57,11 @@ class Metrics {
   // One call over gRPC.
   void Started(Method method);
   void Handled(Method method, grpc::StatusCode code, std::chrono::duration<double> time);
+
+  // Connections over gRPC.
+  void SetConnections(size_t count) { connections_->Set(static_cast<double>(count)); }
+  void ConnectionClosed(Cut why) { cut_[static_cast<size_t>(why)]->Increment(); }
+  void CannotAccept() { cannot_accept_->Increment(); }
 
   // One request over HTTP.
   void HttpHandled(Method method, int code, std::chrono::duration<double> time);
@@ -92,6 +103,7 @@ class Metrics {
   using HttpCounters = std::array<prometheus::Counter*, kHttpCodes.size()>;
 
   void AddGrpc();
+  void AddConnections();
   void AddHttp();
   void AddDomain();
   void AddSearch();
@@ -100,6 +112,9 @@ class Metrics {
   PerMethod<prometheus::Counter*> started_;
   PerMethod<std::array<prometheus::Counter*, kCodeCount>> handled_;
   PerMethod<prometheus::Histogram*> seconds_;
+  prometheus::Gauge* connections_;
+  std::array<prometheus::Counter*, kCutCount> cut_;
+  prometheus::Counter* cannot_accept_;
   std::array<HttpCounters, kMethodCount + kHttpPageCount> http_handled_;
   PerMethod<prometheus::Histogram*> http_seconds_;
   std::array<prometheus::Counter*, kClosedCount> http_closed_;

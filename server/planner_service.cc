@@ -66,13 +66,6 @@ grpc::StatusCode StopCode(const CallbackServerContext& context) {
   return context.IsCancelled() ? grpc::StatusCode::CANCELLED : grpc::StatusCode::OK;
 }
 
-Call MakeCall(Method method, const CallbackServerContext* context, const ByteBuffer& request) {
-  return {.method = method,
-          .face = Face::kGrpc,
-          .request_bytes = request.Length(),
-          .caller = [context] { return CallerOf(*context); }};
-}
-
 // Bytes to message, `answer`, bytes.
 template <typename Request, typename Answer>
 grpc::Status AnswerBytes(const ByteBuffer& request_bytes, const Answer& answer,
@@ -92,12 +85,11 @@ grpc::Status AnswerBytes(const ByteBuffer& request_bytes, const Answer& answer,
 
 // Answers one call at once.
 template <typename Request, typename Answer>
-grpc::ServerUnaryReactor* Handle(CallGate* gate, Method method, CallbackServerContext* context,
-                                 const ByteBuffer* request_bytes, ByteBuffer* response_bytes,
+grpc::ServerUnaryReactor* Handle(CallGate::Pending call, CallbackServerContext* context,
+                                 const ByteBuffer* request, ByteBuffer* response,
                                  const Answer& answer) {
-  const grpc::Status status = gate->Run(MakeCall(method, context, *request_bytes), [&] {
-    return AnswerBytes<Request>(*request_bytes, answer, response_bytes);
-  });
+  const grpc::Status status =
+      call.Answer([&] { return AnswerBytes<Request>(*request, answer, response); });
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   reactor->Finish(status);
   return reactor;
@@ -161,12 +153,21 @@ grpc::ServerUnaryReactor* HandleAtOnceOrIn(SearchPool& pool, CallGate::Pending c
 
 }  // namespace
 
+CallGate::Pending PlannerService::Begin(Method method, const CallbackServerContext* context,
+                                        const ByteBuffer& request) {
+  connections_->Called(context->peer());
+  return {gate_,
+          {.method = method,
+           .face = Face::kGrpc,
+           .request_bytes = request.Length(),
+           .caller = [context] { return CallerOf(*context); }}};
+}
+
 grpc::ServerUnaryReactor* PlannerService::EstimateMemory(CallbackServerContext* context,
                                                          const ByteBuffer* request,
                                                          ByteBuffer* response) {
   return HandleAtOnceOrIn<v1::EstimateMemoryRequest>(
-      pools_.replays, {gate_, MakeCall(Method::kEstimateMemory, context, *request)}, context,
-      request, response,
+      pools_.replays, Begin(Method::kEstimateMemory, context, *request), context, request, response,
       [this](const auto& from, auto* to) {
         return planner_.EstimateMemoryAtOnce(from, /*reading=*/{}, to);
       },
@@ -182,8 +183,8 @@ grpc::ServerUnaryReactor* PlannerService::BatchEstimateMemory(CallbackServerCont
     return planner_.BatchEstimateMemory(from, /*reading=*/{}, /*reading_of=*/{}, stop, to);
   };
   return HandleAtOnceOrIn<v1::BatchEstimateMemoryRequest>(
-      pools_.replays, {gate_, MakeCall(Method::kBatchEstimateMemory, context, *request)}, context,
-      request, response,
+      pools_.replays, Begin(Method::kBatchEstimateMemory, context, *request), context, request,
+      response,
       [=](const auto& from, auto* to) -> std::optional<grpc::Status> {
         if (Planner::Replays(from)) return std::nullopt;
         return answer(
@@ -198,19 +199,19 @@ grpc::ServerUnaryReactor* PlannerService::RecommendConfig(CallbackServerContext*
                                                           const ByteBuffer* request,
                                                           ByteBuffer* response) {
   return HandleIn<v1::RecommendConfigRequest>(
-      pools_.searches, {gate_, MakeCall(Method::kRecommendConfig, context, *request)}, context,
-      request, response, [this](const auto& from, const SearchStop& stop, auto* to) {
+      pools_.searches, Begin(Method::kRecommendConfig, context, *request), context, request,
+      response, [this](const auto& from, const SearchStop& stop, auto* to) {
         return planner_.RecommendConfig(from, /*reading=*/{}, stop, to);
       });
 }
 
 grpc::ServerUnaryReactor* PlannerService::Admit(CallbackServerContext* context,
                                                 const ByteBuffer* request, ByteBuffer* response) {
-  return HandleIn<v1::AdmitRequest>(
-      pools_.admissions, {gate_, MakeCall(Method::kAdmit, context, *request)}, context, request,
-      response, [this](const auto& from, const SearchStop& stop, auto* to) {
-        return planner_.Admit(from, /*reading=*/{}, stop, to);
-      });
+  return HandleIn<v1::AdmitRequest>(pools_.admissions, Begin(Method::kAdmit, context, *request),
+                                    context, request, response,
+                                    [this](const auto& from, const SearchStop& stop, auto* to) {
+                                      return planner_.Admit(from, /*reading=*/{}, stop, to);
+                                    });
 }
 
 grpc::ServerUnaryReactor* PlannerService::ReportUsage(CallbackServerContext* context,
@@ -219,12 +220,12 @@ grpc::ServerUnaryReactor* PlannerService::ReportUsage(CallbackServerContext* con
   const auto answer = [this](const auto& from, auto* to) {
     return planner_.ReportUsage(from, /*reading=*/{}, to);
   };
-  const grpc::Status status =
-      gate_->Run(MakeCall(Method::kReportUsage, context, *request), [&]() -> grpc::Status {
-        grpc::Status allowed = MayReport(accept_reports_, IsUnixSocket(context->peer()));
-        if (!allowed.ok()) return allowed;
-        return AnswerBytes<v1::ReportUsageRequest>(*request, answer, response);
-      });
+  CallGate::Pending call = Begin(Method::kReportUsage, context, *request);
+  const grpc::Status status = call.Answer([&]() -> grpc::Status {
+    grpc::Status allowed = MayReport(accept_reports_, IsUnixSocket(context->peer()));
+    if (!allowed.ok()) return allowed;
+    return AnswerBytes<v1::ReportUsageRequest>(*request, answer, response);
+  });
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   reactor->Finish(status);
   return reactor;
@@ -234,7 +235,7 @@ grpc::ServerUnaryReactor* PlannerService::ListModels(CallbackServerContext* cont
                                                      const ByteBuffer* request,
                                                      ByteBuffer* response) {
   return Handle<v1::ListModelsRequest>(
-      gate_, Method::kListModels, context, request, response,
+      Begin(Method::kListModels, context, *request), context, request, response,
       [this](const auto& from, auto* to) { return planner_.ListModels(from, to); });
 }
 
@@ -242,7 +243,7 @@ grpc::ServerUnaryReactor* PlannerService::ListGpus(CallbackServerContext* contex
                                                    const ByteBuffer* request,
                                                    ByteBuffer* response) {
   return Handle<v1::ListGpusRequest>(
-      gate_, Method::kListGpus, context, request, response,
+      Begin(Method::kListGpus, context, *request), context, request, response,
       [this](const auto& from, auto* to) { return planner_.ListGpus(from, to); });
 }
 

@@ -9,6 +9,7 @@
 #include "grpcpp/support/server_callback.h"
 #include "plimsoll/v1/planner.grpc.pb.h"
 #include "server/call_gate.h"
+#include "server/grpc_connections.h"
 #include "server/planner.h"
 #include "server/search_pool.h"
 
@@ -25,9 +26,13 @@ class PlannerService final
                                   v1::PlannerService::Service>>>>>>> {
  public:
   // All outlive the service.
-  PlannerService(const Planner& planner, CallGate* gate, const WorkPools& pools,
-                 bool accept_reports)
-      : planner_(planner), gate_(gate), pools_(pools), accept_reports_(accept_reports) {}
+  PlannerService(const Planner& planner, CallGate* gate, GrpcConnections* connections,
+                 const WorkPools& pools, bool accept_reports)
+      : planner_(planner),
+        gate_(gate),
+        connections_(connections),
+        pools_(pools),
+        accept_reports_(accept_reports) {}
 
   // This and the next answer from a pool's threads where they replay for long.
 
@@ -56,8 +61,13 @@ class PlannerService final
                                      grpc::ByteBuffer* response) override;
 
  private:
+  // A call that has come with its request.
+  CallGate::Pending Begin(Method method, const grpc::CallbackServerContext* context,
+                          const grpc::ByteBuffer& request);
+
   const Planner& planner_;
   CallGate* const gate_;
+  GrpcConnections* const connections_;
   const WorkPools pools_;
   const bool accept_reports_;
 };

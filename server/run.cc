@@ -6,7 +6,6 @@
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
-#include <future>
 #include <iostream>
 #include <memory>
 #include <thread>
@@ -14,10 +13,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "google/protobuf/wrappers.pb.h"
 #include "grpc/support/log.h"
 #include "grpcpp/create_channel.h"
-#include "grpcpp/generic/generic_stub.h"
+#include "server/health.h"
 #include "server/notify.h"
 
 namespace plimsoll {
@@ -68,7 +66,7 @@ void Drain(const ServerOptions& options, Server* server) {
     EndAtOnce(server->log(), kSecond);
   }
   std::thread shutdown([&options, server, waiting = pthread_self()] {
-    server->Shutdown(options.drain_timeout);
+    server->Drain(options.drain_timeout);
     pthread_kill(waiting, kDrained);
   });
   const int signal =
@@ -121,25 +119,11 @@ int RunServer(const ServerOptions& options) {
 }
 
 int CheckHealth(const std::string& address) {
-  // On the wire HealthCheckRequest is one string and HealthCheckResponse one
-  // number (1: SERVING), as these wrappers are.
-  // Source: grpc, src/proto/grpc/health/v1/health.proto.
-  using Stub =
-      grpc::TemplatedGenericStub<google::protobuf::StringValue, google::protobuf::Int32Value>;
-  constexpr int kServing = 1;
   constexpr std::chrono::seconds kTimeout{3};
-  Stub stub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kTimeout);
-  const google::protobuf::StringValue request;
-  google::protobuf::Int32Value response;
-  std::promise<grpc::Status> done;
-  stub.UnaryCall(&context, "/grpc.health.v1.Health/Check", {}, &request, &response,
-                 [&done](grpc::Status status) { done.set_value(std::move(status)); });
-  const grpc::Status status = done.get_future().get();
-  if (status.ok() && response.value() == kServing) return 0;
-  std::cerr << kProgram << ": " << address << ": "
-            << (status.ok() ? "not serving" : status.error_message()) << std::endl;
+  const std::string why =
+      AskHealth(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()), kTimeout);
+  if (why.empty()) return 0;
+  std::cerr << kProgram << ": " << address << ": " << why << std::endl;
   return 1;
 }
 

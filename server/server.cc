@@ -1,5 +1,10 @@
 #include "server/server.h"
 
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <thread>
 #include <utility>
 
@@ -13,21 +18,23 @@
 #include "server/catalog/calibration_table.h"
 #include "server/catalog/catalog.h"
 #include "server/catalog/speed_table.h"
+#include "server/health.h"
+#include "server/http_listener.h"
 
 namespace plimsoll {
 namespace {
 
-// Connections are renewed now and then, so that new replicas get their share;
-// dead peers are found out. Source: grpc, doc/keepalive.md.
-void AddConnectionLimits(grpc::ServerBuilder* builder) {
+// Connections come of age and are renewed, so that new replicas get their share, and so that
+// all have left when a drain ends, each when its caller has heard of it. Dead peers are found
+// out. Sources: grpc, doc/keepalive.md and its proposal A9.
+void AddConnectionLimits(std::chrono::milliseconds age, grpc::ServerBuilder* builder) {
   constexpr int kMinute = 60 * 1000;
-  builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, 10 * kMinute);
+  builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, static_cast<int>(age.count()));
   builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS, kMinute / 2);
-  builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, 15 * kMinute);
+  builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kMinute / 6);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kMinute);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kMinute / 3);
-  builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
 }
 
 // What a request may make the server hold. Compressed requests are refused: gRPC 1.51 looks
@@ -44,6 +51,7 @@ void AddMemoryLimits(grpc::ServerBuilder* builder) {
   builder->AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kMaxFrameBytes);
   builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 256);
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);  // windows stay as they are
   builder->SetResourceQuota(grpc::ResourceQuota("plimsoll").Resize(kMaxGrpcBytes));
 }
 
@@ -51,15 +59,25 @@ std::string CannotListen(const std::string& address, const std::string& why) {
   return absl::StrCat("cannot listen on ", address, ": ", why);
 }
 
-// Parses the address and makes sure that it can be listened on.
-std::string Prepare(const std::string& text, Address* address) {
-  const std::optional<Address> parsed = ParseAddress(text);
-  if (!parsed.has_value()) {
-    return CannotListen(text, "must be HOST:PORT, [IPV6]:PORT or unix:PATH");
+constexpr char kNoAddress[] = "must be HOST:PORT, [IPV6]:PORT or unix:PATH";
+
+// What else is open at most: HTTP's connections, and files.
+constexpr int64_t kOtherDescriptors = kMaxIdleConnections + 256;
+
+// Makes room for the connections' descriptors. Returns why there is none.
+std::string ReserveDescriptors(int64_t connections) {
+  const auto needed =
+      static_cast<rlim_t>(kDescriptorsOfConnection * connections + kOtherDescriptors);
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return "";
+  if (limit.rlim_max < needed) {
+    return absl::StrCat("max connections: ", connections, " need ", needed,
+                        " descriptors; the system allows ", limit.rlim_max, " (ulimit -Hn)");
   }
-  *address = *parsed;
-  const std::string why = ProbeListen(*address);
-  return why.empty() ? "" : CannotListen(text, why);
+  limit.rlim_cur = needed;
+  if (setrlimit(RLIMIT_NOFILE, &limit) == 0) return "";
+  return absl::StrCat("max connections: cannot reserve ", needed,
+                      " descriptors: ", std::strerror(errno));
 }
 
 // Makes *catalog a copy of the embedded one, where a site has tables of its own.
@@ -86,6 +104,7 @@ Server::Server(const ServerOptions& options, std::unique_ptr<const Catalog> cata
     : log_(options.log_level),
       gate_({.max_in_flight = options.max_in_flight, .slow = options.slow_request}, &metrics_,
             &log_),
+      connections_({.max_count = static_cast<size_t>(options.max_connections)}, &metrics_, &log_),
       catalog_(std::move(catalog)),
       planner_(catalog_ != nullptr ? *catalog_ : LoadCatalog(), std::move(policy), &metrics_,
                &log_),
@@ -106,46 +125,48 @@ Server::Server(const ServerOptions& options, std::unique_ptr<const Catalog> cata
                 .what = "replays",
                 .of_searches = false},
                &metrics_),
-      service_(planner_, &gate_, pools(), options.accept_reports) {}
+      service_(planner_, &gate_, &connections_, pools(), options.accept_reports) {}
 
 Server::~Server() { Shutdown(std::chrono::milliseconds(0)); }
 
 std::variant<std::unique_ptr<Server>, std::string> Server::Start(const ServerOptions& options) {
   std::unique_ptr<Catalog> catalog;
   std::string error = LoadOwnTables(options, &catalog);
+  if (error.empty() && !options.listen.empty()) {
+    error = ReserveDescriptors(options.max_connections);
+  }
   if (!error.empty()) return error;
   absl::StatusOr<v1::AdmissionPolicy> policy = ReadPolicy(options.admission_policy);
   if (!policy.ok()) return absl::StrCat("admission policy: ", policy.status().message());
   std::unique_ptr<Server> server(new Server(options, std::move(catalog), *std::move(policy)));
-  error = server->StartGrpc(options.listen);
+  error = server->StartGrpc(options);
   if (error.empty()) error = server->StartHttp(options);
   if (!error.empty()) return error;
   server->ready_ = true;
   return server;
 }
 
-std::string Server::StartGrpc(const std::vector<std::string>& listen) {
+std::string Server::StartGrpc(const ServerOptions& options) {
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
-  AddConnectionLimits(&builder);
+  AddConnectionLimits(options.max_connection_age, &builder);
   AddMemoryLimits(&builder);
-  std::vector<Address> addresses(listen.size());
-  std::vector<int> ports(listen.size());
-  for (size_t i = 0; i < listen.size(); ++i) {
-    std::string error = Prepare(listen[i], &addresses[i]);
-    if (!error.empty()) return error;
-    builder.AddListeningPort(listen[i], grpc::InsecureServerCredentials(), &ports[i]);
+  for (const std::string& text : options.listen) {
+    std::optional<Address> address = ParseAddress(text);
+    const std::string why = address.has_value() ? connections_.Listen(&*address) : kNoAddress;
+    if (!why.empty()) return CannotListen(text, why);
+    addresses_.push_back(ToText(*address));
   }
+  auto acceptor = builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+      grpc::InsecureServerCredentials());
   builder.RegisterService(&service_);
   grpc_ = builder.BuildAndStart();
-  for (size_t i = 0; i < listen.size(); ++i) {
-    if (grpc_ == nullptr || ports[i] == 0) return CannotListen(listen[i], "gRPC refused it");
-    if (!addresses[i].is_unix()) addresses[i].port = ports[i];
-    addresses_.push_back(ToText(addresses[i]));
-  }
   if (grpc_ == nullptr) return "cannot start gRPC";
   grpc_->GetHealthCheckService()->SetServingStatus(kServiceName, true);
+  connections_.Start(std::move(acceptor));
+  probe_ = InProcessChannel();
   return "";
 }
 
@@ -154,15 +175,15 @@ std::string Server::StartHttp(const ServerOptions& options) {
                                .gate = gate_,
                                .pools = pools(),
                                .metrics = metrics_,
-                               .ready = [this] { return ready_.load(); },
+                               .ready = [this] { return IsReady(); },
                                .max_body_bytes = kMaxRequestBytes,
                                .accept_reports = options.accept_reports,
                                .max_searches = static_cast<size_t>(options.max_searches)};
   for (const std::string& text : options.http_listen) {
-    Address address;
-    std::string error = Prepare(text, &address);
-    if (!error.empty()) return error;
-    std::unique_ptr<HttpServer> server = HttpServer::Start(address, backend);
+    const std::optional<Address> address = ParseAddress(text);
+    const std::string why = address.has_value() ? ProbeListen(*address) : kNoAddress;
+    if (!why.empty()) return CannotListen(text, why);
+    std::unique_ptr<HttpServer> server = HttpServer::Start(*address, backend);
     if (server == nullptr) return CannotListen(text, "HTTP refused it");
     http_addresses_.push_back(ToText(server->address()));
     http_.push_back(std::move(server));
@@ -176,13 +197,29 @@ std::shared_ptr<grpc::Channel> Server::InProcessChannel() {
   return grpc_->InProcessChannel(arguments);
 }
 
+bool Server::IsReady() {
+  constexpr std::chrono::milliseconds kTimeout{500};
+  return ready_ && connections_.accepting() && AskHealth(probe_, kTimeout).empty();
+}
+
 void Server::SetNotReady() {
   ready_ = false;
   grpc_->GetHealthCheckService()->SetServingStatus(false);
 }
 
+void Server::Drain(std::chrono::milliseconds timeout) {
+  using std::chrono::milliseconds;
+  const auto deadline = GrpcConnections::Clock::now() + timeout;
+  for (const std::unique_ptr<HttpServer>& server : http_) server->Refuse();
+  connections_.Refuse();
+  connections_.WaitUntilEmpty(deadline);
+  const auto left = deadline - GrpcConnections::Clock::now();
+  Shutdown(std::max(std::chrono::duration_cast<milliseconds>(left), milliseconds(0)));
+}
+
 void Server::Shutdown(std::chrono::milliseconds timeout) {
   ready_ = false;
+  connections_.Refuse();
   const auto deadline = HttpServer::Clock::now() + timeout;
   for (const std::unique_ptr<HttpServer>& server : http_) server->Refuse();
   std::thread grpc([this, end = std::chrono::system_clock::now() + timeout] {

@@ -11,6 +11,7 @@
 #include "grpcpp/channel.h"
 #include "grpcpp/server.h"
 #include "server/call_gate.h"
+#include "server/grpc_connections.h"
 #include "server/http.h"
 #include "server/log.h"
 #include "server/metrics.h"
@@ -29,10 +30,14 @@ struct ServerOptions {
   std::vector<std::string> listen;
   std::vector<std::string> http_listen;
   int64_t max_in_flight = 256;
+  // Over gRPC, how many connections there may be, and when one is asked to leave, within a
+  // tenth of that.
+  int64_t max_connections = 1024;
+  std::chrono::milliseconds max_connection_age{14000};
   std::chrono::milliseconds slow_request{100};
   // Between "not ready" and refusing connections: load balancers need to see it.
   std::chrono::milliseconds drain_delay{0};
-  // How long calls in flight may take to finish after that.
+  // How long callers may take to leave after that, and calls in flight to finish.
   std::chrono::milliseconds drain_timeout{20000};
   LogLevel log_level = LogLevel::kInfo;
   // Whether reports of usage are counted; of callers by a unix socket alone.
@@ -69,6 +74,10 @@ class Server {
 
   // Says "not ready" on health checks and /readyz; answers all the same.
   void SetNotReady();
+  // Refuses new connections, answers calls until their connections have come of age and
+  // left, or the timeout, and then shuts down in what is left of it. gRPC 1.51 cancels what
+  // comes between Shutdown and the moment that its caller hears of it.
+  void Drain(std::chrono::milliseconds timeout);
   // Refuses new connections and calls, ends searches with the best so far, and
   // returns when those in flight have ended, or are cancelled at the deadline, which is
   // one for both faces. What is being computed then is waited for.
@@ -83,12 +92,15 @@ class Server {
   // `catalog` is null where the embedded one is to be used.
   Server(const ServerOptions& options, std::unique_ptr<const Catalog> catalog,
          v1::AdmissionPolicy policy);
-  std::string StartGrpc(const std::vector<std::string>& listen);
+  std::string StartGrpc(const ServerOptions& options);
   std::string StartHttp(const ServerOptions& options);
+
+  bool IsReady();
 
   Log log_;
   Metrics metrics_;
   CallGate gate_;
+  GrpcConnections connections_;
   const std::unique_ptr<const Catalog> catalog_;
   Planner planner_;
   SearchPool searches_;
@@ -97,6 +109,7 @@ class Server {
   PlannerService service_;
   std::atomic<bool> ready_{false};
   std::unique_ptr<grpc::Server> grpc_;
+  std::shared_ptr<grpc::Channel> probe_;
   std::vector<std::unique_ptr<HttpServer>> http_;
   std::vector<std::string> addresses_, http_addresses_;
 };

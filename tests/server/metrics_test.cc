@@ -72,6 +72,8 @@ const std::vector<Family>& Families() {
       {"plimsoll_estimates_total", {{"verdict", With(kVerdicts, {"refused"})}}},
       {"plimsoll_violations_total", {}},
       {"plimsoll_requests_shed_total", {}},
+      {"plimsoll_grpc_connections_closed_total", {{"reason", {"crowded", "flooding"}}}},
+      {"plimsoll_grpc_accept_failures_total", {}},
       {"plimsoll_log_lines_dropped_total", {}},
       {"plimsoll_searches_total",
        {{"outcome", {"fits", "nothing-fits", "truncated", "refused", "abandoned", "shed"}}}},

@@ -301,6 +301,7 @@ TEST(ProcessTest, AnswersAndEndsWhileNobodyReadsItsLog) {
   Process process(With(kFreePorts, {"--slow-request-ms", "0", "--drain-delay-ms", "0"}));
   auto client = HttpClientFor(ReadAddresses(&process).http);
   client.set_keep_alive(true);
+  client.set_tcp_nodelay(true);
   for (int i = 0; i < 900; ++i) {
     ASSERT_TRUE(client.Post("/v1:estimateMemory", kGoodRequest, "application/json")) << i;
   }

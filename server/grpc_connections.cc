@@ -1,0 +1,352 @@
+#include "server/grpc_connections.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr uint32_t kGone = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
+// How long the bytes of a connection go unmeasured, at least, and for each that is active:
+// a look at one takes some 2 us.
+constexpr std::chrono::milliseconds kLeastInterval{10};
+constexpr std::chrono::microseconds kIntervalOfEach{100};
+// Where a connection could not be taken: until the next try.
+constexpr std::chrono::milliseconds kRetryInterval{100};
+constexpr int kMaxAccepted = 64;  // before others are looked at
+constexpr int kHandingThreads = 4;
+
+// What epoll says of: this, a listener (its index and one more), or a connection.
+constexpr uint64_t kEnded = 0;
+constexpr uint64_t kFirstConnection = 1 << 10;
+
+bool Control(int epoll, int operation, int socket, uint64_t id, uint32_t events) {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = id;
+  return epoll_ctl(epoll, operation, socket, &event) == 0;
+}
+
+// One event, and silence until it is armed again.
+constexpr uint32_t kOnce = EPOLLIN | EPOLLRDHUP | EPOLLONESHOT;
+
+struct Peer {
+  std::string name;
+  std::string host;
+};
+
+// As gRPC names it, but for unix sockets, whose peers have all the same name.
+// Source: grpc 1.51, src/core/lib/address_utils/sockaddr_utils.cc, grpc_sockaddr_to_uri.
+Peer PeerOf(int socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof(address);
+  if (getpeername(socket, reinterpret_cast<sockaddr*>(&address), &size) != 0) return {};
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  if (address.ss_family == AF_INET) {
+    const auto* const ipv4 = reinterpret_cast<const sockaddr_in*>(&address);
+    inet_ntop(AF_INET, &ipv4->sin_addr, text.data(), text.size());
+    return {absl::StrCat("ipv4:", text.data(), ":", ntohs(ipv4->sin_port)), text.data()};
+  }
+  if (address.ss_family != AF_INET6) return {};
+  const auto* const ipv6 = reinterpret_cast<const sockaddr_in6*>(&address);
+  const int port = ntohs(ipv6->sin6_port);
+  if (IN6_IS_ADDR_V4MAPPED(&ipv6->sin6_addr)) {
+    inet_ntop(AF_INET, &ipv6->sin6_addr.s6_addr[12], text.data(), text.size());
+    return {absl::StrCat("ipv4:", text.data(), ":", port), text.data()};
+  }
+  inet_ntop(AF_INET6, &ipv6->sin6_addr, text.data(), text.size());
+  return {absl::StrCat("ipv6:%5B", text.data(), "%5D:", port), text.data()};
+}
+
+}  // namespace
+
+GrpcConnections::GrpcConnections(const Limits& limits, Metrics* metrics, const Log* log)
+    : limits_(limits),
+      metrics_(metrics),
+      log_(log),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      ended_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      last_id_(kFirstConnection) {
+  Control(epoll_.get(), EPOLL_CTL_ADD, ended_.get(), kEnded, EPOLLIN | EPOLLET);
+}
+
+GrpcConnections::~GrpcConnections() {
+  {
+    const std::lock_guard lock(handed_mutex_);
+    closing_ = true;
+  }
+  handed_changed_.notify_all();
+  Refuse();
+  for (std::thread& thread : threads_) thread.join();
+  CloseListeners();
+}
+
+std::string GrpcConnections::Listen(Address* address) {
+  std::string why;
+  for (Descriptor& listener : plimsoll::Listen(address, &why)) {
+    listeners_.push_back(std::move(listener));
+    Control(epoll_.get(), EPOLL_CTL_ADD, listeners_.back().get(), listeners_.size(), kOnce);
+  }
+  if (why.empty() && address->is_unix()) paths_.push_back(address->path);
+  return why;
+}
+
+void GrpcConnections::Start(
+    std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor) {
+  acceptor_ = std::move(acceptor);
+  threads_.emplace_back([this] { Watch(); });
+  for (int i = 0; i < kHandingThreads; ++i) threads_.emplace_back([this] { HandOver(); });
+}
+
+void GrpcConnections::Called(const std::string& peer) {
+  const std::shared_lock lock(mutex_);
+  const auto found = by_peer_.find(peer);
+  if (found != by_peer_.end()) found->second->calls.fetch_add(1, std::memory_order_relaxed);
+}
+
+void GrpcConnections::Refuse() {
+  refusing_ = true;
+  eventfd_write(ended_.get(), 1);
+}
+
+bool GrpcConnections::WaitUntilEmpty(Clock::time_point deadline) {
+  std::unique_lock lock(count_mutex_);
+  return count_changed_.wait_until(lock, deadline, [this] { return count_ == 0; });
+}
+
+void GrpcConnections::Watch() {
+  std::array<epoll_event, 256> events;
+  Clock::time_point looked = Clock::now();
+  while (!closing_) {
+    const int count =
+        epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), TimeoutMs());
+    for (int i = 0; i < count; ++i) Heed(events[i].data.u64, events[i].events);
+    if (refusing_) CloseListeners();
+    if (Clock::now() - looked < std::chrono::milliseconds(TimeoutMs())) continue;
+    looked = Clock::now();
+    MeasureActive();
+    CloseFlooding();
+    for (size_t i = 0; !accepting_ && i < listeners_.size(); ++i) Arm(listeners_[i].get(), i + 1);
+  }
+}
+
+// -1: until something happens.
+int GrpcConnections::TimeoutMs() const {
+  using std::chrono::milliseconds;
+  const auto of_active = std::chrono::duration_cast<milliseconds>(kIntervalOfEach * active_.size());
+  const milliseconds interval = std::max(kLeastInterval, of_active);
+  if (!accepting_) return static_cast<int>(std::max(interval, kRetryInterval).count());
+  return active_.empty() ? -1 : static_cast<int>(interval.count());
+}
+
+void GrpcConnections::Heed(uint64_t id, uint32_t events) {
+  if (id == kEnded) return;
+  if (id < kFirstConnection) return AcceptFrom(id - 1);
+  const auto found = places_.find(id);
+  if (found == places_.end()) return;  // closed since
+  if ((events & kGone) != 0) return Drop(found->second);
+  found->second->heard = Clock::now();
+  active_.insert(*found);
+}
+
+void GrpcConnections::Arm(int socket, uint64_t id) {
+  Control(epoll_.get(), EPOLL_CTL_MOD, socket, id, kOnce);
+}
+
+// Connections that have come are taken: their callers wait for an answer already.
+void GrpcConnections::CloseListeners() {
+  for (const Descriptor& listener : listeners_) {
+    while (acceptor_ != nullptr && !closing_ && Take(listener.get())) {
+    }
+  }
+  listeners_.clear();
+  for (const std::string& path : paths_) RemoveSocket(path);
+  paths_.clear();
+}
+
+void GrpcConnections::AcceptFrom(size_t listener) {
+  if (listener >= listeners_.size()) return;  // closed since
+  const int socket = listeners_[listener].get();
+  accepting_ = true;
+  for (int i = 0; i < kMaxAccepted && Take(socket); ++i) {
+  }
+  if (accepting_) Arm(socket, listener + 1);
+}
+
+// Returns whether there may be another.
+bool GrpcConnections::Take(int listener) {
+  Descriptor socket(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!socket.valid()) {
+    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+      CannotAccept(errno);
+      return false;
+    }
+    return errno == EINTR || errno == ECONNABORTED;
+  }
+  if (connections_.size() >= limits_.max_count) CloseMostSilent();
+  Add(listener, std::move(socket));
+  return true;
+}
+
+void GrpcConnections::Add(int listener, Descriptor socket) {
+  Descriptor duplicate(fcntl(socket.get(), F_DUPFD_CLOEXEC, 0));
+  if (!duplicate.valid()) return CannotAccept(errno);
+  Connection& connection = connections_.emplace_back();
+  const auto place = std::prev(connections_.end());
+  connection.id = ++last_id_;
+  connection.socket = std::move(duplicate);
+  connection.heard = Clock::now();
+  Peer peer = PeerOf(socket.get());
+  connection.peer = std::move(peer.name);
+  connection.host = std::move(peer.host);
+  places_.emplace(connection.id, place);
+  if (!connection.peer.empty()) {
+    const std::unique_lock lock(mutex_);
+    by_peer_[connection.peer] = &connection;
+  }
+  SetCount();
+  Control(epoll_.get(), EPOLL_CTL_ADD, connection.socket.get(), connection.id, kOnce);
+  {
+    const std::lock_guard lock(handed_mutex_);
+    handed_.push_back({std::move(socket), listener});
+  }
+  handed_changed_.notify_one();
+}
+
+void GrpcConnections::HandOver() {
+  std::unique_lock lock(handed_mutex_);
+  for (;;) {
+    handed_changed_.wait(lock, [this] { return closing_ || !handed_.empty(); });
+    if (handed_.empty()) return;
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
+    parameters.listener_fd = handed_.front().listener;
+    parameters.fd = handed_.front().socket.Release();
+    handed_.pop_front();
+    lock.unlock();
+    acceptor_->HandleNewConnection(&parameters);
+    lock.lock();
+  }
+}
+
+void GrpcConnections::CannotAccept(int error) {
+  if (accepting_) {
+    log_->Write(LogLevel::kError, "cannot-accept", {{"message", std::strerror(error)}});
+  }
+  accepting_ = false;
+  metrics_->CannotAccept();
+  CloseMostSilent();
+}
+
+void GrpcConnections::MeasureActive() {
+  for (auto next = active_.begin(); next != active_.end();) {
+    const auto [id, place] = *next++;
+    const int64_t held = place->held();
+    const bool active = Measure(&*place);
+    held_ += place->held() - held;
+    if (active) continue;
+    active_.erase(id);
+    Arm(place->socket.get(), id);
+  }
+}
+
+// Returns whether something came since the last look.
+bool GrpcConnections::Measure(Connection* connection) {
+  tcp_info info{};
+  socklen_t size = sizeof(info);
+  if (connection->peer.empty() ||
+      getsockopt(connection->socket.get(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) {
+    return false;
+  }
+  const auto received = static_cast<int64_t>(info.tcpi_bytes_received);
+  const bool active = received > connection->received;
+  connection->received = received;
+  const auto sent = static_cast<int64_t>(info.tcpi_bytes_sent);
+  if (sent != connection->sent) connection->before_sent = received;
+  connection->sent = sent;
+  const int64_t calls = connection->calls.load(std::memory_order_relaxed);
+  if (calls != connection->calls_seen) connection->before_call = received;
+  connection->calls_seen = calls;
+  if (active) connection->heard = Clock::now();
+  return active;
+}
+
+bool GrpcConnections::Floods(const Connection& connection) const {
+  return connection.unanswered() > limits_.max_unanswered_bytes ||
+         connection.held() > limits_.max_bytes;
+}
+
+void GrpcConnections::CloseFlooding() {
+  for (auto next = active_.begin(); next != active_.end();) {
+    const List::iterator place = (next++)->second;
+    if (Floods(*place)) Close(place, Cut::kFlooding);
+  }
+  const auto less = [](const Connection& a, const Connection& b) { return a.held() < b.held(); };
+  while (held_ > limits_.max_total_bytes) {
+    Close(std::max_element(connections_.begin(), connections_.end(), less), Cut::kFlooding);
+  }
+}
+
+void GrpcConnections::CloseMostSilent() {
+  if (connections_.empty()) return;
+  std::map<std::string, size_t> counts;
+  for (const Connection& connection : connections_) ++counts[connection.host];
+  const auto more_silent = [&counts](const Connection& a, const Connection& b) {
+    const size_t of_a = counts[a.host], of_b = counts[b.host];
+    return of_a != of_b ? of_a > of_b : a.heard < b.heard;
+  };
+  Close(std::min_element(connections_.begin(), connections_.end(), more_silent), Cut::kCrowded);
+}
+
+// gRPC finds its end of the connection closed, and lets go of what it holds.
+void GrpcConnections::Close(List::iterator connection, Cut why) {
+  metrics_->ConnectionClosed(why);
+  const std::string& peer = connection->peer.empty() ? "unix:" : connection->peer;
+  const std::optional<int64_t> left_out = lines_.Take(peer, Clock::now());
+  if (left_out.has_value()) {
+    log_->Write(LogLevel::kWarning, "connection-closed",
+                {{"peer", peer},
+                 {"reason", why == Cut::kFlooding ? "flooding" : "crowded"},
+                 {"bytes", static_cast<double>(connection->held())},
+                 {"left_out", static_cast<double>(*left_out)}});
+  }
+  shutdown(connection->socket.get(), SHUT_RDWR);
+  Drop(connection);
+}
+
+void GrpcConnections::Drop(List::iterator connection) {
+  held_ -= connection->held();
+  active_.erase(connection->id);
+  places_.erase(connection->id);
+  // The socket lives on where gRPC has it open still.
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, connection->socket.get(), nullptr);
+  {
+    const std::unique_lock lock(mutex_);
+    const auto found = by_peer_.find(connection->peer);
+    if (found != by_peer_.end() && found->second == &*connection) by_peer_.erase(found);
+  }
+  connections_.erase(connection);
+  SetCount();
+}
+
+void GrpcConnections::SetCount() {
+  metrics_->SetConnections(connections_.size());
+  const std::lock_guard lock(count_mutex_);
+  count_ = connections_.size();
+  count_changed_.notify_all();
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,158 @@
+// Accepts gRPC's connections in its place, and keeps an account of them. By itself gRPC 1.51
+// takes any number of them, stops listening for good where descriptors run out, and keeps in
+// memory whatever is sent as the head of a call.
+// Source: grpc 1.51, src/core/lib/iomgr/tcp_server_posix.cc, on_read;
+// src/core/ext/transport/chttp2/transport/hpack_parser.cc, unparsed_bytes_.
+#ifndef PLIMSOLL_SERVER_GRPC_CONNECTIONS_H_
+#define PLIMSOLL_SERVER_GRPC_CONNECTIONS_H_
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "grpcpp/server_builder.h"
+#include "server/address.h"
+#include "server/descriptor.h"
+#include "server/log.h"
+#include "server/metrics.h"
+#include "server/peer_lines.h"
+
+namespace plimsoll {
+
+// Descriptors of one connection: gRPC's, and the one that it is watched by.
+inline constexpr int64_t kDescriptorsOfConnection = 2;
+
+// Any thread may call.
+class GrpcConnections {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  struct Limits {
+    // Then the one that has been silent longest of the peer that has most is closed.
+    size_t max_count = 0;
+    // Received over TCP since anything was sent back: of data, HTTP/2's flow control allows no
+    // more than a window without an answer, so that more is heads of calls. gRPC looks at each
+    // anew with every piece that comes. Source: RFC 9113, 6.9 and 6.10.
+    int64_t max_unanswered_bytes = 512 << 10;
+    // Received since a connection's last call, and the same of all connections together:
+    // then the one that has most is closed.
+    int64_t max_bytes = 4 << 20;
+    int64_t max_total_bytes = 32 << 20;
+  };
+
+  // `metrics` and `log` outlive it.
+  GrpcConnections(const Limits& limits, Metrics* metrics, const Log* log);
+  ~GrpcConnections();
+  GrpcConnections(const GrpcConnections&) = delete;
+  GrpcConnections& operator=(const GrpcConnections&) = delete;
+
+  // Returns why the address can't be listened on, and sets its port where that is 0. Before
+  // Start alone.
+  std::string Listen(Address* address);
+
+  // Begins to hand connections over.
+  void Start(std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor);
+
+  // To be told of each call when its request is there. `peer`: as gRPC names it.
+  void Called(const std::string& peer);
+
+  // Whether the last connection that came could be taken.
+  bool accepting() const { return accepting_; }
+
+  // Refuses new connections.
+  void Refuse();
+
+  // Waits until no connection is left, or the deadline. Returns whether none is.
+  bool WaitUntilEmpty(Clock::time_point deadline);
+
+ private:
+  struct Connection {
+    uint64_t id = 0;    // a descriptor's number comes again
+    Descriptor socket;  // a duplicate: gRPC closes its own
+    std::string peer;   // as gRPC names it; empty over a unix socket
+    std::string host;   // likewise
+    Clock::time_point heard;
+    std::atomic<int64_t> calls{0};
+    int64_t calls_seen = 0;
+    int64_t received = 0;     // bytes; stays 0 over a unix socket
+    int64_t before_call = 0;  // of these, what came before its last call
+    int64_t before_sent = 0;  // and before the last that was sent back
+    int64_t sent = 0;
+
+    int64_t held() const { return received - before_call; }
+    int64_t unanswered() const { return received - before_sent; }
+  };
+  using List = std::list<Connection>;
+  using Places = std::unordered_map<uint64_t, List::iterator>;  // by id
+
+  // A connection for gRPC: its own descriptor, and the listener's.
+  struct Handed {
+    Descriptor socket;
+    int listener = -1;
+  };
+
+  void Watch();
+  // gRPC reads on the thread that hands over, for as long as more comes.
+  void HandOver();
+  int TimeoutMs() const;
+  void Heed(uint64_t id, uint32_t events);
+  void Arm(int socket, uint64_t id);
+  void CloseListeners();
+
+  void AcceptFrom(size_t listener);
+  bool Take(int listener);
+  void Add(int listener, Descriptor socket);
+  void CannotAccept(int error);
+
+  void MeasureActive();
+  bool Measure(Connection* connection);
+  bool Floods(const Connection& connection) const;
+  void CloseFlooding();
+  void CloseMostSilent();
+  void Close(List::iterator connection, Cut why);
+  void Drop(List::iterator connection);
+  void SetCount();
+
+  const Limits limits_;
+  Metrics* const metrics_;
+  const Log* const log_;
+  const Descriptor epoll_;
+  const Descriptor ended_;  // an eventfd: Refuse was called, or this ends
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
+  std::atomic<bool> accepting_{true};
+  std::atomic<bool> refusing_{false};
+  std::atomic<bool> closing_{false};
+  PeerLines lines_;
+
+  // The watching thread's own, once it runs.
+  std::vector<Descriptor> listeners_;
+  std::vector<std::string> paths_;  // of unix sockets
+  uint64_t last_id_;
+  List connections_;
+  Places places_;
+  Places active_;  // something came on them at the last look
+  int64_t held_ = 0;
+
+  std::shared_mutex mutex_;
+  std::unordered_map<std::string, Connection*> by_peer_;  // guarded by mutex_; TCP alone
+  std::mutex count_mutex_;
+  std::condition_variable count_changed_;
+  size_t count_ = 0;  // guarded by count_mutex_
+  std::mutex handed_mutex_;
+  std::condition_variable handed_changed_;
+  std::deque<Handed> handed_;  // guarded by handed_mutex_
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace plimsoll
+
+#endif  // PLIMSOLL_SERVER_GRPC_CONNECTIONS_H_
