@@ -22,6 +22,34 @@
 namespace plimsoll {
 namespace {
 
+void AddTlsFlags(CLI::App* command, Connection* connection) {
+  CLI::Option* const ca =
+      command
+          ->add_option("--tls-ca", connection->tls_ca,
+                       "TLS to --server, unless that is a unix socket: its authorities (PEM), or "
+                       "`system` for those of this system")
+          ->envname("PLIMSOLL_TLS_CA")
+          ->type_name("FILE");
+  CLI::Option* const certificate =
+      command
+          ->add_option("--tls-certificate", connection->tls_certificate,
+                       "Certificate to show it (PEM)")
+          ->envname("PLIMSOLL_TLS_CERTIFICATE")
+          ->type_name("FILE")
+          ->needs(ca);
+  CLI::Option* const key =
+      command->add_option("--tls-key", connection->tls_key, "Its private key (PEM)")
+          ->envname("PLIMSOLL_TLS_KEY")
+          ->type_name("FILE")
+          ->needs(certificate);
+  certificate->needs(key);
+  command
+      ->add_option("--token-file", connection->token_file, "File with a token to send it over TLS")
+      ->envname("PLIMSOLL_TOKEN_FILE")
+      ->type_name("FILE")
+      ->needs(ca);
+}
+
 void AddConnectionFlags(CLI::App* command, Connection* connection,
                         const char* timeout_help = "How long to wait for an answer (10s)") {
   command
@@ -42,6 +70,7 @@ void AddConnectionFlags(CLI::App* command, Connection* connection,
       ->envname("PLIMSOLL_SPEED")
       ->type_name("FILE");
   command->add_option("--timeout", connection->timeout, timeout_help)->type_name("DURATION");
+  AddTlsFlags(command, connection);
 }
 
 void AddOutputFlags(CLI::App* command, Output* output) {

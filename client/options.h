@@ -17,6 +17,11 @@ struct Connection {
   std::string timeout = "10s";
   std::string calibration;  // a file for the service in this process; empty: its own
   std::string speed;        // likewise
+  // Files, PEM: the server's authorities, or `system`; what the caller shows; empty: not given.
+  std::string tls_ca = {};
+  std::string tls_certificate = {};
+  std::string tls_key = {};
+  std::string token_file = {};  // what it says over TLS: one line
 };
 
 struct Output {

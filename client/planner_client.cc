@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
@@ -202,12 +203,15 @@ absl::StatusOr<v1::ListGpusResponse> PlannerClient::ListGpus() const {
   return response;
 }
 
-PlannerClient ConnectTo(const std::string& addresses, absl::Duration timeout) {
+PlannerClient ConnectTo(const std::string& addresses, absl::Duration timeout,
+                        const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
   std::vector<PlannerClient::Target> targets;
   for (const absl::string_view address : absl::StrSplit(addresses, ',')) {
     const std::string name(address);
+    const bool is_unix = absl::StartsWith(name, "unix:");
     targets.push_back(
-        {grpc::CreateCustomChannel(name, grpc::InsecureChannelCredentials(), ArgumentsFor(timeout)),
+        {grpc::CreateCustomChannel(name, is_unix ? grpc::InsecureChannelCredentials() : credentials,
+                                   ArgumentsFor(timeout)),
          name});
   }
   return {std::move(targets), timeout};

@@ -16,6 +16,7 @@
 #include "google/rpc/status.pb.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
+#include "grpcpp/security/credentials.h"
 #include "plimsoll/v1/planner.grpc.pb.h"
 
 namespace plimsoll {
@@ -80,8 +81,9 @@ class PlannerClient {
 };
 
 // A client of the service at `addresses`, as "host:50051", "unix:/run/x.sock", or several
-// with commas, which are asked in this order.
-PlannerClient ConnectTo(const std::string& addresses, absl::Duration timeout);
+// with commas, which are asked in this order. A unix socket needs no `credentials`.
+PlannerClient ConnectTo(const std::string& addresses, absl::Duration timeout,
+                        const std::shared_ptr<grpc::ChannelCredentials>& credentials);
 
 }  // namespace plimsoll
 

@@ -4,8 +4,11 @@
 #include <utility>
 #include <variant>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "grpcpp/security/credentials.h"
+#include "server/words/document.h"
 
 namespace plimsoll {
 
@@ -28,12 +31,48 @@ absl::StatusOr<absl::Duration> CheckConnection(const Connection& connection) {
   return timeout;
 }
 
+namespace {
+
+// Returns nothing of a file that is not named.
+absl::Status ReadInto(const std::string& file, std::string* text) {
+  if (file.empty()) return absl::OkStatus();
+  absl::StatusOr<std::string> read = ReadDocument(file);
+  if (read.ok()) *text = *std::move(read);
+  return read.status();
+}
+
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> CredentialsOf(
+    const Connection& connection) {
+  if (connection.tls_ca.empty()) return grpc::InsecureChannelCredentials();
+  constexpr char kSystem[] = "system";
+  grpc::SslCredentialsOptions options;
+  std::string token;
+  const std::pair<std::string, std::string*> files[] = {
+      {connection.tls_ca == kSystem ? "" : connection.tls_ca, &options.pem_root_certs},
+      {connection.tls_certificate, &options.pem_cert_chain},
+      {connection.tls_key, &options.pem_private_key},
+      {connection.token_file, &token}};
+  for (const auto& [file, text] : files) {
+    const absl::Status read = ReadInto(file, text);
+    if (!read.ok()) return read;
+  }
+  const auto channel = grpc::SslCredentials(options);
+  if (connection.token_file.empty()) return channel;
+  return grpc::CompositeChannelCredentials(
+      channel, grpc::AccessTokenCredentials(std::string(absl::StripAsciiWhitespace(token))));
+}
+
+}  // namespace
+
 absl::StatusOr<Service> OpenService(const Connection& connection) {
   const absl::StatusOr<absl::Duration> checked = CheckConnection(connection);
   if (!checked.ok()) return checked.status();
   const absl::Duration timeout = *checked;
   if (!connection.server.empty()) {
-    return Service{.embedded = nullptr, .client = ConnectTo(connection.server, timeout)};
+    const auto credentials = CredentialsOf(connection);
+    if (!credentials.ok()) return credentials.status();
+    return Service{.embedded = nullptr,
+                   .client = ConnectTo(connection.server, timeout, *credentials)};
   }
   ServerOptions options;
   options.log_level = LogLevel::kOff;  // refusals are answers here

@@ -25,7 +25,8 @@ struct Service {
 //         10s or 500ms", or a calibration or speeds with a server.
 absl::StatusOr<absl::Duration> CheckConnection(const Connection& connection);
 
-// Errors: those of CheckConnection; INTERNAL where the embedded server does not start.
+// Errors: those of CheckConnection; INVALID_ARGUMENT, "<file>: <what the system said>; must be
+//         a readable file" of what TLS needs; INTERNAL where the embedded server does not start.
 absl::StatusOr<Service> OpenService(const Connection& connection);
 
 }  // namespace plimsoll

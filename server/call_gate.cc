@@ -48,8 +48,8 @@ CallGate::Permit::~Permit() {
   if (gate_ != nullptr) gate_->Leave();
 }
 
-CallGate::CallGate(const Limits& limits, Metrics* metrics, const Log* log)
-    : limits_(limits), metrics_(metrics), log_(log) {}
+CallGate::CallGate(const Limits& limits, const Access* access, Metrics* metrics, const Log* log)
+    : limits_(limits), access_(access), metrics_(metrics), log_(log) {}
 
 std::optional<CallGate::Permit> CallGate::Enter() {
   const int64_t now = in_flight_.fetch_add(1) + 1;
@@ -68,12 +68,28 @@ void CallGate::Leave() {
 
 CallGate::Pending::Pending(CallGate* gate, Call call) : gate_(gate), call_(std::move(call)) {
   if (call_.face == Face::kGrpc) gate_->metrics_->Started(call_.method);
+  Enter();
+  if (!refusal_.ok()) return;
   std::optional<Permit> permit = gate_->Enter();
   if (permit.has_value()) permit_.emplace(*std::move(permit));
 }
 
+void CallGate::Pending::Enter() {
+  if (!gate_->access_->asks() && call_.method != Method::kReportUsage) return;
+  auto entered = gate_->access_->Enter(call_.identity(), call_.method);
+  if (auto* const refusal = std::get_if<grpc::Status>(&entered)) {
+    refusal_ = *refusal;
+  } else {
+    access_.emplace(std::get<Access::Permit>(std::move(entered)));
+  }
+}
+
 std::optional<grpc::Status> CallGate::Pending::TryOrRefuse(
     absl::FunctionRef<std::optional<grpc::Status>()> answer) const {
+  if (!refusal_.ok()) {
+    if (refusal_.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED) gate_->metrics_->Shed();
+    return refusal_;
+  }
   if (!admitted()) {
     gate_->metrics_->Shed();
     return Overloaded(gate_->limits_.max_in_flight, "requests", kRetryAfter);
@@ -90,6 +106,7 @@ std::optional<grpc::Status> CallGate::Pending::Try(
   std::optional<grpc::Status> status = TryOrRefuse(answer);
   if (!status.has_value()) return status;
   permit_.reset();
+  access_.reset();
   const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start_;
   if (call_.face == Face::kGrpc) {
     gate_->metrics_->Handled(call_.method, status->error_code(), time);

@@ -12,6 +12,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "grpcpp/support/status.h"
+#include "server/access.h"
 #include "server/log.h"
 #include "server/method.h"
 #include "server/metrics.h"
@@ -33,6 +34,7 @@ struct Call {
   Face face;
   size_t request_bytes;
   std::function<Caller()> caller;
+  std::function<Identity()> identity;  // asked for only where access depends on it
 };
 
 // Returns the HTTP status code of a gRPC one.
@@ -60,8 +62,8 @@ class CallGate {
     CallGate* gate_;
   };
 
-  // `metrics` and `log` outlive the gate.
-  CallGate(const Limits& limits, Metrics* metrics, const Log* log);
+  // `access`, `metrics` and `log` outlive the gate.
+  CallGate(const Limits& limits, const Access* access, Metrics* metrics, const Log* log);
 
   // Returns a permit, or nothing where as many as allowed are out.
   std::optional<Permit> Enter();
@@ -73,8 +75,8 @@ class CallGate {
 
     bool admitted() const { return permit_.has_value(); }
 
-    // Runs `answer`, or refuses with RESOURCE_EXHAUSTED what was not admitted; an
-    // exception becomes INTERNAL. Once only; any thread may call.
+    // Runs `answer`, or refuses what was not admitted: as Access does, or with
+    // RESOURCE_EXHAUSTED; an exception becomes INTERNAL. Once only; any thread may call.
     grpc::Status Answer(absl::FunctionRef<grpc::Status()> answer);
 
     // The same with an answer that may be left for later: then nothing is returned, and the
@@ -88,6 +90,10 @@ class CallGate {
     CallGate* gate_;
     Call call_;
     std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+    void Enter();
+
+    std::optional<Access::Permit> access_;
+    grpc::Status refusal_;  // Access's
     std::optional<Permit> permit_;
   };
 
@@ -103,6 +109,7 @@ class CallGate {
   void LogCall(const Call& call, const grpc::Status& status, std::chrono::duration<double> time);
 
   const Limits limits_;
+  const Access* const access_;
   Metrics* const metrics_;
   const Log* const log_;
   std::atomic<int64_t> in_flight_{0};

@@ -30,6 +30,7 @@ std::vector<std::string> WithoutNone(const std::vector<std::string>& addresses) 
 
 ServerFlags::ServerFlags(CLI::App* app) : app_(app) {
   AddAddresses(app);
+  AddAccess(app);
   AddLimits(app);
   AddEnd(app);
   AddTables(app);
@@ -59,9 +60,39 @@ void ServerFlags::AddAddresses(CLI::App* app) {
       ->delimiter(',')
       ->check(address)
       ->capture_default_str();
-  app->add_flag("--accept-reports", accept_reports_,
-                "Count what jobs used (ReportUsage), of callers over a unix socket alone")
-      ->envname("PLIMSOLL_ACCEPT_REPORTS");
+}
+
+void ServerFlags::AddAccess(CLI::App* app) {
+  CLI::Option* const reports =
+      app->add_flag("--accept-reports", accept_reports_,
+                    "Count what jobs used (ReportUsage), of callers over a unix socket alone")
+          ->envname("PLIMSOLL_ACCEPT_REPORTS");
+  CLI::Option* const certificate =
+      app->add_option("--tls-certificate", tls_.certificate,
+                      "TLS on every address that is no unix socket: the certificate and its chain "
+                      "(PEM); read anew when it changes, as are the next two")
+          ->envname("PLIMSOLL_TLS_CERTIFICATE")
+          ->type_name("FILE");
+  CLI::Option* const key = app->add_option("--tls-key", tls_.key, "Its private key (PEM)")
+                               ->envname("PLIMSOLL_TLS_KEY")
+                               ->type_name("FILE");
+  certificate->needs(key);
+  key->needs(certificate);
+  app->add_option("--tls-client-ca", tls_.client_ca,
+                  "The authorities of callers' certificates (PEM): without an --access-policy "
+                  "whoever has none of theirs is refused")
+      ->envname("PLIMSOLL_TLS_CLIENT_CA")
+      ->type_name("FILE")
+      ->needs(certificate);
+  app->add_option("--access-policy", access_policy_,
+                  "Who may call what, and how much of it at once (YAML, as "
+                  "deploy/examples/access.yaml); read anew when it changes")
+      ->envname("PLIMSOLL_ACCESS_POLICY")
+      ->type_name("FILE")
+      ->excludes(reports);
+  app->add_flag("--reflection,!--no-reflection", reflection_,
+                "Tell callers over gRPC which methods there are (on)")
+      ->envname("PLIMSOLL_REFLECTION");
 }
 
 void ServerFlags::AddLimits(CLI::App* app) {
@@ -127,9 +158,11 @@ void ServerFlags::AddTables(CLI::App* app) {
                   "one, as tests/accuracy/fit_speed.py writes it")
       ->envname("PLIMSOLL_SPEED")
       ->type_name("FILE");
-  app->add_option("--admission-policy", admission_policy_,
-                  "The rules that Admit follows where a caller brings none (YAML, as "
-                  "deploy/slurm/policy.yaml); without it the defaults: mode warn")
+  app->add_option(
+         "--admission-policy", admission_policy_,
+         "The rules that Admit follows where a caller brings none (YAML, as "
+         "deploy/slurm/policy.yaml); without it the defaults: mode warn. Read anew when it "
+         "changes")
       ->envname("PLIMSOLL_ADMISSION_POLICY")
       ->type_name("FILE");
 }
@@ -157,6 +190,9 @@ ServerOptions ServerFlags::Read() {
   options.max_connections = max_connections_;
   options.max_connection_age = std::chrono::milliseconds(max_connection_age_ms_);
   options.accept_reports = accept_reports_;
+  options.tls = tls_;
+  options.access_policy = access_policy_;
+  options.reflection = reflection_;
   options.slow_request = std::chrono::milliseconds(slow_request_ms_);
   options.drain_delay = std::chrono::milliseconds(drain_delay_ms_);
   options.drain_timeout = std::chrono::milliseconds(drain_timeout_ms_);

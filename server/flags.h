@@ -30,6 +30,7 @@ class ServerFlags {
 
  private:
   void AddAddresses(CLI::App* app);
+  void AddAccess(CLI::App* app);
   void AddLimits(CLI::App* app);
   void AddEnd(CLI::App* app);
   void AddTables(CLI::App* app);
@@ -50,6 +51,9 @@ class ServerFlags {
   std::string calibration_;
   std::string speed_;
   std::string admission_policy_;
+  TlsFiles tls_;
+  std::string access_policy_;
+  bool reflection_ = true;
   int64_t max_searches_ = DefaultMaxSearches();
   int64_t max_search_seconds_ = 10;
 };

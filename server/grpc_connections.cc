@@ -98,16 +98,15 @@ GrpcConnections::~GrpcConnections() {
 std::string GrpcConnections::Listen(Address* address) {
   std::string why;
   for (Descriptor& listener : plimsoll::Listen(address, &why)) {
-    listeners_.push_back(std::move(listener));
-    Control(epoll_.get(), EPOLL_CTL_ADD, listeners_.back().get(), listeners_.size(), kOnce);
+    listeners_.push_back({std::move(listener), address->is_unix()});
+    Control(epoll_.get(), EPOLL_CTL_ADD, listeners_.back().socket.get(), listeners_.size(), kOnce);
   }
   if (why.empty() && address->is_unix()) paths_.push_back(address->path);
   return why;
 }
 
-void GrpcConnections::Start(
-    std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor) {
-  acceptor_ = std::move(acceptor);
+void GrpcConnections::Start(Acceptors acceptors) {
+  acceptors_ = std::move(acceptors);
   threads_.emplace_back([this] { Watch(); });
   for (int i = 0; i < kHandingThreads; ++i) threads_.emplace_back([this] { HandOver(); });
 }
@@ -140,7 +139,8 @@ void GrpcConnections::Watch() {
     looked = Clock::now();
     MeasureActive();
     CloseFlooding();
-    for (size_t i = 0; !accepting_ && i < listeners_.size(); ++i) Arm(listeners_[i].get(), i + 1);
+    for (size_t i = 0; !accepting_ && i < listeners_.size(); ++i)
+      Arm(listeners_[i].socket.get(), i + 1);
   }
 }
 
@@ -169,8 +169,8 @@ void GrpcConnections::Arm(int socket, uint64_t id) {
 
 // Connections that have come are taken: their callers wait for an answer already.
 void GrpcConnections::CloseListeners() {
-  for (const Descriptor& listener : listeners_) {
-    while (acceptor_ != nullptr && !closing_ && Take(listener.get())) {
+  for (const Listener& listener : listeners_) {
+    while (!closing_ && Take(listener)) {
     }
   }
   listeners_.clear();
@@ -180,16 +180,15 @@ void GrpcConnections::CloseListeners() {
 
 void GrpcConnections::AcceptFrom(size_t listener) {
   if (listener >= listeners_.size()) return;  // closed since
-  const int socket = listeners_[listener].get();
   accepting_ = true;
-  for (int i = 0; i < kMaxAccepted && Take(socket); ++i) {
+  for (int i = 0; i < kMaxAccepted && Take(listeners_[listener]); ++i) {
   }
-  if (accepting_) Arm(socket, listener + 1);
+  if (accepting_) Arm(listeners_[listener].socket.get(), listener + 1);
 }
 
 // Returns whether there may be another.
-bool GrpcConnections::Take(int listener) {
-  Descriptor socket(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+bool GrpcConnections::Take(const Listener& listener) {
+  Descriptor socket(accept4(listener.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!socket.valid()) {
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
       CannotAccept(errno);
@@ -202,7 +201,7 @@ bool GrpcConnections::Take(int listener) {
   return true;
 }
 
-void GrpcConnections::Add(int listener, Descriptor socket) {
+void GrpcConnections::Add(const Listener& listener, Descriptor socket) {
   Descriptor duplicate(fcntl(socket.get(), F_DUPFD_CLOEXEC, 0));
   if (!duplicate.valid()) return CannotAccept(errno);
   Connection& connection = connections_.emplace_back();
@@ -220,9 +219,10 @@ void GrpcConnections::Add(int listener, Descriptor socket) {
   }
   SetCount();
   Control(epoll_.get(), EPOLL_CTL_ADD, connection.socket.get(), connection.id, kOnce);
+  Acceptor* const to = listener.is_unix ? acceptors_.unix_socket.get() : acceptors_.tcp.get();
   {
     const std::lock_guard lock(handed_mutex_);
-    handed_.push_back({std::move(socket), listener});
+    handed_.push_back({std::move(socket), listener.socket.get(), to});
   }
   handed_changed_.notify_one();
 }
@@ -232,12 +232,13 @@ void GrpcConnections::HandOver() {
   for (;;) {
     handed_changed_.wait(lock, [this] { return closing_ || !handed_.empty(); });
     if (handed_.empty()) return;
-    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
-    parameters.listener_fd = handed_.front().listener;
-    parameters.fd = handed_.front().socket.Release();
+    Handed next = std::move(handed_.front());
     handed_.pop_front();
     lock.unlock();
-    acceptor_->HandleNewConnection(&parameters);
+    Acceptor::NewConnectionParameters parameters;
+    parameters.listener_fd = next.listener;
+    parameters.fd = next.socket.Release();
+    next.to->HandleNewConnection(&parameters);
     lock.lock();
   }
 }

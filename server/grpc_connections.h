@@ -49,6 +49,11 @@ class GrpcConnections {
     int64_t max_total_bytes = 32 << 20;
   };
 
+  using Acceptor = grpc::experimental::ExternalConnectionAcceptor;
+  struct Acceptors {
+    std::unique_ptr<Acceptor> unix_socket, tcp;
+  };
+
   // `metrics` and `log` outlive it.
   GrpcConnections(const Limits& limits, Metrics* metrics, const Log* log);
   ~GrpcConnections();
@@ -60,7 +65,7 @@ class GrpcConnections {
   std::string Listen(Address* address);
 
   // Begins to hand connections over.
-  void Start(std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor);
+  void Start(Acceptors acceptors);
 
   // To be told of each call when its request is there. `peer`: as gRPC names it.
   void Called(const std::string& peer);
@@ -94,10 +99,15 @@ class GrpcConnections {
   using List = std::list<Connection>;
   using Places = std::unordered_map<uint64_t, List::iterator>;  // by id
 
+  struct Listener {
+    Descriptor socket;
+    bool is_unix = false;
+  };
   // A connection for gRPC: its own descriptor, and the listener's.
   struct Handed {
     Descriptor socket;
     int listener = -1;
+    Acceptor* to = nullptr;
   };
 
   void Watch();
@@ -109,8 +119,8 @@ class GrpcConnections {
   void CloseListeners();
 
   void AcceptFrom(size_t listener);
-  bool Take(int listener);
-  void Add(int listener, Descriptor socket);
+  bool Take(const Listener& listener);
+  void Add(const Listener& listener, Descriptor socket);
   void CannotAccept(int error);
 
   void MeasureActive();
@@ -127,14 +137,14 @@ class GrpcConnections {
   const Log* const log_;
   const Descriptor epoll_;
   const Descriptor ended_;  // an eventfd: Refuse was called, or this ends
-  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
+  Acceptors acceptors_;
   std::atomic<bool> accepting_{true};
   std::atomic<bool> refusing_{false};
   std::atomic<bool> closing_{false};
   PeerLines lines_;
 
   // The watching thread's own, once it runs.
-  std::vector<Descriptor> listeners_;
+  std::vector<Listener> listeners_;
   std::vector<std::string> paths_;  // of unix sockets
   uint64_t last_id_;
   List connections_;

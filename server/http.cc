@@ -15,7 +15,6 @@
 #include "server/http_methods.h"
 #include "server/json.h"
 #include "server/openapi.h"
-#include "server/report_access.h"
 #include "server/shorten.h"
 #include "server/status.h"
 
@@ -65,6 +64,7 @@ class HttplibServer final : public HttpServer {
       : address_(std::move(address)),
         backend_(backend),
         listener_(kThreads + backend.max_searches, kReadTimeout, kMaxFramedBytes,
+                  address_.is_unix() ? nullptr : backend.tls,
                   [this](Closed why) { backend_.metrics.HttpClosed(why); }) {}
   ~HttplibServer() override { Stop(Clock::now()); }
 
@@ -130,15 +130,13 @@ class HttplibServer final : public HttpServer {
         .method = method,
         .face = Face::kHttp,
         .request_bytes = body.text.size(),
-        .caller = [&request] {
-          return Caller{request.remote_addr, request.get_header_value("X-Request-Id")};
-        }};
+        .caller =
+            [&request] {
+              return Caller{request.remote_addr, request.get_header_value("X-Request-Id")};
+            },
+        .identity = [this, &request] { return IdentityOf(request); }};
     std::string answer;
-    const grpc::Status status = backend_.gate.Run(call, [&]() -> grpc::Status {
-      if (method == Method::kReportUsage) {
-        grpc::Status allowed = MayReport(backend_.accept_reports, address_.is_unix());
-        if (!allowed.ok()) return allowed;
-      }
+    const grpc::Status status = backend_.gate.Run(call, [&] {
       return AnswerJson(backend_.planner, backend_.pools, method, body.text, &answer);
     });
     if (status.ok()) return response->set_content(answer, "application/json");
@@ -146,6 +144,18 @@ class HttplibServer final : public HttpServer {
       response->set_header("Retry-After", "1");
     }
     SetStatus(ToRpcStatus(status), HttpCode(status.error_code()), response);
+  }
+
+  Identity IdentityOf(const Request& request) const {
+    const SSL* const tls = HttpListener::Tls();
+    Identity identity = {.over_unix_socket = address_.is_unix(),
+                         .over_tls = tls != nullptr,
+                         .certified = false,
+                         .names = {},
+                         .authorization = request.get_header_value("Authorization")};
+    if (tls != nullptr) identity.names = CertificateNames(tls);
+    identity.certified = !identity.names.empty();
+    return identity;
   }
 
   Violation BadBody(const Body& body, int code) const {

@@ -12,6 +12,7 @@
 #include "server/metrics.h"
 #include "server/planner.h"
 #include "server/search_pool.h"
+#include "server/tls.h"
 
 namespace plimsoll {
 
@@ -23,8 +24,8 @@ struct HttpBackend {
   Metrics& metrics;
   std::function<bool()> ready;
   size_t max_body_bytes = 0;
-  bool accept_reports = false;
-  size_t max_searches = 0;  // each holds a thread: pages and estimates have their own
+  const ServerTls* tls = nullptr;  // of addresses that are no unix sockets
+  size_t max_searches = 0;         // each holds a thread: pages and estimates have their own
 };
 
 // Serves one address with a fixed number of threads. Connections are kept between

@@ -1,14 +1,15 @@
 #include "server/http_listener.h"
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
-#include <atomic>
 #include <string>
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "server/fair_pool.h"
 
 namespace plimsoll {
 namespace {
@@ -37,46 +38,31 @@ bool IsProbe(const std::string& head) {
 class RequestLanes final : public httplib::TaskQueue {
  public:
   RequestLanes(size_t thread_count, IdleConnections* idle)
-      : idle_(idle), calls_(thread_count), probes_(kProbeThreads) {}
+      : idle_(idle), calls_(thread_count, kMaxUnanswered), probes_(kProbeThreads, kMaxUnanswered) {}
 
   void enqueue(std::function<void()> accepted) override { accepted(); }
 
-  // Returns false where too many wait.
-  bool Run(bool is_probe, std::function<void()> task) {
-    Lane& lane = is_probe ? probes_ : calls_;
-    if (lane.unanswered.fetch_add(1) >= kMaxUnanswered) {
-      --lane.unanswered;
-      return false;
-    }
-    lane.pool.enqueue([&lane, task = std::move(task)] {
-      task();
-      --lane.unanswered;
-    });
-    return true;
-  }
+  FairPool& LaneOf(bool is_probe) { return is_probe ? probes_ : calls_; }
 
   void shutdown() override {
     idle_->Close();  // nothing comes from there any more
-    calls_.pool.shutdown();
-    probes_.pool.shutdown();
+    calls_.Close();
+    probes_.Close();
   }
 
  private:
-  struct Lane {
-    explicit Lane(size_t thread_count) : pool(thread_count) {}
-    std::atomic<size_t> unanswered{0};
-    httplib::ThreadPool pool;
-  };
-
   IdleConnections* const idle_;
-  Lane calls_, probes_;
+  FairPool calls_, probes_;
 };
 
 thread_local bool HttpListener::body_read_ = false;
+thread_local const SSL* HttpListener::tls_of_request_ = nullptr;
 
 HttpListener::HttpListener(size_t thread_count, std::chrono::milliseconds timeout,
-                           size_t max_body_bytes, std::function<void(Closed)> closed)
-    : timeout_(timeout),
+                           size_t max_body_bytes, const ServerTls* tls,
+                           std::function<void(Closed)> closed)
+    : tls_(tls),
+      timeout_(timeout),
       max_body_bytes_(max_body_bytes),
       on_closed_(closed),
       idle_(
@@ -86,9 +72,10 @@ HttpListener::HttpListener(size_t thread_count, std::chrono::milliseconds timeou
            .max_head_bytes = kMaxHeadBytes},
           [this](HttpConnection connection) {
             const int socket = connection.socket;
-            const bool is_probe = IsProbe(connection.received);
-            const bool taken = lanes_->Run(
-                is_probe, [this, connection = std::move(connection)] { Serve(connection); });
+            const std::string peer = connection.peer;
+            FairPool& lane = lanes_->LaneOf(IsProbe(connection.received));
+            const bool taken =
+                lane.Run(peer, [this, connection = std::move(connection)] { Serve(connection); });
             if (taken) return;
             on_closed_(Closed::kBusy);
             CloseSocket(socket);
@@ -127,7 +114,13 @@ bool HttpListener::Bind(Address* address) {
 }
 
 bool HttpListener::process_and_close_socket(socket_t socket) {
-  idle_.Add({.socket = socket, .answered = 0, .peer = PeerOf(socket), .received = {}});
+  HttpConnection connection = {
+      .socket = socket, .tls = nullptr, .answered = 0, .peer = PeerOf(socket), .received = {}};
+  if (tls_ != nullptr) {
+    fcntl(socket, F_SETFL, fcntl(socket, F_GETFL) | O_NONBLOCK);
+    connection.tls = AcceptTls(tls_->HttpContext().get(), socket);
+  }
+  idle_.Add(std::move(connection));
   return true;
 }
 
@@ -147,12 +140,16 @@ void HttpListener::CutOff() {
 
 void HttpListener::Serve(HttpConnection connection) {
   SetBusy(connection.socket, true);
-  SocketStream stream(connection.socket, timeout_, kMaxAnswerTime, std::move(connection.received));
+  SocketStream stream(connection.socket, timeout_, kMaxAnswerTime, std::move(connection.received),
+                      connection.tls);
+  tls_of_request_ = connection.tls.get();
   const bool more = AnswerNext(&stream, &connection);
+  tls_of_request_ = nullptr;
   connection.received = stream.TakeRest();
   SetBusy(connection.socket, false);
   if (more) return idle_.Add(std::move(connection));
   if (stream.was_slow()) on_closed_(Closed::kSlow);
+  if (connection.tls != nullptr) SSL_shutdown(connection.tls.get());  // says that this is the end
   CloseSocket(connection.socket);
 }
 

@@ -12,6 +12,7 @@
 #include "server/address.h"
 #include "server/idle_connections.h"
 #include "server/socket_stream.h"
+#include "server/tls.h"
 
 namespace plimsoll {
 
@@ -34,8 +35,9 @@ class HttpListener final : public httplib::Server {
   // `thread_count` requests are answered at once, and two of GET /healthz, /readyz and
   // /metrics beside them; `timeout` is for each read and each write of one. A body has at
   // most `max_body_bytes` with its framing. `closed` may be called on any thread.
+  // `tls`, which may be null, listens in no unix socket.
   HttpListener(size_t thread_count, std::chrono::milliseconds timeout, size_t max_body_bytes,
-               std::function<void(Closed)> closed);
+               const ServerTls* tls, std::function<void(Closed)> closed);
 
   // Takes the address, and sets its port where that is 0. Returns whether it could.
   bool Bind(Address* address);
@@ -47,6 +49,9 @@ class HttpListener final : public httplib::Server {
   // is closed where some of a body may be left: it would be read as the next request.
   static void SetBodyRead() { body_read_ = true; }
 
+  // Returns the connection of the request that this thread answers: null in the clear.
+  static const SSL* Tls() { return tls_of_request_; }
+
  private:
   // Called on the acceptor's thread for each connection.
   bool process_and_close_socket(socket_t socket) override;
@@ -57,6 +62,8 @@ class HttpListener final : public httplib::Server {
   void SetBusy(int socket, bool busy);
 
   static thread_local bool body_read_;  // of the request that this thread answers
+  static thread_local const SSL* tls_of_request_;
+  const ServerTls* const tls_;
   const std::chrono::milliseconds timeout_;
   const size_t max_body_bytes_;
   const std::function<void(Closed)> on_closed_;

@@ -35,7 +35,9 @@ void IdleConnections::Add(HttpConnection connection) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (closed_) return CloseSocket(connection.socket);
   const bool has_head = connection.received.find(kEndOfHead) != std::string::npos;
-  const auto time = connection.received.empty() ? limits_.max_time : limits_.max_head_time;
+  const bool shakes_hands = connection.tls != nullptr && connection.answered == 0;
+  const auto time =
+      connection.received.empty() && !shakes_hands ? limits_.max_time : limits_.max_head_time;
   waiting_.push_back({std::move(connection), Clock::now() + time, has_head});
   if (waiting_.size() > limits_.max_count) {
     Drop(Crowding());
@@ -88,19 +90,28 @@ std::vector<pollfd> IdleConnections::Watched(int* timeout_ms) {
   return watched;
 }
 
-// Returns false where nothing more will come.
-bool IdleConnections::ReceiveOn(Waiting* waiting) const {
+void IdleConnections::TakeIn(Waiting* waiting, const char* bytes, size_t count) const {
   std::string& received = waiting->connection.received;
-  char buffer[4096];
-  const ssize_t count = recv(waiting->connection.socket, buffer, sizeof buffer, MSG_DONTWAIT);
-  if (count < 0 && (errno == EAGAIN || errno == EINTR)) return true;
-  if (count <= 0) return false;
   if (received.empty()) waiting->end = Clock::now() + limits_.max_head_time;
   // The end may have come in parts.
   const size_t from = received.size() < 3 ? 0 : received.size() - 3;
-  received.append(buffer, static_cast<size_t>(count));
+  received.append(bytes, count);
   waiting->has_head = received.size() > limits_.max_head_bytes ||
                       received.find(kEndOfHead, from) != std::string::npos;
+}
+
+// Returns false where nothing more will come. What TLS has unpacked is taken to its end: the
+// socket says nothing of it.
+bool IdleConnections::ReceiveOn(Waiting* waiting) const {
+  const HttpConnection& connection = waiting->connection;
+  char buffer[4096];
+  do {
+    const ssize_t count =
+        ReceiveNow(connection.socket, connection.tls.get(), buffer, sizeof buffer);
+    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+    if (count <= 0) return false;
+    TakeIn(waiting, buffer, static_cast<size_t>(count));
+  } while (!waiting->has_head && connection.tls != nullptr);
   return true;
 }
 

@@ -14,14 +14,9 @@
 #include <thread>
 #include <vector>
 
-namespace plimsoll {
+#include "server/http_connection.h"
 
-struct HttpConnection {
-  int socket = -1;
-  int answered = 0;      // requests so far
-  std::string peer;      // its host; empty over a unix socket
-  std::string received;  // of the next request, and what was sent ahead
-};
+namespace plimsoll {
 
 // Why a connection was closed before it had its answer.
 //   kCrowded  too many waited, most of them its peer's
@@ -67,6 +62,7 @@ class IdleConnections {
   std::vector<pollfd> Watched(int* timeout_ms);
   void Receive(const std::vector<pollfd>& polled);
   bool ReceiveOn(Waiting* waiting) const;
+  void TakeIn(Waiting* waiting, const char* bytes, size_t count) const;
   std::vector<HttpConnection> TakeReady();
   void CloseExpired();
   List::iterator Crowding();

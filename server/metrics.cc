@@ -49,9 +49,16 @@ size_t HttpCodeIndex(int code) {
 
 }  // namespace
 
+const char* NameOf(Setting setting) {
+  constexpr std::array<const char*, kSettingCount> kNames = {"tls", "access-policy",
+                                                             "admission-policy"};
+  return kNames[static_cast<size_t>(setting)];
+}
+
 Metrics::Metrics() {
   AddGrpc();
   AddConnections();
+  AddSettings();
   AddHttp();
   AddDomain();
   AddSearch();
@@ -101,6 +108,29 @@ void Metrics::AddConnections() {
                         .Help("Connections over gRPC that the system could not give us.")
                         .Register(registry_)
                         .Add({});
+}
+
+void Metrics::AddSettings() {
+  auto& reloads = prometheus::BuildCounter()
+                      .Name("plimsoll_reloads_total")
+                      .Help("Changes of files that were taken, or refused as a whole.")
+                      .Register(registry_);
+  auto& refused =
+      prometheus::BuildGauge()
+          .Name("plimsoll_reload_refused")
+          .Help("1 where the last change of the files was refused: the old is in force.")
+          .Register(registry_);
+  for (size_t i = 0; i < kSettingCount; ++i) {
+    const std::string setting = NameOf(static_cast<Setting>(i));
+    reloads_[i] = {&reloads.Add({{"setting", setting}, {"outcome", "refused"}}),
+                   &reloads.Add({{"setting", setting}, {"outcome", "taken"}})};
+    reload_refused_[i] = &refused.Add({{"setting", setting}});
+  }
+  certificate_expiry_ = &prometheus::BuildGauge()
+                             .Name("plimsoll_tls_certificate_expiry_timestamp_seconds")
+                             .Help("When the server's certificate ends to be valid; 0: no TLS.")
+                             .Register(registry_)
+                             .Add({});
 }
 
 void Metrics::AddHttp() {
@@ -199,6 +229,16 @@ void Metrics::AddSearch() {
           .Register(registry_);
   searches_in_progress_ = {&in_progress.Add({{"state", "running"}}),
                            &in_progress.Add({{"state", "waiting"}})};
+}
+
+void Metrics::Reloaded(Setting setting, bool taken) {
+  const auto index = static_cast<size_t>(setting);
+  reloads_[index][taken ? 1 : 0]->Increment();
+  reload_refused_[index]->Set(taken ? 0 : 1);
+}
+
+void Metrics::SetCertificateExpiry(int64_t seconds) {
+  certificate_expiry_->Set(static_cast<double>(seconds));
 }
 
 void Metrics::Started(Method method) { started_[static_cast<size_t>(method)]->Increment(); }

@@ -45,6 +45,12 @@ using CandidateCounts = std::array<int64_t, 3>;
 enum class Cut { kCrowded, kFlooding };
 inline constexpr size_t kCutCount = 2;
 
+// What is read anew while the server runs.
+enum class Setting { kTls, kAccessPolicy, kAdmissionPolicy };
+inline constexpr size_t kSettingCount = 3;
+// As flags and metrics call it.
+const char* NameOf(Setting setting);
+
 // HTTP status codes that the server sends; any other is counted as 500.
 inline constexpr std::array<int, 13> kHttpCodes = {200, 400, 403, 404, 405, 409, 413,
                                                    429, 499, 500, 501, 503, 504};
@@ -62,6 +68,11 @@ class Metrics {
   void SetConnections(size_t count) { connections_->Set(static_cast<double>(count)); }
   void ConnectionClosed(Cut why) { cut_[static_cast<size_t>(why)]->Increment(); }
   void CannotAccept() { cannot_accept_->Increment(); }
+
+  // A change of a setting's files was taken, or refused.
+  void Reloaded(Setting setting, bool taken);
+  // When the certificate ends to be valid, in seconds since 1970.
+  void SetCertificateExpiry(int64_t seconds);
 
   // One request over HTTP.
   void HttpHandled(Method method, int code, std::chrono::duration<double> time);
@@ -104,6 +115,7 @@ class Metrics {
 
   void AddGrpc();
   void AddConnections();
+  void AddSettings();
   void AddHttp();
   void AddDomain();
   void AddSearch();
@@ -115,6 +127,9 @@ class Metrics {
   prometheus::Gauge* connections_;
   std::array<prometheus::Counter*, kCutCount> cut_;
   prometheus::Counter* cannot_accept_;
+  std::array<std::array<prometheus::Counter*, 2>, kSettingCount> reloads_;  // refused, taken
+  std::array<prometheus::Gauge*, kSettingCount> reload_refused_;
+  prometheus::Gauge* certificate_expiry_;
   std::array<HttpCounters, kMethodCount + kHttpPageCount> http_handled_;
   PerMethod<prometheus::Histogram*> http_seconds_;
   std::array<prometheus::Counter*, kClosedCount> http_closed_;

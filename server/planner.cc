@@ -156,6 +156,17 @@ std::variant<MemoryEstimate, Violations> Planner::EstimateJob(
   return result;
 }
 
+void Planner::SetPolicy(v1::AdmissionPolicy policy) {
+  auto next = std::make_shared<const v1::AdmissionPolicy>(std::move(policy));
+  const std::lock_guard lock(policy_mutex_);
+  policy_ = std::move(next);
+}
+
+std::shared_ptr<const v1::AdmissionPolicy> Planner::policy() const {
+  const std::lock_guard lock(policy_mutex_);
+  return policy_;
+}
+
 grpc::Status Planner::EstimateMemory(const v1::EstimateMemoryRequest& request,
                                      const Reading& reading, WireWriter* response) const {
   return Answer(EstimateJob(request, reading.misread, Detail::kReplay), reading, response);
@@ -266,7 +277,7 @@ grpc::Status Planner::Admit(const v1::AdmitRequest& request, const Reading& read
   }
   const Reading job_reading = {.misread = of_job, .in_callers_names = reading.in_callers_names};
   const v1::AdmissionDecision decision =
-      plimsoll::Admit(request, job_reading, policy_, *this, stop);
+      plimsoll::Admit(request, job_reading, *policy(), *this, stop);
   metrics_->Admitted(decision);
   response->Bytes(v1::AdmitResponse::kDecisionFieldNumber, SerializeInOrder(decision));
   return grpc::Status::OK;

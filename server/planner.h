@@ -4,6 +4,8 @@
 #define PLIMSOLL_SERVER_PLANNER_H_
 
 #include <limits>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -33,7 +35,13 @@ class Planner final : private JobPlanner {
  public:
   // All but the policy outlive the planner.
   Planner(const Catalog& catalog, v1::AdmissionPolicy policy, Metrics* metrics, const Log* log)
-      : catalog_(catalog), policy_(std::move(policy)), metrics_(metrics), log_(log) {}
+      : catalog_(catalog),
+        policy_(std::make_shared<const v1::AdmissionPolicy>(std::move(policy))),
+        metrics_(metrics),
+        log_(log) {}
+
+  // Takes another policy for admissions that begin from now on.
+  void SetPolicy(v1::AdmissionPolicy policy);
 
   // A request of which something could not be read is refused: for that, and for
   // what is wrong with the rest.
@@ -77,6 +85,7 @@ class Planner final : private JobPlanner {
   grpc::Status ListGpus(const v1::ListGpusRequest& request, WireWriter* response) const;
 
  private:
+  std::shared_ptr<const v1::AdmissionPolicy> policy() const;
   // Estimates and counts. `detail` is that of a request which does not say; of a replay
   // that is left nothing is counted.
   std::variant<MemoryEstimate, Violations> EstimateJob(
@@ -90,7 +99,8 @@ class Planner final : private JobPlanner {
   bool SameGpu(const std::string& a, const std::string& b) const override;
 
   const Catalog& catalog_;
-  const v1::AdmissionPolicy policy_;
+  mutable std::mutex policy_mutex_;
+  std::shared_ptr<const v1::AdmissionPolicy> policy_;  // guarded by policy_mutex_
   Metrics* const metrics_;
   const Log* const log_;
 };

@@ -5,10 +5,12 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/arena.h"
+#include "grpc/grpc_security_constants.h"
 #include "grpcpp/impl/codegen/proto_utils.h"
-#include "server/report_access.h"
+#include "grpcpp/security/auth_context.h"
 #include "server/status.h"
 
 namespace plimsoll {
@@ -27,6 +29,30 @@ Caller CallerOf(const CallbackServerContext& context) {
     caller.request_id.assign(id->second.data(), id->second.size());
   }
   return caller;
+}
+
+// Source: grpc 1.51, src/core/tsi/transport_security_interface.h and
+// include/grpc/grpc_security_constants.h.
+Identity IdentityOf(const CallbackServerContext& context) {
+  const std::shared_ptr<const grpc::AuthContext> shown = context.auth_context();
+  Identity identity;
+  identity.over_unix_socket = absl::StartsWith(context.peer(), "unix:");
+  for (const grpc::string_ref& type :
+       shown->FindPropertyValues(GRPC_TRANSPORT_SECURITY_TYPE_PROPERTY_NAME)) {
+    identity.over_tls =
+        type == GRPC_SSL_TRANSPORT_SECURITY_TYPE || type == GRPC_TLS_TRANSPORT_SECURITY_TYPE;
+  }
+  identity.certified = shown->IsPeerAuthenticated();
+  for (const char* const property : {GRPC_X509_SAN_PROPERTY_NAME, GRPC_X509_CN_PROPERTY_NAME}) {
+    for (const grpc::string_ref& name : shown->FindPropertyValues(property)) {
+      identity.names.emplace_back(name.data(), name.size());
+    }
+  }
+  const auto header = context.client_metadata().find("authorization");
+  if (header != context.client_metadata().end()) {
+    identity.authorization.assign(header->second.data(), header->second.size());
+  }
+  return identity;
 }
 
 // Small requests lie in one slice, from which they are parsed where they are.
@@ -160,7 +186,8 @@ CallGate::Pending PlannerService::Begin(Method method, const CallbackServerConte
           {.method = method,
            .face = Face::kGrpc,
            .request_bytes = request.Length(),
-           .caller = [context] { return CallerOf(*context); }}};
+           .caller = [context] { return CallerOf(*context); },
+           .identity = [context] { return IdentityOf(*context); }}};
 }
 
 grpc::ServerUnaryReactor* PlannerService::EstimateMemory(CallbackServerContext* context,
@@ -217,18 +244,10 @@ grpc::ServerUnaryReactor* PlannerService::Admit(CallbackServerContext* context,
 grpc::ServerUnaryReactor* PlannerService::ReportUsage(CallbackServerContext* context,
                                                       const ByteBuffer* request,
                                                       ByteBuffer* response) {
-  const auto answer = [this](const auto& from, auto* to) {
-    return planner_.ReportUsage(from, /*reading=*/{}, to);
-  };
-  CallGate::Pending call = Begin(Method::kReportUsage, context, *request);
-  const grpc::Status status = call.Answer([&]() -> grpc::Status {
-    grpc::Status allowed = MayReport(accept_reports_, IsUnixSocket(context->peer()));
-    if (!allowed.ok()) return allowed;
-    return AnswerBytes<v1::ReportUsageRequest>(*request, answer, response);
-  });
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  reactor->Finish(status);
-  return reactor;
+  return Handle<v1::ReportUsageRequest>(Begin(Method::kReportUsage, context, *request), context,
+                                        request, response, [this](const auto& from, auto* to) {
+                                          return planner_.ReportUsage(from, /*reading=*/{}, to);
+                                        });
 }
 
 grpc::ServerUnaryReactor* PlannerService::ListModels(CallbackServerContext* context,

@@ -27,12 +27,8 @@ class PlannerService final
  public:
   // All outlive the service.
   PlannerService(const Planner& planner, CallGate* gate, GrpcConnections* connections,
-                 const WorkPools& pools, bool accept_reports)
-      : planner_(planner),
-        gate_(gate),
-        connections_(connections),
-        pools_(pools),
-        accept_reports_(accept_reports) {}
+                 const WorkPools& pools)
+      : planner_(planner), gate_(gate), connections_(connections), pools_(pools) {}
 
   // This and the next answer from a pool's threads where they replay for long.
 
@@ -49,7 +45,6 @@ class PlannerService final
   grpc::ServerUnaryReactor* Admit(grpc::CallbackServerContext* context,
                                   const grpc::ByteBuffer* request,
                                   grpc::ByteBuffer* response) override;
-  // Refused unread where the caller may not report.
   grpc::ServerUnaryReactor* ReportUsage(grpc::CallbackServerContext* context,
                                         const grpc::ByteBuffer* request,
                                         grpc::ByteBuffer* response) override;
@@ -69,7 +64,6 @@ class PlannerService final
   CallGate* const gate_;
   GrpcConnections* const connections_;
   const WorkPools pools_;
-  const bool accept_reports_;
 };
 
 }  // namespace plimsoll

@@ -17,6 +17,7 @@
 #include "grpcpp/create_channel.h"
 #include "server/health.h"
 #include "server/notify.h"
+#include "server/peer_lines.h"
 
 namespace plimsoll {
 namespace {
@@ -76,15 +77,20 @@ void Drain(const ServerOptions& options, Server* server) {
   shutdown.join();
 }
 
-// gRPC's own errors become log lines like ours; its other words are dropped.
+// gRPC's own errors become log lines like ours, some of those that any caller can make it say,
+// as of a handshake that fails; its other words are dropped.
 std::atomic<LogLevel> grpc_log_level{LogLevel::kInfo};
 
 void LogGrpc(gpr_log_func_args* args) {
   if (args->severity != GPR_LOG_SEVERITY_ERROR) return;
+  static auto* const lines = new PeerLines();  // gRPC's threads may outlive all else
+  const bool last_words = absl::StrContains(args->message, "assertion failed");
+  const std::optional<int64_t> left_out = lines->Take("grpc", PeerLines::Clock::now());
+  if (!left_out.has_value() && !last_words) return;
   const Log log(grpc_log_level.load());
-  log.Write(LogLevel::kError, "grpc", {{"message", args->message}});
-  // Its last words: what says so aborts.
-  if (absl::StrContains(args->message, "assertion failed")) FlushLog(kFlush);
+  log.Write(LogLevel::kError, "grpc",
+            {{"message", args->message}, {"left_out", static_cast<double>(left_out.value_or(0))}});
+  if (last_words) FlushLog(kFlush);  // what says so aborts
 }
 
 std::string Joined(const std::vector<std::string>& addresses) {

@@ -99,14 +99,15 @@ std::string LoadOwnTables(const ServerOptions& options, std::unique_ptr<Catalog>
 
 }  // namespace
 
-Server::Server(const ServerOptions& options, std::unique_ptr<const Catalog> catalog,
-               v1::AdmissionPolicy policy)
-    : log_(options.log_level),
-      gate_({.max_in_flight = options.max_in_flight, .slow = options.slow_request}, &metrics_,
-            &log_),
+Server::Server(const ServerOptions& options, Loaded loaded)
+    : access_(std::move(loaded.access)),
+      tls_(std::move(loaded.tls)),
+      log_(options.log_level),
+      gate_({.max_in_flight = options.max_in_flight, .slow = options.slow_request}, access_.get(),
+            &metrics_, &log_),
       connections_({.max_count = static_cast<size_t>(options.max_connections)}, &metrics_, &log_),
-      catalog_(std::move(catalog)),
-      planner_(catalog_ != nullptr ? *catalog_ : LoadCatalog(), std::move(policy), &metrics_,
+      catalog_(std::move(loaded.catalog)),
+      planner_(catalog_ != nullptr ? *catalog_ : LoadCatalog(), std::move(loaded.policy), &metrics_,
                &log_),
       searches_({.thread_count = options.search_threads,
                  .max_searches = options.max_searches,
@@ -125,30 +126,89 @@ Server::Server(const ServerOptions& options, std::unique_ptr<const Catalog> cata
                 .what = "replays",
                 .of_searches = false},
                &metrics_),
-      service_(planner_, &gate_, &connections_, pools(), options.accept_reports) {}
+      service_(planner_, &gate_, &connections_, pools()) {}
 
 Server::~Server() { Shutdown(std::chrono::milliseconds(0)); }
 
-std::variant<std::unique_ptr<Server>, std::string> Server::Start(const ServerOptions& options) {
+std::string Server::Load(const ServerOptions& options, Loaded* loaded) {
   std::unique_ptr<Catalog> catalog;
   std::string error = LoadOwnTables(options, &catalog);
+  if (!error.empty()) return error;
+  loaded->catalog = std::move(catalog);
+  absl::StatusOr<v1::AdmissionPolicy> policy = ReadPolicy(options.admission_policy);
+  if (!policy.ok()) return absl::StrCat("admission policy: ", policy.status().message());
+  loaded->policy = *std::move(policy);
+  absl::StatusOr<std::unique_ptr<Access>> access =
+      Access::Load({.policy = options.access_policy,
+                    .accept_reports = options.accept_reports,
+                    .asks_certificates = !options.tls.client_ca.empty()});
+  if (!access.ok()) return absl::StrCat("access policy: ", access.status().message());
+  loaded->access = *std::move(access);
+  if (!options.tls.any()) return "";
+  absl::StatusOr<std::unique_ptr<ServerTls>> tls = ServerTls::Load(options.tls);
+  if (!tls.ok()) return absl::StrCat("tls: ", tls.status().message());
+  loaded->tls = *std::move(tls);
+  return "";
+}
+
+std::variant<std::unique_ptr<Server>, std::string> Server::Start(const ServerOptions& options) {
+  Loaded loaded;
+  std::string error = Load(options, &loaded);
   if (error.empty() && !options.listen.empty()) {
     error = ReserveDescriptors(options.max_connections);
   }
   if (!error.empty()) return error;
-  absl::StatusOr<v1::AdmissionPolicy> policy = ReadPolicy(options.admission_policy);
-  if (!policy.ok()) return absl::StrCat("admission policy: ", policy.status().message());
-  std::unique_ptr<Server> server(new Server(options, std::move(catalog), *std::move(policy)));
+  std::unique_ptr<Server> server(new Server(options, std::move(loaded)));
   error = server->StartGrpc(options);
   if (error.empty()) error = server->StartHttp(options);
   if (!error.empty()) return error;
+  server->reloader_ =
+      std::make_unique<Reloader>(server->WatchedFiles(options), &server->metrics_, &server->log_);
   server->ready_ = true;
   return server;
 }
 
+std::vector<Reloader::Watched> Server::WatchedFiles(const ServerOptions& options) {
+  std::vector<Reloader::Watched> watched;
+  const auto set_expiry = [this] {
+    metrics_.SetCertificateExpiry(absl::ToUnixSeconds(tls_->expiry()));
+  };
+  if (tls_ != nullptr) {
+    set_expiry();
+    const TlsFiles& files = tls_->files();
+    watched.push_back({.what = Setting::kTls,
+                       .files =
+                           [&files] {
+                             return std::vector{files.certificate, files.key, files.client_ca};
+                           },
+                       .reload =
+                           [this, set_expiry] {
+                             absl::Status status = tls_->Reload();
+                             set_expiry();
+                             return status;
+                           }});
+  }
+  if (!options.access_policy.empty()) {
+    watched.push_back({.what = Setting::kAccessPolicy,
+                       .files = [this] { return access_->files(); },
+                       .reload = [this] { return access_->Reload(); }});
+  }
+  if (!options.admission_policy.empty()) {
+    const std::string file = options.admission_policy;
+    watched.push_back({.what = Setting::kAdmissionPolicy,
+                       .files = [file] { return std::vector{file}; },
+                       .reload = [this, file]() -> absl::Status {
+                         absl::StatusOr<v1::AdmissionPolicy> policy = ReadPolicy(file);
+                         if (policy.ok()) planner_.SetPolicy(*std::move(policy));
+                         return policy.status();
+                       }});
+  }
+  return watched;
+}
+
 std::string Server::StartGrpc(const ServerOptions& options) {
   grpc::EnableDefaultHealthCheckService(true);
-  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  if (options.reflection) grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
   AddConnectionLimits(options.max_connection_age, &builder);
   AddMemoryLimits(&builder);
@@ -158,14 +218,19 @@ std::string Server::StartGrpc(const ServerOptions& options) {
     if (!why.empty()) return CannotListen(text, why);
     addresses_.push_back(ToText(*address));
   }
-  auto acceptor = builder.experimental().AddExternalConnectionAcceptor(
-      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
-      grpc::InsecureServerCredentials());
+  const auto add_acceptor = [&builder](const std::shared_ptr<grpc::ServerCredentials>& of) {
+    using Type = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
+    return builder.experimental().AddExternalConnectionAcceptor(Type::FROM_FD, of);
+  };
+  const auto in_the_clear = grpc::InsecureServerCredentials();
+  GrpcConnections::Acceptors acceptors = {
+      .unix_socket = add_acceptor(in_the_clear),
+      .tcp = add_acceptor(tls_ != nullptr ? tls_->GrpcCredentials() : in_the_clear)};
   builder.RegisterService(&service_);
   grpc_ = builder.BuildAndStart();
   if (grpc_ == nullptr) return "cannot start gRPC";
   grpc_->GetHealthCheckService()->SetServingStatus(kServiceName, true);
-  connections_.Start(std::move(acceptor));
+  connections_.Start(std::move(acceptors));
   probe_ = InProcessChannel();
   return "";
 }
@@ -177,7 +242,7 @@ std::string Server::StartHttp(const ServerOptions& options) {
                                .metrics = metrics_,
                                .ready = [this] { return IsReady(); },
                                .max_body_bytes = kMaxRequestBytes,
-                               .accept_reports = options.accept_reports,
+                               .tls = tls_.get(),
                                .max_searches = static_cast<size_t>(options.max_searches)};
   for (const std::string& text : options.http_listen) {
     const std::optional<Address> address = ParseAddress(text);
@@ -219,6 +284,7 @@ void Server::Drain(std::chrono::milliseconds timeout) {
 
 void Server::Shutdown(std::chrono::milliseconds timeout) {
   ready_ = false;
+  reloader_.reset();
   connections_.Refuse();
   const auto deadline = HttpServer::Clock::now() + timeout;
   for (const std::unique_ptr<HttpServer>& server : http_) server->Refuse();

@@ -10,6 +10,7 @@
 
 #include "grpcpp/channel.h"
 #include "grpcpp/server.h"
+#include "server/access.h"
 #include "server/call_gate.h"
 #include "server/grpc_connections.h"
 #include "server/http.h"
@@ -17,7 +18,9 @@
 #include "server/metrics.h"
 #include "server/planner.h"
 #include "server/planner_service.h"
+#include "server/reloader.h"
 #include "server/search_pool.h"
+#include "server/tls.h"
 
 namespace plimsoll {
 
@@ -40,8 +43,14 @@ struct ServerOptions {
   // How long callers may take to leave after that, and calls in flight to finish.
   std::chrono::milliseconds drain_timeout{20000};
   LogLevel log_level = LogLevel::kInfo;
-  // Whether reports of usage are counted; of callers by a unix socket alone.
+  // Whether reports of usage are counted; of callers by a unix socket alone. A policy of
+  // access says so itself.
   bool accept_reports = false;
+  // Of addresses that are no unix sockets.
+  TlsFiles tls;
+  // Who may call what; empty: Access's default.
+  std::string access_policy;
+  bool reflection = true;
   // Files that take the place of the embedded tables; empty: none.
   std::string calibration;
   std::string speed;
@@ -89,14 +98,25 @@ class Server {
   const Log& log() const { return log_; }
 
  private:
-  // `catalog` is null where the embedded one is to be used.
-  Server(const ServerOptions& options, std::unique_ptr<const Catalog> catalog,
-         v1::AdmissionPolicy policy);
+  // What a server has read before it begins.
+  struct Loaded {
+    std::unique_ptr<const Catalog> catalog;  // null where the embedded one is to be used
+    v1::AdmissionPolicy policy;
+    std::unique_ptr<Access> access;
+    std::unique_ptr<ServerTls> tls;  // null where there is none
+  };
+
+  // Returns why something can't be read, or an empty string.
+  static std::string Load(const ServerOptions& options, Loaded* loaded);
+  Server(const ServerOptions& options, Loaded loaded);
+  std::vector<Reloader::Watched> WatchedFiles(const ServerOptions& options);
   std::string StartGrpc(const ServerOptions& options);
   std::string StartHttp(const ServerOptions& options);
 
   bool IsReady();
 
+  const std::unique_ptr<Access> access_;
+  const std::unique_ptr<ServerTls> tls_;
   Log log_;
   Metrics metrics_;
   CallGate gate_;
@@ -112,6 +132,7 @@ class Server {
   std::shared_ptr<grpc::Channel> probe_;
   std::vector<std::unique_ptr<HttpServer>> http_;
   std::vector<std::string> addresses_, http_addresses_;
+  std::unique_ptr<Reloader> reloader_;
 };
 
 }  // namespace plimsoll

@@ -67,7 +67,21 @@ bool SocketStream::Wait(int16_t events, Clock::time_point end) const {
   }
 }
 
-bool SocketStream::is_readable() const { return has_read_ahead() || Wait(POLLIN, read_end_); }
+template <typename Transfer>
+ssize_t SocketStream::Move(int16_t events, Clock::time_point end, const Transfer& transfer) const {
+  for (bool first = true;; first = false) {
+    // TLS may have unpacked more than it gave.
+    const bool is_there = first && tls_ != nullptr && SSL_pending(tls_.get()) > 0;
+    if (!is_there && !Wait(events, end)) return -1;
+    const ssize_t count = transfer();
+    if (count >= 0 || errno != EAGAIN || tls_ == nullptr) return count;
+  }
+}
+
+bool SocketStream::is_readable() const {
+  return has_read_ahead() || (tls_ != nullptr && SSL_pending(tls_.get()) > 0) ||
+         Wait(POLLIN, read_end_);
+}
 
 bool SocketStream::is_writable() const {
   return Wait(POLLOUT, writing_ ? write_end_ : Clock::now() + write_time_);
@@ -75,10 +89,11 @@ bool SocketStream::is_writable() const {
 
 ssize_t SocketStream::read(char* to, size_t size) {
   if (!has_read_ahead()) {
-    if (!is_readable()) return -1;
     buffer_.resize(kChunkBytes);
     begin_ = 0;
-    const ssize_t count = recv(socket_, buffer_.data(), buffer_.size(), MSG_DONTWAIT);
+    const ssize_t count = Move(POLLIN, read_end_, [this] {
+      return ReceiveNow(socket_, tls_.get(), buffer_.data(), buffer_.size());
+    });
     buffer_.resize(static_cast<size_t>(std::max<ssize_t>(count, 0)));
     if (count <= 0) return count;
   }
@@ -93,7 +108,7 @@ ssize_t SocketStream::read(char* to, size_t size) {
 ssize_t SocketStream::write(const char* from, size_t size) {
   if (!writing_) write_end_ = Clock::now() + write_time_;
   writing_ = true;
-  return is_writable() ? send(socket_, from, size, MSG_NOSIGNAL | MSG_DONTWAIT) : -1;
+  return Move(POLLOUT, write_end_, [&] { return SendNow(socket_, tls_.get(), from, size); });
 }
 
 void SocketStream::get_remote_ip_and_port(std::string& ip, int& port) const {

@@ -6,7 +6,11 @@
 #include <httplib.h>
 
 #include <chrono>
+#include <memory>
 #include <string>
+#include <utility>
+
+#include "server/http_connection.h"
 
 namespace plimsoll {
 
@@ -19,8 +23,12 @@ class SocketStream final : public httplib::Stream {
   // `timeout` is for each read and each write, `write_time` for all of an answer;
   // `received` was read before.
   SocketStream(int socket, std::chrono::milliseconds timeout, std::chrono::milliseconds write_time,
-               std::string received)
-      : socket_(socket), timeout_(timeout), write_time_(write_time), buffer_(std::move(received)) {}
+               std::string received, std::shared_ptr<SSL> tls = nullptr)
+      : socket_(socket),
+        timeout_(timeout),
+        write_time_(write_time),
+        tls_(std::move(tls)),
+        buffer_(std::move(received)) {}
 
   // What may be read from now on: so many bytes, for so long. Ends the answer before.
   void Allow(size_t bytes, std::chrono::milliseconds time);
@@ -46,11 +54,15 @@ class SocketStream final : public httplib::Stream {
   using Clock = std::chrono::steady_clock;
 
   bool has_read_ahead() const { return begin_ < buffer_.size(); }
+  // Reads or writes once the socket lets it, and again where TLS had no whole record.
+  template <typename Transfer>
+  ssize_t Move(int16_t events, Clock::time_point end, const Transfer& transfer) const;
   // Waits for `timeout_`, but not beyond `end`.
   bool Wait(int16_t events, Clock::time_point end) const;
 
   const int socket_;
   const std::chrono::milliseconds timeout_, write_time_;
+  const std::shared_ptr<SSL> tls_;
   size_t bytes_left_ = 0;
   Clock::time_point read_end_, write_end_;
   bool writing_ = false;

@@ -176,7 +176,8 @@ TEST_F(PlannerClientTest, AsksAgain) {
   Batch batch;
   for (int i = 0; i < 2; ++i) batch.add_requests();
   service_.failures = 2;
-  const auto answer = ConnectTo(address, absl::Minutes(1)).BatchEstimateMemory(batch);
+  const auto answer = ConnectTo(address, absl::Minutes(1), grpc::InsecureChannelCredentials())
+                          .BatchEstimateMemory(batch);
   EXPECT_TRUE(answer.ok()) << answer.status();
   EXPECT_EQ(service_.failures, 0);
 }

@@ -19,13 +19,19 @@ using testing::IsEmpty;
 class CallGateTest : public testing::Test {
  protected:
   static Call MakeCall(Face face) {
-    return {.method = Method::kEstimateMemory, .face = face, .request_bytes = 12, .caller = [] {
-              return Caller{"ipv4:10.0.0.1:5", "id-7"};
-            }};
+    return {.method = Method::kEstimateMemory,
+            .face = face,
+            .request_bytes = 12,
+            .caller =
+                [] {
+                  return Caller{"ipv4:10.0.0.1:5", "id-7"};
+                },
+            .identity = [] { return Identity(); }};
   }
 
   CallGate MakeGate(int64_t max_in_flight, std::chrono::milliseconds slow) {
-    return CallGate({.max_in_flight = max_in_flight, .slow = slow}, &metrics_, &log_);
+    return CallGate({.max_in_flight = max_in_flight, .slow = slow}, access_.get(), &metrics_,
+                    &log_);
   }
 
   double Series(const std::string& series) const { return SeriesValue(metrics_.Text(), series); }
@@ -34,6 +40,7 @@ class CallGateTest : public testing::Test {
   std::vector<std::string> lines_;
   Log log_{LogLevel::kInfo, [this](const std::string& line) { lines_.push_back(line); }};
   Metrics metrics_;
+  const std::unique_ptr<Access> access_ = *Access::Load({});
 };
 
 TEST_F(CallGateTest, ShedsWhatIsOverTheLimit) {

@@ -222,5 +222,17 @@ TEST_F(HttpListenerTest, AStopEndsWhatIsInFlightAtItsDeadline) {
   EXPECT_FALSE(half.Send("[]") && absl::StartsWith(half.ReadAnswer(), "HTTP/1.1 200"));
 }
 
+// One host that sends bodies slowly has half of the threads at most.
+TEST_F(HttpListenerTest, SlowBodiesOfOneHostKeepNobodyElseWaiting) {
+  std::vector<std::unique_ptr<RawConnection>> slow;
+  for (int i = 0; i < 40; ++i) {
+    slow.push_back(std::make_unique<RawConnection>(address()));
+    ASSERT_TRUE(slow.back()->Send("POST /v1:listGpus HTTP/1.1\r\nContent-Length: 100\r\n\r\n{"));
+  }
+  RawConnection other(address(), INADDR_LOOPBACK + 1);
+  ASSERT_TRUE(other.Send(Post("/v1:listGpus", "{}")));
+  EXPECT_THAT(other.ReadAnswer(), HasSubstr("h100-80gb-sxm"));
+}
+
 }  // namespace
 }  // namespace plimsoll

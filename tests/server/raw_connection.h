@@ -17,8 +17,13 @@ namespace plimsoll {
 
 class RawConnection {
  public:
-  // `address` is 127.0.0.1 and a port.
-  explicit RawConnection(const std::string& address) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
+  // `address` is 127.0.0.1 and a port; `host` is whom it comes from, 127.0.0.x.
+  explicit RawConnection(const std::string& address, uint32_t host = INADDR_LOOPBACK)
+      : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in from{};
+    from.sin_family = AF_INET;
+    from.sin_addr.s_addr = htonl(host);
+    EXPECT_EQ(bind(fd_, reinterpret_cast<const sockaddr*>(&from), sizeof(from)), 0);
     sockaddr_in to{};
     to.sin_family = AF_INET;
     to.sin_port = htons(static_cast<uint16_t>(ParseAddress(address).value().port));

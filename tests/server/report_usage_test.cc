@@ -13,7 +13,6 @@
 #include "gtest/gtest.h"
 #include "running_server.h"
 #include "server/json.h"
-#include "server/report_access.h"
 #include "server/status.h"
 
 namespace plimsoll {
@@ -236,15 +235,6 @@ TEST_F(ReportUsageTest, TakesNoneUnlessTold) {
     EXPECT_EQ(OverHttp(address, "no JSON").status, 403) << "unread";
   }
   EXPECT_EQ(Series(kFinished), 0);
-}
-
-TEST(ReportAccessTest, KnowsAUnixSocketByItsPeer) {
-  EXPECT_TRUE(IsUnixSocket("unix:"));
-  EXPECT_TRUE(IsUnixSocket("unix:/run/plimsoll.sock"));
-  for (const char* const peer :
-       {"", "ipv4:127.0.0.1:5", "ipv6:[::1]:5", "inproc", "unix", "unix-abstract:x", "dns:unix:"}) {
-    EXPECT_FALSE(IsUnixSocket(peer)) << peer;
-  }
 }
 
 }  // namespace

@@ -1,0 +1,74 @@
+#include "server/reloader.h"
+
+#include <sys/stat.h>
+
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::chrono::seconds kInterval{1};
+
+// What changes with a file, whether it is written, replaced or a link is turned.
+std::string StateOf(const std::vector<std::string>& files) {
+  std::string state;
+  for (const std::string& file : files) {
+    struct stat found {};
+    const bool is_there = stat(file.c_str(), &found) == 0;
+    absl::StrAppend(&state, file, ":", is_there, ":", found.st_ino, ":", found.st_size, ":",
+                    found.st_mtim.tv_sec, ".", found.st_mtim.tv_nsec, "\n");
+  }
+  return state;
+}
+
+}  // namespace
+
+Reloader::Reloader(std::vector<Watched> watched, Metrics* metrics, const Log* log)
+    : metrics_(metrics), log_(log) {
+  for (Watched& one : watched) {
+    std::string seen = StateOf(one.files());
+    states_.push_back({std::move(one), std::move(seen)});
+  }
+  if (!states_.empty()) thread_ = std::thread([this] { Run(); });
+}
+
+Reloader::~Reloader() {
+  {
+    const std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  ended_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Reloader::Look() {
+  const std::lock_guard lock(mutex_);
+  for (State& state : states_) {
+    if (StateOf(state.watched.files()) == state.seen) continue;
+    const absl::Status status = state.watched.reload();
+    state.seen = StateOf(state.watched.files());
+    metrics_->Reloaded(state.watched.what, status.ok());
+    const std::string name = NameOf(state.watched.what);
+    if (status.ok()) {
+      log_->Write(LogLevel::kInfo, "reloaded", {{"setting", name}});
+    } else {
+      log_->Write(LogLevel::kError, "not-reloaded",
+                  {{"setting", name},
+                   {"message", std::string(status.message().data(), status.message().size())}});
+    }
+  }
+}
+
+void Reloader::Run() {
+  std::unique_lock lock(mutex_);
+  while (!ended_.wait_for(lock, kInterval, [this] { return ends_; })) {
+    lock.unlock();
+    Look();
+    lock.lock();
+  }
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,81 @@
+// The server's certificate, as files have it, for both faces. Files may change while it
+// runs: they are read anew, and taken where they are in order as a whole.
+#ifndef PLIMSOLL_SERVER_TLS_H_
+#define PLIMSOLL_SERVER_TLS_H_
+
+#include <openssl/ssl.h>
+
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "grpcpp/security/server_credentials.h"
+#include "server/descriptor.h"
+
+namespace plimsoll {
+
+// PEM files. TLS is of TCP alone: over a unix socket nobody listens in.
+struct TlsFiles {
+  std::string certificate;  // with the chain up to its authority; empty: no TLS
+  std::string key;
+  std::string client_ca;  // the authorities of callers' certificates; empty: none is asked for
+
+  bool any() const { return !certificate.empty(); }
+};
+
+// Any thread may call.
+class ServerTls {
+ public:
+  // Errors: INVALID_ARGUMENT, "<file>: <what is wrong>": not readable, no PEM, a key of
+  //         another certificate, one that has expired or is not valid yet.
+  static absl::StatusOr<std::unique_ptr<ServerTls>> Load(const TlsFiles& files);
+
+  // Reads the files anew; with an error as Load's what was loaded stays.
+  absl::Status Reload();
+
+  const TlsFiles& files() const { return files_; }
+  // When the certificate ends to be valid.
+  absl::Time expiry() const;
+
+  // TLS 1.2 and above; a caller's certificate is verified where it has one. gRPC takes a new
+  // certificate within a second.
+  std::shared_ptr<grpc::ServerCredentials> GrpcCredentials() const;
+  std::shared_ptr<SSL_CTX> HttpContext() const;
+
+ private:
+  // A file without a name that has what gRPC is to read.
+  class Staged {
+   public:
+    Staged();
+    const std::string& path() const { return path_; }
+    // At once: who reads has the old text or the new.
+    void Replace(const std::string& text);
+
+   private:
+    Descriptor file_;
+    std::string path_;
+  };
+  struct Loaded {
+    std::string identity;  // the key and the certificate's chain
+    std::string client_ca;
+    std::shared_ptr<SSL_CTX> context;
+    absl::Time expiry;
+  };
+
+  explicit ServerTls(TlsFiles files) : files_(std::move(files)) {}
+  static absl::StatusOr<Loaded> Read(const TlsFiles& files);
+  void Take(Loaded loaded);
+
+  const TlsFiles files_;
+  Staged identity_, client_ca_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<SSL_CTX> context_;  // guarded by mutex_
+  absl::Time expiry_;                 // likewise
+};
+
+}  // namespace plimsoll
+
+#endif  // PLIMSOLL_SERVER_TLS_H_
