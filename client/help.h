@@ -23,7 +23,7 @@ Exit status:
   2  bad input; with --jobs: at least one line was bad
   3  the job does not fit; recommend: nothing does; admit: reject
   4  the service is out of reach, overloaded or late
-  5  at risk: the expected figure fits, the upper bound does not
+  5  at risk: the upper bound does not fit, less than that may
   6  admit: resize)";
 
 inline constexpr char kEstimateFooter[] = R"(A job file has the API's own names:

@@ -69,7 +69,7 @@ Margins MarginsOf(const Calibration& calibration, const Job& job, Detail detail)
   const CalibrationRow* rows[] = {nullptr, nullptr, nullptr, nullptr};
   int best[] = {-1, -1, -1, -1};
   for (const CalibrationRow& row : calibration.rows) {
-    if (row.detail != detail) continue;
+    if (row.detail != detail && row.gauge != CalibratedGauge::kCapacity) continue;
     const auto gauge = static_cast<size_t>(row.gauge);
     const int named = Specificity(row, job, measured);
     if (named <= best[gauge]) continue;

@@ -18,9 +18,9 @@ struct Job;
 
 // What a share is of.
 //   kAllocated, kReserved, kDevice   the gauge's expected bytes
-//   kCapacity                        the memory that a job is replayed in to see
-//                                    whether it runs on its GPU: so much less than
-//                                    there is, for what the replay does not know
+//   kCapacity                        the memory in which a job must run to its end, to
+//                                    run on its GPU: so much less than there is, for
+//                                    what a replay does not know; the same at any detail
 enum class CalibratedGauge : uint8_t { kAllocated, kReserved, kDevice, kCapacity };
 
 // The shares of some jobs. What is not named is any.

@@ -68,8 +68,29 @@ void FillBreakdown(const Program& program, const RoleBytes& tensors, int64_t fra
   rank.breakdown[static_cast<size_t>(Role::kNccl)] = program.outside.nccl_bytes;
 }
 
+// A job that runs on its GPU for certain holds no more than that has.
+void EndAtGpu(const Job& job, const Program& program, GaugeBytes& bounds) {
+  const int64_t usable = UsableBytes(job, program.outside);
+  bounds.reserved = std::min(bounds.reserved, usable - program.outside.context_bytes);
+  bounds.allocated = std::min(bounds.allocated, bounds.reserved);
+  bounds.device = std::min(bounds.device, usable);
+}
+
+// Bounds of the closed form. A search that will replay what it finds goes by the shares alone.
+GaugeBytes BoundsOf(const Job& job, const Program& program, const Margins& margins,
+                    const GaugeBytes& expected, const StagePeak& peak, bool replayed_later) {
+  const int64_t outside = program.outside.Sum();
+  const int64_t left = LeftByLoading(job, program, peak.sums);
+  if (replayed_later) return BoundsOf(expected, {}, margins, outside, left);
+  const int64_t most = peak.MostReserved();
+  GaugeBytes bounds = BoundsOf(expected, {0, most, 0}, margins, outside, left);
+  const int64_t room = Add(Above(Add(most, left), margins.capacity), outside);
+  if (room <= UsableBytes(job, program.outside)) EndAtGpu(job, program, bounds);
+  return bounds;
+}
+
 void FillRank(const Job& job, const Program& program, const Margins& margins, const Stage& stage,
-              const StagePeak& peak, RankMemory& rank) {
+              const StagePeak& peak, bool replayed_later, RankMemory& rank) {
   rank.gpu_count = job.gpu_count / job.pipeline_parallel_size;
   rank.layer_count = stage.layer_count;
   rank.in_flight_count = stage.order.MostInFlight();
@@ -77,8 +98,7 @@ void FillRank(const Job& job, const Program& program, const Margins& margins, co
   const int64_t outside = program.outside.Sum();
   const int64_t reserved = peak.Reserved();
   const GaugeBytes expected{peak.usage.total, reserved, Add(reserved, outside)};
-  const GaugeBytes bounds =
-      BoundsOf(expected, {}, margins, outside, LeftByLoading(job, program, peak.sums));
+  const GaugeBytes bounds = BoundsOf(job, program, margins, expected, peak, replayed_later);
   rank.allocated = Bounded(expected.allocated, bounds.allocated);
   rank.reserved = Bounded(expected.reserved, bounds.reserved);
   rank.device = Bounded(expected.device, bounds.device);
@@ -105,7 +125,6 @@ void FillMoments(const RankReplay& replay, RankMemory& rank) {
   }
 }
 
-// A job that runs on its GPU for certain holds no more than that has.
 void BoundGauges(const Job& job, const Program& program, const Margins& margins,
                  const RankReplay& replay, RankMemory& rank) {
   const Replayed& shown = replay.shown();
@@ -114,12 +133,7 @@ void BoundGauges(const Job& job, const Program& program, const Margins& margins,
   GaugeBytes bounds = BoundsOf({shown.peak_allocated, uncapped, Add(uncapped, outside)},
                                {replay.lagging_allocated, replay.lagging_reserved, 0}, margins,
                                outside, replay.left_by_loading);
-  if (replay.endures) {
-    const int64_t usable = UsableBytes(job, program.outside);
-    bounds.reserved = std::min(bounds.reserved, usable - program.outside.context_bytes);
-    bounds.allocated = std::min(bounds.allocated, bounds.reserved);
-    bounds.device = std::min(bounds.device, usable);
-  }
+  if (replay.endures) EndAtGpu(job, program, bounds);
   rank.allocated = Bounded(shown.peak_allocated, bounds.allocated);
   rank.reserved = Bounded(shown.peak_reserved, bounds.reserved);
   rank.device = Bounded(Add(shown.peak_reserved, outside), bounds.device);
@@ -200,23 +214,39 @@ std::optional<RankReplay> ReplayRanks(const Job& job, const Program& program,
   return limiting;
 }
 
-Verdict Judge(const Gauge& device, int64_t usable_bytes) {
-  if (device.bound_bytes <= usable_bytes) return Verdict::kFits;
-  return device.expected_bytes <= usable_bytes ? Verdict::kAtRisk : Verdict::kDoesNotFit;
+// What a rank must have for certain. What the allocator reserves, the closed form expects in
+// room; a full GPU's is replayed.
+int64_t CertainBytes(const RankMemory& rank, const Program& program, Detail detail) {
+  if (detail == Detail::kReplay) return rank.device.expected_bytes;
+  return Add(rank.allocated.expected_bytes, program.outside.Sum());
+}
+
+Verdict Judge(int64_t bound_bytes, int64_t certain_bytes, int64_t usable_bytes) {
+  if (bound_bytes <= usable_bytes) return Verdict::kFits;
+  return certain_bytes <= usable_bytes ? Verdict::kAtRisk : Verdict::kDoesNotFit;
 }
 
 // The bound is that of all ranks.
 void FillVerdict(const Job& job, const Program& program, MemoryEstimate& estimate) {
   Gauge device;
+  int64_t certain = 0;
   for (const RankMemory& rank : estimate.ranks) {
+    certain = std::max(certain, CertainBytes(rank, program, estimate.detail));
     device.expected_bytes = std::max(device.expected_bytes, rank.device.expected_bytes);
     device.bound_bytes = std::max(device.bound_bytes, rank.device.bound_bytes);
   }
   estimate.limiting_rank = static_cast<int64_t>(LimitingRank(estimate.ranks));
   estimate.usable_bytes = UsableBytes(job, program.outside);
-  estimate.verdict = Judge(device, estimate.usable_bytes);
+  estimate.verdict = Judge(device.bound_bytes, certain, estimate.usable_bytes);
   estimate.headroom = {.expected_bytes = estimate.usable_bytes - device.expected_bytes,
                        .bound_bytes = estimate.usable_bytes - device.bound_bytes};
+}
+
+void WarnOfRisk(MemoryEstimate& estimate) {
+  if (estimate.detail == Detail::kReplay || estimate.verdict != Verdict::kAtRisk) return;
+  estimate.warnings.push_back({"not-replayed", "detail",
+                               "tensors fit; whether all that the allocator holds beside them does "
+                               "follows from the order of allocations, which only a replay knows"});
 }
 
 void WarnOfAllocator(const Job& job, MemoryEstimate& estimate) {
@@ -295,12 +325,13 @@ std::variant<MemoryEstimate, Violations> EstimateMemory(const JobSpec& spec, con
 
   MemoryEstimate estimate;
   const Margins margins = MarginsOf(catalog.calibration, *job, options.calibrated_as);
+  const bool replayed_later = options.calibrated_as == Detail::kReplay;
   const std::pmr::vector<StagePeak> peaks = FindPeaks(program, runs, &memory);
   estimate.ranks.reserve(program.stages.size());
   for (size_t stage = 0; stage < program.stages.size(); ++stage) {
     RankMemory& rank = estimate.ranks.emplace_back();
     rank.pipeline_stage = static_cast<int64_t>(stage);
-    FillRank(*job, program, margins, program.stages[stage], peaks[stage], rank);
+    FillRank(*job, program, margins, program.stages[stage], peaks[stage], replayed_later, rank);
   }
   if (TooLarge(estimate)) {
     return Violations{{"job", "2^60 bytes or more on one GPU", "must need less than 2^60 bytes",
@@ -324,6 +355,7 @@ std::variant<MemoryEstimate, Violations> EstimateMemory(const JobSpec& spec, con
   WarnOfAllocator(*job, estimate);
   WarnOfUncalibrated(margins, estimate);
   FillVerdict(*job, program, estimate);
+  WarnOfRisk(estimate);
   estimate.parameter_count = CountParameters(*job->model);
   estimate.assumptions = job.TakeAssumptions();
   estimate.calibration_id = catalog.calibration.id;

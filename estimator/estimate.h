@@ -76,7 +76,8 @@ struct LedgerEntry {
   std::string lifetime;
 };
 
-// The same verdicts, in the same order, as plimsoll.v1.Verdict.
+// The same verdicts, in the same order, as plimsoll.v1.Verdict. Where the order of allocations
+// decides, the closed form says kAtRisk.
 enum class Verdict : uint8_t { kFits, kAtRisk, kDoesNotFit };
 
 struct MemoryEstimate {
@@ -106,8 +107,8 @@ struct EstimateOptions {
   // The dearest replay that is made, in events (ReplayCost); of a dearer one the answer
   // only says so. No more than kMaxReplayEvents is replayed in any case.
   int64_t max_replay_events = std::numeric_limits<int64_t>::max();
-  // Whose calibration the bounds of a summary are from. A search asks for replay's:
-  // it replays what it recommends.
+  // Whose calibration the bounds of a summary are from. A search asks for replay's, of
+  // shares alone: it replays what it recommends.
   Detail calibrated_as = Detail::kSummary;
 };
 

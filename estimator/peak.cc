@@ -13,6 +13,11 @@ namespace plimsoll {
 namespace {
 
 constexpr int64_t kSegmentBytes = int64_t{2} << 20;  // cudaMalloc's granularity
+// Of each stream, segments of small and of large blocks that are not full.
+// Source: c10/cuda/CUDACachingAllocator.cpp, kSmallBuffer and kLargeBuffer.
+constexpr int64_t kPoolBytes = int64_t{22} << 20;
+// In forward and in backward: the second finds the first one's hole taken.
+constexpr int64_t kTunings = 2;
 
 // Forward, loss and backward: what micro-batches in flight hold counts in them.
 constexpr size_t kFlightPhaseCount = 3;
@@ -20,6 +25,8 @@ constexpr size_t kFlightPhaseCount = 3;
 // States of a rank, by phase. Ranks with the same parameters have the same.
 struct StateBases {
   std::array<Base, 2 * kPhaseCount> phases{};  // of the first step, then of a steady one
+  // Of those that are never freed again: at each phase of the first step, and in later ones.
+  std::array<int64_t, kPhaseCount + 1> staying{};
 
   // `state_bytes` is of each state.
   StateBases(const Parts& parts, absl::Span<const int64_t> state_bytes) {
@@ -27,6 +34,9 @@ struct StateBases {
     for (size_t i = 0; i < state_bytes.size(); ++i) {
       const State& state = parts.program.states[i];
       const int64_t bytes = state_bytes[i];
+      for (size_t phase = 0; phase < staying.size(); ++phase) {
+        if (StaysFrom(state, phase)) staying[phase] = Add(staying[phase], bytes);
+      }
       if (state.alive == kAlways) {
         always.Grow(state, bytes);
         continue;
@@ -40,6 +50,11 @@ struct StateBases {
 
   const Base& At(bool steady, size_t phase) const {
     return phases[phase + (steady ? kPhaseCount : 0)];
+  }
+
+  static bool StaysFrom(const State& state, size_t phase) {
+    const unsigned before = (1u << phase) - 1;
+    return (state.alive | before) == kAlways;
   }
 };
 
@@ -110,6 +125,7 @@ class StageKind {
   // The other phases, and all of them in the compute stream and in others.
   const StepUsage& rest(bool steady) const { return rests_[steady]; }
   const PairNeed& rest_need(bool steady) const { return rest_needs_[steady]; }
+  int64_t PinnedBytes(const std::array<StepUsage, 2>& steps) const;
   const Usage& UsageAt(bool steady, Phase phase, const AtWork& at);
   void GrowOthers(const InFlightTable& flights, const InFlight& flight, Usage& usage) const;
 
@@ -132,6 +148,7 @@ class StageKind {
   absl::InlinedVector<ChunkNeeds, 1> needs_;
   std::array<PairNeed, 2> rest_needs_;
   std::array<StepUsage, 2> rests_{};
+  std::array<int64_t, kPhaseCount + 1> staying_{};
   absl::InlinedVector<int64_t, 24> state_bytes_;
   // The usage that was asked for last, and when it is: alike stages ask for one.
   std::optional<Usage> usage_;
@@ -154,6 +171,7 @@ void StageKind::SumChunks() {
 
 void StageKind::SetNeeds() {
   const StateBases bases(parts_, state_bytes_);
+  staying_ = bases.staying;
   needs_.resize(chunks_.size());
   for (const bool steady : {false, true}) {
     for (size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
@@ -176,6 +194,19 @@ void StageKind::SetNeed(const StateBases& bases, bool steady, const AtWork& at) 
     const Base& base = bases.At(steady, static_cast<size_t>(at.PhaseAt(i)));
     need.Set(i, base, chunks_[at.chunk].At(at, i));
   }
+}
+
+// What fragmentation holds at most: all that a step frees, in segments that the states and
+// gradients made in its holes keep, so that flushing the cache gives none of it back; kernels
+// that tune themselves; and pools.
+int64_t StageKind::PinnedBytes(const std::array<StepUsage, 2>& steps) const {
+  int64_t freed = 0;
+  for (size_t phase = 0; phase < kPhaseCount; ++phase) {
+    freed = std::max({freed, steps[false][phase].peak - staying_[phase],
+                      steps[true][phase].peak - staying_.back()});
+  }
+  const int64_t tuning = Multiply(kTunings, parts_.program.tuning_bytes);
+  return Add(Add(freed, tuning), kStreamCount * kPoolBytes);
 }
 
 // States and, where a pair is at work, what it demands, told by role.
@@ -277,6 +308,7 @@ void StageMachine::Find() {
       peak_.phase = static_cast<Phase>(phase);
     }
   }
+  peak_.pinned_bytes = kind_.PinnedBytes(peak_.steps);
   const auto phase = static_cast<size_t>(peak_.phase);
   const AtWork& at = at_work_[peak_.steady][phase];
   const InFlight& flight = FlightAt(at);
@@ -296,6 +328,8 @@ int64_t StagePeak::Reserved() const {
   }
   return most;
 }
+
+int64_t StagePeak::MostReserved() const { return Add(Reserved(), pinned_bytes); }
 
 BlockRuns RunBlocks(const Program& program, std::pmr::memory_resource* memory) {
   BlockRuns runs(memory);

@@ -33,7 +33,9 @@ struct StagePeak {
   Usage usage;  // at the peak
   // In flight there, of each virtual stage; where none is, the most of the first.
   absl::InlinedVector<int64_t, 4> pairs;
-  int64_t Reserved() const;  // the most over both steps
+  int64_t pinned_bytes = 0;      // that fragmentation holds at most beside Reserved()
+  int64_t Reserved() const;      // the most over both steps
+  int64_t MostReserved() const;  // with what is pinned: on less memory the job may fail
 };
 
 // In the order of program.blocks.

@@ -108,11 +108,12 @@ const Blocks& Ranking::BlocksOf(const Choice& choice, const Job& job) {
   const Speed speed = SpeedOf(catalog_.speed, job);
   const Margins margins = MarginsOf(catalog_.calibration, job, calibrated_as_);
   const Margins replayed = MarginsOf(catalog_.calibration, job, Detail::kReplay);
-  const double bound = std::max(replayed.device, replayed.reserved);
+  const double bound = std::max(margins.device, margins.reserved);
+  const double room = std::min(std::max(replayed.device, replayed.reserved), replayed.capacity);
+  const bool judged = calibrated_as_ == Detail::kSummary;
   return blocks_
       .emplace(key, Blocks{speed, CostOf(valid, program, speed), FloorPartsOf(valid, program),
-                           std::max(margins.device, margins.reserved),
-                           std::min(bound, replayed.capacity)})
+                           judged ? std::min(bound, margins.capacity) : bound, room})
       .first->second;
 }
 

@@ -43,7 +43,7 @@ struct Blocks {
   Speed speed;
   ModelCost cost;
   FloorParts floor;
-  double margin = 0;  // a bound is at least the expected figure and this share of it
+  double margin = 0;  // what fits in closed form leaves at least this share of what tensors hold
   double room = 0;    // likewise what a replay asks for (replay_room.h)
 };
 

@@ -14,7 +14,7 @@ namespace plimsoll {
 // Parses a table as tests/accuracy/calibrate.py writes it.
 //
 // Ensures:  risks fall, shares rise with them; each gauge and detail has a row that
-//           names no framework, but for the capacity of a summary
+//           names no framework, but that the capacity of a replay is a summary's too
 // Errors:   INVALID_ARGUMENT "<path>: <field>: <what is wrong>"
 absl::StatusOr<Calibration> ReadCalibrationTable(const DataFile& file);
 

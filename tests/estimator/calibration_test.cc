@@ -74,6 +74,17 @@ TEST(CalibrationTest, AGaugeOrADetailWithoutRowsHasNoMargin) {
   EXPECT_EQ(MarginsAt(0.01, SmallJob(), Detail::kSummary).reserved, 0);
 }
 
+// How much of a GPU is left follows from the GPU, whatever is played on it.
+TEST(CalibrationTest, CapacityIsTheSameAtAnyDetail) {
+  Calibration table = Table();
+  table.rows.push_back(
+      {.gauge = CalibratedGauge::kCapacity, .detail = Detail::kReplay, .shares = {0, 0.05, 0.1}});
+  const ValidJob job = Valid(SmallJob());
+  for (const Detail detail : {Detail::kSummary, Detail::kReplay}) {
+    EXPECT_DOUBLE_EQ(MarginsOf(table, *job, detail).capacity, 0.1);
+  }
+}
+
 TEST(CalibrationTest, AboveStopsAtTheLargestValue) {
   EXPECT_EQ(Above(1000, 0.25), 1250);
   EXPECT_EQ(Above(kSaturated, 0.2), kSaturated);

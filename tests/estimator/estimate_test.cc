@@ -10,25 +10,46 @@
 namespace plimsoll {
 namespace {
 
-// The same job on GPUs around what it needs.
+Verdict VerdictIn(JobSpec job, int64_t memory_bytes) {
+  job.cluster.gpu_memory_bytes = memory_bytes;
+  return Estimate(job).verdict;
+}
+
+// The same job on GPUs around what it needs: tensors for certain, and at worst what they pin,
+// with room for what the model does not know.
 TEST(EstimateTest, TheVerdictFollowsTheMemory) {
   JobSpec job = SmallJob();
   job.cluster.gpu.reset();
   job.cluster.gpu_memory_bytes = int64_t{1} << 40;
-  const Gauge device = Estimate(job).ranks[0].device;
-  ASSERT_LT(device.expected_bytes, device.bound_bytes);
-  const std::pair<int64_t, Verdict> rows[] = {
-      {device.bound_bytes, Verdict::kFits},
-      {device.bound_bytes - 1, Verdict::kAtRisk},
-      {device.expected_bytes, Verdict::kAtRisk},
-      {device.expected_bytes - 1, Verdict::kDoesNotFit},
-  };
-  for (const auto& [memory, verdict] : rows) {
-    job.cluster.gpu_memory_bytes = memory;
-    const MemoryEstimate estimate = Estimate(job);
-    EXPECT_EQ(estimate.verdict, verdict) << memory - device.expected_bytes;
-    EXPECT_EQ(estimate.headroom.bound_bytes, memory - device.bound_bytes);
+  const RankMemory rank = Estimate(job).ranks[0];
+  ASSERT_LT(rank.device.expected_bytes, rank.device.bound_bytes);
+  const int64_t outside = rank.device.expected_bytes - rank.reserved.expected_bytes;
+  const int64_t certain = rank.allocated.expected_bytes + outside;
+  EXPECT_EQ(VerdictIn(job, rank.device.bound_bytes), Verdict::kFits);
+  EXPECT_EQ(VerdictIn(job, certain), Verdict::kAtRisk);
+  EXPECT_EQ(VerdictIn(job, certain - 1), Verdict::kDoesNotFit);
+  constexpr int64_t kMib = int64_t{1} << 20;
+  Verdict least = Verdict::kFits;
+  for (int64_t memory = rank.device.bound_bytes; memory > certain - 4 * kMib; memory -= kMib) {
+    const Verdict verdict = VerdictIn(job, memory);
+    EXPECT_GE(verdict, least) << "less memory never helps: " << memory;
+    least = verdict;
   }
+  EXPECT_EQ(least, Verdict::kDoesNotFit);
+}
+
+// Where it fits with room for its worst case, its bounds end where the GPU does.
+TEST(EstimateTest, BoundsEndAtAGpuThatSuffices) {
+  JobSpec job = Llama8B();
+  job.training.sequence_length = 128;
+  job.cluster.gpu.reset();
+  job.cluster.gpu_memory_bytes = int64_t{1} << 40;
+  const Gauge roomy = Estimate(job).ranks[0].device;
+  job.cluster.gpu_memory_bytes = roomy.bound_bytes - 1;
+  const MemoryEstimate tight = Estimate(job);
+  EXPECT_EQ(tight.verdict, Verdict::kFits);
+  EXPECT_EQ(tight.ranks[0].device.bound_bytes, tight.usable_bytes);
+  EXPECT_EQ(tight.ranks[0].device.expected_bytes, roomy.expected_bytes);
 }
 
 // A job that may not take what it needs does not fit, however large the GPU is.

@@ -43,6 +43,30 @@ TEST(MonotonyTest, MoreMicroBatchNeverLowersThePeak) {
   });
 }
 
+int64_t BoundBytes(const JobSpec& job) {
+  const MemoryEstimate estimate = Estimate(job);
+  return estimate.usable_bytes - estimate.headroom.bound_bytes;
+}
+
+// On a GPU with room, and on one that is as large as the smaller job's bound, which ends some.
+TEST(MonotonyTest, MoreMicroBatchNeverLowersTheBound) {
+  ForRandomJobs([](JobSpec job) {
+    if (job.training.loss.implementation == "fused") return;  // as above
+    job.cluster.gpu.reset();
+    job.cluster.gpu_memory_bytes = int64_t{1} << 40;
+    JobSpec larger = job;
+    *larger.training.micro_batch_size *= 2;
+    *larger.training.global_batch_size *= 2;
+    const int64_t bound = BoundBytes(job);
+    EXPECT_GE(BoundBytes(larger), bound);
+    for (const int64_t percent : {60, 80, 100, 120}) {
+      job.cluster.gpu_memory_bytes = bound / 100 * percent;
+      larger.cluster.gpu_memory_bytes = job.cluster.gpu_memory_bytes;
+      EXPECT_GE(BoundBytes(larger), BoundBytes(job)) << percent;
+    }
+  });
+}
+
 TEST(MonotonyTest, ALongerSequenceNeverLowersThePeak) {
   ForRandomJobs([](JobSpec job) {
     if (job.training.loss.implementation == "fused") return;  // as above

@@ -91,10 +91,18 @@ TEST(RelationsTest, EachAnswerAgreesWithItself) {
     EXPECT_EQ(layers, Shape(const_cast<JobSpec&>(job)).layer_count);
     EXPECT_EQ(gpus, *job.parallelism.data_parallel_size * *job.parallelism.tensor_parallel_size *
                         *job.parallelism.pipeline_parallel_size);
+    int64_t tensors = 0;
+    int64_t bound = 0;
+    for (const RankMemory& rank : estimate.ranks) {
+      tensors = std::max(tensors, rank.allocated.expected_bytes);
+      bound = std::max(bound, rank.device.bound_bytes);
+    }
     EXPECT_EQ(estimate.headroom.expected_bytes, estimate.usable_bytes - device.expected_bytes);
-    EXPECT_EQ(estimate.headroom.bound_bytes, estimate.usable_bytes - device.bound_bytes);
-    const bool fits = device.bound_bytes <= estimate.usable_bytes;
-    const bool may_fit = device.expected_bytes <= estimate.usable_bytes;
+    EXPECT_EQ(estimate.headroom.bound_bytes, estimate.usable_bytes - bound);
+    const bool fits = bound <= estimate.usable_bytes;
+    const int64_t outside =
+        device.expected_bytes - estimate.ranks[limiting].reserved.expected_bytes;
+    const bool may_fit = tensors + outside <= estimate.usable_bytes;
     EXPECT_EQ(estimate.verdict,
               fits ? Verdict::kFits : (may_fit ? Verdict::kAtRisk : Verdict::kDoesNotFit));
   });
@@ -238,6 +246,61 @@ TEST(RelationsTest, TheOptimizerPhaseKnowsNoRecomputation) {
       for (const bool tied : {false, true}) ExpectOneOptimizerPhase(profile, stage, tied);
     }
   }
+}
+
+// A job on a GPU that has from 0.6 to 2.6 times what the closed form expects, where verdicts
+// differ, at any risk and with either kind of segments.
+JobSpec OnTightGpu(JobSpec job, std::mt19937_64& random) {
+  constexpr double kRisks[] = {0.5, 0.1, 0.01};
+  job.risk = kRisks[random() % 3];
+  job.runtime.allocator.expandable_segments = random() % 2 == 0;
+  const MemoryEstimate estimate = Estimate(job);
+  const int64_t expected = estimate.usable_bytes - estimate.headroom.expected_bytes;
+  const int64_t left = expected * (60 + static_cast<int64_t>(random() % 200)) / 100;
+  if (left < estimate.usable_bytes) {
+    job.cluster.reserved_for_others_bytes = estimate.usable_bytes - left;
+  }
+  return job;
+}
+
+Verdict VerdictAt(const char* detail, JobSpec job) {
+  job.detail = detail;
+  return Estimate(job).verdict;
+}
+
+// The closed form knows no order of allocations; what it is sure of a replay confirms.
+TEST(RelationsTest, TheClosedFormNeverContradictsAReplay) {
+  std::mt19937_64 random(1);
+  int counts[3][3] = {};
+  ForRandomJobs(kJobs, [&](const JobSpec& roomy) {
+    const JobSpec job = OnTightGpu(roomy, random);
+    const Verdict closed = VerdictAt("summary", job);
+    const Verdict replayed = VerdictAt("replay", job);
+    EXPECT_FALSE(closed == Verdict::kFits && replayed == Verdict::kDoesNotFit) << *job.risk;
+    EXPECT_FALSE(closed == Verdict::kDoesNotFit && replayed == Verdict::kFits) << *job.risk;
+    ++counts[static_cast<int>(closed)][static_cast<int>(replayed)];
+  });
+  for (const int verdict : {0, 2}) EXPECT_GT(counts[verdict][verdict], kJobs / 8);
+  const int at_risk = std::accumulate(counts[1], counts[1] + 3, 0);
+  EXPECT_GT(at_risk, 0) << "some are between";
+  EXPECT_LT(at_risk, kJobs / 4) << "most are told";
+}
+
+// What the closed form cannot tell it says so.
+TEST(RelationsTest, OnlyRiskOfTheClosedFormIsWarnedOf) {
+  std::mt19937_64 random(2);
+  ForRandomJobs(kJobs / 10, [&random](const JobSpec& roomy) {
+    JobSpec job = OnTightGpu(roomy, random);
+    for (const char* detail : {"summary", "replay"}) {
+      job.detail = detail;
+      const MemoryEstimate estimate = Estimate(job);
+      const bool warned =
+          std::any_of(estimate.warnings.begin(), estimate.warnings.end(),
+                      [](const Warning& warning) { return warning.code == "not-replayed"; });
+      EXPECT_EQ(warned,
+                estimate.detail == Detail::kSummary && estimate.verdict == Verdict::kAtRisk);
+    }
+  });
 }
 
 // An answer is a function of its request.
