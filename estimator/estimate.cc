@@ -193,18 +193,20 @@ size_t LimitingRank(const std::vector<RankMemory>& ranks) {
 // Replays every stage. Returns the replay of the limiting rank; none where that costs
 // too much, is left, or a timeline is too long.
 std::optional<RankReplay> ReplayRanks(const Job& job, const Program& program,
-                                      const Margins& margins, int64_t max_events,
+                                      const Margins& margins, const EstimateOptions& options,
                                       MemoryEstimate& estimate) {
   const Tapes tapes(program);
   const int64_t cost = ReplayCost(job, program, tapes);
   if (cost > kMaxReplayEvents) return std::nullopt;
-  estimate.replay_left = cost > max_events;
+  estimate.replay_left = cost > options.max_replay_events;
   if (estimate.replay_left) return std::nullopt;
   std::optional<RankReplay> limiting;
   std::vector<RankMemory> ranks;
   for (size_t stage = 0; stage < estimate.ranks.size(); ++stage) {
-    std::optional<RankReplay> replay = ReplayRank(job, program, tapes, stage, margins.capacity);
-    if (!replay.has_value()) return std::nullopt;
+    std::optional<RankReplay> replay =
+        ReplayRank(job, program, tapes, stage, margins.capacity, options.interrupt);
+    estimate.interrupted = IsInterrupted(options.interrupt);
+    if (estimate.interrupted || !replay.has_value()) return std::nullopt;
     Refine(job, program, margins, *replay, ranks.emplace_back(estimate.ranks[stage]));
     Warn(*replay, stage, estimate.warnings);
     if (LimitingRank(ranks) == stage) limiting = std::move(replay);
@@ -309,6 +311,13 @@ bool TooLarge(const MemoryEstimate& estimate) {
   return false;
 }
 
+MemoryEstimate Interrupted() {
+  MemoryEstimate estimate;
+  estimate.verdict = Verdict::kDoesNotFit;
+  estimate.interrupted = true;
+  return estimate;
+}
+
 }  // namespace
 
 std::variant<MemoryEstimate, Violations> EstimateMemory(const JobSpec& spec, const Catalog& catalog,
@@ -326,7 +335,8 @@ std::variant<MemoryEstimate, Violations> EstimateMemory(const JobSpec& spec, con
   MemoryEstimate estimate;
   const Margins margins = MarginsOf(catalog.calibration, *job, options.calibrated_as);
   const bool replayed_later = options.calibrated_as == Detail::kReplay;
-  const std::pmr::vector<StagePeak> peaks = FindPeaks(program, runs, &memory);
+  const std::pmr::vector<StagePeak> peaks = FindPeaks(program, runs, &memory, options.interrupt);
+  if (IsInterrupted(options.interrupt)) return Interrupted();
   estimate.ranks.reserve(program.stages.size());
   for (size_t stage = 0; stage < program.stages.size(); ++stage) {
     RankMemory& rank = estimate.ranks.emplace_back();
@@ -341,8 +351,9 @@ std::variant<MemoryEstimate, Violations> EstimateMemory(const JobSpec& spec, con
   std::optional<RankReplay> limiting;
   if (job->detail.value_or(options.detail) == Detail::kReplay) {
     const Margins replayed = MarginsOf(catalog.calibration, *job, Detail::kReplay);
-    limiting = ReplayRanks(*job, program, replayed, options.max_replay_events, estimate);
+    limiting = ReplayRanks(*job, program, replayed, options, estimate);
     if (estimate.replay_left) return estimate;
+    if (estimate.interrupted) return Interrupted();
     if (limiting.has_value()) {
       estimate.detail = Detail::kReplay;
     } else {

@@ -11,6 +11,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "estimator/catalog.h"
+#include "estimator/interrupt.h"
 #include "estimator/job.h"
 #include "estimator/memory_curve.h"
 #include "estimator/notice.h"
@@ -92,6 +93,7 @@ struct MemoryEstimate {
   Detail detail = Detail::kSummary;
   int64_t replayed_event_count = 0;  // nearly (ReplayCost); 0: in closed form
   bool replay_left = false;          // it is dearer than the options' max_replay_events
+  bool interrupted = false;          // nothing else is known, and the verdict is never kFits
   absl::string_view calibration_id;  // into the catalog
   std::vector<TraceEntry> trace;     // when asked for
   std::vector<LedgerEntry> ledger;   // when asked for
@@ -110,6 +112,7 @@ struct EstimateOptions {
   // Whose calibration the bounds of a summary are from. A search asks for replay's, of
   // shares alone: it replays what it recommends.
   Detail calibrated_as = Detail::kSummary;
+  Interrupt interrupt{};
 };
 
 // Estimates the peak memory of each GPU of a job, or says everything that is

@@ -345,11 +345,13 @@ Stage WholeStage(int64_t layer_count) {
 }
 
 std::pmr::vector<StagePeak> FindPeaks(const Program& program, const BlockRuns& runs,
-                                      std::pmr::memory_resource* memory) {
+                                      std::pmr::memory_resource* memory,
+                                      const Interrupt& interrupt) {
   const Parts parts(program, runs, memory);
   std::pmr::vector<StagePeak> peaks(program.stages.size(), memory);
   std::optional<StageKind> kind;
   for (size_t i = 0; i < peaks.size(); ++i) {
+    if (IsInterrupted(interrupt)) return peaks;
     const Stage& stage = program.stages[i];
     if (!kind.has_value() || !kind->Includes(stage)) kind.emplace(parts, stage);
     StageMachine(stage, *kind, peaks[i]).Find();

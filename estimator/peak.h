@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
+#include "estimator/interrupt.h"
 #include "estimator/ledger.h"
 #include "estimator/parameter_sums.h"
 #include "estimator/program.h"
@@ -51,7 +52,8 @@ Stage WholeStage(int64_t layer_count);
 // Requires: `runs` are RunBlocks(program)
 std::pmr::vector<StagePeak> FindPeaks(
     const Program& program, const BlockRuns& runs,
-    std::pmr::memory_resource* memory = std::pmr::get_default_resource());
+    std::pmr::memory_resource* memory = std::pmr::get_default_resource(),
+    const Interrupt& interrupt = {});
 
 }  // namespace plimsoll
 

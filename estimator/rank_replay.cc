@@ -25,19 +25,21 @@ RoleBytes RolesAt(const Timeline& timeline, size_t event) {
 }
 
 // Whether the job completes with a full launch queue in `capacity_bytes`.
-bool Endures(const RankReplay& rank, ReplaySettings settings, int64_t capacity_bytes) {
+bool Endures(const RankReplay& rank, ReplaySettings settings, int64_t capacity_bytes,
+             const Interrupt& interrupt) {
   if (Add(rank.lagging_reserved, rank.left_by_loading) <= capacity_bytes) return true;
   settings.lag_ticks = kLaunchQueueTicks;
   settings.allocator.capacity_bytes = std::max<int64_t>(capacity_bytes - rank.left_by_loading, 0);
-  return rank.capped.completed && Replay(rank.timeline, settings).completed;
+  return rank.capped.completed && Replay(rank.timeline, settings, nullptr, interrupt).completed;
 }
 
 // A replay that nothing stops: where memory_fraction does, `settings` lose it.
-Replayed ReplayUncapped(const Timeline& timeline, ReplaySettings& settings) {
-  const Replayed replayed = Replay(timeline, settings);
+Replayed ReplayUncapped(const Timeline& timeline, ReplaySettings& settings,
+                        const Interrupt& interrupt) {
+  const Replayed replayed = Replay(timeline, settings, nullptr, interrupt);
   if (replayed.completed) return replayed;
   settings.allocator.memory_fraction_bytes = kUnlimitedBytes;
-  return Replay(timeline, settings);
+  return Replay(timeline, settings, nullptr, interrupt);
 }
 
 }  // namespace
@@ -47,7 +49,8 @@ int64_t UsableBytes(const Job& job, const Outside& outside) {
 }
 
 std::optional<RankReplay> ReplayRank(const Job& job, const Program& program, const Tapes& tapes,
-                                     size_t stage, double capacity_share) {
+                                     size_t stage, double capacity_share,
+                                     const Interrupt& interrupt) {
   std::optional<Timeline> timeline = Unroll(job, program, tapes, stage);
   if (!timeline.has_value()) return std::nullopt;
   RankReplay rank;
@@ -58,13 +61,13 @@ std::optional<RankReplay> ReplayRank(const Job& job, const Program& program, con
   rank.lag_ticks = lag;
   ReplaySettings settings{.allocator = job.allocator, .lag_ticks = lag};
   rank.settings = settings;
-  rank.uncapped = ReplayUncapped(rank.timeline, rank.settings);
+  rank.uncapped = ReplayUncapped(rank.timeline, rank.settings, interrupt);
   rank.lagging_allocated = rank.uncapped.peak_allocated;
   rank.lagging_reserved = rank.uncapped.peak_reserved;
   if (waits && lag < kLaunchQueueTicks) {
     ReplaySettings full = settings;
     full.lag_ticks = kLaunchQueueTicks;
-    const Replayed lagging = ReplayUncapped(rank.timeline, full);
+    const Replayed lagging = ReplayUncapped(rank.timeline, full, interrupt);
     rank.lagging_allocated = std::max(rank.lagging_allocated, lagging.peak_allocated);
     rank.lagging_reserved = std::max(rank.lagging_reserved, lagging.peak_reserved);
   }
@@ -73,11 +76,11 @@ std::optional<RankReplay> ReplayRank(const Job& job, const Program& program, con
   settings.allocator.capacity_bytes = rank.capacity_bytes;
   rank.capped = rank.uncapped;
   if (rank.uncapped.peak_reserved > rank.capacity_bytes) {
-    rank.capped = Replay(rank.timeline, settings);
+    rank.capped = Replay(rank.timeline, settings, nullptr, interrupt);
   }
   if (rank.capped.completed) rank.settings = settings;
   const auto room = static_cast<double>(rank.capacity_bytes) / (1.0 + capacity_share);
-  rank.endures = Endures(rank, settings, static_cast<int64_t>(room));
+  rank.endures = Endures(rank, settings, static_cast<int64_t>(room), interrupt);
   rank.roles = RolesAt(rank.timeline, rank.shown().peak_event);
   return rank;
 }

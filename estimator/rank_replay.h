@@ -46,7 +46,8 @@ int64_t UsableBytes(const Job& job, const Outside& outside);
 //
 // Requires: `tapes` are of `program`, which has passed all passes
 std::optional<RankReplay> ReplayRank(const Job& job, const Program& program, const Tapes& tapes,
-                                     size_t stage, double capacity_share = 0);
+                                     size_t stage, double capacity_share = 0,
+                                     const Interrupt& interrupt = {});
 
 }  // namespace plimsoll
 

@@ -16,7 +16,7 @@ class Player {
         allocator_(settings.allocator),
         handles_(timeline.storages.size(), kNoAllocation) {}
 
-  Replayed Run() &&;
+  Replayed Run(const Interrupt& interrupt) &&;
 
  private:
   bool Birth(const TimelineEvent& event, size_t index);
@@ -79,8 +79,9 @@ void Player::Death(const TimelineEvent& event) {
   }
 }
 
-Replayed Player::Run() && {
+Replayed Player::Run(const Interrupt& interrupt) && {
   for (size_t i = 0; i < timeline_.events.size(); ++i) {
+    if (i % kInterruptEvents == 0 && IsInterrupted(interrupt)) return replayed_;
     const TimelineEvent& event = timeline_.events[i];
     switch (event.kind) {
       case TimelineEventKind::kBirth:
@@ -108,8 +109,8 @@ Replayed Player::Run() && {
 }  // namespace
 
 Replayed Replay(const Timeline& timeline, const ReplaySettings& settings,
-                std::vector<ReplayPoint>* points) {
-  return Player(timeline, settings, points).Run();
+                std::vector<ReplayPoint>* points, const Interrupt& interrupt) {
+  return Player(timeline, settings, points).Run(interrupt);
 }
 
 std::vector<int32_t> AliveAt(const Timeline& timeline, size_t event) {

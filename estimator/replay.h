@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "estimator/allocator_settings.h"
+#include "estimator/interrupt.h"
 #include "estimator/role.h"
 #include "estimator/timeline.h"
 
@@ -19,6 +20,9 @@ struct ReplaySettings {
   // used is of no use after its death. 0: none.
   int32_t lag_ticks = 0;
 };
+
+// Events between two questions whether to stop: some 0.2 ms.
+inline constexpr size_t kInterruptEvents = size_t{1} << 11;
 
 // One phase of one step. Units: bytes, as the allocator counts them: blocks.
 struct ReplayedPhase {
@@ -48,7 +52,7 @@ struct ReplayPoint {
 
 // `points`, where given, receives one for each event that was played.
 Replayed Replay(const Timeline& timeline, const ReplaySettings& settings,
-                std::vector<ReplayPoint>* points = nullptr);
+                std::vector<ReplayPoint>* points = nullptr, const Interrupt& interrupt = {});
 
 // Storages alive after `event`.
 std::vector<int32_t> AliveAt(const Timeline& timeline, size_t event);

@@ -30,11 +30,14 @@ const FitOf& Evaluation::Memory(const Entry& entry) {
   const auto found = known_.find(entry.choice);
   if (found != known_.end()) return found->second;
   const std::optional<MemoryEstimate> estimate = ranking_.Summarize(entry.choice);
+  if (estimate.has_value() && estimate->interrupted) return interrupted_;
   FitOf fit{.verdict = Verdict::kDoesNotFit, .bound_bytes = kMaxTotalBytes};
   if (estimate.has_value()) {
     fit = {.verdict = estimate->verdict,
            .bound_bytes = estimate->usable_bytes - estimate->headroom.bound_bytes,
-           .may_fit = MayFit(entry.choice, *estimate)};
+           .may_fit = MayFit(entry.choice, *estimate),
+           .headroom = estimate->headroom,
+           .usable_bytes = estimate->usable_bytes};
   }
   fit_count_ += fit.verdict == Verdict::kFits ? 1 : 0;
   return known_.emplace(entry.choice, fit).first->second;
@@ -106,8 +109,18 @@ Candidate Evaluation::CandidateOf(const Choice& choice, const MemoryEstimate& es
   return candidate;
 }
 
+Candidate Evaluation::Summarized(const Choice& choice) const {
+  const FitOf& fit = known_.at(choice);
+  MemoryEstimate estimate;
+  estimate.verdict = fit.verdict;
+  estimate.headroom = fit.headroom;
+  estimate.usable_bytes = fit.usable_bytes;
+  return CandidateOf(choice, estimate);
+}
+
 Candidate Evaluation::Requested(const JobSpec& job) {
-  own_ = ranking_.Estimate(space_.own, detail_);
+  own_ = ranking_.Estimate(space_.own, detail_, ranking_.interrupt());
+  if (own_->interrupted) own_ = ranking_.Estimate(space_.own, Detail::kSummary, {});
   Candidate requested = CandidateOf(space_.own, *own_);
   requested.job = job;
   requested.changes.clear();
@@ -118,14 +131,15 @@ MemoryEstimate Evaluation::Estimate(const Choice& choice) {
   if (own_.has_value() && choice == space_.own) return *own_;
   const bool spent = detail_ == Detail::kReplay && vain_events_ >= kMaxReplayEvents;
   gave_up_replays_ = gave_up_replays_ || spent;
-  MemoryEstimate estimate = ranking_.Estimate(choice, spent ? Detail::kSummary : detail_);
+  MemoryEstimate estimate =
+      ranking_.Estimate(choice, spent ? Detail::kSummary : detail_, ranking_.interrupt());
   if (estimate.verdict != Verdict::kFits) vain_events_ += estimate.replayed_event_count;
   return estimate;
 }
 
 MemoryEstimate Evaluation::Judge(const Choice& choice) {
   MemoryEstimate estimate = Estimate(choice);
-  if (estimate.verdict == Verdict::kFits) return estimate;
+  if (estimate.verdict == Verdict::kFits || estimate.interrupted) return estimate;
   misfits_.insert(choice);
   const Misfit misfit{choice, estimate};
   if (!nearest_.has_value() || misfit.missing_bytes() < nearest_->missing_bytes()) {

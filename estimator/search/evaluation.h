@@ -21,6 +21,8 @@ struct FitOf {
   Verdict verdict = Verdict::kDoesNotFit;
   int64_t bound_bytes = 0;  // of device
   bool may_fit = false;     // a replay may find that it fits
+  Gauge headroom{};
+  int64_t usable_bytes = 0;
 };
 
 // A configuration judged at the request's detail, and found not to fit.
@@ -42,7 +44,7 @@ class Evaluation {
 
   // Whether its floor says that it cannot fit.
   static bool CannotFit(const Entry& entry) { return entry.floor_bytes > entry.usable_bytes; }
-  // Estimates where it was not yet.
+  // Estimates where it was not yet. It does not fit where the search is interrupted.
   const FitOf& Memory(const Entry& entry);
   bool Fits(const Entry& entry) {
     return !CannotFit(entry) && Memory(entry).verdict == Verdict::kFits;
@@ -59,15 +61,16 @@ class Evaluation {
   // `estimate` is of `choice`.
   Candidate CandidateOf(const Choice& choice, const MemoryEstimate& estimate) const;
   // In closed form, with the bounds that the search judges by.
-  Candidate Summarized(const Choice& choice) const {
-    return CandidateOf(choice, *ranking_.Summarize(choice));
-  }
-  // The job as it was asked for, at the request's detail.
+  //
+  // Requires: Memory was asked for it
+  Candidate Summarized(const Choice& choice) const;
+  // The job as it was asked for, at the request's detail; where time is over before it is
+  // replayed, in closed form.
   Candidate Requested(const JobSpec& job);
   // Its memory at the request's detail: what decides. Once replays in vain have cost as
   // much as the dearest that is made (kMaxReplayEvents), the rest is judged in closed
   // form, as EstimateMemory does at detail summary: this follows from the request
-  // alone.
+  // alone. Of what is interrupted nothing is kept.
   MemoryEstimate Judge(const Choice& choice);
   // Of all that Judge found not to fit the one with the least missing; null where there
   // is none.
@@ -94,6 +97,7 @@ class Evaluation {
   const std::map<std::string, double>& prices_;
   const Detail detail_;
   std::map<Choice, FitOf> known_;
+  const FitOf interrupted_{};
   std::map<MarginsKey, Margins> margins_;  // of replays
   int64_t fit_count_ = 0;
   std::optional<MemoryEstimate> own_;

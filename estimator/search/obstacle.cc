@@ -44,6 +44,7 @@ void FindObstacle(const Request& request, const Catalog& catalog, Evaluation& ev
   // What closed form has as the nearest may not be it, judged: others were.
   if (!evaluation.WasJudged(entry->choice)) {
     const MemoryEstimate judged = evaluation.Judge(entry->choice);
+    if (judged.interrupted) return;
     if (judged.verdict == Verdict::kFits) {
       answer.candidates.push_back(evaluation.CandidateOf(entry->choice, judged));
       return;

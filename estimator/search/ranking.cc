@@ -35,7 +35,8 @@ Ranking::Ranking(const Space& space, const ValidJob& base, const Catalog& catalo
       objective_(objective),
       prices_(prices),
       calibrated_as_(calibrated_as),
-      stop_(stop) {
+      stop_(stop),
+      interrupt_([&stop] { return stop(kExplainedBy); }) {
   VisitLegal(
       space, base, catalog,
       [this](const Choice& choice, const Job& job) { return Visit(choice, job); },
@@ -138,16 +139,18 @@ JobSpec Ranking::JobOf(const Choice& choice) const {
   return job;
 }
 
-MemoryEstimate Ranking::Estimate(const Choice& choice, Detail detail) const {
+MemoryEstimate Ranking::Estimate(const Choice& choice, Detail detail,
+                                 const Interrupt& interrupt) const {
   JobSpec job = JobOf(choice);
   job.detail = detail == Detail::kReplay ? "replay" : "summary";
-  return std::get<MemoryEstimate>(EstimateMemory(job, catalog_, {}));
+  return std::get<MemoryEstimate>(EstimateMemory(job, catalog_, {.interrupt = interrupt}));
 }
 
 std::optional<MemoryEstimate> Ranking::Summarize(const Choice& choice) const {
   JobSpec job = JobOf(choice);
   job.detail = "summary";
-  auto answer = EstimateMemory(job, catalog_, {.calibrated_as = calibrated_as_});
+  auto answer =
+      EstimateMemory(job, catalog_, {.calibrated_as = calibrated_as_, .interrupt = interrupt_});
   auto* const estimate = std::get_if<MemoryEstimate>(&answer);
   if (estimate == nullptr) return std::nullopt;
   return std::move(*estimate);

@@ -67,13 +67,15 @@ class Ranking {
   // The job of an entry.
   JobSpec JobOf(const Choice& choice) const;
   // Its memory.
-  MemoryEstimate Estimate(const Choice& choice, Detail detail) const;
+  MemoryEstimate Estimate(const Choice& choice, Detail detail, const Interrupt& interrupt) const;
   // The same in closed form, with the bounds of `calibrated_as`: what will be
   // replayed is judged by the closer bounds of a replay. Nothing for 2^60 bytes or
-  // more.
+  // more. It may be interrupted.
   std::optional<MemoryEstimate> Summarize(const Choice& choice) const;
   // The margins of its bounds where it is replayed.
   Margins ReplayMarginsOf(const Choice& choice) const;
+  // That the time of the search is over.
+  const Interrupt& interrupt() const { return interrupt_; }
   // Legal as an entry's is. It points into the space.
   ValidJob ValidOf(const Choice& choice) const;
   StepTime TimeOf(const ValidJob& job) const { return PredictStep(job, catalog_.speed); }
@@ -91,6 +93,7 @@ class Ranking {
   const std::map<std::string, double>& prices_;
   const Detail calibrated_as_;
   const StopPredicate& stop_;
+  const Interrupt interrupt_;
   std::map<BlocksKey, Blocks> blocks_;
   std::vector<Entry> entries_;
   std::vector<Entry> hopeless_;  // a heap, the farthest first

@@ -100,6 +100,41 @@ TEST(EstimateTest, ASmallerRiskHasAHigherBound) {
   EXPECT_LT(some.bound_bytes, little.bound_bytes);
 }
 
+// A pipeline of four stages whose replay has some hundred thousand events.
+JobSpec DeepJob() {
+  JobSpec job = With(SmallJob(), "megatron-core");
+  Shape(job).layer_count = 64;
+  job.parallelism.pipeline_parallel_size = 4;
+  job.training.global_batch_size = 64;
+  job.detail = "replay";
+  return job;
+}
+
+MemoryEstimate EstimateUntil(int64_t last, int64_t& asked) {
+  asked = 0;
+  const Interrupt interrupt = [&asked, last] { return ++asked > last; };
+  return std::get<MemoryEstimate>(
+      EstimateMemory(DeepJob(), SmallCatalog(), {.interrupt = interrupt}));
+}
+
+// It is asked every few events all along, and once it says so, the end is near.
+TEST(EstimateTest, EndsWhenInterrupted) {
+  int64_t asked = 0;
+  const MemoryEstimate whole = EstimateUntil(INT64_MAX, asked);
+  EXPECT_FALSE(whole.interrupted);
+  EXPECT_EQ(whole.ranks[0].breakdown, Estimate(DeepJob()).ranks[0].breakdown);
+  ASSERT_GT(whole.replayed_event_count, 50'000);
+  const int64_t all = asked;
+  EXPECT_GE(all, whole.replayed_event_count / 4096);
+  constexpr int64_t kReplaysOfStage = 6;
+  for (int64_t last = 0; last < all; ++last) {
+    const MemoryEstimate part = EstimateUntil(last, asked);
+    EXPECT_TRUE(part.interrupted) << last;
+    EXPECT_NE(part.verdict, Verdict::kFits) << "nothing is known";
+    EXPECT_LE(asked, last + kReplaysOfStage) << "of " << all;
+  }
+}
+
 TEST(EstimateTest, NamesItsCalibration) {
   EXPECT_EQ(Estimate(SmallJob()).calibration_id, SmallCatalog().calibration.id);
 }

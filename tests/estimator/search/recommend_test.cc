@@ -285,6 +285,27 @@ TEST(RecommendTest, EndsWhenToldWithTheBestSoFar) {
   EXPECT_LT(found.legal_count, Recommend(Tight()).legal_count);
 }
 
+// Each question takes a tick: so little is done between two that it ends within a twentieth of
+// its time, wherever that is over.
+TEST(RecommendTest, EndsInTimeWhateverItIsAt) {
+  RecommendSpec spec;
+  spec.job = With(SmallJob(), "megatron-core");
+  Shape(spec.job).layer_count = 4096;
+  spec.job.training.global_batch_size = 1024;
+  spec.job.parallelism.pipeline_parallel_size = 16;
+  spec.job.cluster.gpu_count = 64;
+  for (const char* const objective : {"fastest", "smallest-change"}) {
+    spec.objective = objective;
+    for (const double limit : {200, 400, 800, 1600}) {
+      double now = 0;
+      const auto answer = RecommendConfig(
+          spec, SmallCatalog(), [&now, limit](double share) { return ++now > limit * share; });
+      EXPECT_TRUE(std::get<Recommendation>(answer).truncated) << objective << " " << limit;
+      EXPECT_LE(now, 1.05 * limit) << objective;
+    }
+  }
+}
+
 TEST(RecommendTest, SaysThatNothingIsLegal) {
   RecommendSpec spec = Tight();
   spec.gpu_counts = {7};
