@@ -5,6 +5,7 @@
 #            other shells, Slurm, Prometheus, systemd and a balancer,
 #            a browser that looks at the pictures; and of PyPI, into .cache/python,
 #            what tests/requirements.txt lists
+#   fuzz     what it takes to grow inputs of fuzzers
 #   image    what it takes to make the container image without a registry
 # Does nothing, and needs no network, where all is there.
 set -eu
@@ -18,6 +19,7 @@ test="libprotoc-dev clang-14 libclang-rt-14-dev clang-format-14 universal-ctags 
   slurmctld slurmd slurm-client slurm-wlm-basic-plugins lua-check lua5.1 lua-cjson lua-posix
   shellcheck zsh fish prometheus prometheus-node-exporter python3-yaml python3-venv systemd libseccomp2
   haproxy"
+fuzz="clang-14 libclang-rt-14-dev"
 image="buildah debootstrap"
 
 wanted=
@@ -25,8 +27,9 @@ for group in "$@"; do
   case $group in
     build) wanted="$wanted $build" ;;
     test) wanted="$wanted $test" ;;
+    fuzz) wanted="$wanted $fuzz" ;;
     image) wanted="$wanted $image" ;;
-    *) echo "install.sh: $group; one of build, test, image" >&2; exit 2 ;;
+    *) echo "install.sh: $group; one of build, test, fuzz, image" >&2; exit 2 ;;
   esac
 done
 

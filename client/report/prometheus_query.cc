@@ -75,26 +75,6 @@ bool ReadSample(const rapidjson::Value& sample, double* value) {
   return absl::SimpleAtod(pair->value[1].GetString(), value);
 }
 
-absl::StatusOr<std::vector<double>> ReadAnswer(const std::string& url, int code,
-                                               const std::string& body) {
-  rapidjson::Document answer;
-  answer.Parse<rapidjson::kParseIterativeFlag>(body.data(), body.size());
-  if (code != 200 || answer.HasParseError()) return Refused(url, code, answer);
-  const rapidjson::Value* const vector = VectorOf(answer);
-  const absl::Status malformed =
-      absl::InternalError(absl::StrCat(url,
-                                       ": answers with no instant vector; the query must "
-                                       "give one sample for each GPU"));
-  if (vector == nullptr) return malformed;
-  std::vector<double> values;
-  for (const rapidjson::Value& sample : vector->GetArray()) {
-    double value = 0;
-    if (!ReadSample(sample, &value)) return malformed;
-    values.push_back(value);
-  }
-  return values;
-}
-
 // The address, and the path before /api.
 bool SplitUrl(const std::string& url, std::string* address, std::string* path) {
   for (const char* const scheme : {"http://", "https://"}) {
@@ -142,6 +122,26 @@ std::string DcgmQuery(const std::string& matchers, const std::string& window) {
                       "DCGM_FI_DEV_FB_USED{", matchers, "}[", window, "])) * 1048576");
 }
 
+absl::StatusOr<std::vector<double>> ReadPrometheusAnswer(const std::string& url, int code,
+                                                         const std::string& body) {
+  rapidjson::Document answer;
+  answer.Parse<rapidjson::kParseIterativeFlag>(body.data(), body.size());
+  if (code != 200 || answer.HasParseError()) return Refused(url, code, answer);
+  const rapidjson::Value* const vector = VectorOf(answer);
+  const absl::Status malformed =
+      absl::InternalError(absl::StrCat(url,
+                                       ": answers with no instant vector; the query must "
+                                       "give one sample for each GPU"));
+  if (vector == nullptr) return malformed;
+  std::vector<double> values;
+  for (const rapidjson::Value& sample : vector->GetArray()) {
+    double value = 0;
+    if (!ReadSample(sample, &value)) return malformed;
+    values.push_back(value);
+  }
+  return values;
+}
+
 absl::StatusOr<std::vector<double>> Ask(const PrometheusQuery& query) {
   std::string address, path;
   if (!SplitUrl(query.url, &address, &path)) {
@@ -171,7 +171,7 @@ absl::StatusOr<std::vector<double>> Ask(const PrometheusQuery& query) {
                                               return !too_large;
                                             });
   if (!result) return NoAnswer(query, result.error(), too_large);
-  return ReadAnswer(query.url, result->status, body);
+  return ReadPrometheusAnswer(query.url, result->status, body);
 }
 
 }  // namespace plimsoll

@@ -32,6 +32,10 @@ struct PrometheusQuery {
 // answer that is an error, too large, or no instant vector.
 absl::StatusOr<std::vector<double>> Ask(const PrometheusQuery& query);
 
+// The same of an answer that came from `url` with an HTTP status.
+absl::StatusOr<std::vector<double>> ReadPrometheusAnswer(const std::string& url, int code,
+                                                         const std::string& body);
+
 }  // namespace plimsoll
 
 #endif  // PLIMSOLL_CLIENT_REPORT_PROMETHEUS_QUERY_H_

@@ -15,24 +15,22 @@
 namespace plimsoll {
 namespace {
 
-using Random = std::mt19937_64;
-
-int64_t Below(Random& random, int64_t count) {
+int64_t Below(RandomNumbers random, int64_t count) {
   return static_cast<int64_t>(random() % static_cast<uint64_t>(count));
 }
 
-bool Once(Random& random, int64_t in) { return Below(random, in) == 0; }
+bool Once(RandomNumbers random, int64_t in) { return Below(random, in) == 0; }
 
-int64_t One(Random& random, std::initializer_list<int64_t> of) {
+int64_t One(RandomNumbers random, std::initializer_list<int64_t> of) {
   return of.begin()[Below(random, static_cast<int64_t>(of.size()))];
 }
 
 template <typename Value, size_t kCount>
-std::string AnyWord(Random& random, const Word<Value> (&words)[kCount]) {
+std::string AnyWord(RandomNumbers random, const Word<Value> (&words)[kCount]) {
   return std::string(words[Below(random, static_cast<int64_t>(kCount))].name);
 }
 
-void FillShape(Random& random, int64_t tensor, int64_t layers, TransformerSpec& shape) {
+void FillShape(RandomNumbers random, int64_t tensor, int64_t layers, TransformerSpec& shape) {
   const int64_t kv_heads = tensor * One(random, {1, 2});
   const int64_t head_size = One(random, {16, 32, 80, 128});
   shape.kv_head_count = kv_heads;
@@ -58,8 +56,8 @@ void FillShape(Random& random, int64_t tensor, int64_t layers, TransformerSpec& 
 
 // A word whose ability the framework and the trainer have.
 template <typename Value, size_t kCount, typename AbilityOfValue>
-std::string AnyWordOf(Random& random, const Capabilities& can, const Word<Value> (&words)[kCount],
-                      const AbilityOfValue& ability_of) {
+std::string AnyWordOf(RandomNumbers random, const Capabilities& can,
+                      const Word<Value> (&words)[kCount], const AbilityOfValue& ability_of) {
   while (true) {
     const Word<Value>& word = words[Below(random, static_cast<int64_t>(kCount))];
     if (can.Has(ability_of(word.value))) return std::string(word.name);
@@ -67,7 +65,7 @@ std::string AnyWordOf(Random& random, const Capabilities& can, const Word<Value>
 }
 
 // Half the time a trainer of some era that runs on the framework; what both have.
-Capabilities FillTrainer(Random& random, const Profile& profile, JobSpec& job) {
+Capabilities FillTrainer(RandomNumbers random, const Profile& profile, JobSpec& job) {
   const auto& eras = TrainerEras();
   const TrainerEra& era =
       eras[static_cast<size_t>(Below(random, static_cast<int64_t>(eras.size())))];
@@ -80,12 +78,13 @@ Capabilities FillTrainer(Random& random, const Profile& profile, JobSpec& job) {
   return CapabilitiesOf(profile.framework, kAnyVersion, era.trainer, era.since_month);
 }
 
-std::string AnyModule(Random& random, const Capabilities& can) {
+std::string AnyModule(RandomNumbers random, const Capabilities& can) {
   return AnyWordOf(random, can, kRecomputeModules,
                    [](RecomputeModule module) { return AbilityOf(module); });
 }
 
-void FillRecompute(Random& random, const Capabilities& can, int64_t layers_of_stage, JobSpec& job) {
+void FillRecompute(RandomNumbers random, const Capabilities& can, int64_t layers_of_stage,
+                   JobSpec& job) {
   RecomputeSpec& recompute = job.training.recompute;
   const auto mode = [](RecomputeMode one) { return AbilityOf(one); };
   recompute.mode = AnyWordOf(random, can, kRecomputeModes, mode);
@@ -98,7 +97,7 @@ void FillRecompute(Random& random, const Capabilities& can, int64_t layers_of_st
   if (own_norm) job.runtime.transformer_implementation = "local";
 }
 
-void FillPipeline(Random& random, const Capabilities& can, JobSpec& job) {
+void FillPipeline(RandomNumbers random, const Capabilities& can, JobSpec& job) {
   const int64_t stages = *job.parallelism.pipeline_parallel_size;
   if (stages == 1) return;
   const bool gpipe = can.Has(Ability::kGpipe) && Once(random, 3);
@@ -108,7 +107,7 @@ void FillPipeline(Random& random, const Capabilities& can, JobSpec& job) {
   job.parallelism.virtual_pipeline_size = 2;
 }
 
-void FillTraining(Random& random, const Capabilities& can, JobSpec& job) {
+void FillTraining(RandomNumbers random, const Capabilities& can, JobSpec& job) {
   TrainingSpec& training = job.training;
   training.sequence_length = *job.parallelism.tensor_parallel_size * One(random, {16, 128, 1024});
   training.micro_batch_size = One(random, {1, 2, 3});
@@ -127,7 +126,7 @@ void FillTraining(Random& random, const Capabilities& can, JobSpec& job) {
   if (can.Has(Ability::kCompile) && Once(random, 3)) job.runtime.compile = true;
 }
 
-int64_t AnyZeroStage(Random& random, const Capabilities& can) {
+int64_t AnyZeroStage(RandomNumbers random, const Capabilities& can) {
   while (true) {
     const int64_t stage = Below(random, 4);
     if (can.Has(AbilityOfZero(stage))) return stage;
@@ -136,7 +135,7 @@ int64_t AnyZeroStage(Random& random, const Capabilities& can) {
 
 }  // namespace
 
-JobSpec RandomJob(Random& random) {
+JobSpec RandomJob(RandomNumbers random) {
   const auto& profiles = Profiles();
   const Profile& profile =
       profiles[static_cast<size_t>(Below(random, static_cast<int64_t>(profiles.size())))];
@@ -164,9 +163,13 @@ JobSpec RandomJob(Random& random) {
   return job;
 }
 
+JobSpec RandomJob(std::mt19937_64& random) {
+  return RandomJob([&random] { return random(); });
+}
+
 namespace {
 
-int64_t JunkNumber(Random& random) {
+int64_t JunkNumber(RandomNumbers random) {
   switch (Below(random, 8)) {
     case 0:
       return std::numeric_limits<int64_t>::min();
@@ -183,15 +186,15 @@ int64_t JunkNumber(Random& random) {
   }
 }
 
-void Junk(Random& random, std::optional<int64_t>& field) {
+void Junk(RandomNumbers random, std::optional<int64_t>& field) {
   if (Once(random, 6)) field = JunkNumber(random);
 }
 
-void Junk(Random& random, std::optional<bool>& field) {
+void Junk(RandomNumbers random, std::optional<bool>& field) {
   if (Once(random, 6)) field = Once(random, 2);
 }
 
-void Junk(Random& random, std::optional<double>& field) {
+void Junk(RandomNumbers random, std::optional<double>& field) {
   const double values[] = {-1,
                            0,
                            0.5,
@@ -203,13 +206,14 @@ void Junk(Random& random, std::optional<double>& field) {
 
 // Half of what is set is a word of the API, so that junk gets beyond the first check.
 template <typename Value, size_t kCount>
-void Junk(Random& random, std::optional<std::string>& field, const Word<Value> (&words)[kCount]) {
+void Junk(RandomNumbers random, std::optional<std::string>& field,
+          const Word<Value> (&words)[kCount]) {
   if (!Once(random, 6)) return;
   field = Once(random, 2) ? AnyWord(random, words)
                           : std::string(static_cast<size_t>(Below(random, 200)), '\xff');
 }
 
-void JunkShape(Random& random, TransformerSpec& shape) {
+void JunkShape(RandomNumbers random, TransformerSpec& shape) {
   for (auto* field :
        {&shape.hidden_size, &shape.layer_count, &shape.head_count, &shape.kv_head_count,
         &shape.head_size, &shape.ffn_size, &shape.vocab_size, &shape.position_count}) {
@@ -226,7 +230,7 @@ void JunkShape(Random& random, TransformerSpec& shape) {
   Junk(random, shape.attention_dropout);
 }
 
-void JunkTraining(Random& random, TrainingSpec& training) {
+void JunkTraining(RandomNumbers random, TrainingSpec& training) {
   Junk(random, training.sequence_length);
   Junk(random, training.micro_batch_size);
   Junk(random, training.global_batch_size);
@@ -241,7 +245,7 @@ void JunkTraining(Random& random, TrainingSpec& training) {
   Junk(random, training.loss.chunk_count);
 }
 
-void JunkParallelism(Random& random, ParallelismSpec& parallel) {
+void JunkParallelism(RandomNumbers random, ParallelismSpec& parallel) {
   for (auto* field : {&parallel.data_parallel_size, &parallel.zero_stage,
                       &parallel.shard_group_size, &parallel.tensor_parallel_size,
                       &parallel.pipeline_parallel_size, &parallel.virtual_pipeline_size}) {
@@ -257,7 +261,8 @@ void JunkParallelism(Random& random, ParallelismSpec& parallel) {
 
 }  // namespace
 
-JobSpec JunkJob(Random& random) {
+JobSpec JunkJob(std::mt19937_64& numbers) {
+  const auto random = [&numbers] { return numbers(); };
   JobSpec job = RandomJob(random);
   JunkShape(random, Shape(job));
   JunkTraining(random, job.training);

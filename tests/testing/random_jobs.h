@@ -1,17 +1,22 @@
-// Random jobs from a seed: valid ones over everything that is modelled, and
-// ones of which every field may be junk.
+// Random jobs from numbers, as a seed or a fuzzer gives them: valid ones over everything
+// that is modelled, and ones of which every field may be junk.
 #ifndef PLIMSOLL_TESTS_TESTING_RANDOM_JOBS_H_
 #define PLIMSOLL_TESTS_TESTING_RANDOM_JOBS_H_
 
 #include <cstdint>
 #include <random>
 
+#include "absl/functional/function_ref.h"
 #include "estimator/job.h"
 
 namespace plimsoll {
 
+// Returns any number; the same for ever would be asked for ever.
+using RandomNumbers = absl::FunctionRef<uint64_t()>;
+
 // Valid by construction: sizes are multiples of what must divide them, and each
 // framework is asked only for what it has.
+JobSpec RandomJob(RandomNumbers random);
 JobSpec RandomJob(std::mt19937_64& random);
 
 // Fields are unset, in range, out of range, the smallest and largest numbers,
