@@ -40,6 +40,7 @@ struct Body {
   std::string text;
   size_t bytes = 0;    // received, whether kept or not
   bool whole = false;  // false where the sender stopped, or was too slow
+  bool is_form = false;
 };
 
 // Reads a body, of which `max_bytes` are kept.
@@ -50,11 +51,16 @@ Body ReadBody(const Request& request, const httplib::ContentReader& reader, size
     body.whole = true;
     return body;
   }
-  body.whole = reader([&](const char* data, size_t size) {
+  const auto receive = [&](const char* data, size_t size) {
     body.bytes += size;
     if (body.bytes <= max_bytes) body.text.append(data, size);
     return body.bytes <= kMaxDrainedBytes;
-  });
+  };
+  // httplib throws where the parts of a form are read as one.
+  body.is_form = request.is_multipart_form_data();
+  body.whole = body.is_form
+                   ? reader([](const httplib::MultipartFormData&) { return true; }, receive)
+                   : reader(receive);
   return body;
 }
 
@@ -121,8 +127,8 @@ class HttplibServer final : public HttpServer {
     } else {
       response->set_header("Connection", "close");
     }
-    if (body.bytes > backend_.max_body_bytes || !body.whole) {
-      const int code = body.whole || body.bytes > backend_.max_body_bytes ? 413 : 400;
+    if (body.bytes > backend_.max_body_bytes || !body.whole || body.is_form) {
+      const int code = body.bytes > backend_.max_body_bytes ? 413 : 400;
       backend_.metrics.HttpHandled(method, code, std::chrono::steady_clock::now() - start);
       return SetStatus(ToRpcStatus(InvalidArgument({BadBody(body, code)})), code, response);
     }
@@ -159,6 +165,10 @@ class HttplibServer final : public HttpServer {
   }
 
   Violation BadBody(const Body& body, int code) const {
+    if (body.is_form && code == 400) {
+      return {"request", "multipart/form-data", "must be one JSON object",
+              ViolationCode::kMalformed};
+    }
     if (code == 400) {
       return {"request", absl::StrCat("cut off after ", body.bytes, " bytes"), "must be whole",
               ViolationCode::kMalformed};
