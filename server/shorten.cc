@@ -31,6 +31,15 @@ size_t Utf8Length(absl::string_view text) {
 
 }  // namespace
 
+bool IsUtf8(absl::string_view text) {
+  while (!text.empty()) {
+    const size_t length = Utf8Length(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
 std::string Shorten(absl::string_view text, size_t max_bytes) {
   constexpr absl::string_view kEllipsis = "...";
   std::string result;

@@ -9,6 +9,8 @@
 
 namespace plimsoll {
 
+bool IsUtf8(absl::string_view text);
+
 // Returns `text` as valid UTF-8 of at most `max_bytes`, cut between characters;
 // an ellipsis stands for what is left out. Bytes that are not UTF-8 become '?'.
 std::string Shorten(absl::string_view text, size_t max_bytes);

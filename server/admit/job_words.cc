@@ -26,7 +26,7 @@ constexpr size_t kMostUnreadBytes = 200;
 constexpr size_t kMaxValueBytes = 4096;  // of one field
 constexpr size_t kMostSettings = 256;
 
-std::string Shown(absl::string_view text) { return Clean(text.substr(0, kMostShownBytes)); }
+std::string Shown(absl::string_view text) { return Clean(Shorten(text, kMostShownBytes)); }
 
 // Reads lines of words into `words`.
 class WordsReader {
@@ -52,7 +52,7 @@ class WordsReader {
   }
 
   void TellUnread(absl::string_view complaint) {
-    violations_.push_back({words_.source, Clean(complaint.substr(0, kMostUnreadBytes)),
+    violations_.push_back({words_.source, Clean(Shorten(complaint, kMostUnreadBytes)),
                            "was not read where the job was submitted", ViolationCode::kMalformed});
   }
 

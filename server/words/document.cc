@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
+#include "server/shorten.h"
 #include "server/words/refusal.h"
 
 namespace plimsoll {
@@ -82,6 +83,9 @@ absl::StatusOr<std::string> ReadDocument(const std::string& name) {
 
 absl::StatusOr<YAML::Node> ParseYaml(const std::string& text, const std::string& name) {
   try {
+    if (!IsUtf8(text)) {
+      return Invalid({{name, "in another encoding", "must be UTF-8", ViolationCode::kMalformed}});
+    }
     if (HasSecondDocument(text)) {
       return Invalid(
           {{name, "several documents", "must hold one document", ViolationCode::kMalformed}});

@@ -23,7 +23,7 @@ absl::StatusOr<std::string> ReadDocument(const std::string& name);
 // Parses text that holds exactly one document. `name` is for messages.
 //
 // Errors: INVALID_ARGUMENT, "<name>:<line>:<column>: <what is wrong>; must be
-//         YAML or JSON", and one for no document or several.
+//         YAML or JSON", and one for no document or several, or for one that is not UTF-8.
 absl::StatusOr<YAML::Node> ParseYaml(const std::string& text, const std::string& name);
 
 }  // namespace plimsoll

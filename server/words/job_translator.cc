@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "server/shorten.h"
 #include "server/words/flag_fields.h"
 #include "server/words/job_field.h"
 #include "server/words/written_size.h"
@@ -107,17 +108,15 @@ JobSetting ModelSetting(const std::string& model) {
 
 void JobTranslator::Fail(absl::string_view path, absl::string_view value, absl::string_view rule,
                          ViolationCode code) {
-  const bool cut = value.size() > kMaxShownBytes;
-  violations_.push_back({absl::StrCat("job.", path),
-                         absl::StrCat(value.substr(0, kMaxShownBytes), cut ? "..." : ""),
-                         std::string(rule), code});
+  violations_.push_back(
+      {absl::StrCat("job.", path), Shorten(value, kMaxShownBytes), std::string(rule), code});
 }
 
 void JobTranslator::Note(absl::string_view field, absl::string_view name, absl::string_view value) {
   v1::Assumption note;
   note.set_field(absl::StrCat("job.", field));
   note.set_reason(absl::StrCat("written as ", name, name.empty() ? "" : ": ",
-                               value.substr(0, 2 * kMaxShownBytes)));
+                               Shorten(value, 2 * kMaxShownBytes)));
   for (v1::Assumption& older : read_) {
     if (older.field() == note.field()) return older.Swap(&note);
   }

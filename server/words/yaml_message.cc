@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "server/shorten.h"
 #include "server/words/document.h"
 #include "server/words/refusal.h"
 #include "server/words/yaml_scalar.h"
@@ -32,9 +33,7 @@ bool IsStruct(const Descriptor* type) { return type->full_name() == "google.prot
 void YamlReader::Violate(const std::string& path, absl::string_view value, absl::string_view rule,
                          ViolationCode code) {
   if (violations_.size() >= kMaxViolations) return;
-  const bool cut = value.size() > kMaxShownBytes;
-  violations_.push_back({path, absl::StrCat(value.substr(0, kMaxShownBytes), cut ? "..." : ""),
-                         std::string(rule), code});
+  violations_.push_back({path, Shorten(value, kMaxShownBytes), std::string(rule), code});
 }
 
 void YamlReader::ViolateUnknown(const std::string& at, absl::string_view value,

@@ -16,8 +16,10 @@ void FuzzHfConfig(absl::string_view input) {
   *job.mutable_model()->mutable_hf_config() = config.struct_value();
   job.mutable_training()->set_sequence_length(1024);
   job.mutable_cluster()->set_gpu("h100-80gb-sxm");
+  Promise(request.ParseFromString(request.SerializeAsString()),
+          "a config that is read can be sent");
   CheckEstimate(request);
-  job.mutable_model()->set_accept_unknown_model_type(true);
+  request.mutable_job()->mutable_model()->set_accept_unknown_model_type(true);
   CheckEstimate(request);
 }
 

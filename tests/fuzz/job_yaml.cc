@@ -14,6 +14,7 @@ void FuzzJobYaml(absl::string_view input) {
   const absl::StatusOr<v1::Job> job = ReadJob(FileWith(input), {}, &misread);
   if (!job.ok()) return Promise(!job.status().message().empty(), "a refusal has words");
   *request.mutable_job() = *job;
+  Promise(request.ParseFromString(request.SerializeAsString()), "a job that is read can be sent");
   CheckEstimate(request, {.misread = misread});
   Violations misread_again;
   const absl::StatusOr<v1::Job> again = ReadJob(FileWith(ToJobFile(*job)), {}, &misread_again);

@@ -9,6 +9,7 @@
 #include "google/protobuf/util/message_differencer.h"
 #include "server/admit/gpu_request.h"
 #include "server/admit/job_words.h"
+#include "server/shorten.h"
 #include "tests/fuzz/fuzzer.h"
 #include "tests/fuzz/service.h"
 
@@ -79,6 +80,7 @@ void CheckMessage(const std::string& message) {
 }  // namespace
 
 void FuzzWords(absl::string_view input) {
+  if (!IsUtf8(input)) return;  // can't be sent
   v1::AdmitRequest request;
   *request.mutable_scheduler_request() = ReadSubmission(input);
   CheckChanges(request.scheduler_request());

@@ -103,8 +103,8 @@ TEST(ReadWordsTest, SaysWhatIsWrong) {
        {"PLIMSOLL_JOB: model.hf_config={a:&a[1,2],b:*a}; must be at most 4096 bytes, without "
         "anchors or aliases (& and *)"}},
       {"a=" + std::string(5000, 'x'),
-       {"PLIMSOLL_JOB: a=" + std::string(70, 'x') +
-        "; must be at most 4096 bytes, without anchors or aliases (& and *)"}},
+       {"PLIMSOLL_JOB: a=" + std::string(67, 'x') +
+        "...; must be at most 4096 bytes, without anchors or aliases (& and *)"}},
       {"a \x1b[2J", {"PLIMSOLL_JOB:  [2J; must be FIELD=VALUE: there is a job already"}},
       {std::string(kMaxWordsBytes + 1, 'x'),
        {"PLIMSOLL_JOB: over 65536 bytes; must be at most 65536"}},
