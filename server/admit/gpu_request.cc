@@ -90,7 +90,7 @@ Amount ReadAmount(const char* field, const std::string& text, Violations* violat
       amount.shares = amount.shares || ReadCount(parts.back()) != std::optional<int64_t>(0);
     }
     if (parts[0] != "gpu" || ReadTypeAndCount(parts, &amount)) continue;
-    violations->push_back({field, Clean(text.substr(0, kMostShownBytes)),
+    violations->push_back({field, Clean(Shorten(text, kMostShownBytes)),
                            absl::StrCat(kRule, ", of one type"), ViolationCode::kMalformed});
     break;
   }

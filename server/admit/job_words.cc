@@ -196,7 +196,7 @@ std::optional<v1::Job> ReadJob(const JobWords& words, Violations* misread) {
 std::string UnreadWords(const Violations& wrong) {
   std::string words;
   for (const Violation& violation : wrong) {
-    absl::StrAppend(&words, kUnread, Clean(ToText(violation).substr(0, kMostUnreadBytes)), "\n");
+    absl::StrAppend(&words, kUnread, Clean(Shorten(ToText(violation), kMostUnreadBytes)), "\n");
   }
   return words;
 }

@@ -17,6 +17,17 @@ namespace {
 constexpr size_t kMostLines = 8;
 constexpr size_t kMostLineBytes = 240;
 
+// Each character that is not ASCII is a '?'.
+std::string Ascii(absl::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x80) out += c;
+    if (byte >= 0xc0) out += '?';  // the first of its bytes
+  }
+  return out;
+}
+
 std::string GibWords(int64_t bytes) { return absl::StrFormat("%.1f", Gib(bytes)); }
 
 std::string GpuName(const v1::Job& job) {
@@ -147,7 +158,7 @@ std::string DecisionMessage(const Told& told) {
     default:
       break;
   }
-  return absl::StrJoin(lines, "\n");
+  return Ascii(absl::StrJoin(lines, "\n"));
 }
 
 }  // namespace plimsoll

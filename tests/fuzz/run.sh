@@ -35,7 +35,7 @@ for fuzzer; do
   start=$(date +%s)
   rm -f "$found/$fuzzer"-*
   "build-fuzz/tests/fuzz/$fuzzer" "$much" -timeout=5 -rss_limit_mb=1024 -report_slow_units=1 \
-    -print_final_stats=1 -artifact_prefix="$found/$fuzzer-" \
+    -print_funcs=0 -print_final_stats=1 -artifact_prefix="$found/$fuzzer-" \
     "$grown/$fuzzer" "$corpus/$fuzzer" </dev/null >"$found/$fuzzer.log" 2>&1 || status=1
   set -- "$found/$fuzzer"-*
   [ -e "$1" ] || set --

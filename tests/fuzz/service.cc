@@ -42,7 +42,7 @@ FuzzedService& Service() {
 
 SearchStop EnoughSoon() {
   const auto asked = std::make_shared<int>(0);
-  return {.enough = [asked](double) { return ++*asked > 20; },
+  return {.enough = [asked](double) { return ++*asked > 3; },
           .given_up = [] { return grpc::StatusCode::OK; }};
 }
 
