@@ -66,7 +66,7 @@ bool ReadTypeAndCount(const std::vector<std::string>& parts, Amount* amount) {
       const std::optional<int64_t> read = ReadCount(parts[i]);
       if (!read.has_value()) return false;
       count = *read;
-    } else if (parts[i].empty() || i > 1) {
+    } else if (parts[i].empty() || i > 1 || !IsUtf8(parts[i])) {
       return false;
     } else {
       type = parts[i];
