@@ -13,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "google/protobuf/stubs/logging.h"
 #include "grpc/support/log.h"
 #include "grpcpp/create_channel.h"
 #include "server/health.h"
@@ -104,6 +105,8 @@ int RunServer(const ServerOptions& options) {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   grpc_log_level = options.log_level;
   gpr_set_log_function(LogGrpc);
+  // What it says of a caller's bytes it writes to stderr itself, and waits for the reader.
+  google::protobuf::SetLogHandler(nullptr);
   auto started = Server::Start(options);
   if (const auto* const error = std::get_if<std::string>(&started)) {
     std::cerr << kProgram << ": " << *error << std::endl;

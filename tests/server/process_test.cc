@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
+#include "google/protobuf/stubs/logging.h"
 #include "google/protobuf/wrappers.pb.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/impl/codegen/proto_utils.h"
@@ -308,6 +309,22 @@ TEST(ProcessTest, AnswersAndEndsWhileNobodyReadsItsLog) {
   process.Signal(SIGTERM);
   EXPECT_EQ(process.Wait(), 0);
   EXPECT_THAT(process.RestOfErrors(), HasSubstr(R"("event":"slow")"));
+}
+
+// protobuf would: on the thread that parses, however slowly stderr is read.
+TEST(ProcessTest, WritesNoWordOfTextThatIsNotUtf8) {
+  Process process(With(kFreePorts, {"--log-level", "off", "--drain-delay-ms", "0"}));
+  const auto stub = StubFor(ReadAddresses(&process).grpc);
+  const google::protobuf::LogSilencer silencer;
+  v1::EstimateMemoryRequest request;
+  request.mutable_job()->mutable_model()->set_name("\xff");
+  grpc::ClientContext context;
+  v1::EstimateMemoryResponse response;
+  EXPECT_EQ(stub->EstimateMemory(&context, request, &response).error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
+  process.Signal(SIGTERM);
+  EXPECT_EQ(process.Wait(), 0);
+  EXPECT_EQ(process.RestOfErrors(), "");
 }
 
 TEST(ProcessTest, ATakenPortIsOneLineAndExit1) {
