@@ -4,32 +4,15 @@
 #include <algorithm>
 #include <random>
 
-#include "estimator/replay.h"
 #include "gtest/gtest.h"
 #include "tests/testing/jobs.h"
 #include "tests/testing/random_jobs.h"
+#include "tests/testing/replayed_shares.h"
 
 namespace plimsoll {
 namespace {
 
 constexpr int kJobs = 300;
-
-// What replayed tensors hold at their peak, against the closed form's, of each
-// stage of a job.
-std::vector<double> Ratios(const JobSpec& spec) {
-  const ValidJob job = Valid(spec);
-  Program program = ProgramOf(spec);
-  program.tuning_bytes = 0;  // no tensor of the step
-  const auto peaks = FindPeaks(program, RunBlocks(program));
-  const Tapes tapes(program);
-  std::vector<double> ratios;
-  for (size_t stage = 0; stage < program.stages.size(); ++stage) {
-    const Replayed replayed = Replay(*Unroll(*job, program, tapes, stage), {});
-    ratios.push_back(static_cast<double>(replayed.peak_requested) /
-                     static_cast<double>(peaks[stage].usage.total));
-  }
-  return ratios;
-}
 
 struct Agreement {
   int count = 0;
@@ -39,7 +22,7 @@ struct Agreement {
 };
 
 void Compare(const JobSpec& spec, Agreement& agreement) {
-  for (const double ratio : Ratios(spec)) {
+  for (const double ratio : ReplayedShares(spec)) {
     ++agreement.count;
     if (ratio > 0.999 && ratio < 1.001) ++agreement.equal;
     agreement.least = std::min(agreement.least, ratio);
@@ -72,12 +55,6 @@ void Interleave(std::mt19937_64& random, JobSpec& spec) {
   }
 }
 
-// What is left are corners of a few tens of KiB on models of a few MiB: tied
-// heads under Megatron-DeepSpeed, whose position table gets no gradient, and
-// FSDP where a layer between first and last has the peak.
-constexpr double kLeast = 0.97;
-constexpr double kMost = 1.015;
-
 TEST(TimelineTest, AgreesWithTheClosedFormOverRandomJobs) {
   std::mt19937_64 random(20261121);
   Agreement agreement;
@@ -85,8 +62,8 @@ TEST(TimelineTest, AgreesWithTheClosedFormOverRandomJobs) {
   EXPECT_GE(agreement.count, kJobs);
   EXPECT_GE(agreement.equal * 100, agreement.count * 99)
       << agreement.equal << " of " << agreement.count;
-  EXPECT_GT(agreement.least, kLeast);
-  EXPECT_LT(agreement.most, kMost);
+  EXPECT_GT(agreement.least, kLeastReplayedShare);
+  EXPECT_LT(agreement.most, kMostReplayedShare);
 }
 
 TEST(TimelineTest, AgreesWithTheClosedFormWhereStagesAreInterleaved) {
@@ -101,8 +78,8 @@ TEST(TimelineTest, AgreesWithTheClosedFormWhereStagesAreInterleaved) {
   EXPECT_GT(agreement.count, kJobs);
   EXPECT_GE(agreement.equal * 100, agreement.count * 99)
       << agreement.equal << " of " << agreement.count;
-  EXPECT_GT(agreement.least, kLeast);
-  EXPECT_LT(agreement.most, kMost);
+  EXPECT_GT(agreement.least, kLeastReplayedShare);
+  EXPECT_LT(agreement.most, kMostReplayedShare);
 }
 
 // But for gradients that live on as those of the last step.
