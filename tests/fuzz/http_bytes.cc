@@ -27,7 +27,6 @@ const std::string& Listening() {
                                                                 .metrics = service.metrics,
                                                                 .ready = [] { return true; },
                                                                 .max_body_bytes = 1 << 20,
-                                                                .accept_reports = true,
                                                                 .max_searches = 2});
   Promise(server != nullptr, "the listener listens");
   return path;

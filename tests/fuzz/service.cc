@@ -29,7 +29,8 @@ v1::AdmissionPolicy Policy() {
 }  // namespace
 
 FuzzedService::FuzzedService()
-    : gate({.max_in_flight = 256, .slow = std::chrono::hours(1)}, &metrics, &log),
+    : access(*Access::Load({.accept_reports = true})),
+      gate({.max_in_flight = 256, .slow = std::chrono::hours(1)}, access.get(), &metrics, &log),
       planner(LoadCatalog(), Policy(), &metrics, &log),
       searches(kOneThread, &metrics),
       admissions(kOneThread, &metrics),

@@ -2,6 +2,8 @@
 #ifndef PLIMSOLL_TESTS_FUZZ_SERVICE_H_
 #define PLIMSOLL_TESTS_FUZZ_SERVICE_H_
 
+#include <memory>
+
 #include "absl/strings/string_view.h"
 #include "google/protobuf/message.h"
 #include "grpcpp/support/status.h"
@@ -19,6 +21,7 @@ struct FuzzedService {
 
   Metrics metrics;
   Log log{LogLevel::kOff};
+  const std::unique_ptr<Access> access;
   CallGate gate;
   Planner planner;
   SearchPool searches, admissions, replays;
