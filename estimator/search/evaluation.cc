@@ -30,7 +30,10 @@ const FitOf& Evaluation::Memory(const Entry& entry) {
   const auto found = known_.find(entry.choice);
   if (found != known_.end()) return found->second;
   const std::optional<MemoryEstimate> estimate = ranking_.Summarize(entry.choice);
-  if (estimate.has_value() && estimate->interrupted) return interrupted_;
+  if (estimate.has_value() && estimate->interrupted) {
+    interrupted_ = true;
+    return unknown_;
+  }
   FitOf fit{.verdict = Verdict::kDoesNotFit, .bound_bytes = kMaxTotalBytes};
   if (estimate.has_value()) {
     fit = {.verdict = estimate->verdict,
@@ -120,6 +123,7 @@ Candidate Evaluation::Summarized(const Choice& choice) const {
 
 Candidate Evaluation::Requested(const JobSpec& job) {
   own_ = ranking_.Estimate(space_.own, detail_, ranking_.interrupt());
+  interrupted_ = interrupted_ || own_->interrupted;
   if (own_->interrupted) own_ = ranking_.Estimate(space_.own, Detail::kSummary, {});
   Candidate requested = CandidateOf(space_.own, *own_);
   requested.job = job;
@@ -133,6 +137,7 @@ MemoryEstimate Evaluation::Estimate(const Choice& choice) {
   gave_up_replays_ = gave_up_replays_ || spent;
   MemoryEstimate estimate =
       ranking_.Estimate(choice, spent ? Detail::kSummary : detail_, ranking_.interrupt());
+  interrupted_ = interrupted_ || estimate.interrupted;
   if (estimate.verdict != Verdict::kFits) vain_events_ += estimate.replayed_event_count;
   return estimate;
 }

@@ -78,6 +78,8 @@ class Evaluation {
   bool WasJudged(const Choice& choice) const { return misfits_.count(choice) > 0; }
   // Whether something was judged in closed form because replays in vain cost too much.
   bool gave_up_replays() const { return gave_up_replays_; }
+  // Whether an estimate was left as the time of the search was over.
+  bool interrupted() const { return interrupted_; }
 
   int64_t estimated_count() const { return static_cast<int64_t>(known_.size()); }
   int64_t fit_count() const { return fit_count_; }
@@ -97,7 +99,8 @@ class Evaluation {
   const std::map<std::string, double>& prices_;
   const Detail detail_;
   std::map<Choice, FitOf> known_;
-  const FitOf interrupted_{};
+  const FitOf unknown_{};
+  bool interrupted_ = false;
   std::map<MarginsKey, Margins> margins_;  // of replays
   int64_t fit_count_ = 0;
   std::optional<MemoryEstimate> own_;

@@ -76,7 +76,8 @@ void CountFits(const Evaluation& evaluation, Recommendation& answer) {
   answer.estimated_count = evaluation.estimated_count();
   answer.fit_count =
       std::max(evaluation.fit_count(), static_cast<int64_t>(answer.candidates.size()));
-  answer.truncated = answer.truncated || evaluation.ranking().truncated();
+  answer.truncated =
+      answer.truncated || evaluation.ranking().truncated() || evaluation.interrupted();
 }
 
 void WarnOfTheSpace(const RecommendSpec& spec, const Ranking& ranking,
@@ -127,7 +128,8 @@ std::variant<Recommendation, Violations> RecommendConfig(const RecommendSpec& sp
   answer.requested = evaluation.Requested(request.spec.job);
   TakeBest(request, evaluation, stop, answer);
   if (!answer.candidates.empty()) FindFront(evaluation, stop, answer);
-  const bool searched = request.max_results > 0 && !answer.truncated && !ranking.truncated();
+  const bool searched = request.max_results > 0 && !answer.truncated && !ranking.truncated() &&
+                        !evaluation.interrupted();
   if (searched && answer.candidates.empty()) Explain(request, catalog, evaluation, stop, answer);
   CountFits(evaluation, answer);
   answer.warnings = request.warnings;
