@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "grpcpp/create_channel.h"
 #include "server/address.h"
+#include "tests/server/http2_frames.h"
 
 namespace plimsoll {
 namespace {
@@ -118,6 +119,7 @@ SoakCallers::SoakCallers(SoakTargets targets, Verdicts* verdicts)
   for (uint64_t seed : {1, 2}) threads_.emplace_back([this, seed] { SendMalformed(seed); });
   threads_.emplace_back([this] { Probe(); });
   for (int i = 0; i < 8; ++i) threads_.emplace_back([this] { Drip(); });
+  threads_.emplace_back([this] { Flood(); });
   threads_.emplace_back([this] { Idle(targets_.http_steady, "idle, HTTP"); });
   threads_.emplace_back([this] { Idle(targets_.grpc_steady, "idle, gRPC"); });
 }
@@ -211,6 +213,25 @@ void SoakCallers::Drip() {
     verdicts_->Add("dripping", ended ? SoakVerdict::kRefused : SoakVerdict::kBug, 0,
                    client < 0 ? "no connection" : "not closed after twenty seconds");
   } while (Pause(milliseconds(100)));
+}
+
+// Sends the head of a call over gRPC that does not end: it is closed long before 64 MiB.
+void SoakCallers::Flood() {
+  const std::string frame = Frame(kContinuation, 0, 1, std::string(16384, 'a'));
+  constexpr int kMostFrames = 4096;
+  do {
+    const auto start = Clock::now();
+    const int client = Connect(targets_.grpc_steady);
+    const std::string head = EndlessHead();
+    bool open = client >= 0 && send(client, head.data(), head.size(), MSG_NOSIGNAL) > 0;
+    int frames = 0;
+    for (; open && !end_ && frames < kMostFrames; ++frames) {
+      open = send(client, frame.data(), frame.size(), MSG_NOSIGNAL) > 0;
+    }
+    if (client >= 0) close(client);
+    verdicts_->Add("endless head", frames < kMostFrames ? SoakVerdict::kRefused : SoakVerdict::kBug,
+                   Since(start), "not closed after 64 MiB");
+  } while (Pause(milliseconds(200)));
 }
 
 // Connections that say nothing: new ones are taken while they wait, or are closed for others.

@@ -36,6 +36,7 @@ class SoakCallers {
   void SendMalformed(uint64_t seed);
   void Probe();
   void Drip();
+  void Flood();
   void Idle(const std::string& address, const std::string& kind);
   // Waits; false where it is time to end.
   bool Pause(std::chrono::milliseconds time) const;

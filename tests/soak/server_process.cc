@@ -29,9 +29,9 @@ void SoakedServer::Start() {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-  std::vector<std::string> words = {program_,        "--listen",    grpc_,
-                                    "--http-listen", http_,         "--drain-delay-ms",
-                                    "500",           "--log-level", "error"};
+  std::vector<std::string> words = {
+      program_, "--listen",    grpc_,   "--http-listen",           http_, "--drain-delay-ms",
+      "500",    "--log-level", "error", "--max-connection-age-ms", "2000"};
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
