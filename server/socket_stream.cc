@@ -52,6 +52,12 @@ std::string SocketStream::TakeRest() {
   std::string rest = buffer_.substr(begin_);
   buffer_.clear();
   begin_ = 0;
+  char more[kChunkBytes];
+  while (tls_ != nullptr && SSL_pending(tls_.get()) > 0) {
+    const ssize_t count = ReceiveNow(socket_, tls_.get(), more, sizeof more);
+    if (count <= 0) break;
+    rest.append(more, static_cast<size_t>(count));
+  }
   return rest;
 }
 

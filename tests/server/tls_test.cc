@@ -124,6 +124,27 @@ TEST_F(TlsTest, KnowsCallersOfAPolicyByTheirNames) {
   EXPECT_EQ(Http("/v1:listGpus", authority_.Issue("other.example")), 403);
 }
 
+// What TLS has unpacked at once is answered at once: the socket says nothing of it.
+TEST_F(TlsTest, AnswersRequestsThatCameInOneRecord) {
+  StartServer(/*asks_certificates=*/false);
+  const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_client_method()),
+                                                                  SSL_CTX_free);
+  const std::unique_ptr<BIO, decltype(&BIO_free_all)> client(BIO_new_ssl_connect(context.get()),
+                                                             BIO_free_all);
+  BIO_set_conn_hostname(client.get(), server_->http_addresses()[0].c_str());
+  const std::string first =
+      "POST /v1:listGpus HTTP/1.1\r\nContent-Length: 5000\r\n\r\n" + std::string(5000, ' ');
+  const std::string requests = first + first + "GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n";
+  ASSERT_EQ(BIO_write(client.get(), requests.data(), static_cast<int>(requests.size())),
+            static_cast<int>(requests.size()));
+  std::string answers;
+  char buffer[4096];
+  for (int count = 0; (count = BIO_read(client.get(), buffer, sizeof buffer)) > 0;) {
+    answers.append(buffer, static_cast<size_t>(count));
+  }
+  EXPECT_THAT(answers, testing::EndsWith("ok\n"));
+}
+
 // A new certificate of a new authority is shown within a second or so, by both faces.
 TEST_F(TlsTest, TakesANewCertificateWhileItRuns) {
   StartServer(/*asks_certificates=*/false);

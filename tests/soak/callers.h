@@ -31,6 +31,7 @@ class SoakCallers {
   SoakCallers& operator=(const SoakCallers&) = delete;
 
  private:
+  SoakAnswer KnownAnswer(const SoakCall& call) const;
   void CallOverGrpc(const SoakCall& call);
   void CallOverHttp(const SoakCall& call, const std::string& address, bool restarted);
   void SendMalformed(uint64_t seed);

@@ -35,15 +35,6 @@ std::string AnswerAsJson(Method method, const std::string& bytes) {
   return ToJson(*message);
 }
 
-bool IsCutShort(Method method, const std::string& bytes) {
-  v1::RecommendConfigResponse search;
-  v1::AdmitResponse admission;
-  return (method == Method::kRecommendConfig && search.ParseFromString(bytes) &&
-          search.truncated()) ||
-         (method == Method::kAdmit && admission.ParseFromString(bytes) &&
-          admission.decision().truncated());
-}
-
 Judgement JudgeRefusal(const google::rpc::Status& refusal, const grpc::Status& known) {
   const auto code = static_cast<grpc::StatusCode>(refusal.code());
   const std::string what = absl::StrCat(CodeName(code), ": ", refusal.message());
@@ -70,6 +61,15 @@ Judgement Compare(Method method, const std::string& answer, const std::string& k
 }
 
 }  // namespace
+
+bool IsCutShort(Method method, const std::string& bytes) {
+  v1::RecommendConfigResponse search;
+  v1::AdmitResponse admission;
+  return (method == Method::kRecommendConfig && search.ParseFromString(bytes) &&
+          search.truncated()) ||
+         (method == Method::kAdmit && admission.ParseFromString(bytes) &&
+          admission.decision().truncated());
+}
 
 SoakCall MakeCall(const std::string& kind, Method method, const std::string& json) {
   const auto request = NewMessage(*DescriptorOf(method).input_type());

@@ -25,11 +25,14 @@ struct SoakAnswer {
   std::string bytes;
 };
 
-// Returns the calls of a kind, each of which has a known answer.
+// Returns a call of a request in JSON.
 SoakCall MakeCall(const std::string& kind, Method method, const std::string& json);
 
 SoakAnswer CallGrpc(const std::shared_ptr<grpc::Channel>& channel, Method method,
                     const std::string& bytes);
+
+// Whether the time ended a search before it was done.
+bool IsCutShort(Method method, const std::string& answer);
 
 struct Judgement {
   SoakVerdict verdict = SoakVerdict::kRight;
