@@ -6,7 +6,8 @@
 namespace plimsoll {
 
 FairPool::FairPool(size_t thread_count, size_t max_tasks)
-    : max_of_peer_((thread_count + 1) / 2), max_tasks_(max_tasks) {
+    : max_of_peer_(std::max<size_t>(thread_count - std::max<size_t>(thread_count / 4, 1), 1)),
+      max_tasks_(max_tasks) {
   for (size_t i = 0; i < thread_count; ++i) threads_.emplace_back([this] { Work(); });
 }
 

@@ -1,4 +1,5 @@
-// Threads that peers share: whoever has fewest of them is next, and none has more than half.
+// Threads that peers share: whoever has fewest of them is next, and nobody has the last
+// quarter of them.
 #ifndef PLIMSOLL_SERVER_FAIR_POOL_H_
 #define PLIMSOLL_SERVER_FAIR_POOL_H_
 
@@ -20,6 +21,8 @@ class FairPool {
   using Task = std::function<void()>;
 
   // At most `max_tasks` run and wait.
+  //
+  // Requires: thread_count > 0
   FairPool(size_t thread_count, size_t max_tasks);
   ~FairPool() { Close(); }
   FairPool(const FairPool&) = delete;

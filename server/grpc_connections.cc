@@ -324,6 +324,9 @@ void GrpcConnections::Close(List::iterator connection, Cut why) {
                  {"bytes", static_cast<double>(connection->held())},
                  {"left_out", static_cast<double>(*left_out)}});
   }
+  // With a reset, or who floods would wait for a window.
+  const linger at_once = {.l_onoff = 1, .l_linger = 0};
+  setsockopt(connection->socket.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
   shutdown(connection->socket.get(), SHUT_RDWR);
   Drop(connection);
 }

@@ -222,7 +222,7 @@ TEST_F(HttpListenerTest, AStopEndsWhatIsInFlightAtItsDeadline) {
   EXPECT_FALSE(half.Send("[]") && absl::StartsWith(half.ReadAnswer(), "HTTP/1.1 200"));
 }
 
-// One host that sends bodies slowly has half of the threads at most.
+// One host that sends bodies slowly leaves a quarter of the threads.
 TEST_F(HttpListenerTest, SlowBodiesOfOneHostKeepNobodyElseWaiting) {
   std::vector<std::unique_ptr<RawConnection>> slow;
   for (int i = 0; i < 40; ++i) {
