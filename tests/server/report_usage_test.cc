@@ -203,7 +203,7 @@ TEST_F(ReportUsageTest, RefusesAllThatIsWrongAtOnce) {
 TEST_F(ReportUsageTest, TakesThemOverAUnixSocketAlone) {
   constexpr char kMessage[] =
       "reports of usage are taken over a unix socket alone; start the server with --listen "
-      "unix:PATH too, and report there";
+      "unix:PATH too, and report there, or with an --access-policy";
   v1::ReportUsageResponse response;
   for (const grpc::Status& status :
        {OverGrpc(1, Report(), &response), [&] {
