@@ -40,9 +40,10 @@ class GrpcConnections {
     // Then the one that has been silent longest of the peer that has most is closed.
     size_t max_count = 0;
     // Received over TCP since anything was sent back: of data, HTTP/2's flow control allows no
-    // more than a window without an answer, so that more is heads of calls. gRPC looks at each
-    // anew with every piece that comes. Source: RFC 9113, 6.9 and 6.10.
-    int64_t max_unanswered_bytes = 512 << 10;
+    // more than a window without an answer, and gRPC opens it for one request of 1 MiB; more is
+    // heads of calls. gRPC looks at each anew with every piece that comes.
+    // Source: RFC 9113, 6.9 and 6.10; grpc 1.51, chttp2/transport/flow_control.cc.
+    int64_t max_unanswered_bytes = 3 << 19;
     // Received since a connection's last call, and the same of all connections together:
     // then the one that has most is closed.
     int64_t max_bytes = 4 << 20;

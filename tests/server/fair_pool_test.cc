@@ -28,8 +28,8 @@ struct Held {
 };
 
 TEST(FairPoolTest, OnePeerLeavesAQuarterOfTheThreadsToOthers) {
-  FairPool pool(4, 100);
   Held greedy(3), other(1);
+  FairPool pool(4, 100);
   for (int i = 0; i < 40; ++i) ASSERT_TRUE(pool.Run("greedy", greedy.task()));
   greedy.begun.wait();
   ASSERT_TRUE(pool.Run("other", other.task()));
