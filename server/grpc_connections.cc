@@ -29,6 +29,7 @@ constexpr std::chrono::microseconds kIntervalOfEach{100};
 constexpr std::chrono::milliseconds kRetryInterval{100};
 constexpr int kMaxAccepted = 64;  // before others are looked at
 constexpr int kHandingThreads = 4;
+constexpr int64_t kSuspectBytes = 128 << 10;
 
 // What epoll says of: this, a listener (its index and one more), or a connection.
 constexpr uint64_t kEnded = 0;
@@ -196,9 +197,17 @@ bool GrpcConnections::Take(const Listener& listener) {
     }
     return errno == EINTR || errno == ECONNABORTED;
   }
+  if (IsBanned(PeerOf(socket.get()).host)) return true;
   if (connections_.size() >= limits_.max_count) CloseMostSilent();
   Add(listener, std::move(socket));
   return true;
+}
+
+bool GrpcConnections::IsBanned(const std::string& host) {
+  if (banned_.empty()) return false;
+  const Clock::time_point now = Clock::now();
+  std::erase_if(banned_, [now](const auto& one) { return one.second <= now; });
+  return banned_.count(host) > 0;
 }
 
 void GrpcConnections::Add(const Listener& listener, Descriptor socket) {
@@ -285,8 +294,12 @@ bool GrpcConnections::Measure(Connection* connection) {
   return active;
 }
 
-bool GrpcConnections::Floods(const Connection& connection) const {
-  return connection.unanswered() > limits_.max_unanswered_bytes ||
+// Of a host that floods, a connection without a call so far that begins like the others is
+// not waited for.
+bool GrpcConnections::Floods(const Connection& connection) {
+  const bool is_one_more =
+      connection.unanswered() > kSuspectBytes && connection.calls == 0 && IsBanned(connection.host);
+  return is_one_more || connection.unanswered() > limits_.max_unanswered_bytes ||
          connection.held() > limits_.max_bytes;
 }
 
@@ -328,6 +341,7 @@ void GrpcConnections::Close(List::iterator connection, Cut why) {
   const linger at_once = {.l_onoff = 1, .l_linger = 0};
   setsockopt(connection->socket.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
   shutdown(connection->socket.get(), SHUT_RDWR);
+  if (why == Cut::kFlooding) banned_[connection->host] = Clock::now() + limits_.ban;
   Drop(connection);
 }
 

@@ -48,6 +48,8 @@ class GrpcConnections {
     // then the one that has most is closed.
     int64_t max_bytes = 4 << 20;
     int64_t max_total_bytes = 32 << 20;
+    // How long a host that floods gets no new connection.
+    std::chrono::seconds ban{10};
   };
 
   using Acceptor = grpc::experimental::ExternalConnectionAcceptor;
@@ -126,9 +128,10 @@ class GrpcConnections {
 
   void MeasureActive();
   bool Measure(Connection* connection);
-  bool Floods(const Connection& connection) const;
+  bool Floods(const Connection& connection);
   void CloseFlooding();
   void CloseMostSilent();
+  bool IsBanned(const std::string& host);
   void Close(List::iterator connection, Cut why);
   void Drop(List::iterator connection);
   void SetCount();
@@ -152,6 +155,7 @@ class GrpcConnections {
   Places places_;
   Places active_;  // something came on them at the last look
   int64_t held_ = 0;
+  std::unordered_map<std::string, Clock::time_point> banned_;  // until when, by host
 
   std::shared_mutex mutex_;
   std::unordered_map<std::string, Connection*> by_peer_;  // guarded by mutex_; TCP alone

@@ -76,13 +76,17 @@ httplib::Client HttpClient(const std::string& address) {
   return client;
 }
 
-// A connected socket, or -1.
-int Connect(const std::string& address) {
+// A connected socket, or -1; `host` is whom it comes from, 127.0.0.x.
+int Connect(const std::string& address, uint32_t host = INADDR_LOOPBACK) {
   sockaddr_in to{};
   to.sin_family = AF_INET;
   to.sin_port = htons(static_cast<uint16_t>(ParseAddress(address).value().port));
   to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   const int client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in from{};
+  from.sin_family = AF_INET;
+  from.sin_addr.s_addr = htonl(host);
+  bind(client, reinterpret_cast<const sockaddr*>(&from), sizeof from);
   if (connect(client, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0) return client;
   close(client);
   return -1;
@@ -229,7 +233,7 @@ void SoakCallers::Flood() {
   constexpr int kMostFrames = 4096;
   do {
     const auto start = Clock::now();
-    const int client = Connect(targets_.grpc_steady);
+    const int client = Connect(targets_.grpc_steady, INADDR_LOOPBACK + 1);
     const std::string head = EndlessHead();
     bool open = client >= 0 && send(client, head.data(), head.size(), MSG_NOSIGNAL) > 0;
     int frames = 0;
