@@ -66,7 +66,9 @@ class GrpcConnectionsTest : public testing::Test {
 TEST_F(GrpcConnectionsTest, TakesManyLargeRequestsOverEveryAddress) {
   const std::string path = absl::StrCat(testing::TempDir(), "/connections", getpid(), ".sock");
   ServerOptions options = FreePorts();
-  options.listen = {"127.0.0.1:0", "[::1]:0", absl::StrCat("unix:", path)};
+  options.listen = {"127.0.0.1:0", absl::StrCat("unix:", path)};
+  constexpr char kIpv6[] = "[::1]:0";  // which not every machine has
+  if (ProbeListen(*ParseAddress(kIpv6)).empty()) options.listen.emplace_back(kIpv6);
   StartServer(options);
   constexpr size_t kBytes = 900'000;
   constexpr int kTimes = 40;  // 36 MB
