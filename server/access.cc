@@ -22,9 +22,8 @@ constexpr char kRoot[] = "access";
 constexpr char kAll[] = "all";
 constexpr char kAnyone[] = "anyone";
 constexpr char kAnyCertificate[] = "*";
-constexpr size_t kMaxCallers = 64;  // each has series of its own
+constexpr size_t kMaxCallers = 64;  // each call is compared with all
 constexpr size_t kLeastTokenBytes = 16;
-constexpr std::chrono::milliseconds kRetryAfter{100};
 
 using MethodSet = std::bitset<kMethodCount>;
 
@@ -58,13 +57,13 @@ bool IsToken(const std::string& authorization, const std::string& token) {
 // Collects what is wrong with a policy.
 class PolicyCheck {
  public:
-  PolicyCheck(const v1::AccessPolicy& policy, bool has_tls, Violations* wrong)
-      : policy_(policy), has_tls_(has_tls), wrong_(*wrong) {}
+  PolicyCheck(const v1::AccessPolicy& policy, bool asks_certificates, Violations* wrong)
+      : policy_(policy), asks_certificates_(asks_certificates), wrong_(*wrong) {}
 
   void Check() {
     if (policy_.callers_size() > static_cast<int>(kMaxCallers)) {
-      Fail("callers", absl::StrCat(policy_.callers_size()), "must be 64 at most",
-           ViolationCode::kTooLarge);
+      Fail("callers", absl::StrCat(policy_.callers_size()),
+           absl::StrCat("must be ", kMaxCallers, " at most"), ViolationCode::kTooLarge);
     }
     for (int i = 0; i < policy_.callers_size(); ++i) {
       CheckCaller(absl::StrCat("callers[", i, "]"), policy_.callers(i));
@@ -88,7 +87,7 @@ class PolicyCheck {
       Fail(at, "no credential", "must have certificates, unix_socket or token_files",
            ViolationCode::kMissing);
     }
-    if (!has_tls_ && !caller.certificates().empty()) {
+    if (!asks_certificates_ && !caller.certificates().empty()) {
       Fail(at + ".certificates", absl::StrJoin(caller.certificates(), ", "),
            "needs --tls-client-ca", ViolationCode::kConflict);
     }
@@ -114,7 +113,7 @@ class PolicyCheck {
   }
 
   const v1::AccessPolicy& policy_;
-  const bool has_tls_;
+  const bool asks_certificates_;
   Violations& wrong_;
   std::set<std::string> names_;
 };
@@ -124,8 +123,9 @@ absl::StatusOr<std::string> ReadToken(const std::string& file) {
   if (!text.ok()) return text.status();
   std::string token(absl::StripAsciiWhitespace(*text));
   if (token.size() >= kLeastTokenBytes) return token;
-  return absl::InvalidArgumentError(
-      absl::StrCat(file, ": ", token.size(), " characters; must have a token of 16 or more"));
+  return absl::InvalidArgumentError(absl::StrCat(file, ": ", token.size(),
+                                                 " characters; must have a token of ",
+                                                 kLeastTokenBytes, " or more"));
 }
 
 }  // namespace
@@ -199,16 +199,11 @@ absl::StatusOr<std::unique_ptr<Access>> Access::Load(const Options& options) {
 }
 
 absl::StatusOr<std::shared_ptr<const Access::Rules>> Access::Read() const {
-  const absl::StatusOr<std::string> text = ReadDocument(options_.policy);
-  if (!text.ok()) return text.status();
-  const absl::StatusOr<YAML::Node> node = ParseYaml(*text, options_.policy);
-  if (!node.ok()) return node.status();
   v1::AccessPolicy policy;
-  YamlReader reader(std::nullopt);
-  reader.Read(*node, kRoot, &policy);
-  Violations wrong = reader.violations();
-  PolicyCheck(policy, options_.asks_certificates, &wrong).Check();
-  if (!wrong.empty()) return Invalid(wrong);
+  absl::StatusOr<Violations> wrong = ReadYamlFile(options_.policy, kRoot, &policy);
+  if (!wrong.ok()) return wrong.status();
+  PolicyCheck(policy, options_.asks_certificates, &*wrong).Check();
+  if (!wrong->empty()) return Invalid(*wrong);
   auto rules = std::make_shared<Rules>();
   rules->anyone = MethodsOf(policy.anyone());
   rules->files.push_back(options_.policy);
@@ -286,7 +281,7 @@ std::variant<Access::Permit, grpc::Status> Access::Enter(const Identity& identit
   if (!known) return Permit(nullptr);
   if ((*found)->Enter()) return Permit(*found);
   return Overloaded((*found)->max_call_count(), absl::StrCat("requests of ", (*found)->name()),
-                    kRetryAfter);
+                    kRetrySoon);
 }
 
 }  // namespace plimsoll

@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <bitset>
-#include <chrono>
 #include <memory>
 #include <mutex>
 #include <optional>

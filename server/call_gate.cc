@@ -6,12 +6,6 @@
 #include "server/status.h"
 
 namespace plimsoll {
-namespace {
-
-// Calls take microseconds to milliseconds, so that room comes soon.
-constexpr std::chrono::milliseconds kRetryAfter{100};
-
-}  // namespace
 
 int HttpCode(grpc::StatusCode code) {
   switch (code) {
@@ -68,13 +62,20 @@ void CallGate::Leave() {
 
 CallGate::Pending::Pending(CallGate* gate, Call call) : gate_(gate), call_(std::move(call)) {
   if (call_.face == Face::kGrpc) gate_->metrics_->Started(call_.method);
-  Enter();
-  if (!refusal_.ok()) return;
-  std::optional<Permit> permit = gate_->Enter();
-  if (permit.has_value()) permit_.emplace(*std::move(permit));
+  TakeAccess();
+  if (admitted()) TakePermit();
 }
 
-void CallGate::Pending::Enter() {
+void CallGate::Pending::TakePermit() {
+  std::optional<Permit> permit = gate_->Enter();
+  if (permit.has_value()) {
+    permit_.emplace(*std::move(permit));
+  } else {
+    refusal_ = Overloaded(gate_->limits_.max_in_flight, "requests", kRetrySoon);
+  }
+}
+
+void CallGate::Pending::TakeAccess() {
   if (!gate_->access_->asks() && call_.method != Method::kReportUsage) return;
   auto entered = gate_->access_->Enter(call_.identity(), call_.method);
   if (auto* const refusal = std::get_if<grpc::Status>(&entered)) {
@@ -86,13 +87,9 @@ void CallGate::Pending::Enter() {
 
 std::optional<grpc::Status> CallGate::Pending::TryOrRefuse(
     absl::FunctionRef<std::optional<grpc::Status>()> answer) const {
-  if (!refusal_.ok()) {
+  if (!admitted()) {
     if (refusal_.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED) gate_->metrics_->Shed();
     return refusal_;
-  }
-  if (!admitted()) {
-    gate_->metrics_->Shed();
-    return Overloaded(gate_->limits_.max_in_flight, "requests", kRetryAfter);
   }
   try {
     return answer();

@@ -73,7 +73,7 @@ class CallGate {
    public:
     Pending(CallGate* gate, Call call);
 
-    bool admitted() const { return permit_.has_value(); }
+    bool admitted() const { return refusal_.ok(); }
 
     // Runs `answer`, or refuses what was not admitted: as Access does, or with
     // RESOURCE_EXHAUSTED; an exception becomes INTERNAL. Once only; any thread may call.
@@ -84,17 +84,17 @@ class CallGate {
     std::optional<grpc::Status> Try(absl::FunctionRef<std::optional<grpc::Status>()> answer);
 
    private:
+    void TakeAccess();
+    void TakePermit();
     std::optional<grpc::Status> TryOrRefuse(
         absl::FunctionRef<std::optional<grpc::Status>()> answer) const;
 
     CallGate* gate_;
     Call call_;
     std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-    void Enter();
-
     std::optional<Access::Permit> access_;
-    grpc::Status refusal_;  // Access's
     std::optional<Permit> permit_;
+    grpc::Status refusal_;  // why there is none of either
   };
 
   // Begins a call and answers it.

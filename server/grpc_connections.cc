@@ -333,7 +333,7 @@ void GrpcConnections::Close(List::iterator connection, Cut why) {
   if (left_out.has_value()) {
     log_->Write(LogLevel::kWarning, "connection-closed",
                 {{"peer", peer},
-                 {"reason", why == Cut::kFlooding ? "flooding" : "crowded"},
+                 {"reason", NameOf(why)},
                  {"bytes", static_cast<double>(connection->held())},
                  {"left_out", static_cast<double>(*left_out)}});
   }

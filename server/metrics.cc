@@ -49,6 +49,11 @@ size_t HttpCodeIndex(int code) {
 
 }  // namespace
 
+const char* NameOf(Cut why) {
+  constexpr std::array<const char*, kCutCount> kNames = {"crowded", "flooding"};
+  return kNames[static_cast<size_t>(why)];
+}
+
 const char* NameOf(Setting setting) {
   constexpr std::array<const char*, kSettingCount> kNames = {"tls", "access-policy",
                                                              "admission-policy"};
@@ -101,8 +106,9 @@ void Metrics::AddConnections() {
                      .Name("plimsoll_grpc_connections_closed_total")
                      .Help("Connections over gRPC that broke a limit.")
                      .Register(registry_);
-  constexpr std::array<const char*, kCutCount> kReasons = {"crowded", "flooding"};
-  for (size_t i = 0; i < kReasons.size(); ++i) cut_[i] = &closed.Add({{"reason", kReasons[i]}});
+  for (size_t i = 0; i < kCutCount; ++i) {
+    cut_[i] = &closed.Add({{"reason", NameOf(static_cast<Cut>(i))}});
+  }
   cannot_accept_ = &prometheus::BuildCounter()
                         .Name("plimsoll_grpc_accept_failures_total")
                         .Help("Connections over gRPC that the system could not give us.")

@@ -44,6 +44,8 @@ using CandidateCounts = std::array<int64_t, 3>;
 //   kFlooding  it sent too much without a call
 enum class Cut { kCrowded, kFlooding };
 inline constexpr size_t kCutCount = 2;
+// As metrics and the log call it.
+const char* NameOf(Cut why);
 
 // What is read anew while the server runs.
 enum class Setting { kTls, kAccessPolicy, kAdmissionPolicy };

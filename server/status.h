@@ -41,6 +41,10 @@ std::string ReasonOf(const google::rpc::Status& refusal);
 // Returns `code` with ErrorInfo alone. `reason` is UPPER_SNAKE_CASE.
 grpc::Status Refusal(grpc::StatusCode code, const std::string& message, const std::string& reason);
 
+// When to come back where calls are in the way: they take microseconds to milliseconds, so that
+// room comes soon.
+inline constexpr std::chrono::milliseconds kRetrySoon{100};
+
 // Returns RESOURCE_EXHAUSTED with RetryInfo and ErrorInfo (reason OVERLOADED).
 // `what` is in flight, as "requests".
 grpc::Status Overloaded(int64_t max_in_flight, absl::string_view what,

@@ -9,7 +9,6 @@
 #include "server/catalog/gpu_names.h"
 #include "server/field_names.h"
 #include "server/shorten.h"
-#include "server/words/document.h"
 #include "server/words/gpu_counts.h"
 #include "server/words/refusal.h"
 #include "server/words/yaml_message.h"
@@ -196,15 +195,10 @@ Violations CheckPolicy(const v1::AdmissionPolicy& policy) {
 absl::StatusOr<v1::AdmissionPolicy> ReadPolicy(const std::string& file) {
   v1::AdmissionPolicy policy;
   if (file.empty()) return policy;
-  const absl::StatusOr<std::string> text = ReadDocument(file);
-  if (!text.ok()) return text.status();
-  const absl::StatusOr<YAML::Node> node = ParseYaml(*text, file);
-  if (!node.ok()) return node.status();
-  YamlReader reader(std::nullopt);
-  reader.Read(*node, kRoot, &policy);
-  Violations wrong = reader.violations();
-  for (Violation& violation : CheckPolicy(policy)) wrong.push_back(std::move(violation));
-  if (!wrong.empty()) return Invalid(Sorted(std::move(wrong)));
+  absl::StatusOr<Violations> wrong = ReadYamlFile(file, kRoot, &policy);
+  if (!wrong.ok()) return wrong.status();
+  for (Violation& violation : CheckPolicy(policy)) wrong->push_back(std::move(violation));
+  if (!wrong->empty()) return Invalid(Sorted(*std::move(wrong)));
   return policy;
 }
 

@@ -280,4 +280,15 @@ void YamlReader::Set(absl::string_view field, const std::string& text, const std
   }
 }
 
+absl::StatusOr<Violations> ReadYamlFile(const std::string& file, const std::string& path,
+                                        google::protobuf::Message* message) {
+  const absl::StatusOr<std::string> text = ReadDocument(file);
+  if (!text.ok()) return text.status();
+  const absl::StatusOr<YAML::Node> node = ParseYaml(*text, file);
+  if (!node.ok()) return node.status();
+  YamlReader reader(std::nullopt);
+  reader.Read(*node, path, message);
+  return reader.violations();
+}
+
 }  // namespace plimsoll

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "server/field_names.h"
 
@@ -74,6 +75,13 @@ class YamlReader {
   int value_count_ = 0;
   int depth_ = 0;
 };
+
+// Reads a file of YAML or JSON into `message`, whose own path is `path`; no file that it
+// names is read. Returns what is wrong with its fields.
+//
+// Errors: ReadDocument's and ParseYaml's.
+absl::StatusOr<Violations> ReadYamlFile(const std::string& file, const std::string& path,
+                                        google::protobuf::Message* message);
 
 }  // namespace plimsoll
 
