@@ -12,6 +12,35 @@
 
 namespace plimsoll {
 
+namespace {
+
+// Refuses what would be of no use.
+absl::Status CheckIgnored(const Connection& connection) {
+  const bool has_server = !connection.server.empty();
+  const struct {
+    const char* flag;
+    const std::string& value;
+    bool with_server;
+  } kFlags[] = {
+      {"--calibration", connection.calibration, false},
+      {"--speed", connection.speed, false},
+      {"--tls-ca", connection.tls_ca, true},
+      {"--tls-certificate", connection.tls_certificate, true},
+      {"--tls-key", connection.tls_key, true},
+      {"--token-file", connection.token_file, true},
+  };
+  for (const auto& [flag, value, with_server] : kFlags) {
+    if (value.empty() || with_server == has_server) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        flag, ": ", value,
+        has_server ? "; must not be given with --server, which has its own"
+                   : "; must be given with --server: without, the service is in this process"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::StatusOr<absl::Duration> CheckConnection(const Connection& connection) {
   absl::Duration timeout;
   if (!absl::ParseDuration(connection.timeout, &timeout) || timeout <= absl::ZeroDuration() ||
@@ -19,15 +48,8 @@ absl::StatusOr<absl::Duration> CheckConnection(const Connection& connection) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--timeout: ", connection.timeout, "; must be a duration up to 24h, as 10s or 500ms"));
   }
-  if (!connection.server.empty() && !connection.calibration.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--calibration: ", connection.calibration,
-                     "; must not be given with --server, which has its own"));
-  }
-  if (!connection.server.empty() && !connection.speed.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--speed: ", connection.speed, "; must not be given with --server, which has its own"));
-  }
+  const absl::Status ignored = CheckIgnored(connection);
+  if (!ignored.ok()) return ignored;
   return timeout;
 }
 

@@ -22,7 +22,7 @@ struct Service {
 // Returns how long to wait for an answer.
 //
 // Errors: INVALID_ARGUMENT, "--timeout: <value>; must be a duration above 0, as
-//         10s or 500ms", or a calibration or speeds with a server.
+//         10s or 500ms", or a calibration or speeds with a server, or TLS without.
 absl::StatusOr<absl::Duration> CheckConnection(const Connection& connection);
 
 // Errors: those of CheckConnection; INVALID_ARGUMENT, "<file>: <what the system said>; must be

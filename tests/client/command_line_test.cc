@@ -384,6 +384,12 @@ TEST(CalibrationTest, IsNotForAServiceElsewhere) {
   EXPECT_THAT(result.err, HasSubstr("--calibration: t.yaml; must not be given with --server"));
 }
 
+TEST(TlsFlagsTest, AreForAServiceElsewhere) {
+  const ProcessResult result = Plimsoll(Llama({"--tls-ca", "ca.pem"}));
+  EXPECT_EQ(result.code, 2);
+  EXPECT_THAT(result.err, HasSubstr("--tls-ca: ca.pem; must be given with --server"));
+}
+
 // A socket that takes connections and says nothing.
 class SilentServer {
  public:
