@@ -1,5 +1,6 @@
 #include "server/address.h"
 
+#include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -8,6 +9,7 @@
 #include <sys/un.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -66,14 +68,30 @@ Descriptor ListenAt(const std::string& path, std::string* why) {
   return socket;
 }
 
-int PortOf(int socket) {
-  sockaddr_storage bound{};
-  socklen_t size = sizeof(bound);
-  getsockname(socket, reinterpret_cast<sockaddr*>(&bound), &size);
-  const in_port_t port = bound.ss_family == AF_INET6
-                             ? reinterpret_cast<const sockaddr_in6*>(&bound)->sin6_port
-                             : reinterpret_cast<const sockaddr_in*>(&bound)->sin_port;
-  return ntohs(port);
+std::string HostOf(const sockaddr_in6& address) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  if (IN6_IS_ADDR_V4MAPPED(&address.sin6_addr)) {
+    return inet_ntop(AF_INET, &address.sin6_addr.s6_addr[12], text.data(), text.size());
+  }
+  inet_ntop(AF_INET6, &address.sin6_addr, text.data(), text.size());
+  if (address.sin6_scope_id == 0) return text.data();
+  return absl::StrCat(text.data(), "%", address.sin6_scope_id);
+}
+
+// `name`: getpeername or getsockname.
+Address AddressBy(int (*name)(int, sockaddr*, socklen_t*), int socket) {
+  sockaddr_storage found{};
+  socklen_t size = sizeof(found);
+  if (name(socket, reinterpret_cast<sockaddr*>(&found), &size) != 0) return {};
+  if (found.ss_family == AF_INET6) {
+    const auto& ipv6 = reinterpret_cast<const sockaddr_in6&>(found);
+    return {.path = "", .host = HostOf(ipv6), .port = ntohs(ipv6.sin6_port)};
+  }
+  if (found.ss_family != AF_INET) return {};
+  const auto& ipv4 = reinterpret_cast<const sockaddr_in&>(found);
+  std::array<char, INET_ADDRSTRLEN> text{};
+  inet_ntop(AF_INET, &ipv4.sin_addr, text.data(), text.size());
+  return {.path = "", .host = text.data(), .port = ntohs(ipv4.sin_port)};
 }
 
 // Of a name that stands for several addresses, all take the port that the first one got.
@@ -89,7 +107,7 @@ std::vector<Descriptor> ListenOnAll(Address* address, std::string* why) {
       *why = std::strerror(errno);
       return {};
     }
-    if (address->port == 0) address->port = PortOf(sockets.back().get());
+    if (address->port == 0) address->port = OwnAddress(sockets.back().get()).port;
   }
   return sockets;
 }
@@ -136,6 +154,10 @@ std::string ToText(const Address& address) {
   const bool ipv6 = address.host.find(':') != std::string::npos;
   return absl::StrCat(ipv6 ? "[" : "", address.host, ipv6 ? "]" : "", ":", address.port);
 }
+
+Address PeerAddress(int socket) { return AddressBy(getpeername, socket); }
+
+Address OwnAddress(int socket) { return AddressBy(getsockname, socket); }
 
 void RemoveSocket(const std::string& path) {
   struct stat found {};

@@ -25,6 +25,11 @@ std::optional<Address> ParseAddress(absl::string_view text);
 // Returns "unix:PATH", "HOST:PORT" or "[IPV6]:PORT".
 std::string ToText(const Address& address);
 
+// Returns the address of a socket's other end, or of its own; no host where that has none, as
+// unix sockets. An IPv4 address within an IPv6 one is itself.
+Address PeerAddress(int socket);
+Address OwnAddress(int socket);
+
 // Removes the file of a socket; whatever else has this name stays.
 void RemoveSocket(const std::string& path);
 

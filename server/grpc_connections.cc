@@ -1,9 +1,7 @@
 #include "server/grpc_connections.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <linux/tcp.h>
-#include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -12,10 +10,12 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <map>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "server/crowding.h"
 
 namespace plimsoll {
 namespace {
@@ -45,32 +45,13 @@ bool Control(int epoll, int operation, int socket, uint64_t id, uint32_t events)
 // One event, and silence until it is armed again.
 constexpr uint32_t kOnce = EPOLLIN | EPOLLRDHUP | EPOLLONESHOT;
 
-struct Peer {
-  std::string name;
-  std::string host;
-};
-
 // As gRPC names it, but for unix sockets, whose peers have all the same name.
 // Source: grpc 1.51, src/core/lib/address_utils/sockaddr_utils.cc, grpc_sockaddr_to_uri.
-Peer PeerOf(int socket) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof(address);
-  if (getpeername(socket, reinterpret_cast<sockaddr*>(&address), &size) != 0) return {};
-  std::array<char, INET6_ADDRSTRLEN> text{};
-  if (address.ss_family == AF_INET) {
-    const auto* const ipv4 = reinterpret_cast<const sockaddr_in*>(&address);
-    inet_ntop(AF_INET, &ipv4->sin_addr, text.data(), text.size());
-    return {absl::StrCat("ipv4:", text.data(), ":", ntohs(ipv4->sin_port)), text.data()};
-  }
-  if (address.ss_family != AF_INET6) return {};
-  const auto* const ipv6 = reinterpret_cast<const sockaddr_in6*>(&address);
-  const int port = ntohs(ipv6->sin6_port);
-  if (IN6_IS_ADDR_V4MAPPED(&ipv6->sin6_addr)) {
-    inet_ntop(AF_INET, &ipv6->sin6_addr.s6_addr[12], text.data(), text.size());
-    return {absl::StrCat("ipv4:", text.data(), ":", port), text.data()};
-  }
-  inet_ntop(AF_INET6, &ipv6->sin6_addr, text.data(), text.size());
-  return {absl::StrCat("ipv6:%5B", text.data(), "%5D:", port), text.data()};
+std::string GrpcName(const Address& peer) {
+  if (peer.host.empty()) return "";
+  if (!absl::StrContains(peer.host, ':')) return absl::StrCat("ipv4:", peer.host, ":", peer.port);
+  return absl::StrCat("ipv6:%5B", absl::StrReplaceAll(peer.host, {{"%", "%25"}}),
+                      "%5D:", peer.port);
 }
 
 }  // namespace
@@ -160,7 +141,7 @@ void GrpcConnections::Heed(uint64_t id, uint32_t events) {
   const auto found = places_.find(id);
   if (found == places_.end()) return;  // closed since
   if ((events & kGone) != 0) return Drop(found->second);
-  found->second->heard = Clock::now();
+  Heard(found->second);
   active_.insert(*found);
 }
 
@@ -197,9 +178,10 @@ bool GrpcConnections::Take(const Listener& listener) {
     }
     return errno == EINTR || errno == ECONNABORTED;
   }
-  if (IsBanned(PeerOf(socket.get()).host)) return true;
+  const Address peer = PeerAddress(socket.get());
+  if (IsBanned(peer.host)) return true;
   if (connections_.size() >= limits_.max_count) CloseMostSilent();
-  Add(listener, std::move(socket));
+  Add(listener, std::move(socket), peer);
   return true;
 }
 
@@ -210,17 +192,15 @@ bool GrpcConnections::IsBanned(const std::string& host) {
   return banned_.count(host) > 0;
 }
 
-void GrpcConnections::Add(const Listener& listener, Descriptor socket) {
+void GrpcConnections::Add(const Listener& listener, Descriptor socket, const Address& peer) {
   Descriptor duplicate(fcntl(socket.get(), F_DUPFD_CLOEXEC, 0));
   if (!duplicate.valid()) return CannotAccept(errno);
   Connection& connection = connections_.emplace_back();
   const auto place = std::prev(connections_.end());
   connection.id = ++last_id_;
   connection.socket = std::move(duplicate);
-  connection.heard = Clock::now();
-  Peer peer = PeerOf(socket.get());
-  connection.peer = std::move(peer.name);
-  connection.host = std::move(peer.host);
+  connection.peer = GrpcName(peer);
+  connection.host = peer.host;
   places_.emplace(connection.id, place);
   if (!connection.peer.empty()) {
     const std::unique_lock lock(mutex_);
@@ -267,7 +247,10 @@ void GrpcConnections::MeasureActive() {
     const int64_t held = place->held();
     const bool active = Measure(&*place);
     held_ += place->held() - held;
-    if (active) continue;
+    if (active) {
+      Heard(place);
+      continue;
+    }
     active_.erase(id);
     Arm(place->socket.get(), id);
   }
@@ -290,7 +273,6 @@ bool GrpcConnections::Measure(Connection* connection) {
   const int64_t calls = connection->calls.load(std::memory_order_relaxed);
   if (calls != connection->calls_seen) connection->before_call = received;
   connection->calls_seen = calls;
-  if (active) connection->heard = Clock::now();
   return active;
 }
 
@@ -306,7 +288,9 @@ bool GrpcConnections::Floods(const Connection& connection) {
 void GrpcConnections::CloseFlooding() {
   for (auto next = active_.begin(); next != active_.end();) {
     const List::iterator place = (next++)->second;
-    if (Floods(*place)) Close(place, Cut::kFlooding);
+    if (!Floods(*place)) continue;
+    banned_[place->host] = Clock::now() + limits_.ban;
+    Close(place, Cut::kFlooding);
   }
   const auto less = [](const Connection& a, const Connection& b) { return a.held() < b.held(); };
   while (held_ > limits_.max_total_bytes) {
@@ -314,15 +298,15 @@ void GrpcConnections::CloseFlooding() {
   }
 }
 
+// Of the host that has most.
 void GrpcConnections::CloseMostSilent() {
   if (connections_.empty()) return;
-  std::map<std::string, size_t> counts;
-  for (const Connection& connection : connections_) ++counts[connection.host];
-  const auto more_silent = [&counts](const Connection& a, const Connection& b) {
-    const size_t of_a = counts[a.host], of_b = counts[b.host];
-    return of_a != of_b ? of_a > of_b : a.heard < b.heard;
-  };
-  Close(std::min_element(connections_.begin(), connections_.end(), more_silent), Cut::kCrowded);
+  const auto host_of = [](const Connection& one) { return absl::string_view(one.host); };
+  Close(FirstCrowding(connections_, host_of), Cut::kCrowded);
+}
+
+void GrpcConnections::Heard(List::iterator connection) {
+  connections_.splice(connections_.end(), connections_, connection);
 }
 
 // gRPC finds its end of the connection closed, and lets go of what it holds.
@@ -341,7 +325,6 @@ void GrpcConnections::Close(List::iterator connection, Cut why) {
   const linger at_once = {.l_onoff = 1, .l_linger = 0};
   setsockopt(connection->socket.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
   shutdown(connection->socket.get(), SHUT_RDWR);
-  if (why == Cut::kFlooding) banned_[connection->host] = Clock::now() + limits_.ban;
   Drop(connection);
 }
 

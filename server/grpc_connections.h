@@ -88,7 +88,6 @@ class GrpcConnections {
     Descriptor socket;  // a duplicate: gRPC closes its own
     std::string peer;   // as gRPC names it; empty over a unix socket
     std::string host;   // likewise
-    Clock::time_point heard;
     std::atomic<int64_t> calls{0};
     int64_t calls_seen = 0;
     int64_t received = 0;     // bytes; stays 0 over a unix socket
@@ -123,7 +122,7 @@ class GrpcConnections {
 
   void AcceptFrom(size_t listener);
   bool Take(const Listener& listener);
-  void Add(const Listener& listener, Descriptor socket);
+  void Add(const Listener& listener, Descriptor socket, const Address& peer);
   void CannotAccept(int error);
 
   void MeasureActive();
@@ -131,6 +130,7 @@ class GrpcConnections {
   bool Floods(const Connection& connection);
   void CloseFlooding();
   void CloseMostSilent();
+  void Heard(List::iterator connection);
   bool IsBanned(const std::string& host);
   void Close(List::iterator connection, Cut why);
   void Drop(List::iterator connection);
@@ -151,7 +151,7 @@ class GrpcConnections {
   std::vector<Listener> listeners_;
   std::vector<std::string> paths_;  // of unix sockets
   uint64_t last_id_;
-  List connections_;
+  List connections_;  // the most silent first
   Places places_;
   Places active_;  // something came on them at the last look
   int64_t held_ = 0;

@@ -114,8 +114,11 @@ bool HttpListener::Bind(Address* address) {
 }
 
 bool HttpListener::process_and_close_socket(socket_t socket) {
-  HttpConnection connection = {
-      .socket = socket, .tls = nullptr, .answered = 0, .peer = PeerOf(socket), .received = {}};
+  HttpConnection connection = {.socket = socket,
+                               .tls = nullptr,
+                               .answered = 0,
+                               .peer = PeerAddress(socket).host,
+                               .received = {}};
   if (tls_ != nullptr) {
     fcntl(socket, F_SETFL, fcntl(socket, F_GETFL) | O_NONBLOCK);
     connection.tls = AcceptTls(tls_->HttpContext().get(), socket);

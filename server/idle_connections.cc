@@ -8,8 +8,10 @@
 #include <cerrno>
 #include <cstdint>
 #include <iterator>
-#include <map>
 #include <utility>
+
+#include "absl/strings/string_view.h"
+#include "server/crowding.h"
 
 namespace plimsoll {
 namespace {
@@ -40,7 +42,8 @@ void IdleConnections::Add(HttpConnection connection) {
       connection.received.empty() && !shakes_hands ? limits_.max_time : limits_.max_head_time;
   waiting_.push_back({std::move(connection), Clock::now() + time, has_head});
   if (waiting_.size() > limits_.max_count) {
-    Drop(Crowding());
+    Drop(FirstCrowding(waiting_,
+                       [](const Waiting& one) { return absl::string_view(one.connection.peer); }));
     on_closed_(Closed::kCrowded);
   }
   eventfd_write(changed_, 1);
@@ -56,17 +59,6 @@ void IdleConnections::Close() {
   thread_.join();
   while (!waiting_.empty()) Drop(waiting_.begin());
   close(changed_);
-}
-
-// The first of the peer that has most.
-IdleConnections::List::iterator IdleConnections::Crowding() {
-  std::map<std::string, int> counts;
-  for (const Waiting& one : waiting_) ++counts[one.connection.peer];
-  const auto most = std::max_element(
-      counts.begin(), counts.end(),
-      [](const auto& left, const auto& right) { return left.second < right.second; });
-  return std::find_if(waiting_.begin(), waiting_.end(),
-                      [&](const Waiting& one) { return one.connection.peer == most->first; });
 }
 
 void IdleConnections::Drop(List::iterator waiting) {

@@ -65,7 +65,6 @@ class IdleConnections {
   void TakeIn(Waiting* waiting, const char* bytes, size_t count) const;
   std::vector<HttpConnection> TakeReady();
   void CloseExpired();
-  List::iterator Crowding();
   void Drop(List::iterator waiting);
 
   const Limits limits_;

@@ -218,24 +218,26 @@ std::string Server::StartGrpc(const ServerOptions& options) {
     if (!why.empty()) return CannotListen(text, why);
     addresses_.push_back(ToText(*address));
   }
+  GrpcConnections::Acceptors acceptors;
   const auto add_acceptor = [&builder](const std::shared_ptr<grpc::ServerCredentials>& of) {
     using Type = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
     return builder.experimental().AddExternalConnectionAcceptor(Type::FROM_FD, of);
   };
   const auto in_the_clear = grpc::InsecureServerCredentials();
-  GrpcConnections::Acceptors acceptors = {
-      .unix_socket = add_acceptor(in_the_clear),
-      .tcp = add_acceptor(tls_ != nullptr ? tls_->GrpcCredentials() : in_the_clear)};
+  if (!options.listen.empty()) {
+    acceptors = {.unix_socket = add_acceptor(in_the_clear),
+                 .tcp = add_acceptor(tls_ != nullptr ? tls_->GrpcCredentials() : in_the_clear)};
+  }
   builder.RegisterService(&service_);
   grpc_ = builder.BuildAndStart();
   if (grpc_ == nullptr) return "cannot start gRPC";
   grpc_->GetHealthCheckService()->SetServingStatus(kServiceName, true);
-  connections_.Start(std::move(acceptors));
-  probe_ = InProcessChannel();
+  if (!options.listen.empty()) connections_.Start(std::move(acceptors));
   return "";
 }
 
 std::string Server::StartHttp(const ServerOptions& options) {
+  if (!options.http_listen.empty()) probe_ = InProcessChannel();
   const HttpBackend backend = {.planner = planner_,
                                .gate = gate_,
                                .pools = pools(),

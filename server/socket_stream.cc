@@ -1,6 +1,5 @@
 #include "server/socket_stream.h"
 
-#include <netdb.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -8,39 +7,14 @@
 #include <cerrno>
 #include <cstring>
 
-#include "absl/strings/numbers.h"
+#include "server/address.h"
 
 namespace plimsoll {
 namespace {
 
 constexpr size_t kChunkBytes = 4096;
 
-using NameOf = int (*)(int, sockaddr*, socklen_t*);
-
-void Resolve(NameOf name_of, int socket, std::string& ip, int& port) {
-  sockaddr_storage storage{};
-  socklen_t size = sizeof storage;
-  auto* const address = reinterpret_cast<sockaddr*>(&storage);
-  ip.clear();
-  port = 0;
-  if (name_of(socket, address, &size) != 0) return;
-  if (storage.ss_family != AF_INET && storage.ss_family != AF_INET6) return;
-  char host[NI_MAXHOST], service[NI_MAXSERV];
-  if (getnameinfo(address, size, host, sizeof host, service, sizeof service,
-                  NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
-    return;
-  }
-  if (absl::SimpleAtoi(service, &port)) ip = host;
-}
-
 }  // namespace
-
-std::string PeerOf(int socket) {
-  std::string ip;
-  int port = 0;
-  Resolve(getpeername, socket, ip, port);
-  return ip;
-}
 
 void SocketStream::Allow(size_t bytes, std::chrono::milliseconds time) {
   bytes_left_ = bytes;
@@ -118,11 +92,15 @@ ssize_t SocketStream::write(const char* from, size_t size) {
 }
 
 void SocketStream::get_remote_ip_and_port(std::string& ip, int& port) const {
-  Resolve(getpeername, socket_, ip, port);
+  const Address peer = PeerAddress(socket_);
+  ip = peer.host;
+  port = peer.port;
 }
 
 void SocketStream::get_local_ip_and_port(std::string& ip, int& port) const {
-  Resolve(getsockname, socket_, ip, port);
+  const Address own = OwnAddress(socket_);
+  ip = own.host;
+  port = own.port;
 }
 
 }  // namespace plimsoll

@@ -14,9 +14,6 @@
 
 namespace plimsoll {
 
-// Returns the host at the other end, as "10.0.0.1"; empty over a unix socket.
-std::string PeerOf(int socket);
-
 // One thread at a time. The socket stays its owner's, who closes it.
 class SocketStream final : public httplib::Stream {
  public:
