@@ -1,6 +1,9 @@
 // TLS over both faces: who is let in, and certificates that change while the server runs.
 #include "server/tls.h"
 
+#include <fcntl.h>
+#include <sys/resource.h>
+
 #include <memory>
 #include <string>
 #include <thread>
@@ -154,6 +157,27 @@ TEST_F(TlsTest, TakesANewCertificateWhileItRuns) {
   EXPECT_EQ(Http("/readyz"), 0) << "the old authority knows it no more";
   const std::string taken = R"(plimsoll_reloads_total{outcome="taken",setting="tls"})";
   EXPECT_GE(SeriesValue(server_->metrics().Text(), taken), 1);
+}
+
+// gRPC's certificate and HTTP's are one: where one of the files can't be handed on, none is.
+TEST_F(TlsTest, TakesAllFilesOrNone) {
+  files_.client_ca = WriteTestFile("ca.pem", authority_.pem());
+  Put(authority_.Issue("localhost"));
+  const auto tls = ServerTls::Load(files_);
+  ASSERT_TRUE(tls.ok()) << tls.status().message();
+  const auto context = (*tls)->HttpContext();
+  Put(authority_.Issue("localhost"));
+  rlimit old{};
+  getrlimit(RLIMIT_NOFILE, &old);
+  rlimit one_left = old;
+  one_left.rlim_cur = static_cast<rlim_t>(Descriptor(open("/dev/null", O_RDONLY)).get()) + 1;
+  setrlimit(RLIMIT_NOFILE, &one_left);
+  const absl::Status status = (*tls)->Reload();
+  setrlimit(RLIMIT_NOFILE, &old);
+  EXPECT_EQ(status, absl::ResourceExhaustedError("cannot hand it on: Too many open files"));
+  EXPECT_EQ((*tls)->HttpContext(), context);
+  EXPECT_TRUE((*tls)->Reload().ok());
+  EXPECT_NE((*tls)->HttpContext(), context);
 }
 
 TEST_F(TlsTest, SaysWhatIsWrongWithFiles) {
