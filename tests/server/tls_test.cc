@@ -127,6 +127,21 @@ TEST_F(TlsTest, KnowsCallersOfAPolicyByTheirNames) {
   EXPECT_EQ(Http("/v1:listGpus", authority_.Issue("other.example")), 403);
 }
 
+// Each of a certificate's names counts, over both faces: 127.0.0.1 is among them.
+TEST_F(TlsTest, KnowsCallersOfAPolicyByTheirAddresses) {
+  files_.client_ca = WriteTestFile("ca.pem", authority_.pem());
+  Put(authority_.Issue("localhost"));
+  ServerOptions options = FreePorts();
+  options.tls = files_;
+  options.access_policy = WriteTestFile(
+      "access.yaml", "callers: [{name: x, certificates: [127.0.0.1], methods: [ListGpus]}]");
+  server_ = StartOrFail(options);
+  ASSERT_NE(server_, nullptr);
+  const Pem own = authority_.Issue("caller.example");
+  EXPECT_TRUE(Ask(authority_.pem(), own).ok());
+  EXPECT_EQ(Http("/v1:listGpus", own), 200);
+}
+
 // What TLS has unpacked at once is answered at once: the socket says nothing of it.
 TEST_F(TlsTest, AnswersRequestsThatCameInOneRecord) {
   StartServer(/*asks_certificates=*/false);
