@@ -1,5 +1,6 @@
 #include "server/http_connection.h"
 
+#include <arpa/inet.h>
 #include <openssl/err.h>
 #include <openssl/x509v3.h>
 #include <sys/socket.h>
@@ -7,6 +8,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <optional>
+#include <utility>
 
 namespace plimsoll {
 namespace {
@@ -29,6 +32,16 @@ std::string TextOf(const ASN1_STRING* text) {
           static_cast<size_t>(ASN1_STRING_length(text))};
 }
 
+// Returns an IP address as gRPC does; nothing where it is none.
+std::optional<std::string> AddressOf(const ASN1_OCTET_STRING* bytes) {
+  const int size = ASN1_STRING_length(bytes);
+  if (size != sizeof(in_addr) && size != sizeof(in6_addr)) return std::nullopt;
+  char text[INET6_ADDRSTRLEN];
+  inet_ntop(size == sizeof(in_addr) ? AF_INET : AF_INET6, ASN1_STRING_get0_data(bytes), text,
+            sizeof text);
+  return text;
+}
+
 void AddAlternativeNames(const X509* certificate, std::vector<std::string>* names) {
   const std::unique_ptr<GENERAL_NAMES, decltype(&GENERAL_NAMES_free)> found(
       static_cast<GENERAL_NAMES*>(
@@ -38,6 +51,8 @@ void AddAlternativeNames(const X509* certificate, std::vector<std::string>* name
     const GENERAL_NAME* const name = sk_GENERAL_NAME_value(found.get(), i);
     if (name->type == GEN_DNS || name->type == GEN_URI || name->type == GEN_EMAIL) {
       names->push_back(TextOf(name->d.ia5));
+    } else if (name->type == GEN_IPADD) {
+      if (auto address = AddressOf(name->d.iPAddress)) names->push_back(*std::move(address));
     }
   }
 }

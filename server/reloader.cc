@@ -2,15 +2,15 @@
 
 #include <sys/stat.h>
 
-#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr std::chrono::seconds kInterval{1};
+constexpr absl::Duration kInterval = absl::Seconds(1);
 
 // What changes with a file, whether it is written, replaced or a link is turned.
 std::string StateOf(const std::vector<std::string>& files) {
@@ -36,11 +36,7 @@ Reloader::Reloader(std::vector<Watched> watched, Metrics* metrics, const Log* lo
 }
 
 Reloader::~Reloader() {
-  {
-    const std::lock_guard lock(mutex_);
-    ends_ = true;
-  }
-  ended_.notify_all();
+  ends_.Notify();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -63,12 +59,7 @@ void Reloader::Look() {
 }
 
 void Reloader::Run() {
-  std::unique_lock lock(mutex_);
-  while (!ended_.wait_for(lock, kInterval, [this] { return ends_; })) {
-    lock.unlock();
-    Look();
-    lock.lock();
-  }
+  while (!ends_.WaitForNotificationWithTimeout(kInterval)) Look();
 }
 
 }  // namespace plimsoll

@@ -2,7 +2,6 @@
 #ifndef PLIMSOLL_SERVER_RELOADER_H_
 #define PLIMSOLL_SERVER_RELOADER_H_
 
-#include <condition_variable>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/synchronization/notification.h"
 #include "server/log.h"
 #include "server/metrics.h"
 
@@ -31,7 +31,7 @@ class Reloader {
   Reloader(const Reloader&) = delete;
   Reloader& operator=(const Reloader&) = delete;
 
-  // Looks now.
+  // Looks now. Any thread may call.
   void Look();
 
  private:
@@ -44,10 +44,9 @@ class Reloader {
 
   Metrics* const metrics_;
   const Log* const log_;
+  absl::Notification ends_;
   std::mutex mutex_;
-  std::condition_variable ended_;
-  bool ends_ = false;          // guarded by mutex_
-  std::vector<State> states_;  // likewise
+  std::vector<State> states_;  // guarded by mutex_
   std::thread thread_;
 };
 

@@ -27,7 +27,7 @@ std::string SocketStream::TakeRest() {
   buffer_.clear();
   begin_ = 0;
   char more[kChunkBytes];
-  while (tls_ != nullptr && SSL_pending(tls_.get()) > 0) {
+  while (has_unpacked()) {
     const ssize_t count = ReceiveNow(socket_, tls_.get(), more, sizeof more);
     if (count <= 0) break;
     rest.append(more, static_cast<size_t>(count));
@@ -50,8 +50,7 @@ bool SocketStream::Wait(int16_t events, Clock::time_point end) const {
 template <typename Transfer>
 ssize_t SocketStream::Move(int16_t events, Clock::time_point end, const Transfer& transfer) const {
   for (bool first = true;; first = false) {
-    // TLS may have unpacked more than it gave.
-    const bool is_there = first && tls_ != nullptr && SSL_pending(tls_.get()) > 0;
+    const bool is_there = first && has_unpacked();
     if (!is_there && !Wait(events, end)) return -1;
     const ssize_t count = transfer();
     if (count >= 0 || errno != EAGAIN || tls_ == nullptr) return count;
@@ -59,8 +58,7 @@ ssize_t SocketStream::Move(int16_t events, Clock::time_point end, const Transfer
 }
 
 bool SocketStream::is_readable() const {
-  return has_read_ahead() || (tls_ != nullptr && SSL_pending(tls_.get()) > 0) ||
-         Wait(POLLIN, read_end_);
+  return has_read_ahead() || has_unpacked() || Wait(POLLIN, read_end_);
 }
 
 bool SocketStream::is_writable() const {

@@ -51,6 +51,8 @@ class SocketStream final : public httplib::Stream {
   using Clock = std::chrono::steady_clock;
 
   bool has_read_ahead() const { return begin_ < buffer_.size(); }
+  // TLS unpacks a whole record, of which it may have given a part.
+  bool has_unpacked() const { return tls_ != nullptr && SSL_pending(tls_.get()) > 0; }
   // Reads or writes once the socket lets it, and again where TLS had no whole record.
   template <typename Transfer>
   ssize_t Move(int16_t events, Clock::time_point end, const Transfer& transfer) const;

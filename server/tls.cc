@@ -7,6 +7,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <ctime>
 #include <utility>
 #include <vector>
@@ -91,21 +93,33 @@ std::shared_ptr<SSL_CTX> MakeContext(const std::vector<Certificate>& chain, EVP_
   return context;
 }
 
-}  // namespace
-
-ServerTls::Staged::Staged() : file_(memfd_create("plimsoll-tls", MFD_CLOEXEC)) {
-  path_ = absl::StrCat("/proc/self/fd/", file_.get());
-}
-
-void ServerTls::Staged::Replace(const std::string& text) {
-  const Descriptor next(memfd_create("plimsoll-tls", MFD_CLOEXEC));
+// Returns a file without a name that holds `text`.
+absl::StatusOr<Descriptor> Stage(const std::string& text) {
+  const auto failed = [] {
+    return absl::ResourceExhaustedError(absl::StrCat("cannot hand it on: ", std::strerror(errno)));
+  };
+  Descriptor file(memfd_create("plimsoll-tls", MFD_CLOEXEC));
+  if (!file.valid()) return failed();
   for (size_t at = 0; at < text.size();) {
-    const ssize_t count = write(next.get(), text.data() + at, text.size() - at);
-    if (count <= 0) return;  // no memory is left for it: the old text stays
+    const ssize_t count = write(file.get(), text.data() + at, text.size() - at);
+    if (count <= 0) return failed();
     at += static_cast<size_t>(count);
   }
-  dup3(next.get(), file_.get(), O_CLOEXEC);
+  return file;
 }
+
+// At once: who reads has the old text or the new. Can't fail, as both are open.
+void Replace(Descriptor next, Descriptor* file) {
+  if (file->valid()) {
+    dup3(next.get(), file->get(), O_CLOEXEC);
+  } else {
+    *file = std::move(next);
+  }
+}
+
+std::string PathOf(const Descriptor& file) { return absl::StrCat("/proc/self/fd/", file.get()); }
+
+}  // namespace
 
 absl::StatusOr<ServerTls::Loaded> ServerTls::Read(const TlsFiles& files) {
   const absl::StatusOr<std::string> certificate = ReadDocument(files.certificate);
@@ -138,14 +152,6 @@ absl::StatusOr<ServerTls::Loaded> ServerTls::Read(const TlsFiles& files) {
   return loaded;
 }
 
-void ServerTls::Take(Loaded loaded) {
-  identity_.Replace(loaded.identity);
-  client_ca_.Replace(loaded.client_ca);
-  const std::lock_guard lock(mutex_);
-  context_ = std::move(loaded.context);
-  expiry_ = loaded.expiry;
-}
-
 absl::StatusOr<std::unique_ptr<ServerTls>> ServerTls::Load(const TlsFiles& files) {
   std::unique_ptr<ServerTls> tls(new ServerTls(files));
   const absl::Status loaded = tls->Reload();
@@ -156,7 +162,15 @@ absl::StatusOr<std::unique_ptr<ServerTls>> ServerTls::Load(const TlsFiles& files
 absl::Status ServerTls::Reload() {
   absl::StatusOr<Loaded> loaded = Read(files_);
   if (!loaded.ok()) return loaded.status();
-  Take(*std::move(loaded));
+  absl::StatusOr<Descriptor> identity = Stage(loaded->identity);
+  if (!identity.ok()) return identity.status();
+  absl::StatusOr<Descriptor> client_ca = Stage(loaded->client_ca);
+  if (!client_ca.ok()) return client_ca.status();
+  const std::lock_guard lock(mutex_);
+  Replace(*std::move(identity), &identity_);
+  Replace(*std::move(client_ca), &client_ca_);
+  context_ = std::move(loaded->context);
+  expiry_ = loaded->expiry;
   return absl::OkStatus();
 }
 
@@ -171,7 +185,7 @@ std::shared_ptr<grpc::ServerCredentials> ServerTls::GrpcCredentials() const {
   const bool asks = !files_.client_ca.empty();
   grpc::experimental::TlsServerCredentialsOptions options(
       std::make_shared<FileWatcherCertificateProvider>(
-          identity_.path(), identity_.path(), asks ? client_ca_.path() : "", kRefreshSeconds));
+          PathOf(identity_), PathOf(identity_), asks ? PathOf(client_ca_) : "", kRefreshSeconds));
   options.watch_identity_key_cert_pairs();
   if (asks) {
     options.watch_root_certs();

@@ -31,6 +31,7 @@ class ServerTls {
  public:
   // Errors: INVALID_ARGUMENT, "<file>: <what is wrong>": not readable, no PEM, a key of
   //         another certificate, one that has expired or is not valid yet.
+  //         RESOURCE_EXHAUSTED: the system gives no memory or descriptor to hand it on.
   static absl::StatusOr<std::unique_ptr<ServerTls>> Load(const TlsFiles& files);
 
   // Reads the files anew; with an error as Load's what was loaded stays.
@@ -46,18 +47,6 @@ class ServerTls {
   std::shared_ptr<SSL_CTX> HttpContext() const;
 
  private:
-  // A file without a name that has what gRPC is to read.
-  class Staged {
-   public:
-    Staged();
-    const std::string& path() const { return path_; }
-    // At once: who reads has the old text or the new.
-    void Replace(const std::string& text);
-
-   private:
-    Descriptor file_;
-    std::string path_;
-  };
   struct Loaded {
     std::string identity;  // the key and the certificate's chain
     std::string client_ca;
@@ -67,11 +56,10 @@ class ServerTls {
 
   explicit ServerTls(TlsFiles files) : files_(std::move(files)) {}
   static absl::StatusOr<Loaded> Read(const TlsFiles& files);
-  void Take(Loaded loaded);
 
   const TlsFiles files_;
-  Staged identity_, client_ca_;
   mutable std::mutex mutex_;
+  Descriptor identity_, client_ca_;   // what gRPC reads; their numbers stay
   std::shared_ptr<SSL_CTX> context_;  // guarded by mutex_
   absl::Time expiry_;                 // likewise
 };

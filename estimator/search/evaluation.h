@@ -78,8 +78,8 @@ class Evaluation {
   bool WasJudged(const Choice& choice) const { return misfits_.count(choice) > 0; }
   // Whether something was judged in closed form because replays in vain cost too much.
   bool gave_up_replays() const { return gave_up_replays_; }
-  // Whether an estimate was left as the time of the search was over.
-  bool interrupted() const { return interrupted_; }
+  // Whether the time of the search was over before all was ranked, or an estimate made.
+  bool truncated() const { return ranking_.truncated() || interrupted_; }
 
   int64_t estimated_count() const { return static_cast<int64_t>(known_.size()); }
   int64_t fit_count() const { return fit_count_; }

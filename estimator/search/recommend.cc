@@ -76,8 +76,7 @@ void CountFits(const Evaluation& evaluation, Recommendation& answer) {
   answer.estimated_count = evaluation.estimated_count();
   answer.fit_count =
       std::max(evaluation.fit_count(), static_cast<int64_t>(answer.candidates.size()));
-  answer.truncated =
-      answer.truncated || evaluation.ranking().truncated() || evaluation.interrupted();
+  answer.truncated = answer.truncated || evaluation.truncated();
 }
 
 void WarnOfTheSpace(const RecommendSpec& spec, const Ranking& ranking,
@@ -128,8 +127,7 @@ std::variant<Recommendation, Violations> RecommendConfig(const RecommendSpec& sp
   answer.requested = evaluation.Requested(request.spec.job);
   TakeBest(request, evaluation, stop, answer);
   if (!answer.candidates.empty()) FindFront(evaluation, stop, answer);
-  const bool searched = request.max_results > 0 && !answer.truncated && !ranking.truncated() &&
-                        !evaluation.interrupted();
+  const bool searched = request.max_results > 0 && !answer.truncated && !evaluation.truncated();
   if (searched && answer.candidates.empty()) Explain(request, catalog, evaluation, stop, answer);
   CountFits(evaluation, answer);
   answer.warnings = request.warnings;

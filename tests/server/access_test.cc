@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "running_server.h"
+#include "server/words/document.h"
 #include "testing/certificates.h"
 
 namespace plimsoll {
@@ -145,6 +146,18 @@ TEST_F(AccessTest, KeepsTheOldPolicyWhereTheNewIsBad) {
   EXPECT_EQ(Refusal(Anyone()), "");
   WriteTestFile("access.yaml", "anyone: [ListGpus]");
   EXPECT_TRUE(access_->Reload().ok());
+  EXPECT_EQ(Refusal(Anyone()), "anyone may not call Admit here");
+}
+
+// As it stands in deploy/, but for the token's place.
+TEST_F(AccessTest, TheExampleIsGood) {
+  std::string text = *ReadDocument(PLIMSOLL_EXAMPLE);
+  const std::string token = "/etc/plimsoll/portal.token";
+  ASSERT_NE(text.find(token), std::string::npos);
+  text.replace(text.find(token), token.size(), "TOKEN");
+  const absl::Status status = Load(text);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(Refusal(OfToken(std::string("Bearer ") + kToken), Method::kEstimateMemory), "");
   EXPECT_EQ(Refusal(Anyone()), "anyone may not call Admit here");
 }
 

@@ -1,6 +1,9 @@
 // TLS over both faces: who is let in, and certificates that change while the server runs.
 #include "server/tls.h"
 
+#include <fcntl.h>
+#include <sys/resource.h>
+
 #include <memory>
 #include <string>
 #include <thread>
@@ -124,6 +127,21 @@ TEST_F(TlsTest, KnowsCallersOfAPolicyByTheirNames) {
   EXPECT_EQ(Http("/v1:listGpus", authority_.Issue("other.example")), 403);
 }
 
+// Each of a certificate's names counts, over both faces: 127.0.0.1 is among them.
+TEST_F(TlsTest, KnowsCallersOfAPolicyByTheirAddresses) {
+  files_.client_ca = WriteTestFile("ca.pem", authority_.pem());
+  Put(authority_.Issue("localhost"));
+  ServerOptions options = FreePorts();
+  options.tls = files_;
+  options.access_policy = WriteTestFile(
+      "access.yaml", "callers: [{name: x, certificates: [127.0.0.1], methods: [ListGpus]}]");
+  server_ = StartOrFail(options);
+  ASSERT_NE(server_, nullptr);
+  const Pem own = authority_.Issue("caller.example");
+  EXPECT_TRUE(Ask(authority_.pem(), own).ok());
+  EXPECT_EQ(Http("/v1:listGpus", own), 200);
+}
+
 // What TLS has unpacked at once is answered at once: the socket says nothing of it.
 TEST_F(TlsTest, AnswersRequestsThatCameInOneRecord) {
   StartServer(/*asks_certificates=*/false);
@@ -154,6 +172,27 @@ TEST_F(TlsTest, TakesANewCertificateWhileItRuns) {
   EXPECT_EQ(Http("/readyz"), 0) << "the old authority knows it no more";
   const std::string taken = R"(plimsoll_reloads_total{outcome="taken",setting="tls"})";
   EXPECT_GE(SeriesValue(server_->metrics().Text(), taken), 1);
+}
+
+// gRPC's certificate and HTTP's are one: where one of the files can't be handed on, none is.
+TEST_F(TlsTest, TakesAllFilesOrNone) {
+  files_.client_ca = WriteTestFile("ca.pem", authority_.pem());
+  Put(authority_.Issue("localhost"));
+  const auto tls = ServerTls::Load(files_);
+  ASSERT_TRUE(tls.ok()) << tls.status().message();
+  const auto context = (*tls)->HttpContext();
+  Put(authority_.Issue("localhost"));
+  rlimit old{};
+  getrlimit(RLIMIT_NOFILE, &old);
+  rlimit one_left = old;
+  one_left.rlim_cur = static_cast<rlim_t>(Descriptor(open("/dev/null", O_RDONLY)).get()) + 1;
+  setrlimit(RLIMIT_NOFILE, &one_left);
+  const absl::Status status = (*tls)->Reload();
+  setrlimit(RLIMIT_NOFILE, &old);
+  EXPECT_EQ(status, absl::ResourceExhaustedError("cannot hand it on: Too many open files"));
+  EXPECT_EQ((*tls)->HttpContext(), context);
+  EXPECT_TRUE((*tls)->Reload().ok());
+  EXPECT_NE((*tls)->HttpContext(), context);
 }
 
 TEST_F(TlsTest, SaysWhatIsWrongWithFiles) {
