@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <linux/tcp.h>
+#include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
