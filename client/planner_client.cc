@@ -64,6 +64,7 @@ bool Split(const std::string& batch, std::vector<JobAnswer>* answers) {
 // Whether the next server may know better.
 bool IsOutOfReach(const grpc::Status& status) {
   return status.error_code() == grpc::StatusCode::UNAVAILABLE ||
+         status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED ||
          status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
 }
 
@@ -78,16 +79,16 @@ absl::Status Named(const grpc::Status& status, const std::string& name, absl::Du
   return ToStatus(grpc::Status(status.error_code(), message, status.error_details()));
 }
 
-// A server that is just starting again is asked four times more, each after twice the time,
-// all within some third of the timeout; of many calls that fail, few are made again. No call
-// waits for a server that may never be there: its refusal says why.
-// Source: gRPC, proposal A6, client retries
+// A server that has too much to do is asked again when it says. One that is just starting again is
+// asked four times more, each after twice the time, all within some third of the timeout; of many
+// calls that fail, few are made again. No call waits for a server that may never be there: its
+// refusal says why. Source: gRPC, proposal A6, client retries
 std::string ServiceConfig(absl::Duration timeout) {
   const double first = std::min(0.1, absl::ToDoubleSeconds(timeout) / 40);
   return absl::StrFormat(
       R"({"methodConfig": [{"name": [{"service": "%s"}], "retryPolicy": {"maxAttempts": 5,)"
       R"("initialBackoff": "%.3fs", "maxBackoff": "1s", "backoffMultiplier": 2,)"
-      R"("retryableStatusCodes": ["UNAVAILABLE"]}}],)"
+      R"("retryableStatusCodes": ["UNAVAILABLE", "RESOURCE_EXHAUSTED"]}}],)"
       R"("retryThrottling": {"maxTokens": 10, "tokenRatio": 0.1}})",
       kServiceName, std::max(first, 0.001));
 }

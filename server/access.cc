@@ -187,6 +187,8 @@ struct Access::Rules {
 
 Access::~Access() = default;
 
+std::string Access::Permit::name() const { return caller_ != nullptr ? caller_->name() : ""; }
+
 Access::Permit::~Permit() {
   if (caller_ != nullptr) caller_->Leave();
 }

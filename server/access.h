@@ -48,6 +48,9 @@ class Access {
     Permit& operator=(Permit&&) = delete;
     ~Permit();
 
+    // Its caller's name in the policy; empty where it has none.
+    std::string name() const;
+
    private:
     std::shared_ptr<const Caller> caller_;
   };

@@ -6,6 +6,20 @@
 #include "server/status.h"
 
 namespace plimsoll {
+namespace {
+
+// Of the others each has a place of its own in a pool, or none.
+bool IsLight(Method method) {
+  return method != Method::kRecommendConfig && method != Method::kAdmit;
+}
+
+// A request for one job has some 100 bytes, and a batch is many of them.
+int64_t CostOf(const Call& call) {
+  constexpr int64_t kBytesOfOne = 256;
+  return 1 + static_cast<int64_t>(call.request_bytes) / kBytesOfOne;
+}
+
+}  // namespace
 
 int HttpCode(grpc::StatusCode code) {
   switch (code) {
@@ -63,7 +77,21 @@ void CallGate::Leave() {
 CallGate::Pending::Pending(CallGate* gate, Call call) : gate_(gate), call_(std::move(call)) {
   if (call_.face == Face::kGrpc) gate_->metrics_->Started(call_.method);
   TakeAccess();
+  if (admitted()) TakeShare();
   if (admitted()) TakePermit();
+}
+
+std::string CallGate::Pending::caller() const {
+  const std::string name = access_.has_value() ? access_->name() : "";
+  return name.empty() ? HostOf(call_.caller().peer) : name;
+}
+
+void CallGate::Pending::TakeShare() {
+  if (call_.waited.has_value()) gate_->shares_.Waited(*call_.waited, start_);
+  if (!IsLight(call_.method)) return;
+  const std::chrono::milliseconds retry_after =
+      gate_->shares_.Take([this] { return caller(); }, CostOf(call_), start_);
+  if (retry_after.count() > 0) refusal_ = OverShare(retry_after);
 }
 
 void CallGate::Pending::TakePermit() {
@@ -104,6 +132,9 @@ std::optional<grpc::Status> CallGate::Pending::Try(
   if (!status.has_value()) return status;
   permit_.reset();
   access_.reset();
+  if (status->error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED && call_.shed != nullptr) {
+    call_.shed(RetryAfterOf(*status).value_or(kRetrySoon));
+  }
   const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start_;
   if (call_.face == Face::kGrpc) {
     gate_->metrics_->Handled(call_.method, status->error_code(), time);

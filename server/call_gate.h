@@ -13,6 +13,7 @@
 #include "absl/functional/function_ref.h"
 #include "grpcpp/support/status.h"
 #include "server/access.h"
+#include "server/fair_share.h"
 #include "server/log.h"
 #include "server/method.h"
 #include "server/metrics.h"
@@ -35,6 +36,10 @@ struct Call {
   size_t request_bytes;
   std::function<Caller()> caller;
   std::function<Identity()> identity;  // asked for only where access depends on it
+  // Told where it is refused for load, and when to come back.
+  std::function<void(std::chrono::milliseconds)> shed = {};
+  // How long it waited before it was looked at; nothing where that was not measured.
+  std::optional<std::chrono::milliseconds> waited = {};
 };
 
 // Returns the HTTP status code of a gRPC one.
@@ -74,9 +79,12 @@ class CallGate {
     Pending(CallGate* gate, Call call);
 
     bool admitted() const { return refusal_.ok(); }
+    // Who takes turns with others: a caller of the policy, else a host.
+    std::string caller() const;
 
     // Runs `answer`, or refuses what was not admitted: as Access does, or with
-    // RESOURCE_EXHAUSTED; an exception becomes INTERNAL. Once only; any thread may call.
+    // RESOURCE_EXHAUSTED where too many are in flight or wait; an exception becomes INTERNAL. Once
+    // only; any thread may call.
     grpc::Status Answer(absl::FunctionRef<grpc::Status()> answer);
 
     // The same with an answer that may be left for later: then nothing is returned, and the
@@ -85,6 +93,7 @@ class CallGate {
 
    private:
     void TakeAccess();
+    void TakeShare();
     void TakePermit();
     std::optional<grpc::Status> TryOrRefuse(
         absl::FunctionRef<std::optional<grpc::Status>()> answer) const;
@@ -113,6 +122,7 @@ class CallGate {
   Metrics* const metrics_;
   const Log* const log_;
   std::atomic<int64_t> in_flight_{0};
+  FairShare shares_;
   PeerLines refusals_;
 };
 

@@ -31,6 +31,8 @@ constexpr std::chrono::milliseconds kRetryInterval{100};
 constexpr int kMaxAccepted = 64;  // before others are looked at
 constexpr int kHandingThreads = 4;
 constexpr int64_t kSuspectBytes = 128 << 10;
+constexpr int64_t kCallsOfSample = 16;  // one of them is asked how long it waited
+constexpr int64_t kMaxEarlyInRow = 16;
 
 // What epoll says of: this, a listener (its index and one more), or a connection.
 constexpr uint64_t kEnded = 0;
@@ -45,6 +47,14 @@ bool Control(int epoll, int operation, int socket, uint64_t id, uint32_t events)
 
 // One event, and silence until it is armed again.
 constexpr uint32_t kOnce = EPOLLIN | EPOLLRDHUP | EPOLLONESHOT;
+
+// Nothing over a unix socket.
+std::optional<tcp_info> InfoOf(const Descriptor& socket) {
+  tcp_info info{};
+  socklen_t size = sizeof(info);
+  if (getsockopt(socket.get(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return std::nullopt;
+  return info;
+}
 
 // As gRPC names it, but for unix sockets, whose peers have all the same name.
 // Source: grpc 1.51, src/core/lib/address_utils/sockaddr_utils.cc, grpc_sockaddr_to_uri.
@@ -94,10 +104,32 @@ void GrpcConnections::Start(Acceptors acceptors) {
   for (int i = 0; i < kHandingThreads; ++i) threads_.emplace_back([this] { HandOver(); });
 }
 
-void GrpcConnections::Called(const std::string& peer) {
+std::optional<std::chrono::milliseconds> GrpcConnections::Called(const std::string& peer) {
   const std::shared_lock lock(mutex_);
   const auto found = by_peer_.find(peer);
-  if (found != by_peer_.end()) found->second->calls.fetch_add(1, std::memory_order_relaxed);
+  if (found == by_peer_.end()) return std::nullopt;
+  const int64_t calls = found->second->calls.fetch_add(1, std::memory_order_relaxed);
+  if (calls % kCallsOfSample != 0) return std::nullopt;
+  const std::optional<tcp_info> info = InfoOf(found->second->socket);
+  if (!info.has_value()) return std::nullopt;
+  return std::chrono::milliseconds(info->tcpi_last_data_recv);
+}
+
+// What was sent before its sender could know is not early.
+void GrpcConnections::Shed(const std::string& peer, std::chrono::milliseconds retry_after) {
+  constexpr std::chrono::milliseconds kOnTheWay{50};
+  const std::shared_lock lock(mutex_);
+  const auto found = by_peer_.find(peer);
+  if (found == by_peer_.end()) return;
+  Connection& connection = *found->second;
+  const Clock::time_point now = Clock::now();
+  connection.shed.fetch_add(1, std::memory_order_relaxed);
+  if (now >= connection.shed_until.load()) {
+    connection.shed_since = now;
+    connection.shed_until = now + retry_after;
+  } else if (now - connection.shed_since.load() > kOnTheWay) {
+    connection.early.fetch_add(1, std::memory_order_relaxed);
+  }
 }
 
 void GrpcConnections::Refuse() {
@@ -122,6 +154,7 @@ void GrpcConnections::Watch() {
     looked = Clock::now();
     MeasureActive();
     CloseFlooding();
+    CloseInsistent();
     for (size_t i = 0; !accepting_ && i < listeners_.size(); ++i)
       Arm(listeners_[i].socket.get(), i + 1);
   }
@@ -259,22 +292,29 @@ void GrpcConnections::MeasureActive() {
 
 // Returns whether something came since the last look.
 bool GrpcConnections::Measure(Connection* connection) {
-  tcp_info info{};
-  socklen_t size = sizeof(info);
-  if (connection->peer.empty() ||
-      getsockopt(connection->socket.get(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) {
-    return false;
-  }
-  const auto received = static_cast<int64_t>(info.tcpi_bytes_received);
+  if (connection->peer.empty()) return false;
+  const std::optional<tcp_info> info = InfoOf(connection->socket);
+  if (!info.has_value()) return false;
+  const auto received = static_cast<int64_t>(info->tcpi_bytes_received);
   const bool active = received > connection->received;
   connection->received = received;
-  const auto sent = static_cast<int64_t>(info.tcpi_bytes_sent);
+  const auto sent = static_cast<int64_t>(info->tcpi_bytes_sent);
   if (sent != connection->sent) connection->before_sent = received;
   connection->sent = sent;
-  const int64_t calls = connection->calls.load(std::memory_order_relaxed);
-  if (calls != connection->calls_seen) connection->before_call = received;
-  connection->calls_seen = calls;
+  if (connection->calls != connection->calls_seen) connection->before_call = received;
+  CountCalls(connection);
   return active;
+}
+
+// A call that is answered shows that it was time.
+void GrpcConnections::CountCalls(Connection* connection) {
+  const int64_t early = connection->early, shed = connection->shed, calls = connection->calls;
+  const bool none_answered = shed - connection->shed_seen >= calls - connection->calls_seen;
+  connection->early_in_row =
+      none_answered ? connection->early_in_row + early - connection->early_seen : 0;
+  connection->early_seen = early;
+  connection->shed_seen = shed;
+  connection->calls_seen = calls;
 }
 
 // Of a host that floods, a connection without a call so far that begins like the others is
@@ -296,6 +336,18 @@ void GrpcConnections::CloseFlooding() {
   const auto less = [](const Connection& a, const Connection& b) { return a.held() < b.held(); };
   while (held_ > limits_.max_total_bytes) {
     Close(std::max_element(connections_.begin(), connections_.end(), less), Cut::kFlooding);
+  }
+}
+
+// A part of them at each look: where there are fewer, the others may be answered.
+void GrpcConnections::CloseInsistent() {
+  size_t most = 1 + active_.size() / 20;
+  for (auto next = active_.begin(); next != active_.end() && most > 0;) {
+    const List::iterator place = (next++)->second;
+    if (place->early_in_row <= kMaxEarlyInRow) continue;
+    banned_[place->host] = std::max(banned_[place->host], Clock::now() + limits_.insistent_ban);
+    Close(place, Cut::kInsistent);
+    --most;
   }
 }
 

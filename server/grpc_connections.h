@@ -13,6 +13,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <string>
 #include <thread>
@@ -48,8 +49,9 @@ class GrpcConnections {
     // then the one that has most is closed.
     int64_t max_bytes = 4 << 20;
     int64_t max_total_bytes = 32 << 20;
-    // How long a host that floods gets no new connection.
+    // How long a host that floods gets no new connection, and one that does not stay away.
     std::chrono::seconds ban{10};
+    std::chrono::seconds insistent_ban{1};
   };
 
   using Acceptor = grpc::experimental::ExternalConnectionAcceptor;
@@ -70,8 +72,14 @@ class GrpcConnections {
   // Begins to hand connections over.
   void Start(Acceptors acceptors);
 
-  // To be told of each call when its request is there. `peer`: as gRPC names it.
-  void Called(const std::string& peer);
+  // To be told of each call when its request is there. `peer`: as gRPC names it. Returns, of
+  // some calls, how long ago the last of what was sent had come, which is how long the call
+  // has waited where its connection has no other.
+  std::optional<std::chrono::milliseconds> Called(const std::string& peer);
+
+  // To be told of each call that is refused for load. A connection by which they come again
+  // and again before it is time, and none that is answered, is closed.
+  void Shed(const std::string& peer, std::chrono::milliseconds retry_after);
 
   // Whether the last connection that came could be taken.
   bool accepting() const { return accepting_; }
@@ -89,7 +97,14 @@ class GrpcConnections {
     std::string peer;   // as gRPC names it; empty over a unix socket
     std::string host;   // likewise
     std::atomic<int64_t> calls{0};
+    std::atomic<int64_t> shed{0};   // of these
+    std::atomic<int64_t> early{0};  // of these again, before it was time
+    // Since when, and until when, calls are to stay away.
+    std::atomic<Clock::time_point> shed_since{}, shed_until{};
     int64_t calls_seen = 0;
+    int64_t shed_seen = 0;
+    int64_t early_seen = 0;
+    int64_t early_in_row = 0;
     int64_t received = 0;     // bytes; stays 0 over a unix socket
     int64_t before_call = 0;  // of these, what came before its last call
     int64_t before_sent = 0;  // and before the last that was sent back
@@ -127,8 +142,10 @@ class GrpcConnections {
 
   void MeasureActive();
   bool Measure(Connection* connection);
+  void CountCalls(Connection* connection);
   bool Floods(const Connection& connection);
   void CloseFlooding();
+  void CloseInsistent();
   void CloseMostSilent();
   void Heard(List::iterator connection);
   bool IsBanned(const std::string& host);

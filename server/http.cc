@@ -142,12 +142,16 @@ class HttplibServer final : public HttpServer {
             },
         .identity = [this, &request] { return IdentityOf(request); }};
     std::string answer;
-    const grpc::Status status = backend_.gate.Run(call, [&] {
-      return AnswerJson(backend_.planner, backend_.pools, method, body.text, &answer);
+    CallGate::Pending pending(&backend_.gate, call);
+    const grpc::Status status = pending.Answer([&] {
+      return AnswerJson(backend_.planner, backend_.pools, method, pending.caller(), body.text,
+                        &answer);
     });
     if (status.ok()) return response->set_content(answer, "application/json");
     if (status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED) {
-      response->set_header("Retry-After", "1");
+      const auto after = RetryAfterOf(status).value_or(kRetrySoon);
+      response->set_header("Retry-After", absl::StrCat(absl::ToInt64Seconds(absl::Ceil(
+                                              absl::FromChrono(after), absl::Seconds(1)))));
     }
     SetStatus(ToRpcStatus(status), HttpCode(status.error_code()), response);
   }

@@ -73,11 +73,10 @@ grpc::Status AnswerWith(const Planner& planner,
 }
 
 template <typename Response, typename Request>
-grpc::Status AnswerIn(SearchPool& pool, const Planner& planner,
+grpc::Status AnswerIn(SearchPool& pool, const SearchCaller& caller, const Planner& planner,
                       grpc::Status (Planner::*method)(const Request&, const Reading&,
                                                       const SearchStop&, WireWriter*) const,
                       const std::string& text, std::string* answer) {
-  const SearchCaller caller = {.arrival = std::chrono::system_clock::now()};
   Request request;
   const Reading reading = Read(text, &request);
   WireWriter response;
@@ -88,14 +87,13 @@ grpc::Status AnswerIn(SearchPool& pool, const Planner& planner,
   return status;
 }
 
-grpc::Status AnswerEstimate(SearchPool& pool, const Planner& planner, const std::string& text,
-                            std::string* answer) {
+grpc::Status AnswerEstimate(SearchPool& pool, const SearchCaller& caller, const Planner& planner,
+                            const std::string& text, std::string* answer) {
   v1::EstimateMemoryRequest request;
   const Reading reading = Read(text, &request);
   WireWriter response;
   std::optional<grpc::Status> status = planner.EstimateMemoryAtOnce(request, reading, &response);
   if (!status.has_value()) {
-    const SearchCaller caller = {.arrival = std::chrono::system_clock::now()};
     status = pool.Run(caller, [&](const SearchStop& stop) {
       return planner.EstimateMemory(request, reading, stop, &response);
     });
@@ -133,8 +131,8 @@ google::protobuf::ListValue TakeRequests(Value* batch) {
   return jobs;
 }
 
-grpc::Status AnswerBatch(SearchPool& pool, const Planner& planner, const std::string& text,
-                         std::string* answer) {
+grpc::Status AnswerBatch(SearchPool& pool, const SearchCaller& caller, const Planner& planner,
+                         const std::string& text, std::string* answer) {
   Value batch;
   Reading reading = {.misread = ReadJsonValue(text, &batch), .in_callers_names = {}};
   if (!reading.misread.empty()) return reading.Refuse(reading.misread);
@@ -172,7 +170,6 @@ grpc::Status AnswerBatch(SearchPool& pool, const Planner& planner, const std::st
     };
     return planner.BatchEstimateMemory(request, reading, reading_of, either, &response);
   };
-  const SearchCaller caller = {.arrival = std::chrono::system_clock::now()};
   const grpc::Status status =
       Planner::Replays(request)
           ? pool.Run(caller, [&](const SearchStop& by_pool) { return estimate(by_pool.given_up); })
@@ -184,19 +181,21 @@ grpc::Status AnswerBatch(SearchPool& pool, const Planner& planner, const std::st
 }  // namespace
 
 grpc::Status AnswerJson(const Planner& planner, const WorkPools& pools, Method method,
-                        const std::string& text, std::string* response) {
+                        const std::string& caller_name, const std::string& text,
+                        std::string* response) {
+  const SearchCaller caller = {.name = caller_name, .arrival = std::chrono::system_clock::now()};
   const std::string request = text.empty() ? "{}" : text;
   switch (method) {
     case Method::kEstimateMemory:
-      return AnswerEstimate(pools.replays, planner, request, response);
+      return AnswerEstimate(pools.replays, caller, planner, request, response);
     case Method::kBatchEstimateMemory:
-      return AnswerBatch(pools.replays, planner, request, response);
+      return AnswerBatch(pools.replays, caller, planner, request, response);
     case Method::kRecommendConfig:
-      return AnswerIn<v1::RecommendConfigResponse>(pools.searches, planner,
+      return AnswerIn<v1::RecommendConfigResponse>(pools.searches, caller, planner,
                                                    &Planner::RecommendConfig, request, response);
     case Method::kAdmit:
-      return AnswerIn<v1::AdmitResponse>(pools.admissions, planner, &Planner::Admit, request,
-                                         response);
+      return AnswerIn<v1::AdmitResponse>(pools.admissions, caller, planner, &Planner::Admit,
+                                         request, response);
     case Method::kReportUsage:
       return AnswerWith<v1::ReportUsageResponse>(planner, &Planner::ReportUsage, request, response);
     case Method::kListModels:

@@ -50,7 +50,7 @@ size_t HttpCodeIndex(int code) {
 }  // namespace
 
 const char* NameOf(Cut why) {
-  constexpr std::array<const char*, kCutCount> kNames = {"crowded", "flooding"};
+  constexpr std::array<const char*, kCutCount> kNames = {"crowded", "flooding", "insistent"};
   return kNames[static_cast<size_t>(why)];
 }
 

@@ -40,10 +40,11 @@ enum class SearchState { kRunning, kWaiting };
 using CandidateCounts = std::array<int64_t, 3>;
 
 // Why a connection over gRPC was closed.
-//   kCrowded   there were too many, most of them its peer's
-//   kFlooding  it sent too much without a call
-enum class Cut { kCrowded, kFlooding };
-inline constexpr size_t kCutCount = 2;
+//   kCrowded    there were too many, most of them its peer's
+//   kFlooding   it sent too much without a call
+//   kInsistent its calls are over their caller's share, and don't end
+enum class Cut { kCrowded, kFlooding, kInsistent };
+inline constexpr size_t kCutCount = 3;
 // As metrics and the log call it.
 const char* NameOf(Cut why);
 

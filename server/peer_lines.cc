@@ -5,15 +5,12 @@
 #include "absl/strings/match.h"
 
 namespace plimsoll {
-namespace {
 
 // gRPC's peers have a port.
 std::string HostOf(const std::string& peer) {
   const bool has_port = absl::StartsWith(peer, "ipv4:") || absl::StartsWith(peer, "ipv6:");
   return has_port ? peer.substr(0, peer.rfind(':')) : peer;
 }
-
-}  // namespace
 
 PeerLines::Lines& PeerLines::LinesOf(const std::string& host, Clock::time_point now) {
   const auto is_over = [now](const Lines& lines) { return now - lines.begin >= kPeerLinesTime; };

@@ -17,14 +17,16 @@ inline constexpr int64_t kMaxPeerLines = 20;
 inline constexpr std::chrono::seconds kPeerLinesTime{10};
 inline constexpr size_t kMaxLoggedPeers = 256;
 
+// Returns the host of a peer: "ipv4:10.0.0.1:5", "unix:" or as HTTP has it.
+std::string HostOf(const std::string& peer);
+
 // Any thread may call.
 class PeerLines {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Asks for a line about a peer: "ipv4:10.0.0.1:5", "unix:" or as HTTP has it. Ports of
-  // one host are one peer. Returns how many of its lines were left out since the last that
-  // was not, or nothing where this one is to be left out.
+  // Asks for a line about a peer, whose ports are one. Returns how many of its lines were left
+  // out since the last that was not, or nothing where this one is to be left out.
   std::optional<int64_t> Take(const std::string& peer, Clock::time_point now);
 
  private:

@@ -109,6 +109,12 @@ grpc::Status AnswerBytes(const ByteBuffer& request_bytes, const Answer& answer,
   return grpc::Status::OK;
 }
 
+// gRPC's clients that make calls again wait for as long as they are told.
+// Source: gRPC, proposal A6, "Pushback"
+void PushBack(std::chrono::milliseconds time, CallbackServerContext* context) {
+  context->AddTrailingMetadata("grpc-retry-pushback-ms", absl::StrCat(time.count()));
+}
+
 // Answers one call at once.
 template <typename Request, typename Answer>
 grpc::ServerUnaryReactor* Handle(CallGate::Pending call, CallbackServerContext* context,
@@ -129,26 +135,21 @@ grpc::ServerUnaryReactor* HandleIn(SearchPool& pool, CallGate::Pending call,
                                    ByteBuffer* response, const Answer& answer) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   const auto pending = std::make_shared<CallGate::Pending>(std::move(call));
-  const SearchCaller caller = {.arrival = std::chrono::system_clock::now(),
+  const SearchCaller caller = {.name = pending->caller(),
+                               .arrival = std::chrono::system_clock::now(),
                                .deadline = context->deadline(),
                                .given_up = [context] { return StopCode(*context); }};
   const auto search = [=](const SearchStop& stop) {
-    return pending->Answer([&] {
-      return AnswerBytes<Request>(
-          *request, [&](const auto& from, auto* to) { return answer(from, stop, to); }, response);
-    });
+    return AnswerBytes<Request>(
+        *request, [&](const auto& from, auto* to) { return answer(from, stop, to); }, response);
   };
-  const auto refuse = [&](const grpc::Status& refusal) {
-    reactor->Finish(pending->Answer([&refusal] { return refusal; }));
+  const auto finish = [=](const grpc::Status& status) {
+    reactor->Finish(pending->Answer([&status] { return status; }));
   };
-  if (!pending->admitted()) {
-    refuse(grpc::Status::OK);  // the gate has a refusal of its own
-  } else if (const grpc::Status taken =
-                 pool.Submit(caller, search,
-                             [reactor](const grpc::Status& status) { reactor->Finish(status); });
-             !taken.ok()) {
-    refuse(taken);
-  }
+  const grpc::Status taken =
+      pending->admitted() ? pool.Submit(caller, search, finish) : grpc::Status::OK;
+  // The gate has a refusal of its own.
+  if (!pending->admitted() || !taken.ok()) finish(taken);
   return reactor;
 }
 
@@ -179,15 +180,20 @@ grpc::ServerUnaryReactor* HandleAtOnceOrIn(SearchPool& pool, CallGate::Pending c
 
 }  // namespace
 
-CallGate::Pending PlannerService::Begin(Method method, const CallbackServerContext* context,
+CallGate::Pending PlannerService::Begin(Method method, CallbackServerContext* context,
                                         const ByteBuffer& request) {
-  connections_->Called(context->peer());
   return {gate_,
           {.method = method,
            .face = Face::kGrpc,
            .request_bytes = request.Length(),
            .caller = [context] { return CallerOf(*context); },
-           .identity = [context] { return IdentityOf(*context); }}};
+           .identity = [context] { return IdentityOf(*context); },
+           .shed =
+               [this, context](std::chrono::milliseconds retry_after) {
+                 connections_->Shed(context->peer(), retry_after);
+                 PushBack(retry_after, context);
+               },
+           .waited = connections_->Called(context->peer())}};
 }
 
 grpc::ServerUnaryReactor* PlannerService::EstimateMemory(CallbackServerContext* context,

@@ -57,7 +57,7 @@ class PlannerService final
 
  private:
   // A call that has come with its request.
-  CallGate::Pending Begin(Method method, const grpc::CallbackServerContext* context,
+  CallGate::Pending Begin(Method method, grpc::CallbackServerContext* context,
                           const grpc::ByteBuffer& request);
 
   const Planner& planner_;

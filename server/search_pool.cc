@@ -1,12 +1,16 @@
 #include "server/search_pool.h"
 
+#include <sched.h>
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <exception>
 #include <future>
+#include <optional>
 #include <utility>
 
+#include "absl/strings/string_view.h"
+#include "server/crowding.h"
 #include "server/status.h"
 
 namespace plimsoll {
@@ -14,8 +18,9 @@ namespace {
 
 using Clock = std::chrono::system_clock;
 
-// A search takes a tenth of a second to some seconds.
-constexpr std::chrono::milliseconds kRetryAfter{1000};
+constexpr std::chrono::milliseconds kLeastPatience{5}, kMostPatience{40};
+constexpr std::chrono::milliseconds kLongestRetry{10000};
+constexpr size_t kMaxTurns = 1024;
 // To encode the answer and to send it.
 constexpr std::chrono::milliseconds kLeastReserve{20};
 
@@ -33,7 +38,10 @@ Clock::time_point DueTime(const SearchCaller& caller) {
 }  // namespace
 
 int64_t DefaultSearchThreads() {
-  return std::clamp<int64_t>(std::thread::hardware_concurrency(), 1, 4);
+  cpu_set_t allowed;  // to this process: fewer than there are, in a container
+  CPU_ZERO(&allowed);
+  sched_getaffinity(0, sizeof(allowed), &allowed);
+  return std::clamp<int64_t>(CPU_COUNT(&allowed), 1, 4);
 }
 
 int64_t DefaultMaxSearches() { return 3 * DefaultSearchThreads(); }
@@ -56,16 +64,22 @@ SearchPool::~SearchPool() {
 }
 
 grpc::Status SearchPool::Submit(const SearchCaller& caller, Search search, Done done) {
+  std::optional<Task> evicted;
+  grpc::Status full;
   {
     const std::lock_guard lock(mutex_);
     if (closed_) return Closing();
     if (running_ + static_cast<int64_t>(waiting_.size()) >= limits_.max_searches) {
-      limits_.of_searches ? metrics_->Searched(SearchOutcome::kShed) : metrics_->Shed();
-      return Overloaded(limits_.max_searches, limits_.what, kRetryAfter);
+      full = Full();
+      CountShed();
+      const auto crowding = Crowding(caller.name);
+      if (crowding == waiting_.end()) return full;
+      evicted = Remove(crowding);
     }
     waiting_.push_back({caller, std::move(search), std::move(done)});
     metrics_->AddSearches(SearchState::kWaiting, 1);
   }
+  if (evicted.has_value()) evicted->done(full);
   changed_.notify_one();
   due_changed_.notify_one();
   return grpc::Status::OK;
@@ -99,13 +113,64 @@ SearchStop SearchPool::StopFor(const SearchCaller& caller, grpc::StatusCode give
               }};
 }
 
-SearchPool::Task SearchPool::Take(std::deque<Task>::iterator task) {
-  Task taken = std::move(*task);
+SearchPool::Task SearchPool::Remove(Tasks::iterator task) {
+  Task removed = std::move(*task);
   waiting_.erase(task);
-  ++running_;
   metrics_->AddSearches(SearchState::kWaiting, -1);
+  return removed;
+}
+
+SearchPool::Task SearchPool::Take(Tasks::iterator task) {
+  ++running_;
   metrics_->AddSearches(SearchState::kRunning, 1);
-  return taken;
+  return Remove(task);
+}
+
+// The first of the caller who has not had a turn for longest.
+SearchPool::Tasks::iterator SearchPool::Next() {
+  const auto turn_of = [this](const Task& task) {
+    const auto found = turns_.find(task.caller.name);
+    return found == turns_.end() ? 0 : found->second;
+  };
+  const auto next =
+      std::min_element(waiting_.begin(), waiting_.end(),
+                       [&](const Task& a, const Task& b) { return turn_of(a) < turn_of(b); });
+  if (turns_.size() >= kMaxTurns) turns_.clear();
+  turns_[next->caller.name] = ++turn_;
+  return next;
+}
+
+// The last of the caller who has most waiting, unless the newcomer has as many.
+SearchPool::Tasks::iterator SearchPool::Crowding(const std::string& newcomer) {
+  if (waiting_.empty()) return waiting_.end();
+  const auto name_of = [](const Task& task) { return absl::string_view(task.caller.name); };
+  const std::string crowding = FirstCrowding(waiting_, name_of)->caller.name;
+  int64_t more = 0;
+  auto last = waiting_.end();
+  for (auto task = waiting_.begin(); task != waiting_.end(); ++task) {
+    more -= task->caller.name == newcomer ? 1 : 0;
+    if (task->caller.name != crowding) continue;
+    ++more;
+    last = task;
+  }
+  return more > 1 ? last : waiting_.end();
+}
+
+SearchPool::Clock::duration SearchPool::Patience() const {
+  return std::clamp<Clock::duration>(usual_time_ / 2, kLeastPatience, kMostPatience);
+}
+
+SearchPool::Clock::time_point SearchPool::EndOfWait(const Task& task) const {
+  const Clock::time_point due = DueTime(task.caller);
+  return limits_.patient ? due : std::min(due, task.begin + Patience());
+}
+
+// When what is there will have ended, by what a search took of late.
+grpc::Status SearchPool::Full() const {
+  const int64_t there = running_ + static_cast<int64_t>(waiting_.size());
+  const auto time = std::chrono::duration_cast<std::chrono::milliseconds>(usual_time_ * there /
+                                                                          limits_.thread_count);
+  return Overloaded(there, limits_.what, std::clamp(time, kRetrySoon, kLongestRetry));
 }
 
 void SearchPool::Work() {
@@ -118,31 +183,32 @@ void SearchPool::Work() {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [this] { return closed_ || !waiting_.empty(); });
       if (waiting_.empty()) return;
-      task = Take(waiting_.begin());
+      task = Take(Next());
       if (closed_) given_up = grpc::StatusCode::UNAVAILABLE;
     }
     Finish(task, given_up);
   }
 }
 
-// Waits until some are due, or what waits has changed.
-std::deque<SearchPool::Task> SearchPool::TakeLate(std::unique_lock<std::mutex>* lock) {
-  const auto sooner = [](const Task& a, const Task& b) {
-    return DueTime(a.caller) < DueTime(b.caller);
-  };
-  const auto next = std::min_element(waiting_.begin(), waiting_.end(), sooner);
-  if (next == waiting_.end() || DueTime(next->caller) == Clock::time_point::max()) {
+// Waits until some have waited too long, or what waits has changed.
+SearchPool::Late SearchPool::TakeLate(std::unique_lock<std::mutex>* lock) {
+  Clock::time_point next = Clock::time_point::max();
+  for (const Task& task : waiting_) next = std::min(next, EndOfWait(task));
+  if (next == Clock::time_point::max()) {
     due_changed_.wait(*lock);
   } else {
-    due_changed_.wait_until(*lock, DueTime(next->caller));
+    due_changed_.wait_until(*lock, next);
   }
-  std::deque<Task> late;
+  Late late;
   const Clock::time_point now = Clock::now();
   for (size_t i = 0; i < waiting_.size();) {
-    if (DueTime(waiting_[i].caller) > now) {
-      ++i;
+    const auto task = waiting_.begin() + static_cast<ptrdiff_t>(i);
+    if (DueTime(task->caller) <= now) {
+      late.due.push_back(Take(task));
+    } else if (EndOfWait(*task) <= now) {
+      late.shed.push_back(Remove(task));
     } else {
-      late.push_back(Take(waiting_.begin() + static_cast<ptrdiff_t>(i)));
+      ++i;
     }
   }
   return late;
@@ -151,14 +217,24 @@ std::deque<SearchPool::Task> SearchPool::TakeLate(std::unique_lock<std::mutex>* 
 void SearchPool::GiveUpLate() {
   std::unique_lock lock(mutex_);
   while (!closed_) {
-    const std::deque<Task> late = TakeLate(&lock);
+    const Late late = TakeLate(&lock);
+    const grpc::Status full = Full();
     lock.unlock();
-    for (const Task& task : late) Finish(task, grpc::StatusCode::DEADLINE_EXCEEDED);
+    for (const Task& task : late.due) Finish(task, grpc::StatusCode::DEADLINE_EXCEEDED);
+    for (const Task& task : late.shed) {
+      CountShed();
+      task.done(full);
+    }
     lock.lock();
   }
 }
 
+void SearchPool::CountShed() {
+  limits_.of_searches ? metrics_->Searched(SearchOutcome::kShed) : metrics_->Shed();
+}
+
 void SearchPool::Finish(const Task& task, grpc::StatusCode given_up) {
+  const Clock::time_point begin = Clock::now();
   grpc::Status status;
   try {
     status = task.search(StopFor(task.caller, given_up));
@@ -168,6 +244,7 @@ void SearchPool::Finish(const Task& task, grpc::StatusCode given_up) {
   {
     const std::lock_guard lock(mutex_);
     --running_;
+    if (given_up == grpc::StatusCode::OK) usual_time_ += (Clock::now() - begin - usual_time_) / 8;
     metrics_->AddSearches(SearchState::kRunning, -1);
   }
   task.done(status);

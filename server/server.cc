@@ -111,7 +111,8 @@ Server::Server(const ServerOptions& options, Loaded loaded)
                &log_),
       searches_({.thread_count = options.search_threads,
                  .max_searches = options.max_searches,
-                 .max_time = options.max_search_time},
+                 .max_time = options.max_search_time,
+                 .patient = false},
                 &metrics_),
       admissions_({.thread_count = options.search_threads,
                    .max_searches = options.max_in_flight,
@@ -124,7 +125,8 @@ Server::Server(const ServerOptions& options, Loaded loaded)
                 .max_searches = options.max_in_flight,
                 .max_time = options.max_search_time,
                 .what = "replays",
-                .of_searches = false},
+                .of_searches = false,
+                .patient = false},
                &metrics_),
       service_(planner_, &gate_, &connections_, pools()) {}
 

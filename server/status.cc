@@ -181,20 +181,43 @@ grpc::Status Refusal(grpc::StatusCode code, const std::string& message, const st
   return ToGrpcStatus(status);
 }
 
-grpc::Status Overloaded(int64_t max_in_flight, absl::string_view what,
-                        std::chrono::milliseconds retry_after) {
+namespace {
+
+grpc::Status RefuseForNow(const std::string& why, std::chrono::milliseconds retry_after) {
   google::rpc::RetryInfo retry;
   retry.mutable_retry_delay()->set_seconds(retry_after.count() / 1000);
   retry.mutable_retry_delay()->set_nanos(
       static_cast<int32_t>(retry_after.count() % 1000 * 1000000));
   google::rpc::Status status;
   status.set_code(grpc::StatusCode::RESOURCE_EXHAUSTED);
-  status.set_message(absl::StrCat("overloaded: ", max_in_flight, " ", what,
-                                  " are in flight already; try again in ", retry_after.count(),
-                                  " ms"));
+  status.set_message(
+      absl::StrCat("overloaded: ", why, "; try again in ", retry_after.count(), " ms"));
   status.add_details()->PackFrom(retry);
   status.add_details()->PackFrom(MakeErrorInfo("OVERLOADED"));
   return ToGrpcStatus(status);
+}
+
+}  // namespace
+
+grpc::Status Overloaded(int64_t max_in_flight, absl::string_view what,
+                        std::chrono::milliseconds retry_after) {
+  return RefuseForNow(absl::StrCat(max_in_flight, " ", what, " are in flight already"),
+                      retry_after);
+}
+
+grpc::Status OverShare(std::chrono::milliseconds retry_after) {
+  return RefuseForNow("calls wait, and this caller has asked for more than its share", retry_after);
+}
+
+std::optional<std::chrono::milliseconds> RetryAfterOf(const grpc::Status& status) {
+  google::rpc::RetryInfo retry;
+  const google::rpc::Status parsed = ToRpcStatus(status);
+  for (const auto& detail : parsed.details()) {
+    if (!detail.UnpackTo(&retry)) continue;
+    return std::chrono::milliseconds(retry.retry_delay().seconds() * 1000 +
+                                     retry.retry_delay().nanos() / 1000000);
+  }
+  return std::nullopt;
 }
 
 google::rpc::Status ToRpcStatus(const grpc::Status& status) {

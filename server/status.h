@@ -4,6 +4,7 @@
 #define PLIMSOLL_SERVER_STATUS_H_
 
 #include <chrono>
+#include <optional>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -49,6 +50,11 @@ inline constexpr std::chrono::milliseconds kRetrySoon{100};
 // `what` is in flight, as "requests".
 grpc::Status Overloaded(int64_t max_in_flight, absl::string_view what,
                         std::chrono::milliseconds retry_after);
+// The same of a caller who asks for more than its share.
+grpc::Status OverShare(std::chrono::milliseconds retry_after);
+
+// Returns RetryInfo's time; nothing where a status has none.
+std::optional<std::chrono::milliseconds> RetryAfterOf(const grpc::Status& status);
 
 // Returns the status as google.rpc.Status, details included.
 google::rpc::Status ToRpcStatus(const grpc::Status& status);

@@ -23,6 +23,7 @@ namespace {
 using testing::HasSubstr;
 
 constexpr char kCrowded[] = R"(plimsoll_grpc_connections_closed_total{reason="crowded"})";
+constexpr char kInsistent[] = R"(plimsoll_grpc_connections_closed_total{reason="insistent"})";
 constexpr char kFlooding[] = R"(plimsoll_grpc_connections_closed_total{reason="flooding"})";
 
 class GrpcConnectionsTest : public testing::Test {
@@ -40,12 +41,17 @@ class GrpcConnectionsTest : public testing::Test {
     while (Series(series) != value) std::this_thread::yield();
   }
 
-  // Asks over a connection of its own.
-  grpc::Status Ask(const std::string& target, size_t bytes = 0, int times = 1) const {
+  // With a connection of its own.
+  static std::unique_ptr<v1::PlannerService::Stub> StubOf(const std::string& target) {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    const auto stub = v1::PlannerService::NewStub(
+    return v1::PlannerService::NewStub(
         grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), arguments));
+  }
+
+  // Asks over such a one.
+  grpc::Status Ask(const std::string& target, size_t bytes = 0, int times = 1) const {
+    const auto stub = StubOf(target);
     v1::EstimateMemoryRequest request;
     request.mutable_job()->mutable_model()->set_name(std::string(bytes, 'x'));
     grpc::Status status;
@@ -90,6 +96,23 @@ TEST_F(GrpcConnectionsTest, ClosesTheMostSilentWhereThereAreTooMany) {
   EXPECT_EQ(Series("plimsoll_grpc_connections"), 3);
   EXPECT_TRUE(Ask(address()).ok());
   EXPECT_EQ(Series(kCrowded), 3);
+}
+
+// Who is told to come back later, and calls all the same.
+TEST_F(GrpcConnectionsTest, ClosesWhoDoesNotStayAway) {
+  ServerOptions options = FreePorts();
+  options.max_in_flight = 1;
+  StartServer(options);
+  const auto permit = server_->gate().Enter();
+  const auto stub = StubOf(address());
+  grpc::StatusCode code = grpc::StatusCode::RESOURCE_EXHAUSTED;
+  while (code == grpc::StatusCode::RESOURCE_EXHAUSTED) {
+    grpc::ClientContext context;
+    v1::ListGpusResponse response;
+    code = stub->ListGpus(&context, {}, &response).error_code();
+  }
+  EXPECT_EQ(code, grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(Series(kInsistent), 1);
 }
 
 TEST_F(GrpcConnectionsTest, ClosesWhatSendsAHeadWithoutAnEnd) {

@@ -251,10 +251,10 @@ TEST_F(GrpcTest, RefusesWhenOverloadedAndSaysWhenToComeBack) {
     ClientContext context;
     const grpc::Status status = stub->ListGpus(&context, {}, &response);
     EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
-    google::rpc::RetryInfo retry;
-    const google::rpc::Status rpc_status = ToRpcStatus(status);
-    for (const auto& any : rpc_status.details()) any.UnpackTo(&retry);
-    EXPECT_GT(retry.retry_delay().nanos(), 0);
+    EXPECT_EQ(RetryAfterOf(status), std::chrono::milliseconds(100));
+    const auto pushback = context.GetServerTrailingMetadata().find("grpc-retry-pushback-ms");
+    ASSERT_NE(pushback, context.GetServerTrailingMetadata().end());
+    EXPECT_EQ(pushback->second, "100");
   }
   ClientContext context;
   EXPECT_TRUE(stub->ListGpus(&context, {}, &response).ok());

@@ -18,6 +18,7 @@ namespace plimsoll {
 namespace {
 
 using grpc::ClientContext;
+using testing::AnyOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
@@ -76,30 +77,30 @@ TEST_F(LongReplayTest, OthersGoOnMeanwhile) {
   {
     const Blocker blocker(server_->pools().replays);
     waiting = std::async(std::launch::async, [this] { return Estimate(kLong); });
-    while (Series("plimsoll_searches_in_progress{state=\"waiting\"}") < 1) {
+    while (Series("plimsoll_searches_in_progress{state=\"waiting\"}") +
+               Series("plimsoll_requests_shed_total") ==
+           0) {
       std::this_thread::yield();
     }
     EXPECT_TRUE(Estimate(kGoodRequest).ok()) << "a short replay takes no thread of theirs";
     EXPECT_EQ(Post("/v1:estimateMemory", kGoodRequest)->status, 200);
     const httplib::Result full = Post("/v1:estimateMemory", kLong);
     EXPECT_EQ(full->status, 429);
-    EXPECT_THAT(full->body, HasSubstr("2 replays are in flight already"));
-    EXPECT_EQ(Series("plimsoll_requests_shed_total"), 1);
+    EXPECT_THAT(full->body, HasSubstr("replays are in flight already"));
+    EXPECT_GE(Series("plimsoll_requests_shed_total"), 1);
     EXPECT_EQ(Series("plimsoll_searches_total{outcome=\"shed\"}"), 0);
     EXPECT_EQ(Series("plimsoll_estimates_total{verdict=\"fits\"}"), 2);
   }
-  EXPECT_TRUE(waiting.get().ok());
+  // It waits for half of a replay's time at most.
+  EXPECT_THAT(waiting.get().error_code(),
+              AnyOf(grpc::StatusCode::OK, grpc::StatusCode::RESOURCE_EXHAUSTED));
 }
 
-// What no thread has time for is answered before its deadline.
-TEST_F(LongReplayTest, EndsByItsCallersDeadline) {
+TEST_F(LongReplayTest, IsRefusedSoonWhereNoThreadIsInTime) {
   const Blocker blocker(server_->pools().replays);
-  ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(300));
-  v1::EstimateMemoryResponse response;
-  const grpc::Status status = Estimate(kLong, &response, &context);
-  EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
-  EXPECT_EQ(status.error_message(), "the replay was given up");
+  const grpc::Status status = Estimate(kLong);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(status.error_message(), HasSubstr("1 replays are in flight already"));
 }
 
 TEST_F(LongReplayTest, AnswersTheSameOverBothFacesAndInABatch) {

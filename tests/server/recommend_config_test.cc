@@ -324,8 +324,7 @@ TEST_F(FullTest, CountsAgainstCallsInFlightToo) {
   EXPECT_TRUE(Recommend(Search(), &response).ok());
 }
 
-// As many HTTP threads as there may be searches wait for them; pages have
-// others.
+// As many HTTP threads as there may be searches wait for admissions; pages have others.
 TEST_F(RecommendTest, PagesAnswerWhileSearchesWait) {
   ServerOptions options = Patient();
   options.search_threads = 1;
@@ -333,10 +332,11 @@ TEST_F(RecommendTest, PagesAnswerWhileSearchesWait) {
   Start(options);
   std::vector<std::future<int>> answers;
   {
-    const Blocker blocker(server_->pools().searches);
+    const Blocker blocker(server_->pools().admissions);
     for (int i = 1; i < 12; ++i) {
       answers.push_back(std::async(std::launch::async, [this] {
-        const httplib::Result posted = Post(kSearch);
+        auto client = HttpClientFor(server_->http_addresses()[0]);
+        const httplib::Result posted = client.Post("/v1:admit", "{}", "application/json");
         return posted ? posted->status : 0;
       }));
     }
@@ -345,7 +345,7 @@ TEST_F(RecommendTest, PagesAnswerWhileSearchesWait) {
     ASSERT_TRUE(page);
     EXPECT_EQ(page->status, 200);
   }
-  for (auto& answer : answers) EXPECT_EQ(answer.get(), 200);
+  for (auto& answer : answers) EXPECT_EQ(answer.get(), 400) << "an empty request";
 }
 
 TEST_F(RecommendTest, AtTheServersLimitTheBestSoFarIsTheAnswer) {

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "gmock/gmock.h"
-#include "google/rpc/error_details.pb.h"
 #include "gtest/gtest.h"
 #include "running_server.h"
 #include "server/status.h"
@@ -50,6 +49,9 @@ class SearchPoolTest : public testing::Test {
   }
 
   double Series(const char* series) const { return SeriesValue(metrics_.Text(), series); }
+  static SearchCaller Named(const std::string& name) {
+    return {.name = name, .arrival = system_clock::now()};
+  }
 
   const SearchCaller caller_ = {.arrival = system_clock::now()};
   Metrics metrics_;
@@ -70,11 +72,8 @@ TEST_F(SearchPoolTest, OneRunsOneWaitsAndAThirdIsRefused) {
       pool.Submit(caller_, Answered, [](const grpc::Status&) { ADD_FAILURE(); });
   EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_EQ(refused.error_message(),
-            "overloaded: 2 searches are in flight already; try again in 1000 ms");
-  google::rpc::RetryInfo retry;
-  const google::rpc::Status status = ToRpcStatus(refused);
-  for (const auto& any : status.details()) any.UnpackTo(&retry);
-  EXPECT_EQ(retry.retry_delay().seconds(), 1);
+            "overloaded: 2 searches are in flight already; try again in 160 ms");
+  EXPECT_EQ(RetryAfterOf(refused), milliseconds(160)) << "twice what a search takes at first";
   EXPECT_EQ(Series(kShed), 1);
   first.released.count_down();
   EXPECT_TRUE(first.answer.get_future().get().ok());
@@ -117,6 +116,61 @@ TEST_F(SearchPoolTest, FirstComeFirstServed) {
     first.released.count_down();
   }
   EXPECT_THAT(order, ElementsAre(0, 1, 2));
+}
+
+TEST_F(SearchPoolTest, CallersTakeTurns) {
+  std::string order;
+  {
+    Held first;
+    SearchPool pool(MakeLimits(1, 8), &metrics_);
+    ASSERT_TRUE(pool.Submit(caller_, first.search(), first.done()).ok());
+    for (const char name : std::string("aaabbc")) {
+      const auto search = [&order, name](const SearchStop&) {
+        order += name;
+        return grpc::Status::OK;
+      };
+      ASSERT_TRUE(pool.Submit(Named({name}), search, [](const grpc::Status&) {}).ok());
+    }
+    first.released.count_down();
+  }
+  EXPECT_EQ(order, "abcaba");
+}
+
+// Of a full pool, whoever has more waiting gives a place to whoever has fewer.
+TEST_F(SearchPoolTest, WhoHasMostWaitingMakesRoom) {
+  Held first, second, third, other, one_more;
+  {
+    SearchPool pool(MakeLimits(1, 3), &metrics_);
+    ASSERT_TRUE(pool.Submit(Named("a"), first.search(), first.done()).ok());
+    first.begun.wait();
+    ASSERT_TRUE(pool.Submit(Named("a"), second.search(), second.done()).ok());
+    ASSERT_TRUE(pool.Submit(Named("a"), third.search(), third.done()).ok());
+    EXPECT_FALSE(pool.Submit(Named("a"), Answered, [](const grpc::Status&) {}).ok());
+    EXPECT_TRUE(pool.Submit(Named("b"), other.search(), other.done()).ok());
+    EXPECT_EQ(third.answer.get_future().get().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+    EXPECT_FALSE(pool.Submit(Named("b"), Answered, [](const grpc::Status&) {}).ok())
+        << "it has as many waiting as the other";
+    for (Held* const held : {&first, &second, &other}) held->released.count_down();
+  }
+  EXPECT_EQ(Series(kShed), 3);
+}
+
+TEST_F(SearchPoolTest, AnImpatientPoolRefusesWhatIsNotInTime) {
+  Held first, second;
+  SearchPool::Limits limits = MakeLimits(1, 8);
+  limits.patient = false;
+  SearchPool pool(limits, &metrics_);
+  ASSERT_TRUE(pool.Submit(caller_, first.search(), first.done()).ok());
+  first.begun.wait();
+  ASSERT_TRUE(pool.Submit(caller_, second.search(), second.done()).ok());
+  const grpc::Status refused = second.answer.get_future().get();
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_TRUE(RetryAfterOf(refused).has_value());
+  EXPECT_FALSE(second.begun.try_wait());
+  EXPECT_EQ(Series(kShed), 1);
+  EXPECT_EQ(Series(kWaiting), 0);
+  first.released.count_down();
+  EXPECT_TRUE(first.answer.get_future().get().ok());
 }
 
 TEST_F(SearchPoolTest, ThePlaceIsFreeBeforeTheAnswer) {
