@@ -256,6 +256,7 @@ struct State {
   bool shards_rows = false;        // each parameter's first axis is split and padded (FSDP2)
   int64_t buffers = 0;             // so many alike; 0: a storage for each parameter
   bool grows_in_backward = false;  // allocated layer by layer; alive says nothing of backward
+  bool fills_in = false;           // then has zeros for parameters that backward made none of
   bool takes_grown = false;        // is those that grew, kept, where it is alive and they are not
   bool sets_up = false;            // made and freed before the first step, its memory cached
   bool remakes_last = false;   // the state before it, made anew, each storage before it is freed
