@@ -192,28 +192,24 @@ size_t LimitingRank(const std::vector<RankMemory>& ranks) {
 
 // Replays every stage. Returns the replay of the limiting rank; none where that costs
 // too much, is left, or a timeline is too long.
-std::optional<RankReplay> ReplayRanks(const Job& job, const Program& program,
-                                      const Margins& margins, const EstimateOptions& options,
-                                      MemoryEstimate& estimate) {
+std::optional<RankReplay> ReplayLimiting(const Job& job, const Program& program,
+                                         const Margins& margins, const EstimateOptions& options,
+                                         MemoryEstimate& estimate) {
   const Tapes tapes(program);
-  const int64_t cost = ReplayCost(job, program, tapes);
+  const int64_t cost = ReplayCost(program, tapes);
   if (cost > kMaxReplayEvents) return std::nullopt;
   estimate.replay_left = cost > options.max_replay_events;
   if (estimate.replay_left) return std::nullopt;
-  std::optional<RankReplay> limiting;
-  std::vector<RankMemory> ranks;
-  for (size_t stage = 0; stage < estimate.ranks.size(); ++stage) {
-    std::optional<RankReplay> replay =
-        ReplayRank(job, program, tapes, stage, margins.capacity, options.interrupt);
-    estimate.interrupted = IsInterrupted(options.interrupt);
-    if (estimate.interrupted || !replay.has_value()) return std::nullopt;
-    Refine(job, program, margins, *replay, ranks.emplace_back(estimate.ranks[stage]));
-    Warn(*replay, stage, estimate.warnings);
-    if (LimitingRank(ranks) == stage) limiting = std::move(replay);
+  const std::vector<RankReplay> replays =
+      ReplayRanks(job, program, tapes, margins.capacity, options.interrupt);
+  estimate.interrupted = IsInterrupted(options.interrupt);
+  if (estimate.interrupted || replays.empty()) return std::nullopt;
+  for (size_t stage = 0; stage < replays.size(); ++stage) {
+    Refine(job, program, margins, replays[stage], estimate.ranks[stage]);
+    Warn(replays[stage], stage, estimate.warnings);
   }
-  estimate.ranks = std::move(ranks);
   estimate.replayed_event_count = cost;
-  return limiting;
+  return replays[LimitingRank(estimate.ranks)];
 }
 
 // What a rank must have for certain. What the allocator reserves, the closed form expects in
@@ -351,7 +347,7 @@ std::variant<MemoryEstimate, Violations> EstimateMemory(const JobSpec& spec, con
   std::optional<RankReplay> limiting;
   if (job->detail.value_or(options.detail) == Detail::kReplay) {
     const Margins replayed = MarginsOf(catalog.calibration, *job, Detail::kReplay);
-    limiting = ReplayRanks(*job, program, replayed, options, estimate);
+    limiting = ReplayLimiting(*job, program, replayed, options, estimate);
     if (estimate.replay_left) return estimate;
     if (estimate.interrupted) return Interrupted();
     if (limiting.has_value()) {
@@ -371,11 +367,11 @@ std::variant<MemoryEstimate, Violations> EstimateMemory(const JobSpec& spec, con
   estimate.assumptions = job.TakeAssumptions();
   estimate.calibration_id = catalog.calibration.id;
   estimate.trace = std::move(traced.trace);
+  const auto rank = static_cast<size_t>(estimate.limiting_rank);
   if (options.timeline && limiting.has_value()) {
-    estimate.curve = DrawCurve(*job, program, *limiting);
+    estimate.curve = DrawCurve(*job, program, program.stages[rank], *limiting);
   }
   if (options.ledger) {
-    const auto rank = static_cast<size_t>(estimate.limiting_rank);
     estimate.ledger = ExplainLedger(program, program.stages[rank], peaks[rank]);
   }
   return estimate;

@@ -38,9 +38,9 @@ Parts::Parts(const Program& of, const BlockRuns& with, std::pmr::memory_resource
   }
   for (const Block& block : program.blocks) {
     for (size_t i = 0; i < block.parameters.size() && !grown.empty(); ++i) {
-      if (!block.parameters[i].tied || !MakesGradient(block, i)) continue;
-      const int64_t elements = block.parameters[i].Elements();
-      tied_gradient_bytes = Add(tied_gradient_bytes, Bytes(program.gradient_dtype, elements));
+      if (!block.parameters[i].tied) continue;
+      int64_t& bytes = IsIdle(block, i) ? idle_gradient_bytes : tied_gradient_bytes;
+      bytes = Add(bytes, Bytes(program.gradient_dtype, block.parameters[i].Elements()));
     }
   }
 }
@@ -55,6 +55,13 @@ ParameterSums SumStage(const Parts& parts, const Stage& stage, bool table_is_her
               CountOnStage(parts.program.blocks[i], stage), sums);
   }
   return sums;
+}
+
+int64_t GrownBytes(const Parts& parts, const State& state, const ParameterSums& sums,
+                   bool table_is_here) {
+  const int64_t bytes = StateBytes(state, sums);
+  const bool idle = sums.head && !table_is_here && IsMadeByBackward(parts.program, state);
+  return idle && bytes != kSaturated ? bytes - parts.idle_gradient_bytes : bytes;
 }
 
 bool Persists(const State& state) {
@@ -123,7 +130,7 @@ void FlightMachine::GrowGrown(size_t block, When when, Sum& sum) const {
   const ParameterSums sums = SumStage(parts_, passed, table_is_here_);
   for (const State* state : parts_.grown) {
     if (!first_micro_batch_ && Persists(*state)) continue;
-    sum.Grow(state->role, StateBytes(*state, sums));
+    sum.Grow(state->role, GrownBytes(parts_, *state, sums, table_is_here_));
     const bool tied = table_is_here_ && passed.head && IsMadeByBackward(parts_.program, *state);
     if (tied) sum.Grow(state->role, parts_.tied_gradient_bytes);
   }

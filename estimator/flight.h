@@ -36,6 +36,7 @@ struct Parts {
   int64_t layer_reduce_bytes = 0;        // gradients of a layer on their way to other ranks
   int64_t head_reduce_bytes = 0;         // of the head
   int64_t tied_gradient_bytes = 0;       // of the embedding's table, as the head makes it
+  int64_t idle_gradient_bytes = 0;       // of what is tied to the head for nothing: not made
 
   // All outlive the parts.
   Parts(const Program& of, const BlockRuns& with, std::pmr::memory_resource* memory);
@@ -44,6 +45,10 @@ struct Parts {
 // SumParameters, from sums that are known. A tied head counts unless its table
 // is on the rank.
 ParameterSums SumStage(const Parts& parts, const Stage& stage, bool table_is_here);
+
+// StateBytes, but for gradients that backward would have to make and does not.
+int64_t GrownBytes(const Parts& parts, const State& state, const ParameterSums& sums,
+                   bool table_is_here);
 
 // Whether gradients that grow in backward stay for the next micro-batch.
 bool Persists(const State& state);

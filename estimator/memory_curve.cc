@@ -98,8 +98,9 @@ class RoleSums {
 
 }  // namespace
 
-MemoryCurve DrawCurve(const Job& job, const Program& program, const RankReplay& replay) {
-  const Timeline& timeline = replay.timeline;
+MemoryCurve DrawCurve(const Job& job, const Program& program, const Stage& stage,
+                      const RankReplay& replay) {
+  const Timeline timeline = *Unroll(program, Tapes(program), stage);
   MemoryCurve curve;
   curve.micro_batch_count = job.micro_batch_count;
   for (const TimelineStorage& storage : timeline.storages) {

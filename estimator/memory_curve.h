@@ -49,8 +49,9 @@ inline constexpr size_t kMaxPeakStorages = 20;
 // each stretch of it the first event, the lowest and the highest stay, and the
 // highest of reserved.
 //
-// Requires: `replay` is of a stage of `program`, which is of `job`
-MemoryCurve DrawCurve(const Job& job, const Program& program, const RankReplay& replay);
+// Requires: `replay` is of `stage` of `program`, which is of `job`
+MemoryCurve DrawCurve(const Job& job, const Program& program, const Stage& stage,
+                      const RankReplay& replay);
 
 }  // namespace plimsoll
 

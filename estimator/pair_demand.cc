@@ -10,7 +10,7 @@ PairDemand::PairDemand(const Parts& parts, const Stage& chunk, bool table_is_her
       kept_(KeptByPair(parts, chunk)) {
   int64_t passing_bytes = 0;  // gradients that go with their micro-batch
   for (const State* state : parts.grown) {
-    const int64_t bytes = StateBytes(*state, sums_);
+    const int64_t bytes = GrownBytes(parts, *state, sums_, table_is_here);
     if (Persists(*state)) {
       grown_.Grow(*state, bytes);
     } else {
@@ -28,7 +28,8 @@ PairDemand::PairDemand(const Parts& parts, const Stage& chunk, bool table_is_her
 
 void PairDemand::GrowGradients(Usage& usage) const {
   for (const State* state : parts_->grown) {
-    if (Persists(*state)) usage.Grow(state->role, StateBytes(*state, sums_));
+    if (!Persists(*state)) continue;
+    usage.Grow(state->role, GrownBytes(*parts_, *state, sums_, table_is_here_));
   }
 }
 

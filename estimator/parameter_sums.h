@@ -74,6 +74,11 @@ inline bool IsMadeByBackward(const Program& program, const State& state) {
 // Whether backward of the block makes the gradient of one of its parameters.
 bool MakesGradient(const Block& block, size_t parameter);
 
+// Whether a tied parameter is on the head's stage for nothing: no op reads it.
+inline bool IsIdle(const Block& block, size_t parameter) {
+  return block.parameters[parameter].tied && !MakesGradient(block, parameter);
+}
+
 // Bytes of one state on a rank with these sums.
 int64_t StateBytes(const State& state, const ParameterSums& sums);
 

@@ -90,8 +90,10 @@ class StageKind {
   // `parts` and `stage` outlive the kind.
   StageKind(const Parts& parts, const Stage& stage)
       : parts_(parts), stage_(stage), sums_(SumStage(parts, stage, stage.embedding)) {
-    for (const State& state : parts.program.states)
-      state_bytes_.push_back(StateBytes(state, sums_));
+    for (const State& state : parts.program.states) {
+      state_bytes_.push_back(state.fills_in ? StateBytes(state, sums_)
+                                            : GrownBytes(parts, state, sums_, stage.embedding));
+    }
     for (size_t i = 0; i < std::max<size_t>(stage.virtual_layer_counts.size(), 1); ++i) {
       const Stage part = VirtualStage(stage, i);
       if (i > 0 && chunks_.back().IsOf(part)) {

@@ -1,5 +1,7 @@
 #include "estimator/program.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -30,6 +32,12 @@ std::string InNumbers(const Shape& shape) {
   std::vector<int64_t> parts;
   for (int axis = 0; axis < shape.rank; ++axis) parts.push_back(shape.extents[axis].Local());
   return absl::StrCat("[", absl::StrJoin(parts, ", "), "]");
+}
+
+size_t FirstAlike(const Program& program, size_t stage) {
+  const auto& stages = program.stages;
+  return static_cast<size_t>(std::find(stages.begin(), stages.end(), stages[stage]) -
+                             stages.begin());
 }
 
 }  // namespace plimsoll

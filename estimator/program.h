@@ -256,6 +256,7 @@ struct State {
   bool shards_rows = false;        // each parameter's first axis is split and padded (FSDP2)
   int64_t buffers = 0;             // so many alike; 0: a storage for each parameter
   bool grows_in_backward = false;  // allocated layer by layer; alive says nothing of backward
+  bool fills_in = false;           // then has zeros for parameters that backward made none of
   bool takes_grown = false;        // is those that grew, kept, where it is alive and they are not
   bool sets_up = false;            // made and freed before the first step, its memory cached
   bool remakes_last = false;   // the state before it, made anew, each storage before it is freed
@@ -282,6 +283,12 @@ struct PairOrder {
   int64_t warm_up = 0;
   int64_t pairs = 1;
   int64_t group = 1;
+  // Micro-batches of a step that are played. Of more than it takes to have as many in
+  // flight as there ever are, and to reach a steady state, the rest are left out: they
+  // repeat what came before.
+  int64_t played_micro_batches = 1;
+
+  bool operator==(const PairOrder&) const = default;
 
   // Most pairs that are between forward and backward at once.
   int64_t MostInFlight() const { return std::min(Add(warm_up, 1), pairs); }
@@ -295,6 +302,10 @@ struct Stage {
   bool head = false;                                       // on its last
   int64_t edge_bytes = 0;  // sent output that a pair keeps beside its layers; not the head's
   PairOrder order{};
+
+  // Whether what happens on one happens on the other: nothing else tells stages of one
+  // program apart, not their indices either.
+  bool operator==(const Stage&) const = default;
 };
 
 // A job as tensors and ops, for all of its rank classes. Its rows are in `memory`, which outlives
@@ -320,6 +331,9 @@ struct Program {
   // The CPU waits for the GPU wherever a stage receives a tensor.
   bool synchronizes_receives = false;
 };
+
+// The first of a program's stages that is equal to this one, or this one itself.
+size_t FirstAlike(const Program& program, size_t stage);
 
 }  // namespace plimsoll
 

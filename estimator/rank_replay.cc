@@ -1,7 +1,6 @@
 #include "estimator/rank_replay.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "estimator/lag.h"
 #include "estimator/loading.h"
@@ -25,12 +24,12 @@ RoleBytes RolesAt(const Timeline& timeline, size_t event) {
 }
 
 // Whether the job completes with a full launch queue in `capacity_bytes`.
-bool Endures(const RankReplay& rank, ReplaySettings settings, int64_t capacity_bytes,
-             const Interrupt& interrupt) {
+bool Endures(const RankReplay& rank, const Timeline& timeline, ReplaySettings settings,
+             int64_t capacity_bytes, const Interrupt& interrupt) {
   if (Add(rank.lagging_reserved, rank.left_by_loading) <= capacity_bytes) return true;
   settings.lag_ticks = kLaunchQueueTicks;
   settings.allocator.capacity_bytes = std::max<int64_t>(capacity_bytes - rank.left_by_loading, 0);
-  return rank.capped.completed && Replay(rank.timeline, settings, nullptr, interrupt).completed;
+  return rank.capped.completed && Replay(timeline, settings, nullptr, interrupt).completed;
 }
 
 // A replay that nothing stops: where memory_fraction does, `settings` lose it.
@@ -49,25 +48,25 @@ int64_t UsableBytes(const Job& job, const Outside& outside) {
 }
 
 std::optional<RankReplay> ReplayRank(const Job& job, const Program& program, const Tapes& tapes,
-                                     size_t stage, double capacity_share,
+                                     const Stage& stage, double capacity_share,
                                      const Interrupt& interrupt) {
-  std::optional<Timeline> timeline = Unroll(job, program, tapes, stage);
-  if (!timeline.has_value()) return std::nullopt;
+  const std::optional<Timeline> unrolled = Unroll(program, tapes, stage);
+  if (!unrolled.has_value()) return std::nullopt;
+  const Timeline& timeline = *unrolled;
   RankReplay rank;
-  rank.timeline = *std::move(timeline);
-  rank.left_by_loading = LeftByLoading(job, program, SumParameters(program, program.stages[stage]));
-  const bool waits = job.profile->records_streams && UsesOtherStreams(rank.timeline);
+  rank.left_by_loading = LeftByLoading(job, program, SumParameters(program, stage));
+  const bool waits = job.profile->records_streams && UsesOtherStreams(timeline);
   const int32_t lag = waits ? ExpectedLag(job, program) : 0;
   rank.lag_ticks = lag;
   ReplaySettings settings{.allocator = job.allocator, .lag_ticks = lag};
   rank.settings = settings;
-  rank.uncapped = ReplayUncapped(rank.timeline, rank.settings, interrupt);
+  rank.uncapped = ReplayUncapped(timeline, rank.settings, interrupt);
   rank.lagging_allocated = rank.uncapped.peak_allocated;
   rank.lagging_reserved = rank.uncapped.peak_reserved;
   if (waits && lag < kLaunchQueueTicks) {
     ReplaySettings full = settings;
     full.lag_ticks = kLaunchQueueTicks;
-    const Replayed lagging = ReplayUncapped(rank.timeline, full, interrupt);
+    const Replayed lagging = ReplayUncapped(timeline, full, interrupt);
     rank.lagging_allocated = std::max(rank.lagging_allocated, lagging.peak_allocated);
     rank.lagging_reserved = std::max(rank.lagging_reserved, lagging.peak_reserved);
   }
@@ -76,13 +75,30 @@ std::optional<RankReplay> ReplayRank(const Job& job, const Program& program, con
   settings.allocator.capacity_bytes = rank.capacity_bytes;
   rank.capped = rank.uncapped;
   if (rank.uncapped.peak_reserved > rank.capacity_bytes) {
-    rank.capped = Replay(rank.timeline, settings, nullptr, interrupt);
+    rank.capped = Replay(timeline, settings, nullptr, interrupt);
   }
   if (rank.capped.completed) rank.settings = settings;
   const auto room = static_cast<double>(rank.capacity_bytes) / (1.0 + capacity_share);
-  rank.endures = Endures(rank, settings, static_cast<int64_t>(room), interrupt);
-  rank.roles = RolesAt(rank.timeline, rank.shown().peak_event);
+  rank.endures = Endures(rank, timeline, settings, static_cast<int64_t>(room), interrupt);
+  rank.roles = RolesAt(timeline, rank.shown().peak_event);
   return rank;
+}
+
+std::vector<RankReplay> ReplayRanks(const Job& job, const Program& program, const Tapes& tapes,
+                                    double capacity_share, const Interrupt& interrupt) {
+  std::vector<RankReplay> replays;
+  for (size_t i = 0; i < program.stages.size(); ++i) {
+    const size_t first = FirstAlike(program, i);
+    if (first < i) {
+      replays.push_back(replays[first]);
+      continue;
+    }
+    const std::optional<RankReplay> replay =
+        ReplayRank(job, program, tapes, program.stages[i], capacity_share, interrupt);
+    if (!replay.has_value() || IsInterrupted(interrupt)) return {};
+    replays.push_back(*replay);
+  }
+  return replays;
 }
 
 }  // namespace plimsoll

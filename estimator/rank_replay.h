@@ -1,10 +1,11 @@
-// The replay of one class of ranks: what is expected, and what an upper bound
+// The replay of each class of ranks: what is expected, and what an upper bound
 // must hold, on a GPU of the job's size.
 #ifndef PLIMSOLL_ESTIMATOR_RANK_REPLAY_H_
 #define PLIMSOLL_ESTIMATOR_RANK_REPLAY_H_
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "estimator/job.h"
 #include "estimator/program.h"
@@ -14,7 +15,6 @@
 namespace plimsoll {
 
 struct RankReplay {
-  Timeline timeline;
   Replayed uncapped;  // as if neither the GPU nor memory_fraction had an end
   // As the GPU has it: the cache is flushed where it is full, and the job may
   // still fail. The same as `uncapped` where that fits.
@@ -34,6 +34,8 @@ struct RankReplay {
   // What the answer shows: the job on its GPU where it runs there, else what it
   // would need.
   const Replayed& shown() const { return capped.completed ? capped : uncapped; }
+
+  bool operator==(const RankReplay&) const = default;
 };
 
 // What a GPU has for the job: all that is usable of it, or, where the job allows its
@@ -44,10 +46,17 @@ int64_t UsableBytes(const Job& job, const Outside& outside);
 //
 // `capacity_share` is that room (Margins::capacity).
 //
-// Requires: `tapes` are of `program`, which has passed all passes
+// Requires: `tapes` and `stage` are of `program`, which is of `job` and has passed all passes
 std::optional<RankReplay> ReplayRank(const Job& job, const Program& program, const Tapes& tapes,
-                                     size_t stage, double capacity_share = 0,
+                                     const Stage& stage, double capacity_share = 0,
                                      const Interrupt& interrupt = {});
+
+// The replays of all stages; none where a timeline is too long. Of stages that are equal
+// the first is replayed: of GPipe's all between the first and the last may be.
+//
+// Ensures: each is what ReplayRank says of its stage
+std::vector<RankReplay> ReplayRanks(const Job& job, const Program& program, const Tapes& tapes,
+                                    double capacity_share, const Interrupt& interrupt = {});
 
 }  // namespace plimsoll
 

@@ -19,6 +19,8 @@ struct ReplaySettings {
   // Ops by which the GPU lags behind the CPU: so long a storage that a collective
   // used is of no use after its death. 0: none.
   int32_t lag_ticks = 0;
+
+  bool operator==(const ReplaySettings&) const = default;
 };
 
 // Events between two questions whether to stop: some 0.2 ms.
@@ -30,6 +32,8 @@ struct ReplayedPhase {
   int64_t current_allocated = 0;  // when the phase ends
   int64_t peak_reserved = 0;
   int64_t current_reserved = 0;
+
+  bool operator==(const ReplayedPhase&) const = default;
 };
 
 struct Replayed {
@@ -42,6 +46,8 @@ struct Replayed {
   bool completed = true;       // false: out of memory even after the cache was flushed
   int64_t retries = 0;         // flushes of the cache
   int64_t inactive_split = 0;  // at the peak of reserved: free, but in segments in use
+
+  bool operator==(const Replayed&) const = default;
 };
 
 // What the allocator holds after one event. Units: bytes.

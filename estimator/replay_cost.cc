@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "estimator/schedule.h"
 #include "estimator/stage_states.h"
 
 namespace plimsoll {
@@ -33,18 +32,19 @@ int64_t EventsOfStates(const Program& program, const std::vector<StageBlock>& bl
 
 }  // namespace
 
-int64_t ReplayCost(const Job& job, const Program& program, const Tapes& tapes) {
+int64_t ReplayCost(const Program& program, const Tapes& tapes) {
   int64_t events = 0;
   for (size_t i = 0; i < program.stages.size(); ++i) {
+    if (FirstAlike(program, i) < i) continue;
     const Stage& stage = program.stages[i];
-    const int64_t micro_batches = SimulatedMicroBatches(job, static_cast<int64_t>(i));
     for (size_t chunk = 0; chunk < stage.virtual_layer_counts.size(); ++chunk) {
       const std::vector<StageBlock> blocks = BlocksOf(program, stage, chunk);
       int64_t of_one = 0;
       for (const StageBlock& at : blocks) {
         of_one += EventsOf(program.blocks[at.block], tapes.first[at.block]);
       }
-      events = Add(events, Add(Multiply(micro_batches, of_one), EventsOfStates(program, blocks)));
+      events = Add(events, Add(Multiply(stage.order.played_micro_batches, of_one),
+                               EventsOfStates(program, blocks)));
     }
   }
   return Multiply(kTimelineSteps, events);

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 
-#include "estimator/job.h"
 #include "estimator/program.h"
 #include "estimator/timeline.h"
 
@@ -17,12 +16,13 @@ namespace plimsoll {
 // million events), and all jobs of one stage (some ten thousand).
 inline constexpr int64_t kMaxReplayEvents = int64_t{1} << 21;
 
-// Returns the events of the timelines of all stages of a job, nearly: turns of each
-// virtual stage times the events of its blocks' tapes, in kTimelineSteps steps.
+// Returns the events of the timelines that are replayed of a job, one of stages that are
+// equal, nearly: turns of each virtual stage times the events of its blocks' tapes, in
+// kTimelineSteps steps.
 //
 // Requires: `tapes` are of `program`, which has passed all passes
 // Ensures:  within a half of what Unroll writes, for jobs that it unrolls
-int64_t ReplayCost(const Job& job, const Program& program, const Tapes& tapes);
+int64_t ReplayCost(const Program& program, const Tapes& tapes);
 
 }  // namespace plimsoll
 

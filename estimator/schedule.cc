@@ -8,7 +8,8 @@ namespace {
 // Forward turns in their order: a group of micro-batches of the first virtual
 // stage, the same of the second, and so on, then the next group. Backward's order
 // has the virtual stages reversed.
-std::vector<Turn> Table(const PairOrder& order, int32_t chunks, int64_t count, bool backward) {
+std::vector<Turn> Table(const PairOrder& order, int32_t chunks, bool backward) {
+  const int64_t count = order.played_micro_batches;
   std::vector<Turn> table;
   table.reserve(static_cast<size_t>(count * chunks));
   for (int64_t begin = 0; begin < count; begin += order.group) {
@@ -34,9 +35,7 @@ int64_t WarmUp(const Job& job, int64_t stage) {
   return job.micro_batch_count;
 }
 
-}  // namespace
-
-int64_t SimulatedMicroBatches(const Job& job, int64_t stage) {
+int64_t PlayedMicroBatches(const Job& job, int64_t stage) {
   const int64_t stages = job.pipeline_parallel_size;
   switch (job.pipeline_schedule) {
     case PipelineSchedule::kGpipe:
@@ -51,20 +50,20 @@ int64_t SimulatedMicroBatches(const Job& job, int64_t stage) {
   return job.micro_batch_count;
 }
 
+}  // namespace
+
 PairOrder OrderOf(const Job& job, int64_t stage) {
   PairOrder order;
   order.pairs = Multiply(job.virtual_pipeline_size, job.micro_batch_count);
   order.warm_up = std::min(WarmUp(job, stage), order.pairs);
   order.group = job.virtual_pipeline_size == 1 ? job.micro_batch_count : job.micro_batch_group_size;
+  order.played_micro_batches = PlayedMicroBatches(job, stage);
   return order;
 }
 
-std::vector<Turn> ScheduleTurns(const Job& job, int64_t stage) {
-  const PairOrder order = OrderOf(job, stage);
-  const int64_t count = SimulatedMicroBatches(job, stage);
-  const auto chunks = static_cast<int32_t>(job.virtual_pipeline_size);
-  const std::vector<Turn> forward = Table(order, chunks, count, false);
-  const std::vector<Turn> backward = Table(order, chunks, count, true);
+std::vector<Turn> ScheduleTurns(const PairOrder& order, size_t chunks) {
+  const std::vector<Turn> forward = Table(order, static_cast<int32_t>(chunks), false);
+  const std::vector<Turn> backward = Table(order, static_cast<int32_t>(chunks), true);
   const size_t warm_up = std::min(static_cast<size_t>(order.warm_up), forward.size());
   std::vector<Turn> turns(forward.begin(), forward.begin() + static_cast<std::ptrdiff_t>(warm_up));
   turns.reserve(2 * forward.size());

@@ -27,13 +27,9 @@ struct Turn {
 // forward_backward_pipelining_with(out)_interleaving, get_schedule_table.
 PairOrder OrderOf(const Job& job, int64_t stage);
 
-// Micro-batches of a step that are played. Of more than it takes to have as many in
-// flight as there ever are, and to reach a steady state, the rest are left out: they
-// repeat what came before.
-int64_t SimulatedMicroBatches(const Job& job, int64_t stage);
-
-// Returns the turns of one step of `stage`, of those micro-batches.
-std::vector<Turn> ScheduleTurns(const Job& job, int64_t stage);
+// Returns the turns of one step of a stage of `chunks` virtual stages, of the
+// micro-batches that are played.
+std::vector<Turn> ScheduleTurns(const PairOrder& order, size_t chunks);
 
 }  // namespace plimsoll
 

@@ -135,6 +135,20 @@ void StageStates::Make(size_t index) {
   }
 }
 
+// Makes gradients, of zeros, for parameters that backward made none of.
+void StageStates::FillIn() {
+  for (const State& state : program_.states) {
+    if (!state.fills_in || !IsMadeByBackward(program_, state)) continue;
+    for (const StageBlock& at : blocks_) {
+      const Block& block = program_.blocks[at.block];
+      for (size_t i = 0; i < block.parameters.size(); ++i) {
+        if (TiedHere(block.parameters[i]) || !IsIdle(block, i)) continue;
+        grown_.back().push_back(writer_.Birth(PieceOf(state, at, block.parameters[i])));
+      }
+    }
+  }
+}
+
 // Gradients that grew are freed, or become those of a state that takes them.
 void StageStates::EndGrown(Alive now) {
   size_t taker = made_.size();
@@ -159,6 +173,7 @@ void StageStates::Enter(Phase phase, bool first_step) {
     if (program_.states[i].sets_up) Make(i);
   }
   fresh_ = false;
+  if (phase == Phase::kGradientReduction) FillIn();
   if (phase > Phase::kBackward && (grown_alive_ & now) == 0) EndGrown(now);
   for (size_t i = 0; i < made_.size(); ++i) {
     if (!made_[i] || (program_.states[i].alive & now) != 0) continue;

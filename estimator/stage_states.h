@@ -57,6 +57,7 @@ class StageStates {
   void Make(size_t state);
   void MakeEach(size_t state);
   void MakeTogether(const std::vector<size_t>& states);
+  void FillIn();
   void EndGrown(Alive now);
   int32_t MakeGrown(const State& state, const StageBlock& at);
   TimelineStorage Piece(const State& state, int64_t bytes) const;

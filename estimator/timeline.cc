@@ -27,11 +27,11 @@ struct Pair {
 
 class Unroller {
  public:
-  Unroller(const Job& job, const Program& program, const Tapes& tapes, size_t stage)
+  Unroller(const Program& program, const Tapes& tapes, const Stage& stage)
       : program_(program),
         tapes_(tapes),
-        stage_(program.stages[stage]),
-        turns_(ScheduleTurns(job, static_cast<int64_t>(stage))),
+        stage_(stage),
+        turns_(ScheduleTurns(stage.order, stage.virtual_layer_counts.size())),
         states_(program, stage_, writer_) {
     for (size_t chunk = 0; chunk < stage_.virtual_layer_counts.size(); ++chunk) {
       chunks_.push_back(BlocksOf(program, stage_, chunk));
@@ -397,9 +397,8 @@ Tapes::Tapes(const Program& program) {
   }
 }
 
-std::optional<Timeline> Unroll(const Job& job, const Program& program, const Tapes& tapes,
-                               size_t stage) {
-  return Unroller(job, program, tapes, stage).Run();
+std::optional<Timeline> Unroll(const Program& program, const Tapes& tapes, const Stage& stage) {
+  return Unroller(program, tapes, stage).Run();
 }
 
 }  // namespace plimsoll

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "estimator/job.h"
 #include "estimator/ledger.h"
 #include "estimator/program.h"
 
@@ -64,10 +63,9 @@ struct Tapes {
 // Returns the timeline of one stage; none where it is longer than
 // kMaxTimelineEvents.
 //
-// Requires: `tapes` are of `program`, which has passed all passes
+// Requires: `tapes` and `stage` are of `program`, which has passed all passes
 // Source: estimator/README.md, "The timeline".
-std::optional<Timeline> Unroll(const Job& job, const Program& program, const Tapes& tapes,
-                               size_t stage);
+std::optional<Timeline> Unroll(const Program& program, const Tapes& tapes, const Stage& stage);
 
 }  // namespace plimsoll
 

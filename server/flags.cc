@@ -150,12 +150,12 @@ void ServerFlags::AddEnd(CLI::App* app) {
 void ServerFlags::AddTables(CLI::App* app) {
   app->add_option("--calibration", calibration_,
                   "A table of upper bounds in the place of the built-in one, as "
-                  "tests/accuracy/calibrate.py writes it")
+                  "tests/accuracy/calibrate.py writes it; read anew when it changes")
       ->envname("PLIMSOLL_CALIBRATION")
       ->type_name("FILE");
   app->add_option("--speed", speed_,
                   "A table of the constants behind predicted times in the place of the built-in "
-                  "one, as tests/accuracy/fit_speed.py writes it")
+                  "one, as tests/accuracy/fit_speed.py writes it; read anew when it changes")
       ->envname("PLIMSOLL_SPEED")
       ->type_name("FILE");
   app->add_option(

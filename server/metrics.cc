@@ -55,8 +55,8 @@ const char* NameOf(Cut why) {
 }
 
 const char* NameOf(Setting setting) {
-  constexpr std::array<const char*, kSettingCount> kNames = {"tls", "access-policy",
-                                                             "admission-policy"};
+  constexpr std::array<const char*, kSettingCount> kNames = {
+      "tls", "access-policy", "admission-policy", "calibration", "speed"};
   return kNames[static_cast<size_t>(setting)];
 }
 

@@ -49,8 +49,8 @@ inline constexpr size_t kCutCount = 3;
 const char* NameOf(Cut why);
 
 // What is read anew while the server runs.
-enum class Setting { kTls, kAccessPolicy, kAdmissionPolicy };
-inline constexpr size_t kSettingCount = 3;
+enum class Setting { kTls, kAccessPolicy, kAdmissionPolicy, kCalibration, kSpeed };
+inline constexpr size_t kSettingCount = 5;
 // As flags and metrics call it.
 const char* NameOf(Setting setting);
 

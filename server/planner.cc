@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "estimator/estimate.h"
 #include "estimator/search/recommend.h"
 #include "estimator/validate_sections.h"
+#include "server/admit/admit.h"
 #include "server/convert.h"
 #include "server/convert_recommendation.h"
 #include "server/convert_usage.h"
@@ -138,14 +141,40 @@ Violations CheckBatch(const v1::BatchEstimateMemoryRequest& request) {
 
 }  // namespace
 
-std::variant<MemoryEstimate, Violations> Planner::EstimateJob(
+// One call: all of it sees one catalog, into which its estimates may point.
+class Planner::Call final : public JobPlanner {
+ public:
+  explicit Call(const Planner& planner) : catalog_(planner.catalog()), metrics_(planner.metrics_) {}
+
+  // Estimates and counts. `detail` is that of a request which does not say; of a replay
+  // that is left nothing is counted.
+  std::variant<MemoryEstimate, Violations> EstimateJob(
+      const v1::EstimateMemoryRequest& request, const Violations& misread, Detail detail,
+      int64_t max_replay_events = std::numeric_limits<int64_t>::max()) const;
+  grpc::Status EstimateMemory(const v1::EstimateMemoryRequest& request, const Reading& reading,
+                              WireWriter* response) const;
+  grpc::Status RecommendConfig(const v1::RecommendConfigRequest& request, const Reading& reading,
+                               const SearchStop& stop, WireWriter* response) const;
+
+  absl::StatusOr<v1::EstimateMemoryResponse> Estimate(
+      const v1::EstimateMemoryRequest& request) const override;
+  absl::StatusOr<v1::RecommendConfigResponse> Recommend(const v1::RecommendConfigRequest& request,
+                                                        const SearchStop& stop) const override;
+  bool SameGpu(const std::string& a, const std::string& b) const override;
+
+ private:
+  const std::shared_ptr<const Catalog> catalog_;
+  Metrics* const metrics_;
+};
+
+std::variant<MemoryEstimate, Violations> Planner::Call::EstimateJob(
     const v1::EstimateMemoryRequest& request, const Violations& misread, Detail detail,
     int64_t max_replay_events) const {
   EstimateOptions options = OptionsFromProto(request);
   options.detail = detail;
   options.max_replay_events = max_replay_events;
   auto result = Judge(CheckForm(request, misread),
-                      plimsoll::EstimateMemory(FromProto(request), catalog_, options));
+                      plimsoll::EstimateMemory(FromProto(request), *catalog_, options));
   const auto* const estimate = std::get_if<MemoryEstimate>(&result);
   if (estimate == nullptr) {
     metrics_->Refused(std::get<Violations>(result).size());
@@ -156,84 +185,14 @@ std::variant<MemoryEstimate, Violations> Planner::EstimateJob(
   return result;
 }
 
-void Planner::SetPolicy(v1::AdmissionPolicy policy) {
-  auto next = std::make_shared<const v1::AdmissionPolicy>(std::move(policy));
-  const std::lock_guard lock(policy_mutex_);
-  policy_ = std::move(next);
-}
-
-std::shared_ptr<const v1::AdmissionPolicy> Planner::policy() const {
-  const std::lock_guard lock(policy_mutex_);
-  return policy_;
-}
-
-grpc::Status Planner::EstimateMemory(const v1::EstimateMemoryRequest& request,
-                                     const Reading& reading, WireWriter* response) const {
+grpc::Status Planner::Call::EstimateMemory(const v1::EstimateMemoryRequest& request,
+                                           const Reading& reading, WireWriter* response) const {
   return Answer(EstimateJob(request, reading.misread, Detail::kReplay), reading, response);
 }
 
-grpc::Status Planner::EstimateMemory(const v1::EstimateMemoryRequest& request,
-                                     const Reading& reading, const SearchStop& stop,
-                                     WireWriter* response) const {
-  const grpc::StatusCode code = stop.given_up();
-  if (code != grpc::StatusCode::OK) return Refusal(code, "the replay was given up", "STOPPED");
-  return EstimateMemory(request, reading, response);
-}
-
-std::optional<grpc::Status> Planner::EstimateMemoryAtOnce(const v1::EstimateMemoryRequest& request,
-                                                          const Reading& reading,
-                                                          WireWriter* response) const {
-  const auto result =
-      EstimateJob(request, reading.misread, Detail::kReplay, kMostReplayEventsAtOnce);
-  const auto* const estimate = std::get_if<MemoryEstimate>(&result);
-  if (estimate != nullptr && estimate->replay_left) return std::nullopt;
-  return Answer(result, reading, response);
-}
-
-bool Planner::Replays(const v1::BatchEstimateMemoryRequest& request) {
-  return std::any_of(request.requests().begin(), request.requests().end(),
-                     [](const v1::EstimateMemoryRequest& one) { return one.detail() == kReplay; });
-}
-
-grpc::Status Planner::BatchEstimateMemory(const v1::BatchEstimateMemoryRequest& request,
-                                          const Reading& reading,
-                                          const std::function<Reading(int)>& reading_of,
-                                          const StopCheck& stop, WireWriter* response) const {
-  using Result = v1::BatchEstimateMemoryResult;
-  if (const Violations violations = CheckBatch(request); !violations.empty()) {
-    return reading.Refuse(violations);
-  }
-  for (int i = 0; i < request.requests_size(); ++i) {
-    if (const grpc::StatusCode code = stop(); code != grpc::StatusCode::OK) {
-      return Refusal(code,
-                     absl::StrCat("stopped after ", i, " of ", request.requests_size(), " jobs"),
-                     "STOPPED");
-    }
-    if (response->bytes().size() > kMaxBatchAnswerBytes) {
-      return reading.Refuse(
-          {{"requests", absl::StrCat(i, " answers of ", response->bytes().size(), " bytes"),
-            absl::StrCat("must be fewer, or ask for less of each: at most ", kMaxBatchAnswerBytes,
-                         " bytes of answers"),
-            ViolationCode::kTooLarge}});
-    }
-    const Reading one = reading_of ? reading_of(i) : Reading();
-    const auto result = EstimateJob(request.requests(i), one.misread, Detail::kSummary);
-    response->Message(v1::BatchEstimateMemoryResponse::kResultsFieldNumber, [&] {
-      if (const auto* const violations = std::get_if<Violations>(&result)) {
-        response->Bytes(Result::kErrorFieldNumber,
-                        SerializeInOrder(ToRpcStatus(one.Refuse(*violations))));
-      } else {
-        response->Message(Result::kResponseFieldNumber,
-                          [&] { Encode(std::get<MemoryEstimate>(result), response); });
-      }
-    });
-  }
-  return grpc::Status::OK;
-}
-
-grpc::Status Planner::RecommendConfig(const v1::RecommendConfigRequest& request,
-                                      const Reading& reading, const SearchStop& stop,
-                                      WireWriter* response) const {
+grpc::Status Planner::Call::RecommendConfig(const v1::RecommendConfigRequest& request,
+                                            const Reading& reading, const SearchStop& stop,
+                                            WireWriter* response) const {
   const auto start = std::chrono::steady_clock::now();
   const Form form = CheckForm(request, reading.misread);
   // Of a request that will be refused, only its violations are of interest.
@@ -243,7 +202,7 @@ grpc::Status Planner::RecommendConfig(const v1::RecommendConfigRequest& request,
   grpc::StatusCode code = stop.given_up();
   std::variant<Recommendation, Violations> result;
   if (code == grpc::StatusCode::OK) {
-    result = Judge(form, plimsoll::RecommendConfig(FromProto(request), catalog_, end));
+    result = Judge(form, plimsoll::RecommendConfig(FromProto(request), *catalog_, end));
     code = stop.given_up();
   }
   if (code != grpc::StatusCode::OK) {
@@ -262,6 +221,126 @@ grpc::Status Planner::RecommendConfig(const v1::RecommendConfigRequest& request,
   return grpc::Status::OK;
 }
 
+absl::StatusOr<v1::EstimateMemoryResponse> Planner::Call::Estimate(
+    const v1::EstimateMemoryRequest& request) const {
+  WireWriter bytes;
+  return Parsed<v1::EstimateMemoryResponse>(EstimateMemory(request, /*reading=*/{}, &bytes), bytes);
+}
+
+absl::StatusOr<v1::RecommendConfigResponse> Planner::Call::Recommend(
+    const v1::RecommendConfigRequest& request, const SearchStop& stop) const {
+  WireWriter bytes;
+  return Parsed<v1::RecommendConfigResponse>(RecommendConfig(request, /*reading=*/{}, stop, &bytes),
+                                             bytes);
+}
+
+bool Planner::Call::SameGpu(const std::string& a, const std::string& b) const {
+  return a == b ||
+         (FindGpu(a, *catalog_) != nullptr && FindGpu(a, *catalog_) == FindGpu(b, *catalog_));
+}
+
+template <typename Table>
+void Planner::SetTable(Table Catalog::*table, Table value) {
+  const std::lock_guard lock(mutex_);
+  auto next = std::make_shared<Catalog>(*catalog_);
+  (*next).*table = std::move(value);
+  catalog_ = std::move(next);
+}
+
+void Planner::SetCalibration(Calibration calibration) {
+  SetTable(&Catalog::calibration, std::move(calibration));
+}
+
+void Planner::SetSpeed(SpeedTable speed) { SetTable(&Catalog::speed, std::move(speed)); }
+
+void Planner::SetPolicy(v1::AdmissionPolicy policy) {
+  auto next = std::make_shared<const v1::AdmissionPolicy>(std::move(policy));
+  const std::lock_guard lock(mutex_);
+  policy_ = std::move(next);
+}
+
+std::shared_ptr<const Catalog> Planner::catalog() const {
+  const std::lock_guard lock(mutex_);
+  return catalog_;
+}
+
+std::shared_ptr<const v1::AdmissionPolicy> Planner::policy() const {
+  const std::lock_guard lock(mutex_);
+  return policy_;
+}
+
+grpc::Status Planner::EstimateMemory(const v1::EstimateMemoryRequest& request,
+                                     const Reading& reading, WireWriter* response) const {
+  return Call(*this).EstimateMemory(request, reading, response);
+}
+
+grpc::Status Planner::EstimateMemory(const v1::EstimateMemoryRequest& request,
+                                     const Reading& reading, const SearchStop& stop,
+                                     WireWriter* response) const {
+  const grpc::StatusCode code = stop.given_up();
+  if (code != grpc::StatusCode::OK) return Refusal(code, "the replay was given up", "STOPPED");
+  return EstimateMemory(request, reading, response);
+}
+
+std::optional<grpc::Status> Planner::EstimateMemoryAtOnce(const v1::EstimateMemoryRequest& request,
+                                                          const Reading& reading,
+                                                          WireWriter* response) const {
+  const Call call(*this);
+  const auto result =
+      call.EstimateJob(request, reading.misread, Detail::kReplay, kMostReplayEventsAtOnce);
+  const auto* const estimate = std::get_if<MemoryEstimate>(&result);
+  if (estimate != nullptr && estimate->replay_left) return std::nullopt;
+  return Answer(result, reading, response);
+}
+
+bool Planner::Replays(const v1::BatchEstimateMemoryRequest& request) {
+  return std::any_of(request.requests().begin(), request.requests().end(),
+                     [](const v1::EstimateMemoryRequest& one) { return one.detail() == kReplay; });
+}
+
+grpc::Status Planner::BatchEstimateMemory(const v1::BatchEstimateMemoryRequest& request,
+                                          const Reading& reading,
+                                          const std::function<Reading(int)>& reading_of,
+                                          const StopCheck& stop, WireWriter* response) const {
+  using Result = v1::BatchEstimateMemoryResult;
+  if (const Violations violations = CheckBatch(request); !violations.empty()) {
+    return reading.Refuse(violations);
+  }
+  const Call call(*this);
+  for (int i = 0; i < request.requests_size(); ++i) {
+    if (const grpc::StatusCode code = stop(); code != grpc::StatusCode::OK) {
+      return Refusal(code,
+                     absl::StrCat("stopped after ", i, " of ", request.requests_size(), " jobs"),
+                     "STOPPED");
+    }
+    if (response->bytes().size() > kMaxBatchAnswerBytes) {
+      return reading.Refuse(
+          {{"requests", absl::StrCat(i, " answers of ", response->bytes().size(), " bytes"),
+            absl::StrCat("must be fewer, or ask for less of each: at most ", kMaxBatchAnswerBytes,
+                         " bytes of answers"),
+            ViolationCode::kTooLarge}});
+    }
+    const Reading one = reading_of ? reading_of(i) : Reading();
+    const auto result = call.EstimateJob(request.requests(i), one.misread, Detail::kSummary);
+    response->Message(v1::BatchEstimateMemoryResponse::kResultsFieldNumber, [&] {
+      if (const auto* const violations = std::get_if<Violations>(&result)) {
+        response->Bytes(Result::kErrorFieldNumber,
+                        SerializeInOrder(ToRpcStatus(one.Refuse(*violations))));
+      } else {
+        response->Message(Result::kResponseFieldNumber,
+                          [&] { Encode(std::get<MemoryEstimate>(result), response); });
+      }
+    });
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status Planner::RecommendConfig(const v1::RecommendConfigRequest& request,
+                                      const Reading& reading, const SearchStop& stop,
+                                      WireWriter* response) const {
+  return Call(*this).RecommendConfig(request, reading, stop, response);
+}
+
 grpc::Status Planner::Admit(const v1::AdmitRequest& request, const Reading& reading,
                             const SearchStop& stop, WireWriter* response) const {
   auto [of_job, wrong] = SplitMisread(reading.misread);
@@ -277,34 +356,16 @@ grpc::Status Planner::Admit(const v1::AdmitRequest& request, const Reading& read
   }
   const Reading job_reading = {.misread = of_job, .in_callers_names = reading.in_callers_names};
   const v1::AdmissionDecision decision =
-      plimsoll::Admit(request, job_reading, *policy(), *this, stop);
+      plimsoll::Admit(request, job_reading, *policy(), Call(*this), stop);
   metrics_->Admitted(decision);
   response->Bytes(v1::AdmitResponse::kDecisionFieldNumber, SerializeInOrder(decision));
   return grpc::Status::OK;
 }
 
-absl::StatusOr<v1::EstimateMemoryResponse> Planner::Estimate(
-    const v1::EstimateMemoryRequest& request) const {
-  WireWriter bytes;
-  return Parsed<v1::EstimateMemoryResponse>(EstimateMemory(request, /*reading=*/{}, &bytes), bytes);
-}
-
-absl::StatusOr<v1::RecommendConfigResponse> Planner::Recommend(
-    const v1::RecommendConfigRequest& request, const SearchStop& stop) const {
-  WireWriter bytes;
-  return Parsed<v1::RecommendConfigResponse>(RecommendConfig(request, /*reading=*/{}, stop, &bytes),
-                                             bytes);
-}
-
-bool Planner::SameGpu(const std::string& a, const std::string& b) const {
-  return a == b ||
-         (FindGpu(a, catalog_) != nullptr && FindGpu(a, catalog_) == FindGpu(b, catalog_));
-}
-
 grpc::Status Planner::ReportUsage(const v1::ReportUsageRequest& request, const Reading& reading,
                                   WireWriter* response) const {
   const Form form = {FindUnknownFields(request, "request"), reading.misread};
-  const auto result = Judge(form, FromProto(request, catalog_));
+  const auto result = Judge(form, FromProto(request, *catalog()));
   if (const auto* const violations = std::get_if<Violations>(&result)) {
     metrics_->Violated(violations->size());
     return reading.Refuse(*violations);
@@ -321,9 +382,10 @@ grpc::Status Planner::ReportUsage(const v1::ReportUsageRequest& request, const R
 grpc::Status Planner::ListModels(const v1::ListModelsRequest& request, WireWriter* response) const {
   const Violations violations = FindUnknownFields(request, "request");
   if (!violations.empty()) return InvalidArgument(violations);
-  for (const auto& [name, model] : catalog_.models) {
+  const auto catalog = this->catalog();
+  for (const auto& [name, model] : catalog->models) {
     response->Bytes(v1::ListModelsResponse::kModelsFieldNumber,
-                    SerializeInOrder(ToProto(name, model, catalog_)));
+                    SerializeInOrder(ToProto(name, model, *catalog)));
   }
   return grpc::Status::OK;
 }
@@ -331,9 +393,10 @@ grpc::Status Planner::ListModels(const v1::ListModelsRequest& request, WireWrite
 grpc::Status Planner::ListGpus(const v1::ListGpusRequest& request, WireWriter* response) const {
   const Violations violations = FindUnknownFields(request, "request");
   if (!violations.empty()) return InvalidArgument(violations);
-  for (const auto& [id, gpu] : catalog_.gpus) {
+  const auto catalog = this->catalog();
+  for (const auto& [id, gpu] : catalog->gpus) {
     response->Bytes(v1::ListGpusResponse::kGpusFieldNumber,
-                    SerializeInOrder(ToProto(gpu, catalog_)));
+                    SerializeInOrder(ToProto(gpu, *catalog)));
   }
   return grpc::Status::OK;
 }

@@ -3,20 +3,16 @@
 #ifndef PLIMSOLL_SERVER_PLANNER_H_
 #define PLIMSOLL_SERVER_PLANNER_H_
 
-#include <limits>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
-#include <variant>
 
 #include "estimator/catalog.h"
-#include "estimator/estimate.h"
-#include "estimator/violation.h"
 #include "grpcpp/support/status.h"
 #include "plimsoll/v1/planner.pb.h"
-#include "server/admit/admit.h"
 #include "server/log.h"
 #include "server/metrics.h"
 #include "server/reading.h"
@@ -31,16 +27,19 @@ inline constexpr int kMaxBatchSize = 1000;
 inline constexpr size_t kMaxBatchAnswerBytes = 16 << 20;
 
 // Each method writes the fields of its response. Any thread may call.
-class Planner final : private JobPlanner {
+class Planner {
  public:
-  // All but the policy outlive the planner.
-  Planner(const Catalog& catalog, v1::AdmissionPolicy policy, Metrics* metrics, const Log* log)
-      : catalog_(catalog),
-        policy_(std::make_shared<const v1::AdmissionPolicy>(std::move(policy))),
-        metrics_(metrics),
-        log_(log) {}
+  // `metrics` and `log` outlive the planner.
+  Planner(Catalog catalog, v1::AdmissionPolicy policy, Metrics* metrics, const Log* log)
+      : metrics_(metrics),
+        log_(log),
+        catalog_(std::make_shared<const Catalog>(std::move(catalog))),
+        policy_(std::make_shared<const v1::AdmissionPolicy>(std::move(policy))) {}
 
-  // Takes another policy for admissions that begin from now on.
+  // Each takes the place of the old for calls that begin from now on: all of a call sees one
+  // catalog and one policy.
+  void SetCalibration(Calibration calibration);
+  void SetSpeed(SpeedTable speed);
   void SetPolicy(v1::AdmissionPolicy policy);
 
   // A request of which something could not be read is refused: for that, and for
@@ -85,24 +84,18 @@ class Planner final : private JobPlanner {
   grpc::Status ListGpus(const v1::ListGpusRequest& request, WireWriter* response) const;
 
  private:
+  class Call;
+
+  template <typename Table>
+  void SetTable(Table Catalog::*table, Table value);
+  std::shared_ptr<const Catalog> catalog() const;
   std::shared_ptr<const v1::AdmissionPolicy> policy() const;
-  // Estimates and counts. `detail` is that of a request which does not say; of a replay
-  // that is left nothing is counted.
-  std::variant<MemoryEstimate, Violations> EstimateJob(
-      const v1::EstimateMemoryRequest& request, const Violations& misread, Detail detail,
-      int64_t max_replay_events = std::numeric_limits<int64_t>::max()) const;
 
-  absl::StatusOr<v1::EstimateMemoryResponse> Estimate(
-      const v1::EstimateMemoryRequest& request) const override;
-  absl::StatusOr<v1::RecommendConfigResponse> Recommend(const v1::RecommendConfigRequest& request,
-                                                        const SearchStop& stop) const override;
-  bool SameGpu(const std::string& a, const std::string& b) const override;
-
-  const Catalog& catalog_;
-  mutable std::mutex policy_mutex_;
-  std::shared_ptr<const v1::AdmissionPolicy> policy_;  // guarded by policy_mutex_
   Metrics* const metrics_;
   const Log* const log_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<const Catalog> catalog_;             // guarded by mutex_
+  std::shared_ptr<const v1::AdmissionPolicy> policy_;  // likewise
 };
 
 }  // namespace plimsoll

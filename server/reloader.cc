@@ -43,9 +43,10 @@ Reloader::~Reloader() {
 void Reloader::Look() {
   const std::lock_guard lock(mutex_);
   for (State& state : states_) {
-    if (StateOf(state.watched.files()) == state.seen) continue;
+    std::string now = StateOf(state.watched.files());
+    if (now == state.seen) continue;
     const absl::Status status = state.watched.reload();
-    state.seen = StateOf(state.watched.files());
+    state.seen = std::move(now);  // what has changed since is for the next look, as are new files
     metrics_->Reloaded(state.watched.what, status.ok());
     const std::string name = NameOf(state.watched.what);
     if (status.ok()) {

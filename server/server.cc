@@ -80,19 +80,17 @@ std::string ReserveDescriptors(int64_t connections) {
                       " descriptors: ", std::strerror(errno));
 }
 
-// Makes *catalog a copy of the embedded one, where a site has tables of its own.
-std::string LoadOwnTables(const ServerOptions& options, std::unique_ptr<Catalog>* catalog) {
-  if (options.calibration.empty() && options.speed.empty()) return "";
-  *catalog = std::make_unique<Catalog>(LoadCatalog());
+// Puts a site's own tables into the catalog.
+std::string LoadOwnTables(const ServerOptions& options, Catalog* catalog) {
   if (!options.calibration.empty()) {
     absl::StatusOr<Calibration> calibration = LoadCalibration(options.calibration);
     if (!calibration.ok()) return absl::StrCat("calibration: ", calibration.status().message());
-    (*catalog)->calibration = *std::move(calibration);
+    catalog->calibration = *std::move(calibration);
   }
   if (!options.speed.empty()) {
     absl::StatusOr<SpeedTable> speed = LoadSpeed(options.speed);
     if (!speed.ok()) return absl::StrCat("speed: ", speed.status().message());
-    (*catalog)->speed = *std::move(speed);
+    catalog->speed = *std::move(speed);
   }
   return "";
 }
@@ -106,9 +104,7 @@ Server::Server(const ServerOptions& options, Loaded loaded)
       gate_({.max_in_flight = options.max_in_flight, .slow = options.slow_request}, access_.get(),
             &metrics_, &log_),
       connections_({.max_count = static_cast<size_t>(options.max_connections)}, &metrics_, &log_),
-      catalog_(std::move(loaded.catalog)),
-      planner_(catalog_ != nullptr ? *catalog_ : LoadCatalog(), std::move(loaded.policy), &metrics_,
-               &log_),
+      planner_(std::move(loaded.catalog), std::move(loaded.policy), &metrics_, &log_),
       searches_({.thread_count = options.search_threads,
                  .max_searches = options.max_searches,
                  .max_time = options.max_search_time,
@@ -133,10 +129,9 @@ Server::Server(const ServerOptions& options, Loaded loaded)
 Server::~Server() { Shutdown(std::chrono::milliseconds(0)); }
 
 std::string Server::Load(const ServerOptions& options, Loaded* loaded) {
-  std::unique_ptr<Catalog> catalog;
-  std::string error = LoadOwnTables(options, &catalog);
+  loaded->catalog = LoadCatalog();
+  const std::string error = LoadOwnTables(options, &loaded->catalog);
   if (!error.empty()) return error;
-  loaded->catalog = std::move(catalog);
   absl::StatusOr<v1::AdmissionPolicy> policy = ReadPolicy(options.admission_policy);
   if (!policy.ok()) return absl::StrCat("admission policy: ", policy.status().message());
   loaded->policy = *std::move(policy);
@@ -195,16 +190,20 @@ std::vector<Reloader::Watched> Server::WatchedFiles(const ServerOptions& options
                        .files = [this] { return access_->files(); },
                        .reload = [this] { return access_->Reload(); }});
   }
-  if (!options.admission_policy.empty()) {
-    const std::string file = options.admission_policy;
-    watched.push_back({.what = Setting::kAdmissionPolicy,
+  // Of settings that are one file each.
+  const auto watch = [this, &watched](Setting what, const std::string& file, auto* read, auto set) {
+    if (file.empty()) return;
+    watched.push_back({.what = what,
                        .files = [file] { return std::vector{file}; },
-                       .reload = [this, file]() -> absl::Status {
-                         absl::StatusOr<v1::AdmissionPolicy> policy = ReadPolicy(file);
-                         if (policy.ok()) planner_.SetPolicy(*std::move(policy));
-                         return policy.status();
+                       .reload = [this, file, read, set]() -> absl::Status {
+                         auto value = read(file);
+                         if (value.ok()) (planner_.*set)(*std::move(value));
+                         return value.status();
                        }});
-  }
+  };
+  watch(Setting::kAdmissionPolicy, options.admission_policy, ReadPolicy, &Planner::SetPolicy);
+  watch(Setting::kCalibration, options.calibration, LoadCalibration, &Planner::SetCalibration);
+  watch(Setting::kSpeed, options.speed, LoadSpeed, &Planner::SetSpeed);
   return watched;
 }
 

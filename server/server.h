@@ -100,7 +100,7 @@ class Server {
  private:
   // What a server has read before it begins.
   struct Loaded {
-    std::unique_ptr<const Catalog> catalog;  // null where the embedded one is to be used
+    Catalog catalog;
     v1::AdmissionPolicy policy;
     std::unique_ptr<Access> access;
     std::unique_ptr<ServerTls> tls;  // null where there is none
@@ -121,7 +121,6 @@ class Server {
   Metrics metrics_;
   CallGate gate_;
   GrpcConnections connections_;
-  const std::unique_ptr<const Catalog> catalog_;
   Planner planner_;
   SearchPool searches_;
   SearchPool admissions_;

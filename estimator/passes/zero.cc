@@ -162,11 +162,16 @@ void ApplyDeepSpeed(const Job& job, Program& program) {
 // of its BF16 optimizer are reduced as one 16-bit copy; else gradients bucket by
 // bucket, each a flat copy, and this rank's share of them is flattened, then
 // widened, for the step.
+// Without ZeRO the engine reduces a gradient of zeros where a parameter has none.
 // Source: deepspeed 0.6, runtime/bf16_optimizer.py; runtime/engine.py,
-// communication_data_type, allreduce_bucket; runtime/zero/stage_1_and_2.py,
-// move_to_cpu, buffered_reduce_fallback, step.
+// communication_data_type, allreduce_bucket, buffered_allreduce_fallback;
+// runtime/zero/stage_1_and_2.py, reduce_gradients, move_to_cpu,
+// buffered_reduce_fallback, step.
 void ApplyMegatronDeepSpeed(const Job& job, Program& program) {
-  if (job.zero_stage == 0) return;
+  if (job.zero_stage == 0) {
+    for (State& state : program.states) state.fills_in = state.grows_in_backward;
+    return;
+  }
   ShardStates(job, program);
   const bool sums = job.precision.accumulation == DType::kFp32;
   for (State& state : program.states) {

@@ -79,6 +79,19 @@ void Replay16Stages(benchmark::State& state) {
 }
 BENCHMARK(Replay16Stages)->Unit(benchmark::kMicrosecond);
 
+// The stages between the first and the last are equal.
+void Replay16StagesOfGpipe(benchmark::State& state) {
+  JobSpec job = ReadJob("dense_3d");
+  job.runtime.framework = "nanotron";
+  job.training.recompute.mode = "none";
+  job.training.global_batch_size = 128;
+  job.parallelism.pipeline_schedule = "gpipe";
+  job.parallelism.pipeline_parallel_size = 16;
+  job.parallelism.data_parallel_size = 4;
+  Replay(state, job);
+}
+BENCHMARK(Replay16StagesOfGpipe)->Unit(benchmark::kMicrosecond);
+
 // Cost does not grow with GPUs.
 void ReplayGpus(benchmark::State& state) {
   JobSpec job = ReadJob("spelled_out");

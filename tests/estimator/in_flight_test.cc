@@ -43,7 +43,7 @@ Most PlayedOut(const Job& job, int64_t stage, const Bytes& bytes) {
   const size_t chunks = bytes.pair.size();
   std::vector<int64_t> kept(chunks, 0);
   size_t grown = 0;
-  for (const Turn& turn : ScheduleTurns(job, stage)) {
+  for (const Turn& turn : ScheduleTurns(OrderOf(job, stage), chunks)) {
     const auto chunk = static_cast<size_t>(turn.chunk);
     if (turn.backward) --kept[chunk];
     int64_t now = bytes.grown[grown];

@@ -86,7 +86,7 @@ TEST(LoadingTest, TakesRoomFromTheGpu) {
     spec.cluster.gpu_memory_bytes = memory;
     const ValidJob job = Valid(spec);
     const Program program = ProgramOf(spec);
-    return ReplayRank(*job, program, Tapes(program), 0)->endures;
+    return ReplayRank(*job, program, Tapes(program), program.stages[0])->endures;
   };
   const int64_t needed = Estimate(spec).ranks[0].device.expected_bytes;
   EXPECT_FALSE(endures(needed));

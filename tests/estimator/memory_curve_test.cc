@@ -16,6 +16,7 @@ namespace {
 constexpr int kJobs = 60;
 
 struct Drawn {
+  Timeline timeline;
   RankReplay replay;
   MemoryCurve curve;
 };
@@ -24,8 +25,10 @@ Drawn Draw(const JobSpec& spec, size_t stage = 0) {
   const ValidJob job = Valid(spec);
   const Program program = ProgramOf(spec);
   Drawn drawn;
-  drawn.replay = *ReplayRank(*job, program, Tapes(program), stage);
-  drawn.curve = DrawCurve(*job, program, drawn.replay);
+  const Tapes tapes(program);
+  drawn.timeline = *Unroll(program, tapes, program.stages[stage]);
+  drawn.replay = *ReplayRank(*job, program, tapes, program.stages[stage]);
+  drawn.curve = DrawCurve(*job, program, program.stages[stage], drawn.replay);
   return drawn;
 }
 
@@ -43,7 +46,7 @@ int64_t SteadyPeak(const Replayed& replayed) {
 TEST(MemoryCurveTest, ItsPeakIsTheReplays) {
   std::mt19937_64 random(20261121);
   for (int i = 0; i < kJobs; ++i) {
-    const auto [replay, curve] = Draw(RandomJob(random));
+    const auto [timeline, replay, curve] = Draw(RandomJob(random));
     const CurvePoint& peak = curve.points[curve.peak_point];
     EXPECT_EQ(peak.allocated_bytes, SteadyPeak(replay.shown())) << i;
     for (const CurvePoint& point : curve.points) {
@@ -64,7 +67,7 @@ TEST(MemoryCurveTest, RolesAddUpAtEveryPoint) {
 }
 
 TEST(MemoryCurveTest, EndsAsTheReplayEnds) {
-  const auto [replay, curve] = Draw(Llama8B());
+  const auto [timeline, replay, curve] = Draw(Llama8B());
   const ReplayedPhase& end = replay.shown().steps[1][static_cast<size_t>(Phase::kEndOfStep)];
   EXPECT_EQ(curve.points.back().allocated_bytes, end.current_allocated);
   EXPECT_EQ(curve.points.back().reserved_bytes, end.current_reserved);
@@ -102,13 +105,13 @@ TEST(MemoryCurveTest, AShortStepIsWhole) {
 TEST(MemoryCurveTest, ALongStepIsThinnedAndKeepsItsExtremes) {
   JobSpec job = SmallJob();
   Shape(job).layer_count = 100;
-  const auto [replay, curve] = Draw(job);
+  const auto [timeline, replay, curve] = Draw(job);
   const int64_t count = curve.phases.back().end_event;
   ASSERT_GT(count, static_cast<int64_t>(kMaxCurvePoints));
   ASSERT_LE(curve.points.size(), kMaxCurvePoints);
   std::vector<ReplayPoint> all;
-  Replay(replay.timeline, replay.settings, &all);
-  ASSERT_EQ(all.size(), replay.timeline.events.size());
+  Replay(timeline, replay.settings, &all);
+  ASSERT_EQ(all.size(), timeline.events.size());
   const size_t begin = all.size() - static_cast<size_t>(count);
   const int64_t stretch = 2 * count / static_cast<int64_t>(kMaxCurvePoints / 4);
   auto near = curve.points.begin();
@@ -129,7 +132,7 @@ TEST(MemoryCurveTest, ALongStepIsThinnedAndKeepsItsExtremes) {
 
 TEST(MemoryCurveTest, AJobThatFailsIsDrawnAsIfTheGpuHadNoEnd) {
   JobSpec job = With(Llama8B(), "ddp");
-  const auto [replay, curve] = Draw(job);
+  const auto [timeline, replay, curve] = Draw(job);
   ASSERT_FALSE(replay.capped.completed);
   EXPECT_FALSE(curve.completed);
   const CurvePoint& peak = curve.points[curve.peak_point];

@@ -30,10 +30,9 @@ struct Moment {
 };
 
 Moment PeakOf(const JobSpec& spec) {
-  const ValidJob job = Valid(spec);
   Moment moment;
   moment.program = ProgramOf(spec);
-  moment.timeline = *Unroll(*job, moment.program, Tapes(moment.program), 0);
+  moment.timeline = *Unroll(moment.program, Tapes(moment.program), moment.program.stages[0]);
   for (const TimelineStorage& storage : moment.timeline.storages) {
     moment.bytes.push_back(storage.bytes);
   }

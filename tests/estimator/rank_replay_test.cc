@@ -3,10 +3,13 @@
 #include "estimator/rank_replay.h"
 
 #include <numeric>
+#include <random>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "tests/testing/hand_program.h"
 #include "tests/testing/jobs.h"
+#include "tests/testing/random_jobs.h"
 
 namespace plimsoll {
 namespace {
@@ -31,7 +34,7 @@ RankReplay ReplayOf(const Program& program, int64_t usable_mib,
   Job job = HandJob();
   job.profile = &profile;
   job.usable_bytes = usable_mib * kMib;
-  return *ReplayRank(job, program, Tapes(program), 0);
+  return *ReplayRank(job, program, Tapes(program), program.stages[0]);
 }
 
 int64_t Sum(const RoleBytes& roles) {
@@ -109,7 +112,7 @@ TEST(RankReplayTest, ExpandableSegmentsHoldLess) {
   job.profile = &Profiles().front();
   job.usable_bytes = 10000 * kMib;
   job.allocator.expandable_segments = true;
-  const RankReplay expandable = *ReplayRank(job, program, Tapes(program), 0);
+  const RankReplay expandable = *ReplayRank(job, program, Tapes(program), program.stages[0]);
   EXPECT_LE(expandable.uncapped.peak_reserved, ReplayOf(program, 10000).uncapped.peak_reserved);
   EXPECT_EQ(expandable.uncapped.peak_requested, ReplayOf(program, 10000).uncapped.peak_requested);
 }
@@ -122,7 +125,7 @@ TEST(RankReplayTest, OrderOfFigures) {
     spec.cluster.gpu_count = 2;
     const ValidJob job = Valid(spec);
     const Program program = ProgramOf(spec);
-    const auto rank = ReplayRank(*job, program, Tapes(program), 0);
+    const auto rank = ReplayRank(*job, program, Tapes(program), program.stages[0]);
     ASSERT_TRUE(rank.has_value()) << framework;
     EXPECT_TRUE(rank->capped.completed) << framework;
     EXPECT_LE(rank->uncapped.peak_requested, rank->uncapped.peak_allocated) << framework;
@@ -133,12 +136,47 @@ TEST(RankReplayTest, OrderOfFigures) {
   }
 }
 
+// With four times the stages, as deep as before each.
+void Deepen(JobSpec& spec) {
+  for (auto* const size : {&spec.parallelism.pipeline_parallel_size, &Shape(spec).layer_count}) {
+    *size = 4 * **size;
+  }
+}
+
+// Of stages that are equal one is replayed: the answer is that of each replayed alone.
+TEST(RankReplayTest, EqualStagesAreReplayedOnce) {
+  std::mt19937_64 random(20261123);
+  constexpr double kCapacityShare = 0.1;
+  int spared = 0;
+  for (int i = 0; i < Rounds(600); ++i) {
+    JobSpec spec = RandomJob(random);
+    if (spec.parallelism.pipeline_parallel_size == 1) continue;
+    if (random() % 2 == 0) Deepen(spec);
+    spec.detail = "replay";
+    if (!Refusals(spec).empty()) continue;
+    const MemoryEstimate estimate = Estimate(spec);
+    const ValidJob job = Valid(spec);
+    const Program program = ProgramOf(spec);
+    const Tapes tapes(program);
+    const std::vector<RankReplay> ranks = ReplayRanks(*job, program, tapes, kCapacityShare);
+    ASSERT_EQ(ranks.size(), program.stages.size());
+    for (size_t stage = 0; stage < ranks.size(); ++stage) {
+      const auto alone = ReplayRank(*job, program, tapes, program.stages[stage], kCapacityShare);
+      EXPECT_EQ(ranks[stage], *alone) << "job " << i << ", stage " << stage;
+      const RankMemory& rank = estimate.ranks[stage];
+      EXPECT_EQ(rank.pipeline_stage, static_cast<int64_t>(stage));
+      EXPECT_EQ(rank.allocated.expected_bytes, alone->shown().peak_allocated);
+      EXPECT_EQ(rank.reserved.expected_bytes, alone->shown().peak_reserved);
+      spared += FirstAlike(program, stage) < stage ? 1 : 0;
+    }
+  }
+  EXPECT_GT(spared, Rounds(600) / 4);
+}
+
 TEST(RankReplayTest, TooLongIsNone) {
-  const Program program = HandProgram(1);
-  Job job = HandJob();
-  job.pipeline_schedule = PipelineSchedule::kGpipe;
-  job.micro_batch_count = kMaxTimelineEvents / 8;
-  EXPECT_FALSE(ReplayRank(job, program, Tapes(program), 0).has_value());
+  Program program = HandProgram(1);
+  program.stages[0].order.played_micro_batches = kMaxTimelineEvents / 8;
+  EXPECT_FALSE(ReplayRank(HandJob(), program, Tapes(program), program.stages[0]).has_value());
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ std::vector<Turn> Turns(const Pipeline& pipeline, int64_t stage) {
   job.virtual_pipeline_size = pipeline.chunks;
   job.micro_batch_count = pipeline.micro_batches;
   job.micro_batch_group_size = pipeline.group > 0 ? pipeline.group : pipeline.stages;
-  return ScheduleTurns(job, stage);
+  return ScheduleTurns(OrderOf(job, stage), static_cast<size_t>(pipeline.chunks));
 }
 
 std::string InWords(const std::vector<Turn>& turns, bool chunks) {

@@ -14,26 +14,26 @@ namespace {
 struct Story {
   const char* name;
   int64_t layers;
-  void (*edit)(Program&, Job&);
+  void (*edit)(Program&);
   size_t stage;
   int step;  // 0, or 2 for a steady one
   const char* text;
 };
 
-void Recompute(Program& program, Job&) { program.blocks[1].recompute_unit = 1; }
-void RecomputeAndHold(Program& program, Job&) {
+void Recompute(Program& program) { program.blocks[1].recompute_unit = 1; }
+void RecomputeAndHold(Program& program) {
   program.blocks[1].recompute_unit = 1;
   program.blocks[1].holds_output = true;
 }
-void GatherAndRecompute(Program& program, Job&) {
+void GatherAndRecompute(Program& program) {
   program.blocks[1].recompute_unit = 1;
   program.blocks[1].buffers.push_back(
       {.name = "gathered", .forward_bytes = 10, .backward_bytes = 20});
 }
-void RecomputeTwo(Program& program, Job&) { program.blocks[1].recompute_unit = 2; }
+void RecomputeTwo(Program& program) { program.blocks[1].recompute_unit = 2; }
 
 // Gradients stay from backward to the optimizer step.
-void KeepGradients(Program& program, Job&) {
+void KeepGradients(Program& program) {
   program.weight_gradient = WeightGradient::kKept;
   State gradients;
   gradients.name = "gradients";
@@ -43,40 +43,44 @@ void KeepGradients(Program& program, Job&) {
   program.states.push_back(gradients);
 }
 
-void KeepGradientsOfTwo(Program& program, Job& job) {
-  KeepGradients(program, job);
-  job.micro_batch_count = 2;
+void KeepGradientsOfTwo(Program& program) {
+  KeepGradients(program);
+  program.stages[0].order = {.pairs = 2, .group = 2, .played_micro_batches = 2};
 }
 
-void GatherAndReduce(Program& program, Job&) {
+void GatherAndReduce(Program& program) {
   program.blocks[1].buffers.push_back(
       {.name = "gathered", .forward_bytes = 10, .backward_bytes = 20});
   program.blocks[1].reduce_bytes = 5;
 }
 
-void Tune(Program& program, Job&) { program.tuning_bytes = 9; }
+void Tune(Program& program) { program.tuning_bytes = 9; }
 
 // Two stages of one layer each; the first keeps what it sent.
-void Pipeline(Program& program, Job& job) {
+void Pipeline(Program& program) {
+  program.stages[0].order = {.pairs = 2, .group = 2, .played_micro_batches = 2};
   program.stages.push_back(program.stages[0]);
   program.stages[0].head = program.stages[1].embedding = false;
   program.stages[0].edge_bytes = 100;
-  job.pipeline_parallel_size = 2;
-  job.micro_batch_count = 2;
+  program.stages[0].order.warm_up = 1;
 }
 
-void PipelineThatDeallocates(Program& program, Job& job) {
-  Pipeline(program, job);
+void PipelineThatDeallocates(Program& program) {
+  Pipeline(program);
   program.stages[0].edge_bytes = 0;
 }
 
-void Nothing(Program&, Job&) {}
+void Nothing(Program&) {}
+
+Program ProgramOf(const Story& story) {
+  Program program = HandProgram(story.layers);
+  story.edit(program);
+  return program;
+}
 
 std::string TextOf(const Story& story) {
-  Program program = HandProgram(story.layers);
-  Job job = HandJob();
-  story.edit(program, job);
-  return StepInWords(*Unroll(job, program, Tapes(program), story.stage), story.step);
+  const Program program = ProgramOf(story);
+  return StepInWords(*Unroll(program, Tapes(program), program.stages[story.stage]), story.step);
 }
 
 const Story kStories[] = {
@@ -211,10 +215,8 @@ TEST(TimelineStoryTest, Steps) {
 // step.
 TEST(TimelineStoryTest, NothingOutlivesItsStep) {
   for (const Story& story : kStories) {
-    Program program = HandProgram(story.layers);
-    Job job = HandJob();
-    story.edit(program, job);
-    const auto timeline = Unroll(job, program, Tapes(program), story.stage);
+    const Program program = ProgramOf(story);
+    const auto timeline = Unroll(program, Tapes(program), program.stages[story.stage]);
     std::vector<bool> alive(timeline->storages.size(), false);
     for (const TimelineEvent& event : timeline->events) {
       if (event.kind == TimelineEventKind::kPhase) continue;
@@ -233,7 +235,7 @@ TEST(TimelineStoryTest, NothingOutlivesItsStep) {
 // Ticks count ops: they never go back, and between steps no queue holds them.
 TEST(TimelineStoryTest, TicksGoForward) {
   const Program program = HandProgram(2);
-  const auto timeline = Unroll(HandJob(), program, Tapes(program), 0);
+  const auto timeline = Unroll(program, Tapes(program), program.stages[0]);
   int32_t before = 0;
   int synchronizations = 0;
   for (const TimelineEvent& event : timeline->events) {
@@ -247,11 +249,10 @@ TEST(TimelineStoryTest, TicksGoForward) {
 // What another stream sends or receives is marked.
 TEST(TimelineStoryTest, SentAndReceivedAreRecorded) {
   Program program = HandProgram(1);
-  Job job = HandJob();
-  Pipeline(program, job);
+  Pipeline(program);
   const Tapes tapes(program);
   const auto recorded = [&](size_t stage) {
-    const auto timeline = Unroll(job, program, tapes, stage);
+    const auto timeline = Unroll(program, tapes, program.stages[stage]);
     std::vector<std::string> names;
     for (const TimelineStorage& storage : timeline->storages) {
       const std::string name = std::string(storage.name) + std::string(storage.suffix);
@@ -265,11 +266,9 @@ TEST(TimelineStoryTest, SentAndReceivedAreRecorded) {
 }
 
 TEST(TimelineStoryTest, TooLongIsNone) {
-  const Program program = HandProgram(1);
-  Job job = HandJob();
-  job.pipeline_schedule = PipelineSchedule::kGpipe;
-  job.micro_batch_count = kMaxTimelineEvents / 8;
-  EXPECT_FALSE(Unroll(job, program, Tapes(program), 0).has_value());
+  Program program = HandProgram(1);
+  program.stages[0].order.played_micro_batches = kMaxTimelineEvents / 8;
+  EXPECT_FALSE(Unroll(program, Tapes(program), program.stages[0]).has_value());
 }
 
 }  // namespace

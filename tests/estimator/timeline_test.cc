@@ -88,7 +88,7 @@ TEST(TimelineTest, FreesAllThatAMicroBatchMade) {
   for (int i = 0; i < kJobs; ++i) {
     const JobSpec spec = RandomJob(random);
     const Program program = ProgramOf(spec);
-    const std::optional<Timeline> timeline = Unroll(*Valid(spec), program, Tapes(program), 0);
+    const std::optional<Timeline> timeline = Unroll(program, Tapes(program), program.stages[0]);
     ASSERT_TRUE(timeline.has_value());
     for (const int32_t id : AliveAt(*timeline, timeline->events.size())) {
       const TimelineStorage& storage = timeline->storages[static_cast<size_t>(id)];

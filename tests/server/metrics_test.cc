@@ -76,7 +76,7 @@ const std::vector<Family>& Families() {
       {"plimsoll_grpc_accept_failures_total", {}},
       {"plimsoll_reloads_total",
        {{"outcome", {"refused", "taken"}},
-        {"setting", {"tls", "access-policy", "admission-policy"}}}},
+        {"setting", {"tls", "access-policy", "admission-policy", "calibration", "speed"}}}},
       {"plimsoll_log_lines_dropped_total", {}},
       {"plimsoll_searches_total",
        {{"outcome", {"fits", "nothing-fits", "truncated", "refused", "abandoned", "shed"}}}},

@@ -7,14 +7,13 @@
 namespace plimsoll {
 
 std::vector<double> ReplayedShares(const JobSpec& spec) {
-  const ValidJob job = Valid(spec);
   Program program = ProgramOf(spec);
   program.tuning_bytes = 0;  // no tensor of the step
   const auto peaks = FindPeaks(program, RunBlocks(program));
   const Tapes tapes(program);
   std::vector<double> ratios;
   for (size_t stage = 0; stage < program.stages.size(); ++stage) {
-    const Replayed replayed = Replay(*Unroll(*job, program, tapes, stage), {});
+    const Replayed replayed = Replay(*Unroll(program, tapes, program.stages[stage]), {});
     ratios.push_back(static_cast<double>(replayed.peak_requested) /
                      static_cast<double>(peaks[stage].usage.total));
   }
