@@ -188,7 +188,7 @@ void Metrics::AddDomain() {
                      .Add({});
   shed_ = &prometheus::BuildCounter()
                .Name("plimsoll_requests_shed_total")
-               .Help("Requests refused because too many were in flight.")
+               .Help("Requests refused for load.")
                .Register(registry_)
                .Add({});
   in_flight_ = &prometheus::BuildGauge()

@@ -160,9 +160,10 @@ SearchPool::Clock::duration SearchPool::Patience() const {
   return std::clamp<Clock::duration>(usual_time_ / 2, kLeastPatience, kMostPatience);
 }
 
+// Where a thread is free, one is about to be taken.
 SearchPool::Clock::time_point SearchPool::EndOfWait(const Task& task) const {
   const Clock::time_point due = DueTime(task.caller);
-  return limits_.patient ? due : std::min(due, task.begin + Patience());
+  return limits_.patient || running_ < limits_.thread_count ? due : std::min(due, task.begin + Patience());
 }
 
 // When what is there will have ended, by what a search took of late.
@@ -186,6 +187,7 @@ void SearchPool::Work() {
       task = Take(Next());
       if (closed_) given_up = grpc::StatusCode::UNAVAILABLE;
     }
+    due_changed_.notify_one();
     Finish(task, given_up);
   }
 }

@@ -13,7 +13,7 @@ set(allow_server
     STD "^server/" "^estimator/" "^plimsoll/v1/" "^google/(protobuf|rpc)/" "^grpcpp/" "^grpc/"
     "^absl/" "^prometheus/" "^yaml-cpp/" "^rapidjson/" "^CLI/" "^httplib\\.h$"
     "^openssl/[a-z0-9]+\\.h$"
-    "^(arpa|netinet|sys)/[a-z]+\\.h$" "^linux/tcp\\.h$" "^(fcntl|netdb|poll|pthread|signal|unistd)\\.h$")
+    "^(arpa|netinet|sys)/[a-z]+\\.h$" "^linux/tcp\\.h$" "^(fcntl|netdb|poll|pthread|sched|signal|unistd)\\.h$")
 set(allow_client
     STD "^client/" "^server/" "^plimsoll/v1/" "^google/(protobuf|rpc)/" "^grpcpp/" "^absl/"
     "^yaml-cpp/" "^rapidjson/" "^CLI/" "^httplib\\.h$" "^sys/[a-z]+\\.h$"

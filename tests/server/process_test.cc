@@ -22,6 +22,7 @@
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/impl/codegen/proto_utils.h"
 #include "gtest/gtest.h"
+#include "raw_connection.h"
 #include "running_server.h"
 #include "server/json.h"
 
@@ -294,6 +295,21 @@ TEST(ProcessTest, TakesTheRestOfABodyAfterSigtermAndExits0) {
   close(fd);
   EXPECT_THAT(answer, HasSubstr("HTTP/1.1 200 OK"));
   EXPECT_THAT(answer, HasSubstr("h100-80gb-sxm"));
+  EXPECT_EQ(process.Wait(), 0);
+}
+
+// Neither who stays connected nor who never sends the rest keeps it alive.
+TEST(ProcessTest, EndsWhenTheDrainsTimeIsUp) {
+  Process process(With(kFreePorts, {"--drain-delay-ms", "0", "--drain-timeout-ms", "200"}));
+  const Addresses addresses = ReadAddresses(&process);
+  const RawConnection stays(addresses.grpc);
+  RawConnection half(addresses.http);
+  ASSERT_TRUE(
+      half.Send("POST /v1:listGpus HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n"
+                "Expect: 100-continue\r\n\r\n"));
+  EXPECT_THAT(half.ReadAnswer(), testing::StartsWith("HTTP/1.1 100"));
+  process.Signal(SIGTERM);
+  EXPECT_THAT(process.ReadErrorLine(), HasSubstr(R"("event":"draining")"));
   EXPECT_EQ(process.Wait(), 0);
 }
 

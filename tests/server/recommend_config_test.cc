@@ -12,7 +12,6 @@
 #include "absl/strings/str_cat.h"
 #include "blocker.h"
 #include "gmock/gmock.h"
-#include "google/rpc/error_details.pb.h"
 #include "gtest/gtest.h"
 #include "running_server.h"
 #include "server/json.h"
@@ -291,10 +290,7 @@ TEST_F(FullTest, ShedsSearchesAndNothingElse) {
     v1::RecommendConfigResponse response;
     const grpc::Status status = Recommend(Search(), &response);
     EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
-    google::rpc::RetryInfo retry;
-    const google::rpc::Status rpc_status = ToRpcStatus(status);
-    for (const auto& any : rpc_status.details()) any.UnpackTo(&retry);
-    EXPECT_GT(retry.retry_delay().seconds(), 0);
+    EXPECT_TRUE(RetryAfterOf(status).has_value());
     const httplib::Result posted = Post(kSearch);
     ASSERT_TRUE(posted);
     EXPECT_EQ(posted->status, 429);
@@ -345,7 +341,7 @@ TEST_F(RecommendTest, PagesAnswerWhileSearchesWait) {
     ASSERT_TRUE(page);
     EXPECT_EQ(page->status, 200);
   }
-  for (auto& answer : answers) EXPECT_EQ(answer.get(), 400) << "an empty request";
+  for (auto& answer : answers) EXPECT_EQ(answer.get(), 200);
 }
 
 TEST_F(RecommendTest, AtTheServersLimitTheBestSoFarIsTheAnswer) {
