@@ -122,6 +122,9 @@ SearchPool::Task SearchPool::Remove(Tasks::iterator task) {
 
 SearchPool::Task SearchPool::Take(Tasks::iterator task) {
   ++running_;
+  Turns& turns = turns_[task->caller.name];
+  turns.last = ++last_turn_;
+  ++turns.running;
   metrics_->AddSearches(SearchState::kRunning, 1);
   return Remove(task);
 }
@@ -130,14 +133,10 @@ SearchPool::Task SearchPool::Take(Tasks::iterator task) {
 SearchPool::Tasks::iterator SearchPool::Next() {
   const auto turn_of = [this](const Task& task) {
     const auto found = turns_.find(task.caller.name);
-    return found == turns_.end() ? 0 : found->second;
+    return found == turns_.end() ? 0 : found->second.last;
   };
-  const auto next =
-      std::min_element(waiting_.begin(), waiting_.end(),
-                       [&](const Task& a, const Task& b) { return turn_of(a) < turn_of(b); });
-  if (turns_.size() >= kMaxTurns) turns_.clear();
-  turns_[next->caller.name] = ++turn_;
-  return next;
+  return std::min_element(waiting_.begin(), waiting_.end(),
+                          [&](const Task& a, const Task& b) { return turn_of(a) < turn_of(b); });
 }
 
 // The last of the caller who has most waiting, unless the newcomer has as many.
@@ -156,14 +155,16 @@ SearchPool::Tasks::iterator SearchPool::Crowding(const std::string& newcomer) {
   return more > 1 ? last : waiting_.end();
 }
 
-SearchPool::Clock::duration SearchPool::Patience() const {
-  return std::clamp<Clock::duration>(usual_time_ / 2, kLeastPatience, kMostPatience);
-}
-
 // Where a thread is free, one is about to be taken.
-SearchPool::Clock::time_point SearchPool::EndOfWait(const Task& task) const {
+SearchPool::Clock::time_point SearchPool::EndOfWait(const Task& task, bool is_next) const {
   const Clock::time_point due = DueTime(task.caller);
-  return limits_.patient || running_ < limits_.thread_count ? due : std::min(due, task.begin + Patience());
+  if (limits_.patient || running_ < limits_.thread_count) return due;
+  const auto turns = turns_.find(task.caller.name);
+  const bool is_first = turns == turns_.end() || turns->second.running == 0;
+  Clock::duration patience =
+      std::clamp<Clock::duration>(usual_time_ / 2, kLeastPatience, kMostPatience);
+  if (is_next && is_first) patience = std::max(patience, usual_time_ * 9 / 10);
+  return std::min(due, task.begin + patience);
 }
 
 // When what is there will have ended, by what a search took of late.
@@ -194,26 +195,34 @@ void SearchPool::Work() {
 
 // Waits until some have waited too long, or what waits has changed.
 SearchPool::Late SearchPool::TakeLate(std::unique_lock<std::mutex>* lock) {
-  Clock::time_point next = Clock::time_point::max();
-  for (const Task& task : waiting_) next = std::min(next, EndOfWait(task));
-  if (next == Clock::time_point::max()) {
+  Clock::time_point end = Clock::time_point::max();
+  const auto next = Next();
+  for (auto task = waiting_.begin(); task != waiting_.end(); ++task) {
+    end = std::min(end, EndOfWait(*task, task == next));
+  }
+  if (end == Clock::time_point::max()) {
     due_changed_.wait(*lock);
   } else {
-    due_changed_.wait_until(*lock, next);
+    due_changed_.wait_until(*lock, end);
   }
   Late late;
   const Clock::time_point now = Clock::now();
-  for (size_t i = 0; i < waiting_.size();) {
-    const auto task = waiting_.begin() + static_cast<ptrdiff_t>(i);
+  for (auto task = FindLate(now); task != waiting_.end(); task = FindLate(now)) {
     if (DueTime(task->caller) <= now) {
       late.due.push_back(Take(task));
-    } else if (EndOfWait(*task) <= now) {
-      late.shed.push_back(Remove(task));
     } else {
-      ++i;
+      late.shed.push_back(Remove(task));
     }
   }
   return late;
+}
+
+SearchPool::Tasks::iterator SearchPool::FindLate(Clock::time_point now) {
+  const auto next = Next();
+  for (auto task = waiting_.begin(); task != waiting_.end(); ++task) {
+    if (EndOfWait(*task, task == next) <= now) return task;
+  }
+  return waiting_.end();
 }
 
 void SearchPool::GiveUpLate() {
@@ -246,6 +255,9 @@ void SearchPool::Finish(const Task& task, grpc::StatusCode given_up) {
   {
     const std::lock_guard lock(mutex_);
     --running_;
+    if (--turns_[task.caller.name].running == 0 && turns_.size() > kMaxTurns) {
+      turns_.erase(task.caller.name);
+    }
     if (given_up == grpc::StatusCode::OK) usual_time_ += (Clock::now() - begin - usual_time_) / 8;
     metrics_->AddSearches(SearchState::kRunning, -1);
   }

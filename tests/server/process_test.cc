@@ -329,7 +329,8 @@ TEST(ProcessTest, AnswersAndEndsWhileNobodyReadsItsLog) {
 
 // protobuf would: on the thread that parses, however slowly stderr is read.
 TEST(ProcessTest, WritesNoWordOfTextThatIsNotUtf8) {
-  Process process(With(kFreePorts, {"--log-level", "off", "--drain-delay-ms", "0"}));
+  Process process(With(
+      kFreePorts, {"--log-level", "off", "--drain-delay-ms", "0", "--drain-timeout-ms", "200"}));
   const auto stub = StubFor(ReadAddresses(&process).grpc);
   const google::protobuf::LogSilencer silencer;
   v1::EstimateMemoryRequest request;
