@@ -23,6 +23,8 @@ namespace {
 
 // An answer with a ledger, or a batch of answers, may pass gRPC's own 4 MiB.
 constexpr int kMaxResponseBytes = 64 << 20;
+// Of servers that have too much to do.
+constexpr int kMaxRounds = 5;
 
 std::string Join(const grpc::ByteBuffer& bytes) {
   std::vector<grpc::Slice> slices;
@@ -62,7 +64,7 @@ bool Split(const std::string& batch, std::vector<JobAnswer>* answers) {
 }
 
 // Whether the next server may know better.
-bool IsOutOfReach(const grpc::Status& status) {
+bool MayBeAnsweredElsewhere(const grpc::Status& status) {
   return status.error_code() == grpc::StatusCode::UNAVAILABLE ||
          status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED ||
          status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
@@ -79,16 +81,16 @@ absl::Status Named(const grpc::Status& status, const std::string& name, absl::Du
   return ToStatus(grpc::Status(status.error_code(), message, status.error_details()));
 }
 
-// A server that has too much to do is asked again when it says. One that is just starting again is
-// asked four times more, each after twice the time, all within some third of the timeout; of many
-// calls that fail, few are made again. No call waits for a server that may never be there: its
-// refusal says why. Source: gRPC, proposal A6, client retries
+// A server that is just starting again is asked four times more, each after twice the time,
+// all within some third of the timeout; of many calls that fail, few are made again. No call
+// waits for a server that may never be there: its refusal says why.
+// Source: gRPC, proposal A6, client retries
 std::string ServiceConfig(absl::Duration timeout) {
   const double first = std::min(0.1, absl::ToDoubleSeconds(timeout) / 40);
   return absl::StrFormat(
       R"({"methodConfig": [{"name": [{"service": "%s"}], "retryPolicy": {"maxAttempts": 5,)"
       R"("initialBackoff": "%.3fs", "maxBackoff": "1s", "backoffMultiplier": 2,)"
-      R"("retryableStatusCodes": ["UNAVAILABLE", "RESOURCE_EXHAUSTED"]}}],)"
+      R"("retryableStatusCodes": ["UNAVAILABLE"]}}],)"
       R"("retryThrottling": {"maxTokens": 10, "tokenRatio": 0.1}})",
       kServiceName, std::max(first, 0.001));
 }
@@ -106,17 +108,27 @@ grpc::ChannelArguments ArgumentsFor(absl::Duration timeout) {
 
 }  // namespace
 
+// Servers that have too much to do are asked again when they say, if there is time.
 absl::Status PlannerClient::Try(Attempt attempt) const {
   absl::Time begin = absl::Now();
   const absl::Time deadline = begin + timeout_;
-  for (size_t i = 0;; ++i, begin = absl::Now()) {
-    const auto left = static_cast<int64_t>(targets_.size() - i);
-    const absl::Duration time = (deadline - begin) / left;
-    grpc::ClientContext context;
-    context.set_deadline(absl::ToChronoTime(begin + time));
-    const grpc::Status status = attempt(targets_[i].channel, &context);
-    if (status.ok()) return absl::OkStatus();
-    if (left == 1 || !IsOutOfReach(status)) return Named(status, targets_[i].name, time);
+  for (int round = 1;; ++round) {
+    grpc::Status status;
+    absl::Status named;
+    for (size_t i = 0; i < targets_.size(); ++i, begin = absl::Now()) {
+      const absl::Duration time = (deadline - begin) / static_cast<int64_t>(targets_.size() - i);
+      grpc::ClientContext context;
+      context.set_deadline(absl::ToChronoTime(begin + time));
+      status = attempt(targets_[i].channel, &context);
+      if (status.ok()) return absl::OkStatus();
+      named = Named(status, targets_[i].name, time);
+      if (!MayBeAnsweredElsewhere(status)) return named;
+    }
+    const auto retry_after = RetryAfterOf(status);
+    if (!retry_after.has_value() || round == kMaxRounds) return named;
+    begin += absl::FromChrono(*retry_after);
+    if (begin >= deadline) return named;
+    absl::SleepFor(begin - absl::Now());
   }
 }
 

@@ -132,8 +132,9 @@ std::optional<grpc::Status> CallGate::Pending::Try(
   if (!status.has_value()) return status;
   permit_.reset();
   access_.reset();
-  if (status->error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED && call_.shed != nullptr) {
-    call_.shed(RetryAfterOf(*status).value_or(kRetrySoon));
+  if (call_.ended != nullptr) {
+    const bool shed = status->error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED;
+    call_.ended(shed ? RetryAfterOf(*status) : std::nullopt);
   }
   const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start_;
   if (call_.face == Face::kGrpc) {

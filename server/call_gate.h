@@ -36,8 +36,8 @@ struct Call {
   size_t request_bytes;
   std::function<Caller()> caller;
   std::function<Identity()> identity;  // asked for only where access depends on it
-  // Told where it is refused for load, and when to come back.
-  std::function<void(std::chrono::milliseconds)> shed = {};
+  // Told at its end; where it is refused for load, when to come back.
+  std::function<void(std::optional<std::chrono::milliseconds>)> ended = {};
   // How long it waited before it was looked at; nothing where that was not measured.
   std::optional<std::chrono::milliseconds> waited = {};
 };

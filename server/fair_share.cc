@@ -25,15 +25,20 @@ std::chrono::milliseconds FairShare::Take(absl::FunctionRef<std::string()> calle
                                           Clock::time_point now) {
   constexpr std::chrono::milliseconds kNone{0};
   if (!limits_) return kNone;
+  const std::string name = caller();
   const std::lock_guard lock(mutex_);
   Turn(now);
   if (!limits_) return kNone;
-  Caller& asking = Find(caller());
+  Caller& asking = Find(name);
   asking.asked += cost;
-  // The first call has room whatever it costs.
-  if (static_cast<double>(asking.asked) <= share_ || asking.asked == cost) return kNone;
+  if (static_cast<double>(asking.asked) <= share_) return kNone;
   const auto step = std::chrono::duration_cast<Clock::duration>(
       kStretch * static_cast<double>(cost) / (kTurnsOfShare * share_));
+  // What costs more than a share has room too, but not again before it has made up for it.
+  if (asking.asked == cost && asking.turn <= now) {
+    asking.turn = std::min(now + step, now + kLongest);
+    return kNone;
+  }
   asking.turn = std::min(std::max(asking.turn, now + kStretch) + step, now + kLongest);
   return std::chrono::ceil<std::chrono::milliseconds>(asking.turn - now);
 }

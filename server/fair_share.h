@@ -34,7 +34,7 @@ class FairShare {
   void Waited(Clock::duration time, Clock::time_point now);
 
   // Asks for a call. `caller` is asked only while there are limits. Returns how long the call's
-  // caller is to stay away; zero: it may go on. Those who come back then find room.
+  // caller is to stay away; zero: it may go on.
   std::chrono::milliseconds Take(absl::FunctionRef<std::string()> caller, int64_t cost,
                                  Clock::time_point now);
 

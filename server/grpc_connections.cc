@@ -33,6 +33,8 @@ constexpr int kHandingThreads = 4;
 constexpr int64_t kSuspectBytes = 128 << 10;
 constexpr int64_t kCallsOfSample = 16;  // one of them is asked how long it waited
 constexpr int64_t kMaxEarlyInRow = 16;
+constexpr std::chrono::seconds kShedsFor{5};
+constexpr std::chrono::minutes kSpared{1};
 
 // What epoll says of: this, a listener (its index and one more), or a connection.
 constexpr uint64_t kEnded = 0;
@@ -104,15 +106,23 @@ void GrpcConnections::Start(Acceptors acceptors) {
   for (int i = 0; i < kHandingThreads; ++i) threads_.emplace_back([this] { HandOver(); });
 }
 
-std::optional<std::chrono::milliseconds> GrpcConnections::Called(const std::string& peer) {
+std::optional<std::chrono::milliseconds> GrpcConnections::Called(const std::string& peer,
+                                                                 Method method) {
   const std::shared_lock lock(mutex_);
   const auto found = by_peer_.find(peer);
   if (found == by_peer_.end()) return std::nullopt;
+  if (method == Method::kAdmit) found->second->spared_until = Clock::now() + kSpared;
   const int64_t calls = found->second->calls.fetch_add(1, std::memory_order_relaxed);
   if (calls % kCallsOfSample != 0) return std::nullopt;
   const std::optional<tcp_info> info = InfoOf(found->second->socket);
   if (!info.has_value()) return std::nullopt;
   return std::chrono::milliseconds(info->tcpi_last_data_recv);
+}
+
+void GrpcConnections::Answered(const std::string& peer) {
+  const std::shared_lock lock(mutex_);
+  const auto found = by_peer_.find(peer);
+  if (found != by_peer_.end()) found->second->answered.fetch_add(1, std::memory_order_relaxed);
 }
 
 // What was sent before its sender could know is not early.
@@ -123,7 +133,7 @@ void GrpcConnections::Shed(const std::string& peer, std::chrono::milliseconds re
   if (found == by_peer_.end()) return;
   Connection& connection = *found->second;
   const Clock::time_point now = Clock::now();
-  connection.shed.fetch_add(1, std::memory_order_relaxed);
+  sheds_until_ = now + kShedsFor;
   if (now >= connection.shed_until.load()) {
     connection.shed_since = now;
     connection.shed_until = now + retry_after;
@@ -220,10 +230,19 @@ bool GrpcConnections::Take(const Listener& listener) {
 }
 
 bool GrpcConnections::IsBanned(const std::string& host) {
-  if (banned_.empty()) return false;
   const Clock::time_point now = Clock::now();
-  std::erase_if(banned_, [now](const auto& one) { return one.second <= now; });
-  return banned_.count(host) > 0;
+  for (auto* const banned : {&flooding_, &insistent_}) {
+    std::erase_if(*banned, [now](const auto& one) { return one.second <= now; });
+  }
+  return flooding_.contains(host) || insistent_.contains(host);
+}
+
+// Whether admissions come from it, as they do from a proxy for all.
+bool GrpcConnections::IsSpared(const std::string& host) const {
+  const Clock::time_point now = Clock::now();
+  return std::any_of(connections_.begin(), connections_.end(), [&](const Connection& one) {
+    return one.host == host && now < one.spared_until.load();
+  });
 }
 
 void GrpcConnections::Add(const Listener& listener, Descriptor socket, const Address& peer) {
@@ -301,27 +320,28 @@ bool GrpcConnections::Measure(Connection* connection) {
   const auto sent = static_cast<int64_t>(info->tcpi_bytes_sent);
   if (sent != connection->sent) connection->before_sent = received;
   connection->sent = sent;
-  if (connection->calls != connection->calls_seen) connection->before_call = received;
+  const int64_t calls = connection->calls.load(std::memory_order_relaxed);
+  if (calls != connection->calls_seen) connection->before_call = received;
+  connection->calls_seen = calls;
   CountCalls(connection);
   return active;
 }
 
 // A call that is answered shows that it was time.
 void GrpcConnections::CountCalls(Connection* connection) {
-  const int64_t early = connection->early, shed = connection->shed, calls = connection->calls;
-  const bool none_answered = shed - connection->shed_seen >= calls - connection->calls_seen;
-  connection->early_in_row =
-      none_answered ? connection->early_in_row + early - connection->early_seen : 0;
+  const int64_t early = connection->early, answered = connection->answered;
+  connection->early_in_row = answered == connection->answered_seen
+                                 ? connection->early_in_row + early - connection->early_seen
+                                 : 0;
   connection->early_seen = early;
-  connection->shed_seen = shed;
-  connection->calls_seen = calls;
+  connection->answered_seen = answered;
 }
 
 // Of a host that floods, a connection without a call so far that begins like the others is
 // not waited for.
-bool GrpcConnections::Floods(const Connection& connection) {
-  const bool is_one_more =
-      connection.unanswered() > kSuspectBytes && connection.calls == 0 && IsBanned(connection.host);
+bool GrpcConnections::Floods(const Connection& connection) const {
+  const bool is_one_more = connection.unanswered() > kSuspectBytes && connection.calls == 0 &&
+                           flooding_.contains(connection.host);
   return is_one_more || connection.unanswered() > limits_.max_unanswered_bytes ||
          connection.held() > limits_.max_bytes;
 }
@@ -330,7 +350,7 @@ void GrpcConnections::CloseFlooding() {
   for (auto next = active_.begin(); next != active_.end();) {
     const List::iterator place = (next++)->second;
     if (!Floods(*place)) continue;
-    banned_[place->host] = Clock::now() + limits_.ban;
+    flooding_[place->host] = Clock::now() + limits_.ban;
     Close(place, Cut::kFlooding);
   }
   const auto less = [](const Connection& a, const Connection& b) { return a.held() < b.held(); };
@@ -345,7 +365,8 @@ void GrpcConnections::CloseInsistent() {
   for (auto next = active_.begin(); next != active_.end() && most > 0;) {
     const List::iterator place = (next++)->second;
     if (place->early_in_row <= kMaxEarlyInRow) continue;
-    banned_[place->host] = std::max(banned_[place->host], Clock::now() + limits_.insistent_ban);
+    if (Clock::now() < place->spared_until.load()) continue;
+    if (!IsSpared(place->host)) insistent_[place->host] = Clock::now() + limits_.insistent_ban;
     Close(place, Cut::kInsistent);
     --most;
   }

@@ -24,6 +24,7 @@
 #include "server/address.h"
 #include "server/descriptor.h"
 #include "server/log.h"
+#include "server/method.h"
 #include "server/metrics.h"
 #include "server/peer_lines.h"
 
@@ -75,11 +76,15 @@ class GrpcConnections {
   // To be told of each call when its request is there. `peer`: as gRPC names it. Returns, of
   // some calls, how long ago the last of what was sent had come, which is how long the call
   // has waited where its connection has no other.
-  std::optional<std::chrono::milliseconds> Called(const std::string& peer);
+  std::optional<std::chrono::milliseconds> Called(const std::string& peer, Method method);
 
   // To be told of each call that is refused for load. A connection by which they come again
-  // and again before it is time, and none that is answered, is closed.
+  // and again before it is time, and none that is answered, is closed, but none that admissions
+  // came by of late: others may use it too.
   void Shed(const std::string& peer, std::chrono::milliseconds retry_after);
+  // To be told of calls that were answered, where some were shed of late.
+  bool sheds() const { return Clock::now() < sheds_until_.load(); }
+  void Answered(const std::string& peer);
 
   // Whether the last connection that came could be taken.
   bool accepting() const { return accepting_; }
@@ -97,12 +102,13 @@ class GrpcConnections {
     std::string peer;   // as gRPC names it; empty over a unix socket
     std::string host;   // likewise
     std::atomic<int64_t> calls{0};
-    std::atomic<int64_t> shed{0};   // of these
-    std::atomic<int64_t> early{0};  // of these again, before it was time
+    std::atomic<int64_t> answered{0};               // of these, while sheds()
+    std::atomic<int64_t> early{0};                  // of these, shed before it was time
+    std::atomic<Clock::time_point> spared_until{};  // by an admission
     // Since when, and until when, calls are to stay away.
     std::atomic<Clock::time_point> shed_since{}, shed_until{};
     int64_t calls_seen = 0;
-    int64_t shed_seen = 0;
+    int64_t answered_seen = 0;
     int64_t early_seen = 0;
     int64_t early_in_row = 0;
     int64_t received = 0;     // bytes; stays 0 over a unix socket
@@ -143,12 +149,13 @@ class GrpcConnections {
   void MeasureActive();
   bool Measure(Connection* connection);
   void CountCalls(Connection* connection);
-  bool Floods(const Connection& connection);
+  bool Floods(const Connection& connection) const;
   void CloseFlooding();
   void CloseInsistent();
   void CloseMostSilent();
   void Heard(List::iterator connection);
   bool IsBanned(const std::string& host);
+  bool IsSpared(const std::string& host) const;
   void Close(List::iterator connection, Cut why);
   void Drop(List::iterator connection);
   void SetCount();
@@ -162,6 +169,7 @@ class GrpcConnections {
   std::atomic<bool> accepting_{true};
   std::atomic<bool> refusing_{false};
   std::atomic<bool> closing_{false};
+  std::atomic<Clock::time_point> sheds_until_{};
   PeerLines lines_;
 
   // The watching thread's own, once it runs.
@@ -172,7 +180,8 @@ class GrpcConnections {
   Places places_;
   Places active_;  // something came on them at the last look
   int64_t held_ = 0;
-  std::unordered_map<std::string, Clock::time_point> banned_;  // until when, by host
+  // Until when hosts get no new connection: those that flood, and that do not stay away.
+  std::unordered_map<std::string, Clock::time_point> flooding_, insistent_;
 
   std::shared_mutex mutex_;
   std::unordered_map<std::string, Connection*> by_peer_;  // guarded by mutex_; TCP alone

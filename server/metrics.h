@@ -42,7 +42,7 @@ using CandidateCounts = std::array<int64_t, 3>;
 // Why a connection over gRPC was closed.
 //   kCrowded    there were too many, most of them its peer's
 //   kFlooding   it sent too much without a call
-//   kInsistent its calls are over their caller's share, and don't end
+//   kInsistent  it called on and on before it was time to come back
 enum class Cut { kCrowded, kFlooding, kInsistent };
 inline constexpr size_t kCutCount = 3;
 // As metrics and the log call it.

@@ -3,13 +3,17 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_replace.h"
 
 namespace plimsoll {
 
-// gRPC's peers have a port.
+// gRPC's peers have a port, and brackets around IPv6, encoded.
 std::string HostOf(const std::string& peer) {
-  const bool has_port = absl::StartsWith(peer, "ipv4:") || absl::StartsWith(peer, "ipv6:");
-  return has_port ? peer.substr(0, peer.rfind(':')) : peer;
+  const bool ipv6 = absl::StartsWith(peer, "ipv6:");
+  if (!ipv6 && !absl::StartsWith(peer, "ipv4:")) return peer;
+  constexpr size_t kScheme = 5;
+  const std::string host = peer.substr(kScheme, peer.rfind(':') - kScheme);
+  return ipv6 ? absl::StrReplaceAll(host, {{"%5B", ""}, {"%5D", ""}, {"%25", "%"}}) : host;
 }
 
 PeerLines::Lines& PeerLines::LinesOf(const std::string& host, Clock::time_point now) {

@@ -109,12 +109,6 @@ grpc::Status AnswerBytes(const ByteBuffer& request_bytes, const Answer& answer,
   return grpc::Status::OK;
 }
 
-// gRPC's clients that make calls again wait for as long as they are told.
-// Source: gRPC, proposal A6, "Pushback"
-void PushBack(std::chrono::milliseconds time, CallbackServerContext* context) {
-  context->AddTrailingMetadata("grpc-retry-pushback-ms", absl::StrCat(time.count()));
-}
-
 // Answers one call at once.
 template <typename Request, typename Answer>
 grpc::ServerUnaryReactor* Handle(CallGate::Pending call, CallbackServerContext* context,
@@ -188,12 +182,20 @@ CallGate::Pending PlannerService::Begin(Method method, CallbackServerContext* co
            .request_bytes = request.Length(),
            .caller = [context] { return CallerOf(*context); },
            .identity = [context] { return IdentityOf(*context); },
-           .shed =
-               [this, context](std::chrono::milliseconds retry_after) {
-                 connections_->Shed(context->peer(), retry_after);
-                 PushBack(retry_after, context);
-               },
-           .waited = connections_->Called(context->peer())}};
+           .ended = [this, context](auto retry_after) { End(retry_after, context); },
+           .waited = connections_->Called(context->peer(), method)}};
+}
+
+// gRPC's clients that make calls again wait for as long as they are told.
+// Source: gRPC, proposal A6, "Pushback"
+void PlannerService::End(std::optional<std::chrono::milliseconds> retry_after,
+                         CallbackServerContext* context) {
+  if (retry_after.has_value()) {
+    context->AddTrailingMetadata("grpc-retry-pushback-ms", absl::StrCat(retry_after->count()));
+    connections_->Shed(context->peer(), *retry_after);
+  } else if (connections_->sheds()) {
+    connections_->Answered(context->peer());
+  }
 }
 
 grpc::ServerUnaryReactor* PlannerService::EstimateMemory(CallbackServerContext* context,

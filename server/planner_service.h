@@ -5,6 +5,9 @@
 #ifndef PLIMSOLL_SERVER_PLANNER_SERVICE_H_
 #define PLIMSOLL_SERVER_PLANNER_SERVICE_H_
 
+#include <chrono>
+#include <optional>
+
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
 #include "plimsoll/v1/planner.grpc.pb.h"
@@ -59,6 +62,9 @@ class PlannerService final
   // A call that has come with its request.
   CallGate::Pending Begin(Method method, grpc::CallbackServerContext* context,
                           const grpc::ByteBuffer& request);
+  // `retry_after`: of a call that was shed.
+  void End(std::optional<std::chrono::milliseconds> retry_after,
+           grpc::CallbackServerContext* context);
 
   const Planner& planner_;
   CallGate* const gate_;

@@ -30,7 +30,7 @@ Reloader::Reloader(std::vector<Watched> watched, Metrics* metrics, const Log* lo
     : metrics_(metrics), log_(log) {
   for (Watched& one : watched) {
     std::string seen = StateOf(one.files());
-    states_.push_back({std::move(one), std::move(seen)});
+    states_.push_back({std::move(one), std::move(seen), absl::OkStatus()});
   }
   if (!states_.empty()) thread_ = std::thread([this] { Run(); });
 }
@@ -44,9 +44,13 @@ void Reloader::Look() {
   const std::lock_guard lock(mutex_);
   for (State& state : states_) {
     std::string now = StateOf(state.watched.files());
-    if (now == state.seen) continue;
+    const bool changed = now != state.seen;
+    if (!changed && state.status.ok()) continue;  // what failed may have failed for a moment
     const absl::Status status = state.watched.reload();
     state.seen = std::move(now);  // what has changed since is for the next look, as are new files
+    const bool is_news = changed || status != state.status;
+    state.status = status;
+    if (!is_news) continue;
     metrics_->Reloaded(state.watched.what, status.ok());
     const std::string name = NameOf(state.watched.what);
     if (status.ok()) {

@@ -37,7 +37,8 @@ class Reloader {
  private:
   struct State {
     Watched watched;
-    std::string seen;  // of its files: which, when changed, how large
+    std::string seen;     // of its files: which, when changed, how large
+    absl::Status status;  // of the last reload
   };
 
   void Run();

@@ -196,7 +196,7 @@ void SearchPool::Work() {
 // Waits until some have waited too long, or what waits has changed.
 SearchPool::Late SearchPool::TakeLate(std::unique_lock<std::mutex>* lock) {
   Clock::time_point end = Clock::time_point::max();
-  const auto next = Next();
+  const auto next = limits_.patient ? waiting_.end() : Next();
   for (auto task = waiting_.begin(); task != waiting_.end(); ++task) {
     end = std::min(end, EndOfWait(*task, task == next));
   }
@@ -206,6 +206,7 @@ SearchPool::Late SearchPool::TakeLate(std::unique_lock<std::mutex>* lock) {
     due_changed_.wait_until(*lock, end);
   }
   Late late;
+  if (closed_) return late;  // what waits is told so
   const Clock::time_point now = Clock::now();
   for (auto task = FindLate(now); task != waiting_.end(); task = FindLate(now)) {
     if (DueTime(task->caller) <= now) {
@@ -217,8 +218,19 @@ SearchPool::Late SearchPool::TakeLate(std::unique_lock<std::mutex>* lock) {
   return late;
 }
 
+// The oldest of too many.
+void SearchPool::ForgetTurns() {
+  if (turns_.size() <= kMaxTurns) return;
+  auto oldest = turns_.end();
+  for (auto one = turns_.begin(); one != turns_.end(); ++one) {
+    if (one->second.running > 0) continue;
+    if (oldest == turns_.end() || one->second.last < oldest->second.last) oldest = one;
+  }
+  if (oldest != turns_.end()) turns_.erase(oldest);
+}
+
 SearchPool::Tasks::iterator SearchPool::FindLate(Clock::time_point now) {
-  const auto next = Next();
+  const auto next = limits_.patient ? waiting_.end() : Next();
   for (auto task = waiting_.begin(); task != waiting_.end(); ++task) {
     if (EndOfWait(*task, task == next) <= now) return task;
   }
@@ -229,7 +241,7 @@ void SearchPool::GiveUpLate() {
   std::unique_lock lock(mutex_);
   while (!closed_) {
     const Late late = TakeLate(&lock);
-    const grpc::Status full = Full();
+    const grpc::Status full = late.shed.empty() ? grpc::Status::OK : Full();
     lock.unlock();
     for (const Task& task : late.due) Finish(task, grpc::StatusCode::DEADLINE_EXCEEDED);
     for (const Task& task : late.shed) {
@@ -241,7 +253,11 @@ void SearchPool::GiveUpLate() {
 }
 
 void SearchPool::CountShed() {
-  limits_.of_searches ? metrics_->Searched(SearchOutcome::kShed) : metrics_->Shed();
+  if (limits_.of_searches) {
+    metrics_->Searched(SearchOutcome::kShed);
+  } else {
+    metrics_->Shed();
+  }
 }
 
 void SearchPool::Finish(const Task& task, grpc::StatusCode given_up) {
@@ -255,10 +271,9 @@ void SearchPool::Finish(const Task& task, grpc::StatusCode given_up) {
   {
     const std::lock_guard lock(mutex_);
     --running_;
-    if (--turns_[task.caller.name].running == 0 && turns_.size() > kMaxTurns) {
-      turns_.erase(task.caller.name);
-    }
-    if (given_up == grpc::StatusCode::OK) usual_time_ += (Clock::now() - begin - usual_time_) / 8;
+    --turns_[task.caller.name].running;
+    ForgetTurns();
+    if (status.ok()) usual_time_ += (Clock::now() - begin - usual_time_) / 8;
     metrics_->AddSearches(SearchState::kRunning, -1);
   }
   task.done(status);

@@ -53,7 +53,7 @@ class SearchPool {
     // Whether what waits is kept until its answer is due. Else it is refused when it has waited
     // for half of what a search took of late, but within 5 to 40 ms; only what is next, of a
     // caller who has none running, waits for a thread to be free, nine tenths of that time at
-    // most. So what is taken is answered within twice its own time, whatever else is asked for.
+    // most. So what is taken is answered within twice what one took of late, whatever is asked for.
     // Source: B. Maurer, "Fail at Scale", ACM Queue 13(8), 2015, on controlled delay; that it
     // depends on the time of a search is ours.
     bool patient = true;
@@ -111,6 +111,7 @@ class SearchPool {
   // mutex_ is held for all of these.
   Tasks::iterator Next();
   Tasks::iterator FindLate(Clock::time_point now);
+  void ForgetTurns();
   Tasks::iterator Crowding(const std::string& newcomer);
   Clock::time_point EndOfWait(const Task& task, bool is_next) const;
   grpc::Status Full() const;

@@ -71,6 +71,7 @@ absl::Status CheckDates(const std::string& file, const X509* certificate) {
   return absl::OkStatus();
 }
 
+// Returns nothing where OpenSSL refuses the certificate or its key.
 std::shared_ptr<SSL_CTX> MakeContext(const std::vector<Certificate>& chain, EVP_PKEY* key,
                                      const std::vector<Certificate>& client_ca) {
   std::shared_ptr<SSL_CTX> context(SSL_CTX_new(TLS_server_method()), SSL_CTX_free);
@@ -80,11 +81,15 @@ std::shared_ptr<SSL_CTX> MakeContext(const std::vector<Certificate>& chain, EVP_
   SSL_CTX_set_mode(context.get(), SSL_MODE_ENABLE_PARTIAL_WRITE |
                                       SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
                                       SSL_MODE_RELEASE_BUFFERS);
-  SSL_CTX_use_certificate(context.get(), chain[0].get());
+  // Of sessions that go on: clients with certificates have none otherwise.
+  constexpr unsigned char kSessions[] = "plimsoll";
+  SSL_CTX_set_session_id_context(context.get(), kSessions, sizeof(kSessions) - 1);
+  bool taken = SSL_CTX_use_certificate(context.get(), chain[0].get()) == 1;
   for (size_t i = 1; i < chain.size(); ++i) {
-    SSL_CTX_add1_chain_cert(context.get(), chain[i].get());
+    taken = taken && SSL_CTX_add1_chain_cert(context.get(), chain[i].get()) == 1;
   }
-  SSL_CTX_use_PrivateKey(context.get(), key);
+  taken = taken && SSL_CTX_use_PrivateKey(context.get(), key) == 1;
+  if (!taken) return nullptr;
   for (const Certificate& authority : client_ca) {
     X509_STORE_add_cert(SSL_CTX_get_cert_store(context.get()), authority.get());
     SSL_CTX_add_client_CA(context.get(), authority.get());
@@ -149,6 +154,9 @@ absl::StatusOr<ServerTls::Loaded> ServerTls::Read(const TlsFiles& files) {
     loaded.client_ca = *text;
   }
   loaded.context = MakeContext(chain, key.get(), authorities);
+  if (loaded.context == nullptr) {
+    return Bad(files.certificate, "OpenSSL does not take it: is its key too short?");
+  }
   return loaded;
 }
 

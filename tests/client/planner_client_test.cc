@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "grpcpp/create_channel.h"
 #include "grpcpp/server_builder.h"
 #include "plimsoll/v1/planner.grpc.pb.h"
+#include "server/status.h"
 
 namespace plimsoll {
 namespace {
@@ -31,7 +33,8 @@ class BytesService final : public v1::PlannerService::WithRawCallbackMethod_Batc
   size_t slices = 1;
   grpc::Status status;
   bool silent = false;
-  std::atomic<int> failures{0};  // calls that find it out of reach, first
+  std::atomic<int> failures{0};  // calls that fail, first
+  grpc::Status failure{grpc::StatusCode::UNAVAILABLE, "starting"};
 
   grpc::ServerUnaryReactor* BatchEstimateMemory(grpc::CallbackServerContext* context,
                                                 const grpc::ByteBuffer* /*request*/,
@@ -45,7 +48,7 @@ class BytesService final : public v1::PlannerService::WithRawCallbackMethod_Batc
     grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
     if (failures > 0) {
       --failures;
-      reactor->Finish({grpc::StatusCode::UNAVAILABLE, "starting"});
+      reactor->Finish(failure);
       return reactor;
     }
     if (!silent) reactor->Finish(status);
@@ -165,7 +168,7 @@ TEST_F(PlannerClientTest, AsksTheNextServer) {
   EXPECT_EQ(refused.BatchEstimateMemory(batch).status().message(), "bad") << "an answer is one";
 }
 
-// A server that is starting again is asked again.
+// A server that is starting again is asked again, as is one that has too much to do.
 TEST_F(PlannerClientTest, AsksAgain) {
   const std::string address = "unix:" + testing::TempDir() + "/planner_client_test.sock";
   grpc::ServerBuilder builder;
@@ -175,11 +178,22 @@ TEST_F(PlannerClientTest, AsksAgain) {
   service_.answer = TwoAnswers().SerializeAsString();
   Batch batch;
   for (int i = 0; i < 2; ++i) batch.add_requests();
-  service_.failures = 2;
-  const auto answer = ConnectTo(address, absl::Minutes(1), grpc::InsecureChannelCredentials())
-                          .BatchEstimateMemory(batch);
-  EXPECT_TRUE(answer.ok()) << answer.status();
-  EXPECT_EQ(service_.failures, 0);
+  const grpc::Status failures[] = {{grpc::StatusCode::UNAVAILABLE, "starting"},
+                                   Overloaded(1, "requests", std::chrono::milliseconds(1))};
+  for (const grpc::Status& failure : failures) {
+    service_.failure = failure;
+    service_.failures = 2;
+    const auto answer = ConnectTo(address, absl::Minutes(1), grpc::InsecureChannelCredentials())
+                            .BatchEstimateMemory(batch);
+    EXPECT_TRUE(answer.ok()) << answer.status();
+    EXPECT_EQ(service_.failures, 0);
+  }
+  // What would be too late is not waited for.
+  service_.failure = Overloaded(1, "requests", std::chrono::minutes(2));
+  service_.failures = 1;
+  const auto full = ConnectTo(address, absl::Minutes(1), grpc::InsecureChannelCredentials())
+                        .BatchEstimateMemory(batch);
+  EXPECT_EQ(full.status().code(), absl::StatusCode::kResourceExhausted);
 }
 
 }  // namespace

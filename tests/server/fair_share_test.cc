@@ -59,6 +59,8 @@ TEST_F(FairShareTest, TheLeastShareStays) {
   EXPECT_EQ(TakeMany("greedy", 1000), 16);
   EXPECT_EQ(Take("large", 1000).count(), 0) << "the first of a caller, whatever it costs";
   EXPECT_GT(Take("large").count(), 0);
+  NextStretch();
+  EXPECT_GT(Take("large", 1000).count(), 0) << "until it has made up for it";
 }
 
 // Those who come back when they are told find room.

@@ -43,7 +43,7 @@ class LongReplayTest : public testing::Test {
   void SetUp() override {
     ServerOptions options = FreePorts();
     options.search_threads = 1;
-    options.max_in_flight = 2;
+    options.max_in_flight = 8;
     server_ = StartOrFail(options);
     ASSERT_NE(server_, nullptr);
     stub_ = StubFor(server_->addresses()[0]);
