@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/random/random.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -23,8 +24,9 @@ namespace {
 
 // An answer with a ledger, or a batch of answers, may pass gRPC's own 4 MiB.
 constexpr int kMaxResponseBytes = 64 << 20;
-// Of servers that have too much to do.
-constexpr int kMaxRounds = 5;
+// Between two rounds of servers that have too much to do: twice as long each time, up to the
+// second.
+constexpr absl::Duration kFirstPause = absl::Milliseconds(100), kLongestPause = absl::Seconds(2);
 
 std::string Join(const grpc::ByteBuffer& bytes) {
   std::vector<grpc::Slice> slices;
@@ -108,11 +110,13 @@ grpc::ChannelArguments ArgumentsFor(absl::Duration timeout) {
 
 }  // namespace
 
-// Servers that have too much to do are asked again when they say, if there is time.
+// Servers that have too much to do are asked again when they say or later, not all at once, for
+// as long as there is time.
 absl::Status PlannerClient::Try(Attempt attempt) const {
   absl::Time begin = absl::Now();
   const absl::Time deadline = begin + timeout_;
-  for (int round = 1;; ++round) {
+  absl::BitGen random;
+  for (absl::Duration pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
     grpc::Status status;
     absl::Status named;
     for (size_t i = 0; i < targets_.size(); ++i, begin = absl::Now()) {
@@ -125,8 +129,9 @@ absl::Status PlannerClient::Try(Attempt attempt) const {
       if (!MayBeAnsweredElsewhere(status)) return named;
     }
     const auto retry_after = RetryAfterOf(status);
-    if (!retry_after.has_value() || round == kMaxRounds) return named;
-    begin += absl::FromChrono(*retry_after);
+    if (!retry_after.has_value()) return named;
+    const absl::Duration at_random = pause * absl::Uniform(random, 0.5, 1.5);
+    begin += std::max(absl::FromChrono(*retry_after), at_random);
     if (begin >= deadline) return named;
     absl::SleepFor(begin - absl::Now());
   }
