@@ -11,7 +11,6 @@
 #include "server/words/document.h"
 
 namespace plimsoll {
-
 namespace {
 
 // Refuses what would be of no use.
@@ -38,22 +37,6 @@ absl::Status CheckIgnored(const Connection& connection) {
   }
   return absl::OkStatus();
 }
-
-}  // namespace
-
-absl::StatusOr<absl::Duration> CheckConnection(const Connection& connection) {
-  absl::Duration timeout;
-  if (!absl::ParseDuration(connection.timeout, &timeout) || timeout <= absl::ZeroDuration() ||
-      timeout > absl::Hours(24)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--timeout: ", connection.timeout, "; must be a duration up to 24h, as 10s or 500ms"));
-  }
-  const absl::Status ignored = CheckIgnored(connection);
-  if (!ignored.ok()) return ignored;
-  return timeout;
-}
-
-namespace {
 
 // Returns nothing of a file that is not named.
 absl::Status ReadInto(const std::string& file, std::string* text) {
@@ -85,6 +68,18 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> CredentialsOf(
 }
 
 }  // namespace
+
+absl::StatusOr<absl::Duration> CheckConnection(const Connection& connection) {
+  absl::Duration timeout;
+  if (!absl::ParseDuration(connection.timeout, &timeout) || timeout <= absl::ZeroDuration() ||
+      timeout > absl::Hours(24)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--timeout: ", connection.timeout, "; must be a duration up to 24h, as 10s or 500ms"));
+  }
+  const absl::Status ignored = CheckIgnored(connection);
+  if (!ignored.ok()) return ignored;
+  return timeout;
+}
 
 absl::StatusOr<Service> OpenService(const Connection& connection) {
   const absl::StatusOr<absl::Duration> checked = CheckConnection(connection);

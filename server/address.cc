@@ -15,8 +15,10 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 
 namespace plimsoll {
@@ -158,6 +160,21 @@ std::string ToText(const Address& address) {
 Address PeerAddress(int socket) { return AddressBy(getpeername, socket); }
 
 Address OwnAddress(int socket) { return AddressBy(getsockname, socket); }
+
+std::string ToGrpcName(const Address& peer) {
+  if (peer.host.empty()) return "";
+  if (!absl::StrContains(peer.host, ':')) return absl::StrCat("ipv4:", peer.host, ":", peer.port);
+  return absl::StrCat("ipv6:%5B", absl::StrReplaceAll(peer.host, {{"%", "%25"}}),
+                      "%5D:", peer.port);
+}
+
+std::string HostOf(const std::string& peer) {
+  const bool ipv6 = absl::StartsWith(peer, "ipv6:");
+  if (!ipv6 && !absl::StartsWith(peer, "ipv4:")) return peer;
+  constexpr size_t kScheme = 5;
+  const std::string host = peer.substr(kScheme, peer.rfind(':') - kScheme);
+  return ipv6 ? absl::StrReplaceAll(host, {{"%5B", ""}, {"%5D", ""}, {"%25", "%"}}) : host;
+}
 
 void RemoveSocket(const std::string& path) {
   struct stat found {};

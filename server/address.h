@@ -30,6 +30,14 @@ std::string ToText(const Address& address);
 Address PeerAddress(int socket);
 Address OwnAddress(int socket);
 
+// Returns a peer's address as gRPC names it, "ipv4:10.0.0.1:5" or "ipv6:%5B::1%5D:5"; nothing over
+// a unix socket, where all have the same name.
+// Source: grpc 1.51, src/core/lib/address_utils/sockaddr_utils.cc, grpc_sockaddr_to_uri.
+std::string ToGrpcName(const Address& peer);
+
+// Returns the host in such a name; another name, as HTTP has it or "unix:", is one.
+std::string HostOf(const std::string& peer);
+
 // Removes the file of a socket; whatever else has this name stays.
 void RemoveSocket(const std::string& path);
 

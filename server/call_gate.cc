@@ -3,6 +3,7 @@
 #include <exception>
 #include <vector>
 
+#include "server/address.h"
 #include "server/status.h"
 
 namespace plimsoll {
@@ -132,10 +133,7 @@ std::optional<grpc::Status> CallGate::Pending::Try(
   if (!status.has_value()) return status;
   permit_.reset();
   access_.reset();
-  if (call_.ended != nullptr) {
-    const bool shed = status->error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED;
-    call_.ended(shed ? RetryAfterOf(*status) : std::nullopt);
-  }
+  if (call_.ended != nullptr) call_.ended(RetryAfterOf(*status));
   const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start_;
   if (call_.face == Face::kGrpc) {
     gate_->metrics_->Handled(call_.method, status->error_code(), time);

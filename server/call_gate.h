@@ -106,11 +106,6 @@ class CallGate {
     grpc::Status refusal_;  // why there is none of either
   };
 
-  // Begins a call and answers it.
-  grpc::Status Run(Call call, absl::FunctionRef<grpc::Status()> answer) {
-    return Pending(this, std::move(call)).Answer(answer);
-  }
-
  private:
   void Leave();
   // A peer that is refused again and again has a line now and then, which says how many it

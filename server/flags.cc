@@ -97,7 +97,8 @@ void ServerFlags::AddAccess(CLI::App* app) {
 
 void ServerFlags::AddLimits(CLI::App* app) {
   app->add_option("--max-in-flight", max_in_flight_,
-                  "Requests answered at once; more are refused with RESOURCE_EXHAUSTED")
+                  "Requests answered at once, half of them admissions and a quarter long replays "
+                  "at most; more are refused with RESOURCE_EXHAUSTED")
       ->envname("PLIMSOLL_MAX_IN_FLIGHT")
       ->check(CLI::Range(int64_t{1}, int64_t{1000000}))
       ->capture_default_str();

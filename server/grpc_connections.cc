@@ -13,9 +13,7 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
+#include "absl/strings/string_view.h"
 #include "server/crowding.h"
 
 namespace plimsoll {
@@ -58,15 +56,6 @@ std::optional<tcp_info> InfoOf(const Descriptor& socket) {
   return info;
 }
 
-// As gRPC names it, but for unix sockets, whose peers have all the same name.
-// Source: grpc 1.51, src/core/lib/address_utils/sockaddr_utils.cc, grpc_sockaddr_to_uri.
-std::string GrpcName(const Address& peer) {
-  if (peer.host.empty()) return "";
-  if (!absl::StrContains(peer.host, ':')) return absl::StrCat("ipv4:", peer.host, ":", peer.port);
-  return absl::StrCat("ipv6:%5B", absl::StrReplaceAll(peer.host, {{"%", "%25"}}),
-                      "%5D:", peer.port);
-}
-
 }  // namespace
 
 GrpcConnections::GrpcConnections(const Limits& limits, Metrics* metrics, const Log* log)
@@ -102,6 +91,7 @@ std::string GrpcConnections::Listen(Address* address) {
 
 void GrpcConnections::Start(Acceptors acceptors) {
   acceptors_ = std::move(acceptors);
+  if (listeners_.empty()) return;
   threads_.emplace_back([this] { Watch(); });
   for (int i = 0; i < kHandingThreads; ++i) threads_.emplace_back([this] { HandOver(); });
 }
@@ -252,7 +242,7 @@ void GrpcConnections::Add(const Listener& listener, Descriptor socket, const Add
   const auto place = std::prev(connections_.end());
   connection.id = ++last_id_;
   connection.socket = std::move(duplicate);
-  connection.peer = GrpcName(peer);
+  connection.peer = ToGrpcName(peer);
   connection.host = peer.host;
   places_.emplace(connection.id, place);
   if (!connection.peer.empty()) {

@@ -70,7 +70,7 @@ class GrpcConnections {
   // Start alone.
   std::string Listen(Address* address);
 
-  // Begins to hand connections over.
+  // Begins to hand connections over, where it listens.
   void Start(Acceptors acceptors);
 
   // To be told of each call when its request is there. `peer`: as gRPC names it. Returns, of

@@ -148,10 +148,9 @@ class HttplibServer final : public HttpServer {
                         &answer);
     });
     if (status.ok()) return response->set_content(answer, "application/json");
-    if (status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED) {
-      const auto after = RetryAfterOf(status).value_or(kRetrySoon);
+    if (const auto after = RetryAfterOf(status); after.has_value()) {
       response->set_header("Retry-After", absl::StrCat(absl::ToInt64Seconds(absl::Ceil(
-                                              absl::FromChrono(after), absl::Seconds(1)))));
+                                              absl::FromChrono(*after), absl::Seconds(1)))));
     }
     SetStatus(ToRpcStatus(status), HttpCode(status.error_code()), response);
   }

@@ -2,19 +2,9 @@
 
 #include <utility>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_replace.h"
+#include "server/address.h"
 
 namespace plimsoll {
-
-// gRPC's peers have a port, and brackets around IPv6, encoded.
-std::string HostOf(const std::string& peer) {
-  const bool ipv6 = absl::StartsWith(peer, "ipv6:");
-  if (!ipv6 && !absl::StartsWith(peer, "ipv4:")) return peer;
-  constexpr size_t kScheme = 5;
-  const std::string host = peer.substr(kScheme, peer.rfind(':') - kScheme);
-  return ipv6 ? absl::StrReplaceAll(host, {{"%5B", ""}, {"%5D", ""}, {"%25", "%"}}) : host;
-}
 
 PeerLines::Lines& PeerLines::LinesOf(const std::string& host, Clock::time_point now) {
   const auto is_over = [now](const Lines& lines) { return now - lines.begin >= kPeerLinesTime; };

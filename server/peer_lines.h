@@ -17,9 +17,6 @@ inline constexpr int64_t kMaxPeerLines = 20;
 inline constexpr std::chrono::seconds kPeerLinesTime{10};
 inline constexpr size_t kMaxLoggedPeers = 256;
 
-// Returns the host of a peer, "10.0.0.1" of "ipv4:10.0.0.1:5"; "unix:", or what HTTP has, is one.
-std::string HostOf(const std::string& peer);
-
 // Any thread may call.
 class PeerLines {
  public:

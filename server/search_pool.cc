@@ -7,6 +7,8 @@
 #include <exception>
 #include <future>
 #include <optional>
+#include <ranges>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/string_view.h"
@@ -69,15 +71,17 @@ grpc::Status SearchPool::Submit(const SearchCaller& caller, Search search, Done 
   {
     const std::lock_guard lock(mutex_);
     if (closed_) return Closing();
-    if (running_ + static_cast<int64_t>(waiting_.size()) >= limits_.max_searches) {
-      full = Full();
-      CountShed();
-      const auto crowding = Crowding(caller.name);
-      if (crowding == waiting_.end()) return full;
-      evicted = Remove(crowding);
-    }
+    const bool is_full = running_ + static_cast<int64_t>(waiting_.size()) >= limits_.max_searches;
+    if (is_full) full = Full();
     waiting_.push_back({caller, std::move(search), std::move(done)});
     metrics_->AddSearches(SearchState::kWaiting, 1);
+    if (is_full) {
+      CountShed();
+      const auto last = LastCrowding();
+      const bool is_newcomer = last == std::prev(waiting_.end());
+      evicted = Remove(last);
+      if (is_newcomer) return full;
+    }
   }
   if (evicted.has_value()) evicted->done(full);
   changed_.notify_one();
@@ -139,20 +143,11 @@ SearchPool::Tasks::iterator SearchPool::Next() {
                           [&](const Task& a, const Task& b) { return turn_of(a) < turn_of(b); });
 }
 
-// The last of the caller who has most waiting, unless the newcomer has as many.
-SearchPool::Tasks::iterator SearchPool::Crowding(const std::string& newcomer) {
-  if (waiting_.empty()) return waiting_.end();
+// The last of the caller who has most waiting.
+SearchPool::Tasks::iterator SearchPool::LastCrowding() {
+  auto newest_first = std::ranges::subrange(waiting_.rbegin(), waiting_.rend());
   const auto name_of = [](const Task& task) { return absl::string_view(task.caller.name); };
-  const std::string crowding = FirstCrowding(waiting_, name_of)->caller.name;
-  int64_t more = 0;
-  auto last = waiting_.end();
-  for (auto task = waiting_.begin(); task != waiting_.end(); ++task) {
-    more -= task->caller.name == newcomer ? 1 : 0;
-    if (task->caller.name != crowding) continue;
-    ++more;
-    last = task;
-  }
-  return more > 1 ? last : waiting_.end();
+  return std::prev(FirstCrowding(newest_first, name_of).base());
 }
 
 // Where a thread is free, one is about to be taken.
@@ -193,22 +188,29 @@ void SearchPool::Work() {
   }
 }
 
-// Waits until some have waited too long, or what waits has changed.
-SearchPool::Late SearchPool::TakeLate(std::unique_lock<std::mutex>* lock) {
-  Clock::time_point end = Clock::time_point::max();
+// Whose wait ends first, and when.
+std::pair<SearchPool::Tasks::iterator, SearchPool::Clock::time_point> SearchPool::FirstToEnd() {
+  std::pair first(waiting_.end(), Clock::time_point::max());
   const auto next = limits_.patient ? waiting_.end() : Next();
   for (auto task = waiting_.begin(); task != waiting_.end(); ++task) {
-    end = std::min(end, EndOfWait(*task, task == next));
+    const Clock::time_point end = EndOfWait(*task, task == next);
+    if (end < first.second) first = {task, end};
   }
-  if (end == Clock::time_point::max()) {
+  return first;
+}
+
+// Waits until some have waited too long, or what waits has changed.
+SearchPool::Late SearchPool::TakeLate(std::unique_lock<std::mutex>* lock) {
+  const Clock::time_point first_end = FirstToEnd().second;
+  if (first_end == Clock::time_point::max()) {
     due_changed_.wait(*lock);
   } else {
-    due_changed_.wait_until(*lock, end);
+    due_changed_.wait_until(*lock, first_end);
   }
   Late late;
   if (closed_) return late;  // what waits is told so
   const Clock::time_point now = Clock::now();
-  for (auto task = FindLate(now); task != waiting_.end(); task = FindLate(now)) {
+  for (auto [task, end] = FirstToEnd(); end <= now; std::tie(task, end) = FirstToEnd()) {
     if (DueTime(task->caller) <= now) {
       late.due.push_back(Take(task));
     } else {
@@ -227,14 +229,6 @@ void SearchPool::ForgetTurns() {
     if (oldest == turns_.end() || one->second.last < oldest->second.last) oldest = one;
   }
   if (oldest != turns_.end()) turns_.erase(oldest);
-}
-
-SearchPool::Tasks::iterator SearchPool::FindLate(Clock::time_point now) {
-  const auto next = limits_.patient ? waiting_.end() : Next();
-  for (auto task = waiting_.begin(); task != waiting_.end(); ++task) {
-    if (EndOfWait(*task, task == next) <= now) return task;
-  }
-  return waiting_.end();
 }
 
 void SearchPool::GiveUpLate() {

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "grpcpp/support/status.h"
@@ -110,9 +111,9 @@ class SearchPool {
   void CountShed();
   // mutex_ is held for all of these.
   Tasks::iterator Next();
-  Tasks::iterator FindLate(Clock::time_point now);
+  std::pair<Tasks::iterator, Clock::time_point> FirstToEnd();
   void ForgetTurns();
-  Tasks::iterator Crowding(const std::string& newcomer);
+  Tasks::iterator LastCrowding();
   Clock::time_point EndOfWait(const Task& task, bool is_next) const;
   grpc::Status Full() const;
   Late TakeLate(std::unique_lock<std::mutex>* lock);

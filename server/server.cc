@@ -220,21 +220,19 @@ std::string Server::StartGrpc(const ServerOptions& options) {
     if (!why.empty()) return CannotListen(text, why);
     addresses_.push_back(ToText(*address));
   }
-  GrpcConnections::Acceptors acceptors;
   const auto add_acceptor = [&builder](const std::shared_ptr<grpc::ServerCredentials>& of) {
     using Type = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
     return builder.experimental().AddExternalConnectionAcceptor(Type::FROM_FD, of);
   };
   const auto in_the_clear = grpc::InsecureServerCredentials();
-  if (!options.listen.empty()) {
-    acceptors = {.unix_socket = add_acceptor(in_the_clear),
-                 .tcp = add_acceptor(tls_ != nullptr ? tls_->GrpcCredentials() : in_the_clear)};
-  }
+  GrpcConnections::Acceptors acceptors = {
+      .unix_socket = add_acceptor(in_the_clear),
+      .tcp = add_acceptor(tls_ != nullptr ? tls_->GrpcCredentials() : in_the_clear)};
   builder.RegisterService(&service_);
   grpc_ = builder.BuildAndStart();
   if (grpc_ == nullptr) return "cannot start gRPC";
   grpc_->GetHealthCheckService()->SetServingStatus(kServiceName, true);
-  if (!options.listen.empty()) connections_.Start(std::move(acceptors));
+  connections_.Start(std::move(acceptors));
   return "";
 }
 

@@ -210,6 +210,7 @@ grpc::Status OverShare(std::chrono::milliseconds retry_after) {
 }
 
 std::optional<std::chrono::milliseconds> RetryAfterOf(const grpc::Status& status) {
+  if (status.error_code() != grpc::StatusCode::RESOURCE_EXHAUSTED) return std::nullopt;
   google::rpc::RetryInfo retry;
   const google::rpc::Status parsed = ToRpcStatus(status);
   for (const auto& detail : parsed.details()) {

@@ -53,7 +53,7 @@ grpc::Status Overloaded(int64_t max_in_flight, absl::string_view what,
 // The same of a caller who asks for more than its share.
 grpc::Status OverShare(std::chrono::milliseconds retry_after);
 
-// Returns RetryInfo's time; nothing where a status has none.
+// Returns when to come back, of what Overloaded and OverShare return; else nothing.
 std::optional<std::chrono::milliseconds> RetryAfterOf(const grpc::Status& status);
 
 // Returns the status as google.rpc.Status, details included.

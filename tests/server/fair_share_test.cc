@@ -89,21 +89,18 @@ TEST_F(FairShareTest, LimitsEndWithTheCrowd) {
 TEST_F(FairShareTest, ThoseWhoObeyAreAnsweredInTime) {
   constexpr int kCallers = 2000, kStretches = 200;
   constexpr double kCapacity = 1000;
-  struct Call {
-    FairShare::Clock::time_point came;
-  };
-  std::deque<Call> queue(kCallers, {now_});
+  std::deque<FairShare::Clock::time_point> queue(kCallers, now_);  // when each came
   std::vector<FairShare::Clock::time_point> away;
   double answered = 0, slow = 0;
   for (int stretch = 0; stretch < kStretches; ++stretch) {
     for (int tick = 0; tick < 100; ++tick) {
       now_ += milliseconds(1);
       std::erase_if(away, [&](auto until) {
-        if (until <= now_) queue.push_back({until});
+        if (until <= now_) queue.push_back(until);
         return until <= now_;
       });
       for (double left = kCapacity / 100; left > 0 && !queue.empty();) {
-        const auto waited = now_ - queue.front().came;
+        const auto waited = now_ - queue.front();
         queue.pop_front();
         shares_.Waited(waited, now_);
         const milliseconds retry = Take("host");

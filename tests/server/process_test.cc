@@ -1,6 +1,5 @@
 // The program itself: its one line, its settings, its signals, its exit codes.
 #include <signal.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -264,37 +263,22 @@ TEST(ProcessTest, FinishesWhatIsInFlightAfterSigterm) {
   EXPECT_THAT(process.RestOfErrors(), HasSubstr(R"("event":"killed")"));
 }
 
-// Over HTTP: "100 Continue" says that the request is in flight.
+// A request over HTTP without its body: "100 Continue" says that it is in flight.
+constexpr char kHalf[] =
+    "POST /v1:listGpus HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n";
+
 TEST(ProcessTest, TakesTheRestOfABodyAfterSigtermAndExits0) {
   Process process(With(kFreePorts, {"--drain-delay-ms", "0"}));
-  const Address http = ParseAddress(ReadAddresses(&process).http).value();
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(http.port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  ASSERT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
-  const std::string head =
-      "POST /v1:listGpus HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n";
-  ASSERT_EQ(send(fd, head.data(), head.size(), 0), static_cast<ssize_t>(head.size()));
-  std::string answer;
-  char buffer[4096];
-  const auto receive = [&] {
-    const ssize_t count = recv(fd, buffer, sizeof(buffer), 0);
-    if (count > 0) answer.append(buffer, count);
-    return count > 0;
-  };
-  while (!absl::StrContains(answer, "\r\n\r\n") && receive()) {
-  }
-  ASSERT_THAT(answer, testing::StartsWith("HTTP/1.1 100"));
+  RawConnection caller(ReadAddresses(&process).http);
+  ASSERT_TRUE(caller.Send(kHalf));
+  ASSERT_THAT(caller.ReadAnswer(), testing::StartsWith("HTTP/1.1 100"));
   process.Signal(SIGTERM);
   EXPECT_THAT(process.ReadErrorLine(), HasSubstr(R"("event":"draining")"));
-  ASSERT_EQ(send(fd, "{}", 2, 0), 2);
-  while (receive()) {
-  }
-  close(fd);
+  ASSERT_TRUE(caller.Send("{}"));
+  const std::string answer = caller.ReadAnswer();
   EXPECT_THAT(answer, HasSubstr("HTTP/1.1 200 OK"));
   EXPECT_THAT(answer, HasSubstr("h100-80gb-sxm"));
+  EXPECT_TRUE(caller.Ends());
   EXPECT_EQ(process.Wait(), 0);
 }
 
@@ -304,9 +288,7 @@ TEST(ProcessTest, EndsWhenTheDrainsTimeIsUp) {
   const Addresses addresses = ReadAddresses(&process);
   const RawConnection stays(addresses.grpc);
   RawConnection half(addresses.http);
-  ASSERT_TRUE(
-      half.Send("POST /v1:listGpus HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n"
-                "Expect: 100-continue\r\n\r\n"));
+  ASSERT_TRUE(half.Send(kHalf));
   EXPECT_THAT(half.ReadAnswer(), testing::StartsWith("HTTP/1.1 100"));
   process.Signal(SIGTERM);
   EXPECT_THAT(process.ReadErrorLine(), HasSubstr(R"("event":"draining")"));

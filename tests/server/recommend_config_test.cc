@@ -391,16 +391,14 @@ TEST_F(LongTest, EndsWhenItsCallerCancels) {
   EXPECT_EQ(Outcome("abandoned"), 1);
 }
 
+// What still waits is SearchPoolTest's: here it is refused in 40 ms.
 TEST_F(LongTest, EndsWithTheServer) {
   Call running(stub_.get(), LongSearch());
   WaitFor(kRunning, 1);
-  Call waiting(stub_.get(), LongSearch());
-  WaitFor(kWaiting, 1);
   server_->Shutdown(std::chrono::minutes(1));
-  const grpc::Status first = running.Wait();
-  ASSERT_TRUE(first.ok()) << first.error_message();
+  const grpc::Status status = running.Wait();
+  ASSERT_TRUE(status.ok()) << status.error_message();
   EXPECT_TRUE(running.response().truncated());
-  EXPECT_EQ(waiting.Wait().error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
 // Nobody waits any more when the search would begin.

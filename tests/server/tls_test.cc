@@ -44,6 +44,18 @@ class TlsTest : public testing::Test {
     ASSERT_NE(server_, nullptr);
   }
 
+  // Starts a server that a caller with this name in its certificate may ask for GPUs.
+  void StartServerFor(const std::string& name) {
+    files_.client_ca = WriteTestFile("ca.pem", authority_.pem());
+    Put(authority_.Issue("localhost"));
+    ServerOptions options = FreePorts();
+    options.tls = files_;
+    options.access_policy = WriteTestFile(
+        "access.yaml", "callers: [{name: x, certificates: [" + name + "], methods: [ListGpus]}]");
+    server_ = StartOrFail(options);
+    ASSERT_NE(server_, nullptr);
+  }
+
   // Asks over gRPC; `own` may be empty.
   grpc::Status Ask(const std::string& ca, const Pem& own = {}) const {
     grpc::ChannelArguments arguments;
@@ -112,14 +124,7 @@ TEST_F(TlsTest, AsksForCertificatesOfItsAuthority) {
 }
 
 TEST_F(TlsTest, KnowsCallersOfAPolicyByTheirNames) {
-  files_.client_ca = WriteTestFile("ca.pem", authority_.pem());
-  Put(authority_.Issue("localhost"));
-  ServerOptions options = FreePorts();
-  options.tls = files_;
-  options.access_policy = WriteTestFile(
-      "access.yaml", "callers: [{name: x, certificates: [caller.example], methods: [ListGpus]}]");
-  server_ = StartOrFail(options);
-  ASSERT_NE(server_, nullptr);
+  StartServerFor("caller.example");
   EXPECT_TRUE(Ask(authority_.pem(), authority_.Issue("caller.example")).ok());
   EXPECT_EQ(Http("/v1:listGpus", authority_.Issue("caller.example")), 200);
   EXPECT_EQ(Ask(authority_.pem(), authority_.Issue("other.example")).error_code(),
@@ -129,14 +134,7 @@ TEST_F(TlsTest, KnowsCallersOfAPolicyByTheirNames) {
 
 // Each of a certificate's names counts, over both faces: 127.0.0.1 is among them.
 TEST_F(TlsTest, KnowsCallersOfAPolicyByTheirAddresses) {
-  files_.client_ca = WriteTestFile("ca.pem", authority_.pem());
-  Put(authority_.Issue("localhost"));
-  ServerOptions options = FreePorts();
-  options.tls = files_;
-  options.access_policy = WriteTestFile(
-      "access.yaml", "callers: [{name: x, certificates: [127.0.0.1], methods: [ListGpus]}]");
-  server_ = StartOrFail(options);
-  ASSERT_NE(server_, nullptr);
+  StartServerFor("127.0.0.1");
   const Pem own = authority_.Issue("caller.example");
   EXPECT_TRUE(Ask(authority_.pem(), own).ok());
   EXPECT_EQ(Http("/v1:listGpus", own), 200);
