@@ -3,42 +3,31 @@
 #include <openssl/crypto.h>
 
 #include <algorithm>
-#include <set>
+#include <limits>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "server/field_names.h"
+#include "server/access_policy.h"
+#include "server/allowance.h"
 #include "server/status.h"
 #include "server/words/document.h"
-#include "server/words/refusal.h"
-#include "server/words/yaml_message.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr char kRoot[] = "access";
-constexpr char kAll[] = "all";
-constexpr char kAnyone[] = "anyone";
 constexpr char kAnyCertificate[] = "*";
-constexpr size_t kMaxCallers = 64;  // each call is compared with all
 constexpr size_t kLeastTokenBytes = 16;
+constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 
 using MethodSet = std::bitset<kMethodCount>;
-
-std::vector<std::string> MethodWords() {
-  std::vector<std::string> words = {kAll};
-  for (const MethodName& name : kMethodNames) words.emplace_back(name.grpc);
-  return words;
-}
 
 template <typename Names>
 MethodSet MethodsOf(const Names& names) {
   MethodSet methods;
   for (const std::string& name : names) {
     for (size_t i = 0; i < kMethodCount; ++i) {
-      if (name == kAll || name == kMethodNames[i].grpc) methods.set(i);
+      if (name == kAllMethods || name == kMethodNames[i].grpc) methods.set(i);
     }
   }
   return methods;
@@ -54,70 +43,6 @@ bool IsToken(const std::string& authorization, const std::string& token) {
   return CRYPTO_memcmp(text.data() + kScheme.size(), token.data(), token.size()) == 0;
 }
 
-// Collects what is wrong with a policy.
-class PolicyCheck {
- public:
-  PolicyCheck(const v1::AccessPolicy& policy, bool asks_certificates, Violations* wrong)
-      : policy_(policy), asks_certificates_(asks_certificates), wrong_(*wrong) {}
-
-  void Check() {
-    if (policy_.callers_size() > static_cast<int>(kMaxCallers)) {
-      Fail("callers", absl::StrCat(policy_.callers_size()),
-           absl::StrCat("must be ", kMaxCallers, " at most"), ViolationCode::kTooLarge);
-    }
-    for (int i = 0; i < policy_.callers_size(); ++i) {
-      CheckCaller(absl::StrCat("callers[", i, "]"), policy_.callers(i));
-    }
-    CheckMethods("anyone", policy_.anyone());
-  }
-
- private:
-  void Fail(const std::string& field, const std::string& value, const std::string& rule,
-            ViolationCode code) {
-    wrong_.push_back({absl::StrCat(kRoot, ".", field), value, rule, code});
-  }
-
-  void CheckCaller(const std::string& at, const v1::Caller& caller) {
-    if (caller.name().empty()) {
-      Fail(at + ".name", "not set", "must be set", ViolationCode::kMissing);
-    } else if (caller.name() == kAnyone || !names_.insert(caller.name()).second) {
-      Fail(at + ".name", caller.name(), "must be unique, and not anyone", ViolationCode::kConflict);
-    }
-    if (caller.certificates().empty() && !caller.unix_socket() && caller.token_files().empty()) {
-      Fail(at, "no credential", "must have certificates, unix_socket or token_files",
-           ViolationCode::kMissing);
-    }
-    if (!asks_certificates_ && !caller.certificates().empty()) {
-      Fail(at + ".certificates", absl::StrJoin(caller.certificates(), ", "),
-           "needs --tls-client-ca", ViolationCode::kConflict);
-    }
-    if (caller.methods().empty()) {
-      Fail(at + ".methods", "not set", "must be set", ViolationCode::kMissing);
-    }
-    CheckMethods(at + ".methods", caller.methods());
-    if (caller.has_max_call_count() && caller.max_call_count() < 1) {
-      Fail(at + ".max_call_count", absl::StrCat(caller.max_call_count()), "must be 1 or more",
-           ViolationCode::kOutOfRange);
-    }
-  }
-
-  template <typename Names>
-  void CheckMethods(const std::string& at, const Names& names) {
-    const std::vector<std::string> words = MethodWords();
-    for (int i = 0; i < names.size(); ++i) {
-      if (std::find(words.begin(), words.end(), names[i]) != words.end()) continue;
-      Fail(absl::StrCat(at, "[", i, "]"), names[i],
-           absl::StrCat("must be one of ", absl::StrJoin(words, ", ")),
-           ViolationCode::kUnknownName);
-    }
-  }
-
-  const v1::AccessPolicy& policy_;
-  const bool asks_certificates_;
-  Violations& wrong_;
-  std::set<std::string> names_;
-};
-
 absl::StatusOr<std::string> ReadToken(const std::string& file) {
   absl::StatusOr<std::string> text = ReadDocument(file);
   if (!text.ok()) return text.status();
@@ -130,29 +55,59 @@ absl::StatusOr<std::string> ReadToken(const std::string& file) {
 
 }  // namespace
 
+const char* NameOf(AccessRule rule) {
+  constexpr const char* kNames[kAccessRuleCount] = {"methods", "max_call_count",
+                                                    "max_calls_per_second", "max_cores"};
+  return kNames[static_cast<size_t>(rule)];
+}
+
 class Access::Caller {
  public:
+  struct Excess {
+    AccessRule limit;
+    std::chrono::milliseconds retry_after;
+  };
+
   Caller(v1::Caller rules, std::vector<std::string> tokens)
       : rules_(std::move(rules)),
         tokens_(std::move(tokens)),
-        methods_(MethodsOf(rules_.methods())) {}
+        methods_(MethodsOf(rules_.methods())),
+        calls_(rules_.has_max_calls_per_second() ? rules_.max_calls_per_second() : kUnlimited),
+        cores_(rules_.has_max_cores() ? rules_.max_cores() : kUnlimited) {}
 
   const std::string& name() const { return rules_.name(); }
   bool may(Method method) const { return methods_[static_cast<size_t>(method)]; }
-  int64_t max_call_count() const { return rules_.max_call_count(); }
+  std::optional<int64_t> max_connection_count() const {
+    if (!rules_.has_max_connection_count()) return std::nullopt;
+    return rules_.max_connection_count();
+  }
 
   bool Is(const Identity& identity) const {
     if (rules_.unix_socket() && identity.over_unix_socket) return true;
     return HasCertificate(identity) || HasToken(identity);
   }
 
-  // Returns whether there is a place.
-  bool Enter() const {
-    if (in_flight_.fetch_add(1) < max_call_count() || !rules_.has_max_call_count()) return true;
+  // Takes a place, or returns which limit is reached, and until when.
+  std::optional<Excess> Enter() const {
+    const auto now = Allowance::Clock::now();
+    const int64_t others = in_flight_.fetch_add(1);
+    Excess excess{};
+    if (rules_.has_max_call_count() && others >= rules_.max_call_count()) {
+      excess = {AccessRule::kMaxCallCount, kRetrySoon};
+    } else if (const auto wait = cores_.Take(0, now); wait.count() > 0) {
+      excess = {AccessRule::kMaxCores, wait};
+    } else if (const auto wait = calls_.Take(1, now); wait.count() > 0) {
+      excess = {AccessRule::kMaxCallsPerSecond, wait};
+    } else {
+      return std::nullopt;
+    }
     Leave();
-    return false;
+    return excess;
   }
   void Leave() const { in_flight_.fetch_sub(1); }
+  void Charge(std::chrono::nanoseconds time) const {
+    cores_.Spend(std::chrono::duration<double>(time).count(), Allowance::Clock::now());
+  }
 
  private:
   bool HasCertificate(const Identity& identity) const {
@@ -177,6 +132,7 @@ class Access::Caller {
   const std::vector<std::string> tokens_;
   const MethodSet methods_;
   mutable std::atomic<int64_t> in_flight_{0};
+  mutable Allowance calls_, cores_;
 };
 
 struct Access::Rules {
@@ -187,10 +143,18 @@ struct Access::Rules {
 
 Access::~Access() = default;
 
-std::string Access::Permit::name() const { return caller_ != nullptr ? caller_->name() : ""; }
+Access::Entry::~Entry() {
+  if (caller_ != nullptr && admitted()) caller_->Leave();
+}
 
-Access::Permit::~Permit() {
-  if (caller_ != nullptr) caller_->Leave();
+std::string Access::Entry::name() const { return caller_ != nullptr ? caller_->name() : ""; }
+
+std::optional<int64_t> Access::Entry::max_connection_count() const {
+  return caller_ != nullptr ? caller_->max_connection_count() : std::nullopt;
+}
+
+void Access::Entry::Charge(std::chrono::nanoseconds time) const {
+  if (caller_ != nullptr) caller_->Charge(time);
 }
 
 absl::StatusOr<std::unique_ptr<Access>> Access::Load(const Options& options) {
@@ -201,15 +165,13 @@ absl::StatusOr<std::unique_ptr<Access>> Access::Load(const Options& options) {
 }
 
 absl::StatusOr<std::shared_ptr<const Access::Rules>> Access::Read() const {
-  v1::AccessPolicy policy;
-  absl::StatusOr<Violations> wrong = ReadYamlFile(options_.policy, kRoot, &policy);
-  if (!wrong.ok()) return wrong.status();
-  PolicyCheck(policy, options_.asks_certificates, &*wrong).Check();
-  if (!wrong->empty()) return Invalid(*wrong);
+  const absl::StatusOr<v1::AccessPolicy> policy =
+      ReadAccessPolicy(options_.policy, options_.asks_certificates);
+  if (!policy.ok()) return policy.status();
   auto rules = std::make_shared<Rules>();
-  rules->anyone = MethodsOf(policy.anyone());
+  rules->anyone = MethodsOf(policy->anyone());
   rules->files.push_back(options_.policy);
-  for (const v1::Caller& caller : policy.callers()) {
+  for (const v1::Caller& caller : policy->callers()) {
     std::vector<std::string> tokens;
     for (const std::string& file : caller.token_files()) {
       absl::StatusOr<std::string> token = ReadToken(file);
@@ -263,27 +225,23 @@ grpc::Status Access::CheckDefault(const Identity& identity, Method method) const
   return grpc::Status::OK;
 }
 
-std::variant<Access::Permit, grpc::Status> Access::Enter(const Identity& identity,
-                                                         Method method) const {
+Access::Entry Access::Enter(const Identity& identity, Method method) const {
   const std::shared_ptr<const Rules> now = rules();
-  if (now == nullptr) {
-    grpc::Status status = CheckDefault(identity, method);
-    if (status.ok()) return Permit(nullptr);
-    return status;
-  }
+  if (now == nullptr) return Entry(nullptr, AccessRule::kMethods, CheckDefault(identity, method));
   const auto found = std::find_if(now->callers.begin(), now->callers.end(),
                                   [&](const auto& caller) { return caller->Is(identity); });
-  const bool known = found != now->callers.end();
-  if (!now->anyone[static_cast<size_t>(method)] && !(known && (*found)->may(method))) {
-    return Refusal(grpc::StatusCode::PERMISSION_DENIED,
-                   absl::StrCat(known ? (*found)->name() : kAnyone, " may not call ",
-                                NameOf(method).grpc, " here"),
-                   "NOT_ALLOWED");
+  const std::shared_ptr<const Caller> caller = found == now->callers.end() ? nullptr : *found;
+  const std::string name = caller == nullptr ? kAnyone : caller->name();
+  if (!now->anyone[static_cast<size_t>(method)] && !(caller != nullptr && caller->may(method))) {
+    return Entry(
+        caller, AccessRule::kMethods,
+        Refusal(grpc::StatusCode::PERMISSION_DENIED,
+                absl::StrCat(name, " may not call ", NameOf(method).grpc, " here"), "NOT_ALLOWED"));
   }
-  if (!known) return Permit(nullptr);
-  if ((*found)->Enter()) return Permit(*found);
-  return Overloaded((*found)->max_call_count(), absl::StrCat("requests of ", (*found)->name()),
-                    kRetrySoon);
+  if (caller == nullptr) return Entry(nullptr);
+  const std::optional<Caller::Excess> excess = caller->Enter();
+  if (!excess.has_value()) return Entry(caller);
+  return Entry(caller, excess->limit, OverLimit(name, NameOf(excess->limit), excess->retry_after));
 }
 
 }  // namespace plimsoll

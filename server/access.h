@@ -4,12 +4,12 @@
 
 #include <atomic>
 #include <bitset>
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -19,6 +19,12 @@
 #include "server/method.h"
 
 namespace plimsoll {
+
+// What a call may break of the policy: which methods its caller may call, and its limits.
+enum class AccessRule { kMethods, kMaxCallCount, kMaxCallsPerSecond, kMaxCores };
+inline constexpr size_t kAccessRuleCount = 4;
+// As the policy calls it.
+const char* NameOf(AccessRule rule);
 
 // What a caller shows.
 struct Identity {
@@ -40,27 +46,43 @@ class Access {
 
   class Caller;  // one of the policy's
 
-  // A caller's place for one call; given back when it dies.
-  class Permit {
+  // One call: let in, or refused. Its place is given back when it dies.
+  class Entry {
    public:
-    explicit Permit(std::shared_ptr<const Caller> caller) : caller_(std::move(caller)) {}
-    Permit(Permit&& other) noexcept = default;
-    Permit& operator=(Permit&&) = delete;
-    ~Permit();
+    explicit Entry(std::shared_ptr<const Caller> caller) : caller_(std::move(caller)) {}
+    // Let in where the status is OK.
+    Entry(std::shared_ptr<const Caller> caller, AccessRule rule, grpc::Status status)
+        : caller_(std::move(caller)), rule_(rule), status_(std::move(status)) {}
+    Entry(Entry&& other) noexcept = default;
+    Entry& operator=(Entry&&) = delete;
+    ~Entry();
+
+    bool admitted() const { return status_.ok(); }
+    // PERMISSION_DENIED (reason NOT_ALLOWED, REPORTS_OFF or REPORTS_NEED_UNIX_SOCKET), or
+    // RESOURCE_EXHAUSTED with RetryInfo (CALLER_LIMIT) where a limit of the caller is reached.
+    const grpc::Status& status() const { return status_; }
+    // By which rule it is refused.
+    std::optional<AccessRule> broken_rule() const {
+      return admitted() ? std::nullopt : std::optional(rule_);
+    }
 
     // Its caller's name in the policy; empty where it has none.
     std::string name() const;
+    std::optional<int64_t> max_connection_count() const;
+    // Processor time that was spent on it.
+    void Charge(std::chrono::nanoseconds time) const;
 
    private:
     std::shared_ptr<const Caller> caller_;
+    AccessRule rule_ = AccessRule::kMethods;
+    grpc::Status status_;
   };
 
   // Without a policy all may call everything, but that reports are taken over a unix socket
   // alone, and of accept_reports; where certificates are asked for, those without one may
   // call nothing over TCP.
   //
-  // Errors: INVALID_ARGUMENT, everything that is wrong, as "access.callers[0].methods[1]:
-  //         Estimate; must be one of …", a line each.
+  // Errors: INVALID_ARGUMENT, as ReadAccessPolicy's, or of a file with a token.
   static absl::StatusOr<std::unique_ptr<Access>> Load(const Options& options);
   ~Access();
 
@@ -72,10 +94,7 @@ class Access {
   // Whether it depends on who calls, for a method other than ReportUsage.
   bool asks() const;
 
-  // Returns a permit, or PERMISSION_DENIED (reason NOT_ALLOWED, REPORTS_OFF or
-  // REPORTS_NEED_UNIX_SOCKET), or RESOURCE_EXHAUSTED with RetryInfo where as many calls of
-  // this caller as allowed are in flight.
-  std::variant<Permit, grpc::Status> Enter(const Identity& identity, Method method) const;
+  Entry Enter(const Identity& identity, Method method) const;
 
  private:
   struct Rules;

@@ -5,6 +5,7 @@
 
 #include "server/address.h"
 #include "server/status.h"
+#include "server/thread_time.h"
 
 namespace plimsoll {
 namespace {
@@ -106,25 +107,37 @@ void CallGate::Pending::TakePermit() {
 
 void CallGate::Pending::TakeAccess() {
   if (!gate_->access_->asks() && call_.method != Method::kReportUsage) return;
-  auto entered = gate_->access_->Enter(call_.identity(), call_.method);
-  if (auto* const refusal = std::get_if<grpc::Status>(&entered)) {
-    refusal_ = *refusal;
-  } else {
-    access_.emplace(std::get<Access::Permit>(std::move(entered)));
-  }
+  access_.emplace(gate_->access_->Enter(call_.identity(), call_.method));
+  refusal_ = access_->status();
+  gate_->metrics_->callers().Called(access_->name(), access_->broken_rule());
+}
+
+void CallGate::Pending::Charge(std::chrono::nanoseconds time) const {
+  if (!access_.has_value()) return;
+  access_->Charge(time);
+  gate_->metrics_->callers().Worked(access_->name(), time);
 }
 
 std::optional<grpc::Status> CallGate::Pending::TryOrRefuse(
     absl::FunctionRef<std::optional<grpc::Status>()> answer) const {
   if (!admitted()) {
-    if (refusal_.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED) gate_->metrics_->Shed();
+    const bool by_policy = access_.has_value() && !access_->admitted();
+    if (!by_policy) gate_->metrics_->Shed();
     return refusal_;
   }
   try {
-    return answer();
+    return access_.has_value() ? TryAtItsCost(answer) : answer();
   } catch (const std::exception& error) {
     return Refusal(grpc::StatusCode::INTERNAL, error.what(), "INTERNAL");
   }
+}
+
+std::optional<grpc::Status> CallGate::Pending::TryAtItsCost(
+    absl::FunctionRef<std::optional<grpc::Status>()> answer) const {
+  const std::chrono::nanoseconds begin = ThreadTime();
+  std::optional<grpc::Status> status = answer();
+  Charge(ThreadTime() - begin);
+  return status;
 }
 
 std::optional<grpc::Status> CallGate::Pending::Try(

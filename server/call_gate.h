@@ -81,6 +81,11 @@ class CallGate {
     bool admitted() const { return refusal_.ok(); }
     // Who takes turns with others: a caller of the policy, else a host.
     std::string caller() const;
+    // What the access policy says of the call; nothing where it was not asked.
+    const Access::Entry* access() const { return access_.has_value() ? &*access_ : nullptr; }
+
+    // To be told what other threads spent on it before it is answered.
+    void Charge(std::chrono::nanoseconds time) const;
 
     // Runs `answer`, or refuses what was not admitted: as Access does, or with
     // RESOURCE_EXHAUSTED where too many are in flight or wait; an exception becomes INTERNAL. Once
@@ -97,11 +102,13 @@ class CallGate {
     void TakePermit();
     std::optional<grpc::Status> TryOrRefuse(
         absl::FunctionRef<std::optional<grpc::Status>()> answer) const;
+    std::optional<grpc::Status> TryAtItsCost(
+        absl::FunctionRef<std::optional<grpc::Status>()> answer) const;
 
     CallGate* gate_;
     Call call_;
     std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-    std::optional<Access::Permit> access_;
+    std::optional<Access::Entry> access_;
     std::optional<Permit> permit_;
     grpc::Status refusal_;  // why there is none of either
   };

@@ -13,13 +13,13 @@ namespace plimsoll {
 // Returns the first of those of the peer that has most.
 //
 // Requires: some.
-template <typename Connections, typename PeerOf>
-auto FirstCrowding(Connections& connections, const PeerOf& peer_of) {
+template <typename Iterator, typename PeerOf>
+Iterator FirstCrowding(Iterator begin, Iterator end, const PeerOf& peer_of) {
   std::map<absl::string_view, size_t> counts;
   size_t most = 0;
-  for (const auto& one : connections) most = std::max(most, ++counts[peer_of(one)]);
-  return std::find_if(connections.begin(), connections.end(),
-                      [&](const auto& one) { return counts[peer_of(one)] == most; });
+  std::for_each(begin, end,
+                [&](const auto& one) { most = std::max(most, ++counts[peer_of(one)]); });
+  return std::find_if(begin, end, [&](const auto& one) { return counts[peer_of(one)] == most; });
 }
 
 }  // namespace plimsoll

@@ -34,8 +34,8 @@ constexpr int64_t kMaxEarlyInRow = 16;
 constexpr std::chrono::seconds kShedsFor{5};
 constexpr std::chrono::minutes kSpared{1};
 
-// What epoll says of: this, a listener (its index and one more), or a connection.
-constexpr uint64_t kEnded = 0;
+// What epoll says of: a wake-up, a listener (its index and one more), or a connection.
+constexpr uint64_t kWake = 0;
 constexpr uint64_t kFirstConnection = 1 << 10;
 
 bool Control(int epoll, int operation, int socket, uint64_t id, uint32_t events) {
@@ -63,9 +63,9 @@ GrpcConnections::GrpcConnections(const Limits& limits, Metrics* metrics, const L
       metrics_(metrics),
       log_(log),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
-      ended_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       last_id_(kFirstConnection) {
-  Control(epoll_.get(), EPOLL_CTL_ADD, ended_.get(), kEnded, EPOLLIN | EPOLLET);
+  Control(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), kWake, EPOLLIN | EPOLLET);
 }
 
 GrpcConnections::~GrpcConnections() {
@@ -109,6 +109,24 @@ std::optional<std::chrono::milliseconds> GrpcConnections::Called(const std::stri
   return std::chrono::milliseconds(info->tcpi_last_data_recv);
 }
 
+void GrpcConnections::CalledBy(const std::string& peer, const Owner& owner) {
+  {
+    const std::shared_lock lock(mutex_);
+    const auto found = by_peer_.find(peer);
+    if (found == by_peer_.end() || found->second->owner == owner) return;
+  }
+  {
+    const std::unique_lock lock(mutex_);
+    const auto found = by_peer_.find(peer);
+    if (found != by_peer_.end()) found->second->owner = owner;
+  }
+  OwnersChanged();
+}
+
+void GrpcConnections::OwnersChanged() {
+  if (!owners_changed_.exchange(true)) eventfd_write(wake_.get(), 1);
+}
+
 void GrpcConnections::Answered(const std::string& peer) {
   const std::shared_lock lock(mutex_);
   const auto found = by_peer_.find(peer);
@@ -134,7 +152,7 @@ void GrpcConnections::Shed(const std::string& peer, std::chrono::milliseconds re
 
 void GrpcConnections::Refuse() {
   refusing_ = true;
-  eventfd_write(ended_.get(), 1);
+  eventfd_write(wake_.get(), 1);
 }
 
 bool GrpcConnections::WaitUntilEmpty(Clock::time_point deadline) {
@@ -155,6 +173,7 @@ void GrpcConnections::Watch() {
     MeasureActive();
     CloseFlooding();
     CloseInsistent();
+    if (owners_changed_.exchange(false)) CountOwners();
     for (size_t i = 0; !accepting_ && i < listeners_.size(); ++i)
       Arm(listeners_[i].socket.get(), i + 1);
   }
@@ -170,7 +189,7 @@ int GrpcConnections::TimeoutMs() const {
 }
 
 void GrpcConnections::Heed(uint64_t id, uint32_t events) {
-  if (id == kEnded) return;
+  if (id == kWake) return;
   if (id < kFirstConnection) return AcceptFrom(id - 1);
   const auto found = places_.find(id);
   if (found == places_.end()) return;  // closed since
@@ -366,7 +385,27 @@ void GrpcConnections::CloseInsistent() {
 void GrpcConnections::CloseMostSilent() {
   if (connections_.empty()) return;
   const auto host_of = [](const Connection& one) { return absl::string_view(one.host); };
-  Close(FirstCrowding(connections_, host_of), Cut::kCrowded);
+  Close(FirstCrowding(connections_.begin(), connections_.end(), host_of), Cut::kCrowded);
+}
+
+// The most silent come first.
+void GrpcConnections::CountOwners() {
+  for (auto& [name, count] : owners_) count = 0;
+  std::map<std::string, int64_t> excess;
+  std::vector<List::iterator> closed;
+  {
+    const std::shared_lock lock(mutex_);
+    for (const Connection& one : connections_) {
+      if (!one.owner.has_value()) continue;
+      const int64_t count = ++owners_[one.owner->name];
+      excess[one.owner->name] = count - one.owner->max_count.value_or(count);
+    }
+    for (auto place = connections_.begin(); place != connections_.end(); ++place) {
+      if (place->owner.has_value() && excess[place->owner->name]-- > 0) closed.push_back(place);
+    }
+  }
+  for (const auto& [name, count] : owners_) metrics_->callers().SetConnections(name, count);
+  for (const List::iterator place : closed) Close(place, Cut::kCrowded);
 }
 
 void GrpcConnections::Heard(List::iterator connection) {
@@ -403,6 +442,7 @@ void GrpcConnections::Drop(List::iterator connection) {
     const auto found = by_peer_.find(connection->peer);
     if (found != by_peer_.end() && found->second == &*connection) by_peer_.erase(found);
   }
+  OwnersChanged();
   connections_.erase(connection);
   SetCount();
 }

@@ -11,6 +11,7 @@
 #include <condition_variable>
 #include <deque>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -78,6 +79,18 @@ class GrpcConnections {
   // has waited where its connection has no other.
   std::optional<std::chrono::milliseconds> Called(const std::string& peer, Method method);
 
+  // Who calls: a caller of the access policy, or nobody in particular (empty). Of more
+  // connections than it may have, the most silent is closed.
+  struct Owner {
+    std::string name;
+    std::optional<int64_t> max_count;
+
+    bool operator==(const Owner&) const = default;
+  };
+
+  // To be told of calls where there is such a policy.
+  void CalledBy(const std::string& peer, const Owner& owner);
+
   // To be told of each call that is refused for load. A connection by which they come again
   // and again before it is time, and none that is answered, is closed, but none that admissions
   // came by of late: others may use it too.
@@ -97,10 +110,11 @@ class GrpcConnections {
 
  private:
   struct Connection {
-    uint64_t id = 0;    // a descriptor's number comes again
-    Descriptor socket;  // a duplicate: gRPC closes its own
-    std::string peer;   // as gRPC names it; empty over a unix socket
-    std::string host;   // likewise
+    uint64_t id = 0;             // a descriptor's number comes again
+    Descriptor socket;           // a duplicate: gRPC closes its own
+    std::string peer;            // as gRPC names it; empty over a unix socket
+    std::string host;            // likewise
+    std::optional<Owner> owner;  // who called by it last; guarded by mutex_
     std::atomic<int64_t> calls{0};
     std::atomic<int64_t> answered{0};               // of these, while sheds()
     std::atomic<int64_t> early{0};                  // of these, shed before it was time
@@ -153,6 +167,8 @@ class GrpcConnections {
   void CloseFlooding();
   void CloseInsistent();
   void CloseMostSilent();
+  void CountOwners();
+  void OwnersChanged();
   void Heard(List::iterator connection);
   bool IsBanned(const std::string& host);
   bool IsSpared(const std::string& host) const;
@@ -164,7 +180,7 @@ class GrpcConnections {
   Metrics* const metrics_;
   const Log* const log_;
   const Descriptor epoll_;
-  const Descriptor ended_;  // an eventfd: Refuse was called, or this ends
+  const Descriptor wake_;  // an eventfd: Refuse was called, this ends, or who calls has changed
   Acceptors acceptors_;
   std::atomic<bool> accepting_{true};
   std::atomic<bool> refusing_{false};
@@ -182,9 +198,11 @@ class GrpcConnections {
   int64_t held_ = 0;
   // Until when hosts get no new connection: those that flood, and that do not stay away.
   std::unordered_map<std::string, Clock::time_point> flooding_, insistent_;
+  std::map<std::string, int64_t> owners_;  // their connections, as counted last
 
   std::shared_mutex mutex_;
   std::unordered_map<std::string, Connection*> by_peer_;  // guarded by mutex_; TCP alone
+  std::atomic<bool> owners_changed_{false};
   std::mutex count_mutex_;
   std::condition_variable count_changed_;
   size_t count_ = 0;  // guarded by count_mutex_

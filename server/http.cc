@@ -143,9 +143,11 @@ class HttplibServer final : public HttpServer {
         .identity = [this, &request] { return IdentityOf(request); }};
     std::string answer;
     CallGate::Pending pending(&backend_.gate, call);
+    const SearchCaller caller = {.name = pending.caller(),
+                                 .arrival = std::chrono::system_clock::now(),
+                                 .charge = [&pending](auto time) { pending.Charge(time); }};
     const grpc::Status status = pending.Answer([&] {
-      return AnswerJson(backend_.planner, backend_.pools, method, pending.caller(), body.text,
-                        &answer);
+      return AnswerJson(backend_.planner, backend_.pools, method, caller, body.text, &answer);
     });
     if (status.ok()) return response->set_content(answer, "application/json");
     if (const auto after = RetryAfterOf(status); after.has_value()) {

@@ -181,9 +181,8 @@ grpc::Status AnswerBatch(SearchPool& pool, const SearchCaller& caller, const Pla
 }  // namespace
 
 grpc::Status AnswerJson(const Planner& planner, const WorkPools& pools, Method method,
-                        const std::string& caller_name, const std::string& text,
+                        const SearchCaller& caller, const std::string& text,
                         std::string* response) {
-  const SearchCaller caller = {.name = caller_name, .arrival = std::chrono::system_clock::now()};
   const std::string request = text.empty() ? "{}" : text;
   switch (method) {
     case Method::kEstimateMemory:

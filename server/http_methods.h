@@ -14,7 +14,7 @@ namespace plimsoll {
 // Answers one call; no text at all is an empty request. A request of a batch that can't be read
 // fails alone. What takes long is done in one of the pools, and waited for.
 grpc::Status AnswerJson(const Planner& planner, const WorkPools& pools, Method method,
-                        const std::string& caller, const std::string& text, std::string* response);
+                        const SearchCaller& caller, const std::string& text, std::string* response);
 
 }  // namespace plimsoll
 

@@ -42,7 +42,7 @@ void IdleConnections::Add(HttpConnection connection) {
       connection.received.empty() && !shakes_hands ? limits_.max_time : limits_.max_head_time;
   waiting_.push_back({std::move(connection), Clock::now() + time, has_head});
   if (waiting_.size() > limits_.max_count) {
-    Drop(FirstCrowding(waiting_,
+    Drop(FirstCrowding(waiting_.begin(), waiting_.end(),
                        [](const Waiting& one) { return absl::string_view(one.connection.peer); }));
     on_closed_(Closed::kCrowded);
   }

@@ -1,6 +1,6 @@
 // What the server counts, for Prometheus. Label values come from closed sets;
 // every series exists from the start, at 0, but for those of reports by kind of job, of
-// which there are kMaxUsageKinds and one for each framework.
+// which there are kMaxUsageKinds and one for each framework, and of callers.
 #ifndef PLIMSOLL_SERVER_METRICS_H_
 #define PLIMSOLL_SERVER_METRICS_H_
 
@@ -15,6 +15,7 @@
 #include "prometheus/histogram.h"
 #include "prometheus/registry.h"
 #include "server/admission_metrics.h"
+#include "server/caller_metrics.h"
 #include "server/idle_connections.h"
 #include "server/method.h"
 #include "server/usage_metrics.h"
@@ -101,6 +102,9 @@ class Metrics {
   // One report of usage, from either face.
   void Reported(const UsageReport& report) { usage_.Reported(report); }
 
+  // By caller of the access policy.
+  CallerMetrics& callers() { return callers_; }
+
   // Rules that a refused request broke; Refused and SearchRefused count them too.
   void Violated(size_t count);
 
@@ -144,6 +148,7 @@ class Metrics {
   std::array<prometheus::Gauge*, 2> searches_in_progress_;  // by SearchState
   AdmissionMetrics admissions_{&registry_};
   UsageMetrics usage_{&registry_};
+  CallerMetrics callers_{&registry_};
   prometheus::Counter* violations_;
   prometheus::Counter* shed_;
   prometheus::Gauge* in_flight_;

@@ -132,7 +132,8 @@ grpc::ServerUnaryReactor* HandleIn(SearchPool& pool, CallGate::Pending call,
   const SearchCaller caller = {.name = pending->caller(),
                                .arrival = std::chrono::system_clock::now(),
                                .deadline = context->deadline(),
-                               .given_up = [context] { return StopCode(*context); }};
+                               .given_up = [context] { return StopCode(*context); },
+                               .charge = [pending](auto time) { pending->Charge(time); }};
   const auto search = [=](const SearchStop& stop) {
     return AnswerBytes<Request>(
         *request, [&](const auto& from, auto* to) { return answer(from, stop, to); }, response);
@@ -176,14 +177,19 @@ grpc::ServerUnaryReactor* HandleAtOnceOrIn(SearchPool& pool, CallGate::Pending c
 
 CallGate::Pending PlannerService::Begin(Method method, CallbackServerContext* context,
                                         const ByteBuffer& request) {
-  return {gate_,
-          {.method = method,
-           .face = Face::kGrpc,
-           .request_bytes = request.Length(),
-           .caller = [context] { return CallerOf(*context); },
-           .identity = [context] { return IdentityOf(*context); },
-           .ended = [this, context](auto retry_after) { End(retry_after, context); },
-           .waited = connections_->Called(context->peer(), method)}};
+  const std::string peer = context->peer();
+  CallGate::Pending call(gate_,
+                         {.method = method,
+                          .face = Face::kGrpc,
+                          .request_bytes = request.Length(),
+                          .caller = [context] { return CallerOf(*context); },
+                          .identity = [context] { return IdentityOf(*context); },
+                          .ended = [this, context](auto retry_after) { End(retry_after, context); },
+                          .waited = connections_->Called(peer, method)});
+  if (const Access::Entry* const access = call.access(); access != nullptr) {
+    connections_->CalledBy(peer, {access->name(), access->max_connection_count()});
+  }
+  return call;
 }
 
 // gRPC's clients that make calls again wait for as long as they are told.

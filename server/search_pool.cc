@@ -7,13 +7,13 @@
 #include <exception>
 #include <future>
 #include <optional>
-#include <ranges>
 #include <tuple>
 #include <utility>
 
 #include "absl/strings/string_view.h"
 #include "server/crowding.h"
 #include "server/status.h"
+#include "server/thread_time.h"
 
 namespace plimsoll {
 namespace {
@@ -145,9 +145,8 @@ SearchPool::Tasks::iterator SearchPool::Next() {
 
 // The last of the caller who has most waiting.
 SearchPool::Tasks::iterator SearchPool::LastCrowding() {
-  auto newest_first = std::ranges::subrange(waiting_.rbegin(), waiting_.rend());
   const auto name_of = [](const Task& task) { return absl::string_view(task.caller.name); };
-  return std::prev(FirstCrowding(newest_first, name_of).base());
+  return std::prev(FirstCrowding(waiting_.rbegin(), waiting_.rend(), name_of).base());
 }
 
 // Where a thread is free, one is about to be taken.
@@ -256,6 +255,7 @@ void SearchPool::CountShed() {
 
 void SearchPool::Finish(const Task& task, grpc::StatusCode given_up) {
   const Clock::time_point begin = Clock::now();
+  const std::chrono::nanoseconds worked = ThreadTime();
   grpc::Status status;
   try {
     status = task.search(StopFor(task.caller, given_up));
@@ -270,6 +270,7 @@ void SearchPool::Finish(const Task& task, grpc::StatusCode given_up) {
     if (status.ok()) usual_time_ += (Clock::now() - begin - usual_time_) / 8;
     metrics_->AddSearches(SearchState::kRunning, -1);
   }
+  task.caller.charge(ThreadTime() - worked);
   task.done(status);
 }
 

@@ -33,6 +33,8 @@ struct SearchCaller {
   std::chrono::system_clock::time_point arrival;
   std::chrono::system_clock::time_point deadline = std::chrono::system_clock::time_point::max();
   StopCheck given_up = [] { return grpc::StatusCode::OK; };
+  // Told before its answer what it took of a thread.
+  std::function<void(std::chrono::nanoseconds)> charge = [](std::chrono::nanoseconds) {};
 };
 
 // Returns when a search that begins at `start` has to end: after `max_time`, and

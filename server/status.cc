@@ -183,7 +183,10 @@ grpc::Status Refusal(grpc::StatusCode code, const std::string& message, const st
 
 namespace {
 
-grpc::Status RefuseForNow(const std::string& why, std::chrono::milliseconds retry_after) {
+constexpr char kOverloaded[] = "OVERLOADED";
+
+grpc::Status RefuseForNow(const std::string& why, const std::string& reason,
+                          std::chrono::milliseconds retry_after) {
   google::rpc::RetryInfo retry;
   retry.mutable_retry_delay()->set_seconds(retry_after.count() / 1000);
   retry.mutable_retry_delay()->set_nanos(
@@ -191,9 +194,9 @@ grpc::Status RefuseForNow(const std::string& why, std::chrono::milliseconds retr
   google::rpc::Status status;
   status.set_code(grpc::StatusCode::RESOURCE_EXHAUSTED);
   status.set_message(
-      absl::StrCat("overloaded: ", why, "; try again in ", retry_after.count(), " ms"));
+      Shorten(absl::StrCat(why, "; try again in ", retry_after.count(), " ms"), kMaxMessageBytes));
   status.add_details()->PackFrom(retry);
-  status.add_details()->PackFrom(MakeErrorInfo("OVERLOADED"));
+  status.add_details()->PackFrom(MakeErrorInfo(reason));
   return ToGrpcStatus(status);
 }
 
@@ -201,12 +204,20 @@ grpc::Status RefuseForNow(const std::string& why, std::chrono::milliseconds retr
 
 grpc::Status Overloaded(int64_t max_in_flight, absl::string_view what,
                         std::chrono::milliseconds retry_after) {
-  return RefuseForNow(absl::StrCat(max_in_flight, " ", what, " are in flight already"),
-                      retry_after);
+  return RefuseForNow(
+      absl::StrCat("overloaded: ", max_in_flight, " ", what, " are in flight already"), kOverloaded,
+      retry_after);
 }
 
 grpc::Status OverShare(std::chrono::milliseconds retry_after) {
-  return RefuseForNow("calls wait, and this caller has asked for more than its share", retry_after);
+  return RefuseForNow("overloaded: calls wait, and this caller has asked for more than its share",
+                      kOverloaded, retry_after);
+}
+
+grpc::Status OverLimit(const std::string& caller, const std::string& limit,
+                       std::chrono::milliseconds retry_after) {
+  return RefuseForNow(absl::StrCat(caller, " is at its ", limit, " here"), "CALLER_LIMIT",
+                      retry_after);
 }
 
 std::optional<std::chrono::milliseconds> RetryAfterOf(const grpc::Status& status) {

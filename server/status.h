@@ -52,8 +52,11 @@ grpc::Status Overloaded(int64_t max_in_flight, absl::string_view what,
                         std::chrono::milliseconds retry_after);
 // The same of a caller who asks for more than its share.
 grpc::Status OverShare(std::chrono::milliseconds retry_after);
+// The same of a caller at a limit of the access policy (reason CALLER_LIMIT).
+grpc::Status OverLimit(const std::string& caller, const std::string& limit,
+                       std::chrono::milliseconds retry_after);
 
-// Returns when to come back, of what Overloaded and OverShare return; else nothing.
+// Returns when to come back, of what these three return; else nothing.
 std::optional<std::chrono::milliseconds> RetryAfterOf(const grpc::Status& status);
 
 // Returns the status as google.rpc.Status, details included.

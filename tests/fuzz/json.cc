@@ -36,7 +36,7 @@ void FuzzJson(absl::string_view input) {
   const std::string body(input);
   std::string answer;
   const grpc::Status status =
-      AnswerJson(service.planner, service.pools(), method, "", body, &answer);
+      AnswerJson(service.planner, service.pools(), method, {}, body, &answer);
   CheckStatus(status);
   if (!status.ok()) return;
   google::protobuf::Value value;

@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "running_server.h"
+#include "server/status.h"
 #include "server/words/document.h"
 #include "testing/certificates.h"
 
@@ -15,6 +16,7 @@ namespace plimsoll {
 namespace {
 
 using testing::HasSubstr;
+using testing::MatchesRegex;
 
 constexpr char kToken[] = "0123456789abcdef";
 
@@ -42,9 +44,7 @@ class AccessTest : public testing::Test {
 
   // Returns "" where the caller may, else the refusal.
   std::string Refusal(const Identity& identity, Method method = Method::kAdmit) const {
-    const auto entered = access_->Enter(identity, method);
-    const auto* const refusal = std::get_if<grpc::Status>(&entered);
-    return refusal == nullptr ? "" : refusal->error_message();
+    return access_->Enter(identity, method).status().error_message();
   }
 
   std::string path_;
@@ -97,21 +97,45 @@ TEST_F(AccessTest, EachCallerHasItsOwnPlaces) {
     const auto first = access_->Enter(OfCertificate("one"), Method::kAdmit);
     const auto second = access_->Enter(OfCertificate("one"), Method::kAdmit);
     const auto third = access_->Enter(OfCertificate("one"), Method::kAdmit);
-    ASSERT_TRUE(std::holds_alternative<grpc::Status>(third));
-    EXPECT_EQ(std::get<grpc::Status>(third).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
-    EXPECT_THAT(std::get<grpc::Status>(third).error_message(),
-                HasSubstr("2 requests of one are in flight already"));
+    EXPECT_EQ(third.status().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+    EXPECT_EQ(third.status().error_message(),
+              "one is at its max_call_count here; try again in 100 ms");
+    EXPECT_EQ(RetryAfterOf(third.status()), std::chrono::milliseconds(100));
+    EXPECT_EQ(third.broken_rule(), AccessRule::kMaxCallCount);
+    EXPECT_EQ(first.broken_rule(), std::nullopt);
     EXPECT_EQ(Refusal(OfCertificate("two")), "") << "others do not wait for them";
     EXPECT_EQ(Refusal(OfCertificate("free")), "");
   }
   EXPECT_EQ(Refusal(OfCertificate("one")), "") << "places are given back";
 }
 
+TEST_F(AccessTest, ACallerMayBeKeptFromCallingOftenAndFromKeepingCoresBusy) {
+  ASSERT_TRUE(
+      Load("callers:\n"
+           "  - {name: often, certificates: [often], methods: [all], max_calls_per_second: 0.15}\n"
+           "  - {name: busy, certificates: [busy], methods: [all], max_cores: 0.5}\n")
+          .ok());
+  const Identity often = OfCertificate("often"), busy = OfCertificate("busy");
+  EXPECT_EQ(Refusal(often), "");
+  EXPECT_EQ(Refusal(often), "") << "1.5 of ten seconds were not spent";
+  EXPECT_THAT(Refusal(often), MatchesRegex("often is at its max_calls_per_second here; try again "
+                                           "in [0-9]+ ms"));
+  EXPECT_EQ(access_->Enter(often, Method::kAdmit).broken_rule(), AccessRule::kMaxCallsPerSecond);
+  access_->Enter(busy, Method::kAdmit).Charge(std::chrono::seconds(4));
+  EXPECT_EQ(Refusal(busy), "");
+  access_->Enter(busy, Method::kAdmit).Charge(std::chrono::seconds(2));
+  const Access::Entry refused = access_->Enter(busy, Method::kAdmit);
+  EXPECT_EQ(refused.broken_rule(), AccessRule::kMaxCores);
+  EXPECT_GT(*RetryAfterOf(refused.status()), std::chrono::milliseconds(1500)) << "a second's work";
+  EXPECT_LE(*RetryAfterOf(refused.status()), std::chrono::milliseconds(2001));
+}
+
 TEST_F(AccessTest, SaysEverythingThatIsWrongAtOnce) {
   const absl::Status status = Load(
       "callers:\n"
       "  - {methods: [Estimate]}\n"
-      "  - {name: anyone, unix_socket: true, max_call_count: 0}\n"
+      "  - {name: anyone, unix_socket: true, max_call_count: 0,\n"
+      "     max_calls_per_second: 0, max_cores: -1, max_connection_count: 0}\n"
       "  - {name: x, certificates: [y], methods: [all]}\n"
       "  - {name: x, unix_socket: true, methods: [all], color: red}\n"
       "anyone: [everything]\n",
@@ -124,6 +148,9 @@ TEST_F(AccessTest, SaysEverythingThatIsWrongAtOnce) {
         "access.callers[1].name: anyone; must be unique, and not anyone",
         "access.callers[1].methods: not set; must be set",
         "access.callers[1].max_call_count: 0; must be 1 or more",
+        "access.callers[1].max_calls_per_second: 0; must be a number above 0",
+        "access.callers[1].max_cores: -1; must be a number above 0",
+        "access.callers[1].max_connection_count: 0; must be 1 or more",
         "access.callers[2].certificates: y; needs --tls-client-ca",
         "access.callers[3].name: x; must be unique, and not anyone", "access.callers[3].color",
         "access.anyone[0]: everything; must be one of"}) {
@@ -194,6 +221,44 @@ TEST_F(AccessTest, HoldsOverGrpcAndHttp) {
     EXPECT_EQ(http.Post("/v1:listModels", "{}", "application/json")->status, 403);
     EXPECT_EQ(http.Get("/readyz")->status, 200);
   }
+}
+
+// What pools' threads do is at the caller's cost too.
+TEST_F(AccessTest, SearchesAreAtTheirCallersCostOverBothFaces) {
+  ServerOptions options = FreePorts();
+  const std::string path = testing::TempDir() + "/cost" + std::to_string(getpid());
+  options.listen = {"unix:" + path + ".grpc"};
+  options.http_listen = {"unix:" + path + ".http"};
+  options.access_policy = WriteTestFile(
+      "access.yaml", "callers: [{name: local, unix_socket: true, methods: [all], max_cores: 9}]");
+  const std::unique_ptr<Server> server = StartOrFail(options);
+  ASSERT_NE(server, nullptr);
+  const auto seconds = [&] {
+    return SeriesValue(server->metrics().Text(),
+                       R"(plimsoll_caller_core_seconds_total{caller="local"})");
+  };
+  v1::RecommendConfigRequest request;
+  v1::Job* const job = request.mutable_job();
+  job->mutable_model()->set_name("llama-3.1-8b");
+  job->mutable_training()->set_sequence_length(4096);
+  job->mutable_cluster()->set_gpu("h100-80gb-sxm");
+  job->mutable_cluster()->set_gpu_count(64);
+  grpc::ClientContext context;
+  v1::RecommendConfigResponse response;
+  const grpc::Status status =
+      StubFor(server->addresses()[0])->RecommendConfig(&context, request, &response);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  const double over_grpc = seconds();
+  EXPECT_GT(over_grpc, 1e-3) << "a search takes milliseconds at least";
+  auto http = HttpClientFor(server->http_addresses()[0]);
+  http.set_read_timeout(std::chrono::minutes(1));
+  const httplib::Result posted =
+      http.Post("/v1:recommendConfig",
+                R"({"job":{"model":{"name":"llama-3.1-8b"},"training":{"sequenceLength":4096},)"
+                R"("cluster":{"gpu":"h100-80gb-sxm","gpuCount":64}}})",
+                "application/json");
+  ASSERT_EQ(posted->status, 200) << posted->body;
+  EXPECT_GT(seconds() - over_grpc, 1e-3);
 }
 
 }  // namespace

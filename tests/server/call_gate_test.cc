@@ -9,6 +9,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "running_server.h"
+#include "server/thread_time.h"
+#include "testing/certificates.h"
 
 namespace plimsoll {
 namespace {
@@ -45,7 +47,7 @@ class CallGateTest : public testing::Test {
   std::vector<std::string> lines_;
   Log log_{LogLevel::kInfo, [this](const std::string& line) { lines_.push_back(line); }};
   Metrics metrics_;
-  const std::unique_ptr<Access> access_ = *Access::Load({});
+  std::unique_ptr<Access> access_ = *Access::Load({});
 };
 
 TEST_F(CallGateTest, ShedsWhatIsOverTheLimit) {
@@ -124,6 +126,41 @@ TEST_F(CallGateTest, CountsEachFaceUnderItsOwnNames) {
             1);
   EXPECT_EQ(Series(R"(http_requests_total{code="404",handler="/v1:estimateMemory"})"), 1);
   EXPECT_EQ(Series(R"(http_requests_total{code="200",handler="/v1:estimateMemory"})"), 0);
+}
+
+// With a policy calls are somebody's, and so is what they cost; a limit of its own is no load.
+TEST_F(CallGateTest, CountsByCallerOfThePolicy) {
+  const std::string policy =
+      WriteTestFile("access.yaml",
+                    "callers: [{name: local, unix_socket: true, methods: [all], max_cores: 0.1}]\n"
+                    "anyone: [ListGpus]\n");
+  access_ = *Access::Load({.policy = policy});
+  CallGate gate = MakeGate(1, kNever);
+  Call call = MakeCall(Face::kGrpc);
+  EXPECT_EQ(Run(&gate, call, [] { return grpc::Status::OK; }).error_code(),
+            grpc::StatusCode::PERMISSION_DENIED);
+  call.identity = [] { return Identity{.over_unix_socket = true}; };
+  CallGate::Pending pending(&gate, call);
+  EXPECT_EQ(pending.caller(), "local");
+  pending.Charge(std::chrono::seconds(2));
+  EXPECT_TRUE(pending
+                  .Answer([] {
+                    // More than none, on a machine of any speed.
+                    for (const std::chrono::nanoseconds begin = ThreadTime();
+                         ThreadTime() == begin;) {
+                    }
+                    return grpc::Status::OK;
+                  })
+                  .ok());
+  const grpc::Status refused = Run(&gate, call, [] { return grpc::Status::OK; });
+  EXPECT_THAT(refused.error_message(), HasSubstr("local is at its max_cores here"));
+  EXPECT_EQ(Series(R"(plimsoll_caller_calls_total{caller="anyone"})"), 1);
+  EXPECT_EQ(Series(R"(plimsoll_caller_refused_total{caller="anyone",rule="methods"})"), 1);
+  EXPECT_EQ(Series(R"(plimsoll_caller_calls_total{caller="local"})"), 2);
+  EXPECT_EQ(Series(R"(plimsoll_caller_refused_total{caller="local",rule="max_cores"})"), 1);
+  EXPECT_EQ(Series(R"(plimsoll_caller_refused_total{caller="local",rule="methods"})"), 0);
+  EXPECT_GT(Series(R"(plimsoll_caller_core_seconds_total{caller="local"})"), 2);
+  EXPECT_EQ(Series("plimsoll_requests_shed_total"), 0);
 }
 
 TEST_F(CallGateTest, EverySeriesIsThereFromTheStart) {

@@ -201,5 +201,18 @@ TEST(MetricsTest, KindsOfReportedJobsAreLimited) {
   EXPECT_EQ(others, 2 * (300 - static_cast<double>(kMaxUsageKinds))) << "none is lost";
 }
 
+// Policies may be read anew with other names for as long as a server runs.
+TEST(MetricsTest, CallersOfPoliciesAreLimited) {
+  Metrics metrics;
+  for (int round = 0; round < 2; ++round) {
+    for (int i = 0; i < 200; ++i) metrics.callers().Called(absl::StrCat("caller-", i), {});
+  }
+  auto lines = LinesByFamily(metrics.Text(), "counter");
+  EXPECT_EQ(lines["plimsoll_caller_calls_total"].size(), kMaxCallerSeries + 1);
+  EXPECT_THAT(lines["plimsoll_caller_calls_total"],
+              Contains(absl::StrCat(R"(plimsoll_caller_calls_total{caller="other"} )",
+                                    2 * (200 - kMaxCallerSeries))));
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "grpc/support/log.h"
@@ -44,27 +45,43 @@ class TlsTest : public testing::Test {
     ASSERT_NE(server_, nullptr);
   }
 
-  // Starts a server that a caller with this name in its certificate may ask for GPUs.
-  void StartServerFor(const std::string& name) {
+  // Starts a server that a caller with this name in its certificate may ask for GPUs, within
+  // `limits` of the policy.
+  void StartServerFor(const std::string& name, const std::string& limits = "") {
     files_.client_ca = WriteTestFile("ca.pem", authority_.pem());
     Put(authority_.Issue("localhost"));
     ServerOptions options = FreePorts();
     options.tls = files_;
-    options.access_policy = WriteTestFile(
-        "access.yaml", "callers: [{name: x, certificates: [" + name + "], methods: [ListGpus]}]");
+    options.access_policy =
+        WriteTestFile("access.yaml", "callers: [{name: x, certificates: [" + name +
+                                         "], methods: [ListGpus]" + limits + "}]");
     server_ = StartOrFail(options);
     ASSERT_NE(server_, nullptr);
   }
 
-  // Asks over gRPC; `own` may be empty.
-  grpc::Status Ask(const std::string& ca, const Pem& own = {}) const {
+  using Stub = v1::PlannerService::Stub;
+
+  // With a connection of its own; `own` may be empty.
+  std::unique_ptr<Stub> StubOf(const std::string& ca, const Pem& own) const {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    const auto stub = v1::PlannerService::NewStub(grpc::CreateCustomChannel(
+    return v1::PlannerService::NewStub(grpc::CreateCustomChannel(
         server_->addresses()[0], grpc::SslCredentials({ca, own.key, own.certificate}), arguments));
+  }
+
+  static grpc::Status AskOver(Stub* stub) {
     grpc::ClientContext context;
     v1::ListGpusResponse response;
     return stub->ListGpus(&context, {}, &response);
+  }
+
+  // Asks over gRPC.
+  grpc::Status Ask(const std::string& ca, const Pem& own = {}) const {
+    return AskOver(StubOf(ca, own).get());
+  }
+
+  double Series(const std::string& series) const {
+    return SeriesValue(server_->metrics().Text(), series);
   }
 
   // Returns the status of a page or a method over HTTP; 0 where there is no connection.
@@ -138,6 +155,24 @@ TEST_F(TlsTest, KnowsCallersOfAPolicyByTheirAddresses) {
   const Pem own = authority_.Issue("caller.example");
   EXPECT_TRUE(Ask(authority_.pem(), own).ok());
   EXPECT_EQ(Http("/v1:listGpus", own), 200);
+}
+
+// Of more, the most silent is closed, and its caller's next call finds another.
+TEST_F(TlsTest, ClosesConnectionsOfACallerWhoHasTooMany) {
+  StartServerFor("caller.example", ", max_connection_count: 2");
+  const Pem own = authority_.Issue("caller.example");
+  std::vector<std::unique_ptr<Stub>> stubs;
+  for (int i = 0; i < 4; ++i) {
+    stubs.push_back(StubOf(authority_.pem(), own));
+    EXPECT_TRUE(AskOver(stubs.back().get()).ok());
+  }
+  const std::string connections = R"(plimsoll_caller_connections{caller="x"})";
+  const std::string closed = R"(plimsoll_grpc_connections_closed_total{reason="crowded"})";
+  while (Series(closed) != 2 || Series(connections) != 2) std::this_thread::yield();
+  EXPECT_TRUE(AskOver(stubs.back().get()).ok());
+  stubs.clear();
+  while (Series(connections) != 0) std::this_thread::yield();
+  EXPECT_EQ(Series(R"(plimsoll_caller_calls_total{caller="x"})"), 5);
 }
 
 // What TLS has unpacked at once is answered at once: the socket says nothing of it.
