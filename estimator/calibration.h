@@ -1,5 +1,5 @@
-// Upper bounds from what measured jobs held: a table of shares by which
-// measured figures lie above expected ones. The one table of fitted constants;
+// What measured jobs held: a table of shares by which measured figures lie above
+// expected ones. The one table of fitted constants of memory;
 // tests/accuracy/calibrate.py writes it.
 #ifndef PLIMSOLL_ESTIMATOR_CALIBRATION_H_
 #define PLIMSOLL_ESTIMATOR_CALIBRATION_H_
@@ -14,7 +14,6 @@
 namespace plimsoll {
 
 enum class Detail : uint8_t;
-struct Job;
 
 // What a share is of.
 //   kAllocated, kReserved, kDevice   the gauge's expected bytes
@@ -40,27 +39,6 @@ struct Calibration {
   std::vector<std::string> gpus;  // ids with measured jobs
   std::vector<CalibrationRow> rows;
 };
-
-// The shares that hold for one job at its risk.
-struct Margins {
-  double allocated = 0;
-  double reserved = 0;
-  double device = 0;
-  double capacity = 0;
-  bool framework_measured = true;
-  bool gpu_measured = true;
-};
-
-// Returns the shares of the row that names most of what the job is. A job of a
-// framework or a GPU without measured jobs has those of rows that name no
-// framework, which are as wide as the widest framework's.
-//
-// Between two risks of the table shares follow the logarithm of the risk; below
-// the least the normal quantile. At a gauge without rows they are 0.
-Margins MarginsOf(const Calibration& calibration, const Job& job, Detail detail);
-
-// Returns bytes * (1 + share).
-int64_t Above(int64_t bytes, double share);
 
 }  // namespace plimsoll
 

@@ -9,7 +9,7 @@
 
 #include "estimator/calibration.h"
 #include "estimator/model.h"
-#include "estimator/speed.h"
+#include "estimator/speed_table.h"
 
 namespace plimsoll {
 

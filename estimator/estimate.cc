@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "estimator/calibration.h"
 #include "estimator/explain.h"
 #include "estimator/loading.h"
 #include "estimator/lower.h"
+#include "estimator/margins.h"
 #include "estimator/passes/pass.h"
 #include "estimator/peak.h"
 #include "estimator/rank_replay.h"

@@ -41,13 +41,6 @@ int64_t CommunicatorBytes(const Job& job, const Communicator& communicator);
 // All of them together.
 int64_t NcclBytes(const Job& job);
 
-// Returns the NCCL (major * 1000 + minor) that a framework of `torch`
-// (-1: not stated) comes with.
-//
-// Source: PyTorch's wheels, .ci/docker/ci_commit_pins and third_party/nccl;
-//         nanotron's benchmark of 2024: 2.18 (data notes A 2).
-int DefaultNccl(Framework framework, int torch);
-
 }  // namespace plimsoll
 
 #endif  // PLIMSOLL_ESTIMATOR_NCCL_H_

@@ -3,7 +3,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "estimator/nccl.h"
+#include "estimator/nccl_version.h"
 #include "estimator/validate_sections.h"
 #include "estimator/words.h"
 

@@ -10,9 +10,9 @@
 #include <tuple>
 #include <vector>
 
-#include "estimator/calibration.h"
 #include "estimator/catalog.h"
 #include "estimator/estimate.h"
+#include "estimator/margins.h"
 #include "estimator/search/knobs.h"
 #include "estimator/search/memory_floor.h"
 #include "estimator/search/recommend.h"

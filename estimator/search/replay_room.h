@@ -2,8 +2,8 @@
 #ifndef PLIMSOLL_ESTIMATOR_SEARCH_REPLAY_ROOM_H_
 #define PLIMSOLL_ESTIMATOR_SEARCH_REPLAY_ROOM_H_
 
-#include "estimator/calibration.h"
 #include "estimator/estimate.h"
+#include "estimator/margins.h"
 
 namespace plimsoll {
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "estimator/nccl_version.h"
 #include "gtest/gtest.h"
 #include "tests/testing/jobs.h"
 

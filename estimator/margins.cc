@@ -1,4 +1,4 @@
-#include "estimator/calibration.h"
+#include "estimator/margins.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 // Bounds lie above what is expected, the further the smaller the risk, by the
 // row that names most of what a job is.
-#include "estimator/calibration.h"
+#include "estimator/margins.h"
 
 #include "estimator/units.h"
 #include "gtest/gtest.h"
@@ -35,7 +35,7 @@ Margins MarginsAt(double risk, JobSpec spec = SmallJob(), Detail detail = Detail
   return MarginsOf(Table(), *Valid(spec), detail);
 }
 
-TEST(CalibrationTest, TakesTheShareOfTheRisk) {
+TEST(MarginsTest, TakesTheShareOfTheRisk) {
   EXPECT_DOUBLE_EQ(MarginsAt(0.5).reserved, 0);
   EXPECT_DOUBLE_EQ(MarginsAt(0.1).reserved, 0.1);
   EXPECT_DOUBLE_EQ(MarginsAt(0.01).reserved, 0.2);
@@ -43,18 +43,18 @@ TEST(CalibrationTest, TakesTheShareOfTheRisk) {
 }
 
 // Of a normal spread, 1 in 1000 lies 3.09 / 2.326 times as far out as 1 in 100.
-TEST(CalibrationTest, FollowsTheNormalQuantileBelowTheTable) {
+TEST(MarginsTest, FollowsTheNormalQuantileBelowTheTable) {
   EXPECT_NEAR(MarginsAt(0.001).reserved / 0.2, 3.0902 / 2.3263, 0.002);
 }
 
-TEST(CalibrationTest, TheRowThatNamesMostHolds) {
+TEST(MarginsTest, TheRowThatNamesMostHolds) {
   JobSpec job = With(SmallJob(), "megatron-core");
   EXPECT_DOUBLE_EQ(MarginsAt(0.01, job).reserved, 0.03);
   job.parallelism.tensor_parallel_size = 2;
   EXPECT_DOUBLE_EQ(MarginsAt(0.01, job).reserved, 0.04);
 }
 
-TEST(CalibrationTest, WhatWasNotMeasuredHasTheWidest) {
+TEST(MarginsTest, WhatWasNotMeasuredHasTheWidest) {
   EXPECT_TRUE(MarginsAt(0.01).framework_measured);
   EXPECT_TRUE(MarginsAt(0.01).gpu_measured);
   const Margins framework = MarginsAt(0.01, With(SmallJob(), "fsdp2"));
@@ -69,13 +69,13 @@ TEST(CalibrationTest, WhatWasNotMeasuredHasTheWidest) {
   EXPECT_FALSE(MarginsAt(0.01, job).gpu_measured);
 }
 
-TEST(CalibrationTest, AGaugeOrADetailWithoutRowsHasNoMargin) {
+TEST(MarginsTest, AGaugeOrADetailWithoutRowsHasNoMargin) {
   EXPECT_EQ(MarginsAt(0.01).allocated, 0);
   EXPECT_EQ(MarginsAt(0.01, SmallJob(), Detail::kSummary).reserved, 0);
 }
 
 // How much of a GPU is left follows from the GPU, whatever is played on it.
-TEST(CalibrationTest, CapacityIsTheSameAtAnyDetail) {
+TEST(MarginsTest, CapacityIsTheSameAtAnyDetail) {
   Calibration table = Table();
   table.rows.push_back(
       {.gauge = CalibratedGauge::kCapacity, .detail = Detail::kReplay, .shares = {0, 0.05, 0.1}});
@@ -85,7 +85,7 @@ TEST(CalibrationTest, CapacityIsTheSameAtAnyDetail) {
   }
 }
 
-TEST(CalibrationTest, AboveStopsAtTheLargestValue) {
+TEST(MarginsTest, AboveStopsAtTheLargestValue) {
   EXPECT_EQ(Above(1000, 0.25), 1250);
   EXPECT_EQ(Above(kSaturated, 0.2), kSaturated);
   EXPECT_EQ(Above(int64_t{1} << 60, 100), kSaturated);
