@@ -1,5 +1,5 @@
 // Job files: a plimsoll.v1.Job in YAML or JSON, in the API's names or other people's
-// (estimator/synonyms.h), and flags that override it.
+// (estimator/job/synonyms.h), and flags that override it.
 #ifndef PLIMSOLL_CLIENT_JOB_FILE_H_
 #define PLIMSOLL_CLIENT_JOB_FILE_H_
 

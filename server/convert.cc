@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "estimator/validate_sections.h"
+#include "estimator/job/validate_sections.h"
 #include "google/protobuf/unknown_field_set.h"
 #include "server/catalog/config_struct.h"
 

@@ -6,10 +6,10 @@
 
 #include <cstddef>
 
-#include "estimator/catalog.h"
-#include "estimator/estimate.h"
-#include "estimator/job.h"
-#include "estimator/violation.h"
+#include "estimator/answer/estimate.h"
+#include "estimator/base/violation.h"
+#include "estimator/catalog/catalog.h"
+#include "estimator/job/job.h"
 #include "plimsoll/v1/planner.pb.h"
 #include "server/wire_writer.h"
 

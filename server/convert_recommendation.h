@@ -3,7 +3,7 @@
 #ifndef PLIMSOLL_SERVER_CONVERT_RECOMMENDATION_H_
 #define PLIMSOLL_SERVER_CONVERT_RECOMMENDATION_H_
 
-#include "estimator/job.h"
+#include "estimator/job/job.h"
 #include "estimator/search/recommend.h"
 #include "plimsoll/v1/planner.pb.h"
 #include "server/wire_writer.h"

@@ -5,8 +5,8 @@
 
 #include <variant>
 
-#include "estimator/catalog.h"
-#include "estimator/violation.h"
+#include "estimator/base/violation.h"
+#include "estimator/catalog/catalog.h"
 #include "plimsoll/v1/planner.pb.h"
 #include "server/usage.h"
 #include "server/wire_writer.h"

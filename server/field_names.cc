@@ -5,8 +5,8 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "estimator/base/vocabulary.h"
 #include "estimator/search/fields.h"
-#include "estimator/vocabulary.h"
 #include "google/protobuf/struct.pb.h"
 
 namespace plimsoll {

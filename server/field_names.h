@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "estimator/synonyms.h"
-#include "estimator/violation.h"
+#include "estimator/base/violation.h"
+#include "estimator/job/synonyms.h"
 #include "google/protobuf/descriptor.h"
 
 namespace plimsoll {

@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "estimator/vocabulary.h"
+#include "estimator/base/vocabulary.h"
 #include "google/protobuf/util/json_util.h"
 #include "server/field_names.h"
 #include "server/ordered_bytes.h"

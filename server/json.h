@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "estimator/violation.h"
+#include "estimator/base/violation.h"
 #include "google/protobuf/message.h"
 #include "google/protobuf/struct.pb.h"
 

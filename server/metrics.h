@@ -8,7 +8,7 @@
 #include <chrono>
 #include <string>
 
-#include "estimator/estimate.h"
+#include "estimator/answer/estimate.h"
 #include "grpcpp/support/status.h"
 #include "prometheus/counter.h"
 #include "prometheus/gauge.h"

@@ -2,7 +2,7 @@
 #ifndef PLIMSOLL_SERVER_MISREAD_H_
 #define PLIMSOLL_SERVER_MISREAD_H_
 
-#include "estimator/violation.h"
+#include "estimator/base/violation.h"
 
 namespace plimsoll {
 

@@ -7,9 +7,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "estimator/estimate.h"
+#include "estimator/answer/estimate.h"
+#include "estimator/job/validate_sections.h"
 #include "estimator/search/recommend.h"
-#include "estimator/validate_sections.h"
 #include "server/admit/admit.h"
 #include "server/convert.h"
 #include "server/convert_recommendation.h"

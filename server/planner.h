@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "estimator/catalog.h"
+#include "estimator/catalog/catalog.h"
 #include "grpcpp/support/status.h"
 #include "plimsoll/v1/planner.pb.h"
 #include "server/log.h"

@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "estimator/violation.h"
+#include "estimator/base/violation.h"
 #include "grpcpp/support/status.h"
 #include "server/status.h"
 

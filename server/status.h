@@ -8,7 +8,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "estimator/violation.h"
+#include "estimator/base/violation.h"
 #include "google/rpc/status.pb.h"
 #include "grpcpp/support/status.h"
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "estimator/estimate.h"
+#include "estimator/answer/estimate.h"
 #include "google/protobuf/struct.pb.h"
 #include "google/protobuf/unknown_field_set.h"
 

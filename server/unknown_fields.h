@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "estimator/violation.h"
+#include "estimator/base/violation.h"
 #include "google/protobuf/message.h"
 
 namespace plimsoll {

@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "estimator/profile.h"
-#include "estimator/words.h"
+#include "estimator/catalog/profile.h"
+#include "estimator/job/vocabularies.h"
 
 namespace plimsoll {
 namespace {

@@ -7,9 +7,9 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "estimator/estimate.h"
-#include "estimator/job.h"
-#include "estimator/vocabulary.h"
+#include "estimator/answer/estimate.h"
+#include "estimator/base/vocabulary.h"
+#include "estimator/job/job.h"
 
 namespace plimsoll {
 

@@ -2,8 +2,8 @@
 #ifndef PLIMSOLL_ESTIMATOR_PASSES_FSDP_H_
 #define PLIMSOLL_ESTIMATOR_PASSES_FSDP_H_
 
-#include "estimator/job.h"
-#include "estimator/program.h"
+#include "estimator/job/job.h"
+#include "estimator/program/program.h"
 
 namespace plimsoll {
 

@@ -4,8 +4,8 @@
 #define PLIMSOLL_ESTIMATOR_PASSES_PASS_H_
 
 #include "absl/strings/string_view.h"
-#include "estimator/job.h"
-#include "estimator/program.h"
+#include "estimator/job/job.h"
+#include "estimator/program/program.h"
 
 namespace plimsoll {
 

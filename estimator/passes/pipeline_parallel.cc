@@ -1,6 +1,6 @@
+#include "estimator/job/pipeline_layout.h"
 #include "estimator/passes/pass.h"
-#include "estimator/pipeline_layout.h"
-#include "estimator/schedule.h"
+#include "estimator/program/schedule.h"
 
 namespace plimsoll {
 namespace {

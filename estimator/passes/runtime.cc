@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "estimator/nccl.h"
 #include "estimator/passes/pass.h"
+#include "estimator/program/nccl.h"
 
 namespace plimsoll {
 namespace {

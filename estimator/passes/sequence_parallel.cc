@@ -2,7 +2,7 @@
 #include <cstddef>
 
 #include "estimator/passes/pass.h"
-#include "estimator/tensor_split.h"
+#include "estimator/program/tensor_split.h"
 
 namespace plimsoll {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "absl/strings/string_view.h"
 #include "estimator/passes/pass.h"
-#include "estimator/program.h"
+#include "estimator/program/program.h"
 
 namespace plimsoll {
 

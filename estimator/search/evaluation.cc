@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "estimator/replay_cost.h"
+#include "estimator/base/units.h"
+#include "estimator/replay/replay_cost.h"
 #include "estimator/search/replay_room.h"
-#include "estimator/units.h"
 
 namespace plimsoll {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "estimator/base/vocabulary.h"
 #include "estimator/search/knobs.h"
-#include "estimator/vocabulary.h"
 
 namespace plimsoll {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "estimator/job.h"
+#include "estimator/job/job.h"
 
 namespace plimsoll {
 

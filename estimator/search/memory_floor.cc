@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "estimator/parameter_sums.h"
-#include "estimator/peak.h"
+#include "estimator/program/parameter_sums.h"
+#include "estimator/step/peak.h"
 
 namespace plimsoll {
 namespace {

@@ -6,9 +6,9 @@
 #include <cstdint>
 
 #include "absl/container/inlined_vector.h"
-#include "estimator/job.h"
-#include "estimator/program.h"
-#include "estimator/step_time.h"
+#include "estimator/job/job.h"
+#include "estimator/program/program.h"
+#include "estimator/time/step_time.h"
 
 namespace plimsoll {
 

@@ -4,14 +4,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "estimator/job_abilities.h"
+#include "estimator/job/job_abilities.h"
+#include "estimator/job/vocabularies.h"
 #include "estimator/search/space.h"
-#include "estimator/words.h"
 
 namespace plimsoll {
 namespace {
 
-// What to try after a framework. Source: estimator/capability_rows.cc, and what each
+// What to try after a framework. Source: estimator/catalog/capability_rows.cc, and what each
 // keeps, estimator/README.md.
 struct Successor {
   Framework from;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "estimator/job.h"
+#include "estimator/job/job.h"
 #include "estimator/search/recommend.h"
 
 namespace plimsoll {

@@ -2,7 +2,7 @@
 #ifndef PLIMSOLL_ESTIMATOR_SEARCH_OBSTACLE_H_
 #define PLIMSOLL_ESTIMATOR_SEARCH_OBSTACLE_H_
 
-#include "estimator/catalog.h"
+#include "estimator/catalog/catalog.h"
 #include "estimator/search/evaluation.h"
 #include "estimator/search/request.h"
 

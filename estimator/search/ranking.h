@@ -10,14 +10,14 @@
 #include <tuple>
 #include <vector>
 
-#include "estimator/catalog.h"
-#include "estimator/estimate.h"
-#include "estimator/margins.h"
+#include "estimator/answer/estimate.h"
+#include "estimator/answer/margins.h"
+#include "estimator/catalog/catalog.h"
 #include "estimator/search/knobs.h"
 #include "estimator/search/memory_floor.h"
 #include "estimator/search/recommend.h"
 #include "estimator/search/space.h"
-#include "estimator/step_time.h"
+#include "estimator/time/step_time.h"
 
 namespace plimsoll {
 

@@ -10,11 +10,11 @@
 #include <variant>
 #include <vector>
 
-#include "estimator/catalog.h"
-#include "estimator/estimate.h"
-#include "estimator/job.h"
-#include "estimator/step_time.h"
-#include "estimator/violation.h"
+#include "estimator/answer/estimate.h"
+#include "estimator/base/violation.h"
+#include "estimator/catalog/catalog.h"
+#include "estimator/job/job.h"
+#include "estimator/time/step_time.h"
 
 namespace plimsoll {
 

@@ -7,11 +7,11 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "estimator/job/vocabularies.h"
 #include "estimator/search/evaluation.h"
 #include "estimator/search/next_framework.h"
 #include "estimator/search/ranking.h"
 #include "estimator/search/space.h"
-#include "estimator/words.h"
 
 namespace plimsoll {
 namespace {

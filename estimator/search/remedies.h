@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "estimator/catalog.h"
+#include "estimator/catalog/catalog.h"
 #include "estimator/search/recommend.h"
 #include "estimator/search/request.h"
 

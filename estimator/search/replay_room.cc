@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "estimator/units.h"
+#include "estimator/base/units.h"
 
 namespace plimsoll {
 namespace {

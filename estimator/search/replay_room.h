@@ -2,8 +2,8 @@
 #ifndef PLIMSOLL_ESTIMATOR_SEARCH_REPLAY_ROOM_H_
 #define PLIMSOLL_ESTIMATOR_SEARCH_REPLAY_ROOM_H_
 
-#include "estimator/estimate.h"
-#include "estimator/margins.h"
+#include "estimator/answer/estimate.h"
+#include "estimator/answer/margins.h"
 
 namespace plimsoll {
 

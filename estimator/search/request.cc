@@ -8,11 +8,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "estimator/check.h"
+#include "estimator/base/vocabulary.h"
+#include "estimator/job/check.h"
+#include "estimator/job/validate_sections.h"
 #include "estimator/search/fields.h"
 #include "estimator/search/space.h"
-#include "estimator/validate_sections.h"
-#include "estimator/vocabulary.h"
 
 namespace plimsoll {
 namespace {

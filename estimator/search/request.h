@@ -6,8 +6,8 @@
 #include <variant>
 #include <vector>
 
-#include "estimator/catalog.h"
-#include "estimator/job.h"
+#include "estimator/catalog/catalog.h"
+#include "estimator/job/job.h"
 #include "estimator/search/ranking.h"
 #include "estimator/search/recommend.h"
 

@@ -9,9 +9,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "estimator/job_abilities.h"
-#include "estimator/units.h"
-#include "estimator/validate_sections.h"
+#include "estimator/base/units.h"
+#include "estimator/job/job_abilities.h"
+#include "estimator/job/validate_sections.h"
 
 namespace plimsoll {
 namespace {

@@ -8,8 +8,8 @@
 #include <functional>
 #include <vector>
 
-#include "estimator/catalog.h"
-#include "estimator/job.h"
+#include "estimator/catalog/catalog.h"
+#include "estimator/job/job.h"
 #include "estimator/search/knobs.h"
 #include "estimator/search/recommend.h"
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "estimator/job.h"
-#include "estimator/vocabulary.h"
-#include "estimator/words.h"
+#include "estimator/base/vocabulary.h"
+#include "estimator/job/job.h"
+#include "estimator/job/vocabularies.h"
 #include "server/catalog/strict_yaml.h"
 
 namespace plimsoll {

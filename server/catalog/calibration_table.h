@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "estimator/calibration.h"
+#include "estimator/catalog/calibration.h"
 #include "server/catalog/data_files.h"
 
 namespace plimsoll {

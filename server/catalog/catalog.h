@@ -5,7 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "estimator/catalog.h"
+#include "estimator/catalog/catalog.h"
 #include "server/catalog/config_struct.h"
 #include "server/catalog/data_files.h"
 

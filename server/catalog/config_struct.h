@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "estimator/config_value.h"
+#include "estimator/base/config_value.h"
 #include "google/protobuf/struct.pb.h"
 
 namespace plimsoll {

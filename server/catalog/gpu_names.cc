@@ -1,6 +1,6 @@
 #include "server/catalog/gpu_names.h"
 
-#include "estimator/validate_sections.h"
+#include "estimator/job/validate_sections.h"
 #include "server/catalog/catalog.h"
 
 namespace plimsoll {

@@ -3,7 +3,7 @@
 #define PLIMSOLL_SERVER_CATALOG_HF_ID_TABLE_H_
 
 #include "absl/status/statusor.h"
-#include "estimator/catalog.h"
+#include "estimator/catalog/catalog.h"
 #include "server/catalog/data_files.h"
 
 namespace plimsoll {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "estimator/words.h"
+#include "estimator/job/vocabularies.h"
 #include "server/catalog/strict_yaml.h"
 
 namespace plimsoll {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "estimator/speed_table.h"
+#include "estimator/catalog/speed_table.h"
 #include "server/catalog/data_files.h"
 
 namespace plimsoll {

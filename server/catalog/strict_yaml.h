@@ -15,7 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "estimator/vocabulary.h"
+#include "estimator/base/vocabulary.h"
 #include "server/catalog/data_files.h"
 
 namespace plimsoll {

@@ -87,7 +87,7 @@ def score(measured_bytes, expected, structural, beside=0):
 
 
 def beside_share(request, prediction):
-    """What the worst case of a resumed run has that is no lag: estimator/loading.h."""
+    """What the worst case of a resumed run has that is no lag: estimator/replay/checkpoint_leftover.h."""
     resumed = request["job"].get("training", {}).get("resumed_from_checkpoint")
     return prediction.bound - prediction.expected if resumed else 0
 

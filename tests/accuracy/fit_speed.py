@@ -50,7 +50,7 @@ OF_BEST, OF_PEAK = 0.85, 0.6
 UNMEASURED_SPREAD = 0.5
 HEADER = """\
 # What GPUs and frameworks reach of what the hardware could do: the constants
-# behind predicted times. estimator/speed_table.h says what each is. Written by
+# behind predicted times. estimator/catalog/speed_table.h says what each is. Written by
 # tests/accuracy/fit_speed.py: a set is fitted as a whole, so never mix two.
 #
 # gpus: by id. Efficiencies are shares of the catalog's figure (gpus.yaml).

@@ -1,5 +1,6 @@
-# Fails when a folder includes what its list does not allow, or when a source
-# does not include its own header first, which proves that it compiles alone.
+# Fails when a folder includes what its list does not allow, a stage of the estimator
+# one that comes after it, or when a source does not include its own header first, which
+# proves that it compiles alone.
 #   cmake -D ROOT=<tree> -P layers.cmake
 # The lists are the data; the direction is estimator <- server <- client.
 cmake_minimum_required(VERSION 3.25)
@@ -26,6 +27,20 @@ set(forbid_estimator
     "^(fstream|future|iostream|istream|latch|locale|mutex|ostream|print|random|semaphore)$"
     "^(shared_mutex|sstream|stop_token|streambuf|syncstream|thread)$")
 
+# The folders of the estimator: each, and what it may include beside itself.
+set(stages_estimator
+    "base"
+    "catalog base"
+    "job base catalog"
+    "program base catalog job"
+    "passes base catalog job program"
+    "step base catalog job program passes"
+    "allocator base catalog job"
+    "replay base catalog job program passes step allocator"
+    "time base catalog job program passes step"
+    "answer base catalog job program passes step allocator replay time"
+    "search base catalog job program passes step allocator replay time answer")
+
 # Generated code and the estimator's types meet in these files only: the
 # converters, and the methods that convert, call and convert.
 set(both_worlds "^server/convert(_recommendation|_usage)?\\.(h|cc)$" "^server/planner\\.(h|cc)$")
@@ -44,6 +59,28 @@ function(matches name result)
   endforeach()
 endfunction()
 
+# stage_of(file result): the folder within its own that a file or an included name is in; empty
+# where it is in none.
+function(stage_of name result)
+  set(stage "")
+  if(name MATCHES "^[a-z]+/([a-z_]+)/")
+    set(stage ${CMAKE_MATCH_1})
+  endif()
+  set(${result} "${stage}" PARENT_SCOPE)
+endfunction()
+
+# may_include(stage included result): whether files of one stage may include the other's.
+function(may_include stage included result)
+  set(${result} FALSE PARENT_SCOPE)
+  foreach(row IN LISTS stages_estimator)
+    string(REPLACE " " ";" row "${row}")
+    list(GET row 0 owner)
+    if(owner STREQUAL stage AND included IN_LIST row)
+      set(${result} TRUE PARENT_SCOPE)
+    endif()
+  endforeach()
+endfunction()
+
 set(violations)
 set(count 0)
 foreach(folder IN LISTS folders)
@@ -52,6 +89,11 @@ foreach(folder IN LISTS folders)
     math(EXPR count "${count} + 1")
     set(sees_proto FALSE)
     set(sees_estimator FALSE)
+    stage_of(${file} stage)
+    may_include("${stage}" "${stage}" is_stage)
+    if(folder STREQUAL "estimator" AND NOT is_stage)
+      string(APPEND violations "${file}: in none of the estimator's folders\n")
+    endif()
     file(STRINGS ${ROOT}/${file} lines REGEX "^[ \t]*#[ \t]*include")
     string(REGEX REPLACE "cc$" "h" header ${file})
     if(EXISTS ${ROOT}/${header} AND NOT file STREQUAL header
@@ -69,6 +111,13 @@ foreach(folder IN LISTS folders)
         set(sees_proto TRUE)
       elseif(name MATCHES "^estimator/")
         set(sees_estimator TRUE)
+      endif()
+      if(folder STREQUAL "estimator" AND name MATCHES "^estimator/")
+        stage_of(${name} included)
+        may_include("${stage}" "${included}" in_order)
+        if(NOT in_order)
+          string(APPEND violations "${file}: ${name}; not for ${folder}/${stage}\n")
+        endif()
       endif()
     endforeach()
     matches(${file} may_see_both ${both_worlds})

@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "estimator/caching_allocator.h"
+#include "estimator/allocator/caching_allocator.h"
 
 namespace plimsoll {
 namespace {

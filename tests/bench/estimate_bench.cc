@@ -6,7 +6,7 @@
 #include <string>
 #include <variant>
 
-#include "estimator/estimate.h"
+#include "estimator/answer/estimate.h"
 #include "google/protobuf/arena.h"
 #include "server/catalog/catalog.h"
 #include "server/metrics.h"

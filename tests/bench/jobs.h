@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "estimator/job.h"
+#include "estimator/job/job.h"
 #include "plimsoll/v1/planner.pb.h"
 
 namespace plimsoll {

@@ -13,7 +13,7 @@
 
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "estimator/words.h"
+#include "estimator/job/vocabularies.h"
 #include "plimsoll/v1/job.pb.h"
 
 namespace plimsoll {

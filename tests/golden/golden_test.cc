@@ -11,7 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "estimator/estimate.h"
+#include "estimator/answer/estimate.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 #include "server/catalog/catalog.h"

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "estimator/job.h"
+#include "estimator/job/job.h"
 #include "gtest/gtest.h"
 #include "server/catalog/catalog.h"
 

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "estimator/caching_allocator.h"
+#include "estimator/allocator/caching_allocator.h"
 
 namespace plimsoll {
 

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "estimator/job.h"
-#include "estimator/program.h"
-#include "estimator/timeline.h"
+#include "estimator/job/job.h"
+#include "estimator/program/program.h"
+#include "estimator/step/timeline.h"
 
 namespace plimsoll {
 

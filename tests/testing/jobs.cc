@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "estimator/lower.h"
-#include "estimator/words.h"
+#include "estimator/job/vocabularies.h"
+#include "estimator/program/lower.h"
 
 namespace plimsoll {
 namespace {

@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "estimator/estimate.h"
-#include "estimator/job.h"
+#include "estimator/answer/estimate.h"
+#include "estimator/job/job.h"
 #include "estimator/passes/pass.h"
-#include "estimator/peak.h"
-#include "estimator/program.h"
+#include "estimator/program/program.h"
+#include "estimator/step/peak.h"
 
 namespace plimsoll {
 

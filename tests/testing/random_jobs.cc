@@ -6,10 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "estimator/capabilities.h"
-#include "estimator/job_abilities.h"
-#include "estimator/profile.h"
-#include "estimator/words.h"
+#include "estimator/catalog/capabilities.h"
+#include "estimator/catalog/profile.h"
+#include "estimator/job/job_abilities.h"
+#include "estimator/job/vocabularies.h"
 #include "tests/testing/jobs.h"
 
 namespace plimsoll {

@@ -7,7 +7,7 @@
 #include <random>
 
 #include "absl/functional/function_ref.h"
-#include "estimator/job.h"
+#include "estimator/job/job.h"
 
 namespace plimsoll {
 

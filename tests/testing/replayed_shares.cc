@@ -1,7 +1,7 @@
 #include "tests/testing/replayed_shares.h"
 
-#include "estimator/replay.h"
-#include "estimator/timeline.h"
+#include "estimator/replay/replay.h"
+#include "estimator/step/timeline.h"
 #include "tests/testing/jobs.h"
 
 namespace plimsoll {

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "estimator/job.h"
+#include "estimator/job/job.h"
 
 namespace plimsoll {
 

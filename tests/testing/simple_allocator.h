@@ -9,8 +9,8 @@
 #include <optional>
 #include <vector>
 
-#include "estimator/allocator_settings.h"
-#include "estimator/role.h"
+#include "estimator/base/role.h"
+#include "estimator/job/allocator_settings.h"
 
 namespace plimsoll {
 

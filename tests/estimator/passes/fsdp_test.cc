@@ -1,5 +1,5 @@
 // Both FSDPs: what is sharded, what is gathered when, and who groups what.
-#include "estimator/parameter_sums.h"
+#include "estimator/program/parameter_sums.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/jobs.h"

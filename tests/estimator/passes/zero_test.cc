@@ -1,8 +1,8 @@
 // The pass in words: over how many ranks each state is shared, per framework and
 // stage, and which buffers that costs.
-#include "estimator/model.h"
-#include "estimator/parameter_sums.h"
-#include "estimator/units.h"
+#include "estimator/base/units.h"
+#include "estimator/catalog/model.h"
+#include "estimator/program/parameter_sums.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/jobs.h"

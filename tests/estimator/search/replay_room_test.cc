@@ -9,12 +9,12 @@
 #include <string>
 #include <utility>
 
-#include "estimator/replay_cost.h"
+#include "estimator/replay/replay_cost.h"
 #include "estimator/search/evaluation.h"
 #include "estimator/search/ranking.h"
 #include "estimator/search/recommend.h"
 #include "estimator/search/space.h"
-#include "estimator/step_time.h"
+#include "estimator/time/step_time.h"
 #include "gtest/gtest.h"
 #include "tests/testing/jobs.h"
 #include "tests/testing/random_jobs.h"

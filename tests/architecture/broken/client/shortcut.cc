@@ -1,2 +1,2 @@
 // Broken on purpose: the client may not go round the server.
-#include "estimator/job.h"
+#include "estimator/job/job.h"

@@ -1,0 +1,380 @@
+#include "estimator/answer/estimate.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <memory_resource>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "estimator/answer/explain.h"
+#include "estimator/answer/margins.h"
+#include "estimator/base/units.h"
+#include "estimator/passes/pass.h"
+#include "estimator/program/lower.h"
+#include "estimator/replay/checkpoint_leftover.h"
+#include "estimator/replay/rank_replay.h"
+#include "estimator/replay/replay_cost.h"
+#include "estimator/step/peak.h"
+
+namespace plimsoll {
+namespace {
+
+// Rows of a program and what is found of them, of a job with few stages: more is allocated.
+constexpr size_t kScratchBytes = size_t{48} << 10;
+
+Gauge Bounded(int64_t expected_bytes, int64_t bound_bytes) {
+  return {.expected_bytes = expected_bytes, .bound_bytes = bound_bytes};
+}
+
+void FillMoments(const StagePeak& peak, RankMemory& rank) {
+  for (const bool steady : {false, true}) {
+    for (size_t phase = 0; phase < kPhaseCount; ++phase) {
+      const PhaseUsage& usage = peak.steps[steady ? 1 : 0][phase];
+      Moment& moment = rank.moments.emplace_back();
+      moment.phase = static_cast<Phase>(phase);
+      moment.first_step = !steady;
+      moment.peak_allocated_bytes = usage.peak;
+      moment.current_allocated_bytes = usage.current;
+      moment.peak_reserved_bytes = usage.reserved;
+    }
+  }
+}
+
+// A figure for each of a rank's gauges. Units: bytes.
+struct GaugeBytes {
+  int64_t allocated = 0;
+  int64_t reserved = 0;
+  int64_t device = 0;
+};
+
+// The more of a worst case and of what is expected with its share; where the run
+// is resumed, what loading may leave comes to either.
+GaugeBytes BoundsOf(const GaugeBytes& expected, const GaugeBytes& worst, const Margins& margins,
+                    int64_t outside, int64_t left_by_loading) {
+  const int64_t allocated = std::max(worst.allocated, Above(expected.allocated, margins.allocated));
+  const int64_t reserved = std::max(worst.reserved, Above(expected.reserved, margins.reserved));
+  const int64_t device = std::max(Add(reserved, outside), Above(expected.device, margins.device));
+  return {Add(allocated, left_by_loading), Add(reserved, left_by_loading),
+          Add(device, left_by_loading)};
+}
+
+// What tensors hold, what the allocator holds beside them, and what lies outside.
+void FillBreakdown(const Program& program, const RoleBytes& tensors, int64_t fragmentation,
+                   RankMemory& rank) {
+  rank.breakdown = tensors;
+  rank.breakdown[static_cast<size_t>(Role::kFragmentation)] = fragmentation;
+  rank.breakdown[static_cast<size_t>(Role::kContext)] = program.outside.context_bytes;
+  rank.breakdown[static_cast<size_t>(Role::kNccl)] = program.outside.nccl_bytes;
+}
+
+// A job that runs on its GPU for certain holds no more than that has.
+void EndAtGpu(const Job& job, const Program& program, GaugeBytes& bounds) {
+  const int64_t usable = UsableBytes(job, program.outside);
+  bounds.reserved = std::min(bounds.reserved, usable - program.outside.context_bytes);
+  bounds.allocated = std::min(bounds.allocated, bounds.reserved);
+  bounds.device = std::min(bounds.device, usable);
+}
+
+// Bounds of the closed form. A search that will replay what it finds goes by the shares alone.
+GaugeBytes BoundsOf(const Job& job, const Program& program, const Margins& margins,
+                    const GaugeBytes& expected, const StagePeak& peak, bool replayed_later) {
+  const int64_t outside = program.outside.Sum();
+  const int64_t left = LeftByLoading(job, program, peak.sums);
+  if (replayed_later) return BoundsOf(expected, {}, margins, outside, left);
+  const int64_t most = peak.MostReserved();
+  GaugeBytes bounds = BoundsOf(expected, {0, most, 0}, margins, outside, left);
+  const int64_t room = Add(Above(Add(most, left), margins.capacity), outside);
+  if (room <= UsableBytes(job, program.outside)) EndAtGpu(job, program, bounds);
+  return bounds;
+}
+
+void FillRank(const Job& job, const Program& program, const Margins& margins, const Stage& stage,
+              const StagePeak& peak, bool replayed_later, RankMemory& rank) {
+  rank.gpu_count = job.gpu_count / job.pipeline_parallel_size;
+  rank.layer_count = stage.layer_count;
+  rank.in_flight_count = stage.order.MostInFlight();
+  rank.parameter_count = peak.sums.parameters;
+  const int64_t outside = program.outside.Sum();
+  const int64_t reserved = peak.Reserved();
+  const GaugeBytes expected{peak.usage.total, reserved, Add(reserved, outside)};
+  const GaugeBytes bounds = BoundsOf(job, program, margins, expected, peak, replayed_later);
+  rank.allocated = Bounded(expected.allocated, bounds.allocated);
+  rank.reserved = Bounded(expected.reserved, bounds.reserved);
+  rank.device = Bounded(expected.device, bounds.device);
+  rank.peak_phase = peak.phase;
+  FillBreakdown(program, peak.usage.roles, reserved - expected.allocated, rank);
+  FillMoments(peak, rank);
+}
+
+// Moments of the timeline, on the job's own GPU where it runs there.
+void FillMoments(const RankReplay& replay, RankMemory& rank) {
+  const Replayed& shown = replay.shown();
+  size_t i = 0;
+  for (const bool steady : {false, true}) {
+    for (size_t phase = 0; phase < kPhaseCount; ++phase) {
+      const ReplayedPhase& figures = shown.steps[steady ? 1 : 0][phase];
+      Moment& moment = rank.moments[i++];
+      moment.peak_allocated_bytes = figures.peak_allocated;
+      moment.current_allocated_bytes = figures.current_allocated;
+      moment.peak_reserved_bytes = figures.peak_reserved;
+      moment.current_reserved_bytes = figures.current_reserved;
+      moment.uncapped_peak_reserved_bytes =
+          replay.uncapped.steps[steady ? 1 : 0][phase].peak_reserved;
+    }
+  }
+}
+
+void BoundGauges(const Job& job, const Program& program, const Margins& margins,
+                 const RankReplay& replay, RankMemory& rank) {
+  const Replayed& shown = replay.shown();
+  const int64_t outside = program.outside.Sum();
+  const int64_t uncapped = replay.uncapped.peak_reserved;
+  GaugeBytes bounds = BoundsOf({shown.peak_allocated, uncapped, Add(uncapped, outside)},
+                               {replay.lagging_allocated, replay.lagging_reserved, 0}, margins,
+                               outside, replay.left_by_loading);
+  if (replay.endures) EndAtGpu(job, program, bounds);
+  rank.allocated = Bounded(shown.peak_allocated, bounds.allocated);
+  rank.reserved = Bounded(shown.peak_reserved, bounds.reserved);
+  rank.device = Bounded(Add(shown.peak_reserved, outside), bounds.device);
+}
+
+// Puts what the replay says in the place of what the closed form said.
+void Refine(const Job& job, const Program& program, const Margins& margins,
+            const RankReplay& replay, RankMemory& rank) {
+  const Replayed& shown = replay.shown();
+  BoundGauges(job, program, margins, replay, rank);
+  int64_t tensors = 0;
+  for (const int64_t bytes : replay.roles) tensors = Add(tensors, bytes);
+  FillBreakdown(program, replay.roles, shown.peak_reserved - tensors, rank);
+  int64_t most = 0;
+  for (const auto& steps : shown.steps) {
+    for (size_t phase = 0; phase < kPhaseCount; ++phase) {
+      if (steps[phase].peak_allocated <= most) continue;
+      most = steps[phase].peak_allocated;
+      rank.peak_phase = static_cast<Phase>(phase);
+    }
+  }
+  FillMoments(replay, rank);
+}
+
+// What the reader should know of a replay: that the cache was given back, that
+// memory is expected to wait for the GPU, that a checkpoint may stay.
+void Warn(const RankReplay& replay, size_t stage, std::vector<Warning>& warnings) {
+  if (replay.capped.completed && replay.capped.retries > 0) {
+    warnings.push_back({"cache-flushed", "job.cluster",
+                        absl::StrCat("on stage ", stage, " the allocator fills the GPU and gives ",
+                                     "back its cache, which costs time: with room it would hold ",
+                                     FormatGib(replay.uncapped.peak_reserved))});
+  }
+  if (replay.lag_ticks > 0 && stage == 0) {
+    warnings.push_back({"gpu-lags", "job.runtime.versions",
+                        "memory that collectives used is expected to wait for a GPU that is a "
+                        "launch queue behind; TORCH_NCCL_AVOID_RECORD_STREAMS=1 ends that"});
+  }
+  if (replay.left_by_loading > 0 && stage == 0) {
+    warnings.push_back({"loaded-twice", "job.training.resumed_from_checkpoint",
+                        absl::StrCat("what was loaded of the optimizer's states may stay until ",
+                                     "Python collects garbage, ", FormatGib(replay.left_by_loading),
+                                     " in the upper bound; gc.collect() after loading frees it, "
+                                     "torch 2.11 always does")});
+  }
+}
+
+// The first of the most loaded ranks.
+size_t LimitingRank(const std::vector<RankMemory>& ranks) {
+  size_t most = 0;
+  for (size_t i = 1; i < ranks.size(); ++i) {
+    if (ranks[i].device.expected_bytes > ranks[most].device.expected_bytes) most = i;
+  }
+  return most;
+}
+
+// Replays every stage. Returns the replay of the limiting rank; none where that costs
+// too much, is left, or a timeline is too long.
+std::optional<RankReplay> ReplayLimiting(const Job& job, const Program& program,
+                                         const Margins& margins, const EstimateOptions& options,
+                                         MemoryEstimate& estimate) {
+  const Tapes tapes(program);
+  const int64_t cost = ReplayCost(program, tapes);
+  if (cost > kMaxReplayEvents) return std::nullopt;
+  estimate.replay_left = cost > options.max_replay_events;
+  if (estimate.replay_left) return std::nullopt;
+  const std::vector<RankReplay> replays =
+      ReplayRanks(job, program, tapes, margins.capacity, options.interrupt);
+  estimate.interrupted = IsInterrupted(options.interrupt);
+  if (estimate.interrupted || replays.empty()) return std::nullopt;
+  for (size_t stage = 0; stage < replays.size(); ++stage) {
+    Refine(job, program, margins, replays[stage], estimate.ranks[stage]);
+    Warn(replays[stage], stage, estimate.warnings);
+  }
+  estimate.replayed_event_count = cost;
+  return replays[LimitingRank(estimate.ranks)];
+}
+
+// What a rank must have for certain. What the allocator reserves, the closed form expects in
+// room; a full GPU's is replayed.
+int64_t CertainBytes(const RankMemory& rank, const Program& program, Detail detail) {
+  if (detail == Detail::kReplay) return rank.device.expected_bytes;
+  return Add(rank.allocated.expected_bytes, program.outside.Sum());
+}
+
+Verdict Judge(int64_t bound_bytes, int64_t certain_bytes, int64_t usable_bytes) {
+  if (bound_bytes <= usable_bytes) return Verdict::kFits;
+  return certain_bytes <= usable_bytes ? Verdict::kAtRisk : Verdict::kDoesNotFit;
+}
+
+// The bound is that of all ranks.
+void FillVerdict(const Job& job, const Program& program, MemoryEstimate& estimate) {
+  Gauge device;
+  int64_t certain = 0;
+  for (const RankMemory& rank : estimate.ranks) {
+    certain = std::max(certain, CertainBytes(rank, program, estimate.detail));
+    device.expected_bytes = std::max(device.expected_bytes, rank.device.expected_bytes);
+    device.bound_bytes = std::max(device.bound_bytes, rank.device.bound_bytes);
+  }
+  estimate.limiting_rank = static_cast<int64_t>(LimitingRank(estimate.ranks));
+  estimate.usable_bytes = UsableBytes(job, program.outside);
+  estimate.verdict = Judge(device.bound_bytes, certain, estimate.usable_bytes);
+  estimate.headroom = {.expected_bytes = estimate.usable_bytes - device.expected_bytes,
+                       .bound_bytes = estimate.usable_bytes - device.bound_bytes};
+}
+
+void WarnOfRisk(MemoryEstimate& estimate) {
+  if (estimate.detail == Detail::kReplay || estimate.verdict != Verdict::kAtRisk) return;
+  estimate.warnings.push_back({"not-replayed", "detail",
+                               "tensors fit; whether all that the allocator holds beside them does "
+                               "follows from the order of allocations, which only a replay knows"});
+}
+
+void WarnOfAllocator(const Job& job, MemoryEstimate& estimate) {
+  if (estimate.detail == Detail::kReplay || job.allocator == AllocatorSettings{}) return;
+  estimate.warnings.push_back({"allocator-not-replayed", "job.runtime.allocator",
+                               "moves no expected byte of detail summary, which knows no "
+                               "fragmentation; detail replay follows it"});
+}
+
+void WarnOfUncalibrated(const Margins& margins, MemoryEstimate& estimate) {
+  if (!margins.framework_measured) {
+    estimate.warnings.push_back({"uncalibrated", "job.runtime.framework",
+                                 "no measured job of this framework: its upper bounds are the "
+                                 "widest of all frameworks"});
+  }
+  if (!margins.gpu_measured) {
+    estimate.warnings.push_back({"uncalibrated", "job.cluster.gpu",
+                                 "no measured job on this GPU: its upper bounds are the widest of "
+                                 "all frameworks"});
+  }
+}
+
+struct Traced {
+  Program program;
+  std::vector<TraceEntry> trace;
+};
+
+Traced RunPasses(const ValidJob& job, bool trace, std::pmr::memory_resource* memory) {
+  Traced traced{Lower(job, memory), {}};
+  const Stage whole = WholeStage(job->model->layer_count);
+  if (trace) traced.trace.push_back(Measure("lower", traced.program, whole));
+  for (const Pass& pass : kPasses) {
+    traced.program = pass.apply(job, std::move(traced.program));
+    if (!trace) continue;
+    const auto& stages = traced.program.stages;
+    traced.trace.push_back(
+        Measure(pass.name, traced.program, stages.empty() ? whole : stages.front()));
+  }
+  return traced;
+}
+
+// What is wrong with the request, options included.
+Violations FindViolations(const JobSpec& spec, const EstimateOptions& options,
+                          std::variant<ValidJob, Violations>& validated) {
+  Violations violations;
+  if (auto* found = std::get_if<Violations>(&validated)) violations = std::move(*found);
+  const bool summary =
+      spec.detail.has_value() ? *spec.detail == "summary" : options.detail == Detail::kSummary;
+  if (options.timeline && summary) {
+    violations.push_back(
+        {"include_timeline", "true", "needs detail replay", ViolationCode::kConflict});
+  }
+  return violations;
+}
+
+bool TooLarge(const MemoryEstimate& estimate) {
+  for (const RankMemory& rank : estimate.ranks) {
+    if (rank.device.bound_bytes >= kMaxTotalBytes) return true;
+  }
+  return false;
+}
+
+MemoryEstimate Interrupted() {
+  MemoryEstimate estimate;
+  estimate.verdict = Verdict::kDoesNotFit;
+  estimate.interrupted = true;
+  return estimate;
+}
+
+}  // namespace
+
+std::variant<MemoryEstimate, Violations> EstimateMemory(const JobSpec& spec, const Catalog& catalog,
+                                                        const EstimateOptions& options) {
+  std::variant<ValidJob, Violations> validated = Validate(spec, catalog);
+  Violations violations = FindViolations(spec, options, validated);
+  if (!violations.empty()) return violations;
+  auto& job = std::get<ValidJob>(validated);
+  std::array<std::byte, kScratchBytes> scratch;
+  std::pmr::monotonic_buffer_resource memory(scratch.data(), scratch.size());
+  Traced traced = RunPasses(job, options.trace, &memory);
+  const Program& program = traced.program;
+  const BlockRuns runs = RunBlocks(program, &memory);
+
+  MemoryEstimate estimate;
+  const Margins margins = MarginsOf(catalog.calibration, *job, options.calibrated_as);
+  const bool replayed_later = options.calibrated_as == Detail::kReplay;
+  const std::pmr::vector<StagePeak> peaks = FindPeaks(program, runs, &memory, options.interrupt);
+  if (IsInterrupted(options.interrupt)) return Interrupted();
+  estimate.ranks.reserve(program.stages.size());
+  for (size_t stage = 0; stage < program.stages.size(); ++stage) {
+    RankMemory& rank = estimate.ranks.emplace_back();
+    rank.pipeline_stage = static_cast<int64_t>(stage);
+    FillRank(*job, program, margins, program.stages[stage], peaks[stage], replayed_later, rank);
+  }
+  if (TooLarge(estimate)) {
+    return Violations{{"job", "2^60 bytes or more on one GPU", "must need less than 2^60 bytes",
+                       ViolationCode::kTooLarge}};
+  }
+  estimate.warnings = job->warnings;
+  std::optional<RankReplay> limiting;
+  if (job->detail.value_or(options.detail) == Detail::kReplay) {
+    const Margins replayed = MarginsOf(catalog.calibration, *job, Detail::kReplay);
+    limiting = ReplayLimiting(*job, program, replayed, options, estimate);
+    if (estimate.replay_left) return estimate;
+    if (estimate.interrupted) return Interrupted();
+    if (limiting.has_value()) {
+      estimate.detail = Detail::kReplay;
+    } else {
+      estimate.warnings.push_back(
+          {"timeline-too-long", "detail",
+           absl::StrCat("the step has too many allocations to replay, more than ", kMaxReplayEvents,
+                        " or so: the figures are the summary's")});
+    }
+  }
+  WarnOfAllocator(*job, estimate);
+  WarnOfUncalibrated(margins, estimate);
+  FillVerdict(*job, program, estimate);
+  WarnOfRisk(estimate);
+  estimate.parameter_count = CountParameters(*job->model);
+  estimate.assumptions = job.TakeAssumptions();
+  estimate.calibration_id = catalog.calibration.id;
+  estimate.trace = std::move(traced.trace);
+  const auto rank = static_cast<size_t>(estimate.limiting_rank);
+  if (options.timeline && limiting.has_value()) {
+    estimate.curve = DrawCurve(*job, program, program.stages[rank], *limiting);
+  }
+  if (options.ledger) {
+    estimate.ledger = ExplainLedger(program, program.stages[rank], peaks[rank]);
+  }
+  return estimate;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,36 @@
+// Upper bounds of one job, from what measured jobs held.
+#ifndef PLIMSOLL_ESTIMATOR_ANSWER_MARGINS_H_
+#define PLIMSOLL_ESTIMATOR_ANSWER_MARGINS_H_
+
+#include <cstdint>
+
+#include "estimator/catalog/calibration.h"
+
+namespace plimsoll {
+
+struct Job;
+
+// The shares that hold for one job at its risk.
+struct Margins {
+  double allocated = 0;
+  double reserved = 0;
+  double device = 0;
+  double capacity = 0;
+  bool framework_measured = true;
+  bool gpu_measured = true;
+};
+
+// Returns the shares of the row that names most of what the job is. A job of a
+// framework or a GPU without measured jobs has those of rows that name no
+// framework, which are as wide as the widest framework's.
+//
+// Between two risks of the table shares follow the logarithm of the risk; below
+// the least the normal quantile. At a gauge without rows they are 0.
+Margins MarginsOf(const Calibration& calibration, const Job& job, Detail detail);
+
+// Returns bytes * (1 + share).
+int64_t Above(int64_t bytes, double share);
+
+}  // namespace plimsoll
+
+#endif  // PLIMSOLL_ESTIMATOR_ANSWER_MARGINS_H_

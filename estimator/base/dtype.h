@@ -1,0 +1,61 @@
+// Number formats and the bytes of one element.
+#ifndef PLIMSOLL_ESTIMATOR_BASE_DTYPE_H_
+#define PLIMSOLL_ESTIMATOR_BASE_DTYPE_H_
+
+#include <cstdint>
+#include <optional>
+
+#include "absl/strings/string_view.h"
+#include "estimator/base/units.h"
+
+namespace plimsoll {
+
+// Number formats. kNone means that the tensor does not exist (no master
+// weights). kInt8Blocks is bitsandbytes' 8-bit state: one byte an element and
+// a fp32 scale per 256. Source: bitsandbytes/optim/optimizer.py.
+enum class DType : uint8_t {
+  kNone,
+  kFp32,
+  kFp16,
+  kBf16,
+  kFp8,
+  kInt8Blocks,
+  kBool,
+  kInt64,
+};
+
+// Elements that share one fp32 scale in bitsandbytes' 8-bit states. Source:
+// bitsandbytes/optim/optimizer.py, blocksize 256.
+inline constexpr int64_t kInt8BlockSize = 256;
+
+// Returns the bytes of `elements` elements; saturates.
+inline int64_t Bytes(DType dtype, int64_t elements) {
+  switch (dtype) {
+    case DType::kNone:
+      return 0;
+    case DType::kFp32:
+      return Multiply(elements, 4);
+    case DType::kFp16:
+    case DType::kBf16:
+      return Multiply(elements, 2);
+    case DType::kFp8:
+    case DType::kBool:
+      return elements;
+    case DType::kInt8Blocks:
+      return Add(elements, Multiply(4, CeilDivide(elements, kInt8BlockSize)));
+    case DType::kInt64:
+      return Multiply(elements, 8);
+  }
+  return 0;
+}
+
+// Returns the name users write, as "bf16".
+absl::string_view Name(DType dtype);
+
+// Returns the dtype that users may ask for by this name ("fp32", "fp16",
+// "bf16", "fp8", "none"), or nothing.
+std::optional<DType> ParseDType(absl::string_view name);
+
+}  // namespace plimsoll
+
+#endif  // PLIMSOLL_ESTIMATOR_BASE_DTYPE_H_

@@ -1,0 +1,384 @@
+// The rows of estimator/catalog/capabilities.h. Files are those of the framework named.
+#include "estimator/catalog/capabilities.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr uint16_t On(std::initializer_list<Framework> frameworks) {
+  uint16_t bits = 0;
+  for (const Framework framework : frameworks) {
+    bits |= static_cast<uint16_t>(1u << static_cast<unsigned>(framework));
+  }
+  return bits;
+}
+
+constexpr uint16_t kDdp = On({Framework::kDdp});
+constexpr uint16_t kFsdp1 = On({Framework::kFsdp1});
+constexpr uint16_t kFsdp2 = On({Framework::kFsdp2});
+constexpr uint16_t kDeepSpeed = On({Framework::kDeepSpeed});
+constexpr uint16_t kCore = On({Framework::kMegatronCore});
+constexpr uint16_t kMegatronLm = On({Framework::kMegatronLm});
+constexpr uint16_t kMegatronDeepSpeed = On({Framework::kMegatronDeepSpeed});
+constexpr uint16_t kNanotron = On({Framework::kNanotron});
+constexpr uint16_t kFsdp = kFsdp1 | kFsdp2;
+constexpr uint16_t kTorch = kDdp | kFsdp;
+constexpr uint16_t kOfModules = kTorch | kDeepSpeed;  // any module, any loop
+constexpr uint16_t kOldMegatron = kMegatronLm | kMegatronDeepSpeed;
+constexpr uint16_t kMegatron = kCore | kOldMegatron;
+constexpr uint16_t kStaged = kFsdp2 | kMegatron | kNanotron;
+constexpr uint16_t kAll = kOfModules | kMegatron | kNanotron;
+
+constexpr AbilitySet kPresets = {Ability::kFp32,     Ability::kFp16Mixed, Ability::kBf16Mixed,
+                                 Ability::kBf16Pure, Ability::kFp16Pure,  Ability::kBf16Optimizer,
+                                 Ability::kFp8Mixed};
+constexpr AbilitySet kAdams = {Ability::kAdam, Ability::kAdamW};
+constexpr AbilitySet kSgds = {Ability::kSgd, Ability::kSgdMomentum};
+constexpr AbilitySet kOtherOptimizers = {Ability::kRmsprop,  Ability::kAdagrad, Ability::kLamb,
+                                         Ability::kLion,     Ability::kMuon,    Ability::kAdafactor,
+                                         Ability::kAdamW8bit};
+constexpr AbilitySet kPartsAgain = {Ability::kRecomputeSelective, Ability::kCoreAttentionAgain,
+                                    Ability::kMlpAgain};
+
+constexpr CapabilityRow Of(uint16_t frameworks, AbilitySet what, absl::string_view source) {
+  return {frameworks, Trainer::kNone, Support::kHas, what, 0, kNoVersion, "", source};
+}
+constexpr CapabilityRow Since(int version, CapabilityRow row) {
+  row.since = version;
+  return row;
+}
+constexpr CapabilityRow Until(int version, CapabilityRow row) {
+  row.until = version;
+  return row;
+}
+constexpr CapabilityRow Lacks(uint16_t frameworks, AbilitySet what, absl::string_view why,
+                              absl::string_view source) {
+  return {frameworks, Trainer::kNone, Support::kLacks, what, 0, kNoVersion, why, source};
+}
+constexpr CapabilityRow NotModelled(uint16_t frameworks, AbilitySet what, absl::string_view why,
+                                    absl::string_view source) {
+  return {frameworks, Trainer::kNone, Support::kNotModelled, what, 0, kNoVersion, why, source};
+}
+constexpr CapabilityRow Under(Trainer trainer, CapabilityRow row) {
+  row.trainer = trainer;
+  return row;
+}
+
+constexpr CapabilityRow kRows[] = {
+    // What all share.
+    Of(kAll, {Ability::kDataParallel, Ability::kRecomputeNone, Ability::kRecomputeFull},
+       "torch nn/parallel/distributed.py, utils/checkpoint.py; Megatron core/distributed; nanotron "
+       "parallel/data_parallel, config.parallelism.recompute_layer"),
+    Of(kAll, AbilitySet{Ability::kPlainLoss} | kPresets | kAdams,
+       "torch optim/adamw.py; Megatron core/optimizer/__init__.py; nanotron helpers.py, "
+       "init_optimizer_and_grad_accumulator"),
+
+    // Parallelism.
+    Of(kStaged, {Ability::kTensorParallel, Ability::kPipelineParallel},
+       "torch distributed/tensor/parallel/api.py, distributed/pipelining; Megatron "
+       "core/tensor_parallel, core/pipeline_parallel; nanotron parallel"),
+    Lacks(kDdp | kFsdp1, {Ability::kTensorParallel}, "it splits no matrices",
+          "torch nn/parallel/distributed.py; distributed/fsdp/fully_sharded_data_parallel.py"),
+    Lacks(kFsdp1, {Ability::kPipelineParallel}, "it has no pipeline",
+          "torch distributed/pipelining/stage.py, backward_maybe_with_nosync: DDP or FSDPModule"),
+    NotModelled(kDdp, {Ability::kPipelineParallel}, "torch.distributed.pipelining runs fsdp2 here",
+                "torch distributed/pipelining/stage.py, backward_maybe_with_nosync"),
+    Since(16, NotModelled(kDeepSpeed, {Ability::kTensorParallel}, "AutoTP splits matrices",
+                          "deepspeed 0.16.4, runtime/engine.py, autotp_size")),
+    NotModelled(kDeepSpeed, {Ability::kPipelineParallel},
+                "its pipeline over Megatron's layers is megatron-deepspeed",
+                "deepspeed runtime/pipe/engine.py, PipelineEngine"),
+    Of(kFsdp2 | kCore | kNanotron, {Ability::kSequenceParallel},
+       "torch distributed/tensor/parallel/style.py, SequenceParallel; Megatron "
+       "core/tensor_parallel/mappings.py; nanotron config, tp_mode REDUCE_SCATTER"),
+    Lacks(kOldMegatron, {Ability::kSequenceParallel}, "it is of 2021",
+          "Korthikanti et al. 2022 (arXiv 2205.05198)"),
+    Of(kFsdp, {Ability::kShardGroups},
+       "torch distributed/fsdp/api.py, HYBRID_SHARD; _fully_shard/_fsdp_init.py, HSDPMeshInfo"),
+    Since(10, Of(kCore, {Ability::kShardGroups},
+                 "Megatron training/arguments.py, --num-distributed-optimizer-instances")),
+    NotModelled(kDeepSpeed, {Ability::kShardGroups}, "MiCS and hpZ shard within groups",
+                "deepspeed runtime/zero/mics.py; zero_hpz_partition_size"),
+
+    // ZeRO.
+    Of(kAll & ~kFsdp, {Ability::kZero0}, "the framework's default"),
+    Of(kDeepSpeed, {Ability::kZero1, Ability::kZero2, Ability::kZero3},
+       "deepspeed runtime/zero/stage_1_and_2.py, stage3.py"),
+    Of(kFsdp, {Ability::kZero2, Ability::kZero3},
+       "torch distributed/fsdp/api.py, SHARD_GRAD_OP and FULL_SHARD; reshard_after_forward"),
+    Lacks(kFsdp, {Ability::kZero0, Ability::kZero1}, "2 keeps weights gathered until backward",
+          "torch distributed/fsdp/api.py, ShardingStrategy"),
+    Of(kCore | kMegatronDeepSpeed | kNanotron, {Ability::kZero1},
+       "Megatron core/optimizer/distrib_optimizer.py; deepspeed runtime/zero/stage_1_and_2.py; "
+       "nanotron optim/zero.py"),
+    NotModelled(kDdp, {Ability::kZero1}, "ZeroRedundancyOptimizer shards states",
+                "torch distributed/optim/zero_redundancy_optimizer.py"),
+    Since(12, NotModelled(kCore, {Ability::kZero2, Ability::kZero3}, "Megatron-FSDP does it",
+                          "Megatron training/arguments.py, --data-parallel-sharding-strategy")),
+
+    // Schedules.
+    Of(kStaged, {Ability::k1F1B},
+       "torch distributed/pipelining/schedules.py; Megatron core/pipeline_parallel/schedules.py; "
+       "deepspeed runtime/pipe/schedule.py, TrainSchedule; nanotron config, pp_engine"),
+    Of(kFsdp2 | kNanotron, {Ability::kGpipe},
+       "torch distributed/pipelining/schedules.py, ScheduleGPipe; nanotron config, afab"),
+    Lacks(kMegatron, {Ability::kGpipe}, "one forward and one backward take turns",
+          "Megatron core/pipeline_parallel/schedules.py, get_forward_backward_func; deepspeed "
+          "runtime/pipe/schedule.py"),
+    Of(kFsdp2 | kCore | kMegatronLm, {Ability::kInterleaved1F1B},
+       "torch distributed/pipelining/schedules.py, ScheduleInterleaved1F1B; Megatron "
+       "core/pipeline_parallel/schedules.py, forward_backward_pipelining_with_interleaving"),
+    Lacks(kMegatronDeepSpeed | kNanotron, {Ability::kInterleaved1F1B}, "each rank runs one stage",
+          "deepspeed runtime/pipe/schedule.py; nanotron config/utils_config.py, "
+          "cast_str_to_pipeline_engine"),
+    Since(10, Of(kCore, {Ability::kMicroBatchGroups},
+                 "Megatron training/arguments.py, --microbatch-group-size-per-virtual-pipeline-"
+                 "stage")),
+
+    // Recomputation.
+    Of(kOfModules, kPartsAgain | AbilitySet{Ability::kRecomputeEveryNth, Ability::kRecomputeUnits},
+       "torch utils/checkpoint.py, checkpoint, which the model calls where it likes"),
+    Of(kTorch, {Ability::kRecomputePerOp},
+       "torch utils/checkpoint.py, create_selective_checkpoint_contexts"),
+    Lacks(kDeepSpeed, {Ability::kRecomputePerOp}, "its checkpoint function takes no policy",
+          "deepspeed runtime/activation_checkpointing/checkpointing.py, checkpoint"),
+    Of(kMegatron, {Ability::kRecomputeUnits},
+       "Megatron core/transformer/transformer_block.py, recompute_method uniform; v2.4 "
+       "megatron/model/transformer.py, checkpoint_num_layers"),
+    Of(kCore, {Ability::kRecomputeSelective, Ability::kCoreAttentionAgain},
+       "Megatron core/transformer/attention.py, _checkpointed_attention_forward"),
+    Since(12, Of(kCore, {Ability::kMlpAgain, Ability::kNormAgain},
+                 "Megatron core/transformer/transformer_config.py, recompute_modules")),
+    Lacks(kCore, {Ability::kActivationAgain}, "moe_act is for experts alone",
+          "Megatron core/transformer/transformer_config.py, __post_init__"),
+    Lacks(kOfModules | kNanotron | kOldMegatron, {Ability::kNormAgain, Ability::kActivationAgain},
+          "no output is dropped by itself",
+          "Megatron core/tensor_parallel/random.py, CheckpointWithoutOutput, has no like in torch "
+          "utils/checkpoint.py"),
+    Lacks(kMegatron | kNanotron, {Ability::kRecomputePerOp}, "it recomputes modules or layers",
+          "Megatron core/transformer/transformer_block.py; nanotron models/llama.py"),
+    Lacks(kMegatron, {Ability::kRecomputeEveryNth}, "it recomputes all layers, or the first ones",
+          "Megatron core/transformer/transformer_block.py, _checkpointed_forward, uniform and "
+          "block"),
+    Lacks(kOldMegatron, kPartsAgain, "it recomputes whole layers",
+          "Megatron-LM v2.4, megatron/model/transformer.py, _checkpointed_forward"),
+    Lacks(kNanotron,
+          kPartsAgain | AbilitySet{Ability::kRecomputeEveryNth, Ability::kRecomputeUnits},
+          "recompute_layer is for each layer, whole", "nanotron config/parallelism_config.py"),
+
+    // What stands on the last layer.
+    Of(kOfModules, {Ability::kOtherHead},
+       "transformers modeling_layers.py, GenericForSequenceClassification and its like"),
+    Lacks(kCore | kNanotron, {Ability::kOtherHead}, "its models predict tokens",
+          "Megatron core/models/gpt/gpt_model.py, core/models/bert/bert_model.py; nanotron "
+          "models/llama.py, LlamaForTraining"),
+    NotModelled(kOldMegatron, {Ability::kOtherHead}, "its classifier is a model of its own",
+                "Megatron-LM v2.4 and Megatron-DeepSpeed, megatron/model/classification.py"),
+
+    // The loss.
+    Of(kOfModules, {Ability::kChunkedLoss, Ability::kChunkedCrossEntropy, Ability::kFusedLoss},
+       "torchtitan components/loss.py; Liger-Kernel transformers/fused_linear_cross_entropy.py"),
+    Since(8,
+          Of(kCore, {Ability::kFusedCrossEntropy}, "Megatron core/fusions/fused_cross_entropy.py")),
+    Since(12, Of(kCore, {Ability::kTeCrossEntropy},
+                 "Megatron core/model_parallel_config.py, cross_entropy_fusion_impl")),
+
+    // Optimizers.
+    Of(kOfModules, kSgds | kOtherOptimizers,
+       "any torch.optim.Optimizer; deepspeed runtime/engine.py, _configure_basic_optimizer"),
+    Of(kMegatron, kSgds, "Megatron training/arguments.py, --optimizer"),
+    Since(17, Of(kCore, {Ability::kLion}, "Megatron training/arguments.py, --optimizer")),
+    Since(16, NotModelled(kCore, {Ability::kMuon}, "its distributed Muon deals whole matrices",
+                          "Megatron training/arguments.py, --optimizer dist_muon")),
+    Of(kMegatronDeepSpeed, {Ability::kAdamW8bit},
+       "bigscience Megatron-DeepSpeed, megatron/arguments.py, --use-bnb-optimizer"),
+    Of(kNanotron, {Ability::kSgd}, "nanotron helpers.py, init_optimizer_and_grad_accumulator"),
+
+    // Precision. FSDP's sums have the master's dtype; nobody but FSDP and DeepSpeed
+    // reduces in a dtype of its own.
+    Of(kDdp, {Ability::kBf16Autocast}, "torch amp/autocast_mode.py"),
+    NotModelled(kFsdp | kDeepSpeed | kCore, {Ability::kBf16Autocast},
+                "autocast is modelled with ddp only",
+                "torch amp/autocast_mode.py; Megatron core/model_parallel_config.py, "
+                "enable_autocast"),
+    Of(kAll & ~kFsdp, {Ability::kGradientAccumulationDType},
+       "Megatron training/arguments.py, --accumulate-allreduce-grads-in-fp32; deepspeed "
+       "runtime/config.py, grad_accum_dtype"),
+    Of(kFsdp | kDeepSpeed, {Ability::kReduceDType},
+       "torch distributed/fsdp, MixedPrecision.reduce_dtype; deepspeed communication_data_type"),
+
+    // Knobs.
+    Of(kDdp, {Ability::kGradientAsBucketView}, "torch nn/parallel/distributed.py"),
+    Of(kDeepSpeed | kMegatronDeepSpeed, {Ability::kReduceBucket},
+       "deepspeed runtime/zero/config.py, reduce_bucket_size"),
+    Of(kDeepSpeed, {Ability::kOverlapCommunication},
+       "deepspeed runtime/zero/config.py, overlap_comm"),
+    Of(kFsdp, {Ability::kReshardAfterForward},
+       "torch distributed/fsdp/_fully_shard/_fully_shard.py, fully_shard; distributed/fsdp/api.py, "
+       "SHARD_GRAD_OP"),
+    Of(kOfModules, {Ability::kCompile}, "torch nn/modules/module.py, compile, of each layer"),
+    Of(kCore, {Ability::kGradientAccumulationFusion},
+       "Megatron core/model_parallel_config.py, gradient_accumulation_fusion"),
+    Of(kMegatron | kNanotron, {Ability::kAttentionMask},
+       "Megatron training/utils.py, get_ltor_masks_and_position_ids"),
+    Of(kCore, {Ability::kTransformerImplementation},
+       "Megatron training/arguments.py, --transformer-impl"),
+    Since(6, Of(kCore, {Ability::kDeferredEmbeddingGradient},
+                "Megatron core/model_parallel_config.py, defer_embedding_wgrad_compute")),
+
+    // Hugging Face's Trainer. #34194 was merged in February 2025, after 4.49, #32860 in August
+    // 2024, after 4.44.
+    Until(4050, Under(Trainer::kHfTrainer,
+                      Lacks(kOfModules, {Ability::kTensorParallel, Ability::kSequenceParallel}, "",
+                            "transformers #34194, training_args.py, tp_size"))),
+    Since(4050,
+          Under(Trainer::kHfTrainer,
+                NotModelled(kOfModules, {Ability::kTensorParallel, Ability::kSequenceParallel},
+                            "a model's tp_plan splits it in its own way",
+                            "transformers integrations/tensor_parallel.py; accelerate "
+                            "parallelism_config.py, tp_size"))),
+    Under(Trainer::kHfTrainer,
+          Lacks(kOfModules, {Ability::kPipelineParallel}, "accelerate's pipeline is for inference",
+                "accelerate inference.py, prepare_pippy")),
+    Under(Trainer::kHfTrainer,
+          Lacks(kOfModules,
+                kPartsAgain | AbilitySet{Ability::kRecomputePerOp, Ability::kRecomputeEveryNth,
+                                         Ability::kRecomputeUnits},
+                "its gradient checkpointing runs each layer again, whole",
+                "transformers modeling_layers.py, GradientCheckpointingLayer.__call__; accelerate "
+                "accelerator.py, prepare_model, apply_activation_checkpointing of FSDP1")),
+    Under(Trainer::kHfTrainer,
+          Lacks(kOfModules, {Ability::kChunkedLoss}, "the model gives it logits, or Liger's loss",
+                "transformers trainer.py, compute_loss")),
+    Until(4045, Under(Trainer::kHfTrainer, Lacks(kOfModules, {Ability::kFusedLoss}, "",
+                                                 "transformers #32860, training_args.py, "
+                                                 "use_liger_kernel"))),
+
+    // torchtitan.
+    Under(Trainer::kTorchtitan, Lacks(kTorch, {Ability::kOtherHead}, "its models predict tokens",
+                                      "torchtitan models/common/decoder.py")),
+    Under(Trainer::kTorchtitan, Lacks(kTorch, kPartsAgain | AbilitySet{Ability::kRecomputeUnits},
+                                      "it recomputes operations, or layers",
+                                      "torchtitan distributed/activation_checkpoint.py")),
+    Since(2026004, Under(Trainer::kTorchtitan,
+                         Lacks(kTorch, {Ability::kRecomputeEveryNth},
+                               "selective_ac_option, every n-th layer, ended in March 2026",
+                               "torchtitan #2357, distributed/activation_checkpoint.py"))),
+    Until(2026004, Under(Trainer::kTorchtitan, Lacks(kTorch, {Ability::kChunkedLoss}, "",
+                                                     "torchtitan #2937, components/loss.py"))),
+    Under(Trainer::kTorchtitan,
+          Lacks(kTorch, {Ability::kFusedLoss}, "its losses take logits, or slices of hidden states",
+                "torchtitan components/loss.py")),
+    Under(Trainer::kTorchtitan,
+          Lacks(kTorch, kSgds | kOtherOptimizers, "it has Adam and AdamW",
+                "torchtitan components/optimizer/optimizer.py, _resolve_optimizer_factory")),
+    Since(2026004, Under(Trainer::kTorchtitan,
+                         NotModelled(kTorch, {Ability::kMuon}, "its DistMuon deals whole matrices",
+                                     "torchtitan components/optimizer/optimizer.py"))),
+
+    // torchtune.
+    Under(
+        Trainer::kTorchtune,
+        NotModelled(kTorch, {Ability::kOtherHead}, "its classifiers are for rewards in PPO",
+                    "torchtune modules/classifier.py, recipes/ppo_full_finetune_single_device.py")),
+    Under(Trainer::kTorchtune,
+          Lacks(kDdp, {Ability::kDataParallel}, "without fsdp2 its recipes run on one GPU",
+                "torchtune recipes/full_finetune_single_device.py")),
+    Until(6, Under(Trainer::kTorchtune,
+                   Lacks(kFsdp2, {Ability::kTensorParallel, Ability::kSequenceParallel}, "",
+                         "torchtune #2330, recipes/full_finetune_distributed.py"))),
+    Under(Trainer::kTorchtune,
+          Lacks(kFsdp2, {Ability::kPipelineParallel}, "its recipes have no pipeline",
+                "torchtune recipes/full_finetune_distributed.py")),
+    Under(
+        Trainer::kTorchtune,
+        Lacks(kTorch, kPartsAgain | AbilitySet{Ability::kRecomputePerOp, Ability::kRecomputeUnits},
+              "it recomputes layers, all or every n-th",
+              "torchtune training/activations.py, checkpoint_wrapper")),
+    Until(7,
+          Under(Trainer::kTorchtune, Lacks(kTorch, {Ability::kChunkedLoss}, "",
+                                           "torchtune #2531, modules/loss/cross_entropy_loss.py"))),
+    Under(Trainer::kTorchtune, Lacks(kTorch, {Ability::kFusedLoss}, "its losses run over slices",
+                                     "torchtune modules/loss")),
+
+    // litgpt.
+    Under(Trainer::kLitgpt, Lacks(kTorch, {Ability::kOtherHead}, "its models predict tokens",
+                                  "litgpt model.py, GPT.lm_head")),
+    Under(Trainer::kLitgpt,
+          Lacks(kTorch,
+                kPartsAgain | AbilitySet{Ability::kRecomputePerOp, Ability::kRecomputeEveryNth,
+                                         Ability::kRecomputeUnits},
+                "it recomputes whole blocks, or none",
+                "litgpt finetune/full.py, activation_checkpointing_policy")),
+    Under(Trainer::kLitgpt, Lacks(kTorch, {Ability::kChunkedLoss, Ability::kFusedLoss},
+                                  "its loss runs over slices of the logits",
+                                  "litgpt utils.py, chunked_cross_entropy")),
+};
+
+}  // namespace
+
+absl::Span<const CapabilityRow> CapabilityRows() { return kRows; }
+
+const std::array<AbilityName, kAbilityCount> kAbilityNames = {{
+    {Ability::kDataParallel, "parallelism.data_parallel_size", "above 1"},
+    {Ability::kTensorParallel, "parallelism.tensor_parallel_size", "above 1"},
+    {Ability::kSequenceParallel, "parallelism.sequence_parallel", "true"},
+    {Ability::kPipelineParallel, "parallelism.pipeline_parallel_size", "above 1"},
+    {Ability::kShardGroups, "parallelism.shard_group_size", "below data_parallel_size"},
+    {Ability::kZero0, "parallelism.zero_stage", "0"},
+    {Ability::kZero1, "parallelism.zero_stage", "1"},
+    {Ability::kZero2, "parallelism.zero_stage", "2"},
+    {Ability::kZero3, "parallelism.zero_stage", "3"},
+    {Ability::kGpipe, "parallelism.pipeline_schedule", "gpipe"},
+    {Ability::k1F1B, "parallelism.pipeline_schedule", "1f1b"},
+    {Ability::kInterleaved1F1B, "parallelism.pipeline_schedule", "interleaved-1f1b"},
+    {Ability::kMicroBatchGroups, "parallelism.micro_batch_group_size", "set"},
+    {Ability::kRecomputeNone, "training.recompute.mode", "none"},
+    {Ability::kRecomputeSelective, "training.recompute.mode", "selective"},
+    {Ability::kRecomputePerOp, "training.recompute.mode", "per-op"},
+    {Ability::kRecomputeFull, "training.recompute.mode", "full"},
+    {Ability::kRecomputeEveryNth, "training.recompute.mode", "every-nth"},
+    {Ability::kRecomputeUnits, "training.recompute.unit_layer_count", "above 1"},
+    {Ability::kCoreAttentionAgain, "training.recompute.modules", "core-attention"},
+    {Ability::kMlpAgain, "training.recompute.modules", "mlp"},
+    {Ability::kNormAgain, "training.recompute.modules", "norm"},
+    {Ability::kActivationAgain, "training.recompute.modules", "activation"},
+    {Ability::kOtherHead, "model.transformer.head", "one that predicts no tokens"},
+    {Ability::kPlainLoss, "training.loss.implementation", "plain"},
+    {Ability::kChunkedLoss, "training.loss.implementation", "chunked"},
+    {Ability::kChunkedCrossEntropy, "training.loss.implementation", "chunked-cross-entropy"},
+    {Ability::kFusedLoss, "training.loss.implementation", "fused"},
+    {Ability::kFusedCrossEntropy, "training.loss.implementation", "fused-cross-entropy"},
+    {Ability::kTeCrossEntropy, "training.loss.implementation", "te-cross-entropy"},
+    {Ability::kSgd, "training.optimizer.name", "sgd"},
+    {Ability::kSgdMomentum, "training.optimizer.name", "sgd-momentum"},
+    {Ability::kRmsprop, "training.optimizer.name", "rmsprop"},
+    {Ability::kAdagrad, "training.optimizer.name", "adagrad"},
+    {Ability::kAdam, "training.optimizer.name", "adam"},
+    {Ability::kAdamW, "training.optimizer.name", "adamw"},
+    {Ability::kLamb, "training.optimizer.name", "lamb"},
+    {Ability::kLion, "training.optimizer.name", "lion"},
+    {Ability::kAdafactor, "training.optimizer.name", "adafactor"},
+    {Ability::kMuon, "training.optimizer.name", "muon"},
+    {Ability::kAdamW8bit, "training.optimizer.name", "adamw-8bit"},
+    {Ability::kFp32, "training.precision.preset", "fp32"},
+    {Ability::kFp16Mixed, "training.precision.preset", "fp16-mixed"},
+    {Ability::kBf16Mixed, "training.precision.preset", "bf16-mixed"},
+    {Ability::kBf16Autocast, "training.precision.preset", "bf16-autocast"},
+    {Ability::kBf16Pure, "training.precision.preset", "bf16-pure"},
+    {Ability::kFp16Pure, "training.precision.preset", "fp16-pure"},
+    {Ability::kBf16Optimizer, "training.precision.preset", "bf16-optimizer"},
+    {Ability::kFp8Mixed, "training.precision.preset", "fp8-mixed"},
+    {Ability::kGradientAccumulationDType, "training.precision.gradient_accumulation_dtype", "set"},
+    {Ability::kReduceDType, "training.precision.reduce_dtype", "set"},
+    {Ability::kGradientAsBucketView, "runtime.gradient_as_bucket_view", "set"},
+    {Ability::kReduceBucket, "runtime.reduce_bucket_element_count", "set"},
+    {Ability::kOverlapCommunication, "runtime.overlap_communication", "set"},
+    {Ability::kReshardAfterForward, "runtime.reshard_after_forward", "set"},
+    {Ability::kCompile, "runtime.compile", "set"},
+    {Ability::kGradientAccumulationFusion, "runtime.gradient_accumulation_fusion", "set"},
+    {Ability::kAttentionMask, "runtime.attention_mask", "set"},
+    {Ability::kTransformerImplementation, "runtime.transformer_implementation", "set"},
+    {Ability::kDeferredEmbeddingGradient, "runtime.deferred_embedding_gradient_count", "set"},
+}};
+
+}  // namespace plimsoll

@@ -1,0 +1,126 @@
+// What `transformers` knows of each `model_type`, as rows: the names of its
+// fields, what its modelling file fixes, and the defaults of what it leaves to
+// the configuration. hf_config.cc is the loop over a row.
+#ifndef PLIMSOLL_ESTIMATOR_CATALOG_HF_FAMILIES_H_
+#define PLIMSOLL_ESTIMATOR_CATALOG_HF_FAMILIES_H_
+
+#include <cstdint>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "estimator/catalog/model.h"
+
+namespace plimsoll {
+
+// Names of the sizes in a config.json. Alternatives are separated by '|'; the
+// first is the one that violations name. Empty: the family has no such field.
+struct HfNames {
+  absl::string_view hidden_size;
+  absl::string_view layers;
+  absl::string_view heads;
+  absl::string_view kv_heads;
+  absl::string_view head_size;
+  absl::string_view ffn_size;
+  absl::string_view positions;
+  absl::string_view activation;
+};
+
+// A boolean of the configuration and all that it decides.
+struct HfSwitch {
+  absl::string_view name;
+  bool fallback = false;
+  bool Transformer::*decides[3] = {};
+};
+
+// A dropout rate of the configuration.
+struct HfDropout {
+  absl::string_view name;
+  double fallback = 0;
+  double Transformer::*rate = nullptr;
+};
+
+// Sizes that released configurations leave to the class's defaults. 0: the
+// field is required, or follows from others (kv_heads from heads, head_size
+// from hidden_size / heads, ffn_size from `ffn_multiple`).
+struct HfDefaults {
+  int64_t hidden_size = 0;
+  int64_t layers = 0;
+  int64_t heads = 0;
+  int64_t kv_heads = 0;
+  int64_t head_size = 0;
+  int64_t ffn_size = 0;
+  int64_t ffn_multiple = 0;  // of hidden_size, where ffn_size is unset
+  int64_t vocab_size = 0;
+  int64_t sliding_window = 0;
+};
+
+// What is left after names, switches and dropouts.
+enum class HfQuirk : uint8_t {
+  kNone,
+  kBert,       // is_decoder, position_embedding_type
+  kBigCode,    // multi_query
+  kCohere,     // use_qk_norm
+  kErnie,      // as kBert, and use_task_id
+  kFalcon,     // multi_query, new_decoder_architecture, parallel_attn, alibi
+  kMpt,        // attn_config, no_bias
+  kNeo,        // window_size
+  kNeoX,       // use_parallel_residual
+  kOffset,     // two more positions
+  kOpt,        // word_embed_proj_dim, do_layer_norm_before, two more positions
+  kPersimmon,  // qk_layernorm, on
+  kPhi,        // qk_layernorm
+  kPostNorm,   // use_post_norm
+  kQwen1,      // no_bias; intermediate_size is both branches
+  kSoftcap,    // final_logit_softcapping
+  kStableLm,   // use_parallel_residual, qk_layernorm
+  kWindow,     // use_sliding_window
+};
+
+// What a class for sequence classification scores.
+//   kOfTokens    every token: one product without a bias
+//   kPooled      the first token behind BERT's pooler, with a bias
+//   kUnmodelled  something else
+enum class HfScores : uint8_t { kOfTokens, kPooled, kUnmodelled };
+
+// One family. What is not said is Llama's.
+struct HfFamily {
+  absl::string_view model_type;
+  const HfNames* names = nullptr;
+  absl::string_view activation = "silu";  // where the field is unset
+  bool tied_embeddings = false;           // where tie_word_embeddings is unset
+  bool gated_mlp = true;
+  Norm norm = Norm::kRmsNorm;
+  NormPlacement norm_placement = NormPlacement::kPre;
+  bool norm_weight = true;
+  bool norm_bias = false;
+  bool embedding_norm = false;
+  bool final_norm = true;
+  bool qkv_bias = false;
+  bool attention_output_bias = false;
+  bool mlp_bias = false;
+  bool head_bias = false;
+  bool masked_lm_head = false;
+  bool sentence_head = false;      // its ForPreTraining has BERT's second head
+  bool base_pooler = false;        // its class without a head has BERT's pooler
+  bool answers_by_labels = false;  // its question answering has a score for each label
+  bool second_head_bias = false;   // a masked head that is not tied has two biases
+  bool deep_reward = false;        // its reward models score behind a layer of their own
+  HfScores sequence_scores = HfScores::kOfTokens;
+  bool causal = true;
+  QkNorm qk_norm = QkNorm::kNone;
+  PositionEmbedding position_embedding = PositionEmbedding::kRotary;
+  HfDefaults defaults = {};
+  HfSwitch switches[3] = {};
+  HfDropout dropouts[4] = {};
+  HfQuirk quirk = HfQuirk::kNone;
+};
+
+// Returns all families, sorted by model_type.
+absl::Span<const HfFamily> HfFamilies();
+
+// Returns the row of `model_type`, or null.
+const HfFamily* FindHfFamily(absl::string_view model_type);
+
+}  // namespace plimsoll
+
+#endif  // PLIMSOLL_ESTIMATOR_CATALOG_HF_FAMILIES_H_

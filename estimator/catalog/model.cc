@@ -1,0 +1,89 @@
+#include "estimator/catalog/model.h"
+
+#include <initializer_list>
+
+#include "estimator/base/units.h"
+
+namespace plimsoll {
+namespace {
+
+int64_t Product(std::initializer_list<int64_t> factors) {
+  int64_t product = 1;
+  for (int64_t factor : factors) product = Multiply(product, factor);
+  return product;
+}
+
+int64_t Sum(std::initializer_list<int64_t> terms) {
+  int64_t sum = 0;
+  for (int64_t term : terms) sum = Add(sum, term);
+  return sum;
+}
+
+// Parameters behind the last layer and its norm.
+int64_t CountHead(const Transformer& m, int64_t embedding_size, int64_t norm) {
+  const int64_t H = m.hidden_size, E = embedding_size, V = m.vocab_size;
+  const int64_t dense = Sum({Product({H, H}), H});
+  const bool masked = m.head == Head::kMaskedLanguageModel;
+  return Sum({
+      Product({masked, Sum({dense, norm, V})}),  // transform, and the bias of its product
+      Product({m.sentence_head, Sum({dense, Product({2, H}), 2})}),
+      Product({m.pooler, dense}),
+      Product({PredictsTokens(m.head) && !m.tied_embeddings, V, E}),
+      Product({PredictsTokens(m.head) && m.head_bias, V}),
+      Product({m.label_count, E}),
+      Product({m.head_bias, m.label_count}),
+  });
+}
+
+// Norms over the hidden size in one layer.
+int64_t NormsPerLayer(NormPlacement placement) {
+  switch (placement) {
+    case NormPlacement::kParallel:
+      return 1;
+    case NormPlacement::kSandwich:
+      return 4;
+    case NormPlacement::kPre:
+    case NormPlacement::kPost:
+    case NormPlacement::kParallelTwo:
+    case NormPlacement::kPostOnly:
+      return 2;
+  }
+  return 2;
+}
+
+}  // namespace
+
+int64_t CountParameters(const Transformer& m) {
+  const int64_t H = m.hidden_size, F = m.ffn_size, V = m.vocab_size;
+  const int64_t E = m.embedding_size == 0 ? H : m.embedding_size;
+  const int64_t Q = Multiply(m.head_count, m.head_size);
+  const int64_t KV = Product({2, m.kv_head_count, m.head_size});
+  const int64_t ups = m.gated_mlp ? 2 : 1;
+  const int64_t norm = Multiply(m.norm_weight + m.norm_bias, H);
+  const int64_t qk_norm = m.qk_norm == QkNorm::kNone          ? 0
+                          : m.qk_norm == QkNorm::kPerHead     ? Multiply(2, m.head_size)
+                          : m.qk_norm == QkNorm::kPerHeadBias ? Multiply(4, m.head_size)
+                                                              : Add(Q, KV / 2);
+  const int64_t layer = Sum({
+      Product({H, Add(Q, KV)}),                         // query, key, value
+      Product({m.qkv_bias, Add(Q, KV)}),                //
+      Product({Q, H}),                                  // attention output
+      Product({m.attention_output_bias, H}),            //
+      Product({ups + 1, H, F}),                         // gate and up, down
+      Product({m.mlp_bias, Add(Multiply(ups, F), H)}),  //
+      Product({NormsPerLayer(m.norm_placement), norm}),
+      qk_norm,
+  });
+  return Sum({
+      Product({V, E}),                    // token embedding
+      Product({m.position_count, H}),     // learned positions
+      Product({m.token_type_count, H}),   // BERT's segments
+      Product({m.embedding_norm, norm}),  //
+      Product({E == H ? 0 : 2, E, H}),    // projections in and out (OPT 350M)
+      Product({m.layer_count, layer}),    //
+      Product({m.final_norm, norm}),      //
+      CountHead(m, E, norm),
+  });
+}
+
+}  // namespace plimsoll

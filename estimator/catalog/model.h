@@ -1,0 +1,100 @@
+// The architecture of a dense transformer: all that its tensors follow from.
+#ifndef PLIMSOLL_ESTIMATOR_CATALOG_MODEL_H_
+#define PLIMSOLL_ESTIMATOR_CATALOG_MODEL_H_
+
+#include <cstdint>
+#include <string>
+
+namespace plimsoll {
+
+// kGeluNew is the tanh form of GELU written op by op in Python (GPT-2's).
+enum class Activation : uint8_t { kGelu, kGeluTanh, kGeluNew, kSilu, kRelu, kRelu2 };
+enum class Norm : uint8_t { kLayerNorm, kRmsNorm };
+// Where norms stand in a layer. kPre: before each sublayer. kPost: after each
+// residual sum (BERT). kSandwich: before and after each sublayer (Gemma 2).
+// kParallel: attention and MLP read one norm (Falcon 7B, Phi, Cohere).
+// kParallelTwo: each reads its own (GPT-NeoX, Falcon 40B). kPostOnly: after
+// each sublayer, before the sum (OLMo 2).
+enum class NormPlacement : uint8_t { kPre, kPost, kSandwich, kParallel, kParallelTwo, kPostOnly };
+// Norms on queries and keys, weights only but for kPerHeadBias. kPerHead: one of
+// head_size that all heads share (Qwen 3, Gemma 3); kPerHeadBias: with a bias too
+// (Phi, Persimmon). kFull: one over all heads together (OLMo 2).
+// kPerHeadAffine: each head is normed alone, with weights of its own (Cohere,
+// StableLM 2 12B).
+enum class QkNorm : uint8_t { kNone, kPerHead, kPerHeadBias, kFull, kPerHeadAffine };
+enum class PositionEmbedding : uint8_t { kRotary, kLearned, kAlibi, kNone };
+// What stands behind the last layer, and with it what the loss reads.
+//   kLanguageModel           logits of every token: one product
+//   kMaskedLanguageModel     the same behind BERT's transform: dense H x H with
+//                            bias, activation, norm; the product has a bias
+//   kSequenceClassification  label_count scores of each sequence (reward models)
+//   kTokenClassification     label_count scores of each token
+//   kQuestionAnswering       where an answer begins and ends: two of each token
+//   kNone                    nothing; the loss reads one vector of each sequence
+enum class Head : uint8_t {
+  kLanguageModel,
+  kMaskedLanguageModel,
+  kSequenceClassification,
+  kTokenClassification,
+  kQuestionAnswering,
+  kNone,
+};
+// Whether the head predicts tokens: logits as wide as the vocabulary.
+inline bool PredictsTokens(Head head) {
+  return head == Head::kLanguageModel || head == Head::kMaskedLanguageModel;
+}
+
+// A dense transformer, decoder or encoder. Symbols (estimator/README.md): H
+// hidden_size, L layer_count, N head_count, K kv_head_count, D head_size,
+// F ffn_size, V vocab_size.
+//
+// Requires: only Validate and ReadHfConfig make one that lowering may trust.
+struct Transformer {
+  std::string model_type;  // as in config.json; empty when spelled out
+  int64_t hidden_size = 0;
+  int64_t layer_count = 0;
+  int64_t head_count = 0;
+  int64_t kv_head_count = 0;
+  int64_t head_size = 0;
+  int64_t ffn_size = 0;
+  int64_t vocab_size = 0;
+  int64_t position_count = 0;    // rows of a learned table, else 0
+  int64_t token_type_count = 0;  // rows of BERT's segment table, else 0
+  int64_t embedding_size = 0;    // OPT's word_embed_proj_dim; hidden_size elsewhere
+  int64_t sliding_window = 0;    // 0: none. Flash kernels keep no scores either way
+  Activation activation = Activation::kSilu;
+  bool gated_mlp = true;
+  Norm norm = Norm::kRmsNorm;
+  NormPlacement norm_placement = NormPlacement::kPre;
+  bool norm_weight = true;      // false: OLMo 1's norm without parameters
+  bool norm_bias = false;       // LayerNorm with a bias
+  bool embedding_norm = false;  // BLOOM, BERT: a norm behind the embedding
+  bool final_norm = true;       // false: BERT, OPT-350m
+  bool qkv_bias = false;
+  bool attention_output_bias = false;
+  bool mlp_bias = false;
+  Head head = Head::kLanguageModel;
+  bool head_bias = false;   // bias on the output head: Phi, scores behind a pooler
+  int64_t label_count = 0;  // scores of a head that classifies, else 0
+  // BERT: dense H x H with bias over a sequence's first token, before its scores
+  // or where there is no head.
+  bool pooler = false;
+  QkNorm qk_norm = QkNorm::kNone;
+  bool tied_embeddings = false;  // of a head that predicts tokens, with the embedding
+  bool sentence_head = false;    // BERT's second: pooler H x H with bias, two classes with theirs
+  PositionEmbedding position_embedding = PositionEmbedding::kRotary;
+  bool causal = true;
+  bool logit_softcap = false;  // Gemma 2: tanh over the logits
+  double hidden_dropout = 0;
+  double attention_dropout = 0;
+  double embedding_dropout = 0;
+  double head_dropout = 0;  // before a classification head's scores
+};
+
+// Returns the number of parameters of the whole model, tied tensors once, no
+// padding; saturates.
+int64_t CountParameters(const Transformer& model);
+
+}  // namespace plimsoll
+
+#endif  // PLIMSOLL_ESTIMATOR_CATALOG_MODEL_H_

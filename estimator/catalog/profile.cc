@@ -1,0 +1,460 @@
+#include "estimator/catalog/profile.h"
+
+#include <algorithm>
+#include <initializer_list>
+
+namespace plimsoll {
+namespace {
+
+// What every framework on top of Hugging Face's or plain PyTorch modules
+// shares; its own facts are set row by row below.
+// Source: transformers, models/llama/modeling_llama.py and loss/loss_utils.py.
+constexpr Profile kEager = {
+    .framework = Framework::kDdp,
+    .name = "ddp",
+    .package = "torch",
+    .since = 2000,
+    .era = "torch 2",
+    .norm = NormKernel::kUpcast,
+    .fused_glu = false,
+    .packed_qkv = false,
+    .joint_qkv = false,
+    .copies_qkv = false,
+    .flash_output_copy = false,
+    .fused_softmax = false,
+    // aten/src/ATen/native/transformers/cuda/sdp_utils.cpp: SDPA takes flash where it may.
+    .attention = {.usual = AttentionKernel::kFlash,
+                  .on_hopper = AttentionKernel::kFlash,
+                  .without_flash = AttentionKernel::kMemoryEfficient},
+    .loss = LossKernel::kCrossEntropy,
+    .logits_held = LogitsHeld::kForward,
+    .copies_logits = false,
+    .compiled_loss = CompiledLoss::kAll,
+    .loss_parallel = false,
+    .gathers_inner = true,
+    .expands_kv = false,
+    .root_group = false,
+    .last_block_gathered = false,
+    .accumulates_whole = false,
+    .unties_head = false,
+    .weight_gradient = WeightGradient::kKept,
+    .sums_in_fp32 = false,
+    .deallocates_outputs = false,
+    .fused_residual = false,
+    .checkpoints_hold_output = true,
+    .checkpoints_mask = false,
+    .pooled_workspace = true,
+    .cached_rotary = false,
+    .pooled_gathers = false,
+    .flat_master = false,
+    .tunes_norms = false,
+    .sequence_parallel_default = false,
+    .vocab_size_divisor = 1,
+    .fused_optimizer = false,
+    .stages = StageRule::kEven,
+    .records_streams = true,
+    .run_ahead = RunAhead::kNever,
+    .synchronizes_receives = false,
+    .source = "torch/csrc/distributed/c10d/reducer.cpp; transformers modeling_llama.py",
+    .trainer = Trainer::kNone,
+    .trainer_name = "",
+    .trainer_era = "",
+    .trainer_source = "",
+};
+
+// Source: torch/distributed/fsdp/_fully_shard; torchtitan
+// distributed/fsdp.py, which deletes the logits before backward.
+constexpr Profile Fsdp2() {
+  Profile profile = kEager;
+  profile.framework = Framework::kFsdp2;
+  profile.name = "fsdp2";
+  profile.since = 2008;
+  profile.era = "torch 2.8 and later";
+  profile.logits_held = LogitsHeld::kDeleted;
+  profile.checkpoints_hold_output = false;
+  profile.sums_in_fp32 = true;  // the reduced gradient gets the sharded parameter's dtype
+  profile.sequence_parallel_default = true;
+  profile.fused_optimizer = true;
+  profile.source = "torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py";
+  profile.records_streams = false;  // ProcessGroupNCCL.cpp: tensors are stashed instead (#150398)
+  return profile;
+}
+
+constexpr Profile Fsdp2Recording() {
+  Profile profile = Fsdp2();
+  profile.since = 2004;
+  profile.era = "torch 2.4 to 2.7";
+  profile.records_streams = true;
+  profile.run_ahead = RunAhead::kGpuBound;
+  return profile;
+}
+
+// Units are gathered once, in a stream of their own, and stay so while they run;
+// two at most are on their way. Source: torch/distributed/fsdp/_flat_param.py,
+// _runtime_utils.py.
+constexpr Profile Fsdp1() {
+  Profile profile = Fsdp2();
+  profile.framework = Framework::kFsdp1;
+  profile.name = "fsdp1";
+  profile.since = 1012;
+  profile.era = "torch 1.12 and later";
+  profile.root_group = true;
+  profile.sequence_parallel_default = false;
+  profile.source = "torch/distributed/fsdp/_flat_param.py, _runtime_utils.py";
+  return profile;
+}
+
+// Source: deepspeed/runtime/zero/stage_1_and_2.py, stage3.py.
+constexpr Profile DeepSpeed() {
+  Profile profile = kEager;
+  profile.framework = Framework::kDeepSpeed;
+  profile.name = "deepspeed";
+  profile.package = "deepspeed";
+  profile.since = 10;
+  profile.era = "deepspeed 0.10 and later";
+  profile.fused_optimizer = true;
+  profile.source = "deepspeed/runtime/zero/stage_1_and_2.py, stage3.py, bf16_optimizer.py";
+  return profile;
+}
+
+// Source: Megatron-LM core 0.20.0, core/transformer, core/distributed,
+// core/optimizer; TransformerEngine.
+constexpr Profile MegatronCore() {
+  Profile profile = kEager;
+  profile.framework = Framework::kMegatronCore;
+  profile.name = "megatron-core";
+  profile.package = "megatron-core";
+  profile.since = 13;
+  profile.era = "core 0.13 and later, Transformer Engine";
+  profile.norm = NormKernel::kFused;
+  profile.fused_glu = true;
+  profile.packed_qkv = true;
+  profile.flash_output_copy = true;
+  profile.fused_softmax = true;
+  // transformer_engine/pytorch/attention/dot_product_attention/utils.py
+  profile.attention = {.usual = AttentionKernel::kFlash,
+                       .on_hopper = AttentionKernel::kCudnn,
+                       .without_flash = AttentionKernel::kEager};
+  profile.fused_residual = true;
+  profile.pooled_gathers = true;  // outside Transformer Engine
+  profile.loss = LossKernel::kVocabParallel;
+  profile.logits_held = LogitsHeld::kDeleted;
+  profile.weight_gradient = WeightGradient::kFused;
+  profile.sums_in_fp32 = true;  // megatron/training/arguments.py, with bf16
+  profile.deallocates_outputs = true;
+  profile.vocab_size_divisor = 128;
+  profile.stages = StageRule::kEqual;
+  profile.fused_optimizer = true;
+  profile.source =
+      "megatron/core/transformer/transformer_layer.py, core/pipeline_parallel/schedules.py";
+  profile.records_streams = false;  // released on NGC 25.05, torch 2.8; 0.12 on 25.03, torch 2.7
+  return profile;
+}
+
+constexpr Profile MegatronCoreRecording() {
+  Profile profile = MegatronCore();
+  profile.since = 8;
+  profile.era = "core 0.8 to 0.12, Transformer Engine";
+  profile.records_streams = true;
+  return profile;
+}
+
+// From September 2022 (55817ec9b9) to June 2024 (9634c0e4a3) the loss subtracted
+// the largest logit into a new tensor.
+// Source: Megatron-LM core 0.7.0, core/tensor_parallel/cross_entropy.py.
+constexpr Profile MegatronCoreCopying() {
+  Profile profile = MegatronCoreRecording();
+  profile.since = 5;
+  profile.era = "core 0.5 to 0.7, Transformer Engine";
+  profile.copies_logits = true;
+  return profile;
+}
+
+// Source: Megatron-LM v2.4, megatron/model/transformer.py,
+// megatron/optimizer/optimizer.py, megatron/schedules.py.
+constexpr Profile MegatronLm() {
+  Profile profile = MegatronCoreRecording();
+  profile.framework = Framework::kMegatronLm;
+  profile.name = "megatron-lm";
+  profile.package = "megatron-lm";
+  profile.since = 2004;
+  profile.era = "v2.4 (2021)";
+  // It has no other kernel than its own.
+  profile.attention = {.usual = AttentionKernel::kEager,
+                       .on_hopper = AttentionKernel::kEager,
+                       .without_flash = AttentionKernel::kEager};
+  profile.flash_output_copy = false;
+  profile.weight_gradient = WeightGradient::kKept;
+  profile.deallocates_outputs = false;
+  profile.pooled_workspace = false;
+  profile.source = "Megatron-LM v2.4, megatron/optimizer/optimizer.py, megatron/schedules.py";
+  return profile;
+}
+
+// Source: deepspeed/runtime/pipe/engine.py of 2021 over Megatron-LM v2.4.
+constexpr Profile MegatronDeepSpeed() {
+  Profile profile = MegatronLm();
+  profile.framework = Framework::kMegatronDeepSpeed;
+  profile.name = "megatron-deepspeed";
+  profile.package = "megatron-deepspeed";
+  profile.since = 0;
+  profile.era = "2021-2022, DeepSpeed's 3D engine";
+  profile.deallocates_outputs = true;
+  profile.checkpoints_mask = true;
+  profile.source = "deepspeed/runtime/pipe/engine.py, runtime/bf16_optimizer.py";
+  return profile;
+}
+
+// Source: nanotron (Ultra-Scale Playbook's benchmark branch), models/llama.py,
+// parallel/tensor_parallel/functional.py, optim/zero.py, trainer.py. That keys
+// and values are kept twice is inferred from reserved memory (data notes A 4.1).
+constexpr Profile Nanotron() {
+  Profile profile = MegatronCoreRecording();
+  profile.framework = Framework::kNanotron;
+  profile.name = "nanotron";
+  profile.package = "nanotron";
+  profile.since = 4;
+  profile.era = "2024-2025, Ultra-Scale Playbook";
+  profile.fused_glu = false;
+  profile.copies_qkv = true;
+  profile.attention = kEager.attention;
+  profile.cached_rotary = true;
+  profile.flat_master = true;
+  profile.tunes_norms = true;
+  profile.flash_output_copy = false;
+  profile.loss = LossKernel::kSharded;
+  profile.logits_held = LogitsHeld::kDeleted;
+  profile.weight_gradient = WeightGradient::kKept;
+  profile.sequence_parallel_default = true;
+  profile.vocab_size_divisor = 1;
+  profile.stages = StageRule::kByCost;
+  profile.run_ahead = RunAhead::kWithoutPipeline;
+  profile.synchronizes_receives = true;  // parallel/pipeline_parallel/p2p.py, tolist of metadata
+  profile.source = "nanotron trainer.py, optim/gradient_accumulator.py, optim/zero.py";
+  return profile;
+}
+
+// The newer runs of the benchmark dealt layers by another tie rule: of 1.34 B
+// with a tie, stage 0 has 10 layers of 16, not 11 (measured, data notes A 3.4).
+constexpr Profile NanotronAfterFix() {
+  Profile profile = Nanotron();
+  profile.since = 5;
+  profile.era = "2025, after the pipeline fix";
+  profile.stages = StageRule::kByCostReached;
+  profile.run_ahead = RunAhead::kDeepOrGpuBound;
+  return profile;
+}
+
+constexpr uint16_t On(std::initializer_list<Framework> frameworks) {
+  uint16_t bits = 0;
+  for (const Framework framework : frameworks) {
+    bits |= static_cast<uint16_t>(1u << static_cast<unsigned>(framework));
+  }
+  return bits;
+}
+
+// The model's own fp32 logits live until the next are made; the loss is not
+// compiled, the optimizer not fused; one FSDP group holds all that is in no block,
+// and the last block is not resharded. Source: torchtitan 83c879f18, train.py
+// (`pred`, build_optimizer), models/llama/model.py, parallelisms/parallelize_llama.py.
+void TorchtitanOf2024(Profile& profile) {
+  profile.logits_held = LogitsHeld::kUntilNext;
+  profile.compiled_loss = CompiledLoss::kNone;
+  profile.fused_optimizer = false;
+  profile.gathers_inner = false;  // batch and sequence are one axis, until 25f9bff2b
+  profile.loss_parallel = true;
+  profile.expands_kv = true;
+  profile.root_group = true;
+  profile.last_block_gathered = true;
+  profile.records_streams = true;
+  profile.run_ahead = RunAhead::kGpuBound;
+}
+
+// TORCH_NCCL_AVOID_RECORD_STREAMS is set (e62573d4c), until PyTorch's nightly
+// builds of April 2025 make it the default (#1088).
+void TorchtitanStashes(Profile& profile) {
+  TorchtitanOf2024(profile);
+  profile.gathers_inner = true;
+  profile.records_streams = false;
+  profile.run_ahead = RunAhead::kNever;
+}
+
+// `del pred` before backward (#391).
+void TorchtitanDeletes(Profile& profile) {
+  TorchtitanStashes(profile);
+  profile.logits_held = LogitsHeld::kDeleted;
+}
+
+// Fused AdamW is the default (#881, late in February 2025).
+void TorchtitanFusesOptimizer(Profile& profile) {
+  TorchtitanDeletes(profile);
+  profile.fused_optimizer = true;
+}
+
+// The loss is compiled with the blocks (#1033).
+void TorchtitanCompilesLoss(Profile& profile) {
+  TorchtitanFusesOptimizer(profile);
+  profile.compiled_loss = CompiledLoss::kAll;
+}
+
+// Embedding, and norm with head, are groups of their own (#1094); torch's
+// RMSNorm is one kernel by then.
+void TorchtitanOwnGroups(Profile& profile) {
+  TorchtitanCompilesLoss(profile);
+  profile.root_group = profile.framework == Framework::kFsdp1;
+  profile.last_block_gathered = false;
+  profile.norm = NormKernel::kFused;
+}
+
+// The attention kernel shares keys and values among heads (#2259).
+void TorchtitanSharesKv(Profile& profile) {
+  TorchtitanOwnGroups(profile);
+  profile.expands_kv = false;
+}
+
+// One product makes queries, keys and values (#3714).
+void TorchtitanJoinsQkv(Profile& profile) {
+  TorchtitanSharesKv(profile);
+  profile.joint_qkv = true;
+}
+
+// Source: torchtune, modules/attention.py (keys and values are expanded to all
+// heads), recipes/full_finetune_single_device.py (`del logits`), recipes/configs
+// (`fused: True`). The recipe drops what compile_loss returns, so that a plain loss
+// is not compiled; of one over slices a method is replaced (training/_compile.py).
+void Torchtune(Profile& profile) {
+  profile.logits_held = LogitsHeld::kDeleted;
+  profile.compiled_loss = CompiledLoss::kSlices;
+  profile.expands_kv = true;
+  profile.checkpoints_hold_output = false;
+  profile.fused_optimizer = true;
+  profile.root_group = true;
+}
+
+// Source: litgpt, model.py (CausalSelfAttention; GPT.lm_head, tied to nothing),
+// finetune/full.py (`logits`, fabric.no_backward_sync, a plain torch.optim.AdamW).
+void Litgpt(Profile& profile) {
+  profile.logits_held = LogitsHeld::kUntilNext;
+  profile.fused_optimizer = false;
+  profile.expands_kv = true;
+  profile.accumulates_whole = true;
+  profile.unties_head = true;
+}
+
+// Source: transformers, trainer.py (compute_loss returns the loss alone;
+// accelerator.no_sync in all but the last micro-batch).
+void HfTrainer(Profile& profile) {
+  profile.accumulates_whole = true;
+  profile.logits_held = LogitsHeld::kForward;
+  profile.root_group = true;
+}
+
+// Every trainer's profile on every framework that it runs on.
+struct TrainerProfile {
+  const Profile* framework;
+  const TrainerEra* era;
+  Profile profile;
+};
+
+std::vector<TrainerProfile> MakeTrainerProfiles() {
+  std::vector<TrainerProfile> all;
+  for (const TrainerEra& era : TrainerEras()) {
+    for (const Profile& framework : Profiles()) {
+      if ((era.frameworks >> static_cast<unsigned>(framework.framework) & 1) == 0) continue;
+      TrainerProfile& made = all.emplace_back(TrainerProfile{&framework, &era, framework});
+      made.profile.trainer = era.trainer;
+      made.profile.trainer_name = era.name;
+      made.profile.trainer_era = era.era;
+      made.profile.trainer_source = era.source;
+      era.apply(made.profile);
+    }
+  }
+  return all;
+}
+
+// Months are told from releases by their year.
+bool Reaches(const TrainerEra& era, int version) {
+  constexpr int kFirstYear = 2000 * 1000;
+  return version < 0 || version >= (version >= kFirstYear ? era.since_month : era.since);
+}
+
+}  // namespace
+
+const std::vector<TrainerEra>& TrainerEras() {
+  constexpr uint16_t kTorch = On({Framework::kDdp, Framework::kFsdp1, Framework::kFsdp2});
+  constexpr uint16_t kAll = kTorch | On({Framework::kDeepSpeed});
+  static const auto* const kEras = new std::vector<TrainerEra>{
+      {Trainer::kTorchtitan, "torchtitan", kNoRelease, 2026007, "July 2026 and later", kTorch,
+       TorchtitanJoinsQkv, "torchtitan 3396a4b37, models/llama3/__init__.py, fuse_qkv"},
+      {Trainer::kTorchtitan, "torchtitan", kNoRelease, 2026002, "February to June 2026", kTorch,
+       TorchtitanSharesKv, "torchtitan ff0829c10, models/attention.py, enable_gqa"},
+      {Trainer::kTorchtitan, "torchtitan", 2, 2025008, "August 2025 to January 2026", kTorch,
+       TorchtitanOwnGroups, "torchtitan 83e694105, models/llama3/infra/parallelize.py, apply_fsdp"},
+      {Trainer::kTorchtitan, "torchtitan", 1, 2025004, "April to July 2025", kTorch,
+       TorchtitanCompilesLoss, "torchtitan bbb1b616e, components/loss.py"},
+      {Trainer::kTorchtitan, "torchtitan", kNoRelease, 2025003, "March 2025", kTorch,
+       TorchtitanFusesOptimizer, "torchtitan 6e4988550, config_manager.py, optimizer.fused"},
+      {Trainer::kTorchtitan, "torchtitan", 0, 2024006, "June 2024 to February 2025", kTorch,
+       TorchtitanDeletes, "torchtitan e29b6b4d4, train.py"},
+      {Trainer::kTorchtitan, "torchtitan", kNoRelease, 2024004, "April and May 2024", kTorch,
+       TorchtitanStashes, "torchtitan e62573d4c, utils.py"},
+      {Trainer::kTorchtitan, "torchtitan", kNoRelease, 2024001, "until March 2024", kTorch,
+       TorchtitanOf2024, "torchtitan 83c879f18, train.py"},
+      {Trainer::kTorchtune, "torchtune", 0, 2024001, "2024 and later",
+       On({Framework::kDdp, Framework::kFsdp2}), Torchtune,
+       "torchtune, recipes/full_finetune_single_device.py"},
+      {Trainer::kLitgpt, "litgpt", 0, 2023001, "2023 and later",
+       On({Framework::kDdp, Framework::kFsdp1}), Litgpt, "litgpt, finetune/full.py"},
+      {Trainer::kHfTrainer, "hf-trainer", 0, 2023001, "transformers 4 and later", kAll, HfTrainer,
+       "transformers, trainer.py"},
+  };
+  return *kEras;
+}
+
+const Profile* FindTrainerProfile(const Profile& framework, Trainer trainer, int version) {
+  static const auto* const kAll = new std::vector<TrainerProfile>(MakeTrainerProfiles());
+  for (const TrainerProfile& made : *kAll) {
+    if (made.framework == &framework && made.era->trainer == trainer &&
+        Reaches(*made.era, version)) {
+      return &made.profile;
+    }
+  }
+  return nullptr;
+}
+
+const Profile& UnknownFramework() {
+  static const auto* const kUnknown = [] {
+    auto* profile = new Profile(DeepSpeed());
+    profile->name = "an unknown framework";
+    profile->sequence_parallel_default = true;
+    return profile;
+  }();
+  return *kUnknown;
+}
+
+const std::vector<Profile>& Profiles() {
+  static const auto* const kProfiles = new std::vector<Profile>{kEager,
+                                                                Fsdp1(),
+                                                                Fsdp2(),
+                                                                Fsdp2Recording(),
+                                                                DeepSpeed(),
+                                                                MegatronCore(),
+                                                                MegatronCoreRecording(),
+                                                                MegatronCoreCopying(),
+                                                                MegatronLm(),
+                                                                MegatronDeepSpeed(),
+                                                                NanotronAfterFix(),
+                                                                Nanotron()};
+  return *kProfiles;
+}
+
+const Profile* FindProfile(Framework framework, int version) {
+  for (const Profile& profile : Profiles()) {
+    if (profile.framework == framework && (version < 0 || version >= profile.since)) {
+      return &profile;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,166 @@
+// What each framework, of each era, does that moves bytes: facts as rows, with
+// their source, that lowering and passes obey.
+#ifndef PLIMSOLL_ESTIMATOR_CATALOG_PROFILE_H_
+#define PLIMSOLL_ESTIMATOR_CATALOG_PROFILE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace plimsoll {
+
+enum class Framework : uint8_t {
+  kDdp,
+  kFsdp1,
+  kFsdp2,
+  kDeepSpeed,
+  kMegatronCore,
+  kMegatronLm,
+  kMegatronDeepSpeed,
+  kNanotron,
+};
+
+constexpr bool IsFsdp(Framework framework) {
+  return framework == Framework::kFsdp1 || framework == Framework::kFsdp2;
+}
+
+// The loop on top of a framework, where it moves bytes of its own.
+enum class Trainer : uint8_t { kNone, kTorchtitan, kTorchtune, kLitgpt, kHfTrainer };
+
+// How a norm is written, hence what autograd keeps.
+//   kFused      its input (a kernel that also gives the output)
+//   kUpcast     the input in fp32, and its normalised copy (Hugging Face's
+//               LlamaRMSNorm; a LayerNorm under autocast keeps fp32 too)
+enum class NormKernel : uint8_t { kFused, kUpcast };
+
+// How the loss over the logits is written.
+//   kCrossEntropy   fp32 copy, log-softmax kept in fp32, two fp32 gradients
+//   kVocabParallel  fp32 copy, softmax in place in it (Megatron)
+//   kSharded        fp32 copy and softmax kept apart (nanotron)
+enum class LossKernel : uint8_t { kCrossEntropy, kVocabParallel, kSharded };
+
+// How long a training loop holds on to logits that the loss does not need.
+//   kDeleted    until the loss begins: their memory is a hole then
+//   kForward    until the loss returns
+//   kUntilNext  until the next micro-batch's are made, and they are fp32
+enum class LogitsHeld : uint8_t { kDeleted, kForward, kUntilNext };
+
+// Which losses a job that is compiled compiles too: none, those over slices of
+// the logits, or all.
+enum class CompiledLoss : uint8_t { kNone, kSlices, kAll };
+
+// Where a weight's gradient goes when backward has made it.
+//   kKept        it becomes `.grad`: allocated as backward passes each layer
+//   kAdded       it is added to a buffer that exists, then freed
+//   kFused       the GEMM adds into the buffer; no tensor of its own
+enum class WeightGradient : uint8_t { kKept, kAdded, kFused };
+
+// How layers are dealt to pipeline stages when the job does not say.
+//   kEven    the same number on each, what is left over to the first
+//   kEqual   the same number on each; where that cannot be, the job must say
+//   kByCost  greedily by parameter count, the head counted; a stage closes when
+//            its cost passes its share (nanotron), or reaches it (kByCostReached)
+enum class StageRule : uint8_t { kEven, kEqual, kByCost, kByCostReached };
+
+// When the CPU runs ahead of the GPU, so that memory which a collective used is
+// free later (estimator/replay/gpu_lag.h). Whatever it is, the upper bound has the whole.
+enum class RunAhead : uint8_t { kNever, kWithoutPipeline, kDeepOrGpuBound, kGpuBound };
+
+enum class AttentionKernel : uint8_t { kEager, kFlash, kCudnn, kMemoryEfficient };
+
+// Which kernel `auto` is.
+struct AutoAttention {
+  AttentionKernel usual;          // 16-bit activations, on Ampere and newer
+  AttentionKernel on_hopper;      // the same, on Hopper
+  AttentionKernel without_flash;  // elsewhere
+};
+
+// One framework in one era.
+struct Profile {
+  Framework framework;
+  absl::string_view name;     // as users write it
+  absl::string_view package;  // the key in `versions` that picks the era
+  int since;                  // first version of the era: major * 1000 + minor
+  absl::string_view era;      // for people
+
+  NormKernel norm;
+  bool fused_glu;   // gate, up and product in one kernel
+  bool packed_qkv;  // one projection; views of it pin it whole; gate and up are one too
+  bool joint_qkv;   // one projection of queries, keys and values alone
+  bool copies_qkv;  // queries, keys and values are copied apart, queries with all three (nanotron)
+  bool flash_output_copy;  // flash attention's output is kept in both layouts
+  bool fused_softmax;      // eager attention scales, masks and normalises in one 16-bit kernel
+  AutoAttention attention;
+  LossKernel loss;
+  LogitsHeld logits_held;
+  bool copies_logits;  // the vocabulary-parallel loss is not in place
+  CompiledLoss compiled_loss;
+  bool loss_parallel;  // with tensor parallelism the loss reads logits that are split
+  bool gathers_inner;  // DTensor: the sequence is not the first axis
+  bool expands_kv;     // keys and values are copied to as many heads as queries have
+  bool root_group;     // FSDP2: embedding, final norm and head are one group, gathered all along
+  bool last_block_gathered;  // FSDP2: the last layer stays gathered until its backward
+  bool accumulates_whole;    // FSDP: gradients are reduced with a step's last micro-batch alone
+  bool unties_head;          // the head has a table of its own, whatever the model says
+  WeightGradient weight_gradient;
+  bool sums_in_fp32;             // gradients, where neither preset nor job says in what
+  bool deallocates_outputs;      // a stage's output is freed once it is sent
+  bool fused_residual;           // bias, dropout and sum in one compiled op, gradients all new
+  bool checkpoints_hold_output;  // the recomputed output lives until its backward ends
+  bool checkpoints_mask;         // a recomputed layer keeps its attention mask
+  bool pooled_workspace;         // cuBLAS workspaces come from the allocator (torch 1.11 and later)
+  bool cached_rotary;            // each layer keeps its own cosines and sines
+  bool pooled_gathers;           // gathered inputs share one buffer, made at first use
+  bool flat_master;              // master weights are one buffer
+  bool tunes_norms;              // Triton norms that tune themselves at first use
+  bool sequence_parallel_default;
+  int64_t vocab_size_divisor;
+  bool fused_optimizer;  // default implementation; false: foreach
+  StageRule stages;
+  bool records_streams;  // collectives keep memory from use until the GPU has run them
+  RunAhead run_ahead;
+  bool synchronizes_receives;  // the shape of what a stage receives is read on the CPU
+  absl::string_view source;
+
+  Trainer trainer;
+  absl::string_view trainer_name;
+  absl::string_view trainer_era;  // for people
+  absl::string_view trainer_source;
+};
+
+// Stands for a framework that is not known: it has everything, so that checks
+// find what else is wrong with a job.
+const Profile& UnknownFramework();
+
+// All profiles; of one framework, newest era first.
+const std::vector<Profile>& Profiles();
+
+// Returns the era of `framework` that `version` (major * 1000 + minor, or -1
+// for the newest) belongs to; null where it is older than all.
+const Profile* FindProfile(Framework framework, int version);
+
+// A trainer in one era: what it changes of the framework below it.
+struct TrainerEra {
+  Trainer trainer;
+  absl::string_view name;  // as users write it, and the key in `versions`
+  int since;               // first release of the era; kNoRelease where it has none
+  int since_month;         // first month of its code: year * 1000 + month
+  absl::string_view era;
+  uint16_t frameworks;  // a bit for each that it runs on
+  void (*apply)(Profile&);
+  absl::string_view source;
+};
+inline constexpr int kNoRelease = 1 << 30;
+
+// All eras; of one trainer, newest first.
+const std::vector<TrainerEra>& TrainerEras();
+
+// Returns `framework` as `trainer` runs it: of the era that `version` belongs to
+// (a release as above, or a month such as 2025003; -1 for the newest). Null
+// where it does not run on that framework, or the version is older than all.
+const Profile* FindTrainerProfile(const Profile& framework, Trainer trainer, int version);
+
+}  // namespace plimsoll
+
+#endif  // PLIMSOLL_ESTIMATOR_CATALOG_PROFILE_H_

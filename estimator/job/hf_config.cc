@@ -1,0 +1,334 @@
+#include "estimator/job/hf_config.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "estimator/base/vocabulary.h"
+#include "estimator/catalog/hf_families.h"
+#include "estimator/job/hf_heads.h"
+#include "estimator/job/hf_reader.h"
+#include "estimator/job/hf_unmodelled.h"
+
+namespace plimsoll {
+namespace {
+
+using Kind = ConfigValue::Kind;
+
+constexpr int64_t kMaxHiddenSize = int64_t{1} << 20;
+constexpr int64_t kMaxLayers = 4096;
+constexpr int64_t kMaxHeads = 65536;
+constexpr int64_t kMaxFfnSize = int64_t{1} << 24;
+constexpr int64_t kMaxVocabSize = int64_t{1} << 24;
+constexpr int64_t kMaxPositions = int64_t{1} << 24;
+constexpr int64_t kMaxWindow = int64_t{1} << 30;
+
+// What a model_type without a row must have to be read as a Llama.
+constexpr absl::string_view kNeeded[] = {"hidden_size", "num_hidden_layers", "num_attention_heads",
+                                         "vocab_size", "intermediate_size"};
+
+constexpr std::pair<absl::string_view, Activation> kActivations[] = {
+    {"gelu", Activation::kGelu},         {"gelu_new", Activation::kGeluNew},
+    {"gelu_fast", Activation::kGeluNew}, {"gelu_pytorch_tanh", Activation::kGeluTanh},
+    {"silu", Activation::kSilu},         {"swish", Activation::kSilu},
+    {"relu", Activation::kRelu},         {"relu2", Activation::kRelu2},
+};
+
+// Returns a Llama's row for a model_type that has none, where that was asked for;
+// else null and what is known of it.
+const HfFamily* ReadUnknown(HfReader& reader, bool accepted, HfConfig* out) {
+  const absl::string_view model_type = reader.Text("model_type", "");
+  const std::string seen = model_type.empty() ? "unset" : SeenText(model_type);
+  const auto refuse = [&](absl::string_view rule) {
+    const bool missing = model_type.empty();
+    reader.Refuse("model_type", seen, rule,
+                  missing ? ViolationCode::kMissing : ViolationCode::kNotModelled);
+    return nullptr;
+  };
+  if (const absl::string_view rule = RuleOfModelType(model_type); !rule.empty()) {
+    return refuse(rule);
+  }
+  if (NamesMaskedHead(reader)) return refuse("encoders of this type are not modelled yet");
+  std::vector<absl::string_view> lacking;
+  for (const absl::string_view name : kNeeded) {
+    if (!reader.Has(name)) lacking.push_back(name);
+  }
+  std::string rule = model_type.empty() ? "must be set" : "is not modelled yet";
+  std::vector<absl::string_view> names;
+  for (const HfFamily& family : HfFamilies()) names.push_back(family.model_type);
+  const std::vector<absl::string_view> nearest = NearestNames(model_type, names);
+  if (!nearest.empty()) absl::StrAppend(&rule, " (nearest: ", absl::StrJoin(nearest, ", "), ")");
+  if (!lacking.empty()) {
+    absl::StrAppend(&rule, "; of a dense decoder's fields it lacks ", absl::StrJoin(lacking, ", "));
+    return refuse(rule);
+  }
+  if (!accepted) {
+    absl::StrAppend(&rule, "; it has a dense decoder's fields, which accept_unknown_model_type ",
+                    "reads as a Llama's");
+    refuse(rule);
+    out->violations.back().others = {"model.accept_unknown_model_type"};
+    return nullptr;
+  }
+  reader.Warn("unknown-model-type", "model_type",
+              absl::StrCat(seen, " is not known; read as a Llama"));
+  return FindHfFamily("llama");
+}
+
+void SetTraits(const HfFamily& family, Transformer& model) {
+  model.gated_mlp = family.gated_mlp;
+  model.norm = family.norm;
+  model.norm_placement = family.norm_placement;
+  model.norm_weight = family.norm_weight;
+  model.norm_bias = family.norm_bias;
+  model.embedding_norm = family.embedding_norm;
+  model.final_norm = family.final_norm;
+  model.qkv_bias = family.qkv_bias;
+  model.attention_output_bias = family.attention_output_bias;
+  model.mlp_bias = family.mlp_bias;
+  model.head_bias = family.head_bias;
+  model.causal = family.causal;
+  model.qk_norm = family.qk_norm;
+  model.position_embedding = family.position_embedding;
+}
+
+// Reads heads, and refuses numbers that contradict one another.
+void ReadHeads(const HfFamily& family, HfReader& reader, Transformer& model) {
+  const HfNames& names = *family.names;
+  model.head_count = reader.Size(names.heads, kMaxHeads, family.defaults.heads);
+  const bool has_kv = !names.kv_heads.empty();
+  const bool kv_unset = !has_kv || (!reader.Has(names.kv_heads) && family.defaults.kv_heads == 0);
+  model.kv_head_count = kv_unset ? model.head_count
+                                 : reader.Size(names.kv_heads, kMaxHeads, family.defaults.kv_heads);
+  if (model.head_count > 0 && model.kv_head_count > 0 &&
+      model.head_count % model.kv_head_count != 0) {
+    reader.Refuse(reader.Name(names.kv_heads), absl::StrCat(model.kv_head_count),
+                  absl::StrCat("must divide ", reader.Name(names.heads), " ", model.head_count));
+  }
+  // Null is no default: heads are then as wide as the hidden size has room for.
+  const bool given = reader.Has(names.head_size) ||
+                     (family.defaults.head_size > 0 && reader.Find(names.head_size) == nullptr);
+  if (!names.head_size.empty() && given) {
+    model.head_size = reader.Size(names.head_size, kMaxHiddenSize, family.defaults.head_size);
+  } else if (model.head_count > 0 && model.hidden_size > 0) {
+    model.head_size = model.hidden_size / model.head_count;
+    if (model.hidden_size % model.head_count != 0) {
+      reader.Refuse(
+          reader.Name(names.heads), absl::StrCat(model.head_count),
+          absl::StrCat("must divide ", reader.Name(names.hidden_size), " ", model.hidden_size));
+    }
+  }
+}
+
+void ReadSizes(const HfFamily& family, HfReader& reader, Transformer& model) {
+  const HfNames& names = *family.names;
+  const HfDefaults& defaults = family.defaults;
+  model.hidden_size = reader.Size(names.hidden_size, kMaxHiddenSize, defaults.hidden_size);
+  model.layer_count = reader.Size(names.layers, kMaxLayers, defaults.layers);
+  ReadHeads(family, reader, model);
+  model.vocab_size = reader.Size("vocab_size", kMaxVocabSize, defaults.vocab_size);
+  model.embedding_size = model.hidden_size;
+  const bool ffn_follows =
+      names.ffn_size.empty() || (!reader.Has(names.ffn_size) && defaults.ffn_multiple > 0);
+  model.ffn_size = ffn_follows ? defaults.ffn_multiple * model.hidden_size
+                               : reader.Size(names.ffn_size, kMaxFfnSize, defaults.ffn_size);
+  if (family.position_embedding == PositionEmbedding::kLearned) {
+    model.position_count = reader.Size(names.positions, kMaxPositions, 0);
+  }
+  model.sliding_window = reader.Find("sliding_window") != nullptr
+                             ? reader.Size("sliding_window", kMaxWindow, 0, 0)
+                             : defaults.sliding_window;
+}
+
+void ReadActivation(const HfFamily& family, HfReader& reader, Transformer& model) {
+  const absl::string_view wanted = reader.Text(family.names->activation, family.activation);
+  for (const auto& [name, activation] : kActivations) {
+    if (name != wanted) continue;
+    model.activation = activation;
+    return;
+  }
+  reader.Refuse(reader.Name(family.names->activation), SeenText(wanted),
+                "must be one of gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, silu, swish, relu, "
+                "relu2");
+}
+
+void ReadSwitches(const HfFamily& family, HfReader& reader, Transformer& model) {
+  for (const HfSwitch& row : family.switches) {
+    if (row.name.empty()) continue;
+    const bool on = reader.Flag(row.name, row.fallback);
+    for (bool Transformer::*decided : row.decides) {
+      if (decided != nullptr) model.*decided = on;
+    }
+  }
+  for (const HfDropout& row : family.dropouts) {
+    if (!row.name.empty()) model.*row.rate = reader.Rate(row.name, row.fallback);
+  }
+}
+
+void ReadBert(HfReader& reader, Transformer& model) {
+  model.causal = reader.Flag("is_decoder", false);
+  model.token_type_count = reader.Size("type_vocab_size", kMaxVocabSize, 2);
+  const absl::string_view positions = reader.Text("position_embedding_type", "absolute");
+  if (positions != "absolute") {
+    reader.Refuse("position_embedding_type", SeenText(positions),
+                  "relative positions are not modelled yet", ViolationCode::kNotModelled);
+  }
+}
+
+void ReadErnie(HfReader& reader, Transformer& model) {
+  ReadBert(reader, model);
+  if (!reader.Flag("use_task_id", false)) return;
+  reader.Refuse("use_task_id", "true", "task types of ernie are not modelled yet",
+                ViolationCode::kNotModelled);
+}
+
+// OPTLearnedPositionalEmbedding.offset, and BioGPT's.
+void AddOffset(Transformer& model) {
+  if (model.position_count > 0) model.position_count += 2;
+}
+
+void ReadOpt(HfReader& reader, Transformer& model) {
+  AddOffset(model);
+  if (reader.Has("word_embed_proj_dim")) {
+    model.embedding_size = reader.Size("word_embed_proj_dim", kMaxHiddenSize, 0);
+  }
+  const bool before = reader.Flag("do_layer_norm_before", true);
+  model.norm_placement = before ? NormPlacement::kPre : NormPlacement::kPost;
+  model.final_norm = before && !reader.Flag("_remove_final_layer_norm", false);
+}
+
+void ReadFalcon(HfReader& reader, Transformer& model) {
+  const bool new_decoder = reader.Flag("new_decoder_architecture", false);
+  const bool multi_query = reader.Flag("multi_query", true);
+  if (!new_decoder) model.kv_head_count = multi_query ? 1 : model.head_count;
+  const int64_t norms = reader.Size("num_ln_in_parallel_attn", 2, new_decoder ? 2 : 1);
+  if (reader.Flag("parallel_attn", true)) {
+    model.norm_placement = norms == 2 ? NormPlacement::kParallelTwo : NormPlacement::kParallel;
+  }
+  if (reader.Flag("alibi", false)) model.position_embedding = PositionEmbedding::kAlibi;
+}
+
+void ReadMpt(const ConfigValue* attention, HfReader& reader, HfConfig* out, Transformer& model) {
+  if (!reader.Flag("no_bias", true)) {
+    reader.Refuse("no_bias", "false", "biases of mpt are not modelled yet",
+                  ViolationCode::kNotModelled);
+  }
+  if (attention == nullptr || attention->kind != Kind::kObject) return;
+  HfReader nested(*attention, absl::StrCat(reader.path(), ".attn_config"), out);
+  model.attention_dropout = nested.Rate("attn_pdrop", 0);
+  if (nested.Flag("qk_ln", false)) {
+    nested.Refuse("qk_ln", "true", "norms on queries and keys of mpt are not modelled yet",
+                  ViolationCode::kNotModelled);
+  }
+  const int64_t kv_heads = nested.Size("kv_n_heads", kMaxHeads, model.head_count, 0);
+  if (kv_heads != model.head_count && kv_heads > 0) {
+    nested.Refuse("kv_n_heads", absl::StrCat(kv_heads),
+                  "grouped queries of mpt are not modelled yet", ViolationCode::kNotModelled);
+  }
+}
+
+void ReadQwen1(HfReader& reader, Transformer& model) {
+  if (model.ffn_size % 2 != 0) {
+    reader.Refuse("intermediate_size", absl::StrCat(model.ffn_size), "must be even");
+  }
+  model.ffn_size /= 2;
+  model.attention_output_bias = model.mlp_bias = !reader.Flag("no_bias", true);
+}
+
+// Reads what is peculiar to a family: the names are in HfQuirk.
+void ReadQuirk(const HfFamily& family, HfReader& reader, HfConfig* out) {
+  Transformer& model = out->model;
+  switch (family.quirk) {
+    case HfQuirk::kNone:
+      return;
+    case HfQuirk::kBert:
+      return ReadBert(reader, model);
+    case HfQuirk::kBigCode:
+      if (reader.Flag("multi_query", true)) model.kv_head_count = 1;
+      return;
+    case HfQuirk::kCohere:
+      if (reader.Flag("use_qk_norm", false)) model.qk_norm = QkNorm::kPerHeadAffine;
+      return;
+    case HfQuirk::kFalcon:
+      return ReadFalcon(reader, model);
+    case HfQuirk::kMpt:
+      return ReadMpt(reader.Find("attn_config"), reader, out, model);
+    case HfQuirk::kNeo:
+      model.sliding_window = reader.Size("window_size", kMaxWindow, 256);
+      return;
+    case HfQuirk::kNeoX:
+      if (!reader.Flag("use_parallel_residual", true)) model.norm_placement = NormPlacement::kPre;
+      return;
+    case HfQuirk::kErnie:
+      return ReadErnie(reader, model);
+    case HfQuirk::kOffset:
+      return AddOffset(model);
+    case HfQuirk::kOpt:
+      return ReadOpt(reader, model);
+    case HfQuirk::kPersimmon:
+      if (reader.Flag("qk_layernorm", true)) model.qk_norm = QkNorm::kPerHeadBias;
+      return;
+    case HfQuirk::kPhi:
+      if (reader.Flag("qk_layernorm", false)) model.qk_norm = QkNorm::kPerHeadBias;
+      return;
+    case HfQuirk::kPostNorm:
+      if (!reader.Flag("use_post_norm", true)) model.norm_placement = NormPlacement::kPre;
+      return;
+    case HfQuirk::kQwen1:
+      return ReadQwen1(reader, model);
+    case HfQuirk::kSoftcap:
+      // Unset, the class caps the logits; null turns the cap off.
+      model.logit_softcap = reader.Find("final_logit_softcapping") == nullptr ||
+                            reader.Has("final_logit_softcapping");
+      return;
+    case HfQuirk::kStableLm:
+      if (reader.Flag("use_parallel_residual", false)) {
+        model.norm_placement = NormPlacement::kParallel;
+      }
+      if (reader.Flag("qk_layernorm", false)) model.qk_norm = QkNorm::kPerHeadAffine;
+      return;
+    case HfQuirk::kWindow:
+      if (!reader.Flag("use_sliding_window", false)) model.sliding_window = 0;
+      return;
+  }
+}
+
+void ReadModel(const HfFamily& family, HfReader& reader, HfConfig* out) {
+  if (reader.Has("quantization_config")) {
+    reader.Warn("quantization-ignored", "quantization_config",
+                "the weights are taken as not quantized");
+  }
+  Transformer& model = out->model;
+  model.model_type = CutText(reader.Text("model_type", ""));
+  SetTraits(family, model);
+  ReadSizes(family, reader, model);
+  ReadActivation(family, reader, model);
+  ReadSwitches(family, reader, model);
+  ReadQuirk(family, reader, out);
+  ReadHead(family, reader, model);
+  const bool tied = reader.Flag("tie_word_embeddings", family.tied_embeddings);
+  model.tied_embeddings = tied && PredictsTokens(model.head);
+  if (family.second_head_bias && PredictsTokens(model.head)) model.head_bias = !tied;
+}
+
+}  // namespace
+
+HfConfig ReadHfConfig(const ConfigValue& config, absl::string_view field, HfReading reading) {
+  HfConfig out;
+  if (config.kind != Kind::kObject) {
+    out.violations.push_back(
+        {std::string(field), SeenValue(config), "must be an object", ViolationCode::kMalformed});
+    return out;
+  }
+  HfReader reader(config, std::string(field), &out);
+  const HfFamily* family = FindHfFamily(reader.Text("model_type", ""));
+  RefuseUnmodelled(config, reader.path(), family != nullptr, &out);
+  if (family == nullptr && out.violations.empty()) {
+    family = ReadUnknown(reader, reading.accept_unknown_model_type, &out);
+  }
+  if (family != nullptr) ReadModel(*family, reader, &out);
+  return out;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,268 @@
+// A job as it was asked for (JobSpec), and as the estimator trusts it
+// (ValidJob). Validate is the one place for doubt: after it nothing fails but
+// one check of the total.
+#ifndef PLIMSOLL_ESTIMATOR_JOB_JOB_H_
+#define PLIMSOLL_ESTIMATOR_JOB_JOB_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "estimator/base/config_value.h"
+#include "estimator/base/dtype.h"
+#include "estimator/base/notice.h"
+#include "estimator/base/violation.h"
+#include "estimator/catalog/capabilities.h"
+#include "estimator/catalog/catalog.h"
+#include "estimator/catalog/model.h"
+#include "estimator/catalog/profile.h"
+#include "estimator/job/allocator_settings.h"
+
+namespace plimsoll {
+
+// `transformer` of the request: unset is not zero.
+struct TransformerSpec {
+  std::optional<int64_t> hidden_size, layer_count, head_count, kv_head_count, head_size, ffn_size,
+      vocab_size, position_count, token_type_count, label_count;
+  std::optional<std::string> activation, norm, norm_placement, qk_norm, position_embedding, head;
+  std::optional<bool> gated_mlp, qkv_bias, attention_output_bias, mlp_bias, tied_embeddings,
+      masked_lm_head, sentence_head;
+  std::optional<double> hidden_dropout, attention_dropout;
+};
+
+// The names are the API's (proto/plimsoll/v1/job.proto), which says what each
+// means, its range and its default.
+struct ModelSpec {
+  // Nothing; a catalog id; a config.json; an architecture spelled out; or one that
+  // has been checked before, as a search has it.
+  std::variant<std::monostate, std::string, ConfigValue, TransformerSpec,
+               std::shared_ptr<const Transformer>>
+      source;
+  std::optional<bool> accept_unknown_model_type;
+};
+
+struct PrecisionSpec {
+  std::optional<std::string> preset, parameter_dtype, gradient_dtype, gradient_accumulation_dtype,
+      reduce_dtype, master_dtype, optimizer_state_dtype;
+};
+
+struct OptimizerSpec {
+  std::optional<std::string> name, implementation;
+};
+
+struct RecomputeSpec {
+  std::optional<std::string> mode;
+  std::vector<std::string> modules;
+  std::optional<int64_t> interval, unit_layer_count;
+};
+
+struct LossSpec {
+  std::optional<std::string> implementation;
+  std::optional<int64_t> chunk_count;
+};
+
+struct TrainingSpec {
+  std::optional<int64_t> sequence_length, micro_batch_size, global_batch_size;
+  PrecisionSpec precision;
+  OptimizerSpec optimizer;
+  std::optional<bool> gradient_clipping;
+  RecomputeSpec recompute;
+  std::optional<std::string> attention;
+  LossSpec loss;
+  std::optional<bool> resumed_from_checkpoint;
+};
+
+struct ParallelismSpec {
+  std::optional<int64_t> data_parallel_size, zero_stage, shard_group_size, tensor_parallel_size;
+  std::optional<bool> sequence_parallel;
+  std::optional<int64_t> pipeline_parallel_size;
+  std::optional<std::string> pipeline_schedule;
+  std::optional<int64_t> virtual_pipeline_size;
+  std::vector<int64_t> pipeline_layout;
+  std::optional<int64_t> micro_batch_group_size;
+};
+
+struct AllocatorSpec {
+  std::optional<bool> expandable_segments;
+  std::optional<int64_t> max_split_size_bytes;
+  std::vector<int64_t> roundup_power2_division_count;
+  std::optional<double> garbage_collection_threshold, memory_fraction;
+};
+
+struct RuntimeSpec {
+  std::optional<std::string> framework, trainer;
+  std::map<std::string, std::string> versions;
+  std::optional<int64_t> vocab_size_divisor;
+  std::optional<bool> gradient_as_bucket_view;
+  std::optional<int64_t> reduce_bucket_element_count;
+  std::optional<bool> overlap_communication, reshard_after_forward, gradient_accumulation_fusion,
+      attention_mask, compile;
+  std::optional<std::string> cublas_workspace_config, transformer_implementation;
+  std::optional<int64_t> deferred_embedding_gradient_count;
+  AllocatorSpec allocator;
+};
+
+struct ClusterSpec {
+  std::optional<std::string> gpu;
+  std::optional<int64_t> gpu_memory_bytes, gpu_count, gpus_per_node, reserved_for_others_bytes,
+      interconnect_bytes_per_second, network_bytes_per_second;
+};
+
+struct JobSpec {
+  ModelSpec model;
+  TrainingSpec training;
+  ParallelismSpec parallelism;
+  RuntimeSpec runtime;
+  ClusterSpec cluster;
+  std::optional<double> risk;
+  std::optional<std::string> detail;
+};
+
+// How figures are made.
+//   kSummary  in closed form: microseconds
+//   kReplay   the timeline, replayed through the allocator: milliseconds
+enum class Detail : uint8_t { kSummary, kReplay };
+
+enum class OptimizerName : uint8_t {
+  kSgd,
+  kSgdMomentum,
+  kRmsprop,
+  kAdagrad,
+  kAdam,
+  kAdamW,
+  kLamb,
+  kLion,
+  kAdafactor,
+  kMuon,
+  kAdamW8bit,
+};
+enum class OptimizerImplementation : uint8_t { kForLoop, kForeach, kFused };
+enum class RecomputeMode : uint8_t { kNone, kSelective, kPerOp, kFull, kEveryNth };
+// A bit each in Job::recompute_modules.
+enum class RecomputeModule : uint8_t { kCoreAttention, kMlp, kNorm, kActivation };
+enum class LossImplementation : uint8_t {
+  kPlain,
+  kChunked,
+  kChunkedCrossEntropy,
+  kFused,
+  kFusedCrossEntropy,
+  kTeCrossEntropy,
+};
+enum class PipelineSchedule : uint8_t { kGpipe, k1F1B, kInterleaved1F1B };
+enum class PresetName : uint8_t {
+  kFp32,
+  kFp16Mixed,
+  kBf16Mixed,
+  kBf16Autocast,
+  kBf16Pure,
+  kFp16Pure,
+  kBf16Optimizer,
+  kFp8Mixed,
+};
+
+// Dtypes of everything that training keeps of a parameter.
+struct Precision {
+  DType parameter = DType::kBf16;
+  DType gradient = DType::kBf16;      // as backward makes it
+  DType accumulation = DType::kBf16;  // as micro-batches are summed
+  DType reduce = DType::kBf16;        // as ranks are
+  DType master = DType::kNone;
+  DType state = DType::kFp32;
+  DType activation = DType::kBf16;  // what matrix products read and write
+  DType residual = DType::kBf16;    // the stream between layers
+  bool autocast = false;            // weights are cast at each use
+};
+
+// A job with nothing left open. Its names are the API's.
+struct Job {
+  const Transformer* model = nullptr;
+  int64_t sequence_length = 0;
+  int64_t micro_batch_size = 1;
+  int64_t global_batch_size = 1;
+  int64_t micro_batch_count = 1;  // of one data-parallel rank in one step
+  Precision precision;
+  OptimizerName optimizer = OptimizerName::kAdamW;
+  OptimizerImplementation optimizer_implementation = OptimizerImplementation::kFused;
+  bool gradient_clipping = true;
+  RecomputeMode recompute = RecomputeMode::kNone;
+  uint8_t recompute_modules = 0;
+  int64_t recompute_interval = 1;
+  int64_t recompute_unit_layer_count = 1;
+  AttentionKernel attention = AttentionKernel::kFlash;
+  LossImplementation loss = LossImplementation::kPlain;
+  int64_t loss_chunk_count = 1;
+  bool resumed_from_checkpoint = false;
+
+  int64_t data_parallel_size = 1;
+  int64_t zero_stage = 0;
+  int64_t shard_group_size = 1;
+  int64_t tensor_parallel_size = 1;
+  bool sequence_parallel = false;
+  int64_t pipeline_parallel_size = 1;
+  PipelineSchedule pipeline_schedule = PipelineSchedule::k1F1B;
+  int64_t virtual_pipeline_size = 1;
+  std::vector<int64_t> pipeline_layout;  // layers of each stage
+  int64_t micro_batch_group_size = 1;    // that a virtual stage runs in a row
+
+  const Profile* profile = nullptr;
+  Capabilities capabilities;  // of its framework and trainer
+  int64_t padded_vocab_size = 0;
+  bool gradient_as_bucket_view = false;
+  int64_t reduce_bucket_element_count = 0;
+  bool overlap_communication = false;
+  bool reshard_after_forward = true;
+  bool last_block_gathered = false;  // but for the last layer
+  bool gradient_accumulation_fusion = false;
+  int64_t deferred_embedding_gradient_count = 0;
+  bool attention_mask = false;
+  bool compile = false;
+  bool transformer_engine = false;
+  int64_t cublas_workspace_bytes = 0;  // of one handle
+  AllocatorSettings allocator;
+
+  const Gpu* gpu = nullptr;  // null where only gpu_memory_bytes was given
+  GpuArchitecture architecture = GpuArchitecture::kAmpere;
+  int64_t usable_bytes = 0;
+  int64_t gpu_count = 1;
+  int64_t gpus_per_node = 8;
+  int64_t interconnect_bytes_per_second = 0;  // 0: not known
+  int64_t network_bytes_per_second = 0;
+  int torch_version = -1;  // major * 1000 + minor; -1: not said
+  int nccl_version = 0;
+  double risk = 0.01;
+  std::optional<Detail> detail;  // where the request says
+
+  std::vector<Assumption> assumptions;
+  std::vector<Warning> warnings;
+};
+
+// A job that holds every rule of the API. Only Validate makes one; whoever has
+// one need not check.
+class ValidJob {
+ public:
+  const Job& operator*() const { return job_; }
+  const Job* operator->() const { return &job_; }
+  // Hands over what the answer says beside its figures.
+  std::vector<Assumption> TakeAssumptions() { return std::move(job_.assumptions); }
+
+ private:
+  friend std::variant<ValidJob, Violations> Validate(const JobSpec& spec, const Catalog& catalog);
+  Job job_;
+  std::shared_ptr<const Transformer> own_model_;  // where no catalog holds it
+};
+
+// Checks everything and fills in what was left open.
+//
+// Ensures:  every size is positive, degrees multiply to gpu_count, each splits
+//           what it must; each assumption is listed
+// Errors:   all violations at once, paths from "job."
+std::variant<ValidJob, Violations> Validate(const JobSpec& spec, const Catalog& catalog);
+
+}  // namespace plimsoll
+
+#endif  // PLIMSOLL_ESTIMATOR_JOB_JOB_H_

@@ -1,0 +1,512 @@
+#include "estimator/job/synonyms.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "estimator/job/vocabularies.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr size_t kMaxWordBytes = 64;  // a longer one is nobody's
+
+constexpr size_t kMaxPathBytes = 256;
+
+constexpr char kSequence[] = "training.sequence_length";
+constexpr char kMicroBatch[] = "training.micro_batch_size";
+constexpr char kGlobalBatch[] = "training.global_batch_size";
+constexpr char kPreset[] = "training.precision.preset";
+constexpr char kOptimizer[] = "training.optimizer.name";
+constexpr char kImplementation[] = "training.optimizer.implementation";
+constexpr char kRecompute[] = "training.recompute.mode";
+constexpr char kModules[] = "training.recompute.modules";
+constexpr char kAttention[] = "training.attention";
+constexpr char kLoss[] = "training.loss.implementation";
+constexpr char kZero[] = "parallelism.zero_stage";
+constexpr char kTensor[] = "parallelism.tensor_parallel_size";
+constexpr char kPipeline[] = "parallelism.pipeline_parallel_size";
+constexpr char kData[] = "parallelism.data_parallel_size";
+constexpr char kSchedule[] = "parallelism.pipeline_schedule";
+constexpr char kFramework[] = "runtime.framework";
+constexpr char kTrainer[] = "runtime.trainer";
+constexpr char kGpu[] = "cluster.gpu";
+constexpr char kGpuCount[] = "cluster.gpu_count";
+constexpr char kGpusPerNode[] = "cluster.gpus_per_node";
+
+constexpr char kBf16Note[] = "bf16-pure has no fp32 master, bf16-autocast keeps fp32 weights";
+
+constexpr FieldSynonym kFieldSynonyms[] = {
+    {"seq-len", kSequence, "torchtitan training.seq_len"},
+    {"seqlen", kSequence, "usual"},
+    {"seq-length", kSequence, "Megatron-LM --seq-length"},
+    {"sequence-len", kSequence, "axolotl sequence_len"},
+    {"context-length", kSequence, "usual"},
+    {"max-seq-len", kSequence, "torchtune tokenizer.max_seq_len"},
+    {"max-seq-length", kSequence, "litgpt train.max_seq_length"},
+    {"max-length", kSequence, "TRL SFTConfig.max_length"},
+    {"model-max-length", kSequence, "Hugging Face tokenizers' model_max_length"},
+    {"cutoff-len", kSequence, "LLaMA-Factory cutoff_len"},
+    {"block-size", kSequence, "nanoGPT and litgpt block_size"},
+    {"mbs", kMicroBatch, "usual"},
+    {"per-device-train-batch-size", kMicroBatch, "Hugging Face TrainingArguments"},
+    {"train-micro-batch-size-per-gpu", kMicroBatch, "DeepSpeed"},
+    {"gbs", kGlobalBatch, "usual"},
+    {"train-batch-size", kGlobalBatch, "DeepSpeed train_batch_size"},
+    {"gradient-accumulation-steps", kGlobalBatch, "Hugging Face TrainingArguments, DeepSpeed",
+     WordReading::kAccumulation},
+    {"accumulate-grad-batches", kGlobalBatch, "PyTorch Lightning", WordReading::kAccumulation},
+    {"grad-accum", kGlobalBatch, "usual", WordReading::kAccumulation},
+    {"bf16", kPreset, "Megatron-LM --bf16; Hugging Face and DeepSpeed bf16", WordReading::kSwitch,
+     "bf16", ""},
+    {"bf16.enabled", kPreset, "DeepSpeed", WordReading::kSwitch, "bf16", ""},
+    {"fp16", kPreset, "Megatron-LM --fp16; Hugging Face and DeepSpeed fp16", WordReading::kSwitch,
+     "fp16", ""},
+    {"fp16.enabled", kPreset, "DeepSpeed", WordReading::kSwitch, "fp16", ""},
+    {"optim", kOptimizer, "Hugging Face TrainingArguments.optim"},
+    {"optimizer.type", kOptimizer, "DeepSpeed"},
+    {"recomputation", kRecompute, "usual"},
+    {"recompute-granularity", kRecompute, "Megatron-LM --recompute-granularity"},
+    {"recompute-modules", kModules, "Megatron-Core --recompute-modules"},
+    {"recompute-activations", kRecompute, "Megatron-LM --recompute-activations",
+     WordReading::kSwitch, "selective", "none"},
+    {"gradient-checkpointing", kRecompute, "Hugging Face TrainingArguments", WordReading::kSwitch,
+     "full", "none"},
+    {"activation-checkpointing", kRecompute, "PyTorch Lightning, litgpt, torchtune",
+     WordReading::kSwitch, "full", "none"},
+    {"enable-activation-checkpointing", kRecompute, "torchtune", WordReading::kSwitch, "full",
+     "none"},
+    {"checkpoint-activations", kRecompute, "Megatron-LM 2, --checkpoint-activations",
+     WordReading::kSwitch, "full", "none"},
+    {"attn-implementation", kAttention, "Hugging Face from_pretrained"},
+    {"attention-backend", kAttention, "Megatron-Core --attention-backend"},
+    {"flash-attention", kAttention, "axolotl flash_attention", WordReading::kSwitch, "flash", ""},
+    {"use-flash-attn", kAttention, "Megatron-LM --use-flash-attn", WordReading::kSwitch, "flash",
+     ""},
+    {"cross-entropy-fusion-impl", kLoss, "Megatron-Core --cross-entropy-fusion-impl"},
+    {"loss-chunks", "training.loss.chunk_count", "usual"},
+    {"dp", kData, "usual"},
+    {"dp-size", kData, "usual"},
+    {"zero", kZero, "usual"},
+    {"zero-optimization.stage", kZero, "DeepSpeed"},
+    {"use-distributed-optimizer", kZero, "Megatron-Core --use-distributed-optimizer",
+     WordReading::kSwitch, "1", "0"},
+    {"tp", kTensor, "usual"},
+    {"tp-size", kTensor, "usual"},
+    {"tensor-model-parallel-size", kTensor, "Megatron-LM"},
+    {"tensor-parallel-degree", kTensor, "torchtitan parallelism.tensor_parallel_degree"},
+    {"pp", kPipeline, "usual"},
+    {"pp-size", kPipeline, "usual"},
+    {"pipeline-model-parallel-size", kPipeline, "Megatron-LM"},
+    {"pipeline-parallel-degree", kPipeline, "torchtitan parallelism.pipeline_parallel_degree"},
+    {"vpp", "parallelism.virtual_pipeline_size", "usual"},
+    {"virtual-pipeline-model-parallel-size", "parallelism.virtual_pipeline_size",
+     "Megatron-Core virtual_pipeline_model_parallel_size"},
+    {"microbatch-group-size-per-virtual-pipeline-stage", "parallelism.micro_batch_group_size",
+     "Megatron-Core"},
+    {"reduce-bucket-size", "runtime.reduce_bucket_element_count",
+     "DeepSpeed zero_optimization.reduce_bucket_size"},
+    {"overlap-comm", "runtime.overlap_communication", "DeepSpeed zero_optimization.overlap_comm"},
+    {"make-vocab-size-divisible-by", "runtime.vocab_size_divisor", "Megatron-LM"},
+    {"max-split-size-mb", "runtime.allocator.max_split_size_bytes", "PYTORCH_CUDA_ALLOC_CONF",
+     WordReading::kMebibytes},
+    {"gpu-type", kGpu, "usual"},
+    {"gpu-name", kGpu, "usual"},
+    {"gpu-model", kGpu, "usual"},
+    {"gpu-memory", "cluster.gpu_memory_bytes", "usual"},
+    {"gpus", kGpuCount, "usual", WordReading::kGpus},
+    {"ngpus", kGpuCount, "usual", WordReading::kGpus},
+    {"num-gpus", kGpuCount, "usual", WordReading::kGpus},
+    {"n-gpus", kGpuCount, "usual", WordReading::kGpus},
+    {"devices", kGpuCount, "PyTorch Lightning, of each node", WordReading::kGpus},
+    {"world-size", kGpuCount, "torch.distributed"},
+    {"num-processes", kGpuCount, "accelerate num_processes"},
+    {"nodes", kGpuCount, "usual", WordReading::kNodes},
+    {"nnodes", kGpuCount, "torchrun --nnodes", WordReading::kNodes},
+    {"num-nodes", kGpuCount, "PyTorch Lightning, Megatron-LM", WordReading::kNodes},
+    {"num-machines", kGpuCount, "accelerate num_machines", WordReading::kNodes},
+    {"nproc-per-node", kGpusPerNode, "torchrun --nproc-per-node"},
+    {"model-name", "model", "usual"},
+    {"model-id", "model", "usual"},
+    {"model-name-or-path", "model", "Hugging Face example scripts"},
+    {"pretrained-model-name-or-path", "model", "Hugging Face from_pretrained"},
+    {"base-model", "model", "axolotl base_model"},
+    {"num-layers", "model.transformer.layer_count", "Megatron-LM --num-layers"},
+    {"num-hidden-layers", "model.transformer.layer_count", "Hugging Face configurations"},
+    {"num-attention-heads", "model.transformer.head_count", "Megatron-LM, Hugging Face"},
+    {"num-key-value-heads", "model.transformer.kv_head_count", "Hugging Face configurations"},
+    {"num-query-groups", "model.transformer.kv_head_count", "Megatron-Core"},
+    {"kv-channels", "model.transformer.head_size", "Megatron-LM --kv-channels"},
+    {"head-dim", "model.transformer.head_size", "Hugging Face configurations"},
+    {"ffn-hidden-size", "model.transformer.ffn_size", "Megatron-LM --ffn-hidden-size"},
+    {"intermediate-size", "model.transformer.ffn_size", "Hugging Face configurations"},
+    {"tie-word-embeddings", "model.transformer.tied_embeddings", "Hugging Face configurations"},
+    {"untie-embeddings-and-output-weights", "model.transformer.tied_embeddings", "Megatron-LM",
+     WordReading::kSwitch, "false", "true"},
+};
+
+constexpr ValueSynonym kValueSynonyms[] = {
+    {kPreset, "bf16", "bf16-pure", "torchtune dtype: bf16", "torchtune"},
+    {kPreset, "bf16", "bf16-mixed", "Megatron-LM --bf16, DeepSpeed bf16, FSDP's MixedPrecision", "",
+     "", "", kBf16Note},
+    {kPreset, "bfloat16", "bf16-mixed", "torchtitan mixed_precision_param", "", "", "", kBf16Note},
+    {kPreset, "bf16-true", "bf16-pure", "PyTorch Lightning, litgpt"},
+    {kPreset, "fp16", "fp16-mixed", "Megatron-LM --fp16, DeepSpeed fp16"},
+    {kPreset, "fp16-true", "fp16-pure", "PyTorch Lightning, litgpt"},
+    {kPreset, "16-true", "fp16-pure", "PyTorch Lightning, litgpt"},
+    {kPreset, "float32", "fp32", "PyTorch"},
+    {kPreset, "fp32-true", "fp32", "usual"},
+    {kPreset, "32-true", "fp32", "PyTorch Lightning, litgpt"},
+    {kPreset, "32", "fp32", "PyTorch Lightning"},
+    {kPreset, "tf32", "fp32", "tf32 moves no byte: it is how fp32 is multiplied"},
+    // Hugging Face transformers, training_args.py, OptimizerNames.
+    {kOptimizer, "adamw-torch", "adamw", "Hugging Face optim", "", kImplementation, "foreach"},
+    {kOptimizer, "adamw-torch-fused", "adamw", "Hugging Face optim", "", kImplementation, "fused"},
+    {kOptimizer, "adamw-apex-fused", "adamw", "Hugging Face optim", "", kImplementation, "fused"},
+    {kOptimizer, "fused-adamw", "adamw", "usual", "", kImplementation, "fused"},
+    {kOptimizer, "adamw-fused", "adamw", "usual", "", kImplementation, "fused"},
+    {kOptimizer, "fusedadam", "adam", "Apex and DeepSpeed FusedAdam", "", kImplementation, "fused"},
+    {kOptimizer, "adamw-8bit", "adamw-8bit", "Hugging Face optim"},
+    {kOptimizer, "adamw-bnb-8bit", "adamw-8bit", "Hugging Face optim"},
+    {kOptimizer, "adamw8bit", "adamw-8bit", "bitsandbytes AdamW8bit"},
+    {kOptimizer, "8bit-adamw", "adamw-8bit", "usual"},
+    {kOptimizer, "lion-32bit", "lion", "Hugging Face optim"},
+    {kOptimizer, "sgd-with-momentum", "sgd-momentum", "usual"},
+    {kModules, "core-attn", "core-attention", "Megatron-Core --recompute-modules core_attn"},
+    {kModules, "layernorm", "norm", "Megatron-Core --recompute-modules layernorm"},
+    {kAttention, "flash-attention", "flash", "usual"},
+    {kAttention, "flash-attention-2", "flash", "Hugging Face attn_implementation"},
+    {kAttention, "flash-attention-3", "flash", "Hugging Face attn_implementation"},
+    {kAttention, "flash-attn", "flash", "usual"},
+    {kAttention, "flash-attn-2", "flash", "usual"},
+    {kAttention, "flash2", "flash", "usual"},
+    {kAttention, "mem-efficient", "memory-efficient", "PyTorch SDPA backends"},
+    {kAttention, "fused", "cudnn", "Megatron-Core --attention-backend fused"},
+    {kAttention, "unfused", "eager", "Megatron-Core --attention-backend unfused"},
+    {kLoss, "native", "fused-cross-entropy", "Megatron-Core --cross-entropy-fusion-impl native"},
+    {kLoss, "te", "te-cross-entropy", "Megatron-Core --cross-entropy-fusion-impl te"},
+    {kLoss, "cce", "fused", "Cut Cross-Entropy"},
+    {kLoss, "linear-cross-entropy", "fused", "usual"},
+    {kLoss, "fused-linear-cross-entropy", "fused", "Liger's FusedLinearCrossEntropy"},
+    {kSchedule, "interleaved", "interleaved-1f1b", "usual"},
+    {kSchedule, "interleaved1f1b", "interleaved-1f1b", "torchtitan pipeline_parallel_schedule"},
+    {kSchedule, "afab", "gpipe", "nanotron pp_engine: afab"},
+    {kFramework, "torch-ddp", "ddp", "usual"},
+    {kFramework, "pytorch-ddp", "ddp", "usual"},
+    {kFramework, "distributeddataparallel", "ddp", "torch.nn.parallel"},
+    {kFramework, "fully-shard", "fsdp2", "torch.distributed.fsdp.fully_shard"},
+    {kFramework, "fullyshardeddataparallel", "fsdp1", "torch.distributed.fsdp"},
+    {kFramework, "mcore", "megatron-core", "usual"},
+    {kTrainer, "transformers", "hf-trainer", "transformers.Trainer"},
+    {kTrainer, "huggingface", "hf-trainer", "usual"},
+    {kTrainer, "hf", "hf-trainer", "usual"},
+    {kTrainer, "titan", "torchtitan", "usual"},
+    {kTrainer, "lit-gpt", "litgpt", "its name until 2024"},
+};
+
+constexpr ViolationCode kNotModelled = ViolationCode::kNotModelled;
+constexpr ViolationCode kAmbiguous = ViolationCode::kAmbiguousName;
+constexpr ViolationCode kNoField = ViolationCode::kUnknownField;
+
+constexpr char kPlannedRule[] = "not modelled yet";  // of names that the API is to have
+constexpr char kPagedRule[] =
+    "not modelled yet: paged states move between the GPU's memory and the host's";
+constexpr char kOffloadRule[] = "not modelled yet: what is moved to the host's memory";
+constexpr char kExpertRule[] = "not modelled yet: layers of experts";
+constexpr char kAdapterRule[] = "not modelled yet: adapters, LoRA among them";
+constexpr char kQuantizedRule[] = "not modelled yet: frozen weights in 4 or 8 bits";
+constexpr char kContextRule[] = "not modelled yet: context parallelism";
+constexpr char kFactoredRule[] = "not modelled yet: this optimizer's states";
+
+constexpr RefusedWord kRefusedWords[] = {
+    // Names that say less than a field.
+    {"", "fsdp", kAmbiguous,
+     "is runtime.framework fsdp2 (fully_shard) or fsdp1 (FullyShardedDataParallel), with "
+     "parallelism.zero_stage 3 (full shard) or 2 (shard grad op)"},
+    {"", "batch-size", kAmbiguous,
+     "may be training.micro_batch_size (of one GPU at once) or training.global_batch_size (of an "
+     "optimizer step)"},
+    {"", "batch", kAmbiguous,
+     "may be training.micro_batch_size (of one GPU at once) or training.global_batch_size (of an "
+     "optimizer step)"},
+    {"", "local-batch-size", kAmbiguous,
+     "is training.micro_batch_size without a pipeline; with one, its micro-batches"},
+    {"", "dtype", kAmbiguous,
+     "may be training.precision.preset, as bf16-mixed or bf16-pure, or the dtype of one part"},
+    {"", "torch-dtype", kAmbiguous,
+     "may be training.precision.preset, as bf16-mixed or bf16-pure, or the dtype of one part"},
+    {"", "sp", kAmbiguous,
+     "may be parallelism.sequence_parallel (true or false), or context parallelism, which is not "
+     "modelled yet"},
+    {"", "recompute-num-layers", kAmbiguous,
+     "is training.recompute.unit_layer_count with --recompute-method uniform; block is not "
+     "modelled"},
+    {"", "recompute-method", kAmbiguous,
+     "uniform is training.recompute.unit_layer_count; block is not modelled yet"},
+    {"", "activation-checkpoint", kAmbiguous,
+     "full and none are training.recompute.mode's; selective is its per-op or every-nth"},
+    {"", "num-layers-per-virtual-pipeline-stage", kNoField,
+     "no such field: parallelism.virtual_pipeline_size is the chunks of each stage, layers / "
+     "(pipeline_parallel_size x this)"},
+    {"", "mixed-precision", kAmbiguous,
+     "is training.precision.preset: accelerate's bf16 is bf16-autocast with ddp, bf16-mixed with "
+     "FSDP and DeepSpeed",
+     "no"},
+    {"", "deepspeed", kNoField,
+     "no such field: a DeepSpeed job has runtime.framework deepspeed and parallelism.zero_stage",
+     "false"},
+    {"", "max-steps", kNoField, "no such field: it moves no byte"},
+    {"", "learning-rate", kNoField, "no such field: it moves no byte"},
+    {"", "lr", kNoField, "no such field: it moves no byte"},
+    {"", "epochs", kNoField, "no such field: it moves no byte"},
+    {"", "num-train-epochs", kNoField, "no such field: it moves no byte"},
+    {"", "weight-decay", kNoField, "no such field: it moves no byte"},
+    // What has no model yet.
+    {"", "use-liger-kernel", kNotModelled,
+     "not modelled yet: its other kernels; its loss is training.loss.implementation fused",
+     "false"},
+    {"", "torch-compile", kNotModelled,
+     "not modelled yet: one graph of the whole model; runtime.compile is of each layer", "false"},
+    {"", "allow-cpu-offload", kNotModelled, kPlannedRule, "false"},
+    {"", "cpu-offload", kNotModelled, kOffloadRule, "false"},
+    {"", "offload", kNotModelled, kPlannedRule, "false"},
+    {"", "offload-optimizer", kNotModelled, kOffloadRule, "none"},
+    {"", "offload-param", kNotModelled, kOffloadRule, "none"},
+    {"", "optimizer-offload", kNotModelled, kPlannedRule, "false"},
+    {"", "optimizer-cpu-offload", kNotModelled, kOffloadRule, "false"},
+    {"", "fsdp-cpu-offload", kNotModelled, kOffloadRule, "false"},
+    {"", "enable-cpu-offload", kNotModelled, kOffloadRule, "false"},
+    {"", "cpu-offloading", kNotModelled, kOffloadRule, "false"},
+    {"", "activation-offload", kNotModelled, kOffloadRule, "false"},
+    {"", "enable-activation-offloading", kNotModelled, kOffloadRule, "false"},
+    {"", "activation-offloading", kNotModelled, kOffloadRule, "false"},
+    {"", "paged", kNotModelled, kPlannedRule, "false"},
+    {"", "profiled", kNotModelled, kPlannedRule},
+    {"", "record-stream", kNotModelled, kPlannedRule},
+    {"", "prefetch", kNotModelled, kPlannedRule},
+    {"", "cp", kNotModelled, kContextRule, "1"},
+    {"", "cp-size", kNotModelled, kContextRule, "1"},
+    {"", "context-parallel-size", kNotModelled, kPlannedRule, "1"},
+    {"", "context-parallel-degree", kNotModelled, kContextRule, "1"},
+    {"", "context-parallel-method", kNotModelled, kPlannedRule},
+    {"", "ulysses", kNotModelled, kContextRule, "false"},
+    {"", "ep", kNotModelled, kExpertRule, "1"},
+    {"", "ep-size", kNotModelled, kExpertRule, "1"},
+    {"", "expert-count", kNotModelled, kPlannedRule, "0"},
+    {"", "num-experts", kNotModelled, kExpertRule, "0"},
+    {"", "expert-parallel-size", kNotModelled, kPlannedRule, "1"},
+    {"", "expert-parallel-degree", kNotModelled, kExpertRule, "1"},
+    {"", "expert-model-parallel-size", kNotModelled, kExpertRule, "1"},
+    {"", "expert-tensor-parallel-size", kNotModelled, kPlannedRule, "1"},
+    {"", "peft", kNotModelled, kPlannedRule, "false"},
+    {"", "lora", kNotModelled, kAdapterRule, "false"},
+    {"", "use-lora", kNotModelled, kAdapterRule, "false"},
+    {"", "use-peft", kNotModelled, kAdapterRule, "false"},
+    {"", "lora-r", kNotModelled, kAdapterRule},
+    {"", "lora-rank", kNotModelled, kAdapterRule},
+    {"", "lora-alpha", kNotModelled, kAdapterRule},
+    {"", "adapter", kNotModelled, kAdapterRule, "none"},
+    {"", "qlora", kNotModelled, kQuantizedRule, "false"},
+    {"", "load-in-4bit", kNotModelled, kQuantizedRule, "false"},
+    {"", "load-in-8bit", kNotModelled, kQuantizedRule, "false"},
+    {"", "quantization", kNotModelled, kQuantizedRule, "none"},
+    {"", "fp8", kNotModelled,
+     "not modelled yet: products in fp8 (Transformer Engine, torchao); preset fp8-mixed keeps "
+     "weights and gradients in fp8",
+     "false"},
+    // Values.
+    {kPreset, "fp8", kNotModelled,
+     "not modelled yet: products in fp8 (Transformer Engine, torchao); fp8-mixed keeps weights and "
+     "gradients in fp8"},
+    {kPreset, "bf16", kAmbiguous,
+     "is bf16-autocast with ddp, bf16-mixed with FSDP and DeepSpeed, where the trainer is "
+     "hf-trainer",
+     "", "hf-trainer"},
+    {kPreset, "fp16", kAmbiguous,
+     "is fp16-mixed with DeepSpeed where the trainer is hf-trainer; else autocast to fp16, not "
+     "modelled yet",
+     "", "hf-trainer"},
+    {kPreset, "amp", kAmbiguous, "may be bf16-autocast; autocast to fp16 is not modelled yet"},
+    {kPreset, "mixed", kAmbiguous, "may be bf16-mixed, fp16-mixed or bf16-autocast"},
+    {kPreset, "16-mixed", kNotModelled, "not modelled yet: autocast to fp16"},
+    {kPreset, "fp16-autocast", kNotModelled, "not modelled yet: autocast to fp16"},
+    {kOptimizer, "paged-adamw", kNotModelled, kPagedRule},
+    {kOptimizer, "paged-adamw-8bit", kNotModelled, kPagedRule},
+    {kOptimizer, "paged-adamw-32bit", kNotModelled, kPagedRule},
+    {kOptimizer, "paged-lion-8bit", kNotModelled, kPagedRule},
+    {kOptimizer, "paged-lion-32bit", kNotModelled, kPagedRule},
+    {kOptimizer, "paged-ademamix-8bit", kNotModelled, kPagedRule},
+    {kOptimizer, "lion-8bit", kNotModelled, kFactoredRule},
+    {kOptimizer, "adam-8bit", kNotModelled, kFactoredRule},
+    {kOptimizer, "adamw-torch-4bit", kNotModelled, kFactoredRule},
+    {kOptimizer, "adamw-torch-8bit", kNotModelled, kFactoredRule},
+    {kOptimizer, "adamw-anyprecision", kNotModelled, kFactoredRule},
+    {kOptimizer, "ademamix", kNotModelled, kFactoredRule},
+    {kOptimizer, "galore-adamw", kNotModelled, kFactoredRule},
+    {kOptimizer, "apollo-adamw", kNotModelled, kFactoredRule},
+    {kOptimizer, "lomo", kNotModelled, kFactoredRule},
+    {kOptimizer, "adalomo", kNotModelled, kFactoredRule},
+    {kOptimizer, "sophia", kNotModelled, kFactoredRule},
+    {kOptimizer, "shampoo", kNotModelled, kFactoredRule},
+    {kOptimizer, "schedule-free-adamw", kNotModelled, kFactoredRule},
+    {kOptimizer, "cpu-adam", kNotModelled, kOffloadRule},
+    {kOptimizer, "deepspeedcpuadam", kNotModelled, kOffloadRule},
+    {kRecompute, "true", kAmbiguous, "may be full or selective"},
+    {kRecompute, "offload", kNotModelled, kOffloadRule},
+    {kAttention, "sdpa", kAmbiguous,
+     "may be flash, cudnn or memory-efficient, as PyTorch chooses; auto takes what it usually "
+     "chooses"},
+    {kAttention, "ring", kNotModelled, kContextRule},
+    {kAttention, "flex", kNotModelled, "not modelled yet: FlexAttention"},
+    {kAttention, "flex-attention", kNotModelled, "not modelled yet: FlexAttention"},
+    {kSchedule, "zero-bubble", kNotModelled, "not modelled yet: this schedule"},
+    {kSchedule, "zbh1", kNotModelled, "not modelled yet: this schedule"},
+    {kSchedule, "interleavedzerobubble", kNotModelled, "not modelled yet: this schedule"},
+    {kSchedule, "zbvzerobubble", kNotModelled, "not modelled yet: this schedule"},
+    {kSchedule, "dualpipe", kNotModelled, "not modelled yet: this schedule"},
+    {kFramework, "fsdp", kAmbiguous,
+     "may be fsdp2 (fully_shard) or fsdp1 (FullyShardedDataParallel)"},
+    {kFramework, "megatron", kAmbiguous,
+     "may be megatron-core, megatron-lm (2.4) or megatron-deepspeed"},
+    {kFramework, "torch", kAmbiguous, "may be ddp, fsdp1 or fsdp2"},
+    {kFramework, "pytorch", kAmbiguous, "may be ddp, fsdp1 or fsdp2"},
+    {kFramework, "colossalai", kNotModelled, "not modelled yet: this framework"},
+    {kFramework, "jax", kNotModelled, "not modelled yet: this framework"},
+    {kFramework, "internevo", kNotModelled, "not modelled yet: this framework"},
+    {kTrainer, "lightning", kNotModelled, "not modelled yet: this trainer"},
+    {kTrainer, "nemo", kNotModelled, "not modelled yet: this trainer"},
+    {kTrainer, "mosaicml", kNotModelled, "not modelled yet: this trainer"},
+    {kTrainer, "composer", kNotModelled, "not modelled yet: this trainer"},
+};
+
+template <typename Value, size_t kCount>
+std::vector<absl::string_view> Names(const Word<Value> (&words)[kCount]) {
+  std::vector<absl::string_view> names;
+  for (const Word<Value>& word : words) names.push_back(word.name);
+  return names;
+}
+
+struct Vocabulary {
+  absl::string_view field;
+  std::vector<absl::string_view> words;
+};
+
+const std::vector<Vocabulary>& Vocabularies() {
+  static const auto* const vocabularies = [] {
+    auto* all = new std::vector<Vocabulary>{
+        {kTrainer, Names(kTrainers)},  // other words depend on it
+        {kPreset, Names(kPresets)},
+        {kOptimizer, Names(kOptimizers)},
+        {kImplementation, Names(kOptimizerImplementations)},
+        {kRecompute, Names(kRecomputeModes)},
+        {kModules, Names(kRecomputeModules)},
+        {kAttention, Names(kAttentionKernels)},
+        {kLoss, Names(kLossImplementations)},
+        {kSchedule, Names(kPipelineSchedules)},
+        {kFramework, Names(kFrameworks)},
+    };
+    for (Vocabulary& vocabulary : *all) {
+      if (vocabulary.field == kAttention) vocabulary.words.push_back("auto");
+    }
+    return all;
+  }();
+  return *vocabularies;
+}
+
+std::string NormalizedValue(absl::string_view value) {
+  return absl::StrReplaceAll(absl::AsciiStrToLower(value.substr(0, kMaxWordBytes)), {{"_", "-"}});
+}
+
+// Calls `find` with a path and each of its ends, the longest first, as the rows have
+// them, until it returns a row.
+template <typename Find>
+auto FindEnd(absl::string_view path, Find find) -> decltype(find("")) {
+  if (path.size() > kMaxPathBytes) return nullptr;
+  std::vector<std::string> parts;
+  for (const absl::string_view part : absl::StrSplit(path, '.')) {
+    parts.push_back(NormalizedName(part));
+  }
+  for (size_t i = 0; i < parts.size(); ++i) {
+    std::string end = parts[i];
+    for (size_t k = i + 1; k < parts.size(); ++k) end += "." + parts[k];
+    if (const auto* const row = find(end)) return row;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+absl::Span<const FieldSynonym> FieldSynonyms() { return kFieldSynonyms; }
+absl::Span<const ValueSynonym> ValueSynonyms() { return kValueSynonyms; }
+absl::Span<const RefusedWord> RefusedWords() { return kRefusedWords; }
+
+std::string NormalizedName(absl::string_view name) {
+  std::string word;
+  for (size_t i = 0; i < name.size(); ++i) {
+    const auto c = static_cast<unsigned char>(name[i]);
+    const bool after_lower = i > 0 && absl::ascii_islower(static_cast<unsigned char>(name[i - 1]));
+    if (absl::ascii_isupper(c) && after_lower) word += '-';
+    word += c == '_' ? '-' : absl::ascii_tolower(c);
+  }
+  return word;
+}
+
+const FieldSynonym* FindFieldSynonym(absl::string_view path) {
+  return FindEnd(path, [](absl::string_view end) -> const FieldSynonym* {
+    const auto* const row = std::find_if(std::begin(kFieldSynonyms), std::end(kFieldSynonyms),
+                                         [end](const auto& row) { return row.word == end; });
+    return row == std::end(kFieldSynonyms) ? nullptr : row;
+  });
+}
+
+const RefusedWord* FindRefusedName(absl::string_view path) {
+  return FindEnd(path, [](absl::string_view end) -> const RefusedWord* {
+    const auto* const row =
+        std::find_if(std::begin(kRefusedWords), std::end(kRefusedWords),
+                     [end](const auto& row) { return row.field.empty() && row.word == end; });
+    return row == std::end(kRefusedWords) ? nullptr : row;
+  });
+}
+
+const ValueSynonym* FindValueSynonym(absl::string_view field, absl::string_view value,
+                                     absl::string_view trainer) {
+  const std::string word = NormalizedValue(value);
+  const ValueSynonym* found = nullptr;
+  for (const ValueSynonym& row : kValueSynonyms) {
+    if (row.field != field || row.word != word) continue;
+    if (row.trainer == trainer) return &row;
+    if (row.trainer.empty()) found = &row;
+  }
+  return found;
+}
+
+const RefusedWord* FindRefusedValue(absl::string_view field, absl::string_view value,
+                                    absl::string_view trainer) {
+  const std::string word = NormalizedValue(value);
+  for (const RefusedWord& row : kRefusedWords) {
+    if (row.field.empty() || row.field != field || row.word != word) continue;
+    if (row.trainer.empty() || row.trainer == trainer) return &row;
+  }
+  return nullptr;
+}
+
+std::vector<absl::string_view> VocabularyFields() {
+  std::vector<absl::string_view> fields;
+  for (const Vocabulary& vocabulary : Vocabularies()) fields.push_back(vocabulary.field);
+  return fields;
+}
+
+absl::string_view OwnWord(absl::string_view field, absl::string_view value) {
+  const std::string normal = NormalizedValue(value);
+  for (const Vocabulary& vocabulary : Vocabularies()) {
+    if (vocabulary.field != field) continue;
+    for (const absl::string_view word : vocabulary.words) {
+      if (word == normal) return word;
+    }
+  }
+  return "";
+}
+
+}  // namespace plimsoll

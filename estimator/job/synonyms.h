@@ -1,0 +1,92 @@
+// What others call the fields of a job, and their values: rows. They are for reading
+// what people write, in job files and on the command line; the API takes its own names
+// alone, and of what is refused it names these rows' fields. What was read is printed
+// in the API's names.
+#ifndef PLIMSOLL_ESTIMATOR_JOB_SYNONYMS_H_
+#define PLIMSOLL_ESTIMATOR_JOB_SYNONYMS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "estimator/base/violation.h"
+
+namespace plimsoll {
+
+// How the value of a synonym becomes the field's.
+//   kSame       as the field takes it
+//   kSwitch     true is `on`, false is `off`; where `off` is empty, false says nothing
+//   kMebibytes  a number of 2^20 bytes
+//   kGpus       as the field takes it; beside a number of nodes it may be of each node
+//   kNodes      a number of nodes: times cluster.gpus_per_node it is the field
+//   kAccumulation  a number of micro-batches of each rank: times
+//               training.micro_batch_size and parallelism.data_parallel_size it is the field
+enum class WordReading : uint8_t { kSame, kSwitch, kMebibytes, kGpus, kNodes, kAccumulation };
+
+// Another name of a field. It means exactly what the field means: what is merely near
+// stands among the refused.
+struct FieldSynonym {
+  absl::string_view word;    // as NormalizedName returns it, or a path of such words
+  absl::string_view field;   // path below "job."
+  absl::string_view source;  // whose word it is; "usual" where everybody's
+  WordReading reading = WordReading::kSame;
+  absl::string_view on = "";
+  absl::string_view off = "";
+};
+
+// Another word for a value of a field.
+struct ValueSynonym {
+  absl::string_view field;   // path below "job."
+  absl::string_view word;    // lower case, with dashes
+  absl::string_view value;   // the field's own word
+  absl::string_view source;  // whose word it is
+  // Counts with this trainer alone; empty: with all that have no row of their own.
+  absl::string_view trainer = "";
+  // What else it says, where the job leaves that open: a field and its value.
+  absl::string_view other_field = "";
+  absl::string_view other_value = "";
+  absl::string_view note = "";  // what else the word may mean to some
+};
+
+// A word that is known and cannot be taken for a field or a value.
+struct RefusedWord {
+  absl::string_view field;  // whose value it is, below "job."; empty: it is a name itself
+  absl::string_view word;   // as the words of the rows above
+  ViolationCode code;
+  absl::string_view rule;
+  absl::string_view neutral = "";  // a value of the name that asks for nothing
+  absl::string_view trainer = "";  // a value is refused with this trainer alone; empty: with all
+};
+
+absl::Span<const FieldSynonym> FieldSynonyms();
+absl::Span<const ValueSynonym> ValueSynonyms();
+absl::Span<const RefusedWord> RefusedWords();
+
+// Returns a name as the rows have it: "seqLength", "SEQ_LENGTH" and "seq-length" are
+// "seq-length".
+std::string NormalizedName(absl::string_view name);
+
+// Each returns the row of a name, or of its longest end where it is a path:
+// "training.seq_len" is "seq-len". Null where there is none.
+const FieldSynonym* FindFieldSynonym(absl::string_view path);
+const RefusedWord* FindRefusedName(absl::string_view path);
+
+// Returns the row of a value of `field` under `trainer`, which may be empty; null where
+// there is none.
+const ValueSynonym* FindValueSynonym(absl::string_view field, absl::string_view value,
+                                     absl::string_view trainer);
+const RefusedWord* FindRefusedValue(absl::string_view field, absl::string_view value,
+                                    absl::string_view trainer);
+
+// Fields whose values are words, the trainer's first.
+std::vector<absl::string_view> VocabularyFields();
+
+// Returns the field's own word that `value` is but for upper case and underscores;
+// empty where it is none.
+absl::string_view OwnWord(absl::string_view field, absl::string_view value);
+
+}  // namespace plimsoll
+
+#endif  // PLIMSOLL_ESTIMATOR_JOB_SYNONYMS_H_

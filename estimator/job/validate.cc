@@ -1,0 +1,72 @@
+#include <memory>
+#include <utility>
+
+#include "estimator/job/job.h"
+#include "estimator/job/validate_sections.h"
+#include "estimator/job/vocabularies.h"
+
+namespace plimsoll {
+namespace {
+
+void CheckDetail(const JobSpec& spec, Check& check, Job& job) {
+  if (!spec.detail.has_value()) return;
+  for (const Word<Detail>& word : kDetails) {
+    if (word.name == *spec.detail) job.detail = word.value;
+  }
+  if (job.detail.has_value()) return;
+  check.violations().push_back({"detail", spec.detail->substr(0, 64), "must be summary or replay",
+                                ViolationCode::kUnknownName});
+}
+
+// Gives the head a table of its own where the trainer's model has it so.
+void UntieHead(Job& job, std::shared_ptr<const Transformer>& own) {
+  if (!job.model->tied_embeddings) return;
+  auto untied = std::make_shared<Transformer>(*job.model);
+  untied->tied_embeddings = false;
+  own = std::move(untied);
+  job.model = own.get();
+  job.warnings.push_back({"head-untied", "job.runtime.trainer",
+                          absl::StrCat(job.profile->trainer_name,
+                                       " ties no head: its table is a parameter of its own")});
+}
+
+}  // namespace
+
+bool CheckAbility(Ability ability, absl::string_view field, absl::string_view value, Check& check,
+                  const Job& job) {
+  if (job.capabilities.Has(ability)) return true;
+  Denial denial = DenialOf(job.capabilities, ability, *job.profile);
+  check.Fail(field, value, std::move(denial.rule), denial.code,
+             {denial.of_trainer ? "runtime.trainer" : "runtime.framework"});
+  return false;
+}
+
+std::variant<ValidJob, Violations> Validate(const JobSpec& spec, const Catalog& catalog) {
+  ValidJob valid;
+  Job& job = valid.job_;
+  job.assumptions.reserve(19);
+  Check check(job.assumptions);
+  job.model = CheckModel(spec, catalog, check, job, valid.own_model_);
+  CheckCluster(spec.cluster, catalog, check, job);
+  CheckFramework(spec, check, job);
+  if (job.profile == nullptr) {
+    job.profile = &UnknownFramework();
+    job.capabilities = AllCapabilities();
+  }
+  if (job.model != nullptr && job.profile->unties_head) UntieHead(job, valid.own_model_);
+  CheckParallelism(spec, check, job);
+  CheckTraining(spec.training, check, job);
+  CheckKnobs(spec.runtime, check, job);
+  CheckAllocator(spec.runtime.allocator, check, job);
+  CheckDetail(spec, check, job);
+  if (spec.risk.has_value() && !(*spec.risk >= 0.0001 && *spec.risk <= 0.5)) {
+    check.violations().push_back({"risk", absl::StrCat(*spec.risk), "must be from 0.0001 to 0.5",
+                                  ViolationCode::kOutOfRange});
+  }
+  job.risk = spec.risk.value_or(0.01);
+  if (job.model != nullptr) CheckAgainstModel(spec, check, job);
+  if (!check.violations().empty()) return std::move(check.violations());
+  return valid;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,235 @@
+// The cluster section, and which framework runs on it.
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "estimator/job/nccl_version.h"
+#include "estimator/job/validate_sections.h"
+#include "estimator/job/vocabularies.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr int64_t kMostGpus = int64_t{1} << 20;
+constexpr int64_t kLeastMemory = int64_t{1} << 20;
+constexpr int64_t kMostMemory = int64_t{1} << 50;
+constexpr int64_t kLeastBandwidth = 1000000;
+constexpr int64_t kMostBandwidth = int64_t{1} << 50;
+
+// "2.4" or "2.4.1" as 2004, "2025.3" as 2025003; nothing where it is neither.
+std::optional<int> ParseVersion(absl::string_view text) {
+  const std::vector<absl::string_view> parts =
+      absl::StrSplit(text.substr(0, 32), absl::MaxSplits('.', 2));
+  int major = 0;
+  int minor = 0;
+  if (!absl::SimpleAtoi(parts[0], &major) || major < 0 || major > 9999) return std::nullopt;
+  if (parts.size() > 1 && (!absl::SimpleAtoi(parts[1], &minor) || minor < 0 || minor > 999)) {
+    return std::nullopt;
+  }
+  return major * 1000 + minor;
+}
+
+constexpr size_t kMaxVersions = 64;  // names, of which few mean anything
+
+// Versions that a job names; -1: none, so the newest.
+struct Versions {
+  int framework = -1;
+  int torch = -1;
+  int trainer = -1;
+  int nccl = -1;
+};
+
+Versions ReadVersions(const RuntimeSpec& spec, const Profile& newest, absl::string_view trainer,
+                      Check& check) {
+  Versions versions;
+  if (spec.versions.size() > kMaxVersions) {
+    check.Fail("runtime.versions", absl::StrCat(spec.versions.size(), " names"),
+               absl::StrCat("must be at most ", kMaxVersions), ViolationCode::kTooLarge);
+    return versions;
+  }
+  for (const auto& [package, text] : spec.versions) {
+    const std::string field = absl::StrCat("runtime.versions.", package.substr(0, 64));
+    const bool of_trainer = !trainer.empty() && trainer == package;
+    const bool of_nccl = package == "nccl";
+    const bool of_torch = package == "torch";
+    if (package != newest.package && !of_trainer && !of_nccl && !of_torch) {
+      const absl::string_view own = newest.package == "torch" ? "" : newest.package;
+      check.Fail(field, text,
+                 absl::StrCat("moves no byte of ", newest.name, "; only ", own,
+                              own.empty() ? "" : ", ", "torch and nccl do"),
+                 ViolationCode::kNotSupported, {"runtime.framework", "runtime.trainer"});
+      continue;
+    }
+    const std::optional<int> parsed = ParseVersion(text);
+    if (!parsed.has_value()) {
+      check.Fail(field, text, "must be a version such as 2.4", ViolationCode::kMalformed);
+    } else if (of_trainer) {
+      versions.trainer = *parsed;
+    } else if (of_nccl) {
+      versions.nccl = *parsed;
+    } else {
+      if (of_torch) versions.torch = *parsed;
+      if (package == newest.package) versions.framework = *parsed;
+    }
+  }
+  return versions;
+}
+
+void FailAsTooOld(absl::string_view package, int version, Check& check) {
+  check.Fail(absl::StrCat("runtime.versions.", package), VersionText(version),
+             "is older than every era that is modelled", ViolationCode::kNotModelled);
+}
+
+// The frameworks that a trainer runs on.
+std::vector<absl::string_view> FrameworksOf(Trainer trainer) {
+  std::vector<absl::string_view> names;
+  for (const auto& framework : kFrameworks) {
+    const Profile* const newest = FindProfile(framework.value, -1);
+    if (FindTrainerProfile(*newest, trainer, -1) != nullptr) names.push_back(framework.name);
+  }
+  return names;
+}
+
+// The framework as the trainer runs it, in the era that `version` names.
+const Profile* FindTrainerEra(const RuntimeSpec& spec, const Profile& framework, Trainer trainer,
+                              int version, Check& check) {
+  if (FindTrainerProfile(framework, trainer, -1) == nullptr) {
+    check.Fail("runtime.trainer", *spec.trainer, absl::StrCat("does not run on ", framework.name),
+               ViolationCode::kNotSupported, {"runtime.framework"});
+    return nullptr;
+  }
+  const Profile* const run = FindTrainerProfile(framework, trainer, version);
+  if (run == nullptr) FailAsTooOld(*spec.trainer, version, check);
+  return run;
+}
+
+// Finds the era that `versions` names for this framework, as the trainer runs it, and
+// what they can do.
+void FindEra(const RuntimeSpec& spec, Framework framework, std::optional<Trainer> trainer,
+             Check& check, Job& job) {
+  const Profile* newest = FindProfile(framework, -1);
+  const absl::string_view name = trainer.has_value() ? absl::string_view(*spec.trainer) : "";
+  const Versions versions = ReadVersions(spec, *newest, name, check);
+  job.torch_version = versions.torch;
+  job.nccl_version = versions.nccl >= 0 ? versions.nccl : DefaultNccl(framework, versions.torch);
+  job.profile = FindProfile(framework, versions.framework);
+  if (job.profile == nullptr) {
+    FailAsTooOld(newest->package, versions.framework, check);
+    job.profile = newest;
+  }
+  const Profile* run = nullptr;
+  if (trainer.has_value()) {
+    run = FindTrainerEra(spec, *job.profile, *trainer, versions.trainer, check);
+  }
+  if (run != nullptr) job.profile = run;
+  job.capabilities =
+      CapabilitiesOf(framework, versions.framework, job.profile->trainer, versions.trainer);
+}
+
+}  // namespace
+
+const Gpu* FindGpu(const std::string& name, const Catalog& catalog) {
+  const auto found = catalog.gpus.find(name);
+  if (found != catalog.gpus.end()) return &found->second;
+  if (name.size() > 256) return nullptr;
+  const auto alias = catalog.gpu_aliases.find(absl::AsciiStrToLower(name));
+  return alias != catalog.gpu_aliases.end() ? &catalog.gpus.find(alias->second)->second : nullptr;
+}
+
+const AmbiguousGpu* FindAmbiguousGpu(const std::string& name, const Catalog& catalog) {
+  if (name.size() > 256) return nullptr;
+  const auto found = catalog.ambiguous_gpus.find(absl::AsciiStrToLower(name));
+  return found != catalog.ambiguous_gpus.end() ? &found->second : nullptr;
+}
+
+std::string NotAGpu(const std::string& name, const Catalog& catalog) {
+  std::vector<absl::string_view> names;
+  for (const auto& entry : catalog.gpus) names.push_back(entry.first);
+  return NotAWord(name, names);
+}
+
+void CheckCluster(const ClusterSpec& spec, const Catalog& catalog, Check& check, Job& job) {
+  if (spec.gpu.has_value()) {
+    job.gpu = FindGpu(*spec.gpu, catalog);
+    if (job.gpu == nullptr) {
+      check.Fail("cluster.gpu", *spec.gpu, NotAGpu(*spec.gpu, catalog),
+                 ViolationCode::kUnknownName);
+    } else if (const AmbiguousGpu* const ambiguous = FindAmbiguousGpu(*spec.gpu, catalog)) {
+      check.Assume("cluster.gpu", job.gpu->id, ambiguous->others);
+    }
+  }
+  if (spec.gpu.has_value() == spec.gpu_memory_bytes.has_value()) {
+    check.Fail(spec.gpu.has_value() ? "cluster.gpu_memory_bytes" : "cluster.gpu",
+               spec.gpu.has_value() ? absl::StrCat(*spec.gpu_memory_bytes) : "unset",
+               "exactly one of gpu and gpu_memory_bytes must be set",
+               spec.gpu.has_value() ? ViolationCode::kConflict : ViolationCode::kMissing,
+               {"cluster.gpu", "cluster.gpu_memory_bytes"});
+  }
+  int64_t memory =
+      check.Number("cluster.gpu_memory_bytes", spec.gpu_memory_bytes, kLeastMemory, kMostMemory, 0);
+  if (job.gpu != nullptr) {
+    memory = job.gpu->runtime_memory_bytes;
+    job.architecture = job.gpu->architecture;
+  } else if (memory > 0) {
+    job.warnings.push_back({"unknown-gpu", "job.cluster.gpu_memory_bytes",
+                            "the CUDA context, NCCL and workspaces are taken as on an A100"});
+  }
+  const int64_t others = check.Number("cluster.reserved_for_others_bytes",
+                                      spec.reserved_for_others_bytes, 0, kMostMemory, 0);
+  if (memory > 0 && others >= memory) {
+    check.Fail("cluster.reserved_for_others_bytes", others,
+               absl::StrCat("must be below the GPU's memory of ", memory, " bytes"),
+               ViolationCode::kConflict, {"cluster.gpu", "cluster.gpu_memory_bytes"});
+  }
+  job.usable_bytes = memory > others ? memory - others : 0;
+  job.gpus_per_node = check.Number("cluster.gpus_per_node", spec.gpus_per_node, 1, 1024, 0);
+  check.Number("cluster.gpu_count", spec.gpu_count, 1, kMostGpus, 1);
+  const Gpu unknown;
+  const Gpu& gpu = job.gpu != nullptr ? *job.gpu : unknown;
+  job.interconnect_bytes_per_second =
+      check.Number("cluster.interconnect_bytes_per_second", spec.interconnect_bytes_per_second,
+                   kLeastBandwidth, kMostBandwidth, gpu.interconnect_bytes_per_second);
+  job.network_bytes_per_second =
+      check.Number("cluster.network_bytes_per_second", spec.network_bytes_per_second,
+                   kLeastBandwidth, kMostBandwidth, gpu.network_bytes_per_second);
+}
+
+Framework FrameworkOf(int64_t zero_stage) {
+  if (zero_stage <= 0) return Framework::kDdp;
+  return zero_stage == 3 ? Framework::kFsdp2 : Framework::kDeepSpeed;
+}
+
+void CheckFramework(const JobSpec& spec, Check& check, Job& job) {
+  Framework framework = Framework::kDdp;
+  if (spec.runtime.framework.has_value()) {
+    const std::string& name = *spec.runtime.framework;
+    if (const auto trainer = FindWord(name, kTrainers)) {
+      check.Fail("runtime.framework", name,
+                 absl::StrCat("is a trainer: it goes to runtime.trainer, with one of ",
+                              absl::StrJoin(FrameworksOf(*trainer), ", "), " as the framework"),
+                 ViolationCode::kUnknownName);
+      return;
+    }
+    const auto meaning = check.Meaning("runtime.framework", name, kFrameworks);
+    if (!meaning.has_value()) return;
+    framework = *meaning;
+  } else {
+    framework = FrameworkOf(spec.parallelism.zero_stage.value_or(0));
+    check.Assume("runtime.framework", FindProfile(framework, -1)->name,
+                 "follows from parallelism.zero_stage");
+  }
+  std::optional<Trainer> trainer;
+  if (spec.runtime.trainer.has_value() && FindWord(*spec.runtime.trainer, kFrameworks)) {
+    check.Fail("runtime.trainer", *spec.runtime.trainer,
+               "is a framework: it goes to runtime.framework", ViolationCode::kUnknownName);
+  } else if (spec.runtime.trainer.has_value()) {
+    trainer = check.Meaning("runtime.trainer", *spec.runtime.trainer, kTrainers);
+  }
+  FindEra(spec.runtime, framework, trainer, check, job);
+  check.Assume("runtime.versions", job.profile->era, "the era whose rules apply");
+  if (job.profile->trainer != Trainer::kNone) {
+    check.Assume("runtime.trainer", job.profile->trainer_era, "the era whose rules apply");
+  }
+}
+
+}  // namespace plimsoll

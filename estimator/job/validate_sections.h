@@ -1,0 +1,50 @@
+// The sections of Validate, in the order in which they may rely on each other.
+#ifndef PLIMSOLL_ESTIMATOR_JOB_VALIDATE_SECTIONS_H_
+#define PLIMSOLL_ESTIMATOR_JOB_VALIDATE_SECTIONS_H_
+
+#include <memory>
+
+#include "estimator/catalog/capabilities.h"
+#include "estimator/catalog/catalog.h"
+#include "estimator/job/check.h"
+#include "estimator/job/job.h"
+
+namespace plimsoll {
+
+// Returns whether the job's framework and trainer have `ability`; where they do not,
+// adds why.
+bool CheckAbility(Ability ability, absl::string_view field, absl::string_view value, Check& check,
+                  const Job& job);
+inline bool CheckAbility(Ability ability, absl::string_view field, int64_t value, Check& check,
+                         const Job& job) {
+  return job.capabilities.Has(ability) ||
+         CheckAbility(ability, field, absl::StrCat(value), check, job);
+}
+
+// Each reads `spec`, fills in its part of `job`, and adds to `check` what is
+// wrong. After a violation its part holds values that are safe to compute with.
+//
+// CheckModel returns null where there is no architecture to go on with; the
+// architecture is the catalog's, or `own`.
+const Transformer* CheckModel(const JobSpec& spec, const Catalog& catalog, Check& check, Job& job,
+                              std::shared_ptr<const Transformer>& own);
+// Returns the GPU of this id or alias; null where there is none.
+const Gpu* FindGpu(const std::string& name, const Catalog& catalog);
+// Returns what else such a name may mean; null where it is clear, or no GPU's.
+const AmbiguousGpu* FindAmbiguousGpu(const std::string& name, const Catalog& catalog);
+// Returns the rule that a name which FindGpu does not know breaks.
+std::string NotAGpu(const std::string& name, const Catalog& catalog);
+void CheckCluster(const ClusterSpec& spec, const Catalog& catalog, Check& check, Job& job);
+// The framework of a job that names none.
+Framework FrameworkOf(int64_t zero_stage);
+void CheckFramework(const JobSpec& spec, Check& check, Job& job);
+void CheckParallelism(const JobSpec& spec, Check& check, Job& job);
+void CheckTraining(const TrainingSpec& spec, Check& check, Job& job);
+void CheckKnobs(const RuntimeSpec& spec, Check& check, Job& job);
+void CheckAllocator(const AllocatorSpec& spec, Check& check, Job& job);
+// Requires: job.model is not null; the sections above have run
+void CheckAgainstModel(const JobSpec& spec, Check& check, Job& job);
+
+}  // namespace plimsoll
+
+#endif  // PLIMSOLL_ESTIMATOR_JOB_VALIDATE_SECTIONS_H_

@@ -1,0 +1,465 @@
+// The training and runtime sections: batch, precision, optimizer, recomputation,
+// kernels, and the framework's knobs.
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "estimator/base/units.h"
+#include "estimator/job/job_abilities.h"
+#include "estimator/job/validate_sections.h"
+#include "estimator/job/vocabularies.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr int64_t kMostSequence = int64_t{1} << 27;
+constexpr int64_t kMostMicroBatch = int64_t{1} << 20;
+constexpr int64_t kMostGlobalBatch = int64_t{1} << 40;
+
+// Whole groups of micro-batches, and a rest that fills the pipeline.
+// Source: megatron/core/pipeline_parallel/schedules.py,
+// forward_backward_pipelining_with_interleaving.
+void CheckGroups(Check& check, const Job& job) {
+  const int64_t stages = job.pipeline_parallel_size;
+  const int64_t group = job.micro_batch_group_size;
+  const int64_t rest = job.micro_batch_count % group;
+  if (job.micro_batch_count >= group && (rest == 0 || rest >= stages)) return;
+  const std::string rule =
+      group == stages
+          ? absl::StrCat("a multiple of pipeline_parallel_size ", stages)
+          : absl::StrCat("micro_batch_group_size ", group, " or more, and a rest of 0 or at least ",
+                         "pipeline_parallel_size ", stages);
+  check.Fail("training.global_batch_size", job.global_batch_size,
+             absl::StrCat("must give each rank ", rule, " micro-batches, not ",
+                          job.micro_batch_count, ", with interleaved-1f1b"),
+             ViolationCode::kConflict,
+             {"parallelism.micro_batch_group_size", "parallelism.pipeline_parallel_size",
+              "parallelism.data_parallel_size", "training.micro_batch_size"});
+}
+
+void CheckBatch(const TrainingSpec& spec, Check& check, Job& job) {
+  job.sequence_length =
+      check.Required("training.sequence_length", spec.sequence_length, 1, kMostSequence);
+  job.micro_batch_size =
+      check.Number("training.micro_batch_size", spec.micro_batch_size, 1, kMostMicroBatch, 1);
+  if (!spec.micro_batch_size.has_value()) {
+    check.Assume("training.micro_batch_size", 1, "the smallest");
+  }
+  const int64_t ranks = Multiply(job.micro_batch_size, job.data_parallel_size);
+  const int64_t all_stages = Multiply(ranks, job.pipeline_parallel_size);
+  job.global_batch_size = check.Number("training.global_batch_size", spec.global_batch_size, 1,
+                                       kMostGlobalBatch, all_stages);
+  if (!spec.global_batch_size.has_value()) {
+    check.Assume("training.global_batch_size", job.global_batch_size,
+                 "one micro-batch per pipeline stage on each data-parallel rank");
+  } else if (job.global_batch_size % ranks != 0) {
+    check.Fail("training.global_batch_size", job.global_batch_size,
+               absl::StrCat("must be a multiple of micro_batch_size x data_parallel_size, ", ranks),
+               ViolationCode::kConflict,
+               {"training.micro_batch_size", "parallelism.data_parallel_size"});
+  }
+  job.micro_batch_count = job.global_batch_size / ranks > 0 ? job.global_batch_size / ranks : 1;
+  if (job.pipeline_schedule == PipelineSchedule::kInterleaved1F1B) CheckGroups(check, job);
+}
+
+void ReadDType(absl::string_view field, const std::optional<std::string>& name, bool none,
+               Check& check, DType& dtype) {
+  if (!name.has_value()) return;
+  const std::optional<DType> parsed = ParseDType(*name);
+  if (parsed.has_value() && (none || *parsed != DType::kNone)) {
+    dtype = *parsed;
+    return;
+  }
+  check.Fail(
+      absl::StrCat("training.precision.", field), *name,
+      none ? "must be one of none, fp32, fp16, bf16, fp8" : "must be one of fp32, fp16, bf16, fp8",
+      ViolationCode::kUnknownName);
+}
+
+// A dtype that the framework has no tensor of is refused, not ignored.
+bool MovesNoByte(absl::string_view field, const std::optional<std::string>& name, Ability ability,
+                 Check& check, const Job& job) {
+  if (!name.has_value() || job.capabilities.Has(ability)) return false;
+  check.Fail(absl::StrCat("training.precision.", field), *name,
+             absl::StrCat("moves no byte of ", job.profile->name), ViolationCode::kNotSupported,
+             {"runtime.framework"});
+  return true;
+}
+
+void CheckPrecision(const PrecisionSpec& spec, Check& check, Job& job) {
+  const std::string& name = spec.preset.value_or("bf16-mixed");
+  const auto preset = check.Meaning("training.precision.preset", name, kPresets);
+  if (!spec.preset.has_value()) {
+    check.Assume("training.precision.preset", "bf16-mixed", "the usual one");
+  }
+  if (!preset.has_value()) return;
+  Precision& precision = job.precision;
+  precision.parameter = preset->parameter;
+  precision.gradient = preset->gradient;
+  precision.accumulation = preset->accumulation;
+  precision.master = preset->master;
+  precision.state = preset->state;
+  precision.activation = preset->activation;
+  precision.residual = preset->residual;
+  precision.autocast = preset->autocast;
+  ReadDType("parameter_dtype", spec.parameter_dtype, false, check, precision.parameter);
+  ReadDType("gradient_dtype", spec.gradient_dtype, false, check, precision.gradient);
+  if (precision.accumulation == DType::kNone) {
+    precision.accumulation = job.profile->sums_in_fp32 ? DType::kFp32 : precision.gradient;
+  }
+  if (!MovesNoByte("gradient_accumulation_dtype", spec.gradient_accumulation_dtype,
+                   Ability::kGradientAccumulationDType, check, job)) {
+    ReadDType("gradient_accumulation_dtype", spec.gradient_accumulation_dtype, false, check,
+              precision.accumulation);
+  }
+  precision.reduce = precision.accumulation;
+  if (!MovesNoByte("reduce_dtype", spec.reduce_dtype, Ability::kReduceDType, check, job)) {
+    ReadDType("reduce_dtype", spec.reduce_dtype, false, check, precision.reduce);
+  }
+  ReadDType("master_dtype", spec.master_dtype, true, check, precision.master);
+  ReadDType("optimizer_state_dtype", spec.optimizer_state_dtype, false, check, precision.state);
+  if (name == "fp16-pure") {
+    job.warnings.push_back({"fp16-diverges", "job.training.precision.preset",
+                            "training large models in fp16 without master weights diverges"});
+  }
+  if (name == "fp8-mixed") {
+    job.warnings.push_back({"fp8-activations", "job.training.precision.preset",
+                            "activations are counted as bf16, without their fp8 copies"});
+  }
+  CheckAbility(AbilityOf(preset->name), "training.precision.preset", name, check, job);
+}
+
+void CheckOptimizer(const OptimizerSpec& spec, const std::optional<std::string>& states,
+                    Check& check, Job& job) {
+  if (spec.name.has_value()) {
+    const auto optimizer = check.Meaning("training.optimizer.name", *spec.name, kOptimizers);
+    job.optimizer = optimizer.value_or(OptimizerName::kAdamW);
+    if (optimizer.has_value()) {
+      CheckAbility(AbilityOf(*optimizer), "training.optimizer.name", *spec.name, check, job);
+    }
+  } else {
+    check.Assume("training.optimizer.name", "adamw", "the usual one");
+  }
+  const bool own_states =
+      job.optimizer == OptimizerName::kAdafactor || job.optimizer == OptimizerName::kAdamW8bit;
+  if (own_states && states.has_value()) {
+    check.Fail("training.precision.optimizer_state_dtype", *states,
+               absl::StrCat("is not how ", *spec.name, " keeps its states"),
+               ViolationCode::kConflict, {"training.optimizer.name"});
+  }
+  const bool one_kind = job.optimizer == OptimizerName::kAdafactor ||
+                        job.optimizer == OptimizerName::kMuon ||
+                        job.optimizer == OptimizerName::kAdamW8bit;
+  const OptimizerImplementation only = job.optimizer == OptimizerName::kAdamW8bit
+                                           ? OptimizerImplementation::kFused
+                                           : OptimizerImplementation::kForLoop;
+  job.optimizer_implementation =
+      one_kind ? only
+               : (job.profile->fused_optimizer ? OptimizerImplementation::kFused
+                                               : OptimizerImplementation::kForeach);
+  const absl::string_view field = "training.optimizer.implementation";
+  if (!spec.implementation.has_value()) {
+    for (const auto& word : kOptimizerImplementations) {
+      if (word.value == job.optimizer_implementation) {
+        check.Assume(field, word.name, "the framework's default");
+      }
+    }
+    return;
+  }
+  const auto asked = check.Meaning(field, *spec.implementation, kOptimizerImplementations);
+  if (asked.has_value() && one_kind && *asked != only) {
+    check.Fail(field, *spec.implementation,
+               absl::StrCat("is not how ", *spec.name, " is implemented"), ViolationCode::kConflict,
+               {"training.optimizer.name"});
+  }
+  job.optimizer_implementation = asked.value_or(job.optimizer_implementation);
+}
+
+constexpr size_t kMaxModules = 64;  // names in a list
+
+// `can`: whether the mode itself is possible.
+void ReadModules(const std::vector<std::string>& names, bool can, Check& check, Job& job) {
+  const absl::string_view field = "training.recompute.modules";
+  if (names.size() > kMaxModules) {
+    return check.Fail(field, absl::StrCat(names.size(), " names"),
+                      absl::StrCat("must be at most ", kMaxModules), ViolationCode::kTooLarge);
+  }
+  for (const std::string& name : names) {
+    const auto module = check.Meaning(field, name, kRecomputeModules);
+    if (!module.has_value()) continue;
+    job.recompute_modules |= static_cast<uint8_t>(1 << static_cast<int>(*module));
+    if (!can || job.recompute != RecomputeMode::kSelective) continue;
+    CheckAbility(AbilityOf(*module), field, name, check, job);
+  }
+}
+
+void ReadRecompute(const RecomputeSpec& spec, Check& check, Job& job) {
+  std::optional<RecomputeMode> mode = RecomputeMode::kNone;
+  if (spec.mode.has_value()) {
+    mode = check.Meaning("training.recompute.mode", *spec.mode, kRecomputeModes);
+  }
+  job.recompute = mode.value_or(RecomputeMode::kNone);
+  const absl::string_view asked = spec.mode.has_value() ? absl::string_view(*spec.mode) : "none";
+  const bool can =
+      CheckAbility(AbilityOf(job.recompute), "training.recompute.mode", asked, check, job);
+  ReadModules(spec.modules, can, check, job);
+}
+
+void CheckRecompute(const RecomputeSpec& spec, Check& check, Job& job) {
+  ReadRecompute(spec, check, job);
+  const bool selective = job.recompute == RecomputeMode::kSelective;
+  if (!spec.modules.empty() && !selective) {
+    check.Fail("training.recompute.modules", spec.modules.front(), "needs mode selective",
+               ViolationCode::kConflict, {"training.recompute.mode"});
+  } else if (selective && spec.modules.empty()) {
+    job.recompute_modules = 1 << static_cast<int>(RecomputeModule::kCoreAttention);
+    check.Assume("training.recompute.modules", "core-attention", "Megatron's default");
+  }
+  const bool every_nth = job.recompute == RecomputeMode::kEveryNth;
+  if (every_nth) {
+    job.recompute_interval = check.Required("training.recompute.interval", spec.interval, 1, 4096);
+  } else if (spec.interval.has_value()) {
+    check.Fail("training.recompute.interval", *spec.interval, "needs mode every-nth",
+               ViolationCode::kConflict, {"training.recompute.mode"});
+  }
+  job.recompute_unit_layer_count =
+      check.Number("training.recompute.unit_layer_count", spec.unit_layer_count, 1, 4096, 1);
+  if (spec.unit_layer_count.has_value() && job.recompute != RecomputeMode::kFull) {
+    check.Fail("training.recompute.unit_layer_count", *spec.unit_layer_count, "needs mode full",
+               ViolationCode::kConflict, {"training.recompute.mode"});
+  } else if (job.recompute_unit_layer_count > 1) {
+    CheckAbility(Ability::kRecomputeUnits, "training.recompute.unit_layer_count",
+                 job.recompute_unit_layer_count, check, job);
+  }
+}
+
+bool HasFlash(const Job& job) {
+  return job.architecture != GpuArchitecture::kVolta &&
+         job.architecture != GpuArchitecture::kTuring;
+}
+
+AttentionKernel ResolveAttention(const Job& job, bool wide) {
+  const AutoAttention& kernels = job.profile->attention;
+  if (wide || !HasFlash(job)) return kernels.without_flash;
+  return job.architecture == GpuArchitecture::kHopper ? kernels.on_hopper : kernels.usual;
+}
+
+void CheckAttention(const TrainingSpec& spec, Check& check, Job& job) {
+  const bool wide = job.precision.activation == DType::kFp32;
+  if (!spec.attention.has_value() || *spec.attention == "auto") {
+    job.attention = ResolveAttention(job, wide);
+    for (const auto& word : kAttentionKernels) {
+      if (word.value == job.attention) {
+        check.Assume("training.attention", word.name, "auto, for this framework and GPU");
+      }
+    }
+    return;
+  }
+  const auto kernel = check.Meaning("training.attention", *spec.attention, kAttentionKernels);
+  if (!kernel.has_value()) return;
+  job.attention = *kernel;
+  const bool half_only = *kernel == AttentionKernel::kFlash || *kernel == AttentionKernel::kCudnn;
+  if (half_only && wide) {
+    check.Fail("training.attention", *spec.attention, "needs 16-bit activations",
+               ViolationCode::kConflict, {"training.precision"});
+  }
+  if (half_only && !HasFlash(job)) {
+    check.Fail("training.attention", *spec.attention, "needs an Ampere or newer GPU",
+               ViolationCode::kConflict, {"cluster.gpu"});
+  }
+}
+
+void CheckLoss(const LossSpec& spec, Check& check, Job& job) {
+  if (spec.implementation.has_value()) {
+    const absl::string_view field = "training.loss.implementation";
+    const auto loss = check.Meaning(field, *spec.implementation, kLossImplementations);
+    job.loss = loss.value_or(LossImplementation::kPlain);
+    CheckAbility(AbilityOf(job.loss), field, *spec.implementation, check, job);
+  }
+  const bool chunked = job.loss == LossImplementation::kChunked ||
+                       job.loss == LossImplementation::kChunkedCrossEntropy;
+  job.loss_chunk_count =
+      check.Number("training.loss.chunk_count", spec.chunk_count, 1, 1024, chunked ? 8 : 1);
+  if (spec.chunk_count.has_value() && !chunked) {
+    check.Fail("training.loss.chunk_count", *spec.chunk_count, "needs implementation chunked",
+               ViolationCode::kConflict, {"training.loss.implementation"});
+  } else if (chunked && !spec.chunk_count.has_value()) {
+    check.Assume("training.loss.chunk_count", 8, "torchtitan's default");
+  }
+}
+
+// Heads that predict no tokens are transformers' classes: what else would split them
+// or their loss has none.
+void CheckHead(const LossSpec& spec, Check& check, const Job& job) {
+  if (job.model == nullptr || PredictsTokens(job.model->head)) return;
+  constexpr char kRule[] = "needs a head that predicts tokens, as language-model";
+  if (job.loss != LossImplementation::kPlain) {
+    check.Fail("training.loss.implementation", *spec.implementation, kRule,
+               ViolationCode::kConflict);
+  }
+  if (job.tensor_parallel_size > 1) {
+    check.Fail("parallelism.tensor_parallel_size", job.tensor_parallel_size, kRule,
+               ViolationCode::kConflict);
+  }
+  if (job.pipeline_parallel_size > 1) {
+    check.Fail("parallelism.pipeline_parallel_size", job.pipeline_parallel_size, kRule,
+               ViolationCode::kConflict);
+  }
+  for (const Word<Head>& word : kHeads) {
+    if (word.value != job.model->head) continue;
+    CheckAbility(Ability::kOtherHead, "model", word.name, check, job);
+  }
+}
+
+// Bytes of one cuBLAS workspace: CUBLAS_WORKSPACE_CONFIG as :KiB:count pairs,
+// else 32 MiB on Hopper, on AMD, and with torch 2.12 on Blackwell; 8.1 MiB elsewhere.
+// Source: aten/src/ATen/cuda/CublasHandlePool.cpp, parseChosenWorkspaceSize;
+// pytorch#175344 of February 2026.
+int64_t DefaultWorkspace(const Job& job) {
+  constexpr int kBlackwellToo = 2012;
+  constexpr int64_t kSmall = (int64_t{4096} * 2 + 16 * 8) * 1024;
+  constexpr int64_t kLarge = int64_t{4096} * 8 * 1024;
+  switch (job.architecture) {
+    case GpuArchitecture::kHopper:
+    case GpuArchitecture::kCdna2:
+    case GpuArchitecture::kCdna3:
+      return kLarge;
+    case GpuArchitecture::kBlackwell:
+      return job.torch_version < 0 || job.torch_version >= kBlackwellToo ? kLarge : kSmall;
+    default:
+      return kSmall;
+  }
+}
+
+std::optional<int64_t> ParseWorkspace(absl::string_view text) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(text.substr(0, 128), ':');
+  if (parts.size() < 3 || parts.size() % 2 == 0 || !parts[0].empty()) return std::nullopt;
+  int64_t bytes = 0;
+  for (size_t i = 1; i + 1 < parts.size(); i += 2) {
+    int32_t kib = 0;
+    int32_t count = 0;
+    if (!absl::SimpleAtoi(parts[i], &kib) || !absl::SimpleAtoi(parts[i + 1], &count) || kib < 0 ||
+        count < 0) {
+      return std::nullopt;
+    }
+    bytes = Add(bytes, Multiply(Multiply(kib, count), 1024));
+  }
+  return bytes;
+}
+
+// A knob that the framework lacks is refused, not ignored.
+template <typename Value>
+void NeedsKnob(Ability ability, absl::string_view knob, const std::optional<Value>& value,
+               Check& check, const Job& job) {
+  if (value.has_value()) CheckAbility(ability, absl::StrCat("runtime.", knob), "set", check, job);
+}
+
+// Source: deepspeed/runtime/zero/stage_1_and_2.py; bf16_optimizer.py, which has no
+// buckets.
+void CheckBucket(const RuntimeSpec& spec, Check& check, Job& job) {
+  const auto& count = spec.reduce_bucket_element_count;
+  const bool pipeline = job.profile->framework == Framework::kMegatronDeepSpeed;
+  NeedsKnob(Ability::kReduceBucket, "reduce_bucket_element_count", count, check, job);
+  constexpr int64_t kMostElements = int64_t{1} << 40;
+  const absl::string_view field = "runtime.reduce_bucket_element_count";
+  job.reduce_bucket_element_count = check.Number(field, count, 1, kMostElements, 500000000);
+  const bool sums = job.precision.accumulation == DType::kFp32;
+  if (count.has_value() && pipeline && (job.zero_stage == 0 || sums)) {
+    check.Fail(field, *count, "moves no byte without ZeRO 1, nor with sums in fp32",
+               ViolationCode::kConflict,
+               {"parallelism.zero_stage", "training.precision.gradient_accumulation_dtype"});
+  }
+}
+
+// Source: megatron/core/model_parallel_config.py, __post_init__.
+void CheckDeferral(const RuntimeSpec& spec, Check& check, Job& job) {
+  const auto& count = spec.deferred_embedding_gradient_count;
+  if (!count.has_value()) return;
+  const absl::string_view field = "runtime.deferred_embedding_gradient_count";
+  if (!CheckAbility(Ability::kDeferredEmbeddingGradient, field, "set", check, job)) return;
+  constexpr int64_t kMostMicroBatches = int64_t{1} << 40;
+  job.deferred_embedding_gradient_count = check.Number(field, count, 0, kMostMicroBatches, 0);
+  if (job.deferred_embedding_gradient_count == 0) return;
+  if (job.pipeline_parallel_size == 1) {
+    check.Fail(field, *count, "needs pipeline_parallel_size above 1", ViolationCode::kConflict,
+               {"parallelism.pipeline_parallel_size"});
+  } else if (!job.gradient_accumulation_fusion) {
+    check.Fail(field, *count, "needs gradient_accumulation_fusion", ViolationCode::kConflict,
+               {"runtime.gradient_accumulation_fusion"});
+  }
+}
+
+// Transformer Engine's norms are one operation with the product behind them, whose
+// input stays.
+// Source: megatron/core/models/gpt/gpt_layer_specs.py: IdentityOp in the place of both
+// norms; megatron/core/transformer/transformer_layer.py, recompute_input_layernorm.
+void CheckTransformer(const std::optional<std::string>& name, Check& check, Job& job) {
+  const absl::string_view field = "runtime.transformer_implementation";
+  NeedsKnob(Ability::kTransformerImplementation, "transformer_implementation", name, check, job);
+  job.transformer_engine = job.capabilities.Has(Ability::kTransformerImplementation);
+  if (job.transformer_engine && name.has_value()) {
+    job.transformer_engine =
+        check.Meaning(field, *name, kTransformerImplementations).value_or(true);
+  }
+  constexpr int kNorm = 1 << static_cast<int>(RecomputeModule::kNorm);
+  const bool norms = (job.recompute_modules & kNorm) != 0;
+  if (norms && job.transformer_engine && job.capabilities.Has(Ability::kNormAgain)) {
+    check.Fail("training.recompute.modules", "norm",
+               "needs transformer_implementation local: Transformer Engine's norm is one operation "
+               "with the product behind it",
+               ViolationCode::kConflict, {"runtime.transformer_implementation"});
+  }
+}
+
+}  // namespace
+
+void CheckTraining(const TrainingSpec& spec, Check& check, Job& job) {
+  CheckBatch(spec, check, job);
+  CheckPrecision(spec.precision, check, job);
+  CheckOptimizer(spec.optimizer, spec.precision.optimizer_state_dtype, check, job);
+  job.gradient_clipping = spec.gradient_clipping.value_or(true);
+  CheckRecompute(spec.recompute, check, job);
+  CheckAttention(spec, check, job);
+  CheckLoss(spec.loss, check, job);
+  CheckHead(spec.loss, check, job);
+  job.resumed_from_checkpoint = spec.resumed_from_checkpoint.value_or(false);
+}
+
+void CheckKnobs(const RuntimeSpec& spec, Check& check, Job& job) {
+  const auto needs = [&](Ability ability, absl::string_view knob, const auto& value) {
+    NeedsKnob(ability, knob, value, check, job);
+  };
+  needs(Ability::kGradientAsBucketView, "gradient_as_bucket_view", spec.gradient_as_bucket_view);
+  CheckBucket(spec, check, job);
+  needs(Ability::kOverlapCommunication, "overlap_communication", spec.overlap_communication);
+  needs(Ability::kReshardAfterForward, "reshard_after_forward", spec.reshard_after_forward);
+  needs(Ability::kCompile, "compile", spec.compile);
+  needs(Ability::kGradientAccumulationFusion, "gradient_accumulation_fusion",
+        spec.gradient_accumulation_fusion);
+  needs(Ability::kAttentionMask, "attention_mask", spec.attention_mask);
+  job.gradient_as_bucket_view = spec.gradient_as_bucket_view.value_or(false);
+  job.overlap_communication = spec.overlap_communication.value_or(job.zero_stage == 3);
+  job.reshard_after_forward =
+      spec.reshard_after_forward.value_or(job.zero_stage == 3 && job.pipeline_parallel_size == 1);
+  job.last_block_gathered = job.profile->last_block_gathered && job.reshard_after_forward &&
+                            !spec.reshard_after_forward.has_value();
+  job.compile = spec.compile.value_or(false);
+  job.gradient_accumulation_fusion = spec.gradient_accumulation_fusion.value_or(
+      job.profile->weight_gradient == WeightGradient::kFused);
+  CheckDeferral(spec, check, job);
+  job.attention_mask = spec.attention_mask.value_or(job.capabilities.Has(Ability::kAttentionMask) &&
+                                                    job.attention == AttentionKernel::kEager);
+  CheckTransformer(spec.transformer_implementation, check, job);
+  job.cublas_workspace_bytes = DefaultWorkspace(job);
+  if (!spec.cublas_workspace_config.has_value()) return;
+  const auto parsed = ParseWorkspace(*spec.cublas_workspace_config);
+  if (parsed.has_value()) {
+    job.cublas_workspace_bytes = *parsed;
+  } else {
+    check.Fail("runtime.cublas_workspace_config", *spec.cublas_workspace_config,
+               "must be as :4096:8, pairs of KiB and count", ViolationCode::kMalformed);
+  }
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,158 @@
+// The vocabularies of a job, each name with its meaning.
+#ifndef PLIMSOLL_ESTIMATOR_JOB_VOCABULARIES_H_
+#define PLIMSOLL_ESTIMATOR_JOB_VOCABULARIES_H_
+
+#include "estimator/base/vocabulary.h"
+#include "estimator/job/job.h"
+
+namespace plimsoll {
+
+inline constexpr Word<Framework> kFrameworks[] = {
+    {"ddp", Framework::kDdp},
+    {"fsdp1", Framework::kFsdp1},
+    {"fsdp2", Framework::kFsdp2},
+    {"deepspeed", Framework::kDeepSpeed},
+    {"megatron-core", Framework::kMegatronCore},
+    {"megatron-lm", Framework::kMegatronLm},
+    {"megatron-deepspeed", Framework::kMegatronDeepSpeed},
+    {"nanotron", Framework::kNanotron},
+};
+inline constexpr Word<Trainer> kTrainers[] = {
+    {"torchtitan", Trainer::kTorchtitan},
+    {"torchtune", Trainer::kTorchtune},
+    {"litgpt", Trainer::kLitgpt},
+    {"hf-trainer", Trainer::kHfTrainer},
+};
+inline constexpr Word<OptimizerName> kOptimizers[] = {
+    {"sgd", OptimizerName::kSgd},
+    {"sgd-momentum", OptimizerName::kSgdMomentum},
+    {"rmsprop", OptimizerName::kRmsprop},
+    {"adagrad", OptimizerName::kAdagrad},
+    {"adam", OptimizerName::kAdam},
+    {"adamw", OptimizerName::kAdamW},
+    {"lamb", OptimizerName::kLamb},
+    {"lion", OptimizerName::kLion},
+    {"adafactor", OptimizerName::kAdafactor},
+    {"muon", OptimizerName::kMuon},
+    {"adamw-8bit", OptimizerName::kAdamW8bit},
+};
+inline constexpr Word<OptimizerImplementation> kOptimizerImplementations[] = {
+    {"for-loop", OptimizerImplementation::kForLoop},
+    {"foreach", OptimizerImplementation::kForeach},
+    {"fused", OptimizerImplementation::kFused},
+};
+inline constexpr Word<RecomputeMode> kRecomputeModes[] = {
+    {"none", RecomputeMode::kNone},          {"selective", RecomputeMode::kSelective},
+    {"per-op", RecomputeMode::kPerOp},       {"full", RecomputeMode::kFull},
+    {"every-nth", RecomputeMode::kEveryNth},
+};
+inline constexpr Word<RecomputeModule> kRecomputeModules[] = {
+    {"core-attention", RecomputeModule::kCoreAttention},
+    {"mlp", RecomputeModule::kMlp},
+    {"norm", RecomputeModule::kNorm},
+    {"activation", RecomputeModule::kActivation},
+};
+inline constexpr Word<AttentionKernel> kAttentionKernels[] = {
+    {"eager", AttentionKernel::kEager},
+    {"flash", AttentionKernel::kFlash},
+    {"cudnn", AttentionKernel::kCudnn},
+    {"memory-efficient", AttentionKernel::kMemoryEfficient},
+};
+inline constexpr Word<LossImplementation> kLossImplementations[] = {
+    {"plain", LossImplementation::kPlain},
+    {"chunked", LossImplementation::kChunked},
+    {"chunked-cross-entropy", LossImplementation::kChunkedCrossEntropy},
+    {"fused", LossImplementation::kFused},
+    {"fused-cross-entropy", LossImplementation::kFusedCrossEntropy},
+    {"te-cross-entropy", LossImplementation::kTeCrossEntropy},
+};
+inline constexpr Word<PipelineSchedule> kPipelineSchedules[] = {
+    {"gpipe", PipelineSchedule::kGpipe},
+    {"1f1b", PipelineSchedule::k1F1B},
+    {"interleaved-1f1b", PipelineSchedule::kInterleaved1F1B},
+};
+inline constexpr Word<Detail> kDetails[] = {
+    {"summary", Detail::kSummary},
+    {"replay", Detail::kReplay},
+};
+// The value: whether it is Transformer Engine.
+inline constexpr Word<bool> kTransformerImplementations[] = {
+    {"transformer-engine", true},
+    {"local", false},
+};
+inline constexpr Word<Activation> kActivations[] = {
+    {"gelu", Activation::kGelu},        {"gelu-tanh", Activation::kGeluTanh},
+    {"gelu-new", Activation::kGeluNew}, {"silu", Activation::kSilu},
+    {"relu", Activation::kRelu},        {"relu2", Activation::kRelu2},
+};
+inline constexpr Word<Norm> kNorms[] = {
+    {"layer-norm", Norm::kLayerNorm},
+    {"rms-norm", Norm::kRmsNorm},
+};
+inline constexpr Word<NormPlacement> kNormPlacements[] = {
+    {"pre", NormPlacement::kPre},
+    {"post", NormPlacement::kPost},
+    {"sandwich", NormPlacement::kSandwich},
+    {"parallel", NormPlacement::kParallel},
+    {"parallel-two", NormPlacement::kParallelTwo},
+    {"post-only", NormPlacement::kPostOnly},
+};
+inline constexpr Word<QkNorm> kQkNorms[] = {
+    {"none", QkNorm::kNone},
+    {"per-head", QkNorm::kPerHead},
+    {"full", QkNorm::kFull},
+};
+inline constexpr Word<PositionEmbedding> kPositionEmbeddings[] = {
+    {"rotary", PositionEmbedding::kRotary},
+    {"learned", PositionEmbedding::kLearned},
+    {"alibi", PositionEmbedding::kAlibi},
+    {"none", PositionEmbedding::kNone},
+};
+inline constexpr Word<Head> kHeads[] = {
+    {"language-model", Head::kLanguageModel},
+    {"masked-language-model", Head::kMaskedLanguageModel},
+    {"sequence-classification", Head::kSequenceClassification},
+    {"token-classification", Head::kTokenClassification},
+    {"question-answering", Head::kQuestionAnswering},
+    {"none", Head::kNone},
+};
+
+// Dtypes of a preset. kNone under `accumulation` leaves it to the framework.
+// Source: Micikevicius et al. 2018 and Rajbhandari et al. 2020 (ZeRO), 3.1, for
+// mixed precision; deepspeed/runtime/bf16_optimizer.py for bf16-optimizer; Peng
+// et al. 2023 (FP8-LM) for fp8-mixed, states kept wider.
+struct Preset {
+  PresetName name;
+  DType parameter, gradient, accumulation, master, state, activation, residual;
+  bool autocast;
+};
+inline constexpr Word<Preset> kPresets[] = {
+    {"fp32",
+     {PresetName::kFp32, DType::kFp32, DType::kFp32, DType::kFp32, DType::kNone, DType::kFp32,
+      DType::kFp32, DType::kFp32, false}},
+    {"fp16-mixed",
+     {PresetName::kFp16Mixed, DType::kFp16, DType::kFp16, DType::kFp16, DType::kFp32, DType::kFp32,
+      DType::kFp16, DType::kFp16, false}},
+    {"bf16-mixed",
+     {PresetName::kBf16Mixed, DType::kBf16, DType::kBf16, DType::kNone, DType::kFp32, DType::kFp32,
+      DType::kBf16, DType::kBf16, false}},
+    {"bf16-autocast",
+     {PresetName::kBf16Autocast, DType::kFp32, DType::kFp32, DType::kFp32, DType::kNone,
+      DType::kFp32, DType::kBf16, DType::kFp32, true}},
+    {"bf16-pure",
+     {PresetName::kBf16Pure, DType::kBf16, DType::kBf16, DType::kBf16, DType::kNone, DType::kBf16,
+      DType::kBf16, DType::kBf16, false}},
+    {"fp16-pure",
+     {PresetName::kFp16Pure, DType::kFp16, DType::kFp16, DType::kFp16, DType::kNone, DType::kFp16,
+      DType::kFp16, DType::kFp16, false}},
+    {"bf16-optimizer",
+     {PresetName::kBf16Optimizer, DType::kBf16, DType::kBf16, DType::kFp32, DType::kFp32,
+      DType::kFp32, DType::kBf16, DType::kBf16, false}},
+    {"fp8-mixed",
+     {PresetName::kFp8Mixed, DType::kFp8, DType::kFp8, DType::kFp8, DType::kFp32, DType::kBf16,
+      DType::kBf16, DType::kBf16, false}},
+};
+
+}  // namespace plimsoll
+
+#endif  // PLIMSOLL_ESTIMATOR_JOB_VOCABULARIES_H_

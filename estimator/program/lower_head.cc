@@ -1,0 +1,301 @@
+// Lowers the end of the network: final norm, output head, loss. With a large
+// vocabulary this is the peak of nearly every job, so it is a small timeline of
+// its own.
+#include "estimator/program/block_builder.h"
+#include "estimator/program/lower.h"
+#include "estimator/program/lower_norm.h"
+#include "estimator/program/lower_scores.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr NormNames kFinalNorm = {
+    "final.norm",        "final.norm.weight",     "final.norm.bias",
+    "final.norm.upcast", "final.norm.normalized", "final.norm.statistics"};
+constexpr NormNames kMaskedNorm = {
+    "head.norm",        "head.norm.weight",     "head.norm.bias",
+    "head.norm.upcast", "head.norm.normalized", "head.norm.statistics"};
+
+TensorId Logits(BlockBuilder& b, absl::string_view name, DType dtype) {
+  return b.Wide(name, b.Size(Symbol::kV), dtype, Role::kLoss);
+}
+
+// BERT's transform before the decoder: dense, activation, norm.
+TensorId LowerMaskedTransform(BlockBuilder& b, TensorId input) {
+  const DType dtype = b.job().precision.activation;
+  const Extent hidden = b.Size(Symbol::kH);
+  const TensorId dense = b.Narrow("head.dense", hidden, dtype);
+  b.Then("head.dense", {input}, {dense}, {input}).parameters = {
+      b.Weight("head.dense.weight", {hidden, hidden}, kNoAxis),
+      b.Weight("head.dense.bias", {hidden}, kNoAxis)};
+  const TensorId activated = b.Narrow("head.activation", hidden, dtype);
+  b.Then("head.activation", {dense}, {activated}, {dense});
+  return LowerNorm(b, kMaskedNorm, activated);
+}
+
+// BERT's second head reads the first token: what it keeps is small, its weights
+// are not. Source: megatron/core/models/bert/pooler.py, bert_model.py.
+void LowerSentenceHead(BlockBuilder& b, TensorId input) {
+  const Extent hidden = b.Size(Symbol::kH);
+  const DType dtype = b.job().precision.activation;
+  const TensorId pooled = b.Add("head.pooled", {b.Size(Symbol::kB), hidden}, {.dtype = dtype});
+  Extent classes = b.Size(Symbol::kOne);
+  classes.size = 2;
+  b.Then("head.pooler", {input}, {pooled}, {pooled}).parameters = {
+      b.Weight("head.pooler.weight", {hidden, hidden}, kNoAxis),
+      b.Weight("head.pooler.bias", {hidden}, kNoAxis),
+      b.Weight("head.classes.weight", {classes, hidden}, kNoAxis),
+      b.Weight("head.classes.bias", {classes}, kNoAxis)};
+}
+
+// [B, S, H] -> logits [B, S, V]. A tied head's weight is the embedding's.
+TensorId LowerProjection(BlockBuilder& b, TensorId hidden) {
+  const Transformer& model = *b.job().model;
+  hidden = LowerOutProjection(b, hidden);
+  const TensorId weight = b.Weight("head.weight", {b.Size(Symbol::kV), b.Size(Symbol::kE)}, 0);
+  b.block().parameters[weight].tied = model.tied_embeddings;
+  Ids weights{weight};
+  const bool masked = model.head == Head::kMaskedLanguageModel;
+  if (masked) weights.ids[weights.count++] = b.Weight("head.bias", {b.Size(Symbol::kV)}, 0);
+  if (model.head_bias) {
+    weights.ids[weights.count++] =
+        b.Weight(masked ? "head.bias.untied" : "head.bias", {b.Size(Symbol::kV)}, 0);
+  }
+  const TensorId logits = Logits(b, "head.logits", b.job().precision.activation);
+  Op& op = b.Then("head", {hidden}, {logits}, {hidden});
+  op.parameters = weights;
+  op.kind = OpKind::kMatrixProduct;
+  if (!model.logit_softcap) return logits;
+  // cap * tanh(logits / cap): tanh keeps its output.
+  // Source: transformers, models/gemma2/modeling_gemma2.py.
+  const TensorId tanh = Logits(b, "head.logits.tanh", b.job().precision.activation);
+  b.Then("head.logits.tanh", {logits}, {tanh}, {tanh});
+  const TensorId capped = Logits(b, "head.logits.capped", b.job().precision.activation);
+  b.Then("head.logits.capped", {tanh}, {capped}, {});
+  return capped;
+}
+
+// log_softmax in fp32, kept; its gradient and the loss's are fp32 too: 12 bytes
+// a logit at the peak of backward; 16 where fp32 logits are held all along, and
+// where they are split, as that gradient takes exponentials of their size.
+// Source: aten LossNLL.cpp, SoftMax; transformers loss/loss_utils.py;
+// torch/distributed/tensor/parallel/loss.py, _nll_loss_and_log_softmax_backward.
+TensorId LowerCrossEntropy(BlockBuilder& b, TensorId logits) {
+  const Job& job = b.job();
+  const LogitsHeld held = job.profile->logits_held;
+  TensorId wide = logits;
+  b.block().tensors[logits].held = held == LogitsHeld::kForward;
+  if (job.precision.activation != DType::kFp32) {
+    b.block().tensors[logits].leaves_hole = held != LogitsHeld::kForward;
+    wide = Logits(b, "loss.logits.fp32", DType::kFp32);
+    b.Then("loss.logits.fp32", {logits}, {wide}, {});
+  }
+  const TensorId log_softmax = Logits(b, "loss.log_softmax", DType::kFp32);
+  const bool split = job.profile->loss_parallel && job.tensor_parallel_size > 1;
+  const TensorId exponentials = split ? Logits(b, "loss.exponentials", DType::kFp32) : kNoTensor;
+  Op& op = b.Then("loss.log_softmax", {wide}, {log_softmax}, {log_softmax});
+  if (split) op.backward_temporaries = {exponentials};
+  if (held == LogitsHeld::kUntilNext) {
+    op.saved = {log_softmax, wide};
+    b.block().tensors[wide].lingers = true;
+  }
+  return log_softmax;
+}
+
+// Slices that are compiled, of logits made slice by slice: each one's gradient is
+// written beside it, and it goes when the head has used that.
+// Source: torchtune modules/loss/ce_chunked_output_loss.py, compute_cross_entropy;
+// modules/transformer.py, set_num_output_chunks; training/_compile.py.
+TensorId LowerCompiledSlices(BlockBuilder& b, TensorId logits) {
+  Extent sequence = b.Size(Symbol::kS);
+  sequence.Divide(b.job().loss_chunk_count, Split::kChunk);
+  const TensorId gradient =
+      b.Add("loss.slice.gradient", {b.Size(Symbol::kB), sequence, b.Size(Symbol::kV)},
+            {.dtype = b.job().precision.activation,
+             .tensor_axis = 2,
+             .role = Role::kLoss,
+             .differentiable = false});
+  const TensorId loss = b.Add("loss.slices", {b.Size(Symbol::kB), b.Size(Symbol::kS)},
+                              {.dtype = DType::kFp32, .role = Role::kLoss});
+  Op& op = b.Then("loss.slices", {logits}, {loss}, {logits});
+  op.backward_temporaries = {gradient};
+  op.input_gradient = InputGradient::kInPlace;
+  return loss;
+}
+
+// Slices of the logits become fp32 one at a time; each one's log-softmax is kept,
+// and in backward makes room for the gradients of the 16-bit logits.
+// Source: torchtitan e23bb707d, components/loss.py, chunked_cross_entropy_loss;
+// torchtune modules/loss/ce_chunked_output_loss.py.
+TensorId LowerChunkedCrossEntropy(BlockBuilder& b, TensorId logits) {
+  Extent sequence = b.Size(Symbol::kS);
+  sequence.Divide(b.job().loss_chunk_count, Split::kChunk);
+  const Row slice{
+      .dtype = DType::kFp32, .tensor_axis = 2, .role = Role::kLoss, .differentiable = false};
+  const auto shape = {b.Size(Symbol::kB), sequence, b.Size(Symbol::kV)};
+  const TensorId wide = b.Add("loss.slice.fp32", shape, slice);
+  const TensorId gradient = b.Add("loss.slice.gradient", shape, slice);
+  const TensorId log_softmax = Logits(b, "loss.log_softmax", DType::kFp32);
+  b.block().tensors[logits].held = true;
+  b.block().tensors[log_softmax].differentiable = false;
+  Op& op = b.Then("loss.log_softmax", {logits}, {log_softmax}, {log_softmax});
+  op.forward_temporaries = {wide};
+  op.backward_temporaries = {wide, gradient};
+  op.input_gradient = InputGradient::kInPlace;
+  return log_softmax;
+}
+
+// Megatron's: the fp32 copy becomes the softmax in place, then its gradient.
+// Source: megatron/core/tensor_parallel/cross_entropy.py,
+// _VocabParallelCrossEntropy.
+TensorId LowerVocabParallel(BlockBuilder& b, TensorId logits) {
+  if (b.job().precision.activation == DType::kFp32) return logits;
+  const TensorId wide = Logits(b, "loss.logits.fp32", DType::kFp32);
+  b.Then("loss.logits.fp32", {logits}, {wide}, {});
+  return wide;
+}
+
+// Megatron's, where it writes into a new tensor: compiled, where functions that
+// write in place become functions that do not, and before core 0.8. 16-bit
+// logits, their fp32 copy and its exponentials stand side by side until forward
+// returns: 10 bytes a logit.
+// Source: megatron/core/fusions/fused_cross_entropy.py, jit_fuser; core 0.7.0,
+// core/tensor_parallel/cross_entropy.py; measured, data notes B 1.2.
+TensorId LowerOutOfPlace(BlockBuilder& b, TensorId logits) {
+  TensorId wide = logits;
+  if (b.job().precision.activation != DType::kFp32) {
+    wide = Logits(b, "loss.logits.fp32", DType::kFp32);
+    b.Then("loss.logits.fp32", {logits}, {wide}, {});
+  }
+  b.block().tensors[logits].held = true;
+  b.block().tensors[wide].held = true;
+  const TensorId exponentials = Logits(b, "loss.exponentials", DType::kFp32);
+  b.Then("loss.exponentials", {wide}, {exponentials}, {}).input_gradient = InputGradient::kShared;
+  return exponentials;
+}
+
+bool IsOutOfPlace(const Job& job) {
+  return job.loss == LossImplementation::kFusedCrossEntropy || job.profile->copies_logits;
+}
+
+// nanotron's: fp32 logits held by the model, softmax of their size beside them.
+// Source: nanotron models/llama.py, LlamaForTraining.forward;
+// parallel/tensor_parallel/functional.py, _ShardedCrossEntropy.
+TensorId LowerSharded(BlockBuilder& b, TensorId logits) {
+  const TensorId wide = Logits(b, "loss.logits.fp32", DType::kFp32);
+  b.block().tensors[wide].held = true;
+  b.block().tensors[logits].leaves_hole = true;
+  b.Then("loss.logits.fp32", {logits}, {wide}, {});
+  const TensorId softmax = Logits(b, "loss.softmax", DType::kFp32);
+  b.Then("loss.softmax", {wide}, {softmax}, {}).input_gradient = InputGradient::kShared;
+  return softmax;
+}
+
+// A compiled cross entropy keeps the 16-bit logits and writes a gradient like
+// them; the rest is made again in registers. Transformer Engine's writes it over
+// the logits. Source: torch/_inductor; transformer_engine/pytorch/
+// cross_entropy.py.
+bool KeepsLogitsAlone(const Job& job) {
+  const bool compiled = job.compile && job.profile->compiled_loss == CompiledLoss::kAll;
+  return compiled || job.loss == LossImplementation::kTeCrossEntropy;
+}
+
+TensorId LowerEagerly(BlockBuilder& b, TensorId logits) {
+  const Job& job = b.job();
+  if (job.loss != LossImplementation::kChunkedCrossEntropy) return LowerCrossEntropy(b, logits);
+  const bool compiled = job.compile && job.profile->compiled_loss == CompiledLoss::kSlices;
+  return compiled ? LowerCompiledSlices(b, logits) : LowerChunkedCrossEntropy(b, logits);
+}
+
+void LowerLoss(BlockBuilder& b, TensorId logits) {
+  const LossKernel kernel = b.job().profile->loss;
+  TensorId last = logits;
+  switch (kernel) {
+    case LossKernel::kCrossEntropy:
+      if (KeepsLogitsAlone(b.job())) break;
+      last = LowerEagerly(b, logits);
+      break;
+    case LossKernel::kVocabParallel:
+      if (KeepsLogitsAlone(b.job())) break;
+      last = IsOutOfPlace(b.job()) ? LowerOutOfPlace(b, logits) : LowerVocabParallel(b, logits);
+      break;
+    case LossKernel::kSharded:
+      last = LowerSharded(b, logits);
+      break;
+  }
+  const TensorId loss = b.Add("loss", {b.Size(Symbol::kB), b.Size(Symbol::kS)},
+                              {.dtype = DType::kFp32, .role = Role::kLoss});
+  Op& op = b.Then("loss", {last}, {loss}, {last});
+  if (kernel != LossKernel::kCrossEntropy) op.input_gradient = InputGradient::kInPlace;
+}
+
+// Head and loss in one kernel over slices of the tokens: the gradients of both
+// inputs are made in forward. Slice: next power of two of T / ceil(V / H).
+// Source: Liger-Kernel, ops/fused_linear_cross_entropy.py.
+void LowerFusedHead(BlockBuilder& b, TensorId hidden) {
+  const Transformer& model = *b.job().model;
+  const Extent vocab = b.Size(Symbol::kV);
+  const Extent width = b.Size(Symbol::kE);
+  const int64_t tokens = Multiply(b.job().micro_batch_size, b.job().sequence_length);
+  const int64_t slices = CeilDivide(vocab.size, width.size);
+  int64_t slice = 1;
+  while (slice < CeilDivide(tokens, slices)) slice *= 2;
+  const DType dtype = b.job().precision.activation;
+  const TensorId weight = b.Weight("head.weight", {vocab, width}, 0);
+  b.block().parameters[weight].tied = model.tied_embeddings;
+  const Row temporary{.dtype = dtype, .role = Role::kLoss, .differentiable = false};
+  Extent rows = b.Size(Symbol::kOne);
+  rows.size = slice;
+  const TensorId logits = b.Add("head.slice.logits", {rows, vocab}, temporary);
+  const TensorId product = b.Add("head.slice.weight_gradient", {vocab, width}, temporary);
+  const TensorId wide =
+      b.Add("head.slice.weight_gradient.fp32", {vocab, width},
+            {.dtype = DType::kFp32, .role = Role::kLoss, .differentiable = false});
+  const TensorId input_gradient = b.Narrow("head.input_gradient", width, dtype);
+  const TensorId weight_gradient = b.Add("head.weight_gradient", {vocab, width}, temporary);
+  const TensorId loss = b.Add("loss", {b.Size(Symbol::kB), b.Size(Symbol::kS)},
+                              {.dtype = DType::kFp32, .role = Role::kLoss});
+  b.block().tensors[input_gradient].differentiable = false;
+  Op& op = b.Then("head.fused_loss", {hidden}, {loss, input_gradient, weight_gradient},
+                  {input_gradient, weight_gradient});
+  op.forward_temporaries = {logits, product, wide};
+  op.input_gradient = InputGradient::kInPlace;  // input_gradient itself
+  op.parameters = {weight};
+  op.kind = OpKind::kMatrixProduct;
+}
+
+}  // namespace
+
+Block LowerHead(const Job& job, std::pmr::memory_resource* memory) {
+  BlockBuilder b(job, "head", BlockKind::kHead, memory);
+  if (job.profile->checkpoints_mask && job.model->tied_embeddings &&
+      job.model->position_count > 0) {
+    // DeepSpeed ties the whole embedding module to the last stage, its position
+    // table too. Source: deepspeed/runtime/pipe/module.py, TiedLayerSpec.
+    const TensorId table =
+        b.Weight("head.positions.weight", {b.Size(Symbol::kP), b.Size(Symbol::kH)}, kNoAxis);
+    b.block().parameters[table].tied = true;
+    b.block().parameters[table].embedding = true;
+  }
+  const TensorId input = b.Narrow("final.input", b.Size(Symbol::kH), job.precision.residual);
+  TensorId hidden = job.model->final_norm ? LowerNorm(b, kFinalNorm, input) : input;
+  if (!PredictsTokens(job.model->head)) {
+    LowerScores(b, hidden);
+    return std::move(b).Build(input, kNoTensor);
+  }
+  if (job.precision.residual != job.precision.activation) {
+    const TensorId cast = b.Narrow("head.input.cast", b.Size(Symbol::kH), job.precision.activation);
+    b.Then("head.input.cast", {hidden}, {cast}, {});
+    hidden = cast;
+  }
+  if (job.model->sentence_head) LowerSentenceHead(b, hidden);
+  if (job.model->head == Head::kMaskedLanguageModel) hidden = LowerMaskedTransform(b, hidden);
+  if (job.loss == LossImplementation::kFused) {
+    LowerFusedHead(b, hidden);
+  } else {
+    LowerLoss(b, LowerProjection(b, hidden));
+  }
+  return std::move(b).Build(input, kNoTensor);
+}
+
+}  // namespace plimsoll

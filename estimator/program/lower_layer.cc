@@ -1,0 +1,508 @@
+// Lowers one transformer layer: norms, attention, MLP, residual sums.
+#include "estimator/program/block_builder.h"
+#include "estimator/program/lower.h"
+#include "estimator/program/lower_norm.h"
+
+namespace plimsoll {
+namespace {
+
+// Rounds of flash attention's temporaries. Source: Dao-AILab/flash-attention,
+// csrc/flash_attn/flash_api.cpp, mha_bwd.
+constexpr int64_t kFlashSequenceStep = 128;
+constexpr int64_t kFlashHeadStep = 32;
+
+struct Qkv {
+  TensorId query;
+  TensorId key;
+  TensorId value;
+  TensorId projected = kNoTensor;  // what a packed projection gave
+};
+
+// Ops from `begin` on are part of a module that a job may ask to recompute.
+void Mark(BlockBuilder& b, size_t begin, RecomputeModule module) {
+  for (size_t i = begin; i < b.block().ops.size(); ++i) {
+    b.block().ops[i].modules |= static_cast<uint8_t>(1 << static_cast<int>(module));
+  }
+}
+
+// Under autocast each product casts its own input; elsewhere it reads it.
+TensorId CastInput(BlockBuilder& b, absl::string_view name, TensorId input, Extent width) {
+  const Precision& precision = b.job().precision;
+  if (precision.residual == precision.activation) return input;
+  const TensorId cast = b.Narrow(name, width, precision.activation);
+  b.Then(name, {input}, {cast}, {});
+  return cast;
+}
+
+// A product by a weight, which keeps its input for the weight's gradient.
+Op& Linear(BlockBuilder& b, absl::string_view name, TensorId input, TensorId output, Ids weights) {
+  Op& op = b.Then(name, {input}, {output}, {input});
+  op.parameters = weights;
+  op.kind = OpKind::kMatrixProduct;
+  return op;
+}
+
+Ids QkvWeights(BlockBuilder& b) {
+  const Transformer& model = *b.job().model;
+  const Extent hidden = b.Size(Symbol::kH);
+  Ids ids{b.Weight("attention.query.weight", {b.Size(Symbol::kA), hidden}, 0),
+          b.Weight("attention.key.weight", {b.Size(Symbol::kC), hidden}, 0),
+          b.Weight("attention.value.weight", {b.Size(Symbol::kC), hidden}, 0)};
+  if (model.qkv_bias) {
+    ids.ids[ids.count++] = b.Weight("attention.query.bias", {b.Size(Symbol::kA)}, 0);
+    ids.ids[ids.count++] = b.Weight("attention.key.bias", {b.Size(Symbol::kC)}, 0);
+    ids.ids[ids.count++] = b.Weight("attention.value.bias", {b.Size(Symbol::kC)}, 0);
+  }
+  return ids;
+}
+
+// The weights of `parts` are rows of that of the first, its bias too.
+void Pack(BlockBuilder& b, const Ids& parts) {
+  TensorId whole[2] = {kNoTensor, kNoTensor};  // of the matrices, of the biases
+  for (const TensorId id : parts) {
+    Parameter& parameter = b.block().parameters[id];
+    TensorId& first = whole[parameter.shape.rank == 2 ? 0 : 1];
+    if (first == kNoTensor) {
+      first = id;
+    } else {
+      parameter.packed_into = first;
+    }
+  }
+}
+
+bool IsPacked(const Job& job) { return job.profile->packed_qkv || job.profile->joint_qkv; }
+
+// nanotron copies what the projection gave, [S, B, 3, N, D] to [3, B, S, N, D], and
+// rotates queries in the copy: they keep it whole. Keys and values are then
+// stacked, and laid out [B, S, 2, K, D], where keys are rotated. Grouped, each of
+// the three has a copy of its own.
+// Source: nanotron models/llama.py, CausalSelfAttention.forward; flash-attention
+// 2.5 to 2.7, flash_attn/layers/rotary.py, RotaryEmbedding.forward (inplace=True).
+Qkv LowerCopiedQkv(BlockBuilder& b, TensorId packed) {
+  const DType dtype = b.job().precision.activation;
+  const Extent query_width = b.Size(Symbol::kA);
+  const Extent width = b.Size(Symbol::kC);
+  Qkv qkv;
+  if (b.job().model->kv_head_count == b.job().model->head_count) {
+    const TensorId copy =
+        b.Wide("attention.qkv.copy", b.block().tensors[packed].shape.extents[2], dtype);
+    b.Then("attention.qkv.copy", {packed}, {copy}, {});
+    qkv = {b.View("attention.query", copy, query_width), b.View("attention.key", copy, width),
+           b.View("attention.value", copy, width)};
+    b.Then("attention.split", {copy}, {qkv.query, qkv.key, qkv.value}, {});
+  } else {
+    const Qkv views{b.View("attention.query", packed, query_width),
+                    b.View("attention.key", packed, width),
+                    b.View("attention.value", packed, width)};
+    b.Then("attention.split", {packed}, {views.query, views.key, views.value}, {});
+    qkv = {b.Wide("attention.query.copy", query_width, dtype),
+           b.Wide("attention.key.copy", width, dtype),
+           b.Wide("attention.value.copy", width, dtype)};
+    const auto copy = [&b](TensorId from, TensorId to) {
+      b.Then(b.block().tensors[to].name, {from}, {to}, {}).input_gradient = InputGradient::kShared;
+    };
+    copy(views.query, qkv.query);
+    copy(views.key, qkv.key);
+    copy(views.value, qkv.value);
+  }
+  const TensorId stack = b.Wide("attention.kv.stack", b.Size(Symbol::kC, 2), dtype);
+  b.Then("attention.kv.stack", {qkv.key, qkv.value}, {stack}, {}).input_gradient =
+      InputGradient::kShared;
+  const TensorId kv = b.Wide("attention.kv", b.Size(Symbol::kC, 2), dtype);
+  b.Then("attention.kv", {stack}, {kv}, {}).input_gradient = InputGradient::kShared;
+  qkv.key = b.View("attention.key.rotated", kv, width);
+  qkv.value = b.View("attention.value.beside", kv, width);
+  qkv.projected = packed;
+  b.Then("attention.kv.split", {kv}, {qkv.key, qkv.value}, {});
+  return qkv;
+}
+
+// One projection whose output q, k and v are views of.
+Qkv LowerPackedQkv(BlockBuilder& b, TensorId input) {
+  const DType dtype = b.job().precision.activation;
+  const TensorId cast = CastInput(b, "attention.input.cast", input, b.Size(Symbol::kH));
+  Extent width = b.Size(Symbol::kA);
+  width.size = Add(width.size, Multiply(2, b.Size(Symbol::kC).size));
+  const TensorId packed = b.Wide("attention.qkv.activation", width, dtype);
+  const Ids weights = QkvWeights(b);
+  Pack(b, weights);
+  Linear(b, "attention.qkv", cast, packed, weights);
+  if (b.job().profile->copies_qkv) return LowerCopiedQkv(b, packed);
+  const Qkv qkv{b.View("attention.query", packed, b.Size(Symbol::kA)),
+                b.View("attention.key", packed, b.Size(Symbol::kC)),
+                b.View("attention.value", packed, b.Size(Symbol::kC))};
+  b.Then("attention.split", {packed}, {qkv.query, qkv.key, qkv.value}, {});
+  return qkv;
+}
+
+Qkv LowerSeparateQkv(BlockBuilder& b, TensorId input) {
+  const DType dtype = b.job().precision.activation;
+  const Ids weights = QkvWeights(b);
+  const bool bias = weights.count > 3;
+  const Extent hidden = b.Size(Symbol::kH);
+  constexpr absl::string_view kNames[] = {"attention.query", "attention.key", "attention.value"};
+  constexpr absl::string_view kOutputs[] = {
+      "attention.query.activation", "attention.key.activation", "attention.value.activation"};
+  TensorId outputs[3];
+  for (int i = 0; i < 3; ++i) {
+    const TensorId cast = CastInput(b, "attention.input.cast", input, hidden);
+    outputs[i] = b.Wide(kOutputs[i], b.Size(i == 0 ? Symbol::kA : Symbol::kC), dtype);
+    Ids own{weights.ids[i]};
+    if (bias) own.ids[own.count++] = weights.ids[i + 3];
+    Linear(b, kNames[i], cast, outputs[i], own);
+  }
+  return {outputs[0], outputs[1], outputs[2]};
+}
+
+constexpr NormNames kQueryNorm = {"attention.query.norm",
+                                  "attention.query.norm.weight",
+                                  "attention.query.norm.bias",
+                                  "attention.query.norm.upcast",
+                                  "attention.query.norm.normalized",
+                                  "attention.query.norm.statistics"};
+constexpr NormNames kKeyNorm = {
+    "attention.key.norm",        "attention.key.norm.weight",     "attention.key.norm.bias",
+    "attention.key.norm.upcast", "attention.key.norm.normalized", "attention.key.norm.statistics"};
+
+// Norm on queries and keys, then rotation: each gives new tensors.
+void LowerQkNormAndRotary(BlockBuilder& b, Qkv& qkv) {
+  const Job& job = b.job();
+  const DType dtype = job.precision.activation;
+  if (job.model->qk_norm != QkNorm::kNone) {
+    qkv.query = LowerQkNorm(b, kQueryNorm, qkv.query, b.Size(Symbol::kA), b.Size(Symbol::kN));
+    Extent kv_heads = b.Size(Symbol::kN);
+    kv_heads.size = job.model->kv_head_count;
+    qkv.key = LowerQkNorm(b, kKeyNorm, qkv.key, b.Size(Symbol::kC), kv_heads);
+  }
+  if (job.model->position_embedding != PositionEmbedding::kRotary || job.profile->copies_qkv)
+    return;
+  const TensorId query = b.Wide("attention.query.rotated", b.Size(Symbol::kA), dtype);
+  const TensorId key = b.Wide("attention.key.rotated", b.Size(Symbol::kC), dtype);
+  b.Then("attention.rotary", {qkv.query, qkv.key}, {query, key}, {});
+  qkv.query = query;
+  qkv.key = key;
+  if (IsPacked(job)) {  // the kernel wants v contiguous; the packed tensor goes
+    const TensorId value = b.Wide("attention.value.contiguous", b.Size(Symbol::kC), dtype);
+    b.Then("attention.value.contiguous", {qkv.value}, {value}, {});
+    qkv.value = value;
+  }
+}
+
+// Each key and value is copied to all queries that share it.
+// Source: torchtitan models/llama/model.py, repeat_kv; torchtune
+// modules/attention.py; litgpt model.py.
+void ExpandKeysAndValues(BlockBuilder& b, Qkv& qkv) {
+  const Job& job = b.job();
+  if (!job.profile->expands_kv || job.model->kv_head_count == job.model->head_count) return;
+  const DType dtype = job.precision.activation;
+  const TensorId key = b.Wide("attention.key.expanded", b.Size(Symbol::kA), dtype);
+  b.Then("attention.key.expanded", {qkv.key}, {key}, {});
+  const TensorId value = b.Wide("attention.value.expanded", b.Size(Symbol::kA), dtype);
+  b.Then("attention.value.expanded", {qkv.value}, {value}, {});
+  qkv.key = key;
+  qkv.value = value;
+}
+
+// Tokens that one token attends to, on average, where a kernel skips the rest.
+int64_t AttendedTokens(const Job& job) {
+  const int64_t sequence = job.sequence_length;
+  const int64_t window = job.model->sliding_window;
+  if (!job.model->causal) return sequence;
+  if (window == 0 || window >= sequence) return CeilDivide(sequence, 2);
+  return window - window / 2 * window / sequence;
+}
+
+// Kernels that keep no scores: q, k, v, the output and a log-sum-exp.
+TensorId LowerFlash(BlockBuilder& b, Qkv qkv) {
+  const Job& job = b.job();
+  const DType dtype = job.precision.activation;
+  ExpandKeysAndValues(b, qkv);
+  const TensorId out = b.Wide("attention.context", b.Size(Symbol::kA), dtype);
+  const TensorId lse =
+      b.Add("attention.log_sum_exp", {b.Size(Symbol::kB), b.Size(Symbol::kN), b.Size(Symbol::kS)},
+            {.dtype = DType::kFp32, .tensor_axis = 1, .differentiable = false});
+  Extent sequence = b.Size(Symbol::kS);
+  sequence.size = RoundUp(sequence.size, kFlashSequenceStep);
+  Extent head = b.Size(Symbol::kD);
+  head.size = RoundUp(head.size, kFlashHeadStep);
+  const TensorId accumulator = b.Add(
+      "attention.query.gradient.accumulator",
+      {b.Size(Symbol::kB), sequence, b.Size(Symbol::kN), head},
+      {.dtype = DType::kFp32, .tensor_axis = 2, .role = Role::kTemporary, .differentiable = false});
+  Op& op = b.Then("attention.flash", {qkv.query, qkv.key, qkv.value}, {out, lse},
+                  {qkv.query, qkv.key, qkv.value, out, lse});
+  op.kind = OpKind::kAttention;
+  op.product_depth = Multiply(2, AttendedTokens(job));  // scores, then values
+  op.backward_temporaries = {accumulator};
+  if (!job.profile->flash_output_copy || job.attention != AttentionKernel::kFlash) return out;
+  const TensorId copy = b.Wide("attention.context.copy", b.Size(Symbol::kA), dtype);
+  b.Then("attention.context.copy", {out}, {copy}, {});
+  return copy;
+}
+
+TensorId Scores(BlockBuilder& b, absl::string_view name, DType dtype, bool differentiable = true) {
+  return b.Add(name,
+               {b.Size(Symbol::kB), b.Size(Symbol::kN), b.Size(Symbol::kS), b.Size(Symbol::kS)},
+               {.dtype = dtype, .tensor_axis = 1, .differentiable = differentiable});
+}
+
+// Scores are tensors: product, softmax, dropout, product.
+TensorId LowerEager(BlockBuilder& b, const Qkv& qkv) {
+  const Job& job = b.job();
+  const DType dtype = job.precision.activation;
+  const TensorId scores = Scores(b, "attention.scores", dtype);
+  b.Then("attention.scores", {qkv.query, qkv.key}, {scores}, {qkv.query, qkv.key}).product_depth =
+      job.model->head_size;
+  TensorId probabilities = Scores(b, "attention.probabilities", dtype);
+  if (job.profile->fused_softmax) {
+    b.Then("attention.softmax", {scores}, {probabilities}, {probabilities});
+  } else {
+    const TensorId wide = Scores(b, "attention.softmax", DType::kFp32);
+    b.Then("attention.softmax", {scores}, {wide}, {wide});
+    b.Then("attention.softmax.cast", {wide}, {probabilities}, {});
+  }
+  if (job.model->attention_dropout > 0) {
+    const TensorId mask = Scores(b, "attention.dropout.mask", DType::kBool, false);
+    const TensorId dropped = Scores(b, "attention.dropped", dtype);
+    b.Then("attention.dropout", {probabilities}, {dropped, mask}, {mask});
+    probabilities = dropped;
+  }
+  const TensorId context = b.Wide("attention.context", b.Size(Symbol::kA), dtype);
+  b.Then("attention.context", {probabilities, qkv.value}, {context}, {probabilities, qkv.value})
+      .product_depth = job.sequence_length;
+  return context;
+}
+
+// nanotron's context is [B, S, A], and all around it [S, B, H]: of more than one
+// sequence backward copies the context's gradient, and the context itself for the
+// gradient of the weight.
+// Source: nanotron models/llama.py, CausalSelfAttention.forward;
+// parallel/tensor_parallel/functional.py, _RowLinearAsyncCommunication.backward.
+TensorId Transposed(BlockBuilder& b, TensorId context) {
+  if (!b.job().profile->copies_qkv || b.job().micro_batch_size == 1) return context;
+  const TensorId view = b.View("attention.context.transposed", context, b.Size(Symbol::kA));
+  b.Then("attention.context.transposed", {context}, {view}, {});
+  return view;
+}
+
+// What Python's locals hold in nanotron: what the projection gave until attention
+// returns, what attention gave until the layer does.
+// Source: nanotron models/llama.py, CausalSelfAttention.forward (qkv_states);
+// LlamaDecoderLayer._core_forward (output).
+void HoldLocals(BlockBuilder& b, TensorId projected, TensorId out) {
+  b.block().tensors[projected].held_until = static_cast<uint8_t>(b.block().ops.size() - 1);
+  b.block().tensors[out].held = true;
+}
+
+// [B, S, H] -> [B, S, H]: projections, the kernel, the output projection.
+TensorId LowerAttention(BlockBuilder& b, TensorId input) {
+  const Job& job = b.job();
+  Qkv qkv = IsPacked(job) ? LowerPackedQkv(b, input) : LowerSeparateQkv(b, input);
+  LowerQkNormAndRotary(b, qkv);
+  const size_t core = b.block().ops.size();
+  const TensorId context =
+      job.attention == AttentionKernel::kEager ? LowerEager(b, qkv) : LowerFlash(b, qkv);
+  Mark(b, core, RecomputeModule::kCoreAttention);
+  Ids weights{b.Weight("attention.out.weight", {b.Size(Symbol::kH), b.Size(Symbol::kA)}, 1)};
+  if (job.model->attention_output_bias) {
+    weights.ids[weights.count++] = b.Weight("attention.out.bias", {b.Size(Symbol::kH)}, kNoAxis);
+  }
+  const TensorId out =
+      b.Narrow("attention.out.activation", b.Size(Symbol::kH), job.precision.activation);
+  const TensorId read = Transposed(b, context);
+  Op& op = Linear(b, "attention.out", read, out, weights);
+  if (read != context) {
+    op.backward_temporaries = {b.Add("attention.context.copy",
+                                     {b.Size(Symbol::kB), b.Size(Symbol::kS), b.Size(Symbol::kA)},
+                                     {.dtype = job.precision.activation,
+                                      .tensor_axis = 2,
+                                      .role = Role::kTemporary,
+                                      .differentiable = false})};
+  }
+  if (job.profile->copies_qkv) HoldLocals(b, qkv.projected, out);
+  return out;
+}
+
+Ids MlpWeights(BlockBuilder& b, absl::string_view weight, absl::string_view bias, Symbol to,
+               Symbol from) {
+  const int8_t axis = to == Symbol::kF ? 0 : 1;
+  Ids ids{b.Weight(weight, {b.Size(to), b.Size(from)}, axis)};
+  if (b.job().model->mlp_bias) {
+    ids.ids[ids.count++] = b.Weight(bias, {b.Size(to)}, axis == 0 ? int8_t{0} : kNoAxis);
+  }
+  return ids;
+}
+
+// gate and up in one product, or in two; activation and product in one kernel,
+// or in two.
+TensorId LowerGatedActivation(BlockBuilder& b, TensorId input) {
+  const Job& job = b.job();
+  const DType dtype = job.precision.activation;
+  const Extent hidden = b.Size(Symbol::kH);
+  const Extent ffn = b.Size(Symbol::kF);
+  Ids gate = MlpWeights(b, "mlp.gate.weight", "mlp.gate.bias", Symbol::kF, Symbol::kH);
+  const Ids up = MlpWeights(b, "mlp.up.weight", "mlp.up.bias", Symbol::kF, Symbol::kH);
+  TensorId gate_out;
+  TensorId up_out;
+  if (job.profile->packed_qkv) {
+    const TensorId cast = CastInput(b, "mlp.input.cast", input, hidden);
+    const TensorId packed = b.Wide("mlp.gate_up.activation", b.Size(Symbol::kF, 2), dtype);
+    for (TensorId id : up) gate.ids[gate.count++] = id;
+    Pack(b, gate);
+    Linear(b, "mlp.gate_up", cast, packed, gate);
+    if (job.profile->fused_glu) {
+      const TensorId product = b.Wide("mlp.product.activation", ffn, dtype);
+      b.Then("mlp.product", {packed}, {product}, {packed});
+      return product;
+    }
+    gate_out = b.View("mlp.gate.activation", packed, ffn);
+    up_out = b.View("mlp.up.activation", packed, ffn);
+    b.Then("mlp.split", {packed}, {gate_out, up_out}, {});
+  } else {
+    gate_out = b.Wide("mlp.gate.activation", ffn, dtype);
+    up_out = b.Wide("mlp.up.activation", ffn, dtype);
+    Linear(b, "mlp.gate", CastInput(b, "mlp.input.cast", input, hidden), gate_out, gate);
+    Linear(b, "mlp.up", CastInput(b, "mlp.input.cast", input, hidden), up_out, up);
+    if (job.compile) {
+      const TensorId product = b.Wide("mlp.product.activation", ffn, dtype);
+      b.Then("mlp.product", {gate_out, up_out}, {product}, {gate_out, up_out});
+      return product;
+    }
+  }
+  const TensorId activated = b.Wide("mlp.activated", ffn, dtype);
+  b.Then("mlp.activation", {gate_out}, {activated}, {gate_out});
+  const TensorId product = b.Wide("mlp.product.activation", ffn, dtype);
+  b.Then("mlp.product", {activated, up_out}, {product}, {activated, up_out});
+  return product;
+}
+
+// 0.5 x (1 + tanh(c (x + 0.044715 x^3))), an op at a time: tanh keeps its
+// output, the products keep 0.5 x and 1 + tanh, the power keeps x.
+// Source: transformers, activations.py, NewGELUActivation.
+void LowerGeluNew(BlockBuilder& b, TensorId up, TensorId activated) {
+  const DType dtype = b.job().precision.activation;
+  const Extent ffn = b.Size(Symbol::kF);
+  const TensorId inner = b.Wide("mlp.gelu.inner", ffn, dtype);
+  b.Then("mlp.gelu.inner", {up}, {inner}, {up});
+  const TensorId tanh = b.Wide("mlp.gelu.tanh", ffn, dtype);
+  b.Then("mlp.gelu.tanh", {inner}, {tanh}, {tanh});
+  const TensorId half = b.Wide("mlp.gelu.half", ffn, dtype);
+  b.Then("mlp.gelu.half", {up}, {half}, {});
+  const TensorId shifted = b.Wide("mlp.gelu.shifted", ffn, dtype);
+  b.Then("mlp.gelu.shifted", {tanh}, {shifted}, {});
+  b.Then("mlp.activation", {half, shifted}, {activated}, {half, shifted});
+}
+
+TensorId LowerPlainActivation(BlockBuilder& b, TensorId input) {
+  const Job& job = b.job();
+  const DType dtype = job.precision.activation;
+  const Ids weights = MlpWeights(b, "mlp.up.weight", "mlp.up.bias", Symbol::kF, Symbol::kH);
+  const TensorId up = b.Wide("mlp.up.activation", b.Size(Symbol::kF), dtype);
+  Linear(b, "mlp.up", CastInput(b, "mlp.input.cast", input, b.Size(Symbol::kH)), up, weights);
+  const TensorId activated = b.Wide("mlp.activated", b.Size(Symbol::kF), dtype);
+  const bool in_python = !job.profile->packed_qkv && !job.compile;
+  if (job.model->activation == Activation::kGeluNew && in_python) {
+    LowerGeluNew(b, up, activated);
+    return activated;
+  }
+  // ReLU needs its output alone, which the next product keeps anyway.
+  const TensorId needed = job.model->activation == Activation::kRelu ? activated : up;
+  b.Then("mlp.activation", {up}, {activated}, {needed});
+  return activated;
+}
+
+TensorId LowerMlp(BlockBuilder& b, TensorId input) {
+  const Job& job = b.job();
+  const size_t begin = b.block().ops.size();
+  const TensorId activated =
+      b.job().model->gated_mlp ? LowerGatedActivation(b, input) : LowerPlainActivation(b, input);
+  const Ids weights = MlpWeights(b, "mlp.down.weight", "mlp.down.bias", Symbol::kH, Symbol::kF);
+  const TensorId out =
+      b.Narrow("mlp.down.activation", b.Size(Symbol::kH), job.precision.activation);
+  Linear(b, "mlp.down", activated, out, weights);
+  Mark(b, begin, RecomputeModule::kMlp);
+  return out;
+}
+
+// residual + dropout(sublayer): the mask is kept, the sum is the new residual.
+TensorId LowerResidual(BlockBuilder& b, const ResidualNames& names, TensorId residual,
+                       TensorId sublayer) {
+  const Job& job = b.job();
+  const Extent hidden = b.Size(Symbol::kH);
+  if (job.model->hidden_dropout > 0) {
+    const bool fused = job.profile->fused_residual;
+    const TensorId mask =
+        b.Add(names.mask, {b.Size(Symbol::kB), b.Size(Symbol::kS), hidden},
+              {.dtype = DType::kBool, .sequence_axis = 1, .differentiable = false});
+    if (fused) {
+      const TensorId sum = b.Narrow(names.sum, hidden, job.precision.residual);
+      b.Then(names.sum, {residual, sublayer}, {sum, mask}, {mask});
+      return sum;
+    }
+    const TensorId dropped = b.Narrow(names.dropped, hidden, job.precision.activation);
+    b.Then(names.dropped, {sublayer}, {dropped, mask}, {mask});
+    sublayer = dropped;
+  }
+  const TensorId sum = b.Narrow(names.sum, hidden, job.precision.residual);
+  b.Then(names.sum, {residual, sublayer}, {sum}, {}).input_gradient = InputGradient::kShared;
+  return sum;
+}
+
+constexpr NormNames kAttentionNorm = {
+    "attention.norm",        "attention.norm.weight",     "attention.norm.bias",
+    "attention.norm.upcast", "attention.norm.normalized", "attention.norm.statistics"};
+constexpr NormNames kMlpNorm = {"mlp.norm",        "mlp.norm.weight",     "mlp.norm.bias",
+                                "mlp.norm.upcast", "mlp.norm.normalized", "mlp.norm.statistics"};
+constexpr NormNames kAttentionPostNorm = {"attention.post_norm",
+                                          "attention.post_norm.weight",
+                                          "attention.post_norm.bias",
+                                          "attention.post_norm.upcast",
+                                          "attention.post_norm.normalized",
+                                          "attention.post_norm.statistics"};
+constexpr NormNames kMlpPostNorm = {
+    "mlp.post_norm",        "mlp.post_norm.weight",     "mlp.post_norm.bias",
+    "mlp.post_norm.upcast", "mlp.post_norm.normalized", "mlp.post_norm.statistics"};
+constexpr ResidualNames kAttentionResidual = {"attention.dropout.hidden_mask",
+                                              "attention.dropped_out", "attention.residual"};
+constexpr ResidualNames kMlpResidual = {"mlp.dropout.mask", "mlp.dropped", "mlp.residual"};
+
+// Attention and MLP side by side on one residual.
+TensorId LowerParallelLayer(BlockBuilder& b, TensorId input) {
+  const bool two = b.job().model->norm_placement == NormPlacement::kParallelTwo;
+  const TensorId attention_in = LowerNorm(b, kAttentionNorm, input);
+  const TensorId attention = LowerAttention(b, attention_in);
+  const TensorId mlp = LowerMlp(b, two ? LowerNorm(b, kMlpNorm, input) : attention_in);
+  const TensorId first = LowerResidual(b, kAttentionResidual, input, attention);
+  return LowerResidual(b, kMlpResidual, first, mlp);
+}
+
+// One sublayer after the other; norms stand where the placement says.
+TensorId LowerSerialLayer(BlockBuilder& b, TensorId input) {
+  const NormPlacement placement = b.job().model->norm_placement;
+  const bool before = placement == NormPlacement::kPre || placement == NormPlacement::kSandwich;
+  const bool behind =
+      placement == NormPlacement::kSandwich || placement == NormPlacement::kPostOnly;
+  const bool on_sum = placement == NormPlacement::kPost;
+  TensorId out = LowerAttention(b, before ? LowerNorm(b, kAttentionNorm, input) : input);
+  if (behind) out = LowerNorm(b, kAttentionPostNorm, out);
+  TensorId middle = LowerResidual(b, kAttentionResidual, input, out);
+  if (on_sum) middle = LowerNorm(b, kAttentionNorm, middle);
+  out = LowerMlp(b, before ? LowerNorm(b, kMlpNorm, middle) : middle);
+  if (behind) out = LowerNorm(b, kMlpPostNorm, out);
+  const TensorId sum = LowerResidual(b, kMlpResidual, middle, out);
+  return on_sum ? LowerNorm(b, kMlpNorm, sum) : sum;
+}
+
+}  // namespace
+
+Block LowerLayer(const Job& job, std::pmr::memory_resource* memory) {
+  BlockBuilder b(job, "layer", BlockKind::kLayer, memory);
+  const TensorId input = b.Narrow("layer.input", b.Size(Symbol::kH), job.precision.residual);
+  const NormPlacement placement = job.model->norm_placement;
+  const bool parallel =
+      placement == NormPlacement::kParallel || placement == NormPlacement::kParallelTwo;
+  const TensorId output = parallel ? LowerParallelLayer(b, input) : LowerSerialLayer(b, input);
+  return std::move(b).Build(input, output);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,98 @@
+#include "estimator/program/lower_norm.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr uint8_t kNormModule = 1 << static_cast<int>(RecomputeModule::kNorm);
+
+// Where a norm's tensors are split and how they are typed.
+struct NormPlace {
+  Extent width;
+  DType in;
+  DType out;
+  int8_t tensor_axis;
+  int8_t sequence_axis;
+};
+
+TensorId Make(BlockBuilder& b, absl::string_view name, const NormPlace& place, DType dtype) {
+  return b.Add(
+      name, {b.Size(Symbol::kB), b.Size(Symbol::kS), place.width},
+      {.dtype = dtype, .tensor_axis = place.tensor_axis, .sequence_axis = place.sequence_axis});
+}
+
+TensorId LowerUpcast(BlockBuilder& b, const NormNames& names, const NormPlace& place,
+                     TensorId input, Ids weights) {
+  TensorId upcast = input;
+  if (place.in != DType::kFp32) {
+    upcast = Make(b, names.upcast, place, DType::kFp32);
+    b.Then(names.upcast, {input}, {upcast}, {});
+  }
+  const TensorId normalized = Make(b, names.normalized, place, place.out);
+  b.Then(names.normalized, {upcast}, {normalized}, {upcast});
+  const TensorId output = Make(b, names.norm, place, place.out);
+  Op& op = b.Then(names.norm, {normalized}, {output}, {normalized});
+  op.parameters = weights;
+  op.modules = kNormModule;
+  return output;
+}
+
+TensorId LowerFused(BlockBuilder& b, const NormNames& names, const NormPlace& place, TensorId input,
+                    const Extent& groups, Ids weights) {
+  const int32_t values = b.job().model->norm == Norm::kLayerNorm ? 2 : 1;
+  Extent statistics_width = groups;
+  statistics_width.size = Multiply(values, groups.size);
+  statistics_width.times = values;
+  const TensorId statistics =
+      b.Add(names.statistics, {b.Size(Symbol::kB), b.Size(Symbol::kS), statistics_width},
+            {.dtype = DType::kFp32,
+             .tensor_axis = groups.symbol == Symbol::kOne ? kNoAxis : place.tensor_axis,
+             .sequence_axis = place.sequence_axis,
+             .differentiable = false});
+  const TensorId output = Make(b, names.norm, place, place.out);
+  Op& op = b.Then(names.norm, {input}, {output, statistics}, {input, statistics});
+  op.parameters = weights;
+  op.modules = kNormModule;
+  return output;
+}
+
+TensorId LowerPlaced(BlockBuilder& b, const NormNames& names, const NormPlace& place,
+                     TensorId input, const Extent& groups, Ids weights) {
+  // A layer that is compiled keeps a norm's input as it is.
+  const bool compiled = b.job().compile && b.block().kind == BlockKind::kLayer;
+  const bool upcast = b.job().profile->norm == NormKernel::kUpcast && !compiled &&
+                      b.job().model->norm == Norm::kRmsNorm;
+  return upcast ? LowerUpcast(b, names, place, input, weights)
+                : LowerFused(b, names, place, input, groups, weights);
+}
+
+}  // namespace
+
+TensorId LowerNorm(BlockBuilder& b, const NormNames& names, TensorId input) {
+  const Transformer& model = *b.job().model;
+  const Extent width = b.Size(Symbol::kH);
+  Ids weights;
+  if (model.norm_weight) weights.ids[weights.count++] = b.Weight(names.weight, {width}, kNoAxis);
+  if (model.norm_weight && model.norm_bias) {
+    weights.ids[weights.count++] = b.Weight(names.bias, {width}, kNoAxis);
+  }
+  const DType residual = b.job().precision.residual;
+  const NormPlace place{width, b.block().tensors[input].dtype, residual, kNoAxis, 1};
+  return LowerPlaced(b, names, place, input, b.Size(Symbol::kOne), weights);
+}
+
+TensorId LowerQkNorm(BlockBuilder& b, const NormNames& names, TensorId input, Extent width,
+                     Extent heads) {
+  const QkNorm norm = b.job().model->qk_norm;
+  const bool full = norm == QkNorm::kFull;
+  const bool wide = full || norm == QkNorm::kPerHeadAffine;  // a weight for each channel
+  const int8_t axis = wide ? int8_t{0} : kNoAxis;
+  Ids weights{b.Weight(names.weight, {wide ? width : b.Size(Symbol::kD)}, axis)};
+  if (norm == QkNorm::kPerHeadBias) {
+    weights.ids[weights.count++] = b.Weight(names.bias, {b.Size(Symbol::kD)}, kNoAxis);
+  }
+  const DType dtype = b.job().precision.activation;
+  const NormPlace place{width, dtype, dtype, 2, kNoAxis};
+  return LowerPlaced(b, names, place, input, full ? b.Size(Symbol::kOne) : heads, weights);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,110 @@
+#include "estimator/program/parameter_sums.h"
+
+#include <algorithm>
+
+namespace plimsoll {
+namespace {
+
+void AddParameter(const Parameter& parameter, int64_t row_shards, ParameterSums& sums) {
+  const int64_t rows = parameter.shape.extents[0].Local();
+  const bool matrix = parameter.shape.rank == 2;
+  const int64_t columns = matrix ? parameter.shape.extents[1].Local() : 1;
+  const int64_t elements = parameter.Elements();
+  sums.parameters = Add(sums.parameters, elements);
+  sums.largest = std::max(sums.largest, elements);
+  if (matrix && !parameter.embedding) sums.matrices = Add(sums.matrices, elements);
+  const int64_t sides = matrix ? Add(rows, columns) : rows;
+  sums.rows_and_columns = Add(sums.rows_and_columns, sides);
+  const int64_t shard_rows = row_shards == 1 ? rows : CeilDivide(rows, row_shards);
+  sums.row_shard = Add(sums.row_shard, Multiply(shard_rows, columns));
+}
+
+}  // namespace
+
+ParameterSums SumParameter(const Parameter& parameter, int64_t row_shards) {
+  ParameterSums sums;
+  AddParameter(parameter, row_shards, sums);
+  return sums;
+}
+
+BlockSums SumBlock(const Block& block, int64_t row_shards) {
+  BlockSums sums;
+  bool any_tied = false;
+  for (const Parameter& parameter : block.parameters) {
+    any_tied = any_tied || parameter.tied;
+    if (!parameter.tied) AddParameter(parameter, row_shards, sums.own);
+  }
+  sums.all = sums.own;
+  if (!any_tied) return sums;
+  for (const Parameter& parameter : block.parameters) {
+    if (parameter.tied) AddParameter(parameter, row_shards, sums.all);
+  }
+  return sums;
+}
+
+void AddBlocks(const ParameterSums& block, int64_t count, ParameterSums& sums) {
+  if (count == 0) return;
+  const auto add = [count](int64_t& sum, int64_t one) { sum = Add(sum, Multiply(one, count)); };
+  add(sums.parameters, block.parameters);
+  add(sums.matrices, block.matrices);
+  add(sums.rows_and_columns, block.rows_and_columns);
+  add(sums.row_shard, block.row_shard);
+  sums.largest = std::max(sums.largest, block.largest);
+}
+
+ParameterSums SumParameters(const Program& program, const Stage& stage) {
+  ParameterSums sums;
+  sums.layers = stage.layer_count;
+  sums.embedding = stage.embedding;
+  sums.head = stage.head;
+  for (const Block& block : program.blocks) {
+    const BlockSums one = SumBlock(block, program.row_shards);
+    AddBlocks(stage.embedding ? one.own : one.all, CountOnStage(block, stage), sums);
+  }
+  return sums;
+}
+
+bool MakesGradient(const Block& block, size_t parameter) {
+  for (const Op& op : block.ops) {
+    for (const TensorId id : op.parameters) {
+      if (id == parameter) return true;
+    }
+  }
+  return false;
+}
+
+namespace {
+
+// Of a state that nothing caps.
+int64_t WholeBytes(const State& state, const ParameterSums& sums) {
+  if (state.place == Place::kHeadStage && !sums.head) return 0;
+  if (state.place == Place::kEmbeddingStage && !sums.embedding) return 0;
+  const auto sharded = [&state](int64_t elements) {
+    return Bytes(state.dtype, state.shards == 1 ? elements : CeilDivide(elements, state.shards));
+  };
+  switch (state.basis) {
+    case Basis::kParameters:
+      return state.shards_rows ? Bytes(state.dtype, sums.row_shard) : sharded(sums.parameters);
+    case Basis::kMatrices:
+      return sharded(sums.matrices);
+    case Basis::kOthers:
+      return sharded(sums.parameters - sums.matrices);
+    case Basis::kRowsAndColumns:
+      return sharded(sums.rows_and_columns);
+    case Basis::kLargest:
+      return sharded(sums.largest);
+    case Basis::kBytes:
+      return state.fixed_bytes;
+    case Basis::kBytesPerLayer:
+      return Multiply(state.fixed_bytes, sums.layers);
+  }
+  return 0;
+}
+
+}  // namespace
+
+int64_t StateBytes(const State& state, const ParameterSums& sums) {
+  return std::min(WholeBytes(state, sums), state.most_bytes);
+}
+
+}  // namespace plimsoll

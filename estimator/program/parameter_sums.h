@@ -1,0 +1,87 @@
+// What the sizes of states follow from: sums over the parameters of a stage.
+#ifndef PLIMSOLL_ESTIMATOR_PROGRAM_PARAMETER_SUMS_H_
+#define PLIMSOLL_ESTIMATOR_PROGRAM_PARAMETER_SUMS_H_
+
+#include <cstdint>
+
+#include "estimator/program/program.h"
+
+namespace plimsoll {
+
+// Units: elements.
+struct ParameterSums {
+  int64_t parameters = 0;
+  int64_t matrices = 0;  // two axes, no lookup table
+  int64_t rows_and_columns = 0;
+  int64_t largest = 0;
+  int64_t layers = 0;
+  bool embedding = false;
+  bool head = false;
+  int64_t row_shard = 0;  // of one rank, each first axis split over program.row_shards
+
+  bool operator==(const ParameterSums&) const = default;
+};
+
+// The same for one block, with the parameters that are the embedding's where
+// that is on the same rank, and without them.
+struct BlockSums {
+  ParameterSums all;
+  ParameterSums own;
+};
+
+// Returns how many of `layer_count` layers, counted from a stage's first, are
+// `block`.
+inline int64_t CountLayers(int64_t period, bool first_of_period, int64_t layer_count) {
+  if (layer_count <= 0) return 0;
+  if (period == 1) return layer_count;
+  const int64_t first = CeilDivide(layer_count, period);
+  return first_of_period ? first : layer_count - first;
+}
+inline int64_t CountLayers(const Block& block, int64_t layer_count) {
+  return CountLayers(block.period, block.first_of_period, layer_count);
+}
+// The same for a stage; 1 or 0 for embedding and head.
+inline int64_t CountOnStage(const Block& block, const Stage& stage) {
+  switch (block.kind) {
+    case BlockKind::kEmbedding:
+      return stage.embedding ? 1 : 0;
+    case BlockKind::kHead:
+      return stage.head ? 1 : 0;
+    case BlockKind::kLayer:
+      return CountLayers(block, stage.layer_count);
+  }
+  return 0;
+}
+
+ParameterSums SumParameter(const Parameter& parameter, int64_t row_shards);
+BlockSums SumBlock(const Block& block, int64_t row_shards);
+
+// Adds `count` blocks like the one that `block` is of.
+void AddBlocks(const ParameterSums& block, int64_t count, ParameterSums& sums);
+
+// Elements of a stage's parameters; tied heads count where the embedding is
+// elsewhere.
+ParameterSums SumParameters(const Program& program, const Stage& stage);
+
+// Whether a state is the very gradients that backward of a block makes, not a
+// copy of them.
+inline bool IsMadeByBackward(const Program& program, const State& state) {
+  return state.grows_in_backward && state.shards == 1 && !state.shards_rows &&
+         state.stream == Stream::kCompute && state.dtype == program.gradient_dtype &&
+         program.weight_gradient == WeightGradient::kKept;
+}
+
+// Whether backward of the block makes the gradient of one of its parameters.
+bool MakesGradient(const Block& block, size_t parameter);
+
+// Whether a tied parameter is on the head's stage for nothing: no op reads it.
+inline bool IsIdle(const Block& block, size_t parameter) {
+  return block.parameters[parameter].tied && !MakesGradient(block, parameter);
+}
+
+// Bytes of one state on a rank with these sums.
+int64_t StateBytes(const State& state, const ParameterSums& sums);
+
+}  // namespace plimsoll
+
+#endif  // PLIMSOLL_ESTIMATOR_PROGRAM_PARAMETER_SUMS_H_

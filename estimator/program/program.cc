@@ -1,0 +1,43 @@
+#include "estimator/program/program.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr absl::string_view kSymbols[] = {"B", "S", "H", "E", "F", "A", "C",
+                                          "N", "D", "V", "P", "T", "1"};
+
+std::string InSymbols(const Extent& extent) {
+  std::string text;
+  if (extent.times > 1) absl::StrAppend(&text, extent.times);
+  absl::StrAppend(&text, kSymbols[static_cast<size_t>(extent.symbol)]);
+  if (extent.split == Split::kTensor) absl::StrAppend(&text, "/tp");
+  if (extent.split == Split::kChunk) absl::StrAppend(&text, "/chunks");
+  return text;
+}
+
+}  // namespace
+
+std::string InSymbols(const Shape& shape) {
+  std::vector<std::string> parts;
+  for (int axis = 0; axis < shape.rank; ++axis) parts.push_back(InSymbols(shape.extents[axis]));
+  return absl::StrCat("[", absl::StrJoin(parts, ", "), "]");
+}
+
+std::string InNumbers(const Shape& shape) {
+  std::vector<int64_t> parts;
+  for (int axis = 0; axis < shape.rank; ++axis) parts.push_back(shape.extents[axis].Local());
+  return absl::StrCat("[", absl::StrJoin(parts, ", "), "]");
+}
+
+size_t FirstAlike(const Program& program, size_t stage) {
+  const auto& stages = program.stages;
+  return static_cast<size_t>(std::find(stages.begin(), stages.end(), stages[stage]) -
+                             stages.begin());
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,340 @@
+// The one description of a job from which everything else follows: parameter
+// tensors, blocks of ops, and states. Rows declare; passes obey what they
+// declare, never names.
+#ifndef PLIMSOLL_ESTIMATOR_PROGRAM_PROGRAM_H_
+#define PLIMSOLL_ESTIMATOR_PROGRAM_PROGRAM_H_
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <memory_resource>
+#include <string>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/strings/string_view.h"
+#include "estimator/base/dtype.h"
+#include "estimator/base/role.h"
+#include "estimator/base/units.h"
+#include "estimator/catalog/profile.h"
+
+namespace plimsoll {
+
+// The alphabet of shapes. B micro-batch, S sequence, H hidden, E embedding
+// width, F MLP width, A query width (heads x head size), C key/value width, N
+// heads, D head size, V vocabulary (padded), P positions, T token types.
+enum class Symbol : uint8_t { kB, kS, kH, kE, kF, kA, kC, kN, kD, kV, kP, kT, kOne };
+
+// What has divided an extent, for people to read.
+enum class Split : uint8_t { kNone, kTensor, kChunk };
+
+// One extent of a shape: `size` elements, which are what splits have left of
+// `times` times the symbol.
+struct Extent {
+  int64_t size = 1;
+  int32_t times = 1;
+  Symbol symbol = Symbol::kOne;
+  Split split = Split::kNone;
+
+  int64_t Local() const { return size; }
+  // Leaves the largest of `parts` parts, as even as can be.
+  void Divide(int64_t parts, Split by) {
+    size = CeilDivide(size, parts);
+    split = by;
+  }
+};
+
+// Up to four extents, those beyond `rank` of size 1. An axis is an index into them; kNoAxis is
+// none.
+struct Shape {
+  std::array<Extent, 4> extents{};
+  uint8_t rank = 0;
+
+  int64_t Elements() const {
+    return Multiply(Multiply(extents[0].size, extents[1].size),
+                    Multiply(extents[2].size, extents[3].size));
+  }
+};
+inline constexpr int8_t kNoAxis = -1;
+
+// "[B, S/tp, 3H]" and "[1, 2048, 12288]".
+std::string InSymbols(const Shape& shape);
+std::string InNumbers(const Shape& shape);
+
+// The passes, in their order; a bit each in `shrunk_by`.
+enum class PassId : uint8_t {
+  kTensorParallel,
+  kSequenceParallel,
+  kLossChunks,
+  kRecompute,
+  kOptimizer,
+  kZero,
+  kPipelineParallel,
+  kRuntime,
+};
+inline constexpr size_t kPassCount = 8;
+
+// A trained weight.
+struct Parameter {
+  absl::string_view name{};
+  Shape shape{};
+  DType dtype = DType::kBf16;
+  int8_t tensor_axis = kNoAxis;  // the axis that tensor parallelism splits
+  bool embedding = false;        // a lookup table: no matrix product
+  bool tied = false;             // the same tensor as the embedding, when on one rank
+  uint8_t packed_into = 255;     // the parameter whose tensor it is a part of; 255: its own
+  uint8_t shrunk_by = 0;
+
+  bool packed() const { return packed_into != 255; }
+  int64_t Elements() const { return shape.Elements(); }
+};
+
+using TensorId = uint8_t;
+inline constexpr TensorId kNoTensor = 255;
+
+// Something that an op makes. Tensors of one storage are one piece of memory.
+struct Tensor {
+  absl::string_view name{};
+  Shape shape{};
+  DType dtype = DType::kBf16;
+  Role role = Role::kActivation;
+  TensorId storage = kNoTensor;    // itself, or the tensor that it is a view of
+  int8_t tensor_axis = kNoAxis;    // the axis that tensor parallelism splits
+  int8_t sequence_axis = kNoAxis;  // the axis that sequence parallelism splits
+  bool differentiable = true;      // backward makes a gradient of it
+  bool recorded = false;           // a collective on another stream reads or writes it
+  bool held = false;               // a Python local holds it until the block returns
+  bool lingers = false;            // one of the training loop holds it until its successor is made
+  uint8_t held_until = 255;        // a Python local holds it until this op is done; 255: none
+  bool leaves_hole = false;   // freed where only larger tensors follow: its memory stays unused
+  bool discarded = false;     // dropped after forward, made again where backward needs it
+  bool checkpointed = false;  // a recomputed layer keeps it beside its input
+  uint8_t shrunk_by = 0;
+
+  int64_t Bytes() const { return plimsoll::Bytes(dtype, shape.Elements()); }
+};
+
+// A short list of tensors or parameters; adding beyond its room is a bug.
+struct Ids {
+  std::array<TensorId, 8> ids{};
+  uint8_t count = 0;
+
+  Ids() = default;
+  Ids(std::initializer_list<TensorId> list) {
+    for (TensorId id : list) ids[count++] = id;
+  }
+  const TensorId* begin() const { return ids.data(); }
+  const TensorId* end() const { return ids.data() + count; }
+};
+
+// Gradients that backward of an op makes for its inputs.
+//   kFresh    a new tensor for each differentiable input
+//   kShared   the inputs' gradients are the output's (residual sum, view)
+//   kInPlace  written over a saved tensor (Megatron's cross entropy)
+enum class InputGradient : uint8_t { kFresh, kShared, kInPlace };
+
+// What recomputation by operation tells apart.
+//   kGather  a collective, timed with the product that asks for it
+enum class OpKind : uint8_t { kOther, kMatrixProduct, kAttention, kGather };
+
+// One operation. Everything it touches is declared here.
+struct Op {
+  absl::string_view name{};
+  Ids inputs{};
+  Ids outputs{};
+  Ids saved{};  // what backward needs, of inputs and outputs
+  Ids forward_temporaries{};
+  Ids backward_temporaries{};
+  Ids parameters{};  // whose gradients backward makes
+  InputGradient input_gradient = InputGradient::kFresh;
+  OpKind kind = OpKind::kOther;
+  int64_t product_depth = 0;  // multiply-adds for each element of the first output, weights' apart
+  uint8_t modules = 0;        // a bit for each RecomputeModule that it is part of
+  uint8_t segment = 0;        // ops with one segment above 0 are recomputed together
+};
+
+// Which part of the network a block is.
+enum class BlockKind : uint8_t { kEmbedding, kLayer, kHead };
+
+// A buffer that stands while a block runs: gathered weights and the like. What it
+// is gathered from is made before it, in its stream, and freed at once.
+struct BlockBuffer {
+  absl::string_view name{};
+  Role role = Role::kCommunication;
+  Stream stream = Stream::kCompute;
+  int64_t forward_bytes = 0;
+  int64_t backward_bytes = 0;
+  int64_t input_bytes = 0;
+
+  int64_t Bytes(bool backward) const { return backward ? backward_bytes : forward_bytes; }
+  int64_t InputBytes(bool backward) const { return Bytes(backward) > 0 ? input_bytes : 0; }
+};
+
+// A part of the network that is run once, however many are like it. Of the
+// layers, those with (index % period == 0) == first_of_period are this block.
+struct Block {
+  absl::string_view name{};
+  BlockKind kind = BlockKind::kLayer;
+  int64_t period = 1;
+  bool first_of_period = true;
+  int64_t recompute_unit = 0;    // layers whose one input is kept; 0: all is kept
+  bool holds_output = false;     // recomputed: its output and that one's gradient live to the end
+  int64_t checkpoint_bytes = 0;  // what a recomputed layer keeps beside its input
+  int64_t reduce_bytes = 0;  // its gradients on their way to other ranks, while the next block runs
+  std::pmr::vector<Parameter> parameters;
+  std::pmr::vector<Tensor> tensors;
+  std::pmr::vector<Op> ops;
+  TensorId input = kNoTensor;
+  TensorId output = kNoTensor;
+  std::pmr::vector<BlockBuffer> buffers;
+};
+
+// What a state's size follows from.
+//   kParameters       the rank's parameters
+//   kMatrices         those with two axes and no lookup: what Muon orthogonalises
+//   kOthers           the rest of them
+//   kRowsAndColumns   the sum of both extents of each (Adafactor)
+//   kLargest          the largest single parameter
+//   kBytes            `fixed_bytes`
+//   kBytesPerLayer    `fixed_bytes` for each layer of the stage
+enum class Basis : uint8_t {
+  kParameters,
+  kMatrices,
+  kOthers,
+  kRowsAndColumns,
+  kLargest,
+  kBytes,
+  kBytesPerLayer,
+};
+
+// When in a step a state exists: a bit for each phase, the first step's in the
+// low bits, a steady step's above them.
+using Alive = uint16_t;
+constexpr Alive Bit(Phase phase, bool first_step) {
+  return static_cast<Alive>(1u << (static_cast<unsigned>(phase) + (first_step ? 0 : kPhaseCount)));
+}
+// From `from` to `to` of the steps named.
+constexpr Alive During(Phase from, Phase to, bool in_first, bool in_steady) {
+  Alive alive = 0;
+  for (int phase = static_cast<int>(from); phase <= static_cast<int>(to); ++phase) {
+    if (in_first) alive |= Bit(static_cast<Phase>(phase), true);
+    if (in_steady) alive |= Bit(static_cast<Phase>(phase), false);
+  }
+  return alive;
+}
+inline constexpr Alive kAlways = During(Phase::kForward, Phase::kEndOfStep, true, true);
+inline constexpr Alive kForwardToBackward = During(Phase::kForward, Phase::kBackward, true, true);
+inline constexpr Alive kOptimizerPhase = During(Phase::kOptimizer, Phase::kOptimizer, true, true);
+
+// Which part of training a state is; what sharding selects on.
+enum class Part : uint8_t {
+  kOther,
+  kWeights,
+  kMasterWeights,
+  kGradients,     // as backward makes them
+  kGradientSums,  // over micro-batches, in a dtype or buffer of their own
+  kStepCopies,    // of gradients, for the optimizer step
+  kOptimizerStates,
+  kStepTemporaries,
+};
+
+// Which stages a state is on.
+enum class Place : uint8_t { kEverywhere, kEmbeddingStage, kHeadStage };
+
+// Memory that is no block's: weights, gradients, states, workspaces.
+struct State {
+  absl::string_view name{};
+  Role role = Role::kWeight;
+  Part part = Part::kOther;
+  Place place = Place::kEverywhere;
+  Basis basis = Basis::kParameters;
+  DType dtype = DType::kBf16;
+  int64_t fixed_bytes = 0;
+  int64_t most_bytes = std::numeric_limits<int64_t>::max();  // it is no larger than this
+  int64_t shards = 1;                                        // ranks that share it
+  bool shards_rows = false;        // each parameter's first axis is split and padded (FSDP2)
+  int64_t buffers = 0;             // so many alike; 0: a storage for each parameter
+  bool grows_in_backward = false;  // allocated layer by layer; alive says nothing of backward
+  bool fills_in = false;           // then has zeros for parameters that backward made none of
+  bool takes_grown = false;        // is those that grew, kept, where it is alive and they are not
+  bool sets_up = false;            // made and freed before the first step, its memory cached
+  bool remakes_last = false;   // the state before it, made anew, each storage before it is freed
+  bool beside_others = false;  // of a parameter: made with others like it, before the next one's
+  bool of_threads = false;     // a buffer for each thread, made when it first multiplies matrices
+  Stream stream = Stream::kCompute;
+  Alive alive = kAlways;
+  uint8_t shrunk_by = 0;
+};
+
+// Memory outside the allocator. Units: bytes.
+struct Outside {
+  int64_t context_bytes = 0;
+  int64_t nccl_bytes = 0;
+
+  int64_t Sum() const { return Add(context_bytes, nccl_bytes); }
+};
+
+// The order in which a stage runs its pairs of micro-batch and virtual stage:
+// `warm_up` forward, then one forward and one backward in turn, then backward
+// of the rest. A round is `group` micro-batches of each virtual stage, forward
+// from the first of these, backward from the last; the last round has what is left.
+struct PairOrder {
+  int64_t warm_up = 0;
+  int64_t pairs = 1;
+  int64_t group = 1;
+  // Micro-batches of a step that are played. Of more than it takes to have as many in
+  // flight as there ever are, and to reach a steady state, the rest are left out: they
+  // repeat what came before.
+  int64_t played_micro_batches = 1;
+
+  bool operator==(const PairOrder&) const = default;
+
+  // Most pairs that are between forward and backward at once.
+  int64_t MostInFlight() const { return std::min(Add(warm_up, 1), pairs); }
+};
+
+// One pipeline stage's part of the model, and when it runs.
+struct Stage {
+  int64_t layer_count = 0;                                 // over all its virtual stages
+  absl::InlinedVector<int64_t, 4> virtual_layer_counts{};  // of each virtual stage
+  bool embedding = false;                                  // on its first virtual stage
+  bool head = false;                                       // on its last
+  int64_t edge_bytes = 0;  // sent output that a pair keeps beside its layers; not the head's
+  PairOrder order{};
+
+  // Whether what happens on one happens on the other: nothing else tells stages of one
+  // program apart, not their indices either.
+  bool operator==(const Stage&) const = default;
+};
+
+// A job as tensors and ops, for all of its rank classes. Its rows are in `memory`, which outlives
+// it; a copy's are not.
+struct Program {
+  Program() = default;
+  explicit Program(std::pmr::memory_resource* memory)
+      : blocks(memory), states(memory), stages(memory) {}
+
+  std::pmr::vector<Block> blocks;
+  std::pmr::vector<State> states;
+  std::pmr::vector<Stage> stages;  // none yet: one stage has it all
+  Outside outside;
+  // What becomes of the gradient of a weight in backward of one block, and
+  // whether the next block's may use its memory again.
+  WeightGradient weight_gradient = WeightGradient::kKept;
+  DType gradient_dtype = DType::kBf16;
+  int64_t row_shards = 1;                   // ranks that split each parameter's first axis (FSDP2)
+  Stream reduce_stream = Stream::kCompute;  // of gradients on their way to other ranks
+  // Kernels that tune themselves at first use, in forward and in backward, flush
+  // the cache with a buffer of this size.
+  int64_t tuning_bytes = 0;
+  // The CPU waits for the GPU wherever a stage receives a tensor.
+  bool synchronizes_receives = false;
+};
+
+// The first of a program's stages that is equal to this one, or this one itself.
+size_t FirstAlike(const Program& program, size_t stage);
+
+}  // namespace plimsoll
+
+#endif  // PLIMSOLL_ESTIMATOR_PROGRAM_PROGRAM_H_

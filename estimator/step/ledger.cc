@@ -1,0 +1,544 @@
+#include "estimator/step/ledger.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+
+#include "absl/base/attributes.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr int kNoStorage = -1;
+
+// Kernels that an op launches, about: it alone, each collective (whose buffers
+// its temporaries are), copies around a product; backward has two gradients and
+// sums them up.
+int ForwardKernels(const Op& op) {
+  return 2 + op.forward_temporaries.count + (op.parameters.count > 0 ? 2 : 0);
+}
+int BackwardKernels(const Op& op) {
+  return 3 + op.backward_temporaries.count + op.parameters.count;
+}
+
+// One run of one block. Storages are made, referred to and released; the peak
+// is what was alive when most was.
+class Machine {
+ public:
+  Machine(const Block& block, WeightGradient weight_gradient, DType gradient_dtype,
+          std::vector<Storage>* storages, Tape* tape = nullptr)
+      : block_(block),
+        weight_gradient_(weight_gradient),
+        gradient_dtype_(gradient_dtype),
+        log_(storages),
+        tape_(tape),
+        watched_(storages != nullptr || tape != nullptr) {
+    std::fill_n(forward_storage_.begin(), block.tensors.size(), kNoStorage);
+    std::fill_n(gradient_storage_.begin(), block.tensors.size(), kNoStorage);
+    FindLastUses();
+  }
+
+  BlockRun RunOnce() { return block_.recompute_unit > 0 ? RunRecomputed() : RunKept(); }
+  // The gradient of the block's input, when backward is over.
+  int InputGradient() const {
+    return block_.input == kNoTensor ? kNoStorage : gradient_storage_[block_.input];
+  }
+
+ private:
+  // Alive at the notes from `birth` to before `death`.
+  struct Piece {
+    int64_t bytes;
+    int references;
+    int birth;
+    int death;
+    int log;
+    Role role;
+  };
+  // The most bytes that any note found, and which did; -1: none yet.
+  struct Peak {
+    int64_t total = 0;
+    int note = -1;
+  };
+
+  TensorId Root(TensorId tensor) const { return root_[tensor]; }
+  bool Discarded(TensorId tensor) const { return block_.tensors[Root(tensor)].discarded; }
+  void FindLastUses();
+  BlockRun RunKept();
+  BlockRun RunRecomputed();
+  void ForgetDropped();
+  void MakeOutputGradient();
+  void MarkKept();
+  void Forward(int begin, int end, bool saves);
+  void Backward(int begin, int end);
+  void BackwardSegment(int begin, int end);
+  void BackwardOp(int index);
+  void GiveInputGradient(const Op& op, TensorId input);
+  void MakeWeightGradients(const Op& op, std::array<int, 8>& made, int& count);
+  int Make(TensorId tensor, absl::string_view suffix, Role role, int64_t bytes);
+  int MakeTensor(TensorId tensor);
+  ABSL_ATTRIBUTE_NOINLINE void WatchBirth(int piece, TensorId tensor, absl::string_view suffix);
+  ABSL_ATTRIBUTE_NOINLINE void WatchDeath(int piece);
+  ABSL_ATTRIBUTE_NOINLINE void Append(TapeEventKind kind, int piece);
+  void Tell(TapeEventKind kind, int piece = kNoStorage) {
+    if (tape_ != nullptr) Append(kind, piece);
+  }
+  void TellProduct(const Op& op) {
+    if (op.kind == OpKind::kMatrixProduct) Tell(TapeEventKind::kProduct);
+  }
+  void Refer(int piece) { ++pieces_[piece].references; }
+  void Release(int piece);
+  void Note();
+  int SegmentBegin(int end) const;
+  void MakeDiscardedInputs(int begin, int end);
+  void EndForward(BlockRun& run);
+  void EndBackward(BlockRun& run) const;
+  Usage Alive(int note, bool gradients_stay) const;
+  void SaveSegmentInputs(int begin, int end, bool save);
+
+  const Block& block_;
+  const WeightGradient weight_gradient_;
+  const DType gradient_dtype_;
+  std::vector<Storage>* log_;
+  Tape* tape_;
+  const bool watched_;                     // someone reads births and deaths
+  std::array<TensorId, 256> root_;         // of each tensor
+  std::array<int64_t, 256> bytes_;         // of each tensor
+  std::array<int16_t, 256> maker_;         // the op that makes each tensor; -1: the input
+  std::array<int, 256> forward_storage_;   // of each root tensor
+  std::array<int, 256> gradient_storage_;  // of each tensor
+  // Root tensors by the op that uses them last: the first of each op's list, and
+  // the next of each tensor's.
+  std::array<int16_t, 256> first_unused_;
+  std::array<int16_t, 256> next_unused_;
+  std::array<Piece, 512> pieces_;
+  int piece_count_ = 0;
+  bool again_ = false;  // whether this is a recomputed block's second forward
+  int clock_ = 0;
+  int note_ = 0;
+  int64_t now_ = 0;
+  int64_t checkpoint_bytes_ = 0;  // kept beside the pieces, from the end of forward on
+  Peak peak_;
+  // The same where gradients die with their op, though here they stay.
+  Peak later_peak_;
+  int64_t earlier_gradients_ = 0;  // of ops before this one
+};
+
+void Machine::FindLastUses() {
+  const int count = static_cast<int>(block_.ops.size());
+  const int tensor_count = static_cast<int>(block_.tensors.size());
+  std::array<int16_t, 256> last_use;
+  std::fill_n(maker_.begin(), tensor_count, static_cast<int16_t>(count));
+  if (block_.input != kNoTensor) maker_[block_.input] = -1;
+  for (int id = 0; id < tensor_count; ++id) {
+    const Tensor& tensor = block_.tensors[id];
+    root_[id] = tensor.storage;
+    bytes_[id] = tensor.Bytes();
+    last_use[id] = -1;
+  }
+  for (int i = 0; i < count; ++i) {
+    for (TensorId id : block_.ops[i].inputs) last_use[Root(id)] = static_cast<int16_t>(i);
+    for (TensorId id : block_.ops[i].outputs) {
+      last_use[Root(id)] = static_cast<int16_t>(i);
+      maker_[id] = static_cast<int16_t>(i);
+    }
+  }
+  for (const Tensor& tensor : block_.tensors) {
+    if (tensor.held) last_use[tensor.storage] = static_cast<int16_t>(count - 1);
+    if (tensor.held_until != 255) {
+      last_use[tensor.storage] =
+          std::max(last_use[tensor.storage], static_cast<int16_t>(tensor.held_until));
+    }
+  }
+  std::fill_n(first_unused_.begin(), count, int16_t{kNoStorage});
+  for (int id = tensor_count - 1; id >= 0; --id) {
+    if (block_.tensors[id].storage != id || id == block_.output || last_use[id] < 0) continue;
+    next_unused_[id] = first_unused_[last_use[id]];
+    first_unused_[last_use[id]] = static_cast<int16_t>(id);
+  }
+}
+
+int Machine::Make(TensorId tensor, absl::string_view suffix, Role role, int64_t bytes) {
+  const int piece = piece_count_++;
+  pieces_[piece] = {bytes, 1, note_, std::numeric_limits<int>::max(), kNoStorage, role};
+  now_ = Add(now_, bytes);
+  if (watched_) WatchBirth(piece, tensor, suffix);
+  return piece;
+}
+
+void Machine::WatchBirth(int piece, TensorId tensor, absl::string_view suffix) {
+  Piece& born = pieces_[piece];
+  if (tape_ != nullptr) {
+    tape_->pieces.push_back({tensor, -1, suffix, born.role, born.bytes});
+    Tell(TapeEventKind::kBirth, piece);
+  }
+  if (log_ != nullptr) {
+    born.log = static_cast<int>(log_->size());
+    log_->push_back({tensor, suffix, born.role, born.bytes, clock_, clock_, false});
+  }
+}
+
+void Machine::WatchDeath(int piece) {
+  Tell(TapeEventKind::kDeath, piece);
+  const int log = pieces_[piece].log;
+  if (log != kNoStorage) (*log_)[log].death = clock_;
+}
+
+void Machine::Append(TapeEventKind kind, int piece) {
+  tape_->events.push_back({kind, static_cast<int16_t>(piece)});
+}
+
+int Machine::MakeTensor(TensorId tensor) {
+  return Make(tensor, "", block_.tensors[tensor].role, bytes_[tensor]);
+}
+
+void Machine::Release(int piece) {
+  Piece& released = pieces_[piece];
+  if (--released.references > 0) return;
+  released.death = note_;
+  if (now_ != kSaturated) now_ -= released.bytes;  // how much was above is not known
+  if (watched_) WatchDeath(piece);
+}
+
+void Machine::Note() {
+  if (now_ > peak_.total) peak_ = {now_, note_};
+  const int64_t later = now_ - earlier_gradients_;
+  if (later > later_peak_.total) later_peak_ = {later, note_};
+  ++note_;
+}
+
+// What was alive at a note, by role. Where gradients of weights do not stay, at
+// most those of the op at work were, as temporaries.
+Usage Machine::Alive(int note, bool gradients_stay) const {
+  Usage alive;
+  const auto of = [&alive](Role role) -> int64_t& {
+    return alive.roles[static_cast<size_t>(role)];
+  };
+  of(Role::kActivation) = checkpoint_bytes_;
+  for (int i = 0; i < piece_count_; ++i) {
+    const Piece& piece = pieces_[i];
+    if (piece.birth > note || piece.death <= note) continue;
+    if (gradients_stay || piece.role != Role::kGradient) {
+      of(piece.role) = Add(of(piece.role), piece.bytes);
+    } else if (piece.birth == note) {
+      of(Role::kTemporary) = Add(of(Role::kTemporary), piece.bytes);
+    }
+  }
+  for (const int64_t bytes : alive.roles) alive.total = Add(alive.total, bytes);
+  return alive;
+}
+
+// Runs ops [begin, end) forward. Python's reference to a tensor ends after its
+// last use; with `saves`, what an op needs for backward is referred to by it.
+void Machine::Forward(int begin, int end, bool saves) {
+  for (int i = begin; i < end; ++i, ++clock_) {
+    const Op& op = block_.ops[i];
+    std::array<int, 8> temporaries;
+    int count = 0;
+    for (TensorId id : op.forward_temporaries) temporaries[count++] = MakeTensor(id);
+    for (TensorId id : op.outputs) {
+      const bool checkpointed = block_.tensors[id].checkpointed;
+      if (Root(id) != id || (checkpointed && again_)) continue;  // kept: not made again
+      forward_storage_[id] = MakeTensor(id);
+      if (checkpointed) Refer(forward_storage_[id]);
+    }
+    TellProduct(op);
+    Note();
+    Tell(TapeEventKind::kLaunch, ForwardKernels(op));
+    while (count > 0) Release(temporaries[--count]);
+    const bool recomputed = op.segment > 0;
+    if (saves && !recomputed) {
+      for (TensorId id : op.saved) {
+        if (!Discarded(id)) Refer(forward_storage_[Root(id)]);
+      }
+    }
+    const bool segment_begins = recomputed && (i == 0 || block_.ops[i - 1].segment != op.segment);
+    if (saves && segment_begins) {
+      int segment_end = i;
+      while (segment_end < end && block_.ops[segment_end].segment == op.segment) ++segment_end;
+      SaveSegmentInputs(i, segment_end, true);
+    }
+    for (int id = first_unused_[i]; id != kNoStorage; id = next_unused_[id]) {
+      Release(forward_storage_[id]);
+    }
+  }
+}
+
+// Refers to, or releases, each tensor that ops [begin, end) read and did not
+// make, once.
+void Machine::SaveSegmentInputs(int begin, int end, bool save) {
+  std::array<bool, 256> done{};
+  for (int i = begin; i < end; ++i) {
+    for (TensorId id : block_.ops[i].inputs) {
+      const TensorId root = Root(id);
+      if (done[root] || maker_[root] >= begin) continue;
+      done[root] = true;
+      if (Discarded(root)) {  // made again when backward comes back
+        if (!save) Release(forward_storage_[root]);
+      } else if (save) {
+        Refer(forward_storage_[root]);
+      } else {
+        Release(forward_storage_[root]);
+      }
+    }
+  }
+}
+
+int Machine::SegmentBegin(int end) const {
+  const uint8_t segment = block_.ops[end - 1].segment;
+  int begin = end - 1;
+  while (begin > 0 && block_.ops[begin - 1].segment == segment) --begin;
+  return begin;
+}
+
+void Machine::Backward(int begin, int end) {
+  while (end > begin) {
+    if (block_.ops[end - 1].segment == 0) {
+      BackwardOp(--end);
+      continue;
+    }
+    const int segment_begin = SegmentBegin(end);
+    BackwardSegment(segment_begin, end);
+    end = segment_begin;
+  }
+}
+
+void Machine::MakeDiscardedInputs(int begin, int end) {
+  std::array<bool, 256> done{};
+  for (int i = begin; i < end; ++i) {
+    for (TensorId id : block_.ops[i].inputs) {
+      const TensorId root = Root(id);
+      if (done[root] || !Discarded(root) || maker_[root] >= begin) continue;
+      done[root] = true;
+      forward_storage_[root] = MakeTensor(root);
+    }
+  }
+}
+
+// Makes the tensors of a recomputed segment again, then goes backward.
+void Machine::BackwardSegment(int begin, int end) {
+  MakeDiscardedInputs(begin, end);
+  for (int i = begin; i < end; ++i) {
+    const Op& op = block_.ops[i];
+    for (TensorId id : op.outputs) {
+      if (Root(id) == id) forward_storage_[id] = MakeTensor(id);
+    }
+    TellProduct(op);
+    Note();
+    Tell(TapeEventKind::kLaunch, ForwardKernels(op));
+    for (TensorId id : op.saved) Refer(forward_storage_[Root(id)]);
+  }
+  for (int i = begin; i < end; ++i) {
+    for (TensorId id : block_.ops[i].outputs) {
+      if (Root(id) == id) Release(forward_storage_[id]);
+    }
+  }
+  for (int i = end; i > begin; --i) BackwardOp(i - 1);
+  SaveSegmentInputs(begin, end, false);
+}
+
+// Gives `input` its gradient from `op`: shared with the output's, or a new
+// tensor that is added to what other consumers gave before.
+void Machine::GiveInputGradient(const Op& op, TensorId input) {
+  const Tensor& tensor = block_.tensors[input];
+  if (!tensor.differentiable) return;
+  int& gradient = gradient_storage_[input];
+  if (op.input_gradient == InputGradient::kInPlace) {
+    gradient = forward_storage_[Root(op.saved.ids[0])];
+    Refer(gradient);
+    return;
+  }
+  if (op.input_gradient == InputGradient::kShared) {
+    if (gradient != kNoStorage) return;  // summed in place
+    gradient = gradient_storage_[op.outputs.ids[0]];
+    if (gradient != kNoStorage) Refer(gradient);
+    return;
+  }
+  const Role role = tensor.role == Role::kLoss ? Role::kLoss : Role::kTemporary;
+  const int made = Make(input, ".gradient", role, bytes_[input]);
+  if (gradient == kNoStorage) {
+    gradient = made;
+    return;
+  }
+  Note();
+  if (pieces_[gradient].references == 1) {  // summed in place
+    Release(made);
+  } else {  // the other holder keeps the old one
+    Release(gradient);
+    gradient = made;
+  }
+}
+
+void Machine::MakeWeightGradients(const Op& op, std::array<int, 8>& made, int& count) {
+  if (weight_gradient_ == WeightGradient::kFused) return;
+  const bool kept = weight_gradient_ == WeightGradient::kKept;
+  for (TensorId id : op.parameters) {
+    const Parameter& parameter = block_.parameters[id];
+    if (parameter.packed()) continue;
+    int64_t elements = parameter.Elements();
+    for (TensorId other : op.parameters) {
+      const Parameter& part = block_.parameters[other];
+      if (part.packed_into == id) elements = Add(elements, part.Elements());
+    }
+    const Role role = kept ? Role::kGradient : Role::kTemporary;
+    const int piece = Make(kNoTensor, parameter.name, role, Bytes(gradient_dtype_, elements));
+    if (tape_ != nullptr) tape_->pieces.back().parameter = static_cast<int8_t>(id);
+    if (!kept) made[count++] = piece;
+  }
+}
+
+void Machine::BackwardOp(int index) {
+  const Op& op = block_.ops[index];
+  std::array<int, 8> temporaries;
+  int temporary_count = 0;
+  for (TensorId id : op.saved) {
+    if (Discarded(id) && op.segment == 0) forward_storage_[Root(id)] = MakeTensor(Root(id));
+  }
+  for (TensorId id : op.backward_temporaries) temporaries[temporary_count++] = MakeTensor(id);
+  for (TensorId id : op.inputs) GiveInputGradient(op, id);
+  TellProduct(op);
+  std::array<int, 8> weights;
+  int weight_count = 0;
+  const int64_t before = now_;
+  MakeWeightGradients(op, weights, weight_count);
+  const int64_t gradients = now_ - before;
+  Note();
+  if (weight_count == 0) earlier_gradients_ += gradients;
+  Tell(TapeEventKind::kLaunch, BackwardKernels(op));
+  while (weight_count > 0) Release(weights[--weight_count]);
+  while (temporary_count > 0) Release(temporaries[--temporary_count]);
+  for (TensorId id : op.outputs) {
+    if (gradient_storage_[id] != kNoStorage) Release(gradient_storage_[id]);
+    gradient_storage_[id] = kNoStorage;
+  }
+  for (TensorId id : op.saved) Release(forward_storage_[Root(id)]);
+  ++clock_;
+}
+
+void Machine::MakeOutputGradient() {
+  if (block_.output == kNoTensor || block_.kind == BlockKind::kHead) return;
+  gradient_storage_[block_.output] =
+      Make(block_.output, ".gradient", Role::kTemporary, bytes_[block_.output]);
+  if (tape_ != nullptr) {
+    tape_->output_gradient = static_cast<int16_t>(gradient_storage_[block_.output]);
+  }
+}
+
+void Machine::MarkKept() {
+  if (log_ == nullptr) return;
+  for (int i = 0; i < piece_count_; ++i) {
+    if (pieces_[i].references > 0) (*log_)[pieces_[i].log].kept = true;
+  }
+}
+
+// What is made again is told once, as it is then.
+void Machine::ForgetDropped() {
+  if (log_ == nullptr) return;
+  std::vector<Storage> kept;
+  for (int i = 0; i < piece_count_; ++i) {
+    if (pieces_[i].references == 0) continue;
+    kept.push_back((*log_)[pieces_[i].log]);
+    pieces_[i].log = static_cast<int>(kept.size()) - 1;
+  }
+  *log_ = std::move(kept);
+}
+
+// The output is the next block's from here on.
+void Machine::EndForward(BlockRun& run) {
+  run.forward = Alive(peak_.note, true);
+  if (block_.output != kNoTensor) {
+    Tell(TapeEventKind::kOutput, forward_storage_[Root(block_.output)]);
+    if (tape_ != nullptr) {
+      tape_->output = static_cast<int16_t>(forward_storage_[Root(block_.output)]);
+    }
+    Release(forward_storage_[block_.output]);
+  }
+  checkpoint_bytes_ = block_.checkpoint_bytes;
+  now_ = Add(now_, checkpoint_bytes_);
+  run.kept = Alive(note_, true);
+  MarkKept();
+  peak_ = Peak();
+  later_peak_ = Peak();
+  if (tape_ == nullptr) return;
+  if (block_.input != kNoTensor) {
+    tape_->input = static_cast<int16_t>(forward_storage_[block_.input]);
+  }
+  tape_->forward_end = tape_->events.size();
+}
+
+void Machine::EndBackward(BlockRun& run) const {
+  run.backward = Alive(peak_.note, true);
+  const bool kept = weight_gradient_ == WeightGradient::kKept;
+  run.later_backward = kept ? Alive(later_peak_.note, false) : run.backward;
+}
+
+BlockRun Machine::RunKept() {
+  BlockRun run;
+  const int count = static_cast<int>(block_.ops.size());
+  if (block_.input != kNoTensor) forward_storage_[block_.input] = MakeTensor(block_.input);
+  Forward(0, count, true);
+  EndForward(run);
+  for (size_t id = 0; id < block_.tensors.size(); ++id) {
+    if (block_.tensors[id].leaves_hole) run.hole_bytes = Add(run.hole_bytes, bytes_[id]);
+  }
+  if (tape_ != nullptr) tape_->again_end = tape_->events.size();
+  MakeOutputGradient();
+  Note();
+  Backward(0, count);
+  EndBackward(run);
+  return run;
+}
+
+// Forward keeps the input alone; backward begins with forward once more, the
+// output's gradient alive all the while.
+BlockRun Machine::RunRecomputed() {
+  BlockRun run;
+  const int count = static_cast<int>(block_.ops.size());
+  forward_storage_[block_.input] = MakeTensor(block_.input);
+  Refer(forward_storage_[block_.input]);
+  Forward(0, count, false);
+  EndForward(run);
+  ForgetDropped();
+  again_ = true;
+  clock_ = 0;
+  MakeOutputGradient();
+  Refer(forward_storage_[block_.input]);
+  Forward(0, count, true);
+  const int output = forward_storage_[block_.output];
+  if (tape_ != nullptr) tape_->output_again = static_cast<int16_t>(output);
+  Tell(TapeEventKind::kOutput, output);
+  const int gradient = gradient_storage_[block_.output];
+  if (block_.holds_output) {
+    if (tape_ == nullptr) Refer(output);
+    Refer(gradient);
+  }
+  Release(output);
+  if (tape_ != nullptr) tape_->again_end = tape_->events.size();
+  run.unit = Alive(note_, true);
+  run.unit.Shrink(Role::kTemporary, bytes_[block_.output]);
+  run.unit.Shrink(Role::kActivation, checkpoint_bytes_);
+  if (block_.holds_output && tape_ == nullptr) {
+    run.unit.Shrink(pieces_[output].role, pieces_[output].bytes);
+  }
+  Backward(0, count);
+  EndBackward(run);
+  if (block_.holds_output) Release(gradient);
+  return run;
+}
+
+}  // namespace
+
+Tape Record(const Block& block, WeightGradient weight_gradient, DType gradient_dtype) {
+  Tape tape;
+  Machine machine(block, weight_gradient, gradient_dtype, nullptr, &tape);
+  machine.RunOnce();
+  tape.input_gradient = static_cast<int16_t>(machine.InputGradient());
+  return tape;
+}
+
+BlockRun Run(const Block& block, WeightGradient weight_gradient, DType gradient_dtype,
+             std::vector<Storage>* storages) {
+  return Machine(block, weight_gradient, gradient_dtype, storages).RunOnce();
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,40 @@
+#include "estimator/step/pair_demand.h"
+
+namespace plimsoll {
+
+PairDemand::PairDemand(const Parts& parts, const Stage& chunk, bool table_is_here)
+    : parts_(&parts),
+      chunk_(chunk),
+      table_is_here_(table_is_here),
+      sums_(SumStage(parts, chunk, table_is_here)),
+      kept_(KeptByPair(parts, chunk)) {
+  int64_t passing_bytes = 0;  // gradients that go with their micro-batch
+  for (const State* state : parts.grown) {
+    const int64_t bytes = GrownBytes(parts, *state, sums_, table_is_here);
+    if (Persists(*state)) {
+      grown_.Grow(*state, bytes);
+    } else {
+      passing_bytes = Add(passing_bytes, bytes);
+    }
+  }
+  for (const bool later : {false, true}) {
+    if (later && parts.grown.empty()) continue;
+    const FlightMachine flight(parts, chunk_, table_is_here, !later);
+    const Demand kept = flight.Kept();
+    demands_[later] = {flight.Forward(kept), flight.LossForward(kept), flight.LossBackward(kept),
+                       flight.Backward(Add(passing_bytes, later ? 0 : grown_.total))};
+  }
+}
+
+void PairDemand::GrowGradients(Usage& usage) const {
+  for (const State* state : parts_->grown) {
+    if (!Persists(*state)) continue;
+    usage.Grow(state->role, GrownBytes(*parts_, *state, sums_, table_is_here_));
+  }
+}
+
+void PairDemand::Grow(const AtWork& at, size_t index, Usage& usage) const {
+  FlightMachine(*parts_, chunk_, table_is_here_, !at.later).Grow(At(at, index), usage);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,81 @@
+// The states of one rank on its timeline: a storage for each parameter, or one
+// for all, made and freed as phases begin.
+#ifndef PLIMSOLL_ESTIMATOR_STEP_STAGE_STATES_H_
+#define PLIMSOLL_ESTIMATOR_STEP_STAGE_STATES_H_
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "estimator/program/program.h"
+#include "estimator/step/timeline_writer.h"
+
+namespace plimsoll {
+
+// One block of a stage, and the layer that it is: -1 for embedding and head.
+struct StageBlock {
+  size_t block = 0;
+  int32_t layer = -1;
+};
+
+// The blocks of one virtual stage, in forward's order.
+//
+// `begin` is the index of its first layer in the stage.
+std::vector<StageBlock> BlocksOf(const Program& program, const Stage& stage, size_t chunk);
+
+// Who runs forward, and who runs backward: each has a cuBLAS handle of its own.
+// Source: aten/src/ATen/cuda/CublasHandlePool.cpp, getCurrentCUDABlasHandle.
+enum class Thread : uint8_t { kMain, kAutograd };
+inline constexpr size_t kThreadCount = 2;
+
+class StageStates {
+ public:
+  // All outlive the states.
+  StageStates(const Program& program, const Stage& stage, TimelineWriter& writer);
+
+  // Frees what is not alive in `phase`, then makes what is. Gradients that grow
+  // in backward are made by GrowBlock alone.
+  void Enter(Phase phase, bool first_step);
+
+  // Whether backward of `chunk` makes gradients, and does not add to some.
+  bool GrowsIn(size_t chunk) const { return grown_[chunk].empty(); }
+  // Takes the gradients that backward of a block made, a storage for each
+  // parameter (or kNoStorage), and makes those that it did not. Those that were
+  // copied into the input of a reduce-scatter are gone before its output is made.
+  void GrowBlock(size_t chunk, const StageBlock& at, const std::vector<int32_t>& made);
+  // The same where GrowsIn did not hold: what is reduced is added to what there
+  // is, and freed.
+  void AddBlock(const StageBlock& at, const std::vector<int32_t>& made);
+  // `thread` multiplies matrices: its first product makes what it keeps for that.
+  void MakeWorkspace(Thread thread);
+  // Backward of a micro-batch is over.
+  void EndBackward(size_t chunk);
+
+ private:
+  bool TiedHere(const Parameter& parameter) const;
+  int64_t TensorBytes(const State& state, const StageBlock& at, const Parameter& tensor) const;
+  void Make(size_t state);
+  void MakeEach(size_t state);
+  void MakeTogether(const std::vector<size_t>& states);
+  void FillIn();
+  void EndGrown(Alive now);
+  int32_t MakeGrown(const State& state, const StageBlock& at);
+  TimelineStorage Piece(const State& state, int64_t bytes) const;
+  TimelineStorage PieceOf(const State& state, const StageBlock& at, const Parameter& tensor) const;
+  void Release(const std::vector<int32_t>& storages);
+
+  const Program& program_;
+  const Stage& stage_;
+  TimelineWriter& writer_;
+  std::vector<StageBlock> blocks_;
+  std::vector<std::vector<int32_t>> alive_;  // storages of each state
+  std::vector<bool> made_;                   // whether a state is alive
+  std::vector<std::vector<int32_t>> grown_;  // gradients of each virtual stage
+  Alive grown_alive_ = 0;                    // when they stay
+  bool fresh_ = true;                        // no phase was entered yet
+  std::array<bool, kThreadCount> multiplied_{};
+};
+
+}  // namespace plimsoll
+
+#endif  // PLIMSOLL_ESTIMATOR_STEP_STAGE_STATES_H_

@@ -1,0 +1,304 @@
+#include "estimator/time/block_time.h"
+
+#include <algorithm>
+
+#include "estimator/program/tensor_split.h"
+
+namespace plimsoll {
+namespace {
+
+// The GPU that matrix_half_gflop is stated for: half_flops grows with the peak.
+// Source: throughput of products over sizes on A100 (312 TFLOPS in 16 bits).
+constexpr double kReferenceFlops = 312e12;
+// Backward of fused attention makes scores again: five products for two.
+// Source: Dao 2023 (arXiv 2307.08691), section 4.1.
+constexpr double kAttentionBackward = 2.5;
+
+// The data sheet's dense rate for products of `dtype`; what has no such units
+// runs at the fp32 rate.
+double PeakFlops(const Gpu& gpu, DType dtype) {
+  const char* name = "fp32";
+  if (dtype == DType::kBf16) name = "bf16";
+  if (dtype == DType::kFp16) name = "fp16";
+  if (dtype == DType::kFp8) name = "fp8";
+  auto rate = gpu.teraflops.find(name);
+  if (rate == gpu.teraflops.end()) rate = gpu.teraflops.find("fp32");
+  return rate == gpu.teraflops.end() ? 0 : rate->second * 1e12;
+}
+
+// Ranks of a group that are in one node.
+int64_t RanksInNode(const Job& job, int64_t size, int64_t stride) {
+  return std::clamp<int64_t>(job.gpus_per_node / stride, 1, size);
+}
+
+// One pass while it is added up.
+struct Work {
+  double product_seconds = 0;
+  double attention_flops = 0;
+  double bytes = 0;
+  int kernels = 0;
+  int collectives = 0;
+  double tensor_seconds = 0;
+};
+
+class BlockClock {
+ public:
+  BlockClock(const Job& job, const Rates& rates, double tensor_overlap, const Block& block)
+      : job_(job), rates_(rates), tensor_overlap_(tensor_overlap), block_(block) {}
+
+  BlockTime Time() {
+    Work forward, again, backward;
+    double model_flops = 0;
+    for (const Op& op : block_.ops) {
+      const double depth = Products(op);
+      Forward(op, depth, forward);
+      if (RunsAgain(op)) Forward(op, depth, again, &gathered_again_);
+      Backward(op, depth, backward);
+      model_flops += ModelFlops(op, depth);
+    }
+    return {Finish(forward), Finish(again), Finish(backward), model_flops};
+  }
+
+ private:
+  // FLOPs of forward's products.
+  double Products(const Op& op) const {
+    double weights = 0;
+    for (TensorId id : op.parameters) {
+      const Parameter& parameter = block_.parameters[id];
+      if (parameter.shape.rank != 2 || parameter.embedding) continue;
+      weights += static_cast<double>(parameter.Elements());
+    }
+    double flops = 2 * Rows(op) * weights;
+    if (op.product_depth > 0) flops += 2.0 * Whole(op.outputs.ids[0]) * op.product_depth;
+    return flops;
+  }
+
+  // Vectors that a product by weights takes: the tokens, or of what is pooled the
+  // sequences.
+  double Rows(const Op& op) const {
+    const auto sequences = static_cast<double>(job_.micro_batch_size);
+    const Shape& shape = block_.tensors[op.outputs.ids[0]].shape;
+    const bool pooled = shape.rank == 2 && shape.extents[1].symbol != Symbol::kS;
+    return pooled ? sequences : sequences * static_cast<double>(job_.sequence_length);
+  }
+
+  // Attention in full, or of the whole window, as model FLOPs are counted
+  // (Korthikanti et al. 2022, appendix A).
+  double ModelFlops(const Op& op, double flops) const {
+    if (op.kind != OpKind::kAttention) return flops;
+    const int64_t window = job_.model->sliding_window;
+    const int64_t seen = window > 0 ? std::min(window, job_.sequence_length) : job_.sequence_length;
+    return 4.0 * Whole(op.outputs.ids[0]) * static_cast<double>(seen);
+  }
+
+  // Elements, of all chunks where the loss is sliced.
+  double Whole(TensorId id) const {
+    const Tensor& tensor = block_.tensors[id];
+    double elements = static_cast<double>(tensor.shape.Elements());
+    for (int axis = 0; axis < tensor.shape.rank; ++axis) {
+      if (tensor.shape.extents[axis].split == Split::kChunk) {
+        elements *= static_cast<double>(job_.loss_chunk_count);
+      }
+    }
+    return elements;
+  }
+  double BytesOf(TensorId id) const {
+    return Whole(id) * static_cast<double>(plimsoll::Bytes(block_.tensors[id].dtype, 8)) / 8;
+  }
+  bool Owns(TensorId id) const { return block_.tensors[id].storage == id; }
+  double BytesOf(const Ids& ids, bool gradients) const {
+    double bytes = 0;
+    for (TensorId id : ids) {
+      if (gradients && !block_.tensors[id].differentiable) continue;
+      bytes += BytesOf(id);
+    }
+    return bytes;
+  }
+
+  void AddProduct(const Op& op, double flops, double times, Work& work) const {
+    if (op.kind == OpKind::kAttention) {
+      work.attention_flops += flops * (times == 1 ? 1 : kAttentionBackward);
+      work.kernels += 1;
+      return;
+    }
+    work.product_seconds += times * ProductSeconds(op, flops);
+    work.kernels += static_cast<int>(times);
+  }
+
+  // Scores of few wide heads are bound by memory.
+  double ProductSeconds(const Op& op, double flops) const {
+    double bytes = BytesOf(op.inputs, false) + BytesOf(op.outputs, false);
+    for (TensorId id : op.parameters) {
+      bytes += static_cast<double>(block_.parameters[id].Elements() *
+                                   plimsoll::Bytes(job_.precision.activation, 1));
+    }
+    return std::max(flops / rates_.matrix_flops, bytes / rates_.memory_bytes) +
+           rates_.half_flops / rates_.matrix_flops;
+  }
+
+  void Forward(const Op& op, double flops, Work& work) { Forward(op, flops, work, &gathered_); }
+  void Forward(const Op& op, double flops, Work& work, TensorId* gathered) {
+    Gather(op, gathered, work);
+    if (flops > 0) {
+      AddProduct(op, flops, 1, work);
+      return;
+    }
+    if (op.kind == OpKind::kGather) return;
+    double written = 0;
+    for (TensorId id : op.outputs) written += Owns(id) ? BytesOf(id) : 0;
+    if (written == 0) return;  // views
+    work.bytes += BytesOf(op.inputs, false) + written;
+    work.kernels += 1;
+  }
+
+  // Reads what was saved and the outputs' gradients, writes the inputs'.
+  void Backward(const Op& op, double flops, Work& work) {
+    Scatter(op, work);
+    AddWeightGradients(op, work);
+    if (flops > 0) {
+      AddProduct(op, flops, 2, work);
+      return;
+    }
+    if (op.input_gradient == InputGradient::kShared || op.kind == OpKind::kGather) return;
+    const double inputs = BytesOf(op.inputs, true);
+    if (inputs == 0 && op.parameters.count == 0) return;
+    work.bytes += BytesOf(op.saved, false) + BytesOf(op.outputs, true) + inputs;
+    work.kernels += 1;
+  }
+
+  // A gradient that is added to a sum reads both and writes the sum; one that a
+  // product adds itself reads and writes the sum. A lookup's is as large as its
+  // table.
+  void AddWeightGradients(const Op& op, Work& work) const {
+    const WeightGradient how =
+        job_.gradient_accumulation_fusion ? WeightGradient::kFused : job_.profile->weight_gradient;
+    const double sum = static_cast<double>(plimsoll::Bytes(job_.precision.accumulation, 1));
+    const double own = static_cast<double>(plimsoll::Bytes(job_.precision.gradient, 1));
+    for (TensorId id : op.parameters) {
+      const Parameter& parameter = block_.parameters[id];
+      const auto elements = static_cast<double>(parameter.Elements());
+      if (how == WeightGradient::kFused && !parameter.embedding) {
+        work.bytes += elements * 2 * sum;
+      } else if (how != WeightGradient::kKept || job_.micro_batch_count > 1) {
+        work.bytes += elements * (own + 2 * sum);
+      }
+      if (parameter.embedding) work.bytes += elements * own;
+    }
+  }
+
+  // Whether backward runs the op's forward once more.
+  bool RunsAgain(const Op& op) const {
+    if (op.segment > 0) return true;
+    bool checkpointed = op.outputs.count > 0;
+    bool discarded = false;
+    for (TensorId id : op.outputs) {
+      const Tensor& storage = block_.tensors[block_.tensors[id].storage];
+      checkpointed = checkpointed && storage.checkpointed;
+      discarded = discarded || storage.discarded;
+    }
+    return block_.recompute_unit > 0 ? !checkpointed : discarded;
+  }
+
+  // A collective over the tensor-parallel group: a gather or a scatter that moves
+  // `bytes` over each link, or both in one.
+  void Collect(double bytes, int rounds, Work& work) const {
+    const int64_t degree = job_.tensor_parallel_size;
+    work.collectives += 1;
+    work.tensor_seconds +=
+        rounds * ((1 - tensor_overlap_) * (bytes / rates_.Bandwidth(job_, degree, 1)) +
+                  rates_.Start(job_, degree, 1));
+  }
+  // A gather or a scatter of the whole tensor moves (t-1)/t of it.
+  double Half(TensorId id) const {
+    const auto degree = static_cast<double>(job_.tensor_parallel_size);
+    const bool split = block_.tensors[id].sequence_axis != kNoAxis && job_.sequence_parallel;
+    return BytesOf(id) * (split ? degree : 1) * (degree - 1) / degree;
+  }
+
+  // Before or behind forward of a split product; products that read one tensor
+  // gather it once.
+  void Gather(const Op& op, TensorId* gathered, Work& work) {
+    if (job_.tensor_parallel_size == 1) return;
+    const TensorSplit split = SplitOf(block_, op);
+    if (split == TensorSplit::kRows) {
+      const double half = Half(op.outputs.ids[0]);
+      Collect(half, job_.sequence_parallel ? 1 : 2, work);
+    } else if (split == TensorSplit::kColumns && job_.sequence_parallel &&
+               *gathered != op.inputs.ids[0]) {
+      *gathered = op.inputs.ids[0];
+      Collect(Half(op.inputs.ids[0]), 1, work);
+    }
+  }
+
+  void Scatter(const Op& op, Work& work) {
+    if (job_.tensor_parallel_size == 1) return;
+    const TensorSplit split = SplitOf(block_, op);
+    if (split == TensorSplit::kRows && job_.sequence_parallel) {
+      Collect(Half(op.outputs.ids[0]), 1, work);
+    } else if (split == TensorSplit::kColumns && scattered_ != op.inputs.ids[0]) {
+      scattered_ = op.inputs.ids[0];
+      const double half = Half(op.inputs.ids[0]);
+      Collect(half, job_.sequence_parallel ? 1 : 2, work);
+      if (job_.sequence_parallel) Collect(half, 1, work);
+    }
+  }
+
+  PassTime Finish(const Work& work) const {
+    PassTime time;
+    time.matrix = work.product_seconds;
+    time.attention = work.attention_flops / rates_.attention_flops;
+    time.memory = work.bytes / rates_.memory_bytes;
+    time.tensor = work.tensor_seconds;
+    const double launches =
+        work.kernels * rates_.kernel_seconds + work.collectives * rates_.collective_seconds;
+    time.launch = std::max(0.0, launches - time.Seconds());
+    return time;
+  }
+
+  const Job& job_;
+  const Rates& rates_;
+  const double tensor_overlap_;
+  const Block& block_;
+  TensorId gathered_ = kNoTensor;
+  TensorId gathered_again_ = kNoTensor;
+  TensorId scattered_ = kNoTensor;
+};
+
+}  // namespace
+
+double Rates::Bandwidth(const Job& job, int64_t size, int64_t stride) const {
+  const int64_t in_node = RanksInNode(job, size, stride);
+  if (in_node == size) return link_bytes;
+  return std::min(link_bytes, network_bytes * static_cast<double>(in_node));
+}
+
+double Rates::Start(const Job& job, int64_t size, int64_t stride) const {
+  if (RanksInNode(job, size, stride) == size) return 0;
+  return hop_seconds * static_cast<double>(size - 1);
+}
+
+Rates RatesOf(const Job& job, const Speed& speed) {
+  Rates rates;
+  const Gpu& gpu = *job.gpu;
+  const double stack = speed.framework.stack_factor;
+  rates.peak_flops = PeakFlops(gpu, job.precision.activation);
+  rates.matrix_flops = rates.peak_flops * speed.gpu.matrix_efficiency / stack;
+  rates.half_flops = speed.gpu.matrix_half_gflop * 1e9 * (rates.peak_flops / kReferenceFlops);
+  rates.attention_flops = rates.peak_flops * speed.gpu.attention_efficiency / stack;
+  rates.memory_bytes = static_cast<double>(gpu.memory_bandwidth_bytes_per_second) *
+                       speed.gpu.memory_efficiency / stack;
+  rates.link_bytes =
+      static_cast<double>(job.interconnect_bytes_per_second) * speed.gpu.link_efficiency;
+  rates.network_bytes =
+      static_cast<double>(job.network_bytes_per_second) * speed.gpu.network_efficiency;
+  rates.kernel_seconds = speed.framework.kernel_seconds;
+  rates.collective_seconds = speed.framework.collective_seconds;
+  rates.hop_seconds = speed.framework.hop_seconds;
+  return rates;
+}
+
+BlockTime TimeBlock(const Job& job, const Rates& rates, double tensor_overlap, const Block& block) {
+  return BlockClock(job, rates, tensor_overlap, block).Time();
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,310 @@
+#include "estimator/time/step_time.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "estimator/passes/pass.h"
+#include "estimator/program/lower.h"
+#include "estimator/program/parameter_sums.h"
+#include "estimator/step/peak.h"
+
+namespace plimsoll {
+namespace {
+
+// What a stage does for one micro-batch, and what it holds.
+struct StageCost {
+  PassTime forward;
+  PassTime again;
+  PassTime backward;
+  double parameters = 0;
+
+  double Seconds() const { return forward.Seconds() + again.Seconds() + backward.Seconds(); }
+};
+
+StageCost CostOfStage(const ModelCost& cost, const StagePart& stage) {
+  StageCost sum;
+  for (const BlockCost& block : cost.blocks) {
+    const auto count = static_cast<double>(CountBlocks(block.place, stage));
+    if (count == 0) continue;
+    sum.forward.Add(block.time.forward, count);
+    sum.again.Add(block.time.again, count);
+    sum.backward.Add(block.time.backward, count);
+    sum.parameters += count * (stage.embedding ? block.parameters_alone : block.parameters);
+  }
+  return sum;
+}
+
+// All stages of a pipeline.
+struct PipelineCost {
+  StageCost slowest;
+  double parameters = 0;   // most on one stage
+  double all_seconds = 0;  // of one micro-batch through all stages
+};
+
+// Whether two stages have the same layers, in each virtual stage.
+bool LayersAlike(const Job& job, int64_t a, int64_t b) {
+  const auto stages = static_cast<size_t>(job.pipeline_parallel_size);
+  const auto& layout = job.pipeline_layout;
+  for (size_t first = 0; first < layout.size(); first += stages) {
+    if (layout[first + static_cast<size_t>(a)] != layout[first + static_cast<size_t>(b)]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+PipelineCost CostOfPipeline(const Job& job, const ModelCost& cost) {
+  PipelineCost pipeline;
+  const int64_t stages = job.pipeline_parallel_size;
+  StageCost of_last;
+  for (int64_t stage = 0; stage < stages; ++stage) {
+    const bool edge = stage < 2 || stage == stages - 1;
+    if (edge || !LayersAlike(job, stage - 1, stage)) {
+      of_last = CostOfStage(cost, PartOf(job, stage));
+    }
+    const double seconds = of_last.Seconds();
+    pipeline.all_seconds += seconds;
+    pipeline.parameters = std::max(pipeline.parameters, of_last.parameters);
+    if (stage == 0 || seconds > pipeline.slowest.Seconds()) pipeline.slowest = of_last;
+  }
+  return pipeline;
+}
+
+void AddCompute(const StageCost& stage, double micro_batches, StepTime& time) {
+  const auto add = [&](StepTerm term, double seconds) {
+    time.terms[static_cast<size_t>(term)] += micro_batches * seconds;
+  };
+  for (const PassTime* pass : {&stage.forward, &stage.backward}) {
+    add(StepTerm::kMatrixProducts, pass->matrix);
+    add(StepTerm::kAttention, pass->attention);
+    add(StepTerm::kMemoryBound, pass->memory);
+    add(StepTerm::kKernelLaunch, pass->launch);
+    add(StepTerm::kTensorCommunication, pass->tensor);
+  }
+  add(StepTerm::kRecompute, stage.again.Seconds() - stage.again.tensor);
+  add(StepTerm::kTensorCommunication, stage.again.tensor);
+}
+
+void AddPipeline(const Job& job, const ModelCost& cost, const PipelineCost& pipeline,
+                 StepTime& time) {
+  const auto stages = static_cast<double>(job.pipeline_parallel_size);
+  if (stages == 1) return;
+  const auto chunks = static_cast<double>(job.virtual_pipeline_size);
+  const auto micro_batches = static_cast<double>(job.micro_batch_count);
+  const double slowest = pipeline.slowest.Seconds();
+  const double bubble = chunks > 1 ? (stages - 1) / chunks * pipeline.all_seconds / stages
+                                   : pipeline.all_seconds - slowest;
+  time.terms[static_cast<size_t>(StepTerm::kPipelineBubble)] = bubble;
+  const int64_t stride = job.tensor_parallel_size * job.data_parallel_size;
+  const double message =
+      cost.sent_bytes / cost.rates.Bandwidth(job, 2, stride) + cost.rates.Start(job, 2, stride);
+  const double messages = 2 * ((chunks > 1 ? 0 : micro_batches) + stages - 1);
+  time.terms[static_cast<size_t>(StepTerm::kPipelineCommunication)] = messages * message;
+}
+
+// Seconds to gather, or to scatter, `bytes` over `size` ranks.
+double GatherSeconds(const Job& job, const Rates& rates, double bytes, int64_t size, int64_t stride,
+                     double messages) {
+  if (size == 1) return 0;
+  const auto ranks = static_cast<double>(size);
+  return bytes * (ranks - 1) / ranks / rates.Bandwidth(job, size, stride) +
+         messages * rates.Start(job, size, stride);
+}
+
+// Whether gradients are reduced after each micro-batch, not once a step.
+// Source: torch/distributed/fsdp, set_requires_gradient_sync (on by default; off
+// until the last backward in torch/distributed/pipelining/stage.py);
+// deepspeed/runtime/zero/stage_1_and_2.py, reduce_ipg_grads.
+bool ReducesEachMicroBatch(const Job& job) {
+  if (IsFsdp(job.profile->framework)) {
+    return job.pipeline_parallel_size == 1 && !job.profile->accumulates_whole;
+  }
+  return job.profile->framework == Framework::kDeepSpeed && job.zero_stage >= 2;
+}
+
+// How often a step gathers each weight: in forward, and where it is dropped after
+// that, in backward. A pipeline keeps what is not dropped until the step's end.
+double GathersOfStep(const Job& job) {
+  const auto micro_batches = static_cast<double>(job.micro_batch_count);
+  if (!IsFsdp(job.profile->framework) && job.zero_stage != 3) return 1;
+  if (job.reshard_after_forward) return 2 * micro_batches;
+  return job.pipeline_parallel_size > 1 ? 1 : micro_batches;
+}
+
+struct DataSeconds {
+  double gathers = 0;  // of weights, in a step
+  double reductions = 0;
+};
+
+DataSeconds DataCommunication(const Job& job, const ModelCost& cost, double parameters) {
+  const int64_t stride = job.tensor_parallel_size;
+  const int64_t shards = job.zero_stage == 0 ? 1 : job.shard_group_size;
+  const int64_t replicas = job.data_parallel_size / shards;
+  const auto micro_batches = static_cast<double>(job.micro_batch_count);
+  const double gradients = parameters * cost.gradient_bytes;
+  const double weights = parameters * cost.weight_bytes;
+  // What is sharded goes a layer at a time.
+  const int64_t layers = CeilDivide(job.model->layer_count, job.pipeline_parallel_size);
+  const double messages = shards > 1 ? static_cast<double>(layers) : 1;
+  const auto over = [&](double bytes, int64_t size, int64_t apart) {
+    return GatherSeconds(job, cost.rates, bytes, size, apart, messages);
+  };
+  DataSeconds seconds;
+  seconds.reductions = over(gradients, shards, stride) +
+                       2 * over(gradients / static_cast<double>(shards), replicas, stride * shards);
+  if (ReducesEachMicroBatch(job)) seconds.reductions *= micro_batches;
+  seconds.gathers = GathersOfStep(job) * over(weights, shards, stride);
+  return seconds;
+}
+
+// FSDP gathers and reduces beside all compute; the rest reduces beside the last
+// micro-batch's backward, and gathers behind the step.
+void AddDataCommunication(const Job& job, const Speed& speed, const ModelCost& cost,
+                          const PipelineCost& pipeline, StepTime& time) {
+  if (job.data_parallel_size == 1) return;
+  const DataSeconds seconds = DataCommunication(job, cost, pipeline.parameters);
+  const bool throughout =
+      job.zero_stage == 3 || IsFsdp(job.profile->framework) || ReducesEachMicroBatch(job);
+  const double backward = pipeline.slowest.again.Seconds() + pipeline.slowest.backward.Seconds();
+  const double window =
+      throughout ? static_cast<double>(job.micro_batch_count) * pipeline.slowest.Seconds()
+                 : backward;
+  const double hidden = speed.framework.data_overlap * window;
+  const double exposed = throughout ? std::max(0.0, seconds.gathers + seconds.reductions - hidden)
+                                    : std::max(0.0, seconds.reductions - hidden) + seconds.gathers;
+  time.terms[static_cast<size_t>(StepTerm::kDataCommunication)] = exposed;
+}
+
+// Fused: each state read and written once. An operation at a time over lists of
+// tensors, or over each: 18 of Adam's against 7.
+// Source: torch/optim/adam.py, _multi_tensor_adam and _fused_adam.
+double OptimizerPasses(const Job& job) {
+  return job.optimizer_implementation == OptimizerImplementation::kFused ? 1 : 18.0 / 7;
+}
+
+void AddOptimizer(const Job& job, const ModelCost& cost, double parameters, StepTime& time) {
+  const double shards = job.zero_stage == 0 ? 1 : static_cast<double>(job.shard_group_size);
+  time.terms[static_cast<size_t>(StepTerm::kOptimizer)] =
+      parameters / shards * cost.optimizer_bytes * OptimizerPasses(job) / cost.rates.memory_bytes;
+}
+
+void FillFigures(const Job& job, const Speed& speed, const ModelCost& cost, StepTime& time) {
+  for (const double seconds : time.terms) time.seconds += seconds;
+  time.low_seconds = time.seconds / (1 + speed.spread());
+  time.high_seconds = time.seconds * (1 + speed.spread());
+  const double tokens =
+      static_cast<double>(job.global_batch_size) * static_cast<double>(job.sequence_length);
+  const auto gpus = static_cast<double>(job.gpu_count);
+  time.tokens_per_second = tokens / time.seconds;
+  time.model_flops_utilization =
+      cost.flops_per_token * time.tokens_per_second / gpus / cost.rates.peak_flops;
+  time.gpu_hours_per_billion_tokens = 1e9 / time.tokens_per_second * gpus / 3600;
+  time.measured = speed.measured();
+}
+
+// Bytes that the step reads and writes for each parameter of an unsharded rank:
+// gradients are read, weights written, and read where they are their own master;
+// the rest both.
+double OptimizerBytes(const Job& job, const Program& program) {
+  const ParameterSums sums = SumParameters(program, WholeStage(job.model->layer_count));
+  double bytes = 0;
+  for (const State& state : program.states) {
+    const bool weights = state.part == Part::kWeights;
+    const bool both = state.part == Part::kMasterWeights || state.part == Part::kOptimizerStates ||
+                      (weights && job.precision.master == DType::kNone);
+    const bool once =
+        weights || state.part == Part::kGradients || state.part == Part::kGradientSums;
+    if (!both && !once) continue;
+    bytes += (both ? 2.0 : 1.0) * static_cast<double>(StateBytes(state, sums));
+  }
+  // Clipping reads the gradients for their norm, and scales them.
+  // Source: torch/nn/utils/clip_grad.py.
+  bytes /= static_cast<double>(sums.parameters);
+  return bytes + (job.gradient_clipping ? 3.0 : 0.0) *
+                     static_cast<double>(plimsoll::Bytes(job.precision.accumulation, 1));
+}
+
+}  // namespace
+
+BlockPlace PlaceOf(const Block& block) {
+  return {.kind = block.kind, .period = block.period, .first_of_period = block.first_of_period};
+}
+
+StagePart PartOf(const Job& job, int64_t stage) {
+  return {.layers = VirtualStages(job.pipeline_layout, job.pipeline_parallel_size,
+                                  job.virtual_pipeline_size, stage),
+          .embedding = stage == 0,
+          .head = stage == job.pipeline_parallel_size - 1};
+}
+
+int64_t CountBlocks(const BlockPlace& place, const StagePart& stage) {
+  if (place.kind == BlockKind::kEmbedding) return stage.embedding ? 1 : 0;
+  if (place.kind == BlockKind::kHead) return stage.head ? 1 : 0;
+  int64_t count = 0;
+  for (const int64_t layers : stage.layers) {
+    count += CountLayers(place.period, place.first_of_period, layers);
+  }
+  return count;
+}
+
+Program BlocksProgram(const ValidJob& job) {
+  Program program = Lower(job);
+  program = ApplyTensorParallel(job, std::move(program));
+  program = ApplySequenceParallel(job, std::move(program));
+  program = ApplyLossChunks(job, std::move(program));
+  program = ApplyRecompute(job, std::move(program));
+  return ApplyOptimizer(job, std::move(program));
+}
+
+ModelCost CostOf(const ValidJob& job, const Program& program, const Speed& speed) {
+  ModelCost cost;
+  cost.rates = RatesOf(*job, speed);
+  double forward_flops = 0;
+  for (const Block& block : program.blocks) {
+    const BlockSums sums = SumBlock(block, 1);
+    BlockCost& one = cost.blocks.emplace_back();
+    one = {.place = PlaceOf(block),
+           .time = TimeBlock(*job, cost.rates, speed.framework.tensor_overlap, block),
+           .parameters = static_cast<double>(sums.all.parameters),
+           .parameters_alone = static_cast<double>(sums.own.parameters)};
+    const int64_t count =
+        block.kind == BlockKind::kLayer
+            ? CountLayers(block.period, block.first_of_period, job->model->layer_count)
+            : 1;
+    forward_flops += static_cast<double>(count) * one.time.model_flops;
+  }
+  const double tokens =
+      static_cast<double>(job->micro_batch_size) * static_cast<double>(job->sequence_length);
+  const auto degree = static_cast<double>(job->tensor_parallel_size);
+  cost.flops_per_token = 3 * forward_flops * degree / tokens;
+  // Megatron-Core sends what each rank has: a slice with sequence parallelism, else
+  // all. Source: megatron/core/pipeline_parallel/schedules.py, get_tensor_shapes;
+  // older ones scatter it, Megatron-LM v2.4, megatron/p2p_communication.py.
+  const bool whole = job->profile->framework == Framework::kMegatronCore && !job->sequence_parallel;
+  cost.sent_bytes = tokens * static_cast<double>(job->model->hidden_size) *
+                    static_cast<double>(plimsoll::Bytes(job->precision.residual, 1)) /
+                    (whole ? 1 : degree);
+  cost.gradient_bytes = static_cast<double>(plimsoll::Bytes(job->precision.reduce, 1));
+  cost.weight_bytes = static_cast<double>(plimsoll::Bytes(job->precision.parameter, 1));
+  cost.optimizer_bytes = OptimizerBytes(*job, program);
+  return cost;
+}
+
+StepTime PredictStep(const Job& job, const Speed& speed, const ModelCost& cost) {
+  StepTime time;
+  const PipelineCost pipeline = CostOfPipeline(job, cost);
+  AddCompute(pipeline.slowest, static_cast<double>(job.micro_batch_count), time);
+  AddPipeline(job, cost, pipeline, time);
+  AddDataCommunication(job, speed, cost, pipeline, time);
+  AddOptimizer(job, cost, pipeline.parameters, time);
+  time.terms[static_cast<size_t>(StepTerm::kFixed)] = speed.framework.step_seconds;
+  FillFigures(job, speed, cost, time);
+  return time;
+}
+
+StepTime PredictStep(const ValidJob& job, const SpeedTable& table) {
+  const Speed speed = SpeedOf(table, *job);
+  return PredictStep(*job, speed, CostOf(job, BlocksProgram(job), speed));
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,318 @@
+// What must hold between the answers to jobs that differ in one thing, and
+// within each answer, over thousands of random jobs.
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <random>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "estimator/base/units.h"
+#include "estimator/job/job_abilities.h"
+#include "estimator/job/vocabularies.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/jobs.h"
+#include "tests/testing/random_jobs.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr int kJobs = 2500;
+
+std::string Describe(const JobSpec& job) {
+  return absl::StrCat(
+      *job.runtime.framework, " ", *job.training.precision.preset, " ",
+      *job.training.optimizer.name, " dp ", *job.parallelism.data_parallel_size, " zero ",
+      *job.parallelism.zero_stage, " tp ", *job.parallelism.tensor_parallel_size, " pp ",
+      *job.parallelism.pipeline_parallel_size, " ", job.parallelism.pipeline_schedule.value_or(""),
+      " ", job.training.recompute.mode.value_or("none"), " ",
+      job.training.attention.value_or("auto"), " ",
+      job.training.loss.implementation.value_or("plain"), " S ", *job.training.sequence_length,
+      " B ", *job.training.micro_batch_size);
+}
+
+// Calls `check` with each random job; the seed is fixed, so a failure repeats.
+void ForRandomJobs(int count, const std::function<void(const JobSpec&)>& check) {
+  std::mt19937_64 random(20261121);
+  for (int i = 0; i < count; ++i) {
+    const JobSpec job = RandomJob(random);
+    SCOPED_TRACE(absl::StrCat("job ", i, ": ", Describe(job)));
+    check(job);
+    if (::testing::Test::HasFailure()) return;  // the first is enough
+  }
+}
+
+TEST(RelationsTest, ValidJobsAreAnswered) {
+  ForRandomJobs(kJobs,
+                [](const JobSpec& job) { EXPECT_THAT(Refusals(job), ::testing::IsEmpty()); });
+}
+
+void ExpectConsistent(const RankMemory& rank) {
+  EXPECT_GE(rank.allocated.bound_bytes, rank.allocated.expected_bytes);
+  EXPECT_GE(rank.reserved.bound_bytes, rank.reserved.expected_bytes);
+  EXPECT_GE(rank.device.bound_bytes, rank.device.expected_bytes);
+  EXPECT_GE(rank.reserved.expected_bytes, rank.allocated.expected_bytes);
+  EXPECT_GE(rank.device.expected_bytes, rank.reserved.expected_bytes);
+  int64_t sum = 0;
+  for (int64_t bytes : rank.breakdown) {
+    EXPECT_GE(bytes, 0);
+    sum += bytes;
+  }
+  EXPECT_EQ(sum, rank.device.expected_bytes) << "the breakdown adds up";
+  // nanotron may deal a middle stage no layer where the head costs more than they do.
+  EXPECT_TRUE(rank.parameter_count > 0 || rank.layer_count == 0);
+  EXPECT_GE(rank.in_flight_count, 1);
+  int64_t peak = 0;
+  for (const Moment& moment : rank.moments) {
+    EXPECT_GE(moment.current_allocated_bytes, 0);
+    EXPECT_GE(moment.peak_allocated_bytes, 0);
+    EXPECT_LE(moment.peak_reserved_bytes, rank.reserved.expected_bytes);
+    peak = std::max(peak, moment.peak_allocated_bytes);
+  }
+  EXPECT_EQ(rank.moments.size(), 2 * kPhaseCount);
+  EXPECT_EQ(peak, rank.allocated.expected_bytes) << "the peak is one of the moments'";
+}
+
+TEST(RelationsTest, EachAnswerAgreesWithItself) {
+  ForRandomJobs(kJobs, [](const JobSpec& job) {
+    const MemoryEstimate estimate = Estimate(job);
+    const auto limiting = static_cast<size_t>(estimate.limiting_rank);
+    ASSERT_LT(limiting, estimate.ranks.size());
+    const Gauge& device = estimate.ranks[limiting].device;
+    int64_t layers = 0;
+    int64_t gpus = 0;
+    for (const RankMemory& rank : estimate.ranks) {
+      ExpectConsistent(rank);
+      EXPECT_LE(rank.device.expected_bytes, device.expected_bytes) << "the most loaded decides";
+      layers += rank.layer_count;
+      gpus += rank.gpu_count;
+    }
+    EXPECT_EQ(layers, Shape(const_cast<JobSpec&>(job)).layer_count);
+    EXPECT_EQ(gpus, *job.parallelism.data_parallel_size * *job.parallelism.tensor_parallel_size *
+                        *job.parallelism.pipeline_parallel_size);
+    int64_t tensors = 0;
+    int64_t bound = 0;
+    for (const RankMemory& rank : estimate.ranks) {
+      tensors = std::max(tensors, rank.allocated.expected_bytes);
+      bound = std::max(bound, rank.device.bound_bytes);
+    }
+    EXPECT_EQ(estimate.headroom.expected_bytes, estimate.usable_bytes - device.expected_bytes);
+    EXPECT_EQ(estimate.headroom.bound_bytes, estimate.usable_bytes - bound);
+    const bool fits = bound <= estimate.usable_bytes;
+    const int64_t outside =
+        device.expected_bytes - estimate.ranks[limiting].reserved.expected_bytes;
+    const bool may_fit = tensors + outside <= estimate.usable_bytes;
+    EXPECT_EQ(estimate.verdict,
+              fits ? Verdict::kFits : (may_fit ? Verdict::kAtRisk : Verdict::kDoesNotFit));
+  });
+}
+
+// Over stages and tensor-parallel ranks there is at least the model: what is
+// replicated (norms, positions) or padded (the vocabulary) is there more often.
+TEST(RelationsTest, RanksHoldTheModelTogether) {
+  ForRandomJobs(kJobs, [](const JobSpec& job) {
+    const MemoryEstimate estimate = Estimate(job);
+    int64_t held = 0;
+    for (const RankMemory& rank : estimate.ranks) held += rank.parameter_count;
+    held *= *job.parallelism.tensor_parallel_size;
+    EXPECT_GE(held, estimate.parameter_count);
+    const ValidJob valid = Valid(job);
+    const bool padded = valid->padded_vocab_size != valid->model->vocab_size;
+    const bool tied_twice =
+        valid->model->tied_embeddings && *job.parallelism.pipeline_parallel_size > 1;
+    if (*job.parallelism.tensor_parallel_size == 1 && !padded && !tied_twice) {
+      EXPECT_EQ(held, estimate.parameter_count) << "nothing is replicated";
+    }
+  });
+}
+
+// A pass whose degree is 1, or whose option is off, leaves the program as it is.
+TEST(RelationsTest, DegreeOneChangesNothing) {
+  int unchanged = 0;
+  ForRandomJobs(kJobs, [&unchanged](const JobSpec& spec) {
+    const ValidJob job = Valid(spec);
+    Program program = Lowered(job);
+    for (const Pass& pass : kPasses) {
+      const std::string before = ToText(program);
+      program = pass.apply(job, std::move(program));
+      const bool off = (pass.id == PassId::kTensorParallel && job->tensor_parallel_size == 1) ||
+                       (pass.id == PassId::kSequenceParallel && !job->sequence_parallel) ||
+                       (pass.id == PassId::kLossChunks && job->loss_chunk_count == 1) ||
+                       (pass.id == PassId::kRecompute && job->recompute == RecomputeMode::kNone);
+      if (!off) continue;
+      EXPECT_EQ(ToText(program), before) << pass.name;
+      ++unchanged;
+    }
+  });
+  EXPECT_GT(unchanged, kJobs);
+}
+
+// The bytes of every weight that t ranks share are the whole's, where it divides.
+TEST(RelationsTest, SplittingConservesBytes) {
+  ForRandomJobs(kJobs, [](const JobSpec& spec) {
+    const ValidJob job = Valid(spec);
+    const Program whole = Lowered(job);
+    const Program split = ProgramAfter(job, PassId::kSequenceParallel);
+    const int64_t degree = job->tensor_parallel_size;
+    for (size_t b = 0; b < whole.blocks.size(); ++b) {
+      const Block& before = whole.blocks[b];
+      const Block& after = split.blocks[b];
+      for (size_t i = 0; i < before.parameters.size(); ++i) {
+        const bool splits = before.parameters[i].tensor_axis != kNoAxis;
+        EXPECT_EQ(after.parameters[i].Elements() * (splits ? degree : 1),
+                  before.parameters[i].Elements())
+            << before.parameters[i].name;
+      }
+      for (size_t i = 0; i < before.tensors.size(); ++i) {
+        const Tensor& tensor = before.tensors[i];
+        const bool splits = tensor.tensor_axis != kNoAxis ||
+                            (tensor.sequence_axis != kNoAxis && job->sequence_parallel);
+        const int64_t together = after.tensors[i].Bytes() * (splits ? degree : 1);
+        EXPECT_EQ(together, tensor.Bytes()) << tensor.name;
+      }
+    }
+  });
+}
+
+TEST(RelationsTest, TheTraceEndsWithTheAnswer) {
+  ForRandomJobs(kJobs / 5, [](const JobSpec& job) {
+    const MemoryEstimate estimate = EstimateInFull(job);
+    ASSERT_EQ(estimate.trace.size(), kPassCount + 1);
+    EXPECT_EQ(estimate.trace.front().pass, "lower");
+    for (size_t i = 0; i < kPassCount; ++i) {
+      EXPECT_EQ(estimate.trace[i + 1].pass, kPasses[i].name);
+    }
+    for (const TraceEntry& entry : estimate.trace) {
+      EXPECT_GE(entry.state_bytes, 0);
+      EXPECT_GE(entry.activation_bytes, 0);
+    }
+    EXPECT_GT(estimate.trace.back().state_bytes, 0);
+    EXPECT_FALSE(estimate.ledger.empty());
+    for (const LedgerEntry& entry : estimate.ledger) {
+      EXPECT_GE(entry.bytes, 0) << entry.tensor;
+      EXPECT_GE(entry.count, 0) << entry.tensor;
+      EXPECT_FALSE(entry.lifetime.empty()) << entry.tensor;
+    }
+  });
+}
+
+// What the optimizer step holds, of the first and of a steady step, on each stage.
+std::vector<int64_t> OptimizerPhase(const JobSpec& job) {
+  std::vector<int64_t> bytes;
+  for (const RankMemory& rank : Estimate(job).ranks) {
+    for (const Moment& moment : rank.moments) {
+      if (moment.phase == Phase::kOptimizer) bytes.push_back(moment.peak_allocated_bytes);
+    }
+  }
+  return bytes;
+}
+
+RecomputeSpec RecomputeOf(const Word<RecomputeMode>& mode) {
+  RecomputeSpec recompute;
+  recompute.mode = std::string(mode.name);
+  if (mode.value == RecomputeMode::kEveryNth) recompute.interval = 3;
+  return recompute;
+}
+
+// Recomputation ends with backward: the step knows nothing of it, whether a tied head's
+// table is one parameter or two.
+void ExpectOneOptimizerPhase(const Profile& profile, int64_t zero_stage, bool tied) {
+  JobSpec job = With(SmallJob(), profile.name);
+  Shape(job).layer_count = 6;
+  Shape(job).tied_embeddings = tied;
+  job.parallelism.data_parallel_size = 4;
+  job.parallelism.zero_stage = zero_stage;
+  std::optional<std::vector<int64_t>> first;
+  int modes = 0;
+  for (const Word<RecomputeMode>& mode : kRecomputeModes) {
+    job.training.recompute = RecomputeOf(mode);
+    if (!Refusals(job).empty()) continue;
+    const std::vector<int64_t> bytes = OptimizerPhase(job);
+    if (!first.has_value()) first = bytes;
+    EXPECT_EQ(bytes, *first) << profile.name << " zero " << zero_stage << " tied " << tied << " "
+                             << mode.name;
+    ++modes;
+  }
+  EXPECT_GE(modes, 2) << profile.name;
+}
+
+TEST(RelationsTest, TheOptimizerPhaseKnowsNoRecomputation) {
+  for (const Profile& profile : Profiles()) {
+    const Capabilities capabilities =
+        CapabilitiesOf(profile.framework, kAnyVersion, Trainer::kNone, kAnyVersion);
+    for (int64_t stage = 0; stage <= 3; ++stage) {
+      if (!capabilities.Has(AbilityOfZero(stage))) continue;
+      for (const bool tied : {false, true}) ExpectOneOptimizerPhase(profile, stage, tied);
+    }
+  }
+}
+
+// A job on a GPU that has from 0.6 to 2.6 times what the closed form expects, where verdicts
+// differ, at any risk and with either kind of segments.
+JobSpec OnTightGpu(JobSpec job, std::mt19937_64& random) {
+  constexpr double kRisks[] = {0.5, 0.1, 0.01};
+  job.risk = kRisks[random() % 3];
+  job.runtime.allocator.expandable_segments = random() % 2 == 0;
+  const MemoryEstimate estimate = Estimate(job);
+  const int64_t expected = estimate.usable_bytes - estimate.headroom.expected_bytes;
+  const int64_t left = expected * (60 + static_cast<int64_t>(random() % 200)) / 100;
+  if (left < estimate.usable_bytes) {
+    job.cluster.reserved_for_others_bytes = estimate.usable_bytes - left;
+  }
+  return job;
+}
+
+Verdict VerdictAt(const char* detail, JobSpec job) {
+  job.detail = detail;
+  return Estimate(job).verdict;
+}
+
+// The closed form knows no order of allocations; what it is sure of a replay confirms.
+TEST(RelationsTest, TheClosedFormNeverContradictsAReplay) {
+  std::mt19937_64 random(1);
+  int counts[3][3] = {};
+  ForRandomJobs(kJobs, [&](const JobSpec& roomy) {
+    const JobSpec job = OnTightGpu(roomy, random);
+    const Verdict closed = VerdictAt("summary", job);
+    const Verdict replayed = VerdictAt("replay", job);
+    EXPECT_FALSE(closed == Verdict::kFits && replayed == Verdict::kDoesNotFit) << *job.risk;
+    EXPECT_FALSE(closed == Verdict::kDoesNotFit && replayed == Verdict::kFits) << *job.risk;
+    ++counts[static_cast<int>(closed)][static_cast<int>(replayed)];
+  });
+  for (const int verdict : {0, 2}) EXPECT_GT(counts[verdict][verdict], kJobs / 8);
+  const int at_risk = std::accumulate(counts[1], counts[1] + 3, 0);
+  EXPECT_GT(at_risk, 0) << "some are between";
+  EXPECT_LT(at_risk, kJobs / 4) << "most are told";
+}
+
+// What the closed form cannot tell it says so.
+TEST(RelationsTest, OnlyRiskOfTheClosedFormIsWarnedOf) {
+  std::mt19937_64 random(2);
+  ForRandomJobs(kJobs / 10, [&random](const JobSpec& roomy) {
+    JobSpec job = OnTightGpu(roomy, random);
+    for (const char* detail : {"summary", "replay"}) {
+      job.detail = detail;
+      const MemoryEstimate estimate = Estimate(job);
+      const bool warned =
+          std::any_of(estimate.warnings.begin(), estimate.warnings.end(),
+                      [](const Warning& warning) { return warning.code == "not-replayed"; });
+      EXPECT_EQ(warned,
+                estimate.detail == Detail::kSummary && estimate.verdict == Verdict::kAtRisk);
+    }
+  });
+}
+
+// An answer is a function of its request.
+TEST(RelationsTest, TheSameJobGetsTheSameAnswer) {
+  ForRandomJobs(kJobs / 10, [](const JobSpec& job) {
+    const MemoryEstimate once = Estimate(job);
+    const MemoryEstimate again = EstimateInFull(job);
+    for (size_t i = 0; i < once.ranks.size(); ++i) {
+      EXPECT_EQ(once.ranks[i].breakdown, again.ranks[i].breakdown);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace plimsoll

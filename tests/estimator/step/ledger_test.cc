@@ -1,0 +1,348 @@
+// Lifetimes on blocks made by hand: each tensor has as many bytes as its name
+// says, so that every sum can be checked in the head.
+#include "estimator/step/ledger.h"
+
+#include <initializer_list>
+
+#include "gtest/gtest.h"
+#include "tests/testing/jobs.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr auto kFused = WeightGradient::kFused;
+
+// A block of tensors of one byte an element.
+class Hand {
+ public:
+  TensorId Make(absl::string_view name, int64_t bytes, Role role = Role::kActivation) {
+    const auto id = static_cast<TensorId>(block_.tensors.size());
+    Tensor tensor;
+    tensor.name = name;
+    tensor.shape.rank = 1;
+    tensor.shape.extents[0].size = bytes;
+    tensor.dtype = DType::kFp8;
+    tensor.role = role;
+    tensor.storage = id;
+    block_.tensors.push_back(tensor);
+    return id;
+  }
+  TensorId View(absl::string_view name, TensorId storage, int64_t bytes) {
+    const TensorId id = Make(name, bytes);
+    block_.tensors[id].storage = storage;
+    return id;
+  }
+  TensorId Weight(int64_t elements) {
+    const auto id = static_cast<TensorId>(block_.parameters.size());
+    Parameter parameter;
+    parameter.shape.rank = 1;
+    parameter.shape.extents[0].size = elements;
+    block_.parameters.push_back(parameter);
+    return id;
+  }
+  Op& Then(absl::string_view name, Ids inputs, Ids outputs, Ids saved) {
+    Op op;
+    op.name = name;
+    op.inputs = inputs;
+    op.outputs = outputs;
+    op.saved = saved;
+    block_.ops.push_back(op);
+    return block_.ops.back();
+  }
+  Block& Between(TensorId input, TensorId output) {
+    block_.input = input;
+    block_.output = output;
+    return block_;
+  }
+  Block& block() { return block_; }
+
+ private:
+  Block block_;
+};
+
+BlockRun RunFused(const Block& block) { return plimsoll::Run(block, kFused, DType::kFp8); }
+
+TEST(LedgerTest, KeepsWhatIsSavedAndNoMore) {
+  Hand hand;
+  const TensorId x = hand.Make("x", 10);
+  const TensorId a = hand.Make("a", 20);
+  const TensorId y = hand.Make("y", 40);
+  hand.Then("f", {x}, {a}, {x});
+  hand.Then("g", {a}, {y}, {a});
+  const BlockRun run = RunFused(hand.Between(x, y));
+  EXPECT_EQ(run.kept.total, 10 + 20);
+  EXPECT_EQ(run.forward.total, 10 + 20 + 40);
+  EXPECT_EQ(run.backward.total, 10 + 20 + 40 + 20) << "kept, y's gradient, a's gradient";
+  EXPECT_EQ(run.kept.roles[static_cast<size_t>(Role::kActivation)], 30);
+  EXPECT_EQ(run.backward.roles[static_cast<size_t>(Role::kTemporary)], 40 + 20);
+}
+
+TEST(LedgerTest, WhatNothingSavesIsGone) {
+  Hand hand;
+  const TensorId x = hand.Make("x", 10);
+  const TensorId a = hand.Make("a", 20);
+  const TensorId b = hand.Make("b", 20);
+  const TensorId y = hand.Make("y", 10);
+  hand.Then("f", {x}, {a}, {});
+  hand.Then("g", {a}, {b}, {});
+  hand.Then("h", {b}, {y}, {});
+  const BlockRun run = RunFused(hand.Between(x, y));
+  EXPECT_EQ(run.kept.total, 0);
+  EXPECT_EQ(run.forward.total, 20 + 20) << "one and the next";
+}
+
+TEST(LedgerTest, ATensorThatTwoOpsSaveCountsOnce) {
+  Hand hand;
+  const TensorId x = hand.Make("x", 10);
+  const TensorId a = hand.Make("a", 3);
+  const TensorId b = hand.Make("b", 4);
+  const TensorId y = hand.Make("y", 5);
+  hand.Then("f", {x}, {a}, {x});
+  hand.Then("g", {x}, {b}, {x});
+  hand.Then("h", {a, b}, {y}, {a, b});
+  EXPECT_EQ(RunFused(hand.Between(x, y)).kept.total, 10 + 3 + 4);
+}
+
+// One of three views is saved: all of what is behind them stays.
+TEST(LedgerTest, AViewPinsItsStorage) {
+  Hand hand;
+  const TensorId x = hand.Make("x", 10);
+  const TensorId packed = hand.Make("packed", 30);
+  const TensorId query = hand.View("query", packed, 10);
+  const TensorId key = hand.View("key", packed, 10);
+  const TensorId y = hand.Make("y", 10);
+  hand.Then("project", {x}, {packed}, {});
+  hand.Then("split", {packed}, {query, key}, {});
+  hand.Then("use", {query}, {y}, {query});
+  const BlockRun run = RunFused(hand.Between(x, y));
+  EXPECT_EQ(run.kept.total, 30);
+  EXPECT_EQ(run.forward.total, 10 + 30) << "views are no memory of their own";
+}
+
+// A Python local holds a tensor until the block returns; backward has no use for it.
+TEST(LedgerTest, AHeldTensorLivesUntilTheBlockReturns) {
+  for (const bool held : {false, true}) {
+    Hand hand;
+    const TensorId x = hand.Make("x", 10);
+    const TensorId a = hand.Make("a", 100);
+    const TensorId b = hand.Make("b", 10);
+    const TensorId c = hand.Make("c", 10);
+    const TensorId y = hand.Make("y", 50);
+    hand.Then("f", {x}, {a}, {});
+    hand.Then("g", {a}, {b}, {});
+    hand.Then("h", {b}, {c}, {});
+    hand.Then("i", {c}, {y}, {});
+    hand.block().tensors[a].held = held;
+    const BlockRun run = RunFused(hand.Between(x, y));
+    EXPECT_EQ(run.forward.total, held ? 100 + 10 + 50 : 10 + 100) << held;
+    EXPECT_EQ(run.kept.total, 0) << held;
+  }
+}
+
+TEST(LedgerTest, TemporariesLiveWhileTheirOpRuns) {
+  Hand hand;
+  const TensorId x = hand.Make("x", 10);
+  const TensorId y = hand.Make("y", 10);
+  const TensorId forward = hand.Make("forward", 100, Role::kTemporary);
+  const TensorId backward = hand.Make("backward", 200, Role::kCommunication);
+  Op& op = hand.Then("f", {x}, {y}, {x});
+  op.forward_temporaries = {forward};
+  op.backward_temporaries = {backward};
+  const BlockRun run = RunFused(hand.Between(x, y));
+  EXPECT_EQ(run.forward.total, 10 + 10 + 100);
+  EXPECT_EQ(run.kept.total, 10);
+  EXPECT_EQ(run.backward.total, 10 + 10 + 200 + 10) << "x, y's gradient, temporary, x's gradient";
+  EXPECT_EQ(run.backward.roles[static_cast<size_t>(Role::kCommunication)], 200);
+}
+
+// y = x + f(x): the sum hands its own gradient on, f's is a second one.
+TEST(LedgerTest, AResidualSumSharesGradients) {
+  Hand hand;
+  const TensorId x = hand.Make("x", 10);
+  const TensorId f = hand.Make("f", 10);
+  const TensorId y = hand.Make("y", 10);
+  hand.Then("f", {x}, {f}, {x});
+  hand.Then("sum", {x, f}, {y}, {}).input_gradient = InputGradient::kShared;
+  const BlockRun run = RunFused(hand.Between(x, y));
+  EXPECT_EQ(run.kept.total, 10);
+  EXPECT_EQ(run.backward.total, 10 + 10 + 10) << "x, the shared gradient, f's for x";
+  hand.block().ops[1].input_gradient = InputGradient::kFresh;
+  EXPECT_EQ(RunFused(hand.block()).backward.total, 10 + 30) << "one each";
+}
+
+// Megatron's cross entropy writes the logits' gradient over the softmax.
+TEST(LedgerTest, AnInPlaceGradientIsNoNewMemory) {
+  for (const bool in_place : {true, false}) {
+    Hand hand;
+    const TensorId x = hand.Make("x", 10);
+    const TensorId logits = hand.Make("logits", 100, Role::kLoss);
+    const TensorId loss = hand.Make("loss", 1, Role::kLoss);
+    hand.Then("head", {x}, {logits}, {x});
+    Op& op = hand.Then("loss", {logits}, {loss}, {logits});
+    if (in_place) op.input_gradient = InputGradient::kInPlace;
+    hand.block().kind = BlockKind::kHead;
+    const BlockRun run = RunFused(hand.Between(x, kNoTensor));
+    EXPECT_EQ(run.backward.total, in_place ? 10 + 100 + 10 : 10 + 100 + 100) << in_place;
+  }
+}
+
+TEST(LedgerTest, WhatIsNotDifferentiableGetsNoGradient) {
+  Hand hand;
+  const TensorId x = hand.Make("x", 10);
+  const TensorId y = hand.Make("y", 10);
+  const TensorId mask = hand.Make("mask", 5);
+  hand.Then("dropout", {x}, {y, mask}, {mask});
+  hand.block().tensors[mask].differentiable = false;
+  EXPECT_EQ(RunFused(hand.Between(x, y)).backward.total, 5 + 10 + 10);
+  hand.block().tensors[x].differentiable = false;
+  EXPECT_EQ(RunFused(hand.block()).backward.total, 5 + 10);
+}
+
+TEST(LedgerTest, GradientsOfWeightsStayDieOrAreNeverBorn) {
+  Hand hand;
+  const TensorId x = hand.Make("x", 10);
+  const TensorId a = hand.Make("a", 10);
+  const TensorId y = hand.Make("y", 10);
+  hand.Then("f", {x}, {a}, {x}).parameters = {hand.Weight(100)};
+  hand.Then("g", {a}, {y}, {a}).parameters = {hand.Weight(50)};
+  const Block& block = hand.Between(x, y);
+  const auto backward = [&block](WeightGradient fate) {
+    return plimsoll::Run(block, fate, DType::kBf16).backward;
+  };
+  EXPECT_EQ(backward(WeightGradient::kFused).total, 20 + 10 + 10);
+  EXPECT_EQ(backward(WeightGradient::kAdded).total, 10 + 10 + 10 + 2 * 100) << "f's alone";
+  EXPECT_EQ(backward(WeightGradient::kKept).total, 10 + 10 + 10 + 2 * 150) << "f's beside g's";
+  EXPECT_EQ(backward(WeightGradient::kKept).roles[static_cast<size_t>(Role::kGradient)], 300);
+  EXPECT_EQ(backward(WeightGradient::kAdded).roles[static_cast<size_t>(Role::kGradient)], 0);
+}
+
+// A segment keeps what it reads, and makes the rest again.
+TEST(LedgerTest, ARecomputedSegmentKeepsItsInputs) {
+  Hand hand;
+  const TensorId x = hand.Make("x", 10);
+  const TensorId scores = hand.Make("scores", 100);
+  const TensorId softmax = hand.Make("softmax", 100);
+  const TensorId y = hand.Make("y", 10);
+  hand.Then("scores", {x}, {scores}, {x});
+  hand.Then("softmax", {scores}, {softmax}, {softmax});
+  hand.Then("context", {softmax}, {y}, {softmax});
+  Block& block = hand.Between(x, y);
+  EXPECT_EQ(RunFused(block).kept.total, 10 + 100);
+  for (Op& op : block.ops) op.segment = 1;
+  const BlockRun run = RunFused(block);
+  EXPECT_EQ(run.kept.total, 10);
+  EXPECT_GE(run.backward.total, 10 + 100 + 10 + 100) << "softmax again, with its gradient";
+}
+
+// Only the output goes; the op runs again from what it keeps anyway.
+TEST(LedgerTest, ADiscardedOutputIsMadeAgainInBackward) {
+  Hand hand;
+  const TensorId x = hand.Make("x", 10);
+  const TensorId norm = hand.Make("norm", 40);
+  const TensorId y = hand.Make("y", 10);
+  hand.Then("norm", {x}, {norm}, {x});
+  hand.Then("project", {norm}, {y}, {norm});
+  Block& block = hand.Between(x, y);
+  const BlockRun whole = RunFused(block);
+  block.tensors[norm].discarded = true;
+  const BlockRun run = RunFused(block);
+  EXPECT_EQ(whole.kept.total, 10 + 40);
+  EXPECT_EQ(run.kept.total, 10);
+  EXPECT_EQ(run.forward.total, whole.forward.total);
+  EXPECT_EQ(run.backward.total, whole.backward.total);
+}
+
+TEST(LedgerTest, ARecomputedBlockKeepsItsInputAlone) {
+  Hand hand;
+  const TensorId x = hand.Make("x", 10);
+  const TensorId a = hand.Make("a", 20);
+  const TensorId b = hand.Make("b", 30);
+  const TensorId y = hand.Make("y", 10);
+  hand.Then("f", {x}, {a}, {x});
+  hand.Then("g", {a}, {b}, {a});
+  hand.Then("h", {b}, {y}, {b});
+  Block& block = hand.Between(x, y);
+  const BlockRun whole = RunFused(block);
+  block.recompute_unit = 1;
+  const BlockRun run = RunFused(block);
+  EXPECT_EQ(whole.kept.total, 10 + 20 + 30);
+  EXPECT_EQ(run.kept.total, 10);
+  EXPECT_EQ(run.forward.total, 10 + 20 + 30) << "x stays, others go as they are used";
+  EXPECT_EQ(run.backward.total, whole.backward.total);
+  EXPECT_EQ(run.unit.total, whole.kept.total) << "each further layer of a unit";
+}
+
+TEST(LedgerTest, HolesAreAddedUp) {
+  Hand hand;
+  const TensorId x = hand.Make("x", 10);
+  const TensorId a = hand.Make("a", 20);
+  const TensorId y = hand.Make("y", 10);
+  hand.Then("f", {x}, {a}, {x});
+  hand.Then("g", {a}, {y}, {});
+  EXPECT_EQ(RunFused(hand.Between(x, y)).hole_bytes, 0);
+  hand.block().tensors[a].leaves_hole = true;
+  EXPECT_EQ(RunFused(hand.block()).hole_bytes, 20);
+}
+
+// What people read: each storage with its birth, its death, and whether it is kept.
+TEST(LedgerTest, LogsEveryStorage) {
+  Hand hand;
+  const TensorId x = hand.Make("x", 10);
+  const TensorId a = hand.Make("a", 20);
+  const TensorId y = hand.Make("y", 40);
+  hand.Then("f", {x}, {a}, {x});
+  hand.Then("g", {a}, {y}, {});
+  std::vector<Storage> storages;
+  plimsoll::Run(hand.Between(x, y), kFused, DType::kFp8, &storages);
+  struct Row {
+    TensorId tensor;
+    absl::string_view suffix;
+    int64_t bytes;
+    bool kept;
+  };
+  const Row rows[] = {{x, "", 10, true},           {a, "", 20, false},
+                      {y, "", 40, false},          {y, ".gradient", 40, false},
+                      {a, ".gradient", 20, false}, {x, ".gradient", 10, false}};
+  ASSERT_EQ(storages.size(), std::size(rows));
+  for (size_t i = 0; i < storages.size(); ++i) {
+    EXPECT_EQ(storages[i].tensor, rows[i].tensor) << i;
+    EXPECT_EQ(storages[i].suffix, rows[i].suffix) << i;
+    EXPECT_EQ(storages[i].bytes, rows[i].bytes) << i;
+    EXPECT_EQ(storages[i].kept, rows[i].kept) << i;
+    EXPECT_LE(storages[i].birth, storages[i].death) << i;
+  }
+  EXPECT_EQ(storages[1].death, 1) << "a dies with g";
+  EXPECT_EQ(storages[0].death, 3) << "x with the backward of f: the fourth of four";
+}
+
+// On the blocks of every framework: what is kept was there in forward, backward
+// begins with it, and the log of what is kept adds up to it.
+TEST(LedgerTest, HoldsOnRealBlocks) {
+  for (const char* framework :
+       {"ddp", "fsdp2", "deepspeed", "megatron-core", "megatron-lm", "nanotron"}) {
+    for (const char* attention : {"eager", "flash"}) {
+      JobSpec job = With(ClassicJob(), framework);
+      job.training.attention = attention;
+      const Program program = ProgramOf(job);
+      for (const Block& block : program.blocks) {
+        std::vector<Storage> storages;
+        const BlockRun run =
+            plimsoll::Run(block, program.weight_gradient, program.gradient_dtype, &storages);
+        EXPECT_LE(run.kept.total, run.forward.total) << framework << " " << block.name;
+        EXPECT_LE(run.kept.total, run.backward.total) << framework << " " << block.name;
+        int64_t kept = 0;
+        for (const Storage& storage : storages) kept += storage.kept ? storage.bytes : 0;
+        EXPECT_EQ(kept, run.kept.total) << framework << " " << block.name;
+        int64_t roles = 0;
+        for (int64_t bytes : run.backward.roles) {
+          EXPECT_GE(bytes, 0) << framework << " " << block.name;
+          roles += bytes;
+        }
+        EXPECT_EQ(roles, run.backward.total) << framework << " " << block.name;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll

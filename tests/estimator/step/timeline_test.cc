@@ -1,0 +1,102 @@
+// The timeline and the closed form are two ways to the same figure.
+#include "estimator/step/timeline.h"
+
+#include <algorithm>
+#include <random>
+
+#include "gtest/gtest.h"
+#include "tests/testing/jobs.h"
+#include "tests/testing/random_jobs.h"
+#include "tests/testing/replayed_shares.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr int kJobs = 300;
+
+struct Agreement {
+  int count = 0;
+  int equal = 0;  // to 0.1 %
+  double least = 1;
+  double most = 1;
+};
+
+void Compare(const JobSpec& spec, Agreement& agreement) {
+  for (const double ratio : ReplayedShares(spec)) {
+    ++agreement.count;
+    if (ratio > 0.999 && ratio < 1.001) ++agreement.equal;
+    agreement.least = std::min(agreement.least, ratio);
+    agreement.most = std::max(agreement.most, ratio);
+  }
+}
+
+// Deals the job's layers anew: two to four virtual stages on each stage, of one
+// to three layers each.
+void Interleave(std::mt19937_64& random, JobSpec& spec) {
+  const int64_t stages = *spec.parallelism.pipeline_parallel_size;
+  const auto chunks = static_cast<int64_t>(2 + random() % 3);
+  spec.parallelism.virtual_pipeline_size = chunks;
+  Shape(spec).layer_count = 0;
+  const bool even = random() % 2 == 0;
+  for (int64_t i = 0; i < stages * chunks; ++i) {
+    const auto layers = static_cast<int64_t>(even ? 2 : 1 + random() % 3);
+    spec.parallelism.pipeline_layout.push_back(layers);
+    *Shape(spec).layer_count += layers;
+  }
+  spec.training.recompute.unit_layer_count.reset();
+  const int64_t micro_batches = stages * static_cast<int64_t>(1 + random() % 5);
+  spec.training.global_batch_size =
+      *spec.training.micro_batch_size * *spec.parallelism.data_parallel_size * micro_batches;
+  const auto group = stages + static_cast<int64_t>(random() % 3);
+  const int64_t rest = micro_batches % group;
+  const bool legal = micro_batches >= group && (rest == 0 || rest >= stages);
+  if (spec.runtime.framework == "megatron-core" && legal) {
+    spec.parallelism.micro_batch_group_size = group;
+  }
+}
+
+TEST(TimelineTest, AgreesWithTheClosedFormOverRandomJobs) {
+  std::mt19937_64 random(20261121);
+  Agreement agreement;
+  for (int i = 0; i < kJobs; ++i) Compare(RandomJob(random), agreement);
+  EXPECT_GE(agreement.count, kJobs);
+  EXPECT_GE(agreement.equal * 100, agreement.count * 99)
+      << agreement.equal << " of " << agreement.count;
+  EXPECT_GT(agreement.least, kLeastReplayedShare);
+  EXPECT_LT(agreement.most, kMostReplayedShare);
+}
+
+TEST(TimelineTest, AgreesWithTheClosedFormWhereStagesAreInterleaved) {
+  std::mt19937_64 random(20261122);
+  Agreement agreement;
+  for (int i = 0; i < 5 * kJobs; ++i) {
+    JobSpec spec = RandomJob(random);
+    if (spec.parallelism.pipeline_schedule != "interleaved-1f1b") continue;
+    Interleave(random, spec);
+    Compare(spec, agreement);
+  }
+  EXPECT_GT(agreement.count, kJobs);
+  EXPECT_GE(agreement.equal * 100, agreement.count * 99)
+      << agreement.equal << " of " << agreement.count;
+  EXPECT_GT(agreement.least, kLeastReplayedShare);
+  EXPECT_LT(agreement.most, kMostReplayedShare);
+}
+
+// But for gradients that live on as those of the last step.
+TEST(TimelineTest, FreesAllThatAMicroBatchMade) {
+  std::mt19937_64 random(7);
+  for (int i = 0; i < kJobs; ++i) {
+    const JobSpec spec = RandomJob(random);
+    const Program program = ProgramOf(spec);
+    const std::optional<Timeline> timeline = Unroll(program, Tapes(program), program.stages[0]);
+    ASSERT_TRUE(timeline.has_value());
+    for (const int32_t id : AliveAt(*timeline, timeline->events.size())) {
+      const TimelineStorage& storage = timeline->storages[static_cast<size_t>(id)];
+      if (storage.role == Role::kGradient) continue;
+      EXPECT_EQ(storage.micro_batch, -1) << i << ": " << storage.name << storage.suffix;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll

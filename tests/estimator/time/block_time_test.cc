@@ -1,0 +1,207 @@
+// The time of blocks, against sums that can be made by hand: 300 TFLOP/s and
+// 2 TB/s, of which half is reached.
+#include "estimator/time/block_time.h"
+
+#include "estimator/time/step_time.h"
+#include "gtest/gtest.h"
+#include "tests/testing/jobs.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr double kMatrixFlops = 150e12;
+// 10 GFLOP at 312 TFLOP/s.
+constexpr double kHalfFlops = 10e9 * 300 / 312;
+
+JobSpec Plain() {
+  JobSpec job = With(TightJob(), "megatron-core");
+  job.cluster.gpu = "a100-80gb-sxm";
+  return job;
+}
+
+const BlockTime& TimeOf(const ModelCost& cost, BlockKind kind) {
+  for (const BlockCost& block : cost.blocks) {
+    if (block.place.kind == kind) return block.time;
+  }
+  throw std::runtime_error("no such block");
+}
+
+ModelCost CostOfJob(const JobSpec& spec) {
+  const ValidJob job = Valid(spec);
+  return CostOf(job, BlocksProgram(job), SpeedOf(SmallCatalog().speed, *job));
+}
+
+BlockTime Layer(const JobSpec& spec) { return TimeOf(CostOfJob(spec), BlockKind::kLayer); }
+
+// Four products: qkv [2560 + 2 x 512], out [2560], gate and up [2 x 8192], down.
+TEST(BlockTimeTest, ProductsTakeTheirFlopsAndHalfAProductMore) {
+  const double tokens = 2048;
+  const double weights = 2560.0 * (2560 + 1024) + 2560.0 * 2560 + 3 * 2560.0 * 8192;
+  const BlockTime time = Layer(Plain());
+  EXPECT_NEAR(time.forward.matrix, (2 * tokens * weights + 4 * kHalfFlops) / kMatrixFlops, 1e-9);
+  EXPECT_NEAR(time.backward.matrix, 2 * time.forward.matrix, 1e-9) << "two products for each";
+}
+
+// Scores and values of half the square, as a causal kernel skips the rest.
+TEST(BlockTimeTest, AttentionIsHalfTheSquare) {
+  const BlockTime time = Layer(Plain());
+  EXPECT_NEAR(time.forward.attention, 4.0 * 2048 * 1024 * 2560 / kMatrixFlops, 1e-9);
+  EXPECT_NEAR(time.backward.attention, 2.5 * time.forward.attention, 1e-9);
+}
+
+// Either product reads or writes 20 heads' scores, which takes longer than its FLOPs.
+TEST(BlockTimeTest, EagerAttentionIsTwoProductsBoundByMemoryAndMovesScores) {
+  JobSpec eager = Plain();
+  eager.training.attention = "eager";
+  const BlockTime plain = Layer(Plain());
+  const BlockTime time = Layer(eager);
+  EXPECT_EQ(time.forward.attention, 0);
+  const ValidJob job = Valid(eager);
+  const double scores = 20.0 * 2048 * 2048 * 2;
+  const double moved = 2 * (scores + 2048.0 * (2560 + 512) * 2);
+  EXPECT_NEAR(time.forward.matrix - plain.forward.matrix,
+              moved / RatesOf(*job, SpeedOf(SmallCatalog().speed, *job)).memory_bytes +
+                  2 * kHalfFlops / kMatrixFlops,
+              1e-9);
+  EXPECT_GT(time.forward.memory, plain.forward.memory + 20.0 * 2048 * 2048 * 2 / 1e12);
+}
+
+// What a window leaves out is no work of the model: it never counts as done.
+TEST(BlockTimeTest, AWindowBoundsTheModelsWork) {
+  const ValidJob whole = Valid(Plain());
+  auto model = std::make_shared<Transformer>(*whole->model);
+  model->sliding_window = 256;
+  JobSpec windowed = Plain();
+  windowed.model.source = std::shared_ptr<const Transformer>(model);
+  const BlockTime all = Layer(Plain());
+  const BlockTime some = Layer(windowed);
+  EXPECT_NEAR(all.model_flops - some.model_flops, 4.0 * 2048 * (2048 - 256) * 2560, 1e6);
+  EXPECT_NEAR(some.forward.attention, 4.0 * 2048 * (256 - 16) * 2560 / kMatrixFlops, 1e-9);
+}
+
+TEST(BlockTimeTest, TensorParallelismSplitsProductsAndAddsCollectives) {
+  JobSpec split = Plain();
+  split.parallelism.tensor_parallel_size = 4;
+  const BlockTime whole = Layer(Plain());
+  const BlockTime time = Layer(split);
+  EXPECT_EQ(whole.forward.tensor, 0);
+  EXPECT_NEAR(time.forward.attention, whole.forward.attention / 4, 1e-12);
+  // Two all-reduces of [2048, 2560] in 16 bits: 2 x 3/4 of it over a link of
+  // 150 GB/s.
+  const double bytes = 2048.0 * 2560 * 2;
+  const double expected = 2 * (2 * 0.75 * bytes / 150e9);
+  EXPECT_NEAR(time.forward.tensor, expected, 1e-9);
+  EXPECT_NEAR(time.backward.tensor, expected, 1e-9);
+}
+
+// A gather and a scatter where an all-reduce was, the same volume; in backward
+// the input is gathered once more.
+TEST(BlockTimeTest, SequenceParallelismGathersAndScatters) {
+  JobSpec split = Plain();
+  split.parallelism.tensor_parallel_size = 4;
+  const double reduced = Layer(split).forward.tensor;
+  split.parallelism.sequence_parallel = true;
+  const BlockTime time = Layer(split);
+  EXPECT_NEAR(time.forward.tensor, reduced, 1e-9);
+  EXPECT_NEAR(time.backward.tensor, time.forward.tensor * 1.5, 1e-9);
+}
+
+// Four ranks on two nodes: each of two all-reduces waits 2 x 3 hops of 20 us.
+TEST(BlockTimeTest, ARingAcrossNodesWaitsForEveryHop) {
+  JobSpec in_node = Plain();
+  in_node.parallelism.tensor_parallel_size = 4;
+  JobSpec across = in_node;
+  across.cluster.gpus_per_node = 2;
+  const double bytes = 2048.0 * 2560 * 2;
+  const double slower = 2 * 2 * 0.75 * bytes * (1 / 25e9 - 1 / 150e9);
+  EXPECT_NEAR(Layer(across).forward.tensor - Layer(in_node).forward.tensor,
+              slower + 2 * 2 * 3 * 2e-5, 1e-9);
+}
+
+TEST(BlockTimeTest, LaunchingGoesOnWhileARingWaits) {
+  JobSpec across = Plain();
+  across.parallelism.tensor_parallel_size = 2;
+  across.cluster.gpus_per_node = 1;
+  const ValidJob job = Valid(across);
+  Speed speed = SpeedOf(SmallCatalog().speed, *job);
+  speed.framework.kernel_seconds = 1;
+  const auto forward = [&] {
+    return TimeOf(CostOf(job, BlocksProgram(job), speed), BlockKind::kLayer).forward;
+  };
+  const double launched = forward().Seconds();
+  EXPECT_GT(forward().launch, 1) << "the GPU waits for the CPU";
+  speed.framework.hop_seconds = 2;
+  EXPECT_GT(forward().tensor, 4);
+  EXPECT_NEAR(forward().Seconds(), launched, 1e-9) << "of two waits, the longer counts";
+  speed.framework.hop_seconds = 100;
+  EXPECT_EQ(forward().launch, 0);
+}
+
+TEST(BlockTimeTest, FullRecomputationRunsForwardAgain) {
+  JobSpec full = Plain();
+  full.training.recompute.mode = "full";
+  full.parallelism.tensor_parallel_size = 4;
+  const BlockTime time = Layer(full);
+  EXPECT_DOUBLE_EQ(time.again.Seconds(), time.forward.Seconds());
+}
+
+TEST(BlockTimeTest, SelectiveRecomputationRunsTheKernelAgain) {
+  JobSpec selective = Plain();
+  selective.training.recompute.mode = "selective";
+  const BlockTime time = Layer(selective);
+  EXPECT_DOUBLE_EQ(time.again.attention, time.forward.attention);
+  EXPECT_EQ(time.again.matrix, 0);
+}
+
+TEST(BlockTimeTest, RecomputationPerOpKeepsEveryOtherProduct) {
+  JobSpec per_op = With(Plain(), "fsdp2");
+  per_op.training.recompute.mode = "per-op";
+  const BlockTime time = Layer(per_op);
+  EXPECT_EQ(time.again.attention, 0) << "its output is kept";
+  EXPECT_GT(time.again.matrix, 0.2 * time.forward.matrix);
+  EXPECT_LT(time.again.matrix, 0.8 * time.forward.matrix);
+}
+
+TEST(BlockTimeTest, SmallBlocksWaitForTheirLaunches) {
+  JobSpec tiny = With(SmallJob(), "megatron-core");
+  const PassTime forward = Layer(tiny).forward;
+  EXPECT_GT(forward.launch + forward.memory + forward.matrix, 5e-6) << "a microsecond a kernel";
+  EXPECT_EQ(Layer(Plain()).forward.launch, 0);
+}
+
+TEST(BlockTimeTest, TheHeadIsAProductAndALoss) {
+  const BlockTime head = TimeOf(CostOfJob(Plain()), BlockKind::kHead);
+  EXPECT_NEAR(head.forward.matrix, (2 * 2048.0 * 2560 * 32000 + kHalfFlops) / kMatrixFlops, 1e-9);
+  EXPECT_GT(head.forward.memory, 2048.0 * 32000 * 4 / 1e12) << "fp32 logits are written";
+}
+
+// Slices of the loss are the same work in more products.
+TEST(BlockTimeTest, ChunksOfTheLossAreNoLessWork) {
+  JobSpec plain = With(Plain(), "fsdp2");
+  JobSpec chunked = plain;
+  chunked.training.loss.implementation = "chunked";
+  chunked.training.loss.chunk_count = 4;
+  const double one = TimeOf(CostOfJob(plain), BlockKind::kHead).forward.matrix;
+  const double four = TimeOf(CostOfJob(chunked), BlockKind::kHead).forward.matrix;
+  EXPECT_NEAR(four, one, 0.01 * one);
+}
+
+TEST(RatesTest, ACollectiveAcrossNodesIsAsFastAsTheNicsOfItsMembers) {
+  const ValidJob job = Valid([] {
+    JobSpec spec = Plain();
+    spec.cluster.gpu_count = 64;
+    spec.training.global_batch_size = 64;
+    return spec;
+  }());
+  const Rates rates = RatesOf(*job, SpeedOf(SmallCatalog().speed, *job));
+  EXPECT_DOUBLE_EQ(rates.Bandwidth(*job, 8, 1), 150e9) << "one node";
+  EXPECT_DOUBLE_EQ(rates.Bandwidth(*job, 16, 1), 8 * 12.5e9) << "two nodes, eight NICs each";
+  EXPECT_DOUBLE_EQ(rates.Bandwidth(*job, 8, 8), 12.5e9) << "one rank a node";
+  EXPECT_DOUBLE_EQ(rates.Bandwidth(*job, 16, 4), 2 * 12.5e9);
+  EXPECT_EQ(rates.Start(*job, 8, 1), 0) << "one node";
+  EXPECT_DOUBLE_EQ(rates.Start(*job, 16, 1), 15 * 2e-5) << "a ring across nodes";
+  EXPECT_DOUBLE_EQ(rates.Start(*job, 8, 8), 7 * 2e-5);
+}
+
+}  // namespace
+}  // namespace plimsoll
