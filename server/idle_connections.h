@@ -15,15 +15,9 @@
 #include <vector>
 
 #include "server/http_connection.h"
+#include "server/metrics.h"
 
 namespace plimsoll {
-
-// Why a connection was closed before it had its answer.
-//   kCrowded  too many waited, most of them its peer's
-//   kSlow     its head, its body or its answer took too long
-//   kBusy     too many requests waited for a thread
-enum class Closed { kCrowded, kSlow, kBusy };
-inline constexpr size_t kClosedCount = 3;
 
 // Any thread may call.
 class IdleConnections {

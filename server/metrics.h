@@ -16,7 +16,6 @@
 #include "prometheus/registry.h"
 #include "server/admission_metrics.h"
 #include "server/caller_metrics.h"
-#include "server/idle_connections.h"
 #include "server/method.h"
 #include "server/usage_metrics.h"
 
@@ -48,6 +47,13 @@ enum class Cut { kCrowded, kFlooding, kInsistent };
 inline constexpr size_t kCutCount = 3;
 // As metrics and the log call it.
 const char* NameOf(Cut why);
+
+// Why a connection was closed before it had its answer.
+//   kCrowded  too many waited, most of them its peer's
+//   kSlow     its head, its body or its answer took too long
+//   kBusy     too many requests waited for a thread
+enum class Closed { kCrowded, kSlow, kBusy };
+inline constexpr size_t kClosedCount = 3;
 
 // What is read anew while the server runs.
 enum class Setting { kTls, kAccessPolicy, kAdmissionPolicy, kCalibration, kSpeed };
