@@ -1,7 +1,7 @@
 // `plimsoll`: where the memory of a training job goes, and whether it fits.
 #include <clocale>
 
-#include "client/command_line.h"
+#include "client/command/command_line.h"
 
 int main(int argc, char** argv) {
   std::setlocale(LC_CTYPE, "");

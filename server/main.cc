@@ -2,9 +2,9 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
-#include "server/flags.h"
-#include "server/run.h"
-#include "server/version.h"
+#include "server/run/flags.h"
+#include "server/run/run.h"
+#include "server/wire/version.h"
 
 int main(int argc, char** argv) {
   constexpr int kUsage = 2;

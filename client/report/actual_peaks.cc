@@ -10,9 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "client/io/standard_streams.h"
 #include "client/report/peaks.h"
 #include "client/report/prometheus_query.h"
-#include "client/standard_streams.h"
 
 namespace plimsoll {
 namespace {

@@ -18,11 +18,11 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
+#include "client/io/standard_streams.h"
+#include "client/io/text.h"
 #include "client/report/report_words.h"
-#include "client/standard_streams.h"
-#include "client/text.h"
-#include "server/ordered_bytes.h"
-#include "server/shorten.h"
+#include "server/wire/ordered_bytes.h"
+#include "server/wire/shorten.h"
 
 namespace plimsoll {
 namespace {

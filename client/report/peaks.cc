@@ -6,8 +6,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "client/byte_size.h"
-#include "server/shorten.h"
+#include "client/format/byte_size.h"
+#include "server/wire/shorten.h"
 #include "server/words/document.h"
 
 namespace plimsoll {

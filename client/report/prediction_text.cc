@@ -8,9 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
-#include "client/text.h"
-#include "server/json.h"
-#include "server/shorten.h"
+#include "client/io/text.h"
+#include "server/wire/json.h"
+#include "server/wire/shorten.h"
 #include "server/words/document.h"
 
 namespace plimsoll {

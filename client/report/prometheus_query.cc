@@ -10,9 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/synchronization/notification.h"
-#include "client/text.h"
+#include "client/io/text.h"
 #include "rapidjson/document.h"
-#include "server/shorten.h"
+#include "server/wire/shorten.h"
 
 namespace plimsoll {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "client/exit_code.h"
-#include "client/options.h"
+#include "client/io/exit_code.h"
+#include "client/job/options.h"
 
 namespace CLI {
 class App;  // its header takes nine seconds to compile

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "client/text.h"
+#include "client/io/text.h"
 
 namespace plimsoll {
 namespace {

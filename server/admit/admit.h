@@ -8,8 +8,8 @@
 #include "absl/status/statusor.h"
 #include "plimsoll/v1/admission.pb.h"
 #include "plimsoll/v1/planner.pb.h"
-#include "server/reading.h"
-#include "server/stop.h"
+#include "server/wire/reading.h"
+#include "server/wire/stop.h"
 
 namespace plimsoll {
 

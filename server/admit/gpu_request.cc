@@ -11,7 +11,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "server/shorten.h"
+#include "server/wire/shorten.h"
 
 namespace plimsoll {
 namespace {

@@ -9,8 +9,8 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "server/admit/travel_json.h"
-#include "server/json.h"
-#include "server/shorten.h"
+#include "server/wire/json.h"
+#include "server/wire/shorten.h"
 #include "server/words/flag_fields.h"
 #include "server/words/job_settings.h"
 

@@ -7,7 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "server/admit/job_environment.h"
-#include "server/shorten.h"
+#include "server/wire/shorten.h"
 #include "server/words/change_words.h"
 
 namespace plimsoll {

@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "plimsoll/v1/admission.pb.h"
-#include "server/status.h"
+#include "server/wire/status.h"
 
 namespace plimsoll {
 

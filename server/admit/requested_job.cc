@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "server/catalog/gpu_names.h"
-#include "server/shorten.h"
+#include "server/wire/shorten.h"
 #include "server/words/change_words.h"
 
 namespace plimsoll {

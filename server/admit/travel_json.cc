@@ -1,6 +1,6 @@
 #include "server/admit/travel_json.h"
 
-#include "server/ordered_bytes.h"
+#include "server/wire/ordered_bytes.h"
 
 namespace plimsoll {
 

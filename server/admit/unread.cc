@@ -1,7 +1,7 @@
 #include "server/admit/unread.h"
 
-#include "server/shorten.h"
-#include "server/violation_reason.h"
+#include "server/wire/shorten.h"
+#include "server/wire/violation_reason.h"
 
 namespace plimsoll {
 

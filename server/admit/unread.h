@@ -3,7 +3,7 @@
 #define PLIMSOLL_SERVER_ADMIT_UNREAD_H_
 
 #include "plimsoll/v1/admission.pb.h"
-#include "server/status.h"
+#include "server/wire/status.h"
 
 namespace plimsoll {
 

@@ -9,7 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "server/shorten.h"
+#include "server/wire/shorten.h"
 
 namespace plimsoll {
 namespace {

@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
-#include "server/shorten.h"
+#include "server/wire/shorten.h"
 #include "server/words/refusal.h"
 
 namespace plimsoll {

@@ -1,7 +1,7 @@
 #include "server/words/job_settings.h"
 
 #include "absl/strings/str_cat.h"
-#include "server/shorten.h"
+#include "server/wire/shorten.h"
 #include "server/words/yaml_message.h"
 
 namespace plimsoll {

@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "server/shorten.h"
+#include "server/wire/shorten.h"
 #include "server/words/flag_fields.h"
 #include "server/words/job_field.h"
 #include "server/words/written_size.h"

@@ -15,7 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "plimsoll/v1/job.pb.h"
 #include "plimsoll/v1/planner.pb.h"
-#include "server/field_names.h"
+#include "server/wire/field_names.h"
 
 namespace plimsoll {
 

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "absl/strings/cord.h"
-#include "server/misread.h"
-#include "server/status.h"
+#include "server/wire/misread.h"
+#include "server/wire/status.h"
 
 namespace plimsoll {
 namespace {

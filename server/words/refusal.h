@@ -8,7 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "google/rpc/status.pb.h"
 #include "grpcpp/support/status.h"
-#include "server/status.h"
+#include "server/wire/status.h"
 
 namespace plimsoll {
 

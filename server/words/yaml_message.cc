@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "server/shorten.h"
+#include "server/wire/shorten.h"
 #include "server/words/document.h"
 #include "server/words/refusal.h"
 #include "server/words/yaml_scalar.h"

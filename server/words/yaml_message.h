@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "server/field_names.h"
+#include "server/wire/field_names.h"
 
 namespace plimsoll {
 

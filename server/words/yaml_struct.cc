@@ -4,7 +4,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "server/json.h"
+#include "server/wire/json.h"
 #include "server/words/document.h"
 #include "server/words/yaml_message.h"
 #include "server/words/yaml_scalar.h"

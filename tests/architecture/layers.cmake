@@ -1,5 +1,5 @@
-# Fails when a folder includes what its list does not allow, a stage of the estimator
-# one that comes after it, or when a source does not include its own header first, which
+# Fails when a folder includes what its list does not allow, one of the folders in it one
+# that comes later, or when a source does not include its own header first, which
 # proves that it compiles alone.
 #   cmake -D ROOT=<tree> -P layers.cmake
 # The lists are the data; the direction is estimator <- server <- client.
@@ -16,7 +16,7 @@ set(allow_server
     "^openssl/[a-z0-9]+\\.h$"
     "^(arpa|netinet|sys)/[a-z]+\\.h$" "^linux/tcp\\.h$" "^(fcntl|netdb|poll|pthread|sched|signal|unistd)\\.h$")
 set(allow_client
-    STD "^client/" "^server/" "^plimsoll/v1/" "^google/(protobuf|rpc)/" "^grpcpp/" "^absl/"
+    STD "^client/" "^server/(admit|catalog|convert|run|wire|words)/" "^plimsoll/v1/" "^google/(protobuf|rpc)/" "^grpcpp/" "^absl/"
     "^yaml-cpp/" "^rapidjson/" "^CLI/" "^httplib\\.h$" "^sys/[a-z]+\\.h$"
     "^(fcntl|signal|unistd)\\.h$")
 
@@ -27,7 +27,7 @@ set(forbid_estimator
     "^(fstream|future|iostream|istream|latch|locale|mutex|ostream|print|random|semaphore)$"
     "^(shared_mutex|sstream|stop_token|streambuf|syncstream|thread)$")
 
-# The folders of the estimator: each, and what it may include beside itself.
+# The folders within each: their names, and what they may include beside themselves.
 set(stages_estimator
     "base"
     "catalog base"
@@ -41,9 +41,32 @@ set(stages_estimator
     "answer base catalog job program passes step allocator replay time"
     "search base catalog job program passes step allocator replay time answer")
 
+set(stages_server
+    "wire"
+    "net wire"
+    "catalog"
+    "words wire"
+    "convert wire catalog"
+    "admit wire catalog words"
+    "access wire words"
+    "observe wire net convert admit access"
+    "planner wire words convert admit observe"
+    "load wire net access observe"
+    "face wire net words access observe planner load"
+    "run wire net catalog words admit access observe planner load face")
+set(stages_client
+    "io"
+    "format io"
+    "job format"
+    "service io format job"
+    "show io format service"
+    "draw io format show"
+    "report io format job service"
+    "command io format job service show draw report")
+
 # Generated code and the estimator's types meet in these files only: the
 # converters, and the methods that convert, call and convert.
-set(both_worlds "^server/convert(_recommendation|_usage)?\\.(h|cc)$" "^server/planner\\.(h|cc)$")
+set(both_worlds "^server/(convert|planner)/")
 
 # matches(name result pattern...): whether the name matches one of the patterns.
 function(matches name result)
@@ -69,10 +92,10 @@ function(stage_of name result)
   set(${result} "${stage}" PARENT_SCOPE)
 endfunction()
 
-# may_include(stage included result): whether files of one stage may include the other's.
-function(may_include stage included result)
+# may_include(folder stage included result): whether files of one stage may include the other's.
+function(may_include folder stage included result)
   set(${result} FALSE PARENT_SCOPE)
-  foreach(row IN LISTS stages_estimator)
+  foreach(row IN LISTS stages_${folder})
     string(REPLACE " " ";" row "${row}")
     list(GET row 0 owner)
     if(owner STREQUAL stage AND included IN_LIST row)
@@ -90,9 +113,9 @@ foreach(folder IN LISTS folders)
     set(sees_proto FALSE)
     set(sees_estimator FALSE)
     stage_of(${file} stage)
-    may_include("${stage}" "${stage}" is_stage)
-    if(folder STREQUAL "estimator" AND NOT is_stage)
-      string(APPEND violations "${file}: in none of the estimator's folders\n")
+    may_include(${folder} "${stage}" "${stage}" is_stage)
+    if(NOT is_stage AND NOT file STREQUAL "${folder}/main.cc")
+      string(APPEND violations "${file}: in none of the folders of ${folder}/\n")
     endif()
     file(STRINGS ${ROOT}/${file} lines REGEX "^[ \t]*#[ \t]*include")
     string(REGEX REPLACE "cc$" "h" header ${file})
@@ -112,9 +135,9 @@ foreach(folder IN LISTS folders)
       elseif(name MATCHES "^estimator/")
         set(sees_estimator TRUE)
       endif()
-      if(folder STREQUAL "estimator" AND name MATCHES "^estimator/")
+      if(name MATCHES "^${folder}/" AND is_stage)
         stage_of(${name} included)
-        may_include("${stage}" "${included}" in_order)
+        may_include(${folder} "${stage}" "${included}" in_order)
         if(NOT in_order)
           string(APPEND violations "${file}: ${name}; not for ${folder}/${stage}\n")
         endif()

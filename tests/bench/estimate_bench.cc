@@ -9,8 +9,8 @@
 #include "estimator/answer/estimate.h"
 #include "google/protobuf/arena.h"
 #include "server/catalog/catalog.h"
-#include "server/metrics.h"
-#include "server/planner.h"
+#include "server/observe/metrics.h"
+#include "server/planner/planner.h"
 #include "tests/bench/jobs.h"
 
 namespace plimsoll {

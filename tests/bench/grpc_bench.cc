@@ -12,7 +12,7 @@
 #include "grpcpp/create_channel.h"
 #include "grpcpp/server_builder.h"
 #include "plimsoll/v1/planner.grpc.pb.h"
-#include "server/server.h"
+#include "server/run/server.h"
 #include "tests/bench/in_flight.h"
 #include "tests/bench/jobs.h"
 

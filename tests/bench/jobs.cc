@@ -6,8 +6,8 @@
 #include <utility>
 #include <variant>
 
-#include "server/convert.h"
-#include "server/json.h"
+#include "server/convert/convert.h"
+#include "server/wire/json.h"
 
 namespace plimsoll {
 

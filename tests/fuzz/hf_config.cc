@@ -1,7 +1,7 @@
 // A model's config.json, as the client sends it.
 #include <string>
 
-#include "server/json.h"
+#include "server/wire/json.h"
 #include "tests/fuzz/fuzzer.h"
 #include "tests/fuzz/service.h"
 

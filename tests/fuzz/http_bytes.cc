@@ -9,7 +9,7 @@
 #include <string>
 
 #include "absl/strings/match.h"
-#include "server/http.h"
+#include "server/face/http.h"
 #include "tests/fuzz/fuzzer.h"
 #include "tests/fuzz/service.h"
 

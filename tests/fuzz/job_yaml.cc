@@ -1,6 +1,6 @@
 // A job file, or a job script, as users write them.
-#include "client/job_file.h"
-#include "client/yaml_writer.h"
+#include "client/format/yaml_writer.h"
+#include "client/job/job_file.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "tests/fuzz/fuzzer.h"
 #include "tests/fuzz/service.h"

@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/catalog/catalog.h"
-#include "server/convert.h"
-#include "server/convert_recommendation.h"
+#include "server/convert/convert.h"
+#include "server/convert/convert_recommendation.h"
 #include "tests/fuzz/fuzzer.h"
 #include "tests/fuzz/service.h"
 #include "tests/testing/random_jobs.h"

@@ -1,11 +1,11 @@
 // The path of a method on a line, and a body as it is posted there.
-#include "server/json.h"
+#include "server/wire/json.h"
 
 #include <algorithm>
 #include <string>
 
-#include "server/http_methods.h"
-#include "server/method.h"
+#include "server/face/http_methods.h"
+#include "server/wire/method.h"
 #include "tests/fuzz/fuzzer.h"
 #include "tests/fuzz/service.h"
 

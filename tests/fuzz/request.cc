@@ -1,6 +1,6 @@
 // The bytes of a request as gRPC hands them over, behind one that says of which method.
-#include "server/convert.h"
-#include "server/method.h"
+#include "server/convert/convert.h"
+#include "server/wire/method.h"
 #include "tests/fuzz/fuzzer.h"
 #include "tests/fuzz/service.h"
 

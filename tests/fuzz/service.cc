@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/catalog/catalog.h"
-#include "server/status.h"
+#include "server/wire/status.h"
 #include "tests/fuzz/fuzzer.h"
 
 namespace plimsoll {

@@ -8,10 +8,10 @@
 #include "google/protobuf/message.h"
 #include "grpcpp/support/status.h"
 #include "plimsoll/v1/admission.pb.h"
-#include "server/call_gate.h"
-#include "server/planner.h"
-#include "server/search_pool.h"
-#include "server/stop.h"
+#include "server/load/call_gate.h"
+#include "server/load/search_pool.h"
+#include "server/planner/planner.h"
+#include "server/wire/stop.h"
 
 namespace plimsoll {
 

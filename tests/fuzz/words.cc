@@ -5,11 +5,11 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
-#include "client/sbatch_lines.h"
+#include "client/job/sbatch_lines.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "server/admit/gpu_request.h"
 #include "server/admit/job_words.h"
-#include "server/shorten.h"
+#include "server/wire/shorten.h"
 #include "tests/fuzz/fuzzer.h"
 #include "tests/fuzz/service.h"
 

@@ -15,7 +15,7 @@
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 #include "server/catalog/catalog.h"
-#include "server/convert.h"
+#include "server/convert/convert.h"
 
 namespace plimsoll {
 namespace {

@@ -5,7 +5,7 @@
 #include <latch>
 
 #include "gtest/gtest.h"
-#include "server/search_pool.h"
+#include "server/load/search_pool.h"
 
 namespace plimsoll {
 

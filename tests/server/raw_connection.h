@@ -11,7 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "gtest/gtest.h"
-#include "server/address.h"
+#include "server/net/address.h"
 
 namespace plimsoll {
 

@@ -12,8 +12,8 @@
 #include "grpcpp/create_channel.h"
 #include "gtest/gtest.h"
 #include "plimsoll/v1/planner.grpc.pb.h"
-#include "server/address.h"
-#include "server/server.h"
+#include "server/net/address.h"
+#include "server/run/server.h"
 
 namespace plimsoll {
 

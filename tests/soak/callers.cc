@@ -14,7 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "grpcpp/create_channel.h"
-#include "server/address.h"
+#include "server/net/address.h"
 #include "tests/server/http2_frames.h"
 
 namespace plimsoll {

@@ -10,8 +10,8 @@
 #include "google/rpc/status.pb.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "plimsoll/v1/planner.pb.h"
-#include "server/json.h"
-#include "server/status.h"
+#include "server/wire/json.h"
+#include "server/wire/status.h"
 
 namespace plimsoll {
 namespace {

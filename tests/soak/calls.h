@@ -8,7 +8,7 @@
 
 #include "grpcpp/channel.h"
 #include "grpcpp/support/status.h"
-#include "server/method.h"
+#include "server/wire/method.h"
 #include "tests/soak/verdicts.h"
 
 namespace plimsoll {

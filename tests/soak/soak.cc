@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "google/protobuf/stubs/logging.h"
-#include "server/server.h"
+#include "server/run/server.h"
 #include "tests/soak/callers.h"
 #include "tests/soak/server_process.h"
 #include "tests/soak/verdicts.h"

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "client/byte_size.h"
+#include "client/format/byte_size.h"
 #include "gtest/gtest.h"
 #include "tests/client/process.h"
 

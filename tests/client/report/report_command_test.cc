@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "server/server.h"
+#include "server/run/server.h"
 #include "tests/client/process.h"
 #include "tests/client/report/prometheus_api.h"
 #include "tests/server/running_server.h"

@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "gtest/gtest.h"
-#include "server/json.h"
+#include "server/wire/json.h"
 #include "tests/server/running_server.h"
 
 namespace plimsoll {

@@ -18,7 +18,7 @@
 #include "plimsoll/v1/planner.grpc.pb.h"
 #include "server/admit/job_words.h"
 #include "server/catalog/catalog.h"
-#include "server/server.h"
+#include "server/run/server.h"
 #include "tests/testing/random_jobs.h"
 
 namespace plimsoll {

@@ -1,0 +1,21 @@
+// The methods of plimsoll.v1.PlannerService as JSON text in and out.
+#ifndef PLIMSOLL_SERVER_FACE_HTTP_METHODS_H_
+#define PLIMSOLL_SERVER_FACE_HTTP_METHODS_H_
+
+#include <string>
+
+#include "grpcpp/support/status.h"
+#include "server/load/search_pool.h"
+#include "server/planner/planner.h"
+#include "server/wire/method.h"
+
+namespace plimsoll {
+
+// Answers one call; no text at all is an empty request. A request of a batch that can't be read
+// fails alone. What takes long is done in one of the pools, and waited for.
+grpc::Status AnswerJson(const Planner& planner, const WorkPools& pools, Method method,
+                        const SearchCaller& caller, const std::string& text, std::string* response);
+
+}  // namespace plimsoll
+
+#endif  // PLIMSOLL_SERVER_FACE_HTTP_METHODS_H_

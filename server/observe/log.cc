@@ -1,0 +1,78 @@
+#include "server/observe/log.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <cstdint>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "rapidjson/stringbuffer.h"
+#include "rapidjson/writer.h"
+#include "server/observe/line_writer.h"
+#include "server/wire/shorten.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::array<const char*, 5> kNames = {"debug", "info", "warning", "error", "off"};
+constexpr size_t kMaxTextBytes = 1024;
+
+constexpr size_t kMaxWaitingBytes = 1 << 20;
+
+std::string LineOf(LogLevel level, const std::string& event, const std::vector<LogField>& fields) {
+  rapidjson::StringBuffer buffer;
+  rapidjson::Writer<rapidjson::StringBuffer> writer(buffer);
+  const auto put = [&writer](const std::string& key, const std::string& text) {
+    writer.Key(key.c_str());
+    writer.String(Shorten(text, kMaxTextBytes).c_str());
+  };
+  writer.StartObject();
+  put("time", absl::FormatTime(absl::Now(), absl::UTCTimeZone()));
+  put("level", kNames[static_cast<size_t>(level)]);
+  put("event", event);
+  for (const auto& [key, value] : fields) {
+    if (const auto* const number = std::get_if<double>(&value)) {
+      writer.Key(key.c_str());
+      writer.Double(*number);
+    } else {
+      put(key, std::get<std::string>(value));
+    }
+  }
+  writer.EndObject();
+  std::string line(buffer.GetString(), buffer.GetSize());
+  line += '\n';
+  return line;
+}
+
+// Never destroyed: whoever logs last may do so while the process ends.
+LineWriter& Stderr() {
+  static auto* const kWriter = new LineWriter(STDERR_FILENO, kMaxWaitingBytes, [](int64_t dropped) {
+    return LineOf(LogLevel::kWarning, "log-dropped", {{"lines", static_cast<double>(dropped)}});
+  });
+  return *kWriter;
+}
+
+}  // namespace
+
+std::optional<LogLevel> ParseLogLevel(absl::string_view name) {
+  for (size_t i = 0; i < kNames.size(); ++i) {
+    if (name == kNames[i]) return static_cast<LogLevel>(i);
+  }
+  return std::nullopt;
+}
+
+Log::Log(LogLevel least) : Log(least, [](const std::string& line) { Stderr().Write(line); }) {}
+
+Log::Log(LogLevel least, Sink sink) : least_(least), sink_(std::move(sink)) {}
+
+void Log::Write(LogLevel level, const std::string& event,
+                const std::vector<LogField>& fields) const {
+  if (Wants(level)) sink_(LineOf(level, event, fields));
+}
+
+void FlushLog(std::chrono::milliseconds time) { Stderr().Flush(time); }
+
+int64_t DroppedLogLines() { return Stderr().dropped(); }
+
+}  // namespace plimsoll
