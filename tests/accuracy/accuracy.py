@@ -54,7 +54,7 @@ def parse_flags(argv):
     flags.add_argument("--rows", help="write each row's figures to this CSV file")
     flags.add_argument("--jobs", help="write the jobs to this JSON-lines file, ids beside it")
     flags.add_argument("--write", help="write the figures of each set to this JSON file")
-    flags.add_argument("--write-readme", help="put the table between the markers of this file")
+    flags.add_argument("--write-page", help="put the table between the markers of this file")
     flags.add_argument("--check", help="fail where a set is worse than in this JSON file")
     flags.add_argument("--brief", action="store_true", help="print no breakdown by feature")
     return flags.parse_args(argv)
@@ -206,11 +206,11 @@ def report(flags, now, matrices):
     if flags.write:
         text = json.dumps({**now, "verdicts": matrices}, indent=2) + "\n"
         pathlib.Path(flags.write).write_text(text, encoding="utf-8")
-    if flags.write_readme:
-        readme = pathlib.Path(flags.write_readme)
-        old = readme.read_text(encoding="utf-8")
+    if flags.write_page:
+        page = pathlib.Path(flags.write_page)
+        old = page.read_text(encoding="utf-8")
         new = figures.write_between_markers(old, figures.markdown(now) + "\n" + verdicts.markdown(matrices))
-        readme.write_text(new, encoding="utf-8")
+        page.write_text(new, encoding="utf-8")
     if not flags.check:
         return 0
     if not pathlib.Path(flags.check).exists():

@@ -48,7 +48,7 @@ def parse_flags(argv):
     flags.add_argument("--id", default=f"measured-{datetime.date.today()}", help="the table's name")
     flags.add_argument("--write", help="write the table to this YAML file")
     flags.add_argument("--folds", action="store_true", help="coverage on models not seen, instead")
-    flags.add_argument("--write-readme", help="put the coverage between the markers of this file")
+    flags.add_argument("--write-page", help="put the coverage between the markers of this file")
     return flags.parse_args(argv)
 
 
@@ -323,11 +323,11 @@ def main(argv):
     flags = parse_flags(argv)
     todo, _, _ = accuracy.collect(flags.data, None)
     scored = {detail: scored_rows(flags.plimsoll, todo, detail) for detail in DETAILS}
-    if flags.folds or flags.write_readme:
+    if flags.folds or flags.write_page:
         cells = coverage_cells(coverage(scored["replay"], "replay"))
         print(figures.align([HEADER, *cells]))
-        if flags.write_readme:
-            page = pathlib.Path(flags.write_readme)
+        if flags.write_page:
+            page = pathlib.Path(flags.write_page)
             table = "\n".join(figures.markdown_table(HEADER, cells)) + "\n"
             text = figures.write_between_markers(
                 page.read_text(encoding="utf-8"), table, figures.COVERAGE

@@ -38,7 +38,7 @@ def parse_flags(argv):
     flags.add_argument("--rows", help="write each row's figures and terms to this CSV file")
     flags.add_argument("--tables", help="write the published tables, row by row, to this file")
     flags.add_argument("--write", help="write the figures to this JSON file")
-    flags.add_argument("--write-readme", help="put the tables between the markers of this file")
+    flags.add_argument("--write-page", help="put the tables between the markers of this file")
     flags.add_argument("--write-detail", help="put residuals and refusals between those of this file")
     flags.add_argument("--check", help="fail where a set is worse than in this JSON file")
     flags.add_argument("--brief", action="store_true", help="print no breakdown by feature")
@@ -188,8 +188,8 @@ def write(flags, now, results, refusals):
         pathlib.Path(flags.tables).write_text(text, encoding="utf-8")
     if flags.write:
         pathlib.Path(flags.write).write_text(json.dumps(now, indent=2) + "\n", encoding="utf-8")
-    if flags.write_readme:
-        rewrite(flags.write_readme, speed_tables.markdown(now), speed_tables.MARKERS)
+    if flags.write_page:
+        rewrite(flags.write_page, speed_tables.markdown(now), speed_tables.MARKERS)
     if flags.write_detail:
         rewrite(flags.write_detail, speed_tables.detail(now, results), speed_tables.DETAIL_MARKERS)
 
