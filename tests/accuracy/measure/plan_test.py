@@ -229,7 +229,7 @@ class ContractTest(unittest.TestCase):
     """The kit's words and fields are the API's."""
 
     def test_words(self):
-        words = (ROOT / "estimator" / "words.h").read_text(encoding="utf-8")
+        words = (ROOT / "estimator" / "job" / "vocabularies.h").read_text(encoding="utf-8")
         known = set(re.findall(r'\{"([a-z0-9-]+)"', words))
         presets = {preset for _, preset in plans.PRECISIONS}
         self.assertLessEqual({*plans.OPTIMIZERS, *presets}, known)

@@ -17,7 +17,7 @@ import unittest
 import jsonschema
 import openapi_spec_validator
 
-ROOT = pathlib.Path(__file__).parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 PROTOS = [path.read_text() for path in sorted((ROOT / "proto/plimsoll/v1").glob("*.proto"))]
 
 
