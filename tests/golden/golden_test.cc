@@ -1,5 +1,5 @@
 // Whole answers as text: each cases/<name>.txtpb is a request, <name>.golden
-// what it gets. A change of any byte shows in review.
+// what it gets by the closed form and by a replay. A change of any byte shows in review.
 //
 //   UPDATE_GOLDENS=1 golden_test    rewrites what differs
 #include <algorithm>
@@ -70,13 +70,18 @@ std::string Words(const RankMemory& rank) {
   return text;
 }
 
-std::string Words(const MemoryEstimate& estimate) {
+std::string MemoryWords(const MemoryEstimate& estimate) {
   constexpr absl::string_view kVerdicts[] = {"fits", "at risk", "does not fit"};
   std::string text =
       absl::StrCat(kVerdicts[static_cast<size_t>(estimate.verdict)], ", ", estimate.usable_bytes,
                    " bytes usable, stage ", estimate.limiting_rank, " decides, ",
                    estimate.parameter_count, " parameters\n");
   for (const RankMemory& rank : estimate.ranks) absl::StrAppend(&text, Words(rank));
+  return text;
+}
+
+std::string Words(const MemoryEstimate& estimate) {
+  std::string text = MemoryWords(estimate);
   for (const TraceEntry& entry : estimate.trace) {
     absl::StrAppendFormat(&text, "trace %-18s states %15d activations %15d\n", entry.pass,
                           entry.state_bytes, entry.activation_bytes);
@@ -103,9 +108,12 @@ Answer AnswerTo(const std::filesystem::path& path) {
   if (!google::protobuf::TextFormat::ParseFromString(Read(path), &request)) {
     return {false, "the case does not parse"};
   }
-  const auto estimate = EstimateMemory(FromProto(request), LoadCatalog(), {.trace = true});
-  if (const auto* refused = std::get_if<Violations>(&estimate)) return {true, Words(*refused)};
-  return {false, Words(std::get<MemoryEstimate>(estimate))};
+  const JobSpec job = FromProto(request);
+  const auto summary = EstimateMemory(job, LoadCatalog(), {.trace = true});
+  if (const auto* refused = std::get_if<Violations>(&summary)) return {true, Words(*refused)};
+  const auto replayed = EstimateMemory(job, LoadCatalog(), {.detail = Detail::kReplay});
+  return {false, absl::StrCat(Words(std::get<MemoryEstimate>(summary)),
+                              "replayed: ", MemoryWords(std::get<MemoryEstimate>(replayed)))};
 }
 
 TEST(GoldenTest, EachCaseGetsItsAnswer) {
