@@ -78,7 +78,8 @@ absl::Status Named(const grpc::Status& status, const std::string& name, absl::Du
   if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
     message = absl::StrCat(name, ": out of reach; ", message);
   } else if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
-    message = absl::StrCat(name, ": no answer in ", absl::FormatDuration(timeout));
+    message = absl::StrCat(name, ": no answer in ",
+                           absl::FormatDuration(absl::Ceil(timeout, absl::Milliseconds(1))));
   }
   return ToStatus(grpc::Status(status.error_code(), message, status.error_details()));
 }

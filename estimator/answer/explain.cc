@@ -13,7 +13,7 @@
 namespace plimsoll {
 namespace {
 
-std::vector<absl::string_view> PassNames(uint8_t shrunk_by) {
+std::vector<absl::string_view> PassNames(PassMarks shrunk_by) {
   std::vector<absl::string_view> names;
   for (const Pass& pass : kPasses) {
     if ((shrunk_by & Mark(pass.id)) != 0) names.push_back(pass.name);

@@ -68,7 +68,9 @@ inline constexpr Pass kPasses[kPassCount] = {
 };
 
 // The bit of a pass in `shrunk_by`.
-constexpr uint8_t Mark(PassId id) { return static_cast<uint8_t>(1u << static_cast<unsigned>(id)); }
+constexpr PassMarks Mark(PassId id) {
+  return static_cast<PassMarks>(1u << static_cast<unsigned>(id));
+}
 
 }  // namespace plimsoll
 

@@ -5,7 +5,7 @@ namespace plimsoll {
 Program ApplyTensorParallel(const ValidJob& job, Program program) {
   const int64_t degree = job->tensor_parallel_size;
   if (degree == 1) return program;
-  const auto split = [degree](Shape& shape, int8_t axis, uint8_t& shrunk_by) {
+  const auto split = [degree](Shape& shape, int8_t axis, PassMarks& shrunk_by) {
     if (axis == kNoAxis) return;
     shape.extents[axis].Divide(degree, Split::kTensor);
     shrunk_by |= Mark(PassId::kTensorParallel);

@@ -74,6 +74,8 @@ enum class PassId : uint8_t {
   kRuntime,
 };
 inline constexpr size_t kPassCount = 8;
+using PassMarks = uint16_t;
+static_assert(kPassCount <= 16);
 
 // A trained weight.
 struct Parameter {
@@ -84,7 +86,7 @@ struct Parameter {
   bool embedding = false;        // a lookup table: no matrix product
   bool tied = false;             // the same tensor as the embedding, when on one rank
   uint8_t packed_into = 255;     // the parameter whose tensor it is a part of; 255: its own
-  uint8_t shrunk_by = 0;
+  PassMarks shrunk_by = 0;
 
   bool packed() const { return packed_into != 255; }
   int64_t Elements() const { return shape.Elements(); }
@@ -110,7 +112,7 @@ struct Tensor {
   bool leaves_hole = false;   // freed where only larger tensors follow: its memory stays unused
   bool discarded = false;     // dropped after forward, made again where backward needs it
   bool checkpointed = false;  // a recomputed layer keeps it beside its input
-  uint8_t shrunk_by = 0;
+  PassMarks shrunk_by = 0;
 
   int64_t Bytes() const { return plimsoll::Bytes(dtype, shape.Elements()); }
 };
@@ -264,7 +266,7 @@ struct State {
   bool of_threads = false;     // a buffer for each thread, made when it first multiplies matrices
   Stream stream = Stream::kCompute;
   Alive alive = kAlways;
-  uint8_t shrunk_by = 0;
+  PassMarks shrunk_by = 0;
 };
 
 // Memory outside the allocator. Units: bytes.
