@@ -5,12 +5,13 @@
 #
 #   deploy/image/build_and_smoke.sh            builds, tries, prints the size
 #   SAVE=plimsoll.tar deploy/image/...         also writes an OCI archive
+#   SOAK=10 deploy/image/...                   also soaks the image's servers for ten minutes
 #
 # Packages come from wherever this machine's apt takes them.
 set -eu
 cd "$(dirname "$0")/../.."
 .ci/install.sh image
-if [ "$(id -u)" -ne 0 ]; then exec sudo --preserve-env=SAVE,STORAGE "$0" "$@"; fi
+if [ "$(id -u)" -ne 0 ]; then exec sudo --preserve-env=SAVE,SOAK,STORAGE "$0" "$@"; fi
 
 base=docker.io/library/debian:bookworm-slim
 image=localhost/plimsoll
@@ -73,5 +74,7 @@ buildah_ rm "$base_container" >/dev/null
 echo "The image has $((image_mb - base_mb)) MB beyond its base of $base_mb MB; at most $limit_mb."
 [ $((image_mb - base_mb)) -lt $limit_mb ] || fail "the image is too large"
 
-unshare --mount deploy/image/smoke.sh "$(buildah_ mount "$container")" deploy/examples/llama-3.1-8b.yaml
+root=$(buildah_ mount "$container")
+deploy/image/smoke.sh "$root" deploy/examples/llama-3.1-8b.yaml
+[ -z "${SOAK:-}" ] || ROOT=$root tests/soak/run.sh "$SOAK"
 [ -z "${SAVE:-}" ] || buildah_ push -q "$image" "oci-archive:$SAVE:plimsoll"
