@@ -5,9 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <memory>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/match.h"
 #include "server/face/http.h"
 #include "tests/fuzz/fuzzer.h"
@@ -32,20 +34,29 @@ const std::string& Listening() {
   return path;
 }
 
+// libFuzzer's clock interrupts calls every few seconds.
+ssize_t Again(absl::FunctionRef<ssize_t()> call) {
+  for (;;) {
+    const ssize_t count = call();
+    if (count >= 0 || errno != EINTR) return count;
+  }
+}
+
 int Connect(const std::string& path) {
   sockaddr_un to{};
   to.sun_family = AF_UNIX;
   path.copy(to.sun_path, sizeof to.sun_path - 1);
   const int client = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  Promise(connect(client, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0,
-          "a connection is taken");
+  const auto* const address = reinterpret_cast<const sockaddr*>(&to);
+  Promise(Again([&] { return connect(client, address, sizeof to); }) == 0, "a connection is taken");
   return client;
 }
 
 // The server may have ended the connection by then.
 void Send(int client, absl::string_view bytes) {
   while (!bytes.empty()) {
-    const ssize_t count = send(client, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    const ssize_t count =
+        Again([&] { return send(client, bytes.data(), bytes.size(), MSG_NOSIGNAL); });
     if (count < 0) return;
     bytes.remove_prefix(static_cast<size_t>(count));
   }
@@ -54,7 +65,8 @@ void Send(int client, absl::string_view bytes) {
 std::string ReceiveAll(int client) {
   std::string received;
   char buffer[1 << 16];
-  for (ssize_t count = 0; (count = recv(client, buffer, sizeof buffer, 0)) > 0;) {
+  const auto receive = [&] { return recv(client, buffer, sizeof buffer, 0); };
+  for (ssize_t count = 0; (count = Again(receive)) > 0;) {
     received.append(buffer, static_cast<size_t>(count));
   }
   return received;
