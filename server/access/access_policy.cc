@@ -68,22 +68,21 @@ class PolicyCheck {
   }
 
   void CheckLimits(const std::string& at, const v1::Caller& caller) {
-    const auto at_least_one = [&](const char* field, bool is_set, int64_t value) {
-      if (!is_set || value >= 1) return;
-      Fail(absl::StrCat(at, ".", field), absl::StrCat(value), "must be 1 or more",
-           ViolationCode::kOutOfRange);
+    const auto check = [&](const char* field, bool is_broken, auto value, const char* rule) {
+      if (!is_broken) return;
+      Fail(absl::StrCat(at, ".", field), absl::StrCat(value), rule, ViolationCode::kOutOfRange);
     };
-    const auto above_zero = [&](const char* field, bool is_set, double value) {
-      if (!is_set || value > 0) return;
-      Fail(absl::StrCat(at, ".", field), absl::StrCat(value), "must be a number above 0",
-           ViolationCode::kOutOfRange);
-    };
-    at_least_one("max_call_count", caller.has_max_call_count(), caller.max_call_count());
-    above_zero("max_calls_per_second", caller.has_max_calls_per_second(),
-               caller.max_calls_per_second());
-    above_zero("max_cores", caller.has_max_cores(), caller.max_cores());
-    at_least_one("max_connection_count", caller.has_max_connection_count(),
-                 caller.max_connection_count());
+    constexpr char kOneOrMore[] = "must be 1 or more", kAboveZero[] = "must be a number above 0";
+    check("max_call_count", caller.has_max_call_count() && caller.max_call_count() < 1,
+          caller.max_call_count(), kOneOrMore);
+    check("max_calls_per_second",
+          caller.has_max_calls_per_second() && caller.max_calls_per_second() <= 0,
+          caller.max_calls_per_second(), kAboveZero);
+    check("max_cores", caller.has_max_cores() && caller.max_cores() <= 0, caller.max_cores(),
+          kAboveZero);
+    check("max_connection_count",
+          caller.has_max_connection_count() && caller.max_connection_count() < 1,
+          caller.max_connection_count(), kOneOrMore);
   }
 
   template <typename Names>

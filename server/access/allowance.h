@@ -22,7 +22,7 @@ class Allowance {
   explicit Allowance(double per_second) : per_second_(per_second) {}
 
   // Spends `amount` where any is left. Else spends nothing, and returns how long until some is,
-  // a millisecond at least.
+  // from a millisecond to an hour.
   std::chrono::milliseconds Take(double amount, Clock::time_point now);
 
   // Spends it in any case.

@@ -437,12 +437,14 @@ void GrpcConnections::Drop(List::iterator connection) {
   places_.erase(connection->id);
   // The socket lives on where gRPC has it open still.
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, connection->socket.get(), nullptr);
+  bool had_owner = false;
   {
     const std::unique_lock lock(mutex_);
+    had_owner = connection->owner.has_value();
     const auto found = by_peer_.find(connection->peer);
     if (found != by_peer_.end() && found->second == &*connection) by_peer_.erase(found);
   }
-  OwnersChanged();
+  if (had_owner) OwnersChanged();
   connections_.erase(connection);
   SetCount();
 }

@@ -4,7 +4,6 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "estimator/job/nccl_version.h"
 #include "gtest/gtest.h"
 #include "tests/testing/jobs.h"
 
@@ -95,15 +94,6 @@ TEST(NcclTest, ACommunicatorHasARingATreeBetweenNodesAndNvls) {
   EXPECT_EQ(bytes(8, "h100-80gb-sxm", "2.16"), 24 * 12) << "older than NVLS";
   EXPECT_EQ(bytes(16, "h100-80gb-sxm", "2.18"), 2 * 24 * 12 + 1536) << "between nodes too";
   EXPECT_EQ(bytes(2, "h100-80gb-sxm", "2.18"), 24 * 12) << "two ranks have none";
-}
-
-TEST(NcclTest, TheVersionIsThatOfTorchOrOfTheFrameworksTime) {
-  EXPECT_EQ(DefaultNccl(Framework::kDdp, -1), 2027);
-  EXPECT_EQ(DefaultNccl(Framework::kFsdp2, 2006), 2021);
-  EXPECT_EQ(DefaultNccl(Framework::kFsdp1, 1012), 2010);
-  EXPECT_EQ(DefaultNccl(Framework::kNanotron, -1), 2018);
-  EXPECT_EQ(DefaultNccl(Framework::kMegatronLm, -1), 2010);
-  EXPECT_EQ(JobOf({.framework = "ddp", .data = 2})->nccl_version, 2027);
 }
 
 }  // namespace
