@@ -324,9 +324,12 @@ ExitCode Explain(const CommandLine& line, const CLI::ParseError& error) {
   for (const CLI::App* given : line.app.get_subcommands()) command += " " + given->get_name();
   const std::vector<std::string> unknown = line.app.remaining();
   const bool no_command = line.app.get_subcommands().empty() && !unknown.empty();
-  const std::string message =
-      no_command ? "command: " + unknown[0] + "; must be one of " + CommandNames(line.app)
-                 : error.what();
+  std::string message = error.what();
+  if (no_command) {
+    message = "command: " + unknown[0] + "; must be one of " + CommandNames(line.app);
+  } else if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+    message = absl::StrJoin(line.app.remaining(/*recurse=*/true), " ") + "; not expected here";
+  }
   Say(absl::StrCat(message, "\nSee ", command, " --help"));
   return ExitCode::kBadInput;
 }

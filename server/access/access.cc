@@ -65,6 +65,7 @@ class Access::Caller {
  public:
   struct Excess {
     AccessRule limit;
+    std::string figure;  // of the limit
     std::chrono::milliseconds retry_after;
   };
 
@@ -93,11 +94,11 @@ class Access::Caller {
     const int64_t others = in_flight_.fetch_add(1);
     Excess excess{};
     if (rules_.has_max_call_count() && others >= rules_.max_call_count()) {
-      excess = {AccessRule::kMaxCallCount, kRetrySoon};
+      excess = {AccessRule::kMaxCallCount, absl::StrCat(rules_.max_call_count()), kRetrySoon};
     } else if (const auto wait = cores_.Take(0, now); wait.count() > 0) {
-      excess = {AccessRule::kMaxCores, wait};
+      excess = {AccessRule::kMaxCores, absl::StrCat(rules_.max_cores()), wait};
     } else if (const auto wait = calls_.Take(1, now); wait.count() > 0) {
-      excess = {AccessRule::kMaxCallsPerSecond, wait};
+      excess = {AccessRule::kMaxCallsPerSecond, absl::StrCat(rules_.max_calls_per_second()), wait};
     } else {
       return std::nullopt;
     }
@@ -241,7 +242,10 @@ Access::Entry Access::Enter(const Identity& identity, Method method) const {
   if (caller == nullptr) return Entry(nullptr);
   const std::optional<Caller::Excess> excess = caller->Enter();
   if (!excess.has_value()) return Entry(caller);
-  return Entry(caller, excess->limit, OverLimit(name, NameOf(excess->limit), excess->retry_after));
+  return Entry(
+      caller, excess->limit,
+      OverLimit(absl::StrCat(name, " is at its ", NameOf(excess->limit), " of ", excess->figure),
+                excess->retry_after));
 }
 
 }  // namespace plimsoll

@@ -214,10 +214,8 @@ grpc::Status OverShare(std::chrono::milliseconds retry_after) {
                       kOverloaded, retry_after);
 }
 
-grpc::Status OverLimit(const std::string& caller, const std::string& limit,
-                       std::chrono::milliseconds retry_after) {
-  return RefuseForNow(absl::StrCat(caller, " is at its ", limit, " here"), "CALLER_LIMIT",
-                      retry_after);
+grpc::Status OverLimit(const std::string& limit, std::chrono::milliseconds retry_after) {
+  return RefuseForNow(absl::StrCat(limit, " here"), "CALLER_LIMIT", retry_after);
 }
 
 std::optional<std::chrono::milliseconds> RetryAfterOf(const grpc::Status& status) {

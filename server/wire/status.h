@@ -52,9 +52,9 @@ grpc::Status Overloaded(int64_t max_in_flight, absl::string_view what,
                         std::chrono::milliseconds retry_after);
 // The same of a caller who asks for more than its share.
 grpc::Status OverShare(std::chrono::milliseconds retry_after);
-// The same of a caller at a limit of the access policy (reason CALLER_LIMIT).
-grpc::Status OverLimit(const std::string& caller, const std::string& limit,
-                       std::chrono::milliseconds retry_after);
+// The same of a caller at a limit of the access policy (reason CALLER_LIMIT), as "slurm is at
+// its max_cores of 2".
+grpc::Status OverLimit(const std::string& limit, std::chrono::milliseconds retry_after);
 
 // Returns when to come back, of what these three return; else nothing.
 std::optional<std::chrono::milliseconds> RetryAfterOf(const grpc::Status& status);

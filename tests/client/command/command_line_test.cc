@@ -230,6 +230,9 @@ TEST(CommandLineTest, SaysWhatIsWrongInOneLine) {
       {"an optimizer that is not modelled", Llama({"--optimizer", "paged_adamw_8bit"}),
        "job.training.optimizer.name: paged_adamw_8bit; not modelled yet: paged states move between "
        "the GPU's memory and the host's\n"},
+      {"words that no command takes",
+       {"admit", "one", "two", "three"},
+       "two three; not expected here\nSee plimsoll admit --help\n"},
       {"command",
        {"destimate"},
        "command: destimate; must be one of estimate, recommend, diff, admit, submit, report, "

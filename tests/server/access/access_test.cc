@@ -99,7 +99,7 @@ TEST_F(AccessTest, EachCallerHasItsOwnPlaces) {
     const auto third = access_->Enter(OfCertificate("one"), Method::kAdmit);
     EXPECT_EQ(third.status().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
     EXPECT_EQ(third.status().error_message(),
-              "one is at its max_call_count here; try again in 100 ms");
+              "one is at its max_call_count of 2 here; try again in 100 ms");
     EXPECT_EQ(RetryAfterOf(third.status()), std::chrono::milliseconds(100));
     EXPECT_EQ(third.broken_rule(), AccessRule::kMaxCallCount);
     EXPECT_EQ(first.broken_rule(), std::nullopt);
@@ -118,8 +118,9 @@ TEST_F(AccessTest, ACallerMayBeKeptFromCallingOftenAndFromKeepingCoresBusy) {
   const Identity often = OfCertificate("often"), busy = OfCertificate("busy");
   EXPECT_EQ(Refusal(often), "");
   EXPECT_EQ(Refusal(often), "") << "1.5 of ten seconds were not spent";
-  EXPECT_THAT(Refusal(often), MatchesRegex("often is at its max_calls_per_second here; try again "
-                                           "in [0-9]+ ms"));
+  EXPECT_THAT(Refusal(often),
+              MatchesRegex("often is at its max_calls_per_second of 0.15 here; try again "
+                           "in [0-9]+ ms"));
   EXPECT_EQ(access_->Enter(often, Method::kAdmit).broken_rule(), AccessRule::kMaxCallsPerSecond);
   access_->Enter(busy, Method::kAdmit).Charge(std::chrono::seconds(4));
   EXPECT_EQ(Refusal(busy), "");

@@ -153,7 +153,7 @@ TEST_F(CallGateTest, CountsByCallerOfThePolicy) {
                   })
                   .ok());
   const grpc::Status refused = Run(&gate, call, [] { return grpc::Status::OK; });
-  EXPECT_THAT(refused.error_message(), HasSubstr("local is at its max_cores here"));
+  EXPECT_THAT(refused.error_message(), HasSubstr("local is at its max_cores of 0.1 here"));
   EXPECT_EQ(Series(R"(plimsoll_caller_calls_total{caller="anyone"})"), 1);
   EXPECT_EQ(Series(R"(plimsoll_caller_refused_total{caller="anyone",rule="methods"})"), 1);
   EXPECT_EQ(Series(R"(plimsoll_caller_calls_total{caller="local"})"), 2);
