@@ -33,21 +33,19 @@ void Check::FailWord(absl::string_view field, absl::string_view name, std::strin
   Fail(field, name, std::move(rule), ViolationCode::kUnknownName);
 }
 
-int64_t Check::Number(absl::string_view field, const std::optional<int64_t>& number, int64_t least,
-                      int64_t most, int64_t otherwise) {
+int64_t Check::Number(KnownField field, const std::optional<int64_t>& number, int64_t otherwise) {
   if (!number.has_value()) return otherwise;
-  if (*number >= least && *number <= most) return *number;
-  Fail(field, *number, absl::StrCat("must be from ", least, " to ", most),
+  if (*number >= field->least && *number <= field->most) return *number;
+  Fail(field, *number, absl::StrCat("must be from ", field->least, " to ", field->most),
        ViolationCode::kOutOfRange);
   return otherwise;
 }
 
-int64_t Check::Required(absl::string_view field, const std::optional<int64_t>& number,
-                        int64_t least, int64_t most) {
+int64_t Check::Required(KnownField field, const std::optional<int64_t>& number) {
   if (!number.has_value()) {
     Fail(field, "unset", "must be set", ViolationCode::kMissing);
   }
-  return Number(field, number, least, most, least);
+  return Number(field, number, field->least);
 }
 
 double Check::Share(absl::string_view field, const std::optional<double>& share, double otherwise) {

@@ -14,6 +14,7 @@
 #include "estimator/base/notice.h"
 #include "estimator/base/violation.h"
 #include "estimator/base/vocabulary.h"
+#include "estimator/job/fields.h"
 
 namespace plimsoll {
 
@@ -43,13 +44,11 @@ class Check {
     assumptions_.push_back({field, {}, number, reason});
   }
 
-  // Returns the number if it is set and from `least` to `most`; else adds a
-  // violation (where it is set and out of range) and returns `otherwise`.
-  int64_t Number(absl::string_view field, const std::optional<int64_t>& number, int64_t least,
-                 int64_t most, int64_t otherwise);
-  // The same for a number that must be set; returns `least` where it is not.
-  int64_t Required(absl::string_view field, const std::optional<int64_t>& number, int64_t least,
-                   int64_t most);
+  // Returns the number if it is set and in the field's range; else adds a violation
+  // (where it is set and out of range) and returns `otherwise`.
+  int64_t Number(KnownField field, const std::optional<int64_t>& number, int64_t otherwise);
+  // The same for a number that must be set; returns the least where it is not.
+  int64_t Required(KnownField field, const std::optional<int64_t>& number);
   // Returns the share if it is from 0 to 1, else adds a violation.
   double Share(absl::string_view field, const std::optional<double>& share, double otherwise);
 

@@ -6,7 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "estimator/job/vocabularies.h"
+#include "estimator/job/fields.h"
 
 namespace plimsoll {
 namespace {
@@ -381,40 +381,6 @@ constexpr RefusedWord kRefusedWords[] = {
     {kTrainer, "composer", kNotModelled, "not modelled yet: this trainer"},
 };
 
-template <typename Value, size_t kCount>
-std::vector<absl::string_view> Names(const Word<Value> (&words)[kCount]) {
-  std::vector<absl::string_view> names;
-  for (const Word<Value>& word : words) names.push_back(word.name);
-  return names;
-}
-
-struct Vocabulary {
-  absl::string_view field;
-  std::vector<absl::string_view> words;
-};
-
-const std::vector<Vocabulary>& Vocabularies() {
-  static const auto* const vocabularies = [] {
-    auto* all = new std::vector<Vocabulary>{
-        {kTrainer, Names(kTrainers)},  // other words depend on it
-        {kPreset, Names(kPresets)},
-        {kOptimizer, Names(kOptimizers)},
-        {kImplementation, Names(kOptimizerImplementations)},
-        {kRecompute, Names(kRecomputeModes)},
-        {kModules, Names(kRecomputeModules)},
-        {kAttention, Names(kAttentionKernels)},
-        {kLoss, Names(kLossImplementations)},
-        {kSchedule, Names(kPipelineSchedules)},
-        {kFramework, Names(kFrameworks)},
-    };
-    for (Vocabulary& vocabulary : *all) {
-      if (vocabulary.field == kAttention) vocabulary.words.push_back("auto");
-    }
-    return all;
-  }();
-  return *vocabularies;
-}
-
 std::string NormalizedValue(absl::string_view value) {
   return absl::StrReplaceAll(absl::AsciiStrToLower(value.substr(0, kMaxWordBytes)), {{"_", "-"}});
 }
@@ -493,20 +459,18 @@ const RefusedWord* FindRefusedValue(absl::string_view field, absl::string_view v
 }
 
 std::vector<absl::string_view> VocabularyFields() {
-  std::vector<absl::string_view> fields;
-  for (const Vocabulary& vocabulary : Vocabularies()) fields.push_back(vocabulary.field);
+  std::vector<absl::string_view> fields = {kTrainer};  // other words depend on it
+  for (const FieldRow& row : kFieldRows) {
+    if (!row.words.empty() && row.path != kTrainer) fields.push_back(row.path);
+  }
   return fields;
 }
 
 absl::string_view OwnWord(absl::string_view field, absl::string_view value) {
-  const std::string normal = NormalizedValue(value);
-  for (const Vocabulary& vocabulary : Vocabularies()) {
-    if (vocabulary.field != field) continue;
-    for (const absl::string_view word : vocabulary.words) {
-      if (word == normal) return word;
-    }
-  }
-  return "";
+  const FieldRow* const row = FindFieldRow(field);
+  if (row == nullptr) return "";
+  const auto own = std::find(row->words.begin(), row->words.end(), NormalizedValue(value));
+  return own == row->words.end() ? absl::string_view() : *own;
 }
 
 }  // namespace plimsoll

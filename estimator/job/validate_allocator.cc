@@ -35,10 +35,8 @@ void CheckDivisions(const std::vector<int64_t>& divisions, Check& check, Allocat
 void CheckAllocator(const AllocatorSpec& spec, Check& check, Job& job) {
   AllocatorSettings& settings = job.allocator;
   settings.expandable_segments = spec.expandable_segments.value_or(false);
-  constexpr int64_t kMost = int64_t{1} << 50;
-  settings.max_split_size_bytes =
-      check.Number("runtime.allocator.max_split_size_bytes", spec.max_split_size_bytes,
-                   kLargeSegmentBytes + 1, kMost, kUnlimitedBytes);
+  settings.max_split_size_bytes = check.Number("runtime.allocator.max_split_size_bytes",
+                                               spec.max_split_size_bytes, kUnlimitedBytes);
   CheckDivisions(spec.roundup_power2_division_count, check, settings);
   settings.garbage_collection_threshold = check.Share(
       "runtime.allocator.garbage_collection_threshold", spec.garbage_collection_threshold, 0);

@@ -12,11 +12,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr int64_t kMostHidden = int64_t{1} << 20;
-constexpr int64_t kMostLayers = 4096;
-constexpr int64_t kMostHeads = 65536;
 constexpr size_t kLongestName = 256;
-constexpr int64_t kMostVocab = int64_t{1} << 24;
 
 // What is near, with who published the model or without, and how to give another.
 std::string NotAModel(const std::string& name, const Catalog& catalog) {
@@ -51,32 +47,29 @@ const Transformer* FindByName(const std::string& name, const Catalog& catalog, C
 }
 
 void ReadSizes(const TransformerSpec& spec, Check& check, Transformer& model) {
-  const auto field = [](absl::string_view name) {
-    return absl::StrCat("model.transformer.", name);
-  };
   const size_t before = check.violations().size();
-  model.hidden_size = check.Required(field("hidden_size"), spec.hidden_size, 1, kMostHidden);
-  model.layer_count = check.Required(field("layer_count"), spec.layer_count, 1, kMostLayers);
-  model.head_count = check.Required(field("head_count"), spec.head_count, 1, kMostHeads);
-  model.vocab_size = check.Required(field("vocab_size"), spec.vocab_size, 1, kMostVocab);
+  model.hidden_size = check.Required("model.transformer.hidden_size", spec.hidden_size);
+  model.layer_count = check.Required("model.transformer.layer_count", spec.layer_count);
+  model.head_count = check.Required("model.transformer.head_count", spec.head_count);
+  model.vocab_size = check.Required("model.transformer.vocab_size", spec.vocab_size);
   model.kv_head_count =
-      check.Number(field("kv_head_count"), spec.kv_head_count, 1, kMostHeads, model.head_count);
+      check.Number("model.transformer.kv_head_count", spec.kv_head_count, model.head_count);
   if (check.violations().size() > before) return;  // what follows compares sizes
   if (model.head_count % model.kv_head_count != 0) {
-    check.Fail(field("kv_head_count"), model.kv_head_count,
+    check.Fail("model.transformer.kv_head_count", model.kv_head_count,
                absl::StrCat("must divide head_count ", model.head_count), ViolationCode::kConflict,
                {"model.transformer.head_count"});
   }
   if (!spec.head_size.has_value() && model.hidden_size % model.head_count != 0) {
     check.Fail(
-        field("head_count"), model.head_count,
+        "model.transformer.head_count", model.head_count,
         absl::StrCat("must divide hidden_size ", model.hidden_size, " where head_size is unset"),
         ViolationCode::kConflict, {"model.transformer.hidden_size", "model.transformer.head_size"});
   }
   const int64_t head_size = CeilDivide(model.hidden_size, model.head_count);
-  model.head_size = check.Number(field("head_size"), spec.head_size, 1, kMostHidden, head_size);
-  model.ffn_size = check.Number(field("ffn_size"), spec.ffn_size, 1, kMostHidden,
-                                Multiply(4, model.hidden_size));
+  model.head_size = check.Number("model.transformer.head_size", spec.head_size, head_size);
+  model.ffn_size =
+      check.Number("model.transformer.ffn_size", spec.ffn_size, Multiply(4, model.hidden_size));
   model.embedding_size = model.hidden_size;
 }
 
@@ -105,7 +98,7 @@ void ReadTraits(const TransformerSpec& spec, Check& check, Transformer& model) {
   model.attention_output_bias = spec.attention_output_bias.value_or(false);
   model.mlp_bias = spec.mlp_bias.value_or(false);
   model.token_type_count =
-      check.Number("model.transformer.token_type_count", spec.token_type_count, 0, 1024, 0);
+      check.Number("model.transformer.token_type_count", spec.token_type_count, 0);
   model.hidden_dropout = check.Share("model.transformer.hidden_dropout", spec.hidden_dropout, 0);
   model.embedding_dropout = model.hidden_dropout;
   model.attention_dropout =
@@ -126,9 +119,8 @@ void ReadScores(const TransformerSpec& spec, Check& check, Transformer& model) {
                ViolationCode::kConflict, {"model.transformer.head"});
   }
   if (PredictsTokens(model.head)) return;
-  constexpr int64_t kMostLabels = int64_t{1} << 20;
-  model.label_count = check.Number("model.transformer.label_count", spec.label_count, 1,
-                                   kMostLabels, model.head == Head::kNone ? 0 : 2);
+  model.label_count = check.Number("model.transformer.label_count", spec.label_count,
+                                   model.head == Head::kNone ? 0 : 2);
   const bool pools = model.head == Head::kSequenceClassification || model.head == Head::kNone;
   model.pooler = pools && model.norm_placement == NormPlacement::kPost;
   model.head_bias = model.pooler || !pools;
@@ -169,9 +161,8 @@ const Transformer* ReadTransformer(const JobSpec& job, const TransformerSpec& sp
                {"model.transformer.position_embedding"});
   }
   if (learned) {
-    model->position_count =
-        check.Number("model.transformer.position_count", spec.position_count, 1, int64_t{1} << 27,
-                     job.training.sequence_length.value_or(1));
+    model->position_count = check.Number("model.transformer.position_count", spec.position_count,
+                                         job.training.sequence_length.value_or(1));
   }
   if (check.violations().size() > before) return nullptr;
   own = std::move(model);

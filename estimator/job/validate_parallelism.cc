@@ -12,14 +12,13 @@
 namespace plimsoll {
 namespace {
 
-constexpr int64_t kMostGpus = int64_t{1} << 20;
-constexpr int64_t kMostZeroStage = 3;
+constexpr int64_t kMostGpus = KnownField("cluster.gpu_count")->most;
 
 void CheckDegrees(const ParallelismSpec& spec, Check& check, Job& job) {
   job.tensor_parallel_size =
-      check.Number("parallelism.tensor_parallel_size", spec.tensor_parallel_size, 1, 1024, 1);
+      check.Number("parallelism.tensor_parallel_size", spec.tensor_parallel_size, 1);
   job.pipeline_parallel_size =
-      check.Number("parallelism.pipeline_parallel_size", spec.pipeline_parallel_size, 1, 4096, 1);
+      check.Number("parallelism.pipeline_parallel_size", spec.pipeline_parallel_size, 1);
   if (job.tensor_parallel_size > 1) {
     CheckAbility(Ability::kTensorParallel, "parallelism.tensor_parallel_size",
                  job.tensor_parallel_size, check, job);
@@ -36,7 +35,7 @@ void CheckGpuCount(const JobSpec& spec, Check& check, Job& job) {
   const auto& data = spec.parallelism.data_parallel_size;
   const auto& count = spec.cluster.gpu_count;
   const int64_t gpus = count.value_or(Multiply(data.value_or(1), model_ranks));
-  job.data_parallel_size = check.Number("parallelism.data_parallel_size", data, 1, kMostGpus,
+  job.data_parallel_size = check.Number("parallelism.data_parallel_size", data,
                                         gpus > model_ranks ? gpus / model_ranks : 1);
   job.gpu_count = Multiply(job.data_parallel_size, model_ranks);
   const auto is_count = [](const std::optional<int64_t>& n) {
@@ -75,7 +74,7 @@ void CheckGpuCount(const JobSpec& spec, Check& check, Job& job) {
 // The stages that a framework has, as "0, 1 or 2".
 std::string ZeroStages(const Capabilities& capabilities) {
   std::vector<int64_t> stages;
-  for (int64_t stage = 0; stage <= kMostZeroStage; ++stage) {
+  for (int64_t stage = 0; stage <= KnownField("parallelism.zero_stage")->most; ++stage) {
     if (capabilities.Has(AbilityOfZero(stage))) stages.push_back(stage);
   }
   std::string text;
@@ -87,9 +86,9 @@ std::string ZeroStages(const Capabilities& capabilities) {
 }
 
 void CheckZeroStage(const std::optional<int64_t>& stage, Check& check, Job& job) {
-  const absl::string_view field = "parallelism.zero_stage";
+  constexpr KnownField field("parallelism.zero_stage");
   const int64_t otherwise = IsFsdp(job.profile->framework) ? 3 : 0;
-  job.zero_stage = check.Number(field, stage, 0, kMostZeroStage, otherwise);
+  job.zero_stage = check.Number(field, stage, otherwise);
   if (!stage.has_value()) check.Assume(field, job.zero_stage, "the framework's default");
   const Ability ability = AbilityOfZero(job.zero_stage);
   if (job.capabilities.Of(ability) != Support::kLacks) {
@@ -105,8 +104,8 @@ void CheckZeroStage(const std::optional<int64_t>& stage, Check& check, Job& job)
 }
 
 void CheckShardGroup(const std::optional<int64_t>& size, Check& check, Job& job) {
-  const absl::string_view field = "parallelism.shard_group_size";
-  job.shard_group_size = check.Number(field, size, 1, kMostGpus, job.data_parallel_size);
+  constexpr KnownField field("parallelism.shard_group_size");
+  job.shard_group_size = check.Number(field, size, job.data_parallel_size);
   if (job.data_parallel_size % job.shard_group_size != 0) {
     check.Fail(field, job.shard_group_size,
                absl::StrCat("must divide data_parallel_size ", job.data_parallel_size),
@@ -137,9 +136,9 @@ void CheckSequenceParallel(const JobSpec& spec, Check& check, Job& job) {
 
 void CheckMicroBatchGroup(const std::optional<int64_t>& size, bool interleaved, Check& check,
                           Job& job) {
-  const absl::string_view field = "parallelism.micro_batch_group_size";
+  constexpr KnownField field("parallelism.micro_batch_group_size");
   const int64_t stages = job.pipeline_parallel_size;
-  job.micro_batch_group_size = check.Number(field, size, 1, kMostGpus, stages);
+  job.micro_batch_group_size = check.Number(field, size, stages);
   if (!size.has_value()) return;
   if (!interleaved) {
     check.Fail(field, *size, "needs pipeline_schedule interleaved-1f1b", ViolationCode::kConflict,
@@ -171,9 +170,8 @@ void CheckSchedule(const ParallelismSpec& spec, Check& check, Job& job) {
     check.Assume("parallelism.pipeline_schedule", "1f1b", "the usual schedule");
   }
   const bool interleaved = job.pipeline_schedule == PipelineSchedule::kInterleaved1F1B;
-  job.virtual_pipeline_size =
-      check.Number("parallelism.virtual_pipeline_size", spec.virtual_pipeline_size, 2, 1024,
-                   interleaved ? 2 : 1);
+  job.virtual_pipeline_size = check.Number("parallelism.virtual_pipeline_size",
+                                           spec.virtual_pipeline_size, interleaved ? 2 : 1);
   if (spec.virtual_pipeline_size.has_value() && !interleaved) {
     check.Fail("parallelism.virtual_pipeline_size", *spec.virtual_pipeline_size,
                "needs pipeline_schedule interleaved-1f1b", ViolationCode::kConflict,
@@ -309,7 +307,7 @@ void CheckAgainstModel(const JobSpec& spec, Check& check, Job& job) {
   CheckRecomputeAgainstLayers(spec.training.recompute, check, job);
   CheckPositions(check, job);
   const int64_t divisor =
-      check.Number("runtime.vocab_size_divisor", spec.runtime.vocab_size_divisor, 1, 65536,
+      check.Number("runtime.vocab_size_divisor", spec.runtime.vocab_size_divisor,
                    job.profile->vocab_size_divisor);
   job.padded_vocab_size =
       RoundUp(job.model->vocab_size, Multiply(divisor, job.tensor_parallel_size));

@@ -1,5 +1,6 @@
 // The training and runtime sections: batch, precision, optimizer, recomputation,
 // kernels, and the framework's knobs.
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -12,10 +13,6 @@
 
 namespace plimsoll {
 namespace {
-
-constexpr int64_t kMostSequence = int64_t{1} << 27;
-constexpr int64_t kMostMicroBatch = int64_t{1} << 20;
-constexpr int64_t kMostGlobalBatch = int64_t{1} << 40;
 
 // Whole groups of micro-batches, and a rest that fills the pipeline.
 // Source: megatron/core/pipeline_parallel/schedules.py,
@@ -39,17 +36,15 @@ void CheckGroups(Check& check, const Job& job) {
 }
 
 void CheckBatch(const TrainingSpec& spec, Check& check, Job& job) {
-  job.sequence_length =
-      check.Required("training.sequence_length", spec.sequence_length, 1, kMostSequence);
-  job.micro_batch_size =
-      check.Number("training.micro_batch_size", spec.micro_batch_size, 1, kMostMicroBatch, 1);
+  job.sequence_length = check.Required("training.sequence_length", spec.sequence_length);
+  job.micro_batch_size = check.Number("training.micro_batch_size", spec.micro_batch_size, 1);
   if (!spec.micro_batch_size.has_value()) {
     check.Assume("training.micro_batch_size", 1, "the smallest");
   }
   const int64_t ranks = Multiply(job.micro_batch_size, job.data_parallel_size);
   const int64_t all_stages = Multiply(ranks, job.pipeline_parallel_size);
-  job.global_batch_size = check.Number("training.global_batch_size", spec.global_batch_size, 1,
-                                       kMostGlobalBatch, all_stages);
+  job.global_batch_size =
+      check.Number("training.global_batch_size", spec.global_batch_size, all_stages);
   if (!spec.global_batch_size.has_value()) {
     check.Assume("training.global_batch_size", job.global_batch_size,
                  "one micro-batch per pipeline stage on each data-parallel rank");
@@ -63,27 +58,24 @@ void CheckBatch(const TrainingSpec& spec, Check& check, Job& job) {
   if (job.pipeline_schedule == PipelineSchedule::kInterleaved1F1B) CheckGroups(check, job);
 }
 
-void ReadDType(absl::string_view field, const std::optional<std::string>& name, bool none,
-               Check& check, DType& dtype) {
+void ReadDType(KnownField field, const std::optional<std::string>& name, Check& check,
+               DType& dtype) {
   if (!name.has_value()) return;
-  const std::optional<DType> parsed = ParseDType(*name);
-  if (parsed.has_value() && (none || *parsed != DType::kNone)) {
-    dtype = *parsed;
+  const auto& words = field->words;
+  if (std::find(words.begin(), words.end(), *name) != words.end()) {
+    dtype = *ParseDType(*name);
     return;
   }
-  check.Fail(
-      absl::StrCat("training.precision.", field), *name,
-      none ? "must be one of none, fp32, fp16, bf16, fp8" : "must be one of fp32, fp16, bf16, fp8",
-      ViolationCode::kUnknownName);
+  check.Fail(field, *name, NotAWord(*name, {words.begin(), words.end()}),
+             ViolationCode::kUnknownName);
 }
 
 // A dtype that the framework has no tensor of is refused, not ignored.
 bool MovesNoByte(absl::string_view field, const std::optional<std::string>& name, Ability ability,
                  Check& check, const Job& job) {
   if (!name.has_value() || job.capabilities.Has(ability)) return false;
-  check.Fail(absl::StrCat("training.precision.", field), *name,
-             absl::StrCat("moves no byte of ", job.profile->name), ViolationCode::kNotSupported,
-             {"runtime.framework"});
+  check.Fail(field, *name, absl::StrCat("moves no byte of ", job.profile->name),
+             ViolationCode::kNotSupported, {"runtime.framework"});
   return true;
 }
 
@@ -103,22 +95,25 @@ void CheckPrecision(const PrecisionSpec& spec, Check& check, Job& job) {
   precision.activation = preset->activation;
   precision.residual = preset->residual;
   precision.autocast = preset->autocast;
-  ReadDType("parameter_dtype", spec.parameter_dtype, false, check, precision.parameter);
-  ReadDType("gradient_dtype", spec.gradient_dtype, false, check, precision.gradient);
+  ReadDType("training.precision.parameter_dtype", spec.parameter_dtype, check, precision.parameter);
+  ReadDType("training.precision.gradient_dtype", spec.gradient_dtype, check, precision.gradient);
   if (precision.accumulation == DType::kNone) {
     precision.accumulation = job.profile->sums_in_fp32 ? DType::kFp32 : precision.gradient;
   }
-  if (!MovesNoByte("gradient_accumulation_dtype", spec.gradient_accumulation_dtype,
-                   Ability::kGradientAccumulationDType, check, job)) {
-    ReadDType("gradient_accumulation_dtype", spec.gradient_accumulation_dtype, false, check,
-              precision.accumulation);
+  if (!MovesNoByte("training.precision.gradient_accumulation_dtype",
+                   spec.gradient_accumulation_dtype, Ability::kGradientAccumulationDType, check,
+                   job)) {
+    ReadDType("training.precision.gradient_accumulation_dtype", spec.gradient_accumulation_dtype,
+              check, precision.accumulation);
   }
   precision.reduce = precision.accumulation;
-  if (!MovesNoByte("reduce_dtype", spec.reduce_dtype, Ability::kReduceDType, check, job)) {
-    ReadDType("reduce_dtype", spec.reduce_dtype, false, check, precision.reduce);
+  if (!MovesNoByte("training.precision.reduce_dtype", spec.reduce_dtype, Ability::kReduceDType,
+                   check, job)) {
+    ReadDType("training.precision.reduce_dtype", spec.reduce_dtype, check, precision.reduce);
   }
-  ReadDType("master_dtype", spec.master_dtype, true, check, precision.master);
-  ReadDType("optimizer_state_dtype", spec.optimizer_state_dtype, false, check, precision.state);
+  ReadDType("training.precision.master_dtype", spec.master_dtype, check, precision.master);
+  ReadDType("training.precision.optimizer_state_dtype", spec.optimizer_state_dtype, check,
+            precision.state);
   if (name == "fp16-pure") {
     job.warnings.push_back({"fp16-diverges", "job.training.precision.preset",
                             "training large models in fp16 without master weights diverges"});
@@ -218,13 +213,13 @@ void CheckRecompute(const RecomputeSpec& spec, Check& check, Job& job) {
   }
   const bool every_nth = job.recompute == RecomputeMode::kEveryNth;
   if (every_nth) {
-    job.recompute_interval = check.Required("training.recompute.interval", spec.interval, 1, 4096);
+    job.recompute_interval = check.Required("training.recompute.interval", spec.interval);
   } else if (spec.interval.has_value()) {
     check.Fail("training.recompute.interval", *spec.interval, "needs mode every-nth",
                ViolationCode::kConflict, {"training.recompute.mode"});
   }
   job.recompute_unit_layer_count =
-      check.Number("training.recompute.unit_layer_count", spec.unit_layer_count, 1, 4096, 1);
+      check.Number("training.recompute.unit_layer_count", spec.unit_layer_count, 1);
   if (spec.unit_layer_count.has_value() && job.recompute != RecomputeMode::kFull) {
     check.Fail("training.recompute.unit_layer_count", *spec.unit_layer_count, "needs mode full",
                ViolationCode::kConflict, {"training.recompute.mode"});
@@ -247,7 +242,13 @@ AttentionKernel ResolveAttention(const Job& job, bool wide) {
 
 void CheckAttention(const TrainingSpec& spec, Check& check, Job& job) {
   const bool wide = job.precision.activation == DType::kFp32;
-  if (!spec.attention.has_value() || *spec.attention == "auto") {
+  std::optional<AttentionKernel> kernel;
+  if (spec.attention.has_value()) {
+    const auto meaning = check.Meaning("training.attention", *spec.attention, kAttentionKernels);
+    if (!meaning.has_value()) return;
+    kernel = *meaning;
+  }
+  if (!kernel.has_value()) {
     job.attention = ResolveAttention(job, wide);
     for (const auto& word : kAttentionKernels) {
       if (word.value == job.attention) {
@@ -256,8 +257,6 @@ void CheckAttention(const TrainingSpec& spec, Check& check, Job& job) {
     }
     return;
   }
-  const auto kernel = check.Meaning("training.attention", *spec.attention, kAttentionKernels);
-  if (!kernel.has_value()) return;
   job.attention = *kernel;
   const bool half_only = *kernel == AttentionKernel::kFlash || *kernel == AttentionKernel::kCudnn;
   if (half_only && wide) {
@@ -280,7 +279,7 @@ void CheckLoss(const LossSpec& spec, Check& check, Job& job) {
   const bool chunked = job.loss == LossImplementation::kChunked ||
                        job.loss == LossImplementation::kChunkedCrossEntropy;
   job.loss_chunk_count =
-      check.Number("training.loss.chunk_count", spec.chunk_count, 1, 1024, chunked ? 8 : 1);
+      check.Number("training.loss.chunk_count", spec.chunk_count, chunked ? 8 : 1);
   if (spec.chunk_count.has_value() && !chunked) {
     check.Fail("training.loss.chunk_count", *spec.chunk_count, "needs implementation chunked",
                ViolationCode::kConflict, {"training.loss.implementation"});
@@ -359,13 +358,12 @@ void NeedsKnob(Ability ability, absl::string_view knob, const std::optional<Valu
 // buckets.
 void CheckBucket(const RuntimeSpec& spec, Check& check, Job& job) {
   const auto& count = spec.reduce_bucket_element_count;
-  const bool pipeline = job.profile->framework == Framework::kMegatronDeepSpeed;
+  const bool flat = job.profile->framework == Framework::kMegatronDeepSpeed;
   NeedsKnob(Ability::kReduceBucket, "reduce_bucket_element_count", count, check, job);
-  constexpr int64_t kMostElements = int64_t{1} << 40;
-  const absl::string_view field = "runtime.reduce_bucket_element_count";
-  job.reduce_bucket_element_count = check.Number(field, count, 1, kMostElements, 500000000);
+  constexpr KnownField field("runtime.reduce_bucket_element_count");
+  job.reduce_bucket_element_count = check.Number(field, count, 500000000);
   const bool sums = job.precision.accumulation == DType::kFp32;
-  if (count.has_value() && pipeline && (job.zero_stage == 0 || sums)) {
+  if (count.has_value() && flat && (job.zero_stage == 0 || sums)) {
     check.Fail(field, *count, "moves no byte without ZeRO 1, nor with sums in fp32",
                ViolationCode::kConflict,
                {"parallelism.zero_stage", "training.precision.gradient_accumulation_dtype"});
@@ -376,10 +374,9 @@ void CheckBucket(const RuntimeSpec& spec, Check& check, Job& job) {
 void CheckDeferral(const RuntimeSpec& spec, Check& check, Job& job) {
   const auto& count = spec.deferred_embedding_gradient_count;
   if (!count.has_value()) return;
-  const absl::string_view field = "runtime.deferred_embedding_gradient_count";
+  constexpr KnownField field("runtime.deferred_embedding_gradient_count");
   if (!CheckAbility(Ability::kDeferredEmbeddingGradient, field, "set", check, job)) return;
-  constexpr int64_t kMostMicroBatches = int64_t{1} << 40;
-  job.deferred_embedding_gradient_count = check.Number(field, count, 0, kMostMicroBatches, 0);
+  job.deferred_embedding_gradient_count = check.Number(field, count, 0);
   if (job.deferred_embedding_gradient_count == 0) return;
   if (job.pipeline_parallel_size == 1) {
     check.Fail(field, *count, "needs pipeline_parallel_size above 1", ViolationCode::kConflict,

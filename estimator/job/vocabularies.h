@@ -2,6 +2,8 @@
 #ifndef PLIMSOLL_ESTIMATOR_JOB_VOCABULARIES_H_
 #define PLIMSOLL_ESTIMATOR_JOB_VOCABULARIES_H_
 
+#include <optional>
+
 #include "estimator/base/vocabulary.h"
 #include "estimator/job/job.h"
 
@@ -52,7 +54,9 @@ inline constexpr Word<RecomputeModule> kRecomputeModules[] = {
     {"norm", RecomputeModule::kNorm},
     {"activation", RecomputeModule::kActivation},
 };
-inline constexpr Word<AttentionKernel> kAttentionKernels[] = {
+// No value: what the framework takes on this GPU.
+inline constexpr Word<std::optional<AttentionKernel>> kAttentionKernels[] = {
+    {"auto", std::nullopt},
     {"eager", AttentionKernel::kEager},
     {"flash", AttentionKernel::kFlash},
     {"cudnn", AttentionKernel::kCudnn},

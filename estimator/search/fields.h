@@ -1,24 +1,14 @@
-// The fields of a job by path, and what a search does with each.
+// What a search does with the fields of a job.
 #ifndef PLIMSOLL_ESTIMATOR_SEARCH_FIELDS_H_
 #define PLIMSOLL_ESTIMATOR_SEARCH_FIELDS_H_
 
-#include <cstdint>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/strings/string_view.h"
+#include "estimator/job/fields.h"
 
 namespace plimsoll {
-
-//   kChosen   a knob, or a section that has one
-//   kPart     of a knob that is chosen as a whole
-//   kFollows  from what is chosen
-//   kKept     as the job has it, always
-enum class FieldUse : uint8_t { kChosen, kPart, kFollows, kKept };
-
-// Paths of all fields below "job.", those of maps and of config.json left out.
-const std::vector<absl::string_view>& FieldPaths();
 
 // Returns what a search does with the field or the section `path`, or with "*":
 // all of them. Nothing where there is no such field.

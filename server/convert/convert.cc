@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "estimator/job/validate_sections.h"
 #include "google/protobuf/unknown_field_set.h"
 #include "server/catalog/config_struct.h"
+#include "server/convert/convert_job.h"
 
 namespace plimsoll {
 namespace {
@@ -18,10 +18,6 @@ namespace {
 using google::protobuf::ListValue;
 using google::protobuf::Struct;
 using google::protobuf::Value;
-
-// Sets *to where the request sets the field: unset stays unset.
-#define PLIMSOLL_COPY_IF_SET(from, to, field) \
-  if ((from).has_##field()) (to).field = (from).field()
 
 // Bounded by protobuf's own limit on nesting, which every parsed message kept.
 int Depth(const Struct& object);
@@ -38,153 +34,6 @@ int Depth(const Struct& object) {
   int deepest = 0;
   for (const auto& [key, value] : object.fields()) deepest = std::max(deepest, Depth(value));
   return deepest + 1;
-}
-
-TransformerSpec FromProto(const v1::Transformer& from) {
-  TransformerSpec to;
-  PLIMSOLL_COPY_IF_SET(from, to, hidden_size);
-  PLIMSOLL_COPY_IF_SET(from, to, layer_count);
-  PLIMSOLL_COPY_IF_SET(from, to, head_count);
-  PLIMSOLL_COPY_IF_SET(from, to, kv_head_count);
-  PLIMSOLL_COPY_IF_SET(from, to, head_size);
-  PLIMSOLL_COPY_IF_SET(from, to, ffn_size);
-  PLIMSOLL_COPY_IF_SET(from, to, vocab_size);
-  PLIMSOLL_COPY_IF_SET(from, to, position_count);
-  PLIMSOLL_COPY_IF_SET(from, to, activation);
-  PLIMSOLL_COPY_IF_SET(from, to, gated_mlp);
-  PLIMSOLL_COPY_IF_SET(from, to, norm);
-  PLIMSOLL_COPY_IF_SET(from, to, norm_placement);
-  PLIMSOLL_COPY_IF_SET(from, to, qkv_bias);
-  PLIMSOLL_COPY_IF_SET(from, to, attention_output_bias);
-  PLIMSOLL_COPY_IF_SET(from, to, mlp_bias);
-  PLIMSOLL_COPY_IF_SET(from, to, qk_norm);
-  PLIMSOLL_COPY_IF_SET(from, to, tied_embeddings);
-  PLIMSOLL_COPY_IF_SET(from, to, position_embedding);
-  PLIMSOLL_COPY_IF_SET(from, to, hidden_dropout);
-  PLIMSOLL_COPY_IF_SET(from, to, attention_dropout);
-  PLIMSOLL_COPY_IF_SET(from, to, token_type_count);
-  PLIMSOLL_COPY_IF_SET(from, to, masked_lm_head);
-  PLIMSOLL_COPY_IF_SET(from, to, sentence_head);
-  PLIMSOLL_COPY_IF_SET(from, to, head);
-  PLIMSOLL_COPY_IF_SET(from, to, label_count);
-  return to;
-}
-
-ModelSpec FromProto(const v1::Model& from) {
-  ModelSpec to;
-  PLIMSOLL_COPY_IF_SET(from, to, accept_unknown_model_type);
-  switch (from.source_case()) {
-    case v1::Model::kName:
-      to.source = from.name();
-      break;
-    case v1::Model::kHfConfig: {
-      std::optional<ConfigValue> config = ToConfigValue(from.hf_config());
-      if (config.has_value()) to.source = *std::move(config);
-      break;
-    }
-    case v1::Model::kTransformer:
-      to.source = FromProto(from.transformer());
-      break;
-    case v1::Model::SOURCE_NOT_SET:
-      break;
-  }
-  return to;
-}
-
-PrecisionSpec FromProto(const v1::Precision& from) {
-  PrecisionSpec to;
-  PLIMSOLL_COPY_IF_SET(from, to, preset);
-  PLIMSOLL_COPY_IF_SET(from, to, parameter_dtype);
-  PLIMSOLL_COPY_IF_SET(from, to, gradient_dtype);
-  PLIMSOLL_COPY_IF_SET(from, to, gradient_accumulation_dtype);
-  PLIMSOLL_COPY_IF_SET(from, to, reduce_dtype);
-  PLIMSOLL_COPY_IF_SET(from, to, master_dtype);
-  PLIMSOLL_COPY_IF_SET(from, to, optimizer_state_dtype);
-  return to;
-}
-
-RecomputeSpec FromProto(const v1::Recompute& from) {
-  RecomputeSpec to;
-  PLIMSOLL_COPY_IF_SET(from, to, mode);
-  to.modules.assign(from.modules().begin(), from.modules().end());
-  PLIMSOLL_COPY_IF_SET(from, to, interval);
-  PLIMSOLL_COPY_IF_SET(from, to, unit_layer_count);
-  return to;
-}
-
-TrainingSpec FromProto(const v1::Training& from) {
-  TrainingSpec to;
-  PLIMSOLL_COPY_IF_SET(from, to, sequence_length);
-  PLIMSOLL_COPY_IF_SET(from, to, micro_batch_size);
-  PLIMSOLL_COPY_IF_SET(from, to, global_batch_size);
-  to.precision = FromProto(from.precision());
-  PLIMSOLL_COPY_IF_SET(from.optimizer(), to.optimizer, name);
-  PLIMSOLL_COPY_IF_SET(from.optimizer(), to.optimizer, implementation);
-  PLIMSOLL_COPY_IF_SET(from, to, gradient_clipping);
-  to.recompute = FromProto(from.recompute());
-  PLIMSOLL_COPY_IF_SET(from, to, attention);
-  PLIMSOLL_COPY_IF_SET(from.loss(), to.loss, implementation);
-  PLIMSOLL_COPY_IF_SET(from.loss(), to.loss, chunk_count);
-  PLIMSOLL_COPY_IF_SET(from, to, resumed_from_checkpoint);
-  return to;
-}
-
-ParallelismSpec FromProto(const v1::Parallelism& from) {
-  ParallelismSpec to;
-  PLIMSOLL_COPY_IF_SET(from, to, data_parallel_size);
-  PLIMSOLL_COPY_IF_SET(from, to, zero_stage);
-  PLIMSOLL_COPY_IF_SET(from, to, shard_group_size);
-  PLIMSOLL_COPY_IF_SET(from, to, tensor_parallel_size);
-  PLIMSOLL_COPY_IF_SET(from, to, sequence_parallel);
-  PLIMSOLL_COPY_IF_SET(from, to, pipeline_parallel_size);
-  PLIMSOLL_COPY_IF_SET(from, to, pipeline_schedule);
-  PLIMSOLL_COPY_IF_SET(from, to, virtual_pipeline_size);
-  to.pipeline_layout.assign(from.pipeline_layout().begin(), from.pipeline_layout().end());
-  PLIMSOLL_COPY_IF_SET(from, to, micro_batch_group_size);
-  return to;
-}
-
-AllocatorSpec FromProto(const v1::Allocator& from) {
-  AllocatorSpec to;
-  PLIMSOLL_COPY_IF_SET(from, to, expandable_segments);
-  PLIMSOLL_COPY_IF_SET(from, to, max_split_size_bytes);
-  to.roundup_power2_division_count.assign(from.roundup_power2_division_count().begin(),
-                                          from.roundup_power2_division_count().end());
-  PLIMSOLL_COPY_IF_SET(from, to, garbage_collection_threshold);
-  PLIMSOLL_COPY_IF_SET(from, to, memory_fraction);
-  return to;
-}
-
-RuntimeSpec FromProto(const v1::Runtime& from) {
-  RuntimeSpec to;
-  PLIMSOLL_COPY_IF_SET(from, to, framework);
-  to.versions.insert(from.versions().begin(), from.versions().end());
-  PLIMSOLL_COPY_IF_SET(from, to, vocab_size_divisor);
-  PLIMSOLL_COPY_IF_SET(from, to, gradient_as_bucket_view);
-  PLIMSOLL_COPY_IF_SET(from, to, reduce_bucket_element_count);
-  PLIMSOLL_COPY_IF_SET(from, to, overlap_communication);
-  PLIMSOLL_COPY_IF_SET(from, to, reshard_after_forward);
-  PLIMSOLL_COPY_IF_SET(from, to, gradient_accumulation_fusion);
-  PLIMSOLL_COPY_IF_SET(from, to, attention_mask);
-  PLIMSOLL_COPY_IF_SET(from, to, transformer_implementation);
-  PLIMSOLL_COPY_IF_SET(from, to, trainer);
-  PLIMSOLL_COPY_IF_SET(from, to, compile);
-  PLIMSOLL_COPY_IF_SET(from, to, cublas_workspace_config);
-  PLIMSOLL_COPY_IF_SET(from, to, deferred_embedding_gradient_count);
-  to.allocator = FromProto(from.allocator());
-  return to;
-}
-
-ClusterSpec FromProto(const v1::Cluster& from) {
-  ClusterSpec to;
-  PLIMSOLL_COPY_IF_SET(from, to, gpu);
-  PLIMSOLL_COPY_IF_SET(from, to, gpu_memory_bytes);
-  PLIMSOLL_COPY_IF_SET(from, to, gpu_count);
-  PLIMSOLL_COPY_IF_SET(from, to, gpus_per_node);
-  PLIMSOLL_COPY_IF_SET(from, to, reserved_for_others_bytes);
-  PLIMSOLL_COPY_IF_SET(from, to, interconnect_bytes_per_second);
-  PLIMSOLL_COPY_IF_SET(from, to, network_bytes_per_second);
-  return to;
 }
 
 void Encode(int field, const Moment& from, WireWriter* to) {
@@ -387,20 +236,10 @@ Violations CheckHfConfig(const v1::Model& model) {
   return violations;
 }
 
-JobSpec FromProto(const v1::Job& job) {
-  JobSpec spec;
-  spec.model = FromProto(job.model());
-  spec.training = FromProto(job.training());
-  spec.parallelism = FromProto(job.parallelism());
-  spec.runtime = FromProto(job.runtime());
-  spec.cluster = FromProto(job.cluster());
-  return spec;
-}
-
 JobSpec FromProto(const v1::EstimateMemoryRequest& request) {
   JobSpec spec = FromProto(request.job());
-  PLIMSOLL_COPY_IF_SET(request, spec, risk);
-  PLIMSOLL_COPY_IF_SET(request, spec, detail);
+  if (request.has_risk()) spec.risk = request.risk();
+  if (request.has_detail()) spec.detail = request.detail();
   return spec;
 }
 

@@ -1,4 +1,4 @@
-// Between plimsoll.v1 and the estimator's types: the only code that knows both.
+// Between plimsoll.v1 and the estimator's types; a job's own are convert_job.h's.
 // Shape only: presence, bounds on a config.json. What values mean is for
 // Validate.
 #ifndef PLIMSOLL_SERVER_CONVERT_CONVERT_H_
@@ -24,9 +24,7 @@ Violations CheckHfConfig(const v1::Model& model);
 // have none, and to walk all fields takes twice as long as to parse them.
 bool MayHaveUnknownFields(const v1::EstimateMemoryRequest& request);
 
-// Return the job as it was asked for; without its model where that is deeper
-// than CheckHfConfig allows.
-JobSpec FromProto(const v1::Job& job);
+// Returns the job as it was asked for (convert_job.h), and how it is to be judged.
 JobSpec FromProto(const v1::EstimateMemoryRequest& request);
 
 // Returns what the answer carries beside its figures.

@@ -9,6 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "server/convert/convert.h"
+#include "server/convert/convert_job.h"
 #include "server/wire/shorten.h"
 
 namespace plimsoll {

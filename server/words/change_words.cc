@@ -9,49 +9,11 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "estimator/job/fields.h"
 #include "server/wire/shorten.h"
 
 namespace plimsoll {
 namespace {
-
-// How the change of one field is said. `both`: the value before matters too.
-struct FieldWord {
-  const char* field;
-  const char* word;  // empty: the value says enough
-  bool both;
-};
-
-constexpr FieldWord kFields[] = {
-    {"parallelism.zero_stage", "ZeRO", true},
-    {"parallelism.shard_group_size", "shard group", true},
-    {"parallelism.data_parallel_size", "DP", true},
-    {"parallelism.tensor_parallel_size", "TP", true},
-    {"parallelism.pipeline_parallel_size", "PP", true},
-    {"parallelism.context_parallel_size", "CP", true},
-    {"parallelism.expert_parallel_size", "EP", true},
-    {"parallelism.expert_tensor_parallel_size", "ETP", true},
-    {"parallelism.virtual_pipeline_size", "virtual stages", true},
-    {"parallelism.pipeline_schedule", "schedule", false},
-    {"parallelism.pipeline_layout", "layers per stage", false},
-    {"parallelism.micro_batch_group_size", "micro-batches in a row", true},
-    {"training.micro_batch_size", "micro-batch", true},
-    {"training.global_batch_size", "global batch", true},
-    {"training.sequence_length", "sequence", true},
-    {"training.recompute", "recompute", false},
-    {"training.recompute.mode", "recompute", false},
-    {"training.recompute.modules", "recompute of", false},
-    {"training.recompute.interval", "recompute interval", true},
-    {"training.recompute.unit_layer_count", "layers recomputed at once", true},
-    {"training.precision.preset", "precision", true},
-    {"training.optimizer.name", "optimizer", true},
-    {"training.loss.implementation", "loss", false},
-    {"runtime.framework", "framework", true},
-    {"runtime.trainer", "trainer", true},
-    {"cluster.gpu_count", "GPUs", true},
-    {"cluster.gpu", "GPU", false},
-    {"cluster.gpu_memory_bytes", "GPU memory", true},
-    {"cluster.gpus_per_node", "GPUs per node", true},
-};
 
 // A path without a word of its own: "parallelism.ring_size" is "ring size".
 std::string LastPart(const std::string& field) {
@@ -59,23 +21,21 @@ std::string LastPart(const std::string& field) {
 }
 
 std::string ChangeWord(const v1::Change& change, Glyphs glyphs) {
-  const auto* const known =
-      std::find_if(std::begin(kFields), std::end(kFields),
-                   [&](const FieldWord& word) { return word.field == change.field(); });
-  const bool found = known != std::end(kFields);
-  const std::string name = found ? known->word : LastPart(Clean(change.field()));
+  const FieldRow* const row = FindFieldRow(change.field());
+  const bool said = row != nullptr && !row->said.empty();
+  const std::string name = said ? std::string(row->said) : LastPart(Clean(change.field()));
   const std::string to = change.to().empty() ? "default" : Clean(change.to());
   if (to == "true") return name;
   if (to == "false") return absl::StrCat("no ", name);
-  if ((found && !known->both) || change.from().empty()) return absl::StrCat(name, " ", to);
+  const bool enough = row != nullptr && row->says_enough;
+  if (enough || change.from().empty()) return absl::StrCat(name, " ", to);
   return absl::StrCat(name, " ", Clean(change.from()), glyphs == Glyphs::kUnicode ? " → " : " -> ",
                       to);
 }
 
 // What the size of data parallelism follows from.
 constexpr absl::string_view kSplits[] = {"parallelism.tensor_parallel_size",
-                                         "parallelism.pipeline_parallel_size",
-                                         "parallelism.context_parallel_size", "cluster.gpu_count"};
+                                         "parallelism.pipeline_parallel_size", "cluster.gpu_count"};
 
 // Whether the change only keeps the product of the sizes what it must be, or is
 // what virtual stages mean.

@@ -3,9 +3,9 @@
 #define PLIMSOLL_SERVER_WORDS_FLAG_FIELDS_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
-#include "absl/types/span.h"
 #include "server/words/job_translator.h"
 
 namespace plimsoll {
@@ -13,14 +13,14 @@ namespace plimsoll {
 // A flag. `value` is what help shows for the value: {a,b} are its choices, and shell
 // completion offers them.
 struct JobFlag {
-  const char* flag;
-  const char* field;
-  const char* value;
-  const char* help;
+  std::string flag;  // with its dashes
+  std::string field;
+  std::string value;
+  std::string help;
 };
 
-// All, but for --model, whose value says what it sets.
-absl::Span<const JobFlag> JobFlags();
+// Those of the rows of estimator/job/fields.h; not --model, whose value says what it sets.
+const std::vector<JobFlag>& JobFlags();
 
 // Returns the field of a flag, by its name as in ToSetting; empty where there is none.
 std::string FlagField(absl::string_view name);

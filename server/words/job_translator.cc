@@ -381,6 +381,7 @@ void JobTranslator::TranslateWords(const std::string& path, v1::Job* job) {
     return;
   }
   const std::string word = reflection.GetString(*found.message, found.field);
+  if (word.empty()) return;  // the service refuses it
   const std::string translated = TranslateWord(path, word, job);
   if (translated.empty()) {
     reflection.ClearField(found.message, found.field);

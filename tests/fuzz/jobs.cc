@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/catalog/catalog.h"
 #include "server/convert/convert.h"
-#include "server/convert/convert_recommendation.h"
+#include "server/convert/convert_job.h"
 #include "tests/fuzz/fuzzer.h"
 #include "tests/fuzz/service.h"
 #include "tests/testing/random_jobs.h"
@@ -98,49 +98,10 @@ void CompareDetails(const JobSpec& job) {
   }
 }
 
-v1::Transformer ToMessage(const TransformerSpec& shape) {
-  v1::Transformer message;
-  message.set_hidden_size(*shape.hidden_size);
-  message.set_layer_count(*shape.layer_count);
-  message.set_head_count(*shape.head_count);
-  message.set_kv_head_count(*shape.kv_head_count);
-  message.set_head_size(*shape.head_size);
-  message.set_ffn_size(*shape.ffn_size);
-  message.set_vocab_size(*shape.vocab_size);
-  message.set_gated_mlp(*shape.gated_mlp);
-  message.set_norm_placement(*shape.norm_placement);
-  message.set_norm(*shape.norm);
-  message.set_qk_norm(*shape.qk_norm);
-  message.set_activation(*shape.activation);
-  message.set_position_embedding(*shape.position_embedding);
-  message.set_qkv_bias(*shape.qkv_bias);
-  message.set_attention_output_bias(*shape.attention_output_bias);
-  message.set_mlp_bias(*shape.mlp_bias);
-  message.set_tied_embeddings(*shape.tied_embeddings);
-  if (shape.hidden_dropout.has_value()) message.set_hidden_dropout(*shape.hidden_dropout);
-  if (shape.attention_dropout.has_value()) message.set_attention_dropout(*shape.attention_dropout);
-  return message;
-}
-
-v1::Job ToMessage(const JobSpec& job) {
-  v1::Job message;
-  *message.mutable_model()->mutable_transformer() =
-      ToMessage(std::get<TransformerSpec>(job.model.source));
-  v1::Training& training = *message.mutable_training();
-  training.mutable_precision()->set_preset(*job.training.precision.preset);
-  training.mutable_optimizer()->set_name(*job.training.optimizer.name);
-  training.set_gradient_clipping(*job.training.gradient_clipping);
-  training.set_resumed_from_checkpoint(*job.training.resumed_from_checkpoint);
-  if (job.training.attention.has_value()) training.set_attention(*job.training.attention);
-  message.mutable_runtime()->mutable_allocator()->set_expandable_segments(
-      *job.runtime.allocator.expandable_segments);
-  return WithKnobsOf(job, message);
-}
-
 // What the service answers is what the estimator does.
 void CompareService(const JobSpec& job, const MemoryEstimate& estimate) {
   v1::EstimateMemoryRequest request;
-  *request.mutable_job() = ToMessage(job);
+  *request.mutable_job() = WithFieldsOf(job, v1::Job());
   request.set_risk(*job.risk);
   request.set_detail("summary");
   request.set_include_trace(true);

@@ -91,9 +91,7 @@ TEST(JobFlagsTest, OfferWhatTheApiTakes) {
   EXPECT_THAT(Choices("--loss"), UnorderedElementsAreArray(Names(kLossImplementations)));
   EXPECT_THAT(Choices("--framework"), UnorderedElementsAreArray(Names(kFrameworks)));
   EXPECT_THAT(Choices("--pipeline-schedule"), UnorderedElementsAreArray(Names(kPipelineSchedules)));
-  std::vector<std::string> kernels = Names(kAttentionKernels);
-  kernels.emplace_back("auto");
-  EXPECT_THAT(Choices("--attention"), UnorderedElementsAreArray(kernels));
+  EXPECT_THAT(Choices("--attention"), UnorderedElementsAreArray(Names(kAttentionKernels)));
 }
 
 // Walks a field's path down the job; null where there is none.

@@ -158,7 +158,8 @@ const std::vector<Refusal>& Kernels() {
   static const auto* const kRows = new std::vector<Refusal>{
       {"attention",
        [](JobSpec& j) { j.training.attention = "fast"; },
-       {"job.training.attention: fast; must be one of eager, flash, cudnn, memory-efficient"}},
+       {"job.training.attention: fast; must be one of auto, eager, flash, cudnn, "
+        "memory-efficient"}},
       {"flash in fp32",
        [](JobSpec& j) { j.training.attention = "flash", j.training.precision.preset = "fp32"; },
        {"job.training.attention: flash; needs 16-bit activations"}},

@@ -1,15 +1,11 @@
 // RecommendConfig between the API's types and the estimator's: what is asked
-// for arrives, a candidate's job is the request's with its knobs turned, and
-// the answer is whole.
+// for arrives, and the answer is whole.
 #include "server/convert/convert_recommendation.h"
 
 #include <array>
-#include <set>
 #include <string>
 
-#include "estimator/search/fields.h"
 #include "gmock/gmock.h"
-#include "google/protobuf/util/message_differencer.h"
 #include "gtest/gtest.h"
 #include "server/convert/convert.h"
 #include "server/wire/json.h"
@@ -18,13 +14,9 @@
 namespace plimsoll {
 namespace {
 
-using google::protobuf::util::MessageDifferencer;
 using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::Pair;
-
-constexpr char kStruct[] = "google.protobuf.Struct";
-constexpr char kWhole[] = "training.recompute";  // a knob that is a section
 
 template <typename Message>
 Message Read(const std::string& json) {
@@ -32,27 +24,6 @@ Message Read(const std::string& json) {
   EXPECT_THAT(ReadJsonMessage(json, &message), IsEmpty());
   return message;
 }
-
-constexpr char kKnobs[] = R"({
-  "training": {"sequence_length": 1, "micro_batch_size": 2, "global_batch_size": 3,
-    "recompute": {"mode": "a", "modules": ["b", "c"], "interval": 4, "unit_layer_count": 5},
-    "loss": {"implementation": "g", "chunk_count": 21}},
-  "runtime": {"framework": "f", "trainer": "h", "versions": {"torch": "2"},
-    "gradient_as_bucket_view": true, "reduce_bucket_element_count": 22,
-    "overlap_communication": true, "reshard_after_forward": false,
-    "gradient_accumulation_fusion": true, "attention_mask": false, "compile": true,
-    "transformer_implementation": "i", "deferred_embedding_gradient_count": 23},
-  "parallelism": {"data_parallel_size": 6, "zero_stage": 0, "shard_group_size": 8,
-    "tensor_parallel_size": 9, "sequence_parallel": false, "pipeline_parallel_size": 10,
-    "pipeline_schedule": "d", "virtual_pipeline_size": 11, "pipeline_layout": [12, 13],
-    "micro_batch_group_size": 20},
-  "cluster": {"gpu": "e", "gpu_memory_bytes": 14, "gpu_count": 15, "gpus_per_node": 16,
-    "reserved_for_others_bytes": 17, "interconnect_bytes_per_second": 18,
-    "network_bytes_per_second": 19}})";
-
-constexpr char kRest[] = R"({
-  "model": {"name": "m"}, "runtime": {"cublas_workspace_config": ":16:8"},
-  "training": {"attention": "flash", "optimizer": {"name": "o"}}})";
 
 TEST(FromProtoTest, CopiesTheSearch) {
   const auto request = Read<v1::RecommendConfigRequest>(R"({
@@ -81,73 +52,12 @@ TEST(FromProtoTest, CopiesTheSearch) {
   }
 }
 
-// Paths of the fields of a message, of maps and config.json their own alone.
-void AddPaths(const google::protobuf::Descriptor& type, const std::string& section,
-              std::set<std::string>* paths) {
-  for (int i = 0; i < type.field_count(); ++i) {
-    const auto& field = *type.field(i);
-    const google::protobuf::Descriptor* const below = field.message_type();
-    const std::string path = section + field.name();
-    const bool leaf = below == nullptr || field.is_map() || below->full_name() == kStruct;
-    if (leaf || path == kWhole) paths->insert(path);
-    if (!leaf) AddPaths(*below, path + ".", paths);
-  }
-}
-
-TEST(FieldPathsTest, AreThoseOfAJob) {
-  std::set<std::string> paths;
-  AddPaths(*v1::Job::descriptor(), "", &paths);
-  const std::set<std::string> known(FieldPaths().begin(), FieldPaths().end());
-  EXPECT_EQ(known, paths) << "estimator/search/fields.cc";
-}
-
 TEST(FromProtoTest, UnsetStaysUnset) {
   const RecommendSpec spec = FromProto(v1::RecommendConfigRequest());
   EXPECT_FALSE(spec.objective.has_value());
   EXPECT_FALSE(spec.max_results.has_value());
   EXPECT_FALSE(spec.job.risk.has_value());
   EXPECT_FALSE(spec.job.detail.has_value());
-}
-
-// Every field of the sections that a search may change is set above.
-TEST(WithKnobsOfTest, TheJobAboveTurnsEveryKnob) {
-  const auto job = Read<v1::Job>(kKnobs);
-  const google::protobuf::Message* const sections[] = {
-      &job.training().recompute(), &job.training().loss(), &job.parallelism(), &job.cluster()};
-  for (const auto* const section : sections) {
-    std::vector<const google::protobuf::FieldDescriptor*> set;
-    section->GetReflection()->ListFields(*section, &set);
-    EXPECT_EQ(static_cast<int>(set.size()), section->GetDescriptor()->field_count())
-        << section->GetTypeName() << ": add its fields to kKnobs";
-  }
-}
-
-TEST(WithKnobsOfTest, TurnsEveryKnobAndNothingElse) {
-  const auto knobs = Read<v1::Job>(kKnobs);
-  auto expected = Read<v1::Job>(kRest);
-  const v1::Job turned = WithKnobsOf(FromProto(knobs), expected);
-  expected.MergeFrom(knobs);
-  EXPECT_TRUE(MessageDifferencer::Equals(turned, expected)) << turned.DebugString();
-}
-
-TEST(WithKnobsOfTest, WhatIsNoLongerSetIsCleared) {
-  auto job = Read<v1::Job>(kRest);
-  const JobSpec nothing = FromProto(job);
-  job.MergeFrom(Read<v1::Job>(kKnobs));
-  const v1::Job turned = WithKnobsOf(nothing, job);
-  auto expected = Read<v1::Job>(kRest);
-  expected.mutable_training()->mutable_recompute();
-  expected.mutable_training()->mutable_loss();
-  expected.mutable_parallelism();
-  expected.mutable_cluster();
-  EXPECT_TRUE(MessageDifferencer::Equals(turned, expected)) << turned.DebugString();
-}
-
-TEST(WithKnobsOfTest, AJobIsItselfAgain) {
-  for (const char* const json : {"{}", kRest, kKnobs, R"({"parallelism": {}})"}) {
-    const auto job = Read<v1::Job>(json);
-    EXPECT_TRUE(MessageDifferencer::Equals(WithKnobsOf(FromProto(job), job), job)) << json;
-  }
 }
 
 // The message that the answer's bytes are.

@@ -284,7 +284,8 @@ const std::vector<BadRequestCase>& Cases() {
         "one"}},
       {"UnknownKernel",
        {{"job.training.attention", R"("flash-3")"}},
-       {"job.training.attention: flash-3; must be one of eager, flash, cudnn, memory-efficient"}},
+       {"job.training.attention: flash-3; must be one of auto, eager, flash, cudnn, "
+        "memory-efficient"}},
       {"FlashWithoutAmpere",
        {{"job.training.attention", R"("flash")"}, {"job.cluster.gpu", R"("v100-32gb-sxm")"}},
        {"job.training.attention: flash; needs an Ampere or newer GPU"}},

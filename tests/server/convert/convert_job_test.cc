@@ -1,0 +1,232 @@
+// Jobs between the API's types and the estimator's: every field has a row, each goes to its own
+// place, and what is unset stays so.
+#include "server/convert/convert_job.h"
+
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "estimator/job/fields.h"
+#include "gmock/gmock.h"
+#include "google/protobuf/util/message_differencer.h"
+#include "gtest/gtest.h"
+#include "server/wire/json.h"
+
+namespace plimsoll {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::util::MessageDifferencer;
+using testing::ElementsAre;
+
+constexpr char kStruct[] = "google.protobuf.Struct";
+constexpr char kWhole[] = "training.recompute";  // a knob that is a section
+
+constexpr char kEverything[] = R"({
+  "model": {"accept_unknown_model_type": true, "transformer": {
+    "hidden_size": 1, "layer_count": 2, "head_count": 3, "kv_head_count": 4, "head_size": 5,
+    "ffn_size": 6, "vocab_size": 7, "position_count": 8, "activation": "a", "gated_mlp": true,
+    "norm": "b", "norm_placement": "c", "qkv_bias": true, "attention_output_bias": true,
+    "mlp_bias": true, "qk_norm": "d", "tied_embeddings": true, "position_embedding": "e",
+    "hidden_dropout": 0.1, "attention_dropout": 0.2, "token_type_count": 30, "masked_lm_head": true,
+    "sentence_head": true, "head": "bb", "label_count": 33}},
+  "training": {"sequence_length": 9, "micro_batch_size": 10, "global_batch_size": 11,
+    "precision": {"preset": "f", "parameter_dtype": "g", "gradient_dtype": "h",
+      "gradient_accumulation_dtype": "i", "reduce_dtype": "j", "master_dtype": "k",
+      "optimizer_state_dtype": "l"},
+    "optimizer": {"name": "m", "implementation": "n"}, "gradient_clipping": false,
+    "recompute": {"mode": "o", "modules": ["p", "q"], "interval": 12, "unit_layer_count": 13},
+    "attention": "r", "loss": {"implementation": "s", "chunk_count": 14},
+    "resumed_from_checkpoint": true},
+  "parallelism": {"data_parallel_size": 15, "zero_stage": 16, "shard_group_size": 17,
+    "tensor_parallel_size": 18, "sequence_parallel": true, "pipeline_parallel_size": 19,
+    "pipeline_schedule": "t", "virtual_pipeline_size": 20, "pipeline_layout": [21, 22],
+    "micro_batch_group_size": 35},
+  "runtime": {"framework": "u", "versions": {"v": "w"}, "vocab_size_divisor": 23,
+    "gradient_as_bucket_view": true,
+    "reduce_bucket_element_count": 25, "overlap_communication": true,
+    "reshard_after_forward": false, "gradient_accumulation_fusion": true, "attention_mask": true,
+    "cublas_workspace_config": "x", "transformer_implementation": "z",
+    "trainer": "aa", "compile": true, "deferred_embedding_gradient_count": 36,
+    "allocator": {"expandable_segments": true, "max_split_size_bytes": 31,
+      "roundup_power2_division_count": [32], "garbage_collection_threshold": 0.3,
+      "memory_fraction": 0.4}},
+  "cluster": {"gpu": "y", "gpu_memory_bytes": 26, "gpu_count": 27, "gpus_per_node": 28,
+    "reserved_for_others_bytes": 29, "interconnect_bytes_per_second": 33,
+    "network_bytes_per_second": 34}})";
+
+v1::Job Read(const std::string& json) {
+  v1::Job job;
+  EXPECT_THAT(ReadJsonMessage(json, &job), testing::IsEmpty());
+  return job;
+}
+
+// Paths of the fields of a message, of maps and config.json their own alone.
+void AddPaths(const google::protobuf::Descriptor& type, const std::string& section,
+              std::set<std::string>* paths) {
+  for (int i = 0; i < type.field_count(); ++i) {
+    const auto& field = *type.field(i);
+    const google::protobuf::Descriptor* const below = field.message_type();
+    const std::string path = section + field.name();
+    const bool leaf = below == nullptr || field.is_map() || below->full_name() == kStruct;
+    if (leaf || path == kWhole) paths->insert(path);
+    if (!leaf) AddPaths(*below, path + ".", paths);
+  }
+}
+
+TEST(FieldPathsTest, AreThoseOfAJob) {
+  std::set<std::string> paths;
+  AddPaths(*v1::Job::descriptor(), "", &paths);
+  const std::set<std::string> known(FieldPaths().begin(), FieldPaths().end());
+  EXPECT_EQ(known, paths) << "estimator/job/fields.h";
+}
+
+// Adds the paths of the fields that a job leaves unset, other sources of
+// the model apart.
+void FindUnset(const Message& message, const std::string& path, std::string* unset) {
+  const auto& reflection = *message.GetReflection();
+  for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
+    const FieldDescriptor& field = *message.GetDescriptor()->field(i);
+    const std::string below = absl::StrCat(path, ".", field.name());
+    if (field.real_containing_oneof() != nullptr && field.name() != "transformer") continue;
+    const bool is_set = field.is_repeated() ? reflection.FieldSize(message, &field) > 0
+                                            : reflection.HasField(message, &field);
+    if (!is_set) absl::StrAppend(unset, below, "\n");
+    if (is_set && !field.is_repeated() && field.message_type() != nullptr) {
+      FindUnset(reflection.GetMessage(message, &field), below, unset);
+    }
+  }
+}
+
+TEST(FromProtoTest, TheJobAboveSetsEveryField) {
+  std::string unset;
+  FindUnset(Read(kEverything), "job", &unset);
+  EXPECT_EQ(unset, "") << "add it to kEverything and to the tests below";
+}
+
+TEST(FromProtoTest, CopiesTheAllocator) {
+  const JobSpec spec = FromProto(Read(kEverything));
+  const AllocatorSpec& allocator = spec.runtime.allocator;
+  EXPECT_EQ(allocator.expandable_segments, true);
+  EXPECT_EQ(allocator.max_split_size_bytes, 31);
+  EXPECT_THAT(allocator.roundup_power2_division_count, ElementsAre(32));
+  EXPECT_EQ(allocator.garbage_collection_threshold, 0.3);
+  EXPECT_EQ(allocator.memory_fraction, 0.4);
+}
+
+TEST(FromProtoTest, CopiesTheModel) {
+  const ModelSpec spec = FromProto(Read(kEverything)).model;
+  EXPECT_EQ(spec.accept_unknown_model_type, true);
+  const auto model = std::get<TransformerSpec>(spec.source);
+  EXPECT_THAT((std::vector{model.hidden_size, model.layer_count, model.head_count,
+                           model.kv_head_count, model.head_size, model.ffn_size, model.vocab_size,
+                           model.position_count, model.token_type_count, model.label_count}),
+              ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 30, 33));
+  EXPECT_THAT((std::vector{model.activation, model.norm, model.norm_placement, model.qk_norm,
+                           model.position_embedding, model.head}),
+              ElementsAre("a", "b", "c", "d", "e", "bb"));
+  EXPECT_THAT(
+      (std::vector{model.gated_mlp, model.qkv_bias, model.attention_output_bias, model.mlp_bias,
+                   model.tied_embeddings, model.masked_lm_head, model.sentence_head}),
+      ElementsAre(true, true, true, true, true, true, true));
+  EXPECT_EQ(model.hidden_dropout, 0.1);
+  EXPECT_EQ(model.attention_dropout, 0.2);
+}
+
+TEST(FromProtoTest, CopiesTheTraining) {
+  const JobSpec spec = FromProto(Read(kEverything));
+  const TrainingSpec& training = spec.training;
+  EXPECT_THAT((std::vector{training.sequence_length, training.micro_batch_size,
+                           training.global_batch_size, training.recompute.interval,
+                           training.recompute.unit_layer_count, training.loss.chunk_count}),
+              ElementsAre(9, 10, 11, 12, 13, 14));
+  const PrecisionSpec& precision = training.precision;
+  EXPECT_THAT(
+      (std::vector{precision.preset, precision.parameter_dtype, precision.gradient_dtype,
+                   precision.gradient_accumulation_dtype, precision.reduce_dtype,
+                   precision.master_dtype, precision.optimizer_state_dtype, training.optimizer.name,
+                   training.optimizer.implementation, training.recompute.mode, training.attention,
+                   training.loss.implementation}),
+      ElementsAre("f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "r", "s"));
+  EXPECT_THAT(training.recompute.modules, ElementsAre("p", "q"));
+  EXPECT_EQ(training.gradient_clipping, false);
+  EXPECT_EQ(training.resumed_from_checkpoint, true);
+}
+
+TEST(FromProtoTest, CopiesTheParallelismTheRuntimeAndTheCluster) {
+  const JobSpec spec = FromProto(Read(kEverything));
+  const ParallelismSpec& parallelism = spec.parallelism;
+  const RuntimeSpec& runtime = spec.runtime;
+  const ClusterSpec& cluster = spec.cluster;
+  EXPECT_THAT((std::vector{parallelism.data_parallel_size, parallelism.zero_stage,
+                           parallelism.shard_group_size, parallelism.tensor_parallel_size,
+                           parallelism.pipeline_parallel_size, parallelism.virtual_pipeline_size,
+                           parallelism.micro_batch_group_size}),
+              ElementsAre(15, 16, 17, 18, 19, 20, 35));
+  EXPECT_THAT(parallelism.pipeline_layout, ElementsAre(21, 22));
+  EXPECT_EQ(parallelism.sequence_parallel, true);
+  EXPECT_THAT((std::vector{parallelism.pipeline_schedule, runtime.framework,
+                           runtime.cublas_workspace_config, cluster.gpu,
+                           runtime.transformer_implementation, runtime.trainer}),
+              ElementsAre("t", "u", "x", "y", "z", "aa"));
+  EXPECT_EQ(runtime.compile, true);
+  EXPECT_THAT(runtime.versions, ElementsAre(testing::Pair("v", "w")));
+  EXPECT_THAT(
+      (std::vector{runtime.vocab_size_divisor, runtime.reduce_bucket_element_count,
+                   cluster.gpu_memory_bytes, cluster.gpu_count, cluster.gpus_per_node,
+                   cluster.reserved_for_others_bytes, cluster.interconnect_bytes_per_second,
+                   cluster.network_bytes_per_second, runtime.deferred_embedding_gradient_count}),
+      ElementsAre(23, 25, 26, 27, 28, 29, 33, 34, 36));
+  EXPECT_THAT((std::vector{runtime.gradient_as_bucket_view, runtime.overlap_communication,
+                           runtime.reshard_after_forward, runtime.gradient_accumulation_fusion,
+                           runtime.attention_mask}),
+              ElementsAre(true, true, false, true, true));
+}
+
+TEST(FromProtoTest, UnsetStaysUnset) {
+  const JobSpec spec = FromProto(v1::Job());
+  EXPECT_TRUE(std::holds_alternative<std::monostate>(spec.model.source));
+  EXPECT_FALSE(spec.training.sequence_length.has_value());
+  EXPECT_FALSE(spec.parallelism.zero_stage.has_value());
+  const JobSpec zero = FromProto(Read(R"({"parallelism": {"zero_stage": 0}})"));
+  EXPECT_EQ(zero.parallelism.zero_stage, 0);
+}
+
+TEST(FromProtoTest, AConfigIsTakenAsItIs) {
+  const JobSpec spec = FromProto(Read(R"({"model": {"hf_config": {"a": [1, null]}}})"));
+  const auto& config = std::get<ConfigValue>(spec.model.source);
+  EXPECT_EQ(config.fields.at("a").items.at(0).number, 1);
+  EXPECT_EQ(config.fields.at("a").items.at(1).kind, ConfigValue::Kind::kNull);
+}
+
+TEST(WithFieldsOfTest, WritesEveryFieldThatIsRead) {
+  const v1::Job job = Read(kEverything);
+  EXPECT_TRUE(MessageDifferencer::Equals(WithFieldsOf(FromProto(job), v1::Job()), job));
+}
+
+TEST(WithFieldsOfTest, AJobIsItselfAgain) {
+  for (const char* const json :
+       {"{}", kEverything, R"({"parallelism": {}, "training": {"recompute": {}}})",
+        R"({"model": {"name": "m"}, "runtime": {}})", R"({"model": {"hf_config": {"a": 1}}})"}) {
+    const v1::Job job = Read(json);
+    EXPECT_TRUE(MessageDifferencer::Equals(WithFieldsOf(FromProto(job), job), job)) << json;
+  }
+}
+
+// The model's source stays: a search has it as it was checked.
+TEST(WithFieldsOfTest, WhatIsNoLongerSetIsCleared) {
+  v1::Job cleared = WithFieldsOf(JobSpec(), Read(kEverything));
+  EXPECT_EQ(cleared.model().transformer().hidden_size(), 1);
+  EXPECT_FALSE(cleared.model().has_accept_unknown_model_type());
+  cleared.clear_model();
+  EXPECT_TRUE(MessageDifferencer::Equals(
+      cleared, Read(R"({"training": {"precision": {}, "optimizer": {}, "recompute": {}, "loss": {}},
+                        "parallelism": {}, "runtime": {"allocator": {}}, "cluster": {}})")))
+      << cleared.DebugString();
+}
+
+}  // namespace
+}  // namespace plimsoll
