@@ -3,13 +3,22 @@
 #include <algorithm>
 
 namespace plimsoll {
+namespace {
+
+// One virtual stage has every turn: all are one group.
+PairOrder InGroups(PairOrder order, size_t chunk_count) {
+  if (chunk_count == 1) order.group = order.pairs;
+  return order;
+}
+
+}  // namespace
 
 InFlightTable::InFlightTable(const PairOrder& order, absl::Span<const int64_t> pair_bytes,
                              absl::Span<const int64_t> grown_bytes)
-    : order_(order),
+    : order_(InGroups(order, pair_bytes.size())),
       pair_bytes_(pair_bytes),
       grown_bytes_(grown_bytes),
-      round_(Multiply(order.group, static_cast<int64_t>(pair_bytes.size()))),
+      round_(Multiply(order_.group, static_cast<int64_t>(pair_bytes.size()))),
       whole_(order.pairs - order.pairs % round_),
       last_group_((order.pairs - whole_) / static_cast<int64_t>(pair_bytes.size())),
       rows_(pair_bytes.size()) {
