@@ -281,7 +281,7 @@ Traced RunPasses(const ValidJob& job, bool trace, std::pmr::memory_resource* mem
     if (!trace) continue;
     const auto& stages = traced.program.stages;
     traced.trace.push_back(
-        Measure(pass.name, traced.program, stages.empty() ? whole : stages.front()));
+        Measure(pass.name(), traced.program, stages.empty() ? whole : stages.front()));
   }
   return traced;
 }

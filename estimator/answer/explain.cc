@@ -16,7 +16,7 @@ namespace {
 std::vector<absl::string_view> PassNames(PassMarks shrunk_by) {
   std::vector<absl::string_view> names;
   for (const Pass& pass : kPasses) {
-    if ((shrunk_by & Mark(pass.id)) != 0) names.push_back(pass.name);
+    if ((shrunk_by & Mark(pass.id)) != 0) names.push_back(pass.name());
   }
   return names;
 }

@@ -21,10 +21,6 @@ enum class Framework : uint8_t {
   kNanotron,
 };
 
-constexpr bool IsFsdp(Framework framework) {
-  return framework == Framework::kFsdp1 || framework == Framework::kFsdp2;
-}
-
 // The loop on top of a framework, where it moves bytes of its own.
 enum class Trainer : uint8_t { kNone, kTorchtitan, kTorchtune, kLitgpt, kHfTrainer };
 
@@ -56,6 +52,23 @@ enum class CompiledLoss : uint8_t { kNone, kSlices, kAll };
 //   kFused       the GEMM adds into the buffer; no tensor of its own
 enum class WeightGradient : uint8_t { kKept, kAdded, kFused };
 
+// What data-parallel ranks share, and how.
+//   kBuckets  nothing: gradients pass through buckets beside them (DDP)
+//   kUnits    weights, gradients and states, gathered and reduced a unit of layers at a
+//             time (FSDP), whatever the ZeRO stage that is left to say
+//   kEngine   what the ZeRO stage says, flat, through buckets (DeepSpeed)
+//   kFlat     states and master weights, beside flat weights (DeepSpeed's pipeline engine)
+//   kSlices   states and master weights; what was updated is gathered in one call (nanotron)
+//   kStates   states and master weights (Megatron's distributed optimizer)
+enum class Sharding : uint8_t { kBuckets, kUnits, kEngine, kFlat, kSlices, kStates };
+
+// Where gradients are summed up.
+//   kPlain       in `.grad`, made as backward passes each layer and dropped after the step
+//   kContiguous  in one buffer, made at start
+//   kCopied      as kPlain, with a copy for the step, unless they are summed in fp32
+//   kStale       as kCopied, but copies are freed only once their successors are made
+enum class GradientSums : uint8_t { kPlain, kContiguous, kCopied, kStale };
+
 // How layers are dealt to pipeline stages when the job does not say.
 //   kEven    the same number on each, what is left over to the first
 //   kEqual   the same number on each; where that cannot be, the job must say
@@ -85,9 +98,11 @@ struct Profile {
   absl::string_view era;      // for people
 
   NormKernel norm;
-  bool fused_glu;   // gate, up and product in one kernel
-  bool packed_qkv;  // one projection; views of it pin it whole; gate and up are one too
-  bool joint_qkv;   // one projection of queries, keys and values alone
+  bool fused_glu;          // gate, up and product in one kernel
+  bool fused_activations;  // any activation of the MLP is one kernel
+  bool packed_gate;        // the MLP's gate and up are one product
+  bool packed_qkv;         // one projection; views of it pin it whole
+  bool joint_qkv;          // one projection of queries, keys and values alone
   bool copies_qkv;  // queries, keys and values are copied apart, queries with all three (nanotron)
   bool flash_output_copy;  // flash attention's output is kept in both layouts
   bool fused_softmax;      // eager attention scales, masks and normalises in one 16-bit kernel
@@ -104,16 +119,27 @@ struct Profile {
   bool accumulates_whole;    // FSDP: gradients are reduced with a step's last micro-batch alone
   bool unties_head;          // the head has a table of its own, whatever the model says
   WeightGradient weight_gradient;
+  Sharding sharding;
+  bool flat_units;  // kUnits: a unit is one flat tensor, not one for each parameter
+  GradientSums gradient_sums;
   bool sums_in_fp32;             // gradients, where neither preset nor job says in what
   bool deallocates_outputs;      // a stage's output is freed once it is sent
+  bool sends_whole;              // what a stage sends is not split over its tensor ranks
+  bool holds_loss;               // three fp32 tensors of the loss live until the step is over
+  bool redistributes;            // DTensor: what is gathered is an op of its own
   bool fused_residual;           // bias, dropout and sum in one compiled op, gradients all new
   bool checkpoints_hold_output;  // the recomputed output lives until its backward ends
   bool checkpoints_mask;         // a recomputed layer keeps its attention mask
   bool pooled_workspace;         // cuBLAS workspaces come from the allocator (torch 1.11 and later)
   bool cached_rotary;            // each layer keeps its own cosines and sines
-  bool pooled_gathers;           // gathered inputs share one buffer, made at first use
-  bool flat_master;              // master weights are one buffer
-  bool tunes_norms;              // Triton norms that tune themselves at first use
+  bool pooled_gathers;           // gathered inputs share buffers, made at first use
+  int gather_buffer_count;       // of these, with tensor parallelism
+  bool pooled_scores;         // outside Transformer Engine scores and gathers have one buffer each
+  bool flat_master;           // master weights are one buffer
+  bool states_at_start;       // optimizer states are made before the first step
+  bool states_by_parameter;   // all of a parameter, then those of the next
+  bool leaves_loaded_states;  // a checkpoint's states stay beside those in use (torch to 2.10)
+  bool tunes_norms;           // Triton norms that tune themselves at first use
   bool sequence_parallel_default;
   int64_t vocab_size_divisor;
   bool fused_optimizer;  // default implementation; false: foreach

@@ -87,7 +87,7 @@ std::string ZeroStages(const Capabilities& capabilities) {
 
 void CheckZeroStage(const std::optional<int64_t>& stage, Check& check, Job& job) {
   constexpr KnownField field("parallelism.zero_stage");
-  const int64_t otherwise = IsFsdp(job.profile->framework) ? 3 : 0;
+  const int64_t otherwise = job.profile->sharding == Sharding::kUnits ? 3 : 0;
   job.zero_stage = check.Number(field, stage, otherwise);
   if (!stage.has_value()) check.Assume(field, job.zero_stage, "the framework's default");
   const Ability ability = AbilityOfZero(job.zero_stage);

@@ -358,7 +358,7 @@ void NeedsKnob(Ability ability, absl::string_view knob, const std::optional<Valu
 // buckets.
 void CheckBucket(const RuntimeSpec& spec, Check& check, Job& job) {
   const auto& count = spec.reduce_bucket_element_count;
-  const bool flat = job.profile->framework == Framework::kMegatronDeepSpeed;
+  const bool flat = job.profile->sharding == Sharding::kFlat;
   NeedsKnob(Ability::kReduceBucket, "reduce_bucket_element_count", count, check, job);
   constexpr KnownField field("runtime.reduce_bucket_element_count");
   job.reduce_bucket_element_count = check.Number(field, count, 500000000);

@@ -21,7 +21,7 @@ bool AccumulatesWhole(const Job& job) {
 // tensor instead); their dtype is the master's. Gradients of one group are
 // reduced in `reduce` and kept sharded.
 void ShardStates(const Job& job, Program& program) {
-  const bool rows = job.profile->framework == Framework::kFsdp2;
+  const bool rows = !job.profile->flat_units;
   const bool has_master = job.precision.master != DType::kNone;
   auto& states = program.states;
   const auto replaced = [has_master](const State& state) {
@@ -75,7 +75,7 @@ int64_t GatherInputBytes(const Job& job, int64_t elements) {
 // that of the layer beside it. What stays until backward is a state instead.
 void AddGather(const Job& job, Block& block, int64_t elements, int64_t layer_elements, bool stays) {
   const int64_t weights = Bytes(job.precision.parameter, elements);
-  const bool first = job.profile->framework == Framework::kFsdp1;
+  const bool first = job.profile->flat_units;
   if (!first && !stays) {
     block.buffers.push_back({.name = "gathered.weights",
                              .role = Role::kWeight,
@@ -106,7 +106,7 @@ void AddReduce(const Job& job, Block& block, int64_t elements) {
 
 void AddGathered(const Job& job, Program& program, absl::string_view name, Place place,
                  int64_t elements, Alive alive) {
-  const bool first = job.profile->framework == Framework::kFsdp1;
+  const bool first = job.profile->flat_units;
   program.states.push_back({.name = name,
                             .role = Role::kWeight,
                             .place = place,
@@ -131,7 +131,7 @@ void AddRootGroup(const Job& job, int64_t layer_elements, Program& program) {
     const bool head = block.kind == BlockKind::kHead;
     AddGathered(job, program, head ? "gathered.head" : "gathered.embedding",
                 head ? Place::kHeadStage : Place::kEmbeddingStage, elements, kForwardToBackward);
-    const bool flat = job.profile->framework == Framework::kFsdp1;
+    const bool flat = job.profile->flat_units;
     if (!head || (AccumulatesWhole(job) && !flat)) continue;
     program.states.push_back({.name = "gradients.head",
                               .role = Role::kGradient,
@@ -143,7 +143,7 @@ void AddRootGroup(const Job& job, int64_t layer_elements, Program& program) {
   for (Block& block : program.blocks) {
     if (block.kind != BlockKind::kEmbedding) continue;
     AddReduce(job, block, root);
-    if (job.profile->framework == Framework::kFsdp1) continue;  // a view of what is gathered
+    if (job.profile->flat_units) continue;  // a view of what is gathered
     const int64_t gathered = Bytes(job.precision.parameter, Add(root, layer_elements));
     block.buffers.push_back({.name = "gather.output",
                              .role = Role::kCommunication,
@@ -158,7 +158,7 @@ void AddRootGroup(const Job& job, int64_t layer_elements, Program& program) {
 
 void ApplyFsdp(const Job& job, Program& program) {
   ShardStates(job, program);
-  const bool first = job.profile->framework == Framework::kFsdp1;
+  const bool first = job.profile->flat_units;
   if (first && job.precision.reduce != job.precision.gradient) {
     // FSDP1 casts gradients in the stream that reduces them.
     // Source: torch/distributed/fsdp/_runtime_utils.py, _post_backward_hook.

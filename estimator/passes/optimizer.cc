@@ -49,15 +49,15 @@ bool HasStepTemporaries(const Job& job) {
 // Source: Megatron-LM v2.4, megatron/schedules.py; measured to 0.1 MiB, data
 // notes A 1.2 (the three of DeepSpeed's are seen, not read in its source).
 void AddHeldTensors(const Job& job, Program& program) {
-  const bool plain = job.profile->framework == Framework::kMegatronLm;
+  const bool output = !job.profile->deallocates_outputs;
   const int64_t tokens = Multiply(job.micro_batch_size, job.sequence_length);
   const int64_t hidden = Bytes(job.precision.activation, Multiply(tokens, job.model->hidden_size));
   program.states.push_back({.name = "pipeline.held",
                             .role = Role::kActivation,
                             .basis = Basis::kBytes,
-                            .fixed_bytes = plain ? Multiply(2, hidden) : hidden,
+                            .fixed_bytes = output ? Multiply(2, hidden) : hidden,
                             .alive = kReductionAndStep});
-  if (plain) return;
+  if (!job.profile->holds_loss) return;
   const int64_t vocab = CeilDivide(job.padded_vocab_size, job.tensor_parallel_size);
   program.states.push_back(
       {.name = "loss.held",
@@ -82,7 +82,7 @@ void AddStaleGradients(const Job& job, Program& program) {
                             .grows_in_backward = true,
                             .alive = kReductionAndStep});
   AddHeldTensors(job, program);
-  const bool never_freed = job.profile->framework == Framework::kMegatronLm;
+  const bool never_freed = job.profile->gradient_sums == GradientSums::kStale;
   if (never_freed) {
     constexpr Alive kStale = During(Phase::kForward, Phase::kBackward, false, true) |
                              During(Phase::kEndOfStep, Phase::kEndOfStep, true, true);
@@ -163,23 +163,19 @@ void AddPlainGradients(const Job& job, Program& program) {
 }
 
 void AddGradients(const Job& job, Program& program) {
-  switch (job.profile->framework) {
-    case Framework::kMegatronLm:
-    case Framework::kMegatronDeepSpeed:
+  switch (job.profile->gradient_sums) {
+    case GradientSums::kStale:
+    case GradientSums::kCopied:
       if (job.precision.accumulation == DType::kFp32) {
         AddPlainGradients(job, program);
       } else {
         AddStaleGradients(job, program);
       }
       break;
-    case Framework::kMegatronCore:
-    case Framework::kNanotron:
+    case GradientSums::kContiguous:
       AddContiguousGradients(job, program);
       break;
-    case Framework::kDdp:
-    case Framework::kFsdp1:
-    case Framework::kFsdp2:
-    case Framework::kDeepSpeed:
+    case GradientSums::kPlain:
       AddPlainGradients(job, program);
       break;
   }
@@ -203,17 +199,13 @@ void AddGradients(const Job& job, Program& program) {
 // its own. Source: torch/optim/adam.py, _init_group; deepspeed/runtime/fp16/
 // fused_optimizer.py, initialize_optimizer_states; torch/optim/optimizer.py, load_state_dict.
 void AddState(const Job& job, Program& program, absl::string_view name, Basis basis, DType dtype) {
-  const Framework framework = job.profile->framework;
-  const bool at_start = framework == Framework::kMegatronDeepSpeed || job.resumed_from_checkpoint;
-  const bool by_torch = framework != Framework::kMegatronCore &&
-                        framework != Framework::kMegatronLm &&
-                        framework != Framework::kMegatronDeepSpeed;
+  const bool at_start = job.profile->states_at_start || job.resumed_from_checkpoint;
   program.states.push_back({.name = name,
                             .role = Role::kOptimizerState,
                             .part = Part::kOptimizerStates,
                             .basis = basis,
                             .dtype = dtype,
-                            .beside_others = by_torch,
+                            .beside_others = job.profile->states_by_parameter,
                             .alive = at_start ? kAlways : kFromFirstStep});
 }
 

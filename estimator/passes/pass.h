@@ -9,13 +9,14 @@
 
 namespace plimsoll {
 
-// Splits weights and activations along their tensor axis.
+// Splits weights and activations along their tensor axis, and sums up what that makes
+// parts of.
 //   [A + 2C, H] -> [(A + 2C)/tp, H]     [B, S, F] -> [B, S, F/tp]
 // Source: Shoeybi et al. 2019 (arXiv 1909.08053), section 3.
 Program ApplyTensorParallel(const ValidJob& job, Program program);
 
-// Splits the rest of the activations along the sequence, and gathers inputs of
-// column-parallel products for as long as these run.
+// Splits the rest of the activations along the sequence: gathers inputs of
+// column-parallel products for as long as these run, and scatters what was summed up.
 //   [B, S, H] -> [B, S/tp, H]
 // Source: Korthikanti et al. 2022 (arXiv 2205.05198), section 4.2.2.
 Program ApplySequenceParallel(const ValidJob& job, Program program);
@@ -51,20 +52,21 @@ Program ApplyRuntime(const ValidJob& job, Program program);
 
 struct Pass {
   PassId id;
-  absl::string_view name;
   Program (*apply)(const ValidJob&, Program);
+
+  absl::string_view name() const { return kPassNames[static_cast<size_t>(id)]; }
 };
 
 // Order matters: each pass reads the shapes left by those above it.
 inline constexpr Pass kPasses[kPassCount] = {
-    {PassId::kTensorParallel, "tensor-parallel", ApplyTensorParallel},
-    {PassId::kSequenceParallel, "sequence-parallel", ApplySequenceParallel},
-    {PassId::kLossChunks, "loss-chunks", ApplyLossChunks},
-    {PassId::kRecompute, "recompute", ApplyRecompute},
-    {PassId::kOptimizer, "optimizer", ApplyOptimizer},
-    {PassId::kZero, "zero", ApplyZero},
-    {PassId::kPipelineParallel, "pipeline-parallel", ApplyPipelineParallel},
-    {PassId::kRuntime, "runtime", ApplyRuntime},
+    {PassId::kTensorParallel, ApplyTensorParallel},
+    {PassId::kSequenceParallel, ApplySequenceParallel},
+    {PassId::kLossChunks, ApplyLossChunks},
+    {PassId::kRecompute, ApplyRecompute},
+    {PassId::kOptimizer, ApplyOptimizer},
+    {PassId::kZero, ApplyZero},
+    {PassId::kPipelineParallel, ApplyPipelineParallel},
+    {PassId::kRuntime, ApplyRuntime},
 };
 
 // The bit of a pass in `shrunk_by`.

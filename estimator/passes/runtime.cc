@@ -64,8 +64,9 @@ void AddDummyGradients(const Job& job, Program& program) {
 void AddSharedBuffers(const Job& job, Program& program) {
   const int64_t tokens = Multiply(job.micro_batch_size, job.sequence_length);
   const int64_t hidden = Bytes(job.precision.activation, Multiply(tokens, job.model->hidden_size));
-  if (job.profile->framework == Framework::kNanotron && job.tensor_parallel_size > 1) {
-    AddBytes(program, "gather.buffers", Role::kCommunication, Multiply(2, hidden), kAlways);
+  const int64_t gathers = job.tensor_parallel_size > 1 ? job.profile->gather_buffer_count : 0;
+  if (gathers > 0) {
+    AddBytes(program, "gather.buffers", Role::kCommunication, Multiply(gathers, hidden), kAlways);
   }
   if (job.profile->cached_rotary) {
     // 16-bit cosines and sines [S, D/2] each (flash_attn/layers/rotary.py).
@@ -76,8 +77,7 @@ void AddSharedBuffers(const Job& job, Program& program) {
          .fixed_bytes =
              Bytes(job.precision.activation, Multiply(job.sequence_length, job.model->head_size))});
   }
-  const bool local = job.profile->framework == Framework::kMegatronCore && !job.transformer_engine;
-  if (!local) return;
+  if (!job.profile->pooled_scores || job.transformer_engine) return;
   if (job.sequence_parallel) {
     AddBytes(program, "gather.buffer", Role::kCommunication, hidden, kAlways);
   }

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 #include "estimator/passes/pass.h"
 #include "estimator/program/tensor_split.h"
@@ -72,6 +73,11 @@ TensorId GatherBefore(Block& block, size_t index, TensorId shared, bool inner) {
 void Replace(Ids& ids, TensorId from, TensorId to) {
   std::replace(ids.ids.begin(), ids.ids.begin() + ids.count, from, to);
 }
+void Replace(Collectives& collectives, TensorId from, TensorId to) {
+  for (Collective& row : collectives.rows) {
+    if (row.tensor == from) row.tensor = to;
+  }
+}
 
 // DTensor redistributes a module's input once, and its output's sum.
 // Source: torch/distributed/tensor/parallel/style.py, PrepareModuleInput,
@@ -101,6 +107,25 @@ void Redistribute(Block& block, bool inner) {
     }
     Replace(block.ops[i].inputs, shared, gathered);
     Replace(block.ops[i].saved, shared, gathered);
+    Replace(block.ops[i].backward_collectives, shared, gathered);
+  }
+}
+
+// A sum becomes a scatter, and its gradient a gather, or the other way round.
+void Scatter(Op& op) {
+  const Collectives forward = std::exchange(op.forward_collectives, {});
+  const Collectives backward = std::exchange(op.backward_collectives, {});
+  const auto exchange = [](const Collective& sum, Collectives& here, Collectives& there) {
+    here.Add({CollectiveKind::kReduceScatter, sum.axes, sum.tensor, sum.shared});
+    there.Add({CollectiveKind::kGather, sum.axes, sum.tensor, sum.shared});
+  };
+  for (const Collective& sum : forward) {
+    exchange(sum, op.forward_collectives, op.backward_collectives);
+  }
+  for (const Collective& sum : backward) {
+    exchange(sum, op.backward_collectives, op.forward_collectives);
+    // Backward gathers the input once more: forward did not keep it whole.
+    op.backward_collectives.Add({CollectiveKind::kGather, sum.axes, sum.tensor, sum.shared});
   }
 }
 
@@ -110,11 +135,12 @@ Program ApplySequenceParallel(const ValidJob& job, Program program) {
   if (!job->sequence_parallel || job->tensor_parallel_size == 1) return program;
   const bool pooled = job->profile->pooled_gathers && !job->transformer_engine;
   for (Block& block : program.blocks) {
-    if (IsFsdp(job->profile->framework)) {
+    if (job->profile->redistributes) {
       Redistribute(block, job->profile->gathers_inner);
     } else {
       for (size_t i = 0; i < block.ops.size(); ++i) Communicate(block, i, pooled);
     }
+    for (Op& op : block.ops) Scatter(op);
     for (Tensor& tensor : block.tensors) {
       if (tensor.sequence_axis == kNoAxis) continue;
       tensor.shape.extents[tensor.sequence_axis].Divide(job->tensor_parallel_size, Split::kTensor);

@@ -197,25 +197,23 @@ void ApplyMegatronDeepSpeed(const Job& job, Program& program) {
 }  // namespace
 
 Program ApplyZero(const ValidJob& job, Program program) {
-  switch (job->profile->framework) {
-    case Framework::kDdp:
+  switch (job->profile->sharding) {
+    case Sharding::kBuckets:
       ApplyDdp(*job, program);
       break;
-    case Framework::kFsdp1:
-    case Framework::kFsdp2:
+    case Sharding::kUnits:
       ApplyFsdp(*job, program);
       break;
-    case Framework::kDeepSpeed:
+    case Sharding::kEngine:
       ApplyDeepSpeed(*job, program);
       break;
-    case Framework::kNanotron:
+    case Sharding::kSlices:
       ApplyNanotron(*job, program);
       break;
-    case Framework::kMegatronDeepSpeed:
+    case Sharding::kFlat:
       ApplyMegatronDeepSpeed(*job, program);
       break;
-    case Framework::kMegatronCore:
-    case Framework::kMegatronLm:
+    case Sharding::kStates:
       if (job->zero_stage > 0) ShardStates(*job, program);
       break;
   }

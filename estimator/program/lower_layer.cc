@@ -344,7 +344,7 @@ TensorId LowerGatedActivation(BlockBuilder& b, TensorId input) {
   const Ids up = MlpWeights(b, "mlp.up.weight", "mlp.up.bias", Symbol::kF, Symbol::kH);
   TensorId gate_out;
   TensorId up_out;
-  if (job.profile->packed_qkv) {
+  if (job.profile->packed_gate) {
     const TensorId cast = CastInput(b, "mlp.input.cast", input, hidden);
     const TensorId packed = b.Wide("mlp.gate_up.activation", b.Size(Symbol::kF, 2), dtype);
     for (TensorId id : up) gate.ids[gate.count++] = id;
@@ -400,7 +400,7 @@ TensorId LowerPlainActivation(BlockBuilder& b, TensorId input) {
   const TensorId up = b.Wide("mlp.up.activation", b.Size(Symbol::kF), dtype);
   Linear(b, "mlp.up", CastInput(b, "mlp.input.cast", input, b.Size(Symbol::kH)), up, weights);
   const TensorId activated = b.Wide("mlp.activated", b.Size(Symbol::kF), dtype);
-  const bool in_python = !job.profile->packed_qkv && !job.compile;
+  const bool in_python = !job.profile->fused_activations && !job.compile;
   if (job.model->activation == Activation::kGeluNew && in_python) {
     LowerGeluNew(b, up, activated);
     return activated;

@@ -18,6 +18,7 @@
 #include "estimator/base/role.h"
 #include "estimator/base/units.h"
 #include "estimator/catalog/profile.h"
+#include "estimator/job/mesh.h"
 
 namespace plimsoll {
 
@@ -74,6 +75,11 @@ enum class PassId : uint8_t {
   kRuntime,
 };
 inline constexpr size_t kPassCount = 8;
+inline constexpr absl::string_view kPassNames[kPassCount] = {
+    "tensor-parallel",   "sequence-parallel",
+    "loss-chunks",       "recompute",
+    "optimizer",         "zero",
+    "pipeline-parallel", "runtime"};
 using PassMarks = uint16_t;
 static_assert(kPassCount <= 16);
 
@@ -136,8 +142,32 @@ struct Ids {
 //   kInPlace  written over a saved tensor (Megatron's cross entropy)
 enum class InputGradient : uint8_t { kFresh, kShared, kInPlace };
 
+// What ranks do together with a tensor.
+//   kGather         each gets all parts of it
+//   kReduceScatter  each gets its part of their sum
+//   kAllReduce      each gets their sum
+enum class CollectiveKind : uint8_t { kGather, kReduceScatter, kAllReduce };
+
+// A collective that an op waits for.
+struct Collective {
+  CollectiveKind kind = CollectiveKind::kGather;
+  AxisSet axes = 0;
+  TensorId tensor = kNoTensor;
+  bool shared = false;  // one for all ops in a row that ask for the same
+};
+
+// Those of one pass over an op; adding beyond their room is a bug.
+struct Collectives {
+  std::array<Collective, 2> rows{};
+  uint8_t count = 0;
+
+  void Add(const Collective& row) { rows[count++] = row; }
+  const Collective* begin() const { return rows.data(); }
+  const Collective* end() const { return rows.data() + count; }
+};
+
 // What recomputation by operation tells apart.
-//   kGather  a collective, timed with the product that asks for it
+//   kGather  makes what a collective of the ops behind it gathers
 enum class OpKind : uint8_t { kOther, kMatrixProduct, kAttention, kGather };
 
 // One operation. Everything it touches is declared here.
@@ -149,6 +179,8 @@ struct Op {
   Ids forward_temporaries{};
   Ids backward_temporaries{};
   Ids parameters{};  // whose gradients backward makes
+  Collectives forward_collectives{};
+  Collectives backward_collectives{};
   InputGradient input_gradient = InputGradient::kFresh;
   OpKind kind = OpKind::kOther;
   int64_t product_depth = 0;  // multiply-adds for each element of the first output, weights' apart

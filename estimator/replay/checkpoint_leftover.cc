@@ -4,9 +4,8 @@ namespace plimsoll {
 
 int64_t LeftByLoading(const Job& job, const Program& program, const ParameterSums& sums) {
   constexpr int kCycleIsBroken = 2011;
-  const bool core = job.profile->framework == Framework::kMegatronCore;
   const bool cycle = job.torch_version >= 0 && job.torch_version < kCycleIsBroken;
-  if (!job.resumed_from_checkpoint || !core || !cycle) return 0;
+  if (!job.resumed_from_checkpoint || !job.profile->leaves_loaded_states || !cycle) return 0;
   int64_t bytes = 0;
   for (const State& state : program.states) {
     if (state.part == Part::kOptimizerStates) bytes = Add(bytes, StateBytes(state, sums));

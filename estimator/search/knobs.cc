@@ -111,17 +111,20 @@ int64_t GpuCountDistance(int32_t from, int32_t to) {
 }  // namespace
 
 const std::array<Knob, kKnobCount> kKnobs = {{
-    {KnobId::kGpu, "cluster.gpu", 256, SetGpu, GpuText},
-    {KnobId::kGpuCount, "cluster.gpu_count", 128, SetGpuCount, Number},
-    {KnobId::kTensorParallel, "parallelism.tensor_parallel_size", 16, SetTensorParallel, Number},
-    {KnobId::kSequenceParallel, "parallelism.sequence_parallel", 8, SetSequenceParallel, BoolText},
-    {KnobId::kPipelineParallel, "parallelism.pipeline_parallel_size", 32, SetPipelineParallel,
+    {KnobId::kGpu, "cluster.gpu", 256, false, SetGpu, GpuText},
+    {KnobId::kGpuCount, "cluster.gpu_count", 128, true, SetGpuCount, Number},
+    {KnobId::kTensorParallel, "parallelism.tensor_parallel_size", 16, false, SetTensorParallel,
      Number},
-    {KnobId::kVirtualPipeline, "parallelism.virtual_pipeline_size", 16, SetVirtualPipeline, Number},
-    {KnobId::kZeroStage, "parallelism.zero_stage", 1, SetZeroStage, Number},
-    {KnobId::kShardGroup, "parallelism.shard_group_size", 1, SetShardGroup, ShardGroupText},
-    {KnobId::kMicroBatch, "training.micro_batch_size", 4, SetMicroBatch, Number},
-    {KnobId::kRecompute, "training.recompute", 2, SetRecompute, RecomputeText},
+    {KnobId::kSequenceParallel, "parallelism.sequence_parallel", 8, false, SetSequenceParallel,
+     BoolText},
+    {KnobId::kPipelineParallel, "parallelism.pipeline_parallel_size", 32, true, SetPipelineParallel,
+     Number},
+    {KnobId::kVirtualPipeline, "parallelism.virtual_pipeline_size", 16, true, SetVirtualPipeline,
+     Number},
+    {KnobId::kZeroStage, "parallelism.zero_stage", 1, true, SetZeroStage, Number},
+    {KnobId::kShardGroup, "parallelism.shard_group_size", 1, true, SetShardGroup, ShardGroupText},
+    {KnobId::kMicroBatch, "training.micro_batch_size", 4, false, SetMicroBatch, Number},
+    {KnobId::kRecompute, "training.recompute", 2, false, SetRecompute, RecomputeText},
 }};
 
 std::vector<int64_t> DealWithEdges(int64_t layer_count, int64_t chunk_count) {
@@ -138,6 +141,13 @@ std::vector<int64_t> DealWithEdges(int64_t layer_count, int64_t chunk_count) {
 
 void Set(const Menu& menu, const Choice& choice, JobSpec& job) {
   for (const Knob& knob : kKnobs) knob.set(menu, choice[knob.id], job);
+}
+
+Choice MovingBlocks(Choice choice) {
+  for (const Knob& knob : kKnobs) {
+    if (knob.leaves_blocks) choice[knob.id] = 0;
+  }
+  return choice;
 }
 
 int64_t ChangeCost(const Choice& from, const Choice& to) {

@@ -1,5 +1,5 @@
-// What a search may change, a row each. To add a strategy, add its knob here,
-// its legality to Validate, and its cost to the step's time.
+// What a search may change, a row each, of fields whose rows (job/fields.h) say that they are
+// chosen. Legality is Validate's, cost what the ops of passes declare.
 #ifndef PLIMSOLL_ESTIMATOR_SEARCH_KNOBS_H_
 #define PLIMSOLL_ESTIMATOR_SEARCH_KNOBS_H_
 
@@ -69,6 +69,8 @@ struct Knob {
   // back at any time first, what needs other code or another place in the queue
   // last.
   int64_t change_cost;
+  // Whether blocks are the same whatever its value: in shapes, ops, time and margins.
+  bool leaves_blocks;
   // Sets the fields of the knob. Those before it are set.
   void (*set)(const Menu&, int32_t value, JobSpec&);
   // The value for people, as "full" or "8".
@@ -79,6 +81,9 @@ extern const std::array<Knob, kKnobCount> kKnobs;
 
 // Sets all knobs of `choice` in `job`.
 void Set(const Menu& menu, const Choice& choice, JobSpec& job);
+
+// Returns `choice` without the knobs that leave blocks as they are.
+Choice MovingBlocks(Choice choice);
 
 // Adds up the cost of what differs; of numbers of GPUs the nearer costs less.
 int64_t ChangeCost(const Choice& from, const Choice& to);

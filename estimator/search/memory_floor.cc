@@ -48,7 +48,7 @@ FloorParts FloorPartsOf(const ValidJob& job, const Program& program) {
     const double bytes =
         static_cast<double>(StateBytes(state, sums)) / static_cast<double>(sums.parameters);
     // FSDP's 16-bit weights live only while they are gathered.
-    const bool gathered = IsFsdp(job->profile->framework);
+    const bool gathered = job->profile->sharding == Sharding::kUnits;
     if (state.part == Part::kWeights && !gathered) parts.weight_bytes += bytes;
     if (state.part == Part::kGradients || state.part == Part::kGradientSums) {
       parts.gradient_bytes += bytes;

@@ -94,13 +94,7 @@ std::vector<Entry> Ranking::Hopeless() const {
 }
 
 const Blocks& Ranking::BlocksOf(const Choice& choice, const Job& job) {
-  const BlocksKey key{job.profile,
-                      job.gpu,
-                      job.tensor_parallel_size,
-                      job.sequence_parallel,
-                      job.micro_batch_size,
-                      choice[KnobId::kRecompute],
-                      job.micro_batch_count > 1,
+  const BlocksKey key{MovingBlocks(choice), job.profile, job.micro_batch_count > 1,
                       job.gpus_per_node};
   const auto found = blocks_.find(key);
   if (found != blocks_.end()) return found->second;

@@ -35,10 +35,10 @@ struct Entry {
   int64_t usable_bytes = 0;
 };
 
-// The blocks of a configuration, timed and bounded: the same for all that agree
-// in these.
-using BlocksKey =
-    std::tuple<const Profile*, const Gpu*, int64_t, bool, int64_t, int32_t, bool, int64_t>;
+// The blocks of a configuration, timed and bounded: the same for all that agree in the
+// knobs that move them, and in what these follow from: the profile (of a ZeRO stage where
+// no framework is named), whether gradients are summed over micro-batches, GPUs of a node.
+using BlocksKey = std::tuple<Choice, const Profile*, bool, int64_t>;
 struct Blocks {
   Speed speed;
   ModelCost cost;

@@ -138,7 +138,7 @@ void Remedies::TryOtherLoss() {
 void Remedies::TrySmallerBatches() {
   const Job& job = *request_.job;
   const absl::string_view field = "training.global_batch_size";
-  const bool whole = IsFsdp(job.profile->framework) && job.profile->accumulates_whole;
+  const bool whole = job.profile->sharding == Sharding::kUnits && job.profile->accumulates_whole;
   if (!whole || job.micro_batch_count == 1 || !MayChange(request_.spec, field)) return;
   const int64_t own = job.global_batch_size;
   for (int64_t part = 2; own % part == 0; part *= 2) {

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "estimator/program/tensor_split.h"
-
 namespace plimsoll {
 namespace {
 
@@ -26,11 +24,6 @@ double PeakFlops(const Gpu& gpu, DType dtype) {
   return rate == gpu.teraflops.end() ? 0 : rate->second * 1e12;
 }
 
-// Ranks of a group that are in one node.
-int64_t RanksInNode(const Job& job, int64_t size, int64_t stride) {
-  return std::clamp<int64_t>(job.gpus_per_node / stride, 1, size);
-}
-
 // One pass while it is added up.
 struct Work {
   double product_seconds = 0;
@@ -44,7 +37,7 @@ struct Work {
 class BlockClock {
  public:
   BlockClock(const Job& job, const Rates& rates, double tensor_overlap, const Block& block)
-      : job_(job), rates_(rates), tensor_overlap_(tensor_overlap), block_(block) {}
+      : job_(job), mesh_(job), rates_(rates), tensor_overlap_(tensor_overlap), block_(block) {}
 
   BlockTime Time() {
     Work forward, again, backward;
@@ -138,7 +131,7 @@ class BlockClock {
 
   void Forward(const Op& op, double flops, Work& work) { Forward(op, flops, work, &gathered_); }
   void Forward(const Op& op, double flops, Work& work, TensorId* gathered) {
-    Gather(op, gathered, work);
+    Collect(op.forward_collectives, gathered, work);
     if (flops > 0) {
       AddProduct(op, flops, 1, work);
       return;
@@ -153,7 +146,7 @@ class BlockClock {
 
   // Reads what was saved and the outputs' gradients, writes the inputs'.
   void Backward(const Op& op, double flops, Work& work) {
-    Scatter(op, work);
+    Collect(op.backward_collectives, &scattered_, work);
     AddWeightGradients(op, work);
     if (flops > 0) {
       AddProduct(op, flops, 2, work);
@@ -199,47 +192,27 @@ class BlockClock {
     return block_.recompute_unit > 0 ? !checkpointed : discarded;
   }
 
-  // A collective over the tensor-parallel group: a gather or a scatter that moves
-  // `bytes` over each link, or both in one.
-  void Collect(double bytes, int rounds, Work& work) const {
-    const int64_t degree = job_.tensor_parallel_size;
-    work.collectives += 1;
-    work.tensor_seconds +=
-        rounds * ((1 - tensor_overlap_) * (bytes / rates_.Bandwidth(job_, degree, 1)) +
-                  rates_.Start(job_, degree, 1));
-  }
-  // A gather or a scatter of the whole tensor moves (t-1)/t of it.
-  double Half(TensorId id) const {
-    const auto degree = static_cast<double>(job_.tensor_parallel_size);
+  // What each rank of a group sends of a tensor that they gather or scatter: all of it but
+  // its own part.
+  double SentBytes(TensorId id, const RankGroup& group) const {
+    const auto ranks = static_cast<double>(group.size());
     const bool split = block_.tensors[id].sequence_axis != kNoAxis && job_.sequence_parallel;
-    return BytesOf(id) * (split ? degree : 1) * (degree - 1) / degree;
+    return BytesOf(id) * (split ? ranks : 1) * (ranks - 1) / ranks;
   }
 
-  // Before or behind forward of a split product; products that read one tensor
-  // gather it once.
-  void Gather(const Op& op, TensorId* gathered, Work& work) {
-    if (job_.tensor_parallel_size == 1) return;
-    const TensorSplit split = SplitOf(block_, op);
-    if (split == TensorSplit::kRows) {
-      const double half = Half(op.outputs.ids[0]);
-      Collect(half, job_.sequence_parallel ? 1 : 2, work);
-    } else if (split == TensorSplit::kColumns && job_.sequence_parallel &&
-               *gathered != op.inputs.ids[0]) {
-      *gathered = op.inputs.ids[0];
-      Collect(Half(op.inputs.ids[0]), 1, work);
-    }
-  }
-
-  void Scatter(const Op& op, Work& work) {
-    if (job_.tensor_parallel_size == 1) return;
-    const TensorSplit split = SplitOf(block_, op);
-    if (split == TensorSplit::kRows && job_.sequence_parallel) {
-      Collect(Half(op.outputs.ids[0]), 1, work);
-    } else if (split == TensorSplit::kColumns && scattered_ != op.inputs.ids[0]) {
-      scattered_ = op.inputs.ids[0];
-      const double half = Half(op.inputs.ids[0]);
-      Collect(half, job_.sequence_parallel ? 1 : 2, work);
-      if (job_.sequence_parallel) Collect(half, 1, work);
+  // `last` is the tensor that ops before this one asked for.
+  void Collect(const Collectives& collectives, TensorId* last, Work& work) const {
+    const TensorId before = *last;
+    for (const Collective& row : collectives) {
+      if (row.shared && row.tensor == before) continue;
+      if (row.shared) *last = row.tensor;
+      const RankGroup group = mesh_.Group(row.axes);
+      const double bytes = SentBytes(row.tensor, group);
+      const int rounds = row.kind == CollectiveKind::kAllReduce ? 2 : 1;
+      work.collectives += 1;
+      work.tensor_seconds +=
+          rounds * ((1 - tensor_overlap_) * (bytes / rates_.Bandwidth(job_, group)) +
+                    rates_.Start(job_, group));
     }
   }
 
@@ -256,6 +229,7 @@ class BlockClock {
   }
 
   const Job& job_;
+  const Mesh mesh_;
   const Rates& rates_;
   const double tensor_overlap_;
   const Block& block_;
@@ -266,14 +240,15 @@ class BlockClock {
 
 }  // namespace
 
-double Rates::Bandwidth(const Job& job, int64_t size, int64_t stride) const {
-  const int64_t in_node = RanksInNode(job, size, stride);
-  if (in_node == size) return link_bytes;
+double Rates::Bandwidth(const Job& job, const RankGroup& group) const {
+  const int64_t in_node = group.OnEachNode(job.gpus_per_node);
+  if (in_node == group.size()) return link_bytes;
   return std::min(link_bytes, network_bytes * static_cast<double>(in_node));
 }
 
-double Rates::Start(const Job& job, int64_t size, int64_t stride) const {
-  if (RanksInNode(job, size, stride) == size) return 0;
+double Rates::Start(const Job& job, const RankGroup& group) const {
+  const int64_t size = group.size();
+  if (group.OnEachNode(job.gpus_per_node) == size) return 0;
   return hop_seconds * static_cast<double>(size - 1);
 }
 

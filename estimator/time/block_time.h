@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "estimator/job/job.h"
+#include "estimator/job/mesh.h"
 #include "estimator/program/program.h"
 #include "estimator/time/speed.h"
 
@@ -24,15 +25,15 @@ struct Rates {
   double collective_seconds = 0;
   double hop_seconds = 0;
 
-  // Bandwidth of a collective over `size` ranks that are `stride` GPUs apart, and
-  // what its ring waits for messages alone: rings enter and leave a node over the
+  // Bandwidth of a collective over a group of ranks, and what its ring waits for
+  // messages alone: rings enter and leave a node over the
   // NICs of its members, and a ring that crosses nodes takes size - 1 steps, each
   // as long as its slowest.
   // Source: Thakur et al. 2005, section 4.1. All-gather of 1 GiB on H100 with EFA
   //         by nanotron's start-up test, GB/s: 177 on 8 nodes, 124 on 16, 75 on
   //         32, 44 on 64, as 43 us a step make it.
-  double Bandwidth(const Job& job, int64_t size, int64_t stride) const;
-  double Start(const Job& job, int64_t size, int64_t stride) const;
+  double Bandwidth(const Job& job, const RankGroup& group) const;
+  double Start(const Job& job, const RankGroup& group) const;
 };
 
 Rates RatesOf(const Job& job, const Speed& speed);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "estimator/job/mesh.h"
 #include "estimator/passes/pass.h"
 #include "estimator/program/lower.h"
 #include "estimator/program/parameter_sums.h"
@@ -95,20 +96,20 @@ void AddPipeline(const Job& job, const ModelCost& cost, const PipelineCost& pipe
   const double bubble = chunks > 1 ? (stages - 1) / chunks * pipeline.all_seconds / stages
                                    : pipeline.all_seconds - slowest;
   time.terms[static_cast<size_t>(StepTerm::kPipelineBubble)] = bubble;
-  const int64_t stride = job.tensor_parallel_size * job.data_parallel_size;
+  const RankGroup pair = Mesh(job).Neighbours(Axis::kPipeline);
   const double message =
-      cost.sent_bytes / cost.rates.Bandwidth(job, 2, stride) + cost.rates.Start(job, 2, stride);
+      cost.sent_bytes / cost.rates.Bandwidth(job, pair) + cost.rates.Start(job, pair);
   const double messages = 2 * ((chunks > 1 ? 0 : micro_batches) + stages - 1);
   time.terms[static_cast<size_t>(StepTerm::kPipelineCommunication)] = messages * message;
 }
 
-// Seconds to gather, or to scatter, `bytes` over `size` ranks.
-double GatherSeconds(const Job& job, const Rates& rates, double bytes, int64_t size, int64_t stride,
+// Seconds to gather, or to scatter, `bytes` over a group.
+double GatherSeconds(const Job& job, const Rates& rates, double bytes, const RankGroup& group,
                      double messages) {
-  if (size == 1) return 0;
-  const auto ranks = static_cast<double>(size);
-  return bytes * (ranks - 1) / ranks / rates.Bandwidth(job, size, stride) +
-         messages * rates.Start(job, size, stride);
+  if (group.size() == 1) return 0;
+  const auto ranks = static_cast<double>(group.size());
+  return bytes * (ranks - 1) / ranks / rates.Bandwidth(job, group) +
+         messages * rates.Start(job, group);
 }
 
 // Whether gradients are reduced after each micro-batch, not once a step.
@@ -116,17 +117,17 @@ double GatherSeconds(const Job& job, const Rates& rates, double bytes, int64_t s
 // until the last backward in torch/distributed/pipelining/stage.py);
 // deepspeed/runtime/zero/stage_1_and_2.py, reduce_ipg_grads.
 bool ReducesEachMicroBatch(const Job& job) {
-  if (IsFsdp(job.profile->framework)) {
+  if (job.profile->sharding == Sharding::kUnits) {
     return job.pipeline_parallel_size == 1 && !job.profile->accumulates_whole;
   }
-  return job.profile->framework == Framework::kDeepSpeed && job.zero_stage >= 2;
+  return job.profile->sharding == Sharding::kEngine && job.zero_stage >= 2;
 }
 
 // How often a step gathers each weight: in forward, and where it is dropped after
 // that, in backward. A pipeline keeps what is not dropped until the step's end.
 double GathersOfStep(const Job& job) {
   const auto micro_batches = static_cast<double>(job.micro_batch_count);
-  if (!IsFsdp(job.profile->framework) && job.zero_stage != 3) return 1;
+  if (job.profile->sharding != Sharding::kUnits && job.zero_stage != 3) return 1;
   if (job.reshard_after_forward) return 2 * micro_batches;
   return job.pipeline_parallel_size > 1 ? 1 : micro_batches;
 }
@@ -137,23 +138,25 @@ struct DataSeconds {
 };
 
 DataSeconds DataCommunication(const Job& job, const ModelCost& cost, double parameters) {
-  const int64_t stride = job.tensor_parallel_size;
-  const int64_t shards = job.zero_stage == 0 ? 1 : job.shard_group_size;
-  const int64_t replicas = job.data_parallel_size / shards;
+  const bool sharded = job.zero_stage > 0;
+  const Mesh mesh(job);
+  const RankGroup shards = mesh.Group(sharded ? Along(Axis::kShard) : Along());
+  const RankGroup replicas =
+      mesh.Group(sharded ? Along(Axis::kReplicate) : Along(Axis::kShard, Axis::kReplicate));
   const auto micro_batches = static_cast<double>(job.micro_batch_count);
   const double gradients = parameters * cost.gradient_bytes;
   const double weights = parameters * cost.weight_bytes;
   // What is sharded goes a layer at a time.
   const int64_t layers = CeilDivide(job.model->layer_count, job.pipeline_parallel_size);
-  const double messages = shards > 1 ? static_cast<double>(layers) : 1;
-  const auto over = [&](double bytes, int64_t size, int64_t apart) {
-    return GatherSeconds(job, cost.rates, bytes, size, apart, messages);
+  const double messages = shards.size() > 1 ? static_cast<double>(layers) : 1;
+  const auto over = [&](double bytes, const RankGroup& group) {
+    return GatherSeconds(job, cost.rates, bytes, group, messages);
   };
   DataSeconds seconds;
-  seconds.reductions = over(gradients, shards, stride) +
-                       2 * over(gradients / static_cast<double>(shards), replicas, stride * shards);
+  seconds.reductions =
+      over(gradients, shards) + 2 * over(gradients / static_cast<double>(shards.size()), replicas);
   if (ReducesEachMicroBatch(job)) seconds.reductions *= micro_batches;
-  seconds.gathers = GathersOfStep(job) * over(weights, shards, stride);
+  seconds.gathers = GathersOfStep(job) * over(weights, shards);
   return seconds;
 }
 
@@ -163,8 +166,8 @@ void AddDataCommunication(const Job& job, const Speed& speed, const ModelCost& c
                           const PipelineCost& pipeline, StepTime& time) {
   if (job.data_parallel_size == 1) return;
   const DataSeconds seconds = DataCommunication(job, cost, pipeline.parameters);
-  const bool throughout =
-      job.zero_stage == 3 || IsFsdp(job.profile->framework) || ReducesEachMicroBatch(job);
+  const bool throughout = job.zero_stage == 3 || job.profile->sharding == Sharding::kUnits ||
+                          ReducesEachMicroBatch(job);
   const double backward = pipeline.slowest.again.Seconds() + pipeline.slowest.backward.Seconds();
   const double window =
       throughout ? static_cast<double>(job.micro_batch_count) * pipeline.slowest.Seconds()
@@ -277,10 +280,8 @@ ModelCost CostOf(const ValidJob& job, const Program& program, const Speed& speed
       static_cast<double>(job->micro_batch_size) * static_cast<double>(job->sequence_length);
   const auto degree = static_cast<double>(job->tensor_parallel_size);
   cost.flops_per_token = 3 * forward_flops * degree / tokens;
-  // Megatron-Core sends what each rank has: a slice with sequence parallelism, else
-  // all. Source: megatron/core/pipeline_parallel/schedules.py, get_tensor_shapes;
-  // older ones scatter it, Megatron-LM v2.4, megatron/p2p_communication.py.
-  const bool whole = job->profile->framework == Framework::kMegatronCore && !job->sequence_parallel;
+  // With sequence parallelism each rank has a slice.
+  const bool whole = job->profile->sends_whole && !job->sequence_parallel;
   cost.sent_bytes = tokens * static_cast<double>(job->model->hidden_size) *
                     static_cast<double>(plimsoll::Bytes(job->precision.residual, 1)) /
                     (whole ? 1 : degree);

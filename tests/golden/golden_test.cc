@@ -1,5 +1,6 @@
-// Whole answers as text: each cases/<name>.txtpb is a request, <name>.golden
-// what it gets by the closed form and by a replay. A change of any byte shows in review.
+// Whole answers as text: each cases/<name>.txtpb is a request, <name>.golden what it gets by
+// the closed form and by a replay, <name>.program what that is found from: tensors, ops and
+// states after all passes. A change of any byte shows in review.
 //
 //   UPDATE_GOLDENS=1 golden_test    rewrites what differs
 #include <algorithm>
@@ -12,6 +13,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "estimator/answer/estimate.h"
+#include "estimator/passes/pass.h"
+#include "estimator/program/describe.h"
+#include "estimator/program/lower.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 #include "server/catalog/catalog.h"
@@ -101,7 +105,15 @@ std::string Words(const MemoryEstimate& estimate) {
 struct Answer {
   bool refused;
   std::string text;
+  std::string program = "";
 };
+
+std::string ProgramOf(const JobSpec& spec) {
+  const auto job = std::get<ValidJob>(Validate(spec, LoadCatalog()));
+  Program program = Lower(job);
+  for (const Pass& pass : kPasses) program = pass.apply(job, std::move(program));
+  return Describe(program);
+}
 
 Answer AnswerTo(const std::filesystem::path& path) {
   v1::EstimateMemoryRequest request;
@@ -112,19 +124,25 @@ Answer AnswerTo(const std::filesystem::path& path) {
   const auto summary = EstimateMemory(job, LoadCatalog(), {.trace = true});
   if (const auto* refused = std::get_if<Violations>(&summary)) return {true, Words(*refused)};
   const auto replayed = EstimateMemory(job, LoadCatalog(), {.detail = Detail::kReplay});
-  return {false, absl::StrCat(Words(std::get<MemoryEstimate>(summary)),
-                              "replayed: ", MemoryWords(std::get<MemoryEstimate>(replayed)))};
+  return {false,
+          absl::StrCat(Words(std::get<MemoryEstimate>(summary)),
+                       "replayed: ", MemoryWords(std::get<MemoryEstimate>(replayed))),
+          ProgramOf(job)};
+}
+
+void Compare(std::filesystem::path path, const char* extension, const std::string& text) {
+  path.replace_extension(extension);
+  const bool update = std::getenv("UPDATE_GOLDENS") != nullptr && Read(path) != text;
+  if (update) std::ofstream(path, std::ios::binary) << text;
+  EXPECT_EQ(Read(path), text) << "UPDATE_GOLDENS=1 rewrites it";
 }
 
 TEST(GoldenTest, EachCaseGetsItsAnswer) {
-  const bool update = std::getenv("UPDATE_GOLDENS") != nullptr;
   for (const std::filesystem::path& path : Cases()) {
     SCOPED_TRACE(path.filename().string());
-    const std::string answer = AnswerTo(path).text;
-    std::filesystem::path golden = path;
-    golden.replace_extension(".golden");
-    if (update && Read(golden) != answer) std::ofstream(golden, std::ios::binary) << answer;
-    EXPECT_EQ(Read(golden), answer) << "UPDATE_GOLDENS=1 rewrites it";
+    const Answer answer = AnswerTo(path);
+    Compare(path, ".golden", answer.text);
+    if (!answer.refused) Compare(path, ".program", answer.program);
   }
 }
 
@@ -147,7 +165,7 @@ TEST(GoldenTest, WhatIsNamedFailIsRefusedAndNothingElse) {
 TEST(GoldenTest, EachGoldenHasItsCase) {
   for (const auto& entry : std::filesystem::directory_iterator(PLIMSOLL_GOLDEN_FOLDER)) {
     std::filesystem::path path = entry.path();
-    if (path.extension() != ".golden") continue;
+    if (path.extension() == ".txtpb") continue;
     path.replace_extension(".txtpb");
     EXPECT_TRUE(std::filesystem::exists(path)) << path.filename();
   }

@@ -64,9 +64,6 @@ int64_t PeakBytes(const JobSpec& job);
 // Bytes of all states of a role or a part that are alive at `phase` of a steady
 // step on the first stage.
 int64_t RoleBytesAt(const Program& program, Role role, Phase phase);
-// Everything that a program holds, as text: two programs are the same iff these
-// are.
-std::string ToText(const Program& program);
 
 }  // namespace plimsoll
 

@@ -10,6 +10,7 @@
 #include "estimator/base/units.h"
 #include "estimator/job/job_abilities.h"
 #include "estimator/job/vocabularies.h"
+#include "estimator/program/describe.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/jobs.h"
@@ -134,14 +135,14 @@ TEST(RelationsTest, DegreeOneChangesNothing) {
     const ValidJob job = Valid(spec);
     Program program = Lowered(job);
     for (const Pass& pass : kPasses) {
-      const std::string before = ToText(program);
+      const std::string before = Describe(program);
       program = pass.apply(job, std::move(program));
       const bool off = (pass.id == PassId::kTensorParallel && job->tensor_parallel_size == 1) ||
                        (pass.id == PassId::kSequenceParallel && !job->sequence_parallel) ||
                        (pass.id == PassId::kLossChunks && job->loss_chunk_count == 1) ||
                        (pass.id == PassId::kRecompute && job->recompute == RecomputeMode::kNone);
       if (!off) continue;
-      EXPECT_EQ(ToText(program), before) << pass.name;
+      EXPECT_EQ(Describe(program), before) << pass.name();
       ++unchanged;
     }
   });
@@ -181,7 +182,7 @@ TEST(RelationsTest, TheTraceEndsWithTheAnswer) {
     ASSERT_EQ(estimate.trace.size(), kPassCount + 1);
     EXPECT_EQ(estimate.trace.front().pass, "lower");
     for (size_t i = 0; i < kPassCount; ++i) {
-      EXPECT_EQ(estimate.trace[i + 1].pass, kPasses[i].name);
+      EXPECT_EQ(estimate.trace[i + 1].pass, kPasses[i].name());
     }
     for (const TraceEntry& entry : estimate.trace) {
       EXPECT_GE(entry.state_bytes, 0);

@@ -1,4 +1,5 @@
 // The pass in words: what each mode drops, and what backward makes again.
+#include "estimator/program/describe.h"
 #include "gtest/gtest.h"
 #include "tests/testing/jobs.h"
 
@@ -108,7 +109,7 @@ TEST(RecomputeTest, EveryFirstIsAll) {
   every.training.recompute.interval = 1;
   JobSpec all = Job("full");
   all.runtime.framework = "fsdp2";
-  EXPECT_EQ(ToText(ProgramOf(every)), ToText(ProgramOf(all)));
+  EXPECT_EQ(Describe(ProgramOf(every)), Describe(ProgramOf(all)));
 }
 
 // One input for two layers; both run again at once.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "absl/strings/str_cat.h"
+#include "estimator/program/describe.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/jobs.h"
@@ -42,6 +44,41 @@ std::vector<std::string> Names(const Block& layer, const Ids& ids) {
   std::vector<std::string> names;
   for (const TensorId id : ids) names.emplace_back(std::string(layer.tensors[id].name));
   return names;
+}
+
+// Each as "<kind> <tensor>".
+std::vector<std::string> Names(const Block& layer, const Collectives& collectives) {
+  const char* const kinds[] = {"gather", "reduce-scatter", "all-reduce"};
+  std::vector<std::string> names;
+  for (const Collective& row : collectives) {
+    names.push_back(
+        absl::StrCat(kinds[static_cast<size_t>(row.kind)], " ", layer.tensors[row.tensor].name));
+  }
+  return names;
+}
+
+// Source: Korthikanti et al. 2022 (arXiv 2205.05198), figure 5.
+TEST(SequenceParallelTest, SumsBecomeScattersAndGathers) {
+  using testing::ElementsAre;
+  using testing::IsEmpty;
+  const Program whole = Sequence(false);
+  const Block& summing = FindBlock(whole, "layer");
+  EXPECT_THAT(Names(summing, FindOp(summing, "attention.qkv").forward_collectives), IsEmpty());
+  EXPECT_THAT(Names(summing, FindOp(summing, "attention.qkv").backward_collectives),
+              ElementsAre("all-reduce attention.norm"));
+  EXPECT_THAT(Names(summing, FindOp(summing, "mlp.down").forward_collectives),
+              ElementsAre("all-reduce mlp.down.activation"));
+  EXPECT_THAT(Names(summing, FindOp(summing, "mlp.down").backward_collectives), IsEmpty());
+  const Program split = Sequence();
+  const Block& scattering = FindBlock(split, "layer");
+  EXPECT_THAT(Names(scattering, FindOp(scattering, "attention.qkv").forward_collectives),
+              ElementsAre("gather attention.norm"));
+  EXPECT_THAT(Names(scattering, FindOp(scattering, "attention.qkv").backward_collectives),
+              ElementsAre("reduce-scatter attention.norm", "gather attention.norm"));
+  EXPECT_THAT(Names(scattering, FindOp(scattering, "mlp.down").forward_collectives),
+              ElementsAre("reduce-scatter mlp.down.activation"));
+  EXPECT_THAT(Names(scattering, FindOp(scattering, "mlp.down").backward_collectives),
+              ElementsAre("gather mlp.down.activation"));
 }
 
 // A column-parallel product reads its whole input, forward and, for the
@@ -115,8 +152,8 @@ TEST(SequenceParallelTest, KeepsTheShareAlone) {
 
 TEST(SequenceParallelTest, OffChangesNothing) {
   const ValidJob job = Valid(Job(false));
-  EXPECT_EQ(ToText(ProgramAfter(job, PassId::kSequenceParallel)),
-            ToText(ProgramAfter(job, PassId::kTensorParallel)));
+  EXPECT_EQ(Describe(ProgramAfter(job, PassId::kSequenceParallel)),
+            Describe(ProgramAfter(job, PassId::kTensorParallel)));
 }
 
 }  // namespace

@@ -3,9 +3,14 @@
 #include "estimator/search/space.h"
 
 #include <array>
+#include <map>
 #include <random>
 #include <set>
+#include <string>
+#include <tuple>
 
+#include "estimator/program/describe.h"
+#include "estimator/time/step_time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/jobs.h"
@@ -201,6 +206,31 @@ TEST(SpaceTest, AllowedIsTheComplementOfFrozen) {
     restricted_count += visited.size();
   }
   EXPECT_GT(restricted_count, 100u) << "the jobs are worth it";
+}
+
+// What a search takes for the blocks of all that agree in other knobs is each one's own.
+TEST(SpaceTest, BlocksAreThoseOfTheKnobsThatMoveThem) {
+  std::mt19937_64 random(20261123);
+  size_t shared_count = 0;
+  for (int i = 0; i < 20; ++i) {
+    const RecommendSpec spec = RandomSpec(random);
+    if (!IsSmall(spec)) continue;
+    const Space space = SpaceOf(spec, Valid(spec.job));
+    std::map<std::tuple<Choice, const Profile*, bool, int64_t>, std::string> blocks;
+    for (const Choice& choice : Visited(spec)) {
+      JobSpec job = space.job;
+      Set(space.menu, choice, job);
+      const ValidJob valid = Valid(job);
+      const std::string text = Describe(BlocksProgram(valid));
+      const auto [of_key, is_new] =
+          blocks.emplace(std::tuple(MovingBlocks(choice), valid->profile,
+                                    valid->micro_batch_count > 1, valid->gpus_per_node),
+                         text);
+      EXPECT_EQ(of_key->second, text) << "job " << i;
+      if (!is_new) ++shared_count;
+    }
+  }
+  EXPECT_GT(shared_count, 100u) << "the jobs are worth it";
 }
 
 TEST(SpaceTest, NeverChangesTheTrainingRun) {

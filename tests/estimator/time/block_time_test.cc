@@ -186,6 +186,12 @@ TEST(BlockTimeTest, ChunksOfTheLossAreNoLessWork) {
   EXPECT_NEAR(four, one, 0.01 * one);
 }
 
+RankGroup Ranks(int64_t size, int64_t stride) {
+  RankGroup group;
+  group.Add(size, stride);
+  return group;
+}
+
 TEST(RatesTest, ACollectiveAcrossNodesIsAsFastAsTheNicsOfItsMembers) {
   const ValidJob job = Valid([] {
     JobSpec spec = Plain();
@@ -194,13 +200,13 @@ TEST(RatesTest, ACollectiveAcrossNodesIsAsFastAsTheNicsOfItsMembers) {
     return spec;
   }());
   const Rates rates = RatesOf(*job, SpeedOf(SmallCatalog().speed, *job));
-  EXPECT_DOUBLE_EQ(rates.Bandwidth(*job, 8, 1), 150e9) << "one node";
-  EXPECT_DOUBLE_EQ(rates.Bandwidth(*job, 16, 1), 8 * 12.5e9) << "two nodes, eight NICs each";
-  EXPECT_DOUBLE_EQ(rates.Bandwidth(*job, 8, 8), 12.5e9) << "one rank a node";
-  EXPECT_DOUBLE_EQ(rates.Bandwidth(*job, 16, 4), 2 * 12.5e9);
-  EXPECT_EQ(rates.Start(*job, 8, 1), 0) << "one node";
-  EXPECT_DOUBLE_EQ(rates.Start(*job, 16, 1), 15 * 2e-5) << "a ring across nodes";
-  EXPECT_DOUBLE_EQ(rates.Start(*job, 8, 8), 7 * 2e-5);
+  EXPECT_DOUBLE_EQ(rates.Bandwidth(*job, Ranks(8, 1)), 150e9) << "one node";
+  EXPECT_DOUBLE_EQ(rates.Bandwidth(*job, Ranks(16, 1)), 8 * 12.5e9) << "two nodes, eight NICs each";
+  EXPECT_DOUBLE_EQ(rates.Bandwidth(*job, Ranks(8, 8)), 12.5e9) << "one rank a node";
+  EXPECT_DOUBLE_EQ(rates.Bandwidth(*job, Ranks(16, 4)), 2 * 12.5e9);
+  EXPECT_EQ(rates.Start(*job, Ranks(8, 1)), 0) << "one node";
+  EXPECT_DOUBLE_EQ(rates.Start(*job, Ranks(16, 1)), 15 * 2e-5) << "a ring across nodes";
+  EXPECT_DOUBLE_EQ(rates.Start(*job, Ranks(8, 8)), 7 * 2e-5);
 }
 
 }  // namespace
