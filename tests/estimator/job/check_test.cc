@@ -18,22 +18,22 @@ class CheckTest : public ::testing::Test {
   Check check_{assumptions_};
 };
 
-TEST_F(CheckTest, NumbersAreInRange) {
-  EXPECT_EQ(check_.Number("a.b", std::nullopt, 1, 8, 5), 5);
-  EXPECT_EQ(check_.Number("a.b", 1, 1, 8, 5), 1);
-  EXPECT_EQ(check_.Number("a.b", 8, 1, 8, 5), 8);
+TEST_F(CheckTest, NumbersAreInTheirFieldsRange) {
+  EXPECT_EQ(check_.Number("parallelism.zero_stage", std::nullopt, 2), 2);
+  EXPECT_EQ(check_.Number("parallelism.zero_stage", 0, 2), 0);
+  EXPECT_EQ(check_.Number("parallelism.zero_stage", 3, 2), 3);
   EXPECT_TRUE(check_.violations().empty());
-  EXPECT_EQ(check_.Number("a.b", 0, 1, 8, 5), 5);
-  EXPECT_EQ(Last(), "job.a.b: 0; must be from 1 to 8");
-  EXPECT_EQ(check_.Number("a.b", 9, 1, 8, 5), 5);
-  EXPECT_EQ(Last(), "job.a.b: 9; must be from 1 to 8");
+  EXPECT_EQ(check_.Number("parallelism.zero_stage", -1, 2), 2);
+  EXPECT_EQ(Last(), "job.parallelism.zero_stage: -1; must be from 0 to 3");
+  EXPECT_EQ(check_.Number("parallelism.zero_stage", 4, 2), 2);
+  EXPECT_EQ(Last(), "job.parallelism.zero_stage: 4; must be from 0 to 3");
 }
 
 TEST_F(CheckTest, RequiredNumbersAreSet) {
-  EXPECT_EQ(check_.Required("a", 3, 1, 8), 3);
+  EXPECT_EQ(check_.Required("training.recompute.interval", 3), 3);
   EXPECT_TRUE(check_.violations().empty());
-  EXPECT_EQ(check_.Required("a", std::nullopt, 1, 8), 1);
-  EXPECT_EQ(Last(), "job.a: unset; must be set");
+  EXPECT_EQ(check_.Required("training.recompute.interval", std::nullopt), 1);
+  EXPECT_EQ(Last(), "job.training.recompute.interval: unset; must be set");
   EXPECT_EQ(check_.violations().size(), 1u);
 }
 
