@@ -34,9 +34,9 @@ struct StateBases {
     for (size_t i = 0; i < state_bytes.size(); ++i) {
       const State& state = parts.program.states[i];
       const int64_t bytes = state_bytes[i];
-      for (size_t phase = 0; phase < staying.size(); ++phase) {
-        if (StaysFrom(state, phase)) staying[phase] = Add(staying[phase], bytes);
-      }
+      if (bytes == 0) continue;
+      const size_t stays_from = StaysFrom(state);
+      if (stays_from < staying.size()) staying[stays_from] = Add(staying[stays_from], bytes);
       if (state.alive == kAlways) {
         always.Grow(state, bytes);
         continue;
@@ -46,15 +46,17 @@ struct StateBases {
       }
     }
     for (Base& base : phases) base.Grow(always);
+    for (size_t i = 1; i < staying.size(); ++i) staying[i] = Add(staying[i], staying[i - 1]);
   }
 
   const Base& At(bool steady, size_t phase) const {
     return phases[phase + (steady ? kPhaseCount : 0)];
   }
 
-  static bool StaysFrom(const State& state, size_t phase) {
-    const unsigned before = (1u << phase) - 1;
-    return (state.alive | before) == kAlways;
+  // The phase from which on it is alive; one beyond all of the first step's where it is freed
+  // in later ones.
+  static size_t StaysFrom(const State& state) {
+    return static_cast<size_t>(std::bit_width(static_cast<unsigned>(kAlways & ~state.alive)));
   }
 };
 

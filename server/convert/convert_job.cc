@@ -1,6 +1,7 @@
 #include "server/convert/convert_job.h"
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -21,41 +22,38 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 
-// A message of a job with the rows of its fields.
+// A message of a job with what its fields are, by their index.
 struct Section {
-  struct Leaf {
-    const FieldDescriptor* field;
-    FieldPlace (*place)(JobSpec&);
+  struct Field {
+    FieldPlace (*place)(JobSpec&) = nullptr;
+    std::unique_ptr<Section> section = nullptr;
   };
 
-  const FieldDescriptor* field = nullptr;  // of the message that it is in
-  std::vector<Leaf> leaves;
-  std::vector<Section> sections;
-};
-
-Section& SectionAt(const FieldDescriptor* field, Section& parent) {
-  for (Section& section : parent.sections) {
-    if (section.field == field) return section;
+  explicit Section(const Descriptor* type)
+      : type(type), fields(static_cast<size_t>(type->field_count())) {}
+  Field& Of(const FieldDescriptor* field) { return fields[static_cast<size_t>(field->index())]; }
+  const Field& Of(const FieldDescriptor* field) const {
+    return fields[static_cast<size_t>(field->index())];
   }
-  Section& section = parent.sections.emplace_back();
-  section.field = field;
-  return section;
-}
+
+  const Descriptor* type;
+  std::vector<Field> fields;
+};
 
 // Requires: the rows are fields of v1::Job, which a test holds
 Section MakeJobSection() {
-  Section job;
+  Section job(v1::Job::descriptor());
   for (const FieldRow& row : kFieldRows) {
     if (row.place == nullptr) continue;
     Section* section = &job;
-    const Descriptor* type = v1::Job::descriptor();
     const std::vector<std::string> names = absl::StrSplit(row.path, '.');
     for (size_t i = 0; i + 1 < names.size(); ++i) {
-      const FieldDescriptor* const field = type->FindFieldByName(names[i]);
-      section = &SectionAt(field, *section);
-      type = field->message_type();
+      const FieldDescriptor* const field = section->type->FindFieldByName(names[i]);
+      std::unique_ptr<Section>& below = section->Of(field).section;
+      if (below == nullptr) below = std::make_unique<Section>(field->message_type());
+      section = below.get();
     }
-    section->leaves.push_back({type->FindFieldByName(names.back()), row.place});
+    section->Of(section->type->FindFieldByName(names.back())).place = row.place;
   }
   return job;
 }
@@ -65,26 +63,17 @@ const Section& JobSection() {
   return *job;
 }
 
-// Copies one field to a JobSpec where the message sets it.
+// Copies one field that a message sets to a JobSpec.
 struct Reader {
   const Message& from;
   const Reflection& reflection;
   const FieldDescriptor* field;
 
-  bool IsSet() const { return reflection.HasField(from, field); }
   void operator()(std::monostate /*nowhere*/) const {}
-  void operator()(std::optional<bool>* to) const {
-    if (IsSet()) *to = reflection.GetBool(from, field);
-  }
-  void operator()(std::optional<int64_t>* to) const {
-    if (IsSet()) *to = reflection.GetInt64(from, field);
-  }
-  void operator()(std::optional<double>* to) const {
-    if (IsSet()) *to = reflection.GetDouble(from, field);
-  }
-  void operator()(std::optional<std::string>* to) const {
-    if (IsSet()) *to = reflection.GetString(from, field);
-  }
+  void operator()(std::optional<bool>* to) const { *to = reflection.GetBool(from, field); }
+  void operator()(std::optional<int64_t>* to) const { *to = reflection.GetInt64(from, field); }
+  void operator()(std::optional<double>* to) const { *to = reflection.GetDouble(from, field); }
+  void operator()(std::optional<std::string>* to) const { *to = reflection.GetString(from, field); }
   void operator()(std::vector<int64_t>* to) const {
     for (int i = 0; i < reflection.FieldSize(from, field); ++i) {
       to->push_back(reflection.GetRepeatedInt64(from, field, i));
@@ -99,12 +88,15 @@ struct Reader {
 
 void Read(const Section& section, const Message& from, JobSpec& to) {
   const Reflection& reflection = *from.GetReflection();
-  for (const Section::Leaf& leaf : section.leaves) {
-    std::visit(Reader{from, reflection, leaf.field}, leaf.place(to));
-  }
-  for (const Section& below : section.sections) {
-    if (!reflection.HasField(from, below.field)) continue;
-    Read(below, reflection.GetMessage(from, below.field), to);
+  std::vector<const FieldDescriptor*> set;
+  reflection.ListFields(from, &set);
+  for (const FieldDescriptor* const field : set) {
+    const Section::Field& row = section.Of(field);
+    if (row.place != nullptr) {
+      std::visit(Reader{from, reflection, field}, row.place(to));
+    } else if (row.section != nullptr) {
+      Read(*row.section, reflection.GetMessage(from, field), to);
+    }
   }
 }
 
@@ -154,20 +146,23 @@ struct HasValue {
 };
 
 bool SetsAny(const Section& section, JobSpec& spec) {
-  return std::any_of(section.leaves.begin(), section.leaves.end(),
-                     [&](const auto& leaf) { return std::visit(HasValue(), leaf.place(spec)); }) ||
-         std::any_of(section.sections.begin(), section.sections.end(),
-                     [&](const Section& below) { return SetsAny(below, spec); });
+  return std::any_of(section.fields.begin(), section.fields.end(), [&](const auto& field) {
+    if (field.place != nullptr) return std::visit(HasValue(), field.place(spec));
+    return field.section != nullptr && SetsAny(*field.section, spec);
+  });
 }
 
 void Write(const Section& section, JobSpec& from, Message* to) {
   const Reflection& reflection = *to->GetReflection();
-  for (const Section::Leaf& leaf : section.leaves) {
-    std::visit(Writer{to, reflection, leaf.field}, leaf.place(from));
-  }
-  for (const Section& below : section.sections) {
-    if (!reflection.HasField(*to, below.field) && !SetsAny(below, from)) continue;
-    Write(below, from, reflection.MutableMessage(to, below.field));
+  for (int i = 0; i < section.type->field_count(); ++i) {
+    const FieldDescriptor* const field = section.type->field(i);
+    const Section::Field& row = section.Of(field);
+    if (row.place != nullptr) {
+      std::visit(Writer{to, reflection, field}, row.place(from));
+    } else if (row.section != nullptr &&
+               (reflection.HasField(*to, field) || SetsAny(*row.section, from))) {
+      Write(*row.section, from, reflection.MutableMessage(to, field));
+    }
   }
 }
 
