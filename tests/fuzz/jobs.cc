@@ -82,10 +82,14 @@ void CheckEntries(const MemoryEstimate& estimate) {
 }
 
 void Check(const MemoryEstimate& estimate) {
-  for (const RankMemory& rank : estimate.ranks) CheckRank(rank);
+  int64_t bound_bytes = 0;
+  for (const RankMemory& rank : estimate.ranks) {
+    CheckRank(rank);
+    bound_bytes = std::max(bound_bytes, rank.device.bound_bytes);
+  }
   const Gauge& device = estimate.ranks[static_cast<size_t>(estimate.limiting_rank)].device;
   Promise(estimate.headroom.expected_bytes == estimate.usable_bytes - device.expected_bytes &&
-              estimate.headroom.bound_bytes == estimate.usable_bytes - device.bound_bytes,
+              estimate.headroom.bound_bytes == estimate.usable_bytes - bound_bytes,
           "the headroom is what is left");
   CheckEntries(estimate);
 }
