@@ -33,7 +33,7 @@ DETAILS = ("replay", "summary")
 FOLDS = 5
 FULL = 199  # rows, at which the second greatest is the share at a risk of 1 %
 # Rows that tell of something missing in the model, not of its spread: they make no share, but
-# count as not covered. estimator/README.md, known gaps.
+# count as not covered. docs/findings.md.
 GAPS = {
     "titan-0065": "tensor parallelism of early 2024 held 17 GiB more",
 }
