@@ -15,6 +15,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PLIMSOLL = os.environ.get("PLIMSOLL", str(ROOT / "build" / "client" / "plimsoll"))
 UPDATE = os.environ.get("UPDATE_DOCS") == "1"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+# Those whose links are followed.
+LINKING = [*PAGES, *(page for folder in ("estimator", "deploy", "tests", "decisions", "proto")
+                     for page in sorted((ROOT / folder).rglob("*.md")))]
 # Sets of the page of accuracy that the README shows, and what it calls them.
 SHOWN = {
     "nanotron uspalloc": "nanotron, allocated",
@@ -63,6 +66,12 @@ def summary(accuracy):
     return "\n".join(shown) + "\n"
 
 
+def headings_of(page):
+    """Its headings as links name them: GitHub's, lower case, with dashes for spaces."""
+    titles = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
 class DocsTest(unittest.TestCase):
     maxDiff = None
 
@@ -92,9 +101,13 @@ class DocsTest(unittest.TestCase):
         self.assertLessEqual(len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()), 200)
 
     def test_links_lead_somewhere(self):
-        for path in PAGES:
-            for link in re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text(encoding="utf-8")):
-                self.assertTrue((path.parent / link).exists(), f"{path.name}: {link}")
+        for path in LINKING:
+            for link in re.findall(r"\]\((?!https?:)([^)]+)\)", path.read_text(encoding="utf-8")):
+                file, _, heading = link.partition("#")
+                target = path.parent / file if file else path
+                self.assertTrue(target.exists(), f"{path.name}: {link}")
+                if heading and target.suffix == ".md":
+                    self.assertIn(heading, headings_of(target), f"{path.name}: {link}")
 
 
 if __name__ == "__main__":
