@@ -104,10 +104,11 @@ TraceEntry Measure(absl::string_view pass, const Program& program, const Stage& 
                       state.role == Role::kMasterWeight || state.role == Role::kOptimizerState;
     if (kept) entry.state_bytes = Add(entry.state_bytes, StateBytes(state, sums));
   }
+  const size_t chunks = std::max<size_t>(stage.virtual_layer_counts.size(), 1);
+  const std::vector<int64_t> one_of_each(chunks, 1);
   for (const Block& block : program.blocks) {
     if (block.kind == BlockKind::kHead) continue;
-    const int64_t units = std::max<int64_t>(block.recompute_unit, 1);
-    const int64_t count = CeilDivide(CountOnStage(block, stage), units);
+    const int64_t count = KeptByPairs(block, stage, one_of_each);
     const BlockRun run = Run(block, program.weight_gradient, program.gradient_dtype);
     entry.activation_bytes = Add(entry.activation_bytes, Multiply(run.kept.total, count));
   }

@@ -3,6 +3,8 @@
 
 #include <set>
 
+#include "estimator/step/ledger.h"
+#include "estimator/step/stage_states.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/jobs.h"
@@ -272,6 +274,27 @@ TEST(EstimateTest, TheLedgerSaysShapesAndPasses) {
     return;
   }
   FAIL() << "not in the ledger";
+}
+
+// Every second layer is recomputed, counted from each virtual stage's first.
+TEST(TraceTest, CountsTheLayersOfEachVirtualStage) {
+  JobSpec job = With(SmallJob(), "fsdp2");
+  Shape(job).layer_count = 12;
+  job.parallelism.pipeline_parallel_size = 2;
+  job.parallelism.pipeline_schedule = "interleaved-1f1b";
+  job.training.recompute.mode = "every-nth";
+  job.training.recompute.interval = 2;
+  job.training.global_batch_size = 4;
+  const Program program = ProgramOf(job);
+  const Stage& stage = program.stages.front();
+  int64_t kept = 0;
+  for (size_t chunk = 0; chunk < stage.virtual_layer_counts.size(); ++chunk) {
+    for (const StageBlock& at : BlocksOf(program, stage, chunk)) {
+      const Block& block = program.blocks[at.block];
+      kept += plimsoll::Run(block, program.weight_gradient, program.gradient_dtype).kept.total;
+    }
+  }
+  EXPECT_EQ(EstimateInFull(job).trace.back().activation_bytes, kept);
 }
 
 }  // namespace
