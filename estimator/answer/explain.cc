@@ -7,19 +7,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
-#include "estimator/passes/pass.h"
+#include "estimator/program/describe.h"
 #include "estimator/step/flight.h"
 
 namespace plimsoll {
 namespace {
-
-std::vector<absl::string_view> PassNames(PassMarks shrunk_by) {
-  std::vector<absl::string_view> names;
-  for (const Pass& pass : kPasses) {
-    if ((shrunk_by & Mark(pass.id)) != 0) names.push_back(pass.name());
-  }
-  return names;
-}
 
 std::string Time(const Block& block, int time) {
   const int count = static_cast<int>(block.ops.size());

@@ -37,9 +37,7 @@ class Words {
   }
   Words& Of(absl::string_view word) { return If(!word.empty(), word); }
   Words& Marks(PassMarks marks) {
-    for (size_t pass = 0; pass < kPassCount; ++pass) {
-      If((marks >> pass & 1) != 0, kPassNames[pass]);
-    }
+    for (const absl::string_view pass : PassNames(marks)) Of(pass);
     return *this;
   }
   std::string After(absl::string_view lead) const {
@@ -231,6 +229,14 @@ std::string Line(const Stage& stage) {
 }
 
 }  // namespace
+
+std::vector<absl::string_view> PassNames(PassMarks shrunk_by) {
+  std::vector<absl::string_view> names;
+  for (size_t pass = 0; pass < kPassCount; ++pass) {
+    if ((shrunk_by >> pass & 1) != 0) names.push_back(kPassNames[pass]);
+  }
+  return names;
+}
 
 std::string Describe(const Program& program) {
   std::string text;

@@ -3,10 +3,15 @@
 #define PLIMSOLL_ESTIMATOR_PROGRAM_DESCRIBE_H_
 
 #include <string>
+#include <vector>
 
+#include "absl/strings/string_view.h"
 #include "estimator/program/program.h"
 
 namespace plimsoll {
+
+// The passes that have shrunk something, in their order.
+std::vector<absl::string_view> PassNames(PassMarks shrunk_by);
 
 // All that a program says: programs of one text are the same.
 //
