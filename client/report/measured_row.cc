@@ -91,6 +91,7 @@ void AddJob(const v1::Job& job, ValueByColumn* columns) {
   add("dp", parallelism.has_data_parallel_size(), parallelism.data_parallel_size());
   add("fsdp_shard", parallelism.has_shard_group_size(), parallelism.shard_group_size());
   add("tp", parallelism.has_tensor_parallel_size(), parallelism.tensor_parallel_size());
+  add("cp", parallelism.has_context_parallel_size(), parallelism.context_parallel_size());
   add("pp", parallelism.has_pipeline_parallel_size(), parallelism.pipeline_parallel_size());
   add("pp_schedule", parallelism.has_pipeline_schedule(), parallelism.pipeline_schedule());
   add("sequence_parallel", parallelism.has_sequence_parallel(),

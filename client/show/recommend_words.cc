@@ -30,6 +30,7 @@ constexpr const char* kTerms[] = {
     "data communication",
     "optimizer step",
     "fixed cost",
+    "context communication",
 };
 
 }  // namespace

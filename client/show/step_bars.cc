@@ -29,6 +29,7 @@ int TermColor(v1::StepTerm term) {
     case v1::STEP_TERM_RECOMPUTE:
       return kOrange;
     case v1::STEP_TERM_TENSOR_COMMUNICATION:
+    case v1::STEP_TERM_CONTEXT_COMMUNICATION:
     case v1::STEP_TERM_PIPELINE_COMMUNICATION:
     case v1::STEP_TERM_DATA_COMMUNICATION:
       return kViolet;

@@ -36,6 +36,15 @@ std::optional<Value> FindWord(absl::string_view name, const Word<Value> (&words)
   return std::nullopt;
 }
 
+// The name of `value`, which is among `words`.
+template <typename Value, typename Other, size_t kCount>
+absl::string_view NameOf(const Other& value, const Word<Value> (&words)[kCount]) {
+  for (const Word<Value>& word : words) {
+    if (word.value == value) return word.name;
+  }
+  return {};
+}
+
 // The same rule for a name that is not among `words`.
 template <typename Value, size_t kCount>
 std::string NotAWord(absl::string_view seen, const Word<Value> (&words)[kCount]) {

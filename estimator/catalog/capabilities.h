@@ -24,6 +24,9 @@ enum class Ability : uint8_t {
   kDataParallel,  // more than one rank
   kTensorParallel,
   kSequenceParallel,
+  kUlysses,
+  kRing,
+  kAllGather,
   kPipelineParallel,
   kShardGroups,  // smaller than all data-parallel ranks
 

@@ -36,6 +36,7 @@ constexpr AbilitySet kSgds = {Ability::kSgd, Ability::kSgdMomentum};
 constexpr AbilitySet kOtherOptimizers = {Ability::kRmsprop,  Ability::kAdagrad, Ability::kLamb,
                                          Ability::kLion,     Ability::kMuon,    Ability::kAdafactor,
                                          Ability::kAdamW8bit};
+constexpr AbilitySet kContexts = {Ability::kUlysses, Ability::kRing, Ability::kAllGather};
 constexpr AbilitySet kPartsAgain = {Ability::kRecomputeSelective, Ability::kCoreAttentionAgain,
                                     Ability::kMlpAgain};
 
@@ -92,6 +93,26 @@ constexpr CapabilityRow kRows[] = {
        "core/tensor_parallel/mappings.py; nanotron config, tp_mode REDUCE_SCATTER"),
     Lacks(kOldMegatron, {Ability::kSequenceParallel}, "it is of 2021",
           "Korthikanti et al. 2022 (arXiv 2205.05198)"),
+    Of(kFsdp2, {Ability::kUlysses},
+       "verl utils/ulysses.py, SeqAllToAll: what a kernel reads is exchanged outside the "
+       "framework"),
+    NotModelled(kDeepSpeed, {Ability::kUlysses}, "before 0.17 it is in a model's own code",
+                "deepspeed 0.10.2, sequence/layer.py, DistributedAttention"),
+    Since(17, Of(kDeepSpeed, {Ability::kUlysses},
+                 "deepspeed runtime/sequence_parallel/ulysses_sp.py, UlyssesSPAttentionHF")),
+    Lacks(kDeepSpeed, {Ability::kRing, Ability::kAllGather}, "its ranks exchange heads",
+          "deepspeed runtime/sequence_parallel"),
+    NotModelled(kFsdp2, {Ability::kRing, Ability::kAllGather},
+                "torch's context_parallel; context_parallel_method ulysses is modelled",
+                "torch distributed/tensor/experimental/_attention.py, context_parallel"),
+    NotModelled(
+        kCore, kContexts, "Transformer Engine's kernels do it",
+        "Megatron core/transformer/transformer_config.py, cp_comm_type p2p, all_gather, a2a"),
+    NotModelled(kMegatronDeepSpeed, {Ability::kUlysses}, "its own layers exchange heads",
+                "Megatron-DeepSpeed megatron/arguments.py, --ds-sequence-parallel-size"),
+    Lacks(kDdp | kFsdp1 | kMegatronLm | kNanotron, kContexts, "its ranks have whole sequences",
+          "torch nn/parallel/distributed.py; distributed/fsdp/fully_sharded_data_parallel.py; "
+          "Megatron-LM v2.4; nanotron config/parallelism_config.py"),
     Of(kFsdp, {Ability::kShardGroups},
        "torch distributed/fsdp/api.py, HYBRID_SHARD; _fully_shard/_fsdp_init.py, HSDPMeshInfo"),
     Since(10, Of(kCore, {Ability::kShardGroups},
@@ -253,6 +274,13 @@ constexpr CapabilityRow kRows[] = {
                                                  "transformers #32860, training_args.py, "
                                                  "use_liger_kernel"))),
 
+    Under(Trainer::kHfTrainer,
+          Lacks(kFsdp2, {Ability::kUlysses}, "accelerate's sp_backend is deepspeed",
+                "accelerate utils/dataclasses.py, DeepSpeedSequenceParallelConfig")),
+    Until(5000, Under(Trainer::kHfTrainer,
+                      Lacks(kDeepSpeed, {Ability::kUlysses}, "",
+                            "accelerate 1.12, transformers docs/source/en/deepspeed_alst.md"))),
+
     // torchtitan.
     Under(Trainer::kTorchtitan, Lacks(kTorch, {Ability::kOtherHead}, "its models predict tokens",
                                       "torchtitan models/common/decoder.py")),
@@ -275,7 +303,14 @@ constexpr CapabilityRow kRows[] = {
                          NotModelled(kTorch, {Ability::kMuon}, "its DistMuon deals whole matrices",
                                      "torchtitan components/optimizer/optimizer.py"))),
 
+    Under(Trainer::kTorchtitan,
+          Lacks(kTorch, {Ability::kUlysses}, "its context parallelism is torch's",
+                "torchtitan distributed/context_parallel.py")),
+
     // torchtune.
+    Under(Trainer::kTorchtune,
+          Lacks(kTorch, {Ability::kUlysses}, "its context parallelism is torch's",
+                "torchtune recipes/full_finetune_distributed.py")),
     Under(
         Trainer::kTorchtune,
         NotModelled(kTorch, {Ability::kOtherHead}, "its classifiers are for rewards in PPO",
@@ -301,6 +336,8 @@ constexpr CapabilityRow kRows[] = {
                                      "torchtune modules/loss")),
 
     // litgpt.
+    Under(Trainer::kLitgpt,
+          Lacks(kTorch, kContexts, "its ranks have whole sequences", "litgpt pretrain.py")),
     Under(Trainer::kLitgpt, Lacks(kTorch, {Ability::kOtherHead}, "its models predict tokens",
                                   "litgpt model.py, GPT.lm_head")),
     Under(Trainer::kLitgpt,
@@ -322,8 +359,11 @@ const std::array<AbilityName, kAbilityCount> kAbilityNames = {{
     {Ability::kDataParallel, "parallelism.data_parallel_size", "above 1"},
     {Ability::kTensorParallel, "parallelism.tensor_parallel_size", "above 1"},
     {Ability::kSequenceParallel, "parallelism.sequence_parallel", "true"},
+    {Ability::kUlysses, "parallelism.context_parallel_method", "ulysses"},
+    {Ability::kRing, "parallelism.context_parallel_method", "ring"},
+    {Ability::kAllGather, "parallelism.context_parallel_method", "all-gather"},
     {Ability::kPipelineParallel, "parallelism.pipeline_parallel_size", "above 1"},
-    {Ability::kShardGroups, "parallelism.shard_group_size", "below data_parallel_size"},
+    {Ability::kShardGroups, "parallelism.shard_group_size", "below data x context parallel size"},
     {Ability::kZero0, "parallelism.zero_stage", "0"},
     {Ability::kZero1, "parallelism.zero_stage", "1"},
     {Ability::kZero2, "parallelism.zero_stage", "2"},

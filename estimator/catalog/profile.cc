@@ -62,6 +62,8 @@ constexpr Profile kEager = {
     .leaves_loaded_states = false,
     .tunes_norms = false,
     .sequence_parallel_default = false,
+    .context_parallel_method = ContextParallelMethod::kAllGather,
+    .relays_exchanged = false,
     .vocab_size_divisor = 1,
     .fused_optimizer = false,
     .stages = StageRule::kEven,
@@ -129,6 +131,9 @@ constexpr Profile DeepSpeed() {
   profile.since = 10;
   profile.era = "deepspeed 0.10 and later";
   profile.sharding = Sharding::kEngine;
+  // deepspeed/runtime/sequence_parallel/ulysses_sp.py, UlyssesSPAttentionHF.forward.
+  profile.context_parallel_method = ContextParallelMethod::kUlysses;
+  profile.relays_exchanged = true;
   profile.fused_optimizer = true;
   profile.source = "deepspeed/runtime/zero/stage_1_and_2.py, stage3.py, bf16_optimizer.py";
   return profile;
@@ -160,6 +165,7 @@ constexpr Profile MegatronCore() {
   profile.logits_held = LogitsHeld::kDeleted;
   profile.weight_gradient = WeightGradient::kFused;
   profile.sharding = Sharding::kStates;
+  profile.context_parallel_method = ContextParallelMethod::kRing;
   profile.gradient_sums = GradientSums::kContiguous;
   profile.sums_in_fp32 = true;  // megatron/training/arguments.py, with bf16
   profile.sends_whole = true;   // core/pipeline_parallel/schedules.py, get_tensor_shapes

@@ -82,6 +82,12 @@ enum class RunAhead : uint8_t { kNever, kWithoutPipeline, kDeepOrGpuBound, kGpuB
 
 enum class AttentionKernel : uint8_t { kEager, kFlash, kCudnn, kMemoryEfficient };
 
+// How ranks that split a sequence come to its attention.
+//   kUlysses    each takes the whole sequence for some of the heads
+//   kRing       keys and values go from rank to rank
+//   kAllGather  each has the keys and values of all
+enum class ContextParallelMethod : uint8_t { kUlysses, kRing, kAllGather };
+
 // Which kernel `auto` is.
 struct AutoAttention {
   AttentionKernel usual;          // 16-bit activations, on Ampere and newer
@@ -141,6 +147,8 @@ struct Profile {
   bool leaves_loaded_states;  // a checkpoint's states stay beside those in use (torch to 2.10)
   bool tunes_norms;           // Triton norms that tune themselves at first use
   bool sequence_parallel_default;
+  ContextParallelMethod context_parallel_method;  // where the job does not say
+  bool relays_exchanged;  // Ulysses: what ranks exchanged is laid out anew for the kernel
   int64_t vocab_size_divisor;
   bool fused_optimizer;  // default implementation; false: foreach
   StageRule stages;

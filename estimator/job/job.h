@@ -16,6 +16,7 @@
 #include "estimator/base/config_value.h"
 #include "estimator/base/dtype.h"
 #include "estimator/base/notice.h"
+#include "estimator/base/units.h"
 #include "estimator/base/violation.h"
 #include "estimator/catalog/capabilities.h"
 #include "estimator/catalog/catalog.h"
@@ -80,6 +81,8 @@ struct TrainingSpec {
 struct ParallelismSpec {
   std::optional<int64_t> data_parallel_size, zero_stage, shard_group_size, tensor_parallel_size;
   std::optional<bool> sequence_parallel;
+  std::optional<int64_t> context_parallel_size;
+  std::optional<std::string> context_parallel_method;
   std::optional<int64_t> pipeline_parallel_size;
   std::optional<std::string> pipeline_schedule;
   std::optional<int64_t> virtual_pipeline_size;
@@ -203,6 +206,8 @@ struct Job {
   int64_t shard_group_size = 1;
   int64_t tensor_parallel_size = 1;
   bool sequence_parallel = false;
+  int64_t context_parallel_size = 1;
+  ContextParallelMethod context_parallel_method = ContextParallelMethod::kUlysses;
   int64_t pipeline_parallel_size = 1;
   PipelineSchedule pipeline_schedule = PipelineSchedule::k1F1B;
   int64_t virtual_pipeline_size = 1;
@@ -239,6 +244,13 @@ struct Job {
 
   std::vector<Assumption> assumptions;
   std::vector<Warning> warnings;
+
+  // Tokens of each sequence, and of a micro-batch, that one rank has.
+  int64_t LocalSequenceLength() const { return sequence_length / context_parallel_size; }
+  int64_t LocalTokens() const { return Multiply(micro_batch_size, LocalSequenceLength()); }
+  // Ranks with the same part of the model, each with tokens of its own: what they make
+  // of its gradients is summed up.
+  int64_t ReplicaCount() const { return Multiply(data_parallel_size, context_parallel_size); }
 };
 
 // A job that holds every rule of the API. Only Validate makes one; whoever has

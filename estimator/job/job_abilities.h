@@ -19,6 +19,9 @@ constexpr Ability AbilityOfZero(int64_t stage) { return AbilityAfter(Ability::kZ
 constexpr Ability AbilityOf(PipelineSchedule schedule) {
   return AbilityAfter(Ability::kGpipe, schedule);
 }
+constexpr Ability AbilityOf(ContextParallelMethod method) {
+  return AbilityAfter(Ability::kUlysses, method);
+}
 constexpr Ability AbilityOf(RecomputeMode mode) {
   return AbilityAfter(Ability::kRecomputeNone, mode);
 }

@@ -45,8 +45,9 @@ int64_t RankGroup::OnEachNode(int64_t gpus_per_node) const {
 }
 
 Mesh::Mesh(const Job& job)
-    : sizes_{job.tensor_parallel_size, job.shard_group_size,
-             job.data_parallel_size / job.shard_group_size, job.pipeline_parallel_size} {}
+    : sizes_{job.tensor_parallel_size, job.context_parallel_size,
+             job.shard_group_size / job.context_parallel_size,
+             job.ReplicaCount() / job.shard_group_size, job.pipeline_parallel_size} {}
 
 RankGroup Mesh::Group(AxisSet axes) const {
   RankGroup group;

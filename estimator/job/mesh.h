@@ -13,12 +13,15 @@
 namespace plimsoll {
 
 // The axes, the innermost first, in every framework here. Data parallelism is two: the
-// ranks that shard between them, and copies of these.
+// ranks that shard between them, and copies of these. Those that split a sequence shard
+// between them too.
 // Source: megatron/core/parallel_state.py, RankGenerator ("tp-cp-ep-dp-pp"); nanotron
-//         parallel/context.py, _init_parallel_groups; torchtitan distributed/parallel_dims.py.
-enum class Axis : uint8_t { kTensor, kShard, kReplicate, kPipeline };
-inline constexpr size_t kAxisCount = 4;
-inline constexpr absl::string_view kAxes[kAxisCount] = {"tensor", "shard", "replicate", "pipeline"};
+//         parallel/context.py, _init_parallel_groups; torchtitan distributed/parallel_dims.py;
+//         deepspeed runtime/sequence_parallel/parallel_state_sp.py.
+enum class Axis : uint8_t { kTensor, kContext, kShard, kReplicate, kPipeline };
+inline constexpr size_t kAxisCount = 5;
+inline constexpr absl::string_view kAxes[kAxisCount] = {"tensor", "context", "shard", "replicate",
+                                                        "pipeline"};
 
 // A bit for each axis.
 using AxisSet = uint8_t;
@@ -27,7 +30,10 @@ constexpr AxisSet Along(Axes... axes) {
   return static_cast<AxisSet>(((1u << static_cast<unsigned>(axes)) | ... | 0u));
 }
 inline constexpr AxisSet kAllAxes =
-    Along(Axis::kTensor, Axis::kShard, Axis::kReplicate, Axis::kPipeline);
+    Along(Axis::kTensor, Axis::kContext, Axis::kShard, Axis::kReplicate, Axis::kPipeline);
+// Whoever shards what ZeRO shards, and whoever has the same part of the model.
+inline constexpr AxisSet kShardAxes = Along(Axis::kContext, Axis::kShard);
+inline constexpr AxisSet kReplicaAxes = Along(Axis::kContext, Axis::kShard, Axis::kReplicate);
 
 // Ranks that a collective joins: those of rank 0, which all others are like.
 class RankGroup {

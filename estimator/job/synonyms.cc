@@ -26,6 +26,7 @@ constexpr char kModules[] = "training.recompute.modules";
 constexpr char kAttention[] = "training.attention";
 constexpr char kLoss[] = "training.loss.implementation";
 constexpr char kZero[] = "parallelism.zero_stage";
+constexpr char kContext[] = "parallelism.context_parallel_size";
 constexpr char kTensor[] = "parallelism.tensor_parallel_size";
 constexpr char kPipeline[] = "parallelism.pipeline_parallel_size";
 constexpr char kData[] = "parallelism.data_parallel_size";
@@ -97,6 +98,10 @@ constexpr FieldSynonym kFieldSynonyms[] = {
     {"tp-size", kTensor, "usual"},
     {"tensor-model-parallel-size", kTensor, "Megatron-LM"},
     {"tensor-parallel-degree", kTensor, "torchtitan parallelism.tensor_parallel_degree"},
+    {"cp", kContext, "usual"},
+    {"cp-size", kContext, "usual"},
+    {"context-parallel-degree", kContext, "torchtitan parallelism.context_parallel_degree"},
+    {"ulysses-sequence-parallel-size", kContext, "verl"},
     {"pp", kPipeline, "usual"},
     {"pp-size", kPipeline, "usual"},
     {"pipeline-model-parallel-size", kPipeline, "Megatron-LM"},
@@ -217,7 +222,6 @@ constexpr char kOffloadRule[] = "not modelled yet: what is moved to the host's m
 constexpr char kExpertRule[] = "not modelled yet: layers of experts";
 constexpr char kAdapterRule[] = "not modelled yet: adapters, LoRA among them";
 constexpr char kQuantizedRule[] = "not modelled yet: frozen weights in 4 or 8 bits";
-constexpr char kContextRule[] = "not modelled yet: context parallelism";
 constexpr char kFactoredRule[] = "not modelled yet: this optimizer's states";
 
 constexpr RefusedWord kRefusedWords[] = {
@@ -286,12 +290,6 @@ constexpr RefusedWord kRefusedWords[] = {
     {"", "profiled", kNotModelled, kPlannedRule},
     {"", "record-stream", kNotModelled, kPlannedRule},
     {"", "prefetch", kNotModelled, kPlannedRule},
-    {"", "cp", kNotModelled, kContextRule, "1"},
-    {"", "cp-size", kNotModelled, kContextRule, "1"},
-    {"", "context-parallel-size", kNotModelled, kPlannedRule, "1"},
-    {"", "context-parallel-degree", kNotModelled, kContextRule, "1"},
-    {"", "context-parallel-method", kNotModelled, kPlannedRule},
-    {"", "ulysses", kNotModelled, kContextRule, "false"},
     {"", "ep", kNotModelled, kExpertRule, "1"},
     {"", "ep-size", kNotModelled, kExpertRule, "1"},
     {"", "expert-count", kNotModelled, kPlannedRule, "0"},
@@ -358,7 +356,7 @@ constexpr RefusedWord kRefusedWords[] = {
     {kAttention, "sdpa", kAmbiguous,
      "may be flash, cudnn or memory-efficient, as PyTorch chooses; auto takes what it usually "
      "chooses"},
-    {kAttention, "ring", kNotModelled, kContextRule},
+    {kAttention, "ring", kNotModelled, "not modelled yet: a ring of ranks"},
     {kAttention, "flex", kNotModelled, "not modelled yet: FlexAttention"},
     {kAttention, "flex-attention", kNotModelled, "not modelled yet: FlexAttention"},
     {kSchedule, "zero-bubble", kNotModelled, "not modelled yet: this schedule"},

@@ -14,11 +14,34 @@ namespace {
 
 constexpr int64_t kMostGpus = KnownField("cluster.gpu_count")->most;
 
+// The method is the framework's where nobody says.
+void CheckContext(const ParallelismSpec& spec, Check& check, Job& job) {
+  constexpr KnownField size("parallelism.context_parallel_size");
+  constexpr KnownField method("parallelism.context_parallel_method");
+  const auto& asked = spec.context_parallel_method;
+  job.context_parallel_size = check.Number(size, spec.context_parallel_size, 1);
+  job.context_parallel_method = job.profile->context_parallel_method;
+  if (asked.has_value()) {
+    const auto known = check.Meaning(method, *asked, kContextParallelMethods);
+    if (!known.has_value()) return;
+    job.context_parallel_method = *known;
+  }
+  if (job.context_parallel_size == 1 && !asked.has_value()) return;
+  const Ability ability = AbilityOf(job.context_parallel_method);
+  if (asked.has_value()) {
+    CheckAbility(ability, method, *asked, check, job);
+  } else if (CheckAbility(ability, size, job.context_parallel_size, check, job)) {
+    check.Assume(method, NameOf(job.context_parallel_method, kContextParallelMethods),
+                 "the framework's default");
+  }
+}
+
 void CheckDegrees(const ParallelismSpec& spec, Check& check, Job& job) {
   job.tensor_parallel_size =
       check.Number("parallelism.tensor_parallel_size", spec.tensor_parallel_size, 1);
   job.pipeline_parallel_size =
       check.Number("parallelism.pipeline_parallel_size", spec.pipeline_parallel_size, 1);
+  CheckContext(spec, check, job);
   if (job.tensor_parallel_size > 1) {
     CheckAbility(Ability::kTensorParallel, "parallelism.tensor_parallel_size",
                  job.tensor_parallel_size, check, job);
@@ -29,9 +52,10 @@ void CheckDegrees(const ParallelismSpec& spec, Check& check, Job& job) {
   }
 }
 
-// gpu_count = data x tensor x pipeline parallel size: any two give the third.
+// gpu_count = data x tensor x context x pipeline parallel size: all but one give that one.
 void CheckGpuCount(const JobSpec& spec, Check& check, Job& job) {
-  const int64_t model_ranks = Multiply(job.tensor_parallel_size, job.pipeline_parallel_size);
+  const int64_t model_ranks = Multiply(
+      Multiply(job.tensor_parallel_size, job.context_parallel_size), job.pipeline_parallel_size);
   const auto& data = spec.parallelism.data_parallel_size;
   const auto& count = spec.cluster.gpu_count;
   const int64_t gpus = count.value_or(Multiply(data.value_or(1), model_ranks));
@@ -43,13 +67,13 @@ void CheckGpuCount(const JobSpec& spec, Check& check, Job& job) {
   };
   const bool in_range = is_count(count) && is_count(data);
   if (count.has_value() && in_range && *count != job.gpu_count) {
-    check.Fail(
-        "cluster.gpu_count", *count,
-        absl::StrCat("must be data x tensor x pipeline parallel size, ", job.data_parallel_size,
-                     " x ", job.tensor_parallel_size, " x ", job.pipeline_parallel_size),
-        ViolationCode::kConflict,
-        {"parallelism.data_parallel_size", "parallelism.tensor_parallel_size",
-         "parallelism.pipeline_parallel_size"});
+    check.Fail("cluster.gpu_count", *count,
+               absl::StrCat("must be data x tensor x context x pipeline parallel size, ",
+                            job.data_parallel_size, " x ", job.tensor_parallel_size, " x ",
+                            job.context_parallel_size, " x ", job.pipeline_parallel_size),
+               ViolationCode::kConflict,
+               {"parallelism.data_parallel_size", "parallelism.tensor_parallel_size",
+                "parallelism.context_parallel_size", "parallelism.pipeline_parallel_size"});
   } else if (in_range && job.gpu_count > kMostGpus) {
     check.Fail("parallelism", job.gpu_count, absl::StrCat("must use at most ", kMostGpus, " GPUs"),
                ViolationCode::kTooLarge);
@@ -60,7 +84,7 @@ void CheckGpuCount(const JobSpec& spec, Check& check, Job& job) {
   }
   if (!data.has_value()) {
     check.Assume("parallelism.data_parallel_size", job.data_parallel_size,
-                 "gpu_count / (tensor x pipeline parallel size)");
+                 "gpu_count / (tensor x context x pipeline parallel size)");
   }
   if (!count.has_value()) {
     check.Assume("cluster.gpu_count", job.gpu_count, "the product of the parallel sizes");
@@ -105,13 +129,20 @@ void CheckZeroStage(const std::optional<int64_t>& stage, Check& check, Job& job)
 
 void CheckShardGroup(const std::optional<int64_t>& size, Check& check, Job& job) {
   constexpr KnownField field("parallelism.shard_group_size");
-  job.shard_group_size = check.Number(field, size, job.data_parallel_size);
-  if (job.data_parallel_size % job.shard_group_size != 0) {
+  const int64_t replicas = job.ReplicaCount();
+  job.shard_group_size = check.Number(field, size, replicas);
+  if (replicas % job.shard_group_size != 0) {
     check.Fail(field, job.shard_group_size,
-               absl::StrCat("must divide data_parallel_size ", job.data_parallel_size),
-               ViolationCode::kConflict, {"parallelism.data_parallel_size"});
+               absl::StrCat("must divide data x context parallel size ", replicas),
+               ViolationCode::kConflict,
+               {"parallelism.data_parallel_size", "parallelism.context_parallel_size"});
+  } else if (job.shard_group_size % job.context_parallel_size != 0) {
+    check.Fail(
+        field, job.shard_group_size,
+        absl::StrCat("must be a multiple of context_parallel_size ", job.context_parallel_size),
+        ViolationCode::kConflict, {"parallelism.context_parallel_size"});
   }
-  if (!size.has_value() || job.shard_group_size == job.data_parallel_size) return;
+  if (!size.has_value() || job.shard_group_size == replicas) return;
   if (!CheckAbility(Ability::kShardGroups, field, *size, check, job)) return;
   if (job.zero_stage > 0) return;
   check.Fail(field, *size, "needs a zero_stage above 0: nothing is sharded",
@@ -217,8 +248,39 @@ void CheckSplits(const TrainingSpec& spec, Check& check, const Job& job) {
   CheckDivides(field, job.tensor_parallel_size, "model.transformer.ffn_size", model.ffn_size,
                check);
   if (job.sequence_parallel && spec.sequence_length.has_value()) {
-    CheckDivides(field, job.tensor_parallel_size, "training.sequence_length", job.sequence_length,
-                 check);
+    CheckDivides(field, job.tensor_parallel_size, "training.sequence_length",
+                 job.LocalSequenceLength(), check);
+  }
+}
+
+// Each rank has a part of the sequence, and in attention some of the heads: keys and
+// values that are fewer than ranks are copied.
+// Source: deepspeed runtime/sequence_parallel/ulysses_sp.py, UlyssesSPAttentionHF.__init__,
+// register_with_transformers; verl models/transformers/monkey_patch.py.
+void CheckContextSplits(const TrainingSpec& spec, Check& check, const Job& job) {
+  const int64_t ranks = job.context_parallel_size;
+  if (ranks == 1) return;
+  const absl::string_view field = "parallelism.context_parallel_size";
+  const Transformer& model = *job.model;
+  const int64_t heads = model.head_count / job.tensor_parallel_size;
+  const int64_t kv_heads = std::max<int64_t>(model.kv_head_count / job.tensor_parallel_size, 1);
+  if (spec.sequence_length.has_value()) {
+    CheckDivides(field, ranks, "training.sequence_length", job.sequence_length, check);
+  }
+  if (heads % ranks != 0) {
+    check.Fail(field, ranks,
+               absl::StrCat("must divide the heads of each tensor-parallel rank, ", heads),
+               ViolationCode::kConflict, {"model", "parallelism.tensor_parallel_size"});
+  } else if (kv_heads % ranks != 0 && ranks % kv_heads != 0) {
+    check.Fail(field, ranks,
+               absl::StrCat("must divide the key and value heads of each tensor-parallel rank, ",
+                            kv_heads, ", or be a multiple of them"),
+               ViolationCode::kConflict, {"model", "parallelism.tensor_parallel_size"});
+  }
+  if (job.attention == AttentionKernel::kEager) {
+    check.Fail("training.attention", "eager",
+               "must be another with context_parallel_size above 1: it needs a mask of all tokens",
+               ViolationCode::kNotSupported, {field});
   }
 }
 
@@ -303,6 +365,7 @@ void CheckPositions(Check& check, const Job& job) {
 
 void CheckAgainstModel(const JobSpec& spec, Check& check, Job& job) {
   CheckSplits(spec.training, check, job);
+  CheckContextSplits(spec.training, check, job);
   CheckLayout(spec.parallelism, check, job);
   CheckRecomputeAgainstLayers(spec.training.recompute, check, job);
   CheckPositions(check, job);

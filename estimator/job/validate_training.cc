@@ -301,14 +301,15 @@ void CheckHead(const LossSpec& spec, Check& check, const Job& job) {
     check.Fail("parallelism.tensor_parallel_size", job.tensor_parallel_size, kRule,
                ViolationCode::kConflict);
   }
+  if (job.context_parallel_size > 1) {
+    check.Fail("parallelism.context_parallel_size", job.context_parallel_size, kRule,
+               ViolationCode::kConflict);
+  }
   if (job.pipeline_parallel_size > 1) {
     check.Fail("parallelism.pipeline_parallel_size", job.pipeline_parallel_size, kRule,
                ViolationCode::kConflict);
   }
-  for (const Word<Head>& word : kHeads) {
-    if (word.value != job.model->head) continue;
-    CheckAbility(Ability::kOtherHead, "model", word.name, check, job);
-  }
+  CheckAbility(Ability::kOtherHead, "model", NameOf(job.model->head, kHeads), check, job);
 }
 
 // Bytes of one cuBLAS workspace: CUBLAS_WORKSPACE_CONFIG as :KiB:count pairs,

@@ -75,6 +75,11 @@ inline constexpr Word<PipelineSchedule> kPipelineSchedules[] = {
     {"1f1b", PipelineSchedule::k1F1B},
     {"interleaved-1f1b", PipelineSchedule::kInterleaved1F1B},
 };
+inline constexpr Word<ContextParallelMethod> kContextParallelMethods[] = {
+    {"ulysses", ContextParallelMethod::kUlysses},
+    {"ring", ContextParallelMethod::kRing},
+    {"all-gather", ContextParallelMethod::kAllGather},
+};
 inline constexpr Word<Detail> kDetails[] = {
     {"summary", Detail::kSummary},
     {"replay", Detail::kReplay},

@@ -95,7 +95,7 @@ void AddGather(const Job& job, Block& block, int64_t elements, int64_t layer_ele
 // The gradients of a group on their way to other ranks.
 void AddReduce(const Job& job, Block& block, int64_t elements) {
   block.reduce_bytes = Bytes(job.precision.reduce, elements);
-  if (job.shard_group_size == job.data_parallel_size) return;
+  if (job.shard_group_size == job.ReplicaCount()) return;
   const int64_t shard = CeilDivide(elements, job.shard_group_size);  // HSDP: is all-reduced
   block.buffers.push_back({.name = "all_reduce.input",
                            .role = Role::kCommunication,

@@ -50,7 +50,7 @@ bool HasStepTemporaries(const Job& job) {
 // notes A 1.2 (the three of DeepSpeed's are seen, not read in its source).
 void AddHeldTensors(const Job& job, Program& program) {
   const bool output = !job.profile->deallocates_outputs;
-  const int64_t tokens = Multiply(job.micro_batch_size, job.sequence_length);
+  const int64_t tokens = job.LocalTokens();
   const int64_t hidden = Bytes(job.precision.activation, Multiply(tokens, job.model->hidden_size));
   program.states.push_back({.name = "pipeline.held",
                             .role = Role::kActivation,

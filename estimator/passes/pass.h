@@ -15,6 +15,12 @@ namespace plimsoll {
 // Source: Shoeybi et al. 2019 (arXiv 1909.08053), section 3.
 Program ApplyTensorParallel(const ValidJob& job, Program program);
 
+// Splits activations along the sequence, but for the attention kernel's: of these each
+// rank has the whole sequence of some heads, and all ranks exchange what it reads and makes.
+//   [B, S, H] -> [B, S/cp, H]     [B, S, A] -> [B, S, A/cp] in the kernel
+// Source: Jacobs et al. 2023 (arXiv 2309.14509), section 3.1.
+Program ApplyContextParallel(const ValidJob& job, Program program);
+
 // Splits the rest of the activations along the sequence: gathers inputs of
 // column-parallel products for as long as these run, and scatters what was summed up.
 //   [B, S, H] -> [B, S/tp, H]
@@ -60,6 +66,7 @@ struct Pass {
 // Order matters: each pass reads the shapes left by those above it.
 inline constexpr Pass kPasses[kPassCount] = {
     {PassId::kTensorParallel, ApplyTensorParallel},
+    {PassId::kContextParallel, ApplyContextParallel},
     {PassId::kSequenceParallel, ApplySequenceParallel},
     {PassId::kLossChunks, ApplyLossChunks},
     {PassId::kRecompute, ApplyRecompute},

@@ -35,7 +35,7 @@ void RecomputeWhole(const Job& job, Block& block, int64_t unit_layer_count) {
   block.recompute_unit = unit_layer_count;
   block.holds_output = job.profile->checkpoints_hold_output;
   if (job.profile->checkpoints_mask && job.attention_mask) {
-    const int64_t tokens = Multiply(job.micro_batch_size, job.sequence_length);
+    const int64_t tokens = job.LocalTokens();
     block.checkpoint_bytes = Multiply(tokens, job.sequence_length);
   }
   for (Tensor& tensor : block.tensors) tensor.shrunk_by |= Mark(PassId::kRecompute);

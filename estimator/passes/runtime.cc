@@ -62,7 +62,7 @@ void AddDummyGradients(const Job& job, Program& program) {
 //             scores [B, N/tp, S, S] of its own attention
 //             (core/utils.py, GlobalMemoryBuffer)
 void AddSharedBuffers(const Job& job, Program& program) {
-  const int64_t tokens = Multiply(job.micro_batch_size, job.sequence_length);
+  const int64_t tokens = job.LocalTokens();
   const int64_t hidden = Bytes(job.precision.activation, Multiply(tokens, job.model->hidden_size));
   const int64_t gathers = job.tensor_parallel_size > 1 ? job.profile->gather_buffer_count : 0;
   if (gathers > 0) {
@@ -100,7 +100,7 @@ void AddDeferredGradients(const Job& job, Program& program) {
   const int64_t most = std::min(job.deferred_embedding_gradient_count, job.micro_batch_count);
   if (most == 0) return;
   const DType dtype = job.precision.activation;
-  const int64_t tokens = Multiply(job.micro_batch_size, job.sequence_length);
+  const int64_t tokens = job.LocalTokens();
   const int64_t hidden = Bytes(dtype, Multiply(tokens, job.model->hidden_size));
   const int64_t vocab = CeilDivide(job.padded_vocab_size, job.tensor_parallel_size);
   const int64_t logits = Bytes(dtype, Multiply(tokens, vocab));
@@ -139,7 +139,7 @@ void AddLossTuning(const Job& job, Program& program) {
   constexpr int kClonesOnHost = 2006;
   const bool compiled = job.loss == LossImplementation::kFusedCrossEntropy;
   if (!compiled || job.torch_version < 0 || job.torch_version >= kClonesOnHost) return;
-  const int64_t tokens = Multiply(job.micro_batch_size, job.sequence_length);
+  const int64_t tokens = job.LocalTokens();
   const int64_t vocab = CeilDivide(job.padded_vocab_size, job.tensor_parallel_size);
   const int64_t clones = job.torch_version < kClonesOnce ? 2 : 1;
   const int64_t logits = Bytes(DType::kFp32, Multiply(tokens, vocab));
@@ -169,7 +169,7 @@ void AddLingering(Program& program) {
 // attention mask [B, 1, S, S] of bytes. Source: megatron/core/datasets/
 // gpt_dataset.py; pretrain_gpt.py, get_batch.
 void AddBatch(const Job& job, Program& program) {
-  const int64_t tokens = Multiply(job.micro_batch_size, job.sequence_length);
+  const int64_t tokens = job.LocalTokens();
   constexpr int64_t kBatchBytesPerToken = 3 * 8 + 4;
   AddBytes(program, "batch", Role::kActivation, Multiply(tokens, kBatchBytesPerToken),
            kForwardToBackward);

@@ -24,8 +24,6 @@ TensorId Whole(Block& block, TensorId like, absl::string_view name) {
   return id;
 }
 
-void Append(Ids& ids, TensorId id) { ids.ids[ids.count++] = id; }
-
 // Source: megatron/core/tensor_parallel/layers.py,
 // LinearWithGradAccumulationAndAsyncCommunication, and mappings.py; nanotron
 // parallel/tensor_parallel/functional.py. Of these, those with pooled gathers
@@ -41,12 +39,12 @@ void Communicate(Block& block, size_t index, bool pooled) {
   if (!pooled) {
     const TensorId gathered =
         Whole(block, shared, columns ? "gathered.input" : "gathered.output.gradient");
-    if (columns) Append(block.ops[index].forward_temporaries, gathered);
-    Append(block.ops[index].backward_temporaries, gathered);
+    if (columns) block.ops[index].forward_temporaries.Add(gathered);
+    block.ops[index].backward_temporaries.Add(gathered);
   }
   const TensorId partial = Whole(block, shared, columns ? "partial.input.gradient" : "partial.sum");
-  Append(columns ? block.ops[index].backward_temporaries : block.ops[index].forward_temporaries,
-         partial);
+  Op& op = block.ops[index];
+  (columns ? op.backward_temporaries : op.forward_temporaries).Add(partial);
 }
 
 // A tensor that all products which read `shared` find whole, made before the first
@@ -66,13 +64,10 @@ TensorId GatherBefore(Block& block, size_t index, TensorId shared, bool inner) {
     gather.forward_temporaries = {Whole(block, shared, "gathered.input.pieces")};
     gather.backward_temporaries = {Whole(block, shared, "gathered.input.gradient.pieces")};
   }
-  block.ops.insert(block.ops.begin() + static_cast<std::ptrdiff_t>(index), gather);
+  InsertOp(block, index, gather);
   return gathered;
 }
 
-void Replace(Ids& ids, TensorId from, TensorId to) {
-  std::replace(ids.ids.begin(), ids.ids.begin() + ids.count, from, to);
-}
 void Replace(Collectives& collectives, TensorId from, TensorId to) {
   for (Collective& row : collectives.rows) {
     if (row.tensor == from) row.tensor = to;
@@ -95,8 +90,8 @@ void Redistribute(Block& block, bool inner) {
       block.tensors[block.tensors[output].storage].recorded = true;
       if (!inner) continue;
       const TensorId pieces = Whole(block, output, "partial.sum.pieces");
-      Append(block.ops[i].forward_temporaries, pieces);
-      Append(block.ops[i].backward_temporaries, pieces);
+      block.ops[i].forward_temporaries.Add(pieces);
+      block.ops[i].backward_temporaries.Add(pieces);
     }
     if (split != TensorSplit::kColumns) continue;
     const TensorId input = block.ops[i].inputs.ids[0];
@@ -105,8 +100,8 @@ void Redistribute(Block& block, bool inner) {
       shared = input;
       gathered = GatherBefore(block, i++, input, inner);
     }
-    Replace(block.ops[i].inputs, shared, gathered);
-    Replace(block.ops[i].saved, shared, gathered);
+    block.ops[i].inputs.Replace(shared, gathered);
+    block.ops[i].saved.Replace(shared, gathered);
     Replace(block.ops[i].backward_collectives, shared, gathered);
   }
 }

@@ -30,7 +30,7 @@ void ShardStates(const Job& job, Program& program) {
 void ApplyNanotron(const Job& job, Program& program) {
   const DType dtype = job.precision.parameter;
   if (job.zero_stage == 0) {
-    if (job.data_parallel_size > 1) {
+    if (job.ReplicaCount() > 1) {
       AddState(program, "gradients.buckets", Role::kCommunication, job.precision.gradient, 1,
                kAlways);
     }
@@ -49,7 +49,7 @@ void ApplyNanotron(const Job& job, Program& program) {
 // All gradients pass through buckets as large as all of them together.
 // Source: torch/csrc/distributed/c10d/reducer.cpp, initialize_buckets.
 void ApplyDdp(const Job& job, Program& program) {
-  if (job.data_parallel_size == 1) return;
+  if (job.ReplicaCount() == 1) return;
   State* gradients = nullptr;
   for (State& state : program.states) {
     if (state.part == Part::kGradients) gradients = &state;

@@ -10,7 +10,8 @@ namespace plimsoll {
 namespace {
 
 constexpr absl::string_view kStreams[] = {"compute", "all-gather", "reduce-scatter"};
-constexpr absl::string_view kCollectives[] = {"gathers", "reduce-scatters", "all-reduces"};
+constexpr absl::string_view kCollectives[] = {"gathers", "reduce-scatters", "all-reduces",
+                                              "exchanges"};
 constexpr absl::string_view kOps[] = {"", " (product)", " (attention)", " (gather)"};
 constexpr absl::string_view kGradients[] = {"", "shares gradients", "gradient in place"};
 constexpr absl::string_view kBases[] = {"parameters",     "matrices", "other parameters",

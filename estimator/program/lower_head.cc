@@ -236,7 +236,7 @@ void LowerFusedHead(BlockBuilder& b, TensorId hidden) {
   const Transformer& model = *b.job().model;
   const Extent vocab = b.Size(Symbol::kV);
   const Extent width = b.Size(Symbol::kE);
-  const int64_t tokens = Multiply(b.job().micro_batch_size, b.job().sequence_length);
+  const int64_t tokens = b.job().LocalTokens();
   const int64_t slices = CeilDivide(vocab.size, width.size);
   int64_t slice = 1;
   while (slice < CeilDivide(tokens, slices)) slice *= 2;

@@ -29,9 +29,8 @@ struct Group {
 };
 
 constexpr AxisSet kTensor = Along(Axis::kTensor);
-constexpr AxisSet kShard = Along(Axis::kShard);
+constexpr AxisSet kContext = Along(Axis::kContext);
 constexpr AxisSet kReplicate = Along(Axis::kReplicate);
-constexpr AxisSet kData = kShard | kReplicate;
 constexpr AxisSet kPipeline = Along(Axis::kPipeline);
 constexpr AxisSet kModel = kTensor | kPipeline;
 
@@ -49,23 +48,27 @@ constexpr Group kGroups[] = {
     // _init_process_group_and_plan: the default group, or two of a hybrid.
     {On(Framework::kDdp), kAllAxes, "world", 1, false},
     {On(Framework::kFsdp1), kAllAxes, "world", 1, true},
-    {On(Framework::kFsdp1), kShard, "shard", 1, true},
+    {On(Framework::kFsdp1), kShardAxes, "shard", 1, true},
     {On(Framework::kFsdp1), kReplicate, "replicate", 1, true},
     // torch/distributed/device_mesh.py, _init_process_groups: a mesh of one
     // dimension takes the default group. torchtitan distributed/utils.py
     // broadcasts a seed over that, and clips over the pipeline.
     {On(Framework::kFsdp2), kAllAxes, "world", 1, true},
-    {On(Framework::kFsdp2), kShard, "shard", 1, true},
+    {On(Framework::kFsdp2), kShardAxes, "shard", 1, true},
     {On(Framework::kFsdp2), kReplicate, "replicate", 1, true},
     {On(Framework::kFsdp2), kTensor, "tensor", 1, true},
+    {On(Framework::kFsdp2), kContext, "context", 1, true},
     {On(Framework::kFsdp2), kPipeline, "pipeline", 1, true},
     // deepspeed/utils/groups.py, _clone_world_group, beside the default group.
     {On(Framework::kDeepSpeed), kAllAxes, "world", 2, false},
+    // deepspeed/runtime/sequence_parallel/parallel_state_sp.py: a group for exchanges; ZeRO's
+    // is one of all ranks, as the clone is without it.
+    {On(Framework::kDeepSpeed), kContext, "context", 1, false},
     // megatron/training/initialize.py (barrier); core/parallel_state.py;
     // core/optimizer, get_grad_stats_parallel_group.
     {kMegatron, kAllAxes, "world", 1, false},
     {kMegatron, kTensor, "tensor", 1, false},
-    {kMegatron, kData, "data", 1, false},
+    {kMegatron, kReplicaAxes, "data", 1, false},
     {kMegatron, kPipeline, "pipeline", 1, false},
     {kMegatron, 0, "gradient statistics", 1, false, Members::kOptimizer},
     // nanotron parallel/context.py: barriers on the default group, world_pg, and
@@ -77,7 +80,7 @@ constexpr Group kGroups[] = {
     {On(Framework::kNanotron), kAllAxes, "world", 2, false},
     {On(Framework::kNanotron), 0, "node", 1, true, Members::kNode},
     {On(Framework::kNanotron), kTensor, "tensor", 1, true},
-    {On(Framework::kNanotron), kData, "data", 1, true},
+    {On(Framework::kNanotron), kReplicaAxes, "data", 1, true},
     {On(Framework::kNanotron), kPipeline, "pipeline", 1, true},
     {On(Framework::kNanotron), kModel, "model", 1, true},
     {On(Framework::kNanotron), 0, "neighbour", 1, false, Members::kNeighbour},

@@ -15,8 +15,9 @@ std::string InSymbols(const Extent& extent) {
   std::string text;
   if (extent.times > 1) absl::StrAppend(&text, extent.times);
   absl::StrAppend(&text, kSymbols[static_cast<size_t>(extent.symbol)]);
-  if (extent.split == Split::kTensor) absl::StrAppend(&text, "/tp");
-  if (extent.split == Split::kChunk) absl::StrAppend(&text, "/chunks");
+  if (extent.IsSplit(Split::kContext)) absl::StrAppend(&text, "/cp");
+  if (extent.IsSplit(Split::kTensor)) absl::StrAppend(&text, "/tp");
+  if (extent.IsSplit(Split::kChunk)) absl::StrAppend(&text, "/chunks");
   return text;
 }
 
@@ -32,6 +33,13 @@ std::string InNumbers(const Shape& shape) {
   std::vector<int64_t> parts;
   for (int axis = 0; axis < shape.rank; ++axis) parts.push_back(shape.extents[axis].Local());
   return absl::StrCat("[", absl::StrJoin(parts, ", "), "]");
+}
+
+void InsertOp(Block& block, size_t index, const Op& op) {
+  block.ops.insert(block.ops.begin() + static_cast<std::ptrdiff_t>(index), op);
+  for (Tensor& tensor : block.tensors) {
+    if (tensor.held_until != 255 && tensor.held_until >= index) ++tensor.held_until;
+  }
 }
 
 size_t FirstAlike(const Program& program, size_t stage) {

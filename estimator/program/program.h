@@ -27,8 +27,8 @@ namespace plimsoll {
 // heads, D head size, V vocabulary (padded), P positions, T token types.
 enum class Symbol : uint8_t { kB, kS, kH, kE, kF, kA, kC, kN, kD, kV, kP, kT, kOne };
 
-// What has divided an extent, for people to read.
-enum class Split : uint8_t { kNone, kTensor, kChunk };
+// What divides an extent: a bit each in Extent::splits.
+enum class Split : uint8_t { kTensor, kContext, kChunk };
 
 // One extent of a shape: `size` elements, which are what splits have left of
 // `times` times the symbol.
@@ -36,14 +36,15 @@ struct Extent {
   int64_t size = 1;
   int32_t times = 1;
   Symbol symbol = Symbol::kOne;
-  Split split = Split::kNone;
+  uint8_t splits = 0;
 
   int64_t Local() const { return size; }
   // Leaves the largest of `parts` parts, as even as can be.
   void Divide(int64_t parts, Split by) {
     size = CeilDivide(size, parts);
-    split = by;
+    splits |= static_cast<uint8_t>(1u << static_cast<unsigned>(by));
   }
+  bool IsSplit(Split by) const { return (splits >> static_cast<unsigned>(by) & 1) != 0; }
 };
 
 // Up to four extents, those beyond `rank` of size 1. An axis is an index into them; kNoAxis is
@@ -66,6 +67,7 @@ std::string InNumbers(const Shape& shape);
 // The passes, in their order; a bit each in `shrunk_by`.
 enum class PassId : uint8_t {
   kTensorParallel,
+  kContextParallel,
   kSequenceParallel,
   kLossChunks,
   kRecompute,
@@ -74,12 +76,16 @@ enum class PassId : uint8_t {
   kPipelineParallel,
   kRuntime,
 };
-inline constexpr size_t kPassCount = 8;
-inline constexpr absl::string_view kPassNames[kPassCount] = {
-    "tensor-parallel",   "sequence-parallel",
-    "loss-chunks",       "recompute",
-    "optimizer",         "zero",
-    "pipeline-parallel", "runtime"};
+inline constexpr size_t kPassCount = 9;
+inline constexpr absl::string_view kPassNames[kPassCount] = {"tensor-parallel",
+                                                             "context-parallel",
+                                                             "sequence-parallel",
+                                                             "loss-chunks",
+                                                             "recompute",
+                                                             "optimizer",
+                                                             "zero",
+                                                             "pipeline-parallel",
+                                                             "runtime"};
 using PassMarks = uint16_t;
 static_assert(kPassCount <= 16);
 
@@ -132,6 +138,10 @@ struct Ids {
   Ids(std::initializer_list<TensorId> list) {
     for (TensorId id : list) ids[count++] = id;
   }
+  void Add(TensorId id) { ids[count++] = id; }
+  void Replace(TensorId from, TensorId to) {
+    std::replace(ids.begin(), ids.begin() + count, from, to);
+  }
   const TensorId* begin() const { return ids.data(); }
   const TensorId* end() const { return ids.data() + count; }
 };
@@ -146,7 +156,8 @@ enum class InputGradient : uint8_t { kFresh, kShared, kInPlace };
 //   kGather         each gets all parts of it
 //   kReduceScatter  each gets its part of their sum
 //   kAllReduce      each gets their sum
-enum class CollectiveKind : uint8_t { kGather, kReduceScatter, kAllReduce };
+//   kAllToAll       each gets its part of every rank's
+enum class CollectiveKind : uint8_t { kGather, kReduceScatter, kAllReduce, kAllToAll };
 
 // A collective that an op waits for.
 struct Collective {
@@ -167,8 +178,9 @@ struct Collectives {
 };
 
 // What recomputation by operation tells apart.
-//   kGather  makes what a collective of the ops behind it gathers
-enum class OpKind : uint8_t { kOther, kMatrixProduct, kAttention, kGather };
+//   kGather    makes what a collective of the ops behind it gathers
+//   kExchange  makes what its own all-to-all gives
+enum class OpKind : uint8_t { kOther, kMatrixProduct, kAttention, kGather, kExchange };
 
 // One operation. Everything it touches is declared here.
 struct Op {
@@ -223,6 +235,9 @@ struct Block {
   TensorId output = kNoTensor;
   std::pmr::vector<BlockBuffer> buffers;
 };
+
+// Puts an op before the one that is at `index`.
+void InsertOp(Block& block, size_t index, const Op& op);
 
 // What a state's size follows from.
 //   kParameters       the rank's parameters

@@ -5,8 +5,7 @@ namespace {
 
 // Multiplications of one layer's products and attention for one micro-batch.
 double LayerMultiplications(const Job& job, const Program& program) {
-  const double tokens =
-      static_cast<double>(job.micro_batch_size) * static_cast<double>(job.sequence_length);
+  const auto tokens = static_cast<double>(job.LocalTokens());
   double weights = 0;
   for (const Block& block : program.blocks) {
     if (block.kind != BlockKind::kLayer) continue;

@@ -35,6 +35,10 @@ void SetSequenceParallel(const Menu&, int32_t value, JobSpec& job) {
 }
 std::string BoolText(const Menu&, int32_t value) { return value == 1 ? "true" : "false"; }
 
+void SetContextParallel(const Menu&, int32_t value, JobSpec& job) {
+  job.parallelism.context_parallel_size = value;
+}
+
 // A layout, or a group of micro-batches, that was asked for stands as long as its stages do.
 void ForgetStages(ParallelismSpec& parallelism) {
   parallelism.pipeline_layout.clear();
@@ -117,6 +121,8 @@ const std::array<Knob, kKnobCount> kKnobs = {{
      Number},
     {KnobId::kSequenceParallel, "parallelism.sequence_parallel", 8, false, SetSequenceParallel,
      BoolText},
+    {KnobId::kContextParallel, "parallelism.context_parallel_size", 16, false, SetContextParallel,
+     Number},
     {KnobId::kPipelineParallel, "parallelism.pipeline_parallel_size", 32, true, SetPipelineParallel,
      Number},
     {KnobId::kVirtualPipeline, "parallelism.virtual_pipeline_size", 16, true, SetVirtualPipeline,

@@ -19,6 +19,7 @@ enum class KnobId : uint8_t {
   kGpuCount,
   kTensorParallel,
   kSequenceParallel,
+  kContextParallel,
   kPipelineParallel,
   kVirtualPipeline,
   kZeroStage,
@@ -26,7 +27,7 @@ enum class KnobId : uint8_t {
   kMicroBatch,
   kRecompute,
 };
-inline constexpr size_t kKnobCount = 10;
+inline constexpr size_t kKnobCount = 11;
 
 // The value of each knob: a number as the API has it, or an index into a list.
 //   kGpu               index into Menu::gpus

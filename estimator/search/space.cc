@@ -102,6 +102,12 @@ std::vector<int32_t> VirtualSizes(const Job& base, const Choice& choice) {
   return sizes;
 }
 
+std::vector<int32_t> PipelineSizes(const Job& base, const Choice& choice) {
+  const int32_t ranks = choice[KnobId::kTensorParallel] * choice[KnobId::kContextParallel];
+  if (choice[KnobId::kGpuCount] % ranks != 0) return {};
+  return Divisors(choice[KnobId::kGpuCount] / ranks, base.model->layer_count);
+}
+
 std::vector<int32_t> MicroBatches(const Job& base, const Choice& choice) {
   const int64_t ranks = DataParallelSize(choice);
   if (ranks == 0 || base.global_batch_size % ranks != 0) return {};
@@ -109,9 +115,10 @@ std::vector<int32_t> MicroBatches(const Job& base, const Choice& choice) {
 }
 
 std::vector<int32_t> ShardGroups(const Space& space, const Choice& choice) {
-  const int64_t ranks = DataParallelSize(choice);
+  const int64_t ranks = ReplicaCount(choice);
   const int64_t in_node = NodeSize(space, choice) / choice[KnobId::kTensorParallel];
-  if (choice[KnobId::kZeroStage] == 0 || in_node <= 1 || ranks <= in_node || ranks % in_node != 0) {
+  if (choice[KnobId::kZeroStage] == 0 || in_node <= 1 || ranks <= in_node || ranks % in_node != 0 ||
+      in_node % choice[KnobId::kContextParallel] != 0) {
     return {0};
   }
   return {0, static_cast<int32_t>(in_node)};
@@ -225,10 +232,11 @@ Choice ChoiceOf(const Job& job) {
   own[KnobId::kGpuCount] = static_cast<int32_t>(job.gpu_count);
   own[KnobId::kTensorParallel] = static_cast<int32_t>(job.tensor_parallel_size);
   own[KnobId::kSequenceParallel] = job.sequence_parallel ? 1 : 0;
+  own[KnobId::kContextParallel] = static_cast<int32_t>(job.context_parallel_size);
   own[KnobId::kPipelineParallel] = static_cast<int32_t>(job.pipeline_parallel_size);
   own[KnobId::kVirtualPipeline] = static_cast<int32_t>(job.virtual_pipeline_size);
   own[KnobId::kZeroStage] = static_cast<int32_t>(job.zero_stage);
-  const bool all = job.shard_group_size == job.data_parallel_size;
+  const bool all = job.shard_group_size == job.ReplicaCount();
   own[KnobId::kShardGroup] = all ? 0 : static_cast<int32_t>(job.shard_group_size);
   own[KnobId::kMicroBatch] = static_cast<int32_t>(job.micro_batch_size);
   return own;
@@ -336,6 +344,9 @@ Space SpaceOf(const RecommendSpec& spec, const ValidJob& valid) {
   space.own_framework = valid->profile->name;
   const bool fixed = space.job.runtime.framework.has_value();
   space.capabilities = fixed ? valid->capabilities : CapabilitiesOfOpen(*valid);
+  // One that is not asked for is offered where the framework's own method is modelled.
+  space.context_parallel = (fixed || spec.job.parallelism.context_parallel_method.has_value()) &&
+                           space.capabilities.Has(AbilityOf(valid->context_parallel_method));
   const bool layout = IsFrozen(spec.frozen, "parallelism.pipeline_layout");
   space.menu.even_stages = fixed && !layout && valid->profile->stages == StageRule::kEqual;
   space.menu.gpus.push_back(valid->gpu->id);
@@ -371,11 +382,15 @@ std::vector<int32_t> ValuesOf(const Space& space, const Job& base, const Choice&
       if (choice[KnobId::kTensorParallel] == 1) return {0};
       if (!space.capabilities.Has(Ability::kSequenceParallel)) return {0};
       return {0, 1};
+    case KnobId::kContextParallel:
+      if (!space.context_parallel) return {own};
+      values = Divisors(base.model->head_count / choice[KnobId::kTensorParallel],
+                        NodeSize(space, choice) / choice[KnobId::kTensorParallel]);
+      AddValue(values, own);
+      break;
     case KnobId::kPipelineParallel:
       if (!space.capabilities.Has(Ability::kPipelineParallel)) return {1};
-      if (choice[KnobId::kGpuCount] % choice[KnobId::kTensorParallel] != 0) return {};
-      return Divisors(choice[KnobId::kGpuCount] / choice[KnobId::kTensorParallel],
-                      base.model->layer_count);
+      return PipelineSizes(base, choice);
     case KnobId::kVirtualPipeline:
       if (!space.capabilities.Has(Ability::kInterleaved1F1B)) return {1};
       values = VirtualSizes(base, choice);

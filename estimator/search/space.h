@@ -26,6 +26,7 @@ struct Space {
   Capabilities capabilities;        // of all that it may be, where the framework may change
   absl::string_view own_framework;  // the job's, as users write it
   std::array<bool, kKnobCount> frozen{};
+  bool context_parallel = false;  // whether its size may be another
   bool data_parallel_frozen = false;
   int64_t data_parallel_size = 1;  // the job's
 };
@@ -46,6 +47,7 @@ bool MayChange(const RecommendSpec& spec, absl::string_view field);
 // ascending. What they come to together is for Validate to judge.
 //
 //   tensor      divisors of the number of heads, within a node
+//   context     divisors of a rank's heads, within a node, where its method is modelled
 //   pipeline    divisors of what is left, at most one a layer
 //   virtual     divisors of a stage's layers
 //   shard group all data-parallel ranks, or those of one node
@@ -56,12 +58,15 @@ bool MayChange(const RecommendSpec& spec, absl::string_view field);
 std::vector<int32_t> ValuesOf(const Space& space, const Job& base, const Choice& choice,
                               KnobId knob);
 
-// Data-parallel ranks that a choice leaves; 0 where what is frozen splits the model
-// over more GPUs than it has.
-inline int64_t DataParallelSize(const Choice& choice) {
+// Ranks with the same part of the model that a choice leaves, and those of them with
+// sequences of their own; 0 where what is frozen splits these over more GPUs than it has.
+inline int64_t ReplicaCount(const Choice& choice) {
   const int64_t ranks =
       int64_t{choice[KnobId::kTensorParallel]} * choice[KnobId::kPipelineParallel];
   return choice[KnobId::kGpuCount] / ranks;
+}
+inline int64_t DataParallelSize(const Choice& choice) {
+  return ReplicaCount(choice) / choice[KnobId::kContextParallel];
 }
 
 // Takes a legal configuration, and its job but for the recomputation: that is of

@@ -32,6 +32,7 @@ struct Work {
   int kernels = 0;
   int collectives = 0;
   double tensor_seconds = 0;
+  double context_seconds = 0;
 };
 
 class BlockClock {
@@ -72,7 +73,7 @@ class BlockClock {
     const auto sequences = static_cast<double>(job_.micro_batch_size);
     const Shape& shape = block_.tensors[op.outputs.ids[0]].shape;
     const bool pooled = shape.rank == 2 && shape.extents[1].symbol != Symbol::kS;
-    return pooled ? sequences : sequences * static_cast<double>(job_.sequence_length);
+    return pooled ? sequences : static_cast<double>(job_.LocalTokens());
   }
 
   // Attention in full, or of the whole window, as model FLOPs are counted
@@ -89,7 +90,7 @@ class BlockClock {
     const Tensor& tensor = block_.tensors[id];
     double elements = static_cast<double>(tensor.shape.Elements());
     for (int axis = 0; axis < tensor.shape.rank; ++axis) {
-      if (tensor.shape.extents[axis].split == Split::kChunk) {
+      if (tensor.shape.extents[axis].IsSplit(Split::kChunk)) {
         elements *= static_cast<double>(job_.loss_chunk_count);
       }
     }
@@ -192,12 +193,14 @@ class BlockClock {
     return block_.recompute_unit > 0 ? !checkpointed : discarded;
   }
 
-  // What each rank of a group sends of a tensor that they gather or scatter: all of it but
-  // its own part.
-  double SentBytes(TensorId id, const RankGroup& group) const {
+  // What each rank of a group sends: of a tensor that they gather or scatter, and of its part
+  // of one that they exchange, all but what it keeps.
+  double SentBytes(const Collective& row, const RankGroup& group) const {
     const auto ranks = static_cast<double>(group.size());
-    const bool split = block_.tensors[id].sequence_axis != kNoAxis && job_.sequence_parallel;
-    return BytesOf(id) * (split ? ranks : 1) * (ranks - 1) / ranks;
+    const Tensor& tensor = block_.tensors[row.tensor];
+    const bool split = row.kind != CollectiveKind::kAllToAll && tensor.sequence_axis != kNoAxis &&
+                       tensor.shape.extents[tensor.sequence_axis].IsSplit(Split::kTensor);
+    return BytesOf(row.tensor) * (split ? ranks : 1) * (ranks - 1) / ranks;
   }
 
   // `last` is the tensor that ops before this one asked for.
@@ -207,11 +210,12 @@ class BlockClock {
       if (row.shared && row.tensor == before) continue;
       if (row.shared) *last = row.tensor;
       const RankGroup group = mesh_.Group(row.axes);
-      const double bytes = SentBytes(row.tensor, group);
+      const bool exchange = row.kind == CollectiveKind::kAllToAll;  // the kernel waits for it
       const int rounds = row.kind == CollectiveKind::kAllReduce ? 2 : 1;
+      const double exposed = exchange ? 1 : 1 - tensor_overlap_;
       work.collectives += 1;
-      work.tensor_seconds +=
-          rounds * ((1 - tensor_overlap_) * (bytes / rates_.Bandwidth(job_, group)) +
+      (exchange ? work.context_seconds : work.tensor_seconds) +=
+          rounds * (exposed * (SentBytes(row, group) / rates_.Bandwidth(job_, group)) +
                     rates_.Start(job_, group));
     }
   }
@@ -222,6 +226,7 @@ class BlockClock {
     time.attention = work.attention_flops / rates_.attention_flops;
     time.memory = work.bytes / rates_.memory_bytes;
     time.tensor = work.tensor_seconds;
+    time.context = work.context_seconds;
     const double launches =
         work.kernels * rates_.kernel_seconds + work.collectives * rates_.collective_seconds;
     time.launch = std::max(0.0, launches - time.Seconds());

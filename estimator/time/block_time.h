@@ -44,14 +44,16 @@ struct PassTime {
   double attention = 0;  // fused kernels
   double memory = 0;     // what bandwidth limits
   double tensor = 0;     // collectives of tensor parallelism, what products hide apart
+  double context = 0;    // of context parallelism
   double launch = 0;     // launching kernels, beyond running them
 
-  double Seconds() const { return matrix + attention + memory + tensor + launch; }
+  double Seconds() const { return matrix + attention + memory + tensor + context + launch; }
   void Add(const PassTime& other, double times) {
     matrix += times * other.matrix;
     attention += times * other.attention;
     memory += times * other.memory;
     tensor += times * other.tensor;
+    context += times * other.context;
     launch += times * other.launch;
   }
 };
@@ -73,8 +75,8 @@ struct BlockTime {
 //   a pass               what the GPU takes, or what the CPU takes to launch it
 // Source: Williams et al. 2009 (roofline); Dao 2023 (arXiv 2307.08691), section
 // 4.1, for backward's share; Narayanan et al. 2021, section 3.2, and Korthikanti
-// et al. 2022, section 4.2.2, for the collectives. half_flops: measured, as
-// matrix_half_gflop.
+// et al. 2022, section 4.2.2, and Jacobs et al. 2023, section 3.2, for the collectives. half_flops:
+// measured, as matrix_half_gflop.
 BlockTime TimeBlock(const Job& job, const Rates& rates, double tensor_overlap, const Block& block);
 
 }  // namespace plimsoll

@@ -80,10 +80,12 @@ void AddCompute(const StageCost& stage, double micro_batches, StepTime& time) {
     add(StepTerm::kAttention, pass->attention);
     add(StepTerm::kMemoryBound, pass->memory);
     add(StepTerm::kKernelLaunch, pass->launch);
-    add(StepTerm::kTensorCommunication, pass->tensor);
   }
-  add(StepTerm::kRecompute, stage.again.Seconds() - stage.again.tensor);
-  add(StepTerm::kTensorCommunication, stage.again.tensor);
+  for (const PassTime* pass : {&stage.forward, &stage.again, &stage.backward}) {
+    add(StepTerm::kTensorCommunication, pass->tensor);
+    add(StepTerm::kContextCommunication, pass->context);
+  }
+  add(StepTerm::kRecompute, stage.again.Seconds() - stage.again.tensor - stage.again.context);
 }
 
 void AddPipeline(const Job& job, const ModelCost& cost, const PipelineCost& pipeline,
@@ -140,9 +142,8 @@ struct DataSeconds {
 DataSeconds DataCommunication(const Job& job, const ModelCost& cost, double parameters) {
   const bool sharded = job.zero_stage > 0;
   const Mesh mesh(job);
-  const RankGroup shards = mesh.Group(sharded ? Along(Axis::kShard) : Along());
-  const RankGroup replicas =
-      mesh.Group(sharded ? Along(Axis::kReplicate) : Along(Axis::kShard, Axis::kReplicate));
+  const RankGroup shards = mesh.Group(sharded ? kShardAxes : Along());
+  const RankGroup replicas = mesh.Group(sharded ? Along(Axis::kReplicate) : kReplicaAxes);
   const auto micro_batches = static_cast<double>(job.micro_batch_count);
   const double gradients = parameters * cost.gradient_bytes;
   const double weights = parameters * cost.weight_bytes;
@@ -164,7 +165,7 @@ DataSeconds DataCommunication(const Job& job, const ModelCost& cost, double para
 // micro-batch's backward, and gathers behind the step.
 void AddDataCommunication(const Job& job, const Speed& speed, const ModelCost& cost,
                           const PipelineCost& pipeline, StepTime& time) {
-  if (job.data_parallel_size == 1) return;
+  if (job.ReplicaCount() == 1) return;
   const DataSeconds seconds = DataCommunication(job, cost, pipeline.parameters);
   const bool throughout = job.zero_stage == 3 || job.profile->sharding == Sharding::kUnits ||
                           ReducesEachMicroBatch(job);
@@ -252,11 +253,11 @@ int64_t CountBlocks(const BlockPlace& place, const StagePart& stage) {
 
 Program BlocksProgram(const ValidJob& job) {
   Program program = Lower(job);
-  program = ApplyTensorParallel(job, std::move(program));
-  program = ApplySequenceParallel(job, std::move(program));
-  program = ApplyLossChunks(job, std::move(program));
-  program = ApplyRecompute(job, std::move(program));
-  return ApplyOptimizer(job, std::move(program));
+  for (const Pass& pass : kPasses) {
+    program = pass.apply(job, std::move(program));
+    if (pass.id == PassId::kOptimizer) break;
+  }
+  return program;
 }
 
 ModelCost CostOf(const ValidJob& job, const Program& program, const Speed& speed) {
@@ -276,8 +277,7 @@ ModelCost CostOf(const ValidJob& job, const Program& program, const Speed& speed
             : 1;
     forward_flops += static_cast<double>(count) * one.time.model_flops;
   }
-  const double tokens =
-      static_cast<double>(job->micro_batch_size) * static_cast<double>(job->sequence_length);
+  const auto tokens = static_cast<double>(job->LocalTokens());
   const auto degree = static_cast<double>(job->tensor_parallel_size);
   cost.flops_per_token = 3 * forward_flops * degree / tokens;
   // With sequence parallelism each rank has a slice.

@@ -28,8 +28,9 @@ enum class StepTerm : uint8_t {
   kDataCommunication,
   kOptimizer,
   kFixed,
+  kContextCommunication,
 };
-inline constexpr size_t kStepTermCount = 11;
+inline constexpr size_t kStepTermCount = 12;
 
 // Units: seconds.
 struct StepTime {

@@ -12,12 +12,11 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "server/wire/shorten.h"
+#include "server/words/gpu_counts.h"
 
 namespace plimsoll {
 namespace {
 
-// The largest cluster that an estimate takes.
-constexpr int64_t kMostGpus = int64_t{1} << 20;
 constexpr size_t kMostShownBytes = 72;
 constexpr char kRule[] = "must be gpu[:TYPE][:COUNT], as gres:gpu:h100:8";
 

@@ -90,6 +90,7 @@ v1::Job Complete(const v1::Job& job, const v1::EstimateMemoryResponse& answer) {
   }
   v1::Parallelism& parallelism = *complete.mutable_parallelism();
   if (!parallelism.has_tensor_parallel_size()) parallelism.set_tensor_parallel_size(1);
+  if (!parallelism.has_context_parallel_size()) parallelism.set_context_parallel_size(1);
   if (!parallelism.has_pipeline_parallel_size()) parallelism.set_pipeline_parallel_size(1);
   if (!parallelism.has_zero_stage()) parallelism.set_zero_stage(0);
   v1::Recompute& recompute = *complete.mutable_training()->mutable_recompute();

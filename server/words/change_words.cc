@@ -11,6 +11,7 @@
 #include "absl/strings/str_replace.h"
 #include "estimator/job/fields.h"
 #include "server/wire/shorten.h"
+#include "server/words/gpu_counts.h"
 
 namespace plimsoll {
 namespace {
@@ -73,9 +74,7 @@ std::string PaceWords(double seconds, double asked) {
 int64_t GpuCount(const v1::Job& job) {
   if (job.cluster().has_gpu_count()) return job.cluster().gpu_count();
   const v1::Parallelism& p = job.parallelism();
-  return (p.has_data_parallel_size() ? p.data_parallel_size() : 1) *
-         (p.has_tensor_parallel_size() ? p.tensor_parallel_size() : 1) *
-         (p.has_pipeline_parallel_size() ? p.pipeline_parallel_size() : 1);
+  return (p.has_data_parallel_size() ? p.data_parallel_size() : 1) * ModelRanks(p);
 }
 
 double Gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }

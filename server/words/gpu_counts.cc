@@ -9,8 +9,6 @@
 namespace plimsoll {
 namespace {
 
-// As the API has them.
-constexpr int64_t kMostGpus = int64_t{1} << 20;
 constexpr size_t kMostCounts = 256;
 
 absl::Status Refused(absl::string_view part, absl::string_view rule) {
@@ -50,6 +48,16 @@ absl::Status AddPart(absl::string_view part, int64_t node, std::vector<int64_t>*
 }
 
 }  // namespace
+
+int64_t ModelRanks(const v1::Parallelism& parallelism) {
+  int64_t ranks = 1;
+  for (const int64_t size :
+       {parallelism.tensor_parallel_size(), parallelism.context_parallel_size(),
+        parallelism.pipeline_parallel_size()}) {
+    if (size > 0 && size <= kMostGpus) ranks *= size;
+  }
+  return ranks;
+}
 
 absl::StatusOr<std::vector<int64_t>> ReadGpuCounts(const std::string& text, int64_t gpus_per_node) {
   std::vector<int64_t> all;

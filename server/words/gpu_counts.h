@@ -7,11 +7,18 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "plimsoll/v1/job.pb.h"
 
 namespace plimsoll {
 
 // GPUs of a node where nothing says how many, as the API has it.
 inline constexpr int64_t kUsualGpusPerNode = 8;
+// GPUs of the largest job, as the API has it.
+inline constexpr int64_t kMostGpus = int64_t{1} << 20;
+
+// Ranks that share one copy of the model, over which its parts and its sequences are spread;
+// a size that could not be right counts as 1.
+int64_t ModelRanks(const v1::Parallelism& parallelism);
 
 // Returns the numbers in `text`, as they come, each once: a comma between
 // numbers and ranges. A range has the multiples of `gpus_per_node` that lie in

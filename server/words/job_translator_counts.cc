@@ -7,8 +7,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr int64_t kMostGpus = int64_t{1} << 20;  // as the API has it
-constexpr double kMostBatch = 1e12;              // above the API's
+constexpr double kMostBatch = 1e12;  // above the API's
 
 // The number of a field; 1 where it has none that could be right.
 int64_t OrOne(bool has, int64_t value) {
@@ -21,10 +20,7 @@ int64_t Replicas(const v1::Job& job) {
   if (parallelism.has_data_parallel_size()) {
     return OrOne(true, parallelism.data_parallel_size());
   }
-  const int64_t split =
-      OrOne(parallelism.has_tensor_parallel_size(), parallelism.tensor_parallel_size()) *
-      OrOne(parallelism.has_pipeline_parallel_size(), parallelism.pipeline_parallel_size());
-  return job.cluster().has_gpu_count() ? job.cluster().gpu_count() / split : 0;
+  return job.cluster().has_gpu_count() ? job.cluster().gpu_count() / ModelRanks(parallelism) : 0;
 }
 
 }  // namespace

@@ -30,11 +30,13 @@ std::string AnyWord(RandomNumbers random, const Word<Value> (&words)[kCount]) {
   return std::string(words[Below(random, static_cast<int64_t>(kCount))].name);
 }
 
-void FillShape(RandomNumbers random, int64_t tensor, int64_t layers, TransformerSpec& shape) {
+// Over `tensor` and `context` ranks; keys and values may be fewer than these together.
+void FillShape(RandomNumbers random, int64_t tensor, int64_t context, int64_t layers,
+               TransformerSpec& shape) {
   const int64_t kv_heads = tensor * One(random, {1, 2});
   const int64_t head_size = One(random, {16, 32, 80, 128});
   shape.kv_head_count = kv_heads;
-  shape.head_count = kv_heads * One(random, {1, 2, 4});
+  shape.head_count = kv_heads * context * One(random, {1, 2, 4});
   shape.head_size = head_size;
   shape.hidden_size = *shape.head_count * head_size * One(random, {1, 1, 2});
   shape.layer_count = layers;
@@ -109,16 +111,21 @@ void FillPipeline(RandomNumbers random, const Capabilities& can, JobSpec& job) {
 
 void FillTraining(RandomNumbers random, const Capabilities& can, JobSpec& job) {
   TrainingSpec& training = job.training;
-  training.sequence_length = *job.parallelism.tensor_parallel_size * One(random, {16, 128, 1024});
+  const ParallelismSpec& parallel = job.parallelism;
+  const int64_t context = parallel.context_parallel_size.value_or(1);
+  training.sequence_length =
+      *parallel.tensor_parallel_size * context * One(random, {16, 128, 1024});
   training.micro_batch_size = One(random, {1, 2, 3});
-  training.global_batch_size = *training.micro_batch_size * *job.parallelism.data_parallel_size *
-                               *job.parallelism.pipeline_parallel_size * One(random, {1, 2, 5});
+  training.global_batch_size = *training.micro_batch_size * *parallel.data_parallel_size *
+                               *parallel.pipeline_parallel_size * One(random, {1, 2, 5});
   training.precision.preset =
       AnyWordOf(random, can, kPresets, [](const Preset& preset) { return AbilityOf(preset.name); });
   training.optimizer.name =
       AnyWordOf(random, can, kOptimizers, [](OptimizerName name) { return AbilityOf(name); });
   training.gradient_clipping = Once(random, 2);
-  if (Once(random, 2)) training.attention = Once(random, 2) ? "eager" : "memory-efficient";
+  if (Once(random, 2)) {
+    training.attention = Once(random, 2) && context == 1 ? "eager" : "memory-efficient";
+  }
   if (Once(random, 3)) {
     training.loss.implementation = AnyWordOf(
         random, can, kLossImplementations, [](LossImplementation loss) { return AbilityOf(loss); });
@@ -149,10 +156,14 @@ JobSpec RandomJob(RandomNumbers random) {
   parallel.tensor_parallel_size = degree(Ability::kTensorParallel, {1, 2, 4});
   parallel.pipeline_parallel_size = degree(Ability::kPipelineParallel, {1, 1, 2, 4});
   parallel.data_parallel_size = degree(Ability::kDataParallel, {1, 2, 8});
+  if (can.Has(Ability::kUlysses) && Once(random, 2)) {
+    parallel.context_parallel_method = "ulysses";
+    parallel.context_parallel_size = One(random, {1, 2, 4});
+  }
   parallel.zero_stage = AnyZeroStage(random, can);
   const int64_t layers_of_stage = One(random, {2, 4});
   TransformerSpec shape;
-  FillShape(random, *parallel.tensor_parallel_size,
+  FillShape(random, *parallel.tensor_parallel_size, parallel.context_parallel_size.value_or(1),
             layers_of_stage * *parallel.pipeline_parallel_size, shape);
   job.model.source = shape;
   FillPipeline(random, can, job);
@@ -246,12 +257,14 @@ void JunkTraining(RandomNumbers random, TrainingSpec& training) {
 }
 
 void JunkParallelism(RandomNumbers random, ParallelismSpec& parallel) {
-  for (auto* field : {&parallel.data_parallel_size, &parallel.zero_stage,
-                      &parallel.shard_group_size, &parallel.tensor_parallel_size,
-                      &parallel.pipeline_parallel_size, &parallel.virtual_pipeline_size}) {
+  for (auto* field :
+       {&parallel.data_parallel_size, &parallel.zero_stage, &parallel.shard_group_size,
+        &parallel.tensor_parallel_size, &parallel.context_parallel_size,
+        &parallel.pipeline_parallel_size, &parallel.virtual_pipeline_size}) {
     Junk(random, *field);
   }
   Junk(random, parallel.sequence_parallel);
+  Junk(random, parallel.context_parallel_method, kContextParallelMethods);
   Junk(random, parallel.pipeline_schedule, kPipelineSchedules);
   if (!Once(random, 6)) return;
   for (int64_t i = Below(random, 6); i > 0; --i) {

@@ -136,7 +136,7 @@ const Same kSame[] = {
      "{cluster: {gpu_count: 8}, parallelism: {tensor_parallel_size: 2}, training: "
      "{micro_batch_size: 2, global_batch_size: 32}}"},
     {"what asks for nothing",
-     "{gradient_checkpointing: false, bf16: false, cpu_offload: false, lora: false, cp: 1, "
+     "{gradient_checkpointing: false, bf16: false, cpu_offload: false, lora: false, ep: 1, "
      "offload_optimizer: none, num_experts: 0}",
      "{training: {recompute: {mode: none}}}"},
     {"in any case", "{training: {optimizer: AdamW, attention: Flash}}",

@@ -91,6 +91,7 @@ TEST(RelationsTest, EachAnswerAgreesWithItself) {
     }
     EXPECT_EQ(layers, Shape(const_cast<JobSpec&>(job)).layer_count);
     EXPECT_EQ(gpus, *job.parallelism.data_parallel_size * *job.parallelism.tensor_parallel_size *
+                        job.parallelism.context_parallel_size.value_or(1) *
                         *job.parallelism.pipeline_parallel_size);
     int64_t tensors = 0;
     int64_t bound = 0;
@@ -138,6 +139,7 @@ TEST(RelationsTest, DegreeOneChangesNothing) {
       const std::string before = Describe(program);
       program = pass.apply(job, std::move(program));
       const bool off = (pass.id == PassId::kTensorParallel && job->tensor_parallel_size == 1) ||
+                       (pass.id == PassId::kContextParallel && job->context_parallel_size == 1) ||
                        (pass.id == PassId::kSequenceParallel && !job->sequence_parallel) ||
                        (pass.id == PassId::kLossChunks && job->loss_chunk_count == 1) ||
                        (pass.id == PassId::kRecompute && job->recompute == RecomputeMode::kNone);
@@ -149,7 +151,12 @@ TEST(RelationsTest, DegreeOneChangesNothing) {
   EXPECT_GT(unchanged, kJobs);
 }
 
-// The bytes of every weight that t ranks share are the whole's, where it divides.
+bool HasTokens(const struct Shape& shape) {
+  return std::any_of(shape.extents.begin(), shape.extents.end(),
+                     [](const Extent& extent) { return extent.symbol == Symbol::kS; });
+}
+
+// The bytes of every weight and tensor that ranks share are the whole's, where it divides.
 TEST(RelationsTest, SplittingConservesBytes) {
   ForRandomJobs(kJobs, [](const JobSpec& spec) {
     const ValidJob job = Valid(spec);
@@ -169,7 +176,8 @@ TEST(RelationsTest, SplittingConservesBytes) {
         const Tensor& tensor = before.tensors[i];
         const bool splits = tensor.tensor_axis != kNoAxis ||
                             (tensor.sequence_axis != kNoAxis && job->sequence_parallel);
-        const int64_t together = after.tensors[i].Bytes() * (splits ? degree : 1);
+        const int64_t contexts = HasTokens(tensor.shape) ? job->context_parallel_size : 1;
+        const int64_t together = after.tensors[i].Bytes() * (splits ? degree : 1) * contexts;
         EXPECT_EQ(together, tensor.Bytes()) << tensor.name;
       }
     }

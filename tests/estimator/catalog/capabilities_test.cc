@@ -62,6 +62,7 @@ void ExpectNamed(absl::string_view field, const Word<Value> (&words)[kCount],
 TEST(CapabilitiesTest, EachWordIsAnAbility) {
   const auto of = [](auto value) { return AbilityOf(value); };
   ExpectNamed("parallelism.pipeline_schedule", kPipelineSchedules, of);
+  ExpectNamed("parallelism.context_parallel_method", kContextParallelMethods, of);
   ExpectNamed("training.recompute.mode", kRecomputeModes, of);
   ExpectNamed("training.recompute.modules", kRecomputeModules, of);
   ExpectNamed("training.loss.implementation", kLossImplementations, of);
@@ -105,7 +106,7 @@ TEST(CapabilitiesTest, EachAbilityIsSomebodys) {
   for (const AbilityName& name : kAbilityNames) {
     if (!AllCapabilities().Has(name.ability)) nobodys.push_back(name.value);
   }
-  EXPECT_THAT(nobodys, ElementsAre("activation"));
+  EXPECT_THAT(nobodys, ElementsAre("ring", "all-gather", "activation"));
 }
 
 TEST(CapabilitiesTest, VersionsBeginAndEndIt) {

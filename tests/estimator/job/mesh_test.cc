@@ -11,10 +11,11 @@
 namespace plimsoll {
 namespace {
 
-Job JobOf(int64_t tensor, int64_t shard, int64_t replicate, int64_t stages) {
+Job JobOf(int64_t tensor, int64_t shard, int64_t replicate, int64_t stages, int64_t context = 1) {
   Job job;
   job.tensor_parallel_size = tensor;
-  job.shard_group_size = shard;
+  job.context_parallel_size = context;
+  job.shard_group_size = context * shard;
   job.data_parallel_size = shard * replicate;
   job.pipeline_parallel_size = stages;
   return job;
@@ -40,8 +41,8 @@ TEST(MeshTest, GroupsAreTheirRanks) {
     return std::uniform_int_distribution<int64_t>(1, most)(random);
   };
   for (int i = 0; i < 2000; ++i) {
-    const std::array<int64_t, kAxisCount> sizes = {draw(5), draw(4), draw(4), draw(5)};
-    const Mesh mesh(JobOf(sizes[0], sizes[1], sizes[2], sizes[3]));
+    const std::array<int64_t, kAxisCount> sizes = {draw(5), draw(3), draw(4), draw(4), draw(5)};
+    const Mesh mesh(JobOf(sizes[0], sizes[2], sizes[3], sizes[4], sizes[1]));
     const auto axes = static_cast<AxisSet>(draw(kAllAxes + 1) - 1);
     const int64_t node = draw(20);
     const std::vector<int64_t> ranks = RanksOf(sizes, axes);

@@ -30,13 +30,15 @@ const std::vector<Refusal>& Degrees() {
          j.parallelism.data_parallel_size = 2;
          j.parallelism.tensor_parallel_size = 2;
        },
-       {"job.cluster.gpu_count: 16; must be data x tensor x pipeline parallel size, 2 x 2 x 1"}},
+       {"job.cluster.gpu_count: 16; must be data x tensor x context x pipeline "
+        "parallel size, 2 x 2 x 1 x 1"}},
       {"a count that degrees do not divide",
        [](JobSpec& j) {
          j.cluster.gpu_count = 7;
          j.parallelism.tensor_parallel_size = 2;
        },
-       {"job.cluster.gpu_count: 7; must be data x tensor x pipeline parallel size, 3 x 2 x 1"}},
+       {"job.cluster.gpu_count: 7; must be data x tensor x context x pipeline "
+        "parallel size, 3 x 2 x 1 x 1"}},
       {"a million and more GPUs",
        [](JobSpec& j) {
          j.parallelism.data_parallel_size = 1 << 20;
@@ -208,7 +210,7 @@ const std::vector<Refusal>& Sharding() {
          j.parallelism.data_parallel_size = 4;
          j.parallelism.shard_group_size = 3;
        },
-       {"job.parallelism.shard_group_size: 3; must divide data_parallel_size 4"}},
+       {"job.parallelism.shard_group_size: 3; must divide data x context parallel size 4"}},
       {"groups with nothing to shard",
        [](JobSpec& j) {
          j.parallelism.data_parallel_size = 4;
@@ -243,6 +245,94 @@ JobSpec Core() { return With(SmallJob(), "megatron-core"); }
 TEST(ValidateParallelismTest, DegreesAreInRangeAndDivide) { ExpectRefusals(Core(), Degrees()); }
 TEST(ValidateParallelismTest, StagesHaveLayers) { ExpectRefusals(Core(), Stages()); }
 TEST(ValidateParallelismTest, FrameworksShardWhatTheyCan) { ExpectRefusals(Core(), Sharding()); }
+
+// SmallJob(): 4 heads, 2 of keys and values, 32 tokens.
+std::vector<Refusal> Contexts() {
+  return {
+      {"a framework whose ranks have whole sequences",
+       [](JobSpec& j) { j.parallelism.context_parallel_size = 2; },
+       {"job.parallelism.context_parallel_size: 2; ddp does not have it: its ranks have whole "
+        "sequences"}},
+      {"torch's own method",
+       [](JobSpec& j) {
+         j.runtime.framework = "fsdp2";
+         j.parallelism.context_parallel_size = 2;
+       },
+       {"job.parallelism.context_parallel_size: 2; is not modelled with fsdp2: torch's "
+        "context_parallel; context_parallel_method ulysses is modelled"}},
+      {"a method that is not modelled",
+       [](JobSpec& j) {
+         j.runtime.framework = "megatron-core";
+         j.parallelism.context_parallel_method = "ring";
+       },
+       {"job.parallelism.context_parallel_method: ring; is not modelled with megatron-core: "
+        "Transformer Engine's kernels do it"}},
+      {"a method that nobody has",
+       [](JobSpec& j) { j.parallelism.context_parallel_method = "spiral"; },
+       {"job.parallelism.context_parallel_method: spiral; must be one of ulysses, ring, "
+        "all-gather"}},
+      {"before DeepSpeed had it",
+       [](JobSpec& j) {
+         j.runtime.framework = "deepspeed";
+         j.runtime.versions["deepspeed"] = "0.16";
+         j.parallelism.context_parallel_size = 2;
+       },
+       {"job.parallelism.context_parallel_size: 2; is not modelled with deepspeed: before 0.17 "
+        "it is in a model's own code"}},
+      {"tokens and heads that do not divide",
+       [](JobSpec& j) {
+         j.runtime.framework = "deepspeed";
+         j.parallelism.context_parallel_size = 3;
+       },
+       {"job.parallelism.context_parallel_size: 3; must divide sequence_length 32",
+        "job.parallelism.context_parallel_size: 3; must divide the heads of each "
+        "tensor-parallel rank, 4"}},
+      {"heads of keys that do not divide",
+       [](JobSpec& j) {
+         j.runtime.framework = "deepspeed";
+         Shape(j).head_count = 12;
+         Shape(j).kv_head_count = 6;
+         Shape(j).hidden_size = 192;
+         j.parallelism.context_parallel_size = 4;
+       },
+       {"job.parallelism.context_parallel_size: 4; must divide the key and value heads of each "
+        "tensor-parallel rank, 6, or be a multiple of them"}},
+      {"scores as tensors",
+       [](JobSpec& j) {
+         j.runtime.framework = "deepspeed";
+         j.training.attention = "eager";
+         j.parallelism.context_parallel_size = 2;
+       },
+       {"job.training.attention: eager; must be another with context_parallel_size above 1: it "
+        "needs a mask of all tokens"}},
+      {"groups that are no whole contexts",
+       [](JobSpec& j) {
+         j.runtime.framework = "fsdp2";
+         j.parallelism.context_parallel_method = "ulysses";
+         j.parallelism.context_parallel_size = 4;
+         j.parallelism.data_parallel_size = 2;
+         j.parallelism.shard_group_size = 2;
+       },
+       {"job.parallelism.shard_group_size: 2; must be a multiple of context_parallel_size 4"}},
+  };
+}
+
+TEST(ValidateParallelismTest, ContextsDivideTokensAndHeads) {
+  ExpectRefusals(With(SmallJob(), "ddp"), Contexts());
+}
+
+// All ranks with the same weights shard between them, unless the job says fewer.
+TEST(ValidateParallelismTest, ContextsShardToo) {
+  JobSpec job = With(SmallJob(), "deepspeed");
+  job.cluster.gpu_count = 8;
+  job.parallelism.context_parallel_size = 4;
+  job.parallelism.zero_stage = 3;
+  const ValidJob valid = Valid(job);
+  EXPECT_EQ(valid->data_parallel_size, 2);
+  EXPECT_EQ(valid->shard_group_size, 8);
+  EXPECT_EQ(valid->LocalSequenceLength(), 8);
+  EXPECT_EQ(valid->LocalTokens(), 16) << "of two sequences";
+}
 
 // Any two of gpu_count, data-parallel size and the model's degrees give the third.
 TEST(ValidateParallelismTest, DegreesFollowFromTheGpuCount) {

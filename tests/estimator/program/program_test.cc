@@ -23,6 +23,8 @@ TEST(ShapeTest, IsWrittenInSymbolsAndNumbers) {
   shape.extents[1].Divide(4, Split::kTensor);
   shape.extents[2].Divide(8, Split::kChunk);
   EXPECT_EQ(InSymbols(shape), "[B, S/tp, 3H/chunks]");
+  shape.extents[1].Divide(1, Split::kContext);
+  EXPECT_EQ(InSymbols(shape), "[B, S/cp/tp, 3H/chunks]");
   EXPECT_EQ(InNumbers(shape), "[1, 512, 1536]");
 }
 

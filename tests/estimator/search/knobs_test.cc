@@ -28,7 +28,7 @@ Menu SmallMenu() {
 
 Choice SmallChoice() {
   Choice choice;
-  choice.values = {0, 8, 1, 0, 1, 1, 0, 0, 2, 0};
+  choice.values = {0, 8, 1, 0, 1, 1, 1, 0, 0, 2, 0};
   return choice;
 }
 
@@ -40,13 +40,14 @@ TEST(KnobsTest, SetTheirFields) {
   JobSpec job = SmallJob();
   job.parallelism.data_parallel_size = 3;
   Choice choice;
-  choice.values = {1, 16, 2, 1, 2, 2, 1, 4, 8, 1};
+  choice.values = {1, 16, 2, 1, 4, 2, 2, 1, 4, 8, 1};
   Set(SmallMenu(), choice, job);
   EXPECT_EQ(job.cluster.gpu, "h100-80gb-sxm");
   EXPECT_EQ(job.cluster.gpu_count, 16);
   EXPECT_EQ(job.parallelism.data_parallel_size, std::nullopt) << "follows from the rest";
   EXPECT_EQ(job.parallelism.tensor_parallel_size, 2);
   EXPECT_EQ(job.parallelism.sequence_parallel, true);
+  EXPECT_EQ(job.parallelism.context_parallel_size, 4);
   EXPECT_EQ(job.parallelism.pipeline_parallel_size, 2);
   EXPECT_EQ(job.parallelism.pipeline_schedule, "interleaved-1f1b");
   EXPECT_EQ(job.parallelism.virtual_pipeline_size, 2);

@@ -330,6 +330,38 @@ TEST(SpaceTest, EndsThoughNothingIsLegal) {
   EXPECT_EQ(asked, 3);
 }
 
+// A size of context parallelism is tried where the framework's own method, or the job's, is
+// modelled.
+TEST(SpaceTest, ContextsDivideHeadsWhereTheirMethodIsModelled) {
+  RecommendSpec spec;
+  const auto values = [&spec] {
+    const Space space = SpaceOfJob(spec);
+    return ValuesOf(space, *Valid(spec.job), space.own, KnobId::kContextParallel);
+  };
+  spec.job = With(TightJob(), "deepspeed");
+  EXPECT_THAT(values(), ElementsAre(1, 2, 4, 5)) << "divide 20 heads";
+  spec.frozen = {"parallelism.context_parallel_size"};
+  EXPECT_THAT(values(), ElementsAre(1));
+  spec.frozen.clear();
+  spec.job = With(TightJob(), "fsdp2");
+  EXPECT_THAT(values(), ElementsAre(1)) << "torch's own is not modelled";
+  spec.job.parallelism.context_parallel_method = "ulysses";
+  EXPECT_THAT(values(), ElementsAre(1, 2, 4, 5));
+  spec.job = With(TightJob(), "ddp");
+  EXPECT_THAT(values(), ElementsAre(1));
+}
+
+TEST(SpaceTest, ContextsAndReplicasShareTheRanks) {
+  RecommendSpec spec;
+  spec.job = With(TightJob(), "deepspeed");
+  int64_t split = 0;
+  for (const Choice& choice : Visited(spec)) {
+    split += choice[KnobId::kContextParallel] > 1 ? 1 : 0;
+    EXPECT_EQ(DataParallelSize(choice) * choice[KnobId::kContextParallel], ReplicaCount(choice));
+  }
+  EXPECT_GT(split, 0);
+}
+
 TEST(SpaceTest, ShardGroupsAreAllRanksOrANode) {
   RecommendSpec spec;
   spec.job = With(TightJob(), "fsdp2");

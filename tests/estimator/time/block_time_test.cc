@@ -79,6 +79,23 @@ TEST(BlockTimeTest, AWindowBoundsTheModelsWork) {
   EXPECT_NEAR(some.forward.attention, 4.0 * 2048 * (256 - 16) * 2560 / kMatrixFlops, 1e-9);
 }
 
+// Each of 4 ranks has a quarter of the tokens, and in attention of the heads. It sends three
+// quarters of its part of q [512, 2560], k and v [512, 512] and the context over a link of
+// 150 GB/s of 300, which nothing hides.
+TEST(BlockTimeTest, ContextParallelismSplitsTokensAndAddsExchanges) {
+  JobSpec whole = With(Plain(), "deepspeed");
+  JobSpec split = whole;
+  split.parallelism.context_parallel_size = 4;
+  const BlockTime before = Layer(whole);
+  const BlockTime time = Layer(split);
+  EXPECT_EQ(before.forward.context, 0);
+  EXPECT_NEAR(time.forward.attention, before.forward.attention / 4, 1e-12);
+  EXPECT_NEAR(time.model_flops, before.model_flops / 4, 1e3);
+  const double sent = 0.75 * 512 * (2 * 2560 + 2 * 512) * 2;
+  EXPECT_NEAR(time.forward.context, sent / 150e9, 1e-9);
+  EXPECT_NEAR(time.backward.context, time.forward.context, 1e-12);
+}
+
 TEST(BlockTimeTest, TensorParallelismSplitsProductsAndAddsCollectives) {
   JobSpec split = Plain();
   split.parallelism.tensor_parallel_size = 4;

@@ -44,7 +44,7 @@ constexpr char kEverything[] = R"({
   "parallelism": {"data_parallel_size": 15, "zero_stage": 16, "shard_group_size": 17,
     "tensor_parallel_size": 18, "sequence_parallel": true, "pipeline_parallel_size": 19,
     "pipeline_schedule": "t", "virtual_pipeline_size": 20, "pipeline_layout": [21, 22],
-    "micro_batch_group_size": 35},
+    "micro_batch_group_size": 35, "context_parallel_size": 37, "context_parallel_method": "cc"},
   "runtime": {"framework": "u", "versions": {"v": "w"}, "vocab_size_divisor": 23,
     "gradient_as_bucket_view": true,
     "reduce_bucket_element_count": 25, "overlap_communication": true,

@@ -127,9 +127,10 @@ TEST(EncodeTest, TermsHaveTheSameNames) {
                                                          "STEP_TERM_PIPELINE_BUBBLE",
                                                          "STEP_TERM_DATA_COMMUNICATION",
                                                          "STEP_TERM_OPTIMIZER",
-                                                         "STEP_TERM_FIXED"};
+                                                         "STEP_TERM_FIXED",
+                                                         "STEP_TERM_CONTEXT_COMMUNICATION"};
   ASSERT_EQ(v1::StepTerm_ARRAYSIZE - 1, static_cast<int>(kStepTermCount));
-  EXPECT_EQ(static_cast<size_t>(StepTerm::kFixed), kStepTermCount - 1);
+  EXPECT_EQ(static_cast<size_t>(StepTerm::kContextCommunication), kStepTermCount - 1);
   EXPECT_EQ(static_cast<int>(StepTerm::kTensorCommunication), 5);
   EXPECT_EQ(static_cast<int>(StepTerm::kOptimizer), 9);
   const v1::RecommendConfigResponse response = Encoded({}, {});

@@ -157,7 +157,7 @@ TEST_F(RecommendTest, FindsWhatFits) {
     EXPECT_GT(candidate.changes_size(), 0);
     EXPECT_GT(candidate.step_time().seconds(), 0);
     EXPECT_GT(candidate.step_time().cost_per_billion_tokens(), 0);
-    EXPECT_EQ(candidate.step_time().terms_size(), 11);
+    EXPECT_EQ(candidate.step_time().terms_size(), 12);
   }
   EXPECT_GT(response.front_size(), 0);
   EXPECT_GE(response.legal_count(), response.estimated_count());

@@ -118,11 +118,11 @@ TEST(ReadJsonMessageTest, SaysWhatWasMeant) {
 TEST(ReadJsonMessageTest, SaysWhatIsNotModelledYet) {
   EXPECT_THAT(Refusals(R"({"job": {
                              "training": {"peft": {"rank": 8}, "offload": {}},
-                             "parallelism": {"contextParallelSize": 2, "expert_parallel_size": 2},
+                             "parallelism": {"expertTensorParallelSize": 2, "expert_parallel_size": 2},
                              "runtime": {"prefetch": 2},
                              "model": {"profiled": {}}}})"),
               ElementsAre("job.model.profiled: an object; not modelled yet",
-                          "job.parallelism.contextParallelSize: 2; not modelled yet",
+                          "job.parallelism.expertTensorParallelSize: 2; not modelled yet",
                           "job.parallelism.expert_parallel_size: 2; not modelled yet",
                           "job.runtime.prefetch: 2; not modelled yet",
                           "job.training.offload: an object; not modelled yet",
