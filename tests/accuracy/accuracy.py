@@ -26,6 +26,7 @@ import megatron_ci
 import megatron_runs
 import nanotron
 import own_runs
+import phantom
 import reported_runs
 import torchtitan
 import verdicts
@@ -41,6 +42,7 @@ MODULES = (
     torchtitan,
     finetuning,
     own_runs,
+    phantom,
     reported_runs,
 )
 SOURCES = {family: module for module in MODULES for family in module.FAMILIES}

@@ -1,0 +1,99 @@
+"""Training steps of real PyTorch and transformers on a GPU that computes nothing: `phantom` rows.
+
+The allocator, autograd, FSDP and the optimizers are the real ones; NCCL, the CUDA context and a
+GPU that lags behind its CPU are not there. So these rows are no measurements, and make no bounds.
+"""
+
+import functools
+import json
+import pathlib
+
+import measured
+from measured import Prediction
+
+FAMILIES = ("phantom",)
+CONFIGS = pathlib.Path(__file__).resolve().parent / "data" / "phantom"
+FRAMEWORKS = {"none": "ddp", "ddp": "ddp", "fsdp1": "fsdp1", "fsdp2": "fsdp2"}
+KERNELS = {
+    "eager": "eager",
+    "ScaledDotProductFlashAttention": "flash",
+    "ScaledDotProductEfficientAttention": "memory-efficient",
+}
+
+
+def sets_of(row):
+    return [f"phantom {row.text('what_is_measured')}"]
+
+
+def features_of(row):
+    names = ("torch", "config", "wrapper", "units", "precision", "optimizer", "checkpointing")
+    return {name: row.text(name) for name in names}
+
+
+def request_of(row):
+    return {"job": {**_model(row), **_training(row), **_placement(row), "runtime": _runtime(row)}}
+
+
+def predict(row, answer):
+    rank = measured.stage_of(answer, 0)
+    gauge = row.text("what_is_measured")
+    return Prediction(*measured.gauge(rank, gauge), measured.debug_extra(rank), gauge)
+
+
+@functools.cache
+def _config(name):
+    return json.loads((CONFIGS / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def _model(row):
+    config = dict(_config(row.text("config")))
+    layers = row.number("layers", 0)
+    if layers:
+        config["num_hidden_layers"] = layers
+        if "layer_types" in config:
+            config["layer_types"] = config["layer_types"][:layers]
+    return {"model": {"hf_config": config}}
+
+
+def _training(row):
+    sequences = row.number("micro_batch")
+    precision = {"preset": row.text("precision")}
+    if row.text("precision") == "bf16-mixed":
+        precision["reduce_dtype"] = row.text("reduce") or "fp32"
+    optimizer = {"name": row.text("optimizer")}
+    if optimizer["name"] != "adamw-8bit":
+        optimizer["implementation"] = row.text("implementation")
+    training = {
+        "sequence_length": row.number("sequence"),
+        "micro_batch_size": sequences,
+        "global_batch_size": sequences * row.number("world") * row.number("accumulate"),
+        "precision": precision,
+        "optimizer": optimizer,
+        "gradient_clipping": row.text("clip") == "True",
+        "recompute": {"mode": "full" if row.text("checkpointing") == "True" else "none"},
+    }
+    if row.text("kernel") in KERNELS:
+        training["attention"] = KERNELS[row.text("kernel")]
+    return {"training": training}
+
+
+def _placement(row):
+    tensor = row.number("tp")
+    sharded = row.text("wrapper").startswith("fsdp")
+    return {
+        "parallelism": {"zero_stage": 3 if sharded else 0, "tensor_parallel_size": tensor},
+        "cluster": {"gpu": "h100-80gb-sxm", "gpu_count": row.number("world") * tensor},
+    }
+
+
+def _runtime(row):
+    """Units `root`: one group of embedding, norm and head, as accelerate makes it."""
+    wrapper = row.text("wrapper")
+    runtime = {"framework": FRAMEWORKS[wrapper], "versions": {"torch": row.text("torch")}}
+    if wrapper == "fsdp2":
+        runtime["reshard_after_forward"] = row.text("reshard") == "True"
+    if wrapper.startswith("fsdp") and row.text("units") == "root":
+        runtime["trainer"] = "hf-trainer"
+    if row.text("bucket_view") == "True":
+        runtime["gradient_as_bucket_view"] = True
+    return runtime
