@@ -91,11 +91,14 @@ struct HfFamily {
   bool gated_mlp = true;
   Norm norm = Norm::kRmsNorm;
   NormPlacement norm_placement = NormPlacement::kPre;
+  NormClass norm_class = NormClass::kUsual;
   bool norm_weight = true;
   bool norm_bias = false;
   bool embedding_norm = false;
   bool final_norm = true;
   bool qkv_bias = false;
+  bool joint_qkv = false;
+  bool concatenates_rotary = false;
   bool attention_output_bias = false;
   bool mlp_bias = false;
   bool head_bias = false;

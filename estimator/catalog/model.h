@@ -22,6 +22,16 @@ enum class NormPlacement : uint8_t { kPre, kPost, kSandwich, kParallel, kParalle
 // kPerHeadAffine: each head is normed alone, with weights of its own (Cohere,
 // StableLM 2 12B).
 enum class QkNorm : uint8_t { kNone, kPerHead, kPerHeadBias, kFull, kPerHeadAffine };
+// How transformers' class writes a norm, hence what autograd keeps of it where no kernel does
+// all of it.
+//   kUsual    RMSNorm: the input in fp32, and its normalised copy cast back, before the weight
+//             (Llama's); LayerNorm: one op of PyTorch
+//   kWide     RMSNorm whose weight is multiplied in fp32, as the copy is kept (Gemma's, OLMo 2's)
+//   kCentred  LayerNorm in Python: what is left of the input without its mean, twice, and the
+//             normalised copy, all in fp32 (Cohere's)
+// Source: transformers models/llama/modeling_llama.py, gemma/modeling_gemma.py,
+// olmo2/modeling_olmo2.py, cohere2/modeling_cohere2.py.
+enum class NormClass : uint8_t { kUsual, kWide, kCentred };
 enum class PositionEmbedding : uint8_t { kRotary, kLearned, kAlibi, kNone };
 // What stands behind the last layer, and with it what the loss reads.
 //   kLanguageModel           logits of every token: one product
@@ -66,11 +76,17 @@ struct Transformer {
   bool gated_mlp = true;
   Norm norm = Norm::kRmsNorm;
   NormPlacement norm_placement = NormPlacement::kPre;
+  NormClass norm_class = NormClass::kUsual;
   bool norm_weight = true;      // false: OLMo 1's norm without parameters
   bool norm_bias = false;       // LayerNorm with a bias
   bool embedding_norm = false;  // BLOOM, BERT: a norm behind the embedding
   bool final_norm = true;       // false: BERT, OPT-350m
   bool qkv_bias = false;
+  // transformers' class projects queries, keys and values at once: they are views.
+  bool joint_qkv = false;
+  // It rotates a part of each head and concatenates: heads come first, and the attention's
+  // output, laid out as its queries, is copied for the next product.
+  bool concatenates_rotary = false;
   bool attention_output_bias = false;
   bool mlp_bias = false;
   Head head = Head::kLanguageModel;

@@ -80,11 +80,14 @@ void SetTraits(const HfFamily& family, Transformer& model) {
   model.gated_mlp = family.gated_mlp;
   model.norm = family.norm;
   model.norm_placement = family.norm_placement;
+  model.norm_class = family.norm_class;
   model.norm_weight = family.norm_weight;
   model.norm_bias = family.norm_bias;
   model.embedding_norm = family.embedding_norm;
   model.final_norm = family.final_norm;
   model.qkv_bias = family.qkv_bias;
+  model.joint_qkv = family.joint_qkv;
+  model.concatenates_rotary = family.concatenates_rotary;
   model.attention_output_bias = family.attention_output_bias;
   model.mlp_bias = family.mlp_bias;
   model.head_bias = family.head_bias;

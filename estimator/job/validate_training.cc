@@ -107,6 +107,16 @@ void CheckPrecision(const PrecisionSpec& spec, Check& check, Job& job) {
               check, precision.accumulation);
   }
   precision.reduce = precision.accumulation;
+  // DeepSpeed reduces gradients of parts of sequences in fp32.
+  // Source: deepspeed/runtime/engine.py, communication_data_type; constants.py,
+  // SEQ_PARALLEL_COMMUNICATION_DATA_TYPE_DEFAULT.
+  if (job.profile->sharding == Sharding::kEngine && job.context_parallel_size > 1) {
+    precision.reduce = DType::kFp32;
+    if (!spec.reduce_dtype.has_value()) {
+      check.Assume("training.precision.reduce_dtype", "fp32",
+                   "the framework's default with context_parallel_size above 1");
+    }
+  }
   if (!MovesNoByte("training.precision.reduce_dtype", spec.reduce_dtype, Ability::kReduceDType,
                    check, job)) {
     ReadDType("training.precision.reduce_dtype", spec.reduce_dtype, check, precision.reduce);

@@ -71,8 +71,44 @@ int64_t GatherInputBytes(const Job& job, int64_t elements) {
   return Bytes(job.precision.parameter, CeilDivide(elements, job.shard_group_size));
 }
 
+// Whether what stays gathered after forward goes in backward of its group: a pipeline keeps it
+// for its other micro-batches. A unit of several layers keeps one input alone.
+// Source: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, post_backward;
+// _runtime_utils.py, _post_backward_hook; torch/distributed/pipelining/stage.py,
+// backward_maybe_with_nosync.
+bool GoesInBackward(const Job& job) {
+  return job.pipeline_parallel_size == 1 && job.recompute_unit_layer_count == 1;
+}
+
+// Whether a root group's weights are gone when what is reduced is made. FSDP1's gradients of a
+// group become one flat tensor before they go, and where they are reduced in another dtype a
+// copy of that after.
+// Source: torch/distributed/fsdp/_runtime_utils.py, _post_backward_hook.
+bool RootGoesFirst(const Job& job) {
+  const bool cast = job.precision.reduce != job.precision.gradient;
+  return GoesInBackward(job) && (!job.profile->flat_units || cast);
+}
+
+// Weights of a group, gathered before forward of the block and dropped after its backward.
+void Hold(const Job& job, absl::string_view name, int64_t elements, Block& block) {
+  const auto id = static_cast<TensorId>(block.tensors.size());
+  Tensor& tensor = block.tensors.emplace_back();
+  tensor.name = name;
+  tensor.shape.extents[0] = {.size = elements, .symbol = Symbol::kP};
+  tensor.shape.rank = 1;
+  tensor.dtype = job.precision.parameter;
+  tensor.role = Role::kWeight;
+  tensor.stream = job.profile->flat_units ? Stream::kAllGather : Stream::kCompute;
+  tensor.storage = id;
+  tensor.differentiable = false;
+  tensor.checkpointed = block.recompute_unit > 0;
+  InsertOp(block, 0, {.name = name, .outputs = {id}, .saved = {id}});
+}
+
 // A group's weights while its block runs, and the gathered buffers: its own and
-// that of the layer beside it. What stays until backward is a state instead.
+// that of the layer beside it. What stays until backward is held instead. The last result
+// that was gathered goes when forward ends, and the head's group stays until its backward.
+// Source: torch/distributed/fsdp/_fully_shard/_fsdp_state.py, _post_forward.
 void AddGather(const Job& job, Block& block, int64_t elements, int64_t layer_elements, bool stays) {
   const int64_t weights = Bytes(job.precision.parameter, elements);
   const bool first = job.profile->flat_units;
@@ -84,12 +120,13 @@ void AddGather(const Job& job, Block& block, int64_t elements, int64_t layer_ele
                              .backward_bytes = weights});
   }
   const int64_t both = Add(weights, Bytes(job.precision.parameter, layer_elements));
-  block.buffers.push_back({.name = "gather.output",
-                           .role = Role::kCommunication,
-                           .stream = Stream::kAllGather,
-                           .forward_bytes = stays && first ? 0 : both,
-                           .backward_bytes = stays ? 0 : (first ? both : weights),
-                           .input_bytes = GatherInputBytes(job, elements)});
+  block.buffers.push_back(
+      {.name = "gather.output",
+       .role = Role::kCommunication,
+       .stream = Stream::kAllGather,
+       .forward_bytes = stays && first ? 0 : both,
+       .backward_bytes = stays || block.kind == BlockKind::kHead ? 0 : (first ? both : weights),
+       .input_bytes = GatherInputBytes(job, elements)});
 }
 
 // The gradients of a group on their way to other ranks.
@@ -116,6 +153,19 @@ void AddGathered(const Job& job, Program& program, absl::string_view name, Place
                             .alive = alive});
 }
 
+// The last layer's weights, on their way while the loss runs backward.
+// Source: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _backward_prefetch;
+// _runtime_utils.py, _prefetch_handle.
+void AddPrefetch(const Job& job, int64_t layer_elements, Block& head) {
+  if (!job.reshard_after_forward || job.last_block_gathered) return;
+  head.buffers.push_back({.name = "gather.output",
+                          .role = Role::kCommunication,
+                          .stream = Stream::kAllGather,
+                          .forward_bytes = 0,
+                          .backward_bytes = Bytes(job.precision.parameter, layer_elements),
+                          .input_bytes = GatherInputBytes(job, layer_elements)});
+}
+
 // One group of embedding, final norm and head: gathered before the first block,
 // reduced after the last, the head's whole gradients waiting for the
 // embedding's: with FSDP2 for the reduction, with FSDP1 for one flat gradient of
@@ -129,8 +179,11 @@ void AddRootGroup(const Job& job, int64_t layer_elements, Program& program) {
     const int64_t elements = ElementsOf(block);
     root = Add(root, elements);
     const bool head = block.kind == BlockKind::kHead;
-    AddGathered(job, program, head ? "gathered.head" : "gathered.embedding",
-                head ? Place::kHeadStage : Place::kEmbeddingStage, elements, kForwardToBackward);
+    if (!RootGoesFirst(job)) {
+      AddGathered(job, program, head ? "gathered.head" : "gathered.embedding",
+                  head ? Place::kHeadStage : Place::kEmbeddingStage, elements, kForwardToBackward);
+    }
+    if (head) AddPrefetch(job, layer_elements, block);
     const bool flat = job.profile->flat_units;
     if (!head || (AccumulatesWhole(job) && !flat)) continue;
     program.states.push_back({.name = "gradients.head",
@@ -142,6 +195,7 @@ void AddRootGroup(const Job& job, int64_t layer_elements, Program& program) {
   }
   for (Block& block : program.blocks) {
     if (block.kind != BlockKind::kEmbedding) continue;
+    if (RootGoesFirst(job)) Hold(job, "gathered.root", root, block);
     AddReduce(job, block, root);
     if (job.profile->flat_units) continue;  // a view of what is gathered
     const int64_t gathered = Bytes(job.precision.parameter, Add(root, layer_elements));
@@ -176,7 +230,9 @@ void ApplyFsdp(const Job& job, Program& program) {
     const int64_t elements = ElementsOf(block);
     AddGather(job, block, elements, layer_elements, stays);
     AddReduce(job, block, elements);
-    if (stays && !layer) {
+    if (stays && GoesInBackward(job)) {
+      Hold(job, "gathered.weights", elements, block);
+    } else if (stays && !layer) {
       const bool head = block.kind == BlockKind::kHead;
       AddGathered(job, program, head ? "gathered.head" : "gathered.embedding",
                   head ? Place::kHeadStage : Place::kEmbeddingStage, elements, kForwardToBackward);
@@ -185,7 +241,7 @@ void ApplyFsdp(const Job& job, Program& program) {
   if (root) AddRootGroup(job, layer_elements, program);
   if (job.last_block_gathered) {
     AddGathered(job, program, "gathered.last_layer", Place::kHeadStage, layer_elements, kLossAlone);
-  } else if (stays) {
+  } else if (stays && !GoesInBackward(job)) {
     AddGathered(job, program, "gathered.layers", Place::kEverywhere, layer_elements,
                 kForwardToBackward);
     program.states.back().basis = Basis::kBytesPerLayer;

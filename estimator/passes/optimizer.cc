@@ -249,8 +249,8 @@ void AddStates(const Job& job, Program& program) {
 }
 
 // What the step itself needs: one value a parameter at once with foreach, some
-// copies of the largest parameter with a loop, nothing when fused.
-// Source: torch/optim/adam.py, _multi_tensor_adam; memory-internals 10.
+// copies of the largest parameter with a loop (a root, and it divided), nothing when fused.
+// Source: torch/optim/adam.py, _multi_tensor_adam, _single_tensor_adam.
 void AddStepTemporaries(const Job& job, Program& program) {
   if (!HasStepTemporaries(job)) return;
   State temporary{.name = "optimizer.temporaries",
@@ -259,7 +259,7 @@ void AddStepTemporaries(const Job& job, Program& program) {
                   .dtype = job.precision.state,
                   .alive = kOptimizerPhase};
   if (job.optimizer_implementation == OptimizerImplementation::kForLoop) {
-    constexpr int kCopies = 3;
+    constexpr int kCopies = 2;
     temporary.basis = Basis::kLargest;
     for (int i = 0; i < kCopies; ++i) program.states.push_back(temporary);
     return;

@@ -15,12 +15,40 @@ void AddBytes(Program& program, absl::string_view name, Role role, int64_t bytes
       {.name = name, .role = role, .basis = Basis::kBytes, .fixed_bytes = bytes, .alive = alive});
 }
 
+// From torch 2.15 on each product has a workspace for as long as it runs.
+// Source: pytorch #194311, aten CublasHandlePool.cpp, getCurrentCUDABlasWorkspace; seen under the
+// phantom, where TORCH_CUBLAS_WORKSPACE_CACHE=1 gives back what was before.
+constexpr int kWorkspacePerCall = 2015;
+void AddCallWorkspace(const Job& job, Block& block) {
+  const auto id = static_cast<TensorId>(block.tensors.size());
+  const auto multiplies = [](const Op& op) {
+    return op.kind == OpKind::kMatrixProduct ||
+           (op.product_depth > 0 && op.kind != OpKind::kAttention);
+  };
+  if (std::none_of(block.ops.begin(), block.ops.end(), multiplies)) return;
+  Tensor& tensor = block.tensors.emplace_back();
+  tensor.name = "workspace.cublas";
+  tensor.shape.extents[0].size = job.cublas_workspace_bytes;
+  tensor.shape.rank = 1;
+  tensor.dtype = DType::kBool;  // bytes
+  tensor.role = Role::kWorkspace;
+  tensor.storage = id;
+  tensor.differentiable = false;
+  for (Op& op : block.ops) {
+    if (!multiplies(op)) continue;
+    op.forward_temporaries.Add(id);
+    op.backward_temporaries.Add(id);
+  }
+}
+
 // One cuBLAS workspace for the main thread's handle, one for autograd's.
 // Transformer Engine has its own. Source: aten CublasHandlePool.cpp;
 // transformer_engine/pytorch/cpp_extensions/gemm.py,
 // get_cublas_workspace_size_bytes.
 void AddWorkspaces(const Job& job, Program& program) {
-  if (job.profile->pooled_workspace) {
+  if (job.profile->pooled_workspace && job.torch_version >= kWorkspacePerCall) {
+    for (Block& block : program.blocks) AddCallWorkspace(job, block);
+  } else if (job.profile->pooled_workspace) {
     AddBytes(program, "workspace.cublas", Role::kWorkspace, Multiply(2, job.cublas_workspace_bytes),
              kAlways);
     program.states.back().buffers = 2;

@@ -15,10 +15,16 @@ bool IsState(const State& state) {
   return state.part == Part::kOptimizerStates || state.part == Part::kMasterWeights;
 }
 
+// What the step makes for itself, for each parameter that it steps.
+bool IsOfStep(const State& state) {
+  return state.part == Part::kStepCopies ||
+         (state.part == Part::kStepTemporaries && state.basis == Basis::kParameters);
+}
+
 // ZeRO 1: each rank keeps and steps its share of states and master weights.
 void ShardStates(const Job& job, Program& program) {
   for (State& state : program.states) {
-    if (IsState(state) || state.part == Part::kStepCopies) Shard(state, job.shard_group_size);
+    if (IsState(state) || IsOfStep(state)) Shard(state, job.shard_group_size);
   }
 }
 
@@ -96,8 +102,11 @@ void ApplyDeepSpeedStage3(const Job& job, Program& program) {
     for (const Parameter& parameter : block.parameters) {
       elements = Add(elements, parameter.Elements());
     }
-    // Gathered flat, then copied out tensor by tensor.
-    const int64_t bytes = Multiply(2, Bytes(job.precision.parameter, elements));
+    // Gathered flat, then copied out tensor by tensor; a module's only parameter, as a table
+    // is, stays where it was gathered. Source: deepspeed/runtime/zero/
+    // partition_parameters.py, all_gather_coalesced, _all_gather_sequential.
+    const int64_t times = block.kind == BlockKind::kLayer ? 2 : 1;
+    const int64_t bytes = Multiply(times, Bytes(job.precision.parameter, elements));
     block.buffers.push_back({.name = "gathered.weights",
                              .role = Role::kCommunication,
                              .stream = Stream::kAllGather,
@@ -128,9 +137,6 @@ void ApplyDeepSpeed(const Job& job, Program& program) {
       state.buffers = 1;
     }
     if (state.part == Part::kWeights && third) Shard(state, ranks);
-    if (state.part == Part::kStepTemporaries && state.basis == Basis::kParameters) {
-      Shard(state, ranks);
-    }
     const bool gradient = state.part == Part::kGradients || state.part == Part::kGradientSums;
     if (job.zero_stage < 2 || !gradient) continue;
     Shard(state, ranks);

@@ -7,8 +7,9 @@ namespace plimsoll {
 namespace {
 
 constexpr NormNames kEmbeddingNorm = {
-    "embedding.norm",        "embedding.norm.weight",     "embedding.norm.bias",
-    "embedding.norm.upcast", "embedding.norm.normalized", "embedding.norm.statistics"};
+    "embedding.norm",         "embedding.norm.weight",     "embedding.norm.bias",
+    "embedding.norm.upcast",  "embedding.norm.normalized", "embedding.norm.statistics",
+    "embedding.norm.centred", "embedding.norm.product"};
 
 Ids EmbeddingTables(BlockBuilder& b) {
   const Transformer& model = *b.job().model;

@@ -10,11 +10,13 @@ namespace plimsoll {
 namespace {
 
 constexpr NormNames kFinalNorm = {
-    "final.norm",        "final.norm.weight",     "final.norm.bias",
-    "final.norm.upcast", "final.norm.normalized", "final.norm.statistics"};
+    "final.norm",         "final.norm.weight",     "final.norm.bias",
+    "final.norm.upcast",  "final.norm.normalized", "final.norm.statistics",
+    "final.norm.centred", "final.norm.product"};
 constexpr NormNames kMaskedNorm = {
-    "head.norm",        "head.norm.weight",     "head.norm.bias",
-    "head.norm.upcast", "head.norm.normalized", "head.norm.statistics"};
+    "head.norm",         "head.norm.weight",     "head.norm.bias",
+    "head.norm.upcast",  "head.norm.normalized", "head.norm.statistics",
+    "head.norm.centred", "head.norm.product"};
 
 TensorId Logits(BlockBuilder& b, absl::string_view name, DType dtype) {
   return b.Wide(name, b.Size(Symbol::kV), dtype, Role::kLoss);
@@ -62,7 +64,18 @@ TensorId LowerProjection(BlockBuilder& b, TensorId hidden) {
         b.Weight(masked ? "head.bias.untied" : "head.bias", {b.Size(Symbol::kV)}, 0);
   }
   const TensorId logits = Logits(b, "head.logits", b.job().precision.activation);
-  Op& op = b.Then("head", {hidden}, {logits}, {hidden});
+  Ids read{hidden};
+  // Autocast's copy of a table that is no matrix to the embedding.
+  // Source: aten/src/ATen/autocast_mode.cpp, cached_cast.
+  if (b.job().precision.autocast && model.tied_embeddings) {
+    read.Add(b.Add("head.weight.cast", {b.Size(Symbol::kV), b.Size(Symbol::kE)},
+                   {.dtype = b.job().precision.activation,
+                    .tensor_axis = 0,
+                    .role = Role::kWeight,
+                    .differentiable = false}));
+    b.Then("head.weight.cast", {}, {read.ids[1]}, {});
+  }
+  Op& op = b.Then("head", read, {logits}, read);
   op.parameters = weights;
   op.kind = OpKind::kMatrixProduct;
   if (!model.logit_softcap) return logits;
@@ -85,7 +98,11 @@ TensorId LowerCrossEntropy(BlockBuilder& b, TensorId logits) {
   const LogitsHeld held = job.profile->logits_held;
   TensorId wide = logits;
   b.block().tensors[logits].held = held == LogitsHeld::kForward;
-  if (job.precision.activation != DType::kFp32) {
+  // Under autocast a loss without a cast of its own reads 16 bits and gives such a gradient.
+  // Source: transformers models/bert/modeling_bert.py, BertForMaskedLM.forward; aten SoftMax.cpp,
+  // log_softmax with half_to_float.
+  const bool casts = !job.precision.autocast || job.model->head != Head::kMaskedLanguageModel;
+  if (job.precision.activation != DType::kFp32 && casts) {
     b.block().tensors[logits].leaves_hole = held != LogitsHeld::kForward;
     wide = Logits(b, "loss.logits.fp32", DType::kFp32);
     b.Then("loss.logits.fp32", {logits}, {wide}, {});

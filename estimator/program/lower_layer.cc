@@ -159,10 +159,13 @@ constexpr NormNames kQueryNorm = {"attention.query.norm",
                                   "attention.query.norm.bias",
                                   "attention.query.norm.upcast",
                                   "attention.query.norm.normalized",
-                                  "attention.query.norm.statistics"};
+                                  "attention.query.norm.statistics",
+                                  "attention.query.norm.centred",
+                                  "attention.query.norm.product"};
 constexpr NormNames kKeyNorm = {
-    "attention.key.norm",        "attention.key.norm.weight",     "attention.key.norm.bias",
-    "attention.key.norm.upcast", "attention.key.norm.normalized", "attention.key.norm.statistics"};
+    "attention.key.norm",         "attention.key.norm.weight",     "attention.key.norm.bias",
+    "attention.key.norm.upcast",  "attention.key.norm.normalized", "attention.key.norm.statistics",
+    "attention.key.norm.centred", "attention.key.norm.product"};
 
 // Norm on queries and keys, then rotation: each gives new tensors.
 void LowerQkNormAndRotary(BlockBuilder& b, Qkv& qkv) {
@@ -234,7 +237,9 @@ TensorId LowerFlash(BlockBuilder& b, Qkv qkv) {
   op.kind = OpKind::kAttention;
   op.product_depth = Multiply(2, AttendedTokens(job));  // scores, then values
   op.backward_temporaries = {accumulator};
-  if (!job.profile->flash_output_copy || job.attention != AttentionKernel::kFlash) return out;
+  // aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp, mha_fwd: laid out as queries.
+  const bool copies = job.profile->flash_output_copy || job.model->concatenates_rotary;
+  if (!copies || job.attention != AttentionKernel::kFlash) return out;
   const TensorId copy = b.Wide("attention.context.copy", b.Size(Symbol::kA), dtype);
   b.Then("attention.context.copy", {out}, {copy}, {});
   return copy;
@@ -297,7 +302,8 @@ void HoldLocals(BlockBuilder& b, TensorId projected, TensorId out) {
 // [B, S, H] -> [B, S, H]: projections, the kernel, the output projection.
 TensorId LowerAttention(BlockBuilder& b, TensorId input) {
   const Job& job = b.job();
-  Qkv qkv = IsPacked(job) ? LowerPackedQkv(b, input) : LowerSeparateQkv(b, input);
+  const bool packed = IsPacked(job) || job.model->joint_qkv;
+  Qkv qkv = packed ? LowerPackedQkv(b, input) : LowerSeparateQkv(b, input);
   LowerQkNormAndRotary(b, qkv);
   const size_t core = b.block().ops.size();
   const TensorId context =
@@ -377,20 +383,34 @@ TensorId LowerGatedActivation(BlockBuilder& b, TensorId input) {
 }
 
 // 0.5 x (1 + tanh(c (x + 0.044715 x^3))), an op at a time: tanh keeps its
-// output, the products keep 0.5 x and 1 + tanh, the power keeps x.
-// Source: transformers, activations.py, NewGELUActivation.
+// output, the products keep 0.5 x and 1 + tanh, the power keeps x. Under autocast the
+// power is of fp32, and so is all that follows from it.
+// Source: transformers, activations.py, NewGELUActivation; aten/src/ATen/autocast_mode.h,
+// AT_FORALL_FP32.
 void LowerGeluNew(BlockBuilder& b, TensorId up, TensorId activated) {
   const DType dtype = b.job().precision.activation;
+  const DType wide = b.job().precision.autocast ? DType::kFp32 : dtype;
   const Extent ffn = b.Size(Symbol::kF);
-  const TensorId inner = b.Wide("mlp.gelu.inner", ffn, dtype);
-  b.Then("mlp.gelu.inner", {up}, {inner}, {up});
-  const TensorId tanh = b.Wide("mlp.gelu.tanh", ffn, dtype);
+  TensorId base = up;
+  if (wide != dtype) {
+    base = b.Wide("mlp.gelu.base", ffn, wide);
+    b.Then("mlp.gelu.base", {up}, {base}, {});
+  }
+  const TensorId inner = b.Wide("mlp.gelu.inner", ffn, wide);
+  b.Then("mlp.gelu.inner", {base}, {inner}, {base});
+  const TensorId tanh = b.Wide("mlp.gelu.tanh", ffn, wide);
   b.Then("mlp.gelu.tanh", {inner}, {tanh}, {tanh});
   const TensorId half = b.Wide("mlp.gelu.half", ffn, dtype);
   b.Then("mlp.gelu.half", {up}, {half}, {});
-  const TensorId shifted = b.Wide("mlp.gelu.shifted", ffn, dtype);
+  const TensorId shifted = b.Wide("mlp.gelu.shifted", ffn, wide);
   b.Then("mlp.gelu.shifted", {tanh}, {shifted}, {});
-  b.Then("mlp.activation", {half, shifted}, {activated}, {half, shifted});
+  if (wide == dtype) {
+    b.Then("mlp.activation", {half, shifted}, {activated}, {half, shifted});
+    return;
+  }
+  const TensorId product = b.Wide("mlp.gelu.product", ffn, wide);
+  b.Then("mlp.activation", {half, shifted}, {product}, {half, shifted});
+  b.Then("mlp.activation.cast", {product}, {activated}, {});
 }
 
 TensorId LowerPlainActivation(BlockBuilder& b, TensorId input) {
@@ -449,19 +469,24 @@ TensorId LowerResidual(BlockBuilder& b, const ResidualNames& names, TensorId res
 }
 
 constexpr NormNames kAttentionNorm = {
-    "attention.norm",        "attention.norm.weight",     "attention.norm.bias",
-    "attention.norm.upcast", "attention.norm.normalized", "attention.norm.statistics"};
-constexpr NormNames kMlpNorm = {"mlp.norm",        "mlp.norm.weight",     "mlp.norm.bias",
-                                "mlp.norm.upcast", "mlp.norm.normalized", "mlp.norm.statistics"};
+    "attention.norm",         "attention.norm.weight",     "attention.norm.bias",
+    "attention.norm.upcast",  "attention.norm.normalized", "attention.norm.statistics",
+    "attention.norm.centred", "attention.norm.product"};
+constexpr NormNames kMlpNorm = {"mlp.norm",         "mlp.norm.weight",     "mlp.norm.bias",
+                                "mlp.norm.upcast",  "mlp.norm.normalized", "mlp.norm.statistics",
+                                "mlp.norm.centred", "mlp.norm.product"};
 constexpr NormNames kAttentionPostNorm = {"attention.post_norm",
                                           "attention.post_norm.weight",
                                           "attention.post_norm.bias",
                                           "attention.post_norm.upcast",
                                           "attention.post_norm.normalized",
-                                          "attention.post_norm.statistics"};
+                                          "attention.post_norm.statistics",
+                                          "attention.post_norm.centred",
+                                          "attention.post_norm.product"};
 constexpr NormNames kMlpPostNorm = {
-    "mlp.post_norm",        "mlp.post_norm.weight",     "mlp.post_norm.bias",
-    "mlp.post_norm.upcast", "mlp.post_norm.normalized", "mlp.post_norm.statistics"};
+    "mlp.post_norm",         "mlp.post_norm.weight",     "mlp.post_norm.bias",
+    "mlp.post_norm.upcast",  "mlp.post_norm.normalized", "mlp.post_norm.statistics",
+    "mlp.post_norm.centred", "mlp.post_norm.product"};
 constexpr ResidualNames kAttentionResidual = {"attention.dropout.hidden_mask",
                                               "attention.dropped_out", "attention.residual"};
 constexpr ResidualNames kMlpResidual = {"mlp.dropout.mask", "mlp.dropped", "mlp.residual"};

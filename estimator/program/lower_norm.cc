@@ -27,12 +27,24 @@ TensorId LowerUpcast(BlockBuilder& b, const NormNames& names, const NormPlace& p
     upcast = Make(b, names.upcast, place, DType::kFp32);
     b.Then(names.upcast, {input}, {upcast}, {});
   }
-  const TensorId normalized = Make(b, names.normalized, place, place.out);
+  const NormClass how = b.job().model->norm_class;
+  if (how == NormClass::kCentred) {  // each difference is taken anew
+    const TensorId squared = Make(b, names.centred, place, DType::kFp32);
+    b.Then(names.centred, {upcast}, {squared}, {squared});
+    const TensorId centred = Make(b, names.centred, place, DType::kFp32);
+    b.Then(names.centred, {upcast}, {centred}, {});
+    upcast = centred;
+  }
+  const DType kept = how == NormClass::kUsual ? place.out : DType::kFp32;
+  const TensorId normalized = Make(b, names.normalized, place, kept);
   b.Then(names.normalized, {upcast}, {normalized}, {upcast});
-  const TensorId output = Make(b, names.norm, place, place.out);
-  Op& op = b.Then(names.norm, {normalized}, {output}, {normalized});
+  const TensorId product = Make(b, kept == place.out ? names.norm : names.product, place, kept);
+  Op& op = b.Then(names.norm, {normalized}, {product}, {normalized});
   op.parameters = weights;
   op.modules = kNormModule;
+  if (kept == place.out) return product;
+  const TensorId output = Make(b, names.norm, place, place.out);
+  b.Then(names.product, {product}, {output}, {});
   return output;
 }
 
@@ -59,8 +71,9 @@ TensorId LowerPlaced(BlockBuilder& b, const NormNames& names, const NormPlace& p
                      TensorId input, const Extent& groups, Ids weights) {
   // A layer that is compiled keeps a norm's input as it is.
   const bool compiled = b.job().compile && b.block().kind == BlockKind::kLayer;
-  const bool upcast = b.job().profile->norm == NormKernel::kUpcast && !compiled &&
-                      b.job().model->norm == Norm::kRmsNorm;
+  const bool upcast =
+      b.job().profile->norm == NormKernel::kUpcast && !compiled &&
+      (b.job().model->norm == Norm::kRmsNorm || b.job().model->norm_class == NormClass::kCentred);
   return upcast ? LowerUpcast(b, names, place, input, weights)
                 : LowerFused(b, names, place, input, groups, weights);
 }

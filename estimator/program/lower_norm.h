@@ -15,6 +15,8 @@ struct NormNames {
   absl::string_view upcast;
   absl::string_view normalized;
   absl::string_view statistics;
+  absl::string_view centred;
+  absl::string_view product;
 };
 
 struct ResidualNames {
@@ -26,10 +28,8 @@ struct ResidualNames {
 // A norm over H: [B, S, H] -> [B, S, H].
 //
 //   fused    keeps its input and fp32 statistics [B, S]
-//   upcast   keeps the input in fp32, and its normalised copy in the input's
-//            dtype, which the weight's gradient needs
-// Source:  aten/src/ATen/native/layer_norm.cpp; transformers,
-//          models/llama/modeling_llama.py, LlamaRMSNorm.forward.
+//   upcast   keeps what the model's class does (NormClass), in Python
+// Source:  aten/src/ATen/native/layer_norm.cpp; transformers, as NormClass says.
 TensorId LowerNorm(BlockBuilder& b, const NormNames& names, TensorId input);
 
 // A norm over each head of queries or keys (one weight [D]) or over all of them

@@ -113,6 +113,7 @@ struct Tensor {
   Shape shape{};
   DType dtype = DType::kBf16;
   Role role = Role::kActivation;
+  Stream stream = Stream::kCompute;
   TensorId storage = kNoTensor;    // itself, or the tensor that it is a view of
   int8_t tensor_axis = kNoAxis;    // the axis that tensor parallelism splits
   int8_t sequence_axis = kNoAxis;  // the axis that sequence parallelism splits

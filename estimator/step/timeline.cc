@@ -107,6 +107,7 @@ void Unroller::Born(Frame& frame, size_t piece, const StageBlock& at) {
   const bool weight = made.tensor == kNoTensor;
   frame.storages[piece] =
       writer_.Birth({.bytes = made.bytes,
+                     .stream = weight ? Stream::kCompute : block.tensors[made.tensor].stream,
                      .role = made.role,
                      .recorded = !weight && block.tensors[made.tensor].recorded,
                      .name = weight ? made.suffix : block.tensors[made.tensor].name,

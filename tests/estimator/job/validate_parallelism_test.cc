@@ -332,6 +332,9 @@ TEST(ValidateParallelismTest, ContextsShardToo) {
   EXPECT_EQ(valid->shard_group_size, 8);
   EXPECT_EQ(valid->LocalSequenceLength(), 8);
   EXPECT_EQ(valid->LocalTokens(), 16) << "of two sequences";
+  EXPECT_EQ(valid->precision.reduce, DType::kFp32) << "DeepSpeed's default for parts of sequences";
+  job.training.precision.reduce_dtype = "bf16";
+  EXPECT_EQ(Valid(job)->precision.reduce, DType::kBf16);
 }
 
 // Any two of gpu_count, data-parallel size and the model's degrees give the third.

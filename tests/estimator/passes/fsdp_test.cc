@@ -72,9 +72,32 @@ TEST(FsdpTest, SharesAreCastToBeGathered) {
   EXPECT_EQ(input().first, 0);
 }
 
-// Weights that stay gathered are all there at once, from forward to backward.
-TEST(FsdpTest, FsdpWithoutReshardingHoldsAllWeights) {
+// Weights that stay gathered are all there when forward ends, and go a layer at a time.
+TEST(FsdpTest, FsdpWithoutReshardingHoldsWeightsUntilTheirBackward) {
   const Program program = Sharded(Job("fsdp2", 2));
+  for (const Block& block : program.blocks) {
+    EXPECT_EQ(FindTensor(block, "gathered.weights").Bytes(), 2 * Elements(block)) << block.name;
+    EXPECT_EQ(block.ops.front().name, "gathered.weights")
+        << "before all, so that it goes after all";
+    EXPECT_THAT(BufferNames(block), ElementsAre("gather.output"));
+  }
+  EXPECT_EQ(FindState(program, "gathered.layers"), nullptr);
+}
+
+// A recomputed layer does not gather once more what it still has.
+TEST(FsdpTest, ARecomputedLayerKeepsItsWeightsToo) {
+  JobSpec job = Job("fsdp2", 2);
+  job.training.recompute.mode = "full";
+  const Program program = Sharded(job);
+  EXPECT_TRUE(FindTensor(FindBlock(program, "layer"), "gathered.weights").checkpointed);
+}
+
+// A pipeline runs other micro-batches with them: they stay until its last backward.
+TEST(FsdpTest, APipelineHoldsAllWeightsFromForwardToBackward) {
+  JobSpec job = Job("fsdp2", 2);
+  job.parallelism.pipeline_parallel_size = 2;
+  job.cluster.gpu_count = 2 * kRanks;
+  const Program program = Sharded(job);
   const State* gathered = FindState(program, "gathered.layers");
   ASSERT_NE(gathered, nullptr);
   EXPECT_EQ(gathered->fixed_bytes, 2 * Elements(FindBlock(program, "layer")));
@@ -84,8 +107,16 @@ TEST(FsdpTest, FsdpWithoutReshardingHoldsAllWeights) {
     EXPECT_EQ(FindState(program, name)->fixed_bytes,
               2 * kVocab * kHidden + (name[9] == 'h') * 2 * kHidden);
   }
-  EXPECT_THAT(BufferNames(FindBlock(program, "layer")), ElementsAre("gather.output"));
-  EXPECT_EQ(FindState(Sharded(Job("fsdp2", 3)), "gathered.layers"), nullptr);
+}
+
+// The result that was gathered last goes when forward ends, and nothing is gathered again
+// for the head.
+TEST(FsdpTest, NothingIsGatheredForTheHeadInBackward) {
+  const Program program = Sharded(Job("fsdp2", 3));
+  const Block& head = FindBlock(program, "head");
+  ASSERT_THAT(BufferNames(head), ElementsAre("gathered.weights", "gather.output"));
+  EXPECT_GT(head.buffers[1].forward_bytes, 0);
+  EXPECT_EQ(head.buffers[1].backward_bytes, 0);
 }
 
 // HSDP: groups of two shard, and the shard is reduced once more between groups.
@@ -110,18 +141,16 @@ TEST(FsdpTest, FsdpPadsToWholeRows) {
   EXPECT_EQ(sums.row_shard, plain + padding);
 }
 
-// torchtitan of early 2025: embedding, norm and head are one group, gathered all
-// along; the head's gradients wait for the embedding's, and both go at once.
+// torchtitan of early 2025: embedding, norm and head are one group, gathered before the first
+// block and dropped after its backward; the head's gradients wait for the embedding's, and both
+// go at once.
 TEST(FsdpTest, OneRootGroupIsGatheredAllAlong) {
   const Program program = Sharded(Torchtitan("2025.3"));
   const Block& embedding = FindBlock(program, "embedding");
   const int64_t table = kVocab * kHidden;
   const int64_t head = table + kHidden;
-  ASSERT_NE(FindState(program, "gathered.embedding"), nullptr);
-  EXPECT_EQ(FindState(program, "gathered.embedding")->fixed_bytes, 2 * table);
-  EXPECT_EQ(FindState(program, "gathered.embedding")->place, Place::kEmbeddingStage);
-  EXPECT_EQ(FindState(program, "gathered.head")->fixed_bytes, 2 * head);
-  EXPECT_EQ(FindState(program, "gathered.head")->place, Place::kHeadStage);
+  EXPECT_EQ(FindTensor(embedding, "gathered.root").Bytes(), 2 * (table + head));
+  EXPECT_EQ(FindState(program, "gathered.embedding"), nullptr);
   EXPECT_EQ(FindState(program, "gradients.head")->fixed_bytes, 2 * head);
   EXPECT_EQ(embedding.reduce_bytes, 4 * (table + head));
   EXPECT_EQ(FindBlock(program, "head").reduce_bytes, 0);
@@ -130,6 +159,18 @@ TEST(FsdpTest, OneRootGroupIsGatheredAllAlong) {
   EXPECT_EQ(embedding.buffers[0].forward_bytes,
             2 * (table + head + Elements(FindBlock(program, "layer"))))
       << "the root's and the first layer's";
+}
+
+// The last layer's weights are on their way while the loss runs backward, where they are not
+// there already.
+TEST(FsdpTest, ARootGroupsLossPrefetchesTheLastLayer) {
+  JobSpec job = Torchtitan("2025.3");
+  job.runtime.reshard_after_forward = true;
+  const Program program = Sharded(job);
+  const Block& head = FindBlock(program, "head");
+  ASSERT_THAT(BufferNames(head), ElementsAre("gather.output"));
+  EXPECT_EQ(head.buffers[0].forward_bytes, 0);
+  EXPECT_EQ(head.buffers[0].backward_bytes, 2 * Elements(FindBlock(program, "layer")));
 }
 
 // From August 2025 on the embedding, and norm with head, are groups of their own.
@@ -197,7 +238,8 @@ TEST(FsdpTest, TheFirstGathersOnce) {
   EXPECT_EQ(layer.buffers[0].backward_bytes, 2 * 2 * Elements(layer));
   EXPECT_EQ(program.row_shards, 1);
   EXPECT_EQ(program.reduce_stream, Stream::kReduceScatter) << "where gradients become fp32";
-  EXPECT_EQ(FindState(program, "gathered.head")->stream, Stream::kAllGather);
+  EXPECT_EQ(FindTensor(FindBlock(program, "embedding"), "gathered.root").stream,
+            Stream::kAllGather);
   for (const State& state : program.states) EXPECT_FALSE(state.shards_rows) << state.name;
 }
 

@@ -108,7 +108,7 @@ TEST(OptimizerTest, TheStepNeedsRoomOfItsOwn) {
   };
   EXPECT_EQ(temporaries("fused"), 0);
   EXPECT_EQ(temporaries("foreach"), 4 * Estimate(With(SmallJob(), "ddp", "fp32")).parameter_count);
-  EXPECT_EQ(temporaries("for-loop"), 3 * 4 * 256 * 64);
+  EXPECT_EQ(temporaries("for-loop"), 2 * 4 * 256 * 64);
 }
 
 // States come with the first step; before it there are none.

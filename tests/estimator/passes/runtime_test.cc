@@ -18,6 +18,23 @@ int64_t FixedBytes(const Program& program, absl::string_view name) {
   return state == nullptr ? 0 : state->fixed_bytes;
 }
 
+// From torch 2.15 on a product's workspace goes with it.
+TEST(RuntimeTest, AWorkspaceOfEachProduct) {
+  JobSpec job = With(SmallJob(), "ddp");
+  job.cluster.gpu = "h100-80gb-sxm";
+  job.runtime.versions["torch"] = "2.15";
+  const Program program = ProgramOf(job);
+  EXPECT_EQ(FixedBytes(program, "workspace.cublas"), 0);
+  const Block& layer = FindBlock(program, "layer");
+  EXPECT_EQ(FindTensor(layer, "workspace.cublas").Bytes(), 32 * kMib);
+  for (const Op& op : layer.ops) {
+    const bool multiplies = op.kind == OpKind::kMatrixProduct;
+    EXPECT_EQ(op.forward_temporaries.count, multiplies ? 1 : 0) << op.name;
+  }
+  job.runtime.versions["torch"] = "2.14";
+  EXPECT_EQ(FixedBytes(ProgramOf(job), "workspace.cublas"), 2 * 32 * kMib);
+}
+
 // One cuBLAS workspace for each of two threads.
 TEST(RuntimeTest, WorkspacesAreTwo) {
   JobSpec job = SmallJob();

@@ -110,6 +110,24 @@ TEST(ZeroTest, AShardGroupIsWhatShares) {
   EXPECT_EQ(FindState(program, "master_weights")->shards, 2);
 }
 
+// What the step makes for each parameter that it steps is of the rank's share.
+TEST(ZeroTest, AStepOfSharesMakesTemporariesOfShares) {
+  JobSpec job = Job("megatron-core", 1);
+  job.training.optimizer.implementation = "foreach";
+  EXPECT_THAT(SharedStates(job), Contains("optimizer.temporaries"));
+}
+
+// A table is gathered into the memory that it then has; of a layer, copies are made.
+TEST(ZeroTest, DeepSpeedGathersATableWithoutACopy) {
+  const Program program = Sharded(Job("deepspeed", 3));
+  for (const auto& [name, times] : {std::pair{"embedding", 1}, {"layer", 2}, {"head", 1}}) {
+    const Block& block = FindBlock(program, name);
+    int64_t elements = 0;
+    for (const Parameter& parameter : block.parameters) elements += parameter.Elements();
+    EXPECT_EQ(block.buffers.back().backward_bytes, 2 * times * elements) << name;
+  }
+}
+
 TEST(ZeroTest, DeepSpeedSharesMoreByStage) {
   EXPECT_THAT(SharedStates(Job("deepspeed", 0)), IsEmpty());
   EXPECT_THAT(SharedStates(Job("deepspeed", 1)), Not(Contains("gradients")));

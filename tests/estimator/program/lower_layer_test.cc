@@ -1,6 +1,9 @@
 // One layer, lowered: which tensors each option adds, by name, shape and dtype.
 #include <algorithm>
+#include <memory>
+#include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -170,6 +173,64 @@ TEST(LowerLayerTest, QueryAndKeyNormsHaveTheirWeights) {
   EXPECT_THAT(Weights(job), Contains("attention.key.norm.weight [C] bf16"));
 }
 
+// A job of SmallJob()'s model, changed.
+template <typename Change>
+JobSpec OfModel(JobSpec job, const Change& change) {
+  auto model = std::make_shared<Transformer>(*Valid(job)->model);
+  change(*model);
+  job.model.source = std::shared_ptr<const Transformer>(std::move(model));
+  return job;
+}
+
+// "name dtype" of what ops keep for backward whose name begins so, in their order.
+std::vector<std::string> Saved(const JobSpec& job, absl::string_view begin) {
+  const Program program = Lowered(Valid(job));
+  const Block& layer = FindBlock(program, "layer");
+  std::vector<std::string> rows;
+  for (const Op& op : layer.ops) {
+    for (const TensorId id : op.saved) {
+      const Tensor& tensor = layer.tensors[id];
+      if (!absl::StartsWith(op.name, begin)) continue;
+      rows.push_back(absl::StrCat(tensor.name, " ", Name(tensor.dtype)));
+    }
+  }
+  return rows;
+}
+
+// Source: transformers 5.23, modeling_llama.py, modeling_gemma.py and modeling_olmo2.py,
+// modeling_cohere2.py; each seen in the list of what is alive at a peak.
+TEST(LowerLayerTest, ANormKeepsWhatItsClassDoes) {
+  const auto of = [](NormClass how) {
+    return OfModel(With(SmallJob(), "ddp"), [how](Transformer& model) {
+      model.norm_class = how;
+      if (how == NormClass::kCentred) model.norm = Norm::kLayerNorm;
+    });
+  };
+  EXPECT_THAT(Saved(of(NormClass::kUsual), "mlp.norm"),
+              ElementsAre("mlp.norm.upcast fp32", "mlp.norm.normalized bf16"));
+  EXPECT_THAT(Saved(of(NormClass::kWide), "mlp.norm"),
+              ElementsAre("mlp.norm.upcast fp32", "mlp.norm.normalized fp32"));
+  EXPECT_THAT(
+      Saved(of(NormClass::kCentred), "mlp.norm"),
+      ElementsAre("mlp.norm.centred fp32", "mlp.norm.centred fp32", "mlp.norm.normalized fp32"));
+  JobSpec fused = of(NormClass::kCentred);
+  fused.runtime.framework = "megatron-core";
+  EXPECT_THAT(Saved(fused, "mlp.norm"),
+              ElementsAre("attention.residual bf16", "mlp.norm.statistics fp32"))
+      << "a kernel does all of it";
+}
+
+// Source: transformers, activations.py, NewGELUActivation: torch.pow is fp32 under autocast.
+TEST(LowerLayerTest, AutocastRaisesGeluNewToFp32) {
+  JobSpec job = With(ClassicJob(), "ddp", "bf16-mixed");
+  Shape(job).activation = "gelu-new";
+  EXPECT_THAT(Saved(job, "mlp.gelu"), ElementsAre("mlp.up.activation bf16", "mlp.gelu.tanh bf16"));
+  job.training.precision.preset = "bf16-autocast";
+  EXPECT_THAT(Saved(job, "mlp.gelu"), ElementsAre("mlp.gelu.base fp32", "mlp.gelu.tanh fp32"));
+  EXPECT_THAT(Saved(job, "mlp.activation"),
+              ElementsAre("mlp.gelu.half bf16", "mlp.gelu.shifted fp32"));
+}
+
 // Under autocast weights and residual are fp32, and each product casts its own
 // input: five casts a layer.
 TEST(LowerLayerTest, AutocastCastsEachInput) {
@@ -179,6 +240,30 @@ TEST(LowerLayerTest, AutocastCastsEachInput) {
   EXPECT_EQ(std::count(ops.begin(), ops.end(), "mlp.input.cast"), 2);
   EXPECT_THAT(Weights(job), Contains("mlp.down.weight [H, F] fp32"));
   EXPECT_THAT(Ops(SmallJob()), Not(Contains("mlp.input.cast")));
+  const std::vector<std::string> joint =
+      Ops(OfModel(job, [](Transformer& model) { model.joint_qkv = true; }));
+  EXPECT_EQ(std::count(joint.begin(), joint.end(), "attention.input.cast"), 1) << "of one product";
+}
+
+// transformers' GPT-NeoX: values are a view of what its one projection gave, and pin it.
+TEST(LowerLayerTest, AJointProjectionIsPinnedByItsValues) {
+  const JobSpec job =
+      OfModel(With(SmallJob(), "ddp"), [](Transformer& model) { model.joint_qkv = true; });
+  const Program program = Lowered(Valid(job));
+  const Block& layer = FindBlock(program, "layer");
+  const Op& flash = FindOp(layer, "attention.flash");
+  EXPECT_EQ(layer.tensors[flash.saved.ids[0]].name, "attention.query.rotated");
+  const Tensor& value = layer.tensors[flash.saved.ids[2]];
+  EXPECT_EQ(layer.tensors[value.storage].name, "attention.qkv.activation");
+}
+
+TEST(LowerLayerTest, ConcatenatedHeadsHaveTheOutputCopied) {
+  JobSpec job = OfModel(With(SmallJob(), "ddp"),
+                        [](Transformer& model) { model.concatenates_rotary = true; });
+  job.training.attention = "flash";
+  EXPECT_THAT(Ops(job), Contains("attention.context.copy"));
+  job.training.attention = "memory-efficient";
+  EXPECT_THAT(Ops(job), Not(Contains("attention.context.copy"))) << "its layout is its own";
 }
 
 // What lowering makes has as many parameters as the model, whatever its traits.

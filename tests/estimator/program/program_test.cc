@@ -79,5 +79,18 @@ TEST(AliveTest, DuringIsFromOnePhaseToAnother) {
             Bit(Phase::kOptimizer, true) | Bit(Phase::kOptimizer, false));
 }
 
+// What holds a tensor until an op is done knows it by its place.
+TEST(BlockTest, AnOpIsInsertedBeforeAnother) {
+  Block block;
+  block.tensors = {{.name = "early", .held_until = 0}, {.name = "late", .held_until = 1}, {}};
+  block.ops = {{.name = "first"}, {.name = "second"}};
+  InsertOp(block, 1, {.name = "between"});
+  EXPECT_EQ(block.ops[1].name, "between");
+  EXPECT_EQ(block.ops[2].name, "second");
+  EXPECT_EQ(block.tensors[0].held_until, 0);
+  EXPECT_EQ(block.tensors[1].held_until, 2);
+  EXPECT_EQ(block.tensors[2].held_until, 255) << "nothing holds it";
+}
+
 }  // namespace
 }  // namespace plimsoll
