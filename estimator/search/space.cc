@@ -385,7 +385,7 @@ std::vector<int32_t> ValuesOf(const Space& space, const Job& base, const Choice&
     case KnobId::kContextParallel:
       if (!space.context_parallel) return {own};
       values = Divisors(base.model->head_count / choice[KnobId::kTensorParallel],
-                        NodeSize(space, choice) / choice[KnobId::kTensorParallel]);
+                        choice[KnobId::kGpuCount] / choice[KnobId::kTensorParallel]);
       AddValue(values, own);
       break;
     case KnobId::kPipelineParallel:

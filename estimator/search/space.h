@@ -47,7 +47,7 @@ bool MayChange(const RecommendSpec& spec, absl::string_view field);
 // ascending. What they come to together is for Validate to judge.
 //
 //   tensor      divisors of the number of heads, within a node
-//   context     divisors of a rank's heads, within a node, where its method is modelled
+//   context     divisors of a rank's heads, where its method is modelled
 //   pipeline    divisors of what is left, at most one a layer
 //   virtual     divisors of a stage's layers
 //   shard group all data-parallel ranks, or those of one node

@@ -5,9 +5,11 @@ import unittest
 
 import accuracy
 import bigscience_tables
+import calibrate
 import finetuning
 import measured
 import megatron_runs
+import phantom
 import torchtitan
 
 DATA = pathlib.Path(__file__).resolve().parent / "data"
@@ -303,6 +305,36 @@ class MegatronRunsTest(unittest.TestCase):
             with self.assertRaises(measured.Refused) as caught:
                 megatron_runs.request_of(ROWS[row_id])
             self.assertEqual(str(caught.exception), reason, row_id)
+
+
+class PhantomTest(unittest.TestCase):
+    def test_a_row_is_the_job_that_ran(self):
+        wanted = job(phantom, ROWS["phantom-d42-2.15-allocated"])
+        self.assertEqual(wanted["model"]["hf_config"]["model_type"], "qwen3")
+        self.assertEqual(wanted["parallelism"], {"zero_stage": 3, "tensor_parallel_size": 1})
+        self.assertEqual(wanted["cluster"]["gpu_count"], 32)
+        self.assertEqual(wanted["training"]["global_batch_size"], 32)
+        self.assertEqual(wanted["training"]["precision"]["reduce_dtype"], "fp32")
+        runtime = {"framework": "fsdp2", "versions": {"torch": "2.15"}}
+        runtime |= {"reshard_after_forward": True, "trainer": "hf-trainer"}
+        self.assertEqual(wanted["runtime"], runtime, "one root group is accelerate's")
+
+    def test_fewer_layers_have_fewer_types(self):
+        row = changed("phantom-d13-2.15-allocated", layers="3")
+        config = job(phantom, row)["model"]["hf_config"]
+        self.assertEqual(config["num_hidden_layers"], 3)
+        self.assertEqual(len(config.get("layer_types", range(3))), 3)
+
+    def test_a_gauge_is_the_whole_runs(self):
+        for gauge, figure in (("allocated", 7), ("reserved", 70)):
+            row = ROWS[f"phantom-d42-2.15-{gauge}"]
+            self.assertEqual(phantom.sets_of(row), [f"phantom {gauge}"])
+            self.assertEqual(phantom.predict(row, answer(7)).expected, figure)
+
+    def test_it_makes_no_bound(self):
+        sources = {source for _, source, _ in calibrate.measured_rows(DATA)}
+        self.assertNotIn(phantom, sources)
+        self.assertIn(torchtitan, sources)
 
 
 if __name__ == "__main__":

@@ -351,6 +351,17 @@ TEST(SpaceTest, ContextsDivideHeadsWhereTheirMethodIsModelled) {
   EXPECT_THAT(values(), ElementsAre(1));
 }
 
+// Sequences are as long as they are: what a node cannot hold is spread over several.
+TEST(SpaceTest, ContextsMaySpanNodes) {
+  RecommendSpec spec;
+  spec.job = With(TightJob(), "deepspeed");
+  spec.job.cluster.gpu_count = 32;
+  spec.job.cluster.gpus_per_node = 4;
+  const Space space = SpaceOfJob(spec);
+  EXPECT_THAT(ValuesOf(space, *Valid(spec.job), space.own, KnobId::kContextParallel),
+              ElementsAre(1, 2, 4, 5, 10, 20));
+}
+
 TEST(SpaceTest, ContextsAndReplicasShareTheRanks) {
   RecommendSpec spec;
   spec.job = With(TightJob(), "deepspeed");
