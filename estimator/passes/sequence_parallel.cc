@@ -111,6 +111,7 @@ void Scatter(Op& op) {
   const Collectives forward = std::exchange(op.forward_collectives, {});
   const Collectives backward = std::exchange(op.backward_collectives, {});
   const auto exchange = [](const Collective& sum, Collectives& here, Collectives& there) {
+    if (sum.kind != CollectiveKind::kAllReduce) return here.Add(sum);
     here.Add({CollectiveKind::kReduceScatter, sum.axes, sum.tensor, sum.shared});
     there.Add({CollectiveKind::kGather, sum.axes, sum.tensor, sum.shared});
   };
@@ -119,6 +120,7 @@ void Scatter(Op& op) {
   }
   for (const Collective& sum : backward) {
     exchange(sum, op.backward_collectives, op.forward_collectives);
+    if (sum.kind != CollectiveKind::kAllReduce) continue;
     // Backward gathers the input once more: forward did not keep it whole.
     op.backward_collectives.Add({CollectiveKind::kGather, sum.axes, sum.tensor, sum.shared});
   }

@@ -148,6 +148,16 @@ TEST(ContextParallelTest, Fsdp2PutsPiecesTogether) {
                   "attention.context.received"));
 }
 
+// Sequence parallelism scatters sums; an exchange is none.
+TEST(ContextParallelTest, SequenceParallelismLeavesExchanges) {
+  JobSpec job = Job("fsdp2", 2);
+  job.parallelism.tensor_parallel_size = 2;
+  job.parallelism.sequence_parallel = true;
+  job.cluster.gpu_count = 4;
+  const Program program = ProgramAfter(Valid(job), PassId::kSequenceParallel);
+  EXPECT_EQ(Exchanges(FindBlock(program, "layer")).size(), 4u);
+}
+
 TEST(ContextParallelTest, TheCallerHoldsWhatItGaveTheKernel) {
   const Program program = Over(2);
   const Block& layer = FindBlock(program, "layer");

@@ -170,7 +170,7 @@ TEST(RankReplayTest, EqualStagesAreReplayedOnce) {
       spared += FirstAlike(program, stage) < stage ? 1 : 0;
     }
   }
-  EXPECT_GT(spared, Rounds(600) / 4);
+  EXPECT_GT(spared, Rounds(600) / 8);
 }
 
 TEST(RankReplayTest, TooLongIsNone) {

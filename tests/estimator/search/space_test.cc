@@ -357,6 +357,7 @@ TEST(SpaceTest, ContextsMaySpanNodes) {
   spec.job = With(TightJob(), "deepspeed");
   spec.job.cluster.gpu_count = 32;
   spec.job.cluster.gpus_per_node = 4;
+  spec.job.training.global_batch_size = 32;
   const Space space = SpaceOfJob(spec);
   EXPECT_THAT(ValuesOf(space, *Valid(spec.job), space.own, KnobId::kContextParallel),
               ElementsAre(1, 2, 4, 5, 10, 20));
