@@ -8,20 +8,50 @@ namespace {
 
 constexpr size_t kKeptOfStretch = 4;
 
-// The index of the first event of the last step.
-size_t LastStepBegin(const Timeline& timeline) {
-  constexpr int32_t kFirst = (kTimelineSteps - 1) * static_cast<int32_t>(kPhaseCount);
+// Events [begin, end) of a timeline.
+struct Span {
+  size_t begin = 0;
+  size_t end = 0;
+};
+
+// Those of each step.
+std::array<Span, kTimelineSteps> FindSteps(const Timeline& timeline) {
+  std::array<Span, kTimelineSteps> steps{};
+  size_t step = 0;
   for (size_t i = 0; i < timeline.events.size(); ++i) {
     const TimelineEvent& event = timeline.events[i];
-    if (event.kind == TimelineEventKind::kPhase && event.value >= kFirst) return i;
+    if (event.kind == TimelineEventKind::kPhase) {
+      const size_t at = static_cast<size_t>(event.value) / kPhaseCount;
+      if (at > step) steps[at].begin = i;
+      step = at;
+    }
+    steps[step].end = i + 1;
   }
-  return 0;
+  return steps;
+}
+
+// Of the steps after the first the one with the highest peak, the last where they are alike:
+// the allocator may leave more unsplit in one than in another.
+Span FullestStep(const Timeline& timeline, const std::vector<ReplayPoint>& points) {
+  Span fullest;
+  int64_t most = -1;
+  const std::array<Span, kTimelineSteps> steps = FindSteps(timeline);
+  for (size_t step = 1; step < steps.size(); ++step) {
+    int64_t peak = 0;
+    for (size_t i = steps[step].begin; i < steps[step].end; ++i) {
+      peak = std::max(peak, points[i].allocated);
+    }
+    if (peak >= most) fullest = steps[step];
+    most = std::max(most, peak);
+  }
+  return fullest;
 }
 
 // The step's stretches of one phase each.
-std::vector<CurvePhase> FindPhases(const Timeline& timeline, size_t begin) {
+std::vector<CurvePhase> FindPhases(const Timeline& timeline, Span step) {
+  const size_t begin = step.begin;
   std::vector<CurvePhase> phases;
-  for (size_t i = begin; i < timeline.events.size(); ++i) {
+  for (size_t i = begin; i < step.end; ++i) {
     if (timeline.events[i].kind == TimelineEventKind::kPhase) {
       const auto at = static_cast<size_t>(timeline.events[i].value) % kPhaseCount;
       phases.push_back({static_cast<Phase>(at), static_cast<int64_t>(i - begin), 0});
@@ -31,9 +61,10 @@ std::vector<CurvePhase> FindPhases(const Timeline& timeline, size_t begin) {
   return phases;
 }
 
-// Which events of [begin, points.size()) to show, in order.
-std::vector<size_t> Thin(const std::vector<ReplayPoint>& points, size_t begin) {
-  const size_t count = points.size() - begin;
+// Which events of the step to show, in order.
+std::vector<size_t> Thin(const std::vector<ReplayPoint>& points, Span step) {
+  const auto [begin, end] = step;
+  const size_t count = end - begin;
   const size_t stretches =
       count <= kMaxCurvePoints ? count : (kMaxCurvePoints - 1) / kKeptOfStretch;
   const auto lower = [](const ReplayPoint& a, const ReplayPoint& b) {
@@ -56,7 +87,7 @@ std::vector<size_t> Thin(const std::vector<ReplayPoint>& points, size_t begin) {
     std::sort(best.begin(), best.end());
     kept.insert(kept.end(), best.begin(), std::unique(best.begin(), best.end()));
   }
-  if (kept.back() + 1 != points.size()) kept.push_back(points.size() - 1);
+  if (kept.back() + 1 != end) kept.push_back(end - 1);
   return kept;
 }
 
@@ -113,11 +144,12 @@ MemoryCurve DrawCurve(const Job& job, const Program& program, const Stage& stage
   points.reserve(timeline.events.size());
   Replay(timeline, replay.settings, &points);
 
-  const size_t begin = LastStepBegin(timeline);
-  curve.phases = FindPhases(timeline, begin);
+  const Span step = FullestStep(timeline, points);
+  const size_t begin = step.begin;
+  curve.phases = FindPhases(timeline, step);
   RoleSums sums(timeline, points);
   auto phase = curve.phases.begin();
-  for (const size_t index : Thin(points, begin)) {
+  for (const size_t index : Thin(points, step)) {
     const auto event = static_cast<int64_t>(index - begin);
     while (event >= phase->end_event) ++phase;
     curve.points.push_back({.event = event,

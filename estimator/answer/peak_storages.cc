@@ -138,8 +138,10 @@ class TensorStory {
 // Finds out what a storage is by its name, in the order that Unroll names them.
 class Teller {
  public:
-  Teller(const Program& program, const Timeline& timeline)
-      : program_(program), timeline_(timeline), lives_(FindLives(timeline)) {}
+  Teller(const Program& program, const Timeline& timeline, const std::vector<int32_t>& alive)
+      : program_(program), timeline_(timeline), lives_(FindLives(timeline)) {
+    for (const int32_t id : alive) step_ = std::max(step_, StepOf(id));
+  }
 
   PeakStorage Tell(int32_t id) const {
     const TimelineStorage& storage = timeline_.storages[static_cast<size_t>(id)];
@@ -155,6 +157,11 @@ class Teller {
   }
 
  private:
+  // The step in which a storage was made.
+  int32_t StepOf(int32_t id) const {
+    return lives_[static_cast<size_t>(id)].birth / static_cast<int32_t>(kPhaseCount);
+  }
+
   std::string Until(int32_t id) const {
     const int32_t death = lives_[static_cast<size_t>(id)].death;
     if (death < 0) return "state of the training";
@@ -168,9 +175,9 @@ class Teller {
                                    [name](const State& at) { return at.name == name; });
     if (!state) return false;
     const int32_t birth = lives_[static_cast<size_t>(id)].birth;
-    const bool this_step = birth >= (kTimelineSteps - 1) * static_cast<int32_t>(kPhaseCount);
-    told.made = birth == 0 ? "before the first step"
-                           : absl::StrCat(this_step ? "" : "earlier step's ", PhaseOf(birth));
+    told.made = birth == 0
+                    ? "before the first step"
+                    : absl::StrCat(StepOf(id) == step_ ? "" : "earlier step's ", PhaseOf(birth));
     told.alive = Until(id);
     return true;
   }
@@ -244,6 +251,7 @@ class Teller {
   const Program& program_;
   const Timeline& timeline_;
   const std::vector<Life> lives_;
+  int32_t step_ = 0;  // the one at whose peak they are alive
 };
 
 struct Group {
@@ -258,7 +266,7 @@ std::vector<PeakStorage> LargestStorages(const Program& program, const Timeline&
                                          const std::vector<int32_t>& alive,
                                          const std::vector<int64_t>& blocks, size_t limit) {
   using Key = std::tuple<absl::string_view, absl::string_view, Role, int64_t, bool>;
-  const Teller teller(program, timeline);
+  const Teller teller(program, timeline, alive);
   std::map<Key, Group> groups;
   for (const int32_t id : alive) {
     const TimelineStorage& storage = timeline.storages[static_cast<size_t>(id)];

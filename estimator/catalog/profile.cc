@@ -64,6 +64,7 @@ constexpr Profile kEager = {
     .sequence_parallel_default = false,
     .context_parallel_method = ContextParallelMethod::kAllGather,
     .relays_exchanged = false,
+    .reduces_contexts_in_fp32 = false,
     .vocab_size_divisor = 1,
     .fused_optimizer = false,
     .stages = StageRule::kEven,
@@ -134,6 +135,9 @@ constexpr Profile DeepSpeed() {
   // deepspeed/runtime/sequence_parallel/ulysses_sp.py, UlyssesSPAttentionHF.forward.
   profile.context_parallel_method = ContextParallelMethod::kUlysses;
   profile.relays_exchanged = true;
+  // deepspeed/runtime/engine.py, communication_data_type; constants.py,
+  // SEQ_PARALLEL_COMMUNICATION_DATA_TYPE_DEFAULT.
+  profile.reduces_contexts_in_fp32 = true;
   profile.fused_optimizer = true;
   profile.source = "deepspeed/runtime/zero/stage_1_and_2.py, stage3.py, bf16_optimizer.py";
   return profile;

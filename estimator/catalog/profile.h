@@ -148,7 +148,8 @@ struct Profile {
   bool tunes_norms;           // Triton norms that tune themselves at first use
   bool sequence_parallel_default;
   ContextParallelMethod context_parallel_method;  // where the job does not say
-  bool relays_exchanged;  // Ulysses: what ranks exchanged is laid out anew for the kernel
+  bool relays_exchanged;          // Ulysses: what ranks exchanged is laid out anew for the kernel
+  bool reduces_contexts_in_fp32;  // gradients of parts of sequences, where the job does not say
   int64_t vocab_size_divisor;
   bool fused_optimizer;  // default implementation; false: foreach
   StageRule stages;

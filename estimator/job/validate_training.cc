@@ -107,10 +107,7 @@ void CheckPrecision(const PrecisionSpec& spec, Check& check, Job& job) {
               check, precision.accumulation);
   }
   precision.reduce = precision.accumulation;
-  // DeepSpeed reduces gradients of parts of sequences in fp32.
-  // Source: deepspeed/runtime/engine.py, communication_data_type; constants.py,
-  // SEQ_PARALLEL_COMMUNICATION_DATA_TYPE_DEFAULT.
-  if (job.profile->sharding == Sharding::kEngine && job.context_parallel_size > 1) {
+  if (job.profile->reduces_contexts_in_fp32 && job.context_parallel_size > 1) {
     precision.reduce = DType::kFp32;
     if (!spec.reduce_dtype.has_value()) {
       check.Assume("training.precision.reduce_dtype", "fp32",
@@ -165,11 +162,8 @@ void CheckOptimizer(const OptimizerSpec& spec, const std::optional<std::string>&
                                                : OptimizerImplementation::kForeach);
   const absl::string_view field = "training.optimizer.implementation";
   if (!spec.implementation.has_value()) {
-    for (const auto& word : kOptimizerImplementations) {
-      if (word.value == job.optimizer_implementation) {
-        check.Assume(field, word.name, "the framework's default");
-      }
-    }
+    check.Assume(field, NameOf(job.optimizer_implementation, kOptimizerImplementations),
+                 "the framework's default");
     return;
   }
   const auto asked = check.Meaning(field, *spec.implementation, kOptimizerImplementations);
@@ -260,11 +254,8 @@ void CheckAttention(const TrainingSpec& spec, Check& check, Job& job) {
   }
   if (!kernel.has_value()) {
     job.attention = ResolveAttention(job, wide);
-    for (const auto& word : kAttentionKernels) {
-      if (word.value == job.attention) {
-        check.Assume("training.attention", word.name, "auto, for this framework and GPU");
-      }
-    }
+    check.Assume("training.attention", NameOf(job.attention, kAttentionKernels),
+                 "auto, for this framework and GPU");
     return;
   }
   job.attention = *kernel;

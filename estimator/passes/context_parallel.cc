@@ -86,15 +86,9 @@ class Exchanger {
     return kNoTensor;
   }
 
-  // A tensor as `like`, of its own memory.
   TensorId Add(TensorId like, absl::string_view name, bool whole) {
-    const auto id = static_cast<TensorId>(block_.tensors.size());
-    block_.tensors.push_back(block_.tensors[like]);
-    Tensor& tensor = block_.tensors.back();
-    tensor.name = name;
-    tensor.storage = id;
     whole_.push_back(whole);
-    return id;
+    return AddLike(block_, like, name);
   }
   // One that a collective reads or writes.
   TensorId AddPiece(TensorId like, absl::string_view name, bool whole) {

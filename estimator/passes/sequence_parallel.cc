@@ -10,12 +10,9 @@ namespace {
 
 // A temporary as `like`, but whole along the sequence.
 TensorId Whole(Block& block, TensorId like, absl::string_view name) {
-  const auto id = static_cast<TensorId>(block.tensors.size());
-  block.tensors.push_back(block.tensors[like]);
-  Tensor& whole = block.tensors.back();
-  whole.name = name;
+  const TensorId id = AddLike(block, like, name);
+  Tensor& whole = block.tensors[id];
   whole.role = Role::kCommunication;
-  whole.storage = id;
   whole.sequence_axis = kNoAxis;
   whole.differentiable = false;
   whole.discarded = false;

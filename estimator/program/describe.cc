@@ -97,6 +97,7 @@ std::string Line(const Tensor& tensor, TensorId id, const Block& block) {
           .If(view, absl::StrCat("view of ", NameOf(tensor.storage, block)))
           .If(!tensor.differentiable, "no gradient")
           .If(tensor.recorded, "recorded")
+          .If(tensor.stream != Stream::kCompute, kStreams[static_cast<size_t>(tensor.stream)])
           .If(tensor.held, "held")
           .If(tensor.lingers, "lingers")
           .If(until, absl::StrCat("held until ", until ? block.ops[tensor.held_until].name : ""))

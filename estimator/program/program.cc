@@ -35,6 +35,14 @@ std::string InNumbers(const Shape& shape) {
   return absl::StrCat("[", absl::StrJoin(parts, ", "), "]");
 }
 
+TensorId AddLike(Block& block, TensorId like, absl::string_view name) {
+  const auto id = static_cast<TensorId>(block.tensors.size());
+  block.tensors.push_back(block.tensors[like]);
+  block.tensors.back().name = name;
+  block.tensors.back().storage = id;
+  return id;
+}
+
 void InsertOp(Block& block, size_t index, const Op& op) {
   block.ops.insert(block.ops.begin() + static_cast<std::ptrdiff_t>(index), op);
   for (Tensor& tensor : block.tensors) {

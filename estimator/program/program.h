@@ -179,9 +179,8 @@ struct Collectives {
 };
 
 // What recomputation by operation tells apart.
-//   kGather    makes what a collective of the ops behind it gathers
-//   kExchange  makes what its own all-to-all gives
-enum class OpKind : uint8_t { kOther, kMatrixProduct, kAttention, kGather, kExchange };
+//   kGather  makes what a collective of the ops behind it gathers
+enum class OpKind : uint8_t { kOther, kMatrixProduct, kAttention, kGather };
 
 // One operation. Everything it touches is declared here.
 struct Op {
@@ -236,6 +235,9 @@ struct Block {
   TensorId output = kNoTensor;
   std::pmr::vector<BlockBuffer> buffers;
 };
+
+// Adds a tensor as `like`, of its own memory, and returns it.
+TensorId AddLike(Block& block, TensorId like, absl::string_view name);
 
 // Puts an op before the one that is at `index`.
 void InsertOp(Block& block, size_t index, const Op& op);

@@ -44,13 +44,6 @@ bool RunsOn(Trainer trainer, Framework framework) {
          FindTrainerProfile(*FindProfile(framework, kAnyVersion), trainer, kAnyVersion) != nullptr;
 }
 
-absl::string_view NameOf(Trainer trainer) {
-  for (const Word<Trainer>& word : kTrainers) {
-    if (word.value == trainer) return word.name;
-  }
-  return "";
-}
-
 // Leaves what the next framework lacks, a field at a time.
 class Move {
  public:
@@ -99,7 +92,7 @@ void Move::Framework(const NextFramework& next) {
     Change("runtime.framework", std::string(job_.profile->name), std::string(to.name));
   }
   runtime.framework = std::string(to.name);
-  const absl::string_view trainer = NameOf(next.trainer);
+  const absl::string_view trainer = NameOf(next.trainer, kTrainers);
   if (next.trainer != job_.profile->trainer) {
     Change("runtime.trainer", std::string(job_.profile->trainer_name), std::string(trainer));
   }

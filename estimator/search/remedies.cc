@@ -111,12 +111,7 @@ constexpr LossRow kLosses[] = {
      "the loss makes fewer copies of the logits"},
 };
 
-absl::string_view LossName(LossImplementation loss) {
-  for (const Word<LossImplementation>& word : kLossImplementations) {
-    if (word.value == loss) return word.name;
-  }
-  return "";
-}
+absl::string_view LossName(LossImplementation loss) { return NameOf(loss, kLossImplementations); }
 
 void Remedies::TryOtherLoss() {
   const absl::string_view field = "training.loss.implementation";

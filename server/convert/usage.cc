@@ -25,9 +25,7 @@ std::string StrategyOf(const Job& job) {
 
 UsageLabels LabelsOf(const ValidJob& job) {
   UsageLabels labels;
-  for (const auto& word : kFrameworks) {
-    if (word.value == job->profile->framework) labels.framework = std::string(word.name);
-  }
+  labels.framework = std::string(NameOf(job->profile->framework, kFrameworks));
   labels.gpu = job->gpu == nullptr ? "other" : job->gpu->id;
   labels.strategy = StrategyOf(*job);
   return labels;

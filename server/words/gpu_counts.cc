@@ -49,14 +49,11 @@ absl::Status AddPart(absl::string_view part, int64_t node, std::vector<int64_t>*
 
 }  // namespace
 
+int64_t OrOne(int64_t size) { return size > 0 && size <= kMostGpus ? size : 1; }
+
 int64_t ModelRanks(const v1::Parallelism& parallelism) {
-  int64_t ranks = 1;
-  for (const int64_t size :
-       {parallelism.tensor_parallel_size(), parallelism.context_parallel_size(),
-        parallelism.pipeline_parallel_size()}) {
-    if (size > 0 && size <= kMostGpus) ranks *= size;
-  }
-  return ranks;
+  return OrOne(parallelism.tensor_parallel_size()) * OrOne(parallelism.context_parallel_size()) *
+         OrOne(parallelism.pipeline_parallel_size());
 }
 
 absl::StatusOr<std::vector<int64_t>> ReadGpuCounts(const std::string& text, int64_t gpus_per_node) {

@@ -16,8 +16,10 @@ inline constexpr int64_t kUsualGpusPerNode = 8;
 // GPUs of the largest job, as the API has it.
 inline constexpr int64_t kMostGpus = int64_t{1} << 20;
 
-// Ranks that share one copy of the model, over which its parts and its sequences are spread;
-// a size that could not be right counts as 1.
+// `size` of a dimension; 1 where it could not be right.
+int64_t OrOne(int64_t size);
+
+// Ranks that share one copy of the model, over which its parts and its sequences are spread.
 int64_t ModelRanks(const v1::Parallelism& parallelism);
 
 // Returns the numbers in `text`, as they come, each once: a comma between

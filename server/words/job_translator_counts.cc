@@ -9,16 +9,11 @@ namespace {
 
 constexpr double kMostBatch = 1e12;  // above the API's
 
-// The number of a field; 1 where it has none that could be right.
-int64_t OrOne(bool has, int64_t value) {
-  return has && value > 0 && value <= kMostGpus ? value : int64_t{1};
-}
-
 // Data-parallel ranks; 0 where nothing says how many GPUs there are.
 int64_t Replicas(const v1::Job& job) {
   const v1::Parallelism& parallelism = job.parallelism();
   if (parallelism.has_data_parallel_size()) {
-    return OrOne(true, parallelism.data_parallel_size());
+    return OrOne(parallelism.data_parallel_size());
   }
   return job.cluster().has_gpu_count() ? job.cluster().gpu_count() / ModelRanks(parallelism) : 0;
 }
@@ -84,7 +79,7 @@ void JobTranslator::CountMicroBatches(v1::Job* job) {
                 "data_parallel_size",
                 ViolationCode::kMissing);
   }
-  const int64_t micro = OrOne(training.has_micro_batch_size(), training.micro_batch_size());
+  const int64_t micro = OrOne(training.micro_batch_size());
   const double batch = static_cast<double>(accumulation_->number) * static_cast<double>(replicas) *
                        static_cast<double>(micro);
   if (batch > kMostBatch) {

@@ -230,6 +230,12 @@ JobSpec With(JobSpec job, absl::string_view framework, absl::string_view preset)
   return job;
 }
 
+JobSpec WithSequenceParallelism(JobSpec job, int64_t ranks) {
+  job.parallelism.tensor_parallel_size = ranks;
+  job.parallelism.sequence_parallel = true;
+  return job;
+}
+
 ValidJob Valid(const JobSpec& job) {
   std::variant<ValidJob, Violations> valid = Validate(job, SmallCatalog());
   if (auto* refused = std::get_if<Violations>(&valid)) {

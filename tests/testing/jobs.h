@@ -37,6 +37,9 @@ JobSpec TightJob();
 // `job` under a framework and precision.
 JobSpec With(JobSpec job, absl::string_view framework, absl::string_view preset = "bf16-mixed");
 
+// `job` with its matrices and its sequence over that many ranks.
+JobSpec WithSequenceParallelism(JobSpec job, int64_t ranks);
+
 // The job made valid, its program after all passes or those up to `last`.
 // They throw what Validate says where it is refused.
 ValidJob Valid(const JobSpec& job);

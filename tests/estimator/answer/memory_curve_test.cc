@@ -43,15 +43,12 @@ int64_t SteadyPeak(const Replayed& replayed) {
   return most;
 }
 
-// Of the last step; one before it may have left a little more unsplit.
 TEST(MemoryCurveTest, ItsPeakIsTheReplays) {
   std::mt19937_64 random(20261121);
   for (int i = 0; i < kJobs; ++i) {
     const auto [timeline, replay, curve] = Draw(RandomJob(random));
     const CurvePoint& peak = curve.points[curve.peak_point];
-    const int64_t steady = SteadyPeak(replay.shown());
-    EXPECT_LE(peak.allocated_bytes, steady) << i;
-    EXPECT_GE(peak.allocated_bytes, steady - steady / 10000) << i;
+    EXPECT_EQ(peak.allocated_bytes, SteadyPeak(replay.shown())) << i;
     for (const CurvePoint& point : curve.points) {
       ASSERT_LE(point.allocated_bytes, peak.allocated_bytes) << i;
       ASSERT_LE(point.allocated_bytes, point.reserved_bytes) << i;

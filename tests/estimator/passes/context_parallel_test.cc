@@ -74,9 +74,7 @@ TEST(ContextParallelTest, CopiesHeadsThatAreFewerThanRanks) {
 }
 
 TEST(ContextParallelTest, StandsBesideTensorAndSequenceParallelism) {
-  JobSpec job = Job("fsdp2", 2);
-  job.parallelism.tensor_parallel_size = 2;
-  job.parallelism.sequence_parallel = true;
+  JobSpec job = WithSequenceParallelism(Job("fsdp2", 2), 2);
   job.cluster.gpu_count = 4;
   const Program program = ProgramAfter(Valid(job), PassId::kSequenceParallel);
   ExpectShapes(FindBlock(program, "layer"),
@@ -150,9 +148,7 @@ TEST(ContextParallelTest, Fsdp2PutsPiecesTogether) {
 
 // Sequence parallelism scatters sums; an exchange is none.
 TEST(ContextParallelTest, SequenceParallelismLeavesExchanges) {
-  JobSpec job = Job("fsdp2", 2);
-  job.parallelism.tensor_parallel_size = 2;
-  job.parallelism.sequence_parallel = true;
+  JobSpec job = WithSequenceParallelism(Job("fsdp2", 2), 2);
   job.cluster.gpu_count = 4;
   const Program program = ProgramAfter(Valid(job), PassId::kSequenceParallel);
   EXPECT_EQ(Exchanges(FindBlock(program, "layer")).size(), 4u);

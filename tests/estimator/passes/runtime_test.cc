@@ -159,10 +159,8 @@ TEST(RuntimeTest, AllHeadGradientsWait) {
 
 // With sequence parallelism a part of the input waits, and is gathered in the end.
 TEST(RuntimeTest, HeadGradientsThatWaitAreGatheredInTheEnd) {
-  JobSpec job = With(SmallJob(), "megatron-core");
+  JobSpec job = WithSequenceParallelism(With(SmallJob(), "megatron-core"), 2);
   job.parallelism.pipeline_parallel_size = 2;
-  job.parallelism.tensor_parallel_size = 2;
-  job.parallelism.sequence_parallel = true;
   job.training.global_batch_size = 8;
   job.runtime.deferred_embedding_gradient_count = 2;
   EXPECT_EQ(FixedBytes(ProgramOf(job), "head.deferred.input"), 2 * 64 * 64 * 2 / 2);
