@@ -94,7 +94,7 @@ void FillRank(const Job& job, const Program& program, const Margins& margins, co
   rank.gpu_count = job.gpu_count / job.pipeline_parallel_size;
   rank.layer_count = stage.layer_count;
   rank.in_flight_count = stage.order.MostInFlight();
-  rank.parameter_count = peak.sums.parameters;
+  rank.parameter_count = peak.sums.All();
   const int64_t outside = program.outside.Sum();
   const int64_t reserved = peak.Reserved();
   const GaugeBytes expected{peak.usage.total, reserved, Add(reserved, outside)};
@@ -364,6 +364,9 @@ std::variant<MemoryEstimate, Violations> EstimateMemory(const JobSpec& spec, con
   FillVerdict(*job, program, estimate);
   WarnOfRisk(estimate);
   estimate.parameter_count = CountParameters(*job->model);
+  if (job->adapter.has_value()) {  // on each rank whole
+    estimate.parameter_count = Add(estimate.parameter_count, peaks.front().sums.parameters);
+  }
   estimate.assumptions = job.TakeAssumptions();
   estimate.calibration_id = catalog.calibration.id;
   estimate.trace = std::move(traced.trace);

@@ -77,7 +77,7 @@ LedgerEntry ExplainState(const State& state, const ParameterSums& sums) {
   entry.shape = fixed ? "" : (state.shards > 1 ? absl::StrCat("[P/", state.shards, "]") : "[P]");
   entry.extents = fixed
                       ? ""
-                      : absl::StrCat("[", sums.parameters,
+                      : absl::StrCat("[", SelectedElements(state, sums),
                                      state.shards > 1 ? absl::StrCat("/", state.shards) : "", "]");
   entry.bytes = StateBytes(state, sums);
   entry.count = 1;

@@ -44,10 +44,9 @@ struct MemoryCurve {
 inline constexpr size_t kMaxCurvePoints = 2000;
 inline constexpr size_t kMaxPeakStorages = 20;
 
-// Draws the steady step with the highest peak of those that were replayed, on the GPU that the job has
-// where it runs there. A step of more events than kMaxCurvePoints is thinned: of
-// each stretch of it the first event, the lowest and the highest stay, and the
-// highest of reserved.
+// Draws the steady step with the highest peak of those that were replayed, on the GPU that the job
+// has where it runs there. A step of more events than kMaxCurvePoints is thinned: of each stretch
+// of it the first event, the lowest and the highest stay, and the highest of reserved.
 //
 // Requires: `replay` is of `stage` of `program`, which is of `job`
 MemoryCurve DrawCurve(const Job& job, const Program& program, const Stage& stage,

@@ -54,6 +54,7 @@ enum class Ability : uint8_t {
 
   kOtherHead,  // than one that predicts tokens
 
+  kLora,
   kPlainLoss,
   kChunkedLoss,
   kChunkedCrossEntropy,

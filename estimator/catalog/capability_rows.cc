@@ -195,6 +195,14 @@ constexpr CapabilityRow kRows[] = {
     NotModelled(kOldMegatron, {Ability::kOtherHead}, "its classifier is a model of its own",
                 "Megatron-LM v2.4 and Megatron-DeepSpeed, megatron/model/classification.py"),
 
+    // Adapters.
+    Of(kDdp | kFsdp2 | kDeepSpeed, {Ability::kLora}, "peft tuners/lora/layer.py, Linear.forward"),
+    NotModelled(kFsdp1, {Ability::kLora}, "ddp, fsdp2 and deepspeed are, with adapters",
+                "peft utils/other.py, fsdp_auto_wrap_policy"),
+    NotModelled(kMegatron, {Ability::kLora}, "NeMo's and Megatron Bridge's adapters are their own",
+                "Megatron Bridge peft/lora.py"),
+    Lacks(kNanotron, {Ability::kLora}, "it trains all weights", "nanotron trainer.py"),
+
     // The loss.
     Of(kOfModules, {Ability::kChunkedLoss, Ability::kChunkedCrossEntropy, Ability::kFusedLoss},
        "torchtitan components/loss.py; Liger-Kernel transformers/fused_linear_cross_entropy.py"),
@@ -307,7 +315,13 @@ constexpr CapabilityRow kRows[] = {
           Lacks(kTorch, {Ability::kUlysses}, "its context parallelism is torch's",
                 "torchtitan distributed/context_parallel.py")),
 
+    Under(Trainer::kTorchtitan, NotModelled(kTorch, {Ability::kLora}, "its adapters are its own",
+                                            "torchtitan components/lora.py")),
+
     // torchtune.
+    Under(Trainer::kTorchtune,
+          NotModelled(kTorch, {Ability::kLora}, "its adapters keep other tensors than PEFT's",
+                      "torchtune modules/peft/lora.py, LoRALinear.forward")),
     Under(Trainer::kTorchtune,
           Lacks(kTorch, {Ability::kUlysses}, "its context parallelism is torch's",
                 "torchtune recipes/full_finetune_distributed.py")),
@@ -336,6 +350,9 @@ constexpr CapabilityRow kRows[] = {
                                      "torchtune modules/loss")),
 
     // litgpt.
+    Under(Trainer::kLitgpt,
+          NotModelled(kTorch, {Ability::kLora}, "its adapters keep other tensors than PEFT's",
+                      "litgpt lora.py, LoRAQKVLinear.forward")),
     Under(Trainer::kLitgpt,
           Lacks(kTorch, kContexts, "its ranks have whole sequences", "litgpt pretrain.py")),
     Under(Trainer::kLitgpt, Lacks(kTorch, {Ability::kOtherHead}, "its models predict tokens",
@@ -383,6 +400,7 @@ const std::array<AbilityName, kAbilityCount> kAbilityNames = {{
     {Ability::kNormAgain, "training.recompute.modules", "norm"},
     {Ability::kActivationAgain, "training.recompute.modules", "activation"},
     {Ability::kOtherHead, "model.transformer.head", "one that predicts no tokens"},
+    {Ability::kLora, "training.adapter.method", "lora"},
     {Ability::kPlainLoss, "training.loss.implementation", "plain"},
     {Ability::kChunkedLoss, "training.loss.implementation", "chunked"},
     {Ability::kChunkedCrossEntropy, "training.loss.implementation", "chunked-cross-entropy"},

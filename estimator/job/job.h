@@ -62,6 +62,14 @@ struct RecomputeSpec {
   std::optional<int64_t> interval, unit_layer_count;
 };
 
+struct AdapterSpec {
+  std::optional<std::string> method;
+  std::optional<int64_t> rank;
+  std::vector<std::string> target_modules;
+  std::optional<double> dropout;
+  std::optional<std::string> adapter_dtype;
+};
+
 struct LossSpec {
   std::optional<std::string> implementation;
   std::optional<int64_t> chunk_count;
@@ -76,6 +84,7 @@ struct TrainingSpec {
   std::optional<std::string> attention;
   LossSpec loss;
   std::optional<bool> resumed_from_checkpoint;
+  AdapterSpec adapter;
 };
 
 struct ParallelismSpec {
@@ -148,6 +157,9 @@ enum class OptimizerImplementation : uint8_t { kForLoop, kForeach, kFused };
 enum class RecomputeMode : uint8_t { kNone, kSelective, kPerOp, kFull, kEveryNth };
 // A bit each in Job::recompute_modules.
 enum class RecomputeModule : uint8_t { kCoreAttention, kMlp, kNorm, kActivation };
+enum class AdapterMethod : uint8_t { kLora };
+// A bit each in Adapter::targets.
+enum class AdapterTarget : uint8_t { kQuery, kKey, kValue, kOutput, kGate, kUp, kDown };
 enum class LossImplementation : uint8_t {
   kPlain,
   kChunked,
@@ -181,6 +193,14 @@ struct Precision {
   bool autocast = false;            // weights are cast at each use
 };
 
+// Matrices of this rank beside those that are targets.
+struct Adapter {
+  int64_t rank = 0;
+  uint8_t targets = 0;
+  double dropout = 0;
+  DType dtype = DType::kFp32;
+};
+
 // A job with nothing left open. Its names are the API's.
 struct Job {
   const Transformer* model = nullptr;
@@ -200,6 +220,7 @@ struct Job {
   LossImplementation loss = LossImplementation::kPlain;
   int64_t loss_chunk_count = 1;
   bool resumed_from_checkpoint = false;
+  std::optional<Adapter> adapter;  // all else is frozen
 
   int64_t data_parallel_size = 1;
   int64_t zero_stage = 0;
@@ -245,6 +266,10 @@ struct Job {
   std::vector<Assumption> assumptions;
   std::vector<Warning> warnings;
 
+  // What forward reads of an adapter's weights: the weights, or 16 bits gathered of masters.
+  DType AdapterDType() const {
+    return precision.master == DType::kNone ? adapter->dtype : precision.parameter;
+  }
   // Tokens of each sequence, and of a micro-batch, that one rank has.
   int64_t LocalSequenceLength() const { return sequence_length / context_parallel_size; }
   int64_t LocalTokens() const { return Multiply(micro_batch_size, LocalSequenceLength()); }

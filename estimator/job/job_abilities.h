@@ -28,6 +28,7 @@ constexpr Ability AbilityOf(RecomputeMode mode) {
 constexpr Ability AbilityOf(RecomputeModule module) {
   return AbilityAfter(Ability::kCoreAttentionAgain, module);
 }
+constexpr Ability AbilityOf(AdapterMethod method) { return AbilityAfter(Ability::kLora, method); }
 constexpr Ability AbilityOf(LossImplementation loss) {
   return AbilityAfter(Ability::kPlainLoss, loss);
 }

@@ -23,6 +23,9 @@ constexpr char kOptimizer[] = "training.optimizer.name";
 constexpr char kImplementation[] = "training.optimizer.implementation";
 constexpr char kRecompute[] = "training.recompute.mode";
 constexpr char kModules[] = "training.recompute.modules";
+constexpr char kAdapter[] = "training.adapter.method";
+constexpr char kAdapterRank[] = "training.adapter.rank";
+constexpr char kAdapterTargetModules[] = "training.adapter.target_modules";
 constexpr char kAttention[] = "training.attention";
 constexpr char kLoss[] = "training.loss.implementation";
 constexpr char kZero[] = "parallelism.zero_stage";
@@ -81,6 +84,16 @@ constexpr FieldSynonym kFieldSynonyms[] = {
      "none"},
     {"checkpoint-activations", kRecompute, "Megatron-LM 2, --checkpoint-activations",
      WordReading::kSwitch, "full", "none"},
+    {"lora", kAdapter, "usual", WordReading::kSwitch, "lora", ""},
+    {"use-lora", kAdapter, "usual", WordReading::kSwitch, "lora", ""},
+    {"use-peft", kAdapter, "TRL ModelConfig.use_peft", WordReading::kSwitch, "lora", ""},
+    {"peft", kAdapter, "usual"},
+    {"peft-type", kAdapter, "PEFT PeftConfig.peft_type"},
+    {"lora-r", kAdapterRank, "axolotl lora_r, TRL ModelConfig.lora_r"},
+    {"lora-rank", kAdapterRank, "LLaMA-Factory lora_rank"},
+    {"lora-dropout", "training.adapter.dropout", "axolotl, LLaMA-Factory, TRL"},
+    {"lora-target-modules", kAdapterTargetModules, "axolotl, TRL ModelConfig"},
+    {"lora-target", kAdapterTargetModules, "LLaMA-Factory lora_target"},
     {"attn-implementation", kAttention, "Hugging Face from_pretrained"},
     {"attention-backend", kAttention, "Megatron-Core --attention-backend"},
     {"flash-attention", kAttention, "axolotl flash_attention", WordReading::kSwitch, "flash", ""},
@@ -220,7 +233,7 @@ constexpr char kPagedRule[] =
     "not modelled yet: paged states move between the GPU's memory and the host's";
 constexpr char kOffloadRule[] = "not modelled yet: what is moved to the host's memory";
 constexpr char kExpertRule[] = "not modelled yet: layers of experts";
-constexpr char kAdapterRule[] = "not modelled yet: adapters, LoRA among them";
+constexpr char kAdapterRule[] = "not modelled yet: adapters other than LoRA";
 constexpr char kQuantizedRule[] = "not modelled yet: frozen weights in 4 or 8 bits";
 constexpr char kFactoredRule[] = "not modelled yet: this optimizer's states";
 
@@ -298,14 +311,12 @@ constexpr RefusedWord kRefusedWords[] = {
     {"", "expert-parallel-degree", kNotModelled, kExpertRule, "1"},
     {"", "expert-model-parallel-size", kNotModelled, kExpertRule, "1"},
     {"", "expert-tensor-parallel-size", kNotModelled, kPlannedRule, "1"},
-    {"", "peft", kNotModelled, kPlannedRule, "false"},
-    {"", "lora", kNotModelled, kAdapterRule, "false"},
-    {"", "use-lora", kNotModelled, kAdapterRule, "false"},
-    {"", "use-peft", kNotModelled, kAdapterRule, "false"},
-    {"", "lora-r", kNotModelled, kAdapterRule},
-    {"", "lora-rank", kNotModelled, kAdapterRule},
-    {"", "lora-alpha", kNotModelled, kAdapterRule},
-    {"", "adapter", kNotModelled, kAdapterRule, "none"},
+    {"", "lora-alpha", kNoField, "no such field: it moves no byte"},
+    {kAdapter, "dora", kNotModelled, kAdapterRule},
+    {kAdapter, "ia3", kNotModelled, kAdapterRule},
+    {kAdapter, "prefix-tuning", kNotModelled, kAdapterRule},
+    {kAdapter, "prompt-tuning", kNotModelled, kAdapterRule},
+    {kAdapter, "qlora", kNotModelled, kQuantizedRule},
     {"", "qlora", kNotModelled, kQuantizedRule, "false"},
     {"", "load-in-4bit", kNotModelled, kQuantizedRule, "false"},
     {"", "load-in-8bit", kNotModelled, kQuantizedRule, "false"},

@@ -79,11 +79,19 @@ bool MovesNoByte(absl::string_view field, const std::optional<std::string>& name
   return true;
 }
 
+// Adapters are kept in a dtype of their own, and under autocast what is frozen in 16 bits.
+void AdaptPrecision(const Adapter& adapter, Precision& precision) {
+  if (precision.autocast) precision.parameter = precision.residual = precision.activation;
+  if (precision.master != DType::kNone) return;
+  precision.gradient = precision.accumulation = precision.state = adapter.dtype;
+}
+
 void CheckPrecision(const PrecisionSpec& spec, Check& check, Job& job) {
-  const std::string& name = spec.preset.value_or("bf16-mixed");
+  const absl::string_view usual = job.adapter.has_value() ? "bf16-pure" : "bf16-mixed";
+  const std::string name = spec.preset.value_or(std::string(usual));
   const auto preset = check.Meaning("training.precision.preset", name, kPresets);
   if (!spec.preset.has_value()) {
-    check.Assume("training.precision.preset", "bf16-mixed", "the usual one");
+    check.Assume("training.precision.preset", usual, "the usual one");
   }
   if (!preset.has_value()) return;
   Precision& precision = job.precision;
@@ -95,6 +103,7 @@ void CheckPrecision(const PrecisionSpec& spec, Check& check, Job& job) {
   precision.activation = preset->activation;
   precision.residual = preset->residual;
   precision.autocast = preset->autocast;
+  if (job.adapter.has_value()) AdaptPrecision(*job.adapter, precision);
   ReadDType("training.precision.parameter_dtype", spec.parameter_dtype, check, precision.parameter);
   ReadDType("training.precision.gradient_dtype", spec.gradient_dtype, check, precision.gradient);
   if (precision.accumulation == DType::kNone) {
@@ -415,6 +424,7 @@ void CheckTransformer(const std::optional<std::string>& name, Check& check, Job&
 
 void CheckTraining(const TrainingSpec& spec, Check& check, Job& job) {
   CheckBatch(spec, check, job);
+  ReadAdapter(spec.adapter, check, job);
   CheckPrecision(spec.precision, check, job);
   CheckOptimizer(spec.optimizer, spec.precision.optimizer_state_dtype, check, job);
   job.gradient_clipping = spec.gradient_clipping.value_or(true);

@@ -54,6 +54,15 @@ inline constexpr Word<RecomputeModule> kRecomputeModules[] = {
     {"norm", RecomputeModule::kNorm},
     {"activation", RecomputeModule::kActivation},
 };
+inline constexpr Word<AdapterMethod> kAdapterMethods[] = {{"lora", AdapterMethod::kLora}};
+// Modules by the names of transformers' Llama, as PEFT's target_modules has them.
+inline constexpr Word<uint8_t> kAdapterTargets[] = {
+    {"all-linear", 0x7f}, {"attention", 0x0f}, {"mlp", 0x70},    {"q_proj", 0x01},
+    {"k_proj", 0x02},     {"v_proj", 0x04},    {"o_proj", 0x08}, {"gate_proj", 0x10},
+    {"up_proj", 0x20},    {"down_proj", 0x40},
+};
+inline constexpr Word<DType> kAdapterDTypes[] = {
+    {"fp32", DType::kFp32}, {"fp16", DType::kFp16}, {"bf16", DType::kBf16}};
 // No value: what the framework takes on this GPU.
 inline constexpr Word<std::optional<AttentionKernel>> kAttentionKernels[] = {
     {"auto", std::nullopt},

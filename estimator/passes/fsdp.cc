@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "estimator/passes/shard.h"
+#include "estimator/program/parameter_sums.h"
 
 namespace plimsoll {
 namespace {
@@ -25,7 +26,9 @@ void ShardStates(const Job& job, Program& program) {
   const bool has_master = job.precision.master != DType::kNone;
   auto& states = program.states;
   const auto replaced = [has_master](const State& state) {
-    const bool weights = state.part == Part::kWeights && has_master;  // the shard is the master
+    // The shard is the master.
+    const bool weights =
+        state.part == Part::kWeights && state.of == Selection::kTrained && has_master;
     return weights || state.part == Part::kGradientSums;
   };
   states.erase(std::remove_if(states.begin(), states.end(), replaced), states.end());
@@ -55,20 +58,23 @@ void ShardStates(const Job& job, Program& program) {
   if (rows) program.row_shards = job.shard_group_size;
 }
 
-int64_t ElementsOf(const Block& block) {
-  int64_t elements = 0;
-  for (const Parameter& parameter : block.parameters) {
-    if (!parameter.tied) elements = Add(elements, parameter.Elements());
-  }
-  return elements;
+// Of a group's parameters.
+struct Elements {
+  int64_t all = 0;
+  int64_t trained = 0;
+};
+
+Elements ElementsOf(const Block& block) {
+  const ParameterSums sums = SumBlock(block, 1).own;
+  return {sums.All(), sums.parameters};
 }
 
-// A rank's share of a group, cast from the master's dtype to be gathered.
+// A rank's share of what is trained of a group, cast from the master's dtype to be gathered.
 // Source: torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py,
 // _get_param_all_gather_inputs; _flat_param.py, _use_low_precision_shard.
-int64_t GatherInputBytes(const Job& job, int64_t elements) {
+int64_t GatherInputBytes(const Job& job, const Elements& elements) {
   if (job.precision.master == DType::kNone) return 0;
-  return Bytes(job.precision.parameter, CeilDivide(elements, job.shard_group_size));
+  return Bytes(job.precision.parameter, CeilDivide(elements.trained, job.shard_group_size));
 }
 
 // Whether what stays gathered after forward goes in backward of its group: a pipeline keeps it
@@ -109,8 +115,9 @@ void Hold(const Job& job, absl::string_view name, int64_t elements, Block& block
 // that of the layer beside it. What stays until backward is held instead. The last result
 // that was gathered goes when forward ends, and the head's group stays until its backward.
 // Source: torch/distributed/fsdp/_fully_shard/_fsdp_state.py, _post_forward.
-void AddGather(const Job& job, Block& block, int64_t elements, int64_t layer_elements, bool stays) {
-  const int64_t weights = Bytes(job.precision.parameter, elements);
+void AddGather(const Job& job, Block& block, const Elements& elements, int64_t layer_elements,
+               bool stays) {
+  const int64_t weights = Bytes(job.precision.parameter, elements.all);
   const bool first = job.profile->flat_units;
   if (!first && !stays) {
     block.buffers.push_back({.name = "gathered.weights",
@@ -132,6 +139,7 @@ void AddGather(const Job& job, Block& block, int64_t elements, int64_t layer_ele
 // The gradients of a group on their way to other ranks.
 void AddReduce(const Job& job, Block& block, int64_t elements) {
   block.reduce_bytes = Bytes(job.precision.reduce, elements);
+  if (elements == 0) return;
   if (job.shard_group_size == job.ReplicaCount()) return;
   const int64_t shard = CeilDivide(elements, job.shard_group_size);  // HSDP: is all-reduced
   block.buffers.push_back({.name = "all_reduce.input",
@@ -156,14 +164,14 @@ void AddGathered(const Job& job, Program& program, absl::string_view name, Place
 // The last layer's weights, on their way while the loss runs backward.
 // Source: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _backward_prefetch;
 // _runtime_utils.py, _prefetch_handle.
-void AddPrefetch(const Job& job, int64_t layer_elements, Block& head) {
+void AddPrefetch(const Job& job, const Elements& layer, Block& head) {
   if (!job.reshard_after_forward || job.last_block_gathered) return;
   head.buffers.push_back({.name = "gather.output",
                           .role = Role::kCommunication,
                           .stream = Stream::kAllGather,
                           .forward_bytes = 0,
-                          .backward_bytes = Bytes(job.precision.parameter, layer_elements),
-                          .input_bytes = GatherInputBytes(job, layer_elements)});
+                          .backward_bytes = Bytes(job.precision.parameter, layer.all),
+                          .input_bytes = GatherInputBytes(job, layer)});
 }
 
 // One group of embedding, final norm and head: gathered before the first block,
@@ -172,33 +180,33 @@ void AddPrefetch(const Job& job, int64_t layer_elements, Block& head) {
 // the group, which those of earlier micro-batches are then added to.
 // Source: torch/distributed/fsdp/_fully_shard/_fsdp_state.py,
 // _root_post_backward_final_callback; _flat_param.py, _get_unflat_views.
-void AddRootGroup(const Job& job, int64_t layer_elements, Program& program) {
-  int64_t root = 0;
+void AddRootGroup(const Job& job, const Elements& layer, Program& program) {
+  Elements root;
   for (Block& block : program.blocks) {
     if (block.kind == BlockKind::kLayer) continue;
-    const int64_t elements = ElementsOf(block);
-    root = Add(root, elements);
+    const auto [elements, trained] = ElementsOf(block);
+    root = {Add(root.all, elements), Add(root.trained, trained)};
     const bool head = block.kind == BlockKind::kHead;
     if (!RootGoesFirst(job)) {
       AddGathered(job, program, head ? "gathered.head" : "gathered.embedding",
                   head ? Place::kHeadStage : Place::kEmbeddingStage, elements, kForwardToBackward);
     }
-    if (head) AddPrefetch(job, layer_elements, block);
+    if (head) AddPrefetch(job, layer, block);
     const bool flat = job.profile->flat_units;
-    if (!head || (AccumulatesWhole(job) && !flat)) continue;
+    if (!head || trained == 0 || (AccumulatesWhole(job) && !flat)) continue;
     program.states.push_back({.name = "gradients.head",
                               .role = Role::kGradient,
                               .place = Place::kHeadStage,
                               .basis = Basis::kBytes,
-                              .fixed_bytes = Bytes(job.precision.gradient, elements),
+                              .fixed_bytes = Bytes(job.precision.gradient, trained),
                               .alive = During(Phase::kBackward, Phase::kBackward, true, true)});
   }
   for (Block& block : program.blocks) {
     if (block.kind != BlockKind::kEmbedding) continue;
-    if (RootGoesFirst(job)) Hold(job, "gathered.root", root, block);
-    AddReduce(job, block, root);
+    if (RootGoesFirst(job)) Hold(job, "gathered.root", root.all, block);
+    AddReduce(job, block, root.trained);
     if (job.profile->flat_units) continue;  // a view of what is gathered
-    const int64_t gathered = Bytes(job.precision.parameter, Add(root, layer_elements));
+    const int64_t gathered = Bytes(job.precision.parameter, Add(root.all, layer.all));
     block.buffers.push_back({.name = "gather.output",
                              .role = Role::kCommunication,
                              .stream = Stream::kAllGather,
@@ -220,29 +228,30 @@ void ApplyFsdp(const Job& job, Program& program) {
   }
   const bool root = job.profile->root_group;
   const bool stays = !job.reshard_after_forward;
-  int64_t layer_elements = 0;
+  Elements of_layer;
   for (const Block& block : program.blocks) {
-    if (block.kind == BlockKind::kLayer) layer_elements = ElementsOf(block);
+    if (block.kind == BlockKind::kLayer) of_layer = ElementsOf(block);
   }
   for (Block& block : program.blocks) {
     const bool layer = block.kind == BlockKind::kLayer;
     if (root && !layer) continue;
-    const int64_t elements = ElementsOf(block);
-    AddGather(job, block, elements, layer_elements, stays);
-    AddReduce(job, block, elements);
+    const Elements elements = ElementsOf(block);
+    AddGather(job, block, elements, of_layer.all, stays);
+    AddReduce(job, block, elements.trained);
     if (stays && GoesInBackward(job)) {
-      Hold(job, "gathered.weights", elements, block);
+      Hold(job, "gathered.weights", elements.all, block);
     } else if (stays && !layer) {
       const bool head = block.kind == BlockKind::kHead;
       AddGathered(job, program, head ? "gathered.head" : "gathered.embedding",
-                  head ? Place::kHeadStage : Place::kEmbeddingStage, elements, kForwardToBackward);
+                  head ? Place::kHeadStage : Place::kEmbeddingStage, elements.all,
+                  kForwardToBackward);
     }
   }
-  if (root) AddRootGroup(job, layer_elements, program);
+  if (root) AddRootGroup(job, of_layer, program);
   if (job.last_block_gathered) {
-    AddGathered(job, program, "gathered.last_layer", Place::kHeadStage, layer_elements, kLossAlone);
+    AddGathered(job, program, "gathered.last_layer", Place::kHeadStage, of_layer.all, kLossAlone);
   } else if (stays && !GoesInBackward(job)) {
-    AddGathered(job, program, "gathered.layers", Place::kEverywhere, layer_elements,
+    AddGathered(job, program, "gathered.layers", Place::kEverywhere, of_layer.all,
                 kForwardToBackward);
     program.states.back().basis = Basis::kBytesPerLayer;
   }

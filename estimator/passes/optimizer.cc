@@ -18,8 +18,14 @@ void AddWeights(const Job& job, Program& program) {
                             .role = Role::kWeight,
                             .part = Part::kWeights,
                             .dtype = job.precision.parameter});
-  if (job.precision.autocast) {
-    // A 16-bit copy of every matrix lives until its backward.
+  if (job.adapter.has_value()) {
+    State& frozen = program.states.emplace_back(program.states.back());
+    frozen.name = "weights.frozen";
+    frozen.of = Selection::kFrozen;
+    program.states.front().dtype = job.AdapterDType();
+  }
+  if (job.precision.autocast && program.states.front().dtype != job.precision.activation) {
+    // A 16-bit copy of every trained matrix lives until its backward.
     // Source: aten/src/ATen/autocast_mode.cpp, cached_cast.
     program.states.push_back({.name = "weights.cast",
                               .role = Role::kWeight,
@@ -183,7 +189,8 @@ void AddGradients(const Job& job, Program& program) {
   if (!job.gradient_clipping) return;
   int64_t tensors = 0;
   for (const Block& block : program.blocks) {
-    tensors = Add(tensors, static_cast<int64_t>(block.parameters.size()));
+    tensors = Add(tensors, std::count_if(block.parameters.begin(), block.parameters.end(),
+                                         [](const Parameter& at) { return !at.frozen; }));
   }
   constexpr int64_t kAllocatorBlock = 512;
   program.states.push_back({.name = "gradients.norms",

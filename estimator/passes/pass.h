@@ -9,6 +9,12 @@
 
 namespace plimsoll {
 
+// Freezes weights, and puts two small matrices that are trained beside those that have an
+// adapter. What frozen weights alone would need of forward is not kept.
+//   y = W x -> y = W x + s B A x, A [R, H], B [A, R]
+// Source: Hu et al. 2021 (arXiv 2106.09685), section 4.1; peft tuners/lora/layer.py.
+Program ApplyAdapters(const ValidJob& job, Program program);
+
 // Splits weights and activations along their tensor axis, and sums up what that makes
 // parts of.
 //   [A + 2C, H] -> [(A + 2C)/tp, H]     [B, S, F] -> [B, S, F/tp]
@@ -65,6 +71,7 @@ struct Pass {
 
 // Order matters: each pass reads the shapes left by those above it.
 inline constexpr Pass kPasses[kPassCount] = {
+    {PassId::kAdapters, ApplyAdapters},
     {PassId::kTensorParallel, ApplyTensorParallel},
     {PassId::kContextParallel, ApplyContextParallel},
     {PassId::kSequenceParallel, ApplySequenceParallel},

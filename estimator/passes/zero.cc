@@ -120,6 +120,7 @@ void ApplyDeepSpeedStage3(const Job& job, Program& program) {
   states.push_back(ShareOfStage("step.gradients.fp32", DType::kFp32, ranks, kSubGroupElements));
   State& reused = states.emplace_back(
       ShareOfStage("gathered.reused", job.precision.parameter, 1, kReuseElements));
+  reused.of = Selection::kAll;
   reused.stream = Stream::kAllGather;
   reused.alive = During(Phase::kLoss, Phase::kBackward, true, true);
 }

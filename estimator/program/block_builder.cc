@@ -26,6 +26,7 @@ Sizes::Sizes(const Job& job) {
   set(Symbol::kV, job.padded_vocab_size);
   set(Symbol::kP, model.position_count);
   set(Symbol::kT, model.token_type_count);
+  set(Symbol::kR, job.adapter.has_value() ? job.adapter->rank : 0);
   set(Symbol::kOne, 1);
 }
 

@@ -26,6 +26,7 @@ constexpr absl::string_view kParts[] = {"",
                                         "step copies",
                                         "optimizer states",
                                         "step temporaries"};
+constexpr absl::string_view kSelections[] = {"", "frozen", "trained and frozen"};
 constexpr absl::string_view kPlaces[] = {"", "embedding's stage", "head's stage"};
 constexpr absl::string_view kWeightGradients[] = {"kept", "added", "fused"};
 
@@ -78,6 +79,7 @@ std::string Line(const Parameter& parameter, const Block& block) {
           .Of(AxisOf(parameter.tensor_axis, "tensor"))
           .If(parameter.embedding, "lookup")
           .If(parameter.tied, "tied")
+          .If(parameter.frozen, "frozen")
           .If(parameter.packed(),
               absl::StrCat("packed into ",
                            parameter.packed() ? block.parameters[parameter.packed_into].name : ""))
@@ -114,10 +116,12 @@ std::string TensorsOf(const Ids& ids, const Block& block) {
   });
 }
 
-std::string ParametersOf(const Ids& ids, const Block& block) {
-  return absl::StrJoin(ids, " ", [&block](std::string* out, TensorId id) {
-    absl::StrAppend(out, block.parameters[id].name);
-  });
+std::string ParametersOf(const Ids& ids, bool frozen, const Block& block) {
+  std::vector<absl::string_view> names;
+  for (const TensorId id : ids) {
+    if (block.parameters[id].frozen == frozen) names.push_back(block.parameters[id].name);
+  }
+  return absl::StrJoin(names, " ");
 }
 
 std::string CollectivesOf(const Collectives& rows, const Block& block) {
@@ -136,7 +140,8 @@ std::string Line(const Op& op, const Block& block) {
                       TensorsOf(op.inputs, block), " -> ", TensorsOf(op.outputs, block),
                       Words()
                           .Of(with("saves", TensorsOf(op.saved, block)))
-                          .Of(with("trains", ParametersOf(op.parameters, block)))
+                          .Of(with("reads", ParametersOf(op.parameters, true, block)))
+                          .Of(with("trains", ParametersOf(op.parameters, false, block)))
                           .Of(with("forward with", TensorsOf(op.forward_temporaries, block)))
                           .Of(with("backward with", TensorsOf(op.backward_temporaries, block)))
                           .Of(with("forward", CollectivesOf(op.forward_collectives, block)))
@@ -200,6 +205,7 @@ std::string Line(const State& state) {
       Name(state.dtype), " of ", kBases[static_cast<size_t>(state.basis)],
       Words()
           .Of(kParts[static_cast<size_t>(state.part)])
+          .Of(kSelections[static_cast<size_t>(state.of)])
           .If(state.fixed_bytes > 0, absl::StrCat(state.fixed_bytes, " bytes"))
           .If(capped, absl::StrCat("at most ", state.most_bytes))
           .If(state.shards > 1, absl::StrCat("1/", state.shards))

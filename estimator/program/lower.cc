@@ -37,11 +37,15 @@ Block LowerEmbedding(const Job& job, std::pmr::memory_resource* memory) {
   const Ids tables = EmbeddingTables(b);
   TensorId out =
       b.Narrow("embedding.sum", projected ? b.Size(Symbol::kE) : hidden, job.precision.residual);
-  b.Then("embedding.lookup", {tokens}, {out}, {tokens}).parameters = tables;
+  Op& lookup = b.Then("embedding.lookup", {tokens}, {out}, {tokens});
+  lookup.parameters = tables;
+  lookup.saves_for_weights = true;
   if (projected) {
     const TensorId wide = b.Narrow("embedding.project", hidden, job.precision.residual);
-    b.Then("embedding.project", {out}, {wide}, {out}).parameters = {
+    Op& project = b.Then("embedding.project", {out}, {wide}, {out});
+    project.parameters = {
         b.Weight("embedding.project.weight", {hidden, b.Size(Symbol::kE)}, kNoAxis)};
+    project.saves_for_weights = true;
     out = wide;
   }
   if (job.model->embedding_norm) out = LowerNorm(b, kEmbeddingNorm, out);

@@ -67,7 +67,9 @@ TensorId LowerProjection(BlockBuilder& b, TensorId hidden) {
   Ids read{hidden};
   // Autocast's copy of a table that is no matrix to the embedding.
   // Source: aten/src/ATen/autocast_mode.cpp, cached_cast.
-  if (b.job().precision.autocast && model.tied_embeddings) {
+  const Precision& precision = b.job().precision;
+  const bool casts = precision.autocast && precision.parameter != precision.activation;
+  if (casts && model.tied_embeddings) {
     read.Add(b.Add("head.weight.cast", {b.Size(Symbol::kV), b.Size(Symbol::kE)},
                    {.dtype = b.job().precision.activation,
                     .tensor_axis = 0,
@@ -78,6 +80,7 @@ TensorId LowerProjection(BlockBuilder& b, TensorId hidden) {
   Op& op = b.Then("head", read, {logits}, read);
   op.parameters = weights;
   op.kind = OpKind::kMatrixProduct;
+  op.saves_for_weights = read.count == 1;
   if (!model.logit_softcap) return logits;
   // cap * tanh(logits / cap): tanh keeps its output.
   // Source: transformers, models/gemma2/modeling_gemma2.py.

@@ -39,6 +39,7 @@ Op& Linear(BlockBuilder& b, absl::string_view name, TensorId input, TensorId out
   Op& op = b.Then(name, {input}, {output}, {input});
   op.parameters = weights;
   op.kind = OpKind::kMatrixProduct;
+  op.saves_for_weights = true;
   return op;
 }
 

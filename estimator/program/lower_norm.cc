@@ -41,6 +41,7 @@ TensorId LowerUpcast(BlockBuilder& b, const NormNames& names, const NormPlace& p
   const TensorId product = Make(b, kept == place.out ? names.norm : names.product, place, kept);
   Op& op = b.Then(names.norm, {normalized}, {product}, {normalized});
   op.parameters = weights;
+  op.saves_for_weights = true;
   op.modules = kNormModule;
   if (kept == place.out) return product;
   const TensorId output = Make(b, names.norm, place, place.out);

@@ -10,13 +10,19 @@ void AddParameter(const Parameter& parameter, int64_t row_shards, ParameterSums&
   const bool matrix = parameter.shape.rank == 2;
   const int64_t columns = matrix ? parameter.shape.extents[1].Local() : 1;
   const int64_t elements = parameter.Elements();
+  const int64_t shard_rows = row_shards == 1 ? rows : CeilDivide(rows, row_shards);
+  const int64_t row_shard = Multiply(shard_rows, columns);
+  if (parameter.frozen) {
+    sums.frozen = Add(sums.frozen, elements);
+    sums.frozen_row_shard = Add(sums.frozen_row_shard, row_shard);
+    return;
+  }
   sums.parameters = Add(sums.parameters, elements);
   sums.largest = std::max(sums.largest, elements);
   if (matrix && !parameter.embedding) sums.matrices = Add(sums.matrices, elements);
   const int64_t sides = matrix ? Add(rows, columns) : rows;
   sums.rows_and_columns = Add(sums.rows_and_columns, sides);
-  const int64_t shard_rows = row_shards == 1 ? rows : CeilDivide(rows, row_shards);
-  sums.row_shard = Add(sums.row_shard, Multiply(shard_rows, columns));
+  sums.row_shard = Add(sums.row_shard, row_shard);
 }
 
 }  // namespace
@@ -50,6 +56,9 @@ void AddBlocks(const ParameterSums& block, int64_t count, ParameterSums& sums) {
   add(sums.rows_and_columns, block.rows_and_columns);
   add(sums.row_shard, block.row_shard);
   sums.largest = std::max(sums.largest, block.largest);
+  if (block.frozen == 0) return;
+  add(sums.frozen, block.frozen);
+  add(sums.frozen_row_shard, block.frozen_row_shard);
 }
 
 ParameterSums SumParameters(const Program& program, const Stage& stage) {
@@ -65,6 +74,7 @@ ParameterSums SumParameters(const Program& program, const Stage& stage) {
 }
 
 bool MakesGradient(const Block& block, size_t parameter) {
+  if (block.parameters[parameter].frozen) return false;
   for (const Op& op : block.ops) {
     for (const TensorId id : op.parameters) {
       if (id == parameter) return true;
@@ -75,6 +85,16 @@ bool MakesGradient(const Block& block, size_t parameter) {
 
 namespace {
 
+int64_t Selected(const State& state, int64_t trained, int64_t frozen) {
+  if (state.of == Selection::kTrained) return trained;
+  return state.of == Selection::kFrozen ? frozen : Add(trained, frozen);
+}
+
+// Of one rank, in whole rows.
+int64_t SelectedRows(const State& state, const ParameterSums& sums) {
+  return Selected(state, sums.row_shard, sums.frozen_row_shard);
+}
+
 // Of a state that nothing caps.
 int64_t WholeBytes(const State& state, const ParameterSums& sums) {
   if (state.place == Place::kHeadStage && !sums.head) return 0;
@@ -84,7 +104,8 @@ int64_t WholeBytes(const State& state, const ParameterSums& sums) {
   };
   switch (state.basis) {
     case Basis::kParameters:
-      return state.shards_rows ? Bytes(state.dtype, sums.row_shard) : sharded(sums.parameters);
+      return state.shards_rows ? Bytes(state.dtype, SelectedRows(state, sums))
+                               : sharded(SelectedElements(state, sums));
     case Basis::kMatrices:
       return sharded(sums.matrices);
     case Basis::kOthers:
@@ -102,6 +123,10 @@ int64_t WholeBytes(const State& state, const ParameterSums& sums) {
 }
 
 }  // namespace
+
+int64_t SelectedElements(const State& state, const ParameterSums& sums) {
+  return Selected(state, sums.parameters, sums.frozen);
+}
 
 int64_t StateBytes(const State& state, const ParameterSums& sums) {
   return std::min(WholeBytes(state, sums), state.most_bytes);

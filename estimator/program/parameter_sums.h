@@ -8,7 +8,7 @@
 
 namespace plimsoll {
 
-// Units: elements.
+// Units: elements. Of parameters that are trained, and apart from these of those that are not.
 struct ParameterSums {
   int64_t parameters = 0;
   int64_t matrices = 0;  // two axes, no lookup table
@@ -18,6 +18,10 @@ struct ParameterSums {
   bool embedding = false;
   bool head = false;
   int64_t row_shard = 0;  // of one rank, each first axis split over program.row_shards
+  int64_t frozen = 0;
+  int64_t frozen_row_shard = 0;
+
+  int64_t All() const { return Add(parameters, frozen); }
 
   bool operator==(const ParameterSums&) const = default;
 };
@@ -71,16 +75,25 @@ inline bool IsMadeByBackward(const Program& program, const State& state) {
          program.weight_gradient == WeightGradient::kKept;
 }
 
+// Whether a state has a part for the parameter.
+inline bool IsOf(const State& state, const Parameter& parameter) {
+  return state.of == Selection::kAll || (state.of == Selection::kFrozen) == parameter.frozen;
+}
+
 // Whether backward of the block makes the gradient of one of its parameters.
 bool MakesGradient(const Block& block, size_t parameter);
 
 // Whether a tied parameter is on the head's stage for nothing: no op reads it.
 inline bool IsIdle(const Block& block, size_t parameter) {
-  return block.parameters[parameter].tied && !MakesGradient(block, parameter);
+  const Parameter& at = block.parameters[parameter];
+  return at.tied && !at.frozen && !MakesGradient(block, parameter);
 }
 
 // Bytes of one state on a rank with these sums.
 int64_t StateBytes(const State& state, const ParameterSums& sums);
+
+// Elements of the parameters that a state is of.
+int64_t SelectedElements(const State& state, const ParameterSums& sums);
 
 }  // namespace plimsoll
 

@@ -9,7 +9,7 @@ namespace plimsoll {
 namespace {
 
 constexpr absl::string_view kSymbols[] = {"B", "S", "H", "E", "F", "A", "C",
-                                          "N", "D", "V", "P", "T", "1"};
+                                          "N", "D", "V", "P", "T", "R", "1"};
 
 std::string InSymbols(const Extent& extent) {
   std::string text;

@@ -24,8 +24,8 @@ namespace plimsoll {
 
 // The alphabet of shapes. B micro-batch, S sequence, H hidden, E embedding
 // width, F MLP width, A query width (heads x head size), C key/value width, N
-// heads, D head size, V vocabulary (padded), P positions, T token types.
-enum class Symbol : uint8_t { kB, kS, kH, kE, kF, kA, kC, kN, kD, kV, kP, kT, kOne };
+// heads, D head size, V vocabulary (padded), P positions, T token types, R an adapter's rank.
+enum class Symbol : uint8_t { kB, kS, kH, kE, kF, kA, kC, kN, kD, kV, kP, kT, kR, kOne };
 
 // What divides an extent: a bit each in Extent::splits.
 enum class Split : uint8_t { kTensor, kContext, kChunk };
@@ -66,6 +66,7 @@ std::string InNumbers(const Shape& shape);
 
 // The passes, in their order; a bit each in `shrunk_by`.
 enum class PassId : uint8_t {
+  kAdapters,
   kTensorParallel,
   kContextParallel,
   kSequenceParallel,
@@ -76,26 +77,22 @@ enum class PassId : uint8_t {
   kPipelineParallel,
   kRuntime,
 };
-inline constexpr size_t kPassCount = 9;
-inline constexpr absl::string_view kPassNames[kPassCount] = {"tensor-parallel",
-                                                             "context-parallel",
-                                                             "sequence-parallel",
-                                                             "loss-chunks",
-                                                             "recompute",
-                                                             "optimizer",
-                                                             "zero",
-                                                             "pipeline-parallel",
-                                                             "runtime"};
+inline constexpr size_t kPassCount = 10;
+inline constexpr absl::string_view kPassNames[kPassCount] = {
+    "adapters",          "tensor-parallel", "context-parallel", "sequence-parallel",
+    "loss-chunks",       "recompute",       "optimizer",        "zero",
+    "pipeline-parallel", "runtime"};
 using PassMarks = uint16_t;
 static_assert(kPassCount <= 16);
 
-// A trained weight.
+// A weight, trained or frozen.
 struct Parameter {
   absl::string_view name{};
   Shape shape{};
   DType dtype = DType::kBf16;
   int8_t tensor_axis = kNoAxis;  // the axis that tensor parallelism splits
   bool embedding = false;        // a lookup table: no matrix product
+  bool frozen = false;           // no gradient is made of it
   bool tied = false;             // the same tensor as the embedding, when on one rank
   uint8_t packed_into = 255;     // the parameter whose tensor it is a part of; 255: its own
   PassMarks shrunk_by = 0;
@@ -190,7 +187,7 @@ struct Op {
   Ids saved{};  // what backward needs, of inputs and outputs
   Ids forward_temporaries{};
   Ids backward_temporaries{};
-  Ids parameters{};  // whose gradients backward makes
+  Ids parameters{};  // whose gradients backward makes, but of frozen ones
   Collectives forward_collectives{};
   Collectives backward_collectives{};
   InputGradient input_gradient = InputGradient::kFresh;
@@ -198,6 +195,7 @@ struct Op {
   int64_t product_depth = 0;  // multiply-adds for each element of the first output, weights' apart
   uint8_t modules = 0;        // a bit for each RecomputeModule that it is part of
   uint8_t segment = 0;        // ops with one segment above 0 are recomputed together
+  bool saves_for_weights = false;  // what it saved is read for gradients of weights alone
 };
 
 // Which part of the network a block is.
@@ -243,7 +241,7 @@ TensorId AddLike(Block& block, TensorId like, absl::string_view name);
 void InsertOp(Block& block, size_t index, const Op& op);
 
 // What a state's size follows from.
-//   kParameters       the rank's parameters
+//   kParameters       the rank's parameters that are selected
 //   kMatrices         those with two axes and no lookup: what Muon orthogonalises
 //   kOthers           the rest of them
 //   kRowsAndColumns   the sum of both extents of each (Adafactor)
@@ -259,6 +257,9 @@ enum class Basis : uint8_t {
   kBytes,
   kBytesPerLayer,
 };
+
+// Which parameters a state is of.
+enum class Selection : uint8_t { kTrained, kFrozen, kAll };
 
 // When in a step a state exists: a bit for each phase, the first step's in the
 // low bits, a steady step's above them.
@@ -305,6 +306,7 @@ struct State {
   int64_t fixed_bytes = 0;
   int64_t most_bytes = std::numeric_limits<int64_t>::max();  // it is no larger than this
   int64_t shards = 1;                                        // ranks that share it
+  Selection of = Selection::kTrained;
   bool shards_rows = false;        // each parameter's first axis is split and padded (FSDP2)
   int64_t buffers = 0;             // so many alike; 0: a storage for each parameter
   bool grows_in_backward = false;  // allocated layer by layer; alive says nothing of backward

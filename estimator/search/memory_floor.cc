@@ -13,10 +13,12 @@ constexpr Alive kThroughForward = Bit(Phase::kForward, false);
 int64_t StageFloor(const Job& job, const FloorParts& parts, const StagePart& stage,
                    int64_t micro_batches) {
   int64_t parameters = 0;
+  int64_t frozen = 0;
   int64_t kept = 0;
   for (const BlockFloor& block : parts.blocks) {
     const int64_t count = CountBlocks(block.place, stage);
     parameters = Add(parameters, Multiply(count, block.parameters));
+    frozen = Add(frozen, Multiply(count, block.frozen));
     kept = Add(kept, Multiply(count, block.kept_bytes));
   }
   const auto sharded = [&](int64_t from_stage) {
@@ -24,7 +26,8 @@ int64_t StageFloor(const Job& job, const FloorParts& parts, const StagePart& sta
   };
   const double states = parts.weight_bytes / sharded(3) + parts.gradient_bytes / sharded(2) +
                         parts.optimizer_bytes / sharded(1);
-  const double state_bytes = states * static_cast<double>(parameters);
+  const double state_bytes = states * static_cast<double>(parameters) +
+                             parts.frozen_bytes / sharded(3) * static_cast<double>(frozen);
   if (state_bytes >= static_cast<double>(kMaxTotalBytes)) return kMaxTotalBytes;
   return Add(static_cast<int64_t>(state_bytes), Multiply(kept, micro_batches));
 }
@@ -37,19 +40,23 @@ FloorParts FloorPartsOf(const ValidJob& job, const Program& program) {
   for (size_t i = 0; i < program.blocks.size(); ++i) {
     const Block& block = program.blocks[i];
     const int64_t layers = std::max<int64_t>(block.recompute_unit, 1);
+    const ParameterSums sums = SumBlock(block, 1).own;
     parts.blocks.push_back({.place = PlaceOf(block),
                             .kept_bytes = runs[i].kept.total / layers,
-                            .parameters = SumBlock(block, 1).own.parameters});
+                            .parameters = sums.parameters,
+                            .frozen = sums.frozen});
   }
   const ParameterSums sums = SumParameters(program, WholeStage(job->model->layer_count));
   for (const State& state : program.states) {
     if ((state.alive & kThroughForward) == 0 || state.grows_in_backward) continue;
     if (state.basis != Basis::kParameters) continue;
-    const double bytes =
-        static_cast<double>(StateBytes(state, sums)) / static_cast<double>(sums.parameters);
+    const double bytes = static_cast<double>(StateBytes(state, sums)) /
+                         static_cast<double>(SelectedElements(state, sums));
     // FSDP's 16-bit weights live only while they are gathered.
     const bool gathered = job->profile->sharding == Sharding::kUnits;
-    if (state.part == Part::kWeights && !gathered) parts.weight_bytes += bytes;
+    if (state.part == Part::kWeights && !gathered) {
+      (state.of == Selection::kFrozen ? parts.frozen_bytes : parts.weight_bytes) += bytes;
+    }
     if (state.part == Part::kGradients || state.part == Part::kGradientSums) {
       parts.gradient_bytes += bytes;
     }

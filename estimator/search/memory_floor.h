@@ -18,12 +18,14 @@ struct BlockFloor {
   BlockPlace place;
   int64_t kept_bytes = 0;
   int64_t parameters = 0;
+  int64_t frozen = 0;  // parameters that are not trained
 };
 
 // What the floor of a job follows from beside its pipeline and its data
 // parallelism. Units: bytes of one parameter.
 struct FloorParts {
   double weight_bytes = 0;
+  double frozen_bytes = 0;  // of a frozen parameter
   double gradient_bytes = 0;
   double optimizer_bytes = 0;
   absl::InlinedVector<BlockFloor, 4> blocks;

@@ -348,7 +348,11 @@ void Machine::GiveInputGradient(const Op& op, TensorId input) {
     Refer(gradient);
     return;
   }
-  if (op.input_gradient == InputGradient::kShared) {
+  // Autograd casts a gradient to its tensor's dtype.
+  // Source: torch/csrc/autograd/engine.cpp, validate_outputs.
+  const bool shared = op.input_gradient == InputGradient::kShared &&
+                      tensor.dtype == block_.tensors[op.outputs.ids[0]].dtype;
+  if (shared) {
     if (gradient != kNoStorage) return;  // summed in place
     gradient = gradient_storage_[op.outputs.ids[0]];
     if (gradient != kNoStorage) Refer(gradient);
@@ -374,7 +378,7 @@ void Machine::MakeWeightGradients(const Op& op, std::array<int, 8>& made, int& c
   const bool kept = weight_gradient_ == WeightGradient::kKept;
   for (TensorId id : op.parameters) {
     const Parameter& parameter = block_.parameters[id];
-    if (parameter.packed()) continue;
+    if (parameter.packed() || parameter.frozen) continue;
     int64_t elements = parameter.Elements();
     for (TensorId other : op.parameters) {
       const Parameter& part = block_.parameters[other];
@@ -417,6 +421,7 @@ void Machine::BackwardOp(int index) {
 
 void Machine::MakeOutputGradient() {
   if (block_.output == kNoTensor || block_.kind == BlockKind::kHead) return;
+  if (!block_.tensors[block_.output].differentiable) return;
   gradient_storage_[block_.output] =
       Make(block_.output, ".gradient", Role::kTemporary, bytes_[block_.output]);
   if (tape_ != nullptr) {

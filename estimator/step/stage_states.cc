@@ -70,6 +70,7 @@ int64_t StageStates::TensorBytes(const State& state, const StageBlock& at,
   const std::pmr::vector<Parameter>& parameters = program_.blocks[at.block].parameters;
   int64_t bytes = 0;
   for (const Parameter& part : parameters) {
+    if (!IsOf(state, part)) continue;
     const bool packed = part.packed() && &parameters[part.packed_into] == &tensor;
     if (&part != &tensor && !packed) continue;
     ParameterSums sums = SumParameter(part, program_.row_shards);
@@ -105,7 +106,7 @@ void StageStates::MakeEach(size_t index) {
   }
   for (const StageBlock& at : blocks_) {
     for (const Parameter& parameter : program_.blocks[at.block].parameters) {
-      if (TiedHere(parameter) || parameter.packed()) continue;
+      if (TiedHere(parameter) || parameter.packed() || !IsOf(state, parameter)) continue;
       add(PieceOf(state, at, parameter));
     }
   }
@@ -117,6 +118,7 @@ void StageStates::MakeTogether(const std::vector<size_t>& states) {
     for (const Parameter& parameter : program_.blocks[at.block].parameters) {
       if (TiedHere(parameter) || parameter.packed()) continue;
       for (const size_t index : states) {
+        if (!IsOf(program_.states[index], parameter)) continue;
         alive_[index].push_back(writer_.Birth(PieceOf(program_.states[index], at, parameter)));
       }
     }

@@ -43,14 +43,16 @@ class BlockClock {
   BlockTime Time() {
     Work forward, again, backward;
     double model_flops = 0;
+    double backward_model_flops = 0;
     for (const Op& op : block_.ops) {
       const double depth = Products(op);
       Forward(op, depth, forward);
       if (RunsAgain(op)) Forward(op, depth, again, &gathered_again_);
       Backward(op, depth, backward);
       model_flops += ModelFlops(op, depth);
+      backward_model_flops += BackwardProducts(op) * ModelFlops(op, depth);
     }
-    return {Finish(forward), Finish(again), Finish(backward), model_flops};
+    return {Finish(forward), Finish(again), Finish(backward), model_flops, backward_model_flops};
   }
 
  private:
@@ -150,7 +152,7 @@ class BlockClock {
     Collect(op.backward_collectives, &scattered_, work);
     AddWeightGradients(op, work);
     if (flops > 0) {
-      AddProduct(op, flops, 2, work);
+      AddProduct(op, flops, BackwardProducts(op), work);
       return;
     }
     if (op.input_gradient == InputGradient::kShared || op.kind == OpKind::kGather) return;
@@ -158,6 +160,14 @@ class BlockClock {
     if (inputs == 0 && op.parameters.count == 0) return;
     work.bytes += BytesOf(op.saved, false) + BytesOf(op.outputs, true) + inputs;
     work.kernels += 1;
+  }
+
+  // A product's backward is one for its input, where that has a gradient, and one for its weights.
+  double BackwardProducts(const Op& op) const {
+    if (op.parameters.count == 0) return 2;  // of two tensors
+    const bool frozen = block_.parameters[op.parameters.ids[0]].frozen;
+    const bool leads = block_.tensors[op.inputs.ids[0]].differentiable;
+    return (leads ? 1 : 0) + (frozen ? 0 : 1);
   }
 
   // A gradient that is added to a sum reads both and writes the sum; one that a
@@ -170,6 +180,7 @@ class BlockClock {
     const double own = static_cast<double>(plimsoll::Bytes(job_.precision.gradient, 1));
     for (TensorId id : op.parameters) {
       const Parameter& parameter = block_.parameters[id];
+      if (parameter.frozen) continue;
       const auto elements = static_cast<double>(parameter.Elements());
       if (how == WeightGradient::kFused && !parameter.embedding) {
         work.bytes += elements * 2 * sum;

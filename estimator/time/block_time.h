@@ -63,6 +63,7 @@ struct BlockTime {
   PassTime again;  // of forward, in backward of what is recomputed
   PassTime backward;
   double model_flops = 0;  // forward's on this rank, attention in full
+  double backward_model_flops = 0;
 };
 
 // Times `block` as tensor and sequence parallelism, loss chunks and

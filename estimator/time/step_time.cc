@@ -18,6 +18,7 @@ struct StageCost {
   PassTime again;
   PassTime backward;
   double parameters = 0;
+  double frozen = 0;
 
   double Seconds() const { return forward.Seconds() + again.Seconds() + backward.Seconds(); }
 };
@@ -31,6 +32,7 @@ StageCost CostOfStage(const ModelCost& cost, const StagePart& stage) {
     sum.again.Add(block.time.again, count);
     sum.backward.Add(block.time.backward, count);
     sum.parameters += count * (stage.embedding ? block.parameters_alone : block.parameters);
+    sum.frozen += count * block.frozen;
   }
   return sum;
 }
@@ -39,6 +41,7 @@ StageCost CostOfStage(const ModelCost& cost, const StagePart& stage) {
 struct PipelineCost {
   StageCost slowest;
   double parameters = 0;   // most on one stage
+  double frozen = 0;       // beside these
   double all_seconds = 0;  // of one micro-batch through all stages
 };
 
@@ -66,6 +69,7 @@ PipelineCost CostOfPipeline(const Job& job, const ModelCost& cost) {
     const double seconds = of_last.Seconds();
     pipeline.all_seconds += seconds;
     pipeline.parameters = std::max(pipeline.parameters, of_last.parameters);
+    pipeline.frozen = std::max(pipeline.frozen, of_last.frozen);
     if (stage == 0 || seconds > pipeline.slowest.Seconds()) pipeline.slowest = of_last;
   }
   return pipeline;
@@ -139,14 +143,14 @@ struct DataSeconds {
   double reductions = 0;
 };
 
-DataSeconds DataCommunication(const Job& job, const ModelCost& cost, double parameters) {
+DataSeconds DataCommunication(const Job& job, const ModelCost& cost, const PipelineCost& pipeline) {
   const bool sharded = job.zero_stage > 0;
   const Mesh mesh(job);
   const RankGroup shards = mesh.Group(sharded ? kShardAxes : Along());
   const RankGroup replicas = mesh.Group(sharded ? Along(Axis::kReplicate) : kReplicaAxes);
   const auto micro_batches = static_cast<double>(job.micro_batch_count);
-  const double gradients = parameters * cost.gradient_bytes;
-  const double weights = parameters * cost.weight_bytes;
+  const double gradients = pipeline.parameters * cost.gradient_bytes;
+  const double weights = (pipeline.parameters + pipeline.frozen) * cost.weight_bytes;
   // What is sharded goes a layer at a time.
   const int64_t layers = CeilDivide(job.model->layer_count, job.pipeline_parallel_size);
   const double messages = shards.size() > 1 ? static_cast<double>(layers) : 1;
@@ -166,7 +170,7 @@ DataSeconds DataCommunication(const Job& job, const ModelCost& cost, double para
 void AddDataCommunication(const Job& job, const Speed& speed, const ModelCost& cost,
                           const PipelineCost& pipeline, StepTime& time) {
   if (job.ReplicaCount() == 1) return;
-  const DataSeconds seconds = DataCommunication(job, cost, pipeline.parameters);
+  const DataSeconds seconds = DataCommunication(job, cost, pipeline);
   const bool throughout = job.zero_stage == 3 || job.profile->sharding == Sharding::kUnits ||
                           ReducesEachMicroBatch(job);
   const double backward = pipeline.slowest.again.Seconds() + pipeline.slowest.backward.Seconds();
@@ -213,6 +217,7 @@ double OptimizerBytes(const Job& job, const Program& program) {
   const ParameterSums sums = SumParameters(program, WholeStage(job.model->layer_count));
   double bytes = 0;
   for (const State& state : program.states) {
+    if (state.of != Selection::kTrained) continue;
     const bool weights = state.part == Part::kWeights;
     const bool both = state.part == Part::kMasterWeights || state.part == Part::kOptimizerStates ||
                       (weights && job.precision.master == DType::kNone);
@@ -263,23 +268,24 @@ Program BlocksProgram(const ValidJob& job) {
 ModelCost CostOf(const ValidJob& job, const Program& program, const Speed& speed) {
   ModelCost cost;
   cost.rates = RatesOf(*job, speed);
-  double forward_flops = 0;
+  double flops = 0;
   for (const Block& block : program.blocks) {
     const BlockSums sums = SumBlock(block, 1);
     BlockCost& one = cost.blocks.emplace_back();
     one = {.place = PlaceOf(block),
            .time = TimeBlock(*job, cost.rates, speed.framework.tensor_overlap, block),
            .parameters = static_cast<double>(sums.all.parameters),
-           .parameters_alone = static_cast<double>(sums.own.parameters)};
+           .parameters_alone = static_cast<double>(sums.own.parameters),
+           .frozen = static_cast<double>(sums.own.frozen)};
     const int64_t count =
         block.kind == BlockKind::kLayer
             ? CountLayers(block.period, block.first_of_period, job->model->layer_count)
             : 1;
-    forward_flops += static_cast<double>(count) * one.time.model_flops;
+    flops += static_cast<double>(count) * (one.time.model_flops + one.time.backward_model_flops);
   }
   const auto tokens = static_cast<double>(job->LocalTokens());
   const auto degree = static_cast<double>(job->tensor_parallel_size);
-  cost.flops_per_token = 3 * forward_flops * degree / tokens;
+  cost.flops_per_token = flops * degree / tokens;
   // With sequence parallelism each rank has a slice.
   const bool whole = job->profile->sends_whole && !job->sequence_parallel;
   cost.sent_bytes = tokens * static_cast<double>(job->model->hidden_size) *

@@ -70,6 +70,7 @@ struct BlockCost {
   BlockTime time;
   double parameters = 0;        // on this rank
   double parameters_alone = 0;  // those that are not the embedding's
+  double frozen = 0;            // beside these, not trained
 };
 
 // What the time of a step follows from beside its pipeline and its data

@@ -213,8 +213,8 @@ bool MayHaveUnknownFields(const v1::EstimateMemoryRequest& request) {
   return job.model().has_hf_config() ||
          AnyHasUnknown(request, job, job.model(), job.model().transformer(), job.training(),
                        job.training().precision(), job.training().optimizer(),
-                       job.training().recompute(), job.training().loss(), job.parallelism(),
-                       job.runtime(), job.runtime().allocator(), job.cluster());
+                       job.training().recompute(), job.training().loss(), job.training().adapter(),
+                       job.parallelism(), job.runtime(), job.runtime().allocator(), job.cluster());
 }
 
 Violations CheckHfConfig(const v1::Model& model) {

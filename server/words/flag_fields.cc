@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kMostChoices = 8;  // numbers that help counts out
 
 // Last names that say nothing without their section's.
-constexpr absl::string_view kBareNames[] = {"name", "mode", "preset", "implementation"};
+constexpr absl::string_view kBareNames[] = {"name", "mode", "method", "preset", "implementation"};
 
 // "training.optimizer.name" is "--optimizer".
 std::string FlagOf(absl::string_view path) {

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -164,6 +165,13 @@ void YamlReader::ReadField(const YAML::Node& node, const std::string& path,
 
 void YamlReader::ReadList(const YAML::Node& node, const std::string& path,
                           const FieldDescriptor* field, Message* message) {
+  if (node.IsScalar() && field->cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
+    YAML::Node words;  // "q_proj, v_proj"
+    for (const absl::string_view word : absl::StrSplit(node.Scalar(), ',')) {
+      words.push_back(std::string(absl::StripAsciiWhitespace(word)));
+    }
+    return ReadList(words, path, field, message);
+  }
   if (!node.IsSequence()) return Violate(path, Shown(node), "must be a list");
   message->GetReflection()->ClearField(message, field);
   int index = 0;

@@ -1,7 +1,7 @@
 """Fine-tuning by trainers of others: torchtune, litgpt, PEFT, Qwen's script, and the like.
 
-Most rows train adapters or quantised weights, which the API has no word for yet;
-full fine-tuning is estimated.
+Most rows train adapters of trainers' own or quantised weights, which are not modelled; full
+fine-tuning is estimated, and PEFT's LoRA.
 """
 
 import re
@@ -21,6 +21,7 @@ SETS = {
     "internevo": "internevo",
 }
 FAMILIES = tuple(SETS)
+LORA = r"LORA r=(\d+) targets=([\w+]+)"
 GPUS = {
     "V100-SXM2-16GB": "v100-16gb-sxm",
     "A100-SXM4-40GB": "a100-40gb-sxm",
@@ -106,6 +107,8 @@ def request_of(row):
     }
     if row.text("attention") == "eager":
         training["attention"] = "eager"
+    if row.text("peft"):
+        training["adapter"] = _adapter(row)
     job = {
         "model": {"transformer": measured.decoder(row, **_architecture(row))},
         "training": training,
@@ -117,7 +120,7 @@ def request_of(row):
 
 
 def _refuse(row):
-    if row.text("peft"):
+    if row.text("peft") and not _is_lora(row):
         raise Refused("adapters")
     if row.text("offload"):
         raise Refused("offload")
@@ -130,6 +133,23 @@ def _refuse(row):
         raise Refused(f"framework {row.text('framework')!r}")
     if row.text("gpu") not in GPUS:
         raise Refused(f"no GPU id for {row.text('gpu')!r}")
+
+
+def _is_lora(row):
+    """PEFT's own LoRA, as its comparison names it: no kin of it, nothing quantised."""
+    plain = re.search(r"; lora/[\w.-]*-rank\d+(-rslora|-target-mlp)?;", row.notes)
+    return row.family == "peft" and plain and re.fullmatch(LORA, row.text("peft"))
+
+
+def _adapter(row):
+    rank, modules = re.fullmatch(LORA, row.text("peft")).groups()
+    wide = "adapter autocast fp32=True" in row.notes
+    return {
+        "method": "lora",
+        "rank": int(rank),
+        "target_modules": modules.split("+"),
+        "adapter_dtype": "fp32" if wide else "bf16",
+    }
 
 
 def _preset(row, framework):

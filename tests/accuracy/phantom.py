@@ -13,7 +13,14 @@ from measured import Prediction
 
 FAMILIES = ("phantom",)
 CONFIGS = pathlib.Path(__file__).resolve().parent / "data" / "phantom"
-FRAMEWORKS = {"none": "ddp", "ddp": "ddp", "fsdp1": "fsdp1", "fsdp2": "fsdp2"}
+FRAMEWORKS = {
+    "none": "ddp",
+    "ddp": "ddp",
+    "fsdp1": "fsdp1",
+    "fsdp2": "fsdp2",
+    "zero1": "deepspeed",
+    "zero2": "deepspeed",
+}
 KERNELS = {
     "eager": "eager",
     "ScaledDotProductFlashAttention": "flash",
@@ -22,7 +29,8 @@ KERNELS = {
 
 
 def sets_of(row):
-    return [f"phantom {row.text('what_is_measured')}"]
+    adapters = "adapters " if row.text("adapter") else ""
+    return [f"phantom {adapters}{row.text('what_is_measured')}"]
 
 
 def features_of(row):
@@ -72,16 +80,34 @@ def _training(row):
         "gradient_clipping": row.text("clip") == "True",
         "recompute": {"mode": "full" if row.text("checkpointing") == "True" else "none"},
     }
+    if row.text("adapter"):
+        training["adapter"] = _adapter(row.text("adapter"))
+        if row.text("wrapper").startswith("fsdp"):
+            precision["reduce_dtype"] = row.text("reduce") or "fp32"
     if row.text("kernel") in KERNELS:
         training["attention"] = KERNELS[row.text("kernel")]
     return {"training": training}
 
 
+def _adapter(text):
+    """`lora r=16 targets=q_proj+v_proj dropout=0.05 dtype=fp32`, as PEFT was told."""
+    method, *said = text.split()
+    values = dict(word.split("=") for word in said)
+    return {
+        "method": method,
+        "rank": int(values["r"]),
+        "target_modules": values["targets"].split("+"),
+        "dropout": float(values["dropout"]),
+        "adapter_dtype": values["dtype"],
+    }
+
+
 def _placement(row):
     tensor = row.number("tp")
-    sharded = row.text("wrapper").startswith("fsdp")
+    stages = {"fsdp1": 3, "fsdp2": 3, "zero1": 1, "zero2": 2}
+    stage = stages.get(row.text("wrapper"), 0)
     return {
-        "parallelism": {"zero_stage": 3 if sharded else 0, "tensor_parallel_size": tensor},
+        "parallelism": {"zero_stage": stage, "tensor_parallel_size": tensor},
         "cluster": {"gpu": "h100-80gb-sxm", "gpu_count": row.number("world") * tensor},
     }
 

@@ -206,6 +206,20 @@ class FinetuningTest(unittest.TestCase):
         self.assertEqual(asked["training"]["attention"], "eager")
         self.assertNotIn("versions", job(finetuning, ROWS["qwen-0043"])["runtime"])
 
+    def test_pefts_own_lora(self):
+        for row_id, rank in (("peft-0039", 32), ("peft-0041", 32 * 2)):
+            self.assertEqual(
+                job(finetuning, ROWS[row_id])["training"]["adapter"],
+                {
+                    "method": "lora",
+                    "rank": rank,
+                    "target_modules": ["q_proj", "v_proj"],
+                    "adapter_dtype": "fp32",
+                },
+            )
+        with self.assertRaises(measured.Refused):  # DoRA
+            finetuning.request_of(ROWS["peft-0033"])
+
     def test_qwen_adds_up_its_gpus(self):
         self.assertEqual(finetuning.predict(ROWS["qwen-0043"], answer(3)).expected, 600)
         self.assertEqual(finetuning.predict(ROWS["qwen-0019"], answer(3)).expected, 300)
@@ -330,6 +344,20 @@ class PhantomTest(unittest.TestCase):
             row = ROWS[f"phantom-d42-2.15-{gauge}"]
             self.assertEqual(phantom.sets_of(row), [f"phantom {gauge}"])
             self.assertEqual(phantom.predict(row, answer(7)).expected, figure)
+
+    def test_adapters_are_apart(self):
+        row = ROWS["phantom-l09-2.15-allocated"]
+        self.assertEqual(phantom.sets_of(row), ["phantom adapters allocated"])
+        self.assertEqual(
+            job(phantom, row)["training"]["adapter"],
+            {
+                "method": "lora",
+                "rank": 16,
+                "target_modules": ["q_proj", "v_proj"],
+                "dropout": 0.05,
+                "adapter_dtype": "fp32",
+            },
+        )
 
     def test_it_makes_no_bound(self):
         sources = {source for _, source, _ in calibrate.measured_rows(DATA)}

@@ -34,6 +34,7 @@ const std::set<std::string>& OtherIntegers() {
       "sequence_length",  // the field's usual word
       "zero_stage",       // 0 to 3
       "interval",         // of layers
+      "rank",             // of a matrix
       "gpus_per_node",    // a ratio
       "gpu_counts",       // a list of counts
       "min_nodes",        // Slurm's own words, as the next four

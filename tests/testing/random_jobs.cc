@@ -56,6 +56,9 @@ void FillShape(RandomNumbers random, int64_t tensor, int64_t context, int64_t la
   if (Once(random, 2)) shape.attention_dropout = 0.1;
 }
 
+// Presets that are modelled with an adapter under ddp.
+constexpr Word<int> kAdapterPresets[] = {{"fp32", 0}, {"bf16-pure", 1}, {"bf16-autocast", 2}};
+
 // A word whose ability the framework and the trainer have.
 template <typename Value, size_t kCount, typename AbilityOfValue>
 std::string AnyWordOf(RandomNumbers random, const Capabilities& can,
@@ -133,6 +136,37 @@ void FillTraining(RandomNumbers random, const Capabilities& can, JobSpec& job) {
   if (can.Has(Ability::kCompile) && Once(random, 3)) job.runtime.compile = true;
 }
 
+// What is modelled with an adapter; other choices give way.
+void FillAdapter(RandomNumbers random, const Capabilities& can, JobSpec& job) {
+  const ParallelismSpec& parallel = job.parallelism;
+  const bool whole = *parallel.tensor_parallel_size == 1 && *parallel.pipeline_parallel_size == 1 &&
+                     parallel.context_parallel_size.value_or(1) == 1;
+  if (!can.Has(Ability::kLora) || !whole || !Once(random, 2)) return;
+  AdapterSpec& adapter = job.training.adapter;
+  adapter.method = "lora";
+  adapter.rank = One(random, {1, 8, 64});
+  for (int64_t i = Below(random, 3); i > 0; --i) {
+    adapter.target_modules.push_back(AnyWord(random, kAdapterTargets));
+  }
+  if (Shape(job).gated_mlp == false) adapter.target_modules.emplace_back("up_proj");
+  if (Once(random, 2)) adapter.dropout = 0.1;
+  const bool units = job.runtime.framework == "fsdp2";
+  const bool engine = job.runtime.framework == "deepspeed";
+  job.training.precision.preset = units ? "bf16-pure" : AnyWord(random, kAdapterPresets);
+  if (units || Once(random, 2)) adapter.adapter_dtype = "bf16";
+  if (engine) job.parallelism.zero_stage = One(random, {1, 2});
+  if (engine || (units && Once(random, 2))) {
+    job.training.precision.preset = "bf16-mixed";
+    adapter.adapter_dtype = "fp32";
+  }
+  job.training.loss = {};
+  job.runtime.compile.reset();
+  if (job.training.recompute.mode.has_value()) {
+    job.training.recompute = {};
+    job.training.recompute.mode = Once(random, 2) ? "full" : "none";
+  }
+}
+
 int64_t AnyZeroStage(RandomNumbers random, const Capabilities& can) {
   while (true) {
     const int64_t stage = Below(random, 4);
@@ -169,6 +203,7 @@ JobSpec RandomJob(RandomNumbers random) {
   FillPipeline(random, can, job);
   FillTraining(random, can, job);
   if (!Once(random, 3)) FillRecompute(random, can, layers_of_stage, job);
+  FillAdapter(random, can, job);
   const char* const gpus[] = {"a100-80gb-sxm", "h100-80gb-sxm", "v100-32gb-sxm", "rtx-4090"};
   job.cluster.gpu = gpus[Below(random, 4)];
   return job;
@@ -254,6 +289,10 @@ void JunkTraining(RandomNumbers random, TrainingSpec& training) {
   Junk(random, training.attention, kAttentionKernels);
   Junk(random, training.loss.implementation, kLossImplementations);
   Junk(random, training.loss.chunk_count);
+  Junk(random, training.adapter.method, kAdapterMethods);
+  Junk(random, training.adapter.rank);
+  Junk(random, training.adapter.dropout);
+  Junk(random, training.adapter.adapter_dtype, kAdapterDTypes);
 }
 
 void JunkParallelism(RandomNumbers random, ParallelismSpec& parallel) {

@@ -1,8 +1,8 @@
 // Job files and flags: what they mean, and what is said of bad ones.
 #include "client/job/job_file.h"
 
+#include <gmock/gmock.h>
 #include <google/protobuf/util/message_differencer.h>
-#include <gtest/gtest.h>
 
 #include <cmath>
 #include <filesystem>
@@ -87,6 +87,19 @@ TEST_F(JobFileTest, ReadsYamlAndJsonAlike) {
   EXPECT_EQ(yaml->runtime().reduce_bucket_element_count(), 25'000'000);
   EXPECT_EQ(yaml->parallelism().pipeline_layout(2), 16);
   EXPECT_FALSE(yaml->training().has_micro_batch_size());
+}
+
+TEST_F(JobFileTest, WordsMayBeAListInOne) {
+  const auto job = ReadGood(Write("job.yaml", R"(
+training: {lora: true, lora_r: 16, lora_target_modules: "q_proj, v_proj", recompute: {modules: mlp}}
+)"),
+                            {});
+  ASSERT_TRUE(job.ok()) << job.status();
+  const v1::Adapter& adapter = job->training().adapter();
+  EXPECT_EQ(adapter.method(), "lora");
+  EXPECT_EQ(adapter.rank(), 16);
+  EXPECT_THAT(adapter.target_modules(), testing::ElementsAre("q_proj", "v_proj"));
+  EXPECT_THAT(job->training().recompute().modules(), testing::ElementsAre("mlp"));
 }
 
 TEST_F(JobFileTest, FollowsAliasesAndMergeKeys) {

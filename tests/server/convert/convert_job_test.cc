@@ -40,7 +40,9 @@ constexpr char kEverything[] = R"({
     "optimizer": {"name": "m", "implementation": "n"}, "gradient_clipping": false,
     "recompute": {"mode": "o", "modules": ["p", "q"], "interval": 12, "unit_layer_count": 13},
     "attention": "r", "loss": {"implementation": "s", "chunk_count": 14},
-    "resumed_from_checkpoint": true},
+    "resumed_from_checkpoint": true,
+    "adapter": {"method": "dd", "rank": 38, "target_modules": ["ee", "ff"], "dropout": 0.5,
+      "adapter_dtype": "gg"}},
   "parallelism": {"data_parallel_size": 15, "zero_stage": 16, "shard_group_size": 17,
     "tensor_parallel_size": 18, "sequence_parallel": true, "pipeline_parallel_size": 19,
     "pipeline_schedule": "t", "virtual_pipeline_size": 20, "pipeline_layout": [21, 22],
@@ -156,6 +158,15 @@ TEST(FromProtoTest, CopiesTheTraining) {
   EXPECT_EQ(training.resumed_from_checkpoint, true);
 }
 
+TEST(FromProtoTest, CopiesTheAdapter) {
+  const AdapterSpec adapter = FromProto(Read(kEverything)).training.adapter;
+  EXPECT_EQ(adapter.method, "dd");
+  EXPECT_EQ(adapter.rank, 38);
+  EXPECT_THAT(adapter.target_modules, ElementsAre("ee", "ff"));
+  EXPECT_EQ(adapter.dropout, 0.5);
+  EXPECT_EQ(adapter.adapter_dtype, "gg");
+}
+
 TEST(FromProtoTest, CopiesTheParallelismTheRuntimeAndTheCluster) {
   const JobSpec spec = FromProto(Read(kEverything));
   const ParallelismSpec& parallelism = spec.parallelism;
@@ -223,7 +234,9 @@ TEST(WithFieldsOfTest, WhatIsNoLongerSetIsCleared) {
   EXPECT_FALSE(cleared.model().has_accept_unknown_model_type());
   cleared.clear_model();
   EXPECT_TRUE(MessageDifferencer::Equals(
-      cleared, Read(R"({"training": {"precision": {}, "optimizer": {}, "recompute": {}, "loss": {}},
+      cleared,
+      Read(
+          R"({"training": {"precision": {}, "optimizer": {}, "recompute": {}, "loss": {}, "adapter": {}},
                         "parallelism": {}, "runtime": {"allocator": {}}, "cluster": {}})")))
       << cleared.DebugString();
 }

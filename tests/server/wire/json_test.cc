@@ -117,7 +117,7 @@ TEST(ReadJsonMessageTest, SaysWhatWasMeant) {
 
 TEST(ReadJsonMessageTest, SaysWhatIsNotModelledYet) {
   EXPECT_THAT(Refusals(R"({"job": {
-                             "training": {"peft": {"rank": 8}, "offload": {}},
+                             "training": {"activation_offload": {}, "offload": {}},
                              "parallelism": {"expertTensorParallelSize": 2, "expert_parallel_size": 2},
                              "runtime": {"prefetch": 2},
                              "model": {"profiled": {}}}})"),
@@ -125,8 +125,9 @@ TEST(ReadJsonMessageTest, SaysWhatIsNotModelledYet) {
                           "job.parallelism.expertTensorParallelSize: 2; not modelled yet",
                           "job.parallelism.expert_parallel_size: 2; not modelled yet",
                           "job.runtime.prefetch: 2; not modelled yet",
-                          "job.training.offload: an object; not modelled yet",
-                          "job.training.peft: an object; not modelled yet"));
+                          "job.training.activation_offload: an object; not modelled yet: what is "
+                          "moved to the host's memory",
+                          "job.training.offload: an object; not modelled yet"));
 }
 
 TEST(ReadJsonMessageTest, ReadsWhatItCanOfABadRequest) {

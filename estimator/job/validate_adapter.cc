@@ -1,0 +1,134 @@
+// The adapter section, and what is modelled beside it.
+#include <string>
+
+#include "estimator/job/job_abilities.h"
+#include "estimator/job/validate_sections.h"
+#include "estimator/job/vocabularies.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr size_t kMaxTargets = 64;  // names in a list
+
+uint8_t ReadTargets(const std::vector<std::string>& names, Check& check) {
+  const absl::string_view field = "training.adapter.target_modules";
+  if (names.empty()) {
+    check.Assume(field, "q_proj, v_proj", "PEFT's default for most models");
+    return *FindWord("q_proj", kAdapterTargets) | *FindWord("v_proj", kAdapterTargets);
+  }
+  uint8_t targets = 0;
+  if (names.size() > kMaxTargets) {
+    check.Fail(field, absl::StrCat(names.size(), " names"),
+               absl::StrCat("must be at most ", kMaxTargets), ViolationCode::kTooLarge);
+    return targets;
+  }
+  for (const std::string& name : names) {
+    targets |= check.Meaning(field, name, kAdapterTargets).value_or(0);
+  }
+  return targets;
+}
+
+void Refuse(bool is, absl::string_view field, absl::string_view value, Check& check) {
+  if (!is) return;
+  check.Fail(field, value, "is not modelled with adapters", ViolationCode::kNotModelled,
+             {"training.adapter.method"});
+}
+void Refuse(bool is, absl::string_view field, int64_t value, Check& check) {
+  Refuse(is, field, absl::StrCat(value), check);
+}
+
+}  // namespace
+
+// Source of the defaults: peft, tuners/lora/config.py, LoraConfig; utils/constants.py,
+// TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING; mapping_func.py, get_peft_model,
+// autocast_adapter_dtype.
+void ReadAdapter(const AdapterSpec& spec, Check& check, Job& job) {
+  const bool any = spec.rank.has_value() || !spec.target_modules.empty() ||
+                   spec.dropout.has_value() || spec.adapter_dtype.has_value();
+  if (!spec.method.has_value() && !any) return;
+  const absl::string_view field = "training.adapter.method";
+  if (spec.method.has_value()) {
+    const auto method = check.Meaning(field, *spec.method, kAdapterMethods);
+    if (method.has_value()) CheckAbility(AbilityOf(*method), field, *spec.method, check, job);
+  } else {
+    check.Fail(field, "unset", "must be set with other fields of adapter", ViolationCode::kMissing);
+  }
+  Adapter& adapter = job.adapter.emplace();
+  adapter.rank = check.Number("training.adapter.rank", spec.rank, 8);
+  if (!spec.rank.has_value()) check.Assume("training.adapter.rank", 8, "PEFT's default");
+  adapter.targets = ReadTargets(spec.target_modules, check);
+  adapter.dropout = check.Share("training.adapter.dropout", spec.dropout, 0);
+  const absl::string_view dtype = "training.adapter.adapter_dtype";
+  if (spec.adapter_dtype.has_value()) {
+    adapter.dtype =
+        check.Meaning(dtype, *spec.adapter_dtype, kAdapterDTypes).value_or(DType::kFp32);
+  } else {
+    check.Assume(dtype, "fp32", "PEFT's default");
+  }
+}
+
+namespace {
+
+// FSDP2 trains tensors of one dtype in a group, DeepSpeed's engine has one for all: adapters have
+// that of the weights, or are masters of what forward reads in it.
+// Source: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _init_mp_dtypes;
+// deepspeed/runtime/engine.py, _configure_distributed_model.
+void CheckDTypes(const JobSpec& spec, Check& check, const Job& job) {
+  const Precision& precision = job.precision;
+  const bool sharded = job.profile->sharding != Sharding::kBuckets;
+  const bool masters = precision.master != DType::kNone;
+  const bool wide = precision.autocast && precision.parameter != precision.activation;
+  Refuse(wide, "training.precision.parameter_dtype", Name(precision.parameter), check);
+  Refuse(masters && !sharded, "training.precision.preset",
+         spec.training.precision.preset.value_or("bf16-pure"), check);
+  const DType dtype = masters ? precision.master : precision.parameter;
+  if (!sharded || job.adapter->dtype == dtype) return;
+  check.Fail("training.adapter.adapter_dtype", Name(job.adapter->dtype),
+             absl::StrCat("is modelled with ", job.profile->name, " where it is ", Name(dtype),
+                          ", as what is trained here"),
+             ViolationCode::kNotModelled, {"training.precision.preset", "runtime.framework"});
+}
+
+// One projection of queries, keys and values has one adapter.
+void CheckJoint(Check& check, const Job& job) {
+  constexpr uint8_t kQkv = 0x07;
+  const int asked = job.adapter->targets & kQkv;
+  if (!job.model->joint_qkv || asked == 0 || asked == kQkv) return;
+  check.Fail("training.adapter.target_modules", "q_proj, k_proj, v_proj",
+             "are one projection in this model: name all of them or none", ViolationCode::kConflict,
+             {"model"});
+}
+
+}  // namespace
+
+void CheckAdapter(const JobSpec& spec, Check& check, const Job& job) {
+  const TrainingSpec& training = spec.training;
+  const RecomputeSpec& recompute = training.recompute;
+  const bool whole = job.recompute == RecomputeMode::kNone || job.recompute == RecomputeMode::kFull;
+  const bool ends = job.zero_stage == 0 || job.zero_stage == 3;  // not held against real code
+  Refuse(ends && job.profile->sharding == Sharding::kEngine, "parallelism.zero_stage",
+         job.zero_stage, check);
+  Refuse(job.tensor_parallel_size > 1, "parallelism.tensor_parallel_size", job.tensor_parallel_size,
+         check);
+  Refuse(job.context_parallel_size > 1, "parallelism.context_parallel_size",
+         job.context_parallel_size, check);
+  Refuse(job.pipeline_parallel_size > 1, "parallelism.pipeline_parallel_size",
+         job.pipeline_parallel_size, check);
+  Refuse(!whole, "training.recompute.mode", recompute.mode.value_or(""), check);
+  Refuse(job.recompute_unit_layer_count > 1, "training.recompute.unit_layer_count",
+         job.recompute_unit_layer_count, check);
+  Refuse(job.loss != LossImplementation::kPlain, "training.loss.implementation",
+         NameOf(job.loss, kLossImplementations), check);
+  Refuse(job.compile, "runtime.compile", "true", check);
+  if (job.model == nullptr) return;
+  Refuse(!PredictsTokens(job.model->head), "model", NameOf(job.model->head, kHeads), check);
+  CheckDTypes(spec, check, job);
+  CheckJoint(check, job);
+  constexpr uint8_t kGate = 1 << static_cast<int>(AdapterTarget::kGate);
+  if (!job.model->gated_mlp && job.adapter->targets == kGate) {
+    check.Fail("training.adapter.target_modules", "gate_proj", "is no module of this model",
+               ViolationCode::kConflict, {"model"});
+  }
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,265 @@
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "estimator/passes/pass.h"
+
+namespace plimsoll {
+namespace {
+
+// A name and a word behind it, as one.
+template <const absl::string_view& kFirst, const absl::string_view& kSecond>
+struct Joined {
+  static constexpr auto kCharacters = [] {
+    std::array<char, kFirst.size() + kSecond.size()> all{};
+    std::copy(kFirst.begin(), kFirst.end(), all.begin());
+    std::copy(kSecond.begin(), kSecond.end(), all.begin() + kFirst.size());
+    return all;
+  }();
+  static constexpr absl::string_view kName{kCharacters.data(), kCharacters.size()};
+};
+
+constexpr absl::string_view kDownWeight = ".adapter.down.weight";
+constexpr absl::string_view kUpWeight = ".adapter.up.weight";
+constexpr absl::string_view kInput = ".adapter.input";
+constexpr absl::string_view kCast = ".adapter.input.cast";
+constexpr absl::string_view kDropped = ".adapter.dropped";
+constexpr absl::string_view kMask = ".adapter.dropout.mask";
+constexpr absl::string_view kDown = ".adapter.down";
+constexpr absl::string_view kUp = ".adapter.up";
+constexpr absl::string_view kScaled = ".adapter.scaled";
+constexpr absl::string_view kSum = ".adapter.sum";
+constexpr absl::string_view kOutput = ".adapter.output";
+
+struct Names {
+  absl::string_view product, down_weight, up_weight, input, cast, dropped, mask, down, up, scaled,
+      sum, output;
+};
+template <const absl::string_view& kProduct>
+constexpr Names NamesOfAdapter() {
+  return {kProduct,
+          Joined<kProduct, kDownWeight>::kName,
+          Joined<kProduct, kUpWeight>::kName,
+          Joined<kProduct, kInput>::kName,
+          Joined<kProduct, kCast>::kName,
+          Joined<kProduct, kDropped>::kName,
+          Joined<kProduct, kMask>::kName,
+          Joined<kProduct, kDown>::kName,
+          Joined<kProduct, kUp>::kName,
+          Joined<kProduct, kScaled>::kName,
+          Joined<kProduct, kSum>::kName,
+          Joined<kProduct, kOutput>::kName};
+}
+
+constexpr absl::string_view kQuery = "attention.query";
+constexpr absl::string_view kKey = "attention.key";
+constexpr absl::string_view kValue = "attention.value";
+constexpr absl::string_view kOut = "attention.out";
+constexpr absl::string_view kGate = "mlp.gate";
+constexpr absl::string_view kMlpUp = "mlp.up";
+constexpr absl::string_view kMlpDown = "mlp.down";
+// The product that each target is, in the order of AdapterTarget.
+constexpr absl::string_view kQkv = "attention.qkv";
+constexpr uint8_t kQkvTargets = 0x07;
+constexpr Names kJoint = NamesOfAdapter<kQkv>();
+constexpr Names kTargets[] = {NamesOfAdapter<kQuery>(),  NamesOfAdapter<kKey>(),
+                              NamesOfAdapter<kValue>(),  NamesOfAdapter<kOut>(),
+                              NamesOfAdapter<kGate>(),   NamesOfAdapter<kMlpUp>(),
+                              NamesOfAdapter<kMlpDown>()};
+
+// The names of the adapter beside a product, where it has one.
+const Names* FindAdapter(const Adapter& adapter, const Op& op) {
+  if (op.name == kJoint.product && (adapter.targets & kQkvTargets) != 0) return &kJoint;
+  for (size_t target = 0; target < std::size(kTargets); ++target) {
+    if ((adapter.targets >> target & 1) != 0 && kTargets[target].product == op.name) {
+      return &kTargets[target];
+    }
+  }
+  return nullptr;
+}
+
+// Puts the ops of one adapter behind a product.
+//
+//   input    the product's, in the adapter's dtype; a Python local until all is done
+//   dropped  of it, with a mask; under autocast a cast of either is multiplied
+//   down     [B, S, R]       up  as the product's output       scaled  that, times alpha / R
+//   sum      of output and scaled, in the wider dtype          output  that, in the product's
+//
+// Source: peft/tuners/lora/layer.py, Linear.forward; tuners/tuners_utils.py,
+// _cast_input_dtype.
+class AdapterBuilder {
+ public:
+  AdapterBuilder(const Job& job, Block& block, size_t product, const Names& names)
+      : adapter_(*job.adapter),
+        dtype_(job.AdapterDType()),
+        product_dtype_(job.precision.autocast ? job.precision.activation : dtype_),
+        block_(block),
+        names_(names),
+        at_(product + 1) {
+    const Op& op = block.ops[product];
+    base_ = op.outputs.ids[0];
+    input_ = op.inputs.ids[0];
+    weight_ = op.parameters.ids[0];
+  }
+
+  // Returns where the next op is.
+  size_t Build() && {
+    const TensorId input = Cast(input_, names_.input, dtype_);
+    const TensorId read = Cast(Drop(input), names_.cast, product_dtype_);
+    const TensorId down = Product(read, names_.down, Rank(), Weight(names_.down_weight, true));
+    const TensorId up = Product(down, names_.up, Width(base_), Weight(names_.up_weight, false));
+    const TensorId scaled = AddLike(block_, up, names_.scaled);
+    Insert({.name = names_.scaled, .inputs = {up}, .outputs = {scaled}});
+    const TensorId output = Sum(scaled);
+    if (input != input_) block_.tensors[input].held_until = static_cast<uint8_t>(at_ - 1);
+    for (size_t i = at_; i < block_.ops.size(); ++i) {
+      block_.ops[i].inputs.Replace(base_, output);
+      block_.ops[i].saved.Replace(base_, output);
+    }
+    for (size_t id = 0; id < block_.tensors.size(); ++id) {  // what was a view of the product's
+      Tensor& tensor = block_.tensors[id];
+      if (tensor.storage == base_ && id != base_) tensor.storage = output;
+    }
+    return at_;
+  }
+
+ private:
+  Extent Width(TensorId id) const { return block_.tensors[id].shape.extents[2]; }
+  Extent Rank() const { return {.size = adapter_.rank, .symbol = Symbol::kR}; }
+
+  void Insert(const Op& op) { InsertOp(block_, at_++, op); }
+
+  TensorId Add(TensorId like, absl::string_view name, DType dtype) {
+    const TensorId id = AddLike(block_, like, name);
+    block_.tensors[id].dtype = dtype;
+    return id;
+  }
+
+  TensorId Weight(absl::string_view name, bool down) {
+    const auto id = static_cast<TensorId>(block_.parameters.size());
+    const Shape whole = block_.parameters[weight_].shape;
+    Parameter& parameter = block_.parameters.emplace_back();
+    parameter.name = name;
+    parameter.shape.rank = 2;
+    parameter.shape.extents[0] = down ? Rank() : Width(base_);
+    parameter.shape.extents[1] = down ? whole.extents[1] : Rank();
+    parameter.dtype = dtype_;
+    return id;
+  }
+
+  TensorId Cast(TensorId input, absl::string_view name, DType dtype) {
+    if (block_.tensors[input].dtype == dtype) return input;
+    const TensorId cast = Add(input, name, dtype);
+    Insert({.name = name, .inputs = {input}, .outputs = {cast}});
+    return cast;
+  }
+
+  TensorId Drop(TensorId input) {
+    if (adapter_.dropout == 0) return input;
+    const TensorId dropped = Add(input, names_.dropped, dtype_);
+    const TensorId mask = Add(input, names_.mask, DType::kBool);
+    block_.tensors[mask].differentiable = false;
+    Insert(
+        {.name = names_.dropped, .inputs = {input}, .outputs = {dropped, mask}, .saved = {mask}});
+    return dropped;
+  }
+
+  TensorId Product(TensorId input, absl::string_view name, Extent width, TensorId weight) {
+    const TensorId output = Add(base_, name, product_dtype_);
+    block_.tensors[output].shape.extents[2] = width;
+    Insert({.name = name,
+            .inputs = {input},
+            .outputs = {output},
+            .saved = {input},
+            .parameters = {weight},
+            .kind = OpKind::kMatrixProduct,
+            .saves_for_weights = true});
+    return output;
+  }
+
+  TensorId Sum(TensorId scaled) {
+    const DType dtype = block_.tensors[base_].dtype;
+    const bool widens = product_dtype_ == DType::kFp32 && dtype != DType::kFp32;
+    const TensorId sum = Add(base_, names_.sum, widens ? DType::kFp32 : dtype);
+    Insert({.name = names_.sum,
+            .inputs = {base_, scaled},
+            .outputs = {sum},
+            .input_gradient = InputGradient::kShared});
+    if (!widens) return sum;
+    const TensorId output = Add(base_, names_.output, dtype);
+    Insert({.name = names_.output, .inputs = {sum}, .outputs = {output}});
+    return output;
+  }
+
+  const Adapter& adapter_;
+  const DType dtype_;          // of its weights
+  const DType product_dtype_;  // of what it multiplies
+  Block& block_;
+  const Names& names_;
+  size_t at_;  // where the next op is inserted
+  TensorId base_;
+  TensorId input_;
+  TensorId weight_;
+};
+
+// What nothing trained lies behind has no gradient; what backward of frozen weights alone
+// would read is not kept.
+// Source: torch/csrc/autograd/generated, should_compute_output; tools/autograd/derivatives.yaml.
+void DropUnread(Block& block) {
+  for (Op& op : block.ops) {
+    const bool trains = std::any_of(op.parameters.begin(), op.parameters.end(),
+                                    [&block](TensorId id) { return !block.parameters[id].frozen; });
+    if (op.saves_for_weights && !trains) op.saved = {};
+    const bool leads =
+        trains || std::any_of(op.inputs.begin(), op.inputs.end(),
+                              [&block](TensorId id) { return block.tensors[id].differentiable; });
+    if (leads) continue;
+    op.saved = {};
+    op.backward_temporaries = {};
+    for (const TensorId id : op.outputs) block.tensors[id].differentiable = false;
+  }
+}
+
+void AddAdapters(const Job& job, Block& block) {
+  for (size_t i = 0; i < block.ops.size();) {
+    const Names* const names = FindAdapter(*job.adapter, block.ops[i]);
+    i = names == nullptr ? i + 1 : AdapterBuilder(job, block, i, *names).Build();
+  }
+}
+
+// The first layer's input has no gradient, unless layers are run again: what these keep
+// must have one.
+// Source: peft/peft_model.py, _prepare_model_for_gradient_checkpointing; transformers
+// modeling_utils.py, enable_input_require_grads.
+void SplitFirstLayer(Program& program, size_t layer) {
+  Block& others = program.blocks[layer];
+  others.period = std::numeric_limits<int32_t>::max();
+  others.first_of_period = false;
+  Block first = others;
+  first.name = "first layer";
+  first.first_of_period = true;
+  first.tensors[first.input].differentiable = false;
+  DropUnread(first);
+  program.blocks.push_back(std::move(first));
+}
+
+}  // namespace
+
+Program ApplyAdapters(const ValidJob& job, Program program) {
+  if (!job->adapter.has_value()) return program;
+  const bool again = job->recompute != RecomputeMode::kNone;
+  for (size_t i = 0; i < 3; ++i) {
+    Block& block = program.blocks[i];
+    for (Parameter& parameter : block.parameters) parameter.frozen = true;
+    if (block.kind == BlockKind::kLayer) AddAdapters(*job, block);
+    DropUnread(block);
+    if (block.kind == BlockKind::kEmbedding) block.tensors[block.output].differentiable = again;
+    if (block.kind == BlockKind::kLayer && !again) SplitFirstLayer(program, i);
+  }
+  return program;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,82 @@
+// What must be true of adapters beside frozen weights, whatever the job.
+#include <random>
+
+#include "gtest/gtest.h"
+#include "tests/testing/jobs.h"
+#include "tests/testing/random_jobs.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr int kJobs = 200;
+
+// A job with an adapter, of one GPU or of several.
+JobSpec AdapterJob(std::mt19937_64& random) {
+  while (true) {
+    JobSpec job = RandomJob(random);
+    if (job.training.adapter.method.has_value() && Refusals(job).empty()) return job;
+  }
+}
+
+int64_t Of(const MemoryEstimate& estimate, Role role) {
+  return estimate.ranks[0].breakdown[static_cast<size_t>(role)];
+}
+int64_t Allocated(const JobSpec& job) { return Estimate(job).ranks[0].allocated.expected_bytes; }
+
+TEST(AdapterRelationsTest, MoreRankNeverHoldsLess) {
+  std::mt19937_64 random(20261123);
+  for (int i = 0; i < kJobs; ++i) {
+    JobSpec job = AdapterJob(random);
+    const int64_t before = Allocated(job);
+    job.training.adapter.rank = 2 * *job.training.adapter.rank;
+    EXPECT_GE(Allocated(job), before) << i;
+  }
+}
+
+TEST(AdapterRelationsTest, MoreModulesNeverHoldLess) {
+  std::mt19937_64 random(7);
+  for (int i = 0; i < kJobs; ++i) {
+    JobSpec job = AdapterJob(random);
+    const int64_t before = Allocated(job);
+    job.training.adapter.target_modules = {"all-linear"};
+    EXPECT_GE(Allocated(job), before) << i;
+  }
+}
+
+// Weights are those of the model and of its adapters; of both there are parameters.
+TEST(AdapterRelationsTest, WeightsAreFrozenOnesAndAdapters) {
+  std::mt19937_64 random(11);
+  for (int i = 0; i < kJobs; ++i) {
+    const JobSpec job = AdapterJob(random);
+    JobSpec plain = job;
+    plain.training.adapter = {};
+    plain.training.precision = {};
+    plain.training.precision.preset = "bf16-pure";
+    const MemoryEstimate with = Estimate(job);
+    const MemoryEstimate without = Estimate(plain);
+    EXPECT_GT(with.ranks[0].parameter_count, without.ranks[0].parameter_count) << i;
+  }
+}
+
+// Nothing is kept of frozen weights but the weights: of an adapter of rank 1 beside one module,
+// gradients and states are less than the model's.
+TEST(AdapterRelationsTest, FrozenWeightsHaveNoGradientsAndNoStates) {
+  std::mt19937_64 random(3);
+  for (int i = 0; i < kJobs; ++i) {
+    JobSpec job = AdapterJob(random);
+    job.training.adapter.rank = 1;
+    job.training.adapter.target_modules = {"q_proj", "k_proj", "v_proj"};
+    job.training.optimizer.name = "adamw";
+    job.training.optimizer.implementation = "fused";
+    if (!Refusals(job).empty()) continue;
+    JobSpec plain = job;
+    plain.training.adapter = {};
+    const MemoryEstimate with = Estimate(job);
+    const MemoryEstimate without = Estimate(plain);
+    EXPECT_LE(Of(with, Role::kOptimizerState), Of(without, Role::kOptimizerState)) << i;
+    EXPECT_LE(Of(with, Role::kMasterWeight), Of(without, Role::kMasterWeight)) << i;
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll

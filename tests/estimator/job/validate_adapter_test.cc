@@ -1,0 +1,173 @@
+// Every rule of the adapter section, and what stands beside one.
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "tests/testing/refusals.h"
+
+namespace plimsoll {
+namespace {
+
+JobSpec Job() {
+  JobSpec job = With(SmallJob(), "ddp", "bf16-pure");
+  job.training.adapter.method = "lora";
+  return job;
+}
+
+std::string NotModelled(absl::string_view field) {
+  return absl::StrCat("job.", field, "; is not modelled with adapters");
+}
+
+TEST(ValidateAdapterTest, RefusesWhatIsNoAdapter) {
+  ExpectRefusals(
+      Job(),
+      {
+          {"no method",
+           [](JobSpec& j) {
+             j.training.adapter.method.reset();
+             j.training.adapter.rank = 8;
+           },
+           {"job.training.adapter.method: unset; must be set with other fields of adapter"}},
+          {"another method",
+           [](JobSpec& j) { j.training.adapter.method = "dora"; },
+           {"job.training.adapter.method: dora; not modelled yet: adapters other than LoRA"}},
+          {"rank zero",
+           [](JobSpec& j) { j.training.adapter.rank = 0; },
+           {"job.training.adapter.rank: 0; must be from 1 to 65536"}},
+          {"dropout above 1",
+           [](JobSpec& j) { j.training.adapter.dropout = 1.5; },
+           {"job.training.adapter.dropout: 1.5; must be from 0 to 1"}},
+          {"a dtype for products",
+           [](JobSpec& j) { j.training.adapter.adapter_dtype = "fp8"; },
+           {"job.training.adapter.adapter_dtype: fp8; must be one of fp32, fp16, bf16"}},
+          {"a module that is none",
+           [](JobSpec& j) {
+             j.training.adapter.target_modules = {"q_proj", "router"};
+           },
+           {"job.training.adapter.target_modules: router; must be one of all-linear, attention, "
+            "mlp, q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj"}},
+          {"too many names",
+           [](JobSpec& j) { j.training.adapter.target_modules.assign(65, "q_proj"); },
+           {"job.training.adapter.target_modules: 65 names; must be at most 64"}},
+          {"a gate where there is none",
+           [](JobSpec& j) {
+             Shape(j).gated_mlp = false;
+             j.training.adapter.target_modules = {"gate_proj"};
+           },
+           {"job.training.adapter.target_modules: gate_proj; is no module of this model"}},
+      });
+}
+
+TEST(ValidateAdapterTest, RefusesWhatIsNotModelledBesideOne) {
+  ExpectRefusals(Job(), {
+                            {"a chunked loss",
+                             [](JobSpec& j) { j.training.loss.implementation = "chunked"; },
+                             {NotModelled("training.loss.implementation: chunked")}},
+                            {"parts recomputed",
+                             [](JobSpec& j) { j.training.recompute.mode = "selective"; },
+                             {NotModelled("training.recompute.mode: selective")}},
+                            {"units of layers",
+                             [](JobSpec& j) {
+                               j.training.recompute.mode = "full";
+                               j.training.recompute.unit_layer_count = 2;
+                             },
+                             {NotModelled("training.recompute.unit_layer_count: 2")}},
+                            {"compiled layers",
+                             [](JobSpec& j) { j.runtime.compile = true; },
+                             {NotModelled("runtime.compile: true")}},
+                            {"masters without FSDP",
+                             [](JobSpec& j) { j.training.precision.preset = "bf16-mixed"; },
+                             {NotModelled("training.precision.preset: bf16-mixed")}},
+                            {"frozen weights cast at each use",
+                             [](JobSpec& j) {
+                               j.training.precision.preset = "bf16-autocast";
+                               j.training.precision.parameter_dtype = "fp32";
+                             },
+                             {NotModelled("training.precision.parameter_dtype: fp32")}},
+                            {"adapters of two dtypes in an FSDP2 group",
+                             [](JobSpec& j) { j.runtime.framework = "fsdp2"; },
+                             {"job.training.adapter.adapter_dtype: fp32; is modelled with fsdp2 "
+                              "where it is bf16, as what is "
+                              "trained here"}},
+                            {"a classifier",
+                             [](JobSpec& j) {
+                               Shape(j).head = "sequence-classification";
+                               Shape(j).label_count = 2;
+                             },
+                             {NotModelled("model: sequence-classification")}},
+                        });
+}
+
+TEST(ValidateAdapterTest, SplitMatricesSequencesAndStages) {
+  JobSpec job = Job();
+  job.runtime.framework = "fsdp2";
+  job.training.adapter.adapter_dtype = "bf16";
+  ExpectRefusals(job, {
+                          {"matrices",
+                           [](JobSpec& j) {
+                             j.parallelism.tensor_parallel_size = 2;
+                             j.cluster.gpu_count = 2;
+                           },
+                           {NotModelled("parallelism.tensor_parallel_size: 2")}},
+                          {"sequences",
+                           [](JobSpec& j) {
+                             j.parallelism.context_parallel_size = 2;
+                             j.parallelism.context_parallel_method = "ulysses";
+                             j.cluster.gpu_count = 2;
+                           },
+                           {NotModelled("parallelism.context_parallel_size: 2")}},
+                          {"stages",
+                           [](JobSpec& j) {
+                             j.parallelism.pipeline_parallel_size = 2;
+                             j.cluster.gpu_count = 2;
+                           },
+                           {NotModelled("parallelism.pipeline_parallel_size: 2")}},
+                      });
+}
+
+// Of DeepSpeed's stages those that were held against its own code.
+TEST(ValidateAdapterTest, DeepSpeedWithStages1And2) {
+  JobSpec job = Job();
+  job.runtime.framework = "deepspeed";
+  job.training.precision.preset = "bf16-mixed";
+  job.parallelism.zero_stage = 2;
+  job.cluster.gpu_count = 8;
+  ExpectRefusals(
+      job, {
+               {"none",
+                [](JobSpec& j) { j.parallelism.zero_stage = 0; },
+                {NotModelled("parallelism.zero_stage: 0")}},
+               {"one", [](JobSpec& j) { j.parallelism.zero_stage = 1; }, {}},
+               {"all",
+                [](JobSpec& j) { j.parallelism.zero_stage = 3; },
+                {NotModelled("parallelism.zero_stage: 3")}},
+               {"adapters in 16 bits",
+                [](JobSpec& j) { j.training.adapter.adapter_dtype = "bf16"; },
+                {"job.training.adapter.adapter_dtype: bf16; is modelled with deepspeed where it "
+                 "is fp32, as what is trained here"}},
+           });
+}
+
+TEST(ValidateAdapterTest, SaysWhatItTookForGranted) {
+  const ValidJob job = Valid(Job());
+  ASSERT_TRUE(job->adapter.has_value());
+  EXPECT_EQ(job->adapter->rank, 8);
+  EXPECT_EQ(job->adapter->targets, 0x05) << "queries and values";
+  EXPECT_EQ(job->adapter->dtype, DType::kFp32);
+  EXPECT_EQ(job->precision.state, DType::kFp32) << "as the adapters";
+  int said = 0;
+  for (const Assumption& assumption : job->assumptions) {
+    said += absl::StartsWith(assumption.field, "training.adapter.") ? 1 : 0;
+  }
+  EXPECT_EQ(said, 3);
+}
+
+// The usual preset has masters of all weights: with adapters none do.
+TEST(ValidateAdapterTest, WithoutAPresetWeightsAreIn16Bits) {
+  JobSpec job = Job();
+  job.training.precision.preset.reset();
+  EXPECT_EQ(Valid(job)->precision.parameter, DType::kBf16);
+  EXPECT_EQ(Valid(job)->precision.master, DType::kNone);
+}
+
+}  // namespace
+}  // namespace plimsoll
