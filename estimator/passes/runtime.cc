@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "estimator/catalog/context_bytes.h"
 #include "estimator/passes/pass.h"
 #include "estimator/program/nccl.h"
 
@@ -205,27 +206,6 @@ void AddBatch(const Job& job, Program& program) {
     AddBytes(program, "batch.attention_mask", Role::kActivation,
              Multiply(tokens, job.sequence_length), kForwardToBackward);
   }
-}
-
-// The CUDA context with the kernels that training loads.
-// Source: measured: 0.47 GiB bare and up to 0.92 loaded on A100, 1.24 GiB on
-// V100 (CUDA 10 and 11, eager loading), 0.3 GiB consumer cards
-// (memory-internals 2.1; bigscience, V100).
-int64_t ContextBytes(GpuArchitecture architecture) {
-  switch (architecture) {
-    case GpuArchitecture::kVolta:
-    case GpuArchitecture::kTuring:
-      return 1271 * kMib;
-    case GpuArchitecture::kAda:
-      return 426 * kMib;
-    case GpuArchitecture::kAmpere:
-    case GpuArchitecture::kHopper:
-    case GpuArchitecture::kBlackwell:
-    case GpuArchitecture::kCdna2:
-    case GpuArchitecture::kCdna3:
-      return 768 * kMib;
-  }
-  return 768 * kMib;
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "estimator/catalog/context_bytes.h"
 #include "estimator/job/validate_sections.h"
 #include "google/protobuf/unknown_field_set.h"
 #include "server/catalog/config_struct.h"
@@ -318,6 +319,7 @@ v1::GpuInfo ToProto(const Gpu& gpu, const Catalog& catalog) {
   info.set_interconnect_bytes_per_second(gpu.interconnect_bytes_per_second);
   info.set_network_bytes_per_second(gpu.network_bytes_per_second);
   info.set_source(gpu.source);
+  info.set_context_bytes(ContextBytes(gpu.architecture));
   return info;
 }
 

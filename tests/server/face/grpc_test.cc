@@ -295,6 +295,7 @@ TEST_F(GrpcTest, ListsTheCatalog) {
   for (const v1::GpuInfo& gpu : gpus.gpus()) {
     EXPECT_NE(gpu.architecture(), "") << gpu.gpu();
     EXPECT_GT(gpu.runtime_memory_bytes(), 0) << gpu.gpu();
+    EXPECT_GT(gpu.context_bytes(), 0) << gpu.gpu();
     for (const v1::AmbiguousAlias& name : gpu.ambiguous_aliases()) {
       EXPECT_THAT(gpu.aliases(), testing::Contains(name.alias()));
       EXPECT_THAT(name.gpus(), testing::Contains(gpu.gpu())) << name.alias();
