@@ -1,0 +1,2 @@
+// A library that torch loads has no Abseil.
+#include "absl/strings/str_cat.h"
