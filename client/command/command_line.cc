@@ -14,6 +14,7 @@
 #include "client/job/flag_words.h"
 #include "client/job/job_flags.h"
 #include "client/job/options.h"
+#include "client/measure/measure_command.h"
 #include "client/report/report_command.h"
 #include "server/run/flags.h"
 #include "server/run/run.h"
@@ -283,6 +284,10 @@ struct CommandLine {
     AddReportFlags(
         AddCommand(&app, "report", "Say what a job used against what was predicted", kReportFooter),
         &report);
+    AddMeasureFlags(
+        AddCommand(&app, "measure", "Run a command on a GPU that is not there: what it would hold",
+                   kMeasureFooter),
+        &measure);
     AddCatalogList(&app, "models", "List the models that have a name", kModelsFooter, &models);
     AddCatalogList(&app, "gpus", "List the GPUs that have an id", kGpusFooter, &gpus);
     server_flags.emplace(AddCommand(&app, "serve", "Serve over gRPC and HTTP", kServeFooter));
@@ -300,6 +305,7 @@ struct CommandLine {
   AdmitCommand admit;
   SubmitCommand submit;
   ReportCommand report;
+  MeasureCommand measure;
   ListCommand models;
   ListCommand gpus;
   std::optional<ServerFlags> server_flags;
@@ -334,10 +340,11 @@ ExitCode Explain(const CommandLine& line, const CLI::ParseError& error) {
   return ExitCode::kBadInput;
 }
 
-// What comes after the first `--` of `plimsoll submit` is another program's.
+// What comes after the first `--` of `plimsoll submit` or `plimsoll measure` is another program's.
 std::vector<std::string> TakeCommand(int* argc, char** argv) {
   std::vector<std::string> command;
-  if (*argc < 2 || std::string(argv[1]) != "submit") return command;
+  const std::string name = *argc < 2 ? "" : argv[1];
+  if (name != "submit" && name != "measure") return command;
   for (int i = 2; i < *argc; ++i) {
     if (std::string(argv[i]) != "--") continue;
     command.assign(argv + i + 1, argv + *argc);
@@ -358,7 +365,7 @@ ExitCode PrintCompletion(const CommandLine& line) {
 
 ExitCode RunCommandLine(int argc, char** argv) {
   CommandLine line;
-  line.submit.command = TakeCommand(&argc, argv);
+  line.submit.command = line.measure.command = TakeCommand(&argc, argv);
   ServerOptions server_options;
   try {
     const absl::StatusOr<std::vector<std::string>> flags =
@@ -380,6 +387,7 @@ ExitCode RunCommandLine(int argc, char** argv) {
   if (command == "admit") return RunAdmit(line.admit);
   if (command == "submit") return RunSubmit(line.submit);
   if (command == "report") return RunReport(line.report);
+  if (command == "measure") return RunMeasure(line.measure);
   if (command == "models") return RunModels(line.models);
   if (command == "gpus") return RunGpus(line.gpus);
   if (command == "serve") return static_cast<ExitCode>(RunServer(server_options));

@@ -14,6 +14,7 @@ inline constexpr char kFooter[] = R"(Examples:
   plimsoll diff job.yaml --zero-stage 3
   plimsoll admit job.yaml --policy policy.yaml
   plimsoll submit job.yaml -- sbatch train.sh
+  plimsoll measure --gpu h100-80gb-sxm -- python train.py
   plimsoll models
   plimsoll estimate --help
 
@@ -135,6 +136,20 @@ Examples:
 
 Exit status: 0 reported, 2 bad input or no job for a row, 4 service or Prometheus out of reach,
 1 failure, also where Prometheus has no data of the job.)";
+
+inline constexpr char kMeasureFooter[] =
+    R"(Runs the command as it is, on this machine, which needs no GPU: with the PyTorch that it has, on
+CUDA libraries that compute nothing. PyTorch's own allocator says what each step took, and which
+line made what is alive at the peak; memory runs out where the GPU's would. One rank of --gpus is
+run; torchrun is run with one process. What the command prints goes to standard error.
+
+Examples:
+  plimsoll measure --gpu h100-80gb-sxm -- python train.py
+  plimsoll measure --gpu h100-80gb-sxm --gpus 16 --rank 3 -- torchrun --nproc-per-node 8 --nnodes 2 train.py
+  plimsoll measure --gpu a100-40gb-sxm -o json -- python train.py | jq .lastStep.allocatedBytes
+
+Exit status: 0 fits, 3 does not fit, 2 bad input or a PyTorch that the phantom does not know,
+1 failure, also of the command.)";
 
 inline constexpr char kModelsFooter[] = R"(Examples:
   plimsoll models

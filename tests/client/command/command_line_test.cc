@@ -236,8 +236,7 @@ TEST(CommandLineTest, SaysWhatIsWrongInOneLine) {
       {"command",
        {"destimate"},
        "command: destimate; must be one of estimate, recommend, diff, admit, submit, report, "
-       "models, "
-       "gpus, serve, completion\n"
+       "measure, models, gpus, serve, completion\n"
        "See plimsoll --help\n"},
   };
   for (const Mistake& mistake : kMistakes) {
@@ -292,7 +291,7 @@ TEST(CommandLineTest, ListsTheCatalog) {
 TEST(CommandLineTest, HelpHasExamplesAndCodes) {
   for (const Words& words :
        {Words{"--help"}, Words{"estimate", "--help"}, Words{"recommend", "--help"},
-        Words{"models", "-h"}, Words{"gpus", "-h"}, Words{"serve", "-h"},
+        Words{"measure", "-h"}, Words{"models", "-h"}, Words{"gpus", "-h"}, Words{"serve", "-h"},
         Words{"completion", "-h"}}) {
     const ProcessResult result = Plimsoll(words);
     EXPECT_EQ(result.code, 0);

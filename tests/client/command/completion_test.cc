@@ -116,6 +116,7 @@ TEST_P(CompletionTest, OffersCommandsFlagsAndValues) {
       {"diff --tensor", {"--tensor-parallel-size"}},
       {"recommend --gpu-c", {"--gpu-count"}},
       {"gpus --tensor", {}},
+      {"measure --ra", {"--rank"}},
       {"serve --drain-d", {"--drain-delay-ms"}},
       {"estimate job.yaml --expl", {"--explain"}},
       // Vocabularies.
@@ -132,6 +133,7 @@ TEST_P(CompletionTest, OffersCommandsFlagsAndValues) {
       // The catalog's names.
       {"estimate --gpu h100-80gb-s", {"h100-80gb-sxm"}},
       {"recommend --gpu h100-80gb-s", {"h100-80gb-sxm"}},
+      {"measure --gpu h100-80gb-s", {"h100-80gb-sxm"}},
       {"estimate --model llama-3.1-8", {"llama-3.1-8b"}},
   };
   for (const Case& row : cases) {

@@ -238,6 +238,7 @@ TEST_F(PhantomTest, GathersFromRanksThatAreNotThere) {
   int count = 0;
   EXPECT_EQ(Call("ncclCommCount", group, &count), 0);
   EXPECT_EQ(count, 4);
+  EXPECT_EQ(Call("ncclCommDestroy", group), 0);
   Free(sent);
   Free(gathered);
 }
@@ -252,8 +253,10 @@ TEST_F(PhantomTest, SplitsAGroup) {
   int count = 0;
   EXPECT_EQ(Call("ncclCommCount", part, &count), 0);
   EXPECT_EQ(count, 2);
+  EXPECT_EQ(Call("ncclCommDestroy", part), 0);
   EXPECT_EQ(Call("ncclCommSplit", group, -1, 0, &part, config), 0);
   EXPECT_EQ(part, nullptr) << "of no part";
+  EXPECT_EQ(Call("ncclCommDestroy", group), 0);
 }
 
 // What one sends another in a group, that other sends back.
@@ -274,6 +277,7 @@ TEST_F(PhantomTest, ReceivesWhatItSends) {
   int read = 0;
   Copy(&read, received, sizeof read);
   EXPECT_EQ(read, 9);
+  EXPECT_EQ(Call("ncclCommDestroy", group), 0);
   Free(sent);
   Free(received);
 }

@@ -1,0 +1,22 @@
+// The flags of `plimsoll measure`.
+#include <CLI/CLI.hpp>
+
+#include "client/measure/measure_command.h"
+
+namespace plimsoll {
+
+void AddMeasureFlags(CLI::App* app, MeasureCommand* command) {
+  app->add_option("--gpu", command->gpu, "The GPU to stand in for, as h100-80gb-sxm")
+      ->type_name("GPU");
+  app->add_option("--gpus", command->rank.count, "How many ranks the job has (1)")->type_name("N");
+  app->add_option("--rank", command->rank.rank, "Which of them is run (0)")->type_name("N");
+  app->add_option("-o,--output", command->output.format, "How to print (table)")
+      ->type_name("{table,json}")
+      ->check(CLI::IsMember({"table", "json"}).description(""));
+  app->add_option("--color", command->output.color,
+                  "Colours: on a terminal where NO_COLOR is unset, or always, or never (auto)")
+      ->type_name("{auto,always,never}")
+      ->check(CLI::IsMember({"auto", "always", "never"}).description(""));
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,128 @@
+#include "client/measure/measurement.h"
+
+#include "absl/strings/str_cat.h"
+#include "rapidjson/document.h"
+
+namespace plimsoll {
+namespace {
+
+using Json = rapidjson::Value;
+
+// Fields of an object; the first that is not as it must be is kept.
+class Fields {
+ public:
+  explicit Fields(absl::Status* status) : status_(*status) {}
+
+  const Json* Of(const Json& object, const char* name) {
+    if (!object.IsObject() || !object.HasMember(name)) {
+      Refuse(name);
+      return nullptr;
+    }
+    return &object[name];
+  }
+
+  int64_t Number(const Json& object, const char* name) {
+    const Json* const value = Of(object, name);
+    if (value != nullptr && value->IsInt64()) return value->GetInt64();
+    Refuse(name);
+    return 0;
+  }
+
+  std::string Text(const Json& object, const char* name) {
+    const Json* const value = Of(object, name);
+    if (value != nullptr && value->IsString()) return value->GetString();
+    Refuse(name);
+    return "";
+  }
+
+  // Calls read(item) for each of a list.
+  template <typename Read>
+  void Each(const Json& object, const char* name, const Read& read) {
+    const Json* const value = Of(object, name);
+    if (value == nullptr || !value->IsArray()) return Refuse(name);
+    for (const Json& item : value->GetArray()) read(item);
+  }
+
+ private:
+  void Refuse(const char* name) {
+    if (!status_.ok()) return;
+    status_ = absl::InternalError(absl::StrCat("the hook's result: ", name, ": missing or wrong"));
+  }
+
+  absl::Status& status_;
+};
+
+Peaks ReadPeaks(const Json& object, Fields& fields) {
+  return {.step = 0,
+          .allocated_bytes = fields.Number(object, "allocated"),
+          .requested_bytes = fields.Number(object, "requested"),
+          .reserved_bytes = fields.Number(object, "reserved")};
+}
+
+void ReadAlive(const Json& object, Fields& fields, Measurement& to) {
+  to.alive_step = fields.Number(object, "step");
+  to.alive_bytes = fields.Number(object, "requested_bytes");
+  fields.Each(object, "groups", [&](const Json& group) {
+    to.alive.push_back({.bytes = fields.Number(group, "bytes"),
+                        .count = fields.Number(group, "count"),
+                        .line = fields.Text(group, "line"),
+                        .within = fields.Text(group, "within")});
+  });
+}
+
+OutOfMemory ReadOutOfMemory(const Json& object, Fields& fields) {
+  return {.step = fields.Number(object, "step"),
+          .requested_bytes = fields.Number(object, "requested_bytes"),
+          .allocated_bytes = fields.Number(object, "allocated_bytes"),
+          .reserved_bytes = fields.Number(object, "reserved_bytes")};
+}
+
+void ReadRun(const Json& run, Fields& fields, Measurement& to) {
+  to.torch = fields.Text(run, "torch");
+  to.rank = fields.Number(run, "rank");
+  to.rank_count = fields.Number(run, "ranks");
+  to.step_count = fields.Number(run, "step_count");
+  to.retry_count = fields.Number(run, "retry_count");
+  fields.Each(run, "steps", [&](const Json& step) {
+    to.steps.push_back(ReadPeaks(step, fields));
+    to.steps.back().step = fields.Number(step, "step");
+  });
+  if (const Json* const whole = fields.Of(run, "whole")) to.whole = ReadPeaks(*whole, fields);
+  if (const Json* const alive = fields.Of(run, "alive")) ReadAlive(*alive, fields, to);
+  const Json* const failed = fields.Of(run, "out_of_memory");
+  if (failed != nullptr && !failed->IsNull()) to.out_of_memory = ReadOutOfMemory(*failed, fields);
+}
+
+}  // namespace
+
+absl::StatusOr<Measurement> ReadMeasurement(absl::string_view json) {
+  rapidjson::Document document;
+  document.Parse<rapidjson::kParseIterativeFlag>(json.data(), json.size());
+  if (document.HasParseError() || !document.IsObject()) {
+    return absl::InternalError("the hook's result: not a JSON object");
+  }
+  absl::Status status;
+  Fields fields(&status);
+  Measurement measurement;
+  if (document.HasMember("refused")) {
+    measurement.refused = fields.Text(document, "refused");
+  } else {
+    ReadRun(document, fields, measurement);
+  }
+  if (!status.ok()) return status;
+  return measurement;
+}
+
+int64_t DeviceBytes(const Measurement& measurement, const MeasuredGpu& gpu) {
+  return measurement.whole.reserved_bytes + gpu.context_bytes;
+}
+
+const std::vector<std::string>& UnknownToPhantoms() {
+  static const auto* const kUnknown = new std::vector<std::string>{
+      "NCCL's own buffers", "blocks that wait for a GPU which lags behind its CPU",
+      "sizes that depend on values: nothing is computed, a mask selects everything",
+      "attention by cuDNN, which is switched off"};
+  return *kUnknown;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,74 @@
+// What a program that ran on the phantom left behind, and what that says of a GPU.
+#ifndef PLIMSOLL_CLIENT_MEASURE_MEASUREMENT_H_
+#define PLIMSOLL_CLIENT_MEASURE_MEASUREMENT_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace plimsoll {
+
+// Peaks of torch's allocator.
+struct Peaks {
+  int64_t step = 0;  // from 1; 0 of the whole run
+  int64_t allocated_bytes = 0;
+  int64_t requested_bytes = 0;  // of these, before rounding
+  int64_t reserved_bytes = 0;
+};
+
+// Blocks that one line made.
+struct AliveGroup {
+  int64_t bytes = 0;  // as requested
+  int64_t count = 0;
+  std::string line;    // "train.py:12"
+  std::string within;  // the line of torch below it; empty where it is the same
+};
+
+struct OutOfMemory {
+  int64_t step = 0;
+  int64_t requested_bytes = 0;  // of cudaMalloc
+  int64_t allocated_bytes = 0;
+  int64_t reserved_bytes = 0;
+};
+
+// One process, as the hook wrote it.
+struct Measurement {
+  std::string refused;  // why the phantom cannot run it; then nothing else is said
+  std::string torch;    // its version
+  int64_t rank = 0;
+  int64_t rank_count = 1;
+  int64_t step_count = 0;
+  std::vector<Peaks> steps;  // the first ones and the last
+  Peaks whole;               // of the run
+  int64_t retry_count = 0;   // how often the allocator gave back what it cached to get more
+  int64_t alive_step = 0;
+  int64_t alive_bytes = 0;        // as requested
+  std::vector<AliveGroup> alive;  // largest first; not every one
+  std::optional<OutOfMemory> out_of_memory;
+};
+
+// Reads a file of the hook's.
+//
+// Errors: INTERNAL, "the hook's result: <what is wrong>".
+absl::StatusOr<Measurement> ReadMeasurement(absl::string_view json);
+
+// The GPU that was stood in for.
+struct MeasuredGpu {
+  std::string id;
+  int64_t usable_bytes = 0;
+  int64_t context_bytes = 0;  // 0: not known
+};
+
+// What the GPU would show: what is reserved, and its context.
+int64_t DeviceBytes(const Measurement& measurement, const MeasuredGpu& gpu);
+
+// What no phantom can tell, a line each, the same in every answer.
+const std::vector<std::string>& UnknownToPhantoms();
+
+}  // namespace plimsoll
+
+#endif  // PLIMSOLL_CLIENT_MEASURE_MEASUREMENT_H_
