@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""A training job as a row of ../data/phantom.csv describes it, as anyone could have written it.
+
+    train.py CONFIG.json ROW.json
+
+Nothing here knows of Plimsoll: `plimsoll measure` runs it unchanged.
+"""
+
+import contextlib
+import functools
+import json
+import os
+import sys
+
+import torch
+import torch.distributed as dist
+import transformers
+
+STEPS = 3
+
+
+def load(path):
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def model_of(config, row, device):
+    config = transformers.AutoConfig.for_model(**config)
+    config.use_cache = False
+    masked = config.model_type == "bert"
+    auto = transformers.AutoModelForMaskedLM if masked else transformers.AutoModelForCausalLM
+    attention = "eager" if row["kernel"] == "eager" else "sdpa"
+    dtype = torch.bfloat16 if row["precision"] == "bf16-pure" else torch.float32
+    with torch.device(device):
+        model = auto.from_config(config, dtype=dtype, attn_implementation=attention)
+    if row["checkpointing"] == "True":
+        model.gradient_checkpointing_enable()
+    return model
+
+
+def layers_of(model):
+    count = model.config.num_hidden_layers
+    return next(module for module in model.modules()
+                if isinstance(module, torch.nn.ModuleList) and len(module) == count)
+
+
+def mixed(row, policy, **values):
+    if row["precision"] != "bf16-mixed":
+        return None
+    reduce = torch.bfloat16 if row["reduce"] == "bf16" else torch.float32
+    return policy(param_dtype=torch.bfloat16, reduce_dtype=reduce, **values)
+
+
+def in_fsdp2(model, row):
+    """`ends`: groups of their own for the embedding and for norm and head; `root`: one for all."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+    mesh = init_device_mesh("cuda", (dist.get_world_size(),), mesh_dim_names=("dp",))
+    options = {"mesh": mesh, "reshard_after_forward": row["reshard"] == "True"}
+    policy = mixed(row, MixedPrecisionPolicy)
+    if policy is not None:
+        options["mp_policy"] = policy
+    if row["units"] == "ends":
+        shard_ends(model, options)
+    for layer in layers_of(model):
+        fully_shard(layer, **options)
+    fully_shard(model, **options)
+    model.to_empty(device="cuda")
+    model.tie_weights()
+    return model
+
+
+def shard_ends(model, options):
+    from torch.distributed.fsdp import fully_shard
+
+    names = ("model.norm", "transformer.ln_f", "gpt_neox.final_layer_norm")
+    norm = [module for name, module in model.named_modules() if name in names]
+    embedding, head = model.get_input_embeddings(), model.get_output_embeddings()
+    if embedding.weight is head.weight:
+        fully_shard([embedding, head, *norm], **options)
+    else:
+        fully_shard(embedding, **options)
+        fully_shard([*norm, head], **{**options, "reshard_after_forward": False})
+
+
+def in_fsdp1(model, row):
+    from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision
+    from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
+
+    policy = functools.partial(transformer_auto_wrap_policy,
+                               transformer_layer_cls={type(layers_of(model)[0])})
+    return FullyShardedDataParallel(
+        model, auto_wrap_policy=policy, use_orig_params=True, device_id=torch.device("cuda", 0),
+        mixed_precision=mixed(row, MixedPrecision, buffer_dtype=torch.bfloat16))
+
+
+def wrapped(config, row):
+    wrapper = row["wrapper"]
+    model = model_of(config, row, "meta" if wrapper == "fsdp2" else "cuda")
+    if wrapper == "fsdp2":
+        model = in_fsdp2(model, row)
+    elif wrapper == "fsdp1":
+        model = in_fsdp1(model, row)
+    elif wrapper == "ddp":
+        model = torch.nn.parallel.DistributedDataParallel(
+            model, gradient_as_bucket_view=row["bucket_view"] == "True")
+    torch.cuda.empty_cache()  # what making the model whole left cached is not the step's
+    return model.train()
+
+
+def optimizer_of(model, row):
+    chosen = {"fused": {"foreach": False, "fused": True}, "foreach": {"foreach": True},
+              "for-loop": {"foreach": False}}[row["implementation"]]
+    if row["optimizer"] == "adamw":
+        return torch.optim.AdamW(model.parameters(), lr=1e-4, **chosen)
+    momentum = 0.9 if row["optimizer"] == "sgd-momentum" else 0
+    return torch.optim.SGD(model.parameters(), lr=1e-4, momentum=momentum, **chosen)
+
+
+def step(model, optimizer, row):
+    optimizer.zero_grad(set_to_none=True)
+    shape = (int(row["micro_batch"]), int(row["sequence"]))
+    for _ in range(int(row["accumulate"])):
+        ids = torch.zeros(shape, dtype=torch.long, device="cuda")
+        autocast = contextlib.nullcontext()
+        if row["precision"] == "bf16-autocast":
+            autocast = torch.autocast("cuda", dtype=torch.bfloat16)
+        with autocast:
+            loss = model(input_ids=ids, labels=ids).loss
+        loss.backward()
+    if row["clip"] == "True":
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+
+
+def main():
+    config, row = load(sys.argv[1]), load(sys.argv[2])
+    if "RANK" in os.environ:
+        dist.init_process_group("nccl")
+    model = wrapped(config, row)
+    optimizer = optimizer_of(model, row)
+    for _ in range(STEPS):
+        step(model, optimizer, row)
+
+
+if __name__ == "__main__":
+    main()
