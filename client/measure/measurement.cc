@@ -121,6 +121,7 @@ const std::vector<std::string>& UnknownToPhantoms() {
   static const auto* const kUnknown = new std::vector<std::string>{
       "NCCL's own buffers", "blocks that wait for a GPU which lags behind its CPU",
       "sizes that depend on values: nothing is computed, a mask selects everything",
+      "kernels that tuning would choose, as all take the same time",
       "attention by cuDNN, which is switched off"};
   return *kUnknown;
 }

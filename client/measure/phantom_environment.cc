@@ -47,6 +47,10 @@ absl::StatusOr<std::map<std::string, std::string>> PhantomEnvironment(
       {"LD_PRELOAD", Before(libraries, "LD_PRELOAD")},
       {"PYTHONPATH", Before((folder / "hook").string(), "PYTHONPATH")},
       {"CUDA_VISIBLE_DEVICES", "0"},
+      // Kernels that were tuned here, where all take the same time, are not for a real GPU.
+      {"TORCHINDUCTOR_CACHE_DIR", absl::StrCat(results_folder, "/inductor")},
+      {"TRITON_CACHE_DIR", absl::StrCat(results_folder, "/triton")},
+      {"TRITON_LIBCUDA_PATH", folder.string()},
       {"PLIMSOLL_MEASURE_RESULTS", results_folder},
       {"PLIMSOLL_MEASURE_RANK", absl::StrCat(rank.rank)},
       {"PLIMSOLL_MEASURE_RANKS", absl::StrCat(rank.count)},

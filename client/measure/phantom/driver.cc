@@ -166,6 +166,16 @@ PHANTOM_EXPORT Error cuStreamGetCtx(void*, void** context) {
   return kSuccess;
 }
 
+PHANTOM_EXPORT Error cuCtxGetLimit(size_t* value, int) {
+  *value = size_t{1} << 20;
+  return kSuccess;
+}
+
+PHANTOM_EXPORT Error cuStreamIsCapturing(void*, int* status) {
+  *status = 0;  // CU_STREAM_CAPTURE_STATUS_NONE
+  return kSuccess;
+}
+
 // Modules and kernels, as Triton loads them.
 
 PHANTOM_EXPORT Error cuModuleLoad(void** module, const char*) {
@@ -197,6 +207,11 @@ PHANTOM_EXPORT Error cuFuncGetAttribute(int* value, int attribute, void*) {
 
 PHANTOM_EXPORT Error cuOccupancyMaxActiveBlocksPerMultiprocessor(int* count, void*, int, size_t) {
   *count = 2;
+  return kSuccess;
+}
+
+PHANTOM_EXPORT Error cuOccupancyMaxActiveClusters(int* count, void*, const void*) {
+  *count = AttributeOf(TheDevice(), kMultiprocessorCount);
   return kSuccess;
 }
 

@@ -71,6 +71,8 @@ class Meter:
         if os.getpid() != self.process or not self.torch.cuda.is_initialized():
             return
         self.fold()
+        if self.whole["reserved"] == 0:
+            return  # as a process that compiles
         if self.alive is None:
             self.alive = alive.at_peak(self.torch, 0)
         results.write({
