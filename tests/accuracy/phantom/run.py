@@ -3,10 +3,9 @@
 
     run.py [ROW...]        d01, d08, ... ; some of each kind where none is named
 
-The rows were made by a prototype, of the same PyTorch. Run again, it gives what this gives, to the
-byte, where a job has one GPU; of the rows both are some 0.01 % (reserved: 0.15 %) apart, with the
-same bytes requested, for a reason that is not known. Rows of several ranks ran in torch's fake
-process group; here NCCL's own code runs.
+The rows were made by a prototype, of the same PyTorch. Those of EXACT agree to the byte. So does the
+prototype itself with NEAR's of one GPU where it is run again; with the rows as they were made both
+agree in what is requested, and less in how it lay in memory, for a reason that is not known.
 PLIMSOLL: the command line; build/client/plimsoll where it is not set.
 """
 
@@ -23,9 +22,10 @@ ROOT = HERE.parents[2]
 PLIMSOLL = os.environ.get("PLIMSOLL", str(ROOT / "build" / "client" / "plimsoll"))
 DATA = HERE.parent / "data"
 TORCH = "2.15"
-ROWS = ("d01", "d04", "d08", "d16", "d21", "d26", "d28", "d29", "d35")
-# How far apart may be, of the row.
-LIMITS = {"allocated": 0.0005, "reserved": 0.0075}
+EXACT = ("d14", "d19", "d30", "d40", "d43")
+NEAR = ("d01", "d16", "d26", "d29")
+# How far apart those of NEAR, and all others, may be, of the row.
+LIMITS = {"allocated": 0.002, "reserved": 0.025}
 
 
 def rows_of(name):
@@ -55,14 +55,14 @@ def measure(row):
 def main():
     far = 0
     print(f"{'row':6} {'wrapper':8} {'gauge':10} {'prototype':>15} {'measure':>15} {'apart':>9}")
-    for name in sys.argv[1:] or ROWS:
+    for name in sys.argv[1:] or EXACT + NEAR:
         rows = rows_of(name)
         answer = measure(rows["allocated"])
         for gauge, limit in LIMITS.items():
             row = rows[gauge]
             wanted, got = int(row["measured_value"]), int(answer[f"{gauge}Bytes"])
             apart = got / wanted - 1
-            far += abs(apart) > limit
+            far += abs(apart) > (0 if name in EXACT else limit)
             print(f"{name:6} {row['wrapper']:8} {gauge:10} {wanted:15,} {got:15,} {apart:9.4%}",
                   flush=True)
     return 1 if far else 0
