@@ -10,7 +10,6 @@
 #include <string>
 
 #include "client/measure/phantom/device.h"
-#include "client/measure/phantom/device_memory.h"
 #include "client/measure/phantom/handle.h"
 
 namespace plimsoll {
@@ -26,8 +25,8 @@ void* TheContext() {
 void* ThisLibrary() {
   static void* const library = [] {
     Dl_info info;
-    if (dladdr(reinterpret_cast<void*>(&FindInDriver), &info) == 0) return (void*)nullptr;
-    return dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    const bool found = dladdr(reinterpret_cast<void*>(&FindInDriver), &info) != 0;
+    return found ? dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD) : nullptr;
   }();
   return library;
 }

@@ -31,12 +31,17 @@ State& TheState() {
   return *state;
 }
 
-// What a byte that kernels made says; -1 where it is the host's own.
-int ValueOf(const void* from) {
+// Whether the host finds there what it wrote.
+bool IsOwn(const void* from) {
   State& state = TheState();
   const std::lock_guard<std::mutex> lock(state.mutex);
-  const bool own = from == state.written && state.launch_count - state.written_after <= kStillOwn;
-  return own ? -1 : state.last_was_any ? 0 : 1;
+  return from == state.written && state.launch_count - state.written_after <= kStillOwn;
+}
+
+bool LastWasAny() {
+  State& state = TheState();
+  const std::lock_guard<std::mutex> lock(state.mutex);
+  return state.last_was_any;
 }
 
 void NoteWritten(const void* to) {
@@ -63,13 +68,12 @@ void KernelLaunched(const void* host_function) {
 }
 
 void CopyWithValues(void* to, const void* from, size_t bytes) {
-  if (bytes == 1 && DeviceMemory::Holds(from) != DeviceMemory::Holds(to)) {
-    const int value = DeviceMemory::Holds(from) ? ValueOf(from) : -1;
-    if (DeviceMemory::Holds(to)) NoteWritten(to);
-    if (value >= 0) {
-      std::memset(to, value, 1);
-      return;
-    }
+  const bool writes = DeviceMemory::Holds(to) && !DeviceMemory::Holds(from);
+  const bool reads = DeviceMemory::Holds(from) && !DeviceMemory::Holds(to);
+  if (bytes == 1 && writes) NoteWritten(to);
+  if (bytes == 1 && reads && !IsOwn(from)) {
+    *static_cast<char*>(to) = LastWasAny() ? 0 : 1;
+    return;
   }
   DeviceMemory::Copy(to, from, bytes);
 }
