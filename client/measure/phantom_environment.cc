@@ -15,8 +15,10 @@ namespace fs = std::filesystem;
 constexpr const char* kLibraries[] = {"libplimsoll-phantom.so", "libplimsoll-phantom-nvml.so"};
 
 fs::path PhantomFolder() {
-  if (const char* const folder = std::getenv("PLIMSOLL_PHANTOM")) return folder;
   std::error_code error;
+  if (const char* const folder = std::getenv("PLIMSOLL_PHANTOM")) {
+    return fs::absolute(folder, error);
+  }
   return fs::read_symlink("/proc/self/exe", error).parent_path() / "measure";
 }
 
@@ -32,6 +34,10 @@ absl::StatusOr<std::map<std::string, std::string>> PhantomEnvironment(
     const MeasuredGpu& gpu, const GpuFacts& facts, const MeasuredRank& rank,
     const std::string& results_folder) {
   const fs::path folder = PhantomFolder();
+  if (folder.string().find_first_of(" :") != std::string::npos) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        folder.string(), ": the phantom's folder; must have no blank or colon for LD_PRELOAD"));
+  }
   std::string libraries;
   std::vector<fs::path> needed = {folder / "hook" / "sitecustomize.py"};
   for (const char* const name : kLibraries) {

@@ -21,7 +21,8 @@ struct MeasuredRank {
 // Returns the variables: what is preloaded, where Python begins to look, and the GPU. The
 // libraries and the hook are in $PLIMSOLL_PHANTOM, else beside the program.
 //
-// Errors: NOT_FOUND, "<file>: not there; ..."
+// Errors: NOT_FOUND, "<file>: not there; ..."; INVALID_ARGUMENT where the folder's name cannot be
+//         preloaded from
 absl::StatusOr<std::map<std::string, std::string>> PhantomEnvironment(
     const MeasuredGpu& gpu, const GpuFacts& facts, const MeasuredRank& rank,
     const std::string& results_folder);

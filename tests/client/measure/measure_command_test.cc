@@ -130,12 +130,17 @@ TEST_F(MeasureCommandTest, RefusesWhatItCannotDo) {
 }
 
 TEST_F(MeasureCommandTest, SaysWhereThePhantomIsNot) {
-  const ProcessResult result =
-      Plimsoll({"measure", "--gpu", "t4", "--", "true"}, "", {"PLIMSOLL_PHANTOM=/no/such/folder"});
-  EXPECT_EQ(result.code, 2);
-  EXPECT_EQ(result.err,
-            "/no/such/folder/hook/sitecustomize.py: not there; PLIMSOLL_PHANTOM must "
-            "be the folder of the phantom\n");
+  const auto measure_in = [](const std::string& folder) {
+    const ProcessResult result =
+        Plimsoll({"measure", "--gpu", "t4", "--", "true"}, "", {"PLIMSOLL_PHANTOM=" + folder});
+    EXPECT_EQ(result.code, 2);
+    return result.err;
+  };
+  EXPECT_EQ(measure_in("/no/such/folder"),
+            "/no/such/folder/hook/sitecustomize.py: not there; PLIMSOLL_PHANTOM must be the folder "
+            "of the phantom\n");
+  EXPECT_EQ(measure_in("/a folder"),
+            "/a folder: the phantom's folder; must have no blank or colon for LD_PRELOAD\n");
 }
 
 }  // namespace
