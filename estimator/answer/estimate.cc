@@ -181,6 +181,12 @@ void Warn(const RankReplay& replay, size_t stage, std::vector<Warning>& warnings
   }
 }
 
+// Parameters of the model and of its adapters, which each rank has whole.
+int64_t CountAll(const Job& job, const ParameterSums& of_rank) {
+  const int64_t model = CountParameters(*job.model);
+  return job.adapter.has_value() ? Add(model, of_rank.parameters) : model;
+}
+
 // The first of the most loaded ranks.
 size_t LimitingRank(const std::vector<RankMemory>& ranks) {
   size_t most = 0;
@@ -363,10 +369,7 @@ std::variant<MemoryEstimate, Violations> EstimateMemory(const JobSpec& spec, con
   WarnOfUncalibrated(margins, estimate);
   FillVerdict(*job, program, estimate);
   WarnOfRisk(estimate);
-  estimate.parameter_count = CountParameters(*job->model);
-  if (job->adapter.has_value()) {  // on each rank whole
-    estimate.parameter_count = Add(estimate.parameter_count, peaks.front().sums.parameters);
-  }
+  estimate.parameter_count = CountAll(*job, peaks.front().sums);
   estimate.assumptions = job.TakeAssumptions();
   estimate.calibration_id = catalog.calibration.id;
   estimate.trace = std::move(traced.trace);

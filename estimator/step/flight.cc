@@ -38,7 +38,7 @@ Parts::Parts(const Program& of, const BlockRuns& with, std::pmr::memory_resource
   }
   for (const Block& block : program.blocks) {
     for (size_t i = 0; i < block.parameters.size() && !grown.empty(); ++i) {
-      if (!block.parameters[i].tied) continue;
+      if (!block.parameters[i].tied || block.parameters[i].frozen) continue;
       int64_t& bytes = IsIdle(block, i) ? idle_gradient_bytes : tied_gradient_bytes;
       bytes = Add(bytes, Bytes(program.gradient_dtype, block.parameters[i].Elements()));
     }
