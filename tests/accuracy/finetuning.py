@@ -1,7 +1,7 @@
 """Fine-tuning by trainers of others: torchtune, litgpt, PEFT, Qwen's script, and the like.
 
 Most rows train adapters of trainers' own or quantised weights, which are not modelled; full
-fine-tuning is estimated, and PEFT's LoRA.
+fine-tuning is estimated.
 """
 
 import re
@@ -21,7 +21,9 @@ SETS = {
     "internevo": "internevo",
 }
 FAMILIES = tuple(SETS)
-LORA = r"LORA r=(\d+) targets=([\w+]+)"
+LORA = r"LORA r=\d+ targets=[\w+]+"
+# Where activations are the peak, as beside frozen weights, the longest batch makes it.
+LENGTHS = "a percentile over batches of many lengths"
 GPUS = {
     "V100-SXM2-16GB": "v100-16gb-sxm",
     "A100-SXM4-40GB": "a100-40gb-sxm",
@@ -107,8 +109,6 @@ def request_of(row):
     }
     if row.text("attention") == "eager":
         training["attention"] = "eager"
-    if row.text("peft"):
-        training["adapter"] = _adapter(row)
     job = {
         "model": {"transformer": measured.decoder(row, **_architecture(row))},
         "training": training,
@@ -120,8 +120,8 @@ def request_of(row):
 
 
 def _refuse(row):
-    if row.text("peft") and not _is_lora(row):
-        raise Refused("adapters")
+    if row.text("peft"):
+        raise Refused(LENGTHS if _is_lora(row) else "adapters")
     if row.text("offload"):
         raise Refused("offload")
     for column, words, reason in REFUSED:
@@ -139,17 +139,6 @@ def _is_lora(row):
     """PEFT's own LoRA, as its comparison names it: no kin of it, nothing quantised."""
     plain = re.search(r"; lora/[\w.-]*-rank\d+(-rslora|-target-mlp)?;", row.notes)
     return row.family == "peft" and plain and re.fullmatch(LORA, row.text("peft"))
-
-
-def _adapter(row):
-    rank, modules = re.fullmatch(LORA, row.text("peft")).groups()
-    wide = "adapter autocast fp32=True" in row.notes
-    return {
-        "method": "lora",
-        "rank": int(rank),
-        "target_modules": modules.split("+"),
-        "adapter_dtype": "fp32" if wide else "bf16",
-    }
 
 
 def _preset(row, framework):
