@@ -90,25 +90,26 @@ class Meter:
 
 def _show_what_the_program_reset(meter):
     """The statistics are reset at each step; the program sees peaks since its own resets."""
-    memory = meter.torch.cuda.memory
 
     def reset_peak_memory_stats(*args, **kwargs):
         meter.fold()
         meter.seen = dict.fromkeys(GAUGES, 0)
-        meter.reset_peaks(*args, **kwargs)
+        meter.reset_peaks()
 
     def peak(gauge):
-        def show(device=None):
+        def show(*args, **kwargs):
             meter.fold()
             return meter.seen[gauge]
 
         return show
 
-    for name, function in (("reset_peak_memory_stats", reset_peak_memory_stats),
-                           ("max_memory_allocated", peak("allocated")),
-                           ("max_memory_reserved", peak("reserved"))):
-        setattr(memory, name, function)
-        setattr(meter.torch.cuda, name, function)
+    shown = {"reset_peak_memory_stats": reset_peak_memory_stats,
+             "max_memory_allocated": peak("allocated"), "max_memory_reserved": peak("reserved")}
+    cuda, accelerator = meter.torch.cuda, meter.torch.accelerator
+    for module in (cuda, cuda.memory, accelerator, getattr(accelerator, "memory", accelerator)):
+        for name, function in shown.items():
+            if hasattr(module, name):
+                setattr(module, name, function)
 
 
 def watch(torch):
