@@ -1,4 +1,6 @@
 // The answer to read: the verdict first, then the peaks of each step, then what is alive.
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/io/text.h"
@@ -67,8 +69,8 @@ std::string AliveTable(const Measurement& measurement, int width) {
   Columns columns({Align::kRight, Align::kRight, Align::kLeft});
   columns.Add({"GiB", "blocks", "made by"});
   int64_t shown_bytes = 0;
-  for (const AliveGroup& group : measurement.alive) {
-    if (shown_bytes > 0 && &group - measurement.alive.data() >= std::ptrdiff_t{kGroups}) break;
+  for (size_t i = 0; i < std::min(kGroups, measurement.alive.size()); ++i) {
+    const AliveGroup& group = measurement.alive[i];
     const std::string within =
         group.within.empty() ? "" : absl::StrCat(", at ", Clean(group.within));
     columns.Add({FormatInGib(group.bytes), absl::StrCat(group.count),
