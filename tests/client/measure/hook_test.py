@@ -11,7 +11,7 @@ import unittest
 HOOK = pathlib.Path(__file__).resolve().parents[3] / "client" / "measure" / "hook"
 sys.path.insert(0, str(HOOK))
 
-from plimsoll_measure import alive, launchers  # noqa: E402
+from plimsoll_measure import alive, launchers, processes  # noqa: E402
 
 
 def python(code, folder, **variables):
@@ -109,6 +109,23 @@ class AliveTest(unittest.TestCase):
         now = alive.now(self.torch, 1)
         self.assertEqual([(group["bytes"], group["line"]) for group in now["groups"]],
                          [(10, "train.py:1"), (3, alive.NO_LINE)])
+
+
+class StoreTest(unittest.TestCase):
+    def test_has_what_others_would_have_written(self):
+        store = processes._mirror(types.SimpleNamespace(Store=object))
+        self.assertEqual(len(store.get("0")), 128, "NCCL's id")
+        store.set("own", "value")
+        self.assertEqual(store.get("own"), b"value")
+        self.assertEqual((store.add("count", 2), store.add("count", 3)), (2, 5))
+
+    def test_has_no_alarm_that_nobody_gave(self):
+        """NCCL's watchdog would end the process."""
+        store = processes._mirror(types.SimpleNamespace(Store=object))
+        self.assertFalse(store.check(["exception_dump"]))
+        store.set("own", b"1")
+        self.assertTrue(store.check(["own"]))
+        self.assertFalse(store.check(["own", "other"]))
 
 
 class LaunchersTest(unittest.TestCase):

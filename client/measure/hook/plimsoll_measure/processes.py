@@ -41,7 +41,7 @@ def _mirror(module):
             return self.values[key]
 
         def check(self, keys):
-            return True
+            return all(key in self.values for key in keys)  # NCCL's watchdog asks for alarms
 
         def wait(self, keys, timeout=None):
             return None
