@@ -2,6 +2,7 @@
 // events that are always done.
 // Source of the signatures: CUDA 13.2 runtime API, cuda_runtime_api.h; crt/host_runtime.h for
 // what nvcc's own code calls.
+#include <atomic>
 #include <cstdio>
 
 #include "client/measure/phantom/cuda_types.h"
@@ -11,6 +12,11 @@
 #include "client/measure/phantom/values.h"
 
 namespace plimsoll {
+namespace {
+
+std::atomic<int> kernel_architecture{0};  // 0: the GPU's own
+
+}  // namespace
 
 PHANTOM_EXPORT Error cudaGetDeviceCount(int* count) {
   *count = 1;
@@ -106,12 +112,19 @@ PHANTOM_EXPORT Error cudaLaunchCooperativeKernel(const void* function, Dim3, Dim
   return kSuccess;
 }
 
+// Of the kernels that torch has, those for this compute capability run, as 86: only torch knows
+// which it has. CUB picks its sizes by it, and fails on one that it was not compiled for.
+PHANTOM_EXPORT void plimsoll_phantom_kernel_architecture(int architecture) {
+  kernel_architecture = architecture;
+}
+
 PHANTOM_EXPORT Error cudaFuncGetAttributes(FunctionAttributes* out, const void*) {
   const Device& device = TheDevice();
   *out = {};
   out->max_threads_per_block = AttributeOf(device, kMaxThreadsPerBlock);
   out->register_count = 32;
-  out->ptx_version = out->binary_version = device.major * 10 + device.minor;
+  const int said = kernel_architecture;
+  out->ptx_version = out->binary_version = said > 0 ? said : device.major * 10 + device.minor;
   out->max_dynamic_shared_bytes = AttributeOf(device, kMaxSharedMemoryPerBlockOptin);
   return kSuccess;
 }

@@ -243,6 +243,21 @@ TEST_F(PhantomTest, GathersFromRanksThatAreNotThere) {
   Free(gathered);
 }
 
+// Its own compute capability, or that of the kernels which run on it.
+TEST_F(PhantomTest, KernelsAreOfAnArchitecture) {
+  FunctionAttributes attributes;
+  const void* const function = nullptr;
+  EXPECT_EQ(Call("cudaFuncGetAttributes", &attributes, function), kSuccess);
+  const int own = attributes.ptx_version;
+  Call<void>("plimsoll_phantom_kernel_architecture", 86);
+  EXPECT_EQ(Call("cudaFuncGetAttributes", &attributes, function), kSuccess);
+  EXPECT_EQ(attributes.ptx_version, 86);
+  EXPECT_EQ(attributes.binary_version, 86);
+  Call<void>("plimsoll_phantom_kernel_architecture", 0);
+  EXPECT_EQ(Call("cudaFuncGetAttributes", &attributes, function), kSuccess);
+  EXPECT_EQ(attributes.ptx_version, own);
+}
+
 TEST_F(PhantomTest, SplitsAGroup) {
   void* group = nullptr;
   void* part = nullptr;

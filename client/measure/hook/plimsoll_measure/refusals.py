@@ -1,5 +1,6 @@
 """What the phantom cannot run, said before it would run wrongly."""
 
+import ctypes
 import os
 
 from plimsoll_measure import results
@@ -17,12 +18,15 @@ def check(torch):
 
 
 def _check_kernels(torch):
-    """Of one major capability, kernels run on every later minor one."""
+    """Of one major capability, kernels run on every later minor one; the latest of them do."""
     wanted = os.environ["PLIMSOLL_PHANTOM_CAPABILITY"].split(".")
     flags = (torch._C._cuda_getArchFlags() or "").split()
+    fitting = []
     for flag in flags:
         digits = flag.removeprefix("sm_").rstrip("af")
         if flag.startswith("sm_") and digits[:-1] == wanted[0] and digits[-1] <= wanted[1]:
-            return
-    results.refuse(f"torch {torch.__version__}; has no kernels for compute capability "
-                   f"{'.'.join(wanted)}, but for {', '.join(flags)}")
+            fitting.append(int(digits))
+    if not fitting:
+        results.refuse(f"torch {torch.__version__}; has no kernels for compute capability "
+                       f"{'.'.join(wanted)}, but for {', '.join(flags)}")
+    ctypes.CDLL(None).plimsoll_phantom_kernel_architecture(max(fitting))
