@@ -87,7 +87,7 @@ constexpr FieldSynonym kFieldSynonyms[] = {
     {"lora", kAdapter, "usual", WordReading::kSwitch, "lora", ""},
     {"use-lora", kAdapter, "usual", WordReading::kSwitch, "lora", ""},
     {"use-peft", kAdapter, "TRL ModelConfig.use_peft", WordReading::kSwitch, "lora", ""},
-    {"peft", kAdapter, "usual"},
+    {"peft", kAdapter, "usual", WordReading::kSwitch, "lora", ""},
     {"peft-type", kAdapter, "PEFT PeftConfig.peft_type"},
     {"lora-r", kAdapterRank, "axolotl lora_r, TRL ModelConfig.lora_r"},
     {"lora-rank", kAdapterRank, "LLaMA-Factory lora_rank"},

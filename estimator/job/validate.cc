@@ -57,7 +57,7 @@ std::variant<ValidJob, Violations> Validate(const JobSpec& spec, const Catalog& 
   CheckParallelism(spec, check, job);
   CheckTraining(spec.training, check, job);
   CheckKnobs(spec.runtime, check, job);
-  if (job.adapter.has_value()) CheckAdapter(spec, check, job);
+  if (job.adapter.has_value() && job.profile != &UnknownFramework()) CheckAdapter(spec, check, job);
   CheckAllocator(spec.runtime.allocator, check, job);
   CheckDetail(spec, check, job);
   if (spec.risk.has_value() && !(*spec.risk >= 0.0001 && *spec.risk <= 0.5)) {

@@ -1,6 +1,7 @@
 // The adapter section, and what is modelled beside it.
 #include <string>
 
+#include "absl/strings/str_join.h"
 #include "estimator/job/job_abilities.h"
 #include "estimator/job/validate_sections.h"
 #include "estimator/job/vocabularies.h"
@@ -10,8 +11,14 @@ namespace {
 
 constexpr size_t kMaxTargets = 64;  // names in a list
 
-uint8_t ReadTargets(const std::vector<std::string>& names, Check& check) {
+constexpr uint8_t kQkv = 0x07;
+
+uint8_t ReadTargets(const std::vector<std::string>& names, bool joint, Check& check) {
   const absl::string_view field = "training.adapter.target_modules";
+  if (names.empty() && joint) {
+    check.Assume(field, "q_proj, k_proj, v_proj", "PEFT's default where these are one projection");
+    return kQkv;
+  }
   if (names.empty()) {
     check.Assume(field, "q_proj, v_proj", "PEFT's default for most models");
     return *FindWord("q_proj", kAdapterTargets) | *FindWord("v_proj", kAdapterTargets);
@@ -56,7 +63,8 @@ void ReadAdapter(const AdapterSpec& spec, Check& check, Job& job) {
   Adapter& adapter = job.adapter.emplace();
   adapter.rank = check.Number("training.adapter.rank", spec.rank, 8);
   if (!spec.rank.has_value()) check.Assume("training.adapter.rank", 8, "PEFT's default");
-  adapter.targets = ReadTargets(spec.target_modules, check);
+  const bool joint = job.model != nullptr && job.model->joint_qkv;
+  adapter.targets = ReadTargets(spec.target_modules, joint, check);
   adapter.dropout = check.Share("training.adapter.dropout", spec.dropout, 0);
   const absl::string_view dtype = "training.adapter.adapter_dtype";
   if (spec.adapter_dtype.has_value()) {
@@ -73,14 +81,18 @@ namespace {
 // that of the weights, or are masters of what forward reads in it.
 // Source: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _init_mp_dtypes;
 // deepspeed/runtime/engine.py, _configure_distributed_model.
-void CheckDTypes(const JobSpec& spec, Check& check, const Job& job) {
+void CheckDTypes(Check& check, const Job& job) {
   const Precision& precision = job.precision;
   const bool sharded = job.profile->sharding != Sharding::kBuckets;
   const bool masters = precision.master != DType::kNone;
   const bool wide = precision.autocast && precision.parameter != precision.activation;
   Refuse(wide, "training.precision.parameter_dtype", Name(precision.parameter), check);
-  Refuse(masters && !sharded, "training.precision.preset",
-         spec.training.precision.preset.value_or("bf16-pure"), check);
+  if (masters && !sharded) {
+    check.Fail("training.precision.master_dtype", Name(precision.master),
+               "is not modelled with adapters under ddp: presets bf16-pure and bf16-autocast are",
+               ViolationCode::kNotModelled, {"training.precision.preset"});
+    return;
+  }
   const DType dtype = masters ? precision.master : precision.parameter;
   if (!sharded || job.adapter->dtype == dtype) return;
   check.Fail("training.adapter.adapter_dtype", Name(job.adapter->dtype),
@@ -90,13 +102,12 @@ void CheckDTypes(const JobSpec& spec, Check& check, const Job& job) {
 }
 
 // One projection of queries, keys and values has one adapter.
-void CheckJoint(Check& check, const Job& job) {
-  constexpr uint8_t kQkv = 0x07;
+void CheckJoint(const AdapterSpec& spec, Check& check, const Job& job) {
   const int asked = job.adapter->targets & kQkv;
   if (!job.model->joint_qkv || asked == 0 || asked == kQkv) return;
-  check.Fail("training.adapter.target_modules", "q_proj, k_proj, v_proj",
-             "are one projection in this model: name all of them or none", ViolationCode::kConflict,
-             {"model"});
+  check.Fail("training.adapter.target_modules", absl::StrJoin(spec.target_modules, ", "),
+             "must have all of q_proj, k_proj and v_proj, or none: they are one projection here",
+             ViolationCode::kConflict, {"model"});
 }
 
 }  // namespace
@@ -106,8 +117,11 @@ void CheckAdapter(const JobSpec& spec, Check& check, const Job& job) {
   const RecomputeSpec& recompute = training.recompute;
   const bool whole = job.recompute == RecomputeMode::kNone || job.recompute == RecomputeMode::kFull;
   const bool ends = job.zero_stage == 0 || job.zero_stage == 3;  // not held against real code
-  Refuse(ends && job.profile->sharding == Sharding::kEngine, "parallelism.zero_stage",
-         job.zero_stage, check);
+  if (ends && job.profile->sharding == Sharding::kEngine) {
+    check.Fail("parallelism.zero_stage", job.zero_stage,
+               "is not modelled with adapters: 1 and 2 are", ViolationCode::kNotModelled,
+               {"training.adapter.method"});
+  }
   Refuse(job.tensor_parallel_size > 1, "parallelism.tensor_parallel_size", job.tensor_parallel_size,
          check);
   Refuse(job.context_parallel_size > 1, "parallelism.context_parallel_size",
@@ -121,9 +135,11 @@ void CheckAdapter(const JobSpec& spec, Check& check, const Job& job) {
          NameOf(job.loss, kLossImplementations), check);
   Refuse(job.compile, "runtime.compile", "true", check);
   if (job.model == nullptr) return;
-  Refuse(!PredictsTokens(job.model->head), "model", NameOf(job.model->head, kHeads), check);
-  CheckDTypes(spec, check, job);
-  CheckJoint(check, job);
+  Refuse(job.model->embedding_size != job.model->hidden_size, "model",
+         "embeddings of another width than the layers'", check);
+  Refuse(job.model->head != Head::kLanguageModel, "model", NameOf(job.model->head, kHeads), check);
+  CheckDTypes(check, job);
+  CheckJoint(training.adapter, check, job);
   constexpr uint8_t kGate = 1 << static_cast<int>(AdapterTarget::kGate);
   if (!job.model->gated_mlp && job.adapter->targets == kGate) {
     check.Fail("training.adapter.target_modules", "gate_proj", "is no module of this model",

@@ -87,7 +87,9 @@ void AdaptPrecision(const Adapter& adapter, Precision& precision) {
 }
 
 void CheckPrecision(const PrecisionSpec& spec, Check& check, Job& job) {
-  const absl::string_view usual = job.adapter.has_value() ? "bf16-pure" : "bf16-mixed";
+  // Without sharding nobody keeps masters of what is frozen.
+  const bool pure = job.adapter.has_value() && job.profile->sharding == Sharding::kBuckets;
+  const absl::string_view usual = pure ? "bf16-pure" : "bf16-mixed";
   const std::string name = spec.preset.value_or(std::string(usual));
   const auto preset = check.Meaning("training.precision.preset", name, kPresets);
   if (!spec.preset.has_value()) {

@@ -150,7 +150,9 @@ DataSeconds DataCommunication(const Job& job, const ModelCost& cost, const Pipel
   const RankGroup replicas = mesh.Group(sharded ? Along(Axis::kReplicate) : kReplicaAxes);
   const auto micro_batches = static_cast<double>(job.micro_batch_count);
   const double gradients = pipeline.parameters * cost.gradient_bytes;
-  const double weights = (pipeline.parameters + pipeline.frozen) * cost.weight_bytes;
+  const bool gathers_all = job.profile->sharding == Sharding::kUnits || job.zero_stage == 3;
+  const double gathered = pipeline.parameters + (gathers_all ? pipeline.frozen : 0);
+  const double weights = gathered * cost.weight_bytes;
   // What is sharded goes a layer at a time.
   const int64_t layers = CeilDivide(job.model->layer_count, job.pipeline_parallel_size);
   const double messages = shards.size() > 1 ? static_cast<double>(layers) : 1;

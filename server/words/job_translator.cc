@@ -34,10 +34,9 @@ struct Shorthand {
   const char* field;
 };
 constexpr Shorthand kShorthands[] = {
-    {"plimsoll.v1.Precision", "preset"},
-    {"plimsoll.v1.Optimizer", "name"},
-    {"plimsoll.v1.Recompute", "mode"},
-    {"plimsoll.v1.Loss", "implementation"},
+    {"plimsoll.v1.Precision", "preset"}, {"plimsoll.v1.Optimizer", "name"},
+    {"plimsoll.v1.Recompute", "mode"},   {"plimsoll.v1.Loss", "implementation"},
+    {"plimsoll.v1.Adapter", "method"},
 };
 
 // Whether fields stand below one.

@@ -139,6 +139,8 @@ const Same kSame[] = {
      "{gradient_checkpointing: false, bf16: false, cpu_offload: false, lora: false, ep: 1, "
      "offload_optimizer: none, num_experts: 0}",
      "{training: {recompute: {mode: none}}}"},
+    {"a word for adapters", "{training: {adapter: lora, lora_r: 16}, peft: false}",
+     "{training: {adapter: {method: lora, rank: 16}}}"},
     {"in any case", "{training: {optimizer: AdamW, attention: Flash}}",
      "{training: {optimizer: {name: adamw}, attention: flash}}"},
     {"trainers decide", "{precision: bf16, trainer: torchtune}",

@@ -76,7 +76,9 @@ TEST(ValidateAdapterTest, RefusesWhatIsNotModelledBesideOne) {
                              {NotModelled("runtime.compile: true")}},
                             {"masters without FSDP",
                              [](JobSpec& j) { j.training.precision.preset = "bf16-mixed"; },
-                             {NotModelled("training.precision.preset: bf16-mixed")}},
+                             {"job.training.precision.master_dtype: fp32; is not modelled with "
+                              "adapters under ddp: presets "
+                              "bf16-pure and bf16-autocast are"}},
                             {"frozen weights cast at each use",
                              [](JobSpec& j) {
                                j.training.precision.preset = "bf16-autocast";
@@ -135,16 +137,49 @@ TEST(ValidateAdapterTest, DeepSpeedWithStages1And2) {
       job, {
                {"none",
                 [](JobSpec& j) { j.parallelism.zero_stage = 0; },
-                {NotModelled("parallelism.zero_stage: 0")}},
+                {NotModelled("parallelism.zero_stage: 0") + ": 1 and 2 are"}},
                {"one", [](JobSpec& j) { j.parallelism.zero_stage = 1; }, {}},
                {"all",
                 [](JobSpec& j) { j.parallelism.zero_stage = 3; },
-                {NotModelled("parallelism.zero_stage: 3")}},
+                {NotModelled("parallelism.zero_stage: 3") + ": 1 and 2 are"}},
                {"adapters in 16 bits",
                 [](JobSpec& j) { j.training.adapter.adapter_dtype = "bf16"; },
                 {"job.training.adapter.adapter_dtype: bf16; is modelled with deepspeed where it "
                  "is fp32, as what is trained here"}},
            });
+}
+
+// One projection of queries, keys and values has one adapter, or none.
+TEST(ValidateAdapterTest, AJointProjectionIsOneModule) {
+  JobSpec job = Job();
+  Transformer model = *Valid(job)->model;
+  model.joint_qkv = true;
+  job.model.source = std::make_shared<const Transformer>(model);
+  EXPECT_EQ(Valid(job)->adapter->targets, 0x07);
+  job.training.adapter.target_modules = {"q_proj", "o_proj"};
+  EXPECT_THAT(Refusals(job),
+              testing::ElementsAre("job.training.adapter.target_modules: q_proj, o_proj; must have "
+                                   "all of q_proj, k_proj and v_proj, or none: they are one "
+                                   "projection here"));
+  job.training.adapter.target_modules = {"attention"};
+  EXPECT_THAT(Refusals(job), testing::IsEmpty());
+}
+
+TEST(ValidateAdapterTest, AnUnknownFrameworkIsAllThatIsWrong) {
+  JobSpec job = Job();
+  job.runtime.framework = "hf-trainer";
+  EXPECT_EQ(Refusals(job).size(), 1u);
+}
+
+// Frameworks that keep masters have them of adapters alone.
+TEST(ValidateAdapterTest, DefaultsAreModelledUnderEachFramework) {
+  for (const char* framework : {"ddp", "fsdp2", "deepspeed"}) {
+    JobSpec job = Job();
+    job.runtime.framework = framework;
+    job.training.precision = {};
+    if (framework == absl::string_view("deepspeed")) job.parallelism.zero_stage = 2;
+    EXPECT_THAT(Refusals(job), testing::IsEmpty()) << framework;
+  }
 }
 
 TEST(ValidateAdapterTest, SaysWhatItTookForGranted) {

@@ -1,8 +1,10 @@
 // The pass in words: what is frozen, what stands beside a product, and what is kept of it.
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "estimator/program/parameter_sums.h"
+#include "estimator/step/ledger.h"
 #include "estimator/step/peak.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -149,6 +151,27 @@ TEST(AdaptersTest, RecomputedLayersAreAlike) {
   const Program program = After(job);
   EXPECT_EQ(program.blocks.size(), 3u);
   EXPECT_TRUE(FindTensor(FindBlock(program, "embedding"), "embedding.sum").differentiable);
+}
+
+// The largest layer that there is: norms in Python on both sides of each half, and of queries and
+// keys, every module with an adapter that casts and drops its input, run twice. The ledger has
+// room for 512 pieces of memory, a block for 250 tensors.
+TEST(AdaptersTest, TheLargestLayerHasRoom) {
+  JobSpec job = Job({"all-linear"});
+  TransformerSpec& shape = Shape(job);
+  shape.norm_placement = "sandwich";
+  shape.qk_norm = "per-head";
+  shape.hidden_dropout = shape.attention_dropout = 0.1;
+  job.training.attention = "eager";
+  job.training.recompute.mode = "full";
+  job.training.adapter.dropout = 0.1;
+  Transformer model = *Valid(job)->model;
+  model.norm_class = NormClass::kCentred;
+  job.model.source = std::make_shared<const Transformer>(model);
+  const Program program = ProgramOf(job);
+  const Block& layer = FindBlock(program, "layer");
+  EXPECT_LE(layer.tensors.size(), 250u);
+  EXPECT_LE(Record(layer, program.weight_gradient, program.gradient_dtype).pieces.size(), 512u);
 }
 
 TEST(AdaptersTest, StatesAreOfWhatIsTrained) {

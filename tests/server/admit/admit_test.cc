@@ -257,18 +257,18 @@ TEST_F(AdmitTest, TellsBadWordsFromWhatIsNotModelled) {
       {"model=llama-3.1-8b gpu=a100-40gb-sxm", v1::CAUSE_BAD_WORDS,
        "cluster.gpu: a100-40gb-sxm; the job asks the scheduler for h100-80gb-sxm"},
       {"job.yaml", v1::CAUSE_BAD_WORDS, "PLIMSOLL_JOB: job.yaml; must say the job itself: "},
-      {"model=llama-3.1-8b sequence_length=4096 peft=dora", v1::CAUSE_NOT_MODELLED,
+      {"model=llama-3.1-8b sequence_length=4096 peft_type=dora", v1::CAUSE_NOT_MODELLED,
        "job.training.adapter.method: dora; not modelled yet"},
       {R"({"model": {"hf_config": {"model_type": "mixtral", "num_local_experts": 8,
         "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
         "intermediate_size": 128, "vocab_size": 100}}, "training": {"sequence_length": 64}})",
        v1::CAUSE_NOT_MODELLED, "experts are not modelled yet"},
       // All at once: what can't be read, what the service refuses, what contradicts.
-      {"model=llama-3.1-8b peft=dora zero_stage=9 gpu_count=16", v1::CAUSE_BAD_WORDS,
+      {"model=llama-3.1-8b peft_type=dora zero_stage=9 gpu_count=16", v1::CAUSE_BAD_WORDS,
        "job.training.adapter.method: dora; "},
-      {"model=llama-3.1-8b peft=dora zero_stage=9 gpu_count=16", v1::CAUSE_BAD_WORDS,
+      {"model=llama-3.1-8b peft_type=dora zero_stage=9 gpu_count=16", v1::CAUSE_BAD_WORDS,
        "job.parallelism.zero_stage: 9; "},
-      {"model=llama-3.1-8b peft=dora zero_stage=9 gpu_count=16", v1::CAUSE_BAD_WORDS,
+      {"model=llama-3.1-8b peft_type=dora zero_stage=9 gpu_count=16", v1::CAUSE_BAD_WORDS,
        "cluster.gpu_count: 16; "},
   };
   for (const auto& row : kCases) {

@@ -54,7 +54,7 @@ const std::vector<BadRequestCase>& Cases() {
        {{"job.parallelism.expertParallelSize", R"(8)"}},
        {"job.parallelism.expertParallelSize: 8; not modelled yet"}},
       {"NotModelledAdapter",
-       {{"job.training.adapter", R"({"method": "dora", "adapter_dtype": "bf16"})"}},
+       {{"job.training.adapter", R"({"method": "dora"})"}},
        {"job.training.adapter.method: dora; not modelled yet: adapters other than LoRA"}},
       {"NotModelledOffload",
        {{"job.training.offload", R"("cpu")"}},
