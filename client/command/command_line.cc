@@ -14,6 +14,7 @@
 #include "client/job/flag_words.h"
 #include "client/job/job_flags.h"
 #include "client/job/options.h"
+#include "client/job/output_flags.h"
 #include "client/measure/measure_command.h"
 #include "client/report/report_command.h"
 #include "server/run/flags.h"
@@ -75,14 +76,8 @@ void AddConnectionFlags(CLI::App* command, Connection* connection,
 }
 
 void AddOutputFlags(CLI::App* command, Output* output) {
-  command->add_option("-o,--output", output->format, "How to print (table)")
-      ->type_name("{table,json,yaml,jsonl}")
-      ->check(CLI::IsMember({"table", "json", "yaml", "jsonl"}).description(""));
-  command
-      ->add_option("--color", output->color,
-                   "Colours: on a terminal where NO_COLOR is unset, or always, or never (auto)")
-      ->type_name("{auto,always,never}")
-      ->check(CLI::IsMember({"auto", "always", "never"}).description(""));
+  AddFormatFlag(command, {"table", "json", "yaml", "jsonl"}, output);
+  AddColorFlag(command, output);
 }
 
 CLI::App* AddCommand(CLI::App* app, const char* name, const char* about, const char* footer) {

@@ -1,6 +1,7 @@
 // The flags of `plimsoll measure`.
 #include <CLI/CLI.hpp>
 
+#include "client/job/output_flags.h"
 #include "client/measure/measure_command.h"
 
 namespace plimsoll {
@@ -10,13 +11,8 @@ void AddMeasureFlags(CLI::App* app, MeasureCommand* command) {
       ->type_name("GPU");
   app->add_option("--gpus", command->rank.count, "How many ranks the job has (1)")->type_name("N");
   app->add_option("--rank", command->rank.rank, "Which of them is run (0)")->type_name("N");
-  app->add_option("-o,--output", command->output.format, "How to print (table)")
-      ->type_name("{table,json}")
-      ->check(CLI::IsMember({"table", "json"}).description(""));
-  app->add_option("--color", command->output.color,
-                  "Colours: on a terminal where NO_COLOR is unset, or always, or never (auto)")
-      ->type_name("{auto,always,never}")
-      ->check(CLI::IsMember({"auto", "always", "never"}).description(""));
+  AddFormatFlag(app, {"table", "json"}, &command->output);
+  AddColorFlag(app, &command->output);
 }
 
 }  // namespace plimsoll

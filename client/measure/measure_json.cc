@@ -38,7 +38,7 @@ void AddPeaks(const Peaks& peaks, const MeasuredGpu& gpu, JsonText& json) {
   Add("allocatedBytes", peaks.allocated_bytes, json);
   Add("requestedBytes", peaks.requested_bytes, json);
   Add("reservedBytes", peaks.reserved_bytes, json);
-  Add("deviceBytes", peaks.reserved_bytes + gpu.context_bytes, json);
+  Add("deviceBytes", DeviceBytes(peaks, gpu), json);
 }
 
 void AddSteps(const Measurement& measurement, const MeasuredGpu& gpu, JsonText& json) {

@@ -34,7 +34,7 @@ std::string Headline(const Measurement& measurement, const MeasuredGpu& gpu,
                     FormatBytes(failed->reserved_bytes), " reserved of ",
                     FormatBytes(gpu.usable_bytes), " on ", gpu.id);
   } else {
-    const int64_t device_bytes = DeviceBytes(measurement, gpu);
+    const int64_t device_bytes = DeviceBytes(measurement.whole, gpu);
     absl::StrAppend(&text, FormatInGib(device_bytes), " of ", FormatInGib(gpu.usable_bytes),
                     " GiB on ", gpu.id, ", ", FormatInGib(gpu.usable_bytes - device_bytes),
                     " free");
@@ -49,7 +49,7 @@ void AddPeaks(const std::string& name, const Peaks& peaks, const MeasuredGpu& gp
               Columns& columns) {
   columns.Add({absl::StrCat(" ", name), FormatInGib(peaks.allocated_bytes),
                FormatInGib(peaks.requested_bytes), FormatInGib(peaks.reserved_bytes),
-               FormatInGib(peaks.reserved_bytes + gpu.context_bytes)});
+               FormatInGib(DeviceBytes(peaks, gpu))});
 }
 
 std::string PeakTable(const Measurement& measurement, const MeasuredGpu& gpu, int width) {

@@ -113,8 +113,8 @@ absl::StatusOr<Measurement> ReadMeasurement(absl::string_view json) {
   return measurement;
 }
 
-int64_t DeviceBytes(const Measurement& measurement, const MeasuredGpu& gpu) {
-  return measurement.whole.reserved_bytes + gpu.context_bytes;
+int64_t DeviceBytes(const Peaks& peaks, const MeasuredGpu& gpu) {
+  return peaks.reserved_bytes + gpu.context_bytes;
 }
 
 const std::vector<std::string>& UnknownToPhantoms() {

@@ -64,7 +64,7 @@ struct MeasuredGpu {
 };
 
 // What the GPU would show: what is reserved, and its context.
-int64_t DeviceBytes(const Measurement& measurement, const MeasuredGpu& gpu);
+int64_t DeviceBytes(const Peaks& peaks, const MeasuredGpu& gpu);
 
 // What no phantom can tell, a line each, the same in every answer.
 const std::vector<std::string>& UnknownToPhantoms();

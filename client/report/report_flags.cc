@@ -1,6 +1,7 @@
 // The flags of `plimsoll report`.
 #include <CLI/CLI.hpp>
 
+#include "client/job/output_flags.h"
 #include "client/report/report_command.h"
 
 namespace plimsoll {
@@ -74,9 +75,7 @@ void AddReportFlags(CLI::App* app, ReportCommand* command) {
                   "How long to wait for the service, and for Prometheus")
       ->type_name("DURATION")
       ->capture_default_str();
-  app->add_option("-o,--output", command->output.format, "How to print (table)")
-      ->type_name("{table,json,yaml,jsonl}")
-      ->check(CLI::IsMember({"table", "json", "yaml", "jsonl"}).description(""));
+  AddFormatFlag(app, {"table", "json", "yaml", "jsonl"}, &command->output);
 }
 
 }  // namespace plimsoll

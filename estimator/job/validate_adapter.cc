@@ -44,39 +44,6 @@ void Refuse(bool is, absl::string_view field, int64_t value, Check& check) {
   Refuse(is, field, absl::StrCat(value), check);
 }
 
-}  // namespace
-
-// Source of the defaults: peft, tuners/lora/config.py, LoraConfig; utils/constants.py,
-// TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING; mapping_func.py, get_peft_model,
-// autocast_adapter_dtype.
-void ReadAdapter(const AdapterSpec& spec, Check& check, Job& job) {
-  const bool any = spec.rank.has_value() || !spec.target_modules.empty() ||
-                   spec.dropout.has_value() || spec.adapter_dtype.has_value();
-  if (!spec.method.has_value() && !any) return;
-  const absl::string_view field = "training.adapter.method";
-  if (spec.method.has_value()) {
-    const auto method = check.Meaning(field, *spec.method, kAdapterMethods);
-    if (method.has_value()) CheckAbility(AbilityOf(*method), field, *spec.method, check, job);
-  } else {
-    check.Fail(field, "unset", "must be set with other fields of adapter", ViolationCode::kMissing);
-  }
-  Adapter& adapter = job.adapter.emplace();
-  adapter.rank = check.Number("training.adapter.rank", spec.rank, 8);
-  if (!spec.rank.has_value()) check.Assume("training.adapter.rank", 8, "PEFT's default");
-  const bool joint = job.model != nullptr && job.model->joint_qkv;
-  adapter.targets = ReadTargets(spec.target_modules, joint, check);
-  adapter.dropout = check.Share("training.adapter.dropout", spec.dropout, 0);
-  const absl::string_view dtype = "training.adapter.adapter_dtype";
-  if (spec.adapter_dtype.has_value()) {
-    adapter.dtype =
-        check.Meaning(dtype, *spec.adapter_dtype, kAdapterDTypes).value_or(DType::kFp32);
-  } else {
-    check.Assume(dtype, "fp32", "PEFT's default");
-  }
-}
-
-namespace {
-
 // FSDP2 trains tensors of one dtype in a group, DeepSpeed's engine has one for all: adapters have
 // that of the weights, or are masters of what forward reads in it.
 // Source: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _init_mp_dtypes;
@@ -111,6 +78,35 @@ void CheckJoint(const AdapterSpec& spec, Check& check, const Job& job) {
 }
 
 }  // namespace
+
+// Source of the defaults: peft, tuners/lora/config.py, LoraConfig; utils/constants.py,
+// TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING; mapping_func.py, get_peft_model,
+// autocast_adapter_dtype.
+void ReadAdapter(const AdapterSpec& spec, Check& check, Job& job) {
+  const bool any = spec.rank.has_value() || !spec.target_modules.empty() ||
+                   spec.dropout.has_value() || spec.adapter_dtype.has_value();
+  if (!spec.method.has_value() && !any) return;
+  const absl::string_view field = "training.adapter.method";
+  if (spec.method.has_value()) {
+    const auto method = check.Meaning(field, *spec.method, kAdapterMethods);
+    if (method.has_value()) CheckAbility(AbilityOf(*method), field, *spec.method, check, job);
+  } else {
+    check.Fail(field, "unset", "must be set with other fields of adapter", ViolationCode::kMissing);
+  }
+  Adapter& adapter = job.adapter.emplace();
+  adapter.rank = check.Number("training.adapter.rank", spec.rank, 8);
+  if (!spec.rank.has_value()) check.Assume("training.adapter.rank", 8, "PEFT's default");
+  const bool joint = job.model != nullptr && job.model->joint_qkv;
+  adapter.targets = ReadTargets(spec.target_modules, joint, check);
+  adapter.dropout = check.Share("training.adapter.dropout", spec.dropout, 0);
+  const absl::string_view dtype = "training.adapter.adapter_dtype";
+  if (spec.adapter_dtype.has_value()) {
+    adapter.dtype =
+        check.Meaning(dtype, *spec.adapter_dtype, kAdapterDTypes).value_or(DType::kFp32);
+  } else {
+    check.Assume(dtype, "fp32", "PEFT's default");
+  }
+}
 
 void CheckAdapter(const JobSpec& spec, Check& check, const Job& job) {
   const TrainingSpec& training = spec.training;

@@ -129,11 +129,17 @@ bool ReducesEachMicroBatch(const Job& job) {
   return job.profile->sharding == Sharding::kEngine && job.zero_stage >= 2;
 }
 
+// Whether a step gathers weights, those that are frozen too, as layers run: else what was stepped
+// is gathered behind it.
+bool GathersAsLayersRun(const Job& job) {
+  return job.profile->sharding == Sharding::kUnits || job.zero_stage == 3;
+}
+
 // How often a step gathers each weight: in forward, and where it is dropped after
 // that, in backward. A pipeline keeps what is not dropped until the step's end.
 double GathersOfStep(const Job& job) {
   const auto micro_batches = static_cast<double>(job.micro_batch_count);
-  if (job.profile->sharding != Sharding::kUnits && job.zero_stage != 3) return 1;
+  if (!GathersAsLayersRun(job)) return 1;
   if (job.reshard_after_forward) return 2 * micro_batches;
   return job.pipeline_parallel_size > 1 ? 1 : micro_batches;
 }
@@ -150,8 +156,7 @@ DataSeconds DataCommunication(const Job& job, const ModelCost& cost, const Pipel
   const RankGroup replicas = mesh.Group(sharded ? Along(Axis::kReplicate) : kReplicaAxes);
   const auto micro_batches = static_cast<double>(job.micro_batch_count);
   const double gradients = pipeline.parameters * cost.gradient_bytes;
-  const bool gathers_all = job.profile->sharding == Sharding::kUnits || job.zero_stage == 3;
-  const double gathered = pipeline.parameters + (gathers_all ? pipeline.frozen : 0);
+  const double gathered = pipeline.parameters + (GathersAsLayersRun(job) ? pipeline.frozen : 0);
   const double weights = gathered * cost.weight_bytes;
   // What is sharded goes a layer at a time.
   const int64_t layers = CeilDivide(job.model->layer_count, job.pipeline_parallel_size);
@@ -173,8 +178,7 @@ void AddDataCommunication(const Job& job, const Speed& speed, const ModelCost& c
                           const PipelineCost& pipeline, StepTime& time) {
   if (job.ReplicaCount() == 1) return;
   const DataSeconds seconds = DataCommunication(job, cost, pipeline);
-  const bool throughout = job.zero_stage == 3 || job.profile->sharding == Sharding::kUnits ||
-                          ReducesEachMicroBatch(job);
+  const bool throughout = GathersAsLayersRun(job) || ReducesEachMicroBatch(job);
   const double backward = pipeline.slowest.again.Seconds() + pipeline.slowest.backward.Seconds();
   const double window =
       throughout ? static_cast<double>(job.micro_batch_count) * pipeline.slowest.Seconds()
