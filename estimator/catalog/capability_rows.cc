@@ -320,7 +320,7 @@ constexpr CapabilityRow kRows[] = {
 
     // torchtune.
     Under(Trainer::kTorchtune,
-          NotModelled(kTorch, {Ability::kLora}, "its adapters keep other tensors than PEFT's",
+          NotModelled(kTorch, {Ability::kLora}, "its adapters were not held against its code",
                       "torchtune modules/peft/lora.py, LoRALinear.forward")),
     Under(Trainer::kTorchtune,
           Lacks(kTorch, {Ability::kUlysses}, "its context parallelism is torch's",

@@ -54,6 +54,15 @@ void CheckDTypes(Check& check, const Job& job) {
   const bool masters = precision.master != DType::kNone;
   const bool wide = precision.autocast && precision.parameter != precision.activation;
   Refuse(wide, "training.precision.parameter_dtype", Name(precision.parameter), check);
+  const DType own = job.adapter->dtype;
+  const bool halves =
+      own != precision.parameter && own != DType::kFp32 && precision.parameter != DType::kFp32;
+  if (halves) {  // a sum of fp16 and bf16 is fp32
+    check.Fail("training.adapter.adapter_dtype", Name(own),
+               absl::StrCat("is not modelled beside weights in ", Name(precision.parameter)),
+               ViolationCode::kNotModelled, {"training.precision.preset"});
+    return;
+  }
   if (masters && !sharded) {
     check.Fail("training.precision.master_dtype", Name(precision.master),
                "is not modelled with adapters under ddp: presets bf16-pure and bf16-autocast are",
@@ -61,8 +70,8 @@ void CheckDTypes(Check& check, const Job& job) {
     return;
   }
   const DType dtype = masters ? precision.master : precision.parameter;
-  if (!sharded || job.adapter->dtype == dtype) return;
-  check.Fail("training.adapter.adapter_dtype", Name(job.adapter->dtype),
+  if (!sharded || own == dtype) return;
+  check.Fail("training.adapter.adapter_dtype", Name(own),
              absl::StrCat("is modelled with ", job.profile->name, " where it is ", Name(dtype),
                           ", as what is trained here"),
              ViolationCode::kNotModelled, {"training.precision.preset", "runtime.framework"});

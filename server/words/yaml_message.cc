@@ -166,13 +166,12 @@ void YamlReader::ReadField(const YAML::Node& node, const std::string& path,
 void YamlReader::ReadList(const YAML::Node& node, const std::string& path,
                           const FieldDescriptor* field, Message* message) {
   if (node.IsScalar() && field->cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
-    YAML::Node words;  // "q_proj, v_proj"
+    YAML::Node words(YAML::NodeType::Sequence);  // "q_proj, v_proj"
     for (const absl::string_view word :
          absl::StrSplit(node.Scalar(), ',', absl::SkipWhitespace())) {
       words.push_back(std::string(absl::StripAsciiWhitespace(word)));
     }
-    if (!words.IsDefined() || words.size() == 0) return;
-    return ReadList(words, path, field, message);
+    if (words.size() > 0) return ReadList(words, path, field, message);
   }
   if (!node.IsSequence()) return Violate(path, Shown(node), "must be a list");
   message->GetReflection()->ClearField(message, field);

@@ -195,6 +195,8 @@ TEST_F(JobFileTest, RefusesInWords) {
       {"mapping", "cluster: h100", "job.cluster: h100; must be a mapping"},
       {"list", "parallelism: {pipeline_layout: 8}",
        "job.parallelism.pipeline_layout: 8; must be a list"},
+      {"no word", "training: {recompute: {modules: ', '}}",
+       "job.training.recompute.modules: , ; must be a list"},
       {"item", "parallelism: {pipeline_layout: [8, x]}",
        "job.parallelism.pipeline_layout[1]: x; must be an integer"},
       {"versions", "runtime: {versions: new}", "job.runtime.versions: new; must be a mapping"},

@@ -58,45 +58,50 @@ TEST(ValidateAdapterTest, RefusesWhatIsNoAdapter) {
 }
 
 TEST(ValidateAdapterTest, RefusesWhatIsNotModelledBesideOne) {
-  ExpectRefusals(Job(), {
-                            {"a chunked loss",
-                             [](JobSpec& j) { j.training.loss.implementation = "chunked"; },
-                             {NotModelled("training.loss.implementation: chunked")}},
-                            {"parts recomputed",
-                             [](JobSpec& j) { j.training.recompute.mode = "selective"; },
-                             {NotModelled("training.recompute.mode: selective")}},
-                            {"units of layers",
-                             [](JobSpec& j) {
-                               j.training.recompute.mode = "full";
-                               j.training.recompute.unit_layer_count = 2;
-                             },
-                             {NotModelled("training.recompute.unit_layer_count: 2")}},
-                            {"compiled layers",
-                             [](JobSpec& j) { j.runtime.compile = true; },
-                             {NotModelled("runtime.compile: true")}},
-                            {"masters without FSDP",
-                             [](JobSpec& j) { j.training.precision.preset = "bf16-mixed"; },
-                             {"job.training.precision.master_dtype: fp32; is not modelled with "
-                              "adapters under ddp: presets "
-                              "bf16-pure and bf16-autocast are"}},
-                            {"frozen weights cast at each use",
-                             [](JobSpec& j) {
-                               j.training.precision.preset = "bf16-autocast";
-                               j.training.precision.parameter_dtype = "fp32";
-                             },
-                             {NotModelled("training.precision.parameter_dtype: fp32")}},
-                            {"adapters of two dtypes in an FSDP2 group",
-                             [](JobSpec& j) { j.runtime.framework = "fsdp2"; },
-                             {"job.training.adapter.adapter_dtype: fp32; is modelled with fsdp2 "
-                              "where it is bf16, as what is "
-                              "trained here"}},
-                            {"a classifier",
-                             [](JobSpec& j) {
-                               Shape(j).head = "sequence-classification";
-                               Shape(j).label_count = 2;
-                             },
-                             {NotModelled("model: sequence-classification")}},
-                        });
+  ExpectRefusals(
+      Job(),
+      {
+          {"a chunked loss",
+           [](JobSpec& j) { j.training.loss.implementation = "chunked"; },
+           {NotModelled("training.loss.implementation: chunked")}},
+          {"parts recomputed",
+           [](JobSpec& j) { j.training.recompute.mode = "selective"; },
+           {NotModelled("training.recompute.mode: selective")}},
+          {"units of layers",
+           [](JobSpec& j) {
+             j.training.recompute.mode = "full";
+             j.training.recompute.unit_layer_count = 2;
+           },
+           {NotModelled("training.recompute.unit_layer_count: 2")}},
+          {"compiled layers",
+           [](JobSpec& j) { j.runtime.compile = true; },
+           {NotModelled("runtime.compile: true")}},
+          {"masters without FSDP",
+           [](JobSpec& j) { j.training.precision.preset = "bf16-mixed"; },
+           {"job.training.precision.master_dtype: fp32; is not modelled with "
+            "adapters under ddp: presets "
+            "bf16-pure and bf16-autocast are"}},
+          {"frozen weights cast at each use",
+           [](JobSpec& j) {
+             j.training.precision.preset = "bf16-autocast";
+             j.training.precision.parameter_dtype = "fp32";
+           },
+           {NotModelled("training.precision.parameter_dtype: fp32")}},
+          {"adapters of two dtypes in an FSDP2 group",
+           [](JobSpec& j) { j.runtime.framework = "fsdp2"; },
+           {"job.training.adapter.adapter_dtype: fp32; is modelled with fsdp2 "
+            "where it is bf16, as what is "
+            "trained here"}},
+          {"two kinds of 16 bits",
+           [](JobSpec& j) { j.training.adapter.adapter_dtype = "fp16"; },
+           {"job.training.adapter.adapter_dtype: fp16; is not modelled beside weights in bf16"}},
+          {"a classifier",
+           [](JobSpec& j) {
+             Shape(j).head = "sequence-classification";
+             Shape(j).label_count = 2;
+           },
+           {NotModelled("model: sequence-classification")}},
+      });
 }
 
 TEST(ValidateAdapterTest, SplitMatricesSequencesAndStages) {
