@@ -8,6 +8,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "estimator/base/layer_set.h"
 #include "estimator/catalog/model.h"
 
 namespace plimsoll {
@@ -52,6 +53,7 @@ struct HfDefaults {
   int64_t ffn_multiple = 0;  // of hidden_size, where ffn_size is unset
   int64_t vocab_size = 0;
   int64_t sliding_window = 0;
+  LayerSet windowed{};  // layers with a window, where layer_types is unset
 };
 
 // What is left after names, switches and dropouts.
@@ -71,9 +73,9 @@ enum class HfQuirk : uint8_t {
   kPhi,        // qk_layernorm
   kPostNorm,   // use_post_norm
   kQwen1,      // no_bias; intermediate_size is both branches
-  kSoftcap,    // final_logit_softcapping
+  kSoftcap,    // final_logit_softcapping, attn_logit_softcapping
   kStableLm,   // use_parallel_residual, qk_layernorm
-  kWindow,     // use_sliding_window
+  kWindow,     // use_sliding_window, max_window_layers
 };
 
 // What a class for sequence classification scores.
@@ -110,6 +112,8 @@ struct HfFamily {
   bool deep_reward = false;        // its reward models score behind a layer of their own
   HfScores sequence_scores = HfScores::kOfTokens;
   bool causal = true;
+  bool eager_attention = false;  // _supports_sdpa is false
+  EagerScores eager_scores = EagerScores::kWideSoftmax;
   QkNorm qk_norm = QkNorm::kNone;
   PositionEmbedding position_embedding = PositionEmbedding::kRotary;
   HfDefaults defaults = {};

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "estimator/base/layer_set.h"
+
 namespace plimsoll {
 
 // kGeluNew is the tanh form of GELU written op by op in Python (GPT-2's).
@@ -54,6 +56,13 @@ inline bool PredictsTokens(Head head) {
   return head == Head::kLanguageModel || head == Head::kMaskedLanguageModel;
 }
 
+// How transformers' class computes eager attention.
+//   kWideSoftmax  softmax in fp32, cast to what queries are
+//   kOwnSoftmax   softmax in what the product gives
+//   kFloored      the same, of scores above a floor, and those are kept (XGLM)
+//   kWideScores   queries and keys in fp32, and so all until values are multiplied
+enum class EagerScores : uint8_t { kWideSoftmax, kOwnSoftmax, kFloored, kWideScores };
+
 // A dense transformer, decoder or encoder. Symbols (estimator/README.md): H
 // hidden_size, L layer_count, N head_count, K kv_head_count, D head_size,
 // F ffn_size, V vocab_size.
@@ -68,10 +77,12 @@ struct Transformer {
   int64_t head_size = 0;
   int64_t ffn_size = 0;
   int64_t vocab_size = 0;
-  int64_t position_count = 0;    // rows of a learned table, else 0
-  int64_t token_type_count = 0;  // rows of BERT's segment table, else 0
-  int64_t embedding_size = 0;    // OPT's word_embed_proj_dim; hidden_size elsewhere
-  int64_t sliding_window = 0;    // 0: none. Flash kernels keep no scores either way
+  int64_t position_count = 0;      // rows of a learned table, else 0
+  int64_t token_type_count = 0;    // rows of BERT's segment table, else 0
+  int64_t embedding_size = 0;      // OPT's word_embed_proj_dim; hidden_size elsewhere
+  int64_t sliding_window = 0;      // 0: none. Flash kernels keep no scores either way
+  LayerSet windowed{};             // the layers that have it
+  bool irregular_windows = false;  // in an order that no LayerSet has
   Activation activation = Activation::kSilu;
   bool gated_mlp = true;
   Norm norm = Norm::kRmsNorm;
@@ -100,7 +111,10 @@ struct Transformer {
   bool sentence_head = false;    // BERT's second: pooler H x H with bias, two classes with theirs
   PositionEmbedding position_embedding = PositionEmbedding::kRotary;
   bool causal = true;
-  bool logit_softcap = false;  // Gemma 2: tanh over the logits
+  bool logit_softcap = false;      // Gemma 2: tanh over the logits
+  bool attention_softcap = false;  // and over the scores of eager attention
+  bool eager_attention = false;    // transformers' class has no SDPA
+  EagerScores eager_scores = EagerScores::kWideSoftmax;
   double hidden_dropout = 0;
   double attention_dropout = 0;
   double embedding_dropout = 0;

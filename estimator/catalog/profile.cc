@@ -28,6 +28,7 @@ constexpr Profile kEager = {
     .attention = {.usual = AttentionKernel::kFlash,
                   .on_hopper = AttentionKernel::kFlash,
                   .without_flash = AttentionKernel::kMemoryEfficient},
+    .transformers_attention = true,
     .loss = LossKernel::kCrossEntropy,
     .logits_held = LogitsHeld::kForward,
     .copies_logits = false,
@@ -147,6 +148,7 @@ constexpr Profile DeepSpeed() {
 // core/optimizer; TransformerEngine.
 constexpr Profile MegatronCore() {
   Profile profile = kEager;
+  profile.transformers_attention = false;
   profile.framework = Framework::kMegatronCore;
   profile.name = "megatron-core";
   profile.package = "megatron-core";
@@ -307,6 +309,7 @@ constexpr uint16_t On(std::initializer_list<Framework> frameworks) {
 // and the last block is not resharded. Source: torchtitan 83c879f18, train.py
 // (`pred`, build_optimizer), models/llama/model.py, parallelisms/parallelize_llama.py.
 void TorchtitanOf2024(Profile& profile) {
+  profile.transformers_attention = false;
   profile.logits_held = LogitsHeld::kUntilNext;
   profile.compiled_loss = CompiledLoss::kNone;
   profile.fused_optimizer = false;
@@ -372,6 +375,7 @@ void TorchtitanJoinsQkv(Profile& profile) {
 // (`fused: True`). The recipe drops what compile_loss returns, so that a plain loss
 // is not compiled; of one over slices a method is replaced (training/_compile.py).
 void Torchtune(Profile& profile) {
+  profile.transformers_attention = false;
   profile.logits_held = LogitsHeld::kDeleted;
   profile.compiled_loss = CompiledLoss::kSlices;
   profile.expands_kv = true;
@@ -383,6 +387,7 @@ void Torchtune(Profile& profile) {
 // Source: litgpt, model.py (CausalSelfAttention; GPT.lm_head, tied to nothing),
 // finetune/full.py (`logits`, fabric.no_backward_sync, a plain torch.optim.AdamW).
 void Litgpt(Profile& profile) {
+  profile.transformers_attention = false;
   profile.logits_held = LogitsHeld::kUntilNext;
   profile.fused_optimizer = false;
   profile.expands_kv = true;

@@ -113,6 +113,8 @@ struct Profile {
   bool flash_output_copy;  // flash attention's output is kept in both layouts
   bool fused_softmax;      // eager attention scales, masks and normalises in one 16-bit kernel
   AutoAttention attention;
+  bool
+      transformers_attention;  // it is transformers' classes': eager in some, and windows are masks
   LossKernel loss;
   LogitsHeld logits_held;
   bool copies_logits;  // the vocabulary-parallel loss is not in place

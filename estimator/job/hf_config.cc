@@ -1,11 +1,14 @@
 #include "estimator/job/hf_config.h"
 
+#include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "estimator/base/layer_set.h"
 #include "estimator/base/vocabulary.h"
 #include "estimator/catalog/hf_families.h"
 #include "estimator/job/hf_heads.h"
@@ -24,6 +27,7 @@ constexpr int64_t kMaxFfnSize = int64_t{1} << 24;
 constexpr int64_t kMaxVocabSize = int64_t{1} << 24;
 constexpr int64_t kMaxPositions = int64_t{1} << 24;
 constexpr int64_t kMaxWindow = int64_t{1} << 30;
+constexpr int64_t kMaxPeriod = 64;  // of layers with windows
 
 // What a model_type without a row must have to be read as a Llama.
 constexpr absl::string_view kNeeded[] = {"hidden_size", "num_hidden_layers", "num_attention_heads",
@@ -92,6 +96,8 @@ void SetTraits(const HfFamily& family, Transformer& model) {
   model.mlp_bias = family.mlp_bias;
   model.head_bias = family.head_bias;
   model.causal = family.causal;
+  model.eager_attention = family.eager_attention;
+  model.eager_scores = family.eager_scores;
   model.qk_norm = family.qk_norm;
   model.position_embedding = family.position_embedding;
 }
@@ -139,9 +145,58 @@ void ReadSizes(const HfFamily& family, HfReader& reader, Transformer& model) {
   if (family.position_embedding == PositionEmbedding::kLearned) {
     model.position_count = reader.Size(names.positions, kMaxPositions, 0);
   }
+}
+
+// The set of layers that are true, of one shape or another; none where no set is so.
+std::optional<LayerSet> SetOf(const std::vector<bool>& layers) {
+  const auto count = static_cast<int64_t>(layers.size());
+  const auto is_of = [&](const LayerSet& set) {
+    for (int64_t i = 0; i < count; ++i) {
+      if (set.Has(i) != layers[static_cast<size_t>(i)]) return false;
+    }
+    return true;
+  };
+  const LayerSet behind{.begin = std::find(layers.begin(), layers.end(), true) - layers.begin()};
+  if (is_of(behind)) return behind;
+  int64_t in_period = 0;
+  for (int64_t period = 1; period <= std::min(count, kMaxPeriod); ++period) {
+    in_period += layers[static_cast<size_t>(period - 1)] ? 1 : 0;
+    if (in_period == 0) continue;
+    const LayerSet first{.period = period, .to = in_period};
+    if (is_of(first)) return first;
+    const LayerSet last{.period = period, .from = period - in_period, .to = period};
+    if (is_of(last)) return last;
+  }
+  return std::nullopt;
+}
+
+// Which layers see a part of the sequence alone.
+// Source: configuration_<model_type>.py, __post_init__.
+void ReadWindows(const HfDefaults& defaults, HfReader& reader, Transformer& model) {
   model.sliding_window = reader.Find("sliding_window") != nullptr
                              ? reader.Size("sliding_window", kMaxWindow, 0, 0)
                              : defaults.sliding_window;
+  model.windowed = defaults.windowed;
+  const ConfigValue* const pattern = reader.Find("sliding_window_pattern");
+  if (pattern != nullptr && pattern->kind == Kind::kNumber) {
+    const int64_t period = reader.Size("sliding_window_pattern", kMaxLayers, 0);
+    model.windowed = {.period = std::max<int64_t>(period, 1),
+                      .to = std::max<int64_t>(period - 1, 1)};
+    if (period == 1) model.sliding_window = 0;
+  }
+  const ConfigValue* const types = reader.Find("layer_types");
+  if (types == nullptr || types->kind != Kind::kList) return;
+  std::vector<bool> windowed;
+  for (const ConfigValue& type : types->items) {
+    windowed.push_back(type.text == "sliding_attention");
+  }
+  if (std::find(windowed.begin(), windowed.end(), true) == windowed.end()) {
+    model.sliding_window = 0;
+    return;
+  }
+  const std::optional<LayerSet> set = SetOf(windowed);
+  model.irregular_windows = !set.has_value();
+  model.windowed = set.value_or(LayerSet{});
 }
 
 void ReadActivation(const HfFamily& family, HfReader& reader, Transformer& model) {
@@ -239,6 +294,14 @@ void ReadQwen1(HfReader& reader, Transformer& model) {
   model.attention_output_bias = model.mlp_bias = !reader.Flag("no_bias", true);
 }
 
+// Off unless it is switched on, and then of the layers behind some.
+void ReadWindowSwitch(HfReader& reader, Transformer& model) {
+  if (!reader.Flag("use_sliding_window", false)) model.sliding_window = 0;
+  if (reader.Find("layer_types") == nullptr && reader.Has("max_window_layers")) {
+    model.windowed.begin = reader.Size("max_window_layers", kMaxLayers, 0, 0);
+  }
+}
+
 // Reads what is peculiar to a family: the names are in HfQuirk.
 void ReadQuirk(const HfFamily& family, HfReader& reader, HfConfig* out) {
   Transformer& model = out->model;
@@ -281,9 +344,11 @@ void ReadQuirk(const HfFamily& family, HfReader& reader, HfConfig* out) {
     case HfQuirk::kQwen1:
       return ReadQwen1(reader, model);
     case HfQuirk::kSoftcap:
-      // Unset, the class caps the logits; null turns the cap off.
+      // Unset, the class caps both; null turns a cap off.
       model.logit_softcap = reader.Find("final_logit_softcapping") == nullptr ||
                             reader.Has("final_logit_softcapping");
+      model.attention_softcap =
+          reader.Find("attn_logit_softcapping") == nullptr || reader.Has("attn_logit_softcapping");
       return;
     case HfQuirk::kStableLm:
       if (reader.Flag("use_parallel_residual", false)) {
@@ -292,8 +357,7 @@ void ReadQuirk(const HfFamily& family, HfReader& reader, HfConfig* out) {
       if (reader.Flag("qk_layernorm", false)) model.qk_norm = QkNorm::kPerHeadAffine;
       return;
     case HfQuirk::kWindow:
-      if (!reader.Flag("use_sliding_window", false)) model.sliding_window = 0;
-      return;
+      return ReadWindowSwitch(reader, model);
   }
 }
 
@@ -306,6 +370,7 @@ void ReadModel(const HfFamily& family, HfReader& reader, HfConfig* out) {
   model.model_type = CutText(reader.Text("model_type", ""));
   SetTraits(family, model);
   ReadSizes(family, reader, model);
+  ReadWindows(family.defaults, reader, model);
   ReadActivation(family, reader, model);
   ReadSwitches(family, reader, model);
   ReadQuirk(family, reader, out);

@@ -217,6 +217,7 @@ struct Job {
   int64_t recompute_interval = 1;
   int64_t recompute_unit_layer_count = 1;
   AttentionKernel attention = AttentionKernel::kFlash;
+  bool masks_windows = false;  // SDPA has a mask where layers see a window of the sequence
   LossImplementation loss = LossImplementation::kPlain;
   int64_t loss_chunk_count = 1;
   bool resumed_from_checkpoint = false;

@@ -361,6 +361,30 @@ void CheckPositions(Check& check, const Job& job) {
   }
 }
 
+// Layers whose windows are masked and others are blocks of their own, which come in turns from a
+// network's first layer on; nothing else divides them.
+void CheckWindows(Check& check, const Job& job) {
+  if (!job.masks_windows) return;
+  const Transformer& model = *job.model;
+  const auto fail = [&check](absl::string_view rule, absl::string_view related) {
+    check.Fail("training.attention", "auto",
+               absl::StrCat("masks the windows that layers see, which is not modelled ", rule,
+                            "; flash needs no mask"),
+               ViolationCode::kNotModelled, {related});
+  };
+  if (job.context_parallel_size > 1) {
+    fail("where ranks split the sequence", "parallelism.context_parallel_size");
+  }
+  if (model.windowed.CountOf(model.layer_count) == model.layer_count) return;
+  if (model.irregular_windows) fail("where these layers come in no regular turns", "model");
+  if (job.pipeline_parallel_size > 1) {
+    fail("of some layers on a pipeline", "parallelism.pipeline_parallel_size");
+  }
+  if (job.recompute_interval > 1 || job.recompute_unit_layer_count > 1) {
+    fail("of some layers where others are run again", "training.recompute");
+  }
+}
+
 }  // namespace
 
 void CheckAgainstModel(const JobSpec& spec, Check& check, Job& job) {
@@ -369,6 +393,7 @@ void CheckAgainstModel(const JobSpec& spec, Check& check, Job& job) {
   CheckLayout(spec.parallelism, check, job);
   CheckRecomputeAgainstLayers(spec.training.recompute, check, job);
   CheckPositions(check, job);
+  CheckWindows(check, job);
   const int64_t divisor =
       check.Number("runtime.vocab_size_divisor", spec.runtime.vocab_size_divisor,
                    job.profile->vocab_size_divisor);

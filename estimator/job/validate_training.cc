@@ -249,10 +249,29 @@ bool HasFlash(const Job& job) {
          job.architecture != GpuArchitecture::kTuring;
 }
 
-AttentionKernel ResolveAttention(const Job& job, bool wide) {
+AttentionKernel UsualAttention(const Job& job, bool wide) {
   const AutoAttention& kernels = job.profile->attention;
   if (wide || !HasFlash(job)) return kernels.without_flash;
   return job.architecture == GpuArchitecture::kHopper ? kernels.on_hopper : kernels.usual;
+}
+
+// SDPA of transformers' classes has a mask where a layer sees less than the sequence.
+// Source: transformers, masking_utils.py, _ignore_causal_mask_sdpa.
+bool MasksWindows(const Job& job) {
+  const Transformer& model = *job.model;
+  return model.causal && model.sliding_window > 0 && job.sequence_length >= model.sliding_window &&
+         model.windowed.CountOf(model.layer_count) > 0;
+}
+
+void ResolveAttention(bool wide, Check& check, Job& job) {
+  const bool own = job.profile->transformers_attention && job.model != nullptr;
+  const bool eager = own && job.model->eager_attention;
+  job.attention = eager ? AttentionKernel::kEager : UsualAttention(job, wide);
+  job.masks_windows = own && !eager && MasksWindows(job);
+  absl::string_view why = "auto, for this framework and GPU";
+  if (eager) why = "auto, as the model's class in transformers has no SDPA";
+  if (job.masks_windows) why = "auto; memory-efficient with a mask where layers see windows";
+  check.Assume("training.attention", NameOf(job.attention, kAttentionKernels), why);
 }
 
 void CheckAttention(const TrainingSpec& spec, Check& check, Job& job) {
@@ -263,12 +282,7 @@ void CheckAttention(const TrainingSpec& spec, Check& check, Job& job) {
     if (!meaning.has_value()) return;
     kernel = *meaning;
   }
-  if (!kernel.has_value()) {
-    job.attention = ResolveAttention(job, wide);
-    check.Assume("training.attention", NameOf(job.attention, kAttentionKernels),
-                 "auto, for this framework and GPU");
-    return;
-  }
+  if (!kernel.has_value()) return ResolveAttention(wide, check, job);
   job.attention = *kernel;
   const bool half_only = *kernel == AttentionKernel::kFlash || *kernel == AttentionKernel::kCudnn;
   if (half_only && wide) {

@@ -213,9 +213,10 @@ void DropUnread(Block& block) {
     const bool trains = std::any_of(op.parameters.begin(), op.parameters.end(),
                                     [&block](TensorId id) { return !block.parameters[id].frozen; });
     if (op.saves_for_weights && !trains) op.saved = {};
-    const bool leads =
-        trains || std::any_of(op.inputs.begin(), op.inputs.end(),
-                              [&block](TensorId id) { return block.tensors[id].differentiable; });
+    const bool leads = trains || op.inputs.count == 0 ||
+                       std::any_of(op.inputs.begin(), op.inputs.end(), [&block](TensorId id) {
+                         return block.tensors[id].differentiable;
+                       });
     if (leads) continue;
     op.saved = {};
     op.backward_temporaries = {};
@@ -235,12 +236,10 @@ void AddAdapters(const Job& job, Block& block) {
 // Source: peft/peft_model.py, _prepare_model_for_gradient_checkpointing; transformers
 // modeling_utils.py, enable_input_require_grads.
 void SplitFirstLayer(Program& program, size_t layer) {
-  Block& others = program.blocks[layer];
-  others.period = std::numeric_limits<int32_t>::max();
-  others.first_of_period = false;
-  Block first = others;
+  Block first = program.blocks[layer];
   first.name = "first layer";
-  first.first_of_period = true;
+  first.layers = {.end = 1};
+  program.blocks[layer].layers.begin = 1;
   first.tensors[first.input].differentiable = false;
   DropUnread(first);
   program.blocks.push_back(std::move(first));
@@ -251,13 +250,16 @@ void SplitFirstLayer(Program& program, size_t layer) {
 Program ApplyAdapters(const ValidJob& job, Program program) {
   if (!job->adapter.has_value()) return program;
   const bool again = job->recompute != RecomputeMode::kNone;
-  for (size_t i = 0; i < 3; ++i) {
+  const size_t count = program.blocks.size();
+  for (size_t i = 0; i < count; ++i) {
     Block& block = program.blocks[i];
     for (Parameter& parameter : block.parameters) parameter.frozen = true;
     if (block.kind == BlockKind::kLayer) AddAdapters(*job, block);
     DropUnread(block);
     if (block.kind == BlockKind::kEmbedding) block.tensors[block.output].differentiable = again;
-    if (block.kind == BlockKind::kLayer && !again) SplitFirstLayer(program, i);
+    if (block.kind == BlockKind::kLayer && block.layers.Has(0) && !again) {
+      SplitFirstLayer(program, i);
+    }
   }
   return program;
 }

@@ -101,11 +101,10 @@ Program ApplyRecompute(const ValidJob& job, Program program) {
     } else if (job->recompute_interval == 1) {
       RecomputeWhole(*job, program.blocks[i], 1);
     } else {
-      program.blocks[i].period = job->recompute_interval;
-      program.blocks[i].first_of_period = false;
       Block recomputed = program.blocks[i];
       recomputed.name = "recomputed layer";
-      recomputed.first_of_period = true;
+      recomputed.layers = {.period = job->recompute_interval};
+      program.blocks[i].layers = Others(recomputed.layers);
       RecomputeWhole(*job, recomputed, 1);
       program.blocks.push_back(std::move(recomputed));
     }

@@ -160,12 +160,24 @@ std::string Line(const BlockBuffer& buffer) {
                       buffer.input_bytes);
 }
 
+// "layers from 1, 0 to 4 of 6", "layer 0".
+std::string InWords(const LayerSet& layers) {
+  if (layers.end == layers.begin + 1) return absl::StrCat("layer ", layers.begin);
+  std::string words = "layers";
+  if (layers.begin > 0) absl::StrAppend(&words, " from ", layers.begin);
+  if (layers.end < kNoEnd) absl::StrAppend(&words, " to ", layers.end - 1);
+  if (layers.period == 1) return words;
+  const bool bounded = layers.begin > 0 || layers.end < kNoEnd;
+  absl::StrAppend(&words, bounded ? ", " : " ", layers.from);
+  if (layers.to > layers.from + 1) absl::StrAppend(&words, " to ", layers.to - 1);
+  return absl::StrCat(words, " of ", layers.period);
+}
+
 std::string Lines(const Block& block) {
   std::string text = absl::StrCat(
       block.name, " (", kKinds[static_cast<size_t>(block.kind)], ")",
       Words()
-          .If(block.period > 1,
-              absl::StrCat(block.first_of_period ? "first" : "others", " of ", block.period))
+          .If(!block.layers.IsAll(), InWords(block.layers))
           .If(block.recompute_unit > 0, absl::StrCat("recomputed by ", block.recompute_unit))
           .If(block.holds_output, "holds its output")
           .If(block.checkpoint_bytes > 0, absl::StrCat("keeps ", block.checkpoint_bytes))

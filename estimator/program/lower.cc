@@ -26,6 +26,14 @@ Ids EmbeddingTables(BlockBuilder& b) {
   return tables;
 }
 
+// What layers that run again are given: which tokens see which, [S, S].
+// Source: transformers, masking_utils.py, sdpa_mask; torch/utils/checkpoint.py, checkpoint.
+void HoldWindowMask(BlockBuilder& b) {
+  const TensorId mask = b.Add("windows.mask", {b.Size(Symbol::kS), b.Size(Symbol::kS)},
+                              {.dtype = DType::kBool, .differentiable = false});
+  b.Then("windows.mask", {}, {mask}, {mask});
+}
+
 }  // namespace
 
 Block LowerEmbedding(const Job& job, std::pmr::memory_resource* memory) {
@@ -34,6 +42,7 @@ Block LowerEmbedding(const Job& job, std::pmr::memory_resource* memory) {
   const TensorId tokens = b.Add("embedding.tokens", {b.Size(Symbol::kB), b.Size(Symbol::kS)},
                                 {.dtype = DType::kInt64, .differentiable = false});
   const bool projected = job.model->embedding_size != job.model->hidden_size;
+  if (job.masks_windows && job.recompute != RecomputeMode::kNone) HoldWindowMask(b);
   const Ids tables = EmbeddingTables(b);
   TensorId out =
       b.Narrow("embedding.sum", projected ? b.Size(Symbol::kE) : hidden, job.precision.residual);
@@ -60,11 +69,29 @@ Block LowerEmbedding(const Job& job, std::pmr::memory_resource* memory) {
   return std::move(b).Build(tokens, out);
 }
 
+namespace {
+
+// One kind of layer, or one that masks windows and another that has none.
+void LowerLayers(const Job& job, Program& program) {
+  const Transformer& model = *job.model;
+  const bool all = model.windowed.CountOf(model.layer_count) == model.layer_count;
+  const auto add = [&](bool windowed, const LayerSet& layers) {
+    program.blocks.push_back(LowerLayer(job, windowed, program.blocks.get_allocator().resource()));
+    program.blocks.back().layers = layers;
+  };
+  if (!job.masks_windows || all) return add(job.masks_windows, {});
+  add(false, Others(model.windowed));
+  add(true, model.windowed);
+  program.blocks.back().name = "windowed layer";
+}
+
+}  // namespace
+
 Program Lower(const ValidJob& job, std::pmr::memory_resource* memory) {
   Program program(memory);
   program.blocks.reserve(4);
   program.blocks.push_back(LowerEmbedding(*job, memory));
-  program.blocks.push_back(LowerLayer(*job, memory));
+  LowerLayers(*job, program);
   program.blocks.push_back(LowerHead(*job, memory));
   return program;
 }

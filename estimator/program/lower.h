@@ -10,7 +10,7 @@
 
 namespace plimsoll {
 
-// Blocks: embedding, one layer, head with the loss. Symbols: program.h.
+// Blocks: embedding, a layer of each kind, head with the loss. Symbols: program.h.
 Program Lower(const ValidJob& job,
               std::pmr::memory_resource* memory = std::pmr::get_default_resource());
 
@@ -26,7 +26,9 @@ Block LowerEmbedding(const Job& job, std::pmr::memory_resource* memory);
 //   mlp.down.weight       [H, F]       tensor axis 1
 // Source:  Korthikanti et al. 2022 (arXiv 2205.05198) for what is split by
 //          which; memory-saving kernels by Profile.
-Block LowerLayer(const Job& job, std::pmr::memory_resource* memory);
+//
+// Where `windowed`, its attention has a mask: job.masks_windows.
+Block LowerLayer(const Job& job, bool windowed, std::pmr::memory_resource* memory);
 
 // [B, S, H] -> loss
 //   head.weight  [V, H]  tensor axis 0; none of its own where tied

@@ -101,16 +101,18 @@ TensorId LowerCrossEntropy(BlockBuilder& b, TensorId logits) {
   const LogitsHeld held = job.profile->logits_held;
   TensorId wide = logits;
   b.block().tensors[logits].held = held == LogitsHeld::kForward;
-  // Under autocast a loss without a cast of its own reads 16 bits and gives such a gradient.
-  // Source: transformers models/bert/modeling_bert.py, BertForMaskedLM.forward; aten SoftMax.cpp,
-  // log_softmax with half_to_float.
-  const bool casts = !job.precision.autocast || job.model->head != Head::kMaskedLanguageModel;
+  // A loss without a cast of its own reads 16 bits and gives such a gradient; autocast has it
+  // computed in fp32. Source: transformers models/bert/modeling_bert.py, BertForMaskedLM.forward;
+  // aten SoftMax.cpp, log_softmax with half_to_float.
+  const bool casts = job.model->head != Head::kMaskedLanguageModel;
   if (job.precision.activation != DType::kFp32 && casts) {
     b.block().tensors[logits].leaves_hole = held != LogitsHeld::kForward;
     wide = Logits(b, "loss.logits.fp32", DType::kFp32);
     b.Then("loss.logits.fp32", {logits}, {wide}, {});
   }
-  const TensorId log_softmax = Logits(b, "loss.log_softmax", DType::kFp32);
+  const bool narrow = !casts && !job.precision.autocast;
+  const TensorId log_softmax =
+      Logits(b, "loss.log_softmax", narrow ? job.precision.activation : DType::kFp32);
   const bool split = job.profile->loss_parallel && job.tensor_parallel_size > 1;
   const TensorId exponentials = split ? Logits(b, "loss.exponentials", DType::kFp32) : kNoTensor;
   Op& op = b.Then("loss.log_softmax", {wide}, {log_softmax}, {log_softmax});

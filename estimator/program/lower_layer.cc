@@ -10,6 +10,7 @@ namespace {
 // csrc/flash_attn/flash_api.cpp, mha_bwd.
 constexpr int64_t kFlashSequenceStep = 128;
 constexpr int64_t kFlashHeadStep = 32;
+constexpr int64_t kMaskStep = 8;
 
 struct Qkv {
   TensorId query;
@@ -196,9 +197,8 @@ void LowerQkNormAndRotary(BlockBuilder& b, Qkv& qkv) {
 // Source: torchtitan models/llama/model.py, repeat_kv; torchtune
 // modules/attention.py; litgpt model.py.
 void ExpandKeysAndValues(BlockBuilder& b, Qkv& qkv) {
-  const Job& job = b.job();
-  if (!job.profile->expands_kv || job.model->kv_head_count == job.model->head_count) return;
-  const DType dtype = job.precision.activation;
+  if (b.job().model->kv_head_count == b.job().model->head_count) return;
+  const DType dtype = b.job().precision.activation;
   const TensorId key = b.Wide("attention.key.expanded", b.Size(Symbol::kA), dtype);
   b.Then("attention.key.expanded", {qkv.key}, {key}, {});
   const TensorId value = b.Wide("attention.value.expanded", b.Size(Symbol::kA), dtype);
@@ -207,20 +207,39 @@ void ExpandKeysAndValues(BlockBuilder& b, Qkv& qkv) {
   qkv.value = value;
 }
 
-// Tokens that one token attends to, on average, where a kernel skips the rest.
+// Tokens that one token attends to, on average over layers, where a kernel skips the rest.
 int64_t AttendedTokens(const Job& job) {
+  const Transformer& model = *job.model;
   const int64_t sequence = job.sequence_length;
-  const int64_t window = job.model->sliding_window;
-  if (!job.model->causal) return sequence;
-  if (window == 0 || window >= sequence) return CeilDivide(sequence, 2);
-  return window - window / 2 * window / sequence;
+  const int64_t window = model.sliding_window;
+  if (!model.causal) return sequence;
+  const int64_t all = CeilDivide(sequence, 2);
+  if (window == 0 || window >= sequence || job.masks_windows) return all;
+  const int64_t windowed = model.windowed.CountOf(model.layer_count);
+  const int64_t part = window - window / 2 * window / sequence;
+  return (part * windowed + all * (model.layer_count - windowed)) / model.layer_count;
 }
 
-// Kernels that keep no scores: q, k, v, the output and a log-sum-exp.
-TensorId LowerFlash(BlockBuilder& b, Qkv qkv) {
+// Which tokens a token sees, as scores are summed with it: [B, 1, S, S], rows in full vectors.
+// Source: aten/src/ATen/native/transformers/attention.cpp, convert_boolean_attn_mask and
+// pad_bias.
+TensorId WindowMask(BlockBuilder& b) {
+  Extent columns = b.Size(Symbol::kS);
+  columns.size = RoundUp(columns.size, kMaskStep);
+  const TensorId mask = b.Add("attention.mask", {b.Size(Symbol::kB), b.Size(Symbol::kS), columns},
+                              {.dtype = b.job().precision.activation, .differentiable = false});
+  b.Then("attention.mask", {}, {mask}, {});
+  return mask;
+}
+
+// Kernels that keep no scores: q, k, v, the output and a log-sum-exp. With a mask keys and
+// values are those of all heads, and no token is skipped; one head's are but seen often.
+// Source: transformers, integrations/sdpa_attention.py, use_gqa_in_sdpa and repeat_kv.
+TensorId LowerFlash(BlockBuilder& b, Qkv qkv, bool windowed) {
   const Job& job = b.job();
+  const bool copied = windowed && job.model->kv_head_count > 1;
+  if (copied || job.profile->expands_kv) ExpandKeysAndValues(b, qkv);
   const DType dtype = job.precision.activation;
-  ExpandKeysAndValues(b, qkv);
   const TensorId out = b.Wide("attention.context", b.Size(Symbol::kA), dtype);
   const TensorId lse =
       b.Add("attention.log_sum_exp", {b.Size(Symbol::kB), b.Size(Symbol::kN), b.Size(Symbol::kS)},
@@ -233,11 +252,18 @@ TensorId LowerFlash(BlockBuilder& b, Qkv qkv) {
       "attention.query.gradient.accumulator",
       {b.Size(Symbol::kB), sequence, b.Size(Symbol::kN), head},
       {.dtype = DType::kFp32, .tensor_axis = 2, .role = Role::kTemporary, .differentiable = false});
+  const TensorId mask = windowed ? WindowMask(b) : kNoTensor;
   Op& op = b.Then("attention.flash", {qkv.query, qkv.key, qkv.value}, {out, lse},
                   {qkv.query, qkv.key, qkv.value, out, lse});
   op.kind = OpKind::kAttention;
-  op.product_depth = Multiply(2, AttendedTokens(job));  // scores, then values
+  const int64_t attended = windowed ? job.sequence_length : AttendedTokens(job);
+  op.product_depth = Multiply(2, attended);  // scores, then values
   op.backward_temporaries = {accumulator};
+  if (mask != kNoTensor) {
+    op.inputs.Add(mask);
+    op.saved.Add(mask);
+    return out;
+  }
   // aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp, mha_fwd: laid out as queries.
   const bool copies = job.profile->flash_output_copy || job.model->concatenates_rotary;
   if (!copies || job.attention != AttentionKernel::kFlash) return out;
@@ -252,21 +278,84 @@ TensorId Scores(BlockBuilder& b, absl::string_view name, DType dtype, bool diffe
                {.dtype = dtype, .tensor_axis = 1, .differentiable = differentiable});
 }
 
-// Scores are tensors: product, softmax, dropout, product.
-TensorId LowerEager(BlockBuilder& b, const Qkv& qkv) {
+// How the scores are computed; no class is asked where a framework has attention of its own.
+EagerScores ScoresOf(const Job& job) {
+  return job.profile->transformers_attention ? job.model->eager_scores : EagerScores::kWideSoftmax;
+}
+
+// Products of queries and keys, capped, or with a floor under them.
+// Source: transformers, models/gptj/modeling_gptj.py, _attn; models/gemma2/modeling_gemma2.py,
+// eager_attention_forward; models/xglm/modeling_xglm.py, XGLMAttention.forward (torch.max).
+TensorId LowerScoreProduct(BlockBuilder& b, Qkv qkv) {
   const Job& job = b.job();
-  const DType dtype = job.precision.activation;
+  const bool wide = ScoresOf(job) == EagerScores::kWideScores;
+  const DType dtype = wide ? DType::kFp32 : job.precision.activation;
+  if (dtype != job.precision.activation) {
+    const TensorId query = b.Wide("attention.query.upcast", b.Size(Symbol::kA), dtype);
+    b.Then("attention.query.upcast", {qkv.query}, {query}, {});
+    const TensorId key = b.Wide("attention.key.upcast", b.Size(Symbol::kA), dtype);
+    b.Then("attention.key.upcast", {qkv.key}, {key}, {});
+    qkv.query = query;
+    qkv.key = key;
+  }
   const TensorId scores = Scores(b, "attention.scores", dtype);
   b.Then("attention.scores", {qkv.query, qkv.key}, {scores}, {qkv.query, qkv.key}).product_depth =
       job.model->head_size;
-  TensorId probabilities = Scores(b, "attention.probabilities", dtype);
-  if (job.profile->fused_softmax) {
-    b.Then("attention.softmax", {scores}, {probabilities}, {probabilities});
-  } else {
-    const TensorId wide = Scores(b, "attention.softmax", DType::kFp32);
-    b.Then("attention.softmax", {scores}, {wide}, {wide});
-    b.Then("attention.softmax.cast", {wide}, {probabilities}, {});
+  if (ScoresOf(job) == EagerScores::kFloored) {
+    const TensorId floored = Scores(b, "attention.scores.floored", dtype);
+    b.Then("attention.scores.floored", {scores}, {floored}, {scores});
+    return floored;
   }
+  if (!job.model->attention_softcap || !job.profile->transformers_attention) return scores;
+  const TensorId capped = Scores(b, "attention.softcap", dtype);
+  b.Then("attention.softcap", {scores}, {capped}, {capped});
+  const TensorId scaled = Scores(b, "attention.softcap.scaled", dtype);
+  b.Then("attention.softcap.scaled", {capped}, {scaled}, {});
+  return scaled;
+}
+
+// Softmax in one kernel, in the scores' own dtype, or in fp32 with a cast behind it, as autocast
+// does too. Source: aten/src/ATen/autocast_mode.h, AT_FORALL_FP32.
+TensorId LowerSoftmax(BlockBuilder& b, TensorId scores) {
+  const Job& job = b.job();
+  const DType dtype = job.precision.activation;
+  const EagerScores kind = ScoresOf(job);
+  const bool own = kind == EagerScores::kOwnSoftmax || kind == EagerScores::kFloored;
+  const TensorId probabilities = Scores(b, "attention.probabilities", dtype);
+  if (job.profile->fused_softmax || dtype == DType::kFp32 || (own && !job.precision.autocast)) {
+    b.Then("attention.softmax", {scores}, {probabilities}, {probabilities});
+    return probabilities;
+  }
+  const TensorId wide = Scores(b, "attention.softmax", DType::kFp32);
+  b.Then("attention.softmax", {scores}, {wide}, {wide});
+  b.Then("attention.softmax.cast", {wide}, {probabilities}, {});
+  return probabilities;
+}
+
+// Of more than one sequence a product copies what is a part of one projection: its heads and
+// sequences are no single axis. Source: aten/src/ATen/native/LinearAlgebra.cpp, _matmul_impl.
+void CopyView(BlockBuilder& b, TensorId& factor) {
+  const Tensor& view = b.block().tensors[factor];
+  if (view.storage == factor) return;
+  const TensorId copy = b.Wide("attention.factor", view.shape.extents[2], view.dtype);
+  b.Then("attention.factor", {factor}, {copy}, {});
+  factor = copy;
+}
+
+// Scores are tensors: product, softmax, dropout, product. Keys and
+// values are copied to all heads; those of one head and sequence are but seen often.
+// Source: transformers, models/gemma2/modeling_gemma2.py, eager_attention_forward and repeat_kv;
+// Megatron core/transformer/dot_product_attention.py, forward (repeat_interleave).
+TensorId LowerEager(BlockBuilder& b, Qkv qkv) {
+  const Job& job = b.job();
+  const DType dtype = job.precision.activation;
+  const bool of_class = job.profile->transformers_attention;
+  const bool view = job.model->kv_head_count == 1 && job.micro_batch_size == 1;
+  if (!of_class || !view) ExpandKeysAndValues(b, qkv);
+  if (of_class && job.micro_batch_size > 1) {
+    for (TensorId* const factor : {&qkv.query, &qkv.key, &qkv.value}) CopyView(b, *factor);
+  }
+  TensorId probabilities = LowerSoftmax(b, LowerScoreProduct(b, qkv));
   if (job.model->attention_dropout > 0) {
     const TensorId mask = Scores(b, "attention.dropout.mask", DType::kBool, false);
     const TensorId dropped = Scores(b, "attention.dropped", dtype);
@@ -301,14 +390,14 @@ void HoldLocals(BlockBuilder& b, TensorId projected, TensorId out) {
 }
 
 // [B, S, H] -> [B, S, H]: projections, the kernel, the output projection.
-TensorId LowerAttention(BlockBuilder& b, TensorId input) {
+TensorId LowerAttention(BlockBuilder& b, TensorId input, bool windowed) {
   const Job& job = b.job();
   const bool packed = IsPacked(job) || job.model->joint_qkv;
   Qkv qkv = packed ? LowerPackedQkv(b, input) : LowerSeparateQkv(b, input);
   LowerQkNormAndRotary(b, qkv);
   const size_t core = b.block().ops.size();
   const TensorId context =
-      job.attention == AttentionKernel::kEager ? LowerEager(b, qkv) : LowerFlash(b, qkv);
+      job.attention == AttentionKernel::kEager ? LowerEager(b, qkv) : LowerFlash(b, qkv, windowed);
   Mark(b, core, RecomputeModule::kCoreAttention);
   Ids weights{b.Weight("attention.out.weight", {b.Size(Symbol::kH), b.Size(Symbol::kA)}, 1)};
   if (job.model->attention_output_bias) {
@@ -493,23 +582,23 @@ constexpr ResidualNames kAttentionResidual = {"attention.dropout.hidden_mask",
 constexpr ResidualNames kMlpResidual = {"mlp.dropout.mask", "mlp.dropped", "mlp.residual"};
 
 // Attention and MLP side by side on one residual.
-TensorId LowerParallelLayer(BlockBuilder& b, TensorId input) {
+TensorId LowerParallelLayer(BlockBuilder& b, TensorId input, bool windowed) {
   const bool two = b.job().model->norm_placement == NormPlacement::kParallelTwo;
   const TensorId attention_in = LowerNorm(b, kAttentionNorm, input);
-  const TensorId attention = LowerAttention(b, attention_in);
+  const TensorId attention = LowerAttention(b, attention_in, windowed);
   const TensorId mlp = LowerMlp(b, two ? LowerNorm(b, kMlpNorm, input) : attention_in);
   const TensorId first = LowerResidual(b, kAttentionResidual, input, attention);
   return LowerResidual(b, kMlpResidual, first, mlp);
 }
 
 // One sublayer after the other; norms stand where the placement says.
-TensorId LowerSerialLayer(BlockBuilder& b, TensorId input) {
+TensorId LowerSerialLayer(BlockBuilder& b, TensorId input, bool windowed) {
   const NormPlacement placement = b.job().model->norm_placement;
   const bool before = placement == NormPlacement::kPre || placement == NormPlacement::kSandwich;
   const bool behind =
       placement == NormPlacement::kSandwich || placement == NormPlacement::kPostOnly;
   const bool on_sum = placement == NormPlacement::kPost;
-  TensorId out = LowerAttention(b, before ? LowerNorm(b, kAttentionNorm, input) : input);
+  TensorId out = LowerAttention(b, before ? LowerNorm(b, kAttentionNorm, input) : input, windowed);
   if (behind) out = LowerNorm(b, kAttentionPostNorm, out);
   TensorId middle = LowerResidual(b, kAttentionResidual, input, out);
   if (on_sum) middle = LowerNorm(b, kAttentionNorm, middle);
@@ -521,13 +610,14 @@ TensorId LowerSerialLayer(BlockBuilder& b, TensorId input) {
 
 }  // namespace
 
-Block LowerLayer(const Job& job, std::pmr::memory_resource* memory) {
+Block LowerLayer(const Job& job, bool windowed, std::pmr::memory_resource* memory) {
   BlockBuilder b(job, "layer", BlockKind::kLayer, memory);
   const TensorId input = b.Narrow("layer.input", b.Size(Symbol::kH), job.precision.residual);
   const NormPlacement placement = job.model->norm_placement;
   const bool parallel =
       placement == NormPlacement::kParallel || placement == NormPlacement::kParallelTwo;
-  const TensorId output = parallel ? LowerParallelLayer(b, input) : LowerSerialLayer(b, input);
+  const TensorId output =
+      parallel ? LowerParallelLayer(b, input, windowed) : LowerSerialLayer(b, input, windowed);
   return std::move(b).Build(input, output);
 }
 

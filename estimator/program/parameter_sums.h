@@ -33,18 +33,7 @@ struct BlockSums {
   ParameterSums own;
 };
 
-// Returns how many of `layer_count` layers, counted from a stage's first, are
-// `block`.
-inline int64_t CountLayers(int64_t period, bool first_of_period, int64_t layer_count) {
-  if (layer_count <= 0) return 0;
-  if (period == 1) return layer_count;
-  const int64_t first = CeilDivide(layer_count, period);
-  return first_of_period ? first : layer_count - first;
-}
-inline int64_t CountLayers(const Block& block, int64_t layer_count) {
-  return CountLayers(block.period, block.first_of_period, layer_count);
-}
-// The same for a stage; 1 or 0 for embedding and head.
+// Returns how many blocks of a stage are `block`: layers, or 1 or 0 of embedding and head.
 inline int64_t CountOnStage(const Block& block, const Stage& stage) {
   switch (block.kind) {
     case BlockKind::kEmbedding:
@@ -52,7 +41,7 @@ inline int64_t CountOnStage(const Block& block, const Stage& stage) {
     case BlockKind::kHead:
       return stage.head ? 1 : 0;
     case BlockKind::kLayer:
-      return CountLayers(block, stage.layer_count);
+      return block.layers.CountOf(stage.layer_count);
   }
   return 0;
 }

@@ -15,6 +15,7 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/string_view.h"
 #include "estimator/base/dtype.h"
+#include "estimator/base/layer_set.h"
 #include "estimator/base/role.h"
 #include "estimator/base/units.h"
 #include "estimator/catalog/profile.h"
@@ -215,13 +216,11 @@ struct BlockBuffer {
   int64_t InputBytes(bool backward) const { return Bytes(backward) > 0 ? input_bytes : 0; }
 };
 
-// A part of the network that is run once, however many are like it. Of the
-// layers, those with (index % period == 0) == first_of_period are this block.
+// A part of the network that is run once, however many are like it.
 struct Block {
   absl::string_view name{};
   BlockKind kind = BlockKind::kLayer;
-  int64_t period = 1;
-  bool first_of_period = true;
+  LayerSet layers{};  // of a stage, those that are this block; of another kind it says nothing
   int64_t recompute_unit = 0;    // layers whose one input is kept; 0: all is kept
   bool holds_output = false;     // recomputed: its output and that one's gradient live to the end
   int64_t checkpoint_bytes = 0;  // what a recomputed layer keeps beside its input

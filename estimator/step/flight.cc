@@ -5,21 +5,13 @@
 namespace plimsoll {
 namespace {
 
-// Index of the last of `layer_count` layers that is like `block`.
-int64_t LastIndex(const Block& block, int64_t layer_count) {
-  if (block.period == 1) return layer_count - 1;
-  const int64_t last = layer_count - 1;
-  if (!block.first_of_period) return last % block.period == 0 ? last - 1 : last;
-  return last - last % block.period;
-}
-
 bool IsFirst(When when) { return when == When::kMostGrown || when == When::kReduceGrown; }
 bool IsBackward(When when) { return when >= When::kMostKept; }
 bool IsReduce(When when) { return when == When::kReduceKept || when == When::kReduceGrown; }
 
 // How often the layers like `block`, of `layer_count`, keep what one run of it keeps.
 int64_t KeptByLayers(const Block& block, int64_t layer_count) {
-  const int64_t count = CountLayers(block, layer_count);
+  const int64_t count = block.layers.CountOf(layer_count);
   return block.recompute_unit > 1 ? CeilDivide(count, block.recompute_unit) : count;
 }
 
@@ -91,10 +83,10 @@ int64_t FlightMachine::IndexOf(size_t block, When when) const {
   const int64_t unit = when == When::kForward ? 1 : std::max<int64_t>(target.recompute_unit, 1);
   if (when == When::kReduceGrown && unit > 1) return 0;
   if (IsFirst(when)) {
-    return unit > 1 || target.first_of_period ? std::min(unit, layers) - 1 : 1;
+    return unit > 1 ? std::min(unit, layers) - 1 : target.layers.First();
   }
   const int64_t last = unit > 1 ? std::max(layers - layers % unit, std::min(unit, layers)) - 1
-                                : LastIndex(target, layers);
+                                : target.layers.LastOf(layers);
   return when == When::kNextKept ? last - 1 : last;
 }
 
@@ -281,7 +273,7 @@ Demand FlightMachine::Backward(int64_t grown_bytes) const {
     if (blocks_[i].reduce_bytes == 0) continue;
     Consider(demand, When::kReduceKept, i);
     Consider(demand, When::kReduceGrown, i);
-    const bool next = blocks_[i].kind == BlockKind::kLayer && blocks_[i].period == 1;
+    const bool next = blocks_[i].kind == BlockKind::kLayer && blocks_[i].layers.IsAll();
     if (next && IndexOf(i, When::kMostKept) > 0) Consider(demand, When::kNextKept, i);
   }
   demand.current = grown_bytes;

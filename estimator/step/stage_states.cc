@@ -14,8 +14,7 @@ int64_t Buffers(const State& state) {
 }
 
 bool IsLayer(const Block& block, int64_t index) {
-  if (block.kind != BlockKind::kLayer) return false;
-  return block.period == 1 || (index % block.period == 0) == block.first_of_period;
+  return block.kind == BlockKind::kLayer && block.layers.Has(index);
 }
 
 }  // namespace

@@ -241,9 +241,7 @@ double OptimizerBytes(const Job& job, const Program& program) {
 
 }  // namespace
 
-BlockPlace PlaceOf(const Block& block) {
-  return {.kind = block.kind, .period = block.period, .first_of_period = block.first_of_period};
-}
+BlockPlace PlaceOf(const Block& block) { return {.kind = block.kind, .layers = block.layers}; }
 
 StagePart PartOf(const Job& job, int64_t stage) {
   return {.layers = VirtualStages(job.pipeline_layout, job.pipeline_parallel_size,
@@ -257,7 +255,7 @@ int64_t CountBlocks(const BlockPlace& place, const StagePart& stage) {
   if (place.kind == BlockKind::kHead) return stage.head ? 1 : 0;
   int64_t count = 0;
   for (const int64_t layers : stage.layers) {
-    count += CountLayers(place.period, place.first_of_period, layers);
+    count += place.layers.CountOf(layers);
   }
   return count;
 }
@@ -284,9 +282,7 @@ ModelCost CostOf(const ValidJob& job, const Program& program, const Speed& speed
            .parameters_alone = static_cast<double>(sums.own.parameters),
            .frozen = static_cast<double>(sums.own.frozen)};
     const int64_t count =
-        block.kind == BlockKind::kLayer
-            ? CountLayers(block.period, block.first_of_period, job->model->layer_count)
-            : 1;
+        block.kind == BlockKind::kLayer ? block.layers.CountOf(job->model->layer_count) : 1;
     flops += static_cast<double>(count) * (one.time.model_flops + one.time.backward_model_flops);
   }
   const auto tokens = static_cast<double>(job->LocalTokens());

@@ -47,8 +47,7 @@ struct StepTime {
 // Which blocks of a stage are of one kind.
 struct BlockPlace {
   BlockKind kind = BlockKind::kLayer;
-  int64_t period = 1;
-  bool first_of_period = true;
+  LayerSet layers{};
 };
 BlockPlace PlaceOf(const Block& block);
 

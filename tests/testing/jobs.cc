@@ -1,6 +1,7 @@
 #include "tests/testing/jobs.h"
 
 #include <algorithm>
+#include <memory>
 #include <memory_resource>
 #include <stdexcept>
 #include <utility>
@@ -227,6 +228,13 @@ JobSpec ClassicJob() {
 JobSpec With(JobSpec job, absl::string_view framework, absl::string_view preset) {
   job.runtime.framework = std::string(framework);
   job.training.precision.preset = std::string(preset);
+  return job;
+}
+
+JobSpec WithModel(JobSpec job, absl::FunctionRef<void(Transformer&)> change) {
+  auto model = std::make_shared<Transformer>(*Valid(job)->model);
+  change(*model);
+  job.model.source = std::shared_ptr<const Transformer>(std::move(model));
   return job;
 }
 

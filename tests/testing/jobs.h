@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/string_view.h"
 #include "estimator/answer/estimate.h"
 #include "estimator/job/job.h"
@@ -36,6 +37,9 @@ JobSpec ClassicJob();
 JobSpec TightJob();
 // `job` under a framework and precision.
 JobSpec With(JobSpec job, absl::string_view framework, absl::string_view preset = "bf16-mixed");
+
+// `job` with its model as `change` leaves it: facts that no field spells out.
+JobSpec WithModel(JobSpec job, absl::FunctionRef<void(Transformer&)> change);
 
 // `job` with its matrices and its sequence over that many ranks.
 JobSpec WithSequenceParallelism(JobSpec job, int64_t ranks);

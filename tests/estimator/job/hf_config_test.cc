@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "estimator/catalog/hf_families.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/struct.pb.h"
@@ -471,6 +472,65 @@ TEST(TraitTest, SlidingWindows) {
     EXPECT_THAT(Violations(config), IsEmpty()) << fields;
     EXPECT_EQ(config.model.sliding_window, window) << fields;
   }
+}
+
+// "0 1 3" of eight layers.
+std::string Windowed(const Transformer& model) {
+  std::vector<int64_t> layers;
+  for (int64_t i = 0; i < 8; ++i) {
+    if (model.sliding_window > 0 && model.windowed.Has(i)) layers.push_back(i);
+  }
+  return absl::StrJoin(layers, " ");
+}
+
+// Source: configuration_<model_type>.py of transformers 5.23, __post_init__.
+TEST(TraitTest, LayersThatSeeWindows) {
+  const std::pair<absl::string_view, absl::string_view> rows[] = {
+      {R"("model_type": "llama")", ""},
+      {R"("model_type": "mistral")", "0 1 2 3 4 5 6 7"},
+      {R"("model_type": "gemma2")", "0 2 4 6"},
+      {R"("model_type": "gemma3_text")", "0 1 2 3 4 6 7"},
+      {R"("model_type": "gemma3_text", "sliding_window_pattern": 2)", "0 2 4 6"},
+      {R"("model_type": "gemma3_text", "sliding_window_pattern": 1)", ""},
+      {R"("model_type": "cohere2")", "0 1 2 4 5 6"},
+      {R"("model_type": "cwm")", "1 2 3 5 6 7"},
+      {R"("model_type": "qwen2", "sliding_window": 9, "use_sliding_window": true)", ""},
+      {R"("model_type": "qwen2", "sliding_window": 9, "use_sliding_window": true,
+          "max_window_layers": 6)",
+       "6 7"},
+      {R"("model_type": "olmo3", "layer_types": ["full_attention", "sliding_attention",
+          "full_attention", "sliding_attention"])",
+       "1 3 5 7"},
+      {R"("model_type": "olmo3", "layer_types": ["full_attention", "full_attention",
+          "full_attention", "sliding_attention", "sliding_attention"])",
+       "3 4 5 6 7"},
+      {R"("model_type": "olmo3", "layer_types": ["full_attention", "full_attention"])", ""},
+  };
+  for (const auto& [fields, layers] : rows) {
+    const HfConfig config = Read(absl::StrCat("{", kLlamaLike, fields, "}"));
+    EXPECT_THAT(Violations(config), IsEmpty()) << fields;
+    EXPECT_EQ(Windowed(config.model), layers) << fields;
+    EXPECT_FALSE(config.model.irregular_windows) << fields;
+  }
+}
+
+TEST(TraitTest, WindowsInNoRegularTurns) {
+  const HfConfig config = Read(absl::StrCat("{", kLlamaLike, R"("model_type": "olmo3",
+      "layer_types": ["sliding_attention", "full_attention", "full_attention", "sliding_attention",
+                      "full_attention", "sliding_attention"]})"));
+  EXPECT_TRUE(config.model.irregular_windows);
+}
+
+TEST(TraitTest, ClassesWithoutSdpa) {
+  const auto read = [](absl::string_view fields) {
+    return Read(absl::StrCat("{", kLlamaLike, fields, "}")).model;
+  };
+  EXPECT_FALSE(read(R"("model_type": "llama")").eager_attention);
+  EXPECT_FALSE(read(R"("model_type": "gemma3_text")").eager_attention);
+  const Transformer gemma = read(R"("model_type": "gemma2")");
+  EXPECT_TRUE(gemma.eager_attention);
+  EXPECT_TRUE(gemma.attention_softcap);
+  EXPECT_FALSE(read(R"("model_type": "gemma2", "attn_logit_softcapping": null)").attention_softcap);
 }
 
 TEST(TraitTest, SoftcapAlibiAndPositionsOfTheRest) {

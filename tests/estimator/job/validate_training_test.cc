@@ -303,6 +303,58 @@ TEST(ValidateTrainingTest, Recomputing) { ExpectRefusals(SmallJob(), Recomputing
 TEST(ValidateTrainingTest, Kernels) { ExpectRefusals(SmallJob(), Kernels()); }
 TEST(ValidateTrainingTest, Knobs) { ExpectRefusals(SmallJob(), Knobs()); }
 
+// Gemma 2's class has no SDPA; whoever brings layers of its own does not ask the class.
+TEST(ValidateTrainingTest, AutoIsEagerWhereTheClassHasNoSdpa) {
+  const auto job = [](absl::string_view framework) {
+    return WithModel(With(SmallJob(), framework),
+                     [](Transformer& model) { model.eager_attention = true; });
+  };
+  EXPECT_EQ(Valid(job("ddp"))->attention, AttentionKernel::kEager);
+  EXPECT_EQ(Valid(job("deepspeed"))->attention, AttentionKernel::kEager);
+  EXPECT_EQ(Valid(job("megatron-core"))->attention, AttentionKernel::kFlash);
+  JobSpec titan = job("fsdp2");
+  titan.runtime.trainer = "torchtitan";
+  EXPECT_EQ(Valid(titan)->attention, AttentionKernel::kFlash);
+  JobSpec flash = job("ddp");
+  flash.training.attention = "flash";
+  EXPECT_EQ(Valid(flash)->attention, AttentionKernel::kFlash);
+}
+
+JobSpec Windowed(int64_t window) {
+  return WithModel(SmallJob(), [window](Transformer& model) {
+    model.sliding_window = window;
+    model.windowed = {.period = 2};
+  });
+}
+
+// From the length of a window on: transformers makes a mask then.
+TEST(ValidateTrainingTest, AutoMasksWindowsThatAreNoLongerThanTheSequence) {
+  EXPECT_TRUE(Valid(Windowed(31))->masks_windows);
+  EXPECT_TRUE(Valid(Windowed(32))->masks_windows);
+  EXPECT_FALSE(Valid(Windowed(33))->masks_windows);
+  EXPECT_FALSE(Valid(Windowed(0))->masks_windows);
+  EXPECT_FALSE(Valid(With(Windowed(16), "megatron-core"))->masks_windows);
+  JobSpec flash = Windowed(16);
+  flash.training.attention = "flash";
+  EXPECT_FALSE(Valid(flash)->masks_windows);
+}
+
+TEST(ValidateTrainingTest, MasksOfSomeLayersGoWithNoOtherDivision) {
+  const std::string rule =
+      "job.training.attention: auto; masks the windows that layers see, which is not modelled ";
+  JobSpec again = Windowed(16);
+  again.training.recompute.mode = "every-nth";
+  again.training.recompute.interval = 2;
+  EXPECT_THAT(Refusals(again),
+              testing::ElementsAre(rule + "of some layers where others are run again; "
+                                          "flash needs no mask"));
+  const JobSpec irregular =
+      WithModel(Windowed(16), [](Transformer& model) { model.irregular_windows = true; });
+  EXPECT_THAT(Refusals(irregular),
+              testing::ElementsAre(rule + "where these layers come in no regular "
+                                          "turns; flash needs no mask"));
+}
+
 TEST(ValidateTrainingTest, AutoPicksTheKernelThatFrameworkAndGpuHave) {
   struct Row {
     const char* framework;

@@ -15,6 +15,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::IsSupersetOf;
 using ::testing::Not;
 
 // "name [symbols] dtype" of each weight.
@@ -281,6 +282,57 @@ TEST(LowerLayerTest, ALayerCountsWhatTheModelDoes) {
           << placement << " " << bias;
     }
   }
+}
+
+// Keys and values of two heads are copied to all four, and a mask is kept; layers without a
+// window have neither.
+TEST(LowerLayerTest, WindowsAreMasksToSdpa) {
+  const JobSpec job = WithModel(SmallJob(), [](Transformer& model) {
+    model.sliding_window = 16;
+    model.windowed = {.period = 2};
+  });
+  const Program program = Lowered(Valid(job));
+  const Block& windowed = FindBlock(program, "windowed layer");
+  EXPECT_EQ(windowed.layers, (LayerSet{.period = 2}));
+  EXPECT_EQ(FindBlock(program, "layer").layers, Others(windowed.layers));
+  EXPECT_THAT(Ops(job, "windowed layer"),
+              IsSupersetOf({"attention.mask", "attention.key.expanded"}));
+  EXPECT_THAT(Ops(job), Not(Contains("attention.mask")));
+  const Tensor& mask = FindTensor(windowed, "attention.mask");
+  EXPECT_EQ(mask.Bytes(), 2 * 32 * 32 * 2);
+  EXPECT_EQ(KeptNamed(windowed, {"attention.mask"}), mask.Bytes());
+}
+
+// Rows of a mask are padded to eight.
+TEST(LowerLayerTest, MasksHaveFullVectors) {
+  JobSpec job = WithModel(SmallJob(), [](Transformer& model) { model.sliding_window = 16; });
+  job.training.sequence_length = 33;
+  EXPECT_EQ(FindTensor(FindBlock(Lowered(Valid(job)), "layer"), "attention.mask").Bytes(),
+            2 * 33 * 40 * 2);
+}
+
+// Bytes of scores that one layer keeps, for each of them.
+int64_t ScoreBytes(EagerScores scores, absl::string_view preset, bool softcap = false) {
+  JobSpec job = With(SmallJob(), "ddp", preset);
+  job.training.attention = "eager";
+  job = WithModel(job, [&](Transformer& model) {
+    model.eager_scores = scores;
+    model.attention_softcap = softcap;
+  });
+  const Program program = Lowered(Valid(job));
+  return KeptNamed(FindBlock(program, "layer"), {"attention.scores", "attention.softcap",
+                                                 "attention.softmax", "attention.probabilities"}) /
+         (int64_t{2} * 4 * 32 * 32);
+}
+
+TEST(LowerLayerTest, EagerScoresAreAsTheClassComputesThem) {
+  EXPECT_EQ(ScoreBytes(EagerScores::kWideSoftmax, "bf16-pure"), 4 + 2);
+  EXPECT_EQ(ScoreBytes(EagerScores::kWideSoftmax, "bf16-pure", true), 2 + 4 + 2);
+  EXPECT_EQ(ScoreBytes(EagerScores::kWideSoftmax, "fp32"), 4) << "a cast to itself is none";
+  EXPECT_EQ(ScoreBytes(EagerScores::kOwnSoftmax, "bf16-pure"), 2);
+  EXPECT_EQ(ScoreBytes(EagerScores::kOwnSoftmax, "bf16-autocast"), 4 + 2);
+  EXPECT_EQ(ScoreBytes(EagerScores::kFloored, "bf16-pure"), 2 + 2);
+  EXPECT_EQ(ScoreBytes(EagerScores::kWideScores, "bf16-pure"), 4 + 2);
 }
 
 }  // namespace

@@ -53,11 +53,7 @@ class Player {
  private:
   const Block& LayerAt(int64_t index) const {
     for (const Block& block : program_.blocks) {
-      const bool first = index % block.period == 0;
-      if (block.kind == BlockKind::kLayer &&
-          (block.period == 1 || first == block.first_of_period)) {
-        return block;
-      }
+      if (block.kind == BlockKind::kLayer && block.layers.Has(index)) return block;
     }
     return program_.blocks.front();
   }

@@ -86,9 +86,9 @@ TEST(PeakTest, ReservedNeverShrinks) {
 TEST(PeakTest, CountsLayersOfEachKind) {
   Block every;
   Block first;
-  first.period = 3;
-  Block others = first;
-  others.first_of_period = false;
+  first.layers = {.period = 3};
+  Block others;
+  others.layers = Others(first.layers);
   for (int64_t layers = 0; layers < 20; ++layers) {
     const Stage stage = WholeStage(layers);
     EXPECT_EQ(CountOnStage(every, stage), layers);

@@ -48,11 +48,10 @@ TEST(BlocksOfTest, VirtualStagesShareTheLayers) {
 // Every third layer is another block; each virtual stage begins anew.
 TEST(BlocksOfTest, KindsOfLayersTakeTurns) {
   Program program = HandProgram(4);
-  program.blocks[1].period = 3;
-  program.blocks[1].first_of_period = false;
+  program.blocks[1].layers = {.period = 3, .from = 1, .to = 3};
   Block other = program.blocks[1];
   other.name = "other";
-  other.first_of_period = true;
+  other.layers = Others(other.layers);
   program.blocks.push_back(other);
   EXPECT_THAT(Names(program, program.stages[0], 0),
               ElementsAre("embedding", "other@0", "layer@1", "layer@2", "other@3", "head"));

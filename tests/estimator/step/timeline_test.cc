@@ -82,6 +82,37 @@ TEST(TimelineTest, AgreesWithTheClosedFormWhereStagesAreInterleaved) {
   EXPECT_LT(agreement.most, kMostReplayedShare);
 }
 
+// Some of the layers see a part of the sequence, and have a mask, where attention is SDPA of
+// transformers' classes.
+TEST(TimelineTest, AgreesWithTheClosedFormWhereLayersSeeWindows) {
+  const LayerSet sets[] = {
+      {}, {.period = 2}, {.period = 3, .to = 2}, {.period = 3, .from = 2, .to = 3}, {.begin = 1}};
+  std::mt19937_64 random(20261123);
+  Agreement agreement;
+  for (int i = 0; i < 5 * kJobs; ++i) {
+    const JobSpec spec = RandomJob(random);
+    const LayerSet& windowed = sets[random() % 5];
+    const ValidJob job = Valid(spec);
+    const bool masks = job->profile->transformers_attention &&
+                       windowed.CountOf(job->model->layer_count) > 0 &&
+                       job->context_parallel_size == 1 && job->pipeline_parallel_size == 1 &&
+                       job->recompute_interval == 1 && job->recompute_unit_layer_count == 1 &&
+                       !spec.training.attention.has_value();
+    if (!masks) continue;
+    const JobSpec windows = WithModel(spec, [&](Transformer& model) {
+      model.sliding_window = 16;
+      model.windowed = windowed;
+    });
+    EXPECT_TRUE(Valid(windows)->masks_windows);
+    Compare(windows, agreement);
+  }
+  EXPECT_GT(agreement.count, kJobs / 3);
+  EXPECT_GE(agreement.equal * 100, agreement.count * 99)
+      << agreement.equal << " of " << agreement.count;
+  EXPECT_GT(agreement.least, kLeastReplayedShare);
+  EXPECT_LT(agreement.most, kMostReplayedShare);
+}
+
 // But for gradients that live on as those of the last step.
 TEST(TimelineTest, FreesAllThatAMicroBatchMade) {
   std::mt19937_64 random(7);

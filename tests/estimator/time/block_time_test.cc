@@ -58,7 +58,7 @@ TEST(BlockTimeTest, EagerAttentionIsTwoProductsBoundByMemoryAndMovesScores) {
   EXPECT_EQ(time.forward.attention, 0);
   const ValidJob job = Valid(eager);
   const double scores = 20.0 * 2048 * 2048 * 2;
-  const double moved = 2 * (scores + 2048.0 * (2560 + 512) * 2);
+  const double moved = 2 * (scores + 2048.0 * (2560 + 2560) * 2);  // keys of all heads
   EXPECT_NEAR(time.forward.matrix - plain.forward.matrix,
               moved / RatesOf(*job, SpeedOf(SmallCatalog().speed, *job)).memory_bytes +
                   2 * kHalfFlops / kMatrixFlops,

@@ -170,8 +170,8 @@ TEST(StepTimeTest, StagesAreWhatTheLayoutSays) {
 }
 
 TEST(StepTimeTest, EveryNthLayerIsCountedInEachVirtualStage) {
-  const BlockPlace recomputed{.kind = BlockKind::kLayer, .period = 4, .first_of_period = true};
-  const BlockPlace kept{.kind = BlockKind::kLayer, .period = 4, .first_of_period = false};
+  const BlockPlace recomputed{.kind = BlockKind::kLayer, .layers = {.period = 4}};
+  const BlockPlace kept{.kind = BlockKind::kLayer, .layers = Others(recomputed.layers)};
   const StagePart whole{.layers = {8}};
   const StagePart singles{.layers = {1, 1, 1}};
   EXPECT_EQ(CountBlocks(recomputed, whole), 2);
