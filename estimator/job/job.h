@@ -271,6 +271,11 @@ struct Job {
   DType AdapterDType() const {
     return precision.master == DType::kNone ? adapter->dtype : precision.parameter;
   }
+  // Whether layers that run again cast their weights again, which autocast's end has dropped.
+  bool CastsAgain() const {
+    return precision.autocast && precision.parameter != precision.activation &&
+           recompute == RecomputeMode::kFull && !adapter.has_value();
+  }
   // Tokens of each sequence, and of a micro-batch, that one rank has.
   int64_t LocalSequenceLength() const { return sequence_length / context_parallel_size; }
   int64_t LocalTokens() const { return Multiply(micro_batch_size, LocalSequenceLength()); }

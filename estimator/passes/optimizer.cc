@@ -25,13 +25,17 @@ void AddWeights(const Job& job, Program& program) {
     program.states.front().dtype = job.AdapterDType();
   }
   if (job.precision.autocast && program.states.front().dtype != job.precision.activation) {
-    // A 16-bit copy of every trained matrix lives until its backward.
-    // Source: aten/src/ATen/autocast_mode.cpp, cached_cast.
-    program.states.push_back({.name = "weights.cast",
-                              .role = Role::kWeight,
-                              .basis = Basis::kMatrices,
-                              .dtype = job.precision.activation,
-                              .alive = kForwardToBackward});
+    // A 16-bit copy of every trained matrix lives until its backward, or, where the layers run
+    // again and cast again, until autocast ends.
+    // Source: aten/src/ATen/autocast_mode.cpp, cached_cast and clear_cache.
+    const bool again = job.CastsAgain();
+    program.states.push_back(
+        {.name = "weights.cast",
+         .role = Role::kWeight,
+         .basis = Basis::kMatrices,
+         .dtype = job.precision.activation,
+         .until_backward = again,
+         .alive = again ? During(Phase::kForward, Phase::kLoss, true, true) : kForwardToBackward});
   }
   if (job.precision.master != DType::kNone) {
     program.states.push_back({.name = "master_weights",

@@ -65,11 +65,11 @@ TensorId LowerProjection(BlockBuilder& b, TensorId hidden) {
   }
   const TensorId logits = Logits(b, "head.logits", b.job().precision.activation);
   Ids read{hidden};
-  // Autocast's copy of a table that is no matrix to the embedding.
+  // Autocast's copy of a table that is no matrix to the embedding, or that outlives the others'.
   // Source: aten/src/ATen/autocast_mode.cpp, cached_cast.
   const Precision& precision = b.job().precision;
   const bool casts = precision.autocast && precision.parameter != precision.activation;
-  if (casts && model.tied_embeddings) {
+  if (casts && (model.tied_embeddings || b.job().CastsAgain())) {
     read.Add(b.Add("head.weight.cast", {b.Size(Symbol::kV), b.Size(Symbol::kE)},
                    {.dtype = b.job().precision.activation,
                     .tensor_axis = 0,

@@ -311,6 +311,7 @@ struct State {
   bool grows_in_backward = false;  // allocated layer by layer; alive says nothing of backward
   bool fills_in = false;           // then has zeros for parameters that backward made none of
   bool takes_grown = false;        // is those that grew, kept, where it is alive and they are not
+  bool until_backward = false;     // freed when the loss begins to run backward
   bool sets_up = false;            // made and freed before the first step, its memory cached
   bool remakes_last = false;   // the state before it, made anew, each storage before it is freed
   bool beside_others = false;  // of a parameter: made with others like it, before the next one's

@@ -25,6 +25,7 @@ constexpr size_t kFlightPhaseCount = 3;
 // States of a rank, by phase. Ranks with the same parameters have the same.
 struct StateBases {
   std::array<Base, 2 * kPhaseCount> phases{};  // of the first step, then of a steady one
+  std::array<int64_t, 2> until_backward{};     // of these, freed before the loss runs backward
   // Of those that are never freed again: at each phase of the first step, and in later ones.
   std::array<int64_t, kPhaseCount + 1> staying{};
 
@@ -41,6 +42,11 @@ struct StateBases {
         always.Grow(state, bytes);
         continue;
       }
+      for (const bool steady : {false, true}) {
+        const bool there = (state.alive & Bit(Phase::kLoss, !steady)) != 0;
+        if (!state.until_backward || !there) continue;
+        until_backward[steady] = Add(until_backward[steady], bytes);
+      }
       for (unsigned left = state.alive; left != 0; left &= left - 1) {
         phases[static_cast<size_t>(std::countr_zero(left))].Grow(state, bytes);
       }
@@ -51,6 +57,12 @@ struct StateBases {
 
   const Base& At(bool steady, size_t phase) const {
     return phases[phase + (steady ? kPhaseCount : 0)];
+  }
+  Base At(bool steady, Phase phase, bool backward) const {
+    Base base = At(steady, static_cast<size_t>(phase));
+    const bool gone = backward && phase == Phase::kLoss && base.total != kSaturated;
+    if (gone) base.total -= until_backward[steady];
+    return base;
   }
 
   // The phase from which on it is alive; one beyond all of the first step's where it is freed
@@ -195,7 +207,7 @@ void StageKind::SetNeeds() {
 void StageKind::SetNeed(const StateBases& bases, bool steady, const AtWork& at) {
   PairNeed& need = needs_[at.chunk].at[steady][at.backward][at.later];
   for (size_t i = 0; i < need.phases.size(); ++i) {
-    const Base& base = bases.At(steady, static_cast<size_t>(at.PhaseAt(i)));
+    const Base base = bases.At(steady, at.PhaseAt(i), at.backward);
     need.Set(i, base, chunks_[at.chunk].At(at, i));
   }
 }
@@ -222,7 +234,10 @@ const Usage& StageKind::UsageAt(bool steady, Phase phase, const AtWork& at) {
   Usage& usage = usage_.emplace();
   for (size_t i = 0; i < state_bytes_.size(); ++i) {
     const State& state = parts_.program.states[i];
-    if ((state.alive & Bit(phase, !steady)) != 0) usage.Grow(state.role, state_bytes_[i]);
+    const bool gone = state.until_backward && at.backward;
+    if ((state.alive & Bit(phase, !steady)) != 0 && !gone) {
+      usage.Grow(state.role, state_bytes_[i]);
+    }
   }
   const auto index = static_cast<size_t>(phase);
   if (index < kFlightPhaseCount) {

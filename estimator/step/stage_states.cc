@@ -242,6 +242,15 @@ void StageStates::Release(const std::vector<int32_t>& storages) {
   for (const int32_t id : storages) writer_.Release(id);
 }
 
+void StageStates::BeginBackward() {
+  for (size_t i = 0; i < made_.size(); ++i) {
+    if (!program_.states[i].until_backward || !made_[i]) continue;
+    Release(alive_[i]);
+    alive_[i].clear();
+    made_[i] = false;
+  }
+}
+
 void StageStates::EndBackward(size_t chunk) {
   if ((grown_alive_ & Bit(Phase::kGradientReduction, false)) != 0) return;
   Release(grown_[chunk]);

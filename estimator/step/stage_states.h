@@ -48,7 +48,8 @@ class StageStates {
   void AddBlock(const StageBlock& at, const std::vector<int32_t>& made);
   // `thread` multiplies matrices: its first product makes what it keeps for that.
   void MakeWorkspace(Thread thread);
-  // Backward of a micro-batch is over.
+  // Backward of a micro-batch begins, and is over.
+  void BeginBackward();
   void EndBackward(size_t chunk);
 
  private:

@@ -317,6 +317,7 @@ void Unroller::Backward(const Turn& turn) {
   const std::vector<StageBlock>& blocks = chunks_[chunk];
   Pair& pair = PairOf(turn);
   int32_t gradient = kNoStorage;
+  states_.BeginBackward();
   grows_ = states_.GrowsIn(chunk);
   for (size_t i = 0; i < blocks.size() && !grows_; ++i) {  // forward is the same on both tapes
     pair.frames[i].tape = &tapes_.later[blocks[i].block];

@@ -38,6 +38,18 @@ TEST(OptimizerTest, AutocastKeepsSixteenBitCopies) {
                           "optimizer.momentum fp32", "optimizer.variance fp32"));
 }
 
+// Layers that run again cast again: the copies go when autocast ends, before the loss runs
+// backward.
+TEST(OptimizerTest, CopiesGoBeforeBackwardWhereLayersRunAgain) {
+  JobSpec job = Unclipped("ddp", "bf16-autocast");
+  EXPECT_FALSE(FindState(ProgramOf(job), "weights.cast")->until_backward);
+  job.training.recompute.mode = "full";
+  const Program program = ProgramOf(job);
+  const State& copies = *FindState(program, "weights.cast");
+  EXPECT_TRUE(copies.until_backward);
+  EXPECT_EQ(copies.alive, During(Phase::kForward, Phase::kLoss, true, true));
+}
+
 TEST(OptimizerTest, MegatronSumsInOneBuffer) {
   EXPECT_THAT(Names(Unclipped("megatron-core", "bf16-mixed")),
               ElementsAre("weights bf16", "master_weights fp32", "gradients.main fp32",

@@ -174,15 +174,6 @@ TEST(LowerLayerTest, QueryAndKeyNormsHaveTheirWeights) {
   EXPECT_THAT(Weights(job), Contains("attention.key.norm.weight [C] bf16"));
 }
 
-// A job of SmallJob()'s model, changed.
-template <typename Change>
-JobSpec OfModel(JobSpec job, const Change& change) {
-  auto model = std::make_shared<Transformer>(*Valid(job)->model);
-  change(*model);
-  job.model.source = std::shared_ptr<const Transformer>(std::move(model));
-  return job;
-}
-
 // "name dtype" of what ops keep for backward whose name begins so, in their order.
 std::vector<std::string> Saved(const JobSpec& job, absl::string_view begin) {
   const Program program = Lowered(Valid(job));
@@ -202,7 +193,7 @@ std::vector<std::string> Saved(const JobSpec& job, absl::string_view begin) {
 // modeling_cohere2.py; each seen in the list of what is alive at a peak.
 TEST(LowerLayerTest, ANormKeepsWhatItsClassDoes) {
   const auto of = [](NormClass how) {
-    return OfModel(With(SmallJob(), "ddp"), [how](Transformer& model) {
+    return WithModel(With(SmallJob(), "ddp"), [how](Transformer& model) {
       model.norm_class = how;
       if (how == NormClass::kCentred) model.norm = Norm::kLayerNorm;
     });
@@ -242,14 +233,26 @@ TEST(LowerLayerTest, AutocastCastsEachInput) {
   EXPECT_THAT(Weights(job), Contains("mlp.down.weight [H, F] fp32"));
   EXPECT_THAT(Ops(SmallJob()), Not(Contains("mlp.input.cast")));
   const std::vector<std::string> joint =
-      Ops(OfModel(job, [](Transformer& model) { model.joint_qkv = true; }));
+      Ops(WithModel(job, [](Transformer& model) { model.joint_qkv = true; }));
   EXPECT_EQ(std::count(joint.begin(), joint.end(), "attention.input.cast"), 1) << "of one product";
+}
+
+// Where a layer runs again autocast has dropped its copies of weights: seven matrices are cast
+// again.
+TEST(LowerLayerTest, LayersThatRunAgainCastTheirWeightsAgain) {
+  JobSpec job = With(SmallJob(), "ddp", "bf16-autocast");
+  EXPECT_THAT(Ops(job), Not(Contains("weight.cast")));
+  job.training.recompute.mode = "full";
+  const std::vector<std::string> ops = Ops(job);
+  EXPECT_EQ(std::count(ops.begin(), ops.end(), "weight.cast"), 7);
+  EXPECT_EQ(KeptNamed(FindBlock(Lowered(Valid(job)), "layer"), {"weight.cast"}),
+            2 * (64 * (64 + 2 * 32) + 64 * 64 + 3 * 64 * 128));
 }
 
 // transformers' GPT-NeoX: values are a view of what its one projection gave, and pin it.
 TEST(LowerLayerTest, AJointProjectionIsPinnedByItsValues) {
   const JobSpec job =
-      OfModel(With(SmallJob(), "ddp"), [](Transformer& model) { model.joint_qkv = true; });
+      WithModel(With(SmallJob(), "ddp"), [](Transformer& model) { model.joint_qkv = true; });
   const Program program = Lowered(Valid(job));
   const Block& layer = FindBlock(program, "layer");
   const Op& flash = FindOp(layer, "attention.flash");
@@ -259,8 +262,8 @@ TEST(LowerLayerTest, AJointProjectionIsPinnedByItsValues) {
 }
 
 TEST(LowerLayerTest, ConcatenatedHeadsHaveTheOutputCopied) {
-  JobSpec job = OfModel(With(SmallJob(), "ddp"),
-                        [](Transformer& model) { model.concatenates_rotary = true; });
+  JobSpec job = WithModel(With(SmallJob(), "ddp"),
+                          [](Transformer& model) { model.concatenates_rotary = true; });
   job.training.attention = "flash";
   EXPECT_THAT(Ops(job), Contains("attention.context.copy"));
   job.training.attention = "memory-efficient";
