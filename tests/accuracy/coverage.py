@@ -1,0 +1,125 @@
+"""How many public training configurations Plimsoll answers: those that nothing blocks any more.
+
+    coverage.py --plimsoll plimsoll index.csv
+
+index.csv has a row for each configuration (project, path) with what blocked it (`blockers`, by
+rules that read it). A kind of blocker is gone for a project where a job of that kind, under what
+the project trains with, is answered now. Each project counts the same.
+"""
+
+import argparse
+import collections
+import csv
+import json
+import subprocess
+import sys
+
+# What a project trains with; a project that is not here is asked as its kind's default.
+RUNTIMES = {
+    "Lightning-AI/litgpt": {"framework": "fsdp1", "trainer": "litgpt"},
+    "NVIDIA-NeMo/Automodel": None,  # its own adapters and recipes: no profile
+    "NVIDIA-NeMo/Megatron-Bridge": {"framework": "megatron-core"},
+    "NVIDIA-NeMo/RL": None,
+    "NVIDIA/Megatron-LM": {"framework": "megatron-core"},
+    "OpenRLHF/OpenRLHF": {"framework": "deepspeed"},
+    "THUDM/slime": {"framework": "megatron-core"},
+    "allenai/OLMo": {"framework": "fsdp1"},
+    "allenai/OLMo-core": {"framework": "fsdp2"},
+    "allenai/open-instruct": {"framework": "deepspeed"},
+    "deepspeedai/DeepSpeedExamples": {"framework": "deepspeed"},
+    "huggingface/nanotron": {"framework": "nanotron"},
+    "mosaicml/llm-foundry": {"framework": "fsdp1"},
+    "pytorch/torchtitan": {"framework": "fsdp2", "trainer": "torchtitan"},
+    "pytorch/torchtune": {"framework": "fsdp2", "trainer": "torchtune"},
+    "volcengine/verl": {"framework": "fsdp2"},
+}
+DEFAULT_RUNTIME = {"framework": "ddp", "trainer": "hf-trainer"}
+
+LORA = {"adapter": {"method": "lora"}}
+PROBES = {
+    "LoRA": LORA,
+    "QLoRA (4/8-bit base)": {**LORA, "quantization": {"format": "nf4"}},
+    "DPO/KTO/ORPO": {"preference": {"method": "dpo"}},
+}
+# Kinds that are more than one field of `training`.
+SPLITS = {
+    "context/sequence parallel": {"context_parallel_size": 2},
+}
+
+
+def job_of(kind, runtime):
+    """A small Llama that asks for the kind; none where no field says it."""
+    if runtime is None or (kind not in PROBES and kind not in SPLITS):
+        return None
+    shape = {
+        "layer_count": 4, "hidden_size": 1024, "head_count": 16, "kv_head_count": 8,
+        "ffn_size": 2816, "vocab_size": 32000,
+    }  # fmt: skip
+    return {
+        "model": {"transformer": shape},
+        "training": {"sequence_length": 2048, **PROBES.get(kind, {})},
+        "parallelism": SPLITS.get(kind, {}),
+        "runtime": runtime,
+        "cluster": {"gpu": "h100-80gb-sxm", "gpu_count": 8},
+    }
+
+
+def answered(jobs, ask):
+    """Which of {key: job} are answered; `ask` maps a list of jobs to a list of answers."""
+    keys = [key for key, job in jobs.items() if job is not None]
+    answers = ask([jobs[key] for key in keys])
+    return {key for key, answer in zip(keys, answers) if "error" not in answer}
+
+
+def shares(rows, gone):
+    """(configurations, those that nothing blocks) of each project."""
+    counts = collections.defaultdict(lambda: [0, 0])
+    for project, kinds in rows:
+        counts[project][0] += 1
+        counts[project][1] += all((project, kind) in gone for kind in kinds)
+    return counts
+
+
+def mean_share(counts):
+    return sum(free / all_ for all_, free in counts.values()) / len(counts)
+
+
+def ask_with(plimsoll):
+    def ask(jobs):
+        text = "".join(json.dumps({"job": job, "detail": "summary"}) + "\n" for job in jobs)
+        command = [plimsoll, "estimate", "--jobs", "-", "-o", "jsonl"]
+        run = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+        lines = run.stdout.splitlines()
+        if len(lines) != len(jobs):
+            sys.exit(f"plimsoll answered {len(lines)} of {len(jobs)} jobs: {run.stderr.strip()}")
+        return [json.loads(line) for line in lines]
+
+    return ask
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--plimsoll", required=True, help="the program to ask")
+    parser.add_argument("index", help="CSV file with the columns project and blockers")
+    arguments = parser.parse_args()
+    with open(arguments.index, newline="", encoding="utf-8") as file:
+        rows = [
+            (row["project"], [kind for kind in row["blockers"].split(";") if kind])
+            for row in csv.DictReader(file)
+        ]
+    wanted = {(project, kind) for project, kinds in rows for kind in kinds}
+    jobs = {
+        (project, kind): job_of(kind, RUNTIMES.get(project, DEFAULT_RUNTIME))
+        for project, kind in wanted
+    }
+    gone = answered(jobs, ask_with(arguments.plimsoll))
+    before, now = shares(rows, set()), shares(rows, gone)
+    print(f"{'project':32} {'of':>5} {'before':>7} {'now':>7}")
+    for project in sorted(now):
+        count, free = now[project]
+        print(f"{project:32} {count:5} {before[project][1] / count:7.1%} {free / count:7.1%}")
+    print(f"{'each project the same':32} {len(rows):5} {mean_share(before):7.1%} {mean_share(now):7.1%}")
+
+
+if __name__ == "__main__":
+    main()

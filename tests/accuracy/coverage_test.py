@@ -1,0 +1,49 @@
+"""Counting configurations that nothing blocks, without a program to ask."""
+
+import unittest
+
+import coverage
+
+
+class CoverageTest(unittest.TestCase):
+    ROWS = [
+        ("a", []),
+        ("a", ["LoRA"]),
+        ("a", ["LoRA", "diffusion"]),
+        ("a", ["diffusion"]),
+        ("b", ["LoRA"]),
+    ]
+
+    def test_a_configuration_counts_once_all_its_blockers_are_gone(self):
+        counts = coverage.shares(self.ROWS, {("a", "LoRA")})
+        self.assertEqual(dict(counts), {"a": [4, 2], "b": [1, 0]})
+
+    def test_each_project_counts_the_same(self):
+        self.assertEqual(coverage.mean_share(coverage.shares(self.ROWS, set())), 0.125)
+        both = {("a", "LoRA"), ("b", "LoRA")}
+        self.assertEqual(coverage.mean_share(coverage.shares(self.ROWS, both)), 0.75)
+
+    def test_a_kind_is_gone_where_its_job_is_answered(self):
+        jobs = {("a", "LoRA"): {"n": 1}, ("b", "LoRA"): {"n": 2}, ("a", "diffusion"): None}
+        asked = []
+
+        def ask(batch):
+            asked.extend(batch)
+            return [{"verdict": "VERDICT_FITS"}, {"error": {"code": 3}}]
+
+        self.assertEqual(coverage.answered(jobs, ask), {("a", "LoRA")})
+        self.assertEqual(asked, [{"n": 1}, {"n": 2}])
+
+    def test_a_kind_that_no_field_says_is_not_asked(self):
+        runtime = {"framework": "ddp"}
+        self.assertIsNone(coverage.job_of("diffusion", runtime))
+        self.assertIsNone(coverage.job_of("LoRA", None))
+        job = coverage.job_of("LoRA", runtime)
+        self.assertEqual(job["training"]["adapter"], {"method": "lora"})
+        self.assertEqual(job["runtime"], runtime)
+        split = coverage.job_of("context/sequence parallel", runtime)
+        self.assertEqual(split["parallelism"], {"context_parallel_size": 2})
+
+
+if __name__ == "__main__":
+    unittest.main()
