@@ -15,11 +15,16 @@ absl::string_view Name(DType dtype) {
     case DType::kFp8:
       return "fp8";
     case DType::kInt8Blocks:
+    case DType::kInt8:
       return "int8";
     case DType::kBool:
       return "bool";
     case DType::kInt64:
       return "int64";
+    case DType::kNf4:
+      return "nf4";
+    case DType::kFp4:
+      return "fp4";
   }
   return "none";
 }

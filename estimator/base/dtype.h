@@ -12,7 +12,8 @@ namespace plimsoll {
 
 // Number formats. kNone means that the tensor does not exist (no master
 // weights). kInt8Blocks is bitsandbytes' 8-bit state: one byte an element and
-// a fp32 scale per 256. Source: bitsandbytes/optim/optimizer.py.
+// a fp32 scale per 256. Source: bitsandbytes/optim/optimizer.py. kNf4 and kFp4 are two
+// elements in a byte, without their scales. Source: bitsandbytes/functional.py, quantize_4bit.
 enum class DType : uint8_t {
   kNone,
   kFp32,
@@ -22,6 +23,9 @@ enum class DType : uint8_t {
   kInt8Blocks,
   kBool,
   kInt64,
+  kNf4,
+  kFp4,
+  kInt8,
 };
 
 // Elements that share one fp32 scale in bitsandbytes' 8-bit states. Source:
@@ -40,7 +44,11 @@ inline int64_t Bytes(DType dtype, int64_t elements) {
       return Multiply(elements, 2);
     case DType::kFp8:
     case DType::kBool:
+    case DType::kInt8:
       return elements;
+    case DType::kNf4:
+    case DType::kFp4:
+      return CeilDivide(elements, 2);
     case DType::kInt8Blocks:
       return Add(elements, Multiply(4, CeilDivide(elements, kInt8BlockSize)));
     case DType::kInt64:

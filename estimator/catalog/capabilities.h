@@ -55,6 +55,10 @@ enum class Ability : uint8_t {
   kOtherHead,  // than one that predicts tokens
 
   kLora,
+  kQlora,
+  kNf4,
+  kFp4,
+  kInt8,
   kPlainLoss,
   kChunkedLoss,
   kChunkedCrossEntropy,

@@ -36,6 +36,7 @@ constexpr AbilitySet kSgds = {Ability::kSgd, Ability::kSgdMomentum};
 constexpr AbilitySet kOtherOptimizers = {Ability::kRmsprop,  Ability::kAdagrad, Ability::kLamb,
                                          Ability::kLion,     Ability::kMuon,    Ability::kAdafactor,
                                          Ability::kAdamW8bit};
+constexpr AbilitySet kQuantized = {Ability::kQlora, Ability::kNf4, Ability::kFp4, Ability::kInt8};
 constexpr AbilitySet kContexts = {Ability::kUlysses, Ability::kRing, Ability::kAllGather};
 constexpr AbilitySet kPartsAgain = {Ability::kRecomputeSelective, Ability::kCoreAttentionAgain,
                                     Ability::kMlpAgain};
@@ -203,6 +204,18 @@ constexpr CapabilityRow kRows[] = {
                 "Megatron Bridge peft/lora.py"),
     Lacks(kNanotron, {Ability::kLora}, "it trains all weights", "nanotron trainer.py"),
 
+    // Frozen weights in fewer bits.
+    Of(kDdp, {Ability::kQlora, Ability::kNf4, Ability::kFp4},
+       "bitsandbytes autograd/_functions.py, MatMul4Bit; peft tuners/lora/bnb.py, Linear4bit"),
+    NotModelled(kDdp, {Ability::kInt8},
+                "its products keep columns of outliers, whose number follows from the values",
+                "bitsandbytes autograd/_functions.py, MatMul8bitLt.forward"),
+    NotModelled(kFsdp | kDeepSpeed, kQuantized, "quantized weights are modelled with ddp only",
+                "bitsandbytes nn/modules.py, Params4bit.quant_storage"),
+    NotModelled(kMegatron, kQuantized, "NeMo's and Megatron Bridge's adapters are their own",
+                "Megatron Bridge peft/lora.py"),
+    Lacks(kNanotron, kQuantized, "it trains all weights", "nanotron trainer.py"),
+
     // The loss.
     Of(kOfModules, {Ability::kChunkedLoss, Ability::kChunkedCrossEntropy, Ability::kFusedLoss},
        "torchtitan components/loss.py; Liger-Kernel transformers/fused_linear_cross_entropy.py"),
@@ -315,13 +328,17 @@ constexpr CapabilityRow kRows[] = {
           Lacks(kTorch, {Ability::kUlysses}, "its context parallelism is torch's",
                 "torchtitan distributed/context_parallel.py")),
 
-    Under(Trainer::kTorchtitan, NotModelled(kTorch, {Ability::kLora}, "its adapters are its own",
-                                            "torchtitan components/lora.py")),
+    Under(Trainer::kTorchtitan,
+          NotModelled(kTorch, AbilitySet{Ability::kLora} | kQuantized, "its adapters are its own",
+                      "torchtitan components/lora.py")),
 
     // torchtune.
     Under(Trainer::kTorchtune,
           NotModelled(kTorch, {Ability::kLora}, "its adapters were not held against its code",
                       "torchtune modules/peft/lora.py, LoRALinear.forward")),
+    Under(Trainer::kTorchtune,
+          NotModelled(kTorch, kQuantized, "its quantized weights are torchao's, not bitsandbytes'",
+                      "torchtune modules/low_precision/nf4_linear.py, FrozenNF4Linear")),
     Under(Trainer::kTorchtune,
           Lacks(kTorch, {Ability::kUlysses}, "its context parallelism is torch's",
                 "torchtune recipes/full_finetune_distributed.py")),
@@ -350,9 +367,9 @@ constexpr CapabilityRow kRows[] = {
                                      "torchtune modules/loss")),
 
     // litgpt.
-    Under(Trainer::kLitgpt,
-          NotModelled(kTorch, {Ability::kLora}, "its adapters keep other tensors than PEFT's",
-                      "litgpt lora.py, LoRAQKVLinear.forward")),
+    Under(Trainer::kLitgpt, NotModelled(kTorch, AbilitySet{Ability::kLora} | kQuantized,
+                                        "its adapters keep other tensors than PEFT's",
+                                        "litgpt lora.py, LoRAQKVLinear.forward")),
     Under(Trainer::kLitgpt,
           Lacks(kTorch, kContexts, "its ranks have whole sequences", "litgpt pretrain.py")),
     Under(Trainer::kLitgpt, Lacks(kTorch, {Ability::kOtherHead}, "its models predict tokens",
@@ -401,6 +418,10 @@ const std::array<AbilityName, kAbilityCount> kAbilityNames = {{
     {Ability::kActivationAgain, "training.recompute.modules", "activation"},
     {Ability::kOtherHead, "model.transformer.head", "one that predicts no tokens"},
     {Ability::kLora, "training.adapter.method", "lora"},
+    {Ability::kQlora, "training.adapter.method", "qlora"},
+    {Ability::kNf4, "training.quantization.format", "nf4"},
+    {Ability::kFp4, "training.quantization.format", "fp4"},
+    {Ability::kInt8, "training.quantization.format", "int8"},
     {Ability::kPlainLoss, "training.loss.implementation", "plain"},
     {Ability::kChunkedLoss, "training.loss.implementation", "chunked"},
     {Ability::kChunkedCrossEntropy, "training.loss.implementation", "chunked-cross-entropy"},

@@ -70,6 +70,12 @@ struct AdapterSpec {
   std::optional<std::string> adapter_dtype;
 };
 
+struct QuantizationSpec {
+  std::optional<std::string> format;
+  std::optional<bool> double_quantization;
+  std::optional<std::string> compute_dtype;
+};
+
 struct LossSpec {
   std::optional<std::string> implementation;
   std::optional<int64_t> chunk_count;
@@ -85,6 +91,7 @@ struct TrainingSpec {
   LossSpec loss;
   std::optional<bool> resumed_from_checkpoint;
   AdapterSpec adapter;
+  QuantizationSpec quantization;
 };
 
 struct ParallelismSpec {
@@ -157,9 +164,10 @@ enum class OptimizerImplementation : uint8_t { kForLoop, kForeach, kFused };
 enum class RecomputeMode : uint8_t { kNone, kSelective, kPerOp, kFull, kEveryNth };
 // A bit each in Job::recompute_modules.
 enum class RecomputeModule : uint8_t { kCoreAttention, kMlp, kNorm, kActivation };
-enum class AdapterMethod : uint8_t { kLora };
+enum class AdapterMethod : uint8_t { kLora, kQlora };
 // A bit each in Adapter::targets.
 enum class AdapterTarget : uint8_t { kQuery, kKey, kValue, kOutput, kGate, kUp, kDown };
+enum class QuantizationFormat : uint8_t { kNf4, kFp4, kInt8 };
 enum class LossImplementation : uint8_t {
   kPlain,
   kChunked,
@@ -191,14 +199,26 @@ struct Precision {
   DType activation = DType::kBf16;  // what matrix products read and write
   DType residual = DType::kBf16;    // the stream between layers
   bool autocast = false;            // weights are cast at each use
+  DType cast = DType::kBf16;        // what autocast casts to, where it is on
+
+  // What products that are not quantized read and write.
+  DType Product() const { return autocast ? cast : activation; }
 };
 
 // Matrices of this rank beside those that are targets.
 struct Adapter {
+  AdapterMethod method = AdapterMethod::kLora;
   int64_t rank = 0;
   uint8_t targets = 0;
   double dropout = 0;
   DType dtype = DType::kFp32;
+};
+
+// How the layers' frozen matrices are kept.
+struct Quantization {
+  DType format = DType::kNf4;
+  bool double_quantization = false;    // scales are quantized too
+  DType compute_dtype = DType::kBf16;  // what products read
 };
 
 // A job with nothing left open. Its names are the API's.
@@ -222,6 +242,7 @@ struct Job {
   int64_t loss_chunk_count = 1;
   bool resumed_from_checkpoint = false;
   std::optional<Adapter> adapter;  // all else is frozen
+  std::optional<Quantization> quantization;
 
   int64_t data_parallel_size = 1;
   int64_t zero_stage = 0;

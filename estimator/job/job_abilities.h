@@ -29,6 +29,9 @@ constexpr Ability AbilityOf(RecomputeModule module) {
   return AbilityAfter(Ability::kCoreAttentionAgain, module);
 }
 constexpr Ability AbilityOf(AdapterMethod method) { return AbilityAfter(Ability::kLora, method); }
+constexpr Ability AbilityOf(QuantizationFormat format) {
+  return AbilityAfter(Ability::kNf4, format);
+}
 constexpr Ability AbilityOf(LossImplementation loss) {
   return AbilityAfter(Ability::kPlainLoss, loss);
 }

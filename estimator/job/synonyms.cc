@@ -26,6 +26,9 @@ constexpr char kModules[] = "training.recompute.modules";
 constexpr char kAdapter[] = "training.adapter.method";
 constexpr char kAdapterRank[] = "training.adapter.rank";
 constexpr char kAdapterTargetModules[] = "training.adapter.target_modules";
+constexpr char kQuantization[] = "training.quantization.format";
+constexpr char kDoubleQuantization[] = "training.quantization.double_quantization";
+constexpr char kComputeDType[] = "training.quantization.compute_dtype";
 constexpr char kAttention[] = "training.attention";
 constexpr char kLoss[] = "training.loss.implementation";
 constexpr char kZero[] = "parallelism.zero_stage";
@@ -94,6 +97,18 @@ constexpr FieldSynonym kFieldSynonyms[] = {
     {"lora-dropout", "training.adapter.dropout", "axolotl, LLaMA-Factory, TRL"},
     {"lora-target-modules", kAdapterTargetModules, "axolotl, TRL ModelConfig"},
     {"lora-target", kAdapterTargetModules, "LLaMA-Factory lora_target"},
+    {"qlora", kAdapter, "usual", WordReading::kSwitch, "qlora", ""},
+    {"load-in-4bit", kQuantization, "transformers BitsAndBytesConfig, axolotl, TRL",
+     WordReading::kSwitch, "nf4", ""},
+    {"load-in-8bit", kQuantization, "transformers BitsAndBytesConfig, axolotl, TRL",
+     WordReading::kSwitch, "int8", ""},
+    {"bnb-4bit-quant-type", kQuantization, "transformers BitsAndBytesConfig, TRL, ms-swift"},
+    {"quantization-bit", kQuantization, "LLaMA-Factory quantization_bit"},
+    {"quant-bits", kQuantization, "ms-swift --quant_bits"},
+    {"bnb-4bit-use-double-quant", kDoubleQuantization, "transformers BitsAndBytesConfig, ms-swift"},
+    {"use-bnb-nested-quant", kDoubleQuantization, "TRL ModelConfig"},
+    {"double-quantization", kDoubleQuantization, "LLaMA-Factory double_quantization"},
+    {"bnb-4bit-compute-dtype", kComputeDType, "transformers BitsAndBytesConfig, ms-swift"},
     {"attn-implementation", kAttention, "Hugging Face from_pretrained"},
     {"attention-backend", kAttention, "Megatron-Core --attention-backend"},
     {"flash-attention", kAttention, "axolotl flash_attention", WordReading::kSwitch, "flash", ""},
@@ -192,6 +207,11 @@ constexpr ValueSynonym kValueSynonyms[] = {
     {kOptimizer, "8bit-adamw", "adamw-8bit", "usual"},
     {kOptimizer, "lion-32bit", "lion", "Hugging Face optim"},
     {kOptimizer, "sgd-with-momentum", "sgd-momentum", "usual"},
+    {kQuantization, "4", "nf4", "LLaMA-Factory quantization_bit, ms-swift quant_bits"},
+    {kQuantization, "8", "int8", "LLaMA-Factory quantization_bit, ms-swift quant_bits"},
+    {kComputeDType, "bfloat16", "bf16", "PyTorch"},
+    {kComputeDType, "float16", "fp16", "PyTorch"},
+    {kComputeDType, "float32", "fp32", "PyTorch"},
     {kModules, "core-attn", "core-attention", "Megatron-Core --recompute-modules core_attn"},
     {kModules, "layernorm", "norm", "Megatron-Core --recompute-modules layernorm"},
     {kAttention, "flash-attention", "flash", "usual"},
@@ -234,7 +254,7 @@ constexpr char kPagedRule[] =
 constexpr char kOffloadRule[] = "not modelled yet: what is moved to the host's memory";
 constexpr char kExpertRule[] = "not modelled yet: layers of experts";
 constexpr char kAdapterRule[] = "not modelled yet: adapters other than LoRA";
-constexpr char kQuantizedRule[] = "not modelled yet: frozen weights in 4 or 8 bits";
+constexpr char kQuantizedRule[] = "not modelled yet: frozen weights but as bitsandbytes keeps them";
 constexpr char kFactoredRule[] = "not modelled yet: this optimizer's states";
 
 constexpr RefusedWord kRefusedWords[] = {
@@ -316,11 +336,15 @@ constexpr RefusedWord kRefusedWords[] = {
     {kAdapter, "ia3", kNotModelled, kAdapterRule},
     {kAdapter, "prefix-tuning", kNotModelled, kAdapterRule},
     {kAdapter, "prompt-tuning", kNotModelled, kAdapterRule},
-    {kAdapter, "qlora", kNotModelled, kQuantizedRule},
-    {"", "qlora", kNotModelled, kQuantizedRule, "false"},
-    {"", "load-in-4bit", kNotModelled, kQuantizedRule, "false"},
-    {"", "load-in-8bit", kNotModelled, kQuantizedRule, "false"},
-    {"", "quantization", kNotModelled, kQuantizedRule, "none"},
+    {"", "quant-method", kNotModelled, kQuantizedRule, "bnb"},
+    {"", "quantization-method", kNotModelled, kQuantizedRule, "bnb"},
+    {"", "bnb-4bit-quant-storage", kNotModelled,
+     "not modelled yet: it matters to FSDP, which shards what is stored", "uint8"},
+    {kQuantization, "hqq", kNotModelled, kQuantizedRule},
+    {kQuantization, "awq", kNotModelled, kQuantizedRule},
+    {kQuantization, "gptq", kNotModelled, kQuantizedRule},
+    {kQuantization, "torchao", kNotModelled, kQuantizedRule},
+    {kQuantization, "bnb", kAmbiguous, "may be nf4, fp4 or int8"},
     {"", "fp8", kNotModelled,
      "not modelled yet: products in fp8 (Transformer Engine, torchao); preset fp8-mixed keeps "
      "weights and gradients in fp8",

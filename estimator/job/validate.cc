@@ -58,6 +58,7 @@ std::variant<ValidJob, Violations> Validate(const JobSpec& spec, const Catalog& 
   CheckTraining(spec.training, check, job);
   CheckKnobs(spec.runtime, check, job);
   if (job.adapter.has_value() && job.profile != &UnknownFramework()) CheckAdapter(spec, check, job);
+  if (job.quantization.has_value()) CheckQuantization(spec.training, check, job);
   CheckAllocator(spec.runtime.allocator, check, job);
   CheckDetail(spec, check, job);
   if (spec.risk.has_value() && !(*spec.risk >= 0.0001 && *spec.risk <= 0.5)) {

@@ -99,10 +99,12 @@ void ReadAdapter(const AdapterSpec& spec, Check& check, Job& job) {
   if (spec.method.has_value()) {
     const auto method = check.Meaning(field, *spec.method, kAdapterMethods);
     if (method.has_value()) CheckAbility(AbilityOf(*method), field, *spec.method, check, job);
+    job.adapter.emplace().method = method.value_or(AdapterMethod::kLora);
   } else {
     check.Fail(field, "unset", "must be set with other fields of adapter", ViolationCode::kMissing);
   }
-  Adapter& adapter = job.adapter.emplace();
+  if (!job.adapter.has_value()) job.adapter.emplace();
+  Adapter& adapter = *job.adapter;
   adapter.rank = check.Number("training.adapter.rank", spec.rank, 8);
   if (!spec.rank.has_value()) check.Assume("training.adapter.rank", 8, "PEFT's default");
   const bool joint = job.model != nullptr && job.model->joint_qkv;

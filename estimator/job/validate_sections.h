@@ -39,9 +39,11 @@ void CheckCluster(const ClusterSpec& spec, const Catalog& catalog, Check& check,
 Framework FrameworkOf(int64_t zero_stage);
 void CheckFramework(const JobSpec& spec, Check& check, Job& job);
 void CheckParallelism(const JobSpec& spec, Check& check, Job& job);
-// Before the rest of its section, and what stands beside adapters after all.
+// Before the rest of their section, and what stands beside them after all.
 void ReadAdapter(const AdapterSpec& spec, Check& check, Job& job);
 void CheckAdapter(const JobSpec& spec, Check& check, const Job& job);
+void ReadQuantization(const QuantizationSpec& spec, Check& check, Job& job);
+void CheckQuantization(const TrainingSpec& spec, Check& check, const Job& job);
 void CheckTraining(const TrainingSpec& spec, Check& check, Job& job);
 void CheckKnobs(const RuntimeSpec& spec, Check& check, Job& job);
 void CheckAllocator(const AllocatorSpec& spec, Check& check, Job& job);

@@ -86,6 +86,15 @@ void AdaptPrecision(const Adapter& adapter, Precision& precision) {
   precision.gradient = precision.accumulation = precision.state = adapter.dtype;
 }
 
+// Beside fp32 weights that are not quantized all is fp32 but what autocast casts: a quantized
+// product gives what it reads.
+// Source: peft utils/other.py, prepare_model_for_kbit_training; bitsandbytes nn/modules.py,
+// Linear4bit.forward.
+void WidenPrecision(Precision& precision) {
+  if (!precision.autocast || precision.parameter != DType::kFp32) return;
+  precision.residual = precision.activation = DType::kFp32;
+}
+
 void CheckPrecision(const PrecisionSpec& spec, Check& check, Job& job) {
   // Without sharding nobody keeps masters of what is frozen.
   const bool pure = job.adapter.has_value() && job.profile->sharding == Sharding::kBuckets;
@@ -107,6 +116,7 @@ void CheckPrecision(const PrecisionSpec& spec, Check& check, Job& job) {
   precision.autocast = preset->autocast;
   if (job.adapter.has_value()) AdaptPrecision(*job.adapter, precision);
   ReadDType("training.precision.parameter_dtype", spec.parameter_dtype, check, precision.parameter);
+  if (job.quantization.has_value()) WidenPrecision(precision);
   ReadDType("training.precision.gradient_dtype", spec.gradient_dtype, check, precision.gradient);
   if (precision.accumulation == DType::kNone) {
     precision.accumulation = job.profile->sums_in_fp32 ? DType::kFp32 : precision.gradient;
@@ -275,7 +285,7 @@ void ResolveAttention(bool wide, Check& check, Job& job) {
 }
 
 void CheckAttention(const TrainingSpec& spec, Check& check, Job& job) {
-  const bool wide = job.precision.activation == DType::kFp32;
+  const bool wide = job.precision.Product() == DType::kFp32;
   std::optional<AttentionKernel> kernel;
   if (spec.attention.has_value()) {
     const auto meaning = check.Meaning("training.attention", *spec.attention, kAttentionKernels);
@@ -441,6 +451,7 @@ void CheckTransformer(const std::optional<std::string>& name, Check& check, Job&
 void CheckTraining(const TrainingSpec& spec, Check& check, Job& job) {
   CheckBatch(spec, check, job);
   ReadAdapter(spec.adapter, check, job);
+  ReadQuantization(spec.quantization, check, job);
   CheckPrecision(spec.precision, check, job);
   CheckOptimizer(spec.optimizer, spec.precision.optimizer_state_dtype, check, job);
   job.gradient_clipping = spec.gradient_clipping.value_or(true);

@@ -54,7 +54,13 @@ inline constexpr Word<RecomputeModule> kRecomputeModules[] = {
     {"norm", RecomputeModule::kNorm},
     {"activation", RecomputeModule::kActivation},
 };
-inline constexpr Word<AdapterMethod> kAdapterMethods[] = {{"lora", AdapterMethod::kLora}};
+inline constexpr Word<AdapterMethod> kAdapterMethods[] = {{"lora", AdapterMethod::kLora},
+                                                          {"qlora", AdapterMethod::kQlora}};
+inline constexpr Word<QuantizationFormat> kQuantizationFormats[] = {
+    {"nf4", QuantizationFormat::kNf4},
+    {"fp4", QuantizationFormat::kFp4},
+    {"int8", QuantizationFormat::kInt8},
+};
 // Modules by the names of transformers' Llama, as PEFT's target_modules has them.
 inline constexpr Word<uint8_t> kAdapterTargets[] = {
     {"all-linear", 0x7f}, {"attention", 0x0f}, {"mlp", 0x70},    {"q_proj", 0x01},

@@ -31,12 +31,14 @@ constexpr absl::string_view kMask = ".adapter.dropout.mask";
 constexpr absl::string_view kDown = ".adapter.down";
 constexpr absl::string_view kUp = ".adapter.up";
 constexpr absl::string_view kScaled = ".adapter.scaled";
+constexpr absl::string_view kNarrowed = ".adapter.scaled.cast";
+constexpr absl::string_view kClone = ".adapter.clone";
 constexpr absl::string_view kSum = ".adapter.sum";
 constexpr absl::string_view kOutput = ".adapter.output";
 
 struct Names {
   absl::string_view product, down_weight, up_weight, input, cast, dropped, mask, down, up, scaled,
-      sum, output;
+      narrowed, clone, sum, output;
 };
 template <const absl::string_view& kProduct>
 constexpr Names NamesOfAdapter() {
@@ -50,6 +52,8 @@ constexpr Names NamesOfAdapter() {
           Joined<kProduct, kDown>::kName,
           Joined<kProduct, kUp>::kName,
           Joined<kProduct, kScaled>::kName,
+          Joined<kProduct, kNarrowed>::kName,
+          Joined<kProduct, kClone>::kName,
           Joined<kProduct, kSum>::kName,
           Joined<kProduct, kOutput>::kName};
 }
@@ -88,14 +92,19 @@ const Names* FindAdapter(const Adapter& adapter, const Op& op) {
 //   down     [B, S, R]       up  as the product's output       scaled  that, times alpha / R
 //   sum      of output and scaled, in the wider dtype          output  that, in the product's
 //
-// Source: peft/tuners/lora/layer.py, Linear.forward; tuners/tuners_utils.py,
-// _cast_input_dtype.
+// Beside quantized weights the output is cloned first, the input is cast without autocast alone,
+// and `scaled` is cast before the sum.
+//
+// Source: peft/tuners/lora/layer.py, Linear.forward; lora/bnb.py, Linear4bit.forward;
+// tuners/tuners_utils.py, _cast_input_dtype.
 class AdapterBuilder {
  public:
   AdapterBuilder(const Job& job, Block& block, size_t product, const Names& names)
       : adapter_(*job.adapter),
         dtype_(job.AdapterDType()),
-        product_dtype_(job.precision.autocast ? job.precision.activation : dtype_),
+        product_dtype_(job.precision.autocast ? job.precision.Product() : dtype_),
+        quantized_(job.quantization.has_value()),
+        casts_(!quantized_ || !job.precision.autocast),
         block_(block),
         names_(names),
         at_(product + 1) {
@@ -107,13 +116,14 @@ class AdapterBuilder {
 
   // Returns where the next op is.
   size_t Build() && {
-    const TensorId input = Cast(input_, names_.input, dtype_);
+    const TensorId base = quantized_ ? Clone() : base_;
+    const TensorId input = casts_ ? Cast(input_, names_.input, dtype_) : input_;
     const TensorId read = Cast(Drop(input), names_.cast, product_dtype_);
     const TensorId down = Product(read, names_.down, Rank(), Weight(names_.down_weight, true));
     const TensorId up = Product(down, names_.up, Width(base_), Weight(names_.up_weight, false));
     const TensorId scaled = AddLike(block_, up, names_.scaled);
     Insert({.name = names_.scaled, .inputs = {up}, .outputs = {scaled}});
-    const TensorId output = Sum(scaled);
+    const TensorId output = Sum(base, quantized_ && casts_ ? Narrow(scaled) : scaled);
     if (input != input_) block_.tensors[input].held_until = static_cast<uint8_t>(at_ - 1);
     for (size_t i = at_; i < block_.ops.size(); ++i) {
       block_.ops[i].inputs.Replace(base_, output);
@@ -159,7 +169,7 @@ class AdapterBuilder {
 
   TensorId Drop(TensorId input) {
     if (adapter_.dropout == 0) return input;
-    const TensorId dropped = Add(input, names_.dropped, dtype_);
+    const TensorId dropped = AddLike(block_, input, names_.dropped);
     const TensorId mask = Add(input, names_.mask, DType::kBool);
     block_.tensors[mask].differentiable = false;
     Insert(
@@ -180,12 +190,25 @@ class AdapterBuilder {
     return output;
   }
 
-  TensorId Sum(TensorId scaled) {
+  TensorId Clone() {
+    const TensorId clone = AddLike(block_, base_, names_.clone);
+    Insert({.name = names_.clone,
+            .inputs = {base_},
+            .outputs = {clone},
+            .input_gradient = InputGradient::kShared});
+    return clone;
+  }
+
+  TensorId Narrow(TensorId scaled) {
+    return Cast(scaled, names_.narrowed, block_.tensors[base_].dtype);
+  }
+
+  TensorId Sum(TensorId base, TensorId scaled) {
     const DType dtype = block_.tensors[base_].dtype;
-    const bool widens = product_dtype_ == DType::kFp32 && dtype != DType::kFp32;
+    const bool widens = block_.tensors[scaled].dtype == DType::kFp32 && dtype != DType::kFp32;
     const TensorId sum = Add(base_, names_.sum, widens ? DType::kFp32 : dtype);
     Insert({.name = names_.sum,
-            .inputs = {base_, scaled},
+            .inputs = {base, scaled},
             .outputs = {sum},
             .input_gradient = InputGradient::kShared});
     if (!widens) return sum;
@@ -197,6 +220,8 @@ class AdapterBuilder {
   const Adapter& adapter_;
   const DType dtype_;          // of its weights
   const DType product_dtype_;  // of what it multiplies
+  const bool quantized_;       // the weights beside it
+  const bool casts_;           // its input to its dtype
   Block& block_;
   const Names& names_;
   size_t at_;  // where the next op is inserted

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "estimator/passes/pass.h"
+#include "estimator/program/parameter_sums.h"
 
 namespace plimsoll {
 namespace {
@@ -13,6 +14,59 @@ constexpr Alive kReduction =
 constexpr Alive kReductionAndStep =
     During(Phase::kGradientReduction, Phase::kOptimizer, true, true);
 
+// What a quantized matrix has beside its weight. Scales are fp32, one for each 64 elements;
+// quantized themselves they are a byte, and of each 256 there is one fp32.
+// Source: bitsandbytes/functional.py, quantize_4bit, QuantState; nn/modules.py, Params4bit.
+void AddQuantizedWeights(const Job& job, Program& program) {
+  constexpr int64_t kBlock = 64;
+  constexpr int64_t kBlocksOfScales = 256;
+  constexpr int64_t kAllocatorBlock = 512;  // a table of 16; of scales one of 256, an offset
+  if (!job.quantization.has_value()) return;
+  const bool nested = job.quantization->double_quantization;
+  State state{.name = "weights.quantized",
+              .role = Role::kWeight,
+              .part = Part::kWeights,
+              .dtype = job.quantization->format,
+              .of = Selection::kQuantized};
+  program.states.push_back(state);
+  state.name = "weights.scales";
+  state.dtype = nested ? DType::kInt8 : DType::kFp32;
+  state.block_size = kBlock;
+  program.states.push_back(state);
+  if (nested) {
+    state.name = "weights.scales.scales";
+    state.dtype = DType::kFp32;
+    state.block_size = kBlock * kBlocksOfScales;
+    program.states.push_back(state);
+  }
+  int64_t matrices = 0;
+  for (const Block& block : program.blocks) {
+    if (block.kind != BlockKind::kLayer || matrices > 0) continue;
+    matrices = std::count_if(block.parameters.begin(), block.parameters.end(),
+                             [](const Parameter& at) { return at.quantized && !at.packed(); });
+  }
+  program.states.push_back({.name = "weights.codes",
+                            .role = Role::kWeight,
+                            .basis = Basis::kBytesPerLayer,
+                            .fixed_bytes = matrices * kAllocatorBlock * (nested ? 4 : 1)});
+}
+
+// Under autocast a 16-bit copy of every trained matrix lives until its backward. Where layers run
+// again, and cast again, it goes with autocast's cache when the loss is made.
+// Source: aten/src/ATen/autocast_mode.cpp, cached_cast, clear_cache.
+void AddCasts(const Job& job, Program& program) {
+  if (!job.precision.autocast) return;
+  if (program.states.front().dtype == job.precision.Product()) return;
+  const bool again = job.recompute == RecomputeMode::kFull;
+  program.states.push_back(
+      {.name = "weights.cast",
+       .role = Role::kWeight,
+       .basis = Basis::kMatrices,
+       .dtype = job.precision.Product(),
+       .until_backward = again,
+       .alive = again ? During(Phase::kForward, Phase::kLoss, true, true) : kForwardToBackward});
+}
+
 void AddWeights(const Job& job, Program& program) {
   program.states.push_back({.name = "weights",
                             .role = Role::kWeight,
@@ -24,19 +78,8 @@ void AddWeights(const Job& job, Program& program) {
     frozen.of = Selection::kFrozen;
     program.states.front().dtype = job.AdapterDType();
   }
-  if (job.precision.autocast && program.states.front().dtype != job.precision.activation) {
-    // A 16-bit copy of every trained matrix lives until its backward, or, where the layers run
-    // again and cast again, until autocast ends.
-    // Source: aten/src/ATen/autocast_mode.cpp, cached_cast and clear_cache.
-    const bool again = job.CastsAgain();
-    program.states.push_back(
-        {.name = "weights.cast",
-         .role = Role::kWeight,
-         .basis = Basis::kMatrices,
-         .dtype = job.precision.activation,
-         .until_backward = again,
-         .alive = again ? During(Phase::kForward, Phase::kLoss, true, true) : kForwardToBackward});
-  }
+  AddQuantizedWeights(job, program);
+  AddCasts(job, program);
   if (job.precision.master != DType::kNone) {
     program.states.push_back({.name = "master_weights",
                               .role = Role::kMasterWeight,

@@ -15,6 +15,13 @@ namespace plimsoll {
 // Source: Hu et al. 2021 (arXiv 2106.09685), section 4.1; peft tuners/lora/layer.py.
 Program ApplyAdapters(const ValidJob& job, Program program);
 
+// Keeps the layers' frozen matrices in 4 bits, and makes them whole again where a product
+// reads them, forward and backward.
+//   W [N, K] -> W/2 bytes, a scale for each 64 elements
+// Source: Dettmers et al. 2023 (arXiv 2305.14314), section 3; bitsandbytes
+// autograd/_functions.py, MatMul4Bit.
+Program ApplyQuantization(const ValidJob& job, Program program);
+
 // Splits weights and activations along their tensor axis, and sums up what that makes
 // parts of.
 //   [A + 2C, H] -> [(A + 2C)/tp, H]     [B, S, F] -> [B, S, F/tp]
@@ -72,6 +79,7 @@ struct Pass {
 // Order matters: each pass reads the shapes left by those above it.
 inline constexpr Pass kPasses[kPassCount] = {
     {PassId::kAdapters, ApplyAdapters},
+    {PassId::kQuantization, ApplyQuantization},
     {PassId::kTensorParallel, ApplyTensorParallel},
     {PassId::kContextParallel, ApplyContextParallel},
     {PassId::kSequenceParallel, ApplySequenceParallel},

@@ -26,7 +26,7 @@ constexpr absl::string_view kParts[] = {"",
                                         "step copies",
                                         "optimizer states",
                                         "step temporaries"};
-constexpr absl::string_view kSelections[] = {"", "frozen", "trained and frozen"};
+constexpr absl::string_view kSelections[] = {"", "frozen", "quantized", "trained and frozen"};
 constexpr absl::string_view kPlaces[] = {"", "embedding's stage", "head's stage"};
 constexpr absl::string_view kWeightGradients[] = {"kept", "added", "fused"};
 
@@ -80,6 +80,7 @@ std::string Line(const Parameter& parameter, const Block& block) {
           .If(parameter.embedding, "lookup")
           .If(parameter.tied, "tied")
           .If(parameter.frozen, "frozen")
+          .If(parameter.quantized, "quantized")
           .If(parameter.packed(),
               absl::StrCat("packed into ",
                            parameter.packed() ? block.parameters[parameter.packed_into].name : ""))
@@ -220,6 +221,7 @@ std::string Line(const State& state) {
           .Of(kSelections[static_cast<size_t>(state.of)])
           .If(state.fixed_bytes > 0, absl::StrCat(state.fixed_bytes, " bytes"))
           .If(capped, absl::StrCat("at most ", state.most_bytes))
+          .If(state.block_size > 1, absl::StrCat("one for ", state.block_size))
           .If(state.shards > 1, absl::StrCat("1/", state.shards))
           .If(state.shards_rows, "whole rows")
           .If(state.buffers > 0, absl::StrCat("buffers ", state.buffers))

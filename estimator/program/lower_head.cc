@@ -63,30 +63,31 @@ TensorId LowerProjection(BlockBuilder& b, TensorId hidden) {
     weights.ids[weights.count++] =
         b.Weight(masked ? "head.bias.untied" : "head.bias", {b.Size(Symbol::kV)}, 0);
   }
-  const TensorId logits = Logits(b, "head.logits", b.job().precision.activation);
+  const DType dtype = b.job().precision.Product();
+  const TensorId logits = Logits(b, "head.logits", dtype);
   Ids read{hidden};
-  // Autocast's copy of a table that is no matrix to the embedding, or that outlives the others'.
+  // Autocast's copy of a table that is no matrix to the embedding, or that outlives the others',
+  // and of a frozen one, which backward reads alone.
   // Source: aten/src/ATen/autocast_mode.cpp, cached_cast.
-  const Precision& precision = b.job().precision;
-  const bool casts = precision.autocast && precision.parameter != precision.activation;
-  if (casts && (model.tied_embeddings || b.job().CastsAgain())) {
-    read.Add(b.Add("head.weight.cast", {b.Size(Symbol::kV), b.Size(Symbol::kE)},
-                   {.dtype = b.job().precision.activation,
-                    .tensor_axis = 0,
-                    .role = Role::kWeight,
-                    .differentiable = false}));
+  const bool frozen = b.job().adapter.has_value();
+  const bool casts = b.job().precision.autocast && b.job().precision.parameter != dtype;
+  if (casts && (frozen || model.tied_embeddings || b.job().CastsAgain())) {
+    read.Add(
+        b.Add("head.weight.cast", {b.Size(Symbol::kV), b.Size(Symbol::kE)},
+              {.dtype = dtype, .tensor_axis = 0, .role = Role::kWeight, .differentiable = false}));
     b.Then("head.weight.cast", {}, {read.ids[1]}, {});
   }
   Op& op = b.Then("head", read, {logits}, read);
+  if (frozen && read.count > 1) op.saved = {read.ids[1]};
   op.parameters = weights;
   op.kind = OpKind::kMatrixProduct;
   op.saves_for_weights = read.count == 1;
   if (!model.logit_softcap) return logits;
   // cap * tanh(logits / cap): tanh keeps its output.
   // Source: transformers, models/gemma2/modeling_gemma2.py.
-  const TensorId tanh = Logits(b, "head.logits.tanh", b.job().precision.activation);
+  const TensorId tanh = Logits(b, "head.logits.tanh", dtype);
   b.Then("head.logits.tanh", {logits}, {tanh}, {tanh});
-  const TensorId capped = Logits(b, "head.logits.capped", b.job().precision.activation);
+  const TensorId capped = Logits(b, "head.logits.capped", dtype);
   b.Then("head.logits.capped", {tanh}, {capped}, {});
   return capped;
 }
@@ -105,7 +106,7 @@ TensorId LowerCrossEntropy(BlockBuilder& b, TensorId logits) {
   // computed in fp32. Source: transformers models/bert/modeling_bert.py, BertForMaskedLM.forward;
   // aten SoftMax.cpp, log_softmax with half_to_float.
   const bool casts = job.model->head != Head::kMaskedLanguageModel;
-  if (job.precision.activation != DType::kFp32 && casts) {
+  if (job.precision.Product() != DType::kFp32 && casts) {
     b.block().tensors[logits].leaves_hole = held != LogitsHeld::kForward;
     wide = Logits(b, "loss.logits.fp32", DType::kFp32);
     b.Then("loss.logits.fp32", {logits}, {wide}, {});
@@ -305,8 +306,8 @@ Block LowerHead(const Job& job, std::pmr::memory_resource* memory) {
     LowerScores(b, hidden);
     return std::move(b).Build(input, kNoTensor);
   }
-  if (job.precision.residual != job.precision.activation) {
-    const TensorId cast = b.Narrow("head.input.cast", b.Size(Symbol::kH), job.precision.activation);
+  if (job.precision.residual != job.precision.Product()) {
+    const TensorId cast = b.Narrow("head.input.cast", b.Size(Symbol::kH), job.precision.Product());
     b.Then("head.input.cast", {hidden}, {cast}, {});
     hidden = cast;
   }

@@ -248,9 +248,24 @@ TensorId WindowMask(BlockBuilder& b) {
   Extent columns = b.Size(Symbol::kS);
   columns.size = RoundUp(columns.size, kMaskStep);
   const TensorId mask = b.Add("attention.mask", {b.Size(Symbol::kB), b.Size(Symbol::kS), columns},
-                              {.dtype = b.job().precision.activation, .differentiable = false});
+                              {.dtype = b.job().precision.Product(), .differentiable = false});
   b.Then("attention.mask", {}, {mask}, {});
   return mask;
+}
+
+// Autocast's copies of what a kernel reads.
+// Source: aten/src/ATen/autocast_mode.h, AT_FORALL_LOWER_PRECISION_FP.
+void CastQkv(BlockBuilder& b, Qkv& qkv) {
+  const DType dtype = b.job().precision.Product();
+  if (dtype == b.job().precision.activation) return;
+  const auto cast = [&](absl::string_view name, TensorId& from, Symbol width) {
+    const TensorId to = b.Wide(name, b.Size(width), dtype);
+    b.Then(name, {from}, {to}, {});
+    from = to;
+  };
+  cast("attention.query.cast", qkv.query, Symbol::kA);
+  cast("attention.key.cast", qkv.key, Symbol::kC);
+  cast("attention.value.cast", qkv.value, Symbol::kC);
 }
 
 // Kernels that keep no scores: q, k, v, the output and a log-sum-exp. With a mask keys and
@@ -260,7 +275,8 @@ TensorId LowerFlash(BlockBuilder& b, Qkv qkv, bool windowed) {
   const Job& job = b.job();
   const bool copied = windowed && job.model->kv_head_count > 1;
   if (copied || job.profile->expands_kv) ExpandKeysAndValues(b, qkv);
-  const DType dtype = job.precision.activation;
+  CastQkv(b, qkv);
+  const DType dtype = job.precision.Product();
   const TensorId out = b.Wide("attention.context", b.Size(Symbol::kA), dtype);
   const TensorId lse =
       b.Add("attention.log_sum_exp", {b.Size(Symbol::kB), b.Size(Symbol::kN), b.Size(Symbol::kS)},
@@ -425,7 +441,7 @@ TensorId LowerAttention(BlockBuilder& b, TensorId input, bool windowed) {
     weights.ids[weights.count++] = b.Weight("attention.out.bias", {b.Size(Symbol::kH)}, kNoAxis);
   }
   const TensorId out =
-      b.Narrow("attention.out.activation", b.Size(Symbol::kH), job.precision.activation);
+      b.Narrow("attention.out.activation", b.Size(Symbol::kH), job.precision.Product());
   const TensorId read = Transposed(b, context);
   Op& op = Linear(b, "attention.out", read, out, weights);
   if (read != context) {

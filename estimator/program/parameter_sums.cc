@@ -12,6 +12,10 @@ void AddParameter(const Parameter& parameter, int64_t row_shards, ParameterSums&
   const int64_t elements = parameter.Elements();
   const int64_t shard_rows = row_shards == 1 ? rows : CeilDivide(rows, row_shards);
   const int64_t row_shard = Multiply(shard_rows, columns);
+  if (parameter.quantized) {
+    sums.quantized = Add(sums.quantized, elements);
+    return;
+  }
   if (parameter.frozen) {
     sums.frozen = Add(sums.frozen, elements);
     sums.frozen_row_shard = Add(sums.frozen_row_shard, row_shard);
@@ -59,6 +63,7 @@ void AddBlocks(const ParameterSums& block, int64_t count, ParameterSums& sums) {
   if (block.frozen == 0) return;
   add(sums.frozen, block.frozen);
   add(sums.frozen_row_shard, block.frozen_row_shard);
+  add(sums.quantized, block.quantized);
 }
 
 ParameterSums SumParameters(const Program& program, const Stage& stage) {
@@ -85,14 +90,23 @@ bool MakesGradient(const Block& block, size_t parameter) {
 
 namespace {
 
-int64_t Selected(const State& state, int64_t trained, int64_t frozen) {
-  if (state.of == Selection::kTrained) return trained;
-  return state.of == Selection::kFrozen ? frozen : Add(trained, frozen);
+int64_t Selected(const State& state, int64_t trained, int64_t frozen, int64_t quantized) {
+  switch (state.of) {
+    case Selection::kTrained:
+      return trained;
+    case Selection::kFrozen:
+      return frozen;
+    case Selection::kQuantized:
+      return quantized;
+    case Selection::kAll:
+      return Add(Add(trained, frozen), quantized);
+  }
+  return 0;
 }
 
-// Of one rank, in whole rows.
+// Of one rank, in whole rows. Nobody shards what is quantized.
 int64_t SelectedRows(const State& state, const ParameterSums& sums) {
-  return Selected(state, sums.row_shard, sums.frozen_row_shard);
+  return Selected(state, sums.row_shard, sums.frozen_row_shard, 0);
 }
 
 // Of a state that nothing caps.
@@ -100,7 +114,9 @@ int64_t WholeBytes(const State& state, const ParameterSums& sums) {
   if (state.place == Place::kHeadStage && !sums.head) return 0;
   if (state.place == Place::kEmbeddingStage && !sums.embedding) return 0;
   const auto sharded = [&state](int64_t elements) {
-    return Bytes(state.dtype, state.shards == 1 ? elements : CeilDivide(elements, state.shards));
+    const int64_t numbers =
+        state.block_size == 1 ? elements : CeilDivide(elements, state.block_size);
+    return Bytes(state.dtype, state.shards == 1 ? numbers : CeilDivide(numbers, state.shards));
   };
   switch (state.basis) {
     case Basis::kParameters:
@@ -125,7 +141,7 @@ int64_t WholeBytes(const State& state, const ParameterSums& sums) {
 }  // namespace
 
 int64_t SelectedElements(const State& state, const ParameterSums& sums) {
-  return Selected(state, sums.parameters, sums.frozen);
+  return Selected(state, sums.parameters, sums.frozen, sums.quantized);
 }
 
 int64_t StateBytes(const State& state, const ParameterSums& sums) {

@@ -20,8 +20,9 @@ struct ParameterSums {
   int64_t row_shard = 0;  // of one rank, each first axis split over program.row_shards
   int64_t frozen = 0;
   int64_t frozen_row_shard = 0;
+  int64_t quantized = 0;  // beside those that are frozen
 
-  int64_t All() const { return Add(parameters, frozen); }
+  int64_t All() const { return Add(parameters, Add(frozen, quantized)); }
 
   bool operator==(const ParameterSums&) const = default;
 };
@@ -66,7 +67,7 @@ inline bool IsMadeByBackward(const Program& program, const State& state) {
 
 // Whether a state has a part for the parameter.
 inline bool IsOf(const State& state, const Parameter& parameter) {
-  return state.of == Selection::kAll || (state.of == Selection::kFrozen) == parameter.frozen;
+  return state.of == Selection::kAll || state.of == KindOf(parameter);
 }
 
 // Whether backward of the block makes the gradient of one of its parameters.

@@ -68,6 +68,7 @@ std::string InNumbers(const Shape& shape);
 // The passes, in their order; a bit each in `shrunk_by`.
 enum class PassId : uint8_t {
   kAdapters,
+  kQuantization,
   kTensorParallel,
   kContextParallel,
   kSequenceParallel,
@@ -78,11 +79,18 @@ enum class PassId : uint8_t {
   kPipelineParallel,
   kRuntime,
 };
-inline constexpr size_t kPassCount = 10;
-inline constexpr absl::string_view kPassNames[kPassCount] = {
-    "adapters",          "tensor-parallel", "context-parallel", "sequence-parallel",
-    "loss-chunks",       "recompute",       "optimizer",        "zero",
-    "pipeline-parallel", "runtime"};
+inline constexpr size_t kPassCount = 11;
+inline constexpr absl::string_view kPassNames[kPassCount] = {"adapters",
+                                                             "quantization",
+                                                             "tensor-parallel",
+                                                             "context-parallel",
+                                                             "sequence-parallel",
+                                                             "loss-chunks",
+                                                             "recompute",
+                                                             "optimizer",
+                                                             "zero",
+                                                             "pipeline-parallel",
+                                                             "runtime"};
 using PassMarks = uint16_t;
 static_assert(kPassCount <= 16);
 
@@ -94,6 +102,7 @@ struct Parameter {
   int8_t tensor_axis = kNoAxis;  // the axis that tensor parallelism splits
   bool embedding = false;        // a lookup table: no matrix product
   bool frozen = false;           // no gradient is made of it
+  bool quantized = false;        // frozen, in a dtype that no product reads
   bool tied = false;             // the same tensor as the embedding, when on one rank
   uint8_t packed_into = 255;     // the parameter whose tensor it is a part of; 255: its own
   PassMarks shrunk_by = 0;
@@ -257,8 +266,14 @@ enum class Basis : uint8_t {
   kBytesPerLayer,
 };
 
-// Which parameters a state is of.
-enum class Selection : uint8_t { kTrained, kFrozen, kAll };
+// Which parameters a state is of; kFrozen ones are not kQuantized.
+enum class Selection : uint8_t { kTrained, kFrozen, kQuantized, kAll };
+inline constexpr size_t kKindCount = 3;  // of parameters: each is one of the first three
+
+inline Selection KindOf(const Parameter& parameter) {
+  if (parameter.quantized) return Selection::kQuantized;
+  return parameter.frozen ? Selection::kFrozen : Selection::kTrained;
+}
 
 // When in a step a state exists: a bit for each phase, the first step's in the
 // low bits, a steady step's above them.
@@ -305,6 +320,7 @@ struct State {
   int64_t fixed_bytes = 0;
   int64_t most_bytes = std::numeric_limits<int64_t>::max();  // it is no larger than this
   int64_t shards = 1;                                        // ranks that share it
+  int64_t block_size = 1;                                    // elements that have one number of it
   Selection of = Selection::kTrained;
   bool shards_rows = false;        // each parameter's first axis is split and padded (FSDP2)
   int64_t buffers = 0;             // so many alike; 0: a storage for each parameter

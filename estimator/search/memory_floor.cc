@@ -12,22 +12,23 @@ constexpr Alive kThroughForward = Bit(Phase::kForward, false);
 
 int64_t StageFloor(const Job& job, const FloorParts& parts, const StagePart& stage,
                    int64_t micro_batches) {
-  int64_t parameters = 0;
-  int64_t frozen = 0;
+  std::array<int64_t, kKindCount> parameters{};
   int64_t kept = 0;
   for (const BlockFloor& block : parts.blocks) {
     const int64_t count = CountBlocks(block.place, stage);
-    parameters = Add(parameters, Multiply(count, block.parameters));
-    frozen = Add(frozen, Multiply(count, block.frozen));
+    for (size_t kind = 0; kind < kKindCount; ++kind) {
+      parameters[kind] = Add(parameters[kind], Multiply(count, block.parameters[kind]));
+    }
     kept = Add(kept, Multiply(count, block.kept_bytes));
   }
   const auto sharded = [&](int64_t from_stage) {
     return job.zero_stage >= from_stage ? static_cast<double>(job.shard_group_size) : 1.0;
   };
-  const double states = parts.weight_bytes / sharded(3) + parts.gradient_bytes / sharded(2) +
-                        parts.optimizer_bytes / sharded(1);
-  const double state_bytes = states * static_cast<double>(parameters) +
-                             parts.frozen_bytes / sharded(3) * static_cast<double>(frozen);
+  const double trained = parts.gradient_bytes / sharded(2) + parts.optimizer_bytes / sharded(1);
+  double state_bytes = trained * static_cast<double>(parameters[0]);
+  for (size_t kind = 0; kind < kKindCount; ++kind) {
+    state_bytes += parts.weight_bytes[kind] / sharded(3) * static_cast<double>(parameters[kind]);
+  }
   if (state_bytes >= static_cast<double>(kMaxTotalBytes)) return kMaxTotalBytes;
   return Add(static_cast<int64_t>(state_bytes), Multiply(kept, micro_batches));
 }
@@ -43,8 +44,7 @@ FloorParts FloorPartsOf(const ValidJob& job, const Program& program) {
     const ParameterSums sums = SumBlock(block, 1).own;
     parts.blocks.push_back({.place = PlaceOf(block),
                             .kept_bytes = runs[i].kept.total / layers,
-                            .parameters = sums.parameters,
-                            .frozen = sums.frozen});
+                            .parameters = {sums.parameters, sums.frozen, sums.quantized}});
   }
   const ParameterSums sums = SumParameters(program, WholeStage(job->model->layer_count));
   for (const State& state : program.states) {
@@ -55,7 +55,7 @@ FloorParts FloorPartsOf(const ValidJob& job, const Program& program) {
     // FSDP's 16-bit weights live only while they are gathered.
     const bool gathered = job->profile->sharding == Sharding::kUnits;
     if (state.part == Part::kWeights && !gathered) {
-      (state.of == Selection::kFrozen ? parts.frozen_bytes : parts.weight_bytes) += bytes;
+      parts.weight_bytes[static_cast<size_t>(state.of)] += bytes;
     }
     if (state.part == Part::kGradients || state.part == Part::kGradientSums) {
       parts.gradient_bytes += bytes;

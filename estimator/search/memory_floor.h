@@ -3,6 +3,7 @@
 #ifndef PLIMSOLL_ESTIMATOR_SEARCH_MEMORY_FLOOR_H_
 #define PLIMSOLL_ESTIMATOR_SEARCH_MEMORY_FLOOR_H_
 
+#include <array>
 #include <cstdint>
 
 #include "absl/container/inlined_vector.h"
@@ -17,15 +18,13 @@ namespace plimsoll {
 struct BlockFloor {
   BlockPlace place;
   int64_t kept_bytes = 0;
-  int64_t parameters = 0;
-  int64_t frozen = 0;  // parameters that are not trained
+  std::array<int64_t, kKindCount> parameters{};  // by Selection
 };
 
 // What the floor of a job follows from beside its pipeline and its data
 // parallelism. Units: bytes of one parameter.
 struct FloorParts {
-  double weight_bytes = 0;
-  double frozen_bytes = 0;  // of a frozen parameter
+  std::array<double, kKindCount> weight_bytes{};  // by Selection
   double gradient_bytes = 0;
   double optimizer_bytes = 0;
   absl::InlinedVector<BlockFloor, 4> blocks;

@@ -135,6 +135,7 @@ class BlockClock {
   void Forward(const Op& op, double flops, Work& work) { Forward(op, flops, work, &gathered_); }
   void Forward(const Op& op, double flops, Work& work, TensorId* gathered) {
     Collect(op.forward_collectives, gathered, work);
+    Dequantize(op, work);
     if (flops > 0) {
       AddProduct(op, flops, 1, work);
       return;
@@ -151,6 +152,7 @@ class BlockClock {
   void Backward(const Op& op, double flops, Work& work) {
     Collect(op.backward_collectives, &scattered_, work);
     AddWeightGradients(op, work);
+    if (op.backward_temporaries.count > 0) Dequantize(op, work);
     if (flops > 0) {
       AddProduct(op, flops, BackwardProducts(op), work);
       return;
@@ -160,6 +162,19 @@ class BlockClock {
     if (inputs == 0 && op.parameters.count == 0) return;
     work.bytes += BytesOf(op.saved, false) + BytesOf(op.outputs, true) + inputs;
     work.kernels += 1;
+  }
+
+  // Reads a weight as it is kept, and writes it as the product reads it.
+  void Dequantize(const Op& op, Work& work) const {
+    for (const TensorId id : op.parameters) {
+      const Parameter& parameter = block_.parameters[id];
+      if (!parameter.quantized) continue;
+      const int64_t elements = parameter.Elements();
+      work.bytes +=
+          static_cast<double>(Add(plimsoll::Bytes(parameter.dtype, elements),
+                                  plimsoll::Bytes(job_.quantization->compute_dtype, elements)));
+      work.kernels += parameter.packed() ? 0 : 1;
+    }
   }
 
   // A product's backward is one for its input, where that has a gradient, and one for its weights.

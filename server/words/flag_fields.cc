@@ -15,7 +15,8 @@ namespace {
 constexpr int64_t kMostChoices = 8;  // numbers that help counts out
 
 // Last names that say nothing without their section's.
-constexpr absl::string_view kBareNames[] = {"name", "mode", "method", "preset", "implementation"};
+constexpr absl::string_view kBareNames[] = {"name",   "mode",           "method",
+                                            "preset", "implementation", "format"};
 
 // "training.optimizer.name" is "--optimizer".
 std::string FlagOf(absl::string_view path) {

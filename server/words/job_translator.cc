@@ -36,7 +36,7 @@ struct Shorthand {
 constexpr Shorthand kShorthands[] = {
     {"plimsoll.v1.Precision", "preset"}, {"plimsoll.v1.Optimizer", "name"},
     {"plimsoll.v1.Recompute", "mode"},   {"plimsoll.v1.Loss", "implementation"},
-    {"plimsoll.v1.Adapter", "method"},
+    {"plimsoll.v1.Adapter", "method"},   {"plimsoll.v1.Quantization", "format"},
 };
 
 // Whether fields stand below one.
@@ -85,6 +85,7 @@ bool IsNeutral(absl::string_view neutral, const YAML::Node& value) {
   if (value.IsNull()) return true;
   const std::string word = absl::AsciiStrToLower(value.Scalar());
   if (neutral == "1" || neutral == "0") return word == neutral || word == "0";
+  if (word == neutral) return true;
   return word == "false" || word == "no" || word == "none" || word == "null" || word == "0";
 }
 

@@ -29,8 +29,10 @@ KERNELS = {
 
 
 def sets_of(row):
-    adapters = "adapters " if row.text("adapter") else ""
-    return [f"phantom {adapters}{row.text('what_is_measured')}"]
+    of = "adapters " if row.text("adapter") else ""
+    if row.text("quantization"):
+        of = "quantized "
+    return [f"phantom {of}{row.text('what_is_measured')}"]
 
 
 def features_of(row):
@@ -84,6 +86,8 @@ def _training(row):
         training["adapter"] = _adapter(row.text("adapter"))
         if row.text("wrapper").startswith("fsdp"):
             precision["reduce_dtype"] = row.text("reduce") or "fp32"
+    if row.text("quantization"):
+        training["quantization"], precision["parameter_dtype"] = _quantization(row)
     if row.text("kernel") in KERNELS:
         training["attention"] = KERNELS[row.text("kernel")]
     return {"training": training}
@@ -100,6 +104,18 @@ def _adapter(text):
         "dropout": float(values["dropout"]),
         "adapter_dtype": values["dtype"],
     }
+
+
+def _quantization(row):
+    """`nf4 double=True compute=bf16 rest=fp32`: what is not quantized is in `rest`."""
+    form, *said = row.text("quantization").split()
+    values = dict(word.split("=") for word in said)
+    quantization = {
+        "format": form,
+        "double_quantization": values["double"] == "True",
+        "compute_dtype": values["compute"],
+    }
+    return quantization, values["rest"]
 
 
 def _placement(row):

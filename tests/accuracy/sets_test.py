@@ -347,6 +347,18 @@ class PhantomTest(unittest.TestCase):
             },
         )
 
+    def test_quantized_weights_are_apart(self):
+        row = ROWS["phantom-q04-2.15-allocated"]
+        self.assertEqual(phantom.sets_of(row), ["phantom quantized allocated"])
+        training = job(phantom, row)["training"]
+        self.assertEqual(
+            training["quantization"],
+            {"format": "nf4", "double_quantization": True, "compute_dtype": "bf16"},
+        )
+        self.assertEqual(
+            training["precision"], {"preset": "bf16-autocast", "parameter_dtype": "fp32"}
+        )
+
     def test_it_makes_no_bound(self):
         sources = {source for _, source, _ in calibrate.measured_rows(DATA)}
         self.assertNotIn(phantom, sources)

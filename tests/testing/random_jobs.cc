@@ -167,6 +167,22 @@ void FillAdapter(RandomNumbers random, const Capabilities& can, JobSpec& job) {
   }
 }
 
+// Frozen weights in 4 bits, and what is not quantized in 16 or 32.
+void FillQuantization(RandomNumbers random, const Capabilities& can, JobSpec& job) {
+  if (!job.training.adapter.method.has_value() || !can.Has(Ability::kNf4) || !Once(random, 2)) {
+    return;
+  }
+  QuantizationSpec& quantization = job.training.quantization;
+  quantization.format = Once(random, 2) ? "nf4" : "fp4";
+  quantization.double_quantization = Once(random, 2);
+  if (Once(random, 3)) quantization.compute_dtype = "fp32";
+  PrecisionSpec& precision = job.training.precision;
+  const bool autocast = precision.preset == "bf16-autocast";
+  if (autocast && job.training.attention != "eager" && Once(random, 2)) {
+    precision.parameter_dtype = "fp32";
+  }
+}
+
 int64_t AnyZeroStage(RandomNumbers random, const Capabilities& can) {
   while (true) {
     const int64_t stage = Below(random, 4);
@@ -204,6 +220,7 @@ JobSpec RandomJob(RandomNumbers random) {
   FillTraining(random, can, job);
   if (!Once(random, 3)) FillRecompute(random, can, layers_of_stage, job);
   FillAdapter(random, can, job);
+  FillQuantization(random, can, job);
   const char* const gpus[] = {"a100-80gb-sxm", "h100-80gb-sxm", "v100-32gb-sxm", "rtx-4090"};
   job.cluster.gpu = gpus[Below(random, 4)];
   return job;

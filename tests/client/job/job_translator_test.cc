@@ -141,6 +141,15 @@ const Same kSame[] = {
      "{training: {recompute: {mode: none}}}"},
     {"a word for adapters", "{training: {adapter: lora, lora_r: 16}, peft: false}",
      "{training: {adapter: {method: lora, rank: 16}}}"},
+    {"transformers' words for quantized weights",
+     "{qlora: true, load_in_4bit: true, bnb_4bit_use_double_quant: true, "
+     "bnb_4bit_compute_dtype: bfloat16, quant_method: bnb, load_in_8bit: false}",
+     "{training: {adapter: {method: qlora}, quantization: {format: nf4, double_quantization: true, "
+     "compute_dtype: bf16}}}"},
+    {"LLaMA-Factory's", "{training: {quantization_bit: 4, double_quantization: true}}",
+     "{training: {quantization: {format: nf4, double_quantization: true}}}"},
+    {"a word for quantization", "{training: {adapter: qlora, quantization: nf4}}",
+     "{training: {adapter: {method: qlora}, quantization: {format: nf4}}}"},
     {"in any case", "{training: {optimizer: AdamW, attention: Flash}}",
      "{training: {optimizer: {name: adamw}, attention: flash}}"},
     {"trainers decide", "{precision: bf16, trainer: torchtune}",
@@ -172,7 +181,8 @@ TEST_F(JobTranslatorTest, ReadsEveryName) {
     std::string value = row.reading == WordReading::kSwitch ? "true" : "2";
     if (row.field == "training.recompute.modules") value = "[mlp]";
     if (row.field == "runtime.compile" || row.field == "runtime.overlap_communication" ||
-        row.field == "model.transformer.tied_embeddings") {
+        row.field == "model.transformer.tied_embeddings" ||
+        row.field == "training.quantization.double_quantization") {
       value = "true";
     }
     Settings settings = {{std::string(row.word), value}};

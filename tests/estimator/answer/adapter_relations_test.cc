@@ -50,6 +50,7 @@ TEST(AdapterRelationsTest, WeightsAreFrozenOnesAndAdapters) {
     const JobSpec job = AdapterJob(random);
     JobSpec plain = job;
     plain.training.adapter = {};
+    plain.training.quantization = {};
     plain.training.precision = {};
     plain.training.precision.preset = "bf16-pure";
     const MemoryEstimate with = Estimate(job);
@@ -71,10 +72,53 @@ TEST(AdapterRelationsTest, FrozenWeightsHaveNoGradientsAndNoStates) {
     if (!Refusals(job).empty()) continue;
     JobSpec plain = job;
     plain.training.adapter = {};
+    plain.training.quantization = {};
+    plain.training.precision.parameter_dtype.reset();
     const MemoryEstimate with = Estimate(job);
     const MemoryEstimate without = Estimate(plain);
     EXPECT_LE(Of(with, Role::kOptimizerState), Of(without, Role::kOptimizerState)) << i;
     EXPECT_LE(Of(with, Role::kMasterWeight), Of(without, Role::kMasterWeight)) << i;
+  }
+}
+
+JobSpec QuantizedJob(std::mt19937_64& random) {
+  while (true) {
+    JobSpec job = AdapterJob(random);
+    if (job.training.quantization.format.has_value()) return job;
+  }
+}
+
+// Where nothing is widened, frozen matrices in 4 bits hold less than in 16, and so does the job.
+TEST(AdapterRelationsTest, QuantizedWeightsHoldLess) {
+  std::mt19937_64 random(2305);
+  for (int i = 0; i < kJobs; ++i) {
+    JobSpec job = QuantizedJob(random);
+    job.training.precision.preset = "bf16-pure";
+    job.training.precision.parameter_dtype.reset();
+    job.training.quantization.compute_dtype.reset();
+    Shape(job).hidden_size = 1024;
+    Shape(job).ffn_size = 4096;
+    if (!Refusals(job).empty()) continue;
+    JobSpec plain = job;
+    plain.training.quantization = {};
+    EXPECT_LT(Of(Estimate(job), Role::kWeight), Of(Estimate(plain), Role::kWeight)) << i;
+    EXPECT_LT(Allocated(job), Allocated(plain)) << i;
+  }
+}
+
+// Scales that are quantized too are a byte instead of four, and the tables of a matrix no more
+// than three blocks of the allocator.
+TEST(AdapterRelationsTest, DoubleQuantizationHoldsLessOfLargeMatrices) {
+  std::mt19937_64 random(14314);
+  for (int i = 0; i < kJobs; ++i) {
+    JobSpec job = QuantizedJob(random);
+    Shape(job).hidden_size = 1024;
+    Shape(job).ffn_size = 4096;
+    job.training.quantization.double_quantization = false;
+    if (!Refusals(job).empty()) continue;
+    const int64_t before = Of(Estimate(job), Role::kWeight);
+    job.training.quantization.double_quantization = true;
+    EXPECT_LT(Of(Estimate(job), Role::kWeight), before) << i;
   }
 }
 

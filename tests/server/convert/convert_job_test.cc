@@ -42,7 +42,8 @@ constexpr char kEverything[] = R"({
     "attention": "r", "loss": {"implementation": "s", "chunk_count": 14},
     "resumed_from_checkpoint": true,
     "adapter": {"method": "dd", "rank": 38, "target_modules": ["ee", "ff"], "dropout": 0.5,
-      "adapter_dtype": "gg"}},
+      "adapter_dtype": "gg"},
+    "quantization": {"format": "hh", "double_quantization": true, "compute_dtype": "ii"}},
   "parallelism": {"data_parallel_size": 15, "zero_stage": 16, "shard_group_size": 17,
     "tensor_parallel_size": 18, "sequence_parallel": true, "pipeline_parallel_size": 19,
     "pipeline_schedule": "t", "virtual_pipeline_size": 20, "pipeline_layout": [21, 22],
@@ -167,6 +168,13 @@ TEST(FromProtoTest, CopiesTheAdapter) {
   EXPECT_EQ(adapter.adapter_dtype, "gg");
 }
 
+TEST(FromProtoTest, CopiesTheQuantization) {
+  const QuantizationSpec quantization = FromProto(Read(kEverything)).training.quantization;
+  EXPECT_EQ(quantization.format, "hh");
+  EXPECT_EQ(quantization.double_quantization, true);
+  EXPECT_EQ(quantization.compute_dtype, "ii");
+}
+
 TEST(FromProtoTest, CopiesTheParallelismTheRuntimeAndTheCluster) {
   const JobSpec spec = FromProto(Read(kEverything));
   const ParallelismSpec& parallelism = spec.parallelism;
@@ -236,7 +244,8 @@ TEST(WithFieldsOfTest, WhatIsNoLongerSetIsCleared) {
   EXPECT_TRUE(MessageDifferencer::Equals(
       cleared,
       Read(
-          R"({"training": {"precision": {}, "optimizer": {}, "recompute": {}, "loss": {}, "adapter": {}},
+          R"({"training": {"precision": {}, "optimizer": {}, "recompute": {}, "loss": {}, "adapter": {},
+                           "quantization": {}},
                         "parallelism": {}, "runtime": {"allocator": {}}, "cluster": {}})")))
       << cleared.DebugString();
 }

@@ -1,0 +1,83 @@
+// The quantization section, and what is modelled beside it.
+#include <optional>
+#include <string>
+
+#include "estimator/job/job_abilities.h"
+#include "estimator/job/validate_sections.h"
+#include "estimator/job/vocabularies.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr char kFormat[] = "training.quantization.format";
+
+DType DTypeOf(QuantizationFormat format) {
+  switch (format) {
+    case QuantizationFormat::kNf4:
+      return DType::kNf4;
+    case QuantizationFormat::kFp4:
+      return DType::kFp4;
+    case QuantizationFormat::kInt8:
+      return DType::kInt8;
+  }
+  return DType::kNf4;
+}
+
+// Dettmers et al. 2023 (arXiv 2305.14314): adapters beside weights in nf4.
+bool IsQlora(const Job& job) {
+  return job.adapter.has_value() && job.adapter->method == AdapterMethod::kQlora;
+}
+
+}  // namespace
+
+// Source of the defaults: transformers, utils/quantization_config.py, BitsAndBytesConfig.
+void ReadQuantization(const QuantizationSpec& spec, Check& check, Job& job) {
+  const bool others = spec.double_quantization.has_value() || spec.compute_dtype.has_value();
+  if (!spec.format.has_value() && !others && !IsQlora(job)) return;
+  Quantization& quantization = job.quantization.emplace();
+  if (spec.format.has_value()) {
+    const auto format = check.Meaning(kFormat, *spec.format, kQuantizationFormats);
+    if (format.has_value()) {
+      CheckAbility(AbilityOf(*format), kFormat, *spec.format, check, job);
+      quantization.format = DTypeOf(*format);
+    }
+  } else if (IsQlora(job)) {
+    check.Assume(kFormat, "nf4", "what qlora is");
+  } else {
+    check.Fail(kFormat, "unset", "must be set with other fields of quantization",
+               ViolationCode::kMissing);
+  }
+  quantization.double_quantization = spec.double_quantization.value_or(false);
+  if (!spec.double_quantization.has_value()) {
+    check.Assume("training.quantization.double_quantization", "false", "bitsandbytes' default");
+  }
+  const absl::string_view compute = "training.quantization.compute_dtype";
+  if (spec.compute_dtype.has_value()) {
+    quantization.compute_dtype =
+        check.Meaning(compute, *spec.compute_dtype, kAdapterDTypes).value_or(DType::kBf16);
+  } else {
+    check.Assume(compute, "bf16", "what recipes set");
+  }
+}
+
+void CheckQuantization(const TrainingSpec& spec, Check& check, const Job& job) {
+  if (!job.adapter.has_value()) {
+    check.Fail(kFormat, spec.quantization.format.value_or(""),
+               "needs an adapter: quantized weights are not trained", ViolationCode::kConflict,
+               {"training.adapter.method"});
+    return;
+  }
+  const Precision& precision = job.precision;
+  const bool widened = precision.parameter == DType::kFp32;
+  if (widened && precision.activation != DType::kFp32) {
+    check.Fail("training.precision.parameter_dtype", "fp32",
+               "is modelled with quantized weights where the preset is fp32 or bf16-autocast",
+               ViolationCode::kNotModelled, {"training.precision.preset"});
+  }
+  if (widened && precision.autocast && job.attention == AttentionKernel::kEager) {
+    check.Fail("training.attention", "eager", "is not modelled with fp32 weights under autocast",
+               ViolationCode::kNotModelled, {"training.precision.parameter_dtype"});
+  }
+}
+
+}  // namespace plimsoll

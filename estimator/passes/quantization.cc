@@ -1,0 +1,111 @@
+#include <algorithm>
+
+#include "estimator/passes/pass.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr absl::string_view kWhole = "weights.dequantized";
+constexpr absl::string_view kRead = "quantized.input.cast";
+constexpr absl::string_view kComputed = "quantized.output";
+
+// Whether an op multiplies by a frozen matrix.
+bool IsFrozenProduct(const Block& block, const Op& op) {
+  return op.kind == OpKind::kMatrixProduct && op.parameters.count > 0 &&
+         block.parameters[op.parameters.ids[0]].frozen;
+}
+
+// Puts what a product of a quantized matrix makes around it.
+//
+//   read      the input in the compute dtype     whole  the matrix, as long as the product runs
+//   computed  the product in the compute dtype   and it is cast back
+//
+// Backward makes the matrix once more, from what is kept; the input is not kept. A few rows of
+// tokens (at most 1,536, fewer on most GPUs) have a kernel that makes no matrix in forward, from
+// bitsandbytes 0.50 on; backward's stands higher.
+//
+// Source: bitsandbytes/nn/modules.py, Linear4bit.forward; autograd/_functions.py, MatMul4Bit;
+// backends/cuda/ops.py, _dequant_linear_fallback.
+class ProductBuilder {
+ public:
+  ProductBuilder(const Quantization& quantization, Block& block, size_t product)
+      : quantization_(quantization), block_(block), at_(product) {}
+
+  // Returns where the next op is.
+  size_t Build() && {
+    const TensorId input = block_.ops[at_].inputs.ids[0];
+    const TensorId output = block_.ops[at_].outputs.ids[0];
+    const TensorId whole = AddWhole();
+    Read(input);
+    Op& op = block_.ops[at_];
+    op.forward_temporaries.Add(whole);
+    if (block_.tensors[input].differentiable) op.backward_temporaries.Add(whole);
+    Write(output);
+    return at_ + 1;
+  }
+
+ private:
+  TensorId Add(TensorId like, absl::string_view name) {
+    const TensorId id = AddLike(block_, like, name);
+    block_.tensors[id].dtype = quantization_.compute_dtype;
+    return id;
+  }
+
+  bool IsRead(TensorId id) const { return block_.tensors[id].dtype == quantization_.compute_dtype; }
+
+  // Marks the matrix, and adds it as it is multiplied.
+  TensorId AddWhole() {
+    const auto id = static_cast<TensorId>(block_.tensors.size());
+    Tensor& whole = block_.tensors.emplace_back();
+    whole.name = kWhole;
+    whole.dtype = quantization_.compute_dtype;
+    whole.role = Role::kTemporary;
+    whole.storage = id;
+    whole.differentiable = false;
+    int64_t rows = 0;
+    for (const TensorId at : block_.ops[at_].parameters) {
+      Parameter& parameter = block_.parameters[at];
+      if (parameter.shape.rank != 2) continue;
+      parameter.quantized = true;
+      parameter.dtype = quantization_.format;
+      if (rows == 0) whole.shape = parameter.shape;
+      rows = plimsoll::Add(rows, parameter.shape.extents[0].size);
+    }
+    whole.shape.extents[0].size = rows;
+    return id;
+  }
+
+  void Read(TensorId input) {
+    if (IsRead(input)) return;
+    const TensorId read = Add(input, kRead);
+    InsertOp(block_, at_++, {.name = kRead, .inputs = {input}, .outputs = {read}});
+    block_.ops[at_].inputs.Replace(input, read);
+  }
+
+  void Write(TensorId output) {
+    if (IsRead(output)) return;
+    const TensorId computed = Add(output, kComputed);
+    block_.ops[at_].outputs.Replace(output, computed);
+    InsertOp(block_, ++at_, {.name = kComputed, .inputs = {computed}, .outputs = {output}});
+  }
+
+  const Quantization& quantization_;
+  Block& block_;
+  size_t at_;  // the op at work
+};
+
+}  // namespace
+
+Program ApplyQuantization(const ValidJob& job, Program program) {
+  if (!job->quantization.has_value()) return program;
+  for (Block& block : program.blocks) {
+    if (block.kind != BlockKind::kLayer) continue;
+    for (size_t i = 0; i < block.ops.size();) {
+      const bool product = IsFrozenProduct(block, block.ops[i]);
+      i = product ? ProductBuilder(*job->quantization, block, i).Build() : i + 1;
+    }
+  }
+  return program;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,108 @@
+// Every rule of the quantization section, and what stands beside it.
+#include "estimator/job/job.h"
+#include "gtest/gtest.h"
+#include "tests/testing/refusals.h"
+
+namespace plimsoll {
+namespace {
+
+JobSpec Job() {
+  JobSpec job = With(SmallJob(), "ddp", "bf16-pure");
+  job.training.adapter.method = "lora";
+  job.training.quantization.format = "nf4";
+  return job;
+}
+
+TEST(ValidateQuantizationTest, RefusesWhatIsNoFormat) {
+  ExpectRefusals(
+      Job(),
+      {
+          {"four bits of another kind",
+           [](JobSpec& j) { j.training.quantization.format = "mxfp4"; },
+           {"job.training.quantization.format: mxfp4; must be one of nf4, fp4, int8"}},
+          {"another library's",
+           [](JobSpec& j) { j.training.quantization.format = "hqq"; },
+           {"job.training.quantization.format: hqq; not modelled yet: frozen weights but as "
+            "bitsandbytes keeps them"}},
+          {"no format",
+           [](JobSpec& j) {
+             j.training.quantization.format.reset();
+             j.training.quantization.double_quantization = true;
+           },
+           {"job.training.quantization.format: unset; must be set with other fields of "
+            "quantization"}},
+          {"a dtype that no product reads",
+           [](JobSpec& j) { j.training.quantization.compute_dtype = "fp8"; },
+           {"job.training.quantization.compute_dtype: fp8; must be one of fp32, fp16, bf16"}},
+      });
+}
+
+TEST(ValidateQuantizationTest, RefusesWhatIsNotModelledBesideIt) {
+  ExpectRefusals(
+      Job(),
+      {
+          {"trained weights",
+           [](JobSpec& j) { j.training.adapter = {}; },
+           {"job.training.quantization.format: nf4; needs an adapter: quantized weights are not "
+            "trained"}},
+          {"wide weights that nothing casts",
+           [](JobSpec& j) { j.training.precision.parameter_dtype = "fp32"; },
+           {"job.training.precision.parameter_dtype: fp32; is modelled with quantized weights "
+            "where the preset is fp32 or bf16-autocast"}},
+          {"wide scores",
+           [](JobSpec& j) {
+             j.training.precision.preset = "bf16-autocast";
+             j.training.precision.parameter_dtype = "fp32";
+             j.training.attention = "eager";
+           },
+           {"job.training.attention: eager; is not modelled with fp32 weights under autocast"}},
+      });
+}
+
+TEST(ValidateQuantizationTest, WhoHasIt) {
+  const auto refusal = [](const char* framework, const char* format) {
+    JobSpec job = Job();
+    job.runtime.framework = framework;
+    job.training.quantization.format = format;
+    job.training.adapter.adapter_dtype = "bf16";
+    std::string all;
+    for (const std::string& line : Refusals(job)) all += line + "\n";
+    return all;
+  };
+  EXPECT_EQ(refusal("ddp", "nf4"), "");
+  EXPECT_EQ(refusal("ddp", "fp4"), "");
+  EXPECT_THAT(refusal("ddp", "int8"), testing::HasSubstr("columns of outliers"));
+  EXPECT_THAT(refusal("fsdp2", "nf4"), testing::HasSubstr("modelled with ddp only"));
+}
+
+// Without a word of it qlora is over nf4; with one it is what that says.
+TEST(ValidateQuantizationTest, QloraIsLoraOverNf4) {
+  JobSpec job = Job();
+  job.training.adapter.method = "qlora";
+  job.training.quantization = {};
+  const ValidJob valid = Valid(job);
+  ASSERT_TRUE(valid->quantization.has_value());
+  EXPECT_EQ(valid->quantization->format, DType::kNf4);
+  EXPECT_EQ(valid->quantization->compute_dtype, DType::kBf16);
+  EXPECT_FALSE(valid->quantization->double_quantization);
+  job.training.quantization.format = "fp4";
+  EXPECT_EQ(Valid(job)->quantization->format, DType::kFp4);
+  job.training.adapter.method = "lora";
+  job.training.quantization = {};
+  EXPECT_FALSE(Valid(job)->quantization.has_value());
+}
+
+// prepare_model_for_kbit_training widens what is not quantized.
+TEST(ValidateQuantizationTest, WidenedWeightsUnderAutocast) {
+  JobSpec job = Job();
+  job.training.precision.preset = "bf16-autocast";
+  EXPECT_EQ(Valid(job)->precision.activation, DType::kBf16);
+  job.training.precision.parameter_dtype = "fp32";
+  const ValidJob valid = Valid(job);
+  EXPECT_EQ(valid->precision.parameter, DType::kFp32);
+  EXPECT_EQ(valid->precision.activation, DType::kFp32);
+  EXPECT_EQ(valid->precision.Product(), DType::kBf16);
+}
+
+}  // namespace
+}  // namespace plimsoll
