@@ -116,6 +116,9 @@ std::vector<LedgerEntry> ExplainLedger(const Program& program, const Stage& stag
     if (alive) ledger.push_back(ExplainState(state, peak.sums));
   }
   for (const Block& block : program.blocks) ExplainBlock(program, block, stage, peak.pairs, ledger);
+  for (const Block& block : program.reference) {
+    ExplainBlock(program, block, stage, peak.pairs, ledger);
+  }
   std::stable_sort(ledger.begin(), ledger.end(), [](const LedgerEntry& a, const LedgerEntry& b) {
     return Multiply(a.bytes, a.count) > Multiply(b.bytes, b.count);
   });

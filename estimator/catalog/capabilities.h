@@ -59,6 +59,7 @@ enum class Ability : uint8_t {
   kNf4,
   kFp4,
   kInt8,
+  kDpo,
   kPlainLoss,
   kChunkedLoss,
   kChunkedCrossEntropy,

@@ -216,6 +216,14 @@ constexpr CapabilityRow kRows[] = {
                 "Megatron Bridge peft/lora.py"),
     Lacks(kNanotron, kQuantized, "it trains all weights", "nanotron trainer.py"),
 
+    // Preference tuning.
+    Of(kDdp, {Ability::kDpo}, "trl trainer/dpo_trainer.py, DPOTrainer"),
+    NotModelled(kFsdp | kDeepSpeed, {Ability::kDpo}, "ddp is, as TRL's DPOTrainer runs it",
+                "trl models/utils.py, prepare_fsdp and prepare_deepspeed"),
+    NotModelled(kMegatron, {Ability::kDpo}, "NeMo's over Megatron is its own",
+                "NeMo RL nemo_rl/algorithms/dpo.py"),
+    Lacks(kNanotron, {Ability::kDpo}, "it predicts next tokens", "nanotron trainer.py"),
+
     // The loss.
     Of(kOfModules, {Ability::kChunkedLoss, Ability::kChunkedCrossEntropy, Ability::kFusedLoss},
        "torchtitan components/loss.py; Liger-Kernel transformers/fused_linear_cross_entropy.py"),
@@ -332,7 +340,13 @@ constexpr CapabilityRow kRows[] = {
           NotModelled(kTorch, AbilitySet{Ability::kLora} | kQuantized, "its adapters are its own",
                       "torchtitan components/lora.py")),
 
+    Under(Trainer::kTorchtitan,
+          Lacks(kTorch, {Ability::kDpo}, "it predicts next tokens", "torchtitan train.py")),
+
     // torchtune.
+    Under(Trainer::kTorchtune,
+          NotModelled(kTorch, {Ability::kDpo}, "its recipes were not held against its code",
+                      "torchtune recipes/full_dpo_distributed.py")),
     Under(Trainer::kTorchtune,
           NotModelled(kTorch, {Ability::kLora}, "its adapters were not held against its code",
                       "torchtune modules/peft/lora.py, LoRALinear.forward")),
@@ -367,6 +381,8 @@ constexpr CapabilityRow kRows[] = {
                                      "torchtune modules/loss")),
 
     // litgpt.
+    Under(Trainer::kLitgpt,
+          Lacks(kTorch, {Ability::kDpo}, "it predicts next tokens", "litgpt finetune/full.py")),
     Under(Trainer::kLitgpt, NotModelled(kTorch, AbilitySet{Ability::kLora} | kQuantized,
                                         "its adapters keep other tensors than PEFT's",
                                         "litgpt lora.py, LoRAQKVLinear.forward")),
@@ -422,6 +438,7 @@ const std::array<AbilityName, kAbilityCount> kAbilityNames = {{
     {Ability::kNf4, "training.quantization.format", "nf4"},
     {Ability::kFp4, "training.quantization.format", "fp4"},
     {Ability::kInt8, "training.quantization.format", "int8"},
+    {Ability::kDpo, "training.preference.method", "dpo"},
     {Ability::kPlainLoss, "training.loss.implementation", "plain"},
     {Ability::kChunkedLoss, "training.loss.implementation", "chunked"},
     {Ability::kChunkedCrossEntropy, "training.loss.implementation", "chunked-cross-entropy"},

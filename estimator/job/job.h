@@ -76,6 +76,10 @@ struct QuantizationSpec {
   std::optional<std::string> compute_dtype;
 };
 
+struct PreferenceSpec {
+  std::optional<std::string> method, reference;
+};
+
 struct LossSpec {
   std::optional<std::string> implementation;
   std::optional<int64_t> chunk_count;
@@ -92,6 +96,7 @@ struct TrainingSpec {
   std::optional<bool> resumed_from_checkpoint;
   AdapterSpec adapter;
   QuantizationSpec quantization;
+  PreferenceSpec preference;
 };
 
 struct ParallelismSpec {
@@ -168,6 +173,12 @@ enum class AdapterMethod : uint8_t { kLora, kQlora };
 // A bit each in Adapter::targets.
 enum class AdapterTarget : uint8_t { kQuery, kKey, kValue, kOutput, kGate, kUp, kDown };
 enum class QuantizationFormat : uint8_t { kNf4, kFp4, kInt8 };
+enum class PreferenceMethod : uint8_t { kDpo };
+// What a policy is compared with.
+//   kModel        a frozen model of its own
+//   kAdaptersOff  the policy without its adapters
+//   kPrecomputed  what was computed before training
+enum class Reference : uint8_t { kModel, kAdaptersOff, kPrecomputed };
 enum class LossImplementation : uint8_t {
   kPlain,
   kChunked,
@@ -243,6 +254,7 @@ struct Job {
   bool resumed_from_checkpoint = false;
   std::optional<Adapter> adapter;  // all else is frozen
   std::optional<Quantization> quantization;
+  std::optional<Reference> reference;  // of preference tuning: a micro-batch is of pairs
 
   int64_t data_parallel_size = 1;
   int64_t zero_stage = 0;
@@ -297,9 +309,12 @@ struct Job {
     return precision.autocast && precision.parameter != precision.activation &&
            recompute == RecomputeMode::kFull && !adapter.has_value();
   }
+  // Sequences of a sample: of a pair two.
+  int64_t SequencesOfSample() const { return reference.has_value() ? 2 : 1; }
+  int64_t SequencesAtOnce() const { return Multiply(micro_batch_size, SequencesOfSample()); }
   // Tokens of each sequence, and of a micro-batch, that one rank has.
   int64_t LocalSequenceLength() const { return sequence_length / context_parallel_size; }
-  int64_t LocalTokens() const { return Multiply(micro_batch_size, LocalSequenceLength()); }
+  int64_t LocalTokens() const { return Multiply(SequencesAtOnce(), LocalSequenceLength()); }
   // Ranks with the same part of the model, each with tokens of its own: what they make
   // of its gradients is summed up.
   int64_t ReplicaCount() const { return Multiply(data_parallel_size, context_parallel_size); }

@@ -32,6 +32,7 @@ constexpr Ability AbilityOf(AdapterMethod method) { return AbilityAfter(Ability:
 constexpr Ability AbilityOf(QuantizationFormat format) {
   return AbilityAfter(Ability::kNf4, format);
 }
+constexpr Ability AbilityOf(PreferenceMethod method) { return AbilityAfter(Ability::kDpo, method); }
 constexpr Ability AbilityOf(LossImplementation loss) {
   return AbilityAfter(Ability::kPlainLoss, loss);
 }

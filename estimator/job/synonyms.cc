@@ -29,6 +29,8 @@ constexpr char kAdapterTargetModules[] = "training.adapter.target_modules";
 constexpr char kQuantization[] = "training.quantization.format";
 constexpr char kDoubleQuantization[] = "training.quantization.double_quantization";
 constexpr char kComputeDType[] = "training.quantization.compute_dtype";
+constexpr char kPreference[] = "training.preference.method";
+constexpr char kReference[] = "training.preference.reference";
 constexpr char kAttention[] = "training.attention";
 constexpr char kLoss[] = "training.loss.implementation";
 constexpr char kZero[] = "parallelism.zero_stage";
@@ -107,8 +109,11 @@ constexpr FieldSynonym kFieldSynonyms[] = {
     {"quant-bits", kQuantization, "ms-swift --quant_bits"},
     {"bnb-4bit-use-double-quant", kDoubleQuantization, "transformers BitsAndBytesConfig, ms-swift"},
     {"use-bnb-nested-quant", kDoubleQuantization, "TRL ModelConfig"},
-    {"double-quantization", kDoubleQuantization, "LLaMA-Factory double_quantization"},
     {"bnb-4bit-compute-dtype", kComputeDType, "transformers BitsAndBytesConfig, ms-swift"},
+    {"dpo", kPreference, "usual", WordReading::kSwitch, "dpo", ""},
+    {"rl", kPreference, "axolotl rl"},
+    {"precompute-ref-log-probs", kReference, "TRL DPOConfig.precompute_ref_log_probs",
+     WordReading::kSwitch, "precomputed", ""},
     {"attn-implementation", kAttention, "Hugging Face from_pretrained"},
     {"attention-backend", kAttention, "Megatron-Core --attention-backend"},
     {"flash-attention", kAttention, "axolotl flash_attention", WordReading::kSwitch, "flash", ""},
@@ -254,6 +259,7 @@ constexpr char kPagedRule[] =
 constexpr char kOffloadRule[] = "not modelled yet: what is moved to the host's memory";
 constexpr char kExpertRule[] = "not modelled yet: layers of experts";
 constexpr char kAdapterRule[] = "not modelled yet: adapters other than LoRA";
+constexpr char kPreferenceRule[] = "not modelled yet: preference tuning other than DPO";
 constexpr char kQuantizedRule[] = "not modelled yet: frozen weights but as bitsandbytes keeps them";
 constexpr char kFactoredRule[] = "not modelled yet: this optimizer's states";
 
@@ -332,6 +338,23 @@ constexpr RefusedWord kRefusedWords[] = {
     {"", "expert-model-parallel-size", kNotModelled, kExpertRule, "1"},
     {"", "expert-tensor-parallel-size", kNotModelled, kPlannedRule, "1"},
     {"", "lora-alpha", kNoField, "no such field: it moves no byte"},
+    {kPreference, "kto", kNotModelled, kPreferenceRule},
+    {kPreference, "orpo", kNotModelled, kPreferenceRule},
+    {kPreference, "cpo", kNotModelled, kPreferenceRule},
+    {kPreference, "simpo", kNotModelled, kPreferenceRule},
+    {kPreference, "bco", kNotModelled, kPreferenceRule},
+    {kPreference, "grpo", kNotModelled, "not modelled yet: training on answers that are generated"},
+    {kPreference, "gdpo", kNotModelled, "not modelled yet: training on answers that are generated"},
+    {kPreference, "ppo", kNotModelled, "not modelled yet: training on answers that are generated"},
+    {kReference, "none", kNotModelled, "not modelled yet: TRL's DPOTrainer always has a reference"},
+    {"", "pref-loss", kNotModelled, "not modelled yet: LLaMA-Factory's trainer is its own"},
+    {"", "rlhf-type", kNotModelled, "not modelled yet: ms-swift's trainers are their own"},
+    {"", "reference-free", kNotModelled,
+     "not modelled yet: TRL's DPOTrainer always has a reference", "false"},
+    {"", "sync-ref-model", kNotModelled, "not modelled yet: a reference that follows the policy",
+     "false"},
+    {"", "padding-free", kNotModelled, "not modelled yet: sequences in one row", "false"},
+    {"", "loss-type", kNoField, "no such field: of TRL's DPO it moves no byte"},
     {kAdapter, "dora", kNotModelled, kAdapterRule},
     {kAdapter, "ia3", kNotModelled, kAdapterRule},
     {kAdapter, "prefix-tuning", kNotModelled, kAdapterRule},
@@ -408,6 +431,8 @@ constexpr RefusedWord kRefusedWords[] = {
     {kFramework, "colossalai", kNotModelled, "not modelled yet: this framework"},
     {kFramework, "jax", kNotModelled, "not modelled yet: this framework"},
     {kFramework, "internevo", kNotModelled, "not modelled yet: this framework"},
+    {kTrainer, "trl", kAmbiguous,
+     "is hf-trainer: of TRL's trainers DPOTrainer is modelled, with training.preference"},
     {kTrainer, "lightning", kNotModelled, "not modelled yet: this trainer"},
     {kTrainer, "nemo", kNotModelled, "not modelled yet: this trainer"},
     {kTrainer, "mosaicml", kNotModelled, "not modelled yet: this trainer"},

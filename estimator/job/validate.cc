@@ -30,6 +30,19 @@ void UntieHead(Job& job, std::shared_ptr<const Transformer>& own) {
                                        " ties no head: its table is a parameter of its own")});
 }
 
+// TRL drops nothing of a policy, nor of its reference.
+// Source: trl trainer/dpo_config.py, disable_dropout; trainer/utils.py, disable_dropout_in_model.
+void DropNothing(Job& job, std::shared_ptr<const Transformer>& own) {
+  if (job.adapter.has_value()) job.adapter->dropout = 0;
+  if (job.model == nullptr) return;
+  if (job.model->hidden_dropout == 0 && job.model->embedding_dropout == 0) return;
+  auto whole = std::make_shared<Transformer>(*job.model);
+  whole->hidden_dropout = 0;
+  whole->embedding_dropout = 0;
+  own = std::move(whole);
+  job.model = own.get();
+}
+
 }  // namespace
 
 bool CheckAbility(Ability ability, absl::string_view field, absl::string_view value, Check& check,
@@ -56,9 +69,13 @@ std::variant<ValidJob, Violations> Validate(const JobSpec& spec, const Catalog& 
   if (job.model != nullptr && job.profile->unties_head) UntieHead(job, valid.own_model_);
   CheckParallelism(spec, check, job);
   CheckTraining(spec.training, check, job);
+  if (job.reference.has_value()) DropNothing(job, valid.own_model_);
   CheckKnobs(spec.runtime, check, job);
   if (job.adapter.has_value() && job.profile != &UnknownFramework()) CheckAdapter(spec, check, job);
   if (job.quantization.has_value()) CheckQuantization(spec.training, check, job);
+  if (job.reference.has_value() && job.profile != &UnknownFramework()) {
+    CheckPreference(spec, check, job);
+  }
   CheckAllocator(spec.runtime.allocator, check, job);
   CheckDetail(spec, check, job);
   if (spec.risk.has_value() && !(*spec.risk >= 0.0001 && *spec.risk <= 0.5)) {

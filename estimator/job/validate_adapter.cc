@@ -138,8 +138,8 @@ void CheckAdapter(const JobSpec& spec, Check& check, const Job& job) {
   Refuse(!whole, "training.recompute.mode", recompute.mode.value_or(""), check);
   Refuse(job.recompute_unit_layer_count > 1, "training.recompute.unit_layer_count",
          job.recompute_unit_layer_count, check);
-  Refuse(job.loss != LossImplementation::kPlain, "training.loss.implementation",
-         NameOf(job.loss, kLossImplementations), check);
+  Refuse(job.loss != LossImplementation::kPlain && !job.reference.has_value(),
+         "training.loss.implementation", NameOf(job.loss, kLossImplementations), check);
   Refuse(job.compile, "runtime.compile", "true", check);
   if (job.model == nullptr) return;
   Refuse(job.model->embedding_size != job.model->hidden_size, "model",

@@ -98,7 +98,8 @@ void WidenPrecision(Precision& precision) {
 void CheckPrecision(const PrecisionSpec& spec, Check& check, Job& job) {
   // Without sharding nobody keeps masters of what is frozen.
   const bool pure = job.adapter.has_value() && job.profile->sharding == Sharding::kBuckets;
-  const absl::string_view usual = pure ? "bf16-pure" : "bf16-mixed";
+  const absl::string_view usual =
+      pure ? "bf16-pure" : (job.reference.has_value() ? "bf16-autocast" : "bf16-mixed");
   const std::string name = spec.preset.value_or(std::string(usual));
   const auto preset = check.Meaning("training.precision.preset", name, kPresets);
   if (!spec.preset.has_value()) {
@@ -311,6 +312,9 @@ void CheckLoss(const LossSpec& spec, Check& check, Job& job) {
     const auto loss = check.Meaning(field, *spec.implementation, kLossImplementations);
     job.loss = loss.value_or(LossImplementation::kPlain);
     CheckAbility(AbilityOf(job.loss), field, *spec.implementation, check, job);
+  } else if (job.reference.has_value()) {
+    job.loss = LossImplementation::kFused;
+    check.Assume("training.loss.implementation", "fused", "TRL's, from 1.15 on");
   }
   const bool chunked = job.loss == LossImplementation::kChunked ||
                        job.loss == LossImplementation::kChunkedCrossEntropy;
@@ -326,11 +330,11 @@ void CheckLoss(const LossSpec& spec, Check& check, Job& job) {
 
 // Heads that predict no tokens are transformers' classes: what else would split them
 // or their loss has none.
-void CheckHead(const LossSpec& spec, Check& check, const Job& job) {
+void CheckHead(Check& check, const Job& job) {
   if (job.model == nullptr || PredictsTokens(job.model->head)) return;
   constexpr char kRule[] = "needs a head that predicts tokens, as language-model";
   if (job.loss != LossImplementation::kPlain) {
-    check.Fail("training.loss.implementation", *spec.implementation, kRule,
+    check.Fail("training.loss.implementation", NameOf(job.loss, kLossImplementations), kRule,
                ViolationCode::kConflict);
   }
   if (job.tensor_parallel_size > 1) {
@@ -452,13 +456,14 @@ void CheckTraining(const TrainingSpec& spec, Check& check, Job& job) {
   CheckBatch(spec, check, job);
   ReadAdapter(spec.adapter, check, job);
   ReadQuantization(spec.quantization, check, job);
+  ReadPreference(spec.preference, check, job);
   CheckPrecision(spec.precision, check, job);
   CheckOptimizer(spec.optimizer, spec.precision.optimizer_state_dtype, check, job);
   job.gradient_clipping = spec.gradient_clipping.value_or(true);
   CheckRecompute(spec.recompute, check, job);
   CheckAttention(spec, check, job);
   CheckLoss(spec.loss, check, job);
-  CheckHead(spec.loss, check, job);
+  CheckHead(check, job);
   job.resumed_from_checkpoint = spec.resumed_from_checkpoint.value_or(false);
 }
 

@@ -69,6 +69,12 @@ inline constexpr Word<uint8_t> kAdapterTargets[] = {
 };
 inline constexpr Word<DType> kAdapterDTypes[] = {
     {"fp32", DType::kFp32}, {"fp16", DType::kFp16}, {"bf16", DType::kBf16}};
+inline constexpr Word<PreferenceMethod> kPreferenceMethods[] = {{"dpo", PreferenceMethod::kDpo}};
+inline constexpr Word<Reference> kReferences[] = {
+    {"model", Reference::kModel},
+    {"adapters-off", Reference::kAdaptersOff},
+    {"precomputed", Reference::kPrecomputed},
+};
 // No value: what the framework takes on this GPU.
 inline constexpr Word<std::optional<AttentionKernel>> kAttentionKernels[] = {
     {"auto", std::nullopt},

@@ -56,6 +56,11 @@ Program ApplyRecompute(const ValidJob& job, Program program);
 // megatron/core/optimizer; each row names its own.
 Program ApplyOptimizer(const ValidJob& job, Program program);
 
+// Adds the network that a policy is compared with: its forward, which keeps nothing, and its
+// weights where they are another model's.
+// Source: Rafailov et al. 2023 (arXiv 2305.18290), equation 7; trl trainer/dpo_trainer.py.
+Program ApplyPreference(const ValidJob& job, Program program);
+
 // Shards states, gradients and weights over data-parallel ranks, and adds the
 // framework's buffers for gathering and reducing them.
 Program ApplyZero(const ValidJob& job, Program program);
@@ -86,6 +91,7 @@ inline constexpr Pass kPasses[kPassCount] = {
     {PassId::kLossChunks, ApplyLossChunks},
     {PassId::kRecompute, ApplyRecompute},
     {PassId::kOptimizer, ApplyOptimizer},
+    {PassId::kPreference, ApplyPreference},
     {PassId::kZero, ApplyZero},
     {PassId::kPipelineParallel, ApplyPipelineParallel},
     {PassId::kRuntime, ApplyRuntime},

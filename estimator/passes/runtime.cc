@@ -49,6 +49,7 @@ void AddCallWorkspace(const Job& job, Block& block) {
 void AddWorkspaces(const Job& job, Program& program) {
   if (job.profile->pooled_workspace && job.torch_version >= kWorkspacePerCall) {
     for (Block& block : program.blocks) AddCallWorkspace(job, block);
+    for (Block& block : program.reference) AddCallWorkspace(job, block);
   } else if (job.profile->pooled_workspace) {
     AddBytes(program, "workspace.cublas", Role::kWorkspace, Multiply(2, job.cublas_workspace_bytes),
              kAlways);

@@ -14,7 +14,7 @@ void SetShape(std::initializer_list<Extent> extents, Shape& shape) {
 Sizes::Sizes(const Job& job) {
   const Transformer& model = *job.model;
   auto set = [this](Symbol symbol, int64_t size) { of[static_cast<size_t>(symbol)] = size; };
-  set(Symbol::kB, job.micro_batch_size);
+  set(Symbol::kB, job.SequencesAtOnce());
   set(Symbol::kS, job.sequence_length);
   set(Symbol::kH, model.hidden_size);
   set(Symbol::kE, model.embedding_size);

@@ -14,9 +14,9 @@ constexpr absl::string_view kCollectives[] = {"gathers", "reduce-scatters", "all
                                               "exchanges"};
 constexpr absl::string_view kOps[] = {"", " (product)", " (attention)", " (gather)"};
 constexpr absl::string_view kGradients[] = {"", "shares gradients", "gradient in place"};
-constexpr absl::string_view kBases[] = {"parameters",     "matrices", "other parameters",
-                                        "rows + columns", "largest",  "bytes",
-                                        "bytes a layer"};
+constexpr absl::string_view kBases[] = {
+    "parameters", "matrices", "matrices read whole", "other parameters", "rows + columns",
+    "largest",    "bytes",    "bytes a layer"};
 constexpr absl::string_view kKinds[] = {"embedding", "layer", "head"};
 constexpr absl::string_view kParts[] = {"",
                                         "weights",
@@ -181,6 +181,7 @@ std::string Lines(const Block& block) {
           .If(!block.layers.IsAll(), InWords(block.layers))
           .If(block.recompute_unit > 0, absl::StrCat("recomputed by ", block.recompute_unit))
           .If(block.holds_output, "holds its output")
+          .If(block.forward_only, "forward only")
           .If(block.checkpoint_bytes > 0, absl::StrCat("keeps ", block.checkpoint_bytes))
           .If(block.reduce_bytes > 0, absl::StrCat("reduces ", block.reduce_bytes))
           .Of(block.input == kNoTensor ? "" : absl::StrCat("from ", NameOf(block.input, block)))
@@ -264,6 +265,9 @@ std::vector<absl::string_view> PassNames(PassMarks shrunk_by) {
 std::string Describe(const Program& program) {
   std::string text;
   for (const Block& block : program.blocks) absl::StrAppend(&text, Lines(block));
+  for (const Block& block : program.reference) {
+    absl::StrAppend(&text, "reference: ", Lines(block));
+  }
   const auto add = [&text](const std::string& line) { absl::StrAppend(&text, line, "\n"); };
   for (const State& state : program.states) add(Line(state));
   for (const Stage& stage : program.stages) add(Line(stage));

@@ -3,6 +3,7 @@
 // its own.
 #include "estimator/program/block_builder.h"
 #include "estimator/program/lower.h"
+#include "estimator/program/lower_log_probs.h"
 #include "estimator/program/lower_norm.h"
 #include "estimator/program/lower_scores.h"
 
@@ -304,6 +305,10 @@ Block LowerHead(const Job& job, std::pmr::memory_resource* memory) {
   TensorId hidden = job.model->final_norm ? LowerNorm(b, kFinalNorm, input) : input;
   if (!PredictsTokens(job.model->head)) {
     LowerScores(b, hidden);
+    return std::move(b).Build(input, kNoTensor);
+  }
+  if (job.reference.has_value()) {
+    LowerLogProbs(b, hidden);
     return std::move(b).Build(input, kNoTensor);
   }
   if (job.precision.residual != job.precision.Product()) {

@@ -387,9 +387,9 @@ TensorId LowerEager(BlockBuilder& b, Qkv qkv) {
   const Job& job = b.job();
   const DType dtype = job.precision.activation;
   const bool of_class = job.profile->transformers_attention;
-  const bool view = job.model->kv_head_count == 1 && job.micro_batch_size == 1;
+  const bool view = job.model->kv_head_count == 1 && job.SequencesAtOnce() == 1;
   if (!of_class || !view) ExpandKeysAndValues(b, qkv);
-  if (of_class && job.micro_batch_size > 1) {
+  if (of_class && job.SequencesAtOnce() > 1) {
     for (TensorId* const factor : {&qkv.query, &qkv.key, &qkv.value}) CopyView(b, *factor);
   }
   TensorId probabilities = LowerSoftmax(b, LowerScoreProduct(b, qkv));

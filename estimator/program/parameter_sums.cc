@@ -24,6 +24,7 @@ void AddParameter(const Parameter& parameter, int64_t row_shards, ParameterSums&
   sums.parameters = Add(sums.parameters, elements);
   sums.largest = std::max(sums.largest, elements);
   if (matrix && !parameter.embedding) sums.matrices = Add(sums.matrices, elements);
+  if (parameter.sliced) sums.sliced = Add(sums.sliced, elements);
   const int64_t sides = matrix ? Add(rows, columns) : rows;
   sums.rows_and_columns = Add(sums.rows_and_columns, sides);
   sums.row_shard = Add(sums.row_shard, row_shard);
@@ -57,6 +58,7 @@ void AddBlocks(const ParameterSums& block, int64_t count, ParameterSums& sums) {
   const auto add = [count](int64_t& sum, int64_t one) { sum = Add(sum, Multiply(one, count)); };
   add(sums.parameters, block.parameters);
   add(sums.matrices, block.matrices);
+  add(sums.sliced, block.sliced);
   add(sums.rows_and_columns, block.rows_and_columns);
   add(sums.row_shard, block.row_shard);
   sums.largest = std::max(sums.largest, block.largest);
@@ -124,6 +126,8 @@ int64_t WholeBytes(const State& state, const ParameterSums& sums) {
                                : sharded(SelectedElements(state, sums));
     case Basis::kMatrices:
       return sharded(sums.matrices);
+    case Basis::kWhole:
+      return sharded(sums.matrices - sums.sliced);
     case Basis::kOthers:
       return sharded(sums.parameters - sums.matrices);
     case Basis::kRowsAndColumns:

@@ -75,22 +75,16 @@ enum class PassId : uint8_t {
   kLossChunks,
   kRecompute,
   kOptimizer,
+  kPreference,
   kZero,
   kPipelineParallel,
   kRuntime,
 };
-inline constexpr size_t kPassCount = 11;
-inline constexpr absl::string_view kPassNames[kPassCount] = {"adapters",
-                                                             "quantization",
-                                                             "tensor-parallel",
-                                                             "context-parallel",
-                                                             "sequence-parallel",
-                                                             "loss-chunks",
-                                                             "recompute",
-                                                             "optimizer",
-                                                             "zero",
-                                                             "pipeline-parallel",
-                                                             "runtime"};
+inline constexpr size_t kPassCount = 12;
+inline constexpr absl::string_view kPassNames[kPassCount] = {
+    "adapters",          "quantization", "tensor-parallel",   "context-parallel",
+    "sequence-parallel", "loss-chunks",  "recompute",         "optimizer",
+    "preference",        "zero",         "pipeline-parallel", "runtime"};
 using PassMarks = uint16_t;
 static_assert(kPassCount <= 16);
 
@@ -104,6 +98,7 @@ struct Parameter {
   bool frozen = false;           // no gradient is made of it
   bool quantized = false;        // frozen, in a dtype that no product reads
   bool tied = false;             // the same tensor as the embedding, when on one rank
+  bool sliced = false;           // read slice by slice: autocast makes no copy of it whole
   uint8_t packed_into = 255;     // the parameter whose tensor it is a part of; 255: its own
   PassMarks shrunk_by = 0;
 
@@ -232,6 +227,7 @@ struct Block {
   LayerSet layers{};  // of a stage, those that are this block; of another kind it says nothing
   int64_t recompute_unit = 0;    // layers whose one input is kept; 0: all is kept
   bool holds_output = false;     // recomputed: its output and that one's gradient live to the end
+  bool forward_only = false;     // what ops save lives until the network's forward is over
   int64_t checkpoint_bytes = 0;  // what a recomputed layer keeps beside its input
   int64_t reduce_bytes = 0;  // its gradients on their way to other ranks, while the next block runs
   std::pmr::vector<Parameter> parameters;
@@ -251,6 +247,7 @@ void InsertOp(Block& block, size_t index, const Op& op);
 // What a state's size follows from.
 //   kParameters       the rank's parameters that are selected
 //   kMatrices         those with two axes and no lookup: what Muon orthogonalises
+//   kWhole            of these, those that products read whole
 //   kOthers           the rest of them
 //   kRowsAndColumns   the sum of both extents of each (Adafactor)
 //   kLargest          the largest single parameter
@@ -259,6 +256,7 @@ void InsertOp(Block& block, size_t index, const Op& op);
 enum class Basis : uint8_t {
   kParameters,
   kMatrices,
+  kWhole,
   kOthers,
   kRowsAndColumns,
   kLargest,
@@ -383,9 +381,12 @@ struct Stage {
 struct Program {
   Program() = default;
   explicit Program(std::pmr::memory_resource* memory)
-      : blocks(memory), states(memory), stages(memory) {}
+      : blocks(memory), reference(memory), states(memory), stages(memory) {}
 
   std::pmr::vector<Block> blocks;
+  // Of another network, which runs forward alone, behind the head's forward and without
+  // gradients. Its weights are a state.
+  std::pmr::vector<Block> reference;
   std::pmr::vector<State> states;
   std::pmr::vector<Stage> stages;  // none yet: one stage has it all
   Outside outside;

@@ -43,6 +43,9 @@ int64_t ReplayCost(const Program& program, const Tapes& tapes) {
       for (const StageBlock& at : blocks) {
         of_one += EventsOf(program.blocks[at.block], tapes.first[at.block]);
       }
+      for (const StageBlock& at : ReferenceOf(program, stage, chunk)) {
+        of_one += EventsOf(program.reference[at.block], tapes.reference[at.block]);
+      }
       events = Add(events, Add(Multiply(stage.order.played_micro_batches, of_one),
                                EventsOfStates(program, blocks)));
     }

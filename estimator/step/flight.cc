@@ -157,8 +157,27 @@ int64_t FlightMachine::OwnBytes(size_t block) const {
   return std::max(kept, Bytes(parts_.program.gradient_dtype, sums.all.parameters));
 }
 
+// Adds what the policy keeps, and what its reference does up to the last block like `block`.
+template <typename Sum>
+void FlightMachine::GrowReference(size_t block, Sum& sum) const {
+  GrowNewest(chunk_.layer_count, sum);
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    if (blocks_[i].kind == BlockKind::kHead) sum.Grow(runs_[i].kept);
+  }
+  const std::pmr::vector<Block>& network = parts_.program.reference;
+  const bool head = network[block].kind == BlockKind::kHead;
+  for (size_t i = 0; i <= block; ++i) {
+    if (head && network[i].kind == BlockKind::kEmbedding) continue;  // over with the last layer
+    const BlockRun& run = runs_[blocks_.size() + i];
+    const int64_t count = CountOnStage(network[i], chunk_);
+    sum.Grow(run.kept, i == block ? count - 1 : count);
+    if (i == block) sum.Grow(run.forward);
+  }
+}
+
 template <typename Sum>
 void FlightMachine::GrowAt(When when, size_t block, Sum& sum) const {
+  if (when == When::kReference) return GrowReference(block, sum);
   if (when == When::kAllKept) {
     GrowNewest(chunk_.layer_count, sum);
   } else {
@@ -169,6 +188,7 @@ void FlightMachine::GrowAt(When when, size_t block, Sum& sum) const {
   if (unit > 1 && IsBackward(when)) sum.Grow(runs_[block].unit, IndexOf(block, when) % unit);
   switch (when) {
     case When::kAllKept:
+    case When::kReference:
       return;
     case When::kForward:
       sum.Grow(runs_[block].forward);
@@ -203,7 +223,7 @@ void FlightMachine::GrowAt(When when, size_t block, Sum& sum) const {
 OtherStreams FlightMachine::OthersAt(When when, size_t block, bool inputs) const {
   OtherStreams others;
   if (IsBackward(when)) others.Grow(parts_.program.reduce_stream, ReduceBytesAt(when, block));
-  if (when == When::kAllKept || IsReduce(when)) return others;
+  if (when == When::kAllKept || when == When::kReference || IsReduce(when)) return others;
   for (const BlockBuffer& buffer : blocks_[block].buffers) {
     const bool backward = when != When::kForward;
     others.Grow(buffer.stream, buffer.Bytes(backward));
@@ -245,6 +265,9 @@ Demand FlightMachine::LossForward(const Demand& kept) const {
   Demand demand = kept;
   for (size_t i = 0; i < blocks_.size(); ++i) {
     if (blocks_[i].kind == BlockKind::kHead && OnStage(i)) Consider(demand, When::kForward, i);
+  }
+  for (size_t i = 0; i < parts_.program.reference.size() && chunk_.head; ++i) {
+    Consider(demand, When::kReference, i);
   }
   return demand;
 }
@@ -304,7 +327,7 @@ int64_t KeptTimes(const Block& block, const Stage& chunk) {
 Usage KeptByPair(const Parts& parts, const Stage& chunk) {
   Usage kept;
   kept.Grow(Role::kActivation, chunk.edge_bytes);
-  for (size_t i = 0; i < parts.runs.size(); ++i) {
+  for (size_t i = 0; i < parts.program.blocks.size(); ++i) {
     const int64_t times = KeptTimes(parts.program.blocks[i], chunk);
     if (times > 0) kept.Grow(parts.runs[i].kept, times);
   }

@@ -56,6 +56,7 @@ bool Persists(const State& state);
 // When within a phase memory is looked at.
 //   kForward       while a block runs forward for the newest micro-batch
 //   kAllKept       before the loss: everything that forward keeps
+//   kReference     while a block of the reference runs, behind the head's forward
 //   kLossBackward  while the head runs backward
 //   kMostKept      while a block, the first of its kind that backward passes,
 //                  does: it finds most kept
@@ -69,6 +70,7 @@ bool Persists(const State& state);
 enum class When : uint8_t {
   kForward,
   kAllKept,
+  kReference,
   kLossBackward,
   kMostKept,
   kNextKept,
@@ -152,6 +154,8 @@ class FlightMachine {
   void GrowGrown(size_t block, When when, Sum& sum) const;
   template <typename Sum>
   void GrowAtWork(size_t block, Sum& sum) const;
+  template <typename Sum>
+  void GrowReference(size_t block, Sum& sum) const;
   template <typename Sum>
   void GrowAt(When when, size_t block, Sum& sum) const;
   void Consider(Demand& demand, When when, size_t block) const;

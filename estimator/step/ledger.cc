@@ -39,7 +39,10 @@ class Machine {
     FindLastUses();
   }
 
-  BlockRun RunOnce() { return block_.recompute_unit > 0 ? RunRecomputed() : RunKept(); }
+  BlockRun RunOnce() {
+    if (block_.forward_only) return RunForward();
+    return block_.recompute_unit > 0 ? RunRecomputed() : RunKept();
+  }
   // The gradient of the block's input, when backward is over.
   int InputGradient() const {
     return block_.input == kNoTensor ? kNoStorage : gradient_storage_[block_.input];
@@ -64,6 +67,7 @@ class Machine {
   TensorId Root(TensorId tensor) const { return root_[tensor]; }
   bool Discarded(TensorId tensor) const { return block_.tensors[Root(tensor)].discarded; }
   void FindLastUses();
+  BlockRun RunForward();
   BlockRun RunKept();
   BlockRun RunRecomputed();
   void ForgetDropped();
@@ -475,6 +479,19 @@ void Machine::EndBackward(BlockRun& run) const {
   run.backward = Alive(peak_.note, true);
   const bool kept = weight_gradient_ == WeightGradient::kKept;
   run.later_backward = kept ? Alive(later_peak_.note, false) : run.backward;
+}
+
+// What was saved goes when the network's forward is over.
+BlockRun Machine::RunForward() {
+  BlockRun run;
+  forward_storage_[block_.input] = MakeTensor(block_.input);
+  Forward(0, static_cast<int>(block_.ops.size()), true);
+  EndForward(run);
+  for (const Op& op : block_.ops) {
+    for (TensorId id : op.saved) Release(forward_storage_[Root(id)]);
+  }
+  if (tape_ != nullptr) tape_->again_end = tape_->forward_end;
+  return run;
 }
 
 BlockRun Machine::RunKept() {

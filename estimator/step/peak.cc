@@ -352,9 +352,11 @@ int64_t StagePeak::MostReserved() const { return Add(Reserved(), pinned_bytes); 
 
 BlockRuns RunBlocks(const Program& program, std::pmr::memory_resource* memory) {
   BlockRuns runs(memory);
-  runs.reserve(program.blocks.size());
-  for (const Block& block : program.blocks) {
-    runs.push_back(Run(block, program.weight_gradient, program.gradient_dtype));
+  runs.reserve(program.blocks.size() + program.reference.size());
+  for (const auto* const network : {&program.blocks, &program.reference}) {
+    for (const Block& block : *network) {
+      runs.push_back(Run(block, program.weight_gradient, program.gradient_dtype));
+    }
   }
   return runs;
 }

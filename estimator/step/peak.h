@@ -39,7 +39,7 @@ struct StagePeak {
   int64_t MostReserved() const;  // with what is pinned: on less memory the job may fail
 };
 
-// In the order of program.blocks.
+// In the order of program.blocks, then of program.reference.
 using BlockRuns = std::pmr::vector<BlockRun>;
 BlockRuns RunBlocks(const Program& program,
                     std::pmr::memory_resource* memory = std::pmr::get_default_resource());

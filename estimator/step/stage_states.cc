@@ -17,25 +17,42 @@ bool IsLayer(const Block& block, int64_t index) {
   return block.kind == BlockKind::kLayer && block.layers.Has(index);
 }
 
-}  // namespace
+bool IsLast(const Stage& stage, size_t chunk) {
+  return stage.head && chunk + 1 == stage.virtual_layer_counts.size();
+}
 
-std::vector<StageBlock> BlocksOf(const Program& program, const Stage& stage, size_t chunk) {
+// Of one network.
+std::vector<StageBlock> BlocksIn(const std::pmr::vector<Block>& network, const Stage& stage,
+                                 size_t chunk) {
   std::vector<StageBlock> blocks;
   const auto add = [&](BlockKind kind) {
-    for (size_t i = 0; i < program.blocks.size(); ++i) {
-      if (program.blocks[i].kind == kind) blocks.push_back({i, -1});
+    for (size_t i = 0; i < network.size(); ++i) {
+      if (network[i].kind == kind) blocks.push_back({i, -1});
     }
   };
   int64_t begin = 0;
   for (size_t i = 0; i < chunk; ++i) begin += stage.virtual_layer_counts[i];
   if (chunk == 0 && stage.embedding) add(BlockKind::kEmbedding);
   for (int64_t layer = 0; layer < stage.virtual_layer_counts[chunk]; ++layer) {
-    for (size_t i = 0; i < program.blocks.size(); ++i) {
-      if (!IsLayer(program.blocks[i], layer)) continue;
+    for (size_t i = 0; i < network.size(); ++i) {
+      if (!IsLayer(network[i], layer)) continue;
       blocks.push_back({i, static_cast<int32_t>(begin + layer)});
     }
   }
-  if (chunk + 1 == stage.virtual_layer_counts.size() && stage.head) add(BlockKind::kHead);
+  if (IsLast(stage, chunk)) add(BlockKind::kHead);
+  return blocks;
+}
+
+}  // namespace
+
+std::vector<StageBlock> BlocksOf(const Program& program, const Stage& stage, size_t chunk) {
+  return BlocksIn(program.blocks, stage, chunk);
+}
+
+std::vector<StageBlock> ReferenceOf(const Program& program, const Stage& stage, size_t chunk) {
+  if (program.reference.empty() || !IsLast(stage, chunk)) return {};
+  std::vector<StageBlock> blocks = BlocksIn(program.reference, stage, chunk);
+  for (StageBlock& at : blocks) at.reference = true;
   return blocks;
 }
 

@@ -16,12 +16,15 @@ namespace plimsoll {
 struct StageBlock {
   size_t block = 0;
   int32_t layer = -1;
+  bool reference = false;  // one of program.reference
 };
 
 // The blocks of one virtual stage, in forward's order.
 //
 // `begin` is the index of its first layer in the stage.
 std::vector<StageBlock> BlocksOf(const Program& program, const Stage& stage, size_t chunk);
+// Those of the reference, behind the head's forward of the last virtual stage; else none.
+std::vector<StageBlock> ReferenceOf(const Program& program, const Stage& stage, size_t chunk);
 
 // Who runs forward, and who runs backward: each has a cuBLAS handle of its own.
 // Source: aten/src/ATen/cuda/CublasHandlePool.cpp, getCurrentCUDABlasHandle.

@@ -35,6 +35,7 @@ class Unroller {
         states_(program, stage_, writer_) {
     for (size_t chunk = 0; chunk < stage_.virtual_layer_counts.size(); ++chunk) {
       chunks_.push_back(BlocksOf(program, stage_, chunk));
+      references_.push_back(ReferenceOf(program, stage_, chunk));
     }
   }
 
@@ -44,6 +45,7 @@ class Unroller {
   void Enter(Phase phase);
   void Step();
   void Forward(const Turn& turn);
+  void ForwardReference(const std::vector<StageBlock>& blocks);
   void Backward(const Turn& turn);
   int32_t ForwardBlock(Frame& frame, const StageBlock& at, int32_t input, bool unit_begins);
   void Again(Pair& pair, size_t chunk, size_t begin, size_t end, int32_t gradient);
@@ -66,7 +68,9 @@ class Unroller {
     if (pairs_.size() <= index) pairs_.resize(index + 1);
     return pairs_[index];
   }
-  const Block& BlockAt(const StageBlock& at) const { return program_.blocks[at.block]; }
+  const Block& BlockAt(const StageBlock& at) const {
+    return (at.reference ? program_.reference : program_.blocks)[at.block];
+  }
 
   const Program& program_;
   const Tapes& tapes_;
@@ -75,6 +79,7 @@ class Unroller {
   TimelineWriter writer_;
   StageStates states_;
   std::vector<std::vector<StageBlock>> chunks_;
+  std::vector<std::vector<StageBlock>> references_;  // behind each one's forward
   std::vector<Pair> pairs_;
   std::vector<int32_t> buffers_;  // of the block at work
   int32_t reduced_ = kNoStorage;  // gradients on their way to other ranks
@@ -180,6 +185,22 @@ int32_t Unroller::ForwardBlock(Frame& frame, const StageBlock& at, int32_t input
   return frame.output;
 }
 
+// Runs a network that keeps nothing for backward. Its embedding and layers are one module, which
+// returns before the head runs.
+void Unroller::ForwardReference(const std::vector<StageBlock>& blocks) {
+  std::vector<Frame> frames(blocks.size());
+  const auto end = [&](size_t i) {
+    Play(frames[i], frames[i].tape->forward_end, frames[i].tape->events.size(), blocks[i]);
+  };
+  int32_t carried = kNoStorage;
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    if (i + 1 == blocks.size()) end(0);
+    frames[i].tape = &tapes_.reference[blocks[i].block];
+    carried = ForwardBlock(frames[i], blocks[i], carried, false);
+  }
+  for (size_t i = 1; i < blocks.size(); ++i) end(i);
+}
+
 void Unroller::Forward(const Turn& turn) {
   Enter(Phase::kForward);
   const auto chunk = static_cast<size_t>(turn.chunk);
@@ -202,6 +223,7 @@ void Unroller::Forward(const Turn& turn) {
           std::exchange(frame.storages[static_cast<size_t>(frame.tape->input)], kNoStorage));
     }
   }
+  ForwardReference(references_[chunk]);
   writer_.Record(carried);
   if (stage_.edge_bytes > 0) {
     pair.sent = carried;
@@ -396,6 +418,9 @@ Tapes::Tapes(const Program& program) {
     const bool added = kept && block.reduce_bytes == 0;
     later.push_back(added ? Record(block, WeightGradient::kAdded, program.gradient_dtype)
                           : first.back());
+  }
+  for (const Block& block : program.reference) {
+    reference.push_back(Record(block, program.weight_gradient, program.gradient_dtype));
   }
 }
 

@@ -58,6 +58,7 @@ struct Tapes {
   explicit Tapes(const Program& program);
   std::vector<Tape> first;
   std::vector<Tape> later;
+  std::vector<Tape> reference;  // of program.reference
 };
 
 // Returns the timeline of one stage; none where it is longer than

@@ -72,7 +72,7 @@ class BlockClock {
   // Vectors that a product by weights takes: the tokens, or of what is pooled the
   // sequences.
   double Rows(const Op& op) const {
-    const auto sequences = static_cast<double>(job_.micro_batch_size);
+    const auto sequences = static_cast<double>(job_.SequencesAtOnce());
     const Shape& shape = block_.tensors[op.outputs.ids[0]].shape;
     const bool pooled = shape.rank == 2 && shape.extents[1].symbol != Symbol::kS;
     return pooled ? sequences : static_cast<double>(job_.LocalTokens());

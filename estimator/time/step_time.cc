@@ -206,8 +206,9 @@ void FillFigures(const Job& job, const Speed& speed, const ModelCost& cost, Step
   for (const double seconds : time.terms) time.seconds += seconds;
   time.low_seconds = time.seconds / (1 + speed.spread());
   time.high_seconds = time.seconds * (1 + speed.spread());
-  const double tokens =
-      static_cast<double>(job.global_batch_size) * static_cast<double>(job.sequence_length);
+  const double tokens = static_cast<double>(job.global_batch_size) *
+                        static_cast<double>(job.SequencesOfSample()) *
+                        static_cast<double>(job.sequence_length);
   const auto gpus = static_cast<double>(job.gpu_count);
   time.tokens_per_second = tokens / time.seconds;
   time.model_flops_utilization =
@@ -264,7 +265,7 @@ Program BlocksProgram(const ValidJob& job) {
   Program program = Lower(job);
   for (const Pass& pass : kPasses) {
     program = pass.apply(job, std::move(program));
-    if (pass.id == PassId::kOptimizer) break;
+    if (pass.id == PassId::kPreference) break;
   }
   return program;
 }
@@ -284,6 +285,11 @@ ModelCost CostOf(const ValidJob& job, const Program& program, const Speed& speed
     const int64_t count =
         block.kind == BlockKind::kLayer ? block.layers.CountOf(job->model->layer_count) : 1;
     flops += static_cast<double>(count) * (one.time.model_flops + one.time.backward_model_flops);
+  }
+  for (const Block& block : program.reference) {  // its forward, of every micro-batch
+    BlockCost& one = cost.blocks.emplace_back();
+    one.place = PlaceOf(block);
+    one.time.forward = TimeBlock(*job, cost.rates, speed.framework.tensor_overlap, block).forward;
   }
   const auto tokens = static_cast<double>(job->LocalTokens());
   const auto degree = static_cast<double>(job->tensor_parallel_size);

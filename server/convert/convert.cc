@@ -215,8 +215,8 @@ bool MayHaveUnknownFields(const v1::EstimateMemoryRequest& request) {
          AnyHasUnknown(request, job, job.model(), job.model().transformer(), job.training(),
                        job.training().precision(), job.training().optimizer(),
                        job.training().recompute(), job.training().loss(), job.training().adapter(),
-                       job.training().quantization(), job.parallelism(), job.runtime(),
-                       job.runtime().allocator(), job.cluster());
+                       job.training().quantization(), job.training().preference(),
+                       job.parallelism(), job.runtime(), job.runtime().allocator(), job.cluster());
 }
 
 Violations CheckHfConfig(const v1::Model& model) {

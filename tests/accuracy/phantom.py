@@ -32,6 +32,8 @@ def sets_of(row):
     of = "adapters " if row.text("adapter") else ""
     if row.text("quantization"):
         of = "quantized "
+    if row.text("preference"):
+        of = "preference "
     return [f"phantom {of}{row.text('what_is_measured')}"]
 
 
@@ -88,6 +90,9 @@ def _training(row):
             precision["reduce_dtype"] = row.text("reduce") or "fp32"
     if row.text("quantization"):
         training["quantization"], precision["parameter_dtype"] = _quantization(row)
+    if row.text("preference"):
+        method, reference = row.text("preference").split(" reference=")
+        training["preference"] = {"method": method, "reference": reference}
     if row.text("kernel") in KERNELS:
         training["attention"] = KERNELS[row.text("kernel")]
     return {"training": training}

@@ -359,6 +359,14 @@ class PhantomTest(unittest.TestCase):
             training["precision"], {"preset": "bf16-autocast", "parameter_dtype": "fp32"}
         )
 
+    def test_preference_tuning_is_apart(self):
+        row = ROWS["phantom-p01-2.15-allocated"]
+        self.assertEqual(phantom.sets_of(row), ["phantom preference allocated"])
+        self.assertEqual(
+            job(phantom, row)["training"]["preference"],
+            {"method": "dpo", "reference": "model"},
+        )
+
     def test_it_makes_no_bound(self):
         sources = {source for _, source, _ in calibrate.measured_rows(DATA)}
         self.assertNotIn(phantom, sources)

@@ -136,6 +136,15 @@ void FillTraining(RandomNumbers random, const Capabilities& can, JobSpec& job) {
   if (can.Has(Ability::kCompile) && Once(random, 3)) job.runtime.compile = true;
 }
 
+// What is modelled where a trainer's own loss and layers are: choices that are not give way.
+void KeepPlain(RandomNumbers random, JobSpec& job) {
+  job.training.loss = {};
+  job.runtime.compile.reset();
+  if (!job.training.recompute.mode.has_value()) return;
+  job.training.recompute = {};
+  job.training.recompute.mode = Once(random, 2) ? "full" : "none";
+}
+
 // What is modelled with an adapter; other choices give way.
 void FillAdapter(RandomNumbers random, const Capabilities& can, JobSpec& job) {
   const ParallelismSpec& parallel = job.parallelism;
@@ -159,12 +168,19 @@ void FillAdapter(RandomNumbers random, const Capabilities& can, JobSpec& job) {
     job.training.precision.preset = "bf16-mixed";
     adapter.adapter_dtype = "fp32";
   }
-  job.training.loss = {};
-  job.runtime.compile.reset();
-  if (job.training.recompute.mode.has_value()) {
-    job.training.recompute = {};
-    job.training.recompute.mode = Once(random, 2) ? "full" : "none";
-  }
+  KeepPlain(random, job);
+}
+
+// The same with pairs of answers.
+void FillPreference(RandomNumbers random, const Capabilities& can, JobSpec& job) {
+  if (!can.Has(Ability::kDpo) || !Once(random, 2)) return;
+  PreferenceSpec& preference = job.training.preference;
+  preference.method = "dpo";
+  const bool adapter = job.training.adapter.method.has_value();
+  const char* const references[] = {"model", "precomputed", "adapters-off"};
+  preference.reference = references[Below(random, adapter ? 3 : 2)];
+  if (!adapter) job.training.precision.preset = AnyWord(random, kAdapterPresets);
+  KeepPlain(random, job);
 }
 
 // Frozen weights in 4 bits, and what is not quantized in 16 or 32.
@@ -221,6 +237,7 @@ JobSpec RandomJob(RandomNumbers random) {
   if (!Once(random, 3)) FillRecompute(random, can, layers_of_stage, job);
   FillAdapter(random, can, job);
   FillQuantization(random, can, job);
+  FillPreference(random, can, job);
   const char* const gpus[] = {"a100-80gb-sxm", "h100-80gb-sxm", "v100-32gb-sxm", "rtx-4090"};
   job.cluster.gpu = gpus[Below(random, 4)];
   return job;
@@ -306,6 +323,8 @@ void JunkTraining(RandomNumbers random, TrainingSpec& training) {
   Junk(random, training.attention, kAttentionKernels);
   Junk(random, training.loss.implementation, kLossImplementations);
   Junk(random, training.loss.chunk_count);
+  Junk(random, training.preference.method, kPreferenceMethods);
+  Junk(random, training.preference.reference, kReferences);
   Junk(random, training.adapter.method, kAdapterMethods);
   Junk(random, training.adapter.rank);
   Junk(random, training.adapter.dropout);

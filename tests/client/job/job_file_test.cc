@@ -89,6 +89,19 @@ TEST_F(JobFileTest, ReadsYamlAndJsonAlike) {
   EXPECT_FALSE(yaml->training().has_micro_batch_size());
 }
 
+TEST_F(JobFileTest, PreferenceTuningInWordsOfOthers) {
+  for (const char* const text : {"training: {preference: dpo}", "dpo: true", "rl: dpo"}) {
+    const auto job = ReadGood(Write("job.yaml", text), {});
+    ASSERT_TRUE(job.ok()) << job.status();
+    EXPECT_EQ(job->training().preference().method(), "dpo") << text;
+  }
+  const auto job = ReadGood(Write("job.yaml", "{rl: dpo, precompute_ref_log_probs: true}"), {});
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->training().preference().reference(), "precomputed");
+  EXPECT_THAT(Refusal("pref_loss: sigmoid"), testing::HasSubstr("LLaMA-Factory's trainer"));
+  EXPECT_THAT(Refusal("runtime: {trainer: trl}"), testing::HasSubstr("is hf-trainer"));
+}
+
 TEST_F(JobFileTest, WordsMayBeAListInOne) {
   const auto job = ReadGood(Write("job.yaml", R"(
 training: {lora: true, lora_r: 16, lora_target_modules: "q_proj, v_proj", recompute: {modules: mlp}}

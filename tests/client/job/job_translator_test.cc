@@ -146,8 +146,7 @@ const Same kSame[] = {
      "bnb_4bit_compute_dtype: bfloat16, quant_method: bnb, load_in_8bit: false}",
      "{training: {adapter: {method: qlora}, quantization: {format: nf4, double_quantization: true, "
      "compute_dtype: bf16}}}"},
-    {"LLaMA-Factory's", "{training: {quantization_bit: 4, double_quantization: true}}",
-     "{training: {quantization: {format: nf4, double_quantization: true}}}"},
+    {"LLaMA-Factory's", "{quantization_bit: 4}", "{training: {quantization: {format: nf4}}}"},
     {"a word for quantization", "{training: {adapter: qlora, quantization: nf4}}",
      "{training: {adapter: {method: qlora}, quantization: {format: nf4}}}"},
     {"in any case", "{training: {optimizer: AdamW, attention: Flash}}",

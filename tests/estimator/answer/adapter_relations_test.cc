@@ -14,6 +14,7 @@ constexpr int kJobs = 200;
 JobSpec AdapterJob(std::mt19937_64& random) {
   while (true) {
     JobSpec job = RandomJob(random);
+    job.training.preference = {};  // an adapter may be what it is compared without
     if (job.training.adapter.method.has_value() && Refusals(job).empty()) return job;
   }
 }

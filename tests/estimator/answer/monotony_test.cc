@@ -105,7 +105,8 @@ TEST(MonotonyTest, MoreRecomputationNeverKeepsMore) {
     job.training.recompute = RecomputeSpec();
     const int64_t none = KeptByLayer(ProgramOf(job));
     const bool parts = Valid(job)->capabilities.Has(Ability::kRecomputeSelective) &&
-                       !job.training.adapter.method.has_value();
+                       !job.training.adapter.method.has_value() &&
+                       !job.training.preference.method.has_value();
     if (parts) job.training.recompute.mode = "selective";
     const int64_t selective = KeptByLayer(ProgramOf(job));
     job.training.recompute.mode = "full";

@@ -45,13 +45,13 @@ TEST(MemoryFloorTest, AddsStatesAndWhatLayersKeep) {
   JobSpec spec = With(SmallJob(), "megatron-core");
   const ValidJob job = Valid(spec);
   const FloorParts parts = FloorPartsOf(job, BlocksProgram(job));
-  EXPECT_DOUBLE_EQ(parts.weight_bytes, 2);
+  EXPECT_DOUBLE_EQ(parts.weight_bytes[0], 2);
   EXPECT_DOUBLE_EQ(parts.gradient_bytes, 4);
   EXPECT_DOUBLE_EQ(parts.optimizer_bytes, 12);
   int64_t expected = 0;
   for (const BlockFloor& block : parts.blocks) {
     const int64_t count = block.place.kind == BlockKind::kLayer ? 4 : 1;
-    expected += count * (18 * block.parameters + block.kept_bytes);
+    expected += count * (18 * block.parameters[0] + block.kept_bytes);
   }
   EXPECT_EQ(MemoryFloor(*job, parts), expected);
 }

@@ -43,7 +43,8 @@ constexpr char kEverything[] = R"({
     "resumed_from_checkpoint": true,
     "adapter": {"method": "dd", "rank": 38, "target_modules": ["ee", "ff"], "dropout": 0.5,
       "adapter_dtype": "gg"},
-    "quantization": {"format": "hh", "double_quantization": true, "compute_dtype": "ii"}},
+    "quantization": {"format": "hh", "double_quantization": true, "compute_dtype": "ii"},
+    "preference": {"method": "jj", "reference": "kk"}},
   "parallelism": {"data_parallel_size": 15, "zero_stage": 16, "shard_group_size": 17,
     "tensor_parallel_size": 18, "sequence_parallel": true, "pipeline_parallel_size": 19,
     "pipeline_schedule": "t", "virtual_pipeline_size": 20, "pipeline_layout": [21, 22],
@@ -175,6 +176,12 @@ TEST(FromProtoTest, CopiesTheQuantization) {
   EXPECT_EQ(quantization.compute_dtype, "ii");
 }
 
+TEST(FromProtoTest, CopiesThePreference) {
+  const PreferenceSpec preference = FromProto(Read(kEverything)).training.preference;
+  EXPECT_EQ(preference.method, "jj");
+  EXPECT_EQ(preference.reference, "kk");
+}
+
 TEST(FromProtoTest, CopiesTheParallelismTheRuntimeAndTheCluster) {
   const JobSpec spec = FromProto(Read(kEverything));
   const ParallelismSpec& parallelism = spec.parallelism;
@@ -245,7 +252,7 @@ TEST(WithFieldsOfTest, WhatIsNoLongerSetIsCleared) {
       cleared,
       Read(
           R"({"training": {"precision": {}, "optimizer": {}, "recompute": {}, "loss": {}, "adapter": {},
-                           "quantization": {}},
+                           "quantization": {}, "preference": {}},
                         "parallelism": {}, "runtime": {"allocator": {}}, "cluster": {}})")))
       << cleared.DebugString();
 }

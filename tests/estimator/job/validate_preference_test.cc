@@ -1,0 +1,132 @@
+// Every rule of the preference section, and what stands beside one.
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "tests/testing/refusals.h"
+
+namespace plimsoll {
+namespace {
+
+JobSpec Job() {
+  JobSpec job = With(SmallJob(), "ddp", "bf16-pure");
+  job.training.preference.method = "dpo";
+  return job;
+}
+
+std::string NotModelled(absl::string_view field) {
+  return absl::StrCat("job.", field, "; is not modelled with preference tuning");
+}
+
+TEST(ValidatePreferenceTest, RefusesWhatIsNoPreference) {
+  ExpectRefusals(
+      Job(),
+      {
+          {"no method",
+           [](JobSpec& j) {
+             j.training.preference.method.reset();
+             j.training.preference.reference = "model";
+           },
+           {"job.training.preference.method: unset; must be set with other fields of preference"}},
+          {"another method",
+           [](JobSpec& j) { j.training.preference.method = "orpo"; },
+           {"job.training.preference.method: orpo; not modelled yet: preference tuning other than "
+            "DPO"}},
+          {"answers that are generated",
+           [](JobSpec& j) { j.training.preference.method = "grpo"; },
+           {"job.training.preference.method: grpo; not modelled yet: training on answers that are "
+            "generated"}},
+          {"no reference",
+           [](JobSpec& j) { j.training.preference.reference = "none"; },
+           {"job.training.preference.reference: none; not modelled yet: TRL's DPOTrainer always "
+            "has a reference"}},
+          {"no word for a reference",
+           [](JobSpec& j) { j.training.preference.reference = "teacher"; },
+           {"job.training.preference.reference: teacher; must be one of model, adapters-off, "
+            "precomputed"}},
+          {"adapters that are not there",
+           [](JobSpec& j) { j.training.preference.reference = "adapters-off"; },
+           {"job.training.preference.reference: adapters-off; needs an adapter"}},
+      });
+}
+
+TEST(ValidatePreferenceTest, RefusesWhatIsNotModelledBesideOne) {
+  ExpectRefusals(
+      Job(),
+      {
+          {"all logits at once",
+           [](JobSpec& j) { j.training.loss.implementation = "plain"; },
+           {"job.training.loss.implementation: plain; is not modelled with preference tuning: "
+            "fused is, which keeps no logits, as TRL has it from 1.15 on"}},
+          {"parts recomputed",
+           [](JobSpec& j) { j.training.recompute.mode = "selective"; },
+           {NotModelled("training.recompute.mode: selective")}},
+          {"units of layers",
+           [](JobSpec& j) {
+             j.training.recompute.mode = "full";
+             j.training.recompute.unit_layer_count = 2;
+           },
+           {NotModelled("training.recompute.unit_layer_count: 2")}},
+          {"compiled layers",
+           [](JobSpec& j) { j.runtime.compile = true; },
+           {NotModelled("runtime.compile: true")}},
+          {"masters",
+           [](JobSpec& j) { j.training.precision.preset = "bf16-mixed"; },
+           {"job.training.precision.master_dtype: fp32; is not modelled with preference tuning: "
+            "presets bf16-autocast, bf16-pure and fp32 are"}},
+          {"a classifier",
+           [](JobSpec& j) {
+             Shape(j).head = "sequence-classification";
+             Shape(j).label_count = 2;
+           },
+           {"job.training.loss.implementation: fused; needs a head that predicts tokens, as "
+            "language-model",
+            NotModelled("model: sequence-classification")}},
+      });
+}
+
+// What TRL wraps otherwise, and what others do on their own.
+TEST(ValidatePreferenceTest, UnderDdpAlone) {
+  JobSpec job = With(SmallJob(), "ddp", "fp32");
+  job.training.preference.method = "dpo";
+  ExpectRefusals(
+      job,
+      {
+          {"fsdp2",
+           [](JobSpec& j) { j.runtime.framework = "fsdp2"; },
+           {"job.training.preference.method: dpo; is not modelled with fsdp2: ddp is, as TRL's "
+            "DPOTrainer runs it"}},
+          {"deepspeed",
+           [](JobSpec& j) { j.runtime.framework = "deepspeed"; },
+           {"job.training.preference.method: dpo; is not modelled with deepspeed: ddp is, as TRL's "
+            "DPOTrainer runs it"}},
+          {"megatron",
+           [](JobSpec& j) { j.runtime.framework = "megatron-core"; },
+           {"job.training.preference.method: dpo; is not modelled with megatron-core: NeMo's over "
+            "Megatron is its own"}},
+          {"hf-trainer", [](JobSpec& j) { j.runtime.trainer = "hf-trainer"; }, {}},
+      });
+}
+
+// With an adapter the policy is its own reference.
+TEST(ValidatePreferenceTest, DefaultsAreTrls) {
+  JobSpec job = Job();
+  job.training.precision.preset.reset();
+  const ValidJob plain = Valid(job);
+  EXPECT_EQ(plain->reference, Reference::kModel);
+  EXPECT_EQ(plain->loss, LossImplementation::kFused);
+  EXPECT_TRUE(plain->precision.autocast);
+  EXPECT_EQ(plain->SequencesAtOnce(), 4) << "two pairs";
+  EXPECT_EQ(plain->LocalTokens(), 4 * 32);
+  job.training.adapter.method = "lora";
+  const ValidJob adapter = Valid(job);
+  EXPECT_EQ(adapter->reference, Reference::kAdaptersOff);
+  int said = 0;
+  for (const Assumption& assumption : adapter->assumptions) {
+    said += absl::StartsWith(assumption.field, "training.preference.") ? 1 : 0;
+    said += assumption.field == "training.loss.implementation" ? 1 : 0;
+  }
+  EXPECT_EQ(said, 2);
+}
+
+}  // namespace
+}  // namespace plimsoll
