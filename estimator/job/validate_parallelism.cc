@@ -378,10 +378,10 @@ void CheckWindows(Check& check, const Job& job) {
   if (model.windowed.CountOf(model.layer_count) == model.layer_count) return;
   if (model.irregular_windows) fail("where these layers come in no regular turns", "model");
   if (job.pipeline_parallel_size > 1) {
-    fail("of some layers on a pipeline", "parallelism.pipeline_parallel_size");
+    fail("on a pipeline where some layers have none", "parallelism.pipeline_parallel_size");
   }
   if (job.recompute_interval > 1 || job.recompute_unit_layer_count > 1) {
-    fail("of some layers where others are run again", "training.recompute");
+    fail("where only some layers are run again", "training.recompute");
   }
 }
 

@@ -345,9 +345,9 @@ TEST(ValidateTrainingTest, MasksOfSomeLayersGoWithNoOtherDivision) {
   JobSpec again = Windowed(16);
   again.training.recompute.mode = "every-nth";
   again.training.recompute.interval = 2;
-  EXPECT_THAT(Refusals(again),
-              testing::ElementsAre(rule + "of some layers where others are run again; "
-                                          "flash needs no mask"));
+  EXPECT_THAT(
+      Refusals(again),
+      testing::ElementsAre(rule + "where only some layers are run again; flash needs no mask"));
   const JobSpec irregular =
       WithModel(Windowed(16), [](Transformer& model) { model.irregular_windows = true; });
   EXPECT_THAT(Refusals(irregular),
