@@ -33,9 +33,14 @@ void UntieHead(Job& job, std::shared_ptr<const Transformer>& own) {
 // TRL drops nothing of a policy, nor of its reference.
 // Source: trl trainer/dpo_config.py, disable_dropout; trainer/utils.py, disable_dropout_in_model.
 void DropNothing(Job& job, std::shared_ptr<const Transformer>& own) {
-  if (job.adapter.has_value()) job.adapter->dropout = 0;
-  if (job.model == nullptr) return;
-  if (job.model->hidden_dropout == 0 && job.model->embedding_dropout == 0) return;
+  const bool of_adapter = job.adapter.has_value() && job.adapter->dropout > 0;
+  const bool of_model =
+      job.model != nullptr && (job.model->hidden_dropout > 0 || job.model->embedding_dropout > 0);
+  if (!of_adapter && !of_model) return;
+  job.warnings.push_back({"dropout-off", of_adapter ? "job.training.adapter.dropout" : "job.model",
+                          "TRL's trainer switches dropout off: none is counted"});
+  if (of_adapter) job.adapter->dropout = 0;
+  if (!of_model) return;
   auto whole = std::make_shared<Transformer>(*job.model);
   whole->hidden_dropout = 0;
   whole->embedding_dropout = 0;

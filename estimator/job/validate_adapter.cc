@@ -2,6 +2,7 @@
 #include <string>
 
 #include "absl/strings/str_join.h"
+#include "estimator/job/beside.h"
 #include "estimator/job/job_abilities.h"
 #include "estimator/job/validate_sections.h"
 #include "estimator/job/vocabularies.h"
@@ -35,25 +36,16 @@ uint8_t ReadTargets(const std::vector<std::string>& names, bool joint, Check& ch
   return targets;
 }
 
-void Refuse(bool is, absl::string_view field, absl::string_view value, Check& check) {
-  if (!is) return;
-  check.Fail(field, value, "is not modelled with adapters", ViolationCode::kNotModelled,
-             {"training.adapter.method"});
-}
-void Refuse(bool is, absl::string_view field, int64_t value, Check& check) {
-  Refuse(is, field, absl::StrCat(value), check);
-}
-
 // FSDP2 trains tensors of one dtype in a group, DeepSpeed's engine has one for all: adapters have
 // that of the weights, or are masters of what forward reads in it.
 // Source: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _init_mp_dtypes;
 // deepspeed/runtime/engine.py, _configure_distributed_model.
-void CheckDTypes(Check& check, const Job& job) {
+void CheckDTypes(const Beside& adapters, Check& check, const Job& job) {
   const Precision& precision = job.precision;
   const bool sharded = job.profile->sharding != Sharding::kBuckets;
   const bool masters = precision.master != DType::kNone;
   const bool wide = precision.autocast && precision.parameter != precision.activation;
-  Refuse(wide, "training.precision.parameter_dtype", Name(precision.parameter), check);
+  adapters.Refuse(wide, "training.precision.parameter_dtype", Name(precision.parameter));
   const DType own = job.adapter->dtype;
   const bool halves =
       own != precision.parameter && own != DType::kFp32 && precision.parameter != DType::kFp32;
@@ -121,31 +113,26 @@ void ReadAdapter(const AdapterSpec& spec, Check& check, Job& job) {
 
 void CheckAdapter(const JobSpec& spec, Check& check, const Job& job) {
   const TrainingSpec& training = spec.training;
-  const RecomputeSpec& recompute = training.recompute;
-  const bool whole = job.recompute == RecomputeMode::kNone || job.recompute == RecomputeMode::kFull;
+  const Beside adapters("adapters", "training.adapter.method", check);
   const bool ends = job.zero_stage == 0 || job.zero_stage == 3;  // not held against real code
   if (ends && job.profile->sharding == Sharding::kEngine) {
     check.Fail("parallelism.zero_stage", job.zero_stage,
                "is not modelled with adapters: 1 and 2 are", ViolationCode::kNotModelled,
                {"training.adapter.method"});
   }
-  Refuse(job.tensor_parallel_size > 1, "parallelism.tensor_parallel_size", job.tensor_parallel_size,
-         check);
-  Refuse(job.context_parallel_size > 1, "parallelism.context_parallel_size",
-         job.context_parallel_size, check);
-  Refuse(job.pipeline_parallel_size > 1, "parallelism.pipeline_parallel_size",
-         job.pipeline_parallel_size, check);
-  Refuse(!whole, "training.recompute.mode", recompute.mode.value_or(""), check);
-  Refuse(job.recompute_unit_layer_count > 1, "training.recompute.unit_layer_count",
-         job.recompute_unit_layer_count, check);
-  Refuse(job.loss != LossImplementation::kPlain && !job.reference.has_value(),
-         "training.loss.implementation", NameOf(job.loss, kLossImplementations), check);
-  Refuse(job.compile, "runtime.compile", "true", check);
+  adapters.Refuse(job.tensor_parallel_size > 1, "parallelism.tensor_parallel_size",
+                  job.tensor_parallel_size);
+  adapters.Refuse(job.context_parallel_size > 1, "parallelism.context_parallel_size",
+                  job.context_parallel_size);
+  adapters.Refuse(job.pipeline_parallel_size > 1, "parallelism.pipeline_parallel_size",
+                  job.pipeline_parallel_size);
+  adapters.RefusePartsAgain(training.recompute, job);
+  adapters.Refuse(job.loss != LossImplementation::kPlain && !job.reference.has_value(),
+                  "training.loss.implementation", NameOf(job.loss, kLossImplementations));
+  adapters.Refuse(job.compile, "runtime.compile", "true");
   if (job.model == nullptr) return;
-  Refuse(job.model->embedding_size != job.model->hidden_size, "model",
-         "embeddings of another width than the layers'", check);
-  Refuse(job.model->head != Head::kLanguageModel, "model", NameOf(job.model->head, kHeads), check);
-  CheckDTypes(check, job);
+  adapters.RefuseOtherModels(*job.model);
+  CheckDTypes(adapters, check, job);
   CheckJoint(training.adapter, check, job);
   constexpr uint8_t kGate = 1 << static_cast<int>(AdapterTarget::kGate);
   if (!job.model->gated_mlp && job.adapter->targets == kGate) {

@@ -1,21 +1,12 @@
 // The preference section, and what is modelled beside it.
 #include <string>
 
+#include "estimator/job/beside.h"
 #include "estimator/job/job_abilities.h"
 #include "estimator/job/validate_sections.h"
 #include "estimator/job/vocabularies.h"
 
 namespace plimsoll {
-namespace {
-
-void Refuse(bool is, absl::string_view field, absl::string_view value, Check& check) {
-  if (!is) return;
-  check.Fail(field, value, "is not modelled with preference tuning", ViolationCode::kNotModelled,
-             {"training.preference.method"});
-}
-
-}  // namespace
-
 // Source of the defaults: trl trainer/dpo_trainer.py, DPOTrainer.__init__.
 void ReadPreference(const PreferenceSpec& spec, Check& check, Job& job) {
   if (!spec.method.has_value() && !spec.reference.has_value()) return;
@@ -43,12 +34,9 @@ void ReadPreference(const PreferenceSpec& spec, Check& check, Job& job) {
 }
 
 void CheckPreference(const JobSpec& spec, Check& check, const Job& job) {
-  const RecomputeSpec& recompute = spec.training.recompute;
-  const bool whole = job.recompute == RecomputeMode::kNone || job.recompute == RecomputeMode::kFull;
-  Refuse(!whole, "training.recompute.mode", recompute.mode.value_or(""), check);
-  Refuse(job.recompute_unit_layer_count > 1, "training.recompute.unit_layer_count",
-         absl::StrCat(job.recompute_unit_layer_count), check);
-  Refuse(job.compile, "runtime.compile", "true", check);
+  const Beside pairs("preference tuning", "training.preference.method", check);
+  pairs.RefusePartsAgain(spec.training.recompute, job);
+  pairs.Refuse(job.compile, "runtime.compile", "true");
   if (job.loss != LossImplementation::kFused) {
     check.Fail("training.loss.implementation", NameOf(job.loss, kLossImplementations),
                "is not modelled with preference tuning: fused is, which keeps no logits, as TRL "
@@ -63,10 +51,7 @@ void CheckPreference(const JobSpec& spec, Check& check, const Job& job) {
                "are",
                ViolationCode::kNotModelled, {"training.precision.preset"});
   }
-  if (job.model == nullptr) return;
-  Refuse(job.model->embedding_size != job.model->hidden_size, "model",
-         "embeddings of another width than the layers'", check);
-  Refuse(job.model->head != Head::kLanguageModel, "model", NameOf(job.model->head, kHeads), check);
+  if (job.model != nullptr) pairs.RefuseOtherModels(*job.model);
 }
 
 }  // namespace plimsoll

@@ -62,7 +62,6 @@ void AddBlocks(const ParameterSums& block, int64_t count, ParameterSums& sums) {
   add(sums.rows_and_columns, block.rows_and_columns);
   add(sums.row_shard, block.row_shard);
   sums.largest = std::max(sums.largest, block.largest);
-  if (block.frozen == 0) return;
   add(sums.frozen, block.frozen);
   add(sums.frozen_row_shard, block.frozen_row_shard);
   add(sums.quantized, block.quantized);

@@ -1,4 +1,6 @@
 // Every rule of the preference section, and what stands beside one.
+#include <algorithm>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
@@ -47,6 +49,26 @@ TEST(ValidatePreferenceTest, RefusesWhatIsNoPreference) {
            [](JobSpec& j) { j.training.preference.reference = "adapters-off"; },
            {"job.training.preference.reference: adapters-off; needs an adapter"}},
       });
+}
+
+// TRL switches it off, whatever the job says.
+TEST(ValidatePreferenceTest, SaysThatDropoutIsSwitchedOff) {
+  const auto said = [](const JobSpec& job) {
+    const ValidJob valid = Valid(job);
+    return std::count_if(valid->warnings.begin(), valid->warnings.end(),
+                         [](const Warning& one) { return one.code == "dropout-off"; });
+  };
+  JobSpec job = Job();
+  EXPECT_EQ(said(job), 0);
+  Shape(job).hidden_dropout = 0.1;
+  EXPECT_EQ(said(job), 1);
+  EXPECT_EQ(Valid(job)->model->hidden_dropout, 0);
+  job = Job();
+  job.training.adapter.method = "lora";
+  EXPECT_EQ(said(job), 0);
+  job.training.adapter.dropout = 0.05;
+  EXPECT_EQ(said(job), 1);
+  EXPECT_EQ(Valid(job)->adapter->dropout, 0);
 }
 
 TEST(ValidatePreferenceTest, RefusesWhatIsNotModelledBesideOne) {

@@ -43,6 +43,15 @@ TEST(ParameterSumsTest, ATiedHeadCountsWhereTheEmbeddingIsNot) {
   EXPECT_EQ(SumParameters(program, last).parameters, kTable + 64) << "not twice";
 }
 
+// OLMo 1's norms have no weights: a layer then has no frozen parameter but what is quantized.
+TEST(ParameterSumsTest, QuantizedMatricesCountWhereNothingElseIsFrozen) {
+  JobSpec job = With(SmallJob(), "ddp", "bf16-pure");
+  job.training.adapter.method = "qlora";
+  const Program program =
+      ProgramOf(WithModel(job, [](Transformer& model) { model.norm_weight = false; }));
+  EXPECT_EQ(SumParameters(program, WholeStage(4)).quantized, 4 * kLayerMatrices);
+}
+
 // Stages together have what the whole has.
 TEST(ParameterSumsTest, StagesAddUp) {
   JobSpec job = With(SmallJob(), "megatron-core");

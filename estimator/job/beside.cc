@@ -1,0 +1,26 @@
+#include "estimator/job/beside.h"
+
+#include "estimator/job/vocabularies.h"
+
+namespace plimsoll {
+
+void Beside::Refuse(bool is, absl::string_view field, absl::string_view value) const {
+  if (!is) return;
+  check_.Fail(field, value, absl::StrCat("is not modelled with ", what_),
+              ViolationCode::kNotModelled, {method_});
+}
+
+void Beside::RefusePartsAgain(const RecomputeSpec& spec, const Job& job) const {
+  const bool whole = job.recompute == RecomputeMode::kNone || job.recompute == RecomputeMode::kFull;
+  Refuse(!whole, "training.recompute.mode", spec.mode.value_or(""));
+  Refuse(job.recompute_unit_layer_count > 1, "training.recompute.unit_layer_count",
+         job.recompute_unit_layer_count);
+}
+
+void Beside::RefuseOtherModels(const Transformer& model) const {
+  Refuse(model.embedding_size != model.hidden_size, "model",
+         "embeddings of another width than the layers'");
+  Refuse(model.head != Head::kLanguageModel, "model", NameOf(model.head, kHeads));
+}
+
+}  // namespace plimsoll
