@@ -3,8 +3,8 @@
     coverage.py --plimsoll plimsoll index.csv
 
 index.csv has a row for each configuration (project, path) with what blocked it (`blockers`, by
-rules that read it). A kind of blocker is gone for a project where a job of that kind, under what
-the project trains with, is answered now. Each project counts the same.
+rules that read it). Blockers are gone for a project where a job of all their kinds together, under
+what the project trains with, is answered now. Each project counts the same.
 """
 
 import argparse
@@ -47,21 +47,25 @@ SPLITS = {
 }
 
 
-def job_of(kind, runtime):
-    """A small Llama that asks for the kind; none where no field says it."""
-    if runtime is None or (kind not in PROBES and kind not in SPLITS):
+def job_of(kinds, runtime):
+    """A small Llama that asks for all of the kinds; none where no field says one of them."""
+    if runtime is None or any(kind not in PROBES and kind not in SPLITS for kind in kinds):
         return None
     shape = {
         "layer_count": 4, "hidden_size": 1024, "head_count": 16, "kv_head_count": 8,
         "ffn_size": 2816, "vocab_size": 32000,
     }  # fmt: skip
-    return {
+    job = {
         "model": {"transformer": shape},
-        "training": {"sequence_length": 2048, **PROBES.get(kind, {})},
-        "parallelism": SPLITS.get(kind, {}),
+        "training": {"sequence_length": 2048},
+        "parallelism": {},
         "runtime": runtime,
         "cluster": {"gpu": "h100-80gb-sxm", "gpu_count": 8},
     }
+    for kind in kinds:
+        job["training"] |= PROBES.get(kind, {})
+        job["parallelism"] |= SPLITS.get(kind, {})
+    return job
 
 
 def answered(jobs, ask):
@@ -76,7 +80,7 @@ def shares(rows, gone):
     counts = collections.defaultdict(lambda: [0, 0])
     for project, kinds in rows:
         counts[project][0] += 1
-        counts[project][1] += all((project, kind) in gone for kind in kinds)
+        counts[project][1] += not kinds or (project, kinds) in gone
     return counts
 
 
@@ -104,13 +108,13 @@ def main():
     arguments = parser.parse_args()
     with open(arguments.index, newline="", encoding="utf-8") as file:
         rows = [
-            (row["project"], [kind for kind in row["blockers"].split(";") if kind])
+            (row["project"], tuple(kind for kind in row["blockers"].split(";") if kind))
             for row in csv.DictReader(file)
         ]
-    wanted = {(project, kind) for project, kinds in rows for kind in kinds}
     jobs = {
-        (project, kind): job_of(kind, RUNTIMES.get(project, DEFAULT_RUNTIME))
-        for project, kind in wanted
+        (project, kinds): job_of(kinds, RUNTIMES.get(project, DEFAULT_RUNTIME))
+        for project, kinds in rows
+        if kinds
     }
     gone = answered(jobs, ask_with(arguments.plimsoll))
     before, now = shares(rows, set()), shares(rows, gone)

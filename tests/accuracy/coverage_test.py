@@ -7,20 +7,20 @@ import coverage
 
 class CoverageTest(unittest.TestCase):
     ROWS = [
-        ("a", []),
-        ("a", ["LoRA"]),
-        ("a", ["LoRA", "diffusion"]),
-        ("a", ["diffusion"]),
-        ("b", ["LoRA"]),
+        ("a", ()),
+        ("a", ("LoRA",)),
+        ("a", ("LoRA", "diffusion")),
+        ("a", ("diffusion",)),
+        ("b", ("LoRA",)),
     ]
 
     def test_a_configuration_counts_once_all_its_blockers_are_gone(self):
-        counts = coverage.shares(self.ROWS, {("a", "LoRA")})
+        counts = coverage.shares(self.ROWS, {("a", ("LoRA",))})
         self.assertEqual(dict(counts), {"a": [4, 2], "b": [1, 0]})
 
     def test_each_project_counts_the_same(self):
         self.assertEqual(coverage.mean_share(coverage.shares(self.ROWS, set())), 0.125)
-        both = {("a", "LoRA"), ("b", "LoRA")}
+        both = {("a", ("LoRA",)), ("b", ("LoRA",))}
         self.assertEqual(coverage.mean_share(coverage.shares(self.ROWS, both)), 0.75)
 
     def test_a_kind_is_gone_where_its_job_is_answered(self):
@@ -36,12 +36,14 @@ class CoverageTest(unittest.TestCase):
 
     def test_a_kind_that_no_field_says_is_not_asked(self):
         runtime = {"framework": "ddp"}
-        self.assertIsNone(coverage.job_of("diffusion", runtime))
-        self.assertIsNone(coverage.job_of("LoRA", None))
-        job = coverage.job_of("LoRA", runtime)
+        self.assertIsNone(coverage.job_of(("LoRA", "diffusion"), runtime))
+        self.assertIsNone(coverage.job_of(("LoRA",), None))
+        job = coverage.job_of(("LoRA",), runtime)
         self.assertEqual(job["training"]["adapter"], {"method": "lora"})
         self.assertEqual(job["runtime"], runtime)
-        split = coverage.job_of("context/sequence parallel", runtime)
+        two = coverage.job_of(("DPO/KTO/ORPO", "LoRA"), runtime)
+        self.assertEqual(set(two["training"]), {"sequence_length", "adapter", "preference"})
+        split = coverage.job_of(("context/sequence parallel",), runtime)
         self.assertEqual(split["parallelism"], {"context_parallel_size": 2})
 
 

@@ -185,9 +185,9 @@ void FillPreference(RandomNumbers random, const Capabilities& can, JobSpec& job)
 
 // Frozen weights in 4 bits, and what is not quantized in 16 or 32.
 void FillQuantization(RandomNumbers random, const Capabilities& can, JobSpec& job) {
-  if (!job.training.adapter.method.has_value() || !can.Has(Ability::kNf4) || !Once(random, 2)) {
-    return;
-  }
+  const bool plain = !job.training.preference.method.has_value();
+  const bool frozen = job.training.adapter.method.has_value() && plain;
+  if (!frozen || !can.Has(Ability::kNf4) || !Once(random, 2)) return;
   QuantizationSpec& quantization = job.training.quantization;
   quantization.format = Once(random, 2) ? "nf4" : "fp4";
   quantization.double_quantization = Once(random, 2);
@@ -236,8 +236,8 @@ JobSpec RandomJob(RandomNumbers random) {
   FillTraining(random, can, job);
   if (!Once(random, 3)) FillRecompute(random, can, layers_of_stage, job);
   FillAdapter(random, can, job);
-  FillQuantization(random, can, job);
   FillPreference(random, can, job);
+  FillQuantization(random, can, job);
   const char* const gpus[] = {"a100-80gb-sxm", "h100-80gb-sxm", "v100-32gb-sxm", "rtx-4090"};
   job.cluster.gpu = gpus[Below(random, 4)];
   return job;

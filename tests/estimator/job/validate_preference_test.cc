@@ -88,6 +88,9 @@ TEST(ValidatePreferenceTest, RefusesWhatIsNotModelledBesideOne) {
              j.training.recompute.unit_layer_count = 2;
            },
            {NotModelled("training.recompute.unit_layer_count: 2")}},
+          {"quantized weights",
+           [](JobSpec& j) { j.training.adapter.method = "qlora"; },
+           {NotModelled("training.quantization.format: nf4")}},
           {"compiled layers",
            [](JobSpec& j) { j.runtime.compile = true; },
            {NotModelled("runtime.compile: true")}},
