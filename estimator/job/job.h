@@ -304,11 +304,6 @@ struct Job {
   DType AdapterDType() const {
     return precision.master == DType::kNone ? adapter->dtype : precision.parameter;
   }
-  // Whether layers that run again cast their weights again, which autocast's end has dropped.
-  bool CastsAgain() const {
-    return precision.autocast && precision.parameter != precision.activation &&
-           recompute == RecomputeMode::kFull && !adapter.has_value();
-  }
   // Sequences of a sample: of a pair two.
   int64_t SequencesOfSample() const { return reference.has_value() ? 2 : 1; }
   int64_t SequencesAtOnce() const { return Multiply(micro_batch_size, SequencesOfSample()); }

@@ -2,6 +2,7 @@
 
 #include "estimator/passes/pass.h"
 #include "estimator/program/parameter_sums.h"
+#include "estimator/program/weight_casts.h"
 
 namespace plimsoll {
 namespace {
@@ -68,6 +69,8 @@ void AddCasts(const Job& job, Program& program) {
                             .dtype = job.precision.Product(),
                             .until_backward = again,
                             .alive = During(Phase::kForward, last, true, true)});
+  if (!again) return;
+  for (Block& block : program.blocks) AddWeightCasts(job, block);
 }
 
 void AddWeights(const Job& job, Program& program) {

@@ -67,12 +67,12 @@ TensorId LowerProjection(BlockBuilder& b, TensorId hidden) {
   const DType dtype = b.job().precision.Product();
   const TensorId logits = Logits(b, "head.logits", dtype);
   Ids read{hidden};
-  // Autocast's copy of a table that is no matrix to the embedding, or that outlives the others',
-  // and of a frozen one, which backward reads alone.
+  // Autocast's copy of a table that is no matrix to the embedding, and of a frozen one, which
+  // backward reads alone.
   // Source: aten/src/ATen/autocast_mode.cpp, cached_cast.
   const bool frozen = b.job().adapter.has_value();
   const bool casts = b.job().precision.autocast && b.job().precision.parameter != dtype;
-  if (casts && (frozen || model.tied_embeddings || b.job().CastsAgain())) {
+  if (casts && (frozen || model.tied_embeddings)) {
     read.Add(
         b.Add("head.weight.cast", {b.Size(Symbol::kV), b.Size(Symbol::kE)},
               {.dtype = dtype, .tensor_axis = 0, .role = Role::kWeight, .differentiable = false}));

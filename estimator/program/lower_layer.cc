@@ -35,33 +35,12 @@ TensorId CastInput(BlockBuilder& b, absl::string_view name, TensorId input, Exte
   return cast;
 }
 
-// 16-bit copies of matrices, which a product keeps for its input's gradient.
-Ids CastWeights(BlockBuilder& b, const Ids& weights) {
-  Ids casts;
-  for (const TensorId id : weights) {
-    const Parameter weight = b.block().parameters[id];
-    if (weight.shape.rank != 2) continue;
-    casts.Add(b.Add("weight.cast", {weight.shape.extents[0], weight.shape.extents[1]},
-                    {.dtype = b.job().precision.activation,
-                     .tensor_axis = weight.tensor_axis,
-                     .role = Role::kWeight,
-                     .differentiable = false}));
-  }
-  if (casts.count > 0) b.Then("weight.cast", {}, casts, {});
-  return casts;
-}
-
 // A product by a weight, which keeps its input for the weight's gradient.
 Op& Linear(BlockBuilder& b, absl::string_view name, TensorId input, TensorId output, Ids weights) {
-  const Ids casts = b.job().CastsAgain() ? CastWeights(b, weights) : Ids{};
   Op& op = b.Then(name, {input}, {output}, {input});
   op.parameters = weights;
   op.kind = OpKind::kMatrixProduct;
   op.saves_for_weights = true;
-  for (const TensorId cast : casts) {
-    op.inputs.Add(cast);
-    op.saved.Add(cast);
-  }
   return op;
 }
 

@@ -1,4 +1,6 @@
 // The pass in words: the states of each optimizer and framework.
+#include <utility>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/jobs.h"
@@ -48,6 +50,27 @@ TEST(OptimizerTest, CopiesGoBeforeBackwardWhereLayersRunAgain) {
   const State& copies = *FindState(program, "weights.cast");
   EXPECT_TRUE(copies.until_backward);
   EXPECT_EQ(copies.alive, During(Phase::kForward, Phase::kLoss, true, true));
+}
+
+// Bytes of casts in a layer, and how many there are.
+std::pair<int64_t, int> Casts(const JobSpec& job) {
+  const Program program = ProgramOf(job);
+  std::pair<int64_t, int> casts;
+  for (const Tensor& tensor : FindBlock(program, "layer").tensors) {
+    if (tensor.name != "weight.cast") continue;
+    casts.first += tensor.Bytes();
+    ++casts.second;
+  }
+  return casts;
+}
+
+// Seven matrices of a layer are cast again where it runs again.
+TEST(OptimizerTest, LayersThatRunAgainCastTheirWeightsAgain) {
+  JobSpec job = Unclipped("ddp", "bf16-autocast");
+  EXPECT_EQ(Casts(job).second, 0);
+  job.training.recompute.mode = "full";
+  EXPECT_EQ(Casts(job).second, 7);
+  EXPECT_EQ(Casts(job).first, 2 * (64 * (64 + 2 * 32) + 64 * 64 + 3 * 64 * 128));
 }
 
 TEST(OptimizerTest, MegatronSumsInOneBuffer) {

@@ -237,18 +237,6 @@ TEST(LowerLayerTest, AutocastCastsEachInput) {
   EXPECT_EQ(std::count(joint.begin(), joint.end(), "attention.input.cast"), 1) << "of one product";
 }
 
-// Where a layer runs again autocast has dropped its copies of weights: seven matrices are cast
-// again.
-TEST(LowerLayerTest, LayersThatRunAgainCastTheirWeightsAgain) {
-  JobSpec job = With(SmallJob(), "ddp", "bf16-autocast");
-  EXPECT_THAT(Ops(job), Not(Contains("weight.cast")));
-  job.training.recompute.mode = "full";
-  const std::vector<std::string> ops = Ops(job);
-  EXPECT_EQ(std::count(ops.begin(), ops.end(), "weight.cast"), 7);
-  EXPECT_EQ(KeptNamed(FindBlock(Lowered(Valid(job)), "layer"), {"weight.cast"}),
-            2 * (64 * (64 + 2 * 32) + 64 * 64 + 3 * 64 * 128));
-}
-
 // transformers' GPT-NeoX: values are a view of what its one projection gave, and pin it.
 TEST(LowerLayerTest, AJointProjectionIsPinnedByItsValues) {
   const JobSpec job =
