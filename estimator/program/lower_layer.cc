@@ -1,7 +1,9 @@
-// Lowers one transformer layer: norms, attention, MLP, residual sums.
+// Lowers one transformer layer: norms, attention, residual sums.
 #include "estimator/program/block_builder.h"
 #include "estimator/program/lower.h"
+#include "estimator/program/lower_mlp.h"
 #include "estimator/program/lower_norm.h"
+#include "estimator/program/lower_product.h"
 
 namespace plimsoll {
 namespace {
@@ -19,31 +21,6 @@ struct Qkv {
   TensorId projected = kNoTensor;  // what a packed projection gave
 };
 
-// Ops from `begin` on are part of a module that a job may ask to recompute.
-void Mark(BlockBuilder& b, size_t begin, RecomputeModule module) {
-  for (size_t i = begin; i < b.block().ops.size(); ++i) {
-    b.block().ops[i].modules |= static_cast<uint8_t>(1 << static_cast<int>(module));
-  }
-}
-
-// Under autocast each product casts its own input; elsewhere it reads it.
-TensorId CastInput(BlockBuilder& b, absl::string_view name, TensorId input, Extent width) {
-  const Precision& precision = b.job().precision;
-  if (precision.residual == precision.activation) return input;
-  const TensorId cast = b.Narrow(name, width, precision.activation);
-  b.Then(name, {input}, {cast}, {});
-  return cast;
-}
-
-// A product by a weight, which keeps its input for the weight's gradient.
-Op& Linear(BlockBuilder& b, absl::string_view name, TensorId input, TensorId output, Ids weights) {
-  Op& op = b.Then(name, {input}, {output}, {input});
-  op.parameters = weights;
-  op.kind = OpKind::kMatrixProduct;
-  op.saves_for_weights = true;
-  return op;
-}
-
 Ids QkvWeights(BlockBuilder& b) {
   const Transformer& model = *b.job().model;
   const Extent hidden = b.Size(Symbol::kH);
@@ -56,20 +33,6 @@ Ids QkvWeights(BlockBuilder& b) {
     ids.ids[ids.count++] = b.Weight("attention.value.bias", {b.Size(Symbol::kC)}, 0);
   }
   return ids;
-}
-
-// The weights of `parts` are rows of that of the first, its bias too.
-void Pack(BlockBuilder& b, const Ids& parts) {
-  TensorId whole[2] = {kNoTensor, kNoTensor};  // of the matrices, of the biases
-  for (const TensorId id : parts) {
-    Parameter& parameter = b.block().parameters[id];
-    TensorId& first = whole[parameter.shape.rank == 2 ? 0 : 1];
-    if (first == kNoTensor) {
-      first = id;
-    } else {
-      parameter.packed_into = first;
-    }
-  }
 }
 
 bool IsPacked(const Job& job) { return job.profile->packed_qkv || job.profile->joint_qkv; }
@@ -432,121 +395,6 @@ TensorId LowerAttention(BlockBuilder& b, TensorId input, bool windowed) {
                                       .differentiable = false})};
   }
   if (job.profile->copies_qkv) HoldLocals(b, qkv.projected, out);
-  return out;
-}
-
-Ids MlpWeights(BlockBuilder& b, absl::string_view weight, absl::string_view bias, Symbol to,
-               Symbol from) {
-  const int8_t axis = to == Symbol::kF ? 0 : 1;
-  Ids ids{b.Weight(weight, {b.Size(to), b.Size(from)}, axis)};
-  if (b.job().model->mlp_bias) {
-    ids.ids[ids.count++] = b.Weight(bias, {b.Size(to)}, axis == 0 ? int8_t{0} : kNoAxis);
-  }
-  return ids;
-}
-
-// gate and up in one product, or in two; activation and product in one kernel,
-// or in two.
-TensorId LowerGatedActivation(BlockBuilder& b, TensorId input) {
-  const Job& job = b.job();
-  const DType dtype = job.precision.activation;
-  const Extent hidden = b.Size(Symbol::kH);
-  const Extent ffn = b.Size(Symbol::kF);
-  Ids gate = MlpWeights(b, "mlp.gate.weight", "mlp.gate.bias", Symbol::kF, Symbol::kH);
-  const Ids up = MlpWeights(b, "mlp.up.weight", "mlp.up.bias", Symbol::kF, Symbol::kH);
-  TensorId gate_out;
-  TensorId up_out;
-  if (job.profile->packed_gate) {
-    const TensorId cast = CastInput(b, "mlp.input.cast", input, hidden);
-    const TensorId packed = b.Wide("mlp.gate_up.activation", b.Size(Symbol::kF, 2), dtype);
-    for (TensorId id : up) gate.ids[gate.count++] = id;
-    Pack(b, gate);
-    Linear(b, "mlp.gate_up", cast, packed, gate);
-    if (job.profile->fused_glu) {
-      const TensorId product = b.Wide("mlp.product.activation", ffn, dtype);
-      b.Then("mlp.product", {packed}, {product}, {packed});
-      return product;
-    }
-    gate_out = b.View("mlp.gate.activation", packed, ffn);
-    up_out = b.View("mlp.up.activation", packed, ffn);
-    b.Then("mlp.split", {packed}, {gate_out, up_out}, {});
-  } else {
-    gate_out = b.Wide("mlp.gate.activation", ffn, dtype);
-    up_out = b.Wide("mlp.up.activation", ffn, dtype);
-    Linear(b, "mlp.gate", CastInput(b, "mlp.input.cast", input, hidden), gate_out, gate);
-    Linear(b, "mlp.up", CastInput(b, "mlp.input.cast", input, hidden), up_out, up);
-    if (job.compile) {
-      const TensorId product = b.Wide("mlp.product.activation", ffn, dtype);
-      b.Then("mlp.product", {gate_out, up_out}, {product}, {gate_out, up_out});
-      return product;
-    }
-  }
-  const TensorId activated = b.Wide("mlp.activated", ffn, dtype);
-  b.Then("mlp.activation", {gate_out}, {activated}, {gate_out});
-  const TensorId product = b.Wide("mlp.product.activation", ffn, dtype);
-  b.Then("mlp.product", {activated, up_out}, {product}, {activated, up_out});
-  return product;
-}
-
-// 0.5 x (1 + tanh(c (x + 0.044715 x^3))), an op at a time: tanh keeps its
-// output, the products keep 0.5 x and 1 + tanh, the power keeps x. Under autocast the
-// power is of fp32, and so is all that follows from it.
-// Source: transformers, activations.py, NewGELUActivation; aten/src/ATen/autocast_mode.h,
-// AT_FORALL_FP32.
-void LowerGeluNew(BlockBuilder& b, TensorId up, TensorId activated) {
-  const DType dtype = b.job().precision.activation;
-  const DType wide = b.job().precision.autocast ? DType::kFp32 : dtype;
-  const Extent ffn = b.Size(Symbol::kF);
-  TensorId base = up;
-  if (wide != dtype) {
-    base = b.Wide("mlp.gelu.base", ffn, wide);
-    b.Then("mlp.gelu.base", {up}, {base}, {});
-  }
-  const TensorId inner = b.Wide("mlp.gelu.inner", ffn, wide);
-  b.Then("mlp.gelu.inner", {base}, {inner}, {base});
-  const TensorId tanh = b.Wide("mlp.gelu.tanh", ffn, wide);
-  b.Then("mlp.gelu.tanh", {inner}, {tanh}, {tanh});
-  const TensorId half = b.Wide("mlp.gelu.half", ffn, dtype);
-  b.Then("mlp.gelu.half", {up}, {half}, {});
-  const TensorId shifted = b.Wide("mlp.gelu.shifted", ffn, wide);
-  b.Then("mlp.gelu.shifted", {tanh}, {shifted}, {});
-  if (wide == dtype) {
-    b.Then("mlp.activation", {half, shifted}, {activated}, {half, shifted});
-    return;
-  }
-  const TensorId product = b.Wide("mlp.gelu.product", ffn, wide);
-  b.Then("mlp.activation", {half, shifted}, {product}, {half, shifted});
-  b.Then("mlp.activation.cast", {product}, {activated}, {});
-}
-
-TensorId LowerPlainActivation(BlockBuilder& b, TensorId input) {
-  const Job& job = b.job();
-  const DType dtype = job.precision.activation;
-  const Ids weights = MlpWeights(b, "mlp.up.weight", "mlp.up.bias", Symbol::kF, Symbol::kH);
-  const TensorId up = b.Wide("mlp.up.activation", b.Size(Symbol::kF), dtype);
-  Linear(b, "mlp.up", CastInput(b, "mlp.input.cast", input, b.Size(Symbol::kH)), up, weights);
-  const TensorId activated = b.Wide("mlp.activated", b.Size(Symbol::kF), dtype);
-  const bool in_python = !job.profile->fused_activations && !job.compile;
-  if (job.model->activation == Activation::kGeluNew && in_python) {
-    LowerGeluNew(b, up, activated);
-    return activated;
-  }
-  // ReLU needs its output alone, which the next product keeps anyway.
-  const TensorId needed = job.model->activation == Activation::kRelu ? activated : up;
-  b.Then("mlp.activation", {up}, {activated}, {needed});
-  return activated;
-}
-
-TensorId LowerMlp(BlockBuilder& b, TensorId input) {
-  const Job& job = b.job();
-  const size_t begin = b.block().ops.size();
-  const TensorId activated =
-      b.job().model->gated_mlp ? LowerGatedActivation(b, input) : LowerPlainActivation(b, input);
-  const Ids weights = MlpWeights(b, "mlp.down.weight", "mlp.down.bias", Symbol::kH, Symbol::kF);
-  const TensorId out =
-      b.Narrow("mlp.down.activation", b.Size(Symbol::kH), job.precision.activation);
-  Linear(b, "mlp.down", activated, out, weights);
-  Mark(b, begin, RecomputeModule::kMlp);
   return out;
 }
 
