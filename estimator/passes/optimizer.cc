@@ -52,25 +52,24 @@ void AddQuantizedWeights(const Job& job, Program& program) {
                             .fixed_bytes = matrices * kAllocatorBlock * (nested ? 4 : 1)});
 }
 
-// Under autocast a 16-bit copy of every trained matrix lives until its backward. Where layers run
-// again, and cast again, it goes with autocast's cache when the loss is made. Of pairs the loss is
-// made behind the model's forward, where autocast ends, and the head's product reads its weight by
-// slices. Source: aten/src/ATen/autocast_mode.cpp, cached_cast, clear_cache; accelerate,
+// Under autocast a product has a 16-bit copy of its weight, until its backward. Where layers run
+// again, and cast again, another lives in autocast's cache until the loss is made. Of pairs the
+// loss is made behind the model's forward, where autocast ends, and the head's product reads its
+// weight by slices. Source: aten/src/ATen/autocast_mode.cpp, cached_cast, clear_cache; accelerate,
 // accelerator.py, prepare_model.
 void AddCasts(const Job& job, Program& program) {
   if (!job.precision.autocast) return;
   if (program.states.front().dtype == job.precision.Product()) return;
-  const bool again = job.recompute == RecomputeMode::kFull;
+  for (Block& block : program.blocks) AddWeightCasts(job, block);
+  if (job.recompute != RecomputeMode::kFull) return;
   const bool pairs = job.reference.has_value();
-  const Phase last = !again ? Phase::kBackward : pairs ? Phase::kForward : Phase::kLoss;
+  const Phase last = pairs ? Phase::kForward : Phase::kLoss;
   program.states.push_back({.name = "weights.cast",
                             .role = Role::kWeight,
                             .basis = pairs ? Basis::kWhole : Basis::kMatrices,
                             .dtype = job.precision.Product(),
-                            .until_backward = again,
+                            .until_backward = true,
                             .alive = During(Phase::kForward, last, true, true)});
-  if (!again) return;
-  for (Block& block : program.blocks) AddWeightCasts(job, block);
 }
 
 void AddWeights(const Job& job, Program& program) {

@@ -11,12 +11,18 @@ bool ReadsCast(const Block& block, const Op& op) {
                      [&block](TensorId id) { return block.tensors[id].role == Role::kWeight; });
 }
 
+// Of parameters that are rows of one tensor the cast is one.
 Ids CastsOf(const Job& job, Block& block, const Op& product) {
   Ids casts;
   for (const TensorId at : product.parameters) {
     const Parameter& weight = block.parameters[at];
     const bool whole = weight.shape.rank == 2 && !weight.sliced && !weight.quantized;
     if (!whole || weight.dtype == job.precision.Product()) continue;
+    if (weight.packed() && casts.count > 0) {
+      Extent& rows = block.tensors[casts.ids[casts.count - 1]].shape.extents[0];
+      rows.size = Add(rows.size, weight.shape.extents[0].size);
+      continue;
+    }
     const auto id = static_cast<TensorId>(block.tensors.size());
     Tensor& cast = block.tensors.emplace_back();
     cast.name = "weight.cast";
