@@ -81,6 +81,14 @@ std::string Share(int64_t bytes, int64_t whole_bytes) {
   return absl::StrCat(part, " of ", whole);
 }
 
+// "46.7 B parameters, 12.9 B active".
+std::string Parameters(const v1::EstimateMemoryResponse& response) {
+  const std::string all = absl::StrCat(FormatCount(response.parameter_count()), " parameters");
+  const int64_t active = response.active_parameter_count();
+  if (active == 0 || active == response.parameter_count()) return all;  // 0: of an older server
+  return absl::StrCat(all, ", ", FormatCount(active), " active,");
+}
+
 std::string Headline(const v1::EstimateMemoryResponse& response, absl::string_view gpu,
                      const Terminal& terminal) {
   const v1::Gauge& device = LimitingRank(response).device();
@@ -90,10 +98,9 @@ std::string Headline(const v1::EstimateMemoryResponse& response, absl::string_vi
       absl::StrCat(VerdictWord(response.verdict(), terminal), "  ",
                    Share(device.expected_bytes(), response.usable_bytes()), " on ", which, name,
                    ", bound ", FormatBytes(device.bound_bytes()));
-  const std::string second =
-      absl::StrCat(FormatCount(response.parameter_count()), " parameters on ",
-                   Gpus(GpuCount(response)), "; ", Room(response.headroom().expected_bytes()), ", ",
-                   Room(response.headroom().bound_bytes()), " at the bound");
+  const std::string second = absl::StrCat(Parameters(response), " on ", Gpus(GpuCount(response)),
+                                          "; ", Room(response.headroom().expected_bytes()), ", ",
+                                          Room(response.headroom().bound_bytes()), " at the bound");
   return absl::StrCat(Wrap(first, terminal.width, 2), "\n", Wrap(second, terminal.width, 2), "\n");
 }
 

@@ -187,6 +187,13 @@ int64_t CountAll(const Job& job, const ParameterSums& of_rank) {
   return job.adapter.has_value() ? Add(model, of_rank.parameters) : model;
 }
 
+// Of the whole model, and what one token passes.
+void CountParameters(const Job& job, const ParameterSums& sums, MemoryEstimate& estimate) {
+  estimate.parameter_count = CountAll(job, sums);
+  const int64_t idle = CountParameters(*job.model) - CountActiveParameters(*job.model);
+  estimate.active_parameter_count = estimate.parameter_count - idle;
+}
+
 // The first of the most loaded ranks.
 size_t LimitingRank(const std::vector<RankMemory>& ranks) {
   size_t most = 0;
@@ -369,7 +376,7 @@ std::variant<MemoryEstimate, Violations> EstimateMemory(const JobSpec& spec, con
   WarnOfUncalibrated(margins, estimate);
   FillVerdict(*job, program, estimate);
   WarnOfRisk(estimate);
-  estimate.parameter_count = CountAll(*job, peaks.front().sums);
+  CountParameters(*job, peaks.front().sums, estimate);
   estimate.assumptions = job.TakeAssumptions();
   estimate.calibration_id = catalog.calibration.id;
   estimate.trace = std::move(traced.trace);

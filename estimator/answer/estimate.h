@@ -88,6 +88,7 @@ struct MemoryEstimate {
   Gauge headroom;  // may be negative
   std::vector<RankMemory> ranks;
   int64_t parameter_count = 0;
+  int64_t active_parameter_count = 0;  // that one token passes
   std::vector<Assumption> assumptions;
   std::vector<Warning> warnings;
   Detail detail = Detail::kSummary;

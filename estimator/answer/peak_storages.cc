@@ -21,6 +21,7 @@ struct Special {
 };
 constexpr Special kSpecials[] = {
     {"checkpoint", "end of the layer's forward", "kept so that the layer can run again"},
+    {"gather.input", "before a block runs", "what its weights are gathered from, freed at once"},
     {"reduce.input", "end of the block's backward", "being reduced over the ranks"},
     {"stage.output", "received from the next stage", "until backward of the stage's last block"},
     {"kernel.tuning", "first use of a kernel", "while kernels are tuned"},

@@ -53,6 +53,7 @@ enum class Ability : uint8_t {
   kActivationAgain,
 
   kOtherHead,  // than one that predicts tokens
+  kExperts,
 
   kLora,
   kQlora,

@@ -196,6 +196,20 @@ constexpr CapabilityRow kRows[] = {
     NotModelled(kOldMegatron, {Ability::kOtherHead}, "its classifier is a model of its own",
                 "Megatron-LM v2.4 and Megatron-DeepSpeed, megatron/model/classification.py"),
 
+    // Experts.
+    Of(kTorch, {Ability::kExperts},
+       "transformers integrations/moe.py, grouped_mm_experts_forward; modeling_utils.py, "
+       "get_correct_experts_implementation"),
+    NotModelled(kDeepSpeed, {Ability::kExperts}, "ddp and FSDP run them",
+                "deepspeed moe/layer.py; runtime/zero/leaf_module.py"),
+    NotModelled(kCore, {Ability::kExperts}, "its dispatchers send tokens to them",
+                "Megatron core/transformer/moe/token_dispatcher.py"),
+    NotModelled(kMegatronDeepSpeed, {Ability::kExperts}, "its layers have DeepSpeed's",
+                "Megatron-DeepSpeed megatron/arguments.py, --num-experts"),
+    Lacks(kMegatronLm, {Ability::kExperts}, "it is of 2021", "Megatron-LM v2.4, megatron/model"),
+    NotModelled(kNanotron, {Ability::kExperts}, "its Qwen2 has them",
+                "nanotron models/qwen.py, Qwen2MoELayer"),
+
     // Adapters.
     Of(kDdp | kFsdp2 | kDeepSpeed, {Ability::kLora}, "peft tuners/lora/layer.py, Linear.forward"),
     NotModelled(kFsdp1, {Ability::kLora}, "ddp, fsdp2 and deepspeed are, with adapters",
@@ -310,7 +324,15 @@ constexpr CapabilityRow kRows[] = {
                       Lacks(kDeepSpeed, {Ability::kUlysses}, "",
                             "accelerate 1.12, transformers docs/source/en/deepspeed_alst.md"))),
 
+    Until(5000, Under(Trainer::kHfTrainer,
+                      NotModelled(kTorch, {Ability::kExperts}, "one expert ran after the other",
+                                  "transformers 4.57, models/mixtral/modeling_mixtral.py, "
+                                  "MixtralSparseMoeBlock.forward"))),
+
     // torchtitan.
+    Under(Trainer::kTorchtitan,
+          NotModelled(kTorch, {Ability::kExperts}, "its own experts are dispatched",
+                      "torchtitan models/common/moe")),
     Under(Trainer::kTorchtitan, Lacks(kTorch, {Ability::kOtherHead}, "its models predict tokens",
                                       "torchtitan models/common/decoder.py")),
     Under(Trainer::kTorchtitan, Lacks(kTorch, kPartsAgain | AbilitySet{Ability::kRecomputeUnits},
@@ -356,6 +378,9 @@ constexpr CapabilityRow kRows[] = {
     Under(Trainer::kTorchtune,
           Lacks(kTorch, {Ability::kUlysses}, "its context parallelism is torch's",
                 "torchtune recipes/full_finetune_distributed.py")),
+    Under(Trainer::kTorchtune,
+          NotModelled(kTorch, {Ability::kExperts}, "its own experts, of Llama 4",
+                      "torchtune modules/moe/experts.py, GroupedExperts")),
     Under(
         Trainer::kTorchtune,
         NotModelled(kTorch, {Ability::kOtherHead}, "its classifiers are for rewards in PPO",
@@ -388,6 +413,9 @@ constexpr CapabilityRow kRows[] = {
                                         "litgpt lora.py, LoRAQKVLinear.forward")),
     Under(Trainer::kLitgpt,
           Lacks(kTorch, kContexts, "its ranks have whole sequences", "litgpt pretrain.py")),
+    Under(Trainer::kLitgpt,
+          NotModelled(kTorch, {Ability::kExperts}, "one expert runs after the other",
+                      "litgpt model.py, LLaMAMoE.forward")),
     Under(Trainer::kLitgpt, Lacks(kTorch, {Ability::kOtherHead}, "its models predict tokens",
                                   "litgpt model.py, GPT.lm_head")),
     Under(Trainer::kLitgpt,
@@ -433,6 +461,7 @@ const std::array<AbilityName, kAbilityCount> kAbilityNames = {{
     {Ability::kNormAgain, "training.recompute.modules", "norm"},
     {Ability::kActivationAgain, "training.recompute.modules", "activation"},
     {Ability::kOtherHead, "model.transformer.head", "one that predicts no tokens"},
+    {Ability::kExperts, "model.transformer.expert_count", "any"},
     {Ability::kLora, "training.adapter.method", "lora"},
     {Ability::kQlora, "training.adapter.method", "qlora"},
     {Ability::kNf4, "training.quantization.format", "nf4"},

@@ -56,6 +56,26 @@ struct HfDefaults {
   LayerSet windowed{};  // layers with a window, where layer_types is unset
 };
 
+struct HfExpertDefaults {
+  int64_t count = 0;
+  int64_t active_count = 0;
+  int64_t ffn_size = 0;
+  int64_t shared_ffn_size = 0;
+};
+
+// Fields that say what experts a network has, and the class's defaults.
+struct HfExperts {
+  absl::string_view count = {};  // empty: it has none
+  absl::string_view active_count = {};
+  absl::string_view ffn_size = {};
+  absl::string_view shared_ffn_size = {};  // empty: there is no shared one
+  absl::string_view renormalizes = {};     // empty: it always does
+  HfExpertDefaults defaults = {};
+  bool shared_gate = false;
+  bool wide_weights = false;  // the router does not cast its weights back
+  bool picks_layers = false;  // by decoder_sparse_step and mlp_only_layers
+};
+
 // What is left after names, switches and dropouts.
 enum class HfQuirk : uint8_t {
   kNone,
@@ -117,6 +137,7 @@ struct HfFamily {
   QkNorm qk_norm = QkNorm::kNone;
   PositionEmbedding position_embedding = PositionEmbedding::kRotary;
   HfDefaults defaults = {};
+  HfExperts experts = {};
   HfSwitch switches[3] = {};
   HfDropout dropouts[4] = {};
   HfQuirk quirk = HfQuirk::kNone;

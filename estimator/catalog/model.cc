@@ -51,26 +51,42 @@ int64_t NormsPerLayer(NormPlacement placement) {
   return 2;
 }
 
-}  // namespace
+// Of one MLP, with its biases; `width` is that of one branch.
+int64_t CountMlp(const Transformer& m, int64_t width) {
+  const int64_t ups = m.gated_mlp ? 2 : 1;
+  return Sum({Product({ups + 1, m.hidden_size, width}),
+              Product({m.mlp_bias, Add(Multiply(ups, width), m.hidden_size)})});
+}
 
-int64_t CountParameters(const Transformer& m) {
-  const int64_t H = m.hidden_size, F = m.ffn_size, V = m.vocab_size;
+// Of all layers, and of as many routed experts in each as are asked for.
+int64_t CountMlps(const Transformer& m, int64_t routed) {
+  const Experts& experts = m.experts;
+  const int64_t with = experts.Any() ? experts.layers.CountOf(m.layer_count) : 0;
+  const int64_t shared = experts.shared_ffn_size == 0 ? 0 : CountMlp(m, experts.shared_ffn_size);
+  const int64_t layer = Sum({
+      Product({experts.count, m.hidden_size}),                                  // router
+      Product({routed, m.gated_mlp ? 3 : 2, m.hidden_size, experts.ffn_size}),  // no biases
+      shared,
+      Product({experts.shared_gate, m.hidden_size}),
+  });
+  return Sum({Product({m.layer_count - with, CountMlp(m, m.ffn_size)}), Product({with, layer})});
+}
+
+int64_t Count(const Transformer& m, int64_t routed) {
+  const int64_t H = m.hidden_size, V = m.vocab_size;
   const int64_t E = m.embedding_size == 0 ? H : m.embedding_size;
   const int64_t Q = Multiply(m.head_count, m.head_size);
   const int64_t KV = Product({2, m.kv_head_count, m.head_size});
-  const int64_t ups = m.gated_mlp ? 2 : 1;
   const int64_t norm = Multiply(m.norm_weight + m.norm_bias, H);
   const int64_t qk_norm = m.qk_norm == QkNorm::kNone          ? 0
                           : m.qk_norm == QkNorm::kPerHead     ? Multiply(2, m.head_size)
                           : m.qk_norm == QkNorm::kPerHeadBias ? Multiply(4, m.head_size)
                                                               : Add(Q, KV / 2);
   const int64_t layer = Sum({
-      Product({H, Add(Q, KV)}),                         // query, key, value
-      Product({m.qkv_bias, Add(Q, KV)}),                //
-      Product({Q, H}),                                  // attention output
-      Product({m.attention_output_bias, H}),            //
-      Product({ups + 1, H, F}),                         // gate and up, down
-      Product({m.mlp_bias, Add(Multiply(ups, F), H)}),  //
+      Product({H, Add(Q, KV)}),               // query, key, value
+      Product({m.qkv_bias, Add(Q, KV)}),      //
+      Product({Q, H}),                        // attention output
+      Product({m.attention_output_bias, H}),  //
       Product({NormsPerLayer(m.norm_placement), norm}),
       qk_norm,
   });
@@ -81,9 +97,18 @@ int64_t CountParameters(const Transformer& m) {
       Product({m.embedding_norm, norm}),  //
       Product({E == H ? 0 : 2, E, H}),    // projections in and out (OPT 350M)
       Product({m.layer_count, layer}),    //
+      CountMlps(m, routed),               //
       Product({m.final_norm, norm}),      //
       CountHead(m, E, norm),
   });
+}
+
+}  // namespace
+
+int64_t CountParameters(const Transformer& model) { return Count(model, model.experts.count); }
+
+int64_t CountActiveParameters(const Transformer& model) {
+  return Count(model, model.experts.active_count);
 }
 
 }  // namespace plimsoll

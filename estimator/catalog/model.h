@@ -1,4 +1,4 @@
-// The architecture of a dense transformer: all that its tensors follow from.
+// The architecture of a transformer: all that its tensors follow from.
 #ifndef PLIMSOLL_ESTIMATOR_CATALOG_MODEL_H_
 #define PLIMSOLL_ESTIMATOR_CATALOG_MODEL_H_
 
@@ -63,7 +63,24 @@ inline bool PredictsTokens(Head head) {
 //   kWideScores   queries and keys in fp32, and so all until values are multiplied
 enum class EagerScores : uint8_t { kWideSoftmax, kOwnSoftmax, kFloored, kWideScores };
 
-// A dense transformer, decoder or encoder. Symbols (estimator/README.md): H
+// MLPs of which a router picks some for each token, in place of one. Symbols: X count,
+// K active_count, G ffn_size, U shared_ffn_size.
+// Source: Shazeer et al. 2017 (arXiv 1701.06538); Dai et al. 2024 (arXiv 2401.06066), section 3.2.
+struct Experts {
+  int64_t count = 0;  // 0: there are none
+  int64_t active_count = 0;
+  int64_t ffn_size = 0;
+  int64_t shared_ffn_size = 0;  // of the MLP that every token passes; 0: none
+  bool shared_gate = false;     // what that one gives is weighed, token by token
+  bool renormalizes = false;    // the weights of those picked are made to sum to 1
+  bool wide_weights = false;    // they stay in fp32, and so does what they weigh
+  LayerSet layers{};            // that have them; the others have one MLP
+  bool irregular = false;       // in an order that no LayerSet has
+
+  bool Any() const { return count > 0; }
+};
+
+// A transformer, decoder or encoder. Symbols (estimator/README.md): H
 // hidden_size, L layer_count, N head_count, K kv_head_count, D head_size,
 // F ffn_size, V vocab_size.
 //
@@ -115,6 +132,7 @@ struct Transformer {
   bool attention_softcap = false;  // and over the scores of eager attention
   bool eager_attention = false;    // transformers' class has no SDPA
   EagerScores eager_scores = EagerScores::kWideSoftmax;
+  Experts experts;
   double hidden_dropout = 0;
   double attention_dropout = 0;
   double embedding_dropout = 0;
@@ -124,6 +142,9 @@ struct Transformer {
 // Returns the number of parameters of the whole model, tied tensors once, no
 // padding; saturates.
 int64_t CountParameters(const Transformer& model);
+
+// Returns how many of them one token passes: of routed experts those that are picked.
+int64_t CountActiveParameters(const Transformer& model);
 
 }  // namespace plimsoll
 

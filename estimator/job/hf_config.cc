@@ -11,7 +11,9 @@
 #include "estimator/base/layer_set.h"
 #include "estimator/base/vocabulary.h"
 #include "estimator/catalog/hf_families.h"
+#include "estimator/job/hf_experts.h"
 #include "estimator/job/hf_heads.h"
+#include "estimator/job/hf_layers.h"
 #include "estimator/job/hf_reader.h"
 #include "estimator/job/hf_unmodelled.h"
 
@@ -27,7 +29,6 @@ constexpr int64_t kMaxFfnSize = int64_t{1} << 24;
 constexpr int64_t kMaxVocabSize = int64_t{1} << 24;
 constexpr int64_t kMaxPositions = int64_t{1} << 24;
 constexpr int64_t kMaxWindow = int64_t{1} << 30;
-constexpr int64_t kMaxPeriod = 64;  // of layers with windows
 
 // What a model_type without a row must have to be read as a Llama.
 constexpr absl::string_view kNeeded[] = {"hidden_size", "num_hidden_layers", "num_attention_heads",
@@ -145,29 +146,6 @@ void ReadSizes(const HfFamily& family, HfReader& reader, Transformer& model) {
   if (family.position_embedding == PositionEmbedding::kLearned) {
     model.position_count = reader.Size(names.positions, kMaxPositions, 0);
   }
-}
-
-// The set of layers that are true, of one shape or another; none where no set is so.
-std::optional<LayerSet> SetOf(const std::vector<bool>& layers) {
-  const auto count = static_cast<int64_t>(layers.size());
-  const auto is_of = [&](const LayerSet& set) {
-    for (int64_t i = 0; i < count; ++i) {
-      if (set.Has(i) != layers[static_cast<size_t>(i)]) return false;
-    }
-    return true;
-  };
-  const LayerSet behind{.begin = std::find(layers.begin(), layers.end(), true) - layers.begin()};
-  if (is_of(behind)) return behind;
-  int64_t in_period = 0;
-  for (int64_t period = 1; period <= std::min(count, kMaxPeriod); ++period) {
-    in_period += layers[static_cast<size_t>(period - 1)] ? 1 : 0;
-    if (in_period == 0) continue;
-    const LayerSet first{.period = period, .to = in_period};
-    if (is_of(first)) return first;
-    const LayerSet last{.period = period, .from = period - in_period, .to = period};
-    if (is_of(last)) return last;
-  }
-  return std::nullopt;
 }
 
 // Which layers see a part of the sequence alone.
@@ -374,6 +352,7 @@ void ReadModel(const HfFamily& family, HfReader& reader, HfConfig* out) {
   ReadActivation(family, reader, model);
   ReadSwitches(family, reader, model);
   ReadQuirk(family, reader, out);
+  ReadExperts(family.experts, reader, model);
   ReadHead(family, reader, model);
   const bool tied = reader.Flag("tie_word_embeddings", family.tied_embeddings);
   model.tied_embeddings = tied && PredictsTokens(model.head);
@@ -391,7 +370,7 @@ HfConfig ReadHfConfig(const ConfigValue& config, absl::string_view field, HfRead
   }
   HfReader reader(config, std::string(field), &out);
   const HfFamily* family = FindHfFamily(reader.Text("model_type", ""));
-  RefuseUnmodelled(config, reader.path(), family != nullptr, &out);
+  RefuseUnmodelled(config, reader.path(), family, &out);
   if (family == nullptr && out.violations.empty()) {
     family = ReadUnknown(reader, reading.accept_unknown_model_type, &out);
   }

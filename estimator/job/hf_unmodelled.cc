@@ -84,7 +84,7 @@ constexpr Sign kKnownSigns[] = {
 // The same where the model_type is not known.
 constexpr Sign kUnknownSigns[] = {
     {"num_experts_per_tok", kExperts},
-    {"num_experts_per_token", kExperts},
+    {"num_active_expert_count", kExperts},
     {"moe_intermediate_size", kExperts},
     {"expert_capacity", kExperts},
     {"decoder_sparse_step", kExperts},
@@ -211,7 +211,10 @@ bool IsNetwork(absl::string_view name, const ConfigValue& value) {
 // Refuses one field of each rule, of an object and all inside it.
 class Signs {
  public:
-  explicit Signs(HfConfig* out) : out_(out) {}
+  // `experts`: the type's row says what fields of experts mean.
+  Signs(bool experts, HfConfig* out) : out_(out) {
+    if (experts) seen_.emplace_back(kExperts);
+  }
 
   // `text`: the object describes what reads text, or may.
   void LookAt(const ConfigValue& object, const std::string& path, bool known, bool text) {
@@ -248,7 +251,7 @@ class Signs {
     }
     if (encoder != nullptr && decoder != nullptr) {
       Refuse(reader, *decoder, object.fields.at(*decoder), kEncoderDecoder);
-    } else if (unnamed != nullptr && seen_.empty()) {
+    } else if (unnamed != nullptr && out_->violations.empty()) {
       Refuse(reader, *unnamed, object.fields.at(*unnamed), kNetworks);
     }
   }
@@ -298,14 +301,15 @@ class Signs {
 
 }  // namespace
 
-void RefuseUnmodelled(const ConfigValue& config, const std::string& path, bool known,
+void RefuseUnmodelled(const ConfigValue& config, const std::string& path, const HfFamily* family,
                       HfConfig* out) {
   HfReader reader(config, path, out);
   if (reader.Has("_class_name")) {  // as diffusers writes it
     return reader.Refuse("_class_name", SeenValue(*reader.Find("_class_name")), kDiffusion,
                          ViolationCode::kNotModelled);
   }
-  Signs(out).LookAt(config, path, known, true);
+  const bool experts = family != nullptr && !family->experts.count.empty();
+  Signs(experts, out).LookAt(config, path, family != nullptr, true);
 }
 
 absl::string_view RuleOfModelType(absl::string_view model_type) {

@@ -6,15 +6,16 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "estimator/catalog/hf_families.h"
 #include "estimator/job/hf_config.h"
 
 namespace plimsoll {
 
 // Adds violations, not modelled, for the signs of experts, state-space layers,
 // other networks beside the text and so on: one of each kind, in the object and in
-// all networks inside it. `known`: the model_type has a row, so that what a field
+// all networks inside it. `family` is the row of its model_type, or null: what a field
 // means is known where another type might mean something else by it.
-void RefuseUnmodelled(const ConfigValue& config, const std::string& path, bool known,
+void RefuseUnmodelled(const ConfigValue& config, const std::string& path, const HfFamily* family,
                       HfConfig* out);
 
 // Returns why a `model_type` is not modelled, of those whose files need not show

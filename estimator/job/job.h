@@ -29,7 +29,8 @@ namespace plimsoll {
 // `transformer` of the request: unset is not zero.
 struct TransformerSpec {
   std::optional<int64_t> hidden_size, layer_count, head_count, kv_head_count, head_size, ffn_size,
-      vocab_size, position_count, token_type_count, label_count;
+      vocab_size, position_count, token_type_count, label_count, expert_count, active_expert_count,
+      expert_ffn_size, shared_expert_ffn_size, dense_layer_count;
   std::optional<std::string> activation, norm, norm_placement, qk_norm, position_embedding, head;
   std::optional<bool> gated_mlp, qkv_bias, attention_output_bias, mlp_bias, tied_embeddings,
       masked_lm_head, sentence_head;
@@ -214,6 +215,8 @@ struct Precision {
 
   // What products that are not quantized read and write.
   DType Product() const { return autocast ? cast : activation; }
+  // What grouped ones do: autocast knows none, and leaves them to the weights' dtype.
+  DType Grouped() const { return autocast ? parameter : activation; }
 };
 
 // Matrices of this rank beside those that are targets.

@@ -180,6 +180,17 @@ constexpr FieldSynonym kFieldSynonyms[] = {
     {"head-dim", "model.transformer.head_size", "Hugging Face configurations"},
     {"ffn-hidden-size", "model.transformer.ffn_size", "Megatron-LM --ffn-hidden-size"},
     {"intermediate-size", "model.transformer.ffn_size", "Hugging Face configurations"},
+    {"num-experts", "model.transformer.expert_count", "Megatron-LM --num-experts"},
+    {"num-local-experts", "model.transformer.expert_count", "Hugging Face configurations"},
+    {"num-experts-per-tok", "model.transformer.active_expert_count", "Hugging Face configurations"},
+    {"moe-router-topk", "model.transformer.active_expert_count", "Megatron-LM --moe-router-topk"},
+    {"moe-intermediate-size", "model.transformer.expert_ffn_size", "Hugging Face configurations"},
+    {"moe-ffn-hidden-size", "model.transformer.expert_ffn_size", "Megatron-LM"},
+    {"shared-expert-intermediate-size", "model.transformer.shared_expert_ffn_size",
+     "Hugging Face configurations"},
+    {"moe-shared-expert-intermediate-size", "model.transformer.shared_expert_ffn_size",
+     "Megatron-LM"},
+    {"first-k-dense-replace", "model.transformer.dense_layer_count", "Hugging Face configurations"},
     {"tie-word-embeddings", "model.transformer.tied_embeddings", "Hugging Face configurations"},
     {"untie-embeddings-and-output-weights", "model.transformer.tied_embeddings", "Megatron-LM",
      WordReading::kSwitch, "false", "true"},
@@ -257,7 +268,7 @@ constexpr char kPlannedRule[] = "not modelled yet";  // of names that the API is
 constexpr char kPagedRule[] =
     "not modelled yet: paged states move between the GPU's memory and the host's";
 constexpr char kOffloadRule[] = "not modelled yet: what is moved to the host's memory";
-constexpr char kExpertRule[] = "not modelled yet: layers of experts";
+constexpr char kExpertRule[] = "not modelled yet: experts that are split over ranks";
 constexpr char kAdapterRule[] = "not modelled yet: adapters other than LoRA";
 constexpr char kPreferenceRule[] = "not modelled yet: preference tuning other than DPO";
 constexpr char kQuantizedRule[] = "not modelled yet: frozen weights but as bitsandbytes keeps them";
@@ -331,8 +342,6 @@ constexpr RefusedWord kRefusedWords[] = {
     {"", "prefetch", kNotModelled, kPlannedRule},
     {"", "ep", kNotModelled, kExpertRule, "1"},
     {"", "ep-size", kNotModelled, kExpertRule, "1"},
-    {"", "expert-count", kNotModelled, kPlannedRule, "0"},
-    {"", "num-experts", kNotModelled, kExpertRule, "0"},
     {"", "expert-parallel-size", kNotModelled, kPlannedRule, "1"},
     {"", "expert-parallel-degree", kNotModelled, kExpertRule, "1"},
     {"", "expert-model-parallel-size", kNotModelled, kExpertRule, "1"},

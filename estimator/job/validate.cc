@@ -81,6 +81,8 @@ std::variant<ValidJob, Violations> Validate(const JobSpec& spec, const Catalog& 
   if (job.reference.has_value() && job.profile != &UnknownFramework()) {
     CheckPreference(spec, check, job);
   }
+  const bool known = job.profile != &UnknownFramework();
+  if (known && job.model != nullptr && job.model->experts.Any()) CheckExperts(spec, check, job);
   CheckAllocator(spec.runtime.allocator, check, job);
   CheckDetail(spec, check, job);
   if (spec.risk.has_value() && !(*spec.risk >= 0.0001 && *spec.risk <= 0.5)) {

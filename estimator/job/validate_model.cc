@@ -73,6 +73,49 @@ void ReadSizes(const TransformerSpec& spec, Check& check, Transformer& model) {
   model.embedding_size = model.hidden_size;
 }
 
+// Parts of experts need experts.
+void CheckExpertParts(const TransformerSpec& spec, Check& check) {
+  const auto needs_count = [&](absl::string_view field, const std::optional<int64_t>& value) {
+    if (!value.has_value()) return;
+    check.Fail(field, *value, "needs expert_count", ViolationCode::kConflict,
+               {"model.transformer.expert_count"});
+  };
+  needs_count("model.transformer.active_expert_count", spec.active_expert_count);
+  needs_count("model.transformer.expert_ffn_size", spec.expert_ffn_size);
+  needs_count("model.transformer.shared_expert_ffn_size", spec.shared_expert_ffn_size);
+  needs_count("model.transformer.dense_layer_count", spec.dense_layer_count);
+}
+
+// Experts, and what contradicts them.
+void ReadExperts(const TransformerSpec& spec, Check& check, Transformer& model) {
+  constexpr KnownField active("model.transformer.active_expert_count");
+  constexpr KnownField dense("model.transformer.dense_layer_count");
+  const size_t before = check.violations().size();
+  Experts experts;
+  experts.count = check.Number("model.transformer.expert_count", spec.expert_count, 0);
+  experts.active_count = check.Number(active, spec.active_expert_count, 1);
+  experts.ffn_size =
+      check.Number("model.transformer.expert_ffn_size", spec.expert_ffn_size, model.ffn_size);
+  experts.shared_ffn_size =
+      check.Number("model.transformer.shared_expert_ffn_size", spec.shared_expert_ffn_size, 0);
+  experts.renormalizes = true;
+  experts.layers.begin = check.Number(dense, spec.dense_layer_count, 0);
+  if (check.violations().size() > before) return;
+  if (experts.count == 0) return CheckExpertParts(spec, check);
+  model.experts = experts;
+  check.Required(active, spec.active_expert_count);
+  if (experts.active_count > experts.count) {
+    check.Fail(active, experts.active_count,
+               absl::StrCat("must be at most expert_count ", experts.count),
+               ViolationCode::kConflict, {"model.transformer.expert_count"});
+  }
+  if (experts.layers.begin >= model.layer_count) {
+    check.Fail(dense, experts.layers.begin,
+               absl::StrCat("must be below layer_count ", model.layer_count),
+               ViolationCode::kConflict, {"model.transformer.layer_count"});
+  }
+}
+
 template <typename Value, size_t kCount>
 Value WordOr(Check& check, absl::string_view name, const std::optional<std::string>& seen,
              const Word<Value> (&words)[kCount], Value otherwise) {
@@ -153,6 +196,7 @@ const Transformer* ReadTransformer(const JobSpec& job, const TransformerSpec& sp
   const size_t before = check.violations().size();
   ReadSizes(spec, check, *model);
   ReadTraits(spec, check, *model);
+  ReadExperts(spec, check, *model);
   ReadHead(spec, check, *model);
   const bool learned = model->position_embedding == PositionEmbedding::kLearned;
   if (spec.position_count.has_value() && !learned) {

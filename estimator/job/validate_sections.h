@@ -46,6 +46,8 @@ void ReadQuantization(const QuantizationSpec& spec, Check& check, Job& job);
 void CheckQuantization(const TrainingSpec& spec, Check& check, const Job& job);
 void ReadPreference(const PreferenceSpec& spec, Check& check, Job& job);
 void CheckPreference(const JobSpec& spec, Check& check, const Job& job);
+// Requires: the model has experts; the sections above and below have run
+void CheckExperts(const JobSpec& spec, Check& check, const Job& job);
 void CheckTraining(const TrainingSpec& spec, Check& check, Job& job);
 void CheckKnobs(const RuntimeSpec& spec, Check& check, Job& job);
 void CheckAllocator(const AllocatorSpec& spec, Check& check, Job& job);

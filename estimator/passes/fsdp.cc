@@ -64,9 +64,14 @@ struct Elements {
   int64_t trained = 0;
 };
 
-Elements ElementsOf(const Block& block) {
-  const ParameterSums sums = SumBlock(block, 1).own;
-  return {sums.All(), sums.parameters};
+// FSDP2 pads each parameter to whole rows on each rank, in what is gathered and reduced too.
+// Source: torch/distributed/fsdp/_fully_shard/_fsdp_param.py, init_all_gather_outputs,
+// padded_sharded_param_size.
+Elements ElementsOf(const Block& block, int64_t row_shards) {
+  const ParameterSums sums = SumBlock(block, row_shards).own;
+  if (row_shards == 1) return {sums.All(), sums.parameters};
+  const int64_t trained = Multiply(row_shards, sums.row_shard);
+  return {Add(trained, Multiply(row_shards, sums.frozen_row_shard)), trained};
 }
 
 // A rank's share of what is trained of a group, cast from the master's dtype to be gathered.
@@ -184,7 +189,7 @@ void AddRootGroup(const Job& job, const Elements& layer, Program& program) {
   Elements root;
   for (Block& block : program.blocks) {
     if (block.kind == BlockKind::kLayer) continue;
-    const auto [elements, trained] = ElementsOf(block);
+    const auto [elements, trained] = ElementsOf(block, program.row_shards);
     root = {Add(root.all, elements), Add(root.trained, trained)};
     const bool head = block.kind == BlockKind::kHead;
     if (!RootGoesFirst(job)) {
@@ -230,12 +235,12 @@ void ApplyFsdp(const Job& job, Program& program) {
   const bool stays = !job.reshard_after_forward;
   Elements of_layer;
   for (const Block& block : program.blocks) {
-    if (block.kind == BlockKind::kLayer) of_layer = ElementsOf(block);
+    if (block.kind == BlockKind::kLayer) of_layer = ElementsOf(block, program.row_shards);
   }
   for (Block& block : program.blocks) {
     const bool layer = block.kind == BlockKind::kLayer;
     if (root && !layer) continue;
-    const Elements elements = ElementsOf(block);
+    const Elements elements = ElementsOf(block, program.row_shards);
     AddGather(job, block, elements, of_layer.all, stays);
     AddReduce(job, block, elements.trained);
     if (stays && GoesInBackward(job)) {

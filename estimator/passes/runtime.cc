@@ -16,13 +16,25 @@ void AddBytes(Program& program, absl::string_view name, Role role, int64_t bytes
       {.name = name, .role = role, .basis = Basis::kBytes, .fixed_bytes = bytes, .alive = alive});
 }
 
+// A product by the weights of all experts.
+bool IsGrouped(const Block& block, const Op& op) {
+  return op.parameters.count > 0 && block.parameters[op.parameters.ids[0]].shape.rank == 3;
+}
+
+// Else PyTorch multiplies one expert after the other, by cuBLAS.
+// Source: aten/src/ATen/native/cuda/GroupedBlas.cpp, _grouped_mm_cuda.
+bool GroupsInOneKernel(const Job& job) {
+  return job.precision.Grouped() == DType::kBf16 && job.architecture >= GpuArchitecture::kHopper;
+}
+
 // From torch 2.15 on each product has a workspace for as long as it runs.
 // Source: pytorch #194311, aten CublasHandlePool.cpp, getCurrentCUDABlasWorkspace; seen under the
 // phantom, where TORCH_CUBLAS_WORKSPACE_CACHE=1 gives back what was before.
 constexpr int kWorkspacePerCall = 2015;
 void AddCallWorkspace(const Job& job, Block& block) {
   const auto id = static_cast<TensorId>(block.tensors.size());
-  const auto multiplies = [](const Op& op) {
+  const auto multiplies = [&](const Op& op) {
+    if (IsGrouped(block, op)) return !GroupsInOneKernel(job);
     return op.kind == OpKind::kMatrixProduct ||
            (op.product_depth > 0 && op.kind != OpKind::kAttention);
   };

@@ -27,6 +27,10 @@ Sizes::Sizes(const Job& job) {
   set(Symbol::kP, model.position_count);
   set(Symbol::kT, model.token_type_count);
   set(Symbol::kR, job.adapter.has_value() ? job.adapter->rank : 0);
+  set(Symbol::kX, model.experts.count);
+  set(Symbol::kK, model.experts.active_count);
+  set(Symbol::kG, model.experts.ffn_size);
+  set(Symbol::kU, model.experts.shared_ffn_size);
   set(Symbol::kOne, 1);
 }
 
@@ -80,7 +84,7 @@ TensorId BlockBuilder::View(absl::string_view name, TensorId storage, Extent wid
   block_.tensors.push_back(block_.tensors[storage]);
   Tensor& view = block_.tensors.back();
   view.name = name;
-  view.shape.extents[2] = width;
+  view.shape.extents[view.shape.rank - 1] = width;
   return id;
 }
 

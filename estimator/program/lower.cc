@@ -71,18 +71,27 @@ Block LowerEmbedding(const Job& job, std::pmr::memory_resource* memory) {
 
 namespace {
 
-// One kind of layer, or one that masks windows and another that has none.
+// One kind of layer, or two: some mask windows, or have experts, and the others do not.
 void LowerLayers(const Job& job, Program& program) {
   const Transformer& model = *job.model;
-  const bool all = model.windowed.CountOf(model.layer_count) == model.layer_count;
-  const auto add = [&](bool windowed, const LayerSet& layers) {
-    program.blocks.push_back(LowerLayer(job, windowed, program.blocks.get_allocator().resource()));
+  const auto all = [&model](const LayerSet& layers) {
+    return layers.CountOf(model.layer_count) == model.layer_count;
+  };
+  const auto add = [&](const LayerKind& kind, const LayerSet& layers) {
+    program.blocks.push_back(LowerLayer(job, kind, program.blocks.get_allocator().resource()));
     program.blocks.back().layers = layers;
   };
-  if (!job.masks_windows || all) return add(job.masks_windows, {});
-  add(false, Others(model.windowed));
-  add(true, model.windowed);
-  program.blocks.back().name = "windowed layer";
+  const bool windows = job.masks_windows;
+  const bool experts = model.experts.Any();
+  if (windows && !all(model.windowed)) {
+    add({"layer", false, experts}, Others(model.windowed));
+    add({"windowed layer", true, experts}, model.windowed);
+  } else if (experts && !all(model.experts.layers)) {
+    add({"layer", windows, false}, Others(model.experts.layers));
+    add({"expert layer", windows, true}, model.experts.layers);
+  } else {
+    add({"layer", windows, experts}, {});
+  }
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <memory_resource>
 
+#include "absl/strings/string_view.h"
 #include "estimator/job/job.h"
 #include "estimator/program/program.h"
 
@@ -19,6 +20,13 @@ Program Lower(const ValidJob& job,
 //   embedding.positions.weight  [P, H]
 Block LowerEmbedding(const Job& job, std::pmr::memory_resource* memory);
 
+// What tells layers of one network apart.
+struct LayerKind {
+  absl::string_view name = "layer";
+  bool windowed = false;  // its attention has a mask: job.masks_windows
+  bool experts = false;   // in place of its MLP (lower_experts.h)
+};
+
 // [B, S, H] -> [B, S, H]
 //   attention.qkv.weight  [A + 2C, H]  tensor axis 0
 //   attention.out.weight  [H, A]       tensor axis 1
@@ -26,9 +34,7 @@ Block LowerEmbedding(const Job& job, std::pmr::memory_resource* memory);
 //   mlp.down.weight       [H, F]       tensor axis 1
 // Source:  Korthikanti et al. 2022 (arXiv 2205.05198) for what is split by
 //          which; memory-saving kernels by Profile.
-//
-// Where `windowed`, its attention has a mask: job.masks_windows.
-Block LowerLayer(const Job& job, bool windowed, std::pmr::memory_resource* memory);
+Block LowerLayer(const Job& job, const LayerKind& kind, std::pmr::memory_resource* memory);
 
 // [B, S, H] -> loss
 //   head.weight  [V, H]  tensor axis 0; none of its own where tied

@@ -1,6 +1,7 @@
 // Lowers one transformer layer: norms, attention, residual sums.
 #include "estimator/program/block_builder.h"
 #include "estimator/program/lower.h"
+#include "estimator/program/lower_experts.h"
 #include "estimator/program/lower_mlp.h"
 #include "estimator/program/lower_norm.h"
 #include "estimator/program/lower_product.h"
@@ -445,28 +446,33 @@ constexpr ResidualNames kAttentionResidual = {"attention.dropout.hidden_mask",
                                               "attention.dropped_out", "attention.residual"};
 constexpr ResidualNames kMlpResidual = {"mlp.dropout.mask", "mlp.dropped", "mlp.residual"};
 
+TensorId LowerMlpOf(BlockBuilder& b, const LayerKind& kind, TensorId input) {
+  return kind.experts ? LowerExperts(b, input) : LowerMlp(b, input);
+}
+
 // Attention and MLP side by side on one residual.
-TensorId LowerParallelLayer(BlockBuilder& b, TensorId input, bool windowed) {
+TensorId LowerParallelLayer(BlockBuilder& b, TensorId input, const LayerKind& kind) {
   const bool two = b.job().model->norm_placement == NormPlacement::kParallelTwo;
   const TensorId attention_in = LowerNorm(b, kAttentionNorm, input);
-  const TensorId attention = LowerAttention(b, attention_in, windowed);
-  const TensorId mlp = LowerMlp(b, two ? LowerNorm(b, kMlpNorm, input) : attention_in);
+  const TensorId attention = LowerAttention(b, attention_in, kind.windowed);
+  const TensorId mlp = LowerMlpOf(b, kind, two ? LowerNorm(b, kMlpNorm, input) : attention_in);
   const TensorId first = LowerResidual(b, kAttentionResidual, input, attention);
   return LowerResidual(b, kMlpResidual, first, mlp);
 }
 
 // One sublayer after the other; norms stand where the placement says.
-TensorId LowerSerialLayer(BlockBuilder& b, TensorId input, bool windowed) {
+TensorId LowerSerialLayer(BlockBuilder& b, TensorId input, const LayerKind& kind) {
   const NormPlacement placement = b.job().model->norm_placement;
   const bool before = placement == NormPlacement::kPre || placement == NormPlacement::kSandwich;
   const bool behind =
       placement == NormPlacement::kSandwich || placement == NormPlacement::kPostOnly;
   const bool on_sum = placement == NormPlacement::kPost;
-  TensorId out = LowerAttention(b, before ? LowerNorm(b, kAttentionNorm, input) : input, windowed);
+  TensorId out =
+      LowerAttention(b, before ? LowerNorm(b, kAttentionNorm, input) : input, kind.windowed);
   if (behind) out = LowerNorm(b, kAttentionPostNorm, out);
   TensorId middle = LowerResidual(b, kAttentionResidual, input, out);
   if (on_sum) middle = LowerNorm(b, kAttentionNorm, middle);
-  out = LowerMlp(b, before ? LowerNorm(b, kMlpNorm, middle) : middle);
+  out = LowerMlpOf(b, kind, before ? LowerNorm(b, kMlpNorm, middle) : middle);
   if (behind) out = LowerNorm(b, kMlpPostNorm, out);
   const TensorId sum = LowerResidual(b, kMlpResidual, middle, out);
   return on_sum ? LowerNorm(b, kMlpNorm, sum) : sum;
@@ -474,14 +480,14 @@ TensorId LowerSerialLayer(BlockBuilder& b, TensorId input, bool windowed) {
 
 }  // namespace
 
-Block LowerLayer(const Job& job, bool windowed, std::pmr::memory_resource* memory) {
-  BlockBuilder b(job, "layer", BlockKind::kLayer, memory);
+Block LowerLayer(const Job& job, const LayerKind& kind, std::pmr::memory_resource* memory) {
+  BlockBuilder b(job, kind.name, BlockKind::kLayer, memory);
   const TensorId input = b.Narrow("layer.input", b.Size(Symbol::kH), job.precision.residual);
   const NormPlacement placement = job.model->norm_placement;
   const bool parallel =
       placement == NormPlacement::kParallel || placement == NormPlacement::kParallelTwo;
   const TensorId output =
-      parallel ? LowerParallelLayer(b, input, windowed) : LowerSerialLayer(b, input, windowed);
+      parallel ? LowerParallelLayer(b, input, kind) : LowerSerialLayer(b, input, kind);
   return std::move(b).Build(input, output);
 }
 

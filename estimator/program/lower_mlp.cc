@@ -7,7 +7,7 @@ namespace {
 
 Ids MlpWeights(BlockBuilder& b, absl::string_view weight, absl::string_view bias, Symbol to,
                Symbol from) {
-  const int8_t axis = to == Symbol::kF ? 0 : 1;
+  const int8_t axis = to == Symbol::kH ? 1 : 0;
   Ids ids{b.Weight(weight, {b.Size(to), b.Size(from)}, axis)};
   if (b.job().model->mlp_bias) {
     ids.ids[ids.count++] = b.Weight(bias, {b.Size(to)}, axis == 0 ? int8_t{0} : kNoAxis);
@@ -17,18 +17,18 @@ Ids MlpWeights(BlockBuilder& b, absl::string_view weight, absl::string_view bias
 
 // gate and up in one product, or in two; activation and product in one kernel,
 // or in two.
-TensorId LowerGatedActivation(BlockBuilder& b, TensorId input) {
+TensorId LowerGatedActivation(BlockBuilder& b, TensorId input, Symbol width) {
   const Job& job = b.job();
   const DType dtype = job.precision.activation;
   const Extent hidden = b.Size(Symbol::kH);
-  const Extent ffn = b.Size(Symbol::kF);
-  Ids gate = MlpWeights(b, "mlp.gate.weight", "mlp.gate.bias", Symbol::kF, Symbol::kH);
-  const Ids up = MlpWeights(b, "mlp.up.weight", "mlp.up.bias", Symbol::kF, Symbol::kH);
+  const Extent ffn = b.Size(width);
+  Ids gate = MlpWeights(b, "mlp.gate.weight", "mlp.gate.bias", width, Symbol::kH);
+  const Ids up = MlpWeights(b, "mlp.up.weight", "mlp.up.bias", width, Symbol::kH);
   TensorId gate_out;
   TensorId up_out;
   if (job.profile->packed_gate) {
     const TensorId cast = CastInput(b, "mlp.input.cast", input, hidden);
-    const TensorId packed = b.Wide("mlp.gate_up.activation", b.Size(Symbol::kF, 2), dtype);
+    const TensorId packed = b.Wide("mlp.gate_up.activation", b.Size(width, 2), dtype);
     for (TensorId id : up) gate.ids[gate.count++] = id;
     Pack(b, gate);
     Linear(b, "mlp.gate_up", cast, packed, gate);
@@ -63,10 +63,10 @@ TensorId LowerGatedActivation(BlockBuilder& b, TensorId input) {
 // power is of fp32, and so is all that follows from it.
 // Source: transformers, activations.py, NewGELUActivation; aten/src/ATen/autocast_mode.h,
 // AT_FORALL_FP32.
-void LowerGeluNew(BlockBuilder& b, TensorId up, TensorId activated) {
+void LowerGeluNew(BlockBuilder& b, TensorId up, TensorId activated, Symbol width) {
   const DType dtype = b.job().precision.activation;
   const DType wide = b.job().precision.autocast ? DType::kFp32 : dtype;
-  const Extent ffn = b.Size(Symbol::kF);
+  const Extent ffn = b.Size(width);
   TensorId base = up;
   if (wide != dtype) {
     base = b.Wide("mlp.gelu.base", ffn, wide);
@@ -89,16 +89,16 @@ void LowerGeluNew(BlockBuilder& b, TensorId up, TensorId activated) {
   b.Then("mlp.activation.cast", {product}, {activated}, {});
 }
 
-TensorId LowerPlainActivation(BlockBuilder& b, TensorId input) {
+TensorId LowerPlainActivation(BlockBuilder& b, TensorId input, Symbol width) {
   const Job& job = b.job();
   const DType dtype = job.precision.activation;
-  const Ids weights = MlpWeights(b, "mlp.up.weight", "mlp.up.bias", Symbol::kF, Symbol::kH);
-  const TensorId up = b.Wide("mlp.up.activation", b.Size(Symbol::kF), dtype);
+  const Ids weights = MlpWeights(b, "mlp.up.weight", "mlp.up.bias", width, Symbol::kH);
+  const TensorId up = b.Wide("mlp.up.activation", b.Size(width), dtype);
   Linear(b, "mlp.up", CastInput(b, "mlp.input.cast", input, b.Size(Symbol::kH)), up, weights);
-  const TensorId activated = b.Wide("mlp.activated", b.Size(Symbol::kF), dtype);
+  const TensorId activated = b.Wide("mlp.activated", b.Size(width), dtype);
   const bool in_python = !job.profile->fused_activations && !job.compile;
   if (job.model->activation == Activation::kGeluNew && in_python) {
-    LowerGeluNew(b, up, activated);
+    LowerGeluNew(b, up, activated, width);
     return activated;
   }
   // ReLU needs its output alone, which the next product keeps anyway.
@@ -109,12 +109,12 @@ TensorId LowerPlainActivation(BlockBuilder& b, TensorId input) {
 
 }  // namespace
 
-TensorId LowerMlp(BlockBuilder& b, TensorId input) {
+TensorId LowerMlp(BlockBuilder& b, TensorId input, Symbol width) {
   const Job& job = b.job();
   const size_t begin = b.block().ops.size();
-  const TensorId activated =
-      b.job().model->gated_mlp ? LowerGatedActivation(b, input) : LowerPlainActivation(b, input);
-  const Ids weights = MlpWeights(b, "mlp.down.weight", "mlp.down.bias", Symbol::kH, Symbol::kF);
+  const TensorId activated = b.job().model->gated_mlp ? LowerGatedActivation(b, input, width)
+                                                      : LowerPlainActivation(b, input, width);
+  const Ids weights = MlpWeights(b, "mlp.down.weight", "mlp.down.bias", Symbol::kH, width);
   const TensorId out =
       b.Narrow("mlp.down.activation", b.Size(Symbol::kH), job.precision.activation);
   Linear(b, "mlp.down", activated, out, weights);

@@ -6,8 +6,8 @@
 
 namespace plimsoll {
 
-// [B, S, H] -> [B, S, H]: products up, the activation, the product down.
-TensorId LowerMlp(BlockBuilder& b, TensorId input);
+// [B, S, H] -> [B, S, H]: products up to `width`, the activation, the product down.
+TensorId LowerMlp(BlockBuilder& b, TensorId input, Symbol width = Symbol::kF);
 
 }  // namespace plimsoll
 

@@ -28,7 +28,7 @@ void Pack(BlockBuilder& b, const Ids& parts) {
   TensorId whole[2] = {kNoTensor, kNoTensor};  // of the matrices, of the biases
   for (const TensorId id : parts) {
     Parameter& parameter = b.block().parameters[id];
-    TensorId& first = whole[parameter.shape.rank == 2 ? 0 : 1];
+    TensorId& first = whole[parameter.shape.rank > 1 ? 0 : 1];
     if (first == kNoTensor) {
       first = id;
     } else {

@@ -8,7 +8,8 @@ namespace {
 void AddParameter(const Parameter& parameter, int64_t row_shards, ParameterSums& sums) {
   const int64_t rows = parameter.shape.extents[0].Local();
   const bool matrix = parameter.shape.rank == 2;
-  const int64_t columns = matrix ? parameter.shape.extents[1].Local() : 1;
+  const int64_t columns =
+      parameter.shape.rank == 1 ? 1 : parameter.Elements() / std::max<int64_t>(rows, 1);
   const int64_t elements = parameter.Elements();
   const int64_t shard_rows = row_shards == 1 ? rows : CeilDivide(rows, row_shards);
   const int64_t row_shard = Multiply(shard_rows, columns);

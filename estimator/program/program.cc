@@ -8,8 +8,8 @@
 namespace plimsoll {
 namespace {
 
-constexpr absl::string_view kSymbols[] = {"B", "S", "H", "E", "F", "A", "C",
-                                          "N", "D", "V", "P", "T", "R", "1"};
+constexpr absl::string_view kSymbols[] = {"B", "S", "H", "E", "F", "A", "C", "N", "D",
+                                          "V", "P", "T", "R", "X", "K", "G", "U", "1"};
 
 std::string InSymbols(const Extent& extent) {
   std::string text;

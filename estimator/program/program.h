@@ -25,8 +25,28 @@ namespace plimsoll {
 
 // The alphabet of shapes. B micro-batch, S sequence, H hidden, E embedding
 // width, F MLP width, A query width (heads x head size), C key/value width, N
-// heads, D head size, V vocabulary (padded), P positions, T token types, R an adapter's rank.
-enum class Symbol : uint8_t { kB, kS, kH, kE, kF, kA, kC, kN, kD, kV, kP, kT, kR, kOne };
+// heads, D head size, V vocabulary (padded), P positions, T token types, R an adapter's rank,
+// X experts, K experts of each token, G an expert's width, U that of shared experts.
+enum class Symbol : uint8_t {
+  kB,
+  kS,
+  kH,
+  kE,
+  kF,
+  kA,
+  kC,
+  kN,
+  kD,
+  kV,
+  kP,
+  kT,
+  kR,
+  kX,
+  kK,
+  kG,
+  kU,
+  kOne,
+};
 
 // What divides an extent: a bit each in Extent::splits.
 enum class Split : uint8_t { kTensor, kContext, kChunk };

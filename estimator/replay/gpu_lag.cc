@@ -3,6 +3,14 @@
 namespace plimsoll {
 namespace {
 
+// Elements of a matrix that one token meets: of experts' those that are picked.
+double Passed(const Job& job, const Parameter& parameter) {
+  const auto elements = static_cast<double>(parameter.Elements());
+  if (parameter.shape.rank == 2) return elements;
+  const Experts& experts = job.model->experts;
+  return elements * static_cast<double>(experts.active_count) / static_cast<double>(experts.count);
+}
+
 // Multiplications of one layer's products and attention for one micro-batch.
 double LayerMultiplications(const Job& job, const Program& program) {
   const auto tokens = static_cast<double>(job.LocalTokens());
@@ -10,7 +18,7 @@ double LayerMultiplications(const Job& job, const Program& program) {
   for (const Block& block : program.blocks) {
     if (block.kind != BlockKind::kLayer) continue;
     for (const Parameter& parameter : block.parameters) {
-      if (parameter.shape.rank == 2) weights += static_cast<double>(parameter.Elements());
+      if (parameter.shape.rank > 1) weights += Passed(job, parameter);
     }
     break;
   }

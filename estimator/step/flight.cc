@@ -87,7 +87,7 @@ int64_t FlightMachine::IndexOf(size_t block, When when) const {
   }
   const int64_t last = unit > 1 ? std::max(layers - layers % unit, std::min(unit, layers)) - 1
                                 : target.layers.LastOf(layers);
-  return when == When::kNextKept ? last - 1 : last;
+  return when == When::kNextKept ? target.layers.LastOf(last) : last;
 }
 
 // Adds what is kept when `block` is at work or has just been.
@@ -296,8 +296,9 @@ Demand FlightMachine::Backward(int64_t grown_bytes) const {
     if (blocks_[i].reduce_bytes == 0) continue;
     Consider(demand, When::kReduceKept, i);
     Consider(demand, When::kReduceGrown, i);
-    const bool next = blocks_[i].kind == BlockKind::kLayer && blocks_[i].layers.IsAll();
-    if (next && IndexOf(i, When::kMostKept) > 0) Consider(demand, When::kNextKept, i);
+    if (blocks_[i].kind != BlockKind::kLayer) continue;
+    const bool next = blocks_[i].layers.CountOf(IndexOf(i, When::kMostKept)) > 0;
+    if (next) Consider(demand, When::kNextKept, i);
   }
   demand.current = grown_bytes;
   return demand;

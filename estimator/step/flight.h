@@ -61,8 +61,8 @@ bool Persists(const State& state);
 //   kMostKept      while a block, the first of its kind that backward passes,
 //                  does: it finds most kept
 //   kMostGrown     while the last of its kind does: it finds most gradients
-//   kNextKept      while the layer that backward passes second does: it finds
-//                  gradients of the first on their way
+//   kNextKept      while the second of its kind does: it finds gradients of a
+//                  layer on their way
 //   kReduceKept, kReduceGrown
 //                  after backward of most kept or grown: its gradients beside the buffer
 //                  that they are copied into. Source: torch/distributed/fsdp/

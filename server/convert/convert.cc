@@ -284,6 +284,7 @@ void Encode(const MemoryEstimate& estimate, WireWriter* to) {
   for (const TraceEntry& entry : estimate.trace) Encode(Response::kTraceFieldNumber, entry, to);
   for (const LedgerEntry& entry : estimate.ledger) Encode(Response::kLedgerFieldNumber, entry, to);
   if (estimate.curve.has_value()) Encode(Response::kTimelineFieldNumber, *estimate.curve, to);
+  to->Number(Response::kActiveParameterCountFieldNumber, estimate.active_parameter_count);
 }
 
 v1::ModelInfo ToProto(const std::string& name, const Transformer& model, const Catalog& catalog) {
@@ -291,6 +292,7 @@ v1::ModelInfo ToProto(const std::string& name, const Transformer& model, const C
   info.set_name(name);
   info.set_model_type(model.model_type);
   info.set_parameter_count(CountParameters(model));
+  info.set_active_parameter_count(CountActiveParameters(model));
   info.set_layer_count(model.layer_count);
   info.set_hidden_size(model.hidden_size);
   info.set_vocab_size(model.vocab_size);

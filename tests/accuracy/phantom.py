@@ -12,6 +12,8 @@ import measured
 from measured import Prediction
 
 FAMILIES = ("phantom",)
+EXPERTS = ("num_experts", "num_local_experts")
+MOST_OF_AN_H100 = 75e9
 CONFIGS = pathlib.Path(__file__).resolve().parent / "data" / "phantom"
 FRAMEWORKS = {
     "none": "ddp",
@@ -34,6 +36,8 @@ def sets_of(row):
         of = "quantized "
     if row.text("preference"):
         of = "preference "
+    if any(_config(row.text("config")).get(name) for name in EXPERTS):
+        of = "experts "
     return [f"phantom {of}{row.text('what_is_measured')}"]
 
 
@@ -127,9 +131,11 @@ def _placement(row):
     tensor = row.number("tp")
     stages = {"fsdp1": 3, "fsdp2": 3, "zero1": 1, "zero2": 2}
     stage = stages.get(row.text("wrapper"), 0)
+    # The phantom's GPU has what a row takes.
+    gpu = "h100-80gb-sxm" if row.number("measured_value") < MOST_OF_AN_H100 else "b200-180gb"
     return {
         "parallelism": {"zero_stage": stage, "tensor_parallel_size": tensor},
-        "cluster": {"gpu": "h100-80gb-sxm", "gpu_count": row.number("world") * tensor},
+        "cluster": {"gpu": gpu, "gpu_count": row.number("world") * tensor},
     }
 
 

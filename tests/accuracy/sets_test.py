@@ -348,6 +348,10 @@ class PhantomTest(unittest.TestCase):
         )
 
     def test_quantized_weights_are_apart(self):
+        row = ROWS["phantom-m08-2.15-allocated"]
+        self.assertEqual(phantom.sets_of(row), ["phantom experts allocated"])
+        self.assertEqual(job(phantom, row)["cluster"]["gpu"], "b200-180gb")
+
         row = ROWS["phantom-q04-2.15-allocated"]
         self.assertEqual(phantom.sets_of(row), ["phantom quantized allocated"])
         training = job(phantom, row)["training"]

@@ -199,6 +199,27 @@ void FillQuantization(RandomNumbers random, const Capabilities& can, JobSpec& jo
   }
 }
 
+// Experts in place of the MLP; what is not modelled beside them gives way.
+void FillExperts(RandomNumbers random, const Capabilities& can, JobSpec& job) {
+  const TrainingSpec& training = job.training;
+  const bool plain = !training.adapter.method.has_value() &&
+                     !training.preference.method.has_value() &&
+                     training.precision.preset != "fp8-mixed";
+  const ParallelismSpec& parallel = job.parallelism;
+  const bool whole = *parallel.tensor_parallel_size == 1 && *parallel.pipeline_parallel_size == 1 &&
+                     parallel.context_parallel_size.value_or(1) == 1;
+  if (!can.Has(Ability::kExperts) || !plain || !whole || !Once(random, 2)) return;
+  TransformerSpec& shape = Shape(job);
+  shape.expert_count = One(random, {2, 8, 60});
+  shape.active_expert_count = One(random, {1, 2});
+  if (Once(random, 2)) shape.expert_ffn_size = One(random, {32, 768});
+  if (Once(random, 3)) shape.shared_expert_ffn_size = 256;
+  if (Once(random, 3)) shape.dense_layer_count = 1;
+  job.training.optimizer.name = Once(random, 2) ? "adamw" : "sgd";
+  job.cluster.gpu = Once(random, 2) ? "h100-80gb-sxm" : "a100-80gb-sxm";
+  KeepPlain(random, job);
+}
+
 int64_t AnyZeroStage(RandomNumbers random, const Capabilities& can) {
   while (true) {
     const int64_t stage = Below(random, 4);
@@ -240,6 +261,7 @@ JobSpec RandomJob(RandomNumbers random) {
   FillQuantization(random, can, job);
   const char* const gpus[] = {"a100-80gb-sxm", "h100-80gb-sxm", "v100-32gb-sxm", "rtx-4090"};
   job.cluster.gpu = gpus[Below(random, 4)];
+  FillExperts(random, can, job);
   return job;
 }
 
@@ -296,7 +318,8 @@ void Junk(RandomNumbers random, std::optional<std::string>& field,
 void JunkShape(RandomNumbers random, TransformerSpec& shape) {
   for (auto* field :
        {&shape.hidden_size, &shape.layer_count, &shape.head_count, &shape.kv_head_count,
-        &shape.head_size, &shape.ffn_size, &shape.vocab_size, &shape.position_count}) {
+        &shape.head_size, &shape.ffn_size, &shape.vocab_size, &shape.position_count,
+        &shape.expert_count, &shape.active_expert_count, &shape.dense_layer_count}) {
     Junk(random, *field);
   }
   Junk(random, shape.activation, kActivations);

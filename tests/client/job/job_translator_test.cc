@@ -137,7 +137,7 @@ const Same kSame[] = {
      "{micro_batch_size: 2, global_batch_size: 32}}"},
     {"what asks for nothing",
      "{gradient_checkpointing: false, bf16: false, cpu_offload: false, lora: false, ep: 1, "
-     "offload_optimizer: none, num_experts: 0}",
+     "offload_optimizer: none}",
      "{training: {recompute: {mode: none}}}"},
     {"a word for adapters", "{training: {adapter: lora, lora_r: 16}, peft: false}",
      "{training: {adapter: {method: lora, rank: 16}}}"},

@@ -106,7 +106,8 @@ TEST(MonotonyTest, MoreRecomputationNeverKeepsMore) {
     const int64_t none = KeptByLayer(ProgramOf(job));
     const bool parts = Valid(job)->capabilities.Has(Ability::kRecomputeSelective) &&
                        !job.training.adapter.method.has_value() &&
-                       !job.training.preference.method.has_value();
+                       !job.training.preference.method.has_value() &&
+                       !Shape(job).expert_count.has_value();
     if (parts) job.training.recompute.mode = "selective";
     const int64_t selective = KeptByLayer(ProgramOf(job));
     job.training.recompute.mode = "full";

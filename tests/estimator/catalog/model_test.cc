@@ -80,10 +80,30 @@ constexpr Row kRows[] = {
        m.embedding_size = 2;
      },
      14 - 28 + 2 * 8 + 3 * 2 + 3 - 28},
+    {"experts", [](Transformer& m) { m.experts = {.count = 6, .active_count = 2, .ffn_size = 3}; },
+     2 * (6 * 4 + 6 * 36 - 60)},
+    {"experts behind a layer",
+     [](Transformer& m) {
+       m.experts = {.count = 6, .active_count = 2, .ffn_size = 3, .layers = {.begin = 1}};
+     },
+     6 * 4 + 6 * 36 - 60},
+    {"a shared expert with a gate",
+     [](Transformer& m) {
+       m.experts = {
+           .count = 6, .active_count = 2, .ffn_size = 3, .shared_ffn_size = 5, .shared_gate = true};
+     },
+     2 * (6 * 4 + 6 * 36 + 60 + 4 - 60)},
     {"sentence head", [](Transformer& m) { m.sentence_head = true; }, 16 + 4 + 8 + 2},
     {"narrow embedding", [](Transformer& m) { m.embedding_size = 2; }, 2 * (14 - 28) + 2 * 8},
     {"embedding size left out", [](Transformer& m) { m.embedding_size = 0; }, 0},
 };
+
+TEST(CountParametersTest, ATokenPassesTheExpertsThatArePicked) {
+  Transformer model = Small();
+  EXPECT_EQ(CountActiveParameters(model), CountParameters(model));
+  model.experts = {.count = 6, .active_count = 2, .ffn_size = 3};
+  EXPECT_EQ(CountParameters(model) - CountActiveParameters(model), 2 * 4 * 36);
+}
 
 TEST(CountParametersTest, EachOptionAddsItsTensors) {
   for (const Row& row : kRows) {

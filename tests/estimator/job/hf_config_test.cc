@@ -20,6 +20,7 @@
 namespace plimsoll {
 namespace {
 
+using testing::Contains;
 using testing::ElementsAre;
 using testing::ElementsAreArray;
 using testing::IsEmpty;
@@ -189,6 +190,23 @@ constexpr FamilyRow kFamilyRows[] = {
      R"("model_type": "iquestcoder", "head_dim": null)", 214464},
     {"jais2", kLlamaLike, R"("model_type": "jais2")", 197440},
     {"megatron-bert", kMultiHead, R"("model_type": "megatron-bert", "type_vocab_size": 2)", 165768},
+    {"mixtral", kLlamaLike, R"("model_type": "mixtral")", 603072},
+    {"mixtral of four experts", kLlamaLike, R"("model_type": "mixtral", "num_local_experts": 4)",
+     381120},
+    {"olmoe", kLlamaLike, R"("model_type": "olmoe", "num_experts": 4, "num_experts_per_tok": 2)",
+     381360},
+    {"qwen2_moe", kLlamaLike,
+     R"("model_type": "qwen2_moe", "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 48, "shared_expert_intermediate_size": 32)",
+     289440},
+    {"qwen2_moe, every second layer", kLlamaLike,
+     R"("model_type": "qwen2_moe", "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 48, "shared_expert_intermediate_size": 32, "decoder_sparse_step": 2)",
+     239648},
+    {"qwen3_moe", kLlamaLike,
+     R"("model_type": "qwen3_moe", "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 48, "head_dim": 16)",
+     301344},
+    {"qwen3_moe behind a layer", kLlamaLike,
+     R"("model_type": "qwen3_moe", "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 48, "head_dim": 16, "mlp_only_layers": [0])",
+     282656},
     {"ministral3", kLlamaLike, R"("model_type": "ministral3", "head_dim": 16)", 245184},
     {"persimmon", kMultiHead, R"("model_type": "persimmon")", 216256},
     {"persimmon without norms on queries and keys", kMultiHead,
@@ -813,9 +831,7 @@ TEST(RefusalTest, ArchitecturesThatAreNotModelled) {
     absl::string_view model_type, field, said;
   };
   const Row rows[] = {
-      {"mixtral", R"("num_local_experts": 8)",
-       "num_local_experts: 8; experts are not modelled yet"},
-      {"qwen2_moe", R"("num_experts": 60)", "num_experts: 60; experts are not modelled yet"},
+      {"dbrx", R"("num_local_experts": 8)", "num_local_experts: 8; experts are not modelled yet"},
       {"deepseek_v2", R"("n_routed_experts": 160)",
        "n_routed_experts: 160; experts are not modelled yet"},
       {"llama", R"("num_experts": -1)", "num_experts: -1; experts are not modelled yet"},
@@ -872,6 +888,60 @@ TEST(RefusalTest, ArchitecturesThatAreNotModelled) {
                                               R"(", )", row.field, "}"));
     EXPECT_THAT(Violations(config), ElementsAre(absl::StrCat(kField, ".", row.said)));
     EXPECT_EQ(config.violations[0].code, ViolationCode::kNotModelled) << row.said;
+  }
+}
+
+// Source: transformers, configuration_<model_type>.py and modeling_<model_type>.py.
+TEST(ExpertsTest, AreReadAsEachClassDoes) {
+  const auto read = [](absl::string_view fields) {
+    return Read(absl::StrCat("{", kLlamaLike, fields, "}"));
+  };
+  const auto experts = [&](absl::string_view fields) { return read(fields).model.experts; };
+  const Experts mixtral = experts(R"("model_type": "mixtral")");
+  EXPECT_EQ(mixtral.count, 8);
+  EXPECT_EQ(mixtral.active_count, 2);
+  EXPECT_EQ(mixtral.ffn_size, read(R"("model_type": "mixtral")").model.ffn_size);
+  EXPECT_TRUE(mixtral.wide_weights && mixtral.renormalizes && mixtral.layers.IsAll());
+  const Experts qwen = experts(R"("model_type": "qwen2_moe", "num_experts": 16)");
+  EXPECT_EQ(qwen.count, 16);
+  EXPECT_EQ(qwen.shared_ffn_size, 5632);
+  EXPECT_TRUE(qwen.shared_gate && !qwen.renormalizes && !qwen.wide_weights);
+  EXPECT_TRUE(experts(R"("model_type": "olmoe", "norm_topk_prob": true)").renormalizes);
+  EXPECT_FALSE(experts(R"("model_type": "llama")").Any());
+}
+
+TEST(ExpertsTest, StandInSomeLayers) {
+  const auto experts = [](absl::string_view fields) {
+    return Read(absl::StrCat("{", kLlamaLike, R"("model_type": "qwen3_moe", )", fields, "}"))
+        .model.experts;
+  };
+  const Experts second = experts(R"("decoder_sparse_step": 2)");
+  EXPECT_EQ(second.layers, (LayerSet{.period = 2, .from = 1, .to = 2}));
+  EXPECT_EQ(experts(R"("mlp_only_layers": [0])").layers, (LayerSet{.begin = 1}));
+  const int64_t layers =
+      Read(absl::StrCat("{", kLlamaLike, R"("model_type": "llama"})")).model.layer_count;
+  std::string all = "0";
+  for (int64_t i = 1; i < layers; ++i) absl::StrAppend(&all, ", ", i);
+  EXPECT_FALSE(experts(absl::StrCat(R"("mlp_only_layers": [)", all, "]")).Any());
+}
+
+TEST(ExpertsTest, WhatTheirClassesDoBesideIsRefused) {
+  struct Row {
+    absl::string_view fields, said;
+  };
+  const Row rows[] = {
+      {R"("num_experts_per_tok": 9)",
+       "num_experts_per_tok: 9; must be at most num_local_experts 8"},
+      {R"("output_router_logits": true)",
+       "output_router_logits: true; the router's own loss is not modelled yet"},
+      {R"("router_jitter_noise": 0.1)", "router_jitter_noise: 0.1; is not modelled yet"},
+      {R"("num_local_experts": 0)", "num_local_experts: 0; must be a whole number from 1 to 65536"},
+  };
+  for (const Row& row : rows) {
+    const HfConfig config =
+        Read(absl::StrCat("{", kLlamaLike, R"("model_type": "mixtral", )", row.fields, "}"));
+    EXPECT_THAT(Violations(config), Contains(absl::StrCat("job.model.hf_config.", row.said)))
+        << row.fields;
   }
 }
 

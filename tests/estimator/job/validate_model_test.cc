@@ -101,6 +101,25 @@ const std::vector<Refusal>& Traits() {
       {"a masked head twice",
        [](JobSpec& j) { Shape(j).head = "masked-language-model", Shape(j).masked_lm_head = true; },
        {}},
+      {"parts of experts that are not there",
+       [](JobSpec& j) {
+         Shape(j).active_expert_count = 2, Shape(j).expert_ffn_size = 64;
+         Shape(j).shared_expert_ffn_size = 64, Shape(j).dense_layer_count = 1;
+       },
+       {"job.model.transformer.active_expert_count: 2; needs expert_count",
+        "job.model.transformer.expert_ffn_size: 64; needs expert_count",
+        "job.model.transformer.shared_expert_ffn_size: 64; needs expert_count",
+        "job.model.transformer.dense_layer_count: 1; needs expert_count"}},
+      {"experts without a choice",
+       [](JobSpec& j) { Shape(j).expert_count = 8; },
+       {"job.model.transformer.active_expert_count: unset; must be set"}},
+      {"more than there are, and no layer for them",
+       [](JobSpec& j) {
+         Shape(j).expert_count = 2, Shape(j).active_expert_count = 3;
+         Shape(j).dense_layer_count = 4;
+       },
+       {"job.model.transformer.active_expert_count: 3; must be at most expert_count 2",
+        "job.model.transformer.dense_layer_count: 4; must be below layer_count 4"}},
       {"labels without scores",
        [](JobSpec& j) { Shape(j).label_count = 3; },
        {"job.model.transformer.label_count: 3; needs head sequence-classification or "

@@ -194,7 +194,8 @@ TEST(AdaptersTest, Fsdp2ShardsBoth) {
   job.cluster.gpu_count = 8;
   const Program program = ProgramOf(job);
   EXPECT_EQ(FindState(program, "weights.frozen")->shards, 8);
-  EXPECT_EQ(FindBlock(program, "layer").reduce_bytes, 2 * (4 * 64 + 64 * 4));
+  // Of A's four rows each rank has one, of eight.
+  EXPECT_EQ(FindBlock(program, "layer").reduce_bytes, 2 * (8 * 64 + 64 * 4));
   EXPECT_EQ(FindBlock(program, "head").reduce_bytes, 0);
 }
 

@@ -259,7 +259,7 @@ TEST_F(AdmitTest, TellsBadWordsFromWhatIsNotModelled) {
       {"job.yaml", v1::CAUSE_BAD_WORDS, "PLIMSOLL_JOB: job.yaml; must say the job itself: "},
       {"model=llama-3.1-8b sequence_length=4096 peft_type=dora", v1::CAUSE_NOT_MODELLED,
        "job.training.adapter.method: dora; not modelled yet"},
-      {R"({"model": {"hf_config": {"model_type": "mixtral", "num_local_experts": 8,
+      {R"({"model": {"hf_config": {"model_type": "llama", "num_local_experts": 8,
         "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
         "intermediate_size": 128, "vocab_size": 100}}, "training": {"sequence_length": 64}})",
        v1::CAUSE_NOT_MODELLED, "experts are not modelled yet"},

@@ -90,6 +90,7 @@ TEST(EncodeTest, CopiesEverything) {
   estimate.usable_bytes = 1;
   estimate.headroom = {-2, -3};
   estimate.parameter_count = 4;
+  estimate.active_parameter_count = 3;
   estimate.assumptions = {{"training.attention", "flash", 0, "why"},
                           {"cluster.gpu_count", {}, 8, "x"}};
   estimate.warnings = {{"code", "job.a", "text"}};
@@ -110,7 +111,7 @@ TEST(EncodeTest, CopiesEverything) {
             R"("trace":[{"pass":"zero","stateBytes":"5","activationBytes":"6"}],)"
             R"("ledger":[{"block":"","tensor":"","role":"ROLE_ACTIVATION","dtype":"bf16",)"
             R"("shape":"","extents":"","bytes":"0","count":"7",)"
-            R"("shrunkBy":["tensor-parallel","zero"],"lifetime":""}]})");
+            R"("shrunkBy":["tensor-parallel","zero"],"lifetime":""}],"activeParameterCount":"3"})");
 }
 
 TEST(EncodeTest, CopiesEveryFieldOfARank) {

@@ -153,7 +153,7 @@ const std::vector<BadRequestCase>& Cases() {
        {"job.model.hf_config.num_hidden_layers: unset; must be set"}},
       {"ConfigOfAMixture",
        {{"job.model",
-         R"({"hf_config": {"model_type": "mixtral", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 128, "intermediate_size": 256, "num_local_experts": 8}})"}},
+         R"({"hf_config": {"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 128, "intermediate_size": 256, "num_local_experts": 8}})"}},
        {"job.model.hf_config.num_local_experts: 8; experts are not modelled yet"}},
       {"ConfigTooDeep",
        {{"job.model",

@@ -1,0 +1,78 @@
+#include "estimator/job/hf_experts.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "estimator/job/hf_layers.h"
+
+namespace plimsoll {
+namespace {
+
+using Kind = ConfigValue::Kind;
+
+constexpr int64_t kMostExperts = 65536;
+constexpr int64_t kMostWidth = int64_t{1} << 20;
+
+// Every n-th layer has experts, but for those that are named.
+// Source: transformers, models/qwen3_moe/modeling_qwen3_moe.py, Qwen3MoeDecoderLayer.
+void ReadLayers(HfReader& reader, Transformer& model) {
+  const int64_t step =
+      std::max<int64_t>(reader.Size("decoder_sparse_step", model.layer_count, 1), 1);
+  std::vector<bool> layers;
+  for (int64_t i = 0; i < model.layer_count; ++i) layers.push_back((i + 1) % step == 0);
+  const ConfigValue* const plain = reader.Find("mlp_only_layers");
+  if (plain != nullptr && plain->kind == Kind::kList) {
+    for (const ConfigValue& item : plain->items) {
+      const bool is_layer = item.kind == Kind::kNumber && item.number >= 0 &&
+                            item.number < static_cast<double>(model.layer_count);
+      if (is_layer) layers[static_cast<size_t>(item.number)] = false;
+    }
+  }
+  if (std::find(layers.begin(), layers.end(), true) == layers.end()) {
+    model.experts = {};
+    return;
+  }
+  const auto set = SetOf(layers);
+  model.experts.irregular = !set.has_value();
+  model.experts.layers = set.value_or(LayerSet{});
+}
+
+// What a class does beside, if it is told to.
+void RefuseRest(HfReader& reader) {
+  if (reader.Flag("output_router_logits", false)) {
+    reader.Refuse("output_router_logits", "true", "the router's own loss is not modelled yet",
+                  ViolationCode::kNotModelled);
+  }
+  for (const absl::string_view name : {"router_jitter_noise", "clip_qkv"}) {
+    const ConfigValue* const value = reader.Find(name);
+    if (value == nullptr || !IsOn(*value)) continue;
+    reader.Refuse(name, SeenValue(*value), "is not modelled yet", ViolationCode::kNotModelled);
+  }
+}
+
+}  // namespace
+
+void ReadExperts(const HfExperts& row, HfReader& reader, Transformer& model) {
+  if (row.count.empty()) return;
+  Experts& experts = model.experts;
+  experts.count = reader.Size(row.count, kMostExperts, row.defaults.count);
+  experts.active_count = reader.Size(row.active_count, kMostExperts, row.defaults.active_count);
+  experts.ffn_size = reader.Size(row.ffn_size, kMostWidth, row.defaults.ffn_size);
+  if (!row.shared_ffn_size.empty()) {
+    experts.shared_ffn_size =
+        reader.Size(row.shared_ffn_size, kMostWidth, row.defaults.shared_ffn_size);
+  }
+  experts.shared_gate = row.shared_gate;
+  experts.wide_weights = row.wide_weights;
+  experts.renormalizes = row.renormalizes.empty() || reader.Flag(row.renormalizes, false);
+  if (experts.active_count > experts.count) {
+    reader.Refuse(reader.Name(row.active_count), absl::StrCat(experts.active_count),
+                  absl::StrCat("must be at most ", reader.Name(row.count), " ", experts.count));
+  }
+  if (row.picks_layers && model.layer_count > 0) ReadLayers(reader, model);
+  RefuseRest(reader);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,60 @@
+// What nothing was held against that stands beside experts.
+#include "estimator/base/layer_set.h"
+#include "estimator/job/beside.h"
+#include "estimator/job/validate_sections.h"
+#include "estimator/job/vocabularies.h"
+
+namespace plimsoll {
+namespace {
+
+// An optimizer that steps each number alone does not see what a weight is.
+bool SeesShapes(OptimizerName optimizer) {
+  return optimizer == OptimizerName::kMuon || optimizer == OptimizerName::kAdafactor ||
+         optimizer == OptimizerName::kLamb || optimizer == OptimizerName::kAdamW8bit;
+}
+
+bool HasPart(const LayerSet& layers, const Transformer& model) {
+  const int64_t count = layers.CountOf(model.layer_count);
+  return count > 0 && count < model.layer_count;
+}
+
+// Source: transformers integrations/moe.py, _can_use_grouped_mm.
+void CheckKernels(const Beside& experts, const Job& job) {
+  constexpr int kSince = 2009;
+  experts.Refuse(job.architecture < GpuArchitecture::kAmpere, "cluster.gpu",
+                 "a GPU older than Ampere");
+  experts.Refuse(job.torch_version >= 0 && job.torch_version < kSince, "runtime.versions",
+                 "torch before 2.9");
+}
+
+}  // namespace
+
+void CheckExperts(const JobSpec& spec, Check& check, const Job& job) {
+  const Transformer& model = *job.model;
+  CheckAbility(Ability::kExperts, "model", absl::StrCat(model.experts.count, " experts"), check,
+               job);
+  const Beside experts("experts", "model", check);
+  experts.Refuse(job.adapter.has_value(), "training.adapter.method",
+                 spec.training.adapter.method.value_or(""));
+  experts.Refuse(job.reference.has_value(), "training.preference.method",
+                 spec.training.preference.method.value_or(""));
+  experts.Refuse(SeesShapes(job.optimizer), "training.optimizer.name",
+                 NameOf(job.optimizer, kOptimizers));
+  experts.Refuse(spec.training.precision.preset == "fp8-mixed", "training.precision.preset",
+                 "fp8-mixed");
+  experts.RefusePartsAgain(spec.training.recompute, job);
+  experts.Refuse(job.compile, "runtime.compile", "true");
+  experts.Refuse(job.tensor_parallel_size > 1, "parallelism.tensor_parallel_size",
+                 job.tensor_parallel_size);
+  experts.Refuse(job.context_parallel_size > 1, "parallelism.context_parallel_size",
+                 job.context_parallel_size);
+  experts.Refuse(job.pipeline_parallel_size > 1, "parallelism.pipeline_parallel_size",
+                 job.pipeline_parallel_size);
+  experts.Refuse(model.experts.irregular, "model", "experts on layers in no regular order");
+  experts.Refuse(
+      job.masks_windows && HasPart(model.windowed, model) && HasPart(model.experts.layers, model),
+      "model", "windows on some layers and experts on some");
+  CheckKernels(experts, job);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,138 @@
+// Experts, lowered: which weights, ops and tensors they bring.
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "estimator/program/parameter_sums.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/jobs.h"
+
+namespace plimsoll {
+namespace {
+
+using ::testing::ElementsAre;
+
+// B 2, S 32, H 64, F 128: eight experts as wide, two for each token.
+JobSpec Job(absl::string_view preset = "bf16-pure") {
+  JobSpec job = With(SmallJob(), "ddp", preset);
+  Shape(job).expert_count = 8;
+  Shape(job).active_expert_count = 2;
+  Shape(job).expert_ffn_size = 96;
+  return job;
+}
+
+// "name [symbols] dtype" of weights of experts, their router and what all share.
+std::vector<std::string> Weights(const JobSpec& job) {
+  const Program program = Lowered(Valid(job));
+  std::vector<std::string> rows;
+  for (const Parameter& at : FindBlock(program, "layer").parameters) {
+    if (absl::StartsWith(at.name, "attention") || absl::StartsWith(at.name, "mlp.norm")) continue;
+    rows.push_back(absl::StrCat(at.name, " ", InSymbols(at.shape), " ", Name(at.dtype)));
+  }
+  return rows;
+}
+
+// "name [numbers] dtype" of what a layer's op makes.
+std::string Made(const JobSpec& job, absl::string_view op) {
+  const Program program = Lowered(Valid(job));
+  const Block& layer = FindBlock(program, "layer");
+  const Tensor& tensor = layer.tensors[FindOp(layer, op).outputs.ids[0]];
+  return absl::StrCat(InNumbers(tensor.shape), " ", Name(tensor.dtype));
+}
+
+TEST(LowerExpertsTest, HaveARouterAndTwoMatricesEach) {
+  EXPECT_THAT(Weights(Job()),
+              ElementsAre("router.weight [X, H] bf16", "experts.gate_up.weight [X, 2G, H] bf16",
+                          "experts.down.weight [X, H, G] bf16"));
+  JobSpec plain = Job();
+  Shape(plain).gated_mlp = false;
+  EXPECT_THAT(Weights(plain),
+              ElementsAre("router.weight [X, H] bf16", "experts.up.weight [X, G, H] bf16",
+                          "experts.down.weight [X, H, G] bf16"));
+}
+
+TEST(LowerExpertsTest, AMlpThatAllTokensPassStandsBesideThem) {
+  JobSpec job = Job();
+  Shape(job).shared_expert_ffn_size = 32;
+  const JobSpec gated =
+      WithModel(job, [](Transformer& model) { model.experts.shared_gate = true; });
+  EXPECT_THAT(Weights(gated),
+              ElementsAre("router.weight [X, H] bf16", "experts.gate_up.weight [X, 2G, H] bf16",
+                          "experts.down.weight [X, H, G] bf16", "mlp.gate.weight [U, H] bf16",
+                          "mlp.up.weight [U, H] bf16", "mlp.down.weight [H, U] bf16",
+                          "shared.gate.weight [1, H] bf16"));
+  EXPECT_EQ(Made(gated, "shared.weigh"), "[2, 32, 64] bf16");
+  EXPECT_EQ(Made(gated, "experts.and_shared"), "[2, 32, 64] bf16");
+}
+
+TEST(LowerExpertsTest, ATokenHasARowForEachOfItsExperts) {
+  EXPECT_EQ(Made(Job(), "router"), "[2, 32, 8] bf16");
+  EXPECT_EQ(Made(Job(), "router.softmax"), "[2, 32, 8] fp32");
+  EXPECT_EQ(Made(Job(), "experts.dispatch"), "[2, 32, 2, 64] bf16");
+  EXPECT_EQ(Made(Job(), "experts.gate_up"), "[2, 32, 2, 192] bf16");
+  EXPECT_EQ(Made(Job(), "experts.product"), "[2, 32, 2, 96] bf16");
+  EXPECT_EQ(Made(Job(), "experts.combine"), "[2, 32, 2, 64] bf16");
+  EXPECT_EQ(Made(Job(), "experts.sum"), "[2, 32, 64] bf16");
+}
+
+// Autocast knows no grouped products: they run in the weights' fp32.
+TEST(LowerExpertsTest, AutocastLeavesThemInTheWeightsDType) {
+  EXPECT_EQ(Made(Job("bf16-autocast"), "router"), "[2, 32, 8] bf16");
+  EXPECT_EQ(Made(Job("bf16-autocast"), "experts.gate_up"), "[2, 32, 2, 192] fp32");
+}
+
+// Mixtral's weights of experts stay in fp32, and so does what they weigh.
+TEST(LowerExpertsTest, WideWeightsMakeWideSums) {
+  const JobSpec wide =
+      WithModel(Job(), [](Transformer& model) { model.experts.wide_weights = true; });
+  EXPECT_EQ(Made(Job(), "experts.weigh"), "[2, 32, 2, 64] bf16");
+  EXPECT_EQ(Made(wide, "experts.weigh"), "[2, 32, 2, 64] fp32");
+  EXPECT_EQ(Made(wide, "experts.sum.cast"), "[2, 32, 64] bf16");
+}
+
+TEST(LowerExpertsTest, TheFirstLayersMayHaveNone) {
+  JobSpec job = Job();
+  Shape(job).dense_layer_count = 1;
+  const Program program = Lowered(Valid(job));
+  EXPECT_EQ(FindBlock(program, "layer").layers, (LayerSet{.end = 1}));
+  EXPECT_EQ(FindBlock(program, "expert layer").layers, (LayerSet{.begin = 1}));
+  EXPECT_EQ(FindOp(FindBlock(program, "layer"), "mlp.down").name, "mlp.down");
+}
+
+// One kernel multiplies all experts in bf16 on Hopper; cuBLAS one after the other elsewhere.
+TEST(LowerExpertsTest, GroupedProductsNeedNoWorkspaceOnHopper) {
+  const auto temporaries = [](absl::string_view gpu, absl::string_view preset) {
+    JobSpec job = Job(preset);
+    job.cluster.gpu = std::string(gpu);
+    job.runtime.versions["torch"] = "2.15";
+    const Program program = ProgramOf(job);
+    return FindOp(FindBlock(program, "layer"), "experts.down").forward_temporaries.count;
+  };
+  EXPECT_EQ(temporaries("h100-80gb-sxm", "bf16-pure"), 0);
+  EXPECT_EQ(temporaries("h100-80gb-sxm", "bf16-autocast"), 1);
+  EXPECT_EQ(temporaries("a100-80gb-sxm", "bf16-pure"), 1);
+}
+
+// FSDP2 splits experts over ranks by whole experts: with fewer than ranks some have none, and
+// what is gathered is padded to one each.
+TEST(LowerExpertsTest, FewerExpertsThanRanksArePadded) {
+  JobSpec job = With(Job(), "fsdp2", "bf16-mixed");
+  job.cluster.gpu_count = 16;
+  job.training.global_batch_size = 32;
+  const Program program = ProgramOf(job);
+  const Block& layer = FindBlock(program, "layer");
+  int64_t padded = 0;
+  for (const Parameter& at : layer.parameters) {
+    const int64_t rows = at.shape.extents[0].size;
+    padded += at.Elements() / rows * RoundUp(rows, 16);
+  }
+  EXPECT_GT(padded, SumBlock(layer, 1).own.All() * 3 / 2);
+  for (const BlockBuffer& buffer : layer.buffers) {
+    if (buffer.name == "gathered.weights") {
+      EXPECT_EQ(buffer.forward_bytes, 2 * padded);
+    }
+  }
+  EXPECT_EQ(layer.reduce_bytes, 4 * padded);
+}
+
+}  // namespace
+}  // namespace plimsoll
