@@ -10,6 +10,15 @@ void Beside::Refuse(bool is, absl::string_view field, absl::string_view value) c
               ViolationCode::kNotModelled, {method_});
 }
 
+void Beside::RefuseSplits(const Job& job) const {
+  Refuse(job.tensor_parallel_size > 1, "parallelism.tensor_parallel_size",
+         job.tensor_parallel_size);
+  Refuse(job.context_parallel_size > 1, "parallelism.context_parallel_size",
+         job.context_parallel_size);
+  Refuse(job.pipeline_parallel_size > 1, "parallelism.pipeline_parallel_size",
+         job.pipeline_parallel_size);
+}
+
 void Beside::RefusePartsAgain(const RecomputeSpec& spec, const Job& job) const {
   const bool whole = job.recompute == RecomputeMode::kNone || job.recompute == RecomputeMode::kFull;
   Refuse(!whole, "training.recompute.mode", spec.mode.value_or(""));

@@ -19,6 +19,8 @@ class Beside {
   void Refuse(bool is, absl::string_view field, int64_t value) const {
     Refuse(is, field, absl::StrCat(value));
   }
+  // Matrices, sequences and layers that ranks split between them.
+  void RefuseSplits(const Job& job) const;
   // Recomputation but of every layer, whole and one at a time.
   void RefusePartsAgain(const RecomputeSpec& spec, const Job& job) const;
   // Models but those that predict tokens from embeddings as wide as their layers.

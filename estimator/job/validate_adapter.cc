@@ -120,12 +120,7 @@ void CheckAdapter(const JobSpec& spec, Check& check, const Job& job) {
                "is not modelled with adapters: 1 and 2 are", ViolationCode::kNotModelled,
                {"training.adapter.method"});
   }
-  adapters.Refuse(job.tensor_parallel_size > 1, "parallelism.tensor_parallel_size",
-                  job.tensor_parallel_size);
-  adapters.Refuse(job.context_parallel_size > 1, "parallelism.context_parallel_size",
-                  job.context_parallel_size);
-  adapters.Refuse(job.pipeline_parallel_size > 1, "parallelism.pipeline_parallel_size",
-                  job.pipeline_parallel_size);
+  adapters.RefuseSplits(job);
   adapters.RefusePartsAgain(training.recompute, job);
   adapters.Refuse(job.loss != LossImplementation::kPlain && !job.reference.has_value(),
                   "training.loss.implementation", NameOf(job.loss, kLossImplementations));

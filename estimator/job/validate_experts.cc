@@ -44,12 +44,7 @@ void CheckExperts(const JobSpec& spec, Check& check, const Job& job) {
                  "fp8-mixed");
   experts.RefusePartsAgain(spec.training.recompute, job);
   experts.Refuse(job.compile, "runtime.compile", "true");
-  experts.Refuse(job.tensor_parallel_size > 1, "parallelism.tensor_parallel_size",
-                 job.tensor_parallel_size);
-  experts.Refuse(job.context_parallel_size > 1, "parallelism.context_parallel_size",
-                 job.context_parallel_size);
-  experts.Refuse(job.pipeline_parallel_size > 1, "parallelism.pipeline_parallel_size",
-                 job.pipeline_parallel_size);
+  experts.RefuseSplits(job);
   experts.Refuse(model.experts.irregular, "model", "experts on layers in no regular order");
   experts.Refuse(
       job.masks_windows && HasPart(model.windowed, model) && HasPart(model.experts.layers, model),
