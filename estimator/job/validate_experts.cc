@@ -1,4 +1,5 @@
 // What nothing was held against that stands beside experts.
+#include "absl/strings/str_join.h"
 #include "estimator/base/layer_set.h"
 #include "estimator/job/beside.h"
 #include "estimator/job/validate_sections.h"
@@ -27,6 +28,19 @@ void CheckKernels(const Beside& experts, const Job& job) {
                  "torch before 2.9");
 }
 
+// PEFT's adapters stand beside linear modules: experts are parameters, the router too.
+// Source: peft tuners/lora/model.py, _create_new_module; transformers,
+// models/mixtral/modeling_mixtral.py, MixtralExperts.
+void CheckAdapterOf(const Beside& experts, const AdapterSpec& spec, const Job& job) {
+  if (!job.adapter.has_value()) return;
+  constexpr uint8_t kMlp = 1u << static_cast<int>(AdapterTarget::kGate) |
+                           1u << static_cast<int>(AdapterTarget::kUp) |
+                           1u << static_cast<int>(AdapterTarget::kDown);
+  experts.Refuse((job.adapter->targets & kMlp) != 0, "training.adapter.target_modules",
+                 spec.target_modules.empty() ? "unset" : absl::StrJoin(spec.target_modules, ", "));
+  experts.Refuse(job.quantization.has_value(), "training.adapter.method", "qlora");
+}
+
 }  // namespace
 
 void CheckExperts(const JobSpec& spec, Check& check, const Job& job) {
@@ -34,8 +48,7 @@ void CheckExperts(const JobSpec& spec, Check& check, const Job& job) {
   CheckAbility(Ability::kExperts, "model", absl::StrCat(model.experts.count, " experts"), check,
                job);
   const Beside experts("experts", "model", check);
-  experts.Refuse(job.adapter.has_value(), "training.adapter.method",
-                 spec.training.adapter.method.value_or(""));
+  CheckAdapterOf(experts, spec.training.adapter, job);
   experts.Refuse(job.reference.has_value(), "training.preference.method",
                  spec.training.preference.method.value_or(""));
   experts.Refuse(SeesShapes(job.optimizer), "training.optimizer.name",

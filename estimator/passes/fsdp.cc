@@ -233,9 +233,10 @@ void ApplyFsdp(const Job& job, Program& program) {
   }
   const bool root = job.profile->root_group;
   const bool stays = !job.reshard_after_forward;
-  Elements of_layer;
+  Elements of_layer;  // of the largest kind
   for (const Block& block : program.blocks) {
-    if (block.kind == BlockKind::kLayer) of_layer = ElementsOf(block, program.row_shards);
+    const Elements elements = ElementsOf(block, program.row_shards);
+    if (block.kind == BlockKind::kLayer && elements.all > of_layer.all) of_layer = elements;
   }
   for (Block& block : program.blocks) {
     const bool layer = block.kind == BlockKind::kLayer;

@@ -202,7 +202,7 @@ void FillQuantization(RandomNumbers random, const Capabilities& can, JobSpec& jo
 // Experts in place of the MLP; what is not modelled beside them gives way.
 void FillExperts(RandomNumbers random, const Capabilities& can, JobSpec& job) {
   const TrainingSpec& training = job.training;
-  const bool plain = !training.adapter.method.has_value() &&
+  const bool plain = !training.quantization.format.has_value() &&
                      !training.preference.method.has_value() &&
                      training.precision.preset != "fp8-mixed";
   const ParallelismSpec& parallel = job.parallelism;
@@ -215,6 +215,9 @@ void FillExperts(RandomNumbers random, const Capabilities& can, JobSpec& job) {
   if (Once(random, 2)) shape.expert_ffn_size = One(random, {32, 768});
   if (Once(random, 3)) shape.shared_expert_ffn_size = 256;
   if (Once(random, 3)) shape.dense_layer_count = 1;
+  if (training.adapter.method.has_value()) {
+    job.training.adapter.target_modules = {"q_proj", "v_proj"};
+  }
   job.training.optimizer.name = Once(random, 2) ? "adamw" : "sgd";
   job.cluster.gpu = Once(random, 2) ? "h100-80gb-sxm" : "a100-80gb-sxm";
   KeepPlain(random, job);

@@ -39,6 +39,7 @@ TEST(AdapterRelationsTest, MoreModulesNeverHoldLess) {
   for (int i = 0; i < kJobs; ++i) {
     JobSpec job = AdapterJob(random);
     const int64_t before = Allocated(job);
+    if (Shape(job).expert_count.has_value()) continue;  // PEFT has none for their MLPs
     job.training.adapter.target_modules = {"all-linear"};
     EXPECT_GE(Allocated(job), before) << i;
   }

@@ -19,30 +19,42 @@ std::string NotModelled(absl::string_view field) {
 }
 
 TEST(ValidateExpertsTest, RefusesWhatIsNotModelledBesideThem) {
-  ExpectRefusals(Job(), {
-                            {"as it is", [](JobSpec&) {}, {}},
-                            {"adapters",
-                             [](JobSpec& j) { j.training.adapter.method = "lora"; },
-                             {NotModelled("training.adapter.method: lora")}},
-                            {"pairs",
-                             [](JobSpec& j) { j.training.preference.method = "dpo"; },
-                             {NotModelled("training.preference.method: dpo")}},
-                            {"an optimizer that sees matrices",
-                             [](JobSpec& j) { j.training.optimizer.name = "muon"; },
-                             {NotModelled("training.optimizer.name: muon")}},
-                            {"8-bit products",
-                             [](JobSpec& j) { j.training.precision.preset = "fp8-mixed"; },
-                             {NotModelled("training.precision.preset: fp8-mixed")}},
-                            {"compiled layers",
-                             [](JobSpec& j) { j.runtime.compile = true; },
-                             {NotModelled("runtime.compile: true")}},
-                            {"an old GPU",
-                             [](JobSpec& j) { j.cluster.gpu = "v100-32gb-sxm"; },
-                             {NotModelled("cluster.gpu: a GPU older than Ampere")}},
-                            {"an old PyTorch",
-                             [](JobSpec& j) { j.runtime.versions["torch"] = "2.8"; },
-                             {NotModelled("runtime.versions: torch before 2.9")}},
-                        });
+  ExpectRefusals(
+      Job(),
+      {
+          {"as it is", [](JobSpec&) {}, {}},
+          {"adapters of attention", [](JobSpec& j) { j.training.adapter.method = "lora"; }, {}},
+          {"adapters of an MLP",
+           [](JobSpec& j) {
+             j.training.adapter.method = "lora";
+             j.training.adapter.target_modules = {"q_proj", "down_proj"};
+           },
+           {NotModelled("training.adapter.target_modules: q_proj, down_proj")}},
+          {"quantized weights",
+           [](JobSpec& j) {
+             j.training.adapter.method = "qlora";
+             j.training.quantization.format = "nf4";
+           },
+           {NotModelled("training.adapter.method: qlora")}},
+          {"pairs",
+           [](JobSpec& j) { j.training.preference.method = "dpo"; },
+           {NotModelled("training.preference.method: dpo")}},
+          {"an optimizer that sees matrices",
+           [](JobSpec& j) { j.training.optimizer.name = "muon"; },
+           {NotModelled("training.optimizer.name: muon")}},
+          {"8-bit products",
+           [](JobSpec& j) { j.training.precision.preset = "fp8-mixed"; },
+           {NotModelled("training.precision.preset: fp8-mixed")}},
+          {"compiled layers",
+           [](JobSpec& j) { j.runtime.compile = true; },
+           {NotModelled("runtime.compile: true")}},
+          {"an old GPU",
+           [](JobSpec& j) { j.cluster.gpu = "v100-32gb-sxm"; },
+           {NotModelled("cluster.gpu: a GPU older than Ampere")}},
+          {"an old PyTorch",
+           [](JobSpec& j) { j.runtime.versions["torch"] = "2.8"; },
+           {NotModelled("runtime.versions: torch before 2.9")}},
+      });
 }
 
 TEST(ValidateExpertsTest, RefusesOtherSplitsUnderFsdp) {
