@@ -4,9 +4,6 @@
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>
-#include <unistd.h>
-
-#include <fstream>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
@@ -85,14 +82,6 @@ Pem TestAuthority::Issue(const std::string& name, int days) {
     PEM_write_bio_PrivateKey(to, key.get(), nullptr, nullptr, 0, nullptr, nullptr);
   });
   return {PemOf(certificate.get()), text};
-}
-
-std::string WriteTestFile(const std::string& name, const std::string& text) {
-  const testing::TestInfo* const test = testing::UnitTest::GetInstance()->current_test_info();
-  const std::string path =
-      absl::StrCat(testing::TempDir(), "/", test->name(), ".", getpid(), ".", name);
-  std::ofstream(path, std::ios::binary) << text;
-  return path;
 }
 
 }  // namespace plimsoll

@@ -29,9 +29,6 @@ class TestAuthority {
   std::string pem_;
 };
 
-// Writes a file of the test's, and returns its path.
-std::string WriteTestFile(const std::string& name, const std::string& text);
-
 }  // namespace plimsoll
 
 #endif  // PLIMSOLL_TESTS_TESTING_CERTIFICATES_H_

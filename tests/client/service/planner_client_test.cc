@@ -16,6 +16,7 @@
 #include "grpcpp/server_builder.h"
 #include "plimsoll/v1/planner.grpc.pb.h"
 #include "server/wire/status.h"
+#include "tests/testing/test_files.h"
 
 namespace plimsoll {
 namespace {
@@ -170,7 +171,7 @@ TEST_F(PlannerClientTest, AsksTheNextServer) {
 
 // A server that is starting again is asked again, as is one that has too much to do.
 TEST_F(PlannerClientTest, AsksAgain) {
-  const std::string address = "unix:" + testing::TempDir() + "/planner_client_test.sock";
+  const std::string address = "unix:" + TestPath("socket");
   grpc::ServerBuilder builder;
   builder.AddListeningPort(address, grpc::InsecureServerCredentials());
   builder.RegisterService(&service_);

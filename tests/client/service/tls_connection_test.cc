@@ -8,6 +8,7 @@
 #include "testing/certificates.h"
 #include "tests/client/process.h"
 #include "tests/server/running_server.h"
+#include "tests/testing/test_files.h"
 
 namespace plimsoll {
 namespace {

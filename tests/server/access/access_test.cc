@@ -9,8 +9,8 @@
 #include "gtest/gtest.h"
 #include "server/wire/status.h"
 #include "server/words/document.h"
-#include "testing/certificates.h"
 #include "tests/server/running_server.h"
+#include "tests/testing/test_files.h"
 
 namespace plimsoll {
 namespace {
@@ -204,9 +204,8 @@ TEST_F(AccessTest, WithoutAPolicyReportsAreForUnixSocketsAndCertificatesForTcp) 
 // Over both faces of a server, by its socket.
 TEST_F(AccessTest, HoldsOverGrpcAndHttp) {
   ServerOptions options = FreePorts();
-  const std::string path = testing::TempDir() + "/access" + std::to_string(getpid());
-  options.listen.push_back("unix:" + path + ".grpc");
-  options.http_listen.push_back("unix:" + path + ".http");
+  options.listen.push_back("unix:" + TestPath("grpc"));
+  options.http_listen.push_back("unix:" + TestPath("http"));
   options.access_policy = WriteTestFile(
       "access.yaml", "callers: [{name: local, unix_socket: true, methods: [ListGpus]}]");
   const std::unique_ptr<Server> server = StartOrFail(options);
@@ -227,9 +226,8 @@ TEST_F(AccessTest, HoldsOverGrpcAndHttp) {
 // What pools' threads do is at the caller's cost too.
 TEST_F(AccessTest, SearchesAreAtTheirCallersCostOverBothFaces) {
   ServerOptions options = FreePorts();
-  const std::string path = testing::TempDir() + "/cost" + std::to_string(getpid());
-  options.listen = {"unix:" + path + ".grpc"};
-  options.http_listen = {"unix:" + path + ".http"};
+  options.listen = {"unix:" + TestPath("grpc")};
+  options.http_listen = {"unix:" + TestPath("http")};
   options.access_policy = WriteTestFile(
       "access.yaml", "callers: [{name: local, unix_socket: true, methods: [all], max_cores: 9}]");
   const std::unique_ptr<Server> server = StartOrFail(options);

@@ -1,7 +1,6 @@
 // Admit over both faces, by the server's own policy.
 #include <google/protobuf/util/json_util.h>
 
-#include <fstream>
 #include <memory>
 #include <string>
 
@@ -11,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "server/wire/json.h"
 #include "tests/server/running_server.h"
+#include "tests/testing/test_files.h"
 
 namespace plimsoll {
 namespace {
@@ -35,10 +35,8 @@ constexpr char kTooLarge[] = R"("job": {"model": {"name": "llama-3.1-8b"},
 class AdmitServiceTest : public testing::Test {
  protected:
   void SetUp() override {
-    const std::string file = testing::TempDir() + "/admission_policy.yaml";
-    std::ofstream(file) << kPolicy;
     ServerOptions options = FreePorts();
-    options.admission_policy = file;
+    options.admission_policy = WriteTestFile("policy.yaml", kPolicy);
     server_ = StartOrFail(options);
     ASSERT_NE(server_, nullptr);
   }

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "tests/testing/test_files.h"
 
 namespace plimsoll {
 namespace {
@@ -126,11 +127,7 @@ TEST(ReadWordsTest, BoundsEachSource) {
 }
 
 TEST(ReadJobOfWordsTest, ReadsNoFile) {
-  const std::string file = testing::TempDir() + "/secret.json";
-  FILE* const out = fopen(file.c_str(), "w");
-  ASSERT_NE(out, nullptr);
-  fputs("{\"model_type\": \"secret\"}", out);
-  fclose(out);
+  const std::string file = WriteTestFile("secret.json", R"({"model_type": "secret"})");
   const struct {
     std::string words;
     const char* error;

@@ -1,7 +1,6 @@
 // The table of upper bounds: what is embedded is whole, what is broken is named.
 #include "server/catalog/calibration_table.h"
 
-#include <fstream>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -9,6 +8,7 @@
 #include "estimator/job/job.h"
 #include "gtest/gtest.h"
 #include "server/catalog/catalog.h"
+#include "tests/testing/test_files.h"
 
 namespace plimsoll {
 namespace {
@@ -86,8 +86,7 @@ TEST(CalibrationTableTest, AFileThatCannotBeReadIsNamed) {
 }
 
 TEST(CalibrationTableTest, AFileIsReadWhole) {
-  const std::string path = absl::StrCat(testing::TempDir(), "calibration_table_test.yaml");
-  std::ofstream(path) << kTable;
+  const std::string path = WriteTestFile("table.yaml", kTable);
   const absl::StatusOr<Calibration> table = LoadCalibration(path);
   ASSERT_TRUE(table.ok()) << table.status();
   EXPECT_EQ(table->rows.size(), 8u);

@@ -1,13 +1,13 @@
 // The table of speeds: what is embedded is whole, what is broken is named.
 #include "server/catalog/speed_table.h"
 
-#include <fstream>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "gtest/gtest.h"
 #include "server/catalog/catalog.h"
+#include "tests/testing/test_files.h"
 
 namespace plimsoll {
 namespace {
@@ -124,8 +124,7 @@ TEST(SpeedTableTest, WhatIsBrokenIsNamed) {
 }
 
 TEST(SpeedTableTest, AFileIsReadWholeOrNamed) {
-  const std::string path = absl::StrCat(testing::TempDir(), "speed_table_test.yaml");
-  std::ofstream(path) << kTable;
+  const std::string path = WriteTestFile("table.yaml", kTable);
   const absl::StatusOr<SpeedTable> table = LoadSpeed(path);
   ASSERT_TRUE(table.ok()) << table.status();
   EXPECT_EQ(table->frameworks.size(), 1u);

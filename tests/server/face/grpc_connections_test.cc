@@ -16,6 +16,7 @@
 #include "tests/server/http2_frames.h"
 #include "tests/server/raw_connection.h"
 #include "tests/server/running_server.h"
+#include "tests/testing/test_files.h"
 
 namespace plimsoll {
 namespace {
@@ -70,7 +71,7 @@ class GrpcConnectionsTest : public testing::Test {
 // A caller may send any number of large requests: what counts is sent without a call. Over
 // whichever address: gRPC names their peers each in its way.
 TEST_F(GrpcConnectionsTest, TakesManyLargeRequestsOverEveryAddress) {
-  const std::string path = absl::StrCat(testing::TempDir(), "/connections", getpid(), ".sock");
+  const std::string path = TestPath("socket");
   ServerOptions options = FreePorts();
   options.listen = {"127.0.0.1:0", absl::StrCat("unix:", path)};
   constexpr char kIpv6[] = "[::1]:0";  // which not every machine has

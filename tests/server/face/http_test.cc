@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "server/wire/json.h"
 #include "tests/server/running_server.h"
+#include "tests/testing/test_files.h"
 
 namespace plimsoll {
 namespace {
@@ -122,7 +123,7 @@ TEST_F(HttpTest, EveryMethodNamesFieldsAsItsCallerDoes) {
        "jobCount: 1; no such field"},
   };
   ServerOptions options = FreePorts();
-  options.http_listen = {absl::StrCat("unix:", testing::TempDir(), "/plimsoll_names")};
+  options.http_listen = {absl::StrCat("unix:", TestPath("socket"))};
   options.accept_reports = true;
   const std::unique_ptr<Server> server = StartOrFail(options);
   ASSERT_NE(server, nullptr);

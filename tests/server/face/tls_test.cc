@@ -15,6 +15,7 @@
 #include "testing/certificates.h"
 #include "tests/server/raw_connection.h"
 #include "tests/server/running_server.h"
+#include "tests/testing/test_files.h"
 
 namespace plimsoll {
 namespace {
@@ -39,7 +40,7 @@ class TlsTest : public testing::Test {
     if (asks_certificates) files_.client_ca = WriteTestFile("ca.pem", authority_.pem());
     Put(authority_.Issue("localhost"));
     ServerOptions options = FreePorts();
-    options.listen.push_back("unix:" + testing::TempDir() + "/tls" + std::to_string(getpid()));
+    options.listen.push_back("unix:" + TestPath("socket"));
     options.tls = files_;
     server_ = StartOrFail(options);
     ASSERT_NE(server_, nullptr);

@@ -10,8 +10,8 @@
 #include "server/catalog/catalog.h"
 #include "server/wire/json.h"
 #include "server/words/document.h"
-#include "testing/certificates.h"
 #include "tests/server/running_server.h"
+#include "tests/testing/test_files.h"
 
 namespace plimsoll {
 namespace {
