@@ -20,6 +20,8 @@ using grpc::ByteBuffer;
 using grpc::CallbackServerContext;
 
 constexpr size_t kRequestBytes = 4096;  // holds most requests, parsed
+// Of longer requests no answer is kept: their bytes would have to be copied together.
+constexpr size_t kMostKeptRequestBytes = 16 << 10;
 
 Caller CallerOf(const CallbackServerContext& context) {
   Caller caller;
@@ -109,6 +111,29 @@ grpc::Status AnswerBytes(const ByteBuffer& request_bytes, const Answer& answer,
   return grpc::Status::OK;
 }
 
+// The same where `answer` may return nothing.
+template <typename Request, typename Answer>
+std::optional<grpc::Status> TryAnswerBytes(const ByteBuffer& request_bytes, const Answer& answer,
+                                           ByteBuffer* response_bytes) {
+  std::optional<grpc::Status> result;
+  const grpc::Status parsed = AnswerBytes<Request>(
+      request_bytes,
+      [&](const auto& from, auto* to) {
+        result = answer(from, to);
+        return result.value_or(grpc::Status::OK);
+      },
+      response_bytes);
+  return parsed.ok() ? result : parsed;
+}
+
+// A request's bytes, which are copied where they lie in parts; none where it is long.
+grpc::Slice ShortRequest(const ByteBuffer& request) {
+  grpc::Slice bytes;
+  if (request.Length() > kMostKeptRequestBytes) return bytes;
+  if (!request.TrySingleSlice(&bytes).ok() && !request.DumpToSingleSlice(&bytes).ok()) return {};
+  return bytes;
+}
+
 // Answers one call at once.
 template <typename Request, typename Answer>
 grpc::ServerUnaryReactor* Handle(CallGate::Pending call, CallbackServerContext* context,
@@ -148,23 +173,14 @@ grpc::ServerUnaryReactor* HandleIn(SearchPool& pool, CallGate::Pending call,
   return reactor;
 }
 
-// Answers a call at once where `at_once` does, else from one of the pool's threads.
+// Answers a call at once where `at_once` does, bytes from bytes, else from one of the pool's
+// threads.
 template <typename Request, typename AtOnce, typename Answer>
 grpc::ServerUnaryReactor* HandleAtOnceOrIn(SearchPool& pool, CallGate::Pending call,
                                            CallbackServerContext* context,
                                            const ByteBuffer* request, ByteBuffer* response,
                                            const AtOnce& at_once, const Answer& answer) {
-  const std::optional<grpc::Status> status = call.Try([&] {
-    std::optional<grpc::Status> result;
-    const grpc::Status parsed = AnswerBytes<Request>(
-        *request,
-        [&](const auto& from, auto* to) {
-          result = at_once(from, to);
-          return result.value_or(grpc::Status::OK);
-        },
-        response);
-    return parsed.ok() ? result : parsed;
-  });
+  const std::optional<grpc::Status> status = call.Try([&] { return at_once(*request, response); });
   if (!status.has_value()) {
     return HandleIn<Request>(pool, std::move(call), context, request, response, answer);
   }
@@ -204,14 +220,28 @@ void PlannerService::End(std::optional<std::chrono::milliseconds> retry_after,
   }
 }
 
+std::optional<grpc::Status> PlannerService::EstimateAtOnce(const ByteBuffer& request,
+                                                           ByteBuffer* response) const {
+  const grpc::Slice slice = ShortRequest(request);
+  const absl::string_view bytes(reinterpret_cast<const char*>(slice.begin()), slice.size());
+  if (const std::optional<grpc::Slice> kept = planner_.Recall(bytes); kept.has_value()) {
+    *response = ByteBuffer(&*kept, 1);
+    return grpc::Status::OK;
+  }
+  return TryAnswerBytes<v1::EstimateMemoryRequest>(
+      request,
+      [&](const auto& from, auto* to) {
+        return planner_.EstimateMemoryAtOnce(from, /*reading=*/{}, bytes, to);
+      },
+      response);
+}
+
 grpc::ServerUnaryReactor* PlannerService::EstimateMemory(CallbackServerContext* context,
                                                          const ByteBuffer* request,
                                                          ByteBuffer* response) {
   return HandleAtOnceOrIn<v1::EstimateMemoryRequest>(
       pools_.replays, Begin(Method::kEstimateMemory, context, *request), context, request, response,
-      [this](const auto& from, auto* to) {
-        return planner_.EstimateMemoryAtOnce(from, /*reading=*/{}, to);
-      },
+      [this](const ByteBuffer& from, ByteBuffer* to) { return EstimateAtOnce(from, to); },
       [this](const auto& from, const SearchStop& stop, auto* to) {
         return planner_.EstimateMemory(from, /*reading=*/{}, stop, to);
       });
@@ -226,10 +256,13 @@ grpc::ServerUnaryReactor* PlannerService::BatchEstimateMemory(CallbackServerCont
   return HandleAtOnceOrIn<v1::BatchEstimateMemoryRequest>(
       pools_.replays, Begin(Method::kBatchEstimateMemory, context, *request), context, request,
       response,
-      [=](const auto& from, auto* to) -> std::optional<grpc::Status> {
-        if (Planner::Replays(from)) return std::nullopt;
-        return answer(
-            from, [context] { return StopCode(*context); }, to);
+      [=](const ByteBuffer& from, ByteBuffer* to) {
+        const auto at_once = [=](const auto& batch, auto* writer) -> std::optional<grpc::Status> {
+          if (Planner::Replays(batch)) return std::nullopt;
+          return answer(
+              batch, [context] { return StopCode(*context); }, writer);
+        };
+        return TryAnswerBytes<v1::BatchEstimateMemoryRequest>(from, at_once, to);
       },
       [=](const auto& from, const SearchStop& stop, auto* to) {
         return answer(from, stop.given_up, to);

@@ -62,6 +62,9 @@ class PlannerService final
   // A call that has come with its request.
   CallGate::Pending Begin(Method method, grpc::CallbackServerContext* context,
                           const grpc::ByteBuffer& request);
+  // Answers from what is kept, or where no long replay is asked for; else nothing.
+  std::optional<grpc::Status> EstimateAtOnce(const grpc::ByteBuffer& request,
+                                             grpc::ByteBuffer* response) const;
   // `retry_after`: of a call that was shed.
   void End(std::optional<std::chrono::milliseconds> retry_after,
            grpc::CallbackServerContext* context);

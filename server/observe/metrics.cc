@@ -65,6 +65,7 @@ Metrics::Metrics() {
   AddConnections();
   AddSettings();
   AddHttp();
+  AddEstimates();
   AddDomain();
   AddSearch();
 }
@@ -167,7 +168,7 @@ void Metrics::AddHttp() {
   }
 }
 
-void Metrics::AddDomain() {
+void Metrics::AddEstimates() {
   auto& estimates = prometheus::BuildCounter()
                         .Name("plimsoll_estimates_total")
                         .Help("Jobs estimated, by verdict; those of batches count one by one.")
@@ -181,6 +182,19 @@ void Metrics::AddDomain() {
                      .Help("Expected device memory of the most loaded GPU of each job.")
                      .Register(registry_)
                      .Add({}, PeakBuckets());
+  recalled_ = &prometheus::BuildCounter()
+                   .Name("plimsoll_recalled_answers_total")
+                   .Help("Of the jobs estimated, those whose answer was kept from before.")
+                   .Register(registry_)
+                   .Add({});
+  kept_bytes_ = &prometheus::BuildGauge()
+                     .Name("plimsoll_kept_answer_bytes")
+                     .Help("Memory that kept answers take.")
+                     .Register(registry_)
+                     .Add({});
+}
+
+void Metrics::AddDomain() {
   violations_ = &prometheus::BuildCounter()
                      .Name("plimsoll_violations_total")
                      .Help("Rules that refused requests broke.")

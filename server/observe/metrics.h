@@ -95,6 +95,10 @@ class Metrics {
   void Estimated(Verdict verdict, int64_t peak_bytes);
   void Refused(size_t violation_count);
 
+  // An answer to EstimateMemory was given as it was before; what such answers take.
+  void Recalled() { recalled_->Increment(); }
+  void AddKept(int64_t bytes) { kept_bytes_->Increment(static_cast<double>(bytes)); }
+
   // One search, from either face.
   void Searched(SearchOutcome outcome);
   void SearchRefused(size_t violation_count);
@@ -131,6 +135,7 @@ class Metrics {
   void AddSettings();
   void AddHttp();
   void AddDomain();
+  void AddEstimates();
   void AddSearch();
 
   prometheus::Registry registry_;
@@ -148,6 +153,8 @@ class Metrics {
   std::array<prometheus::Counter*, kClosedCount> http_closed_;
   std::array<prometheus::Counter*, 4> estimates_;  // by Verdict; the last is "refused"
   prometheus::Histogram* peak_bytes_;
+  prometheus::Counter* recalled_;
+  prometheus::Gauge* kept_bytes_;
   std::array<prometheus::Counter*, kSearchOutcomeCount> searches_;
   std::array<prometheus::Counter*, 3> candidates_;
   prometheus::Histogram* search_seconds_;

@@ -14,6 +14,7 @@
 #include "server/convert/convert.h"
 #include "server/convert/convert_recommendation.h"
 #include "server/convert/convert_usage.h"
+#include "server/planner/kept_answers.h"
 #include "server/wire/misread.h"
 #include "server/wire/ordered_bytes.h"
 #include "server/wire/status.h"
@@ -106,6 +107,11 @@ std::pair<Violations, Violations> SplitMisread(const Violations& misread) {
   return parts;
 }
 
+// As metrics have it.
+int64_t PeakBytesOf(const MemoryEstimate& estimate) {
+  return estimate.ranks[estimate.limiting_rank].device.expected_bytes;
+}
+
 grpc::Status Answer(const std::variant<MemoryEstimate, Violations>& result, const Reading& reading,
                     WireWriter* response) {
   if (const auto* const violations = std::get_if<Violations>(&result)) {
@@ -144,7 +150,9 @@ Violations CheckBatch(const v1::BatchEstimateMemoryRequest& request) {
 // One call: all of it sees one catalog, into which its estimates may point.
 class Planner::Call final : public JobPlanner {
  public:
-  explicit Call(const Planner& planner) : catalog_(planner.catalog()), metrics_(planner.metrics_) {}
+  explicit Call(const Planner& planner) : Call(planner.catalog(), planner.metrics_) {}
+  Call(std::shared_ptr<const Catalog> catalog, Metrics* metrics)
+      : catalog_(std::move(catalog)), metrics_(metrics) {}
 
   // Estimates and counts. `detail` is that of a request which does not say; of a replay
   // that is left nothing is counted.
@@ -179,8 +187,7 @@ std::variant<MemoryEstimate, Violations> Planner::Call::EstimateJob(
   if (estimate == nullptr) {
     metrics_->Refused(std::get<Violations>(result).size());
   } else if (!estimate->replay_left) {
-    metrics_->Estimated(estimate->verdict,
-                        estimate->ranks[estimate->limiting_rank].device.expected_bytes);
+    metrics_->Estimated(estimate->verdict, PeakBytesOf(*estimate));
   }
   return result;
 }
@@ -239,12 +246,22 @@ bool Planner::Call::SameGpu(const std::string& a, const std::string& b) const {
          (FindGpu(a, *catalog_) != nullptr && FindGpu(a, *catalog_) == FindGpu(b, *catalog_));
 }
 
+Planner::Planner(Catalog catalog, v1::AdmissionPolicy policy, Metrics* metrics, const Log* log,
+                 size_t max_kept_bytes)
+    : metrics_(metrics),
+      log_(log),
+      max_kept_bytes_(max_kept_bytes),
+      catalog_(std::make_shared<const Catalog>(std::move(catalog))),
+      kept_(std::make_shared<KeptAnswers>(max_kept_bytes, metrics)),
+      policy_(std::make_shared<const v1::AdmissionPolicy>(std::move(policy))) {}
+
 template <typename Table>
 void Planner::SetTable(Table Catalog::*table, Table value) {
   const std::lock_guard lock(mutex_);
   auto next = std::make_shared<Catalog>(*catalog_);
   (*next).*table = std::move(value);
   catalog_ = std::move(next);
+  kept_ = std::make_shared<KeptAnswers>(max_kept_bytes_, metrics_);
 }
 
 void Planner::SetCalibration(Calibration calibration) {
@@ -259,9 +276,9 @@ void Planner::SetPolicy(v1::AdmissionPolicy policy) {
   policy_ = std::move(next);
 }
 
-std::shared_ptr<const Catalog> Planner::catalog() const {
+Planner::Tables Planner::tables() const {
   const std::lock_guard lock(mutex_);
-  return catalog_;
+  return {catalog_, kept_};
 }
 
 std::shared_ptr<const v1::AdmissionPolicy> Planner::policy() const {
@@ -284,13 +301,28 @@ grpc::Status Planner::EstimateMemory(const v1::EstimateMemoryRequest& request,
 
 std::optional<grpc::Status> Planner::EstimateMemoryAtOnce(const v1::EstimateMemoryRequest& request,
                                                           const Reading& reading,
+                                                          absl::string_view bytes,
                                                           WireWriter* response) const {
-  const Call call(*this);
+  const Tables now = tables();
   const auto result =
-      call.EstimateJob(request, reading.misread, Detail::kReplay, kMostReplayEventsAtOnce);
+      Call(now.catalog, metrics_)
+          .EstimateJob(request, reading.misread, Detail::kReplay, kMostReplayEventsAtOnce);
   const auto* const estimate = std::get_if<MemoryEstimate>(&result);
-  if (estimate != nullptr && estimate->replay_left) return std::nullopt;
-  return Answer(result, reading, response);
+  if (estimate == nullptr) return Answer(result, reading, response);
+  if (estimate->replay_left) return std::nullopt;
+  Encode(*estimate, response);
+  if (!bytes.empty()) {
+    now.kept->Keep(bytes, response->bytes(), estimate->verdict, PeakBytesOf(*estimate));
+  }
+  return grpc::Status::OK;
+}
+
+std::optional<grpc::Slice> Planner::Recall(absl::string_view bytes) const {
+  const std::optional<KeptAnswers::Answer> found = tables().kept->Find(bytes);
+  if (!found.has_value()) return std::nullopt;
+  metrics_->Recalled();
+  metrics_->Estimated(found->verdict, found->peak_bytes);
+  return found->bytes;
 }
 
 bool Planner::Replays(const v1::BatchEstimateMemoryRequest& request) {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "estimator/catalog/catalog.h"
+#include "grpcpp/support/slice.h"
 #include "grpcpp/support/status.h"
 #include "plimsoll/v1/planner.pb.h"
 #include "server/observe/log.h"
@@ -21,6 +22,8 @@
 
 namespace plimsoll {
 
+class KeptAnswers;
+
 // The most jobs of one batch.
 inline constexpr int kMaxBatchSize = 1000;
 // The most bytes of its answers, as protobuf; as JSON they are some three times as many.
@@ -29,12 +32,9 @@ inline constexpr size_t kMaxBatchAnswerBytes = 16 << 20;
 // Each method writes the fields of its response. Any thread may call.
 class Planner {
  public:
-  // `metrics` and `log` outlive the planner.
-  Planner(Catalog catalog, v1::AdmissionPolicy policy, Metrics* metrics, const Log* log)
-      : metrics_(metrics),
-        log_(log),
-        catalog_(std::make_shared<const Catalog>(std::move(catalog))),
-        policy_(std::make_shared<const v1::AdmissionPolicy>(std::move(policy))) {}
+  // Keeps answers of `max_kept_bytes`. `metrics` and `log` outlive the planner.
+  Planner(Catalog catalog, v1::AdmissionPolicy policy, Metrics* metrics, const Log* log,
+          size_t max_kept_bytes = 0);
 
   // Each takes the place of the old for calls that begin from now on: all of a call sees one
   // catalog and one policy.
@@ -52,10 +52,15 @@ class Planner {
                               const SearchStop& stop, WireWriter* response) const;
 
   // The same where no long replay is asked for, else nothing: EstimateMemory then takes up
-  // to 0.2 s, for which the threads that take calls have no time.
+  // to 0.2 s, for which the threads that take calls have no time. The answer is kept for
+  // requests of the same `bytes`, if there are any.
   std::optional<grpc::Status> EstimateMemoryAtOnce(const v1::EstimateMemoryRequest& request,
-                                                   const Reading& reading,
+                                                   const Reading& reading, absl::string_view bytes,
                                                    WireWriter* response) const;
+
+  // The answer that EstimateMemoryAtOnce gave to these bytes by the tables that are loaded now,
+  // and counts it; nothing where it is not kept.
+  std::optional<grpc::Slice> Recall(absl::string_view bytes) const;
   // Whether a batch asks for any replay.
   static bool Replays(const v1::BatchEstimateMemoryRequest& request);
 
@@ -85,16 +90,24 @@ class Planner {
 
  private:
   class Call;
+  // A catalog, and answers that follow from it.
+  struct Tables {
+    std::shared_ptr<const Catalog> catalog;
+    std::shared_ptr<KeptAnswers> kept;
+  };
 
   template <typename Table>
   void SetTable(Table Catalog::*table, Table value);
-  std::shared_ptr<const Catalog> catalog() const;
+  Tables tables() const;
+  std::shared_ptr<const Catalog> catalog() const { return tables().catalog; }
   std::shared_ptr<const v1::AdmissionPolicy> policy() const;
 
   Metrics* const metrics_;
   const Log* const log_;
+  const size_t max_kept_bytes_;
   mutable std::mutex mutex_;
   std::shared_ptr<const Catalog> catalog_;             // guarded by mutex_
+  std::shared_ptr<KeptAnswers> kept_;                  // likewise
   std::shared_ptr<const v1::AdmissionPolicy> policy_;  // likewise
 };
 

@@ -126,6 +126,12 @@ void ServerFlags::AddLimits(CLI::App* app) {
       ->envname("PLIMSOLL_MAX_SEARCH_SECONDS")
       ->check(CLI::Range(int64_t{1}, int64_t{3600}))
       ->capture_default_str();
+  app->add_option("--max-kept-answer-mib", max_kept_answer_mib_,
+                  "Memory for answers of EstimateMemory over gRPC that are given again to the same "
+                  "request; 0 keeps none")
+      ->envname("PLIMSOLL_MAX_KEPT_ANSWER_MIB")
+      ->check(CLI::Range(int64_t{0}, int64_t{1024}))
+      ->capture_default_str();
   app->add_option("--slow-request-ms", slow_request_ms_,
                   "Requests that take as long are logged; 0 logs all")
       ->envname("PLIMSOLL_SLOW_REQUEST_MS")
@@ -203,6 +209,7 @@ ServerOptions ServerFlags::Read() {
   options.admission_policy = admission_policy_;
   options.max_searches = max_searches_;
   options.max_search_time = std::chrono::seconds(max_search_seconds_);
+  options.max_kept_answer_bytes = max_kept_answer_mib_ << 20;
   return options;
 }
 

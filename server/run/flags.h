@@ -56,6 +56,7 @@ class ServerFlags {
   bool reflection_ = true;
   int64_t max_searches_ = DefaultMaxSearches();
   int64_t max_search_seconds_ = 10;
+  int64_t max_kept_answer_mib_ = 8;
 };
 
 }  // namespace plimsoll

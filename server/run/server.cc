@@ -104,7 +104,8 @@ Server::Server(const ServerOptions& options, Loaded loaded)
       gate_({.max_in_flight = options.max_in_flight, .slow = options.slow_request}, access_.get(),
             &metrics_, &log_),
       connections_({.max_count = static_cast<size_t>(options.max_connections)}, &metrics_, &log_),
-      planner_(std::move(loaded.catalog), std::move(loaded.policy), &metrics_, &log_),
+      planner_(std::move(loaded.catalog), std::move(loaded.policy), &metrics_, &log_,
+               static_cast<size_t>(options.max_kept_answer_bytes)),
       // Together they leave room for calls that take no time.
       searches_({.thread_count = options.search_threads,
                  .max_searches = options.max_searches,

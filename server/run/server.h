@@ -56,6 +56,8 @@ struct ServerOptions {
   std::string speed;
   // The rules that admissions follow; empty: the defaults.
   std::string admission_policy;
+  // Answers of late that are given again to the same request (KeptAnswers).
+  int64_t max_kept_answer_bytes = 8 << 20;
   // Searches running and waiting, the threads that run them, and how long one
   // may take.
   int64_t max_searches = DefaultMaxSearches();

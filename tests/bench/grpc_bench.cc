@@ -1,6 +1,7 @@
-// EstimateMemory (`summary`) over loopback gRPC, against an empty unary RPC:
-// the same method, request and number of response bytes, from a service that
-// looks at nothing and answers bytes made beforehand.
+// EstimateMemory (`summary`) over loopback gRPC, of jobs that all differ and of
+// one job again and again, against an empty unary RPC: the same method, requests
+// and number of response bytes, from a service that looks at nothing and answers
+// bytes made beforehand.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -21,6 +22,8 @@ namespace {
 
 constexpr int kInFlight = 32;
 constexpr int64_t kCalls = 512;  // of one iteration
+// So many jobs that no answer is kept until its job comes again.
+constexpr int kJobs = 4096;
 
 class EmptyService final
     : public v1::PlannerService::WithRawCallbackMethod_EstimateMemory<v1::PlannerService::Service> {
@@ -57,8 +60,8 @@ std::unique_ptr<Server> StartServer() {
   return std::get<std::unique_ptr<Server>>(std::move(started));
 }
 
-void Measure(benchmark::State& state, const std::string& address) {
-  CallsInFlight calls(ChannelTo(address), ToBytes(ReadSummaryRequest("dense_3d")));
+void Measure(benchmark::State& state, const std::string& address, int jobs) {
+  CallsInFlight calls(ChannelTo(address), ToBytes(ReadSummaryRequests("dense_3d", jobs)));
   for (auto _ : state) {
     int64_t left = kCalls;
     if (calls.Run(kInFlight, [&left] { return left-- > 0; }) != kCalls) {
@@ -70,17 +73,22 @@ void Measure(benchmark::State& state, const std::string& address) {
   state.counters["response_bytes"] = static_cast<double>(calls.response_bytes());
 }
 
-void EstimateOverGrpc(benchmark::State& state) {
+void Estimate(benchmark::State& state, int jobs) {
   const std::unique_ptr<Server> server = StartServer();
-  Measure(state, server->addresses().front());
+  Measure(state, server->addresses().front(), jobs);
 }
+
+void EstimateOverGrpc(benchmark::State& state) { Estimate(state, kJobs); }
 BENCHMARK(EstimateOverGrpc)->MeasureProcessCPUTime()->UseRealTime()->Unit(benchmark::kMillisecond);
+
+void RecallOverGrpc(benchmark::State& state) { Estimate(state, 1); }
+BENCHMARK(RecallOverGrpc)->MeasureProcessCPUTime()->UseRealTime()->Unit(benchmark::kMillisecond);
 
 // Bytes of one answer of the real service.
 size_t ResponseBytes() {
   const std::unique_ptr<Server> server = StartServer();
   CallsInFlight calls(ChannelTo(server->addresses().front()),
-                      ToBytes(ReadSummaryRequest("dense_3d")));
+                      ToBytes(ReadSummaryRequests("dense_3d", 1)));
   int left = 1;
   calls.Run(1, [&left] { return left-- > 0; });
   return calls.response_bytes();
@@ -94,7 +102,7 @@ void EmptyOverGrpc(benchmark::State& state) {
   builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
   builder.RegisterService(&service);
   const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  Measure(state, "127.0.0.1:" + std::to_string(port));
+  Measure(state, "127.0.0.1:" + std::to_string(port), kJobs);
 }
 BENCHMARK(EmptyOverGrpc)->MeasureProcessCPUTime()->UseRealTime()->Unit(benchmark::kMillisecond);
 

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
@@ -22,8 +23,9 @@ inline constexpr char kEstimateMemoryMethod[] = "/plimsoll.v1.PlannerService/Est
 
 class CallsInFlight {
  public:
-  CallsInFlight(std::shared_ptr<grpc::Channel> channel, grpc::ByteBuffer request)
-      : stub_(std::move(channel)), request_(std::move(request)) {}
+  // Sends the requests in turn, again and again.
+  CallsInFlight(std::shared_ptr<grpc::Channel> channel, std::vector<grpc::ByteBuffer> requests)
+      : stub_(std::move(channel)), requests_(std::move(requests)) {}
 
   // Keeps `width` calls in flight until `more` says no, and all have ended. At
   // most one thread calls `more` at a time. Returns how many were answered, or
@@ -32,7 +34,7 @@ class CallsInFlight {
     more_ = std::move(more);
     answered_ = 0;
     for (int i = 0; i < width; ++i) {
-      if (TakesOne()) Start();
+      if (const grpc::ByteBuffer* const request = Take()) Start(request);
     }
     std::unique_lock<std::mutex> lock(mutex_);
     ended_.wait(lock, [this] { return running_ == 0; });
@@ -49,21 +51,22 @@ class CallsInFlight {
     grpc::ByteBuffer response;
   };
 
-  bool TakesOne() {
+  // Returns the next request, or null where no more is to be sent.
+  const grpc::ByteBuffer* Take() {
     const std::lock_guard<std::mutex> lock(mutex_);
-    const bool takes = error_.empty() && more_();
-    if (takes) ++running_;
-    return takes;
+    if (!error_.empty() || !more_()) return nullptr;
+    ++running_;
+    return &requests_[sent_++ % requests_.size()];
   }
 
   // Without the lock: gRPC may call back before UnaryCall returns.
-  void Start() {
+  void Start(const grpc::ByteBuffer* request) {
     auto* const call = new Call;
-    stub_.UnaryCall(&call->context, kEstimateMemoryMethod, grpc::StubOptions(), &request_,
+    stub_.UnaryCall(&call->context, kEstimateMemoryMethod, grpc::StubOptions(), request,
                     &call->response, [this, call](const grpc::Status& status) {
                       const std::unique_ptr<Call> done(call);
                       Answered(status, done->response.Length());
-                      if (TakesOne()) Start();
+                      if (const grpc::ByteBuffer* const next = Take()) Start(next);
                       End();
                     });
   }
@@ -84,21 +87,26 @@ class CallsInFlight {
   }
 
   grpc::GenericStub stub_;
-  const grpc::ByteBuffer request_;
+  const std::vector<grpc::ByteBuffer> requests_;
   std::mutex mutex_;
   std::condition_variable ended_;
   std::function<bool()> more_;
   int running_ = 0;
+  size_t sent_ = 0;
   int64_t answered_ = 0;
   size_t response_bytes_ = 0;
   std::string error_;
 };
 
-// Returns the message as one slice.
+// Returns each message as one slice.
 template <typename Message>
-grpc::ByteBuffer ToBytes(const Message& message) {
-  const grpc::Slice slice(message.SerializeAsString());
-  return grpc::ByteBuffer(&slice, 1);
+std::vector<grpc::ByteBuffer> ToBytes(const std::vector<Message>& messages) {
+  std::vector<grpc::ByteBuffer> bytes;
+  for (const Message& message : messages) {
+    const grpc::Slice slice(message.SerializeAsString());
+    bytes.emplace_back(&slice, 1);
+  }
+  return bytes;
 }
 
 }  // namespace plimsoll

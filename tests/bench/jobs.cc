@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "server/convert/convert.h"
 #include "server/wire/json.h"
@@ -25,6 +26,18 @@ v1::EstimateMemoryRequest ReadSummaryRequest(const std::string& name) {
   v1::EstimateMemoryRequest request = ReadRequest(name);
   request.set_detail("summary");
   return request;
+}
+
+std::vector<v1::EstimateMemoryRequest> ReadSummaryRequests(const std::string& name, int count) {
+  std::vector<v1::EstimateMemoryRequest> requests;
+  v1::EstimateMemoryRequest request = ReadSummaryRequest(name);
+  v1::Training& training = *request.mutable_job()->mutable_training();
+  const int64_t step = request.job().parallelism().data_parallel_size();
+  for (int i = 0; i < count; ++i) {
+    requests.push_back(request);
+    training.set_global_batch_size(training.global_batch_size() + step);
+  }
+  return requests;
 }
 
 JobSpec ReadJob(const std::string& name) { return FromProto(ReadRequest(name)); }

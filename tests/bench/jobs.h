@@ -3,6 +3,7 @@
 #define PLIMSOLL_TESTS_BENCH_JOBS_H_
 
 #include <string>
+#include <vector>
 
 #include "estimator/job/job.h"
 #include "plimsoll/v1/planner.pb.h"
@@ -15,6 +16,8 @@ namespace plimsoll {
 v1::EstimateMemoryRequest ReadRequest(const std::string& name);
 // The same, asking for detail `summary`: what the budgets of the server are about.
 v1::EstimateMemoryRequest ReadSummaryRequest(const std::string& name);
+// So many that are like it and all differ, in the global batch.
+std::vector<v1::EstimateMemoryRequest> ReadSummaryRequests(const std::string& name, int count);
 JobSpec ReadJob(const std::string& name);
 
 }  // namespace plimsoll

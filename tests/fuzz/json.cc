@@ -17,7 +17,7 @@ void CompareFaces(const std::string& body, const std::string& answer) {
   v1::EstimateMemoryRequest request;
   ReadJsonMessage(body, &request);
   WireWriter written;
-  const auto status = Service().planner.EstimateMemoryAtOnce(request, {}, &written);
+  const auto status = Service().planner.EstimateMemoryAtOnce(request, {}, /*bytes=*/{}, &written);
   if (!status.has_value()) return;  // a long replay
   v1::EstimateMemoryResponse response;
   CheckAnswer(*status, written, &response);

@@ -71,7 +71,8 @@ void CheckAnswer(const grpc::Status& status, const WireWriter& written,
 
 void CheckEstimate(const v1::EstimateMemoryRequest& request, const Reading& reading) {
   WireWriter written;
-  const auto status = Service().planner.EstimateMemoryAtOnce(request, reading, &written);
+  const auto status =
+      Service().planner.EstimateMemoryAtOnce(request, reading, /*bytes=*/{}, &written);
   if (!status.has_value()) return;  // a long replay
   v1::EstimateMemoryResponse answer;
   CheckAnswer(*status, written, &answer);

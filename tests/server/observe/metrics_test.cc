@@ -70,6 +70,7 @@ const std::vector<Family>& Families() {
         {"handler", With(kPaths, {"/metrics", "/healthz", "/readyz", "/openapi.json", "other"})}}},
       {"plimsoll_http_connections_closed_total", {{"reason", {"crowded", "slow", "busy"}}}},
       {"plimsoll_estimates_total", {{"verdict", With(kVerdicts, {"refused"})}}},
+      {"plimsoll_recalled_answers_total", {}},
       {"plimsoll_violations_total", {}},
       {"plimsoll_requests_shed_total", {}},
       {"plimsoll_grpc_connections_closed_total",

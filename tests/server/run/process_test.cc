@@ -449,6 +449,7 @@ TEST(ProcessTest, RefusesSettingsThatMakeNoSense) {
                                              {"--max-searches", "0"},
                                              {"--max-searches", "65"},
                                              {"--max-search-seconds", "0"},
+                                             {"--max-kept-answer-mib", "-1"},
                                              {"--log-level", "loud"},
                                              {"--config", "/nonexistent"},
                                              {"--no-such-flag"}}) {
