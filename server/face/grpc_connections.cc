@@ -404,7 +404,9 @@ void GrpcConnections::CountOwners() {
       if (place->owner.has_value() && excess[place->owner->name]-- > 0) closed.push_back(place);
     }
   }
-  for (const auto& [name, count] : owners_) metrics_->callers().SetConnections(name, count);
+  for (const auto& [name, count] : owners_) {
+    metrics_->callers().Of(name).SetConnections(count);
+  }
   for (const List::iterator place : closed) Close(place, Cut::kCrowded);
 }
 

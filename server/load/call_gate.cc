@@ -109,13 +109,14 @@ void CallGate::Pending::TakeAccess() {
   if (!gate_->access_->asks() && call_.method != Method::kReportUsage) return;
   access_.emplace(gate_->access_->Enter(call_.identity(), call_.method));
   refusal_ = access_->status();
-  gate_->metrics_->callers().Called(access_->name(), access_->broken_rule());
+  series_ = &gate_->metrics_->callers().Of(access_->name());
+  series_->Called(access_->broken_rule());
 }
 
 void CallGate::Pending::Charge(std::chrono::nanoseconds time) const {
   if (!access_.has_value()) return;
   access_->Charge(time);
-  gate_->metrics_->callers().Worked(access_->name(), time);
+  series_->Worked(time);
 }
 
 std::optional<grpc::Status> CallGate::Pending::TryOrRefuse(

@@ -109,6 +109,7 @@ class CallGate {
     Call call_;
     std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
     std::optional<Access::Entry> access_;
+    const CallerMetrics::Series* series_ = nullptr;  // its caller's, where access_ is
     std::optional<Permit> permit_;
     grpc::Status refusal_;  // why there is none of either
   };

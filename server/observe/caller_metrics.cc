@@ -17,10 +17,11 @@ CallerMetrics::CallerMetrics(prometheus::Registry* registry)
                         .Name("plimsoll_caller_core_seconds_total")
                         .Help("Processor time of their answers.")
                         .Register(*registry)),
-      connections_(prometheus::BuildGauge()
-                       .Name("plimsoll_caller_connections")
-                       .Help("Connections over gRPC and TCP, by who called by them last.")
-                       .Register(*registry)) {}
+      connections_(
+          prometheus::BuildGauge()
+              .Name("plimsoll_caller_connections")
+              .Help("Connections over gRPC and TCP, by who called by them last.")
+              .Register(*registry)) {}
 
 const CallerMetrics::Series& CallerMetrics::Of(const std::string& caller) {
   const std::string name = caller.empty() ? kAnyone : caller;
@@ -28,29 +29,28 @@ const CallerMetrics::Series& CallerMetrics::Of(const std::string& caller) {
   const auto found = series_.find(name);
   if (found != series_.end()) return found->second;
   const std::string label = series_.size() < kMaxCallerSeries ? name : "other";
-  Series series = {.calls = &calls_.Add({{"caller", label}}),
-                   .refused = {},
-                   .core_seconds = &core_seconds_.Add({{"caller", label}}),
-                   .connections = &connections_.Add({{"caller", label}})};
+  Series series;
+  series.calls_ = &calls_.Add({{"caller", label}});
+  series.core_seconds_ = &core_seconds_.Add({{"caller", label}});
+  series.connections_ = &connections_.Add({{"caller", label}});
   for (size_t i = 0; i < kAccessRuleCount; ++i) {
-    series.refused[i] =
+    series.refused_[i] =
         &refused_.Add({{"caller", label}, {"rule", NameOf(static_cast<AccessRule>(i))}});
   }
   return series_.emplace(label, series).first->second;
 }
 
-void CallerMetrics::Called(const std::string& caller, std::optional<AccessRule> broken) {
-  const Series& series = Of(caller);
-  series.calls->Increment();
-  if (broken.has_value()) series.refused[static_cast<size_t>(*broken)]->Increment();
+void CallerMetrics::Series::Called(std::optional<AccessRule> broken) const {
+  calls_->Increment();
+  if (broken.has_value()) refused_[static_cast<size_t>(*broken)]->Increment();
 }
 
-void CallerMetrics::Worked(const std::string& caller, std::chrono::nanoseconds time) {
-  Of(caller).core_seconds->Increment(std::chrono::duration<double>(time).count());
+void CallerMetrics::Series::Worked(std::chrono::nanoseconds time) const {
+  core_seconds_->Increment(std::chrono::duration<double>(time).count());
 }
 
-void CallerMetrics::SetConnections(const std::string& caller, size_t count) {
-  Of(caller).connections->Set(static_cast<double>(count));
+void CallerMetrics::Series::SetConnections(size_t count) const {
+  connections_->Set(static_cast<double>(count));
 }
 
 }  // namespace plimsoll

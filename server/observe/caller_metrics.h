@@ -25,22 +25,27 @@ class CallerMetrics {
   // `registry` outlives it.
   explicit CallerMetrics(prometheus::Registry* registry);
 
-  // One call, and why it was refused, if the policy did.
-  void Called(const std::string& caller, std::optional<AccessRule> broken);
-  // What it took of a processor.
-  void Worked(const std::string& caller, std::chrono::nanoseconds time);
-  void SetConnections(const std::string& caller, size_t count);
+  // What one of them asked for.
+  class Series {
+   public:
+    // One call, and why it was refused, if the policy did.
+    void Called(std::optional<AccessRule> broken) const;
+    // What it took of a processor.
+    void Worked(std::chrono::nanoseconds time) const;
+    void SetConnections(size_t count) const;
 
- private:
-  struct Series {
-    prometheus::Counter* calls;
-    std::array<prometheus::Counter*, kAccessRuleCount> refused;
-    prometheus::Counter* core_seconds;
-    prometheus::Gauge* connections;
+   private:
+    friend class CallerMetrics;
+    prometheus::Counter* calls_ = nullptr;
+    std::array<prometheus::Counter*, kAccessRuleCount> refused_{};
+    prometheus::Counter* core_seconds_ = nullptr;
+    prometheus::Gauge* connections_ = nullptr;
   };
 
+  // A call asks for its caller's once. They stay as long as this does.
   const Series& Of(const std::string& caller);
 
+ private:
   prometheus::Family<prometheus::Counter>&calls_, &refused_, &core_seconds_;
   prometheus::Family<prometheus::Gauge>& connections_;
   std::mutex mutex_;

@@ -206,7 +206,7 @@ TEST(MetricsTest, KindsOfReportedJobsAreLimited) {
 TEST(MetricsTest, CallersOfPoliciesAreLimited) {
   Metrics metrics;
   for (int round = 0; round < 2; ++round) {
-    for (int i = 0; i < 200; ++i) metrics.callers().Called(absl::StrCat("caller-", i), {});
+    for (int i = 0; i < 200; ++i) metrics.callers().Of(absl::StrCat("caller-", i)).Called({});
   }
   auto lines = LinesByFamily(metrics.Text(), "counter");
   EXPECT_EQ(lines["plimsoll_caller_calls_total"].size(), kMaxCallerSeries + 1);
