@@ -58,8 +58,10 @@ std::optional<tcp_info> InfoOf(const Descriptor& socket) {
 
 }  // namespace
 
-GrpcConnections::GrpcConnections(const Limits& limits, Metrics* metrics, const Log* log)
+GrpcConnections::GrpcConnections(const Limits& limits, CallerConnections* callers, Metrics* metrics,
+                                 const Log* log)
     : limits_(limits),
+      callers_(callers),
       metrics_(metrics),
       log_(log),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
@@ -109,7 +111,7 @@ std::optional<std::chrono::milliseconds> GrpcConnections::Called(const std::stri
   return std::chrono::milliseconds(info->tcpi_last_data_recv);
 }
 
-void GrpcConnections::CalledBy(const std::string& peer, const Owner& owner) {
+void GrpcConnections::CalledBy(const std::string& peer, const ConnectionOwner& owner) {
   {
     const std::shared_lock lock(mutex_);
     const auto found = by_peer_.find(peer);
@@ -388,24 +390,34 @@ void GrpcConnections::CloseMostSilent() {
   Close(FirstCrowding(connections_.begin(), connections_.end(), host_of), Cut::kCrowded);
 }
 
+// Counts them, and returns how many each has too many: HTTP's are counted with them.
+std::map<std::string, int64_t> GrpcConnections::ExcessOfOwners() {
+  std::map<std::string, std::pair<ConnectionOwner, int64_t>> counts;
+  for (const auto& [name, count] : owners_) counts[name].first.name = name;
+  for (const Connection& one : connections_) {
+    if (!one.owner.has_value()) continue;
+    auto& [owner, count] = counts[one.owner->name];
+    owner = *one.owner;
+    ++count;
+  }
+  std::map<std::string, int64_t> excess;
+  for (const auto& [name, counted] : counts) {
+    const auto& [owner, count] = counted;
+    excess[name] = callers_->Add(owner, count - owners_[name]);
+    owners_[name] = count;
+  }
+  return excess;
+}
+
 // The most silent come first.
 void GrpcConnections::CountOwners() {
-  for (auto& [name, count] : owners_) count = 0;
-  std::map<std::string, int64_t> excess;
   std::vector<List::iterator> closed;
   {
     const std::shared_lock lock(mutex_);
-    for (const Connection& one : connections_) {
-      if (!one.owner.has_value()) continue;
-      const int64_t count = ++owners_[one.owner->name];
-      excess[one.owner->name] = count - one.owner->max_count.value_or(count);
-    }
+    std::map<std::string, int64_t> excess = ExcessOfOwners();
     for (auto place = connections_.begin(); place != connections_.end(); ++place) {
       if (place->owner.has_value() && excess[place->owner->name]-- > 0) closed.push_back(place);
     }
-  }
-  for (const auto& [name, count] : owners_) {
-    metrics_->callers().Of(name).SetConnections(count);
   }
   for (const List::iterator place : closed) Close(place, Cut::kCrowded);
 }

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "grpcpp/server_builder.h"
+#include "server/load/caller_connections.h"
 #include "server/net/address.h"
 #include "server/net/descriptor.h"
 #include "server/observe/log.h"
@@ -61,8 +62,9 @@ class GrpcConnections {
     std::unique_ptr<Acceptor> unix_socket, tcp;
   };
 
-  // `metrics` and `log` outlive it.
-  GrpcConnections(const Limits& limits, Metrics* metrics, const Log* log);
+  // `callers`, `metrics` and `log` outlive it.
+  GrpcConnections(const Limits& limits, CallerConnections* callers, Metrics* metrics,
+                  const Log* log);
   ~GrpcConnections();
   GrpcConnections(const GrpcConnections&) = delete;
   GrpcConnections& operator=(const GrpcConnections&) = delete;
@@ -79,17 +81,9 @@ class GrpcConnections {
   // has waited where its connection has no other.
   std::optional<std::chrono::milliseconds> Called(const std::string& peer, Method method);
 
-  // Who calls: a caller of the access policy, or nobody in particular (empty). Of more
-  // connections than it may have, the most silent is closed.
-  struct Owner {
-    std::string name;
-    std::optional<int64_t> max_count;
-
-    bool operator==(const Owner&) const = default;
-  };
-
-  // To be told of calls where there is such a policy.
-  void CalledBy(const std::string& peer, const Owner& owner);
+  // To be told of calls where there is an access policy. Of more connections than their owner
+  // may have, the most silent is closed.
+  void CalledBy(const std::string& peer, const ConnectionOwner& owner);
 
   // To be told of each call that is refused for load. A connection by which they come again
   // and again before it is time, and none that is answered, is closed, but none that admissions
@@ -110,11 +104,11 @@ class GrpcConnections {
 
  private:
   struct Connection {
-    uint64_t id = 0;             // a descriptor's number comes again
-    Descriptor socket;           // a duplicate: gRPC closes its own
-    std::string peer;            // as gRPC names it; empty over a unix socket
-    std::string host;            // likewise
-    std::optional<Owner> owner;  // who called by it last; guarded by mutex_
+    uint64_t id = 0;                       // a descriptor's number comes again
+    Descriptor socket;                     // a duplicate: gRPC closes its own
+    std::string peer;                      // as gRPC names it; empty over a unix socket
+    std::string host;                      // likewise
+    std::optional<ConnectionOwner> owner;  // who called by it last; guarded by mutex_
     std::atomic<int64_t> calls{0};
     std::atomic<int64_t> answered{0};               // of these, while sheds()
     std::atomic<int64_t> early{0};                  // of these, shed before it was time
@@ -168,6 +162,7 @@ class GrpcConnections {
   void CloseInsistent();
   void CloseMostSilent();
   void CountOwners();
+  std::map<std::string, int64_t> ExcessOfOwners();
   void OwnersChanged();
   void Heard(List::iterator connection);
   bool IsBanned(const std::string& host);
@@ -177,6 +172,7 @@ class GrpcConnections {
   void SetCount();
 
   const Limits limits_;
+  CallerConnections* const callers_;
   Metrics* const metrics_;
   const Log* const log_;
   const Descriptor epoll_;
@@ -198,7 +194,7 @@ class GrpcConnections {
   int64_t held_ = 0;
   // Until when hosts get no new connection: those that flood, and that do not stay away.
   std::unordered_map<std::string, Clock::time_point> flooding_, insistent_;
-  std::map<std::string, int64_t> owners_;  // their connections, as counted last
+  std::map<std::string, int64_t> owners_;  // their connections, as callers_ was told last
 
   std::shared_mutex mutex_;
   std::unordered_map<std::string, Connection*> by_peer_;  // guarded by mutex_; TCP alone

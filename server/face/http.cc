@@ -70,7 +70,7 @@ class HttplibServer final : public HttpServer {
       : address_(std::move(address)),
         backend_(backend),
         listener_(kThreads + backend.max_searches, kReadTimeout, kMaxFramedBytes,
-                  address_.is_unix() ? nullptr : backend.tls,
+                  address_.is_unix() ? nullptr : backend.tls, &backend.callers,
                   [this](Closed why) { backend_.metrics.HttpClosed(why); }) {}
   ~HttplibServer() override { Stop(Clock::now()); }
 
@@ -143,6 +143,9 @@ class HttplibServer final : public HttpServer {
         .identity = [this, &request] { return IdentityOf(request); }};
     std::string answer;
     CallGate::Pending pending(&backend_.gate, call);
+    if (const Access::Entry* const access = pending.access(); access != nullptr) {
+      HttpListener::SetOwner({access->name(), access->max_connection_count()});
+    }
     const SearchCaller caller = {.name = pending.caller(),
                                  .arrival = std::chrono::system_clock::now(),
                                  .charge = [&pending](auto time) { pending.Charge(time); }};

@@ -9,6 +9,7 @@
 
 #include "server/face/tls.h"
 #include "server/load/call_gate.h"
+#include "server/load/caller_connections.h"
 #include "server/load/search_pool.h"
 #include "server/net/address.h"
 #include "server/observe/metrics.h"
@@ -26,6 +27,7 @@ struct HttpBackend {
   size_t max_body_bytes = 0;
   const ServerTls* tls = nullptr;  // of addresses that are no unix sockets
   size_t max_searches = 0;         // each holds a thread: pages and estimates have their own
+  CallerConnections& callers;
 };
 
 // Serves one address with a fixed number of threads. Connections are kept between

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "server/load/caller_connections.h"
+
 namespace plimsoll {
 
 // One thread at a time. Its owner closes the socket.
@@ -18,6 +20,8 @@ struct HttpConnection {
   int answered = 0;               // requests so far
   std::string peer;               // its host; empty over a unix socket
   std::string received;           // of the next request, and what was sent ahead
+  // Of who called by it last, where there is an access policy.
+  std::shared_ptr<const CallerPlace> place = {};
 };
 
 // Returns the bytes read; 0 at the end, -1 where none are there yet (errno is EAGAIN) or on an

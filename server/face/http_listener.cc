@@ -5,6 +5,7 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -57,13 +58,15 @@ class RequestLanes final : public httplib::TaskQueue {
 
 thread_local bool HttpListener::body_read_ = false;
 thread_local const SSL* HttpListener::tls_of_request_ = nullptr;
+thread_local std::optional<ConnectionOwner> HttpListener::owner_of_request_;
 
 HttpListener::HttpListener(size_t thread_count, std::chrono::milliseconds timeout,
-                           size_t max_body_bytes, const ServerTls* tls,
+                           size_t max_body_bytes, const ServerTls* tls, CallerConnections* callers,
                            std::function<void(Closed)> closed)
     : tls_(tls),
       timeout_(timeout),
       max_body_bytes_(max_body_bytes),
+      callers_(callers),
       on_closed_(closed),
       idle_(
           {.max_count = kMaxIdleConnections,
@@ -74,8 +77,9 @@ HttpListener::HttpListener(size_t thread_count, std::chrono::milliseconds timeou
             const int socket = connection.socket;
             const std::string peer = connection.peer;
             FairPool& lane = lanes_->LaneOf(IsProbe(connection.received));
-            const bool taken =
-                lane.Run(peer, [this, connection = std::move(connection)] { Serve(connection); });
+            const bool taken = lane.Run(peer, [this, connection = std::move(connection)]() mutable {
+              Serve(std::move(connection));
+            });
             if (taken) return;
             on_closed_(Closed::kBusy);
             CloseSocket(socket);
@@ -146,14 +150,24 @@ void HttpListener::Serve(HttpConnection connection) {
   SocketStream stream(connection.socket, timeout_, kMaxAnswerTime, std::move(connection.received),
                       connection.tls);
   tls_of_request_ = connection.tls.get();
+  owner_of_request_.reset();
   const bool more = AnswerNext(&stream, &connection);
   tls_of_request_ = nullptr;
+  SetPlace(&connection);
   connection.received = stream.TakeRest();
   SetBusy(connection.socket, false);
   if (more) return idle_.Add(std::move(connection));
   if (stream.was_slow()) on_closed_(Closed::kSlow);
   if (connection.tls != nullptr) SSL_shutdown(connection.tls.get());  // says that this is the end
   CloseSocket(connection.socket);
+}
+
+void HttpListener::SetPlace(HttpConnection* connection) const {
+  if (!owner_of_request_.has_value()) return;
+  std::shared_ptr<const CallerPlace>& place = connection->place;
+  if (place != nullptr && place->owner() == *owner_of_request_) return;
+  place.reset();
+  place = std::make_shared<const CallerPlace>(callers_, *std::move(owner_of_request_));
 }
 
 bool HttpListener::AnswerNext(SocketStream* stream, HttpConnection* connection) {

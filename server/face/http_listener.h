@@ -7,11 +7,14 @@
 
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <set>
+#include <utility>
 
 #include "server/face/idle_connections.h"
 #include "server/face/socket_stream.h"
 #include "server/face/tls.h"
+#include "server/load/caller_connections.h"
 #include "server/net/address.h"
 
 namespace plimsoll {
@@ -35,9 +38,10 @@ class HttpListener final : public httplib::Server {
   // `thread_count` requests are answered at once, and two of GET /healthz, /readyz and
   // /metrics beside them; `timeout` is for each read and each write of one. A body has at
   // most `max_body_bytes` with its framing. `closed` may be called on any thread.
-  // `tls`, which may be null, listens in no unix socket.
+  // `tls`, which may be null, listens in no unix socket. `callers` outlives it.
   HttpListener(size_t thread_count, std::chrono::milliseconds timeout, size_t max_body_bytes,
-               const ServerTls* tls, std::function<void(Closed)> closed);
+               const ServerTls* tls, CallerConnections* callers,
+               std::function<void(Closed)> closed);
 
   // Takes the address, and sets its port where that is 0. Returns whether it could.
   bool Bind(Address* address);
@@ -48,6 +52,9 @@ class HttpListener final : public httplib::Server {
   // To be called by a handler that has read its request's body to the end. A connection
   // is closed where some of a body may be left: it would be read as the next request.
   static void SetBodyRead() { body_read_ = true; }
+
+  // To be called by a handler where there is an access policy: who calls.
+  static void SetOwner(ConnectionOwner owner) { owner_of_request_ = std::move(owner); }
 
   // Returns the connection of the request that this thread answers: null in the clear.
   static const SSL* Tls() { return tls_of_request_; }
@@ -60,12 +67,16 @@ class HttpListener final : public httplib::Server {
   // Returns whether more may follow.
   bool AnswerNext(SocketStream* stream, HttpConnection* connection);
   void SetBusy(int socket, bool busy);
+  // Counts the connection as that of who called by it.
+  void SetPlace(HttpConnection* connection) const;
 
   static thread_local bool body_read_;  // of the request that this thread answers
   static thread_local const SSL* tls_of_request_;
+  static thread_local std::optional<ConnectionOwner> owner_of_request_;
   const ServerTls* const tls_;
   const std::chrono::milliseconds timeout_;
   const size_t max_body_bytes_;
+  CallerConnections* const callers_;
   const std::function<void(Closed)> on_closed_;
   std::mutex mutex_;
   std::set<int> busy_;             // sockets whose requests are being answered

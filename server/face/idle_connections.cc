@@ -41,12 +41,26 @@ void IdleConnections::Add(HttpConnection connection) {
   const auto time =
       connection.received.empty() && !shakes_hands ? limits_.max_time : limits_.max_head_time;
   waiting_.push_back({std::move(connection), Clock::now() + time, has_head});
-  if (waiting_.size() > limits_.max_count) {
-    Drop(FirstCrowding(waiting_.begin(), waiting_.end(),
-                       [](const Waiting& one) { return absl::string_view(one.connection.peer); }));
-    on_closed_(Closed::kCrowded);
-  }
+  CloseCrowding();
   eventfd_write(changed_, 1);
+}
+
+void IdleConnections::CloseCrowding() {
+  auto closed = waiting_.end();
+  const std::shared_ptr<const CallerPlace> last = waiting_.back().connection.place;
+  if (last != nullptr && last->is_crowded()) {
+    closed = std::find_if(waiting_.begin(), waiting_.end(), [&](const Waiting& one) {
+      const CallerPlace* const place = one.connection.place.get();
+      return place != nullptr && place->owner().name == last->owner().name;
+    });
+  } else if (waiting_.size() > limits_.max_count) {
+    closed = FirstCrowding(waiting_.begin(), waiting_.end(), [](const Waiting& one) {
+      return absl::string_view(one.connection.peer);
+    });
+  }
+  if (closed == waiting_.end()) return;
+  Drop(closed);
+  on_closed_(Closed::kCrowded);
 }
 
 void IdleConnections::Close() {

@@ -23,7 +23,9 @@ namespace plimsoll {
 class IdleConnections {
  public:
   struct Limits {
-    size_t max_count = 0;  // then the one that has waited longest of the peer with most is closed
+    // Then the one that has waited longest of the peer with most is closed; likewise of the
+    // caller who has more than it may have.
+    size_t max_count = 0;
     std::chrono::milliseconds max_time{};       // for the first byte of a request
     std::chrono::milliseconds max_head_time{};  // from there to the end of its head
     size_t max_head_bytes = 0;                  // what has more is taken as it is
@@ -60,6 +62,8 @@ class IdleConnections {
   std::vector<HttpConnection> TakeReady();
   void CloseExpired();
   void Drop(List::iterator waiting);
+  // mutex_ is held. Closes one where there are too many, of all or of the last one's caller.
+  void CloseCrowding();
 
   const Limits limits_;
   const std::function<void(HttpConnection)> take_;

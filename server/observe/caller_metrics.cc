@@ -20,7 +20,7 @@ CallerMetrics::CallerMetrics(prometheus::Registry* registry)
       connections_(
           prometheus::BuildGauge()
               .Name("plimsoll_caller_connections")
-              .Help("Connections over gRPC and TCP, by who called by them last.")
+              .Help("Connections over HTTP, and over gRPC and TCP, by who called by them last.")
               .Register(*registry)) {}
 
 const CallerMetrics::Series& CallerMetrics::Of(const std::string& caller) {

@@ -61,13 +61,15 @@ std::string CannotListen(const std::string& address, const std::string& why) {
 
 constexpr char kNoAddress[] = "must be HOST:PORT, [IPV6]:PORT or unix:PATH";
 
-// What else is open at most: HTTP's connections, and files.
-constexpr int64_t kOtherDescriptors = kMaxIdleConnections + 256;
+// What else is open at most: for each address HTTP's connections, of which as many can be
+// answered as wait, and files.
+constexpr int64_t kOtherDescriptors = 2 * kMaxIdleConnections;
 
 // Makes room for the connections' descriptors. Returns why there is none.
-std::string ReserveDescriptors(int64_t connections) {
-  const auto needed =
-      static_cast<rlim_t>(kDescriptorsOfConnection * connections + kOtherDescriptors);
+std::string ReserveDescriptors(int64_t connections, size_t http_addresses) {
+  const auto needed = static_cast<rlim_t>(
+      kDescriptorsOfConnection * connections +
+      kOtherDescriptors * static_cast<int64_t>(std::max<size_t>(http_addresses, 1)));
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return "";
   if (limit.rlim_max < needed) {
@@ -103,7 +105,9 @@ Server::Server(const ServerOptions& options, Loaded loaded)
       log_(options.log_level),
       gate_({.max_in_flight = options.max_in_flight, .slow = options.slow_request}, access_.get(),
             &metrics_, &log_),
-      connections_({.max_count = static_cast<size_t>(options.max_connections)}, &metrics_, &log_),
+      callers_(&metrics_.callers()),
+      connections_({.max_count = static_cast<size_t>(options.max_connections)}, &callers_,
+                   &metrics_, &log_),
       planner_(std::move(loaded.catalog), std::move(loaded.policy), &metrics_, &log_,
                static_cast<size_t>(options.max_kept_answer_bytes)),
       // Together they leave room for calls that take no time.
@@ -154,7 +158,7 @@ std::variant<std::unique_ptr<Server>, std::string> Server::Start(const ServerOpt
   Loaded loaded;
   std::string error = Load(options, &loaded);
   if (error.empty() && !options.listen.empty()) {
-    error = ReserveDescriptors(options.max_connections);
+    error = ReserveDescriptors(options.max_connections, options.http_listen.size());
   }
   if (!error.empty()) return error;
   std::unique_ptr<Server> server(new Server(options, std::move(loaded)));
@@ -246,7 +250,8 @@ std::string Server::StartHttp(const ServerOptions& options) {
                                .ready = [this] { return IsReady(); },
                                .max_body_bytes = kMaxRequestBytes,
                                .tls = tls_.get(),
-                               .max_searches = static_cast<size_t>(options.max_searches)};
+                               .max_searches = static_cast<size_t>(options.max_searches),
+                               .callers = callers_};
   for (const std::string& text : options.http_listen) {
     const std::optional<Address> address = ParseAddress(text);
     const std::string why = address.has_value() ? ProbeListen(*address) : kNoAddress;

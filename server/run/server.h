@@ -122,6 +122,7 @@ class Server {
   Log log_;
   Metrics metrics_;
   CallGate gate_;
+  CallerConnections callers_;
   GrpcConnections connections_;
   Planner planner_;
   SearchPool searches_;

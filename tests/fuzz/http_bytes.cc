@@ -29,7 +29,8 @@ const std::string& Listening() {
                                                                 .metrics = service.metrics,
                                                                 .ready = [] { return true; },
                                                                 .max_body_bytes = 1 << 20,
-                                                                .max_searches = 2});
+                                                                .max_searches = 2,
+                                                                .callers = service.callers});
   Promise(server != nullptr, "the listener listens");
   return path;
 }

@@ -9,6 +9,7 @@
 #include "grpcpp/support/status.h"
 #include "plimsoll/v1/admission.pb.h"
 #include "server/load/call_gate.h"
+#include "server/load/caller_connections.h"
 #include "server/load/search_pool.h"
 #include "server/planner/planner.h"
 #include "server/wire/stop.h"
@@ -23,6 +24,7 @@ struct FuzzedService {
   Log log{LogLevel::kOff};
   const std::unique_ptr<Access> access;
   CallGate gate;
+  CallerConnections callers{&metrics.callers()};
   Planner planner;
   SearchPool searches, admissions, replays;
 

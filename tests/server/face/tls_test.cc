@@ -85,8 +85,8 @@ class TlsTest : public testing::Test {
     return SeriesValue(server_->metrics().Text(), series);
   }
 
-  // Returns the status of a page or a method over HTTP; 0 where there is no connection.
-  int Http(const std::string& path, const Pem& own = {}) const {
+  // With a connection that it keeps.
+  std::unique_ptr<httplib::SSLClient> HttpClientOf(const Pem& own) const {
     const Address address = *ParseAddress(server_->http_addresses()[0]);
     const std::string ca = WriteTestFile("http-ca.pem", authority_.pem());
     std::unique_ptr<httplib::SSLClient> client;
@@ -98,6 +98,13 @@ class TlsTest : public testing::Test {
                                                     WriteTestFile("own.key", own.key));
     }
     client->set_ca_cert_path(ca.c_str());
+    client->set_keep_alive(true);
+    return client;
+  }
+
+  // Returns the status of a page or a method over HTTP; 0 where there is no connection.
+  int Http(const std::string& path, const Pem& own = {}) const {
+    const std::unique_ptr<httplib::SSLClient> client = HttpClientOf(own);
     const httplib::Result result =
         path == "/readyz" ? client->Get(path) : client->Post(path, "{}", "application/json");
     return result ? result->status : 0;
@@ -174,6 +181,29 @@ TEST_F(TlsTest, ClosesConnectionsOfACallerWhoHasTooMany) {
   stubs.clear();
   while (Series(connections) != 0) std::this_thread::yield();
   EXPECT_EQ(Series(R"(plimsoll_caller_calls_total{caller="x"})"), 5);
+}
+
+// Over HTTP they count with those over gRPC, and the one that waits longest is closed.
+TEST_F(TlsTest, CountsACallersConnectionsOverBothFaces) {
+  StartServerFor("caller.example", ", max_connection_count: 2");
+  const Pem own = authority_.Issue("caller.example");
+  const std::unique_ptr<Stub> stub = StubOf(authority_.pem(), own);
+  EXPECT_TRUE(AskOver(stub.get()).ok());
+  const std::string connections = R"(plimsoll_caller_connections{caller="x"})";
+  while (Series(connections) != 1) std::this_thread::yield();
+  const std::string closed = R"(plimsoll_http_connections_closed_total{reason="crowded"})";
+  std::vector<std::unique_ptr<httplib::SSLClient>> clients;
+  for (int i = 0; i < 3; ++i) {
+    clients.push_back(HttpClientOf(own));
+    const httplib::Result result = clients.back()->Post("/v1:listGpus", "{}", "application/json");
+    EXPECT_TRUE(result && result->status == 200);
+    while (Series(connections) + Series(closed) != i + 2) std::this_thread::yield();
+  }
+  EXPECT_EQ(Series(closed), 2);
+  EXPECT_EQ(Series(R"(plimsoll_grpc_connections_closed_total{reason="crowded"})"), 0);
+  EXPECT_TRUE(AskOver(stub.get()).ok());
+  clients.clear();
+  while (Series(connections) != 1) std::this_thread::yield();
 }
 
 // What TLS has unpacked at once is answered at once: the socket says nothing of it.
