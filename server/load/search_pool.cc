@@ -211,7 +211,7 @@ SearchPool::Late SearchPool::TakeLate(std::unique_lock<std::mutex>* lock) {
   const Clock::time_point now = Clock::now();
   for (auto [task, end] = FirstToEnd(); end <= now; std::tie(task, end) = FirstToEnd()) {
     if (DueTime(task->caller) <= now) {
-      late.due.push_back(Take(task));
+      late.due.push_back(Remove(task));
     } else {
       late.shed.push_back(Remove(task));
     }
@@ -236,7 +236,9 @@ void SearchPool::GiveUpLate() {
     const Late late = TakeLate(&lock);
     const grpc::Status full = late.shed.empty() ? grpc::Status::OK : Full();
     lock.unlock();
-    for (const Task& task : late.due) Finish(task, grpc::StatusCode::DEADLINE_EXCEEDED);
+    for (const Task& task : late.due) {
+      task.done(AnswerTo(task, grpc::StatusCode::DEADLINE_EXCEEDED));
+    }
     for (const Task& task : late.shed) {
       CountShed();
       task.done(full);
@@ -253,15 +255,18 @@ void SearchPool::CountShed() {
   }
 }
 
+grpc::Status SearchPool::AnswerTo(const Task& task, grpc::StatusCode given_up) const {
+  try {
+    return task.search(StopFor(task.caller, given_up));
+  } catch (const std::exception& error) {
+    return Refusal(grpc::StatusCode::INTERNAL, error.what(), "INTERNAL");
+  }
+}
+
 void SearchPool::Finish(const Task& task, grpc::StatusCode given_up) {
   const Clock::time_point begin = Clock::now();
   const std::chrono::nanoseconds worked = ThreadTime();
-  grpc::Status status;
-  try {
-    status = task.search(StopFor(task.caller, given_up));
-  } catch (const std::exception& error) {
-    status = Refusal(grpc::StatusCode::INTERNAL, error.what(), "INTERNAL");
-  }
+  const grpc::Status status = AnswerTo(task, given_up);
   {
     const std::lock_guard lock(mutex_);
     --running_;

@@ -78,9 +78,9 @@ class SearchPool {
   // caller, first come, first served) and then, its place free again, `done`. Else neither is
   // called: RESOURCE_EXHAUSTED with RetryInfo where as many as allowed are there,
   // UNAVAILABLE where the pool is closed. An exception becomes INTERNAL. Where no
-  // thread is free before an answer is due, `search` is told so in time. Where none is in
-  // time for an impatient pool, or a caller who has fewer waiting needs the place, `done`
-  // alone is called, with RESOURCE_EXHAUSTED.
+  // thread is free before an answer is due, `search` is told so in time, by no thread that
+  // searches. Where none is in time for an impatient pool, or a caller who has fewer waiting needs
+  // the place, `done` alone is called, with RESOURCE_EXHAUSTED.
   grpc::Status Submit(const SearchCaller& caller, Search search, Done done);
 
   // As Submit, and waits for the answer.
@@ -121,7 +121,8 @@ class SearchPool {
   Late TakeLate(std::unique_lock<std::mutex>* lock);
   Task Remove(Tasks::iterator task);
   Task Take(Tasks::iterator task);
-  // `given_up`: why it begins too late; OK where it does not.
+  // Returns its answer. `given_up`: why it begins too late; OK where it does not.
+  grpc::Status AnswerTo(const Task& task, grpc::StatusCode given_up) const;
   void Finish(const Task& task, grpc::StatusCode given_up);
   // Returns what ends a search that begins now.
   SearchStop StopFor(const SearchCaller& caller, grpc::StatusCode given_up) const;

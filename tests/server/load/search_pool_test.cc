@@ -243,17 +243,21 @@ TEST_F(SearchPoolTest, ACallerMayGiveUp) {
   EXPECT_EQ(status.error_code(), grpc::StatusCode::CANCELLED);
 }
 
-// What still waits when its answer is due gets one in time.
+// What still waits when its answer is due gets one in time, beside those that search.
 TEST_F(SearchPoolTest, WhatWaitsTooLongIsToldInTime) {
   SearchPool pool(MakeLimits(1, 3), &metrics_);
   Held held;
   ASSERT_TRUE(pool.Submit(caller_, held.search(), held.done()).ok());
   held.begun.wait();
-  const auto given_up = [](const SearchStop& stop) { return grpc::Status(stop.given_up(), ""); };
+  const auto given_up = [this](const SearchStop& stop) {
+    EXPECT_EQ(Series(kRunning), 1);
+    return grpc::Status(stop.given_up(), "");
+  };
   const system_clock::time_point now = system_clock::now();
   const SearchCaller hurried = {.arrival = now, .deadline = now + milliseconds(50)};
   EXPECT_EQ(pool.Run(hurried, given_up).error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
   EXPECT_EQ(Series(kWaiting), 0);
+  EXPECT_EQ(Series(kRunning), 1);
   held.released.count_down();
   EXPECT_TRUE(held.answer.get_future().get().ok());
 }
