@@ -11,6 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
+#include "grpcpp/impl/server_builder_option.h"
+#include "grpcpp/impl/server_builder_plugin.h"
 #include "grpcpp/resource_quota.h"
 #include "grpcpp/server_builder.h"
 #include "server/admit/policy.h"
@@ -54,6 +56,17 @@ void AddMemoryLimits(grpc::ServerBuilder* builder) {
   builder->AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);  // windows stay as they are
   builder->SetResourceQuota(grpc::ResourceQuota("plimsoll").Resize(kMaxGrpcBytes));
 }
+
+// The library of reflection adds itself to every server where it is linked. Source: grpc 1.51,
+// src/cpp/ext/proto_server_reflection_plugin.cc, static_proto_reflection_plugin_initializer.
+class WithoutReflection final : public grpc::ServerBuilderOption {
+ public:
+  void UpdateArguments(grpc::ChannelArguments* /*arguments*/) override {}
+  void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>* plugins) override {
+    std::erase_if(*plugins,
+                  [](const auto& plugin) { return plugin->name() == "proto_server_reflection"; });
+  }
+};
 
 std::string CannotListen(const std::string& address, const std::string& why) {
   return absl::StrCat("cannot listen on ", address, ": ", why);
@@ -215,8 +228,9 @@ std::vector<Reloader::Watched> Server::WatchedFiles(const ServerOptions& options
 
 std::string Server::StartGrpc(const ServerOptions& options) {
   grpc::EnableDefaultHealthCheckService(true);
-  if (options.reflection) grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
+  if (!options.reflection) builder.SetOption(std::make_unique<WithoutReflection>());
   AddConnectionLimits(options.max_connection_age, &builder);
   AddMemoryLimits(&builder);
   for (const std::string& text : options.listen) {

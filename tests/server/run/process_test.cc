@@ -379,6 +379,25 @@ TEST(ProcessTest, ChecksTheHealthOfAnother) {
   EXPECT_EQ(Process({"--health-check", address}).Wait(), 1);
 }
 
+// A stream of one message each way is a call to a stub.
+TEST(ProcessTest, ReflectsUnlessToldNotTo) {
+  for (const bool reflects : {true, false}) {
+    Process process(With(kFreePorts, {reflects ? "--reflection" : "--no-reflection"}));
+    grpc::GenericStub stub(grpc::CreateChannel(ReadAddresses(&process).grpc,
+                                               grpc::InsecureChannelCredentials()));
+    const grpc::Slice list_services(std::string("\x3a\x00", 2));
+    const grpc::ByteBuffer request(&list_services, 1);
+    grpc::ByteBuffer response;
+    grpc::ClientContext context;
+    std::promise<grpc::Status> done;
+    stub.UnaryCall(&context, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", {},
+                   &request, &response,
+                   [&](grpc::Status status) { done.set_value(std::move(status)); });
+    EXPECT_EQ(done.get_future().get().error_code(),
+              reflects ? grpc::StatusCode::OK : grpc::StatusCode::UNIMPLEMENTED);
+  }
+}
+
 TEST(ProcessTest, FlagsGoBeforeEnvironmentBeforeConfig) {
   char path[] = "/tmp/plimsoll_config_XXXXXX";
   const int fd = mkstemp(path);
