@@ -326,7 +326,6 @@ TEST_F(GrpcTest, SaysItsHealth) {
   }
 }
 
-// The reflection service's messages are in the pool, their headers nowhere.
 // 64 KiB of gzip are 64 MiB of zeros, which gRPC would unpack before it looks at their size.
 TEST_F(GrpcTest, UnpacksNothing) {
   grpc::GenericStub stub(
@@ -345,6 +344,7 @@ TEST_F(GrpcTest, UnpacksNothing) {
   }
 }
 
+// The reflection service's messages are in the pool, their headers nowhere.
 TEST_F(GrpcTest, Reflects) {
   const auto* const pool = google::protobuf::DescriptorPool::generated_pool();
   google::protobuf::DynamicMessageFactory factory;

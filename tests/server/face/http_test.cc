@@ -249,6 +249,18 @@ TEST_F(HttpTest, AMillionBytesOfOneStringAreAnswered) {
   EXPECT_LT(response.body.size(), 8192u);
 }
 
+// What comes after those is not looked at.
+TEST_F(HttpTest, ExplainsSomeOfVeryManyMistakes) {
+  constexpr int kFields = 60000;
+  std::string body = "{\"job\": {}";
+  for (int i = 0; i < kFields; ++i) absl::StrAppend(&body, ",\"f", i, "\":0");
+  const httplib::Response response = Post("/v1:estimateMemory", body + "}");
+  EXPECT_EQ(response.status, 400);
+  EXPECT_THAT(response.body, HasSubstr("f0: 0; no such field"));
+  EXPECT_LT(response.body.size(), 256u << 10);
+  EXPECT_EQ(Series("plimsoll_violations_total"), 257);
+}
+
 TEST_F(HttpTest, OnlyPostsAndOnlyKnownPaths) {
   auto client = Client();
   const httplib::Result get = client.Get("/v1:estimateMemory");
