@@ -63,6 +63,12 @@ inline bool PredictsTokens(Head head) {
 //   kWideScores   queries and keys in fp32, and so all until values are multiplied
 enum class EagerScores : uint8_t { kWideSoftmax, kOwnSoftmax, kFloored, kWideScores };
 
+// The table of cosines and sines that torchtune's builders make for a model, in fp32.
+//   kPairs   each layer with adapters its own, [P, D/2, 2]
+//   kShared  the same, one for all layers (Llama 3.1's rule)
+//   kHalves  each its own, [P, 2 D], of which a layer keeps 16-bit copies (Qwen's)
+enum class RotaryTable : uint8_t { kPairs, kShared, kHalves };
+
 // MLPs of which a router picks some for each token, in place of one. Symbols: X count,
 // K active_count, G ffn_size, U shared_ffn_size.
 // Source: Shazeer et al. 2017 (arXiv 1701.06538); Dai et al. 2024 (arXiv 2401.06066), section 3.2.
@@ -94,7 +100,9 @@ struct Transformer {
   int64_t head_size = 0;
   int64_t ffn_size = 0;
   int64_t vocab_size = 0;
-  int64_t position_count = 0;      // rows of a learned table, else 0
+  int64_t position_count = 0;         // rows of a learned table, else 0
+  int64_t rotary_position_count = 0;  // those that a config with rotary positions states, else 0
+  RotaryTable rotary_table = RotaryTable::kPairs;
   int64_t token_type_count = 0;    // rows of BERT's segment table, else 0
   int64_t embedding_size = 0;      // OPT's word_embed_proj_dim; hidden_size elsewhere
   int64_t sliding_window = 0;      // 0: none. Flash kernels keep no scores either way

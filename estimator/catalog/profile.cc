@@ -66,6 +66,15 @@ constexpr Profile kEager = {
     .context_parallel_method = ContextParallelMethod::kAllGather,
     .relays_exchanged = false,
     .reduces_contexts_in_fp32 = false,
+    .widens_adapters = true,           // peft mapping_func.py, autocast_adapter_dtype
+    .inputs_require_gradients = true,  // peft peft_model.py, enable_input_require_grads
+    .holds_adapter_inputs = false,
+    .joint_adapters = false,
+    .loss_slice_tokens = 0,
+    .reshards_root = false,
+    .rotary_tables = false,
+    .wide_norms = false,
+    .composed_dequantization = false,
     .vocab_size_divisor = 1,
     .fused_optimizer = false,
     .stages = StageRule::kEven,
@@ -370,22 +379,35 @@ void TorchtitanJoinsQkv(Profile& profile) {
   profile.joint_qkv = true;
 }
 
+// From this torch on fully_shard does as it is told of a root (pytorch #154704).
+constexpr int kReshardsRoot = 2008;
+
 // Source: torchtune, modules/attention.py (keys and values are expanded to all
 // heads), recipes/full_finetune_single_device.py (`del logits`), recipes/configs
 // (`fused: True`). The recipe drops what compile_loss returns, so that a plain loss
-// is not compiled; of one over slices a method is replaced (training/_compile.py).
+// is not compiled; of one over slices a method is replaced (training/_compile.py). Adapters are
+// made in the default dtype (modules/peft/lora.py), norms are of fp32 copies (modules/rms_norm.py),
+// NF4 is torchao's (dtypes/nf4tensor.py).
 void Torchtune(Profile& profile) {
   profile.transformers_attention = false;
   profile.logits_held = LogitsHeld::kDeleted;
   profile.compiled_loss = CompiledLoss::kSlices;
   profile.expands_kv = true;
   profile.checkpoints_hold_output = false;
+  profile.widens_adapters = false;
+  profile.inputs_require_gradients = false;
+  profile.holds_adapter_inputs = true;
+  profile.reshards_root = profile.since >= kReshardsRoot;
+  profile.rotary_tables = true;
+  profile.wide_norms = true;
+  profile.composed_dequantization = true;
   profile.fused_optimizer = true;
   profile.root_group = true;
 }
 
 // Source: litgpt, model.py (CausalSelfAttention; GPT.lm_head, tied to nothing),
-// finetune/full.py (`logits`, fabric.no_backward_sync, a plain torch.optim.AdamW).
+// finetune/full.py (`logits`, fabric.no_backward_sync, a plain torch.optim.AdamW); lora.py, whose
+// adapters have the model's dtype, and finetune/lora.py, lm_head_chunk_size.
 void Litgpt(Profile& profile) {
   profile.transformers_attention = false;
   profile.logits_held = LogitsHeld::kUntilNext;
@@ -393,6 +415,12 @@ void Litgpt(Profile& profile) {
   profile.expands_kv = true;
   profile.accumulates_whole = true;
   profile.unties_head = true;
+  profile.widens_adapters = false;
+  profile.inputs_require_gradients = false;
+  profile.holds_adapter_inputs = true;
+  profile.joint_adapters = true;
+  profile.loss_slice_tokens = 128;
+  profile.wide_norms = true;
 }
 
 // Source: transformers, trainer.py (compute_loss returns the loss alone;

@@ -152,6 +152,15 @@ struct Profile {
   ContextParallelMethod context_parallel_method;  // where the job does not say
   bool relays_exchanged;          // Ulysses: what ranks exchanged is laid out anew for the kernel
   bool reduces_contexts_in_fp32;  // gradients of parts of sequences, where the job does not say
+  bool widens_adapters;           // they are fp32 where the job does not say; else as weights are
+  bool inputs_require_gradients;  // of recomputed layers, beside frozen weights
+  bool holds_adapter_inputs;      // Python refers to what an adapter reads until it is done
+  bool joint_adapters;            // queries, keys and values have one adapter (litgpt)
+  int64_t loss_slice_tokens;      // beside adapters the loss runs over so many at once; 0: all
+  bool reshards_root;             // the same: FSDP2's root group goes between forward and backward
+  bool rotary_tables;             // beside adapters: fp32 cosines and sines of all positions
+  bool wide_norms;                // the same: a norm is fp32 until its output
+  bool composed_dequantization;   // a quantized matrix is made whole by PyTorch's own ops
   int64_t vocab_size_divisor;
   bool fused_optimizer;  // default implementation; false: foreach
   StageRule stages;

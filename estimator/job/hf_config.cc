@@ -131,6 +131,26 @@ void ReadHeads(const HfFamily& family, HfReader& reader, Transformer& model) {
   }
 }
 
+// How many positions a rotary table of torchtune's has, and how it is laid out. Nothing here is
+// wrong: transformers' classes have no such table.
+// Source: torchtune models/qwen2/_positional_embeddings.py, models/phi3/_position_embeddings.py.
+void ReadRotary(const HfReader& reader, Transformer& model) {
+  const ConfigValue* const count = reader.Find("max_position_embeddings");
+  const bool stated = count != nullptr && count->kind == Kind::kNumber && count->number >= 1 &&
+                      count->number <= static_cast<double>(kMaxPositions);
+  if (stated) model.rotary_position_count = static_cast<int64_t>(count->number);
+  for (const absl::string_view type : {"qwen2", "qwen3", "phi3"}) {
+    if (model.model_type == type) model.rotary_table = RotaryTable::kHalves;
+  }
+  for (const absl::string_view name : {"rope_scaling", "rope_parameters"}) {
+    const ConfigValue* const scaling = reader.Find(name);
+    if (scaling == nullptr || scaling->kind != Kind::kObject) continue;
+    const auto type = scaling->fields.find("rope_type");
+    if (type == scaling->fields.end() || type->second.text != "llama3") continue;
+    model.rotary_table = RotaryTable::kShared;
+  }
+}
+
 void ReadSizes(const HfFamily& family, HfReader& reader, Transformer& model) {
   const HfNames& names = *family.names;
   const HfDefaults& defaults = family.defaults;
@@ -146,6 +166,7 @@ void ReadSizes(const HfFamily& family, HfReader& reader, Transformer& model) {
   if (family.position_embedding == PositionEmbedding::kLearned) {
     model.position_count = reader.Size(names.positions, kMaxPositions, 0);
   }
+  if (family.position_embedding == PositionEmbedding::kRotary) ReadRotary(reader, model);
 }
 
 // Which layers see a part of the sequence alone.

@@ -30,6 +30,17 @@ void UntieHead(Job& job, std::shared_ptr<const Transformer>& own) {
                                        " ties no head: its table is a parameter of its own")});
 }
 
+// litgpt's models have one projection of queries, keys and values, and concatenate what is rotated
+// of each head with the rest.
+// Source: litgpt model.py, CausalSelfAttention.forward.
+void JoinQkv(Job& job, std::shared_ptr<const Transformer>& own) {
+  auto joint = std::make_shared<Transformer>(*job.model);
+  joint->joint_qkv = true;
+  joint->concatenates_rotary = job.model->position_embedding == PositionEmbedding::kRotary;
+  own = std::move(joint);
+  job.model = own.get();
+}
+
 // TRL drops nothing of a policy, nor of its reference.
 // Source: trl trainer/dpo_config.py, disable_dropout; trainer/utils.py, disable_dropout_in_model.
 void DropNothing(Job& job, std::shared_ptr<const Transformer>& own) {
@@ -62,7 +73,7 @@ bool CheckAbility(Ability ability, absl::string_view field, absl::string_view va
 std::variant<ValidJob, Violations> Validate(const JobSpec& spec, const Catalog& catalog) {
   ValidJob valid;
   Job& job = valid.job_;
-  job.assumptions.reserve(19);
+  job.assumptions.reserve(20);
   Check check(job.assumptions);
   job.model = CheckModel(spec, catalog, check, job, valid.own_model_);
   CheckCluster(spec.cluster, catalog, check, job);
@@ -75,6 +86,8 @@ std::variant<ValidJob, Violations> Validate(const JobSpec& spec, const Catalog& 
   CheckParallelism(spec, check, job);
   CheckTraining(spec.training, check, job);
   if (job.reference.has_value()) DropNothing(job, valid.own_model_);
+  const bool joins = job.adapter.has_value() && job.profile->joint_adapters;
+  if (job.model != nullptr && joins) JoinQkv(job, valid.own_model_);
   CheckKnobs(spec.runtime, check, job);
   if (job.adapter.has_value() && job.profile != &UnknownFramework()) CheckAdapter(spec, check, job);
   if (job.quantization.has_value()) CheckQuantization(spec.training, check, job);

@@ -69,10 +69,66 @@ void CheckDTypes(const Beside& adapters, Check& check, const Job& job) {
              ViolationCode::kNotModelled, {"training.precision.preset", "runtime.framework"});
 }
 
+// Recipes that train in one dtype: nothing is cast, there are no masters.
+// Source: torchtune recipes/lora_finetune_single_device.py, set_default_dtype.
+void CheckOneDType(const PrecisionSpec& spec, Check& check, const Job& job) {
+  const Precision& precision = job.precision;
+  if (precision.autocast || precision.master != DType::kNone) {
+    check.Fail("training.precision.preset", spec.preset.value_or("masters"),
+               absl::StrCat("is not modelled with adapters of ", job.profile->trainer_name,
+                            ", which trains in one dtype: bf16-pure and fp32 are"),
+               ViolationCode::kNotModelled, {"runtime.trainer"});
+  }
+  if (job.adapter->dtype == precision.parameter) return;
+  check.Fail("training.adapter.adapter_dtype", Name(job.adapter->dtype),
+             absl::StrCat("must be ", Name(precision.parameter), ", as weights are"),
+             ViolationCode::kConflict, {"training.precision.preset", "runtime.trainer"});
+}
+
+// What torchtune's recipes were held against: Llama, Mistral, Qwen 2 and Gemma, with torch 2.8 and
+// later where they shard.
+void CheckTables(const Beside& adapters, Check& check, const Job& job) {
+  const Transformer& model = *job.model;
+  const auto refuse = [&](bool is, absl::string_view what) {
+    adapters.Refuse(is, "model", absl::StrCat(what, " under ", job.profile->trainer_name));
+  };
+  refuse(model.joint_qkv, "queries, keys and values of one projection");
+  refuse(model.qk_norm != QkNorm::kNone, "norms of queries and keys");
+  refuse(model.norm_placement != NormPlacement::kPre, "norms elsewhere than before a sublayer");
+  refuse(model.logit_softcap, "logits that are capped");
+  refuse(model.norm != Norm::kRmsNorm || !model.gated_mlp, "layers unlike Llama's");
+  if (job.profile->sharding == Sharding::kBuckets || job.profile->reshards_root) return;
+  check.Fail("runtime.versions", "torch", "is modelled with adapters of torchtune from 2.8 on",
+             ViolationCode::kNotModelled, {"training.adapter.method"});
+}
+
+// litgpt's recipe was held against its code and against what others measured, on one GPU, where it
+// runs no layer again.
+void CheckJointAdapters(const Beside& adapters, const Job& job) {
+  const Transformer& model = *job.model;
+  const auto refuse = [&](bool is, absl::string_view what) {
+    adapters.Refuse(is, "model", absl::StrCat(what, " under ", job.profile->trainer_name));
+  };
+  refuse(model.qk_norm != QkNorm::kNone, "norms of queries and keys");
+  refuse(model.norm_placement == NormPlacement::kSandwich, "norms on both sides of a sublayer");
+  refuse(model.logit_softcap, "logits that are capped");
+  adapters.Refuse(job.data_parallel_size > 1, "parallelism.data_parallel_size",
+                  job.data_parallel_size);
+  adapters.Refuse(job.recompute != RecomputeMode::kNone, "training.recompute.mode", "full");
+}
+
+// A config that states no positions has a table of as many as the sequence has.
+void AssumePositions(Check& check, const Job& job) {
+  const bool rotary = job.model->position_embedding == PositionEmbedding::kRotary;
+  if (!job.profile->rotary_tables || !rotary || job.model->rotary_position_count > 0) return;
+  check.Assume("model.max_position_embeddings", job.sequence_length,
+               "not stated: a rotary table of the sequence alone");
+}
+
 // One projection of queries, keys and values has one adapter.
 void CheckJoint(const AdapterSpec& spec, Check& check, const Job& job) {
   const int asked = job.adapter->targets & kQkv;
-  if (!job.model->joint_qkv || asked == 0 || asked == kQkv) return;
+  if (!job.model->joint_qkv || job.profile->joint_adapters || asked == 0 || asked == kQkv) return;
   check.Fail("training.adapter.target_modules", absl::StrJoin(spec.target_modules, ", "),
              "must have all of q_proj, k_proj and v_proj, or none: they are one projection here",
              ViolationCode::kConflict, {"model"});
@@ -106,8 +162,10 @@ void ReadAdapter(const AdapterSpec& spec, Check& check, Job& job) {
   if (spec.adapter_dtype.has_value()) {
     adapter.dtype =
         check.Meaning(dtype, *spec.adapter_dtype, kAdapterDTypes).value_or(DType::kFp32);
-  } else {
+  } else if (job.profile->widens_adapters) {
     check.Assume(dtype, "fp32", "PEFT's default");
+  } else {
+    adapter.dtype = DType::kNone;  // until it is known what weights are
   }
 }
 
@@ -122,12 +180,22 @@ void CheckAdapter(const JobSpec& spec, Check& check, const Job& job) {
   }
   adapters.RefuseSplits(job);
   adapters.RefusePartsAgain(training.recompute, job);
-  adapters.Refuse(job.loss != LossImplementation::kPlain && !job.reference.has_value(),
-                  "training.loss.implementation", NameOf(job.loss, kLossImplementations));
+  const bool sliced = job.loss == LossImplementation::kChunkedCrossEntropy &&
+                      job.profile->rotary_tables;  // as torchtune has it
+  const bool plain = job.loss == LossImplementation::kPlain || job.reference.has_value();
+  adapters.Refuse(!plain && !sliced, "training.loss.implementation",
+                  NameOf(job.loss, kLossImplementations));
   adapters.Refuse(job.compile, "runtime.compile", "true");
   if (job.model == nullptr) return;
   adapters.RefuseOtherModels(*job.model);
-  CheckDTypes(adapters, check, job);
+  if (job.profile->widens_adapters) {
+    CheckDTypes(adapters, check, job);
+  } else {
+    CheckOneDType(training.precision, check, job);
+  }
+  if (job.profile->rotary_tables) CheckTables(adapters, check, job);
+  if (job.profile->joint_adapters) CheckJointAdapters(adapters, job);
+  AssumePositions(check, job);
   CheckJoint(training.adapter, check, job);
   constexpr uint8_t kGate = 1 << static_cast<int>(AdapterTarget::kGate);
   if (!job.model->gated_mlp && job.adapter->targets == kGate) {

@@ -28,6 +28,20 @@ bool IsQlora(const Job& job) {
   return job.adapter.has_value() && job.adapter->method == AdapterMethod::kQlora;
 }
 
+// Source: torchao dtypes/nf4tensor.py, double_quantize_scalers, which is always run.
+void ReadDouble(const QuantizationSpec& spec, Check& check, Job& job) {
+  const absl::string_view field = "training.quantization.double_quantization";
+  const bool always = job.profile->composed_dequantization;
+  job.quantization->double_quantization = spec.double_quantization.value_or(always);
+  if (!spec.double_quantization.has_value()) {
+    check.Assume(field, always ? "true" : "false",
+                 always ? "torchao has no other" : "bitsandbytes' default");
+  } else if (always && !*spec.double_quantization) {
+    check.Fail(field, "false", "must be true: torchao's scales are quantized too",
+               ViolationCode::kConflict, {"runtime.trainer"});
+  }
+}
+
 }  // namespace
 
 // Source of the defaults: transformers, utils/quantization_config.py, BitsAndBytesConfig.
@@ -47,10 +61,7 @@ void ReadQuantization(const QuantizationSpec& spec, Check& check, Job& job) {
     check.Fail(kFormat, "unset", "must be set with other fields of quantization",
                ViolationCode::kMissing);
   }
-  quantization.double_quantization = spec.double_quantization.value_or(false);
-  if (!spec.double_quantization.has_value()) {
-    check.Assume("training.quantization.double_quantization", "false", "bitsandbytes' default");
-  }
+  ReadDouble(spec, check, job);
   const absl::string_view compute = "training.quantization.compute_dtype";
   if (spec.compute_dtype.has_value()) {
     quantization.compute_dtype =
@@ -68,6 +79,18 @@ void CheckQuantization(const TrainingSpec& spec, Check& check, const Job& job) {
     return;
   }
   const Precision& precision = job.precision;
+  const DType compute = job.quantization->compute_dtype;
+  const bool composed = job.profile->composed_dequantization;
+  if (composed && (compute != DType::kBf16 || precision.parameter != DType::kBf16)) {
+    check.Fail("training.quantization.compute_dtype", Name(compute),
+               "is modelled with torchao's nf4 where it and weights are bf16",
+               ViolationCode::kNotModelled, {"training.precision.preset"});
+  }
+  if (composed && job.model != nullptr && job.model->qkv_bias) {
+    check.Fail("model", "biases of queries, keys and values",
+               "are not modelled beside torchao's nf4", ViolationCode::kNotModelled,
+               {"training.quantization.format"});
+  }
   const bool widened = precision.parameter == DType::kFp32;
   if (widened && precision.activation != DType::kFp32) {
     check.Fail("training.precision.parameter_dtype", "fp32",

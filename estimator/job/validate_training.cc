@@ -80,7 +80,11 @@ bool MovesNoByte(absl::string_view field, const std::optional<std::string>& name
 }
 
 // Adapters are kept in a dtype of their own, and under autocast what is frozen in 16 bits.
-void AdaptPrecision(const Adapter& adapter, Precision& precision) {
+void AdaptPrecision(Check& check, Adapter& adapter, Precision& precision) {
+  if (adapter.dtype == DType::kNone) {
+    adapter.dtype = precision.parameter;
+    check.Assume("training.adapter.adapter_dtype", Name(adapter.dtype), "as weights are");
+  }
   if (precision.autocast) precision.parameter = precision.residual = precision.activation;
   if (precision.master != DType::kNone) return;
   precision.gradient = precision.accumulation = precision.state = adapter.dtype;
@@ -97,7 +101,8 @@ void WidenPrecision(Precision& precision) {
 
 void CheckPrecision(const PrecisionSpec& spec, Check& check, Job& job) {
   // Without sharding nobody keeps masters of what is frozen.
-  const bool pure = job.adapter.has_value() && job.profile->sharding == Sharding::kBuckets;
+  const bool whole = job.profile->sharding == Sharding::kBuckets;
+  const bool pure = job.adapter.has_value() && (whole || !job.profile->widens_adapters);
   const absl::string_view usual =
       pure ? "bf16-pure" : (job.reference.has_value() ? "bf16-autocast" : "bf16-mixed");
   const std::string name = spec.preset.value_or(std::string(usual));
@@ -115,7 +120,7 @@ void CheckPrecision(const PrecisionSpec& spec, Check& check, Job& job) {
   precision.activation = preset->activation;
   precision.residual = preset->residual;
   precision.autocast = preset->autocast;
-  if (job.adapter.has_value()) AdaptPrecision(*job.adapter, precision);
+  if (job.adapter.has_value()) AdaptPrecision(check, *job.adapter, precision);
   ReadDType("training.precision.parameter_dtype", spec.parameter_dtype, check, precision.parameter);
   if (job.quantization.has_value()) WidenPrecision(precision);
   ReadDType("training.precision.gradient_dtype", spec.gradient_dtype, check, precision.gradient);

@@ -35,10 +35,12 @@ constexpr absl::string_view kNarrowed = ".adapter.scaled.cast";
 constexpr absl::string_view kClone = ".adapter.clone";
 constexpr absl::string_view kSum = ".adapter.sum";
 constexpr absl::string_view kOutput = ".adapter.output";
+constexpr absl::string_view kParts = ".adapter.parts";
+constexpr absl::string_view kPadded = ".adapter.padded";
 
 struct Names {
   absl::string_view product, down_weight, up_weight, input, cast, dropped, mask, down, up, scaled,
-      narrowed, clone, sum, output;
+      narrowed, clone, sum, output, parts, padded;
 };
 template <const absl::string_view& kProduct>
 constexpr Names NamesOfAdapter() {
@@ -55,7 +57,9 @@ constexpr Names NamesOfAdapter() {
           Joined<kProduct, kNarrowed>::kName,
           Joined<kProduct, kClone>::kName,
           Joined<kProduct, kSum>::kName,
-          Joined<kProduct, kOutput>::kName};
+          Joined<kProduct, kOutput>::kName,
+          Joined<kProduct, kParts>::kName,
+          Joined<kProduct, kPadded>::kName};
 }
 
 constexpr absl::string_view kQuery = "attention.query";
@@ -100,11 +104,14 @@ const Names* FindAdapter(const Adapter& adapter, const Op& op) {
 class AdapterBuilder {
  public:
   AdapterBuilder(const Job& job, Block& block, size_t product, const Names& names)
-      : adapter_(*job.adapter),
+      : job_(job),
+        adapter_(*job.adapter),
         dtype_(job.AdapterDType()),
         product_dtype_(job.precision.autocast ? job.precision.Product() : dtype_),
-        quantized_(job.quantization.has_value()),
+        quantized_(job.quantization.has_value() && job.profile->widens_adapters),
         casts_(!quantized_ || !job.precision.autocast),
+        holds_input_(job.profile->holds_adapter_inputs),
+        joint_(job.profile->joint_adapters && block.ops[product].name == kQkv),
         block_(block),
         names_(names),
         at_(product + 1) {
@@ -116,15 +123,19 @@ class AdapterBuilder {
 
   // Returns where the next op is.
   size_t Build() && {
+    const bool held = block_.tensors[base_].held;
+    block_.tensors[base_].held = false;  // its sum is, instead
     const TensorId base = quantized_ ? Clone() : base_;
     const TensorId input = casts_ ? Cast(input_, names_.input, dtype_) : input_;
     const TensorId read = Cast(Drop(input), names_.cast, product_dtype_);
-    const TensorId down = Product(read, names_.down, Rank(), Weight(names_.down_weight, true));
-    const TensorId up = Product(down, names_.up, Width(base_), Weight(names_.up_weight, false));
+    const TensorId up = joint_ ? Parts(read) : Up(read);
     const TensorId scaled = AddLike(block_, up, names_.scaled);
     Insert({.name = names_.scaled, .inputs = {up}, .outputs = {scaled}});
     const TensorId output = Sum(base, quantized_ && casts_ ? Narrow(scaled) : scaled);
-    if (input != input_) block_.tensors[input].held_until = static_cast<uint8_t>(at_ - 1);
+    const auto done = static_cast<uint8_t>(at_ - 1);
+    if (input != input_) block_.tensors[input].held_until = done;
+    if (holds_input_) block_.tensors[block_.tensors[input_].storage].held_until = done;
+    block_.tensors[output].held = held;
     for (size_t i = at_; i < block_.ops.size(); ++i) {
       block_.ops[i].inputs.Replace(base_, output);
       block_.ops[i].saved.Replace(base_, output);
@@ -140,6 +151,50 @@ class AdapterBuilder {
   Extent Width(TensorId id) const { return block_.tensors[id].shape.extents[2]; }
   Extent Rank() const { return {.size = adapter_.rank, .symbol = Symbol::kR}; }
 
+  TensorId Up(TensorId read) {
+    const TensorId down = Product(read, names_.down, Rank(), Down(Rank()));
+    return Product(down, names_.up, Width(base_), Weight(names_.up_weight, Width(base_), Rank()));
+  }
+
+  // Of queries, keys and values those that have an adapter: one matrix of all their ranks, and of
+  // each a convolution, put side by side and where zeros are elsewhere.
+  //
+  //   down    [B, S, n R]     parts, up  [B, S, W]     padded  as the product's output
+  //
+  // Source: litgpt/lora.py, LoRAQKVLinear.forward, conv1d, zero_pad.
+  TensorId Parts(TensorId read) {
+    const Transformer& model = *job_.model;
+    const int64_t widths[] = {Multiply(model.head_count, model.head_size),
+                              Multiply(model.kv_head_count, model.head_size),
+                              Multiply(model.kv_head_count, model.head_size)};
+    Extent ranks = Rank();
+    Extent width = {.size = 0, .symbol = Symbol::kA};
+    ranks.times = 0;
+    for (int target = 0; target < 3; ++target) {
+      if ((adapter_.targets >> target & 1) == 0) continue;
+      width.size = plimsoll::Add(width.size, widths[target]);
+      ++ranks.times;
+    }
+    ranks.size = Multiply(ranks.size, ranks.times);
+    const TensorId down = Product(read, names_.down, ranks, Down(ranks));
+    const bool grouped = model.kv_head_count != model.head_count;
+    TensorId up = Product(down, grouped ? names_.parts : names_.up, width,
+                          Weight(names_.up_weight, width, Rank()));
+    if (grouped) {
+      const TensorId parts = up;
+      up = AddLike(block_, parts, names_.up);
+      Insert({.name = names_.up, .inputs = {parts}, .outputs = {up}});
+    }
+    if (ranks.times == 3) return up;
+    const TensorId padded = Add(base_, names_.padded, product_dtype_);
+    Insert({.name = names_.padded, .inputs = {up}, .outputs = {padded}, .saved = {up}});
+    return padded;
+  }
+
+  TensorId Down(Extent rows) {
+    return Weight(names_.down_weight, rows, block_.parameters[weight_].shape.extents[1]);
+  }
+
   void Insert(const Op& op) { InsertOp(block_, at_++, op); }
 
   TensorId Add(TensorId like, absl::string_view name, DType dtype) {
@@ -148,14 +203,13 @@ class AdapterBuilder {
     return id;
   }
 
-  TensorId Weight(absl::string_view name, bool down) {
+  TensorId Weight(absl::string_view name, Extent rows, Extent columns) {
     const auto id = static_cast<TensorId>(block_.parameters.size());
-    const Shape whole = block_.parameters[weight_].shape;
     Parameter& parameter = block_.parameters.emplace_back();
     parameter.name = name;
     parameter.shape.rank = 2;
-    parameter.shape.extents[0] = down ? Rank() : Width(base_);
-    parameter.shape.extents[1] = down ? whole.extents[1] : Rank();
+    parameter.shape.extents[0] = rows;
+    parameter.shape.extents[1] = columns;
     parameter.dtype = dtype_;
     return id;
   }
@@ -217,11 +271,14 @@ class AdapterBuilder {
     return output;
   }
 
+  const Job& job_;
   const Adapter& adapter_;
   const DType dtype_;          // of its weights
   const DType product_dtype_;  // of what it multiplies
-  const bool quantized_;       // the weights beside it
+  const bool quantized_;       // the weights beside it, as PEFT has them
   const bool casts_;           // its input to its dtype
+  const bool holds_input_;     // until it is done
+  const bool joint_;           // of queries, keys and values
   Block& block_;
   const Names& names_;
   size_t at_;  // where the next op is inserted
@@ -256,10 +313,11 @@ void AddAdapters(const Job& job, Block& block) {
   }
 }
 
-// The first layer's input has no gradient, unless layers are run again: what these keep
-// must have one.
+// The first layer's input has no gradient, unless it is made to have one: what PEFT keeps of
+// layers that are run again must.
 // Source: peft/peft_model.py, _prepare_model_for_gradient_checkpointing; transformers
-// modeling_utils.py, enable_input_require_grads.
+// modeling_utils.py, enable_input_require_grads. torchtune has no such thing:
+// training/activations.py.
 void SplitFirstLayer(Program& program, size_t layer) {
   Block first = program.blocks[layer];
   first.name = "first layer";
@@ -274,7 +332,8 @@ void SplitFirstLayer(Program& program, size_t layer) {
 
 Program ApplyAdapters(const ValidJob& job, Program program) {
   if (!job->adapter.has_value()) return program;
-  const bool again = job->recompute != RecomputeMode::kNone;
+  const bool again =
+      job->recompute != RecomputeMode::kNone && job->profile->inputs_require_gradients;
   const size_t count = program.blocks.size();
   for (size_t i = 0; i < count; ++i) {
     Block& block = program.blocks[i];

@@ -100,8 +100,8 @@ bool RootGoesFirst(const Job& job) {
   return GoesInBackward(job) && (!job.profile->flat_units || cast);
 }
 
-// Weights of a group, gathered before forward of the block and dropped after its backward.
-void Hold(const Job& job, absl::string_view name, int64_t elements, Block& block) {
+TensorId AddFlat(const Job& job, absl::string_view name, int64_t elements, Stream stream,
+                 Block& block) {
   const auto id = static_cast<TensorId>(block.tensors.size());
   Tensor& tensor = block.tensors.emplace_back();
   tensor.name = name;
@@ -109,10 +109,17 @@ void Hold(const Job& job, absl::string_view name, int64_t elements, Block& block
   tensor.shape.rank = 1;
   tensor.dtype = job.precision.parameter;
   tensor.role = Role::kWeight;
-  tensor.stream = job.profile->flat_units ? Stream::kAllGather : Stream::kCompute;
+  tensor.stream = stream;
   tensor.storage = id;
   tensor.differentiable = false;
-  tensor.checkpointed = block.recompute_unit > 0;
+  return id;
+}
+
+// Weights of a group, gathered before forward of the block and dropped after its backward.
+void Hold(const Job& job, absl::string_view name, int64_t elements, Block& block) {
+  const Stream stream = job.profile->flat_units ? Stream::kAllGather : Stream::kCompute;
+  const TensorId id = AddFlat(job, name, elements, stream, block);
+  block.tensors[id].checkpointed = block.recompute_unit > 0;
   InsertOp(block, 0, {.name = name, .outputs = {id}, .saved = {id}});
 }
 
@@ -221,6 +228,58 @@ void AddRootGroup(const Job& job, const Elements& layer, Program& program) {
   }
 }
 
+// Of the root group the head's block has what stands while its layers run, and where backward
+// comes to them the buffer that is gathered into; then the last layer is on its way.
+void GatherAgain(const Job& job, const Elements& layer, int64_t elements, Block& head) {
+  const TensorId root = AddFlat(job, "gathered.root", elements, Stream::kCompute, head);
+  const TensorId output = AddFlat(job, "gather.output", elements, Stream::kAllGather, head);
+  const TensorId next = AddFlat(job, "gather.output", layer.all, Stream::kAllGather, head);
+  size_t last = head.ops.size() - 1;  // of those that read a weight
+  while (last > 0 && head.ops[last].parameters.count == 0) --last;
+  for (size_t i = 0; i <= last; ++i) {
+    head.ops[i].forward_temporaries.Add(root);
+    head.ops[i].backward_temporaries.Add(root);
+    head.ops[i].backward_temporaries.Add(next);
+  }
+  const TensorId made = head.ops[last].outputs.ids[0];
+  const auto seen = static_cast<TensorId>(head.tensors.size());
+  head.tensors.push_back(head.tensors[made]);
+  for (size_t i = last + 1; i < head.ops.size(); ++i) {
+    head.ops[i].inputs.Replace(made, seen);
+    head.ops[i].saved.Replace(made, seen);
+  }
+  InsertOp(head, last + 1,
+           {.name = "gathered.root",
+            .inputs = {made},
+            .outputs = {seen},
+            .backward_temporaries = {output, root},
+            .input_gradient = InputGradient::kShared});
+}
+
+// A frozen root group that goes when the model's forward is over, and is gathered again behind
+// the loss's backward.
+// Source: torch/distributed/fsdp/_fully_shard/_fsdp_state.py, _post_forward, _pre_backward.
+void AddReshardedRoot(const Job& job, const Elements& layer, Program& program) {
+  constexpr Alive kInLayers = During(Phase::kForward, Phase::kForward, true, true) |
+                              During(Phase::kBackward, Phase::kBackward, true, true);
+  int64_t elements = 0;
+  for (const Block& block : program.blocks) {
+    if (block.kind != BlockKind::kLayer) elements = Add(elements, ElementsOf(block).all);
+  }
+  AddGathered(job, program, "gathered.root", Place::kEverywhere, elements, kInLayers);
+  for (Block& block : program.blocks) {
+    if (block.kind == BlockKind::kHead) GatherAgain(job, layer, elements, block);
+    if (block.kind != BlockKind::kEmbedding) continue;
+    const int64_t gathered = Bytes(job.precision.parameter, Add(elements, layer.all));
+    block.buffers.push_back({.name = "gather.output",
+                             .role = Role::kCommunication,
+                             .stream = Stream::kAllGather,
+                             .forward_bytes = gathered,
+                             .backward_bytes = 0,
+                             .input_bytes = 0});
+  }
+}
+
 }  // namespace
 
 void ApplyFsdp(const Job& job, Program& program) {
@@ -253,7 +312,12 @@ void ApplyFsdp(const Job& job, Program& program) {
                   kForwardToBackward);
     }
   }
-  if (root) AddRootGroup(job, of_layer, program);
+  const bool goes = job.profile->reshards_root && job.adapter.has_value() && !stays;
+  if (root && goes) {
+    AddReshardedRoot(job, of_layer, program);
+  } else if (root) {
+    AddRootGroup(job, of_layer, program);
+  }
   if (job.last_block_gathered) {
     AddGathered(job, program, "gathered.last_layer", Place::kHeadStage, of_layer.all, kLossAlone);
   } else if (stays && !GoesInBackward(job)) {

@@ -17,13 +17,16 @@ constexpr Alive kReductionAndStep =
 
 // What a quantized matrix has beside its weight. Scales are fp32, one for each 64 elements;
 // quantized themselves they are a byte, and of each 256 there is one fp32.
-// Source: bitsandbytes/functional.py, quantize_4bit, QuantState; nn/modules.py, Params4bit.
+// torchao's scales of scales are 16-bit, and there are two tables.
+// Source: bitsandbytes/functional.py, quantize_4bit, QuantState; nn/modules.py, Params4bit; torchao
+// dtypes/nf4tensor.py, NF4Tensor.from_tensor.
 void AddQuantizedWeights(const Job& job, Program& program) {
   constexpr int64_t kBlock = 64;
   constexpr int64_t kBlocksOfScales = 256;
   constexpr int64_t kAllocatorBlock = 512;  // a table of 16; of scales one of 256, an offset
   if (!job.quantization.has_value()) return;
   const bool nested = job.quantization->double_quantization;
+  const bool composed = job.profile->composed_dequantization;
   State state{.name = "weights.quantized",
               .role = Role::kWeight,
               .part = Part::kWeights,
@@ -36,7 +39,7 @@ void AddQuantizedWeights(const Job& job, Program& program) {
   program.states.push_back(state);
   if (nested) {
     state.name = "weights.scales.scales";
-    state.dtype = DType::kFp32;
+    state.dtype = composed ? job.quantization->compute_dtype : DType::kFp32;
     state.block_size = kBlock * kBlocksOfScales;
     program.states.push_back(state);
   }
@@ -46,10 +49,11 @@ void AddQuantizedWeights(const Job& job, Program& program) {
     matrices = std::count_if(block.parameters.begin(), block.parameters.end(),
                              [](const Parameter& at) { return at.quantized && !at.packed(); });
   }
+  const int64_t tables = composed ? 2 : (nested ? 4 : 1);
   program.states.push_back({.name = "weights.codes",
                             .role = Role::kWeight,
                             .basis = Basis::kBytesPerLayer,
-                            .fixed_bytes = matrices * kAllocatorBlock * (nested ? 4 : 1)});
+                            .fixed_bytes = matrices * kAllocatorBlock * tables});
 }
 
 // Under autocast a product has a 16-bit copy of its weight, until its backward. Where layers run

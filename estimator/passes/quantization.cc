@@ -8,6 +8,10 @@ namespace {
 constexpr absl::string_view kWhole = "weights.dequantized";
 constexpr absl::string_view kRead = "quantized.input.cast";
 constexpr absl::string_view kComputed = "quantized.output";
+constexpr absl::string_view kIndices = "weights.dequantized.indices";
+constexpr absl::string_view kHalf = "weights.dequantized.half";
+constexpr absl::string_view kScaled = "weights.dequantized.half.scaled";
+constexpr absl::string_view kScales = "weights.dequantized.scales";
 
 // Whether an op multiplies by a frozen matrix.
 bool IsFrozenProduct(const Block& block, const Op& op) {
@@ -28,14 +32,18 @@ bool IsFrozenProduct(const Block& block, const Op& op) {
 // backends/cuda/ops.py, _dequant_linear_fallback.
 class ProductBuilder {
  public:
-  ProductBuilder(const Quantization& quantization, Block& block, size_t product)
-      : quantization_(quantization), block_(block), at_(product) {}
+  ProductBuilder(const Job& job, Block& block, size_t product)
+      : quantization_(*job.quantization),
+        composed_(job.profile->composed_dequantization),
+        block_(block),
+        at_(product) {}
 
   // Returns where the next op is.
   size_t Build() && {
     const TensorId input = block_.ops[at_].inputs.ids[0];
     const TensorId output = block_.ops[at_].outputs.ids[0];
     const TensorId whole = AddWhole();
+    if (composed_) return Compose(input, output, whole);
     Read(input);
     Op& op = block_.ops[at_];
     op.forward_temporaries.Add(whole);
@@ -75,6 +83,52 @@ class ProductBuilder {
     return id;
   }
 
+  TensorId AddPiece(absl::string_view name, TensorId whole, int64_t part, DType dtype) {
+    const TensorId id = AddLike(block_, whole, name);
+    Extent& columns = block_.tensors[id].shape.extents[1];
+    columns.size = CeilDivide(columns.size, part);
+    block_.tensors[id].dtype = dtype;
+    return id;
+  }
+
+  // What PyTorch's ops make of a matrix before it is whole: of its even and of its odd elements
+  // indices into the table (int64), what the table has for them, and that times its scale.
+  // Source: torchao dtypes/nf4tensor.py, NF4Tensor.get_original_weight.
+  Ids AddPieces(TensorId whole) {
+    const DType dtype = quantization_.compute_dtype;
+    Ids pieces{AddPiece(kScales, whole, 64, dtype)};
+    for (int half = 0; half < 2; ++half) {
+      pieces.Add(AddPiece(kIndices, whole, 2, DType::kInt64));
+      pieces.Add(AddPiece(kHalf, whole, 2, dtype));
+      pieces.Add(AddPiece(kScaled, whole, 2, dtype));
+    }
+    return pieces;
+  }
+
+  // The matrix is made whole before the product, and again before its backward.
+  // Source: torchao dtypes/nf4tensor.py, LinearNF4.
+  size_t Compose(TensorId input, TensorId output, TensorId whole) {
+    Ids pieces = AddPieces(whole);
+    InsertOp(block_, at_++, {.name = kWhole, .outputs = {whole}, .forward_temporaries = pieces});
+    block_.ops[at_].inputs.Add(whole);
+    if (!block_.tensors[input].differentiable) return at_ + 1;
+    block_.ops[at_].backward_temporaries.Add(whole);
+    const auto seen = static_cast<TensorId>(block_.tensors.size());
+    block_.tensors.push_back(block_.tensors[output]);
+    for (size_t i = at_ + 1; i < block_.ops.size(); ++i) {
+      block_.ops[i].inputs.Replace(output, seen);
+      block_.ops[i].saved.Replace(output, seen);
+    }
+    pieces.Add(whole);
+    InsertOp(block_, at_ + 1,
+             {.name = kWhole,
+              .inputs = {output},
+              .outputs = {seen},
+              .backward_temporaries = pieces,
+              .input_gradient = InputGradient::kShared});
+    return at_ + 2;
+  }
+
   void Read(TensorId input) {
     if (IsRead(input)) return;
     const TensorId read = Add(input, kRead);
@@ -90,6 +144,7 @@ class ProductBuilder {
   }
 
   const Quantization& quantization_;
+  const bool composed_;  // of PyTorch's own ops
   Block& block_;
   size_t at_;  // the op at work
 };
@@ -102,7 +157,7 @@ Program ApplyQuantization(const ValidJob& job, Program program) {
     if (block.kind != BlockKind::kLayer) continue;
     for (size_t i = 0; i < block.ops.size();) {
       const bool product = IsFrozenProduct(block, block.ops[i]);
-      i = product ? ProductBuilder(*job->quantization, block, i).Build() : i + 1;
+      i = product ? ProductBuilder(*job, block, i).Build() : i + 1;
     }
   }
   return program;

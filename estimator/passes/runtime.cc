@@ -131,6 +131,23 @@ void AddSharedBuffers(const Job& job, Program& program) {
   }
 }
 
+// fp32 cosines and sines of all positions that the model has.
+// Source: torchtune modules/position_embeddings.py; models/llama3/_component_builders.py,
+// lora_llama3_self_attention; models/llama3_1/_component_builders.py, lora_llama3_1.
+void AddRotaryTables(const Job& job, Program& program) {
+  const Transformer& model = *job.model;
+  const bool rotary = model.position_embedding == PositionEmbedding::kRotary;
+  if (!job.profile->rotary_tables || !job.adapter.has_value() || !rotary) return;
+  const int64_t positions = std::max(model.rotary_position_count, job.sequence_length);
+  const int64_t width =
+      model.rotary_table == RotaryTable::kHalves ? 2 * model.head_size : model.head_size;
+  const bool shared = model.rotary_table == RotaryTable::kShared;
+  program.states.push_back({.name = "attention.rotary.table",
+                            .role = Role::kWorkspace,
+                            .basis = shared ? Basis::kBytes : Basis::kBytesPerLayer,
+                            .fixed_bytes = Bytes(DType::kFp32, Multiply(positions, width))});
+}
+
 // Of each micro-batch whose head's weight gradient waits for the end of the
 // pipeline: the head's input and the logits' gradient. They wait while later
 // micro-batches run; those of the last wait through its backward alone. With
@@ -227,6 +244,7 @@ Program ApplyRuntime(const ValidJob& job, Program program) {
   AddWorkspaces(*job, program);
   AddDummyGradients(*job, program);
   AddSharedBuffers(*job, program);
+  AddRotaryTables(*job, program);
   AddDeferredGradients(*job, program);
   AddLossTuning(*job, program);
   AddLingering(program);

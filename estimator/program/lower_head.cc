@@ -1,6 +1,8 @@
 // Lowers the end of the network: final norm, output head, loss. With a large
 // vocabulary this is the peak of nearly every job, so it is a small timeline of
 // its own.
+#include <algorithm>
+
 #include "estimator/program/block_builder.h"
 #include "estimator/program/lower.h"
 #include "estimator/program/lower_log_probs.h"
@@ -126,6 +128,30 @@ TensorId LowerCrossEntropy(BlockBuilder& b, TensorId logits) {
   return log_softmax;
 }
 
+// Logits and loss of so many tokens at once. The logits before them are still held as those in fp32
+// are made; each slice's log-softmax is kept, and in backward makes room for its gradient.
+// Source: litgpt utils.py, chunked_cross_entropy; finetune/lora.py, fit; lightning
+// fabric/plugins/precision/half.py, convert_output.
+TensorId LowerHeldSlices(BlockBuilder& b, TensorId logits) {
+  const Job& job = b.job();
+  const TensorId wide = Logits(b, "loss.logits.fp32", DType::kFp32);
+  const TensorId before = Logits(b, "logits.before", DType::kFp32);
+  b.block().tensors[before].differentiable = false;
+  b.Then("loss.logits.fp32", {logits}, {wide}, {}).forward_temporaries = {before};
+  Extent sequence = b.Size(Symbol::kS);
+  sequence.size = std::min(sequence.size, job.profile->loss_slice_tokens);
+  const TensorId gradient = b.Add(
+      "loss.slice.gradient", {b.Size(Symbol::kB), sequence, b.Size(Symbol::kV)},
+      {.dtype = DType::kFp32, .tensor_axis = 2, .role = Role::kLoss, .differentiable = false});
+  const TensorId log_softmax = Logits(b, "loss.log_softmax", DType::kFp32);
+  b.block().tensors[wide].lingers = true;
+  b.block().tensors[log_softmax].differentiable = false;
+  Op& op = b.Then("loss.log_softmax", {wide}, {log_softmax}, {log_softmax, wide});
+  op.backward_temporaries = {gradient};
+  op.input_gradient = InputGradient::kInPlace;
+  return log_softmax;
+}
+
 // Slices that are compiled, of logits made slice by slice: each one's gradient is
 // written beside it, and it goes when the head has used that.
 // Source: torchtune modules/loss/ce_chunked_output_loss.py, compute_cross_entropy;
@@ -147,6 +173,14 @@ TensorId LowerCompiledSlices(BlockBuilder& b, TensorId logits) {
   return loss;
 }
 
+// Backward leaves 16-bit gradients of the logits, where the log-softmax was.
+TensorId LeaveGradients(BlockBuilder& b, TensorId logits) {
+  const TensorId read = b.View("loss.logits.read", logits, b.Size(Symbol::kV));
+  b.block().tensors[logits].held = true;
+  b.Then("loss.logits.read", {logits}, {read}, {});
+  return read;
+}
+
 // Slices of the logits become fp32 one at a time; each one's log-softmax is kept,
 // and in backward makes room for the gradients of the 16-bit logits.
 // Source: torchtitan e23bb707d, components/loss.py, chunked_cross_entropy_loss;
@@ -159,6 +193,7 @@ TensorId LowerChunkedCrossEntropy(BlockBuilder& b, TensorId logits) {
   const auto shape = {b.Size(Symbol::kB), sequence, b.Size(Symbol::kV)};
   const TensorId wide = b.Add("loss.slice.fp32", shape, slice);
   const TensorId gradient = b.Add("loss.slice.gradient", shape, slice);
+  if (b.job().adapter.has_value()) logits = LeaveGradients(b, logits);
   const TensorId log_softmax = Logits(b, "loss.log_softmax", DType::kFp32);
   b.block().tensors[logits].held = true;
   b.block().tensors[log_softmax].differentiable = false;
@@ -226,6 +261,8 @@ bool KeepsLogitsAlone(const Job& job) {
 
 TensorId LowerEagerly(BlockBuilder& b, TensorId logits) {
   const Job& job = b.job();
+  const bool slices = job.adapter.has_value() && job.profile->loss_slice_tokens > 0;
+  if (slices) return LowerHeldSlices(b, logits);
   if (job.loss != LossImplementation::kChunkedCrossEntropy) return LowerCrossEntropy(b, logits);
   const bool compiled = job.compile && job.profile->compiled_loss == CompiledLoss::kSlices;
   return compiled ? LowerCompiledSlices(b, logits) : LowerChunkedCrossEntropy(b, logits);

@@ -133,6 +133,19 @@ constexpr NormNames kKeyNorm = {
     "attention.key.norm.upcast",  "attention.key.norm.normalized", "attention.key.norm.statistics",
     "attention.key.norm.centred", "attention.key.norm.product"};
 
+// 16-bit copies [S, D] of cosines and sines, of queries and of keys.
+// Source: torchtune models/qwen2/_positional_embeddings.py.
+void KeepRotation(BlockBuilder& b) {
+  const Job& job = b.job();
+  const bool halves = job.model->rotary_table == RotaryTable::kHalves;
+  if (!job.profile->rotary_tables || !job.adapter.has_value() || !halves) return;
+  const TensorId kept = b.Add("attention.rotary.kept", {b.Size(Symbol::kS), b.Size(Symbol::kD, 4)},
+                              {.dtype = job.precision.activation, .differentiable = false});
+  Op& op = b.block().ops.back();
+  op.outputs.Add(kept);
+  op.saved.Add(kept);
+}
+
 // Norm on queries and keys, then rotation: each gives new tensors.
 void LowerQkNormAndRotary(BlockBuilder& b, Qkv& qkv) {
   const Job& job = b.job();
@@ -148,6 +161,7 @@ void LowerQkNormAndRotary(BlockBuilder& b, Qkv& qkv) {
   const TensorId query = b.Wide("attention.query.rotated", b.Size(Symbol::kA), dtype);
   const TensorId key = b.Wide("attention.key.rotated", b.Size(Symbol::kC), dtype);
   b.Then("attention.rotary", {qkv.query, qkv.key}, {query, key}, {});
+  KeepRotation(b);
   qkv.query = query;
   qkv.key = key;
   if (IsPacked(job)) {  // the kernel wants v contiguous; the packed tensor goes
@@ -162,6 +176,9 @@ void LowerQkNormAndRotary(BlockBuilder& b, Qkv& qkv) {
 // modules/attention.py; litgpt model.py.
 void ExpandKeysAndValues(BlockBuilder& b, Qkv& qkv) {
   if (b.job().model->kv_head_count == b.job().model->head_count) return;
+  // Beside adapters: torchtune's flatten of one head is a view.
+  const bool tables = b.job().profile->rotary_tables && b.job().adapter.has_value();
+  if (tables && b.job().model->kv_head_count == 1) return;
   const DType dtype = b.job().precision.activation;
   const TensorId key = b.Wide("attention.key.expanded", b.Size(Symbol::kA), dtype);
   b.Then("attention.key.expanded", {qkv.key}, {key}, {});
@@ -460,6 +477,15 @@ TensorId LowerParallelLayer(BlockBuilder& b, TensorId input, const LayerKind& ki
   return LowerResidual(b, kMlpResidual, first, mlp);
 }
 
+// Beside adapters: what attention gave, and what the MLP reads, are locals of Python's.
+// Source: torchtune modules/transformer.py, TransformerSelfAttentionLayer.forward (attn_out);
+// modules/feed_forward.py.
+TensorId Refer(BlockBuilder& b, TensorId id) {
+  const bool held = b.job().profile->holds_adapter_inputs && b.job().adapter.has_value();
+  if (held) b.block().tensors[b.block().tensors[id].storage].held = true;
+  return id;
+}
+
 // One sublayer after the other; norms stand where the placement says.
 TensorId LowerSerialLayer(BlockBuilder& b, TensorId input, const LayerKind& kind) {
   const NormPlacement placement = b.job().model->norm_placement;
@@ -467,12 +493,12 @@ TensorId LowerSerialLayer(BlockBuilder& b, TensorId input, const LayerKind& kind
   const bool behind =
       placement == NormPlacement::kSandwich || placement == NormPlacement::kPostOnly;
   const bool on_sum = placement == NormPlacement::kPost;
-  TensorId out =
-      LowerAttention(b, before ? LowerNorm(b, kAttentionNorm, input) : input, kind.windowed);
+  TensorId out = Refer(
+      b, LowerAttention(b, before ? LowerNorm(b, kAttentionNorm, input) : input, kind.windowed));
   if (behind) out = LowerNorm(b, kAttentionPostNorm, out);
   TensorId middle = LowerResidual(b, kAttentionResidual, input, out);
   if (on_sum) middle = LowerNorm(b, kAttentionNorm, middle);
-  out = LowerMlpOf(b, kind, before ? LowerNorm(b, kMlpNorm, middle) : middle);
+  out = LowerMlpOf(b, kind, before ? Refer(b, LowerNorm(b, kMlpNorm, middle)) : middle);
   if (behind) out = LowerNorm(b, kMlpPostNorm, out);
   const TensorId sum = LowerResidual(b, kMlpResidual, middle, out);
   return on_sum ? LowerNorm(b, kMlpNorm, sum) : sum;

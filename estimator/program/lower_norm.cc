@@ -27,7 +27,8 @@ TensorId LowerUpcast(BlockBuilder& b, const NormNames& names, const NormPlace& p
     upcast = Make(b, names.upcast, place, DType::kFp32);
     b.Then(names.upcast, {input}, {upcast}, {});
   }
-  const NormClass how = b.job().model->norm_class;
+  const bool wide = b.job().profile->wide_norms && b.job().adapter.has_value();
+  const NormClass how = wide ? NormClass::kWide : b.job().model->norm_class;
   if (how == NormClass::kCentred) {  // each difference is taken anew
     const TensorId squared = Make(b, names.centred, place, DType::kFp32);
     b.Then(names.centred, {upcast}, {squared}, {squared});

@@ -34,6 +34,24 @@ RUNTIMES = {
     "volcengine/verl": {"framework": "fsdp2"},
 }
 DEFAULT_RUNTIME = {"framework": "ddp", "trainer": "hf-trainer"}
+# Recipes of a project that run on one GPU, by a word of their path. torchtune names them so;
+# litgpt's with adapters have `devices: 1`.
+ON_ONE_GPU = {
+    "Lightning-AI/litgpt": "lora",
+    "pytorch/torchtune": "single_device",
+}
+GPU_COUNT = 8
+
+
+def is_on_one_gpu(project, path):
+    return project in ON_ONE_GPU and ON_ONE_GPU[project] in path
+
+
+def place_of(project, on_one_gpu):
+    """(runtime, number of GPUs) of a project's configurations."""
+    runtime = RUNTIMES.get(project, DEFAULT_RUNTIME)
+    return ({**runtime, "framework": "ddp"}, 1) if on_one_gpu else (runtime, GPU_COUNT)
+
 
 LORA = {"adapter": {"method": "lora"}}
 PROBES = {
@@ -47,20 +65,20 @@ SPLITS = {
 }
 
 
-def job_of(kinds, runtime):
+def job_of(kinds, runtime, gpu_count=GPU_COUNT):
     """A small Llama that asks for all of the kinds; none where no field says one of them."""
     if runtime is None or any(kind not in PROBES and kind not in SPLITS for kind in kinds):
         return None
     shape = {
         "layer_count": 4, "hidden_size": 1024, "head_count": 16, "kv_head_count": 8,
-        "ffn_size": 2816, "vocab_size": 32000,
+        "ffn_size": 2816, "vocab_size": 32000, "gated_mlp": True,
     }  # fmt: skip
     job = {
         "model": {"transformer": shape},
         "training": {"sequence_length": 2048},
         "parallelism": {},
         "runtime": runtime,
-        "cluster": {"gpu": "h100-80gb-sxm", "gpu_count": 8},
+        "cluster": {"gpu": "h100-80gb-sxm", "gpu_count": gpu_count},
     }
     for kind in kinds:
         job["training"] |= PROBES.get(kind, {})
@@ -76,11 +94,13 @@ def answered(jobs, ask):
 
 
 def shares(rows, gone):
-    """(configurations, those that nothing blocks) of each project."""
+    """(configurations, those that nothing blocks) of each project; `gone` has those rows of which
+    the job is answered."""
     counts = collections.defaultdict(lambda: [0, 0])
-    for project, kinds in rows:
+    for row in rows:
+        project, kinds = row[:2]
         counts[project][0] += 1
-        counts[project][1] += not kinds or (project, kinds) in gone
+        counts[project][1] += not kinds or row in gone
     return counts
 
 
@@ -108,12 +128,16 @@ def main():
     arguments = parser.parse_args()
     with open(arguments.index, newline="", encoding="utf-8") as file:
         rows = [
-            (row["project"], tuple(kind for kind in row["blockers"].split(";") if kind))
+            (
+                row["project"],
+                tuple(kind for kind in row["blockers"].split(";") if kind),
+                is_on_one_gpu(row["project"], row["path"]),
+            )
             for row in csv.DictReader(file)
         ]
     jobs = {
-        (project, kinds): job_of(kinds, RUNTIMES.get(project, DEFAULT_RUNTIME))
-        for project, kinds in rows
+        (project, kinds, alone): job_of(kinds, *place_of(project, alone))
+        for project, kinds, alone in rows
         if kinds
     }
     gone = answered(jobs, ask_with(arguments.plimsoll))

@@ -46,6 +46,16 @@ class CoverageTest(unittest.TestCase):
         split = coverage.job_of(("context/sequence parallel",), runtime)
         self.assertEqual(split["parallelism"], {"context_parallel_size": 2})
 
+    def test_recipes_on_one_gpu_are_asked_as_such(self):
+        tune = "pytorch/torchtune"
+        alone = coverage.is_on_one_gpu(tune, "recipes/configs/llama3/8B_lora_single_device.yaml")
+        self.assertTrue(alone)
+        self.assertFalse(coverage.is_on_one_gpu(tune, "recipes/configs/llama3/8B_lora.yaml"))
+        self.assertFalse(coverage.is_on_one_gpu("a", "single_device"))
+        one = {"framework": "ddp", "trainer": "torchtune"}
+        self.assertEqual(coverage.place_of(tune, True), (one, 1))
+        self.assertEqual(coverage.place_of(tune, False), (coverage.RUNTIMES[tune], 8))
+
 
 if __name__ == "__main__":
     unittest.main()

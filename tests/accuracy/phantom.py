@@ -38,6 +38,8 @@ def sets_of(row):
         of = "preference "
     if any(_config(row.text("config")).get(name) for name in EXPERTS):
         of = "experts "
+    if row.text("trainer"):
+        of = "trainers "
     return [f"phantom {of}{row.text('what_is_measured')}"]
 
 
@@ -97,6 +99,8 @@ def _training(row):
     if row.text("preference"):
         method, reference = row.text("preference").split(" reference=")
         training["preference"] = {"method": method, "reference": reference}
+    if row.text("loss"):
+        training["loss"] = {"implementation": row.text("loss")}
     if row.text("kernel") in KERNELS:
         training["attention"] = KERNELS[row.text("kernel")]
     return {"training": training}
@@ -147,6 +151,8 @@ def _runtime(row):
         runtime["reshard_after_forward"] = row.text("reshard") == "True"
     if wrapper.startswith("fsdp") and row.text("units") == "root":
         runtime["trainer"] = "hf-trainer"
+    if row.text("trainer"):
+        runtime["trainer"] = row.text("trainer")
     if row.text("bucket_view") == "True":
         runtime["gradient_as_bucket_view"] = True
     return runtime

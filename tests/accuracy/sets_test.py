@@ -371,6 +371,19 @@ class PhantomTest(unittest.TestCase):
             {"method": "dpo", "reference": "model"},
         )
 
+    def test_trainers_with_adapters_of_their_own_are_apart(self):
+        row = ROWS["phantom-tune-q01-2.15-allocated"]
+        self.assertEqual(phantom.sets_of(row), ["phantom trainers allocated"])
+        asked = job(phantom, row)
+        self.assertEqual(asked["runtime"]["trainer"], "torchtune")
+        self.assertEqual(asked["training"]["quantization"]["format"], "nf4")
+        self.assertEqual(
+            asked["training"]["loss"], {"implementation": "chunked-cross-entropy"}
+        )
+        whole = job(phantom, ROWS["phantom-lit-l01-2.15-allocated"])
+        self.assertEqual(whole["runtime"]["trainer"], "litgpt")
+        self.assertNotIn("loss", whole["training"])
+
     def test_it_makes_no_bound(self):
         sources = {source for _, source, _ in calibrate.measured_rows(DATA)}
         self.assertNotIn(phantom, sources)

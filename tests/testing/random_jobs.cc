@@ -150,7 +150,9 @@ void FillAdapter(RandomNumbers random, const Capabilities& can, JobSpec& job) {
   const ParallelismSpec& parallel = job.parallelism;
   const bool whole = *parallel.tensor_parallel_size == 1 && *parallel.pipeline_parallel_size == 1 &&
                      parallel.context_parallel_size.value_or(1) == 1;
-  if (!can.Has(Ability::kLora) || !whole || !Once(random, 2)) return;
+  // What these two have adapters beside is little; their rules have tests of their own.
+  const bool own = job.runtime.trainer == "torchtune" || job.runtime.trainer == "litgpt";
+  if (!can.Has(Ability::kLora) || own || !whole || !Once(random, 2)) return;
   AdapterSpec& adapter = job.training.adapter;
   adapter.method = "lora";
   adapter.rank = One(random, {1, 8, 64});

@@ -104,6 +104,48 @@ TEST(ValidateAdapterTest, RefusesWhatIsNotModelledBesideOne) {
       });
 }
 
+// What was held against torchtune's own code, and litgpt's.
+TEST(ValidateAdapterTest, TrainersWithAdaptersOfTheirOwn) {
+  JobSpec job = Job();
+  job.cluster.gpu_count = 1;
+  job.runtime.trainer = "torchtune";
+  EXPECT_THAT(Refusals(job), testing::IsEmpty());
+  job.training.loss.implementation = "chunked-cross-entropy";
+  EXPECT_THAT(Refusals(job), testing::IsEmpty());
+  job.training.loss = {};
+  ExpectRefusals(
+      job,
+      {
+          {"adapters of another dtype",
+           [](JobSpec& j) { j.training.adapter.adapter_dtype = "fp32"; },
+           {"job.training.adapter.adapter_dtype: fp32; must be bf16, as weights are"}},
+          {"autocast",
+           [](JobSpec& j) { j.training.precision.preset = "bf16-autocast"; },
+           {"job.training.precision.preset: bf16-autocast; is not modelled with adapters of "
+            "torchtune, which trains in one dtype: bf16-pure and fp32 are",
+            "job.training.adapter.adapter_dtype: fp32; must be bf16, as weights are"}},
+          {"another layer",
+           [](JobSpec& j) { Shape(j).qk_norm = "per-head"; },
+           {NotModelled("model: norms of queries and keys under torchtune")}},
+          {"shards of another era",
+           [](JobSpec& j) {
+             j.runtime.framework = "fsdp2";
+             j.runtime.versions["torch"] = "2.6";
+           },
+           {"job.runtime.versions: torch; is modelled with adapters of torchtune from 2.8 on"}},
+      });
+  job.runtime.trainer = "litgpt";
+  EXPECT_THAT(Refusals(job), testing::IsEmpty());
+  ExpectRefusals(job, {
+                          {"several GPUs",
+                           [](JobSpec& j) { j.cluster.gpu_count = 2; },
+                           {NotModelled("parallelism.data_parallel_size: 2")}},
+                          {"layers that are run again",
+                           [](JobSpec& j) { j.training.recompute.mode = "full"; },
+                           {NotModelled("training.recompute.mode: full")}},
+                      });
+}
+
 TEST(ValidateAdapterTest, SplitMatricesSequencesAndStages) {
   JobSpec job = Job();
   job.runtime.framework = "fsdp2";

@@ -104,5 +104,25 @@ TEST(ValidateQuantizationTest, WidenedWeightsUnderAutocast) {
   EXPECT_EQ(valid->precision.Product(), DType::kBf16);
 }
 
+// torchtune's are torchao's: nf4 with scales that are quantized too, on one GPU.
+TEST(ValidateQuantizationTest, TorchaosNf4) {
+  JobSpec job = Job();
+  job.cluster.gpu_count = 1;
+  job.runtime.trainer = "torchtune";
+  EXPECT_THAT(Refusals(job), testing::IsEmpty());
+  ExpectRefusals(job, {
+                          {"scales that are not quantized",
+                           [](JobSpec& j) { j.training.quantization.double_quantization = false; },
+                           {"job.training.quantization.double_quantization: false; must be true: "
+                            "torchao's scales are quantized too"}},
+                          {"another dtype",
+                           [](JobSpec& j) { j.training.quantization.compute_dtype = "fp16"; },
+                           {"job.training.quantization.compute_dtype: fp16; is modelled with "
+                            "torchao's nf4 where it and weights are bf16"}},
+                      });
+  job.training.quantization.format = "fp4";
+  EXPECT_FALSE(Refusals(job).empty());
+}
+
 }  // namespace
 }  // namespace plimsoll

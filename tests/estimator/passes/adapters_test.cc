@@ -174,6 +174,55 @@ TEST(AdaptersTest, TheLargestLayerHasRoom) {
   EXPECT_LE(Record(layer, program.weight_gradient, program.gradient_dtype).pieces.size(), 512u);
 }
 
+JobSpec Under(const char* trainer, JobSpec job) {
+  job.runtime.trainer = trainer;
+  job.cluster.gpu_count = 1;
+  return job;
+}
+
+// torchtune's have the weights' dtype. Python refers to what they read, and recomputed layers'
+// inputs are not made to have a gradient.
+TEST(AdaptersTest, TorchtunesHaveTheWeightsDType) {
+  JobSpec job = Under("torchtune", Job({"down_proj"}));
+  job.training.adapter.dropout = 0.05;
+  job.training.recompute.mode = "full";
+  EXPECT_EQ(Valid(job)->adapter->dtype, DType::kBf16);
+  const Program program = After(job);
+  const Block& layer = FindBlock(program, "layer");
+  for (const Tensor& tensor : layer.tensors) EXPECT_NE(tensor.name, "mlp.down.adapter.input");
+  const uint8_t until = FindTensor(layer, "mlp.product.activation").held_until;
+  ASSERT_LT(until, layer.ops.size());
+  EXPECT_EQ(layer.ops[until].name, "mlp.down.adapter.sum");
+  EXPECT_FALSE(FindTensor(FindBlock(program, "embedding"), "embedding.sum").differentiable);
+  EXPECT_EQ(FindBlock(program, "first layer").layers.end, 1);
+}
+
+// Norms of torchtune's are fp32 until their output; what attention gave stays to the layer's end.
+TEST(AdaptersTest, TorchtunesLayersHoldTheirLocals) {
+  const Program program = After(Under("torchtune", Job({"o_proj"})));
+  const Block& layer = FindBlock(program, "layer");
+  EXPECT_EQ(FindTensor(layer, "attention.norm.normalized").dtype, DType::kFp32);
+  EXPECT_TRUE(FindTensor(layer, "attention.out.adapter.sum").held);
+  EXPECT_FALSE(FindTensor(layer, "attention.out.activation").held);
+}
+
+// litgpt has one adapter of queries, keys and values: of each that has one a convolution, of
+// which what is put among zeros is kept.
+TEST(AdaptersTest, LitgptHasOneAdapterOfQueriesKeysAndValues) {
+  const Program program = After(Under("litgpt", Job({"q_proj", "v_proj"})));
+  const Block& layer = FindBlock(program, "layer");
+  EXPECT_THAT(Trained(layer),
+              ElementsAre("attention.qkv.adapter.down.weight", "attention.qkv.adapter.up.weight"));
+  const auto numbers = [&layer](absl::string_view name) {
+    return InNumbers(FindParameter(layer, name).shape);
+  };
+  EXPECT_EQ(numbers("attention.qkv.adapter.down.weight"), "[8, 64]") << "two ranks of 4";
+  EXPECT_EQ(numbers("attention.qkv.adapter.up.weight"), "[96, 4]") << "A + C";
+  EXPECT_THAT(Saved(layer), Contains("attention.qkv.adapter.up"));
+  const Program all = After(Under("litgpt", Job({"q_proj", "k_proj", "v_proj"})));
+  EXPECT_THAT(Saved(FindBlock(all, "layer")), Not(Contains("attention.qkv.adapter.up")));
+}
+
 TEST(AdaptersTest, StatesAreOfWhatIsTrained) {
   const Program program = ProgramOf(Job());
   const ParameterSums sums = SumParameters(program, program.stages.front());

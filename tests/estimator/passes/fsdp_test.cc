@@ -1,4 +1,6 @@
 // Both FSDPs: what is sharded, what is gathered when, and who groups what.
+#include <algorithm>
+
 #include "estimator/program/parameter_sums.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -159,6 +161,30 @@ TEST(FsdpTest, OneRootGroupIsGatheredAllAlong) {
   EXPECT_EQ(embedding.buffers[0].forward_bytes,
             2 * (table + head + Elements(FindBlock(program, "layer"))))
       << "the root's and the first layer's";
+}
+
+// torchtune with torch 2.8 and later: the root group goes when forward is over, and is gathered
+// again behind the loss's backward.
+TEST(FsdpTest, AFrozenRootGroupGoesBetweenForwardAndBackward) {
+  JobSpec job = With(Job("fsdp2", 3), "fsdp2", "bf16-pure");
+  job.runtime.trainer = "torchtune";
+  job.training.adapter.method = "lora";
+  const Program program = Sharded(job);
+  const int64_t root = 2 * kVocab * kHidden + kHidden;
+  const State* const gathered = FindState(program, "gathered.root");
+  ASSERT_NE(gathered, nullptr);
+  EXPECT_EQ(gathered->fixed_bytes, 2 * root);
+  EXPECT_NE(gathered->alive & Bit(Phase::kBackward, false), 0);
+  EXPECT_EQ(gathered->alive & Bit(Phase::kLoss, false), 0);
+  const Block& head = FindBlock(program, "head");
+  EXPECT_EQ(FindTensor(head, "gathered.root").Bytes(), 2 * root);
+  const auto gathers = [](const Op& op) { return op.name == "gathered.root"; };
+  const auto again = std::find_if(head.ops.begin(), head.ops.end(), gathers);
+  ASSERT_NE(again, head.ops.end());
+  EXPECT_EQ(again->backward_temporaries.count, 2) << "the buffer, and what is copied out of it";
+  EXPECT_EQ((again - 1)->name, "head");
+  job.runtime.reshard_after_forward = false;
+  EXPECT_EQ(FindState(Sharded(job), "gathered.root"), nullptr);
 }
 
 // The last layer's weights are on their way while the loss runs backward, where they are not

@@ -163,5 +163,29 @@ TEST(QuantizationTest, WeightsScalesAndTablesAreStates) {
   EXPECT_EQ(StateBytes(program, "weights.codes"), 4 * 7 * 4 * 512);
 }
 
+// torchao makes a matrix whole by PyTorch's own ops: indices, and halves of it, stand beside it;
+// once more before the product's backward.
+TEST(QuantizationTest, TorchaosIsMadeWholeOpByOp) {
+  JobSpec job = Job();
+  job.runtime.trainer = "torchtune";
+  job.cluster.gpu_count = 1;
+  const Program program = After(job);
+  const Block& layer = FindBlock(program, "layer");
+  int made = 0;
+  int again = 0;
+  for (const Op& op : layer.ops) {
+    if (op.name != "weights.dequantized") continue;
+    made += op.forward_temporaries.count > 0 ? 1 : 0;
+    again += op.backward_temporaries.count > 0 ? 1 : 0;
+  }
+  EXPECT_EQ(made, 7);
+  EXPECT_EQ(again, 7);
+  const Tensor& indices = FindTensor(layer, "weights.dequantized.indices");
+  EXPECT_EQ(indices.dtype, DType::kInt64);
+  EXPECT_EQ(indices.Bytes(), 8 * (64 * 64) / 2) << "of half of [A, H]";
+  EXPECT_TRUE(Valid(job)->quantization->double_quantization) << "torchao has no other";
+  EXPECT_LE(layer.tensors.size(), 250u);
+}
+
 }  // namespace
 }  // namespace plimsoll

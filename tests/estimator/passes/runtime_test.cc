@@ -1,4 +1,5 @@
 // The pass in words: what is no tensor of the model.
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -165,6 +166,28 @@ TEST(RuntimeTest, HeadGradientsThatWaitAreGatheredInTheEnd) {
   job.runtime.deferred_embedding_gradient_count = 2;
   EXPECT_EQ(FixedBytes(ProgramOf(job), "head.deferred.input"), 2 * 64 * 64 * 2 / 2);
   EXPECT_EQ(FixedBytes(ProgramOf(job), "head.deferred.gathered"), 2 * 64 * 64 * 2);
+}
+
+// Beside adapters torchtune's layers have a table each, of as many positions as the model has.
+TEST(RuntimeTest, TorchtunesRotaryTables) {
+  JobSpec job = With(SmallJob(), "ddp", "bf16-pure");
+  job.cluster.gpu_count = 1;
+  job.runtime.trainer = "torchtune";
+  EXPECT_EQ(FindState(ProgramOf(job), "attention.rotary.table"), nullptr);
+  job.training.adapter.method = "lora";
+  const ValidJob valid = Valid(job);
+  const int64_t head_size = valid->model->head_size;
+  EXPECT_EQ(FixedBytes(ProgramOf(job), "attention.rotary.table"), 4 * 32 * head_size)
+      << "of the sequence, where no config says more";
+  Transformer model = *valid->model;
+  model.rotary_position_count = 4096;
+  model.rotary_table = RotaryTable::kHalves;
+  job.model.source = std::make_shared<const Transformer>(model);
+  EXPECT_EQ(FixedBytes(ProgramOf(job), "attention.rotary.table"), 4 * 4096 * 2 * head_size);
+  EXPECT_EQ(FindState(ProgramOf(job), "attention.rotary.table")->basis, Basis::kBytesPerLayer);
+  model.rotary_table = RotaryTable::kShared;
+  job.model.source = std::make_shared<const Transformer>(model);
+  EXPECT_EQ(FindState(ProgramOf(job), "attention.rotary.table")->basis, Basis::kBytes);
 }
 
 }  // namespace
