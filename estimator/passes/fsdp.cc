@@ -264,7 +264,8 @@ void AddReshardedRoot(const Job& job, const Elements& layer, Program& program) {
                               During(Phase::kBackward, Phase::kBackward, true, true);
   int64_t elements = 0;
   for (const Block& block : program.blocks) {
-    if (block.kind != BlockKind::kLayer) elements = Add(elements, ElementsOf(block).all);
+    if (block.kind == BlockKind::kLayer) continue;
+    elements = Add(elements, ElementsOf(block, program.row_shards).all);
   }
   AddGathered(job, program, "gathered.root", Place::kEverywhere, elements, kInLayers);
   for (Block& block : program.blocks) {
