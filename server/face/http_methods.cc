@@ -92,7 +92,8 @@ grpc::Status AnswerEstimate(SearchPool& pool, const SearchCaller& caller, const 
   v1::EstimateMemoryRequest request;
   const Reading reading = Read(text, &request);
   WireWriter response;
-  std::optional<grpc::Status> status = planner.EstimateMemoryAtOnce(request, reading, /*bytes=*/{}, &response);
+  std::optional<grpc::Status> status =
+      planner.EstimateMemoryAtOnce(request, reading, /*bytes=*/{}, &response);
   if (!status.has_value()) {
     status = pool.Run(caller, [&](const SearchStop& stop) {
       return planner.EstimateMemory(request, reading, stop, &response);

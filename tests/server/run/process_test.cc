@@ -383,8 +383,8 @@ TEST(ProcessTest, ChecksTheHealthOfAnother) {
 TEST(ProcessTest, ReflectsUnlessToldNotTo) {
   for (const bool reflects : {true, false}) {
     Process process(With(kFreePorts, {reflects ? "--reflection" : "--no-reflection"}));
-    grpc::GenericStub stub(grpc::CreateChannel(ReadAddresses(&process).grpc,
-                                               grpc::InsecureChannelCredentials()));
+    grpc::GenericStub stub(
+        grpc::CreateChannel(ReadAddresses(&process).grpc, grpc::InsecureChannelCredentials()));
     const grpc::Slice list_services(std::string("\x3a\x00", 2));
     const grpc::ByteBuffer request(&list_services, 1);
     grpc::ByteBuffer response;
