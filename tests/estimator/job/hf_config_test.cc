@@ -429,6 +429,22 @@ TEST(TraitTest, OfTheLlamas) {
   EXPECT_EQ(model.hidden_dropout, 0);
 }
 
+// What torchtune's rotary tables follow from.
+TEST(TraitTest, OfRotaryTables) {
+  const auto of = [](absl::string_view fields) {
+    return Read(absl::StrCat("{", kLlamaLike, fields, "}")).model;
+  };
+  const Transformer llama = of(R"("model_type": "llama")");
+  EXPECT_EQ(llama.rotary_position_count, 128);
+  EXPECT_EQ(llama.rotary_table, RotaryTable::kPairs);
+  EXPECT_EQ(of(R"("model_type": "qwen2")").rotary_table, RotaryTable::kHalves);
+  for (const char* name : {"rope_scaling", "rope_parameters"}) {
+    const Transformer scaled =
+        of(absl::StrCat(R"("model_type": "llama", ")", name, R"(": {"rope_type": "llama3"})"));
+    EXPECT_EQ(scaled.rotary_table, RotaryTable::kShared) << name;
+  }
+}
+
 TEST(TraitTest, OfGpt2) {
   const Transformer model = Read(absl::StrCat("{", kGpt2Like, R"("model_type": "gpt2"})")).model;
   EXPECT_EQ(model.position_embedding, PositionEmbedding::kLearned);
