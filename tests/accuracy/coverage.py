@@ -41,6 +41,19 @@ ON_ONE_GPU = {
     "pytorch/torchtune": "single_device",
 }
 GPU_COUNT = 8
+# Words of paths of adapters or models that Plimsoll refuses under the project, whatever the kinds.
+REFUSED_WORDS = {
+    "Lightning-AI/litgpt": ("gemma2",),
+    "pytorch/torchtune": ("dora", "phi3", "phi4", "gemma2", "qwen3"),
+}
+OTHERS = "another adapter or model"
+
+
+def kinds_of(project, path, blockers):
+    """What blocks a configuration."""
+    kinds = tuple(kind for kind in blockers.split(";") if kind)
+    refused = any(word in path for word in REFUSED_WORDS.get(project, ()))
+    return (*kinds, OTHERS) if kinds and refused else kinds
 
 
 def is_on_one_gpu(project, path):
@@ -130,7 +143,7 @@ def main():
         rows = [
             (
                 row["project"],
-                tuple(kind for kind in row["blockers"].split(";") if kind),
+                kinds_of(row["project"], row["path"], row["blockers"]),
                 is_on_one_gpu(row["project"], row["path"]),
             )
             for row in csv.DictReader(file)

@@ -56,6 +56,14 @@ class CoverageTest(unittest.TestCase):
         self.assertEqual(coverage.place_of(tune, True), (one, 1))
         self.assertEqual(coverage.place_of(tune, False), (coverage.RUNTIMES[tune], 8))
 
+    def test_what_is_refused_whatever_its_kinds_stays_blocked(self):
+        tune = "pytorch/torchtune"
+        kinds = coverage.kinds_of(tune, "configs/llama3/8B_dora_single_device.yaml", "LoRA")
+        self.assertEqual(kinds, ("LoRA", coverage.OTHERS))
+        self.assertIsNone(coverage.job_of(kinds, coverage.RUNTIMES[tune]))
+        self.assertEqual(coverage.kinds_of(tune, "configs/phi3/mini_full.yaml", ""), ())
+        self.assertEqual(coverage.kinds_of(tune, "llama3/8B_lora.yaml", "A;B"), ("A", "B"))
+
 
 if __name__ == "__main__":
     unittest.main()
