@@ -1,6 +1,7 @@
 #include "estimator/job/hf_experts.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -26,7 +27,8 @@ void ReadLayers(HfReader& reader, Transformer& model) {
   if (plain != nullptr && plain->kind == Kind::kList) {
     for (const ConfigValue& item : plain->items) {
       const bool is_layer = item.kind == Kind::kNumber && item.number >= 0 &&
-                            item.number < static_cast<double>(model.layer_count);
+                            item.number < static_cast<double>(model.layer_count) &&
+                            item.number == std::floor(item.number);
       if (is_layer) layers[static_cast<size_t>(item.number)] = false;
     }
   }
@@ -67,7 +69,7 @@ void ReadExperts(const HfExperts& row, HfReader& reader, Transformer& model) {
   experts.shared_gate = row.shared_gate;
   experts.wide_weights = row.wide_weights;
   experts.renormalizes = row.renormalizes.empty() || reader.Flag(row.renormalizes, false);
-  if (experts.active_count > experts.count) {
+  if (experts.count > 0 && experts.active_count > experts.count) {
     reader.Refuse(reader.Name(row.active_count), absl::StrCat(experts.active_count),
                   absl::StrCat("must be at most ", reader.Name(row.count), " ", experts.count));
   }

@@ -934,6 +934,7 @@ TEST(ExpertsTest, StandInSomeLayers) {
   const Experts second = experts(R"("decoder_sparse_step": 2)");
   EXPECT_EQ(second.layers, (LayerSet{.period = 2, .from = 1, .to = 2}));
   EXPECT_EQ(experts(R"("mlp_only_layers": [0])").layers, (LayerSet{.begin = 1}));
+  EXPECT_TRUE(experts(R"("mlp_only_layers": [0.5, -1, 1e300, "0"])").layers.IsAll());
   const int64_t layers =
       Read(absl::StrCat("{", kLlamaLike, R"("model_type": "llama"})")).model.layer_count;
   std::string all = "0";
