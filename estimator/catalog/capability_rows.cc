@@ -200,7 +200,7 @@ constexpr CapabilityRow kRows[] = {
     Of(kTorch, {Ability::kExperts},
        "transformers integrations/moe.py, grouped_mm_experts_forward; modeling_utils.py, "
        "get_correct_experts_implementation"),
-    NotModelled(kDeepSpeed, {Ability::kExperts}, "ddp and FSDP run them",
+    NotModelled(kDeepSpeed, {Ability::kExperts}, "its buckets were not as modelled beside them",
                 "deepspeed moe/layer.py; runtime/zero/leaf_module.py"),
     NotModelled(kCore, {Ability::kExperts}, "its dispatchers send tokens to them",
                 "Megatron core/transformer/moe/token_dispatcher.py"),

@@ -596,7 +596,8 @@ constexpr HfFamily kFamilies[] = {
                  .renormalizes = "norm_topk_prob",
                  .defaults = {.count = 64, .active_count = 8}},
      .switches = {kAttentionBias},
-     .dropouts = {kAttentionDropout}},
+     .dropouts = {kAttentionDropout},
+     .quirk = HfQuirk::kNoWindow},
     {.model_type = "opt",
      .names = &kOptNames,
      .activation = "relu",
@@ -659,7 +660,7 @@ constexpr HfFamily kFamilies[] = {
      .quirk = HfQuirk::kWindow},
     {.model_type = "qwen2_moe",
      .names = &kPlainNames,
-     .defaults = {.kv_heads = 16, .windowed = {.begin = 28}},
+     .defaults = {.kv_heads = 16},
      .experts =
          {.count = "num_experts",
           .active_count = "num_experts_per_tok",

@@ -87,6 +87,7 @@ enum class HfQuirk : uint8_t {
   kMpt,        // attn_config, no_bias
   kNeo,        // window_size
   kNeoX,       // use_parallel_residual
+  kNoWindow,   // sliding_window is no field of its class
   kOffset,     // two more positions
   kOpt,        // word_embed_proj_dim, do_layer_norm_before, two more positions
   kPersimmon,  // qk_layernorm, on

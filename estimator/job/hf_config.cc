@@ -325,6 +325,9 @@ void ReadQuirk(const HfFamily& family, HfReader& reader, HfConfig* out) {
     case HfQuirk::kNeoX:
       if (!reader.Flag("use_parallel_residual", true)) model.norm_placement = NormPlacement::kPre;
       return;
+    case HfQuirk::kNoWindow:
+      model.sliding_window = 0;
+      return;
     case HfQuirk::kErnie:
       return ReadErnie(reader, model);
     case HfQuirk::kOffset:

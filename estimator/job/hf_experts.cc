@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "estimator/job/hf_layers.h"
 
 namespace plimsoll {
@@ -14,16 +15,19 @@ namespace {
 using Kind = ConfigValue::Kind;
 
 constexpr int64_t kMostExperts = 65536;
+constexpr int64_t kMostLayers = 4096;
 constexpr int64_t kMostWidth = int64_t{1} << 20;
 
 // Every n-th layer has experts, but for those that are named.
 // Source: transformers, models/qwen3_moe/modeling_qwen3_moe.py, Qwen3MoeDecoderLayer.
 void ReadLayers(HfReader& reader, Transformer& model) {
-  const int64_t step =
-      std::max<int64_t>(reader.Size("decoder_sparse_step", model.layer_count, 1), 1);
+  const int64_t step = std::max<int64_t>(reader.Size("decoder_sparse_step", kMostLayers, 1), 1);
   std::vector<bool> layers;
   for (int64_t i = 0; i < model.layer_count; ++i) layers.push_back((i + 1) % step == 0);
   const ConfigValue* const plain = reader.Find("mlp_only_layers");
+  if (plain != nullptr && plain->kind != Kind::kList && plain->kind != Kind::kNull) {
+    reader.Refuse("mlp_only_layers", SeenValue(*plain), "must be a list");
+  }
   if (plain != nullptr && plain->kind == Kind::kList) {
     for (const ConfigValue& item : plain->items) {
       const bool is_layer = item.kind == Kind::kNumber && item.number >= 0 &&
@@ -42,7 +46,11 @@ void ReadLayers(HfReader& reader, Transformer& model) {
 }
 
 // What a class does beside, if it is told to.
-void RefuseRest(HfReader& reader) {
+void RefuseRest(const HfExperts& row, HfReader& reader) {
+  if (row.picks_layers && reader.Flag("use_sliding_window", false)) {
+    reader.Refuse("use_sliding_window", "true", "windows of this type are not modelled yet",
+                  ViolationCode::kNotModelled);
+  }
   if (reader.Flag("output_router_logits", false)) {
     reader.Refuse("output_router_logits", "true", "the router's own loss is not modelled yet",
                   ViolationCode::kNotModelled);
@@ -54,12 +62,23 @@ void RefuseRest(HfReader& reader) {
   }
 }
 
+// The class reads one name as the other: which of two values is left depends on their order.
+void RefuseTwoCounts(absl::string_view names, HfReader& reader) {
+  const std::vector<absl::string_view> both = absl::StrSplit(names, '|');
+  if (both.size() < 2 || !reader.Has(both[0]) || !reader.Has(both[1])) return;
+  const std::string second = SeenValue(*reader.Find(both[1]));
+  if (SeenValue(*reader.Find(both[0])) == second) return;
+  reader.Refuse(both[1], second, absl::StrCat("must be as ", both[0], ", or unset"));
+}
+
 }  // namespace
 
 void ReadExperts(const HfExperts& row, HfReader& reader, Transformer& model) {
   if (row.count.empty()) return;
   Experts& experts = model.experts;
-  experts.count = reader.Size(row.count, kMostExperts, row.defaults.count);
+  experts.count =
+      reader.Size(row.count, kMostExperts, row.defaults.count, row.picks_layers ? 0 : 1);
+  RefuseTwoCounts(row.count, reader);
   experts.active_count = reader.Size(row.active_count, kMostExperts, row.defaults.active_count);
   experts.ffn_size = reader.Size(row.ffn_size, kMostWidth, row.defaults.ffn_size);
   if (!row.shared_ffn_size.empty()) {
@@ -74,7 +93,8 @@ void ReadExperts(const HfExperts& row, HfReader& reader, Transformer& model) {
                   absl::StrCat("must be at most ", reader.Name(row.count), " ", experts.count));
   }
   if (row.picks_layers && model.layer_count > 0) ReadLayers(reader, model);
-  RefuseRest(reader);
+  if (experts.count == 0) experts = {};
+  RefuseRest(row, reader);
 }
 
 }  // namespace plimsoll

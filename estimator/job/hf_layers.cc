@@ -5,7 +5,11 @@
 
 namespace plimsoll {
 
-constexpr int64_t kMaxPeriod = 64;
+namespace {
+
+constexpr int64_t kMaxPeriod = 64;  // of layers of one kind
+
+}  // namespace
 
 std::optional<LayerSet> SetOf(const std::vector<bool>& layers) {
   const auto count = static_cast<int64_t>(layers.size());

@@ -211,9 +211,9 @@ bool IsNetwork(absl::string_view name, const ConfigValue& value) {
 // Refuses one field of each rule, of an object and all inside it.
 class Signs {
  public:
-  // `experts`: the type's row says what fields of experts mean.
-  Signs(bool experts, HfConfig* out) : out_(out) {
-    if (experts) seen_.emplace_back(kExperts);
+  // `reads_experts`: the type's row says what fields of experts mean, which are no sign then.
+  Signs(bool reads_experts, HfConfig* out) : out_(out) {
+    if (reads_experts) seen_.emplace_back(kExperts);
   }
 
   // `text`: the object describes what reads text, or may.
@@ -308,8 +308,8 @@ void RefuseUnmodelled(const ConfigValue& config, const std::string& path, const 
     return reader.Refuse("_class_name", SeenValue(*reader.Find("_class_name")), kDiffusion,
                          ViolationCode::kNotModelled);
   }
-  const bool experts = family != nullptr && !family->experts.count.empty();
-  Signs(experts, out).LookAt(config, path, family != nullptr, true);
+  const bool reads_experts = family != nullptr && !family->experts.count.empty();
+  Signs(reads_experts, out).LookAt(config, path, family != nullptr, true);
 }
 
 absl::string_view RuleOfModelType(absl::string_view model_type) {

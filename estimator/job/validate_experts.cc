@@ -19,11 +19,25 @@ bool HasPart(const LayerSet& layers, const Transformer& model) {
   return count > 0 && count < model.layer_count;
 }
 
+// Decoders with norms before each sublayer, and activations that are one kernel.
+void CheckShape(const Beside& experts, const Transformer& model) {
+  const bool one_kernel = model.activation == Activation::kSilu ||
+                          model.activation == Activation::kGelu ||
+                          model.activation == Activation::kGeluTanh;
+  experts.Refuse(!one_kernel, "model", NameOf(model.activation, kActivations));
+  experts.Refuse(model.norm_placement != NormPlacement::kPre, "model",
+                 NameOf(model.norm_placement, kNormPlacements));
+  experts.Refuse(model.mlp_bias, "model", "biases of MLPs");
+  experts.Refuse(!model.causal, "model", "an encoder");
+  experts.RefuseOtherModels(model);
+}
+
 // Source: transformers integrations/moe.py, _can_use_grouped_mm.
 void CheckKernels(const Beside& experts, const Job& job) {
   constexpr int kSince = 2009;
   experts.Refuse(job.architecture < GpuArchitecture::kAmpere, "cluster.gpu",
                  "a GPU older than Ampere");
+  experts.Refuse(job.architecture > GpuArchitecture::kBlackwell, "cluster.gpu", "an AMD GPU");
   experts.Refuse(job.torch_version >= 0 && job.torch_version < kSince, "runtime.versions",
                  "torch before 2.9");
 }
@@ -56,6 +70,7 @@ void CheckExperts(const JobSpec& spec, Check& check, const Job& job) {
   experts.Refuse(spec.training.precision.preset == "fp8-mixed", "training.precision.preset",
                  "fp8-mixed");
   experts.RefusePartsAgain(spec.training.recompute, job);
+  CheckShape(experts, model);
   experts.Refuse(job.compile, "runtime.compile", "true");
   experts.RefuseSplits(job);
   experts.Refuse(model.experts.irregular, "model", "experts on layers in no regular order");
@@ -63,6 +78,7 @@ void CheckExperts(const JobSpec& spec, Check& check, const Job& job) {
       job.masks_windows && HasPart(model.windowed, model) && HasPart(model.experts.layers, model),
       "model", "windows on some layers and experts on some");
   CheckKernels(experts, job);
+  check.Assume("model", "grouped products", "transformers 5's default for experts");
 }
 
 }  // namespace plimsoll

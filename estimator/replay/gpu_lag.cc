@@ -1,5 +1,7 @@
 #include "estimator/replay/gpu_lag.h"
 
+#include <algorithm>
+
 namespace plimsoll {
 namespace {
 
@@ -14,13 +16,14 @@ double Passed(const Job& job, const Parameter& parameter) {
 // Multiplications of one layer's products and attention for one micro-batch.
 double LayerMultiplications(const Job& job, const Program& program) {
   const auto tokens = static_cast<double>(job.LocalTokens());
-  double weights = 0;
+  double weights = 0;  // of the kind of layer that has most
   for (const Block& block : program.blocks) {
     if (block.kind != BlockKind::kLayer) continue;
+    double own = 0;
     for (const Parameter& parameter : block.parameters) {
-      if (parameter.shape.rank > 1) weights += Passed(job, parameter);
+      if (parameter.shape.rank > 1) own += Passed(job, parameter);
     }
-    break;
+    weights = std::max(weights, own);
   }
   const double width = static_cast<double>(job.model->head_count * job.model->head_size) /
                        static_cast<double>(job.tensor_parallel_size);

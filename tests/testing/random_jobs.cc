@@ -212,6 +212,9 @@ void FillExperts(RandomNumbers random, const Capabilities& can, JobSpec& job) {
                      parallel.context_parallel_size.value_or(1) == 1;
   if (!can.Has(Ability::kExperts) || !plain || !whole || !Once(random, 2)) return;
   TransformerSpec& shape = Shape(job);
+  shape.norm_placement = "pre";
+  shape.activation = "silu";
+  shape.mlp_bias = false;
   shape.expert_count = One(random, {2, 8, 60});
   shape.active_expert_count = One(random, {1, 2});
   if (Once(random, 2)) shape.expert_ffn_size = One(random, {32, 768});

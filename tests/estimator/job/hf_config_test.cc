@@ -942,6 +942,29 @@ TEST(ExpertsTest, StandInSomeLayers) {
   EXPECT_FALSE(experts(absl::StrCat(R"("mlp_only_layers": [)", all, "]")).Any());
 }
 
+// Qwen's have windows by rules of their own, OLMoE none whatever its file says.
+TEST(ExpertsTest, WindowsAreEachClassesOwn) {
+  const auto read = [](absl::string_view fields) {
+    return Read(absl::StrCat("{", kLlamaLike, fields, "}"));
+  };
+  EXPECT_EQ(read(R"("model_type": "olmoe", "sliding_window": 8)").model.sliding_window, 0);
+  EXPECT_EQ(read(R"("model_type": "qwen3_moe", "sliding_window": 8)").model.sliding_window, 0);
+  EXPECT_EQ(read(R"("model_type": "mixtral", "sliding_window": 8)").model.sliding_window, 8);
+  EXPECT_THAT(Violations(read(R"("model_type": "qwen2_moe", "use_sliding_window": true)")),
+              ElementsAre("job.model.hf_config.use_sliding_window: true; windows of this type are "
+                          "not modelled yet"));
+}
+
+TEST(ExpertsTest, NoneAreAnMlp) {
+  const auto experts = [](absl::string_view fields) {
+    return Read(absl::StrCat("{", kLlamaLike, R"("model_type": "qwen3_moe", )", fields, "}"));
+  };
+  EXPECT_FALSE(experts(R"("num_experts": 0)").model.experts.Any());
+  EXPECT_FALSE(experts(R"("decoder_sparse_step": 1000)").model.experts.Any());
+  EXPECT_THAT(Violations(experts(R"("mlp_only_layers": 5)")),
+              ElementsAre("job.model.hf_config.mlp_only_layers: 5; must be a list"));
+}
+
 TEST(ExpertsTest, WhatTheirClassesDoBesideIsRefused) {
   struct Row {
     absl::string_view fields, said;
@@ -952,6 +975,8 @@ TEST(ExpertsTest, WhatTheirClassesDoBesideIsRefused) {
       {R"("output_router_logits": true)",
        "output_router_logits: true; the router's own loss is not modelled yet"},
       {R"("router_jitter_noise": 0.1)", "router_jitter_noise: 0.1; is not modelled yet"},
+      {R"("num_experts": 4, "num_local_experts": 8)",
+       "num_experts: 4; must be as num_local_experts, or unset"},
       {R"("num_local_experts": 0)", "num_local_experts: 0; must be a whole number from 1 to 65536"},
   };
   for (const Row& row : rows) {

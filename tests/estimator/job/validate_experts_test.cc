@@ -85,6 +85,23 @@ TEST(ValidateExpertsTest, RefusesOtherSplitsUnderFsdp) {
                  });
 }
 
+TEST(ValidateExpertsTest, RefusesShapesThatNoClassHas) {
+  ExpectRefusals(Job(), {
+                            {"norms behind",
+                             [](JobSpec& j) { Shape(j).norm_placement = "sandwich"; },
+                             {NotModelled("model: sandwich")}},
+                            {"biases",
+                             [](JobSpec& j) { Shape(j).mlp_bias = true; },
+                             {NotModelled("model: biases of MLPs")}},
+                            {"an activation in Python",
+                             [](JobSpec& j) { Shape(j).activation = "gelu-new"; },
+                             {NotModelled("model: gelu-new")}},
+                            {"scores",
+                             [](JobSpec& j) { Shape(j).head = "sequence-classification"; },
+                             {NotModelled("model: sequence-classification")}},
+                        });
+}
+
 TEST(ValidateExpertsTest, RefusesLayersInNoRegularOrder) {
   const auto with = [](absl::FunctionRef<void(Transformer&)> change) {
     return Refusals(WithModel(Job(), change));
