@@ -181,17 +181,14 @@ void Warn(const RankReplay& replay, size_t stage, std::vector<Warning>& warnings
   }
 }
 
-// Parameters of the model and of its adapters, which each rank has whole.
-int64_t CountAll(const Job& job, const ParameterSums& of_rank) {
-  const int64_t model = CountParameters(*job.model);
-  return job.adapter.has_value() ? Add(model, of_rank.parameters) : model;
-}
-
-// Of the whole model, and what one token passes.
-void CountParameters(const Job& job, const ParameterSums& sums, MemoryEstimate& estimate) {
-  estimate.parameter_count = CountAll(job, sums);
-  const int64_t idle = CountParameters(*job.model) - CountActiveParameters(*job.model);
-  estimate.active_parameter_count = estimate.parameter_count - idle;
+// Parameters of the model and of its adapters, which each rank has whole, and those of them that
+// one token passes.
+void FillCounts(const Job& job, const ParameterSums& of_rank, MemoryEstimate& estimate) {
+  const int64_t adapters = job.adapter.has_value() ? of_rank.parameters : 0;
+  estimate.parameter_count = Add(CountParameters(*job.model), adapters);
+  estimate.active_parameter_count = job.model->experts.Any()
+                                        ? Add(CountActiveParameters(*job.model), adapters)
+                                        : estimate.parameter_count;
 }
 
 // The first of the most loaded ranks.
@@ -376,7 +373,7 @@ std::variant<MemoryEstimate, Violations> EstimateMemory(const JobSpec& spec, con
   WarnOfUncalibrated(margins, estimate);
   FillVerdict(*job, program, estimate);
   WarnOfRisk(estimate);
-  CountParameters(*job, peaks.front().sums, estimate);
+  FillCounts(*job, peaks.front().sums, estimate);
   estimate.assumptions = job.TakeAssumptions();
   estimate.calibration_id = catalog.calibration.id;
   estimate.trace = std::move(traced.trace);

@@ -33,6 +33,7 @@ struct LayerSet {
   int64_t CountOf(int64_t count) const {
     return std::max<int64_t>(Below(std::min(end, count)) - Below(begin), 0);
   }
+  bool HasAllOf(int64_t count) const { return CountOf(count) == count; }
   // The first, and the last of the first `count` layers.
   // Requires: there is one
   int64_t First() const {

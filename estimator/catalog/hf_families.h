@@ -96,6 +96,7 @@ enum class HfQuirk : uint8_t {
   kQwen1,      // no_bias; intermediate_size is both branches
   kSoftcap,    // final_logit_softcapping, attn_logit_softcapping
   kStableLm,   // use_parallel_residual, qk_layernorm
+  kOwnWindow,  // use_sliding_window, by a rule of the class's own
   kWindow,     // use_sliding_window, max_window_layers
 };
 

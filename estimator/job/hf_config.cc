@@ -301,6 +301,22 @@ void ReadWindowSwitch(HfReader& reader, Transformer& model) {
   }
 }
 
+void RefuseOwnWindows(HfReader& reader, Transformer& model) {
+  model.sliding_window = 0;
+  if (!reader.Flag("use_sliding_window", false)) return;
+  reader.Refuse("use_sliding_window", "true", "windows of this type are not modelled yet",
+                ViolationCode::kNotModelled);
+}
+
+// Unset, the class caps both; null turns a cap off.
+void ReadSoftcaps(HfReader& reader, Transformer& model) {
+  const auto caps = [&reader](absl::string_view name) {
+    return reader.Find(name) == nullptr || reader.Has(name);
+  };
+  model.logit_softcap = caps("final_logit_softcapping");
+  model.attention_softcap = caps("attn_logit_softcapping");
+}
+
 // Reads what is peculiar to a family: the names are in HfQuirk.
 void ReadQuirk(const HfFamily& family, HfReader& reader, HfConfig* out) {
   Transformer& model = out->model;
@@ -346,18 +362,15 @@ void ReadQuirk(const HfFamily& family, HfReader& reader, HfConfig* out) {
     case HfQuirk::kQwen1:
       return ReadQwen1(reader, model);
     case HfQuirk::kSoftcap:
-      // Unset, the class caps both; null turns a cap off.
-      model.logit_softcap = reader.Find("final_logit_softcapping") == nullptr ||
-                            reader.Has("final_logit_softcapping");
-      model.attention_softcap =
-          reader.Find("attn_logit_softcapping") == nullptr || reader.Has("attn_logit_softcapping");
-      return;
+      return ReadSoftcaps(reader, model);
     case HfQuirk::kStableLm:
       if (reader.Flag("use_parallel_residual", false)) {
         model.norm_placement = NormPlacement::kParallel;
       }
       if (reader.Flag("qk_layernorm", false)) model.qk_norm = QkNorm::kPerHeadAffine;
       return;
+    case HfQuirk::kOwnWindow:
+      return RefuseOwnWindows(reader, model);
     case HfQuirk::kWindow:
       return ReadWindowSwitch(reader, model);
   }

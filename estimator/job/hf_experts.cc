@@ -46,11 +46,7 @@ void ReadLayers(HfReader& reader, Transformer& model) {
 }
 
 // What a class does beside, if it is told to.
-void RefuseRest(const HfExperts& row, HfReader& reader) {
-  if (row.picks_layers && reader.Flag("use_sliding_window", false)) {
-    reader.Refuse("use_sliding_window", "true", "windows of this type are not modelled yet",
-                  ViolationCode::kNotModelled);
-  }
+void RefuseRest(HfReader& reader) {
   if (reader.Flag("output_router_logits", false)) {
     reader.Refuse("output_router_logits", "true", "the router's own loss is not modelled yet",
                   ViolationCode::kNotModelled);
@@ -94,7 +90,7 @@ void ReadExperts(const HfExperts& row, HfReader& reader, Transformer& model) {
   }
   if (row.picks_layers && model.layer_count > 0) ReadLayers(reader, model);
   if (experts.count == 0) experts = {};
-  RefuseRest(row, reader);
+  RefuseRest(reader);
 }
 
 }  // namespace plimsoll

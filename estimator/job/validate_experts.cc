@@ -15,8 +15,7 @@ bool SeesShapes(OptimizerName optimizer) {
 }
 
 bool HasPart(const LayerSet& layers, const Transformer& model) {
-  const int64_t count = layers.CountOf(model.layer_count);
-  return count > 0 && count < model.layer_count;
+  return layers.CountOf(model.layer_count) > 0 && !layers.HasAllOf(model.layer_count);
 }
 
 // Decoders with norms before each sublayer, and activations that are one kernel.

@@ -375,7 +375,7 @@ void CheckWindows(Check& check, const Job& job) {
   if (job.context_parallel_size > 1) {
     fail("where ranks split the sequence", "parallelism.context_parallel_size");
   }
-  if (model.windowed.CountOf(model.layer_count) == model.layer_count) return;
+  if (model.windowed.HasAllOf(model.layer_count)) return;
   if (model.irregular_windows) fail("where these layers come in no regular turns", "model");
   if (job.pipeline_parallel_size > 1) {
     fail("on a pipeline where some layers have none", "parallelism.pipeline_parallel_size");

@@ -186,6 +186,17 @@ void AddPrefetch(const Job& job, const Elements& layer, Block& head) {
                           .input_bytes = GatherInputBytes(job, layer)});
 }
 
+// The buffer that a root group is gathered into before the first block, beside the first layer's.
+void AddRootGather(const Job& job, const Elements& root, const Elements& layer, Block& embedding) {
+  embedding.buffers.push_back(
+      {.name = "gather.output",
+       .role = Role::kCommunication,
+       .stream = Stream::kAllGather,
+       .forward_bytes = Bytes(job.precision.parameter, Add(root.all, layer.all)),
+       .backward_bytes = 0,
+       .input_bytes = GatherInputBytes(job, root)});
+}
+
 // One group of embedding, final norm and head: gathered before the first block,
 // reduced after the last, the head's whole gradients waiting for the
 // embedding's: with FSDP2 for the reduction, with FSDP1 for one flat gradient of
@@ -218,13 +229,7 @@ void AddRootGroup(const Job& job, const Elements& layer, Program& program) {
     if (RootGoesFirst(job)) Hold(job, "gathered.root", root.all, block);
     AddReduce(job, block, root.trained);
     if (job.profile->flat_units) continue;  // a view of what is gathered
-    const int64_t gathered = Bytes(job.precision.parameter, Add(root.all, layer.all));
-    block.buffers.push_back({.name = "gather.output",
-                             .role = Role::kCommunication,
-                             .stream = Stream::kAllGather,
-                             .forward_bytes = gathered,
-                             .backward_bytes = 0,
-                             .input_bytes = GatherInputBytes(job, root)});
+    AddRootGather(job, root, layer, block);
   }
 }
 
@@ -271,13 +276,7 @@ void AddReshardedRoot(const Job& job, const Elements& layer, Program& program) {
   for (Block& block : program.blocks) {
     if (block.kind == BlockKind::kHead) GatherAgain(job, layer, elements, block);
     if (block.kind != BlockKind::kEmbedding) continue;
-    const int64_t gathered = Bytes(job.precision.parameter, Add(elements, layer.all));
-    block.buffers.push_back({.name = "gather.output",
-                             .role = Role::kCommunication,
-                             .stream = Stream::kAllGather,
-                             .forward_bytes = gathered,
-                             .backward_bytes = 0,
-                             .input_bytes = 0});
+    AddRootGather(job, {elements, 0}, layer, block);
   }
 }
 

@@ -18,7 +18,7 @@ void AddBytes(Program& program, absl::string_view name, Role role, int64_t bytes
 
 // A product by the weights of all experts.
 bool IsGrouped(const Block& block, const Op& op) {
-  return op.parameters.count > 0 && block.parameters[op.parameters.ids[0]].shape.rank == 3;
+  return op.parameters.count > 0 && block.parameters[op.parameters.ids[0]].of_experts();
 }
 
 // Else PyTorch multiplies one expert after the other, by cuBLAS.

@@ -74,19 +74,16 @@ namespace {
 // One kind of layer, or two: some mask windows, or have experts, and the others do not.
 void LowerLayers(const Job& job, Program& program) {
   const Transformer& model = *job.model;
-  const auto all = [&model](const LayerSet& layers) {
-    return layers.CountOf(model.layer_count) == model.layer_count;
-  };
   const auto add = [&](const LayerKind& kind, const LayerSet& layers) {
     program.blocks.push_back(LowerLayer(job, kind, program.blocks.get_allocator().resource()));
     program.blocks.back().layers = layers;
   };
   const bool windows = job.masks_windows;
   const bool experts = model.experts.Any();
-  if (windows && !all(model.windowed)) {
+  if (windows && !model.windowed.HasAllOf(model.layer_count)) {
     add({"layer", false, experts}, Others(model.windowed));
     add({"windowed layer", true, experts}, model.windowed);
-  } else if (experts && !all(model.experts.layers)) {
+  } else if (experts && !model.experts.layers.HasAllOf(model.layer_count)) {
     add({"layer", windows, false}, Others(model.experts.layers));
     add({"expert layer", windows, true}, model.experts.layers);
   } else {

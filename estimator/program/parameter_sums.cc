@@ -90,6 +90,12 @@ bool MakesGradient(const Block& block, size_t parameter) {
   return false;
 }
 
+double ElementsMet(const Parameter& matrix, const Experts& experts) {
+  const auto elements = static_cast<double>(matrix.Elements());
+  if (!matrix.of_experts()) return elements;
+  return elements * static_cast<double>(experts.active_count) / static_cast<double>(experts.count);
+}
+
 namespace {
 
 int64_t Selected(const State& state, int64_t trained, int64_t frozen, int64_t quantized) {

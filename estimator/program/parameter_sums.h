@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "estimator/catalog/model.h"
 #include "estimator/program/program.h"
 
 namespace plimsoll {
@@ -79,6 +80,9 @@ inline bool IsIdle(const Block& block, size_t parameter) {
   const Parameter& at = block.parameters[parameter];
   return at.tied && !at.frozen && !MakesGradient(block, parameter);
 }
+
+// Elements of a matrix that one token meets: of experts' those that are picked.
+double ElementsMet(const Parameter& matrix, const Experts& experts);
 
 // Bytes of one state on a rank with these sums.
 int64_t StateBytes(const State& state, const ParameterSums& sums);

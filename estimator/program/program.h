@@ -123,6 +123,7 @@ struct Parameter {
   PassMarks shrunk_by = 0;
 
   bool packed() const { return packed_into != 255; }
+  bool of_experts() const { return shape.rank == 3; }
   int64_t Elements() const { return shape.Elements(); }
 };
 

@@ -2,16 +2,10 @@
 
 #include <algorithm>
 
+#include "estimator/program/parameter_sums.h"
+
 namespace plimsoll {
 namespace {
-
-// Elements of a matrix that one token meets: of experts' those that are picked.
-double Passed(const Job& job, const Parameter& parameter) {
-  const auto elements = static_cast<double>(parameter.Elements());
-  if (parameter.shape.rank == 2) return elements;
-  const Experts& experts = job.model->experts;
-  return elements * static_cast<double>(experts.active_count) / static_cast<double>(experts.count);
-}
 
 // Multiplications of one layer's products and attention for one micro-batch.
 double LayerMultiplications(const Job& job, const Program& program) {
@@ -21,7 +15,7 @@ double LayerMultiplications(const Job& job, const Program& program) {
     if (block.kind != BlockKind::kLayer) continue;
     double own = 0;
     for (const Parameter& parameter : block.parameters) {
-      if (parameter.shape.rank > 1) own += Passed(job, parameter);
+      if (parameter.shape.rank > 1) own += ElementsMet(parameter, job.model->experts);
     }
     weights = std::max(weights, own);
   }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "estimator/program/parameter_sums.h"
+
 namespace plimsoll {
 namespace {
 
@@ -62,18 +64,11 @@ class BlockClock {
     for (TensorId id : op.parameters) {
       const Parameter& parameter = block_.parameters[id];
       if (parameter.shape.rank < 2 || parameter.embedding) continue;
-      weights += static_cast<double>(parameter.Elements()) * ShareOfTokens(parameter);
+      weights += ElementsMet(parameter, job_.model->experts);
     }
     double flops = 2 * Rows(op) * weights;
     if (op.product_depth > 0) flops += 2.0 * Whole(op.outputs.ids[0]) * op.product_depth;
     return flops;
-  }
-
-  // How many of a matrix' experts a token passes, of all.
-  double ShareOfTokens(const Parameter& parameter) const {
-    if (parameter.shape.rank < 3) return 1;
-    const Experts& experts = job_.model->experts;
-    return static_cast<double>(experts.active_count) / static_cast<double>(experts.count);
   }
 
   // Vectors that a product by weights takes: the tokens, or of what is pooled the
