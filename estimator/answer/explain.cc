@@ -8,7 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
 #include "estimator/program/describe.h"
-#include "estimator/step/flight.h"
+#include "estimator/step/sum_plan.h"
 
 namespace plimsoll {
 namespace {
@@ -20,23 +20,25 @@ std::string Time(const Block& block, int time) {
   return absl::StrCat("backward of ", block.ops[static_cast<size_t>(back)].name);
 }
 
-// How often what a block keeps is there, with so many pairs of each virtual stage.
-int64_t KeptByPairs(const Block& block, const Stage& stage, absl::Span<const int64_t> pairs) {
-  int64_t kept = 0;
+// How often what a run of each block keeps is there, with so many pairs of each virtual stage.
+std::vector<int64_t> KeptByPairs(const Program& program, const Stage& stage,
+                                 absl::Span<const int64_t> pairs) {
+  std::vector<int64_t> kept(program.blocks.size() + program.reference.size(), 0);
   for (size_t i = 0; i < pairs.size(); ++i) {
-    kept = Add(kept, Multiply(KeptTimes(block, VirtualStage(stage, i)), pairs[i]));
+    const std::vector<int64_t> of_one = KeptRuns(program, VirtualStage(stage, i));
+    for (size_t run = 0; run < kept.size(); ++run) {
+      kept[run] = Add(kept[run], Multiply(of_one[run], pairs[i]));
+    }
   }
   return kept;
 }
 
 // Kept activations and the largest temporaries of one block.
-void ExplainBlock(const Program& program, const Block& block, const Stage& stage,
-                  absl::Span<const int64_t> pairs, std::vector<LedgerEntry>& ledger) {
-  const int64_t on_stage = CountOnStage(block, stage);
-  if (on_stage == 0) return;
+void ExplainBlock(const Program& program, const Block& block, const Stage& stage, int64_t kept,
+                  std::vector<LedgerEntry>& ledger) {
+  if (CountOnStage(block, stage) == 0) return;
   std::vector<Storage> storages;
   Run(block, program.weight_gradient, program.gradient_dtype, &storages);
-  const int64_t kept = KeptByPairs(block, stage, pairs);
   std::set<std::pair<TensorId, absl::string_view>> seen;  // a segment makes its tensors twice
   for (const Storage& storage : storages) {
     if (storage.tensor == kNoTensor) continue;
@@ -98,11 +100,12 @@ TraceEntry Measure(absl::string_view pass, const Program& program, const Stage& 
   }
   const size_t chunks = std::max<size_t>(stage.virtual_layer_counts.size(), 1);
   const std::vector<int64_t> one_of_each(chunks, 1);
-  for (const Block& block : program.blocks) {
+  const std::vector<int64_t> kept = KeptByPairs(program, stage, one_of_each);
+  for (size_t i = 0; i < program.blocks.size(); ++i) {
+    const Block& block = program.blocks[i];
     if (block.kind == BlockKind::kHead) continue;
-    const int64_t count = KeptByPairs(block, stage, one_of_each);
     const BlockRun run = Run(block, program.weight_gradient, program.gradient_dtype);
-    entry.activation_bytes = Add(entry.activation_bytes, Multiply(run.kept.total, count));
+    entry.activation_bytes = Add(entry.activation_bytes, Multiply(run.kept.total, kept[i]));
   }
   return entry;
 }
@@ -115,9 +118,13 @@ std::vector<LedgerEntry> ExplainLedger(const Program& program, const Stage& stag
     const bool alive = (state.alive & bit) != 0 || state.grows_in_backward;
     if (alive) ledger.push_back(ExplainState(state, peak.sums));
   }
-  for (const Block& block : program.blocks) ExplainBlock(program, block, stage, peak.pairs, ledger);
+  const std::vector<int64_t> kept = KeptByPairs(program, stage, peak.pairs);
+  size_t run = 0;
+  for (const Block& block : program.blocks) {
+    ExplainBlock(program, block, stage, kept[run++], ledger);
+  }
   for (const Block& block : program.reference) {
-    ExplainBlock(program, block, stage, peak.pairs, ledger);
+    ExplainBlock(program, block, stage, kept[run++], ledger);
   }
   std::stable_sort(ledger.begin(), ledger.end(), [](const LedgerEntry& a, const LedgerEntry& b) {
     return Multiply(a.bytes, a.count) > Multiply(b.bytes, b.count);

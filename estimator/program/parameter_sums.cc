@@ -1,6 +1,7 @@
 #include "estimator/program/parameter_sums.h"
 
 #include <algorithm>
+#include <array>
 
 namespace plimsoll {
 namespace {
@@ -31,6 +32,18 @@ void AddParameter(const Parameter& parameter, int64_t row_shards, ParameterSums&
   sums.row_shard = Add(sums.row_shard, row_shard);
 }
 
+// Raises the largest to a tensor that parameters are packed into.
+void RaiseLargest(const std::pmr::vector<Parameter>& parameters, ParameterSums& sums) {
+  std::array<int64_t, 256> packed{};
+  for (const Parameter& part : parameters) {
+    if (!part.packed() || part.frozen) continue;
+    int64_t& elements = packed[part.packed_into];
+    if (elements == 0) elements = parameters[part.packed_into].Elements();
+    elements = Add(elements, part.Elements());
+    sums.largest = std::max(sums.largest, elements);
+  }
+}
+
 }  // namespace
 
 ParameterSums SumParameter(const Parameter& parameter, int64_t row_shards) {
@@ -42,10 +55,13 @@ ParameterSums SumParameter(const Parameter& parameter, int64_t row_shards) {
 BlockSums SumBlock(const Block& block, int64_t row_shards) {
   BlockSums sums;
   bool any_tied = false;
+  bool any_packed = false;
   for (const Parameter& parameter : block.parameters) {
     any_tied = any_tied || parameter.tied;
+    any_packed = any_packed || parameter.packed();
     if (!parameter.tied) AddParameter(parameter, row_shards, sums.own);
   }
+  if (any_packed) RaiseLargest(block.parameters, sums.own);
   sums.all = sums.own;
   if (!any_tied) return sums;
   for (const Parameter& parameter : block.parameters) {

@@ -27,8 +27,9 @@ int BackwardKernels(const Op& op) {
 class Machine {
  public:
   Machine(const Block& block, WeightGradient weight_gradient, DType gradient_dtype,
-          std::vector<Storage>* storages, Tape* tape = nullptr)
+          std::vector<Storage>* storages, Tape* tape, bool holds_output)
       : block_(block),
+        holds_output_(holds_output),
         weight_gradient_(weight_gradient),
         gradient_dtype_(gradient_dtype),
         log_(storages),
@@ -101,6 +102,7 @@ class Machine {
   void SaveSegmentInputs(int begin, int end, bool save);
 
   const Block& block_;
+  const bool holds_output_;  // once it was recomputed
   const WeightGradient weight_gradient_;
   const DType gradient_dtype_;
   std::vector<Storage>* log_;
@@ -526,22 +528,20 @@ BlockRun Machine::RunRecomputed() {
   MakeOutputGradient();
   Refer(forward_storage_[block_.input]);
   Forward(0, count, true);
+  run.again = Alive(peak_.note, true);
+  peak_ = later_peak_ = Peak();
   const int output = forward_storage_[block_.output];
   if (tape_ != nullptr) tape_->output_again = static_cast<int16_t>(output);
   Tell(TapeEventKind::kOutput, output);
   const int gradient = gradient_storage_[block_.output];
-  if (block_.holds_output) {
-    if (tape_ == nullptr) Refer(output);
-    Refer(gradient);
-  }
+  if (holds_output_) Refer(output);
+  if (block_.holds_output) Refer(gradient);
   Release(output);
   if (tape_ != nullptr) tape_->again_end = tape_->events.size();
   run.unit = Alive(note_, true);
   run.unit.Shrink(Role::kTemporary, bytes_[block_.output]);
   run.unit.Shrink(Role::kActivation, checkpoint_bytes_);
-  if (block_.holds_output && tape_ == nullptr) {
-    run.unit.Shrink(pieces_[output].role, pieces_[output].bytes);
-  }
+  if (holds_output_) run.unit.Shrink(pieces_[output].role, pieces_[output].bytes);
   Backward(0, count);
   EndBackward(run);
   if (block_.holds_output) Release(gradient);
@@ -552,7 +552,7 @@ BlockRun Machine::RunRecomputed() {
 
 Tape Record(const Block& block, WeightGradient weight_gradient, DType gradient_dtype) {
   Tape tape;
-  Machine machine(block, weight_gradient, gradient_dtype, nullptr, &tape);
+  Machine machine(block, weight_gradient, gradient_dtype, nullptr, &tape, false);
   machine.RunOnce();
   tape.input_gradient = static_cast<int16_t>(machine.InputGradient());
   return tape;
@@ -560,7 +560,16 @@ Tape Record(const Block& block, WeightGradient weight_gradient, DType gradient_d
 
 BlockRun Run(const Block& block, WeightGradient weight_gradient, DType gradient_dtype,
              std::vector<Storage>* storages) {
-  return Machine(block, weight_gradient, gradient_dtype, storages).RunOnce();
+  const auto run = [&](std::vector<Storage>* log, bool holds_output) {
+    return Machine(block, weight_gradient, gradient_dtype, log, nullptr, holds_output).RunOnce();
+  };
+  BlockRun whole = run(storages, block.holds_output);
+  if (block.recompute_unit > 1) {
+    const BlockRun inner = run(nullptr, false);
+    whole.inner_backward = inner.backward;
+    whole.later_inner_backward = inner.later_backward;
+  }
+  return whole;
 }
 
 }  // namespace plimsoll

@@ -39,10 +39,15 @@ struct Usage {
 // What one block holds for one micro-batch, beyond what earlier blocks keep.
 // Its input counts as its own, its output as the next block's.
 struct BlockRun {
-  Usage kept;              // after forward, for backward
-  Usage forward;           // at the peak of forward
-  Usage backward;          // at the peak of backward, recomputation included
-  Usage later_backward;    // the same where kKept gradients are added to an earlier micro-batch's
+  Usage kept;            // after forward, for backward
+  Usage forward;         // at the peak of forward
+  Usage again;           // at the peak of a recomputed block's second forward
+  Usage backward;        // at the peak of backward
+  Usage later_backward;  // the same where kKept gradients are added to an earlier micro-batch's
+  // Both, of a layer of a recomputed unit whose output the checkpoint does not hold: all but the
+  // last.
+  Usage inner_backward;
+  Usage later_inner_backward;
   Usage unit;              // what each further layer of a recomputed unit keeps meanwhile
   int64_t hole_bytes = 0;  // freed, but of no use to what follows
 };

@@ -6,8 +6,7 @@ PairDemand::PairDemand(const Parts& parts, const Stage& chunk, bool table_is_her
     : parts_(&parts),
       chunk_(chunk),
       table_is_here_(table_is_here),
-      sums_(SumStage(parts, chunk, table_is_here)),
-      kept_(KeptByPair(parts, chunk)) {
+      sums_(SumStage(parts, chunk, table_is_here)) {
   int64_t passing_bytes = 0;  // gradients that go with their micro-batch
   for (const State* state : parts.grown) {
     const int64_t bytes = GrownBytes(parts, *state, sums_, table_is_here);
@@ -17,12 +16,14 @@ PairDemand::PairDemand(const Parts& parts, const Stage& chunk, bool table_is_her
       passing_bytes = Add(passing_bytes, bytes);
     }
   }
+  const Plan plan = PlanPair(parts.program, chunk_);
+  PlanSum sum(parts, chunk_, table_is_here);
+  sum.AddForward(plan.forward, forward_[0], forward_[1]);
+  sum.Grow(sum.kept(), false, kept_);
   for (const bool later : {false, true}) {
     if (later && parts.grown.empty()) continue;
-    const FlightMachine flight(parts, chunk_, table_is_here, !later);
-    const Demand kept = flight.Kept();
-    demands_[later] = {flight.Forward(kept), flight.LossForward(kept), flight.LossBackward(kept),
-                       flight.Backward(Add(passing_bytes, later ? 0 : grown_.total))};
+    sum.AddBackward(plan.backward, later, backward_[later][0], backward_[later][1]);
+    backward_[later][1].current = Add(passing_bytes, later ? 0 : grown_.total);
   }
 }
 
@@ -34,7 +35,8 @@ void PairDemand::GrowGradients(Usage& usage) const {
 }
 
 void PairDemand::Grow(const AtWork& at, size_t index, Usage& usage) const {
-  FlightMachine(*parts_, chunk_, table_is_here_, !at.later).Grow(At(at, index), usage);
+  PlanSum sum(*parts_, chunk_, table_is_here_);
+  sum.Grow(At(at, index).at, at.later, usage);
 }
 
 }  // namespace plimsoll

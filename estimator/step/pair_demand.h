@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "estimator/program/program.h"
-#include "estimator/step/flight.h"
+#include "estimator/step/sum_plan.h"
 
 namespace plimsoll {
 
@@ -56,7 +56,7 @@ class PairDemand {
   void GrowGradients(Usage& usage) const;
   // What a phase needs, in all and by role.
   const Demand& At(const AtWork& at, size_t index) const {
-    return demands_[at.later][index + (at.backward ? 2 : 0)];
+    return at.backward ? backward_[at.later][index] : forward_[index];
   }
   void Grow(const AtWork& at, size_t index, Usage& usage) const;
 
@@ -67,7 +67,8 @@ class PairDemand {
   ParameterSums sums_;
   Usage kept_;
   Base grown_;
-  std::array<std::array<Demand, 4>, 2> demands_;  // of the first micro-batch, of later ones
+  std::array<Demand, 2> forward_;                  // and the loss' forward
+  std::array<std::array<Demand, 2>, 2> backward_;  // of the first micro-batch, of later ones
 };
 
 }  // namespace plimsoll

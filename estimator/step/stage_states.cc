@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "estimator/program/parameter_sums.h"
-
 namespace plimsoll {
 namespace {
 
@@ -13,47 +11,33 @@ int64_t Buffers(const State& state) {
   return one ? std::max<int64_t>(1, state.buffers) : state.buffers;
 }
 
-bool IsLayer(const Block& block, int64_t index) {
-  return block.kind == BlockKind::kLayer && block.layers.Has(index);
-}
-
-bool IsLast(const Stage& stage, size_t chunk) {
-  return stage.head && chunk + 1 == stage.virtual_layer_counts.size();
-}
-
-// Of one network.
-std::vector<StageBlock> BlocksIn(const std::pmr::vector<Block>& network, const Stage& stage,
-                                 size_t chunk) {
+// Those that a virtual stage runs forward.
+std::vector<StageBlock> ForwardOf(const Program& program, const Stage& stage, size_t chunk,
+                                  bool reference) {
   std::vector<StageBlock> blocks;
-  const auto add = [&](BlockKind kind) {
-    for (size_t i = 0; i < network.size(); ++i) {
-      if (network[i].kind == kind) blocks.push_back({i, -1});
-    }
-  };
-  int64_t begin = 0;
-  for (size_t i = 0; i < chunk; ++i) begin += stage.virtual_layer_counts[i];
-  if (chunk == 0 && stage.embedding) add(BlockKind::kEmbedding);
-  for (int64_t layer = 0; layer < stage.virtual_layer_counts[chunk]; ++layer) {
-    for (size_t i = 0; i < network.size(); ++i) {
-      if (!IsLayer(network[i], layer)) continue;
-      blocks.push_back({i, static_cast<int32_t>(begin + layer)});
-    }
-  }
-  if (IsLast(stage, chunk)) add(BlockKind::kHead);
+  const auto begin = static_cast<int32_t>(FirstLayer(stage, chunk));
+  PlanPair(program, VirtualStage(stage, chunk)).forward.ForEach([&](const Slot& slot) {
+    if (slot.kind != SlotKind::kForward || slot.at.reference != reference) return;
+    blocks.push_back(slot.at);
+    if (slot.at.layer >= 0) blocks.back().layer += begin;
+  });
   return blocks;
 }
 
 }  // namespace
 
+int64_t FirstLayer(const Stage& stage, size_t chunk) {
+  int64_t first = 0;
+  for (size_t i = 0; i < chunk; ++i) first += stage.virtual_layer_counts[i];
+  return first;
+}
+
 std::vector<StageBlock> BlocksOf(const Program& program, const Stage& stage, size_t chunk) {
-  return BlocksIn(program.blocks, stage, chunk);
+  return ForwardOf(program, stage, chunk, false);
 }
 
 std::vector<StageBlock> ReferenceOf(const Program& program, const Stage& stage, size_t chunk) {
-  if (program.reference.empty() || !IsLast(stage, chunk)) return {};
-  std::vector<StageBlock> blocks = BlocksIn(program.reference, stage, chunk);
-  for (StageBlock& at : blocks) at.reference = true;
-  return blocks;
+  return ForwardOf(program, stage, chunk, true);
 }
 
 StageStates::StageStates(const Program& program, const Stage& stage, TimelineWriter& writer)
@@ -67,6 +51,7 @@ StageStates::StageStates(const Program& program, const Stage& stage, TimelineWri
     const std::vector<StageBlock> blocks = BlocksOf(program, stage, chunk);
     blocks_.insert(blocks_.end(), blocks.begin(), blocks.end());
   }
+  grown_dealt_.assign(made_.size(), None());
   for (const State& state : program.states) {
     if (state.grows_in_backward) grown_alive_ |= state.alive;
   }
@@ -80,29 +65,39 @@ TimelineStorage StageStates::Piece(const State& state, int64_t bytes) const {
   return {.bytes = bytes, .stream = state.stream, .role = state.role, .name = state.name};
 }
 
+StageStates::Dealt StageStates::None() const {
+  Dealt none;
+  none.sums.embedding = stage_.embedding;
+  none.sums.head = stage_.head;
+  return none;
+}
+
 // Of one tensor of parameters, all that is packed into it.
-int64_t StageStates::TensorBytes(const State& state, const StageBlock& at,
-                                 const Parameter& tensor) const {
+ParameterSums StageStates::SumTensor(const State& state, const StageBlock& at,
+                                     const Parameter& tensor) const {
   const std::pmr::vector<Parameter>& parameters = program_.blocks[at.block].parameters;
-  int64_t bytes = 0;
+  ParameterSums sums;
   for (const Parameter& part : parameters) {
-    if (!IsOf(state, part)) continue;
     const bool packed = part.packed() && &parameters[part.packed_into] == &tensor;
-    if (&part != &tensor && !packed) continue;
-    ParameterSums sums = SumParameter(part, program_.row_shards);
-    sums.embedding = stage_.embedding;
-    sums.head = stage_.head;
-    bytes = Add(bytes, StateBytes(state, sums));
+    if (!IsOf(state, part) || (&part != &tensor && !packed)) continue;
+    AddBlocks(SumParameter(part, program_.row_shards), 1, sums);
   }
-  return bytes;
+  return sums;
 }
 
 TimelineStorage StageStates::PieceOf(const State& state, const StageBlock& at,
-                                     const Parameter& tensor) const {
-  TimelineStorage piece = Piece(state, TensorBytes(state, at, tensor));
+                                     const Parameter& tensor, Dealt& dealt) const {
+  TimelineStorage piece = Piece(state, Deal(state, SumTensor(state, at, tensor), dealt));
   piece.suffix = tensor.name;
   piece.layer = at.layer;
   return piece;
+}
+
+// What the next parameters have of a state.
+int64_t StageStates::Deal(const State& state, const ParameterSums& next, Dealt& dealt) {
+  AddBlocks(next, 1, dealt.sums);
+  const int64_t before = std::exchange(dealt.bytes, StateBytes(state, dealt.sums));
+  return dealt.bytes - before;
 }
 
 // Each storage that there was is freed once its successor is made.
@@ -120,22 +115,25 @@ void StageStates::MakeEach(size_t index) {
     }
     return;
   }
+  Dealt dealt = None();
   for (const StageBlock& at : blocks_) {
     for (const Parameter& parameter : program_.blocks[at.block].parameters) {
       if (TiedHere(parameter) || parameter.packed() || !IsOf(state, parameter)) continue;
-      add(PieceOf(state, at, parameter));
+      add(PieceOf(state, at, parameter, dealt));
     }
   }
 }
 
 // All of one parameter, then all of the next.
 void StageStates::MakeTogether(const std::vector<size_t>& states) {
+  std::vector<Dealt> dealt(program_.states.size(), None());
   for (const StageBlock& at : blocks_) {
     for (const Parameter& parameter : program_.blocks[at.block].parameters) {
       if (TiedHere(parameter) || parameter.packed()) continue;
       for (const size_t index : states) {
         if (!IsOf(program_.states[index], parameter)) continue;
-        alive_[index].push_back(writer_.Birth(PieceOf(program_.states[index], at, parameter)));
+        alive_[index].push_back(
+            writer_.Birth(PieceOf(program_.states[index], at, parameter, dealt[index])));
       }
     }
   }
@@ -147,9 +145,11 @@ void StageStates::Make(size_t index) {
   if (state.remakes_last) return MakeEach(index - 1);
   const int64_t buffers = Buffers(state);
   if (buffers == 0) return MakeEach(index);
-  const int64_t bytes = StateBytes(state, SumParameters(program_, stage_));
-  for (int64_t i = 0; i < buffers; ++i) {
-    alive_[index].push_back(writer_.Birth(Piece(state, CeilDivide(bytes, buffers))));
+  int64_t left = StateBytes(state, SumParameters(program_, stage_));
+  for (int64_t i = buffers; i > 0; --i) {
+    const int64_t bytes = CeilDivide(left, i);
+    alive_[index].push_back(writer_.Birth(Piece(state, bytes)));
+    left -= bytes;
   }
 }
 
@@ -161,7 +161,8 @@ void StageStates::FillIn() {
       const Block& block = program_.blocks[at.block];
       for (size_t i = 0; i < block.parameters.size(); ++i) {
         if (TiedHere(block.parameters[i]) || !IsIdle(block, i)) continue;
-        grown_.back().push_back(writer_.Birth(PieceOf(state, at, block.parameters[i])));
+        Dealt dealt = None();
+        grown_.back().push_back(writer_.Birth(PieceOf(state, at, block.parameters[i], dealt)));
       }
     }
   }
@@ -222,9 +223,9 @@ void StageStates::MakeWorkspace(Thread thread) {
   }
 }
 
-int32_t StageStates::MakeGrown(const State& state, const StageBlock& at) {
+int32_t StageStates::MakeGrown(const State& state, const StageBlock& at, Dealt& dealt) {
   const BlockSums sums = SumBlock(program_.blocks[at.block], program_.row_shards);
-  TimelineStorage piece = Piece(state, StateBytes(state, stage_.embedding ? sums.own : sums.all));
+  TimelineStorage piece = Piece(state, Deal(state, stage_.embedding ? sums.own : sums.all, dealt));
   piece.layer = at.layer;
   return writer_.Birth(piece);
 }
@@ -240,8 +241,10 @@ void StageStates::GrowBlock(size_t chunk, const StageBlock& at, const std::vecto
   }
   const bool copied = program_.blocks[at.block].reduce_bytes > 0;
   if (copied) Release(made);
-  for (const State& state : program_.states) {
-    if (state.grows_in_backward && &state != taken) grown.push_back(MakeGrown(state, at));
+  for (size_t i = 0; i < program_.states.size(); ++i) {
+    const State& state = program_.states[i];
+    if (!state.grows_in_backward || &state == taken) continue;
+    grown.push_back(MakeGrown(state, at, grown_dealt_[i]));
   }
   if (!copied) Release(made);
 }
@@ -251,7 +254,8 @@ void StageStates::AddBlock(const StageBlock& at, const std::vector<int32_t>& mad
   if (program_.blocks[at.block].reduce_bytes == 0) return;
   for (const State& state : program_.states) {
     if (!state.grows_in_backward || IsMadeByBackward(program_, state)) continue;
-    writer_.Release(MakeGrown(state, at));
+    Dealt dealt = None();
+    writer_.Release(MakeGrown(state, at, dealt));
   }
 }
 
@@ -260,6 +264,7 @@ void StageStates::Release(const std::vector<int32_t>& storages) {
 }
 
 void StageStates::BeginBackward() {
+  grown_dealt_.assign(made_.size(), None());
   for (size_t i = 0; i < made_.size(); ++i) {
     if (!program_.states[i].until_backward || !made_[i]) continue;
     Release(alive_[i]);

@@ -7,21 +7,17 @@
 #include <cstdint>
 #include <vector>
 
+#include "estimator/program/parameter_sums.h"
 #include "estimator/program/program.h"
+#include "estimator/step/plan.h"
 #include "estimator/step/timeline_writer.h"
 
 namespace plimsoll {
 
-// One block of a stage, and the layer that it is: -1 for embedding and head.
-struct StageBlock {
-  size_t block = 0;
-  int32_t layer = -1;
-  bool reference = false;  // one of program.reference
-};
+// The index of a virtual stage's first layer in the stage.
+int64_t FirstLayer(const Stage& stage, size_t chunk);
 
-// The blocks of one virtual stage, in forward's order.
-//
-// `begin` is the index of its first layer in the stage.
+// The blocks of one virtual stage, in forward's order; their layers are the stage's.
 std::vector<StageBlock> BlocksOf(const Program& program, const Stage& stage, size_t chunk);
 // Those of the reference, behind the head's forward of the last virtual stage; else none.
 std::vector<StageBlock> ReferenceOf(const Program& program, const Stage& stage, size_t chunk);
@@ -56,16 +52,26 @@ class StageStates {
   void EndBackward(size_t chunk);
 
  private:
+  // What a state's parameters had so far. Ranks split all of them as one, so that what one
+  // parameter has follows from those before it.
+  struct Dealt {
+    ParameterSums sums;
+    int64_t bytes = 0;
+  };
+
+  Dealt None() const;
+  static int64_t Deal(const State& state, const ParameterSums& next, Dealt& dealt);
   bool TiedHere(const Parameter& parameter) const;
-  int64_t TensorBytes(const State& state, const StageBlock& at, const Parameter& tensor) const;
+  ParameterSums SumTensor(const State& state, const StageBlock& at, const Parameter& tensor) const;
   void Make(size_t state);
   void MakeEach(size_t state);
   void MakeTogether(const std::vector<size_t>& states);
   void FillIn();
   void EndGrown(Alive now);
-  int32_t MakeGrown(const State& state, const StageBlock& at);
+  int32_t MakeGrown(const State& state, const StageBlock& at, Dealt& dealt);
   TimelineStorage Piece(const State& state, int64_t bytes) const;
-  TimelineStorage PieceOf(const State& state, const StageBlock& at, const Parameter& tensor) const;
+  TimelineStorage PieceOf(const State& state, const StageBlock& at, const Parameter& tensor,
+                          Dealt& dealt) const;
   void Release(const std::vector<int32_t>& storages);
 
   const Program& program_;
@@ -75,6 +81,7 @@ class StageStates {
   std::vector<std::vector<int32_t>> alive_;  // storages of each state
   std::vector<bool> made_;                   // whether a state is alive
   std::vector<std::vector<int32_t>> grown_;  // gradients of each virtual stage
+  std::vector<Dealt> grown_dealt_;           // of each state, in this backward
   Alive grown_alive_ = 0;                    // when they stay
   bool fresh_ = true;                        // no phase was entered yet
   std::array<bool, kThreadCount> multiplied_{};

@@ -25,6 +25,13 @@ struct Pair {
   int32_t sent = kNoStorage;
 };
 
+// A virtual stage.
+struct Chunk {
+  Plan plan;
+  int32_t first_layer = 0;  // of the stage's
+  std::vector<StageBlock> blocks;
+};
+
 class Unroller {
  public:
   Unroller(const Program& program, const Tapes& tapes, const Stage& stage)
@@ -34,8 +41,9 @@ class Unroller {
         turns_(ScheduleTurns(stage.order, stage.virtual_layer_counts.size())),
         states_(program, stage_, writer_) {
     for (size_t chunk = 0; chunk < stage_.virtual_layer_counts.size(); ++chunk) {
-      chunks_.push_back(BlocksOf(program, stage_, chunk));
-      references_.push_back(ReferenceOf(program, stage_, chunk));
+      chunks_.push_back({PlanPair(program, VirtualStage(stage_, chunk)),
+                         static_cast<int32_t>(FirstLayer(stage_, chunk)),
+                         BlocksOf(program, stage_, chunk)});
     }
   }
 
@@ -45,23 +53,26 @@ class Unroller {
   void Enter(Phase phase);
   void Step();
   void Forward(const Turn& turn);
-  void ForwardReference(const std::vector<StageBlock>& blocks);
   void Backward(const Turn& turn);
-  int32_t ForwardBlock(Frame& frame, const StageBlock& at, int32_t input, bool unit_begins);
-  void Again(Pair& pair, size_t chunk, size_t begin, size_t end, int32_t gradient);
-  int32_t BackwardBlock(Frame& frame, size_t chunk, const StageBlock& at, int32_t gradient);
+  void Play(const Slots& slots);
+  void Do(const Slot& slot, const StageBlock& at);
   void Play(Frame& frame, size_t begin, size_t end, const StageBlock& at);
   void Born(Frame& frame, size_t piece, const StageBlock& at);
-  size_t UnitBegin(size_t chunk, size_t last) const;
-  void BeginBuffers(const Block& block, bool backward);
-  void EndBuffers();
-  std::vector<int32_t> WeightGradients(const Frame& frame, const StageBlock& at);
-  bool IsTiedTable(const Parameter& table) const;
-  void Receive() {
+  void Wait() {
     if (program_.synchronizes_receives) writer_.Synchronize();
   }
+  void Receive();
+  void BeginBuffers(const Block& block);
+  void EndBuffers();
+  void ForwardBlock(const Slot& slot, const StageBlock& at);
+  void Send();
+  void Again(const Slot& slot, const StageBlock& at);
+  void BackwardBlock(const Slot& slot, const StageBlock& at);
   void Reduce(const Block& block);
   void EndReduce();
+  void Grow(const StageBlock& at);
+  std::vector<int32_t> WeightGradients(const Frame& frame, const StageBlock& at);
+  bool IsTiedTable(const Parameter& table) const;
   Pair& PairOf(const Turn& turn) {
     const size_t index =
         static_cast<size_t>(turn.micro_batch) * chunks_.size() + static_cast<size_t>(turn.chunk);
@@ -71,6 +82,8 @@ class Unroller {
   const Block& BlockAt(const StageBlock& at) const {
     return (at.reference ? program_.reference : program_.blocks)[at.block];
   }
+  // `at` names the layer as the stage does.
+  Frame& FrameAt(const StageBlock& at);
 
   const Program& program_;
   const Tapes& tapes_;
@@ -78,9 +91,17 @@ class Unroller {
   const std::vector<Turn> turns_;
   TimelineWriter writer_;
   StageStates states_;
-  std::vector<std::vector<StageBlock>> chunks_;
-  std::vector<std::vector<StageBlock>> references_;  // behind each one's forward
+  std::vector<Chunk> chunks_;
   std::vector<Pair> pairs_;
+  // Of the pair at work.
+  Pair* pair_ = nullptr;
+  size_t chunk_ = 0;
+  bool backward_ = false;
+  int32_t carried_ = kNoStorage;  // the output, or the gradient, on its way on
+  int32_t again_ = kNoStorage;    // the output of a layer that ran once more
+  std::vector<int32_t> held_;     // what a recomputed layer holds until its gradients grow
+  std::vector<Frame> reference_;  // of its blocks
+  int32_t reference_carried_ = kNoStorage;
   std::vector<int32_t> buffers_;  // of the block at work
   int32_t reduced_ = kNoStorage;  // gradients on their way to other ranks
   bool grows_ = false;            // whether backward makes gradients that do not exist yet
@@ -146,14 +167,36 @@ void Unroller::Play(Frame& frame, size_t begin, size_t end, const StageBlock& at
   }
 }
 
-void Unroller::BeginBuffers(const Block& block, bool backward) {
+Frame& Unroller::FrameAt(const StageBlock& at) {
+  std::vector<Frame>& frames = at.reference ? reference_ : pair_->frames;
+  if (at.layer < 0) return BlockAt(at).kind == BlockKind::kHead ? frames.back() : frames.front();
+  const Chunk& chunk = chunks_[chunk_];
+  const bool embedding = chunk.blocks.front().layer < 0 && chunk_ == 0 && stage_.embedding;
+  return frames[static_cast<size_t>(at.layer - chunk.first_layer) + (embedding ? 1 : 0)];
+}
+
+// Forward, the first block makes its input; backward, the last one's output has a gradient.
+void Unroller::Receive() {
+  if (!backward_) return Wait();
+  const Tape& last = *pair_->frames.back().tape;
+  if (last.output_gradient < 0) return;
+  Wait();
+  carried_ = writer_.Birth({.bytes = last.pieces[static_cast<size_t>(last.output_gradient)].bytes,
+                            .role = Role::kTemporary,
+                            .recorded = true,
+                            .name = "stage.output",
+                            .suffix = ".gradient",
+                            .micro_batch = micro_batch_});
+}
+
+void Unroller::BeginBuffers(const Block& block) {
   for (const BlockBuffer& buffer : block.buffers) {
-    const int32_t input = writer_.Birth({.bytes = buffer.InputBytes(backward),
+    const int32_t input = writer_.Birth({.bytes = buffer.InputBytes(backward_),
                                          .stream = buffer.stream,
                                          .role = buffer.role,
                                          .name = "gather.input",
                                          .micro_batch = micro_batch_});
-    buffers_.push_back(writer_.Birth({.bytes = buffer.Bytes(backward),
+    buffers_.push_back(writer_.Birth({.bytes = buffer.Bytes(backward_),
                                       .stream = buffer.stream,
                                       .role = buffer.role,
                                       .name = buffer.name,
@@ -167,101 +210,65 @@ void Unroller::EndBuffers() {
   buffers_.clear();
 }
 
-// Returns the output, referred to for the next block.
-int32_t Unroller::ForwardBlock(Frame& frame, const StageBlock& at, int32_t input,
-                               bool unit_begins) {
+// The output is referred to for the next block.
+void Unroller::ForwardBlock(const Slot& slot, const StageBlock& at) {
   const Block& block = BlockAt(at);
+  Frame& frame = FrameAt(at);
+  frame.tape = &(at.reference ? tapes_.reference : tapes_.first)[at.block];
   const Tape& tape = *frame.tape;
   frame.storages.assign(tape.pieces.size(), kNoStorage);
   frame.output = kNoStorage;
-  BeginBuffers(block, false);
-  if (tape.input >= 0) frame.storages[static_cast<size_t>(tape.input)] = input;
+  int32_t& carried = at.reference ? reference_carried_ : carried_;
+  const bool received = carried == kNoStorage && block.kind != BlockKind::kEmbedding;
+  if (tape.input >= 0) frame.storages[static_cast<size_t>(tape.input)] = carried;
   Play(frame, 0, tape.forward_end, at);
-  frame.checkpoint = writer_.Birth({.bytes = unit_begins ? block.checkpoint_bytes : 0,
+  frame.checkpoint = writer_.Birth({.bytes = slot.opens ? block.checkpoint_bytes : 0,
                                     .name = "checkpoint",
                                     .layer = at.layer,
                                     .micro_batch = micro_batch_});
   EndBuffers();
-  return frame.output;
+  carried = frame.output;
+  int32_t no_input = kNoStorage;
+  int32_t& input = tape.input < 0 ? no_input : frame.storages[static_cast<size_t>(tape.input)];
+  if (received) writer_.Record(input);
+  if (!slot.opens) writer_.Release(std::exchange(input, kNoStorage));
 }
 
-// Runs a network that keeps nothing for backward. Its embedding and layers are one module, which
-// returns before the head runs.
-void Unroller::ForwardReference(const std::vector<StageBlock>& blocks) {
-  std::vector<Frame> frames(blocks.size());
-  const auto end = [&](size_t i) {
-    Play(frames[i], frames[i].tape->forward_end, frames[i].tape->events.size(), blocks[i]);
-  };
-  int32_t carried = kNoStorage;
-  for (size_t i = 0; i < blocks.size(); ++i) {
-    if (i + 1 == blocks.size()) end(0);
-    frames[i].tape = &tapes_.reference[blocks[i].block];
-    carried = ForwardBlock(frames[i], blocks[i], carried, false);
+void Unroller::Send() {
+  writer_.Record(carried_);
+  if (stage_.edge_bytes > 0) {
+    pair_->sent = carried_;
+  } else {
+    writer_.Release(carried_);
   }
-  for (size_t i = 1; i < blocks.size(); ++i) end(i);
 }
 
 void Unroller::Forward(const Turn& turn) {
-  Enter(Phase::kForward);
-  const auto chunk = static_cast<size_t>(turn.chunk);
-  const std::vector<StageBlock>& blocks = chunks_[chunk];
-  Pair& pair = PairOf(turn);
-  pair.frames.resize(blocks.size());
-  int32_t carried = kNoStorage;
-  for (size_t i = 0; i < blocks.size(); ++i) {
-    const Block& block = BlockAt(blocks[i]);
-    const bool received = i == 0 && block.kind != BlockKind::kEmbedding;
-    if (received) Receive();
-    if (block.kind == BlockKind::kHead) Enter(Phase::kLoss);
-    Frame& frame = pair.frames[i];
-    frame.tape = &tapes_.first[blocks[i].block];
-    const bool unit_begins = UnitBegin(chunk, i) == i;
-    carried = ForwardBlock(frame, blocks[i], carried, unit_begins);
-    if (received) writer_.Record(frame.storages[static_cast<size_t>(frame.tape->input)]);
-    if (block.recompute_unit > 1 && !unit_begins) {
-      writer_.Release(
-          std::exchange(frame.storages[static_cast<size_t>(frame.tape->input)], kNoStorage));
-    }
-  }
-  ForwardReference(references_[chunk]);
-  writer_.Record(carried);
-  if (stage_.edge_bytes > 0) {
-    pair.sent = carried;
-  } else {
-    writer_.Release(carried);
-  }
+  pair_ = &PairOf(turn);
+  pair_->frames.resize(chunks_[chunk_].blocks.size());
+  reference_.resize(pair_->frames.size());
+  reference_carried_ = kNoStorage;
+  Play(chunks_[chunk_].plan.forward);
 }
 
-// The first of the blocks that are recomputed together with `last`.
-size_t Unroller::UnitBegin(size_t chunk, size_t last) const {
-  const std::vector<StageBlock>& blocks = chunks_[chunk];
-  const int64_t unit = BlockAt(blocks[last]).recompute_unit;
-  if (unit <= 1) return last;
-  size_t first = last;
-  while (first > 0 && BlockAt(blocks[first - 1]).kind == BlockKind::kLayer) --first;
-  return last - (last - first) % static_cast<size_t>(unit);
-}
-
-// Runs blocks [begin, end), recomputed together, forward once more: the input of
-// the first was kept, that of each other is the output of the one before it.
-// `gradient` is the last output's.
-void Unroller::Again(Pair& pair, size_t chunk, size_t begin, size_t end, int32_t gradient) {
-  int32_t carried = kNoStorage;
-  for (size_t i = begin; i < end; ++i) {
-    Frame& frame = pair.frames[i];
-    const Tape& tape = *frame.tape;
-    frame.output = kNoStorage;
-    if (i > begin) frame.storages[static_cast<size_t>(tape.input)] = carried;
-    if (i + 1 == end && tape.output_gradient >= 0) {
-      frame.storages[static_cast<size_t>(tape.output_gradient)] = gradient;
-    }
-    Play(frame, tape.forward_end, tape.again_end, chunks_[chunk][i]);
-    carried = std::exchange(frame.output, kNoStorage);
-  }
-  const Block& last = BlockAt(chunks_[chunk][end - 1]);
-  if (!last.holds_output) return writer_.Release(carried);
-  pair.frames[end - 1].output = carried;
-  writer_.Refer(gradient);
+// Of layers that run again together the input of the first was kept, that of each other is the
+// output of the one before it. The gradient is the last output's.
+void Unroller::Again(const Slot& slot, const StageBlock& at) {
+  Frame& frame = FrameAt(at);
+  const Tape& tape = *frame.tape;
+  const auto give = [&frame](int16_t piece, int32_t storage) {
+    if (piece >= 0) frame.storages[static_cast<size_t>(piece)] = storage;
+  };
+  if (!slot.opens) give(tape.input, std::exchange(again_, kNoStorage));
+  if (slot.closes) give(tape.output_gradient, carried_);
+  frame.output = kNoStorage;
+  Play(frame, tape.forward_end, tape.again_end, at);
+  again_ = std::exchange(frame.output, kNoStorage);
+  if (!slot.closes) return;
+  const int32_t output = std::exchange(again_, kNoStorage);
+  if (!BlockAt(at).holds_output) return writer_.Release(output);
+  frame.output = output;
+  writer_.Refer(carried_);
 }
 
 // Gradients of parameters that live on when backward of a block is over. That
@@ -286,8 +293,8 @@ bool Unroller::IsTiedTable(const Parameter& table) const {
   for (const Block& block : program_.blocks) {
     for (size_t i = 0; i < block.parameters.size(); ++i) {
       const Parameter& parameter = block.parameters[i];
-      const bool same = parameter.tied && parameter.Elements() == table.Elements();
-      if (same && MakesGradient(block, i)) return true;
+      const bool same = parameter.shape.extents[0].symbol == table.shape.extents[0].symbol;
+      if (parameter.tied && same && MakesGradient(block, i)) return true;
     }
   }
   return false;
@@ -309,13 +316,14 @@ void Unroller::Reduce(const Block& block) {
 
 void Unroller::EndReduce() { writer_.Release(std::exchange(reduced_, kNoStorage)); }
 
-// Returns the gradient of the block's input.
-int32_t Unroller::BackwardBlock(Frame& frame, size_t chunk, const StageBlock& at,
-                                int32_t gradient) {
+// The input's gradient is carried on.
+void Unroller::BackwardBlock(const Slot& slot, const StageBlock& at) {
   const Block& block = BlockAt(at);
+  Frame& frame = FrameAt(at);
   const Tape& tape = *frame.tape;
-  if (tape.output_gradient >= 0 && gradient != kNoStorage) {
-    frame.storages[static_cast<size_t>(tape.output_gradient)] = gradient;
+  const int32_t given = carried_;
+  if (tape.output_gradient >= 0 && given != kNoStorage) {
+    frame.storages[static_cast<size_t>(tape.output_gradient)] = given;
   }
   Play(frame, tape.again_end, tape.events.size(), at);
   EndBuffers();
@@ -323,67 +331,83 @@ int32_t Unroller::BackwardBlock(Frame& frame, size_t chunk, const StageBlock& at
   if (block.recompute_unit > 0) {  // the checkpoint held it
     writer_.Release(std::exchange(frame.storages[static_cast<size_t>(tape.input)], kNoStorage));
   }
-  Reduce(block);
-  const std::vector<int32_t> made = WeightGradients(frame, at);
+  carried_ = tape.input_gradient >= 0 ? frame.storages[static_cast<size_t>(tape.input_gradient)]
+                                      : kNoStorage;
+  const bool holds = block.recompute_unit > 0 && block.holds_output && slot.closes;
+  if (!holds) return;
+  held_ = {std::exchange(frame.output, kNoStorage), given};
+}
+
+void Unroller::Grow(const StageBlock& at) {
+  const std::vector<int32_t> made = WeightGradients(FrameAt(at), at);
   if (grows_) {
-    states_.GrowBlock(chunk, at, made);
+    states_.GrowBlock(chunk_, at, made);
   } else {
     states_.AddBlock(at, made);
   }
-  return tape.input_gradient >= 0 ? frame.storages[static_cast<size_t>(tape.input_gradient)]
-                                  : kNoStorage;
+  for (const int32_t id : held_) writer_.Release(id);
+  held_.clear();
 }
 
 void Unroller::Backward(const Turn& turn) {
-  const auto chunk = static_cast<size_t>(turn.chunk);
-  const std::vector<StageBlock>& blocks = chunks_[chunk];
-  Pair& pair = PairOf(turn);
-  int32_t gradient = kNoStorage;
+  const std::vector<StageBlock>& blocks = chunks_[chunk_].blocks;
+  pair_ = &PairOf(turn);
   states_.BeginBackward();
-  grows_ = states_.GrowsIn(chunk);
+  grows_ = states_.GrowsIn(chunk_);
   for (size_t i = 0; i < blocks.size() && !grows_; ++i) {  // forward is the same on both tapes
-    pair.frames[i].tape = &tapes_.later[blocks[i].block];
-    pair.frames[i].storages.resize(pair.frames[i].tape->pieces.size(), kNoStorage);
+    Frame& frame = pair_->frames[i];
+    frame.tape = &tapes_.later[blocks[i].block];
+    frame.storages.resize(frame.tape->pieces.size(), kNoStorage);
   }
-  size_t end = blocks.size();
-  while (end > 0) {
-    const Block& block = BlockAt(blocks[end - 1]);
-    Enter(block.kind == BlockKind::kHead ? Phase::kLoss : Phase::kBackward);
-    const size_t begin = UnitBegin(chunk, end - 1);
-    Frame& last = pair.frames[end - 1];
-    if (gradient == kNoStorage && last.tape->output_gradient >= 0) {  // received
-      Receive();
-      const auto piece = static_cast<size_t>(last.tape->output_gradient);
-      gradient = writer_.Birth({.bytes = last.tape->pieces[piece].bytes,
-                                .role = Role::kTemporary,
-                                .recorded = true,
-                                .name = "stage.output",
-                                .suffix = ".gradient",
-                                .micro_batch = micro_batch_});
-    }
-    const int32_t held = gradient;
-    const bool holds = block.recompute_unit > 0 && block.holds_output;
-    BeginBuffers(block, true);  // weights are gathered before a layer runs again
-    if (block.recompute_unit > 0) Again(pair, chunk, begin, end, gradient);
-    for (size_t i = end; i > begin; --i) {
-      if (i != end) BeginBuffers(BlockAt(blocks[i - 1]), true);
-      gradient = BackwardBlock(pair.frames[i - 1], chunk, blocks[i - 1], gradient);
-      if (i != end || !holds) continue;
-      writer_.Release(std::exchange(pair.frames[i - 1].output, kNoStorage));
-      writer_.Release(held);
-    }
-    end = begin;
-  }
-  writer_.Record(gradient);
-  writer_.Release(gradient);  // sent, where it is not the embedding's
-  writer_.Release(std::exchange(pair.sent, kNoStorage));
+  Play(chunks_[chunk_].plan.backward);
+  writer_.Record(carried_);
+  writer_.Release(carried_);  // sent, where it is not the embedding's
+  writer_.Release(std::exchange(pair_->sent, kNoStorage));
   EndReduce();
-  states_.EndBackward(chunk);
+  states_.EndBackward(chunk_);
+}
+
+void Unroller::Do(const Slot& slot, const StageBlock& at) {
+  switch (slot.kind) {
+    case SlotKind::kPhase:
+      return Enter(slot.phase);
+    case SlotKind::kReceive:
+      return Receive();
+    case SlotKind::kGather:
+      return BeginBuffers(BlockAt(at));
+    case SlotKind::kForward:
+      return ForwardBlock(slot, at);
+    case SlotKind::kEnd: {
+      Frame& frame = FrameAt(at);
+      return Play(frame, frame.tape->forward_end, frame.tape->events.size(), at);
+    }
+    case SlotKind::kSend:
+      return Send();
+    case SlotKind::kAgain:
+      return Again(slot, at);
+    case SlotKind::kBackward:
+      return BackwardBlock(slot, at);
+    case SlotKind::kReduce:
+      return Reduce(BlockAt(at));
+    case SlotKind::kGrow:
+      return Grow(at);
+  }
+}
+
+void Unroller::Play(const Slots& slots) {
+  carried_ = kNoStorage;
+  slots.ForEach([this](const Slot& slot) {
+    StageBlock at = slot.at;
+    if (at.layer >= 0) at.layer += chunks_[chunk_].first_layer;
+    Do(slot, at);
+  });
 }
 
 void Unroller::Step() {
   for (const Turn& turn : turns_) {
     micro_batch_ = turn.micro_batch;
+    chunk_ = static_cast<size_t>(turn.chunk);
+    backward_ = turn.backward;
     if (turn.backward) {
       Backward(turn);
     } else {

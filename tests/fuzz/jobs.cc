@@ -11,8 +11,8 @@
 #include "server/convert/convert_job.h"
 #include "tests/fuzz/fuzzer.h"
 #include "tests/fuzz/service.h"
+#include "tests/testing/both_peaks.h"
 #include "tests/testing/random_jobs.h"
-#include "tests/testing/replayed_shares.h"
 
 namespace plimsoll {
 namespace {
@@ -95,10 +95,10 @@ void Check(const MemoryEstimate& estimate) {
 }
 
 void CompareDetails(const JobSpec& job) {
-  for (const double share : ReplayedShares(job)) {
-    Promise(share > kLeastReplayedShare && share < kMostReplayedShare,
-            absl::StrCat(*job.runtime.framework,
-                         ": a replay holds what the closed form does, and not ", share, " of it"));
+  for (const BothPeaks& peaks : PeaksBothWays(job)) {
+    Promise(peaks.summed == peaks.played,
+            absl::StrCat(*job.runtime.framework, ": a timeline holds what the closed form does, ",
+                         peaks.summed, " bytes, and not ", peaks.played));
   }
 }
 

@@ -1,6 +1,6 @@
 // Whole answers as text: each cases/<name>.txtpb is a request, <name>.golden what it gets by
-// the closed form and by a replay, <name>.program what that is found from: tensors, ops and
-// states after all passes. A change of any byte shows in review.
+// the closed form and by a replay, <name>.program what that is found from: tensors, ops,
+// states after all passes, plans. A change of any byte shows in review.
 //
 //   UPDATE_GOLDENS=1 golden_test    rewrites what differs
 #include <algorithm>
@@ -16,6 +16,7 @@
 #include "estimator/passes/pass.h"
 #include "estimator/program/describe.h"
 #include "estimator/program/lower.h"
+#include "estimator/step/plan.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 #include "server/catalog/catalog.h"
@@ -112,7 +113,14 @@ std::string ProgramOf(const JobSpec& spec) {
   const auto job = std::get<ValidJob>(Validate(spec, LoadCatalog()));
   Program program = Lower(job);
   for (const Pass& pass : kPasses) program = pass.apply(job, std::move(program));
-  return Describe(program);
+  std::string text = Describe(program);
+  const auto plan = [&](const Stage& stage, size_t chunk) {
+    absl::StrAppend(&text, "\n", Describe(program, PlanPair(program, VirtualStage(stage, chunk))));
+  };
+  plan(program.stages.front(), 0);
+  const Stage& last = program.stages.back();
+  if (program.stages.size() > 1) plan(last, last.virtual_layer_counts.size() - 1);
+  return text;
 }
 
 Answer AnswerTo(const std::filesystem::path& path) {

@@ -1,0 +1,264 @@
+#include "estimator/step/plan.h"
+
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+
+namespace plimsoll {
+namespace {
+
+using Network = std::pmr::vector<Block>;
+
+// Layers [begin, end) of a virtual stage, of which each `period` is like the one before.
+struct Span {
+  int64_t begin = 0;
+  int64_t end = 0;
+  int64_t period = 1;
+};
+
+using Spans = absl::InlinedVector<Span, 4>;
+
+// Where in a network the kinds of layers change for good, and what repeats in between.
+Spans SpansOf(const Network& network, int64_t layer_count) {
+  absl::InlinedVector<int64_t, 8> cuts = {0, layer_count};
+  for (const Block& block : network) {
+    if (block.kind != BlockKind::kLayer) continue;
+    for (const int64_t cut : {block.layers.begin, block.layers.end}) {
+      if (0 < cut && cut < layer_count) cuts.push_back(cut);
+    }
+  }
+  std::sort(cuts.begin(), cuts.end());
+  Spans spans;
+  for (size_t i = 0; i + 1 < cuts.size(); ++i) {
+    Span span{cuts[i], cuts[i + 1], 1};
+    if (span.begin == span.end) continue;
+    for (const Block& block : network) {
+      const LayerSet& layers = block.layers;
+      const bool here = layers.begin <= span.begin && span.end <= std::min(layers.end, layer_count);
+      if (block.kind != BlockKind::kLayer || !here) continue;
+      for (const int64_t repeats : {layers.period, block.recompute_unit}) {
+        if (repeats > 1) span.period = std::lcm(span.period, repeats);
+      }
+    }
+    spans.push_back(span);
+  }
+  return spans;
+}
+
+class Planner {
+ public:
+  Planner(const Program& program, const Stage& chunk)
+      : program_(program), chunk_(chunk), spans_(SpansOf(program.blocks, chunk.layer_count)) {}
+
+  Plan Run() && {
+    Forward();
+    Backward();
+    return std::move(plan_);
+  }
+
+ private:
+  const Block& BlockAt(const StageBlock& at) const {
+    return (at.reference ? program_.reference : program_.blocks)[at.block];
+  }
+  StageBlock LayerAt(int64_t layer, bool reference) const;
+  void Add(SlotKind kind, const StageBlock& at = {});
+  void EachOf(BlockKind kind, bool reference, absl::FunctionRef<void(const StageBlock&)> add);
+  void Once(absl::FunctionRef<void()> add) { Repeat(1, 0, add); }
+  void Begin(Phase phase) {
+    Once([&] { slots_->slots.push_back({.kind = SlotKind::kPhase, .phase = phase}); });
+  }
+  void Repeat(int64_t times, int64_t stride, absl::FunctionRef<void()> add);
+  void Forward();
+  void ForwardLayers(bool reference, absl::FunctionRef<void(const StageBlock&)> add);
+  void ForwardReference();
+  void Backward();
+  void BackwardLayers(int64_t begin, int64_t end);
+  void BackwardBlock(const StageBlock& at, bool gathers);
+
+  const Program& program_;
+  const Stage& chunk_;
+  const Spans spans_;
+  Plan plan_;
+  Slots* slots_ = &plan_.forward;
+};
+
+void Planner::Add(SlotKind kind, const StageBlock& at) {
+  Slot slot{.kind = kind, .at = at};
+  const bool kept = at.layer >= 0 && !at.reference;
+  const int64_t unit = kept ? BlockAt(at).recompute_unit : 1;
+  if (unit > 1) {
+    slot.opens = at.layer % unit == 0;
+    slot.closes = at.layer % unit == unit - 1 || at.layer + 1 == chunk_.layer_count;
+  }
+  slots_->slots.push_back(slot);
+}
+
+// Adds slots as a loop, unless it is one that never runs.
+void Planner::Repeat(int64_t times, int64_t stride, absl::FunctionRef<void()> add) {
+  if (times == 0) return;
+  const size_t first = slots_->slots.size();
+  add();
+  const size_t count = slots_->slots.size() - first;
+  if (count > 0) slots_->loops.push_back({first, count, times, static_cast<int32_t>(stride)});
+}
+
+StageBlock Planner::LayerAt(int64_t layer, bool reference) const {
+  const Network& network = reference ? program_.reference : program_.blocks;
+  const auto is = [layer](const Block& block) {
+    return block.kind == BlockKind::kLayer && block.layers.Has(layer);
+  };
+  const auto at = std::find_if(network.begin(), network.end(), is);
+  return {static_cast<size_t>(at - network.begin()), static_cast<int32_t>(layer), reference};
+}
+
+void Planner::EachOf(BlockKind kind, bool reference,
+                     absl::FunctionRef<void(const StageBlock&)> add) {
+  const Network& network = reference ? program_.reference : program_.blocks;
+  for (size_t i = 0; i < network.size(); ++i) {
+    if (network[i].kind == kind) Once([&] { add({i, -1, reference}); });
+  }
+}
+
+void Planner::ForwardLayers(bool reference, absl::FunctionRef<void(const StageBlock&)> add) {
+  const Spans spans = reference ? SpansOf(program_.reference, chunk_.layer_count) : spans_;
+  for (const Span& span : spans) {
+    const auto layers = [&](int64_t begin, int64_t end) {
+      for (int64_t layer = begin; layer < end; ++layer) add(LayerAt(layer, reference));
+    };
+    const int64_t times = (span.end - span.begin) / span.period;
+    const int64_t rest = span.begin + times * span.period;
+    Repeat(times, span.period, [&] { layers(span.begin, span.begin + span.period); });
+    Once([&] { layers(rest, span.end); });
+  }
+}
+
+void Planner::Forward() {
+  slots_ = &plan_.forward;
+  Begin(Phase::kForward);
+  const auto run = [this](const StageBlock& at) {
+    Add(SlotKind::kGather, at);
+    Add(SlotKind::kForward, at);
+  };
+  if (chunk_.embedding) EachOf(BlockKind::kEmbedding, false, run);
+  const bool receives = !chunk_.embedding && (chunk_.layer_count > 0 || chunk_.head);
+  if (receives) Once([&] { Add(SlotKind::kReceive); });
+  ForwardLayers(false, run);
+  if (chunk_.head) {
+    Begin(Phase::kLoss);
+    EachOf(BlockKind::kHead, false, run);
+    ForwardReference();
+  }
+  Once([&] { Add(SlotKind::kSend); });
+}
+
+// Keeps nothing for backward. Its embedding and layers are one module, which returns before the
+// head runs.
+void Planner::ForwardReference() {
+  if (program_.reference.empty()) return;
+  const auto run = [this](const StageBlock& at) {
+    Add(SlotKind::kGather, at);
+    Add(SlotKind::kForward, at);
+  };
+  const auto end = [this](const StageBlock& at) { Add(SlotKind::kEnd, at); };
+  if (chunk_.embedding) EachOf(BlockKind::kEmbedding, true, run);
+  ForwardLayers(true, run);
+  if (chunk_.embedding) EachOf(BlockKind::kEmbedding, true, end);
+  EachOf(BlockKind::kHead, true, run);
+  ForwardLayers(true, end);
+  EachOf(BlockKind::kHead, true, end);
+}
+
+void Planner::BackwardBlock(const StageBlock& at, bool gathers) {
+  if (gathers) Add(SlotKind::kGather, at);
+  Add(SlotKind::kBackward, at);
+  if (BlockAt(at).reduce_bytes > 0) Add(SlotKind::kReduce, at);
+  Add(SlotKind::kGrow, at);
+}
+
+// Weights are gathered before layers run again; of those that do together, the last one's.
+void Planner::BackwardLayers(int64_t begin, int64_t end) {
+  while (end > begin) {
+    const StageBlock last = LayerAt(end - 1, false);
+    const int64_t unit = std::max<int64_t>(BlockAt(last).recompute_unit, 1);
+    const int64_t first = end - 1 - (end - 1) % unit;
+    Add(SlotKind::kGather, last);
+    for (int64_t i = first; i < end && BlockAt(last).recompute_unit > 0; ++i) {
+      Add(SlotKind::kAgain, LayerAt(i, false));
+    }
+    for (int64_t i = end - 1; i >= first; --i) BackwardBlock(LayerAt(i, false), i + 1 != end);
+    end = first;
+  }
+}
+
+void Planner::Backward() {
+  slots_ = &plan_.backward;
+  const auto run = [this](const StageBlock& at) { BackwardBlock(at, true); };
+  if (chunk_.head) Begin(Phase::kLoss);
+  if (chunk_.head) EachOf(BlockKind::kHead, false, run);
+  const bool more = chunk_.layer_count > 0 || chunk_.embedding;
+  if (more) Begin(Phase::kBackward);
+  if (more && !chunk_.head) Once([&] { Add(SlotKind::kReceive); });
+  for (auto span = spans_.rbegin(); span != spans_.rend(); ++span) {
+    const int64_t times = (span->end - span->begin) / span->period;
+    const int64_t rest = span->begin + times * span->period;
+    Once([&] { BackwardLayers(rest, span->end); });
+    Repeat(times, -span->period, [&] { BackwardLayers(rest - span->period, rest); });
+  }
+  if (chunk_.embedding) EachOf(BlockKind::kEmbedding, false, run);
+}
+
+}  // namespace
+
+void Slots::ForEach(absl::FunctionRef<void(const Slot&)> play) const {
+  for (const Loop& loop : loops) {
+    for (int64_t turn = 0; turn < loop.times; ++turn) {
+      for (size_t i = loop.first; i < loop.first + loop.count; ++i) {
+        Slot slot = slots[i];
+        slot.at = AtTurn(slots[i], loop, turn);
+        play(slot);
+      }
+    }
+  }
+}
+
+Stage VirtualStage(const Stage& stage, size_t chunk) {
+  Stage part = stage;
+  const size_t count = stage.virtual_layer_counts.size();
+  if (count > 1) {
+    part.layer_count = stage.virtual_layer_counts[chunk];
+    part.embedding = stage.embedding && chunk == 0;
+    part.head = stage.head && chunk + 1 == count;
+    part.edge_bytes = part.head ? 0 : stage.edge_bytes;
+  }
+  return part;
+}
+
+std::string Describe(const Program& program, const Plan& plan) {
+  constexpr absl::string_view kPhases[] = {"forward", "loss", "backward"};
+  constexpr absl::string_view kWords[] = {"begin", "receive",  "gather", "forward", "end",
+                                          "send",  "backward", "again",  "reduce",  "grow"};
+  std::string text;
+  for (const Slots* direction : {&plan.forward, &plan.backward}) {
+    for (const Loop& loop : direction->loops) {
+      absl::StrAppend(&text, loop.times > 1 ? absl::StrCat(loop.times, " times: ") : "");
+      for (size_t i = loop.first; i < loop.first + loop.count; ++i) {
+        const Slot& slot = direction->slots[i];
+        const auto& network = slot.at.reference ? program.reference : program.blocks;
+        const bool none = slot.kind == SlotKind::kReceive || slot.kind == SlotKind::kSend;
+        const absl::string_view what = slot.kind == SlotKind::kPhase
+                                           ? kPhases[static_cast<size_t>(slot.phase)]
+                                           : network[slot.at.block].name;
+        absl::StrAppend(&text, i > loop.first ? ", " : "", kWords[static_cast<size_t>(slot.kind)],
+                        none ? "" : " ", none ? "" : what);
+      }
+      absl::StrAppend(&text, "\n");
+    }
+  }
+  return text;
+}
+
+Plan PlanPair(const Program& program, const Stage& chunk) { return Planner(program, chunk).Run(); }
+
+}  // namespace plimsoll

@@ -1,0 +1,101 @@
+// What a pair of micro-batch and virtual stage does, in its order, said once: the closed form
+// adds it up (sum_plan.h), the timeline plays it (timeline.h).
+#ifndef PLIMSOLL_ESTIMATOR_STEP_PLAN_H_
+#define PLIMSOLL_ESTIMATOR_STEP_PLAN_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/functional/function_ref.h"
+#include "estimator/program/program.h"
+
+namespace plimsoll {
+
+// One block of a virtual stage, and the layer that it is, from the virtual stage's first: -1 for
+// embedding and head.
+struct StageBlock {
+  size_t block = 0;
+  int32_t layer = -1;
+  bool reference = false;  // one of program.reference
+};
+
+// What one slot does.
+//   kPhase     a phase begins
+//   kReceive   the input, or backward the output's gradient, comes from another stage
+//   kGather    the block's buffers are made
+//   kForward   the block runs forward; its buffers go
+//   kEnd       what a block of the reference saved goes
+//   kSend      the output goes to another stage, or to nobody
+//   kBackward  the block runs backward; its buffers go, and what it kept
+//   kAgain     a recomputed block runs forward once more
+//   kReduce    its gradients are copied for their way to other ranks
+//   kGrow      its gradients are there; what they were copied from is not
+enum class SlotKind : uint8_t {
+  kPhase,
+  kReceive,
+  kGather,
+  kForward,
+  kEnd,
+  kSend,
+  kBackward,
+  kAgain,
+  kReduce,
+  kGrow,
+};
+
+struct Slot {
+  SlotKind kind = SlotKind::kForward;
+  StageBlock at{};
+  Phase phase = Phase::kForward;  // that begins
+  // Of layers that are recomputed together, the first and the last; one alone is both.
+  bool opens = true;
+  bool closes = true;
+};
+
+// Slots [first, first + count), so many times; each time they are of layers `stride` further.
+struct Loop {
+  size_t first = 0;
+  size_t count = 0;
+  int64_t times = 1;
+  int32_t stride = 0;
+};
+
+// The layer of a slot of a loop, the `turn`th time; from 0.
+inline StageBlock AtTurn(const Slot& slot, const Loop& loop, int64_t turn) {
+  StageBlock at = slot.at;
+  if (at.layer >= 0) at.layer += static_cast<int32_t>(turn) * loop.stride;
+  return at;
+}
+
+// Layers repeat, so that a plan is as long as what differs.
+struct Slots {
+  absl::InlinedVector<Slot, 24> slots;
+  absl::InlinedVector<Loop, 8> loops;
+
+  // Calls `play` for each slot in order.
+  void ForEach(absl::FunctionRef<void(const Slot&)> play) const;
+};
+
+struct Plan {
+  Slots forward;
+  Slots backward;
+};
+
+// A virtual stage as a stage of its own.
+Stage VirtualStage(const Stage& stage, size_t chunk);
+
+// Returns the plan of `chunk`, a virtual stage that is a stage of its own.
+Plan PlanPair(const Program& program, const Stage& chunk);
+
+// A loop a line, each slot in words.
+//
+// Example:
+//   forward: gather embedding, forward embedding
+//   forward, 31 times: gather layer, forward layer
+std::string Describe(const Program& program, const Plan& plan);
+
+}  // namespace plimsoll
+
+#endif  // PLIMSOLL_ESTIMATOR_STEP_PLAN_H_

@@ -1,0 +1,362 @@
+#include "estimator/step/sum_plan.h"
+
+#include <algorithm>
+
+namespace plimsoll {
+namespace {
+
+// Of a loop the first, the second and the last turn are looked at. From the second on one turn
+// finds what the one before did, and so much more or less of it.
+constexpr int64_t kTurns = 3;
+
+size_t RunOf(const Program& program, const StageBlock& at) {
+  return at.block + (at.reference ? program.blocks.size() : 0);
+}
+
+// The gradient that a block gives, or is given.
+int64_t GradientBytes(const Block& block, TensorId of) {
+  const bool made = of != kNoTensor && block.tensors[of].differentiable;
+  return made ? block.tensors[of].Bytes() : 0;
+}
+
+}  // namespace
+
+Parts::Parts(const Program& of, const BlockRuns& with, std::pmr::memory_resource* memory)
+    : program(of), runs(with), sums(memory), grown(memory) {
+  sums.reserve(program.blocks.size());
+  for (const Block& block : program.blocks) sums.push_back(SumBlock(block, program.row_shards));
+  for (const State& state : program.states) {
+    if (state.grows_in_backward) grown.push_back(&state);
+  }
+  for (const Block& block : program.blocks) {
+    for (size_t i = 0; i < block.parameters.size() && !grown.empty(); ++i) {
+      if (!block.parameters[i].tied || block.parameters[i].frozen) continue;
+      int64_t& bytes = IsIdle(block, i) ? idle_gradient_bytes : tied_gradient_bytes;
+      bytes = Add(bytes, Bytes(program.gradient_dtype, block.parameters[i].Elements()));
+    }
+  }
+}
+
+ParameterSums SumStage(const Parts& parts, const Stage& stage, bool table_is_here) {
+  ParameterSums sums;
+  sums.layers = stage.layer_count;
+  sums.embedding = stage.embedding;
+  sums.head = stage.head;
+  for (size_t i = 0; i < parts.sums.size(); ++i) {
+    AddBlocks(table_is_here ? parts.sums[i].own : parts.sums[i].all,
+              CountOnStage(parts.program.blocks[i], stage), sums);
+  }
+  return sums;
+}
+
+int64_t GrownBytes(const Parts& parts, const State& state, const ParameterSums& sums,
+                   bool table_is_here) {
+  const int64_t bytes = StateBytes(state, sums);
+  const bool idle = sums.head && !table_is_here && IsMadeByBackward(parts.program, state);
+  return idle && bytes != kSaturated ? bytes - parts.idle_gradient_bytes : bytes;
+}
+
+bool Persists(const State& state) {
+  return (state.alive & Bit(Phase::kGradientReduction, false)) != 0;
+}
+
+// A block's gradients whole, where they outlive their op and are not those that grow.
+int64_t PlanSum::MadeBytes(size_t run) const {
+  if (parts_.program.weight_gradient != WeightGradient::kKept) return 0;
+  for (const State* state : parts_.grown) {
+    if (IsMadeByBackward(parts_.program, *state)) return 0;
+  }
+  return Bytes(parts_.program.gradient_dtype, parts_.sums[run].all.parameters);
+}
+
+// A block's gradients whole, or, where that is more, as they are kept.
+int64_t PlanSum::OwnBytes(size_t run) const {
+  const BlockSums& sums = parts_.sums[run];
+  int64_t kept = 0;
+  for (const State* state : parts_.grown) {
+    kept = Add(kept, StateBytes(*state, table_is_here_ ? sums.own : sums.all));
+  }
+  return std::max(kept, Bytes(parts_.program.gradient_dtype, sums.all.parameters));
+}
+
+// While a buffer is made there is what it is gathered from, and what waits for the block: its
+// input, or its output's gradient.
+template <typename Sum>
+void PlanSum::GrowGathering(const Standing& at, Sum& sum) const {
+  const Block& block = BlockOf(at.run);
+  const BlockBuffer& buffer = block.buffers[at.gathered];
+  sum.Grow(buffer.role, Add(buffer.Bytes(at.backward), buffer.InputBytes(at.backward)));
+  if (at.backward) {
+    const bool given = block.kind != BlockKind::kHead;
+    sum.Grow(Role::kTemporary, given ? GradientBytes(block, block.output) : 0);
+  } else if (at.carries && block.input != kNoTensor) {
+    const Tensor& input = block.tensors[block.input];
+    sum.Grow(input.role, input.Bytes());
+  }
+}
+
+// Gradients of blocks that backward has passed. The one at work has its own in its run where
+// they are kept whole.
+template <typename Sum>
+void PlanSum::GrowGrown(const Standing& at, Sum& sum) const {
+  for (const State* state : parts_.grown) {
+    if (later_ && Persists(*state)) continue;
+    sum.Grow(state->role, GrownBytes(parts_, *state, at.passed, table_is_here_));
+    const bool tied = table_is_here_ && at.passed.head && IsMadeByBackward(parts_.program, *state);
+    if (tied) sum.Grow(state->role, parts_.tied_gradient_bytes);
+  }
+}
+
+// What there is of a block when its backward is over: the gradient that it gives, and what a
+// checkpoint holds.
+template <typename Sum>
+void PlanSum::GrowEdges(const Standing& at, Sum& sum) const {
+  const Block& block = BlockOf(at.run);
+  sum.Grow(Role::kTemporary, GradientBytes(block, block.input));
+  if (block.recompute_unit == 0 || !block.holds_output || !at.closes) return;
+  const Tensor& output = block.tensors[block.tensors[block.output].storage];
+  sum.Grow(output.role, output.Bytes());
+  sum.Grow(Role::kTemporary, GradientBytes(block, block.output));
+}
+
+// Gradients that are reduced are made anew for each micro-batch.
+const Usage& PlanSum::BackwardOf(const Standing& at) const {
+  const BlockRun& run = parts_.runs[at.run];
+  const bool added = later_ && BlockOf(at.run).reduce_bytes == 0;
+  if (at.closes) return added ? run.later_backward : run.backward;
+  return added ? run.later_inner_backward : run.inner_backward;
+}
+
+template <typename Sum>
+void PlanSum::GrowAtWork(const Standing& at, Sum& sum) const {
+  const BlockRun& run = parts_.runs[at.run];
+  switch (at.work) {
+    case SlotKind::kGather:
+      return GrowGathering(at, sum);
+    case SlotKind::kForward:
+      return sum.Grow(run.forward);
+    case SlotKind::kAgain:
+      return sum.Grow(run.again);
+    case SlotKind::kBackward:
+      return sum.Grow(BackwardOf(at));
+    case SlotKind::kGrow:
+      sum.Grow(Role::kGradient, MadeBytes(at.run));
+      return GrowEdges(at, sum);
+    case SlotKind::kReduce:
+      sum.Grow(Role::kGradient, OwnBytes(at.run));
+      return GrowEdges(at, sum);
+    default:
+      return;
+  }
+}
+
+template <typename Sum>
+void PlanSum::GrowAll(const Standing& at, Sum& sum) const {
+  for (size_t i = 0; i < parts_.runs.size(); ++i) {
+    if (at.kept[i] > 0) sum.Grow(parts_.runs[i].kept, at.kept[i]);
+  }
+  if (at.again > 0) sum.Grow(parts_.runs[at.unit].unit, at.again);
+  if (at.sends) sum.Grow(Role::kActivation, chunk_.edge_bytes);
+  if (at.backward) GrowGrown(at, sum);
+  if (at.reduced != nullptr) sum.Grow(Role::kCommunication, at.reduced->reduce_bytes);
+  GrowAtWork(at, sum);
+  for (size_t i = 0; i < at.gathered; ++i) {
+    const BlockBuffer& buffer = BlockOf(at.run).buffers[i];
+    sum.Grow(buffer.role, buffer.Bytes(at.backward));
+  }
+}
+
+void PlanSum::Grow(const Standing& at, bool later, Usage& usage) {
+  later_ = later;
+  GrowAll(at, usage);
+}
+
+// What is in each pool but the compute stream's.
+OtherStreams PlanSum::OthersAt(const Standing& at) const {
+  OtherStreams others;
+  if (at.reduced != nullptr) others.Grow(parts_.program.reduce_stream, at.reduced->reduce_bytes);
+  const bool gathers = at.work == SlotKind::kGather;
+  for (size_t i = 0; i < at.gathered + (gathers ? 1 : 0); ++i) {
+    const BlockBuffer& buffer = BlockOf(at.run).buffers[i];
+    others.Grow(buffer.stream, buffer.Bytes(at.backward));
+    if (i == at.gathered) others.Grow(buffer.stream, buffer.InputBytes(at.backward));
+  }
+  return others;
+}
+
+// Takes this moment as a candidate for the peak of its phase.
+void PlanSum::Consider(SlotKind work) {
+  now_.work = work;
+  Total sum;
+  GrowAll(now_, sum);
+  const OtherStreams others = OthersAt(now_);
+  demand_->compute_bytes = std::max(demand_->compute_bytes, sum.total - others.Sum());
+  demand_->others.Raise(others);
+  if (sum.total <= demand_->total) return;
+  demand_->total = sum.total;
+  demand_->at = now_;
+}
+
+// Memory that was freed where only larger tensors follow.
+void PlanSum::ConsiderHole(const Block& block) {
+  if (block.kind != BlockKind::kHead) return;
+  Standing bare = now_;
+  bare.gathered = 0;
+  Total sum;
+  GrowAll(bare, sum);
+  sum.Grow(Role::kLoss, parts_.runs[now_.run].hole_bytes);
+  demand_->compute_bytes = std::max(demand_->compute_bytes, sum.total);
+}
+
+void PlanSum::Gather(const Block& block) {
+  for (now_.gathered = 0; now_.gathered < block.buffers.size(); ++now_.gathered) {
+    Consider(SlotKind::kGather);
+  }
+}
+
+// What a slot leaves behind, so many times.
+void PlanSum::Pass(const Slot& slot, int64_t times) {
+  const size_t run = RunOf(parts_.program, slot.at);
+  const auto count = static_cast<int32_t>(times);
+  switch (slot.kind) {
+    case SlotKind::kForward:
+      if (slot.opens) now_.kept[run] += count;
+      break;
+    case SlotKind::kEnd:
+      now_.kept[run] -= count;
+      break;
+    case SlotKind::kAgain:
+      now_.unit = run;
+      now_.again += times;
+      if (slot.opens) now_.kept[run] -= count;
+      break;
+    case SlotKind::kBackward:
+      if (BlockOf(run).recompute_unit > 0) {
+        now_.again -= times;
+      } else {
+        now_.kept[run] -= count;
+      }
+      break;
+    case SlotKind::kReduce:
+      now_.reduced = &BlockOf(run);
+      break;
+    case SlotKind::kGrow: {
+      const BlockKind kind = BlockOf(run).kind;
+      const BlockSums& sums = parts_.sums[run];
+      if (!parts_.grown.empty()) {
+        AddBlocks(table_is_here_ ? sums.own : sums.all, times, now_.passed);
+      }
+      if (kind == BlockKind::kHead) now_.passed.head = true;
+      if (kind == BlockKind::kLayer) now_.passed.layers += times;
+      break;
+    }
+    case SlotKind::kSend:
+      now_.sends = true;
+      break;
+    case SlotKind::kPhase:
+    case SlotKind::kReceive:
+    case SlotKind::kGather:
+      break;
+  }
+}
+
+void PlanSum::Do(const Slot& slot) {
+  if (slot.kind == SlotKind::kPhase) {
+    demand_ = demands_[static_cast<size_t>(slot.phase)];
+    if (slot.phase == Phase::kLoss && !now_.backward) KeepAll();
+    return;
+  }
+  const size_t run = RunOf(parts_.program, slot.at);
+  const Block& block = BlockOf(run);
+  now_.run = run;
+  now_.closes = slot.closes;
+  switch (slot.kind) {
+    case SlotKind::kGather:
+      Gather(block);
+      break;
+    case SlotKind::kForward:
+      Consider(slot.kind);
+      Pass(slot, 1);
+      now_.gathered = 0;
+      now_.carries = true;
+      break;
+    case SlotKind::kAgain:
+      Pass(slot, 1);
+      --now_.again;  // what it will leave is in its run
+      Consider(slot.kind);
+      ++now_.again;
+      break;
+    case SlotKind::kBackward:
+      Pass(slot, 1);
+      Consider(slot.kind);
+      ConsiderHole(block);
+      now_.gathered = 0;
+      break;
+    case SlotKind::kReduce:
+      Pass(slot, 1);
+      Consider(slot.kind);
+      break;
+    case SlotKind::kGrow:
+      Pass(slot, 1);
+      if (!parts_.grown.empty() && !later_ && block.reduce_bytes == 0) Consider(slot.kind);
+      break;
+    case SlotKind::kSend:
+      Pass(slot, 1);
+      if (!chunk_.head) KeepAll();
+      break;
+    default:
+      Pass(slot, 1);
+  }
+}
+
+// Everything that forward keeps: the least that the loss finds.
+void PlanSum::KeepAll() {
+  demand_ = demands_[static_cast<size_t>(Phase::kLoss)];
+  Consider(SlotKind::kPhase);
+  demand_->current = demand_->total;
+  all_kept_ = *demand_;
+  demands_[static_cast<size_t>(Phase::kForward)]->current = all_kept_.current;
+}
+
+void PlanSum::Play(const Slots& slots) {
+  for (const Loop& loop : slots.loops) {
+    const auto first = slots.slots.begin() + static_cast<std::ptrdiff_t>(loop.first);
+    const auto end = first + static_cast<std::ptrdiff_t>(loop.count);
+    for (int64_t turn = 0; turn < std::min(loop.times, kTurns); ++turn) {
+      const bool last = turn + 1 == kTurns;
+      for (auto slot = first; slot != end && last; ++slot) Pass(*slot, loop.times - kTurns);
+      for (auto slot = first; slot != end; ++slot) Do(*slot);
+    }
+  }
+}
+
+void PlanSum::AddForward(const Slots& slots, Demand& forward, Demand& loss) {
+  demands_ = {&forward, &loss, nullptr};
+  Play(slots);
+  kept_ = now_;
+  kept_.work = SlotKind::kPhase;
+}
+
+void PlanSum::AddBackward(const Slots& slots, bool later, Demand& loss, Demand& backward) {
+  demands_ = {nullptr, &loss, &backward};
+  loss = all_kept_;
+  later_ = later;
+  now_ = kept_;
+  now_.backward = true;
+  Play(slots);
+}
+
+std::vector<int64_t> KeptRuns(const Program& program, const Stage& chunk) {
+  std::vector<int64_t> kept(program.blocks.size() + program.reference.size(), 0);
+  const Plan plan = PlanPair(program, chunk);
+  for (const Loop& loop : plan.forward.loops) {
+    for (size_t i = loop.first; i < loop.first + loop.count; ++i) {
+      const Slot& slot = plan.forward.slots[i];
+      const bool keeps = slot.kind == SlotKind::kForward && slot.opens;
+      if (keeps) kept[RunOf(program, slot.at)] += loop.times;
+    }
+  }
+  return kept;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,171 @@
+// Adds a plan up: what the activations of a virtual stage hold at most in forward, loss and
+// backward of one micro-batch. Layers that repeat are counted, not played.
+#ifndef PLIMSOLL_ESTIMATOR_STEP_SUM_PLAN_H_
+#define PLIMSOLL_ESTIMATOR_STEP_SUM_PLAN_H_
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <memory_resource>
+#include <vector>
+
+#include "estimator/program/parameter_sums.h"
+#include "estimator/program/program.h"
+#include "estimator/step/ledger.h"
+#include "estimator/step/peak.h"
+#include "estimator/step/plan.h"
+
+namespace plimsoll {
+
+// What Usage tells by role, in all. Candidates for a peak are compared by it;
+// only the one that wins is told by role.
+struct Total {
+  int64_t total = 0;
+
+  void Grow(Role /*role*/, int64_t bytes) { total = Add(total, bytes); }
+  void Grow(const Usage& usage, int64_t times = 1) {
+    total = Add(total, times == 1 ? usage.total : Multiply(usage.total, times));
+  }
+};
+
+// What follows from the program alone, for all of its stages.
+struct Parts {
+  const Program& program;
+  const BlockRuns& runs;
+  std::pmr::vector<BlockSums> sums;      // of one of each block
+  std::pmr::vector<const State*> grown;  // gradients made layer by layer
+  int64_t tied_gradient_bytes = 0;       // of the embedding's table, as the head makes it
+  int64_t idle_gradient_bytes = 0;       // of what is tied to the head for nothing: not made
+
+  // All outlive the parts.
+  Parts(const Program& of, const BlockRuns& with, std::pmr::memory_resource* memory);
+};
+
+// SumParameters, from sums that are known. A tied head counts unless its table
+// is on the rank.
+ParameterSums SumStage(const Parts& parts, const Stage& stage, bool table_is_here);
+
+// StateBytes, but for gradients that backward would have to make and does not.
+int64_t GrownBytes(const Parts& parts, const State& state, const ParameterSums& sums,
+                   bool table_is_here);
+
+// Whether gradients that grow in backward stay for the next micro-batch.
+bool Persists(const State& state);
+
+// Bytes in each of the allocator's pools but the compute stream's.
+struct OtherStreams {
+  int64_t all_gather = 0;
+  int64_t reduce_scatter = 0;
+
+  int64_t Sum() const { return Add(all_gather, reduce_scatter); }
+  void Grow(Stream stream, int64_t bytes) {
+    if (stream == Stream::kAllGather) all_gather = Add(all_gather, bytes);
+    if (stream == Stream::kReduceScatter) reduce_scatter = Add(reduce_scatter, bytes);
+  }
+  void Grow(const OtherStreams& other) {
+    all_gather = Add(all_gather, other.all_gather);
+    reduce_scatter = Add(reduce_scatter, other.reduce_scatter);
+  }
+  // Each pool keeps the most that it ever held.
+  void Raise(const OtherStreams& other) {
+    all_gather = std::max(all_gather, other.all_gather);
+    reduce_scatter = std::max(reduce_scatter, other.reduce_scatter);
+  }
+};
+
+// How often each run of a block has something, in the order of BlockRuns.
+inline constexpr size_t kMaxRuns = 16;
+using RunCounts = std::array<int32_t, kMaxRuns>;
+
+// What there is at one moment of a pair, counted.
+struct Standing {
+  RunCounts kept{};                  // runs whose activations are kept
+  int64_t again = 0;                 // layers of the unit at work that ran forward once more
+  size_t unit = 0;                   // their run
+  ParameterSums passed{};            // of blocks whose gradients are there
+  bool sends = false;                // the output is there for the next stage
+  const Block* reduced = nullptr;    // whose gradients are on their way to other ranks
+  SlotKind work = SlotKind::kPhase;  // of what is at work, where it has bytes of its own
+  bool backward = false;
+  size_t run = 0;        // that block's
+  bool closes = true;    // it is the last of its unit
+  size_t gathered = 0;   // of its buffers so many are there
+  bool carries = false;  // forward has the output of a block before
+};
+
+// What one phase needs beside states and beside what older pairs in flight
+// keep: the same for all stages that have the same layers.
+struct Demand {
+  int64_t total = -1;         // at most, of one moment; -1: there is none
+  Standing at{};              // that moment
+  int64_t compute_bytes = 0;  // the most in the compute stream, at any moment
+  OtherStreams others{};      // the most in each other
+  int64_t current = 0;        // when the phase ends
+};
+
+// Sums one plan up.
+class PlanSum {
+ public:
+  // `table_is_here` says whether the stage has the embedding. All outlive the sum.
+  PlanSum(const Parts& parts, const Stage& chunk, bool table_is_here)
+      : parts_(parts), chunk_(chunk), table_is_here_(table_is_here) {}
+
+  // Sets what forward needs, and the loss' forward.
+  void AddForward(const Slots& slots, Demand& forward, Demand& loss);
+  // The same of the loss' backward, and of backward; `later` where an earlier micro-batch left
+  // gradients.
+  //
+  // Requires: AddForward
+  void AddBackward(const Slots& slots, bool later, Demand& loss, Demand& backward);
+
+  // Between forward and backward.
+  const Standing& kept() const { return kept_; }
+  // Adds everything at a moment of this sum, or of one like it.
+  void Grow(const Standing& at, bool later, Usage& usage);
+
+ private:
+  const Block& BlockOf(size_t run) const {
+    const auto& blocks = parts_.program.blocks;
+    return run < blocks.size() ? blocks[run] : parts_.program.reference[run - blocks.size()];
+  }
+  void Play(const Slots& slots);
+  void KeepAll();
+  void Do(const Slot& slot);
+  void Gather(const Block& block);
+  void Pass(const Slot& slot, int64_t times);
+  void Consider(SlotKind work);
+  void ConsiderHole(const Block& block);
+  int64_t MadeBytes(size_t run) const;
+  int64_t OwnBytes(size_t run) const;
+  const Usage& BackwardOf(const Standing& at) const;
+  OtherStreams OthersAt(const Standing& at) const;
+  // Each adds to a sum, which is a Total or a Usage.
+  template <typename Sum>
+  void GrowGathering(const Standing& at, Sum& sum) const;
+  template <typename Sum>
+  void GrowGrown(const Standing& at, Sum& sum) const;
+  template <typename Sum>
+  void GrowEdges(const Standing& at, Sum& sum) const;
+  template <typename Sum>
+  void GrowAtWork(const Standing& at, Sum& sum) const;
+  template <typename Sum>
+  void GrowAll(const Standing& at, Sum& sum) const;
+
+  const Parts& parts_;
+  const Stage& chunk_;
+  const bool table_is_here_;
+  bool later_ = false;
+  Standing now_;
+  Standing kept_;
+  Demand all_kept_;
+  std::array<Demand*, 3> demands_{};  // of each phase
+  Demand* demand_ = nullptr;
+};
+
+// How often a pair of a virtual stage keeps what one run of each block keeps; of the reference,
+// when most of it has run.
+std::vector<int64_t> KeptRuns(const Program& program, const Stage& chunk);
+
+}  // namespace plimsoll
+
+#endif  // PLIMSOLL_ESTIMATOR_STEP_SUM_PLAN_H_

@@ -1,0 +1,152 @@
+// What a pair does, in its order: each rule of the step once, in words.
+#include "estimator/step/plan.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "tests/testing/hand_program.h"
+#include "tests/testing/jobs.h"
+
+namespace plimsoll {
+namespace {
+
+std::string PlanOf(const Program& program, const Stage& stage) {
+  return Describe(program, PlanPair(program, stage));
+}
+
+TEST(PlanTest, LayersThatAreAlikeAreOneLoop) {
+  const Program program = HandProgram(7);
+  EXPECT_EQ(PlanOf(program, program.stages[0]),
+            "begin forward\n"
+            "gather embedding, forward embedding\n"
+            "7 times: gather layer, forward layer\n"
+            "begin loss\n"
+            "gather head, forward head\n"
+            "send\n"
+            "begin loss\n"
+            "gather head, backward head, grow head\n"
+            "begin backward\n"
+            "7 times: gather layer, backward layer, grow layer\n"
+            "gather embedding, backward embedding, grow embedding\n");
+}
+
+TEST(PlanTest, StagesInBetweenReceiveBothWays) {
+  const Program program = HandProgram(4);
+  Stage stage = program.stages[0];
+  stage.embedding = stage.head = false;
+  EXPECT_EQ(PlanOf(program, stage),
+            "begin forward\n"
+            "receive\n"
+            "4 times: gather layer, forward layer\n"
+            "send\n"
+            "begin backward\n"
+            "receive\n"
+            "4 times: gather layer, backward layer, grow layer\n");
+  stage.layer_count = 0;
+  EXPECT_EQ(PlanOf(program, stage), "begin forward\nsend\n");
+}
+
+// Kinds that take turns repeat together; what is left of a period comes by itself, behind it
+// forward and before it backward.
+TEST(PlanTest, KindsThatTakeTurnsRepeatTogether) {
+  Program program = HandProgram(8);
+  program.blocks[1].layers = {.period = 3, .from = 1, .to = 3};
+  Block other = program.blocks[1];
+  other.name = "other";
+  other.layers = Others(other.layers);
+  program.blocks.push_back(other);
+  Stage stage = program.stages[0];
+  stage.embedding = stage.head = false;
+  const std::string forward =
+      "gather other, forward other, gather layer, forward layer, gather layer, forward layer\n";
+  const std::string last = "gather other, forward other, gather layer, forward layer\n";
+  EXPECT_NE(PlanOf(program, stage).find(absl::StrCat("2 times: ", forward, last)),
+            std::string::npos);
+  const std::string back = "gather layer, backward layer, grow layer, ";
+  const std::string turn = "gather other, backward other, grow other\n";
+  EXPECT_NE(PlanOf(program, stage).find(absl::StrCat(back, turn, "2 times: ", back, back, turn)),
+            std::string::npos);
+}
+
+// Layers before a place are of one kind, those behind it of another.
+TEST(PlanTest, KindsThatChangeOnceAreTwoLoops) {
+  Program program = HandProgram(6);
+  program.blocks[1].layers = {.begin = 2};
+  Block first = program.blocks[1];
+  first.name = "first";
+  first.layers = Others(first.layers);
+  program.blocks.push_back(first);
+  const std::string text = PlanOf(program, program.stages[0]);
+  EXPECT_NE(text.find("2 times: gather first, forward first\n"
+                      "4 times: gather layer, forward layer\n"),
+            std::string::npos);
+  EXPECT_NE(text.find("4 times: gather layer, backward layer, grow layer\n"
+                      "2 times: gather first, backward first, grow first\n"),
+            std::string::npos);
+}
+
+// Of layers that are recomputed together all run once more before the last goes backward.
+TEST(PlanTest, AUnitRunsOnceMoreAsAWhole) {
+  Program program = HandProgram(5);
+  program.blocks[1].recompute_unit = 2;
+  Stage stage = program.stages[0];
+  stage.embedding = stage.head = false;
+  EXPECT_NE(PlanOf(program, stage)
+                .find("gather layer, again layer, backward layer, grow layer\n"
+                      "2 times: gather layer, again layer, again layer, backward layer, grow "
+                      "layer, gather layer, backward layer, grow layer\n"),
+            std::string::npos);
+  const Plan plan = PlanPair(program, stage);
+  std::vector<int> opened;
+  plan.forward.ForEach([&](const Slot& slot) {
+    if (slot.kind == SlotKind::kForward && slot.opens) opened.push_back(slot.at.layer);
+  });
+  EXPECT_EQ(opened, (std::vector<int>{0, 2, 4}));
+  std::vector<int> closed;
+  plan.backward.ForEach([&](const Slot& slot) {
+    if (slot.kind == SlotKind::kBackward && slot.closes) closed.push_back(slot.at.layer);
+  });
+  EXPECT_EQ(closed, (std::vector<int>{4, 3, 1}));
+}
+
+TEST(PlanTest, WhatIsReducedIsCopiedBeforeItGrows) {
+  Program program = HandProgram(1);
+  program.blocks[1].reduce_bytes = 1;
+  EXPECT_NE(PlanOf(program, program.stages[0])
+                .find("gather layer, backward layer, reduce layer, grow layer\n"),
+            std::string::npos);
+}
+
+// The reference's embedding and layers end together, before its head runs.
+TEST(PlanTest, TheReferenceRunsBehindTheHead) {
+  Program program = HandProgram(3);
+  program.reference = program.blocks;
+  EXPECT_NE(PlanOf(program, program.stages[0])
+                .find("begin loss\n"
+                      "gather head, forward head\n"
+                      "gather embedding, forward embedding\n"
+                      "3 times: gather layer, forward layer\n"
+                      "end embedding\n"
+                      "gather head, forward head\n"
+                      "3 times: end layer\n"
+                      "end head\n"
+                      "send\n"),
+            std::string::npos);
+}
+
+// However many layers there are, a plan is as long.
+TEST(PlanTest, IsAsLongAsWhatDiffers) {
+  const Program program = HandProgram(5000);
+  const Plan plan = PlanPair(program, program.stages[0]);
+  EXPECT_LT(plan.forward.slots.size() + plan.backward.slots.size(), 25u);
+  int64_t layers = 0;
+  plan.backward.ForEach([&](const Slot& slot) {
+    if (slot.kind == SlotKind::kBackward && slot.at.layer >= 0) ++layers;
+  });
+  EXPECT_EQ(layers, 5000);
+}
+
+}  // namespace
+}  // namespace plimsoll
