@@ -98,10 +98,12 @@ void Planner::Add(SlotKind kind, const StageBlock& at) {
 // Adds slots as a loop, unless it is one that never runs.
 void Planner::Repeat(int64_t times, int64_t stride, absl::FunctionRef<void()> add) {
   if (times == 0) return;
-  const size_t first = slots_->slots.size();
+  const auto first = static_cast<uint32_t>(slots_->slots.size());
   add();
-  const size_t count = slots_->slots.size() - first;
-  if (count > 0) slots_->loops.push_back({first, count, times, static_cast<int32_t>(stride)});
+  const uint32_t count = static_cast<uint32_t>(slots_->slots.size()) - first;
+  if (count == 0) return;
+  slots_->loops.push_back(
+      {first, count, static_cast<int32_t>(times), static_cast<int32_t>(stride)});
 }
 
 StageBlock Planner::LayerAt(int64_t layer, bool reference) const {
@@ -110,13 +112,13 @@ StageBlock Planner::LayerAt(int64_t layer, bool reference) const {
     return block.kind == BlockKind::kLayer && block.layers.Has(layer);
   };
   const auto at = std::find_if(network.begin(), network.end(), is);
-  return {static_cast<size_t>(at - network.begin()), static_cast<int32_t>(layer), reference};
+  return {static_cast<uint32_t>(at - network.begin()), static_cast<int32_t>(layer), reference};
 }
 
 void Planner::EachOf(BlockKind kind, bool reference,
                      absl::FunctionRef<void(const StageBlock&)> add) {
   const Network& network = reference ? program_.reference : program_.blocks;
-  for (size_t i = 0; i < network.size(); ++i) {
+  for (uint32_t i = 0; i < network.size(); ++i) {
     if (network[i].kind == kind) Once([&] { add({i, -1, reference}); });
   }
 }

@@ -16,7 +16,7 @@ namespace plimsoll {
 // One block of a virtual stage, and the layer that it is, from the virtual stage's first: -1 for
 // embedding and head.
 struct StageBlock {
-  size_t block = 0;
+  uint32_t block = 0;
   int32_t layer = -1;
   bool reference = false;  // one of program.reference
 };
@@ -56,9 +56,9 @@ struct Slot {
 
 // Slots [first, first + count), so many times; each time they are of layers `stride` further.
 struct Loop {
-  size_t first = 0;
-  size_t count = 0;
-  int64_t times = 1;
+  uint32_t first = 0;
+  uint32_t count = 0;
+  int32_t times = 1;
   int32_t stride = 0;
 };
 

@@ -5,10 +5,6 @@
 namespace plimsoll {
 namespace {
 
-// Of a loop the first, the second and the last turn are looked at. From the second on one turn
-// finds what the one before did, and so much more or less of it.
-constexpr int64_t kTurns = 3;
-
 size_t RunOf(const Program& program, const StageBlock& at) {
   return at.block + (at.reference ? program.blocks.size() : 0);
 }
@@ -24,7 +20,10 @@ int64_t GradientBytes(const Block& block, TensorId of) {
 Parts::Parts(const Program& of, const BlockRuns& with, std::pmr::memory_resource* memory)
     : program(of), runs(with), sums(memory), grown(memory) {
   sums.reserve(program.blocks.size());
-  for (const Block& block : program.blocks) sums.push_back(SumBlock(block, program.row_shards));
+  for (const Block& block : program.blocks) {
+    sums.push_back(SumBlock(block, program.row_shards));
+    reduces = reduces || block.reduce_bytes > 0;
+  }
   for (const State& state : program.states) {
     if (state.grows_in_backward) grown.push_back(&state);
   }
@@ -135,6 +134,11 @@ void PlanSum::GrowAtWork(const Standing& at, Sum& sum) const {
       return GrowGathering(at, sum);
     case SlotKind::kForward:
       return sum.Grow(run.forward);
+    case SlotKind::kEnd: {  // what it keeps is there, and its output
+      const Block& block = BlockOf(at.run);
+      const Tensor& output = block.tensors[block.tensors[block.output].storage];
+      return sum.Grow(output.role, output.Bytes());
+    }
     case SlotKind::kAgain:
       return sum.Grow(run.again);
     case SlotKind::kBackward:
@@ -277,6 +281,7 @@ void PlanSum::Do(const Slot& slot) {
     case SlotKind::kForward:
       Consider(slot.kind);
       Pass(slot, 1);
+      if (block.checkpoint_bytes > 0) Consider(SlotKind::kEnd);
       now_.gathered = 0;
       now_.carries = true;
       break;
@@ -318,13 +323,16 @@ void PlanSum::KeepAll() {
   demands_[static_cast<size_t>(Phase::kForward)]->current = all_kept_.current;
 }
 
+// Of a loop the first and the last turn are looked at, as each finds what the one before did, and
+// so much more or less of it; the second too where the first finds other gradients on their way.
 void PlanSum::Play(const Slots& slots) {
+  const int32_t turns = now_.backward && parts_.reduces ? 3 : 2;
   for (const Loop& loop : slots.loops) {
     const auto first = slots.slots.begin() + static_cast<std::ptrdiff_t>(loop.first);
     const auto end = first + static_cast<std::ptrdiff_t>(loop.count);
-    for (int64_t turn = 0; turn < std::min(loop.times, kTurns); ++turn) {
-      const bool last = turn + 1 == kTurns;
-      for (auto slot = first; slot != end && last; ++slot) Pass(*slot, loop.times - kTurns);
+    for (int32_t turn = 0; turn < std::min(loop.times, turns); ++turn) {
+      const int32_t skipped = turn + 1 == turns ? loop.times - turns : 0;
+      for (auto slot = first; slot != end && skipped > 0; ++slot) Pass(*slot, skipped);
       for (auto slot = first; slot != end; ++slot) Do(*slot);
     }
   }

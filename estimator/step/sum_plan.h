@@ -34,6 +34,7 @@ struct Parts {
   const BlockRuns& runs;
   std::pmr::vector<BlockSums> sums;      // of one of each block
   std::pmr::vector<const State*> grown;  // gradients made layer by layer
+  bool reduces = false;                  // gradients are copied for their way to other ranks
   int64_t tied_gradient_bytes = 0;       // of the embedding's table, as the head makes it
   int64_t idle_gradient_bytes = 0;       // of what is tied to the head for nothing: not made
 
