@@ -2,12 +2,13 @@
 
 #include <google/protobuf/any.pb.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
-#include "client/format/json_text.h"
+#include "server/wire/json_text.h"
 
 namespace plimsoll {
 namespace {
@@ -16,7 +17,6 @@ using ::google::protobuf::Any;
 using ::google::protobuf::Descriptor;
 using ::google::protobuf::EnumDescriptor;
 using ::google::protobuf::FieldDescriptor;
-using ::google::protobuf::MessageFactory;
 
 // Requires: no number is negative, or far from the others; the API has none such
 std::vector<std::string> EnumNames(const EnumDescriptor* type) {
@@ -60,14 +60,17 @@ class Types {
     if (slot != nullptr) return slot.get();
     slot = std::make_unique<JsonType>();
     JsonType* const type = slot.get();  // `slot` moves when types are added below
-    type->reflection =
-        MessageFactory::generated_factory()->GetPrototype(descriptor)->GetReflection();
+    type->descriptor = descriptor;
     if (descriptor == Any::descriptor()) {
       type->form = JsonType::Form::kAny;
     } else if (descriptor->file()->package() == "google.protobuf") {
       type->form = JsonType::Form::kWellKnown;
     }
     for (int i = 0; i < descriptor->field_count(); ++i) AddField(*descriptor->field(i), type);
+    type->is_by_number =
+        std::is_sorted(type->fields.begin(), type->fields.end(), [](const auto& a, const auto& b) {
+          return a.descriptor->number() < b.descriptor->number();
+        });
     return type;
   }
 

@@ -4,7 +4,6 @@
 #define PLIMSOLL_CLIENT_FORMAT_JSON_TYPE_H_
 
 #include <google/protobuf/descriptor.h>
-#include <google/protobuf/message.h>
 
 #include <string>
 #include <vector>
@@ -27,13 +26,15 @@ struct JsonType {
   };
 
   Form form = Form::kFields;
-  const google::protobuf::Reflection* reflection = nullptr;
+  const google::protobuf::Descriptor* descriptor = nullptr;
   std::vector<Field> fields;           // in the order of the schema
+  bool is_by_number = true;            // that order is the one on the wire
   std::vector<int> indices_by_number;  // of `fields`; -1 where there is none
 
   // Returns the index of the field with this number on the wire, or -1.
-  int IndexOf(uint32_t number) const {
-    return number < indices_by_number.size() ? indices_by_number[number] : -1;
+  int IndexOf(int number) const {
+    const auto at = static_cast<size_t>(number);
+    return at < indices_by_number.size() ? indices_by_number[at] : -1;
   }
 };
 

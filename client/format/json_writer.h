@@ -1,6 +1,6 @@
-// Prints messages as ProtoJSON, zeros included. The fields are walked by
-// reflection straight into a JSON writer: the library's own printer goes
-// through the wire format and is ten times slower, which --jobs would feel.
+// Prints messages as ProtoJSON, zeros included, from their bytes on the wire: those of an
+// answer are there already, and the library's own printer is ten times slower, which
+// --jobs would feel.
 #ifndef PLIMSOLL_CLIENT_FORMAT_JSON_WRITER_H_
 #define PLIMSOLL_CLIENT_FORMAT_JSON_WRITER_H_
 
@@ -8,10 +8,17 @@
 
 #include <string>
 
+#include "absl/strings/string_view.h"
+
 namespace plimsoll {
 
 // Appends `message` on one line, without a line feed.
 void AppendJson(const google::protobuf::Message& message, std::string* out);
+
+// Appends what AppendJson does of the message of this type, parsed. Returns false where the
+// bytes are none.
+bool AppendWireJson(const google::protobuf::Descriptor* type, absl::string_view wire,
+                    std::string* out);
 
 // Returns `message` over several lines, indented by two, with a line feed.
 std::string ToPrettyJson(const google::protobuf::Message& message);

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <map>
 
-#include "client/format/json_text.h"
+#include "server/wire/json_text.h"
 
 namespace plimsoll {
 namespace {

@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
-#include "client/format/json_text.h"
 #include "client/format/json_writer.h"
+#include "server/wire/json_text.h"
 
 namespace plimsoll {
 namespace {

@@ -1,123 +1,83 @@
 // The answer as JSON.
-#include "absl/strings/str_cat.h"
-#include "client/format/json_text.h"
 #include "client/measure/measure_answer.h"
 #include "plimsoll/v1/planner.pb.h"
+#include "server/wire/json_out.h"
 
 namespace plimsoll {
 namespace {
 
-// An object or a list that is closed at the end of its scope.
-class Scope {
- public:
-  Scope(char open, char close, JsonText& json) : close_(close), json_(json) { json_.Open(open); }
-  ~Scope() { json_.Close(close_); }
-  Scope(const Scope&) = delete;
-  Scope& operator=(const Scope&) = delete;
-
- private:
-  const char close_;
-  JsonText& json_;
-};
-
-void Key(const char* name, JsonText& json) { json.Key(absl::StrCat(QuotedJson(name), ":")); }
-
-void Add(const char* name, int64_t value, JsonText& json) {
-  Key(name, json);
-  json.QuotedNumber(value);
+void AddPeaks(const Peaks& peaks, const MeasuredGpu& gpu, JsonOut& json) {
+  if (peaks.step > 0) json.Integer("step", peaks.step);
+  json.Integer("allocatedBytes", peaks.allocated_bytes);
+  json.Integer("requestedBytes", peaks.requested_bytes);
+  json.Integer("reservedBytes", peaks.reserved_bytes);
+  json.Integer("deviceBytes", DeviceBytes(peaks, gpu));
 }
 
-void Add(const char* name, const std::string& text, JsonText& json) {
-  Key(name, json);
-  json.Text(text);
-}
-
-void AddPeaks(const Peaks& peaks, const MeasuredGpu& gpu, JsonText& json) {
-  const Scope object('{', '}', json);
-  if (peaks.step > 0) Add("step", peaks.step, json);
-  Add("allocatedBytes", peaks.allocated_bytes, json);
-  Add("requestedBytes", peaks.requested_bytes, json);
-  Add("reservedBytes", peaks.reserved_bytes, json);
-  Add("deviceBytes", DeviceBytes(peaks, gpu), json);
-}
-
-void AddSteps(const Measurement& measurement, const MeasuredGpu& gpu, JsonText& json) {
-  Add("stepCount", measurement.step_count, json);
+void AddSteps(const Measurement& measurement, const MeasuredGpu& gpu, JsonOut& json) {
+  json.Integer("stepCount", measurement.step_count);
   if (!measurement.steps.empty()) {
-    Key("firstStep", json);
-    AddPeaks(measurement.steps.front(), gpu, json);
-    Key("lastStep", json);
-    AddPeaks(measurement.steps.back(), gpu, json);
+    json.Object("firstStep", [&] { AddPeaks(measurement.steps.front(), gpu, json); });
+    json.Object("lastStep", [&] { AddPeaks(measurement.steps.back(), gpu, json); });
   }
-  Key("steps", json);
-  {
-    const Scope list('[', ']', json);
+  json.List("steps", [&] {
     for (const Peaks& peaks : measurement.steps) {
-      json.Next();
-      AddPeaks(peaks, gpu, json);
+      json.Object([&] { AddPeaks(peaks, gpu, json); });
     }
-  }
-  Key("wholeRun", json);
-  AddPeaks(measurement.whole, gpu, json);
+  });
+  json.Object("wholeRun", [&] { AddPeaks(measurement.whole, gpu, json); });
 }
 
-void AddOutOfMemory(const OutOfMemory& failed, JsonText& json) {
-  Key("outOfMemory", json);
-  const Scope object('{', '}', json);
-  Add("step", failed.step, json);
-  Add("requestedBytes", failed.requested_bytes, json);
-  Add("allocatedBytes", failed.allocated_bytes, json);
-  Add("reservedBytes", failed.reserved_bytes, json);
+void AddOutOfMemory(const OutOfMemory& failed, JsonOut& json) {
+  json.Object("outOfMemory", [&] {
+    json.Integer("step", failed.step);
+    json.Integer("requestedBytes", failed.requested_bytes);
+    json.Integer("allocatedBytes", failed.allocated_bytes);
+    json.Integer("reservedBytes", failed.reserved_bytes);
+  });
 }
 
-void AddAlive(const Measurement& measurement, JsonText& json) {
-  Add("aliveStep", measurement.alive_step, json);
-  Add("aliveBytes", measurement.alive_bytes, json);
-  Key("alive", json);
-  const Scope list('[', ']', json);
-  for (const AliveGroup& group : measurement.alive) {
-    json.Next();
-    const Scope object('{', '}', json);
-    Add("bytes", group.bytes, json);
-    Add("count", group.count, json);
-    Add("line", group.line, json);
-    Add("within", group.within, json);
-  }
+void AddAlive(const Measurement& measurement, JsonOut& json) {
+  json.Integer("aliveStep", measurement.alive_step);
+  json.Integer("aliveBytes", measurement.alive_bytes);
+  json.List("alive", [&] {
+    for (const AliveGroup& group : measurement.alive) {
+      json.Object([&] {
+        json.Integer("bytes", group.bytes);
+        json.Integer("count", group.count);
+        json.Text("line", group.line);
+        json.Text("within", group.within);
+      });
+    }
+  });
 }
 
-void AddAnswer(const Measurement& measurement, const MeasuredGpu& gpu, JsonText& json) {
-  const Scope object('{', '}', json);
+void AddAnswer(const Measurement& measurement, const MeasuredGpu& gpu, JsonOut& json) {
   const v1::Verdict verdict =
       measurement.out_of_memory.has_value() ? v1::VERDICT_DOES_NOT_FIT : v1::VERDICT_FITS;
-  Add("verdict", v1::Verdict_Name(verdict), json);
-  Add("basis", std::string("phantom"), json);
-  Add("gpu", gpu.id, json);
-  Add("usableBytes", gpu.usable_bytes, json);
-  Add("contextBytes", gpu.context_bytes, json);
-  Add("torch", measurement.torch, json);
-  Add("rank", measurement.rank, json);
-  Add("rankCount", measurement.rank_count, json);
+  json.Text("verdict", v1::Verdict_Name(verdict));
+  json.Text("basis", "phantom");
+  json.Text("gpu", gpu.id);
+  json.Integer("usableBytes", gpu.usable_bytes);
+  json.Integer("contextBytes", gpu.context_bytes);
+  json.Text("torch", measurement.torch);
+  json.Integer("rank", measurement.rank);
+  json.Integer("rankCount", measurement.rank_count);
   AddSteps(measurement, gpu, json);
-  Add("retryCount", measurement.retry_count, json);
+  json.Integer("retryCount", measurement.retry_count);
   if (measurement.out_of_memory.has_value()) AddOutOfMemory(*measurement.out_of_memory, json);
   AddAlive(measurement, json);
-  Key("notKnown", json);
-  const Scope list('[', ']', json);
-  for (const std::string& what : UnknownToPhantoms()) {
-    json.Next();
-    json.Text(what);
-  }
+  json.List("notKnown", [&] {
+    for (const std::string& what : UnknownToPhantoms()) json.Text(what);
+  });
 }
 
 }  // namespace
 
 std::string ToJson(const Measurement& measurement, const MeasuredGpu& gpu) {
-  std::string text;
-  {
-    JsonText json(/*pretty=*/true, &text);
-    AddAnswer(measurement, gpu, json);
-  }
-  return text + "\n";
+  JsonOut json(/*pretty=*/true);
+  json.Object([&] { AddAnswer(measurement, gpu, json); });
+  return json.Take() + "\n";
 }
 
 }  // namespace plimsoll

@@ -21,7 +21,7 @@
 #include "client/io/standard_streams.h"
 #include "client/io/text.h"
 #include "client/report/report_words.h"
-#include "server/wire/ordered_bytes.h"
+#include "server/wire/json.h"
 #include "server/wire/shorten.h"
 
 namespace plimsoll {
@@ -71,13 +71,6 @@ constexpr const char* kColumns[] = {"id",
                                     "job"};
 
 using ValueByColumn = std::map<std::string, std::string>;
-
-std::string JobJson(const v1::Job& job) {
-  google::protobuf::util::JsonPrintOptions options;
-  options.preserve_proto_field_names = true;
-  // What was read from JSON has a JSON form.
-  return JsonInOrder(job, options, /*otherwise=*/"");
-}
 
 // What the job itself says, for people: the row is judged by its `job`.
 void AddJob(const v1::Job& job, ValueByColumn* columns) {
@@ -237,7 +230,7 @@ MeasuredRow RowOf(const v1::ReportUsageRequest& request, const v1::ReportUsageRe
       {"unit", "B"},
       {"what_is_measured", request.gauge()},
       {"notes", NotesOf(request, MeasuredGauge(request))},
-      {"job", JobJson(request.prediction().job())}};
+      {"job", ToShortJson(request.prediction().job(), /*otherwise=*/"")}};
   AddJob(request.prediction().job(), &columns);
   std::vector<std::string> fields;
   for (const char* const column : kColumns) fields.push_back(CsvField(Clean(columns[column])));

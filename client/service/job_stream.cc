@@ -11,7 +11,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/format/json_writer.h"
-#include "client/format/wire_json.h"
 #include "client/io/line_reader.h"
 #include "google/rpc/status.pb.h"
 #include "server/run/server.h"

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
-#include "server/admit/travel_json.h"
+#include "server/wire/json.h"
 #include "server/words/change_words.h"
 #include "server/words/yaml_message.h"
 
@@ -127,10 +127,10 @@ v1::Prediction MakePrediction(const v1::Job& job, const v1::EstimateMemoryRespon
 }
 
 std::string PredictionText(v1::Prediction prediction) {
-  std::string text = TravelJson(prediction);
+  std::string text = ToShortJson(prediction);
   if (text.size() <= kMaxPredictionBytes) return text;
   prediction.clear_job();
-  return TravelJson(prediction);
+  return ToShortJson(prediction);
 }
 
 }  // namespace plimsoll

@@ -8,7 +8,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "server/admit/travel_json.h"
 #include "server/wire/json.h"
 #include "server/wire/shorten.h"
 #include "server/words/flag_fields.h"
@@ -202,7 +201,7 @@ std::string UnreadWords(const Violations& wrong) {
 }
 
 std::string InlineWords(const v1::Job& job, bool resize_allowed) {
-  return absl::StrCat(resize_allowed ? "resize=allowed " : "", TravelJson(job));
+  return absl::StrCat(resize_allowed ? "resize=allowed " : "", ToShortJson(job));
 }
 
 }  // namespace plimsoll

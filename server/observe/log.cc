@@ -7,9 +7,8 @@
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "rapidjson/stringbuffer.h"
-#include "rapidjson/writer.h"
 #include "server/observe/line_writer.h"
+#include "server/wire/json_out.h"
 #include "server/wire/shorten.h"
 
 namespace plimsoll {
@@ -21,28 +20,23 @@ constexpr size_t kMaxTextBytes = 1024;
 constexpr size_t kMaxWaitingBytes = 1 << 20;
 
 std::string LineOf(LogLevel level, const std::string& event, const std::vector<LogField>& fields) {
-  rapidjson::StringBuffer buffer;
-  rapidjson::Writer<rapidjson::StringBuffer> writer(buffer);
-  const auto put = [&writer](const std::string& key, const std::string& text) {
-    writer.Key(key.c_str());
-    writer.String(Shorten(text, kMaxTextBytes).c_str());
+  JsonOut out;
+  const auto put = [&out](const std::string& key, const std::string& text) {
+    out.Text(key, Shorten(text, kMaxTextBytes));
   };
-  writer.StartObject();
-  put("time", absl::FormatTime(absl::Now(), absl::UTCTimeZone()));
-  put("level", kNames[static_cast<size_t>(level)]);
-  put("event", event);
-  for (const auto& [key, value] : fields) {
-    if (const auto* const number = std::get_if<double>(&value)) {
-      writer.Key(key.c_str());
-      writer.Double(*number);
-    } else {
-      put(key, std::get<std::string>(value));
+  out.Object([&] {
+    put("time", absl::FormatTime(absl::Now(), absl::UTCTimeZone()));
+    put("level", kNames[static_cast<size_t>(level)]);
+    put("event", event);
+    for (const auto& [key, value] : fields) {
+      if (const auto* const number = std::get_if<double>(&value)) {
+        out.Double(key, *number);
+      } else {
+        put(key, std::get<std::string>(value));
+      }
     }
-  }
-  writer.EndObject();
-  std::string line(buffer.GetString(), buffer.GetSize());
-  line += '\n';
-  return line;
+  });
+  return out.Take() + '\n';
 }
 
 // Never destroyed: whoever logs last may do so while the process ends.

@@ -348,4 +348,10 @@ std::string ToJson(const Message& message) {
   return JsonInOrder(message, options, /*otherwise=*/"{}");
 }
 
+std::string ToShortJson(const Message& message, const std::string& otherwise) {
+  json::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  return JsonInOrder(message, options, otherwise);
+}
+
 }  // namespace plimsoll

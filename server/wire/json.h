@@ -39,6 +39,12 @@ Violations ReadJsonMessage(absl::string_view text, google::protobuf::Message* me
 // strings.
 std::string ToJson(const google::protobuf::Message& message);
 
+// Returns it in one line with the API's own names, without what is unset, empty or zero: as
+// messages travel in comments, variables and tables. `otherwise` where it has no JSON form:
+// one with a NaN in a model's configuration, which is refused before it travels.
+std::string ToShortJson(const google::protobuf::Message& message,
+                        const std::string& otherwise = "{}");
+
 }  // namespace plimsoll
 
 #endif  // PLIMSOLL_SERVER_WIRE_JSON_H_

@@ -2,11 +2,12 @@
 #ifndef PLIMSOLL_SERVER_WIRE_JSON_OUT_H_
 #define PLIMSOLL_SERVER_WIRE_JSON_OUT_H_
 
+#include <cstdint>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "rapidjson/stringbuffer.h"
-#include "rapidjson/writer.h"
+#include "server/wire/json_text.h"
 
 namespace plimsoll {
 
@@ -14,57 +15,73 @@ namespace plimsoll {
 // without a name are used.
 class JsonOut {
  public:
+  explicit JsonOut(bool pretty = false) : json_(pretty, &buffer_) {}
+
   template <typename Fill>
   void Object(const Fill& fill) {
-    writer_.StartObject();
-    fill();
-    writer_.EndObject();
+    json_.Next();
+    Nest('{', fill, '}');
   }
   template <typename Fill>
   void Object(absl::string_view name, const Fill& fill) {
     Key(name);
-    Object(fill);
+    Nest('{', fill, '}');
   }
 
   template <typename Fill>
   void List(absl::string_view name, const Fill& fill) {
     Key(name);
-    writer_.StartArray();
-    fill();
-    writer_.EndArray();
+    Nest('[', fill, ']');
   }
 
-  void Text(absl::string_view text) { writer_.String(text.data(), Size(text)); }
+  void Text(absl::string_view text) {
+    json_.Next();
+    json_.Text(text);
+  }
   void Text(absl::string_view name, absl::string_view text) {
     Key(name);
-    Text(text);
+    json_.Text(text);
   }
 
-  void Bool(absl::string_view name, bool value) {
+  void Bool(absl::string_view name, bool value) { Raw(name, value ? "true" : "false"); }
+
+  // As ProtoJSON has it, a string.
+  void Integer(absl::string_view name, int64_t value) {
     Key(name);
-    writer_.Bool(value);
+    json_.QuotedNumber(value);
   }
 
-  // An object that is JSON already.
-  void Raw(absl::string_view object) {
-    writer_.RawValue(object.data(), object.size(), rapidjson::kObjectType);
-  }
-  void Raw(absl::string_view name, absl::string_view object) {
+  // Requires: value is finite
+  void Double(absl::string_view name, double value) {
     Key(name);
-    Raw(object);
+    json_.Double(value);
+  }
+
+  // What is JSON already.
+  void Raw(absl::string_view json) {
+    json_.Next();
+    json_.Raw(json);
+  }
+  void Raw(absl::string_view name, absl::string_view json) {
+    Key(name);
+    json_.Raw(json);
   }
 
   // Returns what was written.
-  std::string Take() const { return {buffer_.GetString(), buffer_.GetSize()}; }
+  std::string Take() const { return std::string(json_.text()); }
 
  private:
-  static rapidjson::SizeType Size(absl::string_view text) {
-    return static_cast<rapidjson::SizeType>(text.size());
+  template <typename Fill>
+  void Nest(char open, const Fill& fill, char close) {
+    json_.Open(open);
+    fill();
+    json_.Close(close);
   }
-  void Key(absl::string_view name) { writer_.Key(name.data(), Size(name)); }
 
-  rapidjson::StringBuffer buffer_;
-  rapidjson::Writer<rapidjson::StringBuffer> writer_{buffer_};
+  void Key(absl::string_view name) { json_.Key(absl::StrCat(QuotedJson(name), ":")); }
+
+  std::string buffer_;
+  JsonText json_;
 };
 
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-#include "client/format/json_text.h"
+#include "server/wire/json_text.h"
 
 #include <rapidjson/stringbuffer.h>
 #include <rapidjson/writer.h>
@@ -55,6 +55,10 @@ void JsonText::Number(double value) {
   if (value == std::trunc(value) && std::abs(value) < 1e15) {
     return Number(static_cast<int64_t>(value));
   }
+  Double(value);
+}
+
+void JsonText::Double(double value) {
   rapidjson::StringBuffer buffer;
   rapidjson::Writer<rapidjson::StringBuffer> writer(buffer);
   writer.Double(value);

@@ -1,6 +1,6 @@
 // JSON as text, token by token, on one line or indented by two.
-#ifndef PLIMSOLL_CLIENT_FORMAT_JSON_TEXT_H_
-#define PLIMSOLL_CLIENT_FORMAT_JSON_TEXT_H_
+#ifndef PLIMSOLL_SERVER_WIRE_JSON_TEXT_H_
+#define PLIMSOLL_SERVER_WIRE_JSON_TEXT_H_
 
 #include <rapidjson/internal/itoa.h>
 
@@ -38,11 +38,11 @@ class JsonText {
     empty_ = false;
   }
 
-  // Comes before each element of a list.
+  // Comes before each element of a list; before the whole it does nothing.
   void Next() {
     if (!empty_) Put(',');
     empty_ = false;
-    if (pretty_) NewLine();
+    if (pretty_ && depth_ > 0) NewLine();
   }
 
   // `quoted` is the key as QuotedJson returns it, and a colon.
@@ -65,13 +65,20 @@ class JsonText {
     Reserve(kMaxDigits);
     at_ = rapidjson::internal::i64toa(value, at_);
   }
-  // What JSON has no number for is a string.
+  // A whole number without a point; what JSON has no number for is a string.
   void Number(double value);
+  // A whole number with a point.
+  //
+  // Requires: value is finite
+  void Double(double value);
   // JSON that is there already, or a word such as `true`.
   void Raw(absl::string_view json) {
     Reserve(json.size());
     at_ = Copy(json, at_);
   }
+
+  // All that is in the string by now.
+  absl::string_view text() const { return {out_.data(), Size()}; }
 
  private:
   static constexpr size_t kMaxDigits = 20;
@@ -121,4 +128,4 @@ class JsonText {
 
 }  // namespace plimsoll
 
-#endif  // PLIMSOLL_CLIENT_FORMAT_JSON_TEXT_H_
+#endif  // PLIMSOLL_SERVER_WIRE_JSON_TEXT_H_

@@ -1,5 +1,5 @@
 // JSON token by token: commas, indents, escapes, numbers.
-#include "client/format/json_text.h"
+#include "server/wire/json_text.h"
 
 #include <cstdint>
 #include <limits>
