@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -14,21 +13,18 @@
 #include <utility>
 
 #include "absl/strings/string_view.h"
+#include "google/protobuf/io/coded_stream.h"
+#include "google/protobuf/wire_format_lite.h"
 
 namespace plimsoll {
 
 // Fields are written as proto3 has them, those without presence: what is zero
 // or empty is left out. The bytes are those of the library's own serializer
 // where fields are written by number.
-//
-// Source: protobuf.dev/programming-guides/encoding
 class WireWriter {
-  enum WireType { kVarint = 0, kFixed64 = 1, kLength = 2 };
+  using Coded = google::protobuf::io::CodedOutputStream;
+  using Format = google::protobuf::internal::WireFormatLite;
   static constexpr size_t kMaxVarint = 10;
-
-  static constexpr uint32_t Tag(int field, WireType type) {
-    return static_cast<uint32_t>(field) << 3 | type;
-  }
 
  public:
   WireWriter() = default;
@@ -40,16 +36,13 @@ class WireWriter {
   void Number(int field, Int value) {
     if (value == 0) return;
     Reserve(2 * kMaxVarint);
-    at_ = Put(static_cast<uint64_t>(value), Put(Tag(field, kVarint), at_));
+    at_ = Format::WriteInt64ToArray(field, static_cast<int64_t>(value), at_);
   }
 
   void Double(int field, double value) {
-    const auto bits = std::bit_cast<uint64_t>(value);
-    if (bits == 0) return;
-    Reserve(kMaxVarint + sizeof bits);
-    at_ = Put(Tag(field, kFixed64), at_);
-    std::memcpy(at_, &bits, sizeof bits);
-    at_ += sizeof bits;
+    if (std::bit_cast<uint64_t>(value) == 0) return;
+    Reserve(kMaxVarint + sizeof value);
+    at_ = Format::WriteDoubleToArray(field, value, at_);
   }
 
   void Text(int field, absl::string_view text) {
@@ -57,17 +50,14 @@ class WireWriter {
   }
 
   // An element of a repeated text, which may be empty.
-  void Bytes(int field, absl::string_view bytes) {
-    Reserve(2 * kMaxVarint + bytes.size());
-    at_ = Put(bytes.size(), Put(Tag(field, kLength), at_));
-    at_ = std::copy(bytes.begin(), bytes.end(), at_);
-  }
+  void Bytes(int field, absl::string_view bytes) { Bytes(field, bytes, {}); }
 
   // A text of two parts.
   void Bytes(int field, absl::string_view first, absl::string_view second) {
-    Reserve(2 * kMaxVarint + first.size() + second.size());
-    at_ = Put(first.size() + second.size(), Put(Tag(field, kLength), at_));
-    at_ = std::copy(second.begin(), second.end(), std::copy(first.begin(), first.end(), at_));
+    const size_t size = first.size() + second.size();
+    Reserve(2 * kMaxVarint + size);
+    at_ = Coded::WriteVarint64ToArray(size, PutTag(field));
+    at_ = Put(second, Put(first, at_));
   }
 
   // A repeated number, packed; none is left out.
@@ -77,7 +67,7 @@ class WireWriter {
     Message(field, [&] {
       for (; begin != end; ++begin) {
         Reserve(kMaxVarint);
-        at_ = Put(static_cast<uint64_t>(*begin), at_);
+        at_ = Coded::WriteVarint64ToArray(static_cast<uint64_t>(*begin), at_);
       }
     });
   }
@@ -87,7 +77,7 @@ class WireWriter {
   template <typename Fill>
   void Message(int field, const Fill& fill, size_t length_bytes = 1) {
     Reserve(2 * kMaxVarint);
-    at_ = Put(Tag(field, kLength), at_) + length_bytes;
+    at_ = PutTag(field) + length_bytes;
     const size_t begin = size();
     fill();
     SetLength(begin, length_bytes);
@@ -96,27 +86,24 @@ class WireWriter {
   // A number and its field.
   struct NumberField {
     template <typename Int>
-    NumberField(int number, Int value)
-        : tag(static_cast<char>(Tag(number, kVarint))), value(static_cast<uint64_t>(value)) {
-      assert(number < 16);
-    }
+    NumberField(int field, Int value) : field(field), value(static_cast<int64_t>(value)) {}
 
-    char tag;
-    uint64_t value;
+    int field;
+    int64_t value;
   };
 
-  // A message that is set and holds nothing but numbers, of fields below 16, and
-  // so few that its length takes one byte. Most of an answer is these: where the
-  // next byte goes stays in a register, which bytes written would else evict.
+  // A message that is set and holds nothing but numbers, so few that its length takes one
+  // byte. Most of an answer is these.
   template <size_t n>
   void Message(int field, const NumberField (&numbers)[n]) {
-    static_assert(n * (1 + kMaxVarint) < 0x80);
-    Reserve(2 * kMaxVarint + n * (1 + kMaxVarint));
-    char* const begin = Put(Tag(field, kLength), at_) + 1;
-    char* at = begin;
-    [&]<size_t... i>(std::index_sequence<i...>) { ((at = PutField(numbers[i], at)), ...); }
-    (std::make_index_sequence<n>());
-    begin[-1] = static_cast<char>(at - begin);
+    static_assert(n * (2 + kMaxVarint) < 0x80);  // fields below 2048
+    Reserve(2 * kMaxVarint + n * (2 + kMaxVarint));
+    uint8_t* const begin = PutTag(field) + 1;
+    uint8_t* at = begin;  // in a register, which bytes written would else evict
+    for (const NumberField& number : numbers) {
+      if (number.value != 0) at = Format::WriteInt64ToArray(number.field, number.value, at);
+    }
+    begin[-1] = static_cast<uint8_t>(at - begin);
     at_ = at;
   }
 
@@ -128,51 +115,30 @@ class WireWriter {
   std::unique_ptr<char[]> Release() { return std::move(buffer_); }
 
  private:
-  static char* PutField(const NumberField& from, char* to) {
-    if (from.value == 0) return to;
-    *to = from.tag;
-    return Put(from.value, to + 1);
+  uint8_t* PutTag(int field) const {
+    return Format::WriteTagToArray(field, Format::WIRETYPE_LENGTH_DELIMITED, at_);
   }
 
-  static char* Put(uint64_t value, char* to) {
-    if (value >= 0x80) return PutLong(value, to);
-    *to = static_cast<char>(value);
-    return to + 1;
-  }
-
-  // Spreads groups of seven bits over eight bytes at once: a half, a quarter and
-  // an eighth of them move up by 4, 2 and 1 bits, as x + (2^n - 1) x = 2^n x. All
-  // but the last byte say that there is more.
-  static char* PutLong(uint64_t value, char* to) {
-    static_assert(std::endian::native == std::endian::little);
-    for (; value >> 56 != 0; value >>= 7) *to++ = static_cast<char>(value | 0x80);
-    value += (value & 0x00fffffff0000000) * 15;
-    value += (value & 0x0fffc0000fffc000) * 3;
-    value += value & 0x3f803f803f803f80;
-    // Leading zero bytes, as trailing ones: for these there is an instruction on
-    // every machine.
-    const int unused = std::countr_zero(__builtin_bswap64(value)) / 8;
-    value |= uint64_t{0x0080808080808080} >> 8 * unused;
-    std::memcpy(to, &value, sizeof value);
-    return to + 8 - unused;
+  static uint8_t* Put(absl::string_view bytes, uint8_t* to) {
+    return std::copy(bytes.begin(), bytes.end(), to);  // what is empty may be null
   }
 
   // Sets the length of what begins at `begin`, for which `kept` bytes before it
   // are kept; what needs more or fewer moves.
   void SetLength(size_t begin, size_t kept) {
     const size_t length = size() - begin;
+    const size_t count = Coded::VarintSize64(length);
     Reserve(kMaxVarint);
-    char* const message = buffer_.get() + begin;
-    char bytes[kMaxVarint];
-    const auto count = static_cast<size_t>(Put(length, bytes) - bytes);
+    uint8_t* const message = Bottom() + begin;
     if (count != kept) {
       std::memmove(message - kept + count, message, length);
       at_ = message - kept + count + length;
     }
-    std::memcpy(message - kept, bytes, count);
+    Coded::WriteVarint64ToArray(length, message - kept);
   }
 
-  size_t size() const { return static_cast<size_t>(at_ - buffer_.get()); }
+  uint8_t* Bottom() const { return reinterpret_cast<uint8_t*>(buffer_.get()); }
+  size_t size() const { return static_cast<size_t>(at_ - Bottom()); }
 
   void Reserve(size_t bytes) {
     if (static_cast<size_t>(end_ - at_) < bytes) Grow(bytes);
@@ -180,18 +146,18 @@ class WireWriter {
 
   void Grow(size_t bytes) {
     const size_t used = size();
-    const size_t capacity = 2 * static_cast<size_t>(end_ - buffer_.get()) + bytes;
+    const size_t capacity = 2 * static_cast<size_t>(end_ - Bottom()) + bytes;
     std::unique_ptr<char[]> larger(new char[capacity]);
     std::memcpy(larger.get(), buffer_.get(), used);
     buffer_ = std::move(larger);
-    at_ = buffer_.get() + used;
-    end_ = buffer_.get() + capacity;
+    at_ = Bottom() + used;
+    end_ = Bottom() + capacity;
   }
 
   static constexpr size_t kCapacity = 8192;  // holds most answers
   std::unique_ptr<char[]> buffer_{new char[kCapacity]};
-  char* at_ = buffer_.get();
-  char* end_ = at_ + kCapacity;
+  uint8_t* at_ = Bottom();
+  uint8_t* end_ = at_ + kCapacity;
 };
 
 }  // namespace plimsoll
