@@ -13,7 +13,6 @@
 #include "absl/time/clock.h"
 #include "client/command/commands.h"
 #include "client/format/json_writer.h"
-#include "client/format/yaml_writer.h"
 #include "client/io/standard_streams.h"
 #include "client/io/text.h"
 #include "client/job/job_file.h"
@@ -27,6 +26,7 @@
 #include "server/wire/shorten.h"
 #include "server/words/document.h"
 #include "server/words/refusal.h"
+#include "server/words/yaml_writer.h"
 
 namespace plimsoll {
 namespace {

@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "client/command/commands.h"
 #include "client/format/json_writer.h"
-#include "client/format/yaml_writer.h"
 #include "client/io/standard_streams.h"
 #include "client/io/terminal.h"
 #include "client/job/comparison.h"
@@ -16,6 +15,7 @@
 #include "client/service/service.h"
 #include "client/show/diff_table.h"
 #include "server/words/refusal.h"
+#include "server/words/yaml_writer.h"
 
 namespace plimsoll {
 namespace {

@@ -10,7 +10,6 @@
 #include "client/command/stream_command.h"
 #include "client/draw/timeline_file.h"
 #include "client/format/json_writer.h"
-#include "client/format/yaml_writer.h"
 #include "client/io/standard_streams.h"
 #include "client/io/terminal.h"
 #include "client/job/job_file.h"
@@ -18,6 +17,7 @@
 #include "client/show/table.h"
 #include "client/show/zero_hint.h"
 #include "server/words/refusal.h"
+#include "server/words/yaml_writer.h"
 
 namespace plimsoll {
 namespace {

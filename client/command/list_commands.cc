@@ -3,11 +3,11 @@
 
 #include "client/command/commands.h"
 #include "client/format/json_writer.h"
-#include "client/format/yaml_writer.h"
 #include "client/io/standard_streams.h"
 #include "client/io/terminal.h"
 #include "client/service/service.h"
 #include "client/show/catalog_table.h"
+#include "server/words/yaml_writer.h"
 
 namespace plimsoll {
 namespace {

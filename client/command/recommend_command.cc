@@ -10,7 +10,6 @@
 #include "client/command/stream_command.h"
 #include "client/draw/recommend_plot_file.h"
 #include "client/format/json_writer.h"
-#include "client/format/yaml_writer.h"
 #include "client/io/progress.h"
 #include "client/io/standard_streams.h"
 #include "client/io/terminal.h"
@@ -19,6 +18,7 @@
 #include "client/service/service.h"
 #include "client/show/recommend_table.h"
 #include "server/words/refusal.h"
+#include "server/words/yaml_writer.h"
 
 namespace plimsoll {
 namespace {

@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "client/format/json_writer.h"
+#include "server/wire/field_value.h"
 #include "server/wire/json_text.h"
 
 namespace plimsoll {
@@ -42,24 +43,9 @@ std::string NumberText(double number) {
 
 // One value of a field: the one at `index` where the field is repeated.
 std::string ValueText(const Message& message, const FieldDescriptor* field, int index) {
-  const Reflection& r = *message.GetReflection();
-  const bool list = field->is_repeated();
-  switch (field->cpp_type()) {
-    case FieldDescriptor::CPPTYPE_STRING:
-      return list ? r.GetRepeatedString(message, field, index) : r.GetString(message, field);
-    case FieldDescriptor::CPPTYPE_INT64:
-      return absl::StrCat(list ? r.GetRepeatedInt64(message, field, index)
-                               : r.GetInt64(message, field));
-    case FieldDescriptor::CPPTYPE_DOUBLE:
-      return NumberText(list ? r.GetRepeatedDouble(message, field, index)
-                             : r.GetDouble(message, field));
-    case FieldDescriptor::CPPTYPE_BOOL:
-      return (list ? r.GetRepeatedBool(message, field, index) : r.GetBool(message, field))
-                 ? "true"
-                 : "false";
-    default:  // a job has no other scalars
-      return "";
-  }
+  const FieldValue value = GetValue(message, field, index);
+  const auto* const number = std::get_if<double>(&value);
+  return number != nullptr ? NumberText(*number) : ToText(value);
 }
 
 // Collects what a job says.

@@ -11,7 +11,6 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "client/format/json_writer.h"
-#include "client/format/yaml_writer.h"
 #include "client/io/standard_streams.h"
 #include "client/io/text.h"
 #include "client/report/actual_peaks.h"
@@ -22,6 +21,7 @@
 #include "server/catalog/catalog.h"
 #include "server/convert/convert_usage.h"
 #include "server/wire/shorten.h"
+#include "server/words/yaml_writer.h"
 
 namespace plimsoll {
 namespace {

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "server/wire/field_value.h"
 #include "server/wire/json.h"
 #include "server/words/change_words.h"
 #include "server/words/yaml_message.h"
@@ -19,34 +20,13 @@ namespace {
 
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
-using google::protobuf::Reflection;
 
 using Variables = std::map<std::string, std::string>;
 
-// The text of a field that has one value; empty for what has none in words.
-std::string ScalarText(const Message& message, const FieldDescriptor* field) {
-  const Reflection* const reflection = message.GetReflection();
-  switch (field->cpp_type()) {
-    case FieldDescriptor::CPPTYPE_INT64:
-      return absl::StrCat(reflection->GetInt64(message, field));
-    case FieldDescriptor::CPPTYPE_DOUBLE:
-      return absl::StrCat(reflection->GetDouble(message, field));
-    case FieldDescriptor::CPPTYPE_BOOL:
-      return reflection->GetBool(message, field) ? "true" : "false";
-    case FieldDescriptor::CPPTYPE_STRING:
-      return reflection->GetString(message, field);
-    default:
-      return "";
-  }
-}
-
 std::string ListText(const Message& message, const FieldDescriptor* field) {
-  const Reflection* const reflection = message.GetReflection();
   std::vector<std::string> values;
-  for (int i = 0; i < reflection->FieldSize(message, field); ++i) {
-    values.push_back(field->cpp_type() == FieldDescriptor::CPPTYPE_STRING
-                         ? reflection->GetRepeatedString(message, field, i)
-                         : absl::StrCat(reflection->GetRepeatedInt64(message, field, i)));
+  for (int i = 0; i < message.GetReflection()->FieldSize(message, field); ++i) {
+    values.push_back(ToText(GetValue(message, field, i)));
   }
   return absl::StrJoin(values, ",");
 }
@@ -62,7 +42,7 @@ void AddFields(const Message& message, const std::string& prefix, Variables* var
     } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
       AddFields(message.GetReflection()->GetMessage(message, field), name, variables);
     } else {
-      (*variables)[name] = ScalarText(message, field);
+      (*variables)[name] = ToText(GetValue(message, field));
     }
   }
 }

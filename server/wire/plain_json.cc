@@ -11,6 +11,7 @@
 #include "rapidjson/memorystream.h"
 #include "rapidjson/reader.h"
 #include "server/wire/field_names.h"
+#include "server/wire/field_value.h"
 #include "server/wire/json.h"
 
 namespace plimsoll {
@@ -52,7 +53,7 @@ class MessageFiller : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Mes
       value->set_bool_value(given);
       return true;
     }
-    return Put(FieldDescriptor::CPPTYPE_BOOL, &Reflection::SetBool, &Reflection::AddBool, given);
+    return Put(FieldDescriptor::CPPTYPE_BOOL, given);
   }
 
   // As text: RapidJSON 1.1 makes small numbers of those just beyond a double.
@@ -67,8 +68,7 @@ class MessageFiller : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Mes
       value->set_number_value(number);
       return true;
     }
-    return finite && Put(FieldDescriptor::CPPTYPE_DOUBLE, &Reflection::SetDouble,
-                         &Reflection::AddDouble, number);
+    return finite && Put(FieldDescriptor::CPPTYPE_DOUBLE, number);
   }
 
   bool String(const char* text, unsigned length, bool /*copy*/) {
@@ -78,8 +78,7 @@ class MessageFiller : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Mes
       return true;
     }
     if (WantedType() == FieldDescriptor::CPPTYPE_INT64) return PutInteger(given);
-    return Put(FieldDescriptor::CPPTYPE_STRING, &Reflection::SetString, &Reflection::AddString,
-               std::move(given));
+    return Put(FieldDescriptor::CPPTYPE_STRING, std::move(given));
   }
 
   bool Key(const char* text, unsigned length, bool /*copy*/) {
@@ -203,12 +202,8 @@ class MessageFiller : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Mes
     return top.field->is_repeated() == (top.kind == Level::kList) ? top.field->cpp_type() : 0;
   }
 
-  template <typename T>
-  using Setter = void (Reflection::*)(Message*, const FieldDescriptor*, T) const;
-
   // Sets the field of this type that waits for a value.
-  template <typename T>
-  bool Put(FieldDescriptor::CppType type, Setter<T> set, Setter<T> add, T value) {
+  bool Put(FieldDescriptor::CppType type, FieldValue value) {
     if (WantedType() != type) return false;
     const Level& top = levels_.back();
     Message* to = top.message;
@@ -219,7 +214,7 @@ class MessageFiller : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Mes
       field = field->message_type()->map_value();
     }
     if (field->type() == FieldDescriptor::TYPE_BYTES) return false;
-    (to->GetReflection()->*(field->is_repeated() ? add : set))(to, field, std::move(value));
+    PutValue(std::move(value), field, to);
     return true;
   }
 
@@ -227,8 +222,7 @@ class MessageFiller : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Mes
   bool PutInteger(absl::string_view text) {
     int64_t number = 0;
     return absl::SimpleAtoi(text, &number) && absl::AlphaNum(number).Piece() == text &&
-           Put(FieldDescriptor::CPPTYPE_INT64, &Reflection::SetInt64, &Reflection::AddInt64,
-               number);
+           Put(FieldDescriptor::CPPTYPE_INT64, number);
   }
 
   Message* root_;

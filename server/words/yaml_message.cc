@@ -1,7 +1,6 @@
 #include "server/words/yaml_message.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <set>
 #include <utility>
 
@@ -9,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "server/wire/field_value.h"
 #include "server/wire/shorten.h"
 #include "server/words/document.h"
 #include "server/words/refusal.h"
@@ -28,6 +28,22 @@ constexpr size_t kMaxViolations = 100;
 constexpr size_t kMaxShownBytes = 64;
 
 bool IsStruct(const Descriptor* type) { return type->full_name() == "google.protobuf.Struct"; }
+
+// What a scalar of the field must be.
+std::string ScalarRule(const FieldDescriptor& field) {
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_STRING:
+      return "must be text";
+    case FieldDescriptor::CPPTYPE_INT64:
+      return "must be an integer";
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return "must be a number";
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return "must be true or false";
+    default:
+      return absl::StrCat("cannot be given as ", field.cpp_type_name());
+  }
+}
 
 }  // namespace
 
@@ -215,36 +231,9 @@ void YamlReader::ReadMap(const YAML::Node& node, const std::string& path,
 
 void YamlReader::ReadScalar(const YAML::Node& node, const std::string& path,
                             const FieldDescriptor* field, Message* message) {
-  const Reflection* reflection = message->GetReflection();
-  const bool list = field->is_repeated();
-  const std::string text = node.IsScalar() ? node.Scalar() : "";
-  if (field->cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
-    if (!node.IsScalar()) return Violate(path, Shown(node), "must be text");
-    list ? reflection->AddString(message, field, text)
-         : reflection->SetString(message, field, text);
-  } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_INT64) {
-    int64_t value = 0;
-    if (!node.IsScalar() || !ToInt64(text, &value)) {
-      return Violate(path, Shown(node), "must be an integer");
-    }
-    list ? reflection->AddInt64(message, field, value)
-         : reflection->SetInt64(message, field, value);
-  } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_DOUBLE) {
-    double value = 0;
-    if (!node.IsScalar() || !ToDouble(text, &value)) {
-      return Violate(path, Shown(node), "must be a number");
-    }
-    list ? reflection->AddDouble(message, field, value)
-         : reflection->SetDouble(message, field, value);
-  } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_BOOL) {
-    bool value = false;
-    if (!node.IsScalar() || !ToBool(text, &value)) {
-      return Violate(path, Shown(node), "must be true or false");
-    }
-    list ? reflection->AddBool(message, field, value) : reflection->SetBool(message, field, value);
-  } else {
-    Violate(path, Shown(node), absl::StrCat("cannot be given as ", field->cpp_type_name()));
-  }
+  std::optional<FieldValue> value = plimsoll::ReadScalar(node, field->cpp_type());
+  if (!value.has_value()) return Violate(path, Shown(node), ScalarRule(*field));
+  PutValue(*std::move(value), field, message);
 }
 
 void YamlReader::Set(absl::string_view field, const std::string& text, const std::string& path,

@@ -1,12 +1,11 @@
-#include "client/format/yaml_writer.h"
+#include "server/words/yaml_writer.h"
 
 #include <google/protobuf/struct.pb.h>
 #include <yaml-cpp/yaml.h>
 
-#include <cmath>
 #include <map>
 
-#include "server/wire/json_text.h"
+#include "server/words/yaml_scalar.h"
 
 namespace plimsoll {
 namespace {
@@ -20,36 +19,16 @@ enum class Empty { kPrinted, kLeftOut };
 
 void EmitMessage(const Message& message, Empty empty, YAML::Emitter* out);
 
-// Text that YAML would read as something else is quoted.
-void EmitText(const std::string& text, YAML::Emitter* out) {
-  const YAML::Node node = YAML::Node(text);
-  double number = 0;
-  bool boolean = false;
-  if (YAML::convert<double>::decode(node, number) || YAML::convert<bool>::decode(node, boolean) ||
-      text == "null" || text == "~") {
-    *out << YAML::DoubleQuoted;
-  }
-  *out << text;
-}
-
-// An integer where it is one: a Struct has no other numbers than doubles.
-void EmitNumber(double value, YAML::Emitter* out) {
-  std::string text;
-  JsonText(/*pretty=*/false, &text).Number(value);
-  *out << (std::isfinite(value) ? text : value > 0 ? ".inf" : value < 0 ? "-.inf" : ".nan");
-}
-
 void EmitStruct(const google::protobuf::Struct& object, YAML::Emitter* out);
 
 void EmitStructValue(const google::protobuf::Value& value, YAML::Emitter* out) {
   switch (value.kind_case()) {
     case google::protobuf::Value::kNumberValue:
-      return EmitNumber(value.number_value(), out);
+      return EmitScalar(value.number_value(), out);
     case google::protobuf::Value::kStringValue:
-      return EmitText(value.string_value(), out);
+      return EmitScalar(value.string_value(), out);
     case google::protobuf::Value::kBoolValue:
-      *out << value.bool_value();
-      return;
+      return EmitScalar(value.bool_value(), out);
     case google::protobuf::Value::kStructValue:
       return EmitStruct(value.struct_value(), out);
     case google::protobuf::Value::kListValue:
@@ -76,34 +55,12 @@ void EmitStruct(const google::protobuf::Struct& object, YAML::Emitter* out) {
 void EmitValue(const Message& message, const FieldDescriptor* field, int index, Empty empty,
                YAML::Emitter* out) {
   const Reflection* r = message.GetReflection();
-  const bool list = field->is_repeated();
-  switch (field->cpp_type()) {
-    case FieldDescriptor::CPPTYPE_STRING:
-      return EmitText(
-          list ? r->GetRepeatedString(message, field, index) : r->GetString(message, field), out);
-    case FieldDescriptor::CPPTYPE_INT64:
-      *out << (list ? r->GetRepeatedInt64(message, field, index) : r->GetInt64(message, field));
-      return;
-    case FieldDescriptor::CPPTYPE_INT32:
-      *out << (list ? r->GetRepeatedInt32(message, field, index) : r->GetInt32(message, field));
-      return;
-    case FieldDescriptor::CPPTYPE_BOOL:
-      *out << (list ? r->GetRepeatedBool(message, field, index) : r->GetBool(message, field));
-      return;
-    case FieldDescriptor::CPPTYPE_DOUBLE:
-      return EmitNumber(
-          list ? r->GetRepeatedDouble(message, field, index) : r->GetDouble(message, field), out);
-    case FieldDescriptor::CPPTYPE_ENUM:
-      *out << (list ? r->GetRepeatedEnum(message, field, index) : r->GetEnum(message, field))
-                  ->name();
-      return;
-    case FieldDescriptor::CPPTYPE_MESSAGE:
-      return EmitMessage(
-          list ? r->GetRepeatedMessage(message, field, index) : r->GetMessage(message, field),
-          empty, out);
-    default:  // the API has no unsigned integers and no floats
-      *out << YAML::Null;
+  if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) {
+    return EmitScalar(GetValue(message, field, index), out);
   }
+  EmitMessage(field->is_repeated() ? r->GetRepeatedMessage(message, field, index)
+                                   : r->GetMessage(message, field),
+              empty, out);
 }
 
 void EmitMap(const Message& message, const FieldDescriptor* field, Empty empty,

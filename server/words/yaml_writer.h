@@ -1,6 +1,6 @@
 // Prints messages as YAML with the API's own names, as job files have them.
-#ifndef PLIMSOLL_CLIENT_FORMAT_YAML_WRITER_H_
-#define PLIMSOLL_CLIENT_FORMAT_YAML_WRITER_H_
+#ifndef PLIMSOLL_SERVER_WORDS_YAML_WRITER_H_
+#define PLIMSOLL_SERVER_WORDS_YAML_WRITER_H_
 
 #include <google/protobuf/message.h>
 
@@ -18,4 +18,4 @@ std::string ToJobFile(const v1::Job& job);
 
 }  // namespace plimsoll
 
-#endif  // PLIMSOLL_CLIENT_FORMAT_YAML_WRITER_H_
+#endif  // PLIMSOLL_SERVER_WORDS_YAML_WRITER_H_

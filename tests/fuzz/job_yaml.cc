@@ -1,7 +1,7 @@
 // A job file, or a job script, as users write them.
-#include "client/format/yaml_writer.h"
 #include "client/job/job_file.h"
 #include "google/protobuf/util/message_differencer.h"
+#include "server/words/yaml_writer.h"
 #include "tests/fuzz/fuzzer.h"
 #include "tests/fuzz/service.h"
 

@@ -9,10 +9,10 @@
 #include <random>
 #include <string>
 
-#include "client/format/yaml_writer.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 #include "plimsoll/v1/planner.pb.h"
+#include "server/words/yaml_writer.h"
 #include "tests/testing/random_message.h"
 
 namespace plimsoll {

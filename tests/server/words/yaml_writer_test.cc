@@ -1,5 +1,5 @@
 // What is written as YAML reads back as it was.
-#include "client/format/yaml_writer.h"
+#include "server/words/yaml_writer.h"
 
 #include <google/protobuf/text_format.h>
 #include <google/protobuf/util/message_differencer.h>
