@@ -43,7 +43,7 @@ void JsonText::Text(absl::string_view text) {
 void JsonText::NewLine() { Raw(std::string(1, '\n').append(2 * depth_, ' ')); }
 
 void JsonText::Grow(size_t bytes) {
-  constexpr size_t kMore = 32 * 1024;  // an answer; filled with zeros first
+  constexpr size_t kMore = size_t{16} * 1024;  // an answer; filled with zeros first
   const size_t used = Size();
   out_.resize(used + std::max(bytes, kMore));
   SetRoom(used);
