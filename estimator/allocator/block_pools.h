@@ -59,11 +59,11 @@ class BlockPools {
   void Remove(int32_t block);
 
   // Requires: the state is kFree or kUnmapped
-  void Insert(int32_t block);
-  void Erase(int32_t block);
+  void Insert(int32_t index);
+  void Erase(int32_t index);
   // Insert, but neighbours of the same state are merged into the block. Returns their bytes.
   // Source: c10/cuda/CUDACachingAllocator.cpp: try_merge_blocks
-  int64_t InsertMerged(int32_t block);
+  int64_t InsertMerged(int32_t index);
 
   // Where a free block is in its pool's list.
   FreeBlocks::Position Locate(int32_t block) const;
@@ -74,7 +74,7 @@ class BlockPools {
 
   // Cuts a block that is in no list after `bytes`. The rest, which is returned, is in no list and
   // of the same state.
-  int32_t Cut(int32_t block, int64_t bytes);
+  int32_t Cut(int32_t index, int64_t bytes);
 
   // Whether it shares its segment with others (is_split).
   bool IsSplit(int32_t block) const {
@@ -85,7 +85,7 @@ class BlockPools {
   int64_t large_searches = 0;
 
  private:
-  int64_t Absorb(int32_t block, int32_t neighbour);
+  int64_t Absorb(int32_t index, int32_t neighbour);
 
   std::vector<CachedBlock> blocks_;
   std::vector<int32_t> unused_;

@@ -127,11 +127,8 @@ void CachingAllocator::EmptyCache() {
   FreePending(std::numeric_limits<int64_t>::max());
   for (PoolIndex pool = 0; pool < kPoolCount; ++pool) {
     for (const FreeBlock& free : pools_.free(pool).ToVector()) {
-      if (settings_.expandable_segments) {
-        Unmap(free.block);
-      } else if (!pools_.IsSplit(free.block)) {
-        ReleaseSegment(free.block);
-      }
+      if (settings_.expandable_segments) Unmap(free.block);
+      if (!settings_.expandable_segments && !pools_.IsSplit(free.block)) ReleaseSegment(free.block);
     }
   }
 }

@@ -87,7 +87,7 @@ class CachingAllocator {
   FreeBlocks::Position FindFree(const Request& request);
   bool ShouldSplit(const Request& request, int64_t block_bytes) const;
   int32_t HandOut(FreeBlocks::Position position, const Request& request);
-  void MakeFree(int32_t block);
+  void MakeFree(int32_t index);
   void FreePending(int64_t tick);
 
   // Memory to and from the device: caching_allocator_segments.cc.

@@ -76,9 +76,17 @@ void EndAtGpu(const Job& job, const Program& program, GaugeBytes& bounds) {
   bounds.device = std::min(bounds.device, usable);
 }
 
-// Bounds of the closed form. A search that will replay what it finds goes by the shares alone.
-GaugeBytes BoundsOf(const Job& job, const Program& program, const Margins& margins,
-                    const GaugeBytes& expected, const StagePeak& peak, bool replayed_later) {
+// What the closed form answers for.
+struct Asked {
+  const Job& job;
+  const Program& program;
+  const Margins& margins;
+  bool replayed_later;  // a search that will replay what it finds
+};
+
+// Bounds of the closed form. What is replayed later goes by the shares alone.
+GaugeBytes BoundsOf(const Asked& asked, const GaugeBytes& expected, const StagePeak& peak) {
+  const auto& [job, program, margins, replayed_later] = asked;
   const int64_t outside = program.outside.Sum();
   const int64_t left = LeftByLoading(job, program, peak.sums);
   if (replayed_later) return BoundsOf(expected, {}, margins, outside, left);
@@ -89,8 +97,9 @@ GaugeBytes BoundsOf(const Job& job, const Program& program, const Margins& margi
   return bounds;
 }
 
-void FillRank(const Job& job, const Program& program, const Margins& margins, const Stage& stage,
-              const StagePeak& peak, bool replayed_later, RankMemory& rank) {
+void FillRank(const Asked& asked, const Stage& stage, const StagePeak& peak, RankMemory& rank) {
+  const Job& job = asked.job;
+  const Program& program = asked.program;
   rank.gpu_count = job.gpu_count / job.pipeline_parallel_size;
   rank.layer_count = stage.layer_count;
   rank.in_flight_count = stage.order.MostInFlight();
@@ -98,7 +107,7 @@ void FillRank(const Job& job, const Program& program, const Margins& margins, co
   const int64_t outside = program.outside.Sum();
   const int64_t reserved = peak.Reserved();
   const GaugeBytes expected{peak.usage.total, reserved, Add(reserved, outside)};
-  const GaugeBytes bounds = BoundsOf(job, program, margins, expected, peak, replayed_later);
+  const GaugeBytes bounds = BoundsOf(asked, expected, peak);
   rank.allocated = Bounded(expected.allocated, bounds.allocated);
   rank.reserved = Bounded(expected.reserved, bounds.reserved);
   rank.device = Bounded(expected.device, bounds.device);
@@ -340,14 +349,14 @@ std::variant<MemoryEstimate, Violations> EstimateMemory(const JobSpec& spec, con
 
   MemoryEstimate estimate;
   const Margins margins = MarginsOf(catalog.calibration, *job, options.calibrated_as);
-  const bool replayed_later = options.calibrated_as == Detail::kReplay;
+  const Asked asked{*job, program, margins, options.calibrated_as == Detail::kReplay};
   const std::pmr::vector<StagePeak> peaks = FindPeaks(program, runs, &memory, options.interrupt);
   if (IsInterrupted(options.interrupt)) return Interrupted();
   estimate.ranks.reserve(program.stages.size());
   for (size_t stage = 0; stage < program.stages.size(); ++stage) {
     RankMemory& rank = estimate.ranks.emplace_back();
     rank.pipeline_stage = static_cast<int64_t>(stage);
-    FillRank(*job, program, margins, program.stages[stage], peaks[stage], replayed_later, rank);
+    FillRank(asked, program.stages[stage], peaks[stage], rank);
   }
   if (TooLarge(estimate)) {
     return Violations{{"job", "2^60 bytes or more on one GPU", "must need less than 2^60 bytes",

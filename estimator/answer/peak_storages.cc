@@ -236,17 +236,23 @@ class Teller {
   bool TellWeightGradient(int32_t id, PeakStorage& told) const {
     const TimelineStorage& storage = timeline_.storages[static_cast<size_t>(id)];
     for (const Block& block : program_.blocks) {
-      if (!IsOf(block, storage)) continue;
-      for (const Op& op : block.ops) {
-        for (const TensorId parameter : op.parameters) {
-          if (block.parameters[parameter].name != storage.name) continue;
-          told.made = absl::StrCat(block.name, ", backward of ", op.name);
-          told.alive = Until(id);
-          return true;
-        }
-      }
+      const Op* const op = IsOf(block, storage) ? OpOf(block, storage.name) : nullptr;
+      if (op == nullptr) continue;
+      told.made = absl::StrCat(block.name, ", backward of ", op->name);
+      told.alive = Until(id);
+      return true;
     }
     return false;
+  }
+
+  // The op that has the parameter; null where none has.
+  static const Op* OpOf(const Block& block, absl::string_view parameter) {
+    const auto has = [&](const Op& op) {
+      return std::any_of(op.parameters.begin(), op.parameters.end(),
+                         [&](TensorId id) { return block.parameters[id].name == parameter; });
+    };
+    const auto op = std::find_if(block.ops.begin(), block.ops.end(), has);
+    return op == block.ops.end() ? nullptr : &*op;
   }
 
   const Program& program_;

@@ -117,9 +117,8 @@ Capabilities AllCapabilities() {
     const absl::Span<const CapabilityRow> rows = CapabilityRows();
     for (size_t row = 0; row < rows.size(); ++row) {
       const bool has = rows[row].support == Support::kHas && rows[row].trainer == Trainer::kNone;
-      if (has && rows[row].what.Has(static_cast<Ability>(i))) {
-        all.rows_[i] = static_cast<uint8_t>(row + 1);
-      }
+      const bool this_one = has && rows[row].what.Has(static_cast<Ability>(i));
+      if (this_one) all.rows_[i] = static_cast<uint8_t>(row + 1);
     }
   }
   return all;

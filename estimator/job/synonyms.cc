@@ -536,7 +536,7 @@ std::vector<absl::string_view> VocabularyFields() {
 absl::string_view OwnWord(absl::string_view field, absl::string_view value) {
   const FieldRow* const row = FindFieldRow(field);
   if (row == nullptr) return "";
-  const auto own = std::find(row->words.begin(), row->words.end(), NormalizedValue(value));
+  const auto* const own = std::find(row->words.begin(), row->words.end(), NormalizedValue(value));
   return own == row->words.end() ? absl::string_view() : *own;
 }
 

@@ -363,7 +363,7 @@ void CheckHead(Check& check, const Job& job) {
 // pytorch#175344 of February 2026.
 int64_t DefaultWorkspace(const Job& job) {
   constexpr int kBlackwellToo = 2012;
-  constexpr int64_t kSmall = (int64_t{4096} * 2 + 16 * 8) * 1024;
+  constexpr int64_t kSmall = (int64_t{4096} * 2 + int64_t{16} * 8) * 1024;
   constexpr int64_t kLarge = int64_t{4096} * 8 * 1024;
   switch (job.architecture) {
     case GpuArchitecture::kHopper:

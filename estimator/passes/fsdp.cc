@@ -161,16 +161,13 @@ void AddReduce(const Job& job, Block& block, int64_t elements) {
                            .backward_bytes = Bytes(job.precision.reduce, shard)});
 }
 
-void AddGathered(const Job& job, Program& program, absl::string_view name, Place place,
-                 int64_t elements, Alive alive) {
-  const bool first = job.profile->flat_units;
-  program.states.push_back({.name = name,
-                            .role = Role::kWeight,
-                            .place = place,
-                            .basis = Basis::kBytes,
-                            .fixed_bytes = Bytes(job.precision.parameter, elements),
-                            .stream = first ? Stream::kAllGather : Stream::kCompute,
-                            .alive = alive});
+// A copy of weights that are gathered: `gathered` says its name, where and while it is.
+void AddGathered(const Job& job, int64_t elements, State gathered, Program& program) {
+  gathered.role = Role::kWeight;
+  gathered.basis = Basis::kBytes;
+  gathered.fixed_bytes = Bytes(job.precision.parameter, elements);
+  gathered.stream = job.profile->flat_units ? Stream::kAllGather : Stream::kCompute;
+  program.states.push_back(gathered);
 }
 
 // The last layer's weights, on their way while the loss runs backward.
@@ -211,8 +208,11 @@ void AddRootGroup(const Job& job, const Elements& layer, Program& program) {
     root = {Add(root.all, elements), Add(root.trained, trained)};
     const bool head = block.kind == BlockKind::kHead;
     if (!RootGoesFirst(job)) {
-      AddGathered(job, program, head ? "gathered.head" : "gathered.embedding",
-                  head ? Place::kHeadStage : Place::kEmbeddingStage, elements, kForwardToBackward);
+      AddGathered(job, elements,
+                  {.name = head ? "gathered.head" : "gathered.embedding",
+                   .place = head ? Place::kHeadStage : Place::kEmbeddingStage,
+                   .alive = kForwardToBackward},
+                  program);
     }
     if (head) AddPrefetch(job, layer, block);
     const bool flat = job.profile->flat_units;
@@ -272,7 +272,8 @@ void AddReshardedRoot(const Job& job, const Elements& layer, Program& program) {
     if (block.kind == BlockKind::kLayer) continue;
     elements = Add(elements, ElementsOf(block, program.row_shards).all);
   }
-  AddGathered(job, program, "gathered.root", Place::kEverywhere, elements, kInLayers);
+  AddGathered(job, elements,
+              {.name = "gathered.root", .place = Place::kEverywhere, .alive = kInLayers}, program);
   for (Block& block : program.blocks) {
     if (block.kind == BlockKind::kHead) GatherAgain(job, layer, elements, block);
     if (block.kind != BlockKind::kEmbedding) continue;
@@ -307,9 +308,11 @@ void ApplyFsdp(const Job& job, Program& program) {
       Hold(job, "gathered.weights", elements.all, block);
     } else if (stays && !layer) {
       const bool head = block.kind == BlockKind::kHead;
-      AddGathered(job, program, head ? "gathered.head" : "gathered.embedding",
-                  head ? Place::kHeadStage : Place::kEmbeddingStage, elements.all,
-                  kForwardToBackward);
+      AddGathered(job, elements.all,
+                  {.name = head ? "gathered.head" : "gathered.embedding",
+                   .place = head ? Place::kHeadStage : Place::kEmbeddingStage,
+                   .alive = kForwardToBackward},
+                  program);
     }
   }
   const bool goes = job.profile->reshards_root && job.adapter.has_value() && !stays;
@@ -319,10 +322,14 @@ void ApplyFsdp(const Job& job, Program& program) {
     AddRootGroup(job, of_layer, program);
   }
   if (job.last_block_gathered) {
-    AddGathered(job, program, "gathered.last_layer", Place::kHeadStage, of_layer.all, kLossAlone);
+    AddGathered(job, of_layer.all,
+                {.name = "gathered.last_layer", .place = Place::kHeadStage, .alive = kLossAlone},
+                program);
   } else if (stays && !GoesInBackward(job)) {
-    AddGathered(job, program, "gathered.layers", Place::kEverywhere, of_layer.all,
-                kForwardToBackward);
+    AddGathered(
+        job, of_layer.all,
+        {.name = "gathered.layers", .place = Place::kEverywhere, .alive = kForwardToBackward},
+        program);
     program.states.back().basis = Basis::kBytesPerLayer;
   }
 }

@@ -37,18 +37,29 @@ void ApplyNanotron(const Job& job, Program& program) {
   const DType dtype = job.precision.parameter;
   if (job.zero_stage == 0) {
     if (job.ReplicaCount() > 1) {
-      AddState(program, "gradients.buckets", Role::kCommunication, job.precision.gradient, 1,
-               kAlways);
+      program.states.push_back({.name = "gradients.buckets",
+                                .role = Role::kCommunication,
+                                .dtype = job.precision.gradient,
+                                .alive = kAlways});
     }
     return;
   }
   ShardStates(job, program);
-  AddState(program, "gather.input", Role::kCommunication, dtype, job.shard_group_size,
-           kOptimizerPhase);
+  program.states.push_back({.name = "gather.input",
+                            .role = Role::kCommunication,
+                            .dtype = dtype,
+                            .shards = job.shard_group_size,
+                            .alive = kOptimizerPhase});
   program.states.back().buffers = 1;
-  AddState(program, "gather.outputs", Role::kCommunication, dtype, 1, kOptimizerPhase);
+  program.states.push_back({.name = "gather.outputs",
+                            .role = Role::kCommunication,
+                            .dtype = dtype,
+                            .alive = kOptimizerPhase});
   program.states.back().buffers = job.shard_group_size;
-  AddState(program, "gather.flat", Role::kCommunication, dtype, 1, kOptimizerPhase);
+  program.states.push_back({.name = "gather.flat",
+                            .role = Role::kCommunication,
+                            .dtype = dtype,
+                            .alive = kOptimizerPhase});
   program.states.back().buffers = 1;
 }
 
@@ -66,7 +77,10 @@ void ApplyDdp(const Job& job, Program& program) {
     program.weight_gradient = WeightGradient::kAdded;
     return;
   }
-  AddState(program, "gradients.buckets", Role::kCommunication, job.precision.gradient, 1, kAlways);
+  program.states.push_back({.name = "gradients.buckets",
+                            .role = Role::kCommunication,
+                            .dtype = job.precision.gradient,
+                            .alive = kAlways});
 }
 
 void AddBytes(Program& program, absl::string_view name, Stream stream, int64_t bytes, Alive alive) {
@@ -157,10 +171,17 @@ void ApplyDeepSpeed(const Job& job, Program& program) {
     ApplyDeepSpeedStage3(job, program);
     return;
   }
-  AddState(program, "step.gradients", Role::kTemporary, job.precision.gradient, ranks,
-           kOptimizerPhase);
+  program.states.push_back({.name = "step.gradients",
+                            .role = Role::kTemporary,
+                            .dtype = job.precision.gradient,
+                            .shards = ranks,
+                            .alive = kOptimizerPhase});
   program.states.back().buffers = 1;
-  AddState(program, "step.gradients.fp32", Role::kTemporary, DType::kFp32, ranks, kOptimizerPhase);
+  program.states.push_back({.name = "step.gradients.fp32",
+                            .role = Role::kTemporary,
+                            .dtype = DType::kFp32,
+                            .shards = ranks,
+                            .alive = kOptimizerPhase});
   program.states.back().buffers = 1;
 }
 
@@ -187,17 +208,27 @@ void ApplyMegatronDeepSpeed(const Job& job, Program& program) {
     if (flat) state.buffers = 1;
     if (state.part == Part::kGradients && !sums) state.alive = kReduction;
   }
-  AddState(program, "weights.built", Role::kTemporary, job.precision.parameter, 1, 0);
+  program.states.push_back({.name = "weights.built",
+                            .role = Role::kTemporary,
+                            .dtype = job.precision.parameter,
+                            .alive = 0});
   program.states.back().sets_up = true;
   const DType dtype = job.precision.gradient;
-  AddState(program, "reduce.flat", Role::kCommunication, dtype, 1, kReduction);
+  program.states.push_back(
+      {.name = "reduce.flat", .role = Role::kCommunication, .dtype = dtype, .alive = kReduction});
   program.states.back().buffers = 1;
   if (sums) return;
   program.states.back().most_bytes = Bytes(dtype, job.reduce_bucket_element_count);
-  AddState(program, "step.gradients", Role::kGradient, dtype, job.shard_group_size,
-           kOptimizerPhase);
-  AddState(program, "step.gradients.flat", Role::kTemporary, dtype, job.shard_group_size,
-           kOptimizerPhase);
+  program.states.push_back({.name = "step.gradients",
+                            .role = Role::kGradient,
+                            .dtype = dtype,
+                            .shards = job.shard_group_size,
+                            .alive = kOptimizerPhase});
+  program.states.push_back({.name = "step.gradients.flat",
+                            .role = Role::kTemporary,
+                            .dtype = dtype,
+                            .shards = job.shard_group_size,
+                            .alive = kOptimizerPhase});
   program.states.back().buffers = 1;
 }
 

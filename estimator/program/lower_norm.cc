@@ -12,6 +12,7 @@ struct NormPlace {
   DType out;
   int8_t tensor_axis;
   int8_t sequence_axis;
+  Extent groups;  // that have statistics of their own, of a token
 };
 
 TensorId Make(BlockBuilder& b, absl::string_view name, const NormPlace& place, DType dtype) {
@@ -51,8 +52,9 @@ TensorId LowerUpcast(BlockBuilder& b, const NormNames& names, const NormPlace& p
 }
 
 TensorId LowerFused(BlockBuilder& b, const NormNames& names, const NormPlace& place, TensorId input,
-                    const Extent& groups, Ids weights) {
+                    Ids weights) {
   const int32_t values = b.job().model->norm == Norm::kLayerNorm ? 2 : 1;
+  const Extent& groups = place.groups;
   Extent statistics_width = groups;
   statistics_width.size = Multiply(values, groups.size);
   statistics_width.times = values;
@@ -70,14 +72,14 @@ TensorId LowerFused(BlockBuilder& b, const NormNames& names, const NormPlace& pl
 }
 
 TensorId LowerPlaced(BlockBuilder& b, const NormNames& names, const NormPlace& place,
-                     TensorId input, const Extent& groups, Ids weights) {
+                     TensorId input, Ids weights) {
   // A layer that is compiled keeps a norm's input as it is.
   const bool compiled = b.job().compile && b.block().kind == BlockKind::kLayer;
   const bool upcast =
       b.job().profile->norm == NormKernel::kUpcast && !compiled &&
       (b.job().model->norm == Norm::kRmsNorm || b.job().model->norm_class == NormClass::kCentred);
   return upcast ? LowerUpcast(b, names, place, input, weights)
-                : LowerFused(b, names, place, input, groups, weights);
+                : LowerFused(b, names, place, input, weights);
 }
 
 }  // namespace
@@ -91,8 +93,9 @@ TensorId LowerNorm(BlockBuilder& b, const NormNames& names, TensorId input) {
     weights.ids[weights.count++] = b.Weight(names.bias, {width}, kNoAxis);
   }
   const DType residual = b.job().precision.residual;
-  const NormPlace place{width, b.block().tensors[input].dtype, residual, kNoAxis, 1};
-  return LowerPlaced(b, names, place, input, b.Size(Symbol::kOne), weights);
+  const NormPlace place{
+      width, b.block().tensors[input].dtype, residual, kNoAxis, 1, b.Size(Symbol::kOne)};
+  return LowerPlaced(b, names, place, input, weights);
 }
 
 TensorId LowerQkNorm(BlockBuilder& b, const NormNames& names, TensorId input, Extent width,
@@ -106,8 +109,8 @@ TensorId LowerQkNorm(BlockBuilder& b, const NormNames& names, TensorId input, Ex
     weights.ids[weights.count++] = b.Weight(names.bias, {b.Size(Symbol::kD)}, kNoAxis);
   }
   const DType dtype = b.job().precision.activation;
-  const NormPlace place{width, dtype, dtype, 2, kNoAxis};
-  return LowerPlaced(b, names, place, input, full ? b.Size(Symbol::kOne) : heads, weights);
+  const NormPlace place{width, dtype, dtype, 2, kNoAxis, full ? b.Size(Symbol::kOne) : heads};
+  return LowerPlaced(b, names, place, input, weights);
 }
 
 }  // namespace plimsoll

@@ -25,12 +25,14 @@ std::string InSymbols(const Extent& extent) {
 
 std::string InSymbols(const Shape& shape) {
   std::vector<std::string> parts;
+  parts.reserve(static_cast<size_t>(shape.rank));
   for (int axis = 0; axis < shape.rank; ++axis) parts.push_back(InSymbols(shape.extents[axis]));
   return absl::StrCat("[", absl::StrJoin(parts, ", "), "]");
 }
 
 std::string InNumbers(const Shape& shape) {
   std::vector<int64_t> parts;
+  parts.reserve(static_cast<size_t>(shape.rank));
   for (int axis = 0; axis < shape.rank; ++axis) parts.push_back(shape.extents[axis].Local());
   return absl::StrCat("[", absl::StrJoin(parts, ", "), "]");
 }

@@ -14,9 +14,10 @@ std::vector<Turn> Table(const PairOrder& order, int32_t chunks, bool backward) {
   table.reserve(static_cast<size_t>(count * chunks));
   for (int64_t begin = 0; begin < count; begin += order.group) {
     for (int32_t chunk = 0; chunk < chunks; ++chunk) {
-      for (int64_t i = begin; i < std::min(begin + order.group, count); ++i) {
-        table.push_back({static_cast<int32_t>(i), backward ? chunks - 1 - chunk : chunk, backward});
-      }
+      const int32_t turned = backward ? chunks - 1 - chunk : chunk;
+      const auto end = static_cast<int32_t>(std::min(begin + order.group, count));
+      for (auto i = static_cast<int32_t>(begin); i < end; ++i)
+        table.push_back({i, turned, backward});
     }
   }
   return table;

@@ -75,7 +75,7 @@ class Evaluation {
   // Of all that Judge found not to fit the one with the least missing; null where there
   // is none.
   const Misfit* nearest_misfit() const { return nearest_ ? &*nearest_ : nullptr; }
-  bool WasJudged(const Choice& choice) const { return misfits_.count(choice) > 0; }
+  bool WasJudged(const Choice& choice) const { return misfits_.contains(choice); }
   // Whether something was judged in closed form because replays in vain cost too much.
   bool gave_up_replays() const { return gave_up_replays_; }
   // Whether the time of the search was over before all was ranked, or an estimate made.

@@ -36,19 +36,25 @@ std::vector<const Entry*> InOrder(const std::vector<Entry>& entries) {
   return order;
 }
 
+// The point that tells least beside the one before it; none, the size, where each is the fastest
+// of its number of GPUs.
+size_t LeastTelling(const std::vector<Point>& front) {
+  size_t least = front.size();
+  int64_t least_gain = 0;
+  for (size_t i = 1; i < front.size(); ++i) {
+    if (front[i].gpu_count != front[i - 1].gpu_count) continue;
+    const int64_t gain = front[i].left_bytes - front[i - 1].left_bytes;
+    if (least != front.size() && gain >= least_gain) continue;
+    least = i;
+    least_gain = gain;
+  }
+  return least;
+}
+
 // Leaves out points, the least telling first.
 void Thin(std::vector<Point>& front) {
   while (front.size() > kMostFrontPoints) {
-    size_t least = front.size();
-    int64_t least_gain = 0;
-    for (size_t i = 1; i < front.size(); ++i) {
-      if (front[i].gpu_count != front[i - 1].gpu_count) continue;  // the fastest of its number
-      const int64_t gain = front[i].left_bytes - front[i - 1].left_bytes;
-      if (least == front.size() || gain < least_gain) {
-        least = i;
-        least_gain = gain;
-      }
-    }
+    const size_t least = LeastTelling(front);
     if (least == front.size()) {
       front.resize(kMostFrontPoints);  // more numbers of GPUs than points
       return;
