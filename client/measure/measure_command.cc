@@ -11,11 +11,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/format/yaml_writer.h"
+#include "client/io/output_file.h"
 #include "client/io/standard_streams.h"
 #include "client/io/terminal.h"
 #include "client/measure/gpu_facts.h"
 #include "client/measure/measure_answer.h"
 #include "client/measure/measurement.h"
+#include "client/measure/profiled_job.h"
 #include "client/measure/run_child.h"
 #include "client/service/service.h"
 #include "server/catalog/gpu_names.h"
@@ -59,6 +62,10 @@ absl::Status Check(const MeasureCommand& command) {
     return absl::InvalidArgumentError(absl::StrCat("--rank: ", command.rank.rank, "; must be 0 to ",
                                                    command.rank.count - 1, ", as --gpus says"));
   }
+  if (command.step_count < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--steps: ", command.step_count, "; must be 0, for as many as there are, or more"));
+  }
   return absl::OkStatus();
 }
 
@@ -74,10 +81,8 @@ absl::StatusOr<std::string> IdOf(const std::string& name) {
       absl::StrCat("--gpu: ", name, "; must be one of ", absl::StrJoin(ids, ", ")));
 }
 
-absl::StatusOr<MeasuredGpu> MemoryOf(const std::string& id) {
-  const absl::StatusOr<Service> service = OpenService(Connection{});
-  if (!service.ok()) return service.status();
-  const absl::StatusOr<v1::ListGpusResponse> list = service->client.ListGpus();
+absl::StatusOr<MeasuredGpu> MemoryOf(const std::string& id, const PlannerClient& client) {
+  const absl::StatusOr<v1::ListGpusResponse> list = client.ListGpus();
   if (!list.ok()) return list.status();
   for (const v1::GpuInfo& gpu : list->gpus()) {
     if (gpu.gpu() != id) continue;
@@ -137,7 +142,8 @@ absl::StatusOr<Measurement> Measure(const MeasureCommand& command, const Measure
   if (results.path().empty()) {
     return absl::UnknownError("measure: no folder can be made in TMPDIR");
   }
-  const auto environment = PhantomEnvironment(gpu, facts, command.rank, results.path());
+  const auto environment = PhantomEnvironment(
+      gpu, facts, command.rank, {.folder = results.path(), .step_count = command.step_count});
   if (!environment.ok()) return environment.status();
   const absl::StatusOr<ChildEnd> end = RunChild(command.command, *environment);
   if (!end.ok()) return end.status();
@@ -148,6 +154,44 @@ absl::StatusOr<Measurement> Measure(const MeasureCommand& command, const Measure
     return NoAnswer(*end);
   }
   return **found;
+}
+
+ExitCode ToExitCode(v1::Verdict verdict) {
+  switch (verdict) {
+    case v1::VERDICT_FITS:
+      return ExitCode::kDone;
+    case v1::VERDICT_AT_RISK:
+      return ExitCode::kAtRisk;
+    default:
+      return ExitCode::kDoesNotFit;
+  }
+}
+
+// Says what the run held, and what `plimsoll estimate` says of it as a job.
+ExitCode Answer(const MeasureCommand& command, const Measurement& measurement,
+                const MeasuredGpu& gpu, const PlannerClient& client) {
+  const absl::StatusOr<v1::Job> job = ToProfiledJob(measurement, gpu);
+  std::optional<v1::EstimateMemoryResponse> estimate;
+  absl::Status written;
+  if (job.ok()) {
+    v1::EstimateMemoryRequest request;
+    *request.mutable_job() = *job;
+    absl::StatusOr<v1::EstimateMemoryResponse> response = client.EstimateMemory(request);
+    if (!response.ok()) return Fail(response.status());
+    estimate = *std::move(response);
+    if (!command.job_file.empty()) written = WriteFile("--job", command.job_file, ToJobFile(*job));
+  } else if (!command.job_file.empty()) {
+    written = absl::UnknownError(
+        absl::StrCat("--job: ", command.job_file, " is not written: ", job.status().message()));
+  }
+  const MeasureAnswer answer = {.measurement = measurement, .gpu = gpu, .estimate = estimate};
+  const Terminal terminal = DescribeTerminal(STDOUT_FILENO, command.output.color);
+  const std::string text =
+      command.output.format == "json" ? ToJson(answer) : ToTable(answer, terminal);
+  const ExitCode code = Finish(text, ToExitCode(VerdictOf(answer)));
+  if (written.ok()) return code;
+  const ExitCode failed = Fail(written);
+  return code == ExitCode::kDoesNotFit ? code : failed;
 }
 
 }  // namespace
@@ -164,15 +208,13 @@ ExitCode RunMeasure(const MeasureCommand& command) {
                      "; no phantom stands in for it: its compute capability and "
                      "number of multiprocessors are not known here")));
   }
-  const absl::StatusOr<MeasuredGpu> gpu = MemoryOf(*id);
+  const absl::StatusOr<Service> service = OpenService(Connection{});
+  if (!service.ok()) return Fail(service.status());
+  const absl::StatusOr<MeasuredGpu> gpu = MemoryOf(*id, service->client);
   if (!gpu.ok()) return Fail(gpu.status());
   const absl::StatusOr<Measurement> measurement = Measure(command, *gpu, *facts);
   if (!measurement.ok()) return Fail(measurement.status());
-  const ExitCode code =
-      measurement->out_of_memory.has_value() ? ExitCode::kDoesNotFit : ExitCode::kDone;
-  if (command.output.format == "json") return Finish(ToJson(*measurement, *gpu), code);
-  const Terminal terminal = DescribeTerminal(STDOUT_FILENO, command.output.color);
-  return Finish(ToTable(*measurement, *gpu, terminal), code);
+  return Answer(command, *measurement, *gpu, service->client);
 }
 
 }  // namespace plimsoll

@@ -2,6 +2,7 @@
 #ifndef PLIMSOLL_CLIENT_MEASURE_MEASURE_COMMAND_H_
 #define PLIMSOLL_CLIENT_MEASURE_MEASURE_COMMAND_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,8 @@ struct MeasureCommand {
   Output output;
   std::string gpu;
   MeasuredRank rank;
+  int64_t step_count = 0;            // after which the command is to end; 0: by itself
+  std::string job_file;              // where the run goes as a job; empty: nowhere
   std::vector<std::string> command;  // what comes after `--`
 };
 

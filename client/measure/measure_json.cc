@@ -52,10 +52,46 @@ void AddAlive(const Measurement& measurement, JsonOut& json) {
   });
 }
 
-void AddAnswer(const Measurement& measurement, const MeasuredGpu& gpu, JsonOut& json) {
-  const v1::Verdict verdict =
-      measurement.out_of_memory.has_value() ? v1::VERDICT_DOES_NOT_FIT : v1::VERDICT_FITS;
-  json.Text("verdict", v1::Verdict_Name(verdict));
+void AddPhases(const char* name, const PhasePeaks& phases, const MeasuredGpu& gpu, JsonOut& json) {
+  json.Object(name, [&] {
+    for (const auto& [phase, peaks] : phases) {
+      const char* const key = phase == "gradient_reduction" ? "gradientReduction" : phase.c_str();
+      json.Object(key, [&, &peaks = peaks] { AddPeaks(peaks, gpu, json); });
+    }
+  });
+}
+
+void AddCounts(const char* name, const std::map<std::string, int64_t>& counts, JsonOut& json) {
+  json.Object(name, [&] {
+    for (const auto& [dtype, count] : counts) json.Integer(dtype.c_str(), count);
+  });
+}
+
+void AddProfile(const RunProfile& profile, const MeasuredGpu& gpu, JsonOut& json) {
+  json.Text("framework", profile.framework);
+  AddCounts("parameterCounts", profile.parameter_counts, json);
+  AddCounts("shardParameterCounts", profile.shard_parameter_counts, json);
+  json.Integer("weightBytes", profile.weight_bytes);
+  json.Integer("optimizerStateBytes", profile.optimizer_state_bytes);
+  json.Integer("activationBytes", profile.activation_bytes);
+  AddPhases("firstStepPhases", profile.first_step, gpu, json);
+  AddPhases("steadyStepPhases", profile.steady_step, gpu, json);
+}
+
+// What `plimsoll estimate` says of the run as a job.
+void AddEstimate(const v1::EstimateMemoryResponse& estimate, JsonOut& json) {
+  const v1::RankMemory& rank = estimate.ranks(static_cast<int>(estimate.limiting_rank()));
+  json.Object("estimate", [&] {
+    json.Text("verdict", v1::Verdict_Name(estimate.verdict()));
+    json.Integer("expectedBytes", rank.device().expected_bytes());
+    json.Integer("boundBytes", rank.device().bound_bytes());
+  });
+}
+
+void AddAnswer(const MeasureAnswer& answer, JsonOut& json) {
+  const Measurement& measurement = answer.measurement;
+  const MeasuredGpu& gpu = answer.gpu;
+  json.Text("verdict", v1::Verdict_Name(VerdictOf(answer)));
   json.Text("basis", "phantom");
   json.Text("gpu", gpu.id);
   json.Integer("usableBytes", gpu.usable_bytes);
@@ -67,6 +103,8 @@ void AddAnswer(const Measurement& measurement, const MeasuredGpu& gpu, JsonOut& 
   json.Integer("retryCount", measurement.retry_count);
   if (measurement.out_of_memory.has_value()) AddOutOfMemory(*measurement.out_of_memory, json);
   AddAlive(measurement, json);
+  if (measurement.profile.has_value()) AddProfile(*measurement.profile, gpu, json);
+  if (answer.estimate.has_value()) AddEstimate(*answer.estimate, json);
   json.List("notKnown", [&] {
     for (const std::string& what : UnknownToPhantoms()) json.Text(what);
   });
@@ -74,9 +112,9 @@ void AddAnswer(const Measurement& measurement, const MeasuredGpu& gpu, JsonOut& 
 
 }  // namespace
 
-std::string ToJson(const Measurement& measurement, const MeasuredGpu& gpu) {
+std::string ToJson(const MeasureAnswer& answer) {
   JsonOut json(/*pretty=*/true);
-  json.Object([&] { AddAnswer(measurement, gpu, json); });
+  json.Object([&] { AddAnswer(answer, json); });
   return json.Take() + "\n";
 }
 

@@ -14,25 +14,40 @@ namespace {
 using Align = Columns::Align;
 
 constexpr int kGreen = 77;
+constexpr int kYellow = 220;
 constexpr int kRed = 203;
 constexpr size_t kGroups = 12;
 
-std::string Verdict(const Measurement& measurement, const Terminal& terminal) {
-  const bool fits = !measurement.out_of_memory.has_value();
-  return Bold(VerdictName(fits ? v1::VERDICT_FITS : v1::VERDICT_DOES_NOT_FIT), fits ? kGreen : kRed,
-              terminal);
+std::string Verdict(const MeasureAnswer& answer, const Terminal& terminal) {
+  const v1::Verdict verdict = VerdictOf(answer);
+  const int color = verdict == v1::VERDICT_FITS      ? kGreen
+                    : verdict == v1::VERDICT_AT_RISK ? kYellow
+                                                     : kRed;
+  return Bold(VerdictName(verdict), color, terminal);
 }
 
 std::string When(int64_t step) { return step == 0 ? "the run" : absl::StrCat("step ", step); }
 
-std::string Headline(const Measurement& measurement, const MeasuredGpu& gpu,
-                     const Terminal& terminal) {
-  std::string text = absl::StrCat(Verdict(measurement, terminal), "  ");
+// "59.9 of 79.2 GiB on h100-80gb-sxm, bound 68.1": with NCCL, which a phantom has none of.
+std::string EstimateWords(const v1::EstimateMemoryResponse& estimate, const MeasuredGpu& gpu) {
+  const v1::Gauge& device = estimate.ranks(static_cast<int>(estimate.limiting_rank())).device();
+  return absl::StrCat(FormatInGib(device.expected_bytes()), " of ",
+                      FormatInGib(estimate.usable_bytes()), " GiB on ", gpu.id, ", ",
+                      FormatInGib(estimate.headroom().expected_bytes()), " free; bound ",
+                      FormatInGib(device.bound_bytes()));
+}
+
+std::string Headline(const MeasureAnswer& answer, const Terminal& terminal) {
+  const Measurement& measurement = answer.measurement;
+  const MeasuredGpu& gpu = answer.gpu;
+  std::string text = absl::StrCat(Verdict(answer, terminal), "  ");
   if (const auto& failed = measurement.out_of_memory) {
     absl::StrAppend(&text, "out of memory in ", When(failed->step), ": asked for ",
                     FormatBytes(failed->requested_bytes), " more with ",
                     FormatBytes(failed->reserved_bytes), " reserved of ",
                     FormatBytes(gpu.usable_bytes), " on ", gpu.id);
+  } else if (answer.estimate.has_value()) {
+    absl::StrAppend(&text, EstimateWords(*answer.estimate, gpu));
   } else {
     const int64_t device_bytes = DeviceBytes(measurement.whole, gpu);
     absl::StrAppend(&text, FormatInGib(device_bytes), " of ", FormatInGib(gpu.usable_bytes),
@@ -63,6 +78,51 @@ std::string PeakTable(const Measurement& measurement, const MeasuredGpu& gpu, in
   }
   AddPeaks("the whole run", measurement.whole, gpu, columns);
   return columns.ToText(0, width);
+}
+
+int64_t SumOf(const std::map<std::string, int64_t>& counts) {
+  int64_t sum = 0;
+  for (const auto& [dtype, count] : counts) sum += count;
+  return sum;
+}
+
+// "1.24 B parameters, 0.62 B of them here as fp32: 2.30 GiB, with 4.60 GiB of optimizer states"
+std::string HoldWords(const RunProfile& profile, int width) {
+  std::vector<std::string> dtypes;
+  for (const auto& [dtype, count] : profile.shard_parameter_counts) dtypes.push_back(Clean(dtype));
+  const int64_t whole = SumOf(profile.parameter_counts);
+  const int64_t shard = SumOf(profile.shard_parameter_counts);
+  const std::string here =
+      whole == shard ? "" : absl::StrCat(", ", FormatCount(shard), " of them on this rank");
+  return absl::StrCat(
+      Wrap(absl::StrCat("Held between steps: ", FormatCount(whole), " parameters", here, ", ",
+                        absl::StrJoin(dtypes, " and "), ", ", FormatBytes(profile.weight_bytes),
+                        "; optimizer states ", FormatBytes(profile.optimizer_state_bytes),
+                        ". Kept from forward for backward: ", FormatBytes(profile.activation_bytes),
+                        " a micro-batch."),
+           width, 2),
+      "\n");
+}
+
+// Peaks of the first step beside those of any later one.
+std::string PhaseTable(const RunProfile& profile, int width) {
+  Columns columns({Align::kLeft, Align::kRight, Align::kRight, Align::kRight, Align::kRight});
+  columns.Add({"By phase, GiB", "first step", "reserved", "later steps", "reserved"});
+  const std::pair<const char*, const char*> phases[] = {{"forward", "forward"},
+                                                        {"backward", "backward"},
+                                                        {"gradient_reduction", "clipping"},
+                                                        {"optimizer", "optimizer"}};
+  for (const auto& [phase, name] : phases) {
+    std::vector<std::string> row = {absl::StrCat(" ", name)};
+    for (const PhasePeaks* step : {&profile.first_step, &profile.steady_step}) {
+      const auto found = step->find(phase);
+      const bool seen = found != step->end();
+      row.push_back(seen ? FormatInGib(found->second.allocated_bytes) : "");
+      row.push_back(seen ? FormatInGib(found->second.reserved_bytes) : "");
+    }
+    columns.Add(row);
+  }
+  return absl::StrCat("\n", columns.ToText(0, width), "\n", HoldWords(profile, width));
 }
 
 std::string AliveTable(const Measurement& measurement, int width) {
@@ -104,14 +164,22 @@ std::string Notes(const Measurement& measurement, const MeasuredGpu& gpu, int wi
 
 }  // namespace
 
-std::string ToTable(const Measurement& measurement, const MeasuredGpu& gpu,
-                    const Terminal& terminal) {
+v1::Verdict VerdictOf(const MeasureAnswer& answer) {
+  if (answer.measurement.out_of_memory.has_value()) return v1::VERDICT_DOES_NOT_FIT;
+  return answer.estimate.has_value() ? answer.estimate->verdict() : v1::VERDICT_FITS;
+}
+
+std::string ToTable(const MeasureAnswer& answer, const Terminal& terminal) {
+  const Measurement& measurement = answer.measurement;
   const char* const moment = measurement.out_of_memory.has_value() ? "Alive when memory ran out in "
                                                                    : "Alive at the peak of ";
-  return absl::StrCat(
-      Headline(measurement, gpu, terminal), "\n", PeakTable(measurement, gpu, terminal.width), "\n",
-      moment, When(measurement.alive_step), ", as requested\n",
-      AliveTable(measurement, terminal.width), "\n", Notes(measurement, gpu, terminal.width));
+  const std::string phases =
+      measurement.profile.has_value() ? PhaseTable(*measurement.profile, terminal.width) : "";
+  return absl::StrCat(Headline(answer, terminal), "\n",
+                      PeakTable(measurement, answer.gpu, terminal.width), phases, "\n", moment,
+                      When(measurement.alive_step), ", as requested\n",
+                      AliveTable(measurement, terminal.width), "\n",
+                      Notes(measurement, answer.gpu, terminal.width));
 }
 
 }  // namespace plimsoll

@@ -35,6 +35,23 @@ class Fields {
     return "";
   }
 
+  // Calls read(name, value) for each member of an object.
+  template <typename Read>
+  void Members(const Json& object, const char* name, const Read& read) {
+    const Json* const value = Of(object, name);
+    if (value == nullptr || !value->IsObject()) return Refuse(name);
+    for (const auto& member : value->GetObject()) read(member.name.GetString(), member.value);
+  }
+
+  std::map<std::string, int64_t> Numbers(const Json& object, const char* name) {
+    std::map<std::string, int64_t> numbers;
+    Members(object, name, [&](const char* key, const Json& value) {
+      if (!value.IsInt64()) return Refuse(name);
+      numbers[key] = value.GetInt64();
+    });
+    return numbers;
+  }
+
   // Calls read(item) for each of a list.
   template <typename Read>
   void Each(const Json& object, const char* name, const Read& read) {
@@ -43,12 +60,12 @@ class Fields {
     for (const Json& item : value->GetArray()) read(item);
   }
 
- private:
   void Refuse(const char* name) {
     if (!status_.ok()) return;
     status_ = absl::InternalError(absl::StrCat("the hook's result: ", name, ": missing or wrong"));
   }
 
+ private:
   absl::Status& status_;
 };
 
@@ -77,6 +94,34 @@ OutOfMemory ReadOutOfMemory(const Json& object, Fields& fields) {
           .reserved_bytes = fields.Number(object, "reserved_bytes")};
 }
 
+PhasePeaks ReadPhases(const Json& object, const char* name, Fields& fields) {
+  PhasePeaks peaks;
+  fields.Members(object, name, [&](const char* phase, const Json& value) {
+    peaks[phase] = ReadPeaks(value, fields);
+  });
+  return peaks;
+}
+
+RunProfile ReadProfile(const Json& object, Fields& fields) {
+  RunProfile profile;
+  profile.framework = fields.Text(object, "framework");
+  fields.Each(object, "communicators", [&](const Json& pair) {
+    if (!pair.IsArray() || pair.Size() != 2 || !pair[0].IsInt64() || !pair[1].IsInt64()) {
+      return fields.Refuse("communicators");
+    }
+    profile.communicators.emplace_back(pair[0].GetInt64(), pair[1].GetInt64());
+  });
+  profile.ranks_per_node = fields.Number(object, "ranks_per_node");
+  profile.parameter_counts = fields.Numbers(object, "parameter_counts");
+  profile.shard_parameter_counts = fields.Numbers(object, "shard_parameter_counts");
+  profile.weight_bytes = fields.Number(object, "weight_bytes");
+  profile.optimizer_state_bytes = fields.Number(object, "optimizer_state_bytes");
+  profile.activation_bytes = fields.Number(object, "activation_bytes");
+  profile.first_step = ReadPhases(object, "first_step", fields);
+  profile.steady_step = ReadPhases(object, "steady_step", fields);
+  return profile;
+}
+
 void ReadRun(const Json& run, Fields& fields, Measurement& to) {
   to.torch = fields.Text(run, "torch");
   to.rank = fields.Number(run, "rank");
@@ -91,6 +136,7 @@ void ReadRun(const Json& run, Fields& fields, Measurement& to) {
   if (const Json* const alive = fields.Of(run, "alive")) ReadAlive(*alive, fields, to);
   const Json* const failed = fields.Of(run, "out_of_memory");
   if (failed != nullptr && !failed->IsNull()) to.out_of_memory = ReadOutOfMemory(*failed, fields);
+  if (run.HasMember("profile")) to.profile = ReadProfile(run["profile"], fields);
 }
 
 }  // namespace

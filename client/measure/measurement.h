@@ -3,8 +3,10 @@
 #define PLIMSOLL_CLIENT_MEASURE_MEASUREMENT_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -35,6 +37,23 @@ struct OutOfMemory {
   int64_t reserved_bytes = 0;
 };
 
+// By phase: forward, backward, gradient_reduction, optimizer; those that were seen.
+using PhasePeaks = std::map<std::string, Peaks>;
+
+// What a job can be made of, beside peaks of whole steps.
+struct RunProfile {
+  std::string framework;
+  std::vector<std::pair<int64_t, int64_t>> communicators;  // ranks, and how far apart they are
+  int64_t ranks_per_node = 0;                              // as a launcher was told; 0: by none
+  std::map<std::string, int64_t> parameter_counts;         // by dtype
+  std::map<std::string, int64_t> shard_parameter_counts;
+  int64_t weight_bytes = 0;
+  int64_t optimizer_state_bytes = 0;
+  int64_t activation_bytes = 0;
+  PhasePeaks first_step;
+  PhasePeaks steady_step;  // of any later one
+};
+
 // One process, as the hook wrote it.
 struct Measurement {
   std::string refused;  // why the phantom cannot run it; then nothing else is said
@@ -49,6 +68,7 @@ struct Measurement {
   int64_t alive_bytes = 0;        // as requested
   std::vector<AliveGroup> alive;  // largest first; not every one
   std::optional<OutOfMemory> out_of_memory;
+  std::optional<RunProfile> profile;  // once a step has ended
 };
 
 // Reads a file of the hook's.

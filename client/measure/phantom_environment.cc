@@ -32,7 +32,7 @@ std::string Before(const std::string& first, const char* variable) {
 
 absl::StatusOr<std::map<std::string, std::string>> PhantomEnvironment(
     const MeasuredGpu& gpu, const GpuFacts& facts, const MeasuredRank& rank,
-    const std::string& results_folder) {
+    const MeasuredResults& results) {
   const fs::path folder = PhantomFolder();
   if (folder.string().find_first_of(" :") != std::string::npos) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -54,10 +54,11 @@ absl::StatusOr<std::map<std::string, std::string>> PhantomEnvironment(
       {"PYTHONPATH", Before((folder / "hook").string(), "PYTHONPATH")},
       {"CUDA_VISIBLE_DEVICES", "0"},
       // Kernels that were tuned here, where all take the same time, are not for a real GPU.
-      {"TORCHINDUCTOR_CACHE_DIR", absl::StrCat(results_folder, "/inductor")},
-      {"TRITON_CACHE_DIR", absl::StrCat(results_folder, "/triton")},
+      {"TORCHINDUCTOR_CACHE_DIR", absl::StrCat(results.folder, "/inductor")},
+      {"TRITON_CACHE_DIR", absl::StrCat(results.folder, "/triton")},
       {"TRITON_LIBCUDA_PATH", folder.string()},
-      {"PLIMSOLL_MEASURE_RESULTS", results_folder},
+      {"PLIMSOLL_MEASURE_RESULTS", results.folder},
+      {"PLIMSOLL_MEASURE_STEPS", absl::StrCat(results.step_count)},
       {"PLIMSOLL_MEASURE_RANK", absl::StrCat(rank.rank)},
       {"PLIMSOLL_MEASURE_RANKS", absl::StrCat(rank.count)},
       {"PLIMSOLL_PHANTOM_NAME", facts.name},

@@ -18,6 +18,12 @@ struct MeasuredRank {
   int64_t count = 1;
 };
 
+// Where a process leaves what it held, and after how many steps; 0: when it ends.
+struct MeasuredResults {
+  std::string folder;
+  int64_t step_count = 0;
+};
+
 // Returns the variables: what is preloaded, where Python begins to look, and the GPU. The
 // libraries and the hook are in $PLIMSOLL_PHANTOM, else beside the program.
 //
@@ -25,7 +31,7 @@ struct MeasuredRank {
 //         preloaded from
 absl::StatusOr<std::map<std::string, std::string>> PhantomEnvironment(
     const MeasuredGpu& gpu, const GpuFacts& facts, const MeasuredRank& rank,
-    const std::string& results_folder);
+    const MeasuredResults& results);
 
 }  // namespace plimsoll
 

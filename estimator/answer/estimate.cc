@@ -8,7 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "estimator/answer/explain.h"
+#include "estimator/answer/gauges.h"
 #include "estimator/answer/margins.h"
+#include "estimator/answer/profiled.h"
 #include "estimator/base/units.h"
 #include "estimator/passes/pass.h"
 #include "estimator/program/lower.h"
@@ -23,10 +25,6 @@ namespace {
 // Rows of a program and what is found of them, of a job with few stages: more is allocated.
 constexpr size_t kScratchBytes = size_t{48} << 10;
 
-Gauge Bounded(int64_t expected_bytes, int64_t bound_bytes) {
-  return {.expected_bytes = expected_bytes, .bound_bytes = bound_bytes};
-}
-
 void FillMoments(const StagePeak& peak, RankMemory& rank) {
   for (const bool steady : {false, true}) {
     for (size_t phase = 0; phase < kPhaseCount; ++phase) {
@@ -39,41 +37,6 @@ void FillMoments(const StagePeak& peak, RankMemory& rank) {
       moment.peak_reserved_bytes = usage.reserved;
     }
   }
-}
-
-// A figure for each of a rank's gauges. Units: bytes.
-struct GaugeBytes {
-  int64_t allocated = 0;
-  int64_t reserved = 0;
-  int64_t device = 0;
-};
-
-// The more of a worst case and of what is expected with its share; where the run
-// is resumed, what loading may leave comes to either.
-GaugeBytes BoundsOf(const GaugeBytes& expected, const GaugeBytes& worst, const Margins& margins,
-                    int64_t outside, int64_t left_by_loading) {
-  const int64_t allocated = std::max(worst.allocated, Above(expected.allocated, margins.allocated));
-  const int64_t reserved = std::max(worst.reserved, Above(expected.reserved, margins.reserved));
-  const int64_t device = std::max(Add(reserved, outside), Above(expected.device, margins.device));
-  return {Add(allocated, left_by_loading), Add(reserved, left_by_loading),
-          Add(device, left_by_loading)};
-}
-
-// What tensors hold, what the allocator holds beside them, and what lies outside.
-void FillBreakdown(const Program& program, const RoleBytes& tensors, int64_t fragmentation,
-                   RankMemory& rank) {
-  rank.breakdown = tensors;
-  rank.breakdown[static_cast<size_t>(Role::kFragmentation)] = fragmentation;
-  rank.breakdown[static_cast<size_t>(Role::kContext)] = program.outside.context_bytes;
-  rank.breakdown[static_cast<size_t>(Role::kNccl)] = program.outside.nccl_bytes;
-}
-
-// A job that runs on its GPU for certain holds no more than that has.
-void EndAtGpu(const Job& job, const Program& program, GaugeBytes& bounds) {
-  const int64_t usable = UsableBytes(job, program.outside);
-  bounds.reserved = std::min(bounds.reserved, usable - program.outside.context_bytes);
-  bounds.allocated = std::min(bounds.allocated, bounds.reserved);
-  bounds.device = std::min(bounds.device, usable);
 }
 
 // What the closed form answers for.
@@ -93,7 +56,7 @@ GaugeBytes BoundsOf(const Asked& asked, const GaugeBytes& expected, const StageP
   const int64_t most = peak.MostReserved();
   GaugeBytes bounds = BoundsOf(expected, {0, most, 0}, margins, outside, left);
   const int64_t room = Add(Above(Add(most, left), margins.capacity), outside);
-  if (room <= UsableBytes(job, program.outside)) EndAtGpu(job, program, bounds);
+  if (room <= UsableBytes(job, program.outside)) EndAtGpu(job, program.outside, bounds);
   return bounds;
 }
 
@@ -108,11 +71,9 @@ void FillRank(const Asked& asked, const Stage& stage, const StagePeak& peak, Ran
   const int64_t reserved = peak.Reserved();
   const GaugeBytes expected{peak.usage.total, reserved, Add(reserved, outside)};
   const GaugeBytes bounds = BoundsOf(asked, expected, peak);
-  rank.allocated = Bounded(expected.allocated, bounds.allocated);
-  rank.reserved = Bounded(expected.reserved, bounds.reserved);
-  rank.device = Bounded(expected.device, bounds.device);
+  SetGauges(expected, bounds, rank);
   rank.peak_phase = peak.phase;
-  FillBreakdown(program, peak.usage.roles, reserved - expected.allocated, rank);
+  FillBreakdown(program.outside, peak.usage.roles, reserved - expected.allocated, rank);
   FillMoments(peak, rank);
 }
 
@@ -142,10 +103,9 @@ void BoundGauges(const Job& job, const Program& program, const Margins& margins,
   GaugeBytes bounds = BoundsOf({shown.peak_allocated, uncapped, Add(uncapped, outside)},
                                {replay.lagging_allocated, replay.lagging_reserved, 0}, margins,
                                outside, replay.left_by_loading);
-  if (replay.endures) EndAtGpu(job, program, bounds);
-  rank.allocated = Bounded(shown.peak_allocated, bounds.allocated);
-  rank.reserved = Bounded(shown.peak_reserved, bounds.reserved);
-  rank.device = Bounded(Add(shown.peak_reserved, outside), bounds.device);
+  if (replay.endures) EndAtGpu(job, program.outside, bounds);
+  SetGauges({shown.peak_allocated, shown.peak_reserved, Add(shown.peak_reserved, outside)}, bounds,
+            rank);
 }
 
 // Puts what the replay says in the place of what the closed form said.
@@ -155,7 +115,7 @@ void Refine(const Job& job, const Program& program, const Margins& margins,
   BoundGauges(job, program, margins, replay, rank);
   int64_t tensors = 0;
   for (const int64_t bytes : replay.roles) tensors = Add(tensors, bytes);
-  FillBreakdown(program, replay.roles, shown.peak_reserved - tensors, rank);
+  FillBreakdown(program.outside, replay.roles, shown.peak_reserved - tensors, rank);
   int64_t most = 0;
   for (const auto& steps : shown.steps) {
     for (size_t phase = 0; phase < kPhaseCount; ++phase) {
@@ -200,15 +160,6 @@ void FillCounts(const Job& job, const ParameterSums& of_rank, MemoryEstimate& es
                                         : estimate.parameter_count;
 }
 
-// The first of the most loaded ranks.
-size_t LimitingRank(const std::vector<RankMemory>& ranks) {
-  size_t most = 0;
-  for (size_t i = 1; i < ranks.size(); ++i) {
-    if (ranks[i].device.expected_bytes > ranks[most].device.expected_bytes) most = i;
-  }
-  return most;
-}
-
 // Replays every stage. Returns the replay of the limiting rank; none where that costs
 // too much, is left, or a timeline is too long.
 std::optional<RankReplay> ReplayLimiting(const Job& job, const Program& program,
@@ -231,34 +182,6 @@ std::optional<RankReplay> ReplayLimiting(const Job& job, const Program& program,
   return replays[LimitingRank(estimate.ranks)];
 }
 
-// What a rank must have for certain. What the allocator reserves, the closed form expects in
-// room; a full GPU's is replayed.
-int64_t CertainBytes(const RankMemory& rank, const Program& program, Detail detail) {
-  if (detail == Detail::kReplay) return rank.device.expected_bytes;
-  return Add(rank.allocated.expected_bytes, program.outside.Sum());
-}
-
-Verdict Judge(int64_t bound_bytes, int64_t certain_bytes, int64_t usable_bytes) {
-  if (bound_bytes <= usable_bytes) return Verdict::kFits;
-  return certain_bytes <= usable_bytes ? Verdict::kAtRisk : Verdict::kDoesNotFit;
-}
-
-// The bound is that of all ranks.
-void FillVerdict(const Job& job, const Program& program, MemoryEstimate& estimate) {
-  Gauge device;
-  int64_t certain = 0;
-  for (const RankMemory& rank : estimate.ranks) {
-    certain = std::max(certain, CertainBytes(rank, program, estimate.detail));
-    device.expected_bytes = std::max(device.expected_bytes, rank.device.expected_bytes);
-    device.bound_bytes = std::max(device.bound_bytes, rank.device.bound_bytes);
-  }
-  estimate.limiting_rank = static_cast<int64_t>(LimitingRank(estimate.ranks));
-  estimate.usable_bytes = UsableBytes(job, program.outside);
-  estimate.verdict = Judge(device.bound_bytes, certain, estimate.usable_bytes);
-  estimate.headroom = {.expected_bytes = estimate.usable_bytes - device.expected_bytes,
-                       .bound_bytes = estimate.usable_bytes - device.bound_bytes};
-}
-
 void WarnOfRisk(MemoryEstimate& estimate) {
   if (estimate.detail == Detail::kReplay || estimate.verdict != Verdict::kAtRisk) return;
   estimate.warnings.push_back({"not-replayed", "detail",
@@ -271,19 +194,6 @@ void WarnOfAllocator(const Job& job, MemoryEstimate& estimate) {
   estimate.warnings.push_back({"allocator-not-replayed", "job.runtime.allocator",
                                "moves no expected byte of detail summary, which knows no "
                                "fragmentation; detail replay follows it"});
-}
-
-void WarnOfUncalibrated(const Margins& margins, MemoryEstimate& estimate) {
-  if (!margins.framework_measured) {
-    estimate.warnings.push_back({"uncalibrated", "job.runtime.framework",
-                                 "no measured job of this framework: its upper bounds are the "
-                                 "widest of all frameworks"});
-  }
-  if (!margins.gpu_measured) {
-    estimate.warnings.push_back({"uncalibrated", "job.cluster.gpu",
-                                 "no measured job on this GPU: its upper bounds are the widest of "
-                                 "all frameworks"});
-  }
 }
 
 struct Traced {
@@ -305,11 +215,31 @@ Traced RunPasses(const ValidJob& job, bool trace, std::pmr::memory_resource* mem
   return traced;
 }
 
+// A run shows its peaks alone.
+void RefuseUnseen(const EstimateOptions& options, Violations& violations) {
+  const std::pair<const char*, bool> asked[] = {{"include_trace", options.trace},
+                                                {"include_ledger", options.ledger},
+                                                {"include_timeline", options.timeline}};
+  for (const auto& [field, set] : asked) {
+    if (!set) continue;
+    violations.push_back({field,
+                          "true",
+                          "must be unset with job.model.profiled, which has a run's peaks alone; "
+                          "plimsoll measure lists what is alive there",
+                          ViolationCode::kConflict,
+                          {"model.profiled"}});
+  }
+}
+
 // What is wrong with the request, options included.
 Violations FindViolations(const JobSpec& spec, const EstimateOptions& options,
                           std::variant<ValidJob, Violations>& validated) {
   Violations violations;
   if (auto* found = std::get_if<Violations>(&validated)) violations = std::move(*found);
+  if (std::holds_alternative<ProfiledSpec>(spec.model.source)) {
+    RefuseUnseen(options, violations);
+    return violations;
+  }
   const bool summary =
       spec.detail.has_value() ? *spec.detail == "summary" : options.detail == Detail::kSummary;
   if (options.timeline && summary) {
@@ -319,17 +249,23 @@ Violations FindViolations(const JobSpec& spec, const EstimateOptions& options,
   return violations;
 }
 
-bool TooLarge(const MemoryEstimate& estimate) {
-  for (const RankMemory& rank : estimate.ranks) {
-    if (rank.device.bound_bytes >= kMaxTotalBytes) return true;
-  }
-  return false;
+Violations TooLargeViolations() {
+  return {{"job", "2^60 bytes or more on one GPU", "must need less than 2^60 bytes",
+           ViolationCode::kTooLarge}};
 }
 
 MemoryEstimate Interrupted() {
   MemoryEstimate estimate;
   estimate.verdict = Verdict::kDoesNotFit;
   estimate.interrupted = true;
+  return estimate;
+}
+
+// Of a run nothing is made, so nothing is left to do but to say it.
+std::variant<MemoryEstimate, Violations> SayProfiled(ValidJob& job, const Catalog& catalog) {
+  MemoryEstimate estimate = EstimateProfiled(*job, catalog);
+  if (TooLarge(estimate)) return TooLargeViolations();
+  estimate.assumptions = job.TakeAssumptions();
   return estimate;
 }
 
@@ -341,6 +277,7 @@ std::variant<MemoryEstimate, Violations> EstimateMemory(const JobSpec& spec, con
   Violations violations = FindViolations(spec, options, validated);
   if (!violations.empty()) return violations;
   auto& job = std::get<ValidJob>(validated);
+  if (job->profiled.has_value()) return SayProfiled(job, catalog);
   std::array<std::byte, kScratchBytes> scratch;
   std::pmr::monotonic_buffer_resource memory(scratch.data(), scratch.size());
   Traced traced = RunPasses(job, options.trace, &memory);
@@ -358,10 +295,7 @@ std::variant<MemoryEstimate, Violations> EstimateMemory(const JobSpec& spec, con
     rank.pipeline_stage = static_cast<int64_t>(stage);
     FillRank(asked, program.stages[stage], peaks[stage], rank);
   }
-  if (TooLarge(estimate)) {
-    return Violations{{"job", "2^60 bytes or more on one GPU", "must need less than 2^60 bytes",
-                       ViolationCode::kTooLarge}};
-  }
+  if (TooLarge(estimate)) return TooLargeViolations();
   estimate.warnings = job->warnings;
   std::optional<RankReplay> limiting;
   if (job->detail.value_or(options.detail) == Detail::kReplay) {
@@ -380,7 +314,7 @@ std::variant<MemoryEstimate, Violations> EstimateMemory(const JobSpec& spec, con
   }
   WarnOfAllocator(*job, estimate);
   WarnOfUncalibrated(margins, estimate);
-  FillVerdict(*job, program, estimate);
+  FillVerdict(*job, program.outside, estimate);
   WarnOfRisk(estimate);
   FillCounts(*job, peaks.front().sums, estimate);
   estimate.assumptions = job.TakeAssumptions();

@@ -92,6 +92,7 @@ struct MemoryEstimate {
   std::vector<Assumption> assumptions;
   std::vector<Warning> warnings;
   Detail detail = Detail::kSummary;
+  bool profiled = false;             // the figures are those of a run: no detail made them
   int64_t replayed_event_count = 0;  // nearly (ReplayCost); 0: in closed form
   bool replay_left = false;          // it is dearer than the options' max_replay_events
   bool interrupted = false;          // nothing else is known, and the verdict is never kFits

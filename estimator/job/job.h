@@ -23,6 +23,7 @@
 #include "estimator/catalog/model.h"
 #include "estimator/catalog/profile.h"
 #include "estimator/job/allocator_settings.h"
+#include "estimator/job/profiled.h"
 
 namespace plimsoll {
 
@@ -40,10 +41,10 @@ struct TransformerSpec {
 // The names are the API's (proto/plimsoll/v1/job.proto), which says what each
 // means, its range and its default.
 struct ModelSpec {
-  // Nothing; a catalog id; a config.json; an architecture spelled out; or one that
-  // has been checked before, as a search has it.
+  // Nothing; a catalog id; a config.json; an architecture spelled out; one that has been
+  // checked before, as a search has it; or what a run held.
   std::variant<std::monostate, std::string, ConfigValue, TransformerSpec,
-               std::shared_ptr<const Transformer>>
+               std::shared_ptr<const Transformer>, ProfiledSpec>
       source;
   std::optional<bool> accept_unknown_model_type;
 };
@@ -237,7 +238,8 @@ struct Quantization {
 
 // A job with nothing left open. Its names are the API's.
 struct Job {
-  const Transformer* model = nullptr;
+  const Transformer* model = nullptr;  // null where it is profiled
+  std::optional<Profiled> profiled;    // then the GPUs, their number and the risk are all else
   int64_t sequence_length = 0;
   int64_t micro_batch_size = 1;
   int64_t global_batch_size = 1;

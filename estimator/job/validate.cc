@@ -59,6 +59,33 @@ void DropNothing(Job& job, std::shared_ptr<const Transformer>& own) {
   job.model = own.get();
 }
 
+// All sections of a job whose model is an architecture.
+void CheckModelled(const JobSpec& spec, const Catalog& catalog, Check& check, Job& job,
+                   std::shared_ptr<const Transformer>& own) {
+  job.model = CheckModel(spec, catalog, check, job, own);
+  CheckCluster(spec.cluster, catalog, check, job);
+  CheckFramework(spec, check, job);
+  if (job.profile == nullptr) {
+    job.profile = &UnknownFramework();
+    job.capabilities = AllCapabilities();
+  }
+  if (job.model != nullptr && job.profile->unties_head) UntieHead(job, own);
+  CheckParallelism(spec, check, job);
+  CheckTraining(spec.training, check, job);
+  if (job.reference.has_value()) DropNothing(job, own);
+  const bool joins = job.adapter.has_value() && job.profile->joint_adapters;
+  if (job.model != nullptr && joins) JoinQkv(job, own);
+  CheckKnobs(spec.runtime, check, job);
+  if (job.adapter.has_value() && job.profile != &UnknownFramework()) CheckAdapter(spec, check, job);
+  if (job.quantization.has_value()) CheckQuantization(spec.training, check, job);
+  if (job.reference.has_value() && job.profile != &UnknownFramework()) {
+    CheckPreference(spec, check, job);
+  }
+  const bool known = job.profile != &UnknownFramework();
+  if (known && job.model != nullptr && job.model->experts.Any()) CheckExperts(spec, check, job);
+  CheckAllocator(spec.runtime.allocator, check, job);
+}
+
 }  // namespace
 
 bool CheckAbility(Ability ability, absl::string_view field, absl::string_view value, Check& check,
@@ -75,28 +102,11 @@ std::variant<ValidJob, Violations> Validate(const JobSpec& spec, const Catalog& 
   Job& job = valid.job_;
   job.assumptions.reserve(20);
   Check check(job.assumptions);
-  job.model = CheckModel(spec, catalog, check, job, valid.own_model_);
-  CheckCluster(spec.cluster, catalog, check, job);
-  CheckFramework(spec, check, job);
-  if (job.profile == nullptr) {
-    job.profile = &UnknownFramework();
-    job.capabilities = AllCapabilities();
+  if (std::holds_alternative<ProfiledSpec>(spec.model.source)) {
+    CheckProfiled(spec, catalog, check, job);
+  } else {
+    CheckModelled(spec, catalog, check, job, valid.own_model_);
   }
-  if (job.model != nullptr && job.profile->unties_head) UntieHead(job, valid.own_model_);
-  CheckParallelism(spec, check, job);
-  CheckTraining(spec.training, check, job);
-  if (job.reference.has_value()) DropNothing(job, valid.own_model_);
-  const bool joins = job.adapter.has_value() && job.profile->joint_adapters;
-  if (job.model != nullptr && joins) JoinQkv(job, valid.own_model_);
-  CheckKnobs(spec.runtime, check, job);
-  if (job.adapter.has_value() && job.profile != &UnknownFramework()) CheckAdapter(spec, check, job);
-  if (job.quantization.has_value()) CheckQuantization(spec.training, check, job);
-  if (job.reference.has_value() && job.profile != &UnknownFramework()) {
-    CheckPreference(spec, check, job);
-  }
-  const bool known = job.profile != &UnknownFramework();
-  if (known && job.model != nullptr && job.model->experts.Any()) CheckExperts(spec, check, job);
-  CheckAllocator(spec.runtime.allocator, check, job);
   CheckDetail(spec, check, job);
   if (spec.risk.has_value() && !(*spec.risk >= 0.0001 && *spec.risk <= 0.5)) {
     check.violations().push_back({"risk", absl::StrCat(*spec.risk), "must be from 0.0001 to 0.5",

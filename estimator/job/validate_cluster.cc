@@ -10,19 +10,6 @@
 namespace plimsoll {
 namespace {
 
-// "2.4" or "2.4.1" as 2004, "2025.3" as 2025003; nothing where it is neither.
-std::optional<int> ParseVersion(absl::string_view text) {
-  const std::vector<absl::string_view> parts =
-      absl::StrSplit(text.substr(0, 32), absl::MaxSplits('.', 2));
-  int major = 0;
-  int minor = 0;
-  if (!absl::SimpleAtoi(parts[0], &major) || major < 0 || major > 9999) return std::nullopt;
-  if (parts.size() > 1 && (!absl::SimpleAtoi(parts[1], &minor) || minor < 0 || minor > 999)) {
-    return std::nullopt;
-  }
-  return major * 1000 + minor;
-}
-
 constexpr size_t kMaxVersions = 64;  // names, of which few mean anything
 
 // Versions that a job names; -1: none, so the newest.
@@ -121,6 +108,24 @@ void FindEra(const RuntimeSpec& spec, Framework framework, std::optional<Trainer
 }
 
 }  // namespace
+
+std::optional<int> ParseVersion(absl::string_view text) {
+  const std::vector<absl::string_view> parts =
+      absl::StrSplit(text.substr(0, 32), absl::MaxSplits('.', 2));
+  int major = 0;
+  int minor = 0;
+  if (!absl::SimpleAtoi(parts[0], &major) || major < 0 || major > 9999) return std::nullopt;
+  if (parts.size() > 1 && (!absl::SimpleAtoi(parts[1], &minor) || minor < 0 || minor > 999)) {
+    return std::nullopt;
+  }
+  return major * 1000 + minor;
+}
+
+void SettleGpusPerNode(Check& check, Job& job) {
+  if (job.gpus_per_node != 0) return;
+  job.gpus_per_node = job.gpu_count < 8 ? job.gpu_count : 8;
+  check.Assume("cluster.gpus_per_node", job.gpus_per_node, "8, or all where there are fewer");
+}
 
 const Gpu* FindGpu(const std::string& name, const Catalog& catalog) {
   const auto found = catalog.gpus.find(name);

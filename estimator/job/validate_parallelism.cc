@@ -89,10 +89,7 @@ void CheckGpuCount(const JobSpec& spec, Check& check, Job& job) {
   if (!count.has_value()) {
     check.Assume("cluster.gpu_count", job.gpu_count, "the product of the parallel sizes");
   }
-  if (job.gpus_per_node == 0) {
-    job.gpus_per_node = job.gpu_count < 8 ? job.gpu_count : 8;
-    check.Assume("cluster.gpus_per_node", job.gpus_per_node, "8, or all where there are fewer");
-  }
+  SettleGpusPerNode(check, job);
 }
 
 // The stages that a framework has, as "0, 1 or 2".

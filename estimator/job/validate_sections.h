@@ -38,6 +38,14 @@ void CheckCluster(const ClusterSpec& spec, const Catalog& catalog, Check& check,
 // The framework of a job that names none.
 Framework FrameworkOf(int64_t zero_stage);
 void CheckFramework(const JobSpec& spec, Check& check, Job& job);
+// Where nothing says how many GPUs a node has.
+void SettleGpusPerNode(Check& check, Job& job);
+// "2.4" or "2.4.1" as 2004, "2025.3" as 2025003; nothing where it is neither.
+std::optional<int> ParseVersion(absl::string_view text);
+// All sections of a job whose model is a run.
+//
+// Requires: spec.model.source is a ProfiledSpec
+void CheckProfiled(const JobSpec& spec, const Catalog& catalog, Check& check, Job& job);
 void CheckParallelism(const JobSpec& spec, Check& check, Job& job);
 // Before the rest of their section, and what stands beside them after all.
 void ReadAdapter(const AdapterSpec& spec, Check& check, Job& job);

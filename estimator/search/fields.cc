@@ -8,7 +8,8 @@ namespace plimsoll {
 namespace {
 
 // What is below them is the user's own to name.
-constexpr absl::string_view kMaps[] = {"model.hf_config", "runtime.versions"};
+constexpr absl::string_view kMaps[] = {"model.hf_config", "model.profiled.parameter_counts",
+                                       "model.profiled.shard_parameter_counts", "runtime.versions"};
 
 bool IsBelow(absl::string_view path, absl::string_view section) {
   return absl::StartsWith(path, absl::StrCat(section, "."));

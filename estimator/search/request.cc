@@ -261,6 +261,13 @@ std::vector<int64_t> UsualGpuCounts(int64_t gpus_per_node) {
 
 std::variant<Request, Violations> CheckRequest(const RecommendSpec& spec, const Catalog& catalog) {
   Violations violations;
+  if (std::holds_alternative<ProfiledSpec>(spec.job.model.source)) {
+    return Violations{
+        {"job.model.profiled", "set",
+         "not modelled: what a run held says nothing of another sharding, batch or GPU, "
+         "so there is nothing to search; plimsoll measure runs the script with another",
+         ViolationCode::kNotModelled}};
+  }
   Request request;
   request.spec = spec;
   SettleGpuCount(catalog, request);

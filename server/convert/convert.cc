@@ -202,6 +202,11 @@ absl::string_view Name(GpuArchitecture architecture) {
   return "";
 }
 
+absl::string_view DetailName(const MemoryEstimate& estimate) {
+  if (estimate.profiled) return "profiled";
+  return estimate.detail == Detail::kReplay ? "replay" : "summary";
+}
+
 template <typename... Messages>
 bool AnyHasUnknown(const Messages&... messages) {
   return (!messages.GetReflection()->GetUnknownFields(messages).empty() || ...);
@@ -212,8 +217,9 @@ bool AnyHasUnknown(const Messages&... messages) {
 bool MayHaveUnknownFields(const v1::EstimateMemoryRequest& request) {
   const v1::Job& job = request.job();
   return job.model().has_hf_config() ||
-         AnyHasUnknown(request, job, job.model(), job.model().transformer(), job.training(),
-                       job.training().precision(), job.training().optimizer(),
+         AnyHasUnknown(request, job, job.model(), job.model().transformer(), job.model().profiled(),
+                       job.model().profiled().first_step(), job.model().profiled().steady_step(),
+                       job.training(), job.training().precision(), job.training().optimizer(),
                        job.training().recompute(), job.training().loss(), job.training().adapter(),
                        job.training().quantization(), job.training().preference(),
                        job.parallelism(), job.runtime(), job.runtime().allocator(), job.cluster());
@@ -278,7 +284,7 @@ void Encode(const MemoryEstimate& estimate, WireWriter* to) {
   for (const Warning& warning : estimate.warnings) {
     Encode(Response::kWarningsFieldNumber, warning, to);
   }
-  to->Text(Response::kDetailFieldNumber, estimate.detail == Detail::kReplay ? "replay" : "summary");
+  to->Text(Response::kDetailFieldNumber, DetailName(estimate));
   to->Text(Response::kEstimatorVersionFieldNumber, kEstimatorVersion);
   to->Text(Response::kCalibrationIdFieldNumber, estimate.calibration_id);
   for (const TraceEntry& entry : estimate.trace) Encode(Response::kTraceFieldNumber, entry, to);

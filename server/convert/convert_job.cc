@@ -177,6 +177,15 @@ void ReadSource(const v1::Model& from, ModelSpec& to) {
     case v1::Model::kTransformer:
       to.source = TransformerSpec();
       break;
+    case v1::Model::kProfiled: {
+      ProfiledSpec profiled;  // the rest has rows
+      const auto& whole = from.profiled().parameter_counts();
+      const auto& shard = from.profiled().shard_parameter_counts();
+      profiled.parameter_counts.insert(whole.begin(), whole.end());
+      profiled.shard_parameter_counts.insert(shard.begin(), shard.end());
+      to.source = std::move(profiled);
+      break;
+    }
     case v1::Model::SOURCE_NOT_SET:
       break;
   }

@@ -30,14 +30,16 @@ using Lines = std::vector<std::string>;
 const std::set<std::string>& OtherIntegers() {
   static const auto* const names = new std::set<std::string>{
       "bytes",
-      "count",            // where the message names what is counted
-      "sequence_length",  // the field's usual word
-      "zero_stage",       // 0 to 3
-      "interval",         // of layers
-      "rank",             // of a matrix
-      "gpus_per_node",    // a ratio
-      "gpu_counts",       // a list of counts
-      "min_nodes",        // Slurm's own words, as the next four
+      "count",                // where the message names what is counted
+      "sequence_length",      // the field's usual word
+      "zero_stage",           // 0 to 3
+      "interval",             // of layers
+      "rank",                 // of a matrix
+      "measured_rank",        // an index
+      "communicator_stride",  // a distance
+      "gpus_per_node",        // a ratio
+      "gpu_counts",           // a list of counts
+      "min_nodes",            // Slurm's own words, as the next four
       "max_nodes",
       "tasks_per_node",
       "tasks_per_gpu",

@@ -4,6 +4,7 @@
 // Source of the signatures: NCCL 2.30, nccl.h.
 #include <atomic>
 #include <cstring>
+#include <mutex>
 #include <vector>
 
 #include "client/measure/phantom/cuda_types.h"
@@ -15,11 +16,29 @@ namespace {
 constexpr int kNcclVersion = 23007;
 constexpr int kNcclInvalidArgument = 4;
 
-// Its ranks.
+// Its ranks, and whether anything went over it.
 struct Communicator {
   int rank = 0;
   int size = 1;
+  mutable std::atomic<bool> used = false;
 };
+
+// Sizes of those that were used, whether they live or not.
+struct Used {
+  std::mutex mutex;
+  std::vector<int> sizes;
+};
+
+Used& TheUsed() {
+  static auto* const used = new Used;
+  return *used;
+}
+
+void Use(const Communicator* communicator) {
+  if (communicator->used.exchange(true)) return;
+  const std::lock_guard lock(TheUsed().mutex);
+  TheUsed().sizes.push_back(communicator->size);
+}
 
 // Bytes of an element, by ncclDataType_t.
 constexpr size_t kElementBytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
@@ -34,7 +53,7 @@ std::atomic<int> next_group_size{0};
 
 int Create(Communicator** out, int size, int rank) {
   if (size < 1 || rank < 0 || rank >= size) return kNcclInvalidArgument;
-  *out = new Communicator{rank, size};
+  *out = new Communicator{.rank = rank, .size = size};
   return 0;
 }
 
@@ -81,6 +100,16 @@ void CloseGroup() {
 }  // namespace
 
 PHANTOM_EXPORT void plimsoll_phantom_next_group_size(int size) { next_group_size = size; }
+
+// Writes the sizes of communicators that were used, up to `most`; returns how many there are.
+PHANTOM_EXPORT int plimsoll_phantom_used_communicators(int* sizes, int most) {
+  const std::lock_guard lock(TheUsed().mutex);
+  const std::vector<int>& used = TheUsed().sizes;
+  for (int i = 0; i < most && i < static_cast<int>(used.size()); ++i) {
+    sizes[i] = used[static_cast<size_t>(i)];
+  }
+  return static_cast<int>(used.size());
+}
 
 PHANTOM_EXPORT int ncclGetVersion(int* version) {
   *version = kNcclVersion;
@@ -176,19 +205,22 @@ PHANTOM_EXPORT int ncclRedOpCreatePreMulSum(int* operation, void*, int, int, Com
 }
 
 PHANTOM_EXPORT int ncclAllReduce(const void* from, void* to, size_t count, int type, int,
-                                 Communicator*, void*) {
+                                 const Communicator* communicator, void*) {
+  Use(communicator);
   CopyIfOther(to, from, BytesOf(count, type));
   return 0;
 }
 
 PHANTOM_EXPORT int ncclReduce(const void* from, void* to, size_t count, int type, int, int root,
                               Communicator* communicator, void*) {
+  Use(communicator);
   if (root == communicator->rank) CopyIfOther(to, from, BytesOf(count, type));
   return 0;
 }
 
 PHANTOM_EXPORT int ncclBroadcast(const void* from, void* to, size_t count, int type, int root,
                                  Communicator* communicator, void*) {
+  Use(communicator);
   const size_t bytes = BytesOf(count, type);
   if (root == communicator->rank) {
     CopyIfOther(to, from, bytes);
@@ -202,6 +234,7 @@ PHANTOM_EXPORT int ncclBroadcast(const void* from, void* to, size_t count, int t
 
 PHANTOM_EXPORT int ncclAllGather(const void* from, void* to, size_t count, int type,
                                  Communicator* communicator, void*) {
+  Use(communicator);
   const size_t bytes = BytesOf(count, type);
   if (bytes > DeviceMemory::kCopiedBytes) return 0;
   for (int rank = 0; rank < communicator->size; ++rank) {
@@ -212,6 +245,7 @@ PHANTOM_EXPORT int ncclAllGather(const void* from, void* to, size_t count, int t
 
 PHANTOM_EXPORT int ncclReduceScatter(const void* from, void* to, size_t count, int type, int,
                                      Communicator* communicator, void*) {
+  Use(communicator);
   const size_t bytes = BytesOf(count, type);
   const auto rank = static_cast<size_t>(communicator->rank);
   CopyIfOther(to, static_cast<const char*>(from) + rank * bytes, bytes);
@@ -220,18 +254,22 @@ PHANTOM_EXPORT int ncclReduceScatter(const void* from, void* to, size_t count, i
 
 PHANTOM_EXPORT int ncclAlltoAll(const void* from, void* to, size_t count, int type,
                                 Communicator* communicator, void*) {
+  Use(communicator);
   CopyIfOther(to, from, BytesOf(count, type) * static_cast<size_t>(communicator->size));
   return 0;
 }
 
-PHANTOM_EXPORT int ncclSend(const void* from, size_t count, int type, int peer, Communicator*,
-                            void*) {
+PHANTOM_EXPORT int ncclSend(const void* from, size_t count, int type, int peer,
+                            const Communicator* communicator, void*) {
+  Use(communicator);
   group.sent.push_back({nullptr, from, BytesOf(count, type), peer});
   if (group.depth == 0) group = {};
   return 0;
 }
 
-PHANTOM_EXPORT int ncclRecv(void* to, size_t count, int type, int peer, Communicator*, void*) {
+PHANTOM_EXPORT int ncclRecv(void* to, size_t count, int type, int peer,
+                            const Communicator* communicator, void*) {
+  Use(communicator);
   if (group.depth > 0) group.received.push_back({to, nullptr, BytesOf(count, type), peer});
   return 0;
 }

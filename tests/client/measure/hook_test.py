@@ -11,7 +11,7 @@ import unittest
 HOOK = pathlib.Path(__file__).resolve().parents[3] / "client" / "measure" / "hook"
 sys.path.insert(0, str(HOOK))
 
-from plimsoll_measure import alive, launchers, processes  # noqa: E402
+from plimsoll_measure import alive, launchers, phases, processes, profile  # noqa: E402
 
 
 def python(code, folder, **variables):
@@ -111,6 +111,67 @@ class AliveTest(unittest.TestCase):
                          [(10, "train.py:1"), (3, alive.NO_LINE)])
 
 
+class PhasesTest(unittest.TestCase):
+    """Two micro-batches, clipping, and the optimizer's step."""
+
+    def step(self):
+        seen = phases.Phases()
+        for name, peak in (("forward", 3), ("backward", 5), ("between", 4), ("backward", 6),
+                           ("between", 2), ("optimizer", 1)):
+            seen.move(name)
+            seen.see({"allocated": peak})
+        return seen
+
+    def test_what_is_between_is_of_what_comes_next(self):
+        self.assertEqual(self.step().peaks, {
+            "forward": {"allocated": 4}, "backward": {"allocated": 6},
+            "gradient_reduction": {"allocated": 2}, "optimizer": {"allocated": 1}})
+
+    def test_a_step_begins_with_forward(self):
+        seen = self.step()
+        seen.begin_step()
+        seen.see({"allocated": 7})
+        self.assertEqual(seen.peaks, {"forward": {"allocated": 7}})
+
+    def test_later_steps_have_the_higher_peaks(self):
+        steady = {}
+        phases.raise_all(steady, {"forward": {"allocated": 2}})
+        phases.raise_all(steady, {"forward": {"allocated": 1}, "backward": {"allocated": 3}})
+        self.assertEqual(steady, {"forward": {"allocated": 2}, "backward": {"allocated": 3}})
+
+    def test_a_backward_within_another_is_of_it(self):
+        calls = []
+
+        def engine(inner=None):
+            if inner is not None:
+                module.autograd._engine_run_backward()
+            if inner == "fails":
+                raise ValueError(inner)
+
+        graph = types.SimpleNamespace(_engine_run_backward=engine)
+        module = types.SimpleNamespace(
+            autograd=types.SimpleNamespace(graph=graph, _engine_run_backward=engine))
+        phases.watch_backward(module, lambda: calls.append("begin"), lambda: calls.append("end"))
+        module.autograd._engine_run_backward("checkpoint")
+        self.assertEqual(calls, ["begin", "end"])
+        with self.assertRaises(ValueError):
+            graph._engine_run_backward("fails")
+        self.assertEqual(calls, ["begin", "end"] * 2)
+
+
+class ProfileTest(unittest.TestCase):
+    def communicators(self, used, groups):
+        real, profile._used_communicators = profile._used_communicators, lambda: used
+        self.addCleanup(setattr, profile, "_used_communicators", real)
+        return profile.communicators(groups)
+
+    def test_communicators_are_those_that_were_used(self):
+        groups = [list(range(16)), [3, 7, 11, 15], [0, 1, 2, 3], [3]]
+        self.assertEqual(self.communicators([16, 4], groups), [[16, 1], [4, 4]])
+        self.assertEqual(self.communicators([4, 4, 2], groups), [[4, 4], [4, 1], [2, 1]])
+        self.assertEqual(self.communicators([], groups), [])
+
+
 class StoreTest(unittest.TestCase):
     def test_has_what_others_would_have_written(self):
         store = processes._mirror(types.SimpleNamespace(Store=object))
@@ -142,6 +203,13 @@ class LaunchersTest(unittest.TestCase):
         self.assertEqual(config.rdzv_endpoint, "localhost:0", "nobody waits for the other node")
         self.assertEqual(self.launch(1, 16).rdzv_endpoint, "first:29500")
         self.assertEqual(self.launch(1, 1).nproc_per_node, 1)
+
+    def test_tells_how_many_ranks_a_node_has(self):
+        os.environ.pop(launchers._PER_NODE, None)
+        self.addCleanup(os.environ.pop, launchers._PER_NODE, None)
+        self.assertEqual(launchers.ranks_per_node(), 0)
+        self.launch(2, 8)
+        self.assertEqual(launchers.ranks_per_node(), 8)
 
 
 if __name__ == "__main__":

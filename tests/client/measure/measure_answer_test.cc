@@ -14,6 +14,7 @@
 
 #include "client/io/text.h"
 #include "client/measure/measurement.h"
+#include "client/measure/profiled_job.h"
 
 namespace plimsoll {
 namespace {
@@ -61,39 +62,93 @@ TEST_P(MeasureAnswerTest, LooksAsBefore) {
   const std::string name = GetParam().name;
   const MeasuredGpu& gpu = GetParam().gpu;
   const Measurement measurement = ReadCase(name);
-  CompareWithGolden(name + ".80.txt", ToTable(measurement, gpu, {.width = 80, .unicode = true}));
-  CompareWithGolden(name + ".120.txt", ToTable(measurement, gpu, {.width = 120, .unicode = true}));
-  CompareWithGolden(name + ".json", ToJson(measurement, gpu));
+  CompareWithGolden(name + ".80.txt", ToTable({measurement, gpu}, {.width = 80, .unicode = true}));
+  CompareWithGolden(name + ".120.txt",
+                    ToTable({measurement, gpu}, {.width = 120, .unicode = true}));
+  CompareWithGolden(name + ".json", ToJson({measurement, gpu}));
 }
 
 TEST_P(MeasureAnswerTest, StaysWithinTheWidth) {
-  std::istringstream lines(ToTable(ReadCase(GetParam().name), GetParam().gpu, {.width = 80}));
+  std::istringstream lines(ToTable({ReadCase(GetParam().name), GetParam().gpu}, {.width = 80}));
   for (std::string line; std::getline(lines, line);) EXPECT_LE(DisplayWidth(line), 80) << line;
 }
 
 INSTANTIATE_TEST_SUITE_P(Results, MeasureAnswerTest,
                          testing::Values(Case{"one_gpu", kGpu}, Case{"many_ranks", kGpu},
-                                         Case{"out_of_memory", kSmall}),
+                                         Case{"out_of_memory", kSmall}, Case{"profiled", kGpu}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST(MeasureWordsTest, SaysWhatIsNotKnown) {
   Measurement measurement = ReadCase("one_gpu");
   const Terminal terminal;
-  EXPECT_THAT(ToTable(measurement, kGpu, terminal), Not(HasSubstr("context")));
+  EXPECT_THAT(ToTable({measurement, kGpu}, terminal), Not(HasSubstr("context")));
   MeasuredGpu bare = kGpu;
   bare.context_bytes = 0;
-  EXPECT_THAT(ToTable(measurement, bare, terminal), HasSubstr("context takes is not known"));
+  EXPECT_THAT(ToTable({measurement, bare}, terminal), HasSubstr("context takes is not known"));
   measurement.steps.clear();
   measurement.step_count = 0;
-  EXPECT_THAT(ToTable(measurement, kGpu, terminal), HasSubstr("No step of an optimizer was seen"));
+  EXPECT_THAT(ToTable({measurement, kGpu}, terminal),
+              HasSubstr("No step of an optimizer was seen"));
   measurement.retry_count = 1;
-  EXPECT_THAT(ToTable(measurement, kGpu, terminal), HasSubstr("to get memory, 1 time:"));
+  EXPECT_THAT(ToTable({measurement, kGpu}, terminal), HasSubstr("to get memory, 1 time:"));
 }
 
 TEST(MeasureWordsTest, CleansWhatTheProgramNamed) {
   Measurement measurement = ReadCase("one_gpu");
   measurement.alive[0].line = "\x1b[31mred.py:1";
-  EXPECT_THAT(ToTable(measurement, kGpu, Terminal()), Not(HasSubstr("\x1b")));
+  EXPECT_THAT(ToTable({measurement, kGpu}, Terminal()), Not(HasSubstr("\x1b")));
+}
+
+// What `plimsoll estimate` would say of it.
+v1::EstimateMemoryResponse EstimateOf(v1::Verdict verdict) {
+  v1::EstimateMemoryResponse estimate;
+  estimate.set_verdict(verdict);
+  estimate.set_usable_bytes(int64_t{80} << 30);
+  v1::Gauge& device = *estimate.add_ranks()->mutable_device();
+  device.set_expected_bytes(int64_t{50} << 30);
+  device.set_bound_bytes(int64_t{60} << 30);
+  estimate.mutable_headroom()->set_expected_bytes(int64_t{30} << 30);
+  return estimate;
+}
+
+TEST(MeasureWordsTest, TheVerdictIsThatOfTheRunAsAJob) {
+  MeasureAnswer answer = {ReadCase("profiled"), kGpu};
+  EXPECT_EQ(VerdictOf(answer), v1::VERDICT_FITS) << "it ran";
+  answer.estimate = EstimateOf(v1::VERDICT_AT_RISK);
+  EXPECT_EQ(VerdictOf(answer), v1::VERDICT_AT_RISK);
+  EXPECT_THAT(ToTable(answer, Terminal()),
+              HasSubstr("AT RISK  50.00 of 80.00 GiB on h100-80gb-sxm, 30.00 free; bound 60.00"));
+  EXPECT_THAT(ToJson(answer), HasSubstr("\"verdict\": \"VERDICT_AT_RISK\""));
+  answer.measurement.out_of_memory = OutOfMemory();
+  EXPECT_EQ(VerdictOf(answer), v1::VERDICT_DOES_NOT_FIT);
+}
+
+TEST(ProfiledJobTest, SaysWhatTheRunHeld) {
+  const Measurement measurement = ReadCase("profiled");
+  const absl::StatusOr<v1::Job> job = ToProfiledJob(measurement, kGpu);
+  ASSERT_TRUE(job.ok()) << job.status();
+  const v1::Profiled& run = job->model().profiled();
+  EXPECT_EQ(run.measured_gpu(), "h100-80gb-sxm");
+  EXPECT_EQ(run.measured_gpu_count(), 16);
+  EXPECT_EQ(run.measured_rank(), 3);
+  EXPECT_EQ(run.measured_framework(), "fsdp2");
+  EXPECT_THAT(run.communicator_size(), testing::ElementsAre(4));
+  EXPECT_THAT(run.communicator_stride(), testing::ElementsAre(4));
+  EXPECT_EQ(run.parameter_counts().at("fp32"), 4 * run.shard_parameter_counts().at("fp32"));
+  EXPECT_EQ(run.weight_bytes(), 4 * run.shard_parameter_counts().at("fp32"));
+  EXPECT_EQ(run.steady_step().backward().allocated_bytes(), measurement.steps[1].allocated_bytes);
+  EXPECT_EQ(job->cluster().gpus_per_node(), 8);
+  EXPECT_FALSE(job->has_training());
+}
+
+TEST(ProfiledJobTest, TakesAStepThatHasStates) {
+  Measurement measurement = ReadCase("profiled");
+  measurement.step_count = 1;
+  EXPECT_EQ(ToProfiledJob(measurement, kGpu).status().message(),
+            "1 step of an optimizer; must be 2 or more, as the first has no optimizer states yet");
+  EXPECT_FALSE(ToProfiledJob(ReadCase("one_gpu"), kGpu).ok()) << "of an older hook";
+  EXPECT_THAT(std::string(ToProfiledJob(ReadCase("out_of_memory"), kSmall).status().message()),
+              testing::StartsWith("out of memory; "));
 }
 
 TEST(MeasurementTest, RefusesWhatIsNotTheHooks) {

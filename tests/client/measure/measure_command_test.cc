@@ -52,6 +52,47 @@ TEST_F(MeasureCommandTest, SaysWhatTheProgramLeft) {
   EXPECT_THAT(json.out, HasSubstr("\"notKnown\": [\n    \"NCCL's own buffers\""));
 }
 
+// The whole way: a run becomes a job, of which the service says what the run held.
+TEST_F(MeasureCommandTest, MakesAJobOfTheRun) {
+  const std::string file = folder_.folder() + "/run.yaml";
+  const ProcessResult result = Measure(
+      {"--gpu", "h100-80gb-sxm", "--gpus", "16", "--rank", "3", "--job", file}, Leave("profiled"));
+  EXPECT_EQ(result.code, 0) << result.err;
+  const ProcessResult estimate = Plimsoll({"estimate", file, "-o", "json"});
+  EXPECT_EQ(estimate.code, 0) << estimate.err;
+  EXPECT_THAT(estimate.out, HasSubstr("\"detail\": \"profiled\""));
+  for (const char* const gauge : {"allocated", "reserved"}) {
+    const std::string key = std::string("\"") + gauge + "\": {\n        \"expectedBytes\": \"";
+    const size_t at = estimate.out.find(key);
+    ASSERT_NE(at, std::string::npos) << estimate.out;
+    const size_t begin = at + key.size();
+    const std::string bytes = estimate.out.substr(begin, estimate.out.find('"', begin) - begin);
+    EXPECT_EQ(bytes, gauge == std::string("allocated") ? "3729940992" : "4680843264");
+  }
+  EXPECT_EQ(Plimsoll({"estimate", file}).code, 0);
+  const ProcessResult admit = Plimsoll({"admit", file});
+  EXPECT_EQ(admit.code, 0) << admit.err;
+  const ProcessResult other = Plimsoll({"estimate", file, "--gpu-count", "8"});
+  EXPECT_EQ(other.code, 2);
+  EXPECT_THAT(other.err, HasSubstr("must be 16, the ranks of the run that was measured"));
+  const ProcessResult search = Plimsoll({"recommend", file});
+  EXPECT_EQ(search.code, 2);
+  EXPECT_THAT(search.err, HasSubstr("model.profiled: set; not modelled"));
+}
+
+TEST_F(MeasureCommandTest, WritesNoJobOfARunThatShowsNoStep) {
+  const std::string file = folder_.folder() + "/run.yaml";
+  const ProcessResult failed =
+      Measure({"--gpu", "rtx-4090-24gb", "--job", file}, Leave("out_of_memory", "exit 1"));
+  EXPECT_EQ(failed.code, 3) << failed.err;
+  EXPECT_THAT(failed.err, HasSubstr("--job: " + file + " is not written: out of memory; "));
+  const ProcessResult unseen = Measure({"--gpu", "h100-80gb-sxm", "--job", file}, Leave("one_gpu"));
+  EXPECT_EQ(unseen.code, 1);
+  EXPECT_THAT(unseen.out, StartsWith("FITS  ")) << "the answer is given";
+  EXPECT_THAT(unseen.err, HasSubstr("is not written: "));
+  EXPECT_FALSE(std::filesystem::exists(file));
+}
+
 TEST_F(MeasureCommandTest, TakesRunningOutOfMemoryForAnAnswer) {
   const ProcessResult result =
       Measure({"--gpu", "rtx-4090-24gb"}, Leave("out_of_memory", "exit 1"));
@@ -61,12 +102,13 @@ TEST_F(MeasureCommandTest, TakesRunningOutOfMemoryForAnAnswer) {
 
 TEST_F(MeasureCommandTest, TellsTheProgramItsGpu) {
   const ProcessResult result =
-      Measure({"--gpu", "a100-40gb-sxm", "--gpus", "8", "--rank", "5"},
-              "env | grep -E '^(PLIMSOLL_(PHANTOM_|MEASURE_RANK)|CUDA_VIS)' | sort; "
+      Measure({"--gpu", "a100-40gb-sxm", "--gpus", "8", "--rank", "5", "--steps", "4"},
+              "env | grep -E '^(PLIMSOLL_(PHANTOM_|MEASURE_(RANK|STEPS))|CUDA_VIS)' | sort; "
               "case $PYTHONPATH in */hook:/own) echo hook first;; esac");
   EXPECT_THAT(result.err, HasSubstr("CUDA_VISIBLE_DEVICES=0\n"
                                     "PLIMSOLL_MEASURE_RANK=5\n"
                                     "PLIMSOLL_MEASURE_RANKS=8\n"
+                                    "PLIMSOLL_MEASURE_STEPS=4\n"
                                     "PLIMSOLL_PHANTOM_BYTES=42405462016\n"
                                     "PLIMSOLL_PHANTOM_CAPABILITY=8.0\n"
                                     "PLIMSOLL_PHANTOM_CONTEXT_BYTES=805306368\n"
@@ -115,6 +157,7 @@ TEST_F(MeasureCommandTest, RefusesWhatItCannotDo) {
       {{"--gpu", "mi300x-192gb", "--", "true"}, 2, "--gpu: mi300x-192gb; no phantom stands in for"},
       {{"--gpu", "t4", "--gpus", "0", "--", "true"}, 2, "--gpus: 0; must be at least 1\n"},
       {{"--gpu", "t4", "--rank", "1", "--", "true"}, 2, "--rank: 1; must be 0 to 0, as --gpus"},
+      {{"--gpu", "t4", "--steps", "-1", "--", "true"}, 2, "--steps: -1; must be 0, for as many"},
       {{"--gpu", "t4", "-o", "yaml", "--", "true"}, 2, "--output: yaml not in {table,json}"},
       {{"--gpu", "t4", "--", "/no/such/program"},
        1,

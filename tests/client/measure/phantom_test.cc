@@ -243,6 +243,31 @@ TEST_F(PhantomTest, GathersFromRanksThatAreNotThere) {
   Free(gathered);
 }
 
+TEST_F(PhantomTest, TellsWhichCommunicatorsWereUsed) {
+  const auto used = [] {
+    int sizes[64] = {};
+    const int count = Call("plimsoll_phantom_used_communicators", &sizes[0], 64);
+    return std::vector<int>(sizes, sizes + count);
+  };
+  const std::vector<int> before = used();
+  void* idle = nullptr;
+  void* busy = nullptr;
+  EXPECT_EQ(Call("ncclCommInitRank", &idle, 6, UniqueId{}, 0), 0);
+  EXPECT_EQ(Call("ncclCommInitRank", &busy, 5, UniqueId{}, 0), 0);
+  void* const stream = nullptr;
+  const void* const none = nullptr;
+  void* const nothing = nullptr;
+  constexpr int kInt32 = 2;
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(Call("ncclReduceScatter", none, nothing, size_t{0}, kInt32, 0, busy, stream), 0);
+  }
+  EXPECT_EQ(Call("ncclCommDestroy", busy), 0);
+  EXPECT_EQ(Call("ncclCommDestroy", idle), 0);
+  std::vector<int> after = before;
+  after.push_back(5);
+  EXPECT_EQ(used(), after);
+}
+
 // Its own compute capability, or that of the kernels which run on it.
 TEST_F(PhantomTest, KernelsAreOfAnArchitecture) {
   FunctionAttributes attributes;

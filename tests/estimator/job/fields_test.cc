@@ -8,16 +8,24 @@
 #include <type_traits>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "estimator/base/vocabulary.h"
 #include "gtest/gtest.h"
 #include "tests/testing/jobs.h"
+#include "tests/testing/profiled_job.h"
 
 namespace plimsoll {
 namespace {
 
+bool IsOfProfiled(const FieldRow& row) { return absl::StartsWith(row.path, "model.profiled."); }
+
+// A job that has a place for the row.
+JobSpec JobWith(const FieldRow& row) { return IsOfProfiled(row) ? ProfiledJob() : SmallJob(); }
+
 // Jobs of which one at least reads each field.
-std::vector<JobSpec> ReadingJobs() {
+std::vector<JobSpec> ReadingJobs(const FieldRow& row) {
+  if (IsOfProfiled(row)) return {ProfiledJob()};
   std::vector<JobSpec> jobs = {SmallJob(), With(SmallJob(), "megatron-core"),
                                With(SmallJob(), "deepspeed"), With(SmallJob(), "fsdp1")};
   JobSpec labels = SmallJob();
@@ -37,7 +45,7 @@ template <typename Value>
 bool IsRefused(const FieldRow& row, const Value& value, const std::string& shown,
                const std::string& rule) {
   const std::string refusal = absl::StrCat("job.", row.path, ": ", shown, "; ", rule);
-  for (JobSpec job : ReadingJobs()) {
+  for (JobSpec job : ReadingJobs(row)) {
     const FieldPlace place = row.place(job);
     if constexpr (std::is_same_v<Value, std::vector<std::string>>) {
       *std::get<std::vector<std::string>*>(place) = value;
@@ -51,7 +59,7 @@ bool IsRefused(const FieldRow& row, const Value& value, const std::string& shown
 }
 
 bool IsOf(const FieldRow& row, size_t index) {
-  JobSpec job = SmallJob();
+  JobSpec job = JobWith(row);
   return row.place != nullptr && row.place(job).index() == index;
 }
 const size_t kInt64 = FieldPlace(static_cast<std::optional<int64_t>*>(nullptr)).index();
@@ -67,10 +75,12 @@ TEST(FieldsTest, EachStandsOnce) {
 }
 
 TEST(FieldsTest, EachIsAPlaceOfItsOwn) {
-  JobSpec job = SmallJob();
+  JobSpec small = SmallJob();
+  JobSpec profiled = ProfiledJob();
   std::set<FieldPlace> places;
   for (const FieldRow& row : kFieldRows) {
     if (row.place == nullptr) continue;
+    JobSpec& job = IsOfProfiled(row) ? profiled : small;
     EXPECT_TRUE(places.insert(row.place(job)).second) << row.path;
   }
   EXPECT_GT(places.size(), 75u);

@@ -64,6 +64,21 @@ constexpr char kEverything[] = R"({
     "reserved_for_others_bytes": 29, "interconnect_bytes_per_second": 33,
     "network_bytes_per_second": 34}})";
 
+constexpr char kRun[] = R"({
+  "model": {"profiled": {"measured_gpu": "a", "measured_gpu_count": 1, "measured_rank": 2,
+    "measured_framework": "b", "torch_version": "c", "communicator_size": [3, 4],
+    "communicator_stride": [5, 6], "parameter_counts": {"d": 7},
+    "shard_parameter_counts": {"e": 8}, "weight_bytes": 9, "optimizer_state_bytes": 10,
+    "activation_bytes": 11,
+    "first_step": {"forward": {"allocated_bytes": 12, "reserved_bytes": 13},
+      "backward": {"allocated_bytes": 14, "reserved_bytes": 15},
+      "gradient_reduction": {"allocated_bytes": 16, "reserved_bytes": 17},
+      "optimizer": {"allocated_bytes": 18, "reserved_bytes": 19}},
+    "steady_step": {"forward": {"allocated_bytes": 20, "reserved_bytes": 21},
+      "backward": {"allocated_bytes": 22, "reserved_bytes": 23},
+      "gradient_reduction": {"allocated_bytes": 24, "reserved_bytes": 25},
+      "optimizer": {"allocated_bytes": 26, "reserved_bytes": 27}}}}})";
+
 v1::Job Read(const std::string& json) {
   v1::Job job;
   EXPECT_THAT(ReadJsonMessage(json, &job), testing::IsEmpty());
@@ -142,6 +157,32 @@ TEST(FromProtoTest, CopiesTheModel) {
       ElementsAre(true, true, true, true, true, true, true));
   EXPECT_EQ(model.hidden_dropout, 0.1);
   EXPECT_EQ(model.attention_dropout, 0.2);
+}
+
+TEST(FromProtoTest, CopiesTheRun) {
+  const v1::Job job = Read(kRun);
+  std::string unset;
+  FindUnset(job.model().profiled(), "profiled", &unset);
+  EXPECT_EQ(unset, "") << "add it to kRun and below";
+  const auto run = std::get<ProfiledSpec>(FromProto(job).model.source);
+  EXPECT_THAT((std::vector{run.measured_gpu, run.measured_framework, run.torch_version}),
+              ElementsAre("a", "b", "c"));
+  EXPECT_THAT(run.communicator_size, ElementsAre(3, 4));
+  EXPECT_THAT(run.communicator_stride, ElementsAre(5, 6));
+  EXPECT_THAT(run.parameter_counts, ElementsAre(testing::Pair("d", 7)));
+  EXPECT_THAT(run.shard_parameter_counts, ElementsAre(testing::Pair("e", 8)));
+  EXPECT_THAT((std::vector{run.measured_gpu_count, run.measured_rank, run.weight_bytes,
+                           run.optimizer_state_bytes, run.activation_bytes}),
+              ElementsAre(1, 2, 9, 10, 11));
+  std::vector<std::optional<int64_t>> peaks;
+  for (const ProfiledStepSpec& step : {run.first_step, run.steady_step}) {
+    for (const PhasePeakSpec& peak :
+         {step.forward, step.backward, step.gradient_reduction, step.optimizer}) {
+      peaks.push_back(peak.allocated_bytes);
+      peaks.push_back(peak.reserved_bytes);
+    }
+  }
+  EXPECT_THAT(peaks, ElementsAre(12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27));
 }
 
 TEST(FromProtoTest, CopiesTheTraining) {
@@ -239,7 +280,7 @@ TEST(WithFieldsOfTest, WritesEveryFieldThatIsRead) {
 
 TEST(WithFieldsOfTest, AJobIsItselfAgain) {
   for (const char* const json :
-       {"{}", kEverything, R"({"parallelism": {}, "training": {"recompute": {}}})",
+       {"{}", kEverything, kRun, R"({"parallelism": {}, "training": {"recompute": {}}})",
         R"({"model": {"name": "m"}, "runtime": {}})", R"({"model": {"hf_config": {"a": 1}}})"}) {
     const v1::Job job = Read(json);
     EXPECT_TRUE(MessageDifferencer::Equals(WithFieldsOf(FromProto(job), job), job)) << json;

@@ -2,6 +2,7 @@
 
 Nothing of torch is imported before the user's program does. Environment:
   PLIMSOLL_MEASURE_RESULTS  a folder; each process that used CUDA leaves a file there
+  PLIMSOLL_MEASURE_STEPS  after how many steps of the optimizer the program is to end; 0: by itself
   PLIMSOLL_MEASURE_RANK, PLIMSOLL_MEASURE_RANKS  which of how many ranks this process is
 """
 

@@ -1,13 +1,14 @@
 """Peaks of each step of the optimizer, by the allocator's own statistics.
 
 A step is what happens between two ends of the first optimizer's step(); the first begins with the
-process. alive.py says what is alive.
+process. alive.py says what is alive, phases.py which part of a step it is.
 """
 
 import atexit
 import os
+import sys
 
-from plimsoll_measure import alive, rank, ranks, results
+from plimsoll_measure import alive, launchers, phases, profile, rank, ranks, results
 
 GAUGES = ("allocated", "requested", "reserved")
 KEPT = 8  # steps that are reported one by one; of all others, the last
@@ -27,20 +28,61 @@ class Meter:
         self.alive = None  # at the highest peak of a step
         self.alive_peak = 0
         self.out_of_memory = None
+        self.most_steps = int(os.environ.get("PLIMSOLL_MEASURE_STEPS") or 0)  # 0: as the program has it
+        self.phases = phases.Phases()
+        self.first = None  # peaks of each phase of the first step
+        self.steady = {}  # of any later one
+        self.parameters = None
+        self.groups = []  # of ranks; a program may destroy them before it ends
+        self.activation_bytes = None  # of the first micro-batch of the second step
 
     def fold(self):
         """Takes what the statistics say since their last reset."""
         stats = self.torch.cuda.memory_stats()
-        for gauge in GAUGES:
-            peak = stats.get(f"{gauge}_bytes.all.peak", 0)
+        peaks = {gauge: stats.get(f"{gauge}_bytes.all.peak", 0) for gauge in GAUGES}
+        for gauge, peak in peaks.items():
             for most in (self.step, self.seen, self.whole):
                 most[gauge] = max(most[gauge], peak)
+        self.phases.see(peaks)
+
+    def move(self, phase):
+        if not self.torch.cuda.is_initialized():
+            return
+        self.fold()
+        self.reset_peaks()
+        self.phases.move(phase)
+
+    def begin_backward(self):
+        self.move(phases.BACKWARD)
+        if self.count == 1 and self.activation_bytes is None:
+            now = self.torch.cuda.memory_stats()["allocated_bytes.all.current"]
+            known = self.parameters
+            self.activation_bytes = max(0, now - known.weight_bytes - known.optimizer_state_bytes
+                                        - known.gradient_bytes())
+
+    def end_backward(self):
+        self.move(phases.BETWEEN)
+
+    def begin_optimizer(self, *_):
+        self.move(phases.OPTIMIZER)
+
+    def end_phases(self):
+        """Of the step that ends now."""
+        self.groups = profile.groups(self.torch) or self.groups
+        if self.count == 1:
+            self.first = self.phases.peaks
+            self.parameters = profile.Parameters(self.torch, self.optimizer)
+        else:
+            phases.raise_all(self.steady, self.phases.peaks)
+        self.phases.begin_step()
 
     def end_step(self, optimizer, *_):
         if self.optimizer is None:
             self.optimizer = optimizer
-        if optimizer is not self.optimizer or not self.torch.cuda.is_initialized():
+        if not self.torch.cuda.is_initialized():
             return
+        if optimizer is not self.optimizer:
+            return self.move(phases.FORWARD)
         self.count += 1
         self.out_of_memory = None  # the program went on
         self.fold()
@@ -50,10 +92,14 @@ class Meter:
         del self.steps[KEPT - 1:]
         self.steps.append(dict(self.step, step=self.count))
         self.step = dict.fromkeys(GAUGES, 0)
+        self.end_phases()
         self.reset_peaks()
         alive.record(self.torch)
         if self.count & (self.count - 1) == 0:  # for programs that end without a word
             self.write()
+        if 0 < self.most_steps <= self.count:
+            self.write()
+            sys.exit(0)  # as the program itself might: what it would clean up, it does
 
     def ran_out(self, _device, asked, _total, _free):
         self.fold()
@@ -85,7 +131,23 @@ class Meter:
             "retry_count": self.torch.cuda.memory_stats().get("num_alloc_retries", 0),
             "alive": self.alive,
             "out_of_memory": self.out_of_memory,
+            **({} if self.first is None else {"profile": self.profile()}),
         })
+
+    def profile(self):
+        """What a job can be made of, once a step has ended."""
+        return {
+            "framework": profile.framework(self.torch),
+            "communicators": profile.communicators(self.groups),
+            "ranks_per_node": launchers.ranks_per_node(),
+            "parameter_counts": self.parameters.counts,
+            "shard_parameter_counts": self.parameters.shard_counts,
+            "weight_bytes": self.parameters.weight_bytes,
+            "optimizer_state_bytes": self.parameters.optimizer_state_bytes,
+            "activation_bytes": self.activation_bytes or 0,
+            "first_step": self.first,
+            "steady_step": self.steady,
+        }
 
 
 def _show_what_the_program_reset(meter):
@@ -113,11 +175,14 @@ def _show_what_the_program_reset(meter):
 
 
 def watch(torch):
-    from torch.optim.optimizer import register_optimizer_step_post_hook
+    from torch.optim.optimizer import (register_optimizer_step_post_hook,
+                                       register_optimizer_step_pre_hook)
 
     meter = Meter(torch)
     _show_what_the_program_reset(meter)
+    register_optimizer_step_pre_hook(meter.begin_optimizer)
     register_optimizer_step_post_hook(meter.end_step)
+    phases.watch_backward(torch, meter.begin_backward, meter.end_backward)
     atexit.register(meter.write)
 
     def begin():
