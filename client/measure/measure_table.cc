@@ -107,7 +107,7 @@ std::string HoldWords(const RunProfile& profile, int width) {
 // Peaks of the first step beside those of any later one.
 std::string PhaseTable(const RunProfile& profile, int width) {
   Columns columns({Align::kLeft, Align::kRight, Align::kRight, Align::kRight, Align::kRight});
-  columns.Add({"By phase, GiB", "first step", "reserved", "later steps", "reserved"});
+  columns.Add({"By phase, GiB", "step 1, allocated", "reserved", "later, allocated", "reserved"});
   const std::pair<const char*, const char*> phases[] = {{"forward", "forward"},
                                                         {"backward", "backward"},
                                                         {"gradient_reduction", "clipping"},
@@ -142,8 +142,21 @@ std::string AliveTable(const Measurement& measurement, int width) {
   return columns.ToText(1, width);
 }
 
+// What the verdict counts of NCCL; 0 where there is none.
+int64_t NcclBytes(const MeasureAnswer& answer) {
+  if (!answer.estimate.has_value()) return 0;
+  const v1::EstimateMemoryResponse& estimate = *answer.estimate;
+  for (const v1::RoleBytes& part :
+       estimate.ranks(static_cast<int>(estimate.limiting_rank())).breakdown()) {
+    if (part.role() == v1::ROLE_NCCL) return part.bytes();
+  }
+  return 0;
+}
+
 // What the reader should know of the run.
-std::string Notes(const Measurement& measurement, const MeasuredGpu& gpu, int width) {
+std::string Notes(const MeasureAnswer& answer, int width) {
+  const Measurement& measurement = answer.measurement;
+  const MeasuredGpu& gpu = answer.gpu;
   std::string notes;
   const auto add = [&](const std::string& note) {
     absl::StrAppend(&notes, Wrap(note, width, 2), "\n");
@@ -156,6 +169,10 @@ std::string Notes(const Measurement& measurement, const MeasuredGpu& gpu, int wi
     add(absl::StrCat("The allocator gave back its cache to get memory, ", measurement.retry_count,
                      measurement.retry_count == 1 ? " time" : " times",
                      ": that makes a step slow on a GPU."));
+  }
+  if (const int64_t nccl_bytes = NcclBytes(answer); nccl_bytes > 0) {
+    add(absl::StrCat("The verdict counts ", FormatInGib(nccl_bytes),
+                     " GiB of NCCL more than the device of the table, which has none."));
   }
   if (gpu.context_bytes == 0) add("What the GPU's context takes is not known, and not counted.");
   add(absl::StrCat("Not known to a phantom: ", absl::StrJoin(UnknownToPhantoms(), "; "), "."));
@@ -178,8 +195,7 @@ std::string ToTable(const MeasureAnswer& answer, const Terminal& terminal) {
   return absl::StrCat(Headline(answer, terminal), "\n",
                       PeakTable(measurement, answer.gpu, terminal.width), phases, "\n", moment,
                       When(measurement.alive_step), ", as requested\n",
-                      AliveTable(measurement, terminal.width), "\n",
-                      Notes(measurement, answer.gpu, terminal.width));
+                      AliveTable(measurement, terminal.width), "\n", Notes(answer, terminal.width));
 }
 
 }  // namespace plimsoll

@@ -216,10 +216,9 @@ bool AnyHasUnknown(const Messages&... messages) {
 
 bool MayHaveUnknownFields(const v1::EstimateMemoryRequest& request) {
   const v1::Job& job = request.job();
-  return job.model().has_hf_config() ||
-         AnyHasUnknown(request, job, job.model(), job.model().transformer(), job.model().profiled(),
-                       job.model().profiled().first_step(), job.model().profiled().steady_step(),
-                       job.training(), job.training().precision(), job.training().optimizer(),
+  return job.model().has_hf_config() || job.model().has_profiled() ||
+         AnyHasUnknown(request, job, job.model(), job.model().transformer(), job.training(),
+                       job.training().precision(), job.training().optimizer(),
                        job.training().recompute(), job.training().loss(), job.training().adapter(),
                        job.training().quantization(), job.training().preference(),
                        job.parallelism(), job.runtime(), job.runtime().allocator(), job.cluster());

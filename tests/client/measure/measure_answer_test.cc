@@ -107,6 +107,9 @@ v1::EstimateMemoryResponse EstimateOf(v1::Verdict verdict) {
   v1::Gauge& device = *estimate.add_ranks()->mutable_device();
   device.set_expected_bytes(int64_t{50} << 30);
   device.set_bound_bytes(int64_t{60} << 30);
+  v1::RoleBytes& nccl = *estimate.mutable_ranks(0)->add_breakdown();
+  nccl.set_role(v1::ROLE_NCCL);
+  nccl.set_bytes(int64_t{1} << 29);
   estimate.mutable_headroom()->set_expected_bytes(int64_t{30} << 30);
   return estimate;
 }
@@ -118,6 +121,7 @@ TEST(MeasureWordsTest, TheVerdictIsThatOfTheRunAsAJob) {
   EXPECT_EQ(VerdictOf(answer), v1::VERDICT_AT_RISK);
   EXPECT_THAT(ToTable(answer, Terminal()),
               HasSubstr("AT RISK  50.00 of 80.00 GiB on h100-80gb-sxm, 30.00 free; bound 60.00"));
+  EXPECT_THAT(ToTable(answer, Terminal()), HasSubstr("The verdict counts 0.50 GiB of NCCL more"));
   EXPECT_THAT(ToJson(answer), HasSubstr("\"verdict\": \"VERDICT_AT_RISK\""));
   answer.measurement.out_of_memory = OutOfMemory();
   EXPECT_EQ(VerdictOf(answer), v1::VERDICT_DOES_NOT_FIT);
