@@ -337,7 +337,6 @@ constexpr RefusedWord kRefusedWords[] = {
     {"", "enable-activation-offloading", kNotModelled, kOffloadRule, "false"},
     {"", "activation-offloading", kNotModelled, kOffloadRule, "false"},
     {"", "paged", kNotModelled, kPlannedRule, "false"},
-    {"", "profiled", kNotModelled, kPlannedRule},
     {"", "record-stream", kNotModelled, kPlannedRule},
     {"", "prefetch", kNotModelled, kPlannedRule},
     {"", "ep", kNotModelled, kExpertRule, "1"},

@@ -212,11 +212,19 @@ bool AnyHasUnknown(const Messages&... messages) {
   return (!messages.GetReflection()->GetUnknownFields(messages).empty() || ...);
 }
 
+bool RunHasUnknown(const v1::Profiled& run) {
+  const auto in_step = [](const v1::ProfiledStep& step) {
+    return AnyHasUnknown(step, step.forward(), step.backward(), step.gradient_reduction(),
+                         step.optimizer());
+  };
+  return AnyHasUnknown(run) || in_step(run.first_step()) || in_step(run.steady_step());
+}
+
 }  // namespace
 
 bool MayHaveUnknownFields(const v1::EstimateMemoryRequest& request) {
   const v1::Job& job = request.job();
-  return job.model().has_hf_config() || job.model().has_profiled() ||
+  return job.model().has_hf_config() || RunHasUnknown(job.model().profiled()) ||
          AnyHasUnknown(request, job, job.model(), job.model().transformer(), job.training(),
                        job.training().precision(), job.training().optimizer(),
                        job.training().recompute(), job.training().loss(), job.training().adapter(),

@@ -119,10 +119,8 @@ TEST(ReadJsonMessageTest, SaysWhatIsNotModelledYet) {
   EXPECT_THAT(Refusals(R"({"job": {
                              "training": {"activation_offload": {}, "offload": {}},
                              "parallelism": {"expertTensorParallelSize": 2, "expert_parallel_size": 2},
-                             "runtime": {"prefetch": 2},
-                             "model": {"profiled": {}}}})"),
-              ElementsAre("job.model.profiled: an object; not modelled yet",
-                          "job.parallelism.expertTensorParallelSize: 2; not modelled yet",
+                             "runtime": {"prefetch": 2}}})"),
+              ElementsAre("job.parallelism.expertTensorParallelSize: 2; not modelled yet",
                           "job.parallelism.expert_parallel_size: 2; not modelled yet",
                           "job.runtime.prefetch: 2; not modelled yet",
                           "job.training.activation_offload: an object; not modelled yet: what is "
