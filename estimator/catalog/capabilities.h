@@ -54,6 +54,8 @@ enum class Ability : uint8_t {
 
   kOtherHead,  // than one that predicts tokens
   kExperts,
+  kExpertParallel,
+  kTokenDispatcher,
 
   kLora,
   kQlora,
@@ -100,9 +102,11 @@ enum class Ability : uint8_t {
   kAttentionMask,
   kTransformerImplementation,
   kDeferredEmbeddingGradient,
+  kRouterDType,
+  kGroupedGemm,
+  kDeterministic,
 };
-inline constexpr size_t kAbilityCount =
-    static_cast<size_t>(Ability::kDeferredEmbeddingGradient) + 1;
+inline constexpr size_t kAbilityCount = static_cast<size_t>(Ability::kDeterministic) + 1;
 
 // How a job asks for an ability: a field below "job.", and the value of it; where
 // that is a number or any at all, in words.

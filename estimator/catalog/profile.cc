@@ -56,6 +56,7 @@ constexpr Profile kEager = {
     .cached_rotary = false,
     .pooled_gathers = false,
     .gather_buffer_count = 0,
+    .dispatches_experts = false,
     .pooled_scores = false,
     .flat_master = false,
     .states_at_start = false,
@@ -176,6 +177,7 @@ constexpr Profile MegatronCore() {
                        .without_flash = AttentionKernel::kEager};
   profile.fused_residual = true;
   profile.pooled_gathers = true;  // outside Transformer Engine
+  profile.dispatches_experts = true;
   profile.loss = LossKernel::kVocabParallel;
   profile.logits_held = LogitsHeld::kDeleted;
   profile.weight_gradient = WeightGradient::kFused;

@@ -142,6 +142,7 @@ struct Profile {
   bool cached_rotary;            // each layer keeps its own cosines and sines
   bool pooled_gathers;           // gathered inputs share buffers, made at first use
   int gather_buffer_count;       // of these, with tensor parallelism
+  bool dispatches_experts;       // Megatron's: tokens are sent to their experts and back
   bool pooled_scores;         // outside Transformer Engine scores and gathers have one buffer each
   bool flat_master;           // master weights are one buffer
   bool states_at_start;       // optimizer states are made before the first step

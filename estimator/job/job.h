@@ -51,7 +51,7 @@ struct ModelSpec {
 
 struct PrecisionSpec {
   std::optional<std::string> preset, parameter_dtype, gradient_dtype, gradient_accumulation_dtype,
-      reduce_dtype, master_dtype, optimizer_state_dtype;
+      reduce_dtype, master_dtype, optimizer_state_dtype, router_dtype;
 };
 
 struct OptimizerSpec {
@@ -111,6 +111,8 @@ struct ParallelismSpec {
   std::optional<int64_t> virtual_pipeline_size;
   std::vector<int64_t> pipeline_layout;
   std::optional<int64_t> micro_batch_group_size;
+  std::optional<int64_t> expert_parallel_size, expert_tensor_parallel_size;
+  std::optional<std::string> token_dispatcher;
 };
 
 struct AllocatorSpec {
@@ -130,6 +132,7 @@ struct RuntimeSpec {
       attention_mask, compile;
   std::optional<std::string> cublas_workspace_config, transformer_implementation;
   std::optional<int64_t> deferred_embedding_gradient_count;
+  std::optional<bool> grouped_gemm, deterministic;
   AllocatorSpec allocator;
 };
 
@@ -189,6 +192,10 @@ enum class LossImplementation : uint8_t {
   kFusedCrossEntropy,
   kTeCrossEntropy,
 };
+// How tokens come to the ranks that have their experts.
+//   kAllGather  each has the tokens of all, and sums up what its experts gave
+//   kAllToAll   each is sent those of its experts, and sends back what these gave
+enum class TokenDispatcher : uint8_t { kAllGather, kAllToAll };
 enum class PipelineSchedule : uint8_t { kGpipe, k1F1B, kInterleaved1F1B };
 enum class PresetName : uint8_t {
   kFp32,
@@ -213,6 +220,7 @@ struct Precision {
   DType residual = DType::kBf16;    // the stream between layers
   bool autocast = false;            // weights are cast at each use
   DType cast = DType::kBf16;        // what autocast casts to, where it is on
+  DType router = DType::kBf16;      // what a router of dispatched tokens gives
 
   // What products that are not quantized read and write.
   DType Product() const { return autocast ? cast : activation; }
@@ -273,6 +281,9 @@ struct Job {
   int64_t virtual_pipeline_size = 1;
   std::vector<int64_t> pipeline_layout;  // layers of each stage
   int64_t micro_batch_group_size = 1;    // that a virtual stage runs in a row
+  int64_t expert_parallel_size = 1;
+  int64_t expert_tensor_parallel_size = 1;
+  TokenDispatcher token_dispatcher = TokenDispatcher::kAllGather;
 
   const Profile* profile = nullptr;
   Capabilities capabilities;  // of its framework and trainer
@@ -287,6 +298,8 @@ struct Job {
   bool attention_mask = false;
   bool compile = false;
   bool transformer_engine = false;
+  bool grouped_gemm = false;           // experts are one grouped product, not one after the other
+  bool deterministic = false;          // torch.use_deterministic_algorithms
   int64_t cublas_workspace_bytes = 0;  // of one handle
   AllocatorSettings allocator;
 
@@ -318,6 +331,15 @@ struct Job {
   // Ranks with the same part of the model, each with tokens of its own: what they make
   // of its gradients is summed up.
   int64_t ReplicaCount() const { return Multiply(data_parallel_size, context_parallel_size); }
+  // Ranks with the same part of each expert, and those of them that shard its states.
+  int64_t ExpertReplicaCount() const {
+    return Multiply(tensor_parallel_size, ReplicaCount()) /
+           Multiply(expert_tensor_parallel_size, expert_parallel_size);
+  }
+  int64_t LocalExpertCount() const { return model->experts.count / expert_parallel_size; }
+  int64_t ExpertShardCount() const {
+    return ExpertReplicaCount() / (ReplicaCount() / shard_group_size);
+  }
 };
 
 // A job that holds every rule of the API. Only Validate makes one; whoever has

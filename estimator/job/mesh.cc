@@ -45,14 +45,20 @@ int64_t RankGroup::OnEachNode(int64_t gpus_per_node) const {
 }
 
 Mesh::Mesh(const Job& job)
-    : sizes_{job.tensor_parallel_size, job.context_parallel_size,
+    : sizes_{job.tensor_parallel_size,
+             job.context_parallel_size,
              job.shard_group_size / job.context_parallel_size,
-             job.ReplicaCount() / job.shard_group_size, job.pipeline_parallel_size} {}
+             job.ReplicaCount() / job.shard_group_size,
+             job.pipeline_parallel_size,
+             job.expert_tensor_parallel_size,
+             job.expert_parallel_size,
+             job.ExpertReplicaCount()} {}
 
 RankGroup Mesh::Group(AxisSet axes) const {
   RankGroup group;
   int64_t stride = 1;
   for (size_t axis = 0; axis < kAxisCount; ++axis) {
+    if (axis == kFirstOfExperts) stride = 1;
     if ((axes >> axis & 1) != 0) group.Add(sizes_[axis], stride);
     stride *= sizes_[axis];
   }

@@ -18,10 +18,25 @@ namespace plimsoll {
 // Source: megatron/core/parallel_state.py, RankGenerator ("tp-cp-ep-dp-pp"); nanotron
 //         parallel/context.py, _init_parallel_groups; torchtitan distributed/parallel_dims.py;
 //         deepspeed runtime/sequence_parallel/parallel_state_sp.py.
-enum class Axis : uint8_t { kTensor, kContext, kShard, kReplicate, kPipeline };
-inline constexpr size_t kAxisCount = 5;
-inline constexpr absl::string_view kAxes[kAxisCount] = {"tensor", "context", "shard", "replicate",
-                                                        "pipeline"};
+//
+// The ranks of a stage are laid out once more for experts, whose axes are the last three: those
+// that split an expert's matrices, those that split the experts, and those that have the same.
+// Source: megatron/core/parallel_state.py, expert_decoder_rank_generator.
+enum class Axis : uint8_t {
+  kTensor,
+  kContext,
+  kShard,
+  kReplicate,
+  kPipeline,
+  kExpertTensor,
+  kExpert,
+  kExpertReplica
+};
+inline constexpr size_t kAxisCount = 8;
+inline constexpr size_t kFirstOfExperts = static_cast<size_t>(Axis::kExpertTensor);
+inline constexpr absl::string_view kAxes[kAxisCount] = {
+    "tensor",   "context",       "shard",  "replicate",
+    "pipeline", "expert tensor", "expert", "expert replica"};
 
 // A bit for each axis.
 using AxisSet = uint8_t;

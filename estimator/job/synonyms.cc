@@ -35,6 +35,8 @@ constexpr char kAttention[] = "training.attention";
 constexpr char kLoss[] = "training.loss.implementation";
 constexpr char kZero[] = "parallelism.zero_stage";
 constexpr char kContext[] = "parallelism.context_parallel_size";
+constexpr char kExpert[] = "parallelism.expert_parallel_size";
+constexpr char kDispatcher[] = "parallelism.token_dispatcher";
 constexpr char kTensor[] = "parallelism.tensor_parallel_size";
 constexpr char kPipeline[] = "parallelism.pipeline_parallel_size";
 constexpr char kData[] = "parallelism.data_parallel_size";
@@ -142,6 +144,15 @@ constexpr FieldSynonym kFieldSynonyms[] = {
     {"vpp", "parallelism.virtual_pipeline_size", "usual"},
     {"virtual-pipeline-model-parallel-size", "parallelism.virtual_pipeline_size",
      "Megatron-Core virtual_pipeline_model_parallel_size"},
+    {"ep", kExpert, "usual"},
+    {"ep-size", kExpert, "usual"},
+    {"expert-model-parallel-size", kExpert, "Megatron-Core"},
+    {"expert-parallel-degree", kExpert, "torchtitan parallelism.expert_parallel_degree"},
+    {"etp", "parallelism.expert_tensor_parallel_size", "usual"},
+    {"moe-token-dispatcher-type", kDispatcher, "Megatron-Core"},
+    {"moe-grouped-gemm", "runtime.grouped_gemm", "Megatron-Core"},
+    {"moe-router-dtype", "training.precision.router_dtype", "Megatron-Core"},
+    {"deterministic-mode", "runtime.deterministic", "Megatron-Core"},
     {"microbatch-group-size-per-virtual-pipeline-stage", "parallelism.micro_batch_group_size",
      "Megatron-Core"},
     {"reduce-bucket-size", "runtime.reduce_bucket_element_count",
@@ -253,6 +264,8 @@ constexpr ValueSynonym kValueSynonyms[] = {
     {kFramework, "fully-shard", "fsdp2", "torch.distributed.fsdp.fully_shard"},
     {kFramework, "fullyshardeddataparallel", "fsdp1", "torch.distributed.fsdp"},
     {kFramework, "mcore", "megatron-core", "usual"},
+    {kDispatcher, "allgather", "all-gather", "Megatron-Core"},
+    {kDispatcher, "alltoall", "all-to-all", "Megatron-Core"},
     {kTrainer, "transformers", "hf-trainer", "transformers.Trainer"},
     {kTrainer, "huggingface", "hf-trainer", "usual"},
     {kTrainer, "hf", "hf-trainer", "usual"},
@@ -268,7 +281,6 @@ constexpr char kPlannedRule[] = "not modelled yet";  // of names that the API is
 constexpr char kPagedRule[] =
     "not modelled yet: paged states move between the GPU's memory and the host's";
 constexpr char kOffloadRule[] = "not modelled yet: what is moved to the host's memory";
-constexpr char kExpertRule[] = "not modelled yet: experts that are split over ranks";
 constexpr char kAdapterRule[] = "not modelled yet: adapters other than LoRA";
 constexpr char kPreferenceRule[] = "not modelled yet: preference tuning other than DPO";
 constexpr char kQuantizedRule[] = "not modelled yet: frozen weights but as bitsandbytes keeps them";
@@ -339,13 +351,8 @@ constexpr RefusedWord kRefusedWords[] = {
     {"", "paged", kNotModelled, kPlannedRule, "false"},
     {"", "record-stream", kNotModelled, kPlannedRule},
     {"", "prefetch", kNotModelled, kPlannedRule},
-    {"", "ep", kNotModelled, kExpertRule, "1"},
-    {"", "ep-size", kNotModelled, kExpertRule, "1"},
-    {"", "expert-parallel-size", kNotModelled, kPlannedRule, "1"},
-    {"", "expert-parallel-degree", kNotModelled, kExpertRule, "1"},
-    {"", "expert-model-parallel-size", kNotModelled, kExpertRule, "1"},
-    {"", "expert-tensor-parallel-size", kNotModelled, kPlannedRule, "1"},
     {"", "lora-alpha", kNoField, "no such field: it moves no byte"},
+    {kDispatcher, "flex", kNotModelled, "not modelled yet: buffers of DeepEP and HybridEP"},
     {kPreference, "kto", kNotModelled, kPreferenceRule},
     {kPreference, "orpo", kNotModelled, kPreferenceRule},
     {kPreference, "cpo", kNotModelled, kPreferenceRule},

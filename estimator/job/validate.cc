@@ -71,6 +71,7 @@ void CheckModelled(const JobSpec& spec, const Catalog& catalog, Check& check, Jo
   }
   if (job.model != nullptr && job.profile->unties_head) UntieHead(job, own);
   CheckParallelism(spec, check, job);
+  ReadExpertParallel(spec, check, job);
   CheckTraining(spec.training, check, job);
   if (job.reference.has_value()) DropNothing(job, own);
   const bool joins = job.adapter.has_value() && job.profile->joint_adapters;

@@ -1,4 +1,8 @@
 // What nothing was held against that stands beside experts.
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "estimator/base/layer_set.h"
 #include "estimator/job/beside.h"
@@ -54,7 +58,102 @@ void CheckAdapterOf(const Beside& experts, const AdapterSpec& spec, const Job& j
   experts.Refuse(job.quantization.has_value(), "training.adapter.method", "qlora");
 }
 
+// Experts over ranks, and over those the matrices of each. Both lay a stage's ranks out anew.
+// Source: megatron/core/parallel_state.py, initialize_model_parallel; megatron/training/
+// arguments.py, validate_args; core/optimizer/__init__.py (instances of the distributed optimizer).
+void CheckExpertDegrees(Check& check, const Job& job) {
+  const absl::string_view split = "parallelism.expert_parallel_size";
+  const absl::string_view matrices = "parallelism.expert_tensor_parallel_size";
+  const int64_t experts = job.model->experts.count;
+  const int64_t width = job.model->experts.ffn_size;
+  const int64_t ranks = Multiply(job.tensor_parallel_size, job.ReplicaCount());
+  const int64_t both = Multiply(job.expert_parallel_size, job.expert_tensor_parallel_size);
+  const int64_t groups = std::max<int64_t>(job.ReplicaCount() / job.shard_group_size, 1);
+  if (experts % job.expert_parallel_size != 0) {
+    check.Fail(split, job.expert_parallel_size, absl::StrCat("must divide the experts, ", experts),
+               ViolationCode::kConflict, {"model"});
+  }
+  if (width % job.expert_tensor_parallel_size != 0) {
+    check.Fail(matrices, job.expert_tensor_parallel_size,
+               absl::StrCat("must divide the width of an expert, ", width),
+               ViolationCode::kConflict, {"model"});
+  }
+  if (ranks % both != 0) {
+    check.Fail(split, job.expert_parallel_size,
+               absl::StrCat("times expert_tensor_parallel_size ", job.expert_tensor_parallel_size,
+                            " must divide the ranks of a pipeline stage, ", ranks),
+               ViolationCode::kConflict,
+               {matrices, "parallelism.data_parallel_size", "parallelism.tensor_parallel_size"});
+  } else if (ranks / both % groups != 0) {
+    check.Fail("parallelism.shard_group_size", job.shard_group_size,
+               absl::StrCat("its groups, ", groups,
+                            ", must divide the ranks that have the same experts, ", ranks / both),
+               ViolationCode::kConflict, {split, matrices});
+  }
+}
+
+// What was held: kernels that know weights of tokens, tokens that are split as matrices are.
+// Source: megatron/core/transformer/moe/moe_layer.py, MoELayer.forward; experts.py, TEGroupedMLP.
+void CheckDispatched(const Beside& experts, Check& check, const Job& job) {
+  const Transformer& model = *job.model;
+  const bool known = model.gated_mlp ? model.activation == Activation::kSilu
+                                     : model.activation == Activation::kGelu;
+  experts.Refuse(
+      !known, "model",
+      absl::StrCat(model.gated_mlp ? "gated " : "", NameOf(model.activation, kActivations)));
+  experts.Refuse(model.experts.shared_gate, "model", "a gate of shared experts");
+  experts.Refuse(HasPart(model.experts.layers, model), "model", "experts on some layers alone");
+  experts.Refuse(job.context_parallel_size > 1, "parallelism.context_parallel_size",
+                 job.context_parallel_size);
+  experts.Refuse(job.architecture > GpuArchitecture::kBlackwell, "cluster.gpu", "an AMD GPU");
+  if (job.tensor_parallel_size > 1 && !job.sequence_parallel) {
+    check.Fail("parallelism.sequence_parallel", "false",
+               "must be true for experts with tensor_parallel_size above 1",
+               ViolationCode::kNotSupported, {"parallelism.tensor_parallel_size", "model"});
+  }
+  if (job.grouped_gemm && !job.transformer_engine) {
+    check.Fail("runtime.grouped_gemm", "true",
+               "needs transformer_implementation transformer-engine", ViolationCode::kConflict,
+               {"runtime.transformer_implementation"});
+  }
+  CheckExpertDegrees(check, job);
+}
+
 }  // namespace
+
+void ReadExpertParallel(const JobSpec& spec, Check& check, Job& job) {
+  const ParallelismSpec& parallelism = spec.parallelism;
+  constexpr KnownField split("parallelism.expert_parallel_size");
+  constexpr KnownField matrices("parallelism.expert_tensor_parallel_size");
+  constexpr KnownField dispatcher("parallelism.token_dispatcher");
+  const bool experts = job.model != nullptr && job.model->experts.Any();
+  const bool dispatches = experts && job.profile->dispatches_experts;
+  job.expert_parallel_size = check.Number(split, parallelism.expert_parallel_size, 1);
+  job.expert_tensor_parallel_size = check.Number(matrices, parallelism.expert_tensor_parallel_size,
+                                                 dispatches ? job.tensor_parallel_size : 1);
+  const auto needs = [&](Ability ability, absl::string_view field, absl::string_view value) {
+    if (!CheckAbility(ability, field, value, check, job) || experts || job.model == nullptr) return;
+    check.Fail(field, value, "needs a model with experts", ViolationCode::kConflict, {"model"});
+  };
+  if (job.expert_parallel_size > 1) {
+    needs(Ability::kExpertParallel, split, absl::StrCat(job.expert_parallel_size));
+  }
+  if (parallelism.expert_tensor_parallel_size.value_or(1) > 1) {
+    needs(Ability::kExpertParallel, matrices, absl::StrCat(job.expert_tensor_parallel_size));
+  }
+  if (parallelism.token_dispatcher.has_value()) {
+    const std::string& name = *parallelism.token_dispatcher;
+    const auto known = check.Meaning(dispatcher, name, kTokenDispatchers);
+    if (known.has_value()) needs(Ability::kTokenDispatcher, dispatcher, name);
+    job.token_dispatcher = known.value_or(TokenDispatcher::kAllGather);
+  } else if (dispatches) {
+    check.Assume(dispatcher, "all-gather", "the framework's default");
+  }
+  if (dispatches && !parallelism.expert_tensor_parallel_size.has_value() &&
+      job.tensor_parallel_size > 1) {
+    check.Assume(matrices, job.expert_tensor_parallel_size, "tensor_parallel_size, as there");
+  }
+}
 
 void CheckExperts(const JobSpec& spec, Check& check, const Job& job) {
   const Transformer& model = *job.model;
@@ -71,11 +170,16 @@ void CheckExperts(const JobSpec& spec, Check& check, const Job& job) {
   experts.RefusePartsAgain(spec.training.recompute, job);
   CheckShape(experts, model);
   experts.Refuse(job.compile, "runtime.compile", "true");
-  experts.RefuseSplits(job);
   experts.Refuse(model.experts.irregular, "model", "experts on layers in no regular order");
   experts.Refuse(
       job.masks_windows && HasPart(model.windowed, model) && HasPart(model.experts.layers, model),
       "model", "windows on some layers and experts on some");
+  if (job.profile->dispatches_experts) {
+    CheckDispatched(experts, check, job);
+    check.Assume("model", "tokens in equal shares", "each expert is sent as many");
+    return;
+  }
+  experts.RefuseSplits(job);
   CheckKernels(experts, job);
   check.Assume("model", "grouped products", "transformers 5's default for experts");
 }

@@ -54,6 +54,8 @@ void ReadQuantization(const QuantizationSpec& spec, Check& check, Job& job);
 void CheckQuantization(const TrainingSpec& spec, Check& check, const Job& job);
 void ReadPreference(const PreferenceSpec& spec, Check& check, Job& job);
 void CheckPreference(const JobSpec& spec, Check& check, const Job& job);
+// What of experts ranks split between them.
+void ReadExpertParallel(const JobSpec& spec, Check& check, Job& job);
 // Requires: the model has experts; the sections above and below have run
 void CheckExperts(const JobSpec& spec, Check& check, const Job& job);
 void CheckTraining(const TrainingSpec& spec, Check& check, Job& job);

@@ -148,6 +148,11 @@ void CheckPrecision(const PrecisionSpec& spec, Check& check, Job& job) {
   ReadDType("training.precision.master_dtype", spec.master_dtype, check, precision.master);
   ReadDType("training.precision.optimizer_state_dtype", spec.optimizer_state_dtype, check,
             precision.state);
+  precision.router = precision.activation;
+  if (!MovesNoByte("training.precision.router_dtype", spec.router_dtype, Ability::kRouterDType,
+                   check, job)) {
+    ReadDType("training.precision.router_dtype", spec.router_dtype, check, precision.router);
+  }
   if (name == "fp16-pure") {
     job.warnings.push_back({"fp16-diverges", "job.training.precision.preset",
                             "training large models in fp16 without master weights diverges"});
@@ -484,6 +489,8 @@ void CheckKnobs(const RuntimeSpec& spec, Check& check, Job& job) {
   needs(Ability::kGradientAccumulationFusion, "gradient_accumulation_fusion",
         spec.gradient_accumulation_fusion);
   needs(Ability::kAttentionMask, "attention_mask", spec.attention_mask);
+  needs(Ability::kGroupedGemm, "grouped_gemm", spec.grouped_gemm);
+  needs(Ability::kDeterministic, "deterministic", spec.deterministic);
   job.gradient_as_bucket_view = spec.gradient_as_bucket_view.value_or(false);
   job.overlap_communication = spec.overlap_communication.value_or(job.zero_stage == 3);
   job.reshard_after_forward =
@@ -491,6 +498,8 @@ void CheckKnobs(const RuntimeSpec& spec, Check& check, Job& job) {
   job.last_block_gathered = job.profile->last_block_gathered && job.reshard_after_forward &&
                             !spec.reshard_after_forward.has_value();
   job.compile = spec.compile.value_or(false);
+  job.grouped_gemm = spec.grouped_gemm.value_or(false);
+  job.deterministic = spec.deterministic.value_or(false);
   job.gradient_accumulation_fusion = spec.gradient_accumulation_fusion.value_or(
       job.profile->weight_gradient == WeightGradient::kFused);
   CheckDeferral(spec, check, job);

@@ -101,6 +101,10 @@ inline constexpr Word<ContextParallelMethod> kContextParallelMethods[] = {
     {"ring", ContextParallelMethod::kRing},
     {"all-gather", ContextParallelMethod::kAllGather},
 };
+inline constexpr Word<TokenDispatcher> kTokenDispatchers[] = {
+    {"all-gather", TokenDispatcher::kAllGather},
+    {"all-to-all", TokenDispatcher::kAllToAll},
+};
 inline constexpr Word<Detail> kDetails[] = {
     {"summary", Detail::kSummary},
     {"replay", Detail::kReplay},

@@ -40,6 +40,12 @@ Program ApplyContextParallel(const ValidJob& job, Program program);
 // Source: Korthikanti et al. 2022 (arXiv 2205.05198), section 4.2.2.
 Program ApplySequenceParallel(const ValidJob& job, Program program);
 
+// Splits experts, and the matrices of each, over ranks, and sends tokens to them and back: as
+// many to each rank as its experts' share.
+//   [X, G, H] -> [X/ep, G/etp, H]     [B, S/tp, K, H] -> [B, S/tp x etp, K, H] at the experts
+// Source: megatron/core/transformer/moe/token_dispatcher.py.
+Program ApplyExpertParallel(const ValidJob& job, Program program);
+
 // Runs head and loss over slices of the tokens, with an fp32 sum of the
 // hidden state's gradient.
 // Source: torchtitan components/loss.py, ChunkedLossWrapper.
@@ -88,6 +94,7 @@ inline constexpr Pass kPasses[kPassCount] = {
     {PassId::kTensorParallel, ApplyTensorParallel},
     {PassId::kContextParallel, ApplyContextParallel},
     {PassId::kSequenceParallel, ApplySequenceParallel},
+    {PassId::kExpertParallel, ApplyExpertParallel},
     {PassId::kLossChunks, ApplyLossChunks},
     {PassId::kRecompute, ApplyRecompute},
     {PassId::kOptimizer, ApplyOptimizer},

@@ -55,7 +55,9 @@ void AddCallWorkspace(const Job& job, Block& block) {
 }
 
 // One cuBLAS workspace for the main thread's handle, one for autograd's.
-// Transformer Engine has its own. Source: aten CublasHandlePool.cpp;
+// Transformer Engine has its own, which a router of dispatched tokens multiplies with too,
+// whatever its layers are. Source: megatron/core/transformer/moe/moe_utils.py,
+// RouterGatingLinearFunction (te_general_gemm); aten CublasHandlePool.cpp;
 // transformer_engine/pytorch/cpp_extensions/gemm.py,
 // get_cublas_workspace_size_bytes.
 void AddWorkspaces(const Job& job, Program& program) {
@@ -68,11 +70,18 @@ void AddWorkspaces(const Job& job, Program& program) {
     program.states.back().buffers = 2;
     program.states.back().of_threads = true;
   }
-  if (!job.transformer_engine) return;
+  const bool routes = job.profile->dispatches_experts && job.model->experts.Any();
+  if (!job.transformer_engine && !routes) return;
   const bool newer = job.architecture == GpuArchitecture::kHopper ||
                      job.architecture == GpuArchitecture::kBlackwell;
-  AddBytes(program, "workspace.transformer_engine", Role::kWorkspace,
-           newer ? 32 * kMib + 1024 : 4 * kMib, kAlways);
+  const int64_t bytes = newer ? 32 * kMib + 1024 : 4 * kMib;
+  AddBytes(program, "workspace.transformer_engine", Role::kWorkspace, bytes, kAlways);
+  // A grouped product runs on streams of its own, each with a workspace.
+  // Source: transformer_engine/pytorch/module/base.py, get_multi_stream_cublas_workspace.
+  constexpr int64_t kStreams = 4;
+  if (!job.grouped_gemm) return;
+  AddBytes(program, "workspace.grouped", Role::kWorkspace, Multiply(kStreams, bytes), kAlways);
+  program.states.back().buffers = kStreams;
 }
 
 // With fused accumulation Transformer Engine returns a dummy gradient, one for
@@ -89,13 +98,25 @@ void AddDummyGradients(const Job& job, Program& program) {
     int64_t made = 0;
     for (const Parameter& parameter : block.parameters) {
       if (parameter.shape.rank < 2) continue;
-      made = Add(made, Bytes(job.precision.gradient, parameter.Elements()));
+      const int64_t experts = parameter.of_experts() ? parameter.shape.extents[0].Local() : 1;
+      made = Add(made, Bytes(job.precision.gradient, parameter.Elements() / experts));
     }
     if (!head) bytes = made;
     AddBytes(program, head ? "gradients.dummy.head" : "gradients.dummy", Role::kWorkspace, made,
              kAlways);
     if (head && made > 0) program.states.back().place = Place::kHeadStage;
   }
+}
+
+// Tokens of all ranks that a dispatcher gathers, into the buffer that all gathers share.
+// Source: megatron/core/transformer/moe/token_dispatcher.py,
+// MoEAllGatherTokenDispatcher.token_dispatch (use_global_buffer).
+int64_t GatheredForExperts(const Job& job) {
+  const int64_t ranks = Multiply(job.expert_tensor_parallel_size, job.expert_parallel_size);
+  const bool gathers = job.token_dispatcher == TokenDispatcher::kAllGather && ranks > 1;
+  if (!job.model->experts.Any() || !gathers) return 0;
+  const int64_t own = CeilDivide(job.LocalTokens(), job.tensor_parallel_size);
+  return Bytes(job.precision.activation, Multiply(Multiply(own, ranks), job.model->hidden_size));
 }
 
 // Buffers that are made at first use and kept for ever.
@@ -119,10 +140,11 @@ void AddSharedBuffers(const Job& job, Program& program) {
          .fixed_bytes =
              Bytes(job.precision.activation, Multiply(job.sequence_length, job.model->head_size))});
   }
-  if (!job.profile->pooled_scores || job.transformer_engine) return;
-  if (job.sequence_parallel) {
-    AddBytes(program, "gather.buffer", Role::kCommunication, hidden, kAlways);
-  }
+  if (!job.profile->pooled_scores) return;
+  const bool of_megatron = job.sequence_parallel && !job.transformer_engine;
+  AddBytes(program, "gather.buffer", Role::kCommunication,
+           std::max(of_megatron ? hidden : 0, GatheredForExperts(job)), kAlways);
+  if (job.transformer_engine) return;
   if (job.attention == AttentionKernel::kEager) {
     const int64_t heads = CeilDivide(job.model->head_count, job.tensor_parallel_size);
     const int64_t scores = Multiply(Multiply(tokens, job.sequence_length), heads);

@@ -28,6 +28,16 @@ void ShardStates(const Job& job, Program& program) {
   }
 }
 
+// What is of experts is shared by the ranks that have the same of them.
+// Source: megatron/core/optimizer/__init__.py, get_megatron_optimizer (expert_parallel_buffers);
+// megatron/core/parallel_state.py, get_expert_data_parallel_group.
+void ShardExperts(const Job& job, Program& program) {
+  if (!job.model->experts.Any()) return;
+  for (State& state : program.states) {
+    if (IsState(state) || IsOfStep(state)) state.expert_shards = job.ExpertShardCount();
+  }
+}
+
 // Updated slices are gathered in one call: its flat input, a flat output for
 // each rank, and NCCL's own of all.
 // Source: nanotron optim/zero.py, _all_gather_params; distributed.py,
@@ -253,6 +263,7 @@ Program ApplyZero(const ValidJob& job, Program program) {
       break;
     case Sharding::kStates:
       if (job->zero_stage > 0) ShardStates(*job, program);
+      if (job->zero_stage > 0 && job->profile->dispatches_experts) ShardExperts(*job, program);
       break;
   }
   return program;

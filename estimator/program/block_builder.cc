@@ -64,6 +64,8 @@ TensorId BlockBuilder::Add(absl::string_view name, std::initializer_list<Extent>
   tensor.storage = id;
   tensor.tensor_axis = row.tensor_axis;
   tensor.sequence_axis = row.sequence_axis;
+  tensor.expert_axis = row.expert_axis;
+  tensor.at_experts = row.at_experts;
   tensor.differentiable = row.differentiable;
   tensor.held = row.held;
   return id;

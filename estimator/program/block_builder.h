@@ -30,6 +30,8 @@ struct Row {
   DType dtype = DType::kBf16;
   int8_t tensor_axis = kNoAxis;
   int8_t sequence_axis = kNoAxis;
+  int8_t expert_axis = kNoAxis;
+  bool at_experts = false;
   Role role = Role::kActivation;
   bool differentiable = true;
   bool held = false;

@@ -1,6 +1,7 @@
 // Lowers one transformer layer: norms, attention, residual sums.
 #include "estimator/program/block_builder.h"
 #include "estimator/program/lower.h"
+#include "estimator/program/lower_dispatched_experts.h"
 #include "estimator/program/lower_experts.h"
 #include "estimator/program/lower_mlp.h"
 #include "estimator/program/lower_norm.h"
@@ -464,7 +465,9 @@ constexpr ResidualNames kAttentionResidual = {"attention.dropout.hidden_mask",
 constexpr ResidualNames kMlpResidual = {"mlp.dropout.mask", "mlp.dropped", "mlp.residual"};
 
 TensorId LowerMlpOf(BlockBuilder& b, const LayerKind& kind, TensorId input) {
-  return kind.experts ? LowerExperts(b, input) : LowerMlp(b, input);
+  if (!kind.experts) return LowerMlp(b, input);
+  return b.job().profile->dispatches_experts ? LowerDispatchedExperts(b, input)
+                                             : LowerExperts(b, input);
 }
 
 // Attention and MLP side by side on one residual.

@@ -15,6 +15,7 @@ enum class Members : uint8_t {
   kAxes,  // ranks along the group's axes
   kNode,
   kNeighbour,  // one rank of the next or the previous stage
+  kExperts,    // the same, where there are experts
   kOptimizer,  // whoever shares gradient statistics: all ranks, or those of one copy of the model
 };
 
@@ -32,6 +33,9 @@ constexpr AxisSet kTensor = Along(Axis::kTensor);
 constexpr AxisSet kContext = Along(Axis::kContext);
 constexpr AxisSet kReplicate = Along(Axis::kReplicate);
 constexpr AxisSet kPipeline = Along(Axis::kPipeline);
+constexpr AxisSet kExpert = Along(Axis::kExpert);
+constexpr AxisSet kExpertTensor = Along(Axis::kExpertTensor);
+constexpr AxisSet kExpertReplica = Along(Axis::kExpertReplica);
 constexpr AxisSet kModel = kTensor | kPipeline;
 
 template <typename... Frameworks>
@@ -71,6 +75,12 @@ constexpr Group kGroups[] = {
     {kMegatron, kReplicaAxes, "data", 1, false},
     {kMegatron, kPipeline, "pipeline", 1, false},
     {kMegatron, 0, "gradient statistics", 1, false, Members::kOptimizer},
+    // core/parallel_state.py; core/transformer/moe/token_dispatcher.py: tokens are counted, and
+    // gathered, over both axes, and sent along each.
+    {kMegatron, kExpert, "expert", 1, false, Members::kExperts},
+    {kMegatron, kExpertTensor, "expert tensor", 1, false, Members::kExperts},
+    {kMegatron, kExpert | kExpertTensor, "expert and tensor", 1, false, Members::kExperts},
+    {kMegatron, kExpertReplica, "expert data", 1, false, Members::kExperts},
     // nanotron parallel/context.py: barriers on the default group, world_pg, and
     // groups that create_new_group looks up by their ranks; trainer.py,
     // measure_bandwidth runs collectives over world_pg and local_pg; clipping
@@ -90,6 +100,8 @@ RankGroup RanksOf(const Job& job, const Mesh& mesh, const Group& group) {
   switch (group.members) {
     case Members::kAxes:
       return mesh.Group(group.axes);
+    case Members::kExperts:
+      return job.model->experts.Any() ? mesh.Group(group.axes) : RankGroup();
     case Members::kNode: {
       RankGroup node;
       node.Add(std::min(job.gpu_count, job.gpus_per_node), 1);

@@ -24,6 +24,7 @@ void AddParameter(const Parameter& parameter, int64_t row_shards, ParameterSums&
     return;
   }
   sums.parameters = Add(sums.parameters, elements);
+  if (parameter.of_experts()) sums.experts = Add(sums.experts, elements);
   sums.largest = std::max(sums.largest, elements);
   if (matrix && !parameter.embedding) sums.matrices = Add(sums.matrices, elements);
   if (parameter.sliced) sums.sliced = Add(sums.sliced, elements);
@@ -74,6 +75,7 @@ void AddBlocks(const ParameterSums& block, int64_t count, ParameterSums& sums) {
   if (count == 0) return;
   const auto add = [count](int64_t& sum, int64_t one) { sum = Add(sum, Multiply(one, count)); };
   add(sums.parameters, block.parameters);
+  add(sums.experts, block.experts);
   add(sums.matrices, block.matrices);
   add(sums.sliced, block.sliced);
   add(sums.rows_and_columns, block.rows_and_columns);
@@ -144,8 +146,10 @@ int64_t WholeBytes(const State& state, const ParameterSums& sums) {
   };
   switch (state.basis) {
     case Basis::kParameters:
-      return state.shards_rows ? Bytes(state.dtype, SelectedRows(state, sums))
-                               : sharded(SelectedElements(state, sums));
+      if (state.shards_rows) return Bytes(state.dtype, SelectedRows(state, sums));
+      if (state.expert_shards == state.shards) return sharded(SelectedElements(state, sums));
+      return Add(sharded(SelectedElements(state, sums) - sums.experts),
+                 Bytes(state.dtype, CeilDivide(sums.experts, state.expert_shards)));
     case Basis::kMatrices:
       return sharded(sums.matrices);
     case Basis::kWhole:

@@ -12,6 +12,7 @@ namespace plimsoll {
 // Units: elements. Of parameters that are trained, and apart from these of those that are not.
 struct ParameterSums {
   int64_t parameters = 0;
+  int64_t experts = 0;   // of these, those of experts
   int64_t matrices = 0;  // two axes, no lookup table
   int64_t sliced = 0;    // of these, those that products read slice by slice
   int64_t rows_and_columns = 0;

@@ -13,10 +13,13 @@ constexpr absl::string_view kSymbols[] = {"B", "S", "H", "E", "F", "A", "C", "N"
 
 std::string InSymbols(const Extent& extent) {
   std::string text;
-  if (extent.times > 1) absl::StrAppend(&text, extent.times);
+  const int32_t times = extent.times * extent.joined;
+  if (times > 1) absl::StrAppend(&text, times);
   absl::StrAppend(&text, kSymbols[static_cast<size_t>(extent.symbol)]);
   if (extent.IsSplit(Split::kContext)) absl::StrAppend(&text, "/cp");
   if (extent.IsSplit(Split::kTensor)) absl::StrAppend(&text, "/tp");
+  if (extent.IsSplit(Split::kExpert)) absl::StrAppend(&text, "/ep");
+  if (extent.IsSplit(Split::kExpertTensor)) absl::StrAppend(&text, "/etp");
   if (extent.IsSplit(Split::kChunk)) absl::StrAppend(&text, "/chunks");
   return text;
 }

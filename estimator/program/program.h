@@ -49,7 +49,8 @@ enum class Symbol : uint8_t {
 };
 
 // What divides an extent: a bit each in Extent::splits.
-enum class Split : uint8_t { kTensor, kContext, kChunk };
+// kExpert, kExpertTensor: ranks that split experts, or the matrices of each.
+enum class Split : uint8_t { kTensor, kContext, kChunk, kExpert, kExpertTensor };
 
 // One extent of a shape: `size` elements, which are what splits have left of
 // `times` times the symbol.
@@ -58,12 +59,18 @@ struct Extent {
   int32_t times = 1;
   Symbol symbol = Symbol::kOne;
   uint8_t splits = 0;
+  uint16_t joined = 1;  // ranks whose parts it has
 
   int64_t Local() const { return size; }
   // Leaves the largest of `parts` parts, as even as can be.
   void Divide(int64_t parts, Split by) {
     size = CeilDivide(size, parts);
     splits |= static_cast<uint8_t>(1u << static_cast<unsigned>(by));
+  }
+  // Joins those of `ranks` ranks.
+  void Join(int64_t ranks) {
+    size = Multiply(size, ranks);
+    joined = static_cast<uint16_t>(std::min<int64_t>(Multiply(joined, ranks), UINT16_MAX));
   }
   bool IsSplit(Split by) const { return (splits >> static_cast<unsigned>(by) & 1) != 0; }
 };
@@ -92,6 +99,7 @@ enum class PassId : uint8_t {
   kTensorParallel,
   kContextParallel,
   kSequenceParallel,
+  kExpertParallel,
   kLossChunks,
   kRecompute,
   kOptimizer,
@@ -100,11 +108,20 @@ enum class PassId : uint8_t {
   kPipelineParallel,
   kRuntime,
 };
-inline constexpr size_t kPassCount = 12;
-inline constexpr absl::string_view kPassNames[kPassCount] = {
-    "adapters",          "quantization", "tensor-parallel",   "context-parallel",
-    "sequence-parallel", "loss-chunks",  "recompute",         "optimizer",
-    "preference",        "zero",         "pipeline-parallel", "runtime"};
+inline constexpr size_t kPassCount = 13;
+inline constexpr absl::string_view kPassNames[kPassCount] = {"adapters",
+                                                             "quantization",
+                                                             "tensor-parallel",
+                                                             "context-parallel",
+                                                             "sequence-parallel",
+                                                             "expert-parallel",
+                                                             "loss-chunks",
+                                                             "recompute",
+                                                             "optimizer",
+                                                             "preference",
+                                                             "zero",
+                                                             "pipeline-parallel",
+                                                             "runtime"};
 using PassMarks = uint16_t;
 static_assert(kPassCount <= 16);
 
@@ -114,6 +131,8 @@ struct Parameter {
   Shape shape{};
   DType dtype = DType::kBf16;
   int8_t tensor_axis = kNoAxis;  // the axis that tensor parallelism splits
+  int8_t expert_axis = kNoAxis;  // the axis that ranks which split an expert do
+  bool one_by_one = false;       // of experts that run one after the other: so are its gradients
   bool embedding = false;        // a lookup table: no matrix product
   bool frozen = false;           // no gradient is made of it
   bool quantized = false;        // frozen, in a dtype that no product reads
@@ -125,6 +144,10 @@ struct Parameter {
   bool packed() const { return packed_into != 255; }
   bool of_experts() const { return shape.rank == 3; }
   int64_t Elements() const { return shape.Elements(); }
+  // Of the gradients that backward makes at once.
+  int64_t ElementsAtOnce() const {
+    return one_by_one ? Elements() / shape.extents[0].Local() : Elements();
+  }
 };
 
 using TensorId = uint8_t;
@@ -140,6 +163,8 @@ struct Tensor {
   TensorId storage = kNoTensor;    // itself, or the tensor that it is a view of
   int8_t tensor_axis = kNoAxis;    // the axis that tensor parallelism splits
   int8_t sequence_axis = kNoAxis;  // the axis that sequence parallelism splits
+  int8_t expert_axis = kNoAxis;    // the axis that ranks which split an expert do
+  bool at_experts = false;         // of tokens that were sent to their experts
   bool differentiable = true;      // backward makes a gradient of it
   bool recorded = false;           // a collective on another stream reads or writes it
   bool held = false;               // a Python local holds it until the block returns
@@ -202,8 +227,10 @@ struct Collectives {
 };
 
 // What recomputation by operation tells apart.
-//   kGather  makes what a collective of the ops behind it gathers
-enum class OpKind : uint8_t { kOther, kMatrixProduct, kAttention, kGather };
+//   kGather    makes what a collective of the ops behind it gathers
+//   kDispatch  sends tokens to their experts
+//   kCombine   sends back what these gave
+enum class OpKind : uint8_t { kOther, kMatrixProduct, kAttention, kGather, kDispatch, kCombine };
 
 // One operation. Everything it touches is declared here.
 struct Op {
@@ -339,6 +366,7 @@ struct State {
   int64_t fixed_bytes = 0;
   int64_t most_bytes = std::numeric_limits<int64_t>::max();  // it is no larger than this
   int64_t shards = 1;                                        // ranks that share it
+  int64_t expert_shards = 1;                                 // that share what is of experts
   int64_t block_size = 1;                                    // elements that have one number of it
   Selection of = Selection::kTrained;
   bool shards_rows = false;        // each parameter's first axis is split and padded (FSDP2)

@@ -21,8 +21,12 @@ int64_t StageFloor(const Job& job, const FloorParts& parts, const StagePart& sta
     }
     kept = Add(kept, Multiply(count, block.kept_bytes));
   }
+  // Experts' states may be on more ranks than the others'.
+  const bool dispatched = job.profile->dispatches_experts && job.model->experts.Any();
+  const int64_t shards =
+      dispatched ? std::max(job.shard_group_size, job.ExpertShardCount()) : job.shard_group_size;
   const auto sharded = [&](int64_t from_stage) {
-    return job.zero_stage >= from_stage ? static_cast<double>(job.shard_group_size) : 1.0;
+    return job.zero_stage >= from_stage ? static_cast<double>(shards) : 1.0;
   };
   const double trained = parts.gradient_bytes / sharded(2) + parts.optimizer_bytes / sharded(1);
   double state_bytes = trained * static_cast<double>(parameters[0]);

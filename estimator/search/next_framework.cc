@@ -123,6 +123,12 @@ void Move::Parallelism() {
   Forget(Ability::kMicroBatchGroups, "parallelism.micro_batch_group_size",
          parallelism.micro_batch_group_size);
   Forget(Ability::kShardGroups, "parallelism.shard_group_size", parallelism.shard_group_size);
+  Forget(Ability::kExpertParallel, "parallelism.expert_parallel_size",
+         parallelism.expert_parallel_size);
+  if (!capabilities_.Has(Ability::kExpertParallel)) {
+    parallelism.expert_tensor_parallel_size.reset();
+    parallelism.token_dispatcher.reset();
+  }
   Forget(AbilityOfZero(job_.zero_stage), "parallelism.zero_stage", parallelism.zero_stage);
 }
 
@@ -150,6 +156,8 @@ void Move::Knobs() {
   DropKnob(Ability::kAttentionMask, runtime.attention_mask);
   DropKnob(Ability::kTransformerImplementation, runtime.transformer_implementation);
   DropKnob(Ability::kDeferredEmbeddingGradient, runtime.deferred_embedding_gradient_count);
+  DropKnob(Ability::kGroupedGemm, runtime.grouped_gemm);
+  DropKnob(Ability::kDeterministic, runtime.deterministic);
 }
 
 }  // namespace

@@ -385,7 +385,7 @@ void Machine::MakeWeightGradients(const Op& op, std::array<int, 8>& made, int& c
   for (TensorId id : op.parameters) {
     const Parameter& parameter = block_.parameters[id];
     if (parameter.packed() || parameter.frozen) continue;
-    int64_t elements = parameter.Elements();
+    int64_t elements = parameter.ElementsAtOnce();
     for (TensorId other : op.parameters) {
       const Parameter& part = block_.parameters[other];
       if (part.packed_into == id) elements = Add(elements, part.Elements());

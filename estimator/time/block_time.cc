@@ -61,12 +61,19 @@ class BlockClock {
   // FLOPs of forward's products.
   double Products(const Op& op) const {
     double weights = 0;
+    double flops = 0;
     for (TensorId id : op.parameters) {
       const Parameter& parameter = block_.parameters[id];
       if (parameter.shape.rank < 2 || parameter.embedding) continue;
-      weights += ElementsMet(parameter, job_.model->experts);
+      const auto elements = static_cast<double>(parameter.Elements());
+      if (parameter.of_experts()) {
+        flops += 2 * RowsOfExperts(op) * elements /
+                 static_cast<double>(parameter.shape.extents[0].Local());
+      } else {
+        weights += elements;
+      }
     }
-    double flops = 2 * Rows(op) * weights;
+    flops += 2 * Rows(op) * weights;
     if (op.product_depth > 0) flops += 2.0 * Whole(op.outputs.ids[0]) * op.product_depth;
     return flops;
   }
@@ -78,6 +85,12 @@ class BlockClock {
     const Shape& shape = block_.tensors[op.outputs.ids[0]].shape;
     const bool pooled = shape.rank == 2 && shape.extents[1].symbol != Symbol::kS;
     return pooled ? sequences : static_cast<double>(job_.LocalTokens());
+  }
+
+  // A row for each token that an expert is sent, of all experts here.
+  double RowsOfExperts(const Op& op) const {
+    const Shape& shape = block_.tensors[op.outputs.ids[0]].shape;
+    return static_cast<double>(shape.Elements() / shape.extents[shape.rank - 1].Local());
   }
 
   // Attention in full, or of the whole window, as model FLOPs are counted
@@ -238,11 +251,12 @@ class BlockClock {
       if (row.shared && row.tensor == before) continue;
       if (row.shared) *last = row.tensor;
       const RankGroup group = mesh_.Group(row.axes);
-      const bool exchange = row.kind == CollectiveKind::kAllToAll;  // the kernel waits for it
+      const bool exchange = row.kind == CollectiveKind::kAllToAll;  // what follows waits for it
       const int rounds = row.kind == CollectiveKind::kAllReduce ? 2 : 1;
       const double exposed = exchange ? 1 : 1 - tensor_overlap_;
       work.collectives += 1;
-      (exchange ? work.context_seconds : work.tensor_seconds) +=
+      const bool context = (row.axes & Along(Axis::kContext)) != 0;
+      (context ? work.context_seconds : work.tensor_seconds) +=
           rounds * (exposed * (SentBytes(row, group) / rates_.Bandwidth(job_, group)) +
                     rates_.Start(job_, group));
     }

@@ -21,7 +21,9 @@ MAPPED = frozenset(
     attention-dropout bf16 decoder-first-pipeline-num-layers decoder-last-pipeline-num-layers
     disable-bias-linear ffn-hidden-size fp16 group-query-attention hidden-dropout kv-channels
     defer-embedding-wgrad-compute wgrad-deferral-limit overlap-p2p-communication-warmup-flush
-    make-vocab-size-divisible-by no-create-attention-mask-in-dataloader
+    make-vocab-size-divisible-by moe-ffn-hidden-size moe-grouped-gemm moe-router-dtype
+    moe-router-topk moe-shared-expert-intermediate-size moe-token-dispatcher-type num-experts
+    no-create-attention-mask-in-dataloader
     no-gradient-accumulation-fusion normalization num-distributed-optimizer-instances
     num-layers-per-virtual-pipeline-stage num-query-groups num-virtual-stages-per-pipeline-rank
     optimizer position-embedding-type qk-layernorm recompute-granularity recompute-method
@@ -49,6 +51,7 @@ IRRELEVANT = {
     " manual-gc": "hosts and groups",
     "rotary-base rotary-percent rotary-interleaved rotary-scaling-factor mscale mscale-all-dim"
     " no-rope-fusion": "rotary tables are small, and its inputs are not kept",
+    "moe-router-load-balancing-type moe-aux-loss-coeff": "numbers of tokens x experts",
     "no-bias-gelu-fusion": "gelu keeps its input either way",
     "use-mcore-models test-mode check-weight-hash-across-dp-replicas-interval rerun-mode": "selects"
     " code, or checks it",
@@ -79,8 +82,10 @@ REFUSED = {
     "tp-comm-overlap": "user buffers of overlapped tensor parallelism",
     "pipeline-model-parallel-layout": "a pipeline layout in Megatron's words",
     "grad-reduce-in-bf16": "gradients reduced in bf16",
+    "overlap-moe-expert-parallel-comm": "layers of two micro-batches in turns",
 }
 
+DISPATCHERS = {"allgather": "all-gather", "alltoall": "all-to-all"}
 RECOMPUTE_MODULES = {"core_attn": "core-attention", "layernorm": "norm", "mlp": "mlp"}
 
 # Tests with --microbatch-group-size-per-virtual-pipeline-stage=5, which the notes leave out.
@@ -221,8 +226,8 @@ def _refuse(row, args):
     reason = _special(row, args)
     if reason:
         raise Refused(reason)
-    if _experts(row, args):
-        raise Refused("experts")
+    if _experts(row, args) and row.note(r"\(last commit (\S+) \d") == MOVED:
+        raise Refused("experts of a core that is not known")
     if row.number("cp", 1) > 1:
         raise Refused("context parallelism")
     for name, reason in REFUSED.items():
@@ -265,6 +270,17 @@ def _transformer(row, args):
     }
     if _bert(row):
         model.update({"token_type_count": 2, "masked_lm_head": True, "sentence_head": True})
+    if _experts(row, args):
+        model.update(
+            {
+                "expert_count": int(args["num-experts"]),
+                "active_expert_count": int(args["moe-router-topk"]),
+                "expert_ffn_size": int(args.get("moe-ffn-hidden-size", _ffn(row, args))),
+            }
+        )
+        shared = int(args.get("moe-shared-expert-intermediate-size", 0))
+        if shared:
+            model["shared_expert_ffn_size"] = shared
     if "kv-channels" in args:
         model["head_size"] = int(args["kv-channels"])
     if not rotary:
@@ -303,7 +319,10 @@ def _vocab(row, args):
 
 def _precision(row, args):
     if "bf16" in args or row.text("precision") == "bf16":
-        return {"preset": "bf16-mixed", "gradient_accumulation_dtype": "fp32"}
+        precision = {"preset": "bf16-mixed", "gradient_accumulation_dtype": "fp32"}
+        if "moe-router-dtype" in args:
+            precision["router_dtype"] = args["moe-router-dtype"]
+        return precision
     return {"preset": "fp16-mixed" if "fp16" in args else "fp32"}
 
 
@@ -365,6 +384,11 @@ def _parallelism(row, args):
     instances = int(args.get("num-distributed-optimizer-instances", 1))
     if instances > 1:
         split["shard_group_size"] = row.number("dp", 1) // instances
+    if _experts(row, args):
+        split["expert_parallel_size"] = row.number("ep", 1)
+        if "expert-tensor-parallel-size" in args:
+            split["expert_tensor_parallel_size"] = int(args["expert-tensor-parallel-size"])
+        split["token_dispatcher"] = DISPATCHERS[args.get("moe-token-dispatcher-type", "allgather")]
     virtual = _virtual_stages(row, args)
     if TUNABLE.search(_test(row)):
         split["micro_batch_group_size"] = 5
@@ -416,6 +440,9 @@ def _runtime(row, args):
         limit = int(args.get("wgrad-deferral-limit", 0))
         micro_batches = row.number("grad_accum", 1)
         runtime["deferred_embedding_gradient_count"] = limit or micro_batches
+    if _experts(row, args):
+        runtime["grouped_gemm"] = "moe-grouped-gemm" in args
+        runtime["deterministic"] = not NONDETERMINISTIC.search(_test(row))
     if not NONDETERMINISTIC.search(_test(row)):
         runtime["cublas_workspace_config"] = ":4096:8"
     blackwell = "cublas_workspace_config" not in runtime and _gpu(row) == "GB200"

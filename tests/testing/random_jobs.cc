@@ -210,7 +210,8 @@ void FillExperts(RandomNumbers random, const Capabilities& can, JobSpec& job) {
   const ParallelismSpec& parallel = job.parallelism;
   const bool whole = *parallel.tensor_parallel_size == 1 && *parallel.pipeline_parallel_size == 1 &&
                      parallel.context_parallel_size.value_or(1) == 1;
-  if (!can.Has(Ability::kExperts) || !plain || !whole || !Once(random, 2)) return;
+  const bool own = can.Has(Ability::kTokenDispatcher);  // RandomDispatchedJob's
+  if (!can.Has(Ability::kExperts) || own || !plain || !whole || !Once(random, 2)) return;
   TransformerSpec& shape = Shape(job);
   shape.norm_placement = "pre";
   shape.activation = "silu";
@@ -225,6 +226,30 @@ void FillExperts(RandomNumbers random, const Capabilities& can, JobSpec& job) {
   }
   job.training.optimizer.name = Once(random, 2) ? "adamw" : "sgd";
   job.cluster.gpu = Once(random, 2) ? "h100-80gb-sxm" : "a100-80gb-sxm";
+  KeepPlain(random, job);
+}
+
+// Experts over ranks, and how tokens come to them.
+void FillDispatch(RandomNumbers random, JobSpec& job) {
+  TransformerSpec& shape = Shape(job);
+  ParallelismSpec& parallel = job.parallelism;
+  shape.norm_placement = "pre";
+  shape.activation = shape.gated_mlp == true ? "silu" : "gelu";
+  shape.mlp_bias = false;
+  shape.expert_count = One(random, {2, 8, 60});
+  shape.active_expert_count = One(random, {1, 2});
+  if (Once(random, 2)) shape.expert_ffn_size = One(random, {32, 768});
+  if (Once(random, 3)) shape.shared_expert_ffn_size = 256;
+  if (*parallel.tensor_parallel_size > 1) {
+    parallel.sequence_parallel = true;
+    if (Once(random, 2)) parallel.expert_tensor_parallel_size = 1;
+  }
+  if (*parallel.data_parallel_size % 2 == 0 && Once(random, 2)) parallel.expert_parallel_size = 2;
+  if (Once(random, 2)) parallel.token_dispatcher = "all-to-all";
+  if (Once(random, 3)) job.training.precision.router_dtype = "fp32";
+  job.training.optimizer.name = Once(random, 2) ? "adamw" : "sgd";
+  job.runtime.deterministic = Once(random, 2);
+  job.runtime.grouped_gemm = job.runtime.transformer_implementation != "local" && Once(random, 2);
   KeepPlain(random, job);
 }
 
@@ -275,6 +300,15 @@ JobSpec RandomJob(RandomNumbers random) {
 
 JobSpec RandomJob(std::mt19937_64& random) {
   return RandomJob([&random] { return random(); });
+}
+
+JobSpec RandomDispatchedJob(std::mt19937_64& random) {
+  while (true) {
+    JobSpec job = RandomJob(random);
+    if (job.runtime.framework != "megatron-core") continue;
+    FillDispatch([&random] { return random(); }, job);
+    if (Refusals(job).empty()) return job;
+  }
 }
 
 namespace {

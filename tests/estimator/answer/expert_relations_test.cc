@@ -1,6 +1,7 @@
 // What must be true of experts, whatever the job.
 #include <random>
 
+#include "estimator/program/parameter_sums.h"
 #include "estimator/step/ledger.h"
 #include "gtest/gtest.h"
 #include "tests/testing/jobs.h"
@@ -85,6 +86,61 @@ TEST(ExpertRelationsTest, LayersWithoutThemHaveOneMlp) {
     const int64_t everywhere = Estimate(job).parameter_count;
     shape.dense_layer_count = 1;
     EXPECT_EQ(everywhere - Estimate(job).parameter_count, more) << i;
+  }
+}
+
+// Elements of a rank's experts.
+int64_t OfExperts(const JobSpec& job) {
+  const Program program = ProgramOf(job);
+  return SumParameters(program, program.stages.front()).experts;
+}
+
+// Each rank has its share of them, and none has another's.
+TEST(ExpertRelationsTest, RanksHaveEqualSharesOfExperts) {
+  std::mt19937_64 random(17);
+  for (int i = 0; i < kJobs; ++i) {
+    JobSpec job = RandomDispatchedJob(random);
+    Shape(job).expert_count = 8;
+    job.parallelism.data_parallel_size = 8;
+    job.training.global_batch_size.reset();
+    job.parallelism.expert_parallel_size.reset();
+    const int64_t all = OfExperts(job);
+    for (const int64_t ranks : {2, 4, 8}) {
+      job.parallelism.expert_parallel_size = ranks;
+      EXPECT_EQ(OfExperts(job) * ranks, all) << i;
+    }
+  }
+}
+
+// One rank that has all of them is where nothing is split, however tokens come to it.
+TEST(ExpertRelationsTest, OneRankOfExpertsChangesNothing) {
+  std::mt19937_64 random(19);
+  for (int i = 0; i < kJobs; ++i) {
+    JobSpec job = RandomDispatchedJob(random);
+    job.parallelism.expert_parallel_size.reset();
+    const int64_t unset = Allocated(job);
+    job.parallelism.expert_parallel_size = 1;
+    EXPECT_EQ(Allocated(job), unset) << i;
+  }
+}
+
+// A rank is sent as many tokens as it would have, of fewer experts: it keeps no more of them.
+TEST(ExpertRelationsTest, MoreRanksOfExpertsNeverHoldMoreOfTheirStates) {
+  std::mt19937_64 random(23);
+  for (int i = 0; i < kJobs; ++i) {
+    JobSpec job = RandomDispatchedJob(random);
+    Shape(job).expert_count = 8;
+    job.parallelism.data_parallel_size = 8;
+    job.training.global_batch_size.reset();
+    int64_t before = 0;
+    for (const int64_t ranks : {8, 4, 2, 1}) {
+      job.parallelism.expert_parallel_size = ranks;
+      const Program program = ProgramOf(job);
+      const int64_t states = RoleBytesAt(program, Role::kWeight, Phase::kForward) +
+                             RoleBytesAt(program, Role::kGradient, Phase::kForward);
+      EXPECT_GE(states, before) << i;
+      before = states;
+    }
   }
 }
 

@@ -117,5 +117,101 @@ TEST(ValidateExpertsTest, RefusesLayersInNoRegularOrder) {
       testing::ElementsAre(NotModelled("model: windows on some layers and experts on some")));
 }
 
+// Megatron-Core sends tokens to experts on other ranks.
+JobSpec Dispatched() {
+  JobSpec job = Job();
+  job.runtime.framework = "megatron-core";
+  job.training.precision.preset = "bf16-mixed";
+  job.parallelism.data_parallel_size = 4;
+  job.parallelism.expert_parallel_size = 4;
+  job.cluster.gpu_count.reset();
+  return job;
+}
+
+TEST(ValidateExpertsTest, RanksThatSplitExpertsDivideThem) {
+  ExpectRefusals(
+      Dispatched(),
+      {
+          {"as it is", [](JobSpec&) {}, {}},
+          {"experts",
+           [](JobSpec& j) { Shape(j).expert_count = 6; },
+           {"job.parallelism.expert_parallel_size: 4; must divide the experts, 6"}},
+          {"ranks",
+           [](JobSpec& j) { j.parallelism.data_parallel_size = 6; },
+           {"job.parallelism.expert_parallel_size: 4; times expert_tensor_parallel_size 1 must "
+            "divide the ranks of a pipeline stage, 6"}},
+          {"an expert's matrices",
+           [](JobSpec& j) {
+             Shape(j).expert_ffn_size = 97;
+             j.parallelism.expert_parallel_size = 2;
+             j.parallelism.expert_tensor_parallel_size = 2;
+           },
+           {"job.parallelism.expert_tensor_parallel_size: 2; must divide the width of an expert, "
+            "97"}},
+          {"copies of the sharded states",
+           [](JobSpec& j) {
+             j.parallelism.zero_stage = 1;
+             j.parallelism.shard_group_size = 2;
+           },
+           {"job.parallelism.shard_group_size: 2; its groups, 2, must divide the ranks that have "
+            "the same experts, 1"}},
+          {"no experts",
+           [](JobSpec& j) {
+             Shape(j).expert_count.reset();
+             Shape(j).active_expert_count.reset();
+           },
+           {"job.parallelism.expert_parallel_size: 4; needs a model with experts"}},
+      });
+}
+
+TEST(ValidateExpertsTest, RefusesWhatNoDispatcherWasHeldAgainst) {
+  ExpectRefusals(
+      Dispatched(),
+      {
+          {"another activation",
+           [](JobSpec& j) { Shape(j).activation = "gelu"; },
+           {NotModelled("model: gated gelu")}},
+          {"layers without them",
+           [](JobSpec& j) { Shape(j).dense_layer_count = 1; },
+           {NotModelled("model: experts on some layers alone")}},
+          {"a core before 0.15",
+           [](JobSpec& j) { j.runtime.versions["megatron-core"] = "0.14"; },
+           {"job.parallelism.expert_parallel_size: 4; megatron-core has it from 0.15 on",
+            "job.model: 8 experts; is not modelled with megatron-core: tokens were weighed and "
+            "summed otherwise"}},
+          {"matrices without sequences",
+           [](JobSpec& j) { j.parallelism.tensor_parallel_size = 2; },
+           {"job.parallelism.sequence_parallel: false; must be true for experts with "
+            "tensor_parallel_size above 1"}},
+          {"a grouped product of its own layers",
+           [](JobSpec& j) {
+             j.runtime.grouped_gemm = true;
+             j.runtime.transformer_implementation = "local";
+           },
+           {"job.runtime.grouped_gemm: true; needs transformer_implementation "
+            "transformer-engine"}},
+          {"a dispatcher that nobody has",
+           [](JobSpec& j) { j.parallelism.token_dispatcher = "pigeon"; },
+           {"job.parallelism.token_dispatcher: pigeon; must be one of all-gather, all-to-all"}},
+      });
+}
+
+// Others keep each expert where its tokens are.
+TEST(ValidateExpertsTest, OnlyMegatronDispatches) {
+  JobSpec job = Job();
+  ExpectRefusals(job, {
+                          {"ranks that split experts",
+                           [](JobSpec& j) { j.parallelism.expert_parallel_size = 2; },
+                           {"job.parallelism.expert_parallel_size: 2; is not modelled with ddp: "
+                            "megatron-core's is"}},
+                          {"a dispatcher",
+                           [](JobSpec& j) { j.parallelism.token_dispatcher = "all-to-all"; },
+                           {"job.parallelism.token_dispatcher: all-to-all; ddp does not have it"}},
+                          {"a router's dtype",
+                           [](JobSpec& j) { j.training.precision.router_dtype = "fp32"; },
+                           {"job.training.precision.router_dtype: fp32; moves no byte of ddp"}},
+                      });
+}
+
 }  // namespace
 }  // namespace plimsoll

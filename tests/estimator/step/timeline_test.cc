@@ -75,6 +75,17 @@ TEST(TimelineTest, AgreesWithTheClosedFormWhereStagesAreInterleaved) {
   EXPECT_GT(stages, kJobs);
 }
 
+TEST(TimelineTest, AgreesWithTheClosedFormWhereTokensAreSentToExperts) {
+  std::mt19937_64 random(20261124);
+  Agreement agreement;
+  for (int i = 0; i < kJobs; ++i) Compare(RandomDispatchedJob(random), agreement);
+  EXPECT_GE(agreement.count, kJobs);
+  EXPECT_GE(agreement.equal * 100, agreement.count * 99)
+      << agreement.equal << " of " << agreement.count;
+  EXPECT_GT(agreement.least, kLeastReplayedShare);
+  EXPECT_LT(agreement.most, kMostReplayedShare);
+}
+
 // Some of the layers see a part of the sequence, and have a mask, where attention is SDPA of
 // transformers' classes.
 TEST(TimelineTest, AgreesWithTheClosedFormWhereLayersSeeWindows) {

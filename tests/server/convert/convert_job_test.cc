@@ -38,7 +38,7 @@ constexpr char kEverything[] = R"({
   "training": {"sequence_length": 9, "micro_batch_size": 10, "global_batch_size": 11,
     "precision": {"preset": "f", "parameter_dtype": "g", "gradient_dtype": "h",
       "gradient_accumulation_dtype": "i", "reduce_dtype": "j", "master_dtype": "k",
-      "optimizer_state_dtype": "l"},
+      "optimizer_state_dtype": "l", "router_dtype": "ll"},
     "optimizer": {"name": "m", "implementation": "n"}, "gradient_clipping": false,
     "recompute": {"mode": "o", "modules": ["p", "q"], "interval": 12, "unit_layer_count": 13},
     "attention": "r", "loss": {"implementation": "s", "chunk_count": 14},
@@ -50,13 +50,15 @@ constexpr char kEverything[] = R"({
   "parallelism": {"data_parallel_size": 15, "zero_stage": 16, "shard_group_size": 17,
     "tensor_parallel_size": 18, "sequence_parallel": true, "pipeline_parallel_size": 19,
     "pipeline_schedule": "t", "virtual_pipeline_size": 20, "pipeline_layout": [21, 22],
-    "micro_batch_group_size": 35, "context_parallel_size": 37, "context_parallel_method": "cc"},
+    "micro_batch_group_size": 35, "context_parallel_size": 37, "context_parallel_method": "cc",
+    "expert_parallel_size": 44, "expert_tensor_parallel_size": 45, "token_dispatcher": "mm"},
   "runtime": {"framework": "u", "versions": {"v": "w"}, "vocab_size_divisor": 23,
     "gradient_as_bucket_view": true,
     "reduce_bucket_element_count": 25, "overlap_communication": true,
     "reshard_after_forward": false, "gradient_accumulation_fusion": true, "attention_mask": true,
     "cublas_workspace_config": "x", "transformer_implementation": "z",
     "trainer": "aa", "compile": true, "deferred_embedding_gradient_count": 36,
+    "grouped_gemm": true, "deterministic": true,
     "allocator": {"expandable_segments": true, "max_split_size_bytes": 31,
       "roundup_power2_division_count": [32], "garbage_collection_threshold": 0.3,
       "memory_fraction": 0.4}},
@@ -255,6 +257,16 @@ TEST(FromProtoTest, CopiesTheParallelismTheRuntimeAndTheCluster) {
                            runtime.reshard_after_forward, runtime.gradient_accumulation_fusion,
                            runtime.attention_mask}),
               ElementsAre(true, true, false, true, true));
+}
+
+TEST(FromProtoTest, CopiesTheExpertsPlaces) {
+  const JobSpec spec = FromProto(Read(kEverything));
+  EXPECT_EQ(spec.training.precision.router_dtype, "ll");
+  EXPECT_EQ(spec.parallelism.expert_parallel_size, 44);
+  EXPECT_EQ(spec.parallelism.expert_tensor_parallel_size, 45);
+  EXPECT_EQ(spec.parallelism.token_dispatcher, "mm");
+  EXPECT_EQ(spec.runtime.grouped_gemm, true);
+  EXPECT_EQ(spec.runtime.deterministic, true);
 }
 
 TEST(FromProtoTest, UnsetStaysUnset) {

@@ -118,10 +118,10 @@ TEST(ReadJsonMessageTest, SaysWhatWasMeant) {
 TEST(ReadJsonMessageTest, SaysWhatIsNotModelledYet) {
   EXPECT_THAT(Refusals(R"({"job": {
                              "training": {"activation_offload": {}, "offload": {}},
-                             "parallelism": {"expertTensorParallelSize": 2, "expert_parallel_size": 2},
+                             "parallelism": {"optimizerOffload": 2, "record_stream": 2},
                              "runtime": {"prefetch": 2}}})"),
-              ElementsAre("job.parallelism.expertTensorParallelSize: 2; not modelled yet",
-                          "job.parallelism.expert_parallel_size: 2; not modelled yet",
+              ElementsAre("job.parallelism.optimizerOffload: 2; not modelled yet",
+                          "job.parallelism.record_stream: 2; not modelled yet",
                           "job.runtime.prefetch: 2; not modelled yet",
                           "job.training.activation_offload: an object; not modelled yet: what is "
                           "moved to the host's memory",

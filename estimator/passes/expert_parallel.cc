@@ -1,0 +1,183 @@
+#include <cstddef>
+
+#include "estimator/passes/pass.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr AxisSet kExpert = Along(Axis::kExpert);
+constexpr AxisSet kExpertTensor = Along(Axis::kExpertTensor);
+
+void ReplaceFrom(Block& block, size_t begin, TensorId from, TensorId to) {
+  for (size_t i = begin; i < block.ops.size(); ++i) {
+    block.ops[i].inputs.Replace(from, to);
+    block.ops[i].saved.Replace(from, to);
+  }
+}
+
+// An op behind the one at `index` that moves its first outputs, rows and their weights, to or
+// from other ranks; all that follows reads what it gives.
+void MoveBehind(Block& block, size_t index, absl::string_view name, CollectiveKind forward,
+                CollectiveKind backward, AxisSet axes, bool joined) {
+  Op move;
+  move.name = name;
+  const Op& before = block.ops[index];
+  const TensorId moved[] = {before.outputs.ids[0], before.outputs.ids[1]};
+  for (const TensorId id : moved) {
+    const TensorId there = AddLike(block, id, block.tensors[id].name);
+    block.tensors[there].at_experts = joined;
+    if (joined) block.tensors[there].held = false;
+    move.inputs.Add(id);
+    move.outputs.Add(there);
+    ReplaceFrom(block, index + 1, id, there);
+  }
+  move.forward_collectives.Add({forward, axes, move.inputs.ids[0]});
+  move.backward_collectives.Add({backward, axes, move.inputs.ids[0]});
+  InsertOp(block, index + 1, move);
+}
+
+// A temporary as `like`, in a dtype of its own.
+TensorId Temporary(Block& block, TensorId like, absl::string_view name, DType dtype) {
+  const TensorId id = AddLike(block, like, name);
+  Tensor& tensor = block.tensors[id];
+  tensor.role = Role::kCommunication;
+  tensor.dtype = dtype;
+  tensor.sequence_axis = kNoAxis;
+  tensor.differentiable = false;
+  return id;
+}
+
+// The same before the op at `index`, of the rows that it reads. What ranks sum up is in the dtype
+// of the router's weights on its way.
+// Source: token_dispatcher.py, MoEAlltoAllTokenDispatcher.combine_preprocess, token_combine.
+void MoveBefore(const Job& job, Block& block, size_t index, bool sums) {
+  const TensorId rows = block.ops[index].inputs.ids[0];
+  const TensorId there = AddLike(block, rows, block.tensors[rows].name);
+  block.tensors[there].at_experts = false;
+  Op move;
+  move.name = sums ? "experts.scatter" : "experts.exchange.back";
+  move.inputs = {rows};
+  move.outputs = {there};
+  const AxisSet axes = sums ? kExpertTensor : kExpert;
+  move.forward_collectives.Add(
+      {sums ? CollectiveKind::kReduceScatter : CollectiveKind::kAllToAll, axes, there});
+  move.backward_collectives.Add(
+      {sums ? CollectiveKind::kGather : CollectiveKind::kAllToAll, axes, there});
+  const DType wide = job.precision.router;
+  if (sums && wide != block.tensors[rows].dtype) {
+    for (Ids* const ids : {&move.forward_temporaries, &move.backward_temporaries}) {
+      ids->Add(Temporary(block, rows, "experts.output.wide", wide));
+      ids->Add(Temporary(block, there, "experts.output.scattered", wide));
+    }
+  }
+  ReplaceFrom(block, index, rows, there);
+  InsertOp(block, index, move);
+}
+
+// Rows go to the ranks of their experts, then to those that split an expert's matrices.
+void SendRows(const Job& job, Block& block) {
+  const bool exchanged = job.expert_parallel_size > 1;
+  const bool gathered = job.expert_tensor_parallel_size > 1;
+  for (size_t i = 0; i < block.ops.size(); ++i) {
+    if (block.ops[i].kind == OpKind::kDispatch) {
+      if (gathered) {
+        MoveBehind(block, i, "experts.gather", CollectiveKind::kGather,
+                   CollectiveKind::kReduceScatter, kExpertTensor, true);
+      }
+      if (exchanged) {
+        MoveBehind(block, i, "experts.exchange", CollectiveKind::kAllToAll,
+                   CollectiveKind::kAllToAll, kExpert, false);
+      }
+    } else if (block.ops[i].kind == OpKind::kCombine) {
+      if (gathered) MoveBefore(job, block, i++, true);
+      if (exchanged) MoveBefore(job, block, i++, false);
+    }
+  }
+}
+
+// Of the tokens of all ranks that a dispatcher gathers.
+TensorId OfAll(const Job& job, Block& block, TensorId like, absl::string_view name, DType dtype) {
+  const TensorId id = Temporary(block, like, name, dtype);
+  Shape& shape = block.tensors[id].shape;
+  shape.extents[0].Join(job.expert_parallel_size);
+  shape.extents[1].Join(job.expert_tensor_parallel_size);
+  return id;
+}
+
+// Tokens are gathered into a buffer that lives for ever (passes/runtime.cc); what experts gave is
+// summed up over all tokens before ranks scatter it.
+// Source: token_dispatcher.py, MoEAllGatherTokenDispatcher.token_dispatch, combine_preprocess,
+// token_combine.
+void GatherTokens(const Job& job, Block& block) {
+  const AxisSet axes = kExpert | kExpertTensor;
+  const DType wide = job.precision.router;
+  for (size_t i = 0; i < block.ops.size(); ++i) {
+    const OpKind kind = block.ops[i].kind;
+    if (kind == OpKind::kDispatch) {
+      const TensorId input = block.ops[i].inputs.ids[0];
+      const TensorId weights = block.ops[i].inputs.ids[1];
+      const DType dtype = block.tensors[input].dtype;
+      const TensorId all = OfAll(job, block, weights, "experts.gathered.weights", wide);
+      const TensorId gradient = OfAll(job, block, input, "experts.gathered.gradient", dtype);
+      Op& op = block.ops[i];
+      op.forward_temporaries.Add(all);
+      op.backward_temporaries.Add(all);
+      op.backward_temporaries.Add(gradient);
+      op.forward_collectives.Add({CollectiveKind::kGather, axes, gradient});
+      op.backward_collectives.Add({CollectiveKind::kReduceScatter, axes, gradient});
+    } else if (kind == OpKind::kCombine) {
+      const TensorId sum = block.ops[i].outputs.ids[0];
+      const DType dtype = block.tensors[sum].dtype;
+      for (const TensorId id : block.ops[i].forward_temporaries) {
+        block.tensors[id].shape.extents[0].Join(job.expert_parallel_size);
+        block.tensors[id].shape.extents[1].Join(job.expert_tensor_parallel_size);
+      }
+      const TensorId partial = OfAll(job, block, sum, "experts.partial.sum", dtype);
+      Op& op = block.ops[i];
+      op.forward_temporaries.Add(partial);
+      op.backward_temporaries.Add(partial);
+      op.forward_collectives.Add({CollectiveKind::kReduceScatter, axes, partial});
+      op.backward_collectives.Add({CollectiveKind::kGather, axes, partial});
+      if (wide == dtype) continue;
+      const TensorId cast = OfAll(job, block, sum, "experts.partial.sum.wide", wide);
+      block.ops[i].forward_temporaries.Add(cast);
+      block.ops[i].backward_temporaries.Add(cast);
+    }
+  }
+}
+
+void SplitExperts(const Job& job, Block& block) {
+  const int64_t ranks = job.expert_tensor_parallel_size;
+  constexpr PassMarks kMark = Mark(PassId::kExpertParallel);
+  for (Parameter& parameter : block.parameters) {
+    if (!parameter.of_experts()) continue;
+    parameter.shape.extents[0].Divide(job.expert_parallel_size, Split::kExpert);
+    parameter.shape.extents[parameter.expert_axis].Divide(ranks, Split::kExpertTensor);
+    parameter.shrunk_by |= kMark;
+  }
+  for (Tensor& tensor : block.tensors) {
+    if (!tensor.at_experts) continue;
+    tensor.shape.extents[1].Join(ranks);
+    if (tensor.expert_axis == kNoAxis) continue;
+    tensor.shape.extents[tensor.expert_axis].Divide(ranks, Split::kExpertTensor);
+    tensor.shrunk_by |= kMark;
+  }
+}
+
+}  // namespace
+
+Program ApplyExpertParallel(const ValidJob& job, Program program) {
+  if (!job->model->experts.Any() || !job->profile->dispatches_experts) return program;
+  if (Multiply(job->expert_parallel_size, job->expert_tensor_parallel_size) == 1) return program;
+  for (Block& block : program.blocks) {
+    if (job->token_dispatcher == TokenDispatcher::kAllGather) {
+      GatherTokens(*job, block);
+    } else {
+      SendRows(*job, block);
+    }
+    SplitExperts(*job, block);
+  }
+  return program;
+}
+
+}  // namespace plimsoll
