@@ -12,7 +12,7 @@ constexpr uint8_t Bit(RecomputeModule module) {
 // Modules whose ops run again from their inputs: a segment each.
 constexpr RecomputeModule kSegments[] = {RecomputeModule::kCoreAttention, RecomputeModule::kMlp};
 // The module whose output alone is dropped, and made again from what is kept. (Megatron's
-// other, moe_act, is for experts, which are not modelled.)
+// other, moe_act, is for experts, of which no part is run again here.)
 constexpr uint8_t kDropped = Bit(RecomputeModule::kNorm);
 
 void RecomputeModules(Block& block, uint8_t modules) {

@@ -12,7 +12,6 @@ namespace plimsoll {
 inline void Shard(State& state, int64_t ranks) {
   if (ranks == 1) return;
   state.shards = ranks;
-  state.expert_shards = ranks;
   state.shrunk_by |= Mark(PassId::kZero);
 }
 

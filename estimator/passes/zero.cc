@@ -33,8 +33,10 @@ void ShardStates(const Job& job, Program& program) {
 // megatron/core/parallel_state.py, get_expert_data_parallel_group.
 void ShardExperts(const Job& job, Program& program) {
   if (!job.model->experts.Any()) return;
+  const int64_t shards = job.ExpertShardCount();
   for (State& state : program.states) {
-    if (IsState(state) || IsOfStep(state)) state.expert_shards = job.ExpertShardCount();
+    const bool shared = IsState(state) || IsOfStep(state);
+    if (shared && state.shards != shards) state.expert_shards = shards;
   }
 }
 

@@ -12,7 +12,8 @@ namespace {
 constexpr absl::string_view kStreams[] = {"compute", "all-gather", "reduce-scatter"};
 constexpr absl::string_view kCollectives[] = {"gathers", "reduce-scatters", "all-reduces",
                                               "exchanges"};
-constexpr absl::string_view kOps[] = {"", " (product)", " (attention)", " (gather)"};
+constexpr absl::string_view kOps[] = {"",          " (product)",  " (attention)",
+                                      " (gather)", " (dispatch)", " (combine)"};
 constexpr absl::string_view kGradients[] = {"", "shares gradients", "gradient in place"};
 constexpr absl::string_view kBases[] = {
     "parameters", "matrices", "matrices read whole", "other parameters", "rows + columns",
@@ -224,6 +225,7 @@ std::string Line(const State& state) {
           .If(capped, absl::StrCat("at most ", state.most_bytes))
           .If(state.block_size > 1, absl::StrCat("one for ", state.block_size))
           .If(state.shards > 1, absl::StrCat("1/", state.shards))
+          .If(state.expert_shards > 0, absl::StrCat("experts 1/", state.expert_shards))
           .If(state.shards_rows, "whole rows")
           .If(state.buffers > 0, absl::StrCat("buffers ", state.buffers))
           .If(state.grows_in_backward, "grows in backward")

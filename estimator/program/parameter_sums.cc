@@ -147,7 +147,7 @@ int64_t WholeBytes(const State& state, const ParameterSums& sums) {
   switch (state.basis) {
     case Basis::kParameters:
       if (state.shards_rows) return Bytes(state.dtype, SelectedRows(state, sums));
-      if (state.expert_shards == state.shards) return sharded(SelectedElements(state, sums));
+      if (state.expert_shards == 0) return sharded(SelectedElements(state, sums));
       return Add(sharded(SelectedElements(state, sums) - sums.experts),
                  Bytes(state.dtype, CeilDivide(sums.experts, state.expert_shards)));
     case Basis::kMatrices:

@@ -366,8 +366,8 @@ struct State {
   int64_t fixed_bytes = 0;
   int64_t most_bytes = std::numeric_limits<int64_t>::max();  // it is no larger than this
   int64_t shards = 1;                                        // ranks that share it
-  int64_t expert_shards = 1;                                 // that share what is of experts
-  int64_t block_size = 1;                                    // elements that have one number of it
+  int64_t expert_shards = 0;  // that share what is of experts; 0: as many
+  int64_t block_size = 1;     // elements that have one number of it
   Selection of = Selection::kTrained;
   bool shards_rows = false;        // each parameter's first axis is split and padded (FSDP2)
   int64_t buffers = 0;             // so many alike; 0: a storage for each parameter
