@@ -11,7 +11,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/format/yaml_writer.h"
 #include "client/io/output_file.h"
 #include "client/io/standard_streams.h"
 #include "client/io/terminal.h"
@@ -22,6 +21,7 @@
 #include "client/measure/run_child.h"
 #include "client/service/service.h"
 #include "server/catalog/gpu_names.h"
+#include "server/words/yaml_writer.h"
 
 namespace plimsoll {
 namespace {

@@ -99,6 +99,15 @@ void WidenPrecision(Precision& precision) {
   precision.residual = precision.activation = DType::kFp32;
 }
 
+void ReadRouterDType(const PrecisionSpec& spec, Check& check, Job& job) {
+  job.precision.router = job.precision.activation;
+  if (MovesNoByte("training.precision.router_dtype", spec.router_dtype, Ability::kRouterDType,
+                  check, job)) {
+    return;
+  }
+  ReadDType("training.precision.router_dtype", spec.router_dtype, check, job.precision.router);
+}
+
 void CheckPrecision(const PrecisionSpec& spec, Check& check, Job& job) {
   // Without sharding nobody keeps masters of what is frozen.
   const bool whole = job.profile->sharding == Sharding::kBuckets;
@@ -148,11 +157,7 @@ void CheckPrecision(const PrecisionSpec& spec, Check& check, Job& job) {
   ReadDType("training.precision.master_dtype", spec.master_dtype, check, precision.master);
   ReadDType("training.precision.optimizer_state_dtype", spec.optimizer_state_dtype, check,
             precision.state);
-  precision.router = precision.activation;
-  if (!MovesNoByte("training.precision.router_dtype", spec.router_dtype, Ability::kRouterDType,
-                   check, job)) {
-    ReadDType("training.precision.router_dtype", spec.router_dtype, check, precision.router);
-  }
+  ReadRouterDType(spec, check, job);
   if (name == "fp16-pure") {
     job.warnings.push_back({"fp16-diverges", "job.training.precision.preset",
                             "training large models in fp16 without master weights diverges"});

@@ -1,10 +1,11 @@
 #include "estimator/step/plan.h"
 
 #include <algorithm>
-#include <iterator>
 #include <numeric>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 
 namespace plimsoll {
 namespace {
@@ -59,9 +60,6 @@ class Planner {
   }
 
  private:
-  const Block& BlockAt(const StageBlock& at) const {
-    return (at.reference ? program_.reference : program_.blocks)[at.block];
-  }
   StageBlock LayerAt(int64_t layer, bool reference) const;
   void Add(SlotKind kind, const StageBlock& at = {});
   void EachOf(BlockKind kind, bool reference, absl::FunctionRef<void(const StageBlock&)> add);
@@ -73,6 +71,7 @@ class Planner {
   void Forward();
   void ForwardLayers(bool reference, absl::FunctionRef<void(const StageBlock&)> add);
   void ForwardReference();
+  void ForwardBlock(const StageBlock& at);
   void Backward();
   void BackwardLayers(int64_t begin, int64_t end);
   void BackwardBlock(const StageBlock& at, bool gathers);
@@ -87,7 +86,7 @@ class Planner {
 void Planner::Add(SlotKind kind, const StageBlock& at) {
   Slot slot{.kind = kind, .at = at};
   const bool kept = at.layer >= 0 && !at.reference;
-  const int64_t unit = kept ? BlockAt(at).recompute_unit : 1;
+  const int64_t unit = kept ? BlockAt(program_, at).recompute_unit : 1;
   if (unit > 1) {
     slot.opens = at.layer % unit == 0;
     slot.closes = at.layer % unit == unit - 1 || at.layer + 1 == chunk_.layer_count;
@@ -139,10 +138,7 @@ void Planner::ForwardLayers(bool reference, absl::FunctionRef<void(const StageBl
 void Planner::Forward() {
   slots_ = &plan_.forward;
   Begin(Phase::kForward);
-  const auto run = [this](const StageBlock& at) {
-    Add(SlotKind::kGather, at);
-    Add(SlotKind::kForward, at);
-  };
+  const auto run = [this](const StageBlock& at) { ForwardBlock(at); };
   if (chunk_.embedding) EachOf(BlockKind::kEmbedding, false, run);
   const bool receives = !chunk_.embedding && (chunk_.layer_count > 0 || chunk_.head);
   if (receives) Once([&] { Add(SlotKind::kReceive); });
@@ -155,14 +151,16 @@ void Planner::Forward() {
   Once([&] { Add(SlotKind::kSend); });
 }
 
+void Planner::ForwardBlock(const StageBlock& at) {
+  Add(SlotKind::kGather, at);
+  Add(SlotKind::kForward, at);
+}
+
 // Keeps nothing for backward. Its embedding and layers are one module, which returns before the
 // head runs.
 void Planner::ForwardReference() {
   if (program_.reference.empty()) return;
-  const auto run = [this](const StageBlock& at) {
-    Add(SlotKind::kGather, at);
-    Add(SlotKind::kForward, at);
-  };
+  const auto run = [this](const StageBlock& at) { ForwardBlock(at); };
   const auto end = [this](const StageBlock& at) { Add(SlotKind::kEnd, at); };
   if (chunk_.embedding) EachOf(BlockKind::kEmbedding, true, run);
   ForwardLayers(true, run);
@@ -175,7 +173,7 @@ void Planner::ForwardReference() {
 void Planner::BackwardBlock(const StageBlock& at, bool gathers) {
   if (gathers) Add(SlotKind::kGather, at);
   Add(SlotKind::kBackward, at);
-  if (BlockAt(at).reduce_bytes > 0) Add(SlotKind::kReduce, at);
+  if (BlockAt(program_, at).reduce_bytes > 0) Add(SlotKind::kReduce, at);
   Add(SlotKind::kGrow, at);
 }
 
@@ -183,10 +181,10 @@ void Planner::BackwardBlock(const StageBlock& at, bool gathers) {
 void Planner::BackwardLayers(int64_t begin, int64_t end) {
   while (end > begin) {
     const StageBlock last = LayerAt(end - 1, false);
-    const int64_t unit = std::max<int64_t>(BlockAt(last).recompute_unit, 1);
-    const int64_t first = end - 1 - (end - 1) % unit;
+    const int64_t unit = BlockAt(program_, last).recompute_unit;
+    const int64_t first = end - 1 - (unit > 1 ? (end - 1) % unit : 0);
     Add(SlotKind::kGather, last);
-    for (int64_t i = first; i < end && BlockAt(last).recompute_unit > 0; ++i) {
+    for (int64_t i = first; i < end && unit > 0; ++i) {
       Add(SlotKind::kAgain, LayerAt(i, false));
     }
     for (int64_t i = end - 1; i >= first; --i) BackwardBlock(LayerAt(i, false), i + 1 != end);
@@ -218,7 +216,7 @@ void Slots::ForEach(absl::FunctionRef<void(const Slot&)> play) const {
     for (int64_t turn = 0; turn < loop.times; ++turn) {
       for (size_t i = loop.first; i < loop.first + loop.count; ++i) {
         Slot slot = slots[i];
-        slot.at = AtTurn(slots[i], loop, turn);
+        if (slot.at.layer >= 0) slot.at.layer += static_cast<int32_t>(turn) * loop.stride;
         play(slot);
       }
     }
@@ -247,13 +245,12 @@ std::string Describe(const Program& program, const Plan& plan) {
       absl::StrAppend(&text, loop.times > 1 ? absl::StrCat(loop.times, " times: ") : "");
       for (size_t i = loop.first; i < loop.first + loop.count; ++i) {
         const Slot& slot = direction->slots[i];
-        const auto& network = slot.at.reference ? program.reference : program.blocks;
         const bool none = slot.kind == SlotKind::kReceive || slot.kind == SlotKind::kSend;
         const absl::string_view what = slot.kind == SlotKind::kPhase
                                            ? kPhases[static_cast<size_t>(slot.phase)]
-                                           : network[slot.at.block].name;
+                                           : BlockAt(program, slot.at).name;
         absl::StrAppend(&text, i > loop.first ? ", " : "", kWords[static_cast<size_t>(slot.kind)],
-                        none ? "" : " ", none ? "" : what);
+                        none ? "" : " ", slot.at.reference ? "reference's " : "", none ? "" : what);
       }
       absl::StrAppend(&text, "\n");
     }

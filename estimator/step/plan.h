@@ -62,13 +62,6 @@ struct Loop {
   int32_t stride = 0;
 };
 
-// The layer of a slot of a loop, the `turn`th time; from 0.
-inline StageBlock AtTurn(const Slot& slot, const Loop& loop, int64_t turn) {
-  StageBlock at = slot.at;
-  if (at.layer >= 0) at.layer += static_cast<int32_t>(turn) * loop.stride;
-  return at;
-}
-
 // Layers repeat, so that a plan is as long as what differs.
 struct Slots {
   absl::InlinedVector<Slot, 24> slots;
@@ -86,14 +79,22 @@ struct Plan {
 // A virtual stage as a stage of its own.
 Stage VirtualStage(const Stage& stage, size_t chunk);
 
-// Returns the plan of `chunk`, a virtual stage that is a stage of its own.
+inline const Block& BlockAt(const Program& program, const StageBlock& at) {
+  return (at.reference ? program.reference : program.blocks)[at.block];
+}
+
+// Returns the plan of `chunk`, a virtual stage that is a stage of its own. One without blocks keeps
+// nothing: what it receives is what it sends.
+//
+// Requires: each layer is of one block; those that are recomputed together are all of one kind
 Plan PlanPair(const Program& program, const Stage& chunk);
 
 // A loop a line, each slot in words.
 //
 // Example:
-//   forward: gather embedding, forward embedding
-//   forward, 31 times: gather layer, forward layer
+//   begin forward
+//   gather embedding, forward embedding
+//   31 times: gather layer, forward layer
 std::string Describe(const Program& program, const Plan& plan);
 
 }  // namespace plimsoll

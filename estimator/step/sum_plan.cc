@@ -255,7 +255,7 @@ void PlanSum::Pass(const Slot& slot, int64_t times) {
       break;
     }
     case SlotKind::kSend:
-      now_.sends = true;
+      now_.sends = now_.carries;
       break;
     case SlotKind::kPhase:
     case SlotKind::kReceive:

@@ -1,5 +1,6 @@
-// Adds a plan up: what the activations of a virtual stage hold at most in forward, loss and
-// backward of one micro-batch. Layers that repeat are counted, not played.
+// Adds a plan up: what a virtual stage holds at most in forward, loss and backward of one
+// micro-batch, beside states: activations, gradients, buffers. Layers that repeat are counted, not
+// played.
 #ifndef PLIMSOLL_ESTIMATOR_STEP_SUM_PLAN_H_
 #define PLIMSOLL_ESTIMATOR_STEP_SUM_PLAN_H_
 
@@ -75,6 +76,8 @@ struct OtherStreams {
 };
 
 // How often each run of a block has something, in the order of BlockRuns.
+// Embedding, head, layers of two kinds, each apart where it is recomputed, and the first below
+// adapters; a reference's embedding, head and layers.
 inline constexpr size_t kMaxRuns = 16;
 using RunCounts = std::array<int32_t, kMaxRuns>;
 

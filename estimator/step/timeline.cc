@@ -56,7 +56,7 @@ class Unroller {
   void Backward(const Turn& turn);
   void Play(const Slots& slots);
   void Do(const Slot& slot, const StageBlock& at);
-  void Play(Frame& frame, size_t begin, size_t end, const StageBlock& at);
+  void PlayTape(Frame& frame, size_t begin, size_t end, const StageBlock& at);
   void Born(Frame& frame, size_t piece, const StageBlock& at);
   void Wait() {
     if (program_.synchronizes_receives) writer_.Synchronize();
@@ -79,9 +79,7 @@ class Unroller {
     if (pairs_.size() <= index) pairs_.resize(index + 1);
     return pairs_[index];
   }
-  const Block& BlockAt(const StageBlock& at) const {
-    return (at.reference ? program_.reference : program_.blocks)[at.block];
-  }
+  const Block& BlockAt(const StageBlock& at) const { return plimsoll::BlockAt(program_, at); }
   // `at` names the layer as the stage does.
   Frame& FrameAt(const StageBlock& at);
 
@@ -142,7 +140,7 @@ void Unroller::Born(Frame& frame, size_t piece, const StageBlock& at) {
                      .micro_batch = micro_batch_});
 }
 
-void Unroller::Play(Frame& frame, size_t begin, size_t end, const StageBlock& at) {
+void Unroller::PlayTape(Frame& frame, size_t begin, size_t end, const StageBlock& at) {
   for (size_t i = begin; i < end; ++i) {
     const TapeEvent& event = frame.tape->events[i];
     const auto piece = static_cast<size_t>(event.piece);
@@ -221,7 +219,7 @@ void Unroller::ForwardBlock(const Slot& slot, const StageBlock& at) {
   int32_t& carried = at.reference ? reference_carried_ : carried_;
   const bool received = carried == kNoStorage && block.kind != BlockKind::kEmbedding;
   if (tape.input >= 0) frame.storages[static_cast<size_t>(tape.input)] = carried;
-  Play(frame, 0, tape.forward_end, at);
+  PlayTape(frame, 0, tape.forward_end, at);
   frame.checkpoint = writer_.Birth({.bytes = slot.opens ? block.checkpoint_bytes : 0,
                                     .name = "checkpoint",
                                     .layer = at.layer,
@@ -262,7 +260,7 @@ void Unroller::Again(const Slot& slot, const StageBlock& at) {
   if (!slot.opens) give(tape.input, std::exchange(again_, kNoStorage));
   if (slot.closes) give(tape.output_gradient, carried_);
   frame.output = kNoStorage;
-  Play(frame, tape.forward_end, tape.again_end, at);
+  PlayTape(frame, tape.forward_end, tape.again_end, at);
   again_ = std::exchange(frame.output, kNoStorage);
   if (!slot.closes) return;
   const int32_t output = std::exchange(again_, kNoStorage);
@@ -305,7 +303,6 @@ bool Unroller::IsTiedTable(const Parameter& table) const {
 // Source: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py,
 // post_backward; _fsdp_collectives.py, foreach_reduce.
 void Unroller::Reduce(const Block& block) {
-  if (block.reduce_bytes == 0) return;
   EndReduce();
   reduced_ = writer_.Birth({.bytes = block.reduce_bytes,
                             .stream = program_.reduce_stream,
@@ -325,7 +322,7 @@ void Unroller::BackwardBlock(const Slot& slot, const StageBlock& at) {
   if (tape.output_gradient >= 0 && given != kNoStorage) {
     frame.storages[static_cast<size_t>(tape.output_gradient)] = given;
   }
-  Play(frame, tape.again_end, tape.events.size(), at);
+  PlayTape(frame, tape.again_end, tape.events.size(), at);
   EndBuffers();
   writer_.Release(std::exchange(frame.checkpoint, kNoStorage));
   if (block.recompute_unit > 0) {  // the checkpoint held it
@@ -379,7 +376,7 @@ void Unroller::Do(const Slot& slot, const StageBlock& at) {
       return ForwardBlock(slot, at);
     case SlotKind::kEnd: {
       Frame& frame = FrameAt(at);
-      return Play(frame, frame.tape->forward_end, frame.tape->events.size(), at);
+      return PlayTape(frame, frame.tape->forward_end, frame.tape->events.size(), at);
     }
     case SlotKind::kSend:
       return Send();

@@ -136,7 +136,7 @@ const Same kSame[] = {
      "{cluster: {gpu_count: 8}, parallelism: {tensor_parallel_size: 2}, training: "
      "{micro_batch_size: 2, global_batch_size: 32}}"},
     {"what asks for nothing",
-     "{gradient_checkpointing: false, bf16: false, cpu_offload: false, lora: false, ep: 1, "
+     "{gradient_checkpointing: false, bf16: false, cpu_offload: false, lora: false, "
      "offload_optimizer: none}",
      "{training: {recompute: {mode: none}}}"},
     {"a word for adapters", "{training: {adapter: lora, lora_r: 16}, peft: false}",
@@ -180,6 +180,7 @@ TEST_F(JobTranslatorTest, ReadsEveryName) {
     std::string value = row.reading == WordReading::kSwitch ? "true" : "2";
     if (row.field == "training.recompute.modules") value = "[mlp]";
     if (row.field == "runtime.compile" || row.field == "runtime.overlap_communication" ||
+        row.field == "runtime.grouped_gemm" || row.field == "runtime.deterministic" ||
         row.field == "model.transformer.tied_embeddings" ||
         row.field == "training.quantization.double_quantization") {
       value = "true";

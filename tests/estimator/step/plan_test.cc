@@ -126,12 +126,12 @@ TEST(PlanTest, TheReferenceRunsBehindTheHead) {
   EXPECT_NE(PlanOf(program, program.stages[0])
                 .find("begin loss\n"
                       "gather head, forward head\n"
-                      "gather embedding, forward embedding\n"
-                      "3 times: gather layer, forward layer\n"
-                      "end embedding\n"
-                      "gather head, forward head\n"
-                      "3 times: end layer\n"
-                      "end head\n"
+                      "gather reference's embedding, forward reference's embedding\n"
+                      "3 times: gather reference's layer, forward reference's layer\n"
+                      "end reference's embedding\n"
+                      "gather reference's head, forward reference's head\n"
+                      "3 times: end reference's layer\n"
+                      "end reference's head\n"
                       "send\n"),
             std::string::npos);
 }

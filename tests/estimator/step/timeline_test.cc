@@ -25,8 +25,8 @@ int Compare(const JobSpec& spec) {
   return static_cast<int>(peaks.size());
 }
 
-// Deals the job's layers anew: two to four virtual stages on each stage, of one
-// to three layers each.
+// Deals the job's layers anew: two to four virtual stages on each stage, of none
+// to three layers each, and one at least in all.
 void Interleave(std::mt19937_64& random, JobSpec& spec) {
   const int64_t stages = *spec.parallelism.pipeline_parallel_size;
   const auto chunks = static_cast<int64_t>(2 + random() % 3);
@@ -34,9 +34,13 @@ void Interleave(std::mt19937_64& random, JobSpec& spec) {
   Shape(spec).layer_count = 0;
   const bool even = random() % 2 == 0;
   for (int64_t i = 0; i < stages * chunks; ++i) {
-    const auto layers = static_cast<int64_t>(even ? 2 : 1 + random() % 3);
+    const auto layers = static_cast<int64_t>(even ? 2 : random() % 4);
     spec.parallelism.pipeline_layout.push_back(layers);
     *Shape(spec).layer_count += layers;
+  }
+  if (*Shape(spec).layer_count == 0) {
+    spec.parallelism.pipeline_layout.back() = 1;
+    Shape(spec).layer_count = 1;
   }
   spec.training.recompute.unit_layer_count.reset();
   const int64_t micro_batches = stages * static_cast<int64_t>(1 + random() % 5);
@@ -48,6 +52,32 @@ void Interleave(std::mt19937_64& random, JobSpec& spec) {
   if (spec.runtime.framework == "megatron-core" && legal) {
     spec.parallelism.micro_batch_group_size = group;
   }
+}
+
+// More layers than a loop's ends: one to nine on each stage, recomputed by other units and
+// intervals.
+bool Deepen(std::mt19937_64& random, JobSpec& spec) {
+  if (!spec.parallelism.pipeline_layout.empty()) return false;
+  const int64_t stages = spec.parallelism.pipeline_parallel_size.value_or(1) *
+                         spec.parallelism.virtual_pipeline_size.value_or(1);
+  Shape(spec).layer_count = stages * static_cast<int64_t>(1 + random() % 9);
+  RecomputeSpec& recompute = spec.training.recompute;
+  if (recompute.interval.has_value()) recompute.interval = static_cast<int64_t>(1 + random() % 5);
+  if (recompute.unit_layer_count.has_value()) {
+    recompute.unit_layer_count = static_cast<int64_t>(1 + random() % 4);
+  }
+  return std::holds_alternative<ValidJob>(Validate(spec, SmallCatalog()));
+}
+
+TEST(TimelineTest, AgreesWithTheClosedFormOfManyLayers) {
+  std::mt19937_64 random(20261124);
+  const int jobs = Rounds(5000);
+  int stages = 0;
+  for (int i = 0; i < jobs && !HasFailure(); ++i) {
+    JobSpec spec = RandomJob(random);
+    if (Deepen(random, spec)) stages += Compare(spec);
+  }
+  EXPECT_GT(stages, jobs / 2);
 }
 
 TEST(TimelineTest, AgreesWithTheClosedFormOverRandomJobs) {
@@ -77,13 +107,9 @@ TEST(TimelineTest, AgreesWithTheClosedFormWhereStagesAreInterleaved) {
 
 TEST(TimelineTest, AgreesWithTheClosedFormWhereTokensAreSentToExperts) {
   std::mt19937_64 random(20261124);
-  Agreement agreement;
-  for (int i = 0; i < kJobs; ++i) Compare(RandomDispatchedJob(random), agreement);
-  EXPECT_GE(agreement.count, kJobs);
-  EXPECT_GE(agreement.equal * 100, agreement.count * 99)
-      << agreement.equal << " of " << agreement.count;
-  EXPECT_GT(agreement.least, kLeastReplayedShare);
-  EXPECT_LT(agreement.most, kMostReplayedShare);
+  int stages = 0;
+  for (int i = 0; i < kJobs && !HasFailure(); ++i) stages += Compare(RandomDispatchedJob(random));
+  EXPECT_GE(stages, kJobs);
 }
 
 // Some of the layers see a part of the sequence, and have a mask, where attention is SDPA of
