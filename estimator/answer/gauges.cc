@@ -76,6 +76,13 @@ void WarnOfUncalibrated(const Margins& margins, MemoryEstimate& estimate) {
                                  "no measured job of this framework: its upper bounds are the "
                                  "widest of all frameworks"});
   }
+  if (!margins.experts_measured) {
+    estimate.warnings.push_back(
+        {"uncalibrated", "job.model",
+         "each rank is counted as many tokens for its experts as any other; "
+         "routing sends some more: upper bounds are the widest of all "
+         "frameworks"});
+  }
   if (!margins.gpu_measured) {
     estimate.warnings.push_back({"uncalibrated", "job.cluster.gpu",
                                  "no measured job on this GPU: its upper bounds are the widest of "

@@ -65,7 +65,10 @@ Margins MarginsOf(const Calibration& calibration, const Job& job, Detail detail)
   margins.framework_measured =
       std::any_of(calibration.rows.begin(), calibration.rows.end(),
                   [&job](const auto& row) { return row.framework == job.profile->framework; });
-  const bool measured = margins.gpu_measured && margins.framework_measured;
+  margins.experts_measured =
+      !job.profile->dispatches_experts || job.model == nullptr || !job.model->experts.Any();
+  const bool measured =
+      margins.gpu_measured && margins.framework_measured && margins.experts_measured;
   const CalibrationRow* rows[] = {nullptr, nullptr, nullptr, nullptr};
   int best[] = {-1, -1, -1, -1};
   for (const CalibrationRow& row : calibration.rows) {

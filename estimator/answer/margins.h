@@ -17,12 +17,14 @@ struct Margins {
   double device = 0;
   double capacity = 0;
   bool framework_measured = true;
+  bool experts_measured = true;  // or there are none
   bool gpu_measured = true;
 };
 
 // Returns the shares of the row that names most of what the job is. A job of a
 // framework or a GPU without measured jobs has those of rows that name no
-// framework, which are as wide as the widest framework's.
+// framework, which are as wide as the widest framework's; so has one that sends
+// tokens to the ranks of their experts, as what a rank gets depends on the tokens.
 //
 // Between two risks of the table shares follow the logarithm of the risk; below
 // the least the normal quantile. At a gauge without rows they are 0.

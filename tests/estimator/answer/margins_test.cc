@@ -2,9 +2,12 @@
 // row that names most of what a job is.
 #include "estimator/answer/margins.h"
 
+#include <random>
+
 #include "estimator/base/units.h"
 #include "gtest/gtest.h"
 #include "tests/testing/jobs.h"
+#include "tests/testing/random_jobs.h"
 
 namespace plimsoll {
 namespace {
@@ -57,6 +60,11 @@ TEST(MarginsTest, TheRowThatNamesMostHolds) {
 TEST(MarginsTest, WhatWasNotMeasuredHasTheWidest) {
   EXPECT_TRUE(MarginsAt(0.01).framework_measured);
   EXPECT_TRUE(MarginsAt(0.01).gpu_measured);
+  EXPECT_TRUE(MarginsAt(0.01).experts_measured);
+  std::mt19937_64 random(20261124);
+  const Margins experts = MarginsAt(0.01, RandomDispatchedJob(random));
+  EXPECT_FALSE(experts.experts_measured);
+  EXPECT_DOUBLE_EQ(experts.reserved, 0.5);
   const Margins framework = MarginsAt(0.01, With(SmallJob(), "fsdp2"));
   EXPECT_DOUBLE_EQ(framework.reserved, 0.5);
   EXPECT_FALSE(framework.framework_measured);
