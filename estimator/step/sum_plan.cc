@@ -324,7 +324,8 @@ void PlanSum::KeepAll() {
 }
 
 // Of a loop the first and the last turn are looked at, as each finds what the one before did, and
-// so much more or less of it; the second too where the first finds other gradients on their way.
+// so much more or less of it (no gradients that grow are capped); the second too where the first
+// finds other gradients on their way.
 void PlanSum::Play(const Slots& slots) {
   const int32_t turns = now_.backward && parts_.reduces ? 3 : 2;
   for (const Loop& loop : slots.loops) {
