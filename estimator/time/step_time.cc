@@ -1,10 +1,12 @@
 #include "estimator/time/step_time.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "estimator/job/mesh.h"
 #include "estimator/passes/pass.h"
+#include "estimator/program/data_collectives.h"
 #include "estimator/program/lower.h"
 #include "estimator/program/parameter_sums.h"
 #include "estimator/step/peak.h"
@@ -12,13 +14,19 @@
 namespace plimsoll {
 namespace {
 
+// Elements on a rank.
+struct StageParameters {
+  double trained = 0;  // but for experts that other ranks have others of
+  double experts = 0;
+  double frozen = 0;
+};
+
 // What a stage does for one micro-batch, and what it holds.
 struct StageCost {
   PassTime forward;
   PassTime again;
   PassTime backward;
-  double parameters = 0;
-  double frozen = 0;
+  StageParameters parameters;
 
   double Seconds() const { return forward.Seconds() + again.Seconds() + backward.Seconds(); }
 };
@@ -31,8 +39,10 @@ StageCost CostOfStage(const ModelCost& cost, const StagePart& stage) {
     sum.forward.Add(block.time.forward, count);
     sum.again.Add(block.time.again, count);
     sum.backward.Add(block.time.backward, count);
-    sum.parameters += count * (stage.embedding ? block.parameters_alone : block.parameters);
-    sum.frozen += count * block.frozen;
+    const double trained = stage.embedding ? block.parameters_alone : block.parameters;
+    sum.parameters.trained += count * trained;
+    sum.parameters.experts += count * block.experts;
+    sum.parameters.frozen += count * block.frozen;
   }
   return sum;
 }
@@ -40,8 +50,7 @@ StageCost CostOfStage(const ModelCost& cost, const StagePart& stage) {
 // All stages of a pipeline.
 struct PipelineCost {
   StageCost slowest;
-  double parameters = 0;   // most on one stage
-  double frozen = 0;       // beside these
+  StageParameters most;    // of each, on one stage
   double all_seconds = 0;  // of one micro-batch through all stages
 };
 
@@ -68,8 +77,10 @@ PipelineCost CostOfPipeline(const Job& job, const ModelCost& cost) {
     }
     const double seconds = of_last.Seconds();
     pipeline.all_seconds += seconds;
-    pipeline.parameters = std::max(pipeline.parameters, of_last.parameters);
-    pipeline.frozen = std::max(pipeline.frozen, of_last.frozen);
+    const StageParameters& here = of_last.parameters;
+    pipeline.most = {.trained = std::max(pipeline.most.trained, here.trained),
+                     .experts = std::max(pipeline.most.experts, here.experts),
+                     .frozen = std::max(pipeline.most.frozen, here.frozen)};
     if (stage == 0 || seconds > pipeline.slowest.Seconds()) pipeline.slowest = of_last;
   }
   return pipeline;
@@ -109,84 +120,41 @@ void AddPipeline(const Job& job, const ModelCost& cost, const PipelineCost& pipe
   time.terms[static_cast<size_t>(StepTerm::kPipelineCommunication)] = messages * message;
 }
 
-// Seconds to gather, or to scatter, `bytes` over a group.
-double GatherSeconds(const Job& job, const Rates& rates, double bytes, const RankGroup& group,
-                     double messages) {
-  if (group.size() == 1) return 0;
-  const auto ranks = static_cast<double>(group.size());
-  return bytes * (ranks - 1) / ranks / rates.Bandwidth(job, group) +
-         messages * rates.Start(job, group);
-}
-
-// Whether gradients are reduced after each micro-batch, not once a step.
-// Source: torch/distributed/fsdp, set_requires_gradient_sync (on by default; off
-// until the last backward in torch/distributed/pipelining/stage.py);
-// deepspeed/runtime/zero/stage_1_and_2.py, reduce_ipg_grads.
-bool ReducesEachMicroBatch(const Job& job) {
-  if (job.profile->sharding == Sharding::kUnits) {
-    return job.pipeline_parallel_size == 1 && !job.profile->accumulates_whole;
-  }
-  return job.profile->sharding == Sharding::kEngine && job.zero_stage >= 2;
-}
-
-// Whether a step gathers weights, those that are frozen too, as layers run: else what was stepped
-// is gathered behind it.
-bool GathersAsLayersRun(const Job& job) {
-  return job.profile->sharding == Sharding::kUnits || job.zero_stage == 3;
-}
-
-// How often a step gathers each weight: in forward, and where it is dropped after
-// that, in backward. A pipeline keeps what is not dropped until the step's end.
-double GathersOfStep(const Job& job) {
-  const auto micro_batches = static_cast<double>(job.micro_batch_count);
-  if (!GathersAsLayersRun(job)) return 1;
-  if (job.reshard_after_forward) return 2 * micro_batches;
-  return job.pipeline_parallel_size > 1 ? 1 : micro_batches;
-}
-
-struct DataSeconds {
-  double gathers = 0;  // of weights, in a step
-  double reductions = 0;
-};
-
-DataSeconds DataCommunication(const Job& job, const ModelCost& cost, const PipelineCost& pipeline) {
-  const bool sharded = job.zero_stage > 0;
-  const Mesh mesh(job);
-  const RankGroup shards = mesh.Group(sharded ? kShardAxes : Along());
-  const RankGroup replicas = mesh.Group(sharded ? Along(Axis::kReplicate) : kReplicaAxes);
-  const auto micro_batches = static_cast<double>(job.micro_batch_count);
-  const double gradients = pipeline.parameters * cost.gradient_bytes;
-  const double gathered = pipeline.parameters + (GathersAsLayersRun(job) ? pipeline.frozen : 0);
-  const double weights = gathered * cost.weight_bytes;
-  // What is sharded goes a layer at a time.
+// Seconds of one row in a step: an all-reduce is a scatter and a gather.
+double SecondsOf(const Job& job, const ModelCost& cost, const StageParameters& most,
+                 const DataCollective& row) {
+  const Rates& rates = cost.rates;
+  const auto ranks = static_cast<double>(row.group.size());
+  const double trained = row.experts ? most.experts : most.trained;
+  const double elements = trained + (row.frozen && !row.experts ? most.frozen : 0);
+  const double bytes = elements / static_cast<double>(row.shards) *
+                       (row.what == Sent::kWeights ? cost.weight_bytes : cost.gradient_bytes);
+  const bool sharded = row.kind != CollectiveKind::kAllReduce || row.shards > 1;
   const int64_t layers = CeilDivide(job.model->layer_count, job.pipeline_parallel_size);
-  const double messages = shards.size() > 1 ? static_cast<double>(layers) : 1;
-  const auto over = [&](double bytes, const RankGroup& group) {
-    return GatherSeconds(job, cost.rates, bytes, group, messages);
-  };
-  DataSeconds seconds;
-  seconds.reductions =
-      over(gradients, shards) + 2 * over(gradients / static_cast<double>(shards.size()), replicas);
-  if (ReducesEachMicroBatch(job)) seconds.reductions *= micro_batches;
-  seconds.gathers = GathersOfStep(job) * over(weights, shards);
-  return seconds;
+  const double messages = sharded ? static_cast<double>(layers) : 1;
+  const double once = bytes * (ranks - 1) / ranks / rates.Bandwidth(job, row.group) +
+                      messages * rates.Start(job, row.group);
+  const double times = row.kind == CollectiveKind::kAllReduce ? 2 : 1;
+  return static_cast<double>(row.times) * times * once;
 }
 
-// FSDP gathers and reduces beside all compute; the rest reduces beside the last
-// micro-batch's backward, and gathers behind the step.
+// What does not hide behind what it runs beside.
 void AddDataCommunication(const Job& job, const Speed& speed, const ModelCost& cost,
                           const PipelineCost& pipeline, StepTime& time) {
-  if (job.ReplicaCount() == 1) return;
-  const DataSeconds seconds = DataCommunication(job, cost, pipeline);
-  const bool throughout = GathersAsLayersRun(job) || ReducesEachMicroBatch(job);
-  const double backward = pipeline.slowest.again.Seconds() + pipeline.slowest.backward.Seconds();
-  const double window =
-      throughout ? static_cast<double>(job.micro_batch_count) * pipeline.slowest.Seconds()
-                 : backward;
-  const double hidden = speed.framework.data_overlap * window;
-  const double exposed = throughout ? std::max(0.0, seconds.gathers + seconds.reductions - hidden)
-                                    : std::max(0.0, seconds.reductions - hidden) + seconds.gathers;
-  time.terms[static_cast<size_t>(StepTerm::kDataCommunication)] = exposed;
+  std::array<double, 3> seconds{};
+  for (const DataCollective& row : DataCollectivesOf(job)) {
+    seconds[static_cast<size_t>(row.beside)] += SecondsOf(job, cost, pipeline.most, row);
+  }
+  const auto micro_batches = static_cast<double>(job.micro_batch_count);
+  const StageCost& stage = pipeline.slowest;
+  const auto exposed = [&](Beside beside, double window) {
+    const double hidden = speed.framework.data_overlap * window;
+    return std::max(0.0, seconds[static_cast<size_t>(beside)] - hidden);
+  };
+  time.terms[static_cast<size_t>(StepTerm::kDataCommunication)] =
+      exposed(Beside::kCompute, micro_batches * stage.Seconds()) +
+      exposed(Beside::kBackward, stage.again.Seconds() + stage.backward.Seconds()) +
+      exposed(Beside::kNothing, 0);
 }
 
 // Fused: each state read and written once. An operation at a time over lists of
@@ -196,10 +164,14 @@ double OptimizerPasses(const Job& job) {
   return job.optimizer_implementation == OptimizerImplementation::kFused ? 1 : 18.0 / 7;
 }
 
-void AddOptimizer(const Job& job, const ModelCost& cost, double parameters, StepTime& time) {
-  const double shards = job.zero_stage == 0 ? 1 : static_cast<double>(job.shard_group_size);
+void AddOptimizer(const Job& job, const ModelCost& cost, const StageParameters& most,
+                  StepTime& time) {
+  const bool sharded = job.zero_stage > 0;
+  const auto shards = static_cast<double>(sharded ? job.shard_group_size : 1);
+  const auto of_experts = static_cast<double>(sharded ? job.ExpertShardCount() : 1);
+  const double elements = most.trained / shards + most.experts / of_experts;
   time.terms[static_cast<size_t>(StepTerm::kOptimizer)] =
-      parameters / shards * cost.optimizer_bytes * OptimizerPasses(job) / cost.rates.memory_bytes;
+      elements * cost.optimizer_bytes * OptimizerPasses(job) / cost.rates.memory_bytes;
 }
 
 void FillFigures(const Job& job, const Speed& speed, const ModelCost& cost, StepTime& time) {
@@ -274,13 +246,16 @@ ModelCost CostOf(const ValidJob& job, const Program& program, const Speed& speed
   ModelCost cost;
   cost.rates = RatesOf(*job, speed);
   double flops = 0;
+  const bool dispatched = job->profile->dispatches_experts;
   for (const Block& block : program.blocks) {
     const BlockSums sums = SumBlock(block, 1);
+    const int64_t experts = dispatched ? sums.own.experts : 0;
     BlockCost& one = cost.blocks.emplace_back();
     one = {.place = PlaceOf(block),
            .time = TimeBlock(*job, cost.rates, speed.framework.tensor_overlap, block),
-           .parameters = static_cast<double>(sums.all.parameters),
-           .parameters_alone = static_cast<double>(sums.own.parameters),
+           .parameters = static_cast<double>(sums.all.parameters - experts),
+           .parameters_alone = static_cast<double>(sums.own.parameters - experts),
+           .experts = static_cast<double>(experts),
            .frozen = static_cast<double>(sums.own.frozen)};
     const int64_t count =
         block.kind == BlockKind::kLayer ? block.layers.CountOf(job->model->layer_count) : 1;
@@ -311,7 +286,7 @@ StepTime PredictStep(const Job& job, const Speed& speed, const ModelCost& cost) 
   AddCompute(pipeline.slowest, static_cast<double>(job.micro_batch_count), time);
   AddPipeline(job, cost, pipeline, time);
   AddDataCommunication(job, speed, cost, pipeline, time);
-  AddOptimizer(job, cost, pipeline.parameters, time);
+  AddOptimizer(job, cost, pipeline.most, time);
   time.terms[static_cast<size_t>(StepTerm::kFixed)] = speed.framework.step_seconds;
   FillFigures(job, speed, cost, time);
   return time;

@@ -69,6 +69,7 @@ struct BlockCost {
   BlockTime time;
   double parameters = 0;        // on this rank
   double parameters_alone = 0;  // those that are not the embedding's
+  double experts = 0;           // beside these, of experts that other ranks have others of
   double frozen = 0;            // beside these, not trained
 };
 
@@ -96,10 +97,9 @@ ModelCost CostOf(const ValidJob& job, const Program& program, const Speed& speed
 //   stages     sum of f_s + b_s, and (m-1) times the slowest: one forward, one
 //              backward; interleaved: m slowest + (p-1)/v mean
 //   sent       2 (m + p - 1) messages; interleaved 2 (p - 1), the rest is hidden
-//   data       zero 0: 2 (d-1)/d gradients; 1 and 2: gradients and weights once;
-//              3, and FSDP: gradients and weights each micro-batch, weights twice
-//              where they are dropped after forward; once with a pipeline
-//   exposed    what `data_overlap` of the backward it runs beside does not hide
+//   data       rows of data_collectives.h, each 1/d of its bytes to d - 1 ranks; an
+//              all-reduce twice
+//   exposed    what `data_overlap` of the compute it runs beside does not hide
 //
 // Requires: `cost` is that of a job that differs in pipeline, data parallelism
 //           and sharding at most; job.gpu is known
