@@ -38,12 +38,13 @@ int64_t ReplayCost(const Program& program, const Tapes& tapes) {
     if (FirstAlike(program, i) < i) continue;
     const Stage& stage = program.stages[i];
     for (size_t chunk = 0; chunk < stage.virtual_layer_counts.size(); ++chunk) {
-      const std::vector<StageBlock> blocks = BlocksOf(program, stage, chunk);
+      const Plan plan = PlanPair(program, stage, chunk);
+      const std::vector<StageBlock> blocks = BlocksOf(plan);
       int64_t of_one = 0;
       for (const StageBlock& at : blocks) {
         of_one += EventsOf(program.blocks[at.block], tapes.first[at.block]);
       }
-      for (const StageBlock& at : ReferenceOf(program, stage, chunk)) {
+      for (const StageBlock& at : BlocksOf(plan, true)) {
         of_one += EventsOf(program.reference[at.block], tapes.reference[at.block]);
       }
       events = Add(events, Add(Multiply(stage.order.played_micro_batches, of_one),

@@ -268,8 +268,7 @@ std::variant<Request, Violations> CheckRequest(const RecommendSpec& spec, const 
          "so there is nothing to search; plimsoll measure runs the script with another",
          ViolationCode::kNotModelled}};
   }
-  Request request;
-  request.spec = spec;
+  Request request{.spec = spec};
   SettleGpuCount(catalog, request);
   auto validated = ValidateSettled(request.spec.job, catalog);
   auto* const valid = std::get_if<ValidJob>(&validated);

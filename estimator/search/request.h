@@ -15,12 +15,12 @@ namespace plimsoll {
 
 struct Request {
   RecommendSpec spec;  // GPUs and prices by id; the job legal as it is
-  ValidJob job;
+  ValidJob job{};
   Objective objective = Objective::kFastest;
   int64_t max_results = 5;
   Detail detail = Detail::kReplay;
-  std::vector<Settled> assumptions;
-  std::vector<Warning> warnings;  // of ambiguous names
+  std::vector<Settled> assumptions{};
+  std::vector<Warning> warnings{};  // of ambiguous names
 };
 
 // Returns the numbers of GPUs that are considered where a request names none: powers of

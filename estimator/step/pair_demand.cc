@@ -19,7 +19,7 @@ PairDemand::PairDemand(const Parts& parts, const Stage& chunk, bool table_is_her
   const Plan plan = PlanPair(parts.program, chunk_);
   PlanSum sum(parts, chunk_, table_is_here);
   sum.AddForward(plan.forward, forward_[0], forward_[1]);
-  sum.Grow(sum.kept(), false, kept_);
+  sum.Grow(sum.kept(), kept_);
   for (const bool later : {false, true}) {
     if (later && parts.grown.empty()) continue;
     sum.AddBackward(plan.backward, later, backward_[later][0], backward_[later][1]);
@@ -35,8 +35,7 @@ void PairDemand::GrowGradients(Usage& usage) const {
 }
 
 void PairDemand::Grow(const AtWork& at, size_t index, Usage& usage) const {
-  PlanSum sum(*parts_, chunk_, table_is_here_);
-  sum.Grow(At(at, index).at, at.later, usage);
+  PlanSum(*parts_, chunk_, table_is_here_).Grow(At(at, index).at, usage);
 }
 
 }  // namespace plimsoll

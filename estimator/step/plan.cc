@@ -50,8 +50,12 @@ Spans SpansOf(const Network& network, int64_t layer_count) {
 
 class Planner {
  public:
-  Planner(const Program& program, const Stage& chunk)
-      : program_(program), chunk_(chunk), spans_(SpansOf(program.blocks, chunk.layer_count)) {}
+  // `first_layer` is what the chunk's first layer is called.
+  Planner(const Program& program, const Stage& chunk, int64_t first_layer)
+      : program_(program),
+        chunk_(chunk),
+        first_layer_(static_cast<int32_t>(first_layer)),
+        spans_(SpansOf(program.blocks, chunk.layer_count)) {}
 
   Plan Run() && {
     Forward();
@@ -78,11 +82,13 @@ class Planner {
 
   const Program& program_;
   const Stage& chunk_;
+  const int32_t first_layer_;
   const Spans spans_;
   Plan plan_;
   Slots* slots_ = &plan_.forward;
 };
 
+// Layers come as the chunk counts them.
 void Planner::Add(SlotKind kind, const StageBlock& at) {
   Slot slot{.kind = kind, .at = at};
   const bool kept = at.layer >= 0 && !at.reference;
@@ -91,6 +97,7 @@ void Planner::Add(SlotKind kind, const StageBlock& at) {
     slot.opens = at.layer % unit == 0;
     slot.closes = at.layer % unit == unit - 1 || at.layer + 1 == chunk_.layer_count;
   }
+  if (at.layer >= 0) slot.at.layer += first_layer_;
   slots_->slots.push_back(slot);
 }
 
@@ -235,6 +242,12 @@ Stage VirtualStage(const Stage& stage, size_t chunk) {
   return part;
 }
 
+int64_t FirstLayer(const Stage& stage, size_t chunk) {
+  const auto& counts = stage.virtual_layer_counts;
+  return std::accumulate(counts.begin(), counts.begin() + static_cast<std::ptrdiff_t>(chunk),
+                         int64_t{0});
+}
+
 std::string Describe(const Program& program, const Plan& plan) {
   constexpr absl::string_view kPhases[] = {"forward", "loss", "backward"};
   constexpr absl::string_view kWords[] = {"begin", "receive",  "gather", "forward", "end",
@@ -258,6 +271,22 @@ std::string Describe(const Program& program, const Plan& plan) {
   return text;
 }
 
-Plan PlanPair(const Program& program, const Stage& chunk) { return Planner(program, chunk).Run(); }
+Plan PlanPair(const Program& program, const Stage& chunk) {
+  return Planner(program, chunk, 0).Run();
+}
+
+Plan PlanPair(const Program& program, const Stage& stage, size_t chunk) {
+  const Stage part = VirtualStage(stage, chunk);
+  return Planner(program, part, FirstLayer(stage, chunk)).Run();
+}
+
+std::vector<StageBlock> BlocksOf(const Plan& plan, bool reference) {
+  std::vector<StageBlock> blocks;
+  plan.forward.ForEach([&](const Slot& slot) {
+    const bool runs = slot.kind == SlotKind::kForward && slot.at.reference == reference;
+    if (runs) blocks.push_back(slot.at);
+  });
+  return blocks;
+}
 
 }  // namespace plimsoll

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/container/inlined_vector.h"
 #include "absl/functional/function_ref.h"
@@ -13,8 +14,8 @@
 
 namespace plimsoll {
 
-// One block of a virtual stage, and the layer that it is, from the virtual stage's first: -1 for
-// embedding and head.
+// One block of a stage, and the layer that it is, from the stage's first: -1 for embedding and
+// head.
 struct StageBlock {
   uint32_t block = 0;
   int32_t layer = -1;
@@ -76,8 +77,9 @@ struct Plan {
   Slots backward;
 };
 
-// A virtual stage as a stage of its own.
+// A virtual stage as a stage of its own, and the index of its first layer in the stage.
 Stage VirtualStage(const Stage& stage, size_t chunk);
+int64_t FirstLayer(const Stage& stage, size_t chunk);
 
 inline const Block& BlockAt(const Program& program, const StageBlock& at) {
   return (at.reference ? program.reference : program.blocks)[at.block];
@@ -88,6 +90,11 @@ inline const Block& BlockAt(const Program& program, const StageBlock& at) {
 //
 // Requires: each layer is of one block; those that are recomputed together are all of one kind
 Plan PlanPair(const Program& program, const Stage& chunk);
+// The same of a stage's virtual stage; layers are the stage's.
+Plan PlanPair(const Program& program, const Stage& stage, size_t chunk);
+
+// The blocks that a pair runs forward, in their order: the network's, or the reference's.
+std::vector<StageBlock> BlocksOf(const Plan& plan, bool reference = false);
 
 // A loop a line, each slot in words.
 //

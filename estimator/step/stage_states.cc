@@ -11,46 +11,17 @@ int64_t Buffers(const State& state) {
   return one ? std::max<int64_t>(1, state.buffers) : state.buffers;
 }
 
-// Those that a virtual stage runs forward.
-std::vector<StageBlock> ForwardOf(const Program& program, const Stage& stage, size_t chunk,
-                                  bool reference) {
-  std::vector<StageBlock> blocks;
-  const auto begin = static_cast<int32_t>(FirstLayer(stage, chunk));
-  PlanPair(program, VirtualStage(stage, chunk)).forward.ForEach([&](const Slot& slot) {
-    if (slot.kind != SlotKind::kForward || slot.at.reference != reference) return;
-    blocks.push_back(slot.at);
-    if (slot.at.layer >= 0) blocks.back().layer += begin;
-  });
-  return blocks;
-}
-
 }  // namespace
 
-int64_t FirstLayer(const Stage& stage, size_t chunk) {
-  int64_t first = 0;
-  for (size_t i = 0; i < chunk; ++i) first += stage.virtual_layer_counts[i];
-  return first;
-}
-
-std::vector<StageBlock> BlocksOf(const Program& program, const Stage& stage, size_t chunk) {
-  return ForwardOf(program, stage, chunk, false);
-}
-
-std::vector<StageBlock> ReferenceOf(const Program& program, const Stage& stage, size_t chunk) {
-  return ForwardOf(program, stage, chunk, true);
-}
-
-StageStates::StageStates(const Program& program, const Stage& stage, TimelineWriter& writer)
+StageStates::StageStates(const Program& program, const Stage& stage, std::vector<StageBlock> blocks,
+                         TimelineWriter& writer)
     : program_(program),
       stage_(stage),
       writer_(writer),
+      blocks_(std::move(blocks)),
       alive_(program.states.size()),
       made_(program.states.size(), false),
       grown_(stage.virtual_layer_counts.size()) {
-  for (size_t chunk = 0; chunk < grown_.size(); ++chunk) {
-    const std::vector<StageBlock> blocks = BlocksOf(program, stage, chunk);
-    blocks_.insert(blocks_.end(), blocks.begin(), blocks.end());
-  }
   grown_dealt_.assign(made_.size(), None());
   for (const State& state : program.states) {
     if (state.grows_in_backward) grown_alive_ |= state.alive;

@@ -14,14 +14,6 @@
 
 namespace plimsoll {
 
-// The index of a virtual stage's first layer in the stage.
-int64_t FirstLayer(const Stage& stage, size_t chunk);
-
-// The blocks of one virtual stage, in forward's order; their layers are the stage's.
-std::vector<StageBlock> BlocksOf(const Program& program, const Stage& stage, size_t chunk);
-// Those of the reference, behind the head's forward of the last virtual stage; else none.
-std::vector<StageBlock> ReferenceOf(const Program& program, const Stage& stage, size_t chunk);
-
 // Who runs forward, and who runs backward: each has a cuBLAS handle of its own.
 // Source: aten/src/ATen/cuda/CublasHandlePool.cpp, getCurrentCUDABlasHandle.
 enum class Thread : uint8_t { kMain, kAutograd };
@@ -29,8 +21,9 @@ inline constexpr size_t kThreadCount = 2;
 
 class StageStates {
  public:
-  // All outlive the states.
-  StageStates(const Program& program, const Stage& stage, TimelineWriter& writer);
+  // `blocks` are those of all virtual stages, in forward's order. All else outlives the states.
+  StageStates(const Program& program, const Stage& stage, std::vector<StageBlock> blocks,
+              TimelineWriter& writer);
 
   // Frees what is not alive in `phase`, then makes what is. Gradients that grow
   // in backward are made by GrowBlock alone.
@@ -77,7 +70,7 @@ class StageStates {
   const Program& program_;
   const Stage& stage_;
   TimelineWriter& writer_;
-  std::vector<StageBlock> blocks_;
+  const std::vector<StageBlock> blocks_;
   std::vector<std::vector<int32_t>> alive_;  // storages of each state
   std::vector<bool> made_;                   // whether a state is alive
   std::vector<std::vector<int32_t>> grown_;  // gradients of each virtual stage

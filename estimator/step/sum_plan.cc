@@ -99,7 +99,7 @@ void PlanSum::GrowGathering(const Standing& at, Sum& sum) const {
 template <typename Sum>
 void PlanSum::GrowGrown(const Standing& at, Sum& sum) const {
   for (const State* state : parts_.grown) {
-    if (later_ && Persists(*state)) continue;
+    if (at.later && Persists(*state)) continue;
     sum.Grow(state->role, GrownBytes(parts_, *state, at.passed, table_is_here_));
     const bool tied = table_is_here_ && at.passed.head && IsMadeByBackward(parts_.program, *state);
     if (tied) sum.Grow(state->role, parts_.tied_gradient_bytes);
@@ -121,7 +121,7 @@ void PlanSum::GrowEdges(const Standing& at, Sum& sum) const {
 // Gradients that are reduced are made anew for each micro-batch.
 const Usage& PlanSum::BackwardOf(const Standing& at) const {
   const BlockRun& run = parts_.runs[at.run];
-  const bool added = later_ && BlockOf(at.run).reduce_bytes == 0;
+  const bool added = at.later && BlockOf(at.run).reduce_bytes == 0;
   if (at.closes) return added ? run.later_backward : run.backward;
   return added ? run.later_inner_backward : run.inner_backward;
 }
@@ -129,27 +129,27 @@ const Usage& PlanSum::BackwardOf(const Standing& at) const {
 template <typename Sum>
 void PlanSum::GrowAtWork(const Standing& at, Sum& sum) const {
   const BlockRun& run = parts_.runs[at.run];
-  switch (at.work) {
-    case SlotKind::kGather:
+  switch (at.counted) {
+    case Counted::kGathering:
       return GrowGathering(at, sum);
-    case SlotKind::kForward:
+    case Counted::kForward:
       return sum.Grow(run.forward);
-    case SlotKind::kEnd: {  // what it keeps is there, and its output
+    case Counted::kEnded: {  // what it keeps is there, and its output
       const Block& block = BlockOf(at.run);
       const Tensor& output = block.tensors[block.tensors[block.output].storage];
       return sum.Grow(output.role, output.Bytes());
     }
-    case SlotKind::kAgain:
+    case Counted::kAgain:
       return sum.Grow(run.again);
-    case SlotKind::kBackward:
+    case Counted::kBackward:
       return sum.Grow(BackwardOf(at));
-    case SlotKind::kGrow:
+    case Counted::kGrown:
       sum.Grow(Role::kGradient, MadeBytes(at.run));
       return GrowEdges(at, sum);
-    case SlotKind::kReduce:
+    case Counted::kReduced:
       sum.Grow(Role::kGradient, OwnBytes(at.run));
       return GrowEdges(at, sum);
-    default:
+    case Counted::kNothing:
       return;
   }
 }
@@ -170,16 +170,13 @@ void PlanSum::GrowAll(const Standing& at, Sum& sum) const {
   }
 }
 
-void PlanSum::Grow(const Standing& at, bool later, Usage& usage) {
-  later_ = later;
-  GrowAll(at, usage);
-}
+void PlanSum::Grow(const Standing& at, Usage& usage) const { GrowAll(at, usage); }
 
 // What is in each pool but the compute stream's.
 OtherStreams PlanSum::OthersAt(const Standing& at) const {
   OtherStreams others;
   if (at.reduced != nullptr) others.Grow(parts_.program.reduce_stream, at.reduced->reduce_bytes);
-  const bool gathers = at.work == SlotKind::kGather;
+  const bool gathers = at.counted == Counted::kGathering;
   for (size_t i = 0; i < at.gathered + (gathers ? 1 : 0); ++i) {
     const BlockBuffer& buffer = BlockOf(at.run).buffers[i];
     others.Grow(buffer.stream, buffer.Bytes(at.backward));
@@ -189,8 +186,8 @@ OtherStreams PlanSum::OthersAt(const Standing& at) const {
 }
 
 // Takes this moment as a candidate for the peak of its phase.
-void PlanSum::Consider(SlotKind work) {
-  now_.work = work;
+void PlanSum::Consider(Counted counted) {
+  now_.counted = counted;
   Total sum;
   GrowAll(now_, sum);
   const OtherStreams others = OthersAt(now_);
@@ -214,7 +211,7 @@ void PlanSum::ConsiderHole(const Block& block) {
 
 void PlanSum::Gather(const Block& block) {
   for (now_.gathered = 0; now_.gathered < block.buffers.size(); ++now_.gathered) {
-    Consider(SlotKind::kGather);
+    Consider(Counted::kGathering);
   }
 }
 
@@ -279,31 +276,32 @@ void PlanSum::Do(const Slot& slot) {
       Gather(block);
       break;
     case SlotKind::kForward:
-      Consider(slot.kind);
+      Consider(Counted::kForward);
       Pass(slot, 1);
-      if (block.checkpoint_bytes > 0) Consider(SlotKind::kEnd);
+      if (block.checkpoint_bytes > 0) Consider(Counted::kEnded);
       now_.gathered = 0;
       now_.carries = true;
       break;
     case SlotKind::kAgain:
       Pass(slot, 1);
       --now_.again;  // what it will leave is in its run
-      Consider(slot.kind);
+      Consider(Counted::kAgain);
       ++now_.again;
       break;
     case SlotKind::kBackward:
       Pass(slot, 1);
-      Consider(slot.kind);
+      Consider(Counted::kBackward);
       ConsiderHole(block);
       now_.gathered = 0;
       break;
     case SlotKind::kReduce:
       Pass(slot, 1);
-      Consider(slot.kind);
+      Consider(Counted::kReduced);
       break;
     case SlotKind::kGrow:
       Pass(slot, 1);
-      if (!parts_.grown.empty() && !later_ && block.reduce_bytes == 0) Consider(slot.kind);
+      if (!parts_.grown.empty() && !now_.later && block.reduce_bytes == 0)
+        Consider(Counted::kGrown);
       break;
     case SlotKind::kSend:
       Pass(slot, 1);
@@ -317,7 +315,7 @@ void PlanSum::Do(const Slot& slot) {
 // Everything that forward keeps: the least that the loss finds.
 void PlanSum::KeepAll() {
   demand_ = demands_[static_cast<size_t>(Phase::kLoss)];
-  Consider(SlotKind::kPhase);
+  Consider(Counted::kNothing);
   demand_->current = demand_->total;
   all_kept_ = *demand_;
   demands_[static_cast<size_t>(Phase::kForward)]->current = all_kept_.current;
@@ -343,15 +341,15 @@ void PlanSum::AddForward(const Slots& slots, Demand& forward, Demand& loss) {
   demands_ = {&forward, &loss, nullptr};
   Play(slots);
   kept_ = now_;
-  kept_.work = SlotKind::kPhase;
+  kept_.counted = Counted::kNothing;
 }
 
 void PlanSum::AddBackward(const Slots& slots, bool later, Demand& loss, Demand& backward) {
   demands_ = {nullptr, &loss, &backward};
   loss = all_kept_;
-  later_ = later;
   now_ = kept_;
   now_.backward = true;
+  now_.later = later;
   Play(slots);
 }
 

@@ -81,17 +81,36 @@ struct OtherStreams {
 inline constexpr size_t kMaxRuns = 16;
 using RunCounts = std::array<int32_t, kMaxRuns>;
 
+// What counts of the block at work.
+//   kNothing    it has no bytes of its own
+//   kGathering  a buffer is made, beside what it is gathered from
+//   kForward    its forward, at its peak; kAgain once more, kBackward backward
+//   kEnded      its output, as forward is over
+//   kReduced    its gradients, as they are copied for their way to other ranks
+//   kGrown      the same, as they are there
+enum class Counted : uint8_t {
+  kNothing,
+  kGathering,
+  kForward,
+  kEnded,
+  kAgain,
+  kBackward,
+  kReduced,
+  kGrown,
+};
+
 // What there is at one moment of a pair, counted.
 struct Standing {
-  RunCounts kept{};                  // runs whose activations are kept
-  int64_t again = 0;                 // layers of the unit at work that ran forward once more
-  size_t unit = 0;                   // their run
-  ParameterSums passed{};            // of blocks whose gradients are there
-  bool sends = false;                // the output is there for the next stage
-  const Block* reduced = nullptr;    // whose gradients are on their way to other ranks
-  SlotKind work = SlotKind::kPhase;  // of what is at work, where it has bytes of its own
+  RunCounts kept{};                // runs whose activations are kept
+  int64_t again = 0;               // layers of the unit at work that ran forward once more
+  size_t unit = 0;                 // their run
+  ParameterSums passed{};          // of blocks whose gradients are there
+  bool sends = false;              // the output is there for the next stage
+  const Block* reduced = nullptr;  // whose gradients are on their way to other ranks
   bool backward = false;
-  size_t run = 0;        // that block's
+  bool later = false;  // an earlier micro-batch left gradients
+  Counted counted = Counted::kNothing;
+  size_t run = 0;        // of the block at work
   bool closes = true;    // it is the last of its unit
   size_t gathered = 0;   // of its buffers so many are there
   bool carries = false;  // forward has the output of a block before
@@ -125,7 +144,7 @@ class PlanSum {
   // Between forward and backward.
   const Standing& kept() const { return kept_; }
   // Adds everything at a moment of this sum, or of one like it.
-  void Grow(const Standing& at, bool later, Usage& usage);
+  void Grow(const Standing& at, Usage& usage) const;
 
  private:
   const Block& BlockOf(size_t run) const {
@@ -137,7 +156,7 @@ class PlanSum {
   void Do(const Slot& slot);
   void Gather(const Block& block);
   void Pass(const Slot& slot, int64_t times);
-  void Consider(SlotKind work);
+  void Consider(Counted counted);
   void ConsiderHole(const Block& block);
   int64_t MadeBytes(size_t run) const;
   int64_t OwnBytes(size_t run) const;
@@ -158,7 +177,6 @@ class PlanSum {
   const Parts& parts_;
   const Stage& chunk_;
   const bool table_is_here_;
-  bool later_ = false;
   Standing now_;
   Standing kept_;
   Demand all_kept_;

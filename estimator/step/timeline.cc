@@ -21,7 +21,7 @@ struct Frame {
 
 // What one micro-batch keeps of one virtual stage.
 struct Pair {
-  std::vector<Frame> frames;  // of each block
+  std::vector<Frame> frames;  // of the embedding, each layer, the head
   int32_t sent = kNoStorage;
 };
 
@@ -30,7 +30,32 @@ struct Chunk {
   Plan plan;
   int32_t first_layer = 0;  // of the stage's
   std::vector<StageBlock> blocks;
+
+  // Where the embedding's frame is, each layer's, and the head's.
+  size_t IndexOf(const StageBlock& at, BlockKind kind) const {
+    if (at.layer >= 0) return static_cast<size_t>(at.layer - first_layer) + 1;
+    return kind == BlockKind::kEmbedding ? 0 : FrameCount() - 1;
+  }
+  // Room for both edges, whether they are here or not.
+  size_t FrameCount() const { return blocks.size() + 2; }
 };
+
+std::vector<Chunk> ChunksOf(const Program& program, const Stage& stage) {
+  std::vector<Chunk> chunks;
+  for (size_t i = 0; i < stage.virtual_layer_counts.size(); ++i) {
+    Plan plan = PlanPair(program, stage, i);
+    std::vector<StageBlock> blocks = BlocksOf(plan);
+    chunks.push_back(
+        {std::move(plan), static_cast<int32_t>(FirstLayer(stage, i)), std::move(blocks)});
+  }
+  return chunks;
+}
+
+std::vector<StageBlock> BlocksOf(const std::vector<Chunk>& chunks) {
+  std::vector<StageBlock> all;
+  for (const Chunk& chunk : chunks) all.insert(all.end(), chunk.blocks.begin(), chunk.blocks.end());
+  return all;
+}
 
 class Unroller {
  public:
@@ -39,13 +64,8 @@ class Unroller {
         tapes_(tapes),
         stage_(stage),
         turns_(ScheduleTurns(stage.order, stage.virtual_layer_counts.size())),
-        states_(program, stage_, writer_) {
-    for (size_t chunk = 0; chunk < stage_.virtual_layer_counts.size(); ++chunk) {
-      chunks_.push_back({PlanPair(program, VirtualStage(stage_, chunk)),
-                         static_cast<int32_t>(FirstLayer(stage_, chunk)),
-                         BlocksOf(program, stage_, chunk)});
-    }
-  }
+        chunks_(ChunksOf(program, stage)),
+        states_(program, stage_, BlocksOf(chunks_), writer_) {}
 
   std::optional<Timeline> Run() &&;
 
@@ -54,8 +74,9 @@ class Unroller {
   void Step();
   void Forward(const Turn& turn);
   void Backward(const Turn& turn);
+  void TakeLaterTapes();
   void Play(const Slots& slots);
-  void Do(const Slot& slot, const StageBlock& at);
+  void Do(const Slot& slot);
   void PlayTape(Frame& frame, size_t begin, size_t end, const StageBlock& at);
   void Born(Frame& frame, size_t piece, const StageBlock& at);
   void Wait() {
@@ -80,16 +101,15 @@ class Unroller {
     return pairs_[index];
   }
   const Block& BlockAt(const StageBlock& at) const { return plimsoll::BlockAt(program_, at); }
-  // `at` names the layer as the stage does.
   Frame& FrameAt(const StageBlock& at);
 
   const Program& program_;
   const Tapes& tapes_;
   const Stage& stage_;
   const std::vector<Turn> turns_;
+  const std::vector<Chunk> chunks_;
   TimelineWriter writer_;
   StageStates states_;
-  std::vector<Chunk> chunks_;
   std::vector<Pair> pairs_;
   // Of the pair at work.
   Pair* pair_ = nullptr;
@@ -167,16 +187,13 @@ void Unroller::PlayTape(Frame& frame, size_t begin, size_t end, const StageBlock
 
 Frame& Unroller::FrameAt(const StageBlock& at) {
   std::vector<Frame>& frames = at.reference ? reference_ : pair_->frames;
-  if (at.layer < 0) return BlockAt(at).kind == BlockKind::kHead ? frames.back() : frames.front();
-  const Chunk& chunk = chunks_[chunk_];
-  const bool embedding = chunk.blocks.front().layer < 0 && chunk_ == 0 && stage_.embedding;
-  return frames[static_cast<size_t>(at.layer - chunk.first_layer) + (embedding ? 1 : 0)];
+  return frames[chunks_[chunk_].IndexOf(at, BlockAt(at).kind)];
 }
 
 // Forward, the first block makes its input; backward, the last one's output has a gradient.
 void Unroller::Receive() {
   if (!backward_) return Wait();
-  const Tape& last = *pair_->frames.back().tape;
+  const Tape& last = *FrameAt(chunks_[chunk_].blocks.back()).tape;
   if (last.output_gradient < 0) return;
   Wait();
   carried_ = writer_.Birth({.bytes = last.pieces[static_cast<size_t>(last.output_gradient)].bytes,
@@ -243,7 +260,7 @@ void Unroller::Send() {
 
 void Unroller::Forward(const Turn& turn) {
   pair_ = &PairOf(turn);
-  pair_->frames.resize(chunks_[chunk_].blocks.size());
+  pair_->frames.resize(chunks_[chunk_].FrameCount());
   reference_.resize(pair_->frames.size());
   reference_carried_ = kNoStorage;
   Play(chunks_[chunk_].plan.forward);
@@ -346,16 +363,20 @@ void Unroller::Grow(const StageBlock& at) {
   held_.clear();
 }
 
+// Forward is the same on both tapes.
+void Unroller::TakeLaterTapes() {
+  for (const StageBlock& at : chunks_[chunk_].blocks) {
+    Frame& frame = FrameAt(at);
+    frame.tape = &tapes_.later[at.block];
+    frame.storages.resize(frame.tape->pieces.size(), kNoStorage);
+  }
+}
+
 void Unroller::Backward(const Turn& turn) {
-  const std::vector<StageBlock>& blocks = chunks_[chunk_].blocks;
   pair_ = &PairOf(turn);
   states_.BeginBackward();
   grows_ = states_.GrowsIn(chunk_);
-  for (size_t i = 0; i < blocks.size() && !grows_; ++i) {  // forward is the same on both tapes
-    Frame& frame = pair_->frames[i];
-    frame.tape = &tapes_.later[blocks[i].block];
-    frame.storages.resize(frame.tape->pieces.size(), kNoStorage);
-  }
+  if (!grows_) TakeLaterTapes();
   Play(chunks_[chunk_].plan.backward);
   writer_.Record(carried_);
   writer_.Release(carried_);  // sent, where it is not the embedding's
@@ -364,7 +385,8 @@ void Unroller::Backward(const Turn& turn) {
   states_.EndBackward(chunk_);
 }
 
-void Unroller::Do(const Slot& slot, const StageBlock& at) {
+void Unroller::Do(const Slot& slot) {
+  const StageBlock& at = slot.at;
   switch (slot.kind) {
     case SlotKind::kPhase:
       return Enter(slot.phase);
@@ -393,11 +415,7 @@ void Unroller::Do(const Slot& slot, const StageBlock& at) {
 
 void Unroller::Play(const Slots& slots) {
   carried_ = kNoStorage;
-  slots.ForEach([this](const Slot& slot) {
-    StageBlock at = slot.at;
-    if (at.layer >= 0) at.layer += chunks_[chunk_].first_layer;
-    Do(slot, at);
-  });
+  slots.ForEach([this](const Slot& slot) { Do(slot); });
 }
 
 void Unroller::Step() {

@@ -20,7 +20,7 @@ using ::testing::IsEmpty;
 // "layer@2", or "head".
 std::vector<std::string> Names(const Program& program, const Stage& stage, size_t chunk) {
   std::vector<std::string> names;
-  for (const StageBlock& at : BlocksOf(program, stage, chunk)) {
+  for (const StageBlock& at : BlocksOf(PlanPair(program, stage, chunk))) {
     names.push_back(at.layer < 0 ? std::string(program.blocks[at.block].name)
                                  : absl::StrCat(program.blocks[at.block].name, "@", at.layer));
   }
@@ -61,7 +61,9 @@ TEST(BlocksOfTest, KindsOfLayersTakeTurns) {
 class Rank {
  public:
   explicit Rank(Program program)
-      : program_(std::move(program)), states_(program_, program_.stages[0], writer_) {}
+      : program_(std::move(program)),
+        states_(program_, program_.stages[0], BlocksOf(PlanPair(program_, program_.stages[0], 0)),
+                writer_) {}
 
   StageStates& states() { return states_; }
   TimelineWriter& writer() { return writer_; }
