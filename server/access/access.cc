@@ -46,8 +46,8 @@ bool IsToken(const std::string& authorization, const std::string& token) {
 absl::StatusOr<std::string> ReadToken(const std::string& file) {
   absl::StatusOr<std::string> text = ReadDocument(file);
   if (!text.ok()) return text.status();
-  std::string token(absl::StripAsciiWhitespace(*text));
-  if (token.size() >= kLeastTokenBytes) return token;
+  const absl::string_view token = absl::StripAsciiWhitespace(*text);
+  if (token.size() >= kLeastTokenBytes) return std::string(token);
   return absl::InvalidArgumentError(absl::StrCat(file, ": ", token.size(),
                                                  " characters; must have a token of ",
                                                  kLeastTokenBytes, " or more"));
