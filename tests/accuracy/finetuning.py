@@ -1,11 +1,8 @@
-"""Fine-tuning by trainers of others: torchtune, litgpt, PEFT, Qwen's script, and the like.
-
-Most rows train adapters of trainers' own or quantised weights, which are not modelled; full
-fine-tuning is estimated.
-"""
+"""Fine-tuning by trainers of others: torchtune, litgpt, PEFT, Qwen's script, and the like."""
 
 import re
 
+import adapters
 import measured
 from measured import Prediction, Refused
 
@@ -21,9 +18,6 @@ SETS = {
     "internevo": "internevo",
 }
 FAMILIES = tuple(SETS)
-LORA = r"LORA r=\d+ targets=[\w+]+"
-# Where activations are the peak, as beside frozen weights, the longest batch makes it.
-LENGTHS = "a percentile over batches of many lengths"
 GPUS = {
     "V100-SXM2-16GB": "v100-16gb-sxm",
     "A100-SXM4-40GB": "a100-40gb-sxm",
@@ -51,7 +45,7 @@ RUNTIMES = {
 }
 # What BERT's rows hold, of a page that does not say: softmax kept its input, which ended with
 # pytorch#65242 of late 2021, and zero_grad left the gradients, which ended with 2.0 (#92731).
-VERSIONS = {"hfgpu1": {"torch": "1.10"}}
+VERSIONS = {"hfgpu1": {"torch": "1.10"}, "qwen": {"torch": "2.0"}}
 # Words of the notes, the optimizer or the framework, and what they are refused for.
 REFUSED = (
     ("notes", "generation eval", "the peak of generating text"),
@@ -109,8 +103,9 @@ def request_of(row):
     }
     if row.text("attention") == "eager":
         training["attention"] = "eager"
+    training |= adapters.sections_of(row)
     job = {
-        "model": {"transformer": measured.decoder(row, **_architecture(row))},
+        "model": adapters.model_of(row, _architecture(row)),
         "training": training,
         "parallelism": measured.parallelism(row, _zero_stage(row, runtime["framework"])),
         "runtime": runtime,
@@ -120,8 +115,6 @@ def request_of(row):
 
 
 def _refuse(row):
-    if row.text("peft"):
-        raise Refused(LENGTHS if _is_lora(row) else "adapters")
     if row.text("offload"):
         raise Refused("offload")
     for column, words, reason in REFUSED:
@@ -133,12 +126,6 @@ def _refuse(row):
         raise Refused(f"framework {row.text('framework')!r}")
     if row.text("gpu") not in GPUS:
         raise Refused(f"no GPU id for {row.text('gpu')!r}")
-
-
-def _is_lora(row):
-    """PEFT's own LoRA, as its comparison names it: no kin of it, nothing quantised."""
-    plain = re.search(r"; lora/[\w.-]*-rank\d+(-rslora|-target-mlp)?;", row.notes)
-    return row.family == "peft" and plain and re.fullmatch(LORA, row.text("peft"))
 
 
 def _preset(row, framework):

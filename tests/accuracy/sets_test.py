@@ -204,15 +204,51 @@ class FinetuningTest(unittest.TestCase):
         self.assertEqual(asked["training"]["optimizer"], {"name": "adamw-8bit"})
         self.assertEqual(asked["training"]["precision"], {"preset": "fp32"})
         self.assertEqual(asked["training"]["attention"], "eager")
-        self.assertNotIn("versions", job(finetuning, ROWS["qwen-0043"])["runtime"])
+        self.assertEqual(job(finetuning, ROWS["qwen-0043"])["runtime"]["versions"], {"torch": "2.0"})
 
     def test_qwen_adds_up_its_gpus(self):
         self.assertEqual(finetuning.predict(ROWS["qwen-0043"], answer(3)).expected, 600)
         self.assertEqual(finetuning.predict(ROWS["qwen-0019"], answer(3)).expected, 300)
 
+    def test_litgpt_adapters(self):
+        asked = job(finetuning, ROWS["litgpt-0052"])
+        targets = ["q_proj", "v_proj"]
+        adapter = {"method": "lora", "rank": 32, "target_modules": targets, "dropout": 0.05}
+        self.assertEqual(asked["training"]["adapter"], adapter)
+        self.assertNotIn("quantization", asked["training"])
+        self.assertEqual(asked["model"]["hf_config"]["max_position_embeddings"], 4096)
+        quantized = job(finetuning, ROWS["litgpt-0003"])
+        self.assertEqual(
+            quantized["training"]["quantization"], {"format": "nf4", "double_quantization": True}
+        )
+        config = quantized["model"]["hf_config"]
+        self.assertEqual((config["model_type"], config["partial_rotary_factor"]), ("phi", 0.5))
+        self.assertNotIn("max_position_embeddings", config, "tables of the sequence, in 2023")
+        for word, of in (("falcon-7b", "falcon"), ("gemma-2-9b", "gemma2"), ("phi-2", "phi")):
+            row = changed("litgpt-0052", model=word)
+            self.assertEqual(job(finetuning, row)["model"]["hf_config"]["model_type"], of)
+
+    def test_qwen_adapters(self):
+        asked = job(finetuning, ROWS["qwen-0025"])
+        self.assertEqual(
+            asked["training"]["precision"], {"preset": "bf16-autocast", "parameter_dtype": "bf16"}
+        )
+        self.assertEqual(asked["training"]["adapter"]["adapter_dtype"], "fp32", "PEFT 0.5")
+        self.assertEqual(asked["training"]["adapter"]["rank"], 64)
+        self.assertEqual(asked["model"]["hf_config"]["intermediate_size"], 22016)
+        sharded = job(finetuning, ROWS["qwen-0046"])
+        self.assertEqual(sharded["training"]["precision"], {"preset": "bf16-mixed"})
+        self.assertEqual(sharded["parallelism"]["zero_stage"], 2)
+
+    def test_torchtune_adapters(self):
+        adapter = {"method": "qlora", "rank": 8, "target_modules": ["q_proj", "v_proj"]}
+        self.assertEqual(job(finetuning, ROWS["tune-0005"])["training"]["adapter"], adapter)
+
     def test_refuses(self):
         for row_id, reason in (
-            ("litgpt-0001", "adapters"),
+            ("litgpt-0019", "adapters other than LoRA"),
+            ("qwen-0013", "weights quantized by GPTQ"),
+            ("qwen-0007", "an embedding and a head that are trained beside adapters"),
             ("litgpt-0092", "Thunder"),
             ("alst-0001", "offload"),
             ("hfgpu1-0001", "no training"),
