@@ -9,12 +9,16 @@ namespace plimsoll {
 namespace {
 
 constexpr absl::string_view kSymbols[] = {"B", "S", "H", "E", "F", "A", "C", "N", "D",
-                                          "V", "P", "T", "R", "X", "K", "G", "U", "1"};
+                                          "V", "P", "T", "R", "X", "K", "G", "U", ""};
 
 std::string InSymbols(const Extent& extent) {
   std::string text;
   const int32_t times = extent.times * extent.joined;
-  if (times > 1) absl::StrAppend(&text, times);
+  if (extent.symbol == Symbol::kOne) {
+    absl::StrAppend(&text, extent.size);
+  } else if (times > 1) {
+    absl::StrAppend(&text, times);
+  }
   absl::StrAppend(&text, kSymbols[static_cast<size_t>(extent.symbol)]);
   if (extent.IsSplit(Split::kContext)) absl::StrAppend(&text, "/cp");
   if (extent.IsSplit(Split::kTensor)) absl::StrAppend(&text, "/tp");

@@ -28,12 +28,13 @@ TEST(ShapeTest, IsWrittenInSymbolsAndNumbers) {
   EXPECT_EQ(InNumbers(shape), "[1, 512, 1536]");
 }
 
+// What has no symbol is its number: two statistics are not "21".
 TEST(ShapeTest, ASymbolForEachExtent) {
   constexpr std::pair<Symbol, const char*> kSymbols[] = {
       {Symbol::kB, "[B]"},  {Symbol::kS, "[S]"}, {Symbol::kH, "[H]"}, {Symbol::kE, "[E]"},
       {Symbol::kF, "[F]"},  {Symbol::kA, "[A]"}, {Symbol::kC, "[C]"}, {Symbol::kN, "[N]"},
       {Symbol::kD, "[D]"},  {Symbol::kV, "[V]"}, {Symbol::kP, "[P]"}, {Symbol::kT, "[T]"},
-      {Symbol::kOne, "[1]"}};
+      {Symbol::kOne, "[2]"}};
   for (const auto& [symbol, text] : kSymbols) EXPECT_EQ(InSymbols(Make({Of(symbol, 2)})), text);
   EXPECT_EQ(InSymbols(Shape()), "[]");
 }
