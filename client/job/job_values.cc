@@ -8,11 +8,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "client/format/json_writer.h"
 #include "server/wire/field_value.h"
-#include "server/wire/json_text.h"
 
 namespace plimsoll {
 namespace {
@@ -35,19 +33,6 @@ JobField FieldAt(const std::string& path) {
   return {section == nullptr ? 0 : section->number(), path};
 }
 
-std::string NumberText(double number) {
-  std::string text;
-  JsonText(/*pretty=*/false, &text).Number(number);
-  return text;
-}
-
-// One value of a field: the one at `index` where the field is repeated.
-std::string ValueText(const Message& message, const FieldDescriptor* field, int index) {
-  const FieldValue value = GetValue(message, field, index);
-  const auto* const number = std::get_if<double>(&value);
-  return number != nullptr ? NumberText(*number) : ToText(value);
-}
-
 // Collects what a job says.
 class Said {
  public:
@@ -61,10 +46,8 @@ class Said {
       const std::string below = absl::StrCat(path, path.empty() ? "" : ".", field->name());
       if (field->is_map()) {
         AddMap(message, field, below);
-      } else if (field->is_repeated()) {
-        AddList(message, field, below);
       } else if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) {
-        AddText(below, ValueText(message, field, 0));
+        AddText(below, FieldText(message, field, ","));
       } else if (field->message_type() == google::protobuf::Struct::descriptor()) {
         AddStruct(static_cast<const google::protobuf::Struct&>(r.GetMessage(message, field)),
                   below);
@@ -79,21 +62,13 @@ class Said {
     values_[FieldAt(path)] = {.text = std::move(text)};
   }
 
-  void AddList(const Message& message, const FieldDescriptor* field, const std::string& path) {
-    std::vector<std::string> texts;
-    for (int i = 0; i < message.GetReflection()->FieldSize(message, field); ++i) {
-      texts.push_back(ValueText(message, field, i));
-    }
-    AddText(path, absl::StrJoin(texts, ","));
-  }
-
   // Of texts: a job has no other maps.
   void AddMap(const Message& message, const FieldDescriptor* field, const std::string& path) {
     const Reflection& r = *message.GetReflection();
     for (int i = 0; i < r.FieldSize(message, field); ++i) {
       const Message& entry = r.GetRepeatedMessage(message, field, i);
-      AddText(absl::StrCat(path, ".", ValueText(entry, field->message_type()->map_key(), 0)),
-              ValueText(entry, field->message_type()->map_value(), 0));
+      AddText(absl::StrCat(path, ".", FieldText(entry, field->message_type()->map_key(), ",")),
+              FieldText(entry, field->message_type()->map_value(), ","));
     }
   }
 

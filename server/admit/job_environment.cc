@@ -8,7 +8,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "server/wire/field_value.h"
 #include "server/wire/json.h"
@@ -23,26 +22,16 @@ using google::protobuf::Message;
 
 using Variables = std::map<std::string, std::string>;
 
-std::string ListText(const Message& message, const FieldDescriptor* field) {
-  std::vector<std::string> values;
-  for (int i = 0; i < message.GetReflection()->FieldSize(message, field); ++i) {
-    values.push_back(ToText(GetValue(message, field, i)));
-  }
-  return absl::StrJoin(values, ",");
-}
-
 // Adds what is set in `message`, whose own name is in `prefix`.
 void AddFields(const Message& message, const std::string& prefix, Variables* variables) {
   std::vector<const FieldDescriptor*> fields;
   message.GetReflection()->ListFields(message, &fields);
   for (const FieldDescriptor* const field : fields) {
     const std::string name = absl::StrCat(prefix, "_", absl::AsciiStrToUpper(field->name()));
-    if (field->is_repeated()) {
-      (*variables)[name] = ListText(message, field);
-    } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+    if (!field->is_repeated() && field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
       AddFields(message.GetReflection()->GetMessage(message, field), name, variables);
     } else {
-      (*variables)[name] = ToText(GetValue(message, field));
+      (*variables)[name] = FieldText(message, field, ",");
     }
   }
 }

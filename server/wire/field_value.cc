@@ -1,14 +1,35 @@
 #include "server/wire/field_value.h"
 
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "server/wire/json_text.h"
 
 namespace plimsoll {
 
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
+
+namespace {
+
+std::string ToText(const FieldValue& value) {
+  std::string text;
+  if (const auto* const words = std::get_if<std::string>(&value)) {
+    text = *words;
+  } else if (const auto* const integer = std::get_if<int64_t>(&value)) {
+    text = absl::StrCat(*integer);
+  } else if (const auto* const number = std::get_if<double>(&value)) {
+    JsonText(/*pretty=*/false, &text).Number(*number);
+  } else if (const auto* const boolean = std::get_if<bool>(&value)) {
+    text = *boolean ? "true" : "false";
+  }
+  return text;
+}
+
+}  // namespace
 
 FieldValue GetValue(const Message& message, const FieldDescriptor* field, int index) {
   const Reflection& r = *message.GetReflection();
@@ -45,12 +66,14 @@ void PutValue(FieldValue value, const FieldDescriptor* field, Message* message) 
   }
 }
 
-std::string ToText(const FieldValue& value) {
-  if (const auto* const text = std::get_if<std::string>(&value)) return *text;
-  if (const auto* const integer = std::get_if<int64_t>(&value)) return absl::StrCat(*integer);
-  if (const auto* const number = std::get_if<double>(&value)) return absl::StrCat(*number);
-  if (const auto* const boolean = std::get_if<bool>(&value)) return *boolean ? "true" : "false";
-  return "";
+std::string FieldText(const Message& message, const FieldDescriptor* field,
+                      absl::string_view between) {
+  if (!field->is_repeated()) return ToText(GetValue(message, field));
+  std::vector<std::string> texts;
+  for (int i = 0; i < message.GetReflection()->FieldSize(message, field); ++i) {
+    texts.push_back(ToText(GetValue(message, field, i)));
+  }
+  return absl::StrJoin(texts, between);
 }
 
 }  // namespace plimsoll

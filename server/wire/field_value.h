@@ -6,6 +6,7 @@
 #include <string>
 #include <variant>
 
+#include "absl/strings/string_view.h"
 #include "google/protobuf/message.h"
 
 namespace plimsoll {
@@ -25,8 +26,9 @@ FieldValue GetValue(const google::protobuf::Message& message,
 void PutValue(FieldValue value, const google::protobuf::FieldDescriptor* field,
               google::protobuf::Message* message);
 
-// Returns it in words, numbers in six digits; nothing of nothing.
-std::string ToText(const FieldValue& value);
+// Returns the field's value in words, numbers as JSON has them; a list's beside one another.
+std::string FieldText(const google::protobuf::Message& message,
+                      const google::protobuf::FieldDescriptor* field, absl::string_view between);
 
 }  // namespace plimsoll
 

@@ -2,9 +2,8 @@
 
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "server/wire/field_value.h"
 
 namespace plimsoll {
 
@@ -37,24 +36,7 @@ bool HasJobField(const std::string& path, const v1::Job& job) {
 
 std::string ShownJobField(const std::string& path, v1::Job job) {
   const JobField found = FindJobField(path, &job);
-  const Reflection& reflection = *found.message->GetReflection();
-  if (found.field->is_repeated()) {
-    std::vector<std::string> words;
-    for (int i = 0; i < reflection.FieldSize(*found.message, found.field); ++i) {
-      words.push_back(reflection.GetRepeatedString(*found.message, found.field, i));
-    }
-    return absl::StrJoin(words, ", ");
-  }
-  switch (found.field->cpp_type()) {
-    case FieldDescriptor::CPPTYPE_STRING:
-      return reflection.GetString(*found.message, found.field);
-    case FieldDescriptor::CPPTYPE_INT64:
-      return absl::StrCat(reflection.GetInt64(*found.message, found.field));
-    case FieldDescriptor::CPPTYPE_BOOL:
-      return reflection.GetBool(*found.message, found.field) ? "true" : "false";
-    default:
-      return "";
-  }
+  return FieldText(*found.message, found.field, ", ");
 }
 
 }  // namespace plimsoll

@@ -1,6 +1,8 @@
 #include "server/words/yaml_message.h"
 
-#include <algorithm>
+#include <google/protobuf/struct.pb.h>
+
+#include <map>
 #include <set>
 #include <utility>
 
@@ -9,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "server/wire/field_value.h"
+#include "server/wire/json.h"
 #include "server/wire/shorten.h"
 #include "server/words/document.h"
 #include "server/words/refusal.h"
@@ -19,15 +22,23 @@ namespace {
 
 using ::google::protobuf::Descriptor;
 using ::google::protobuf::FieldDescriptor;
+using ::google::protobuf::ListValue;
 using ::google::protobuf::Message;
 using ::google::protobuf::Reflection;
+using ::google::protobuf::Struct;
+using ::google::protobuf::Value;
 
 constexpr int kMaxValues = 100'000;
 constexpr int kMaxDepth = 32;
 constexpr size_t kMaxViolations = 100;
 constexpr size_t kMaxShownBytes = 64;
 
-bool IsStruct(const Descriptor* type) { return type->full_name() == "google.protobuf.Struct"; }
+template <typename Type>
+const FieldDescriptor* FieldOf(int number) {
+  return Type::descriptor()->FindFieldByNumber(number);
+}
+
+bool IsMessage(const FieldDescriptor& field) { return field.message_type() != nullptr; }
 
 // What a scalar of the field must be.
 std::string ScalarRule(const FieldDescriptor& field) {
@@ -128,11 +139,14 @@ std::vector<YamlReader::Entry> YamlReader::Entries(const YAML::Node& node,
 }
 
 void YamlReader::Read(const YAML::Node& node, const std::string& path, Message* message) {
-  if (root_ == nullptr) root_ = message->GetDescriptor();
+  const Descriptor* const type = message->GetDescriptor();
+  if (root_ == nullptr) root_ = type;
   if (!Enter(path)) return;
   ++depth_;
-  if (IsStruct(message->GetDescriptor())) {
-    ReadStruct(node, path, message);
+  if (type == Struct::descriptor()) {
+    ReadStruct(node, path, static_cast<Struct*>(message));
+  } else if (type == Value::descriptor()) {
+    ReadValue(node, path, static_cast<Value*>(message));
   } else if (node.IsMap()) {
     ReadMessage(node, path, message);
   } else if (!node.IsNull()) {
@@ -172,9 +186,19 @@ void YamlReader::ReadField(const YAML::Node& node, const std::string& path,
     ReadMap(node, path, field, message);
   } else if (field->is_repeated()) {
     ReadList(node, path, field, message);
-  } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
-    Read(node, path, message->GetReflection()->MutableMessage(message, field));
   } else {
+    ReadOne(node, path, field, message);
+  }
+}
+
+// One value: the field's, or one more of its list.
+void YamlReader::ReadOne(const YAML::Node& node, const std::string& path,
+                         const FieldDescriptor* field, Message* message) {
+  if (IsMessage(*field)) {
+    const Reflection& r = *message->GetReflection();
+    Read(node, path,
+         field->is_repeated() ? r.AddMessage(message, field) : r.MutableMessage(message, field));
+  } else if (Enter(path)) {
     ReadScalar(node, path, field, message);
   }
 }
@@ -193,39 +217,29 @@ void YamlReader::ReadList(const YAML::Node& node, const std::string& path,
   message->GetReflection()->ClearField(message, field);
   int index = 0;
   for (const auto& item : node) {
-    const std::string at = absl::StrCat(path, "[", index++, "]");
-    if (!Enter(at)) return;
-    if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
-      Read(item, at, message->GetReflection()->AddMessage(message, field));
-    } else {
-      ReadScalar(item, at, field, message);
-    }
+    if (value_count_ > kMaxValues) return;
+    ReadOne(item, absl::StrCat(path, "[", index++, "]"), field, message);
   }
 }
 
-// Maps of scalars to scalars, which is all that the API has. An entry replaces
-// the one of the same key.
+// An entry replaces the one of the same key.
 void YamlReader::ReadMap(const YAML::Node& node, const std::string& path,
                          const FieldDescriptor* field, Message* message) {
   if (!node.IsMap()) return Violate(path, Shown(node), "must be a mapping");
-  const Reflection* reflection = message->GetReflection();
-  const FieldDescriptor* key = field->message_type()->map_key();
+  const Reflection& r = *message->GetReflection();
+  const FieldDescriptor* const key = field->message_type()->map_key();
+  std::map<std::string, Message*> there;
+  for (int i = 0; i < r.FieldSize(*message, field); ++i) {
+    Message* const pair = r.MutableRepeatedMessage(message, field, i);
+    there[pair->GetReflection()->GetString(*pair, key)] = pair;
+  }
   for (const Entry& entry : Entries(node, path)) {
-    const std::string at = absl::StrCat(path, ".", entry.name);
-    if (!Enter(at)) return;
-    Message* pair = nullptr;
-    for (int i = 0; i < reflection->FieldSize(*message, field) && pair == nullptr; ++i) {
-      Message* other = reflection->MutableRepeatedMessage(message, field, i);
-      if (other->GetReflection()->GetString(*other, key) == entry.name) pair = other;
-    }
-    if (pair == nullptr) pair = reflection->AddMessage(message, field);
+    if (value_count_ > kMaxValues) return;
+    Message*& pair = there[entry.name];
+    if (pair == nullptr) pair = r.AddMessage(message, field);
     pair->GetReflection()->SetString(pair, key, entry.name);
-    const FieldDescriptor* value = field->message_type()->map_value();
-    if (value->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
-      Read(entry.value, at, pair->GetReflection()->MutableMessage(pair, value));
-    } else {
-      ReadScalar(entry.value, at, value, pair);
-    }
+    ReadOne(entry.value, absl::StrCat(path, ".", entry.name), field->message_type()->map_value(),
+            pair);
   }
 }
 
@@ -236,46 +250,88 @@ void YamlReader::ReadScalar(const YAML::Node& node, const std::string& path,
   PutValue(*std::move(value), field, message);
 }
 
+void YamlReader::ReadStruct(const YAML::Node& node, const std::string& path, Struct* object) {
+  if (node.IsScalar()) return ReadStructFile(node.Scalar(), path, object);
+  if (!node.IsMap()) return Violate(path, Shown(node), "must be a mapping or the name of a file");
+  object->Clear();
+  ReadMap(node, path, FieldOf<Struct>(Struct::kFieldsFieldNumber), object);
+}
+
+void YamlReader::ReadStructFile(const std::string& name, const std::string& path, Struct* object) {
+  if (!folder_.has_value()) return Violate(path, name, "must be a mapping: no file is read here");
+  const bool joined = !name.empty() && name[0] != '/' && !folder_->empty();
+  const std::string file = joined ? absl::StrCat(*folder_, name) : name;
+  if (name == "-") return Violate(path, name, "must be a mapping or the name of a file");
+  const absl::StatusOr<std::string> text = ReadDocument(file);
+  if (!text.ok()) return ViolateAs(path, text.status());
+  object->Clear();
+  Value value;
+  if (!ReadJsonValue(*text, &value).empty() || !value.has_struct_value()) {
+    return Violate(path, file, "must hold one JSON object");
+  }
+  *object = value.struct_value();
+}
+
+// Without a schema YAML's core schema decides, so quoted scalars are text.
+void YamlReader::ReadValue(const YAML::Node& node, const std::string& path, Value* value) {
+  double number = 0;
+  bool boolean = false;
+  const bool plain = node.Tag() == "?";
+  if (node.IsMap()) {
+    ReadMap(node, path, FieldOf<Struct>(Struct::kFieldsFieldNumber), value->mutable_struct_value());
+  } else if (node.IsSequence()) {
+    ReadList(node, path, FieldOf<ListValue>(ListValue::kValuesFieldNumber),
+             value->mutable_list_value());
+  } else if (node.IsNull()) {
+    value->set_null_value(google::protobuf::NULL_VALUE);
+  } else if (plain && ToBool(node.Scalar(), &boolean)) {
+    value->set_bool_value(boolean);
+  } else if (plain && ToDouble(node.Scalar(), &number)) {
+    value->set_number_value(number);
+  } else {
+    value->set_string_value(node.Scalar());
+  }
+}
+
 void YamlReader::Set(absl::string_view field, const std::string& text, const std::string& path,
                      Message* message) {
   root_ = message->GetDescriptor();
   std::string at = path;
   std::vector<std::string> names = absl::StrSplit(field, '.');
   if (names.size() > 1 && names[0] == path) names.erase(names.begin());
-  for (size_t i = 0; i < names.size(); ++i) {
-    const FieldDescriptor* found = FindField(*message->GetDescriptor(), names[i]);
-    absl::StrAppend(&at, ".", found == nullptr ? names[i] : found->name());
+  for (auto name = names.begin();; ++name) {
+    const Descriptor& type = *message->GetDescriptor();
+    const FieldDescriptor* const found = FindField(type, *name);
     if (found == nullptr) {
-      const std::string above = at.substr(0, at.size() - names[i].size() - 1);
-      return ViolateUnknown(at, text,
-                            ExplainUnknownName(*message->GetDescriptor(), above, *root_, names[i]));
+      return ViolateUnknown(absl::StrCat(at, ".", *name), text,
+                            ExplainUnknownName(type, at, *root_, *name));
     }
-    const bool last = i + 1 == names.size();
-    if (found->is_map() && !last) {
+    absl::StrAppend(&at, ".", found->name());
+    if (name + 1 == names.end()) return SetField(text, at, found, message);
+    if (found->is_map()) {
       YAML::Node node;
-      std::vector<std::string> key(names.begin() + static_cast<ptrdiff_t>(i) + 1, names.end());
-      node[absl::StrJoin(key, ".")] = text;
+      node[absl::StrJoin(name + 1, names.end(), ".")] = text;
       return ReadField(node, at, found, message);
     }
-    const bool composite =
-        found->is_repeated() || found->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
-    if (last && !composite) return ReadScalar(YAML::Node(text), at, found, message);
-    if (last) {
-      const absl::StatusOr<YAML::Node> node = ParseYaml(text, at);
-      if (!node.ok()) {
-        for (const Violation& violation : ViolationsOf(node.status())) {
-          violations_.push_back(violation);
-        }
-        return;
-      }
-      return ReadField(*node, at, found, message);
-    }
-    if (!composite || found->is_repeated() || IsStruct(found->message_type())) {
-      return Violate(at, text, absl::StrCat("has no field ", names[i + 1]),
+    if (found->is_repeated() || !IsMessage(*found) ||
+        found->message_type() == Struct::descriptor()) {
+      return Violate(at, text, absl::StrCat("has no field ", *(name + 1)),
                      ViolationCode::kUnknownField);
     }
     message = message->GetReflection()->MutableMessage(message, found);
   }
+}
+
+// A scalar is the text as it stands.
+void YamlReader::SetField(const std::string& text, const std::string& path,
+                          const FieldDescriptor* field, Message* message) {
+  if (!field->is_repeated() && !IsMessage(*field)) {
+    return ReadScalar(YAML::Node(text), path, field, message);
+  }
+  const absl::StatusOr<YAML::Node> node = ParseYaml(text, path);
+  if (node.ok()) return ReadField(*node, path, field, message);
+  const Violations broken = ViolationsOf(node.status());
+  violations_.insert(violations_.end(), broken.begin(), broken.end());
 }
 
 absl::StatusOr<Violations> ReadYamlFile(const std::string& file, const std::string& path,

@@ -4,6 +4,7 @@
 #define PLIMSOLL_SERVER_WORDS_YAML_MESSAGE_H_
 
 #include <google/protobuf/message.h>
+#include <google/protobuf/struct.pb.h>
 #include <yaml-cpp/yaml.h>
 
 #include <optional>
@@ -50,11 +51,15 @@ class YamlReader {
   std::vector<Entry> Entries(const YAML::Node& node, const std::string& path);
   void Merge(const YAML::Node& node, const std::string& path, std::set<std::string>* names,
              std::vector<Entry>* entries);
+  void SetField(const std::string& text, const std::string& path,
+                const google::protobuf::FieldDescriptor* field, google::protobuf::Message* message);
   void ReadMessage(const YAML::Node& node, const std::string& path,
                    google::protobuf::Message* message);
   void ReadField(const YAML::Node& node, const std::string& path,
                  const google::protobuf::FieldDescriptor* field,
                  google::protobuf::Message* message);
+  void ReadOne(const YAML::Node& node, const std::string& path,
+               const google::protobuf::FieldDescriptor* field, google::protobuf::Message* message);
   void ReadList(const YAML::Node& node, const std::string& path,
                 const google::protobuf::FieldDescriptor* field, google::protobuf::Message* message);
   void ReadMap(const YAML::Node& node, const std::string& path,
@@ -63,11 +68,10 @@ class YamlReader {
                   const google::protobuf::FieldDescriptor* field,
                   google::protobuf::Message* message);
   void ReadStruct(const YAML::Node& node, const std::string& path,
-                  google::protobuf::Message* message);
+                  google::protobuf::Struct* object);
   void ReadStructFile(const std::string& name, const std::string& path,
-                      google::protobuf::Message* message);
-  void ReadValue(const YAML::Node& node, const std::string& path,
-                 google::protobuf::Message* message);
+                      google::protobuf::Struct* object);
+  void ReadValue(const YAML::Node& node, const std::string& path, google::protobuf::Value* value);
 
   std::optional<std::string> folder_;
   const google::protobuf::Descriptor* root_ = nullptr;  // where names are looked for

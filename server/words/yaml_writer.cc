@@ -10,107 +10,105 @@
 namespace plimsoll {
 namespace {
 
+using ::google::protobuf::Descriptor;
 using ::google::protobuf::FieldDescriptor;
+using ::google::protobuf::ListValue;
 using ::google::protobuf::Message;
 using ::google::protobuf::Reflection;
+using ::google::protobuf::Struct;
+using ::google::protobuf::Value;
 
 // Whether lists and maps with nothing in them are printed.
 enum class Empty { kPrinted, kLeftOut };
 
-void EmitMessage(const Message& message, Empty empty, YAML::Emitter* out);
+class Writer {
+ public:
+  explicit Writer(Empty empty) : empty_(empty) { out_.SetIndent(2); }
 
-void EmitStruct(const google::protobuf::Struct& object, YAML::Emitter* out);
-
-void EmitStructValue(const google::protobuf::Value& value, YAML::Emitter* out) {
-  switch (value.kind_case()) {
-    case google::protobuf::Value::kNumberValue:
-      return EmitScalar(value.number_value(), out);
-    case google::protobuf::Value::kStringValue:
-      return EmitScalar(value.string_value(), out);
-    case google::protobuf::Value::kBoolValue:
-      return EmitScalar(value.bool_value(), out);
-    case google::protobuf::Value::kStructValue:
-      return EmitStruct(value.struct_value(), out);
-    case google::protobuf::Value::kListValue:
-      *out << YAML::Flow << YAML::BeginSeq;
-      for (const auto& element : value.list_value().values()) EmitStructValue(element, out);
-      *out << YAML::EndSeq;
-      return;
-    default:
-      *out << YAML::Null;
-  }
-}
-
-void EmitStruct(const google::protobuf::Struct& object, YAML::Emitter* out) {
-  const std::map<std::string, google::protobuf::Value> fields(object.fields().begin(),
-                                                              object.fields().end());
-  *out << YAML::BeginMap;
-  for (const auto& [key, value] : fields) {
-    *out << YAML::Key << key << YAML::Value;
-    EmitStructValue(value, out);
-  }
-  *out << YAML::EndMap;
-}
-
-void EmitValue(const Message& message, const FieldDescriptor* field, int index, Empty empty,
-               YAML::Emitter* out) {
-  const Reflection* r = message.GetReflection();
-  if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) {
-    return EmitScalar(GetValue(message, field, index), out);
-  }
-  EmitMessage(field->is_repeated() ? r->GetRepeatedMessage(message, field, index)
-                                   : r->GetMessage(message, field),
-              empty, out);
-}
-
-void EmitMap(const Message& message, const FieldDescriptor* field, Empty empty,
-             YAML::Emitter* out) {
-  const Reflection* r = message.GetReflection();
-  std::map<std::string, const Message*> entries;
-  for (int i = 0; i < r->FieldSize(message, field); ++i) {
-    const Message& entry = r->GetRepeatedMessage(message, field, i);
-    entries[entry.GetReflection()->GetString(entry, field->message_type()->map_key())] = &entry;
-  }
-  *out << YAML::BeginMap;
-  for (const auto& [key, entry] : entries) {
-    *out << YAML::Key << key << YAML::Value;
-    EmitValue(*entry, field->message_type()->map_value(), 0, empty, out);
-  }
-  *out << YAML::EndMap;
-}
-
-void EmitMessage(const Message& message, Empty empty, YAML::Emitter* out) {
-  if (message.GetDescriptor() == google::protobuf::Struct::descriptor()) {
-    return EmitStruct(static_cast<const google::protobuf::Struct&>(message), out);
-  }
-  const Reflection* r = message.GetReflection();
-  *out << YAML::BeginMap;
-  for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
-    const FieldDescriptor* field = message.GetDescriptor()->field(i);
-    if (field->has_presence() && !r->HasField(message, field)) continue;
-    if (empty == Empty::kLeftOut && field->is_repeated() && r->FieldSize(message, field) == 0) {
-      continue;
+  void Write(const Message& message) {
+    const Reflection& r = *message.GetReflection();
+    const Descriptor& type = *message.GetDescriptor();
+    if (&type == Value::descriptor()) {
+      return WriteValue(message, r.GetOneofFieldDescriptor(message, type.oneof_decl(0)));
     }
-    *out << YAML::Key << field->name() << YAML::Value;
-    if (field->is_map()) {
-      EmitMap(message, field, empty, out);
-    } else if (field->is_repeated()) {
-      *out << YAML::BeginSeq;
-      for (int k = 0; k < r->FieldSize(message, field); ++k)
-        EmitValue(message, field, k, empty, out);
-      *out << YAML::EndSeq;
+    if (&type == Struct::descriptor()) return WriteField(message, type.field(0));
+    if (&type == ListValue::descriptor()) {
+      out_ << YAML::Flow;
+      return WriteField(message, type.field(0));
+    }
+    out_ << YAML::BeginMap;
+    for (int i = 0; i < type.field_count(); ++i) {
+      const FieldDescriptor* const field = type.field(i);
+      if (!IsPrinted(message, *field)) continue;
+      out_ << YAML::Key << field->name() << YAML::Value;
+      WriteField(message, field);
+    }
+    out_ << YAML::EndMap;
+  }
+
+  std::string Document() const { return std::string(out_.c_str(), out_.size()) + "\n"; }
+
+ private:
+  bool IsPrinted(const Message& message, const FieldDescriptor& field) const {
+    const Reflection& r = *message.GetReflection();
+    if (field.has_presence()) return r.HasField(message, &field);
+    return !field.is_repeated() || empty_ == Empty::kPrinted || r.FieldSize(message, &field) > 0;
+  }
+
+  // What a Value holds, if anything.
+  void WriteValue(const Message& value, const FieldDescriptor* held) {
+    if (held == nullptr || held->number() == Value::kNullValueFieldNumber) {
+      out_ << YAML::Null;
     } else {
-      EmitValue(message, field, 0, empty, out);
+      WriteOne(value, held, 0);
     }
   }
-  *out << YAML::EndMap;
-}
+
+  void WriteField(const Message& message, const FieldDescriptor* field) {
+    if (field->is_map()) return WriteMap(message, field);
+    if (!field->is_repeated()) return WriteOne(message, field, 0);
+    out_ << YAML::BeginSeq;
+    for (int i = 0; i < message.GetReflection()->FieldSize(message, field); ++i) {
+      WriteOne(message, field, i);
+    }
+    out_ << YAML::EndSeq;
+  }
+
+  // By key.
+  void WriteMap(const Message& message, const FieldDescriptor* field) {
+    const Reflection& r = *message.GetReflection();
+    std::map<std::string, const Message*> pairs;
+    for (int i = 0; i < r.FieldSize(message, field); ++i) {
+      const Message& pair = r.GetRepeatedMessage(message, field, i);
+      pairs[pair.GetReflection()->GetString(pair, field->message_type()->map_key())] = &pair;
+    }
+    out_ << YAML::BeginMap;
+    for (const auto& [key, pair] : pairs) {
+      out_ << YAML::Key << key << YAML::Value;
+      WriteOne(*pair, field->message_type()->map_value(), 0);
+    }
+    out_ << YAML::EndMap;
+  }
+
+  // One value: the field's, or the one at `index` of its list.
+  void WriteOne(const Message& message, const FieldDescriptor* field, int index) {
+    const Reflection& r = *message.GetReflection();
+    if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+      Write(field->is_repeated() ? r.GetRepeatedMessage(message, field, index)
+                                 : r.GetMessage(message, field));
+    } else {
+      EmitScalar(GetValue(message, field, index), &out_);
+    }
+  }
+
+  const Empty empty_;
+  YAML::Emitter out_;
+};
 
 std::string Document(const Message& message, Empty empty) {
-  YAML::Emitter out;
-  out.SetIndent(2);
-  EmitMessage(message, empty, &out);
-  return std::string(out.c_str(), out.size()) + "\n";
+  Writer writer(empty);
+  writer.Write(message);
+  return writer.Document();
 }
 
 }  // namespace
