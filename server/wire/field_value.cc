@@ -69,8 +69,10 @@ void PutValue(FieldValue value, const FieldDescriptor* field, Message* message) 
 std::string FieldText(const Message& message, const FieldDescriptor* field,
                       absl::string_view between) {
   if (!field->is_repeated()) return ToText(GetValue(message, field));
+  const int size = message.GetReflection()->FieldSize(message, field);
   std::vector<std::string> texts;
-  for (int i = 0; i < message.GetReflection()->FieldSize(message, field); ++i) {
+  texts.reserve(static_cast<size_t>(size));
+  for (int i = 0; i < size; ++i) {
     texts.push_back(ToText(GetValue(message, field, i)));
   }
   return absl::StrJoin(texts, between);

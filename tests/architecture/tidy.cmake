@@ -64,10 +64,11 @@ if(NOT files)
   return()
 endif()
 
-# The commands that compile the files, without what only GCC knows.
+# The commands that compile the files, without what only GCC knows and without headers that a file
+# does not include itself.
 if(BUILD)
   file(READ ${BUILD}/compile_commands.json commands)
-  string(REGEX REPLACE " -mmem[a-z]+-strategy=[^ ]+" "" commands "${commands}")
+  string(REGEX REPLACE " (-mmem[a-z]+-strategy=|-include )[^ ]+" "" commands "${commands}")
   file(WRITE ${BUILD}/tidy/compile_commands.json "${commands}")
   set(how -p ${BUILD}/tidy)
 else()
