@@ -171,7 +171,7 @@ std::optional<RankReplay> ReplayLimiting(const Job& job, const Program& program,
   estimate.replay_left = cost > options.max_replay_events;
   if (estimate.replay_left) return std::nullopt;
   const std::vector<RankReplay> replays =
-      ReplayRanks(job, program, tapes, margins.capacity, options.interrupt);
+      ReplayRanks(job, program, tapes, {margins.capacity, options.interrupt});
   estimate.interrupted = IsInterrupted(options.interrupt);
   if (estimate.interrupted || replays.empty()) return std::nullopt;
   for (size_t stage = 0; stage < replays.size(); ++stage) {

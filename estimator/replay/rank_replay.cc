@@ -48,8 +48,8 @@ int64_t UsableBytes(const Job& job, const Outside& outside) {
 }
 
 std::optional<RankReplay> ReplayRank(const Job& job, const Program& program, const Tapes& tapes,
-                                     const Stage& stage, double capacity_share,
-                                     const Interrupt& interrupt) {
+                                     const Stage& stage, const ReplayOptions& options) {
+  const Interrupt& interrupt = options.interrupt;
   const std::optional<Timeline> unrolled = Unroll(program, tapes, stage);
   if (!unrolled.has_value()) return std::nullopt;
   const Timeline& timeline = *unrolled;
@@ -78,14 +78,14 @@ std::optional<RankReplay> ReplayRank(const Job& job, const Program& program, con
     rank.capped = Replay(timeline, settings, nullptr, interrupt);
   }
   if (rank.capped.completed) rank.settings = settings;
-  const auto room = static_cast<double>(rank.capacity_bytes) / (1.0 + capacity_share);
+  const auto room = static_cast<double>(rank.capacity_bytes) / (1.0 + options.capacity_share);
   rank.endures = Endures(rank, timeline, settings, static_cast<int64_t>(room), interrupt);
   rank.roles = RolesAt(timeline, rank.shown().peak_event);
   return rank;
 }
 
 std::vector<RankReplay> ReplayRanks(const Job& job, const Program& program, const Tapes& tapes,
-                                    double capacity_share, const Interrupt& interrupt) {
+                                    const ReplayOptions& options) {
   std::vector<RankReplay> replays;
   for (size_t i = 0; i < program.stages.size(); ++i) {
     const size_t first = FirstAlike(program, i);
@@ -94,8 +94,8 @@ std::vector<RankReplay> ReplayRanks(const Job& job, const Program& program, cons
       continue;
     }
     const std::optional<RankReplay> replay =
-        ReplayRank(job, program, tapes, program.stages[i], capacity_share, interrupt);
-    if (!replay.has_value() || IsInterrupted(interrupt)) return {};
+        ReplayRank(job, program, tapes, program.stages[i], options);
+    if (!replay.has_value() || IsInterrupted(options.interrupt)) return {};
     replays.push_back(*replay);
   }
   return replays;

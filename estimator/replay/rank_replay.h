@@ -43,21 +43,23 @@ struct RankReplay {
 // allocator a share alone, that and what lies outside the allocator.
 int64_t UsableBytes(const Job& job, const Outside& outside);
 
+struct ReplayOptions {
+  double capacity_share = 0;  // room for what the replay does not know (Margins::capacity)
+  Interrupt interrupt = {};
+};
+
 // Replays one stage; nothing where its timeline is too long.
-//
-// `capacity_share` is that room (Margins::capacity).
 //
 // Requires: `tapes` and `stage` are of `program`, which is of `job` and has passed all passes
 std::optional<RankReplay> ReplayRank(const Job& job, const Program& program, const Tapes& tapes,
-                                     const Stage& stage, double capacity_share = 0,
-                                     const Interrupt& interrupt = {});
+                                     const Stage& stage, const ReplayOptions& options = {});
 
 // The replays of all stages; none where a timeline is too long. Of stages that are equal
 // the first is replayed: of GPipe's all between the first and the last may be.
 //
 // Ensures: each is what ReplayRank says of its stage
 std::vector<RankReplay> ReplayRanks(const Job& job, const Program& program, const Tapes& tapes,
-                                    double capacity_share, const Interrupt& interrupt = {});
+                                    const ReplayOptions& options);
 
 }  // namespace plimsoll
 

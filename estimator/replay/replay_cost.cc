@@ -30,6 +30,20 @@ int64_t EventsOfStates(const Program& program, const std::vector<StageBlock>& bl
   return 2 * parameters;
 }
 
+// What one step tells of a virtual stage.
+int64_t EventsOf(const Program& program, const Tapes& tapes, const Stage& stage, size_t chunk) {
+  const Plan plan = PlanPair(program, stage, chunk);
+  const std::vector<StageBlock> blocks = BlocksOf(plan);
+  int64_t of_one = 0;
+  for (const StageBlock& at : blocks) {
+    of_one += EventsOf(program.blocks[at.block], tapes.first[at.block]);
+  }
+  for (const StageBlock& at : BlocksOf(plan, true)) {
+    of_one += EventsOf(program.reference[at.block], tapes.reference[at.block]);
+  }
+  return Add(Multiply(stage.order.played_micro_batches, of_one), EventsOfStates(program, blocks));
+}
+
 }  // namespace
 
 int64_t ReplayCost(const Program& program, const Tapes& tapes) {
@@ -38,17 +52,7 @@ int64_t ReplayCost(const Program& program, const Tapes& tapes) {
     if (FirstAlike(program, i) < i) continue;
     const Stage& stage = program.stages[i];
     for (size_t chunk = 0; chunk < stage.virtual_layer_counts.size(); ++chunk) {
-      const Plan plan = PlanPair(program, stage, chunk);
-      const std::vector<StageBlock> blocks = BlocksOf(plan);
-      int64_t of_one = 0;
-      for (const StageBlock& at : blocks) {
-        of_one += EventsOf(program.blocks[at.block], tapes.first[at.block]);
-      }
-      for (const StageBlock& at : BlocksOf(plan, true)) {
-        of_one += EventsOf(program.reference[at.block], tapes.reference[at.block]);
-      }
-      events = Add(events, Add(Multiply(stage.order.played_micro_batches, of_one),
-                               EventsOfStates(program, blocks)));
+      events = Add(events, EventsOf(program, tapes, stage, chunk));
     }
   }
   return Multiply(kTimelineSteps, events);

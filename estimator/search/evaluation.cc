@@ -48,7 +48,7 @@ const FitOf& Evaluation::Memory(const Entry& entry) {
 
 bool Evaluation::MayFit(const Choice& choice, const MemoryEstimate& summary) {
   if (summary.verdict == Verdict::kFits) return true;
-  if (detail_ == Detail::kSummary) return false;
+  if (goal_.detail == Detail::kSummary) return false;
   const MarginsKey key = {choice[KnobId::kGpu], choice[KnobId::kTensorParallel],
                           choice[KnobId::kPipelineParallel], choice[KnobId::kZeroStage]};
   auto found = margins_.find(key);
@@ -104,8 +104,8 @@ Candidate Evaluation::CandidateOf(const Choice& choice, const MemoryEstimate& es
   candidate.usable_bytes = estimate.usable_bytes;
   candidate.detail = estimate.detail;
   candidate.step_time = ranking_.TimeOf(valid);
-  const auto price = prices_.find(space_.menu.gpus[static_cast<size_t>(choice[KnobId::kGpu])]);
-  if (price != prices_.end()) {
+  const auto price = goal_.prices.find(space_.menu.gpus[static_cast<size_t>(choice[KnobId::kGpu])]);
+  if (price != goal_.prices.end()) {
     candidate.cost_per_billion_tokens =
         candidate.step_time.gpu_hours_per_billion_tokens * price->second;
   }
@@ -122,7 +122,7 @@ Candidate Evaluation::Summarized(const Choice& choice) const {
 }
 
 Candidate Evaluation::Requested(const JobSpec& job) {
-  own_ = ranking_.Estimate(space_.own, detail_, ranking_.interrupt());
+  own_ = ranking_.Estimate(space_.own, goal_.detail, ranking_.interrupt());
   interrupted_ = interrupted_ || own_->interrupted;
   if (own_->interrupted) own_ = ranking_.Estimate(space_.own, Detail::kSummary, {});
   Candidate requested = CandidateOf(space_.own, *own_);
@@ -133,10 +133,10 @@ Candidate Evaluation::Requested(const JobSpec& job) {
 
 MemoryEstimate Evaluation::Estimate(const Choice& choice) {
   if (own_.has_value() && choice == space_.own) return *own_;
-  const bool spent = detail_ == Detail::kReplay && vain_events_ >= kMaxReplayEvents;
+  const bool spent = goal_.detail == Detail::kReplay && vain_events_ >= kMaxReplayEvents;
   gave_up_replays_ = gave_up_replays_ || spent;
   MemoryEstimate estimate =
-      ranking_.Estimate(choice, spent ? Detail::kSummary : detail_, ranking_.interrupt());
+      ranking_.Estimate(choice, spent ? Detail::kSummary : goal_.detail, ranking_.interrupt());
   interrupted_ = interrupted_ || estimate.interrupted;
   if (estimate.verdict != Verdict::kFits) vain_events_ += estimate.replayed_event_count;
   return estimate;

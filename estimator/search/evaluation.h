@@ -35,10 +35,8 @@ struct Misfit {
 
 class Evaluation {
  public:
-  // All outlive the evaluation. `detail` is the request's.
-  Evaluation(const Space& space, const Ranking& ranking,
-             const std::map<std::string, double>& prices, Detail detail)
-      : space_(space), ranking_(ranking), prices_(prices), detail_(detail) {}
+  // All outlive the evaluation.
+  Evaluation(const Space& space, const Ranking& ranking) : space_(space), ranking_(ranking) {}
 
   const Ranking& ranking() const { return ranking_; }
 
@@ -96,8 +94,7 @@ class Evaluation {
 
   const Space& space_;
   const Ranking& ranking_;
-  const std::map<std::string, double>& prices_;
-  const Detail detail_;
+  const Goal& goal_ = ranking_.goal();
   std::map<Choice, FitOf> known_;
   const FitOf unknown_{};
   bool interrupted_ = false;

@@ -8,7 +8,7 @@
 namespace plimsoll {
 namespace {
 
-std::string Number(const Menu&, int32_t value) { return absl::StrCat(value); }
+std::string Number(const Menu& /*menu*/, int32_t value) { return absl::StrCat(value); }
 
 // Its own GPU a job keeps as it wrote it, be it an alias.
 void SetGpu(const Menu& menu, int32_t value, JobSpec& job) {
@@ -18,24 +18,24 @@ std::string GpuText(const Menu& menu, int32_t value) {
   return value == 0 ? menu.own_gpu : menu.gpus[static_cast<size_t>(value)];
 }
 
-void SetGpuCount(const Menu&, int32_t value, JobSpec& job) {
+void SetGpuCount(const Menu& /*menu*/, int32_t value, JobSpec& job) {
   job.cluster.gpu_count = value;
   job.parallelism.data_parallel_size.reset();  // follows
 }
 
-void SetTensorParallel(const Menu&, int32_t value, JobSpec& job) {
+void SetTensorParallel(const Menu& /*menu*/, int32_t value, JobSpec& job) {
   job.parallelism.tensor_parallel_size = value;
 }
 
-void SetSequenceParallel(const Menu&, int32_t value, JobSpec& job) {
+void SetSequenceParallel(const Menu& /*menu*/, int32_t value, JobSpec& job) {
   job.parallelism.sequence_parallel.reset();
   if (job.parallelism.tensor_parallel_size.value_or(1) > 1) {
     job.parallelism.sequence_parallel = value == 1;
   }
 }
-std::string BoolText(const Menu&, int32_t value) { return value == 1 ? "true" : "false"; }
+std::string BoolText(const Menu& /*menu*/, int32_t value) { return value == 1 ? "true" : "false"; }
 
-void SetContextParallel(const Menu&, int32_t value, JobSpec& job) {
+void SetContextParallel(const Menu& /*menu*/, int32_t value, JobSpec& job) {
   job.parallelism.context_parallel_size = value;
 }
 
@@ -45,7 +45,7 @@ void ForgetStages(ParallelismSpec& parallelism) {
   parallelism.micro_batch_group_size.reset();
 }
 
-void SetPipelineParallel(const Menu&, int32_t value, JobSpec& job) {
+void SetPipelineParallel(const Menu& /*menu*/, int32_t value, JobSpec& job) {
   ParallelismSpec& parallelism = job.parallelism;
   if (parallelism.pipeline_parallel_size.value_or(1) != value) ForgetStages(parallelism);
   parallelism.pipeline_parallel_size = value;
@@ -76,17 +76,19 @@ void SetVirtualPipeline(const Menu& menu, int32_t value, JobSpec& job) {
   DealLayersOf(menu, parallelism);
 }
 
-void SetZeroStage(const Menu&, int32_t value, JobSpec& job) { job.parallelism.zero_stage = value; }
+void SetZeroStage(const Menu& /*menu*/, int32_t value, JobSpec& job) {
+  job.parallelism.zero_stage = value;
+}
 
-void SetShardGroup(const Menu&, int32_t value, JobSpec& job) {
+void SetShardGroup(const Menu& /*menu*/, int32_t value, JobSpec& job) {
   job.parallelism.shard_group_size.reset();
   if (value > 0) job.parallelism.shard_group_size = value;
 }
-std::string ShardGroupText(const Menu&, int32_t value) {
+std::string ShardGroupText(const Menu& /*menu*/, int32_t value) {
   return value == 0 ? "all data-parallel ranks" : absl::StrCat(value);
 }
 
-void SetMicroBatch(const Menu&, int32_t value, JobSpec& job) {
+void SetMicroBatch(const Menu& /*menu*/, int32_t value, JobSpec& job) {
   job.training.micro_batch_size = value;
 }
 

@@ -16,6 +16,7 @@ const Entry* FindNearest(const std::vector<Entry>& hopeless, Evaluation& evaluat
                          const StopPredicate& stop) {
   const std::vector<Entry>& entries = evaluation.ranking().entries();
   std::vector<const Entry*> order;
+  order.reserve(entries.size() + hopeless.size());
   for (const Entry& entry : entries) order.push_back(&entry);
   for (const Entry& entry : hopeless) order.push_back(&entry);
   const auto lack = [](const Entry& entry) { return entry.floor_bytes - entry.usable_bytes; };
@@ -56,7 +57,7 @@ void FindObstacle(const Request& request, const Catalog& catalog, Evaluation& ev
   obstacle.missing_bytes = nearest.missing_bytes();
   const auto rank = static_cast<size_t>(nearest.estimate.limiting_rank);
   const RoleBytes& roles = nearest.estimate.ranks[rank].breakdown;
-  const auto largest = std::max_element(roles.begin(), roles.end());
+  const auto* const largest = std::max_element(roles.begin(), roles.end());
   obstacle.largest_role = static_cast<Role>(largest - roles.begin());
   obstacle.largest_role_bytes = *largest;
   obstacle.remedies = FindRemedies(request, catalog, stop);

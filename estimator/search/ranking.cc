@@ -27,16 +27,11 @@ bool IsNearer(const Entry& a, const Entry& b) {
 
 }  // namespace
 
-Ranking::Ranking(const Space& space, const ValidJob& base, const Catalog& catalog,
-                 Objective objective, const std::map<std::string, double>& prices,
-                 Detail calibrated_as, const StopPredicate& stop)
-    : space_(space),
-      catalog_(catalog),
-      objective_(objective),
-      prices_(prices),
-      calibrated_as_(calibrated_as),
-      stop_(stop),
-      interrupt_([&stop] { return stop(kExplainedBy); }) {
+Ranking::Ranking(const Space& space, const ValidJob& base, const Catalog& catalog, const Goal& goal,
+                 const StopPredicate& stop)
+    : space_(space), catalog_(catalog), goal_(goal), stop_(stop), interrupt_([&stop] {
+        return stop(kExplainedBy);
+      }) {
   VisitLegal(
       space, base, catalog,
       [this](const Choice& choice, const Job& job) { return Visit(choice, job); },
@@ -101,11 +96,11 @@ const Blocks& Ranking::BlocksOf(const Choice& choice, const Job& job) {
   const ValidJob valid = ValidOf(choice);
   const Program program = BlocksProgram(valid);
   const Speed speed = SpeedOf(catalog_.speed, job);
-  const Margins margins = MarginsOf(catalog_.calibration, job, calibrated_as_);
+  const Margins margins = MarginsOf(catalog_.calibration, job, goal_.detail);
   const Margins replayed = MarginsOf(catalog_.calibration, job, Detail::kReplay);
   const double bound = std::max(margins.device, margins.reserved);
   const double room = std::min(std::max(replayed.device, replayed.reserved), replayed.capacity);
-  const bool judged = calibrated_as_ == Detail::kSummary;
+  const bool judged = goal_.detail == Detail::kSummary;
   return blocks_
       .emplace(key, Blocks{speed, CostOf(valid, program, speed), FloorPartsOf(valid, program),
                            judged ? std::min(bound, margins.capacity) : bound, room})
@@ -113,14 +108,14 @@ const Blocks& Ranking::BlocksOf(const Choice& choice, const Job& job) {
 }
 
 double Ranking::Rank(const Choice& choice, const StepTime& time) const {
-  switch (objective_) {
+  switch (goal_.objective) {
     case Objective::kFastest:
       return time.seconds;
     case Objective::kFewestGpus:
       return choice[KnobId::kGpuCount];
     case Objective::kCheapest:
       return time.gpu_hours_per_billion_tokens *
-             prices_.at(space_.menu.gpus[static_cast<size_t>(choice[KnobId::kGpu])]);
+             goal_.prices.at(space_.menu.gpus[static_cast<size_t>(choice[KnobId::kGpu])]);
     case Objective::kSmallestChange:
       return static_cast<double>(ChangeCost(space_.own, choice));
   }
@@ -144,7 +139,7 @@ std::optional<MemoryEstimate> Ranking::Summarize(const Choice& choice) const {
   JobSpec job = JobOf(choice);
   job.detail = "summary";
   auto answer =
-      EstimateMemory(job, catalog_, {.calibrated_as = calibrated_as_, .interrupt = interrupt_});
+      EstimateMemory(job, catalog_, {.calibrated_as = goal_.detail, .interrupt = interrupt_});
   auto* const estimate = std::get_if<MemoryEstimate>(&answer);
   if (estimate == nullptr) return std::nullopt;
   return std::move(*estimate);

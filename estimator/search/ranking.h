@@ -47,12 +47,20 @@ struct Blocks {
   double room = 0;    // likewise what a replay asks for (replay_room.h)
 };
 
+// What configurations are compared by, and how those are judged that come first.
+struct Goal {
+  Objective objective = Objective::kFastest;
+  const std::map<std::string, double>& prices;  // of a GPU for an hour
+  Detail detail = Detail::kReplay;
+};
+
 class Ranking {
  public:
   // All outlive the ranking. `stop` is asked now and then.
-  Ranking(const Space& space, const ValidJob& base, const Catalog& catalog, Objective objective,
-          const std::map<std::string, double>& prices, Detail calibrated_as,
+  Ranking(const Space& space, const ValidJob& base, const Catalog& catalog, const Goal& goal,
           const StopPredicate& stop);
+
+  const Goal& goal() const { return goal_; }
 
   // Best first.
   const std::vector<Entry>& entries() const { return entries_; }
@@ -68,7 +76,7 @@ class Ranking {
   JobSpec JobOf(const Choice& choice) const;
   // Its memory.
   MemoryEstimate Estimate(const Choice& choice, Detail detail, const Interrupt& interrupt) const;
-  // The same in closed form, with the bounds of `calibrated_as`: what will be
+  // The same in closed form, with the bounds of the goal's detail: what will be
   // replayed is judged by the closer bounds of a replay. Nothing for 2^60 bytes or
   // more. It may be interrupted.
   std::optional<MemoryEstimate> Summarize(const Choice& choice) const;
@@ -89,9 +97,7 @@ class Ranking {
 
   const Space& space_;
   const Catalog& catalog_;
-  const Objective objective_;
-  const std::map<std::string, double>& prices_;
-  const Detail calibrated_as_;
+  const Goal goal_;
   const StopPredicate& stop_;
   const Interrupt interrupt_;
   std::map<BlocksKey, Blocks> blocks_;

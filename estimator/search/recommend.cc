@@ -119,9 +119,9 @@ std::variant<Recommendation, Violations> RecommendConfig(const RecommendSpec& sp
   if (const auto* const violations = std::get_if<Violations>(&checked)) return *violations;
   const auto& request = std::get<Request>(checked);
   const Space space = SpaceOf(request.spec, request.job);
-  const Ranking ranking(space, request.job, catalog, request.objective,
-                        request.spec.gpu_hour_prices, request.detail, stop);
-  Evaluation evaluation(space, ranking, request.spec.gpu_hour_prices, request.detail);
+  const Goal goal{request.objective, request.spec.gpu_hour_prices, request.detail};
+  const Ranking ranking(space, request.job, catalog, goal, stop);
+  Evaluation evaluation(space, ranking);
   Recommendation answer;
   answer.assumptions = request.assumptions;
   answer.requested = evaluation.Requested(request.spec.job);

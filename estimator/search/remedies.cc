@@ -50,9 +50,9 @@ class Remedies {
 std::optional<Candidate> Remedies::FindFit(const Request& request) const {
   Space space = SpaceOf(request.spec, request.job);
   space.asked = asked_;
-  const Ranking ranking(space, request.job, catalog_, Objective::kFastest,
-                        request.spec.gpu_hour_prices, request.detail, stop_);
-  Evaluation evaluation(space, ranking, request.spec.gpu_hour_prices, request.detail);
+  const Goal goal{Objective::kFastest, request.spec.gpu_hour_prices, request.detail};
+  const Ranking ranking(space, request.job, catalog_, goal, stop_);
+  Evaluation evaluation(space, ranking);
   for (const Entry& entry : ranking.entries()) {
     if (stop_(kExplainedBy)) return std::nullopt;
     if (!evaluation.Fits(entry)) continue;

@@ -178,7 +178,7 @@ void CheckPriced(const Request& request, const Job* job, RequestCheck& check) {
   std::vector<std::string> gpus = request.spec.gpus;
   if (gpus.empty() && job != nullptr && job->gpu != nullptr) gpus.push_back(job->gpu->id);
   for (const std::string& gpu : gpus) {
-    if (request.spec.gpu_hour_prices.count(gpu) > 0) continue;
+    if (request.spec.gpu_hour_prices.contains(gpu)) continue;
     check.Fail("gpu_hour_prices", "unset",
                absl::StrCat("must have ", gpu, " with objective cheapest"),
                ViolationCode::kMissing);
@@ -221,6 +221,14 @@ void SettleGpuCount(const Catalog& catalog, Request& request) {
   request.assumptions.push_back({"objective", "fewest-gpus", "more GPUs are always faster"});
 }
 
+// What was asked for, with what it leaves open so that as many ranks hold the model.
+ParallelismSpec SplitBy(const ParallelismSpec& asked, int64_t tensor, int64_t pipeline) {
+  ParallelismSpec split = asked;
+  if (!asked.tensor_parallel_size.has_value()) split.tensor_parallel_size = tensor;
+  if (!asked.pipeline_parallel_size.has_value()) split.pipeline_parallel_size = pipeline;
+  return split;
+}
+
 // What a job leaves open may make it illegal, as 1,024 GPUs that split no model
 // do with a batch of 512. Then the smallest tensor and pipeline parallelism that
 // make it legal are its own.
@@ -233,11 +241,7 @@ std::variant<ValidJob, Violations> ValidateSettled(JobSpec& spec, const Catalog&
   const ParallelismSpec asked = parallelism;
   for (int64_t ranks = 2; ranks <= kMostSettledRanks; ranks *= 2) {
     for (int64_t tensor = std::min<int64_t>(ranks, 8); tensor >= 1; tensor /= 2) {
-      parallelism = asked;
-      if (!asked.tensor_parallel_size.has_value()) parallelism.tensor_parallel_size = tensor;
-      if (!asked.pipeline_parallel_size.has_value()) {
-        parallelism.pipeline_parallel_size = ranks / tensor;
-      }
+      parallelism = SplitBy(asked, tensor, ranks / tensor);
       auto settled = Validate(spec, catalog);
       if (std::holds_alternative<ValidJob>(settled)) return settled;
     }

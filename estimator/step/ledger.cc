@@ -26,15 +26,21 @@ int BackwardKernels(const Op& op) {
 // is what was alive when most was.
 class Machine {
  public:
+  // Who is told of births and deaths, if anybody.
+  struct Watchers {
+    std::vector<Storage>* storages = nullptr;
+    Tape* tape = nullptr;
+  };
+
   Machine(const Block& block, WeightGradient weight_gradient, DType gradient_dtype,
-          std::vector<Storage>* storages, Tape* tape, bool holds_output)
+          Watchers watchers, bool holds_output)
       : block_(block),
         holds_output_(holds_output),
         weight_gradient_(weight_gradient),
         gradient_dtype_(gradient_dtype),
-        log_(storages),
-        tape_(tape),
-        watched_(storages != nullptr || tape != nullptr) {
+        log_(watchers.storages),
+        tape_(watchers.tape),
+        watched_(log_ != nullptr || tape_ != nullptr) {
     std::fill_n(forward_storage_.begin(), block.tensors.size(), kNoStorage);
     std::fill_n(gradient_storage_.begin(), block.tensors.size(), kNoStorage);
     FindLastUses();
@@ -75,6 +81,7 @@ class Machine {
   void MakeOutputGradient();
   void MarkKept();
   void Forward(int begin, int end, bool saves);
+  void Save(int index, int end);
   void Backward(int begin, int end);
   void BackwardSegment(int begin, int end);
   void BackwardOp(int index);
@@ -252,21 +259,24 @@ void Machine::Forward(int begin, int end, bool saves) {
     Note();
     Tell(TapeEventKind::kLaunch, ForwardKernels(op));
     while (count > 0) Release(temporaries[--count]);
-    const bool recomputed = op.segment > 0;
-    if (saves && !recomputed) {
-      for (TensorId id : op.saved) {
-        if (!Discarded(id)) Refer(forward_storage_[Root(id)]);
-      }
-    }
-    const bool segment_begins = recomputed && (i == 0 || block_.ops[i - 1].segment != op.segment);
-    if (saves && segment_begins) {
-      int segment_end = i;
-      while (segment_end < end && block_.ops[segment_end].segment == op.segment) ++segment_end;
-      SaveSegmentInputs(i, segment_end, true);
-    }
+    if (saves) Save(i, end);
     for (int id = first_unused_[i]; id != kNoStorage; id = next_unused_[id]) {
       Release(forward_storage_[id]);
     }
+  }
+}
+
+// Refers to what backward of an op needs, or of the recomputed segment that begins with it.
+void Machine::Save(int index, int end) {
+  const Op& op = block_.ops[index];
+  if (op.segment == 0) {
+    for (TensorId id : op.saved) {
+      if (!Discarded(id)) Refer(forward_storage_[Root(id)]);
+    }
+  } else if (index == 0 || block_.ops[index - 1].segment != op.segment) {
+    int segment_end = index;
+    while (segment_end < end && block_.ops[segment_end].segment == op.segment) ++segment_end;
+    SaveSegmentInputs(index, segment_end, true);
   }
 }
 
@@ -279,13 +289,8 @@ void Machine::SaveSegmentInputs(int begin, int end, bool save) {
       const TensorId root = Root(id);
       if (done[root] || maker_[root] >= begin) continue;
       done[root] = true;
-      if (Discarded(root)) {  // made again when backward comes back
-        if (!save) Release(forward_storage_[root]);
-      } else if (save) {
-        Refer(forward_storage_[root]);
-      } else {
-        Release(forward_storage_[root]);
-      }
+      if (save && Discarded(root)) continue;  // made again when backward comes back
+      save ? Refer(forward_storage_[root]) : Release(forward_storage_[root]);
     }
   }
 }
@@ -552,7 +557,7 @@ BlockRun Machine::RunRecomputed() {
 
 Tape Record(const Block& block, WeightGradient weight_gradient, DType gradient_dtype) {
   Tape tape;
-  Machine machine(block, weight_gradient, gradient_dtype, nullptr, &tape, false);
+  Machine machine(block, weight_gradient, gradient_dtype, {.tape = &tape}, false);
   machine.RunOnce();
   tape.input_gradient = static_cast<int16_t>(machine.InputGradient());
   return tape;
@@ -561,7 +566,8 @@ Tape Record(const Block& block, WeightGradient weight_gradient, DType gradient_d
 BlockRun Run(const Block& block, WeightGradient weight_gradient, DType gradient_dtype,
              std::vector<Storage>* storages) {
   const auto run = [&](std::vector<Storage>* log, bool holds_output) {
-    return Machine(block, weight_gradient, gradient_dtype, log, nullptr, holds_output).RunOnce();
+    return Machine(block, weight_gradient, gradient_dtype, {.storages = log}, holds_output)
+        .RunOnce();
   };
   BlockRun whole = run(storages, block.holds_output);
   if (block.recompute_unit > 1) {

@@ -152,6 +152,7 @@ class StageKind {
 
   void SumChunks();
   void SetNeeds();
+  void SetNeedsOf(size_t chunk, const StateBases& bases, bool steady);
   void SetNeed(const StateBases& bases, bool steady, const AtWork& at);
 
   const Parts& parts_;
@@ -190,17 +191,19 @@ void StageKind::SetNeeds() {
   staying_ = bases.staying;
   needs_.resize(chunks_.size());
   for (const bool steady : {false, true}) {
-    for (size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
-      for (const bool backward : {false, true}) {
-        SetNeed(bases, steady, {chunk, backward, false});
-        if (!parts_.grown.empty()) SetNeed(bases, steady, {chunk, backward, true});
-      }
-    }
+    for (size_t chunk = 0; chunk < chunks_.size(); ++chunk) SetNeedsOf(chunk, bases, steady);
     for (size_t phase = kFlightPhaseCount; phase < kPhaseCount; ++phase) {
       const Base& base = bases.At(steady, phase);
       rest_needs_[steady].Set(0, base, {.total = 0});
       rests_[steady][phase] = {.peak = base.total, .current = base.total};
     }
+  }
+}
+
+void StageKind::SetNeedsOf(size_t chunk, const StateBases& bases, bool steady) {
+  for (const bool backward : {false, true}) {
+    SetNeed(bases, steady, {chunk, backward, false});
+    if (!parts_.grown.empty()) SetNeed(bases, steady, {chunk, backward, true});
   }
 }
 

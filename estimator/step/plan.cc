@@ -21,6 +21,19 @@ struct Span {
 
 using Spans = absl::InlinedVector<Span, 4>;
 
+// After how many layers all kinds that the span has repeat.
+int64_t PeriodOf(const Network& network, const Span& span, int64_t layer_count) {
+  int64_t period = 1;
+  for (const Block& block : network) {
+    const LayerSet& layers = block.layers;
+    const bool here = layers.begin <= span.begin && span.end <= std::min(layers.end, layer_count);
+    if (block.kind != BlockKind::kLayer || !here) continue;
+    period = std::lcm(period, std::max<int64_t>(layers.period, 1));
+    period = std::lcm(period, std::max<int64_t>(block.recompute_unit, 1));
+  }
+  return period;
+}
+
 // Where in a network the kinds of layers change for good, and what repeats in between.
 Spans SpansOf(const Network& network, int64_t layer_count) {
   absl::InlinedVector<int64_t, 8> cuts = {0, layer_count};
@@ -35,14 +48,7 @@ Spans SpansOf(const Network& network, int64_t layer_count) {
   for (size_t i = 0; i + 1 < cuts.size(); ++i) {
     Span span{cuts[i], cuts[i + 1], 1};
     if (span.begin == span.end) continue;
-    for (const Block& block : network) {
-      const LayerSet& layers = block.layers;
-      const bool here = layers.begin <= span.begin && span.end <= std::min(layers.end, layer_count);
-      if (block.kind != BlockKind::kLayer || !here) continue;
-      for (const int64_t repeats : {layers.period, block.recompute_unit}) {
-        if (repeats > 1) span.period = std::lcm(span.period, repeats);
-      }
-    }
+    span.period = PeriodOf(network, span, layer_count);
     spans.push_back(span);
   }
   return spans;
@@ -216,16 +222,28 @@ void Planner::Backward() {
   if (chunk_.embedding) EachOf(BlockKind::kEmbedding, false, run);
 }
 
+std::string Describe(const Program& program, const Slot& slot) {
+  constexpr absl::string_view kPhases[] = {"forward", "loss", "backward"};
+  constexpr absl::string_view kWords[] = {"begin", "receive",  "gather", "forward", "end",
+                                          "send",  "backward", "again",  "reduce",  "grow"};
+  const absl::string_view word = kWords[static_cast<size_t>(slot.kind)];
+  if (slot.kind == SlotKind::kReceive || slot.kind == SlotKind::kSend) return std::string(word);
+  if (slot.kind == SlotKind::kPhase) {
+    return absl::StrCat(word, " ", kPhases[static_cast<size_t>(slot.phase)]);
+  }
+  return absl::StrCat(word, slot.at.reference ? " reference's " : " ",
+                      BlockAt(program, slot.at).name);
+}
+
 }  // namespace
 
 void Slots::ForEach(absl::FunctionRef<void(const Slot&)> play) const {
   for (const Loop& loop : loops) {
-    for (int64_t turn = 0; turn < loop.times; ++turn) {
-      for (size_t i = loop.first; i < loop.first + loop.count; ++i) {
-        Slot slot = slots[i];
-        if (slot.at.layer >= 0) slot.at.layer += static_cast<int32_t>(turn) * loop.stride;
-        play(slot);
-      }
+    for (size_t i = 0; i < static_cast<size_t>(loop.times) * loop.count; ++i) {
+      Slot slot = slots[loop.first + i % loop.count];
+      const auto turn = static_cast<int32_t>(i / loop.count);
+      if (slot.at.layer >= 0) slot.at.layer += turn * loop.stride;
+      play(slot);
     }
   }
 }
@@ -249,21 +267,12 @@ int64_t FirstLayer(const Stage& stage, size_t chunk) {
 }
 
 std::string Describe(const Program& program, const Plan& plan) {
-  constexpr absl::string_view kPhases[] = {"forward", "loss", "backward"};
-  constexpr absl::string_view kWords[] = {"begin", "receive",  "gather", "forward", "end",
-                                          "send",  "backward", "again",  "reduce",  "grow"};
   std::string text;
   for (const Slots* direction : {&plan.forward, &plan.backward}) {
     for (const Loop& loop : direction->loops) {
       absl::StrAppend(&text, loop.times > 1 ? absl::StrCat(loop.times, " times: ") : "");
       for (size_t i = loop.first; i < loop.first + loop.count; ++i) {
-        const Slot& slot = direction->slots[i];
-        const bool none = slot.kind == SlotKind::kReceive || slot.kind == SlotKind::kSend;
-        const absl::string_view what = slot.kind == SlotKind::kPhase
-                                           ? kPhases[static_cast<size_t>(slot.phase)]
-                                           : BlockAt(program, slot.at).name;
-        absl::StrAppend(&text, i > loop.first ? ", " : "", kWords[static_cast<size_t>(slot.kind)],
-                        none ? "" : " ", slot.at.reference ? "reference's " : "", none ? "" : what);
+        absl::StrAppend(&text, i > loop.first ? ", " : "", Describe(program, direction->slots[i]));
       }
       absl::StrAppend(&text, "\n");
     }

@@ -11,6 +11,10 @@ int64_t Buffers(const State& state) {
   return one ? std::max<int64_t>(1, state.buffers) : state.buffers;
 }
 
+TimelineStorage Piece(const State& state, int64_t bytes) {
+  return {.bytes = bytes, .stream = state.stream, .role = state.role, .name = state.name};
+}
+
 }  // namespace
 
 StageStates::StageStates(const Program& program, const Stage& stage, std::vector<StageBlock> blocks,
@@ -30,10 +34,6 @@ StageStates::StageStates(const Program& program, const Stage& stage, std::vector
 
 bool StageStates::TiedHere(const Parameter& parameter) const {
   return parameter.tied && stage_.embedding;
-}
-
-TimelineStorage StageStates::Piece(const State& state, int64_t bytes) const {
-  return {.bytes = bytes, .stream = state.stream, .role = state.role, .name = state.name};
 }
 
 StageStates::Dealt StageStates::None() const {
@@ -71,6 +71,16 @@ int64_t StageStates::Deal(const State& state, const ParameterSums& next, Dealt& 
   return dealt.bytes - before;
 }
 
+// Of all tensors of parameters that stand here, in forward's order.
+void StageStates::EachTensor(
+    absl::FunctionRef<void(const StageBlock&, const Parameter&)> take) const {
+  for (const StageBlock& at : blocks_) {
+    for (const Parameter& parameter : program_.blocks[at.block].parameters) {
+      if (!TiedHere(parameter) && !parameter.packed()) take(at, parameter);
+    }
+  }
+}
+
 // Each storage that there was is freed once its successor is made.
 void StageStates::MakeEach(size_t index) {
   const State& state = program_.states[index];
@@ -87,27 +97,21 @@ void StageStates::MakeEach(size_t index) {
     return;
   }
   Dealt dealt = None();
-  for (const StageBlock& at : blocks_) {
-    for (const Parameter& parameter : program_.blocks[at.block].parameters) {
-      if (TiedHere(parameter) || parameter.packed() || !IsOf(state, parameter)) continue;
-      add(PieceOf(state, at, parameter, dealt));
-    }
-  }
+  EachTensor([&](const StageBlock& at, const Parameter& parameter) {
+    if (IsOf(state, parameter)) add(PieceOf(state, at, parameter, dealt));
+  });
 }
 
 // All of one parameter, then all of the next.
 void StageStates::MakeTogether(const std::vector<size_t>& states) {
   std::vector<Dealt> dealt(program_.states.size(), None());
-  for (const StageBlock& at : blocks_) {
-    for (const Parameter& parameter : program_.blocks[at.block].parameters) {
-      if (TiedHere(parameter) || parameter.packed()) continue;
-      for (const size_t index : states) {
-        if (!IsOf(program_.states[index], parameter)) continue;
-        alive_[index].push_back(
-            writer_.Birth(PieceOf(program_.states[index], at, parameter, dealt[index])));
-      }
+  EachTensor([&](const StageBlock& at, const Parameter& parameter) {
+    for (const size_t index : states) {
+      const State& state = program_.states[index];
+      if (!IsOf(state, parameter)) continue;
+      alive_[index].push_back(writer_.Birth(PieceOf(state, at, parameter, dealt[index])));
     }
-  }
+  });
 }
 
 void StageStates::Make(size_t index) {
@@ -125,16 +129,13 @@ void StageStates::Make(size_t index) {
 }
 
 // Makes gradients, of zeros, for parameters that backward made none of.
-void StageStates::FillIn() {
-  for (const State& state : program_.states) {
-    if (!state.fills_in || !IsMadeByBackward(program_, state)) continue;
-    for (const StageBlock& at : blocks_) {
-      const Block& block = program_.blocks[at.block];
-      for (size_t i = 0; i < block.parameters.size(); ++i) {
-        if (TiedHere(block.parameters[i]) || !IsIdle(block, i)) continue;
-        Dealt dealt = None();
-        grown_.back().push_back(writer_.Birth(PieceOf(state, at, block.parameters[i], dealt)));
-      }
+void StageStates::FillIn(const State& state) {
+  for (const StageBlock& at : blocks_) {
+    const Block& block = program_.blocks[at.block];
+    for (size_t i = 0; i < block.parameters.size(); ++i) {
+      if (TiedHere(block.parameters[i]) || !IsIdle(block, i)) continue;
+      Dealt dealt = None();
+      grown_.back().push_back(writer_.Birth(PieceOf(state, at, block.parameters[i], dealt)));
     }
   }
 }
@@ -163,7 +164,10 @@ void StageStates::Enter(Phase phase, bool first_step) {
     if (program_.states[i].sets_up) Make(i);
   }
   fresh_ = false;
-  if (phase == Phase::kGradientReduction) FillIn();
+  for (const State& state : program_.states) {
+    const bool fills = phase == Phase::kGradientReduction && state.fills_in;
+    if (fills && IsMadeByBackward(program_, state)) FillIn(state);
+  }
   if (phase > Phase::kBackward && (grown_alive_ & now) == 0) EndGrown(now);
   for (size_t i = 0; i < made_.size(); ++i) {
     if (!made_[i] || (program_.states[i].alive & now) != 0) continue;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "estimator/program/parameter_sums.h"
 #include "estimator/program/program.h"
 #include "estimator/step/plan.h"
@@ -55,14 +56,14 @@ class StageStates {
   Dealt None() const;
   static int64_t Deal(const State& state, const ParameterSums& next, Dealt& dealt);
   bool TiedHere(const Parameter& parameter) const;
+  void EachTensor(absl::FunctionRef<void(const StageBlock&, const Parameter&)> take) const;
   ParameterSums SumTensor(const State& state, const StageBlock& at, const Parameter& tensor) const;
-  void Make(size_t state);
-  void MakeEach(size_t state);
+  void Make(size_t index);
+  void MakeEach(size_t index);
   void MakeTogether(const std::vector<size_t>& states);
-  void FillIn();
+  void FillIn(const State& state);
   void EndGrown(Alive now);
   int32_t MakeGrown(const State& state, const StageBlock& at, Dealt& dealt);
-  TimelineStorage Piece(const State& state, int64_t bytes) const;
   TimelineStorage PieceOf(const State& state, const StageBlock& at, const Parameter& tensor,
                           Dealt& dealt) const;
   void Release(const std::vector<int32_t>& storages);

@@ -215,6 +215,14 @@ void PlanSum::Gather(const Block& block) {
   }
 }
 
+void PlanSum::PassGradients(size_t run, int64_t times) {
+  const BlockKind kind = BlockOf(run).kind;
+  const BlockSums& sums = parts_.sums[run];
+  if (!parts_.grown.empty()) AddBlocks(table_is_here_ ? sums.own : sums.all, times, now_.passed);
+  if (kind == BlockKind::kHead) now_.passed.head = true;
+  if (kind == BlockKind::kLayer) now_.passed.layers += times;
+}
+
 // What a slot leaves behind, so many times.
 void PlanSum::Pass(const Slot& slot, int64_t times) {
   const size_t run = RunOf(parts_.program, slot.at);
@@ -241,16 +249,9 @@ void PlanSum::Pass(const Slot& slot, int64_t times) {
     case SlotKind::kReduce:
       now_.reduced = &BlockOf(run);
       break;
-    case SlotKind::kGrow: {
-      const BlockKind kind = BlockOf(run).kind;
-      const BlockSums& sums = parts_.sums[run];
-      if (!parts_.grown.empty()) {
-        AddBlocks(table_is_here_ ? sums.own : sums.all, times, now_.passed);
-      }
-      if (kind == BlockKind::kHead) now_.passed.head = true;
-      if (kind == BlockKind::kLayer) now_.passed.layers += times;
+    case SlotKind::kGrow:
+      PassGradients(run, times);
       break;
-    }
     case SlotKind::kSend:
       now_.sends = now_.carries;
       break;
@@ -327,12 +328,12 @@ void PlanSum::KeepAll() {
 void PlanSum::Play(const Slots& slots) {
   const int32_t turns = now_.backward && parts_.reduces ? 3 : 2;
   for (const Loop& loop : slots.loops) {
-    const auto first = slots.slots.begin() + static_cast<std::ptrdiff_t>(loop.first);
-    const auto end = first + static_cast<std::ptrdiff_t>(loop.count);
+    const auto* const first = slots.slots.begin() + static_cast<std::ptrdiff_t>(loop.first);
+    const auto* const end = first + static_cast<std::ptrdiff_t>(loop.count);
     for (int32_t turn = 0; turn < std::min(loop.times, turns); ++turn) {
       const int32_t skipped = turn + 1 == turns ? loop.times - turns : 0;
-      for (auto slot = first; slot != end && skipped > 0; ++slot) Pass(*slot, skipped);
-      for (auto slot = first; slot != end; ++slot) Do(*slot);
+      for (const auto* slot = first; slot != end && skipped > 0; ++slot) Pass(*slot, skipped);
+      for (const auto* slot = first; slot != end; ++slot) Do(*slot);
     }
   }
 }

@@ -156,6 +156,7 @@ class PlanSum {
   void Do(const Slot& slot);
   void Gather(const Block& block);
   void Pass(const Slot& slot, int64_t times);
+  void PassGradients(size_t run, int64_t times);
   void Consider(Counted counted);
   void ConsiderHole(const Block& block);
   int64_t MadeBytes(size_t run) const;

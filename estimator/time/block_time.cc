@@ -74,7 +74,9 @@ class BlockClock {
       }
     }
     flops += 2 * Rows(op) * weights;
-    if (op.product_depth > 0) flops += 2.0 * Whole(op.outputs.ids[0]) * op.product_depth;
+    if (op.product_depth > 0) {
+      flops += 2.0 * Whole(op.outputs.ids[0]) * static_cast<double>(op.product_depth);
+    }
     return flops;
   }
 
@@ -90,7 +92,8 @@ class BlockClock {
   // A row for each token that an expert is sent, of all experts here.
   double RowsOfExperts(const Op& op) const {
     const Shape& shape = block_.tensors[op.outputs.ids[0]].shape;
-    return static_cast<double>(shape.Elements() / shape.extents[shape.rank - 1].Local());
+    const int64_t rows = shape.Elements() / shape.extents[shape.rank - 1].Local();
+    return static_cast<double>(rows);
   }
 
   // Attention in full, or of the whole window, as model FLOPs are counted

@@ -160,10 +160,10 @@ TEST(RankReplayTest, EqualStagesAreReplayedOnce) {
     const ValidJob job = Valid(spec);
     const Program program = ProgramOf(spec);
     const Tapes tapes(program);
-    const std::vector<RankReplay> ranks = ReplayRanks(*job, program, tapes, kCapacityShare);
+    const std::vector<RankReplay> ranks = ReplayRanks(*job, program, tapes, {kCapacityShare});
     ASSERT_EQ(ranks.size(), program.stages.size());
     for (size_t stage = 0; stage < ranks.size(); ++stage) {
-      const auto alone = ReplayRank(*job, program, tapes, program.stages[stage], kCapacityShare);
+      const auto alone = ReplayRank(*job, program, tapes, program.stages[stage], {kCapacityShare});
       EXPECT_EQ(ranks[stage], *alone) << "job " << i << ", stage " << stage;
       const RankMemory& rank = estimate.ranks[stage];
       EXPECT_EQ(rank.pipeline_stage, static_cast<int64_t>(stage));

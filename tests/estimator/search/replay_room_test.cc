@@ -120,9 +120,9 @@ TEST(EvaluationTest, GivesUpReplaysOnceThoseInVainHaveCostTooMuch) {
   const Space space = SpaceOf(spec, base);
   const std::map<std::string, double> prices;
   const StopPredicate never = Never;
-  const Ranking ranking(space, base, SmallCatalog(), Objective::kSmallestChange, prices,
-                        Detail::kReplay, never);
-  Evaluation evaluation(space, ranking, prices, Detail::kReplay);
+  const Goal goal{Objective::kSmallestChange, prices, Detail::kReplay};
+  const Ranking ranking(space, base, SmallCatalog(), goal, never);
+  Evaluation evaluation(space, ranking);
   int64_t events = 0;
   while (events < kMaxReplayEvents) {
     EXPECT_FALSE(evaluation.gave_up_replays());
