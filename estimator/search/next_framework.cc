@@ -52,6 +52,7 @@ class Move {
 
   void Framework(const NextFramework& next);
   void Parallelism();
+  void Pipeline();
   void Training();
   void Knobs();
   std::optional<Moved> Take() {
@@ -59,6 +60,7 @@ class Move {
   }
 
  private:
+  bool Recomputes() const;
   void Change(absl::string_view field, std::string from, std::string to) {
     if (IsFrozen(frozen_, field)) possible_ = false;
     moved_.changes.push_back({field, std::move(from), std::move(to)});
@@ -113,15 +115,9 @@ void Move::Parallelism() {
   if (!splits) parallelism.sequence_parallel.reset();
   Forget(Ability::kSequenceParallel, "parallelism.sequence_parallel",
          parallelism.sequence_parallel);
-  Forget(Ability::kPipelineParallel, "parallelism.pipeline_parallel_size",
-         parallelism.pipeline_parallel_size);
-  if (!parallelism.pipeline_parallel_size.has_value()) {
-    parallelism.pipeline_schedule.reset();
-    parallelism.virtual_pipeline_size.reset();
-    parallelism.pipeline_layout.clear();
-  }
-  Forget(Ability::kMicroBatchGroups, "parallelism.micro_batch_group_size",
-         parallelism.micro_batch_group_size);
+  const Ability contexts = AbilityOf(job_.context_parallel_method);
+  Forget(contexts, "parallelism.context_parallel_size", parallelism.context_parallel_size);
+  Forget(contexts, "parallelism.context_parallel_method", parallelism.context_parallel_method);
   Forget(Ability::kShardGroups, "parallelism.shard_group_size", parallelism.shard_group_size);
   Forget(Ability::kExpertParallel, "parallelism.expert_parallel_size",
          parallelism.expert_parallel_size);
@@ -132,10 +128,35 @@ void Move::Parallelism() {
   Forget(AbilityOfZero(job_.zero_stage), "parallelism.zero_stage", parallelism.zero_stage);
 }
 
+void Move::Pipeline() {
+  ParallelismSpec& parallelism = moved_.spec.job.parallelism;
+  Forget(Ability::kPipelineParallel, "parallelism.pipeline_parallel_size",
+         parallelism.pipeline_parallel_size);
+  Forget(AbilityOf(job_.pipeline_schedule), "parallelism.pipeline_schedule",
+         parallelism.pipeline_schedule);
+  if (!parallelism.pipeline_parallel_size.has_value()) parallelism.pipeline_schedule.reset();
+  if (!parallelism.pipeline_schedule.has_value()) {
+    parallelism.virtual_pipeline_size.reset();
+    parallelism.pipeline_layout.clear();
+  }
+  Forget(Ability::kMicroBatchGroups, "parallelism.micro_batch_group_size",
+         parallelism.micro_batch_group_size);
+}
+
+// Whether the next framework recomputes all that the job does.
+bool Move::Recomputes() const {
+  for (const Word<RecomputeModule>& module : kRecomputeModules) {
+    const bool asked = (job_.recompute_modules >> static_cast<unsigned>(module.value) & 1) != 0;
+    if (asked && !capabilities_.Has(AbilityOf(module.value))) return false;
+  }
+  const bool units = job_.recompute_unit_layer_count > 1;
+  if (units && !capabilities_.Has(Ability::kRecomputeUnits)) return false;
+  return capabilities_.Has(AbilityOf(job_.recompute));
+}
+
 void Move::Training() {
   TrainingSpec& training = moved_.spec.job.training;
-  const bool recomputes = capabilities_.Has(AbilityOf(job_.recompute));
-  if (!recomputes) {
+  if (!Recomputes()) {
     Change("training.recompute", training.recompute.mode.value_or("none"), "none");
     training.recompute = {};
   }
@@ -183,6 +204,7 @@ std::optional<Moved> MoveTo(const RecommendSpec& spec, const Job& job, const Nex
   Move move(spec, job, capabilities);
   move.Framework(next);
   move.Parallelism();
+  move.Pipeline();
   move.Training();
   move.Knobs();
   return move.Take();
