@@ -396,7 +396,8 @@ void CheckAgainstModel(const JobSpec& spec, Check& check, Job& job) {
                    job.profile->vocab_size_divisor);
   job.padded_vocab_size =
       RoundUp(job.model->vocab_size, Multiply(divisor, job.tensor_parallel_size));
-  if (job.padded_vocab_size != job.model->vocab_size) {
+  const bool said = spec.runtime.vocab_size_divisor.has_value();
+  if (!said && job.padded_vocab_size != job.model->vocab_size) {
     check.Assume("runtime.vocab_size_divisor", divisor,
                  "the vocabulary is padded to a multiple of it x tensor_parallel_size");
   }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <random>
 #include <vector>
 
@@ -53,6 +54,49 @@ TEST(MeshTest, GroupsAreTheirRanks) {
     EXPECT_EQ(group.OnNode(node), on_node) << "axes " << int{axes} << " node " << node;
     EXPECT_LE(group.OnEachNode(node), on_node);
     EXPECT_GE(group.OnEachNode(node), 1);
+  }
+}
+
+// The ranks of a stage are laid out once more for experts: those that split each, those that split
+// them, those that have the same.
+TEST(MeshTest, ExpertsHaveAxesOfTheirOwn) {
+  std::mt19937 random(16);
+  const auto draw = [&random](int64_t most) {
+    return std::uniform_int_distribution<int64_t>(1, most)(random);
+  };
+  for (int i = 0; i < 2000; ++i) {
+    const int64_t matrices = draw(3);
+    const int64_t experts = draw(4);
+    const int64_t replicas = draw(5);
+    Job job = JobOf(1, 1, matrices * experts * replicas, draw(3));
+    job.expert_tensor_parallel_size = matrices;
+    job.expert_parallel_size = experts;
+    const std::array<int64_t, kAxisCount> sizes = {matrices, experts, replicas, 1, 1, 1, 1, 1};
+    const auto axes = static_cast<AxisSet>(draw(8) - 1);
+    const int64_t node = draw(20);
+    const std::vector<int64_t> ranks = RanksOf(sizes, axes);
+    const auto on_node =
+        std::count_if(ranks.begin(), ranks.end(), [node](int64_t rank) { return rank < node; });
+    const RankGroup group =
+        Mesh(job).Group(static_cast<AxisSet>(unsigned{axes} << kFirstOfExperts));
+    EXPECT_EQ(group.size(), static_cast<int64_t>(ranks.size()));
+    EXPECT_EQ(group.OnNode(node), on_node) << "axes " << int{axes} << " node " << node;
+  }
+}
+
+// The fewest ranks of a group on any node that has one, where nodes are filled evenly.
+TEST(MeshTest, EachNodeHasAsManyWhereDegreesAreThoseOfNodes) {
+  for (const int64_t node : {1, 2, 4, 8, 16, 64}) {
+    for (int axes = 0; axes <= kAllAxes; ++axes) {
+      const std::array<int64_t, kAxisCount> sizes = {4, 1, 2, 4, 2, 1, 1, 1};
+      std::map<int64_t, int64_t> on_nodes;
+      for (const int64_t rank : RanksOf(sizes, static_cast<AxisSet>(axes))) ++on_nodes[rank / node];
+      int64_t fewest = 64;
+      for (const auto& [index, count] : on_nodes) fewest = std::min(fewest, count);
+      const Mesh mesh(JobOf(4, 2, 4, 2));
+      EXPECT_EQ(mesh.Group(static_cast<AxisSet>(axes)).OnEachNode(node), fewest)
+          << "axes " << axes << " nodes of " << node;
+    }
   }
 }
 
