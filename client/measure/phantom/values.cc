@@ -1,18 +1,24 @@
 #include "client/measure/phantom/values.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <mutex>
 #include <unordered_set>
+#include <utility>
 
+#include "client/measure/phantom/cuda_types.h"
 #include "client/measure/phantom/device_memory.h"
 
 namespace plimsoll {
 namespace {
 
-// Kernels of torch.any(), by the host's function. A mangled name has the length of each word
-// before it. Source: torch 2.15, aten/src/ATen/native/cuda/ReduceLogicKernel.cu.
-constexpr char kAny[] = "14or_kernel_cuda";
+// Kernels that say whether any is so: torch.any(), and `|` of truths, which is all that any() of
+// one element runs. A mangled name has the length of each word before it. Source: torch 2.15,
+// aten/src/ATen/native/cuda/ReduceLogicKernel.cu, BinaryBitwiseOpsKernels.cu; ReduceOps.cpp,
+// allany_impl.
+constexpr const char* kAny[] = {"14or_kernel_cuda", "16BitwiseOrFunctorIbE"};
 
 // A kernel or two may run between a flag that the host writes and its reading it.
 constexpr uint64_t kStillOwn = 2;
@@ -38,6 +44,9 @@ bool IsOwn(const void* from) {
   return from == state.written && state.launch_count - state.written_after <= kStillOwn;
 }
 
+// The thread's next byte is read as a number.
+thread_local bool reads_number = false;
+
 bool LastWasAny() {
   State& state = TheState();
   const std::lock_guard<std::mutex> lock(state.mutex);
@@ -54,7 +63,8 @@ void NoteWritten(const void* to) {
 }  // namespace
 
 void RegisterKernel(const void* host_function, const char* name) {
-  if (std::strstr(name, kAny) == nullptr) return;
+  const auto is_of = [name](const char* word) { return std::strstr(name, word) != nullptr; };
+  if (std::none_of(std::begin(kAny), std::end(kAny), is_of)) return;
   State& state = TheState();
   const std::lock_guard<std::mutex> lock(state.mutex);
   state.any_kernels.insert(host_function);
@@ -71,7 +81,7 @@ void CopyWithValues(void* to, const void* from, size_t bytes) {
   const bool writes = DeviceMemory::Holds(to) && !DeviceMemory::Holds(from);
   const bool reads = DeviceMemory::Holds(from) && !DeviceMemory::Holds(to);
   if (bytes == 1 && writes) NoteWritten(to);
-  if (bytes == 1 && reads && !IsOwn(from)) {
+  if (bytes == 1 && reads && !std::exchange(reads_number, false) && !IsOwn(from)) {
     *static_cast<char*>(to) = LastWasAny() ? 0 : 1;
     return;
   }
@@ -79,3 +89,7 @@ void CopyWithValues(void* to, const void* from, size_t bytes) {
 }
 
 }  // namespace plimsoll
+
+// Only torch knows what a byte is: this thread's next one is no truth but a number, as of what has
+// overflowed, and no kernel counted anything.
+PHANTOM_EXPORT void plimsoll_phantom_read_number() { plimsoll::reads_number = true; }

@@ -168,9 +168,10 @@ TEST_F(PhantomTest, KnowsWhoseAnAddressIs) {
 
 // Programs ask whether all or any of many are so, and go another way by it.
 TEST_F(PhantomTest, AnswersWhatKernelsWouldHave) {
-  const char all = 0, any = 0;
+  const char all = 0, any = 0, either = 0;
   Register(&all, "_ZN2at6native13reduce_kernelI15and_kernel_cuda");
   Register(&any, "_ZN2at6native13reduce_kernelI14or_kernel_cuda");
+  Register(&either, "_ZN2at6native18elementwise_kernelI16BitwiseOrFunctorIbEE");
   char* const byte = static_cast<char*>(Malloc(1));
   char read = 2;
   Launch(&all);
@@ -179,12 +180,24 @@ TEST_F(PhantomTest, AnswersWhatKernelsWouldHave) {
   Launch(&any);
   Copy(&read, byte, 1);
   EXPECT_EQ(read, 0);
+  Launch(&all);
+  Launch(&either);
+  Copy(&read, byte, 1);
+  EXPECT_EQ(read, 0);
   const char written = 5;
   Launch(&all);
   Copy(byte, &written, 1);
   Copy(&read, byte, 1);
   EXPECT_EQ(read, 5) << "the host's own";
   Free(byte);
+  char* const count = static_cast<char*>(Malloc(1));
+  Launch(&all);
+  Call<void>("plimsoll_phantom_read_number");
+  Copy(&read, count, 1);
+  EXPECT_EQ(read, 0) << "no truth, but a number";
+  Copy(&read, count, 1);
+  EXPECT_EQ(read, 1) << "said of one byte alone";
+  Free(count);
 }
 
 // As torch's expandable segments: addresses first, then memory piece by piece.

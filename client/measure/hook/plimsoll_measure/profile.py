@@ -10,9 +10,12 @@ DTYPES = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 
 
 class Parameters:
-    """Of the model and of its optimizer, between two steps."""
+    """Of the model and of its optimizer, between two steps.
 
-    def __init__(self, torch, optimizer):
+    `trained`: what the optimizer was given before, where it is given its groups one by one.
+    """
+
+    def __init__(self, torch, optimizer, trained=()):
         self.counts, self.shard_counts = {}, {}
         self.weight_bytes = 0
         own = set()
@@ -21,7 +24,8 @@ class Parameters:
             _add(self.shard_counts, shard.dtype, shard.numel())
             self.weight_bytes += _bytes(shard)
             own.add(id(parameter))
-        self.trained = [tensor for group in optimizer.param_groups for tensor in group["params"]]
+        given = [tensor for group in optimizer.param_groups for tensor in group["params"]]
+        self.trained = list({id(tensor): tensor for tensor in [*trained, *given]}.values())
         states = [value for state in optimizer.state.values() for value in state.values()]
         masters = [tensor for tensor in self.trained if own and id(tensor) not in own]
         self.optimizer_state_bytes = sum(

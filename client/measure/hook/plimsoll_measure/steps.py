@@ -1,7 +1,8 @@
 """Peaks of each step of the optimizer, by the allocator's own statistics.
 
 A step is what happens between two ends of the first optimizer's step(); the first begins with the
-process. alive.py says what is alive, phases.py which part of a step it is.
+process. Of several without a backward between them, as DeepSpeed calls it for each group of
+parameters, the later ones are of the same step. alive.py says what is alive, phases.py which part of a step it is.
 """
 
 import atexit
@@ -25,6 +26,8 @@ class Meter:
         self.steps = []
         self.count = 0
         self.optimizer = None
+        self.saw_backward = False  # since the last step ended
+        self.ever_saw_backward = False
         self.alive = None  # at the highest peak of a step
         self.alive_peak = 0
         self.out_of_memory = None
@@ -53,6 +56,7 @@ class Meter:
         self.phases.move(phase)
 
     def begin_backward(self):
+        self.saw_backward = self.ever_saw_backward = True
         self.move(phases.BACKWARD)
         if self.count == 1 and self.activation_bytes is None:
             now = self.torch.cuda.memory_stats()["allocated_bytes.all.current"]
@@ -83,9 +87,12 @@ class Meter:
             return
         if optimizer is not self.optimizer:
             return self.move(phases.FORWARD)
+        self.fold()
+        if self.ever_saw_backward and not self.saw_backward:
+            return self.end_step_further()
+        self.saw_backward = False
         self.count += 1
         self.out_of_memory = None  # the program went on
-        self.fold()
         if self.step["allocated"] > self.alive_peak:
             self.alive_peak = self.step["allocated"]
             self.alive = alive.at_peak(self.torch, self.count)
@@ -100,6 +107,18 @@ class Meter:
         if 0 < self.most_steps <= self.count:
             self.write()
             sys.exit(0)  # as the program itself might: what it would clean up, it does
+
+    def end_step_further(self):
+        """Of the step that had ended: it goes on for other parameters."""
+        last = self.steps[-1]
+        last.update({gauge: max(last[gauge], self.step[gauge]) for gauge in GAUGES})
+        phases.raise_all(self.first if self.count == 1 else self.steady, self.phases.peaks)
+        if self.count == 1:
+            trained = self.parameters.trained
+            self.parameters = profile.Parameters(self.torch, self.optimizer, trained)
+        self.step = dict.fromkeys(GAUGES, 0)
+        self.phases.begin_step()
+        self.reset_peaks()
 
     def ran_out(self, _device, asked, _total, _free):
         self.fold()
