@@ -7,11 +7,12 @@ import sys
 import tempfile
 import types
 import unittest
+import unittest.mock
 
 HOOK = pathlib.Path(__file__).resolve().parents[3] / "client" / "measure" / "hook"
 sys.path.insert(0, str(HOOK))
 
-from plimsoll_measure import alive, launchers, phases, processes, profile  # noqa: E402
+from plimsoll_measure import alive, launchers, phases, processes, profile, steps  # noqa: E402
 
 
 def python(code, folder, **variables):
@@ -64,6 +65,14 @@ class ProcessTest(unittest.TestCase):
                       "import package\nprint(package.value, package.inner.value)", self.folder)
         self.assertEqual(done.stdout, "2 2\n", done.stderr)
 
+    def test_is_there_where_somebody_only_looked_before(self):
+        self.write("package.py", "value = 1\n")
+        done = python("from plimsoll_measure import imports\n"
+                      "imports.after('package', lambda m: setattr(m, 'value', m.value + 1))\n"
+                      "import importlib.util\nimportlib.util.find_spec('package')\n"
+                      "import package\nprint(package.value)", self.folder)
+        self.assertEqual(done.stdout, "2\n", done.stderr)
+
     def test_refuses_a_torch_for_cpus(self):
         self.write("torch/__init__.py",
                    "import types\n__version__ = '9.9+cpu'\nversion = types.SimpleNamespace(cuda=None)\n")
@@ -85,6 +94,44 @@ def torch_with(segments, trace):
     memory = types.SimpleNamespace(_snapshot=lambda: snapshot)
     return types.SimpleNamespace(__file__="/site-packages/torch/__init__.py",
                                  cuda=types.SimpleNamespace(memory=memory))
+
+
+class StepsTest(unittest.TestCase):
+    """An optimizer whose groups are stepped one by one, as DeepSpeed does."""
+
+    def setUp(self):
+        self.peak = 0
+        gauges = lambda: {f"{gauge}_bytes.all.{when}": self.peak for gauge in steps.GAUGES
+                          for when in ("peak", "current")}
+        memory = types.SimpleNamespace(reset_peak_memory_stats=lambda: None)
+        cuda = types.SimpleNamespace(memory=memory, memory_stats=gauges, is_initialized=lambda: True)
+        self.meter = steps.Meter(types.SimpleNamespace(cuda=cuda))
+        self.optimizer = types.SimpleNamespace(param_groups=[], state={})
+        self.meter.write = lambda: None
+        for module, name, fake in (
+                (steps.alive, "at_peak", lambda *_: None), (steps.alive, "record", lambda _: None),
+                (steps.profile, "groups", lambda _: []),
+                (steps.profile, "Parameters", lambda *_: types.SimpleNamespace(
+                    trained=(), weight_bytes=0, optimizer_state_bytes=0, gradient_bytes=lambda: 0))):
+            patch = unittest.mock.patch.object(module, name, fake)
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def step(self, peaks):
+        self.meter.begin_backward()
+        for self.peak in peaks:
+            self.meter.end_step(self.optimizer)
+
+    def test_groups_are_of_one_step(self):
+        self.step([5, 7])
+        self.step([9, 4])
+        self.assertEqual([step["allocated"] for step in self.meter.steps], [7, 9])
+        self.assertEqual(self.meter.count, 2)
+
+    def test_without_a_backward_each_is_a_step(self):
+        for self.peak in (3, 2):
+            self.meter.end_step(self.optimizer)
+        self.assertEqual([step["allocated"] for step in self.meter.steps], [3, 2])
 
 
 class AliveTest(unittest.TestCase):

@@ -10,8 +10,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         self.waiting = {}
 
     def find_spec(self, name, path, target=None):
-        do = self.waiting.pop(name, None)
-        if do is None:
+        if name not in self.waiting:
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         if spec is None or spec.loader is None:
@@ -20,7 +19,9 @@ class _Finder(importlib.abc.MetaPathFinder):
 
         def exec_module(module):
             run(module)
-            do(module)
+            do = self.waiting.pop(name, None)  # not before: who asks for a spec may not import it
+            if do is not None:
+                do(module)
 
         spec.loader.exec_module = exec_module
         return spec
