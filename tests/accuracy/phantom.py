@@ -22,6 +22,7 @@ FRAMEWORKS = {
     "fsdp2": "fsdp2",
     "zero1": "deepspeed",
     "zero2": "deepspeed",
+    "zero3": "deepspeed",
 }
 KERNELS = {
     "eager": "eager",
@@ -40,6 +41,8 @@ def sets_of(row):
         of = "experts "
     if row.text("trainer"):
         of = "trainers "
+    if row.text("kept_back"):
+        of = "kept back " if row.text("kept_back") == "True" else "dealt "
     return [f"phantom {of}{row.text('what_is_measured')}"]
 
 
@@ -133,7 +136,7 @@ def _quantization(row):
 
 def _placement(row):
     tensor = row.number("tp")
-    stages = {"fsdp1": 3, "fsdp2": 3, "zero1": 1, "zero2": 2}
+    stages = {"fsdp1": 3, "fsdp2": 3, "zero1": 1, "zero2": 2, "zero3": 3}
     stage = stages.get(row.text("wrapper"), 0)
     # The phantom's GPU has what a row takes.
     gpu = "h100-80gb-sxm" if row.number("measured_value") < MOST_OF_AN_H100 else "b200-180gb"

@@ -420,6 +420,19 @@ class PhantomTest(unittest.TestCase):
         self.assertEqual(whole["runtime"]["trainer"], "litgpt")
         self.assertNotIn("loss", whole["training"])
 
+    def test_dealt_rows_are_apart_and_a_third_of_them_is_kept_back(self):
+        row = ROWS["phantom-deal-z101-allocated"]
+        self.assertEqual(phantom.sets_of(row), ["phantom dealt allocated"])
+        asked = job(phantom, row)
+        self.assertEqual(asked["runtime"]["framework"], "deepspeed")
+        self.assertEqual(asked["parallelism"]["zero_stage"], 1)
+        self.assertNotIn("trainer", asked["runtime"])
+        row = ROWS["phantom-deal-f03-reserved"]
+        self.assertEqual(phantom.sets_of(row), ["phantom kept back reserved"])
+        asked = job(phantom, ROWS["phantom-deal-ty01-reserved"])
+        self.assertEqual(asked["runtime"]["trainer"], "hf-trainer")
+        self.assertEqual(asked["parallelism"]["zero_stage"], 3)
+
     def test_it_makes_no_bound(self):
         sources = {source for _, source, _ in calibrate.measured_rows(DATA)}
         self.assertNotIn(phantom, sources)

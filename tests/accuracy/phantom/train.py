@@ -24,6 +24,14 @@ def load(path):
         return json.load(file)
 
 
+def shortened(config, layers):
+    """What of a configuration changes where it has so many layers; 0: as it is."""
+    if not layers:
+        return {}
+    kinds = {"layer_types": config["layer_types"][:layers]} if "layer_types" in config else {}
+    return {"num_hidden_layers": layers, **kinds}
+
+
 def model_of(config, row, device):
     config = transformers.AutoConfig.for_model(**config)
     config.use_cache = False
@@ -95,6 +103,28 @@ def in_fsdp1(model, row):
         mixed_precision=mixed(row, MixedPrecision, buffer_dtype=torch.bfloat16))
 
 
+def in_deepspeed(config, row):
+    """The engine and its model; with ZeRO 3 parameters are cut as they are made."""
+    import deepspeed
+
+    settings = {
+        "train_micro_batch_size_per_gpu": int(row["micro_batch"]),
+        "gradient_accumulation_steps": int(row["accumulate"]), "bf16": {"enabled": True},
+        "zero_optimization": {"stage": int(row["wrapper"][-1])},
+        "gradient_clipping": 1.0 if row["clip"] == "True" else 0.0,
+    }
+    whole = settings["zero_optimization"]["stage"] < 3
+    model_of(config, row, "meta")  # what this imports does not bear being cut
+    made = contextlib.nullcontext() if whole else deepspeed.zero.Init(config_dict_or_path=settings)
+    with made:
+        model = model_of(config, {**row, "precision": "bf16-pure"}, "cuda" if whole else "cpu")
+    engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer_of(model, row),
+                                        config=settings)
+    torch.cuda.empty_cache()
+    engine.train()
+    return engine
+
+
 def wrapped(config, row):
     wrapper = row["wrapper"]
     model = model_of(config, row, "meta" if wrapper == "fsdp2" else "cuda")
@@ -134,8 +164,22 @@ def step(model, optimizer, row):
     optimizer.step()
 
 
+def step_in_deepspeed(engine, row):
+    shape = (int(row["micro_batch"]), int(row["sequence"]))
+    for _ in range(int(row["accumulate"])):
+        ids = torch.zeros(shape, dtype=torch.long, device="cuda")
+        engine.backward(engine(input_ids=ids, labels=ids).loss)
+        engine.step()
+
+
 def main():
     config, row = load(sys.argv[1]), load(sys.argv[2])
+    config.update(shortened(config, int(row["layers"] or 0)))
+    if row["wrapper"].startswith("zero"):
+        engine = in_deepspeed(config, row)
+        for _ in range(STEPS):
+            step_in_deepspeed(engine, row)
+        return
     if "RANK" in os.environ:
         dist.init_process_group("nccl")
     model = wrapped(config, row)

@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""Deals the rows of ../data/phantom_dealt.csv, before anything is known of them: the same each time.
+
+    deal.py            prints the rows as CSV, without what they held
+    fill.py OUT.csv    runs them
+
+Axes are dealt by a seed over groups of a wrapper and a trainer. Every third row of a group is kept
+back: the model is not mended by it (`kept_back`).
+"""
+
+import csv
+import random
+import sys
+
+SEED = 20261124
+COLUMNS = (
+    "id,what_is_measured,measured_value,unit,torch,transformers,config,layers,wrapper,units,world,tp,"
+    "precision,reduce,reshard,bucket_view,micro_batch,sequence,accumulate,kernel,checkpointing,"
+    "optimizer,implementation,clip,adapter,quantization,preference,trainer,loss,kept_back"
+).split(",")
+# Configuration, and how many of its layers: a row is to run in seconds, and fit an H100.
+MODELS = (
+    ("llama-3.2-1b", 0), ("qwen2.5-0.5b", 0), ("qwen2.5-1.5b", 0), ("qwen3-1.7b", 0),
+    ("qwen3-4b", 12), ("qwen3-8b", 8), ("llama-3.1-8b", 8), ("mistral-7b-v0.3", 10),
+    ("qwen2.5-7b", 8), ("gemma-2b", 8), ("tinyllama-1.1b", 0), ("smollm2-360m", 0),
+    ("olmo-2-1b", 0), ("pythia-1.4b", 0), ("opt-1.3b", 0), ("gpt2-medium", 0), ("phi-3-mini", 8),
+)
+LONGEST = {"gpt2-medium": 1024, "opt-1.3b": 2048, "pythia-1.4b": 2048, "tinyllama-1.1b": 2048}
+# Wrapper, trainer, rows, and the precisions that are dealt.
+GROUPS = (
+    ("f", "fsdp1", "", 26, ("bf16-mixed", "bf16-mixed", "fp32")),
+    ("z1", "zero1", "", 9, ("bf16-mixed",)),
+    ("z2", "zero2", "", 9, ("bf16-mixed",)),
+    ("z3", "zero3", "", 10, ("bf16-mixed",)),
+    ("d", "ddp", "", 12, ("bf16-autocast", "bf16-pure", "fp32")),
+    ("t", "none", "hf-trainer", 8, ("bf16-autocast", "bf16-autocast", "fp32")),
+    ("td", "ddp", "hf-trainer", 8, ("bf16-autocast", "bf16-autocast", "fp32")),
+    ("t2", "fsdp2", "hf-trainer", 10, ("bf16-mixed",)),
+    ("tz", "zero2", "hf-trainer", 6, ("bf16-mixed",)),
+    ("ty", "zero3", "hf-trainer", 6, ("bf16-mixed",)),
+)
+
+
+def _row(deal, name, group):
+    _, wrapper, trainer, _, precisions = group
+    config, layers = deal.choice(MODELS)
+    longest = LONGEST.get(config, 4096)
+    sequence = deal.choice([length for length in (512, 1024, 2048, 4096) if length <= longest])
+    micro_batch = deal.choice([count for count in (1, 2, 4) if count * sequence <= 4096])
+    precision = deal.choice(precisions)
+    reduce = ""
+    if precision == "bf16-mixed" and wrapper.startswith("fsdp"):
+        reduce = "bf16" if trainer else deal.choice(("fp32", "bf16"))
+    if wrapper.startswith("zero"):
+        reduce = "bf16"
+    return {
+        "id": f"phantom-deal-{name}", "unit": "B", "torch": "2.15", "transformers": "5.23.0",
+        "config": config, "layers": layers, "wrapper": wrapper,
+        "units": "root" if wrapper == "fsdp2" else "",
+        "world": 1 if wrapper == "none" else deal.choice((2, 4, 8, 16, 64)), "tp": 1,
+        "precision": precision, "reduce": reduce, "reshard": True, "bucket_view": False,
+        "micro_batch": micro_batch, "sequence": sequence, "accumulate": deal.choice((1, 1, 1, 2)),
+        "kernel": "auto", "checkpointing": deal.choice((True, False)), "optimizer": "adamw",
+        "implementation": "fused" if trainer else deal.choice(("fused", "fused", "foreach")),
+        "clip": deal.choice((True, True, False)), "trainer": trainer,
+    }
+
+
+def rows():
+    deal = random.Random(SEED)
+    dealt = []
+    for group in GROUPS:
+        for number in range(group[3]):
+            row = _row(deal, f"{group[0]}{number + 1:02}", group)
+            dealt.append({**row, "kept_back": number % 3 == 2})
+    return dealt
+
+
+def main():
+    out = csv.DictWriter(sys.stdout, COLUMNS, restval="", lineterminator="\n")
+    out.writeheader()
+    out.writerows(rows())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""Runs the rows that deal.py deals by `plimsoll measure`, and adds what they held to a CSV file.
+
+    fill.py OUT.csv [ID...]     those that OUT.csv has not yet
+
+A row that a H100 has not enough memory for, or whose command fails, is said and left out.
+PLIMSOLL: the command line; build/client/plimsoll where it is not set.
+"""
+
+import csv
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import deal
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+PLIMSOLL = os.environ.get("PLIMSOLL", str(ROOT / "build" / "client" / "plimsoll"))
+CONFIGS = HERE.parent / "data" / "phantom"
+TRAINERS = {"": "train.py", "hf-trainer": "train_hf.py"}
+
+
+def measure(row):
+    """What the last of its steps held; why it is not known, where it is not."""
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump({name: str(value) for name, value in row.items()}, file)
+        file.flush()
+        command = [PLIMSOLL, "measure", "--gpu", "h100-80gb-sxm", "--gpus", str(row["world"]), "-o",
+                   "json", "--", sys.executable, "-B", str(HERE / TRAINERS[row["trainer"]]),
+                   str(CONFIGS / f"{row['config']}.json"), file.name]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if not done.stdout.strip():
+        return None, done.stderr.strip().splitlines()[-3:]
+    answer = json.loads(done.stdout)
+    if "outOfMemory" in answer or "lastStep" not in answer:
+        return None, ["out of memory" if "outOfMemory" in answer else "no step"]
+    return answer["lastStep"], None
+
+
+def main():
+    path = pathlib.Path(sys.argv[1])
+    there = path.exists()
+    with path.open(encoding="utf-8") if there else open(os.devnull, encoding="utf-8") as file:
+        known = {row["id"].rsplit("-", 1)[0] for row in csv.DictReader(file)}
+    with path.open("a", newline="", encoding="utf-8") as file:
+        out = csv.DictWriter(file, deal.COLUMNS, restval="", lineterminator="\n")
+        if not there:
+            out.writeheader()
+        for row in deal.rows():
+            if row["id"] in known or (sys.argv[2:] and row["id"] not in sys.argv[2:]):
+                continue
+            step, reason = measure(row)
+            print(row["id"], row["wrapper"], row["config"], reason or step, flush=True)
+            for gauge in ("allocated", "reserved") if step else ():
+                out.writerow({**row, "id": f"{row['id']}-{gauge}", "what_is_measured": gauge,
+                              "measured_value": step[f"{gauge}Bytes"]})
+            file.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""A training job of Hugging Face's Trainer, as a row describes it: train_hf.py CONFIG.json ROW.json.
+
+Nothing here knows of Plimsoll: `plimsoll measure` runs it unchanged.
+"""
+
+import json
+import sys
+import tempfile
+
+import torch
+import transformers
+
+STEPS = 3
+
+
+def load(path):
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def arguments_of(row, folder):
+    values = {
+        "output_dir": folder, "max_steps": STEPS, "report_to": [], "save_strategy": "no",
+        "logging_strategy": "no", "disable_tqdm": True, "dataloader_num_workers": 0,
+        "bf16": row["precision"].startswith("bf16"), "optim": "adamw_torch_fused",
+        "per_device_train_batch_size": int(row["micro_batch"]),
+        "gradient_accumulation_steps": int(row["accumulate"]),
+        "gradient_checkpointing": row["checkpointing"] == "True",
+        "max_grad_norm": 1.0 if row["clip"] == "True" else 0.0,
+    }
+    if row["wrapper"] == "fsdp2":
+        values.update(fsdp=True, fsdp_config={"version": 2, "reshard_after_forward": True})
+    if row["wrapper"].startswith("zero"):
+        values["deepspeed"] = {
+            "bf16": {"enabled": values["bf16"]},
+            "zero_optimization": {"stage": int(row["wrapper"][-1])},
+            "gradient_clipping": "auto", "train_batch_size": "auto",
+            "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto",
+        }
+    return transformers.TrainingArguments(**values)
+
+
+def model_of(values, layers):
+    config = transformers.AutoConfig.for_model(**values)
+    if layers:
+        config.num_hidden_layers = layers
+        if getattr(config, "layer_types", None):
+            config.layer_types = config.layer_types[:layers]
+    config.use_cache = False
+    return transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+
+
+class Data(torch.utils.data.Dataset):
+    def __init__(self, length):
+        self.ids = torch.zeros(length, dtype=torch.long)
+
+    def __len__(self):
+        return 1 << 16
+
+    def __getitem__(self, _):
+        return {"input_ids": self.ids, "labels": self.ids}
+
+
+def main():
+    values, row = load(sys.argv[1]), load(sys.argv[2])
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = arguments_of(row, folder)
+        model = model_of(values, int(row["layers"] or 0))
+        transformers.Trainer(model, arguments, train_dataset=Data(int(row["sequence"]))).train()
+
+
+if __name__ == "__main__":
+    main()
