@@ -69,7 +69,8 @@ const FieldDescriptor* FindField(const Descriptor& type, const std::string& name
 }
 
 UnknownName ExplainUnknownName(const Descriptor& type, const std::string& path,
-                               const Descriptor& root, const std::string& name) {
+                               const Descriptor& root, const std::string& name,
+                               const std::string& root_path) {
   const UnknownName nothing = {"no such field"};
   if (name.size() > kMaxNameBytes) return nothing;
   const std::string snake = ToSnakeCase(name);
@@ -80,7 +81,7 @@ UnknownName ExplainUnknownName(const Descriptor& type, const std::string& path,
   if (elsewhere.empty()) elsewhere = FindSynonymBelow(root, name);
   if (!elsewhere.empty()) {
     return {absl::StrCat("no such field here, it is ", elsewhere), ViolationCode::kUnknownField,
-            elsewhere};
+            root_path.empty() ? elsewhere : absl::StrCat(root_path, ".", elsewhere)};
   }
   const std::string nearest = NearestName(type, snake);
   if (nearest.empty()) return nothing;

@@ -26,9 +26,11 @@ struct UnknownName {
   std::string meant = {};  // the path of the field that the rule names, or empty
 };
 
-// Returns what is to be said of `name` in `type`, which stands at `path` of `root`.
+// Returns what is to be said of `name` in `type`, which stands at `path` of `root`; that is at
+// `root_path` itself, where it is not the whole of a request.
 UnknownName ExplainUnknownName(const google::protobuf::Descriptor& type, const std::string& path,
-                               const google::protobuf::Descriptor& root, const std::string& name);
+                               const google::protobuf::Descriptor& root, const std::string& name,
+                               const std::string& root_path = "");
 
 // Returns the one of `names` that is nearest to `name`; empty where none is near.
 std::string NearestOf(const std::string& name, const std::vector<std::string>& names);

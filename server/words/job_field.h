@@ -26,7 +26,7 @@ JobField FindJobField(const std::string& path, v1::Job* job);
 // Requires: the path is one of the API's
 bool HasJobField(const std::string& path, const v1::Job& job);
 
-// Returns a value as messages show it: of text, integers, truth values and lists of
+// Returns a value as messages show it: of text, numbers, truth values and lists of
 // text; of others nothing.
 //
 // Requires: HasJobField(path, job)

@@ -140,7 +140,10 @@ std::vector<YamlReader::Entry> YamlReader::Entries(const YAML::Node& node,
 
 void YamlReader::Read(const YAML::Node& node, const std::string& path, Message* message) {
   const Descriptor* const type = message->GetDescriptor();
-  if (root_ == nullptr) root_ = type;
+  if (root_ == nullptr) {
+    root_ = type;
+    root_path_ = path;
+  }
   if (!Enter(path)) return;
   ++depth_;
   if (type == Struct::descriptor()) {
@@ -162,7 +165,8 @@ void YamlReader::ReadMessage(const YAML::Node& node, const std::string& path, Me
     const FieldDescriptor* field = FindField(*type, entry.name);
     const std::string at = absl::StrCat(path, ".", field == nullptr ? entry.name : field->name());
     if (field == nullptr) {
-      ViolateUnknown(at, Shown(entry.value), ExplainUnknownName(*type, path, *root_, entry.name));
+      ViolateUnknown(at, Shown(entry.value),
+                     ExplainUnknownName(*type, path, *root_, entry.name, root_path_));
       continue;
     }
     if (entry.value.IsNull()) continue;
@@ -296,6 +300,7 @@ void YamlReader::ReadValue(const YAML::Node& node, const std::string& path, Valu
 void YamlReader::Set(absl::string_view field, const std::string& text, const std::string& path,
                      Message* message) {
   root_ = message->GetDescriptor();
+  root_path_ = path;
   std::string at = path;
   std::vector<std::string> names = absl::StrSplit(field, '.');
   if (names.size() > 1 && names[0] == path) names.erase(names.begin());
@@ -304,7 +309,7 @@ void YamlReader::Set(absl::string_view field, const std::string& text, const std
     const FieldDescriptor* const found = FindField(type, *name);
     if (found == nullptr) {
       return ViolateUnknown(absl::StrCat(at, ".", *name), text,
-                            ExplainUnknownName(type, at, *root_, *name));
+                            ExplainUnknownName(type, at, *root_, *name, root_path_));
     }
     absl::StrAppend(&at, ".", found->name());
     if (name + 1 == names.end()) return SetField(text, at, found, message);

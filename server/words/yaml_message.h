@@ -75,6 +75,7 @@ class YamlReader {
 
   std::optional<std::string> folder_;
   const google::protobuf::Descriptor* root_ = nullptr;  // where names are looked for
+  std::string root_path_;
   Violations violations_;
   int value_count_ = 0;
   int depth_ = 0;

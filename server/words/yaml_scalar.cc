@@ -15,8 +15,9 @@ void EmitText(const std::string& text, YAML::Emitter* out) {
   const YAML::Node node = YAML::Node(text);
   double number = 0;
   bool boolean = false;
-  if (YAML::convert<double>::decode(node, number) || YAML::convert<bool>::decode(node, boolean) ||
-      text == "null" || text == "~") {
+  const bool to_others =
+      YAML::convert<double>::decode(node, number) || YAML::convert<bool>::decode(node, boolean);
+  if (to_others || ToDouble(text, &number) || text == "null" || text == "~" || text == "<<") {
     *out << YAML::DoubleQuoted;
   }
   *out << text;

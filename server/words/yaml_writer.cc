@@ -84,7 +84,9 @@ class Writer {
     }
     out_ << YAML::BeginMap;
     for (const auto& [key, pair] : pairs) {
-      out_ << YAML::Key << key << YAML::Value;
+      out_ << YAML::Key;
+      EmitScalar(key, &out_);
+      out_ << YAML::Value;
       WriteOne(*pair, field->message_type()->map_value(), 0);
     }
     out_ << YAML::EndMap;
