@@ -42,7 +42,7 @@ std::vector<double> PlotAxis::Ticks() const {
   }
   const double ratio = high_ / low_;
   std::vector<double> factors = {1, 2, 3, 5, 7};
-  if (ratio > 8) factors = {1, 2, 5};
+  if (ratio > 10) factors = {1, 2, 5};  // up to there two might be all
   if (ratio > 1000) factors = {1};
   for (int power = static_cast<int>(std::floor(std::log10(low_))); std::pow(10, power) <= high_;
        ++power) {
