@@ -35,7 +35,7 @@ void ExpectReadsBack(const Type& written, const std::string& yaml) {
 
 TEST(YamlRoundTripTest, Jobs) {
   std::mt19937_64 random(1);
-  for (int i = 0; i < 300; ++i) {
+  for (int i = 0; i < 120; ++i) {
     v1::Job job;
     FillAtRandom(random, &job);
     ExpectReadsBack(job, ToYaml(job));
@@ -48,7 +48,7 @@ TEST(YamlRoundTripTest, Jobs) {
 
 TEST(YamlRoundTripTest, WhatIsWrittenTwiceIsTheSame) {
   std::mt19937_64 random(2);
-  for (int i = 0; i < 100; ++i) {
+  for (int i = 0; i < 40; ++i) {
     v1::Job job;
     FillAtRandom(random, &job);
     const std::string once = ToJobFile(job);
