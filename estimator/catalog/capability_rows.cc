@@ -106,9 +106,13 @@ constexpr CapabilityRow kRows[] = {
     NotModelled(kFsdp2, {Ability::kRing, Ability::kAllGather},
                 "torch's context_parallel; context_parallel_method ulysses is modelled",
                 "torch distributed/tensor/experimental/_attention.py, context_parallel"),
-    NotModelled(
-        kCore, kContexts, "Transformer Engine's kernels do it",
-        "Megatron core/transformer/transformer_config.py, cp_comm_type p2p, all_gather, a2a"),
+    Of(kCore, {Ability::kRing},
+       "Megatron core/extensions/transformer_engine.py, TEDotProductAttention; Transformer Engine "
+       "attention/dot_product_attention/context_parallel.py, AttnFuncWithCPAndKVP2P"),
+    Since(10, Of(kCore, {Ability::kUlysses, Ability::kAllGather},
+                 "Megatron core/transformer/transformer_config.py, cp_comm_type a2a, all_gather; "
+                 "Transformer Engine context_parallel.py, AttnFuncWithCPAndQKVOA2A, "
+                 "AttnFuncWithCPAndKVAllGather")),
     NotModelled(kMegatronDeepSpeed, {Ability::kUlysses}, "its own layers exchange heads",
                 "Megatron-DeepSpeed megatron/arguments.py, --ds-sequence-parallel-size"),
     Lacks(kDdp | kFsdp1 | kMegatronLm | kNanotron, kContexts, "its ranks have whole sequences",

@@ -54,6 +54,7 @@ constexpr Profile kEager = {
     .checkpoints_mask = false,
     .pooled_workspace = true,
     .cached_rotary = false,
+    .kept_rotary = false,
     .pooled_gathers = false,
     .gather_buffer_count = 0,
     .dispatches_experts = false,
@@ -65,7 +66,9 @@ constexpr Profile kEager = {
     .tunes_norms = false,
     .sequence_parallel_default = false,
     .context_parallel_method = ContextParallelMethod::kAllGather,
+    .balances_contexts = false,
     .relays_exchanged = false,
+    .copies_exchanged_heads = true,
     .reduces_contexts_in_fp32 = false,
     .widens_adapters = true,           // peft mapping_func.py, autocast_adapter_dtype
     .inputs_require_gradients = true,  // peft peft_model.py, enable_input_require_grads
@@ -176,6 +179,8 @@ constexpr Profile MegatronCore() {
                        .on_hopper = AttentionKernel::kCudnn,
                        .without_flash = AttentionKernel::kEager};
   profile.fused_residual = true;
+  // core/models/common/embeddings/rotary_pos_embedding.py, forward (lru_cache).
+  profile.kept_rotary = true;
   profile.pooled_gathers = true;  // outside Transformer Engine
   profile.dispatches_experts = true;
   profile.loss = LossKernel::kVocabParallel;
@@ -183,6 +188,10 @@ constexpr Profile MegatronCore() {
   profile.weight_gradient = WeightGradient::kFused;
   profile.sharding = Sharding::kStates;
   profile.context_parallel_method = ContextParallelMethod::kRing;
+  // transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py,
+  // attn_forward_func_with_cp (DualChunkSwap), AttnFuncWithCPAndQKVOA2A.forward.
+  profile.balances_contexts = true;
+  profile.copies_exchanged_heads = false;
   profile.gradient_sums = GradientSums::kContiguous;
   profile.sums_in_fp32 = true;  // megatron/training/arguments.py, with bf16
   profile.sends_whole = true;   // core/pipeline_parallel/schedules.py, get_tensor_shapes
@@ -238,6 +247,7 @@ constexpr Profile MegatronLm() {
   profile.pooled_scores = false;
   profile.leaves_loaded_states = false;
   profile.deallocates_outputs = false;
+  profile.kept_rotary = false;
   profile.pooled_workspace = false;
   profile.source = "Megatron-LM v2.4, megatron/optimizer/optimizer.py, megatron/schedules.py";
   return profile;
@@ -275,6 +285,7 @@ constexpr Profile Nanotron() {
   profile.copies_qkv = true;
   profile.attention = kEager.attention;
   profile.cached_rotary = true;
+  profile.kept_rotary = false;
   profile.flat_master = true;
   profile.tunes_norms = true;
   profile.flash_output_copy = false;

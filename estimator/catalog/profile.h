@@ -140,6 +140,7 @@ struct Profile {
   bool checkpoints_mask;         // a recomputed layer keeps its attention mask
   bool pooled_workspace;         // cuBLAS workspaces come from the allocator (torch 1.11 and later)
   bool cached_rotary;            // each layer keeps its own cosines and sines
+  bool kept_rotary;              // fp32 angles of a rank's positions, made once
   bool pooled_gathers;           // gathered inputs share buffers, made at first use
   int gather_buffer_count;       // of these, with tensor parallelism
   bool dispatches_experts;       // Megatron's: tokens are sent to their experts and back
@@ -151,7 +152,9 @@ struct Profile {
   bool tunes_norms;           // Triton norms that tune themselves at first use
   bool sequence_parallel_default;
   ContextParallelMethod context_parallel_method;  // where the job does not say
+  bool balances_contexts;         // a rank has a piece of a sequence from either end of it
   bool relays_exchanged;          // Ulysses: what ranks exchanged is laid out anew for the kernel
+  bool copies_exchanged_heads;    // the same: keys and values that are fewer than ranks are copied
   bool reduces_contexts_in_fp32;  // gradients of parts of sequences, where the job does not say
   bool widens_adapters;           // they are fp32 where the job does not say; else as weights are
   bool inputs_require_gradients;  // of recomputed layers, beside frozen weights

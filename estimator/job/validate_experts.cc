@@ -103,8 +103,6 @@ void CheckDispatched(const Beside& experts, Check& check, const Job& job) {
       absl::StrCat(model.gated_mlp ? "gated " : "", NameOf(model.activation, kActivations)));
   experts.Refuse(model.experts.shared_gate, "model", "a gate of shared experts");
   experts.Refuse(HasPart(model.experts.layers, model), "model", "experts on some layers alone");
-  experts.Refuse(job.context_parallel_size > 1, "parallelism.context_parallel_size",
-                 job.context_parallel_size);
   experts.Refuse(job.architecture > GpuArchitecture::kBlackwell, "cluster.gpu", "an AMD GPU");
   if (job.tensor_parallel_size > 1 && !job.sequence_parallel) {
     check.Fail("parallelism.sequence_parallel", "false",

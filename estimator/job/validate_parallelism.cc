@@ -250,33 +250,57 @@ void CheckSplits(const TrainingSpec& spec, Check& check, const Job& job) {
   }
 }
 
-// Each rank has a part of the sequence, and in attention some of the heads: keys and
-// values that are fewer than ranks are copied.
+// In attention each rank has some of the heads. Keys and values that are fewer than ranks are
+// copied, where the framework does so.
 // Source: deepspeed runtime/sequence_parallel/ulysses_sp.py, UlyssesSPAttentionHF.__init__,
-// register_with_transformers; verl models/transformers/monkey_patch.py.
-void CheckContextSplits(const TrainingSpec& spec, Check& check, const Job& job) {
+// register_with_transformers; verl models/transformers/monkey_patch.py; Transformer Engine
+// context_parallel.py, AttnFuncWithCPAndQKVOA2A.forward.
+void CheckExchangedHeads(Check& check, const Job& job) {
   const int64_t ranks = job.context_parallel_size;
-  if (ranks == 1) return;
   const absl::string_view field = "parallelism.context_parallel_size";
-  const Transformer& model = *job.model;
-  const int64_t heads = model.head_count / job.tensor_parallel_size;
-  const int64_t kv_heads = std::max<int64_t>(model.kv_head_count / job.tensor_parallel_size, 1);
-  if (spec.sequence_length.has_value()) {
-    CheckDivides(field, ranks, "training.sequence_length", job.sequence_length, check);
-  }
+  const int64_t heads = job.model->head_count / job.tensor_parallel_size;
+  const int64_t kv_heads =
+      std::max<int64_t>(job.model->kv_head_count / job.tensor_parallel_size, 1);
+  const bool copies = job.profile->copies_exchanged_heads;
   if (heads % ranks != 0) {
     check.Fail(field, ranks,
                absl::StrCat("must divide the heads of each tensor-parallel rank, ", heads),
                ViolationCode::kConflict, {"model", "parallelism.tensor_parallel_size"});
-  } else if (kv_heads % ranks != 0 && ranks % kv_heads != 0) {
+  } else if (kv_heads % ranks != 0 && (!copies || ranks % kv_heads != 0)) {
     check.Fail(field, ranks,
                absl::StrCat("must divide the key and value heads of each tensor-parallel rank, ",
-                            kv_heads, ", or be a multiple of them"),
+                            kv_heads, copies ? ", or be a multiple of them" : ""),
                ViolationCode::kConflict, {"model", "parallelism.tensor_parallel_size"});
+  }
+}
+
+// Each rank has a part of the sequence.
+void CheckContextSplits(const TrainingSpec& spec, Check& check, const Job& job) {
+  const int64_t ranks = job.context_parallel_size;
+  if (ranks == 1) return;
+  const absl::string_view field = "parallelism.context_parallel_size";
+  const int64_t pieces = job.profile->balances_contexts ? Multiply(2, ranks) : ranks;
+  if (spec.sequence_length.has_value() && job.sequence_length % pieces != 0) {
+    check.Fail(field, ranks,
+               absl::StrCat(pieces == ranks ? "" : "twice it ", "must divide sequence_length ",
+                            job.sequence_length),
+               ViolationCode::kConflict, {"training.sequence_length"});
+  }
+  if (job.context_parallel_method == ContextParallelMethod::kUlysses) {
+    CheckExchangedHeads(check, job);
+  } else if (job.context_parallel_method == ContextParallelMethod::kRing &&
+             job.model->sliding_window > 0) {
+    check.Fail("parallelism.context_parallel_method", "ring",
+               "must be another for a model whose layers see windows", ViolationCode::kNotSupported,
+               {"model"});
   }
   if (job.attention == AttentionKernel::kEager) {
     check.Fail("training.attention", "eager",
                "must be another with context_parallel_size above 1: it needs a mask of all tokens",
+               ViolationCode::kNotSupported, {field});
+  } else if (job.profile->balances_contexts && !job.transformer_engine) {
+    check.Fail("runtime.transformer_implementation", "local",
+               "must be transformer-engine with context_parallel_size above 1",
                ViolationCode::kNotSupported, {field});
   }
 }

@@ -140,6 +140,12 @@ void AddSharedBuffers(const Job& job, Program& program) {
          .fixed_bytes =
              Bytes(job.precision.activation, Multiply(job.sequence_length, job.model->head_size))});
   }
+  if (job.profile->kept_rotary && job.model->position_embedding == PositionEmbedding::kRotary) {
+    const int64_t angles = Multiply(job.LocalSequenceLength(), job.model->head_size);
+    AddBytes(program, "attention.rotary.angles", Role::kWorkspace,
+             Multiply(job.virtual_pipeline_size, Bytes(DType::kFp32, angles)), kAlways);
+    program.states.back().buffers = job.virtual_pipeline_size;
+  }
   if (!job.profile->pooled_scores) return;
   const bool of_megatron = job.sequence_parallel && !job.transformer_engine;
   AddBytes(program, "gather.buffer", Role::kCommunication,

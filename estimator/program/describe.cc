@@ -11,7 +11,7 @@ namespace {
 
 constexpr absl::string_view kStreams[] = {"compute", "all-gather", "reduce-scatter"};
 constexpr absl::string_view kCollectives[] = {"gathers", "reduce-scatters", "all-reduces",
-                                              "exchanges"};
+                                              "exchanges", "passes around"};
 constexpr absl::string_view kOps[] = {"",          " (product)",  " (attention)",
                                       " (gather)", " (dispatch)", " (combine)"};
 constexpr absl::string_view kGradients[] = {"", "shares gradients", "gradient in place"};

@@ -72,6 +72,7 @@ constexpr Group kGroups[] = {
     // core/optimizer, get_grad_stats_parallel_group.
     {kMegatron, kAllAxes, "world", 1, false},
     {kMegatron, kTensor, "tensor", 1, false},
+    {kMegatron, kContext, "context", 1, false},
     {kMegatron, kReplicaAxes, "data", 1, false},
     {kMegatron, kPipeline, "pipeline", 1, false},
     {kMegatron, 0, "gradient statistics", 1, false, Members::kOptimizer},

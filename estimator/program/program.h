@@ -206,7 +206,8 @@ enum class InputGradient : uint8_t { kFresh, kShared, kInPlace };
 //   kReduceScatter  each gets its part of their sum
 //   kAllReduce      each gets their sum
 //   kAllToAll       each gets its part of every rank's
-enum class CollectiveKind : uint8_t { kGather, kReduceScatter, kAllReduce, kAllToAll };
+//   kRing           each gets every rank's in turn, while it works on the one before
+enum class CollectiveKind : uint8_t { kGather, kReduceScatter, kAllReduce, kAllToAll, kRing };
 
 // A collective that an op waits for.
 struct Collective {

@@ -35,6 +35,7 @@ struct Work {
   int collectives = 0;
   double tensor_seconds = 0;
   double context_seconds = 0;
+  double ring_seconds = 0;  // of what goes around while attention runs
 };
 
 class BlockClock {
@@ -242,6 +243,7 @@ class BlockClock {
   double SentBytes(const Collective& row, const RankGroup& group) const {
     const auto ranks = static_cast<double>(group.size());
     const Tensor& tensor = block_.tensors[row.tensor];
+    if (row.kind == CollectiveKind::kRing) return BytesOf(row.tensor) * (ranks - 1);
     const bool split = row.kind != CollectiveKind::kAllToAll && tensor.sequence_axis != kNoAxis &&
                        tensor.shape.extents[tensor.sequence_axis].IsSplit(Split::kTensor);
     return BytesOf(row.tensor) * (split ? ranks : 1) * (ranks - 1) / ranks;
@@ -254,14 +256,20 @@ class BlockClock {
       if (row.shared && row.tensor == before) continue;
       if (row.shared) *last = row.tensor;
       const RankGroup group = mesh_.Group(row.axes);
-      const bool exchange = row.kind == CollectiveKind::kAllToAll;  // what follows waits for it
+      const bool context = (row.axes & Along(Axis::kContext)) != 0;
+      // What follows waits for it.
+      const bool exchange = row.kind == CollectiveKind::kAllToAll || context;
       const int rounds = row.kind == CollectiveKind::kAllReduce ? 2 : 1;
       const double exposed = exchange ? 1 : 1 - tensor_overlap_;
       work.collectives += 1;
-      const bool context = (row.axes & Along(Axis::kContext)) != 0;
-      (context ? work.context_seconds : work.tensor_seconds) +=
+      const double seconds =
           rounds * (exposed * (SentBytes(row, group) / rates_.Bandwidth(job_, group)) +
                     rates_.Start(job_, group));
+      if (row.kind == CollectiveKind::kRing) {
+        work.ring_seconds += seconds;
+      } else {
+        (context ? work.context_seconds : work.tensor_seconds) += seconds;
+      }
     }
   }
 
@@ -271,7 +279,10 @@ class BlockClock {
     time.attention = work.attention_flops / rates_.attention_flops;
     time.memory = work.bytes / rates_.memory_bytes;
     time.tensor = work.tensor_seconds;
-    time.context = work.context_seconds;
+    // Of so many steps of attention the first waits for nothing.
+    const auto ranks = static_cast<double>(job_.context_parallel_size);
+    time.context = work.context_seconds +
+                   std::max(0.0, work.ring_seconds - time.attention * (ranks - 1) / ranks);
     const double launches =
         work.kernels * rates_.kernel_seconds + work.collectives * rates_.collective_seconds;
     time.launch = std::max(0.0, launches - time.Seconds());

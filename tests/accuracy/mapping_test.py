@@ -396,6 +396,15 @@ class MegatronCiTest(unittest.TestCase):
             self.assertEqual(job["runtime"]["versions"], {"torch": torch})
         self.assertNotIn("resumed_from_checkpoint", self.job()["training"])
 
+    def test_contexts(self):
+        split = self.job(" --cp-comm-type=all_gather", cp="2", dp="4")["parallelism"]
+        self.assertEqual(split["context_parallel_size"], 2)
+        self.assertEqual(split["context_parallel_method"], "all-gather")
+        split = self.job(" --num-distributed-optimizer-instances=2", cp="2", dp="4")["parallelism"]
+        self.assertEqual(split["context_parallel_method"], "ring")
+        self.assertEqual(split["shard_group_size"], 4, "of 2 x 4 ranks")
+        self.assertNotIn("context_parallel_size", self.job()["parallelism"])
+
     def test_refuses(self):
         for more, changes, reason in (
             (
@@ -412,7 +421,7 @@ class MegatronCiTest(unittest.TestCase):
                 "Transformer Engine's cross entropy",
             ),
             (" --quantum-attention=7", {}, "argument not judged yet: --quantum-attention"),
-            ("", {"cp": "2"}, "context parallelism"),
+            (" --cp-comm-type=a2a+p2p", {"cp": "4"}, "context parallelism by a2a+p2p"),
             ("", {"gpu": "B300"}, "no GPU id for 'B300'"),
             ("", {"framework": "Megatron-Core + Megatron-FSDP"}, "Megatron-FSDP"),
         ):

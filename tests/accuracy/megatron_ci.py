@@ -17,7 +17,7 @@ GPUS = {"A100": "a100-80gb-sxm", "H100": "h100-80gb-sxm", "GB200": "gb200-186gb"
 
 # Arguments that request_of reads.
 MAPPED = frozenset(
-    """cross-entropy-loss-fusion cross-entropy-fusion-impl account-for-embedding-in-pipeline-split account-for-loss-in-pipeline-split attention-backend
+    """context-parallel-size cp-comm-type cross-entropy-loss-fusion cross-entropy-fusion-impl account-for-embedding-in-pipeline-split account-for-loss-in-pipeline-split attention-backend
     attention-dropout bf16 decoder-first-pipeline-num-layers decoder-last-pipeline-num-layers
     disable-bias-linear ffn-hidden-size fp16 group-query-attention hidden-dropout kv-channels
     defer-embedding-wgrad-compute wgrad-deferral-limit overlap-p2p-communication-warmup-flush
@@ -55,7 +55,7 @@ IRRELEVANT = {
     "no-bias-gelu-fusion": "gelu keeps its input either way",
     "use-mcore-models test-mode check-weight-hash-across-dp-replicas-interval rerun-mode": "selects"
     " code, or checks it",
-    "context-parallel-size expert-model-parallel-size expert-tensor-parallel-size": "have columns",
+    "expert-model-parallel-size expert-tensor-parallel-size": "have columns",
 }
 HARMLESS = frozenset(word for words in IRRELEVANT for word in words.split())
 
@@ -85,6 +85,7 @@ REFUSED = {
     "overlap-moe-expert-parallel-comm": "layers of two micro-batches in turns",
 }
 
+CONTEXT_METHODS = {"p2p": "ring", "a2a": "ulysses", "all_gather": "all-gather"}
 DISPATCHERS = {"allgather": "all-gather", "alltoall": "all-to-all"}
 RECOMPUTE_MODULES = {"core_attn": "core-attention", "layernorm": "norm", "mlp": "mlp"}
 
@@ -109,11 +110,18 @@ TORCH_MOVED = {"dev_dgx_a100": "2.5", "lts": "2.2"}
 # The commit that only reformatted golden values, and the tests on GB200 without
 # CUBLAS_WORKSPACE_CONFIG whose values are older than those images (git log of each file).
 REFORMATTED = "93ebf8d72"
-OLDER = re.compile(r"_1node$|_resume_torch_dist_(cross_entropy_loss_fusion|reshard_\w+)$")
+OLDER = re.compile(
+    r"(?<!pp2_cp2)(?<!pp2_cp2_calculate_per_token_loss)_1node$"
+    r"|_resume_torch_dist_(cross_entropy_loss_fusion|reshard_\w+)$|nondeterministic_dp_last$"
+)
 
-# Tests whose configuration does not set CUBLAS_WORKSPACE_CONFIG and allows
-# nondeterministic kernels; all the others set it to :4096:8.
+# Tests whose configuration allows nondeterministic kernels, and those that do not set
+# CUBLAS_WORKSPACE_CONFIG; all the others set it to :4096:8.
 NONDETERMINISTIC = re.compile(r"nondeterministic|cross_entropy_loss_fusion|_reshard_|_release")
+WORKSPACE_UNSET = re.compile(
+    r"^(?!gpt3_mcore_cp2_pp2_ep2).*(nondeterministic|cross_entropy_loss_fusion|_reshard_|_release)"
+    r"|_tp2_pp2_cp2(_|$)|_etp1_(selective_recompute_experimental|resume_torch_dist_attn_cudagraph)"
+)
 
 
 def arguments(row):
@@ -228,8 +236,6 @@ def _refuse(row, args):
         raise Refused(reason)
     if _experts(row, args) and row.note(r"\(last commit (\S+) \d") == MOVED:
         raise Refused("experts of a core that is not known")
-    if row.number("cp", 1) > 1:
-        raise Refused("context parallelism")
     for name, reason in REFUSED.items():
         if name in args:
             raise Refused(reason)
@@ -381,9 +387,16 @@ def _parallelism(row, args):
     tensor = row.number("tp", 1)
     split = measured.parallelism(row, int("use-distributed-optimizer" in args))
     split["sequence_parallel"] = "sequence-parallel" in args and tensor > 1
+    contexts = row.number("cp", 1)
+    if contexts > 1:
+        split["context_parallel_size"] = contexts
+        method = args.get("cp-comm-type", "p2p")
+        if method not in CONTEXT_METHODS:
+            raise Refused(f"context parallelism by {method}")
+        split["context_parallel_method"] = CONTEXT_METHODS[method]
     instances = int(args.get("num-distributed-optimizer-instances", 1))
     if instances > 1:
-        split["shard_group_size"] = row.number("dp", 1) // instances
+        split["shard_group_size"] = row.number("dp", 1) * contexts // instances
     if _experts(row, args):
         split["expert_parallel_size"] = row.number("ep", 1)
         if "expert-tensor-parallel-size" in args:
@@ -443,7 +456,7 @@ def _runtime(row, args):
     if _experts(row, args):
         runtime["grouped_gemm"] = "moe-grouped-gemm" in args
         runtime["deterministic"] = not NONDETERMINISTIC.search(_test(row))
-    if not NONDETERMINISTIC.search(_test(row)):
+    if not WORKSPACE_UNSET.search(_test(row)):
         runtime["cublas_workspace_config"] = ":4096:8"
     blackwell = "cublas_workspace_config" not in runtime and _gpu(row) == "GB200"
     if blackwell or _resumed(row) or "cross-entropy-loss-fusion" in args:

@@ -77,6 +77,7 @@ def request_of(row):
             row,
             _zero_stage(row),
             sequence_parallel=tensor > 1 and not row.text("sequence_parallel").startswith("no"),
+            **_contexts(row),
         ),
         "runtime": runtime,
         "cluster": _cluster(row),
@@ -90,14 +91,20 @@ def _refuse(row):
     text = f"{row.text('model')} {row.text('ffn')}"
     if row.number("ep", 1) > 1 or re.search(r"deepseek|per expert|A3B", text):
         raise Refused("experts")
-    if row.number("cp", 1) > 1:
-        raise Refused("context parallelism")
     if "fp8" in row.text("precision"):
         raise Refused("fp8 of Transformer Engine")
     if "SOP head" in row.notes:
         raise Refused("a head that orders sentences, and a vocabulary not stated")
     if not row.text("grad_accum") or not row.text("seq_len"):
         raise Refused("the row does not state its batch and sequence length")
+
+
+def _contexts(row):
+    """SimuMax's runs exchange heads (--cp-comm-type a2a)."""
+    if row.number("cp", 1) == 1:
+        return {}
+    method = "ulysses" if row.family == "b200" else "ring"
+    return {"context_parallel_size": row.number("cp"), "context_parallel_method": method}
 
 
 def _zero_stage(row):

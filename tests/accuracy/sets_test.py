@@ -332,11 +332,15 @@ class MegatronRunsTest(unittest.TestCase):
         self.assertEqual(asked["parallelism"]["zero_stage"], 0)
         self.assertEqual(asked["model"]["transformer"]["position_count"], 1024)
 
+    def test_contexts_exchange_heads(self):
+        row = ROWS["b200-llama3_70b_l12_tp2_cp4_pp1_dp1_seq32768_mbc4_cef:max_allocated"]
+        split = job(megatron_runs, row)["parallelism"]
+        self.assertEqual(split["context_parallel_size"], 4)
+        self.assertEqual(split["context_parallel_method"], "ulysses")
+
     def test_refuses(self):
         for row_id, reason in (
             ("b200-deepseekv2_tp1_ep8_pp1_dp8_l4_mbc4_cef:max_allocated", "experts"),
-            ("b200-llama3_70b_l12_tp2_cp4_pp1_dp1_seq32768_mbc4_cef:max_allocated",
-             "context parallelism"),
             ("mbridge-0012", "fp8 of Transformer Engine"),
             ("mcoremisc-0024", "the row does not state its batch and sequence length"),
         ):

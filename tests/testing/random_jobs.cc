@@ -1,6 +1,8 @@
 #include "tests/testing/random_jobs.h"
 
+#include <algorithm>
 #include <initializer_list>
+#include <iterator>
 #include <limits>
 #include <string>
 
@@ -253,6 +255,33 @@ void FillDispatch(RandomNumbers random, JobSpec& job) {
   KeepPlain(random, job);
 }
 
+// Ranks that split each sequence, by a method that the framework has.
+void FillContexts(RandomNumbers random, const Capabilities& can, ParallelismSpec& parallel) {
+  const auto of = [](ContextParallelMethod method) { return AbilityOf(method); };
+  const bool any =
+      std::any_of(std::begin(kContextParallelMethods), std::end(kContextParallelMethods),
+                  [&](const auto& word) { return can.Has(of(word.value)); });
+  if (!any || !Once(random, 2)) return;
+  parallel.context_parallel_method = AnyWordOf(random, can, kContextParallelMethods, of);
+  parallel.context_parallel_size = One(random, {1, 2, 4});
+}
+
+// Transformer Engine's kernels split sequences, in 16 bits; other choices give way.
+void KeepKernels(RandomNumbers random, JobSpec& job) {
+  const bool splits = job.parallelism.context_parallel_size.value_or(1) > 1;
+  if (job.runtime.framework != "megatron-core" || !splits) return;
+  job.runtime.transformer_implementation.reset();
+  job.training.precision.preset = Once(random, 2) ? "bf16-mixed" : "fp16-mixed";
+  job.training.attention = Once(random, 2) ? "flash" : "cudnn";
+  job.cluster.gpu = Once(random, 2) ? "h100-80gb-sxm" : "a100-80gb-sxm";
+  if (job.parallelism.context_parallel_method == "ulysses") {  // no head is copied
+    Shape(job).kv_head_count = Shape(job).head_count;
+  }
+  if (job.training.recompute.mode != "selective") return;
+  job.training.recompute = {};
+  job.training.recompute.mode = "full";
+}
+
 int64_t AnyZeroStage(RandomNumbers random, const Capabilities& can) {
   while (true) {
     const int64_t stage = Below(random, 4);
@@ -276,10 +305,7 @@ JobSpec RandomJob(RandomNumbers random) {
   parallel.tensor_parallel_size = degree(Ability::kTensorParallel, {1, 2, 4});
   parallel.pipeline_parallel_size = degree(Ability::kPipelineParallel, {1, 1, 2, 4});
   parallel.data_parallel_size = degree(Ability::kDataParallel, {1, 2, 8});
-  if (can.Has(Ability::kUlysses) && Once(random, 2)) {
-    parallel.context_parallel_method = "ulysses";
-    parallel.context_parallel_size = One(random, {1, 2, 4});
-  }
+  FillContexts(random, can, parallel);
   parallel.zero_stage = AnyZeroStage(random, can);
   const int64_t layers_of_stage = One(random, {2, 4});
   TransformerSpec shape;
@@ -295,6 +321,7 @@ JobSpec RandomJob(RandomNumbers random) {
   const char* const gpus[] = {"a100-80gb-sxm", "h100-80gb-sxm", "v100-32gb-sxm", "rtx-4090"};
   job.cluster.gpu = gpus[Below(random, 4)];
   FillExperts(random, can, job);
+  KeepKernels(random, job);
   return job;
 }
 

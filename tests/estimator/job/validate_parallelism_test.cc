@@ -260,13 +260,38 @@ std::vector<Refusal> Contexts() {
        },
        {"job.parallelism.context_parallel_size: 2; is not modelled with fsdp2: torch's "
         "context_parallel; context_parallel_method ulysses is modelled"}},
-      {"a method that is not modelled",
+      {"a method that its kernels did not have yet",
        [](JobSpec& j) {
          j.runtime.framework = "megatron-core";
-         j.parallelism.context_parallel_method = "ring";
+         j.runtime.versions["megatron-core"] = "0.9";
+         j.parallelism.context_parallel_method = "all-gather";
        },
-       {"job.parallelism.context_parallel_method: ring; is not modelled with megatron-core: "
-        "Transformer Engine's kernels do it"}},
+       {"job.parallelism.context_parallel_method: all-gather; megatron-core has it from "
+        "0.10 on"}},
+      {"pieces from both ends of a sequence",
+       [](JobSpec& j) {
+         j.runtime.framework = "megatron-core";
+         j.training.sequence_length = 34;
+         j.parallelism.context_parallel_size = 2;
+       },
+       {"job.parallelism.context_parallel_size: 2; twice it must divide sequence_length 34"}},
+      {"heads that its kernels do not copy",
+       [](JobSpec& j) {
+         j.runtime.framework = "megatron-core";
+         j.parallelism.context_parallel_method = "ulysses";
+         j.parallelism.context_parallel_size = 4;
+       },
+       {"job.parallelism.context_parallel_size: 4; must divide the key and value heads of each "
+        "tensor-parallel rank, 2"}},
+      {"layers of its own",
+       [](JobSpec& j) {
+         j.runtime.framework = "megatron-core";
+         j.runtime.transformer_implementation = "local";
+         j.training.attention = "flash";
+         j.parallelism.context_parallel_size = 2;
+       },
+       {"job.runtime.transformer_implementation: local; must be transformer-engine with "
+        "context_parallel_size above 1"}},
       {"a method that nobody has",
        [](JobSpec& j) { j.parallelism.context_parallel_method = "spiral"; },
        {"job.parallelism.context_parallel_method: spiral; must be one of ulysses, ring, "

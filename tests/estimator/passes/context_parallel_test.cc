@@ -1,18 +1,13 @@
-// The pass in words: what each rank has of a sequence, what the kernel sees, and the
-// exchanges between them.
+// The pass in words: what each rank has of a sequence.
 #include <string>
 #include <vector>
 
 #include "estimator/program/describe.h"
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/jobs.h"
 
 namespace plimsoll {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 struct Row {
   const char* name;
@@ -54,25 +49,6 @@ TEST(ContextParallelTest, SplitsTheSequence) {
                {{"head.logits", "[B, S/cp, V]", "[2, 16, 256]"}, {"loss", "[B, S/cp]", "[2, 16]"}});
 }
 
-TEST(ContextParallelTest, GivesTheKernelSomeHeadsOfAllTokens) {
-  const Program program = Over(2);
-  ExpectShapes(FindBlock(program, "layer"),
-               {{"attention.query.exchanged", "[B, S, A/cp]", "[2, 32, 32]"},
-                {"attention.key.exchanged", "[B, S, C/cp]", "[2, 32, 16]"},
-                {"attention.value.exchanged", "[B, S, C/cp]", "[2, 32, 16]"},
-                {"attention.context", "[B, S, A/cp]", "[2, 32, 32]"},
-                {"attention.log_sum_exp", "[B, N/cp, S]", "[2, 2, 32]"},
-                {"attention.context.exchanged", "[B, S/cp, A]", "[2, 16, 64]"}});
-}
-
-// Two heads of keys over four ranks: each has one, as its queries need.
-TEST(ContextParallelTest, CopiesHeadsThatAreFewerThanRanks) {
-  const Program program = Over(4);
-  ExpectShapes(FindBlock(program, "layer"),
-               {{"attention.query.exchanged", "[B, S, A/cp]", "[2, 32, 16]"},
-                {"attention.key.exchanged", "[B, S, C/cp]", "[2, 32, 16]"}});
-}
-
 TEST(ContextParallelTest, StandsBesideTensorAndSequenceParallelism) {
   JobSpec job = WithSequenceParallelism(Job("fsdp2", 2), 2);
   job.cluster.gpu_count = 4;
@@ -84,93 +60,10 @@ TEST(ContextParallelTest, StandsBesideTensorAndSequenceParallelism) {
                 {"mlp.product.activation", "[B, S/cp, F/tp]", "[2, 16, 64]"}});
 }
 
-std::vector<std::string> Names(const Block& layer, const Ids& ids) {
-  std::vector<std::string> names;
-  for (const TensorId id : ids) names.emplace_back(layer.tensors[id].name);
-  return names;
-}
-
-// What the kernel keeps for backward is what was exchanged; the next product keeps its
-// own input.
-TEST(ContextParallelTest, TheKernelSavesWhatWasExchanged) {
-  const Program program = Over(2);
-  const Block& layer = FindBlock(program, "layer");
-  EXPECT_THAT(
-      Names(layer, FindOp(layer, "attention.flash").saved),
-      ElementsAre("attention.query.exchanged", "attention.key.exchanged",
-                  "attention.value.exchanged", "attention.context", "attention.log_sum_exp"));
-  EXPECT_THAT(Names(layer, FindOp(layer, "attention.out").saved),
-              ElementsAre("attention.context.exchanged"));
-}
-
-// Each op that waits for an exchange, in their order, with what it holds for it.
-std::vector<std::string> Exchanges(const Block& layer) {
-  std::vector<std::string> found;
-  for (const Op& op : layer.ops) {
-    for (const Collective& row : op.forward_collectives) {
-      if (row.kind != CollectiveKind::kAllToAll) continue;
-      EXPECT_EQ(row.axes, Along(Axis::kContext));
-      EXPECT_EQ(op.backward_collectives.count, 1) << "and its gradient goes back";
-      std::string text(layer.tensors[op.outputs.ids[0]].name);
-      for (const std::string& name : Names(layer, op.forward_temporaries)) text += " + " + name;
-      found.push_back(text);
-    }
-  }
-  return found;
-}
-
-// Source: deepspeed/runtime/sequence_parallel/ulysses_sp.py, UlyssesSPAttentionHF.
-TEST(ContextParallelTest, DeepSpeedLaysOutWhatItReceived) {
-  const Program program = Over(2);
-  EXPECT_THAT(Exchanges(FindBlock(program, "layer")),
-              ElementsAre("attention.query.received + attention.query.sent",
-                          "attention.key.received + attention.key.sent",
-                          "attention.value.received + attention.value.sent",
-                          "attention.context.received + attention.context.sent"));
-  JobSpec job = Job("deepspeed", 2);
-  job.training.micro_batch_size = 1;
-  const Program single = ProgramAfter(Valid(job), PassId::kContextParallel);
-  EXPECT_EQ(Exchanges(FindBlock(single, "layer")).back(), "attention.context.received")
-      << "of one sequence what the kernel made is in order";
-}
-
-// Source: verl/utils/ulysses.py, all_to_all_tensor.
-TEST(ContextParallelTest, Fsdp2PutsPiecesTogether) {
-  const Program program = Over(2, "fsdp2");
-  EXPECT_THAT(
-      Exchanges(FindBlock(program, "layer")),
-      ElementsAre("attention.query.exchanged + attention.query.sent + attention.query.received",
-                  "attention.key.exchanged + attention.key.sent + attention.key.received",
-                  "attention.value.exchanged + attention.value.sent + attention.value.received",
-                  "attention.context.exchanged + attention.context.sent + "
-                  "attention.context.received"));
-}
-
-// Sequence parallelism scatters sums; an exchange is none.
-TEST(ContextParallelTest, SequenceParallelismLeavesExchanges) {
-  JobSpec job = WithSequenceParallelism(Job("fsdp2", 2), 2);
-  job.cluster.gpu_count = 4;
-  const Program program = ProgramAfter(Valid(job), PassId::kSequenceParallel);
-  EXPECT_EQ(Exchanges(FindBlock(program, "layer")).size(), 4u);
-}
-
-TEST(ContextParallelTest, TheCallerHoldsWhatItGaveTheKernel) {
-  const Program program = Over(2);
-  const Block& layer = FindBlock(program, "layer");
-  for (const char* name : {"attention.query.rotated", "attention.key.rotated"}) {
-    const uint8_t until = FindTensor(layer, name).held_until;
-    ASSERT_LT(until, layer.ops.size()) << name;
-    EXPECT_EQ(layer.ops[until].name, "attention.context.exchanged") << name;
-    EXPECT_EQ(layer.ops[until + 1].name, "attention.out") << name;
-  }
-}
-
 TEST(ContextParallelTest, OneRankChangesNothing) {
   const ValidJob job = Valid(Job("deepspeed", 1));
   EXPECT_EQ(Describe(ProgramAfter(job, PassId::kContextParallel)),
             Describe(ProgramAfter(job, PassId::kTensorParallel)));
-  EXPECT_THAT(Exchanges(FindBlock(ProgramAfter(job, PassId::kContextParallel), "layer")),
-              IsEmpty());
 }
 
 }  // namespace

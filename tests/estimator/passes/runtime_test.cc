@@ -53,6 +53,19 @@ TEST(RuntimeTest, TransformerEngineHasItsOwn) {
   EXPECT_EQ(FixedBytes(ProgramOf(job), "workspace.transformer_engine"), 0);
 }
 
+// fp32 angles [S, D] of a rank's part of the sequence, for each virtual stage.
+TEST(RuntimeTest, RotaryAnglesStay) {
+  JobSpec job = With(SmallJob(), "megatron-core");
+  EXPECT_EQ(FixedBytes(ProgramOf(job), "attention.rotary.angles"), 4 * 32 * 16);
+  job.parallelism.context_parallel_size = 2;
+  EXPECT_EQ(FixedBytes(ProgramOf(job), "attention.rotary.angles"), 4 * 16 * 16);
+  job.parallelism.pipeline_parallel_size = 2;
+  job.parallelism.pipeline_schedule = "interleaved-1f1b";
+  EXPECT_EQ(FixedBytes(ProgramOf(job), "attention.rotary.angles"), 2 * 4 * 16 * 16);
+  Shape(job).position_embedding = "none";
+  EXPECT_EQ(FixedBytes(ProgramOf(job), "attention.rotary.angles"), 0);
+}
+
 // Tokens, labels, positions of 8 bytes and a mask of 4, a token; where asked a
 // byte for each pair of tokens.
 TEST(RuntimeTest, TheBatchIsThere) {

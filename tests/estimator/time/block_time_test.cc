@@ -2,6 +2,8 @@
 // 2 TB/s, of which half is reached.
 #include "estimator/time/block_time.h"
 
+#include <algorithm>
+
 #include "estimator/time/step_time.h"
 #include "gtest/gtest.h"
 #include "tests/testing/jobs.h"
@@ -94,6 +96,19 @@ TEST(BlockTimeTest, ContextParallelismSplitsTokensAndAddsExchanges) {
   const double sent = 0.75 * 512 * (2 * 2560 + 2 * 512) * 2;
   EXPECT_NEAR(time.forward.context, sent / 150e9, 1e-9);
   EXPECT_NEAR(time.backward.context, time.forward.context, 1e-12);
+}
+
+// Keys and values [512, 1024] of each rank go to three others while attention runs, and back
+// with their gradients: what attention takes longer hides it.
+TEST(BlockTimeTest, ARingRunsBesideAttention) {
+  JobSpec split = With(Plain(), "megatron-core");
+  split.parallelism.context_parallel_size = 4;
+  split.training.attention = "flash";
+  const BlockTime time = Layer(split);
+  const double sent = 3.0 * 512 * 2 * 512 * 2 / 150e9;
+  EXPECT_NEAR(time.forward.context, std::max(0.0, sent - 0.75 * time.forward.attention), 1e-9);
+  EXPECT_NEAR(time.backward.context, std::max(0.0, 2 * sent - 0.75 * time.backward.attention),
+              1e-9);
 }
 
 TEST(BlockTimeTest, TensorParallelismSplitsProductsAndAddsCollectives) {

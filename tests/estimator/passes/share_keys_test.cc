@@ -1,0 +1,118 @@
+// The pass in words: keys and values of all ranks, in turn or at once.
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/jobs.h"
+
+namespace plimsoll {
+namespace {
+
+using ::testing::ElementsAre;
+
+struct Row {
+  const char* name;
+  const char* symbols;
+  const char* numbers;
+};
+
+// SmallJob(): B 2, S 32, H 64, A 64, C 32 of two heads, N 4, D 16, F 128, V 256.
+JobSpec Job(absl::string_view framework, int64_t ranks) {
+  JobSpec job = With(SmallJob(), framework);
+  job.parallelism.context_parallel_size = ranks;
+  job.parallelism.context_parallel_method = "ulysses";
+  job.cluster.gpu_count = ranks;
+  return job;
+}
+
+void ExpectShapes(const Block& block, const std::vector<Row>& rows) {
+  for (const Row& row : rows) {
+    EXPECT_EQ(InSymbols(FindTensor(block, row.name).shape), row.symbols) << row.name;
+    EXPECT_EQ(InNumbers(FindTensor(block, row.name).shape), row.numbers) << row.name;
+  }
+}
+
+std::vector<std::string> Names(const Block& layer, const Ids& ids) {
+  std::vector<std::string> names;
+  for (const TensorId id : ids) names.emplace_back(layer.tensors[id].name);
+  return names;
+}
+
+// Megatron-Core: queries, keys and values are views of one projection's 128 where nothing is
+// rotated.
+Program Sharing(const char* method, int64_t ranks, bool rotary = true) {
+  JobSpec job = Job("megatron-core", ranks);
+  job.parallelism.context_parallel_method = method;
+  if (!rotary) {
+    Shape(job).position_embedding = "learned";
+    Shape(job).position_count = 32;
+  }
+  return ProgramAfter(Valid(job), PassId::kContextParallel);
+}
+
+TEST(ShareKeysTest, KeysAndValuesPassAroundARing) {
+  const Program program = Sharing("ring", 4);
+  const Block& layer = FindBlock(program, "layer");
+  const Op& kernel = FindOp(layer, "attention.flash");
+  ExpectShapes(layer, {{"attention.query.rotated", "[B, S/cp, A]", "[2, 8, 64]"},
+                       {"attention.context", "[B, S/cp, A]", "[2, 8, 64]"},
+                       {"attention.log_sum_exp", "[B, N, S/cp]", "[2, 4, 8]"},
+                       {"attention.kv.received", "[B, S/cp, 2C]", "[2, 8, 64]"},
+                       {"attention.kv.passed", "[B, S/cp, 6C]", "[2, 8, 192]"},
+                       {"attention.context.steps", "[B, S/cp, 4A]", "[2, 8, 256]"},
+                       {"attention.log_sum_exp.steps", "[B, N, 4S/cp]", "[2, 4, 32]"},
+                       {"attention.kv.turns", "[B, S/cp, 6C]", "[2, 8, 192]"}});
+  EXPECT_THAT(Names(layer, kernel.saved),
+              ElementsAre("attention.query.rotated", "attention.kv.received", "attention.context",
+                          "attention.log_sum_exp"));
+  EXPECT_THAT(
+      Names(layer, kernel.forward_temporaries),
+      ElementsAre("attention.kv.passed", "attention.context.steps", "attention.log_sum_exp.steps"));
+  EXPECT_THAT(Names(layer, kernel.backward_temporaries),
+              ElementsAre("attention.query.gradient.accumulator", "attention.kv.turns",
+                          "attention.kv.step.gradient", "attention.query.step.gradient"));
+  ASSERT_EQ(kernel.forward_collectives.count, 1);
+  EXPECT_EQ(kernel.forward_collectives.rows[0].kind, CollectiveKind::kRing);
+}
+
+TEST(ShareKeysTest, KeysAndValuesAreGatheredForEachPass) {
+  const Program program = Sharing("all-gather", 4);
+  const Block& layer = FindBlock(program, "layer");
+  const Op& kernel = FindOp(layer, "attention.flash");
+  ExpectShapes(layer, {{"attention.kv.gathered", "[B, 4S/cp, 2C]", "[2, 32, 64]"},
+                       {"attention.key.pieces", "[B, 4S/cp, C]", "[2, 32, 32]"},
+                       {"attention.context.halves", "[B, S/cp, 2A]", "[2, 8, 128]"}});
+  EXPECT_THAT(
+      Names(layer, kernel.saved),
+      ElementsAre("attention.query.rotated", "attention.key.rotated", "attention.value.contiguous",
+                  "attention.context", "attention.log_sum_exp"))
+      << "each rank's own";
+  ASSERT_EQ(kernel.backward_collectives.count, 2);
+  EXPECT_EQ(kernel.backward_collectives.rows[1].kind, CollectiveKind::kReduceScatter);
+}
+
+// Source: megatron/core/transformer/attention.py, Attention.forward.
+TEST(ShareKeysTest, LocalsHoldTheProjectionUntilTheNextProduct) {
+  const Program program = Sharing("ring", 2, false);
+  const Block& layer = FindBlock(program, "layer");
+  const uint8_t until = FindTensor(layer, "attention.qkv.activation").held_until;
+  ASSERT_LT(until, layer.ops.size());
+  EXPECT_EQ(layer.ops[until].name, "attention.out");
+  EXPECT_EQ(FindTensor(layer, "attention.query.contiguous").held_until, 255);
+  EXPECT_EQ(FindTensor(layer, "attention.kv.turns").held_until, 255);
+}
+
+TEST(ShareKeysTest, ViewsOfAProjectionAreCopied) {
+  const Program program = Sharing("ring", 2, false);
+  const Block& layer = FindBlock(program, "layer");
+  EXPECT_THAT(Names(layer, FindOp(layer, "attention.flash").inputs),
+              ElementsAre("attention.query.contiguous", "attention.key.contiguous",
+                          "attention.value.contiguous"));
+  EXPECT_EQ(FindOp(layer, "attention.query.contiguous").modules,
+            FindOp(layer, "attention.flash").modules)
+      << "run again with the kernel";
+}
+
+}  // namespace
+}  // namespace plimsoll
