@@ -13,6 +13,7 @@ absl::string_view Name(DType dtype) {
     case DType::kBf16:
       return "bf16";
     case DType::kFp8:
+    case DType::kFp8Blocks:
       return "fp8";
     case DType::kInt8Blocks:
     case DType::kInt8:

@@ -90,6 +90,7 @@ enum class Ability : uint8_t {
   kFp16Pure,
   kBf16Optimizer,
   kFp8Mixed,
+  kFp8Lm,
 
   kGradientAccumulationDType,
   kReduceDType,

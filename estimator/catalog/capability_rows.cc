@@ -30,7 +30,7 @@ constexpr uint16_t kAll = kOfModules | kMegatron | kNanotron;
 
 constexpr AbilitySet kPresets = {Ability::kFp32,     Ability::kFp16Mixed, Ability::kBf16Mixed,
                                  Ability::kBf16Pure, Ability::kFp16Pure,  Ability::kBf16Optimizer,
-                                 Ability::kFp8Mixed};
+                                 Ability::kFp8Lm};
 constexpr AbilitySet kAdams = {Ability::kAdam, Ability::kAdamW};
 constexpr AbilitySet kSgds = {Ability::kSgd, Ability::kSgdMomentum};
 constexpr AbilitySet kOtherOptimizers = {Ability::kRmsprop,  Ability::kAdagrad, Ability::kLamb,
@@ -73,6 +73,15 @@ constexpr CapabilityRow kRows[] = {
     Of(kAll, AbilitySet{Ability::kPlainLoss} | kPresets | kAdams,
        "torch optim/adamw.py; Megatron core/optimizer/__init__.py; nanotron helpers.py, "
        "init_optimizer_and_grad_accumulator"),
+    Of(kCore, {Ability::kFp8Mixed},
+       "transformer_engine/pytorch/module/linear.py, layernorm_linear.py; Megatron "
+       "core/fp8_utils.py, "
+       "get_fp8_context"),
+    NotModelled(kOfModules | kNanotron, {Ability::kFp8Mixed},
+                "Transformer Engine's recipes are modelled with megatron-core",
+                "torchao float8/float8_linear.py; accelerate utils/transformer_engine.py; nanotron "
+                "fp8/linear.py"),
+    Lacks(kOldMegatron, {Ability::kFp8Mixed}, "it is of 2021", "Megatron-LM v2.4"),
 
     // Parallelism.
     Of(kStaged, {Ability::kTensorParallel, Ability::kPipelineParallel},
@@ -503,6 +512,7 @@ const std::array<AbilityName, kAbilityCount> kAbilityNames = {{
     {Ability::kFp16Pure, "training.precision.preset", "fp16-pure"},
     {Ability::kBf16Optimizer, "training.precision.preset", "bf16-optimizer"},
     {Ability::kFp8Mixed, "training.precision.preset", "fp8-mixed"},
+    {Ability::kFp8Lm, "training.precision.preset", "fp8-lm"},
     {Ability::kGradientAccumulationDType, "training.precision.gradient_accumulation_dtype", "set"},
     {Ability::kReduceDType, "training.precision.reduce_dtype", "set"},
     {Ability::kGradientAsBucketView, "runtime.gradient_as_bucket_view", "set"},

@@ -51,7 +51,8 @@ struct ModelSpec {
 
 struct PrecisionSpec {
   std::optional<std::string> preset, parameter_dtype, gradient_dtype, gradient_accumulation_dtype,
-      reduce_dtype, master_dtype, optimizer_state_dtype, router_dtype;
+      reduce_dtype, master_dtype, optimizer_state_dtype, router_dtype, fp8_recipe;
+  std::optional<bool> fp8_parameters;
 };
 
 struct OptimizerSpec {
@@ -206,7 +207,14 @@ enum class PresetName : uint8_t {
   kFp16Pure,
   kBf16Optimizer,
   kFp8Mixed,
+  kFp8Lm,
 };
+// By what products in fp8 scale what they read, in Transformer Engine.
+//   kDelayed, kTensorwise  the whole tensor: by its largest values of late, or by its own
+//   kBlockwise             128 elements, or 128 times 128 of weights
+//   kMxfp8                 32 elements, by the GPU itself
+// Source: transformer_engine/common/recipe/__init__.py.
+enum class Fp8Recipe : uint8_t { kDelayed, kTensorwise, kBlockwise, kMxfp8 };
 
 // Dtypes of everything that training keeps of a parameter.
 struct Precision {
@@ -226,6 +234,17 @@ struct Precision {
   DType Product() const { return autocast ? cast : activation; }
   // What grouped ones do: autocast knows none, and leaves them to the weights' dtype.
   DType Grouped() const { return autocast ? parameter : activation; }
+};
+
+// How products of the layers' matrices read fp8.
+struct Fp8 {
+  Fp8Recipe recipe = Fp8Recipe::kDelayed;
+  bool parameters = false;  // the matrices are kept in it alone
+
+  // One scale for a whole tensor.
+  bool ScalesTensors() const {
+    return recipe == Fp8Recipe::kDelayed || recipe == Fp8Recipe::kTensorwise;
+  }
 };
 
 // Matrices of this rank beside those that are targets.
@@ -253,6 +272,7 @@ struct Job {
   int64_t global_batch_size = 1;
   int64_t micro_batch_count = 1;  // of one data-parallel rank in one step
   Precision precision;
+  std::optional<Fp8> fp8;
   OptimizerName optimizer = OptimizerName::kAdamW;
   OptimizerImplementation optimizer_implementation = OptimizerImplementation::kFused;
   bool gradient_clipping = true;
@@ -321,6 +341,12 @@ struct Job {
   // What forward reads of an adapter's weights: the weights, or 16 bits gathered of masters.
   DType AdapterDType() const {
     return precision.master == DType::kNone ? adapter->dtype : precision.parameter;
+  }
+  // Copies in fp8 that a tensor has: products read rows alone, but where the GPU has others and one
+  // scale serves both ways. Source: transformer_engine/pytorch/utils.py,
+  // is_non_tn_fp8_gemm_supported.
+  int64_t Fp8CopyCount() const {
+    return fp8->ScalesTensors() && architecture == GpuArchitecture::kBlackwell ? 1 : 2;
   }
   // Sequences of a sample: of a pair two.
   int64_t SequencesOfSample() const { return reference.has_value() ? 2 : 1; }

@@ -19,6 +19,7 @@ constexpr char kSequence[] = "training.sequence_length";
 constexpr char kMicroBatch[] = "training.micro_batch_size";
 constexpr char kGlobalBatch[] = "training.global_batch_size";
 constexpr char kPreset[] = "training.precision.preset";
+constexpr char kFp8Parameters[] = "training.precision.fp8_parameters";
 constexpr char kOptimizer[] = "training.optimizer.name";
 constexpr char kImplementation[] = "training.optimizer.implementation";
 constexpr char kRecompute[] = "training.recompute.mode";
@@ -76,6 +77,9 @@ constexpr FieldSynonym kFieldSynonyms[] = {
     {"fp16", kPreset, "Megatron-LM --fp16; Hugging Face and DeepSpeed fp16", WordReading::kSwitch,
      "fp16", ""},
     {"fp16.enabled", kPreset, "DeepSpeed", WordReading::kSwitch, "fp16", ""},
+    {"fp8-format", kPreset, "Megatron-Core --fp8-format"},
+    {"fp8-param-gather", kFp8Parameters, "Megatron-Core --fp8-param-gather"},
+    {"fp8-param", kFp8Parameters, "Megatron Bridge fp8_param"},
     {"optim", kOptimizer, "Hugging Face TrainingArguments.optim"},
     {"optimizer.type", kOptimizer, "DeepSpeed"},
     {"recomputation", kRecompute, "usual"},
@@ -220,6 +224,8 @@ constexpr ValueSynonym kValueSynonyms[] = {
     {kPreset, "fp32-true", "fp32", "usual"},
     {kPreset, "32-true", "fp32", "PyTorch Lightning, litgpt"},
     {kPreset, "32", "fp32", "PyTorch Lightning"},
+    {kPreset, "hybrid", "fp8-mixed", "Megatron-Core --fp8-format: e4m3 forward, e5m2 backward"},
+    {kPreset, "e4m3", "fp8-mixed", "Megatron-Core --fp8-format"},
     {kPreset, "tf32", "fp32", "tf32 moves no byte: it is how fp32 is multiplied"},
     // Hugging Face transformers, training_args.py, OptimizerNames.
     {kOptimizer, "adamw-torch", "adamw", "Hugging Face optim", "", kImplementation, "foreach"},
@@ -384,13 +390,12 @@ constexpr RefusedWord kRefusedWords[] = {
     {kQuantization, "torchao", kNotModelled, kQuantizedRule},
     {kQuantization, "bnb", kAmbiguous, "may be nf4, fp4 or int8"},
     {"", "fp8", kNotModelled,
-     "not modelled yet: products in fp8 (Transformer Engine, torchao); preset fp8-mixed keeps "
-     "weights and gradients in fp8",
+     "not modelled yet as a switch: preset fp8-mixed with fp8_recipe is Transformer Engine's fp8; "
+     "torchao's is not modelled",
      "false"},
     // Values.
-    {kPreset, "fp8", kNotModelled,
-     "not modelled yet: products in fp8 (Transformer Engine, torchao); fp8-mixed keeps weights and "
-     "gradients in fp8"},
+    {kPreset, "fp8", kAmbiguous,
+     "may be fp8-mixed (Transformer Engine's products) or fp8-lm (weights and gradients too)"},
     {kPreset, "bf16", kAmbiguous,
      "is bf16-autocast with ddp, bf16-mixed with FSDP and DeepSpeed, where the trainer is "
      "hf-trainer",

@@ -79,6 +79,7 @@ void CheckModelled(const JobSpec& spec, const Catalog& catalog, Check& check, Jo
   CheckKnobs(spec.runtime, check, job);
   if (job.adapter.has_value() && job.profile != &UnknownFramework()) CheckAdapter(spec, check, job);
   if (job.quantization.has_value()) CheckQuantization(spec.training, check, job);
+  if (job.fp8.has_value() && job.capabilities.Has(Ability::kFp8Mixed)) CheckFp8(spec, check, job);
   if (job.reference.has_value() && job.profile != &UnknownFramework()) {
     CheckPreference(spec, check, job);
   }

@@ -163,8 +163,8 @@ void CheckExperts(const JobSpec& spec, Check& check, const Job& job) {
                  spec.training.preference.method.value_or(""));
   experts.Refuse(SeesShapes(job.optimizer), "training.optimizer.name",
                  NameOf(job.optimizer, kOptimizers));
-  experts.Refuse(spec.training.precision.preset == "fp8-mixed", "training.precision.preset",
-                 "fp8-mixed");
+  const std::string preset = spec.training.precision.preset.value_or("");
+  experts.Refuse(job.fp8.has_value() || preset == "fp8-lm", "training.precision.preset", preset);
   experts.RefusePartsAgain(spec.training.recompute, job);
   CheckShape(experts, model);
   experts.Refuse(job.compile, "runtime.compile", "true");

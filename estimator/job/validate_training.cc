@@ -108,12 +108,28 @@ void ReadRouterDType(const PrecisionSpec& spec, Check& check, Job& job) {
   ReadDType("training.precision.router_dtype", spec.router_dtype, check, job.precision.router);
 }
 
-void CheckPrecision(const PrecisionSpec& spec, Check& check, Job& job) {
+absl::string_view UsualPreset(const PrecisionSpec& spec, const Job& job) {
+  if (spec.fp8_recipe.has_value()) return "fp8-mixed";
   // Without sharding nobody keeps masters of what is frozen.
   const bool whole = job.profile->sharding == Sharding::kBuckets;
-  const bool pure = job.adapter.has_value() && (whole || !job.profile->widens_adapters);
-  const absl::string_view usual =
-      pure ? "bf16-pure" : (job.reference.has_value() ? "bf16-autocast" : "bf16-mixed");
+  if (job.adapter.has_value() && (whole || !job.profile->widens_adapters)) return "bf16-pure";
+  return job.reference.has_value() ? "bf16-autocast" : "bf16-mixed";
+}
+
+void WarnOfPreset(absl::string_view name, Job& job) {
+  const absl::string_view field = "job.training.precision.preset";
+  if (name == "fp16-pure") {
+    job.warnings.push_back({"fp16-diverges", std::string(field),
+                            "training large models in fp16 without master weights diverges"});
+  }
+  if (name == "fp8-lm") {
+    job.warnings.push_back({"fp8-activations", std::string(field),
+                            "activations are counted as bf16, without their fp8 copies"});
+  }
+}
+
+void CheckPrecision(const PrecisionSpec& spec, Check& check, Job& job) {
+  const absl::string_view usual = UsualPreset(spec, job);
   const std::string name = spec.preset.value_or(std::string(usual));
   const auto preset = check.Meaning("training.precision.preset", name, kPresets);
   if (!spec.preset.has_value()) {
@@ -158,14 +174,8 @@ void CheckPrecision(const PrecisionSpec& spec, Check& check, Job& job) {
   ReadDType("training.precision.optimizer_state_dtype", spec.optimizer_state_dtype, check,
             precision.state);
   ReadRouterDType(spec, check, job);
-  if (name == "fp16-pure") {
-    job.warnings.push_back({"fp16-diverges", "job.training.precision.preset",
-                            "training large models in fp16 without master weights diverges"});
-  }
-  if (name == "fp8-mixed") {
-    job.warnings.push_back({"fp8-activations", "job.training.precision.preset",
-                            "activations are counted as bf16, without their fp8 copies"});
-  }
+  WarnOfPreset(name, job);
+  ReadFp8(spec, preset->name == PresetName::kFp8Mixed, check, job);
   CheckAbility(AbilityOf(preset->name), "training.precision.preset", name, check, job);
 }
 

@@ -154,7 +154,8 @@ inline constexpr Word<Head> kHeads[] = {
 // Dtypes of a preset. kNone under `accumulation` leaves it to the framework.
 // Source: Micikevicius et al. 2018 and Rajbhandari et al. 2020 (ZeRO), 3.1, for
 // mixed precision; deepspeed/runtime/bf16_optimizer.py for bf16-optimizer; Peng
-// et al. 2023 (FP8-LM) for fp8-mixed, states kept wider.
+// et al. 2023 (FP8-LM) for fp8-lm, states kept wider. fp8-mixed is bf16-mixed to all but the
+// layers' products: transformer_engine/pytorch/module/linear.py.
 struct Preset {
   PresetName name;
   DType parameter, gradient, accumulation, master, state, activation, residual;
@@ -183,8 +184,17 @@ inline constexpr Word<Preset> kPresets[] = {
      {PresetName::kBf16Optimizer, DType::kBf16, DType::kBf16, DType::kFp32, DType::kFp32,
       DType::kFp32, DType::kBf16, DType::kBf16, false}},
     {"fp8-mixed",
-     {PresetName::kFp8Mixed, DType::kFp8, DType::kFp8, DType::kFp8, DType::kFp32, DType::kBf16,
+     {PresetName::kFp8Mixed, DType::kBf16, DType::kBf16, DType::kNone, DType::kFp32, DType::kFp32,
       DType::kBf16, DType::kBf16, false}},
+    {"fp8-lm",
+     {PresetName::kFp8Lm, DType::kFp8, DType::kFp8, DType::kFp8, DType::kFp32, DType::kBf16,
+      DType::kBf16, DType::kBf16, false}},
+};
+inline constexpr Word<Fp8Recipe> kFp8Recipes[] = {
+    {"delayed", Fp8Recipe::kDelayed},
+    {"tensorwise", Fp8Recipe::kTensorwise},
+    {"blockwise", Fp8Recipe::kBlockwise},
+    {"mxfp8", Fp8Recipe::kMxfp8},
 };
 
 }  // namespace plimsoll

@@ -76,11 +76,27 @@ void AddCasts(const Job& job, Program& program) {
                             .alive = During(Phase::kForward, last, true, true)});
 }
 
+// Copies of the matrices that products read in fp8, made in the first forward and filled anew in
+// each step's; or these alone. Source: transformer_engine/pytorch/module/base.py, quantize_weight;
+// Megatron core/extensions/transformer_engine.py, is_first_microbatch; core/fp8_utils.py,
+// get_fp8_context (fp8_model_init).
+void AddFp8Weights(const Job& job, Program& program) {
+  if (!job.fp8.has_value()) return;
+  const DType dtype = job.fp8->ScalesTensors() ? DType::kFp8 : DType::kFp8Blocks;
+  if (job.fp8->parameters) program.states.back().basis = Basis::kNotFp8;
+  State state{.name = "weights.fp8", .role = Role::kWeight, .basis = Basis::kFp8, .dtype = dtype};
+  program.states.push_back(state);
+  if (job.Fp8CopyCount() == 1) return;
+  state.name = "weights.fp8.transposed";
+  program.states.push_back(state);
+}
+
 void AddWeights(const Job& job, Program& program) {
   program.states.push_back({.name = "weights",
                             .role = Role::kWeight,
                             .part = Part::kWeights,
                             .dtype = job.precision.parameter});
+  AddFp8Weights(job, program);
   if (job.adapter.has_value()) {
     State& frozen = program.states.emplace_back(program.states.back());
     frozen.name = "weights.frozen";

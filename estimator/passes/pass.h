@@ -46,6 +46,12 @@ Program ApplySequenceParallel(const ValidJob& job, Program program);
 // Source: megatron/core/transformer/moe/token_dispatcher.py.
 Program ApplyExpertParallel(const ValidJob& job, Program program);
 
+// Gives products of the layers' matrices what they read in fp8: inputs and gradients of outputs
+// have copies, of which backward's stays in the place of the input.
+//   [B, S, H] 16 bits -> [B, S, H] fp8, and its transpose
+// Source: Micikevicius et al. 2022 (arXiv 2209.05433); transformer_engine/pytorch/module/linear.py.
+Program ApplyFp8Products(const ValidJob& job, Program program);
+
 // Runs head and loss over slices of the tokens, with an fp32 sum of the
 // hidden state's gradient.
 // Source: torchtitan components/loss.py, ChunkedLossWrapper.
@@ -95,6 +101,7 @@ inline constexpr Pass kPasses[kPassCount] = {
     {PassId::kContextParallel, ApplyContextParallel},
     {PassId::kSequenceParallel, ApplySequenceParallel},
     {PassId::kExpertParallel, ApplyExpertParallel},
+    {PassId::kFp8Products, ApplyFp8Products},
     {PassId::kLossChunks, ApplyLossChunks},
     {PassId::kRecompute, ApplyRecompute},
     {PassId::kOptimizer, ApplyOptimizer},

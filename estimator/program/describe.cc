@@ -15,9 +15,16 @@ constexpr absl::string_view kCollectives[] = {"gathers", "reduce-scatters", "all
 constexpr absl::string_view kOps[] = {"",          " (product)",  " (attention)",
                                       " (gather)", " (dispatch)", " (combine)"};
 constexpr absl::string_view kGradients[] = {"", "shares gradients", "gradient in place"};
-constexpr absl::string_view kBases[] = {
-    "parameters", "matrices", "matrices read whole", "other parameters", "rows + columns",
-    "largest",    "bytes",    "bytes a layer"};
+constexpr absl::string_view kBases[] = {"parameters",
+                                        "matrices",
+                                        "matrices read whole",
+                                        "other parameters",
+                                        "matrices read in fp8",
+                                        "all but matrices read in fp8",
+                                        "rows + columns",
+                                        "largest",
+                                        "bytes",
+                                        "bytes a layer"};
 constexpr absl::string_view kKinds[] = {"embedding", "layer", "head"};
 constexpr absl::string_view kParts[] = {"",
                                         "weights",
@@ -82,6 +89,7 @@ std::string Line(const Parameter& parameter, const Block& block) {
           .If(parameter.tied, "tied")
           .If(parameter.frozen, "frozen")
           .If(parameter.quantized, "quantized")
+          .If(parameter.fp8, "read in fp8")
           .If(parameter.packed(),
               absl::StrCat("packed into ",
                            parameter.packed() ? block.parameters[parameter.packed_into].name : ""))

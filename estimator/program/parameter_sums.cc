@@ -28,6 +28,7 @@ void AddParameter(const Parameter& parameter, int64_t row_shards, ParameterSums&
   sums.largest = std::max(sums.largest, elements);
   if (matrix && !parameter.embedding) sums.matrices = Add(sums.matrices, elements);
   if (parameter.sliced) sums.sliced = Add(sums.sliced, elements);
+  if (parameter.fp8) sums.fp8 = Add(sums.fp8, elements);
   const int64_t sides = matrix ? Add(rows, columns) : rows;
   sums.rows_and_columns = Add(sums.rows_and_columns, sides);
   sums.row_shard = Add(sums.row_shard, row_shard);
@@ -78,6 +79,7 @@ void AddBlocks(const ParameterSums& block, int64_t count, ParameterSums& sums) {
   add(sums.experts, block.experts);
   add(sums.matrices, block.matrices);
   add(sums.sliced, block.sliced);
+  add(sums.fp8, block.fp8);
   add(sums.rows_and_columns, block.rows_and_columns);
   add(sums.row_shard, block.row_shard);
   sums.largest = std::max(sums.largest, block.largest);
@@ -156,6 +158,10 @@ int64_t WholeBytes(const State& state, const ParameterSums& sums) {
       return sharded(sums.matrices - sums.sliced);
     case Basis::kOthers:
       return sharded(sums.parameters - sums.matrices);
+    case Basis::kFp8:
+      return sharded(sums.fp8);
+    case Basis::kNotFp8:
+      return sharded(sums.parameters - sums.fp8);
     case Basis::kRowsAndColumns:
       return sharded(sums.rows_and_columns);
     case Basis::kLargest:

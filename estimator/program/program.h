@@ -100,6 +100,7 @@ enum class PassId : uint8_t {
   kContextParallel,
   kSequenceParallel,
   kExpertParallel,
+  kFp8Products,
   kLossChunks,
   kRecompute,
   kOptimizer,
@@ -108,20 +109,11 @@ enum class PassId : uint8_t {
   kPipelineParallel,
   kRuntime,
 };
-inline constexpr size_t kPassCount = 13;
-inline constexpr absl::string_view kPassNames[kPassCount] = {"adapters",
-                                                             "quantization",
-                                                             "tensor-parallel",
-                                                             "context-parallel",
-                                                             "sequence-parallel",
-                                                             "expert-parallel",
-                                                             "loss-chunks",
-                                                             "recompute",
-                                                             "optimizer",
-                                                             "preference",
-                                                             "zero",
-                                                             "pipeline-parallel",
-                                                             "runtime"};
+inline constexpr size_t kPassCount = 14;
+inline constexpr absl::string_view kPassNames[kPassCount] = {
+    "adapters",        "quantization", "tensor-parallel",   "context-parallel", "sequence-parallel",
+    "expert-parallel", "fp8-products", "loss-chunks",       "recompute",        "optimizer",
+    "preference",      "zero",         "pipeline-parallel", "runtime"};
 using PassMarks = uint16_t;
 static_assert(kPassCount <= 16);
 
@@ -138,6 +130,7 @@ struct Parameter {
   bool quantized = false;        // frozen, in a dtype that no product reads
   bool tied = false;             // the same tensor as the embedding, when on one rank
   bool sliced = false;           // read slice by slice: autocast makes no copy of it whole
+  bool fp8 = false;              // products read it in fp8
   uint8_t packed_into = 255;     // the parameter whose tensor it is a part of; 255: its own
   PassMarks shrunk_by = 0;
 
@@ -249,6 +242,7 @@ struct Op {
   int64_t product_depth = 0;  // multiply-adds for each element of the first output, weights' apart
   uint8_t modules = 0;        // a bit for each RecomputeModule that it is part of
   uint8_t segment = 0;        // ops with one segment above 0 are recomputed together
+  bool in_fp8 = false;        // a product of what was made fp8
   bool saves_for_weights = false;  // what it saved is read for gradients of weights alone
 };
 
@@ -298,6 +292,8 @@ void InsertOp(Block& block, size_t index, const Op& op);
 //   kMatrices         those with two axes and no lookup: what Muon orthogonalises
 //   kWhole            of these, those that products read whole
 //   kOthers           the rest of them
+//   kFp8              those that products read in fp8
+//   kNotFp8           the rest of those
 //   kRowsAndColumns   the sum of both extents of each (Adafactor)
 //   kLargest          the largest single parameter
 //   kBytes            `fixed_bytes`
@@ -307,6 +303,8 @@ enum class Basis : uint8_t {
   kMatrices,
   kWhole,
   kOthers,
+  kFp8,
+  kNotFp8,
   kRowsAndColumns,
   kLargest,
   kBytes,

@@ -140,6 +140,20 @@ class BlockClock {
     work.kernels += static_cast<int>(times);
   }
 
+  // What a product in fp8 reads is made before it: of `from`, in 16 bits.
+  void Quantize(const Op& op, TensorId from, std::initializer_list<Ids> made, Work& work) const {
+    if (!op.in_fp8) return;
+    work.bytes += BytesOf(from);
+    work.kernels += 1;
+    for (const Ids& ids : made) {
+      for (const TensorId id : ids) {
+        const Tensor& tensor = block_.tensors[id];
+        const bool fp8 = tensor.dtype == DType::kFp8 || tensor.dtype == DType::kFp8Blocks;
+        if (fp8 && tensor.role != Role::kCommunication) work.bytes += BytesOf(id);
+      }
+    }
+  }
+
   // Scores of few wide heads are bound by memory.
   double ProductSeconds(const Op& op, double flops) const {
     double bytes = BytesOf(op.inputs, false) + BytesOf(op.outputs, false);
@@ -147,7 +161,8 @@ class BlockClock {
       bytes += static_cast<double>(block_.parameters[id].Elements() *
                                    plimsoll::Bytes(job_.precision.activation, 1));
     }
-    return std::max(flops / rates_.matrix_flops, bytes / rates_.memory_bytes) +
+    const double rate = op.in_fp8 ? rates_.fp8_flops : rates_.matrix_flops;
+    return std::max(flops / rate, bytes / rates_.memory_bytes) +
            rates_.half_flops / rates_.matrix_flops;
   }
 
@@ -155,6 +170,7 @@ class BlockClock {
   void Forward(const Op& op, double flops, Work& work, TensorId* gathered) {
     Collect(op.forward_collectives, gathered, work);
     Dequantize(op, work);
+    Quantize(op, op.inputs.ids[0], {op.outputs, op.forward_temporaries}, work);
     if (flops > 0) {
       AddProduct(op, flops, 1, work);
       return;
@@ -172,6 +188,7 @@ class BlockClock {
     Collect(op.backward_collectives, &scattered_, work);
     AddWeightGradients(op, work);
     if (op.backward_temporaries.count > 0) Dequantize(op, work);
+    Quantize(op, op.outputs.ids[0], {op.backward_temporaries}, work);
     if (flops > 0) {
       AddProduct(op, flops, BackwardProducts(op), work);
       return;
@@ -319,6 +336,7 @@ Rates RatesOf(const Job& job, const Speed& speed) {
   const double stack = speed.framework.stack_factor;
   rates.peak_flops = PeakFlops(gpu, job.precision.activation);
   rates.matrix_flops = rates.peak_flops * speed.gpu.matrix_efficiency / stack;
+  rates.fp8_flops = PeakFlops(gpu, DType::kFp8) * speed.gpu.matrix_efficiency / stack;
   rates.half_flops = speed.gpu.matrix_half_gflop * 1e9 * (rates.peak_flops / kReferenceFlops);
   rates.attention_flops = rates.peak_flops * speed.gpu.attention_efficiency / stack;
   rates.memory_bytes = static_cast<double>(gpu.memory_bandwidth_bytes_per_second) *

@@ -16,6 +16,7 @@ namespace plimsoll {
 struct Rates {
   double peak_flops = 0;  // dense, of the activations' dtype
   double matrix_flops = 0;
+  double fp8_flops = 0;   // of products in fp8
   double half_flops = 0;  // a product of so many reaches half of `matrix_flops`
   double attention_flops = 0;
   double memory_bytes = 0;

@@ -48,8 +48,8 @@ def request_of(row):
         raise Refused("a source that no mapping is for")
     job = SOURCES[row.family](row)
     degrees = job["parallelism"]
-    held = degrees["data_parallel_size"] * row.number("tp") * row.number("pp")
-    if held != row.number("num_gpus"):
+    ranks = row.number("tp") * row.number("pp") * degrees.get("context_parallel_size", 1)
+    if degrees["data_parallel_size"] * ranks != row.number("num_gpus"):
         raise Refused("the source's degrees do not give its GPUs")
     return {"job": job}
 
@@ -73,6 +73,7 @@ def _job(row, model, training, runtime, parallelism, **cluster):
             "tensor_parallel_size": row.number("tp"),
             "pipeline_parallel_size": row.number("pp"),
             **_interleaved(row),
+            **_contexts(row),
             **parallelism,
         },
         "runtime": runtime,
@@ -81,13 +82,21 @@ def _job(row, model, training, runtime, parallelism, **cluster):
 
 
 def _data_parallel(row):
-    return row.number("dp", row.number("num_gpus") // (row.number("tp") * row.number("pp")))
+    ranks = row.number("tp") * row.number("pp") * row.number("cp", 1)
+    return row.number("dp", row.number("num_gpus") // ranks)
 
 
 def _interleaved(row):
     if row.number("vp", 1) == 1 or row.number("pp") == 1:
         return {}
     return {"pipeline_schedule": "interleaved-1f1b", "virtual_pipeline_size": row.number("vp")}
+
+
+def _contexts(row):
+    """Rings, Transformer Engine's default (cp_comm_type p2p)."""
+    if row.number("cp", 1) == 1:
+        return {}
+    return {"context_parallel_size": row.number("cp"), "context_parallel_method": "ring"}
 
 
 def _zero_stage(row):
@@ -262,6 +271,62 @@ def _nemotron4(row):
     return {**model, **dict.fromkeys(plain, False), "hidden_dropout": 0, "attention_dropout": 0}
 
 
+# Recipes of Transformer Engine, by the words of the rows. NeMo 24's "FP8" is its recipes' default,
+# the delayed one; Megatron Bridge's is current scaling, with fp8 weights (its performance recipes).
+FP8_RECIPES = {"fp8-cs": "tensorwise", "mxfp8": "mxfp8", "fp8-mx": "mxfp8"}
+
+
+def _fp8(row, plain, **more):
+    """The precision of a row whose layers multiply in fp8, or not."""
+    words = row.text("precision").lower()
+    if "fp8" not in words:
+        return BF16
+    if "not in table" in words:
+        raise Refused("the row does not state precision")
+    return {"preset": "fp8-mixed", "fp8_recipe": FP8_RECIPES.get(words, plain), **more}
+
+
+def _nemo(row):
+    """NVIDIA NeMo's published tables: a distributed optimizer, and nothing run again where the row
+    does not say; selective recomputation on A100, where attention is eager."""
+    if "LoRA" in row.text("model"):
+        raise Refused("adapters")
+    h100 = row.text("gpu").startswith("H100")
+    training = {
+        "precision": _fp8(row, "delayed"),
+        "optimizer": ADAM,
+        "recompute": FULL if row.text("recompute") == "full" else (NONE if h100 else SELECTIVE),
+        "attention": "flash" if h100 else "eager",
+    }
+    split = row.number("tp") > 1 and row.text("sequence_parallel") != "no"
+    degrees = {"zero_stage": 1, "sequence_parallel": split}
+    return _job(row, _nemo_model(row), training, MEGATRON_CORE, degrees)
+
+
+def _nemo_model(row):
+    name = row.text("model")
+    if name.startswith("Nemotron"):
+        return _nemotron4(row)
+    return _gpt(row, GPT2_VOCAB) if name.startswith("GPT") else measured.decoder(row)
+
+
+def _bridge(row):
+    """Megatron Bridge's published tables."""
+    if _zero_stage(row) == 3:
+        raise Refused("Megatron-FSDP")
+    modules = row.text("recompute").partition("selective:")[2]
+    if modules not in ("", "core_attn"):
+        raise Refused("parts of layers run again beside fp8")
+    training = {
+        "precision": _fp8(row, "tensorwise", fp8_parameters=True),
+        "optimizer": ADAM,
+        "recompute": SELECTIVE if modules else (FULL if row.text("recompute") == "full" else NONE),
+        "attention": "flash",
+    }
+    degrees = {"zero_stage": 1, "sequence_parallel": row.number("tp") > 1}
+    return _job(row, measured.decoder(row), training, MEGATRON_CORE, degrees)
+
+
 def _llama3(row):
     training = {"precision": BF16, "optimizer": ADAMW, "attention": "flash"}
     degrees = {"zero_stage": 1, "sequence_parallel": row.number("tp") > 1}
@@ -335,6 +400,10 @@ SOURCES = {
     "mlm24": _megatron,
     "nem4": _megatron,
     "lla3": _llama3,
+    "nemo": _nemo,
+    "nml": _nemo,
+    "mbr": _bridge,
+    "mbs": _bridge,
     "misc": _mt_nlg,
     "fms": _fsdp1,
     "gist": _deepspeed,

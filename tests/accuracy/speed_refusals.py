@@ -16,6 +16,7 @@ GPUS = {
     "H800-SXM-80GB": "h800-80gb-sxm",
     "H200-SXM-141GB": "h200-141gb-sxm",
     "B200-SXM": "b200-180gb",
+    "GB200": "gb200-186gb",
     "RTX-4090": "rtx-4090-24gb",
     "RTX-A6000": "rtx-a6000-48gb",
     "MI325X": "mi325x-256gb",
@@ -24,7 +25,7 @@ GPUS = {
 REFUSED = (
     ("model", r"(?i)mixtral|moonlight|deepseek|kimi|gpt oss|8x70b|nemotron_?-?3", "experts"),
     ("model", r"(?i)_a\d|-A\d+\.?\d*B", "experts"),
-    ("precision", r"(?i)fp8|fp4", "8-bit or 4-bit matrix products"),
+    ("precision", r"(?i)fp4", "4-bit matrix products"),
     ("model", r"(?i)lora", "adapters"),
     ("precision", r"nf4", "adapters"),
     ("notes", r"offload (True|Y)|\(CPU offload", "offload"),
@@ -38,6 +39,8 @@ REFUSED = (
     ("notes", r"optimizer-in-backward", "the optimizer's step inside backward"),
     ("notes", r"does not match GPUs", "the source's degrees do not give its GPUs"),
 )
+# Sources whose fp8 and context parallelism are Transformer Engine's, under Megatron.
+TRANSFORMER_ENGINE = ("nemo", "nml", "mbr", "mbs")
 # Columns that a source leaves empty, and its mapping knows.
 KNOWN = {("bsc", "heads"), ("bsc", "layers")} | {
     ("bsv", column) for column in ("layers", "hidden", "heads")
@@ -51,7 +54,9 @@ def refuse(row):
     for column, pattern, reason in REFUSED:
         if re.search(pattern, row.text(column)):
             raise Refused(reason)
-    if row.number("cp", 1) > 1:
+    if "fp8" in row.text("precision").lower() and row.family not in TRANSFORMER_ENGINE:
+        raise Refused("8-bit matrix products of others than Transformer Engine")
+    if row.number("cp", 1) > 1 and row.family not in TRANSFORMER_ENGINE:
         raise Refused("context parallelism")
     if row.text("gpu") not in GPUS:
         raise Refused(f"no GPU id for {row.text('gpu')!r}")

@@ -124,6 +124,7 @@ def gpu_count(job):
         degrees["data_parallel_size"]
         * degrees["tensor_parallel_size"]
         * degrees["pipeline_parallel_size"]
+        * degrees.get("context_parallel_size", 1)
     )
 
 

@@ -55,6 +55,8 @@ class AllRowsTest(unittest.TestCase):
                 "torchtitan": 5,
                 "papers": 34,
                 "papers, micro-batch not stated": 13,
+                "nemo": 22,
+                "megatron_bridge": 7,
             },
         )
 
@@ -220,13 +222,43 @@ class JobsTest(unittest.TestCase):
         self.assertEqual(made["training"]["micro_batch_size"], 1)
 
 
+class Fp8Test(unittest.TestCase):
+    def test_nemo_scales_by_the_values_before(self):
+        made = job("nemo-0025")
+        self.assertEqual(
+            made["training"]["precision"], {"preset": "fp8-mixed", "fp8_recipe": "delayed"}
+        )
+        self.assertEqual(made["runtime"], {"framework": "megatron-core"})
+        self.assertEqual(made["parallelism"]["zero_stage"], 1)
+
+    def test_bridge_keeps_weights_in_fp8(self):
+        precision = job("mbr-0155")["training"]["precision"]
+        self.assertEqual(
+            precision,
+            {"preset": "fp8-mixed", "fp8_recipe": "mxfp8", "fp8_parameters": True},
+        )
+        plain = job("mbr-0155", precision="FP8-CS")["training"]["precision"]
+        self.assertEqual(plain["fp8_recipe"], "tensorwise")
+
+    def test_sixteen_bits_stay(self):
+        precision = job("nemo-0025", precision="bf16")["training"]["precision"]
+        self.assertEqual(precision, {"preset": "bf16-mixed"})
+
+    def test_what_is_not_stated_is_refused(self):
+        with self.assertRaisesRegex(measured.Refused, "does not state precision"):
+            job("mbr-0155", precision="FP8 (precision not in table)")
+        with self.assertRaisesRegex(measured.Refused, "Megatron-FSDP"):
+            job("mbr-0153")
+
+
 class RefusalsTest(unittest.TestCase):
     def test_what_is_not_modelled_is_refused(self):
         cases = (
             ("usp-0001", {"ep": "8"}, "experts"),
             ("usp-0001", {"model": "Mixtral-8x22B"}, "experts"),
             ("usp-0001", {"model": "Qwen3_30B_a3B"}, "experts"),
-            ("usp-0001", {"precision": "MXFP8"}, "8-bit or 4-bit matrix products"),
+            ("usp-0001", {"precision": "MXFP8"}, "8-bit matrix products of others"),
+            ("nemo-0021", {"precision": "nvfp4"}, "4-bit matrix products"),
             ("usp-0001", {"model": "LLAMA3_70B LoRA"}, "adapters"),
             ("gist-0001", {"notes": "optimizer offload True"}, "offload"),
             ("usp-0001", {"cp": "2"}, "context parallelism"),

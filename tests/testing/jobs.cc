@@ -127,6 +127,8 @@ const Catalog* MakeCatalog() {
   for (const Gpu& gpu : {MakeGpu("h100-80gb-sxm", GpuArchitecture::kHopper, 79, true),
                          MakeGpu("a100-80gb-sxm", GpuArchitecture::kAmpere, 79, true),
                          MakeGpu("v100-32gb-sxm", GpuArchitecture::kVolta, 31, false),
+                         MakeGpu("b200-180gb", GpuArchitecture::kBlackwell, 178, true),
+                         MakeGpu("mi300x-192gb", GpuArchitecture::kCdna3, 191, true),
                          MakeGpu("rtx-4090", GpuArchitecture::kAda, 23, false)}) {
     catalog->gpus[gpu.id] = gpu;
   }

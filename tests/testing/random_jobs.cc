@@ -123,8 +123,10 @@ void FillTraining(RandomNumbers random, const Capabilities& can, JobSpec& job) {
   training.micro_batch_size = One(random, {1, 2, 3});
   training.global_batch_size = *training.micro_batch_size * *parallel.data_parallel_size *
                                *parallel.pipeline_parallel_size * One(random, {1, 2, 5});
-  training.precision.preset =
-      AnyWordOf(random, can, kPresets, [](const Preset& preset) { return AbilityOf(preset.name); });
+  do {  // products in fp8 are RandomFp8Job's
+    training.precision.preset = AnyWordOf(
+        random, can, kPresets, [](const Preset& preset) { return AbilityOf(preset.name); });
+  } while (training.precision.preset == "fp8-mixed");
   training.optimizer.name =
       AnyWordOf(random, can, kOptimizers, [](OptimizerName name) { return AbilityOf(name); });
   training.gradient_clipping = Once(random, 2);
@@ -208,7 +210,7 @@ void FillExperts(RandomNumbers random, const Capabilities& can, JobSpec& job) {
   const TrainingSpec& training = job.training;
   const bool plain = !training.quantization.format.has_value() &&
                      !training.preference.method.has_value() &&
-                     training.precision.preset != "fp8-mixed";
+                     training.precision.preset != "fp8-lm";
   const ParallelismSpec& parallel = job.parallelism;
   const bool whole = *parallel.tensor_parallel_size == 1 && *parallel.pipeline_parallel_size == 1 &&
                      parallel.context_parallel_size.value_or(1) == 1;
@@ -338,6 +340,21 @@ JobSpec RandomDispatchedJob(std::mt19937_64& random) {
   }
 }
 
+JobSpec RandomFp8Job(std::mt19937_64& random) {
+  const char* const recipes[] = {"delayed", "tensorwise", "blockwise", "mxfp8"};
+  while (true) {
+    JobSpec job = RandomJob(random);
+    if (job.runtime.framework != "megatron-core") continue;
+    PrecisionSpec& precision = job.training.precision;
+    precision = {};
+    precision.fp8_recipe = recipes[random() % 4];
+    precision.fp8_parameters = random() % 2 == 0;
+    job.cluster.gpu = random() % 2 == 0 ? "h100-80gb-sxm" : "b200-180gb";
+    job.runtime.transformer_implementation.reset();
+    if (Refusals(job).empty()) return job;
+  }
+}
+
 namespace {
 
 int64_t JunkNumber(RandomNumbers random) {
@@ -407,6 +424,8 @@ void JunkTraining(RandomNumbers random, TrainingSpec& training) {
   Junk(random, training.micro_batch_size);
   Junk(random, training.global_batch_size);
   Junk(random, training.precision.preset, kPresets);
+  Junk(random, training.precision.fp8_recipe, kFp8Recipes);
+  Junk(random, training.precision.fp8_parameters);
   Junk(random, training.optimizer.name, kOptimizers);
   Junk(random, training.optimizer.implementation, kOptimizerImplementations);
   Junk(random, training.recompute.mode, kRecomputeModes);

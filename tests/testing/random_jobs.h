@@ -20,6 +20,8 @@ JobSpec RandomJob(RandomNumbers random);
 JobSpec RandomJob(std::mt19937_64& random);
 // The same under Megatron-Core, with experts that tokens are sent to.
 JobSpec RandomDispatchedJob(std::mt19937_64& random);
+// The same, with matrix products in fp8.
+JobSpec RandomFp8Job(std::mt19937_64& random);
 
 // Fields are unset, in range, out of range, the smallest and largest numbers,
 // not a number, unknown words, or bytes.

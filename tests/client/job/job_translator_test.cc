@@ -182,6 +182,7 @@ TEST_F(JobTranslatorTest, ReadsEveryName) {
     if (row.field == "runtime.compile" || row.field == "runtime.overlap_communication" ||
         row.field == "runtime.grouped_gemm" || row.field == "runtime.deterministic" ||
         row.field == "model.transformer.tied_embeddings" ||
+        row.field == "training.precision.fp8_parameters" ||
         row.field == "training.quantization.double_quantization") {
       value = "true";
     }

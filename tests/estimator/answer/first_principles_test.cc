@@ -168,7 +168,7 @@ TEST(FirstPrinciplesTest, TheBf16OptimizerAccumulatesInFp32) {
 
 // "FP8: weights and gradients in fp8, optimizer states in bf16 or wider"
 TEST(FirstPrinciplesTest, Fp8KeepsWiderStates) {
-  ExpectStates(With(SmallJob(), "ddp", "fp8-mixed"), {1, 1, 4, 4});
+  ExpectStates(With(SmallJob(), "ddp", "fp8-lm"), {1, 1, 4, 4});
 }
 
 // "bf16 mixed data flow: bf16 outputs; weight gradients accumulate in fp32; fp32

@@ -81,7 +81,7 @@ TEST(MonotonyTest, MoreMicroBatchesNeverLowerThePeak) {
   ForRandomJobs([](JobSpec job) {
     // Gradients that stay whole are the backward's own: in 8 bits less than half of
     // them in the master's 32.
-    const bool narrow = job.training.precision.preset == "fp8-mixed";
+    const bool narrow = job.training.precision.preset == "fp8-lm";
     if (narrow && Valid(job)->profile->accumulates_whole) return;
     const int64_t before = PeakBytes(job);
     *job.training.global_batch_size *= 2;

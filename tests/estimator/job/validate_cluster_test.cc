@@ -28,7 +28,8 @@ const std::vector<Refusal>& Gpus() {
         "1125899906842624"}},
       {"unknown GPU",
        [](JobSpec& j) { j.cluster.gpu = "h101"; },
-       {"job.cluster.gpu: h101; must be one of a100-80gb-sxm, h100-80gb-sxm, rtx-4090, "
+       {"job.cluster.gpu: h101; must be one of a100-80gb-sxm, b200-180gb, h100-80gb-sxm, "
+        "mi300x-192gb, rtx-4090, "
         "v100-32gb-sxm"}},
       {"an alias, whatever its case", [](JobSpec& j) { j.cluster.gpu = "H100"; }, {}},
       {"negative share of others",

@@ -217,7 +217,8 @@ const std::vector<Refusal>& Sources() {
        },
        {"job.model.transformer.layer_count: 0; must be from 1 to 4096",
         "job.model.transformer.norm: x; must be one of layer-norm, rms-norm",
-        "job.cluster.gpu: abacus; must be one of a100-80gb-sxm, h100-80gb-sxm, rtx-4090, "
+        "job.cluster.gpu: abacus; must be one of a100-80gb-sxm, b200-180gb, h100-80gb-sxm, "
+        "mi300x-192gb, rtx-4090, "
         "v100-32gb-sxm",
         "job.training.sequence_length: unset; must be set", "risk: 2; must be from 0.0001 to 0.5"}},
   };

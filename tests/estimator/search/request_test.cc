@@ -55,7 +55,8 @@ const Case kCases[] = {
      [](RecommendSpec& spec) {
        spec.gpus = {"h100", "h1000"};
      },
-     "gpus: h1000; must be one of a100-80gb-sxm, h100-80gb-sxm, rtx-4090, v100-32gb-sxm"},
+     "gpus: h1000; must be one of a100-80gb-sxm, b200-180gb, h100-80gb-sxm, mi300x-192gb, "
+     "rtx-4090, v100-32gb-sxm"},
     {"gpus", [](RecommendSpec& spec) { spec.gpus.assign(17, "h100"); },
      "gpus: 17 GPUs; must be at most 16"},
     {"frozen", [](RecommendSpec& spec) { spec.frozen = {"parallelism.zero_stge"}; },

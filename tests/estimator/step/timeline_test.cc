@@ -96,7 +96,7 @@ TEST(TimelineTest, AgreesWithTheClosedFormOverRandomJobs) {
 TEST(TimelineTest, AgreesWithTheClosedFormWhereStagesAreInterleaved) {
   std::mt19937_64 random(20261122);
   int stages = 0;
-  for (int i = 0; i < 5 * kJobs && !HasFailure(); ++i) {
+  for (int i = 0; i < 6 * kJobs && !HasFailure(); ++i) {
     JobSpec spec = RandomJob(random);
     if (spec.parallelism.pipeline_schedule != "interleaved-1f1b") continue;
     Interleave(random, spec);
@@ -109,6 +109,13 @@ TEST(TimelineTest, AgreesWithTheClosedFormWhereTokensAreSentToExperts) {
   std::mt19937_64 random(20261124);
   int stages = 0;
   for (int i = 0; i < kJobs && !HasFailure(); ++i) stages += Compare(RandomDispatchedJob(random));
+  EXPECT_GE(stages, kJobs);
+}
+
+TEST(TimelineTest, AgreesWithTheClosedFormWhereProductsReadFp8) {
+  std::mt19937_64 random(20261125);
+  int stages = 0;
+  for (int i = 0; i < kJobs && !HasFailure(); ++i) stages += Compare(RandomFp8Job(random));
   EXPECT_GE(stages, kJobs);
 }
 

@@ -38,7 +38,8 @@ constexpr char kEverything[] = R"({
   "training": {"sequence_length": 9, "micro_batch_size": 10, "global_batch_size": 11,
     "precision": {"preset": "f", "parameter_dtype": "g", "gradient_dtype": "h",
       "gradient_accumulation_dtype": "i", "reduce_dtype": "j", "master_dtype": "k",
-      "optimizer_state_dtype": "l", "router_dtype": "ll"},
+      "optimizer_state_dtype": "l", "router_dtype": "ll",
+      "fp8_recipe": "lll", "fp8_parameters": true},
     "optimizer": {"name": "m", "implementation": "n"}, "gradient_clipping": false,
     "recompute": {"mode": "o", "modules": ["p", "q"], "interval": 12, "unit_layer_count": 13},
     "attention": "r", "loss": {"implementation": "s", "chunk_count": 14},
@@ -257,6 +258,12 @@ TEST(FromProtoTest, CopiesTheParallelismTheRuntimeAndTheCluster) {
                            runtime.reshard_after_forward, runtime.gradient_accumulation_fusion,
                            runtime.attention_mask}),
               ElementsAre(true, true, false, true, true));
+}
+
+TEST(FromProtoTest, CopiesHowProductsReadFp8) {
+  const PrecisionSpec precision = FromProto(Read(kEverything)).training.precision;
+  EXPECT_EQ(precision.fp8_recipe, "lll");
+  EXPECT_EQ(precision.fp8_parameters, true);
 }
 
 TEST(FromProtoTest, CopiesTheExpertsPlaces) {

@@ -1,0 +1,108 @@
+// Matrix products in fp8: by which recipe, on which GPUs, and what is modelled beside them.
+#include <array>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "estimator/job/beside.h"
+#include "estimator/job/validate_sections.h"
+#include "estimator/job/vocabularies.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr KnownField kRecipe("training.precision.fp8_recipe");
+constexpr KnownField kParameters("training.precision.fp8_parameters");
+constexpr char kPreset[] = "training.precision.preset";
+
+// The oldest architecture that has what a recipe needs. Source:
+// transformer_engine/pytorch/quantization.py, check_fp8_support, check_mxfp8_support,
+// check_fp8_block_scaling_support.
+GpuArchitecture OldestOf(Fp8Recipe recipe) {
+  switch (recipe) {
+    case Fp8Recipe::kDelayed:
+    case Fp8Recipe::kTensorwise:
+      return GpuArchitecture::kAda;
+    case Fp8Recipe::kBlockwise:
+      return GpuArchitecture::kHopper;
+    case Fp8Recipe::kMxfp8:
+      return GpuArchitecture::kBlackwell;
+  }
+  return GpuArchitecture::kAda;
+}
+
+void CheckGpu(Check& check, const Job& job) {
+  const GpuArchitecture oldest = OldestOf(job.fp8->recipe);
+  const bool nvidia = job.architecture <= GpuArchitecture::kBlackwell;
+  if (nvidia && job.architecture >= oldest) return;
+  const absl::string_view needs = oldest == GpuArchitecture::kAda      ? "an Ada"
+                                  : oldest == GpuArchitecture::kHopper ? "a Hopper"
+                                                                       : "a Blackwell";
+  const bool last = oldest == GpuArchitecture::kBlackwell;
+  check.Fail(kRecipe, NameOf(job.fp8->recipe, kFp8Recipes),
+             absl::StrCat("needs ", needs, last ? "" : " or newer", " GPU"),
+             ViolationCode::kConflict, {"cluster.gpu"});
+}
+
+// Sides of the matrices that a rank has are whole multiples of what a product takes at once.
+// Source: transformer_engine/pytorch/utils.py, assert_dim_for_fp8_exec; mxfp8_tensor.py,
+// MXFP8_BLOCK_SCALING_SIZE.
+void CheckSides(Check& check, const Job& job) {
+  const Transformer& model = *job.model;
+  const int64_t step = job.fp8->recipe == Fp8Recipe::kMxfp8 ? 32 : 16;
+  const struct {
+    absl::string_view name;
+    int64_t size;
+  } sides[] = {{"hidden_size", model.hidden_size},
+               {"attention's width of a rank",
+                model.head_count * model.head_size / job.tensor_parallel_size},
+               {"ffn_size of a rank", model.ffn_size / job.tensor_parallel_size}};
+  for (const auto& [name, size] : sides) {
+    if (size % step == 0) continue;
+    check.Fail("model", absl::StrCat(name, " ", size),
+               absl::StrCat("must be a multiple of ", step, " with fp8_recipe ",
+                            NameOf(job.fp8->recipe, kFp8Recipes)),
+               ViolationCode::kConflict, {"training.precision.fp8_recipe"});
+  }
+}
+
+}  // namespace
+
+void ReadFp8(const PrecisionSpec& spec, bool is_fp8, Check& check, Job& job) {
+  if (!is_fp8) {
+    const auto needs = [&](KnownField field, absl::string_view value) {
+      check.Fail(field, value, "needs preset fp8-mixed", ViolationCode::kConflict, {kPreset});
+    };
+    if (spec.fp8_recipe.has_value()) needs(kRecipe, *spec.fp8_recipe);
+    if (spec.fp8_parameters.has_value()) {
+      needs(kParameters, *spec.fp8_parameters ? "true" : "false");
+    }
+    return;
+  }
+  Fp8& fp8 = job.fp8.emplace();
+  fp8.parameters = spec.fp8_parameters.value_or(false);
+  if (spec.fp8_recipe.has_value()) {
+    fp8.recipe =
+        check.Meaning(kRecipe, *spec.fp8_recipe, kFp8Recipes).value_or(Fp8Recipe::kDelayed);
+  } else {
+    check.Assume(kRecipe, "delayed", "Megatron-Core's default");
+  }
+}
+
+void CheckFp8(const JobSpec& spec, Check& check, const Job& job) {
+  if (!job.transformer_engine) {
+    check.Fail(kPreset, "fp8-mixed", "needs transformer_implementation transformer-engine",
+               ViolationCode::kConflict, {"runtime.transformer_implementation"});
+  }
+  CheckGpu(check, job);
+  const Beside products("matrix products in fp8", kPreset, check);
+  const bool kernel =
+      job.recompute == RecomputeMode::kSelective &&
+      job.recompute_modules == 1 << static_cast<int>(RecomputeModule::kCoreAttention);
+  if (!kernel) products.RefusePartsAgain(spec.training.recompute, job);
+  products.Refuse(spec.training.precision.parameter_dtype.value_or("bf16") != "bf16",
+                  "training.precision.parameter_dtype",
+                  spec.training.precision.parameter_dtype.value_or(""));
+  if (job.model != nullptr) CheckSides(check, job);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,146 @@
+#include <algorithm>
+
+#include "estimator/passes/pass.h"
+#include "estimator/program/tensor_split.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr absl::string_view kRead = "fp8.input";
+constexpr absl::string_view kTransposed = "fp8.input.transposed";
+constexpr absl::string_view kGradient = "fp8.output.gradient";
+constexpr absl::string_view kGradientTransposed = "fp8.output.gradient.transposed";
+
+// A product whose operands are matrices of the layer.
+bool IsProduct(const Block& block, const Op& op) {
+  return op.kind == OpKind::kMatrixProduct && op.parameters.count > 0 &&
+         block.parameters[op.parameters.ids[0]].shape.rank == 2;
+}
+
+// Puts what a product in fp8 makes around it.
+//
+//   Y = X W^T     reads X and W along their rows; what is kept of X is for its weights' gradients
+//   dX = dY W     reads dY along its rows, W along its columns
+//   dW = dY^T X   reads both along their columns
+//
+// Products of fp8 read rows alone, so that each tensor has a transposed copy; where the GPU has
+// others, and one scale serves both ways, it has none. Of X the copy that backward reads is kept,
+// not X itself; attention's output, which its kernel keeps, is kept as it is and read anew, but for
+// the delayed recipe. What ranks gather is in fp8.
+//
+// Source: transformer_engine/pytorch/module/linear.py, _linear_forward_impl, _linear_backward;
+// layernorm_linear.py, _LayerNormLinear; utils.py, is_non_tn_fp8_gemm_supported; Megatron
+// core/transformer/attention.py, set_save_original_input (Transformer Engine from 2.6 on).
+class ProductBuilder {
+ public:
+  ProductBuilder(const Job& job, Block& block, size_t product)
+      : dtype_(job.fp8->ScalesTensors() ? DType::kFp8 : DType::kFp8Blocks),
+        transposes_(job.Fp8CopyCount() > 1),
+        gathers_rows_(job.fp8->ScalesTensors()),
+        reads_again_(job.fp8->recipe != Fp8Recipe::kDelayed),
+        block_(block),
+        op_(block.ops[product]) {}
+
+  void Build() && {
+    for (const TensorId id : op_.parameters) {
+      Parameter& parameter = block_.parameters[id];
+      parameter.fp8 = parameter.shape.rank == 2;
+    }
+    op_.in_fp8 = true;
+    const TensorId input = op_.inputs.ids[0];
+    const TensorId output = op_.outputs.ids[0];
+    const TensorSplit split = SplitOf(block_, op_);
+    const bool columns = split == TensorSplit::kColumns;
+    const bool rows = split == TensorSplit::kRows;
+    const TensorId whole_input = columns ? Gathered(op_.forward_temporaries) : kNoTensor;
+    const TensorId whole_gradient = rows ? Gathered(op_.backward_temporaries) : kNoTensor;
+    if (reads_again_ && IsMadeByAttention(input)) {
+      op_.forward_temporaries.Add(AddLike(input, kRead));
+      op_.backward_temporaries.Add(AddLike(input, transposes_ ? kTransposed : kRead));
+    } else {
+      Keep(input, whole_input != kNoTensor);
+    }
+    if (whole_input != kNoTensor) {
+      block_.tensors[whole_input].dtype = dtype_;
+      const bool turned = transposes_ && gathers_rows_;
+      if (turned) op_.backward_temporaries.Add(AddLike(whole_input, kTransposed));
+    }
+    ReadGradient(output, whole_gradient);
+  }
+
+ private:
+  TensorId AddLike(TensorId like, absl::string_view name) {
+    const TensorId id = plimsoll::AddLike(block_, like, name);
+    Tensor& tensor = block_.tensors[id];
+    tensor.dtype = dtype_;
+    tensor.differentiable = false;
+    tensor.held = tensor.lingers = tensor.leaves_hole = false;
+    tensor.held_until = 255;
+    if (tensor.role == Role::kActivation) tensor.role = Role::kTemporary;
+    return id;
+  }
+
+  // Both ways of the input stand until the product is done; one of them stays. What ranks gather
+  // row by row has one alone.
+  void Keep(TensorId input, bool gathered) {
+    const TensorId kept = AddLike(input, kRead);
+    block_.tensors[kept].role = Role::kActivation;
+    op_.outputs.Add(kept);
+    op_.saved.Replace(input, kept);
+    const bool both = transposes_ && !(gathered && gathers_rows_);
+    if (both) op_.forward_temporaries.Add(AddLike(input, kTransposed));
+  }
+
+  void ReadGradient(TensorId output, TensorId whole) {
+    if (whole != kNoTensor) {
+      block_.tensors[whole].dtype = dtype_;
+    } else {
+      op_.backward_temporaries.Add(AddLike(output, kGradient));
+    }
+    if (!transposes_) return;
+    const TensorId like = whole != kNoTensor ? whole : output;
+    op_.backward_temporaries.Add(AddLike(like, kGradientTransposed));
+  }
+
+  // What ranks gather; kNoTensor where each has all.
+  TensorId Gathered(const Ids& temporaries) const {
+    const auto* const found = std::find_if(
+        temporaries.begin(), temporaries.end(),
+        [this](TensorId id) { return block_.tensors[id].role == Role::kCommunication; });
+    return found == temporaries.end() ? kNoTensor : *found;
+  }
+
+  // Whether attention's kernel gave it, as it is, copied or moved.
+  bool IsMadeByAttention(TensorId input) const {
+    for (size_t i = block_.ops.size(); i-- > 0;) {
+      const Op& op = block_.ops[i];
+      if (op.outputs.count == 0 || op.outputs.ids[0] != input) continue;
+      if (op.kind == OpKind::kAttention) return true;
+      if (op.parameters.count > 0 || op.inputs.count != 1) return false;
+      input = op.inputs.ids[0];
+    }
+    return false;
+  }
+
+  const DType dtype_;
+  const bool transposes_;
+  const bool gathers_rows_;  // for backward too, where it is turned then
+  const bool reads_again_;
+  Block& block_;
+  Op& op_;
+};
+
+}  // namespace
+
+Program ApplyFp8Products(const ValidJob& job, Program program) {
+  if (!job->fp8.has_value()) return program;
+  for (Block& block : program.blocks) {
+    if (block.kind != BlockKind::kLayer) continue;
+    for (size_t i = 0; i < block.ops.size(); ++i) {
+      if (IsProduct(block, block.ops[i])) ProductBuilder(*job, block, i).Build();
+    }
+  }
+  return program;
+}
+
+}  // namespace plimsoll
