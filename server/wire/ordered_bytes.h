@@ -13,8 +13,7 @@ namespace plimsoll {
 // Returns the message with maps in the order of their keys.
 std::string SerializeInOrder(const google::protobuf::Message& message);
 
-// Returns the message as ProtoJSON, likewise; `otherwise` where it has no JSON form: one
-// with a NaN in a Struct, or with text that is not UTF-8.
+// Returns the message as ProtoJSON, likewise; `otherwise` where the library finds no JSON form.
 std::string JsonInOrder(const google::protobuf::Message& message,
                         const google::protobuf::util::JsonPrintOptions& options,
                         const std::string& otherwise);
