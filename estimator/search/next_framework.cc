@@ -68,8 +68,11 @@ class Move {
   // What a search chooses is said by the search.
   template <typename Value>
   void Forget(Ability ability, absl::string_view field, std::optional<Value>& value) {
-    if (!value.has_value() || capabilities_.Has(ability)) return;
-    if (IsFrozen(frozen_, field)) possible_ = false;
+    if (!capabilities_.Has(ability)) Leave(field, value);
+  }
+  template <typename Value>
+  void Leave(absl::string_view field, std::optional<Value>& value) {
+    if (value.has_value() && IsFrozen(frozen_, field)) possible_ = false;
     value.reset();
   }
   template <typename Value>
@@ -115,6 +118,11 @@ void Move::Parallelism() {
   if (!splits) parallelism.sequence_parallel.reset();
   Forget(Ability::kSequenceParallel, "parallelism.sequence_parallel",
          parallelism.sequence_parallel);
+  // Each framework splits a sequence its own way, over heads or not: a search chooses anew.
+  if (moved_.spec.job.runtime.framework != job_.profile->name) {
+    Leave("parallelism.context_parallel_size", parallelism.context_parallel_size);
+    Leave("parallelism.context_parallel_method", parallelism.context_parallel_method);
+  }
   const Ability contexts = AbilityOf(job_.context_parallel_method);
   Forget(contexts, "parallelism.context_parallel_size", parallelism.context_parallel_size);
   Forget(contexts, "parallelism.context_parallel_method", parallelism.context_parallel_method);

@@ -105,7 +105,7 @@ struct Row {
 };
 
 constexpr Row kRows[] = {
-    {"no Ulysses in Megatron-Core", "fsdp2", Framework::kMegatronCore,
+    {"sequences are split anew", "fsdp2", Framework::kMegatronCore,
      [](JobSpec& job) {
        job.parallelism.context_parallel_method = "ulysses";
        job.parallelism.context_parallel_size = 2;
