@@ -220,6 +220,7 @@ TEST(RecommendTest, FindsWhatBruteForceFindsAmongWhatIsAllowed) {
                           asked.training.recompute.mode.value_or("none") &&
                       job.training.micro_batch_size == Valid(asked)->micro_batch_size &&
                       job.parallelism.pipeline_parallel_size.value_or(1) == 1 &&
+                      job.parallelism.context_parallel_size.value_or(1) == 1 &&
                       !job.parallelism.sequence_parallel.value_or(false) &&
                       !job.parallelism.shard_group_size.has_value();
     if (same) allowed.push_back(seen);
