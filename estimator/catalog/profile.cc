@@ -58,6 +58,8 @@ constexpr Profile kEager = {
     .pooled_gathers = false,
     .gather_buffer_count = 0,
     .dispatches_experts = false,
+    .weighs_expert_outputs = false,
+    .adds_rows_by_index = false,
     .pooled_scores = false,
     .flat_master = false,
     .states_at_start = false,
@@ -165,8 +167,8 @@ constexpr Profile MegatronCore() {
   profile.framework = Framework::kMegatronCore;
   profile.name = "megatron-core";
   profile.package = "megatron-core";
-  profile.since = 13;
-  profile.era = "core 0.13 and later, Transformer Engine";
+  profile.since = 15;
+  profile.era = "core 0.15 and later, Transformer Engine";
   profile.norm = NormKernel::kFused;
   profile.fused_glu = true;
   profile.fused_activations = true;
@@ -183,6 +185,7 @@ constexpr Profile MegatronCore() {
   profile.kept_rotary = true;
   profile.pooled_gathers = true;  // outside Transformer Engine
   profile.dispatches_experts = true;
+  profile.adds_rows_by_index = true;  // core/transformer/moe/moe_utils.py, unpermute
   profile.loss = LossKernel::kVocabParallel;
   profile.logits_held = LogitsHeld::kDeleted;
   profile.weight_gradient = WeightGradient::kFused;
@@ -208,10 +211,24 @@ constexpr Profile MegatronCore() {
   return profile;
 }
 
-constexpr Profile MegatronCoreRecording() {
+// Tokens were summed up by scatter_add, which keeps indices alone (until 56818f9e50, October 2025).
+// Source: Megatron-LM core 0.13.0, core/transformer/moe/moe_utils.py, unpermute.
+constexpr Profile MegatronCoreScattering() {
   Profile profile = MegatronCore();
+  profile.since = 13;
+  profile.era = "core 0.13 and 0.14, Transformer Engine";
+  profile.adds_rows_by_index = false;
+  return profile;
+}
+
+// Experts knew nothing of weights (until 2659630721, April 2025).
+// Source: Megatron-LM core 0.12.0, core/transformer/moe/token_dispatcher.py,
+// MoEAllGatherTokenDispatcher.token_unpermutation; moe_utils.py, unpermute.
+constexpr Profile MegatronCoreRecording() {
+  Profile profile = MegatronCoreScattering();
   profile.since = 8;
   profile.era = "core 0.8 to 0.12, Transformer Engine";
+  profile.weighs_expert_outputs = true;
   profile.records_streams = true;
   return profile;
 }
@@ -534,6 +551,7 @@ const std::vector<Profile>& Profiles() {
                                                                 Fsdp2Recording(),
                                                                 DeepSpeed(),
                                                                 MegatronCore(),
+                                                                MegatronCoreScattering(),
                                                                 MegatronCoreRecording(),
                                                                 MegatronCoreCopying(),
                                                                 MegatronLm(),

@@ -144,6 +144,8 @@ struct Profile {
   bool pooled_gathers;           // gathered inputs share buffers, made at first use
   int gather_buffer_count;       // of these, with tensor parallelism
   bool dispatches_experts;       // Megatron's: tokens are sent to their experts and back
+  bool weighs_expert_outputs;    // weights multiply what experts gave, not what is inside them
+  bool adds_rows_by_index;       // deterministic runs sum tokens up by index_add, which keeps them
   bool pooled_scores;         // outside Transformer Engine scores and gathers have one buffer each
   bool flat_master;           // master weights are one buffer
   bool states_at_start;       // optimizer states are made before the first step

@@ -24,6 +24,7 @@ void MoveBehind(Block& block, size_t index, absl::string_view name, CollectiveKi
   const Op& before = block.ops[index];
   const TensorId moved[] = {before.outputs.ids[0], before.outputs.ids[1]};
   for (const TensorId id : moved) {
+    if (block.tensors[id].shape.rank < 4) continue;  // numbers of tokens, which stay
     const TensorId there = AddLike(block, id, block.tensors[id].name);
     block.tensors[there].at_experts = joined;
     if (joined) block.tensors[there].held = false;

@@ -104,6 +104,10 @@ Dispatched SendToEach(BlockBuilder& b, TensorId input, const Routing& routing) {
       Rows(b, "experts.sent.weights", b.Size(Symbol::kOne), b.job().precision.router);
   const TensorId order = Numbers(b, "experts.order", b.Size(Symbol::kK), DType::kInt64, false);
   const TensorId all = Numbers(b, "experts.order.all", b.Size(Symbol::kX), DType::kInt64, false);
+  // Weights that are read behind experts stay.
+  if (b.job().profile->weighs_expert_outputs) {
+    weights = Numbers(b, "experts.weights", b.Size(Symbol::kK), b.job().precision.router, false);
+  }
   for (const TensorId id : {rows, weights}) b.block().tensors[id].at_experts = false;
   b.block().tensors[rows].held = true;
   b.Then("experts.dispatch", {input, routing.weights, routing.map}, {rows, weights, order, all},
@@ -111,13 +115,17 @@ Dispatched SendToEach(BlockBuilder& b, TensorId input, const Routing& routing) {
       .kind = OpKind::kDispatch;
   if (b.job().LocalExpertCount() == 1) return {rows, weights, order};
   const TensorId sorted = Rows(b, "experts.input", hidden, dtype);
+  if (b.job().profile->weighs_expert_outputs) {
+    b.Then("experts.sort", {rows}, {sorted}, {});
+    return {sorted, weights, order};
+  }
   const TensorId sorted_weights =
       Rows(b, "experts.weights", b.Size(Symbol::kOne), b.job().precision.router);
   b.Then("experts.sort", {rows, weights}, {sorted, sorted_weights}, {});
   return {sorted, sorted_weights, order};
 }
 
-// Weighed behind the activation, in the dtype of the router's weights.
+// Weighed behind the activation, in the dtype of the router's weights, or not at all.
 // Source: experts.py, TEGroupedMLP.forward (bias_act_func); mlp.py, MLP.forward
 // (per_token_scale); fusions/fused_bias_swiglu.py, WeightedSwiGLUFunction.
 TensorId LowerActivation(BlockBuilder& b, TensorId rows, TensorId weights) {
@@ -134,13 +142,16 @@ TensorId LowerActivation(BlockBuilder& b, TensorId rows, TensorId weights) {
                                    {experts, both, hidden}, kNoAxis);
   b.block().parameters[weight].expert_axis = 1;
   Linear(b, gated ? "experts.gate_up" : "experts.up", rows, up, {weight});
+  const bool weighs = !job.profile->weighs_expert_outputs;
   if (gated) {
     const TensorId product = Rows(b, "experts.product.activation", width, dtype);
-    b.Then("experts.product", {up, weights}, {product}, {up, weights});
+    const Ids read = weighs ? Ids{up, weights} : Ids{up};
+    b.Then("experts.product", read, {product}, read);
     return product;
   }
   const TensorId activated = Rows(b, "experts.activated", width, dtype);
   b.Then("experts.activation", {up}, {activated}, {up});
+  if (!weighs) return activated;
   const TensorId product = Rows(b, "experts.product.activation", width, dtype);
   const DType weighed = job.precision.router;
   Ids forward;
@@ -179,10 +190,20 @@ TensorId LowerMlps(BlockBuilder& b, TensorId rows, TensorId weights) {
   return joined;
 }
 
+// What experts gave times weights, which may be wider.
+TensorId Weigh(BlockBuilder& b, TensorId rows, TensorId weights) {
+  const TensorId weighed = AddLike(b.block(), rows, "experts.weighed");
+  b.block().tensors[weighed].dtype = b.job().precision.router;
+  b.Then("experts.weigh", {rows, weights}, {weighed}, {rows, weights});
+  return weighed;
+}
+
 // Back in the order of tokens, and summed up: by index_add where that must be deterministic, whose
-// backward asks for the shape of what it added, and keeps all of it.
+// backward asks for the shape of what it added, and keeps all of it. Weights that experts did not
+// know multiply first, where their tokens are.
 // Source: moe_utils.py, unpermute; tools/autograd/derivatives.yaml, index_add (expand_as).
-TensorId Combine(BlockBuilder& b, TensorId rows, TensorId order) {
+TensorId Combine(BlockBuilder& b, TensorId rows, const Dispatched& sent) {
+  const TensorId order = sent.order;
   const DType dtype = b.job().precision.activation;
   const bool sends = b.job().token_dispatcher == TokenDispatcher::kAllToAll;
   if (sends && b.job().LocalExpertCount() > 1) {
@@ -190,16 +211,20 @@ TensorId Combine(BlockBuilder& b, TensorId rows, TensorId order) {
     b.Then("experts.unsort", {rows}, {back}, {});
     rows = back;
   }
+  const bool weighs = b.job().profile->weighs_expert_outputs;
+  if (weighs) rows = Weigh(b, rows, sent.weights);
+  const size_t first = b.block().ops.size() - (weighs ? 1 : 0);
   const TensorId sum = b.Narrow("experts.sum", b.Size(Symbol::kH), dtype);
   Ids saved{order};
   Ids forward;
-  if (b.job().deterministic) {
+  if (b.job().deterministic && b.job().profile->adds_rows_by_index) {
     saved.Add(rows);
     forward.Add(Temporary(b, sum, "experts.sum.zeros", dtype));
   }
   Op& op = b.Then("experts.combine", {rows, order}, {sum}, saved);
-  op.kind = OpKind::kCombine;
   op.forward_temporaries = forward;
+  // Rows come back before the first of these, or are summed up over ranks behind the last.
+  b.block().ops[sends ? first : b.block().ops.size() - 1].kind = OpKind::kCombine;
   return sum;
 }
 
@@ -212,7 +237,7 @@ TensorId LowerDispatchedExperts(BlockBuilder& b, TensorId input) {
   const Routing routing = LowerRouter(b, input);
   const bool gathers = job.token_dispatcher == TokenDispatcher::kAllGather;
   const Dispatched sent = gathers ? PickFromAll(b, input, routing) : SendToEach(b, input, routing);
-  const TensorId sum = Combine(b, LowerMlps(b, sent.rows, sent.weights), sent.order);
+  const TensorId sum = Combine(b, LowerMlps(b, sent.rows, sent.weights), sent);
   if (!shares) return sum;
   const TensorId all = b.Narrow("experts.and_shared", b.Size(Symbol::kH), job.precision.activation);
   b.Then("experts.and_shared", {sum, shared}, {all}, {}).input_gradient = InputGradient::kShared;

@@ -396,6 +396,20 @@ class MegatronCiTest(unittest.TestCase):
             self.assertEqual(job["runtime"]["versions"], {"torch": torch})
         self.assertNotIn("resumed_from_checkpoint", self.job()["training"])
 
+    def test_cores_of_moved_values(self):
+        experts = " --num-experts=8 --moe-router-topk=2"
+        moved = "golden lts_dgx_a100 (last commit adc69dba2 2025-10-21)"
+        for test, core in (
+            ("gpt3_mcore_te_tp2_pp1_te_8experts2parallel_top2router (moe)", "0.12"),
+            ("gpt3_mcore_te_tp2_pp1_te_8experts2parallel_groupedGEMM (moe)", "0.14"),
+        ):
+            changed = row(MEGATRON, notes__more=experts, model=test)
+            columns = changed.columns()
+            columns["notes"] = moved + columns["notes"][columns["notes"].index("; ") :]
+            asked = megatron_ci.request_of(measured.Row(columns))["job"]
+            self.assertEqual(asked["runtime"]["versions"]["megatron-core"], core, test)
+        self.assertNotIn("versions", self.job(experts)["runtime"])
+
     def test_contexts(self):
         split = self.job(" --cp-comm-type=all_gather", cp="2", dp="4")["parallelism"]
         self.assertEqual(split["context_parallel_size"], 2)

@@ -174,11 +174,11 @@ TEST(ValidateExpertsTest, RefusesWhatNoDispatcherWasHeldAgainst) {
           {"layers without them",
            [](JobSpec& j) { Shape(j).dense_layer_count = 1; },
            {NotModelled("model: experts on some layers alone")}},
-          {"a core before 0.15",
-           [](JobSpec& j) { j.runtime.versions["megatron-core"] = "0.14"; },
-           {"job.parallelism.expert_parallel_size: 4; megatron-core has it from 0.15 on",
-            "job.model: 8 experts; is not modelled with megatron-core: tokens were weighed and "
-            "summed otherwise"}},
+          {"a core before 0.10",
+           [](JobSpec& j) { j.runtime.versions["megatron-core"] = "0.9"; },
+           {"job.parallelism.expert_parallel_size: 4; megatron-core has it from 0.10 on",
+            "job.model: 8 experts; is not modelled with megatron-core: tokens were permuted "
+            "otherwise"}},
           {"matrices without sequences",
            [](JobSpec& j) { j.parallelism.tensor_parallel_size = 2; },
            {"job.parallelism.sequence_parallel: false; must be true for experts with "

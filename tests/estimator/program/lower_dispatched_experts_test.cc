@@ -56,6 +56,41 @@ TEST(LowerDispatchedExpertsTest, TokensAreWeighedInsideOfTheMlp) {
                                                          "experts.weights [B, S, K, 1] fp32"));
 }
 
+JobSpec Of(const char* core, const char* dispatcher) {
+  JobSpec job = Job();
+  job.runtime.versions["megatron-core"] = core;
+  job.runtime.deterministic = true;
+  job.parallelism.token_dispatcher = dispatcher;
+  return job;
+}
+
+// Source: Megatron-LM core 0.12.0, core/transformer/moe/token_dispatcher.py.
+TEST(LowerDispatchedExpertsTest, OldCoresWeighWhatExpertsGave) {
+  for (const char* dispatcher : {"all-gather", "all-to-all"}) {
+    const JobSpec job = Of("0.12", dispatcher);
+    EXPECT_THAT(Saved(job, "experts.product"),
+                ElementsAre("experts.gate_up.activation [B, S, K, 2G] bf16"));
+    const bool sends = absl::string_view(dispatcher) == "all-to-all";
+    EXPECT_THAT(
+        Saved(job, "experts.weigh"),
+        ElementsAre(
+            sends ? "experts.returned [B, S, K, H] bf16" : "experts.output [B, S, K, H] bf16",
+            sends ? "experts.weights [B, S, K] bf16" : "experts.weights [B, S, K, 1] bf16"))
+        << dispatcher;
+    EXPECT_THAT(Saved(job, "experts.combine"), ElementsAre("experts.order [B, S, K] int64"));
+    const Block layer = Layer(job);
+    EXPECT_EQ(FindOp(layer, sends ? "experts.weigh" : "experts.combine").kind, OpKind::kCombine)
+        << "where rows come back, or are summed up";
+  }
+}
+
+// Source: Megatron-LM core 0.13.0, core/transformer/moe/moe_utils.py, unpermute (scatter_add_).
+TEST(LowerDispatchedExpertsTest, CoresBefore015KeepIndicesAlone) {
+  const JobSpec job = Of("0.14", "all-gather");
+  EXPECT_THAT(Saved(job, "experts.combine"), ElementsAre("experts.order [B, S, K] int64"));
+  EXPECT_EQ(Saved(job, "experts.product").size(), 2u) << "weighed inside";
+}
+
 TEST(LowerDispatchedExpertsTest, WhatIsSummedInAFixedOrderStays) {
   EXPECT_THAT(Saved(Job(), "experts.combine"), ElementsAre("experts.order [B, S, K] int64"));
   JobSpec job = Job();

@@ -126,7 +126,7 @@ TEST(TimelineTest, AgreesWithTheClosedFormWhereLayersSeeWindows) {
       {}, {.period = 2}, {.period = 3, .to = 2}, {.period = 3, .from = 2, .to = 3}, {.begin = 1}};
   std::mt19937_64 random(20261123);
   int stages = 0;
-  for (int i = 0; i < 5 * kJobs && !HasFailure(); ++i) {
+  for (int i = 0; i < 6 * kJobs && !HasFailure(); ++i) {
     const JobSpec spec = RandomJob(random);
     const LayerSet& windowed = sets[random() % 5];
     const ValidJob job = Valid(spec);
