@@ -16,6 +16,10 @@
 namespace plimsoll {
 namespace {
 
+// Tokens from which on a sequence is split unasked.
+// Source: Megatron-LM docs/user-guide/parallelism-guide.md, "Context Parallelism".
+constexpr int64_t kLongSequence = 8192;
+
 constexpr int64_t kMostMicroBatch = 1024;  // that a search considers
 constexpr int64_t kGoOnInterval = 64;      // checks between two questions whether to go on
 
@@ -344,9 +348,13 @@ Space SpaceOf(const RecommendSpec& spec, const ValidJob& valid) {
   space.own_framework = valid->profile->name;
   const bool fixed = space.job.runtime.framework.has_value();
   space.capabilities = fixed ? valid->capabilities : CapabilitiesOfOpen(*valid);
-  // One that is not asked for is offered where the framework's own method is modelled.
-  space.context_parallel = (fixed || spec.job.parallelism.context_parallel_method.has_value()) &&
-                           space.capabilities.Has(AbilityOf(valid->context_parallel_method));
+  // What is not asked for is offered where the framework's own method is modelled, for long
+  // sequences.
+  const bool asked =
+      valid->context_parallel_size > 1 || spec.job.parallelism.context_parallel_method.has_value();
+  const bool offered = fixed && valid->sequence_length >= kLongSequence;
+  space.context_parallel =
+      (asked || offered) && space.capabilities.Has(AbilityOf(valid->context_parallel_method));
   const bool layout = IsFrozen(spec.frozen, "parallelism.pipeline_layout");
   space.menu.even_stages = fixed && !layout && valid->profile->stages == StageRule::kEqual;
   space.menu.gpus.push_back(valid->gpu->id);

@@ -330,6 +330,13 @@ TEST(SpaceTest, EndsThoughNothingIsLegal) {
   EXPECT_EQ(asked, 3);
 }
 
+// As the tight job, with a sequence that is split unasked.
+JobSpec LongJob(absl::string_view framework) {
+  JobSpec job = With(TightJob(), framework);
+  job.training.sequence_length = 8192;
+  return job;
+}
+
 // A size of context parallelism is tried where the framework's own method, or the job's, is
 // modelled.
 TEST(SpaceTest, ContextsDivideHeadsWhereTheirMethodIsModelled) {
@@ -338,8 +345,12 @@ TEST(SpaceTest, ContextsDivideHeadsWhereTheirMethodIsModelled) {
     const Space space = SpaceOfJob(spec);
     return ValuesOf(space, *Valid(spec.job), space.own, KnobId::kContextParallel);
   };
-  spec.job = With(TightJob(), "deepspeed");
+  spec.job = LongJob("deepspeed");
   EXPECT_THAT(values(), ElementsAre(1, 2, 4, 5)) << "divide 20 heads";
+  spec.job.training.sequence_length = 8000;
+  EXPECT_THAT(values(), ElementsAre(1)) << "short";
+  spec.job.parallelism.context_parallel_method = "ulysses";
+  EXPECT_THAT(values(), ElementsAre(1, 2, 4, 5)) << "short, and asked for";
   spec.frozen = {"parallelism.context_parallel_size"};
   EXPECT_THAT(values(), ElementsAre(1));
   spec.frozen.clear();
@@ -354,7 +365,7 @@ TEST(SpaceTest, ContextsDivideHeadsWhereTheirMethodIsModelled) {
 // Sequences are as long as they are: what a node cannot hold is spread over several.
 TEST(SpaceTest, ContextsMaySpanNodes) {
   RecommendSpec spec;
-  spec.job = With(TightJob(), "deepspeed");
+  spec.job = LongJob("deepspeed");
   spec.job.cluster.gpu_count = 32;
   spec.job.cluster.gpus_per_node = 4;
   spec.job.training.global_batch_size = 32;
@@ -365,7 +376,7 @@ TEST(SpaceTest, ContextsMaySpanNodes) {
 
 TEST(SpaceTest, ContextsAndReplicasShareTheRanks) {
   RecommendSpec spec;
-  spec.job = With(TightJob(), "deepspeed");
+  spec.job = LongJob("deepspeed");
   int64_t split = 0;
   for (const Choice& choice : Visited(spec)) {
     split += choice[KnobId::kContextParallel] > 1 ? 1 : 0;
