@@ -46,7 +46,7 @@ absl::Status AddStepTime(const DiffCommand& command, const PlannerClient& client
   request.set_detail("summary");
   if (command.risk.has_value()) request.set_risk(*command.risk);
   v1::RecommendConfigResponse response;
-  const absl::Status status = client.RecommendConfig(request, &response, /*refusal=*/nullptr);
+  absl::Status status = client.RecommendConfig(request, &response, /*refusal=*/nullptr);
   if (status.ok()) *compared->mutable_step_time() = response.requested().step_time();
   return status;
 }

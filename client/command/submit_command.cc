@@ -89,6 +89,7 @@ ExitCode Become(std::vector<std::string> arguments, const v1::AdmissionDecision&
     AddComment(words, &arguments);
   }
   std::vector<char*> raw;
+  raw.reserve(arguments.size() + 1);
   for (std::string& argument : arguments) raw.push_back(argument.data());
   raw.push_back(nullptr);
   execvp(raw[0], raw.data());

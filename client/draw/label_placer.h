@@ -31,8 +31,6 @@ class LabelPlacer {
   std::optional<PlotBox> Place(const LabelSpec& label);
 
  private:
-  double Overlap(const PlotBox& area, const std::vector<PlotBox>& others) const;
-
   const PlotBox box_;
   std::vector<PlotBox> blocked_;
   std::vector<PlotBox> discouraged_;

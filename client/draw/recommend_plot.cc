@@ -65,12 +65,12 @@ class Picture {
   double X(const v1::Candidate& c) const { return memory_.At(Gib(c.device().bound_bytes())); }
   double Y(const v1::Candidate& c) const { return time_.At(c.step_time().seconds()); }
   std::string ColorOf(size_t series) const { return SeriesColor(series, all_.series.size()); }
-  std::string Tooltip(const RecommendPoint& point) const;
 
   void Header();
   void Grid();
   void Capacities();
   void ReserveMarks();
+  void ReserveLine(const v1::Candidate& from, const v1::Candidate& to);
   void Fronts();
   void Points();
   void Point(const RecommendPoint& point);
@@ -104,7 +104,7 @@ void Picture::Line(double x1, double y1, double x2, double y2, const char* style
                       {"class", style}});
 }
 
-std::string Picture::Tooltip(const RecommendPoint& point) const {
+std::string Tooltip(const RecommendPoint& point) {
   const v1::Candidate& c = *point.candidate;
   return absl::StrCat(
       point.name.empty() ? "" : absl::StrCat(point.name, ": "), ChangeWords(c, Glyphs::kUnicode),
@@ -206,15 +206,18 @@ void Picture::ReserveMarks() {
   }
   for (const RecommendSeries& series : all_.series) {
     for (size_t i = 1; i < series.front.size(); ++i) {
-      const v1::Candidate& from = *all_.points[series.front[i - 1]].candidate;
-      const v1::Candidate& to = *all_.points[series.front[i]].candidate;
-      const double length = std::hypot(X(to) - X(from), Y(to) - Y(from));
-      for (double at = 0; at < length; at += 6) {
-        const double x = X(from) + (X(to) - X(from)) * at / length;
-        const double y = Y(from) + (Y(to) - Y(from)) * at / length;
-        placer_.Discourage({.left = x - 3, .right = x + 3, .top = y - 3, .bottom = y + 3});
-      }
+      ReserveLine(*all_.points[series.front[i - 1]].candidate,
+                  *all_.points[series.front[i]].candidate);
     }
+  }
+}
+
+void Picture::ReserveLine(const v1::Candidate& from, const v1::Candidate& to) {
+  const double length = std::hypot(X(to) - X(from), Y(to) - Y(from));
+  for (int i = 0; 6 * i < length; ++i) {
+    const double x = X(from) + (X(to) - X(from)) * 6 * i / length;
+    const double y = Y(from) + (Y(to) - Y(from)) * 6 * i / length;
+    placer_.Discourage({.left = x - 3, .right = x + 3, .top = y - 3, .bottom = y + 3});
   }
 }
 

@@ -27,7 +27,8 @@ void Words(double x, double y, const char* style, absl::string_view words, XmlWr
 double WriteColors(const RecommendPoints& all, double left, double top, XmlWriter* xml) {
   for (size_t s = 0; s < all.series.size(); ++s) {
     const double x = left + kSwatchColumn * static_cast<double>(s % kSwatchColumns);
-    const double y = top + kRowHeight * static_cast<double>(s / kSwatchColumns);
+    const size_t row = s / kSwatchColumns;
+    const double y = top + kRowHeight * static_cast<double>(row);
     xml->Empty("rect", {{"x", Coordinate(x)},
                         {"y", Coordinate(y - 11)},
                         {"width", "14"},
@@ -36,7 +37,8 @@ double WriteColors(const RecommendPoints& all, double left, double top, XmlWrite
                         {"fill", SeriesColor(s, all.series.size())}});
     Words(x + 21, y + 1, "ink", SeriesName(all, all.series[s]), xml);
   }
-  return top + kRowHeight * static_cast<double>((all.series.size() - 1) / kSwatchColumns + 1);
+  const size_t rows = (all.series.size() - 1) / kSwatchColumns + 1;
+  return top + kRowHeight * static_cast<double>(rows);
 }
 
 // What is recommended, a row each; returns where it ends.

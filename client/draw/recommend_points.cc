@@ -42,13 +42,12 @@ void AddSeries(RecommendPoints* all) {
       all->points[i].series = all->series.size();
       if (all->points[i].on_front) series.front.push_back(i);
     }
-    std::sort(series.front.begin(), series.front.end(), [&](size_t a, size_t b) {
-      const auto key_of = [&](size_t i) {
-        const v1::Candidate& candidate = *all->points[i].candidate;
-        return std::tuple(candidate.step_time().seconds(), candidate.device().bound_bytes(), i);
-      };
-      return key_of(a) < key_of(b);
-    });
+    const auto key_of = [&](size_t i) {
+      const v1::Candidate& candidate = *all->points[i].candidate;
+      return std::tuple(candidate.step_time().seconds(), candidate.device().bound_bytes(), i);
+    };
+    std::sort(series.front.begin(), series.front.end(),
+              [&](size_t a, size_t b) { return key_of(a) < key_of(b); });
     all->series.push_back(std::move(series));
   }
 }

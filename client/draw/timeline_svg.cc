@@ -166,6 +166,7 @@ void Picture::Grid() {
 // The roles from below, each with its index in the points.
 std::vector<std::pair<v1::Role, int>> Picture::Stack() const {
   std::vector<std::pair<v1::Role, int>> stack;
+  stack.reserve(static_cast<size_t>(timeline_.roles_size()));
   for (int i = 0; i < timeline_.roles_size(); ++i) stack.emplace_back(timeline_.roles(i), i);
   const auto rank = [](const std::pair<v1::Role, int>& at) {
     return std::find(kFromBelow.begin(), kFromBelow.end(), at.first) - kFromBelow.begin();
@@ -297,7 +298,8 @@ void Picture::Legend() {
   const std::vector<LegendCell> cells = LegendCells();
   for (size_t i = 0; i < cells.size(); ++i) {
     const double x = kMargin + kLegendColumn * static_cast<double>(i % kLegendColumns);
-    const double y = top + kLegendRow * static_cast<double>(i / kLegendColumns + 1);
+    const size_t row = i / kLegendColumns + 1;
+    const double y = top + kLegendRow * static_cast<double>(row);
     if (cells[i].words.empty()) continue;
     xml_.Empty("rect", {{"x", Coordinate(x)},
                         {"y", Coordinate(y - 11)},

@@ -82,7 +82,7 @@ class JobReader {
                          ViolationCode::kMalformed}});
       }
       in_script_ = true;
-      const absl::Status read = ReadFile(words.file);
+      absl::Status read = ReadFile(words.file);
       if (!read.ok()) return read;
     }
     ReadInlineJob(words, &job_, &misread_);

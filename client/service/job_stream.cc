@@ -48,8 +48,9 @@ class EstimateBatch {
   absl::Status Ask(const PlannerClient& client) {
     if (requests_->requests_size() == 0) return absl::OkStatus();
     absl::StatusOr<std::vector<JobAnswer>> asked = client.BatchEstimateMemory(*requests_);
-    if (asked.ok()) answers_ = *std::move(asked);
-    return asked.status();
+    if (!asked.ok()) return asked.status();
+    answers_ = *std::move(asked);
+    return absl::OkStatus();
   }
 
   // Why there is no answer; null where there is one.
@@ -87,8 +88,10 @@ class RecommendCall {
     return absl::IsInvalidArgument(status) ? absl::OkStatus() : status;
   }
 
-  const google::rpc::Status* Error(int) const { return error_.code() == 0 ? nullptr : &error_; }
-  bool AppendAnswer(int, std::string* text) const {
+  const google::rpc::Status* Error(int /*index*/) const {
+    return error_.code() == 0 ? nullptr : &error_;
+  }
+  bool AppendAnswer(int /*index*/, std::string* text) const {
     AppendJson(response_, text);
     return true;
   }
@@ -131,7 +134,7 @@ class Chunk {
   // Asks for every good line and writes one line of text for each line.
   absl::Status Answer(const PlannerClient& client, const WriteText& write,
                       JobStreamCounts* counts) {
-    const absl::Status status = batch_.Ask(client);
+    absl::Status status = batch_.Ask(client);
     if (!status.ok()) return status;
     std::string text;
     int next = 0;

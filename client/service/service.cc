@@ -42,8 +42,9 @@ absl::Status CheckIgnored(const Connection& connection) {
 absl::Status ReadInto(const std::string& file, std::string* text) {
   if (file.empty()) return absl::OkStatus();
   absl::StatusOr<std::string> read = ReadDocument(file);
-  if (read.ok()) *text = *std::move(read);
-  return read.status();
+  if (!read.ok()) return read.status();
+  *text = *std::move(read);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> CredentialsOf(

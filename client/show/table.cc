@@ -3,6 +3,7 @@
 #include <google/protobuf/util/message_differencer.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "client/io/text.h"
@@ -83,7 +84,7 @@ std::string Share(int64_t bytes, int64_t whole_bytes) {
 
 // "46.7 B parameters, 12.9 B active".
 std::string Parameters(const v1::EstimateMemoryResponse& response) {
-  const std::string all = absl::StrCat(FormatCount(response.parameter_count()), " parameters");
+  std::string all = absl::StrCat(FormatCount(response.parameter_count()), " parameters");
   const int64_t active = response.active_parameter_count();
   if (active == 0 || active == response.parameter_count()) return all;  // 0: of an older server
   return absl::StrCat(all, ", ", FormatCount(active), " active,");
@@ -144,7 +145,7 @@ std::string Legend(const v1::EstimateMemoryResponse& response, const std::vector
   std::vector<std::vector<std::string>> items;
   for (const v1::RoleBytes& part : rank.breakdown()) {
     if (part.bytes() == 0) continue;
-    const int percent = static_cast<int>(static_cast<double>(part.bytes()) / whole * 100 + 0.5);
+    const int64_t percent = std::lround(static_cast<double>(part.bytes()) / whole * 100);
     items.push_back({absl::StrCat(RoleCell(part.role(), terminal), " ", RoleName(part.role())),
                      FormatInGib(part.bytes()), absl::StrCat(percent, "%")});
   }

@@ -12,7 +12,7 @@ namespace {
 
 std::string ModelName(const v1::EstimateMemoryResponse& response, const v1::Model& model) {
   if (model.has_name()) return model.name();
-  const std::string size = absl::StrCat(FormatCount(response.parameter_count()), " parameters");
+  std::string size = absl::StrCat(FormatCount(response.parameter_count()), " parameters");
   const auto& config = model.hf_config().fields();
   const auto type = config.find("model_type");
   if (type == config.end() || type->second.string_value().empty()) return size;

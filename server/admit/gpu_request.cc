@@ -186,10 +186,17 @@ class Changes {
   std::vector<v1::SchedulerChange> changes_;
 };
 
-// The job's tasks with `count` GPUs; 0 where none are stated. `nodes` is 0 where they
-// are left to the scheduler. Nothing where it can't be told what they are of.
-std::optional<int64_t> TasksWith(const v1::SchedulerRequest& request, int64_t gpus_per_task,
-                                 int64_t was_count, int64_t count, int64_t nodes) {
+// So many GPUs, on so many nodes; 0: left to the scheduler.
+struct Room {
+  int64_t count = 0;
+  int64_t nodes = 0;
+};
+
+// The job's tasks there; 0 where none are stated. Nothing where it can't be told what they
+// are of.
+std::optional<int64_t> TasksIn(const Room& room, const v1::SchedulerRequest& request,
+                               int64_t gpus_per_task, int64_t was_count) {
+  const auto [count, nodes] = room;
   const int64_t tasks = Said(request.has_task_count(), request.task_count());
   const int64_t per_gpu = Said(request.has_tasks_per_gpu(), request.tasks_per_gpu());
   if (gpus_per_task > 0) {
@@ -207,8 +214,9 @@ std::optional<int64_t> TasksWith(const v1::SchedulerRequest& request, int64_t gp
 
 // Sets the tasks; false where Slurm would refuse them.
 bool SetTasks(const v1::SchedulerRequest& request, const GpuRequest& was, int64_t gpus_per_task,
-              int64_t count, int64_t nodes, Changes* changes) {
-  const auto tasks = TasksWith(request, gpus_per_task, was.count, count, nodes);
+              const Room& room, Changes* changes) {
+  const auto [count, nodes] = room;
+  const auto tasks = TasksIn(room, request, gpus_per_task, was.count);
   if (!tasks.has_value() || (*tasks > 0 && *tasks < nodes)) return false;
   if (*tasks > 0 && *tasks != request.task_count()) changes->Set("task_count", *tasks);
   int64_t per_node = Said(request.has_tasks_per_node(), request.tasks_per_node());
@@ -276,7 +284,7 @@ std::optional<std::vector<v1::SchedulerChange>> ChangeGpuCount(const v1::Schedul
   } else if (amounts.node.count == 0) {
     nodes = 0;
   }
-  if (!SetTasks(request, was, amounts.task.count, count, nodes, &changes)) return std::nullopt;
+  if (!SetTasks(request, was, amounts.task.count, {count, nodes}, &changes)) return std::nullopt;
   return changes.Take();
 }
 

@@ -184,6 +184,15 @@ absl::Status AddAmbiguous(const DataFile& file, Catalog& catalog) {
   return absl::OkStatus();
 }
 
+void AddGpu(const Row& row, Catalog& catalog) {
+  if (!row.fields.IsMap()) throw BadRow{absl::StrCat(row.id, ": must be a map")};
+  const Gpu gpu = ReadGpu(row);
+  AddAliases(row, gpu, catalog);
+  if (!catalog.gpus.emplace(gpu.id, gpu).second) {
+    throw BadRow{absl::StrCat(row.id, ": is there twice")};
+  }
+}
+
 }  // namespace
 
 absl::Status ReadGpuTable(const DataFile& file, Catalog& catalog) {
@@ -191,13 +200,7 @@ absl::Status ReadGpuTable(const DataFile& file, Catalog& catalog) {
     const YAML::Node table = YAML::Load(std::string(file.text));
     if (!table.IsMap()) throw BadRow{"must be a map of GPU ids"};
     for (const auto& entry : table) {
-      const Row row = {entry.first.Scalar(), entry.second};
-      if (!row.fields.IsMap()) throw BadRow{absl::StrCat(row.id, ": must be a map")};
-      Gpu gpu = ReadGpu(row);
-      AddAliases(row, gpu, catalog);
-      if (!catalog.gpus.emplace(gpu.id, gpu).second) {
-        throw BadRow{absl::StrCat(row.id, ": is there twice")};
-      }
+      AddGpu({entry.first.Scalar(), entry.second}, catalog);
     }
   } catch (const BadRow& bad) {
     return absl::InvalidArgumentError(absl::StrCat(file.path, ": ", bad.text));
@@ -205,7 +208,7 @@ absl::Status ReadGpuTable(const DataFile& file, Catalog& catalog) {
     return absl::InvalidArgumentError(absl::StrCat(file.path, ": ", error.what()));
   }
   for (const auto& [alias, id] : catalog.gpu_aliases) {
-    if (catalog.gpus.count(alias) > 0) {
+    if (catalog.gpus.contains(alias)) {
       return absl::InvalidArgumentError(
           absl::StrCat(file.path, ": ", id, ".aliases: ", alias, " is an id"));
     }

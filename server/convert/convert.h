@@ -16,7 +16,7 @@
 namespace plimsoll {
 
 // A config.json larger than this, serialized, is refused.
-inline constexpr size_t kMaxHfConfigBytes = 64 * 1024;
+inline constexpr size_t kMaxHfConfigBytes = size_t{64} * 1024;
 // Returns what is wrong with the size and the depth of an `hf_config`.
 Violations CheckHfConfig(const v1::Model& model);
 

@@ -106,17 +106,34 @@ void WriteField(const FieldDescriptor& field, JsonOut* to) {
   }
 }
 
-// Writes that no two fields of a oneof stand beside each other.
+void WriteBoth(const FieldDescriptor& first, const FieldDescriptor& second, JsonOut* to) {
+  to->Object([&] {
+    to->List("required", [&] {
+      to->Text(first.json_name());
+      to->Text(second.json_name());
+    });
+  });
+}
+
+// Writes each two fields of a oneof that must not stand beside each other.
 void WriteOneof(const OneofDescriptor& oneof, JsonOut* to) {
   for (int second = 1; second < oneof.field_count(); ++second) {
     for (int first = 0; first < second; ++first) {
-      to->Object([&] {
-        to->List("required", [&] {
-          to->Text(oneof.field(first)->json_name());
-          to->Text(oneof.field(second)->json_name());
-        });
-      });
+      WriteBoth(*oneof.field(first), *oneof.field(second), to);
     }
+  }
+}
+
+void WriteOneofs(const Descriptor& message, JsonOut* to) {
+  for (int i = 0; i < message.real_oneof_decl_count(); ++i) {
+    WriteOneof(*message.oneof_decl(i), to);
+  }
+}
+
+void WriteFields(const Descriptor& message, JsonOut* to) {
+  for (int i = 0; i < message.field_count(); ++i) {
+    const FieldDescriptor& field = *message.field(i);
+    to->Object(field.json_name(), [&] { WriteField(field, to); });
   }
 }
 
@@ -125,6 +142,7 @@ std::string DescriptionOf(const Descriptor& message) {
   for (int i = 0; i < message.real_oneof_decl_count(); ++i) {
     const OneofDescriptor& oneof = *message.oneof_decl(i);
     std::vector<std::string> names;
+    names.reserve(static_cast<size_t>(oneof.field_count()));
     for (int field = 0; field < oneof.field_count(); ++field) {
       names.push_back(absl::StrCat("`", oneof.field(field)->json_name(), "`"));
     }
@@ -139,20 +157,9 @@ void WriteSchema(const Descriptor& message, JsonOut* to) {
   if (const std::string text = DescriptionOf(message); !text.empty()) {
     to->Text("description", text);
   }
-  to->Object("properties", [&] {
-    for (int i = 0; i < message.field_count(); ++i) {
-      const FieldDescriptor& field = *message.field(i);
-      to->Object(field.json_name(), [&] { WriteField(field, to); });
-    }
-  });
+  to->Object("properties", [&] { WriteFields(message, to); });
   if (message.real_oneof_decl_count() == 0) return;
-  to->Object("not", [&] {
-    to->List("anyOf", [&] {
-      for (int i = 0; i < message.real_oneof_decl_count(); ++i) {
-        WriteOneof(*message.oneof_decl(i), to);
-      }
-    });
-  });
+  to->Object("not", [&] { to->List("anyOf", [&] { WriteOneofs(message, to); }); });
 }
 
 void WriteSchema(const EnumDescriptor& type, JsonOut* to) {

@@ -29,11 +29,8 @@ std::string LineOf(LogLevel level, const std::string& event, const std::vector<L
     put("level", kNames[static_cast<size_t>(level)]);
     put("event", event);
     for (const auto& [key, value] : fields) {
-      if (const auto* const number = std::get_if<double>(&value)) {
-        out.Double(key, *number);
-      } else {
-        put(key, std::get<std::string>(value));
-      }
+      const auto* const number = std::get_if<double>(&value);
+      number != nullptr ? out.Double(key, *number) : put(key, std::get<std::string>(value));
     }
   });
   return out.Take() + '\n';

@@ -34,8 +34,10 @@ const Value* MemberOf(const Value* object, const std::string& name) {
   return found == object->struct_value().fields().end() ? nullptr : &found->second;
 }
 
-const Value* ItemOf(const Value* list, int index) {
-  const bool there = list != nullptr && list->has_list_value() && index >= 0 &&
+const Value* ItemOf(const Value* list, absl::string_view number) {
+  int index = -1;
+  const bool there = absl::SimpleAtoi(number, &index) && list != nullptr &&
+                     list->has_list_value() && index >= 0 &&
                      index < list->list_value().values_size();
   return there ? &list->list_value().values(index) : nullptr;
 }
@@ -97,10 +99,7 @@ std::string CallerNames::Path(const std::string& path) const {
     begin = end;
     if (begin < path.size() && path[begin] == '[') {
       const size_t close = std::min(path.find(']', begin), path.size() - 1);
-      int index = -1;
-      if (absl::SimpleAtoi(path.substr(begin + 1, close - begin - 1), &index)) {
-        at = ItemOf(at, index);
-      }
+      at = ItemOf(at, absl::string_view(path).substr(begin + 1, close - begin - 1));
       written += path.substr(begin, close + 1 - begin);
       begin = close + 1;
     }

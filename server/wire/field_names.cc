@@ -56,6 +56,7 @@ std::string FindSynonymBelow(const Descriptor& root, const std::string& name) {
 // Returns the name in `type` that is nearest, or "".
 std::string NearestName(const Descriptor& type, const std::string& name) {
   std::vector<absl::string_view> names;
+  names.reserve(static_cast<size_t>(type.field_count()));
   for (int i = 0; i < type.field_count(); ++i) names.push_back(type.field(i)->name());
   const std::vector<absl::string_view> nearest = NearestNames(name, names);
   return nearest.empty() ? "" : std::string(nearest[0].data(), nearest[0].size());
@@ -71,7 +72,7 @@ const FieldDescriptor* FindField(const Descriptor& type, const std::string& name
 UnknownName ExplainUnknownName(const Descriptor& type, const std::string& path,
                                const Descriptor& root, const std::string& name,
                                const std::string& root_path) {
-  const UnknownName nothing = {"no such field"};
+  UnknownName nothing = {"no such field"};
   if (name.size() > kMaxNameBytes) return nothing;
   const std::string snake = ToSnakeCase(name);
   if (const RefusedWord* const refused = FindRefusedName(name)) {

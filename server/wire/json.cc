@@ -153,20 +153,18 @@ class Pruner {
                  ViolationCode::kConflict);
     }
     if (value->has_null_value()) return true;
-    if (const OneofDescriptor* const oneof = field->real_containing_oneof()) {
-      const auto [other, is_first] = given->oneofs.insert({oneof, field});
-      if (!is_first) {
-        const std::string& beside = other->second->name();
-        return Add([&]() -> Violation {
-          return {below,
-                  Seen(*value),
-                  absl::StrCat("must not stand beside ", beside),
-                  ViolationCode::kConflict,
-                  {BelowJob(Below(path, beside))}};
-        });
-      }
-    }
-    return CheckField(*field, below, value);
+    const OneofDescriptor* const oneof = field->real_containing_oneof();
+    if (oneof == nullptr) return CheckField(*field, below, value);
+    const auto [other, is_first] = given->oneofs.insert({oneof, field});
+    if (is_first) return CheckField(*field, below, value);
+    const std::string& beside = other->second->name();
+    return Add([&]() -> Violation {
+      return {below,
+              Seen(*value),
+              absl::StrCat("must not stand beside ", beside),
+              ViolationCode::kConflict,
+              {BelowJob(Below(path, beside))}};
+    });
   }
 
   bool CheckField(const FieldDescriptor& field, const std::string& path, Value* value) {
@@ -201,14 +199,7 @@ class Pruner {
       case FieldDescriptor::CPPTYPE_MESSAGE:
         return CheckMessage(*field.message_type(), path, value);
       case FieldDescriptor::CPPTYPE_STRING:
-        if (value->has_number_value()) {
-          return Add([&]() -> Violation {
-            const std::string seen = Seen(*value);
-            return {path, seen, absl::StrCat("must be a string, as \"", seen, "\""),
-                    ViolationCode::kMalformed};
-          });
-        }
-        return Require(value->has_string_value(), *value, path, "must be a string");
+        return CheckString(path, *value);
       case FieldDescriptor::CPPTYPE_INT64:
         return Require(IsInteger(*value), *value, path, "must be an integer of 64 bits");
       case FieldDescriptor::CPPTYPE_DOUBLE:
@@ -221,6 +212,16 @@ class Pruner {
       default:  // no request has others; protobuf's reader judges them
         return true;
     }
+  }
+
+  bool CheckString(const std::string& path, const Value& value) {
+    if (value.has_string_value()) return true;
+    if (!value.has_number_value()) return Add(path, value, "must be a string");
+    return Add([&]() -> Violation {
+      const std::string seen = Seen(value);
+      return {path, seen, absl::StrCat("must be a string, as \"", seen, "\""),
+              ViolationCode::kMalformed};
+    });
   }
 
   // By name or by number, as ProtoJSON has it.

@@ -16,7 +16,7 @@ namespace plimsoll {
 
 // gRPC refuses trailers over 8 KiB; what a refusal puts there stays under this,
 // percent-encoded message and base64 details together.
-inline constexpr size_t kMaxErrorMetadataBytes = 7 * 1024;
+inline constexpr size_t kMaxErrorMetadataBytes = size_t{7} * 1024;
 
 // Returns INVALID_ARGUMENT whose message has one violation per line, with
 // google.rpc.BadRequest (all violations; description "<value>; <rule>"; reason the

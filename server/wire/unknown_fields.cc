@@ -53,9 +53,7 @@ class Walk {
       const FieldDescriptor& field = *descriptor.field(i);
       if (field.cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE || field.is_map()) continue;
       if (field.is_repeated()) {
-        for (int j = 0; j < reflection.FieldSize(message, &field); ++j) {
-          Take(reflection.GetRepeatedMessage(message, &field, j), {&place, &field, j});
-        }
+        TakeEach(message, field, place);
       } else if (reflection.HasField(message, &field)) {
         Take(reflection.GetMessage(message, &field), {&place, &field});
       }
@@ -65,6 +63,13 @@ class Walk {
   Violations TakeViolations() { return std::move(violations_); }
 
  private:
+  void TakeEach(const Message& message, const FieldDescriptor& field, const Place& place) {
+    const Reflection& reflection = *message.GetReflection();
+    for (int i = 0; i < reflection.FieldSize(message, &field); ++i) {
+      Take(reflection.GetRepeatedMessage(message, &field, i), {&place, &field, i});
+    }
+  }
+
   // Maps hide their values from the generic walk, so that a Struct has its own.
   void Take(const Struct& object, const Place& place) {
     Report(object, place);

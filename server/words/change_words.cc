@@ -24,7 +24,7 @@ std::string LastPart(const std::string& field) {
 std::string ChangeWord(const v1::Change& change, Glyphs glyphs) {
   const FieldRow* const row = FindFieldRow(change.field());
   const bool said = row != nullptr && !row->said.empty();
-  const std::string name = said ? std::string(row->said) : LastPart(Clean(change.field()));
+  std::string name = said ? std::string(row->said) : LastPart(Clean(change.field()));
   const std::string to = change.to().empty() ? "default" : Clean(change.to());
   if (to == "true") return name;
   if (to == "false") return absl::StrCat("no ", name);

@@ -84,7 +84,7 @@ class JobTranslator {
   std::string Sized(const std::string& field, const std::string& text);
   void TranslateWords(const std::string& path, v1::Job* job);
   std::string TranslateWord(const std::string& path, const std::string& word, v1::Job* job);
-  bool Stands(Written written, absl::string_view field) const;
+  bool Stands(const Written& written, absl::string_view field) const;
   void CountNodes(v1::Cluster* cluster);
   void CountMicroBatches(v1::Job* job);
   void FillNotes(const v1::Job& job);

@@ -21,14 +21,14 @@ int64_t Replicas(const v1::Job& job) {
 }  // namespace
 
 // Whether what is written counts: a setting stands before a file.
-bool JobTranslator::Stands(Written written, absl::string_view field) const {
-  return written.by_setting || set_.count(std::string(field)) == 0;
+bool JobTranslator::Stands(const Written& written, absl::string_view field) const {
+  return written.by_setting || !set_.contains(std::string(field));
 }
 
 void JobTranslator::CountNodes(v1::Cluster* cluster) {
   constexpr char kField[] = "cluster.gpu_count";
   if (!Stands(*nodes_, kField)) return;
-  const bool overrides = nodes_->by_setting && set_.count(kField) == 0;
+  const bool overrides = nodes_->by_setting && !set_.contains(kField);
   const bool of_each = gpus_.has_value() && cluster->has_gpus_per_node() &&
                        gpus_->number == cluster->gpus_per_node();
   if (overrides || of_each) cluster->clear_gpu_count();
@@ -70,7 +70,7 @@ void JobTranslator::CountMicroBatches(v1::Job* job) {
   constexpr char kField[] = "training.global_batch_size";
   if (!Stands(*accumulation_, kField)) return;
   v1::Training& training = *job->mutable_training();
-  if (accumulation_->by_setting && set_.count(kField) == 0) training.clear_global_batch_size();
+  if (accumulation_->by_setting && !set_.contains(kField)) training.clear_global_batch_size();
   const std::string number = absl::StrCat(accumulation_->number);
   const int64_t replicas = Replicas(*job);
   if (replicas < 1) {

@@ -1,7 +1,9 @@
 #include "server/words/written_size.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -52,6 +54,16 @@ Measure MeasureOf(absl::string_view field) {
   return absl::EndsWith(field, "_bytes") ? Measure::kBytes : Measure::kNone;
 }
 
+// Bytes are rounded; tokens are whole as they are.
+absl::StatusOr<std::string> WholeNumber(double number, Measure measure) {
+  const double whole = std::round(number);
+  const bool broken = measure == Measure::kTokens && number != whole;
+  if (broken || whole >= 9007199254740992.0) {  // 2^53
+    return absl::InvalidArgumentError("must be a whole number");
+  }
+  return absl::StrCat(static_cast<int64_t>(whole));
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> ReadWrittenSize(absl::string_view field, const std::string& text) {
@@ -66,20 +78,13 @@ absl::StatusOr<std::string> ReadWrittenSize(absl::string_view field, const std::
   const bool bits = measure == Measure::kRate && absl::EndsWith(written, "b/s");
   for (const Unit& row : kUnits) {
     if (row.measure != measure || row.word != unit || bits) continue;
-    const double whole = std::round(number * row.factor);
-    const double value = measure == Measure::kTokens ? number * row.factor : whole;
-    if (value != whole || value >= 9007199254740992.0) {  // 2^53
-      return absl::InvalidArgumentError("must be a whole number");
-    }
-    return absl::StrCat(static_cast<int64_t>(value));
+    return WholeNumber(number * row.factor, measure);
   }
-  if (measure == Measure::kBytes) {
-    for (const absl::string_view unclear : kUnclear) {
-      if (unclear == unit) {
-        return absl::InvalidArgumentError(
-            "must be bytes, or as 80GiB: GB is 10^9 bytes to some and 2^30 to others");
-      }
-    }
+  const bool unclear =
+      std::find(std::begin(kUnclear), std::end(kUnclear), unit) != std::end(kUnclear);
+  if (measure == Measure::kBytes && unclear) {
+    return absl::InvalidArgumentError(
+        "must be bytes, or as 80GiB: GB is 10^9 bytes to some and 2^30 to others");
   }
   double plain = 0;
   if (measure == Measure::kTokens && !absl::SimpleAtod(text, &plain)) {
