@@ -56,14 +56,13 @@ FloorParts FloorPartsOf(const ValidJob& job, const Program& program) {
     if (state.basis != Basis::kParameters) continue;
     const double bytes = static_cast<double>(StateBytes(state, sums)) /
                          static_cast<double>(SelectedElements(state, sums));
-    // FSDP's 16-bit weights live only while they are gathered.
+    // FSDP's 16-bit weights live only while they are gathered, and its gradients from backward on.
     const bool gathered = job->profile->sharding == Sharding::kUnits;
     if (state.part == Part::kWeights && !gathered) {
       parts.weight_bytes[static_cast<size_t>(state.of)] += bytes;
     }
-    if (state.part == Part::kGradients || state.part == Part::kGradientSums) {
-      parts.gradient_bytes += bytes;
-    }
+    const bool gradients = state.part == Part::kGradients || state.part == Part::kGradientSums;
+    if (gradients && !gathered) parts.gradient_bytes += bytes;
     if (state.part == Part::kMasterWeights || state.part == Part::kOptimizerStates) {
       parts.optimizer_bytes += bytes;
     }

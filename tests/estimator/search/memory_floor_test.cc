@@ -56,6 +56,16 @@ TEST(MemoryFloorTest, AddsStatesAndWhatLayersKeep) {
   EXPECT_EQ(MemoryFloor(*job, parts), expected);
 }
 
+// FSDP has none of them in forward, which sums in fp32 would be counted by.
+TEST(MemoryFloorTest, UnitsHaveGradientsFromBackwardOn) {
+  for (const char* framework : {"fsdp1", "fsdp2"}) {
+    JobSpec spec = With(SmallJob(), framework, "bf16-optimizer");
+    const ValidJob job = Valid(spec);
+    EXPECT_DOUBLE_EQ(FloorPartsOf(job, BlocksProgram(job)).gradient_bytes, 0) << framework;
+    EXPECT_LE(FloorOf(job), Allocated(Estimate(spec))) << framework;
+  }
+}
+
 TEST(MemoryFloorTest, DividesWhatTheZeroStageShards) {
   JobSpec spec = With(TightJob(), "deepspeed");
   std::vector<int64_t> floors;
