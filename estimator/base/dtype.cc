@@ -22,6 +22,8 @@ absl::string_view Name(DType dtype) {
       return "bool";
     case DType::kInt64:
       return "int64";
+    case DType::kFp64:
+      return "fp64";
     case DType::kNf4:
       return "nf4";
     case DType::kFp4:

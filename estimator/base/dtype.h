@@ -30,6 +30,7 @@ enum class DType : uint8_t {
   kFp4,
   kInt8,
   kFp8Blocks,
+  kFp64,
 };
 
 // Elements that share one fp32 scale in bitsandbytes' 8-bit states. Source:
@@ -60,10 +61,13 @@ inline int64_t Bytes(DType dtype, int64_t elements) {
     case DType::kFp8Blocks:
       return Add(elements, CeilDivide(elements, kFp8BlockSize));
     case DType::kInt64:
+    case DType::kFp64:
       return Multiply(elements, 8);
   }
   return 0;
 }
+
+inline bool IsFp8(DType dtype) { return dtype == DType::kFp8 || dtype == DType::kFp8Blocks; }
 
 // Returns the name users write, as "bf16".
 absl::string_view Name(DType dtype);

@@ -245,6 +245,7 @@ struct Fp8 {
   bool ScalesTensors() const {
     return recipe == Fp8Recipe::kDelayed || recipe == Fp8Recipe::kTensorwise;
   }
+  DType Format() const { return ScalesTensors() ? DType::kFp8 : DType::kFp8Blocks; }
 };
 
 // Matrices of this rank beside those that are targets.

@@ -163,7 +163,8 @@ void CheckExperts(const JobSpec& spec, Check& check, const Job& job) {
                  spec.training.preference.method.value_or(""));
   experts.Refuse(SeesShapes(job.optimizer), "training.optimizer.name",
                  NameOf(job.optimizer, kOptimizers));
-  const std::string preset = spec.training.precision.preset.value_or("");
+  const std::string preset =
+      spec.training.precision.preset.value_or(job.fp8.has_value() ? "fp8-mixed" : "");
   experts.Refuse(job.fp8.has_value() || preset == "fp8-lm", "training.precision.preset", preset);
   experts.RefusePartsAgain(spec.training.recompute, job);
   CheckShape(experts, model);

@@ -1,5 +1,4 @@
 // Matrix products in fp8: by which recipe, on which GPUs, and what is modelled beside them.
-#include <array>
 #include <string>
 
 #include "absl/strings/str_cat.h"

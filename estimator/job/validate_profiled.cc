@@ -221,15 +221,23 @@ void CheckPeak(const PhaseFields& fields, const PhasePeakSpec& spec, bool first_
   profiled.peaks.push_back(peak);
 }
 
-void CheckStep(absl::string_view field, absl::Span<const PhaseFields> phases,
-               const ProfiledStepSpec& spec, bool first_step, Check& check, Profiled& profiled) {
+// One step of the measured ones, and the names of its fields.
+struct StepFields {
+  absl::string_view name;
+  const ProfiledStepSpec& spec;
+  bool first = false;
+  absl::Span<const PhaseFields> phases;
+};
+
+void CheckStep(const StepFields& step, Check& check, Profiled& profiled) {
   const size_t violations = check.violations().size();
   const size_t before = profiled.peaks.size();
-  for (const PhaseFields& phase : phases) {
-    CheckPeak(phase, spec.*phase.peak, first_step, check, profiled);
+  for (const PhaseFields& phase : step.phases) {
+    CheckPeak(phase, step.spec.*phase.peak, step.first, check, profiled);
   }
   if (profiled.peaks.size() > before || check.violations().size() > violations) return;
-  check.Fail(field, "unset", "must have the peaks of at least one phase", ViolationCode::kMissing);
+  check.Fail(step.name, "unset", "must have the peaks of at least one phase",
+             ViolationCode::kMissing);
 }
 
 void CheckSteps(const ProfiledSpec& spec, Check& check, Profiled& profiled) {
@@ -261,8 +269,8 @@ void CheckSteps(const ProfiledSpec& spec, Check& check, Profiled& profiled) {
        "model.profiled.steady_step.optimizer.allocated_bytes",
        "model.profiled.steady_step.optimizer.reserved_bytes"},
   };
-  CheckStep("model.profiled.first_step", kFirst, spec.first_step, true, check, profiled);
-  CheckStep("model.profiled.steady_step", kSteady, spec.steady_step, false, check, profiled);
+  CheckStep({"model.profiled.first_step", spec.first_step, true, kFirst}, check, profiled);
+  CheckStep({"model.profiled.steady_step", spec.steady_step, false, kSteady}, check, profiled);
 }
 
 }  // namespace

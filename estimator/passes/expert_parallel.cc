@@ -7,6 +7,7 @@ namespace {
 
 constexpr AxisSet kExpert = Along(Axis::kExpert);
 constexpr AxisSet kExpertTensor = Along(Axis::kExpertTensor);
+constexpr AxisSet kTokens = kExpert | kExpertTensor;
 
 void ReplaceFrom(Block& block, size_t begin, TensorId from, TensorId to) {
   for (size_t i = begin; i < block.ops.size(); ++i) {
@@ -15,26 +16,38 @@ void ReplaceFrom(Block& block, size_t begin, TensorId from, TensorId to) {
   }
 }
 
-// An op behind the one at `index` that moves its first outputs, rows and their weights, to or
-// from other ranks; all that follows reads what it gives.
-void MoveBehind(Block& block, size_t index, absl::string_view name, CollectiveKind forward,
-                CollectiveKind backward, AxisSet axes, bool joined) {
-  Op move;
-  move.name = name;
+// How rows go to other ranks.
+struct Move {
+  absl::string_view name;
+  CollectiveKind forward;
+  CollectiveKind backward;
+  AxisSet axes;
+  bool joins;  // what it gives is of more than one rank's tokens
+};
+
+constexpr Move kGatherRows = {"experts.gather", CollectiveKind::kGather,
+                              CollectiveKind::kReduceScatter, kExpertTensor, true};
+constexpr Move kExchangeRows = {"experts.exchange", CollectiveKind::kAllToAll,
+                                CollectiveKind::kAllToAll, kExpert, false};
+
+// An op behind the one at `index` that moves its first outputs, rows and their weights; all that
+// follows reads what it gives.
+void MoveBehind(Block& block, size_t index, const Move& move) {
+  Op op{.name = move.name};
   const Op& before = block.ops[index];
   const TensorId moved[] = {before.outputs.ids[0], before.outputs.ids[1]};
   for (const TensorId id : moved) {
     if (block.tensors[id].shape.rank < 4) continue;  // numbers of tokens, which stay
     const TensorId there = AddLike(block, id, block.tensors[id].name);
-    block.tensors[there].at_experts = joined;
-    if (joined) block.tensors[there].held = false;
-    move.inputs.Add(id);
-    move.outputs.Add(there);
+    block.tensors[there].at_experts = move.joins;
+    block.tensors[there].held = !move.joins && block.tensors[id].held;
+    op.inputs.Add(id);
+    op.outputs.Add(there);
     ReplaceFrom(block, index + 1, id, there);
   }
-  move.forward_collectives.Add({forward, axes, move.inputs.ids[0]});
-  move.backward_collectives.Add({backward, axes, move.inputs.ids[0]});
-  InsertOp(block, index + 1, move);
+  op.forward_collectives.Add({move.forward, move.axes, op.inputs.ids[0]});
+  op.backward_collectives.Add({move.backward, move.axes, op.inputs.ids[0]});
+  InsertOp(block, index + 1, op);
 }
 
 // A temporary as `like`, in a dtype of its own.
@@ -80,19 +93,12 @@ void SendRows(const Job& job, Block& block) {
   const bool exchanged = job.expert_parallel_size > 1;
   const bool gathered = job.expert_tensor_parallel_size > 1;
   for (size_t i = 0; i < block.ops.size(); ++i) {
-    if (block.ops[i].kind == OpKind::kDispatch) {
-      if (gathered) {
-        MoveBehind(block, i, "experts.gather", CollectiveKind::kGather,
-                   CollectiveKind::kReduceScatter, kExpertTensor, true);
-      }
-      if (exchanged) {
-        MoveBehind(block, i, "experts.exchange", CollectiveKind::kAllToAll,
-                   CollectiveKind::kAllToAll, kExpert, false);
-      }
-    } else if (block.ops[i].kind == OpKind::kCombine) {
-      if (gathered) MoveBefore(job, block, i++, true);
-      if (exchanged) MoveBefore(job, block, i++, false);
-    }
+    const bool away = block.ops[i].kind == OpKind::kDispatch;
+    const bool back = block.ops[i].kind == OpKind::kCombine;
+    if (away && gathered) MoveBehind(block, i, kGatherRows);
+    if (away && exchanged) MoveBehind(block, i, kExchangeRows);
+    if (back && gathered) MoveBefore(job, block, i++, true);
+    if (back && exchanged) MoveBefore(job, block, i++, false);
   }
 }
 
@@ -105,45 +111,48 @@ TensorId OfAll(const Job& job, Block& block, TensorId like, absl::string_view na
   return id;
 }
 
-// Tokens are gathered into a buffer that lives for ever (passes/runtime.cc); what experts gave is
-// summed up over all tokens before ranks scatter it.
+// Of all ranks' tokens what a dispatching op makes. They are gathered into a buffer that lives for
+// ever (passes/runtime.cc).
+void GatherTokens(const Job& job, Block& block, size_t index) {
+  const TensorId input = block.ops[index].inputs.ids[0];
+  const TensorId weights = block.ops[index].inputs.ids[1];
+  const TensorId all = OfAll(job, block, weights, "experts.gathered.weights", job.precision.router);
+  const TensorId gradient =
+      OfAll(job, block, input, "experts.gathered.gradient", block.tensors[input].dtype);
+  Op& op = block.ops[index];
+  op.forward_temporaries.Add(all);
+  op.backward_temporaries.Add(all);
+  op.backward_temporaries.Add(gradient);
+  op.forward_collectives.Add({CollectiveKind::kGather, kTokens, gradient});
+  op.backward_collectives.Add({CollectiveKind::kReduceScatter, kTokens, gradient});
+}
+
+// What experts gave is summed up over all tokens before ranks scatter it.
+void ScatterSums(const Job& job, Block& block, size_t index) {
+  Op& op = block.ops[index];
+  for (const TensorId id : op.forward_temporaries) {
+    block.tensors[id].shape.extents[0].Join(job.expert_parallel_size);
+    block.tensors[id].shape.extents[1].Join(job.expert_tensor_parallel_size);
+  }
+  const TensorId sum = op.outputs.ids[0];
+  const DType dtype = block.tensors[sum].dtype;
+  const TensorId partial = OfAll(job, block, sum, "experts.partial.sum", dtype);
+  op.forward_temporaries.Add(partial);
+  op.backward_temporaries.Add(partial);
+  op.forward_collectives.Add({CollectiveKind::kReduceScatter, kTokens, partial});
+  op.backward_collectives.Add({CollectiveKind::kGather, kTokens, partial});
+  if (job.precision.router == dtype) return;
+  const TensorId cast = OfAll(job, block, sum, "experts.partial.sum.wide", job.precision.router);
+  op.forward_temporaries.Add(cast);
+  op.backward_temporaries.Add(cast);
+}
+
 // Source: token_dispatcher.py, MoEAllGatherTokenDispatcher.token_dispatch, combine_preprocess,
 // token_combine.
-void GatherTokens(const Job& job, Block& block) {
-  const AxisSet axes = kExpert | kExpertTensor;
-  const DType wide = job.precision.router;
+void GatherAllTokens(const Job& job, Block& block) {
   for (size_t i = 0; i < block.ops.size(); ++i) {
-    const OpKind kind = block.ops[i].kind;
-    if (kind == OpKind::kDispatch) {
-      const TensorId input = block.ops[i].inputs.ids[0];
-      const TensorId weights = block.ops[i].inputs.ids[1];
-      const DType dtype = block.tensors[input].dtype;
-      const TensorId all = OfAll(job, block, weights, "experts.gathered.weights", wide);
-      const TensorId gradient = OfAll(job, block, input, "experts.gathered.gradient", dtype);
-      Op& op = block.ops[i];
-      op.forward_temporaries.Add(all);
-      op.backward_temporaries.Add(all);
-      op.backward_temporaries.Add(gradient);
-      op.forward_collectives.Add({CollectiveKind::kGather, axes, gradient});
-      op.backward_collectives.Add({CollectiveKind::kReduceScatter, axes, gradient});
-    } else if (kind == OpKind::kCombine) {
-      const TensorId sum = block.ops[i].outputs.ids[0];
-      const DType dtype = block.tensors[sum].dtype;
-      for (const TensorId id : block.ops[i].forward_temporaries) {
-        block.tensors[id].shape.extents[0].Join(job.expert_parallel_size);
-        block.tensors[id].shape.extents[1].Join(job.expert_tensor_parallel_size);
-      }
-      const TensorId partial = OfAll(job, block, sum, "experts.partial.sum", dtype);
-      Op& op = block.ops[i];
-      op.forward_temporaries.Add(partial);
-      op.backward_temporaries.Add(partial);
-      op.forward_collectives.Add({CollectiveKind::kReduceScatter, axes, partial});
-      op.backward_collectives.Add({CollectiveKind::kGather, axes, partial});
-      if (wide == dtype) continue;
-      const TensorId cast = OfAll(job, block, sum, "experts.partial.sum.wide", wide);
-      block.ops[i].forward_temporaries.Add(cast);
-      block.ops[i].backward_temporaries.Add(cast);
-    }
+    if (block.ops[i].kind == OpKind::kDispatch) GatherTokens(job, block, i);
+    if (block.ops[i].kind == OpKind::kCombine) ScatterSums(job, block, i);
   }
 }
 
@@ -172,7 +181,7 @@ Program ApplyExpertParallel(const ValidJob& job, Program program) {
   if (Multiply(job->expert_parallel_size, job->expert_tensor_parallel_size) == 1) return program;
   for (Block& block : program.blocks) {
     if (job->token_dispatcher == TokenDispatcher::kAllGather) {
-      GatherTokens(*job, block);
+      GatherAllTokens(*job, block);
     } else {
       SendRows(*job, block);
     }

@@ -34,7 +34,7 @@ bool IsProduct(const Block& block, const Op& op) {
 class ProductBuilder {
  public:
   ProductBuilder(const Job& job, Block& block, size_t product)
-      : dtype_(job.fp8->ScalesTensors() ? DType::kFp8 : DType::kFp8Blocks),
+      : dtype_(job.fp8->Format()),
         transposes_(job.Fp8CopyCount() > 1),
         gathers_rows_(job.fp8->ScalesTensors()),
         reads_again_(job.fp8->recipe != Fp8Recipe::kDelayed),
@@ -74,8 +74,6 @@ class ProductBuilder {
     Tensor& tensor = block_.tensors[id];
     tensor.dtype = dtype_;
     tensor.differentiable = false;
-    tensor.held = tensor.lingers = tensor.leaves_hole = false;
-    tensor.held_until = 255;
     if (tensor.role == Role::kActivation) tensor.role = Role::kTemporary;
     return id;
   }

@@ -82,9 +82,11 @@ void AddCasts(const Job& job, Program& program) {
 // get_fp8_context (fp8_model_init).
 void AddFp8Weights(const Job& job, Program& program) {
   if (!job.fp8.has_value()) return;
-  const DType dtype = job.fp8->ScalesTensors() ? DType::kFp8 : DType::kFp8Blocks;
   if (job.fp8->parameters) program.states.back().basis = Basis::kNotFp8;
-  State state{.name = "weights.fp8", .role = Role::kWeight, .basis = Basis::kFp8, .dtype = dtype};
+  State state{.name = "weights.fp8",
+              .role = Role::kWeight,
+              .basis = Basis::kFp8,
+              .dtype = job.fp8->Format()};
   program.states.push_back(state);
   if (job.Fp8CopyCount() == 1) return;
   state.name = "weights.fp8.transposed";

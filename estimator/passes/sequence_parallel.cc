@@ -16,7 +16,6 @@ TensorId Whole(Block& block, TensorId like, absl::string_view name) {
   whole.sequence_axis = kNoAxis;
   whole.differentiable = false;
   whole.discarded = false;
-  whole.held = false;
   whole.recorded = true;
   return id;
 }

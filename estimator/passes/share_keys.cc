@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 
 namespace plimsoll {
 namespace {
@@ -32,17 +33,9 @@ Kernel FindKernel(const Block& block) {
   return kernel;
 }
 
-// As `like`, and no local's.
-TensorId AddFree(Block& block, TensorId like, absl::string_view name) {
-  const TensorId id = AddLike(block, like, name);
-  block.tensors[id].held = false;
-  block.tensors[id].held_until = 255;
-  return id;
-}
-
 // `times` as `like`, one behind the other.
 TensorId Times(Block& block, TensorId like, int64_t times, absl::string_view name) {
-  const TensorId id = AddFree(block, like, name);
+  const TensorId id = AddLike(block, like, name);
   Tensor& tensor = block.tensors[id];
   Extent& last = tensor.shape.extents[tensor.shape.rank - 1];
   last.size = Multiply(last.size, times);
@@ -54,7 +47,7 @@ TensorId Times(Block& block, TensorId like, int64_t times, absl::string_view nam
 
 // A key and a value side by side.
 TensorId Pair(Block& block, const Kernel& kernel, absl::string_view name) {
-  const TensorId id = AddFree(block, kernel.key, name);
+  const TensorId id = AddLike(block, kernel.key, name);
   Tensor& pair = block.tensors[id];
   Extent& width = pair.shape.extents[2];
   const Extent& values = block.tensors[kernel.value].shape.extents[2];
@@ -85,7 +78,7 @@ void MakeContiguous(Block& block, Kernel& kernel) {
   const auto copy = [&](TensorId& id, absl::string_view name) {
     if (block.tensors[id].storage == id) return;
     const TensorId from = id;
-    id = AddFree(block, from, name);
+    id = AddLike(block, from, name);
     Op& attention = block.ops[kernel.index];
     attention.inputs.Replace(from, id);
     attention.saved.Replace(from, id);
@@ -98,17 +91,25 @@ void MakeContiguous(Block& block, Kernel& kernel) {
   copy(kernel.value, "attention.value.contiguous");
 }
 
+// The kernel as ranks share its keys; nothing where the block has none.
+std::optional<Kernel> PrepareKernel(Block& block) {
+  Kernel kernel = FindKernel(block);
+  if (kernel.index == block.ops.size()) return std::nullopt;
+  const Kernel given = kernel;
+  MakeContiguous(block, kernel);
+  HoldLocals(block, {kernel.index, given.query, given.key, given.value});
+  return kernel;
+}
+
 }  // namespace
 
 // Forward holds what each step received and gave until all are merged; what was received last
 // is kept, in the place of the rank's own. Backward has two buffers in turns, of keys and
 // values and of their gradients, and what a step gives.
 void PassKeysAround(const Job& job, Block& block) {
-  Kernel kernel = FindKernel(block);
-  if (kernel.index == block.ops.size()) return;
-  const Kernel given = kernel;
-  MakeContiguous(block, kernel);
-  HoldLocals(block, {kernel.index, given.query, given.key, given.value});
+  const std::optional<Kernel> found = PrepareKernel(block);
+  if (!found.has_value()) return;
+  const Kernel& kernel = *found;
   const int64_t ranks = job.context_parallel_size;
   const TensorId last = Pair(block, kernel, "attention.kv.received");
   const TensorId passed = Times(block, last, ranks - 1, "attention.kv.passed");
@@ -132,11 +133,9 @@ void PassKeysAround(const Job& job, Block& block) {
 // What was gathered is put in the order of the sequence, keys and then values. Two halves of a
 // rank's queries, each with what it sees; their outputs are copied together.
 void GatherKeys(const Job& job, Block& block) {
-  Kernel kernel = FindKernel(block);
-  if (kernel.index == block.ops.size()) return;
-  const Kernel given = kernel;
-  MakeContiguous(block, kernel);
-  HoldLocals(block, {kernel.index, given.query, given.key, given.value});
+  const std::optional<Kernel> found = PrepareKernel(block);
+  if (!found.has_value()) return;
+  const Kernel& kernel = *found;
   const TensorId all = Pair(block, kernel, "attention.kv.gathered");
   block.tensors[all].role = Role::kCommunication;
   block.tensors[all].shape.extents[1].Join(job.context_parallel_size);

@@ -47,8 +47,11 @@ std::string InNumbers(const Shape& shape) {
 TensorId AddLike(Block& block, TensorId like, absl::string_view name) {
   const auto id = static_cast<TensorId>(block.tensors.size());
   block.tensors.push_back(block.tensors[like]);
-  block.tensors.back().name = name;
-  block.tensors.back().storage = id;
+  Tensor& tensor = block.tensors.back();
+  tensor.name = name;
+  tensor.storage = id;
+  tensor.held = tensor.lingers = tensor.leaves_hole = false;
+  tensor.held_until = 255;
   return id;
 }
 

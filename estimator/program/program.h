@@ -281,7 +281,8 @@ struct Block {
   std::pmr::vector<BlockBuffer> buffers;
 };
 
-// Adds a tensor as `like`, of its own memory, and returns it.
+// Adds a tensor as `like`, of its own memory and held by nothing but the ops that read it, and
+// returns it.
 TensorId AddLike(Block& block, TensorId like, absl::string_view name);
 
 // Puts an op before the one that is at `index`.

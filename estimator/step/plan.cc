@@ -235,6 +235,19 @@ std::string Describe(const Program& program, const Slot& slot) {
                       BlockAt(program, slot.at).name);
 }
 
+// A line for each loop.
+std::string Describe(const Program& program, const Slots& slots) {
+  std::string text;
+  for (const Loop& loop : slots.loops) {
+    if (loop.times > 1) absl::StrAppend(&text, loop.times, " times: ");
+    for (size_t i = loop.first; i < loop.first + loop.count; ++i) {
+      absl::StrAppend(&text, i > loop.first ? ", " : "", Describe(program, slots.slots[i]));
+    }
+    absl::StrAppend(&text, "\n");
+  }
+  return text;
+}
+
 }  // namespace
 
 void Slots::ForEach(absl::FunctionRef<void(const Slot&)> play) const {
@@ -267,17 +280,7 @@ int64_t FirstLayer(const Stage& stage, size_t chunk) {
 }
 
 std::string Describe(const Program& program, const Plan& plan) {
-  std::string text;
-  for (const Slots* direction : {&plan.forward, &plan.backward}) {
-    for (const Loop& loop : direction->loops) {
-      absl::StrAppend(&text, loop.times > 1 ? absl::StrCat(loop.times, " times: ") : "");
-      for (size_t i = loop.first; i < loop.first + loop.count; ++i) {
-        absl::StrAppend(&text, i > loop.first ? ", " : "", Describe(program, direction->slots[i]));
-      }
-      absl::StrAppend(&text, "\n");
-    }
-  }
-  return text;
+  return absl::StrCat(Describe(program, plan.forward), Describe(program, plan.backward));
 }
 
 Plan PlanPair(const Program& program, const Stage& chunk) {

@@ -148,8 +148,7 @@ class BlockClock {
     for (const Ids& ids : made) {
       for (const TensorId id : ids) {
         const Tensor& tensor = block_.tensors[id];
-        const bool fp8 = tensor.dtype == DType::kFp8 || tensor.dtype == DType::kFp8Blocks;
-        if (fp8 && tensor.role != Role::kCommunication) work.bytes += BytesOf(id);
+        if (IsFp8(tensor.dtype) && tensor.role != Role::kCommunication) work.bytes += BytesOf(id);
       }
     }
   }

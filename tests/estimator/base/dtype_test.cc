@@ -19,6 +19,7 @@ constexpr Row kRows[] = {
     {DType::kFp16, "fp16", 2048, true},  {DType::kBf16, "bf16", 2048, true},
     {DType::kFp8, "fp8", 1024, true},    {DType::kInt8Blocks, "int8", 1024 + 4 * 4, false},
     {DType::kBool, "bool", 1024, false}, {DType::kInt64, "int64", 8192, false},
+    {DType::kFp64, "fp64", 8192, false},
 };
 
 TEST(DTypeTest, HasBytesAndAName) {

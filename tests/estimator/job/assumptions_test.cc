@@ -37,6 +37,13 @@ std::vector<std::string> Assumed(const JobSpec& job) {
   return lines;
 }
 
+// Two of eight experts for each token.
+void RouteTokens(JobSpec& job) {
+  Shape(job).expert_count = 8;
+  Shape(job).active_expert_count = 2;
+  job.runtime.framework = "megatron-core";
+}
+
 struct Row {
   const char* name;
   void (*edit)(JobSpec&);
@@ -136,25 +143,12 @@ constexpr Row kRows[] = {
      },
      "training.quantization.format: nf4; what qlora is"},
     // Experts.
-    {"tokens",
-     [](JobSpec& job) {
-       Shape(job).expert_count = 8;
-       Shape(job).active_expert_count = 2;
-       job.runtime.framework = "megatron-core";
-     },
-     "model: tokens in equal shares; each expert is sent as many"},
-    {"how they come",
-     [](JobSpec& job) {
-       Shape(job).expert_count = 8;
-       Shape(job).active_expert_count = 2;
-       job.runtime.framework = "megatron-core";
-     },
+    {"tokens", RouteTokens, "model: tokens in equal shares; each expert is sent as many"},
+    {"how they come", RouteTokens,
      "parallelism.token_dispatcher: all-gather; the framework's default"},
     {"who splits each",
      [](JobSpec& job) {
-       Shape(job).expert_count = 8;
-       Shape(job).active_expert_count = 2;
-       job.runtime.framework = "megatron-core";
+       RouteTokens(job);
        job.parallelism.tensor_parallel_size = 2;
        job.parallelism.sequence_parallel = true;
      },

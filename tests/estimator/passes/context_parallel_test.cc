@@ -4,39 +4,13 @@
 
 #include "estimator/program/describe.h"
 #include "gtest/gtest.h"
-#include "tests/testing/jobs.h"
+#include "tests/testing/tensors.h"
 
 namespace plimsoll {
 namespace {
 
-struct Row {
-  const char* name;
-  const char* symbols;
-  const char* numbers;
-};
-
-// SmallJob(): B 2, S 32, H 64, A 64, C 32 of two heads, N 4, D 16, F 128, V 256.
-JobSpec Job(absl::string_view framework, int64_t ranks) {
-  JobSpec job = With(SmallJob(), framework);
-  job.parallelism.context_parallel_size = ranks;
-  job.parallelism.context_parallel_method = "ulysses";
-  job.cluster.gpu_count = ranks;
-  return job;
-}
-
-Program Over(int64_t ranks, absl::string_view framework = "deepspeed") {
-  return ProgramAfter(Valid(Job(framework, ranks)), PassId::kContextParallel);
-}
-
-void ExpectShapes(const Block& block, const std::vector<Row>& rows) {
-  for (const Row& row : rows) {
-    EXPECT_EQ(InSymbols(FindTensor(block, row.name).shape), row.symbols) << row.name;
-    EXPECT_EQ(InNumbers(FindTensor(block, row.name).shape), row.numbers) << row.name;
-  }
-}
-
 TEST(ContextParallelTest, SplitsTheSequence) {
-  const Program program = Over(2);
+  const Program program = Exchanged(2);
   ExpectShapes(FindBlock(program, "embedding"), {{"embedding.tokens", "[B, S/cp]", "[2, 16]"},
                                                  {"embedding.sum", "[B, S/cp, H]", "[2, 16, 64]"}});
   ExpectShapes(FindBlock(program, "layer"),
@@ -50,7 +24,7 @@ TEST(ContextParallelTest, SplitsTheSequence) {
 }
 
 TEST(ContextParallelTest, StandsBesideTensorAndSequenceParallelism) {
-  JobSpec job = WithSequenceParallelism(Job("fsdp2", 2), 2);
+  JobSpec job = WithSequenceParallelism(OverContext("fsdp2", 2), 2);
   job.cluster.gpu_count = 4;
   const Program program = ProgramAfter(Valid(job), PassId::kSequenceParallel);
   ExpectShapes(FindBlock(program, "layer"),
@@ -61,7 +35,7 @@ TEST(ContextParallelTest, StandsBesideTensorAndSequenceParallelism) {
 }
 
 TEST(ContextParallelTest, OneRankChangesNothing) {
-  const ValidJob job = Valid(Job("deepspeed", 1));
+  const ValidJob job = Valid(OverContext("deepspeed", 1));
   EXPECT_EQ(Describe(ProgramAfter(job, PassId::kContextParallel)),
             Describe(ProgramAfter(job, PassId::kTensorParallel)));
 }

@@ -4,41 +4,15 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/testing/jobs.h"
+#include "tests/testing/tensors.h"
 
 namespace plimsoll {
 namespace {
 
 using ::testing::ElementsAre;
 
-struct Row {
-  const char* name;
-  const char* symbols;
-  const char* numbers;
-};
-
-// SmallJob(): B 2, S 32, H 64, A 64, C 32 of two heads, N 4, D 16, F 128, V 256.
-JobSpec Job(absl::string_view framework, int64_t ranks) {
-  JobSpec job = With(SmallJob(), framework);
-  job.parallelism.context_parallel_size = ranks;
-  job.parallelism.context_parallel_method = "ulysses";
-  job.cluster.gpu_count = ranks;
-  return job;
-}
-
-Program Over(int64_t ranks, absl::string_view framework = "deepspeed") {
-  return ProgramAfter(Valid(Job(framework, ranks)), PassId::kContextParallel);
-}
-
-void ExpectShapes(const Block& block, const std::vector<Row>& rows) {
-  for (const Row& row : rows) {
-    EXPECT_EQ(InSymbols(FindTensor(block, row.name).shape), row.symbols) << row.name;
-    EXPECT_EQ(InNumbers(FindTensor(block, row.name).shape), row.numbers) << row.name;
-  }
-}
-
 TEST(ExchangeHeadsTest, GivesTheKernelSomeHeadsOfAllTokens) {
-  const Program program = Over(2);
+  const Program program = Exchanged(2);
   ExpectShapes(FindBlock(program, "layer"),
                {{"attention.query.exchanged", "[B, S, A/cp]", "[2, 32, 32]"},
                 {"attention.key.exchanged", "[B, S, C/cp]", "[2, 32, 16]"},
@@ -49,26 +23,17 @@ TEST(ExchangeHeadsTest, GivesTheKernelSomeHeadsOfAllTokens) {
 }
 
 // Two heads of keys over four ranks: each has one, as its queries need.
-
 TEST(ExchangeHeadsTest, CopiesHeadsThatAreFewerThanRanks) {
-  const Program program = Over(4);
+  const Program program = Exchanged(4);
   ExpectShapes(FindBlock(program, "layer"),
                {{"attention.query.exchanged", "[B, S, A/cp]", "[2, 32, 16]"},
                 {"attention.key.exchanged", "[B, S, C/cp]", "[2, 32, 16]"}});
 }
 
-std::vector<std::string> Names(const Block& layer, const Ids& ids) {
-  std::vector<std::string> names;
-  for (const TensorId id : ids) names.emplace_back(layer.tensors[id].name);
-  return names;
-}
-
 // What the kernel keeps for backward is what was exchanged; the next product keeps its
-
 // own input.
-
 TEST(ExchangeHeadsTest, TheKernelSavesWhatWasExchanged) {
-  const Program program = Over(2);
+  const Program program = Exchanged(2);
   const Block& layer = FindBlock(program, "layer");
   EXPECT_THAT(
       Names(layer, FindOp(layer, "attention.flash").saved),
@@ -95,15 +60,14 @@ std::vector<std::string> Exchanges(const Block& layer) {
 }
 
 // Source: deepspeed/runtime/sequence_parallel/ulysses_sp.py, UlyssesSPAttentionHF.
-
 TEST(ExchangeHeadsTest, DeepSpeedLaysOutWhatItReceived) {
-  const Program program = Over(2);
+  const Program program = Exchanged(2);
   EXPECT_THAT(Exchanges(FindBlock(program, "layer")),
               ElementsAre("attention.query.received + attention.query.sent",
                           "attention.key.received + attention.key.sent",
                           "attention.value.received + attention.value.sent",
                           "attention.context.received + attention.context.sent"));
-  JobSpec job = Job("deepspeed", 2);
+  JobSpec job = OverContext("deepspeed", 2);
   job.training.micro_batch_size = 1;
   const Program single = ProgramAfter(Valid(job), PassId::kContextParallel);
   EXPECT_EQ(Exchanges(FindBlock(single, "layer")).back(), "attention.context.received")
@@ -111,9 +75,8 @@ TEST(ExchangeHeadsTest, DeepSpeedLaysOutWhatItReceived) {
 }
 
 // Source: verl/utils/ulysses.py, all_to_all_tensor.
-
 TEST(ExchangeHeadsTest, Fsdp2PutsPiecesTogether) {
-  const Program program = Over(2, "fsdp2");
+  const Program program = Exchanged(2, "fsdp2");
   EXPECT_THAT(
       Exchanges(FindBlock(program, "layer")),
       ElementsAre("attention.query.exchanged + attention.query.sent + attention.query.received",
@@ -124,16 +87,15 @@ TEST(ExchangeHeadsTest, Fsdp2PutsPiecesTogether) {
 }
 
 // Sequence parallelism scatters sums; an exchange is none.
-
 TEST(ExchangeHeadsTest, SequenceParallelismLeavesExchanges) {
-  JobSpec job = WithSequenceParallelism(Job("fsdp2", 2), 2);
+  JobSpec job = WithSequenceParallelism(OverContext("fsdp2", 2), 2);
   job.cluster.gpu_count = 4;
   const Program program = ProgramAfter(Valid(job), PassId::kSequenceParallel);
   EXPECT_EQ(Exchanges(FindBlock(program, "layer")).size(), 4u);
 }
 
 TEST(ExchangeHeadsTest, TheCallerHoldsWhatItGaveTheKernel) {
-  const Program program = Over(2);
+  const Program program = Exchanged(2);
   const Block& layer = FindBlock(program, "layer");
   for (const char* name : {"attention.query.rotated", "attention.key.rotated"}) {
     const uint8_t until = FindTensor(layer, name).held_until;

@@ -7,7 +7,7 @@
 #include "estimator/program/describe.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/testing/jobs.h"
+#include "tests/testing/tensors.h"
 
 namespace plimsoll {
 namespace {
@@ -38,12 +38,6 @@ TEST(SequenceParallelTest, LeavesWhatIsSplitAlready) {
   const Block& layer = FindBlock(program, "layer");
   EXPECT_EQ(InSymbols(FindTensor(layer, "attention.context").shape), "[B, S, A/tp]");
   EXPECT_EQ(InSymbols(FindTensor(layer, "mlp.gate_up.activation").shape), "[B, S, 2F/tp]");
-}
-
-std::vector<std::string> Names(const Block& layer, const Ids& ids) {
-  std::vector<std::string> names;
-  for (const TensorId id : ids) names.emplace_back(std::string(layer.tensors[id].name));
-  return names;
 }
 
 // Each as "<kind> <tensor>".

@@ -4,46 +4,17 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/testing/jobs.h"
+#include "tests/testing/tensors.h"
 
 namespace plimsoll {
 namespace {
 
 using ::testing::ElementsAre;
 
-struct Row {
-  const char* name;
-  const char* symbols;
-  const char* numbers;
-};
-
-// SmallJob(): B 2, S 32, H 64, A 64, C 32 of two heads, N 4, D 16, F 128, V 256.
-JobSpec Job(absl::string_view framework, int64_t ranks) {
-  JobSpec job = With(SmallJob(), framework);
-  job.parallelism.context_parallel_size = ranks;
-  job.parallelism.context_parallel_method = "ulysses";
-  job.cluster.gpu_count = ranks;
-  return job;
-}
-
-void ExpectShapes(const Block& block, const std::vector<Row>& rows) {
-  for (const Row& row : rows) {
-    EXPECT_EQ(InSymbols(FindTensor(block, row.name).shape), row.symbols) << row.name;
-    EXPECT_EQ(InNumbers(FindTensor(block, row.name).shape), row.numbers) << row.name;
-  }
-}
-
-std::vector<std::string> Names(const Block& layer, const Ids& ids) {
-  std::vector<std::string> names;
-  for (const TensorId id : ids) names.emplace_back(layer.tensors[id].name);
-  return names;
-}
-
 // Megatron-Core: queries, keys and values are views of one projection's 128 where nothing is
 // rotated.
 Program Sharing(const char* method, int64_t ranks, bool rotary = true) {
-  JobSpec job = Job("megatron-core", ranks);
-  job.parallelism.context_parallel_method = method;
+  JobSpec job = OverContext("megatron-core", ranks, method);
   if (!rotary) {
     Shape(job).position_embedding = "learned";
     Shape(job).position_count = 32;
