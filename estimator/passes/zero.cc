@@ -3,13 +3,14 @@
 #include "estimator/passes/fsdp.h"
 #include "estimator/passes/pass.h"
 #include "estimator/passes/shard.h"
+#include "estimator/program/parameter_sums.h"
 
 namespace plimsoll {
 namespace {
 
 constexpr Alive kReduction =
     During(Phase::kGradientReduction, Phase::kGradientReduction, true, true);
-constexpr Alive kBackwardOn = During(Phase::kBackward, Phase::kGradientReduction, true, true);
+constexpr Alive kInBackward = During(Phase::kBackward, Phase::kBackward, true, true);
 
 bool IsState(const State& state) {
   return state.part == Part::kOptimizerStates || state.part == Part::kMasterWeights;
@@ -115,6 +116,66 @@ State ShareOfStage(absl::string_view name, DType dtype, int64_t shards, int64_t 
           .alive = kOptimizerPhase};
 }
 
+// Of a rank's share of gradients each is widened for its norm, one after the other; by then the
+// buckets are gone.
+// Source: deepspeed/runtime/zero/stage_1_and_2.py, scaled_global_norm, get_grad_norm_direct,
+// _release_ipg_buffers; stage3.py, get_grad_norm_direct; utils.py, get_norm_dtype.
+void AddNorm(const Job& job, Program& program) {
+  int64_t largest = 0;
+  for (const Block& block : program.blocks) {
+    for (const Parameter& parameter : block.parameters) {
+      if (!parameter.frozen) largest = std::max(largest, parameter.Elements());
+    }
+  }
+  const int64_t ranks = job.shard_group_size;
+  State& norm = program.states.emplace_back();
+  norm.name = "norm.gradient";
+  norm.role = Role::kTemporary;
+  norm.dtype = DType::kFp64;
+  norm.most_bytes = Bytes(norm.dtype, job.zero_stage == 3 ? CeilDivide(largest, ranks) : largest);
+  norm.shards = ranks;
+  norm.buffers = 1;
+  norm.alive = kReduction;
+}
+
+int64_t TrainedElements(const Job& job, const Program& program) {
+  Stage whole;
+  whole.layer_count = job.model->layer_count;
+  whole.virtual_layer_counts = {whole.layer_count};
+  whole.embedding = whole.head = true;
+  return SumParameters(program, whole).parameters;
+}
+
+// A bucket is made with each backward, and goes when gradients are sent: with ZeRO 1 those of a
+// step's last micro-batch alone, so that later ones run forward beside it.
+// Source: deepspeed/runtime/zero/stage_1_and_2.py, setup_buckets, _release_ipg_buffers.
+Alive BucketAlive(const Job& job) {
+  constexpr Alive kForwardOn = During(Phase::kForward, Phase::kBackward, true, true);
+  if (job.zero_stage == 3) return kAlways;
+  return job.zero_stage == 1 && job.micro_batch_count > 1 ? kForwardOn : kInBackward;
+}
+
+// A bucket's gradients, as they are sent: flattened beside it when it is full. That may be at any
+// layer, but for one that has them all: it is sent when the table's gradient has come.
+// Source: deepspeed/runtime/zero/stage_1_and_2.py, reduce_independent_p_g_buckets_and_remove_grads,
+// average_tensor, allreduce_no_retain.
+void AddFlatBucket(const Job& job, Program& program) {
+  const Stream stream = job.overlap_communication ? Stream::kReduceScatter : Stream::kCompute;
+  const int64_t trained = TrainedElements(job, program);
+  if (job.zero_stage == 3 || trained > job.reduce_bucket_element_count) {
+    const int64_t flat = Bytes(job.precision.reduce, job.reduce_bucket_element_count);
+    return AddBytes(program, "reduce.flat", stream, flat, kInBackward);
+  }
+  for (Block& block : program.blocks) {
+    if (block.kind != BlockKind::kEmbedding) continue;
+    block.buffers.push_back({.name = "reduce.flat",
+                             .role = Role::kCommunication,
+                             .stream = stream,
+                             .forward_bytes = 0,
+                             .backward_bytes = Bytes(job.precision.reduce, trained)});
+  }
+}
+
 // The step takes its share in groups of sub_group_size elements at most. Weights
 // stay gathered over the last half of what forward passes and backward passes
 // first, until max_reuse_distance parameters lie between.
@@ -172,13 +233,12 @@ void ApplyDeepSpeed(const Job& job, Program& program) {
   }
   if (job.zero_stage >= 2) program.weight_gradient = WeightGradient::kAdded;
   const int64_t bucket = Bytes(job.precision.reduce, job.reduce_bucket_element_count);
-  AddBytes(program, "reduce.bucket", Stream::kCompute, bucket, third ? kAlways : kBackwardOn);
-  AddBytes(program, "reduce.flat",
-           job.overlap_communication ? Stream::kReduceScatter : Stream::kCompute, bucket,
-           kBackwardOn);
+  AddBytes(program, "reduce.bucket", Stream::kCompute, bucket, BucketAlive(job));
+  AddFlatBucket(job, program);
   if (job.overlap_communication && !third) {
-    AddBytes(program, "reduce.bucket.second", Stream::kCompute, bucket, kBackwardOn);
+    AddBytes(program, "reduce.bucket.second", Stream::kCompute, bucket, kInBackward);
   }
+  AddNorm(job, program);
   if (third) {
     ApplyDeepSpeedStage3(job, program);
     return;

@@ -1,5 +1,7 @@
 // The pass in words: over how many ranks each state is shared, per framework and
 // stage, and which buffers that costs.
+#include <algorithm>
+
 #include "estimator/base/units.h"
 #include "estimator/catalog/model.h"
 #include "estimator/program/parameter_sums.h"
@@ -162,6 +164,38 @@ TEST(ZeroTest, DeepSpeedReducesThroughBucketsOfAFixedSize) {
   const Program program = Sharded(job);
   ASSERT_NE(FindState(program, "reduce.bucket.second"), nullptr);
   EXPECT_EQ(FindState(program, "reduce.bucket.second")->fixed_bytes, 2000);
+}
+
+// One bucket that has all is full when the table's gradient comes; of several, any layer fills one.
+TEST(ZeroTest, DeepSpeedFlattensABucketWhenItIsFull) {
+  JobSpec job = Job("deepspeed", 2);
+  const int64_t parameters = CountParameters(*Valid(job)->model);
+  Program program = Sharded(job);
+  EXPECT_EQ(FindState(program, "reduce.flat"), nullptr);
+  EXPECT_EQ(FindBlock(program, "embedding").buffers.back().backward_bytes, 2 * parameters);
+  EXPECT_EQ(FindBlock(program, "embedding").buffers.back().forward_bytes, 0);
+  job.runtime.reduce_bucket_element_count = parameters - 1;
+  program = Sharded(job);
+  EXPECT_EQ(FindState(program, "reduce.flat")->fixed_bytes, 2 * (parameters - 1));
+  EXPECT_THAT(FindBlock(program, "embedding").buffers, IsEmpty());
+}
+
+// The largest gradient of a rank's share in 8 bytes an element, of ZeRO 3 its piece of it.
+TEST(ZeroTest, DeepSpeedWidensAGradientForItsNorm) {
+  int64_t largest = 0;
+  for (const Block& block : Sharded(Job("deepspeed", 2)).blocks) {
+    for (const Parameter& parameter : block.parameters) {
+      largest = std::max(largest, parameter.Elements());
+    }
+  }
+  ParameterSums sums;
+  sums.parameters = kRanks * 4 * largest;
+  EXPECT_EQ(StateBytes(*FindState(Sharded(Job("deepspeed", 2)), "norm.gradient"), sums),
+            8 * largest);
+  EXPECT_EQ(StateBytes(*FindState(Sharded(Job("deepspeed", 3)), "norm.gradient"), sums),
+            8 * CeilDivide(largest, kRanks));
+  sums.parameters = kRanks * 10;
+  EXPECT_EQ(StateBytes(*FindState(Sharded(Job("deepspeed", 1)), "norm.gradient"), sums), 80);
 }
 
 // Elements of the whole model, as DeepSpeed has it: on one stage.
