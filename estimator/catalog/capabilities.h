@@ -51,8 +51,11 @@ enum class Ability : uint8_t {
   kMlpAgain,
   kNormAgain,
   kActivationAgain,
+  kUpProjectionAgain,
 
   kOtherHead,  // than one that predicts tokens
+  kLatentAttention,
+  kRankNormsAlone,  // norms of ranks where queries have none
   kExperts,
   kExpertParallel,
   kTokenDispatcher,

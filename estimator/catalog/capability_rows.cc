@@ -185,7 +185,10 @@ constexpr CapabilityRow kRows[] = {
                  "Megatron core/transformer/transformer_config.py, recompute_modules")),
     Lacks(kCore, {Ability::kActivationAgain}, "moe_act is for experts alone",
           "Megatron core/transformer/transformer_config.py, __post_init__"),
-    Lacks(kOfModules | kNanotron | kOldMegatron, {Ability::kNormAgain, Ability::kActivationAgain},
+    NotModelled(kCore, {Ability::kUpProjectionAgain}, "attention reads what it drops",
+                "Megatron core/transformer/multi_latent_attention.py, qkv_up_checkpoint"),
+    Lacks(kOfModules | kNanotron | kOldMegatron,
+          {Ability::kNormAgain, Ability::kActivationAgain, Ability::kUpProjectionAgain},
           "no output is dropped by itself",
           "Megatron core/tensor_parallel/random.py, CheckpointWithoutOutput, has no like in torch "
           "utils/checkpoint.py"),
@@ -208,6 +211,27 @@ constexpr CapabilityRow kRows[] = {
           "models/llama.py, LlamaForTraining"),
     NotModelled(kOldMegatron, {Ability::kOtherHead}, "its classifier is a model of its own",
                 "Megatron-LM v2.4 and Megatron-DeepSpeed, megatron/model/classification.py"),
+
+    // Latent attention.
+    Of(kOfModules, {Ability::kLatentAttention, Ability::kRankNormsAlone},
+       "transformers models/deepseek_v3/modeling_deepseek_v3.py, DeepseekV3Attention"),
+    Since(14, Of(kCore, {Ability::kLatentAttention},
+                 "Megatron core/transformer/multi_latent_attention.py, MLASelfAttention")),
+    Since(14, Until(19, Of(kCore, {Ability::kRankNormsAlone},
+                           "Megatron-LM core 0.18, core/models/gpt/gpt_layer_specs.py, "
+                           "linear_q_proj"))),
+    Since(19, NotModelled(kCore, {Ability::kRankNormsAlone},
+                          "the norm of queries' projection is one more",
+                          "Megatron core/transformer/mla_qk_norm_config.py, "
+                          "_resolve_mla_qk_layernorm")),
+    Since(10, Until(14, NotModelled(kCore, {Ability::kLatentAttention},
+                                    "its down-projections were split and gathered",
+                                    "Megatron-LM core 0.13, core/models/gpt/gpt_layer_specs.py, "
+                                    "linear_kv_down_proj"))),
+    Lacks(kNanotron | kOldMegatron, {Ability::kLatentAttention, Ability::kRankNormsAlone},
+          "its heads have keys of their own",
+          "nanotron models/llama.py, CausalSelfAttention; Megatron-LM v2.4, "
+          "megatron/model/transformer.py, ParallelAttention"),
 
     // Experts.
     Of(kTorch, {Ability::kExperts},
@@ -350,6 +374,9 @@ constexpr CapabilityRow kRows[] = {
 
     // torchtitan.
     Under(Trainer::kTorchtitan,
+          NotModelled(kTorch, {Ability::kLatentAttention}, "its attention is its own",
+                      "torchtitan models/deepseek_v3/model/model.py, Attention")),
+    Under(Trainer::kTorchtitan,
           NotModelled(kTorch, {Ability::kExperts}, "its own experts are dispatched",
                       "torchtitan models/common/moe")),
     Under(Trainer::kTorchtitan, Lacks(kTorch, {Ability::kOtherHead}, "its models predict tokens",
@@ -385,6 +412,9 @@ constexpr CapabilityRow kRows[] = {
           Lacks(kTorch, {Ability::kDpo}, "it predicts next tokens", "torchtitan train.py")),
 
     // torchtune.
+    Under(Trainer::kTorchtune,
+          Lacks(kTorch, {Ability::kLatentAttention}, "its heads have keys of their own",
+                "torchtune modules/attention.py, MultiHeadAttention")),
     Under(Trainer::kTorchtune,
           NotModelled(kTorch, {Ability::kDpo}, "its recipes were not held against its code",
                       "torchtune recipes/full_dpo_distributed.py")),
@@ -423,6 +453,9 @@ constexpr CapabilityRow kRows[] = {
                                      "torchtune modules/loss")),
 
     // litgpt.
+    Under(Trainer::kLitgpt,
+          NotModelled(kTorch, {Ability::kLatentAttention}, "its attention is its own",
+                      "litgpt model.py, MultiheadLatentAttention")),
     Under(Trainer::kLitgpt,
           Lacks(kTorch, {Ability::kDpo}, "it predicts next tokens", "litgpt finetune/full.py")),
     Under(Trainer::kLitgpt,
@@ -477,7 +510,10 @@ const std::array<AbilityName, kAbilityCount> kAbilityNames = {{
     {Ability::kMlpAgain, "training.recompute.modules", "mlp"},
     {Ability::kNormAgain, "training.recompute.modules", "norm"},
     {Ability::kActivationAgain, "training.recompute.modules", "activation"},
+    {Ability::kUpProjectionAgain, "training.recompute.modules", "up-projection"},
     {Ability::kOtherHead, "model.transformer.head", "one that predicts no tokens"},
+    {Ability::kLatentAttention, "model.transformer.key_value_rank", "set"},
+    {Ability::kRankNormsAlone, "model.transformer.qk_norm", "per-rank without query_rank"},
     {Ability::kExperts, "model.transformer.expert_count", "any"},
     {Ability::kExpertParallel, "parallelism.expert_parallel_size", "above 1"},
     {Ability::kTokenDispatcher, "parallelism.token_dispatcher", "set"},

@@ -32,6 +32,12 @@ constexpr HfNames kPlainNames = {.hidden_size = "hidden_size",
                                  .ffn_size = "intermediate_size",
                                  .positions = "max_position_embeddings",
                                  .activation = "hidden_act"};
+// Source: transformers models/deepseek_v3/configuration_deepseek_v3.py.
+constexpr HfLatent kDeepSeekLatent = {.query_rank = 1536,
+                                      .key_value_rank = 512,
+                                      .plain_size = 128,
+                                      .rotary_size = 64,
+                                      .value_size = 128};
 constexpr HfNames kMultiHeadNames = {.hidden_size = "hidden_size",
                                      .layers = "num_hidden_layers",
                                      .heads = "num_attention_heads",
@@ -206,6 +212,53 @@ constexpr HfFamily WithQuirk(HfFamily row, HfQuirk quirk) {
   return row;
 }
 
+// Source: transformers models/deepseek_v2/modeling_deepseek_v2.py, DeepseekV2TopkRouter, whose
+// weights no flag makes sum to 1. Its class leaves num_experts_per_tok unset: published ones
+// have 6.
+constexpr HfFamily kDeepSeekV2 = {
+    .model_type = "deepseek_v2",
+    .names = &kPlainNames,
+    .qk_norm = QkNorm::kPerRank,
+    .experts = {.count = "n_routed_experts|num_experts",
+                .active_count = "num_experts_per_tok",
+                .ffn_size = "moe_intermediate_size",
+                .defaults = {.count = 64, .active_count = 6, .ffn_size = 1407, .shared_count = 2},
+                .wide_weights = true,
+                .counts_shared = true,
+                .router = Router::kWideSoftmax},
+    .latent = kDeepSeekLatent,
+    .switches = {kAttentionBias, kMlpBias},
+    .dropouts = {kAttentionDropout},
+    .quirk = HfQuirk::kNoWindow};
+
+// Source: transformers models/deepseek_v3/modeling_deepseek_v3.py, DeepseekV3TopkRouter.
+constexpr HfFamily kDeepSeekV3 = {.model_type = "deepseek_v3",
+                                  .names = &kPlainNames,
+                                  .qk_norm = QkNorm::kPerRank,
+                                  .experts = {.count = "n_routed_experts|num_local_experts",
+                                              .active_count = "num_experts_per_tok",
+                                              .ffn_size = "moe_intermediate_size",
+                                              .renormalizes = "norm_topk_prob",
+                                              .defaults = {.count = 256,
+                                                           .active_count = 8,
+                                                           .ffn_size = 2048,
+                                                           .shared_count = 1,
+                                                           .dense_layer_count = 3,
+                                                           .renormalizes = true},
+                                              .wide_weights = true,
+                                              .counts_shared = true,
+                                              .router = Router::kWideSigmoid},
+                                  .latent = kDeepSeekLatent,
+                                  .switches = {kAttentionBias},
+                                  .dropouts = {kAttentionDropout},
+                                  .quirk = HfQuirk::kNoWindow};
+
+constexpr HfFamily RemoteCode(absl::string_view model_type, HfFamily row) {
+  row.model_type = model_type;
+  row.remote_code = true;
+  return row;
+}
+
 constexpr HfFamily kFamilies[] = {
     {.model_type = "arcee",
      .names = &kLlamaNames,
@@ -289,6 +342,8 @@ constexpr HfFamily kFamilies[] = {
      .switches = {kMlpBias},
      .dropouts = {kAttentionDropout}},
     Named("data2vec-text", kRoberta),
+    kDeepSeekV2,
+    kDeepSeekV3,
     {.model_type = "distilbert",
      .names = &kDistilNames,
      .activation = "gelu",
@@ -519,6 +574,7 @@ constexpr HfFamily kFamilies[] = {
      .norm_bias = true,
      .switches = {kAttentionBiasSet, {"mlp_bias", true, {&T::mlp_bias}}},
      .dropouts = {kAttentionDropout}},
+    RemoteCode("kimi_k2", kDeepSeekV3),
     {.model_type = "llama",
      .names = &kLlamaNames,
      .switches = {kAttentionBias, kMlpBias},
@@ -758,6 +814,14 @@ constexpr HfFamily kFamilies[] = {
     Named("xlm-roberta", kRoberta),
     Named("xlm-roberta-xl", WithNormsInFront(kRoberta, false)),
     {.model_type = "yi", .names = &kPlainNames},
+    {.model_type = "youtu",
+     .names = &kPlainNames,
+     .tied_embeddings = true,
+     .qk_norm = QkNorm::kPerRank,
+     .latent = kDeepSeekLatent,
+     .switches = {kAttentionBias},
+     .dropouts = {kAttentionDropout},
+     .quirk = HfQuirk::kNoWindow},
 };
 
 }  // namespace

@@ -61,6 +61,9 @@ struct HfExpertDefaults {
   int64_t active_count = 0;
   int64_t ffn_size = 0;
   int64_t shared_ffn_size = 0;
+  int64_t shared_count = 0;
+  int64_t dense_layer_count = 0;
+  bool renormalizes = false;
 };
 
 // Fields that say what experts a network has, and the class's defaults.
@@ -72,8 +75,19 @@ struct HfExperts {
   absl::string_view renormalizes = {};     // empty: it always does
   HfExpertDefaults defaults = {};
   bool shared_gate = false;
-  bool wide_weights = false;  // the router does not cast its weights back
-  bool picks_layers = false;  // by decoder_sparse_step and mlp_only_layers
+  bool wide_weights = false;   // the router does not cast its weights back
+  bool picks_layers = false;   // by decoder_sparse_step and mlp_only_layers
+  bool counts_shared = false;  // n_shared_experts, each as wide as one; first_k_dense_replace
+  Router router = Router::kSoftmax;
+};
+
+// The class's defaults of latent attention.
+struct HfLatent {
+  int64_t query_rank = 0;
+  int64_t key_value_rank = 0;  // 0: it has none
+  int64_t plain_size = 0;
+  int64_t rotary_size = 0;
+  int64_t value_size = 0;
 };
 
 // What is left after names, switches and dropouts.
@@ -140,6 +154,8 @@ struct HfFamily {
   PositionEmbedding position_embedding = PositionEmbedding::kRotary;
   HfDefaults defaults = {};
   HfExperts experts = {};
+  HfLatent latent = {};
+  bool remote_code = false;  // transformers 5.23 has no class of it
   HfSwitch switches[3] = {};
   HfDropout dropouts[4] = {};
   HfQuirk quirk = HfQuirk::kNone;

@@ -72,24 +72,49 @@ int64_t CountMlps(const Transformer& m, int64_t routed) {
   return Sum({Product({m.layer_count - with, CountMlp(m, m.ffn_size)}), Product({with, layer})});
 }
 
-int64_t Count(const Transformer& m, int64_t routed) {
-  const int64_t H = m.hidden_size, V = m.vocab_size;
-  const int64_t E = m.embedding_size == 0 ? H : m.embedding_size;
+// Of one layer's latent attention.
+int64_t CountLatent(const Transformer& m) {
+  const LatentAttention& latent = m.latent;
+  const int64_t H = m.hidden_size, Q = latent.query_rank, J = latent.key_value_rank;
+  const int64_t A = Multiply(m.head_count, m.head_size);
+  const int64_t W = Multiply(m.head_count, latent.value_size);
+  const int64_t plain = Multiply(m.head_count, m.head_size - latent.rotary_size);
+  const int64_t shared = Add(J, latent.rotary_size);
+  return Sum({
+      Q == 0 ? Product({H, A}) : Sum({Product({H, Q}), Product({Q, A})}),
+      Product({H, shared}),
+      Product({J, Add(plain, W)}),
+      Product({W, H}),
+      Product({m.qkv_bias, Add(Q, shared)}),
+      Product({m.attention_output_bias, H}),
+      Product({m.qk_norm == QkNorm::kPerRank, m.norm_weight + m.norm_bias, Add(Q, J)}),
+  });
+}
+
+// Of one layer's attention, norms on queries and keys with it.
+int64_t CountAttention(const Transformer& m) {
+  if (m.latent.Any()) return CountLatent(m);
+  const int64_t H = m.hidden_size;
   const int64_t Q = Multiply(m.head_count, m.head_size);
   const int64_t KV = Product({2, m.kv_head_count, m.head_size});
-  const int64_t norm = Multiply(m.norm_weight + m.norm_bias, H);
   const int64_t qk_norm = m.qk_norm == QkNorm::kNone          ? 0
                           : m.qk_norm == QkNorm::kPerHead     ? Multiply(2, m.head_size)
                           : m.qk_norm == QkNorm::kPerHeadBias ? Multiply(4, m.head_size)
                                                               : Add(Q, KV / 2);
-  const int64_t layer = Sum({
+  return Sum({
       Product({H, Add(Q, KV)}),               // query, key, value
       Product({m.qkv_bias, Add(Q, KV)}),      //
       Product({Q, H}),                        // attention output
       Product({m.attention_output_bias, H}),  //
-      Product({NormsPerLayer(m.norm_placement), norm}),
       qk_norm,
   });
+}
+
+int64_t Count(const Transformer& m, int64_t routed) {
+  const int64_t H = m.hidden_size, V = m.vocab_size;
+  const int64_t E = m.embedding_size == 0 ? H : m.embedding_size;
+  const int64_t norm = Multiply(m.norm_weight + m.norm_bias, H);
+  const int64_t layer = Add(CountAttention(m), Product({NormsPerLayer(m.norm_placement), norm}));
   return Sum({
       Product({V, E}),                    // token embedding
       Product({m.position_count, H}),     // learned positions

@@ -22,8 +22,8 @@ enum class NormPlacement : uint8_t { kPre, kPost, kSandwich, kParallel, kParalle
 // head_size that all heads share (Qwen 3, Gemma 3); kPerHeadBias: with a bias too
 // (Phi, Persimmon). kFull: one over all heads together (OLMo 2).
 // kPerHeadAffine: each head is normed alone, with weights of its own (Cohere,
-// StableLM 2 12B).
-enum class QkNorm : uint8_t { kNone, kPerHead, kPerHeadBias, kFull, kPerHeadAffine };
+// StableLM 2 12B). kPerRank: one over each rank of latent attention (DeepSeek).
+enum class QkNorm : uint8_t { kNone, kPerHead, kPerHeadBias, kFull, kPerHeadAffine, kPerRank };
 // How transformers' class writes a norm, hence what autograd keeps of it where no kernel does
 // all of it.
 //   kUsual    RMSNorm: the input in fp32, and its normalised copy cast back, before the weight
@@ -69,6 +69,12 @@ enum class EagerScores : uint8_t { kWideSoftmax, kOwnSoftmax, kFloored, kWideSco
 //   kHalves  each its own, [P, 2 D], of which a layer keeps 16-bit copies (Qwen's)
 enum class RotaryTable : uint8_t { kPairs, kShared, kHalves };
 
+// What a router makes of each token, before it picks the largest.
+//   kSoftmax      over all experts, of logits that activations' dtype has
+//   kWideSoftmax  the same, of logits that fp32 copies of input and weight give (DeepSeek V2)
+//   kWideSigmoid  those, each score alone (DeepSeek V3)
+enum class Router : uint8_t { kSoftmax, kWideSoftmax, kWideSigmoid };
+
 // MLPs of which a router picks some for each token, in place of one. Symbols: X count,
 // K active_count, G ffn_size, U shared_ffn_size.
 // Source: Shazeer et al. 2017 (arXiv 1701.06538); Dai et al. 2024 (arXiv 2401.06066), section 3.2.
@@ -80,10 +86,26 @@ struct Experts {
   bool shared_gate = false;     // what that one gives is weighed, token by token
   bool renormalizes = false;    // the weights of those picked are made to sum to 1
   bool wide_weights = false;    // they stay in fp32, and so does what they weigh
-  LayerSet layers{};            // that have them; the others have one MLP
-  bool irregular = false;       // in an order that no LayerSet has
+  bool masks_groups = false;    // scores of groups that are not picked are masked
+  Router router = Router::kSoftmax;
+  LayerSet layers{};       // that have them; the others have one MLP
+  bool irregular = false;  // in an order that no LayerSet has
 
   bool Any() const { return count > 0; }
+};
+
+// Multi-head latent attention: keys and values of all heads are made of a few numbers, and so may
+// queries. A head of queries and keys is head_size wide, `rotary_size` of which is rotated; that
+// part of the key is one for all heads. Symbols: Q query_rank, J key_value_rank, Y rotary_size,
+// W head_count x value_size.
+// Source: DeepSeek-AI 2024 (arXiv 2405.04434), section 2.1.
+struct LatentAttention {
+  int64_t query_rank = 0;      // 0: queries are projected at once
+  int64_t key_value_rank = 0;  // 0: attention is no latent one
+  int64_t rotary_size = 0;
+  int64_t value_size = 0;
+
+  bool Any() const { return key_value_rank > 0; }
 };
 
 // A transformer, decoder or encoder. Symbols (estimator/README.md): H
@@ -141,6 +163,8 @@ struct Transformer {
   bool eager_attention = false;    // transformers' class has no SDPA
   EagerScores eager_scores = EagerScores::kWideSoftmax;
   Experts experts;
+  LatentAttention latent;
+  bool remote_code = false;  // transformers has no class of it: a checkpoint brings its own
   double hidden_dropout = 0;
   double attention_dropout = 0;
   double embedding_dropout = 0;

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "estimator/base/layer_set.h"
+#include "estimator/base/units.h"
 #include "estimator/base/vocabulary.h"
 #include "estimator/catalog/hf_families.h"
 #include "estimator/job/hf_experts.h"
@@ -101,6 +102,7 @@ void SetTraits(const HfFamily& family, Transformer& model) {
   model.eager_scores = family.eager_scores;
   model.qk_norm = family.qk_norm;
   model.position_embedding = family.position_embedding;
+  model.remote_code = family.remote_code;
 }
 
 // Reads heads, and refuses numbers that contradict one another.
@@ -167,6 +169,25 @@ void ReadSizes(const HfFamily& family, HfReader& reader, Transformer& model) {
     model.position_count = reader.Size(names.positions, kMaxPositions, 0);
   }
   if (family.position_embedding == PositionEmbedding::kRotary) ReadRotary(reader, model);
+}
+
+// Latent attention; layers that predict further tokens are none of transformers' class.
+// Source: transformers models/deepseek_v3/modeling_deepseek_v3.py, DeepseekV3Attention,
+// DeepseekV3PreTrainedModel (_keys_to_ignore_on_load_unexpected).
+void ReadLatent(const HfLatent& row, HfReader& reader, Transformer& model) {
+  if (row.key_value_rank == 0) return;
+  LatentAttention& latent = model.latent;
+  const bool at_once = reader.Find("q_lora_rank") != nullptr && !reader.Has("q_lora_rank");
+  latent.query_rank = at_once ? 0 : reader.Size("q_lora_rank", kMaxHiddenSize, row.query_rank);
+  latent.key_value_rank = reader.Size("kv_lora_rank", kMaxHiddenSize, row.key_value_rank);
+  latent.rotary_size = reader.Size("qk_rope_head_dim", kMaxHiddenSize, row.rotary_size);
+  latent.value_size = reader.Size("v_head_dim", kMaxHiddenSize, row.value_size);
+  const int64_t plain = reader.Size("qk_nope_head_dim", kMaxHiddenSize, row.plain_size);
+  model.head_size = Add(plain, latent.rotary_size);
+  model.kv_head_count = model.head_count;
+  if (reader.Size("num_nextn_predict_layers", kMaxLayers, 0, 0) == 0) return;
+  reader.Warn("next-tokens-ignored", "num_nextn_predict_layers",
+              "layers that predict further tokens are left out");
 }
 
 // Which layers see a part of the sequence alone.
@@ -385,6 +406,7 @@ void ReadModel(const HfFamily& family, HfReader& reader, HfConfig* out) {
   model.model_type = CutText(reader.Text("model_type", ""));
   SetTraits(family, model);
   ReadSizes(family, reader, model);
+  ReadLatent(family.latent, reader, model);
   ReadWindows(family.defaults, reader, model);
   ReadActivation(family, reader, model);
   ReadSwitches(family, reader, model);

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "estimator/base/units.h"
 #include "estimator/job/hf_layers.h"
 
 namespace plimsoll {
@@ -45,6 +46,18 @@ void ReadLayers(HfReader& reader, Transformer& model) {
   model.experts.layers = set.value_or(LayerSet{});
 }
 
+// One MLP as wide as all shared experts together, and layers in front that have no experts.
+// Source: transformers, models/deepseek_v3/modeling_deepseek_v3.py, DeepseekV3MoE and
+// DeepseekV3DecoderLayer.
+void ReadCounts(const HfExperts& row, HfReader& reader, Transformer& model) {
+  const HfExpertDefaults& defaults = row.defaults;
+  const int64_t shared = reader.Size("n_shared_experts", kMostExperts, defaults.shared_count, 0);
+  model.experts.shared_ffn_size = Multiply(shared, model.experts.ffn_size);
+  model.experts.layers.begin =
+      reader.Size("first_k_dense_replace", kMostLayers, defaults.dense_layer_count, 0);
+  if (model.experts.layers.begin >= model.layer_count) model.experts.count = 0;
+}
+
 // What a class does beside, if it is told to.
 void RefuseRest(HfReader& reader) {
   if (reader.Flag("output_router_logits", false)) {
@@ -81,9 +94,15 @@ void ReadExperts(const HfExperts& row, HfReader& reader, Transformer& model) {
     experts.shared_ffn_size =
         reader.Size(row.shared_ffn_size, kMostWidth, row.defaults.shared_ffn_size);
   }
+  if (row.counts_shared) ReadCounts(row, reader, model);
   experts.shared_gate = row.shared_gate;
   experts.wide_weights = row.wide_weights;
-  experts.renormalizes = row.renormalizes.empty() || reader.Flag(row.renormalizes, false);
+  experts.router = row.router;
+  experts.masks_groups = row.router == Router::kWideSoftmax &&
+                         reader.Text("topk_method", "greedy") == "group_limited_greedy";
+  const bool never = row.router == Router::kWideSoftmax;
+  experts.renormalizes = !never && (row.renormalizes.empty() ||
+                                    reader.Flag(row.renormalizes, row.defaults.renormalizes));
   if (experts.count > 0 && experts.active_count > experts.count) {
     reader.Refuse(reader.Name(row.active_count), absl::StrCat(experts.active_count),
                   absl::StrCat("must be at most ", reader.Name(row.count), " ", experts.count));

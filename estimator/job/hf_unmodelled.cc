@@ -211,9 +211,13 @@ bool IsNetwork(absl::string_view name, const ConfigValue& value) {
 // Refuses one field of each rule, of an object and all inside it.
 class Signs {
  public:
-  // `reads_experts`: the type's row says what fields of experts mean, which are no sign then.
-  Signs(bool reads_experts, HfConfig* out) : out_(out) {
-    if (reads_experts) seen_.emplace_back(kExperts);
+  // What the type's row says the meaning of is no sign.
+  Signs(const HfFamily* family, HfConfig* out) : out_(out) {
+    if (family == nullptr) return;
+    if (!family->experts.count.empty()) seen_.emplace_back(kExperts);
+    if (family->latent.key_value_rank == 0) return;
+    seen_.emplace_back(kLatent);
+    seen_.emplace_back(kMultiToken);  // its class has none: hf_config.cc warns
   }
 
   // `text`: the object describes what reads text, or may.
@@ -308,8 +312,7 @@ void RefuseUnmodelled(const ConfigValue& config, const std::string& path, const 
     return reader.Refuse("_class_name", SeenValue(*reader.Find("_class_name")), kDiffusion,
                          ViolationCode::kNotModelled);
   }
-  const bool reads_experts = family != nullptr && !family->experts.count.empty();
-  Signs(reads_experts, out).LookAt(config, path, family != nullptr, true);
+  Signs(family, out).LookAt(config, path, family != nullptr, true);
 }
 
 absl::string_view RuleOfModelType(absl::string_view model_type) {

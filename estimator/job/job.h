@@ -31,7 +31,8 @@ namespace plimsoll {
 struct TransformerSpec {
   std::optional<int64_t> hidden_size, layer_count, head_count, kv_head_count, head_size, ffn_size,
       vocab_size, position_count, token_type_count, label_count, expert_count, active_expert_count,
-      expert_ffn_size, shared_expert_ffn_size, dense_layer_count;
+      expert_ffn_size, shared_expert_ffn_size, dense_layer_count, key_value_rank, query_rank,
+      rotary_head_size, value_head_size;
   std::optional<std::string> activation, norm, norm_placement, qk_norm, position_embedding, head;
   std::optional<bool> gated_mlp, qkv_bias, attention_output_bias, mlp_bias, tied_embeddings,
       masked_lm_head, sentence_head;
@@ -174,7 +175,7 @@ enum class OptimizerName : uint8_t {
 enum class OptimizerImplementation : uint8_t { kForLoop, kForeach, kFused };
 enum class RecomputeMode : uint8_t { kNone, kSelective, kPerOp, kFull, kEveryNth };
 // A bit each in Job::recompute_modules.
-enum class RecomputeModule : uint8_t { kCoreAttention, kMlp, kNorm, kActivation };
+enum class RecomputeModule : uint8_t { kCoreAttention, kMlp, kNorm, kActivation, kUpProjection };
 enum class AdapterMethod : uint8_t { kLora, kQlora };
 // A bit each in Adapter::targets.
 enum class AdapterTarget : uint8_t { kQuery, kKey, kValue, kOutput, kGate, kUp, kDown };

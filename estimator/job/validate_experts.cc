@@ -102,7 +102,9 @@ void CheckDispatched(const Beside& experts, Check& check, const Job& job) {
       !known, "model",
       absl::StrCat(model.gated_mlp ? "gated " : "", NameOf(model.activation, kActivations)));
   experts.Refuse(model.experts.shared_gate, "model", "a gate of shared experts");
-  experts.Refuse(HasPart(model.experts.layers, model), "model", "experts on some layers alone");
+  // Of a pipeline's stages each would have other layers.
+  experts.Refuse(HasPart(model.experts.layers, model) && job.pipeline_parallel_size > 1,
+                 "parallelism.pipeline_parallel_size", job.pipeline_parallel_size);
   experts.Refuse(job.architecture > GpuArchitecture::kBlackwell, "cluster.gpu", "an AMD GPU");
   if (job.tensor_parallel_size > 1 && !job.sequence_parallel) {
     check.Fail("parallelism.sequence_parallel", "false",
@@ -179,6 +181,8 @@ void CheckExperts(const JobSpec& spec, Check& check, const Job& job) {
     return;
   }
   experts.RefuseSplits(job);
+  experts.Refuse(job.precision.autocast && model.experts.router != Router::kSoftmax,
+                 "training.precision.preset", preset);
   CheckKernels(experts, job);
   check.Assume("model", "grouped products", "transformers 5's default for experts");
 }

@@ -196,6 +196,7 @@ const Transformer* ReadTransformer(const JobSpec& job, const TransformerSpec& sp
   const size_t before = check.violations().size();
   ReadSizes(spec, check, *model);
   ReadTraits(spec, check, *model);
+  ReadLatent(spec, check, *model);
   ReadExperts(spec, check, *model);
   ReadHead(spec, check, *model);
   const bool learned = model->position_embedding == PositionEmbedding::kLearned;

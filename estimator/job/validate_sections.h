@@ -57,6 +57,14 @@ void ReadFp8(const PrecisionSpec& spec, bool is_fp8, Check& check, Job& job);
 void CheckFp8(const JobSpec& spec, Check& check, const Job& job);
 void ReadPreference(const PreferenceSpec& spec, Check& check, Job& job);
 void CheckPreference(const JobSpec& spec, Check& check, const Job& job);
+// Latent attention of a model that is spelled out.
+void ReadLatent(const TransformerSpec& spec, Check& check, Transformer& model);
+// The kernel that takes its values, which are not as wide as keys, where `usual` does not.
+//
+// Requires: the model has latent attention
+AttentionKernel LatentKernel(const Job& job, AttentionKernel usual);
+// Requires: the model has latent attention; the sections above and below have run
+void CheckLatent(const JobSpec& spec, Check& check, const Job& job);
 // What of experts ranks split between them.
 void ReadExpertParallel(const JobSpec& spec, Check& check, Job& job);
 // Requires: the model has experts; the sections above and below have run

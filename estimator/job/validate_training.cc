@@ -303,6 +303,9 @@ void ResolveAttention(bool wide, Check& check, Job& job) {
   const bool own = job.profile->transformers_attention && job.model != nullptr;
   const bool eager = own && job.model->eager_attention;
   job.attention = eager ? AttentionKernel::kEager : UsualAttention(job, wide);
+  if (job.model != nullptr && job.model->latent.Any()) {
+    job.attention = LatentKernel(job, job.attention);
+  }
   job.masks_windows = own && !eager && MasksWindows(job);
   absl::string_view why = "auto, for this framework and GPU";
   if (eager) why = "auto, as the model's class in transformers has no SDPA";

@@ -53,6 +53,7 @@ inline constexpr Word<RecomputeModule> kRecomputeModules[] = {
     {"mlp", RecomputeModule::kMlp},
     {"norm", RecomputeModule::kNorm},
     {"activation", RecomputeModule::kActivation},
+    {"up-projection", RecomputeModule::kUpProjection},
 };
 inline constexpr Word<AdapterMethod> kAdapterMethods[] = {{"lora", AdapterMethod::kLora},
                                                           {"qlora", AdapterMethod::kQlora}};
@@ -135,6 +136,7 @@ inline constexpr Word<QkNorm> kQkNorms[] = {
     {"none", QkNorm::kNone},
     {"per-head", QkNorm::kPerHead},
     {"full", QkNorm::kFull},
+    {"per-rank", QkNorm::kPerRank},
 };
 inline constexpr Word<PositionEmbedding> kPositionEmbeddings[] = {
     {"rotary", PositionEmbedding::kRotary},

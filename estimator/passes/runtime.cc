@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/container/inlined_vector.h"
 #include "estimator/catalog/context_bytes.h"
 #include "estimator/passes/pass.h"
 #include "estimator/program/nccl.h"
@@ -91,17 +92,18 @@ void AddWorkspaces(const Job& job, Program& program) {
 // LinearWithGradAccumulationAndAsyncCommunication.backward.
 void AddDummyGradients(const Job& job, Program& program) {
   if (!job.transformer_engine || program.weight_gradient != WeightGradient::kFused) return;
-  int64_t bytes = 0;
+  absl::InlinedVector<absl::string_view, 16> seen;
   for (const Block& block : program.blocks) {
     const bool head = block.kind == BlockKind::kHead;
-    if (block.kind == BlockKind::kEmbedding || (!head && bytes > 0)) continue;
+    if (block.kind == BlockKind::kEmbedding) continue;
     int64_t made = 0;
     for (const Parameter& parameter : block.parameters) {
       if (parameter.shape.rank < 2) continue;
+      if (std::find(seen.begin(), seen.end(), parameter.name) != seen.end()) continue;
+      seen.push_back(parameter.name);
       const int64_t experts = parameter.of_experts() ? parameter.shape.extents[0].Local() : 1;
       made = Add(made, Bytes(job.precision.gradient, parameter.Elements() / experts));
     }
-    if (!head) bytes = made;
     AddBytes(program, head ? "gradients.dummy.head" : "gradients.dummy", Role::kWorkspace, made,
              kAlways);
     if (head && made > 0) program.states.back().place = Place::kHeadStage;
@@ -117,6 +119,26 @@ int64_t GatheredForExperts(const Job& job) {
   if (!job.model->experts.Any() || !gathers) return 0;
   const int64_t own = CeilDivide(job.LocalTokens(), job.tensor_parallel_size);
   return Bytes(job.precision.activation, Multiply(Multiply(own, ranks), job.model->hidden_size));
+}
+
+// Each layer of latent attention has a rotation of its own: fp32 angles, and cosines and sines as
+// weights are; those that are not fused lie there unused, of as many positions as YaRN starts from.
+// Source: megatron/core/models/common/embeddings/yarn_rotary_pos_embedding.py, forward (lru_cache),
+// _set_cos_sin_cache; core/transformer/transformer_config.py, original_max_position_embeddings.
+void AddLatentTables(const Job& job, Program& program) {
+  constexpr int64_t kFirstPositions = 4096;
+  const bool fused = job.model->position_embedding == PositionEmbedding::kRotary;
+  const int64_t width = job.model->latent.rotary_size;
+  const int64_t positions = job.LocalSequenceLength();
+  const int64_t cached = fused ? positions : CeilDivide(kFirstPositions, job.context_parallel_size);
+  const auto add = [&](absl::string_view name, DType dtype, int64_t elements) {
+    program.states.push_back({.name = name,
+                              .role = Role::kWorkspace,
+                              .basis = Basis::kBytesPerLayer,
+                              .fixed_bytes = Bytes(dtype, elements)});
+  };
+  add("attention.rotary.angles", DType::kFp32, Multiply(positions, width));
+  add("attention.rotary.cache", job.precision.activation, Multiply(2, Multiply(cached, width)));
 }
 
 // Buffers that are made at first use and kept for ever.
@@ -140,7 +162,10 @@ void AddSharedBuffers(const Job& job, Program& program) {
          .fixed_bytes =
              Bytes(job.precision.activation, Multiply(job.sequence_length, job.model->head_size))});
   }
-  if (job.profile->kept_rotary && job.model->position_embedding == PositionEmbedding::kRotary) {
+  if (job.profile->kept_rotary && job.model->latent.Any()) {
+    AddLatentTables(job, program);
+  } else if (job.profile->kept_rotary &&
+             job.model->position_embedding == PositionEmbedding::kRotary) {
     const int64_t angles = Multiply(job.LocalSequenceLength(), job.model->head_size);
     AddBytes(program, "attention.rotary.angles", Role::kWorkspace,
              Multiply(job.virtual_pipeline_size, Bytes(DType::kFp32, angles)), kAlways);

@@ -31,6 +31,10 @@ Sizes::Sizes(const Job& job) {
   set(Symbol::kK, model.experts.active_count);
   set(Symbol::kG, model.experts.ffn_size);
   set(Symbol::kU, model.experts.shared_ffn_size);
+  set(Symbol::kQ, model.latent.query_rank);
+  set(Symbol::kJ, model.latent.key_value_rank);
+  set(Symbol::kY, model.latent.rotary_size);
+  set(Symbol::kW, Multiply(model.head_count, model.latent.value_size));
   set(Symbol::kOne, 1);
 }
 

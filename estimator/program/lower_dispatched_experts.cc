@@ -44,28 +44,64 @@ struct Routing {
   TensorId map;
 };
 
-// The largest K, softmax over these, put where they were picked.
+// What was picked of each token, and which experts that is.
+struct Picked {
+  TensorId scores;
+  TensorId experts;
+};
+
+TensorId LowerScores(BlockBuilder& b, absl::string_view name, TensorId logits, Extent width) {
+  const DType dtype = b.job().precision.router;
+  const TensorId scores = OfTokens(b, "router.scores", width, DType::kFp32);
+  b.Then(name, {logits}, {scores}, {scores});
+  if (dtype == DType::kFp32) return scores;
+  const TensorId cast = OfTokens(b, "router.scores.cast", width, dtype);
+  b.Then("router.scores.cast", {scores}, {cast}, {});
+  return cast;
+}
+
+Picked Pick(BlockBuilder& b, TensorId from) {
+  const Extent active = b.Size(Symbol::kK);
+  const TensorId top = OfTokens(b, "router.top", active, b.job().precision.router);
+  const TensorId picked = Numbers(b, "router.experts", active, DType::kInt64, false);
+  b.Then("router.top", {from}, {top, picked}, {picked});
+  return {top, picked};
+}
+
+// The largest K, softmax over these; or scores of all first, of which some are picked: by softmax,
+// or each alone, and those picked are made to sum to 1.
+// Source: moe_utils.py, topk_routing_with_score_function (use_pre_softmax; sigmoid).
+Picked LowerPicked(BlockBuilder& b, TensorId logits) {
+  const Router router = b.job().model->experts.router;
+  const Extent active = b.Size(Symbol::kK);
+  if (router == Router::kSoftmax) {
+    const Picked picked = Pick(b, logits);
+    return {LowerScores(b, "router.softmax", picked.scores, active), picked.experts};
+  }
+  const bool sigmoid = router == Router::kWideSigmoid;
+  const absl::string_view name = sigmoid ? "router.sigmoid" : "router.softmax";
+  const Picked picked = Pick(b, LowerScores(b, name, logits, b.Size(Symbol::kX)));
+  if (!sigmoid || b.job().model->experts.active_count == 1) return picked;
+  const DType dtype = b.job().precision.router;
+  const TensorId sum = OfTokens(b, "router.sum", b.Size(Symbol::kOne), dtype);
+  b.Then("router.sum", {picked.scores}, {sum}, {});
+  const TensorId shares = OfTokens(b, "router.shares", active, dtype);
+  b.Then("router.shares", {picked.scores, sum}, {shares}, {picked.scores, sum});
+  return {shares, picked.experts};
+}
+
+// Weights of the experts that were picked, put where they were.
 // Source: moe_utils.py, RouterGatingLinearFunction, topk_routing_with_score_function.
 Routing LowerRouter(BlockBuilder& b, TensorId input) {
   const Extent experts = b.Size(Symbol::kX);
-  const Extent active = b.Size(Symbol::kK);
   const DType dtype = b.job().precision.router;
   const TensorId logits = OfTokens(b, "router.logits", experts, dtype);
   Linear(b, "router", input, logits,
          {b.Weight("router.weight", {experts, b.Size(Symbol::kH)}, kNoAxis)});
-  const TensorId top = OfTokens(b, "router.top", active, dtype);
-  const TensorId picked = Numbers(b, "router.experts", active, DType::kInt64, false);
-  b.Then("router.top", {logits}, {top, picked}, {picked});
-  TensorId scores = OfTokens(b, "router.scores", active, DType::kFp32);
-  b.Then("router.softmax", {top}, {scores}, {scores});
-  if (dtype != DType::kFp32) {
-    const TensorId cast = OfTokens(b, "router.scores.cast", active, dtype);
-    b.Then("router.scores.cast", {scores}, {cast}, {});
-    scores = cast;
-  }
+  const Picked picked = LowerPicked(b, logits);
   const TensorId weights = OfTokens(b, "router.weights", experts, dtype);
   const TensorId map = Numbers(b, "router.map", experts, DType::kBool, false);
-  b.Then("router.scatter", {scores, picked}, {weights, map}, {picked});
+  b.Then("router.scatter", {picked.scores, picked.experts}, {weights, map}, {picked.experts});
   return {weights, map};
 }
 

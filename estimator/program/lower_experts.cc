@@ -38,17 +38,60 @@ TensorId Renormalize(BlockBuilder& b, TensorId weights) {
   return shares;
 }
 
-// Softmax in fp32 over all experts, the largest K of each token.
+TensorId LowerLogits(BlockBuilder& b, TensorId input) {
+  const TensorId cast = CastInput(b, "router.input.cast", input, b.Size(Symbol::kH));
+  const Ids weight{b.Weight("router.weight", {b.Size(Symbol::kX), b.Size(Symbol::kH)}, kNoAxis)};
+  const TensorId logits =
+      OfTokens(b, "router.logits", b.Size(Symbol::kX), b.job().precision.activation);
+  Linear(b, "router", cast, logits, weight);
+  return logits;
+}
+
+// fp32 copies of the input and of the weight are multiplied, and kept.
+// Source: transformers, models/deepseek_v3/modeling_deepseek_v3.py, DeepseekV3TopkRouter.forward.
+TensorId LowerWideLogits(BlockBuilder& b, TensorId input) {
+  const Extent experts = b.Size(Symbol::kX);
+  const Extent hidden = b.Size(Symbol::kH);
+  const Ids weight{b.Weight("router.weight", {experts, hidden}, kNoAxis)};
+  const TensorId logits = OfTokens(b, "router.logits", experts, DType::kFp32);
+  if (b.job().precision.activation == DType::kFp32) {
+    Linear(b, "router", input, logits, weight);
+    return logits;
+  }
+  const TensorId cast = OfTokens(b, "router.input.cast", hidden, DType::kFp32);
+  b.Then("router.input.cast", {input}, {cast}, {});
+  const TensorId copy = b.Add("router.weight.cast", {experts, hidden}, {.dtype = DType::kFp32});
+  b.Then("router.weight.cast", {}, {copy}, {});
+  Op& op = Linear(b, "router", cast, logits, weight);
+  op.inputs.Add(copy);
+  op.saved.Add(copy);
+  return logits;
+}
+
+// Scores in fp32 over all experts; those of masked groups are set, which keeps the mask.
+// Source: transformers, models/deepseek_v2/modeling_deepseek_v2.py, DeepseekV2TopkRouter.forward.
+TensorId LowerScores(BlockBuilder& b, TensorId input) {
+  const Experts& experts = b.job().model->experts;
+  const Extent all = b.Size(Symbol::kX);
+  const bool wide = experts.router != Router::kSoftmax;
+  const TensorId logits = wide ? LowerWideLogits(b, input) : LowerLogits(b, input);
+  const TensorId scores = OfTokens(b, "router.scores", all, DType::kFp32);
+  const bool softmax = experts.router != Router::kWideSigmoid;
+  b.Then(softmax ? "router.softmax" : "router.sigmoid", {logits}, {scores}, {scores});
+  if (!experts.masks_groups) return scores;
+  const TensorId masked = OfTokens(b, "router.masked", all, DType::kFp32);
+  const TensorId mask = b.Add("router.mask", {b.Size(Symbol::kB), b.Size(Symbol::kS), all},
+                              {.dtype = DType::kBool, .sequence_axis = 1, .differentiable = false});
+  b.Then("router.masked", {scores}, {masked, mask}, {mask});
+  return masked;
+}
+
+// The largest K of each token.
 Routing LowerRouter(BlockBuilder& b, TensorId input) {
   const Job& job = b.job();
   const Experts& experts = job.model->experts;
   const DType dtype = job.precision.activation;
-  const TensorId cast = CastInput(b, "router.input.cast", input, b.Size(Symbol::kH));
-  const Ids weight{b.Weight("router.weight", {b.Size(Symbol::kX), b.Size(Symbol::kH)}, kNoAxis)};
-  TensorId logits = OfTokens(b, "router.logits", b.Size(Symbol::kX), dtype);
-  Linear(b, "router", cast, logits, weight);
-  const TensorId scores = OfTokens(b, "router.scores", b.Size(Symbol::kX), DType::kFp32);
-  b.Then("router.softmax", {logits}, {scores}, {scores});
+  const TensorId scores = LowerScores(b, input);
   TensorId weights = OfTokens(b, "router.weights", b.Size(Symbol::kK), DType::kFp32);
   const TensorId picked = Indices(b, "router.experts");
   b.Then("router.top", {scores}, {weights, picked}, {picked});

@@ -3,6 +3,7 @@
 #include "estimator/program/lower.h"
 #include "estimator/program/lower_dispatched_experts.h"
 #include "estimator/program/lower_experts.h"
+#include "estimator/program/lower_latent.h"
 #include "estimator/program/lower_mlp.h"
 #include "estimator/program/lower_norm.h"
 #include "estimator/program/lower_product.h"
@@ -15,13 +16,6 @@ namespace {
 constexpr int64_t kFlashSequenceStep = 128;
 constexpr int64_t kFlashHeadStep = 32;
 constexpr int64_t kMaskStep = 8;
-
-struct Qkv {
-  TensorId query;
-  TensorId key;
-  TensorId value;
-  TensorId projected = kNoTensor;  // what a packed projection gave
-};
 
 Ids QkvWeights(BlockBuilder& b) {
   const Transformer& model = *b.job().model;
@@ -172,6 +166,11 @@ void LowerQkNormAndRotary(BlockBuilder& b, Qkv& qkv) {
   }
 }
 
+// Of what attention gives: as values are.
+Extent ContextWidth(const BlockBuilder& b) {
+  return b.Size(b.job().model->latent.Any() ? Symbol::kW : Symbol::kA);
+}
+
 // Each key and value is copied to all queries that share it.
 // Source: torchtitan models/llama/model.py, repeat_kv; torchtune
 // modules/attention.py; litgpt model.py.
@@ -229,6 +228,12 @@ void CastQkv(BlockBuilder& b, Qkv& qkv) {
   cast("attention.value.cast", qkv.value, Symbol::kC);
 }
 
+// Multiply-adds for each element of what attention gives: scores, as wide as queries, then values.
+int64_t Depth(const Transformer& model, int64_t attended) {
+  const int64_t values = model.latent.Any() ? model.latent.value_size : model.head_size;
+  return Multiply(attended, Add(model.head_size, values)) / values;
+}
+
 // Kernels that keep no scores: q, k, v, the output and a log-sum-exp. With a mask keys and
 // values are those of all heads, and no token is skipped; one head's are but seen often.
 // Source: transformers, integrations/sdpa_attention.py, use_gqa_in_sdpa and repeat_kv.
@@ -238,7 +243,7 @@ TensorId LowerFlash(BlockBuilder& b, Qkv qkv, bool windowed) {
   if (copied || job.profile->expands_kv) ExpandKeysAndValues(b, qkv);
   CastQkv(b, qkv);
   const DType dtype = job.precision.Product();
-  const TensorId out = b.Wide("attention.context", b.Size(Symbol::kA), dtype);
+  const TensorId out = b.Wide("attention.context", ContextWidth(b), dtype);
   const TensorId lse =
       b.Add("attention.log_sum_exp", {b.Size(Symbol::kB), b.Size(Symbol::kN), b.Size(Symbol::kS)},
             {.dtype = DType::kFp32, .tensor_axis = 1, .differentiable = false});
@@ -255,7 +260,7 @@ TensorId LowerFlash(BlockBuilder& b, Qkv qkv, bool windowed) {
                   {qkv.query, qkv.key, qkv.value, out, lse});
   op.kind = OpKind::kAttention;
   const int64_t attended = windowed ? job.sequence_length : AttendedTokens(job);
-  op.product_depth = Multiply(2, attended);  // scores, then values
+  op.product_depth = Depth(*job.model, attended);
   op.backward_temporaries = {accumulator};
   if (mask != kNoTensor) {
     op.inputs.Add(mask);
@@ -265,7 +270,7 @@ TensorId LowerFlash(BlockBuilder& b, Qkv qkv, bool windowed) {
   // aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp, mha_fwd: laid out as queries.
   const bool copies = job.profile->flash_output_copy || job.model->concatenates_rotary;
   if (!copies || job.attention != AttentionKernel::kFlash) return out;
-  const TensorId copy = b.Wide("attention.context.copy", b.Size(Symbol::kA), dtype);
+  const TensorId copy = b.Wide("attention.context.copy", ContextWidth(b), dtype);
   b.Then("attention.context.copy", {out}, {copy}, {});
   return copy;
 }
@@ -360,7 +365,7 @@ TensorId LowerEager(BlockBuilder& b, Qkv qkv) {
     b.Then("attention.dropout", {probabilities}, {dropped, mask}, {mask});
     probabilities = dropped;
   }
-  const TensorId context = b.Wide("attention.context", b.Size(Symbol::kA), dtype);
+  const TensorId context = b.Wide("attention.context", ContextWidth(b), dtype);
   b.Then("attention.context", {probabilities, qkv.value}, {context}, {probabilities, qkv.value})
       .product_depth = job.sequence_length;
   return context;
@@ -391,13 +396,16 @@ void HoldLocals(BlockBuilder& b, TensorId projected, TensorId out) {
 TensorId LowerAttention(BlockBuilder& b, TensorId input, bool windowed) {
   const Job& job = b.job();
   const bool packed = IsPacked(job) || job.model->joint_qkv;
-  Qkv qkv = packed ? LowerPackedQkv(b, input) : LowerSeparateQkv(b, input);
-  LowerQkNormAndRotary(b, qkv);
+  const bool latent = job.model->latent.Any();
+  Qkv qkv = latent   ? LowerLatentQkv(b, input)
+            : packed ? LowerPackedQkv(b, input)
+                     : LowerSeparateQkv(b, input);
+  if (!latent) LowerQkNormAndRotary(b, qkv);
   const size_t core = b.block().ops.size();
   const TensorId context =
       job.attention == AttentionKernel::kEager ? LowerEager(b, qkv) : LowerFlash(b, qkv, windowed);
   Mark(b, core, RecomputeModule::kCoreAttention);
-  Ids weights{b.Weight("attention.out.weight", {b.Size(Symbol::kH), b.Size(Symbol::kA)}, 1)};
+  Ids weights{b.Weight("attention.out.weight", {b.Size(Symbol::kH), ContextWidth(b)}, 1)};
   if (job.model->attention_output_bias) {
     weights.ids[weights.count++] = b.Weight("attention.out.bias", {b.Size(Symbol::kH)}, kNoAxis);
   }
@@ -405,6 +413,7 @@ TensorId LowerAttention(BlockBuilder& b, TensorId input, bool windowed) {
       b.Narrow("attention.out.activation", b.Size(Symbol::kH), job.precision.Product());
   const TensorId read = Transposed(b, context);
   Op& op = Linear(b, "attention.out", read, out, weights);
+  if (latent) HoldLatentLocals(b, qkv);
   if (read != context) {
     op.backward_temporaries = {b.Add("attention.context.copy",
                                      {b.Size(Symbol::kB), b.Size(Symbol::kS), b.Size(Symbol::kA)},

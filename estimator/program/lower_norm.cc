@@ -82,20 +82,30 @@ TensorId LowerPlaced(BlockBuilder& b, const NormNames& names, const NormPlace& p
                 : LowerFused(b, names, place, input, weights);
 }
 
-}  // namespace
-
-TensorId LowerNorm(BlockBuilder& b, const NormNames& names, TensorId input) {
+TensorId LowerOver(BlockBuilder& b, const NormNames& names, TensorId input, Extent width,
+                   DType out) {
   const Transformer& model = *b.job().model;
-  const Extent width = b.Size(Symbol::kH);
   Ids weights;
   if (model.norm_weight) weights.ids[weights.count++] = b.Weight(names.weight, {width}, kNoAxis);
   if (model.norm_weight && model.norm_bias) {
     weights.ids[weights.count++] = b.Weight(names.bias, {width}, kNoAxis);
   }
-  const DType residual = b.job().precision.residual;
   const NormPlace place{
-      width, b.block().tensors[input].dtype, residual, kNoAxis, 1, b.Size(Symbol::kOne)};
+      width, b.block().tensors[input].dtype, out, kNoAxis, 1, b.Size(Symbol::kOne)};
   return LowerPlaced(b, names, place, input, weights);
+}
+
+}  // namespace
+
+TensorId LowerNorm(BlockBuilder& b, const NormNames& names, TensorId input) {
+  return LowerOver(b, names, input, b.Size(Symbol::kH), b.job().precision.residual);
+}
+
+// Megatron's is one operation with the product behind it, whatever it recomputes of norms.
+TensorId LowerRankNorm(BlockBuilder& b, const NormNames& names, TensorId input, Extent width) {
+  const TensorId output = LowerOver(b, names, input, width, b.job().precision.activation);
+  b.block().ops.back().modules = 0;
+  return output;
 }
 
 TensorId LowerQkNorm(BlockBuilder& b, const NormNames& names, TensorId input, Extent width,

@@ -32,6 +32,9 @@ struct ResidualNames {
 // Source:  aten/src/ATen/native/layer_norm.cpp; transformers, as NormClass says.
 TensorId LowerNorm(BlockBuilder& b, const NormNames& names, TensorId input);
 
+// A norm over one rank of latent attention.
+TensorId LowerRankNorm(BlockBuilder& b, const NormNames& names, TensorId input, Extent width);
+
 // A norm over each head of queries or keys (one weight [D]) or over all of them
 // (one weight as wide as the projection).
 TensorId LowerQkNorm(BlockBuilder& b, const NormNames& names, TensorId input, Extent width,

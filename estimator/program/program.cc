@@ -8,8 +8,8 @@
 namespace plimsoll {
 namespace {
 
-constexpr absl::string_view kSymbols[] = {"B", "S", "H", "E", "F", "A", "C", "N", "D",
-                                          "V", "P", "T", "R", "X", "K", "G", "U", ""};
+constexpr absl::string_view kSymbols[] = {"B", "S", "H", "E", "F", "A", "C", "N", "D", "V", "P",
+                                          "T", "R", "X", "K", "G", "U", "Q", "J", "Y", "W", ""};
 
 std::string InSymbols(const Extent& extent) {
   std::string text;

@@ -26,7 +26,8 @@ namespace plimsoll {
 // The alphabet of shapes. B micro-batch, S sequence, H hidden, E embedding
 // width, F MLP width, A query width (heads x head size), C key/value width, N
 // heads, D head size, V vocabulary (padded), P positions, T token types, R an adapter's rank,
-// X experts, K experts of each token, G an expert's width, U that of shared experts.
+// X experts, K experts of each token, G an expert's width, U that of shared experts; of latent
+// attention Q the queries' rank, J that of keys and values, Y what is rotated, W values' width.
 enum class Symbol : uint8_t {
   kB,
   kS,
@@ -45,6 +46,10 @@ enum class Symbol : uint8_t {
   kK,
   kG,
   kU,
+  kQ,
+  kJ,
+  kY,
+  kW,
   kOne,
 };
 

@@ -428,7 +428,6 @@ class MegatronCiTest(unittest.TestCase):
             ),
             (" --fp8-format=hybrid", {}, "fp8 of Transformer Engine"),
             (" --optimizer=muon", {}, "optimizer muon"),
-            (" --multi-latent-attention", {}, "multi-latent attention"),
             (
                 " --cross-entropy-loss-fusion --cross-entropy-fusion-impl=te",
                 {},
@@ -467,6 +466,28 @@ class MegatronCiTest(unittest.TestCase):
         self.assertEqual(job["training"]["precision"]["router_dtype"], "fp32")
         self.assertIs(job["runtime"]["grouped_gemm"], True)
 
+    def test_latent_attention(self):
+        more = (
+            " --multi-latent-attention --q-lora-rank=192 --kv-lora-rank=64 --qk-head-dim=16"
+            " --qk-pos-emb-head-dim=8 --v-head-dim=16 --kv-channels=128 --qk-layernorm"
+        )
+        shape = self.job(more)["model"]["transformer"]
+        self.assertEqual((shape["query_rank"], shape["key_value_rank"]), (192, 64))
+        self.assertEqual((shape["head_size"], shape["rotary_head_size"]), (24, 8))
+        self.assertEqual((shape["value_head_size"], shape["qk_norm"]), (16, "per-rank"))
+        self.assertIs(shape["qkv_bias"], False)
+        shape = self.job(" --multi-latent-attention")["model"]["transformer"]
+        self.assertEqual((shape["key_value_rank"], shape["head_size"]), (32, 192))
+        self.assertNotIn("query_rank", shape)
+
+    def test_cores_of_moved_latent_attention(self):
+        changed = row(MEGATRON, notes__more=" --multi-latent-attention")
+        columns = changed.columns()
+        moved = "golden dev_dgx_a100 (last commit adc69dba2 2025-10-21)"
+        columns["notes"] = moved + columns["notes"][columns["notes"].index("; ") :]
+        asked = megatron_ci.request_of(measured.Row(columns))["job"]
+        self.assertEqual(asked["runtime"]["versions"]["megatron-core"], "0.12")
+
     def test_sets(self):
         for more, name in (("", "dense"), (" --num-experts=8", "experts")):
             sets = megatron_ci.sets_of(row(MEGATRON, notes__more=more))
@@ -483,17 +504,16 @@ class MegatronCiTest(unittest.TestCase):
         rows = measured.read_folder(accuracy.HERE / "data")["megatron_ci.csv"]
         asked = [r for r in rows if megatron_ci.sets_of(r) != ["megatron_ci special"]]
         known = megatron_ci.MAPPED | megatron_ci.HARMLESS | set(megatron_ci.REFUSED)
-        latent = {"q-lora-rank", "kv-lora-rank", "qk-head-dim", "qk-pos-emb-head-dim", "v-head-dim"}
         context = {"cp-comm-type", "hierarchical-context-parallel-sizes"}
         seen = {name for r in asked for name in megatron_ci.arguments(r)}
-        self.assertEqual(seen - known - latent - context, set())
+        self.assertEqual(seen - known - context, set())
 
 
 class RunnerTest(unittest.TestCase):
     def test_every_row_is_estimated_or_refused(self):
         todo, refusals, setless = accuracy.collect(accuracy.HERE / "data", None)
         ids = {r.id for r, _, _ in todo} | {refusal["id"] for refusal in refusals}
-        self.assertEqual(len(ids), 2200 + 85 + 410 + OTHERS + 506 + 750 + 1 + 64 + 90)
+        self.assertEqual(len(ids), 2200 + 85 + 410 + OTHERS + 522 + 750 + 1 + 64 + 90)
         self.assertEqual(setless, {})
 
     def test_snake_case(self):

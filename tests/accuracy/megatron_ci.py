@@ -28,6 +28,7 @@ MAPPED = frozenset(
     num-layers-per-virtual-pipeline-stage num-query-groups num-virtual-stages-per-pipeline-rank
     optimizer position-embedding-type qk-layernorm recompute-granularity recompute-method
     recompute-modules recompute-num-layers sequence-parallel spec squared-relu swiglu tokenizer-type
+    multi-latent-attention q-lora-rank kv-lora-rank qk-head-dim qk-pos-emb-head-dim v-head-dim
     transformer-impl untie-embeddings-and-output-weights use-distributed-optimizer vocab-size
     use-rotary-position-embeddings""".split()
 )
@@ -76,7 +77,6 @@ SPECIAL = {
 
 # What dense rows are refused for.
 REFUSED = {
-    "multi-latent-attention": "multi-latent attention",
     "overlap-param-gather-with-optimizer-step": "gathering during the optimizer step",
     "no-masked-softmax-fusion": "softmax without Megatron's fused kernel",
     "tp-comm-overlap": "user buffers of overlapped tensor parallelism",
@@ -299,11 +299,29 @@ def _transformer(row, args):
         shared = int(args.get("moe-shared-expert-intermediate-size", 0))
         if shared:
             model["shared_expert_ffn_size"] = shared
-    if "kv-channels" in args:
+    if "multi-latent-attention" in args:
+        model.update(_latent(args))
+    elif "kv-channels" in args:
         model["head_size"] = int(args["kv-channels"])
     if not rotary:
         model["position_count"] = row.number("seq_len")
     return model
+
+
+def _latent(args):
+    """Its projections have no biases; a head is what is rotated and what is not."""
+    rotary = int(args.get("qk-pos-emb-head-dim", 64))
+    latent = {
+        "key_value_rank": int(args.get("kv-lora-rank", 32)),
+        "rotary_head_size": rotary,
+        "head_size": int(args.get("qk-head-dim", 128)) + rotary,
+        "value_head_size": int(args.get("v-head-dim", 128)),
+        "qkv_bias": False,
+        "qk_norm": "per-rank" if "qk-layernorm" in args else "none",
+    }
+    if "q-lora-rank" in args:
+        latent["query_rank"] = int(args["q-lora-rank"])
+    return latent
 
 
 def _bert(row):
@@ -474,8 +492,11 @@ def _runtime(row, args):
     blackwell = "cublas_workspace_config" not in runtime and _gpu(row) == "GB200"
     if blackwell or _resumed(row) or "cross-entropy-loss-fusion" in args:
         versions["torch"] = _torch(row)
-    if _experts(row, args) and row.note(r"\(last commit (\S+) \d") == MOVED:
-        versions["megatron-core"] = _moved_core(row)
+    if row.note(r"\(last commit (\S+) \d") == MOVED:
+        if _experts(row, args):
+            versions["megatron-core"] = _moved_core(row)
+        elif "multi-latent-attention" in args:
+            versions["megatron-core"] = "0.12"  # before 720c8b40d8 of July 2025
     if versions:
         runtime["versions"] = versions
     return runtime

@@ -39,6 +39,8 @@ def sets_of(row):
         of = "preference "
     if any(_config(row.text("config")).get(name) for name in EXPERTS):
         of = "experts "
+    if _config(row.text("config")).get("kv_lora_rank"):
+        of = "latent "
     if row.text("trainer"):
         of = "trainers "
     if row.text("kept_back"):

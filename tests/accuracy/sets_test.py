@@ -392,6 +392,8 @@ class PhantomTest(unittest.TestCase):
         self.assertEqual(phantom.sets_of(row), ["phantom experts allocated"])
         self.assertEqual(job(phantom, row)["cluster"]["gpu"], "b200-180gb")
 
+        row = ROWS["phantom-a07-2.15-reserved"]
+        self.assertEqual(phantom.sets_of(row), ["phantom latent reserved"])
         row = ROWS["phantom-q04-2.15-allocated"]
         self.assertEqual(phantom.sets_of(row), ["phantom quantized allocated"])
         training = job(phantom, row)["training"]

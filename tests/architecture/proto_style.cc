@@ -35,6 +35,8 @@ const std::set<std::string>& OtherIntegers() {
       "zero_stage",           // 0 to 3
       "interval",             // of layers
       "rank",                 // of a matrix
+      "key_value_rank",       // the same
+      "query_rank",           // the same
       "measured_rank",        // an index
       "communicator_stride",  // a distance
       "gpus_per_node",        // a ratio

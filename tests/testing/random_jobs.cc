@@ -47,7 +47,9 @@ void FillShape(RandomNumbers random, int64_t tensor, int64_t context, int64_t la
   shape.gated_mlp = Once(random, 2);
   shape.norm_placement = AnyWord(random, kNormPlacements);
   shape.norm = AnyWord(random, kNorms);
-  shape.qk_norm = AnyWord(random, kQkNorms);
+  do {  // that of ranks is FillLatent's
+    shape.qk_norm = AnyWord(random, kQkNorms);
+  } while (shape.qk_norm == "per-rank");
   shape.activation = AnyWord(random, kActivations);
   shape.position_embedding = AnyWord(random, kPositionEmbeddings);
   shape.qkv_bias = Once(random, 2);
@@ -233,6 +235,42 @@ void FillExperts(RandomNumbers random, const Capabilities& can, JobSpec& job) {
   KeepPlain(random, job);
 }
 
+// Keys and values of few numbers; what is not modelled beside them gives way.
+void FillLatent(RandomNumbers random, const Capabilities& can, JobSpec& job) {
+  const TrainingSpec& training = job.training;
+  const ParallelismSpec& parallel = job.parallelism;
+  const bool core = job.runtime.framework == "megatron-core";
+  const bool splits = parallel.context_parallel_size.value_or(1) > 1;
+  const bool whole =
+      *parallel.tensor_parallel_size == 1 && *parallel.pipeline_parallel_size == 1 && !splits;
+  const bool plain =
+      !training.adapter.method.has_value() && !training.preference.method.has_value();
+  if (!can.Has(Ability::kLatentAttention) || !plain || (!core && !whole) || !Once(random, 3)) {
+    return;
+  }
+  TransformerSpec& shape = Shape(job);
+  shape.kv_head_count = shape.head_count;
+  shape.norm_placement = "pre";
+  shape.head_size = One(random, {24, 48, 192});
+  shape.key_value_rank = One(random, {16, 40, 512});
+  if (Once(random, 2)) shape.query_rank = One(random, {24, 96});
+  shape.rotary_head_size = One(random, {8, 16});
+  if (Once(random, 2)) shape.value_head_size = One(random, {16, 128});
+  shape.qk_norm = "per-rank";
+  if (shape.position_embedding == "alibi") shape.position_embedding = "rotary";
+  job.runtime.compile.reset();
+  if (training.precision.preset == "bf16-autocast") job.training.precision.preset = "bf16-pure";
+  if (!core) return;
+  if (Once(random, 2) || !shape.query_rank.has_value()) shape.qk_norm = "none";
+  job.runtime.transformer_implementation.reset();
+  if (splits) {  // heads that cuDNN takes everywhere
+    job.parallelism.context_parallel_method = "ring";
+    shape.head_size = 48;
+    shape.value_head_size = 16;
+  }
+  if (training.recompute.mode == "selective") job.training.recompute.modules = {"core-attention"};
+}
+
 // Experts over ranks, and how tokens come to them.
 void FillDispatch(RandomNumbers random, JobSpec& job) {
   TransformerSpec& shape = Shape(job);
@@ -323,7 +361,11 @@ JobSpec RandomJob(RandomNumbers random) {
   const char* const gpus[] = {"a100-80gb-sxm", "h100-80gb-sxm", "v100-32gb-sxm", "rtx-4090"};
   job.cluster.gpu = gpus[Below(random, 4)];
   FillExperts(random, can, job);
+  FillLatent(random, can, job);
   KeepKernels(random, job);
+  if (Shape(job).key_value_rank.has_value() && job.training.attention != "eager") {
+    job.training.attention.reset();  // which kernel takes its heads
+  }
   return job;
 }
 
@@ -402,10 +444,11 @@ void Junk(RandomNumbers random, std::optional<std::string>& field,
 }
 
 void JunkShape(RandomNumbers random, TransformerSpec& shape) {
-  for (auto* field :
-       {&shape.hidden_size, &shape.layer_count, &shape.head_count, &shape.kv_head_count,
-        &shape.head_size, &shape.ffn_size, &shape.vocab_size, &shape.position_count,
-        &shape.expert_count, &shape.active_expert_count, &shape.dense_layer_count}) {
+  for (auto* field : {&shape.hidden_size, &shape.layer_count, &shape.head_count,
+                      &shape.kv_head_count, &shape.head_size, &shape.ffn_size, &shape.vocab_size,
+                      &shape.position_count, &shape.expert_count, &shape.active_expert_count,
+                      &shape.dense_layer_count, &shape.key_value_rank, &shape.query_rank,
+                      &shape.rotary_head_size, &shape.value_head_size}) {
     Junk(random, *field);
   }
   Junk(random, shape.activation, kActivations);

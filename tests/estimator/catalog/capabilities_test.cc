@@ -106,7 +106,7 @@ TEST(CapabilitiesTest, EachAbilityIsSomebodys) {
   for (const AbilityName& name : kAbilityNames) {
     if (!AllCapabilities().Has(name.ability)) nobodys.push_back(name.value);
   }
-  EXPECT_THAT(nobodys, ElementsAre("activation", "int8"));
+  EXPECT_THAT(nobodys, ElementsAre("activation", "up-projection", "int8"));
 }
 
 TEST(CapabilitiesTest, VersionsBeginAndEndIt) {

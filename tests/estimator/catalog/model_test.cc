@@ -93,6 +93,21 @@ constexpr Row kRows[] = {
            .count = 6, .active_count = 2, .ffn_size = 3, .shared_ffn_size = 5, .shared_gate = true};
      },
      2 * (6 * 4 + 6 * 36 + 60 + 4 - 60)},
+    // q 4x5 and 5x6, kv 4x(3+1) and 3x(2x(2+2)), out 2x2x4, in the place of 72.
+    {"latent attention",
+     [](Transformer& m) {
+       m.latent = {.query_rank = 5, .key_value_rank = 3, .rotary_size = 1, .value_size = 2};
+     },
+     2 * (20 + 30 + 16 + 24 + 16 - 72)},
+    {"latent attention with norms and biases",
+     [](Transformer& m) {
+       m.latent = {.query_rank = 5, .key_value_rank = 3, .rotary_size = 1, .value_size = 2};
+       m.qk_norm = QkNorm::kPerRank, m.qkv_bias = m.attention_output_bias = true;
+     },
+     2 * (20 + 30 + 16 + 24 + 16 - 72 + 5 + 3 + 5 + 4 + 4)},
+    {"latent attention whose queries have no rank",
+     [](Transformer& m) { m.latent = {.key_value_rank = 3, .rotary_size = 1, .value_size = 2}; },
+     2 * (24 + 16 + 24 + 16 - 72)},
     {"sentence head", [](Transformer& m) { m.sentence_head = true; }, 16 + 4 + 8 + 2},
     {"narrow embedding", [](Transformer& m) { m.embedding_size = 2; }, 2 * (14 - 28) + 2 * 8},
     {"embedding size left out", [](Transformer& m) { m.embedding_size = 0; }, 0},

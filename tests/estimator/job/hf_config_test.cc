@@ -207,6 +207,18 @@ constexpr FamilyRow kFamilyRows[] = {
     {"qwen3_moe behind a layer", kLlamaLike,
      R"("model_type": "qwen3_moe", "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 48, "head_dim": 16, "mlp_only_layers": [0])",
      282656},
+    {"deepseek_v2", kMultiHead,
+     R"("model_type": "deepseek_v2", "q_lora_rank": null, "kv_lora_rank": 20, "qk_rope_head_dim": 8, "qk_nope_head_dim": 16, "v_head_dim": 12, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 48)",
+     369276},
+    {"deepseek_v3", kMultiHead,
+     R"("model_type": "deepseek_v3", "q_lora_rank": 24, "first_k_dense_replace": 1, "kv_lora_rank": 20, "qk_rope_head_dim": 8, "qk_nope_head_dim": 16, "v_head_dim": 12, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 48)",
+     295364},
+    {"deepseek_v3 without experts", kMultiHead,
+     R"("model_type": "deepseek_v3", "q_lora_rank": 24, "first_k_dense_replace": 3, "attention_bias": true, "kv_lora_rank": 20, "qk_rope_head_dim": 8, "qk_nope_head_dim": 16, "v_head_dim": 12)",
+     239904},
+    {"youtu", kMultiHead,
+     R"("model_type": "youtu", "q_lora_rank": 24, "kv_lora_rank": 20, "qk_rope_head_dim": 8, "qk_nope_head_dim": 16, "v_head_dim": 12)",
+     175556},
     {"ministral3", kLlamaLike, R"("model_type": "ministral3", "head_dim": 16)", 245184},
     {"persimmon", kMultiHead, R"("model_type": "persimmon")", 216256},
     {"persimmon without norms on queries and keys", kMultiHead,
@@ -236,7 +248,7 @@ TEST(FamilyTest, CountsAsTransformersDoes) {
 
 TEST(FamilyTest, EveryRowOfTheTableIsCounted) {
   // Those that transformers does not have are in FamiliesBesideTransformers.
-  const absl::string_view beside[] = {"internlm", "internlm2", "qwen", "yi"};
+  const absl::string_view beside[] = {"internlm", "internlm2", "kimi_k2", "qwen", "yi"};
   for (const HfFamily& family : HfFamilies()) {
     if (std::count(std::begin(beside), std::end(beside), family.model_type) > 0) continue;
     const std::string quoted = absl::StrCat("\"model_type\": \"", family.model_type, "\"");
@@ -265,6 +277,12 @@ TEST(FamilyTest, FamiliesBesideTransformers) {
   EXPECT_EQ(count(kLlamaLike, R"("model_type": "internlm2")"), 214464 + 3 * 160);
   EXPECT_EQ(count(kLlamaLike, R"("model_type": "internlm2", "bias": false)"), 214464);
   EXPECT_EQ(count(kMultiHead, R"("model_type": "internlm")"), 232896 + 3 * 4 * 64);
+  // Kimi K2's config and weights are DeepSeek V3's.
+  EXPECT_EQ(count(kMultiHead, R"("model_type": "kimi_k2", "q_lora_rank": 24,
+                  "first_k_dense_replace": 1, "kv_lora_rank": 20, "qk_rope_head_dim": 8, "qk_nope_head_dim": 16,
+                  "v_head_dim": 12,
+                  "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 48)"),
+            295364);
   // Qwen 7B and Qwen 1.5 7B are one architecture under two names: model card of
   // Qwen 7B, 7.72B.
   EXPECT_EQ(count("", R"("model_type": "qwen", "hidden_size": 4096, "intermediate_size": 22016,
@@ -848,7 +866,7 @@ TEST(RefusalTest, ArchitecturesThatAreNotModelled) {
   };
   const Row rows[] = {
       {"dbrx", R"("num_local_experts": 8)", "num_local_experts: 8; experts are not modelled yet"},
-      {"deepseek_v2", R"("n_routed_experts": 160)",
+      {"glm_moe_dsa", R"("n_routed_experts": 160)",
        "n_routed_experts: 160; experts are not modelled yet"},
       {"llama", R"("num_experts": -1)", "num_experts: -1; experts are not modelled yet"},
       {"minicpm3", R"("kv_lora_rank": 256)",
@@ -953,6 +971,37 @@ TEST(ExpertsTest, WindowsAreEachClassesOwn) {
   EXPECT_THAT(Violations(read(R"("model_type": "qwen2_moe", "use_sliding_window": true)")),
               ElementsAre("job.model.hf_config.use_sliding_window: true; windows of this type are "
                           "not modelled yet"));
+}
+
+// Source: transformers, models/deepseek_v3/configuration_deepseek_v3.py and deepseek_v2's.
+TEST(ExpertsTest, DeepSeeksRoutersAndLayers) {
+  const auto read = [](absl::string_view fields) {
+    return Read(absl::StrCat("{", kMultiHead, fields, "}")).model;
+  };
+  const Transformer v3 = read(R"("model_type": "deepseek_v3", "first_k_dense_replace": 1)");
+  EXPECT_EQ(v3.experts.router, Router::kWideSigmoid);
+  EXPECT_EQ(v3.experts.shared_ffn_size, 2048);
+  EXPECT_EQ(v3.experts.layers, (LayerSet{.begin = 1}));
+  EXPECT_TRUE(v3.experts.renormalizes && v3.experts.wide_weights && !v3.experts.masks_groups);
+  EXPECT_EQ(v3.head_size, 192);
+  EXPECT_EQ(v3.latent.query_rank, 1536);
+  EXPECT_FALSE(read(R"("model_type": "deepseek_v3")").experts.Any()) << "three layers, all dense";
+  const Transformer v2 = read(
+      R"("model_type": "deepseek_v2", "norm_topk_prob": true, "topk_method": "group_limited_greedy")");
+  EXPECT_EQ(v2.experts.router, Router::kWideSoftmax);
+  EXPECT_TRUE(!v2.experts.renormalizes && v2.experts.masks_groups);
+  EXPECT_EQ(v2.experts.shared_ffn_size, 2 * 1407);
+  EXPECT_TRUE(read(R"("model_type": "kimi_k2")").remote_code && !v3.remote_code);
+}
+
+// transformers' classes leave those out.
+TEST(ExpertsTest, LayersOfFurtherTokensAreLeftOut) {
+  const HfConfig config = Read(absl::StrCat(
+      "{", kMultiHead, R"("model_type": "deepseek_v3", "num_nextn_predict_layers": 1)", "}"));
+  EXPECT_THAT(Violations(config), IsEmpty());
+  EXPECT_THAT(Warnings(config),
+              ElementsAre("next-tokens-ignored job.model.hf_config.num_nextn_predict_layers: "
+                          "layers that predict further tokens are left out"));
 }
 
 TEST(ExpertsTest, NoneAreAnMlp) {

@@ -171,9 +171,13 @@ TEST(ValidateExpertsTest, RefusesWhatNoDispatcherWasHeldAgainst) {
           {"another activation",
            [](JobSpec& j) { Shape(j).activation = "gelu"; },
            {NotModelled("model: gated gelu")}},
-          {"layers without them",
-           [](JobSpec& j) { Shape(j).dense_layer_count = 1; },
-           {NotModelled("model: experts on some layers alone")}},
+          {"layers without them", [](JobSpec& j) { Shape(j).dense_layer_count = 1; }, {}},
+          {"the same on a pipeline",
+           [](JobSpec& j) {
+             Shape(j).dense_layer_count = 1;
+             j.parallelism.pipeline_parallel_size = 2;
+           },
+           {NotModelled("parallelism.pipeline_parallel_size: 2")}},
           {"a core before 0.10",
            [](JobSpec& j) { j.runtime.versions["megatron-core"] = "0.9"; },
            {"job.parallelism.expert_parallel_size: 4; megatron-core has it from 0.10 on",

@@ -79,7 +79,8 @@ const std::vector<Refusal>& Traits() {
         "parallel-two, post-only"}},
       {"qk norm",
        [](JobSpec& j) { Shape(j).qk_norm = "yes"; },
-       {"job.model.transformer.qk_norm: yes; must be one of none, per-head, full"}},
+       {"job.model.transformer.qk_norm: yes; must be one of none, per-head, full, "
+        "per-rank"}},
       {"position embedding",
        [](JobSpec& j) { Shape(j).position_embedding = "rope"; },
        {"job.model.transformer.position_embedding: rope; must be one of rotary, learned, alibi, "

@@ -56,6 +56,23 @@ TEST(LowerDispatchedExpertsTest, TokensAreWeighedInsideOfTheMlp) {
                                                          "experts.weights [B, S, K, 1] fp32"));
 }
 
+// Scores of all experts, where they come before some are picked.
+// Source: moe_utils.py, topk_routing_with_score_function.
+TEST(LowerDispatchedExpertsTest, RoutersScoreWhatIsPickedOrAll) {
+  JobSpec job = Job();
+  job.training.precision.router_dtype = "fp32";
+  EXPECT_THAT(Saved(job, "router.softmax"), ElementsAre("router.scores [B, S, K] fp32"));
+  const JobSpec before =
+      WithModel(job, [](Transformer& model) { model.experts.router = Router::kWideSoftmax; });
+  EXPECT_THAT(Saved(before, "router.softmax"), ElementsAre("router.scores [B, S, X] fp32"));
+  const JobSpec sigmoid =
+      WithModel(job, [](Transformer& model) { model.experts.router = Router::kWideSigmoid; });
+  EXPECT_THAT(Saved(sigmoid, "router.sigmoid"), ElementsAre("router.scores [B, S, X] fp32"));
+  EXPECT_THAT(Saved(sigmoid, "router.shares"),
+              ElementsAre("router.top [B, S, K] fp32", "router.sum [B, S, 1] fp32"));
+  EXPECT_EQ(Saved(sigmoid, "router.scatter").size(), 1u);
+}
+
 JobSpec Of(const char* core, const char* dispatcher) {
   JobSpec job = Job();
   job.runtime.versions["megatron-core"] = core;

@@ -89,6 +89,42 @@ TEST(LowerExpertsTest, WideWeightsMakeWideSums) {
   EXPECT_EQ(Made(wide, "experts.sum.cast"), "[2, 32, 64] bf16");
 }
 
+// What routers keep, by hand: T 64, H 64, X 8, K 2.
+int64_t KeptByRouter(const JobSpec& job) {
+  const Program program = ProgramOf(job);
+  return KeptNamed(FindBlock(program, "layer"),
+                   {"router.input.cast", "router.weight.cast", "router.scores", "router.mask",
+                    "router.sum", "router.weights", "router.experts", "router.shares"});
+}
+
+// fp32 copies of input and weight, scores of all experts, numbers of those picked, and where
+// groups are, a mask. Source: transformers models/deepseek_v2/modeling_deepseek_v2.py,
+// DeepseekV2TopkRouter.forward.
+TEST(LowerExpertsTest, DeepSeekV2sRouterIsWide) {
+  const JobSpec wide = WithModel(Job(), [](Transformer& model) {
+    model.experts.router = Router::kWideSoftmax;
+    model.experts.renormalizes = false;
+    model.experts.wide_weights = true;
+  });
+  EXPECT_EQ(KeptByRouter(wide), 64 * (4 * 64 + 4 * 8 + 8 * 2) + 4 * 8 * 64);
+  const JobSpec grouped =
+      WithModel(wide, [](Transformer& model) { model.experts.masks_groups = true; });
+  EXPECT_EQ(KeptByRouter(grouped), KeptByRouter(wide) + 64 * 8);
+}
+
+// The same, and of the weights that are made to sum to 1 those before, and their sum.
+// Source: transformers models/deepseek_v3/modeling_deepseek_v3.py, DeepseekV3TopkRouter.forward.
+TEST(LowerExpertsTest, DeepSeekV3sRouterScoresEachExpertAlone) {
+  const JobSpec sigmoid = WithModel(Job(), [](Transformer& model) {
+    model.experts.router = Router::kWideSigmoid;
+    model.experts.wide_weights = true;
+  });
+  EXPECT_EQ(KeptByRouter(sigmoid), 64 * (4 * 64 + 4 * 8 + 8 * 2 + 4 * 2 + 4) + 4 * 8 * 64);
+  EXPECT_EQ(Made(sigmoid, "router.sigmoid"), "[2, 32, 8] fp32");
+  const JobSpec fp32 = With(sigmoid, "ddp", "fp32");
+  EXPECT_EQ(KeptByRouter(fp32), 64 * (4 * 8 + 8 * 2 + 4 * 2 + 4)) << "nothing to cast";
+}
+
 TEST(LowerExpertsTest, TheFirstLayersMayHaveNone) {
   JobSpec job = Job();
   Shape(job).dense_layer_count = 1;

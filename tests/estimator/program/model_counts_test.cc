@@ -31,7 +31,32 @@ struct Sizes {
   int64_t hidden, heads, kv_heads, head, ffn, vocab;
 };
 
+// What no rank of a tensor parallel group splits of latent attention.
+// Source: megatron/core/transformer/multi_latent_attention.py, MLASelfAttention.__init__.
+int64_t LatentDownByHand(const TransformerSpec& spec) {
+  const Sizes s(spec);
+  const bool bias = spec.qkv_bias.value_or(false);
+  const int64_t queries = spec.query_rank.value_or(0);
+  int64_t count = Linear(s.hidden, *spec.key_value_rank + *spec.rotary_head_size, bias);
+  if (queries > 0) count += Linear(s.hidden, queries, bias);
+  if (spec.qk_norm != "per-rank") return count;
+  const bool gated = spec.gated_mlp.value_or(false);
+  const std::string norm = spec.norm.value_or(gated ? "rms-norm" : "layer-norm");
+  return count + Norm(norm, *spec.key_value_rank) + (queries > 0 ? Norm(norm, queries) : 0);
+}
+
+int64_t LatentByHand(const TransformerSpec& spec) {
+  const Sizes s(spec);
+  const int64_t plain = s.head - *spec.rotary_head_size;
+  const int64_t value = spec.value_head_size.value_or(plain);
+  int64_t count = LatentDownByHand(spec);
+  count += Linear(spec.query_rank.value_or(s.hidden), s.heads * s.head, false);
+  count += Linear(*spec.key_value_rank, s.heads * (plain + value), false);
+  return count + Linear(s.heads * value, s.hidden, spec.attention_output_bias.value_or(false));
+}
+
 int64_t AttentionByHand(const TransformerSpec& spec) {
+  if (spec.key_value_rank.has_value()) return LatentByHand(spec);
   const Sizes s(spec);
   const bool bias = spec.qkv_bias.value_or(false);
   int64_t count = Linear(s.hidden, s.heads * s.head, bias);
@@ -78,7 +103,9 @@ JobSpec AnyModel(std::mt19937_64& random) {
     const auto* shape = std::get_if<TransformerSpec>(&drawn.model.source);
     if (shape == nullptr || shape->expert_count.has_value()) continue;
     job.model.source = *shape;
-    if (random() % 3 == 0) Shape(job).head_size.reset();
+    const bool latent = shape->key_value_rank.has_value();
+    if (random() % 3 == 0 && !latent) Shape(job).head_size.reset();
+    if (latent) Shape(job).qk_norm = "per-rank";
     if (*shape->hidden_size % *shape->head_count != 0) continue;
     if (Shape(job).position_embedding == "learned") Shape(job).position_count = 64;
     if (random() % 4 == 0) Shape(job).token_type_count = 3;
@@ -108,6 +135,7 @@ TEST(ModelCountsTest, ModulesFormulaAndRowsAgree) {
 int64_t UnsplitByHand(const TransformerSpec& spec, const std::string& norm) {
   const Sizes s(spec);
   int64_t layer = NormsByHand(spec, norm);
+  if (spec.key_value_rank.has_value()) layer += LatentDownByHand(spec);
   if (spec.attention_output_bias.value_or(false)) layer += s.hidden;
   if (spec.mlp_bias.value_or(false)) layer += s.hidden;
   if (spec.qk_norm == "per-head") layer += 2 * s.head;
@@ -122,6 +150,7 @@ TEST(ModelCountsTest, TensorParallelRanksHaveTheirPartAndWhatIsNotSplit) {
   int tried = 0;
   while (tried < Rounds(100)) {
     JobSpec job = With(AnyModel(random), "megatron-core");
+    job.runtime.versions["megatron-core"] = "0.18";  // with norms of ranks alone
     const TransformerSpec spec = Shape(job);
     job.runtime.vocab_size_divisor = 1;
     job.parallelism.tensor_parallel_size = 2;

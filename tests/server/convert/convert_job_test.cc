@@ -34,7 +34,8 @@ constexpr char kEverything[] = R"({
     "hidden_dropout": 0.1, "attention_dropout": 0.2, "token_type_count": 30, "masked_lm_head": true,
     "sentence_head": true, "head": "bb", "label_count": 33, "expert_count": 39,
     "active_expert_count": 40, "expert_ffn_size": 41, "shared_expert_ffn_size": 42,
-    "dense_layer_count": 43}},
+    "dense_layer_count": 43, "key_value_rank": 46, "query_rank": 47, "rotary_head_size": 48,
+    "value_head_size": 49}},
   "training": {"sequence_length": 9, "micro_batch_size": 10, "global_batch_size": 11,
     "precision": {"preset": "f", "parameter_dtype": "g", "gradient_dtype": "h",
       "gradient_accumulation_dtype": "i", "reduce_dtype": "j", "master_dtype": "k",
@@ -145,12 +146,14 @@ TEST(FromProtoTest, CopiesTheModel) {
   const ModelSpec spec = FromProto(Read(kEverything)).model;
   EXPECT_EQ(spec.accept_unknown_model_type, true);
   const auto model = std::get<TransformerSpec>(spec.source);
-  EXPECT_THAT((std::vector{model.hidden_size, model.layer_count, model.head_count,
-                           model.kv_head_count, model.head_size, model.ffn_size, model.vocab_size,
-                           model.position_count, model.token_type_count, model.label_count,
-                           model.expert_count, model.active_expert_count, model.expert_ffn_size,
-                           model.shared_expert_ffn_size, model.dense_layer_count}),
-              ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 30, 33, 39, 40, 41, 42, 43));
+  EXPECT_THAT(
+      (std::vector{model.hidden_size, model.layer_count, model.head_count, model.kv_head_count,
+                   model.head_size, model.ffn_size, model.vocab_size, model.position_count,
+                   model.token_type_count, model.label_count, model.expert_count,
+                   model.active_expert_count, model.expert_ffn_size, model.shared_expert_ffn_size,
+                   model.dense_layer_count, model.key_value_rank, model.query_rank,
+                   model.rotary_head_size, model.value_head_size}),
+      ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 30, 33, 39, 40, 41, 42, 43, 46, 47, 48, 49));
   EXPECT_THAT((std::vector{model.activation, model.norm, model.norm_placement, model.qk_norm,
                            model.position_embedding, model.head}),
               ElementsAre("a", "b", "c", "d", "e", "bb"));
