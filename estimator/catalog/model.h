@@ -169,6 +169,9 @@ struct Transformer {
   double attention_dropout = 0;
   double embedding_dropout = 0;
   double head_dropout = 0;  // before a classification head's scores
+
+  // Width of a value's head.
+  int64_t ValueSize() const { return latent.Any() ? latent.value_size : head_size; }
 };
 
 // Returns the number of parameters of the whole model, tied tensors once, no

@@ -230,8 +230,7 @@ void CastQkv(BlockBuilder& b, Qkv& qkv) {
 
 // Multiply-adds for each element of what attention gives: scores, as wide as queries, then values.
 int64_t Depth(const Transformer& model, int64_t attended) {
-  const int64_t values = model.latent.Any() ? model.latent.value_size : model.head_size;
-  return Multiply(attended, Add(model.head_size, values)) / values;
+  return Multiply(attended, Add(model.head_size, model.ValueSize())) / model.ValueSize();
 }
 
 // Kernels that keep no scores: q, k, v, the output and a log-sum-exp. With a mask keys and

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "estimator/program/parameter_sums.h"
+#include "estimator/program/tensor_split.h"
 
 namespace plimsoll {
 namespace {
@@ -10,9 +11,14 @@ namespace {
 // The GPU that matrix_half_gflop is stated for: half_flops grows with the peak.
 // Source: throughput of products over sizes on A100 (312 TFLOPS in 16 bits).
 constexpr double kReferenceFlops = 312e12;
-// Backward of fused attention makes scores again: five products for two.
+// Backward of fused attention makes scores again: five products for two, three of them as deep as
+// keys are wide and two as values are.
 // Source: Dao 2023 (arXiv 2307.08691), section 4.1.
-constexpr double kAttentionBackward = 2.5;
+double AttentionBackward(const Transformer& model) {
+  const auto keys = static_cast<double>(model.head_size);
+  const auto values = static_cast<double>(model.ValueSize());
+  return (3 * keys + 2 * values) / (keys + values);
+}
 
 // The data sheet's dense rate for products of `dtype`; what has no such units
 // runs at the fp32 rate.
@@ -82,12 +88,26 @@ class BlockClock {
   }
 
   // Vectors that a product by weights takes: the tokens, or of what is pooled the
-  // sequences.
+  // sequences. By weights that are whole on each rank those of its part of the sequence.
   double Rows(const Op& op) const {
     const auto sequences = static_cast<double>(job_.SequencesAtOnce());
     const Shape& shape = block_.tensors[op.outputs.ids[0]].shape;
     const bool pooled = shape.rank == 2 && shape.extents[1].symbol != Symbol::kS;
-    return pooled ? sequences : static_cast<double>(job_.LocalTokens());
+    if (pooled) return sequences;
+    const auto tokens = static_cast<double>(job_.LocalTokens());
+    return IsOfPart(op) ? tokens / static_cast<double>(job_.tensor_parallel_size) : tokens;
+  }
+
+  // Whether ranks of a tensor parallel group have the same weights.
+  bool IsWhole(const Op& op) const {
+    return job_.tensor_parallel_size > 1 && op.parameters.count > 0 &&
+           SplitOf(block_, op) == TensorSplit::kNone &&
+           !block_.parameters[op.parameters.ids[0]].of_experts();
+  }
+  // Whether of these each takes a part of the tokens.
+  bool IsOfPart(const Op& op) const {
+    const Shape& shape = block_.tensors[op.outputs.ids[0]].shape;
+    return IsWhole(op) && shape.rank > 1 && shape.extents[1].IsSplit(Split::kTensor);
   }
 
   // A row for each token that an expert is sent, of all experts here.
@@ -98,12 +118,19 @@ class BlockClock {
   }
 
   // Attention in full, or of the whole window, as model FLOPs are counted
-  // (Korthikanti et al. 2022, appendix A).
+  // (Korthikanti et al. 2022, appendix A): scores as wide as keys, and values. What each rank
+  // does alike counts once.
   double ModelFlops(const Op& op, double flops) const {
-    if (op.kind != OpKind::kAttention) return flops;
-    const int64_t window = job_.model->sliding_window;
+    if (op.kind != OpKind::kAttention) {
+      const bool alike = IsWhole(op) && !IsOfPart(op);
+      return alike ? flops / static_cast<double>(job_.tensor_parallel_size) : flops;
+    }
+    const Transformer& model = *job_.model;
+    const int64_t window = model.sliding_window;
     const int64_t seen = window > 0 ? std::min(window, job_.sequence_length) : job_.sequence_length;
-    return 4.0 * Whole(op.outputs.ids[0]) * static_cast<double>(seen);
+    const double both =
+        1 + static_cast<double>(model.head_size) / static_cast<double>(model.ValueSize());
+    return 2.0 * both * Whole(op.outputs.ids[0]) * static_cast<double>(seen);
   }
 
   // Elements, of all chunks where the loss is sliced.
@@ -132,7 +159,7 @@ class BlockClock {
 
   void AddProduct(const Op& op, double flops, double times, Work& work) const {
     if (op.kind == OpKind::kAttention) {
-      work.attention_flops += flops * (times == 1 ? 1 : kAttentionBackward);
+      work.attention_flops += flops * (times == 1 ? 1 : AttentionBackward(*job_.model));
       work.kernels += 1;
       return;
     }
