@@ -76,11 +76,17 @@ PROBES = {
 SPLITS = {
     "context/sequence parallel": {"context_parallel_size": 2},
 }
+# Kinds that are the model's own.
+SHAPES = {
+    "MLA": {"kv_head_count": 16, "head_size": 96, "qk_norm": "per-rank", "query_rank": 384,
+            "key_value_rank": 128, "rotary_head_size": 32},
+}  # fmt: skip
+KNOWN = {*PROBES, *SPLITS, *SHAPES}
 
 
 def job_of(kinds, runtime, gpu_count=GPU_COUNT):
     """A small Llama that asks for all of the kinds; none where no field says one of them."""
-    if runtime is None or any(kind not in PROBES and kind not in SPLITS for kind in kinds):
+    if runtime is None or any(kind not in KNOWN for kind in kinds):
         return None
     shape = {
         "layer_count": 4, "hidden_size": 1024, "head_count": 16, "kv_head_count": 8,
@@ -96,6 +102,7 @@ def job_of(kinds, runtime, gpu_count=GPU_COUNT):
     for kind in kinds:
         job["training"] |= PROBES.get(kind, {})
         job["parallelism"] |= SPLITS.get(kind, {})
+        shape |= SHAPES.get(kind, {})
     return job
 
 
