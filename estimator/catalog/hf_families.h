@@ -63,7 +63,7 @@ struct HfExpertDefaults {
   int64_t shared_ffn_size = 0;
   int64_t shared_count = 0;
   int64_t dense_layer_count = 0;
-  bool renormalizes = false;
+  bool renormalizes = true;
 };
 
 // Fields that say what experts a network has, and the class's defaults.
@@ -72,7 +72,8 @@ struct HfExperts {
   absl::string_view active_count = {};
   absl::string_view ffn_size = {};
   absl::string_view shared_ffn_size = {};  // empty: there is no shared one
-  absl::string_view renormalizes = {};     // empty: it always does
+  absl::string_view renormalizes = {};     // empty: as the default says
+  absl::string_view group_method = {};     // its group_limited_greedy masks groups
   HfExpertDefaults defaults = {};
   bool shared_gate = false;
   bool wide_weights = false;   // the router does not cast its weights back

@@ -98,11 +98,11 @@ void ReadExperts(const HfExperts& row, HfReader& reader, Transformer& model) {
   experts.shared_gate = row.shared_gate;
   experts.wide_weights = row.wide_weights;
   experts.router = row.router;
-  experts.masks_groups = row.router == Router::kWideSoftmax &&
-                         reader.Text("topk_method", "greedy") == "group_limited_greedy";
-  const bool never = row.router == Router::kWideSoftmax;
-  experts.renormalizes = !never && (row.renormalizes.empty() ||
-                                    reader.Flag(row.renormalizes, row.defaults.renormalizes));
+  experts.masks_groups =
+      !row.group_method.empty() && reader.Text(row.group_method, "") == "group_limited_greedy";
+  experts.renormalizes = row.renormalizes.empty()
+                             ? row.defaults.renormalizes
+                             : reader.Flag(row.renormalizes, row.defaults.renormalizes);
   if (experts.count > 0 && experts.active_count > experts.count) {
     reader.Refuse(reader.Name(row.active_count), absl::StrCat(experts.active_count),
                   absl::StrCat("must be at most ", reader.Name(row.count), " ", experts.count));

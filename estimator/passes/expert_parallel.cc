@@ -16,18 +16,22 @@ void ReplaceFrom(Block& block, size_t begin, TensorId from, TensorId to) {
   }
 }
 
-// How rows go to other ranks.
+// How rows go to other ranks, or come from them.
 struct Move {
   absl::string_view name;
   CollectiveKind forward;
   CollectiveKind backward;
   AxisSet axes;
-  bool joins;  // what it gives is of more than one rank's tokens
+  bool joins;  // one side of it is of more than one rank's tokens
 };
 
 constexpr Move kGatherRows = {"experts.gather", CollectiveKind::kGather,
                               CollectiveKind::kReduceScatter, kExpertTensor, true};
 constexpr Move kExchangeRows = {"experts.exchange", CollectiveKind::kAllToAll,
+                                CollectiveKind::kAllToAll, kExpert, false};
+constexpr Move kScatterRows = {"experts.scatter", CollectiveKind::kReduceScatter,
+                               CollectiveKind::kGather, kExpertTensor, true};
+constexpr Move kExchangeBack = {"experts.exchange.back", CollectiveKind::kAllToAll,
                                 CollectiveKind::kAllToAll, kExpert, false};
 
 // An op behind the one at `index` that moves its first outputs, rows and their weights; all that
@@ -64,28 +68,22 @@ TensorId Temporary(Block& block, TensorId like, absl::string_view name, DType dt
 // The same before the op at `index`, of the rows that it reads. What ranks sum up is in the dtype
 // of the router's weights on its way.
 // Source: token_dispatcher.py, MoEAlltoAllTokenDispatcher.combine_preprocess, token_combine.
-void MoveBefore(const Job& job, Block& block, size_t index, bool sums) {
+void MoveBefore(const Job& job, Block& block, size_t index, const Move& move) {
   const TensorId rows = block.ops[index].inputs.ids[0];
   const TensorId there = AddLike(block, rows, block.tensors[rows].name);
   block.tensors[there].at_experts = false;
-  Op move;
-  move.name = sums ? "experts.scatter" : "experts.exchange.back";
-  move.inputs = {rows};
-  move.outputs = {there};
-  const AxisSet axes = sums ? kExpertTensor : kExpert;
-  move.forward_collectives.Add(
-      {sums ? CollectiveKind::kReduceScatter : CollectiveKind::kAllToAll, axes, there});
-  move.backward_collectives.Add(
-      {sums ? CollectiveKind::kGather : CollectiveKind::kAllToAll, axes, there});
+  Op op{.name = move.name, .inputs = {rows}, .outputs = {there}};
+  op.forward_collectives.Add({move.forward, move.axes, there});
+  op.backward_collectives.Add({move.backward, move.axes, there});
   const DType wide = job.precision.router;
-  if (sums && wide != block.tensors[rows].dtype) {
-    for (Ids* const ids : {&move.forward_temporaries, &move.backward_temporaries}) {
+  if (move.joins && wide != block.tensors[rows].dtype) {
+    for (Ids* const ids : {&op.forward_temporaries, &op.backward_temporaries}) {
       ids->Add(Temporary(block, rows, "experts.output.wide", wide));
       ids->Add(Temporary(block, there, "experts.output.scattered", wide));
     }
   }
   ReplaceFrom(block, index, rows, there);
-  InsertOp(block, index, move);
+  InsertOp(block, index, op);
 }
 
 // Rows go to the ranks of their experts, then to those that split an expert's matrices.
@@ -97,8 +95,8 @@ void SendRows(const Job& job, Block& block) {
     const bool back = block.ops[i].kind == OpKind::kCombine;
     if (away && gathered) MoveBehind(block, i, kGatherRows);
     if (away && exchanged) MoveBehind(block, i, kExchangeRows);
-    if (back && gathered) MoveBefore(job, block, i++, true);
-    if (back && exchanged) MoveBefore(job, block, i++, false);
+    if (back && gathered) MoveBefore(job, block, i++, kScatterRows);
+    if (back && exchanged) MoveBefore(job, block, i++, kExchangeBack);
   }
 }
 

@@ -128,22 +128,11 @@ void AddNorm(const Job& job, Program& program) {
     }
   }
   const int64_t ranks = job.shard_group_size;
-  State& norm = program.states.emplace_back();
-  norm.name = "norm.gradient";
+  State& norm = program.states.emplace_back(
+      ShareOfStage("norm.gradient", DType::kFp64, ranks,
+                   job.zero_stage == 3 ? CeilDivide(largest, ranks) : largest));
   norm.role = Role::kTemporary;
-  norm.dtype = DType::kFp64;
-  norm.most_bytes = Bytes(norm.dtype, job.zero_stage == 3 ? CeilDivide(largest, ranks) : largest);
-  norm.shards = ranks;
-  norm.buffers = 1;
   norm.alive = kReduction;
-}
-
-int64_t TrainedElements(const Job& job, const Program& program) {
-  Stage whole;
-  whole.layer_count = job.model->layer_count;
-  whole.virtual_layer_counts = {whole.layer_count};
-  whole.embedding = whole.head = true;
-  return SumParameters(program, whole).parameters;
 }
 
 // A bucket is made with each backward, and goes when gradients are sent: with ZeRO 1 those of a
@@ -161,7 +150,7 @@ Alive BucketAlive(const Job& job) {
 // average_tensor, allreduce_no_retain.
 void AddFlatBucket(const Job& job, Program& program) {
   const Stream stream = job.overlap_communication ? Stream::kReduceScatter : Stream::kCompute;
-  const int64_t trained = TrainedElements(job, program);
+  const int64_t trained = SumParameters(program, WholeStage(job.model->layer_count)).parameters;
   if (job.zero_stage == 3 || trained > job.reduce_bucket_element_count) {
     const int64_t flat = Bytes(job.precision.reduce, job.reduce_bucket_element_count);
     return AddBytes(program, "reduce.flat", stream, flat, kInBackward);

@@ -153,9 +153,4 @@ Qkv LowerLatentQkv(BlockBuilder& b, TensorId input) {
   return RotateInMegatron(b, query, LowerUp(b, latent.few), latent.rotary);
 }
 
-void HoldLatentLocals(BlockBuilder& b, const Qkv& qkv) {
-  if (qkv.projected == kNoTensor) return;
-  b.block().tensors[qkv.projected].held_until = static_cast<uint8_t>(b.block().ops.size() - 1);
-}
-
 }  // namespace plimsoll

@@ -11,7 +11,7 @@ struct Qkv {
   TensorId query;
   TensorId key;
   TensorId value;
-  TensorId projected = kNoTensor;  // what a packed projection gave
+  TensorId projected = kNoTensor;  // what a projection gave, where a local holds it
 };
 
 // [B, S, H] -> queries and keys [B, S, A], values [B, S, W], rotated, nothing absorbed. Each layer
@@ -26,9 +26,6 @@ struct Qkv {
 // Source: megatron/core/transformer/multi_latent_attention.py, MLASelfAttention; transformers
 // models/deepseek_v3/modeling_deepseek_v3.py, DeepseekV3Attention.
 Qkv LowerLatentQkv(BlockBuilder& b, TensorId input);
-
-// Locals of transformers' module hold what it projected until the last op so far is done.
-void HoldLatentLocals(BlockBuilder& b, const Qkv& qkv);
 
 }  // namespace plimsoll
 

@@ -382,24 +382,34 @@ TensorId Transposed(BlockBuilder& b, TensorId context) {
   return view;
 }
 
-// What Python's locals hold in nanotron: what the projection gave until attention
-// returns, what attention gave until the layer does.
+// What Python's locals hold: what a projection gave until attention returns, and in nanotron what
+// attention gave until the layer does.
 // Source: nanotron models/llama.py, CausalSelfAttention.forward (qkv_states);
-// LlamaDecoderLayer._core_forward (output).
-void HoldLocals(BlockBuilder& b, TensorId projected, TensorId out) {
-  b.block().tensors[projected].held_until = static_cast<uint8_t>(b.block().ops.size() - 1);
-  b.block().tensors[out].held = true;
+// LlamaDecoderLayer._core_forward (output). transformers
+// models/deepseek_v3/modeling_deepseek_v3.py, DeepseekV3Attention.forward (q_states).
+void HoldLocals(BlockBuilder& b, const Qkv& qkv, TensorId out) {
+  const bool copies = b.job().profile->copies_qkv;
+  const bool holds = copies || b.job().model->latent.Any();
+  if (holds && qkv.projected != kNoTensor) {
+    b.block().tensors[qkv.projected].held_until = static_cast<uint8_t>(b.block().ops.size() - 1);
+  }
+  b.block().tensors[out].held = copies;
+}
+
+// What the kernel reads.
+Qkv LowerQkv(BlockBuilder& b, TensorId input) {
+  const Job& job = b.job();
+  if (job.model->latent.Any()) return LowerLatentQkv(b, input);
+  const bool packed = IsPacked(job) || job.model->joint_qkv;
+  Qkv qkv = packed ? LowerPackedQkv(b, input) : LowerSeparateQkv(b, input);
+  LowerQkNormAndRotary(b, qkv);
+  return qkv;
 }
 
 // [B, S, H] -> [B, S, H]: projections, the kernel, the output projection.
 TensorId LowerAttention(BlockBuilder& b, TensorId input, bool windowed) {
   const Job& job = b.job();
-  const bool packed = IsPacked(job) || job.model->joint_qkv;
-  const bool latent = job.model->latent.Any();
-  Qkv qkv = latent   ? LowerLatentQkv(b, input)
-            : packed ? LowerPackedQkv(b, input)
-                     : LowerSeparateQkv(b, input);
-  if (!latent) LowerQkNormAndRotary(b, qkv);
+  const Qkv qkv = LowerQkv(b, input);
   const size_t core = b.block().ops.size();
   const TensorId context =
       job.attention == AttentionKernel::kEager ? LowerEager(b, qkv) : LowerFlash(b, qkv, windowed);
@@ -412,7 +422,6 @@ TensorId LowerAttention(BlockBuilder& b, TensorId input, bool windowed) {
       b.Narrow("attention.out.activation", b.Size(Symbol::kH), job.precision.Product());
   const TensorId read = Transposed(b, context);
   Op& op = Linear(b, "attention.out", read, out, weights);
-  if (latent) HoldLatentLocals(b, qkv);
   if (read != context) {
     op.backward_temporaries = {b.Add("attention.context.copy",
                                      {b.Size(Symbol::kB), b.Size(Symbol::kS), b.Size(Symbol::kA)},
@@ -421,7 +430,7 @@ TensorId LowerAttention(BlockBuilder& b, TensorId input, bool windowed) {
                                       .role = Role::kTemporary,
                                       .differentiable = false})};
   }
-  if (job.profile->copies_qkv) HoldLocals(b, qkv.projected, out);
+  HoldLocals(b, qkv, out);
   return out;
 }
 

@@ -62,6 +62,10 @@ void InsertOp(Block& block, size_t index, const Op& op) {
   }
 }
 
+Stage WholeStage(int64_t layer_count) {
+  return {.layer_count = layer_count, .embedding = true, .head = true};
+}
+
 size_t FirstAlike(const Program& program, size_t stage) {
   const auto& stages = program.stages;
   return static_cast<size_t>(std::find(stages.begin(), stages.end(), stages[stage]) -

@@ -430,6 +430,9 @@ struct Stage {
   bool operator==(const Stage&) const = default;
 };
 
+// Returns the stage of a pipeline that has one.
+Stage WholeStage(int64_t layer_count);
+
 // A job as tensors and ops, for all of its rank classes. Its rows are in `memory`, which outlives
 // it; a copy's are not.
 struct Program {

@@ -364,10 +364,6 @@ BlockRuns RunBlocks(const Program& program, std::pmr::memory_resource* memory) {
   return runs;
 }
 
-Stage WholeStage(int64_t layer_count) {
-  return {.layer_count = layer_count, .embedding = true, .head = true};
-}
-
 std::pmr::vector<StagePeak> FindPeaks(const Program& program, const BlockRuns& runs,
                                       std::pmr::memory_resource* memory,
                                       const Interrupt& interrupt) {

@@ -44,9 +44,6 @@ using BlockRuns = std::pmr::vector<BlockRun>;
 BlockRuns RunBlocks(const Program& program,
                     std::pmr::memory_resource* memory = std::pmr::get_default_resource());
 
-// Returns the stage of a pipeline that has one.
-Stage WholeStage(int64_t layer_count);
-
 // Returns the peak of each of the program's stages.
 //
 // Requires: `runs` are RunBlocks(program)

@@ -95,7 +95,8 @@ class BlockClock {
     const bool pooled = shape.rank == 2 && shape.extents[1].symbol != Symbol::kS;
     if (pooled) return sequences;
     const auto tokens = static_cast<double>(job_.LocalTokens());
-    return IsOfPart(op) ? tokens / static_cast<double>(job_.tensor_parallel_size) : tokens;
+    const bool part = TakesPart(op) && IsWhole(op);
+    return part ? tokens / static_cast<double>(job_.tensor_parallel_size) : tokens;
   }
 
   // Whether ranks of a tensor parallel group have the same weights.
@@ -104,10 +105,10 @@ class BlockClock {
            SplitOf(block_, op) == TensorSplit::kNone &&
            !block_.parameters[op.parameters.ids[0]].of_experts();
   }
-  // Whether of these each takes a part of the tokens.
-  bool IsOfPart(const Op& op) const {
+  // Whether each of these ranks takes a part of the tokens.
+  bool TakesPart(const Op& op) const {
     const Shape& shape = block_.tensors[op.outputs.ids[0]].shape;
-    return IsWhole(op) && shape.rank > 1 && shape.extents[1].IsSplit(Split::kTensor);
+    return shape.rank > 1 && shape.extents[1].IsSplit(Split::kTensor);
   }
 
   // A row for each token that an expert is sent, of all experts here.
@@ -122,7 +123,7 @@ class BlockClock {
   // does alike counts once.
   double ModelFlops(const Op& op, double flops) const {
     if (op.kind != OpKind::kAttention) {
-      const bool alike = IsWhole(op) && !IsOfPart(op);
+      const bool alike = !TakesPart(op) && IsWhole(op);
       return alike ? flops / static_cast<double>(job_.tensor_parallel_size) : flops;
     }
     const Transformer& model = *job_.model;
