@@ -101,15 +101,17 @@ TEST(MonotonyTest, MoreLayersNeverLowerThePeak) {
 // Kept activations: full <= selective <= none. DeepSpeed's pipeline keeps the
 // attention mask, B S^2 bytes, with each recomputed layer: of a narrow model that
 // is more than what recomputation saves, and left out here. So is what latent values are
-// a part of, which attention that runs again keeps.
+// a part of: eager attention that runs again keeps it, not the copy that products read.
 TEST(MonotonyTest, MoreRecomputationNeverKeepsMore) {
   ForRandomJobs([](JobSpec job) {
     job.training.recompute = RecomputeSpec();
     const int64_t none = KeptByLayer(ProgramOf(job));
-    const bool parts =
-        Valid(job)->capabilities.Has(Ability::kRecomputeSelective) &&
-        !job.training.adapter.method.has_value() && !job.training.preference.method.has_value() &&
-        !Shape(job).expert_count.has_value() && !Shape(job).key_value_rank.has_value();
+    const bool copies_values =
+        Shape(job).key_value_rank.has_value() && Valid(job)->attention == AttentionKernel::kEager;
+    const bool parts = Valid(job)->capabilities.Has(Ability::kRecomputeSelective) &&
+                       !job.training.adapter.method.has_value() &&
+                       !job.training.preference.method.has_value() &&
+                       !Shape(job).expert_count.has_value() && !copies_values;
     if (parts) job.training.recompute.mode = "selective";
     const int64_t selective = KeptByLayer(ProgramOf(job));
     job.training.recompute.mode = "full";
