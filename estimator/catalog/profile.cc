@@ -81,6 +81,11 @@ constexpr Profile kEager = {
     .rotary_tables = false,
     .wide_norms = false,
     .composed_dequantization = false,
+    .half_dequantization = false,
+    .keeps_quantized_inputs = false,
+    .quantizes_head = false,
+    .pages_states = false,
+    .replaces_embedding = false,
     .vocab_size_divisor = 1,
     .fused_optimizer = false,
     .stages = StageRule::kEven,
@@ -437,7 +442,9 @@ void Torchtune(Profile& profile) {
 
 // Source: litgpt, model.py (CausalSelfAttention; GPT.lm_head, tied to nothing),
 // finetune/full.py (`logits`, fabric.no_backward_sync, a plain torch.optim.AdamW); lora.py, whose
-// adapters have the model's dtype, and finetune/lora.py, lm_head_chunk_size.
+// adapters have the model's dtype, and finetune/lora.py, lm_head_chunk_size, StableEmbedding;
+// lightning fabric/plugins/precision/bitsandbytes.py, _Linear4bit.quantize (of every
+// torch.nn.Linear, in fp16).
 void Litgpt(Profile& profile) {
   profile.transformers_attention = false;
   profile.logits_held = LogitsHeld::kUntilNext;
@@ -451,6 +458,20 @@ void Litgpt(Profile& profile) {
   profile.joint_adapters = true;
   profile.loss_slice_tokens = 128;
   profile.wide_norms = true;
+  profile.half_dequantization = true;
+  profile.quantizes_head = true;
+  profile.pages_states = true;
+  profile.replaces_embedding = true;
+}
+
+// bitsandbytes 0.42, which it asks for to the end of 2024, keeps what a product read; the embedding
+// stays as it is.
+// Source: bitsandbytes 0.42.0, autograd/_functions.py, MatMul4Bit.forward; litgpt 0.4.13,
+// finetune/lora.py, main.
+void LitgptBefore05(Profile& profile) {
+  Litgpt(profile);
+  profile.keeps_quantized_inputs = true;
+  profile.replaces_embedding = false;
 }
 
 // Source: transformers, trainer.py (compute_loss returns the loss alone;
@@ -515,8 +536,10 @@ const std::vector<TrainerEra>& TrainerEras() {
       {Trainer::kTorchtune, "torchtune", 0, 2024001, "2024 and later",
        On({Framework::kDdp, Framework::kFsdp2}), Torchtune,
        "torchtune, recipes/full_finetune_single_device.py"},
-      {Trainer::kLitgpt, "litgpt", 0, 2023001, "2023 and later",
-       On({Framework::kDdp, Framework::kFsdp1}), Litgpt, "litgpt, finetune/full.py"},
+      {Trainer::kLitgpt, "litgpt", 5, 2024010, "0.5 and later",
+       On({Framework::kDdp, Framework::kFsdp1}), Litgpt, "litgpt, finetune/lora.py"},
+      {Trainer::kLitgpt, "litgpt", 0, 2023001, "2023 to 0.4",
+       On({Framework::kDdp, Framework::kFsdp1}), LitgptBefore05, "litgpt, finetune/full.py"},
       {Trainer::kHfTrainer, "hf-trainer", 0, 2023001, "transformers 4 and later", kAll, HfTrainer,
        "transformers, trainer.py"},
   };

@@ -167,6 +167,11 @@ struct Profile {
   bool rotary_tables;             // beside adapters: fp32 cosines and sines of all positions
   bool wide_norms;                // the same: a norm is fp32 until its output
   bool composed_dequantization;   // a quantized matrix is made whole by PyTorch's own ops
+  bool half_dequantization;       // it is fp16 when whole, and cast to what a product reads
+  bool keeps_quantized_inputs;    // a product by one keeps what it read
+  bool quantizes_head;            // beside quantized layers the head is, too
+  bool pages_states;              // beside quantized weights: fp32 ones in managed memory
+  bool replaces_embedding;        // the same: with a table that has a gradient, which stays
   int64_t vocab_size_divisor;
   bool fused_optimizer;  // default implementation; false: foreach
   StageRule stages;

@@ -58,6 +58,7 @@ struct PrecisionSpec {
 
 struct OptimizerSpec {
   std::optional<std::string> name, implementation;
+  std::optional<bool> paged;
 };
 
 struct RecomputeSpec {
@@ -72,6 +73,7 @@ struct AdapterSpec {
   std::vector<std::string> target_modules;
   std::optional<double> dropout;
   std::optional<std::string> adapter_dtype;
+  std::vector<std::string> trained_modules;
 };
 
 struct QuantizationSpec {
@@ -178,7 +180,9 @@ enum class RecomputeMode : uint8_t { kNone, kSelective, kPerOp, kFull, kEveryNth
 enum class RecomputeModule : uint8_t { kCoreAttention, kMlp, kNorm, kActivation, kUpProjection };
 enum class AdapterMethod : uint8_t { kLora, kQlora };
 // A bit each in Adapter::targets.
-enum class AdapterTarget : uint8_t { kQuery, kKey, kValue, kOutput, kGate, kUp, kDown };
+enum class AdapterTarget : uint8_t { kQuery, kKey, kValue, kOutput, kGate, kUp, kDown, kHead };
+// A bit each in Adapter::trained_modules.
+enum class TrainedModule : uint8_t { kEmbedding, kHead };
 enum class QuantizationFormat : uint8_t { kNf4, kFp4, kInt8 };
 enum class PreferenceMethod : uint8_t { kDpo };
 // What a policy is compared with.
@@ -256,6 +260,11 @@ struct Adapter {
   uint8_t targets = 0;
   double dropout = 0;
   DType dtype = DType::kFp32;
+  uint8_t trained_modules = 0;
+
+  bool Trains(TrainedModule module) const {
+    return (trained_modules >> static_cast<unsigned>(module) & 1) != 0;
+  }
 };
 
 // How the layers' frozen matrices are kept.
@@ -277,6 +286,7 @@ struct Job {
   std::optional<Fp8> fp8;
   OptimizerName optimizer = OptimizerName::kAdamW;
   OptimizerImplementation optimizer_implementation = OptimizerImplementation::kFused;
+  bool paged_states = false;  // large ones are in managed memory
   bool gradient_clipping = true;
   RecomputeMode recompute = RecomputeMode::kNone;
   uint8_t recompute_modules = 0;

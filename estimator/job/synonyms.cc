@@ -22,6 +22,7 @@ constexpr char kPreset[] = "training.precision.preset";
 constexpr char kFp8Parameters[] = "training.precision.fp8_parameters";
 constexpr char kOptimizer[] = "training.optimizer.name";
 constexpr char kImplementation[] = "training.optimizer.implementation";
+constexpr char kTrainedModules[] = "training.adapter.trained_modules";
 constexpr char kRecompute[] = "training.recompute.mode";
 constexpr char kModules[] = "training.recompute.modules";
 constexpr char kAdapter[] = "training.adapter.method";
@@ -105,6 +106,9 @@ constexpr FieldSynonym kFieldSynonyms[] = {
     {"lora-dropout", "training.adapter.dropout", "axolotl, LLaMA-Factory, TRL"},
     {"lora-target-modules", kAdapterTargetModules, "axolotl, TRL ModelConfig"},
     {"lora-target", kAdapterTargetModules, "LLaMA-Factory lora_target"},
+    {"modules-to-save", kTrainedModules, "PEFT LoraConfig"},
+    {"lora-modules-to-save", kTrainedModules, "axolotl"},
+    {"additional-target", kTrainedModules, "LLaMA-Factory additional_target"},
     {"qlora", kAdapter, "usual", WordReading::kSwitch, "qlora", ""},
     {"load-in-4bit", kQuantization, "transformers BitsAndBytesConfig, axolotl, TRL",
      WordReading::kSwitch, "nf4", ""},
@@ -290,8 +294,9 @@ constexpr ViolationCode kAmbiguous = ViolationCode::kAmbiguousName;
 constexpr ViolationCode kNoField = ViolationCode::kUnknownField;
 
 constexpr char kPlannedRule[] = "not modelled yet";  // of names that the API is to have
-constexpr char kPagedRule[] =
-    "not modelled yet: paged states move between the GPU's memory and the host's";
+constexpr char kPagedRule[] = "is adamw with training.optimizer.paged true";
+constexpr char kPagedNarrowRule[] = "is adamw-8bit with training.optimizer.paged true";
+constexpr char kPagedLionRule[] = "is lion with training.optimizer.paged true";
 constexpr char kOffloadRule[] = "not modelled yet: what is moved to the host's memory";
 constexpr char kAdapterRule[] = "not modelled yet: adapters other than LoRA";
 constexpr char kPreferenceRule[] = "not modelled yet: preference tuning other than DPO";
@@ -360,7 +365,6 @@ constexpr RefusedWord kRefusedWords[] = {
     {"", "activation-offload", kNotModelled, kOffloadRule, "false"},
     {"", "enable-activation-offloading", kNotModelled, kOffloadRule, "false"},
     {"", "activation-offloading", kNotModelled, kOffloadRule, "false"},
-    {"", "paged", kNotModelled, kPlannedRule, "false"},
     {"", "record-stream", kNotModelled, kPlannedRule},
     {"", "prefetch", kNotModelled, kPlannedRule},
     {"", "lora-alpha", kNoField, "no such field: it moves no byte"},
@@ -414,12 +418,12 @@ constexpr RefusedWord kRefusedWords[] = {
     {kPreset, "mixed", kAmbiguous, "may be bf16-mixed, fp16-mixed or bf16-autocast"},
     {kPreset, "16-mixed", kNotModelled, "not modelled yet: autocast to fp16"},
     {kPreset, "fp16-autocast", kNotModelled, "not modelled yet: autocast to fp16"},
-    {kOptimizer, "paged-adamw", kNotModelled, kPagedRule},
-    {kOptimizer, "paged-adamw-8bit", kNotModelled, kPagedRule},
-    {kOptimizer, "paged-adamw-32bit", kNotModelled, kPagedRule},
-    {kOptimizer, "paged-lion-8bit", kNotModelled, kPagedRule},
-    {kOptimizer, "paged-lion-32bit", kNotModelled, kPagedRule},
-    {kOptimizer, "paged-ademamix-8bit", kNotModelled, kPagedRule},
+    {kOptimizer, "paged-adamw", kAmbiguous, kPagedRule},
+    {kOptimizer, "paged-adamw-8bit", kAmbiguous, kPagedNarrowRule},
+    {kOptimizer, "paged-adamw-32bit", kAmbiguous, kPagedRule},
+    {kOptimizer, "paged-lion-8bit", kNotModelled, kFactoredRule},
+    {kOptimizer, "paged-lion-32bit", kAmbiguous, kPagedLionRule},
+    {kOptimizer, "paged-ademamix-8bit", kNotModelled, kFactoredRule},
     {kOptimizer, "lion-8bit", kNotModelled, kFactoredRule},
     {kOptimizer, "adam-8bit", kNotModelled, kFactoredRule},
     {kOptimizer, "adamw-torch-4bit", kNotModelled, kFactoredRule},

@@ -36,6 +36,38 @@ uint8_t ReadTargets(const std::vector<std::string>& names, bool joint, Check& ch
   return targets;
 }
 
+void ReadTrainedModules(const AdapterSpec& spec, Check& check, Adapter& adapter) {
+  const absl::string_view field = "training.adapter.trained_modules";
+  if (spec.trained_modules.size() > kMaxTargets) {
+    check.Fail(field, absl::StrCat(spec.trained_modules.size(), " names"),
+               absl::StrCat("must be at most ", kMaxTargets), ViolationCode::kTooLarge);
+    return;
+  }
+  for (const std::string& name : spec.trained_modules) {
+    const auto module = check.Meaning(field, name, kTrainedModules);
+    if (module.has_value()) adapter.trained_modules |= 1u << static_cast<unsigned>(*module);
+  }
+}
+
+// Copies that are trained whole: on one GPU, whose gradients no bucket has, of tables of their own.
+void CheckTrainedModules(const AdapterSpec& spec, Check& check, const Job& job) {
+  if (job.adapter->trained_modules == 0) return;
+  const std::string said = absl::StrJoin(spec.trained_modules, ", ");
+  const auto refuse = [&](bool is, absl::string_view with, absl::string_view other) {
+    if (!is) return;
+    check.Fail("training.adapter.trained_modules", said,
+               absl::StrCat("is not modelled with ", with), ViolationCode::kNotModelled, {other});
+  };
+  const bool whole = job.profile->sharding == Sharding::kBuckets && job.data_parallel_size == 1;
+  refuse(!whole, "more than one GPU", "parallelism.data_parallel_size");
+  refuse(!job.profile->widens_adapters, "this trainer", "runtime.trainer");
+  refuse(job.quantization.has_value(), "quantized weights", "training.quantization.format");
+  refuse(job.reference.has_value(), "preference tuning", "training.preference.method");
+  refuse(job.model->tied_embeddings, "tied embeddings", "model");
+  const bool adam = job.optimizer == OptimizerName::kAdam || job.optimizer == OptimizerName::kAdamW;
+  refuse(!adam || job.paged_states, "optimizers but adam and adamw", "training.optimizer.name");
+}
+
 // FSDP2 trains tensors of one dtype in a group, DeepSpeed's engine has one for all: adapters have
 // that of the weights, or are masters of what forward reads in it.
 // Source: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _init_mp_dtypes;
@@ -134,6 +166,21 @@ void CheckJoint(const AdapterSpec& spec, Check& check, const Job& job) {
              ViolationCode::kConflict, {"model"});
 }
 
+// Modules that the model and the trainer have.
+void CheckTargets(Check& check, const Job& job) {
+  constexpr uint8_t kHead = 1 << static_cast<int>(AdapterTarget::kHead);
+  if ((job.adapter->targets & kHead) != 0 && job.profile->loss_slice_tokens == 0) {
+    check.Fail("training.adapter.target_modules", "lm_head",
+               "is modelled where the head runs over slices of the tokens, as litgpt's does",
+               ViolationCode::kNotModelled, {"runtime.trainer"});
+  }
+  constexpr uint8_t kGate = 1 << static_cast<int>(AdapterTarget::kGate);
+  if (!job.model->gated_mlp && job.adapter->targets == kGate) {
+    check.Fail("training.adapter.target_modules", "gate_proj", "is no module of this model",
+               ViolationCode::kConflict, {"model"});
+  }
+}
+
 }  // namespace
 
 // Source of the defaults: peft, tuners/lora/config.py, LoraConfig; utils/constants.py,
@@ -141,7 +188,8 @@ void CheckJoint(const AdapterSpec& spec, Check& check, const Job& job) {
 // autocast_adapter_dtype.
 void ReadAdapter(const AdapterSpec& spec, Check& check, Job& job) {
   const bool any = spec.rank.has_value() || !spec.target_modules.empty() ||
-                   spec.dropout.has_value() || spec.adapter_dtype.has_value();
+                   !spec.trained_modules.empty() || spec.dropout.has_value() ||
+                   spec.adapter_dtype.has_value();
   if (!spec.method.has_value() && !any) return;
   const absl::string_view field = "training.adapter.method";
   if (spec.method.has_value()) {
@@ -157,6 +205,7 @@ void ReadAdapter(const AdapterSpec& spec, Check& check, Job& job) {
   if (!spec.rank.has_value()) check.Assume("training.adapter.rank", 8, "PEFT's default");
   const bool joint = job.model != nullptr && job.model->joint_qkv;
   adapter.targets = ReadTargets(spec.target_modules, joint, check);
+  ReadTrainedModules(spec, check, adapter);
   adapter.dropout = check.Share("training.adapter.dropout", spec.dropout, 0);
   const absl::string_view dtype = "training.adapter.adapter_dtype";
   if (spec.adapter_dtype.has_value()) {
@@ -172,10 +221,10 @@ void ReadAdapter(const AdapterSpec& spec, Check& check, Job& job) {
 void CheckAdapter(const JobSpec& spec, Check& check, const Job& job) {
   const TrainingSpec& training = spec.training;
   const Beside adapters("adapters", "training.adapter.method", check);
-  const bool ends = job.zero_stage == 0 || job.zero_stage == 3;  // not held against real code
-  if (ends && job.profile->sharding == Sharding::kEngine) {
+  const bool all = job.zero_stage == 3;  // what its forward keeps gathered was not held
+  if (all && job.profile->sharding == Sharding::kEngine) {
     check.Fail("parallelism.zero_stage", job.zero_stage,
-               "is not modelled with adapters: 1 and 2 are", ViolationCode::kNotModelled,
+               "is not modelled with adapters: 0 to 2 are", ViolationCode::kNotModelled,
                {"training.adapter.method"});
   }
   adapters.RefuseSplits(job);
@@ -196,12 +245,9 @@ void CheckAdapter(const JobSpec& spec, Check& check, const Job& job) {
   if (job.profile->rotary_tables) CheckTables(adapters, check, job);
   if (job.profile->joint_adapters) CheckJointAdapters(adapters, job);
   AssumePositions(check, job);
+  CheckTrainedModules(training.adapter, check, job);
   CheckJoint(training.adapter, check, job);
-  constexpr uint8_t kGate = 1 << static_cast<int>(AdapterTarget::kGate);
-  if (!job.model->gated_mlp && job.adapter->targets == kGate) {
-    check.Fail("training.adapter.target_modules", "gate_proj", "is no module of this model",
-               ViolationCode::kConflict, {"model"});
-  }
+  CheckTargets(check, job);
 }
 
 }  // namespace plimsoll

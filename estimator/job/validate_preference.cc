@@ -37,9 +37,12 @@ void CheckPreference(const JobSpec& spec, Check& check, const Job& job) {
   const Beside pairs("preference tuning", "training.preference.method", check);
   pairs.RefusePartsAgain(spec.training.recompute, job);
   pairs.Refuse(job.compile, "runtime.compile", "true");
-  if (job.quantization.has_value()) {  // its reference was not held against real code
-    pairs.Refuse(true, "training.quantization.format", Name(job.quantization->format));
+  if (job.quantization.has_value()) {  // these were not held against real code
+    const bool other = job.reference == Reference::kModel || job.precision.autocast;
+    pairs.Refuse(other, "training.quantization.format", Name(job.quantization->format));
   }
+  pairs.Refuse(job.profile->sharding == Sharding::kEngine && job.zero_stage == 3,
+               "parallelism.zero_stage", job.zero_stage);
   if (job.loss != LossImplementation::kFused) {
     check.Fail("training.loss.implementation", NameOf(job.loss, kLossImplementations),
                "is not modelled with preference tuning: fused is, which keeps no logits, as TRL "

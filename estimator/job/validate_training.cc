@@ -112,8 +112,9 @@ absl::string_view UsualPreset(const PrecisionSpec& spec, const Job& job) {
   if (spec.fp8_recipe.has_value()) return "fp8-mixed";
   // Without sharding nobody keeps masters of what is frozen.
   const bool whole = job.profile->sharding == Sharding::kBuckets;
-  if (job.adapter.has_value() && (whole || !job.profile->widens_adapters)) return "bf16-pure";
-  return job.reference.has_value() ? "bf16-autocast" : "bf16-mixed";
+  const bool adapted = job.adapter.has_value() && (whole || !job.profile->widens_adapters);
+  if (adapted) return "bf16-pure";
+  return job.reference.has_value() && whole ? "bf16-autocast" : "bf16-mixed";
 }
 
 void WarnOfPreset(absl::string_view name, Job& job) {
@@ -179,6 +180,62 @@ void CheckPrecision(const PrecisionSpec& spec, Check& check, Job& job) {
   CheckAbility(AbilityOf(preset->name), "training.precision.preset", name, check, job);
 }
 
+// bitsandbytes' paged optimizers, whose 32-bit states are fp32 whatever they are of, and which run
+// a kernel for each tensor.
+// Source: bitsandbytes/optim/adamw.py, PagedAdamW; optim/optimizer.py, Optimizer2State.init_state.
+void ReadPaged(const OptimizerSpec& spec, Check& check, Job& job) {
+  const absl::string_view field = "training.optimizer.paged";
+  const bool own = job.quantization.has_value() && job.profile->pages_states;
+  job.paged_states = spec.paged.value_or(own);
+  if (!spec.paged.has_value() && own) {
+    check.Assume(field, "true", "beside quantized weights it takes bitsandbytes' PagedAdamW");
+  }
+  if (!job.paged_states) return;
+  const bool has =
+      job.optimizer == OptimizerName::kAdam || job.optimizer == OptimizerName::kAdamW ||
+      job.optimizer == OptimizerName::kLion || job.optimizer == OptimizerName::kAdamW8bit;
+  if (!has) {
+    check.Fail(field, "true", "needs adam, adamw, lion or adamw-8bit", ViolationCode::kConflict,
+               {"training.optimizer.name"});
+  }
+  if (job.profile->sharding != Sharding::kBuckets) {
+    check.Fail(field, "true", "is modelled with ddp alone", ViolationCode::kNotModelled,
+               {"runtime.framework"});
+  }
+  job.warnings.push_back({"paged-states", "job.training.optimizer.paged",
+                          "states of 100,000 elements and more are in managed memory, which is on "
+                          "the GPU while there is room: it is not counted"});
+}
+
+std::string OptimizerIn(const Job& job) {
+  return absl::StrCat(job.paged_states ? "paged " : "", NameOf(job.optimizer, kOptimizers));
+}
+
+// Optimizers whose states have dtypes of their own.
+void CheckStates(const std::optional<std::string>& states, Check& check, Job& job) {
+  const bool wide = job.paged_states && job.optimizer != OptimizerName::kAdamW8bit;
+  const bool own = job.optimizer == OptimizerName::kAdafactor ||
+                   job.optimizer == OptimizerName::kAdamW8bit ||
+                   (wide && job.precision.state != DType::kFp32);
+  if (own && states.has_value()) {
+    check.Fail("training.precision.optimizer_state_dtype", *states,
+               absl::StrCat("is not how ", OptimizerIn(job), " keeps its states"),
+               ViolationCode::kConflict, {"training.optimizer.name"});
+  }
+  if (wide) job.precision.state = DType::kFp32;
+}
+
+// That of optimizers that have but one.
+std::optional<OptimizerImplementation> OnlyImplementation(const Job& job) {
+  if (job.paged_states || job.optimizer == OptimizerName::kAdamW8bit) {
+    return OptimizerImplementation::kFused;
+  }
+  const bool loops =
+      job.optimizer == OptimizerName::kAdafactor || job.optimizer == OptimizerName::kMuon;
+  if (loops) return OptimizerImplementation::kForLoop;
+  return std::nullopt;
+}
+
 void CheckOptimizer(const OptimizerSpec& spec, const std::optional<std::string>& states,
                     Check& check, Job& job) {
   if (spec.name.has_value()) {
@@ -190,23 +247,12 @@ void CheckOptimizer(const OptimizerSpec& spec, const std::optional<std::string>&
   } else {
     check.Assume("training.optimizer.name", "adamw", "the usual one");
   }
-  const bool own_states =
-      job.optimizer == OptimizerName::kAdafactor || job.optimizer == OptimizerName::kAdamW8bit;
-  if (own_states && states.has_value()) {
-    check.Fail("training.precision.optimizer_state_dtype", *states,
-               absl::StrCat("is not how ", *spec.name, " keeps its states"),
-               ViolationCode::kConflict, {"training.optimizer.name"});
-  }
-  const bool one_kind = job.optimizer == OptimizerName::kAdafactor ||
-                        job.optimizer == OptimizerName::kMuon ||
-                        job.optimizer == OptimizerName::kAdamW8bit;
-  const OptimizerImplementation only = job.optimizer == OptimizerName::kAdamW8bit
-                                           ? OptimizerImplementation::kFused
-                                           : OptimizerImplementation::kForLoop;
+  ReadPaged(spec, check, job);
+  CheckStates(states, check, job);
+  const std::optional<OptimizerImplementation> only = OnlyImplementation(job);
   job.optimizer_implementation =
-      one_kind ? only
-               : (job.profile->fused_optimizer ? OptimizerImplementation::kFused
-                                               : OptimizerImplementation::kForeach);
+      only.value_or(job.profile->fused_optimizer ? OptimizerImplementation::kFused
+                                                 : OptimizerImplementation::kForeach);
   const absl::string_view field = "training.optimizer.implementation";
   if (!spec.implementation.has_value()) {
     check.Assume(field, NameOf(job.optimizer_implementation, kOptimizerImplementations),
@@ -214,10 +260,10 @@ void CheckOptimizer(const OptimizerSpec& spec, const std::optional<std::string>&
     return;
   }
   const auto asked = check.Meaning(field, *spec.implementation, kOptimizerImplementations);
-  if (asked.has_value() && one_kind && *asked != only) {
+  if (asked.has_value() && only.has_value() && *asked != *only) {
     check.Fail(field, *spec.implementation,
-               absl::StrCat("is not how ", *spec.name, " is implemented"), ViolationCode::kConflict,
-               {"training.optimizer.name"});
+               absl::StrCat("is not how ", OptimizerIn(job), " is implemented"),
+               ViolationCode::kConflict, {"training.optimizer.name"});
   }
   job.optimizer_implementation = asked.value_or(job.optimizer_implementation);
 }

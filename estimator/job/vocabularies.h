@@ -64,10 +64,12 @@ inline constexpr Word<QuantizationFormat> kQuantizationFormats[] = {
 };
 // Modules by the names of transformers' Llama, as PEFT's target_modules has them.
 inline constexpr Word<uint8_t> kAdapterTargets[] = {
-    {"all-linear", 0x7f}, {"attention", 0x0f}, {"mlp", 0x70},    {"q_proj", 0x01},
-    {"k_proj", 0x02},     {"v_proj", 0x04},    {"o_proj", 0x08}, {"gate_proj", 0x10},
-    {"up_proj", 0x20},    {"down_proj", 0x40},
+    {"all-linear", 0x7f}, {"attention", 0x0f}, {"mlp", 0x70},     {"q_proj", 0x01},
+    {"k_proj", 0x02},     {"v_proj", 0x04},    {"o_proj", 0x08},  {"gate_proj", 0x10},
+    {"up_proj", 0x20},    {"down_proj", 0x40}, {"lm_head", 0x80},
 };
+inline constexpr Word<TrainedModule> kTrainedModules[] = {
+    {"embed_tokens", TrainedModule::kEmbedding}, {"lm_head", TrainedModule::kHead}};
 inline constexpr Word<DType> kAdapterDTypes[] = {
     {"fp32", DType::kFp32}, {"fp16", DType::kFp16}, {"bf16", DType::kBf16}};
 inline constexpr Word<PreferenceMethod> kPreferenceMethods[] = {{"dpo", PreferenceMethod::kDpo}};

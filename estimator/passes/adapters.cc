@@ -89,6 +89,17 @@ const Names* FindAdapter(const Adapter& adapter, const Op& op) {
   return nullptr;
 }
 
+TensorId AddMatrix(Block& block, absl::string_view name, Extent rows, Extent columns, DType dtype) {
+  const auto id = static_cast<TensorId>(block.parameters.size());
+  Parameter& parameter = block.parameters.emplace_back();
+  parameter.name = name;
+  parameter.shape.rank = 2;
+  parameter.shape.extents[0] = rows;
+  parameter.shape.extents[1] = columns;
+  parameter.dtype = dtype;
+  return id;
+}
+
 // Puts the ops of one adapter behind a product.
 //
 //   input    the product's, in the adapter's dtype; a Python local until all is done
@@ -204,14 +215,7 @@ class AdapterBuilder {
   }
 
   TensorId Weight(absl::string_view name, Extent rows, Extent columns) {
-    const auto id = static_cast<TensorId>(block_.parameters.size());
-    Parameter& parameter = block_.parameters.emplace_back();
-    parameter.name = name;
-    parameter.shape.rank = 2;
-    parameter.shape.extents[0] = rows;
-    parameter.shape.extents[1] = columns;
-    parameter.dtype = dtype_;
-    return id;
+    return AddMatrix(block_, name, rows, columns, dtype_);
   }
 
   TensorId Cast(TensorId input, absl::string_view name, DType dtype) {
@@ -306,6 +310,72 @@ void DropUnread(Block& block) {
   }
 }
 
+constexpr absl::string_view kHead = "head";
+constexpr uint8_t kHeadTarget = 1 << static_cast<int>(AdapterTarget::kHead);
+
+// What the head's adapter reads, ahead of the op `at`, which it moves on.
+TensorId DropHidden(const Job& job, Block& block, TensorId hidden, size_t& at) {
+  if (job.adapter->dropout == 0) return hidden;
+  const TensorId dropped = AddLike(block, hidden, "head.adapter.dropped");
+  const TensorId mask = AddLike(block, hidden, "head.adapter.dropout.mask");
+  block.tensors[mask].dtype = DType::kBool;
+  block.tensors[mask].differentiable = false;
+  InsertOp(block, at++,
+           {.name = "head.adapter.dropped",
+            .inputs = {hidden},
+            .outputs = {dropped, mask},
+            .saved = {mask}});
+  return dropped;
+}
+
+// As wide as the logits, of a slice of the tokens.
+Ids AddSlices(const Job& job, Block& block, TensorId logits) {
+  Ids slices;
+  for (const absl::string_view name :
+       {"head.slice", "head.adapter.slice", "head.adapter.slice.scaled"}) {
+    const TensorId slice = AddLike(block, logits, name);
+    Extent& tokens = block.tensors[slice].shape.extents[1];
+    tokens.size = std::min(tokens.size, job.profile->loss_slice_tokens);
+    slices.Add(slice);
+  }
+  return slices;
+}
+
+// The adapter of a head that runs over slices of the tokens: what is as wide as the logits is of a
+// slice, but for their sum. `up` is a parameter of the head's own product.
+// Source: litgpt/lora.py, LoRALinear.forward; model.py, GPT.forward, lm_head_chunk_size.
+void AddToHead(const Job& job, Block& block) {
+  const auto head = std::find_if(block.ops.begin(), block.ops.end(),
+                                 [](const Op& op) { return op.name == kHead; });
+  size_t at = static_cast<size_t>(head - block.ops.begin());
+  const TensorId hidden = head->inputs.ids[0];
+  const TensorId logits = head->outputs.ids[0];
+  const Shape shape = block.parameters[head->parameters.ids[0]].shape;
+  const Extent rank{.size = job.adapter->rank, .symbol = Symbol::kR};
+  const DType dtype = job.AdapterDType();
+  const TensorId read = DropHidden(job, block, hidden, at);
+  const TensorId down = AddLike(block, hidden, "head.adapter.down");
+  block.tensors[down].shape.extents[2] = rank;
+  const TensorId weight =
+      AddMatrix(block, "head.adapter.down.weight", rank, shape.extents[1], dtype);
+  InsertOp(block, at++,
+           {.name = "head.adapter.down",
+            .inputs = {read},
+            .outputs = {down},
+            .saved = {read},
+            .parameters = {weight},
+            .kind = OpKind::kMatrixProduct,
+            .saves_for_weights = true});
+  const TensorId up = AddMatrix(block, "head.adapter.up.weight", shape.extents[0], rank, dtype);
+  const Ids slices = AddSlices(job, block, logits);
+  Op& op = block.ops[at];
+  op.inputs.Add(down);
+  op.saved = {down};
+  op.parameters.Add(up);
+  for (const TensorId id : slices) op.forward_temporaries.Add(id);
+  op.backward_temporaries.Add(slices.ids[0]);
+}
+
 void AddAdapters(const Job& job, Block& block) {
   for (size_t i = 0; i < block.ops.size();) {
     const Names* const names = FindAdapter(*job.adapter, block.ops[i]);
@@ -328,22 +398,77 @@ void SplitFirstLayer(Program& program, size_t layer) {
   program.blocks.push_back(std::move(first));
 }
 
+// The gradient that an op makes of its whole table.
+void AddTableGradient(Block& block, Op& op) {
+  const Parameter& table = block.parameters[op.parameters.ids[0]];
+  const auto gradient = static_cast<TensorId>(block.tensors.size());
+  Tensor& tensor = block.tensors.emplace_back();
+  const bool tables = block.kind == BlockKind::kEmbedding;
+  tensor.name = tables ? "embedding.tokens.weight.gradient" : "head.weight.gradient";
+  tensor.shape = table.shape;
+  tensor.dtype = table.dtype;
+  tensor.role = Role::kGradient;
+  tensor.storage = gradient;
+  tensor.differentiable = false;
+  op.backward_temporaries.Add(gradient);
+}
+
+// A copy of the op's table is trained in its place: the op keeps what the gradient reads, and makes
+// the gradient.
+// Source: peft/utils/other.py, ModulesToSaveWrapper.
+void TrainWhole(absl::string_view name, Block& block) {
+  const auto op = std::find_if(block.ops.begin(), block.ops.end(),
+                               [&](const Op& at) { return at.name == name; });
+  op->saves_for_weights = false;
+  AddTableGradient(block, *op);
+}
+
+// Another table stands in the embedding's place, once weights were frozen and the optimizer was
+// made: it has a gradient that nobody drops, to which each backward adds another, and the old one
+// stays. A norm reads what it gives.
+// Source: litgpt finetune/lora.py, main; bitsandbytes nn/modules.py, StableEmbedding.
+void ReplaceEmbedding(Block& block) {
+  const TensorId before = block.output;
+  const TensorId normed = AddLike(block, before, "embedding.norm");
+  AddTableGradient(block, block.ops.front());
+  block.tensors[before].differentiable = true;
+  block.ops.push_back(
+      {.name = "embedding.norm", .inputs = {before}, .outputs = {normed}, .saved = {before}});
+  block.output = normed;
+}
+
+// Whether layers pass gradients on to the embedding.
+bool ReachesEmbedding(const Job& job) {
+  const bool again = job.recompute != RecomputeMode::kNone && job.profile->inputs_require_gradients;
+  const bool replaced = job.quantization.has_value() && job.profile->replaces_embedding;
+  return again || replaced || job.adapter->Trains(TrainedModule::kEmbedding);
+}
+
+void AdaptHead(const Job& job, Block& block) {
+  if ((job.adapter->targets & kHeadTarget) != 0) AddToHead(job, block);
+  if (job.adapter->Trains(TrainedModule::kHead)) TrainWhole(kHead, block);
+}
+
+void AdaptEmbedding(const Job& job, Block& block) {
+  block.tensors[block.output].differentiable = ReachesEmbedding(job);
+  if (job.adapter->Trains(TrainedModule::kEmbedding)) TrainWhole("embedding.lookup", block);
+  if (job.quantization.has_value() && job.profile->replaces_embedding) ReplaceEmbedding(block);
+}
+
 }  // namespace
 
 Program ApplyAdapters(const ValidJob& job, Program program) {
   if (!job->adapter.has_value()) return program;
-  const bool again =
-      job->recompute != RecomputeMode::kNone && job->profile->inputs_require_gradients;
   const size_t count = program.blocks.size();
   for (size_t i = 0; i < count; ++i) {
     Block& block = program.blocks[i];
     for (Parameter& parameter : block.parameters) parameter.frozen = true;
     if (block.kind == BlockKind::kLayer) AddAdapters(*job, block);
+    if (block.kind == BlockKind::kHead) AdaptHead(*job, block);
     DropUnread(block);
-    if (block.kind == BlockKind::kEmbedding) block.tensors[block.output].differentiable = again;
-    if (block.kind == BlockKind::kLayer && block.layers.Has(0) && !again) {
-      SplitFirstLayer(program, i);
-    }
+    if (block.kind == BlockKind::kEmbedding) AdaptEmbedding(*job, block);
+    const bool first = block.kind == BlockKind::kLayer && block.layers.Has(0);
+    if (first && !ReachesEmbedding(*job)) SplitFirstLayer(program, i);
   }
   return program;
 }

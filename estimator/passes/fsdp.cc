@@ -49,6 +49,8 @@ void ShardStates(const Job& job, Program& program) {
   for (State& state : states) {
     if (state.basis == Basis::kBytes || state.basis == Basis::kLargest) continue;
     if (state.grows_in_backward && state.part == Part::kOther) continue;
+    if (state.of == Selection::kQuantized && state.block_size > 1)
+      continue;  // each rank has scales
     Shard(state, job.shard_group_size);
     state.shards_rows = rows;
     if (state.part != Part::kGradients) continue;
@@ -67,9 +69,18 @@ struct Elements {
 // FSDP2 pads each parameter to whole rows on each rank, in what is gathered and reduced too.
 // Source: torch/distributed/fsdp/_fully_shard/_fsdp_param.py, init_all_gather_outputs,
 // padded_sharded_param_size.
-Elements ElementsOf(const Block& block, int64_t row_shards) {
+// Quantized weights are gathered as elements of the dtype that the others have.
+// Source: bitsandbytes/nn/modules.py, Params4bit.quant_storage.
+Elements ElementsOf(const Job& job, const Block& block, int64_t row_shards) {
   const ParameterSums sums = SumBlock(block, row_shards).own;
-  if (row_shards == 1) return {sums.All(), sums.parameters};
+  if (row_shards == 1) {
+    int64_t stored = 0;
+    if (job.quantization.has_value()) {
+      stored = CeilDivide(Bytes(job.quantization->format, sums.quantized),
+                          Bytes(job.precision.parameter, 1));
+    }
+    return {Add(Add(sums.parameters, sums.frozen), stored), sums.parameters};
+  }
   const int64_t trained = Multiply(row_shards, sums.row_shard);
   return {Add(trained, Multiply(row_shards, sums.frozen_row_shard)), trained};
 }
@@ -204,7 +215,7 @@ void AddRootGroup(const Job& job, const Elements& layer, Program& program) {
   Elements root;
   for (Block& block : program.blocks) {
     if (block.kind == BlockKind::kLayer) continue;
-    const auto [elements, trained] = ElementsOf(block, program.row_shards);
+    const auto [elements, trained] = ElementsOf(job, block, program.row_shards);
     root = {Add(root.all, elements), Add(root.trained, trained)};
     const bool head = block.kind == BlockKind::kHead;
     if (!RootGoesFirst(job)) {
@@ -270,7 +281,7 @@ void AddReshardedRoot(const Job& job, const Elements& layer, Program& program) {
   int64_t elements = 0;
   for (const Block& block : program.blocks) {
     if (block.kind == BlockKind::kLayer) continue;
-    elements = Add(elements, ElementsOf(block, program.row_shards).all);
+    elements = Add(elements, ElementsOf(job, block, program.row_shards).all);
   }
   AddGathered(job, elements,
               {.name = "gathered.root", .place = Place::kEverywhere, .alive = kInLayers}, program);
@@ -295,13 +306,13 @@ void ApplyFsdp(const Job& job, Program& program) {
   const bool stays = !job.reshard_after_forward;
   Elements of_layer;  // of the largest kind
   for (const Block& block : program.blocks) {
-    const Elements elements = ElementsOf(block, program.row_shards);
+    const Elements elements = ElementsOf(job, block, program.row_shards);
     if (block.kind == BlockKind::kLayer && elements.all > of_layer.all) of_layer = elements;
   }
   for (Block& block : program.blocks) {
     const bool layer = block.kind == BlockKind::kLayer;
     if (root && !layer) continue;
-    const Elements elements = ElementsOf(block, program.row_shards);
+    const Elements elements = ElementsOf(job, block, program.row_shards);
     AddGather(job, block, elements, of_layer.all, stays);
     AddReduce(job, block, elements.trained);
     if (stays && GoesInBackward(job)) {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <vector>
 
 #include "estimator/passes/pass.h"
 #include "estimator/program/parameter_sums.h"
@@ -56,6 +57,68 @@ void AddQuantizedWeights(const Job& job, Program& program) {
                             .fixed_bytes = matrices * kAllocatorBlock * tables});
 }
 
+// Storages that products by quantized matrices keep.
+int64_t HeldInputBytes(const Block& block) {
+  int64_t bytes = 0;
+  std::vector<bool> seen(block.tensors.size());
+  const auto quantized = [&block](TensorId id) { return block.parameters[id].quantized; };
+  for (const Op& op : block.ops) {
+    const bool any = std::any_of(op.parameters.begin(), op.parameters.end(), quantized);
+    if (!any || op.saved.count == 0) continue;
+    const TensorId input = block.tensors[op.inputs.ids[0]].storage;
+    if (!seen[input]) bytes = Add(bytes, block.tensors[input].Bytes());
+    seen[input] = true;
+  }
+  return bytes;
+}
+
+// What a product by a quantized matrix keeps is no saved tensor of autograd: it goes with the
+// graph, to which the training loop refers until the next micro-batch's loss is made. Source:
+// bitsandbytes 0.42.0, autograd/_functions.py, MatMul4Bit (ctx.tensors); litgpt finetune/lora.py,
+// fit (`loss`); seen under the phantom.
+void AddHeldInputs(const Job& job, Program& program) {
+  if (!job.quantization.has_value() || !job.profile->keeps_quantized_inputs) return;
+  const bool several = job.micro_batch_count > 1;
+  int64_t layer = 0;
+  int64_t head = 0;
+  for (const Block& block : program.blocks) {
+    int64_t& most = block.kind == BlockKind::kHead ? head : layer;
+    most = std::max(most, HeldInputBytes(block));
+  }
+  State state{.name = "quantized.inputs.before",
+              .role = Role::kActivation,
+              .basis = Basis::kBytesPerLayer,
+              .fixed_bytes = layer,
+              .alive = During(Phase::kForward, Phase::kLoss, several, true)};
+  program.states.push_back(state);
+  state.place = Place::kHeadStage;
+  state.basis = Basis::kBytes;
+  state.fixed_bytes = head;
+  program.states.push_back(state);
+}
+
+// A table that stands in the embedding's place, the old one beside it, and its gradient from the
+// first backward on.
+// Source: litgpt finetune/lora.py, main, StableEmbedding.
+void AddReplacedEmbedding(const Job& job, Program& program) {
+  if (!job.quantization.has_value() || !job.profile->replaces_embedding) return;
+  const auto embedding =
+      std::find_if(program.blocks.begin(), program.blocks.end(),
+                   [](const Block& block) { return block.kind == BlockKind::kEmbedding; });
+  const Parameter& table = embedding->parameters.front();
+  State state{.name = "weights.embedding.before",
+              .role = Role::kWeight,
+              .place = Place::kEmbeddingStage,
+              .basis = Basis::kBytes,
+              .fixed_bytes = Bytes(table.dtype, table.Elements())};
+  program.states.push_back(state);
+  state.name = "gradients.embedding";
+  state.role = Role::kGradient;
+  state.alive = During(Phase::kGradientReduction, Phase::kEndOfStep, true, false) |
+                During(Phase::kForward, Phase::kEndOfStep, false, true);
+  program.states.push_back(state);
+}
+
 // Under autocast a product has a 16-bit copy of its weight, until its backward. Where layers run
 // again, and cast again, another lives in autocast's cache until the loss is made. Of pairs the
 // loss is made behind the model's forward, where autocast ends, and the head's product reads its
@@ -106,6 +169,8 @@ void AddWeights(const Job& job, Program& program) {
     program.states.front().dtype = job.AdapterDType();
   }
   AddQuantizedWeights(job, program);
+  AddHeldInputs(job, program);
+  AddReplacedEmbedding(job, program);
   AddCasts(job, program);
   if (job.precision.master != DType::kNone) {
     program.states.push_back({.name = "master_weights",
@@ -121,6 +186,53 @@ bool HasStepTemporaries(const Job& job) {
   const bool adaptive =
       job.optimizer != OptimizerName::kSgd && job.optimizer != OptimizerName::kSgdMomentum;
   return adaptive && job.optimizer_implementation != OptimizerImplementation::kFused;
+}
+
+// The root of the variance, and until torch 2.2 that with epsilon beside it.
+// Source: torch 2.1, optim/adamw.py, _multi_tensor_adamw.
+int64_t ForeachTemporaries(const Job& job) {
+  constexpr int kInPlace = 2002;
+  const bool adam = job.optimizer == OptimizerName::kAdam || job.optimizer == OptimizerName::kAdamW;
+  return adam && job.torch_version >= 0 && job.torch_version < kInPlace ? 2 : 1;
+}
+
+// Copies of tables that are trained whole, in the weights' dtype: what Adam keeps of each, and what
+// a step makes. Gradients of earlier micro-batches stand from the first one's backward on.
+// Source: peft/utils/other.py, ModulesToSaveWrapper.
+void AddTrainedModules(const Job& job, Program& program) {
+  const Adapter& adapter = *job.adapter;
+  const bool several = job.micro_batch_count > 1;
+  for (const Block& block : program.blocks) {
+    const bool head = block.kind == BlockKind::kHead;
+    if (block.kind == BlockKind::kLayer) continue;
+    if (!adapter.Trains(head ? TrainedModule::kHead : TrainedModule::kEmbedding)) continue;
+    const auto table =
+        std::find_if(block.parameters.begin(), block.parameters.end(), [head](const Parameter& at) {
+          return at.name == (head ? "head.weight" : "embedding.tokens.weight");
+        });
+    const Phase first =
+        several ? Phase::kForward : (head ? Phase::kBackward : Phase::kGradientReduction);
+    State state{.name = "weights.trained_modules",
+                .role = Role::kWeight,
+                .place = head ? Place::kHeadStage : Place::kEmbeddingStage,
+                .basis = Basis::kBytes,
+                .dtype = table->dtype,
+                .fixed_bytes = Bytes(table->dtype, table->Elements())};
+    const auto add = [&](absl::string_view name, Role role, Alive alive) {
+      state.name = name;
+      state.role = role;
+      state.alive = alive;
+      program.states.push_back(state);
+    };
+    add(state.name, Role::kWeight, kAlways);
+    add("gradients.trained_modules", Role::kGradient, During(first, Phase::kOptimizer, true, true));
+    add("optimizer.momentum.trained_modules", Role::kOptimizerState, kFromFirstStep);
+    add("optimizer.variance.trained_modules", Role::kOptimizerState, kFromFirstStep);
+    if (!HasStepTemporaries(job)) continue;
+    for (int64_t i = ForeachTemporaries(job); i > 0; --i) {
+      add("optimizer.temporaries.trained_modules", Role::kTemporary, kOptimizerPhase);
+    }
+  }
 }
 
 // Tensors of the last micro-batch that Python still refers to in the step: the
@@ -286,6 +398,7 @@ void AddState(const Job& job, Program& program, absl::string_view name, Basis ba
                             .part = Part::kOptimizerStates,
                             .basis = basis,
                             .dtype = dtype,
+                            .pages = job.paged_states,
                             .beside_others = job.profile->states_by_parameter,
                             .alive = at_start ? kAlways : kFromFirstStep});
 }
@@ -345,7 +458,7 @@ void AddStepTemporaries(const Job& job, Program& program) {
     for (int i = 0; i < kCopies; ++i) program.states.push_back(temporary);
     return;
   }
-  program.states.push_back(temporary);
+  for (int64_t i = ForeachTemporaries(job); i > 0; --i) program.states.push_back(temporary);
 }
 
 }  // namespace
@@ -361,6 +474,7 @@ Program ApplyOptimizer(const ValidJob& job, Program program) {
   AddGradients(*job, program);
   AddStates(*job, program);
   AddStepTemporaries(*job, program);
+  if (job->adapter.has_value()) AddTrainedModules(*job, program);
   return program;
 }
 

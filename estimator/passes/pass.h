@@ -22,6 +22,9 @@ Program ApplyAdapters(const ValidJob& job, Program program);
 // autograd/_functions.py, MatMul4Bit.
 Program ApplyQuantization(const ValidJob& job, Program program);
 
+// The same for one block, whose parameters say which are frozen.
+void QuantizeProducts(const Job& job, Block& block);
+
 // Splits weights and activations along their tensor axis, and sums up what that makes
 // parts of.
 //   [A + 2C, H] -> [(A + 2C)/tp, H]     [B, S, F] -> [B, S, F/tp]

@@ -37,6 +37,10 @@ void HoldArguments(Block& block) {
 // Source: accelerate, accelerator.py, prepare_model.
 void RunForwardAlone(const Job& job, Block& block) {
   block.forward_only = true;
+  if (job.quantization.has_value()) {
+    for (Parameter& parameter : block.parameters) parameter.frozen = true;
+    QuantizeProducts(job, block);
+  }
   for (Op& op : block.ops) op.saved = {};
   if (job.precision.autocast) AddWeightCasts(job, block);
   HoldArguments(block);

@@ -12,6 +12,7 @@ constexpr absl::string_view kIndices = "weights.dequantized.indices";
 constexpr absl::string_view kHalf = "weights.dequantized.half";
 constexpr absl::string_view kScaled = "weights.dequantized.half.scaled";
 constexpr absl::string_view kScales = "weights.dequantized.scales";
+constexpr absl::string_view kNarrow = "weights.dequantized.fp16";
 
 // Whether an op multiplies by a frozen matrix.
 bool IsFrozenProduct(const Block& block, const Op& op) {
@@ -35,6 +36,9 @@ class ProductBuilder {
   ProductBuilder(const Job& job, Block& block, size_t product)
       : quantization_(*job.quantization),
         composed_(job.profile->composed_dequantization),
+        halved_(job.profile->half_dequantization &&
+                job.quantization->compute_dtype != DType::kFp16),
+        keeps_input_(job.profile->keeps_quantized_inputs),
         block_(block),
         at_(product) {}
 
@@ -43,7 +47,10 @@ class ProductBuilder {
     const TensorId input = block_.ops[at_].inputs.ids[0];
     const TensorId output = block_.ops[at_].outputs.ids[0];
     const TensorId whole = AddWhole();
-    if (composed_) return Compose(input, output, whole);
+    const bool behind = block_.tensors[input].differentiable;
+    if (keeps_input_ && behind) block_.ops[at_].saved.Add(input);
+    if (block_.kind == BlockKind::kHead) return MakeInSlices(whole, behind);
+    if (composed_ || halved_) return Compose(input, output, whole);
     Read(input);
     Op& op = block_.ops[at_];
     op.forward_temporaries.Add(whole);
@@ -73,7 +80,7 @@ class ProductBuilder {
     int64_t rows = 0;
     for (const TensorId at : block_.ops[at_].parameters) {
       Parameter& parameter = block_.parameters[at];
-      if (parameter.shape.rank != 2) continue;
+      if (parameter.shape.rank != 2 || !parameter.frozen) continue;
       parameter.quantized = true;
       parameter.dtype = quantization_.format;
       if (rows == 0) whole.shape = parameter.shape;
@@ -91,11 +98,27 @@ class ProductBuilder {
     return id;
   }
 
+  // A head runs over slices of the tokens: the matrix is made for each, beside all their logits.
+  size_t MakeInSlices(TensorId whole, bool behind) {
+    Ids made{whole};
+    if (halved_) made.Add(AddPiece(kNarrow, whole, 1, DType::kFp16));
+    Op& op = block_.ops[at_];
+    for (const TensorId id : made) {
+      op.forward_temporaries.Add(id);
+      if (behind) op.backward_temporaries.Add(id);
+    }
+    return at_ + 1;
+  }
+
   // What PyTorch's ops make of a matrix before it is whole: of its even and of its odd elements
   // indices into the table (int64), what the table has for them, and that times its scale.
   // Source: torchao dtypes/nf4tensor.py, NF4Tensor.get_original_weight.
+  // Or the matrix in fp16, of which it is a cast. Source: lightning
+  // fabric/plugins/precision/bitsandbytes.py, _Linear4bit.quantize; bitsandbytes
+  // autograd/_functions.py, MatMul4Bit.
   Ids AddPieces(TensorId whole) {
     const DType dtype = quantization_.compute_dtype;
+    if (halved_) return {AddPiece(kNarrow, whole, 1, DType::kFp16)};
     Ids pieces{AddPiece(kScales, whole, 64, dtype)};
     for (int half = 0; half < 2; ++half) {
       pieces.Add(AddPiece(kIndices, whole, 2, DType::kInt64));
@@ -144,22 +167,27 @@ class ProductBuilder {
   }
 
   const Quantization& quantization_;
-  const bool composed_;  // of PyTorch's own ops
+  const bool composed_;     // of PyTorch's own ops
+  const bool halved_;       // by a cast of it in fp16
+  const bool keeps_input_;  // for backward, which does not read it
   Block& block_;
   size_t at_;  // the op at work
 };
 
 }  // namespace
 
+void QuantizeProducts(const Job& job, Block& block) {
+  const bool head = block.kind == BlockKind::kHead && job.profile->quantizes_head;
+  if (block.kind != BlockKind::kLayer && !head) return;
+  for (size_t i = 0; i < block.ops.size();) {
+    const bool product = IsFrozenProduct(block, block.ops[i]);
+    i = product ? ProductBuilder(job, block, i).Build() : i + 1;
+  }
+}
+
 Program ApplyQuantization(const ValidJob& job, Program program) {
   if (!job->quantization.has_value()) return program;
-  for (Block& block : program.blocks) {
-    if (block.kind != BlockKind::kLayer) continue;
-    for (size_t i = 0; i < block.ops.size();) {
-      const bool product = IsFrozenProduct(block, block.ops[i]);
-      i = product ? ProductBuilder(*job, block, i).Build() : i + 1;
-    }
-  }
+  for (Block& block : program.blocks) QuantizeProducts(*job, block);
   return program;
 }
 

@@ -137,6 +137,7 @@ TensorId LowerHeldSlices(BlockBuilder& b, TensorId logits) {
   const TensorId wide = Logits(b, "loss.logits.fp32", DType::kFp32);
   const TensorId before = Logits(b, "logits.before", DType::kFp32);
   b.block().tensors[before].differentiable = false;
+  b.block().ops.back().forward_temporaries.Add(before);  // they are there while the head runs, too
   b.Then("loss.logits.fp32", {logits}, {wide}, {}).forward_temporaries = {before};
   Extent sequence = b.Size(Symbol::kS);
   sequence.size = std::min(sequence.size, job.profile->loss_slice_tokens);

@@ -6,6 +6,9 @@
 namespace plimsoll {
 namespace {
 
+// Source: bitsandbytes/optim/optimizer.py, Optimizer8bit.get_state_buffer.
+constexpr int64_t kLeastPaged = 100000;
+
 void AddParameter(const Parameter& parameter, int64_t row_shards, ParameterSums& sums) {
   const int64_t rows = parameter.shape.extents[0].Local();
   const bool matrix = parameter.shape.rank == 2;
@@ -26,7 +29,12 @@ void AddParameter(const Parameter& parameter, int64_t row_shards, ParameterSums&
   sums.parameters = Add(sums.parameters, elements);
   if (parameter.of_experts()) sums.experts = Add(sums.experts, elements);
   sums.largest = std::max(sums.largest, elements);
-  if (matrix && !parameter.embedding) sums.matrices = Add(sums.matrices, elements);
+  const bool product = matrix && !parameter.embedding;
+  if (product) sums.matrices = Add(sums.matrices, elements);
+  if (elements >= kLeastPaged) {
+    sums.paged = Add(sums.paged, elements);
+    if (product) sums.paged_matrices = Add(sums.paged_matrices, elements);
+  }
   if (parameter.sliced) sums.sliced = Add(sums.sliced, elements);
   if (parameter.fp8) sums.fp8 = Add(sums.fp8, elements);
   const int64_t sides = matrix ? Add(rows, columns) : rows;
@@ -80,6 +88,8 @@ void AddBlocks(const ParameterSums& block, int64_t count, ParameterSums& sums) {
   add(sums.matrices, block.matrices);
   add(sums.sliced, block.sliced);
   add(sums.fp8, block.fp8);
+  add(sums.paged, block.paged);
+  add(sums.paged_matrices, block.paged_matrices);
   add(sums.rows_and_columns, block.rows_and_columns);
   add(sums.row_shard, block.row_shard);
   sums.largest = std::max(sums.largest, block.largest);
@@ -146,18 +156,21 @@ int64_t WholeBytes(const State& state, const ParameterSums& sums) {
         state.block_size == 1 ? elements : CeilDivide(elements, state.block_size);
     return Bytes(state.dtype, state.shards == 1 ? numbers : CeilDivide(numbers, state.shards));
   };
+  const int64_t paged = state.pages ? sums.paged : 0;
+  const int64_t paged_matrices = state.pages ? sums.paged_matrices : 0;
   switch (state.basis) {
     case Basis::kParameters:
+      if (state.pages) return sharded(sums.parameters - paged);
       if (state.shards_rows) return Bytes(state.dtype, SelectedRows(state, sums));
       if (state.expert_shards == 0) return sharded(SelectedElements(state, sums));
       return Add(sharded(SelectedElements(state, sums) - sums.experts),
                  Bytes(state.dtype, CeilDivide(sums.experts, state.expert_shards)));
     case Basis::kMatrices:
-      return sharded(sums.matrices);
+      return sharded(sums.matrices - paged_matrices);
     case Basis::kWhole:
       return sharded(sums.matrices - sums.sliced);
     case Basis::kOthers:
-      return sharded(sums.parameters - sums.matrices);
+      return sharded((sums.parameters - paged) - (sums.matrices - paged_matrices));
     case Basis::kFp8:
       return sharded(sums.fp8);
     case Basis::kNotFp8:

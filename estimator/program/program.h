@@ -375,6 +375,7 @@ struct State {
   int64_t block_size = 1;     // elements that have one number of it
   Selection of = Selection::kTrained;
   bool shards_rows = false;        // each parameter's first axis is split and padded (FSDP2)
+  bool pages = false;              // of large tensors it is in managed memory: on no GPU
   int64_t buffers = 0;             // so many alike; 0: a storage for each parameter
   bool grows_in_backward = false;  // allocated layer by layer; alive says nothing of backward
   bool fills_in = false;           // then has zeros for parameters that backward made none of

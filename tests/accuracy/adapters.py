@@ -45,6 +45,11 @@ PLAIN_LORA = r"LORA r=\d+ targets=[\w+]+"
 # beside 16-bit weights. Source: Qwen, finetune.py, LoraArguments; peft 0.5.0, tuners/lora.py,
 # LoraLayer.update_layer.
 QWEN_TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+# What answer.ai's script calls "all", rank 64; PEFT of early 2024 gives adapters the dtype of the
+# weights, or of what 4-bit ones are stored in. Source: fsdp_qlora, train.py, main (lora_rank,
+# lora_dropout, lora_target_modules), replace_linear; peft 0.9, tuners/lora/layer.py,
+# LoraLayer.update_layer.
+FSDP_QLORA_TARGETS = ["q_proj", "k_proj", "v_proj", "gate_proj", "up_proj", "down_proj"]
 # torchtune's recipes, rank 8. Source: torchtune, recipes/configs/llama3_1/8B_lora_single_device.yaml,
 # 70B_lora.yaml, as of its README's table (September 2024).
 TUNE_TARGETS = ["q_proj", "v_proj"]
@@ -56,6 +61,14 @@ def sections_of(row):
         return {}
     sections = MAKERS.get(row.family, _refuse)(row, row.text("peft"))
     return {name: section for name, section in sections.items() if section}
+
+
+def runtime_of(row):
+    """What a row's own configuration of DeepSpeed says: Qwen's of ZeRO 2."""
+    if row.family != "qwen" or row.text("zero_stage") != "2":
+        return {}
+    # Source: Qwen, finetune/ds_config_zero2.json.
+    return {"reduce_bucket_element_count": 200000000, "overlap_communication": True}
 
 
 def model_of(row, architecture):
@@ -131,20 +144,36 @@ def _peft(row, peft):
     raise Refused("adapters")
 
 
-def _qwen(row, peft):
-    if "Q-LoRA" in peft:
-        raise Refused("weights quantized by GPTQ")
-    if "(emb)" in peft:
-        raise Refused("an embedding and a head that are trained beside adapters")
+def _fsdp_qlora(row, peft):
     sections = {
         "adapter": {
             "method": "lora",
             "rank": 64,
-            "target_modules": QWEN_TARGETS,
-            "dropout": 0.05,
-            "adapter_dtype": "fp32",
-        },
+            "target_modules": FSDP_QLORA_TARGETS,
+            "dropout": 0.1,
+            "adapter_dtype": "bf16",
+        }
     }
+    if peft == "QLoRA":
+        sections["quantization"] = {"format": "nf4", "double_quantization": True}
+    elif peft != "LoRA":
+        raise Refused("adapters other than LoRA")
+    return sections
+
+
+def _qwen(row, peft):
+    if "Q-LoRA" in peft:
+        raise Refused("weights quantized by GPTQ")
+    adapter = {
+        "method": "lora",
+        "rank": 64,
+        "target_modules": QWEN_TARGETS,
+        "dropout": 0.05,
+        "adapter_dtype": "fp32",
+    }
+    if "(emb)" in peft:  # its modules_to_save, of base models
+        adapter["trained_modules"] = ["embed_tokens", "lm_head"]
+    sections = {"adapter": adapter}
     if not row.text("zero_stage"):
         sections["precision"] = {"preset": "bf16-autocast", "parameter_dtype": "bf16"}
     return sections
@@ -165,4 +194,10 @@ def _qwen_model(row):
 
 
 CONFIGS = {"litgpt": _litgpt_model, "qwen": _qwen_model}
-MAKERS = {"litgpt": _litgpt, "peft": _peft, "tune": _tune, "qwen": _qwen}
+MAKERS = {
+    "fsdpq": _fsdp_qlora,
+    "litgpt": _litgpt,
+    "peft": _peft,
+    "qwen": _qwen,
+    "tune": _tune,
+}

@@ -72,7 +72,7 @@ PROBES = {
     "QLoRA (4/8-bit base)": {**LORA, "quantization": {"format": "nf4"}},
     "DPO/KTO/ORPO": {"preference": {"method": "dpo"}},
 }
-# Kinds that are more than one field of `training`.
+# Kinds that are no field of `training`.
 SPLITS = {
     "context/sequence parallel": {"context_parallel_size": 2},
 }
@@ -80,6 +80,7 @@ SPLITS = {
 SHAPES = {
     "MLA": {"kv_head_count": 16, "head_size": 96, "qk_norm": "per-rank", "query_rank": 384,
             "key_value_rank": 128, "rotary_head_size": 32},
+    "reward/classifier/embedding head": {"head": "sequence-classification", "label_count": 1},
 }  # fmt: skip
 KNOWN = {*PROBES, *SPLITS, *SHAPES}
 

@@ -45,6 +45,8 @@ class CoverageTest(unittest.TestCase):
         self.assertEqual(set(two["training"]), {"sequence_length", "adapter", "preference"})
         split = coverage.job_of(("context/sequence parallel",), runtime)
         self.assertEqual(split["parallelism"], {"context_parallel_size": 2})
+        reward = coverage.job_of(("reward/classifier/embedding head",), runtime)
+        self.assertEqual(reward["model"]["transformer"]["label_count"], 1)
 
     def test_recipes_on_one_gpu_are_asked_as_such(self):
         tune = "pytorch/torchtune"

@@ -29,6 +29,8 @@ GPUS = {
     "NVIDIA L40S": "l40s-48gb",
     "A6000": "rtx-a6000-48gb",
     "RTX 4090": "rtx-4090-24gb",
+    "RTX 3090 24GB": "rtx-3090-24gb",
+    "RTX 4090 24GB": "rtx-4090-24gb",
     "MI300X": "mi300x-192gb",
 }
 # The framework and trainer of each source, by what its rows call it.
@@ -41,11 +43,17 @@ RUNTIMES = {
     "HF Trainer": {"framework": "ddp", "trainer": "hf-trainer"},
     "HF Trainer + DeepSpeed ZeRO-2": {"framework": "deepspeed", "trainer": "hf-trainer"},
     "HF Trainer + DeepSpeed ZeRO-3": {"framework": "deepspeed", "trainer": "hf-trainer"},
+    "FSDP1 full_shard": {"framework": "fsdp1", "trainer": "hf-trainer"},
     "DeepSpeed ZeRO-3": {"framework": "deepspeed", "trainer": "hf-trainer"},
 }
 # What BERT's rows hold, of a page that does not say: softmax kept its input, which ended with
 # pytorch#65242 of late 2021, and zero_grad left the gradients, which ended with 2.0 (#92731).
-VERSIONS = {"hfgpu1": {"torch": "1.10"}, "qwen": {"torch": "2.0"}}
+# Qwen's table states PyTorch 2.0; litgpt's are of 2023, and of the months before its 0.5.
+VERSIONS = {
+    "hfgpu1": {"torch": "1.10"},
+    "qwen": {"torch": "2.0"},
+    "litgpt": {"litgpt": "0.4"},
+}
 # Words of the notes, the optimizer or the framework, and what they are refused for.
 REFUSED = (
     ("notes", "generation eval", "the peak of generating text"),
@@ -54,7 +62,7 @@ REFUSED = (
     ("optimizer", "optimizer_in_bwd", "the optimizer's step inside backward"),
     ("framework", "InternEvo", "InternEvo"),
     ("framework", "thunder", "Thunder"),
-    ("notes", "CUDA kernels loaded|model loaded", "no training"),
+    ("notes", "CUDA kernels loaded|model loaded|reserved_after_model_wrap", "no training"),
     ("precision", "fp16 AMP", "fp16 autocast"),
 )
 
@@ -76,6 +84,9 @@ def predict(row, answer):
     rank = measured.stage_of(answer, 0)
     extra = measured.debug_extra(rank)
     expected, bound = measured.gauge(rank, _gauge(row))
+    if _longest_is_first(row):
+        expected = measured.moments_peak(rank, None, True)
+        bound = measured.scaled_bound(rank, "allocated", expected)
     # Some rows add up all GPUs.
     times = row.number("num_gpus", 1) if "TOTAL over" in row.notes else 1
     return Prediction(times * expected, times * bound, extra, _gauge(row))
@@ -88,12 +99,13 @@ def request_of(row):
         runtime["versions"] = VERSIONS[row.family]
     if row.text("compile") == "yes":
         runtime["compile"] = True
+    runtime |= adapters.runtime_of(row)
     training = {
         "sequence_length": row.number("seq_len"),
         "micro_batch_size": row.number("micro_batch"),
         "global_batch_size": row.number("dp", 1)
         * row.number("micro_batch")
-        * row.number("grad_accum", 1),
+        * (1 if _longest_is_first(row) else row.number("grad_accum", 1)),
         "precision": {"preset": _preset(row, runtime["framework"])},
         "optimizer": {"name": "adamw-8bit" if "8bit" in row.text("optimizer") else "adamw"},
         "recompute": _recompute(row),
@@ -126,6 +138,12 @@ def _refuse(row):
         raise Refused(f"framework {row.text('framework')!r}")
     if row.text("gpu") not in GPUS:
         raise Refused(f"no GPU id for {row.text('gpu')!r}")
+
+
+def _longest_is_first(row):
+    """litgpt's adapters of 2023: the script takes the longest sample first, so that the peak is the
+    first micro-batch's (finetune/lora.py, train, `longest_seq_ix if iter_num == 0`)."""
+    return row.family == "litgpt" and row.text("peft") and ".yaml" not in row.notes
 
 
 def _preset(row, framework):

@@ -20,6 +20,7 @@ FRAMEWORKS = {
     "ddp": "ddp",
     "fsdp1": "fsdp1",
     "fsdp2": "fsdp2",
+    "zero0": "deepspeed",
     "zero1": "deepspeed",
     "zero2": "deepspeed",
     "zero3": "deepspeed",
@@ -157,7 +158,10 @@ def _runtime(row):
     if wrapper.startswith("fsdp") and row.text("units") == "root":
         runtime["trainer"] = "hf-trainer"
     if row.text("trainer"):
-        runtime["trainer"] = row.text("trainer")
+        trainer, _, version = row.text("trainer").partition(" ")
+        runtime["trainer"] = trainer
+        if version:
+            runtime["versions"][trainer] = version
     if row.text("bucket_view") == "True":
         runtime["gradient_as_bucket_view"] = True
     return runtime

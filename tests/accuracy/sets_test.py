@@ -190,7 +190,8 @@ class FinetuningTest(unittest.TestCase):
 
     def test_litgpt_shards_with_the_first_fsdp(self):
         asked = job(finetuning, ROWS["litgpt-0072"])
-        self.assertEqual(asked["runtime"], {"framework": "fsdp1", "trainer": "litgpt"})
+        runtime = {"framework": "fsdp1", "trainer": "litgpt", "versions": {"litgpt": "0.4"}}
+        self.assertEqual(asked["runtime"], runtime)
         self.assertEqual(asked["parallelism"]["zero_stage"], 3)
         self.assertEqual(asked["training"]["recompute"], {"mode": "full"}, "as its script does")
         self.assertEqual(asked["model"]["transformer"]["norm_placement"], "parallel")
@@ -239,6 +240,17 @@ class FinetuningTest(unittest.TestCase):
         sharded = job(finetuning, ROWS["qwen-0046"])
         self.assertEqual(sharded["training"]["precision"], {"preset": "bf16-mixed"})
         self.assertEqual(sharded["parallelism"]["zero_stage"], 2)
+        self.assertEqual(sharded["runtime"]["reduce_bucket_element_count"], 200000000)
+        modules = job(finetuning, ROWS["qwen-0007"])["training"]["adapter"]["trained_modules"]
+        self.assertEqual(modules, ["embed_tokens", "lm_head"])
+
+    def test_answer_ais_adapters(self):
+        asked = job(finetuning, ROWS["fsdpq-0002"])
+        self.assertEqual(asked["runtime"], {"framework": "fsdp1", "trainer": "hf-trainer"})
+        self.assertNotIn("o_proj", asked["training"]["adapter"]["target_modules"])
+        quantized = {"format": "nf4", "double_quantization": True}
+        self.assertEqual(asked["training"]["quantization"], quantized)
+        self.assertNotIn("quantization", job(finetuning, ROWS["fsdpq-0003"])["training"])
 
     def test_torchtune_adapters(self):
         adapter = {"method": "qlora", "rank": 8, "target_modules": ["q_proj", "v_proj"]}
@@ -248,7 +260,6 @@ class FinetuningTest(unittest.TestCase):
         for row_id, reason in (
             ("litgpt-0019", "adapters other than LoRA"),
             ("qwen-0013", "weights quantized by GPTQ"),
-            ("qwen-0007", "an embedding and a head that are trained beside adapters"),
             ("litgpt-0092", "Thunder"),
             ("alst-0001", "offload"),
             ("hfgpu1-0001", "no training"),

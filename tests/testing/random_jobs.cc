@@ -163,15 +163,16 @@ void FillAdapter(RandomNumbers random, const Capabilities& can, JobSpec& job) {
   adapter.method = "lora";
   adapter.rank = One(random, {1, 8, 64});
   for (int64_t i = Below(random, 3); i > 0; --i) {
-    adapter.target_modules.push_back(AnyWord(random, kAdapterTargets));
+    const std::string target = AnyWord(random, kAdapterTargets);
+    adapter.target_modules.push_back(target == "lm_head" ? "q_proj" : target);  // litgpt's alone
   }
   if (Shape(job).gated_mlp == false) adapter.target_modules.emplace_back("up_proj");
   if (Once(random, 2)) adapter.dropout = 0.1;
-  const bool units = job.runtime.framework == "fsdp2";
+  const bool units = job.runtime.framework == "fsdp1" || job.runtime.framework == "fsdp2";
   const bool engine = job.runtime.framework == "deepspeed";
   job.training.precision.preset = units ? "bf16-pure" : AnyWord(random, kAdapterPresets);
   if (units || Once(random, 2)) adapter.adapter_dtype = "bf16";
-  if (engine) job.parallelism.zero_stage = One(random, {1, 2});
+  if (engine) job.parallelism.zero_stage = One(random, {0, 1, 2});
   if (engine || (units && Once(random, 2))) {
     job.training.precision.preset = "bf16-mixed";
     adapter.adapter_dtype = "fp32";
@@ -187,7 +188,10 @@ void FillPreference(RandomNumbers random, const Capabilities& can, JobSpec& job)
   const bool adapter = job.training.adapter.method.has_value();
   const char* const references[] = {"model", "precomputed", "adapters-off"};
   preference.reference = references[Below(random, adapter ? 3 : 2)];
-  if (!adapter) job.training.precision.preset = AnyWord(random, kAdapterPresets);
+  const bool engine = job.runtime.framework == "deepspeed";
+  if (engine) job.parallelism.zero_stage = One(random, {0, 1, 2});
+  if (engine) job.training.precision.preset = "bf16-mixed";
+  if (!adapter && !engine) job.training.precision.preset = AnyWord(random, kAdapterPresets);
   KeepPlain(random, job);
 }
 
@@ -205,6 +209,24 @@ void FillQuantization(RandomNumbers random, const Capabilities& can, JobSpec& jo
   if (autocast && job.training.attention != "eager" && Once(random, 2)) {
     precision.parameter_dtype = "fp32";
   }
+}
+
+// Copies of the tables that are trained whole beside adapters, and states in managed memory.
+void FillTrainedModules(RandomNumbers random, JobSpec& job) {
+  TrainingSpec& training = job.training;
+  const std::string& optimizer = *training.optimizer.name;
+  const bool adam = optimizer == "adam" || optimizer == "adamw";
+  if (job.runtime.framework != "ddp") return;
+  const bool paged = adam || optimizer == "lion" || optimizer == "adamw-8bit";
+  if (paged && Once(random, 3)) training.optimizer.paged = true;
+  const bool plain =
+      !training.quantization.format.has_value() && !training.preference.method.has_value();
+  const bool alone =
+      *job.parallelism.data_parallel_size == 1 && !training.optimizer.paged.has_value();
+  if (!training.adapter.method.has_value() || !plain || !alone || !adam) return;
+  if (Shape(job).tied_embeddings != false || !Once(random, 2)) return;
+  training.adapter.trained_modules = {AnyWord(random, kTrainedModules)};
+  if (Once(random, 2)) training.adapter.trained_modules = {"embed_tokens", "lm_head"};
 }
 
 // Experts in place of the MLP; what is not modelled beside them gives way.
@@ -362,6 +384,7 @@ JobSpec RandomJob(RandomNumbers random) {
   job.cluster.gpu = gpus[Below(random, 4)];
   FillExperts(random, can, job);
   FillLatent(random, can, job);
+  FillTrainedModules(random, job);
   KeepKernels(random, job);
   if (Shape(job).key_value_rank.has_value() && job.training.attention != "eager") {
     job.training.attention.reset();  // which kernel takes its heads

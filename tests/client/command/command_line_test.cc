@@ -227,9 +227,9 @@ TEST(CommandLineTest, SaysWhatIsWrongInOneLine) {
       {"a trainer as the framework", Llama({"--framework", "hf-trainer"}),
        "job.runtime.framework: hf-trainer; is a trainer: it goes to runtime.trainer, with one of "
        "ddp, fsdp1, fsdp2, deepspeed as the framework\n"},
-      {"an optimizer that is not modelled", Llama({"--optimizer", "paged_adamw_8bit"}),
-       "job.training.optimizer.name: paged_adamw_8bit; not modelled yet: paged states move between "
-       "the GPU's memory and the host's\n"},
+      {"an optimizer that two fields say", Llama({"--optimizer", "paged_adamw_8bit"}),
+       "job.training.optimizer.name: paged_adamw_8bit; is adamw-8bit with training.optimizer.paged "
+       "true\n"},
       {"words that no command takes",
        {"admit", "one", "two", "three"},
        "two three; not expected here\nSee plimsoll admit --help\n"},

@@ -44,7 +44,7 @@ TEST(ValidateAdapterTest, RefusesWhatIsNoAdapter) {
              j.training.adapter.target_modules = {"q_proj", "router"};
            },
            {"job.training.adapter.target_modules: router; must be one of all-linear, attention, "
-            "mlp, q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj"}},
+            "mlp, q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, lm_head"}},
           {"too many names",
            [](JobSpec& j) { j.training.adapter.target_modules.assign(65, "q_proj"); },
            {"job.training.adapter.target_modules: 65 names; must be at most 64"}},
@@ -174,7 +174,7 @@ TEST(ValidateAdapterTest, SplitMatricesSequencesAndStages) {
 }
 
 // Of DeepSpeed's stages those that were held against its own code.
-TEST(ValidateAdapterTest, DeepSpeedWithStages1And2) {
+TEST(ValidateAdapterTest, DeepSpeedWithItsStages) {
   JobSpec job = Job();
   job.runtime.framework = "deepspeed";
   job.training.precision.preset = "bf16-mixed";
@@ -182,18 +182,60 @@ TEST(ValidateAdapterTest, DeepSpeedWithStages1And2) {
   job.cluster.gpu_count = 8;
   ExpectRefusals(
       job, {
-               {"none",
-                [](JobSpec& j) { j.parallelism.zero_stage = 0; },
-                {NotModelled("parallelism.zero_stage: 0") + ": 1 and 2 are"}},
+               {"none", [](JobSpec& j) { j.parallelism.zero_stage = 0; }, {}},
                {"one", [](JobSpec& j) { j.parallelism.zero_stage = 1; }, {}},
                {"all",
                 [](JobSpec& j) { j.parallelism.zero_stage = 3; },
-                {NotModelled("parallelism.zero_stage: 3") + ": 1 and 2 are"}},
+                {"job.parallelism.zero_stage: 3; is not modelled with adapters: 0 to 2 are"}},
                {"adapters in 16 bits",
                 [](JobSpec& j) { j.training.adapter.adapter_dtype = "bf16"; },
                 {"job.training.adapter.adapter_dtype: bf16; is modelled with deepspeed where it "
                  "is fp32, as what is trained here"}},
            });
+}
+
+// PEFT's modules_to_save: on one GPU, with tables of their own.
+TEST(ValidateAdapterTest, ModulesThatAreTrainedWhole) {
+  JobSpec job = Job();
+  job.cluster.gpu_count = 1;
+  Shape(job).tied_embeddings = false;
+  job.training.adapter.trained_modules = {"embed_tokens", "lm_head"};
+  EXPECT_TRUE(Valid(job)->adapter->Trains(TrainedModule::kHead));
+  const std::string field = "training.adapter.trained_modules: embed_tokens, lm_head";
+  const auto beside = [&field](absl::string_view what) {
+    return absl::StrCat("job.", field, "; is not modelled with ", what);
+  };
+  ExpectRefusals(job,
+                 {
+                     {"no such module",
+                      [](JobSpec& j) { j.training.adapter.trained_modules = {"norm"}; },
+                      {"job.training.adapter.trained_modules: norm; must be one of embed_tokens, "
+                       "lm_head"}},
+                     {"several GPUs",
+                      [](JobSpec& j) { j.cluster.gpu_count = 2; },
+                      {beside("more than one GPU")}},
+                     {"one table",
+                      [](JobSpec& j) { Shape(j).tied_embeddings = true; },
+                      {beside("tied embeddings")}},
+                     {"another optimizer",
+                      [](JobSpec& j) { j.training.optimizer.name = "lion"; },
+                      {beside("optimizers but adam and adamw")}},
+                     {"quantized weights",
+                      [](JobSpec& j) { j.training.quantization.format = "nf4"; },
+                      {beside("quantized weights")}},
+                 });
+}
+
+// A head that runs over slices may have an adapter.
+TEST(ValidateAdapterTest, AnAdapterOfTheHead) {
+  JobSpec job = Job();
+  job.training.adapter.target_modules = {"q_proj", "lm_head"};
+  EXPECT_THAT(Refusals(job), testing::ElementsAre(
+                                 "job.training.adapter.target_modules: lm_head; is modelled where "
+                                 "the head runs over slices of the tokens, as litgpt's does"));
+  job.runtime.trainer = "litgpt";
+  job.cluster.gpu_count = 1;
+  EXPECT_THAT(Refusals(job), testing::IsEmpty());
 }
 
 // One projection of queries, keys and values has one adapter, or none.
@@ -220,7 +262,7 @@ TEST(ValidateAdapterTest, AnUnknownFrameworkIsAllThatIsWrong) {
 
 // Frameworks that keep masters have them of adapters alone.
 TEST(ValidateAdapterTest, DefaultsAreModelledUnderEachFramework) {
-  for (const char* framework : {"ddp", "fsdp2", "deepspeed"}) {
+  for (const char* framework : {"ddp", "fsdp1", "fsdp2", "deepspeed"}) {
     JobSpec job = Job();
     job.runtime.framework = framework;
     job.training.precision = {};

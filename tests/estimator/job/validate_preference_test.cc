@@ -88,8 +88,24 @@ TEST(ValidatePreferenceTest, RefusesWhatIsNotModelledBesideOne) {
              j.training.recompute.unit_layer_count = 2;
            },
            {NotModelled("training.recompute.unit_layer_count: 2")}},
-          {"quantized weights",
-           [](JobSpec& j) { j.training.adapter.method = "qlora"; },
+          {"quantized weights under autocast",
+           [](JobSpec& j) {
+             j.training.adapter.method = "qlora";
+             j.training.precision.preset = "bf16-autocast";
+           },
+           {NotModelled("training.quantization.format: nf4")}},
+          {"quantized weights in one dtype",
+           [](JobSpec& j) {
+             j.training.adapter.method = "qlora";
+             j.training.precision.preset = "bf16-pure";
+           },
+           {}},
+          {"a model of its own beside quantized weights",
+           [](JobSpec& j) {
+             j.training.adapter.method = "qlora";
+             j.training.precision.preset = "bf16-pure";
+             j.training.preference.reference = "model";
+           },
            {NotModelled("training.quantization.format: nf4")}},
           {"compiled layers",
            [](JobSpec& j) { j.runtime.compile = true; },
@@ -110,7 +126,7 @@ TEST(ValidatePreferenceTest, RefusesWhatIsNotModelledBesideOne) {
 }
 
 // What TRL wraps otherwise, and what others do on their own.
-TEST(ValidatePreferenceTest, UnderDdpAlone) {
+TEST(ValidatePreferenceTest, UnderDdpAndDeepSpeed) {
   JobSpec job = With(SmallJob(), "ddp", "fp32");
   job.training.preference.method = "dpo";
   ExpectRefusals(
@@ -118,12 +134,21 @@ TEST(ValidatePreferenceTest, UnderDdpAlone) {
       {
           {"fsdp2",
            [](JobSpec& j) { j.runtime.framework = "fsdp2"; },
-           {"job.training.preference.method: dpo; is not modelled with fsdp2: ddp is, as TRL's "
-            "DPOTrainer runs it"}},
+           {"job.training.preference.method: dpo; is not modelled with fsdp2: ddp and deepspeed "
+            "are, as TRL's DPOTrainer runs on them"}},
           {"deepspeed",
-           [](JobSpec& j) { j.runtime.framework = "deepspeed"; },
-           {"job.training.preference.method: dpo; is not modelled with deepspeed: ddp is, as TRL's "
-            "DPOTrainer runs it"}},
+           [](JobSpec& j) {
+             j.runtime.framework = "deepspeed";
+             j.training.precision.preset.reset();
+           },
+           {}},
+          {"deepspeed's shards of all",
+           [](JobSpec& j) {
+             j.runtime.framework = "deepspeed";
+             j.training.precision.preset.reset();
+             j.parallelism.zero_stage = 3;
+           },
+           {NotModelled("parallelism.zero_stage: 3")}},
           {"megatron",
            [](JobSpec& j) { j.runtime.framework = "megatron-core"; },
            {"job.training.preference.method: dpo; is not modelled with megatron-core: NeMo's over "

@@ -72,7 +72,8 @@ TEST(ValidateQuantizationTest, WhoHasIt) {
   EXPECT_EQ(refusal("ddp", "nf4"), "");
   EXPECT_EQ(refusal("ddp", "fp4"), "");
   EXPECT_THAT(refusal("ddp", "int8"), testing::HasSubstr("columns of outliers"));
-  EXPECT_THAT(refusal("fsdp2", "nf4"), testing::HasSubstr("modelled with ddp only"));
+  EXPECT_EQ(refusal("fsdp1", "nf4"), "");
+  EXPECT_THAT(refusal("fsdp2", "nf4"), testing::HasSubstr("modelled with ddp and fsdp1"));
 }
 
 // Without a word of it qlora is over nf4; with one it is what that says.

@@ -96,6 +96,21 @@ const std::vector<Refusal>& Precisions() {
          j.training.optimizer.implementation = "fused";
        },
        {"job.training.optimizer.implementation: fused; is not how muon is implemented"}},
+      {"paged states are fp32, by one kernel",
+       [](JobSpec& j) {
+         j.training.optimizer.implementation = "foreach";
+         j.training.optimizer.paged = true;
+         j.training.precision.optimizer_state_dtype = "bf16";
+       },
+       {"job.training.precision.optimizer_state_dtype: bf16; is not how paged adamw keeps its "
+        "states",
+        "job.training.optimizer.implementation: foreach; is not how paged adamw is implemented"}},
+      {"paged states that are said to be fp32",
+       [](JobSpec& j) {
+         j.training.optimizer.paged = true;
+         j.training.precision.optimizer_state_dtype = "fp32";
+       },
+       {}},
   };
   return *kRows;
 }

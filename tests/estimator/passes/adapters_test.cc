@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "estimator/program/parameter_sums.h"
 #include "estimator/step/ledger.h"
 #include "estimator/step/peak.h"
@@ -48,6 +49,38 @@ std::vector<std::string> Trained(const Block& block) {
     if (!parameter.frozen) names.emplace_back(parameter.name);
   }
   return names;
+}
+
+// Copies of the tables are trained in their place: of each the weight, a gradient, Adam's two.
+TEST(AdaptersTest, ModulesThatAreTrainedWhole) {
+  JobSpec job = Job();
+  job.cluster.gpu_count = 1;
+  Shape(job).tied_embeddings = false;
+  job.training.adapter.trained_modules = {"embed_tokens", "lm_head"};
+  const Program program = After(job);
+  EXPECT_TRUE(FindTensor(FindBlock(program, "embedding"), "embedding.sum").differentiable);
+  EXPECT_THAT(Saved(FindBlock(program, "head")), Contains("final.norm"));
+  const Program all = ProgramOf(job);
+  int64_t bytes = 0;
+  for (const State& state : all.states) {
+    if (absl::EndsWith(state.name, "trained_modules")) bytes += state.fixed_bytes;
+  }
+  constexpr int64_t kTable = int64_t{256} * 64 * 2;
+  constexpr int64_t kOfEach = 5;  // with what foreach makes in the step
+  EXPECT_EQ(bytes, 2 * kOfEach * kTable);
+}
+
+// The head's adapter: what is as wide as the logits is of a slice of the tokens.
+TEST(AdaptersTest, AnAdapterOfAHeadThatRunsOverSlices) {
+  JobSpec job = Job({"lm_head"});
+  job.runtime.trainer = "litgpt";
+  job.cluster.gpu_count = 1;
+  const Program program = After(job);
+  const Block& head = FindBlock(program, "head");
+  EXPECT_THAT(Trained(head), ElementsAre("head.adapter.down.weight", "head.adapter.up.weight"));
+  EXPECT_EQ(InNumbers(FindTensor(head, "head.adapter.down").shape), "[2, 32, 4]");
+  EXPECT_THAT(Saved(head), Contains("head.adapter.down"));
+  EXPECT_EQ(FindOp(head, "head").forward_temporaries.count, 4) << "three slices, and logits before";
 }
 
 TEST(AdaptersTest, WithoutOneNothingChanges) {

@@ -1,6 +1,7 @@
 // The pass in words: the states of each optimizer and framework.
 #include <utility>
 
+#include "estimator/program/parameter_sums.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/jobs.h"
@@ -120,6 +121,28 @@ TEST(OptimizerTest, MatricesAndTheRest) {
   job.training.optimizer.name = "adamw-8bit";
   EXPECT_EQ(StateBytesIn(ProgramAfter(Valid(job), PassId::kOptimizer)),
             2 * (kMatrices + kMatrices / 256 * 4) + 2 * 4 * kRest);
+}
+
+// States of 100,000 elements and more are in managed memory; the others are fp32.
+TEST(OptimizerTest, LargeStatesArePaged) {
+  JobSpec job = With(SmallJob(), "ddp", "bf16-pure");
+  constexpr int64_t kWidth = 2048;
+  Shape(job).ffn_size = kWidth;
+  job.training.optimizer.paged = true;
+  const Program program = ProgramOf(job);
+  const ParameterSums sums = SumParameters(program, program.stages.front());
+  constexpr int64_t kPaged = int64_t{4} * 3 * kWidth * 64;  // three matrices of each MLP
+  EXPECT_EQ(sums.paged, kPaged);
+  EXPECT_EQ(StateBytes(*FindState(program, "optimizer.momentum"), sums),
+            4 * (sums.parameters - kPaged));
+  EXPECT_EQ(FindState(program, "optimizer.temporaries"), nullptr) << "one kernel a tensor";
+  job.training.optimizer.name = "adamw-8bit";
+  const Program narrow = ProgramOf(job);
+  EXPECT_EQ(StateBytes(*FindState(narrow, "optimizer.momentum"), sums),
+            Bytes(DType::kInt8Blocks, sums.matrices - kPaged));
+  job.training.optimizer.name = "muon";
+  EXPECT_THAT(Refusals(job), testing::ElementsAre("job.training.optimizer.paged: true; needs adam, "
+                                                  "adamw, lion or adamw-8bit"));
 }
 
 // Adafactor keeps a value for each row and column: q 64+64, k and v 32+64 each,

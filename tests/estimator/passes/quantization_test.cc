@@ -107,6 +107,49 @@ TEST(QuantizationTest, ProductsReadTheComputeDType) {
   EXPECT_EQ(FindTensor(layer, "mlp.up.activation").dtype, DType::kBf16);
 }
 
+JobSpec Litgpt(const char* version) {
+  JobSpec job = Job();
+  job.training.adapter.target_modules = {"q_proj", "lm_head"};
+  job.runtime.trainer = "litgpt";
+  job.runtime.versions["litgpt"] = version;
+  job.cluster.gpu_count = 1;
+  return job;
+}
+
+// litgpt quantizes the head too, and its matrices are fp16 before they are what a product reads.
+TEST(QuantizationTest, LitgptsMatricesAreCastWhenTheyAreWhole) {
+  const Program program = After(Litgpt("0.5"));
+  const Block& layer = FindBlock(program, "layer");
+  EXPECT_EQ(FindTensor(layer, "weights.dequantized.fp16").dtype, DType::kFp16);
+  EXPECT_EQ(FindOp(layer, "mlp.up").saved.count, 0);
+  const Block& head = FindBlock(program, "head");
+  EXPECT_THAT(Quantized(head), ElementsAre("head.weight"));
+  EXPECT_EQ(InNumbers(FindTensor(head, "weights.dequantized").shape), "[256, 64]")
+      << "the adapter's own is not made whole";
+}
+
+// bitsandbytes 0.42 keeps what a product read, and with the graph of the micro-batch before.
+TEST(QuantizationTest, LitgptBefore05KeepsWhatProductsRead) {
+  const Program program = After(Litgpt("0.4"));
+  const Block& layer = FindBlock(program, "layer");
+  const Op& up = FindOp(layer, "mlp.up");
+  ASSERT_EQ(up.saved.count, 1);
+  EXPECT_EQ(up.saved.ids[0], up.inputs.ids[0]);
+  const Program all = ProgramOf(Litgpt("0.4"));
+  constexpr int64_t kTokens = 2 * 32;  // norms [B, S, H] twice, context, and the MLP's product
+  EXPECT_EQ(StateBytes(all, "quantized.inputs.before"), kTokens * (3 * 64 + 128) * 2 * 4);
+  EXPECT_EQ(StateBytes(ProgramOf(Litgpt("0.5")), "quantized.inputs.before"), -1);
+}
+
+// From 0.5 on another table stands in the embedding's place: the old one stays, and a gradient.
+TEST(QuantizationTest, LitgptReplacesTheEmbedding) {
+  const Program program = ProgramOf(Litgpt("0.5"));
+  EXPECT_EQ(StateBytes(program, "weights.embedding.before"), 256 * 64 * 2);
+  EXPECT_EQ(StateBytes(program, "gradients.embedding"), 256 * 64 * 2);
+  EXPECT_TRUE(FindTensor(FindBlock(program, "embedding"), "embedding.norm").differentiable);
+  EXPECT_EQ(StateBytes(ProgramOf(Litgpt("0.4")), "gradients.embedding"), -1);
+}
+
 // PEFT clones what a quantized product gave, and casts an adapter's output before the sum.
 TEST(QuantizationTest, AdaptersAddToAClone) {
   const Program program = After(Job());
@@ -159,7 +202,7 @@ TEST(QuantizationTest, WeightsScalesAndTablesAreStates) {
   job.training.quantization.double_quantization = true;
   program = ProgramOf(job);
   EXPECT_EQ(StateBytes(program, "weights.scales"), kElements / 64);
-  EXPECT_EQ(StateBytes(program, "weights.scales.scales"), CeilDivide(kElements, 64 * 256) * 4);
+  EXPECT_EQ(StateBytes(program, "weights.scales.scales"), CeilDivide(kElements, int64_t{64} * 256) * 4);
   EXPECT_EQ(StateBytes(program, "weights.codes"), 4 * 7 * 4 * 512);
 }
 

@@ -41,12 +41,12 @@ constexpr char kEverything[] = R"({
       "gradient_accumulation_dtype": "i", "reduce_dtype": "j", "master_dtype": "k",
       "optimizer_state_dtype": "l", "router_dtype": "ll",
       "fp8_recipe": "lll", "fp8_parameters": true},
-    "optimizer": {"name": "m", "implementation": "n"}, "gradient_clipping": false,
+    "optimizer": {"name": "m", "implementation": "n", "paged": true}, "gradient_clipping": false,
     "recompute": {"mode": "o", "modules": ["p", "q"], "interval": 12, "unit_layer_count": 13},
     "attention": "r", "loss": {"implementation": "s", "chunk_count": 14},
     "resumed_from_checkpoint": true,
     "adapter": {"method": "dd", "rank": 38, "target_modules": ["ee", "ff"], "dropout": 0.5,
-      "adapter_dtype": "gg"},
+      "adapter_dtype": "gg", "trained_modules": ["nn", "oo"]},
     "quantization": {"format": "hh", "double_quantization": true, "compute_dtype": "ii"},
     "preference": {"method": "jj", "reference": "kk"}},
   "parallelism": {"data_parallel_size": 15, "zero_stage": 16, "shard_group_size": 17,
@@ -207,6 +207,7 @@ TEST(FromProtoTest, CopiesTheTraining) {
                    training.loss.implementation}),
       ElementsAre("f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "r", "s"));
   EXPECT_THAT(training.recompute.modules, ElementsAre("p", "q"));
+  EXPECT_EQ(training.optimizer.paged, true);
   EXPECT_EQ(training.gradient_clipping, false);
   EXPECT_EQ(training.resumed_from_checkpoint, true);
 }
@@ -218,6 +219,7 @@ TEST(FromProtoTest, CopiesTheAdapter) {
   EXPECT_THAT(adapter.target_modules, ElementsAre("ee", "ff"));
   EXPECT_EQ(adapter.dropout, 0.5);
   EXPECT_EQ(adapter.adapter_dtype, "gg");
+  EXPECT_THAT(adapter.trained_modules, ElementsAre("nn", "oo"));
 }
 
 TEST(FromProtoTest, CopiesTheQuantization) {
