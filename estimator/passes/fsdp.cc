@@ -297,10 +297,14 @@ void AddReshardedRoot(const Job& job, const Elements& layer, Program& program) {
 void ApplyFsdp(const Job& job, Program& program) {
   ShardStates(job, program);
   const bool first = job.profile->flat_units;
-  if (first && job.precision.reduce != job.precision.gradient) {
-    // FSDP1 casts gradients in the stream that reduces them.
-    // Source: torch/distributed/fsdp/_runtime_utils.py, _post_backward_hook.
-    program.reduce_stream = Stream::kReduceScatter;
+  if (first) {
+    // FSDP1's gradients of a unit become one flat tensor in the stream that gathers its weights:
+    // their views were made there, and autograd runs backward where forward was. It casts that in
+    // the stream that reduces it.
+    // Source: torch/distributed/fsdp/_runtime_utils.py, _unshard, _post_backward_hook;
+    // _flat_param.py, _use_unsharded_views; torch/csrc/autograd/input_metadata.h, stream.
+    const bool cast = job.precision.reduce != job.precision.gradient;
+    program.reduce_stream = cast ? Stream::kReduceScatter : Stream::kAllGather;
   }
   const bool root = job.profile->root_group;
   const bool stays = !job.reshard_after_forward;

@@ -452,8 +452,10 @@ struct Program {
   // whether the next block's may use its memory again.
   WeightGradient weight_gradient = WeightGradient::kKept;
   DType gradient_dtype = DType::kBf16;
-  int64_t row_shards = 1;                   // ranks that split each parameter's first axis (FSDP2)
-  Stream reduce_stream = Stream::kCompute;  // of gradients on their way to other ranks
+  int64_t row_shards = 1;  // ranks that split each parameter's first axis (FSDP2)
+  // Of gradients on their way to other ranks. In that of reduce-scatters they are cast, from one
+  // flat tensor in that of gathers (FSDP1).
+  Stream reduce_stream = Stream::kCompute;
   // Kernels that tune themselves at first use, in forward and in backward, flush
   // the cache with a buffer of this size.
   int64_t tuning_bytes = 0;

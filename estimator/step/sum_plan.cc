@@ -175,7 +175,13 @@ void PlanSum::Grow(const Standing& at, Usage& usage) const { GrowAll(at, usage);
 // What is in each pool but the compute stream's.
 OtherStreams PlanSum::OthersAt(const Standing& at) const {
   OtherStreams others;
-  if (at.reduced != nullptr) others.Grow(parts_.program.reduce_stream, at.reduced->reduce_bytes);
+  const Stream reduces = parts_.program.reduce_stream;
+  if (at.reduced != nullptr) others.Grow(reduces, at.reduced->reduce_bytes);
+  if (at.counted == Counted::kReduced && reduces == Stream::kReduceScatter) {
+    // As the timeline has them: one tensor, that is cast.
+    const int64_t flat = Bytes(parts_.program.gradient_dtype, parts_.sums[at.run].all.parameters);
+    if (flat <= at.reduced->reduce_bytes) others.Grow(Stream::kAllGather, flat);
+  }
   const bool gathers = at.counted == Counted::kGathering;
   for (size_t i = 0; i < at.gathered + (gathers ? 1 : 0); ++i) {
     const BlockBuffer& buffer = BlockOf(at.run).buffers[i];

@@ -89,7 +89,8 @@ class Unroller {
   void Send();
   void Again(const Slot& slot, const StageBlock& at);
   void BackwardBlock(const Slot& slot, const StageBlock& at);
-  void Reduce(const Block& block);
+  void Reduce(const StageBlock& at);
+  void Flatten(const StageBlock& at);
   void EndReduce();
   void Grow(const StageBlock& at);
   std::vector<int32_t> WeightGradients(const Frame& frame, const StageBlock& at);
@@ -122,6 +123,7 @@ class Unroller {
   int32_t reference_carried_ = kNoStorage;
   std::vector<int32_t> buffers_;  // of the block at work
   int32_t reduced_ = kNoStorage;  // gradients on their way to other ranks
+  int32_t flat_ = kNoStorage;     // what they are cast from, until they grow
   bool grows_ = false;            // whether backward makes gradients that do not exist yet
   std::array<bool, kPhaseCount> tuned_{};
   int32_t micro_batch_ = 0;
@@ -319,13 +321,36 @@ bool Unroller::IsTiedTable(const Parameter& table) const {
 // until the next block's is needed.
 // Source: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py,
 // post_backward; _fsdp_collectives.py, foreach_reduce.
-void Unroller::Reduce(const Block& block) {
+void Unroller::Reduce(const StageBlock& at) {
+  const Block& block = BlockAt(at);
   EndReduce();
+  if (program_.reduce_stream == Stream::kReduceScatter) Flatten(at);
   reduced_ = writer_.Birth({.bytes = block.reduce_bytes,
                             .stream = program_.reduce_stream,
                             .role = Role::kCommunication,
                             .name = "reduce.input",
                             .micro_batch = micro_batch_});
+}
+
+// What FSDP1 casts in the stream that reduces it is one tensor before, where weights are gathered.
+// Source: torch/distributed/fsdp/_flat_param.py, _get_unflat_views.
+void Unroller::Flatten(const StageBlock& at) {
+  const Frame& frame = FrameAt(at);
+  int64_t bytes = 0;
+  for (size_t piece = 0; piece < frame.tape->pieces.size(); ++piece) {
+    const bool made = frame.storages[piece] != kNoStorage;
+    if (made && frame.tape->pieces[piece].tensor == kNoTensor) {
+      bytes = Add(bytes, frame.tape->pieces[piece].bytes);
+    }
+  }
+  if (bytes == 0 || bytes > BlockAt(at).reduce_bytes) return;
+  const std::vector<int32_t> made = WeightGradients(frame, at);
+  flat_ = writer_.Birth({.bytes = bytes,
+                         .stream = Stream::kAllGather,
+                         .role = Role::kGradient,
+                         .name = "gradients.flat",
+                         .micro_batch = micro_batch_});
+  for (const int32_t id : made) writer_.Release(id);
 }
 
 void Unroller::EndReduce() { writer_.Release(std::exchange(reduced_, kNoStorage)); }
@@ -353,7 +378,9 @@ void Unroller::BackwardBlock(const Slot& slot, const StageBlock& at) {
 }
 
 void Unroller::Grow(const StageBlock& at) {
-  const std::vector<int32_t> made = WeightGradients(FrameAt(at), at);
+  const bool flat = flat_ != kNoStorage;
+  const std::vector<int32_t> made = flat ? std::vector<int32_t>{std::exchange(flat_, kNoStorage)}
+                                         : WeightGradients(FrameAt(at), at);
   if (grows_) {
     states_.GrowBlock(chunk_, at, made);
   } else {
@@ -407,7 +434,7 @@ void Unroller::Do(const Slot& slot) {
     case SlotKind::kBackward:
       return BackwardBlock(slot, at);
     case SlotKind::kReduce:
-      return Reduce(BlockAt(at));
+      return Reduce(at);
     case SlotKind::kGrow:
       return Grow(at);
   }

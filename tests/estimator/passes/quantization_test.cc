@@ -202,7 +202,8 @@ TEST(QuantizationTest, WeightsScalesAndTablesAreStates) {
   job.training.quantization.double_quantization = true;
   program = ProgramOf(job);
   EXPECT_EQ(StateBytes(program, "weights.scales"), kElements / 64);
-  EXPECT_EQ(StateBytes(program, "weights.scales.scales"), CeilDivide(kElements, int64_t{64} * 256) * 4);
+  EXPECT_EQ(StateBytes(program, "weights.scales.scales"),
+            CeilDivide(kElements, int64_t{64} * 256) * 4);
   EXPECT_EQ(StateBytes(program, "weights.codes"), 4 * 7 * 4 * 512);
 }
 
