@@ -313,7 +313,7 @@ std::variant<MemoryEstimate, Violations> EstimateMemory(const JobSpec& spec, con
     }
   }
   WarnOfAllocator(*job, estimate);
-  WarnOfUncalibrated(margins, estimate);
+  SayCalibrated(margins, estimate);
   FillVerdict(*job, program.outside, estimate);
   WarnOfRisk(estimate);
   FillCounts(*job, peaks.front().sums, estimate);

@@ -38,7 +38,8 @@ void FillBreakdown(const Outside& outside, const RoleBytes& tensors, int64_t fra
 // Requires: ranks, and the detail or that they are profiled, are filled in
 void FillVerdict(const Job& job, const Outside& outside, MemoryEstimate& estimate);
 
-void WarnOfUncalibrated(const Margins& margins, MemoryEstimate& estimate);
+// Says what the upper bounds rest on, and warns where that is not of the job.
+void SayCalibrated(const Margins& margins, MemoryEstimate& estimate);
 
 // Whether the job is beyond what is estimated.
 bool TooLarge(const MemoryEstimate& estimate);

@@ -18,8 +18,19 @@ double Quantile(double risk) {
   return t - above / below;
 }
 
+// Whether a phantom's rows tell of the job. They are of layers run as they are written, on ranks
+// that share out their data, weights, gradients and states; of what a phantom held nothing but a
+// GPU tells.
+bool RanAsOnPhantoms(const Job& job) {
+  return !job.profiled.has_value() && job.tensor_parallel_size == 1 &&
+         job.context_parallel_size == 1 && job.pipeline_parallel_size == 1 &&
+         job.expert_parallel_size == 1 && !job.compile && !job.resumed_from_checkpoint &&
+         (job.zero_stage == 0 || job.shard_group_size == job.data_parallel_size);
+}
+
 // How many fields of the job a row names, or -1 where it names another.
 int Specificity(const CalibrationRow& row, const Job& job, bool measured) {
+  if (row.phantom && !(measured && RanAsOnPhantoms(job))) return -1;
   int named = 0;
   const auto agrees = [&named](const auto& field, auto value) {
     if (field.has_value()) ++named;
@@ -27,6 +38,7 @@ int Specificity(const CalibrationRow& row, const Job& job, bool measured) {
   };
   if (row.framework.has_value() && !measured) return -1;
   if (!agrees(row.framework, job.profile->framework)) return -1;
+  if (!agrees(row.trainer, job.profile->trainer)) return -1;
   if (!agrees(row.tensor_parallel, job.tensor_parallel_size > 1)) return -1;
   if (!agrees(row.expandable_segments, job.allocator.expandable_segments)) return -1;
   return named;
@@ -62,9 +74,9 @@ Margins MarginsOf(const Calibration& calibration, const Job& job, Detail detail)
   const std::vector<std::string>& gpus = calibration.gpus;
   margins.gpu_measured =
       job.gpu != nullptr && std::find(gpus.begin(), gpus.end(), job.gpu->id) != gpus.end();
-  margins.framework_measured =
-      std::any_of(calibration.rows.begin(), calibration.rows.end(),
-                  [&job](const auto& row) { return row.framework == job.profile->framework; });
+  margins.framework_measured = std::any_of(
+      calibration.rows.begin(), calibration.rows.end(),
+      [&job](const auto& row) { return !row.phantom && row.framework == job.profile->framework; });
   margins.experts_measured =
       !job.profile->dispatches_experts || job.model == nullptr || !job.model->experts.Any();
   const bool measured =
@@ -79,6 +91,12 @@ Margins MarginsOf(const Calibration& calibration, const Job& job, Detail detail)
     best[gauge] = named;
     rows[gauge] = &row;
   }
+  const auto by_phantom = [&rows](CalibratedGauge gauge) {
+    const CalibrationRow* const row = rows[static_cast<size_t>(gauge)];
+    return row != nullptr && row->phantom;
+  };
+  margins.allocated_by_phantom = by_phantom(CalibratedGauge::kAllocated);
+  margins.reserved_by_phantom = by_phantom(CalibratedGauge::kReserved);
   if (calibration.risks.empty()) return margins;
   const Place place = Locate(calibration.risks, job.risk);
   const auto share = [&](CalibratedGauge gauge) {

@@ -16,6 +16,8 @@ struct Margins {
   double reserved = 0;
   double device = 0;
   double capacity = 0;
+  bool allocated_by_phantom = false;
+  bool reserved_by_phantom = false;
   bool framework_measured = true;
   bool experts_measured = true;  // or there are none
   bool gpu_measured = true;
@@ -25,6 +27,8 @@ struct Margins {
 // framework or a GPU without measured jobs has those of rows that name no
 // framework, which are as wide as the widest framework's; so has one that sends
 // tokens to the ranks of their experts, as what a rank gets depends on the tokens.
+// Rows of a phantom are of jobs that split nothing but their data and what belongs to it, on as
+// many GPUs, and compile nothing.
 //
 // Between two risks of the table shares follow the logarithm of the risk; below
 // the least the normal quantile. At a gauge without rows they are 0.

@@ -124,7 +124,7 @@ MemoryEstimate EstimateProfiled(const Job& job, const Catalog& catalog) {
   estimate.active_parameter_count = estimate.parameter_count;
   estimate.warnings = job.warnings;
   WarnOfRun(job, outside, estimate);
-  WarnOfUncalibrated(margins, estimate);
+  SayCalibrated(margins, estimate);
   FillVerdict(job, outside, estimate);
   estimate.calibration_id = catalog.calibration.id;
   return estimate;

@@ -1,5 +1,5 @@
-// What measured jobs held: a table of shares by which measured figures lie above
-// expected ones. The one table of fitted constants of memory;
+// What measured jobs, and runs on a phantom, held: a table of shares by which their figures lie
+// above expected ones. The one table of fitted constants of memory;
 // tests/accuracy/calibrate.py writes it.
 #ifndef PLIMSOLL_ESTIMATOR_CATALOG_CALIBRATION_H_
 #define PLIMSOLL_ESTIMATOR_CATALOG_CALIBRATION_H_
@@ -27,9 +27,11 @@ struct CalibrationRow {
   CalibratedGauge gauge = CalibratedGauge::kAllocated;
   Detail detail{};
   std::optional<Framework> framework{};
+  std::optional<Trainer> trainer{};
   std::optional<bool> tensor_parallel{};  // its collectives keep memory from being used again
   std::optional<bool> expandable_segments{};
-  int64_t row_count = 0;       // measured
+  bool phantom = false;  // of runs where nothing computes: of some jobs alone
+  int64_t row_count = 0;
   std::vector<double> shares;  // at each of Calibration::risks
 };
 

@@ -49,8 +49,12 @@ const FitOf& Evaluation::Memory(const Entry& entry) {
 bool Evaluation::MayFit(const Choice& choice, const MemoryEstimate& summary) {
   if (summary.verdict == Verdict::kFits) return true;
   if (goal_.detail == Detail::kSummary) return false;
-  const MarginsKey key = {choice[KnobId::kGpu], choice[KnobId::kTensorParallel],
-                          choice[KnobId::kPipelineParallel], choice[KnobId::kZeroStage]};
+  const MarginsKey key = {choice[KnobId::kGpu],
+                          choice[KnobId::kTensorParallel],
+                          choice[KnobId::kPipelineParallel],
+                          choice[KnobId::kContextParallel],
+                          choice[KnobId::kZeroStage],
+                          choice[KnobId::kShardGroup]};
   auto found = margins_.find(key);
   if (found == margins_.end()) {
     found = margins_.emplace(key, ranking_.ReplayMarginsOf(choice)).first;

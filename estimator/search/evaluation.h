@@ -83,9 +83,9 @@ class Evaluation {
   int64_t fit_count() const { return fit_count_; }
 
  private:
-  // What a framework and margins follow from: GPU, tensor and pipeline parallelism,
-  // ZeRO stage.
-  using MarginsKey = std::array<int32_t, 4>;
+  // What a framework and margins follow from: GPU, tensor, pipeline and context parallelism,
+  // ZeRO stage, groups that shard.
+  using MarginsKey = std::array<int32_t, 6>;
 
   bool MayFit(const Choice& choice, const MemoryEstimate& summary);
   MemoryEstimate Estimate(const Choice& choice);

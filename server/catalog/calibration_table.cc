@@ -23,7 +23,8 @@ constexpr Word<Detail> kTableDetails[] = {
 };
 constexpr absl::string_view kFields[] = {"id", "date", "source", "gpus", "risks", "shares"};
 constexpr absl::string_view kRowFields[] = {
-    "gauge", "detail", "framework", "tensor_parallel", "expandable_segments", "rows", "shares",
+    "gauge",   "detail", "framework", "trainer", "tensor_parallel", "expandable_segments",
+    "phantom", "rows",   "shares",
 };
 
 // `rising`: shares; else risks, which fall.
@@ -52,13 +53,23 @@ CalibrationRow ReadRow(const YAML::Node& fields, const std::string& where, size_
   if (fields["framework"]) {
     row.framework = ReadWord(fields["framework"], path("framework"), kFrameworks);
   }
+  if (fields["trainer"]) {
+    const bool none = fields["trainer"].IsScalar() && fields["trainer"].Scalar() == "none";
+    row.trainer = none ? Trainer::kNone : ReadWord(fields["trainer"], path("trainer"), kTrainers);
+  }
   const auto flag = [&](const char* name) -> std::optional<bool> {
     if (!fields[name]) return std::nullopt;
     return Read<bool>(fields[name], path(name), "must be true or false");
   };
   row.tensor_parallel = flag("tensor_parallel");
   row.expandable_segments = flag("expandable_segments");
-  row.row_count = Read<int64_t>(fields["rows"], path("rows"), "must be a number of measured rows");
+  row.phantom = flag("phantom").value_or(false);
+  const bool of_allocator =
+      row.gauge == CalibratedGauge::kAllocated || row.gauge == CalibratedGauge::kReserved;
+  if (row.phantom && !(of_allocator && row.framework.has_value())) {
+    Refuse(path("phantom"), "must be of allocated or reserved, and of a framework");
+  }
+  row.row_count = Read<int64_t>(fields["rows"], path("rows"), "must be a number of rows");
   row.shares = ReadNumbers(fields["shares"], path("shares"), true);
   if (row.shares.size() != risk_count) {
     Refuse(path("shares"), absl::StrCat("must be ", risk_count, ", one for each risk"));

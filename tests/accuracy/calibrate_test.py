@@ -5,13 +5,17 @@ import unittest
 import calibrate
 
 
-def row(score, framework="ddp", gauge="allocated", model="m", tensor=False, number=0):
+def row(score, framework="ddp", gauge="allocated", model="m", tensor=False, number=0,
+        trainer="none", ran=False, experts=False):
     return {
         "id": f"r-{number}",
         "sets": ["s"],
         "gauge": gauge,
         "framework": framework,
         "tensor_parallel": tensor,
+        "trainer": trainer,
+        "phantom": ran,
+        "experts": experts,
         "gpu": "g",
         "model": model,
         "measured": 100 * (1 + score),
@@ -72,6 +76,39 @@ class CalibrateTest(unittest.TestCase):
         self.assertEqual(table["device", "replay", None, None][1], [0.5] * 6)
         self.assertEqual(calibrate.look_up(table, row(0, "nanotron"), "replay"), 0.1)
         self.assertAlmostEqual(calibrate.bound(table, row(0), "replay"), 110)
+
+    def test_a_phantoms_rows_make_a_group_of_their_own(self):
+        ran = [row(0.01, ran=True, number=i) for i in range(40)]
+        few = [row(0.0, "fsdp2", ran=True) for _ in range(calibrate.LEAST - 1)]
+        table = calibrate.fit_all([row(0.02), *ran, *few], "replay")
+        self.assertEqual(table["allocated", "replay", "ddp", False, "none"], (40, [0.02] * 6),
+                         "a measured row holds more")
+        self.assertNotIn(("allocated", "replay", "fsdp2", False, "none"), table)
+        self.assertEqual(table["allocated", "replay", "ddp", False], (1, [0.02] * 6))
+        table = calibrate.fit_all([row(0.0), *ran, *few], "replay")
+        self.assertEqual(table["allocated", "replay", "ddp", False, "none"], (40, [0.01] * 6))
+        self.assertEqual(table["allocated", "replay", None, None], (1, [0.0] * 6),
+                         "what is known of nothing is measured")
+        self.assertAlmostEqual(calibrate.bound(table, ran[0], "replay"), 101)
+        self.assertAlmostEqual(calibrate.bound(table, row(0.0), "replay"), 100)
+
+    def test_a_trainer_needs_rows_of_its_own(self):
+        ran = [row(0.01, ran=True, number=i) for i in range(40)]
+        ran += [row(0.03, ran=True, trainer="litgpt") for _ in range(5)]
+        ran += [row(0.05, "fsdp2", ran=True, trainer="hf-trainer") for _ in range(29)]
+        ran += [row(0.05, ran=True, trainer="hf-trainer")]
+        table = calibrate.fit_all([row(0.0), *ran], "replay")
+        self.assertNotIn(("allocated", "replay", "ddp", False, "litgpt"), table)
+        count, shares = table["allocated", "replay", "ddp", False, "hf-trainer"]
+        self.assertEqual((count, shares[-1]), (1, 0.05), "the trainer's rows ask for more")
+
+    def test_rows_that_send_to_experts_widen_the_widest_alone(self):
+        table = calibrate.fit([row(0.01), row(0.3, "megatron-core", experts=True)], "replay")
+        self.assertNotIn(("allocated", "replay", "megatron-core", False), table)
+        self.assertEqual(table["allocated", "replay", "ddp", False], (1, [0.01] * 6))
+        self.assertEqual(table["allocated", "replay", None, None], (2, [0.3] * 6))
+        asked = row(0, "megatron-core", experts=True)
+        self.assertEqual(calibrate.look_up(table, asked, "replay"), 0.3)
 
     def test_no_model_is_on_both_sides(self):
         rows = [row(0, model=str(i % 7), number=i) for i in range(70)]

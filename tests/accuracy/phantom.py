@@ -1,7 +1,8 @@
 """Training steps of real PyTorch and transformers on a GPU that computes nothing: `phantom` rows.
 
 The allocator, autograd, FSDP and the optimizers are the real ones; NCCL, the CUDA context and a
-GPU that lags behind its CPU are not there. So these rows are no measurements, and make no bounds.
+GPU that lags behind its CPU are not there. So these rows are no measurements: calibrate.py makes
+bounds of allocated and reserved memory of them, never of the device.
 """
 
 import functools

@@ -450,8 +450,10 @@ class PhantomTest(unittest.TestCase):
         self.assertEqual(asked["runtime"]["trainer"], "hf-trainer")
         self.assertEqual(asked["parallelism"]["zero_stage"], 3)
 
-    def test_it_makes_no_bound(self):
-        sources = {source for _, source, _ in calibrate.measured_rows(DATA)}
+    def test_its_rows_are_told_apart_from_measured_ones(self):
+        measured, ran = calibrate.rows_of(DATA)
+        self.assertEqual({source for _, source, _ in ran}, {phantom})
+        sources = {source for _, source, _ in measured}
         self.assertNotIn(phantom, sources)
         self.assertIn(torchtitan, sources)
 

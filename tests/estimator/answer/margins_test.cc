@@ -77,6 +77,35 @@ TEST(MarginsTest, WhatWasNotMeasuredHasTheWidest) {
   EXPECT_FALSE(MarginsAt(0.01, job).gpu_measured);
 }
 
+// Rows of a phantom are of jobs that split nothing but their data, on GPUs that were measured.
+TEST(MarginsTest, APhantomTellsOfJobsLikeItsOwn) {
+  Calibration table = Table();
+  table.rows.push_back({.gauge = CalibratedGauge::kReserved,
+                        .detail = Detail::kReplay,
+                        .framework = Framework::kDdp,
+                        .trainer = Trainer::kNone,
+                        .tensor_parallel = false,
+                        .phantom = true,
+                        .row_count = 40,
+                        .shares = {0, 0.01, 0.05}});
+  const auto margins = [&table](const JobSpec& spec) {
+    return MarginsOf(table, *Valid(spec), Detail::kReplay);
+  };
+  JobSpec job = SmallJob();
+  EXPECT_DOUBLE_EQ(margins(job).reserved, 0.05);
+  EXPECT_TRUE(margins(job).reserved_by_phantom);
+  EXPECT_FALSE(margins(job).allocated_by_phantom);
+  job.runtime.trainer = "hf-trainer";
+  EXPECT_DOUBLE_EQ(margins(job).reserved, 0.2) << "another trainer";
+  job = SmallJob();
+  job.runtime.compile = true;
+  EXPECT_DOUBLE_EQ(margins(job).reserved, 0.2) << "compiled";
+  job = SmallJob();
+  job.cluster.gpu = "rtx-4090";
+  EXPECT_DOUBLE_EQ(margins(job).reserved, 0.5) << "a GPU that nobody measured";
+  EXPECT_FALSE(margins(job).reserved_by_phantom);
+}
+
 TEST(MarginsTest, AGaugeOrADetailWithoutRowsHasNoMargin) {
   EXPECT_EQ(MarginsAt(0.01).allocated, 0);
   EXPECT_EQ(MarginsAt(0.01, SmallJob(), Detail::kSummary).reserved, 0);

@@ -45,6 +45,21 @@ TEST(CalibrationTableTest, ReadsATable) {
   EXPECT_FALSE(table->rows[2].expandable_segments.has_value());
   EXPECT_EQ(table->rows[2].shares.back(), 1);
   EXPECT_EQ(table->rows[5].detail, Detail::kSummary);
+  EXPECT_FALSE(table->rows[2].phantom);
+}
+
+TEST(CalibrationTableTest, ReadsRowsOfAPhantom) {
+  const std::string text = absl::StrCat(
+      kTable,
+      "- {gauge: reserved, detail: replay, framework: ddp, tensor_parallel: false, "
+      "trainer: none, phantom: true, rows: 40, shares: [0, 0.1]}\n",
+      "- {gauge: allocated, detail: replay, framework: ddp, trainer: hf-trainer, phantom: true, "
+      "rows: 40, shares: [0, 0.1]}\n");
+  const absl::StatusOr<Calibration> table = ReadCalibrationTable({.path = "t.yaml", .text = text});
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_TRUE(table->rows[8].phantom);
+  EXPECT_EQ(table->rows[8].trainer, Trainer::kNone);
+  EXPECT_EQ(table->rows[9].trainer, Trainer::kHfTrainer);
 }
 
 TEST(CalibrationTableTest, TheEmbeddedOneNamesWhatWasMeasured) {
@@ -71,6 +86,12 @@ TEST(CalibrationTableTest, WhatIsBrokenIsNamed) {
             "megatron-core, megatron-lm, megatron-deepspeed, nanotron");
   EXPECT_EQ(Error("tensor_parallel: true", "tensor_parallel: 3"),
             "t.yaml: shares[2].tensor_parallel: must be true or false");
+  EXPECT_EQ(
+      Error("gauge: capacity, detail: replay,", "gauge: capacity, detail: replay, phantom: true,"),
+      "t.yaml: shares[4].phantom: must be of allocated or reserved, and of a framework");
+  EXPECT_EQ(Error("framework: nanotron,", "framework: nanotron, trainer: nobody,"),
+            "t.yaml: shares[2].trainer: nobody must be one of torchtitan, torchtune, litgpt, "
+            "hf-trainer");
   EXPECT_EQ(Error("gauge: capacity", "gauge: device"),
             "t.yaml: shares: no row is for every job: gauge capacity, detail replay");
   EXPECT_EQ(ReadCalibrationTable({.path = "t.yaml", .text = "[1"}).status().message().substr(0, 8),
