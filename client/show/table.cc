@@ -188,10 +188,11 @@ std::string Gauges(const std::vector<RankRange>& ranges, const Terminal& termina
 std::string Notices(const v1::EstimateMemoryResponse& response, const Terminal& terminal) {
   std::string out = AssumedLines(response.assumptions(), terminal);
   out += WarningLines(response.warnings(), terminal);
+  const absl::string_view by = response.calibrated() == "phantom" ? " (calibrated: phantom)" : "";
   absl::StrAppend(
       &out, "\n",
       Wrap(absl::StrCat("Estimator ", Clean(response.estimator_version()), ", calibration ",
-                        Clean(response.calibration_id()), ", ", Clean(response.detail())),
+                        Clean(response.calibration_id()), by, ", ", Clean(response.detail())),
            terminal.width, 2),
       "\n");
   return out;

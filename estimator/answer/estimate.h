@@ -97,6 +97,7 @@ struct MemoryEstimate {
   bool replay_left = false;          // it is dearer than the options' max_replay_events
   bool interrupted = false;          // nothing else is known, and the verdict is never kFits
   absl::string_view calibration_id;  // into the catalog
+  absl::string_view calibrated;      // what upper bounds rest on: none, measured or phantom
   std::vector<TraceEntry> trace;     // when asked for
   std::vector<LedgerEntry> ledger;   // when asked for
   std::optional<MemoryCurve> curve;  // of the limiting rank, when asked for

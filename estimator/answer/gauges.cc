@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
 #include "estimator/base/units.h"
 #include "estimator/replay/rank_replay.h"
 
@@ -72,16 +71,9 @@ void FillVerdict(const Job& job, const Outside& outside, MemoryEstimate& estimat
 }
 
 void SayCalibrated(const Margins& margins, MemoryEstimate& estimate) {
-  if (margins.allocated_by_phantom || margins.reserved_by_phantom) {
-    estimate.warnings.push_back(
-        {"calibrated-by-phantom", "job.runtime.framework",
-         absl::StrCat("upper bounds of ", margins.allocated_by_phantom ? "allocated" : "",
-                      margins.allocated_by_phantom && margins.reserved_by_phantom ? " and " : "",
-                      margins.reserved_by_phantom ? "reserved" : "",
-                      " memory rest on runs of this framework's own code where nothing computes, "
-                      "and on measured jobs where these held more; that of the device on measured "
-                      "jobs")});
-  }
+  const bool measured =
+      margins.framework_measured && margins.experts_measured && margins.gpu_measured;
+  estimate.calibrated = !measured ? "none" : (margins.by_phantom ? "phantom" : "measured");
   if (!margins.framework_measured) {
     estimate.warnings.push_back({"uncalibrated", "job.runtime.framework",
                                  "no measured job of this framework: its upper bounds are the "

@@ -95,8 +95,8 @@ Margins MarginsOf(const Calibration& calibration, const Job& job, Detail detail)
     const CalibrationRow* const row = rows[static_cast<size_t>(gauge)];
     return row != nullptr && row->phantom;
   };
-  margins.allocated_by_phantom = by_phantom(CalibratedGauge::kAllocated);
-  margins.reserved_by_phantom = by_phantom(CalibratedGauge::kReserved);
+  margins.by_phantom =
+      by_phantom(CalibratedGauge::kAllocated) || by_phantom(CalibratedGauge::kReserved);
   if (calibration.risks.empty()) return margins;
   const Place place = Locate(calibration.risks, job.risk);
   const auto share = [&](CalibratedGauge gauge) {

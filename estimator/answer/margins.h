@@ -16,8 +16,7 @@ struct Margins {
   double reserved = 0;
   double device = 0;
   double capacity = 0;
-  bool allocated_by_phantom = false;
-  bool reserved_by_phantom = false;
+  bool by_phantom = false;  // allocated's or reserved's
   bool framework_measured = true;
   bool experts_measured = true;  // or there are none
   bool gpu_measured = true;

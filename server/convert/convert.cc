@@ -298,6 +298,7 @@ void Encode(const MemoryEstimate& estimate, WireWriter* to) {
   for (const LedgerEntry& entry : estimate.ledger) Encode(Response::kLedgerFieldNumber, entry, to);
   if (estimate.curve.has_value()) Encode(Response::kTimelineFieldNumber, *estimate.curve, to);
   to->Number(Response::kActiveParameterCountFieldNumber, estimate.active_parameter_count);
+  to->Text(Response::kCalibratedFieldNumber, estimate.calibrated);
 }
 
 v1::ModelInfo ToProto(const std::string& name, const Transformer& model, const Catalog& catalog) {

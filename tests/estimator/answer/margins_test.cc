@@ -93,8 +93,7 @@ TEST(MarginsTest, APhantomTellsOfJobsLikeItsOwn) {
   };
   JobSpec job = SmallJob();
   EXPECT_DOUBLE_EQ(margins(job).reserved, 0.05);
-  EXPECT_TRUE(margins(job).reserved_by_phantom);
-  EXPECT_FALSE(margins(job).allocated_by_phantom);
+  EXPECT_TRUE(margins(job).by_phantom);
   job.runtime.trainer = "hf-trainer";
   EXPECT_DOUBLE_EQ(margins(job).reserved, 0.2) << "another trainer";
   job = SmallJob();
@@ -103,7 +102,7 @@ TEST(MarginsTest, APhantomTellsOfJobsLikeItsOwn) {
   job = SmallJob();
   job.cluster.gpu = "rtx-4090";
   EXPECT_DOUBLE_EQ(margins(job).reserved, 0.5) << "a GPU that nobody measured";
-  EXPECT_FALSE(margins(job).reserved_by_phantom);
+  EXPECT_FALSE(margins(job).by_phantom);
 }
 
 TEST(MarginsTest, AGaugeOrADetailWithoutRowsHasNoMargin) {

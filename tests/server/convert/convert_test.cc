@@ -95,6 +95,7 @@ TEST(EncodeTest, CopiesEverything) {
                           {"cluster.gpu_count", {}, 8, "x"}};
   estimate.warnings = {{"code", "job.a", "text"}};
   estimate.calibration_id = "none";
+  estimate.calibrated = "phantom";
   estimate.trace = {{"zero", 5, 6}};
   estimate.ledger.resize(1);
   estimate.ledger[0].dtype = DType::kBf16;
@@ -111,7 +112,8 @@ TEST(EncodeTest, CopiesEverything) {
             R"("trace":[{"pass":"zero","stateBytes":"5","activationBytes":"6"}],)"
             R"("ledger":[{"block":"","tensor":"","role":"ROLE_ACTIVATION","dtype":"bf16",)"
             R"("shape":"","extents":"","bytes":"0","count":"7",)"
-            R"("shrunkBy":["tensor-parallel","zero"],"lifetime":""}],"activeParameterCount":"3"})");
+            R"("shrunkBy":["tensor-parallel","zero"],"lifetime":""}],"activeParameterCount":"3",)"
+            R"("calibrated":"phantom"})");
 }
 
 TEST(EncodeTest, CopiesEveryFieldOfARank) {
