@@ -75,6 +75,9 @@ void FillRank(const Asked& asked, const Stage& stage, const StagePeak& peak, Ran
   rank.peak_phase = peak.phase;
   FillBreakdown(program.outside, peak.usage.roles, reserved - expected.allocated, rank);
   FillMoments(peak, rank);
+  for (const State& state : program.host_states) {
+    rank.host_bytes = Add(rank.host_bytes, StateBytes(state, peak.sums));
+  }
 }
 
 // Moments of the timeline, on the job's own GPU where it runs there.
@@ -187,6 +190,17 @@ void WarnOfRisk(MemoryEstimate& estimate) {
   estimate.warnings.push_back({"not-replayed", "detail",
                                "tensors fit; whether all that the allocator holds beside them does "
                                "follows from the order of allocations, which only a replay knows"});
+}
+
+void WarnOfHost(const Job& job, MemoryEstimate& estimate) {
+  if (!job.offload_parameters) return;
+  int64_t most = 0;
+  for (const RankMemory& rank : estimate.ranks) most = std::max(most, rank.host_bytes);
+  const int64_t gpus = std::min(job.gpus_per_node, job.gpu_count);
+  estimate.warnings.push_back(
+      {"host-memory", "job.runtime.offload_parameters",
+       absl::StrCat("a node's own memory holds ", FormatGib(Multiply(gpus, most)), " for its ",
+                    gpus, " GPUs, which is not checked")});
 }
 
 void WarnOfAllocator(const Job& job, MemoryEstimate& estimate) {
@@ -313,6 +327,7 @@ std::variant<MemoryEstimate, Violations> EstimateMemory(const JobSpec& spec, con
     }
   }
   WarnOfAllocator(*job, estimate);
+  WarnOfHost(*job, estimate);
   SayCalibrated(margins, estimate);
   FillVerdict(*job, program.outside, estimate);
   WarnOfRisk(estimate);

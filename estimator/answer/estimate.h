@@ -54,6 +54,7 @@ struct RankMemory {
   Phase peak_phase = Phase::kForward;
   RoleBytes breakdown{};  // adds up to device.expected_bytes
   absl::InlinedVector<Moment, 2 * kPhaseCount> moments;
+  int64_t host_bytes = 0;  // of what is offloaded
 };
 
 // Bytes on the most loaded rank after one pass.

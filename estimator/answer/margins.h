@@ -27,7 +27,7 @@ struct Margins {
 // framework, which are as wide as the widest framework's; so has one that sends
 // tokens to the ranks of their experts, as what a rank gets depends on the tokens.
 // Rows of a phantom are of jobs that split nothing but their data and what belongs to it, on as
-// many GPUs, and compile nothing.
+// many GPUs, compile nothing, and have all of it on GPUs.
 //
 // Between two risks of the table shares follow the logarithm of the risk; below
 // the least the normal quantile. At a gauge without rows they are 0.

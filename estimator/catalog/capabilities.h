@@ -101,6 +101,7 @@ enum class Ability : uint8_t {
   kReduceBucket,
   kOverlapCommunication,
   kReshardAfterForward,
+  kOffloadParameters,
   kCompile,
   kGradientAccumulationFusion,
   kAttentionMask,

@@ -324,6 +324,15 @@ constexpr CapabilityRow kRows[] = {
     Of(kFsdp, {Ability::kReshardAfterForward},
        "torch distributed/fsdp/_fully_shard/_fully_shard.py, fully_shard; distributed/fsdp/api.py, "
        "SHARD_GRAD_OP"),
+    Of(kFsdp2, {Ability::kOffloadParameters},
+       "torch distributed/fsdp/_fully_shard/_fsdp_api.py, CPUOffloadPolicy"),
+    NotModelled(kFsdp1 | kDeepSpeed, {Ability::kOffloadParameters}, "fsdp2 is, with its policy",
+                "torch distributed/fsdp/api.py, CPUOffload; deepspeed runtime/zero/config.py, "
+                "offload_param"),
+    NotModelled(kMegatron, {Ability::kOffloadParameters}, "its optimizer alone can be offloaded",
+                "Megatron core/optimizer/cpu_offloading, HybridDeviceOptimizer"),
+    Lacks(kDdp | kNanotron, {Ability::kOffloadParameters}, "it keeps whole weights on each GPU",
+          "torch nn/parallel/distributed.py; nanotron parallel/parameters.py"),
     Of(kOfModules, {Ability::kCompile}, "torch nn/modules/module.py, compile, of each layer"),
     Of(kCore, {Ability::kGradientAccumulationFusion},
        "Megatron core/model_parallel_config.py, gradient_accumulation_fusion"),
@@ -556,6 +565,7 @@ const std::array<AbilityName, kAbilityCount> kAbilityNames = {{
     {Ability::kReduceBucket, "runtime.reduce_bucket_element_count", "set"},
     {Ability::kOverlapCommunication, "runtime.overlap_communication", "set"},
     {Ability::kReshardAfterForward, "runtime.reshard_after_forward", "set"},
+    {Ability::kOffloadParameters, "runtime.offload_parameters", "set"},
     {Ability::kCompile, "runtime.compile", "set"},
     {Ability::kGradientAccumulationFusion, "runtime.gradient_accumulation_fusion", "set"},
     {Ability::kAttentionMask, "runtime.attention_mask", "set"},

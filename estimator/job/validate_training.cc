@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "estimator/base/units.h"
+#include "estimator/job/beside.h"
 #include "estimator/job/job_abilities.h"
 #include "estimator/job/validate_sections.h"
 #include "estimator/job/vocabularies.h"
@@ -549,6 +550,7 @@ void CheckKnobs(const RuntimeSpec& spec, Check& check, Job& job) {
   CheckBucket(spec, check, job);
   needs(Ability::kOverlapCommunication, "overlap_communication", spec.overlap_communication);
   needs(Ability::kReshardAfterForward, "reshard_after_forward", spec.reshard_after_forward);
+  needs(Ability::kOffloadParameters, "offload_parameters", spec.offload_parameters);
   needs(Ability::kCompile, "compile", spec.compile);
   needs(Ability::kGradientAccumulationFusion, "gradient_accumulation_fusion",
         spec.gradient_accumulation_fusion);
@@ -561,6 +563,13 @@ void CheckKnobs(const RuntimeSpec& spec, Check& check, Job& job) {
       spec.reshard_after_forward.value_or(job.zero_stage == 3 && job.pipeline_parallel_size == 1);
   job.last_block_gathered = job.profile->last_block_gathered && job.reshard_after_forward &&
                             !spec.reshard_after_forward.has_value();
+  job.offload_parameters = spec.offload_parameters.value_or(false);
+  if (job.offload_parameters) {
+    const Beside offload("offloaded parameters", "runtime.offload_parameters", check);
+    offload.Refuse(job.pipeline_parallel_size > 1, "parallelism.pipeline_parallel_size",
+                   job.pipeline_parallel_size);
+    offload.Refuse(job.paged_states, "training.optimizer.paged", "true");
+  }
   job.compile = spec.compile.value_or(false);
   job.grouped_gemm = spec.grouped_gemm.value_or(false);
   job.deterministic = spec.deterministic.value_or(false);

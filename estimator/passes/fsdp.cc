@@ -60,10 +60,21 @@ void ShardStates(const Job& job, Program& program) {
   if (rows) program.row_shards = job.shard_group_size;
 }
 
+// What is of parameters and of the optimizer is in the host's memory; the step is made there.
+// Source: torch/distributed/fsdp/_fully_shard/_fsdp_api.py, CPUOffloadPolicy.
+void MoveToHost(Program& program) {
+  const auto stays = [](const State& state) { return state.part == Part::kOther; };
+  auto& states = program.states;
+  const auto moved = std::stable_partition(states.begin(), states.end(), stays);
+  program.host_states.assign(moved, states.end());
+  states.erase(moved, states.end());
+}
+
 // Of a group's parameters.
 struct Elements {
   int64_t all = 0;
   int64_t trained = 0;
+  int64_t largest = 0;  // of one
 };
 
 // FSDP2 pads each parameter to whole rows on each rank, in what is gathered and reduced too.
@@ -79,17 +90,25 @@ Elements ElementsOf(const Job& job, const Block& block, int64_t row_shards) {
       stored = CeilDivide(Bytes(job.quantization->format, sums.quantized),
                           Bytes(job.precision.parameter, 1));
     }
-    return {Add(Add(sums.parameters, sums.frozen), stored), sums.parameters};
+    return {Add(Add(sums.parameters, sums.frozen), stored), sums.parameters, sums.largest};
   }
   const int64_t trained = Multiply(row_shards, sums.row_shard);
-  return {Add(trained, Multiply(row_shards, sums.frozen_row_shard)), trained};
+  return {Add(trained, Multiply(row_shards, sums.frozen_row_shard)), trained, sums.largest};
 }
 
-// A rank's share of what is trained of a group, cast from the master's dtype to be gathered.
+// A rank's share of what is trained of a group, cast from the master's dtype to be gathered. What
+// is in the host's memory comes to the GPU first, one parameter after the other.
 // Source: torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py,
-// _get_param_all_gather_inputs; _flat_param.py, _use_low_precision_shard.
+// _get_param_all_gather_inputs; _flat_param.py, _use_low_precision_shard; _fsdp_param.py,
+// all_gather_inputs.
 int64_t GatherInputBytes(const Job& job, const Elements& elements) {
-  if (job.precision.master == DType::kNone) return 0;
+  const bool cast = job.precision.master != DType::kNone;
+  if (job.offload_parameters) {
+    const int64_t share = CeilDivide(elements.all, job.shard_group_size);
+    const int64_t one = CeilDivide(elements.largest, job.shard_group_size);
+    return Add(Bytes(job.precision.parameter, share), cast ? Bytes(job.precision.master, one) : 0);
+  }
+  if (!cast) return 0;
   return Bytes(job.precision.parameter, CeilDivide(elements.trained, job.shard_group_size));
 }
 
@@ -150,13 +169,14 @@ void AddGather(const Job& job, Block& block, const Elements& elements, int64_t l
                              .backward_bytes = weights});
   }
   const int64_t both = Add(weights, Bytes(job.precision.parameter, layer_elements));
-  block.buffers.push_back(
-      {.name = "gather.output",
-       .role = Role::kCommunication,
-       .stream = Stream::kAllGather,
-       .forward_bytes = stays && first ? 0 : both,
-       .backward_bytes = stays || block.kind == BlockKind::kHead ? 0 : (first ? both : weights),
-       .input_bytes = GatherInputBytes(job, elements)});
+  // Nothing is on its way behind the head's or, of FSDP2, before the first.
+  const bool passed = block.kind == BlockKind::kLayer || (first && block.kind != BlockKind::kHead);
+  block.buffers.push_back({.name = "gather.output",
+                           .role = Role::kCommunication,
+                           .stream = Stream::kAllGather,
+                           .forward_bytes = stays && first ? 0 : both,
+                           .backward_bytes = stays || !passed ? 0 : (first ? both : weights),
+                           .input_bytes = GatherInputBytes(job, elements)});
 }
 
 // The gradients of a group on their way to other ranks.
@@ -205,38 +225,72 @@ void AddRootGather(const Job& job, const Elements& root, const Elements& layer, 
        .input_bytes = GatherInputBytes(job, root)});
 }
 
-// One group of embedding, final norm and head: gathered before the first block,
-// reduced after the last, the head's whole gradients waiting for the
-// embedding's: with FSDP2 for the reduction, with FSDP1 for one flat gradient of
-// the group, which those of earlier micro-batches are then added to.
+// Of a table that the head reads too there are two gradients, and their sum is a third tensor.
+// Source: torch/csrc/autograd/input_buffer.cpp, accumulate (in place only where nobody else refers
+// to the first); seen under the phantom.
+void AddSumOfTied(const Job& job, Block& embedding) {
+  const bool here = job.model->tied_embeddings && job.pipeline_parallel_size == 1;
+  const Parameter& table = embedding.parameters.front();
+  if (!here || job.profile->flat_units || table.frozen) return;
+  const auto sum = static_cast<TensorId>(embedding.tensors.size());
+  Tensor& tensor = embedding.tensors.emplace_back();
+  tensor.name = "embedding.tokens.weight.gradient.sum";
+  tensor.shape = table.shape;
+  tensor.dtype = job.precision.gradient;
+  tensor.role = Role::kGradient;
+  tensor.storage = sum;
+  tensor.differentiable = false;
+  embedding.ops.front().backward_temporaries.Add(sum);
+}
+
+// Embedding, final norm and head as one group.
+Elements RootElements(const Job& job, const Program& program) {
+  Elements root;
+  for (const Block& block : program.blocks) {
+    if (block.kind == BlockKind::kLayer) continue;
+    const auto [all, trained, largest] = ElementsOf(job, block, program.row_shards);
+    root = {Add(root.all, all), Add(root.trained, trained), std::max(root.largest, largest)};
+  }
+  return root;
+}
+
+// The head's whole gradients wait for the embedding's: with FSDP2 for the reduction, with FSDP1
+// for one flat gradient of the group, which those of earlier micro-batches are then added to.
 // Source: torch/distributed/fsdp/_fully_shard/_fsdp_state.py,
 // _root_post_backward_final_callback; _flat_param.py, _get_unflat_views.
+void AddHeadGradients(const Job& job, const Block& head, Program& program) {
+  const Elements elements = ElementsOf(job, head, program.row_shards);
+  const BlockSums sums = SumBlock(head, 1);
+  const int64_t tied = sums.all.parameters - sums.own.parameters;
+  const int64_t waiting = Add(elements.trained, tied);
+  if (waiting == 0 || (AccumulatesWhole(job) && !job.profile->flat_units)) return;
+  program.states.push_back({.name = "gradients.head",
+                            .role = Role::kGradient,
+                            .place = Place::kHeadStage,
+                            .basis = Basis::kBytes,
+                            .fixed_bytes = Bytes(job.precision.gradient, waiting),
+                            .alive = During(Phase::kBackward, Phase::kBackward, true, true)});
+}
+
+// The group is gathered before the first block, and reduced after the last.
 void AddRootGroup(const Job& job, const Elements& layer, Program& program) {
-  Elements root;
+  const Elements root = RootElements(job, program);
   for (Block& block : program.blocks) {
     if (block.kind == BlockKind::kLayer) continue;
-    const auto [elements, trained] = ElementsOf(job, block, program.row_shards);
-    root = {Add(root.all, elements), Add(root.trained, trained)};
     const bool head = block.kind == BlockKind::kHead;
     if (!RootGoesFirst(job)) {
-      AddGathered(job, elements,
+      AddGathered(job, ElementsOf(job, block, program.row_shards).all,
                   {.name = head ? "gathered.head" : "gathered.embedding",
                    .place = head ? Place::kHeadStage : Place::kEmbeddingStage,
                    .alive = kForwardToBackward},
                   program);
     }
     if (head) AddPrefetch(job, layer, block);
-    const bool flat = job.profile->flat_units;
-    if (!head || trained == 0 || (AccumulatesWhole(job) && !flat)) continue;
-    program.states.push_back({.name = "gradients.head",
-                              .role = Role::kGradient,
-                              .place = Place::kHeadStage,
-                              .basis = Basis::kBytes,
-                              .fixed_bytes = Bytes(job.precision.gradient, trained),
-                              .alive = During(Phase::kBackward, Phase::kBackward, true, true)});
+    if (head) AddHeadGradients(job, block, program);
   }
   for (Block& block : program.blocks) {
     if (block.kind != BlockKind::kEmbedding) continue;
+    AddSumOfTied(job, block);
     if (RootGoesFirst(job)) Hold(job, "gathered.root", root.all, block);
     AddReduce(job, block, root.trained);
     if (job.profile->flat_units) continue;  // a view of what is gathered
@@ -272,30 +326,40 @@ void GatherAgain(const Job& job, const Elements& layer, int64_t elements, Block&
             .input_gradient = InputGradient::kShared});
 }
 
-// A frozen root group that goes when the model's forward is over, and is gathered again behind
-// the loss's backward.
+// A root group that goes when the model's forward is over, and is gathered again behind the loss's
+// backward.
 // Source: torch/distributed/fsdp/_fully_shard/_fsdp_state.py, _post_forward, _pre_backward.
 void AddReshardedRoot(const Job& job, const Elements& layer, Program& program) {
   constexpr Alive kInLayers = During(Phase::kForward, Phase::kForward, true, true) |
                               During(Phase::kBackward, Phase::kBackward, true, true);
-  int64_t elements = 0;
-  for (const Block& block : program.blocks) {
-    if (block.kind == BlockKind::kLayer) continue;
-    elements = Add(elements, ElementsOf(job, block, program.row_shards).all);
-  }
-  AddGathered(job, elements,
+  const Elements root = RootElements(job, program);
+  AddGathered(job, root.all,
               {.name = "gathered.root", .place = Place::kEverywhere, .alive = kInLayers}, program);
   for (Block& block : program.blocks) {
-    if (block.kind == BlockKind::kHead) GatherAgain(job, layer, elements, block);
-    if (block.kind != BlockKind::kEmbedding) continue;
-    AddRootGather(job, {elements, 0}, layer, block);
+    if (block.kind == BlockKind::kHead) {
+      GatherAgain(job, layer, root.all, block);
+      AddHeadGradients(job, block, program);
+    } else if (block.kind == BlockKind::kEmbedding) {
+      AddSumOfTied(job, block);
+      AddReduce(job, block, root.trained);
+      AddRootGather(job, root, layer, block);
+    }
   }
+}
+
+// Whether embedding, final norm and head are one group of FSDP2 as they share a table, which goes
+// between forward and backward.
+// Source: torchtitan models/qwen3/parallelize.py, apply_fsdp (enable_weight_tying).
+bool SharesTable(const Job& job) {
+  return job.model->tied_embeddings && !job.profile->root_group && !job.profile->flat_units &&
+         job.pipeline_parallel_size == 1;
 }
 
 }  // namespace
 
 void ApplyFsdp(const Job& job, Program& program) {
   ShardStates(job, program);
+  if (job.offload_parameters) MoveToHost(program);
   const bool first = job.profile->flat_units;
   if (first) {
     // FSDP1's gradients of a unit become one flat tensor in the stream that gathers its weights:
@@ -306,7 +370,8 @@ void ApplyFsdp(const Job& job, Program& program) {
     const bool cast = job.precision.reduce != job.precision.gradient;
     program.reduce_stream = cast ? Stream::kReduceScatter : Stream::kAllGather;
   }
-  const bool root = job.profile->root_group;
+  const bool shares = SharesTable(job);
+  const bool root = job.profile->root_group || shares;
   const bool stays = !job.reshard_after_forward;
   Elements of_layer;  // of the largest kind
   for (const Block& block : program.blocks) {
@@ -330,7 +395,7 @@ void ApplyFsdp(const Job& job, Program& program) {
                   program);
     }
   }
-  const bool goes = job.profile->reshards_root && job.adapter.has_value() && !stays;
+  const bool goes = !stays && (shares || (job.profile->reshards_root && job.adapter.has_value()));
   if (root && goes) {
     AddReshardedRoot(job, of_layer, program);
   } else if (root) {

@@ -446,6 +446,7 @@ struct Program {
   // gradients. Its weights are a state.
   std::pmr::vector<Block> reference;
   std::pmr::vector<State> states;
+  std::vector<State> host_states;  // in the host's memory, not the GPU's
   std::pmr::vector<Stage> stages;  // none yet: one stage has it all
   Outside outside;
   // What becomes of the gradient of a weight in backward of one block, and

@@ -180,6 +180,7 @@ void Move::Knobs() {
   DropKnob(Ability::kReduceBucket, runtime.reduce_bucket_element_count);
   DropKnob(Ability::kOverlapCommunication, runtime.overlap_communication);
   DropKnob(Ability::kReshardAfterForward, runtime.reshard_after_forward);
+  DropKnob(Ability::kOffloadParameters, runtime.offload_parameters);
   DropKnob(Ability::kCompile, runtime.compile);
   DropKnob(Ability::kGradientAccumulationFusion, runtime.gradient_accumulation_fusion);
   DropKnob(Ability::kAttentionMask, runtime.attention_mask);

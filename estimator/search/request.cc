@@ -283,6 +283,12 @@ std::variant<Request, Violations> CheckRequest(const RecommendSpec& spec, const 
   }
   CheckOptions(spec, check, request);
   CheckPriced(request, valid != nullptr ? &**valid : nullptr, check);
+  if (valid != nullptr && (*valid)->offload_parameters) {
+    check.Fail("job.runtime.offload_parameters", "true",
+               "is not modelled in a search: nothing tells how long the host's link and its "
+               "optimizer take",
+               ViolationCode::kNotModelled);
+  }
   if (valid != nullptr && (*valid)->gpu == nullptr) {
     check.Fail("job.cluster.gpu", "unset", "must be set: the time of a step follows from it",
                ViolationCode::kMissing);

@@ -222,6 +222,7 @@ void StageStates::GrowBlock(size_t chunk, const StageBlock& at, const std::vecto
     grown.push_back(MakeGrown(state, at, grown_dealt_[i]));
   }
   if (!copied) Release(made);
+  SendToHost(at);
 }
 
 void StageStates::AddBlock(const StageBlock& at, const std::vector<int32_t>& made) {
@@ -229,6 +230,17 @@ void StageStates::AddBlock(const StageBlock& at, const std::vector<int32_t>& mad
   if (program_.blocks[at.block].reduce_bytes == 0) return;
   for (const State& state : program_.states) {
     if (!state.grows_in_backward || IsMadeByBackward(program_, state)) continue;
+    Dealt dealt = None();
+    writer_.Release(MakeGrown(state, at, dealt));
+  }
+  SendToHost(at);
+}
+
+// Gradients that are kept in the host's memory: a rank's share is there once it is reduced.
+// Source: torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py, foreach_reduce.
+void StageStates::SendToHost(const StageBlock& at) {
+  for (const State& state : program_.host_states) {
+    if (!state.grows_in_backward) continue;
     Dealt dealt = None();
     writer_.Release(MakeGrown(state, at, dealt));
   }

@@ -63,6 +63,7 @@ class StageStates {
   void MakeTogether(const std::vector<size_t>& states);
   void FillIn(const State& state);
   void EndGrown(Alive now);
+  void SendToHost(const StageBlock& at);
   int32_t MakeGrown(const State& state, const StageBlock& at, Dealt& dealt);
   TimelineStorage PieceOf(const State& state, const StageBlock& at, const Parameter& tensor,
                           Dealt& dealt) const;

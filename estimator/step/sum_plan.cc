@@ -68,12 +68,14 @@ int64_t PlanSum::MadeBytes(size_t run) const {
   return Bytes(parts_.program.gradient_dtype, parts_.sums[run].all.parameters);
 }
 
-// A block's gradients whole, or, where that is more, as they are kept.
+// A block's gradients whole, or, where that is more, as they are kept, here or by the host.
 int64_t PlanSum::OwnBytes(size_t run) const {
   const BlockSums& sums = parts_.sums[run];
+  const ParameterSums& here = table_is_here_ ? sums.own : sums.all;
   int64_t kept = 0;
-  for (const State* state : parts_.grown) {
-    kept = Add(kept, StateBytes(*state, table_is_here_ ? sums.own : sums.all));
+  for (const State* state : parts_.grown) kept = Add(kept, StateBytes(*state, here));
+  for (const State& state : parts_.program.host_states) {
+    if (state.grows_in_backward) kept = Add(kept, StateBytes(state, here));
   }
   return std::max(kept, Bytes(parts_.program.gradient_dtype, sums.all.parameters));
 }

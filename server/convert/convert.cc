@@ -71,6 +71,7 @@ void Encode(int field, const RankMemory& from, WireWriter* to) {
       Encode(Rank::kBreakdownFieldNumber, static_cast<Role>(i), from.breakdown[i], to);
     }
     for (const Moment& moment : from.moments) Encode(Rank::kMomentsFieldNumber, moment, to);
+    to->Number(Rank::kHostBytesFieldNumber, from.host_bytes);
   };
   to->Message(field, fill, kLengthBytes);
 }

@@ -45,6 +45,8 @@ def sets_of(row):
         of = "latent "
     if row.text("trainer"):
         of = "trainers "
+    if row.text("offload"):
+        of = "offload "
     if row.text("kept_back"):
         of = "kept back " if row.text("kept_back") == "True" else "dealt "
     return [f"phantom {of}{row.text('what_is_measured')}"]
@@ -156,6 +158,8 @@ def _runtime(row):
     runtime = {"framework": FRAMEWORKS[wrapper], "versions": {"torch": row.text("torch")}}
     if wrapper == "fsdp2":
         runtime["reshard_after_forward"] = row.text("reshard") == "True"
+    if row.text("offload") == "True":
+        runtime["offload_parameters"] = True
     if wrapper.startswith("fsdp") and row.text("units") == "root":
         runtime["trainer"] = "hf-trainer"
     if row.text("trainer"):

@@ -405,6 +405,15 @@ JobSpec RandomDispatchedJob(std::mt19937_64& random) {
   }
 }
 
+JobSpec RandomOffloadedJob(std::mt19937_64& random) {
+  while (true) {
+    JobSpec job = RandomJob(random);
+    if (job.runtime.framework != "fsdp2") continue;
+    job.runtime.offload_parameters = true;
+    if (Refusals(job).empty()) return job;
+  }
+}
+
 JobSpec RandomFp8Job(std::mt19937_64& random) {
   const char* const recipes[] = {"delayed", "tensorwise", "blockwise", "mxfp8"};
   while (true) {

@@ -62,19 +62,22 @@ def mixed(row, policy, **values):
 def in_fsdp2(model, row):
     """`ends`: groups of their own for the embedding and for norm and head; `root`: one for all."""
     from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+    from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
 
     mesh = init_device_mesh("cuda", (dist.get_world_size(),), mesh_dim_names=("dp",))
     options = {"mesh": mesh, "reshard_after_forward": row["reshard"] == "True"}
     policy = mixed(row, MixedPrecisionPolicy)
     if policy is not None:
         options["mp_policy"] = policy
+    offload = row.get("offload") == "True"
+    if offload:
+        options["offload_policy"] = CPUOffloadPolicy()
     if row["units"] == "ends":
         shard_ends(model, options)
     for layer in layers_of(model):
         fully_shard(layer, **options)
     fully_shard(model, **options)
-    model.to_empty(device="cuda")
+    model.to_empty(device="cpu" if offload else "cuda")
     model.tie_weights()
     return model
 

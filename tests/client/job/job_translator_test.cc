@@ -179,9 +179,9 @@ TEST_F(JobTranslatorTest, ReadsEveryName) {
         row.reading == WordReading::kNodes || row.reading == WordReading::kAccumulation;
     std::string value = row.reading == WordReading::kSwitch ? "true" : "2";
     if (row.field == "training.recompute.modules") value = "[mlp]";
-    if (row.field == "runtime.compile" || row.field == "runtime.overlap_communication" ||
-        row.field == "runtime.grouped_gemm" || row.field == "runtime.deterministic" ||
-        row.field == "model.transformer.tied_embeddings" ||
+    if (row.field == "runtime.compile" || row.field == "runtime.offload_parameters" ||
+        row.field == "runtime.overlap_communication" || row.field == "runtime.grouped_gemm" ||
+        row.field == "runtime.deterministic" || row.field == "model.transformer.tied_embeddings" ||
         row.field == "training.precision.fp8_parameters" ||
         row.field == "training.quantization.double_quantization") {
       value = "true";

@@ -11,6 +11,7 @@
 #include "estimator/job/job_abilities.h"
 #include "estimator/job/vocabularies.h"
 #include "estimator/program/describe.h"
+#include "estimator/program/parameter_sums.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/jobs.h"
@@ -328,6 +329,34 @@ TEST(RelationsTest, TheSameJobGetsTheSameAnswer) {
       EXPECT_EQ(once.ranks[i].breakdown, again.ranks[i].breakdown);
     }
   });
+}
+
+// What is kept of parameters, gradients and states, on the GPU or in the host's memory.
+int64_t KeptBytes(const Program& program) {
+  const ParameterSums sums = SumParameters(program, program.stages.front());
+  int64_t bytes = 0;
+  for (const State& state : program.states) {
+    if (state.part != Part::kOther) bytes += StateBytes(state, sums);
+  }
+  for (const State& state : program.host_states) bytes += StateBytes(state, sums);
+  return bytes;
+}
+
+// Offloading moves bytes to the host and loses none.
+TEST(RelationsTest, OffloadMovesBytes) {
+  std::mt19937_64 random(20261124);
+  for (int i = 0; i < Rounds(500) && !HasFailure(); ++i) {
+    const JobSpec job = RandomOffloadedJob(random);
+    SCOPED_TRACE(absl::StrCat("job ", i, ": ", Describe(job)));
+    JobSpec here = job;
+    here.runtime.offload_parameters = false;
+    EXPECT_EQ(KeptBytes(ProgramOf(job)), KeptBytes(ProgramOf(here)));
+    const RankMemory moved = Estimate(job).ranks.front();
+    const RankMemory kept = Estimate(here).ranks.front();
+    EXPECT_EQ(moved.host_bytes, KeptBytes(ProgramOf(here)));
+    EXPECT_EQ(kept.host_bytes, 0);
+    EXPECT_LE(moved.allocated.expected_bytes, kept.allocated.expected_bytes);
+  }
 }
 
 }  // namespace

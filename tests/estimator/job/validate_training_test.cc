@@ -223,12 +223,15 @@ const std::vector<Refusal>& Knobs() {
       {"FSDP's and Megatron's knobs elsewhere",
        [](JobSpec& j) {
          j.runtime.reshard_after_forward = true;
+         j.runtime.offload_parameters = true;
          j.runtime.gradient_accumulation_fusion = false;
          j.runtime.deferred_embedding_gradient_count = 2;
          j.runtime.attention_mask = true;
          j.runtime.transformer_implementation = "local";
        },
        {"job.runtime.reshard_after_forward: set; ddp does not have it",
+        "job.runtime.offload_parameters: set; ddp does not have it: it keeps whole weights on each "
+        "GPU",
         "job.runtime.gradient_accumulation_fusion: set; ddp does not have it",
         "job.runtime.attention_mask: set; ddp does not have it",
         "job.runtime.deferred_embedding_gradient_count: set; ddp does not have it",

@@ -209,6 +209,44 @@ TEST(FsdpTest, TwoGroupsAreGatheredWhenTheyRun) {
   EXPECT_EQ(FindBlock(program, "head").reduce_bytes, 4 * (kVocab * kHidden + kHidden));
 }
 
+// Groups of their own are one where they share a table: it goes between forward and backward, and
+// the head's gradient of it waits for the embedding's, to which it is added in a third tensor.
+TEST(FsdpTest, ASharedTableIsOneGroup) {
+  JobSpec job = Torchtitan("2025.8");
+  Shape(job).tied_embeddings = true;
+  const Program program = Sharded(job);
+  const Block& embedding = FindBlock(program, "embedding");
+  constexpr int64_t kTable = kVocab * kHidden;
+  constexpr int64_t kGroup = kTable + kHidden;  // and the final norm
+  const State& gathered = *FindState(program, "gathered.root");
+  EXPECT_EQ(gathered.fixed_bytes, 2 * kGroup);
+  EXPECT_EQ(gathered.alive & Bit(Phase::kLoss, false), 0);
+  EXPECT_EQ(FindState(program, "gradients.head")->fixed_bytes, 2 * kGroup);
+  EXPECT_EQ(FindTensor(embedding, "embedding.tokens.weight.gradient.sum").Bytes(), 2 * kTable);
+  EXPECT_EQ(embedding.reduce_bytes, 4 * kGroup);
+  EXPECT_EQ(FindBlock(program, "head").reduce_bytes, 0);
+}
+
+// Parameters, gradients and states are the host's; the GPU has what is gathered and reduced, and
+// a share of a group's weights on its way.
+TEST(FsdpTest, OffloadedStatesAreInTheHostsMemory) {
+  JobSpec job = Torchtitan("2025.8");
+  const Program here = Sharded(job);
+  job.runtime.offload_parameters = true;
+  const Program program = Sharded(job);
+  for (const State& state : program.states) EXPECT_EQ(state.part, Part::kOther) << state.name;
+  EXPECT_EQ(program.states.size() + program.host_states.size(), here.states.size());
+  const Block& layer = FindBlock(program, "layer");
+  const BlockBuffer& output = layer.buffers[1];
+  int64_t largest = 0;
+  for (const Parameter& parameter : layer.parameters) {
+    largest = std::max(largest, parameter.Elements());
+  }
+  EXPECT_EQ(output.input_bytes, (2 * Elements(layer) + 4 * largest) / kRanks);
+  EXPECT_EQ(output.forward_bytes, FindBlock(here, "layer").buffers[1].forward_bytes);
+  EXPECT_EQ(layer.reduce_bytes, FindBlock(here, "layer").reduce_bytes);
+}
+
 // Under no_sync backward adds to whole gradients; what is left of them in the step
 // is a shard.
 TEST(FsdpTest, GradientsOfSeveralMicroBatchesStayWhole) {

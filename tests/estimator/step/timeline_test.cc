@@ -119,6 +119,13 @@ TEST(TimelineTest, AgreesWithTheClosedFormWhereProductsReadFp8) {
   EXPECT_GE(stages, kJobs);
 }
 
+TEST(TimelineTest, AgreesWithTheClosedFormWhereParametersAreTheHosts) {
+  std::mt19937_64 random(20261124);
+  int stages = 0;
+  for (int i = 0; i < kJobs && !HasFailure(); ++i) stages += Compare(RandomOffloadedJob(random));
+  EXPECT_EQ(stages, kJobs);
+}
+
 // Some of the layers see a part of the sequence, and have a mask, where attention is SDPA of
 // transformers' classes.
 TEST(TimelineTest, AgreesWithTheClosedFormWhereLayersSeeWindows) {

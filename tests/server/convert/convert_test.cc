@@ -128,6 +128,7 @@ TEST(EncodeTest, CopiesEveryFieldOfARank) {
   rank.reserved = {8, 9};
   rank.device = {10, 11};
   rank.peak_phase = Phase::kLoss;
+  rank.host_bytes = 17;
   rank.moments = {{.phase = Phase::kBackward,
                    .first_step = true,
                    .peak_allocated_bytes = 12,
@@ -147,7 +148,8 @@ TEST(EncodeTest, CopiesEveryFieldOfARank) {
             R"("breakdown":[],"moments":[{"phase":"PHASE_BACKWARD","firstStep":true,)"
             R"("peakAllocatedBytes":"12","currentAllocatedBytes":"13",)"
             R"("peakReservedBytes":"14",)"
-            R"("currentReservedBytes":"15","uncappedPeakReservedBytes":"16"}]})");
+            R"("currentReservedBytes":"15","uncappedPeakReservedBytes":"16"}],)"
+            R"("hostBytes":"17"})");
   EXPECT_EQ(Encoded(estimate).ranks(1).allocated().expected_bytes(), 0);
 }
 
