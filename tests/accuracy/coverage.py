@@ -75,14 +75,19 @@ PROBES = {
 # Kinds that are no field of `training`.
 SPLITS = {
     "context/sequence parallel": {"context_parallel_size": 2},
+    "MoE experts + EP": {"expert_parallel_size": 2},
+}
+KNOBS = {
+    "CPU offload": {"offload_parameters": True},
 }
 # Kinds that are the model's own.
 SHAPES = {
     "MLA": {"kv_head_count": 16, "head_size": 96, "qk_norm": "per-rank", "query_rank": 384,
             "key_value_rank": 128, "rotary_head_size": 32},
+    "MoE experts + EP": {"expert_count": 8, "active_expert_count": 2, "expert_ffn_size": 2816},
     "reward/classifier/embedding head": {"head": "sequence-classification", "label_count": 1},
 }  # fmt: skip
-KNOWN = {*PROBES, *SPLITS, *SHAPES}
+KNOWN = {*PROBES, *SPLITS, *KNOBS, *SHAPES}
 
 
 def job_of(kinds, runtime, gpu_count=GPU_COUNT):
@@ -97,12 +102,13 @@ def job_of(kinds, runtime, gpu_count=GPU_COUNT):
         "model": {"transformer": shape},
         "training": {"sequence_length": 2048},
         "parallelism": {},
-        "runtime": runtime,
+        "runtime": dict(runtime),
         "cluster": {"gpu": "h100-80gb-sxm", "gpu_count": gpu_count},
     }
     for kind in kinds:
         job["training"] |= PROBES.get(kind, {})
         job["parallelism"] |= SPLITS.get(kind, {})
+        job["runtime"] |= KNOBS.get(kind, {})
         shape |= SHAPES.get(kind, {})
     return job
 
