@@ -347,8 +347,8 @@ void AddReshardedRoot(const Job& job, const Elements& layer, Program& program) {
   }
 }
 
-// Whether embedding, final norm and head are one group of FSDP2 as they share a table. It goes
-// between forward and backward as other groups do, but for torchtitan's, which stays.
+// Whether embedding, final norm and head are one group of FSDP2 as they share a table, which goes
+// between forward and backward.
 // Source: torchtitan distributed/fsdp.py, apply_fsdp_to_decoder (enable_weight_tying).
 bool SharesTable(const Job& job) {
   return job.model->tied_embeddings && !job.profile->root_group && !job.profile->flat_units &&
@@ -395,9 +395,7 @@ void ApplyFsdp(const Job& job, Program& program) {
                   program);
     }
   }
-  const bool held = job.profile->trainer == Trainer::kTorchtitan;
-  const bool frozen = job.profile->reshards_root && job.adapter.has_value();
-  const bool goes = !stays && ((shares && !held) || frozen);
+  const bool goes = !stays && (shares || (job.profile->reshards_root && job.adapter.has_value()));
   if (root && goes) {
     AddReshardedRoot(job, of_layer, program);
   } else if (root) {
