@@ -71,9 +71,8 @@ void FillVerdict(const Job& job, const Outside& outside, MemoryEstimate& estimat
 }
 
 void SayCalibrated(const Margins& margins, MemoryEstimate& estimate) {
-  const bool measured =
-      margins.framework_measured && margins.experts_measured && margins.gpu_measured;
-  estimate.calibrated = !measured ? "none" : (margins.by_phantom ? "phantom" : "measured");
+  estimate.calibrated =
+      !margins.Measured() ? "none" : (margins.by_phantom ? "phantom" : "measured");
   if (!margins.framework_measured) {
     estimate.warnings.push_back({"uncalibrated", "job.runtime.framework",
                                  "no measured job of this framework: its upper bounds are the "

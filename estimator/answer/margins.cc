@@ -80,8 +80,7 @@ Margins MarginsOf(const Calibration& calibration, const Job& job, Detail detail)
       [&job](const auto& row) { return !row.phantom && row.framework == job.profile->framework; });
   margins.experts_measured =
       !job.profile->dispatches_experts || job.model == nullptr || !job.model->experts.Any();
-  const bool measured =
-      margins.gpu_measured && margins.framework_measured && margins.experts_measured;
+  const bool measured = margins.Measured();
   const CalibrationRow* rows[] = {nullptr, nullptr, nullptr, nullptr};
   int best[] = {-1, -1, -1, -1};
   for (const CalibrationRow& row : calibration.rows) {

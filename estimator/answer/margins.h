@@ -20,6 +20,9 @@ struct Margins {
   bool framework_measured = true;
   bool experts_measured = true;  // or there are none
   bool gpu_measured = true;
+
+  // Whether jobs like it were.
+  bool Measured() const { return framework_measured && experts_measured && gpu_measured; }
 };
 
 // Returns the shares of the row that names most of what the job is. A job of a

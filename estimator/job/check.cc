@@ -48,6 +48,13 @@ int64_t Check::Required(KnownField field, const std::optional<int64_t>& number) 
   return Number(field, number, field->least);
 }
 
+bool Check::FewEnough(absl::string_view field, size_t count, absl::string_view what, size_t most) {
+  if (count <= most) return true;
+  Fail(field, absl::StrCat(count, " ", what), absl::StrCat("must be at most ", most),
+       ViolationCode::kTooLarge);
+  return false;
+}
+
 double Check::Share(absl::string_view field, const std::optional<double>& share, double otherwise) {
   if (!share.has_value()) return otherwise;
   if (*share >= 0 && *share <= 1) return *share;  // false for NaN

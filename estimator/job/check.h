@@ -2,6 +2,7 @@
 #ifndef PLIMSOLL_ESTIMATOR_JOB_CHECK_H_
 #define PLIMSOLL_ESTIMATOR_JOB_CHECK_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
@@ -17,6 +18,8 @@
 #include "estimator/job/fields.h"
 
 namespace plimsoll {
+
+inline constexpr size_t kMostNames = 64;  // in a list
 
 // Returns what was seen as messages show it: escaped, cut to 64 bytes.
 std::string ShownValue(absl::string_view value);
@@ -51,6 +54,9 @@ class Check {
   int64_t Required(KnownField field, const std::optional<int64_t>& number);
   // Returns the share if it is from 0 to 1, else adds a violation.
   double Share(absl::string_view field, const std::optional<double>& share, double otherwise);
+
+  // Returns whether a list has at most `most` entries, else adds a violation; `what` says of what.
+  bool FewEnough(absl::string_view field, size_t count, absl::string_view what, size_t most);
 
   // Returns the meaning of a name, or nothing and a violation where it is not
   // among `words`.

@@ -174,6 +174,9 @@ enum class OptimizerName : uint8_t {
   kMuon,
   kAdamW8bit,
 };
+constexpr bool IsAdam(OptimizerName optimizer) {  // with its two states a parameter, whole
+  return optimizer == OptimizerName::kAdam || optimizer == OptimizerName::kAdamW;
+}
 enum class OptimizerImplementation : uint8_t { kForLoop, kForeach, kFused };
 enum class RecomputeMode : uint8_t { kNone, kSelective, kPerOp, kFull, kEveryNth };
 // A bit each in Job::recompute_modules.
@@ -262,6 +265,9 @@ struct Adapter {
   DType dtype = DType::kFp32;
   uint8_t trained_modules = 0;
 
+  bool Targets(AdapterTarget target) const {
+    return (targets >> static_cast<unsigned>(target) & 1) != 0;
+  }
   bool Trains(TrainedModule module) const {
     return (trained_modules >> static_cast<unsigned>(module) & 1) != 0;
   }

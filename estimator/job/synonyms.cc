@@ -23,6 +23,7 @@ constexpr char kFp8Parameters[] = "training.precision.fp8_parameters";
 constexpr char kOptimizer[] = "training.optimizer.name";
 constexpr char kImplementation[] = "training.optimizer.implementation";
 constexpr char kTrainedModules[] = "training.adapter.trained_modules";
+constexpr char kOffload[] = "runtime.offload_parameters";
 constexpr char kRecompute[] = "training.recompute.mode";
 constexpr char kModules[] = "training.recompute.modules";
 constexpr char kAdapter[] = "training.adapter.method";
@@ -120,9 +121,9 @@ constexpr FieldSynonym kFieldSynonyms[] = {
     {"bnb-4bit-use-double-quant", kDoubleQuantization, "transformers BitsAndBytesConfig, ms-swift"},
     {"use-bnb-nested-quant", kDoubleQuantization, "TRL ModelConfig"},
     {"bnb-4bit-compute-dtype", kComputeDType, "transformers BitsAndBytesConfig, ms-swift"},
-    {"fsdp-cpu-offload", "runtime.offload_parameters", "torchtune"},
-    {"enable-cpu-offload", "runtime.offload_parameters", "torchtitan"},
-    {"fsdp-offload-params", "runtime.offload_parameters", "accelerate"},
+    {"fsdp-cpu-offload", kOffload, "torchtune"},
+    {"enable-cpu-offload", kOffload, "torchtitan"},
+    {"fsdp-offload-params", kOffload, "accelerate"},
     {"dpo", kPreference, "usual", WordReading::kSwitch, "dpo", ""},
     {"rl", kPreference, "axolotl rl"},
     {"precompute-ref-log-probs", kReference, "TRL DPOConfig.precompute_ref_log_probs",

@@ -10,8 +10,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr size_t kMaxTargets = 64;  // names in a list
-
 constexpr uint8_t kQkv = 0x07;
 
 uint8_t ReadTargets(const std::vector<std::string>& names, bool joint, Check& check) {
@@ -25,11 +23,7 @@ uint8_t ReadTargets(const std::vector<std::string>& names, bool joint, Check& ch
     return *FindWord("q_proj", kAdapterTargets) | *FindWord("v_proj", kAdapterTargets);
   }
   uint8_t targets = 0;
-  if (names.size() > kMaxTargets) {
-    check.Fail(field, absl::StrCat(names.size(), " names"),
-               absl::StrCat("must be at most ", kMaxTargets), ViolationCode::kTooLarge);
-    return targets;
-  }
+  if (!check.FewEnough(field, names.size(), "names", kMostNames)) return targets;
   for (const std::string& name : names) {
     targets |= check.Meaning(field, name, kAdapterTargets).value_or(0);
   }
@@ -38,11 +32,7 @@ uint8_t ReadTargets(const std::vector<std::string>& names, bool joint, Check& ch
 
 void ReadTrainedModules(const AdapterSpec& spec, Check& check, Adapter& adapter) {
   const absl::string_view field = "training.adapter.trained_modules";
-  if (spec.trained_modules.size() > kMaxTargets) {
-    check.Fail(field, absl::StrCat(spec.trained_modules.size(), " names"),
-               absl::StrCat("must be at most ", kMaxTargets), ViolationCode::kTooLarge);
-    return;
-  }
+  if (!check.FewEnough(field, spec.trained_modules.size(), "names", kMostNames)) return;
   for (const std::string& name : spec.trained_modules) {
     const auto module = check.Meaning(field, name, kTrainedModules);
     if (module.has_value()) adapter.trained_modules |= 1u << static_cast<unsigned>(*module);
@@ -64,8 +54,8 @@ void CheckTrainedModules(const AdapterSpec& spec, Check& check, const Job& job) 
   refuse(job.quantization.has_value(), "quantized weights", "training.quantization.format");
   refuse(job.reference.has_value(), "preference tuning", "training.preference.method");
   refuse(job.model->tied_embeddings, "tied embeddings", "model");
-  const bool adam = job.optimizer == OptimizerName::kAdam || job.optimizer == OptimizerName::kAdamW;
-  refuse(!adam || job.paged_states, "optimizers but adam and adamw", "training.optimizer.name");
+  refuse(!IsAdam(job.optimizer) || job.paged_states, "optimizers but adam and adamw",
+         "training.optimizer.name");
 }
 
 // FSDP2 trains tensors of one dtype in a group, DeepSpeed's engine has one for all: adapters have
@@ -168,8 +158,7 @@ void CheckJoint(const AdapterSpec& spec, Check& check, const Job& job) {
 
 // Modules that the model and the trainer have.
 void CheckTargets(Check& check, const Job& job) {
-  constexpr uint8_t kHead = 1 << static_cast<int>(AdapterTarget::kHead);
-  if ((job.adapter->targets & kHead) != 0 && job.profile->loss_slice_tokens == 0) {
+  if (job.adapter->Targets(AdapterTarget::kHead) && job.profile->loss_slice_tokens == 0) {
     check.Fail("training.adapter.target_modules", "lm_head",
                "is modelled where the head runs over slices of the tokens, as litgpt's does",
                ViolationCode::kNotModelled, {"runtime.trainer"});

@@ -23,9 +23,7 @@ struct Versions {
 Versions ReadVersions(const RuntimeSpec& spec, const Profile& newest, absl::string_view trainer,
                       Check& check) {
   Versions versions;
-  if (spec.versions.size() > kMaxVersions) {
-    check.Fail("runtime.versions", absl::StrCat(spec.versions.size(), " names"),
-               absl::StrCat("must be at most ", kMaxVersions), ViolationCode::kTooLarge);
+  if (!check.FewEnough("runtime.versions", spec.versions.size(), "names", kMaxVersions)) {
     return versions;
   }
   for (const auto& [package, text] : spec.versions) {

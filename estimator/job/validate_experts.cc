@@ -50,10 +50,10 @@ void CheckKernels(const Beside& experts, const Job& job) {
 // models/mixtral/modeling_mixtral.py, MixtralExperts.
 void CheckAdapterOf(const Beside& experts, const AdapterSpec& spec, const Job& job) {
   if (!job.adapter.has_value()) return;
-  constexpr uint8_t kMlp = 1u << static_cast<int>(AdapterTarget::kGate) |
-                           1u << static_cast<int>(AdapterTarget::kUp) |
-                           1u << static_cast<int>(AdapterTarget::kDown);
-  experts.Refuse((job.adapter->targets & kMlp) != 0, "training.adapter.target_modules",
+  const bool mlp = job.adapter->Targets(AdapterTarget::kGate) ||
+                   job.adapter->Targets(AdapterTarget::kUp) ||
+                   job.adapter->Targets(AdapterTarget::kDown);
+  experts.Refuse(mlp, "training.adapter.target_modules",
                  spec.target_modules.empty() ? "unset" : absl::StrJoin(spec.target_modules, ", "));
   experts.Refuse(job.quantization.has_value(), "training.adapter.method", "qlora");
 }

@@ -147,11 +147,7 @@ void CheckCommunicators(const ProfiledSpec& spec, Check& check, const Job& job,
   constexpr KnownField stride_field("model.profiled.communicator_stride");
   const std::vector<int64_t>& sizes = spec.communicator_size;
   const std::vector<int64_t>& strides = spec.communicator_stride;
-  if (sizes.size() > kMostCommunicators) {
-    return check.Fail(size_field, absl::StrCat(sizes.size(), " numbers"),
-                      absl::StrCat("must be at most ", kMostCommunicators),
-                      ViolationCode::kTooLarge);
-  }
+  if (!check.FewEnough(size_field, sizes.size(), "numbers", kMostCommunicators)) return;
   if (strides.size() != sizes.size()) {
     return check.Fail(stride_field, absl::StrCat(strides.size(), " numbers"),
                       absl::StrCat("must be ", sizes.size(), ", one for each of communicator_size"),
@@ -176,11 +172,7 @@ void CheckCommunicators(const ProfiledSpec& spec, Check& check, const Job& job,
 // The sum of all dtypes.
 int64_t CheckCounts(absl::string_view field, const std::map<std::string, int64_t>& counts,
                     Check& check) {
-  if (counts.size() > kMostDTypes) {
-    check.Fail(field, absl::StrCat(counts.size(), " dtypes"),
-               absl::StrCat("must be at most ", kMostDTypes), ViolationCode::kTooLarge);
-    return 0;
-  }
+  if (!check.FewEnough(field, counts.size(), "dtypes", kMostDTypes)) return 0;
   int64_t sum = 0;
   for (const auto& [dtype, count] : counts) {
     if (count < 0 || count > kMostProfiledBytes) {

@@ -192,9 +192,8 @@ void ReadPaged(const OptimizerSpec& spec, Check& check, Job& job) {
     check.Assume(field, "true", "beside quantized weights it takes bitsandbytes' PagedAdamW");
   }
   if (!job.paged_states) return;
-  const bool has =
-      job.optimizer == OptimizerName::kAdam || job.optimizer == OptimizerName::kAdamW ||
-      job.optimizer == OptimizerName::kLion || job.optimizer == OptimizerName::kAdamW8bit;
+  const bool has = IsAdam(job.optimizer) || job.optimizer == OptimizerName::kLion ||
+                   job.optimizer == OptimizerName::kAdamW8bit;
   if (!has) {
     check.Fail(field, "true", "needs adam, adamw, lion or adamw-8bit", ViolationCode::kConflict,
                {"training.optimizer.name"});
@@ -269,15 +268,10 @@ void CheckOptimizer(const OptimizerSpec& spec, const std::optional<std::string>&
   job.optimizer_implementation = asked.value_or(job.optimizer_implementation);
 }
 
-constexpr size_t kMaxModules = 64;  // names in a list
-
 // `can`: whether the mode itself is possible.
 void ReadModules(const std::vector<std::string>& names, bool can, Check& check, Job& job) {
   const absl::string_view field = "training.recompute.modules";
-  if (names.size() > kMaxModules) {
-    return check.Fail(field, absl::StrCat(names.size(), " names"),
-                      absl::StrCat("must be at most ", kMaxModules), ViolationCode::kTooLarge);
-  }
+  if (!check.FewEnough(field, names.size(), "names", kMostNames)) return;
   for (const std::string& name : names) {
     const auto module = check.Meaning(field, name, kRecomputeModules);
     if (!module.has_value()) continue;

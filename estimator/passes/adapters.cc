@@ -100,6 +100,30 @@ TensorId AddMatrix(Block& block, absl::string_view name, Extent rows, Extent col
   return id;
 }
 
+// Puts dropout ahead of the op `at`, which it moves on; what is left is a tensor of that name.
+TensorId InsertDropout(Block& block, size_t& at, TensorId input, absl::string_view name,
+                       absl::string_view mask_name) {
+  const TensorId dropped = AddLike(block, input, name);
+  const TensorId mask = AddLike(block, input, mask_name);
+  block.tensors[mask].dtype = DType::kBool;
+  block.tensors[mask].differentiable = false;
+  InsertOp(block, at++,
+           {.name = name, .inputs = {input}, .outputs = {dropped, mask}, .saved = {mask}});
+  return dropped;
+}
+
+// Puts a product by a weight there, of the output's name.
+void InsertProduct(Block& block, size_t& at, TensorId input, TensorId output, TensorId weight) {
+  InsertOp(block, at++,
+           {.name = block.tensors[output].name,
+            .inputs = {input},
+            .outputs = {output},
+            .saved = {input},
+            .parameters = {weight},
+            .kind = OpKind::kMatrixProduct,
+            .saves_for_weights = true});
+}
+
 // Puts the ops of one adapter behind a product.
 //
 //   input    the product's, in the adapter's dtype; a Python local until all is done
@@ -182,7 +206,7 @@ class AdapterBuilder {
     Extent width = {.size = 0, .symbol = Symbol::kA};
     ranks.times = 0;
     for (int target = 0; target < 3; ++target) {
-      if ((adapter_.targets >> target & 1) == 0) continue;
+      if (!adapter_.Targets(static_cast<AdapterTarget>(target))) continue;
       width.size = plimsoll::Add(width.size, widths[target]);
       ++ranks.times;
     }
@@ -227,24 +251,13 @@ class AdapterBuilder {
 
   TensorId Drop(TensorId input) {
     if (adapter_.dropout == 0) return input;
-    const TensorId dropped = AddLike(block_, input, names_.dropped);
-    const TensorId mask = Add(input, names_.mask, DType::kBool);
-    block_.tensors[mask].differentiable = false;
-    Insert(
-        {.name = names_.dropped, .inputs = {input}, .outputs = {dropped, mask}, .saved = {mask}});
-    return dropped;
+    return InsertDropout(block_, at_, input, names_.dropped, names_.mask);
   }
 
   TensorId Product(TensorId input, absl::string_view name, Extent width, TensorId weight) {
     const TensorId output = Add(base_, name, product_dtype_);
     block_.tensors[output].shape.extents[2] = width;
-    Insert({.name = name,
-            .inputs = {input},
-            .outputs = {output},
-            .saved = {input},
-            .parameters = {weight},
-            .kind = OpKind::kMatrixProduct,
-            .saves_for_weights = true});
+    InsertProduct(block_, at_, input, output, weight);
     return output;
   }
 
@@ -311,22 +324,6 @@ void DropUnread(Block& block) {
 }
 
 constexpr absl::string_view kHead = "head";
-constexpr uint8_t kHeadTarget = 1 << static_cast<int>(AdapterTarget::kHead);
-
-// What the head's adapter reads, ahead of the op `at`, which it moves on.
-TensorId DropHidden(const Job& job, Block& block, TensorId hidden, size_t& at) {
-  if (job.adapter->dropout == 0) return hidden;
-  const TensorId dropped = AddLike(block, hidden, "head.adapter.dropped");
-  const TensorId mask = AddLike(block, hidden, "head.adapter.dropout.mask");
-  block.tensors[mask].dtype = DType::kBool;
-  block.tensors[mask].differentiable = false;
-  InsertOp(block, at++,
-           {.name = "head.adapter.dropped",
-            .inputs = {hidden},
-            .outputs = {dropped, mask},
-            .saved = {mask}});
-  return dropped;
-}
 
 // As wide as the logits, of a slice of the tokens.
 Ids AddSlices(const Job& job, Block& block, TensorId logits) {
@@ -353,19 +350,15 @@ void AddToHead(const Job& job, Block& block) {
   const Shape shape = block.parameters[head->parameters.ids[0]].shape;
   const Extent rank{.size = job.adapter->rank, .symbol = Symbol::kR};
   const DType dtype = job.AdapterDType();
-  const TensorId read = DropHidden(job, block, hidden, at);
+  const TensorId read =
+      job.adapter->dropout == 0
+          ? hidden
+          : InsertDropout(block, at, hidden, "head.adapter.dropped", "head.adapter.dropout.mask");
   const TensorId down = AddLike(block, hidden, "head.adapter.down");
   block.tensors[down].shape.extents[2] = rank;
   const TensorId weight =
       AddMatrix(block, "head.adapter.down.weight", rank, shape.extents[1], dtype);
-  InsertOp(block, at++,
-           {.name = "head.adapter.down",
-            .inputs = {read},
-            .outputs = {down},
-            .saved = {read},
-            .parameters = {weight},
-            .kind = OpKind::kMatrixProduct,
-            .saves_for_weights = true});
+  InsertProduct(block, at, read, down, weight);
   const TensorId up = AddMatrix(block, "head.adapter.up.weight", shape.extents[0], rank, dtype);
   const Ids slices = AddSlices(job, block, logits);
   Op& op = block.ops[at];
@@ -401,16 +394,13 @@ void SplitFirstLayer(Program& program, size_t layer) {
 // The gradient that an op makes of its whole table.
 void AddTableGradient(Block& block, Op& op) {
   const Parameter& table = block.parameters[op.parameters.ids[0]];
-  const auto gradient = static_cast<TensorId>(block.tensors.size());
-  Tensor& tensor = block.tensors.emplace_back();
   const bool tables = block.kind == BlockKind::kEmbedding;
-  tensor.name = tables ? "embedding.tokens.weight.gradient" : "head.weight.gradient";
-  tensor.shape = table.shape;
-  tensor.dtype = table.dtype;
-  tensor.role = Role::kGradient;
-  tensor.storage = gradient;
-  tensor.differentiable = false;
-  op.backward_temporaries.Add(gradient);
+  op.backward_temporaries.Add(AddTensor(
+      block, {.name = tables ? "embedding.tokens.weight.gradient" : "head.weight.gradient",
+              .shape = table.shape,
+              .dtype = table.dtype,
+              .role = Role::kGradient,
+              .differentiable = false}));
 }
 
 // A copy of the op's table is trained in its place: the op keeps what the gradient reads, and makes
@@ -445,7 +435,7 @@ bool ReachesEmbedding(const Job& job) {
 }
 
 void AdaptHead(const Job& job, Block& block) {
-  if ((job.adapter->targets & kHeadTarget) != 0) AddToHead(job, block);
+  if (job.adapter->Targets(AdapterTarget::kHead)) AddToHead(job, block);
   if (job.adapter->Trains(TrainedModule::kHead)) TrainWhole(kHead, block);
 }
 

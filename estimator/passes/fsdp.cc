@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/container/inlined_vector.h"
 #include "estimator/passes/shard.h"
 #include "estimator/program/parameter_sums.h"
 
@@ -75,7 +76,9 @@ struct Elements {
   int64_t all = 0;
   int64_t trained = 0;
   int64_t largest = 0;  // of one
+  int64_t tied = 0;     // trained too, in another group
 };
+using Groups = absl::InlinedVector<Elements, 8>;  // of each of a program's blocks
 
 // FSDP2 pads each parameter to whole rows on each rank, in what is gathered and reduced too.
 // Source: torch/distributed/fsdp/_fully_shard/_fsdp_param.py, init_all_gather_outputs,
@@ -83,17 +86,27 @@ struct Elements {
 // Quantized weights are gathered as elements of the dtype that the others have.
 // Source: bitsandbytes/nn/modules.py, Params4bit.quant_storage.
 Elements ElementsOf(const Job& job, const Block& block, int64_t row_shards) {
-  const ParameterSums sums = SumBlock(block, row_shards).own;
+  const BlockSums both = SumBlock(block, row_shards);
+  const ParameterSums& sums = both.own;
+  const int64_t tied = both.all.parameters - sums.parameters;
   if (row_shards == 1) {
     int64_t stored = 0;
     if (job.quantization.has_value()) {
       stored = CeilDivide(Bytes(job.quantization->format, sums.quantized),
                           Bytes(job.precision.parameter, 1));
     }
-    return {Add(Add(sums.parameters, sums.frozen), stored), sums.parameters, sums.largest};
+    return {Add(Add(sums.parameters, sums.frozen), stored), sums.parameters, sums.largest, tied};
   }
   const int64_t trained = Multiply(row_shards, sums.row_shard);
-  return {Add(trained, Multiply(row_shards, sums.frozen_row_shard)), trained, sums.largest};
+  return {Add(trained, Multiply(row_shards, sums.frozen_row_shard)), trained, sums.largest, tied};
+}
+
+Groups GroupsOf(const Job& job, const Program& program) {
+  Groups groups;
+  for (const Block& block : program.blocks) {
+    groups.push_back(ElementsOf(job, block, program.row_shards));
+  }
+  return groups;
 }
 
 // A rank's share of what is trained of a group, cast from the master's dtype to be gathered. What
@@ -132,17 +145,15 @@ bool RootGoesFirst(const Job& job) {
 
 TensorId AddFlat(const Job& job, absl::string_view name, int64_t elements, Stream stream,
                  Block& block) {
-  const auto id = static_cast<TensorId>(block.tensors.size());
-  Tensor& tensor = block.tensors.emplace_back();
-  tensor.name = name;
-  tensor.shape.extents[0] = {.size = elements, .symbol = Symbol::kP};
-  tensor.shape.rank = 1;
-  tensor.dtype = job.precision.parameter;
-  tensor.role = Role::kWeight;
-  tensor.stream = stream;
-  tensor.storage = id;
-  tensor.differentiable = false;
-  return id;
+  Shape shape;
+  shape.extents[0] = {.size = elements, .symbol = Symbol::kP};
+  shape.rank = 1;
+  return AddTensor(block, {.name = name,
+                           .shape = shape,
+                           .dtype = job.precision.parameter,
+                           .role = Role::kWeight,
+                           .stream = stream,
+                           .differentiable = false});
 }
 
 // Weights of a group, gathered before forward of the block and dropped after its backward.
@@ -232,24 +243,22 @@ void AddSumOfTied(const Job& job, Block& embedding) {
   const bool here = job.model->tied_embeddings && job.pipeline_parallel_size == 1;
   const Parameter& table = embedding.parameters.front();
   if (!here || job.profile->flat_units || table.frozen) return;
-  const auto sum = static_cast<TensorId>(embedding.tensors.size());
-  Tensor& tensor = embedding.tensors.emplace_back();
-  tensor.name = "embedding.tokens.weight.gradient.sum";
-  tensor.shape = table.shape;
-  tensor.dtype = job.precision.gradient;
-  tensor.role = Role::kGradient;
-  tensor.storage = sum;
-  tensor.differentiable = false;
-  embedding.ops.front().backward_temporaries.Add(sum);
+  embedding.ops.front().backward_temporaries.Add(
+      AddTensor(embedding, {.name = "embedding.tokens.weight.gradient.sum",
+                            .shape = table.shape,
+                            .dtype = job.precision.gradient,
+                            .role = Role::kGradient,
+                            .differentiable = false}));
 }
 
 // Embedding, final norm and head as one group.
-Elements RootElements(const Job& job, const Program& program) {
+Elements RootOf(const Groups& groups, const Program& program) {
   Elements root;
-  for (const Block& block : program.blocks) {
-    if (block.kind == BlockKind::kLayer) continue;
-    const auto [all, trained, largest] = ElementsOf(job, block, program.row_shards);
-    root = {Add(root.all, all), Add(root.trained, trained), std::max(root.largest, largest)};
+  for (size_t i = 0; i < groups.size(); ++i) {
+    if (program.blocks[i].kind == BlockKind::kLayer) continue;
+    root.all = Add(root.all, groups[i].all);
+    root.trained = Add(root.trained, groups[i].trained);
+    root.largest = std::max(root.largest, groups[i].largest);
   }
   return root;
 }
@@ -258,11 +267,8 @@ Elements RootElements(const Job& job, const Program& program) {
 // for one flat gradient of the group, which those of earlier micro-batches are then added to.
 // Source: torch/distributed/fsdp/_fully_shard/_fsdp_state.py,
 // _root_post_backward_final_callback; _flat_param.py, _get_unflat_views.
-void AddHeadGradients(const Job& job, const Block& head, Program& program) {
-  const Elements elements = ElementsOf(job, head, program.row_shards);
-  const BlockSums sums = SumBlock(head, 1);
-  const int64_t tied = sums.all.parameters - sums.own.parameters;
-  const int64_t waiting = Add(elements.trained, tied);
+void AddHeadGradients(const Job& job, const Elements& head, Program& program) {
+  const int64_t waiting = Add(head.trained, head.tied);
   if (waiting == 0 || (AccumulatesWhole(job) && !job.profile->flat_units)) return;
   program.states.push_back({.name = "gradients.head",
                             .role = Role::kGradient,
@@ -273,23 +279,24 @@ void AddHeadGradients(const Job& job, const Block& head, Program& program) {
 }
 
 // The group is gathered before the first block, and reduced after the last.
-void AddRootGroup(const Job& job, const Elements& layer, Program& program) {
-  const Elements root = RootElements(job, program);
-  for (Block& block : program.blocks) {
+void AddRootGroup(const Job& job, const Elements& layer, const Groups& groups, Program& program) {
+  const Elements root = RootOf(groups, program);
+  for (size_t i = 0; i < groups.size(); ++i) {
+    Block& block = program.blocks[i];
     if (block.kind == BlockKind::kLayer) continue;
     const bool head = block.kind == BlockKind::kHead;
     if (!RootGoesFirst(job)) {
-      AddGathered(job, ElementsOf(job, block, program.row_shards).all,
+      AddGathered(job, groups[i].all,
                   {.name = head ? "gathered.head" : "gathered.embedding",
                    .place = head ? Place::kHeadStage : Place::kEmbeddingStage,
                    .alive = kForwardToBackward},
                   program);
     }
-    if (head) AddPrefetch(job, layer, block);
-    if (head) AddHeadGradients(job, block, program);
-  }
-  for (Block& block : program.blocks) {
-    if (block.kind != BlockKind::kEmbedding) continue;
+    if (head) {
+      AddPrefetch(job, layer, block);
+      AddHeadGradients(job, groups[i], program);
+      continue;
+    }
     AddSumOfTied(job, block);
     if (RootGoesFirst(job)) Hold(job, "gathered.root", root.all, block);
     AddReduce(job, block, root.trained);
@@ -329,16 +336,18 @@ void GatherAgain(const Job& job, const Elements& layer, int64_t elements, Block&
 // A root group that goes when the model's forward is over, and is gathered again behind the loss's
 // backward.
 // Source: torch/distributed/fsdp/_fully_shard/_fsdp_state.py, _post_forward, _pre_backward.
-void AddReshardedRoot(const Job& job, const Elements& layer, Program& program) {
+void AddReshardedRoot(const Job& job, const Elements& layer, const Groups& groups,
+                      Program& program) {
   constexpr Alive kInLayers = During(Phase::kForward, Phase::kForward, true, true) |
                               During(Phase::kBackward, Phase::kBackward, true, true);
-  const Elements root = RootElements(job, program);
+  const Elements root = RootOf(groups, program);
   AddGathered(job, root.all,
               {.name = "gathered.root", .place = Place::kEverywhere, .alive = kInLayers}, program);
-  for (Block& block : program.blocks) {
+  for (size_t i = 0; i < groups.size(); ++i) {
+    Block& block = program.blocks[i];
     if (block.kind == BlockKind::kHead) {
       GatherAgain(job, layer, root.all, block);
-      AddHeadGradients(job, block, program);
+      AddHeadGradients(job, groups[i], program);
     } else if (block.kind == BlockKind::kEmbedding) {
       AddSumOfTied(job, block);
       AddReduce(job, block, root.trained);
@@ -373,15 +382,17 @@ void ApplyFsdp(const Job& job, Program& program) {
   const bool shares = SharesTable(job);
   const bool root = job.profile->root_group || shares;
   const bool stays = !job.reshard_after_forward;
+  const Groups groups = GroupsOf(job, program);
   Elements of_layer;  // of the largest kind
-  for (const Block& block : program.blocks) {
-    const Elements elements = ElementsOf(job, block, program.row_shards);
-    if (block.kind == BlockKind::kLayer && elements.all > of_layer.all) of_layer = elements;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const bool layer = program.blocks[i].kind == BlockKind::kLayer;
+    if (layer && groups[i].all > of_layer.all) of_layer = groups[i];
   }
-  for (Block& block : program.blocks) {
+  for (size_t i = 0; i < groups.size(); ++i) {
+    Block& block = program.blocks[i];
     const bool layer = block.kind == BlockKind::kLayer;
     if (root && !layer) continue;
-    const Elements elements = ElementsOf(job, block, program.row_shards);
+    const Elements& elements = groups[i];
     AddGather(job, block, elements, of_layer.all, stays);
     AddReduce(job, block, elements.trained);
     if (stays && GoesInBackward(job)) {
@@ -397,9 +408,9 @@ void ApplyFsdp(const Job& job, Program& program) {
   }
   const bool goes = !stays && (shares || (job.profile->reshards_root && job.adapter.has_value()));
   if (root && goes) {
-    AddReshardedRoot(job, of_layer, program);
+    AddReshardedRoot(job, of_layer, groups, program);
   } else if (root) {
-    AddRootGroup(job, of_layer, program);
+    AddRootGroup(job, of_layer, groups, program);
   }
   if (job.last_block_gathered) {
     AddGathered(job, of_layer.all,

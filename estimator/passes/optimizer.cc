@@ -192,8 +192,7 @@ bool HasStepTemporaries(const Job& job) {
 // Source: torch 2.1, optim/adamw.py, _multi_tensor_adamw.
 int64_t ForeachTemporaries(const Job& job) {
   constexpr int kInPlace = 2002;
-  const bool adam = job.optimizer == OptimizerName::kAdam || job.optimizer == OptimizerName::kAdamW;
-  return adam && job.torch_version >= 0 && job.torch_version < kInPlace ? 2 : 1;
+  return IsAdam(job.optimizer) && job.torch_version >= 0 && job.torch_version < kInPlace ? 2 : 1;
 }
 
 // Copies of tables that are trained whole, in the weights' dtype: what Adam keeps of each, and what

@@ -70,13 +70,11 @@ class ProductBuilder {
 
   // Marks the matrix, and adds it as it is multiplied.
   TensorId AddWhole() {
-    const auto id = static_cast<TensorId>(block_.tensors.size());
-    Tensor& whole = block_.tensors.emplace_back();
-    whole.name = kWhole;
-    whole.dtype = quantization_.compute_dtype;
-    whole.role = Role::kTemporary;
-    whole.storage = id;
-    whole.differentiable = false;
+    const TensorId id = AddTensor(block_, {.name = kWhole,
+                                           .dtype = quantization_.compute_dtype,
+                                           .role = Role::kTemporary,
+                                           .differentiable = false});
+    Tensor& whole = block_.tensors.back();
     int64_t rows = 0;
     for (const TensorId at : block_.ops[at_].parameters) {
       Parameter& parameter = block_.parameters[at];

@@ -33,21 +33,20 @@ bool GroupsInOneKernel(const Job& job) {
 // phantom, where TORCH_CUBLAS_WORKSPACE_CACHE=1 gives back what was before.
 constexpr int kWorkspacePerCall = 2015;
 void AddCallWorkspace(const Job& job, Block& block) {
-  const auto id = static_cast<TensorId>(block.tensors.size());
   const auto multiplies = [&](const Op& op) {
     if (IsGrouped(block, op)) return !GroupsInOneKernel(job);
     return op.kind == OpKind::kMatrixProduct ||
            (op.product_depth > 0 && op.kind != OpKind::kAttention);
   };
   if (std::none_of(block.ops.begin(), block.ops.end(), multiplies)) return;
-  Tensor& tensor = block.tensors.emplace_back();
-  tensor.name = "workspace.cublas";
-  tensor.shape.extents[0].size = job.cublas_workspace_bytes;
-  tensor.shape.rank = 1;
-  tensor.dtype = DType::kBool;  // bytes
-  tensor.role = Role::kWorkspace;
-  tensor.storage = id;
-  tensor.differentiable = false;
+  Shape shape;
+  shape.extents[0].size = job.cublas_workspace_bytes;
+  shape.rank = 1;
+  const TensorId id = AddTensor(block, {.name = "workspace.cublas",
+                                        .shape = shape,
+                                        .dtype = DType::kBool,  // bytes
+                                        .role = Role::kWorkspace,
+                                        .differentiable = false});
   for (Op& op : block.ops) {
     if (!multiplies(op)) continue;
     op.forward_temporaries.Add(id);

@@ -160,9 +160,8 @@ int64_t WholeBytes(const State& state, const ParameterSums& sums) {
   const int64_t paged_matrices = state.pages ? sums.paged_matrices : 0;
   switch (state.basis) {
     case Basis::kParameters:
-      if (state.pages) return sharded(sums.parameters - paged);
       if (state.shards_rows) return Bytes(state.dtype, SelectedRows(state, sums));
-      if (state.expert_shards == 0) return sharded(SelectedElements(state, sums));
+      if (state.expert_shards == 0) return sharded(SelectedElements(state, sums) - paged);
       return Add(sharded(SelectedElements(state, sums) - sums.experts),
                  Bytes(state.dtype, CeilDivide(sums.experts, state.expert_shards)));
     case Basis::kMatrices:

@@ -44,12 +44,17 @@ std::string InNumbers(const Shape& shape) {
   return absl::StrCat("[", absl::StrJoin(parts, ", "), "]");
 }
 
-TensorId AddLike(Block& block, TensorId like, absl::string_view name) {
+TensorId AddTensor(Block& block, const Tensor& tensor) {
   const auto id = static_cast<TensorId>(block.tensors.size());
-  block.tensors.push_back(block.tensors[like]);
+  block.tensors.push_back(tensor);
+  block.tensors.back().storage = id;
+  return id;
+}
+
+TensorId AddLike(Block& block, TensorId like, absl::string_view name) {
+  const TensorId id = AddTensor(block, block.tensors[like]);
   Tensor& tensor = block.tensors.back();
   tensor.name = name;
-  tensor.storage = id;
   tensor.held = tensor.lingers = tensor.leaves_hole = false;
   tensor.held_until = 255;
   return id;

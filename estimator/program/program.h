@@ -286,6 +286,9 @@ struct Block {
   std::pmr::vector<BlockBuffer> buffers;
 };
 
+// Adds a tensor of its own memory, and returns it.
+TensorId AddTensor(Block& block, const Tensor& tensor);
+
 // Adds a tensor as `like`, of its own memory and held by nothing but the ops that read it, and
 // returns it.
 TensorId AddLike(Block& block, TensorId like, absl::string_view name);

@@ -453,6 +453,7 @@ class PhantomTest(unittest.TestCase):
     def test_its_rows_are_told_apart_from_measured_ones(self):
         measured, ran = calibrate.rows_of(DATA)
         self.assertEqual({source for _, source, _ in ran}, {phantom})
+        self.assertFalse(any(row.text("offload") for row, _, _ in ran))
         sources = {source for _, source, _ in measured}
         self.assertNotIn(phantom, sources)
         self.assertIn(torchtitan, sources)

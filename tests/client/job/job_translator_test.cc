@@ -8,11 +8,13 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/job/job_file.h"
+#include "estimator/job/fields.h"
 
 namespace plimsoll {
 namespace {
@@ -172,6 +174,14 @@ TEST_F(JobTranslatorTest, SaysTheSameInTheApisNames) {
   }
 }
 
+bool IsSwitch(absl::string_view path) {
+  JobSpec job;
+  job.model.source = TransformerSpec();
+  const FieldRow* const row = FindFieldRow(path);
+  if (row == nullptr || row->place == nullptr) return false;
+  return std::holds_alternative<std::optional<bool>*>(row->place(job));
+}
+
 // Each name by itself: whatever it is worth, it is read.
 TEST_F(JobTranslatorTest, ReadsEveryName) {
   for (const FieldSynonym& row : FieldSynonyms()) {
@@ -179,13 +189,7 @@ TEST_F(JobTranslatorTest, ReadsEveryName) {
         row.reading == WordReading::kNodes || row.reading == WordReading::kAccumulation;
     std::string value = row.reading == WordReading::kSwitch ? "true" : "2";
     if (row.field == "training.recompute.modules") value = "[mlp]";
-    if (row.field == "runtime.compile" || row.field == "runtime.offload_parameters" ||
-        row.field == "runtime.overlap_communication" || row.field == "runtime.grouped_gemm" ||
-        row.field == "runtime.deterministic" || row.field == "model.transformer.tied_embeddings" ||
-        row.field == "training.precision.fp8_parameters" ||
-        row.field == "training.quantization.double_quantization") {
-      value = "true";
-    }
+    if (IsSwitch(row.field)) value = "true";
     Settings settings = {{std::string(row.word), value}};
     if (counted) settings.push_back({"cluster.gpu_count", "8"});
     EXPECT_THAT(Read("", settings).wrong, IsEmpty()) << row.word;
