@@ -2,8 +2,11 @@
 
 #include <string>
 #include <utility>
+#include <variant>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "estimator/job/fields.h"
 #include "estimator/job/job_abilities.h"
 #include "estimator/job/vocabularies.h"
 #include "estimator/search/space.h"
@@ -44,6 +47,20 @@ bool RunsOn(Trainer trainer, Framework framework) {
          FindTrainerProfile(*FindProfile(framework, kAnyVersion), trainer, kAnyVersion) != nullptr;
 }
 
+// Unsets the field at a place, and says whether it was set.
+struct Unset {
+  template <typename Value>
+  bool operator()(std::optional<Value>* value) const {
+    const bool set = value->has_value();
+    value->reset();
+    return set;
+  }
+  template <typename Other>
+  bool operator()(Other /*place*/) const {  // no field that may be open
+    return false;
+  }
+};
+
 // Leaves what the next framework lacks, a field at a time.
 class Move {
  public:
@@ -74,12 +91,6 @@ class Move {
   void Leave(absl::string_view field, std::optional<Value>& value) {
     if (value.has_value() && IsFrozen(frozen_, field)) possible_ = false;
     value.reset();
-  }
-  template <typename Value>
-  void DropKnob(Ability ability, std::optional<Value>& value) {
-    if (!value.has_value() || capabilities_.Has(ability)) return;
-    value.reset();
-    Change(kAbilityNames[static_cast<size_t>(ability)].field, "set", "unset");
   }
 
   const std::vector<std::string>& frozen_;
@@ -175,19 +186,11 @@ void Move::Training() {
 }
 
 void Move::Knobs() {
-  RuntimeSpec& runtime = moved_.spec.job.runtime;
-  DropKnob(Ability::kGradientAsBucketView, runtime.gradient_as_bucket_view);
-  DropKnob(Ability::kReduceBucket, runtime.reduce_bucket_element_count);
-  DropKnob(Ability::kOverlapCommunication, runtime.overlap_communication);
-  DropKnob(Ability::kReshardAfterForward, runtime.reshard_after_forward);
-  DropKnob(Ability::kOffloadParameters, runtime.offload_parameters);
-  DropKnob(Ability::kCompile, runtime.compile);
-  DropKnob(Ability::kGradientAccumulationFusion, runtime.gradient_accumulation_fusion);
-  DropKnob(Ability::kAttentionMask, runtime.attention_mask);
-  DropKnob(Ability::kTransformerImplementation, runtime.transformer_implementation);
-  DropKnob(Ability::kDeferredEmbeddingGradient, runtime.deferred_embedding_gradient_count);
-  DropKnob(Ability::kGroupedGemm, runtime.grouped_gemm);
-  DropKnob(Ability::kDeterministic, runtime.deterministic);
+  for (const AbilityName& knob : kAbilityNames) {
+    if (!absl::StartsWith(knob.field, "runtime.") || capabilities_.Has(knob.ability)) continue;
+    const FieldPlace place = FindFieldRow(knob.field)->place(moved_.spec.job);
+    if (std::visit(Unset(), place)) Change(knob.field, "set", "unset");
+  }
 }
 
 }  // namespace
