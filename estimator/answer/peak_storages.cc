@@ -21,6 +21,9 @@ struct Special {
 };
 constexpr Special kSpecials[] = {
     {"checkpoint", "end of the layer's forward", "kept so that the layer can run again"},
+    {"gathered.weights", "before a block that reads it runs, or earlier",
+     "until its next use is far off"},
+    {"reduce.flat", "backward of the block", "gradients on their way to other ranks"},
     {"gather.input", "before a block runs", "what its weights are gathered from, freed at once"},
     {"reduce.input", "end of the block's backward", "being reduced over the ranks"},
     {"stage.output", "received from the next stage", "until backward of the stage's last block"},
@@ -151,7 +154,7 @@ class Teller {
     told.role = storage.role;
     if (!storage.suffix.empty() && storage.suffix.front() != '.') told.name += " ";
     absl::StrAppend(&told.name, storage.suffix);
-    const bool known = TellState(id, told) || TellSpecial(storage, told) || TellBuffer(id, told) ||
+    const bool known = TellState(id, told) || TellBuffer(id, told) || TellSpecial(storage, told) ||
                        TellTensor(id, told) || TellWeightGradient(id, told);
     if (!known) told.alive = Until(id);
     return told;

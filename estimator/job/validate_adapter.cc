@@ -210,12 +210,6 @@ void ReadAdapter(const AdapterSpec& spec, Check& check, Job& job) {
 void CheckAdapter(const JobSpec& spec, Check& check, const Job& job) {
   const TrainingSpec& training = spec.training;
   const Beside adapters("adapters", "training.adapter.method", check);
-  const bool all = job.zero_stage == 3;  // what its forward keeps gathered was not held
-  if (all && job.profile->sharding == Sharding::kEngine) {
-    check.Fail("parallelism.zero_stage", job.zero_stage,
-               "is not modelled with adapters: 0 to 2 are", ViolationCode::kNotModelled,
-               {"training.adapter.method"});
-  }
   adapters.RefuseSplits(job);
   adapters.RefusePartsAgain(training.recompute, job);
   const bool sliced = job.loss == LossImplementation::kChunkedCrossEntropy &&

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "estimator/passes/coordinator.h"
 #include "estimator/passes/fsdp.h"
 #include "estimator/passes/pass.h"
 #include "estimator/passes/shard.h"
@@ -151,7 +152,7 @@ Alive BucketAlive(const Job& job) {
 void AddFlatBucket(const Job& job, Program& program) {
   const Stream stream = job.overlap_communication ? Stream::kReduceScatter : Stream::kCompute;
   const int64_t trained = SumParameters(program, WholeStage(job.model->layer_count)).parameters;
-  if (job.zero_stage == 3 || trained > job.reduce_bucket_element_count) {
+  if (trained > job.reduce_bucket_element_count) {
     const int64_t flat = Bytes(job.precision.reduce, job.reduce_bucket_element_count);
     return AddBytes(program, "reduce.flat", stream, flat, kInBackward);
   }
@@ -165,40 +166,27 @@ void AddFlatBucket(const Job& job, Program& program) {
   }
 }
 
-// The step takes its share in groups of sub_group_size elements at most. Weights
-// stay gathered over the last half of what forward passes and backward passes
-// first, until max_reuse_distance parameters lie between.
-// Source: deepspeed/runtime/zero/partitioned_param_coordinator.py,
-// __params_to_release; stage3.py, sub_group_size.
+// The step takes its share in groups of sub_group_size elements at most. What is too small to be
+// let go is there whole.
+// Source: deepspeed/runtime/zero/stage3.py, sub_group_size; parameter_offload.py,
+// mark_persistent_parameters.
 void ApplyDeepSpeedStage3(const Job& job, Program& program) {
   constexpr int64_t kSubGroupElements = 1000000000;
-  constexpr int64_t kReuseElements = 1000000000 / 2;
-  for (Block& block : program.blocks) {
-    int64_t elements = 0;
+  program.gathers = Coordinate(job, program);
+  int64_t persistent = 0;
+  for (const Block& block : program.blocks) {
+    const int64_t times = CountOnStage(block, WholeStage(job.model->layer_count));
     for (const Parameter& parameter : block.parameters) {
-      elements = Add(elements, parameter.Elements());
+      if (!Persists(parameter) || parameter.packed()) continue;
+      persistent = Add(persistent, Multiply(times, Bytes(parameter.dtype, parameter.Elements())));
     }
-    // Gathered flat, then copied out tensor by tensor; a module's only parameter, as a table
-    // is, stays where it was gathered. Source: deepspeed/runtime/zero/
-    // partition_parameters.py, all_gather_coalesced, _all_gather_sequential.
-    const int64_t times = block.kind == BlockKind::kLayer ? 2 : 1;
-    const int64_t bytes = Multiply(times, Bytes(job.precision.parameter, elements));
-    block.buffers.push_back({.name = "gathered.weights",
-                             .role = Role::kCommunication,
-                             .stream = Stream::kAllGather,
-                             .forward_bytes = bytes,
-                             .backward_bytes = bytes});
   }
+  AddBytes(program, "weights.persistent", Stream::kCompute, persistent, kAlways);
   const int64_t ranks = job.shard_group_size;
   auto& states = program.states;
   states.push_back(
       ShareOfStage("step.gradients", job.precision.gradient, ranks, kSubGroupElements));
   states.push_back(ShareOfStage("step.gradients.fp32", DType::kFp32, ranks, kSubGroupElements));
-  State& reused = states.emplace_back(
-      ShareOfStage("gathered.reused", job.precision.parameter, 1, kReuseElements));
-  reused.of = Selection::kAll;
-  reused.stream = Stream::kAllGather;
-  reused.alive = During(Phase::kLoss, Phase::kBackward, true, true);
 }
 
 // Source: deepspeed/runtime/zero/stage_1_and_2.py, setup_buckets, step;
@@ -223,7 +211,7 @@ void ApplyDeepSpeed(const Job& job, Program& program) {
   if (job.zero_stage >= 2) program.weight_gradient = WeightGradient::kAdded;
   const int64_t bucket = Bytes(job.precision.reduce, job.reduce_bucket_element_count);
   AddBytes(program, "reduce.bucket", Stream::kCompute, bucket, BucketAlive(job));
-  AddFlatBucket(job, program);
+  if (!third) AddFlatBucket(job, program);
   if (job.overlap_communication && !third) {
     AddBytes(program, "reduce.bucket.second", Stream::kCompute, bucket, kInBackward);
   }

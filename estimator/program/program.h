@@ -296,6 +296,42 @@ TensorId AddLike(Block& block, TensorId like, absl::string_view name);
 // Puts an op before the one that is at `index`.
 void InsertOp(Block& block, size_t index, const Op& op);
 
+// Weights of other ranks that come and go as blocks run, in the stream of gathers: tensors by
+// number, and what becomes of each in turn.
+struct GatherEvent {
+  int32_t tensor = 0;
+  int64_t bytes = 0;  // 0: it goes
+};
+
+// Of one pass over a block: events [begin, peak) before it runs, when there are `bytes`, the most
+// of all its moments, and [peak, end) behind it, which leave `rest`. Gradients that are sent while
+// it runs are flattened first.
+struct GatherTurn {
+  int64_t bytes = 0;
+  int64_t rest = 0;
+  int64_t flat_bytes = 0;
+  uint32_t begin = 0;
+  uint32_t peak = 0;
+  uint32_t end = 0;
+};
+
+// A micro-batch's, of a stage that has the whole model. Turns are those of the embedding, of each
+// layer and of the head.
+struct Gathers {
+  std::vector<GatherEvent> events;
+  std::vector<GatherTurn> forward;
+  std::vector<GatherTurn> backward;
+  int32_t tensor_count = 0;
+  Stream flat_stream = Stream::kCompute;
+
+  bool Any() const { return !forward.empty(); }
+  const GatherTurn& At(BlockKind kind, int32_t layer, bool is_backward) const {
+    const auto& turns = is_backward ? backward : forward;
+    if (kind == BlockKind::kEmbedding) return turns.front();
+    return kind == BlockKind::kHead ? turns.back() : turns[static_cast<size_t>(layer) + 1];
+  }
+};
+
 // What a state's size follows from.
 //   kParameters       the rank's parameters that are selected
 //   kMatrices         those with two axes and no lookup: what Muon orthogonalises
@@ -450,6 +486,7 @@ struct Program {
   std::pmr::vector<Block> reference;
   std::pmr::vector<State> states;
   std::vector<State> host_states;  // in the host's memory, not the GPU's
+  Gathers gathers;                 // where weights are not gathered block by block
   std::pmr::vector<Stage> stages;  // none yet: one stage has it all
   Outside outside;
   // What becomes of the gradient of a weight in backward of one block, and

@@ -165,6 +165,7 @@ void PlanSum::GrowAll(const Standing& at, Sum& sum) const {
   if (at.sends) sum.Grow(Role::kActivation, chunk_.edge_bytes);
   if (at.backward) GrowGrown(at, sum);
   if (at.reduced != nullptr) sum.Grow(Role::kCommunication, at.reduced->reduce_bytes);
+  sum.Grow(Role::kCommunication, Add(at.ahead_bytes, at.flat_bytes));
   GrowAtWork(at, sum);
   for (size_t i = 0; i < at.gathered; ++i) {
     const BlockBuffer& buffer = BlockOf(at.run).buffers[i];
@@ -178,6 +179,8 @@ void PlanSum::Grow(const Standing& at, Usage& usage) const { GrowAll(at, usage);
 OtherStreams PlanSum::OthersAt(const Standing& at) const {
   OtherStreams others;
   const Stream reduces = parts_.program.reduce_stream;
+  others.Grow(Stream::kAllGather, at.ahead_bytes);
+  others.Grow(parts_.program.gathers.flat_stream, at.flat_bytes);
   if (at.reduced != nullptr) others.Grow(reduces, at.reduced->reduce_bytes);
   if (at.counted == Counted::kReduced && reduces == Stream::kReduceScatter) {
     // As the timeline has them: one tensor, that is cast.
@@ -211,10 +214,22 @@ void PlanSum::ConsiderHole(const Block& block) {
   if (block.kind != BlockKind::kHead) return;
   Standing bare = now_;
   bare.gathered = 0;
+  bare.ahead_bytes = 0;
+  bare.flat_bytes = 0;
   Total sum;
   GrowAll(bare, sum);
   sum.Grow(Role::kLoss, parts_.runs[now_.run].hole_bytes);
   demand_->compute_bytes = std::max(demand_->compute_bytes, sum.total);
+}
+
+// What is there before a block runs, or behind it.
+void PlanSum::GatherAhead(const StageBlock& at, bool before) {
+  const Gathers& gathers = parts_.program.gathers;
+  if (!gathers.Any() || at.reference) return;
+  const BlockKind kind = BlockOf(RunOf(parts_.program, at)).kind;
+  const GatherTurn& turn = gathers.At(kind, at.layer, now_.backward);
+  now_.ahead_bytes = before ? turn.bytes : turn.rest;
+  now_.flat_bytes = before ? turn.flat_bytes : 0;
 }
 
 void PlanSum::Gather(const Block& block) {
@@ -282,6 +297,7 @@ void PlanSum::Do(const Slot& slot) {
   now_.closes = slot.closes;
   switch (slot.kind) {
     case SlotKind::kGather:
+      GatherAhead(slot.at, true);
       Gather(block);
       break;
     case SlotKind::kForward:
@@ -289,6 +305,7 @@ void PlanSum::Do(const Slot& slot) {
       Pass(slot, 1);
       if (block.checkpoint_bytes > 0) Consider(Counted::kEnded);
       now_.gathered = 0;
+      GatherAhead(slot.at, false);
       now_.carries = true;
       break;
     case SlotKind::kAgain:
@@ -302,6 +319,7 @@ void PlanSum::Do(const Slot& slot) {
       Consider(Counted::kBackward);
       ConsiderHole(block);
       now_.gathered = 0;
+      GatherAhead(slot.at, false);
       break;
     case SlotKind::kReduce:
       Pass(slot, 1);
@@ -332,8 +350,9 @@ void PlanSum::KeepAll() {
 
 // Of a loop the first and the last turn are looked at, as each finds what the one before did, and
 // so much more or less of it (no gradients that grow are capped); the second too where the first
-// finds other gradients on their way.
+// finds other gradients on their way. Where what is gathered differs from layer to layer all are.
 void PlanSum::Play(const Slots& slots) {
+  if (parts_.program.gathers.Any()) return slots.ForEach([this](const Slot& slot) { Do(slot); });
   const int32_t turns = now_.backward && parts_.reduces ? 3 : 2;
   for (const Loop& loop : slots.loops) {
     const auto* const first = slots.slots.begin() + static_cast<std::ptrdiff_t>(loop.first);

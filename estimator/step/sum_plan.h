@@ -110,9 +110,11 @@ struct Standing {
   bool backward = false;
   bool later = false;  // an earlier micro-batch left gradients
   Counted counted = Counted::kNothing;
-  size_t run = 0;        // of the block at work
-  bool closes = true;    // it is the last of its unit
-  size_t gathered = 0;   // of its buffers so many are there
+  size_t run = 0;           // of the block at work
+  bool closes = true;       // it is the last of its unit
+  size_t gathered = 0;      // of its buffers so many are there
+  int64_t ahead_bytes = 0;  // of Program::gathers, and what is flattened beside them
+  int64_t flat_bytes = 0;
   bool carries = false;  // forward has the output of a block before
 };
 
@@ -155,6 +157,7 @@ class PlanSum {
   void KeepAll();
   void Do(const Slot& slot);
   void Gather(const Block& block);
+  void GatherAhead(const StageBlock& at, bool before);
   void Pass(const Slot& slot, int64_t times);
   void PassGradients(size_t run, int64_t times);
   void Consider(Counted counted);

@@ -83,8 +83,9 @@ class Unroller {
     if (program_.synchronizes_receives) writer_.Synchronize();
   }
   void Receive();
-  void BeginBuffers(const Block& block);
-  void EndBuffers();
+  void BeginBuffers(const StageBlock& at);
+  void EndBuffers(const StageBlock& at);
+  void PlayGathers(uint32_t begin, uint32_t end);
   void ForwardBlock(const Slot& slot, const StageBlock& at);
   void Send();
   void Again(const Slot& slot, const StageBlock& at);
@@ -121,10 +122,11 @@ class Unroller {
   std::vector<int32_t> held_;     // what a recomputed layer holds until its gradients grow
   std::vector<Frame> reference_;  // of its blocks
   int32_t reference_carried_ = kNoStorage;
-  std::vector<int32_t> buffers_;  // of the block at work
-  int32_t reduced_ = kNoStorage;  // gradients on their way to other ranks
-  int32_t flat_ = kNoStorage;     // what they are cast from, until they grow
-  bool grows_ = false;            // whether backward makes gradients that do not exist yet
+  std::vector<int32_t> buffers_;   // of the block at work
+  std::vector<int32_t> gathered_;  // of program_.gathers, by tensor
+  int32_t reduced_ = kNoStorage;   // gradients on their way to other ranks
+  int32_t flat_ = kNoStorage;      // what they are cast from, until they grow
+  bool grows_ = false;             // whether backward makes gradients that do not exist yet
   std::array<bool, kPhaseCount> tuned_{};
   int32_t micro_batch_ = 0;
   int step_ = 0;
@@ -206,7 +208,17 @@ void Unroller::Receive() {
                             .micro_batch = micro_batch_});
 }
 
-void Unroller::BeginBuffers(const Block& block) {
+void Unroller::BeginBuffers(const StageBlock& at) {
+  const Block& block = BlockAt(at);
+  if (program_.gathers.Any() && !at.reference) {
+    const GatherTurn& turn = program_.gathers.At(block.kind, at.layer, backward_);
+    PlayGathers(turn.begin, turn.peak);
+    buffers_.push_back(writer_.Birth({.bytes = turn.flat_bytes,
+                                      .stream = program_.gathers.flat_stream,
+                                      .role = Role::kCommunication,
+                                      .name = "reduce.flat",
+                                      .micro_batch = micro_batch_}));
+  }
   for (const BlockBuffer& buffer : block.buffers) {
     const int32_t input = writer_.Birth({.bytes = buffer.InputBytes(backward_),
                                          .stream = buffer.stream,
@@ -222,9 +234,27 @@ void Unroller::BeginBuffers(const Block& block) {
   }
 }
 
-void Unroller::EndBuffers() {
+void Unroller::EndBuffers(const StageBlock& at) {
   for (const int32_t id : buffers_) writer_.Release(id);
   buffers_.clear();
+  if (!program_.gathers.Any() || at.reference) return;
+  const GatherTurn& turn = program_.gathers.At(BlockAt(at).kind, at.layer, backward_);
+  PlayGathers(turn.peak, turn.end);
+}
+
+void Unroller::PlayGathers(uint32_t begin, uint32_t end) {
+  gathered_.resize(static_cast<size_t>(program_.gathers.tensor_count), kNoStorage);
+  for (uint32_t i = begin; i < end; ++i) {
+    const GatherEvent& event = program_.gathers.events[i];
+    int32_t& storage = gathered_[static_cast<size_t>(event.tensor)];
+    writer_.Release(std::exchange(storage, kNoStorage));
+    if (event.bytes == 0) continue;
+    storage = writer_.Birth({.bytes = event.bytes,
+                             .stream = Stream::kAllGather,
+                             .role = Role::kCommunication,
+                             .name = "gathered.weights",
+                             .micro_batch = micro_batch_});
+  }
 }
 
 // The output is referred to for the next block.
@@ -243,7 +273,7 @@ void Unroller::ForwardBlock(const Slot& slot, const StageBlock& at) {
                                     .name = "checkpoint",
                                     .layer = at.layer,
                                     .micro_batch = micro_batch_});
-  EndBuffers();
+  EndBuffers(at);
   carried = frame.output;
   int32_t no_input = kNoStorage;
   int32_t& input = tape.input < 0 ? no_input : frame.storages[static_cast<size_t>(tape.input)];
@@ -365,7 +395,7 @@ void Unroller::BackwardBlock(const Slot& slot, const StageBlock& at) {
     frame.storages[static_cast<size_t>(tape.output_gradient)] = given;
   }
   PlayTape(frame, tape.again_end, tape.events.size(), at);
-  EndBuffers();
+  EndBuffers(at);
   writer_.Release(std::exchange(frame.checkpoint, kNoStorage));
   if (block.recompute_unit > 0) {  // the checkpoint held it
     writer_.Release(std::exchange(frame.storages[static_cast<size_t>(tape.input)], kNoStorage));
@@ -409,6 +439,7 @@ void Unroller::Backward(const Turn& turn) {
   writer_.Release(carried_);  // sent, where it is not the embedding's
   writer_.Release(std::exchange(pair_->sent, kNoStorage));
   EndReduce();
+  for (int32_t& id : gathered_) writer_.Release(std::exchange(id, kNoStorage));
   states_.EndBackward(chunk_);
 }
 
@@ -420,7 +451,7 @@ void Unroller::Do(const Slot& slot) {
     case SlotKind::kReceive:
       return Receive();
     case SlotKind::kGather:
-      return BeginBuffers(BlockAt(at));
+      return BeginBuffers(at);
     case SlotKind::kForward:
       return ForwardBlock(slot, at);
     case SlotKind::kEnd: {

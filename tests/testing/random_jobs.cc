@@ -172,7 +172,7 @@ void FillAdapter(RandomNumbers random, const Capabilities& can, JobSpec& job) {
   const bool engine = job.runtime.framework == "deepspeed";
   job.training.precision.preset = units ? "bf16-pure" : AnyWord(random, kAdapterPresets);
   if (units || Once(random, 2)) adapter.adapter_dtype = "bf16";
-  if (engine) job.parallelism.zero_stage = One(random, {0, 1, 2});
+  if (engine) job.parallelism.zero_stage = One(random, {0, 1, 2, 3});
   if (engine || (units && Once(random, 2))) {
     job.training.precision.preset = "bf16-mixed";
     adapter.adapter_dtype = "fp32";

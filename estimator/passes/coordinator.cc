@@ -1,0 +1,471 @@
+#include "estimator/passes/coordinator.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace plimsoll {
+namespace {
+
+// Source: deepspeed/runtime/zero/config.py, prefetch_bucket_size, max_live_parameters,
+// max_reuse_distance, param_persistence_threshold.
+constexpr int64_t kPrefetchElements = 50000000;
+constexpr int64_t kLiveElements = 1000000000;
+constexpr int64_t kReuseElements = 1000000000;
+constexpr int64_t kPersistentElements = 100000;
+
+constexpr int32_t kNever = std::numeric_limits<int32_t>::max();
+
+// Parameters that one module has.
+struct Module {
+  std::vector<int32_t> weights;
+  bool normalizes = false;  // the input of the layer's attention, or of its MLP
+  bool gates = false;       // what it makes goes through the MLP's activation
+};
+
+struct Weight {
+  int64_t elements = 0;
+  int64_t bytes = 0;
+  bool persists = false;
+  bool trained = false;
+};
+
+// Of the network: its weights, and the modules of each block in their order.
+struct Network {
+  std::vector<Weight> weights;
+  std::vector<std::vector<Module>> blocks;  // of the embedding, each layer, the head
+};
+
+absl::string_view ModuleOf(absl::string_view name) { return name.substr(0, name.rfind('.')); }
+
+// The parameter whose tensor it is a part of, or itself.
+uint8_t Whole(const Block& block, uint8_t id) {
+  return block.parameters[id].packed() ? block.parameters[id].packed_into : id;
+}
+
+class NetworkReader {
+ public:
+  explicit NetworkReader(const Program& program) : program_(program) {}
+
+  Network Read(int64_t layer_count) && {
+    for (const Block& block : program_.blocks) {
+      if (block.kind == BlockKind::kEmbedding) Append(block, 0);
+    }
+    for (int64_t layer = 0; layer < layer_count; ++layer) {
+      for (const Block& block : program_.blocks) {
+        const bool is = block.kind == BlockKind::kLayer && block.layers.Has(layer);
+        if (is) Append(block, static_cast<size_t>(layer) + 1);
+      }
+    }
+    for (const Block& block : program_.blocks) {
+      if (block.kind == BlockKind::kHead) Append(block, static_cast<size_t>(layer_count) + 1);
+    }
+    return std::move(network_);
+  }
+
+ private:
+  // Adds the block's modules, in the order in which its ops read them.
+  void Append(const Block& block, size_t at) {
+    network_.blocks.resize(at + 1);
+    std::vector<Module>& modules = network_.blocks[at];
+    std::vector<int32_t> numbers(block.parameters.size(), -1);
+    absl::string_view last;
+    for (const Op& op : block.ops) {
+      for (const uint8_t read : op.parameters) {
+        const uint8_t id = Whole(block, read);
+        if (numbers[id] >= 0) continue;
+        numbers[id] = NumberOf(block, id);
+        const absl::string_view name = ModuleOf(block.parameters[id].name);
+        if (modules.empty() || name != last) modules.emplace_back();
+        modules.back().weights.push_back(numbers[id]);
+        modules.back().gates = name == "mlp.gate";
+        modules.back().normalizes = name == "attention.norm" || name == "mlp.norm";
+        last = name;
+      }
+    }
+  }
+
+  int32_t NumberOf(const Block& block, uint8_t id) {
+    const Parameter& parameter = block.parameters[id];
+    if (parameter.tied && table_ >= 0) return table_;
+    const auto number = static_cast<int32_t>(network_.weights.size());
+    if (parameter.embedding && table_ < 0) table_ = number;
+    Weight weight;
+    weight.persists = Persists(parameter);
+    weight.trained = !parameter.frozen;
+    for (size_t part = 0; part < block.parameters.size(); ++part) {
+      if (Whole(block, static_cast<uint8_t>(part)) != id) continue;
+      const Parameter& piece = block.parameters[part];
+      weight.elements = Add(weight.elements, piece.Elements());
+      weight.bytes = Add(weight.bytes, Bytes(piece.dtype, piece.Elements()));
+    }
+    network_.weights.push_back(weight);
+    return number;
+  }
+
+  const Program& program_;
+  Network network_;
+  int32_t table_ = -1;  // the first, which a head may share
+};
+
+// A module's turn, forward or backward: of which turn of which block.
+struct Visit {
+  absl::Span<const int32_t> module{};  // its weights
+  uint32_t turn = 0;
+  bool backward = false;
+};
+
+// Puts a block's modules behind those that have run. Those without parameters are looked ahead at
+// as well: the layer, its attention, its MLP and that one's activation; the model, the one around
+// its layers, and the rotary angles.
+// Source: deepspeed/runtime/zero/parameter_offload.py, _register_deepspeed_module (all modules).
+class Order {
+ public:
+  explicit Order(const Network& network) : network_(network) {}
+
+  void Forward(size_t block, uint32_t turn) {
+    const auto& modules = network_.blocks[block];
+    if (block == 0) Around(2, turn, false);
+    if (IsLayer(block)) Around(1, turn, false);
+    for (const Module& module : modules) {
+      visits_.push_back({module.weights, turn, false});
+      if (module.normalizes || module.gates) Around(1, turn, false);
+    }
+    if (block == 0) Around(1, turn, false);
+  }
+
+  void Backward(size_t block, uint32_t turn) {
+    const auto& modules = network_.blocks[block];
+    const bool head = block + 1 == network_.blocks.size();
+    if (head || IsLayer(block)) Around(1, turn, true);
+    size_t end = modules.size();
+    while (end > 0) {  // what runs behind a norm is one module
+      size_t begin = end - 1;
+      while (begin > 0 && !modules[begin].normalizes) --begin;
+      if (IsLayer(block)) Around(1, turn, true);
+      for (; end > begin; --end) {
+        visits_.push_back({modules[end - 1].weights, turn, true});
+        if (head && end == modules.size()) Around(1, turn, true);
+      }
+    }
+  }
+
+  std::vector<Visit> Take() && { return std::move(visits_); }
+
+ private:
+  bool IsLayer(size_t block) const { return block > 0 && block + 1 < network_.blocks.size(); }
+  void Around(size_t count, uint32_t turn, bool backward) {
+    visits_.insert(visits_.end(), count, Visit{{}, turn, backward});
+  }
+
+  const Network& network_;
+  std::vector<Visit> visits_;
+};
+
+// Layers of one unit run again together; 0: the layer does not.
+int64_t RecomputeUnit(const Program& program, int64_t layer) {
+  for (const Block& block : program.blocks) {
+    const bool is = block.kind == BlockKind::kLayer && block.layers.Has(layer);
+    if (is) return block.recompute_unit;
+  }
+  return 0;
+}
+
+// The order in which modules run. Turns are of blocks forward, then of blocks backward as they
+// come; a layer that runs again does so in its backward.
+std::vector<Visit> OrderOf(const Program& program, const Network& network) {
+  Order order(network);
+  const size_t blocks = network.blocks.size();
+  for (size_t block = 0; block < blocks; ++block) {
+    order.Forward(block, static_cast<uint32_t>(block));
+  }
+  auto turn = static_cast<uint32_t>(blocks);
+  size_t made = blocks - 1;  // layers from here on have run again
+  for (size_t block = blocks; block-- > 0; ++turn) {
+    const bool layer = block > 0 && block + 1 < blocks;
+    const auto index = static_cast<int64_t>(block) - 1;
+    const int64_t unit = layer ? RecomputeUnit(program, index) : 0;
+    if (unit > 0 && block < made) {
+      made = static_cast<size_t>(index - index % unit) + 1;
+      for (size_t again = made; again <= block; ++again) order.Forward(again, turn);
+    }
+    order.Backward(block, turn);
+  }
+  return std::move(order).Take();
+}
+
+enum class Where : uint8_t { kAway, kOnItsWay, kHere };
+
+// What has been asked for in one call.
+struct Call {
+  std::vector<int32_t> weights;
+  int32_t flat = -1;  // the tensor that several are gathered into
+  size_t waiting = 0;
+  bool copied = false;
+};
+
+class Coordinator {
+ public:
+  Coordinator(const Job& job, const Network& network, const std::vector<Visit>& order)
+      : ranks_(job.shard_group_size),
+        weights_(network.weights),
+        order_(order),
+        where_(weights_.size(), Where::kAway),
+        call_(weights_.size(), 0),
+        tensor_(weights_.size(), -1),
+        seen_(weights_.size(), -1) {
+    for (size_t i = 0; i < weights_.size(); ++i) {
+      if (weights_[i].persists) where_[i] = Where::kHere;
+    }
+    SetUses();
+  }
+
+  // What becomes of tensors, with the turn of each event.
+  void Run() {
+    for (size_t step = 0; step < order_.size(); ++step) {
+      Fetch(static_cast<int32_t>(step));
+      Release(static_cast<int32_t>(step));
+    }
+  }
+  const std::vector<GatherEvent>& events() const { return events_; }
+  // How many events had happened when each visit was over.
+  const std::vector<uint32_t>& ends() const { return ends_; }
+  int32_t tensor_count() const { return tensor_count_; }
+
+ private:
+  struct Use {
+    int32_t weight = 0;
+    int32_t step = 0;
+    int32_t next = kNever;  // the step of the next use of the same
+  };
+
+  void SetUses() {
+    before_.push_back(0);
+    for (size_t step = 0; step < order_.size(); ++step) {
+      first_use_.push_back(uses_.size());
+      int64_t elements = 0;
+      for (const int32_t id : order_[step].module) {
+        uses_.push_back({id, static_cast<int32_t>(step), kNever});
+        elements = Add(elements, weights_[static_cast<size_t>(id)].elements);
+      }
+      before_.push_back(Add(before_.back(), elements));
+    }
+    std::vector<int32_t> next(weights_.size(), kNever);
+    for (auto use = uses_.rbegin(); use != uses_.rend(); ++use) {
+      use->next = std::exchange(next[static_cast<size_t>(use->weight)], use->step);
+    }
+  }
+
+  int32_t Make(int64_t bytes) {
+    events_.push_back({tensor_count_, bytes});
+    return tensor_count_++;
+  }
+  void Drop(int32_t& tensor) {
+    if (tensor >= 0) events_.push_back({tensor, 0});
+    tensor = -1;
+  }
+
+  // Several are gathered flat, and copied out when the first of them is waited for; one stays
+  // where it was gathered.
+  void Gather(std::vector<int32_t> ids) {
+    if (ids.empty()) return;
+    Call call;
+    int64_t bytes = 0;
+    for (const int32_t id : ids) {
+      const Weight& weight = weights_[static_cast<size_t>(id)];
+      where_[static_cast<size_t>(id)] = Where::kOnItsWay;
+      call_[static_cast<size_t>(id)] = calls_.size();
+      live_ = Add(live_, weight.elements);
+      const int64_t shard = CeilDivide(weight.elements, ranks_);
+      const int64_t each = weight.bytes / std::max<int64_t>(weight.elements, 1);
+      bytes = Add(bytes, Multiply(Multiply(shard, ranks_), each));
+    }
+    const int32_t made = Make(bytes);
+    if (ids.size() == 1) {
+      tensor_[static_cast<size_t>(ids[0])] = made;
+      call.copied = true;
+    } else {
+      call.flat = made;
+    }
+    call.waiting = ids.size();
+    call.weights = std::move(ids);
+    calls_.push_back(std::move(call));
+  }
+
+  void Wait(int32_t id) {
+    if (where_[static_cast<size_t>(id)] != Where::kOnItsWay) return;
+    Call& call = calls_[call_[static_cast<size_t>(id)]];
+    if (!call.copied) {
+      for (const int32_t each : call.weights) {
+        tensor_[static_cast<size_t>(each)] = Make(weights_[static_cast<size_t>(each)].bytes);
+      }
+      call.copied = true;
+    }
+    where_[static_cast<size_t>(id)] = Where::kHere;
+    if (call.waiting > 0 && --call.waiting == 0) Drop(call.flat);
+  }
+
+  void Fetch(int32_t step) {
+    const absl::Span<const int32_t> module = order_[static_cast<size_t>(step)].module;
+    std::vector<int32_t> away;
+    for (const int32_t id : module) {
+      if (where_[static_cast<size_t>(id)] == Where::kAway) away.push_back(id);
+    }
+    Gather(std::move(away));
+    for (const int32_t id : module) Wait(id);
+    const auto fresh = [&](int32_t id) { return seen_[static_cast<size_t>(id)] < step; };
+    auto asked = std::count_if(module.begin(), module.end(), fresh);
+    for (; asked > 0 && queue_ < uses_.size(); --asked) See(uses_[queue_++]);
+    LookAhead();
+  }
+
+  void See(const Use& use) {
+    int32_t& seen = seen_[static_cast<size_t>(use.weight)];
+    seen = std::max(seen, use.step);
+  }
+
+  // Asks for what comes next, as far as there is room.
+  void LookAhead() {
+    const int64_t room = std::min(kLiveElements - live_, kPrefetchElements);
+    std::vector<int32_t> next;
+    int64_t elements = 0;
+    while (queue_ < uses_.size() && elements < room) {
+      const Use& use = uses_[queue_++];
+      See(use);
+      const bool away = where_[static_cast<size_t>(use.weight)] == Where::kAway;
+      if (!away || std::find(next.begin(), next.end(), use.weight) != next.end()) continue;
+      next.push_back(use.weight);
+      elements = Add(elements, weights_[static_cast<size_t>(use.weight)].elements);
+    }
+    Gather(std::move(next));
+  }
+
+  // What was passed over as it was here, or comes again soon, stays; as the embedding does when
+  // backward is over, since nothing behind it tells.
+  // Source: deepspeed/runtime/zero/parameter_offload.py, PostBackwardFunctionModule
+  // (requires_grad).
+  void Release(int32_t step) {
+    const auto at = static_cast<size_t>(step);
+    const bool last = order_[at].backward && order_[at].turn == order_.back().turn;
+    const size_t end = at + 1 < first_use_.size() ? first_use_[at + 1] : uses_.size();
+    for (size_t i = first_use_[at]; i < end; ++i) {
+      const Use& use = uses_[i];
+      const auto weight = static_cast<size_t>(use.weight);
+      const bool soon = use.next != kNever &&
+                        before_[static_cast<size_t>(use.next)] - before_[at + 1] < kReuseElements;
+      const bool passed = seen_[weight] > step + 1;
+      if (weights_[weight].persists || soon || passed || last) continue;
+      if (where_[weight] != Where::kHere) continue;
+      where_[weight] = Where::kAway;
+      live_ -= weights_[weight].elements;
+      Drop(tensor_[weight]);
+    }
+    ends_.push_back(static_cast<uint32_t>(events_.size()));
+  }
+
+  const int64_t ranks_;
+  const std::vector<Weight>& weights_;
+  const std::vector<Visit>& order_;
+  std::vector<Where> where_;
+  std::vector<size_t> call_;     // of each weight, the last that asked for it
+  std::vector<int32_t> tensor_;  // of each weight
+  std::vector<int32_t> seen_;    // the last use of each weight that was fetched or passed over
+  std::vector<Use> uses_;
+  std::vector<size_t> first_use_;  // of each step
+  std::vector<int64_t> before_;    // elements that steps before this one use
+  std::vector<Call> calls_;
+  size_t queue_ = 0;
+  int64_t live_ = 0;  // elements that are here or on their way
+  std::vector<GatherEvent> events_;
+  std::vector<uint32_t> ends_;
+  int32_t tensor_count_ = 0;
+};
+
+// Turns, as they come, of events that happened until each visit was over.
+std::vector<GatherTurn> TurnsOf(const Coordinator& coordinator, const std::vector<Visit>& order) {
+  std::vector<GatherTurn> turns(order.back().turn + 1);
+  for (size_t step = 0; step < order.size(); ++step) {
+    turns[order[step].turn].end = coordinator.ends()[step];
+  }
+  const std::vector<GatherEvent>& events = coordinator.events();
+  std::vector<int64_t> bytes(static_cast<size_t>(coordinator.tensor_count()), 0);
+  int64_t live = 0;
+  uint32_t at = 0;
+  for (GatherTurn& turn : turns) {
+    turn.begin = at;
+    turn.peak = at;
+    turn.bytes = live;
+    for (; at < turn.end; ++at) {
+      const GatherEvent& event = events[at];
+      int64_t& of = bytes[static_cast<size_t>(event.tensor)];
+      live = Add(live, event.bytes > 0 ? event.bytes : -of);
+      of = event.bytes;
+      if (live <= turn.bytes) continue;
+      turn.bytes = live;
+      turn.peak = at + 1;
+    }
+    turn.rest = live;
+  }
+  return turns;
+}
+
+// Sets what turns flatten of the bucket that gradients are copied to: all that is in it, before
+// one that finds no room is, and in the end. One alone is sent as it is, where ranks share it
+// evenly.
+// Source: deepspeed/runtime/zero/stage3.py, reduce_independent_p_g_buckets_and_remove_grads;
+// runtime/comm/coalesced_collectives.py, reduce_scatter_coalesced.
+void SetFlats(const Job& job, const Network& network, const std::vector<Visit>& order,
+              std::vector<GatherTurn>& turns) {
+  std::vector<size_t> last(network.weights.size(), 0);
+  for (size_t step = 0; step < order.size(); ++step) {
+    for (const int32_t id : order[step].module) last[static_cast<size_t>(id)] = step;
+  }
+  int64_t elements = 0;
+  int64_t count = 0;
+  const auto send = [&](GatherTurn& turn) {
+    const bool alone = count == 1 && elements % job.shard_group_size == 0;
+    if (!alone) turn.flat_bytes = std::max(turn.flat_bytes, Bytes(job.precision.reduce, elements));
+    elements = 0;
+    count = 0;
+  };
+  for (size_t step = 0; step < order.size(); ++step) {
+    const Visit& visit = order[step];
+    if (!visit.backward) continue;
+    for (const int32_t id : visit.module) {
+      const Weight& weight = network.weights[static_cast<size_t>(id)];
+      if (!weight.trained || last[static_cast<size_t>(id)] != step) continue;
+      const bool full = Add(elements, weight.elements) > job.reduce_bucket_element_count;
+      if (full && elements > 0) send(turns[visit.turn]);
+      elements = Add(elements, weight.elements);
+      ++count;
+    }
+  }
+  if (elements > 0) send(turns.back());
+}
+
+}  // namespace
+
+bool Persists(const Parameter& parameter) { return parameter.Elements() <= kPersistentElements; }
+
+Gathers Coordinate(const Job& job, const Program& program) {
+  const Network network = NetworkReader(program).Read(job.model->layer_count);
+  const std::vector<Visit> order = OrderOf(program, network);
+  Coordinator coordinator(job, network, order);
+  coordinator.Run();
+  std::vector<GatherTurn> turns = TurnsOf(coordinator, order);
+  SetFlats(job, network, order, turns);
+  const auto half = turns.begin() + static_cast<std::ptrdiff_t>(network.blocks.size());
+  Gathers gathers;
+  gathers.events = coordinator.events();
+  gathers.tensor_count = coordinator.tensor_count();
+  if (job.overlap_communication) gathers.flat_stream = Stream::kReduceScatter;
+  gathers.forward.assign(turns.begin(), half);
+  gathers.backward.assign(half, turns.end());
+  std::reverse(gathers.backward.begin(), gathers.backward.end());
+  return gathers;
+}
+
+}  // namespace plimsoll
