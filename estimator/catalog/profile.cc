@@ -37,6 +37,7 @@ constexpr Profile kEager = {
     .gathers_inner = true,
     .expands_kv = false,
     .root_group = false,
+    .keeps_shared_table = false,
     .last_block_gathered = false,
     .accumulates_whole = false,
     .unties_head = false,
@@ -393,11 +394,13 @@ void TorchtitanCompilesLoss(Profile& profile) {
   profile.compiled_loss = CompiledLoss::kAll;
 }
 
-// Embedding, and norm with head, are groups of their own (#1094); torch's
-// RMSNorm is one kernel by then.
+// Embedding, and norm with head, are groups of their own (#1094), and one where they share a table,
+// which is dropped after forward by the policy "always" alone (distributed/fsdp.py,
+// apply_fsdp_to_decoder); torch's RMSNorm is one kernel by then.
 void TorchtitanOwnGroups(Profile& profile) {
   TorchtitanCompilesLoss(profile);
   profile.root_group = profile.framework == Framework::kFsdp1;
+  profile.keeps_shared_table = true;
   profile.last_block_gathered = false;
   profile.norm = NormKernel::kFused;
 }

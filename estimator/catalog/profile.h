@@ -123,6 +123,7 @@ struct Profile {
   bool gathers_inner;  // DTensor: the sequence is not the first axis
   bool expands_kv;     // keys and values are copied to as many heads as queries have
   bool root_group;     // FSDP2: embedding, final norm and head are one group, gathered all along
+  bool keeps_shared_table;   // FSDP2: the group of a table that the head shares stays gathered
   bool last_block_gathered;  // FSDP2: the last layer stays gathered until its backward
   bool accumulates_whole;    // FSDP: gradients are reduced with a step's last micro-batch alone
   bool unties_head;          // the head has a table of its own, whatever the model says

@@ -356,8 +356,7 @@ void AddReshardedRoot(const Job& job, const Elements& layer, const Groups& group
   }
 }
 
-// Whether embedding, final norm and head are one group of FSDP2 as they share a table, which goes
-// between forward and backward.
+// Whether embedding, final norm and head are one group of FSDP2 as they share a table.
 // Source: torchtitan distributed/fsdp.py, apply_fsdp_to_decoder (enable_weight_tying).
 bool SharesTable(const Job& job) {
   return job.model->tied_embeddings && !job.profile->root_group && !job.profile->flat_units &&
@@ -406,8 +405,9 @@ void ApplyFsdp(const Job& job, Program& program) {
                   program);
     }
   }
-  const bool goes = !stays && (shares || (job.profile->reshards_root && job.adapter.has_value()));
-  if (root && goes) {
+  const bool goes = (shares && !job.profile->keeps_shared_table) ||
+                    (job.profile->reshards_root && job.adapter.has_value());
+  if (root && goes && !stays) {
     AddReshardedRoot(job, of_layer, groups, program);
   } else if (root) {
     AddRootGroup(job, of_layer, groups, program);

@@ -209,10 +209,11 @@ TEST(FsdpTest, TwoGroupsAreGatheredWhenTheyRun) {
   EXPECT_EQ(FindBlock(program, "head").reduce_bytes, 4 * (kVocab * kHidden + kHidden));
 }
 
-// Groups of their own are one where they share a table: it goes between forward and backward, and
-// the head's gradient of it waits for the embedding's, to which it is added in a third tensor.
+// Groups of their own are one where they share a table: it goes between forward and backward, but
+// with torchtitan, and the head's gradient of it waits for the embedding's, to which it is added in
+// a third tensor.
 TEST(FsdpTest, ASharedTableIsOneGroup) {
-  JobSpec job = Torchtitan("2025.8");
+  JobSpec job = Job("fsdp2", 3);
   Shape(job).tied_embeddings = true;
   const Program program = Sharded(job);
   const Block& embedding = FindBlock(program, "embedding");
@@ -225,6 +226,11 @@ TEST(FsdpTest, ASharedTableIsOneGroup) {
   EXPECT_EQ(FindTensor(embedding, "embedding.tokens.weight.gradient.sum").Bytes(), 2 * kTable);
   EXPECT_EQ(embedding.reduce_bytes, 4 * kGroup);
   EXPECT_EQ(FindBlock(program, "head").reduce_bytes, 0);
+  JobSpec kept = Torchtitan("2025.8");
+  Shape(kept).tied_embeddings = true;
+  const Tensor& held = FindTensor(FindBlock(Sharded(kept), "embedding"), "gathered.root");
+  EXPECT_EQ(held.Bytes(), 2 * kGroup);
+  EXPECT_EQ(FindState(Sharded(kept), "gathered.root"), nullptr);
 }
 
 // Parameters, gradients and states are the host's; the GPU has what is gathered and reduced, and
