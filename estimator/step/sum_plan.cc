@@ -15,6 +15,18 @@ int64_t GradientBytes(const Block& block, TensorId of) {
   return made ? block.tensors[of].Bytes() : 0;
 }
 
+// Whether a block keeps what it gives: a reference's embedding, whose output is a local of the
+// module around its layers.
+bool KeepsOutput(const Block& block) {
+  if (!block.forward_only) return false;
+  for (const Op& op : block.ops) {
+    for (const TensorId id : op.saved) {
+      if (block.tensors[id].storage == block.tensors[block.output].storage) return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 Parts::Parts(const Program& of, const BlockRuns& with, std::pmr::memory_resource* memory)
@@ -135,7 +147,12 @@ void PlanSum::GrowAtWork(const Standing& at, Sum& sum) const {
     case Counted::kGathering:
       return GrowGathering(at, sum);
     case Counted::kForward:
-      return sum.Grow(run.forward);
+      sum.Grow(run.forward);
+      if (at.shares) {
+        const Block& block = BlockOf(at.run);
+        sum.Shrink(block.tensors[block.input].role, block.tensors[block.input].Bytes());
+      }
+      return;
     case Counted::kEnded: {  // what it keeps is there, and its output
       const Block& block = BlockOf(at.run);
       const Tensor& output = block.tensors[block.tensors[block.output].storage];
@@ -307,6 +324,7 @@ void PlanSum::Do(const Slot& slot) {
       now_.gathered = 0;
       GatherAhead(slot.at, false);
       now_.carries = true;
+      now_.shares = KeepsOutput(block);
       break;
     case SlotKind::kAgain:
       Pass(slot, 1);

@@ -27,6 +27,9 @@ struct Total {
   void Grow(const Usage& usage, int64_t times = 1) {
     total = Add(total, times == 1 ? usage.total : Multiply(usage.total, times));
   }
+  void Shrink(Role /*role*/, int64_t bytes) {
+    if (total != kSaturated) total -= bytes;
+  }
 };
 
 // What follows from the program alone, for all of its stages.
@@ -116,6 +119,7 @@ struct Standing {
   int64_t ahead_bytes = 0;  // of Program::gathers, and what is flattened beside them
   int64_t flat_bytes = 0;
   bool carries = false;  // forward has the output of a block before
+  bool shares = false;   // and that block keeps it
 };
 
 // What one phase needs beside states and beside what older pairs in flight

@@ -126,6 +126,7 @@ class Unroller {
   std::vector<int32_t> gathered_;  // of program_.gathers, by tensor
   int32_t reduced_ = kNoStorage;   // gradients on their way to other ranks
   int32_t flat_ = kNoStorage;      // what they are cast from, until they grow
+  int64_t flat_rest_bytes_ = 0;    // of it, but for a table that the head has too
   bool grows_ = false;             // whether backward makes gradients that do not exist yet
   std::array<bool, kPhaseCount> tuned_{};
   int32_t micro_batch_ = 0;
@@ -367,13 +368,16 @@ void Unroller::Reduce(const StageBlock& at) {
 void Unroller::Flatten(const StageBlock& at) {
   const Frame& frame = FrameAt(at);
   int64_t bytes = 0;
+  int64_t shared_bytes = 0;
   for (size_t piece = 0; piece < frame.tape->pieces.size(); ++piece) {
-    const bool made = frame.storages[piece] != kNoStorage;
-    if (made && frame.tape->pieces[piece].tensor == kNoTensor) {
-      bytes = Add(bytes, frame.tape->pieces[piece].bytes);
-    }
+    const TapePiece& weight = frame.tape->pieces[piece];
+    if (weight.tensor != kNoTensor || frame.storages[piece] == kNoStorage) continue;
+    bytes = Add(bytes, weight.bytes);
+    const Parameter& parameter = BlockAt(at).parameters[static_cast<size_t>(weight.parameter)];
+    if (IsTiedTable(parameter)) shared_bytes = Add(shared_bytes, weight.bytes);
   }
   if (bytes == 0 || bytes > BlockAt(at).reduce_bytes) return;
+  flat_rest_bytes_ = bytes - shared_bytes;
   const std::vector<int32_t> made = WeightGradients(frame, at);
   flat_ = writer_.Birth({.bytes = bytes,
                          .stream = Stream::kAllGather,
@@ -407,10 +411,14 @@ void Unroller::BackwardBlock(const Slot& slot, const StageBlock& at) {
   held_ = {std::exchange(frame.output, kNoStorage), given};
 }
 
+// Of what is flat, but for a table that the head's gradients have.
 void Unroller::Grow(const StageBlock& at) {
-  const bool flat = flat_ != kNoStorage;
-  const std::vector<int32_t> made = flat ? std::vector<int32_t>{std::exchange(flat_, kNoStorage)}
-                                         : WeightGradients(FrameAt(at), at);
+  std::vector<int32_t> made;
+  if (flat_ == kNoStorage) {
+    made = WeightGradients(FrameAt(at), at);
+  } else {
+    made.push_back(writer_.Shrink(std::exchange(flat_, kNoStorage), flat_rest_bytes_));
+  }
   if (grows_) {
     states_.GrowBlock(chunk_, at, made);
   } else {

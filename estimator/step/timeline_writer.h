@@ -36,6 +36,14 @@ class TimelineWriter {
     if (id == kNoStorage || --references_[static_cast<size_t>(id)] > 0) return;
     Tell(TimelineEventKind::kDeath, id);
   }
+  // Makes so much of it anew, where that is less than all.
+  int32_t Shrink(int32_t id, int64_t bytes) {
+    TimelineStorage rest = timeline_.storages[static_cast<size_t>(id)];
+    if (rest.bytes == bytes) return id;
+    Release(id);
+    rest.bytes = bytes;
+    return Birth(rest);
+  }
   // Another stream sends or receives it.
   void Record(int32_t id) {
     if (id != kNoStorage) timeline_.storages[static_cast<size_t>(id)].recorded = true;

@@ -80,6 +80,31 @@ TEST(TimelineTest, AgreesWithTheClosedFormOfManyLayers) {
   EXPECT_GT(stages, jobs / 2);
 }
 
+// A reference of one layer, at its attention: what its embedding gave is kept, and the layer reads
+// it.
+TEST(TimelineTest, AgreesWhereAReferencesOnlyLayerIsThePeak) {
+  JobSpec job = With(SmallJob(), "ddp", "bf16-pure");
+  Shape(job).layer_count = 1;
+  job.training.sequence_length = 1024;
+  job.training.attention = "eager";
+  job.training.micro_batch_size = 8;  // more than a slice of the loss
+  job.training.loss.implementation = "fused";
+  job.training.preference.method = "dpo";
+  EXPECT_EQ(Compare(job), 1);
+}
+
+// Gradients of a table that embedding and head share, flat, beside those of earlier micro-batches.
+TEST(TimelineTest, AgreesWhereAFlatGradientIsOfASharedTable) {
+  JobSpec job = With(SmallJob(), "fsdp1");
+  Shape(job).tied_embeddings = true;
+  Shape(job).vocab_size = 32000;
+  job.runtime.trainer = "hf-trainer";
+  job.training.precision.reduce_dtype = "fp32";
+  job.parallelism.data_parallel_size = 8;
+  job.training.global_batch_size = 3 * 8 * *job.training.micro_batch_size;
+  EXPECT_EQ(Compare(job), 1);
+}
+
 TEST(TimelineTest, AgreesWithTheClosedFormOverRandomJobs) {
   std::mt19937_64 random(20261121);
   const int jobs = Rounds(5000);
