@@ -193,12 +193,13 @@ void WarnOfRisk(MemoryEstimate& estimate) {
 }
 
 void WarnOfHost(const Job& job, MemoryEstimate& estimate) {
-  if (!job.offload_parameters) return;
+  if (!job.offload_parameters && !job.offload_optimizer) return;
   int64_t most = 0;
   for (const RankMemory& rank : estimate.ranks) most = std::max(most, rank.host_bytes);
   const int64_t gpus = std::min(job.gpus_per_node, job.gpu_count);
   estimate.warnings.push_back(
-      {"host-memory", "job.runtime.offload_parameters",
+      {"host-memory",
+       job.offload_optimizer ? "job.runtime.offload_optimizer" : "job.runtime.offload_parameters",
        absl::StrCat("a node's own memory holds ", FormatGib(Multiply(gpus, most)), " for its ",
                     gpus, " GPUs, which is not checked")});
 }

@@ -25,7 +25,7 @@ bool RanAsOnPhantoms(const Job& job) {
   return !job.profiled.has_value() && job.tensor_parallel_size == 1 &&
          job.context_parallel_size == 1 && job.pipeline_parallel_size == 1 &&
          job.expert_parallel_size == 1 && !job.compile && !job.resumed_from_checkpoint &&
-         !job.offload_parameters &&
+         !job.offload_parameters && !job.offload_optimizer &&
          (job.zero_stage == 0 || job.shard_group_size == job.data_parallel_size);
 }
 

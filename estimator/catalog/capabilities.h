@@ -102,6 +102,7 @@ enum class Ability : uint8_t {
   kOverlapCommunication,
   kReshardAfterForward,
   kOffloadParameters,
+  kOffloadOptimizer,
   kCompile,
   kGradientAccumulationFusion,
   kAttentionMask,

@@ -133,7 +133,7 @@ struct RuntimeSpec {
   std::optional<bool> gradient_as_bucket_view;
   std::optional<int64_t> reduce_bucket_element_count;
   std::optional<bool> overlap_communication, reshard_after_forward, offload_parameters,
-      gradient_accumulation_fusion, attention_mask, compile;
+      offload_optimizer, gradient_accumulation_fusion, attention_mask, compile;
   std::optional<std::string> cublas_workspace_config, transformer_implementation;
   std::optional<int64_t> deferred_embedding_gradient_count;
   std::optional<bool> grouped_gemm, deterministic;
@@ -330,7 +330,8 @@ struct Job {
   int64_t reduce_bucket_element_count = 0;
   bool overlap_communication = false;
   bool reshard_after_forward = true;
-  bool offload_parameters = false;   // with gradients and states: to the host
+  bool offload_parameters = false;   // to the host; under FSDP with gradients and states
+  bool offload_optimizer = false;    // states, masters and gradients
   bool last_block_gathered = false;  // but for the last layer
   bool gradient_accumulation_fusion = false;
   int64_t deferred_embedding_gradient_count = 0;

@@ -24,6 +24,7 @@ constexpr char kOptimizer[] = "training.optimizer.name";
 constexpr char kImplementation[] = "training.optimizer.implementation";
 constexpr char kTrainedModules[] = "training.adapter.trained_modules";
 constexpr char kOffload[] = "runtime.offload_parameters";
+constexpr char kOffloadOptimizer[] = "runtime.offload_optimizer";
 constexpr char kRecompute[] = "training.recompute.mode";
 constexpr char kModules[] = "training.recompute.modules";
 constexpr char kAdapter[] = "training.adapter.method";
@@ -124,6 +125,11 @@ constexpr FieldSynonym kFieldSynonyms[] = {
     {"fsdp-cpu-offload", kOffload, "torchtune"},
     {"enable-cpu-offload", kOffload, "torchtitan"},
     {"fsdp-offload-params", kOffload, "accelerate"},
+    {"offload-param-device", kOffload, "accelerate", WordReading::kHost},
+    {"offload-optimizer-device", kOffloadOptimizer, "accelerate", WordReading::kHost},
+    {"zero-optimization.offload-param.device", kOffload, "DeepSpeed", WordReading::kHost},
+    {"zero-optimization.offload-optimizer.device", kOffloadOptimizer, "DeepSpeed",
+     WordReading::kHost},
     {"dpo", kPreference, "usual", WordReading::kSwitch, "dpo", ""},
     {"rl", kPreference, "axolotl rl"},
     {"precompute-ref-log-probs", kReference, "TRL DPOConfig.precompute_ref_log_probs",
@@ -350,6 +356,7 @@ constexpr RefusedWord kRefusedWords[] = {
     {"", "epochs", kNoField, "no such field: it moves no byte"},
     {"", "num-train-epochs", kNoField, "no such field: it moves no byte"},
     {"", "weight-decay", kNoField, "no such field: it moves no byte"},
+    {"", "pin-memory", kNoField, "no such field: it moves no byte of a GPU's", "true"},
     // What has no model yet.
     {"", "use-liger-kernel", kNotModelled,
      "not modelled yet: its other kernels; its loss is training.loss.implementation fused",
@@ -359,7 +366,6 @@ constexpr RefusedWord kRefusedWords[] = {
     {"", "allow-cpu-offload", kNotModelled, kPlannedRule, "false"},
     {"", "cpu-offload", kNotModelled, kOffloadRule, "false"},
     {"", "offload", kNotModelled, kPlannedRule, "false"},
-    {"", "offload-optimizer", kNotModelled, kOffloadRule, "none"},
     {"", "offload-param", kNotModelled, kOffloadRule, "none"},
     {"", "optimizer-offload", kNotModelled, kPlannedRule, "false"},
     {"", "optimizer-cpu-offload", kNotModelled, kOffloadRule, "false"},

@@ -23,7 +23,16 @@ namespace plimsoll {
 //   kNodes      a number of nodes: times cluster.gpus_per_node it is the field
 //   kAccumulation  a number of micro-batches of each rank: times
 //               training.micro_batch_size and parallelism.data_parallel_size it is the field
-enum class WordReading : uint8_t { kSame, kSwitch, kMebibytes, kGpus, kNodes, kAccumulation };
+//   kHost       cpu is true, none is false
+enum class WordReading : uint8_t {
+  kSame,
+  kSwitch,
+  kMebibytes,
+  kGpus,
+  kNodes,
+  kAccumulation,
+  kHost,
+};
 
 // Another name of a field. It means exactly what the field means: what is merely near
 // stands among the refused.

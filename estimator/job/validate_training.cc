@@ -519,6 +519,32 @@ void CheckTransformer(const std::optional<std::string>& name, Check& check, Job&
   }
 }
 
+// Source: deepspeed/runtime/engine.py, _configure_zero_optimizer (offload_param needs stage 3).
+void CheckOffload(const RuntimeSpec& spec, Check& check, Job& job) {
+  job.offload_parameters = spec.offload_parameters.value_or(false);
+  job.offload_optimizer = spec.offload_optimizer.value_or(false);
+  const bool engine = job.profile->sharding == Sharding::kEngine;
+  const absl::string_view field =
+      job.offload_optimizer ? "runtime.offload_optimizer" : "runtime.offload_parameters";
+  if (job.offload_parameters || job.offload_optimizer) {
+    const Beside offload("offload", field, check);
+    offload.Refuse(job.pipeline_parallel_size > 1, "parallelism.pipeline_parallel_size",
+                   job.pipeline_parallel_size);
+    offload.Refuse(job.paged_states, "training.optimizer.paged", "true");
+  }
+  if (engine && job.offload_parameters && job.zero_stage != 3) {
+    check.Fail("runtime.offload_parameters", "true", "needs parallelism.zero_stage 3",
+               ViolationCode::kConflict, {"parallelism.zero_stage"});
+  }
+  if (engine && job.offload_optimizer && job.zero_stage < 2) {
+    check.Fail("runtime.offload_optimizer", "true",
+               job.zero_stage == 0 ? "needs parallelism.zero_stage 1 or more"
+                                   : "is not modelled with parallelism.zero_stage 1: 2 and 3 are",
+               job.zero_stage == 0 ? ViolationCode::kConflict : ViolationCode::kNotModelled,
+               {"parallelism.zero_stage"});
+  }
+}
+
 }  // namespace
 
 void CheckTraining(const TrainingSpec& spec, Check& check, Job& job) {
@@ -545,6 +571,7 @@ void CheckKnobs(const RuntimeSpec& spec, Check& check, Job& job) {
   needs(Ability::kOverlapCommunication, "overlap_communication", spec.overlap_communication);
   needs(Ability::kReshardAfterForward, "reshard_after_forward", spec.reshard_after_forward);
   needs(Ability::kOffloadParameters, "offload_parameters", spec.offload_parameters);
+  needs(Ability::kOffloadOptimizer, "offload_optimizer", spec.offload_optimizer);
   needs(Ability::kCompile, "compile", spec.compile);
   needs(Ability::kGradientAccumulationFusion, "gradient_accumulation_fusion",
         spec.gradient_accumulation_fusion);
@@ -557,13 +584,7 @@ void CheckKnobs(const RuntimeSpec& spec, Check& check, Job& job) {
       spec.reshard_after_forward.value_or(job.zero_stage == 3 && job.pipeline_parallel_size == 1);
   job.last_block_gathered = job.profile->last_block_gathered && job.reshard_after_forward &&
                             !spec.reshard_after_forward.has_value();
-  job.offload_parameters = spec.offload_parameters.value_or(false);
-  if (job.offload_parameters) {
-    const Beside offload("offloaded parameters", "runtime.offload_parameters", check);
-    offload.Refuse(job.pipeline_parallel_size > 1, "parallelism.pipeline_parallel_size",
-                   job.pipeline_parallel_size);
-    offload.Refuse(job.paged_states, "training.optimizer.paged", "true");
-  }
+  CheckOffload(spec, check, job);
   job.compile = spec.compile.value_or(false);
   job.grouped_gemm = spec.grouped_gemm.value_or(false);
   job.deterministic = spec.deterministic.value_or(false);

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <functional>
+#include <limits>
 
 #include "estimator/passes/coordinator.h"
 #include "estimator/passes/fsdp.h"
@@ -189,10 +191,81 @@ void ApplyDeepSpeedStage3(const Job& job, Program& program) {
   states.push_back(ShareOfStage("step.gradients.fp32", DType::kFp32, ranks, kSubGroupElements));
 }
 
+// The largest gradient of each block that is in a rank's share, widened for its norm as it is on
+// its way to the host, of the head once the logits' is gone; and a buffer as large as the largest
+// that adds micro-batches up. Source: deepspeed/runtime/zero/stage_1_and_2.py,
+// set_norm_for_param_grad_in_gpu, temp_grad_buffer_for_gpu_offload.
+void AddGradientsToHost(const Job& job, Program& program) {
+  const int64_t trained = SumParameters(program, WholeStage(job.model->layer_count)).parameters;
+  const int64_t share = CeilDivide(trained, job.shard_group_size);
+  for (Block& block : program.blocks) {
+    int64_t largest = 0;
+    for (const Parameter& parameter : block.parameters) {
+      if (parameter.frozen || parameter.tied) continue;
+      largest = std::max(largest, std::min(parameter.Elements(), share));
+    }
+    if (largest == 0) continue;
+    if (block.kind != BlockKind::kHead) {
+      block.buffers.push_back({.name = "norm.gradient",
+                               .role = Role::kTemporary,
+                               .forward_bytes = 0,
+                               .backward_bytes = Bytes(DType::kFp64, largest)});
+      continue;
+    }
+    Shape shape;
+    shape.extents[0] = {.size = largest, .symbol = Symbol::kP};
+    shape.rank = 1;
+    block.ops.front().backward_temporaries.Add(AddTensor(block, {.name = "norm.gradient",
+                                                                 .shape = shape,
+                                                                 .dtype = DType::kFp64,
+                                                                 .role = Role::kTemporary,
+                                                                 .differentiable = false}));
+  }
+  program.states.push_back({.name = "gradients.to_host",
+                            .role = Role::kCommunication,
+                            .basis = Basis::kLargest,
+                            .dtype = job.precision.parameter,
+                            .alive = kAlways});
+}
+
+// States, master weights and gradients are the host's, with a copy of either in their own dtype.
+// Source: deepspeed/runtime/zero/stage_1_and_2.py, cpu_offload (single_partition_of_fp32_groups,
+// param_buffer_of_bit16_for_cpu_offload_groups); stage3.py, offload_optimizer
+// (fp32_partitioned_groups_flat, grad_partitions_flat_buffer).
+void OffloadOptimizer(const Job& job, Program& program) {
+  const auto stays = [&job](const State& state) {
+    const bool gradient = state.part == Part::kGradients || state.part == Part::kGradientSums;
+    const bool of_step = IsOfStep(state) || (state.alive == kOptimizerPhase && state.shards > 1);
+    const bool norm = state.alive == kReduction && job.zero_stage == 2;
+    return !IsState(state) && !gradient && !of_step && !norm;
+  };
+  auto& states = program.states;
+  const auto moved = std::stable_partition(states.begin(), states.end(), stays);
+  for (auto state = moved; state != states.end(); ++state) {
+    if (IsState(*state)) program.host_states.push_back(*state);
+  }
+  states.erase(moved, states.end());
+  for (const DType dtype : {DType::kFp32, job.precision.gradient}) {
+    State& gradients = program.host_states.emplace_back(ShareOfStage(
+        "gradients", dtype, job.shard_group_size, std::numeric_limits<int64_t>::max() / 8));
+    gradients.role = Role::kGradient;
+    gradients.alive = kAlways;
+  }
+  if (job.zero_stage == 2) AddGradientsToHost(job, program);
+}
+
+// Source: deepspeed/runtime/zero/partition_parameters.py, _partition_param (offload_param).
+void OffloadParameters(Program& program) {
+  auto& states = program.states;
+  const auto is_weights = [](const State& state) { return state.part == Part::kWeights; };
+  const auto moved = std::stable_partition(states.begin(), states.end(), std::not_fn(is_weights));
+  program.host_states.insert(program.host_states.end(), moved, states.end());
+  states.erase(moved, states.end());
+}
+
 // Source: deepspeed/runtime/zero/stage_1_and_2.py, setup_buckets, step;
 // stage3.py, _setup_for_real_optimizer, reduce_scatter_coalesced.
-void ApplyDeepSpeed(const Job& job, Program& program) {
-  if (job.zero_stage == 0) return;
+void ApplyEngine(const Job& job, Program& program) {
   const int64_t ranks = job.shard_group_size;
   ShardStates(job, program);
   const bool third = job.zero_stage == 3;
@@ -232,6 +305,13 @@ void ApplyDeepSpeed(const Job& job, Program& program) {
                             .shards = ranks,
                             .alive = kOptimizerPhase});
   program.states.back().buffers = 1;
+}
+
+void ApplyDeepSpeed(const Job& job, Program& program) {
+  if (job.zero_stage == 0) return;
+  ApplyEngine(job, program);
+  if (job.offload_optimizer) OffloadOptimizer(job, program);
+  if (job.offload_parameters) OffloadParameters(program);
 }
 
 // DeepSpeed's engine over Megatron keeps weights and states flat; the weights as

@@ -250,6 +250,18 @@ std::variant<ValidJob, Violations> ValidateSettled(JobSpec& spec, const Catalog&
   return validated;
 }
 
+void RefuseOffload(const Job& job, RequestCheck& check) {
+  const auto refuse = [&check](const char* field, bool offloads) {
+    if (!offloads) return;
+    check.Fail(field, "true",
+               "is not modelled in a search: nothing tells how long the host's link and its "
+               "optimizer take",
+               ViolationCode::kNotModelled);
+  };
+  refuse("job.runtime.offload_parameters", job.offload_parameters);
+  refuse("job.runtime.offload_optimizer", job.offload_optimizer);
+}
+
 }  // namespace
 
 std::vector<int64_t> UsualGpuCounts(int64_t gpus_per_node) {
@@ -283,12 +295,7 @@ std::variant<Request, Violations> CheckRequest(const RecommendSpec& spec, const 
   }
   CheckOptions(spec, check, request);
   CheckPriced(request, valid != nullptr ? &**valid : nullptr, check);
-  if (valid != nullptr && (*valid)->offload_parameters) {
-    check.Fail("job.runtime.offload_parameters", "true",
-               "is not modelled in a search: nothing tells how long the host's link and its "
-               "optimizer take",
-               ViolationCode::kNotModelled);
-  }
+  if (valid != nullptr) RefuseOffload(**valid, check);
   if (valid != nullptr && (*valid)->gpu == nullptr) {
     check.Fail("job.cluster.gpu", "unset", "must be set: the time of a step follows from it",
                ViolationCode::kMissing);

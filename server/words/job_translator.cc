@@ -257,6 +257,13 @@ bool JobTranslator::MoveSynonym(const FieldSynonym& row, const std::string& path
     }
     text = std::string(on.value_or(true) ? row.on : row.off);
     if (text.empty()) return true;
+  } else if (row.reading == WordReading::kHost) {
+    if (text != "cpu" && text != "none") {
+      Fail(path, text, "must be cpu or none: another device is not modelled yet",
+           ViolationCode::kNotModelled);
+      return true;
+    }
+    text = text == "cpu" ? "true" : "false";
   } else if (!written_size) {
     int64_t number = 0;
     if (!ToInt64(text, &number) || number < 1 || number > (int64_t{1} << 40)) {

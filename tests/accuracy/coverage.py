@@ -80,6 +80,7 @@ SPLITS = {
 KNOBS = {
     "CPU offload": {"offload_parameters": True},
 }
+OF_DEEPSPEED = {"CPU offload": {"offload_optimizer": True}}
 # Kinds that are the model's own.
 SHAPES = {
     "MLA": {"kv_head_count": 16, "head_size": 96, "qk_norm": "per-rank", "query_rank": 384,
@@ -108,7 +109,10 @@ def job_of(kinds, runtime, gpu_count=GPU_COUNT):
     for kind in kinds:
         job["training"] |= PROBES.get(kind, {})
         job["parallelism"] |= SPLITS.get(kind, {})
-        job["runtime"] |= KNOBS.get(kind, {})
+        engine = runtime["framework"] == "deepspeed"
+        job["runtime"] |= OF_DEEPSPEED.get(kind, {}) if engine else KNOBS.get(kind, {})
+        if engine and kind in OF_DEEPSPEED:
+            job["parallelism"]["zero_stage"] = 2
         shape |= SHAPES.get(kind, {})
     return job
 

@@ -158,8 +158,11 @@ def _runtime(row):
     runtime = {"framework": FRAMEWORKS[wrapper], "versions": {"torch": row.text("torch")}}
     if wrapper == "fsdp2":
         runtime["reshard_after_forward"] = row.text("reshard") == "True"
-    if row.text("offload") == "True":
+    offload = row.text("offload")  # of FSDP2 True; of DeepSpeed optimizer, or that and parameters
+    if offload in ("True", "parameters"):
         runtime["offload_parameters"] = True
+    if offload in ("optimizer", "parameters"):
+        runtime["offload_optimizer"] = True
     if wrapper.startswith("fsdp") and row.text("units") == "root":
         runtime["trainer"] = "hf-trainer"
     if row.text("trainer"):

@@ -405,11 +405,13 @@ JobSpec RandomDispatchedJob(std::mt19937_64& random) {
   }
 }
 
-JobSpec RandomOffloadedJob(std::mt19937_64& random) {
+JobSpec RandomOffloadedJob(std::mt19937_64& random, absl::string_view framework) {
   while (true) {
     JobSpec job = RandomJob(random);
-    if (job.runtime.framework != "fsdp2") continue;
-    job.runtime.offload_parameters = true;
+    if (job.runtime.framework != framework) continue;
+    const bool engine = framework == "deepspeed";
+    job.runtime.offload_parameters = !engine || job.parallelism.zero_stage == 3;
+    if (engine) job.runtime.offload_optimizer = true;
     if (Refusals(job).empty()) return job;
   }
 }

@@ -20,8 +20,8 @@ JobSpec RandomJob(RandomNumbers random);
 JobSpec RandomJob(std::mt19937_64& random);
 // The same under Megatron-Core, with experts that tokens are sent to.
 JobSpec RandomDispatchedJob(std::mt19937_64& random);
-// The same under FSDP2, with parameters in the host's memory.
-JobSpec RandomOffloadedJob(std::mt19937_64& random);
+// The same under a framework, fsdp2 or deepspeed, with what it offloads in the host's memory.
+JobSpec RandomOffloadedJob(std::mt19937_64& random, absl::string_view framework);
 // The same, with matrix products in fp8.
 JobSpec RandomFp8Job(std::mt19937_64& random);
 

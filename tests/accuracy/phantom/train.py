@@ -116,6 +116,14 @@ def in_deepspeed(config, row):
         "zero_optimization": {"stage": int(row["wrapper"][-1])},
         "gradient_clipping": 1.0 if row["clip"] == "True" else 0.0,
     }
+    offload = row.get("offload")
+    host = {"device": "cpu", "pin_memory": True}
+    if offload:  # optimizer, or that and parameters; nothing is computed, so any sum overflows
+        settings["zero_optimization"]["offload_optimizer"] = host
+        settings["zero_force_ds_cpu_optimizer"] = False
+        settings["bf16"]["check_grad_overflow"] = False
+    if offload == "parameters":
+        settings["zero_optimization"]["offload_param"] = host
     whole = settings["zero_optimization"]["stage"] < 3
     model_of(config, row, "meta")  # what this imports does not bear being cut
     made = contextlib.nullcontext() if whole else deepspeed.zero.Init(config_dict_or_path=settings)

@@ -116,6 +116,13 @@ const Same kSame[] = {
      "{parallelism: {zero_stage: 2}, runtime: {reduce_bucket_element_count: 200000000, "
      "overlap_communication: true}, training: {precision: {preset: bf16-mixed}, micro_batch_size: "
      "2, optimizer: {name: adamw}}}"},
+    {"DeepSpeed's offload",
+     "{zero_optimization: {stage: 3, offload_optimizer: {device: cpu, pin_memory: true}, "
+     "offload_param: {device: none}}}",
+     "{parallelism: {zero_stage: 3}, runtime: {offload_optimizer: true, offload_parameters: "
+     "false}}"},
+    {"accelerate's offload", "{offload_optimizer_device: cpu, offload_param_device: cpu}",
+     "{runtime: {offload_optimizer: true, offload_parameters: true}}"},
     {"short words", "{tp: 2, pp: 4, dp: 2, mbs: 1, gbs: 32, zero: 1}",
      "{parallelism: {tensor_parallel_size: 2, pipeline_parallel_size: 4, data_parallel_size: 2, "
      "zero_stage: 1}, training: {micro_batch_size: 1, global_batch_size: 32}}"},
@@ -139,7 +146,7 @@ const Same kSame[] = {
      "{micro_batch_size: 2, global_batch_size: 32}}"},
     {"what asks for nothing",
      "{gradient_checkpointing: false, bf16: false, cpu_offload: false, lora: false, "
-     "offload_optimizer: none}",
+     "offload_param: none}",
      "{training: {recompute: {mode: none}}}"},
     {"a word for adapters", "{training: {adapter: lora, lora_r: 16}, peft: false}",
      "{training: {adapter: {method: lora, rank: 16}}}"},
@@ -189,7 +196,7 @@ TEST_F(JobTranslatorTest, ReadsEveryName) {
         row.reading == WordReading::kNodes || row.reading == WordReading::kAccumulation;
     std::string value = row.reading == WordReading::kSwitch ? "true" : "2";
     if (row.field == "training.recompute.modules") value = "[mlp]";
-    if (IsSwitch(row.field)) value = "true";
+    if (IsSwitch(row.field)) value = row.reading == WordReading::kHost ? "cpu" : "true";
     Settings settings = {{std::string(row.word), value}};
     if (counted) settings.push_back({"cluster.gpu_count", "8"});
     EXPECT_THAT(Read("", settings).wrong, IsEmpty()) << row.word;
@@ -208,9 +215,9 @@ TEST_F(JobTranslatorTest, SaysWhatAWordIsWhereItIsNone) {
        "{cpu_offload: true}",
        {"job.cpu_offload: true; not modelled yet: what is moved to the host's memory"}},
       {"not modelled, of DeepSpeed",
-       "{zero_optimization: {stage: 3, offload_param: {device: cpu}}}",
-       {"job.zero_optimization.offload_param: a mapping; not modelled yet: what is moved to the "
-        "host's memory"}},
+       "{zero_optimization: {stage: 3, offload_param: {device: nvme}}}",
+       {"job.zero_optimization.offload_param.device: nvme; must be cpu or none: another device is "
+        "not modelled yet"}},
       {"several fields",
        "{batch_size: 8}",
        {"job.batch_size: 8; may be training.micro_batch_size (of one GPU at once) or "

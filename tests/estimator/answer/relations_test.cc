@@ -346,7 +346,7 @@ int64_t KeptBytes(const Program& program) {
 TEST(RelationsTest, OffloadMovesBytes) {
   std::mt19937_64 random(20261124);
   for (int i = 0; i < Rounds(500) && !HasFailure(); ++i) {
-    const JobSpec job = RandomOffloadedJob(random);
+    const JobSpec job = RandomOffloadedJob(random, "fsdp2");
     SCOPED_TRACE(absl::StrCat("job ", i, ": ", Describe(job)));
     JobSpec here = job;
     here.runtime.offload_parameters = false;
@@ -356,6 +356,27 @@ TEST(RelationsTest, OffloadMovesBytes) {
     EXPECT_EQ(moved.host_bytes, KeptBytes(ProgramOf(here)));
     EXPECT_EQ(kept.host_bytes, 0);
     EXPECT_LE(moved.allocated.expected_bytes, kept.allocated.expected_bytes);
+  }
+}
+
+// DeepSpeed's, stage by stage: what is moved is the rank's share, twelve bytes a parameter and six
+// of gradients.
+TEST(RelationsTest, DeepSpeedsOffloadMovesItsShare) {
+  for (const int64_t stage : {2, 3}) {
+    JobSpec job = With(Llama8B(), "deepspeed");
+    job.parallelism.zero_stage = stage;
+    const RankMemory kept = Estimate(job).ranks.front();
+    job.runtime.offload_optimizer = true;
+    const RankMemory moved = Estimate(job).ranks.front();
+    const int64_t share = CeilDivide(CountParameters(*Valid(job)->model), 8);
+    EXPECT_NEAR(static_cast<double>(moved.host_bytes), 18.0 * static_cast<double>(share), 1e6);
+    EXPECT_LT(moved.allocated.expected_bytes, kept.allocated.expected_bytes - 10 * share) << stage;
+    if (stage == 2) continue;
+    job.runtime.offload_parameters = true;
+    const RankMemory bare = Estimate(job).ranks.front();
+    EXPECT_NEAR(static_cast<double>(bare.host_bytes - moved.host_bytes),
+                static_cast<double>(moved.allocated.expected_bytes - bare.allocated.expected_bytes),
+                1e6);
   }
 }
 

@@ -220,6 +220,30 @@ const std::vector<Refusal>& Knobs() {
        },
        {"job.runtime.reduce_bucket_element_count: set; ddp does not have it",
         "job.runtime.overlap_communication: set; ddp does not have it"}},
+      {"DeepSpeed's offload elsewhere",
+       [](JobSpec& j) {
+         j.runtime.framework = "fsdp2";
+         j.runtime.offload_optimizer = true;
+       },
+       {"job.runtime.offload_optimizer: set; fsdp2 does not have it: parameters and states go "
+        "together"}},
+      {"DeepSpeed's offload without what it needs",
+       [](JobSpec& j) {
+         j.runtime.framework = "deepspeed";
+         j.parallelism.zero_stage = 0;
+         j.runtime.offload_optimizer = true;
+         j.runtime.offload_parameters = true;
+       },
+       {"job.runtime.offload_parameters: true; needs parallelism.zero_stage 3",
+        "job.runtime.offload_optimizer: true; needs parallelism.zero_stage 1 or more"}},
+      {"DeepSpeed's offload with ZeRO 1",
+       [](JobSpec& j) {
+         j.runtime.framework = "deepspeed";
+         j.parallelism.zero_stage = 1;
+         j.runtime.offload_optimizer = true;
+       },
+       {"job.runtime.offload_optimizer: true; is not modelled with parallelism.zero_stage 1: 2 and "
+        "3 are"}},
       {"FSDP's and Megatron's knobs elsewhere",
        [](JobSpec& j) {
          j.runtime.reshard_after_forward = true;

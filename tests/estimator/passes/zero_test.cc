@@ -227,6 +227,55 @@ TEST(ZeroTest, DeepSpeedStepsInGroups) {
   EXPECT_EQ(StepElements(job, "step.gradients"), 1000000000);
 }
 
+std::vector<std::string> NamesOf(const std::vector<State>& states) {
+  std::vector<std::string> names;
+  for (const State& state : states) names.emplace_back(state.name);
+  return names;
+}
+
+// States, masters and gradients go, with copies in fp32 and in the gradients' own dtype.
+// Source: deepspeed/runtime/zero/stage3.py, offload_optimizer.
+TEST(ZeroTest, DeepSpeedsOffloadedOptimizerIsTheHosts) {
+  JobSpec job = Job("deepspeed", 3);
+  job.runtime.offload_optimizer = true;
+  const Program program = Sharded(job);
+  EXPECT_THAT(NamesOf(program.host_states),
+              ElementsAre("master_weights", "optimizer.momentum", "optimizer.variance", "gradients",
+                          "gradients"));
+  for (const State& state : program.states) {
+    EXPECT_THAT(state.role, ::testing::AnyOf(Role::kWeight, Role::kCommunication, Role::kTemporary))
+        << state.name;
+  }
+  EXPECT_EQ(FindState(program, "step.gradients"), nullptr);
+  EXPECT_EQ(FindState(program, "step.gradients.fp32"), nullptr);
+  EXPECT_NE(FindState(program, "weights"), nullptr);
+  job.runtime.offload_parameters = true;
+  EXPECT_EQ(FindState(Sharded(job), "weights"), nullptr);
+  EXPECT_EQ(Sharded(job).host_states.size(), 6u);
+  EXPECT_EQ(Sharded(job).gathers.events.size(), program.gathers.events.size());
+}
+
+// ZeRO 2 keeps a buffer as large as the largest gradient, and widens each on its way to the host.
+TEST(ZeroTest, DeepSpeedSendsGradientsToTheHost) {
+  JobSpec job = Job("deepspeed", 2);
+  job.runtime.offload_optimizer = true;
+  Shape(job).vocab_size = 4096;
+  const Program program = Sharded(job);
+  constexpr int64_t kTable = 4096 * 64;
+  const State& buffer = *FindState(program, "gradients.to_host");
+  EXPECT_EQ(StateBytes(buffer, SumParameters(program, WholeStage(4))), 2 * kTable);
+  const int64_t share = CeilDivide(CountParameters(*Valid(job)->model), kRanks);
+  const Block& embedding = FindBlock(program, "embedding");
+  EXPECT_EQ(embedding.buffers.back().backward_bytes, 8 * share);
+  EXPECT_EQ(embedding.buffers.back().forward_bytes, 0);
+  EXPECT_EQ(FindTensor(FindBlock(program, "head"), "norm.gradient").Bytes(), 8 * share);
+  EXPECT_EQ(FindState(program, "norm.gradient"), nullptr);
+  Shape(job).tied_embeddings = true;
+  for (const Tensor& tensor : FindBlock(Sharded(job), "head").tensors) {
+    EXPECT_LE(tensor.name == "norm.gradient" ? tensor.Bytes() : 0, 8 * 64);
+  }
+}
+
 TEST(ZeroTest, NanotronGathersUpdatedWeightsInOneCall) {
   EXPECT_THAT(Buffers(Job("nanotron", 1)),
               ElementsAre("gather.input", "gather.outputs", "gather.flat"));
