@@ -76,7 +76,7 @@ void CheckModelled(const JobSpec& spec, const Catalog& catalog, Check& check, Jo
   if (job.reference.has_value()) DropNothing(job, own);
   const bool joins = job.adapter.has_value() && job.profile->joint_adapters;
   if (job.model != nullptr && joins) JoinQkv(job, own);
-  CheckKnobs(spec.runtime, check, job);
+  CheckKnobs(spec, check, job);
   if (job.adapter.has_value() && job.profile != &UnknownFramework()) CheckAdapter(spec, check, job);
   if (job.quantization.has_value()) CheckQuantization(spec.training, check, job);
   if (job.fp8.has_value() && job.capabilities.Has(Ability::kFp8Mixed)) CheckFp8(spec, check, job);

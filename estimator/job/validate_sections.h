@@ -70,7 +70,7 @@ void ReadExpertParallel(const JobSpec& spec, Check& check, Job& job);
 // Requires: the model has experts; the sections above and below have run
 void CheckExperts(const JobSpec& spec, Check& check, const Job& job);
 void CheckTraining(const TrainingSpec& spec, Check& check, Job& job);
-void CheckKnobs(const RuntimeSpec& spec, Check& check, Job& job);
+void CheckKnobs(const JobSpec& job_spec, Check& check, Job& job);
 void CheckAllocator(const AllocatorSpec& spec, Check& check, Job& job);
 // Requires: job.model is not null; the sections above have run
 void CheckAgainstModel(const JobSpec& spec, Check& check, Job& job);

@@ -4,10 +4,12 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "estimator/base/units.h"
 #include "estimator/job/beside.h"
+#include "estimator/job/fields.h"
 #include "estimator/job/job_abilities.h"
 #include "estimator/job/validate_sections.h"
 #include "estimator/job/vocabularies.h"
@@ -457,11 +459,43 @@ std::optional<int64_t> ParseWorkspace(absl::string_view text) {
   return bytes;
 }
 
+// Whether a field that may be left open is set.
+struct IsSet {
+  template <typename Value>
+  bool operator()(std::optional<Value>* value) const {
+    return value->has_value();
+  }
+  template <typename Other>
+  bool operator()(Other /*place*/) const {
+    return false;
+  }
+};
+
+// A field of `runtime` that some frameworks have.
+struct Knob {
+  Ability ability;
+  const FieldRow* field;
+};
+const std::vector<Knob>& Knobs() {
+  static const auto* const kKnobs = [] {
+    auto* const knobs = new std::vector<Knob>();
+    for (const AbilityName& name : kAbilityNames) {
+      if (!absl::StartsWith(name.field, "runtime.")) continue;
+      knobs->push_back({name.ability, FindFieldRow(name.field)});
+    }
+    return knobs;
+  }();
+  return *kKnobs;
+}
+
 // A knob that the framework lacks is refused, not ignored.
-template <typename Value>
-void NeedsKnob(Ability ability, absl::string_view knob, const std::optional<Value>& value,
-               Check& check, const Job& job) {
-  if (value.has_value()) CheckAbility(ability, absl::StrCat("runtime.", knob), "set", check, job);
+void CheckHasKnobs(const JobSpec& spec, Check& check, const Job& job) {
+  auto& open = const_cast<JobSpec&>(spec);  // rows give places to write to; none is written to
+  for (const Knob& knob : Knobs()) {
+    if (job.capabilities.Has(knob.ability)) continue;
+    if (!std::visit(IsSet(), knob.field->place(open))) continue;
+    CheckAbility(knob.ability, knob.field->path, "set", check, job);
+  }
 }
 
 // Source: deepspeed/runtime/zero/stage_1_and_2.py; bf16_optimizer.py, which has no
@@ -469,7 +503,6 @@ void NeedsKnob(Ability ability, absl::string_view knob, const std::optional<Valu
 void CheckBucket(const RuntimeSpec& spec, Check& check, Job& job) {
   const auto& count = spec.reduce_bucket_element_count;
   const bool flat = job.profile->sharding == Sharding::kFlat;
-  NeedsKnob(Ability::kReduceBucket, "reduce_bucket_element_count", count, check, job);
   constexpr KnownField field("runtime.reduce_bucket_element_count");
   job.reduce_bucket_element_count = check.Number(field, count, 500000000);
   const bool sums = job.precision.accumulation == DType::kFp32;
@@ -485,7 +518,7 @@ void CheckDeferral(const RuntimeSpec& spec, Check& check, Job& job) {
   const auto& count = spec.deferred_embedding_gradient_count;
   if (!count.has_value()) return;
   constexpr KnownField field("runtime.deferred_embedding_gradient_count");
-  if (!CheckAbility(Ability::kDeferredEmbeddingGradient, field, "set", check, job)) return;
+  if (!job.capabilities.Has(Ability::kDeferredEmbeddingGradient)) return;
   job.deferred_embedding_gradient_count = check.Number(field, count, 0);
   if (job.deferred_embedding_gradient_count == 0) return;
   if (job.pipeline_parallel_size == 1) {
@@ -503,7 +536,6 @@ void CheckDeferral(const RuntimeSpec& spec, Check& check, Job& job) {
 // norms; megatron/core/transformer/transformer_layer.py, recompute_input_layernorm.
 void CheckTransformer(const std::optional<std::string>& name, Check& check, Job& job) {
   const absl::string_view field = "runtime.transformer_implementation";
-  NeedsKnob(Ability::kTransformerImplementation, "transformer_implementation", name, check, job);
   job.transformer_engine = job.capabilities.Has(Ability::kTransformerImplementation);
   if (job.transformer_engine && name.has_value()) {
     job.transformer_engine =
@@ -562,22 +594,10 @@ void CheckTraining(const TrainingSpec& spec, Check& check, Job& job) {
   job.resumed_from_checkpoint = spec.resumed_from_checkpoint.value_or(false);
 }
 
-void CheckKnobs(const RuntimeSpec& spec, Check& check, Job& job) {
-  const auto needs = [&](Ability ability, absl::string_view knob, const auto& value) {
-    NeedsKnob(ability, knob, value, check, job);
-  };
-  needs(Ability::kGradientAsBucketView, "gradient_as_bucket_view", spec.gradient_as_bucket_view);
+void CheckKnobs(const JobSpec& job_spec, Check& check, Job& job) {
+  const RuntimeSpec& spec = job_spec.runtime;
+  CheckHasKnobs(job_spec, check, job);
   CheckBucket(spec, check, job);
-  needs(Ability::kOverlapCommunication, "overlap_communication", spec.overlap_communication);
-  needs(Ability::kReshardAfterForward, "reshard_after_forward", spec.reshard_after_forward);
-  needs(Ability::kOffloadParameters, "offload_parameters", spec.offload_parameters);
-  needs(Ability::kOffloadOptimizer, "offload_optimizer", spec.offload_optimizer);
-  needs(Ability::kCompile, "compile", spec.compile);
-  needs(Ability::kGradientAccumulationFusion, "gradient_accumulation_fusion",
-        spec.gradient_accumulation_fusion);
-  needs(Ability::kAttentionMask, "attention_mask", spec.attention_mask);
-  needs(Ability::kGroupedGemm, "grouped_gemm", spec.grouped_gemm);
-  needs(Ability::kDeterministic, "deterministic", spec.deterministic);
   job.gradient_as_bucket_view = spec.gradient_as_bucket_view.value_or(false);
   job.overlap_communication = spec.overlap_communication.value_or(job.zero_stage == 3);
   job.reshard_after_forward =

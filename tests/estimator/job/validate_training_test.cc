@@ -258,8 +258,8 @@ const std::vector<Refusal>& Knobs() {
         "GPU",
         "job.runtime.gradient_accumulation_fusion: set; ddp does not have it",
         "job.runtime.attention_mask: set; ddp does not have it",
-        "job.runtime.deferred_embedding_gradient_count: set; ddp does not have it",
-        "job.runtime.transformer_implementation: set; ddp does not have it"}},
+        "job.runtime.transformer_implementation: set; ddp does not have it",
+        "job.runtime.deferred_embedding_gradient_count: set; ddp does not have it"}},
       {"compilation and recomputation by operation in Megatron",
        [](JobSpec& j) {
          j.runtime.framework = "megatron-core", j.runtime.compile = false;
