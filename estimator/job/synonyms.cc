@@ -307,6 +307,7 @@ constexpr char kPlannedRule[] = "not modelled yet";  // of names that the API is
 constexpr char kPagedRule[] = "is adamw with training.optimizer.paged true";
 constexpr char kPagedNarrowRule[] = "is adamw-8bit with training.optimizer.paged true";
 constexpr char kPagedLionRule[] = "is lion with training.optimizer.paged true";
+constexpr char kEngineRule[] = "not modelled yet but as DeepSpeed has it by default";
 constexpr char kOffloadRule[] = "not modelled yet: what is moved to the host's memory";
 constexpr char kAdapterRule[] = "not modelled yet: adapters other than LoRA";
 constexpr char kPreferenceRule[] = "not modelled yet: preference tuning other than DPO";
@@ -366,7 +367,16 @@ constexpr RefusedWord kRefusedWords[] = {
     {"", "allow-cpu-offload", kNotModelled, kPlannedRule, "false"},
     {"", "cpu-offload", kNotModelled, kOffloadRule, "false"},
     {"", "offload", kNotModelled, kPlannedRule, "false"},
-    {"", "offload-param", kNotModelled, kOffloadRule, "none"},
+    {"", "offload-param", kAmbiguous,
+     "is runtime.offload_parameters, or zero_optimization.offload_param.device", "none"},
+    {"", "contiguous-gradients", kNotModelled, kEngineRule, "true"},
+    {"", "sub-group-size", kNotModelled, kEngineRule, "1e9"},
+    {"", "stage3-prefetch-bucket-size", kNotModelled, kEngineRule, "5e7"},
+    {"", "stage3-max-live-parameters", kNotModelled, kEngineRule, "1e9"},
+    {"", "stage3-max-reuse-distance", kNotModelled, kEngineRule, "1e9"},
+    {"", "stage3-param-persistence-threshold", kNotModelled, kEngineRule, "1e5"},
+    {"", "stage3-gather-16bit-weights-on-model-save", kNoField,
+     "no such field: it moves no byte of a step's", "true"},
     {"", "optimizer-offload", kNotModelled, kPlannedRule, "false"},
     {"", "optimizer-cpu-offload", kNotModelled, kOffloadRule, "false"},
     {"", "cpu-offloading", kNotModelled, kOffloadRule, "false"},

@@ -23,7 +23,7 @@ namespace plimsoll {
 //   kNodes      a number of nodes: times cluster.gpus_per_node it is the field
 //   kAccumulation  a number of micro-batches of each rank: times
 //               training.micro_batch_size and parallelism.data_parallel_size it is the field
-//   kHost       cpu is true, none is false
+//   kHost       cpu is true, none says nothing
 enum class WordReading : uint8_t {
   kSame,
   kSwitch,

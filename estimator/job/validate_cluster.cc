@@ -210,9 +210,12 @@ void CheckFramework(const JobSpec& spec, Check& check, Job& job) {
     if (!meaning.has_value()) return;
     framework = *meaning;
   } else {
-    framework = FrameworkOf(spec.parallelism.zero_stage.value_or(0));
+    const bool offloads = spec.runtime.offload_optimizer.value_or(false);
+    framework =
+        offloads ? Framework::kDeepSpeed : FrameworkOf(spec.parallelism.zero_stage.value_or(0));
     check.Assume("runtime.framework", FindProfile(framework, -1)->name,
-                 "follows from parallelism.zero_stage");
+                 offloads ? "follows from runtime.offload_optimizer"
+                          : "follows from parallelism.zero_stage");
   }
   std::optional<Trainer> trainer;
   if (spec.runtime.trainer.has_value() && FindWord(*spec.runtime.trainer, kFrameworks)) {

@@ -228,6 +228,7 @@ bool JobTranslator::MoveBelow(const std::string& path, const YAML::Node& node,
   bool any = false;
   for (const FieldSynonym& row : FieldSynonyms()) any |= absl::StartsWith(row.word, prefix);
   if (!any) return false;
+  if (prefix == "zero-optimization.") engine_ = true;
   for (const auto& pair : node) {
     if (++value_count_ > kMaxValues) return false;
     const std::string below = Join(path, Shown(pair.first));
@@ -263,7 +264,8 @@ bool JobTranslator::MoveSynonym(const FieldSynonym& row, const std::string& path
            ViolationCode::kNotModelled);
       return true;
     }
-    text = text == "cpu" ? "true" : "false";
+    if (text == "none") return true;  // as where nothing is said
+    text = "true";
   } else if (!written_size) {
     int64_t number = 0;
     if (!ToInt64(text, &number) || number < 1 || number > (int64_t{1} << 40)) {
@@ -414,6 +416,10 @@ void JobTranslator::Finish(v1::Job* job) {
   for (const absl::string_view path : VocabularyFields()) TranslateWords(std::string(path), job);
   if (nodes_.has_value()) CountNodes(job->mutable_cluster());
   if (accumulation_.has_value()) CountMicroBatches(job);
+  if (engine_ && !job->runtime().has_framework()) {  // nobody else's word
+    job->mutable_runtime()->set_framework("deepspeed");
+    Note("runtime.framework", "zero_optimization", "");
+  }
   FillNotes(*job);
 }
 

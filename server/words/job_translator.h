@@ -96,6 +96,7 @@ class JobTranslator {
   std::optional<Written> gpus_;  // that may be of all nodes or of each
   std::set<std::string> set_;    // paths of what settings set
   bool in_settings_ = false;
+  bool engine_ = false;  // the job has DeepSpeed's own section
   int value_count_ = 0;
 };
 

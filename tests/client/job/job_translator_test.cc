@@ -113,14 +113,14 @@ const Same kSame[] = {
     {"DeepSpeed",
      "{zero_optimization: {stage: 2, reduce_bucket_size: 2e8, overlap_comm: true}, bf16: {enabled: "
      "true}, train_micro_batch_size_per_gpu: 2, optimizer: {type: AdamW}}",
-     "{parallelism: {zero_stage: 2}, runtime: {reduce_bucket_element_count: 200000000, "
-     "overlap_communication: true}, training: {precision: {preset: bf16-mixed}, micro_batch_size: "
+     "{parallelism: {zero_stage: 2}, runtime: {framework: deepspeed, reduce_bucket_element_count: "
+     "200000000, overlap_communication: true}, training: {precision: {preset: bf16-mixed}, "
+     "micro_batch_size: "
      "2, optimizer: {name: adamw}}}"},
     {"DeepSpeed's offload",
      "{zero_optimization: {stage: 3, offload_optimizer: {device: cpu, pin_memory: true}, "
      "offload_param: {device: none}}}",
-     "{parallelism: {zero_stage: 3}, runtime: {offload_optimizer: true, offload_parameters: "
-     "false}}"},
+     "{parallelism: {zero_stage: 3}, runtime: {framework: deepspeed, offload_optimizer: true}}"},
     {"accelerate's offload", "{offload_optimizer_device: cpu, offload_param_device: cpu}",
      "{runtime: {offload_optimizer: true, offload_parameters: true}}"},
     {"short words", "{tp: 2, pp: 4, dp: 2, mbs: 1, gbs: 32, zero: 1}",

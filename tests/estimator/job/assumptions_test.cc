@@ -72,6 +72,14 @@ constexpr Row kRows[] = {
        job.cluster.gpu_count = 2;
      },
      "runtime.framework: fsdp2; follows from parallelism.zero_stage"},
+    {"no framework, offloaded",
+     [](JobSpec& job) {
+       job.runtime.framework.reset();
+       job.runtime.offload_optimizer = true;
+       job.parallelism.zero_stage = 3;
+       job.cluster.gpu_count = 2;
+     },
+     "runtime.framework: deepspeed; follows from runtime.offload_optimizer"},
     {"stages by the framework",
      [](JobSpec& job) {
        job.runtime.framework = "fsdp2";

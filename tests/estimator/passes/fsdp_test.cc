@@ -228,9 +228,9 @@ TEST(FsdpTest, ASharedTableIsOneGroup) {
   EXPECT_EQ(FindBlock(program, "head").reduce_bytes, 0);
   JobSpec kept = Torchtitan("2025.8");
   Shape(kept).tied_embeddings = true;
-  const Tensor& held = FindTensor(FindBlock(Sharded(kept), "embedding"), "gathered.root");
-  EXPECT_EQ(held.Bytes(), 2 * kGroup);
-  EXPECT_EQ(FindState(Sharded(kept), "gathered.root"), nullptr);
+  const Program all_along = Sharded(kept);
+  EXPECT_EQ(FindTensor(FindBlock(all_along, "embedding"), "gathered.root").Bytes(), 2 * kGroup);
+  EXPECT_EQ(FindState(all_along, "gathered.root"), nullptr);
 }
 
 // Parameters, gradients and states are the host's; the GPU has what is gathered and reduced, and

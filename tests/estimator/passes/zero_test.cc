@@ -253,6 +253,8 @@ TEST(ZeroTest, DeepSpeedsOffloadedOptimizerIsTheHosts) {
   EXPECT_EQ(FindState(Sharded(job), "weights"), nullptr);
   EXPECT_EQ(Sharded(job).host_states.size(), 6u);
   EXPECT_EQ(Sharded(job).gathers.events.size(), program.gathers.events.size());
+  job.parallelism.data_parallel_size = 1;
+  EXPECT_EQ(FindState(Sharded(job), "step.gradients"), nullptr) << "on one GPU too";
 }
 
 // ZeRO 2 keeps a buffer as large as the largest gradient, and widens each on its way to the host.
@@ -271,7 +273,8 @@ TEST(ZeroTest, DeepSpeedSendsGradientsToTheHost) {
   EXPECT_EQ(FindTensor(FindBlock(program, "head"), "norm.gradient").Bytes(), 8 * share);
   EXPECT_EQ(FindState(program, "norm.gradient"), nullptr);
   Shape(job).tied_embeddings = true;
-  for (const Tensor& tensor : FindBlock(Sharded(job), "head").tensors) {
+  const Program tied = Sharded(job);
+  for (const Tensor& tensor : FindBlock(tied, "head").tensors) {
     EXPECT_LE(tensor.name == "norm.gradient" ? tensor.Bytes() : 0, 8 * 64);
   }
 }
