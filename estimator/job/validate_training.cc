@@ -563,6 +563,9 @@ void CheckOffload(const RuntimeSpec& spec, Check& check, Job& job) {
     offload.Refuse(job.pipeline_parallel_size > 1, "parallelism.pipeline_parallel_size",
                    job.pipeline_parallel_size);
     offload.Refuse(job.paged_states, "training.optimizer.paged", "true");
+    const bool on_hosts = IsAdam(job.optimizer) || job.optimizer == OptimizerName::kLion;
+    offload.Refuse(job.offload_optimizer && !on_hosts, "training.optimizer.name",
+                   NameOf(job.optimizer, kOptimizers));
   }
   if (engine && job.offload_parameters && job.zero_stage != 3) {
     check.Fail("runtime.offload_parameters", "true", "needs parallelism.zero_stage 3",
@@ -570,7 +573,7 @@ void CheckOffload(const RuntimeSpec& spec, Check& check, Job& job) {
   }
   if (engine && job.offload_optimizer && job.zero_stage < 2) {
     check.Fail("runtime.offload_optimizer", "true",
-               job.zero_stage == 0 ? "needs parallelism.zero_stage 1 or more"
+               job.zero_stage == 0 ? "needs parallelism.zero_stage 2 or 3"
                                    : "is not modelled with parallelism.zero_stage 1: 2 and 3 are",
                job.zero_stage == 0 ? ViolationCode::kConflict : ViolationCode::kNotModelled,
                {"parallelism.zero_stage"});

@@ -94,7 +94,7 @@ class NetworkReader {
     const auto number = static_cast<int32_t>(network_.weights.size());
     if (parameter.embedding && table_ < 0) table_ = number;
     Weight weight;
-    weight.persists = Persists(parameter);
+    weight.persists = StaysWhole(parameter);
     weight.trained = !parameter.frozen;
     for (size_t part = 0; part < block.parameters.size(); ++part) {
       if (Whole(block, static_cast<uint8_t>(part)) != id) continue;
@@ -269,9 +269,13 @@ class Coordinator {
   }
 
   // Several are gathered flat, and copied out when the first of them is waited for; one stays
-  // where it was gathered.
+  // where it was gathered, as all do that come from the host alone.
   void Gather(std::vector<int32_t> ids) {
     if (ids.empty()) return;
+    if (ranks_ == 1 && ids.size() > 1) {
+      for (const int32_t id : ids) Gather({id});
+      return;
+    }
     Call call;
     int64_t bytes = 0;
     for (const int32_t id : ids) {
@@ -384,30 +388,47 @@ class Coordinator {
   int32_t tensor_count_ = 0;
 };
 
+// What there is while events are played.
+class Live {
+ public:
+  explicit Live(const Coordinator& coordinator)
+      : of_(static_cast<size_t>(coordinator.tensor_count()), 0) {}
+
+  int64_t bytes() const { return bytes_; }
+  // What has saturated stays so: how much was above is not known.
+  void Play(const GatherEvent& event) {
+    int64_t& of = of_[static_cast<size_t>(event.tensor)];
+    if (event.bytes > 0) {
+      bytes_ = Add(bytes_, event.bytes);
+    } else if (bytes_ != kSaturated) {
+      bytes_ -= of;
+    }
+    of = event.bytes;
+  }
+
+ private:
+  std::vector<int64_t> of_;  // of each tensor
+  int64_t bytes_ = 0;
+};
+
 // Turns, as they come, of events that happened until each visit was over.
 std::vector<GatherTurn> TurnsOf(const Coordinator& coordinator, const std::vector<Visit>& order) {
   std::vector<GatherTurn> turns(order.back().turn + 1);
   for (size_t step = 0; step < order.size(); ++step) {
     turns[order[step].turn].end = coordinator.ends()[step];
   }
-  const std::vector<GatherEvent>& events = coordinator.events();
-  std::vector<int64_t> bytes(static_cast<size_t>(coordinator.tensor_count()), 0);
-  int64_t live = 0;
+  Live live(coordinator);
   uint32_t at = 0;
   for (GatherTurn& turn : turns) {
-    turn.begin = at;
-    turn.peak = at;
-    turn.bytes = live;
-    for (; at < turn.end; ++at) {
-      const GatherEvent& event = events[at];
-      int64_t& of = bytes[static_cast<size_t>(event.tensor)];
-      live = Add(live, event.bytes > 0 ? event.bytes : -of);
-      of = event.bytes;
-      if (live <= turn.bytes) continue;
-      turn.bytes = live;
-      turn.peak = at + 1;
+    turn.begin = turn.peak = at;
+    turn.bytes = live.bytes();
+    while (at < turn.end) {
+      live.Play(coordinator.events()[at++]);
+      if (live.bytes() <= turn.bytes) continue;
+      turn.bytes = live.bytes();
+      turn.peak = at;
     }
-    turn.rest = live;
+    turn.rest = live.bytes();
   }
   return turns;
 }
@@ -448,7 +469,7 @@ void SetFlats(const Job& job, const Network& network, const std::vector<Visit>& 
 
 }  // namespace
 
-bool Persists(const Parameter& parameter) { return parameter.Elements() <= kPersistentElements; }
+bool StaysWhole(const Parameter& parameter) { return parameter.Elements() <= kPersistentElements; }
 
 Gathers Coordinate(const Job& job, const Program& program) {
   const Network network = NetworkReader(program).Read(job.model->layer_count);

@@ -14,9 +14,9 @@ namespace plimsoll {
 // release_sub_module; partition_parameters.py, all_gather_coalesced.
 Gathers Coordinate(const Job& job, const Program& program);
 
-// Elements of parameters that are too small to be let go.
+// Whether a parameter is too small to be let go.
 // Source: deepspeed/runtime/zero/parameter_offload.py, mark_persistent_parameters.
-bool Persists(const Parameter& parameter);
+bool StaysWhole(const Parameter& parameter);
 
 }  // namespace plimsoll
 

@@ -169,17 +169,20 @@ void AddFlatBucket(const Job& job, Program& program) {
 }
 
 // The step takes its share in groups of sub_group_size elements at most. What is too small to be
-// let go is there whole.
+// let go is there whole. One rank gathers nothing, but what comes from the host.
 // Source: deepspeed/runtime/zero/stage3.py, sub_group_size; parameter_offload.py,
-// mark_persistent_parameters.
+// mark_persistent_parameters; partition_parameters.py, _no_gather_coalesced.
 void ApplyDeepSpeedStage3(const Job& job, Program& program) {
   constexpr int64_t kSubGroupElements = 1000000000;
-  program.gathers = Coordinate(job, program);
+  if (job.shard_group_size > 1 || job.offload_parameters) {
+    program.gathers = Coordinate(job, program);
+  }
   int64_t persistent = 0;
   for (const Block& block : program.blocks) {
+    if (!program.gathers.Any()) break;  // one rank's weights are its share
     const int64_t times = CountOnStage(block, WholeStage(job.model->layer_count));
     for (const Parameter& parameter : block.parameters) {
-      if (!Persists(parameter) || parameter.packed()) continue;
+      if (!StaysWhole(parameter) || parameter.tied) continue;
       persistent = Add(persistent, Multiply(times, Bytes(parameter.dtype, parameter.Elements())));
     }
   }

@@ -148,7 +148,7 @@ void PlanSum::GrowAtWork(const Standing& at, Sum& sum) const {
       return GrowGathering(at, sum);
     case Counted::kForward:
       sum.Grow(run.forward);
-      if (at.shares) {
+      if (at.shares && BlockOf(at.run).input != kNoTensor) {
         const Block& block = BlockOf(at.run);
         sum.Shrink(block.tensors[block.input].role, block.tensors[block.input].Bytes());
       }

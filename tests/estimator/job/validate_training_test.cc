@@ -235,7 +235,15 @@ const std::vector<Refusal>& Knobs() {
          j.runtime.offload_parameters = true;
        },
        {"job.runtime.offload_parameters: true; needs parallelism.zero_stage 3",
-        "job.runtime.offload_optimizer: true; needs parallelism.zero_stage 1 or more"}},
+        "job.runtime.offload_optimizer: true; needs parallelism.zero_stage 2 or 3"}},
+      {"DeepSpeed's offload of an optimizer that has no like on the CPU",
+       [](JobSpec& j) {
+         j.runtime.framework = "deepspeed";
+         j.parallelism.zero_stage = 3;
+         j.training.optimizer.name = "sgd";
+         j.runtime.offload_optimizer = true;
+       },
+       {"job.training.optimizer.name: sgd; is not modelled with offload"}},
       {"DeepSpeed's offload with ZeRO 1",
        [](JobSpec& j) {
          j.runtime.framework = "deepspeed";
