@@ -46,6 +46,12 @@ uint8_t Whole(const Block& block, uint8_t id) {
   return block.parameters[id].packed() ? block.parameters[id].packed_into : id;
 }
 
+const Block& LayerAt(const Program& program, int64_t layer) {
+  return *std::find_if(program.blocks.begin(), program.blocks.end(), [layer](const Block& block) {
+    return block.kind == BlockKind::kLayer && block.layers.Has(layer);
+  });
+}
+
 class NetworkReader {
  public:
   explicit NetworkReader(const Program& program) : program_(program) {}
@@ -55,10 +61,7 @@ class NetworkReader {
       if (block.kind == BlockKind::kEmbedding) Append(block, 0);
     }
     for (int64_t layer = 0; layer < layer_count; ++layer) {
-      for (const Block& block : program_.blocks) {
-        const bool is = block.kind == BlockKind::kLayer && block.layers.Has(layer);
-        if (is) Append(block, static_cast<size_t>(layer) + 1);
-      }
+      Append(LayerAt(program_, layer), static_cast<size_t>(layer) + 1);
     }
     for (const Block& block : program_.blocks) {
       if (block.kind == BlockKind::kHead) Append(block, static_cast<size_t>(layer_count) + 1);
@@ -165,15 +168,6 @@ class Order {
   std::vector<Visit> visits_;
 };
 
-// Layers of one unit run again together; 0: the layer does not.
-int64_t RecomputeUnit(const Program& program, int64_t layer) {
-  for (const Block& block : program.blocks) {
-    const bool is = block.kind == BlockKind::kLayer && block.layers.Has(layer);
-    if (is) return block.recompute_unit;
-  }
-  return 0;
-}
-
 // The order in which modules run. Turns are of blocks forward, then of blocks backward as they
 // come; a layer that runs again does so in its backward.
 std::vector<Visit> OrderOf(const Program& program, const Network& network) {
@@ -187,7 +181,7 @@ std::vector<Visit> OrderOf(const Program& program, const Network& network) {
   for (size_t block = blocks; block-- > 0; ++turn) {
     const bool layer = block > 0 && block + 1 < blocks;
     const auto index = static_cast<int64_t>(block) - 1;
-    const int64_t unit = layer ? RecomputeUnit(program, index) : 0;
+    const int64_t unit = layer ? LayerAt(program, index).recompute_unit : 0;
     if (unit > 0 && block < made) {
       made = static_cast<size_t>(index - index % unit) + 1;
       for (size_t again = made; again <= block; ++again) order.Forward(again, turn);

@@ -64,11 +64,8 @@ void ShardStates(const Job& job, Program& program) {
 // What is of parameters and of the optimizer is in the host's memory; the step is made there.
 // Source: torch/distributed/fsdp/_fully_shard/_fsdp_api.py, CPUOffloadPolicy.
 void MoveToHost(Program& program) {
-  const auto stays = [](const State& state) { return state.part == Part::kOther; };
-  auto& states = program.states;
-  const auto moved = std::stable_partition(states.begin(), states.end(), stays);
-  program.host_states.assign(moved, states.end());
-  states.erase(moved, states.end());
+  program.host_states =
+      TakeStates(program, [](const State& state) { return state.part == Part::kOther; });
 }
 
 // Of a group's parameters.
@@ -145,11 +142,8 @@ bool RootGoesFirst(const Job& job) {
 
 TensorId AddFlat(const Job& job, absl::string_view name, int64_t elements, Stream stream,
                  Block& block) {
-  Shape shape;
-  shape.extents[0] = {.size = elements, .symbol = Symbol::kP};
-  shape.rank = 1;
   return AddTensor(block, {.name = name,
-                           .shape = shape,
+                           .shape = FlatShape(elements),
                            .dtype = job.precision.parameter,
                            .role = Role::kWeight,
                            .stream = stream,

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <functional>
 #include <limits>
 
 #include "estimator/passes/coordinator.h"
@@ -215,11 +214,8 @@ void AddGradientsToHost(const Job& job, Program& program) {
                                .backward_bytes = Bytes(DType::kFp64, largest)});
       continue;
     }
-    Shape shape;
-    shape.extents[0] = {.size = largest, .symbol = Symbol::kP};
-    shape.rank = 1;
     block.ops.front().backward_temporaries.Add(AddTensor(block, {.name = "norm.gradient",
-                                                                 .shape = shape,
+                                                                 .shape = FlatShape(largest),
                                                                  .dtype = DType::kFp64,
                                                                  .role = Role::kTemporary,
                                                                  .differentiable = false}));
@@ -242,12 +238,9 @@ void OffloadOptimizer(const Job& job, Program& program) {
     const bool norm = state.alive == kReduction && job.zero_stage == 2;
     return !IsState(state) && !gradient && !of_step && !norm;
   };
-  auto& states = program.states;
-  const auto moved = std::stable_partition(states.begin(), states.end(), stays);
-  for (auto state = moved; state != states.end(); ++state) {
-    if (IsState(*state)) program.host_states.push_back(*state);
+  for (const State& state : TakeStates(program, stays)) {
+    if (IsState(state)) program.host_states.push_back(state);
   }
-  states.erase(moved, states.end());
   for (const DType dtype : {DType::kFp32, job.precision.gradient}) {
     State& gradients = program.host_states.emplace_back(ShareOfStage(
         "gradients", dtype, job.shard_group_size, std::numeric_limits<int64_t>::max() / 8));
@@ -259,11 +252,8 @@ void OffloadOptimizer(const Job& job, Program& program) {
 
 // Source: deepspeed/runtime/zero/partition_parameters.py, _partition_param (offload_param).
 void OffloadParameters(Program& program) {
-  auto& states = program.states;
-  const auto is_weights = [](const State& state) { return state.part == Part::kWeights; };
-  const auto moved = std::stable_partition(states.begin(), states.end(), std::not_fn(is_weights));
-  program.host_states.insert(program.host_states.end(), moved, states.end());
-  states.erase(moved, states.end());
+  const auto stays = [](const State& state) { return state.part != Part::kWeights; };
+  for (const State& state : TakeStates(program, stays)) program.host_states.push_back(state);
 }
 
 // Source: deepspeed/runtime/zero/stage_1_and_2.py, setup_buckets, step;
