@@ -51,7 +51,7 @@ struct Asked {
 GaugeBytes BoundsOf(const Asked& asked, const GaugeBytes& expected, const StagePeak& peak) {
   const auto& [job, program, margins, replayed_later] = asked;
   const int64_t outside = program.outside.Sum();
-  const int64_t left = LeftByLoading(job, program, peak.sums);
+  const int64_t left = Add(LeftByLoading(job, program, peak.sums), program.uneven_bytes);
   if (replayed_later) return BoundsOf(expected, {}, margins, outside, left);
   const int64_t most = peak.MostReserved();
   GaugeBytes bounds = BoundsOf(expected, {0, most, 0}, margins, outside, left);
@@ -105,7 +105,7 @@ void BoundGauges(const Job& job, const Program& program, const Margins& margins,
   const int64_t uncapped = replay.uncapped.peak_reserved;
   GaugeBytes bounds = BoundsOf({shown.peak_allocated, uncapped, Add(uncapped, outside)},
                                {replay.lagging_allocated, replay.lagging_reserved, 0}, margins,
-                               outside, replay.left_by_loading);
+                               outside, Add(replay.left_by_loading, program.uneven_bytes));
   if (replay.endures) EndAtGpu(job, program.outside, bounds);
   SetGauges({shown.peak_allocated, shown.peak_reserved, Add(shown.peak_reserved, outside)}, bounds,
             rank);

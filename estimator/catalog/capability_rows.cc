@@ -234,11 +234,9 @@ constexpr CapabilityRow kRows[] = {
           "megatron/model/transformer.py, ParallelAttention"),
 
     // Experts.
-    Of(kTorch, {Ability::kExperts},
+    Of(kOfModules, {Ability::kExperts},
        "transformers integrations/moe.py, grouped_mm_experts_forward; modeling_utils.py, "
-       "get_correct_experts_implementation"),
-    NotModelled(kDeepSpeed, {Ability::kExperts}, "its buckets were not as modelled beside them",
-                "deepspeed moe/layer.py; runtime/zero/leaf_module.py"),
+       "get_correct_experts_implementation; deepspeed runtime/zero/stage_1_and_2.py"),
     Since(10, Of(kCore,
                  {Ability::kExperts, Ability::kExpertParallel, Ability::kTokenDispatcher,
                   Ability::kRouterDType, Ability::kGroupedGemm, Ability::kDeterministic},

@@ -563,6 +563,7 @@ void CheckOffload(const RuntimeSpec& spec, Check& check, Job& job) {
     offload.Refuse(job.pipeline_parallel_size > 1, "parallelism.pipeline_parallel_size",
                    job.pipeline_parallel_size);
     offload.Refuse(job.paged_states, "training.optimizer.paged", "true");
+    offload.Refuse(job.precision.parameter == DType::kFp8, "training.precision.preset", "fp8-lm");
     const bool on_hosts = IsAdam(job.optimizer) || job.optimizer == OptimizerName::kLion;
     offload.Refuse(job.offload_optimizer && !on_hosts, "training.optimizer.name",
                    NameOf(job.optimizer, kOptimizers));

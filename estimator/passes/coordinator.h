@@ -14,10 +14,6 @@ namespace plimsoll {
 // release_sub_module; partition_parameters.py, all_gather_coalesced.
 Gathers Coordinate(const Job& job, const Program& program);
 
-// Whether a parameter is too small to be let go.
-// Source: deepspeed/runtime/zero/parameter_offload.py, mark_persistent_parameters.
-bool StaysWhole(const Parameter& parameter);
-
 }  // namespace plimsoll
 
 #endif  // PLIMSOLL_ESTIMATOR_PASSES_COORDINATOR_H_

@@ -230,21 +230,6 @@ void AddRootGather(const Job& job, const Elements& root, const Elements& layer, 
        .input_bytes = GatherInputBytes(job, root)});
 }
 
-// Of a table that the head reads too there are two gradients, and their sum is a third tensor.
-// Source: torch/csrc/autograd/input_buffer.cpp, accumulate (in place only where nobody else refers
-// to the first); seen under the phantom.
-void AddSumOfTied(const Job& job, Block& embedding) {
-  const bool here = job.model->tied_embeddings && job.pipeline_parallel_size == 1;
-  const Parameter& table = embedding.parameters.front();
-  if (!here || job.profile->flat_units || table.frozen) return;
-  embedding.ops.front().backward_temporaries.Add(
-      AddTensor(embedding, {.name = "embedding.tokens.weight.gradient.sum",
-                            .shape = table.shape,
-                            .dtype = job.precision.gradient,
-                            .role = Role::kGradient,
-                            .differentiable = false}));
-}
-
 // Embedding, final norm and head as one group.
 Elements RootOf(const Groups& groups, const Program& program) {
   Elements root;
@@ -291,7 +276,6 @@ void AddRootGroup(const Job& job, const Elements& layer, const Groups& groups, P
       AddHeadGradients(job, groups[i], program);
       continue;
     }
-    AddSumOfTied(job, block);
     if (RootGoesFirst(job)) Hold(job, "gathered.root", root.all, block);
     AddReduce(job, block, root.trained);
     if (job.profile->flat_units) continue;  // a view of what is gathered
@@ -343,7 +327,6 @@ void AddReshardedRoot(const Job& job, const Elements& layer, const Groups& group
       GatherAgain(job, layer, root.all, block);
       AddHeadGradients(job, groups[i], program);
     } else if (block.kind == BlockKind::kEmbedding) {
-      AddSumOfTied(job, block);
       AddReduce(job, block, root.trained);
       AddRootGather(job, root, layer, block);
     }

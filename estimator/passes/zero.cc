@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <limits>
 
+#include "estimator/passes/buckets.h"
 #include "estimator/passes/coordinator.h"
 #include "estimator/passes/fsdp.h"
+#include "estimator/passes/module_order.h"
 #include "estimator/passes/pass.h"
 #include "estimator/passes/shard.h"
 #include "estimator/program/parameter_sums.h"
@@ -118,23 +120,40 @@ State ShareOfStage(absl::string_view name, DType dtype, int64_t shards, int64_t 
           .alive = kOptimizerPhase};
 }
 
-// Of a rank's share of gradients each is widened for its norm, one after the other; by then the
-// buckets are gone.
-// Source: deepspeed/runtime/zero/stage_1_and_2.py, scaled_global_norm, get_grad_norm_direct,
-// _release_ipg_buffers; stage3.py, get_grad_norm_direct; utils.py, get_norm_dtype.
-void AddNorm(const Job& job, Program& program) {
+int64_t Trained(const Job& job, const Program& program) {
+  return SumParameters(program, WholeStage(job.model->layer_count)).parameters;
+}
+
+int64_t LargestTrained(const Program& program) {
   int64_t largest = 0;
   for (const Block& block : program.blocks) {
     for (const Parameter& parameter : block.parameters) {
       if (!parameter.frozen) largest = std::max(largest, parameter.Elements());
     }
   }
+  return largest;
+}
+
+// Of a rank's share of gradients each is widened for its norm, one after the other. By then the
+// buckets are gone, so that no more is counted than they have not had (`gone_bytes`).
+// Source: deepspeed/runtime/zero/stage_1_and_2.py, scaled_global_norm, get_grad_norm_direct,
+// _release_ipg_buffers; stage3.py, get_grad_norm_direct; utils.py, get_norm_dtype.
+void AddNorm(const Job& job, int64_t gone_bytes, Program& program) {
+  const int64_t largest = LargestTrained(program);
   const int64_t ranks = job.shard_group_size;
-  State& norm = program.states.emplace_back(
-      ShareOfStage("norm.gradient", DType::kFp64, ranks,
-                   job.zero_stage == 3 ? CeilDivide(largest, ranks) : largest));
-  norm.role = Role::kTemporary;
-  norm.alive = kReduction;
+  const int64_t share = CeilDivide(Trained(job, program), ranks);
+  const int64_t most = job.zero_stage == 3 ? CeilDivide(largest, ranks) : largest;
+  const int64_t bytes = Bytes(DType::kFp64, std::min(share, most));
+  AddBytes(program, "norm.gradient", Stream::kCompute, std::max<int64_t>(bytes - gone_bytes, 0),
+           kReduction);
+  program.states.back().role = Role::kTemporary;
+}
+
+// Whether gradients go to a bucket as backward makes them: with ZeRO 1 when a step's backward is
+// over, but where they overlap. Source: deepspeed/runtime/zero/stage_1_and_2.py, process_gradients,
+// reduce_gradients.
+bool SendsInBackward(const Job& job) {
+  return job.zero_stage == 2 || (job.overlap_communication && job.micro_batch_count == 1);
 }
 
 // A bucket is made with each backward, and goes when gradients are sent: with ZeRO 1 those of a
@@ -143,28 +162,59 @@ void AddNorm(const Job& job, Program& program) {
 Alive BucketAlive(const Job& job) {
   constexpr Alive kForwardOn = During(Phase::kForward, Phase::kBackward, true, true);
   if (job.zero_stage == 3) return kAlways;
-  return job.zero_stage == 1 && job.micro_batch_count > 1 ? kForwardOn : kInBackward;
+  if (SendsInBackward(job)) return kInBackward;
+  return kReduction | (job.micro_batch_count > 1 ? kForwardOn : kInBackward);
 }
 
-// A bucket's gradients, as they are sent: flattened beside it when it is full. That may be at any
-// layer, but for one that has them all: it is sent when the table's gradient has come.
-// Source: deepspeed/runtime/zero/stage_1_and_2.py, reduce_independent_p_g_buckets_and_remove_grads,
-// average_tensor, allreduce_no_retain.
-void AddFlatBucket(const Job& job, Program& program) {
-  const Stream stream = job.overlap_communication ? Stream::kReduceScatter : Stream::kCompute;
-  const int64_t trained = SumParameters(program, WholeStage(job.model->layer_count)).parameters;
-  if (trained > job.reduce_bucket_element_count) {
-    const int64_t flat = Bytes(job.precision.reduce, job.reduce_bucket_element_count);
-    return AddBytes(program, "reduce.flat", stream, flat, kInBackward);
+// A rank keeps those gradients alone that it has a part of in its share, from when the first of
+// them is sent. The first rank's are the last; another may have more, and earlier. Source:
+// deepspeed/runtime/zero/stage_1_and_2.py, copy_grads_in_partition, grads_in_partition.
+State PartOfGradients(const Job& job, const Program& program, const SentGradients& sent) {
+  const bool copies = job.zero_stage == 1;
+  const bool adds_up = job.zero_stage == 2 && job.micro_batch_count > 1;
+  return {.name = "gradients.partition",
+          .role = Role::kGradient,
+          .part = copies ? Part::kStepCopies : Part::kGradients,
+          .basis = Basis::kBytes,
+          .fixed_bytes = Bytes(program.gradient_dtype, sent.first_elements),
+          .alive = During(adds_up ? Phase::kForward : Phase::kGradientReduction, Phase::kOptimizer,
+                          true, true)};
+}
+
+// What is sent in backward is not kept whole. The gradient of a head that reads the table waits for
+// the table's own.
+void SendInBackward(const Job& job, Program& program) {
+  program.weight_gradient = WeightGradient::kAdded;
+  const SentGradients sent = SendGradients(job, program, false);
+  program.gathers = sent.flats;
+  program.uneven_bytes = Bytes(program.gradient_dtype, sent.most_elements);
+  TakeStates(program, [](const State& state) { return state.part != Part::kGradients; });
+  for (State& state : program.states) {
+    if (state.part == Part::kGradientSums) Shard(state, job.shard_group_size);
   }
-  for (Block& block : program.blocks) {
-    if (block.kind != BlockKind::kEmbedding) continue;
-    block.buffers.push_back({.name = "reduce.flat",
-                             .role = Role::kCommunication,
-                             .stream = stream,
-                             .forward_bytes = 0,
-                             .backward_bytes = Bytes(job.precision.reduce, trained)});
+  program.states.push_back(PartOfGradients(job, program, sent));
+  const Parameter& table = program.blocks.front().parameters.front();
+  if (!job.model->tied_embeddings || table.frozen) return;
+  AddBytes(program, "gradients.head", Stream::kCompute,
+           Bytes(program.gradient_dtype, table.Elements()), kInBackward);
+  program.states.back().role = Role::kGradient;
+}
+
+// Behind backward all gradients are there until they are sent; then the rank's part is. What is
+// flattened finds no room where they were, as none is as large.
+void SendBehindBackward(const Job& job, Program& program) {
+  const SentGradients sent = SendGradients(job, program, true);
+  program.gathers = sent.flats;
+  program.uneven_bytes = Bytes(program.gradient_dtype, sent.most_elements - sent.first_elements);
+  for (State& state : program.states) {
+    if (state.part == Part::kGradients && job.micro_batch_count == 1) state.alive = 0;
   }
+  program.states.push_back(PartOfGradients(job, program, sent));
+  const int64_t most = std::max(LargestTrained(program), job.reduce_bucket_element_count);
+  const int64_t flat = Bytes(job.precision.reduce, std::min(most, Trained(job, program)));
+  const int64_t bucket = Bytes(job.precision.reduce, job.reduce_bucket_element_count);
+  AddBytes(program, "reduce.flat", Stream::kReduceScatter, flat, kReduction);
+  AddNorm(job, Add(flat, bucket), program);
 }
 
 // The step takes its share in groups of sub_group_size elements at most. What is too small to be
@@ -198,7 +248,7 @@ void ApplyDeepSpeedStage3(const Job& job, Program& program) {
 // that adds micro-batches up. Source: deepspeed/runtime/zero/stage_1_and_2.py,
 // set_norm_for_param_grad_in_gpu, temp_grad_buffer_for_gpu_offload.
 void AddGradientsToHost(const Job& job, Program& program) {
-  const int64_t trained = SumParameters(program, WholeStage(job.model->layer_count)).parameters;
+  const int64_t trained = Trained(job, program);
   const int64_t share = CeilDivide(trained, job.shard_group_size);
   for (Block& block : program.blocks) {
     int64_t largest = 0;
@@ -247,6 +297,7 @@ void OffloadOptimizer(const Job& job, Program& program) {
     gradients.role = Role::kGradient;
     gradients.alive = kAlways;
   }
+  program.uneven_bytes = 0;
   if (job.zero_stage == 2) AddGradientsToHost(job, program);
 }
 
@@ -256,9 +307,8 @@ void OffloadParameters(Program& program) {
   for (const State& state : TakeStates(program, stays)) program.host_states.push_back(state);
 }
 
-// Source: deepspeed/runtime/zero/stage_1_and_2.py, setup_buckets, step;
-// stage3.py, _setup_for_real_optimizer, reduce_scatter_coalesced.
-void ApplyEngine(const Job& job, Program& program) {
+// Of a rank's share: states and weights, and gradients where they are never kept whole.
+void ShardEngine(const Job& job, Program& program) {
   const int64_t ranks = job.shard_group_size;
   ShardStates(job, program);
   const bool third = job.zero_stage == 3;
@@ -269,35 +319,45 @@ void ApplyEngine(const Job& job, Program& program) {
     }
     if (state.part == Part::kWeights && third) Shard(state, ranks);
     const bool gradient = state.part == Part::kGradients || state.part == Part::kGradientSums;
-    if (job.zero_stage < 2 || !gradient) continue;
+    if (!third || !gradient) continue;
     Shard(state, ranks);
-    if (third) state.grows_in_backward = false;
-    if (third) state.alive = kAlways;
+    state.grows_in_backward = false;
+    state.alive = kAlways;
   }
-  if (job.zero_stage >= 2) program.weight_gradient = WeightGradient::kAdded;
-  const int64_t bucket = Bytes(job.precision.reduce, job.reduce_bucket_element_count);
-  AddBytes(program, "reduce.bucket", Stream::kCompute, bucket, BucketAlive(job));
-  if (!third) AddFlatBucket(job, program);
-  if (job.overlap_communication && !third) {
+  if (third) program.weight_gradient = WeightGradient::kAdded;
+}
+
+void ApplyDeepSpeedStages1And2(const Job& job, Program& program) {
+  if (job.overlap_communication) {
+    const int64_t bucket = Bytes(job.precision.reduce, job.reduce_bucket_element_count);
     AddBytes(program, "reduce.bucket.second", Stream::kCompute, bucket, kInBackward);
   }
-  AddNorm(job, program);
-  if (third) {
-    ApplyDeepSpeedStage3(job, program);
-    return;
+  for (const DType dtype : {job.precision.gradient, DType::kFp32}) {
+    State& gradients = program.states.emplace_back(
+        ShareOfStage(dtype == DType::kFp32 ? "step.gradients.fp32" : "step.gradients", dtype,
+                     job.shard_group_size, std::numeric_limits<int64_t>::max() / 8));
+    gradients.role = Role::kTemporary;
   }
-  program.states.push_back({.name = "step.gradients",
-                            .role = Role::kTemporary,
-                            .dtype = job.precision.gradient,
-                            .shards = ranks,
-                            .alive = kOptimizerPhase});
-  program.states.back().buffers = 1;
-  program.states.push_back({.name = "step.gradients.fp32",
-                            .role = Role::kTemporary,
-                            .dtype = DType::kFp32,
-                            .shards = ranks,
-                            .alive = kOptimizerPhase});
-  program.states.back().buffers = 1;
+  if (SendsInBackward(job)) {
+    AddNorm(job, 0, program);
+    SendInBackward(job, program);
+  } else {
+    SendBehindBackward(job, program);
+  }
+}
+
+// Source: deepspeed/runtime/zero/stage_1_and_2.py, setup_buckets, step;
+// stage3.py, _setup_for_real_optimizer, reduce_scatter_coalesced.
+void ApplyEngine(const Job& job, Program& program) {
+  ShardEngine(job, program);
+  const int64_t bucket = Bytes(job.precision.reduce, job.reduce_bucket_element_count);
+  AddBytes(program, "reduce.bucket", Stream::kCompute, bucket, BucketAlive(job));
+  if (job.zero_stage == 3) {
+    AddNorm(job, 0, program);
+    ApplyDeepSpeedStage3(job, program);
+  } else {
+    ApplyDeepSpeedStages1And2(job, program);
+  }
 }
 
 void ApplyDeepSpeed(const Job& job, Program& program) {
@@ -354,9 +414,32 @@ void ApplyMegatronDeepSpeed(const Job& job, Program& program) {
   program.states.back().buffers = 1;
 }
 
+// Of a table that the head reads too there are two gradients, and their sum is a third tensor; but
+// where the head's was cast, or summed up over slices, the other is added to it (units that are
+// sharded were not run so).
+// Source: torch/csrc/autograd/input_buffer.cpp, accumulate (in place only where nobody else refers
+// to the first); seen under the phantom.
+void AddSumOfTied(const Job& job, Program& program) {
+  const bool here = job.model->tied_embeddings && job.pipeline_parallel_size == 1;
+  const bool kept = program.weight_gradient == WeightGradient::kKept;
+  const bool sliced = job.reference.has_value() || job.loss != LossImplementation::kPlain;
+  const bool in_place =
+      job.precision.autocast || (sliced && job.profile->sharding != Sharding::kUnits);
+  Block& embedding = program.blocks.front();
+  const Parameter& table = embedding.parameters.front();
+  if (!here || !kept || in_place || job.profile->flat_units || table.frozen) return;
+  embedding.ops.front().backward_temporaries.Add(
+      AddTensor(embedding, {.name = "embedding.tokens.weight.gradient.sum",
+                            .shape = table.shape,
+                            .dtype = job.precision.gradient,
+                            .role = Role::kGradient,
+                            .differentiable = false}));
+}
+
 }  // namespace
 
 Program ApplyZero(const ValidJob& job, Program program) {
+  AddSumOfTied(*job, program);
   switch (job->profile->sharding) {
     case Sharding::kBuckets:
       ApplyDdp(*job, program);

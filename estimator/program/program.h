@@ -305,11 +305,12 @@ struct GatherEvent {
 
 // Of one pass over a block: events [begin, peak) before it runs, when there are `bytes`, the most
 // of all its moments, and [peak, end) behind it, which leave `rest`. Gradients that are sent while
-// it runs are flattened first.
+// it runs are flattened first, or those that are sent behind it.
 struct GatherTurn {
   int64_t bytes = 0;
   int64_t rest = 0;
   int64_t flat_bytes = 0;
+  int64_t flat_behind_bytes = 0;
   uint32_t begin = 0;
   uint32_t peak = 0;
   uint32_t end = 0;
@@ -486,7 +487,8 @@ struct Program {
   std::pmr::vector<Block> reference;
   std::pmr::vector<State> states;
   std::vector<State> host_states;  // in the host's memory, not the GPU's
-  Gathers gathers;                 // where weights are not gathered block by block
+  int64_t uneven_bytes = 0;        // what some rank has beyond the one that is planned
+  Gathers gathers;                 // where weights, or gradients, are not sent block by block
   std::pmr::vector<Stage> stages;  // none yet: one stage has it all
   Outside outside;
   // What becomes of the gradient of a weight in backward of one block, and

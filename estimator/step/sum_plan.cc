@@ -115,7 +115,8 @@ void PlanSum::GrowGrown(const Standing& at, Sum& sum) const {
   for (const State* state : parts_.grown) {
     if (at.later && Persists(*state)) continue;
     sum.Grow(state->role, GrownBytes(parts_, *state, at.passed, table_is_here_));
-    const bool tied = table_is_here_ && at.passed.head && IsMadeByBackward(parts_.program, *state);
+    const bool waits = table_is_here_ && at.passed.head && !at.passed.embedding;
+    const bool tied = waits && IsMadeByBackward(parts_.program, *state);
     if (tied) sum.Grow(state->role, parts_.tied_gradient_bytes);
   }
 }
@@ -246,7 +247,7 @@ void PlanSum::GatherAhead(const StageBlock& at, bool before) {
   const BlockKind kind = BlockOf(RunOf(parts_.program, at)).kind;
   const GatherTurn& turn = gathers.At(kind, at.layer, now_.backward);
   now_.ahead_bytes = before ? turn.bytes : turn.rest;
-  now_.flat_bytes = before ? turn.flat_bytes : 0;
+  now_.flat_bytes = before ? turn.flat_bytes : turn.flat_behind_bytes;
 }
 
 void PlanSum::Gather(const Block& block) {
@@ -260,6 +261,7 @@ void PlanSum::PassGradients(size_t run, int64_t times) {
   const BlockSums& sums = parts_.sums[run];
   if (!parts_.grown.empty()) AddBlocks(table_is_here_ ? sums.own : sums.all, times, now_.passed);
   if (kind == BlockKind::kHead) now_.passed.head = true;
+  if (kind == BlockKind::kEmbedding) now_.passed.embedding = true;
   if (kind == BlockKind::kLayer) now_.passed.layers += times;
 }
 
@@ -345,8 +347,11 @@ void PlanSum::Do(const Slot& slot) {
       break;
     case SlotKind::kGrow:
       Pass(slot, 1);
-      if (!parts_.grown.empty() && !now_.later && block.reduce_bytes == 0)
+      if (now_.flat_bytes > 0 ||
+          (!parts_.grown.empty() && !now_.later && block.reduce_bytes == 0)) {
         Consider(Counted::kGrown);
+      }
+      now_.flat_bytes = 0;
       break;
     case SlotKind::kSend:
       Pass(slot, 1);

@@ -85,6 +85,7 @@ class Unroller {
   void Receive();
   void BeginBuffers(const StageBlock& at);
   void EndBuffers(const StageBlock& at);
+  int32_t Flatten(int64_t bytes);
   void PlayGathers(uint32_t begin, uint32_t end);
   void ForwardBlock(const Slot& slot, const StageBlock& at);
   void Send();
@@ -209,16 +210,20 @@ void Unroller::Receive() {
                             .micro_batch = micro_batch_});
 }
 
+int32_t Unroller::Flatten(int64_t bytes) {
+  return writer_.Birth({.bytes = bytes,
+                        .stream = program_.gathers.flat_stream,
+                        .role = Role::kCommunication,
+                        .name = "reduce.flat",
+                        .micro_batch = micro_batch_});
+}
+
 void Unroller::BeginBuffers(const StageBlock& at) {
   const Block& block = BlockAt(at);
   if (program_.gathers.Any() && !at.reference) {
     const GatherTurn& turn = program_.gathers.At(block.kind, at.layer, backward_);
     PlayGathers(turn.begin, turn.peak);
-    buffers_.push_back(writer_.Birth({.bytes = turn.flat_bytes,
-                                      .stream = program_.gathers.flat_stream,
-                                      .role = Role::kCommunication,
-                                      .name = "reduce.flat",
-                                      .micro_batch = micro_batch_}));
+    buffers_.push_back(Flatten(turn.flat_bytes));
   }
   for (const BlockBuffer& buffer : block.buffers) {
     const int32_t input = writer_.Birth({.bytes = buffer.InputBytes(backward_),
@@ -423,6 +428,10 @@ void Unroller::Grow(const StageBlock& at) {
     states_.GrowBlock(chunk_, at, made);
   } else {
     states_.AddBlock(at, made);
+  }
+  if (program_.gathers.Any()) {
+    const GatherTurn& turn = program_.gathers.At(BlockAt(at).kind, at.layer, true);
+    writer_.Release(Flatten(turn.flat_behind_bytes));
   }
   for (const int32_t id : held_) writer_.Release(id);
   held_.clear();

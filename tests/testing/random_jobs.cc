@@ -249,6 +249,8 @@ void FillExperts(RandomNumbers random, const Capabilities& can, JobSpec& job) {
   if (Once(random, 2)) shape.expert_ffn_size = One(random, {32, 768});
   if (Once(random, 3)) shape.shared_expert_ffn_size = 256;
   if (Once(random, 3)) shape.dense_layer_count = 1;
+  const bool engine = job.runtime.framework == "deepspeed";
+  if (engine && parallel.zero_stage == 3) job.parallelism.zero_stage = 2;
   if (training.adapter.method.has_value()) {
     job.training.adapter.target_modules = {"q_proj", "v_proj"};
   }

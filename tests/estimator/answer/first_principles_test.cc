@@ -276,7 +276,8 @@ TEST(FirstPrinciplesTest, ForwardMakesMoreThanBackwardNeeds) {
   }
 }
 
-// "DeepSpeed ZeRO 1, 2, 3": 4 + 12/N, 2 + 14/N and 16/N bytes a parameter.
+// "DeepSpeed ZeRO 1, 2, 3": 4 + 12/N (until gradients are reduced), 2 + 14/N and 16/N bytes a
+// parameter.
 TEST(FirstPrinciplesTest, ZeroShardsStatesThenGradientsThenWeights) {
   JobSpec job = With(SmallJob(), "deepspeed", "fp16-mixed");
   const int64_t psi = Psi(job);
@@ -292,7 +293,11 @@ TEST(FirstPrinciplesTest, ZeroShardsStatesThenGradientsThenWeights) {
     job.parallelism.zero_stage = stage;
     const PerParameter states = ModelStates(job);
     EXPECT_EQ(states.weights, stages[stage].weights) << stage;
-    EXPECT_EQ(states.gradients, stages[stage].gradients) << stage;
+    // ZeRO 1 and 2 keep what the share has a part of, whole, once gradients are reduced.
+    constexpr int64_t kTable = 256 * 64;
+    const bool parts = stage == 1 || stage == 2;
+    EXPECT_GE(states.gradients, parts ? 2 * share : stages[stage].gradients) << stage;
+    EXPECT_LE(states.gradients, parts ? 2 * kTable : stages[stage].gradients) << stage;
     EXPECT_EQ(states.masters, stages[stage].masters) << stage;
     EXPECT_EQ(states.states, stages[stage].states) << stage;
   }

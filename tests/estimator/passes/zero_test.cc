@@ -121,9 +121,9 @@ TEST(ZeroTest, AStepOfSharesMakesTemporariesOfShares) {
 
 TEST(ZeroTest, DeepSpeedSharesMoreByStage) {
   EXPECT_THAT(SharedStates(Job("deepspeed", 0)), IsEmpty());
-  EXPECT_THAT(SharedStates(Job("deepspeed", 1)), Not(Contains("gradients")));
   EXPECT_THAT(SharedStates(Job("deepspeed", 1)), Contains("optimizer.momentum"));
-  EXPECT_THAT(SharedStates(Job("deepspeed", 2)), Contains("gradients"));
+  EXPECT_NE(FindState(Sharded(Job("deepspeed", 1)), "gradients"), nullptr);
+  EXPECT_EQ(FindState(Sharded(Job("deepspeed", 2)), "gradients"), nullptr);
   EXPECT_THAT(SharedStates(Job("deepspeed", 2)), Not(Contains("weights")));
   EXPECT_THAT(SharedStates(Job("deepspeed", 3)), Contains("weights"));
 }
@@ -155,36 +155,50 @@ TEST(ZeroTest, DeepSpeedReducesThroughBucketsOfAFixedSize) {
   EXPECT_EQ(FindState(program, "reduce.bucket.second")->fixed_bytes, 2000);
 }
 
-// One bucket that has all is full when the table's gradient comes; of several, any layer fills one.
-TEST(ZeroTest, DeepSpeedFlattensABucketWhenItIsFull) {
+// A rank keeps whole what its share has a part of: in the second step's forward too, where
+// micro-batches are added up.
+TEST(ZeroTest, DeepSpeedKeepsTheGradientsThatAShareHasAPartOf) {
   JobSpec job = Job("deepspeed", 2);
-  const int64_t parameters = CountParameters(*Valid(job)->model);
-  Program program = Sharded(job);
-  EXPECT_EQ(FindState(program, "reduce.flat"), nullptr);
-  EXPECT_EQ(FindBlock(program, "embedding").buffers.back().backward_bytes, 2 * parameters);
-  EXPECT_EQ(FindBlock(program, "embedding").buffers.back().forward_bytes, 0);
-  job.runtime.reduce_bucket_element_count = parameters - 1;
-  program = Sharded(job);
-  EXPECT_EQ(FindState(program, "reduce.flat")->fixed_bytes, 2 * (parameters - 1));
-  EXPECT_THAT(FindBlock(program, "embedding").buffers, IsEmpty());
+  const State& part = *FindState(Sharded(job), "gradients.partition");
+  EXPECT_EQ(part.alive, During(Phase::kGradientReduction, Phase::kOptimizer, true, true));
+  EXPECT_GE(part.fixed_bytes, 2 * CountParameters(*Valid(job)->model) / kRanks);
+  job.training.global_batch_size = *job.training.micro_batch_size * kRanks * 2;
+  EXPECT_EQ(FindState(Sharded(job), "gradients.partition")->alive,
+            During(Phase::kForward, Phase::kOptimizer, true, true));
+}
+
+// The gradient of a head that reads the table waits in the engine for the table's own.
+TEST(ZeroTest, AHeadsGradientWaitsForTheTables) {
+  JobSpec job = Job("deepspeed", 2);
+  EXPECT_EQ(FindState(Sharded(job), "gradients.head"), nullptr);
+  Shape(job).tied_embeddings = true;
+  EXPECT_EQ(FindState(Sharded(job), "gradients.head")->fixed_bytes, 2 * 256 * 64);
+}
+
+// With ZeRO 1 all gradients are there when backward is over; with overlap they are sent in it, but
+// where those of several micro-batches are added up.
+TEST(ZeroTest, OverlapSendsGradientsInBackward) {
+  JobSpec job = Job("deepspeed", 1);
+  EXPECT_EQ(Sharded(job).weight_gradient, WeightGradient::kKept);
+  job.runtime.overlap_communication = true;
+  EXPECT_EQ(Sharded(job).weight_gradient, WeightGradient::kAdded);
+  job.training.global_batch_size = *job.training.micro_batch_size * kRanks * 2;
+  EXPECT_EQ(Sharded(job).weight_gradient, WeightGradient::kKept);
 }
 
 // The largest gradient of a rank's share in 8 bytes an element, of ZeRO 3 its piece of it.
 TEST(ZeroTest, DeepSpeedWidensAGradientForItsNorm) {
-  int64_t largest = 0;
-  for (const Block& block : Sharded(Job("deepspeed", 2)).blocks) {
-    for (const Parameter& parameter : block.parameters) {
-      largest = std::max(largest, parameter.Elements());
-    }
-  }
-  ParameterSums sums;
-  sums.parameters = kRanks * 4 * largest;
-  EXPECT_EQ(StateBytes(*FindState(Sharded(Job("deepspeed", 2)), "norm.gradient"), sums),
-            8 * largest);
-  EXPECT_EQ(StateBytes(*FindState(Sharded(Job("deepspeed", 3)), "norm.gradient"), sums),
-            8 * CeilDivide(largest, kRanks));
-  sums.parameters = kRanks * 10;
-  EXPECT_EQ(StateBytes(*FindState(Sharded(Job("deepspeed", 1)), "norm.gradient"), sums), 80);
+  const auto norm = [](const JobSpec& job) {
+    return FindState(Sharded(job), "norm.gradient")->fixed_bytes;
+  };
+  constexpr int64_t kTable = 256 * 64;
+  const int64_t share = CeilDivide(CountParameters(*Valid(Job("deepspeed", 2))->model), kRanks);
+  EXPECT_EQ(norm(Job("deepspeed", 2)), 8 * std::min(kTable, share));
+  EXPECT_EQ(norm(Job("deepspeed", 3)), 8 * CeilDivide(kTable, kRanks));
+  EXPECT_EQ(norm(Job("deepspeed", 1)), 0) << "the bucket, which it has the place of, was more";
+  JobSpec small = Job("deepspeed", 1);
+  small.runtime.reduce_bucket_element_count = 1000;
+  EXPECT_EQ(norm(small), 8 * kTable - 2 * 1000 - 2 * kTable);
 }
 
 // Elements of the whole model, as DeepSpeed has it: on one stage.

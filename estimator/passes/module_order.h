@@ -1,0 +1,59 @@
+// The modules of a network as DeepSpeed's engine meets them: which weights each has, and in which
+// order they run, forward and backward.
+#ifndef PLIMSOLL_ESTIMATOR_PASSES_MODULE_ORDER_H_
+#define PLIMSOLL_ESTIMATOR_PASSES_MODULE_ORDER_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "estimator/program/program.h"
+
+namespace plimsoll {
+
+// Parameters that one module has.
+struct Module {
+  std::vector<int32_t> weights;
+  bool normalizes = false;  // the input of the layer's attention, or of its MLP
+  bool gates = false;       // what it makes goes through the MLP's activation
+};
+
+// Numbers of weights are those of `Network::weights`.
+struct Weight {
+  int64_t elements = 0;
+  int64_t bytes = 0;
+  bool persists = false;
+  bool trained = false;
+};
+
+// Of the network: its weights, and the modules of each block in their order.
+struct Network {
+  std::vector<Weight> weights;
+  std::vector<std::vector<Module>> blocks;  // of the embedding, each layer, the head
+};
+
+// A module's turn, forward or backward: of which turn of which block.
+struct Visit {
+  absl::Span<const int32_t> module{};  // its weights
+  uint32_t turn = 0;
+  bool backward = false;
+};
+
+// Returns modules, in the order in which the ops of blocks read them; weights in that order too, a
+// table that the head shares once.
+Network ReadNetwork(const Program& program, int64_t layer_count);
+
+// Returns the order in which modules run. Turns are of blocks forward, then of blocks backward as
+// they come; a layer that runs again does so in its backward.
+std::vector<Visit> OrderOf(const Program& program, const Network& network);
+
+// Returns the step of `order` at which each weight is read last.
+std::vector<size_t> LastVisits(const Network& network, const std::vector<Visit>& order);
+
+// Whether a parameter is too small to be let go.
+// Source: deepspeed/runtime/zero/parameter_offload.py, mark_persistent_parameters.
+bool StaysWhole(const Parameter& parameter);
+
+}  // namespace plimsoll
+
+#endif  // PLIMSOLL_ESTIMATOR_PASSES_MODULE_ORDER_H_

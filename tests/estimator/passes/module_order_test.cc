@@ -1,0 +1,82 @@
+// Which weights a network has, and in which order its modules run.
+#include "estimator/passes/module_order.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "estimator/catalog/model.h"
+#include "gtest/gtest.h"
+#include "tests/testing/jobs.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr int64_t kLayers = 4;  // SmallJob()'s
+
+Program ProgramFor(const JobSpec& job) { return ProgramAfter(Valid(job), PassId::kOptimizer); }
+
+JobSpec Job() { return With(SmallJob(), "deepspeed", "bf16-mixed"); }
+
+// Table, nine weights in each layer, last norm, head; a shared table once.
+TEST(ModuleOrderTest, HasEachWeightOnceInTheModelsOrder) {
+  JobSpec job = Job();
+  const Network apart = ReadNetwork(ProgramFor(job), kLayers);
+  ASSERT_EQ(apart.weights.size(), 1u + 9 * kLayers + 2);
+  EXPECT_EQ(apart.blocks.size(), static_cast<size_t>(kLayers) + 2);
+  EXPECT_EQ(apart.weights.front().elements, 256 * 64);
+  EXPECT_EQ(apart.weights.back().elements, 256 * 64);
+  int64_t elements = 0;
+  for (const Weight& weight : apart.weights) {
+    elements += weight.elements;
+    EXPECT_EQ(weight.bytes, 2 * weight.elements);
+    EXPECT_TRUE(weight.trained);
+  }
+  EXPECT_EQ(elements, CountParameters(*Valid(job)->model));
+  Shape(job).tied_embeddings = true;
+  const Network shared = ReadNetwork(ProgramFor(job), kLayers);
+  EXPECT_EQ(shared.weights.size(), apart.weights.size() - 1);
+  EXPECT_EQ(shared.blocks.back().back().weights, std::vector<int32_t>{0}) << "the head reads it";
+}
+
+int64_t VisitsOf(const std::vector<Visit>& order, int32_t weight, bool backward) {
+  return std::count_if(order.begin(), order.end(), [&](const Visit& visit) {
+    return visit.backward == backward &&
+           std::find(visit.module.begin(), visit.module.end(), weight) != visit.module.end();
+  });
+}
+
+// Once forward and once backward; a layer that runs again is met once more, in its backward's turn.
+TEST(ModuleOrderTest, LayersThatRunAgainAreMetAgain) {
+  for (const char* mode : {"none", "full"}) {
+    JobSpec job = Job();
+    job.training.recompute.mode = mode;
+    const Program program = ProgramAfter(Valid(job), PassId::kRecompute);
+    const Network network = ReadNetwork(program, kLayers);
+    const std::vector<Visit> order = OrderOf(program, network);
+    const bool again = job.training.recompute.mode == "full";
+    EXPECT_EQ(VisitsOf(order, 0, false), 1) << mode;
+    EXPECT_EQ(VisitsOf(order, 3, false), again ? 2 : 1) << mode;
+    EXPECT_EQ(VisitsOf(order, 3, true), 1) << mode;
+    EXPECT_EQ(order.front().turn, 0u);
+    EXPECT_EQ(order.back().turn, 2 * (kLayers + 2) - 1);
+    EXPECT_TRUE(std::is_sorted(order.begin(), order.end(), [](const Visit& a, const Visit& b) {
+      return a.turn < b.turn;
+    })) << mode;
+  }
+}
+
+// The table of the embedding is read last of all, and the head's first in backward.
+TEST(ModuleOrderTest, GradientsComeFromTheHeadToTheTable) {
+  const Program program = ProgramFor(Job());
+  const Network network = ReadNetwork(program, kLayers);
+  const std::vector<Visit> order = OrderOf(program, network);
+  const std::vector<size_t> last = LastVisits(network, order);
+  EXPECT_EQ(*std::max_element(last.begin(), last.end()), last.front());
+  const auto backward = static_cast<size_t>(
+      std::find_if(order.begin(), order.end(), [](const Visit& at) { return at.backward; }) -
+      order.begin());
+  for (const size_t step : last) EXPECT_GE(step, backward);
+}
+
+}  // namespace
+}  // namespace plimsoll
