@@ -85,6 +85,7 @@ constexpr Profile kEager = {
     .half_dequantization = false,
     .keeps_quantized_inputs = false,
     .quantizes_head = false,
+    .wide_embedding_states = false,
     .pages_states = false,
     .replaces_embedding = false,
     .vocab_size_divisor = 1,
@@ -480,6 +481,7 @@ void LitgptBefore05(Profile& profile) {
 // Source: transformers, trainer.py (compute_loss returns the loss alone;
 // accelerator.no_sync in all but the last micro-batch).
 void HfTrainer(Profile& profile) {
+  profile.wide_embedding_states = true;  // trainer.py, create_optimizer
   profile.accumulates_whole = true;
   profile.logits_held = LogitsHeld::kForward;
   profile.root_group = true;

@@ -171,6 +171,7 @@ struct Profile {
   bool half_dequantization;       // it is fp16 when whole, and cast to what a product reads
   bool keeps_quantized_inputs;    // a product by one keeps what it read
   bool quantizes_head;            // beside quantized layers the head is, too
+  bool wide_embedding_states;     // optimizers of 8-bit states keep an embedding's in fp32
   bool pages_states;              // beside quantized weights: fp32 ones in managed memory
   bool replaces_embedding;        // the same: with a table that has a gradient, which stays
   int64_t vocab_size_divisor;

@@ -402,9 +402,38 @@ void AddState(const Job& job, Program& program, absl::string_view name, Basis ba
                             .alive = at_start ? kAlways : kFromFirstStep});
 }
 
+// Those whose states are others than of the rest. Muon's are matrices of layers: embeddings, the
+// head and vectors are AdamW's. Of 8-bit states a tensor of 4,096 elements and more has them.
+// Source: torch/optim/_muon.py; bitsandbytes/optim/optimizer.py, min_8bit_size; transformers
+// trainer.py, create_optimizer (register_module_override).
+void Pick(const Job& job, Program& program) {
+  constexpr int64_t kLeastNarrow = 4096;
+  const bool muon = job.optimizer == OptimizerName::kMuon;
+  if (!muon && job.optimizer != OptimizerName::kAdamW8bit) return;
+  for (Block& block : program.blocks) {
+    const bool layer = block.kind == BlockKind::kLayer;
+    for (Parameter& at : block.parameters) {
+      const bool wide = at.embedding && job.profile->wide_embedding_states;
+      at.picked = !at.frozen &&
+                  (muon ? layer && at.shape.rank == 2 : at.Elements() >= kLeastNarrow && !wide);
+    }
+  }
+}
+
+// One byte an element, and a scale in fp32 for each 256, which is on the GPU where states are
+// paged. Source: bitsandbytes/optim/optimizer.py, Optimizer2State.init_state.
+void AddNarrowState(const Job& job, Program& program, absl::string_view name,
+                    absl::string_view scales, absl::string_view rest) {
+  constexpr int64_t kBlock = 256;
+  AddState(job, program, name, Basis::kPicked, DType::kInt8);
+  AddState(job, program, scales, Basis::kPicked, DType::kFp32);
+  program.states.back().block_size = kBlock;
+  program.states.back().pages = false;
+  AddState(job, program, rest, Basis::kOthers, DType::kFp32);
+}
+
 // Values kept of each parameter. Source: torch/optim; transformers
-// optimization.py, Adafactor; torch/optim/_muon.py, which leaves all but
-// matrices to AdamW; bitsandbytes/optim/optimizer.py.
+// optimization.py, Adafactor; bitsandbytes/optim/optimizer.py.
 void AddStates(const Job& job, Program& program) {
   const DType dtype = job.precision.state;
   switch (job.optimizer) {
@@ -415,8 +444,11 @@ void AddStates(const Job& job, Program& program) {
       AddState(job, program, "optimizer.momentum", Basis::kParameters, dtype);
       break;
     case OptimizerName::kRmsprop:
-    case OptimizerName::kAdagrad:
       AddState(job, program, "optimizer.variance", Basis::kParameters, dtype);
+      break;
+    case OptimizerName::kAdagrad:  // its constructor makes them: torch/optim/adagrad.py, __init__
+      AddState(job, program, "optimizer.variance", Basis::kParameters, dtype);
+      program.states.back().alive = kAlways;
       break;
     case OptimizerName::kAdam:
     case OptimizerName::kAdamW:
@@ -428,22 +460,67 @@ void AddStates(const Job& job, Program& program) {
       AddState(job, program, "optimizer.factors", Basis::kRowsAndColumns, DType::kFp32);
       break;
     case OptimizerName::kMuon:
-      AddState(job, program, "optimizer.momentum", Basis::kMatrices, dtype);
+      AddState(job, program, "optimizer.momentum", Basis::kPicked, dtype);
       AddState(job, program, "optimizer.momentum.rest", Basis::kOthers, dtype);
       AddState(job, program, "optimizer.variance.rest", Basis::kOthers, dtype);
       break;
     case OptimizerName::kAdamW8bit:
-      AddState(job, program, "optimizer.momentum", Basis::kMatrices, DType::kInt8Blocks);
-      AddState(job, program, "optimizer.variance", Basis::kMatrices, DType::kInt8Blocks);
-      AddState(job, program, "optimizer.momentum.rest", Basis::kOthers, DType::kFp32);
-      AddState(job, program, "optimizer.variance.rest", Basis::kOthers, DType::kFp32);
+      AddNarrowState(job, program, "optimizer.momentum", "optimizer.momentum.scales",
+                     "optimizer.momentum.rest");
+      AddNarrowState(job, program, "optimizer.variance", "optimizer.variance.scales",
+                     "optimizer.variance.rest");
       break;
   }
 }
 
-// What the step itself needs: one value a parameter at once with foreach, some
-// copies of the largest parameter with a loop (a root, and it divided), nothing when fused.
-// Source: torch/optim/adam.py, _multi_tensor_adam, _single_tensor_adam.
+// The most that a matrix takes while Muon makes it orthogonal: what its momentum makes of its
+// gradient, two of it and two of its shorter side squared in bf16, and the workspace of a product.
+// Or, where that is more, the value a parameter that AdamW's step makes of the rest.
+// Source: torch/optim/_muon.py, _single_tensor_muon, _zeropower_via_newtonschulz.
+int64_t MuonBytes(const Job& job, const Program& program) {
+  constexpr int64_t kWorkspace = int64_t{32} << 20;
+  int64_t most = 0;
+  for (const Block& block : program.blocks) {
+    for (const Parameter& at : block.parameters) {
+      if (!at.picked) continue;
+      const int64_t side = std::min(at.shape.extents[0].Local(), at.shape.extents[1].Local());
+      const int64_t own = Bytes(job.precision.state, at.Elements());
+      const int64_t squares = Bytes(DType::kBf16, Multiply(2, Multiply(side, side)));
+      const int64_t copies = Bytes(DType::kBf16, Multiply(2, at.Elements()));
+      most = std::max(most, Add(Add(own, kWorkspace), Add(copies, squares)));
+    }
+  }
+  const ParameterSums sums = SumParameters(program, WholeStage(job.model->layer_count));
+  const int64_t shards = job.profile->sharding == Sharding::kUnits ? job.shard_group_size : 1;
+  const int64_t rest = CeilDivide(sums.parameters - sums.picked, shards);
+  return std::max(most, Bytes(job.precision.state, rest));
+}
+
+// Copies of the largest parameter that a loop over parameters makes. Adam divides a root;
+// transformers' Adafactor has two of its update, and of what is narrower than fp32 the gradient and
+// the weight widened.
+// Source: torch/optim/adam.py, rmsprop.py, adagrad.py, _single_tensor_*; transformers
+// optimization.py, Adafactor.step.
+int LoopCopies(const Job& job, DType stepped) {
+  switch (job.optimizer) {
+    case OptimizerName::kRmsprop:
+    case OptimizerName::kAdagrad:
+      return 1;
+    case OptimizerName::kAdafactor:
+      return stepped == DType::kFp32 ? 2 : 4;
+    default:
+      return 2;
+  }
+}
+
+// Values a parameter that a `foreach` step makes at once. Adagrad's gradients are scaled beside the
+// root. Source: torch/optim/adagrad.py, _multi_tensor_adagrad.
+int64_t ForeachValues(const Job& job) {
+  return job.optimizer == OptimizerName::kAdagrad ? 2 : ForeachTemporaries(job);
+}
+
+// What the step itself needs: values of all parameters at once with foreach, some copies of the
+// largest parameter with a loop, nothing when fused.
 void AddStepTemporaries(const Job& job, Program& program) {
   if (!HasStepTemporaries(job)) return;
   State temporary{.name = "optimizer.temporaries",
@@ -451,13 +528,22 @@ void AddStepTemporaries(const Job& job, Program& program) {
                   .part = Part::kStepTemporaries,
                   .dtype = job.precision.state,
                   .alive = kOptimizerPhase};
-  if (job.optimizer_implementation == OptimizerImplementation::kForLoop) {
-    constexpr int kCopies = 2;
-    temporary.basis = Basis::kLargest;
-    for (int i = 0; i < kCopies; ++i) program.states.push_back(temporary);
+  if (job.optimizer == OptimizerName::kMuon) {
+    temporary.basis = Basis::kBytes;
+    temporary.fixed_bytes = MuonBytes(job, program);
+    program.states.push_back(temporary);
     return;
   }
-  for (int64_t i = ForeachTemporaries(job); i > 0; --i) program.states.push_back(temporary);
+  if (job.optimizer_implementation == OptimizerImplementation::kForLoop) {
+    const bool masters = job.precision.master != DType::kNone;
+    const DType stepped = masters ? job.precision.master : job.precision.parameter;
+    const int copies = LoopCopies(job, stepped);
+    temporary.basis = Basis::kLargest;
+    if (job.optimizer == OptimizerName::kAdafactor) temporary.dtype = DType::kFp32;
+    for (int i = 0; i < copies; ++i) program.states.push_back(temporary);
+    return;
+  }
+  for (int64_t i = ForeachValues(job); i > 0; --i) program.states.push_back(temporary);
 }
 
 }  // namespace
@@ -469,6 +555,7 @@ Program ApplyOptimizer(const ValidJob& job, Program program) {
     program.weight_gradient = WeightGradient::kAdded;
   }
   program.gradient_dtype = job->precision.gradient;
+  Pick(*job, program);
   AddWeights(*job, program);
   AddGradients(*job, program);
   AddStates(*job, program);

@@ -17,6 +17,7 @@ constexpr absl::string_view kOps[] = {"",          " (product)",  " (attention)"
 constexpr absl::string_view kGradients[] = {"", "shares gradients", "gradient in place"};
 constexpr absl::string_view kBases[] = {"parameters",
                                         "matrices",
+                                        "picked parameters",
                                         "matrices read whole",
                                         "other parameters",
                                         "matrices read in fp8",
@@ -87,6 +88,7 @@ std::string Line(const Parameter& parameter, const Block& block) {
           .Of(AxisOf(parameter.tensor_axis, "tensor"))
           .If(parameter.embedding, "lookup")
           .If(parameter.tied, "tied")
+          .If(parameter.picked, "picked")
           .If(parameter.frozen, "frozen")
           .If(parameter.quantized, "quantized")
           .If(parameter.fp8, "read in fp8")

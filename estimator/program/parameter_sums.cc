@@ -33,8 +33,9 @@ void AddParameter(const Parameter& parameter, int64_t row_shards, ParameterSums&
   if (product) sums.matrices = Add(sums.matrices, elements);
   if (elements >= kLeastPaged) {
     sums.paged = Add(sums.paged, elements);
-    if (product) sums.paged_matrices = Add(sums.paged_matrices, elements);
+    if (parameter.picked) sums.paged_picked = Add(sums.paged_picked, elements);
   }
+  if (parameter.picked) sums.picked = Add(sums.picked, elements);
   if (parameter.sliced) sums.sliced = Add(sums.sliced, elements);
   if (parameter.fp8) sums.fp8 = Add(sums.fp8, elements);
   const int64_t sides = matrix ? Add(rows, columns) : rows;
@@ -89,7 +90,8 @@ void AddBlocks(const ParameterSums& block, int64_t count, ParameterSums& sums) {
   add(sums.sliced, block.sliced);
   add(sums.fp8, block.fp8);
   add(sums.paged, block.paged);
-  add(sums.paged_matrices, block.paged_matrices);
+  add(sums.picked, block.picked);
+  add(sums.paged_picked, block.paged_picked);
   add(sums.rows_and_columns, block.rows_and_columns);
   add(sums.row_shard, block.row_shard);
   sums.largest = std::max(sums.largest, block.largest);
@@ -157,7 +159,7 @@ int64_t WholeBytes(const State& state, const ParameterSums& sums) {
     return Bytes(state.dtype, state.shards == 1 ? numbers : CeilDivide(numbers, state.shards));
   };
   const int64_t paged = state.pages ? sums.paged : 0;
-  const int64_t paged_matrices = state.pages ? sums.paged_matrices : 0;
+  const int64_t paged_picked = state.pages ? sums.paged_picked : 0;
   switch (state.basis) {
     case Basis::kParameters:
       if (state.shards_rows) return Bytes(state.dtype, SelectedRows(state, sums));
@@ -165,11 +167,13 @@ int64_t WholeBytes(const State& state, const ParameterSums& sums) {
       return Add(sharded(SelectedElements(state, sums) - sums.experts),
                  Bytes(state.dtype, CeilDivide(sums.experts, state.expert_shards)));
     case Basis::kMatrices:
-      return sharded(sums.matrices - paged_matrices);
+      return sharded(sums.matrices);
+    case Basis::kPicked:
+      return sharded(sums.picked - paged_picked);
     case Basis::kWhole:
       return sharded(sums.matrices - sums.sliced);
     case Basis::kOthers:
-      return sharded((sums.parameters - paged) - (sums.matrices - paged_matrices));
+      return sharded((sums.parameters - paged) - (sums.picked - paged_picked));
     case Basis::kFp8:
       return sharded(sums.fp8);
     case Basis::kNotFp8:

@@ -17,7 +17,8 @@ struct ParameterSums {
   int64_t sliced = 0;    // of these, those that products read slice by slice
   int64_t fp8 = 0;       // and in fp8
   int64_t paged = 0;     // of tensors that are large enough to be paged
-  int64_t paged_matrices = 0;
+  int64_t picked = 0;    // by the optimizer
+  int64_t paged_picked = 0;
   int64_t rows_and_columns = 0;
   int64_t largest = 0;
   int64_t layers = 0;

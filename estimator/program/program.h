@@ -134,6 +134,7 @@ struct Parameter {
   bool frozen = false;           // no gradient is made of it
   bool quantized = false;        // frozen, in a dtype that no product reads
   bool tied = false;             // the same tensor as the embedding, when on one rank
+  bool picked = false;           // by the optimizer, whose states of it are others than of the rest
   bool sliced = false;           // read slice by slice: autocast makes no copy of it whole
   bool fp8 = false;              // products read it in fp8
   uint8_t packed_into = 255;     // the parameter whose tensor it is a part of; 255: its own
@@ -335,9 +336,10 @@ struct Gathers {
 
 // What a state's size follows from.
 //   kParameters       the rank's parameters that are selected
-//   kMatrices         those with two axes and no lookup: what Muon orthogonalises
+//   kMatrices         those with two axes and no lookup
+//   kPicked           those that the optimizer treats apart
 //   kWhole            of these, those that products read whole
-//   kOthers           the rest of them
+//   kOthers           the rest beside kPicked
 //   kFp8              those that products read in fp8
 //   kNotFp8           the rest of those
 //   kRowsAndColumns   the sum of both extents of each (Adafactor)
@@ -347,6 +349,7 @@ struct Gathers {
 enum class Basis : uint8_t {
   kParameters,
   kMatrices,
+  kPicked,
   kWhole,
   kOthers,
   kFp8,

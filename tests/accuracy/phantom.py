@@ -87,8 +87,9 @@ def _training(row):
     precision = {"preset": row.text("precision")}
     if row.text("precision") == "bf16-mixed":
         precision["reduce_dtype"] = row.text("reduce") or "fp32"
-    optimizer = {"name": row.text("optimizer")}
-    if optimizer["name"] != "adamw-8bit":
+    *paged, name = row.text("optimizer").split()
+    optimizer = {"name": name, **({"paged": True} if paged else {})}
+    if row.text("implementation") and name != "adamw-8bit":
         optimizer["implementation"] = row.text("implementation")
     training = {
         "sequence_length": row.number("sequence"),

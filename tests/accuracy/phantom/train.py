@@ -150,13 +150,57 @@ def wrapped(config, row):
     return model.train()
 
 
+class InTurn:
+    """Optimizers of parts of a model, as one."""
+
+    def __init__(self, *optimizers):
+        self.optimizers = optimizers
+
+    def zero_grad(self, set_to_none):
+        for optimizer in self.optimizers:
+            optimizer.zero_grad(set_to_none=set_to_none)
+
+    def step(self):
+        for optimizer in self.optimizers:
+            optimizer.step()
+
+
+def muon_of(model):
+    """Matrices of layers; embeddings, the head and vectors are AdamW's."""
+    ends = {model.get_input_embeddings().weight, model.get_output_embeddings().weight}
+    matrices = [at for at in model.parameters() if at.ndim == 2 and at not in ends]
+    rest = [at for at in model.parameters() if at.ndim != 2 or at in ends]
+    return InTurn(torch.optim.Muon(matrices), torch.optim.AdamW(rest))
+
+
+def of_bitsandbytes(name):
+    def make(model):
+        import bitsandbytes
+
+        return getattr(bitsandbytes.optim, name)(model.parameters(), lr=1e-4)
+    return make
+
+
+OF_TORCH = {"adamw": "AdamW", "adam": "Adam", "sgd": "SGD", "sgd-momentum": "SGD",
+            "rmsprop": "RMSprop", "adagrad": "Adagrad"}
+OTHERS = {
+    "adafactor": lambda model: transformers.Adafactor(model.parameters()),
+    "muon": muon_of,
+    "adamw-8bit": of_bitsandbytes("AdamW8bit"),
+    "paged adamw": of_bitsandbytes("PagedAdamW"),
+    "paged adamw-8bit": of_bitsandbytes("PagedAdamW8bit"),
+}
+
+
 def optimizer_of(model, row):
+    if row["optimizer"] in OTHERS:
+        return OTHERS[row["optimizer"]](model)
     chosen = {"fused": {"foreach": False, "fused": True}, "foreach": {"foreach": True},
               "for-loop": {"foreach": False}}[row["implementation"]]
-    if row["optimizer"] == "adamw":
-        return torch.optim.AdamW(model.parameters(), lr=1e-4, **chosen)
-    momentum = 0.9 if row["optimizer"] == "sgd-momentum" else 0
-    return torch.optim.SGD(model.parameters(), lr=1e-4, momentum=momentum, **chosen)
+    if row["optimizer"] == "sgd-momentum":
+        chosen["momentum"] = 0.9
+    make = getattr(torch.optim, OF_TORCH[row["optimizer"]])
+    return make(model.parameters(), lr=1e-4, **chosen)
 
 
 def step(model, optimizer, row):

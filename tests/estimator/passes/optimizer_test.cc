@@ -108,19 +108,62 @@ int64_t StateBytesIn(const Program& program) {
   return bytes;
 }
 
-// Optimizers that treat matrices and the rest apart. SmallJob() has in each of
-// its 4 layers matrices of 36864 elements and 2 norms of 64; tables and head of
-// 256 x 64 (the head is a matrix, the table is looked up); a last norm of 64.
-TEST(OptimizerTest, MatricesAndTheRest) {
-  constexpr int64_t kMatrices = 4 * 36864 + 256 * 64;
-  constexpr int64_t kRest = 256 * 64 + 9 * 64;
+// Optimizers that treat some apart. SmallJob() has in each of its 4 layers matrices of 36864
+// elements and 2 norms of 64; table and head of 256 x 64; a last norm of 64. Muon has the layers'
+// matrices; keys and values, of 2048, are too small for 8 bits.
+TEST(OptimizerTest, SomeParametersAreTreatedApart) {
+  constexpr int64_t kMatrices = 4 * 36864;
+  constexpr int64_t kRest = 2 * 256 * 64 + 9 * 64;
   JobSpec job = With(SmallJob(), "ddp", "fp32");
   job.training.optimizer.name = "muon";
   EXPECT_EQ(StateBytesIn(ProgramAfter(Valid(job), PassId::kOptimizer)),
             4 * (kMatrices + 2 * kRest));
+  constexpr int64_t kNarrow = 4 * (36864 - 2 * 2048) + 2 * 256 * 64;
+  constexpr int64_t kWide = 4 * 2 * 2048 + 9 * 64;
   job.training.optimizer.name = "adamw-8bit";
   EXPECT_EQ(StateBytesIn(ProgramAfter(Valid(job), PassId::kOptimizer)),
-            2 * (kMatrices + kMatrices / 256 * 4) + 2 * 4 * kRest);
+            2 * (kNarrow + kNarrow / 256 * 4) + 2 * 4 * kWide);
+}
+
+// transformers' Trainer tells bitsandbytes to keep an embedding's states in fp32.
+TEST(OptimizerTest, AnEmbeddingsStatesAreWideUnderTheTrainer) {
+  JobSpec job = With(SmallJob(), "ddp", "fp32");
+  job.training.optimizer.name = "adamw-8bit";
+  const int64_t bare = StateBytesIn(ProgramAfter(Valid(job), PassId::kOptimizer));
+  job.runtime.trainer = "hf-trainer";
+  constexpr int64_t kTable = 256 * 64;
+  EXPECT_EQ(StateBytesIn(ProgramAfter(Valid(job), PassId::kOptimizer)) - bare,
+            2 * (4 * kTable - (kTable + kTable / 256 * 4)));
+}
+
+// Adagrad's constructor makes its states, and its step two values a parameter; a loop makes one
+// copy of the largest, transformers' Adafactor two, and of 16-bit weights four in fp32.
+TEST(OptimizerTest, EachStepHasTemporariesOfItsOwn) {
+  const auto program = [](const char* name, const char* preset, const char* implementation) {
+    JobSpec job = With(SmallJob(), "ddp", preset);
+    job.training.optimizer.name = name;
+    job.training.optimizer.implementation = implementation;
+    return ProgramAfter(Valid(job), PassId::kOptimizer);
+  };
+  const auto temporaries = [](const Program& of) {
+    const ParameterSums sums = SumParameters(of, WholeStage(4));
+    int64_t bytes = 0;
+    for (const State& state : of.states) {
+      if (state.part == Part::kStepTemporaries) bytes += StateBytes(state, sums);
+    }
+    return bytes;
+  };
+  constexpr int64_t kTable = 256 * 64;
+  const int64_t all = Estimate(With(SmallJob(), "ddp", "fp32")).parameter_count;
+  EXPECT_EQ(FindState(program("adagrad", "fp32", "foreach"), "optimizer.variance")->alive, kAlways);
+  EXPECT_EQ(temporaries(program("adagrad", "fp32", "foreach")), 2 * 4 * all);
+  EXPECT_EQ(temporaries(program("adagrad", "fp32", "for-loop")), 4 * kTable);
+  EXPECT_EQ(temporaries(program("rmsprop", "fp32", "for-loop")), 4 * kTable);
+  EXPECT_EQ(temporaries(program("adafactor", "fp32", "for-loop")), 2 * 4 * kTable);
+  EXPECT_EQ(temporaries(program("adafactor", "bf16-pure", "for-loop")), 4 * 4 * kTable);
+  constexpr int64_t kMlp = 64 * 128;  // a gate: its momentum, two copies, two squares
+  const int64_t muon = 4 * kMlp + 2 * 2 * kMlp + 2 * 2 * 64 * 64 + (int64_t{32} << 20);
+  EXPECT_EQ(temporaries(program("muon", "fp32", "for-loop")), muon);
 }
 
 // States of 100,000 elements and more are in managed memory; the others are fp32.
@@ -138,8 +181,12 @@ TEST(OptimizerTest, LargeStatesArePaged) {
   EXPECT_EQ(FindState(program, "optimizer.temporaries"), nullptr) << "one kernel a tensor";
   job.training.optimizer.name = "adamw-8bit";
   const Program narrow = ProgramOf(job);
-  EXPECT_EQ(StateBytes(*FindState(narrow, "optimizer.momentum"), sums),
-            Bytes(DType::kInt8Blocks, sums.matrices - kPaged));
+  const ParameterSums narrow_sums = SumParameters(narrow, narrow.stages.front());
+  EXPECT_EQ(StateBytes(*FindState(narrow, "optimizer.momentum"), narrow_sums),
+            narrow_sums.picked - kPaged);
+  EXPECT_EQ(StateBytes(*FindState(narrow, "optimizer.momentum.scales"), narrow_sums),
+            4 * CeilDivide(narrow_sums.picked, 256))
+      << "on the GPU";
   job.training.optimizer.name = "muon";
   EXPECT_THAT(Refusals(job), testing::ElementsAre("job.training.optimizer.paged: true; needs adam, "
                                                   "adamw, lion or adamw-8bit"));
