@@ -15,7 +15,6 @@ absl::string_view Name(DType dtype) {
     case DType::kFp8:
     case DType::kFp8Blocks:
       return "fp8";
-    case DType::kInt8Blocks:
     case DType::kInt8:
       return "int8";
     case DType::kBool:

@@ -11,9 +11,8 @@
 namespace plimsoll {
 
 // Number formats. kNone means that the tensor does not exist (no master
-// weights). kInt8Blocks is bitsandbytes' 8-bit state: one byte an element and
-// a fp32 scale per 256. Source: bitsandbytes/optim/optimizer.py. kNf4 and kFp4 are two
-// elements in a byte, without their scales. Source: bitsandbytes/functional.py, quantize_4bit.
+// weights). kNf4 and kFp4 are two elements in a byte, without their scales.
+// Source: bitsandbytes/functional.py, quantize_4bit.
 // kFp8Blocks has scales of blocks: a byte for each 32 elements (mxfp8), or, as many bytes, a fp32
 // for each 128. Source: transformer_engine/pytorch/tensor/mxfp8_tensor.py,
 // float8_blockwise_tensor.py.
@@ -23,7 +22,6 @@ enum class DType : uint8_t {
   kFp16,
   kBf16,
   kFp8,
-  kInt8Blocks,
   kBool,
   kInt64,
   kNf4,
@@ -33,10 +31,7 @@ enum class DType : uint8_t {
   kFp64,
 };
 
-// Elements that share one fp32 scale in bitsandbytes' 8-bit states. Source:
-// bitsandbytes/optim/optimizer.py, blocksize 256.
-inline constexpr int64_t kInt8BlockSize = 256;
-// And one byte of scale in kFp8Blocks.
+// Elements that share one byte of scale in kFp8Blocks.
 inline constexpr int64_t kFp8BlockSize = 32;
 
 // Returns the bytes of `elements` elements; saturates.
@@ -56,8 +51,6 @@ inline int64_t Bytes(DType dtype, int64_t elements) {
     case DType::kNf4:
     case DType::kFp4:
       return CeilDivide(elements, 2);
-    case DType::kInt8Blocks:
-      return Add(elements, Multiply(4, CeilDivide(elements, kInt8BlockSize)));
     case DType::kFp8Blocks:
       return Add(elements, CeilDivide(elements, kFp8BlockSize));
     case DType::kInt64:

@@ -34,7 +34,7 @@ class Shares {
     int64_t elements = 0;
     int64_t pieces = 0;
     for (int64_t at = begins_[id]; at < begins_[id + 1];) {
-      const int64_t end = std::min(begins_[id + 1], (at / share_ + 1) * share_);
+      const int64_t end = std::min(begins_[id + 1], Multiply(at / share_ + 1, share_));
       elements += end - at;
       ++pieces;
       at = end;

@@ -17,7 +17,7 @@ struct Row {
 constexpr Row kRows[] = {
     {DType::kNone, "none", 0, true},     {DType::kFp32, "fp32", 4096, true},
     {DType::kFp16, "fp16", 2048, true},  {DType::kBf16, "bf16", 2048, true},
-    {DType::kFp8, "fp8", 1024, true},    {DType::kInt8Blocks, "int8", 1024 + 4 * 4, false},
+    {DType::kFp8, "fp8", 1024, true},    {DType::kInt8, "int8", 1024, false},
     {DType::kBool, "bool", 1024, false}, {DType::kInt64, "int64", 8192, false},
     {DType::kFp64, "fp64", 8192, false},
 };
@@ -37,13 +37,6 @@ TEST(DTypeTest, KnowsNoOtherName) {
   for (const char* name : {"", "FP32", "float32", "bf16 ", "fp64"}) {
     EXPECT_EQ(ParseDType(name), std::nullopt) << name;
   }
-}
-
-// bitsandbytes keeps one fp32 scale for each block of 256, the last one too.
-TEST(DTypeTest, EightBitStatesHaveScales) {
-  EXPECT_EQ(Bytes(DType::kInt8Blocks, 1), 1 + 4);
-  EXPECT_EQ(Bytes(DType::kInt8Blocks, 256), 256 + 4);
-  EXPECT_EQ(Bytes(DType::kInt8Blocks, 257), 257 + 8);
 }
 
 TEST(DTypeTest, BytesStopAtTheLargestValue) {
