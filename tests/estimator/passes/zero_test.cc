@@ -159,7 +159,7 @@ TEST(ZeroTest, DeepSpeedReducesThroughBucketsOfAFixedSize) {
 // micro-batches are added up.
 TEST(ZeroTest, DeepSpeedKeepsTheGradientsThatAShareHasAPartOf) {
   JobSpec job = Job("deepspeed", 2);
-  const State& part = *FindState(Sharded(job), "gradients.partition");
+  const State part = *FindState(Sharded(job), "gradients.partition");
   EXPECT_EQ(part.alive, During(Phase::kGradientReduction, Phase::kOptimizer, true, true));
   EXPECT_GE(part.fixed_bytes, 2 * CountParameters(*Valid(job)->model) / kRanks);
   job.training.global_batch_size = *job.training.micro_batch_size * kRanks * 2;
