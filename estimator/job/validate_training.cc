@@ -162,7 +162,9 @@ void CheckPrecision(const PrecisionSpec& spec, Check& check, Job& job) {
     ReadDType("training.precision.gradient_accumulation_dtype", spec.gradient_accumulation_dtype,
               check, precision.accumulation);
   }
-  precision.reduce = precision.accumulation;
+  // DeepSpeed's communication_data_type is the weights' own. Source: deepspeed/runtime/engine.py.
+  const bool engine = job.profile->sharding == Sharding::kEngine;
+  precision.reduce = engine ? precision.gradient : precision.accumulation;
   if (job.profile->reduces_contexts_in_fp32 && job.context_parallel_size > 1) {
     precision.reduce = DType::kFp32;
     if (!spec.reduce_dtype.has_value()) {
@@ -564,6 +566,9 @@ void CheckOffload(const RuntimeSpec& spec, Check& check, Job& job) {
                    job.pipeline_parallel_size);
     offload.Refuse(job.paged_states, "training.optimizer.paged", "true");
     offload.Refuse(job.precision.parameter == DType::kFp8, "training.precision.preset", "fp8-lm");
+    offload.Refuse(engine && job.precision.accumulation != job.precision.gradient,
+                   "training.precision.gradient_accumulation_dtype",
+                   Name(job.precision.accumulation));
     const bool on_hosts = IsAdam(job.optimizer) || job.optimizer == OptimizerName::kLion;
     offload.Refuse(job.offload_optimizer && !on_hosts, "training.optimizer.name",
                    NameOf(job.optimizer, kOptimizers));

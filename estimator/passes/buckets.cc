@@ -1,16 +1,13 @@
 #include "estimator/passes/buckets.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "estimator/passes/module_order.h"
 
 namespace plimsoll {
 namespace {
-
-// Gradients of more elements are reduced in several calls.
-// Source: deepspeed/runtime/zero/stage_1_and_2.py, allreduce_and_scatter, numel_per_bucket.
-constexpr int64_t kCallElements = 500000000;
 
 // Ranks' shares of trained weights, one behind the other.
 class Shares {
@@ -25,40 +22,29 @@ class Shares {
     share_ = std::max<int64_t>(CeilDivide(end, ranks), 1);
   }
 
+  int64_t share() const { return share_; }
+  int64_t Begin(size_t id) const { return begins_[id]; }
+  int64_t End(size_t id) const { return begins_[id + 1]; }
   int64_t FirstOf(size_t id) const { return begins_[id] / share_; }
   int64_t LastOf(size_t id) const { return (begins_[id + 1] - 1) / share_; }
 
-  // Of a gradient alone, the most that one call flattens: pieces of shares, until there are enough.
-  int64_t FlatOf(size_t id) const {
+  // Elements of the weights that the first share has a part of, and of those of the one with most.
+  std::pair<int64_t, int64_t> Partitions(size_t count) const {
+    int64_t first = 0;
     int64_t most = 0;
     int64_t elements = 0;
-    int64_t pieces = 0;
-    for (int64_t at = begins_[id]; at < begins_[id + 1];) {
-      const int64_t end = std::min(begins_[id + 1], Multiply(at / share_ + 1, share_));
-      elements += end - at;
-      ++pieces;
-      at = end;
-      if (elements <= kCallElements && at < begins_[id + 1]) continue;
-      if (pieces > 1) most = std::max(most, elements);
-      elements = pieces = 0;
-    }
-    return most;
-  }
-
-  // Elements of the weights that the first share has a part of, and of those of the one with most.
-  void SetPartitions(const Network& network, SentGradients& sent) const {
-    int64_t elements = 0;
     int64_t share = -1;
-    for (size_t id = 0; id < network.weights.size(); ++id) {
+    for (size_t id = 0; id < count; ++id) {
       const int64_t own = begins_[id + 1] - begins_[id];
       if (own == 0) continue;
       if (FirstOf(id) != share) elements = 0;
       elements = Add(elements, own);
-      if (FirstOf(id) == 0) sent.first_elements = elements;
-      sent.most_elements = std::max(sent.most_elements, elements);
+      if (FirstOf(id) == 0) first = elements;
+      most = std::max(most, elements);
       if (LastOf(id) != FirstOf(id)) elements = own;
       share = LastOf(id);
     }
+    return {first, most};
   }
 
  private:
@@ -66,56 +52,87 @@ class Shares {
   int64_t share_ = 1;
 };
 
+// What is sent before a gradient finds room. Units: bytes.
+struct Sent {
+  int64_t copies = 0;     // of it, flattened or in another dtype, at once
+  int64_t bucket = 0;     // copied to the bucket, from where it was
+  int64_t large = 0;      // of a gradient that is too large for it
+  bool of_first = false;  // the first rank has a part of it in its share
+};
+
 // Gradients in the order in which they come.
 class Bucket {
  public:
-  Bucket(const Job& job, const Shares& shares, const Network& network)
-      : room_(job.reduce_bucket_element_count), shares_(shares), network_(network) {}
+  Bucket(const Job& job, const Program& program, const Shares& shares)
+      : room_(job.reduce_bucket_element_count),
+        gradient_(program.gradient_dtype),
+        reduce_(job.precision.reduce),
+        apart_(SumsShare(job)),
+        shares_(shares) {}
 
-  // What is sent before a gradient finds room: elements that are flattened, and those of one that
-  // is too large for the bucket, beside it.
-  struct Sent {
-    int64_t flat = 0;
-    int64_t beside = 0;
-    int64_t copied = 0;  // to the bucket, from where they were
-    int64_t own = 0;     // of `beside`, what goes to the first rank's part then
-  };
-
-  bool HasRoomFor(size_t id) const {
-    return elements_ == 0 || Add(elements_, network_.weights[id].elements) <= room_;
-  }
   bool Empty() const { return elements_ == 0; }
+  bool HasRoomFor(size_t id) const {
+    return Empty() || Add(elements_, shares_.End(id) - shares_.Begin(id)) <= room_;
+  }
 
+  // Neighbours of one share are one piece, but where the share is summed up apart.
   void Put(size_t id) {
-    const int64_t elements = network_.weights[id].elements;
-    if (elements_ == 0) first_ = shares_.FirstOf(id);
-    several_ = several_ || shares_.FirstOf(id) != first_ || shares_.LastOf(id) != first_;
-    elements_ = Add(elements_, elements);
-    if (elements <= room_) return;
-    sent_.beside = elements;
-    sent_.flat = shares_.FlatOf(id);
-    sent_.own = shares_.FirstOf(id) == 0 ? elements : 0;
+    const int64_t first = shares_.FirstOf(id);
+    const bool joins = !Empty() && first == last_ && !(apart_ && first == 0);
+    pieces_ += shares_.LastOf(id) - first + (joins ? 0 : 1);
+    last_ = shares_.LastOf(id);
+    elements_ = Add(elements_, shares_.End(id) - shares_.Begin(id));
+    of_first_ = of_first_ || first == 0;
+    id_ = id;
   }
 
   Sent Send() {
-    Sent sent = std::exchange(sent_, {});
-    if (sent.beside == 0) {
-      sent.copied = elements_;
-      sent.flat = several_ ? elements_ : 0;
-    }
-    elements_ = 0;
-    several_ = false;
+    const bool large = elements_ > room_;
+    const int64_t bytes = Bytes(gradient_, elements_);
+    const Sent sent{.copies = large ? CopiesOf(id_) : Copies(pieces_, elements_),
+                    .bucket = large ? 0 : bytes,
+                    .large = large ? bytes : 0,
+                    .of_first = of_first_};
+    elements_ = pieces_ = 0;
+    of_first_ = false;
     return sent;
   }
 
  private:
+  // One piece is sent from where it is.
+  int64_t Copies(int64_t pieces, int64_t elements) const {
+    const int64_t flat = pieces > 1 ? Bytes(gradient_, elements) : 0;
+    return Add(flat, reduce_ != gradient_ ? Bytes(reduce_, elements) : 0);
+  }
+
+  // Of a gradient alone, the most of one call: pieces of shares, until there are enough.
+  int64_t CopiesOf(size_t id) const {
+    int64_t most = 0;
+    int64_t elements = 0;
+    int64_t pieces = 0;
+    for (int64_t at = shares_.Begin(id); at < shares_.End(id);) {
+      const int64_t share = Multiply(at / shares_.share() + 1, shares_.share());
+      const int64_t end = std::min(shares_.End(id), share);
+      elements += end - at;
+      ++pieces;
+      at = end;
+      if (elements <= room_ && at < shares_.End(id)) continue;
+      most = std::max(most, Copies(pieces, elements));
+      elements = pieces = 0;
+    }
+    return most;
+  }
+
   const int64_t room_;
+  const DType gradient_;
+  const DType reduce_;
+  const bool apart_;
   const Shares& shares_;
-  const Network& network_;
-  Sent sent_;
   int64_t elements_ = 0;
-  int64_t first_ = 0;     // whose share the first is of
-  bool several_ = false;  // others have a part
+  int64_t pieces_ = 0;
+  int64_t last_ = 0;  // whose share the last one's end is of
+  size_t id_ = 0;     // the last one
+  bool of_first_ = false;
 };
 
 class Sender {
@@ -125,67 +142,91 @@ class Sender {
         program_(program),
         network_(ReadNetwork(program, job.model->layer_count)),
         shares_(network_, job.shard_group_size),
-        bucket_(job, shares_, network_),
-        turns_(network_.blocks.size()) {
-    shares_.SetPartitions(network_, sent_);
-    sent_.flats.forward.resize(turns_);
-    sent_.flats.backward.resize(turns_);
-    if (job.overlap_communication) sent_.flats.flat_stream = Stream::kReduceScatter;
+        bucket_(job, program, shares_),
+        blocks_(network_.blocks.size()) {
+    const auto [first, most] = shares_.Partitions(network_.weights.size());
+    const int64_t share = Bytes(job.precision.accumulation, shares_.share());
+    const bool sums = SumsShare(job);
+    sent_.first_bytes = sums ? share : Bytes(program.gradient_dtype, first);
+    sent_.most_bytes = sums ? share : Bytes(program.gradient_dtype, most);
+    sent_.turns.forward.resize(blocks_);
+    sent_.turns.backward.resize(blocks_);
+    if (job.overlap_communication) sent_.turns.flat_stream = Stream::kReduceScatter;
   }
 
-  // A gradient finds no room once its own backward is over. Where the head reads the table too, its
-  // gradient is counted until all of backward is.
+  // A gradient finds no room once its own backward is over.
   SentGradients InBackward() && {
-    const std::vector<Visit> order = OrderOf(program_, network_);
-    const std::vector<size_t> last = LastVisits(network_, order);
-    for (size_t step = 0; step < order.size(); ++step) {
-      if (!order[step].backward) continue;
-      for (const int32_t number : order[step].module) {
-        const auto id = static_cast<size_t>(number);
-        if (!network_.weights[id].trained || last[id] != step) continue;
-        if (!bucket_.HasRoomFor(id)) Flatten(order[step].turn, network_.weights[id].elements);
-        bucket_.Put(id);
-      }
-    }
-    if (!bucket_.Empty()) Flatten(2 * turns_ - 1, 0);
+    ForEachGradient(network_, OrderOf(program_, network_), [this](size_t id, size_t turn) {
+      if (!bucket_.HasRoomFor(id)) SendAt(turn, GradientBytes(id));
+      bucket_.Put(id);
+    });
+    if (!bucket_.Empty()) SendAt(2 * blocks_ - 1, 0);
     return std::move(sent_);
   }
 
-  // What is copied to the bucket goes from where it was, and the rank's part has room of its own
-  // once a bucket is sent.
-  SentGradients Behind() && {
-    int64_t most = 0;
-    int64_t copied = 0;
-    int64_t partition = 0;
-    const auto send = [&] {
-      const Bucket::Sent sent = bucket_.Send();
-      copied = Add(copied, Gradient(sent.copied));
-      most = std::max(most, Add(Reduced(sent.flat), partition) - copied);
-      partition = Gradient(sent_.first_elements);
-      copied = Add(copied, Gradient(sent.own));
-    };
-    for (size_t id = 0; id < network_.weights.size(); ++id) {
-      if (!network_.weights[id].trained) continue;
-      if (!bucket_.HasRoomFor(id)) send();
+  SentGradients Behind(bool in_order) && {
+    const auto take = [this](size_t id) {
+      if (!bucket_.HasRoomFor(id)) SendBehind();
       bucket_.Put(id);
+    };
+    if (in_order) {
+      ForEachGradient(network_, OrderOf(program_, network_),
+                      [&take](size_t id, size_t /*turn*/) { take(id); });
+    } else {
+      for (size_t id = 0; id < network_.weights.size(); ++id) {
+        if (network_.weights[id].trained) take(id);
+      }
     }
-    if (!bucket_.Empty()) send();
-    sent_.flats.backward.front().flat_behind_bytes = most;
+    if (!bucket_.Empty()) SendBehind();
     return std::move(sent_);
   }
 
  private:
-  int64_t Gradient(int64_t elements) const { return Bytes(program_.gradient_dtype, elements); }
-  int64_t Reduced(int64_t elements) const { return Bytes(job_.precision.reduce, elements); }
+  int64_t GradientBytes(size_t id) const {
+    return Bytes(program_.gradient_dtype, network_.weights[id].elements);
+  }
 
-  void Flatten(size_t turn, int64_t next) {
-    GatherTurn& at = sent_.flats.backward[2 * turns_ - 1 - turn];
-    const Bucket::Sent sent = bucket_.Send();
-    const bool table = turn + 1 == 2 * turns_;
-    const int64_t known =
-        table && job_.model->tied_embeddings ? network_.weights.front().elements : 0;
-    const int64_t gradients = Add(Gradient(sent.beside), Gradient(next)) - Gradient(known);
-    at.flat_behind_bytes = std::max(at.flat_behind_bytes, Add(Reduced(sent.flat), gradients));
+  // What the first rank keeps has room of its own once the first of it is sent, but where the host
+  // does; of later micro-batches there is room already where they are summed up.
+  int64_t Made(const Sent& sent) {
+    if (!sent.of_first || std::exchange(kept_, true) || job_.offload_optimizer) return 0;
+    return SumsShare(job_) && job_.micro_batch_count > 1 ? 0 : sent_.first_bytes;
+  }
+
+  // Of moments of a turn the one with most is told.
+  static void Raise(GatherTurn& turn, int64_t gradients, int64_t flat) {
+    const int64_t most = Add(gradients, flat);
+    if (most <= Add(turn.gradient_bytes, turn.flat_behind_bytes)) return;
+    turn.flat_behind_bytes = std::min(most, flat);
+    turn.gradient_bytes = most - turn.flat_behind_bytes;
+  }
+
+  // `next` waits for its room. ZeRO 1 lets go of no gradient that is not copied to the bucket, or
+  // to what the rank keeps; a share that is summed up takes no gradient's place.
+  void SendAt(size_t turn, int64_t next) {
+    GatherTurn& at = sent_.turns.backward[2 * blocks_ - 1 - turn];
+    const Sent sent = bucket_.Send();
+    const int64_t made = Made(sent);
+    const bool stays = sent.of_first ? SumsShare(job_) : job_.zero_stage == 1;
+    const int64_t there = Add(at.kept_bytes, Add(sent.large, next));
+    if (SumsShare(job_)) {
+      Raise(at, Add(there, made), sent.copies);
+    } else {
+      Raise(at, there, sent.copies);
+      Raise(at, Add(there, made), 0);
+    }
+    at.kept_bytes = Add(at.kept_bytes, Add(made, stays ? sent.large : 0));
+  }
+
+  // What is copied to the bucket goes from where it was.
+  void SendBehind() {
+    const Sent sent = bucket_.Send();
+    gone_bytes_ = Add(gone_bytes_, sent.bucket);
+    const int64_t before = kept_ ? sent_.first_bytes : 0;
+    GatherTurn& last = sent_.turns.backward.front();
+    Raise(last, before - gone_bytes_, sent.copies);
+    Raise(last, Add(before, Made(sent)) - gone_bytes_, 0);
+    if (sent.of_first) gone_bytes_ = Add(gone_bytes_, sent.large);
   }
 
   const Job& job_;
@@ -193,15 +234,22 @@ class Sender {
   const Network network_;
   const Shares shares_;
   Bucket bucket_;
-  const size_t turns_;  // forward, and as many backward
+  const size_t blocks_;
+  bool kept_ = false;       // what the first rank keeps has room
+  int64_t gone_bytes_ = 0;  // from where gradients were
   SentGradients sent_;
 };
 
 }  // namespace
 
-SentGradients SendGradients(const Job& job, const Program& program, bool behind) {
+bool SumsShare(const Job& job) {
+  return job.zero_stage == 2 && job.precision.accumulation != job.precision.gradient;
+}
+
+SentGradients SendGradients(const Job& job, const Program& program, Sending sending) {
   Sender sender(job, program);
-  return behind ? std::move(sender).Behind() : std::move(sender).InBackward();
+  if (sending == Sending::kInBackward) return std::move(sender).InBackward();
+  return std::move(sender).Behind(sending == Sending::kBehindInOrder);
 }
 
 }  // namespace plimsoll

@@ -254,13 +254,12 @@ std::vector<GatherTurn> TurnsOf(const Coordinator& coordinator, const std::vecto
 }
 
 // Sets what turns flatten of the bucket that gradients are copied to: all that is in it, before
-// one that finds no room is, and in the end. One alone is sent as it is, where ranks share it
-// evenly.
+// one that finds no room is, and in the end, when no gradient waits for another. One alone is sent
+// as it is, where ranks share it evenly.
 // Source: deepspeed/runtime/zero/stage3.py, reduce_independent_p_g_buckets_and_remove_grads;
 // runtime/comm/coalesced_collectives.py, reduce_scatter_coalesced.
-void SetFlats(const Job& job, const Network& network, const std::vector<Visit>& order,
-              std::vector<GatherTurn>& turns) {
-  const std::vector<size_t> last = LastVisits(network, order);
+void SetFlats(const Job& job, const Program& program, const Network& network,
+              const std::vector<Visit>& order, std::vector<GatherTurn>& turns) {
   int64_t elements = 0;
   int64_t count = 0;
   const auto send = [&](GatherTurn& turn) {
@@ -269,19 +268,18 @@ void SetFlats(const Job& job, const Network& network, const std::vector<Visit>& 
     elements = 0;
     count = 0;
   };
-  for (size_t step = 0; step < order.size(); ++step) {
-    const Visit& visit = order[step];
-    if (!visit.backward) continue;
-    for (const int32_t id : visit.module) {
-      const Weight& weight = network.weights[static_cast<size_t>(id)];
-      if (!weight.trained || last[static_cast<size_t>(id)] != step) continue;
-      const bool full = Add(elements, weight.elements) > job.reduce_bucket_element_count;
-      if (full && elements > 0) send(turns[visit.turn]);
-      elements = Add(elements, weight.elements);
-      ++count;
-    }
-  }
-  if (elements > 0) send(turns.back());
+  ForEachGradient(network, order, [&](size_t id, size_t turn) {
+    const int64_t own = network.weights[id].elements;
+    const bool full = Add(elements, own) > job.reduce_bucket_element_count;
+    if (full && elements > 0) send(turns[turn]);
+    elements = Add(elements, own);
+    ++count;
+  });
+  if (elements == 0) return;
+  const int64_t before = std::exchange(turns.back().flat_bytes, 0);
+  send(turns.back());
+  turns.back().flat_bytes =
+      std::max(before, turns.back().flat_bytes - program.waiting_gradient_bytes);
 }
 
 }  // namespace
@@ -292,7 +290,7 @@ Gathers Coordinate(const Job& job, const Program& program) {
   Coordinator coordinator(job, network, order);
   coordinator.Run();
   std::vector<GatherTurn> turns = TurnsOf(coordinator, order);
-  SetFlats(job, network, order, turns);
+  SetFlats(job, program, network, order, turns);
   const auto half = turns.begin() + static_cast<std::ptrdiff_t>(network.blocks.size());
   Gathers gathers;
   gathers.events = coordinator.events();

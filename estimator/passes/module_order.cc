@@ -157,12 +157,19 @@ std::vector<Visit> OrderOf(const Program& program, const Network& network) {
   return std::move(order).Take();
 }
 
-std::vector<size_t> LastVisits(const Network& network, const std::vector<Visit>& order) {
+void ForEachGradient(const Network& network, const std::vector<Visit>& order,
+                     absl::FunctionRef<void(size_t id, size_t turn)> take) {
   std::vector<size_t> last(network.weights.size(), 0);
   for (size_t step = 0; step < order.size(); ++step) {
     for (const int32_t id : order[step].module) last[static_cast<size_t>(id)] = step;
   }
-  return last;
+  for (size_t step = 0; step < order.size(); ++step) {
+    if (!order[step].backward) continue;
+    for (const int32_t number : order[step].module) {
+      const auto id = static_cast<size_t>(number);
+      if (network.weights[id].trained && last[id] == step) take(id, order[step].turn);
+    }
+  }
 }
 
 // Source: deepspeed/runtime/zero/config.py, param_persistence_threshold.

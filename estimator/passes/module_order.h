@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "estimator/program/program.h"
 
@@ -47,8 +48,10 @@ Network ReadNetwork(const Program& program, int64_t layer_count);
 // they come; a layer that runs again does so in its backward.
 std::vector<Visit> OrderOf(const Program& program, const Network& network);
 
-// Returns the step of `order` at which each weight is read last.
-std::vector<size_t> LastVisits(const Network& network, const std::vector<Visit>& order);
+// Calls `take` with each trained weight, and the turn in which its gradient is whole: at the last
+// visit that reads it.
+void ForEachGradient(const Network& network, const std::vector<Visit>& order,
+                     absl::FunctionRef<void(size_t id, size_t turn)> take);
 
 // Whether a parameter is too small to be let go.
 // Source: deepspeed/runtime/zero/parameter_offload.py, mark_persistent_parameters.

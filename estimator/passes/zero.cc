@@ -1,6 +1,6 @@
 #include <algorithm>
-#include <limits>
 
+#include "absl/strings/string_view.h"
 #include "estimator/passes/buckets.h"
 #include "estimator/passes/coordinator.h"
 #include "estimator/passes/fsdp.h"
@@ -14,6 +14,9 @@ namespace {
 
 constexpr Alive kReduction =
     During(Phase::kGradientReduction, Phase::kGradientReduction, true, true);
+constexpr absl::string_view kPartition = "gradients.partition";
+constexpr absl::string_view kStepGradients = "step.gradients";
+constexpr absl::string_view kWideStepGradients = "step.gradients.fp32";
 constexpr Alive kInBackward = During(Phase::kBackward, Phase::kBackward, true, true);
 
 bool IsState(const State& state) {
@@ -109,15 +112,58 @@ void AddBytes(Program& program, absl::string_view name, Stream stream, int64_t b
                             .alive = alive});
 }
 
-// One buffer of a rank's share of its stage's parameters, of `most` elements at most.
-State ShareOfStage(absl::string_view name, DType dtype, int64_t shards, int64_t most) {
+// One buffer of a rank's share of its stage's parameters.
+State ShareOfStage(absl::string_view name, DType dtype, int64_t shards) {
   return {.name = name,
           .role = Role::kCommunication,
           .dtype = dtype,
-          .most_bytes = Bytes(dtype, most),
           .shards = shards,
           .buffers = 1,
           .alive = kOptimizerPhase};
+}
+
+bool SumsWide(const Job& job) { return job.precision.accumulation != job.precision.gradient; }
+
+// A rank's share of gradients, flat and then widened, before a first step makes its states.
+void AddStepGradients(const Job& job, Program& program) {
+  const auto states =
+      std::find_if(program.states.begin(), program.states.end(),
+                   [](const State& state) { return state.part == Part::kOptimizerStates; });
+  const int64_t ranks = job.shard_group_size;
+  const State wide = ShareOfStage(kWideStepGradients, DType::kFp32, ranks);
+  if (SumsWide(job)) {
+    program.states.insert(states, wide);
+  } else {
+    program.states.insert(states,
+                          {ShareOfStage(kStepGradients, job.precision.gradient, ranks), wide});
+  }
+}
+
+// Gradients that are flattened, and those that they are flattened from, are gone when the step
+// makes tensors of its own: the more of either is counted. Source:
+// deepspeed/runtime/zero/stage_1_and_2.py, step; stage3.py, _prepare_fp32_grad_for_sub_group.
+void CountEitherOfStep(const Job& job, Program& program) {
+  const ParameterSums sums = SumParameters(program, WholeStage(job.model->layer_count));
+  int64_t before = 0;
+  int64_t behind = 0;
+  const auto goes = [](const State& state) {
+    return state.name == kStepGradients || state.name == kPartition;
+  };
+  for (const State& state : program.states) {
+    if (goes(state)) before = Add(before, StateBytes(state, sums));
+    if (state.part == Part::kStepTemporaries) behind = Add(behind, StateBytes(state, sums));
+  }
+  for (State& state : program.states) {
+    const bool gone = before > behind ? state.part == Part::kStepTemporaries : goes(state);
+    if (gone) state.alive &= ~kOptimizerPhase;
+  }
+}
+
+// Source: deepspeed/runtime/zero/stage_1_and_2.py, setup_buckets, _gradient_reduction_buffer_dtype;
+// stage3.py, __create_ipg_buffers.
+int64_t BucketBytes(const Job& job) {
+  const DType dtype = job.zero_stage == 3 ? job.precision.reduce : job.precision.gradient;
+  return Bytes(dtype, job.reduce_bucket_element_count);
 }
 
 int64_t Trained(const Job& job, const Program& program) {
@@ -134,95 +180,122 @@ int64_t LargestTrained(const Program& program) {
   return largest;
 }
 
-// Of a rank's share of gradients each is widened for its norm, one after the other. By then the
-// buckets are gone, so that no more is counted than they have not had (`gone_bytes`).
+// Of a rank's share of gradients each is widened for its norm, one after the other, once the
+// buckets are gone.
 // Source: deepspeed/runtime/zero/stage_1_and_2.py, scaled_global_norm, get_grad_norm_direct,
 // _release_ipg_buffers; stage3.py, get_grad_norm_direct; utils.py, get_norm_dtype.
-void AddNorm(const Job& job, int64_t gone_bytes, Program& program) {
+void AddNorm(const Job& job, Program& program) {
   const int64_t largest = LargestTrained(program);
   const int64_t ranks = job.shard_group_size;
   const int64_t share = CeilDivide(Trained(job, program), ranks);
   const int64_t most = job.zero_stage == 3 ? CeilDivide(largest, ranks) : largest;
-  const int64_t bytes = Bytes(DType::kFp64, std::min(share, most));
-  AddBytes(program, "norm.gradient", Stream::kCompute, std::max<int64_t>(bytes - gone_bytes, 0),
+  AddBytes(program, "norm.gradient", Stream::kCompute, Bytes(DType::kFp64, std::min(share, most)),
            kReduction);
   program.states.back().role = Role::kTemporary;
 }
 
-// Whether gradients go to a bucket as backward makes them: with ZeRO 1 when a step's backward is
-// over, but where they overlap. Source: deepspeed/runtime/zero/stage_1_and_2.py, process_gradients,
-// reduce_gradients.
-bool SendsInBackward(const Job& job) {
-  return job.zero_stage == 2 || (job.overlap_communication && job.micro_batch_count == 1);
+// ZeRO 2 sends gradients as backward makes them, ZeRO 1 when those of all micro-batches are there:
+// where reduction overlaps, with the last backward.
+// Source: deepspeed/runtime/zero/stage_1_and_2.py, process_gradients, reduce_gradients.
+Sending SendingOf(const Job& job) {
+  if (job.zero_stage == 2) return Sending::kInBackward;
+  if (!job.overlap_communication) return Sending::kBehind;
+  return job.micro_batch_count == 1 ? Sending::kInBackward : Sending::kBehindInOrder;
 }
 
 // A bucket is made with each backward, and goes when gradients are sent: with ZeRO 1 those of a
 // step's last micro-batch alone, so that later ones run forward beside it.
 // Source: deepspeed/runtime/zero/stage_1_and_2.py, setup_buckets, _release_ipg_buffers.
 Alive BucketAlive(const Job& job) {
-  constexpr Alive kForwardOn = During(Phase::kForward, Phase::kBackward, true, true);
   if (job.zero_stage == 3) return kAlways;
-  if (SendsInBackward(job)) return kInBackward;
-  return kReduction | (job.micro_batch_count > 1 ? kForwardOn : kInBackward);
+  const bool stays = SendingOf(job) != Sending::kInBackward && job.micro_batch_count > 1;
+  return stays ? During(Phase::kForward, Phase::kBackward, true, true) : kInBackward;
 }
 
-// A rank keeps those gradients alone that it has a part of in its share, from when the first of
-// them is sent. The first rank's are the last; another may have more, and earlier. Source:
-// deepspeed/runtime/zero/stage_1_and_2.py, copy_grads_in_partition, grads_in_partition.
-State PartOfGradients(const Job& job, const Program& program, const SentGradients& sent) {
-  const bool copies = job.zero_stage == 1;
-  const bool adds_up = job.zero_stage == 2 && job.micro_batch_count > 1;
-  return {.name = "gradients.partition",
-          .role = Role::kGradient,
-          .part = copies ? Part::kStepCopies : Part::kGradients,
-          .basis = Basis::kBytes,
-          .fixed_bytes = Bytes(program.gradient_dtype, sent.first_elements),
-          .alive = During(adds_up ? Phase::kForward : Phase::kGradientReduction, Phase::kOptimizer,
-                          true, true)};
+// Of gradients that are sent a rank keeps what its share has a part of, until they are widened; a
+// first step makes its states behind that. The first rank's are the last that backward makes;
+// another may have more, and earlier. Source: deepspeed/runtime/zero/stage_1_and_2.py,
+// copy_grads_in_partition, grads_in_partition.
+void AddPartition(const Job& job, Phase from, int64_t bytes, Program& program) {
+  AddBytes(program, kPartition, Stream::kCompute, bytes,
+           During(from, Phase::kGradientReduction, true, true) |
+               During(Phase::kOptimizer, Phase::kOptimizer, false, true));
+  program.states.back().role = Role::kGradient;
+  program.states.back().part = job.zero_stage == 1 ? Part::kStepCopies : Part::kGradients;
 }
 
-// What is sent in backward is not kept whole. The gradient of a head that reads the table waits for
-// the table's own.
+// What is sent in backward is not kept whole.
 void SendInBackward(const Job& job, Program& program) {
   program.weight_gradient = WeightGradient::kAdded;
-  const SentGradients sent = SendGradients(job, program, false);
-  program.gathers = sent.flats;
-  program.uneven_bytes = Bytes(program.gradient_dtype, sent.most_elements);
-  TakeStates(program, [](const State& state) { return state.part != Part::kGradients; });
-  for (State& state : program.states) {
-    if (state.part == Part::kGradientSums) Shard(state, job.shard_group_size);
-  }
-  program.states.push_back(PartOfGradients(job, program, sent));
-  const Parameter& table = program.blocks.front().parameters.front();
-  if (!job.model->tied_embeddings || table.frozen) return;
-  AddBytes(program, "gradients.head", Stream::kCompute,
-           Bytes(program.gradient_dtype, table.Elements()), kInBackward);
-  program.states.back().role = Role::kGradient;
+  const SentGradients sent = SendGradients(job, program, Sending::kInBackward);
+  program.gathers = sent.turns;
+  const bool adds_up = job.zero_stage == 2 && job.micro_batch_count > 1;
+  const int64_t before = adds_up ? sent.first_bytes : 0;
+  const int64_t made = SumsShare(job) ? before : 0;  // by an earlier micro-batch, for all
+  program.uneven_bytes = Add(sent.most_bytes, adds_up ? sent.most_bytes : 0) - before - made;
+  TakeStates(program, [](const State& state) {
+    return state.part != Part::kGradients && state.part != Part::kGradientSums;
+  });
+  AddPartition(job, adds_up ? Phase::kForward : Phase::kGradientReduction, sent.first_bytes,
+               program);
 }
 
-// Behind backward all gradients are there until they are sent; then the rank's part is. What is
-// flattened finds no room where they were, as none is as large.
+// All gradients are there until they are sent, when the last backward is over.
 void SendBehindBackward(const Job& job, Program& program) {
-  const SentGradients sent = SendGradients(job, program, true);
-  program.gathers = sent.flats;
-  program.uneven_bytes = Bytes(program.gradient_dtype, sent.most_elements - sent.first_elements);
+  const SentGradients sent = SendGradients(job, program, SendingOf(job));
+  program.gathers = sent.turns;
+  program.uneven_bytes = sent.most_bytes - sent.first_bytes;
   for (State& state : program.states) {
-    if (state.part == Part::kGradients && job.micro_batch_count == 1) state.alive = 0;
+    if (state.part != Part::kGradients) continue;
+    state.alive = 0;
+    state.adds_up = job.micro_batch_count > 1;
   }
-  program.states.push_back(PartOfGradients(job, program, sent));
-  const int64_t most = std::max(LargestTrained(program), job.reduce_bucket_element_count);
-  const int64_t flat = Bytes(job.precision.reduce, std::min(most, Trained(job, program)));
-  const int64_t bucket = Bytes(job.precision.reduce, job.reduce_bucket_element_count);
-  AddBytes(program, "reduce.flat", Stream::kReduceScatter, flat, kReduction);
-  AddNorm(job, Add(flat, bucket), program);
+  AddPartition(job, Phase::kGradientReduction, sent.first_bytes, program);
 }
 
-// The step takes its share in groups of sub_group_size elements at most. What is too small to be
-// let go is there whole. One rank gathers nothing, but what comes from the host.
-// Source: deepspeed/runtime/zero/stage3.py, sub_group_size; parameter_offload.py,
-// mark_persistent_parameters; partition_parameters.py, _no_gather_coalesced.
-void ApplyDeepSpeedStage3(const Job& job, Program& program) {
+// DeepSpeed's optimizer for 16-bit weights whose gradients are summed up in fp32: all sums are one
+// buffer on each rank, and 16-bit gradients are never let go. They are reduced as one tensor, in
+// the dtype of reduction.
+// Source: deepspeed/runtime/bf16_optimizer.py, _setup_for_real_optimizer, clear_lp_grads;
+// runtime/engine.py, _do_optimizer_sanity_check, allreduce_bucket; seen under the phantom.
+void ApplyBf16Optimizer(const Job& job, Program& program) {
+  constexpr Alive kOnceMade = During(Phase::kBackward, Phase::kEndOfStep, true, false) |
+                              During(Phase::kForward, Phase::kEndOfStep, false, true);
+  program.weight_gradient = WeightGradient::kAdded;
+  for (State& state : program.states) {
+    if (state.part == Part::kGradientSums) state.buffers = 1;
+    if (state.part != Part::kGradients) continue;
+    state.grows_in_backward = false;
+    state.alive = kOnceMade;
+  }
+  if (job.precision.reduce == job.precision.accumulation) return;
+  program.states.push_back({.name = "reduce.flat",
+                            .role = Role::kCommunication,
+                            .dtype = job.precision.reduce,
+                            .buffers = 1,
+                            .alive = kReduction});
+}
+
+// Elements of the largest group of which a step takes its share at once: of weights, until there
+// are enough. Source: deepspeed/runtime/zero/stage3.py, sub_group_size, _create_fp16_sub_groups.
+int64_t LargestSubGroup(const Job& job, const Program& program) {
   constexpr int64_t kSubGroupElements = 1000000000;
+  int64_t largest = 0;
+  int64_t elements = 0;
+  for (const Weight& weight : ReadNetwork(program, job.model->layer_count).weights) {
+    if (!weight.trained) continue;
+    if (elements >= kSubGroupElements) elements = 0;
+    elements = Add(elements, CeilDivide(weight.elements, job.shard_group_size));
+    largest = std::max(largest, elements);
+  }
+  return largest;
+}
+
+// What is too small to be let go is there whole. One rank gathers nothing, but what comes from the
+// host.
+// Source: deepspeed/runtime/zero/parameter_offload.py, mark_persistent_parameters;
+// partition_parameters.py, _no_gather_coalesced.
+void ApplyDeepSpeedStage3(const Job& job, Program& program) {
   if (job.shard_group_size > 1 || job.offload_parameters) {
     program.gathers = Coordinate(job, program);
   }
@@ -236,11 +309,13 @@ void ApplyDeepSpeedStage3(const Job& job, Program& program) {
     }
   }
   AddBytes(program, "weights.persistent", Stream::kCompute, persistent, kAlways);
-  const int64_t ranks = job.shard_group_size;
-  auto& states = program.states;
-  states.push_back(
-      ShareOfStage("step.gradients", job.precision.gradient, ranks, kSubGroupElements));
-  states.push_back(ShareOfStage("step.gradients.fp32", DType::kFp32, ranks, kSubGroupElements));
+  AddStepGradients(job, program);
+  const int64_t group = LargestSubGroup(job, program);
+  for (State& state : program.states) {
+    const bool of_step = state.part == Part::kStepTemporaries || state.name == kStepGradients ||
+                         state.name == kWideStepGradients;
+    if (of_step) state.most_bytes = Bytes(state.dtype, group);
+  }
 }
 
 // The largest gradient of each block that is in a rank's share, widened for its norm as it is on
@@ -292,8 +367,8 @@ void OffloadOptimizer(const Job& job, Program& program) {
     if (IsState(state)) program.host_states.push_back(state);
   }
   for (const DType dtype : {DType::kFp32, job.precision.gradient}) {
-    State& gradients = program.host_states.emplace_back(ShareOfStage(
-        "gradients", dtype, job.shard_group_size, std::numeric_limits<int64_t>::max() / 8));
+    State& gradients =
+        program.host_states.emplace_back(ShareOfStage("gradients", dtype, job.shard_group_size));
     gradients.role = Role::kGradient;
     gradients.alive = kAlways;
   }
@@ -307,16 +382,19 @@ void OffloadParameters(Program& program) {
   for (const State& state : TakeStates(program, stays)) program.host_states.push_back(state);
 }
 
-// Of a rank's share: states and weights, and gradients where they are never kept whole.
+// Of a rank's share: states and weights, each a flat tensor, and gradients where they are never
+// kept whole.
 void ShardEngine(const Job& job, Program& program) {
   const int64_t ranks = job.shard_group_size;
+  for (State& state : program.states) {  // of a flat share a loop takes all at once
+    const bool loops = state.part == Part::kStepTemporaries && state.basis == Basis::kLargest;
+    if (loops) state.basis = Basis::kParameters;
+  }
   ShardStates(job, program);
   const bool third = job.zero_stage == 3;
   for (State& state : program.states) {
-    if (IsState(state)) {  // flat, and made when the engine is
-      state.alive = kAlways;
-      state.buffers = 1;
-    }
+    if (IsState(state) || state.part == Part::kWeights) state.buffers = 1;
+    state.beside_others = false;
     if (state.part == Part::kWeights && third) Shard(state, ranks);
     const bool gradient = state.part == Part::kGradients || state.part == Part::kGradientSums;
     if (!third || !gradient) continue;
@@ -324,22 +402,21 @@ void ShardEngine(const Job& job, Program& program) {
     state.grows_in_backward = false;
     state.alive = kAlways;
   }
-  if (third) program.weight_gradient = WeightGradient::kAdded;
+  if (!third) return;
+  program.weight_gradient = WeightGradient::kAdded;
+  if (!SumsWide(job)) return;
+  TakeStates(program, [](const State& state) { return state.part != Part::kGradients; });
 }
 
+// A share that was summed up is stepped from where it is; else its gradients are flattened, and
+// widened.
 void ApplyDeepSpeedStages1And2(const Job& job, Program& program) {
   if (job.overlap_communication) {
-    const int64_t bucket = Bytes(job.precision.reduce, job.reduce_bucket_element_count);
-    AddBytes(program, "reduce.bucket.second", Stream::kCompute, bucket, kInBackward);
+    AddBytes(program, "reduce.bucket.second", Stream::kCompute, BucketBytes(job), BucketAlive(job));
   }
-  for (const DType dtype : {job.precision.gradient, DType::kFp32}) {
-    State& gradients = program.states.emplace_back(
-        ShareOfStage(dtype == DType::kFp32 ? "step.gradients.fp32" : "step.gradients", dtype,
-                     job.shard_group_size, std::numeric_limits<int64_t>::max() / 8));
-    gradients.role = Role::kTemporary;
-  }
-  if (SendsInBackward(job)) {
-    AddNorm(job, 0, program);
+  if (!SumsShare(job)) AddStepGradients(job, program);
+  AddNorm(job, program);
+  if (SendingOf(job) == Sending::kInBackward) {
     SendInBackward(job, program);
   } else {
     SendBehindBackward(job, program);
@@ -350,18 +427,30 @@ void ApplyDeepSpeedStages1And2(const Job& job, Program& program) {
 // stage3.py, _setup_for_real_optimizer, reduce_scatter_coalesced.
 void ApplyEngine(const Job& job, Program& program) {
   ShardEngine(job, program);
-  const int64_t bucket = Bytes(job.precision.reduce, job.reduce_bucket_element_count);
-  AddBytes(program, "reduce.bucket", Stream::kCompute, bucket, BucketAlive(job));
+  if (job.zero_stage == 1 && SumsWide(job)) return ApplyBf16Optimizer(job, program);
+  AddBytes(program, "reduce.bucket", Stream::kCompute, BucketBytes(job), BucketAlive(job));
   if (job.zero_stage == 3) {
-    AddNorm(job, 0, program);
+    AddNorm(job, program);
     ApplyDeepSpeedStage3(job, program);
   } else {
     ApplyDeepSpeedStages1And2(job, program);
   }
+  CountEitherOfStep(job, program);
+}
+
+// Without ZeRO all gradients are widened for the step, beside those that backward made.
+// Source: deepspeed/runtime/fp16/unfused_optimizer.py, step; fused_optimizer.py, step.
+void AddWideGradients(const Job& job, Program& program) {
+  if (job.precision.master == DType::kNone) return;
+  program.states.push_back({.name = "gradients.step",
+                            .role = Role::kGradient,
+                            .part = Part::kStepCopies,
+                            .dtype = DType::kFp32,
+                            .alive = kOptimizerPhase});
 }
 
 void ApplyDeepSpeed(const Job& job, Program& program) {
-  if (job.zero_stage == 0) return;
+  if (job.zero_stage == 0) return AddWideGradients(job, program);
   ApplyEngine(job, program);
   if (job.offload_optimizer) OffloadOptimizer(job, program);
   if (job.offload_parameters) OffloadParameters(program);
@@ -414,20 +503,25 @@ void ApplyMegatronDeepSpeed(const Job& job, Program& program) {
   program.states.back().buffers = 1;
 }
 
-// Of a table that the head reads too there are two gradients, and their sum is a third tensor; but
-// where the head's was cast, or summed up over slices, the other is added to it (units that are
-// sharded were not run so).
+// Of a table that the head reads too there are two gradients: the head's waits for the other, and
+// their sum is a third tensor, but where the head's was cast, or summed up over slices (units that
+// are sharded were not run so; that one waits was seen under DDP and DeepSpeed alone).
 // Source: torch/csrc/autograd/input_buffer.cpp, accumulate (in place only where nobody else refers
 // to the first); seen under the phantom.
-void AddSumOfTied(const Job& job, Program& program) {
+void AddTiedGradients(const Job& job, Program& program) {
   const bool here = job.model->tied_embeddings && job.pipeline_parallel_size == 1;
-  const bool kept = program.weight_gradient == WeightGradient::kKept;
-  const bool sliced = job.reference.has_value() || job.loss != LossImplementation::kPlain;
-  const bool in_place =
-      job.precision.autocast || (sliced && job.profile->sharding != Sharding::kUnits);
+  const Sharding sharding = job.profile->sharding;
+  const bool units = sharding == Sharding::kUnits;
   Block& embedding = program.blocks.front();
   const Parameter& table = embedding.parameters.front();
-  if (!here || !kept || in_place || job.profile->flat_units || table.frozen) return;
+  if (!here || table.frozen || job.profile->flat_units) return;
+  if (sharding == Sharding::kBuckets || sharding == Sharding::kEngine) {
+    program.waiting_gradient_bytes = Bytes(program.gradient_dtype, table.Elements());
+  }
+  const bool kept = program.weight_gradient == WeightGradient::kKept;
+  const bool sliced = job.reference.has_value() || job.loss != LossImplementation::kPlain;
+  const bool in_place = job.precision.autocast || (sliced && !units);
+  if (!kept || in_place) return;
   embedding.ops.front().backward_temporaries.Add(
       AddTensor(embedding, {.name = "embedding.tokens.weight.gradient.sum",
                             .shape = table.shape,
@@ -439,7 +533,7 @@ void AddSumOfTied(const Job& job, Program& program) {
 }  // namespace
 
 Program ApplyZero(const ValidJob& job, Program program) {
-  AddSumOfTied(*job, program);
+  AddTiedGradients(*job, program);
   switch (job->profile->sharding) {
     case Sharding::kBuckets:
       ApplyDdp(*job, program);

@@ -239,6 +239,7 @@ std::string Line(const State& state) {
           .If(state.shards_rows, "whole rows")
           .If(state.buffers > 0, absl::StrCat("buffers ", state.buffers))
           .If(state.grows_in_backward, "grows in backward")
+          .If(state.adds_up, "adds micro-batches up")
           .If(state.until_backward, "until backward")
           .If(state.fills_in, "fills in")
           .If(state.takes_grown, "takes what grew")

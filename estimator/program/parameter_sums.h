@@ -2,6 +2,7 @@
 #ifndef PLIMSOLL_ESTIMATOR_PROGRAM_PARAMETER_SUMS_H_
 #define PLIMSOLL_ESTIMATOR_PROGRAM_PARAMETER_SUMS_H_
 
+#include <algorithm>
 #include <cstdint>
 
 #include "estimator/catalog/model.h"
@@ -70,6 +71,19 @@ inline bool IsMadeByBackward(const Program& program, const State& state) {
   return state.grows_in_backward && state.shards == 1 && !state.shards_rows &&
          state.stream == Stream::kCompute && state.dtype == program.gradient_dtype &&
          program.weight_gradient == WeightGradient::kKept;
+}
+
+// Whether gradients that grow in backward stay for the next micro-batch.
+inline bool Persists(const State& state) {
+  return state.adds_up || (state.alive & Bit(Phase::kGradientReduction, false)) != 0;
+}
+
+// Whether the head's gradient of a shared table waits for the embedding's: where what backward
+// makes is not kept, or was in an earlier micro-batch.
+inline bool Waits(const Program& program, bool later) {
+  return std::none_of(program.states.begin(), program.states.end(), [&](const State& state) {
+    return IsMadeByBackward(program, state) && !(later && Persists(state));
+  });
 }
 
 // Whether a state has a part for the parameter.

@@ -306,12 +306,15 @@ struct GatherEvent {
 
 // Of one pass over a block: events [begin, peak) before it runs, when there are `bytes`, the most
 // of all its moments, and [peak, end) behind it, which leave `rest`. Gradients that are sent while
-// it runs are flattened first, or those that are sent behind it.
+// it runs are flattened first, or those that are sent behind it; of these some are kept until
+// backward is over.
 struct GatherTurn {
   int64_t bytes = 0;
   int64_t rest = 0;
   int64_t flat_bytes = 0;
   int64_t flat_behind_bytes = 0;
+  int64_t gradient_bytes = 0;  // beside what is flat behind it
+  int64_t kept_bytes = 0;
   uint32_t begin = 0;
   uint32_t peak = 0;
   uint32_t end = 0;
@@ -421,6 +424,7 @@ struct State {
   bool pages = false;              // of large tensors it is in managed memory: on no GPU
   int64_t buffers = 0;             // so many alike; 0: a storage for each parameter
   bool grows_in_backward = false;  // allocated layer by layer; alive says nothing of backward
+  bool adds_up = false;            // what grew stays for the next micro-batch, alive or not
   bool fills_in = false;           // then has zeros for parameters that backward made none of
   bool takes_grown = false;        // is those that grew, kept, where it is alive and they are not
   bool until_backward = false;     // freed when the loss begins to run backward
@@ -498,6 +502,9 @@ struct Program {
   // whether the next block's may use its memory again.
   WeightGradient weight_gradient = WeightGradient::kKept;
   DType gradient_dtype = DType::kBf16;
+  // The head's gradient of a table that the embedding reads too waits for the embedding's, where it
+  // is not kept anyway.
+  int64_t waiting_gradient_bytes = 0;
   int64_t row_shards = 1;  // ranks that split each parameter's first axis (FSDP2)
   // Of gradients on their way to other ranks. In that of reduce-scatters they are cast, from one
   // flat tensor in that of gathers (FSDP1).

@@ -28,7 +28,9 @@ StageStates::StageStates(const Program& program, const Stage& stage, std::vector
       grown_(stage.virtual_layer_counts.size()) {
   grown_dealt_.assign(made_.size(), None());
   for (const State& state : program.states) {
-    if (state.grows_in_backward) grown_alive_ |= state.alive;
+    if (!state.grows_in_backward) continue;
+    grown_alive_ |= state.alive;
+    grown_persists_ = grown_persists_ || Persists(state);
   }
 }
 
@@ -261,7 +263,7 @@ void StageStates::BeginBackward() {
 }
 
 void StageStates::EndBackward(size_t chunk) {
-  if ((grown_alive_ & Bit(Phase::kGradientReduction, false)) != 0) return;
+  if (grown_persists_) return;
   Release(grown_[chunk]);
   grown_[chunk].clear();
 }

@@ -78,6 +78,7 @@ class StageStates {
   std::vector<std::vector<int32_t>> grown_;  // gradients of each virtual stage
   std::vector<Dealt> grown_dealt_;           // of each state, in this backward
   Alive grown_alive_ = 0;                    // when they stay
+  bool grown_persists_ = false;              // when a backward is over
   bool fresh_ = true;                        // no phase was entered yet
   std::array<bool, kThreadCount> multiplied_{};
 };

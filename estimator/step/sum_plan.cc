@@ -67,10 +67,6 @@ int64_t GrownBytes(const Parts& parts, const State& state, const ParameterSums& 
   return idle && bytes != kSaturated ? bytes - parts.idle_gradient_bytes : bytes;
 }
 
-bool Persists(const State& state) {
-  return (state.alive & Bit(Phase::kGradientReduction, false)) != 0;
-}
-
 // A block's gradients whole, where they outlive their op and are not those that grow.
 int64_t PlanSum::MadeBytes(size_t run) const {
   if (parts_.program.weight_gradient != WeightGradient::kKept) return 0;
@@ -184,6 +180,7 @@ void PlanSum::GrowAll(const Standing& at, Sum& sum) const {
   if (at.backward) GrowGrown(at, sum);
   if (at.reduced != nullptr) sum.Grow(Role::kCommunication, at.reduced->reduce_bytes);
   sum.Grow(Role::kCommunication, Add(at.ahead_bytes, at.flat_bytes));
+  sum.Grow(Role::kGradient, Add(at.gradient_bytes, Add(at.sent_bytes, at.waiting_bytes)));
   GrowAtWork(at, sum);
   for (size_t i = 0; i < at.gathered; ++i) {
     const BlockBuffer& buffer = BlockOf(at.run).buffers[i];
@@ -234,6 +231,7 @@ void PlanSum::ConsiderHole(const Block& block) {
   bare.gathered = 0;
   bare.ahead_bytes = 0;
   bare.flat_bytes = 0;
+  bare.gradient_bytes = 0;
   Total sum;
   GrowAll(bare, sum);
   sum.Grow(Role::kLoss, parts_.runs[now_.run].hole_bytes);
@@ -248,6 +246,24 @@ void PlanSum::GatherAhead(const StageBlock& at, bool before) {
   const GatherTurn& turn = gathers.At(kind, at.layer, now_.backward);
   now_.ahead_bytes = before ? turn.bytes : turn.rest;
   now_.flat_bytes = before ? turn.flat_bytes : turn.flat_behind_bytes;
+  now_.gradient_bytes = before ? 0 : turn.gradient_bytes;
+}
+
+// Gradients are sent; the head's of a shared table waits until the embedding's is there.
+void PlanSum::Send(const StageBlock& at, const Block& block) {
+  const Program& program = parts_.program;
+  if (block.kind == BlockKind::kEmbedding) now_.waiting_bytes = 0;
+  if (now_.flat_bytes + now_.gradient_bytes > 0 ||
+      (!parts_.grown.empty() && !now_.later && block.reduce_bytes == 0)) {
+    Consider(Counted::kGrown);
+  }
+  now_.flat_bytes = now_.gradient_bytes = 0;
+  if (block.kind == BlockKind::kHead && Waits(program, now_.later)) {
+    now_.waiting_bytes = program.waiting_gradient_bytes;
+  }
+  if (!program.gathers.Any()) return;
+  const GatherTurn& turn = program.gathers.At(block.kind, at.layer, true);
+  now_.sent_bytes = Add(now_.sent_bytes, turn.kept_bytes);
 }
 
 void PlanSum::Gather(const Block& block) {
@@ -347,11 +363,7 @@ void PlanSum::Do(const Slot& slot) {
       break;
     case SlotKind::kGrow:
       Pass(slot, 1);
-      if (now_.flat_bytes > 0 ||
-          (!parts_.grown.empty() && !now_.later && block.reduce_bytes == 0)) {
-        Consider(Counted::kGrown);
-      }
-      now_.flat_bytes = 0;
+      Send(slot.at, block);
       break;
     case SlotKind::kSend:
       Pass(slot, 1);

@@ -54,9 +54,6 @@ ParameterSums SumStage(const Parts& parts, const Stage& stage, bool table_is_her
 int64_t GrownBytes(const Parts& parts, const State& state, const ParameterSums& sums,
                    bool table_is_here);
 
-// Whether gradients that grow in backward stay for the next micro-batch.
-bool Persists(const State& state);
-
 // Bytes in each of the allocator's pools but the compute stream's.
 struct OtherStreams {
   int64_t all_gather = 0;
@@ -118,8 +115,11 @@ struct Standing {
   size_t gathered = 0;      // of its buffers so many are there
   int64_t ahead_bytes = 0;  // of Program::gathers, and what is flattened beside them
   int64_t flat_bytes = 0;
-  bool carries = false;  // forward has the output of a block before
-  bool shares = false;   // and that block keeps it
+  int64_t gradient_bytes = 0;  // beside it
+  int64_t sent_bytes = 0;      // of gradients that were sent, what is kept until backward is over
+  int64_t waiting_bytes = 0;   // the head's gradient of a shared table
+  bool carries = false;        // forward has the output of a block before
+  bool shares = false;         // and that block keeps it
 };
 
 // What one phase needs beside states and beside what older pairs in flight
@@ -162,6 +162,7 @@ class PlanSum {
   void Do(const Slot& slot);
   void Gather(const Block& block);
   void GatherAhead(const StageBlock& at, bool before);
+  void Send(const StageBlock& at, const Block& block);
   void Pass(const Slot& slot, int64_t times);
   void PassGradients(size_t run, int64_t times);
   void Consider(Counted counted);

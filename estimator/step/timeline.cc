@@ -86,6 +86,7 @@ class Unroller {
   void BeginBuffers(const StageBlock& at);
   void EndBuffers(const StageBlock& at);
   int32_t Flatten(int64_t bytes);
+  int32_t Keep(absl::string_view name, int64_t bytes);
   void PlayGathers(uint32_t begin, uint32_t end);
   void ForwardBlock(const Slot& slot, const StageBlock& at);
   void Send();
@@ -125,6 +126,8 @@ class Unroller {
   int32_t reference_carried_ = kNoStorage;
   std::vector<int32_t> buffers_;   // of the block at work
   std::vector<int32_t> gathered_;  // of program_.gathers, by tensor
+  std::vector<int32_t> sent_;      // what is kept of gradients until backward is over
+  int32_t waiting_ = kNoStorage;   // the head's gradient of a shared table
   int32_t reduced_ = kNoStorage;   // gradients on their way to other ranks
   int32_t flat_ = kNoStorage;      // what they are cast from, until they grow
   int64_t flat_rest_bytes_ = 0;    // of it, but for a table that the head has too
@@ -216,6 +219,11 @@ int32_t Unroller::Flatten(int64_t bytes) {
                         .role = Role::kCommunication,
                         .name = "reduce.flat",
                         .micro_batch = micro_batch_});
+}
+
+int32_t Unroller::Keep(absl::string_view name, int64_t bytes) {
+  return writer_.Birth(
+      {.bytes = bytes, .role = Role::kGradient, .name = name, .micro_batch = micro_batch_});
 }
 
 void Unroller::BeginBuffers(const StageBlock& at) {
@@ -418,6 +426,8 @@ void Unroller::BackwardBlock(const Slot& slot, const StageBlock& at) {
 
 // Of what is flat, but for a table that the head's gradients have.
 void Unroller::Grow(const StageBlock& at) {
+  const BlockKind kind = BlockAt(at).kind;
+  if (kind == BlockKind::kEmbedding) writer_.Release(std::exchange(waiting_, kNoStorage));
   std::vector<int32_t> made;
   if (flat_ == kNoStorage) {
     made = WeightGradients(FrameAt(at), at);
@@ -429,12 +439,16 @@ void Unroller::Grow(const StageBlock& at) {
   } else {
     states_.AddBlock(at, made);
   }
-  if (program_.gathers.Any()) {
-    const GatherTurn& turn = program_.gathers.At(BlockAt(at).kind, at.layer, true);
-    writer_.Release(Flatten(turn.flat_behind_bytes));
-  }
+  GatherTurn turn;
+  if (program_.gathers.Any()) turn = program_.gathers.At(kind, at.layer, true);
+  const int32_t gradients = Keep("gradients.sent", turn.gradient_bytes);
+  writer_.Release(Flatten(turn.flat_behind_bytes));
+  writer_.Release(gradients);
   for (const int32_t id : held_) writer_.Release(id);
   held_.clear();
+  sent_.push_back(Keep("gradients.sent", turn.kept_bytes));
+  if (kind != BlockKind::kHead || !Waits(program_, !grows_)) return;
+  waiting_ = Keep("gradients.head", program_.waiting_gradient_bytes);
 }
 
 // Forward is the same on both tapes.
@@ -457,6 +471,8 @@ void Unroller::Backward(const Turn& turn) {
   writer_.Release(std::exchange(pair_->sent, kNoStorage));
   EndReduce();
   for (int32_t& id : gathered_) writer_.Release(std::exchange(id, kNoStorage));
+  for (const int32_t id : sent_) writer_.Release(id);
+  sent_.clear();
   states_.EndBackward(chunk_);
 }
 

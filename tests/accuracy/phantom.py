@@ -35,6 +35,8 @@ KERNELS = {
 
 def sets_of(row):
     of = "adapters " if row.text("adapter") else ""
+    if row.text("engine"):
+        of = "engine "
     if row.text("quantization"):
         of = "quantized "
     if row.text("preference"):
@@ -87,6 +89,11 @@ def _training(row):
     precision = {"preset": row.text("precision")}
     if row.text("precision") == "bf16-mixed":
         precision["reduce_dtype"] = row.text("reduce") or "fp32"
+    told = _engine(row)
+    if "accumulate" in told:
+        precision["gradient_accumulation_dtype"] = told["accumulate"]
+    if "reduce" in told:
+        precision["reduce_dtype"] = told["reduce"]
     *paged, name = row.text("optimizer").split()
     optimizer = {"name": name, **({"paged": True} if paged else {})}
     if row.text("implementation") and name != "adamw-8bit":
@@ -173,4 +180,14 @@ def _runtime(row):
             runtime["versions"][trainer] = version
     if row.text("bucket_view") == "True":
         runtime["gradient_as_bucket_view"] = True
+    told = _engine(row)
+    if "bucket" in told:
+        runtime["reduce_bucket_element_count"] = int(told["bucket"])
+    if "overlap" in told:
+        runtime["overlap_communication"] = told["overlap"] == "True"
     return runtime
+
+
+def _engine(row):
+    """`bucket=4194304 overlap=True accumulate=fp32 reduce=fp32`: what DeepSpeed was told, or not."""
+    return dict(word.split("=") for word in row.text("engine").split())

@@ -106,6 +106,19 @@ def in_fsdp1(model, row):
         mixed_precision=mixed(row, MixedPrecision, buffer_dtype=torch.bfloat16))
 
 
+def tell_engine(settings, text):
+    """`bucket=4194304 overlap=True accumulate=fp32 reduce=fp32`: what DeepSpeed is told, or not."""
+    told = dict(word.split("=") for word in text.split())
+    if "bucket" in told:
+        settings["zero_optimization"]["reduce_bucket_size"] = int(told["bucket"])
+    if "overlap" in told:
+        settings["zero_optimization"]["overlap_comm"] = told["overlap"] == "True"
+    if "accumulate" in told:
+        settings["data_types"] = {"grad_accum_dtype": told["accumulate"]}
+    if "reduce" in told:
+        settings["communication_data_type"] = told["reduce"]
+
+
 def in_deepspeed(config, row):
     """The engine and its model; with ZeRO 3 parameters are cut as they are made."""
     import deepspeed
@@ -116,6 +129,7 @@ def in_deepspeed(config, row):
         "zero_optimization": {"stage": int(row["wrapper"][-1])},
         "gradient_clipping": 1.0 if row["clip"] == "True" else 0.0,
     }
+    tell_engine(settings, row.get("engine", ""))
     offload = row.get("offload")
     host = {"device": "cpu", "pin_memory": True}
     if offload:  # optimizer, or that and parameters; nothing is computed, so any sum overflows
@@ -131,9 +145,19 @@ def in_deepspeed(config, row):
         model = model_of(config, {**row, "precision": "bf16-pure"}, "cuda" if whole else "cpu")
     engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer_of(model, row),
                                         config=settings)
+    if settings["zero_optimization"]["stage"] == 0:
+        step_whatever_overflows(engine.optimizer)
     torch.cuda.empty_cache()
     engine.train()
     return engine
+
+
+def step_whatever_overflows(optimizer):
+    """Nothing is computed, so that any norm may look infinite, and a step be left out."""
+    from deepspeed.runtime.fp16 import unfused_optimizer
+
+    optimizer.overflow_checker.check = lambda *_: False
+    unfused_optimizer.is_invalid_grad_norm = lambda _: False
 
 
 def wrapped(config, row):

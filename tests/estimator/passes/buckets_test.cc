@@ -23,10 +23,16 @@ JobSpec Job(int64_t ranks, int64_t bucket) {
   return job;
 }
 
-SentGradients Sent(const JobSpec& spec, bool behind) {
+SentGradients Sent(const JobSpec& spec, Sending sending = Sending::kInBackward) {
   const ValidJob job = Valid(spec);
-  return SendGradients(*job, ProgramAfter(job, PassId::kOptimizer), behind);
+  return SendGradients(*job, ProgramAfter(job, PassId::kOptimizer), sending);
 }
+
+int64_t Behind(const GatherTurn& turn) { return turn.flat_behind_bytes + turn.gradient_bytes; }
+
+// Of the last turn, and of the first: the embedding's and the head's.
+const GatherTurn& Last(const SentGradients& sent) { return sent.turns.backward.front(); }
+const GatherTurn& First(const SentGradients& sent) { return sent.turns.backward.back(); }
 
 constexpr int64_t kTable = 256 * 64;
 constexpr int64_t kLayer = 36864 + 2 * 64;
@@ -36,42 +42,86 @@ constexpr int64_t kLarge = 1000000;
 // The first of two ranks has the table, two layers and half of the next one's norm, which is kept
 // whole.
 TEST(BucketsTest, AShareIsOfWholeGradients) {
-  const SentGradients sent = Sent(Job(2, kLarge), false);
-  EXPECT_EQ(sent.first_elements, kTable + 2 * kLayer + 64);
-  EXPECT_EQ(sent.most_elements, kTable + 2 * kLayer + 64);
+  const SentGradients sent = Sent(Job(2, kLarge));
+  EXPECT_EQ(sent.first_bytes, 2 * (kTable + 2 * kLayer + 64));
+  EXPECT_EQ(sent.most_bytes, 2 * (kTable + 2 * kLayer + 64));
 }
 
 // One bucket has all: it is flattened when the table's gradient has come; where one rank has all of
-// it, it is sent as it is.
+// it, it is sent as it is, and copied to what the rank keeps.
 TEST(BucketsTest, ABucketOfSeveralRanksIsFlattened) {
-  EXPECT_EQ(Sent(Job(2, kLarge), false).flats.backward.front().flat_behind_bytes, 2 * kAll);
-  EXPECT_EQ(Sent(Job(1, kLarge), false).flats.backward.front().flat_behind_bytes, 0);
+  EXPECT_EQ(Behind(Last(Sent(Job(2, kLarge)))), 2 * kAll);
+  EXPECT_EQ(Behind(Last(Sent(Job(1, kLarge)))), 2 * kAll);
+  JobSpec host = Job(1, kLarge);
+  host.runtime.offload_optimizer = true;
+  EXPECT_EQ(Behind(Last(Sent(host))), 0) << "the host keeps it";
 }
 
 // A table that the bucket has no room for is beside it, and what is in the bucket is sent first.
 TEST(BucketsTest, WhatIsTooLargeIsBesideTheBucket) {
-  const Gathers flats = Sent(Job(8, kTable - 1), false).flats;
-  const int64_t head = flats.backward.back().flat_behind_bytes;
-  EXPECT_EQ(head, 2 * kTable + 2 * 64)
+  const SentGradients sent = Sent(Job(8, kTable - 1));
+  EXPECT_EQ(Behind(First(sent)), 2 * kTable + 2 * 64)
       << "alone, of one rank: no copy, but the norm comes beside it";
-  EXPECT_GE(flats.backward.front().flat_behind_bytes, 2 * kTable);
+  EXPECT_EQ(First(sent).kept_bytes, 0);
 }
 
-// The head's gradient of a shared table is counted elsewhere until the table's comes.
+// Pieces of shares are sent as soon as there is more of them than a bucket has: each of the table's
+// is sent from where it is, where they are larger than the bucket, and two at once where they are
+// not.
+TEST(BucketsTest, AGradientThatIsTooLargeIsSentInCallsOfABucket) {
+  constexpr int64_t kShare = (kAll + 15) / 16;  // 11,300: the table is of the first two
+  static_assert(kShare < kTable && 2 * kShare > kTable);
+  const int64_t kept = 2 * kTable;  // which is sent last
+  const SentGradients apart = Sent(Job(16, kShare - 1));
+  EXPECT_EQ(Behind(Last(apart)), 2 * kTable + kept);
+  EXPECT_EQ(Last(apart).kept_bytes, kept);
+  JobSpec copied = Job(16, kShare - 1);
+  copied.training.precision.reduce_dtype = "fp32";
+  EXPECT_EQ(Behind(Last(Sent(copied))), 2 * kTable + 4 * kShare)
+      << "a piece in fp32, which takes more than what the rank keeps of it";
+  const SentGradients together = Sent(Job(16, kShare));
+  EXPECT_EQ(Behind(Last(together)), 2 * kTable + 2 * kTable) << "a flat copy of both";
+}
+
+// ZeRO 1 lets go of no gradient that has no room in the bucket and is none of the rank's.
+TEST(BucketsTest, ZeroOneKeepsWhatIsTooLargeForTheBucket) {
+  JobSpec job = Job(8, kTable - 1);
+  job.parallelism.zero_stage = 1;
+  job.runtime.overlap_communication = true;
+  const SentGradients sent = Sent(job);
+  EXPECT_EQ(First(sent).kept_bytes, 2 * kTable);
+  int64_t kept = 0;
+  for (const GatherTurn& turn : sent.turns.backward) kept += turn.kept_bytes;
+  EXPECT_EQ(kept, 2 * kTable + sent.first_bytes) << "the table of the embedding is copied";
+}
+
+// Summed up in fp32 a rank keeps its share alone, and its own gradients are pieces each.
+TEST(BucketsTest, AShareThatIsSummedUpIsOfItsOwnElements) {
+  JobSpec job = Job(2, kLarge);
+  job.training.precision.gradient_accumulation_dtype = "fp32";
+  const SentGradients sent = Sent(job);
+  EXPECT_EQ(sent.first_bytes, 4 * (kAll / 2));
+  EXPECT_EQ(sent.most_bytes, sent.first_bytes);
+  EXPECT_EQ(Behind(Last(sent)), sent.first_bytes + 2 * kAll);
+}
+
+// A table that the head reads too is sent with the embedding.
 TEST(BucketsTest, ASharedTableIsSentOnce) {
   JobSpec job = Job(2, kLarge);
   Shape(job).tied_embeddings = true;
-  EXPECT_EQ(Sent(job, false).flats.backward.front().flat_behind_bytes,
-            2 * (kAll - kTable) - 2 * kTable);
+  EXPECT_EQ(Behind(Last(Sent(job))), 2 * (kAll - kTable));
 }
 
 // Behind backward what is copied to the bucket goes from where it was, so that a flat copy of the
-// same bytes raises nothing.
+// same bytes raises nothing; what a rank keeps of a table that has no room in it has a place of its
+// own before the table goes.
 TEST(BucketsTest, BehindBackwardABucketTakesThePlaceOfItsGradients) {
-  EXPECT_EQ(Sent(Job(2, kLarge), true).flats.backward.front().flat_behind_bytes, 0);
-  const SentGradients two = Sent(Job(2, kAll - kTable), true);
-  EXPECT_EQ(two.flats.backward.front().flat_behind_bytes,
-            std::max<int64_t>(0, 2 * two.first_elements - 2 * kAll));
+  EXPECT_EQ(Behind(Last(Sent(Job(2, kLarge), Sending::kBehind))), 0);
+  EXPECT_EQ(Behind(Last(Sent(Job(2, kAll - kTable), Sending::kBehind))), 0);
+  const SentGradients small = Sent(Job(2, kTable - 1), Sending::kBehind);
+  EXPECT_EQ(Behind(Last(small)), small.first_bytes) << "the table is sent first";
+  const SentGradients order = Sent(Job(2, kTable - 1), Sending::kBehindInOrder);
+  EXPECT_LT(Behind(Last(order)), small.first_bytes) << "the table is sent last";
 }
 
 // Trained weights in the order of the model, a shared table once.
@@ -114,12 +164,13 @@ TEST(BucketsTest, AgreesWithSharesTakenOneByOne) {
       }
       begin += elements;
     }
-    const SentGradients sent = SendGradients(*job, program, false);
-    ASSERT_EQ(sent.first_elements, parts.front());
-    ASSERT_EQ(sent.most_elements, *std::max_element(parts.begin(), parts.end()));
+    const SentGradients sent = SendGradients(*job, program, Sending::kInBackward);
+    ASSERT_EQ(sent.first_bytes, 2 * parts.front());
+    ASSERT_EQ(sent.most_bytes, 2 * *std::max_element(parts.begin(), parts.end()));
     const int64_t largest = *std::max_element(weights.begin(), weights.end());
-    for (const GatherTurn& turn : sent.flats.backward) {
-      ASSERT_LE(turn.flat_behind_bytes, 2 * (std::max(bucket, largest) + 2 * largest));
+    for (const GatherTurn& turn : sent.turns.backward) {
+      const int64_t sends = std::max(bucket, largest) + 2 * largest;
+      ASSERT_LE(Behind(turn), 2 * sends + sent.first_bytes);
       ASSERT_EQ(turn.flat_bytes, 0);
     }
   }

@@ -70,12 +70,17 @@ TEST(ModuleOrderTest, GradientsComeFromTheHeadToTheTable) {
   const Program program = ProgramFor(Job());
   const Network network = ReadNetwork(program, kLayers);
   const std::vector<Visit> order = OrderOf(program, network);
-  const std::vector<size_t> last = LastVisits(network, order);
-  EXPECT_EQ(*std::max_element(last.begin(), last.end()), last.front());
-  const auto backward = static_cast<size_t>(
-      std::find_if(order.begin(), order.end(), [](const Visit& at) { return at.backward; }) -
-      order.begin());
-  for (const size_t step : last) EXPECT_GE(step, backward);
+  std::vector<size_t> turns;
+  std::vector<size_t> ids;
+  ForEachGradient(network, order, [&](size_t id, size_t turn) {
+    ids.push_back(id);
+    turns.push_back(turn);
+  });
+  EXPECT_EQ(ids.size(), network.weights.size()) << "each once";
+  EXPECT_EQ(ids.back(), 0u);
+  EXPECT_TRUE(std::is_sorted(turns.begin(), turns.end()));
+  EXPECT_EQ(turns.front(), static_cast<size_t>(kLayers + 2)) << "the head's backward";
+  EXPECT_EQ(turns.back(), static_cast<size_t>(2 * (kLayers + 2) - 1));
 }
 
 }  // namespace
