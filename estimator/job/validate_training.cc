@@ -515,6 +515,19 @@ void CheckBucket(const RuntimeSpec& spec, Check& check, Job& job) {
   }
 }
 
+// With ZeRO 1 sums in fp32 are another optimizer's for bf16 weights, and the engine's own for fp16.
+// Source: deepspeed/runtime/engine.py, _do_optimizer_sanity_check.
+void CheckSums(Check& check, const Job& job) {
+  const Precision& precision = job.precision;
+  const bool wide = precision.accumulation != precision.gradient;
+  const bool engine = job.profile->sharding == Sharding::kEngine && job.zero_stage == 1;
+  if (!engine || !wide || precision.parameter == DType::kBf16) return;
+  check.Fail("training.precision.gradient_accumulation_dtype", Name(precision.accumulation),
+             absl::StrCat("is not modelled with parallelism.zero_stage 1 beside weights in ",
+                          Name(precision.parameter), ": beside bf16 it is"),
+             ViolationCode::kNotModelled, {"parallelism.zero_stage", "training.precision.preset"});
+}
+
 // Source: megatron/core/model_parallel_config.py, __post_init__.
 void CheckDeferral(const RuntimeSpec& spec, Check& check, Job& job) {
   const auto& count = spec.deferred_embedding_gradient_count;
@@ -607,6 +620,7 @@ void CheckKnobs(const JobSpec& job_spec, Check& check, Job& job) {
   const RuntimeSpec& spec = job_spec.runtime;
   CheckHasKnobs(job_spec, check, job);
   CheckBucket(spec, check, job);
+  CheckSums(check, job);
   job.gradient_as_bucket_view = spec.gradient_as_bucket_view.value_or(false);
   job.overlap_communication = spec.overlap_communication.value_or(job.zero_stage == 3);
   job.reshard_after_forward =

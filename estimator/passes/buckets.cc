@@ -55,6 +55,7 @@ class Shares {
 // What is sent before a gradient finds room. Units: bytes.
 struct Sent {
   int64_t copies = 0;     // of it, flattened or in another dtype, at once
+  int64_t widened = 0;    // of the first rank's, a piece to be summed up
   int64_t bucket = 0;     // copied to the bucket, from where it was
   int64_t large = 0;      // of a gradient that is too large for it
   bool of_first = false;  // the first rank has a part of it in its share
@@ -67,6 +68,7 @@ class Bucket {
       : room_(job.reduce_bucket_element_count),
         gradient_(program.gradient_dtype),
         reduce_(job.precision.reduce),
+        sum_(job.precision.accumulation),
         apart_(SumsShare(job)),
         shares_(shares) {}
 
@@ -81,6 +83,8 @@ class Bucket {
     const bool joins = !Empty() && first == last_ && !(apart_ && first == 0);
     pieces_ += shares_.LastOf(id) - first + (joins ? 0 : 1);
     last_ = shares_.LastOf(id);
+    if (first == 0)
+      own_ = std::max(own_, std::min(shares_.End(id), shares_.share()) - shares_.Begin(id));
     elements_ = Add(elements_, shares_.End(id) - shares_.Begin(id));
     of_first_ = of_first_ || first == 0;
     id_ = id;
@@ -90,10 +94,11 @@ class Bucket {
     const bool large = elements_ > room_;
     const int64_t bytes = Bytes(gradient_, elements_);
     const Sent sent{.copies = large ? CopiesOf(id_) : Copies(pieces_, elements_),
+                    .widened = reduce_ != sum_ ? Bytes(sum_, own_) : 0,
                     .bucket = large ? 0 : bytes,
                     .large = large ? bytes : 0,
                     .of_first = of_first_};
-    elements_ = pieces_ = 0;
+    elements_ = pieces_ = own_ = 0;
     of_first_ = false;
     return sent;
   }
@@ -126,10 +131,12 @@ class Bucket {
   const int64_t room_;
   const DType gradient_;
   const DType reduce_;
+  const DType sum_;
   const bool apart_;
   const Shares& shares_;
   int64_t elements_ = 0;
   int64_t pieces_ = 0;
+  int64_t own_ = 0;   // of the first rank's pieces the largest
   int64_t last_ = 0;  // whose share the last one's end is of
   size_t id_ = 0;     // the last one
   bool of_first_ = false;
@@ -210,7 +217,7 @@ class Sender {
     const bool stays = sent.of_first ? SumsShare(job_) : job_.zero_stage == 1;
     const int64_t there = Add(at.kept_bytes, Add(sent.large, next));
     if (SumsShare(job_)) {
-      Raise(at, Add(there, made), sent.copies);
+      Raise(at, Add(there, made), Add(sent.copies, sent.widened));
     } else {
       Raise(at, there, sent.copies);
       Raise(at, Add(there, made), 0);

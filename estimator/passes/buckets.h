@@ -28,7 +28,8 @@ struct SentGradients {
 // that it has a part of in its share a rank keeps the whole, or the part alone where it sums it up.
 // Source: deepspeed/runtime/zero/stage_1_and_2.py, process_gradients, reduce_gradients,
 // reduce_independent_p_g_buckets_and_remove_grads, average_tensor, allreduce_and_scatter,
-// allreduce_bucket, copy_grads_in_partition, independent_gradient_partition_epilogue.
+// allreduce_bucket, _add_to_grad_partition_buffer, copy_grads_in_partition,
+// independent_gradient_partition_epilogue.
 SentGradients SendGradients(const Job& job, const Program& program, Sending sending);
 
 }  // namespace plimsoll

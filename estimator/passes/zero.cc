@@ -146,8 +146,8 @@ void CountEitherOfStep(const Job& job, Program& program) {
   const ParameterSums sums = SumParameters(program, WholeStage(job.model->layer_count));
   int64_t before = 0;
   int64_t behind = 0;
-  const auto goes = [](const State& state) {
-    return state.name == kStepGradients || state.name == kPartition;
+  const auto goes = [&job](const State& state) {
+    return state.name == kStepGradients || (state.name == kPartition && !SumsShare(job));
   };
   for (const State& state : program.states) {
     if (goes(state)) before = Add(before, StateBytes(state, sums));
@@ -254,9 +254,10 @@ void SendBehindBackward(const Job& job, Program& program) {
 }
 
 // DeepSpeed's optimizer for 16-bit weights whose gradients are summed up in fp32: all sums are one
-// buffer on each rank, and 16-bit gradients are never let go. They are reduced as one tensor, in
-// the dtype of reduction.
-// Source: deepspeed/runtime/bf16_optimizer.py, _setup_for_real_optimizer, clear_lp_grads;
+// buffer on each rank, and 16-bit gradients are never let go. Each is widened to be added up; then
+// sums are reduced as one tensor, in the dtype of reduction.
+// Source: deepspeed/runtime/bf16_optimizer.py, _setup_for_real_optimizer, update_hp_grads,
+// clear_lp_grads;
 // runtime/engine.py, _do_optimizer_sanity_check, allreduce_bucket; seen under the phantom.
 void ApplyBf16Optimizer(const Job& job, Program& program) {
   constexpr Alive kOnceMade = During(Phase::kBackward, Phase::kEndOfStep, true, false) |
@@ -268,12 +269,10 @@ void ApplyBf16Optimizer(const Job& job, Program& program) {
     state.grows_in_backward = false;
     state.alive = kOnceMade;
   }
-  if (job.precision.reduce == job.precision.accumulation) return;
-  program.states.push_back({.name = "reduce.flat",
-                            .role = Role::kCommunication,
-                            .dtype = job.precision.reduce,
-                            .buffers = 1,
-                            .alive = kReduction});
+  const int64_t widened = Bytes(job.precision.accumulation, LargestTrained(program));
+  const bool copied = job.precision.reduce != job.precision.accumulation;
+  const int64_t flat = copied ? Bytes(job.precision.reduce, Trained(job, program)) : 0;
+  AddBytes(program, "reduce.flat", Stream::kCompute, std::max(flat, widened), kReduction);
 }
 
 // Elements of the largest group of which a step takes its share at once: of weights, until there

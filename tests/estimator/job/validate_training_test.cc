@@ -75,6 +75,15 @@ const std::vector<Refusal>& Precisions() {
          j.training.precision.gradient_accumulation_dtype = "fp32";
        },
        {"job.training.precision.gradient_accumulation_dtype: fp32; moves no byte of fsdp2"}},
+      {"sums of fp16 by DeepSpeed's ZeRO 1",
+       [](JobSpec& j) {
+         j.runtime.framework = "deepspeed";
+         j.parallelism.zero_stage = 1;
+         j.training.precision.preset = "fp16-mixed";
+         j.training.precision.gradient_accumulation_dtype = "fp32";
+       },
+       {"job.training.precision.gradient_accumulation_dtype: fp32; is not modelled with "
+        "parallelism.zero_stage 1 beside weights in fp16: beside bf16 it is"}},
       {"master",
        [](JobSpec& j) { j.training.precision.master_dtype = "int64"; },
        {"job.training.precision.master_dtype: int64; must be one of none, fp32, fp16, bf16, fp8"}},

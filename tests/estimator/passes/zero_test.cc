@@ -226,9 +226,14 @@ TEST(ZeroTest, DeepSpeedSumsInFp32) {
   EXPECT_EQ(FindState(first, "gradients.main")->shards, 1);
   EXPECT_FALSE(FindState(first, "gradients")->grows_in_backward);
   EXPECT_EQ(FindState(first, "reduce.bucket"), nullptr);
-  EXPECT_EQ(FindState(first, "reduce.flat")->dtype, DType::kBf16) << "as weights are";
-  const Program second = sums(2);
   const int64_t all = CountParameters(*Valid(Job("deepspeed", 2))->model);
+  EXPECT_EQ(FindState(first, "reduce.flat")->fixed_bytes, 2 * all) << "as weights are";
+  JobSpec wide = Job("deepspeed", 1);
+  wide.training.precision.gradient_accumulation_dtype = "fp32";
+  wide.training.precision.reduce_dtype = "fp32";
+  EXPECT_EQ(FindState(Sharded(wide), "reduce.flat")->fixed_bytes, 4 * 256 * 64)
+      << "the table, widened to be added up";
+  const Program second = sums(2);
   EXPECT_EQ(FindState(second, "gradients.partition")->fixed_bytes, 4 * CeilDivide(all, kRanks));
   EXPECT_EQ(FindState(second, "step.gradients.fp32"), nullptr);
   const Program third = sums(3);
@@ -249,6 +254,16 @@ TEST(ZeroTest, AStepsTensorsComeBehindFlatGradients) {
   job.training.optimizer.implementation = "for-loop";
   EXPECT_EQ(FindState(Sharded(job), "optimizer.temporaries")->basis, Basis::kParameters)
       << "a flat share is one tensor";
+}
+
+// A share that is summed up is what is stepped: it stays beside what the step makes.
+TEST(ZeroTest, AShareThatIsSummedUpStaysInTheStep) {
+  JobSpec job = Job("deepspeed", 2);
+  job.training.precision.gradient_accumulation_dtype = "fp32";
+  job.training.optimizer.implementation = "for-loop";
+  const Program program = Sharded(job);
+  EXPECT_NE(FindState(program, "gradients.partition")->alive & kOptimizerPhase, 0);
+  EXPECT_EQ(FindState(program, "optimizer.temporaries")->alive, kOptimizerPhase);
 }
 
 // Groups are of whole weights, until they have a thousand million elements.
