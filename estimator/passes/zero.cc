@@ -192,6 +192,7 @@ void AddNorm(const Job& job, Program& program) {
   AddBytes(program, "norm.gradient", Stream::kCompute, Bytes(DType::kFp64, std::min(share, most)),
            kReduction);
   program.states.back().role = Role::kTemporary;
+  program.states.back().dtype = DType::kFp64;
 }
 
 // ZeRO 2 sends gradients as backward makes them, ZeRO 1 when those of all micro-batches are there:
@@ -222,6 +223,8 @@ void AddPartition(const Job& job, Phase from, int64_t bytes, Program& program) {
                During(Phase::kOptimizer, Phase::kOptimizer, false, true));
   program.states.back().role = Role::kGradient;
   program.states.back().part = job.zero_stage == 1 ? Part::kStepCopies : Part::kGradients;
+  program.states.back().dtype =
+      SumsShare(job) ? job.precision.accumulation : job.precision.gradient;
 }
 
 // What is sent in backward is not kept whole.
