@@ -242,6 +242,8 @@ struct Precision {
   DType Product() const { return autocast ? cast : activation; }
   // What grouped ones do: autocast knows none, and leaves them to the weights' dtype.
   DType Grouped() const { return autocast ? parameter : activation; }
+  // Whether micro-batches are summed in another dtype than backward gives.
+  bool SumsWide() const { return accumulation != gradient; }
 };
 
 // How products of the layers' matrices read fp8.

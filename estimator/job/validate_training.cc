@@ -519,9 +519,8 @@ void CheckBucket(const RuntimeSpec& spec, Check& check, Job& job) {
 // Source: deepspeed/runtime/engine.py, _do_optimizer_sanity_check.
 void CheckSums(Check& check, const Job& job) {
   const Precision& precision = job.precision;
-  const bool wide = precision.accumulation != precision.gradient;
   const bool engine = job.profile->sharding == Sharding::kEngine && job.zero_stage == 1;
-  if (!engine || !wide || precision.parameter == DType::kBf16) return;
+  if (!engine || !precision.SumsWide() || precision.parameter == DType::kBf16) return;
   check.Fail("training.precision.gradient_accumulation_dtype", Name(precision.accumulation),
              absl::StrCat("is not modelled with parallelism.zero_stage 1 beside weights in ",
                           Name(precision.parameter), ": beside bf16 it is"),
@@ -579,7 +578,7 @@ void CheckOffload(const RuntimeSpec& spec, Check& check, Job& job) {
                    job.pipeline_parallel_size);
     offload.Refuse(job.paged_states, "training.optimizer.paged", "true");
     offload.Refuse(job.precision.parameter == DType::kFp8, "training.precision.preset", "fp8-lm");
-    offload.Refuse(engine && job.precision.accumulation != job.precision.gradient,
+    offload.Refuse(engine && job.precision.SumsWide(),
                    "training.precision.gradient_accumulation_dtype",
                    Name(job.precision.accumulation));
     const bool on_hosts = IsAdam(job.optimizer) || job.optimizer == OptimizerName::kLion;

@@ -83,10 +83,8 @@ class Bucket {
     const bool joins = !Empty() && first == last_ && !(apart_ && first == 0);
     pieces_ += shares_.LastOf(id) - first + (joins ? 0 : 1);
     last_ = shares_.LastOf(id);
-    if (first == 0)
-      own_ = std::max(own_, std::min(shares_.End(id), shares_.share()) - shares_.Begin(id));
+    own_ = std::max(own_, std::min(shares_.End(id), shares_.share()) - shares_.Begin(id));
     elements_ = Add(elements_, shares_.End(id) - shares_.Begin(id));
-    of_first_ = of_first_ || first == 0;
     id_ = id;
   }
 
@@ -97,9 +95,8 @@ class Bucket {
                     .widened = reduce_ != sum_ ? Bytes(sum_, own_) : 0,
                     .bucket = large ? 0 : bytes,
                     .large = large ? bytes : 0,
-                    .of_first = of_first_};
+                    .of_first = own_ > 0};
     elements_ = pieces_ = own_ = 0;
-    of_first_ = false;
     return sent;
   }
 
@@ -136,10 +133,9 @@ class Bucket {
   const Shares& shares_;
   int64_t elements_ = 0;
   int64_t pieces_ = 0;
-  int64_t own_ = 0;   // of the first rank's pieces the largest
+  int64_t own_ = 0;   // of the first rank's pieces the largest; 0: it has none
   int64_t last_ = 0;  // whose share the last one's end is of
   size_t id_ = 0;     // the last one
-  bool of_first_ = false;
 };
 
 class Sender {
@@ -249,9 +245,7 @@ class Sender {
 
 }  // namespace
 
-bool SumsShare(const Job& job) {
-  return job.zero_stage == 2 && job.precision.accumulation != job.precision.gradient;
-}
+bool SumsShare(const Job& job) { return job.zero_stage == 2 && job.precision.SumsWide(); }
 
 SentGradients SendGradients(const Job& job, const Program& program, Sending sending) {
   Sender sender(job, program);

@@ -338,8 +338,7 @@ void AddContiguousGradients(const Job& job, Program& program) {
 // `.grad` is made as backward passes each layer and dropped after the step; a
 // wider sum, where there is one, lives from start.
 void AddPlainGradients(const Job& job, Program& program) {
-  const bool wider = job.precision.accumulation != job.precision.gradient;
-  if (wider) {
+  if (job.precision.SumsWide()) {
     program.states.push_back({.name = "gradients.main",
                               .role = Role::kGradient,
                               .part = Part::kGradientSums,

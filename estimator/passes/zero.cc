@@ -14,9 +14,6 @@ namespace {
 
 constexpr Alive kReduction =
     During(Phase::kGradientReduction, Phase::kGradientReduction, true, true);
-constexpr absl::string_view kPartition = "gradients.partition";
-constexpr absl::string_view kStepGradients = "step.gradients";
-constexpr absl::string_view kWideStepGradients = "step.gradients.fp32";
 constexpr Alive kInBackward = During(Phase::kBackward, Phase::kBackward, true, true);
 
 bool IsState(const State& state) {
@@ -122,20 +119,20 @@ State ShareOfStage(absl::string_view name, DType dtype, int64_t shards) {
           .alive = kOptimizerPhase};
 }
 
-bool SumsWide(const Job& job) { return job.precision.accumulation != job.precision.gradient; }
-
 // A rank's share of gradients, flat and then widened, before a first step makes its states.
 void AddStepGradients(const Job& job, Program& program) {
   const auto states =
       std::find_if(program.states.begin(), program.states.end(),
                    [](const State& state) { return state.part == Part::kOptimizerStates; });
   const int64_t ranks = job.shard_group_size;
-  const State wide = ShareOfStage(kWideStepGradients, DType::kFp32, ranks);
-  if (SumsWide(job)) {
+  State flat = ShareOfStage("step.gradients", job.precision.gradient, ranks);
+  State wide = ShareOfStage("step.gradients.fp32", DType::kFp32, ranks);
+  flat.part = wide.part = Part::kStepGradients;
+  flat.until_temporaries = true;
+  if (job.precision.SumsWide()) {
     program.states.insert(states, wide);
   } else {
-    program.states.insert(states,
-                          {ShareOfStage(kStepGradients, job.precision.gradient, ranks), wide});
+    program.states.insert(states, {flat, wide});
   }
 }
 
@@ -146,16 +143,13 @@ void CountEitherOfStep(const Job& job, Program& program) {
   const ParameterSums sums = SumParameters(program, WholeStage(job.model->layer_count));
   int64_t before = 0;
   int64_t behind = 0;
-  const auto goes = [&job](const State& state) {
-    return state.name == kStepGradients || (state.name == kPartition && !SumsShare(job));
-  };
   for (const State& state : program.states) {
-    if (goes(state)) before = Add(before, StateBytes(state, sums));
+    if (state.until_temporaries) before = Add(before, StateBytes(state, sums));
     if (state.part == Part::kStepTemporaries) behind = Add(behind, StateBytes(state, sums));
   }
   for (State& state : program.states) {
-    const bool gone = before > behind ? state.part == Part::kStepTemporaries : goes(state);
-    if (gone) state.alive &= ~kOptimizerPhase;
+    const bool behind_them = state.part == Part::kStepTemporaries;
+    if (before > behind ? behind_them : state.until_temporaries) state.alive &= ~kOptimizerPhase;
   }
 }
 
@@ -218,13 +212,14 @@ Alive BucketAlive(const Job& job) {
 // another may have more, and earlier. Source: deepspeed/runtime/zero/stage_1_and_2.py,
 // copy_grads_in_partition, grads_in_partition.
 void AddPartition(const Job& job, Phase from, int64_t bytes, Program& program) {
-  AddBytes(program, kPartition, Stream::kCompute, bytes,
+  AddBytes(program, "gradients.partition", Stream::kCompute, bytes,
            During(from, Phase::kGradientReduction, true, true) |
                During(Phase::kOptimizer, Phase::kOptimizer, false, true));
-  program.states.back().role = Role::kGradient;
-  program.states.back().part = job.zero_stage == 1 ? Part::kStepCopies : Part::kGradients;
-  program.states.back().dtype =
-      SumsShare(job) ? job.precision.accumulation : job.precision.gradient;
+  State& partition = program.states.back();
+  partition.role = Role::kGradient;
+  partition.part = job.zero_stage == 1 ? Part::kStepCopies : Part::kGradients;
+  partition.dtype = SumsShare(job) ? job.precision.accumulation : job.precision.gradient;
+  partition.until_temporaries = !SumsShare(job);
 }
 
 // What is sent in backward is not kept whole.
@@ -260,8 +255,8 @@ void SendBehindBackward(const Job& job, Program& program) {
 // buffer on each rank, and 16-bit gradients are never let go. Each is widened to be added up; then
 // sums are reduced as one tensor, in the dtype of reduction.
 // Source: deepspeed/runtime/bf16_optimizer.py, _setup_for_real_optimizer, update_hp_grads,
-// clear_lp_grads;
-// runtime/engine.py, _do_optimizer_sanity_check, allreduce_bucket; seen under the phantom.
+// clear_lp_grads; runtime/engine.py, _do_optimizer_sanity_check, allreduce_bucket; seen under the
+// phantom.
 void ApplyBf16Optimizer(const Job& job, Program& program) {
   constexpr Alive kOnceMade = During(Phase::kBackward, Phase::kEndOfStep, true, false) |
                               During(Phase::kForward, Phase::kEndOfStep, false, true);
@@ -314,8 +309,7 @@ void ApplyDeepSpeedStage3(const Job& job, Program& program) {
   AddStepGradients(job, program);
   const int64_t group = LargestSubGroup(job, program);
   for (State& state : program.states) {
-    const bool of_step = state.part == Part::kStepTemporaries || state.name == kStepGradients ||
-                         state.name == kWideStepGradients;
+    const bool of_step = state.part == Part::kStepTemporaries || state.part == Part::kStepGradients;
     if (of_step) state.most_bytes = Bytes(state.dtype, group);
   }
 }
@@ -406,7 +400,7 @@ void ShardEngine(const Job& job, Program& program) {
   }
   if (!third) return;
   program.weight_gradient = WeightGradient::kAdded;
-  if (!SumsWide(job)) return;
+  if (!job.precision.SumsWide()) return;
   TakeStates(program, [](const State& state) { return state.part != Part::kGradients; });
 }
 
@@ -429,7 +423,7 @@ void ApplyDeepSpeedStages1And2(const Job& job, Program& program) {
 // stage3.py, _setup_for_real_optimizer, reduce_scatter_coalesced.
 void ApplyEngine(const Job& job, Program& program) {
   ShardEngine(job, program);
-  if (job.zero_stage == 1 && SumsWide(job)) return ApplyBf16Optimizer(job, program);
+  if (job.zero_stage == 1 && job.precision.SumsWide()) return ApplyBf16Optimizer(job, program);
   AddBytes(program, "reduce.bucket", Stream::kCompute, BucketBytes(job), BucketAlive(job));
   if (job.zero_stage == 3) {
     AddNorm(job, program);
@@ -441,7 +435,7 @@ void ApplyEngine(const Job& job, Program& program) {
 }
 
 // Without ZeRO all gradients are widened for the step, beside those that backward made.
-// Source: deepspeed/runtime/fp16/unfused_optimizer.py, step; fused_optimizer.py, step.
+// Source: deepspeed/runtime/fp16/unfused_optimizer.py, step.
 void AddWideGradients(const Job& job, Program& program) {
   if (job.precision.master == DType::kNone) return;
   program.states.push_back({.name = "gradients.step",

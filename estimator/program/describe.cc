@@ -1,5 +1,6 @@
 #include "estimator/program/describe.h"
 
+#include <iterator>
 #include <limits>
 #include <vector>
 
@@ -33,8 +34,11 @@ constexpr absl::string_view kParts[] = {"",
                                         "gradients",
                                         "gradient sums",
                                         "step copies",
+                                        "step gradients",
                                         "optimizer states",
                                         "step temporaries"};
+static_assert(std::size(kBases) == static_cast<size_t>(Basis::kBytesPerLayer) + 1);
+static_assert(std::size(kParts) == static_cast<size_t>(Part::kStepTemporaries) + 1);
 constexpr absl::string_view kSelections[] = {"", "frozen", "quantized", "trained and frozen"};
 constexpr absl::string_view kPlaces[] = {"", "embedding's stage", "head's stage"};
 constexpr absl::string_view kWeightGradients[] = {"kept", "added", "fused"};
@@ -241,6 +245,7 @@ std::string Line(const State& state) {
           .If(state.grows_in_backward, "grows in backward")
           .If(state.adds_up, "adds micro-batches up")
           .If(state.until_backward, "until backward")
+          .If(state.until_temporaries, "until the step's own")
           .If(state.fills_in, "fills in")
           .If(state.takes_grown, "takes what grew")
           .If(state.sets_up, "sets up")

@@ -396,9 +396,10 @@ enum class Part : uint8_t {
   kOther,
   kWeights,
   kMasterWeights,
-  kGradients,     // as backward makes them
-  kGradientSums,  // over micro-batches, in a dtype or buffer of their own
-  kStepCopies,    // of gradients, for the optimizer step
+  kGradients,      // as backward makes them
+  kGradientSums,   // over micro-batches, in a dtype or buffer of their own
+  kStepCopies,     // of gradients, for the optimizer step
+  kStepGradients,  // a rank's share of them, flat
   kOptimizerStates,
   kStepTemporaries,
 };
@@ -428,6 +429,7 @@ struct State {
   bool fills_in = false;           // then has zeros for parameters that backward made none of
   bool takes_grown = false;        // is those that grew, kept, where it is alive and they are not
   bool until_backward = false;     // freed when the loss begins to run backward
+  bool until_temporaries = false;  // gone when the step makes tensors of its own
   bool sets_up = false;            // made and freed before the first step, its memory cached
   bool remakes_last = false;   // the state before it, made anew, each storage before it is freed
   bool beside_others = false;  // of a parameter: made with others like it, before the next one's

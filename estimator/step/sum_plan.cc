@@ -253,7 +253,7 @@ void PlanSum::GatherAhead(const StageBlock& at, bool before) {
 void PlanSum::Send(const StageBlock& at, const Block& block) {
   const Program& program = parts_.program;
   if (block.kind == BlockKind::kEmbedding) now_.waiting_bytes = 0;
-  if (now_.flat_bytes + now_.gradient_bytes > 0 ||
+  if (Add(now_.flat_bytes, now_.gradient_bytes) > 0 ||
       (!parts_.grown.empty() && !now_.later && block.reduce_bytes == 0)) {
     Consider(Counted::kGrown);
   }

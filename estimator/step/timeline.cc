@@ -87,6 +87,7 @@ class Unroller {
   void EndBuffers(const StageBlock& at);
   int32_t Flatten(int64_t bytes);
   int32_t Keep(absl::string_view name, int64_t bytes);
+  void SendGradients(const GatherTurn& turn);
   void PlayGathers(uint32_t begin, uint32_t end);
   void ForwardBlock(const Slot& slot, const StageBlock& at);
   void Send();
@@ -424,6 +425,14 @@ void Unroller::BackwardBlock(const Slot& slot, const StageBlock& at) {
   held_ = {std::exchange(frame.output, kNoStorage), given};
 }
 
+// What waits for its room, and what is flat beside it, goes before some is kept.
+void Unroller::SendGradients(const GatherTurn& turn) {
+  const int32_t gradients = Keep("gradients.sent", turn.gradient_bytes);
+  writer_.Release(Flatten(turn.flat_behind_bytes));
+  writer_.Release(gradients);
+  sent_.push_back(Keep("gradients.sent", turn.kept_bytes));
+}
+
 // Of what is flat, but for a table that the head's gradients have.
 void Unroller::Grow(const StageBlock& at) {
   const BlockKind kind = BlockAt(at).kind;
@@ -439,14 +448,9 @@ void Unroller::Grow(const StageBlock& at) {
   } else {
     states_.AddBlock(at, made);
   }
-  GatherTurn turn;
-  if (program_.gathers.Any()) turn = program_.gathers.At(kind, at.layer, true);
-  const int32_t gradients = Keep("gradients.sent", turn.gradient_bytes);
-  writer_.Release(Flatten(turn.flat_behind_bytes));
-  writer_.Release(gradients);
+  if (program_.gathers.Any()) SendGradients(program_.gathers.At(kind, at.layer, true));
   for (const int32_t id : held_) writer_.Release(id);
   held_.clear();
-  sent_.push_back(Keep("gradients.sent", turn.kept_bytes));
   if (kind != BlockKind::kHead || !Waits(program_, !grows_)) return;
   waiting_ = Keep("gradients.head", program_.waiting_gradient_bytes);
 }
