@@ -84,6 +84,11 @@ enum class Ability : uint8_t {
   kAdafactor,
   kMuon,
   kAdamW8bit,
+  kLion8bit,
+  kAdEMAMix,
+  kAdEMAMix8bit,
+  kScheduleFreeAdamW,
+  kOptimizerInBackward,
 
   kFp32,
   kFp16Mixed,

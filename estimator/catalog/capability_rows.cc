@@ -33,9 +33,19 @@ constexpr AbilitySet kPresets = {Ability::kFp32,     Ability::kFp16Mixed, Abilit
                                  Ability::kFp8Lm};
 constexpr AbilitySet kAdams = {Ability::kAdam, Ability::kAdamW};
 constexpr AbilitySet kSgds = {Ability::kSgd, Ability::kSgdMomentum};
-constexpr AbilitySet kOtherOptimizers = {Ability::kRmsprop,  Ability::kAdagrad, Ability::kLamb,
-                                         Ability::kLion,     Ability::kMuon,    Ability::kAdafactor,
-                                         Ability::kAdamW8bit};
+constexpr AbilitySet kOtherOptimizers = {Ability::kRmsprop,
+                                         Ability::kAdagrad,
+                                         Ability::kLamb,
+                                         Ability::kLion,
+                                         Ability::kMuon,
+                                         Ability::kAdafactor,
+                                         Ability::kAdamW8bit,
+                                         Ability::kLion8bit,
+                                         Ability::kAdEMAMix,
+                                         Ability::kAdEMAMix8bit,
+                                         Ability::kScheduleFreeAdamW};
+constexpr AbilitySet kOfBitsandbytes = {Ability::kAdamW8bit, Ability::kLion8bit, Ability::kAdEMAMix,
+                                        Ability::kAdEMAMix8bit};
 constexpr AbilitySet kQuantized = {Ability::kQlora, Ability::kNf4, Ability::kFp4, Ability::kInt8};
 constexpr AbilitySet kContexts = {Ability::kUlysses, Ability::kRing, Ability::kAllGather};
 constexpr AbilitySet kPartsAgain = {Ability::kRecomputeSelective, Ability::kCoreAttentionAgain,
@@ -292,10 +302,19 @@ constexpr CapabilityRow kRows[] = {
     // Optimizers.
     Of(kOfModules, kSgds | kOtherOptimizers,
        "any torch.optim.Optimizer; deepspeed runtime/engine.py, _configure_basic_optimizer"),
+    Lacks(kFsdp2, kOfBitsandbytes, "bitsandbytes' kernels take no DTensor",
+          "bitsandbytes backends/cuda/ops.py; tried with 0.50.2 under torch 2.15"),
+    Lacks(kFsdp2, {Ability::kAdafactor}, "transformers' Adafactor mixes tensors and DTensors",
+          "transformers optimization.py, Adafactor.step; tried with 5.23 under torch 2.15"),
     Of(kMegatron, kSgds, "Megatron training/arguments.py, --optimizer"),
     Since(17, Of(kCore, {Ability::kLion}, "Megatron training/arguments.py, --optimizer")),
     Since(16, NotModelled(kCore, {Ability::kMuon}, "its distributed Muon deals whole matrices",
                           "Megatron training/arguments.py, --optimizer dist_muon")),
+    Of(kDdp, {Ability::kOptimizerInBackward},
+       "torch Tensor.register_post_accumulate_grad_hook; torchtune training/memory.py, "
+       "register_optim_in_bwd_hooks"),
+    NotModelled(kFsdp, {Ability::kOptimizerInBackward}, "ddp is, on one GPU",
+                "torch distributed/fsdp/_fully_shard/_fsdp_collectives.py, foreach_reduce"),
     Of(kMegatronDeepSpeed, {Ability::kAdamW8bit},
        "bigscience Megatron-DeepSpeed, megatron/arguments.py, --use-bnb-optimizer"),
     Of(kNanotron, {Ability::kSgd}, "nanotron helpers.py, init_optimizer_and_grad_accumulator"),
@@ -555,6 +574,11 @@ const std::array<AbilityName, kAbilityCount> kAbilityNames = {{
     {Ability::kAdafactor, "training.optimizer.name", "adafactor"},
     {Ability::kMuon, "training.optimizer.name", "muon"},
     {Ability::kAdamW8bit, "training.optimizer.name", "adamw-8bit"},
+    {Ability::kLion8bit, "training.optimizer.name", "lion-8bit"},
+    {Ability::kAdEMAMix, "training.optimizer.name", "ademamix"},
+    {Ability::kAdEMAMix8bit, "training.optimizer.name", "ademamix-8bit"},
+    {Ability::kScheduleFreeAdamW, "training.optimizer.name", "schedule-free-adamw"},
+    {Ability::kOptimizerInBackward, "training.optimizer.in_backward", "true"},
     {Ability::kFp32, "training.precision.preset", "fp32"},
     {Ability::kFp16Mixed, "training.precision.preset", "fp16-mixed"},
     {Ability::kBf16Mixed, "training.precision.preset", "bf16-mixed"},

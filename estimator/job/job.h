@@ -21,6 +21,7 @@
 #include "estimator/catalog/capabilities.h"
 #include "estimator/catalog/catalog.h"
 #include "estimator/catalog/model.h"
+#include "estimator/catalog/optimizers.h"
 #include "estimator/catalog/profile.h"
 #include "estimator/job/allocator_settings.h"
 #include "estimator/job/profiled.h"
@@ -59,6 +60,7 @@ struct PrecisionSpec {
 struct OptimizerSpec {
   std::optional<std::string> name, implementation;
   std::optional<bool> paged;
+  std::optional<bool> in_backward;
 };
 
 struct RecomputeSpec {
@@ -161,23 +163,6 @@ struct JobSpec {
 //   kReplay   the timeline, replayed through the allocator: milliseconds
 enum class Detail : uint8_t { kSummary, kReplay };
 
-enum class OptimizerName : uint8_t {
-  kSgd,
-  kSgdMomentum,
-  kRmsprop,
-  kAdagrad,
-  kAdam,
-  kAdamW,
-  kLamb,
-  kLion,
-  kAdafactor,
-  kMuon,
-  kAdamW8bit,
-};
-constexpr bool IsAdam(OptimizerName optimizer) {  // with its two states a parameter, whole
-  return optimizer == OptimizerName::kAdam || optimizer == OptimizerName::kAdamW;
-}
-enum class OptimizerImplementation : uint8_t { kForLoop, kForeach, kFused };
 enum class RecomputeMode : uint8_t { kNone, kSelective, kPerOp, kFull, kEveryNth };
 // A bit each in Job::recompute_modules.
 enum class RecomputeModule : uint8_t { kCoreAttention, kMlp, kNorm, kActivation, kUpProjection };
@@ -294,7 +279,8 @@ struct Job {
   std::optional<Fp8> fp8;
   OptimizerName optimizer = OptimizerName::kAdamW;
   OptimizerImplementation optimizer_implementation = OptimizerImplementation::kFused;
-  bool paged_states = false;  // large ones are in managed memory
+  bool paged_states = false;           // large ones are in managed memory
+  bool optimizer_in_backward = false;  // each parameter is stepped as its gradient is made
   bool gradient_clipping = true;
   RecomputeMode recompute = RecomputeMode::kNone;
   uint8_t recompute_modules = 0;

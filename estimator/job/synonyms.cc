@@ -22,6 +22,7 @@ constexpr char kPreset[] = "training.precision.preset";
 constexpr char kFp8Parameters[] = "training.precision.fp8_parameters";
 constexpr char kOptimizer[] = "training.optimizer.name";
 constexpr char kImplementation[] = "training.optimizer.implementation";
+constexpr char kPaged[] = "training.optimizer.paged";
 constexpr char kTrainedModules[] = "training.adapter.trained_modules";
 constexpr char kOffload[] = "runtime.offload_parameters";
 constexpr char kOffloadOptimizer[] = "runtime.offload_optimizer";
@@ -85,6 +86,7 @@ constexpr FieldSynonym kFieldSynonyms[] = {
     {"fp8-param", kFp8Parameters, "Megatron Bridge fp8_param"},
     {"optim", kOptimizer, "Hugging Face TrainingArguments.optim"},
     {"optimizer.type", kOptimizer, "DeepSpeed"},
+    {"optimizer-in-bwd", "training.optimizer.in_backward", "torchtune"},
     {"recomputation", kRecompute, "usual"},
     {"recompute-granularity", kRecompute, "Megatron-LM --recompute-granularity"},
     {"recompute-modules", kModules, "Megatron-Core --recompute-modules"},
@@ -257,7 +259,19 @@ constexpr ValueSynonym kValueSynonyms[] = {
     {kOptimizer, "adamw-bnb-8bit", "adamw-8bit", "Hugging Face optim"},
     {kOptimizer, "adamw8bit", "adamw-8bit", "bitsandbytes AdamW8bit"},
     {kOptimizer, "8bit-adamw", "adamw-8bit", "usual"},
-    {kOptimizer, "lion-32bit", "lion", "Hugging Face optim"},
+    {kOptimizer, "adam-8bit", "adamw-8bit", "bitsandbytes Adam8bit"},
+    {kOptimizer, "lion-32bit", "lion", "Hugging Face optim", "", kImplementation, "fused"},
+    {kOptimizer, "lion8bit", "lion-8bit", "bitsandbytes Lion8bit"},
+    {kOptimizer, "adamwschedulefree", "schedule-free-adamw", "schedulefree"},
+    {kOptimizer, "paged-adamw", "adamw", "Hugging Face optim", "", kPaged, "true"},
+    {kOptimizer, "paged-adamw-32bit", "adamw", "Hugging Face optim", "", kPaged, "true"},
+    {kOptimizer, "paged-adamw-8bit", "adamw-8bit", "Hugging Face optim", "", kPaged, "true"},
+    {kOptimizer, "pagedadamw", "adamw", "bitsandbytes PagedAdamW", "", kPaged, "true"},
+    {kOptimizer, "pagedadamw8bit", "adamw-8bit", "bitsandbytes PagedAdamW8bit", "", kPaged, "true"},
+    {kOptimizer, "paged-lion-32bit", "lion", "Hugging Face optim", "", kPaged, "true"},
+    {kOptimizer, "paged-lion-8bit", "lion-8bit", "Hugging Face optim", "", kPaged, "true"},
+    {kOptimizer, "paged-ademamix-32bit", "ademamix", "Hugging Face optim", "", kPaged, "true"},
+    {kOptimizer, "paged-ademamix-8bit", "ademamix-8bit", "Hugging Face optim", "", kPaged, "true"},
     {kOptimizer, "sgd-with-momentum", "sgd-momentum", "usual"},
     {kQuantization, "4", "nf4", "LLaMA-Factory quantization_bit, ms-swift quant_bits"},
     {kQuantization, "8", "int8", "LLaMA-Factory quantization_bit, ms-swift quant_bits"},
@@ -304,9 +318,6 @@ constexpr ViolationCode kAmbiguous = ViolationCode::kAmbiguousName;
 constexpr ViolationCode kNoField = ViolationCode::kUnknownField;
 
 constexpr char kPlannedRule[] = "not modelled yet";  // of names that the API is to have
-constexpr char kPagedRule[] = "is adamw with training.optimizer.paged true";
-constexpr char kPagedNarrowRule[] = "is adamw-8bit with training.optimizer.paged true";
-constexpr char kPagedLionRule[] = "is lion with training.optimizer.paged true";
 constexpr char kEngineRule[] = "not modelled yet but as DeepSpeed has it by default";
 constexpr char kOffloadRule[] = "not modelled yet: what is moved to the host's memory";
 constexpr char kAdapterRule[] = "not modelled yet: adapters other than LoRA";
@@ -436,25 +447,15 @@ constexpr RefusedWord kRefusedWords[] = {
     {kPreset, "mixed", kAmbiguous, "may be bf16-mixed, fp16-mixed or bf16-autocast"},
     {kPreset, "16-mixed", kNotModelled, "not modelled yet: autocast to fp16"},
     {kPreset, "fp16-autocast", kNotModelled, "not modelled yet: autocast to fp16"},
-    {kOptimizer, "paged-adamw", kAmbiguous, kPagedRule},
-    {kOptimizer, "paged-adamw-8bit", kAmbiguous, kPagedNarrowRule},
-    {kOptimizer, "paged-adamw-32bit", kAmbiguous, kPagedRule},
-    {kOptimizer, "paged-lion-8bit", kNotModelled, kFactoredRule},
-    {kOptimizer, "paged-lion-32bit", kAmbiguous, kPagedLionRule},
-    {kOptimizer, "paged-ademamix-8bit", kNotModelled, kFactoredRule},
-    {kOptimizer, "lion-8bit", kNotModelled, kFactoredRule},
-    {kOptimizer, "adam-8bit", kNotModelled, kFactoredRule},
     {kOptimizer, "adamw-torch-4bit", kNotModelled, kFactoredRule},
     {kOptimizer, "adamw-torch-8bit", kNotModelled, kFactoredRule},
     {kOptimizer, "adamw-anyprecision", kNotModelled, kFactoredRule},
-    {kOptimizer, "ademamix", kNotModelled, kFactoredRule},
     {kOptimizer, "galore-adamw", kNotModelled, kFactoredRule},
     {kOptimizer, "apollo-adamw", kNotModelled, kFactoredRule},
     {kOptimizer, "lomo", kNotModelled, kFactoredRule},
     {kOptimizer, "adalomo", kNotModelled, kFactoredRule},
     {kOptimizer, "sophia", kNotModelled, kFactoredRule},
     {kOptimizer, "shampoo", kNotModelled, kFactoredRule},
-    {kOptimizer, "schedule-free-adamw", kNotModelled, kFactoredRule},
     {kOptimizer, "cpu-adam", kNotModelled, kOffloadRule},
     {kOptimizer, "deepspeedcpuadam", kNotModelled, kOffloadRule},
     {kRecompute, "true", kAmbiguous, "may be full or selective"},

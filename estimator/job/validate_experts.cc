@@ -12,12 +12,6 @@
 namespace plimsoll {
 namespace {
 
-// An optimizer that steps each number alone does not see what a weight is.
-bool SeesShapes(OptimizerName optimizer) {
-  return optimizer == OptimizerName::kMuon || optimizer == OptimizerName::kAdafactor ||
-         optimizer == OptimizerName::kLamb || optimizer == OptimizerName::kAdamW8bit;
-}
-
 bool HasPart(const LayerSet& layers, const Transformer& model) {
   return layers.CountOf(model.layer_count) > 0 && !layers.HasAllOf(model.layer_count);
 }
@@ -163,7 +157,7 @@ void CheckExperts(const JobSpec& spec, Check& check, const Job& job) {
   CheckAdapterOf(experts, spec.training.adapter, job);
   experts.Refuse(job.reference.has_value(), "training.preference.method",
                  spec.training.preference.method.value_or(""));
-  experts.Refuse(SeesShapes(job.optimizer), "training.optimizer.name",
+  experts.Refuse(RowOf(job.optimizer).sees_shapes, "training.optimizer.name",
                  NameOf(job.optimizer, kOptimizers));
   const std::string preset =
       spec.training.precision.preset.value_or(job.fp8.has_value() ? "fp8-mixed" : "");

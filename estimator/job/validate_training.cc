@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "estimator/base/units.h"
 #include "estimator/job/beside.h"
@@ -185,9 +186,16 @@ void CheckPrecision(const PrecisionSpec& spec, Check& check, Job& job) {
   CheckAbility(AbilityOf(preset->name), "training.precision.preset", name, check, job);
 }
 
-// bitsandbytes' paged optimizers, whose 32-bit states are fp32 whatever they are of, and which run
-// a kernel for each tensor.
-// Source: bitsandbytes/optim/adamw.py, PagedAdamW; optim/optimizer.py, Optimizer2State.init_state.
+// "adam, adamw, lion".
+std::string OptimizersThatPage() {
+  std::vector<absl::string_view> names;
+  for (const Word<OptimizerName>& word : kOptimizers) {
+    if (RowOf(word.value).pages) names.push_back(word.name);
+  }
+  return absl::StrJoin(names, ", ");
+}
+
+// bitsandbytes' paged optimizers. Source: bitsandbytes/optim/adamw.py, PagedAdamW.
 void ReadPaged(const OptimizerSpec& spec, Check& check, Job& job) {
   const absl::string_view field = "training.optimizer.paged";
   const bool own = job.quantization.has_value() && job.profile->pages_states;
@@ -196,11 +204,9 @@ void ReadPaged(const OptimizerSpec& spec, Check& check, Job& job) {
     check.Assume(field, "true", "beside quantized weights it takes bitsandbytes' PagedAdamW");
   }
   if (!job.paged_states) return;
-  const bool has = IsAdam(job.optimizer) || job.optimizer == OptimizerName::kLion ||
-                   job.optimizer == OptimizerName::kAdamW8bit;
-  if (!has) {
-    check.Fail(field, "true", "needs adam, adamw, lion or adamw-8bit", ViolationCode::kConflict,
-               {"training.optimizer.name"});
+  if (!RowOf(job.optimizer).pages) {
+    check.Fail(field, "true", absl::StrCat("needs ", OptimizersThatPage()),
+               ViolationCode::kConflict, {"training.optimizer.name"});
   }
   if (job.profile->sharding != Sharding::kBuckets) {
     check.Fail(field, "true", "is modelled with ddp alone", ViolationCode::kNotModelled,
@@ -215,12 +221,13 @@ std::string OptimizerIn(const Job& job) {
   return absl::StrCat(job.paged_states ? "paged " : "", NameOf(job.optimizer, kOptimizers));
 }
 
-// Optimizers whose states have dtypes of their own.
+// bitsandbytes' states that are not narrower are fp32, whatever they are of.
+// Source: bitsandbytes/optim/optimizer.py, Optimizer2State.init_state.
 void CheckStates(const std::optional<std::string>& states, Check& check, Job& job) {
-  const bool wide = job.paged_states && job.optimizer != OptimizerName::kAdamW8bit;
-  const bool own = job.optimizer == OptimizerName::kAdafactor ||
-                   job.optimizer == OptimizerName::kAdamW8bit ||
-                   (wide && job.precision.state != DType::kFp32);
+  const OptimizerRow& row = RowOf(job.optimizer);
+  const bool fused = job.optimizer_implementation == OptimizerImplementation::kFused;
+  const bool wide = job.paged_states || (row.fused_is_bitsandbytes && fused);
+  const bool own = row.HasOwnDType() || (wide && job.precision.state != DType::kFp32);
   if (own && states.has_value()) {
     check.Fail("training.precision.optimizer_state_dtype", *states,
                absl::StrCat("is not how ", OptimizerIn(job), " keeps its states"),
@@ -229,15 +236,42 @@ void CheckStates(const std::optional<std::string>& states, Check& check, Job& jo
   if (wide) job.precision.state = DType::kFp32;
 }
 
-// That of optimizers that have but one.
-std::optional<OptimizerImplementation> OnlyImplementation(const Job& job) {
-  if (job.paged_states || job.optimizer == OptimizerName::kAdamW8bit) {
-    return OptimizerImplementation::kFused;
+// bitsandbytes' kernels take no DTensor, which FSDP2's parameters are.
+// Source: bitsandbytes/backends/cuda/ops.py; tried with 0.50.2.
+bool Has(const Job& job, OptimizerImplementation implementation) {
+  const OptimizerRow& row = RowOf(job.optimizer);
+  const bool fused = implementation == OptimizerImplementation::kFused;
+  const bool dtensors = job.profile->sharding == Sharding::kUnits && !job.profile->flat_units;
+  if (fused && row.fused_is_bitsandbytes && dtensors) return false;
+  return job.paged_states ? fused : row.Has(implementation);
+}
+
+// The framework's, or the fastest that the optimizer has.
+OptimizerImplementation UsualImplementation(const Job& job) {
+  using Implementation = OptimizerImplementation;
+  const auto usual =
+      job.profile->fused_optimizer ? Implementation::kFused : Implementation::kForeach;
+  for (const Implementation at : {usual, Implementation::kFused, Implementation::kForeach}) {
+    if (Has(job, at)) return at;
   }
-  const bool loops =
-      job.optimizer == OptimizerName::kAdafactor || job.optimizer == OptimizerName::kMuon;
-  if (loops) return OptimizerImplementation::kForLoop;
-  return std::nullopt;
+  return Implementation::kForLoop;
+}
+
+void ReadImplementation(const OptimizerSpec& spec, Check& check, Job& job) {
+  job.optimizer_implementation = UsualImplementation(job);
+  const absl::string_view field = "training.optimizer.implementation";
+  if (!spec.implementation.has_value()) {
+    check.Assume(field, NameOf(job.optimizer_implementation, kOptimizerImplementations),
+                 "the framework's default");
+    return;
+  }
+  const auto asked = check.Meaning(field, *spec.implementation, kOptimizerImplementations);
+  if (asked.has_value() && !Has(job, *asked)) {
+    check.Fail(field, *spec.implementation,
+               absl::StrCat("is not how ", OptimizerIn(job), " is implemented"),
+               ViolationCode::kConflict, {"training.optimizer.name"});
+  }
+  job.optimizer_implementation = asked.value_or(job.optimizer_implementation);
 }
 
 void CheckOptimizer(const OptimizerSpec& spec, const std::optional<std::string>& states,
@@ -252,24 +286,8 @@ void CheckOptimizer(const OptimizerSpec& spec, const std::optional<std::string>&
     check.Assume("training.optimizer.name", "adamw", "the usual one");
   }
   ReadPaged(spec, check, job);
+  ReadImplementation(spec, check, job);
   CheckStates(states, check, job);
-  const std::optional<OptimizerImplementation> only = OnlyImplementation(job);
-  job.optimizer_implementation =
-      only.value_or(job.profile->fused_optimizer ? OptimizerImplementation::kFused
-                                                 : OptimizerImplementation::kForeach);
-  const absl::string_view field = "training.optimizer.implementation";
-  if (!spec.implementation.has_value()) {
-    check.Assume(field, NameOf(job.optimizer_implementation, kOptimizerImplementations),
-                 "the framework's default");
-    return;
-  }
-  const auto asked = check.Meaning(field, *spec.implementation, kOptimizerImplementations);
-  if (asked.has_value() && only.has_value() && *asked != *only) {
-    check.Fail(field, *spec.implementation,
-               absl::StrCat("is not how ", OptimizerIn(job), " is implemented"),
-               ViolationCode::kConflict, {"training.optimizer.name"});
-  }
-  job.optimizer_implementation = asked.value_or(job.optimizer_implementation);
 }
 
 // `can`: whether the mode itself is possible.
@@ -500,31 +518,84 @@ void CheckHasKnobs(const JobSpec& spec, Check& check, const Job& job) {
   }
 }
 
-// Source: deepspeed/runtime/zero/stage_1_and_2.py; bf16_optimizer.py, which has no
-// buckets.
+// DeepSpeed's optimizer that sums 16-bit gradients up in fp32 has no buckets, nor has that without
+// ZeRO. Source: deepspeed/runtime/zero/stage_1_and_2.py; bf16_optimizer.py;
+// fp16/unfused_optimizer.py.
+bool HasBuckets(const Job& job) {
+  if (job.zero_stage != 1) return job.zero_stage > 1;
+  const bool flat = job.profile->sharding == Sharding::kFlat;
+  return flat ? job.precision.accumulation != DType::kFp32 : !job.precision.SumsWide();
+}
+
 void CheckBucket(const RuntimeSpec& spec, Check& check, Job& job) {
   const auto& count = spec.reduce_bucket_element_count;
-  const bool flat = job.profile->sharding == Sharding::kFlat;
   constexpr KnownField field("runtime.reduce_bucket_element_count");
   job.reduce_bucket_element_count = check.Number(field, count, 500000000);
-  const bool sums = job.precision.accumulation == DType::kFp32;
-  if (count.has_value() && flat && (job.zero_stage == 0 || sums)) {
-    check.Fail(field, *count, "moves no byte without ZeRO 1, nor with sums in fp32",
+  job.overlap_communication = spec.overlap_communication.value_or(job.zero_stage == 3);
+  if (HasBuckets(job)) return;
+  const auto moves_none = [&check](absl::string_view path, absl::string_view value) {
+    check.Fail(path, value, "moves no byte without ZeRO, nor with ZeRO 1 and sums in fp32",
                ViolationCode::kConflict,
                {"parallelism.zero_stage", "training.precision.gradient_accumulation_dtype"});
+  };
+  if (count.has_value() && job.capabilities.Has(Ability::kReduceBucket)) {
+    moves_none("runtime.reduce_bucket_element_count", absl::StrCat(*count));
+  }
+  if (job.overlap_communication && job.capabilities.Has(Ability::kOverlapCommunication)) {
+    moves_none("runtime.overlap_communication", "true");
   }
 }
 
-// With ZeRO 1 sums in fp32 are another optimizer's for bf16 weights, and the engine's own for fp16.
-// Source: deepspeed/runtime/engine.py, _do_optimizer_sanity_check.
-void CheckSums(Check& check, const Job& job) {
+// With ZeRO 1 sums in fp32 are another optimizer's for bf16 weights, and the engine's own for fp16;
+// without ZeRO DeepSpeed 0.19 has none. Source: deepspeed/runtime/engine.py,
+// _do_optimizer_sanity_check.
+void CheckSums(const PrecisionSpec& spec, Check& check, const Job& job) {
   const Precision& precision = job.precision;
-  const bool engine = job.profile->sharding == Sharding::kEngine && job.zero_stage == 1;
-  if (!engine || !precision.SumsWide() || precision.parameter == DType::kBf16) return;
-  check.Fail("training.precision.gradient_accumulation_dtype", Name(precision.accumulation),
-             absl::StrCat("is not modelled with parallelism.zero_stage 1 beside weights in ",
-                          Name(precision.parameter), ": beside bf16 it is"),
-             ViolationCode::kNotModelled, {"parallelism.zero_stage", "training.precision.preset"});
+  const bool engine = job.profile->sharding == Sharding::kEngine && job.zero_stage < 2;
+  if (!engine || !precision.SumsWide()) return;
+  if (job.zero_stage == 1 && precision.parameter == DType::kBf16) return;
+  const bool own = spec.gradient_accumulation_dtype.has_value();
+  const absl::string_view field =
+      own ? "training.precision.gradient_accumulation_dtype" : "training.precision.preset";
+  const std::string value = own ? *spec.gradient_accumulation_dtype : spec.preset.value_or("");
+  const auto fail = [&](std::string rule, ViolationCode code) {
+    check.Fail(field, value, std::move(rule), code, {"parallelism.zero_stage"});
+  };
+  if (job.zero_stage == 0) {
+    return fail("needs parallelism.zero_stage 1, 2 or 3 to sum 16-bit gradients up in fp32",
+                ViolationCode::kConflict);
+  }
+  fail(absl::StrCat("is not modelled with parallelism.zero_stage 1 beside weights in ",
+                    Name(precision.parameter), ": beside bf16 it is"),
+       ViolationCode::kNotModelled);
+}
+
+// Steps of single parameters in the middle of backward.
+// Source: torchtune recipes/full_finetune_single_device.py, __init__ (what optimizer_in_bwd
+// excludes); torch/csrc/autograd/functions/accumulate_grad.cpp (post-accumulate hooks).
+void CheckInBackward(const TrainingSpec& spec, Check& check, Job& job) {
+  const absl::string_view field = "training.optimizer.in_backward";
+  job.optimizer_in_backward = spec.optimizer.in_backward.value_or(false);
+  if (!job.optimizer_in_backward) return;
+  if (!CheckAbility(Ability::kOptimizerInBackward, field, "true", check, job)) return;
+  job.gradient_clipping = spec.gradient_clipping.value_or(false);
+  if (job.gradient_clipping) {
+    check.Fail("training.gradient_clipping", "true", "needs all gradients at once",
+               ViolationCode::kConflict, {field});
+  }
+  if (job.micro_batch_count > 1) {
+    check.Fail(field, "true", "needs one micro-batch in a step", ViolationCode::kConflict,
+               {"training.global_batch_size"});
+  }
+  const Beside steps("an optimizer in backward", field, check);
+  steps.Refuse(job.optimizer_implementation != OptimizerImplementation::kFused,
+               "training.optimizer.implementation",
+               NameOf(job.optimizer_implementation, kOptimizerImplementations));
+  steps.Refuse(job.data_parallel_size > 1, "parallelism.data_parallel_size",
+               job.data_parallel_size);
+  steps.Refuse(job.adapter.has_value(), "training.adapter.method", "set");
+  const bool steps_each = job.loss == LossImplementation::kChunked;  // would step for each slice
+  steps.Refuse(steps_each, "training.loss.implementation", "chunked");
 }
 
 // Source: megatron/core/model_parallel_config.py, __post_init__.
@@ -581,9 +652,8 @@ void CheckOffload(const RuntimeSpec& spec, Check& check, Job& job) {
     offload.Refuse(engine && job.precision.SumsWide(),
                    "training.precision.gradient_accumulation_dtype",
                    Name(job.precision.accumulation));
-    const bool on_hosts = IsAdam(job.optimizer) || job.optimizer == OptimizerName::kLion;
-    offload.Refuse(job.offload_optimizer && !on_hosts, "training.optimizer.name",
-                   NameOf(job.optimizer, kOptimizers));
+    offload.Refuse(job.offload_optimizer && !RowOf(job.optimizer).on_hosts,
+                   "training.optimizer.name", NameOf(job.optimizer, kOptimizers));
   }
   if (engine && job.offload_parameters && job.zero_stage != 3) {
     check.Fail("runtime.offload_parameters", "true", "needs parallelism.zero_stage 3",
@@ -619,9 +689,9 @@ void CheckKnobs(const JobSpec& job_spec, Check& check, Job& job) {
   const RuntimeSpec& spec = job_spec.runtime;
   CheckHasKnobs(job_spec, check, job);
   CheckBucket(spec, check, job);
-  CheckSums(check, job);
+  CheckSums(job_spec.training.precision, check, job);
   job.gradient_as_bucket_view = spec.gradient_as_bucket_view.value_or(false);
-  job.overlap_communication = spec.overlap_communication.value_or(job.zero_stage == 3);
+  CheckInBackward(job_spec.training, check, job);
   job.reshard_after_forward =
       spec.reshard_after_forward.value_or(job.zero_stage == 3 && job.pipeline_parallel_size == 1);
   job.last_block_gathered = job.profile->last_block_gathered && job.reshard_after_forward &&

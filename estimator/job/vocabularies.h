@@ -37,6 +37,10 @@ inline constexpr Word<OptimizerName> kOptimizers[] = {
     {"adafactor", OptimizerName::kAdafactor},
     {"muon", OptimizerName::kMuon},
     {"adamw-8bit", OptimizerName::kAdamW8bit},
+    {"lion-8bit", OptimizerName::kLion8bit},
+    {"ademamix", OptimizerName::kAdEMAMix},
+    {"ademamix-8bit", OptimizerName::kAdEMAMix8bit},
+    {"schedule-free-adamw", OptimizerName::kScheduleFreeAdamW},
 };
 inline constexpr Word<OptimizerImplementation> kOptimizerImplementations[] = {
     {"for-loop", OptimizerImplementation::kForLoop},

@@ -48,7 +48,9 @@ void ShardStates(const Job& job, Program& program) {
     states.push_back(reduced);
   }
   for (State& state : states) {
-    if (state.basis == Basis::kBytes || state.basis == Basis::kLargest) continue;
+    if (state.basis == Basis::kBytes) continue;
+    if (state.basis == Basis::kLargest && job.profile->flat_units) continue;  // may be one rank's
+    if (job.profile->flat_units) ForgetShape(state);
     if (state.grows_in_backward && state.part == Part::kOther) continue;
     if (state.of == Selection::kQuantized && state.block_size > 1)
       continue;  // each rank has scales
@@ -340,6 +342,21 @@ bool SharesTable(const Job& job) {
          job.pipeline_parallel_size == 1;
 }
 
+// Of FSDP1's flat shards one parameter may be all. Source: torch/distributed/fsdp/_flat_param.py,
+// _get_shard_metadata, _use_sharded_views.
+void CapLoops(const Job& job, const Groups& groups, Program& program) {
+  if (!job.profile->flat_units) return;
+  int64_t most = RootOf(groups, program).trained;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const bool layer = program.blocks[i].kind == BlockKind::kLayer;
+    if (layer) most = std::max(most, groups[i].trained);
+  }
+  for (State& state : program.states) {
+    if (state.basis != Basis::kLargest) continue;
+    state.most_bytes = Bytes(state.dtype, CeilDivide(most, job.shard_group_size));
+  }
+}
+
 }  // namespace
 
 void ApplyFsdp(const Job& job, Program& program) {
@@ -359,6 +376,7 @@ void ApplyFsdp(const Job& job, Program& program) {
   const bool root = job.profile->root_group || shares;
   const bool stays = !job.reshard_after_forward;
   const Groups groups = GroupsOf(job, program);
+  CapLoops(job, groups, program);
   Elements of_layer;  // of the largest kind
   for (size_t i = 0; i < groups.size(); ++i) {
     const bool layer = program.blocks[i].kind == BlockKind::kLayer;

@@ -181,18 +181,25 @@ void AddWeights(const Job& job, Program& program) {
   }
 }
 
-// Whether the step makes tensors of its own: adaptive optimizers do, unless fused.
-bool HasStepTemporaries(const Job& job) {
-  const bool adaptive =
-      job.optimizer != OptimizerName::kSgd && job.optimizer != OptimizerName::kSgdMomentum;
-  return adaptive && job.optimizer_implementation != OptimizerImplementation::kFused;
+bool IsFused(const Job& job) {
+  return job.optimizer_implementation == OptimizerImplementation::kFused;
 }
 
-// The root of the variance, and until torch 2.2 that with epsilon beside it.
-// Source: torch 2.1, optim/adamw.py, _multi_tensor_adamw.
-int64_t ForeachTemporaries(const Job& job) {
+// Values of each parameter that a `foreach` step makes at once: until torch 2.2 Adam's root and
+// that with epsilon beside it. Source: torch 2.1, optim/adamw.py, _multi_tensor_adamw.
+int64_t ForeachValues(const Job& job) {
   constexpr int kInPlace = 2002;
-  return IsAdam(job.optimizer) && job.torch_version >= 0 && job.torch_version < kInPlace ? 2 : 1;
+  const bool beside =
+      IsAdam(job.optimizer) && job.torch_version >= 0 && job.torch_version < kInPlace;
+  return beside ? 2 : RowOf(job.optimizer).temporaries.foreach_values;
+}
+
+// Copies of the largest parameter that a loop over parameters makes.
+int64_t LoopCopies(const Job& job) {
+  const bool masters = job.precision.master != DType::kNone;
+  const DType stepped = masters ? job.precision.master : job.precision.parameter;
+  const StepTemporaries& made = RowOf(job.optimizer).temporaries;
+  return stepped == DType::kFp32 ? made.loop_copies : made.loop_copies_of_16bit;
 }
 
 // Copies of tables that are trained whole, in the weights' dtype: what Adam keeps of each, and what
@@ -227,8 +234,8 @@ void AddTrainedModules(const Job& job, Program& program) {
     add("gradients.trained_modules", Role::kGradient, During(first, Phase::kOptimizer, true, true));
     add("optimizer.momentum.trained_modules", Role::kOptimizerState, kFromFirstStep);
     add("optimizer.variance.trained_modules", Role::kOptimizerState, kFromFirstStep);
-    if (!HasStepTemporaries(job)) continue;
-    for (int64_t i = ForeachTemporaries(job); i > 0; --i) {
+    if (IsFused(job)) continue;
+    for (int64_t i = ForeachValues(job); i > 0; --i) {
       add("optimizer.temporaries.trained_modules", Role::kTemporary, kOptimizerPhase);
     }
   }
@@ -296,9 +303,10 @@ void AddStaleGradients(const Job& job, Program& program) {
                             .alive = never_freed ? kFromFirstStep : kOptimizerPhase});
   if (!never_freed) return;
   // One at a time; the step's own temporaries come after it, and are no smaller.
+  const bool makes_own = !IsFused(job) && ForeachValues(job) > 0;
   program.states.push_back({.name = "gradients.main.next",
                             .role = Role::kGradient,
-                            .basis = HasStepTemporaries(job) ? Basis::kBytes : Basis::kLargest,
+                            .basis = makes_own ? Basis::kBytes : Basis::kLargest,
                             .dtype = job.precision.master,
                             .remakes_last = true,
                             .alive = During(Phase::kOptimizer, Phase::kOptimizer, false, true)});
@@ -344,6 +352,10 @@ void AddPlainGradients(const Job& job, Program& program) {
                               .part = Part::kGradientSums,
                               .dtype = job.precision.accumulation});
   }
+  if (job.optimizer_in_backward) {  // which takes each as it is made
+    program.weight_gradient = WeightGradient::kAdded;
+    return;
+  }
   program.states.push_back({.name = "gradients",
                             .role = Role::kGradient,
                             .part = Part::kGradients,
@@ -384,91 +396,66 @@ void AddGradients(const Job& job, Program& program) {
                             .alive = kReduction});
 }
 
+Basis BasisOf(StateBasis of) {
+  switch (of) {
+    case StateBasis::kEach:
+      return Basis::kParameters;
+    case StateBasis::kPicked:
+      return Basis::kPicked;
+    case StateBasis::kRest:
+      return Basis::kOthers;
+    case StateBasis::kRowsAndColumns:
+      return Basis::kRowsAndColumns;
+  }
+  return Basis::kParameters;
+}
+
 // torch.optim makes all states of a parameter, then those of the next; Megatron's
 // optimizer orders parameters by its buffers, and has state after state here.
 // DeepSpeed makes states when it wraps the optimizer, and a checkpoint brings
-// its own. Source: torch/optim/adam.py, _init_group; deepspeed/runtime/fp16/
-// fused_optimizer.py, initialize_optimizer_states; torch/optim/optimizer.py, load_state_dict.
-void AddState(const Job& job, Program& program, absl::string_view name, Basis basis, DType dtype) {
-  const bool at_start = job.profile->states_at_start || job.resumed_from_checkpoint;
-  program.states.push_back({.name = name,
-                            .role = Role::kOptimizerState,
-                            .part = Part::kOptimizerStates,
-                            .basis = basis,
-                            .dtype = dtype,
-                            .pages = job.paged_states,
-                            .beside_others = job.profile->states_by_parameter,
-                            .alive = at_start ? kAlways : kFromFirstStep});
-}
-
-// Those whose states are others than of the rest. Muon's are matrices of layers: embeddings, the
-// head and vectors are AdamW's. Of 8-bit states a tensor of 4,096 elements and more has them.
-// Source: torch/optim/_muon.py; bitsandbytes/optim/optimizer.py, min_8bit_size; transformers
-// trainer.py, create_optimizer (register_module_override).
-void Pick(const Job& job, Program& program) {
-  constexpr int64_t kLeastNarrow = 4096;
-  const bool muon = job.optimizer == OptimizerName::kMuon;
-  if (!muon && job.optimizer != OptimizerName::kAdamW8bit) return;
-  for (Block& block : program.blocks) {
-    const bool layer = block.kind == BlockKind::kLayer;
-    for (Parameter& at : block.parameters) {
-      const bool wide = at.embedding && job.profile->wide_embedding_states;
-      at.picked = !at.frozen &&
-                  (muon ? layer && at.shape.rank == 2 : at.Elements() >= kLeastNarrow && !wide);
-    }
+// its own. Scales are on the GPU where states are paged. Source: torch/optim/adam.py, _init_group;
+// deepspeed/runtime/fp16/fused_optimizer.py, initialize_optimizer_states;
+// torch/optim/optimizer.py, load_state_dict; bitsandbytes/optim/optimizer.py, init_state.
+void AddStates(const Job& job, Program& program) {
+  const OptimizerRow& row = RowOf(job.optimizer);
+  constexpr Alive kFromFirstBackward = During(Phase::kBackward, Phase::kEndOfStep, true, false) |
+                                       During(Phase::kForward, Phase::kEndOfStep, false, true);
+  const Alive once_stepped = job.optimizer_in_backward ? kFromFirstBackward : kFromFirstStep;
+  const bool at_start =
+      row.made_with_it || job.profile->states_at_start || job.resumed_from_checkpoint;
+  for (const OptimizerState& of : row.states) {
+    program.states.push_back({.name = of.name,
+                              .role = Role::kOptimizerState,
+                              .part = Part::kOptimizerStates,
+                              .basis = BasisOf(of.of),
+                              .dtype = of.dtype == DType::kNone ? job.precision.state : of.dtype,
+                              .block_size = of.block_size,
+                              .pages = job.paged_states && of.block_size == 1,
+                              .beside_others = job.profile->states_by_parameter,
+                              .alive = at_start ? kAlways : once_stepped});
   }
 }
 
-// One byte an element, and a scale in fp32 for each 256, which is on the GPU where states are
-// paged. Source: bitsandbytes/optim/optimizer.py, Optimizer2State.init_state.
-void AddNarrowState(const Job& job, Program& program, absl::string_view name,
-                    absl::string_view scales, absl::string_view rest) {
-  constexpr int64_t kBlock = 256;
-  AddState(job, program, name, Basis::kPicked, DType::kInt8);
-  AddState(job, program, scales, Basis::kPicked, DType::kFp32);
-  program.states.back().block_size = kBlock;
-  program.states.back().pages = false;
-  AddState(job, program, rest, Basis::kOthers, DType::kFp32);
+// Those whose states are others than of the rest. Source: torch/optim/_muon.py;
+// bitsandbytes/optim/optimizer.py, min_8bit_size; transformers trainer.py, create_optimizer
+// (register_module_override).
+bool IsPicked(const Job& job, BlockKind kind, const Parameter& at) {
+  constexpr int64_t kLeastNarrow = 4096;
+  if (at.frozen) return false;
+  switch (RowOf(job.optimizer).picks) {
+    case Picks::kNone:
+      return false;
+    case Picks::kMatrices:
+      return kind == BlockKind::kLayer && at.shape.rank == 2;
+    case Picks::kLarge:
+      return at.Elements() >= kLeastNarrow && !(at.embedding && job.profile->wide_embedding_states);
+  }
+  return false;
 }
 
-// Values kept of each parameter. Source: torch/optim; transformers
-// optimization.py, Adafactor; bitsandbytes/optim/optimizer.py.
-void AddStates(const Job& job, Program& program) {
-  const DType dtype = job.precision.state;
-  switch (job.optimizer) {
-    case OptimizerName::kSgd:
-      break;
-    case OptimizerName::kSgdMomentum:
-    case OptimizerName::kLion:
-      AddState(job, program, "optimizer.momentum", Basis::kParameters, dtype);
-      break;
-    case OptimizerName::kRmsprop:
-      AddState(job, program, "optimizer.variance", Basis::kParameters, dtype);
-      break;
-    case OptimizerName::kAdagrad:  // its constructor makes them: torch/optim/adagrad.py, __init__
-      AddState(job, program, "optimizer.variance", Basis::kParameters, dtype);
-      program.states.back().alive = kAlways;
-      break;
-    case OptimizerName::kAdam:
-    case OptimizerName::kAdamW:
-    case OptimizerName::kLamb:
-      AddState(job, program, "optimizer.momentum", Basis::kParameters, dtype);
-      AddState(job, program, "optimizer.variance", Basis::kParameters, dtype);
-      break;
-    case OptimizerName::kAdafactor:
-      AddState(job, program, "optimizer.factors", Basis::kRowsAndColumns, DType::kFp32);
-      break;
-    case OptimizerName::kMuon:
-      AddState(job, program, "optimizer.momentum", Basis::kPicked, dtype);
-      AddState(job, program, "optimizer.momentum.rest", Basis::kOthers, dtype);
-      AddState(job, program, "optimizer.variance.rest", Basis::kOthers, dtype);
-      break;
-    case OptimizerName::kAdamW8bit:
-      AddNarrowState(job, program, "optimizer.momentum", "optimizer.momentum.scales",
-                     "optimizer.momentum.rest");
-      AddNarrowState(job, program, "optimizer.variance", "optimizer.variance.scales",
-                     "optimizer.variance.rest");
-      break;
+void Pick(const Job& job, Program& program) {
+  for (Block& block : program.blocks) {
+    for (Parameter& at : block.parameters) at.picked = IsPicked(job, block.kind, at);
   }
 }
 
@@ -495,33 +482,10 @@ int64_t MuonBytes(const Job& job, const Program& program) {
   return std::max(most, Bytes(job.precision.state, rest));
 }
 
-// Copies of the largest parameter that a loop over parameters makes. Adam divides a root;
-// transformers' Adafactor has two of its update, and of what is narrower than fp32 the gradient and
-// the weight widened.
-// Source: torch/optim/adam.py, rmsprop.py, adagrad.py, _single_tensor_*; transformers
-// optimization.py, Adafactor.step.
-int LoopCopies(const Job& job, DType stepped) {
-  switch (job.optimizer) {
-    case OptimizerName::kRmsprop:
-    case OptimizerName::kAdagrad:
-      return 1;
-    case OptimizerName::kAdafactor:
-      return stepped == DType::kFp32 ? 2 : 4;
-    default:
-      return 2;
-  }
-}
-
-// Values a parameter that a `foreach` step makes at once. Adagrad's gradients are scaled beside the
-// root. Source: torch/optim/adagrad.py, _multi_tensor_adagrad.
-int64_t ForeachValues(const Job& job) {
-  return job.optimizer == OptimizerName::kAdagrad ? 2 : ForeachTemporaries(job);
-}
-
 // What the step itself needs: values of all parameters at once with foreach, some copies of the
 // largest parameter with a loop, nothing when fused.
 void AddStepTemporaries(const Job& job, Program& program) {
-  if (!HasStepTemporaries(job)) return;
+  if (IsFused(job)) return;
   State temporary{.name = "optimizer.temporaries",
                   .role = Role::kTemporary,
                   .part = Part::kStepTemporaries,
@@ -533,16 +497,12 @@ void AddStepTemporaries(const Job& job, Program& program) {
     program.states.push_back(temporary);
     return;
   }
-  if (job.optimizer_implementation == OptimizerImplementation::kForLoop) {
-    const bool masters = job.precision.master != DType::kNone;
-    const DType stepped = masters ? job.precision.master : job.precision.parameter;
-    const int copies = LoopCopies(job, stepped);
-    temporary.basis = Basis::kLargest;
-    if (job.optimizer == OptimizerName::kAdafactor) temporary.dtype = DType::kFp32;
-    for (int i = 0; i < copies; ++i) program.states.push_back(temporary);
-    return;
-  }
-  for (int64_t i = ForeachValues(job); i > 0; --i) program.states.push_back(temporary);
+  const bool loops = job.optimizer_implementation == OptimizerImplementation::kForLoop;
+  const DType own = RowOf(job.optimizer).temporaries.loop_dtype;
+  if (loops) temporary.basis = Basis::kLargest;
+  if (loops && own != DType::kNone) temporary.dtype = own;
+  const int64_t copies = loops ? LoopCopies(job) : ForeachValues(job);
+  for (int64_t i = 0; i < copies; ++i) program.states.push_back(temporary);
 }
 
 }  // namespace

@@ -18,6 +18,11 @@ inline void Shard(State& state, int64_t ranks) {
   state.shrunk_by |= Mark(PassId::kZero);
 }
 
+// Of what is flat there are no rows and columns: it is of each element.
+inline void ForgetShape(State& state) {
+  if (state.basis == Basis::kRowsAndColumns) state.basis = Basis::kParameters;
+}
+
 // Takes those states that do not stay, in their order.
 inline std::vector<State> TakeStates(Program& program,
                                      absl::FunctionRef<bool(const State&)> stays) {

@@ -119,6 +119,12 @@ State ShareOfStage(absl::string_view name, DType dtype, int64_t shards) {
           .alive = kOptimizerPhase};
 }
 
+// The engine steps a copy of a rank's share, of the weights' own dtype where no master is wider.
+DType MasterOf(const Job& job) {
+  const DType master = job.precision.master;
+  return master == DType::kNone ? job.precision.parameter : master;
+}
+
 // A rank's share of gradients, flat and then widened, before a first step makes its states.
 void AddStepGradients(const Job& job, Program& program) {
   const auto states =
@@ -131,6 +137,8 @@ void AddStepGradients(const Job& job, Program& program) {
   flat.until_temporaries = true;
   if (job.precision.SumsWide()) {
     program.states.insert(states, wide);
+  } else if (job.precision.gradient == MasterOf(job)) {
+    program.states.insert(states, flat);
   } else {
     program.states.insert(states, {flat, wide});
   }
@@ -273,16 +281,15 @@ void ApplyBf16Optimizer(const Job& job, Program& program) {
   AddBytes(program, "reduce.flat", Stream::kCompute, std::max(flat, widened), kReduction);
 }
 
-// Elements of the largest group of which a step takes its share at once: of weights, until there
-// are enough. Source: deepspeed/runtime/zero/stage3.py, sub_group_size, _create_fp16_sub_groups.
-int64_t LargestSubGroup(const Job& job, const Program& program) {
-  constexpr int64_t kSubGroupElements = 1000000000;
+// Elements of the largest group of weights in their order, each until there are `enough`, of the
+// share of each that one of `ranks` has.
+int64_t LargestGroup(const Job& job, const Program& program, int64_t enough, int64_t ranks) {
   int64_t largest = 0;
   int64_t elements = 0;
   for (const Weight& weight : ReadNetwork(program, job.model->layer_count).weights) {
     if (!weight.trained) continue;
-    if (elements >= kSubGroupElements) elements = 0;
-    elements = Add(elements, CeilDivide(weight.elements, job.shard_group_size));
+    if (elements >= enough) elements = 0;
+    elements = Add(elements, CeilDivide(weight.elements, ranks));
     largest = std::max(largest, elements);
   }
   return largest;
@@ -307,7 +314,10 @@ void ApplyDeepSpeedStage3(const Job& job, Program& program) {
   }
   AddBytes(program, "weights.persistent", Stream::kCompute, persistent, kAlways);
   AddStepGradients(job, program);
-  const int64_t group = LargestSubGroup(job, program);
+  // A step takes its share of so many at once. Source: deepspeed/runtime/zero/stage3.py,
+  // sub_group_size, _create_fp16_sub_groups.
+  constexpr int64_t kSubGroupElements = 1000000000;
+  const int64_t group = LargestGroup(job, program, kSubGroupElements, job.shard_group_size);
   for (State& state : program.states) {
     const bool of_step = state.part == Part::kStepTemporaries || state.part == Part::kStepGradients;
     if (of_step) state.most_bytes = Bytes(state.dtype, group);
@@ -390,6 +400,7 @@ void ShardEngine(const Job& job, Program& program) {
   const bool third = job.zero_stage == 3;
   for (State& state : program.states) {
     if (IsState(state) || state.part == Part::kWeights) state.buffers = 1;
+    ForgetShape(state);
     state.beside_others = false;
     if (state.part == Part::kWeights && third) Shard(state, ranks);
     const bool gradient = state.part == Part::kGradients || state.part == Part::kGradientSums;
@@ -419,10 +430,33 @@ void ApplyDeepSpeedStages1And2(const Job& job, Program& program) {
   }
 }
 
+// The optimizer that the engine was given has states of what it was made for, and the engine refers
+// to it; it steps with another, of its shares. With ZeRO 3 there was nothing whole to be made for.
+// Source: deepspeed/runtime/engine.py, _configure_optimizer (basic_optimizer);
+// runtime/zero/stage_1_and_2.py, initialize_optimizer_states; torch/optim/adagrad.py, __init__.
+void AddStatesMadeBefore(const Job& job, Program& program) {
+  if (!RowOf(job.optimizer).made_with_it || job.zero_stage == 3) return;
+  program.states.push_back({.name = "optimizer.variance.unused",
+                            .role = Role::kOptimizerState,
+                            .dtype = job.precision.parameter});
+}
+
+// Source: deepspeed/runtime/zero/stage_1_and_2.py, __init__ (single_partition_of_fp32_groups);
+// stage3.py, _create_fp32_partitions.
+void AddMasters(const Job& job, Program& program) {
+  if (job.precision.master != DType::kNone) return;
+  program.states.push_back({.name = "master_weights",
+                            .role = Role::kMasterWeight,
+                            .part = Part::kMasterWeights,
+                            .dtype = MasterOf(job)});
+}
+
 // Source: deepspeed/runtime/zero/stage_1_and_2.py, setup_buckets, step;
 // stage3.py, _setup_for_real_optimizer, reduce_scatter_coalesced.
 void ApplyEngine(const Job& job, Program& program) {
+  AddMasters(job, program);
   ShardEngine(job, program);
+  AddStatesMadeBefore(job, program);
   if (job.zero_stage == 1 && job.precision.SumsWide()) return ApplyBf16Optimizer(job, program);
   AddBytes(program, "reduce.bucket", Stream::kCompute, BucketBytes(job), BucketAlive(job));
   if (job.zero_stage == 3) {
@@ -434,9 +468,17 @@ void ApplyEngine(const Job& job, Program& program) {
   CountEitherOfStep(job, program);
 }
 
-// Without ZeRO all gradients are widened for the step, beside those that backward made.
-// Source: deepspeed/runtime/fp16/unfused_optimizer.py, step.
-void AddWideGradients(const Job& job, Program& program) {
+// Without ZeRO gradients are reduced as flat copies of so many, and all are widened for the step,
+// beside those that backward made.
+// Source: deepspeed/runtime/engine.py, buffered_allreduce_fallback, allreduce_no_retain;
+// runtime/fp16/unfused_optimizer.py, step.
+void ApplyWithoutZero(const Job& job, Program& program) {
+  constexpr int64_t kFlatElements = 500000000;
+  if (job.ReplicaCount() > 1) {
+    const int64_t group = LargestGroup(job, program, kFlatElements, 1);
+    AddBytes(program, "reduce.flat", Stream::kCompute, Bytes(job.precision.gradient, group),
+             kReduction);
+  }
   if (job.precision.master == DType::kNone) return;
   program.states.push_back({.name = "gradients.step",
                             .role = Role::kGradient,
@@ -446,7 +488,7 @@ void AddWideGradients(const Job& job, Program& program) {
 }
 
 void ApplyDeepSpeed(const Job& job, Program& program) {
-  if (job.zero_stage == 0) return AddWideGradients(job, program);
+  if (job.zero_stage == 0) return ApplyWithoutZero(job, program);
   ApplyEngine(job, program);
   if (job.offload_optimizer) OffloadOptimizer(job, program);
   if (job.offload_parameters) OffloadParameters(program);
@@ -514,7 +556,7 @@ void AddTiedGradients(const Job& job, Program& program) {
   if (sharding == Sharding::kBuckets || sharding == Sharding::kEngine) {
     program.waiting_gradient_bytes = Bytes(program.gradient_dtype, table.Elements());
   }
-  const bool kept = program.weight_gradient == WeightGradient::kKept;
+  const bool kept = program.weight_gradient == WeightGradient::kKept || job.optimizer_in_backward;
   const bool sliced = job.reference.has_value() || job.loss != LossImplementation::kPlain;
   const bool in_place = job.precision.autocast || (sliced && !units);
   if (!kept || in_place) return;

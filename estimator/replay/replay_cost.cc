@@ -42,7 +42,8 @@ int64_t EventsOf(const Program& program, const Tapes& tapes, const Stage& stage,
     of_one += EventsOf(program.reference[at.block], tapes.reference[at.block]);
   }
   of_one += static_cast<int64_t>(program.gathers.events.size());
-  of_one += 2 * static_cast<int64_t>(program.gathers.backward.size());  // what is flattened
+  // What is flattened, waits beside it, or is kept.
+  of_one += 8 * static_cast<int64_t>(program.gathers.backward.size());
   return Add(Multiply(stage.order.played_micro_batches, of_one), EventsOfStates(program, blocks));
 }
 

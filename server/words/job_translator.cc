@@ -348,6 +348,16 @@ std::optional<JobSetting> JobTranslator::Resolve(const std::string& path,
   return JobSetting{path, std::move(text)};
 }
 
+// Of a field whose values are words, or true and false.
+void SetWord(absl::string_view value, const JobField& at) {
+  const Reflection& reflection = *at.message->GetReflection();
+  if (at.field->cpp_type() == FieldDescriptor::CPPTYPE_BOOL) {
+    reflection.SetBool(at.message, at.field, value == "true");
+  } else {
+    reflection.SetString(at.message, at.field, std::string(value));
+  }
+}
+
 // The word of the API that `word` is there; itself where it is nobody's.
 std::string JobTranslator::TranslateWord(const std::string& path, const std::string& word,
                                          v1::Job* job) {
@@ -372,7 +382,7 @@ std::string JobTranslator::TranslateWord(const std::string& path, const std::str
     const JobField other = FindJobField(std::string(row->other_field), job);
     const Reflection& reflection = *other.message->GetReflection();
     if (!reflection.HasField(*other.message, other.field)) {
-      reflection.SetString(other.message, other.field, std::string(row->other_value));
+      SetWord(row->other_value, other);
       Note(row->other_field, "", word);
     }
   }

@@ -59,7 +59,6 @@ REFUSED = (
     ("notes", "generation eval", "the peak of generating text"),
     ("notes", "Baseline; cumulative", "the longest sample is not stated"),
     ("notes", "config not stated|PagedAdamW8bit", "the recipe is not stated"),
-    ("optimizer", "optimizer_in_bwd", "the optimizer's step inside backward"),
     ("framework", "InternEvo", "InternEvo"),
     ("framework", "thunder", "Thunder"),
     ("notes", "CUDA kernels loaded|model loaded|reserved_after_model_wrap", "no training"),
@@ -107,7 +106,7 @@ def request_of(row):
         * row.number("micro_batch")
         * (1 if _longest_is_first(row) else row.number("grad_accum", 1)),
         "precision": {"preset": _preset(row, runtime["framework"])},
-        "optimizer": {"name": "adamw-8bit" if "8bit" in row.text("optimizer") else "adamw"},
+        "optimizer": _optimizer(row),
         "recompute": _recompute(row),
         "loss": {
             "implementation": "chunked-cross-entropy" if "chunked CE" in row.notes else "plain"
@@ -138,6 +137,13 @@ def _refuse(row):
         raise Refused(f"framework {row.text('framework')!r}")
     if row.text("gpu") not in GPUS:
         raise Refused(f"no GPU id for {row.text('gpu')!r}")
+
+
+def _optimizer(row):
+    name = "adamw-8bit" if "8bit" in row.text("optimizer") else "adamw"
+    if "optimizer_in_bwd" not in row.text("optimizer"):
+        return {"name": name}
+    return {"name": name, "implementation": "fused", "in_backward": True}
 
 
 def _longest_is_first(row):

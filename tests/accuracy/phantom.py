@@ -35,7 +35,9 @@ KERNELS = {
 
 def sets_of(row):
     of = "adapters " if row.text("adapter") else ""
-    if row.text("engine"):
+    if row.id.startswith("phantom-opt"):
+        of = "optimizers "
+    elif row.text("engine"):
         of = "engine "
     if row.text("quantization"):
         of = "quantized "
@@ -94,9 +96,9 @@ def _training(row):
         precision["gradient_accumulation_dtype"] = told["accumulate"]
     if "reduce" in told:
         precision["reduce_dtype"] = told["reduce"]
-    *paged, name = row.text("optimizer").split()
-    optimizer = {"name": name, **({"paged": True} if paged else {})}
-    if row.text("implementation") and name != "adamw-8bit":
+    *forms, name = row.text("optimizer").split()  # `paged`, `in-backward`
+    optimizer = {"name": name, **{form.replace("-", "_"): True for form in forms}}
+    if row.text("implementation"):
         optimizer["implementation"] = row.text("implementation")
     training = {
         "sequence_length": row.number("sequence"),
@@ -181,6 +183,9 @@ def _runtime(row):
     if row.text("bucket_view") == "True":
         runtime["gradient_as_bucket_view"] = True
     told = _engine(row)
+    wide = wrapper == "zero1" and told.get("accumulate") == "fp32"
+    if wrapper == "zero0" or wide:  # engines without buckets, whatever they are told
+        return runtime
     if "bucket" in told:
         runtime["reduce_bucket_element_count"] = int(told["bucket"])
     if "overlap" in told:

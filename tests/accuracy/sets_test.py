@@ -270,7 +270,7 @@ class FinetuningTest(unittest.TestCase):
             ("peft-0039", "a percentile over batches of many lengths"),
             ("tune-0002", "the recipe is not stated"),
             ("tune-0009", "the longest sample is not stated"),
-            ("tune-0014", "the optimizer's step inside backward"),
+            ("tune-0015", "offload"),
         ):
             with self.assertRaises(measured.Refused) as caught:
                 finetuning.request_of(ROWS[row_id])

@@ -129,6 +129,9 @@ void FillTraining(RandomNumbers random, const Capabilities& can, JobSpec& job) {
     training.precision.preset = AnyWordOf(
         random, can, kPresets, [](const Preset& preset) { return AbilityOf(preset.name); });
   } while (training.precision.preset == "fp8-mixed");
+  const bool engine = job.runtime.framework == "deepspeed";
+  const bool sums = engine && training.precision.preset == "bf16-optimizer";
+  if (sums && job.parallelism.zero_stage == 0) job.parallelism.zero_stage = 1;
   training.optimizer.name =
       AnyWordOf(random, can, kOptimizers, [](OptimizerName name) { return AbilityOf(name); });
   training.gradient_clipping = Once(random, 2);
@@ -217,8 +220,15 @@ void FillTrainedModules(RandomNumbers random, JobSpec& job) {
   const std::string& optimizer = *training.optimizer.name;
   const bool adam = optimizer == "adam" || optimizer == "adamw";
   if (job.runtime.framework != "ddp") return;
-  const bool paged = adam || optimizer == "lion" || optimizer == "adamw-8bit";
+  const bool paged = RowOf(*FindWord(optimizer, kOptimizers)).pages;
   if (paged && Once(random, 3)) training.optimizer.paged = true;
+  const bool adapter = training.adapter.method.has_value();
+  const bool in_backward = !adapter && *job.parallelism.data_parallel_size == 1 &&
+                           training.micro_batch_size == training.global_batch_size;
+  if (in_backward && training.optimizer.paged == true && Once(random, 2)) {
+    training.optimizer.in_backward = true;
+    training.gradient_clipping = false;
+  }
   const bool plain =
       !training.quantization.format.has_value() && !training.preference.method.has_value();
   const bool alone =
@@ -452,12 +462,14 @@ int64_t JunkNumber(RandomNumbers random) {
   }
 }
 
+constexpr int kJunkRarity = 10;  // of the fields of a job, so that some junk is harmless
+
 void Junk(RandomNumbers random, std::optional<int64_t>& field) {
-  if (Once(random, 6)) field = JunkNumber(random);
+  if (Once(random, kJunkRarity)) field = JunkNumber(random);
 }
 
 void Junk(RandomNumbers random, std::optional<bool>& field) {
-  if (Once(random, 6)) field = Once(random, 2);
+  if (Once(random, kJunkRarity)) field = Once(random, 2);
 }
 
 void Junk(RandomNumbers random, std::optional<double>& field) {
@@ -467,14 +479,14 @@ void Junk(RandomNumbers random, std::optional<double>& field) {
                            1e308,
                            std::numeric_limits<double>::quiet_NaN(),
                            std::numeric_limits<double>::infinity()};
-  if (Once(random, 6)) field = values[Below(random, 6)];
+  if (Once(random, kJunkRarity)) field = values[Below(random, 6)];
 }
 
 // Half of what is set is a word of the API, so that junk gets beyond the first check.
 template <typename Value, size_t kCount>
 void Junk(RandomNumbers random, std::optional<std::string>& field,
           const Word<Value> (&words)[kCount]) {
-  if (!Once(random, 6)) return;
+  if (!Once(random, kJunkRarity)) return;
   field = Once(random, 2) ? AnyWord(random, words)
                           : std::string(static_cast<size_t>(Below(random, 200)), '\xff');
 }
@@ -531,7 +543,7 @@ void JunkParallelism(RandomNumbers random, ParallelismSpec& parallel) {
   Junk(random, parallel.sequence_parallel);
   Junk(random, parallel.context_parallel_method, kContextParallelMethods);
   Junk(random, parallel.pipeline_schedule, kPipelineSchedules);
-  if (!Once(random, 6)) return;
+  if (!Once(random, kJunkRarity)) return;
   for (int64_t i = Below(random, 6); i > 0; --i) {
     parallel.pipeline_layout.push_back(JunkNumber(random));
   }

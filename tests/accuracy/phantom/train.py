@@ -125,7 +125,8 @@ def in_deepspeed(config, row):
 
     settings = {
         "train_micro_batch_size_per_gpu": int(row["micro_batch"]),
-        "gradient_accumulation_steps": int(row["accumulate"]), "bf16": {"enabled": True},
+        "gradient_accumulation_steps": int(row["accumulate"]),
+        "bf16": {"enabled": row["precision"] != "fp32"},
         "zero_optimization": {"stage": int(row["wrapper"][-1])},
         "gradient_clipping": 1.0 if row["clip"] == "True" else 0.0,
     }
@@ -139,13 +140,15 @@ def in_deepspeed(config, row):
     if offload == "parameters":
         settings["zero_optimization"]["offload_param"] = host
     whole = settings["zero_optimization"]["stage"] < 3
+    settings["zero_allow_untested_optimizer"] = True
     model_of(config, row, "meta")  # what this imports does not bear being cut
     made = contextlib.nullcontext() if whole else deepspeed.zero.Init(config_dict_or_path=settings)
     with made:
-        model = model_of(config, {**row, "precision": "bf16-pure"}, "cuda" if whole else "cpu")
+        weights = row["precision"] if row["precision"] == "fp32" else "bf16-pure"
+        model = model_of(config, {**row, "precision": weights}, "cuda" if whole else "cpu")
     engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer_of(model, row),
                                         config=settings)
-    if settings["zero_optimization"]["stage"] == 0:
+    if settings["zero_optimization"]["stage"] == 0 and row["precision"] != "fp32":
         step_whatever_overflows(engine.optimizer)
     torch.cuda.empty_cache()
     engine.train()
@@ -197,33 +200,51 @@ def muon_of(model):
     return InTurn(torch.optim.Muon(matrices), torch.optim.AdamW(rest))
 
 
-def of_bitsandbytes(name):
-    def make(model):
-        import bitsandbytes
+def of_bitsandbytes(model, name):
+    import bitsandbytes
 
-        return getattr(bitsandbytes.optim, name)(model.parameters(), lr=1e-4)
-    return make
+    return getattr(bitsandbytes.optim, name)(model.parameters(), lr=1e-4)
 
 
 OF_TORCH = {"adamw": "AdamW", "adam": "Adam", "sgd": "SGD", "sgd-momentum": "SGD",
             "rmsprop": "RMSprop", "adagrad": "Adagrad"}
-OTHERS = {
-    "adafactor": lambda model: transformers.Adafactor(model.parameters()),
-    "muon": muon_of,
-    "adamw-8bit": of_bitsandbytes("AdamW8bit"),
-    "paged adamw": of_bitsandbytes("PagedAdamW"),
-    "paged adamw-8bit": of_bitsandbytes("PagedAdamW8bit"),
-}
+OF_BITSANDBYTES = {"adamw": "AdamW", "adamw-8bit": "AdamW8bit", "lion": "Lion",
+                   "lion-8bit": "Lion8bit", "ademamix": "AdEMAMix",
+                   "ademamix-8bit": "AdEMAMix8bit"}
+
+
+def schedule_free_of(model, row):
+    import schedulefree
+
+    optimizer = schedulefree.AdamWScheduleFree(model.parameters(),
+                                               foreach=row["implementation"] == "foreach")
+    optimizer.train()
+    return optimizer
+
+
+def lion_of(model):
+    import lion_pytorch
+
+    return lion_pytorch.Lion(model.parameters(), lr=1e-4)
 
 
 def optimizer_of(model, row):
-    if row["optimizer"] in OTHERS:
-        return OTHERS[row["optimizer"]](model)
+    *paged, name = row["optimizer"].replace("in-backward ", "").split()
+    if name == "adafactor":
+        return transformers.Adafactor(model.parameters())
+    if name == "muon":
+        return muon_of(model)
+    if name == "schedule-free-adamw":
+        return schedule_free_of(model, row)
+    if name == "lion" and row["implementation"] == "for-loop":
+        return lion_of(model)
+    if paged or name not in OF_TORCH:
+        return of_bitsandbytes(model, ("Paged" if paged else "") + OF_BITSANDBYTES[name])
     chosen = {"fused": {"foreach": False, "fused": True}, "foreach": {"foreach": True},
               "for-loop": {"foreach": False}}[row["implementation"]]
-    if row["optimizer"] == "sgd-momentum":
+    if name == "sgd-momentum":
         chosen["momentum"] = 0.9
-    make = getattr(torch.optim, OF_TORCH[row["optimizer"]])
+    make = getattr(torch.optim, OF_TORCH[name])
     return make(model.parameters(), lr=1e-4, **chosen)
 
 
@@ -241,6 +262,36 @@ def step(model, optimizer, row):
     if row["clip"] == "True":
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
+
+
+class InBackward:
+    """An optimizer for each parameter, which is stepped as its gradient is there, and goes."""
+
+    def __init__(self, model, row):
+        for parameter in model.parameters():
+            optimizer = optimizer_of(One(parameter), row)
+            parameter.register_post_accumulate_grad_hook(functools.partial(self.take, optimizer))
+
+    @staticmethod
+    def take(optimizer, _):
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    def zero_grad(self, set_to_none):
+        pass
+
+    def step(self):
+        pass
+
+
+class One:
+    """A model of one parameter."""
+
+    def __init__(self, parameter):
+        self.parameter = parameter
+
+    def parameters(self):
+        return [self.parameter]
 
 
 def step_in_deepspeed(engine, row):
@@ -262,7 +313,8 @@ def main():
     if "RANK" in os.environ:
         dist.init_process_group("nccl")
     model = wrapped(config, row)
-    optimizer = optimizer_of(model, row)
+    in_backward = row["optimizer"].startswith("in-backward ")
+    optimizer = InBackward(model, row) if in_backward else optimizer_of(model, row)
     for _ in range(STEPS):
         step(model, optimizer, row)
 

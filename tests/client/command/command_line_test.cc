@@ -227,9 +227,6 @@ TEST(CommandLineTest, SaysWhatIsWrongInOneLine) {
       {"a trainer as the framework", Llama({"--framework", "hf-trainer"}),
        "job.runtime.framework: hf-trainer; is a trainer: it goes to runtime.trainer, with one of "
        "ddp, fsdp1, fsdp2, deepspeed as the framework\n"},
-      {"an optimizer that two fields say", Llama({"--optimizer", "paged_adamw_8bit"}),
-       "job.training.optimizer.name: paged_adamw_8bit; is adamw-8bit with training.optimizer.paged "
-       "true\n"},
       {"words that no command takes",
        {"admit", "one", "two", "three"},
        "two three; not expected here\nSee plimsoll admit --help\n"},

@@ -84,6 +84,25 @@ const std::vector<Refusal>& Precisions() {
        },
        {"job.training.precision.gradient_accumulation_dtype: fp32; is not modelled with "
         "parallelism.zero_stage 1 beside weights in fp16: beside bf16 it is"}},
+      {"sums of DeepSpeed without ZeRO",
+       [](JobSpec& j) {
+         j.runtime.framework = "deepspeed";
+         j.training.precision.preset = "bf16-optimizer";
+       },
+       {"job.training.precision.preset: bf16-optimizer; needs parallelism.zero_stage 1, 2 or 3 to "
+        "sum 16-bit gradients up in fp32"}},
+      {"buckets that DeepSpeed does not have",
+       [](JobSpec& j) {
+         j.runtime.framework = "deepspeed";
+         j.parallelism.zero_stage = 1;
+         j.training.precision.preset = "bf16-optimizer";
+         j.runtime.reduce_bucket_element_count = 5;
+         j.runtime.overlap_communication = true;
+       },
+       {"job.runtime.reduce_bucket_element_count: 5; moves no byte without ZeRO, nor with ZeRO 1 "
+        "and sums in fp32",
+        "job.runtime.overlap_communication: true; moves no byte without ZeRO, nor with ZeRO 1 and "
+        "sums in fp32"}},
       {"master",
        [](JobSpec& j) { j.training.precision.master_dtype = "int64"; },
        {"job.training.precision.master_dtype: int64; must be one of none, fp32, fp16, bf16, fp8"}},
@@ -94,8 +113,7 @@ const std::vector<Refusal>& Precisions() {
         "fp8"}},
       {"optimizer",
        [](JobSpec& j) { j.training.optimizer.name = "adamx"; },
-       {"job.training.optimizer.name: adamx; must be one of sgd, sgd-momentum, rmsprop, adagrad, "
-        "adam, adamw, lamb, lion, adafactor, muon, adamw-8bit"}},
+       {"job.training.optimizer.name: adamx; is not known; nearest: adam, adamw, ademamix"}},
       {"implementation",
        [](JobSpec& j) { j.training.optimizer.implementation = "apex"; },
        {"job.training.optimizer.implementation: apex; must be one of for-loop, foreach, fused"}},
@@ -105,15 +123,59 @@ const std::vector<Refusal>& Precisions() {
          j.training.optimizer.implementation = "fused";
        },
        {"job.training.optimizer.implementation: fused; is not how muon is implemented"}},
+      {"lion-pytorch has no foreach",
+       [](JobSpec& j) {
+         j.training.optimizer.name = "lion";
+         j.training.optimizer.implementation = "foreach";
+       },
+       {"job.training.optimizer.implementation: foreach; is not how lion is implemented"}},
+      {"bitsandbytes' states are fp32",
+       [](JobSpec& j) {
+         j.training.optimizer.name = "ademamix";
+         j.training.precision.optimizer_state_dtype = "bf16";
+       },
+       {"job.training.precision.optimizer_state_dtype: bf16; is not how ademamix keeps its "
+        "states"}},
+      {"bitsandbytes' kernels under FSDP2",
+       [](JobSpec& j) {
+         j.runtime.framework = "fsdp2";
+         j.training.optimizer.name = "lion-8bit";
+       },
+       {"job.training.optimizer.name: lion-8bit; fsdp2 does not have it: bitsandbytes' kernels "
+        "take no DTensor"}},
+      {"lion under FSDP2 is lion-pytorch's",
+       [](JobSpec& j) {
+         j.runtime.framework = "fsdp2";
+         j.training.optimizer.name = "lion";
+         j.training.optimizer.implementation = "fused";
+       },
+       {"job.training.optimizer.implementation: fused; is not how lion is implemented"}},
+      {"an optimizer in backward",
+       [](JobSpec& j) {
+         j.training.optimizer.in_backward = true;
+         j.training.gradient_clipping = true;
+         j.training.global_batch_size = 64;
+       },
+       {"job.training.gradient_clipping: true; needs all gradients at once",
+        "job.training.optimizer.in_backward: true; needs one micro-batch in a step",
+        "job.training.optimizer.implementation: foreach; is not modelled with an optimizer in "
+        "backward"}},
+      {"an optimizer in backward of shards",
+       [](JobSpec& j) {
+         j.runtime.framework = "fsdp2";
+         j.training.optimizer.in_backward = true;
+       },
+       {"job.training.optimizer.in_backward: true; is not modelled with fsdp2: ddp is, on one "
+        "GPU"}},
       {"paged states are fp32, by one kernel",
        [](JobSpec& j) {
          j.training.optimizer.implementation = "foreach";
          j.training.optimizer.paged = true;
          j.training.precision.optimizer_state_dtype = "bf16";
        },
-       {"job.training.precision.optimizer_state_dtype: bf16; is not how paged adamw keeps its "
-        "states",
-        "job.training.optimizer.implementation: foreach; is not how paged adamw is implemented"}},
+       {"job.training.optimizer.implementation: foreach; is not how paged adamw is implemented",
+        "job.training.precision.optimizer_state_dtype: bf16; is not how paged adamw keeps its "
+        "states"}},
       {"paged states that are said to be fp32",
        [](JobSpec& j) {
          j.training.optimizer.paged = true;
@@ -296,12 +358,14 @@ const std::vector<Refusal>& Knobs() {
        {}},
       {"bucket elements zero",
        [](JobSpec& j) {
-         j.runtime.framework = "deepspeed", j.runtime.reduce_bucket_element_count = 0;
+         j.runtime.framework = "deepspeed", j.parallelism.zero_stage = 2;
+         j.runtime.reduce_bucket_element_count = 0;
        },
        {"job.runtime.reduce_bucket_element_count: 0; must be from 1 to 1099511627776"}},
       {"bucket elements negative",
        [](JobSpec& j) {
-         j.runtime.framework = "deepspeed", j.runtime.reduce_bucket_element_count = -1;
+         j.runtime.framework = "deepspeed", j.parallelism.zero_stage = 2;
+         j.runtime.reduce_bucket_element_count = -1;
        },
        {"job.runtime.reduce_bucket_element_count: -1; must be from 1 to 1099511627776"}},
       {"bucket elements of sums that are reduced at once",
@@ -310,8 +374,8 @@ const std::vector<Refusal>& Knobs() {
          j.training.precision.preset = "bf16-optimizer";
          j.runtime.reduce_bucket_element_count = 5;
        },
-       {"job.runtime.reduce_bucket_element_count: 5; moves no byte without ZeRO 1, nor with sums "
-        "in fp32"}},
+       {"job.runtime.reduce_bucket_element_count: 5; moves no byte without ZeRO, nor with ZeRO 1 "
+        "and sums in fp32"}},
       {"bucket elements of a pipeline",
        [](JobSpec& j) {
          j.runtime.framework = "megatron-deepspeed", j.parallelism.zero_stage = 1;

@@ -123,6 +123,44 @@ TEST(OptimizerTest, SomeParametersAreTreatedApart) {
   job.training.optimizer.name = "adamw-8bit";
   EXPECT_EQ(StateBytesIn(ProgramAfter(Valid(job), PassId::kOptimizer)),
             2 * (kNarrow + kNarrow / 256 * 4) + 2 * 4 * kWide);
+  job.training.optimizer.name = "lion-8bit";
+  EXPECT_EQ(StateBytesIn(ProgramAfter(Valid(job), PassId::kOptimizer)),
+            kNarrow + kNarrow / 256 * 4 + 4 * kWide);
+  job.training.optimizer.name = "ademamix-8bit";
+  EXPECT_EQ(StateBytesIn(ProgramAfter(Valid(job), PassId::kOptimizer)),
+            3 * (kNarrow + kNarrow / 256 * 4) + 3 * 4 * kWide);
+}
+
+// bitsandbytes' states of 16-bit weights are fp32; lion-pytorch's are of the weights' dtype.
+TEST(OptimizerTest, StatesOfSixteenBitWeights) {
+  const int64_t all = Estimate(With(SmallJob(), "ddp", "fp32")).parameter_count;
+  const auto bytes = [](const char* name, const char* implementation) {
+    JobSpec job = With(SmallJob(), "ddp", "bf16-pure");
+    job.training.optimizer.name = name;
+    job.training.optimizer.implementation = implementation;
+    return StateBytesIn(ProgramAfter(Valid(job), PassId::kOptimizer));
+  };
+  EXPECT_EQ(bytes("lion", "fused"), 4 * all);
+  EXPECT_EQ(bytes("lion", "for-loop"), 2 * all);
+  EXPECT_EQ(bytes("ademamix", "fused"), 3 * 4 * all);
+  EXPECT_EQ(bytes("schedule-free-adamw", "foreach"), 2 * 2 * all);
+}
+
+// A gradient goes as soon as it is stepped, and the first backward makes states.
+TEST(OptimizerTest, AStepInBackwardKeepsNoGradients) {
+  JobSpec job = With(SmallJob(), "ddp", "bf16-pure");
+  job.parallelism.data_parallel_size = 1;
+  job.training.global_batch_size = job.training.micro_batch_size;
+  job.training.optimizer.implementation = "fused";
+  job.training.optimizer.in_backward = true;
+  job.training.gradient_clipping.reset();
+  const Program program = ProgramOf(job);
+  EXPECT_EQ(FindState(program, "gradients"), nullptr);
+  EXPECT_EQ(FindState(program, "gradients.norms"), nullptr) << "nothing to clip";
+  EXPECT_EQ(program.weight_gradient, WeightGradient::kAdded);
+  const State& momentum = *FindState(program, "optimizer.momentum");
+  EXPECT_NE(momentum.alive & Bit(Phase::kBackward, true), 0);
+  EXPECT_EQ(momentum.alive & Bit(Phase::kForward, true), 0);
 }
 
 // transformers' Trainer tells bitsandbytes to keep an embedding's states in fp32.
@@ -189,7 +227,8 @@ TEST(OptimizerTest, LargeStatesArePaged) {
       << "on the GPU";
   job.training.optimizer.name = "muon";
   EXPECT_THAT(Refusals(job), testing::ElementsAre("job.training.optimizer.paged: true; needs adam, "
-                                                  "adamw, lion or adamw-8bit"));
+                                                  "adamw, lion, adamw-8bit, lion-8bit, ademamix, "
+                                                  "ademamix-8bit"));
 }
 
 // Adafactor keeps a value for each row and column: q 64+64, k and v 32+64 each,

@@ -215,6 +215,50 @@ TEST(ZeroTest, DeepSpeedWidensAllGradientsWithoutZero) {
             nullptr);
 }
 
+// It reduces them as flat copies: all of a small model's at once.
+TEST(ZeroTest, DeepSpeedFlattensGradientsWithoutZero) {
+  JobSpec job = Job("deepspeed", 0);
+  const int64_t all = Estimate(job).parameter_count;
+  EXPECT_EQ(FindState(Sharded(job), "reduce.flat")->fixed_bytes, 2 * all);
+  job.parallelism.data_parallel_size = 1;
+  EXPECT_EQ(FindState(Sharded(job), "reduce.flat"), nullptr);
+}
+
+// The engine steps a copy of its share where weights are fp32 too; their gradients need no
+// widening.
+TEST(ZeroTest, DeepSpeedCopiesAShareOfFp32Weights) {
+  for (const int64_t stage : {1, 2, 3}) {
+    JobSpec job = With(Job("deepspeed", stage), "deepspeed", "fp32");
+    const Program program = Sharded(job);
+    const State* master = FindState(program, "master_weights");
+    ASSERT_NE(master, nullptr) << stage;
+    EXPECT_EQ(master->dtype, DType::kFp32);
+    EXPECT_EQ(master->shards, kRanks);
+    EXPECT_NE(FindState(program, "step.gradients"), nullptr);
+    EXPECT_EQ(FindState(program, "step.gradients.fp32"), nullptr);
+  }
+}
+
+// What Adagrad made for the weights it was given stays beside the states of the share; Adafactor
+// finds no rows in a flat share.
+TEST(ZeroTest, DeepSpeedStepsFlatShares) {
+  JobSpec job = Job("deepspeed", 1);
+  job.training.optimizer.name = "adagrad";
+  for (const int64_t stage : {1, 2, 3}) {
+    job.parallelism.zero_stage = stage;
+    const Program program = Sharded(job);
+    const State* unused = FindState(program, "optimizer.variance.unused");
+    ASSERT_EQ(unused != nullptr, stage < 3) << stage;
+    if (stage == 3) continue;
+    EXPECT_EQ(unused->shards, 1);
+  }
+  for (const char* framework : {"deepspeed", "fsdp1"}) {
+    JobSpec factored = Job(framework, 3);
+    factored.training.optimizer.name = "adafactor";
+    EXPECT_EQ(FindState(Sharded(factored), "optimizer.factors")->basis, Basis::kParameters);
+  }
+}
+
 // Sums in fp32 are, with ZeRO 1, one buffer of all gradients, beside 16-bit ones that stay; with
 // ZeRO 2 a rank's share, which is stepped from where it is; with ZeRO 3 there is nothing else.
 TEST(ZeroTest, DeepSpeedSumsInFp32) {

@@ -41,7 +41,8 @@ constexpr char kEverything[] = R"({
       "gradient_accumulation_dtype": "i", "reduce_dtype": "j", "master_dtype": "k",
       "optimizer_state_dtype": "l", "router_dtype": "ll",
       "fp8_recipe": "lll", "fp8_parameters": true},
-    "optimizer": {"name": "m", "implementation": "n", "paged": true}, "gradient_clipping": false,
+    "optimizer": {"name": "m", "implementation": "n", "paged": true,
+      "in_backward": true}, "gradient_clipping": false,
     "recompute": {"mode": "o", "modules": ["p", "q"], "interval": 12, "unit_layer_count": 13},
     "attention": "r", "loss": {"implementation": "s", "chunk_count": 14},
     "resumed_from_checkpoint": true,
@@ -208,6 +209,7 @@ TEST(FromProtoTest, CopiesTheTraining) {
       ElementsAre("f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "r", "s"));
   EXPECT_THAT(training.recompute.modules, ElementsAre("p", "q"));
   EXPECT_EQ(training.optimizer.paged, true);
+  EXPECT_EQ(training.optimizer.in_backward, true);
   EXPECT_EQ(training.gradient_clipping, false);
   EXPECT_EQ(training.resumed_from_checkpoint, true);
 }

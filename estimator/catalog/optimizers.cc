@@ -1,0 +1,145 @@
+#include "estimator/catalog/optimizers.h"
+
+#include <algorithm>
+
+namespace plimsoll {
+namespace {
+
+constexpr int32_t kScaled = 256;  // bitsandbytes: elements of an 8-bit state that share a scale
+
+constexpr OptimizerState kMomentum[] = {{"optimizer.momentum"}};
+constexpr OptimizerState kVariance[] = {{"optimizer.variance"}};
+constexpr OptimizerState kMoments[] = {{"optimizer.momentum"}, {"optimizer.variance"}};
+constexpr OptimizerState kIterateAndVariance[] = {{"optimizer.iterate"}, {"optimizer.variance"}};
+constexpr OptimizerState kTwoMomentaAndVariance[] = {
+    {"optimizer.momentum"}, {"optimizer.momentum.slow"}, {"optimizer.variance"}};
+constexpr OptimizerState kFactors[] = {
+    {"optimizer.factors", StateBasis::kRowsAndColumns, DType::kFp32}};
+constexpr OptimizerState kMomentumAndRest[] = {{"optimizer.momentum", StateBasis::kPicked},
+                                               {"optimizer.momentum.rest", StateBasis::kRest},
+                                               {"optimizer.variance.rest", StateBasis::kRest}};
+constexpr OptimizerState kNarrowMomentum[] = {
+    {"optimizer.momentum", StateBasis::kPicked, DType::kInt8},
+    {"optimizer.momentum.scales", StateBasis::kPicked, DType::kFp32, kScaled},
+    {"optimizer.momentum.rest", StateBasis::kRest, DType::kFp32}};
+constexpr OptimizerState kNarrowMoments[] = {
+    {"optimizer.momentum", StateBasis::kPicked, DType::kInt8},
+    {"optimizer.momentum.scales", StateBasis::kPicked, DType::kFp32, kScaled},
+    {"optimizer.momentum.rest", StateBasis::kRest, DType::kFp32},
+    {"optimizer.variance", StateBasis::kPicked, DType::kInt8},
+    {"optimizer.variance.scales", StateBasis::kPicked, DType::kFp32, kScaled},
+    {"optimizer.variance.rest", StateBasis::kRest, DType::kFp32}};
+constexpr OptimizerState kNarrowMomentaAndVariance[] = {
+    {"optimizer.momentum", StateBasis::kPicked, DType::kInt8},
+    {"optimizer.momentum.scales", StateBasis::kPicked, DType::kFp32, kScaled},
+    {"optimizer.momentum.rest", StateBasis::kRest, DType::kFp32},
+    {"optimizer.momentum.slow", StateBasis::kPicked, DType::kInt8},
+    {"optimizer.momentum.slow.scales", StateBasis::kPicked, DType::kFp32, kScaled},
+    {"optimizer.momentum.slow.rest", StateBasis::kRest, DType::kFp32},
+    {"optimizer.variance", StateBasis::kPicked, DType::kInt8},
+    {"optimizer.variance.scales", StateBasis::kPicked, DType::kFp32, kScaled},
+    {"optimizer.variance.rest", StateBasis::kRest, DType::kFp32}};
+
+constexpr std::array<bool, 3> kLoops = {true, false, false};
+constexpr std::array<bool, 3> kFused = {false, false, true};
+
+}  // namespace
+
+const std::array<OptimizerRow, kOptimizerCount> kOptimizerRows = {{
+    {.optimizer = OptimizerName::kSgd,
+     .states = {},
+     .temporaries = {.loop_copies = 0, .loop_copies_of_16bit = 0, .foreach_values = 0},
+     .source = "torch optim/sgd.py"},
+    {.optimizer = OptimizerName::kSgdMomentum,
+     .states = kMomentum,
+     .temporaries = {.loop_copies = 0, .loop_copies_of_16bit = 0, .foreach_values = 0},
+     .source = "torch optim/sgd.py"},
+    {.optimizer = OptimizerName::kRmsprop,
+     .states = kVariance,
+     .temporaries = {.loop_copies = 1, .loop_copies_of_16bit = 1},
+     .source = "torch optim/rmsprop.py"},
+    // Its gradients are scaled beside the root.
+    {.optimizer = OptimizerName::kAdagrad,
+     .states = kVariance,
+     .temporaries = {.loop_copies = 1, .loop_copies_of_16bit = 1, .foreach_values = 2},
+     .made_with_it = true,
+     .source = "torch optim/adagrad.py, __init__, _multi_tensor_adagrad"},
+    // Its root is divided.
+    {.optimizer = OptimizerName::kAdam,
+     .states = kMoments,
+     .pages = true,
+     .on_hosts = true,
+     .source = "torch optim/adam.py; deepspeed ops/adam/cpu_adam.py"},
+    {.optimizer = OptimizerName::kAdamW,
+     .states = kMoments,
+     .pages = true,
+     .on_hosts = true,
+     .source = "torch optim/adamw.py; deepspeed ops/adam/cpu_adam.py"},
+    {.optimizer = OptimizerName::kLamb,
+     .states = kMoments,
+     .sees_shapes = true,
+     .source = "deepspeed ops/lamb/fused_lamb.py"},
+    {.optimizer = OptimizerName::kLion,
+     .states = kMomentum,
+     .implementations = {true, false, true},
+     .fused_is_bitsandbytes = true,
+     .pages = true,
+     .on_hosts = true,
+     .source = "lion-pytorch lion_pytorch.py, update_fn; bitsandbytes optim/lion.py; deepspeed "
+               "ops/lion/cpu_lion.py"},
+    // Two of its update; of what is narrower than fp32 the gradient and the weight widened.
+    {.optimizer = OptimizerName::kAdafactor,
+     .states = kFactors,
+     .temporaries = {.loop_copies_of_16bit = 4, .loop_dtype = DType::kFp32},
+     .implementations = kLoops,
+     .sees_shapes = true,
+     .source = "transformers optimization.py, Adafactor.step"},
+    {.optimizer = OptimizerName::kMuon,
+     .states = kMomentumAndRest,
+     .picks = Picks::kMatrices,
+     .implementations = kLoops,
+     .sees_shapes = true,
+     .source = "torch optim/_muon.py"},
+    {.optimizer = OptimizerName::kAdamW8bit,
+     .states = kNarrowMoments,
+     .picks = Picks::kLarge,
+     .implementations = kFused,
+     .fused_is_bitsandbytes = true,
+     .pages = true,
+     .sees_shapes = true,
+     .source = "bitsandbytes optim/optimizer.py, Optimizer2State.init_state, min_8bit_size"},
+    {.optimizer = OptimizerName::kLion8bit,
+     .states = kNarrowMomentum,
+     .picks = Picks::kLarge,
+     .implementations = kFused,
+     .fused_is_bitsandbytes = true,
+     .pages = true,
+     .sees_shapes = true,
+     .source = "bitsandbytes optim/optimizer.py, Optimizer1State.init_state, min_8bit_size"},
+    {.optimizer = OptimizerName::kAdEMAMix,
+     .states = kTwoMomentaAndVariance,
+     .implementations = kFused,
+     .fused_is_bitsandbytes = true,
+     .pages = true,
+     .source = "bitsandbytes optim/ademamix.py, init_state"},
+    {.optimizer = OptimizerName::kAdEMAMix8bit,
+     .states = kNarrowMomentaAndVariance,
+     .picks = Picks::kLarge,
+     .implementations = kFused,
+     .fused_is_bitsandbytes = true,
+     .pages = true,
+     .sees_shapes = true,
+     .source = "bitsandbytes optim/ademamix.py, init_state"},
+    {.optimizer = OptimizerName::kScheduleFreeAdamW,
+     .states = kIterateAndVariance,
+     .temporaries = {.loop_copies = 1, .loop_copies_of_16bit = 1},
+     .implementations = {true, true, false},
+     .source = "schedulefree adamw_schedulefree.py, step"},
+}};
+
+bool OptimizerRow::HasOwnDType() const {
+  return std::any_of(states.begin(), states.end(),
+                     [](const OptimizerState& state) { return state.dtype != DType::kNone; });
+}
+
+}  // namespace plimsoll
