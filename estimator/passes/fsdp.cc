@@ -133,15 +133,6 @@ bool GoesInBackward(const Job& job) {
   return job.pipeline_parallel_size == 1 && job.recompute_unit_layer_count == 1;
 }
 
-// Whether a root group's weights are gone when what is reduced is made. FSDP1's gradients of a
-// group become one flat tensor before they go, and where they are reduced in another dtype a
-// copy of that after.
-// Source: torch/distributed/fsdp/_runtime_utils.py, _post_backward_hook.
-bool RootGoesFirst(const Job& job) {
-  const bool cast = job.precision.reduce != job.precision.gradient;
-  return GoesInBackward(job) && (!job.profile->flat_units || cast);
-}
-
 TensorId AddFlat(const Job& job, absl::string_view name, int64_t elements, Stream stream,
                  Block& block) {
   return AddTensor(block, {.name = name,
@@ -175,15 +166,23 @@ void AddGather(const Job& job, Block& block, const Elements& elements, int64_t l
                              .forward_bytes = weights,
                              .backward_bytes = weights});
   }
-  const int64_t both = Add(weights, Bytes(job.precision.parameter, layer_elements));
+  const int64_t next = Bytes(job.precision.parameter, layer_elements);
   // Nothing is on its way behind the head's or, of FSDP2, before the first.
   const bool passed = block.kind == BlockKind::kLayer || (first && block.kind != BlockKind::kHead);
-  block.buffers.push_back({.name = "gather.output",
-                           .role = Role::kCommunication,
-                           .stream = Stream::kAllGather,
-                           .forward_bytes = stays && first ? 0 : both,
-                           .backward_bytes = stays || !passed ? 0 : (first ? both : weights),
-                           .input_bytes = GatherInputBytes(job, elements)});
+  const bool forward = !stays || !first;
+  const bool backward = !stays && passed;
+  BlockBuffer buffer{.name = "gather.output",
+                     .role = Role::kCommunication,
+                     .stream = Stream::kAllGather,
+                     .forward_bytes = forward ? weights : 0,
+                     .backward_bytes = backward ? weights : 0,
+                     .input_bytes = GatherInputBytes(job, elements)};
+  if (!first) buffer.forward_bytes = Add(weights, next);  // one after the other, of one size
+  block.buffers.push_back(buffer);
+  if (!first) return;
+  buffer.forward_bytes = forward ? next : 0;
+  buffer.backward_bytes = backward ? next : 0;
+  block.buffers.push_back(buffer);
 }
 
 // The gradients of a group on their way to other ranks.
@@ -244,19 +243,35 @@ Elements RootOf(const Groups& groups, const Program& program) {
   return root;
 }
 
-// The head's whole gradients wait for the embedding's: with FSDP2 for the reduction, with FSDP1
-// for one flat gradient of the group, which those of earlier micro-batches are then added to.
+// The head's whole gradients wait for the embedding's, and all are sent as one. Under no_sync
+// FSDP1's are one flat gradient of the group, which those of earlier micro-batches are added to.
 // Source: torch/distributed/fsdp/_fully_shard/_fsdp_state.py,
 // _root_post_backward_final_callback; _flat_param.py, _get_unflat_views.
 void AddHeadGradients(const Job& job, const Elements& head, Program& program) {
   const int64_t waiting = Add(head.trained, head.tied);
-  if (waiting == 0 || (AccumulatesWhole(job) && !job.profile->flat_units)) return;
+  const bool whole = AccumulatesWhole(job);
+  if (waiting == 0 || (whole && !job.profile->flat_units)) return;
+  program.ends_are_one_group = !whole && job.pipeline_parallel_size == 1;
+  if (program.ends_are_one_group) return;
   program.states.push_back({.name = "gradients.head",
                             .role = Role::kGradient,
                             .place = Place::kHeadStage,
                             .basis = Basis::kBytes,
                             .fixed_bytes = Bytes(job.precision.gradient, waiting),
                             .alive = During(Phase::kBackward, Phase::kBackward, true, true)});
+}
+
+// FSDP1's goes behind the flat gradient that is made of it, FSDP2's before what is reduced is made.
+// Source: torch/distributed/fsdp/_runtime_utils.py, _post_backward_hook;
+// _fully_shard/_fsdp_param_group.py, post_backward.
+void HoldRoot(const Job& job, const Elements& root, Block& embedding, Program& program) {
+  if (!job.profile->flat_units) return Hold(job, "gathered.root", root.all, embedding);
+  AddGathered(job, root.all,
+              {.name = "gathered.root",
+               .place = Place::kEverywhere,
+               .until_reduced = true,
+               .alive = kForwardToBackward},
+              program);
 }
 
 // The group is gathered before the first block, and reduced after the last.
@@ -266,7 +281,7 @@ void AddRootGroup(const Job& job, const Elements& layer, const Groups& groups, P
     Block& block = program.blocks[i];
     if (block.kind == BlockKind::kLayer) continue;
     const bool head = block.kind == BlockKind::kHead;
-    if (!RootGoesFirst(job)) {
+    if (!GoesInBackward(job)) {
       AddGathered(job, groups[i].all,
                   {.name = head ? "gathered.head" : "gathered.embedding",
                    .place = head ? Place::kHeadStage : Place::kEmbeddingStage,
@@ -278,7 +293,7 @@ void AddRootGroup(const Job& job, const Elements& layer, const Groups& groups, P
       AddHeadGradients(job, groups[i], program);
       continue;
     }
-    if (RootGoesFirst(job)) Hold(job, "gathered.root", root.all, block);
+    if (GoesInBackward(job)) HoldRoot(job, root, block, program);
     AddReduce(job, block, root.trained);
     if (job.profile->flat_units) continue;  // a view of what is gathered
     AddRootGather(job, root, layer, block);
@@ -322,7 +337,11 @@ void AddReshardedRoot(const Job& job, const Elements& layer, const Groups& group
                               During(Phase::kBackward, Phase::kBackward, true, true);
   const Elements root = RootOf(groups, program);
   AddGathered(job, root.all,
-              {.name = "gathered.root", .place = Place::kEverywhere, .alive = kInLayers}, program);
+              {.name = "gathered.root",
+               .place = Place::kEverywhere,
+               .until_reduced = GoesInBackward(job),
+               .alive = kInLayers},
+              program);
   for (size_t i = 0; i < groups.size(); ++i) {
     Block& block = program.blocks[i];
     if (block.kind == BlockKind::kHead) {
@@ -345,7 +364,6 @@ bool SharesTable(const Job& job) {
 // Of FSDP1's flat shards one parameter may be all. Source: torch/distributed/fsdp/_flat_param.py,
 // _get_shard_metadata, _use_sharded_views.
 void CapLoops(const Job& job, const Groups& groups, Program& program) {
-  if (!job.profile->flat_units) return;
   int64_t most = RootOf(groups, program).trained;
   for (size_t i = 0; i < groups.size(); ++i) {
     const bool layer = program.blocks[i].kind == BlockKind::kLayer;
@@ -357,31 +375,59 @@ void CapLoops(const Job& job, const Groups& groups, Program& program) {
   }
 }
 
+// FSDP1 makes what it will gather into, and frees it, before the first step, of the root first;
+// where forward reads another dtype also the shard in that, and all in the master's.
+// Source: torch/distributed/fsdp/_flat_param.py, init_flat_param_attributes.
+void AddSetUp(const Job& job, const Elements& group, Program& program) {
+  const bool cast = job.precision.master != DType::kNone;
+  const auto add = [&](absl::string_view name, DType dtype, int64_t elements) {
+    program.states.push_back({.name = name,
+                              .basis = Basis::kBytes,
+                              .dtype = dtype,
+                              .fixed_bytes = Bytes(dtype, elements),
+                              .sets_up_behind = true,
+                              .alive = 0});
+  };
+  const int64_t shard = CeilDivide(group.all, job.shard_group_size);
+  if (cast) add("set_up.shard", job.precision.parameter, shard);
+  add("set_up.gathered", job.precision.parameter, Multiply(shard, job.shard_group_size));
+  if (cast) add("set_up.gathered.wide", job.precision.master, group.all);
+}
+
+// Of the largest kind.
+Elements LargestLayer(const Groups& groups, const Program& program) {
+  Elements largest;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const bool layer = program.blocks[i].kind == BlockKind::kLayer;
+    if (layer && groups[i].all > largest.all) largest = groups[i];
+  }
+  return largest;
+}
+
+// FSDP1's gradients of a unit become one flat tensor in the stream that gathers its weights:
+// their views were made there, and autograd runs backward where forward was. It casts that in
+// the stream that reduces it.
+// Source: torch/distributed/fsdp/_runtime_utils.py, _unshard, _post_backward_hook;
+// _flat_param.py, _use_unsharded_views; torch/csrc/autograd/input_metadata.h, stream.
+void ApplyFlatUnits(const Job& job, const Groups& groups, const Elements& layer, Program& program) {
+  const bool cast = job.precision.reduce != job.precision.gradient;
+  program.reduce_stream = cast ? Stream::kReduceScatter : Stream::kAllGather;
+  CapLoops(job, groups, program);
+  AddSetUp(job, RootOf(groups, program), program);
+  AddSetUp(job, layer, program);
+}
+
 }  // namespace
 
 void ApplyFsdp(const Job& job, Program& program) {
   ShardStates(job, program);
   if (job.offload_parameters) MoveToHost(program);
-  const bool first = job.profile->flat_units;
-  if (first) {
-    // FSDP1's gradients of a unit become one flat tensor in the stream that gathers its weights:
-    // their views were made there, and autograd runs backward where forward was. It casts that in
-    // the stream that reduces it.
-    // Source: torch/distributed/fsdp/_runtime_utils.py, _unshard, _post_backward_hook;
-    // _flat_param.py, _use_unsharded_views; torch/csrc/autograd/input_metadata.h, stream.
-    const bool cast = job.precision.reduce != job.precision.gradient;
-    program.reduce_stream = cast ? Stream::kReduceScatter : Stream::kAllGather;
-  }
   const bool shares = SharesTable(job);
   const bool root = job.profile->root_group || shares;
   const bool stays = !job.reshard_after_forward;
   const Groups groups = GroupsOf(job, program);
-  CapLoops(job, groups, program);
-  Elements of_layer;  // of the largest kind
-  for (size_t i = 0; i < groups.size(); ++i) {
-    const bool layer = program.blocks[i].kind == BlockKind::kLayer;
-    if (layer && groups[i].all > of_layer.all) of_layer = groups[i];
-  }
+  const Elements of_layer = LargestLayer(groups, program);
+  if (job.profile->flat_units) ApplyFlatUnits(job, groups, of_layer, program);
   for (size_t i = 0; i < groups.size(); ++i) {
     Block& block = program.blocks[i];
     const bool layer = block.kind == BlockKind::kLayer;

@@ -245,10 +245,12 @@ std::string Line(const State& state) {
           .If(state.grows_in_backward, "grows in backward")
           .If(state.adds_up, "adds micro-batches up")
           .If(state.until_backward, "until backward")
+          .If(state.until_reduced, "until reduced")
           .If(state.until_temporaries, "until the step's own")
           .If(state.fills_in, "fills in")
           .If(state.takes_grown, "takes what grew")
           .If(state.sets_up, "sets up")
+          .If(state.sets_up_behind, "sets up behind")
           .If(state.remakes_last, "remakes the last")
           .If(state.beside_others, "beside others")
           .If(state.of_threads, "of threads")
@@ -293,6 +295,7 @@ std::string Describe(const Program& program) {
       "gradients of weights: ", Name(program.gradient_dtype), ", ",
       kWeightGradients[static_cast<size_t>(program.weight_gradient)],
       Words()
+          .If(program.ends_are_one_group, "ends are one group")
           .If(program.row_shards > 1, absl::StrCat("rows over ", program.row_shards))
           .If(program.reduce_stream != Stream::kCompute, "reduced in a stream of their own")
           .After(", ")));

@@ -86,6 +86,31 @@ inline bool Waits(const Program& program, bool later) {
   });
 }
 
+// Whether gradients of a block go to other ranks as they are made, its own or with a group's.
+inline bool IsSent(const Program& program, const Block& block) {
+  return block.reduce_bytes > 0 || (program.ends_are_one_group && block.kind == BlockKind::kHead);
+}
+
+// Whether what is reduced is held until the next block's is: FSDP2 does, FSDP1, which has a stream
+// for it, does not. Source: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py,
+// reduce_scatter_state; _runtime_utils.py, _reduce_grad.
+inline bool HoldsReduced(const Program& program) {
+  return program.reduce_stream == Stream::kCompute;
+}
+
+// Whether gradients of a block become one flat tensor before what was gathered goes (FSDP1, where
+// they are not kept whole).
+inline bool Flattens(const Program& program) {
+  return !HoldsReduced(program) &&
+         std::none_of(program.states.begin(), program.states.end(),
+                      [&](const State& state) { return IsMadeByBackward(program, state); });
+}
+
+// Whether that is cast, and stays until those of the rank are there; else it is what is reduced.
+inline bool CastsFlat(const Program& program) {
+  return Flattens(program) && program.reduce_stream == Stream::kReduceScatter;
+}
+
 // Whether a state has a part for the parameter.
 inline bool IsOf(const State& state, const Parameter& parameter) {
   return state.of == Selection::kAll || state.of == KindOf(parameter);

@@ -429,8 +429,12 @@ struct State {
   bool fills_in = false;           // then has zeros for parameters that backward made none of
   bool takes_grown = false;        // is those that grew, kept, where it is alive and they are not
   bool until_backward = false;     // freed when the loss begins to run backward
+  bool until_reduced = false;      // freed before the embedding's gradients are sent
   bool until_temporaries = false;  // gone when the step makes tensors of its own
-  bool sets_up = false;            // made and freed before the first step, its memory cached
+  // Made and freed before the first step, its memory cached: before all else is there, or behind
+  // it.
+  bool sets_up = false;
+  bool sets_up_behind = false;
   bool remakes_last = false;   // the state before it, made anew, each storage before it is freed
   bool beside_others = false;  // of a parameter: made with others like it, before the next one's
   bool of_threads = false;     // a buffer for each thread, made when it first multiplies matrices
@@ -507,6 +511,8 @@ struct Program {
   // The head's gradient of a table that the embedding reads too waits for the embedding's, where it
   // is not kept anyway.
   int64_t waiting_gradient_bytes = 0;
+  // Embedding and head are one group, whose gradients are sent when the embedding's are there.
+  bool ends_are_one_group = false;
   int64_t row_shards = 1;  // ranks that split each parameter's first axis (FSDP2)
   // Of gradients on their way to other ranks. In that of reduce-scatters they are cast, from one
   // flat tensor in that of gathers (FSDP1).

@@ -71,6 +71,7 @@ class Planner {
 
  private:
   StageBlock LayerAt(int64_t layer, bool reference) const;
+  StageBlock Head() const;
   void Add(SlotKind kind, const StageBlock& at = {});
   void EachOf(BlockKind kind, bool reference, absl::FunctionRef<void(const StageBlock&)> add);
   void Once(absl::FunctionRef<void()> add) { Repeat(1, 0, add); }
@@ -186,8 +187,18 @@ void Planner::ForwardReference() {
 void Planner::BackwardBlock(const StageBlock& at, bool gathers) {
   if (gathers) Add(SlotKind::kGather, at);
   Add(SlotKind::kBackward, at);
-  if (BlockAt(program_, at).reduce_bytes > 0) Add(SlotKind::kReduce, at);
+  const Block& block = BlockAt(program_, at);
+  const bool together = EndsTogether(program_, chunk_);
+  if (together && block.kind == BlockKind::kHead) return;  // with the embedding's
+  if (block.reduce_bytes > 0) Add(SlotKind::kReduce, at);
+  if (together && block.kind == BlockKind::kEmbedding) Add(SlotKind::kGrow, Head());
   Add(SlotKind::kGrow, at);
+}
+
+StageBlock Planner::Head() const {
+  const auto is = [](const Block& block) { return block.kind == BlockKind::kHead; };
+  const auto at = std::find_if(program_.blocks.begin(), program_.blocks.end(), is);
+  return {static_cast<uint32_t>(at - program_.blocks.begin()), -1, false};
 }
 
 // Weights are gathered before layers run again; of those that do together, the last one's.

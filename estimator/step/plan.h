@@ -72,6 +72,11 @@ struct Slots {
   void ForEach(absl::FunctionRef<void(const Slot&)> play) const;
 };
 
+// Whether gradients of embedding and head go together, when the embedding's are there.
+inline bool EndsTogether(const Program& program, const Stage& chunk) {
+  return program.ends_are_one_group && chunk.embedding && chunk.head;
+}
+
 struct Plan {
   Slots forward;
   Slots backward;

@@ -162,20 +162,17 @@ void StageStates::EndGrown(Alive now) {
 
 void StageStates::Enter(Phase phase, bool first_step) {
   const Alive now = Bit(phase, first_step);
-  for (size_t i = 0; fresh_ && i < made_.size(); ++i) {
+  const bool fresh = std::exchange(fresh_, false);
+  for (size_t i = 0; fresh && i < made_.size(); ++i) {
     if (program_.states[i].sets_up) Make(i);
   }
-  fresh_ = false;
   for (const State& state : program_.states) {
     const bool fills = phase == Phase::kGradientReduction && state.fills_in;
     if (fills && IsMadeByBackward(program_, state)) FillIn(state);
   }
   if (phase > Phase::kBackward && (grown_alive_ & now) == 0) EndGrown(now);
   for (size_t i = 0; i < made_.size(); ++i) {
-    if (!made_[i] || (program_.states[i].alive & now) != 0) continue;
-    Release(alive_[i]);
-    alive_[i].clear();
-    made_[i] = false;
+    if (made_[i] && (program_.states[i].alive & now) == 0) End(i);
   }
   std::vector<size_t> together;
   for (size_t i = 0; i < made_.size(); ++i) {
@@ -191,6 +188,17 @@ void StageStates::Enter(Phase phase, bool first_step) {
     }
   }
   MakeTogether(together);
+  for (size_t i = 0; fresh && i < made_.size(); ++i) {
+    if (!program_.states[i].sets_up_behind) continue;
+    Make(i);
+    End(i);
+  }
+}
+
+void StageStates::End(size_t index) {
+  Release(alive_[index]);
+  alive_[index].clear();
+  made_[index] = false;
 }
 
 void StageStates::MakeWorkspace(Thread thread) {
@@ -207,7 +215,8 @@ int32_t StageStates::MakeGrown(const State& state, const StageBlock& at, Dealt& 
   return writer_.Birth(piece);
 }
 
-void StageStates::GrowBlock(size_t chunk, const StageBlock& at, const std::vector<int32_t>& made) {
+std::vector<int32_t> StageStates::GrowBlock(size_t chunk, const StageBlock& at,
+                                            const std::vector<int32_t>& made) {
   std::vector<int32_t>& grown = grown_[chunk];
   const State* taken = nullptr;
   for (const State& state : program_.states) {
@@ -216,7 +225,7 @@ void StageStates::GrowBlock(size_t chunk, const StageBlock& at, const std::vecto
     for (const int32_t id : made) writer_.Refer(id);
     grown.insert(grown.end(), made.begin(), made.end());
   }
-  const bool copied = program_.blocks[at.block].reduce_bytes > 0;
+  const bool copied = IsSent(program_, program_.blocks[at.block]);
   if (copied) Release(made);
   for (size_t i = 0; i < program_.states.size(); ++i) {
     const State& state = program_.states[i];
@@ -224,42 +233,46 @@ void StageStates::GrowBlock(size_t chunk, const StageBlock& at, const std::vecto
     grown.push_back(MakeGrown(state, at, grown_dealt_[i]));
   }
   if (!copied) Release(made);
-  SendToHost(at);
+  return SendToHost(at);
 }
 
-void StageStates::AddBlock(const StageBlock& at, const std::vector<int32_t>& made) {
+std::vector<int32_t> StageStates::AddBlock(const StageBlock& at, const std::vector<int32_t>& made) {
   Release(made);
-  if (program_.blocks[at.block].reduce_bytes == 0) return;
+  if (!IsSent(program_, program_.blocks[at.block])) return {};
+  std::vector<int32_t> added = SendToHost(at);
   for (const State& state : program_.states) {
     if (!state.grows_in_backward || IsMadeByBackward(program_, state)) continue;
     Dealt dealt = None();
-    writer_.Release(MakeGrown(state, at, dealt));
+    added.push_back(MakeGrown(state, at, dealt));
   }
-  SendToHost(at);
+  return added;
 }
 
 // Gradients that are kept in the host's memory: a rank's share is there once it is reduced.
 // Source: torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py, foreach_reduce.
-void StageStates::SendToHost(const StageBlock& at) {
+std::vector<int32_t> StageStates::SendToHost(const StageBlock& at) {
+  std::vector<int32_t> sent;
   for (const State& state : program_.host_states) {
     if (!state.grows_in_backward) continue;
     Dealt dealt = None();
-    writer_.Release(MakeGrown(state, at, dealt));
+    sent.push_back(MakeGrown(state, at, dealt));
   }
+  return sent;
 }
 
 void StageStates::Release(const std::vector<int32_t>& storages) {
   for (const int32_t id : storages) writer_.Release(id);
 }
 
+void StageStates::EndThose(bool State::*which) {
+  for (size_t i = 0; i < made_.size(); ++i) {
+    if (program_.states[i].*which && made_[i]) End(i);
+  }
+}
+
 void StageStates::BeginBackward() {
   grown_dealt_.assign(made_.size(), None());
-  for (size_t i = 0; i < made_.size(); ++i) {
-    if (!program_.states[i].until_backward || !made_[i]) continue;
-    Release(alive_[i]);
-    alive_[i].clear();
-    made_[i] = false;
-  }
+  EndThose(&State::until_backward);
 }
 
 void StageStates::EndBackward(size_t chunk) {

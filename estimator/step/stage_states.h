@@ -35,10 +35,14 @@ class StageStates {
   // Takes the gradients that backward of a block made, a storage for each
   // parameter (or kNoStorage), and makes those that it did not. Those that were
   // copied into the input of a reduce-scatter are gone before its output is made.
-  void GrowBlock(size_t chunk, const StageBlock& at, const std::vector<int32_t>& made);
-  // The same where GrowsIn did not hold: what is reduced is added to what there
-  // is, and freed.
-  void AddBlock(const StageBlock& at, const std::vector<int32_t>& made);
+  // Returns what is on its way to the host, which is the caller's to free.
+  std::vector<int32_t> GrowBlock(size_t chunk, const StageBlock& at,
+                                 const std::vector<int32_t>& made);
+  // The same where GrowsIn did not hold: what is reduced is added to what there is, and is the
+  // caller's too.
+  std::vector<int32_t> AddBlock(const StageBlock& at, const std::vector<int32_t>& made);
+  // Frees what goes before the embedding's gradients are sent.
+  void EndUntilReduced() { EndThose(&State::until_reduced); }
   // `thread` multiplies matrices: its first product makes what it keeps for that.
   void MakeWorkspace(Thread thread);
   // Backward of a micro-batch begins, and is over.
@@ -63,7 +67,9 @@ class StageStates {
   void MakeTogether(const std::vector<size_t>& states);
   void FillIn(const State& state);
   void EndGrown(Alive now);
-  void SendToHost(const StageBlock& at);
+  void EndThose(bool State::*which);
+  void End(size_t index);
+  std::vector<int32_t> SendToHost(const StageBlock& at);
   int32_t MakeGrown(const State& state, const StageBlock& at, Dealt& dealt);
   TimelineStorage PieceOf(const State& state, const StageBlock& at, const Parameter& tensor,
                           Dealt& dealt) const;

@@ -1,6 +1,7 @@
 #include "estimator/step/sum_plan.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace plimsoll {
 namespace {
@@ -36,8 +37,11 @@ Parts::Parts(const Program& of, const BlockRuns& with, std::pmr::memory_resource
     sums.push_back(SumBlock(block, program.row_shards));
     reduces = reduces || block.reduce_bytes > 0;
   }
+  flattens = Flattens(program);
+  casts_flat = CastsFlat(program);
   for (const State& state : program.states) {
     if (state.grows_in_backward) grown.push_back(&state);
+    if (state.until_reduced) until_reduced_bytes = Add(until_reduced_bytes, state.fixed_bytes);
   }
   for (const Block& block : program.blocks) {
     for (size_t i = 0; i < block.parameters.size() && !grown.empty(); ++i) {
@@ -76,16 +80,41 @@ int64_t PlanSum::MadeBytes(size_t run) const {
   return Bytes(parts_.program.gradient_dtype, parts_.sums[run].all.parameters);
 }
 
-// A block's gradients whole, or, where that is more, as they are kept, here or by the host.
-int64_t PlanSum::OwnBytes(size_t run) const {
+// Of the block at work, or of its group.
+int64_t PlanSum::FlatBytes(const Standing& at) const {
+  const int64_t own = Bytes(parts_.program.gradient_dtype, parts_.sums[at.run].all.parameters);
+  const bool group = BlockOf(at.run).kind == BlockKind::kEmbedding;
+  return Add(own, group ? at.waiting_bytes : 0);
+}
+
+// What is added of a block to gradients of earlier micro-batches, or to the host's.
+int64_t PlanSum::AddedBytes(size_t run, bool later) const {
   const BlockSums& sums = parts_.sums[run];
   const ParameterSums& here = table_is_here_ ? sums.own : sums.all;
-  int64_t kept = 0;
-  for (const State* state : parts_.grown) kept = Add(kept, StateBytes(*state, here));
-  for (const State& state : parts_.program.host_states) {
-    if (state.grows_in_backward) kept = Add(kept, StateBytes(state, here));
+  int64_t bytes = 0;
+  for (const State* state : parts_.grown) {
+    if (!later || !Persists(*state) || IsMadeByBackward(parts_.program, *state)) continue;
+    bytes = Add(bytes, StateBytes(*state, here));
   }
-  return std::max(kept, Bytes(parts_.program.gradient_dtype, sums.all.parameters));
+  for (const State& state : parts_.program.host_states) {
+    if (state.grows_in_backward) bytes = Add(bytes, StateBytes(state, here));
+  }
+  return bytes;
+}
+
+// A block's gradients whole, or, where that is more, as they are kept, here or by the host. What
+// is of a group is kept when all of it is there.
+int64_t PlanSum::OwnBytes(size_t run) const {
+  const BlockSums& sums = parts_.sums[run];
+  if (parts_.flattens && !parts_.casts_flat) return 0;  // they are what is reduced
+  const int64_t whole = Bytes(parts_.program.gradient_dtype, sums.all.parameters);
+  const bool last = BlockOf(run).kind == BlockKind::kEmbedding;
+  if (last && EndsTogether(parts_.program, chunk_)) return whole;
+  int64_t kept = AddedBytes(run, false);
+  for (const State* state : parts_.grown) {
+    kept = Add(kept, StateBytes(*state, table_is_here_ ? sums.own : sums.all));
+  }
+  return std::max(kept, whole);
 }
 
 // While a buffer is made there is what it is gathered from, and what waits for the block: its
@@ -132,7 +161,7 @@ void PlanSum::GrowEdges(const Standing& at, Sum& sum) const {
 // Gradients that are reduced are made anew for each micro-batch.
 const Usage& PlanSum::BackwardOf(const Standing& at) const {
   const BlockRun& run = parts_.runs[at.run];
-  const bool added = at.later && BlockOf(at.run).reduce_bytes == 0;
+  const bool added = at.later && !IsSent(parts_.program, BlockOf(at.run));
   if (at.closes) return added ? run.later_backward : run.backward;
   return added ? run.later_inner_backward : run.inner_backward;
 }
@@ -159,6 +188,9 @@ void PlanSum::GrowAtWork(const Standing& at, Sum& sum) const {
       return sum.Grow(run.again);
     case Counted::kBackward:
       return sum.Grow(BackwardOf(at));
+    case Counted::kFlattened:
+      sum.Grow(Role::kGradient, Add(MadeBytes(at.run), FlatBytes(at)));
+      return GrowEdges(at, sum);
     case Counted::kGrown:
       sum.Grow(Role::kGradient, MadeBytes(at.run));
       return GrowEdges(at, sum);
@@ -181,6 +213,8 @@ void PlanSum::GrowAll(const Standing& at, Sum& sum) const {
   if (at.reduced != nullptr) sum.Grow(Role::kCommunication, at.reduced->reduce_bytes);
   sum.Grow(Role::kCommunication, Add(at.ahead_bytes, at.flat_bytes));
   sum.Grow(Role::kGradient, Add(at.gradient_bytes, Add(at.sent_bytes, at.waiting_bytes)));
+  sum.Grow(Role::kGradient, at.added_bytes);
+  sum.Shrink(Role::kWeight, at.gone_bytes);
   GrowAtWork(at, sum);
   for (size_t i = 0; i < at.gathered; ++i) {
     const BlockBuffer& buffer = BlockOf(at.run).buffers[i];
@@ -197,11 +231,12 @@ OtherStreams PlanSum::OthersAt(const Standing& at) const {
   others.Grow(Stream::kAllGather, at.ahead_bytes);
   others.Grow(parts_.program.gathers.flat_stream, at.flat_bytes);
   if (at.reduced != nullptr) others.Grow(reduces, at.reduced->reduce_bytes);
-  if (at.counted == Counted::kReduced && reduces == Stream::kReduceScatter) {
+  const bool sends = at.counted == Counted::kReduced || at.counted == Counted::kGrown;
+  if (sends && at.reduced != nullptr && reduces == Stream::kReduceScatter) {
     // As the timeline has them: one tensor, that is cast.
-    const int64_t flat = Bytes(parts_.program.gradient_dtype, parts_.sums[at.run].all.parameters);
-    if (flat <= at.reduced->reduce_bytes) others.Grow(Stream::kAllGather, flat);
+    if (FlatBytes(at) <= at.reduced->reduce_bytes) others.Grow(Stream::kAllGather, FlatBytes(at));
   }
+  if (at.counted == Counted::kFlattened) others.Grow(Stream::kAllGather, FlatBytes(at));
   const bool gathers = at.counted == Counted::kGathering;
   for (size_t i = 0; i < at.gathered + (gathers ? 1 : 0); ++i) {
     const BlockBuffer& buffer = BlockOf(at.run).buffers[i];
@@ -254,16 +289,56 @@ void PlanSum::Send(const StageBlock& at, const Block& block) {
   const Program& program = parts_.program;
   if (block.kind == BlockKind::kEmbedding) now_.waiting_bytes = 0;
   if (Add(now_.flat_bytes, now_.gradient_bytes) > 0 ||
-      (!parts_.grown.empty() && !now_.later && block.reduce_bytes == 0)) {
+      (!parts_.grown.empty() && !now_.later && !IsSent(program, block))) {
     Consider(Counted::kGrown);
   }
   now_.flat_bytes = now_.gradient_bytes = 0;
-  if (block.kind == BlockKind::kHead && Waits(program, now_.later)) {
+  const bool shared = program.waiting_gradient_bytes > 0;
+  if (shared && block.kind == BlockKind::kHead && Waits(program, now_.later)) {
     now_.waiting_bytes = program.waiting_gradient_bytes;
   }
   if (!program.gathers.Any()) return;
   const GatherTurn& turn = program.gathers.At(block.kind, at.layer, true);
   now_.sent_bytes = Add(now_.sent_bytes, turn.kept_bytes);
+}
+
+// Those of embedding and head wait for each other; the embedding's of a shared table is added to
+// the head's.
+void PlanSum::Reduce(const Slot& slot, const Block& block) {
+  Pass(slot, 1);
+  const bool last = block.kind == BlockKind::kEmbedding;
+  if (last) now_.gone_bytes = parts_.until_reduced_bytes;
+  if (last && !parts_.flattens && EndsTogether(parts_.program, chunk_)) {
+    now_.waiting_bytes -= parts_.tied_gradient_bytes;
+  }
+  if (last && parts_.flattens && !parts_.casts_flat) now_.waiting_bytes = 0;
+  Consider(Counted::kReduced);
+}
+
+// Before what was gathered goes.
+void PlanSum::FlattenMade(const Block& block) {
+  const bool last = block.kind == BlockKind::kEmbedding;
+  if (last && EndsTogether(parts_.program, chunk_)) {
+    now_.waiting_bytes -= parts_.tied_gradient_bytes;
+  }
+  Consider(Counted::kFlattened);
+}
+
+// Gradients that were sent are there: what they were cast from is too, what they were copied from
+// is not.
+void PlanSum::GrowSent(const Slot& slot, const Block& block) {
+  const Block* const reduced = now_.reduced;
+  Pass(slot, 1);
+  if (!IsSent(parts_.program, block)) return;
+  const Block* const held = std::exchange(now_.reduced, reduced);
+  now_.added_bytes = Add(now_.added_bytes, AddedBytes(now_.run, now_.later));
+  const bool together = EndsTogether(parts_.program, chunk_);
+  if (together && block.kind == BlockKind::kHead) return;
+  if (parts_.flattens) Consider(parts_.casts_flat ? Counted::kGrown : Counted::kReduced);
+  if (together && block.kind == BlockKind::kEmbedding) now_.waiting_bytes = 0;
+  if (together && !parts_.flattens) Consider(Counted::kNothing);
+  now_.added_bytes = 0;
+  now_.reduced = held;
 }
 
 void PlanSum::Gather(const Block& block) {
@@ -309,6 +384,7 @@ void PlanSum::Pass(const Slot& slot, int64_t times) {
       break;
     case SlotKind::kGrow:
       PassGradients(run, times);
+      if (!HoldsReduced(parts_.program)) now_.reduced = nullptr;
       break;
     case SlotKind::kSend:
       now_.sends = now_.carries;
@@ -354,15 +430,18 @@ void PlanSum::Do(const Slot& slot) {
       Pass(slot, 1);
       Consider(Counted::kBackward);
       ConsiderHole(block);
+      if (block.reduce_bytes > 0 && parts_.flattens) FlattenMade(block);
       now_.gathered = 0;
       GatherAhead(slot.at, false);
+      if (block.kind == BlockKind::kHead && EndsTogether(parts_.program, chunk_)) {
+        now_.waiting_bytes = MadeBytes(run);
+      }
       break;
     case SlotKind::kReduce:
-      Pass(slot, 1);
-      Consider(Counted::kReduced);
+      Reduce(slot, block);
       break;
     case SlotKind::kGrow:
-      Pass(slot, 1);
+      GrowSent(slot, block);
       Send(slot.at, block);
       break;
     case SlotKind::kSend:

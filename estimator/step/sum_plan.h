@@ -41,6 +41,9 @@ struct Parts {
   bool reduces = false;                  // gradients are copied for their way to other ranks
   int64_t tied_gradient_bytes = 0;       // of the embedding's table, as the head makes it
   int64_t idle_gradient_bytes = 0;       // of what is tied to the head for nothing: not made
+  int64_t until_reduced_bytes = 0;       // of states that go before the embedding's are sent
+  bool flattens = false;                 // gradients of a block become one tensor
+  bool casts_flat = false;               // which is cast, and stays
 
   // All outlive the parts.
   Parts(const Program& of, const BlockRuns& with, std::pmr::memory_resource* memory);
@@ -86,6 +89,7 @@ using RunCounts = std::array<int32_t, kMaxRuns>;
 //   kGathering  a buffer is made, beside what it is gathered from
 //   kForward    its forward, at its peak; kAgain once more, kBackward backward
 //   kEnded      its output, as forward is over
+//   kFlattened  its gradients, and the flat tensor that they become
 //   kReduced    its gradients, as they are copied for their way to other ranks
 //   kGrown      the same, as they are there
 enum class Counted : uint8_t {
@@ -95,6 +99,7 @@ enum class Counted : uint8_t {
   kEnded,
   kAgain,
   kBackward,
+  kFlattened,
   kReduced,
   kGrown,
 };
@@ -117,7 +122,9 @@ struct Standing {
   int64_t flat_bytes = 0;
   int64_t gradient_bytes = 0;  // beside it
   int64_t sent_bytes = 0;      // of gradients that were sent, what is kept until backward is over
-  int64_t waiting_bytes = 0;   // the head's gradient of a shared table
+  int64_t waiting_bytes = 0;   // the head's gradients, until the embedding's are there
+  int64_t added_bytes = 0;     // of gradients that were sent, to earlier ones or the host's
+  int64_t gone_bytes = 0;      // of weights that were gathered until gradients are sent
   bool carries = false;        // forward has the output of a block before
   bool shares = false;         // and that block keeps it
 };
@@ -160,6 +167,10 @@ class PlanSum {
   void Play(const Slots& slots);
   void KeepAll();
   void Do(const Slot& slot);
+  void Reduce(const Slot& slot, const Block& block);
+  void GrowSent(const Slot& slot, const Block& block);
+  void FlattenMade(const Block& block);
+  int64_t FlatBytes(const Standing& at) const;
   void Gather(const Block& block);
   void GatherAhead(const StageBlock& at, bool before);
   void Send(const StageBlock& at, const Block& block);
@@ -169,6 +180,7 @@ class PlanSum {
   void ConsiderHole(const Block& block);
   int64_t MadeBytes(size_t run) const;
   int64_t OwnBytes(size_t run) const;
+  int64_t AddedBytes(size_t run, bool later) const;
   const Usage& BackwardOf(const Standing& at) const;
   OtherStreams OthersAt(const Standing& at) const;
   // Each adds to a sum, which is a Total or a Usage.

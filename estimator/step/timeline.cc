@@ -96,7 +96,10 @@ class Unroller {
   void Reduce(const StageBlock& at);
   void Flatten(const StageBlock& at);
   void EndReduce();
+  void TakeMade(const StageBlock& at);
+  int64_t TiedBytes(const StageBlock& at) const;
   void Grow(const StageBlock& at);
+  void EndGroup();
   std::vector<int32_t> WeightGradients(const Frame& frame, const StageBlock& at);
   bool IsTiedTable(const Parameter& table) const;
   Pair& PairOf(const Turn& turn) {
@@ -130,6 +133,8 @@ class Unroller {
   std::vector<int32_t> sent_;      // what is kept of gradients until backward is over
   int32_t waiting_ = kNoStorage;   // the head's gradient of a shared table
   int32_t reduced_ = kNoStorage;   // gradients on their way to other ranks
+  std::vector<int32_t> made_;      // by the block whose gradients are sent, and its group
+  std::vector<int32_t> added_;     // of the group, elsewhere: to earlier ones, to the host's
   int32_t flat_ = kNoStorage;      // what they are cast from, until they grow
   int64_t flat_rest_bytes_ = 0;    // of it, but for a table that the head has too
   bool grows_ = false;             // whether backward makes gradients that do not exist yet
@@ -362,14 +367,22 @@ bool Unroller::IsTiedTable(const Parameter& table) const {
   return false;
 }
 
-// Copies a block's gradients into the input of a reduce-scatter, which lives
-// until the next block's is needed.
+// Copies a block's gradients, or those of its group, into the input of a reduce-scatter, which
+// lives until the next block's is needed. Weights that were gathered go first.
 // Source: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py,
 // post_backward; _fsdp_collectives.py, foreach_reduce.
 void Unroller::Reduce(const StageBlock& at) {
   const Block& block = BlockAt(at);
+  if (block.kind == BlockKind::kEmbedding) states_.EndUntilReduced();
   EndReduce();
-  if (program_.reduce_stream == Stream::kReduceScatter) Flatten(at);
+  const bool cast = program_.reduce_stream == Stream::kReduceScatter;
+  if (!Flattens(program_)) {
+    TakeMade(at);
+    if (cast) Flatten(at);
+  } else if (!cast) {
+    reduced_ = std::exchange(flat_, kNoStorage);
+    return;
+  }
   reduced_ = writer_.Birth({.bytes = block.reduce_bytes,
                             .stream = program_.reduce_stream,
                             .role = Role::kCommunication,
@@ -377,28 +390,45 @@ void Unroller::Reduce(const StageBlock& at) {
                             .micro_batch = micro_batch_});
 }
 
-// What FSDP1 casts in the stream that reduces it is one tensor before, where weights are gathered.
+// The gradients that a block made, and its group.
+void Unroller::TakeMade(const StageBlock& at) {
+  made_ = WeightGradients(FrameAt(at), at);
+  const bool last = BlockAt(at).kind == BlockKind::kEmbedding;
+  if (!last || !EndsTogether(program_, stage_)) return;
+  for (const StageBlock& other : chunks_[chunk_].blocks) {
+    if (BlockAt(other).kind != BlockKind::kHead) continue;
+    const std::vector<int32_t> of_head = WeightGradients(FrameAt(other), other);
+    made_.insert(made_.end(), of_head.begin(), of_head.end());
+  }
+}
+
+// What FSDP1 casts in the stream that reduces it is one tensor before, where weights are gathered:
+// with a table that the head's gradients have, where these are no part of it.
 // Source: torch/distributed/fsdp/_flat_param.py, _get_unflat_views.
 void Unroller::Flatten(const StageBlock& at) {
-  const Frame& frame = FrameAt(at);
-  int64_t bytes = 0;
-  int64_t shared_bytes = 0;
-  for (size_t piece = 0; piece < frame.tape->pieces.size(); ++piece) {
-    const TapePiece& weight = frame.tape->pieces[piece];
-    if (weight.tensor != kNoTensor || frame.storages[piece] == kNoStorage) continue;
-    bytes = Add(bytes, weight.bytes);
-    const Parameter& parameter = BlockAt(at).parameters[static_cast<size_t>(weight.parameter)];
-    if (IsTiedTable(parameter)) shared_bytes = Add(shared_bytes, weight.bytes);
-  }
+  flat_rest_bytes_ = 0;
+  for (const int32_t id : made_) flat_rest_bytes_ = Add(flat_rest_bytes_, writer_.BytesOf(id));
+  const bool together = EndsTogether(program_, stage_);
+  const int64_t bytes = Add(flat_rest_bytes_, together ? 0 : TiedBytes(at));
   if (bytes == 0 || bytes > BlockAt(at).reduce_bytes) return;
-  flat_rest_bytes_ = bytes - shared_bytes;
-  const std::vector<int32_t> made = WeightGradients(frame, at);
   flat_ = writer_.Birth({.bytes = bytes,
                          .stream = Stream::kAllGather,
                          .role = Role::kGradient,
                          .name = "gradients.flat",
                          .micro_batch = micro_batch_});
-  for (const int32_t id : made) writer_.Release(id);
+  for (const int32_t id : made_) writer_.Release(id);
+  made_.clear();
+}
+
+int64_t Unroller::TiedBytes(const StageBlock& at) const {
+  int64_t bytes = 0;
+  const Block& block = BlockAt(at);
+  for (const Parameter& parameter : block.parameters) {
+    if (!parameter.frozen && IsTiedTable(parameter)) {
+      bytes = Add(bytes, Bytes(program_.gradient_dtype, parameter.Elements()));
+    }
+  }
+  return bytes;
 }
 
 void Unroller::EndReduce() { writer_.Release(std::exchange(reduced_, kNoStorage)); }
@@ -413,10 +443,16 @@ void Unroller::BackwardBlock(const Slot& slot, const StageBlock& at) {
     frame.storages[static_cast<size_t>(tape.output_gradient)] = given;
   }
   PlayTape(frame, tape.again_end, tape.events.size(), at);
-  EndBuffers(at);
+  const bool flattens = block.reduce_bytes > 0 && Flattens(program_);
+  if (!flattens) EndBuffers(at);
   writer_.Release(std::exchange(frame.checkpoint, kNoStorage));
   if (block.recompute_unit > 0) {  // the checkpoint held it
     writer_.Release(std::exchange(frame.storages[static_cast<size_t>(tape.input)], kNoStorage));
+  }
+  if (flattens) {
+    TakeMade(at);
+    Flatten(at);
+    EndBuffers(at);
   }
   carried_ = tape.input_gradient >= 0 ? frame.storages[static_cast<size_t>(tape.input_gradient)]
                                       : kNoStorage;
@@ -433,26 +469,35 @@ void Unroller::SendGradients(const GatherTurn& turn) {
   sent_.push_back(Keep("gradients.sent", turn.kept_bytes));
 }
 
-// Of what is flat, but for a table that the head's gradients have.
+// What was copied into the input of a reduce-scatter goes before its output is made, and what was
+// cast after; of a group when all of it is there.
 void Unroller::Grow(const StageBlock& at) {
-  const BlockKind kind = BlockAt(at).kind;
-  if (kind == BlockKind::kEmbedding) writer_.Release(std::exchange(waiting_, kNoStorage));
-  std::vector<int32_t> made;
-  if (flat_ == kNoStorage) {
-    made = WeightGradients(FrameAt(at), at);
-  } else {
-    made.push_back(writer_.Shrink(std::exchange(flat_, kNoStorage), flat_rest_bytes_));
+  const Block& block = BlockAt(at);
+  if (block.kind == BlockKind::kEmbedding) writer_.Release(std::exchange(waiting_, kNoStorage));
+  if (!IsSent(program_, block)) made_ = WeightGradients(FrameAt(at), at);
+  const bool stays = CastsFlat(program_);
+  if (!stays && flat_ != kNoStorage) {
+    made_.push_back(writer_.Shrink(std::exchange(flat_, kNoStorage), flat_rest_bytes_));
   }
-  if (grows_) {
-    states_.GrowBlock(chunk_, at, made);
-  } else {
-    states_.AddBlock(at, made);
-  }
-  if (program_.gathers.Any()) SendGradients(program_.gathers.At(kind, at.layer, true));
+  const std::vector<int32_t> made = std::exchange(made_, {});
+  const std::vector<int32_t> added =
+      grows_ ? states_.GrowBlock(chunk_, at, made) : states_.AddBlock(at, made);
+  added_.insert(added_.end(), added.begin(), added.end());
+  const bool waits = block.kind == BlockKind::kHead && EndsTogether(program_, stage_);
+  if (!waits) EndGroup();
+  if (program_.gathers.Any()) SendGradients(program_.gathers.At(block.kind, at.layer, true));
   for (const int32_t id : held_) writer_.Release(id);
   held_.clear();
-  if (kind != BlockKind::kHead || !Waits(program_, !grows_)) return;
+  if (block.kind != BlockKind::kHead || !Waits(program_, !grows_)) return;
   waiting_ = Keep("gradients.head", program_.waiting_gradient_bytes);
+}
+
+// What was cast, and what was added to other gradients.
+void Unroller::EndGroup() {
+  if (!HoldsReduced(program_)) EndReduce();
+  writer_.Release(std::exchange(flat_, kNoStorage));
+  for (const int32_t id : added_) writer_.Release(id);
+  added_.clear();
 }
 
 // Forward is the same on both tapes.
@@ -549,7 +594,7 @@ Tapes::Tapes(const Program& program) {
   const bool kept = program.weight_gradient == WeightGradient::kKept;
   for (const Block& block : program.blocks) {
     first.push_back(Record(block, program.weight_gradient, program.gradient_dtype));
-    const bool added = kept && block.reduce_bytes == 0;
+    const bool added = kept && !IsSent(program, block);
     later.push_back(added ? Record(block, WeightGradient::kAdded, program.gradient_dtype)
                           : first.back());
   }

@@ -29,6 +29,9 @@ class TimelineWriter {
     Tell(TimelineEventKind::kBirth, id);
     return id;
   }
+  int64_t BytesOf(int32_t id) const {
+    return id == kNoStorage ? 0 : timeline_.storages[static_cast<size_t>(id)].bytes;
+  }
   void Refer(int32_t id) {
     if (id != kNoStorage) ++references_[static_cast<size_t>(id)];
   }

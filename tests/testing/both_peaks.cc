@@ -1,5 +1,7 @@
 #include "tests/testing/both_peaks.h"
 
+#include <algorithm>
+
 #include "estimator/replay/replay.h"
 #include "estimator/step/timeline.h"
 #include "tests/testing/jobs.h"
@@ -9,6 +11,10 @@ namespace plimsoll {
 std::vector<BothPeaks> PeaksBothWays(const JobSpec& spec) {
   Program program = ProgramOf(spec);
   program.tuning_bytes = 0;  // no tensor of the step
+  auto& states = program.states;
+  states.erase(std::remove_if(states.begin(), states.end(),
+                              [](const State& state) { return state.sets_up_behind; }),
+               states.end());
   const auto summed = FindPeaks(program, RunBlocks(program));
   const Tapes tapes(program);
   std::vector<BothPeaks> peaks;

@@ -153,7 +153,7 @@ TEST(FsdpTest, OneRootGroupIsGatheredAllAlong) {
   const int64_t head = table + kHidden;
   EXPECT_EQ(FindTensor(embedding, "gathered.root").Bytes(), 2 * (table + head));
   EXPECT_EQ(FindState(program, "gathered.embedding"), nullptr);
-  EXPECT_EQ(FindState(program, "gradients.head")->fixed_bytes, 2 * head);
+  EXPECT_TRUE(program.ends_are_one_group);
   EXPECT_EQ(embedding.reduce_bytes, 4 * (table + head));
   EXPECT_EQ(FindBlock(program, "head").reduce_bytes, 0);
   EXPECT_THAT(BufferNames(FindBlock(program, "head")), IsEmpty());
@@ -203,7 +203,7 @@ TEST(FsdpTest, ARootGroupsLossPrefetchesTheLastLayer) {
 TEST(FsdpTest, TwoGroupsAreGatheredWhenTheyRun) {
   const Program program = Sharded(Torchtitan("2025.8"));
   EXPECT_EQ(FindState(program, "gathered.embedding"), nullptr);
-  EXPECT_EQ(FindState(program, "gradients.head"), nullptr);
+  EXPECT_FALSE(program.ends_are_one_group);
   EXPECT_THAT(BufferNames(FindBlock(program, "head")),
               ElementsAre("gathered.weights", "gather.output"));
   EXPECT_EQ(FindBlock(program, "head").reduce_bytes, 4 * (kVocab * kHidden + kHidden));
@@ -222,7 +222,8 @@ TEST(FsdpTest, ASharedTableIsOneGroup) {
   const State& gathered = *FindState(program, "gathered.root");
   EXPECT_EQ(gathered.fixed_bytes, 2 * kGroup);
   EXPECT_EQ(gathered.alive & Bit(Phase::kLoss, false), 0);
-  EXPECT_EQ(FindState(program, "gradients.head")->fixed_bytes, 2 * kGroup);
+  EXPECT_TRUE(gathered.until_reduced);
+  EXPECT_TRUE(program.ends_are_one_group);
   EXPECT_EQ(FindTensor(embedding, "embedding.tokens.weight.gradient.sum").Bytes(), 2 * kTable);
   EXPECT_EQ(embedding.reduce_bytes, 4 * kGroup);
   EXPECT_EQ(FindBlock(program, "head").reduce_bytes, 0);
@@ -284,6 +285,35 @@ TEST(FsdpTest, GradientsOfSeveralMicroBatchesStayWhole) {
   EXPECT_EQ(FindState(Sharded(job), "gradients")->shards, kRanks) << "reduces each one's";
 }
 
+// FSDP1 makes and frees what it gathers into before the first step, of the root and of a layer; a
+// loop over its flat shards copies a parameter of one at most.
+TEST(FsdpTest, FlatUnitsAreSetUp) {
+  JobSpec job = Job("fsdp1", 3);
+  job.training.optimizer.implementation = "for-loop";
+  const Program program = Sharded(job);
+  const int64_t root = 2 * kVocab * kHidden + kHidden;
+  std::vector<int64_t> bytes;
+  for (const State& state : program.states) {
+    if (state.sets_up_behind) bytes.push_back(state.fixed_bytes);
+  }
+  const int64_t layer = Elements(FindBlock(program, "layer"));
+  const auto padded = [](int64_t elements) { return CeilDivide(elements, kRanks) * kRanks; };
+  EXPECT_THAT(bytes, ElementsAre(2 * CeilDivide(root, kRanks), 2 * padded(root), 4 * root,
+                                 2 * CeilDivide(layer, kRanks), 2 * padded(layer), 4 * layer));
+  EXPECT_EQ(FindState(program, "optimizer.temporaries")->most_bytes,
+            4 * CeilDivide(std::max(root, layer), kRanks));
+  const Program narrow = Sharded(With(job, "fsdp1", "fp32"));
+  EXPECT_EQ(FindState(narrow, "set_up.shard"), nullptr);
+  EXPECT_NE(FindState(narrow, "set_up.gathered"), nullptr);
+}
+
+// A loop over FSDP2's parameters copies a rank's rows of the largest.
+TEST(FsdpTest, ALoopIsOverRowsOfARank) {
+  JobSpec job = Job("fsdp2", 3);
+  job.training.optimizer.implementation = "for-loop";
+  EXPECT_EQ(FindState(Sharded(job), "optimizer.temporaries")->shards, kRanks);
+}
+
 // Until then the last layer was not resharded either, unless a job asks for it.
 TEST(FsdpTest, TheLastLayerStaysGathered) {
   JobSpec job = Torchtitan("2025.3");
@@ -302,14 +332,17 @@ TEST(FsdpTest, TheLastLayerStaysGathered) {
 TEST(FsdpTest, TheFirstGathersOnce) {
   const Program program = Sharded(Job("fsdp1", 3));
   const Block& layer = FindBlock(program, "layer");
-  ASSERT_THAT(BufferNames(layer), ElementsAre("gather.output"));
-  EXPECT_EQ(layer.buffers[0].stream, Stream::kAllGather);
-  EXPECT_EQ(layer.buffers[0].forward_bytes, 2 * 2 * Elements(layer));
-  EXPECT_EQ(layer.buffers[0].backward_bytes, 2 * 2 * Elements(layer));
+  ASSERT_THAT(BufferNames(layer), ElementsAre("gather.output", "gather.output"));
+  for (const BlockBuffer& buffer : layer.buffers) {
+    EXPECT_EQ(buffer.stream, Stream::kAllGather);
+    EXPECT_EQ(buffer.forward_bytes, 2 * Elements(layer));
+    EXPECT_EQ(buffer.backward_bytes, 2 * Elements(layer));
+  }
   EXPECT_EQ(program.row_shards, 1);
   EXPECT_EQ(program.reduce_stream, Stream::kReduceScatter) << "where gradients become fp32";
-  EXPECT_EQ(FindTensor(FindBlock(program, "embedding"), "gathered.root").stream,
-            Stream::kAllGather);
+  const State& root = *FindState(program, "gathered.root");
+  EXPECT_EQ(root.stream, Stream::kAllGather);
+  EXPECT_TRUE(root.until_reduced) << "behind the flat gradient";
   for (const State& state : program.states) EXPECT_FALSE(state.shards_rows) << state.name;
 }
 

@@ -120,6 +120,22 @@ TEST(PlanTest, WhatIsReducedIsCopiedBeforeItGrows) {
 }
 
 // The reference's embedding and layers end together, before its head runs.
+// Of one group the head's gradients go with the embedding's, where both are on the stage.
+TEST(PlanTest, EndsOfOneGroupAreSentTogether) {
+  Program program = HandProgram(1);
+  program.ends_are_one_group = true;
+  program.blocks.front().reduce_bytes = 100;
+  const std::string plan = PlanOf(program, program.stages[0]);
+  EXPECT_NE(plan.find("gather head, backward head\n"), std::string::npos) << plan;
+  EXPECT_NE(plan.find("gather embedding, backward embedding, reduce embedding, grow head, grow "
+                      "embedding\n"),
+            std::string::npos)
+      << plan;
+  Stage stage = program.stages[0];
+  stage.embedding = false;
+  EXPECT_NE(PlanOf(program, stage).find("backward head, grow head"), std::string::npos);
+}
+
 TEST(PlanTest, TheReferenceRunsBehindTheHead) {
   Program program = HandProgram(3);
   program.reference = program.blocks;

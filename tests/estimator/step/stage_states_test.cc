@@ -328,6 +328,18 @@ TEST(StageStatesTest, SetsUpOnce) {
   EXPECT_THAT(rank.Enter(Phase::kForward), IsEmpty());
 }
 
+// Or is made and freed when all else is there.
+TEST(StageStatesTest, SetsUpBehindTheRest) {
+  Program program = HandProgram(1);
+  program.states[0].sets_up_behind = true;
+  program.states[0].alive = 0;
+  program.states[1].alive = kAlways;
+  Rank rank(std::move(program));
+  EXPECT_THAT(rank.Enter(Phase::kForward, true),
+              ElementsAre("+momentum 2000", "+weights 1000", "-weights"));
+  EXPECT_THAT(rank.Enter(Phase::kForward), IsEmpty());
+}
+
 TEST(TimelineWriterTest, StoragesLiveWhileTheyAreReferredTo) {
   TimelineWriter writer;
   TimelineStorage storage;
