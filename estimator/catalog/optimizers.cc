@@ -11,6 +11,7 @@ constexpr OptimizerState kMomentum[] = {{"optimizer.momentum"}};
 constexpr OptimizerState kVariance[] = {{"optimizer.variance"}};
 constexpr OptimizerState kMoments[] = {{"optimizer.momentum"}, {"optimizer.variance"}};
 constexpr OptimizerState kIterateAndVariance[] = {{"optimizer.iterate"}, {"optimizer.variance"}};
+// Of AdEMAMix both momenta are one tensor, of twice the size.
 constexpr OptimizerState kTwoMomentaAndVariance[] = {
     {"optimizer.momentum"}, {"optimizer.momentum.slow"}, {"optimizer.variance"}};
 constexpr OptimizerState kFactors[] = {
@@ -57,6 +58,7 @@ const std::array<OptimizerRow, kOptimizerCount> kOptimizerRows = {{
     {.optimizer = OptimizerName::kRmsprop,
      .states = kVariance,
      .temporaries = {.loop_copies = 1, .loop_copies_of_16bit = 1},
+     .implementations = {true, true, false},
      .source = "torch optim/rmsprop.py"},
     // Its gradients are scaled beside the root.
     {.optimizer = OptimizerName::kAdagrad,

@@ -68,7 +68,7 @@ struct OptimizerRow {
   bool made_with_it = false;           // states are there before the first step
   bool fused_is_bitsandbytes = false;  // whose states are fp32 where they are not narrower
   bool pages = false;                  // bitsandbytes has a form with paged states
-  bool on_hosts = false;               // it has a form that steps on the host
+  bool on_hosts = false;               // its form that steps on the host is modelled
   bool sees_shapes = false;            // it does not step each number alone
   absl::string_view source{};
 

@@ -246,27 +246,38 @@ bool Has(const Job& job, OptimizerImplementation implementation) {
   return job.paged_states ? fused : row.Has(implementation);
 }
 
-// The framework's, or the fastest that the optimizer has.
-OptimizerImplementation UsualImplementation(const Job& job) {
+// The framework's, or the fastest that the optimizer has; in backward a fused one.
+OptimizerImplementation UsualImplementation(const OptimizerSpec& spec, const Job& job) {
   using Implementation = OptimizerImplementation;
-  const auto usual =
-      job.profile->fused_optimizer ? Implementation::kFused : Implementation::kForeach;
+  const bool fused = job.profile->fused_optimizer || spec.in_backward.value_or(false);
+  const auto usual = fused ? Implementation::kFused : Implementation::kForeach;
   for (const Implementation at : {usual, Implementation::kFused, Implementation::kForeach}) {
     if (Has(job, at)) return at;
   }
   return Implementation::kForLoop;
 }
 
+bool IsFrameworks(const Job& job) {
+  const bool fused = job.optimizer_implementation == OptimizerImplementation::kFused;
+  const bool foreach = job.optimizer_implementation == OptimizerImplementation::kForeach;
+  return job.profile->fused_optimizer ? fused : foreach;
+}
+
 void ReadImplementation(const OptimizerSpec& spec, Check& check, Job& job) {
-  job.optimizer_implementation = UsualImplementation(job);
+  job.optimizer_implementation = UsualImplementation(spec, job);
   const absl::string_view field = "training.optimizer.implementation";
   if (!spec.implementation.has_value()) {
     check.Assume(field, NameOf(job.optimizer_implementation, kOptimizerImplementations),
-                 "the framework's default");
+                 IsFrameworks(job) ? "the framework's default" : "what the optimizer has");
     return;
   }
   const auto asked = check.Meaning(field, *spec.implementation, kOptimizerImplementations);
-  if (asked.has_value() && !Has(job, *asked)) {
+  const bool is_one = asked.has_value() && RowOf(job.optimizer).Has(*asked) && !job.paged_states;
+  if (is_one && !Has(job, *asked)) {
+    check.Fail(field, *spec.implementation,
+               "is bitsandbytes', whose kernels take no DTensor: fsdp2 has for-loop",
+               ViolationCode::kConflict, {"runtime.framework"});
+  } else if (asked.has_value() && !Has(job, *asked)) {
     check.Fail(field, *spec.implementation,
                absl::StrCat("is not how ", OptimizerIn(job), " is implemented"),
                ViolationCode::kConflict, {"training.optimizer.name"});
@@ -288,6 +299,13 @@ void CheckOptimizer(const OptimizerSpec& spec, const std::optional<std::string>&
   ReadPaged(spec, check, job);
   ReadImplementation(spec, check, job);
   CheckStates(states, check, job);
+  const bool engine = job.profile->sharding == Sharding::kEngine && job.zero_stage > 0;
+  const bool flat = job.profile->flat_units || engine;
+  if (flat && RowOf(job.optimizer).picks == Picks::kMatrices) {
+    check.Fail("training.optimizer.name", NameOf(job.optimizer, kOptimizers),
+               "needs matrices, and shares are flat here", ViolationCode::kConflict,
+               {"runtime.framework", "parallelism.zero_stage"});
+  }
 }
 
 // `can`: whether the mode itself is possible.
@@ -579,6 +597,9 @@ void CheckInBackward(const TrainingSpec& spec, Check& check, Job& job) {
   if (!job.optimizer_in_backward) return;
   if (!CheckAbility(Ability::kOptimizerInBackward, field, "true", check, job)) return;
   job.gradient_clipping = spec.gradient_clipping.value_or(false);
+  if (!spec.gradient_clipping.has_value()) {
+    check.Assume("training.gradient_clipping", "false", "a step in backward sees one gradient");
+  }
   if (job.gradient_clipping) {
     check.Fail("training.gradient_clipping", "true", "needs all gradients at once",
                ViolationCode::kConflict, {field});
@@ -594,6 +615,8 @@ void CheckInBackward(const TrainingSpec& spec, Check& check, Job& job) {
   steps.Refuse(job.data_parallel_size > 1, "parallelism.data_parallel_size",
                job.data_parallel_size);
   steps.Refuse(job.adapter.has_value(), "training.adapter.method", "set");
+  const bool copies = job.precision.master != DType::kNone || job.precision.SumsWide();
+  steps.Refuse(copies, "training.precision.preset", spec.precision.preset.value_or("bf16-mixed"));
   const bool steps_each = job.loss == LossImplementation::kChunked;  // would step for each slice
   steps.Refuse(steps_each, "training.loss.implementation", "chunked");
 }

@@ -447,8 +447,12 @@ bool IsPicked(const Job& job, BlockKind kind, const Parameter& at) {
       return false;
     case Picks::kMatrices:
       return kind == BlockKind::kLayer && at.shape.rank == 2;
-    case Picks::kLarge:
-      return at.Elements() >= kLeastNarrow && !(at.embedding && job.profile->wide_embedding_states);
+    case Picks::kLarge: {
+      // A flat share is nobody's weight.
+      const bool flat = job.profile->sharding == Sharding::kEngine && job.zero_stage > 0;
+      const bool wide = at.embedding && job.profile->wide_embedding_states && !flat;
+      return at.Elements() >= kLeastNarrow && !wide;
+    }
   }
   return false;
 }

@@ -431,9 +431,10 @@ void ApplyDeepSpeedStages1And2(const Job& job, Program& program) {
 }
 
 // The optimizer that the engine was given has states of what it was made for, and the engine refers
-// to it; it steps with another, of its shares. With ZeRO 3 there was nothing whole to be made for.
-// Source: deepspeed/runtime/engine.py, _configure_optimizer (basic_optimizer);
-// runtime/zero/stage_1_and_2.py, initialize_optimizer_states; torch/optim/adagrad.py, __init__.
+// to it; it steps masters, or its share of them. With ZeRO 3 there was nothing whole to be made
+// for. Source: deepspeed/runtime/engine.py, _configure_optimizer (basic_optimizer);
+// runtime/zero/stage_1_and_2.py, initialize_optimizer_states; fp16/unfused_optimizer.py, __init__;
+// torch/optim/adagrad.py, __init__.
 void AddStatesMadeBefore(const Job& job, Program& program) {
   if (!RowOf(job.optimizer).made_with_it || job.zero_stage == 3) return;
   program.states.push_back({.name = "optimizer.variance.unused",
@@ -441,8 +442,9 @@ void AddStatesMadeBefore(const Job& job, Program& program) {
                             .dtype = job.precision.parameter});
 }
 
+// ZeRO 3 means to spare fp32 weights the copy, and finds another device than it compares with.
 // Source: deepspeed/runtime/zero/stage_1_and_2.py, __init__ (single_partition_of_fp32_groups);
-// stage3.py, _create_fp32_partitions.
+// stage3.py, _create_fp32_partitions; seen under the phantom with DeepSpeed 0.19.8.
 void AddMasters(const Job& job, Program& program) {
   if (job.precision.master != DType::kNone) return;
   program.states.push_back({.name = "master_weights",
@@ -480,6 +482,7 @@ void ApplyWithoutZero(const Job& job, Program& program) {
              kReduction);
   }
   if (job.precision.master == DType::kNone) return;
+  AddStatesMadeBefore(job, program);
   program.states.push_back({.name = "gradients.step",
                             .role = Role::kGradient,
                             .part = Part::kStepCopies,

@@ -348,6 +348,8 @@ std::optional<JobSetting> JobTranslator::Resolve(const std::string& path,
   return JobSetting{path, std::move(text)};
 }
 
+namespace {
+
 // Of a field whose values are words, or true and false.
 void SetWord(absl::string_view value, const JobField& at) {
   const Reflection& reflection = *at.message->GetReflection();
@@ -357,6 +359,16 @@ void SetWord(absl::string_view value, const JobField& at) {
     reflection.SetString(at.message, at.field, std::string(value));
   }
 }
+
+// Whether a field says the opposite of what a word does.
+bool Contradicts(absl::string_view value, const JobField& at) {
+  const Reflection& reflection = *at.message->GetReflection();
+  const bool is_switch = at.field->cpp_type() == FieldDescriptor::CPPTYPE_BOOL;
+  return is_switch && reflection.HasField(*at.message, at.field) &&
+         reflection.GetBool(*at.message, at.field) != (value == "true");
+}
+
+}  // namespace
 
 // The word of the API that `word` is there; itself where it is nobody's.
 std::string JobTranslator::TranslateWord(const std::string& path, const std::string& word,
@@ -380,6 +392,11 @@ std::string JobTranslator::TranslateWord(const std::string& path, const std::str
   if (!own.empty()) return std::string(own);
   if (!row->other_field.empty()) {
     const JobField other = FindJobField(std::string(row->other_field), job);
+    if (Contradicts(row->other_value, other)) {
+      Fail(path, word, absl::StrCat("means ", row->other_field, " ", row->other_value),
+           ViolationCode::kConflict);
+      return "";
+    }
     const Reflection& reflection = *other.message->GetReflection();
     if (!reflection.HasField(*other.message, other.field)) {
       SetWord(row->other_value, other);

@@ -134,6 +134,8 @@ void FillTraining(RandomNumbers random, const Capabilities& can, JobSpec& job) {
   if (sums && job.parallelism.zero_stage == 0) job.parallelism.zero_stage = 1;
   training.optimizer.name =
       AnyWordOf(random, can, kOptimizers, [](OptimizerName name) { return AbilityOf(name); });
+  const bool flat = engine || job.runtime.framework == "fsdp1";
+  if (flat && training.optimizer.name == "muon") training.optimizer.name = "adamw";
   training.gradient_clipping = Once(random, 2);
   if (Once(random, 2)) {
     training.attention = Once(random, 2) && context == 1 ? "eager" : "memory-efficient";
@@ -223,7 +225,10 @@ void FillTrainedModules(RandomNumbers random, JobSpec& job) {
   const bool paged = RowOf(*FindWord(optimizer, kOptimizers)).pages;
   if (paged && Once(random, 3)) training.optimizer.paged = true;
   const bool adapter = training.adapter.method.has_value();
-  const bool in_backward = !adapter && *job.parallelism.data_parallel_size == 1 &&
+  const std::string& preset = *training.precision.preset;
+  const bool masters =
+      preset.find("mixed") != std::string::npos || preset == "bf16-optimizer" || preset == "fp8-lm";
+  const bool in_backward = !adapter && !masters && *job.parallelism.data_parallel_size == 1 &&
                            training.micro_batch_size == training.global_batch_size;
   if (in_backward && training.optimizer.paged == true && Once(random, 2)) {
     training.optimizer.in_backward = true;

@@ -103,6 +103,8 @@ const Same kSame[] = {
      "optim: adamw_torch_fused, max_length: 2048, attn_implementation: flash_attention_2}",
      "{model: {name: gpt2}, training: {micro_batch_size: 4, recompute: {mode: full}, optimizer: "
      "{name: adamw, implementation: fused}, sequence_length: 2048, attention: flash}}"},
+    {"bitsandbytes, paged, in backward", "{optim: paged_adamw_8bit, optimizer_in_bwd: true}",
+     "{training: {optimizer: {name: adamw-8bit, paged: true, in_backward: true}}}"},
     {"Megatron",
      "{seq-length: 4096, tensor-model-parallel-size: 4, pipeline-model-parallel-size: 2, "
      "use-distributed-optimizer: true, bf16: true, recompute-granularity: selective, "
@@ -244,6 +246,9 @@ TEST_F(JobTranslatorTest, SaysWhatAWordIsWhereItIsNone) {
       {"twice",
        "{seq_len: 1, training: {sequence_length: 2}}",
        {"job.training: sequence_length; must be given once"}},
+      {"a word against a switch",
+       "{training: {optimizer: {name: paged_adamw_8bit, paged: false}}}",
+       {"job.training.optimizer.name: paged_adamw_8bit; means training.optimizer.paged true"}},
       {"nodes and gpus",
        "{nodes: 2, gpus: 8}",
        {"job.gpus: 8; may be of each of 2 nodes or of all: say gpus_per_node or gpu_count"}},

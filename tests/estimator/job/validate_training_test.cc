@@ -149,7 +149,22 @@ const std::vector<Refusal>& Precisions() {
          j.training.optimizer.name = "lion";
          j.training.optimizer.implementation = "fused";
        },
-       {"job.training.optimizer.implementation: fused; is not how lion is implemented"}},
+       {"job.training.optimizer.implementation: fused; is bitsandbytes', whose kernels take no "
+        "DTensor: fsdp2 has for-loop"}},
+      {"muon's matrices in flat shares",
+       [](JobSpec& j) {
+         j.runtime.framework = "fsdp1";
+         j.training.optimizer.name = "muon";
+       },
+       {"job.training.optimizer.name: muon; needs matrices, and shares are flat here"}},
+      {"an optimizer in backward that loops",
+       [](JobSpec& j) {
+         j.training.precision.preset = "bf16-pure";
+         j.training.optimizer.in_backward = true;
+         j.training.optimizer.implementation = "for-loop";
+       },
+       {"job.training.optimizer.implementation: for-loop; is not modelled with an optimizer in "
+        "backward"}},
       {"an optimizer in backward",
        [](JobSpec& j) {
          j.training.optimizer.in_backward = true;
@@ -158,7 +173,7 @@ const std::vector<Refusal>& Precisions() {
        },
        {"job.training.gradient_clipping: true; needs all gradients at once",
         "job.training.optimizer.in_backward: true; needs one micro-batch in a step",
-        "job.training.optimizer.implementation: foreach; is not modelled with an optimizer in "
+        "job.training.precision.preset: bf16-mixed; is not modelled with an optimizer in "
         "backward"}},
       {"an optimizer in backward of shards",
        [](JobSpec& j) {

@@ -244,7 +244,7 @@ TEST(ZeroTest, DeepSpeedCopiesAShareOfFp32Weights) {
 TEST(ZeroTest, DeepSpeedStepsFlatShares) {
   JobSpec job = Job("deepspeed", 1);
   job.training.optimizer.name = "adagrad";
-  for (const int64_t stage : {1, 2, 3}) {
+  for (const int64_t stage : {0, 1, 2, 3}) {
     job.parallelism.zero_stage = stage;
     const Program program = Sharded(job);
     const State* unused = FindState(program, "optimizer.variance.unused");
