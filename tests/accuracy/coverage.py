@@ -47,11 +47,19 @@ REFUSED_WORDS = {
     "pytorch/torchtune": ("dora", "phi3", "phi4", "gemma2", "qwen3"),
 }
 OTHERS = "another adapter or model"
+# What the kind "optimizers" is, by a word of the path. torchtune's recipes for one GPU step in
+# backward (their `optimizer_in_bwd`).
+OPTIMIZERS = {"muon": "muon", "single_device": "steps in backward"}
+
+
+def kind_of(kind, path):
+    words = [name for word, name in OPTIMIZERS.items() if word in path]
+    return words[0] if kind == "optimizers" and words else kind
 
 
 def kinds_of(project, path, blockers):
     """What blocks a configuration."""
-    kinds = tuple(kind for kind in blockers.split(";") if kind)
+    kinds = tuple(kind_of(kind, path) for kind in blockers.split(";") if kind)
     refused = any(word in path for word in REFUSED_WORDS.get(project, ()))
     return (*kinds, OTHERS) if kinds and refused else kinds
 
@@ -71,6 +79,11 @@ PROBES = {
     "LoRA": LORA,
     "QLoRA (4/8-bit base)": {**LORA, "quantization": {"format": "nf4"}},
     "DPO/KTO/ORPO": {"preference": {"method": "dpo"}},
+    "muon": {"optimizer": {"name": "muon"}},
+    "steps in backward": {
+        "optimizer": {"name": "adamw-8bit", "paged": True, "in_backward": True},
+        "precision": {"preset": "bf16-pure"},
+    },
 }
 # Kinds that are no field of `training`.
 SPLITS = {

@@ -66,6 +66,16 @@ class CoverageTest(unittest.TestCase):
         self.assertEqual(coverage.kinds_of(tune, "configs/phi3/mini_full.yaml", ""), ())
         self.assertEqual(coverage.kinds_of(tune, "llama3/8B_lora.yaml", "A;B"), ("A", "B"))
 
+    def test_optimizers_are_told_apart_by_their_paths(self):
+        tune = "pytorch/torchtune"
+        one = coverage.kinds_of(tune, "qwen2/7B_full_single_device.yaml", "optimizers")
+        self.assertEqual(one, ("steps in backward",))
+        job = coverage.job_of(one, coverage.RUNTIMES[tune])
+        self.assertTrue(job["training"]["optimizer"]["in_backward"])
+        muon = coverage.kinds_of("a", "examples/muon.sh", "LoRA;optimizers")
+        self.assertEqual(muon, ("LoRA", "muon"))
+        self.assertIsNone(coverage.job_of(coverage.kinds_of("a", "x.sh", "optimizers"), {}))
+
 
 if __name__ == "__main__":
     unittest.main()
