@@ -555,7 +555,7 @@ void AddTiedGradients(const Job& job, Program& program) {
   const bool units = sharding == Sharding::kUnits;
   Block& embedding = program.blocks.front();
   const Parameter& table = embedding.parameters.front();
-  if (!here || table.frozen || job.profile->flat_units) return;
+  if (!here || table.frozen) return;
   if (sharding == Sharding::kBuckets || sharding == Sharding::kEngine) {
     program.waiting_gradient_bytes = Bytes(program.gradient_dtype, table.Elements());
   }

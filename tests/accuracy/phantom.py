@@ -37,6 +37,8 @@ def sets_of(row):
     of = "adapters " if row.text("adapter") else ""
     if row.id.startswith("phantom-opt"):
         of = "optimizers "
+    elif row.id.startswith("phantom-fs"):
+        of = "fsdp "
     elif row.text("engine"):
         of = "engine "
     if row.text("quantization"):

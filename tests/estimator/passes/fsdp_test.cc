@@ -302,6 +302,10 @@ TEST(FsdpTest, FlatUnitsAreSetUp) {
                                  2 * CeilDivide(layer, kRanks), 2 * padded(layer), 4 * layer));
   EXPECT_EQ(FindState(program, "optimizer.temporaries")->most_bytes,
             4 * CeilDivide(std::max(root, layer), kRanks));
+  Shape(job).tied_embeddings = true;
+  EXPECT_EQ(FindTensor(FindBlock(Sharded(job), "embedding"), "embedding.tokens.weight.gradient.sum")
+                .Bytes(),
+            2 * kVocab * kHidden);
   const Program narrow = Sharded(With(job, "fsdp1", "fp32"));
   EXPECT_EQ(FindState(narrow, "set_up.shard"), nullptr);
   EXPECT_NE(FindState(narrow, "set_up.gathered"), nullptr);
