@@ -7,6 +7,17 @@ namespace {
 
 constexpr int32_t kScaled = 256;  // bitsandbytes: elements of an 8-bit state that share a scale
 
+// A state in 8 bits: of what is picked, with its scales, and of the rest.
+constexpr OptimizerState Narrow(absl::string_view name) {
+  return {name, StateBasis::kPicked, DType::kInt8};
+}
+constexpr OptimizerState Scales(absl::string_view name) {
+  return {name, StateBasis::kPicked, DType::kFp32, kScaled};
+}
+constexpr OptimizerState WideRest(absl::string_view name) {
+  return {name, StateBasis::kRest, DType::kFp32};
+}
+
 constexpr OptimizerState kMomentum[] = {{"optimizer.momentum"}};
 constexpr OptimizerState kVariance[] = {{"optimizer.variance"}};
 constexpr OptimizerState kMoments[] = {{"optimizer.momentum"}, {"optimizer.variance"}};
@@ -19,45 +30,55 @@ constexpr OptimizerState kFactors[] = {
 constexpr OptimizerState kMomentumAndRest[] = {{"optimizer.momentum", StateBasis::kPicked},
                                                {"optimizer.momentum.rest", StateBasis::kRest},
                                                {"optimizer.variance.rest", StateBasis::kRest}};
-constexpr OptimizerState kNarrowMomentum[] = {
-    {"optimizer.momentum", StateBasis::kPicked, DType::kInt8},
-    {"optimizer.momentum.scales", StateBasis::kPicked, DType::kFp32, kScaled},
-    {"optimizer.momentum.rest", StateBasis::kRest, DType::kFp32}};
+constexpr OptimizerState kNarrowMomentum[] = {Narrow("optimizer.momentum"),
+                                              Scales("optimizer.momentum.scales"),
+                                              WideRest("optimizer.momentum.rest")};
 constexpr OptimizerState kNarrowMoments[] = {
-    {"optimizer.momentum", StateBasis::kPicked, DType::kInt8},
-    {"optimizer.momentum.scales", StateBasis::kPicked, DType::kFp32, kScaled},
-    {"optimizer.momentum.rest", StateBasis::kRest, DType::kFp32},
-    {"optimizer.variance", StateBasis::kPicked, DType::kInt8},
-    {"optimizer.variance.scales", StateBasis::kPicked, DType::kFp32, kScaled},
-    {"optimizer.variance.rest", StateBasis::kRest, DType::kFp32}};
-constexpr OptimizerState kNarrowMomentaAndVariance[] = {
-    {"optimizer.momentum", StateBasis::kPicked, DType::kInt8},
-    {"optimizer.momentum.scales", StateBasis::kPicked, DType::kFp32, kScaled},
-    {"optimizer.momentum.rest", StateBasis::kRest, DType::kFp32},
-    {"optimizer.momentum.slow", StateBasis::kPicked, DType::kInt8},
-    {"optimizer.momentum.slow.scales", StateBasis::kPicked, DType::kFp32, kScaled},
-    {"optimizer.momentum.slow.rest", StateBasis::kRest, DType::kFp32},
-    {"optimizer.variance", StateBasis::kPicked, DType::kInt8},
-    {"optimizer.variance.scales", StateBasis::kPicked, DType::kFp32, kScaled},
-    {"optimizer.variance.rest", StateBasis::kRest, DType::kFp32}};
+    Narrow("optimizer.momentum"),        Scales("optimizer.momentum.scales"),
+    WideRest("optimizer.momentum.rest"), Narrow("optimizer.variance"),
+    Scales("optimizer.variance.scales"), WideRest("optimizer.variance.rest")};
+constexpr OptimizerState kNarrowMomentaAndVariance[] = {Narrow("optimizer.momentum"),
+                                                        Scales("optimizer.momentum.scales"),
+                                                        WideRest("optimizer.momentum.rest"),
+                                                        Narrow("optimizer.momentum.slow"),
+                                                        Scales("optimizer.momentum.slow.scales"),
+                                                        WideRest("optimizer.momentum.slow.rest"),
+                                                        Narrow("optimizer.variance"),
+                                                        Scales("optimizer.variance.scales"),
+                                                        WideRest("optimizer.variance.rest")};
 
 constexpr std::array<bool, 3> kLoops = {true, false, false};
 constexpr std::array<bool, 3> kFused = {false, false, true};
+constexpr StepTemporaries kNoTemporaries = {
+    .loop_copies = 0, .loop_copies_of_16bit = 0, .foreach_values = 0};
+constexpr StepTemporaries kOneTemporary = {.loop_copies = 1, .loop_copies_of_16bit = 1};
+
+constexpr OptimizerRow OfBitsandbytes(OptimizerRow row) {
+  row.implementations = kFused;
+  row.fused_is_bitsandbytes = true;
+  row.pages = true;
+  return row;
+}
+constexpr OptimizerRow In8Bits(OptimizerRow row) {
+  row.picks = Picks::kLarge;
+  row.sees_shapes = true;
+  return OfBitsandbytes(row);
+}
 
 }  // namespace
 
 const std::array<OptimizerRow, kOptimizerCount> kOptimizerRows = {{
     {.optimizer = OptimizerName::kSgd,
      .states = {},
-     .temporaries = {.loop_copies = 0, .loop_copies_of_16bit = 0, .foreach_values = 0},
+     .temporaries = kNoTemporaries,
      .source = "torch optim/sgd.py"},
     {.optimizer = OptimizerName::kSgdMomentum,
      .states = kMomentum,
-     .temporaries = {.loop_copies = 0, .loop_copies_of_16bit = 0, .foreach_values = 0},
+     .temporaries = kNoTemporaries,
      .source = "torch optim/sgd.py"},
     {.optimizer = OptimizerName::kRmsprop,
      .states = kVariance,
-     .temporaries = {.loop_copies = 1, .loop_copies_of_16bit = 1},
+     .temporaries = kOneTemporary,
      .implementations = {true, true, false},
      .source = "torch optim/rmsprop.py"},
     // Its gradients are scaled beside the root.
@@ -102,39 +123,23 @@ const std::array<OptimizerRow, kOptimizerCount> kOptimizerRows = {{
      .implementations = kLoops,
      .sees_shapes = true,
      .source = "torch optim/_muon.py"},
-    {.optimizer = OptimizerName::kAdamW8bit,
-     .states = kNarrowMoments,
-     .picks = Picks::kLarge,
-     .implementations = kFused,
-     .fused_is_bitsandbytes = true,
-     .pages = true,
-     .sees_shapes = true,
-     .source = "bitsandbytes optim/optimizer.py, Optimizer2State.init_state, min_8bit_size"},
-    {.optimizer = OptimizerName::kLion8bit,
-     .states = kNarrowMomentum,
-     .picks = Picks::kLarge,
-     .implementations = kFused,
-     .fused_is_bitsandbytes = true,
-     .pages = true,
-     .sees_shapes = true,
-     .source = "bitsandbytes optim/optimizer.py, Optimizer1State.init_state, min_8bit_size"},
-    {.optimizer = OptimizerName::kAdEMAMix,
-     .states = kTwoMomentaAndVariance,
-     .implementations = kFused,
-     .fused_is_bitsandbytes = true,
-     .pages = true,
-     .source = "bitsandbytes optim/ademamix.py, init_state"},
-    {.optimizer = OptimizerName::kAdEMAMix8bit,
-     .states = kNarrowMomentaAndVariance,
-     .picks = Picks::kLarge,
-     .implementations = kFused,
-     .fused_is_bitsandbytes = true,
-     .pages = true,
-     .sees_shapes = true,
-     .source = "bitsandbytes optim/ademamix.py, init_state"},
+    In8Bits(
+        {.optimizer = OptimizerName::kAdamW8bit,
+         .states = kNarrowMoments,
+         .source = "bitsandbytes optim/optimizer.py, Optimizer2State.init_state, min_8bit_size"}),
+    In8Bits(
+        {.optimizer = OptimizerName::kLion8bit,
+         .states = kNarrowMomentum,
+         .source = "bitsandbytes optim/optimizer.py, Optimizer1State.init_state, min_8bit_size"}),
+    OfBitsandbytes({.optimizer = OptimizerName::kAdEMAMix,
+                    .states = kTwoMomentaAndVariance,
+                    .source = "bitsandbytes optim/ademamix.py, init_state"}),
+    In8Bits({.optimizer = OptimizerName::kAdEMAMix8bit,
+             .states = kNarrowMomentaAndVariance,
+             .source = "bitsandbytes optim/ademamix.py, init_state"}),
     {.optimizer = OptimizerName::kScheduleFreeAdamW,
      .states = kIterateAndVariance,
-     .temporaries = {.loop_copies = 1, .loop_copies_of_16bit = 1},
+     .temporaries = kOneTemporary,
      .implementations = {true, true, false},
      .source = "schedulefree adamw_schedulefree.py, step"},
 }};

@@ -365,6 +365,8 @@ struct Job {
   // Ranks with the same part of the model, each with tokens of its own: what they make
   // of its gradients is summed up.
   int64_t ReplicaCount() const { return Multiply(data_parallel_size, context_parallel_size); }
+  // Whether DeepSpeed's engine steps flat shares, which are no weights.
+  bool EngineShares() const { return profile->sharding == Sharding::kEngine && zero_stage > 0; }
   // Ranks with the same part of each expert, and those of them that shard its states.
   int64_t ExpertReplicaCount() const {
     return Multiply(tensor_parallel_size, ReplicaCount()) /

@@ -246,21 +246,19 @@ bool Has(const Job& job, OptimizerImplementation implementation) {
   return job.paged_states ? fused : row.Has(implementation);
 }
 
+OptimizerImplementation OfFramework(const Job& job) {
+  return job.profile->fused_optimizer ? OptimizerImplementation::kFused
+                                      : OptimizerImplementation::kForeach;
+}
+
 // The framework's, or the fastest that the optimizer has; in backward a fused one.
 OptimizerImplementation UsualImplementation(const OptimizerSpec& spec, const Job& job) {
   using Implementation = OptimizerImplementation;
-  const bool fused = job.profile->fused_optimizer || spec.in_backward.value_or(false);
-  const auto usual = fused ? Implementation::kFused : Implementation::kForeach;
-  for (const Implementation at : {usual, Implementation::kFused, Implementation::kForeach}) {
+  const auto first = spec.in_backward.value_or(false) ? Implementation::kFused : OfFramework(job);
+  for (const Implementation at : {first, Implementation::kFused, Implementation::kForeach}) {
     if (Has(job, at)) return at;
   }
   return Implementation::kForLoop;
-}
-
-bool IsFrameworks(const Job& job) {
-  const bool fused = job.optimizer_implementation == OptimizerImplementation::kFused;
-  const bool foreach = job.optimizer_implementation == OptimizerImplementation::kForeach;
-  return job.profile->fused_optimizer ? fused : foreach;
 }
 
 void ReadImplementation(const OptimizerSpec& spec, Check& check, Job& job) {
@@ -268,21 +266,23 @@ void ReadImplementation(const OptimizerSpec& spec, Check& check, Job& job) {
   const absl::string_view field = "training.optimizer.implementation";
   if (!spec.implementation.has_value()) {
     check.Assume(field, NameOf(job.optimizer_implementation, kOptimizerImplementations),
-                 IsFrameworks(job) ? "the framework's default" : "what the optimizer has");
+                 job.optimizer_implementation == OfFramework(job) ? "the framework's default"
+                                                                  : "what the optimizer has");
     return;
   }
   const auto asked = check.Meaning(field, *spec.implementation, kOptimizerImplementations);
-  const bool is_one = asked.has_value() && RowOf(job.optimizer).Has(*asked) && !job.paged_states;
-  if (is_one && !Has(job, *asked)) {
+  if (!asked.has_value()) return;
+  job.optimizer_implementation = *asked;
+  if (Has(job, *asked)) return;
+  if (RowOf(job.optimizer).Has(*asked) && !job.paged_states) {
     check.Fail(field, *spec.implementation,
                "is bitsandbytes', whose kernels take no DTensor: fsdp2 has for-loop",
                ViolationCode::kConflict, {"runtime.framework"});
-  } else if (asked.has_value() && !Has(job, *asked)) {
+  } else {
     check.Fail(field, *spec.implementation,
                absl::StrCat("is not how ", OptimizerIn(job), " is implemented"),
                ViolationCode::kConflict, {"training.optimizer.name"});
   }
-  job.optimizer_implementation = asked.value_or(job.optimizer_implementation);
 }
 
 void CheckOptimizer(const OptimizerSpec& spec, const std::optional<std::string>& states,
@@ -299,8 +299,7 @@ void CheckOptimizer(const OptimizerSpec& spec, const std::optional<std::string>&
   ReadPaged(spec, check, job);
   ReadImplementation(spec, check, job);
   CheckStates(states, check, job);
-  const bool engine = job.profile->sharding == Sharding::kEngine && job.zero_stage > 0;
-  const bool flat = job.profile->flat_units || engine;
+  const bool flat = job.profile->flat_units || job.EngineShares();
   if (flat && RowOf(job.optimizer).picks == Picks::kMatrices) {
     check.Fail("training.optimizer.name", NameOf(job.optimizer, kOptimizers),
                "needs matrices, and shares are flat here", ViolationCode::kConflict,

@@ -363,8 +363,8 @@ bool SharesTable(const Job& job) {
 
 // Of FSDP1's flat shards one parameter may be all. Source: torch/distributed/fsdp/_flat_param.py,
 // _get_shard_metadata, _use_sharded_views.
-void CapLoops(const Job& job, const Groups& groups, Program& program) {
-  int64_t most = RootOf(groups, program).trained;
+void CapLoops(const Job& job, const Groups& groups, const Elements& root, Program& program) {
+  int64_t most = root.trained;
   for (size_t i = 0; i < groups.size(); ++i) {
     const bool layer = program.blocks[i].kind == BlockKind::kLayer;
     if (layer) most = std::max(most, groups[i].trained);
@@ -412,8 +412,9 @@ Elements LargestLayer(const Groups& groups, const Program& program) {
 void ApplyFlatUnits(const Job& job, const Groups& groups, const Elements& layer, Program& program) {
   const bool cast = job.precision.reduce != job.precision.gradient;
   program.reduce_stream = cast ? Stream::kReduceScatter : Stream::kAllGather;
-  CapLoops(job, groups, program);
-  AddSetUp(job, RootOf(groups, program), program);
+  const Elements root = RootOf(groups, program);
+  CapLoops(job, groups, root, program);
+  AddSetUp(job, root, program);
   AddSetUp(job, layer, program);
 }
 

@@ -449,8 +449,8 @@ bool IsPicked(const Job& job, BlockKind kind, const Parameter& at) {
       return kind == BlockKind::kLayer && at.shape.rank == 2;
     case Picks::kLarge: {
       // A flat share is nobody's weight.
-      const bool flat = job.profile->sharding == Sharding::kEngine && job.zero_stage > 0;
-      const bool wide = at.embedding && job.profile->wide_embedding_states && !flat;
+      const bool own = at.embedding && !job.EngineShares();
+      const bool wide = own && job.profile->wide_embedding_states;
       return at.Elements() >= kLeastNarrow && !wide;
     }
   }

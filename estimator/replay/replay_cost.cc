@@ -9,6 +9,9 @@ namespace {
 
 // A buffer and its input, made and freed.
 constexpr int64_t kEventsOfBuffer = 4;
+// Of gradients that are sent what is flat before a block and behind it, what waits beside that, and
+// what is kept: each made and freed.
+constexpr int64_t kEventsOfTurn = 8;
 
 // What one micro-batch tells of one block, forward and backward.
 int64_t EventsOf(const Block& block, const Tape& tape) {
@@ -42,8 +45,7 @@ int64_t EventsOf(const Program& program, const Tapes& tapes, const Stage& stage,
     of_one += EventsOf(program.reference[at.block], tapes.reference[at.block]);
   }
   of_one += static_cast<int64_t>(program.gathers.events.size());
-  // What is flattened, waits beside it, or is kept.
-  of_one += 8 * static_cast<int64_t>(program.gathers.backward.size());
+  of_one += kEventsOfTurn * static_cast<int64_t>(program.gathers.backward.size());
   return Add(Multiply(stage.order.played_micro_batches, of_one), EventsOfStates(program, blocks));
 }
 

@@ -105,11 +105,10 @@ int64_t PlanSum::AddedBytes(size_t run, bool later) const {
 // A block's gradients whole, or, where that is more, as they are kept, here or by the host. What
 // is of a group is kept when all of it is there.
 int64_t PlanSum::OwnBytes(size_t run) const {
-  const BlockSums& sums = parts_.sums[run];
   if (parts_.flattens && !parts_.casts_flat) return 0;  // they are what is reduced
+  const BlockSums& sums = parts_.sums[run];
   const int64_t whole = Bytes(parts_.program.gradient_dtype, sums.all.parameters);
-  const bool last = BlockOf(run).kind == BlockKind::kEmbedding;
-  if (last && EndsTogether(parts_.program, chunk_)) return whole;
+  if (ClosesGroup(BlockOf(run))) return whole;
   int64_t kept = AddedBytes(run, false);
   for (const State* state : parts_.grown) {
     kept = Add(kept, StateBytes(*state, table_is_here_ ? sums.own : sums.all));
@@ -302,25 +301,27 @@ void PlanSum::Send(const StageBlock& at, const Block& block) {
   now_.sent_bytes = Add(now_.sent_bytes, turn.kept_bytes);
 }
 
-// Those of embedding and head wait for each other; the embedding's of a shared table is added to
-// the head's.
+// Of a group the embedding's gradient of a shared table is added to the head's.
+void PlanSum::SumTied(const Block& block) {
+  if (ClosesGroup(block)) now_.waiting_bytes -= parts_.tied_gradient_bytes;
+}
+
+// Where gradients were flattened they are gone: what is cast is there, or it is what is reduced.
 void PlanSum::Reduce(const Slot& slot, const Block& block) {
   Pass(slot, 1);
   const bool last = block.kind == BlockKind::kEmbedding;
   if (last) now_.gone_bytes = parts_.until_reduced_bytes;
-  if (last && !parts_.flattens && EndsTogether(parts_.program, chunk_)) {
-    now_.waiting_bytes -= parts_.tied_gradient_bytes;
+  if (!parts_.flattens) {
+    SumTied(block);
+  } else if (last && !parts_.casts_flat) {
+    now_.waiting_bytes = 0;
   }
-  if (last && parts_.flattens && !parts_.casts_flat) now_.waiting_bytes = 0;
   Consider(Counted::kReduced);
 }
 
 // Before what was gathered goes.
 void PlanSum::FlattenMade(const Block& block) {
-  const bool last = block.kind == BlockKind::kEmbedding;
-  if (last && EndsTogether(parts_.program, chunk_)) {
-    now_.waiting_bytes -= parts_.tied_gradient_bytes;
-  }
+  SumTied(block);
   Consider(Counted::kFlattened);
 }
 
@@ -332,11 +333,10 @@ void PlanSum::GrowSent(const Slot& slot, const Block& block) {
   if (!IsSent(parts_.program, block)) return;
   const Block* const held = std::exchange(now_.reduced, reduced);
   now_.added_bytes = Add(now_.added_bytes, AddedBytes(now_.run, now_.later));
-  const bool together = EndsTogether(parts_.program, chunk_);
-  if (together && block.kind == BlockKind::kHead) return;
+  if (WaitsForGroup(block)) return;
   if (parts_.flattens) Consider(parts_.casts_flat ? Counted::kGrown : Counted::kReduced);
-  if (together && block.kind == BlockKind::kEmbedding) now_.waiting_bytes = 0;
-  if (together && !parts_.flattens) Consider(Counted::kNothing);
+  if (ClosesGroup(block)) now_.waiting_bytes = 0;
+  if (ends_together_ && !parts_.flattens) Consider(Counted::kNothing);
   now_.added_bytes = 0;
   now_.reduced = held;
 }
@@ -433,9 +433,7 @@ void PlanSum::Do(const Slot& slot) {
       if (block.reduce_bytes > 0 && parts_.flattens) FlattenMade(block);
       now_.gathered = 0;
       GatherAhead(slot.at, false);
-      if (block.kind == BlockKind::kHead && EndsTogether(parts_.program, chunk_)) {
-        now_.waiting_bytes = MadeBytes(run);
-      }
+      if (WaitsForGroup(block)) now_.waiting_bytes = MadeBytes(run);
       break;
     case SlotKind::kReduce:
       Reduce(slot, block);

@@ -144,7 +144,10 @@ class PlanSum {
  public:
   // `table_is_here` says whether the stage has the embedding. All outlive the sum.
   PlanSum(const Parts& parts, const Stage& chunk, bool table_is_here)
-      : parts_(parts), chunk_(chunk), table_is_here_(table_is_here) {}
+      : parts_(parts),
+        chunk_(chunk),
+        table_is_here_(table_is_here),
+        ends_together_(EndsTogether(parts.program, chunk)) {}
 
   // Sets what forward needs, and the loss' forward.
   void AddForward(const Slots& slots, Demand& forward, Demand& loss);
@@ -167,6 +170,13 @@ class PlanSum {
   void Play(const Slots& slots);
   void KeepAll();
   void Do(const Slot& slot);
+  bool ClosesGroup(const Block& block) const {
+    return ends_together_ && block.kind == BlockKind::kEmbedding;
+  }
+  bool WaitsForGroup(const Block& block) const {
+    return ends_together_ && block.kind == BlockKind::kHead;
+  }
+  void SumTied(const Block& block);
   void Reduce(const Slot& slot, const Block& block);
   void GrowSent(const Slot& slot, const Block& block);
   void FlattenMade(const Block& block);
@@ -198,6 +208,7 @@ class PlanSum {
   const Parts& parts_;
   const Stage& chunk_;
   const bool table_is_here_;
+  const bool ends_together_;
   Standing now_;
   Standing kept_;
   Demand all_kept_;

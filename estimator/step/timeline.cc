@@ -65,7 +65,10 @@ class Unroller {
         stage_(stage),
         turns_(ScheduleTurns(stage.order, stage.virtual_layer_counts.size())),
         chunks_(ChunksOf(program, stage)),
-        states_(program, stage_, BlocksOf(chunks_), writer_) {}
+        states_(program, stage_, BlocksOf(chunks_), writer_),
+        flattens_(Flattens(program)),
+        casts_flat_(CastsFlat(program)),
+        ends_together_(EndsTogether(program, stage)) {}
 
   std::optional<Timeline> Run() &&;
 
@@ -118,6 +121,9 @@ class Unroller {
   const std::vector<Chunk> chunks_;
   TimelineWriter writer_;
   StageStates states_;
+  const bool flattens_;       // parameter_sums.h
+  const bool casts_flat_;     // the same
+  const bool ends_together_;  // plan.h
   std::vector<Pair> pairs_;
   // Of the pair at work.
   Pair* pair_ = nullptr;
@@ -376,7 +382,7 @@ void Unroller::Reduce(const StageBlock& at) {
   if (block.kind == BlockKind::kEmbedding) states_.EndUntilReduced();
   EndReduce();
   const bool cast = program_.reduce_stream == Stream::kReduceScatter;
-  if (!Flattens(program_)) {
+  if (!flattens_) {
     TakeMade(at);
     if (cast) Flatten(at);
   } else if (!cast) {
@@ -394,7 +400,7 @@ void Unroller::Reduce(const StageBlock& at) {
 void Unroller::TakeMade(const StageBlock& at) {
   made_ = WeightGradients(FrameAt(at), at);
   const bool last = BlockAt(at).kind == BlockKind::kEmbedding;
-  if (!last || !EndsTogether(program_, stage_)) return;
+  if (!last || !ends_together_) return;
   for (const StageBlock& other : chunks_[chunk_].blocks) {
     if (BlockAt(other).kind != BlockKind::kHead) continue;
     const std::vector<int32_t> of_head = WeightGradients(FrameAt(other), other);
@@ -408,8 +414,7 @@ void Unroller::TakeMade(const StageBlock& at) {
 void Unroller::Flatten(const StageBlock& at) {
   flat_rest_bytes_ = 0;
   for (const int32_t id : made_) flat_rest_bytes_ = Add(flat_rest_bytes_, writer_.BytesOf(id));
-  const bool together = EndsTogether(program_, stage_);
-  const int64_t bytes = Add(flat_rest_bytes_, together ? 0 : TiedBytes(at));
+  const int64_t bytes = Add(flat_rest_bytes_, ends_together_ ? 0 : TiedBytes(at));
   if (bytes == 0 || bytes > BlockAt(at).reduce_bytes) return;
   flat_ = writer_.Birth({.bytes = bytes,
                          .stream = Stream::kAllGather,
@@ -443,7 +448,7 @@ void Unroller::BackwardBlock(const Slot& slot, const StageBlock& at) {
     frame.storages[static_cast<size_t>(tape.output_gradient)] = given;
   }
   PlayTape(frame, tape.again_end, tape.events.size(), at);
-  const bool flattens = block.reduce_bytes > 0 && Flattens(program_);
+  const bool flattens = block.reduce_bytes > 0 && flattens_;
   if (!flattens) EndBuffers(at);
   writer_.Release(std::exchange(frame.checkpoint, kNoStorage));
   if (block.recompute_unit > 0) {  // the checkpoint held it
@@ -475,15 +480,14 @@ void Unroller::Grow(const StageBlock& at) {
   const Block& block = BlockAt(at);
   if (block.kind == BlockKind::kEmbedding) writer_.Release(std::exchange(waiting_, kNoStorage));
   if (!IsSent(program_, block)) made_ = WeightGradients(FrameAt(at), at);
-  const bool stays = CastsFlat(program_);
-  if (!stays && flat_ != kNoStorage) {
+  if (!casts_flat_ && flat_ != kNoStorage) {
     made_.push_back(writer_.Shrink(std::exchange(flat_, kNoStorage), flat_rest_bytes_));
   }
   const std::vector<int32_t> made = std::exchange(made_, {});
   const std::vector<int32_t> added =
       grows_ ? states_.GrowBlock(chunk_, at, made) : states_.AddBlock(at, made);
   added_.insert(added_.end(), added.begin(), added.end());
-  const bool waits = block.kind == BlockKind::kHead && EndsTogether(program_, stage_);
+  const bool waits = ends_together_ && block.kind == BlockKind::kHead;
   if (!waits) EndGroup();
   if (program_.gathers.Any()) SendGradients(program_.gathers.At(block.kind, at.layer, true));
   for (const int32_t id : held_) writer_.Release(id);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -11,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "server/wire/field_value.h"
 #include "server/wire/shorten.h"
 #include "server/words/flag_fields.h"
 #include "server/words/job_field.h"
@@ -95,6 +97,12 @@ std::optional<bool> ReadSwitch(const std::string& text) {
   if (word == "true" || word == "yes" || word == "on" || word == "1") return true;
   if (word == "false" || word == "no" || word == "off" || word == "0") return false;
   return std::nullopt;
+}
+
+// What a row says of a field whose values are words, or true and false.
+FieldValue ValueOf(absl::string_view text, const FieldDescriptor& field) {
+  if (field.cpp_type() == FieldDescriptor::CPPTYPE_BOOL) return text == "true";
+  return std::string(text);
 }
 
 }  // namespace
@@ -348,28 +356,6 @@ std::optional<JobSetting> JobTranslator::Resolve(const std::string& path,
   return JobSetting{path, std::move(text)};
 }
 
-namespace {
-
-// Of a field whose values are words, or true and false.
-void SetWord(absl::string_view value, const JobField& at) {
-  const Reflection& reflection = *at.message->GetReflection();
-  if (at.field->cpp_type() == FieldDescriptor::CPPTYPE_BOOL) {
-    reflection.SetBool(at.message, at.field, value == "true");
-  } else {
-    reflection.SetString(at.message, at.field, std::string(value));
-  }
-}
-
-// Whether a field says the opposite of what a word does.
-bool Contradicts(absl::string_view value, const JobField& at) {
-  const Reflection& reflection = *at.message->GetReflection();
-  const bool is_switch = at.field->cpp_type() == FieldDescriptor::CPPTYPE_BOOL;
-  return is_switch && reflection.HasField(*at.message, at.field) &&
-         reflection.GetBool(*at.message, at.field) != (value == "true");
-}
-
-}  // namespace
-
 // The word of the API that `word` is there; itself where it is nobody's.
 std::string JobTranslator::TranslateWord(const std::string& path, const std::string& word,
                                          v1::Job* job) {
@@ -392,15 +378,15 @@ std::string JobTranslator::TranslateWord(const std::string& path, const std::str
   if (!own.empty()) return std::string(own);
   if (!row->other_field.empty()) {
     const JobField other = FindJobField(std::string(row->other_field), job);
-    if (Contradicts(row->other_value, other)) {
+    const FieldValue said = ValueOf(row->other_value, *other.field);
+    if (!other.message->GetReflection()->HasField(*other.message, other.field)) {
+      PutValue(said, other.field, other.message);
+      Note(row->other_field, "", word);
+    } else if (std::holds_alternative<bool>(said) &&
+               GetValue(*other.message, other.field) != said) {
       Fail(path, word, absl::StrCat("means ", row->other_field, " ", row->other_value),
            ViolationCode::kConflict);
       return "";
-    }
-    const Reflection& reflection = *other.message->GetReflection();
-    if (!reflection.HasField(*other.message, other.field)) {
-      SetWord(row->other_value, other);
-      Note(row->other_field, "", word);
     }
   }
   return std::string(row->value);

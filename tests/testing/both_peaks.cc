@@ -10,8 +10,8 @@ namespace plimsoll {
 
 std::vector<BothPeaks> PeaksBothWays(const JobSpec& spec) {
   Program program = ProgramOf(spec);
-  program.tuning_bytes = 0;  // no tensor of the step
-  auto& states = program.states;
+  program.tuning_bytes = 0;       // no tensor of the step
+  auto& states = program.states;  // nor is what is made and freed before it
   states.erase(std::remove_if(states.begin(), states.end(),
                               [](const State& state) { return state.sets_up_behind; }),
                states.end());

@@ -225,9 +225,7 @@ void FillTrainedModules(RandomNumbers random, JobSpec& job) {
   const bool paged = RowOf(*FindWord(optimizer, kOptimizers)).pages;
   if (paged && Once(random, 3)) training.optimizer.paged = true;
   const bool adapter = training.adapter.method.has_value();
-  const std::string& preset = *training.precision.preset;
-  const bool masters =
-      preset.find("mixed") != std::string::npos || preset == "bf16-optimizer" || preset == "fp8-lm";
+  const bool masters = FindWord(*training.precision.preset, kPresets)->master != DType::kNone;
   const bool in_backward = !adapter && !masters && *job.parallelism.data_parallel_size == 1 &&
                            training.micro_batch_size == training.global_batch_size;
   if (in_backward && training.optimizer.paged == true && Once(random, 2)) {

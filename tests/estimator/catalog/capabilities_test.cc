@@ -83,6 +83,19 @@ TEST(CapabilitiesTest, EachRowSaysWhereItIsFrom) {
   }
 }
 
+// FSDP2 has an optimizer of bitsandbytes alone no more than its kernels take DTensors.
+TEST(CapabilitiesTest, Fsdp2HasNoOptimizerThatIsOfBitsandbytesAlone) {
+  for (const Word<OptimizerName>& word : kOptimizers) {
+    const OptimizerRow& row = RowOf(word.value);
+    const bool fused_alone =
+        !row.Has(OptimizerImplementation::kForLoop) && !row.Has(OptimizerImplementation::kForeach);
+    const bool alone = row.fused_is_bitsandbytes && fused_alone;
+    const bool has = Of(Framework::kFsdp2).Has(AbilityOf(word.value));
+    EXPECT_FALSE(alone && has) << word.name;
+    EXPECT_TRUE(alone || has || word.value == OptimizerName::kAdafactor) << word.name;
+  }
+}
+
 // A refusal that a trainer's row makes must be about what runs below it.
 TEST(CapabilitiesTest, TrainersRestrictFrameworksThatTheyRunOn) {
   for (const CapabilityRow& row : CapabilityRows()) {
