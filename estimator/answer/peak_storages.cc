@@ -24,6 +24,8 @@ constexpr Special kSpecials[] = {
     {"gathered.weights", "before a block that reads it runs, or earlier",
      "until its next use is far off"},
     {"reduce.flat", "backward of the block", "gradients on their way to other ranks"},
+    {"gradients.flat", "end of the unit's backward",
+     "its gradients as one tensor, until their shard is there"},
     {"gradients.head", "backward of the head", "of a shared table, until the embedding's is there"},
     {"gradients.sent", "backward of the block",
      "of gradients that were sent, until backward is over"},

@@ -9,11 +9,16 @@ namespace plimsoll {
 namespace {
 
 constexpr size_t kFrameworkCount = static_cast<size_t>(Framework::kNanotron) + 1;
-constexpr size_t kTrainerCount = static_cast<size_t>(Trainer::kHfTrainer) + 1;
+constexpr size_t kTrainerCount = static_cast<size_t>(Trainer::kTrl) + 1;
 constexpr int kNewest = kNoVersion - 1;  // later than each `since`, and each `until`
 
+// What a trainer is made of; rows of that hold as its newest release has them.
+Trainer BaseOf(Trainer trainer) { return trainer == Trainer::kTrl ? Trainer::kHfTrainer : trainer; }
+
 bool IsOf(const CapabilityRow& row, Framework framework, Trainer trainer) {
-  return row.trainer == trainer && (row.frameworks >> static_cast<unsigned>(framework) & 1) != 0;
+  const bool of_base = !row.its_own && row.trainer == BaseOf(trainer);
+  return (row.trainer == trainer || of_base) &&
+         (row.frameworks >> static_cast<unsigned>(framework) & 1) != 0;
 }
 
 bool Holds(const CapabilityRow& row, int version) {
@@ -49,7 +54,8 @@ RowIndices Resolve(Framework framework, int framework_version, Trainer trainer,
   for (size_t i = 0; i < all.size(); ++i) {
     if (IsOf(all[i], framework, Trainer::kNone)) {
       if (Holds(all[i], framework_version)) Apply(i, all[i], rows);
-    } else if (IsOf(all[i], framework, trainer) && Holds(all[i], trainer_version)) {
+    } else if (IsOf(all[i], framework, trainer) &&
+               Holds(all[i], all[i].trainer == trainer ? trainer_version : kNoVersion)) {
       Apply(i, all[i], of_trainer);
     }
   }
@@ -74,7 +80,7 @@ const RowIndices& Newest(Framework framework, Trainer trainer) {
 std::optional<int> FirstVersionWith(Ability ability, const Profile& profile, Trainer trainer) {
   for (const CapabilityRow& row : CapabilityRows()) {
     const bool says = IsOf(row, profile.framework, trainer) && row.what.Has(ability);
-    if (!says) continue;
+    if (!says || row.trainer != trainer) continue;  // another's versions are not its own
     if (row.trainer == Trainer::kNone && row.support == Support::kHas) return row.since;
     if (row.trainer != Trainer::kNone && row.until != kNoVersion) return row.until;
   }

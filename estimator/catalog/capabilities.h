@@ -66,12 +66,15 @@ enum class Ability : uint8_t {
   kFp4,
   kInt8,
   kDpo,
+  kKto,
+  kReward,
   kPlainLoss,
   kChunkedLoss,
   kChunkedCrossEntropy,
   kFusedLoss,
   kFusedCrossEntropy,
   kTeCrossEntropy,
+  kTiledLogProbs,
 
   kSgd,
   kSgdMomentum,
@@ -164,6 +167,7 @@ struct CapabilityRow {
   int until;              // have it; first that it is no longer true of
   absl::string_view why;  // ends a refusal's sentence; may be empty where support is kHas
   absl::string_view source;
+  bool its_own = false;  // of the trainer, not of those that are made of it
 };
 absl::Span<const CapabilityRow> CapabilityRows();
 

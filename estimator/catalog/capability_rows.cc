@@ -47,12 +47,17 @@ constexpr AbilitySet kOtherOptimizers = {Ability::kRmsprop,
 constexpr AbilitySet kOfBitsandbytes = {Ability::kAdamW8bit, Ability::kLion8bit, Ability::kAdEMAMix,
                                         Ability::kAdEMAMix8bit};
 constexpr AbilitySet kQuantized = {Ability::kQlora, Ability::kNf4, Ability::kFp4, Ability::kInt8};
+constexpr AbilitySet kPreferences = {Ability::kDpo, Ability::kKto, Ability::kReward};
 constexpr AbilitySet kContexts = {Ability::kUlysses, Ability::kRing, Ability::kAllGather};
 constexpr AbilitySet kPartsAgain = {Ability::kRecomputeSelective, Ability::kCoreAttentionAgain,
                                     Ability::kMlpAgain};
 
 constexpr CapabilityRow Of(uint16_t frameworks, AbilitySet what, absl::string_view source) {
   return {frameworks, Trainer::kNone, Support::kHas, what, 0, kNoVersion, "", source};
+}
+constexpr CapabilityRow Own(CapabilityRow row) {
+  row.its_own = true;
+  return row;
 }
 constexpr CapabilityRow Since(int version, CapabilityRow row) {
   row.since = version;
@@ -283,17 +288,20 @@ constexpr CapabilityRow kRows[] = {
     Lacks(kNanotron, kQuantized, "it trains all weights", "nanotron trainer.py"),
 
     // Preference tuning.
-    Of(kDdp | kDeepSpeed, {Ability::kDpo},
-       "trl trainer/dpo_trainer.py, DPOTrainer; models/utils.py, prepare_deepspeed"),
-    NotModelled(kFsdp, {Ability::kDpo}, "ddp and deepspeed are, as TRL's DPOTrainer runs on them",
+    Of(kOfModules, kPreferences,
+       "trl trainer/dpo_trainer.py, kto_trainer.py, reward_trainer.py; models/utils.py, "
+       "prepare_deepspeed"),
+    NotModelled(kFsdp1, {Ability::kDpo, Ability::kKto},
+                "ddp, fsdp2 and deepspeed are, as TRL's trainers run on them",
                 "trl models/utils.py, prepare_fsdp"),
-    NotModelled(kMegatron, {Ability::kDpo}, "NeMo's over Megatron is its own",
+    NotModelled(kMegatron, kPreferences, "NeMo's over Megatron is its own",
                 "NeMo RL nemo_rl/algorithms/dpo.py"),
-    Lacks(kNanotron, {Ability::kDpo}, "it predicts next tokens", "nanotron trainer.py"),
+    Lacks(kNanotron, kPreferences, "it predicts next tokens", "nanotron trainer.py"),
 
     // The loss.
     Of(kOfModules, {Ability::kChunkedLoss, Ability::kChunkedCrossEntropy, Ability::kFusedLoss},
        "torchtitan components/loss.py; Liger-Kernel transformers/fused_linear_cross_entropy.py"),
+    Of(kOfModules, {Ability::kTiledLogProbs}, "trl kernels/chunked_logprob.py"),
     Since(8,
           Of(kCore, {Ability::kFusedCrossEntropy}, "Megatron core/fusions/fused_cross_entropy.py")),
     Since(12, Of(kCore, {Ability::kTeCrossEntropy},
@@ -391,9 +399,22 @@ constexpr CapabilityRow kRows[] = {
     Under(Trainer::kHfTrainer,
           Lacks(kOfModules, {Ability::kChunkedLoss}, "the model gives it logits, or Liger's loss",
                 "transformers trainer.py, compute_loss")),
+    Own(Under(Trainer::kHfTrainer, Lacks(kOfModules, {Ability::kTiledLogProbs},
+                                         "the model gives it logits, or Liger's loss",
+                                         "transformers trainer.py, compute_loss"))),
     Until(4045, Under(Trainer::kHfTrainer, Lacks(kOfModules, {Ability::kFusedLoss}, "",
                                                  "transformers #32860, training_args.py, "
                                                  "use_liger_kernel"))),
+    Own(Under(Trainer::kHfTrainer,
+              Lacks(kOfModules, kPreferences,
+                    "its loss is the model's: TRL's trainers tune by preferences",
+                    "transformers trainer.py, compute_loss"))),
+
+    // TRL, whose trainers are that Trainer, from 1.15 on.
+    Under(
+        Trainer::kTrl,
+        Lacks(kOfModules, {Ability::kPlainLoss, Ability::kChunkedCrossEntropy, Ability::kFusedLoss},
+              "its heads make tiles of logits: tiled-log-probs", "trl trainer/sft_trainer.py")),
 
     Under(Trainer::kHfTrainer,
           Lacks(kFsdp2, {Ability::kUlysses}, "accelerate's sp_backend is deepspeed",
@@ -425,9 +446,9 @@ constexpr CapabilityRow kRows[] = {
                                "torchtitan #2357, distributed/activation_checkpoint.py"))),
     Until(2026004, Under(Trainer::kTorchtitan, Lacks(kTorch, {Ability::kChunkedLoss}, "",
                                                      "torchtitan #2937, components/loss.py"))),
-    Under(Trainer::kTorchtitan,
-          Lacks(kTorch, {Ability::kFusedLoss}, "its losses take logits, or slices of hidden states",
-                "torchtitan components/loss.py")),
+    Under(Trainer::kTorchtitan, Lacks(kTorch, {Ability::kFusedLoss, Ability::kTiledLogProbs},
+                                      "its losses take logits, or slices of hidden states",
+                                      "torchtitan components/loss.py")),
     Under(Trainer::kTorchtitan,
           Lacks(kTorch, kSgds | kOtherOptimizers, "it has Adam and AdamW",
                 "torchtitan components/optimizer/optimizer.py, _resolve_optimizer_factory")),
@@ -444,14 +465,14 @@ constexpr CapabilityRow kRows[] = {
                       "torchtitan components/lora.py")),
 
     Under(Trainer::kTorchtitan,
-          Lacks(kTorch, {Ability::kDpo}, "it predicts next tokens", "torchtitan train.py")),
+          Lacks(kTorch, kPreferences, "it predicts next tokens", "torchtitan train.py")),
 
     // torchtune.
     Under(Trainer::kTorchtune,
           Lacks(kTorch, {Ability::kLatentAttention}, "its heads have keys of their own",
                 "torchtune modules/attention.py, MultiHeadAttention")),
     Under(Trainer::kTorchtune,
-          NotModelled(kTorch, {Ability::kDpo}, "its recipes were not held against its code",
+          NotModelled(kTorch, kPreferences, "its recipes were not held against its code",
                       "torchtune recipes/full_dpo_distributed.py")),
     Under(Trainer::kTorchtune,
           Lacks(kDdp, {Ability::kFp4, Ability::kInt8}, "its quantized weights are torchao's nf4",
@@ -484,15 +505,15 @@ constexpr CapabilityRow kRows[] = {
     Until(7,
           Under(Trainer::kTorchtune, Lacks(kTorch, {Ability::kChunkedLoss}, "",
                                            "torchtune #2531, modules/loss/cross_entropy_loss.py"))),
-    Under(Trainer::kTorchtune, Lacks(kTorch, {Ability::kFusedLoss}, "its losses run over slices",
-                                     "torchtune modules/loss")),
+    Under(Trainer::kTorchtune, Lacks(kTorch, {Ability::kFusedLoss, Ability::kTiledLogProbs},
+                                     "its losses run over slices", "torchtune modules/loss")),
 
     // litgpt.
     Under(Trainer::kLitgpt,
           NotModelled(kTorch, {Ability::kLatentAttention}, "its attention is its own",
                       "litgpt model.py, MultiheadLatentAttention")),
     Under(Trainer::kLitgpt,
-          Lacks(kTorch, {Ability::kDpo}, "it predicts next tokens", "litgpt finetune/full.py")),
+          Lacks(kTorch, kPreferences, "it predicts next tokens", "litgpt finetune/full.py")),
     Under(Trainer::kLitgpt, Lacks(kFsdp1, kQuantized, "it quantizes on one GPU alone",
                                   "litgpt finetune/lora.py, setup")),
     Under(Trainer::kLitgpt,
@@ -508,9 +529,10 @@ constexpr CapabilityRow kRows[] = {
                                          Ability::kRecomputeUnits},
                 "it recomputes whole blocks, or none",
                 "litgpt finetune/full.py, activation_checkpointing_policy")),
-    Under(Trainer::kLitgpt, Lacks(kTorch, {Ability::kChunkedLoss, Ability::kFusedLoss},
-                                  "its loss runs over slices of the logits",
-                                  "litgpt utils.py, chunked_cross_entropy")),
+    Under(
+        Trainer::kLitgpt,
+        Lacks(kTorch, {Ability::kChunkedLoss, Ability::kFusedLoss, Ability::kTiledLogProbs},
+              "its loss runs over slices of the logits", "litgpt utils.py, chunked_cross_entropy")),
 };
 
 }  // namespace
@@ -557,12 +579,15 @@ const std::array<AbilityName, kAbilityCount> kAbilityNames = {{
     {Ability::kFp4, "training.quantization.format", "fp4"},
     {Ability::kInt8, "training.quantization.format", "int8"},
     {Ability::kDpo, "training.preference.method", "dpo"},
+    {Ability::kKto, "training.preference.method", "kto"},
+    {Ability::kReward, "training.preference.method", "reward"},
     {Ability::kPlainLoss, "training.loss.implementation", "plain"},
     {Ability::kChunkedLoss, "training.loss.implementation", "chunked"},
     {Ability::kChunkedCrossEntropy, "training.loss.implementation", "chunked-cross-entropy"},
     {Ability::kFusedLoss, "training.loss.implementation", "fused"},
     {Ability::kFusedCrossEntropy, "training.loss.implementation", "fused-cross-entropy"},
     {Ability::kTeCrossEntropy, "training.loss.implementation", "te-cross-entropy"},
+    {Ability::kTiledLogProbs, "training.loss.implementation", "tiled-log-probs"},
     {Ability::kSgd, "training.optimizer.name", "sgd"},
     {Ability::kSgdMomentum, "training.optimizer.name", "sgd-momentum"},
     {Ability::kRmsprop, "training.optimizer.name", "rmsprop"},

@@ -30,6 +30,8 @@ constexpr Profile kEager = {
                   .without_flash = AttentionKernel::kMemoryEfficient},
     .transformers_attention = true,
     .loss = LossKernel::kCrossEntropy,
+    .tiled_log_probs = false,
+    .loss_behind_model = false,
     .logits_held = LogitsHeld::kForward,
     .copies_logits = false,
     .compiled_loss = CompiledLoss::kAll,
@@ -39,6 +41,8 @@ constexpr Profile kEager = {
     .root_group = false,
     .keeps_shared_table = false,
     .last_block_gathered = false,
+    .shards_on_gpu = false,
+    .reduces_as_gathered = false,
     .accumulates_whole = false,
     .unties_head = false,
     .weight_gradient = WeightGradient::kKept,
@@ -85,6 +89,7 @@ constexpr Profile kEager = {
     .half_dequantization = false,
     .keeps_quantized_inputs = false,
     .quantizes_head = false,
+    .splits_vectors = false,
     .wide_embedding_states = false,
     .pages_states = false,
     .replaces_embedding = false,
@@ -101,15 +106,13 @@ constexpr Profile kEager = {
     .trainer_source = "",
 };
 
-// Source: torch/distributed/fsdp/_fully_shard; torchtitan
-// distributed/fsdp.py, which deletes the logits before backward.
+// Source: torch/distributed/fsdp/_fully_shard.
 constexpr Profile Fsdp2() {
   Profile profile = kEager;
   profile.framework = Framework::kFsdp2;
   profile.name = "fsdp2";
   profile.since = 2008;
   profile.era = "torch 2.8 and later";
-  profile.logits_held = LogitsHeld::kDeleted;
   profile.sharding = Sharding::kUnits;
   profile.redistributes = true;
   profile.checkpoints_hold_output = false;
@@ -355,6 +358,7 @@ constexpr uint16_t On(std::initializer_list<Framework> frameworks) {
 // and the last block is not resharded. Source: torchtitan 83c879f18, train.py
 // (`pred`, build_optimizer), models/llama/model.py, parallelisms/parallelize_llama.py.
 void TorchtitanOf2024(Profile& profile) {
+  profile.loss_behind_model = true;
   profile.transformers_attention = false;
   profile.logits_held = LogitsHeld::kUntilNext;
   profile.compiled_loss = CompiledLoss::kNone;
@@ -428,6 +432,7 @@ constexpr int kReshardsRoot = 2008;
 // made in the default dtype (modules/peft/lora.py), norms are of fp32 copies (modules/rms_norm.py),
 // NF4 is torchao's (dtypes/nf4tensor.py).
 void Torchtune(Profile& profile) {
+  profile.loss_behind_model = true;
   profile.transformers_attention = false;
   profile.logits_held = LogitsHeld::kDeleted;
   profile.compiled_loss = CompiledLoss::kSlices;
@@ -479,12 +484,37 @@ void LitgptBefore05(Profile& profile) {
 }
 
 // Source: transformers, trainer.py (compute_loss returns the loss alone;
-// accelerator.no_sync in all but the last micro-batch).
-void HfTrainer(Profile& profile) {
+// accelerator.no_sync in all but the last micro-batch); accelerate, utils/dataclasses.py,
+// set_mixed_precision.
+void HfTrainerOfOneGroup(Profile& profile) {
+  profile.splits_vectors = true;         // trainer.py, get_decay_parameter_names
   profile.wide_embedding_states = true;  // trainer.py, create_optimizer
+  profile.reduces_as_gathered = true;
   profile.accumulates_whole = true;
   profile.logits_held = LogitsHeld::kForward;
   profile.root_group = true;
+}
+
+// From accelerate 1.14 on FSDP2's embedding, and its final norm and head, are groups of their own,
+// the latter gathered until backward; where they share a table they are one.
+// Source: accelerate utils/fsdp_utils.py, fsdp2_prepare_model;
+// torch/distributed/fsdp/_fully_shard/_fsdp_init.py, _move_states_to_device.
+void HfTrainer(Profile& profile) {
+  HfTrainerOfOneGroup(profile);
+  if (profile.framework != Framework::kFsdp2) return;
+  profile.root_group = false;
+  profile.keeps_shared_table = true;
+  profile.shards_on_gpu = true;
+}
+
+// Its trainers are transformers' Trainer, with losses of their own.
+// Source: trl trainer/utils.py, add_fused_lm_head; trainer/base_config.py,
+// gradient_checkpointing_kwargs (use_reentrant).
+void Trl(Profile& profile) {
+  HfTrainer(profile);
+  profile.tiled_log_probs = true;
+  profile.loss_behind_model = true;
+  profile.checkpoints_hold_output = false;
 }
 
 // Every trainer's profile on every framework that it runs on.
@@ -545,8 +575,12 @@ const std::vector<TrainerEra>& TrainerEras() {
        On({Framework::kDdp, Framework::kFsdp1}), Litgpt, "litgpt, finetune/lora.py"},
       {Trainer::kLitgpt, "litgpt", 0, 2023001, "2023 to 0.4",
        On({Framework::kDdp, Framework::kFsdp1}), LitgptBefore05, "litgpt, finetune/full.py"},
-      {Trainer::kHfTrainer, "hf-trainer", 0, 2023001, "transformers 4 and later", kAll, HfTrainer,
-       "transformers, trainer.py"},
+      {Trainer::kHfTrainer, "hf-trainer", 5012, 2026006, "transformers 5.12 and later", kAll,
+       HfTrainer, "accelerate 1.14, utils/fsdp_utils.py, fsdp2_prepare_model"},
+      {Trainer::kHfTrainer, "hf-trainer", 0, 2023001, "transformers 4 to 5.11", kAll,
+       HfTrainerOfOneGroup, "transformers, trainer.py"},
+      {Trainer::kTrl, "trl", 1015, 2026010, "1.15 and later", kAll, Trl,
+       "trl, trainer/sft_trainer.py"},
   };
   return *kEras;
 }

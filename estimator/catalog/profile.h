@@ -22,7 +22,7 @@ enum class Framework : uint8_t {
 };
 
 // The loop on top of a framework, where it moves bytes of its own.
-enum class Trainer : uint8_t { kNone, kTorchtitan, kTorchtune, kLitgpt, kHfTrainer };
+enum class Trainer : uint8_t { kNone, kTorchtitan, kTorchtune, kLitgpt, kHfTrainer, kTrl };
 
 // How a norm is written, hence what autograd keeps.
 //   kFused      its input (a kernel that also gives the output)
@@ -116,6 +116,8 @@ struct Profile {
   bool
       transformers_attention;  // it is transformers' classes': eager in some, and windows are masks
   LossKernel loss;
+  bool tiled_log_probs;    // the loss is of log-probabilities from tiles of logits (TRL)
+  bool loss_behind_model;  // it is made when the model's forward, and autocast, is over
   LogitsHeld logits_held;
   bool copies_logits;  // the vocabulary-parallel loss is not in place
   CompiledLoss compiled_loss;
@@ -125,6 +127,8 @@ struct Profile {
   bool root_group;     // FSDP2: embedding, final norm and head are one group, gathered all along
   bool keeps_shared_table;   // FSDP2: the group of a table that the head shares stays gathered
   bool last_block_gathered;  // FSDP2: the last layer stays gathered until its backward
+  bool shards_on_gpu;        // FSDP2: a group is whole on the GPU when it is cut
+  bool reduces_as_gathered;  // FSDP: gradients, in the dtype that weights are gathered in
   bool accumulates_whole;    // FSDP: gradients are reduced with a step's last micro-batch alone
   bool unties_head;          // the head has a table of its own, whatever the model says
   WeightGradient weight_gradient;
@@ -171,6 +175,7 @@ struct Profile {
   bool half_dequantization;       // it is fp16 when whole, and cast to what a product reads
   bool keeps_quantized_inputs;    // a product by one keeps what it read
   bool quantizes_head;            // beside quantized layers the head is, too
+  bool splits_vectors;            // norms and biases are a group of the optimizer's own
   bool wide_embedding_states;     // optimizers of 8-bit states keep an embedding's in fp32
   bool pages_states;              // beside quantized weights: fp32 ones in managed memory
   bool replaces_embedding;        // the same: with a table that has a gradient, which stays

@@ -26,9 +26,13 @@ void Beside::RefusePartsAgain(const RecomputeSpec& spec, const Job& job) const {
          job.recompute_unit_layer_count);
 }
 
-void Beside::RefuseOtherModels(const Transformer& model) const {
+void Beside::RefuseOtherWidths(const Transformer& model) const {
   Refuse(model.embedding_size != model.hidden_size, "model",
          "embeddings of another width than the layers'");
+}
+
+void Beside::RefuseOtherModels(const Transformer& model) const {
+  RefuseOtherWidths(model);
   Refuse(model.head != Head::kLanguageModel, "model", NameOf(model.head, kHeads));
 }
 

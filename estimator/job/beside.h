@@ -24,6 +24,7 @@ class Beside {
   // Recomputation but of every layer, whole and one at a time.
   void RefusePartsAgain(const RecomputeSpec& spec, const Job& job) const;
   // Models but those that predict tokens from embeddings as wide as their layers.
+  void RefuseOtherWidths(const Transformer& model) const;
   void RefuseOtherModels(const Transformer& model) const;
 
  private:

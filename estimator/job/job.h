@@ -22,6 +22,7 @@
 #include "estimator/catalog/catalog.h"
 #include "estimator/catalog/model.h"
 #include "estimator/catalog/optimizers.h"
+#include "estimator/catalog/preferences.h"
 #include "estimator/catalog/profile.h"
 #include "estimator/job/allocator_settings.h"
 #include "estimator/job/profiled.h"
@@ -172,7 +173,6 @@ enum class AdapterTarget : uint8_t { kQuery, kKey, kValue, kOutput, kGate, kUp, 
 // A bit each in Adapter::trained_modules.
 enum class TrainedModule : uint8_t { kEmbedding, kHead };
 enum class QuantizationFormat : uint8_t { kNf4, kFp4, kInt8 };
-enum class PreferenceMethod : uint8_t { kDpo };
 // What a policy is compared with.
 //   kModel        a frozen model of its own
 //   kAdaptersOff  the policy without its adapters
@@ -185,6 +185,7 @@ enum class LossImplementation : uint8_t {
   kFused,
   kFusedCrossEntropy,
   kTeCrossEntropy,
+  kTiledLogProbs,
 };
 // How tokens come to the ranks that have their experts.
 //   kAllGather  each has the tokens of all, and sums up what its experts gave
@@ -293,7 +294,8 @@ struct Job {
   bool resumed_from_checkpoint = false;
   std::optional<Adapter> adapter;  // all else is frozen
   std::optional<Quantization> quantization;
-  std::optional<Reference> reference;  // of preference tuning: a micro-batch is of pairs
+  std::optional<PreferenceMethod> preference;
+  std::optional<Reference> reference;  // where the method compares with one
 
   int64_t data_parallel_size = 1;
   int64_t zero_stage = 0;
@@ -357,7 +359,7 @@ struct Job {
     return fp8->ScalesTensors() && architecture == GpuArchitecture::kBlackwell ? 1 : 2;
   }
   // Sequences of a sample: of a pair two.
-  int64_t SequencesOfSample() const { return reference.has_value() ? 2 : 1; }
+  int64_t SequencesOfSample() const { return preference ? RowOf(*preference).sequences : 1; }
   int64_t SequencesAtOnce() const { return Multiply(micro_batch_size, SequencesOfSample()); }
   // Tokens of each sequence, and of a micro-batch, that one rank has.
   int64_t LocalSequenceLength() const { return sequence_length / context_parallel_size; }

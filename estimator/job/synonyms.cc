@@ -317,6 +317,9 @@ constexpr ValueSynonym kValueSynonyms[] = {
     {kTrainer, "huggingface", "hf-trainer", "usual"},
     {kTrainer, "hf", "hf-trainer", "usual"},
     {kTrainer, "titan", "torchtitan", "usual"},
+    {kPreference, "rm", "reward", "LLaMA-Factory stage: rm, ms-swift rlhf_type rm"},
+    {kPreference, "reward-model", "reward", "usual"},
+    {kLoss, "chunked-nll", "tiled-log-probs", "TRL SFTConfig.loss_type, until 1.14"},
     {kTrainer, "lit-gpt", "litgpt", "its name until 2024"},
 };
 
@@ -328,7 +331,8 @@ constexpr char kPlannedRule[] = "not modelled yet";  // of names that the API is
 constexpr char kEngineRule[] = "not modelled yet but as DeepSpeed has it by default";
 constexpr char kOffloadRule[] = "not modelled yet: what is moved to the host's memory";
 constexpr char kAdapterRule[] = "not modelled yet: adapters other than LoRA";
-constexpr char kPreferenceRule[] = "not modelled yet: preference tuning other than DPO";
+constexpr char kPreferenceRule[] =
+    "not modelled yet: preference tuning but by DPO, KTO and reward models";
 constexpr char kQuantizedRule[] = "not modelled yet: frozen weights but as bitsandbytes keeps them";
 constexpr char kFactoredRule[] = "not modelled yet: this optimizer's states";
 
@@ -405,7 +409,6 @@ constexpr RefusedWord kRefusedWords[] = {
     {"", "prefetch", kNotModelled, kPlannedRule},
     {"", "lora-alpha", kNoField, "no such field: it moves no byte"},
     {kDispatcher, "flex", kNotModelled, "not modelled yet: buffers of DeepEP and HybridEP"},
-    {kPreference, "kto", kNotModelled, kPreferenceRule},
     {kPreference, "orpo", kNotModelled, kPreferenceRule},
     {kPreference, "cpo", kNotModelled, kPreferenceRule},
     {kPreference, "simpo", kNotModelled, kPreferenceRule},
@@ -491,8 +494,6 @@ constexpr RefusedWord kRefusedWords[] = {
     {kFramework, "colossalai", kNotModelled, "not modelled yet: this framework"},
     {kFramework, "jax", kNotModelled, "not modelled yet: this framework"},
     {kFramework, "internevo", kNotModelled, "not modelled yet: this framework"},
-    {kTrainer, "trl", kAmbiguous,
-     "is hf-trainer: of TRL's trainers DPOTrainer is modelled, with training.preference"},
     {kTrainer, "lightning", kNotModelled, "not modelled yet: this trainer"},
     {kTrainer, "nemo", kNotModelled, "not modelled yet: this trainer"},
     {kTrainer, "mosaicml", kNotModelled, "not modelled yet: this trainer"},

@@ -30,6 +30,24 @@ void UntieHead(Job& job, std::shared_ptr<const Transformer>& own) {
                                        " ties no head: its table is a parameter of its own")});
 }
 
+// A reward model is loaded as a class that scores sequences, whatever its file says.
+// Source: trl trainer/reward_trainer.py, __init__ (AutoModelForSequenceClassification, num_labels).
+void ScoreSequences(Job& job, std::shared_ptr<const Transformer>& own) {
+  if (job.model->head != Head::kLanguageModel) return;
+  auto scores = std::make_shared<Transformer>(*job.model);
+  scores->head = Head::kSequenceClassification;
+  scores->label_count = 1;
+  scores->head_bias = false;
+  scores->tied_embeddings = false;
+  own = std::move(scores);
+  job.model = own.get();
+}
+
+bool TunesRewards(const TrainingSpec& spec) {
+  return spec.preference.method.has_value() &&
+         FindWord(*spec.preference.method, kPreferenceMethods) == PreferenceMethod::kReward;
+}
+
 // litgpt's models have one projection of queries, keys and values, and concatenate what is rotated
 // of each head with the rest.
 // Source: litgpt model.py, CausalSelfAttention.forward.
@@ -70,17 +88,18 @@ void CheckModelled(const JobSpec& spec, const Catalog& catalog, Check& check, Jo
     job.capabilities = AllCapabilities();
   }
   if (job.model != nullptr && job.profile->unties_head) UntieHead(job, own);
+  if (job.model != nullptr && TunesRewards(spec.training)) ScoreSequences(job, own);
   CheckParallelism(spec, check, job);
   ReadExpertParallel(spec, check, job);
   CheckTraining(spec.training, check, job);
-  if (job.reference.has_value()) DropNothing(job, own);
+  if (job.preference.has_value()) DropNothing(job, own);
   const bool joins = job.adapter.has_value() && job.profile->joint_adapters;
   if (job.model != nullptr && joins) JoinQkv(job, own);
   CheckKnobs(spec, check, job);
   if (job.adapter.has_value() && job.profile != &UnknownFramework()) CheckAdapter(spec, check, job);
   if (job.quantization.has_value()) CheckQuantization(spec.training, check, job);
   if (job.fp8.has_value() && job.capabilities.Has(Ability::kFp8Mixed)) CheckFp8(spec, check, job);
-  if (job.reference.has_value() && job.profile != &UnknownFramework()) {
+  if (job.preference.has_value() && job.profile != &UnknownFramework()) {
     CheckPreference(spec, check, job);
   }
   const bool known = job.profile != &UnknownFramework();

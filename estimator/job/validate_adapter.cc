@@ -52,7 +52,7 @@ void CheckTrainedModules(const AdapterSpec& spec, Check& check, const Job& job) 
   refuse(!whole, "more than one GPU", "parallelism.data_parallel_size");
   refuse(!job.profile->widens_adapters, "this trainer", "runtime.trainer");
   refuse(job.quantization.has_value(), "quantized weights", "training.quantization.format");
-  refuse(job.reference.has_value(), "preference tuning", "training.preference.method");
+  refuse(job.preference.has_value(), "preference tuning", "training.preference.method");
   refuse(job.model->tied_embeddings, "tied embeddings", "model");
   refuse(!IsAdam(job.optimizer) || job.paged_states, "optimizers but adam and adamw",
          "training.optimizer.name");
@@ -214,12 +214,18 @@ void CheckAdapter(const JobSpec& spec, Check& check, const Job& job) {
   adapters.RefusePartsAgain(training.recompute, job);
   const bool sliced = job.loss == LossImplementation::kChunkedCrossEntropy &&
                       job.profile->rotary_tables;  // as torchtune has it
-  const bool plain = job.loss == LossImplementation::kPlain || job.reference.has_value();
+  const bool plain =
+      job.loss == LossImplementation::kPlain || job.loss == LossImplementation::kTiledLogProbs;
   adapters.Refuse(!plain && !sliced, "training.loss.implementation",
                   NameOf(job.loss, kLossImplementations));
   adapters.Refuse(job.compile, "runtime.compile", "true");
   if (job.model == nullptr) return;
-  adapters.RefuseOtherModels(*job.model);
+  const bool scores = job.model->head == Head::kSequenceClassification;
+  if (scores && job.profile->widens_adapters) {
+    adapters.RefuseOtherWidths(*job.model);
+  } else {
+    adapters.RefuseOtherModels(*job.model);
+  }
   if (job.profile->widens_adapters) {
     CheckDTypes(adapters, check, job);
   } else {

@@ -70,15 +70,16 @@ std::vector<absl::string_view> FrameworksOf(Trainer trainer) {
 }
 
 // The framework as the trainer runs it, in the era that `version` names.
-const Profile* FindTrainerEra(const RuntimeSpec& spec, const Profile& framework, Trainer trainer,
-                              int version, Check& check) {
+const Profile* FindTrainerEra(const Profile& framework, Trainer trainer, int version,
+                              Check& check) {
+  const absl::string_view name = NameOf(trainer, kTrainers);
   if (FindTrainerProfile(framework, trainer, -1) == nullptr) {
-    check.Fail("runtime.trainer", *spec.trainer, absl::StrCat("does not run on ", framework.name),
+    check.Fail("runtime.trainer", name, absl::StrCat("does not run on ", framework.name),
                ViolationCode::kNotSupported, {"runtime.framework"});
     return nullptr;
   }
   const Profile* const run = FindTrainerProfile(framework, trainer, version);
-  if (run == nullptr) FailAsTooOld(*spec.trainer, version, check);
+  if (run == nullptr) FailAsTooOld(name, version, check);
   return run;
 }
 
@@ -87,7 +88,7 @@ const Profile* FindTrainerEra(const RuntimeSpec& spec, const Profile& framework,
 void FindEra(const RuntimeSpec& spec, Framework framework, std::optional<Trainer> trainer,
              Check& check, Job& job) {
   const Profile* newest = FindProfile(framework, -1);
-  const absl::string_view name = trainer.has_value() ? absl::string_view(*spec.trainer) : "";
+  const absl::string_view name = trainer.has_value() ? NameOf(*trainer, kTrainers) : "";
   const Versions versions = ReadVersions(spec, *newest, name, check);
   job.torch_version = versions.torch;
   job.nccl_version = versions.nccl >= 0 ? versions.nccl : DefaultNccl(framework, versions.torch);
@@ -98,7 +99,7 @@ void FindEra(const RuntimeSpec& spec, Framework framework, std::optional<Trainer
   }
   const Profile* run = nullptr;
   if (trainer.has_value()) {
-    run = FindTrainerEra(spec, *job.profile, *trainer, versions.trainer, check);
+    run = FindTrainerEra(*job.profile, *trainer, versions.trainer, check);
   }
   if (run != nullptr) job.profile = run;
   job.capabilities =
@@ -190,6 +191,25 @@ void CheckCluster(const ClusterSpec& spec, const Catalog& catalog, Check& check,
                    gpu.network_bytes_per_second);
 }
 
+// The trainer that a job names, or that tunes by preferences as it asks.
+std::optional<Trainer> TrainerOf(const JobSpec& spec, Framework framework, Check& check) {
+  constexpr absl::string_view kField = "runtime.trainer";
+  const std::optional<std::string>& said = spec.runtime.trainer;
+  if (!said.has_value()) {
+    const bool prefers = spec.training.preference.method.has_value();
+    const Profile& newest = *FindProfile(framework, -1);
+    if (!prefers || FindTrainerProfile(newest, Trainer::kTrl, -1) == nullptr) return std::nullopt;
+    check.Assume(kField, "trl", "its trainers tune by preferences");
+    return Trainer::kTrl;
+  }
+  if (FindWord(*said, kFrameworks).has_value()) {
+    check.Fail(kField, *said, "is a framework: it goes to runtime.framework",
+               ViolationCode::kUnknownName);
+    return std::nullopt;
+  }
+  return check.Meaning(kField, *said, kTrainers);
+}
+
 Framework FrameworkOf(int64_t zero_stage) {
   if (zero_stage <= 0) return Framework::kDdp;
   return zero_stage == 3 ? Framework::kFsdp2 : Framework::kDeepSpeed;
@@ -217,14 +237,7 @@ void CheckFramework(const JobSpec& spec, Check& check, Job& job) {
                  offloads ? "follows from runtime.offload_optimizer"
                           : "follows from parallelism.zero_stage");
   }
-  std::optional<Trainer> trainer;
-  if (spec.runtime.trainer.has_value() && FindWord(*spec.runtime.trainer, kFrameworks)) {
-    check.Fail("runtime.trainer", *spec.runtime.trainer,
-               "is a framework: it goes to runtime.framework", ViolationCode::kUnknownName);
-  } else if (spec.runtime.trainer.has_value()) {
-    trainer = check.Meaning("runtime.trainer", *spec.runtime.trainer, kTrainers);
-  }
-  FindEra(spec.runtime, framework, trainer, check, job);
+  FindEra(spec.runtime, framework, TrainerOf(spec, framework, check), check, job);
   check.Assume("runtime.versions", job.profile->era, "the era whose rules apply");
   if (job.profile->trainer != Trainer::kNone) {
     check.Assume("runtime.trainer", job.profile->trainer_era, "the era whose rules apply");

@@ -155,7 +155,7 @@ void CheckExperts(const JobSpec& spec, Check& check, const Job& job) {
                job);
   const Beside experts("experts", "model", check);
   CheckAdapterOf(experts, spec.training.adapter, job);
-  experts.Refuse(job.reference.has_value(), "training.preference.method",
+  experts.Refuse(job.preference.has_value(), "training.preference.method",
                  spec.training.preference.method.value_or(""));
   experts.Refuse(RowOf(job.optimizer).sees_shapes, "training.optimizer.name",
                  NameOf(job.optimizer, kOptimizers));

@@ -147,7 +147,7 @@ void CheckLatent(const JobSpec& spec, Check& check, const Job& job) {
   const Beside latent("latent attention", "model", check);
   latent.Refuse(job.adapter.has_value(), "training.adapter.method",
                 spec.training.adapter.method.value_or(""));
-  latent.Refuse(job.reference.has_value(), "training.preference.method",
+  latent.Refuse(job.preference.has_value(), "training.preference.method",
                 spec.training.preference.method.value_or(""));
   latent.Refuse(job.fp8.has_value(), "training.precision.preset", "fp8-mixed");
   latent.Refuse(!job.model->causal, "model", "an encoder");

@@ -1,12 +1,68 @@
 // The preference section, and what is modelled beside it.
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "estimator/job/beside.h"
 #include "estimator/job/job_abilities.h"
 #include "estimator/job/validate_sections.h"
 #include "estimator/job/vocabularies.h"
 
 namespace plimsoll {
+namespace {
+
+// Source of the defaults: trl trainer/dpo_trainer.py, DPOTrainer.__init__.
+void ReadReference(const PreferenceSpec& spec, Check& check, Job& job) {
+  const absl::string_view field = "training.preference.reference";
+  if (job.preference.has_value() && !RowOf(*job.preference).compares) {
+    if (!spec.reference.has_value()) return;
+    check.Fail(field, *spec.reference, "is compared with nothing", ViolationCode::kConflict,
+               {"training.preference.method"});
+    return;
+  }
+  const bool adapter = job.adapter.has_value();
+  const Reference usual = adapter ? Reference::kAdaptersOff : Reference::kModel;
+  job.reference = usual;
+  if (!spec.reference.has_value()) {
+    check.Assume(field, NameOf(usual, kReferences), "TRL's default");
+    return;
+  }
+  job.reference = check.Meaning(field, *spec.reference, kReferences).value_or(usual);
+  if (job.reference == Reference::kAdaptersOff && !adapter) {
+    check.Fail(field, *spec.reference, "needs an adapter", ViolationCode::kConflict,
+               {"training.adapter.method"});
+  }
+}
+
+// Where weights are gathered; these were not held against real code, or differ from it.
+void CheckShardedReference(const Beside& pairs, Check& check, const Job& job) {
+  const bool units = job.profile->sharding == Sharding::kUnits;
+  const bool third = job.profile->sharding == Sharding::kEngine && job.zero_stage == 3;
+  if (third && job.preference == PreferenceMethod::kKto) {
+    check.Fail("parallelism.zero_stage", job.zero_stage,
+               "is not modelled with kto, whose policy runs forward twice",
+               ViolationCode::kNotModelled, {"training.preference.method"});
+  }
+  const bool compares = job.reference.has_value() && job.reference != Reference::kPrecomputed;
+  pairs.Refuse(compares && job.offload_parameters, "runtime.offload_parameters", "true");
+  pairs.Refuse(units && job.reference == Reference::kAdaptersOff, "training.preference.reference",
+               NameOf(Reference::kAdaptersOff, kReferences));
+}
+
+void CheckMethod(const Beside& pairs, Check& check, const Job& job) {
+  const bool scores = RowOf(*job.preference).scores;
+  const absl::string_view method = NameOf(*job.preference, kPreferenceMethods);
+  if (scores && PredictsTokens(job.model->head)) {
+    pairs.Refuse(true, "model", NameOf(job.model->head, kHeads));
+  } else if (scores && job.model->head != Head::kSequenceClassification) {
+    check.Fail("model", NameOf(job.model->head, kHeads),
+               absl::StrCat(method, " needs a head of sequence-classification"),
+               ViolationCode::kConflict, {"training.preference.method"});
+  }
+  if (!scores) pairs.RefuseOtherModels(*job.model);
+}
+
+}  // namespace
+
 // Source of the defaults: trl trainer/dpo_trainer.py, DPOTrainer.__init__.
 void ReadPreference(const PreferenceSpec& spec, Check& check, Job& job) {
   if (!spec.method.has_value() && !spec.reference.has_value()) return;
@@ -14,23 +70,12 @@ void ReadPreference(const PreferenceSpec& spec, Check& check, Job& job) {
   if (spec.method.has_value()) {
     const auto method = check.Meaning(field, *spec.method, kPreferenceMethods);
     if (method.has_value()) CheckAbility(AbilityOf(*method), field, *spec.method, check, job);
+    job.preference = method.value_or(PreferenceMethod::kDpo);
   } else {
     check.Fail(field, "unset", "must be set with other fields of preference",
                ViolationCode::kMissing);
   }
-  const bool adapter = job.adapter.has_value();
-  const Reference usual = adapter ? Reference::kAdaptersOff : Reference::kModel;
-  job.reference = usual;
-  const absl::string_view reference = "training.preference.reference";
-  if (!spec.reference.has_value()) {
-    check.Assume(reference, NameOf(usual, kReferences), "TRL's default");
-    return;
-  }
-  job.reference = check.Meaning(reference, *spec.reference, kReferences).value_or(usual);
-  if (job.reference == Reference::kAdaptersOff && !adapter) {
-    check.Fail(reference, *spec.reference, "needs an adapter", ViolationCode::kConflict,
-               {"training.adapter.method"});
-  }
+  ReadReference(spec, check, job);
 }
 
 void CheckPreference(const JobSpec& spec, Check& check, const Job& job) {
@@ -41,14 +86,7 @@ void CheckPreference(const JobSpec& spec, Check& check, const Job& job) {
     const bool other = job.reference == Reference::kModel || job.precision.autocast;
     pairs.Refuse(other, "training.quantization.format", Name(job.quantization->format));
   }
-  pairs.Refuse(job.profile->sharding == Sharding::kEngine && job.zero_stage == 3,
-               "parallelism.zero_stage", job.zero_stage);
-  if (job.loss != LossImplementation::kFused) {
-    check.Fail("training.loss.implementation", NameOf(job.loss, kLossImplementations),
-               "is not modelled with preference tuning: fused is, which keeps no logits, as TRL "
-               "has it from 1.15 on",
-               ViolationCode::kNotModelled, {"training.preference.method"});
-  }
+  CheckShardedReference(pairs, check, job);
   const bool masters = job.profile->sharding == Sharding::kBuckets && !job.adapter.has_value() &&
                        job.precision.master != DType::kNone;
   if (masters) {
@@ -57,7 +95,7 @@ void CheckPreference(const JobSpec& spec, Check& check, const Job& job) {
                "are",
                ViolationCode::kNotModelled, {"training.precision.preset"});
   }
-  if (job.model != nullptr) pairs.RefuseOtherModels(*job.model);
+  if (job.model != nullptr) CheckMethod(pairs, check, job);
 }
 
 }  // namespace plimsoll

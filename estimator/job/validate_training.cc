@@ -118,7 +118,7 @@ absl::string_view UsualPreset(const PrecisionSpec& spec, const Job& job) {
   const bool whole = job.profile->sharding == Sharding::kBuckets;
   const bool adapted = job.adapter.has_value() && (whole || !job.profile->widens_adapters);
   if (adapted) return "bf16-pure";
-  return job.reference.has_value() && whole ? "bf16-autocast" : "bf16-mixed";
+  return job.profile->tiled_log_probs && whole ? "bf16-autocast" : "bf16-mixed";
 }
 
 void WarnOfPreset(absl::string_view name, Job& job) {
@@ -172,6 +172,9 @@ void CheckPrecision(const PrecisionSpec& spec, Check& check, Job& job) {
       check.Assume("training.precision.reduce_dtype", "fp32",
                    "the framework's default with context_parallel_size above 1");
     }
+  }
+  if (job.profile->sharding == Sharding::kUnits && job.profile->reduces_as_gathered) {
+    precision.reduce = precision.parameter;
   }
   if (!MovesNoByte("training.precision.reduce_dtype", spec.reduce_dtype, Ability::kReduceDType,
                    check, job)) {
@@ -415,14 +418,16 @@ void CheckAttention(const TrainingSpec& spec, Check& check, Job& job) {
 }
 
 void CheckLoss(const LossSpec& spec, Check& check, Job& job) {
+  const bool predicts = job.model != nullptr && PredictsTokens(job.model->head);
   if (spec.implementation.has_value()) {
     const absl::string_view field = "training.loss.implementation";
     const auto loss = check.Meaning(field, *spec.implementation, kLossImplementations);
     job.loss = loss.value_or(LossImplementation::kPlain);
-    CheckAbility(AbilityOf(job.loss), field, *spec.implementation, check, job);
-  } else if (job.reference.has_value()) {
-    job.loss = LossImplementation::kFused;
-    check.Assume("training.loss.implementation", "fused", "TRL's, from 1.15 on");
+    const bool asks = predicts || job.loss != LossImplementation::kPlain;
+    if (asks) CheckAbility(AbilityOf(job.loss), field, *spec.implementation, check, job);
+  } else if (job.profile->tiled_log_probs && predicts) {
+    job.loss = LossImplementation::kTiledLogProbs;
+    check.Assume("training.loss.implementation", "tiled-log-probs", "TRL's, from 1.15 on");
   }
   const bool chunked = job.loss == LossImplementation::kChunked ||
                        job.loss == LossImplementation::kChunkedCrossEntropy;
@@ -669,6 +674,8 @@ void CheckOffload(const RuntimeSpec& spec, Check& check, Job& job) {
     const Beside offload("offload", field, check);
     offload.Refuse(job.pipeline_parallel_size > 1, "parallelism.pipeline_parallel_size",
                    job.pipeline_parallel_size);
+    offload.Refuse(!engine && job.recompute_unit_layer_count > 1,
+                   "training.recompute.unit_layer_count", job.recompute_unit_layer_count);
     offload.Refuse(job.paged_states, "training.optimizer.paged", "true");
     offload.Refuse(job.precision.parameter == DType::kFp8, "training.precision.preset", "fp8-lm");
     offload.Refuse(engine && job.precision.SumsWide(),

@@ -24,6 +24,7 @@ inline constexpr Word<Trainer> kTrainers[] = {
     {"torchtune", Trainer::kTorchtune},
     {"litgpt", Trainer::kLitgpt},
     {"hf-trainer", Trainer::kHfTrainer},
+    {"trl", Trainer::kTrl},
 };
 inline constexpr Word<OptimizerName> kOptimizers[] = {
     {"sgd", OptimizerName::kSgd},
@@ -76,7 +77,11 @@ inline constexpr Word<TrainedModule> kTrainedModules[] = {
     {"embed_tokens", TrainedModule::kEmbedding}, {"lm_head", TrainedModule::kHead}};
 inline constexpr Word<DType> kAdapterDTypes[] = {
     {"fp32", DType::kFp32}, {"fp16", DType::kFp16}, {"bf16", DType::kBf16}};
-inline constexpr Word<PreferenceMethod> kPreferenceMethods[] = {{"dpo", PreferenceMethod::kDpo}};
+inline constexpr Word<PreferenceMethod> kPreferenceMethods[] = {
+    {"dpo", PreferenceMethod::kDpo},
+    {"kto", PreferenceMethod::kKto},
+    {"reward", PreferenceMethod::kReward},
+};
 inline constexpr Word<Reference> kReferences[] = {
     {"model", Reference::kModel},
     {"adapters-off", Reference::kAdaptersOff},
@@ -97,6 +102,7 @@ inline constexpr Word<LossImplementation> kLossImplementations[] = {
     {"fused", LossImplementation::kFused},
     {"fused-cross-entropy", LossImplementation::kFusedCrossEntropy},
     {"te-cross-entropy", LossImplementation::kTeCrossEntropy},
+    {"tiled-log-probs", LossImplementation::kTiledLogProbs},
 };
 inline constexpr Word<PipelineSchedule> kPipelineSchedules[] = {
     {"gpipe", PipelineSchedule::kGpipe},

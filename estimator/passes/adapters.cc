@@ -434,7 +434,24 @@ bool ReachesEmbedding(const Job& job) {
   return again || replaced || job.adapter->Trains(TrainedModule::kEmbedding);
 }
 
+// What scores sequences is new: a copy of it is trained, beside adapters.
+// Source: peft/peft_model.py, PeftModelForSequenceClassification.__init__ (classifier, score);
+// utils/other.py, ModulesToSaveWrapper.
+void TrainScores(Block& block) {
+  const auto scores = std::find_if(block.ops.begin(), block.ops.end(),
+                                   [](const Op& op) { return op.name == "head.scores"; });
+  const Ids originals = scores->parameters;
+  for (const TensorId id : originals) {
+    const auto copy = static_cast<TensorId>(block.parameters.size());
+    block.parameters.push_back(block.parameters[id]);
+    block.parameters.back().frozen = false;
+    scores->parameters.Replace(id, copy);
+  }
+  scores->saves_for_weights = false;
+}
+
 void AdaptHead(const Job& job, Block& block) {
+  if (!PredictsTokens(job.model->head)) TrainScores(block);
   if (job.adapter->Targets(AdapterTarget::kHead)) AddToHead(job, block);
   if (job.adapter->Trains(TrainedModule::kHead)) TrainWhole(kHead, block);
 }

@@ -1,6 +1,7 @@
 #include "estimator/passes/buckets.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 #include <vector>
 
@@ -9,34 +10,57 @@
 namespace plimsoll {
 namespace {
 
-// Ranks' shares of trained weights, one behind the other.
+// Ranks' shares of trained weights, one behind the other: of all, or where vectors are a group of
+// the optimizer's own, of these and of the others.
 class Shares {
  public:
-  Shares(const Network& network, int64_t ranks) {
-    int64_t end = 0;
+  Shares(const Network& network, int64_t ranks, bool splits_vectors) {
     for (const Weight& weight : network.weights) {
-      begins_.push_back(end);
-      end = Add(end, weight.trained ? weight.elements : 0);
+      const size_t group = splits_vectors && weight.vector ? 1 : 0;
+      Group& of = groups_[group];
+      places_.push_back({group, of.elements, weight.trained ? weight.elements : 0});
+      of.elements = Add(of.elements, places_.back().elements);
     }
-    begins_.push_back(end);
-    share_ = std::max<int64_t>(CeilDivide(end, ranks), 1);
+    for (Group& of : groups_) of.share = std::max<int64_t>(CeilDivide(of.elements, ranks), 1);
   }
 
-  int64_t share() const { return share_; }
-  int64_t Begin(size_t id) const { return begins_[id]; }
-  int64_t End(size_t id) const { return begins_[id + 1]; }
-  int64_t FirstOf(size_t id) const { return begins_[id] / share_; }
-  int64_t LastOf(size_t id) const { return (begins_[id + 1] - 1) / share_; }
+  // Elements that a rank steps, of all groups.
+  int64_t total() const {
+    return Add(groups_[0].share, groups_[1].elements > 0 ? groups_[1].share : 0);
+  }
+  int64_t share(size_t id) const { return groups_[places_[id].group].share; }
+  int64_t Begin(size_t id) const { return places_[id].begin; }
+  int64_t End(size_t id) const { return places_[id].begin + places_[id].elements; }
+  int64_t Elements(size_t id) const { return places_[id].elements; }
+  int64_t FirstOf(size_t id) const { return Begin(id) / share(id); }
+  int64_t LastOf(size_t id) const { return (End(id) - 1) / share(id); }
 
   // Elements of the weights that the first share has a part of, and of those of the one with most.
-  std::pair<int64_t, int64_t> Partitions(size_t count) const {
+  std::pair<int64_t, int64_t> Partitions() const {
+    const auto [first, most] = PartitionsOf(0);
+    const auto [first_vectors, most_vectors] = PartitionsOf(1);
+    return {Add(first, first_vectors), Add(most, most_vectors)};
+  }
+
+ private:
+  struct Group {
+    int64_t elements = 0;
+    int64_t share = 1;
+  };
+  struct Place {
+    size_t group = 0;
+    int64_t begin = 0;
+    int64_t elements = 0;
+  };
+
+  std::pair<int64_t, int64_t> PartitionsOf(size_t group) const {
     int64_t first = 0;
     int64_t most = 0;
     int64_t elements = 0;
     int64_t share = -1;
-    for (size_t id = 0; id < count; ++id) {
-      const int64_t own = begins_[id + 1] - begins_[id];
-      if (own == 0) continue;
+    for (size_t id = 0; id < places_.size(); ++id) {
+      const int64_t own = Elements(id);
+      if (own == 0 || places_[id].group != group) continue;
       if (FirstOf(id) != share) elements = 0;
       elements = Add(elements, own);
       if (FirstOf(id) == 0) first = elements;
@@ -47,9 +71,8 @@ class Shares {
     return {first, most};
   }
 
- private:
-  std::vector<int64_t> begins_;
-  int64_t share_ = 1;
+  std::array<Group, 2> groups_;
+  std::vector<Place> places_;
 };
 
 // What is sent before a gradient finds room. Units: bytes.
@@ -74,7 +97,7 @@ class Bucket {
 
   bool Empty() const { return elements_ == 0; }
   bool HasRoomFor(size_t id) const {
-    return Empty() || Add(elements_, shares_.End(id) - shares_.Begin(id)) <= room_;
+    return Empty() || Add(elements_, shares_.Elements(id)) <= room_;
   }
 
   // Neighbours of one share are one piece, but where the share is summed up apart.
@@ -83,8 +106,8 @@ class Bucket {
     const bool joins = !Empty() && first == last_ && !(apart_ && first == 0);
     pieces_ += shares_.LastOf(id) - first + (joins ? 0 : 1);
     last_ = shares_.LastOf(id);
-    own_ = std::max(own_, std::min(shares_.End(id), shares_.share()) - shares_.Begin(id));
-    elements_ = Add(elements_, shares_.End(id) - shares_.Begin(id));
+    own_ = std::max(own_, std::min(shares_.End(id), shares_.share(id)) - shares_.Begin(id));
+    elements_ = Add(elements_, shares_.Elements(id));
     id_ = id;
   }
 
@@ -113,8 +136,8 @@ class Bucket {
     int64_t elements = 0;
     int64_t pieces = 0;
     for (int64_t at = shares_.Begin(id); at < shares_.End(id);) {
-      const int64_t share = Multiply(at / shares_.share() + 1, shares_.share());
-      const int64_t end = std::min(shares_.End(id), share);
+      const int64_t share = shares_.share(id);
+      const int64_t end = std::min(shares_.End(id), Multiply(at / share + 1, share));
       elements += end - at;
       ++pieces;
       at = end;
@@ -144,11 +167,11 @@ class Sender {
       : job_(job),
         program_(program),
         network_(ReadNetwork(program, job.model->layer_count)),
-        shares_(network_, job.shard_group_size),
+        shares_(network_, job.shard_group_size, job.profile->splits_vectors),
         bucket_(job, program, shares_),
         blocks_(network_.blocks.size()) {
-    const auto [first, most] = shares_.Partitions(network_.weights.size());
-    const int64_t share = Bytes(job.precision.accumulation, shares_.share());
+    const auto [first, most] = shares_.Partitions();
+    const int64_t share = Bytes(job.precision.accumulation, shares_.total());
     const bool sums = SumsShare(job);
     sent_.first_bytes = sums ? share : Bytes(program.gradient_dtype, first);
     sent_.most_bytes = sums ? share : Bytes(program.gradient_dtype, most);

@@ -1,6 +1,7 @@
 #include "estimator/passes/fsdp.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/container/inlined_vector.h"
 #include "estimator/passes/shard.h"
@@ -56,6 +57,7 @@ void ShardStates(const Job& job, Program& program) {
       continue;  // each rank has scales
     Shard(state, job.shard_group_size);
     state.shards_rows = rows;
+    if (state.part == Part::kReference) state.dtype = sharded;
     if (state.part != Part::kGradients) continue;
     state.dtype = sharded;
     state.stream = Stream::kReduceScatter;  // a view of the reduce-scatter's output
@@ -151,25 +153,65 @@ void Hold(const Job& job, absl::string_view name, int64_t elements, Block& block
   InsertOp(block, 0, {.name = name, .outputs = {id}, .saved = {id}});
 }
 
-// A group's weights while its block runs, and the gathered buffers: its own and
-// that of the layer beside it. What stays until backward is held instead. The last result
-// that was gathered goes when forward ends, and the head's group stays until its backward.
-// Source: torch/distributed/fsdp/_fully_shard/_fsdp_state.py, _post_forward.
+// Whether FSDP2's head is a product that a loss follows: one that runs over slices is gathered for
+// all of them.
+bool HeadIsRead(const Job& job) {
+  return !job.profile->flat_units && job.loss != LossImplementation::kChunked;
+}
+
+// The last op that reads a weight.
+size_t LastProduct(const Block& block) {
+  size_t last = block.ops.size() - 1;
+  while (last > 0 && block.ops[last].parameters.count == 0) --last;
+  return last;
+}
+
+// Whether backward comes to a last layer that is gathered again.
+bool Prefetches(const Job& job) { return job.reshard_after_forward && !job.last_block_gathered; }
+
+// What is gathered around FSDP2's head. The last result goes when the model's forward ends: its
+// own group's, before which the last layer's stands, or where it has none the last layer's. In
+// backward the last layer is on its way once the logits' gradient is there, where it is gathered
+// `again` then.
+// Source: torch/distributed/fsdp/_fully_shard/_fsdp_state.py, _post_forward, _pre_backward;
+// _fsdp_param_group.py, wait_for_unshard, _backward_prefetch.
+void GatherAroundHead(const Job& job, const Elements* own, const Elements& layer, bool again,
+                      Block& head) {
+  const size_t last = LastProduct(head);
+  const Elements& behind = own != nullptr ? *own : layer;
+  const TensorId output = AddFlat(job, "gather.output", behind.all, Stream::kAllGather, head);
+  const size_t reader = job.profile->loss_behind_model ? last : head.ops.size() - 1;
+  head.ops[reader].inputs.Add(output);
+  if (again) {
+    const TensorId next = AddFlat(job, "gather.output", layer.all, Stream::kAllGather, head);
+    for (size_t i = 0; i <= last; ++i) head.ops[i].backward_temporaries.Add(next);
+  }
+  Op arrives{.name = "gather.output", .outputs = {output}};
+  if (own != nullptr) {
+    arrives.forward_temporaries = {
+        AddFlat(job, "gather.output", layer.all, Stream::kAllGather, head)};
+  }
+  InsertOp(head, 0, arrives);
+}
+
+// A group's weights while its block runs, and the gathered buffers: its own and that of the layer
+// beside it, which with FSDP2 goes as the block begins. What stays until backward is held instead.
+// Source: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, wait_for_unshard.
 void AddGather(const Job& job, Block& block, const Elements& elements, int64_t layer_elements,
                bool stays) {
   const int64_t weights = Bytes(job.precision.parameter, elements.all);
-  const bool first = job.profile->flat_units;
-  if (!first && !stays) {
+  const bool flat = job.profile->flat_units;
+  if (!flat && !stays) {
     block.buffers.push_back({.name = "gathered.weights",
                              .role = Role::kWeight,
                              .stream = Stream::kCompute,
                              .forward_bytes = weights,
                              .backward_bytes = weights});
   }
-  const int64_t next = Bytes(job.precision.parameter, layer_elements);
+  if (block.kind == BlockKind::kHead && HeadIsRead(job)) return;
   // Nothing is on its way behind the head's or, of FSDP2, before the first.
-  const bool passed = block.kind == BlockKind::kLayer || (first && block.kind != BlockKind::kHead);
-  const bool forward = !stays || !first;
+  const bool passed = block.kind == BlockKind::kLayer || (flat && block.kind != BlockKind::kHead);
+  const bool forward = !stays || !flat;
   const bool backward = !stays && passed;
   BlockBuffer buffer{.name = "gather.output",
                      .role = Role::kCommunication,
@@ -177,12 +219,18 @@ void AddGather(const Job& job, Block& block, const Elements& elements, int64_t l
                      .forward_bytes = forward ? weights : 0,
                      .backward_bytes = backward ? weights : 0,
                      .input_bytes = GatherInputBytes(job, elements)};
-  if (!first) buffer.forward_bytes = Add(weights, next);  // one after the other, of one size
   block.buffers.push_back(buffer);
-  if (!first) return;
-  buffer.forward_bytes = forward ? next : 0;
-  buffer.backward_bytes = backward ? next : 0;
-  block.buffers.push_back(buffer);
+  if (flat) {
+    const int64_t next = Bytes(job.precision.parameter, layer_elements);
+    buffer.forward_bytes = forward ? next : 0;
+    buffer.backward_bytes = backward ? next : 0;
+    block.buffers.push_back(buffer);
+  } else if (block.kind == BlockKind::kLayer) {
+    Op arrives{.name = "gather.output"};
+    arrives.forward_temporaries = {
+        AddFlat(job, "gather.output", layer_elements, Stream::kAllGather, block)};
+    InsertOp(block, 0, arrives);
+  }
 }
 
 // The gradients of a group on their way to other ranks.
@@ -211,7 +259,7 @@ void AddGathered(const Job& job, int64_t elements, State gathered, Program& prog
 // Source: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _backward_prefetch;
 // _runtime_utils.py, _prefetch_handle.
 void AddPrefetch(const Job& job, const Elements& layer, Block& head) {
-  if (!job.reshard_after_forward || job.last_block_gathered) return;
+  if (!Prefetches(job)) return;
   head.buffers.push_back({.name = "gather.output",
                           .role = Role::kCommunication,
                           .stream = Stream::kAllGather,
@@ -274,6 +322,16 @@ void HoldRoot(const Job& job, const Elements& root, Block& embedding, Program& p
               program);
 }
 
+// The hook of a root group is on what the model returns, the loss or logits; that of a group that
+// has the head's table on logits. Source: torch/distributed/fsdp/_fully_shard/_fsdp_state.py,
+// _register_pre_backward_hook.
+void GatherAroundRoot(const Job& job, const Elements& layer, Block& head) {
+  const bool reads = HeadIsRead(job);
+  const bool on_logits = reads && (!job.profile->root_group || job.profile->loss_behind_model);
+  if (!on_logits) AddPrefetch(job, layer, head);
+  if (reads) GatherAroundHead(job, nullptr, layer, on_logits && Prefetches(job), head);
+}
+
 // The group is gathered before the first block, and reduced after the last.
 void AddRootGroup(const Job& job, const Elements& layer, const Groups& groups, Program& program) {
   const Elements root = RootOf(groups, program);
@@ -289,7 +347,7 @@ void AddRootGroup(const Job& job, const Elements& layer, const Groups& groups, P
                   program);
     }
     if (head) {
-      AddPrefetch(job, layer, block);
+      GatherAroundRoot(job, layer, block);
       AddHeadGradients(job, groups[i], program);
       continue;
     }
@@ -306,8 +364,7 @@ void GatherAgain(const Job& job, const Elements& layer, int64_t elements, Block&
   const TensorId root = AddFlat(job, "gathered.root", elements, Stream::kCompute, head);
   const TensorId output = AddFlat(job, "gather.output", elements, Stream::kAllGather, head);
   const TensorId next = AddFlat(job, "gather.output", layer.all, Stream::kAllGather, head);
-  size_t last = head.ops.size() - 1;  // of those that read a weight
-  while (last > 0 && head.ops[last].parameters.count == 0) --last;
+  const size_t last = LastProduct(head);
   for (size_t i = 0; i <= last; ++i) {
     head.ops[i].forward_temporaries.Add(root);
     head.ops[i].backward_temporaries.Add(root);
@@ -394,6 +451,36 @@ void AddSetUp(const Job& job, const Elements& group, Program& program) {
   if (cast) add("set_up.gathered.wide", job.precision.master, group.all);
 }
 
+// The larger parameters of a group as it is cut, whole.
+void AddWholeGroup(const Job& job, const Block& block, bool beside, Program& program) {
+  constexpr int64_t kSmall = int64_t{1} << 20;
+  const bool has_master = job.precision.master != DType::kNone;
+  for (const Parameter& parameter : block.parameters) {
+    const DType dtype = has_master ? job.precision.master : parameter.dtype;
+    const int64_t bytes = parameter.tied ? 0 : Bytes(dtype, parameter.Elements());
+    if (bytes < kSmall) continue;
+    program.states.push_back({.name = "set_up.whole",
+                              .basis = Basis::kBytes,
+                              .dtype = dtype,
+                              .fixed_bytes = bytes,
+                              .sets_up_behind = true,
+                              .sets_up_beside = std::exchange(beside, true),
+                              .alive = 0});
+  }
+}
+
+// Each group in turn; accelerate refers to the tables of embedding and head until all are cut.
+// Source: accelerate utils/fsdp_utils.py, fsdp2_prepare_model (input_weight, output_weight).
+void AddWholeGroups(const Job& job, Program& program) {
+  for (const Block& block : program.blocks) {
+    if (block.kind == BlockKind::kLayer) AddWholeGroup(job, block, false, program);
+  }
+  for (const Block& block : program.blocks) {
+    const bool head = block.kind == BlockKind::kHead;
+    if (block.kind != BlockKind::kLayer) AddWholeGroup(job, block, head, program);
+  }
+}
+
 // Of the largest kind.
 Elements LargestLayer(const Groups& groups, const Program& program) {
   Elements largest;
@@ -418,6 +505,33 @@ void ApplyFlatUnits(const Job& job, const Groups& groups, const Elements& layer,
   AddSetUp(job, layer, program);
 }
 
+// TRL makes one group of a reference, which is whole while it runs: gathered, and what it was
+// gathered into, beside the policy's head, which waits for its backward. It is whole on the GPU
+// when it is cut, too. Source: trl models/utils.py, prepare_fsdp.
+void GatherReference(const Job& job, const Groups& groups, Program& program) {
+  if (job.reference != Reference::kModel) return;
+  int64_t whole = 0;
+  int64_t head = 0;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    if (program.blocks[i].kind == BlockKind::kHead) head = groups[i].all;
+    const int64_t times = CountOnStage(program.blocks[i], WholeStage(job.model->layer_count));
+    whole = Add(whole, Multiply(times, groups[i].all));
+  }
+  const bool own = !job.profile->root_group && !SharesTable(job) && job.reshard_after_forward;
+  for (Block& block : program.reference) {
+    Ids gathered{AddFlat(job, "gathered.reference", whole, Stream::kCompute, block),
+                 AddFlat(job, "gather.output", whole, Stream::kAllGather, block)};
+    if (own) gathered.Add(AddFlat(job, "gathered.head", head, Stream::kCompute, block));
+    for (const TensorId id : gathered) block.ops.back().inputs.Add(id);
+    InsertOp(block, 0, {.name = "gathered.reference", .outputs = gathered});
+  }
+  const bool has_master = job.precision.master != DType::kNone;
+  program.states.push_back({.name = "set_up.reference",
+                            .dtype = has_master ? job.precision.master : job.precision.parameter,
+                            .sets_up_behind = true,
+                            .alive = 0});
+}
+
 }  // namespace
 
 void ApplyFsdp(const Job& job, Program& program) {
@@ -429,12 +543,16 @@ void ApplyFsdp(const Job& job, Program& program) {
   const Groups groups = GroupsOf(job, program);
   const Elements of_layer = LargestLayer(groups, program);
   if (job.profile->flat_units) ApplyFlatUnits(job, groups, of_layer, program);
+  GatherReference(job, groups, program);
+  if (job.profile->shards_on_gpu && !job.offload_parameters) AddWholeGroups(job, program);
   for (size_t i = 0; i < groups.size(); ++i) {
     Block& block = program.blocks[i];
     const bool layer = block.kind == BlockKind::kLayer;
     if (root && !layer) continue;
     const Elements& elements = groups[i];
     AddGather(job, block, elements, of_layer.all, stays);
+    const bool reads = block.kind == BlockKind::kHead && HeadIsRead(job);
+    if (reads) GatherAroundHead(job, &elements, of_layer, Prefetches(job), block);
     AddReduce(job, block, elements.trained);
     if (stays && GoesInBackward(job)) {
       Hold(job, "gathered.weights", elements.all, block);

@@ -68,6 +68,7 @@ class NetworkReader {
     Weight weight;
     weight.persists = StaysWhole(parameter);
     weight.trained = !parameter.frozen;
+    weight.vector = parameter.shape.rank == 1;
     for (size_t part = 0; part < block.parameters.size(); ++part) {
       if (Whole(block, static_cast<uint8_t>(part)) != id) continue;
       const Parameter& piece = block.parameters[part];

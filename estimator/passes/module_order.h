@@ -25,6 +25,7 @@ struct Weight {
   int64_t bytes = 0;
   bool persists = false;
   bool trained = false;
+  bool vector = false;  // a norm's, or a bias
 };
 
 // Of the network: its weights, and the modules of each block in their order.

@@ -120,7 +120,7 @@ void AddReplacedEmbedding(const Job& job, Program& program) {
 }
 
 // Under autocast a product has a 16-bit copy of its weight, until its backward. Where layers run
-// again, and cast again, another lives in autocast's cache until the loss is made. Of pairs the
+// again, and cast again, another lives in autocast's cache until the loss is made. With TRL the
 // loss is made behind the model's forward, where autocast ends, and the head's product reads its
 // weight by slices. Source: aten/src/ATen/autocast_mode.cpp, cached_cast, clear_cache; accelerate,
 // accelerator.py, prepare_model.
@@ -129,11 +129,11 @@ void AddCasts(const Job& job, Program& program) {
   if (program.states.front().dtype == job.precision.Product()) return;
   for (Block& block : program.blocks) AddWeightCasts(job, block);
   if (job.recompute != RecomputeMode::kFull) return;
-  const bool pairs = job.reference.has_value();
-  const Phase last = pairs ? Phase::kForward : Phase::kLoss;
+  const bool behind = job.profile->tiled_log_probs;
+  const Phase last = behind ? Phase::kForward : Phase::kLoss;
   program.states.push_back({.name = "weights.cast",
                             .role = Role::kWeight,
-                            .basis = pairs ? Basis::kWhole : Basis::kMatrices,
+                            .basis = behind ? Basis::kWhole : Basis::kMatrices,
                             .dtype = job.precision.Product(),
                             .until_backward = true,
                             .alive = During(Phase::kForward, last, true, true)});

@@ -56,6 +56,7 @@ Program ApplyPreference(const ValidJob& job, Program program) {
   if (*job->reference == Reference::kAdaptersOff) return program;
   program.states.push_back({.name = "weights.reference",
                             .role = Role::kWeight,
+                            .part = Part::kReference,
                             .dtype = job->precision.parameter,
                             .of = job->adapter.has_value() ? Selection::kFrozen : Selection::kAll});
   return program;

@@ -33,8 +33,7 @@ void RecomputeModules(Block& block, uint8_t modules) {
 // checkpoint (bool, [B, 1, S, S]); measured, data notes A 1.2.
 void RecomputeWhole(const Job& job, Block& block, int64_t unit_layer_count) {
   block.recompute_unit = unit_layer_count;
-  const bool reentrant = !job.reference.has_value();  // trl trainer/dpo_trainer.py, use_reentrant
-  block.holds_output = reentrant && job.profile->checkpoints_hold_output;
+  block.holds_output = job.profile->checkpoints_hold_output;
   if (job.profile->checkpoints_mask && job.attention_mask) {
     const int64_t tokens = job.LocalTokens();
     block.checkpoint_bytes = Multiply(tokens, job.sequence_length);

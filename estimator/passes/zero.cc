@@ -402,7 +402,8 @@ void ShardEngine(const Job& job, Program& program) {
     if (IsState(state) || state.part == Part::kWeights) state.buffers = 1;
     ForgetShape(state);
     state.beside_others = false;
-    if (state.part == Part::kWeights && third) Shard(state, ranks);
+    const bool weights = state.part == Part::kWeights || state.part == Part::kReference;
+    if (weights && third) Shard(state, ranks);
     const bool gradient = state.part == Part::kGradients || state.part == Part::kGradientSums;
     if (!third || !gradient) continue;
     Shard(state, ranks);
@@ -560,7 +561,7 @@ void AddTiedGradients(const Job& job, Program& program) {
     program.waiting_gradient_bytes = Bytes(program.gradient_dtype, table.Elements());
   }
   const bool kept = program.weight_gradient == WeightGradient::kKept || job.optimizer_in_backward;
-  const bool sliced = job.reference.has_value() || job.loss != LossImplementation::kPlain;
+  const bool sliced = job.loss != LossImplementation::kPlain;
   const bool in_place = job.precision.autocast || (sliced && !units);
   if (!kept || in_place) return;
   embedding.ops.front().backward_temporaries.Add(

@@ -251,6 +251,7 @@ std::string Line(const State& state) {
           .If(state.takes_grown, "takes what grew")
           .If(state.sets_up, "sets up")
           .If(state.sets_up_behind, "sets up behind")
+          .If(state.sets_up_beside, "beside the last")
           .If(state.remakes_last, "remakes the last")
           .If(state.beside_others, "beside others")
           .If(state.of_threads, "of threads")

@@ -345,7 +345,7 @@ Block LowerHead(const Job& job, std::pmr::memory_resource* memory) {
     LowerScores(b, hidden);
     return std::move(b).Build(input, kNoTensor);
   }
-  if (job.reference.has_value()) {
+  if (job.loss == LossImplementation::kTiledLogProbs) {
     LowerLogProbs(b, hidden);
     return std::move(b).Build(input, kNoTensor);
   }

@@ -402,6 +402,7 @@ enum class Part : uint8_t {
   kStepGradients,  // a rank's share of them, flat
   kOptimizerStates,
   kStepTemporaries,
+  kReference,  // weights of another network
 };
 
 // Which stages a state is on.
@@ -435,9 +436,10 @@ struct State {
   // it.
   bool sets_up = false;
   bool sets_up_behind = false;
-  bool remakes_last = false;   // the state before it, made anew, each storage before it is freed
-  bool beside_others = false;  // of a parameter: made with others like it, before the next one's
-  bool of_threads = false;     // a buffer for each thread, made when it first multiplies matrices
+  bool sets_up_beside = false;  // the same, while the state before it is there
+  bool remakes_last = false;    // the state before it, made anew, each storage before it is freed
+  bool beside_others = false;   // of a parameter: made with others like it, before the next one's
+  bool of_threads = false;      // a buffer for each thread, made when it first multiplies matrices
   Stream stream = Stream::kCompute;
   Alive alive = kAlways;
   PassMarks shrunk_by = 0;

@@ -188,11 +188,21 @@ void StageStates::Enter(Phase phase, bool first_step) {
     }
   }
   MakeTogether(together);
-  for (size_t i = 0; fresh && i < made_.size(); ++i) {
-    if (!program_.states[i].sets_up_behind) continue;
+  if (fresh) SetUpBehind();
+}
+
+void StageStates::SetUpBehind() {
+  std::vector<size_t> there;
+  for (size_t i = 0; i < made_.size(); ++i) {
+    const State& state = program_.states[i];
+    if (!state.sets_up_behind) continue;
+    if (!state.sets_up_beside) {
+      for (const size_t index : std::exchange(there, {})) End(index);
+    }
     Make(i);
-    End(i);
+    there.push_back(i);
   }
+  for (const size_t index : there) End(index);
 }
 
 void StageStates::End(size_t index) {

@@ -466,12 +466,16 @@ void Unroller::BackwardBlock(const Slot& slot, const StageBlock& at) {
   held_ = {std::exchange(frame.output, kNoStorage), given};
 }
 
-// What waits for its room, and what is flat beside it, goes before some is kept.
+// What waits for its room, and what is flat beside it, goes; what is kept has room before, where it
+// is among the most.
 void Unroller::SendGradients(const GatherTurn& turn) {
-  const int32_t gradients = Keep("gradients.sent", turn.gradient_bytes);
+  const bool among = turn.gradient_bytes >= turn.kept_bytes;
+  if (among) sent_.push_back(Keep("gradients.sent", turn.kept_bytes));
+  const int64_t others = among ? turn.gradient_bytes - turn.kept_bytes : turn.gradient_bytes;
+  const int32_t gradients = Keep("gradients.sent", others);
   writer_.Release(Flatten(turn.flat_behind_bytes));
   writer_.Release(gradients);
-  sent_.push_back(Keep("gradients.sent", turn.kept_bytes));
+  if (!among) sent_.push_back(Keep("gradients.sent", turn.kept_bytes));
 }
 
 // What was copied into the input of a reduce-scatter goes before its output is made, and what was

@@ -27,7 +27,9 @@ RUNTIMES = {
     "allenai/OLMo-core": {"framework": "fsdp2"},
     "allenai/open-instruct": {"framework": "deepspeed"},
     "deepspeedai/DeepSpeedExamples": {"framework": "deepspeed"},
+    "huggingface/alignment-handbook": {"framework": "ddp", "trainer": "trl"},
     "huggingface/nanotron": {"framework": "nanotron"},
+    "huggingface/trl": {"framework": "ddp", "trainer": "trl"},
     "mosaicml/llm-foundry": {"framework": "fsdp1"},
     "pytorch/torchtitan": {"framework": "fsdp2", "trainer": "torchtitan"},
     "pytorch/torchtune": {"framework": "fsdp2", "trainer": "torchtune"},
@@ -47,6 +49,18 @@ REFUSED_WORDS = {
     "pytorch/torchtune": ("dora", "phi3", "phi4", "gemma2", "qwen3"),
 }
 OTHERS = "another adapter or model"
+# Projects whose trainers spread experts over ranks; those of others have all of them on each.
+SPREAD_EXPERTS = (
+    "NVIDIA-NeMo/Megatron-Bridge",
+    "NVIDIA/Megatron-LM",
+    "THUDM/slime",
+    "allenai/OLMo-core",
+    "deepspeedai/DeepSpeedExamples",
+    "huggingface/nanotron",
+    "pytorch/torchtitan",
+    "pytorch/torchtune",
+    "volcengine/verl",
+)
 # What the kind "optimizers" is, by a word of the path. torchtune's recipes for one GPU step in
 # backward (their `optimizer_in_bwd`).
 OPTIMIZERS = {"muon": "muon", "single_device": "steps in backward"}
@@ -104,7 +118,7 @@ SHAPES = {
 KNOWN = {*PROBES, *SPLITS, *KNOBS, *SHAPES}
 
 
-def job_of(kinds, runtime, gpu_count=GPU_COUNT):
+def job_of(kinds, runtime, gpu_count=GPU_COUNT, spreads=True):
     """A small Llama that asks for all of the kinds; none where no field says one of them."""
     if runtime is None or any(kind not in KNOWN for kind in kinds):
         return None
@@ -119,9 +133,12 @@ def job_of(kinds, runtime, gpu_count=GPU_COUNT):
         "runtime": dict(runtime),
         "cluster": {"gpu": "h100-80gb-sxm", "gpu_count": gpu_count},
     }
+    if "DPO/KTO/ORPO" in kinds and runtime.get("trainer") == "hf-trainer":
+        job["runtime"]["trainer"] = "trl"  # whose trainers these projects' are made of
     for kind in kinds:
         job["training"] |= PROBES.get(kind, {})
-        job["parallelism"] |= SPLITS.get(kind, {})
+        if spreads or kind not in SHAPES:
+            job["parallelism"] |= SPLITS.get(kind, {})
         engine = runtime["framework"] == "deepspeed"
         job["runtime"] |= OF_DEEPSPEED.get(kind, {}) if engine else KNOBS.get(kind, {})
         if engine and kind in OF_DEEPSPEED:
@@ -180,7 +197,9 @@ def main():
             for row in csv.DictReader(file)
         ]
     jobs = {
-        (project, kinds, alone): job_of(kinds, *place_of(project, alone))
+        (project, kinds, alone): job_of(
+            kinds, *place_of(project, alone), project in SPREAD_EXPERTS
+        )
         for project, kinds, alone in rows
         if kinds
     }

@@ -66,6 +66,19 @@ class CoverageTest(unittest.TestCase):
         self.assertEqual(coverage.kinds_of(tune, "configs/phi3/mini_full.yaml", ""), ())
         self.assertEqual(coverage.kinds_of(tune, "llama3/8B_lora.yaml", "A;B"), ("A", "B"))
 
+    def test_experts_are_spread_where_a_trainer_does_so(self):
+        kinds = ("MoE experts + EP",)
+        spread = coverage.job_of(kinds, {"framework": "megatron-core"})
+        self.assertEqual(spread["parallelism"], {"expert_parallel_size": 2})
+        whole = coverage.job_of(kinds, coverage.DEFAULT_RUNTIME, spreads=False)
+        self.assertEqual(whole["parallelism"], {})
+        self.assertEqual(whole["model"]["transformer"]["expert_count"], 8)
+
+    def test_preferences_are_trls(self):
+        job = coverage.job_of(("DPO/KTO/ORPO",), coverage.DEFAULT_RUNTIME)
+        self.assertEqual(job["runtime"]["trainer"], "trl")
+        self.assertEqual(coverage.DEFAULT_RUNTIME["trainer"], "hf-trainer")
+
     def test_optimizers_are_told_apart_by_their_paths(self):
         tune = "pytorch/torchtune"
         one = coverage.kinds_of(tune, "qwen2/7B_full_single_device.yaml", "optimizers")

@@ -55,6 +55,8 @@ def sets_of(row):
         of = "offload "
     if row.text("kept_back"):
         of = "kept back " if row.text("kept_back") == "True" else "dealt "
+    if row.id.startswith("phantom-ft-"):
+        of = "tuning " + of
     return [f"phantom {of}{row.text('what_is_measured')}"]
 
 
@@ -118,8 +120,7 @@ def _training(row):
     if row.text("quantization"):
         training["quantization"], precision["parameter_dtype"] = _quantization(row)
     if row.text("preference"):
-        method, reference = row.text("preference").split(" reference=")
-        training["preference"] = {"method": method, "reference": reference}
+        training["preference"] = _preference(row.text("preference"))
     if row.text("loss"):
         training["loss"] = {"implementation": row.text("loss")}
     if row.text("kernel") in KERNELS:
@@ -138,6 +139,12 @@ def _adapter(text):
         "dropout": float(values["dropout"]),
         "adapter_dtype": values["dtype"],
     }
+
+
+def _preference(text):
+    """`dpo reference=model`; a method that compares with nothing says none."""
+    method, *said = text.split()
+    return {"method": method, **dict(word.split("=") for word in said)}
 
 
 def _quantization(row):
@@ -177,9 +184,11 @@ def _runtime(row):
         runtime["offload_optimizer"] = True
     if wrapper.startswith("fsdp") and row.text("units") == "root":
         runtime["trainer"] = "hf-trainer"
+        runtime["versions"]["hf-trainer"] = "5.11"  # later ones have groups of their own
     if row.text("trainer"):
         trainer, _, version = row.text("trainer").partition(" ")
         runtime["trainer"] = trainer
+        runtime["versions"].pop("hf-trainer", None)
         if version:
             runtime["versions"][trainer] = version
     if row.text("bucket_view") == "True":

@@ -368,9 +368,19 @@ class PhantomTest(unittest.TestCase):
         self.assertEqual(wanted["cluster"]["gpu_count"], 32)
         self.assertEqual(wanted["training"]["global_batch_size"], 32)
         self.assertEqual(wanted["training"]["precision"]["reduce_dtype"], "fp32")
-        runtime = {"framework": "fsdp2", "versions": {"torch": "2.15"}}
+        versions = {"torch": "2.15", "hf-trainer": "5.11"}
+        runtime = {"framework": "fsdp2", "versions": versions}
         runtime |= {"reshard_after_forward": True, "trainer": "hf-trainer"}
-        self.assertEqual(wanted["runtime"], runtime, "one root group is accelerate's")
+        self.assertEqual(wanted["runtime"], runtime, "one root group is accelerate's, until 1.13")
+
+    def test_a_row_of_trl_says_its_trainer_and_method(self):
+        wanted = job(phantom, ROWS["phantom-ft-f06-allocated"])
+        self.assertEqual(wanted["runtime"]["trainer"], "trl")
+        self.assertEqual(wanted["runtime"]["versions"], {"torch": "2.15"})
+        preference = {"method": "dpo", "reference": "model"}
+        self.assertEqual(wanted["training"]["preference"], preference)
+        reward = job(phantom, ROWS["phantom-ft-f04-allocated"])
+        self.assertEqual(reward["training"]["preference"], {"method": "reward"})
 
     def test_fewer_layers_have_fewer_types(self):
         row = changed("phantom-d13-2.15-allocated", layers="3")

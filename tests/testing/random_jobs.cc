@@ -185,18 +185,29 @@ void FillAdapter(RandomNumbers random, const Capabilities& can, JobSpec& job) {
   KeepPlain(random, job);
 }
 
-// The same with pairs of answers.
+// The same by preferences.
 void FillPreference(RandomNumbers random, const Capabilities& can, JobSpec& job) {
-  if (!can.Has(Ability::kDpo) || !Once(random, 2)) return;
+  const ParallelismSpec& parallel = job.parallelism;
+  const bool whole = *parallel.tensor_parallel_size == 1 && *parallel.pipeline_parallel_size == 1 &&
+                     parallel.context_parallel_size.value_or(1) == 1;
+  if (!can.Has(Ability::kDpo) || !whole || !Once(random, 2)) return;
   PreferenceSpec& preference = job.training.preference;
-  preference.method = "dpo";
+  const std::string method = AnyWord(random, kPreferenceMethods);
+  preference.method = method;
+  const PreferenceRow& row = RowOf(*FindWord(method, kPreferenceMethods));
   const bool adapter = job.training.adapter.method.has_value();
+  const bool units = job.runtime.framework == "fsdp2";
   const char* const references[] = {"model", "precomputed", "adapters-off"};
-  preference.reference = references[Below(random, adapter ? 3 : 2)];
+  const bool alone = adapter && !units;
+  if (row.compares) preference.reference = references[Below(random, alone ? 3 : 2)];
   const bool engine = job.runtime.framework == "deepspeed";
-  if (engine) job.parallelism.zero_stage = One(random, {0, 1, 2});
-  if (engine) job.training.precision.preset = "bf16-mixed";
-  if (!adapter && !engine) job.training.precision.preset = AnyWord(random, kAdapterPresets);
+  const bool twice = row.method == PreferenceMethod::kKto;
+  if (engine) job.parallelism.zero_stage = One(random, {0, 1, 2, twice ? 0 : 3});
+  if (engine || (units && !adapter)) job.training.precision.preset = "bf16-mixed";
+  if (!adapter && !engine && !units) {
+    job.training.precision.preset = AnyWord(random, kAdapterPresets);
+  }
+  if (units && !adapter) job.runtime.offload_parameters.reset();
   KeepPlain(random, job);
 }
 

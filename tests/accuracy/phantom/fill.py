@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Runs the rows that deal.py deals by `plimsoll measure`, and adds what they held to a CSV file.
 
-    fill.py OUT.csv [ID...]     those that OUT.csv has not yet
+    fill.py OUT.csv [ID...]     those that OUT.csv has not yet; deal_tuning.py's where it is named
+                                phantom_tuning.csv
 
 A row that a H100 has not enough memory for, or whose command fails, is said and left out.
 PLIMSOLL: the command line; build/client/plimsoll where it is not set.
@@ -16,12 +17,13 @@ import sys
 import tempfile
 
 import deal
+import deal_tuning
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 PLIMSOLL = os.environ.get("PLIMSOLL", str(ROOT / "build" / "client" / "plimsoll"))
 CONFIGS = HERE.parent / "data" / "phantom"
-TRAINERS = {"": "train.py", "hf-trainer": "train_hf.py"}
+TRAINERS = {"": "train.py", "hf-trainer": "train_hf.py", "trl": "train_trl.py"}
 
 
 def measure(row):
@@ -43,14 +45,15 @@ def measure(row):
 
 def main():
     path = pathlib.Path(sys.argv[1])
+    dealer = deal_tuning if path.name == "phantom_tuning.csv" else deal
     there = path.exists()
     with path.open(encoding="utf-8") if there else open(os.devnull, encoding="utf-8") as file:
         known = {row["id"].rsplit("-", 1)[0] for row in csv.DictReader(file)}
     with path.open("a", newline="", encoding="utf-8") as file:
-        out = csv.DictWriter(file, deal.COLUMNS, restval="", lineterminator="\n")
+        out = csv.DictWriter(file, dealer.COLUMNS, restval="", lineterminator="\n")
         if not there:
             out.writeheader()
-        for row in deal.rows():
+        for row in dealer.rows():
             if row["id"] in known or (sys.argv[2:] and row["id"] not in sys.argv[2:]):
                 continue
             step, reason = measure(row)

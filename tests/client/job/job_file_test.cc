@@ -99,7 +99,9 @@ TEST_F(JobFileTest, PreferenceTuningInWordsOfOthers) {
   ASSERT_TRUE(job.ok()) << job.status();
   EXPECT_EQ(job->training().preference().reference(), "precomputed");
   EXPECT_THAT(Refusal("pref_loss: sigmoid"), testing::HasSubstr("LLaMA-Factory's trainer"));
-  EXPECT_THAT(Refusal("runtime: {trainer: trl}"), testing::HasSubstr("is hf-trainer"));
+  const auto rewards = ReadGood(Write("job.yaml", "rl: rm"), {});
+  ASSERT_TRUE(rewards.ok()) << rewards.status();
+  EXPECT_EQ(rewards->training().preference().method(), "reward");
 }
 
 TEST_F(JobFileTest, WordsMayBeAListInOne) {

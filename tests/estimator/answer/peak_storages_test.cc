@@ -122,7 +122,9 @@ TEST(PeakStoragesTest, KeptTensorsNameTheOpsThatWaitForThem) {
 }
 
 TEST(PeakStoragesTest, GradientsNameTheOpThatTakesThem) {
-  EXPECT_THAT(Lines(AtPeak(Fsdp2())),
+  JobSpec outside = Fsdp2();  // the loss
+  outside.runtime.trainer = "torchtitan";
+  EXPECT_THAT(Lines(AtPeak(outside)),
               Contains("1 x loss.log_softmax.gradient, layers  of 0: head, backward of loss; until "
                        "backward of loss.log_softmax"));
   EXPECT_THAT(Lines(AtPeak(SmallJob())),

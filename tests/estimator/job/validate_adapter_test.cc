@@ -95,12 +95,18 @@ TEST(ValidateAdapterTest, RefusesWhatIsNotModelledBesideOne) {
           {"two kinds of 16 bits",
            [](JobSpec& j) { j.training.adapter.adapter_dtype = "fp16"; },
            {"job.training.adapter.adapter_dtype: fp16; is not modelled beside weights in bf16"}},
-          {"a classifier",
+          {"a classifier of tokens",
+           [](JobSpec& j) {
+             Shape(j).head = "token-classification";
+             Shape(j).label_count = 2;
+           },
+           {NotModelled("model: token-classification")}},
+          {"a classifier of sequences",
            [](JobSpec& j) {
              Shape(j).head = "sequence-classification";
              Shape(j).label_count = 2;
            },
-           {NotModelled("model: sequence-classification")}},
+           {}},
       });
 }
 

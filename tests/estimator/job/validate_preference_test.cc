@@ -3,6 +3,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/refusals.h"
 
@@ -31,8 +32,8 @@ TEST(ValidatePreferenceTest, RefusesWhatIsNoPreference) {
            {"job.training.preference.method: unset; must be set with other fields of preference"}},
           {"another method",
            [](JobSpec& j) { j.training.preference.method = "orpo"; },
-           {"job.training.preference.method: orpo; not modelled yet: preference tuning other than "
-            "DPO"}},
+           {"job.training.preference.method: orpo; not modelled yet: preference tuning but by DPO, "
+            "KTO and reward models"}},
           {"answers that are generated",
            [](JobSpec& j) { j.training.preference.method = "grpo"; },
            {"job.training.preference.method: grpo; not modelled yet: training on answers that are "
@@ -48,7 +49,44 @@ TEST(ValidatePreferenceTest, RefusesWhatIsNoPreference) {
           {"adapters that are not there",
            [](JobSpec& j) { j.training.preference.reference = "adapters-off"; },
            {"job.training.preference.reference: adapters-off; needs an adapter"}},
+          {"a reference of a reward model",
+           [](JobSpec& j) {
+             j.training.preference.method = "reward";
+             j.training.preference.reference = "model";
+           },
+           {"job.training.preference.reference: model; is compared with nothing"}},
       });
+}
+
+TEST(ValidatePreferenceTest, SequencesOfASample) {
+  const auto at_once = [](const char* method) {
+    JobSpec job = Job();
+    job.training.preference.method = method;
+    return Valid(job)->SequencesAtOnce();
+  };
+  EXPECT_EQ(at_once("dpo"), 4);
+  EXPECT_EQ(at_once("kto"), 2);
+  EXPECT_EQ(at_once("reward"), 4);
+}
+
+// A reward model is the network with a head that scores.
+TEST(ValidatePreferenceTest, RewardsAreScores) {
+  JobSpec job = Job();
+  job.training.preference.method = "reward";
+  Shape(job).tied_embeddings = true;
+  const ValidJob reward = Valid(job);
+  EXPECT_EQ(reward->model->head, Head::kSequenceClassification);
+  EXPECT_EQ(reward->model->label_count, 1);
+  EXPECT_FALSE(reward->model->tied_embeddings);
+  EXPECT_EQ(reward->loss, LossImplementation::kPlain);
+  EXPECT_FALSE(reward->reference.has_value());
+  Shape(job).tied_embeddings = false;
+  Shape(job).head = "token-classification";
+  Shape(job).label_count = 2;
+  EXPECT_THAT(
+      Refusals(job),
+      testing::ElementsAre(
+          "job.model: token-classification; reward needs a head of sequence-classification"));
 }
 
 // TRL switches it off, whatever the job says.
@@ -77,8 +115,9 @@ TEST(ValidatePreferenceTest, RefusesWhatIsNotModelledBesideOne) {
       {
           {"all logits at once",
            [](JobSpec& j) { j.training.loss.implementation = "plain"; },
-           {"job.training.loss.implementation: plain; is not modelled with preference tuning: "
-            "fused is, which keeps no logits, as TRL has it from 1.15 on"}},
+           {"job.training.loss.implementation: plain; trl does not have it: its heads make tiles "
+            "of "
+            "logits: tiled-log-probs"}},
           {"parts recomputed",
            [](JobSpec& j) { j.training.recompute.mode = "selective"; },
            {NotModelled("training.recompute.mode: selective")}},
@@ -119,41 +158,59 @@ TEST(ValidatePreferenceTest, RefusesWhatIsNotModelledBesideOne) {
              Shape(j).head = "sequence-classification";
              Shape(j).label_count = 2;
            },
-           {"job.training.loss.implementation: fused; needs a head that predicts tokens, as "
-            "language-model",
-            NotModelled("model: sequence-classification")}},
+           {NotModelled("model: sequence-classification")}},
       });
 }
 
-// What TRL wraps otherwise, and what others do on their own.
-TEST(ValidatePreferenceTest, UnderDdpAndDeepSpeed) {
+void Under(JobSpec& job, const char* framework, int64_t stage) {
+  job.runtime.framework = framework;
+  job.training.precision.preset.reset();
+  job.parallelism.zero_stage = stage;
+}
+
+TEST(ValidatePreferenceTest, UnderFrameworksOfTrl) {
   JobSpec job = With(SmallJob(), "ddp", "fp32");
   job.training.preference.method = "dpo";
   ExpectRefusals(
       job,
       {
-          {"fsdp2",
-           [](JobSpec& j) { j.runtime.framework = "fsdp2"; },
-           {"job.training.preference.method: dpo; is not modelled with fsdp2: ddp and deepspeed "
-            "are, as TRL's DPOTrainer runs on them"}},
-          {"deepspeed",
+          {"fsdp2", [](JobSpec& j) { Under(j, "fsdp2", 3); }, {}},
+          {"fsdp2 and adapters",
            [](JobSpec& j) {
-             j.runtime.framework = "deepspeed";
-             j.training.precision.preset.reset();
+             Under(j, "fsdp2", 3);
+             j.training.adapter.method = "lora";
            },
-           {}},
-          {"deepspeed's shards of all",
+           {NotModelled("training.preference.reference: adapters-off")}},
+          {"fsdp2 from the host",
            [](JobSpec& j) {
-             j.runtime.framework = "deepspeed";
-             j.training.precision.preset.reset();
-             j.parallelism.zero_stage = 3;
+             Under(j, "fsdp2", 3);
+             j.runtime.offload_parameters = true;
            },
-           {NotModelled("parallelism.zero_stage: 3")}},
+           {NotModelled("runtime.offload_parameters: true")}},
+          {"fsdp1",
+           [](JobSpec& j) { Under(j, "fsdp1", 3); },
+           {"job.training.preference.method: dpo; is not modelled with fsdp1: ddp, fsdp2 and "
+            "deepspeed are, as TRL's trainers run on them"}},
+          {"deepspeed", [](JobSpec& j) { Under(j, "deepspeed", 2); }, {}},
+          {"deepspeed's shards of all", [](JobSpec& j) { Under(j, "deepspeed", 3); }, {}},
+          {"of single answers",
+           [](JobSpec& j) {
+             Under(j, "deepspeed", 3);
+             j.training.preference.method = "kto";
+           },
+           {"job.parallelism.zero_stage: 3; is not modelled with kto, whose policy runs forward "
+            "twice"}},
           {"megatron",
            [](JobSpec& j) { j.runtime.framework = "megatron-core"; },
            {"job.training.preference.method: dpo; is not modelled with megatron-core: NeMo's over "
             "Megatron is its own"}},
-          {"hf-trainer", [](JobSpec& j) { j.runtime.trainer = "hf-trainer"; }, {}},
+          {"hf-trainer",
+           [](JobSpec& j) { j.runtime.trainer = "hf-trainer"; },
+           {"job.training.preference.method: dpo; hf-trainer does not have it: its loss is the "
+            "model's: TRL's trainers tune by preferences"}},
+          {"a release of TRL that keeps logits",
+           [](JobSpec& j) { j.runtime.versions["trl"] = "0.24"; },
+           {"job.runtime.versions.trl: 0.24; is older than every era that is modelled"}},
       });
 }
 
@@ -163,7 +220,8 @@ TEST(ValidatePreferenceTest, DefaultsAreTrls) {
   job.training.precision.preset.reset();
   const ValidJob plain = Valid(job);
   EXPECT_EQ(plain->reference, Reference::kModel);
-  EXPECT_EQ(plain->loss, LossImplementation::kFused);
+  EXPECT_EQ(plain->loss, LossImplementation::kTiledLogProbs);
+  EXPECT_EQ(plain->profile->trainer, Trainer::kTrl);
   EXPECT_TRUE(plain->precision.autocast);
   EXPECT_EQ(plain->SequencesAtOnce(), 4) << "two pairs";
   EXPECT_EQ(plain->LocalTokens(), 4 * 32);

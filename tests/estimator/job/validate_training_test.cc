@@ -271,7 +271,7 @@ const std::vector<Refusal>& Kernels() {
        [](JobSpec& j) { j.training.loss.implementation = "liger"; },
        {"job.training.loss.implementation: liger; must be one of plain, chunked, "
         "chunked-cross-entropy, fused, "
-        "fused-cross-entropy, te-cross-entropy"}},
+        "fused-cross-entropy, te-cross-entropy, tiled-log-probs"}},
       {"chunks of a plain loss",
        [](JobSpec& j) { j.training.loss.chunk_count = 4; },
        {"job.training.loss.chunk_count: 4; needs implementation chunked"}},

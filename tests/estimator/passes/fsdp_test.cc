@@ -51,10 +51,13 @@ TEST(FsdpTest, FsdpGathersALayerAtATime) {
   const Block& layer = FindBlock(program, "layer");
   const int64_t elements = Elements(layer);
   ASSERT_EQ(layer.buffers.size(), 2u);
-  EXPECT_EQ(layer.buffers[0].name, "gathered.weights");
-  EXPECT_EQ(layer.buffers[0].forward_bytes, 2 * elements);
-  EXPECT_EQ(layer.buffers[1].name, "gather.output");
-  EXPECT_EQ(layer.buffers[1].forward_bytes, 2 * 2 * elements) << "this one's and the next one's";
+  for (const size_t i : {0u, 1u}) {
+    EXPECT_EQ(layer.buffers[i].name, i == 0 ? "gathered.weights" : "gather.output");
+    EXPECT_EQ(layer.buffers[i].forward_bytes, 2 * elements);
+  }
+  const Op& begins = layer.ops.front();
+  EXPECT_EQ(layer.tensors[begins.forward_temporaries.ids[0]].Bytes(), 2 * elements)
+      << "the last one's, until this one's are there";
   EXPECT_EQ(layer.reduce_bytes, 4 * elements) << "fp32 on the wire";
   EXPECT_EQ(program.reduce_stream, Stream::kCompute);
 }
@@ -79,9 +82,10 @@ TEST(FsdpTest, FsdpWithoutReshardingHoldsWeightsUntilTheirBackward) {
   const Program program = Sharded(Job("fsdp2", 2));
   for (const Block& block : program.blocks) {
     EXPECT_EQ(FindTensor(block, "gathered.weights").Bytes(), 2 * Elements(block)) << block.name;
+    const bool head = block.kind == BlockKind::kHead;
     EXPECT_EQ(block.ops.front().name, "gathered.weights")
         << "before all, so that it goes after all";
-    EXPECT_THAT(BufferNames(block), ElementsAre("gather.output"));
+    EXPECT_EQ(BufferNames(block).size(), head ? 0u : 1u);
   }
   EXPECT_EQ(FindState(program, "gathered.layers"), nullptr);
 }
@@ -111,14 +115,73 @@ TEST(FsdpTest, APipelineHoldsAllWeightsFromForwardToBackward) {
   }
 }
 
-// The result that was gathered last goes when forward ends, and nothing is gathered again
-// for the head.
-TEST(FsdpTest, NothingIsGatheredForTheHeadInBackward) {
-  const Program program = Sharded(Job("fsdp2", 3));
-  const Block& head = FindBlock(program, "head");
-  ASSERT_THAT(BufferNames(head), ElementsAre("gathered.weights", "gather.output"));
-  EXPECT_GT(head.buffers[1].forward_bytes, 0);
-  EXPECT_EQ(head.buffers[1].backward_bytes, 0);
+// What a head's op refers to by that name.
+bool Reads(const Block& head, absl::string_view op, absl::string_view tensor) {
+  const auto at =
+      std::find_if(head.ops.begin(), head.ops.end(), [&](const Op& one) { return one.name == op; });
+  return std::any_of(at->inputs.begin(), at->inputs.end(),
+                     [&](TensorId id) { return head.tensors[id].name == tensor; });
+}
+
+// The result that was gathered last goes when the model's forward ends: behind the loss where that
+// is the model's, before it where it is the loop's.
+TEST(FsdpTest, TheLastResultGoesWithTheModelsForward) {
+  JobSpec job = Job("fsdp2", 3);
+  const Program inside = Sharded(job);
+  const Block& head = FindBlock(inside, "head");
+  EXPECT_THAT(BufferNames(head), ElementsAre("gathered.weights"));
+  EXPECT_EQ(FindTensor(head, "gather.output").Bytes(), 2 * Elements(head));
+  EXPECT_TRUE(Reads(head, "loss", "gather.output"));
+  EXPECT_FALSE(Reads(head, "head", "gather.output"));
+  job.runtime.trainer = "torchtitan";
+  const Program outside = Sharded(job);
+  EXPECT_FALSE(Reads(FindBlock(outside, "head"), "loss", "gather.output"));
+  EXPECT_TRUE(Reads(FindBlock(outside, "head"), "head", "gather.output"));
+}
+
+// accelerate's groups: none for the whole but those of their own, from 1.14 on.
+TEST(FsdpTest, AcceleratesGroups) {
+  JobSpec job = Job("fsdp2", 3);
+  job.runtime.trainer = "hf-trainer";
+  const Program own = Sharded(job);
+  EXPECT_EQ(FindState(own, "gathered.embedding"), nullptr);
+  job.runtime.versions["hf-trainer"] = "5.11";
+  const Program root = Sharded(job);
+  EXPECT_NE(FindTensor(FindBlock(root, "embedding"), "gathered.root").Bytes(), 0);
+}
+
+// A layer's matrices are whole on the GPU in fp32 as they are cut, then both tables.
+TEST(FsdpTest, GroupsAreWholeAsTheyAreCut) {
+  JobSpec job = With(Llama8B(), "fsdp2");
+  job.runtime.trainer = "hf-trainer";
+  std::vector<int64_t> bytes;
+  std::vector<bool> alone;
+  for (const State& state : Sharded(job).states) {
+    if (state.name != "set_up.whole") continue;
+    bytes.push_back(state.fixed_bytes >> 20);
+    alone.push_back(!state.sets_up_beside);
+  }
+  EXPECT_THAT(bytes, ElementsAre(64, 16, 16, 64, 224, 224, 224, 2004, 2004));
+  EXPECT_THAT(alone, ElementsAre(true, false, false, false, false, false, false, true, false));
+}
+
+// TRL's reference is one group, which is whole while it runs.
+TEST(FsdpTest, AReferenceIsGatheredWhole) {
+  JobSpec job = Job("fsdp2", 3);
+  job.training.preference.method = "dpo";
+  const Program program = Sharded(job);
+  int64_t whole = 0;
+  for (const Block& block : program.blocks) {
+    whole += Elements(block) * (block.kind == BlockKind::kLayer ? 4 : 1);
+  }
+  for (const Block& block : program.reference) {
+    for (const char* const name : {"gathered.reference", "gather.output"}) {
+      EXPECT_EQ(FindTensor(block, name).Bytes(), 2 * whole) << block.name;
+    }
+  }
+  const State& weights = *FindState(program, "weights.reference");
+  EXPECT_EQ(weights.dtype, DType::kFp32);
+  EXPECT_EQ(weights.shards, kRanks);
 }
 
 // HSDP: groups of two shard, and the shard is reduced once more between groups.
@@ -188,15 +251,19 @@ TEST(FsdpTest, AFrozenRootGroupGoesBetweenForwardAndBackward) {
 }
 
 // The last layer's weights are on their way while the loss runs backward, where they are not
-// there already.
+// there already and the loss is the model's.
 TEST(FsdpTest, ARootGroupsLossPrefetchesTheLastLayer) {
-  JobSpec job = Torchtitan("2025.3");
-  job.runtime.reshard_after_forward = true;
+  JobSpec job = Job("fsdp2", 3);
+  job.runtime.trainer = "hf-trainer";
+  job.runtime.versions["hf-trainer"] = "5.11";
   const Program program = Sharded(job);
   const Block& head = FindBlock(program, "head");
   ASSERT_THAT(BufferNames(head), ElementsAre("gather.output"));
   EXPECT_EQ(head.buffers[0].forward_bytes, 0);
   EXPECT_EQ(head.buffers[0].backward_bytes, 2 * Elements(FindBlock(program, "layer")));
+  JobSpec outside = Torchtitan("2025.3");
+  outside.runtime.reshard_after_forward = true;
+  EXPECT_THAT(BufferNames(FindBlock(Sharded(outside), "head")), ElementsAre());
 }
 
 // From August 2025 on the embedding, and norm with head, are groups of their own.
@@ -204,8 +271,7 @@ TEST(FsdpTest, TwoGroupsAreGatheredWhenTheyRun) {
   const Program program = Sharded(Torchtitan("2025.8"));
   EXPECT_EQ(FindState(program, "gathered.embedding"), nullptr);
   EXPECT_FALSE(program.ends_are_one_group);
-  EXPECT_THAT(BufferNames(FindBlock(program, "head")),
-              ElementsAre("gathered.weights", "gather.output"));
+  EXPECT_THAT(BufferNames(FindBlock(program, "head")), ElementsAre("gathered.weights"));
   EXPECT_EQ(FindBlock(program, "head").reduce_bytes, 4 * (kVocab * kHidden + kHidden));
 }
 
@@ -279,7 +345,7 @@ TEST(FsdpTest, GradientsOfSeveralMicroBatchesStayWhole) {
   job.runtime.framework = "fsdp2";
   job.runtime.trainer = "hf-trainer";
   EXPECT_EQ(FindState(Sharded(job), "gradients.head"), nullptr);
-  EXPECT_EQ(FindState(Sharded(job), "gradients")->dtype, DType::kFp32) << "as they are reduced";
+  EXPECT_EQ(FindState(Sharded(job), "gradients")->dtype, DType::kBf16) << "as they are reduced";
 
   job.runtime.trainer = "torchtitan";
   EXPECT_EQ(FindState(Sharded(job), "gradients")->shards, kRanks) << "reduces each one's";

@@ -91,6 +91,7 @@ RecommendSpec WholeGradients(const char* trainer) {
   job.runtime.trainer = trainer;
   job.training.micro_batch_size = 1;
   job.training.global_batch_size = 32;
+  job.training.precision.reduce_dtype = "fp32";
   RecommendSpec spec = Held(std::move(job));
   spec.frozen.emplace_back("training.micro_batch_size");
   return spec;

@@ -88,7 +88,6 @@ TEST(TimelineTest, AgreesWhereAReferencesOnlyLayerIsThePeak) {
   job.training.sequence_length = 1024;
   job.training.attention = "eager";
   job.training.micro_batch_size = 8;  // more than a slice of the loss
-  job.training.loss.implementation = "fused";
   job.training.preference.method = "dpo";
   EXPECT_EQ(Compare(job), 1);
 }

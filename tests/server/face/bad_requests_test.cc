@@ -295,7 +295,7 @@ const std::vector<BadRequestCase>& Cases() {
        {{"job.training.loss", R"({"implementation": "liger"})"}},
        {"job.training.loss.implementation: liger; must be one of plain, chunked, "
         "chunked-cross-entropy, fused, "
-        "fused-cross-entropy, te-cross-entropy"}},
+        "fused-cross-entropy, te-cross-entropy, tiled-log-probs"}},
       {"ChunksWithoutChunked",
        {{"job.training.loss", R"({"chunk_count": 4})"}},
        {"job.training.loss.chunk_count: 4; needs implementation chunked"}},

@@ -1,0 +1,25 @@
+// What tuning by preferences runs: a row for each method.
+#ifndef PLIMSOLL_ESTIMATOR_CATALOG_PREFERENCES_H_
+#define PLIMSOLL_ESTIMATOR_CATALOG_PREFERENCES_H_
+
+#include <cstdint>
+
+namespace plimsoll {
+
+enum class PreferenceMethod : uint8_t { kDpo, kKto, kReward };
+
+// Sources: trl trainer/dpo_trainer.py, kto_trainer.py, reward_trainer.py, _compute_loss and the
+// data collators.
+struct PreferenceRow {
+  PreferenceMethod method = PreferenceMethod::kDpo;
+  // Sequences of a sample: a chosen and a rejected answer in one forward, or one answer.
+  int8_t sequences = 2;
+  bool compares = true;  // with a reference
+  bool scores = false;   // answers, by a head that classifies sequences
+};
+
+const PreferenceRow& RowOf(PreferenceMethod method);
+
+}  // namespace plimsoll
+
+#endif  // PLIMSOLL_ESTIMATOR_CATALOG_PREFERENCES_H_

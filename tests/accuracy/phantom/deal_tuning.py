@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""Deals the rows of ../data/phantom_tuning.csv, before anything is known of them: the same each time.
+
+    deal_tuning.py     prints the rows as CSV, without what they held
+    fill.py OUT.csv    runs them
+
+TRL's trainers, with and without adapters, and Hugging Face's under FSDP2. Every third row of a
+group is kept back: the model is not mended by it (`kept_back`).
+"""
+
+import csv
+import random
+import sys
+
+import deal
+
+SEED = 20261125
+COLUMNS = deal.COLUMNS
+MODELS = (
+    ("llama-3.2-1b", 0), ("qwen2.5-0.5b", 0), ("qwen2.5-1.5b", 8), ("qwen3-1.7b", 8),
+    ("qwen3-8b", 4), ("llama-3.1-8b", 4), ("mistral-7b-v0.3", 6), ("qwen2.5-7b", 4),
+    ("gemma-2b", 6), ("tinyllama-1.1b", 0), ("smollm2-360m", 0), ("phi-3-mini", 6),
+)
+# Wrapper, trainer, rows, and the precisions that are dealt.
+WHOLE = ("bf16-autocast", "bf16-autocast", "bf16-pure", "fp32")
+GROUPS = (
+    ("n", "none", "trl", 18, WHOLE),
+    ("d", "ddp", "trl", 9, WHOLE),
+    ("f", "fsdp2", "trl", 15, ("bf16-mixed",)),
+    ("z2", "zero2", "trl", 9, ("bf16-mixed",)),
+    ("z3", "zero3", "trl", 9, ("bf16-mixed",)),
+    ("h", "fsdp2", "hf-trainer", 12, ("bf16-mixed",)),
+)
+METHODS = ("", "", "dpo", "dpo", "kto", "reward")
+TARGETS = ("q_proj+v_proj", "q_proj+k_proj+v_proj+o_proj", "all-linear")
+
+
+def _tuning(dealt, wrapper, trainer):
+    """Adapter and preference."""
+    if trainer != "trl":
+        return {}
+    method = dealt.choice(METHODS)
+    adapts = wrapper in ("none", "ddp") and dealt.choice((True, False))
+    reference = dealt.choice(("model", "model", "precomputed"))
+    if adapts:
+        reference = "adapters-off"
+    adapter = (f"lora r={dealt.choice((8, 16, 64))} targets={dealt.choice(TARGETS)} "
+               f"dropout={dealt.choice(('0.0', '0.05'))} dtype=fp32")
+    compares = method in ("dpo", "kto")
+    return {"preference": f"{method} reference={reference}" if compares else method,
+            "adapter": adapter if adapts else ""}
+
+
+def _row(dealt, name, group):
+    _, wrapper, trainer, _, precisions = group
+    config, layers = dealt.choice(MODELS)
+    longest = min(deal.LONGEST.get(config, 2048), 2048)
+    sequence = dealt.choice([length for length in (512, 1024, 2048) if length <= longest])
+    tuning = _tuning(dealt, wrapper, trainer)
+    precision = dealt.choice(precisions)
+    return {
+        "id": f"phantom-ft-{name}", "unit": "B", "torch": "2.15", "transformers": "5.23.0",
+        "config": config, "layers": layers, "wrapper": wrapper,
+        "units": "ends" if wrapper == "fsdp2" else "",
+        "world": 1 if wrapper == "none" else dealt.choice((2, 4, 8, 16, 64)), "tp": 1,
+        "precision": precision, "reduce": "bf16" if precision == "bf16-mixed" else "",
+        "reshard": True, "bucket_view": False,
+        "micro_batch": dealt.choice([count for count in (1, 2, 4) if count * sequence <= 2048]),
+        "sequence": sequence, "accumulate": dealt.choice((1, 1, 1, 2)), "kernel": "auto",
+        "checkpointing": dealt.choice((True, False)), "optimizer": "adamw",
+        "implementation": "fused", "clip": dealt.choice((True, True, False)), "trainer": trainer,
+        **tuning,
+    }
+
+
+def rows():
+    dealt = random.Random(SEED)
+    made = []
+    for group in GROUPS:
+        for number in range(group[3]):
+            row = _row(dealt, f"{group[0]}{number + 1:02}", group)
+            made.append({**row, "kept_back": number % 3 == 2})
+    return made
+
+
+def main():
+    out = csv.DictWriter(sys.stdout, COLUMNS, restval="", lineterminator="\n")
+    out.writeheader()
+    out.writerows(rows())
+
+
+if __name__ == "__main__":
+    main()

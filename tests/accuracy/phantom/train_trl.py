@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""A training job of TRL's trainers, as a row describes it: train_trl.py CONFIG.json ROW.json.
+
+Nothing here knows of Plimsoll: `plimsoll measure` runs it unchanged. `preference` of the row says
+which trainer: none SFT's, else `dpo`, `kto`, `orpo`, `cpo` or `reward`, and its reference.
+"""
+
+import json
+import sys
+import tempfile
+
+import datasets
+import peft
+import tokenizers
+import torch
+import transformers
+import trl
+from transformers import PreTrainedTokenizerFast
+
+STEPS = 3
+ROWS = 512
+
+
+def load(path):
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def words_of(text):
+    """`lora r=8 dtype=bf16`: the first word, and those with values."""
+    first, *rest = text.split() or [""]
+    return first, dict(word.split("=") for word in rest)
+
+
+def tokenizer():
+    words = {"a": 0, "<pad>": 1, "<eos>": 2}
+    model = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="a"))
+    model.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    return PreTrainedTokenizerFast(tokenizer_object=model, pad_token="<pad>", eos_token="<eos>")
+
+
+def answer(length):
+    """So many tokens, of which the last ends the text."""
+    return "a " * (length - 1)
+
+
+def data_of(row, method):
+    length = int(row["sequence"])
+    if method == "":
+        examples = {"input_ids": [[0] * length]}
+    elif method == "kto":
+        examples = {"prompt": ["a "], "completion": [answer(length - 1)], "label": [True]}
+    elif method == "reward":
+        examples = {"chosen": [answer(length)], "rejected": [answer(length)]}
+    else:
+        text = [answer(length - 1)]
+        examples = {"prompt": ["a "], "chosen": text, "rejected": text}
+    return datasets.Dataset.from_dict({name: value * ROWS for name, value in examples.items()})
+
+
+def arguments_of(row, method, values, folder):
+    length = int(row["sequence"])
+    options = {
+        "output_dir": folder, "max_steps": STEPS, "report_to": [], "save_strategy": "no",
+        "logging_strategy": "no", "disable_tqdm": True, "dataloader_num_workers": 0,
+        "bf16": row["precision"] in ("bf16-autocast", "bf16-mixed"),
+        "optim": {"fused": "adamw_torch_fused", "foreach": "adamw_torch"}[row["implementation"]],
+        "per_device_train_batch_size": int(row["micro_batch"]),
+        "gradient_accumulation_steps": int(row["accumulate"]),
+        "gradient_checkpointing": row["checkpointing"] == "True",
+        "max_grad_norm": 1.0 if row["clip"] == "True" else 0.0,
+        "max_length": length,
+    }
+    if row["wrapper"] == "fsdp2":
+        options.update(fsdp=True, fsdp_config={"version": 2, "reshard_after_forward": True})
+    if row["wrapper"].startswith("zero"):
+        options["deepspeed"] = {
+            "bf16": {"enabled": row["precision"] != "fp32"},
+            "zero_optimization": {"stage": int(row["wrapper"][-1])},
+            "gradient_clipping": "auto", "train_batch_size": "auto",
+            "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto",
+        }
+    if values.get("reference") == "precomputed":
+        options["precompute_ref_log_probs"] = True
+    return CLASSES[method][1](**options)
+
+
+def classes():
+    from trl.experimental.cpo import CPOConfig, CPOTrainer
+    from trl.experimental.orpo import ORPOConfig, ORPOTrainer
+
+    return {
+        "": (trl.SFTTrainer, trl.SFTConfig), "dpo": (trl.DPOTrainer, trl.DPOConfig),
+        "kto": (trl.KTOTrainer, trl.KTOConfig), "reward": (trl.RewardTrainer, trl.RewardConfig),
+        "orpo": (ORPOTrainer, ORPOConfig), "cpo": (CPOTrainer, CPOConfig),
+    }
+
+
+CLASSES = classes()
+
+
+def model_of(values, row, method):
+    config = transformers.AutoConfig.for_model(**values)
+    if int(row["layers"] or 0):
+        config.num_hidden_layers = int(row["layers"])
+        if getattr(config, "layer_types", None):
+            config.layer_types = config.layer_types[:config.num_hidden_layers]
+    config.use_cache = False
+    config.pad_token_id = 1
+    kind = transformers.AutoModelForCausalLM
+    if method == "reward":
+        config.num_labels = 1
+        kind = transformers.AutoModelForSequenceClassification
+    narrow = row["precision"] == "bf16-pure" or row["adapter"] and row["precision"] != "fp32"
+    return kind.from_config(config, dtype=torch.bfloat16 if narrow else torch.float32)
+
+
+def adapter_of(row):
+    name, values = words_of(row["adapter"])
+    if not name:
+        return None
+    targets = values["targets"].split("+")
+    return peft.LoraConfig(
+        r=int(values["r"]), target_modules="all-linear" if targets == ["all-linear"] else targets,
+        lora_dropout=float(values.get("dropout", 0)),
+        task_type="SEQ_CLS" if row["preference"].startswith("reward") else "CAUSAL_LM")
+
+
+def main():
+    config, row = load(sys.argv[1]), load(sys.argv[2])
+    method, values = words_of(row["preference"])
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = arguments_of(row, method, values, folder)
+        model = model_of(config, row, method)
+        options = {}
+        adapter = adapter_of(row)
+        if adapter is not None:
+            options["peft_config"] = adapter
+        elif values.get("reference") == "model":
+            options["ref_model"] = model_of(config, row, method)
+        CLASSES[method][0](model, args=arguments, train_dataset=data_of(row, method),
+                           processing_class=tokenizer(), **options).train()
+
+
+if __name__ == "__main__":
+    main()
