@@ -55,7 +55,7 @@ RowIndices Resolve(Framework framework, int framework_version, Trainer trainer,
     if (IsOf(all[i], framework, Trainer::kNone)) {
       if (Holds(all[i], framework_version)) Apply(i, all[i], rows);
     } else if (IsOf(all[i], framework, trainer) &&
-               Holds(all[i], all[i].trainer == trainer ? trainer_version : kNoVersion)) {
+               Holds(all[i], all[i].trainer == trainer ? trainer_version : kAnyVersion)) {
       Apply(i, all[i], of_trainer);
     }
   }

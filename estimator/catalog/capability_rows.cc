@@ -405,12 +405,18 @@ constexpr CapabilityRow kRows[] = {
     Until(4045, Under(Trainer::kHfTrainer, Lacks(kOfModules, {Ability::kFusedLoss}, "",
                                                  "transformers #32860, training_args.py, "
                                                  "use_liger_kernel"))),
+    Under(Trainer::kHfTrainer,
+          Lacks(kOfModules, {Ability::kOptimizerInBackward}, "it steps all parameters at once",
+                "transformers trainer.py, training_step")),
     Own(Under(Trainer::kHfTrainer,
               Lacks(kOfModules, kPreferences,
                     "its loss is the model's: TRL's trainers tune by preferences",
                     "transformers trainer.py, compute_loss"))),
 
     // TRL, whose trainers are that Trainer, from 1.15 on.
+    Under(Trainer::kTrl, NotModelled(kDeepSpeed, {Ability::kUlysses},
+                                     "its head takes tokens of whole sequences here",
+                                     "trl trainer/utils.py, add_fused_lm_head (shift_labels)")),
     Under(
         Trainer::kTrl,
         Lacks(kOfModules, {Ability::kPlainLoss, Ability::kChunkedCrossEntropy, Ability::kFusedLoss},
@@ -509,6 +515,9 @@ constexpr CapabilityRow kRows[] = {
                                      "its losses run over slices", "torchtune modules/loss")),
 
     // litgpt.
+    Under(Trainer::kLitgpt,
+          Lacks(kTorch, {Ability::kOptimizerInBackward}, "it steps all parameters at once",
+                "litgpt finetune/full.py, fit")),
     Under(Trainer::kLitgpt,
           NotModelled(kTorch, {Ability::kLatentAttention}, "its attention is its own",
                       "litgpt model.py, MultiheadLatentAttention")),

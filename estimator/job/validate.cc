@@ -33,11 +33,12 @@ void UntieHead(Job& job, std::shared_ptr<const Transformer>& own) {
 // A reward model is loaded as a class that scores sequences, whatever its file says.
 // Source: trl trainer/reward_trainer.py, __init__ (AutoModelForSequenceClassification, num_labels).
 void ScoreSequences(Job& job, std::shared_ptr<const Transformer>& own) {
-  if (job.model->head != Head::kLanguageModel) return;
+  const bool scored = job.model->head == Head::kSequenceClassification;
+  if (job.model->head != Head::kLanguageModel && !(scored && job.model->label_count != 1)) return;
   auto scores = std::make_shared<Transformer>(*job.model);
   scores->head = Head::kSequenceClassification;
   scores->label_count = 1;
-  scores->head_bias = false;
+  if (!scored) scores->head_bias = false;
   scores->tied_embeddings = false;
   own = std::move(scores);
   job.model = own.get();

@@ -54,6 +54,9 @@ void CheckTrainedModules(const AdapterSpec& spec, Check& check, const Job& job) 
   refuse(job.quantization.has_value(), "quantized weights", "training.quantization.format");
   refuse(job.preference.has_value(), "preference tuning", "training.preference.method");
   refuse(job.model->tied_embeddings, "tied embeddings", "model");
+  refuse(job.loss == LossImplementation::kTiledLogProbs, "tiled-log-probs",
+         "training.loss.implementation");
+  refuse(!PredictsTokens(job.model->head), "heads that predict no tokens", "model");
   refuse(!IsAdam(job.optimizer) || job.paged_states, "optimizers but adam and adamw",
          "training.optimizer.name");
 }

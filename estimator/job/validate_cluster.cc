@@ -34,8 +34,9 @@ Versions ReadVersions(const RuntimeSpec& spec, const Profile& newest, absl::stri
     if (package != newest.package && !of_trainer && !of_nccl && !of_torch) {
       const absl::string_view own = newest.package == "torch" ? "" : newest.package;
       check.Fail(field, text,
-                 absl::StrCat("moves no byte of ", newest.name, "; only ", own,
-                              own.empty() ? "" : ", ", "torch and nccl do"),
+                 absl::StrCat("moves no byte of ", newest.name, "; only ", trainer,
+                              trainer.empty() ? "" : ", ", own, own.empty() ? "" : ", ",
+                              "torch and nccl do"),
                  ViolationCode::kNotSupported, {"runtime.framework", "runtime.trainer"});
       continue;
     }

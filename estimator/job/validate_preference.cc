@@ -44,8 +44,12 @@ void CheckShardedReference(const Beside& pairs, Check& check, const Job& job) {
   }
   const bool compares = job.reference.has_value() && job.reference != Reference::kPrecomputed;
   pairs.Refuse(compares && job.offload_parameters, "runtime.offload_parameters", "true");
-  pairs.Refuse(units && job.reference == Reference::kAdaptersOff, "training.preference.reference",
-               NameOf(Reference::kAdaptersOff, kReferences));
+  if (units && job.reference == Reference::kAdaptersOff) {
+    check.Fail(
+        "training.preference.reference", NameOf(*job.reference, kReferences),
+        absl::StrCat("is not modelled with ", job.profile->name, ": model and precomputed are"),
+        ViolationCode::kNotModelled, {"runtime.framework", "training.adapter.method"});
+  }
 }
 
 void CheckMethod(const Beside& pairs, Check& check, const Job& job) {
@@ -59,6 +63,13 @@ void CheckMethod(const Beside& pairs, Check& check, const Job& job) {
                ViolationCode::kConflict, {"training.preference.method"});
   }
   if (!scores) pairs.RefuseOtherModels(*job.model);
+}
+
+// Source: trl trainer/kto_trainer.py, __init__.
+void WarnOfSingleAnswers(Job& job) {
+  if (job.preference != PreferenceMethod::kKto || job.micro_batch_size > 1) return;
+  job.warnings.push_back({"kto-batch", "job.training.micro_batch_size",
+                          "TRL's KTOTrainer refuses one answer a GPU with its usual loss"});
 }
 
 }  // namespace
@@ -78,8 +89,10 @@ void ReadPreference(const PreferenceSpec& spec, Check& check, Job& job) {
   ReadReference(spec, check, job);
 }
 
-void CheckPreference(const JobSpec& spec, Check& check, const Job& job) {
+void CheckPreference(const JobSpec& spec, Check& check, Job& job) {
+  WarnOfSingleAnswers(job);
   const Beside pairs("preference tuning", "training.preference.method", check);
+  pairs.RefuseSplits(job);
   pairs.RefusePartsAgain(spec.training.recompute, job);
   pairs.Refuse(job.compile, "runtime.compile", "true");
   if (job.quantization.has_value()) {  // these were not held against real code

@@ -114,11 +114,14 @@ void ReadRouterDType(const PrecisionSpec& spec, Check& check, Job& job) {
 
 absl::string_view UsualPreset(const PrecisionSpec& spec, const Job& job) {
   if (spec.fp8_recipe.has_value()) return "fp8-mixed";
-  // Without sharding nobody keeps masters of what is frozen.
   const bool whole = job.profile->sharding == Sharding::kBuckets;
+  // What is quantized beside preferences, and latent attention, is not modelled under autocast.
+  const bool pure = (job.quantization.has_value() && job.preference.has_value()) ||
+                    (job.model != nullptr && job.model->latent.Any());
+  if (job.profile->tiled_log_probs && whole) return pure ? "bf16-pure" : "bf16-autocast";
+  // Without sharding nobody keeps masters of what is frozen.
   const bool adapted = job.adapter.has_value() && (whole || !job.profile->widens_adapters);
-  if (adapted) return "bf16-pure";
-  return job.profile->tiled_log_probs && whole ? "bf16-autocast" : "bf16-mixed";
+  return adapted ? "bf16-pure" : "bf16-mixed";
 }
 
 void WarnOfPreset(absl::string_view name, Job& job) {
@@ -465,6 +468,23 @@ void CheckHead(Check& check, const Job& job) {
   CheckAbility(Ability::kOtherHead, "model", NameOf(job.model->head, kHeads), check, job);
 }
 
+// TRL's head reads tokens of whole sequences, and its weight whole; its trainers predict tokens, or
+// score answers.
+// Source: trl trainer/utils.py, add_fused_lm_head; trainer/sft_trainer.py, __init__.
+void CheckTiles(Check& check, const Job& job) {
+  if (job.model == nullptr) return;
+  const absl::string_view name = NameOf(job.model->head, kHeads);
+  if (job.loss == LossImplementation::kTiledLogProbs) {
+    const Beside tiles("tiled-log-probs", "training.loss.implementation", check);
+    tiles.RefuseSplits(job);
+    tiles.RefuseOtherModels(*job.model);
+  } else if (job.profile->tiled_log_probs && !PredictsTokens(job.model->head) &&
+             !job.preference.has_value()) {
+    check.Fail("model", name, "needs training.preference.method reward under trl",
+               ViolationCode::kConflict, {"training.preference.method", "runtime.trainer"});
+  }
+}
+
 // Bytes of one cuBLAS workspace: CUBLAS_WORKSPACE_CONFIG as :KiB:count pairs,
 // else 32 MiB on Hopper, on AMD, and with torch 2.12 on Blackwell; 8.1 MiB elsewhere.
 // Source: aten/src/ATen/cuda/CublasHandlePool.cpp, parseChosenWorkspaceSize;
@@ -711,6 +731,7 @@ void CheckTraining(const TrainingSpec& spec, Check& check, Job& job) {
   CheckAttention(spec, check, job);
   CheckLoss(spec.loss, check, job);
   CheckHead(check, job);
+  CheckTiles(check, job);
   job.resumed_from_checkpoint = spec.resumed_from_checkpoint.value_or(false);
 }
 

@@ -159,15 +159,22 @@ bool HeadIsRead(const Job& job) {
   return !job.profile->flat_units && job.loss != LossImplementation::kChunked;
 }
 
-// The last op that reads a weight.
+// The last product: of the head's ops the one that reads its weight.
 size_t LastProduct(const Block& block) {
   size_t last = block.ops.size() - 1;
-  while (last > 0 && block.ops[last].parameters.count == 0) --last;
+  while (last > 0 && block.ops[last].kind != OpKind::kMatrixProduct) --last;
   return last;
 }
 
 // Whether backward comes to a last layer that is gathered again.
 bool Prefetches(const Job& job) { return job.reshard_after_forward && !job.last_block_gathered; }
+
+// Beside adapters a head that is read in tiles is in a group that never runs: its weight is
+// gathered by itself, as it is read. Source: trl trainer/utils.py, add_fused_lm_head (full_tensor);
+// accelerate utils/fsdp_utils.py, fsdp2_prepare_model, _find_final_norm.
+bool GathersHeadApart(const Job& job) {
+  return job.adapter.has_value() && job.loss == LossImplementation::kTiledLogProbs;
+}
 
 // What is gathered around FSDP2's head. The last result goes when the model's forward ends: its
 // own group's, before which the last layer's stands, or where it has none the last layer's. In
@@ -456,7 +463,8 @@ void AddWholeGroup(const Job& job, const Block& block, bool beside, Program& pro
   constexpr int64_t kSmall = int64_t{1} << 20;
   const bool has_master = job.precision.master != DType::kNone;
   for (const Parameter& parameter : block.parameters) {
-    const DType dtype = has_master ? job.precision.master : parameter.dtype;
+    const bool wide = has_master && !parameter.frozen;
+    const DType dtype = wide ? job.precision.master : parameter.dtype;
     const int64_t bytes = parameter.tied ? 0 : Bytes(dtype, parameter.Elements());
     if (bytes < kSmall) continue;
     program.states.push_back({.name = "set_up.whole",
@@ -552,7 +560,9 @@ void ApplyFsdp(const Job& job, Program& program) {
     const Elements& elements = groups[i];
     AddGather(job, block, elements, of_layer.all, stays);
     const bool reads = block.kind == BlockKind::kHead && HeadIsRead(job);
-    if (reads) GatherAroundHead(job, &elements, of_layer, Prefetches(job), block);
+    const bool apart = GathersHeadApart(job);
+    const Elements* const own = apart ? nullptr : &elements;
+    if (reads) GatherAroundHead(job, own, of_layer, !apart && Prefetches(job), block);
     AddReduce(job, block, elements.trained);
     if (stays && GoesInBackward(job)) {
       Hold(job, "gathered.weights", elements.all, block);

@@ -143,6 +143,9 @@ void FillTraining(RandomNumbers random, const Capabilities& can, JobSpec& job) {
   if (Once(random, 3)) {
     training.loss.implementation = AnyWordOf(
         random, can, kLossImplementations, [](LossImplementation loss) { return AbilityOf(loss); });
+    const bool splits =
+        *parallel.tensor_parallel_size * context * *parallel.pipeline_parallel_size > 1;
+    if (splits && training.loss.implementation == "tiled-log-probs") training.loss = {};
   }
   if (can.Has(Ability::kCompile) && Once(random, 3)) job.runtime.compile = true;
 }
@@ -191,6 +194,7 @@ void FillPreference(RandomNumbers random, const Capabilities& can, JobSpec& job)
   const bool whole = *parallel.tensor_parallel_size == 1 && *parallel.pipeline_parallel_size == 1 &&
                      parallel.context_parallel_size.value_or(1) == 1;
   if (!can.Has(Ability::kDpo) || !whole || !Once(random, 2)) return;
+  job.parallelism.context_parallel_method.reset();  // TRL splits no sequence
   PreferenceSpec& preference = job.training.preference;
   const std::string method = AnyWord(random, kPreferenceMethods);
   preference.method = method;
@@ -239,12 +243,15 @@ void FillTrainedModules(RandomNumbers random, JobSpec& job) {
   const bool masters = FindWord(*training.precision.preset, kPresets)->master != DType::kNone;
   const bool in_backward = !adapter && !masters && *job.parallelism.data_parallel_size == 1 &&
                            training.micro_batch_size == training.global_batch_size;
-  if (in_backward && training.optimizer.paged == true && Once(random, 2)) {
+  const std::string trainer = job.runtime.trainer.value_or("");
+  const bool steps_all = trainer == "litgpt" || trainer == "hf-trainer" || trainer == "trl" ||
+                         training.preference.method.has_value();
+  if (in_backward && !steps_all && training.optimizer.paged == true && Once(random, 2)) {
     training.optimizer.in_backward = true;
     training.gradient_clipping = false;
   }
-  const bool plain =
-      !training.quantization.format.has_value() && !training.preference.method.has_value();
+  const bool plain = !training.quantization.format.has_value() &&
+                     !training.preference.method.has_value() && trainer != "trl";
   const bool alone =
       *job.parallelism.data_parallel_size == 1 && !training.optimizer.paged.has_value();
   if (!training.adapter.method.has_value() || !plain || !alone || !adam) return;

@@ -83,6 +83,19 @@ TEST(CapabilitiesTest, EachRowSaysWhereItIsFrom) {
   }
 }
 
+// What transformers' Trainer lacks TRL's lack too, but for what is TRL's own.
+TEST(CapabilitiesTest, TrlIsMadeOfHfTrainer) {
+  const Capabilities trl = Of(Framework::kFsdp2, Trainer::kTrl);
+  for (const Ability ability :
+       {Ability::kPipelineParallel, Ability::kRecomputeSelective, Ability::kChunkedLoss}) {
+    EXPECT_FALSE(trl.Has(ability)) << static_cast<int>(ability);
+  }
+  for (const Ability ability : {Ability::kTiledLogProbs, Ability::kDpo, Ability::kReward}) {
+    EXPECT_TRUE(trl.Has(ability)) << static_cast<int>(ability);
+    EXPECT_FALSE(Of(Framework::kFsdp2, Trainer::kHfTrainer).Has(ability));
+  }
+}
+
 // FSDP2 has an optimizer of bitsandbytes alone no more than its kernels take DTensors.
 TEST(CapabilitiesTest, Fsdp2HasNoOptimizerThatIsOfBitsandbytesAlone) {
   for (const Word<OptimizerName>& word : kOptimizers) {

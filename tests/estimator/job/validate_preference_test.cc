@@ -58,6 +58,41 @@ TEST(ValidatePreferenceTest, RefusesWhatIsNoPreference) {
       });
 }
 
+// What TRL's trainers read but tokens that follow, and what its head does not split.
+TEST(ValidatePreferenceTest, TrlPredictsTokensOrScoresAnswers) {
+  JobSpec job = With(SmallJob(), "ddp", "bf16-pure");
+  job.runtime.trainer = "trl";
+  ExpectRefusals(
+      job,
+      {
+          {"its own head", [](JobSpec&) {}, {}},
+          {"a classifier",
+           [](JobSpec& j) {
+             Shape(j).head = "sequence-classification";
+             Shape(j).label_count = 2;
+           },
+           {"job.model: sequence-classification; needs training.preference.method reward under "
+            "trl"}},
+          {"masked words",
+           [](JobSpec& j) { Shape(j).head = "masked-language-model"; },
+           {"job.model: masked-language-model; is not modelled with tiled-log-probs"}},
+          {"a trained head",
+           [](JobSpec& j) {
+             j.training.adapter.method = "lora";
+             j.training.adapter.trained_modules = {"lm_head"};
+           },
+           {"job.training.adapter.trained_modules: lm_head; is not modelled with "
+            "tiled-log-probs"}},
+      });
+  const ValidJob usual = [&job] {
+    JobSpec plain = job;
+    plain.training.precision.preset.reset();
+    plain.training.adapter.method = "lora";
+    return Valid(plain);
+  }();
+  EXPECT_TRUE(usual->precision.autocast);
+}
+
 TEST(ValidatePreferenceTest, SequencesOfASample) {
   const auto at_once = [](const char* method) {
     JobSpec job = Job();
@@ -80,6 +115,10 @@ TEST(ValidatePreferenceTest, RewardsAreScores) {
   EXPECT_FALSE(reward->model->tied_embeddings);
   EXPECT_EQ(reward->loss, LossImplementation::kPlain);
   EXPECT_FALSE(reward->reference.has_value());
+  Shape(job).tied_embeddings = false;
+  Shape(job).head = "sequence-classification";
+  Shape(job).label_count = 3;
+  EXPECT_EQ(Valid(job)->model->label_count, 1);
   Shape(job).tied_embeddings = false;
   Shape(job).head = "token-classification";
   Shape(job).label_count = 2;
@@ -120,13 +159,17 @@ TEST(ValidatePreferenceTest, RefusesWhatIsNotModelledBesideOne) {
             "logits: tiled-log-probs"}},
           {"parts recomputed",
            [](JobSpec& j) { j.training.recompute.mode = "selective"; },
-           {NotModelled("training.recompute.mode: selective")}},
+           {"job.training.recompute.mode: selective; trl does not have it: its gradient "
+            "checkpointing runs each layer again, whole",
+            NotModelled("training.recompute.mode: selective")}},
           {"units of layers",
            [](JobSpec& j) {
              j.training.recompute.mode = "full";
              j.training.recompute.unit_layer_count = 2;
            },
-           {NotModelled("training.recompute.unit_layer_count: 2")}},
+           {"job.training.recompute.unit_layer_count: 2; trl does not have it: its gradient "
+            "checkpointing runs each layer again, whole",
+            NotModelled("training.recompute.unit_layer_count: 2")}},
           {"quantized weights under autocast",
            [](JobSpec& j) {
              j.training.adapter.method = "qlora";
@@ -180,7 +223,9 @@ TEST(ValidatePreferenceTest, UnderFrameworksOfTrl) {
              Under(j, "fsdp2", 3);
              j.training.adapter.method = "lora";
            },
-           {NotModelled("training.preference.reference: adapters-off")}},
+           {"job.training.preference.reference: adapters-off; is not modelled with fsdp2: model "
+            "and "
+            "precomputed are"}},
           {"fsdp2 from the host",
            [](JobSpec& j) {
              Under(j, "fsdp2", 3);

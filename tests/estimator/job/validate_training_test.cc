@@ -182,6 +182,14 @@ const std::vector<Refusal>& Precisions() {
        },
        {"job.training.optimizer.in_backward: true; is not modelled with fsdp2: ddp is, on one "
         "GPU"}},
+      {"an optimizer in backward of a trainer that has none",
+       [](JobSpec& j) {
+         j.runtime.framework = "ddp";
+         j.runtime.trainer = "hf-trainer";
+         j.training.optimizer.in_backward = true;
+       },
+       {"job.training.optimizer.in_backward: true; hf-trainer does not have it: it steps all "
+        "parameters at once"}},
       {"paged states are fp32, by one kernel",
        [](JobSpec& j) {
          j.training.optimizer.implementation = "foreach";
