@@ -501,6 +501,7 @@ void HfTrainerOfOneGroup(Profile& profile) {
 // torch/distributed/fsdp/_fully_shard/_fsdp_init.py, _move_states_to_device.
 void HfTrainer(Profile& profile) {
   HfTrainerOfOneGroup(profile);
+  profile.fused_optimizer = true;  // training_args.py, default_optim, with torch 2.8 and later
   if (profile.framework != Framework::kFsdp2) return;
   profile.root_group = false;
   profile.keeps_shared_table = true;

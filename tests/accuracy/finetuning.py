@@ -94,8 +94,11 @@ def predict(row, answer):
 def request_of(row):
     _refuse(row)
     runtime = dict(RUNTIMES[row.text("framework")])
-    if row.family in VERSIONS:
-        runtime["versions"] = VERSIONS[row.family]
+    versions = dict(VERSIONS.get(row.family, {}))
+    if runtime.get("trainer") == "hf-trainer":  # all rows are of 2025 and before
+        versions["hf-trainer"] = "4.50"
+    if versions:
+        runtime["versions"] = versions
     if row.text("compile") == "yes":
         runtime["compile"] = True
     runtime |= adapters.runtime_of(row)

@@ -200,7 +200,8 @@ class FinetuningTest(unittest.TestCase):
 
     def test_bert_classifies_on_an_old_torch(self):
         asked = job(finetuning, ROWS["hfgpu1-0010"])
-        self.assertEqual(asked["runtime"]["versions"], {"torch": "1.10"}, "which is refused")
+        versions = {"torch": "1.10", "hf-trainer": "4.50"}
+        self.assertEqual(asked["runtime"]["versions"], versions, "which is refused")
         self.assertEqual(asked["model"]["transformer"]["head"], "sequence-classification")
         self.assertEqual(asked["training"]["optimizer"], {"name": "adamw-8bit"})
         self.assertEqual(asked["training"]["precision"], {"preset": "fp32"})
@@ -246,7 +247,8 @@ class FinetuningTest(unittest.TestCase):
 
     def test_answer_ais_adapters(self):
         asked = job(finetuning, ROWS["fsdpq-0002"])
-        self.assertEqual(asked["runtime"], {"framework": "fsdp1", "trainer": "hf-trainer"})
+        runtime = {"framework": "fsdp1", "trainer": "hf-trainer"}
+        self.assertEqual(asked["runtime"], {**runtime, "versions": {"hf-trainer": "4.50"}})
         self.assertNotIn("o_proj", asked["training"]["adapter"]["target_modules"])
         quantized = {"format": "nf4", "double_quantization": True}
         self.assertEqual(asked["training"]["quantization"], quantized)
