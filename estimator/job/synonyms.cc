@@ -327,6 +327,13 @@ constexpr ViolationCode kNotModelled = ViolationCode::kNotModelled;
 constexpr ViolationCode kAmbiguous = ViolationCode::kAmbiguousName;
 constexpr ViolationCode kNoField = ViolationCode::kUnknownField;
 
+// Of trainers that leave precision to accelerate. Source: accelerate, accelerator.py,
+// prepare_model.
+constexpr char kBf16OfAccelerate[] =
+    "is bf16-autocast with ddp, bf16-mixed with FSDP and DeepSpeed, under this trainer";
+constexpr char kFp16OfAccelerate[] =
+    "is fp16-mixed with DeepSpeed under this trainer; else autocast to fp16, not modelled yet";
+
 constexpr char kPlannedRule[] = "not modelled yet";  // of names that the API is to have
 constexpr char kEngineRule[] = "not modelled yet but as DeepSpeed has it by default";
 constexpr char kOffloadRule[] = "not modelled yet: what is moved to the host's memory";
@@ -425,6 +432,9 @@ constexpr RefusedWord kRefusedWords[] = {
      "false"},
     {"", "padding-free", kNotModelled, "not modelled yet: sequences in one row", "false"},
     {"", "loss-type", kNoField, "no such field: of TRL's DPO it moves no byte"},
+    {"", "beta", kNoField, "no such field: of TRL's trainers it moves no byte"},
+    {"", "max-prompt-length", kNoField,
+     "no such field: sequence_length is of a prompt and its answer"},
     {kAdapter, "dora", kNotModelled, kAdapterRule},
     {kAdapter, "ia3", kNotModelled, kAdapterRule},
     {kAdapter, "prefix-tuning", kNotModelled, kAdapterRule},
@@ -445,14 +455,10 @@ constexpr RefusedWord kRefusedWords[] = {
     // Values.
     {kPreset, "fp8", kAmbiguous,
      "may be fp8-mixed (Transformer Engine's products) or fp8-lm (weights and gradients too)"},
-    {kPreset, "bf16", kAmbiguous,
-     "is bf16-autocast with ddp, bf16-mixed with FSDP and DeepSpeed, where the trainer is "
-     "hf-trainer",
-     "", "hf-trainer"},
-    {kPreset, "fp16", kAmbiguous,
-     "is fp16-mixed with DeepSpeed where the trainer is hf-trainer; else autocast to fp16, not "
-     "modelled yet",
-     "", "hf-trainer"},
+    {kPreset, "bf16", kAmbiguous, kBf16OfAccelerate, "", "hf-trainer"},
+    {kPreset, "bf16", kAmbiguous, kBf16OfAccelerate, "", "trl"},
+    {kPreset, "fp16", kAmbiguous, kFp16OfAccelerate, "", "hf-trainer"},
+    {kPreset, "fp16", kAmbiguous, kFp16OfAccelerate, "", "trl"},
     {kPreset, "amp", kAmbiguous, "may be bf16-autocast; autocast to fp16 is not modelled yet"},
     {kPreset, "mixed", kAmbiguous, "may be bf16-mixed, fp16-mixed or bf16-autocast"},
     {kPreset, "16-mixed", kNotModelled, "not modelled yet: autocast to fp16"},

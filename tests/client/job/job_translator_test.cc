@@ -232,7 +232,11 @@ TEST_F(JobTranslatorTest, SaysWhatAWordIsWhereItIsNone) {
       {"bf16 of hf-trainer",
        "{precision: bf16, trainer: hf-trainer}",
        {"job.training.precision.preset: bf16; is bf16-autocast with ddp, bf16-mixed with FSDP and "
-        "DeepSpeed, where the trainer is hf-trainer"}},
+        "DeepSpeed, under this trainer"}},
+      {"bf16 of trl",
+       "{precision: bf16, trainer: trl}",
+       {"job.training.precision.preset: bf16; is bf16-autocast with ddp, bf16-mixed with FSDP and "
+        "DeepSpeed, under this trainer"}},
       {"a switch", "{bf16: maybe}", {"job.bf16: maybe; must be true or false"}},
       {"no number", "{nodes: many}", {"job.nodes: many; must be a whole number above 0"}},
       {"a size of two meanings",

@@ -72,9 +72,9 @@ TEST(SynonymsTest, WordsAreOfVocabulariesAndMeanTheirs) {
 }
 
 TEST(SynonymsTest, WhatIsRefusedSaysWhy) {
-  std::set<std::tuple<std::string, std::string>> seen;
+  std::set<std::tuple<std::string, std::string, std::string>> seen;
   for (const RefusedWord& row : RefusedWords()) {
-    EXPECT_TRUE(seen.emplace(row.field, row.word).second) << row.word;
+    EXPECT_TRUE(seen.emplace(row.field, row.word, row.trainer).second) << row.word;
     EXPECT_GE(row.rule.size(), 16u) << row.word;
     const bool not_modelled = absl::StartsWith(row.rule, "not modelled yet");
     EXPECT_EQ(not_modelled, row.code == ViolationCode::kNotModelled) << row.word;
@@ -109,6 +109,7 @@ TEST(SynonymsTest, AWordMayDependOnTheTrainer) {
   EXPECT_EQ(FindValueSynonym(kPreset, "bf16", "torchtune")->value, "bf16-pure");
   EXPECT_EQ(FindRefusedValue(kPreset, "bf16", ""), nullptr);
   EXPECT_NE(FindRefusedValue(kPreset, "bf16", "hf-trainer"), nullptr);
+  EXPECT_NE(FindRefusedValue(kPreset, "bf16", "trl"), nullptr);
 }
 
 TEST(SynonymsTest, OwnWordsAreReadInEveryCase) {
