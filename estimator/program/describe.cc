@@ -36,9 +36,10 @@ constexpr absl::string_view kParts[] = {"",
                                         "step copies",
                                         "step gradients",
                                         "optimizer states",
-                                        "step temporaries"};
+                                        "step temporaries",
+                                        "reference"};
 static_assert(std::size(kBases) == static_cast<size_t>(Basis::kBytesPerLayer) + 1);
-static_assert(std::size(kParts) == static_cast<size_t>(Part::kStepTemporaries) + 1);
+static_assert(std::size(kParts) == static_cast<size_t>(Part::kReference) + 1);
 constexpr absl::string_view kSelections[] = {"", "frozen", "quantized", "trained and frozen"};
 constexpr absl::string_view kPlaces[] = {"", "embedding's stage", "head's stage"};
 constexpr absl::string_view kWeightGradients[] = {"kept", "added", "fused"};
