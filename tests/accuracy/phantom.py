@@ -182,15 +182,14 @@ def _runtime(row):
         runtime["offload_parameters"] = True
     if offload in ("optimizer", "parameters"):
         runtime["offload_optimizer"] = True
-    if wrapper.startswith("fsdp") and row.text("units") == "root":
-        runtime["trainer"] = "hf-trainer"
-        runtime["versions"]["hf-trainer"] = "5.11"  # later ones have groups of their own
     if row.text("trainer"):
         trainer, _, version = row.text("trainer").partition(" ")
         runtime["trainer"] = trainer
-        runtime["versions"].pop("hf-trainer", None)
         if version:
             runtime["versions"][trainer] = version
+    elif wrapper.startswith("fsdp") and row.text("units") == "root":
+        runtime["trainer"] = "hf-trainer"
+        runtime["versions"]["hf-trainer"] = "5.11"  # later ones have groups of their own
     if row.text("bucket_view") == "True":
         runtime["gradient_as_bucket_view"] = True
     told = _engine(row)

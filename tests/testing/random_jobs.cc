@@ -232,7 +232,7 @@ void FillQuantization(RandomNumbers random, const Capabilities& can, JobSpec& jo
 }
 
 // Copies of the tables that are trained whole beside adapters, and states in managed memory.
-void FillTrainedModules(RandomNumbers random, JobSpec& job) {
+void FillTrainedModules(RandomNumbers random, const Capabilities& can, JobSpec& job) {
   TrainingSpec& training = job.training;
   const std::string& optimizer = *training.optimizer.name;
   const bool adam = optimizer == "adam" || optimizer == "adamw";
@@ -243,15 +243,14 @@ void FillTrainedModules(RandomNumbers random, JobSpec& job) {
   const bool masters = FindWord(*training.precision.preset, kPresets)->master != DType::kNone;
   const bool in_backward = !adapter && !masters && *job.parallelism.data_parallel_size == 1 &&
                            training.micro_batch_size == training.global_batch_size;
-  const std::string trainer = job.runtime.trainer.value_or("");
-  const bool steps_all = trainer == "litgpt" || trainer == "hf-trainer" || trainer == "trl" ||
-                         training.preference.method.has_value();
-  if (in_backward && !steps_all && training.optimizer.paged == true && Once(random, 2)) {
+  const bool each =
+      can.Has(Ability::kOptimizerInBackward) && !training.preference.method.has_value();
+  if (in_backward && each && training.optimizer.paged == true && Once(random, 2)) {
     training.optimizer.in_backward = true;
     training.gradient_clipping = false;
   }
   const bool plain = !training.quantization.format.has_value() &&
-                     !training.preference.method.has_value() && trainer != "trl";
+                     !training.preference.method.has_value() && job.runtime.trainer != "trl";
   const bool alone =
       *job.parallelism.data_parallel_size == 1 && !training.optimizer.paged.has_value();
   if (!training.adapter.method.has_value() || !plain || !alone || !adam) return;
@@ -417,7 +416,7 @@ JobSpec RandomJob(RandomNumbers random) {
   job.cluster.gpu = gpus[Below(random, 4)];
   FillExperts(random, can, job);
   FillLatent(random, can, job);
-  FillTrainedModules(random, job);
+  FillTrainedModules(random, can, job);
   KeepKernels(random, job);
   if (Shape(job).key_value_rank.has_value() && job.training.attention != "eager") {
     job.training.attention.reset();  // which kernel takes its heads

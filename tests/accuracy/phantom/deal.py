@@ -41,46 +41,51 @@ GROUPS = (
 )
 
 
-def _row(deal, name, group):
+def _row(dealer, name, group):
     _, wrapper, trainer, _, precisions = group
-    config, layers = deal.choice(MODELS)
+    config, layers = dealer.choice(MODELS)
     longest = LONGEST.get(config, 4096)
-    sequence = deal.choice([length for length in (512, 1024, 2048, 4096) if length <= longest])
-    micro_batch = deal.choice([count for count in (1, 2, 4) if count * sequence <= 4096])
-    precision = deal.choice(precisions)
+    sequence = dealer.choice([length for length in (512, 1024, 2048, 4096) if length <= longest])
+    micro_batch = dealer.choice([count for count in (1, 2, 4) if count * sequence <= 4096])
+    precision = dealer.choice(precisions)
     reduce = ""
     if precision == "bf16-mixed" and wrapper.startswith("fsdp"):
-        reduce = "bf16" if trainer else deal.choice(("fp32", "bf16"))
+        reduce = "bf16" if trainer else dealer.choice(("fp32", "bf16"))
     if wrapper.startswith("zero"):
         reduce = "bf16"
     return {
         "id": f"phantom-deal-{name}", "unit": "B", "torch": "2.15", "transformers": "5.23.0",
         "config": config, "layers": layers, "wrapper": wrapper,
         "units": "root" if wrapper == "fsdp2" else "",
-        "world": 1 if wrapper == "none" else deal.choice((2, 4, 8, 16, 64)), "tp": 1,
+        "world": 1 if wrapper == "none" else dealer.choice((2, 4, 8, 16, 64)), "tp": 1,
         "precision": precision, "reduce": reduce, "reshard": True, "bucket_view": False,
-        "micro_batch": micro_batch, "sequence": sequence, "accumulate": deal.choice((1, 1, 1, 2)),
-        "kernel": "auto", "checkpointing": deal.choice((True, False)), "optimizer": "adamw",
-        "implementation": "fused" if trainer else deal.choice(("fused", "fused", "foreach")),
-        "clip": deal.choice((True, True, False)), "trainer": trainer,
+        "micro_batch": micro_batch, "sequence": sequence, "accumulate": dealer.choice((1, 1, 1, 2)),
+        "kernel": "auto", "checkpointing": dealer.choice((True, False)), "optimizer": "adamw",
+        "implementation": "fused" if trainer else dealer.choice(("fused", "fused", "foreach")),
+        "clip": dealer.choice((True, True, False)), "trainer": trainer,
     }
 
 
-def rows():
-    deal = random.Random(SEED)
+def deal(seed, groups, row_of):
+    """The rows of each group in turn."""
+    dealer = random.Random(seed)
     dealt = []
-    for group in GROUPS:
+    for group in groups:
         for number in range(group[3]):
-            row = _row(deal, f"{group[0]}{number + 1:02}", group)
+            row = row_of(dealer, f"{group[0]}{number + 1:02}", group)
             dealt.append({**row, "kept_back": number % 3 == 2})
     return dealt
 
 
-def main():
+def rows():
+    return deal(SEED, GROUPS, _row)
+
+
+def write(dealt):
     out = csv.DictWriter(sys.stdout, COLUMNS, restval="", lineterminator="\n")
     out.writeheader()
-    out.writerows(rows())
+    out.writerows(dealt)
 
 
 if __name__ == "__main__":
-    main()
+    write(rows())

@@ -8,14 +8,9 @@ TRL's trainers, with and without adapters, and Hugging Face's under FSDP2. Every
 group is kept back: the model is not mended by it (`kept_back`).
 """
 
-import csv
-import random
-import sys
-
 import deal
 
 SEED = 20261125
-COLUMNS = deal.COLUMNS
 MODELS = (
     ("llama-3.2-1b", 0), ("qwen2.5-0.5b", 0), ("qwen2.5-1.5b", 8), ("qwen3-1.7b", 8),
     ("qwen3-8b", 4), ("llama-3.1-8b", 4), ("mistral-7b-v0.3", 6), ("qwen2.5-7b", 4),
@@ -35,59 +30,47 @@ METHODS = ("", "", "dpo", "dpo", "kto", "reward")
 TARGETS = ("q_proj+v_proj", "q_proj+k_proj+v_proj+o_proj", "all-linear")
 
 
-def _tuning(dealt, wrapper, trainer):
+def _tuning(dealer, wrapper, trainer):
     """Adapter and preference."""
     if trainer != "trl":
         return {}
-    method = dealt.choice(METHODS)
-    adapts = wrapper in ("none", "ddp") and dealt.choice((True, False))
-    reference = dealt.choice(("model", "model", "precomputed"))
+    method = dealer.choice(METHODS)
+    adapts = wrapper in ("none", "ddp") and dealer.choice((True, False))
+    reference = dealer.choice(("model", "model", "precomputed"))
     if adapts:
         reference = "adapters-off"
-    adapter = (f"lora r={dealt.choice((8, 16, 64))} targets={dealt.choice(TARGETS)} "
-               f"dropout={dealt.choice(('0.0', '0.05'))} dtype=fp32")
+    adapter = (f"lora r={dealer.choice((8, 16, 64))} targets={dealer.choice(TARGETS)} "
+               f"dropout={dealer.choice(('0.0', '0.05'))} dtype=fp32")
     compares = method in ("dpo", "kto")
     return {"preference": f"{method} reference={reference}" if compares else method,
             "adapter": adapter if adapts else ""}
 
 
-def _row(dealt, name, group):
+def _row(dealer, name, group):
     _, wrapper, trainer, _, precisions = group
-    config, layers = dealt.choice(MODELS)
+    config, layers = dealer.choice(MODELS)
     longest = min(deal.LONGEST.get(config, 2048), 2048)
-    sequence = dealt.choice([length for length in (512, 1024, 2048) if length <= longest])
-    tuning = _tuning(dealt, wrapper, trainer)
-    precision = dealt.choice(precisions)
+    sequence = dealer.choice([length for length in (512, 1024, 2048) if length <= longest])
+    tuning = _tuning(dealer, wrapper, trainer)
+    precision = dealer.choice(precisions)
     return {
         "id": f"phantom-ft-{name}", "unit": "B", "torch": "2.15", "transformers": "5.23.0",
         "config": config, "layers": layers, "wrapper": wrapper,
         "units": "ends" if wrapper == "fsdp2" else "",
-        "world": 1 if wrapper == "none" else dealt.choice((2, 4, 8, 16, 64)), "tp": 1,
+        "world": 1 if wrapper == "none" else dealer.choice((2, 4, 8, 16, 64)), "tp": 1,
         "precision": precision, "reduce": "bf16" if precision == "bf16-mixed" else "",
         "reshard": True, "bucket_view": False,
-        "micro_batch": dealt.choice([count for count in (1, 2, 4) if count * sequence <= 2048]),
-        "sequence": sequence, "accumulate": dealt.choice((1, 1, 1, 2)), "kernel": "auto",
-        "checkpointing": dealt.choice((True, False)), "optimizer": "adamw",
-        "implementation": "fused", "clip": dealt.choice((True, True, False)), "trainer": trainer,
+        "micro_batch": dealer.choice([count for count in (1, 2, 4) if count * sequence <= 2048]),
+        "sequence": sequence, "accumulate": dealer.choice((1, 1, 1, 2)), "kernel": "auto",
+        "checkpointing": dealer.choice((True, False)), "optimizer": "adamw",
+        "implementation": "fused", "clip": dealer.choice((True, True, False)), "trainer": trainer,
         **tuning,
     }
 
 
 def rows():
-    dealt = random.Random(SEED)
-    made = []
-    for group in GROUPS:
-        for number in range(group[3]):
-            row = _row(dealt, f"{group[0]}{number + 1:02}", group)
-            made.append({**row, "kept_back": number % 3 == 2})
-    return made
-
-
-def main():
-    out = csv.DictWriter(sys.stdout, COLUMNS, restval="", lineterminator="\n")
-    out.writeheader()
-    out.writerows(rows())
+    return deal.deal(SEED, GROUPS, _row)
 
 
 if __name__ == "__main__":
-    main()
+    deal.write(rows())

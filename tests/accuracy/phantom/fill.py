@@ -50,7 +50,7 @@ def main():
     with path.open(encoding="utf-8") if there else open(os.devnull, encoding="utf-8") as file:
         known = {row["id"].rsplit("-", 1)[0] for row in csv.DictReader(file)}
     with path.open("a", newline="", encoding="utf-8") as file:
-        out = csv.DictWriter(file, dealer.COLUMNS, restval="", lineterminator="\n")
+        out = csv.DictWriter(file, deal.COLUMNS, restval="", lineterminator="\n")
         if not there:
             out.writeheader()
         for row in dealer.rows():

@@ -20,10 +20,12 @@ def load(path):
 
 
 def arguments_of(row, folder):
+    """What transformers' Trainer, and those made of it, are told."""
     values = {
         "output_dir": folder, "max_steps": STEPS, "report_to": [], "save_strategy": "no",
         "logging_strategy": "no", "disable_tqdm": True, "dataloader_num_workers": 0,
-        "bf16": row["precision"].startswith("bf16"), "optim": "adamw_torch_fused",
+        "bf16": row["precision"] in ("bf16-autocast", "bf16-mixed"),
+        "optim": {"fused": "adamw_torch_fused", "foreach": "adamw_torch"}[row["implementation"]],
         "per_device_train_batch_size": int(row["micro_batch"]),
         "gradient_accumulation_steps": int(row["accumulate"]),
         "gradient_checkpointing": row["checkpointing"] == "True",
@@ -38,17 +40,18 @@ def arguments_of(row, folder):
             "gradient_clipping": "auto", "train_batch_size": "auto",
             "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto",
         }
-    return transformers.TrainingArguments(**values)
+    return values
 
 
-def model_of(values, layers):
+def config_of(values, row):
+    layers = int(row["layers"] or 0)
     config = transformers.AutoConfig.for_model(**values)
     if layers:
         config.num_hidden_layers = layers
         if getattr(config, "layer_types", None):
             config.layer_types = config.layer_types[:layers]
     config.use_cache = False
-    return transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    return config
 
 
 class Data(torch.utils.data.Dataset):
@@ -65,8 +68,9 @@ class Data(torch.utils.data.Dataset):
 def main():
     values, row = load(sys.argv[1]), load(sys.argv[2])
     with tempfile.TemporaryDirectory() as folder:
-        arguments = arguments_of(row, folder)
-        model = model_of(values, int(row["layers"] or 0))
+        arguments = transformers.TrainingArguments(**arguments_of(row, folder))
+        model = transformers.AutoModelForCausalLM.from_config(config_of(values, row),
+                                                              dtype=torch.float32)
         transformers.Trainer(model, arguments, train_dataset=Data(int(row["sequence"]))).train()
 
 

@@ -2,10 +2,9 @@
 """A training job of TRL's trainers, as a row describes it: train_trl.py CONFIG.json ROW.json.
 
 Nothing here knows of Plimsoll: `plimsoll measure` runs it unchanged. `preference` of the row says
-which trainer: none SFT's, else `dpo`, `kto`, `orpo`, `cpo` or `reward`, and its reference.
+which trainer: none SFT's, else `dpo`, `kto` or `reward`, and its reference.
 """
 
-import json
 import sys
 import tempfile
 
@@ -15,15 +14,14 @@ import tokenizers
 import torch
 import transformers
 import trl
-from transformers import PreTrainedTokenizerFast
 
-STEPS = 3
+import train_hf
+
 ROWS = 512
-
-
-def load(path):
-    with open(path, encoding="utf-8") as file:
-        return json.load(file)
+CLASSES = {
+    "": (trl.SFTTrainer, trl.SFTConfig), "dpo": (trl.DPOTrainer, trl.DPOConfig),
+    "kto": (trl.KTOTrainer, trl.KTOConfig), "reward": (trl.RewardTrainer, trl.RewardConfig),
+}
 
 
 def words_of(text):
@@ -36,7 +34,8 @@ def tokenizer():
     words = {"a": 0, "<pad>": 1, "<eos>": 2}
     model = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="a"))
     model.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-    return PreTrainedTokenizerFast(tokenizer_object=model, pad_token="<pad>", eos_token="<eos>")
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=model, pad_token="<pad>",
+                                                eos_token="<eos>")
 
 
 def answer(length):
@@ -59,53 +58,14 @@ def data_of(row, method):
 
 
 def arguments_of(row, method, values, folder):
-    length = int(row["sequence"])
-    options = {
-        "output_dir": folder, "max_steps": STEPS, "report_to": [], "save_strategy": "no",
-        "logging_strategy": "no", "disable_tqdm": True, "dataloader_num_workers": 0,
-        "bf16": row["precision"] in ("bf16-autocast", "bf16-mixed"),
-        "optim": {"fused": "adamw_torch_fused", "foreach": "adamw_torch"}[row["implementation"]],
-        "per_device_train_batch_size": int(row["micro_batch"]),
-        "gradient_accumulation_steps": int(row["accumulate"]),
-        "gradient_checkpointing": row["checkpointing"] == "True",
-        "max_grad_norm": 1.0 if row["clip"] == "True" else 0.0,
-        "max_length": length,
-    }
-    if row["wrapper"] == "fsdp2":
-        options.update(fsdp=True, fsdp_config={"version": 2, "reshard_after_forward": True})
-    if row["wrapper"].startswith("zero"):
-        options["deepspeed"] = {
-            "bf16": {"enabled": row["precision"] != "fp32"},
-            "zero_optimization": {"stage": int(row["wrapper"][-1])},
-            "gradient_clipping": "auto", "train_batch_size": "auto",
-            "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto",
-        }
+    options = {**train_hf.arguments_of(row, folder), "max_length": int(row["sequence"])}
     if values.get("reference") == "precomputed":
         options["precompute_ref_log_probs"] = True
     return CLASSES[method][1](**options)
 
 
-def classes():
-    from trl.experimental.cpo import CPOConfig, CPOTrainer
-    from trl.experimental.orpo import ORPOConfig, ORPOTrainer
-
-    return {
-        "": (trl.SFTTrainer, trl.SFTConfig), "dpo": (trl.DPOTrainer, trl.DPOConfig),
-        "kto": (trl.KTOTrainer, trl.KTOConfig), "reward": (trl.RewardTrainer, trl.RewardConfig),
-        "orpo": (ORPOTrainer, ORPOConfig), "cpo": (CPOTrainer, CPOConfig),
-    }
-
-
-CLASSES = classes()
-
-
 def model_of(values, row, method):
-    config = transformers.AutoConfig.for_model(**values)
-    if int(row["layers"] or 0):
-        config.num_hidden_layers = int(row["layers"])
-        if getattr(config, "layer_types", None):
-            config.layer_types = config.layer_types[:config.num_hidden_layers]
-    config.use_cache = False
+    config = train_hf.config_of(values, row)
     config.pad_token_id = 1
     kind = transformers.AutoModelForCausalLM
     if method == "reward":
@@ -127,7 +87,7 @@ def adapter_of(row):
 
 
 def main():
-    config, row = load(sys.argv[1]), load(sys.argv[2])
+    config, row = train_hf.load(sys.argv[1]), train_hf.load(sys.argv[2])
     method, values = words_of(row["preference"])
     with tempfile.TemporaryDirectory() as folder:
         arguments = arguments_of(row, method, values, folder)
