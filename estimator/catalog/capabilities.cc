@@ -15,10 +15,13 @@ constexpr int kNewest = kNoVersion - 1;  // later than each `since`, and each `u
 // What a trainer is made of; rows of that hold as its newest release has them.
 Trainer BaseOf(Trainer trainer) { return trainer == Trainer::kTrl ? Trainer::kHfTrainer : trainer; }
 
+bool IsOn(const CapabilityRow& row, Framework framework) {
+  return (row.frameworks >> static_cast<unsigned>(framework) & 1) != 0;
+}
+
 bool IsOf(const CapabilityRow& row, Framework framework, Trainer trainer) {
   const bool of_base = !row.its_own && row.trainer == BaseOf(trainer);
-  return (row.trainer == trainer || of_base) &&
-         (row.frameworks >> static_cast<unsigned>(framework) & 1) != 0;
+  return (row.trainer == trainer || of_base) && IsOn(row, framework);
 }
 
 bool Holds(const CapabilityRow& row, int version) {
@@ -79,8 +82,8 @@ const RowIndices& Newest(Framework framework, Trainer trainer) {
 // The first version that has what older ones lack; nothing where none has.
 std::optional<int> FirstVersionWith(Ability ability, const Profile& profile, Trainer trainer) {
   for (const CapabilityRow& row : CapabilityRows()) {
-    const bool says = IsOf(row, profile.framework, trainer) && row.what.Has(ability);
-    if (!says || row.trainer != trainer) continue;  // another's versions are not its own
+    const bool says = row.trainer == trainer && IsOn(row, profile.framework);
+    if (!says || !row.what.Has(ability)) continue;
     if (row.trainer == Trainer::kNone && row.support == Support::kHas) return row.since;
     if (row.trainer != Trainer::kNone && row.until != kNoVersion) return row.until;
   }

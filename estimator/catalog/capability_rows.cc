@@ -290,7 +290,7 @@ constexpr CapabilityRow kRows[] = {
     // Preference tuning.
     Of(kOfModules, kPreferences,
        "trl trainer/dpo_trainer.py, kto_trainer.py, reward_trainer.py; models/utils.py, "
-       "prepare_deepspeed"),
+       "prepare_deepspeed, prepare_fsdp"),
     NotModelled(kFsdp1, {Ability::kDpo, Ability::kKto},
                 "ddp, fsdp2 and deepspeed are, as TRL's trainers run on them",
                 "trl models/utils.py, prepare_fsdp"),
@@ -413,15 +413,6 @@ constexpr CapabilityRow kRows[] = {
                     "its loss is the model's: TRL's trainers tune by preferences",
                     "transformers trainer.py, compute_loss"))),
 
-    // TRL, whose trainers are that Trainer, from 1.15 on.
-    Under(Trainer::kTrl, NotModelled(kDeepSpeed, {Ability::kUlysses},
-                                     "its head takes tokens of whole sequences here",
-                                     "trl trainer/utils.py, add_fused_lm_head (shift_labels)")),
-    Under(
-        Trainer::kTrl,
-        Lacks(kOfModules, {Ability::kPlainLoss, Ability::kChunkedCrossEntropy, Ability::kFusedLoss},
-              "its heads make tiles of logits: tiled-log-probs", "trl trainer/sft_trainer.py")),
-
     Under(Trainer::kHfTrainer,
           Lacks(kFsdp2, {Ability::kUlysses}, "accelerate's sp_backend is deepspeed",
                 "accelerate utils/dataclasses.py, DeepSpeedSequenceParallelConfig")),
@@ -433,6 +424,15 @@ constexpr CapabilityRow kRows[] = {
                       NotModelled(kTorch, {Ability::kExperts}, "one expert ran after the other",
                                   "transformers 4.57, models/mixtral/modeling_mixtral.py, "
                                   "MixtralSparseMoeBlock.forward"))),
+
+    // TRL, whose trainers are that Trainer, from 1.15 on.
+    Under(Trainer::kTrl, NotModelled(kDeepSpeed, {Ability::kUlysses},
+                                     "its head takes tokens of whole sequences here",
+                                     "trl trainer/utils.py, add_fused_lm_head (shift_labels)")),
+    Under(
+        Trainer::kTrl,
+        Lacks(kOfModules, {Ability::kPlainLoss, Ability::kChunkedCrossEntropy, Ability::kFusedLoss},
+              "its heads make tiles of logits: tiled-log-probs", "trl trainer/sft_trainer.py")),
 
     // torchtitan.
     Under(Trainer::kTorchtitan,

@@ -23,8 +23,9 @@ class Beside {
   void RefuseSplits(const Job& job) const;
   // Recomputation but of every layer, whole and one at a time.
   void RefusePartsAgain(const RecomputeSpec& spec, const Job& job) const;
-  // Models but those that predict tokens from embeddings as wide as their layers.
+  // Models whose embeddings are not as wide as their layers.
   void RefuseOtherWidths(const Transformer& model) const;
+  // These, and those that predict no tokens.
   void RefuseOtherModels(const Transformer& model) const;
 
  private:

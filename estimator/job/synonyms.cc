@@ -317,10 +317,10 @@ constexpr ValueSynonym kValueSynonyms[] = {
     {kTrainer, "huggingface", "hf-trainer", "usual"},
     {kTrainer, "hf", "hf-trainer", "usual"},
     {kTrainer, "titan", "torchtitan", "usual"},
+    {kTrainer, "lit-gpt", "litgpt", "its name until 2024"},
     {kPreference, "rm", "reward", "LLaMA-Factory stage: rm, ms-swift rlhf_type rm"},
     {kPreference, "reward-model", "reward", "usual"},
     {kLoss, "chunked-nll", "tiled-log-probs", "TRL SFTConfig.loss_type, until 1.14"},
-    {kTrainer, "lit-gpt", "litgpt", "its name until 2024"},
 };
 
 constexpr ViolationCode kNotModelled = ViolationCode::kNotModelled;

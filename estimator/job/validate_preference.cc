@@ -74,7 +74,6 @@ void WarnOfSingleAnswers(Job& job) {
 
 }  // namespace
 
-// Source of the defaults: trl trainer/dpo_trainer.py, DPOTrainer.__init__.
 void ReadPreference(const PreferenceSpec& spec, Check& check, Job& job) {
   if (!spec.method.has_value() && !spec.reference.has_value()) return;
   const absl::string_view field = "training.preference.method";
@@ -92,7 +91,6 @@ void ReadPreference(const PreferenceSpec& spec, Check& check, Job& job) {
 void CheckPreference(const JobSpec& spec, Check& check, Job& job) {
   WarnOfSingleAnswers(job);
   const Beside pairs("preference tuning", "training.preference.method", check);
-  pairs.RefuseSplits(job);
   pairs.RefusePartsAgain(spec.training.recompute, job);
   pairs.Refuse(job.compile, "runtime.compile", "true");
   if (job.quantization.has_value()) {  // these were not held against real code
