@@ -533,11 +533,16 @@ void GatherReference(const Job& job, const Groups& groups, Program& program) {
     for (const TensorId id : gathered) block.ops.back().inputs.Add(id);
     InsertOp(block, 0, {.name = "gathered.reference", .outputs = gathered});
   }
-  const bool has_master = job.precision.master != DType::kNone;
-  program.states.push_back({.name = "set_up.reference",
-                            .dtype = has_master ? job.precision.master : job.precision.parameter,
-                            .sets_up_behind = true,
-                            .alive = 0});
+  State set_up = *std::find_if(program.states.begin(), program.states.end(),
+                               [](const State& at) { return at.part == Part::kReference; });
+  set_up.name = "set_up.reference";
+  set_up.part = Part::kOther;
+  set_up.shards = 1;
+  set_up.shards_rows = false;
+  set_up.shrunk_by = 0;
+  set_up.sets_up_behind = true;
+  set_up.alive = 0;
+  program.states.push_back(set_up);
 }
 
 }  // namespace

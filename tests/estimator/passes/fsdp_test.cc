@@ -182,6 +182,20 @@ TEST(FsdpTest, AReferenceIsGatheredWhole) {
   const State& weights = *FindState(program, "weights.reference");
   EXPECT_EQ(weights.dtype, DType::kFp32);
   EXPECT_EQ(weights.shards, kRanks);
+  const State& set_up = *FindState(program, "set_up.reference");
+  EXPECT_EQ(set_up.of, weights.of);
+  EXPECT_EQ(set_up.dtype, weights.dtype);
+  EXPECT_EQ(set_up.shards, 1) << "whole as it is cut";
+}
+
+// Beside adapters a reference is what is frozen, not the adapters.
+TEST(FsdpTest, AReferenceBesideAdaptersIsWhatIsFrozen) {
+  JobSpec job = Job("fsdp2", 3);
+  job.training.adapter.method = "lora";
+  job.training.preference.method = "dpo";
+  job.training.preference.reference = "model";
+  const Program program = Sharded(job);
+  EXPECT_EQ(FindState(program, "set_up.reference")->of, Selection::kFrozen);
 }
 
 // HSDP: groups of two shard, and the shard is reduced once more between groups.
