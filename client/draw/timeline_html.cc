@@ -33,7 +33,7 @@ font-variant-numeric:tabular-nums}
 th,td{border-color:#2d333b}#figures{background:#e8ebef;color:#14171b}}
 )";
 
-// Shows the figures of the point left of the cursor.
+// Shows the figures of the point left of the cursor, of several in its pixel those of the highest.
 constexpr char kScript[] = R"(
 const timeline = JSON.parse(document.getElementById('timeline').textContent);
 const svg = document.querySelector('svg');
@@ -50,6 +50,10 @@ svg.addEventListener('mousemove', event => {
   while (high - low > 1) {
     const middle = (low + high) >> 1;
     if (xs[middle] <= x) low = middle; else high = middle;
+  }
+  const allocated = i => Number(timeline.points[i].allocatedBytes);
+  for (let i = low + 1; i < xs.length && xs[i] < x + 1; ++i) {
+    if (allocated(i) > allocated(low)) low = i;
   }
   const point = timeline.points[low];
   const lines = [words(point.phase) + ', event ' + point.event,

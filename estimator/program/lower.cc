@@ -9,7 +9,7 @@ namespace {
 constexpr NormNames kEmbeddingNorm = {
     "embedding.norm",         "embedding.norm.weight",     "embedding.norm.bias",
     "embedding.norm.upcast",  "embedding.norm.normalized", "embedding.norm.statistics",
-    "embedding.norm.centred", "embedding.norm.product"};
+    "embedding.norm.centred", "embedding.norm.product",    "embedding.norm.wide"};
 
 Ids EmbeddingTables(BlockBuilder& b) {
   const Transformer& model = *b.job().model;

@@ -15,11 +15,11 @@ namespace {
 constexpr NormNames kFinalNorm = {
     "final.norm",         "final.norm.weight",     "final.norm.bias",
     "final.norm.upcast",  "final.norm.normalized", "final.norm.statistics",
-    "final.norm.centred", "final.norm.product"};
+    "final.norm.centred", "final.norm.product",    "final.norm.wide"};
 constexpr NormNames kMaskedNorm = {
     "head.norm",         "head.norm.weight",     "head.norm.bias",
     "head.norm.upcast",  "head.norm.normalized", "head.norm.statistics",
-    "head.norm.centred", "head.norm.product"};
+    "head.norm.centred", "head.norm.product",    "head.norm.wide"};
 
 TensorId Logits(BlockBuilder& b, absl::string_view name, DType dtype) {
   return b.Wide(name, b.Size(Symbol::kV), dtype, Role::kLoss);

@@ -14,7 +14,8 @@ constexpr NormNames kQueryNorm = {"attention.query.rank.norm",
                                   "attention.query.rank.norm.normalized",
                                   "attention.query.rank.norm.statistics",
                                   "attention.query.rank.norm.centred",
-                                  "attention.query.rank.norm.product"};
+                                  "attention.query.rank.norm.product",
+                                  "attention.query.rank.norm.wide"};
 constexpr NormNames kKvNorm = {"attention.kv.rank.norm",
                                "attention.kv.rank.norm.weight",
                                "attention.kv.rank.norm.bias",
@@ -22,7 +23,8 @@ constexpr NormNames kKvNorm = {"attention.kv.rank.norm",
                                "attention.kv.rank.norm.normalized",
                                "attention.kv.rank.norm.statistics",
                                "attention.kv.rank.norm.centred",
-                               "attention.kv.rank.norm.product"};
+                               "attention.kv.rank.norm.product",
+                               "attention.kv.rank.norm.wide"};
 
 // Whether each rank is normed.
 bool Norms(const BlockBuilder& b) { return b.job().model->qk_norm == QkNorm::kPerRank; }

@@ -122,11 +122,12 @@ constexpr NormNames kQueryNorm = {"attention.query.norm",
                                   "attention.query.norm.normalized",
                                   "attention.query.norm.statistics",
                                   "attention.query.norm.centred",
-                                  "attention.query.norm.product"};
+                                  "attention.query.norm.product",
+                                  "attention.query.norm.wide"};
 constexpr NormNames kKeyNorm = {
     "attention.key.norm",         "attention.key.norm.weight",     "attention.key.norm.bias",
     "attention.key.norm.upcast",  "attention.key.norm.normalized", "attention.key.norm.statistics",
-    "attention.key.norm.centred", "attention.key.norm.product"};
+    "attention.key.norm.centred", "attention.key.norm.product",    "attention.key.norm.wide"};
 
 // 16-bit copies [S, D] of cosines and sines, of queries and of keys.
 // Source: torchtune models/qwen2/_positional_embeddings.py.
@@ -233,6 +234,21 @@ int64_t Depth(const Transformer& model, int64_t attended) {
   return Multiply(attended, Add(model.head_size, model.ValueSize())) / model.ValueSize();
 }
 
+// Gradients of keys and values that several heads share are made for each head first.
+// Source: aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp, mha_bwd (dk_expanded).
+void AddExpandedGradients(BlockBuilder& b, const Qkv& qkv) {
+  const Block& block = b.block();
+  if (block.tensors[qkv.key].shape.Elements() == block.tensors[qkv.query].shape.Elements()) return;
+  const DType dtype = block.tensors[qkv.query].dtype;
+  for (const absl::string_view name :
+       {"attention.key.gradient.expanded", "attention.value.gradient.expanded"}) {
+    const TensorId expanded = b.Wide(name, b.Size(Symbol::kA), dtype);
+    b.block().tensors[expanded].role = Role::kTemporary;
+    b.block().tensors[expanded].differentiable = false;
+    b.block().ops.back().backward_temporaries.Add(expanded);
+  }
+}
+
 // Kernels that keep no scores: q, k, v, the output and a log-sum-exp. With a mask keys and
 // values are those of all heads, and no token is skipped; one head's are but seen often.
 // Source: transformers, integrations/sdpa_attention.py, use_gqa_in_sdpa and repeat_kv.
@@ -261,6 +277,7 @@ TensorId LowerFlash(BlockBuilder& b, Qkv qkv, bool windowed) {
   const int64_t attended = windowed ? job.sequence_length : AttendedTokens(job);
   op.product_depth = Depth(*job.model, attended);
   op.backward_temporaries = {accumulator};
+  if (job.attention == AttentionKernel::kFlash) AddExpandedGradients(b, qkv);
   if (mask != kNoTensor) {
     op.inputs.Add(mask);
     op.saved.Add(mask);
@@ -461,10 +478,10 @@ TensorId LowerResidual(BlockBuilder& b, const ResidualNames& names, TensorId res
 constexpr NormNames kAttentionNorm = {
     "attention.norm",         "attention.norm.weight",     "attention.norm.bias",
     "attention.norm.upcast",  "attention.norm.normalized", "attention.norm.statistics",
-    "attention.norm.centred", "attention.norm.product"};
+    "attention.norm.centred", "attention.norm.product",    "attention.norm.wide"};
 constexpr NormNames kMlpNorm = {"mlp.norm",         "mlp.norm.weight",     "mlp.norm.bias",
                                 "mlp.norm.upcast",  "mlp.norm.normalized", "mlp.norm.statistics",
-                                "mlp.norm.centred", "mlp.norm.product"};
+                                "mlp.norm.centred", "mlp.norm.product",    "mlp.norm.wide"};
 constexpr NormNames kAttentionPostNorm = {"attention.post_norm",
                                           "attention.post_norm.weight",
                                           "attention.post_norm.bias",
@@ -472,11 +489,12 @@ constexpr NormNames kAttentionPostNorm = {"attention.post_norm",
                                           "attention.post_norm.normalized",
                                           "attention.post_norm.statistics",
                                           "attention.post_norm.centred",
-                                          "attention.post_norm.product"};
+                                          "attention.post_norm.product",
+                                          "attention.post_norm.wide"};
 constexpr NormNames kMlpPostNorm = {
     "mlp.post_norm",         "mlp.post_norm.weight",     "mlp.post_norm.bias",
     "mlp.post_norm.upcast",  "mlp.post_norm.normalized", "mlp.post_norm.statistics",
-    "mlp.post_norm.centred", "mlp.post_norm.product"};
+    "mlp.post_norm.centred", "mlp.post_norm.product",    "mlp.post_norm.wide"};
 constexpr ResidualNames kAttentionResidual = {"attention.dropout.hidden_mask",
                                               "attention.dropped_out", "attention.residual"};
 constexpr ResidualNames kMlpResidual = {"mlp.dropout.mask", "mlp.dropped", "mlp.residual"};

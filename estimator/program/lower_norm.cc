@@ -21,6 +21,16 @@ TensorId Make(BlockBuilder& b, absl::string_view name, const NormPlace& place, D
       {.dtype = dtype, .tensor_axis = place.tensor_axis, .sequence_axis = place.sequence_axis});
 }
 
+// One of three that backward of a square makes in one expression: a power of what was squared, that
+// scaled, and the product with the gradient of the mean.
+// Source: torch tools/autograd, FunctionsManual.cpp, pow_backward.
+TensorId Term(BlockBuilder& b, const NormPlace& place) {
+  const TensorId term = Make(b, "norm.square.gradient.term", place, DType::kFp32);
+  b.block().tensors[term].role = Role::kTemporary;
+  b.block().tensors[term].differentiable = false;
+  return term;
+}
+
 TensorId LowerUpcast(BlockBuilder& b, const NormNames& names, const NormPlace& place,
                      TensorId input, Ids weights) {
   TensorId upcast = input;
@@ -28,8 +38,8 @@ TensorId LowerUpcast(BlockBuilder& b, const NormNames& names, const NormPlace& p
     upcast = Make(b, names.upcast, place, DType::kFp32);
     b.Then(names.upcast, {input}, {upcast}, {});
   }
-  const bool wide = b.job().profile->wide_norms && b.job().adapter.has_value();
-  const NormClass how = wide ? NormClass::kWide : b.job().model->norm_class;
+  const bool all_wide = b.job().profile->wide_norms && b.job().adapter.has_value();
+  const NormClass how = all_wide ? NormClass::kWide : b.job().model->norm_class;
   if (how == NormClass::kCentred) {  // each difference is taken anew
     const TensorId squared = Make(b, names.centred, place, DType::kFp32);
     b.Then(names.centred, {upcast}, {squared}, {squared});
@@ -38,8 +48,15 @@ TensorId LowerUpcast(BlockBuilder& b, const NormNames& names, const NormPlace& p
     upcast = centred;
   }
   const DType kept = how == NormClass::kUsual ? place.out : DType::kFp32;
-  const TensorId normalized = Make(b, names.normalized, place, kept);
-  b.Then(names.normalized, {upcast}, {normalized}, {upcast});
+  const TensorId wide =
+      Make(b, kept == DType::kFp32 ? names.normalized : names.wide, place, DType::kFp32);
+  const Ids terms = {Term(b, place), Term(b, place), Term(b, place)};
+  b.Then(names.normalized, {upcast}, {wide}, {upcast}).backward_temporaries = terms;
+  TensorId normalized = wide;
+  if (kept != DType::kFp32) {
+    normalized = Make(b, names.normalized, place, kept);
+    b.Then(names.normalized, {wide}, {normalized}, {});
+  }
   const TensorId product = Make(b, kept == place.out ? names.norm : names.product, place, kept);
   Op& op = b.Then(names.norm, {normalized}, {product}, {normalized});
   op.parameters = weights;

@@ -17,6 +17,7 @@ struct NormNames {
   absl::string_view statistics;
   absl::string_view centred;
   absl::string_view product;
+  absl::string_view wide;
 };
 
 struct ResidualNames {

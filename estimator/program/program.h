@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cstdint>
 #include <limits>
 #include <memory_resource>
@@ -186,7 +187,10 @@ struct Ids {
   Ids(std::initializer_list<TensorId> list) {
     for (TensorId id : list) ids[count++] = id;
   }
-  void Add(TensorId id) { ids[count++] = id; }
+  void Add(TensorId id) {
+    assert(count < ids.size());
+    ids[count++] = id;
+  }
   void Replace(TensorId from, TensorId to) {
     std::replace(ids.begin(), ids.begin() + count, from, to);
   }

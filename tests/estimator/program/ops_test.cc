@@ -193,10 +193,8 @@ TEST(OpsTest, LayerNorm) {
   }
 }
 
-// bf16, upcast, an op at a time: a known gap. Backward of mean and square makes
-// three more fp32 matrices than our op says, by torch's own count, and the rows
-// another 6 bytes a value. Both are gone before the layer's peak, which is the
-// MLP's.
+// bf16, upcast, an op at a time: a known gap of 6 bytes a value, of 40, which are
+// what the benchmark itself may hold: the input, the output and its gradient.
 constexpr NormRow kRmsNorm[] = {
     {"op-0070", "rms-norm", 2048, 1024, 80.01953125},  // huggingface 0.2.1
     {"op-0071", "rms-norm", 2048, 2048, 160.03125},    // huggingface 0.2.1
@@ -206,7 +204,7 @@ constexpr NormRow kRmsNorm[] = {
 TEST(OpsTest, RmsNorm) {
   for (const NormRow& row : kRmsNorm) {
     const double mib = NormMib(row, "bf16-pure", 2);
-    EXPECT_NEAR(mib / row.mib, 0.5, 0.002) << row.id << ": " << mib;
+    EXPECT_NEAR(mib / row.mib, 0.85, 0.002) << row.id << ": " << mib;
   }
 }
 
