@@ -128,8 +128,11 @@ constexpr CapabilityRow kRows[] = {
     Lacks(kDeepSpeed, {Ability::kRing, Ability::kAllGather}, "its ranks exchange heads",
           "deepspeed runtime/sequence_parallel"),
     NotModelled(kFsdp2, {Ability::kRing, Ability::kAllGather},
-                "torch's context_parallel; context_parallel_method ulysses is modelled",
-                "torch distributed/tensor/experimental/_attention.py, context_parallel"),
+                "before 2.6 torch's context_parallel has another order",
+                "torch 2.5, distributed/_tensor/experimental/_attention.py"),
+    Since(2006, Of(kFsdp2, {Ability::kRing, Ability::kAllGather},
+                   "torch distributed/tensor/experimental/_context_parallel/_attention.py, "
+                   "context_parallel, set_rotate_method")),
     Of(kCore, {Ability::kRing},
        "Megatron core/extensions/transformer_engine.py, TEDotProductAttention; Transformer Engine "
        "attention/dot_product_attention/context_parallel.py, AttnFuncWithCPAndKVP2P"),
@@ -425,7 +428,14 @@ constexpr CapabilityRow kRows[] = {
                                   "transformers 4.57, models/mixtral/modeling_mixtral.py, "
                                   "MixtralSparseMoeBlock.forward"))),
 
+    Until(4056, Under(Trainer::kHfTrainer,
+                      Lacks(kFsdp2, {Ability::kRing, Ability::kAllGather}, "",
+                            "transformers #40205, trainer.py, _prepare_context_parallel_inputs"))),
+
     // TRL, whose trainers are that Trainer, from 1.15 on.
+    Under(Trainer::kTrl, NotModelled(kFsdp2, {Ability::kRing, Ability::kAllGather},
+                                     "its head takes tokens of whole sequences here",
+                                     "trl trainer/utils.py, add_fused_lm_head (shift_labels)")),
     Under(Trainer::kTrl, NotModelled(kDeepSpeed, {Ability::kUlysses},
                                      "its head takes tokens of whole sequences here",
                                      "trl trainer/utils.py, add_fused_lm_head (shift_labels)")),

@@ -31,6 +31,7 @@ constexpr Profile kEager = {
     .transformers_attention = true,
     .loss = LossKernel::kCrossEntropy,
     .tiled_log_probs = false,
+    .chunked_loss = false,
     .loss_behind_model = false,
     .logits_held = LogitsHeld::kForward,
     .copies_logits = false,
@@ -39,6 +40,8 @@ constexpr Profile kEager = {
     .gathers_inner = true,
     .expands_kv = false,
     .root_group = false,
+    .reshards_ends = false,
+    .parts_shared_table = false,
     .keeps_shared_table = false,
     .last_block_gathered = false,
     .shards_on_gpu = false,
@@ -74,6 +77,7 @@ constexpr Profile kEager = {
     .sequence_parallel_default = false,
     .context_parallel_method = ContextParallelMethod::kAllGather,
     .balances_contexts = false,
+    .merges_contexts = false,
     .relays_exchanged = false,
     .copies_exchanged_heads = true,
     .reduces_contexts_in_fp32 = false,
@@ -115,6 +119,8 @@ constexpr Profile Fsdp2() {
   profile.era = "torch 2.8 and later";
   profile.sharding = Sharding::kUnits;
   profile.redistributes = true;
+  profile.merges_contexts = true;
+  profile.reshards_ends = true;  // pytorch #154704
   profile.checkpoints_hold_output = false;
   profile.sums_in_fp32 = true;  // the reduced gradient gets the sharded parameter's dtype
   profile.sequence_parallel_default = true;
@@ -129,6 +135,7 @@ constexpr Profile Fsdp2Recording() {
   profile.since = 2004;
   profile.era = "torch 2.4 to 2.7";
   profile.records_streams = true;
+  profile.reshards_ends = false;
   profile.run_ahead = RunAhead::kGpuBound;
   return profile;
 }
@@ -143,6 +150,7 @@ constexpr Profile Fsdp1() {
   profile.since = 1012;
   profile.era = "torch 1.12 and later";
   profile.root_group = true;
+  profile.reshards_ends = false;
   profile.flat_units = true;
   profile.sequence_parallel_default = false;
   profile.source = "torch/distributed/fsdp/_flat_param.py, _runtime_utils.py";
@@ -406,6 +414,7 @@ void TorchtitanOwnGroups(Profile& profile) {
   TorchtitanCompilesLoss(profile);
   profile.root_group = profile.framework == Framework::kFsdp1;
   profile.keeps_shared_table = true;
+  profile.parts_shared_table = true;
   profile.last_block_gathered = false;
   profile.norm = NormKernel::kFused;
 }
@@ -416,9 +425,15 @@ void TorchtitanSharesKv(Profile& profile) {
   profile.expands_kv = false;
 }
 
+// Its recipes' losses go over slices, with the head (#2937).
+void TorchtitanSlicesLoss(Profile& profile) {
+  TorchtitanSharesKv(profile);
+  profile.chunked_loss = true;
+}
+
 // One product makes queries, keys and values (#3714).
 void TorchtitanJoinsQkv(Profile& profile) {
-  TorchtitanSharesKv(profile);
+  TorchtitanSlicesLoss(profile);
   profile.joint_qkv = true;
 }
 
@@ -542,8 +557,9 @@ std::vector<TrainerProfile> MakeTrainerProfiles() {
 }
 
 // Months are told from releases by their year.
+constexpr int kFirstYear = 2000 * 1000;
+
 bool Reaches(const TrainerEra& era, int version) {
-  constexpr int kFirstYear = 2000 * 1000;
   return version < 0 || version >= (version >= kFirstYear ? era.since_month : era.since);
 }
 
@@ -553,9 +569,11 @@ const std::vector<TrainerEra>& TrainerEras() {
   constexpr uint16_t kTorch = On({Framework::kDdp, Framework::kFsdp1, Framework::kFsdp2});
   constexpr uint16_t kAll = kTorch | On({Framework::kDeepSpeed});
   static const auto* const kEras = new std::vector<TrainerEra>{
-      {Trainer::kTorchtitan, "torchtitan", kNoRelease, 2026007, "July 2026 and later", kTorch,
+      {Trainer::kTorchtitan, "torchtitan", 3, 2026007, "July 2026 and later", kTorch,
        TorchtitanJoinsQkv, "torchtitan 3396a4b37, models/llama3/__init__.py, fuse_qkv"},
-      {Trainer::kTorchtitan, "torchtitan", kNoRelease, 2026002, "February to June 2026", kTorch,
+      {Trainer::kTorchtitan, "torchtitan", kNoRelease, 2026005, "May and June 2026", kTorch,
+       TorchtitanSlicesLoss, "torchtitan 786e26f8e, models/llama3/config_registry.py"},
+      {Trainer::kTorchtitan, "torchtitan", kNoRelease, 2026002, "February to April 2026", kTorch,
        TorchtitanSharesKv, "torchtitan ff0829c10, models/attention.py, enable_gqa"},
       {Trainer::kTorchtitan, "torchtitan", 2, 2025008, "August 2025 to January 2026", kTorch,
        TorchtitanOwnGroups, "torchtitan 83e694105, models/llama3/infra/parallelize.py, apply_fsdp"},
@@ -595,6 +613,19 @@ const Profile* FindTrainerProfile(const Profile& framework, Trainer trainer, int
     }
   }
   return nullptr;
+}
+
+int MonthOrRelease(Trainer trainer, int version) {
+  if (version < 0 || version >= kFirstYear) return version;
+  const std::vector<TrainerEra>& eras = TrainerEras();
+  const auto unreleased = [&](const TrainerEra& era) {
+    return era.trainer == trainer && era.since == kNoRelease;
+  };
+  if (std::none_of(eras.begin(), eras.end(), unreleased)) return version;
+  const auto reached = std::find_if(eras.begin(), eras.end(), [&](const TrainerEra& era) {
+    return era.trainer == trainer && Reaches(era, version);
+  });
+  return reached == eras.end() ? version : reached->since_month;
 }
 
 const Profile& UnknownFramework() {

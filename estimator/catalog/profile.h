@@ -117,6 +117,7 @@ struct Profile {
       transformers_attention;  // it is transformers' classes': eager in some, and windows are masks
   LossKernel loss;
   bool tiled_log_probs;    // the loss is of log-probabilities from tiles of logits (TRL)
+  bool chunked_loss;       // head and loss run over slices where the job does not say (torchtitan)
   bool loss_behind_model;  // it is made when the model's forward, and autocast, is over
   LogitsHeld logits_held;
   bool copies_logits;  // the vocabulary-parallel loss is not in place
@@ -125,7 +126,9 @@ struct Profile {
   bool gathers_inner;  // DTensor: the sequence is not the first axis
   bool expands_kv;     // keys and values are copied to as many heads as queries have
   bool root_group;     // FSDP2: embedding, final norm and head are one group, gathered all along
-  bool keeps_shared_table;   // FSDP2: the group of a table that the head shares stays gathered
+  bool reshards_ends;  // FSDP2: a root group that is told so goes between forward and backward
+  bool parts_shared_table;  // FSDP2: a group of both ends gathers a shared table twice (torchtitan)
+  bool keeps_shared_table;  // FSDP2: the group of a table that the head shares stays gathered
   bool last_block_gathered;  // FSDP2: the last layer stays gathered until its backward
   bool shards_on_gpu;        // FSDP2: a group is whole on the GPU when it is cut
   bool reduces_as_gathered;  // FSDP: gradients, in the dtype that weights are gathered in
@@ -160,6 +163,7 @@ struct Profile {
   bool sequence_parallel_default;
   ContextParallelMethod context_parallel_method;  // where the job does not say
   bool balances_contexts;         // a rank has a piece of a sequence from either end of it
+  bool merges_contexts;           // each rank's keys are a step of attention (torch)
   bool relays_exchanged;          // Ulysses: what ranks exchanged is laid out anew for the kernel
   bool copies_exchanged_heads;    // the same: keys and values that are fewer than ranks are copied
   bool reduces_contexts_in_fp32;  // gradients of parts of sequences, where the job does not say
@@ -224,6 +228,10 @@ const std::vector<TrainerEra>& TrainerEras();
 // (a release as above, or a month such as 2025003; -1 for the newest). Null
 // where it does not run on that framework, or the version is older than all.
 const Profile* FindTrainerProfile(const Profile& framework, Trainer trainer, int version);
+
+// Returns `version` as a trainer's capabilities are told: the first month of the era that a release
+// belongs to, where the trainer has eras that no release has; else `version` itself.
+int MonthOrRelease(Trainer trainer, int version);
 
 }  // namespace plimsoll
 

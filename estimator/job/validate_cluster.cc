@@ -103,8 +103,9 @@ void FindEra(const RuntimeSpec& spec, Framework framework, std::optional<Trainer
     run = FindTrainerEra(*job.profile, *trainer, versions.trainer, check);
   }
   if (run != nullptr) job.profile = run;
+  const int trained_by = trainer.has_value() ? MonthOrRelease(*trainer, versions.trainer) : -1;
   job.capabilities =
-      CapabilitiesOf(framework, versions.framework, job.profile->trainer, versions.trainer);
+      CapabilitiesOf(framework, versions.framework, job.profile->trainer, trained_by);
 }
 
 }  // namespace

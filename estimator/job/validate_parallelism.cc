@@ -274,25 +274,42 @@ void CheckExchangedHeads(Check& check, const Job& job) {
   }
 }
 
+// Keys of other ranks are masked by the order of parts alone: all that come before, and of torch's
+// only these.
+// Source: torch distributed/tensor/experimental/_context_parallel/_attention.py,
+// _templated_ring_attention (is_causal); accelerate big_modeling.py,
+// _attach_context_parallel_hooks.
+void CheckSeesAllBefore(Check& check, const Job& job) {
+  const absl::string_view method = NameOf(job.context_parallel_method, kContextParallelMethods);
+  const absl::string_view field = "parallelism.context_parallel_method";
+  if (job.model->sliding_window > 0) {
+    check.Fail(field, method, "must be another for a model whose layers see windows",
+               ViolationCode::kNotSupported, {"model"});
+  }
+  if (job.profile->merges_contexts && !job.model->causal) {
+    check.Fail(field, method, "must be another for a model whose tokens see those behind them",
+               ViolationCode::kNotSupported, {"model"});
+  }
+}
+
 // Each rank has a part of the sequence.
 void CheckContextSplits(const TrainingSpec& spec, Check& check, const Job& job) {
   const int64_t ranks = job.context_parallel_size;
   if (ranks == 1) return;
   const absl::string_view field = "parallelism.context_parallel_size";
-  const int64_t pieces = job.profile->balances_contexts ? Multiply(2, ranks) : ranks;
+  const bool exchanges = job.context_parallel_method == ContextParallelMethod::kUlysses;
+  const bool merges = job.profile->merges_contexts && !exchanges;
+  const int64_t pieces = job.profile->balances_contexts || merges ? Multiply(2, ranks) : ranks;
   if (spec.sequence_length.has_value() && job.sequence_length % pieces != 0) {
     check.Fail(field, ranks,
                absl::StrCat(pieces == ranks ? "" : "twice it ", "must divide sequence_length ",
                             job.sequence_length),
                ViolationCode::kConflict, {"training.sequence_length"});
   }
-  if (job.context_parallel_method == ContextParallelMethod::kUlysses) {
+  if (exchanges) {
     CheckExchangedHeads(check, job);
-  } else if (job.context_parallel_method == ContextParallelMethod::kRing &&
-             job.model->sliding_window > 0) {
-    check.Fail("parallelism.context_parallel_method", "ring",
-               "must be another for a model whose layers see windows", ViolationCode::kNotSupported,
-               {"model"});
+  } else if (merges || job.context_parallel_method == ContextParallelMethod::kRing) {
+    CheckSeesAllBefore(check, job);
   }
   if (job.attention == AttentionKernel::kEager) {
     check.Fail("training.attention", "eager",

@@ -431,6 +431,10 @@ void CheckLoss(const LossSpec& spec, Check& check, Job& job) {
   } else if (job.profile->tiled_log_probs && predicts) {
     job.loss = LossImplementation::kTiledLogProbs;
     check.Assume("training.loss.implementation", "tiled-log-probs", "TRL's, from 1.15 on");
+  } else if (job.profile->chunked_loss && predicts) {
+    job.loss = LossImplementation::kChunked;
+    check.Assume("training.loss.implementation", "chunked",
+                 "torchtitan's recipes, from May 2026 on");
   }
   const bool chunked = job.loss == LossImplementation::kChunked ||
                        job.loss == LossImplementation::kChunkedCrossEntropy;

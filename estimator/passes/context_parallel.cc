@@ -26,16 +26,11 @@ void Divide(const Job& job, bool whole, Tensor& tensor) {
 
 // Returns which tensors have the whole sequence, for some heads.
 std::vector<bool> Communicate(const Job& job, Block& block) {
-  switch (job.context_parallel_method) {
-    case ContextParallelMethod::kUlysses:
-      return ExchangeHeads(job, block);
-    case ContextParallelMethod::kRing:
-      PassKeysAround(job, block);
-      break;
-    case ContextParallelMethod::kAllGather:
-      GatherKeys(job, block);
-      break;
+  if (job.context_parallel_method == ContextParallelMethod::kUlysses) {
+    return ExchangeHeads(job, block);
   }
+  const bool rings = job.context_parallel_method == ContextParallelMethod::kRing;
+  (job.profile->merges_contexts ? MergeSteps : rings ? PassKeysAround : GatherKeys)(job, block);
   return std::vector<bool>(block.tensors.size());
 }
 

@@ -102,10 +102,29 @@ Elements ElementsOf(const Job& job, const Block& block, int64_t row_shards) {
   return {Add(trained, Multiply(row_shards, sums.frozen_row_shard)), trained, sums.largest, tied};
 }
 
+// Whether embedding, final norm and head are one group of FSDP2 as they share a table.
+// Source: torchtitan distributed/fsdp.py, apply_fsdp_to_decoder (enable_weight_tying).
+bool SharesTable(const Job& job) {
+  return job.model->tied_embeddings && !job.profile->root_group && !job.profile->flat_units &&
+         job.pipeline_parallel_size == 1;
+}
+
+// torchtitan parts the tables that were one when it makes the model whole: a group of both gathers
+// and reduces either. Where they are the host's it was not held against its code.
+// Source: torchtitan trainer.py, Trainer.__init__ (to_empty); models/common/decoder.py,
+// init_states.
+void CountTwice(Elements& head) {
+  head.all = Add(head.all, head.tied);
+  head.trained = Add(head.trained, head.tied);
+  head.tied = 0;
+}
+
 Groups GroupsOf(const Job& job, const Program& program) {
   Groups groups;
   for (const Block& block : program.blocks) {
     groups.push_back(ElementsOf(job, block, program.row_shards));
+    const bool parts = job.profile->parts_shared_table && !job.offload_parameters;
+    if (parts && SharesTable(job)) CountTwice(groups.back());
   }
   return groups;
 }
@@ -329,13 +348,35 @@ void HoldRoot(const Job& job, const Elements& root, Block& embedding, Program& p
               program);
 }
 
+// A root group that goes with the model's forward, and so with its loss, is gathered again before
+// the loss runs backward; then the last layer is on its way. Source: accelerate
+// utils/fsdp_utils.py, fsdp2_prepare_model (it tells all groups);
+// torch/distributed/fsdp/_fully_shard/_fsdp_state.py, _lazy_init (_auto_reshard_after_forward).
+void GatherBehindLoss(const Job& job, const Elements& root, const Elements& layer, Block& head) {
+  const TensorId output = AddFlat(job, "gather.output", root.all, Stream::kAllGather, head);
+  const TensorId next = AddFlat(job, "gather.output", layer.all, Stream::kAllGather, head);
+  for (Op& op : head.ops) op.backward_temporaries.Add(next);
+  const TensorId loss = head.ops.back().outputs.ids[0];
+  const TensorId seen = AddLike(head, loss, "loss.seen");
+  InsertOp(head, head.ops.size(),
+           {.name = "gathered.root",
+            .inputs = {loss},
+            .outputs = {seen},
+            .backward_temporaries = {output},
+            .input_gradient = InputGradient::kShared});
+}
+
 // The hook of a root group is on what the model returns, the loss or logits; that of a group that
 // has the head's table on logits. Source: torch/distributed/fsdp/_fully_shard/_fsdp_state.py,
 // _register_pre_backward_hook.
-void GatherAroundRoot(const Job& job, const Elements& layer, Block& head) {
+void GatherAroundRoot(const Job& job, const Elements& root, const Elements& layer, Block& head) {
   const bool reads = HeadIsRead(job);
   const bool on_logits = reads && (!job.profile->root_group || job.profile->loss_behind_model);
-  if (!on_logits) AddPrefetch(job, layer, head);
+  if (!on_logits && job.profile->reshards_ends && Prefetches(job)) {
+    GatherBehindLoss(job, root, layer, head);
+  } else if (!on_logits) {
+    AddPrefetch(job, layer, head);
+  }
   if (reads) GatherAroundHead(job, nullptr, layer, on_logits && Prefetches(job), head);
 }
 
@@ -354,7 +395,7 @@ void AddRootGroup(const Job& job, const Elements& layer, const Groups& groups, P
                   program);
     }
     if (head) {
-      GatherAroundRoot(job, layer, block);
+      GatherAroundRoot(job, root, layer, block);
       AddHeadGradients(job, groups[i], program);
       continue;
     }
@@ -416,13 +457,6 @@ void AddReshardedRoot(const Job& job, const Elements& layer, const Groups& group
       AddRootGather(job, root, layer, block);
     }
   }
-}
-
-// Whether embedding, final norm and head are one group of FSDP2 as they share a table.
-// Source: torchtitan distributed/fsdp.py, apply_fsdp_to_decoder (enable_weight_tying).
-bool SharesTable(const Job& job) {
-  return job.model->tied_embeddings && !job.profile->root_group && !job.profile->flat_units &&
-         job.pipeline_parallel_size == 1;
 }
 
 // Of FSDP1's flat shards one parameter may be all. Source: torch/distributed/fsdp/_flat_param.py,

@@ -101,6 +101,21 @@ std::optional<Kernel> PrepareKernel(Block& block) {
   return kernel;
 }
 
+// Parts of what was merged were copied together, heads before tokens; a product reads tokens before
+// heads. Source: _templated_ring_attention's _partial_update; transformers
+// integrations/sdpa_attention.py, sdpa_attention_forward (transpose, contiguous).
+void CopyMerged(Block& block, const Kernel& kernel) {
+  static constexpr char kCopy[] = "attention.context.copy";
+  if (block.ops[kernel.index + 1].name == kCopy) return;
+  const TensorId copy = AddLike(block, kernel.out, kCopy);
+  for (size_t i = kernel.index + 1; i < block.ops.size(); ++i) {
+    block.ops[i].inputs.Replace(kernel.out, copy);
+    block.ops[i].saved.Replace(kernel.out, copy);
+  }
+  InsertOp(block, kernel.index + 1, {.name = kCopy, .inputs = {kernel.out}, .outputs = {copy}});
+  block.ops[kernel.index + 1].modules = block.ops[kernel.index].modules;
+}
+
 }  // namespace
 
 // Forward holds what each step received and gave until all are merged; what was received last
@@ -151,6 +166,41 @@ void GatherKeys(const Job& job, Block& block) {
   op.forward_collectives.Add({CollectiveKind::kGather, kContext, all});
   op.backward_collectives.Add({CollectiveKind::kGather, kContext, all});
   op.backward_collectives.Add({CollectiveKind::kReduceScatter, kContext, gradients});
+}
+
+// Two of the gradients' buffers and the sums are a step's, in fp32 as all that is summed up.
+void MergeSteps(const Job& job, Block& block) {
+  const Kernel kernel = FindKernel(block);
+  if (kernel.index == block.ops.size()) return;
+  const int64_t ranks = job.context_parallel_size;
+  const bool gathers = job.context_parallel_method == ContextParallelMethod::kAllGather;
+  const TensorId own = Pair(block, kernel, "attention.kv.sent");
+  block.tensors[own].role = Role::kCommunication;
+  const TensorId others = Times(block, own, gathers || ranks == 2 ? 1 : 2, "attention.kv.received");
+  if (gathers) block.tensors[others].shape.extents[1].Join(ranks);
+  const auto in_fp32 = [&](TensorId like, int64_t times, absl::string_view name) {
+    const TensorId id = Times(block, like, times, name);
+    block.tensors[id].dtype = DType::kFp32;
+    return id;
+  };
+  const TensorId merged = in_fp32(kernel.out, 4, "attention.context.merged");
+  const TensorId sums = in_fp32(kernel.log_sum_exp, 2, "attention.log_sum_exp.merged");
+  const TensorId query = in_fp32(kernel.query, 1, "attention.query.gradient.sum");
+  const TensorId around = in_fp32(own, 3, "attention.kv.gradients.around");
+  const TensorId query_step = Times(block, kernel.query, 1, "attention.query.step.gradient");
+  // What is sent, and gradients of the step before.
+  const TensorId steps = Times(block, own, 2, "attention.kv.steps");
+  CopyMerged(block, kernel);
+  Op& op = block.ops[kernel.index];
+  for (const TensorId id : {others, merged, sums}) op.forward_temporaries.Add(id);
+  if (!gathers && ranks > 2) op.forward_temporaries.Add(own);
+  for (const TensorId id : {others, query, around, query_step, steps}) {
+    op.backward_temporaries.Add(id);
+  }
+  const CollectiveKind kind = gathers ? CollectiveKind::kGather : CollectiveKind::kRing;
+  op.forward_collectives.Add({kind, kContext, gathers ? others : own});
+  op.backward_collectives.Add({kind, kContext, gathers ? others : own});
+  op.backward_collectives.Add({CollectiveKind::kRing, kContext, around});
 }
 
 }  // namespace plimsoll

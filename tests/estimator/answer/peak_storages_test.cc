@@ -124,6 +124,7 @@ TEST(PeakStoragesTest, KeptTensorsNameTheOpsThatWaitForThem) {
 TEST(PeakStoragesTest, GradientsNameTheOpThatTakesThem) {
   JobSpec outside = Fsdp2();  // the loss
   outside.runtime.trainer = "torchtitan";
+  outside.training.loss.implementation = "plain";
   EXPECT_THAT(Lines(AtPeak(outside)),
               Contains("1 x loss.log_softmax.gradient, layers  of 0: head, backward of loss; until "
                        "backward of loss.log_softmax"));

@@ -114,6 +114,15 @@ TEST(TrainerTest, RunsOnWhatItRunsOn) {
   EXPECT_FALSE(runs(Trainer::kTorchtune, Framework::kNanotron));
 }
 
+// torchtitan's capabilities came by month, of which its few releases are some.
+TEST(ProfileTest, AReleaseIsTheMonthOfItsEra) {
+  EXPECT_EQ(MonthOrRelease(Trainer::kTorchtitan, 3), 2026007);
+  EXPECT_EQ(MonthOrRelease(Trainer::kTorchtitan, 2), 2025008);
+  EXPECT_EQ(MonthOrRelease(Trainer::kTorchtitan, 2025003), 2025003);
+  EXPECT_EQ(MonthOrRelease(Trainer::kTorchtitan, -1), -1);
+  EXPECT_EQ(MonthOrRelease(Trainer::kHfTrainer, 5012), 5012) << "all of its eras have one";
+}
+
 TEST(ProfileTest, OlderThanAllIsNone) {
   EXPECT_EQ(FindProfile(Framework::kDdp, 1013), nullptr);
   EXPECT_EQ(FindProfile(Framework::kFsdp2, 2003), nullptr);

@@ -253,13 +253,21 @@ std::vector<Refusal> Contexts() {
        [](JobSpec& j) { j.parallelism.context_parallel_size = 2; },
        {"job.parallelism.context_parallel_size: 2; ddp does not have it: its ranks have whole "
         "sequences"}},
-      {"torch's own method",
+      {"torch's own method, of an order before that of today",
        [](JobSpec& j) {
          j.runtime.framework = "fsdp2";
+         j.runtime.versions["torch"] = "2.5";
          j.parallelism.context_parallel_size = 2;
        },
-       {"job.parallelism.context_parallel_size: 2; is not modelled with fsdp2: torch's "
-        "context_parallel; context_parallel_method ulysses is modelled"}},
+       {"job.parallelism.context_parallel_size: 2; is not modelled with fsdp2: before 2.6 torch's "
+        "context_parallel has another order"}},
+      {"torch's own method, of pieces from both ends",
+       [](JobSpec& j) {
+         j.runtime.framework = "fsdp2";
+         j.training.sequence_length = 34;
+         j.parallelism.context_parallel_size = 2;
+       },
+       {"job.parallelism.context_parallel_size: 2; twice it must divide sequence_length 34"}},
       {"a method that its kernels did not have yet",
        [](JobSpec& j) {
          j.runtime.framework = "megatron-core";
@@ -340,6 +348,23 @@ std::vector<Refusal> Contexts() {
        },
        {"job.parallelism.shard_group_size: 2; must be a multiple of context_parallel_size 4"}},
   };
+}
+
+// Source: torch distributed/tensor/experimental/_context_parallel/_attention.py, is_causal.
+TEST(ValidateParallelismTest, TorchsContextsSeeAllTokensBefore) {
+  JobSpec job = With(SmallJob(), "fsdp2");
+  job.parallelism.context_parallel_size = 2;
+  job.cluster.gpu_count = 2;
+  const auto refusals = [&](absl::FunctionRef<void(Transformer&)> change) {
+    return Refusals(WithModel(job, change));
+  };
+  EXPECT_THAT(refusals([](Transformer&) {}), testing::IsEmpty());
+  EXPECT_THAT(refusals([](Transformer& model) { model.sliding_window = 16; }),
+              testing::Contains("job.parallelism.context_parallel_method: all-gather; must be "
+                                "another for a model whose layers see windows"));
+  EXPECT_THAT(refusals([](Transformer& model) { model.causal = false; }),
+              testing::ElementsAre("job.parallelism.context_parallel_method: all-gather; must be "
+                                   "another for a model whose tokens see those behind them"));
 }
 
 TEST(ValidateParallelismTest, ContextsDivideTokensAndHeads) {

@@ -134,6 +134,7 @@ TEST(FsdpTest, TheLastResultGoesWithTheModelsForward) {
   EXPECT_TRUE(Reads(head, "loss", "gather.output"));
   EXPECT_FALSE(Reads(head, "head", "gather.output"));
   job.runtime.trainer = "torchtitan";
+  job.training.loss.implementation = "plain";
   const Program outside = Sharded(job);
   EXPECT_FALSE(Reads(FindBlock(outside, "head"), "loss", "gather.output"));
   EXPECT_TRUE(Reads(FindBlock(outside, "head"), "head", "gather.output"));
@@ -264,6 +265,24 @@ TEST(FsdpTest, AFrozenRootGroupGoesBetweenForwardAndBackward) {
   EXPECT_EQ(FindState(Sharded(job), "gathered.root"), nullptr);
 }
 
+// A group that is told to goes with the model's forward, and is gathered whole before the loss runs
+// backward: from torch 2.8 on, where a root is told, too.
+// Source: torch/distributed/fsdp/_fully_shard/_fsdp_state.py, _lazy_init.
+TEST(FsdpTest, ARootGroupIsGatheredBehindTheModelsLoss) {
+  JobSpec job = Job("fsdp2", 3);
+  job.runtime.trainer = "hf-trainer";
+  job.runtime.versions["hf-trainer"] = "5.11";
+  const Program program = Sharded(job);
+  const Block& head = FindBlock(program, "head");
+  const Op& again = head.ops.back();
+  ASSERT_EQ(again.name, "gathered.root");
+  ASSERT_EQ(again.backward_temporaries.count, 1);
+  EXPECT_EQ(head.tensors[again.backward_temporaries.ids[0]].Bytes(),
+            2 * (Elements(FindBlock(program, "embedding")) + Elements(head)));
+  job.runtime.versions["torch"] = "2.7";
+  EXPECT_NE(FindBlock(Sharded(job), "head").ops.back().name, "gathered.root");
+}
+
 // The last layer's weights are on their way while the loss runs backward, where they are not
 // there already and the loss is the model's.
 TEST(FsdpTest, ARootGroupsLossPrefetchesTheLastLayer) {
@@ -272,9 +291,14 @@ TEST(FsdpTest, ARootGroupsLossPrefetchesTheLastLayer) {
   job.runtime.versions["hf-trainer"] = "5.11";
   const Program program = Sharded(job);
   const Block& head = FindBlock(program, "head");
-  ASSERT_THAT(BufferNames(head), ElementsAre("gather.output"));
-  EXPECT_EQ(head.buffers[0].forward_bytes, 0);
-  EXPECT_EQ(head.buffers[0].backward_bytes, 2 * Elements(FindBlock(program, "layer")));
+  EXPECT_THAT(BufferNames(head), ElementsAre());
+  const Ids& beside = FindOp(head, "loss").backward_temporaries;
+  const TensorId next = beside.ids[beside.count - 1];
+  EXPECT_EQ(head.tensors[next].name, "gather.output");
+  EXPECT_EQ(head.tensors[next].Bytes(), 2 * Elements(FindBlock(program, "layer")));
+  job.runtime.reshard_after_forward = false;
+  EXPECT_EQ(FindOp(FindBlock(Sharded(job), "head"), "loss").backward_temporaries.count,
+            beside.count - 1);
   JobSpec outside = Torchtitan("2025.3");
   outside.runtime.reshard_after_forward = true;
   EXPECT_THAT(BufferNames(FindBlock(Sharded(outside), "head")), ElementsAre());
@@ -290,8 +314,8 @@ TEST(FsdpTest, TwoGroupsAreGatheredWhenTheyRun) {
 }
 
 // Groups of their own are one where they share a table: it goes between forward and backward, but
-// with torchtitan, and the head's gradient of it waits for the embedding's, to which it is added in
-// a third tensor.
+// with torchtitan, which gathers it for either end, and the head's gradient of it waits for the
+// embedding's, to which it is added in a third tensor.
 TEST(FsdpTest, ASharedTableIsOneGroup) {
   JobSpec job = Job("fsdp2", 3);
   Shape(job).tied_embeddings = true;
@@ -310,7 +334,8 @@ TEST(FsdpTest, ASharedTableIsOneGroup) {
   JobSpec kept = Torchtitan("2025.8");
   Shape(kept).tied_embeddings = true;
   const Program all_along = Sharded(kept);
-  EXPECT_EQ(FindTensor(FindBlock(all_along, "embedding"), "gathered.root").Bytes(), 2 * kGroup);
+  EXPECT_EQ(FindTensor(FindBlock(all_along, "embedding"), "gathered.root").Bytes(),
+            2 * (kGroup + kTable));
   EXPECT_EQ(FindState(all_along, "gathered.root"), nullptr);
 }
 

@@ -1,8 +1,13 @@
 // The pass in words: logits and loss a slice of the sequence at a time, and the
 // hidden state's gradient summed in fp32 beside them.
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "estimator/program/describe.h"
 #include "gtest/gtest.h"
-#include "tests/testing/jobs.h"
+#include "tests/testing/tensors.h"
 
 namespace plimsoll {
 namespace {
@@ -28,9 +33,54 @@ TEST(LossChunksTest, CutsWhatIsAsWideAsTheVocabulary) {
 TEST(LossChunksTest, SumsTheHiddenGradientInFp32) {
   const Program program = ProgramAfter(Valid(Job(4)), PassId::kLossChunks);
   const Block& head = FindBlock(program, "head");
-  ASSERT_EQ(head.buffers.size(), 1u);
+  ASSERT_FALSE(head.buffers.empty());
   EXPECT_EQ(head.buffers[0].name, "head.hidden.gradient");
   EXPECT_EQ(head.buffers[0].backward_bytes, 4 * 2 * 32 * 64);
+}
+
+// Source: torchtitan components/loss.py, ChunkedLossWrapper (set_requires_gradient_sync).
+TEST(LossChunksTest, SumsWeightGradientsUntilTheLastSlice) {
+  const Program program = ProgramAfter(Valid(Job(4)), PassId::kLossChunks);
+  const Block& head = FindBlock(program, "head");
+  ASSERT_EQ(head.buffers.size(), 2u);
+  EXPECT_EQ(head.buffers[1].name, "head.weight.gradient.sum");
+  EXPECT_EQ(head.buffers[1].forward_bytes, 0);
+  EXPECT_EQ(head.buffers[1].backward_bytes, 4 * 256 * 64);
+  JobSpec replicated = Job(4);
+  replicated.runtime.framework = "ddp";
+  EXPECT_EQ(FindBlock(ProgramAfter(Valid(replicated), PassId::kLossChunks), "head").buffers.size(),
+            1u)
+      << "its gradients stand anyway";
+}
+
+// Source: pytorch #197203.
+TEST(LossChunksTest, ASlicesGradientsAreWidenedBeforeTheyAreAdded) {
+  JobSpec job = Job(4);
+  for (const auto& [torch, widens] : {std::pair("2.14", false), std::pair("2.15", true)}) {
+    job.runtime.versions["torch"] = torch;
+    const Program program = ProgramAfter(Valid(job), PassId::kLossChunks);
+    const Block& head = FindBlock(program, "head");
+    const auto names = Names(head, FindOp(head, "head").backward_temporaries);
+    EXPECT_EQ(std::count(names.begin(), names.end(), "head.weight.gradient.cast"), widens) << torch;
+  }
+}
+
+TEST(LossChunksTest, ASlicesLogitsStandWhileItsLossRunsBackward) {
+  const Program program = ProgramAfter(Valid(Job(4)), PassId::kLossChunks);
+  const Block& head = FindBlock(program, "head");
+  const std::vector<std::string> names = Names(head, FindOp(head, "loss.logits.fp32").saved);
+  EXPECT_EQ(std::count(names.begin(), names.end(), "head.logits"), 1);
+}
+
+// Source: torchtitan #2937, models/llama3/config_registry.py.
+TEST(LossChunksTest, AreTorchtitansWhereNothingElseIsSaid) {
+  JobSpec job = With(SmallJob(), "fsdp2");
+  job.runtime.trainer = "torchtitan";
+  for (const auto& [month, loss] : {std::pair("2026.4", LossImplementation::kPlain),
+                                    std::pair("2026.5", LossImplementation::kChunked)}) {
+    job.runtime.versions["torchtitan"] = month;
+    EXPECT_EQ(Valid(job)->loss, loss) << month;
+  }
 }
 
 // The last slice may be shorter; the largest counts.

@@ -13,8 +13,9 @@ using ::testing::ElementsAre;
 
 // Megatron-Core: queries, keys and values are views of one projection's 128 where nothing is
 // rotated.
-Program Sharing(const char* method, int64_t ranks, bool rotary = true) {
-  JobSpec job = OverContext("megatron-core", ranks, method);
+Program Sharing(const char* method, int64_t ranks, bool rotary = true,
+                const char* framework = "megatron-core") {
+  JobSpec job = OverContext(framework, ranks, method);
   if (!rotary) {
     Shape(job).position_embedding = "learned";
     Shape(job).position_count = 32;
@@ -41,7 +42,8 @@ TEST(ShareKeysTest, KeysAndValuesPassAroundARing) {
       Names(layer, kernel.forward_temporaries),
       ElementsAre("attention.kv.passed", "attention.context.steps", "attention.log_sum_exp.steps"));
   EXPECT_THAT(Names(layer, kernel.backward_temporaries),
-              ElementsAre("attention.query.gradient.accumulator", "attention.kv.turns",
+              ElementsAre("attention.query.gradient.accumulator", "attention.key.gradient.expanded",
+                          "attention.value.gradient.expanded", "attention.kv.turns",
                           "attention.kv.step.gradient", "attention.query.step.gradient"));
   ASSERT_EQ(kernel.forward_collectives.count, 1);
   EXPECT_EQ(kernel.forward_collectives.rows[0].kind, CollectiveKind::kRing);
@@ -83,6 +85,56 @@ TEST(ShareKeysTest, ViewsOfAProjectionAreCopied) {
   EXPECT_EQ(FindOp(layer, "attention.query.contiguous").modules,
             FindOp(layer, "attention.flash").modules)
       << "run again with the kernel";
+}
+
+// Source: torch distributed/tensor/experimental/_context_parallel/_attention.py.
+TEST(ShareKeysTest, TorchMergesAStepOfAttentionForEachRank) {
+  const Program program = Sharing("all-gather", 4, true, "fsdp2");
+  const Block& layer = FindBlock(program, "layer");
+  const Op& kernel = FindOp(layer, "attention.flash");
+  ExpectShapes(layer, {{"attention.kv.received", "[B, 4S/cp, 2C]", "[2, 32, 64]"},
+                       {"attention.context.merged", "[B, S/cp, 4A]", "[2, 8, 256]"},
+                       {"attention.log_sum_exp.merged", "[B, N, 2S/cp]", "[2, 4, 16]"},
+                       {"attention.query.gradient.sum", "[B, S/cp, A]", "[2, 8, 64]"},
+                       {"attention.kv.gradients.around", "[B, S/cp, 6C]", "[2, 8, 192]"},
+                       {"attention.kv.steps", "[B, S/cp, 4C]", "[2, 8, 128]"}});
+  EXPECT_EQ(FindTensor(layer, "attention.context.merged").dtype, DType::kFp32);
+  EXPECT_EQ(FindTensor(layer, "attention.kv.gradients.around").dtype, DType::kFp32);
+  EXPECT_THAT(Names(layer, kernel.forward_temporaries),
+              ElementsAre("attention.kv.received", "attention.context.merged",
+                          "attention.log_sum_exp.merged"));
+  EXPECT_THAT(
+      Names(layer, kernel.saved),
+      ElementsAre("attention.query.rotated", "attention.key.rotated", "attention.value.activation",
+                  "attention.context", "attention.log_sum_exp"))
+      << "each rank's own";
+  EXPECT_EQ(kernel.forward_collectives.rows[0].kind, CollectiveKind::kGather);
+  EXPECT_EQ(kernel.backward_collectives.rows[1].kind, CollectiveKind::kRing);
+}
+
+TEST(ShareKeysTest, TorchPassesKeysOnWhereItDoesNotGatherThem) {
+  const Program program = Sharing("ring", 4, true, "fsdp2");
+  const Block& layer = FindBlock(program, "layer");
+  const Op& kernel = FindOp(layer, "attention.flash");
+  ExpectShapes(layer, {{"attention.kv.sent", "[B, S/cp, 2C]", "[2, 8, 64]"},
+                       {"attention.kv.received", "[B, S/cp, 4C]", "[2, 8, 128]"}});
+  EXPECT_THAT(Names(layer, kernel.forward_temporaries), testing::Contains("attention.kv.sent"));
+  const Program two = Sharing("ring", 2, true, "fsdp2");
+  const Block& first = FindBlock(two, "layer");
+  ExpectShapes(first, {{"attention.kv.received", "[B, S/cp, 2C]", "[2, 16, 64]"}});
+  EXPECT_THAT(Names(first, FindOp(first, "attention.flash").forward_temporaries),
+              testing::Not(testing::Contains("attention.kv.sent")))
+      << "the last to receive sends nothing on";
+}
+
+TEST(ShareKeysTest, TorchCopiesWhatItMerged) {
+  const Program program = Sharing("all-gather", 2, true, "fsdp2");
+  const Block& layer = FindBlock(program, "layer");
+  EXPECT_THAT(Names(layer, FindOp(layer, "attention.out").saved),
+              ElementsAre("attention.context.copy"));
+  EXPECT_EQ(FindOp(layer, "attention.context.copy").modules,
+            FindOp(layer, "attention.flash").modules)
+      << "made again with the kernel";
 }
 
 }  // namespace
