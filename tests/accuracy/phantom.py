@@ -26,6 +26,7 @@ FRAMEWORKS = {
     "zero2": "deepspeed",
     "zero3": "deepspeed",
 }
+RECOMPUTES = {"True": "full", "False": "none", "": "none"}
 KERNELS = {
     "eager": "eager",
     "ScaledDotProductFlashAttention": "flash",
@@ -55,8 +56,11 @@ def sets_of(row):
         of = "offload "
     if row.text("kept_back"):
         of = "kept back " if row.text("kept_back") == "True" else "dealt "
-    if row.id.startswith("phantom-ft-"):
-        of = "tuning " + of
+    if row.text("cp"):
+        of = f"context {of}"
+    for prefix, name in (("phantom-ft-", "tuning"), ("phantom-titan-", "torchtitan")):
+        if row.id.startswith(prefix):
+            of = f"{name} {of}"
     return [f"phantom {of}{row.text('what_is_measured')}"]
 
 
@@ -107,11 +111,12 @@ def _training(row):
     training = {
         "sequence_length": row.number("sequence"),
         "micro_batch_size": sequences,
-        "global_batch_size": sequences * row.number("world") * row.number("accumulate"),
+        "global_batch_size": sequences * row.number("accumulate") * row.number("world")
+        // row.number("cp", 1),
         "precision": precision,
         "optimizer": optimizer,
         "gradient_clipping": row.text("clip") == "True",
-        "recompute": {"mode": "full" if row.text("checkpointing") == "True" else "none"},
+        "recompute": {"mode": row.text("recompute") or RECOMPUTES[row.text("checkpointing")]},
     }
     if row.text("adapter"):
         training["adapter"] = _adapter(row.text("adapter"))
@@ -165,10 +170,20 @@ def _placement(row):
     stage = stages.get(row.text("wrapper"), 0)
     # The phantom's GPU has what a row takes.
     gpu = "h100-80gb-sxm" if row.number("measured_value") < MOST_OF_AN_H100 else "b200-180gb"
+    if row.text("trainer").startswith("torchtitan"):  # on a Hopper GPU another package attends
+        gpu = "a100-80gb-sxm"
     return {
-        "parallelism": {"zero_stage": stage, "tensor_parallel_size": tensor},
+        "parallelism": {"zero_stage": stage, "tensor_parallel_size": tensor, **_contexts(row)},
         "cluster": {"gpu": gpu, "gpu_count": row.number("world") * tensor},
     }
+
+
+def _contexts(row):
+    """Ranks that split sequences, by torch's words."""
+    if row.number("cp", 1) == 1:
+        return {}
+    method = {"allgather": "all-gather", "alltoall": "ring"}[row.text("method")]
+    return {"context_parallel_size": row.number("cp"), "context_parallel_method": method}
 
 
 def _runtime(row):

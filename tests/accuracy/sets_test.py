@@ -156,7 +156,6 @@ class TorchtitanTest(unittest.TestCase):
 
     def test_refuses(self):
         for row_id, reason in (
-            ("titan-0005", "context parallelism"),
             ("titan-0012", "asynchronous tensor parallelism"),
             ("titan-0024", "NVFP4"),
             ("titan-0031", "memory after the model is made, no peak"),

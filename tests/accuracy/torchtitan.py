@@ -103,7 +103,7 @@ def request_of(row):
     job = {
         "model": {"transformer": measured.decoder(row)},
         "training": training,
-        "parallelism": measured.parallelism(row, 3, **_schedule(row)),
+        "parallelism": measured.parallelism(row, 3, **_schedule(row), **_contexts(row)),
         "runtime": _runtime(row, first),
         "cluster": {"gpu": _gpu(row)},
     }
@@ -127,8 +127,6 @@ def _refuse(row):
         raise Refused(reason)
     if "AsyncTP" in row.notes:
         raise Refused("asynchronous tensor parallelism")
-    if row.number("cp", 1) > 1:
-        raise Refused("context parallelism")
     if row.text("what_is_measured") == "allocated" and row.number("tp", 1) > 1:
         # active_bytes.all.peak; in 2024 tensor parallelism's collectives recorded their stream.
         raise Refused("active bytes, in which freed memory counts while a recorded stream holds it")
@@ -172,6 +170,12 @@ def _schedule(row):
     if name == "gpipe":
         return {"pipeline_schedule": "gpipe"}
     raise Refused(f"pipeline schedule {row.text('pp_schedule')}")
+
+
+def _contexts(row):
+    """Ranks that split sequences; torch's context_parallel gathers keys where nothing is said."""
+    ranks = row.number("cp", 1)
+    return {"context_parallel_size": ranks} if ranks > 1 else {}
 
 
 def _compiled(row):

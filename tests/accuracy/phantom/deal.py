@@ -81,8 +81,8 @@ def rows():
     return deal(SEED, GROUPS, _row)
 
 
-def write(dealt):
-    out = csv.DictWriter(sys.stdout, COLUMNS, restval="", lineterminator="\n")
+def write(dealt, columns=COLUMNS):
+    out = csv.DictWriter(sys.stdout, columns, restval="", lineterminator="\n")
     out.writeheader()
     out.writerows(dealt)
 

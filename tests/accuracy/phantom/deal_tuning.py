@@ -11,6 +11,7 @@ group is kept back: the model is not mended by it (`kept_back`).
 import deal
 
 SEED = 20261125
+COLUMNS = deal.COLUMNS
 MODELS = (
     ("llama-3.2-1b", 0), ("qwen2.5-0.5b", 0), ("qwen2.5-1.5b", 8), ("qwen3-1.7b", 8),
     ("qwen3-8b", 4), ("llama-3.1-8b", 4), ("mistral-7b-v0.3", 6), ("qwen2.5-7b", 4),

@@ -2,7 +2,8 @@
 """Runs the rows that deal.py deals by `plimsoll measure`, and adds what they held to a CSV file.
 
     fill.py OUT.csv [ID...]     those that OUT.csv has not yet; deal_tuning.py's where it is named
-                                phantom_tuning.csv
+                                phantom_tuning.csv, deal_context.py's for phantom_context.csv,
+                                deal_titan.py's for phantom_titan.csv
 
 A row that a H100 has not enough memory for, or whose command fails, is said and left out.
 PLIMSOLL: the command line; build/client/plimsoll where it is not set.
@@ -17,13 +18,18 @@ import sys
 import tempfile
 
 import deal
+import deal_context
+import deal_titan
 import deal_tuning
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 PLIMSOLL = os.environ.get("PLIMSOLL", str(ROOT / "build" / "client" / "plimsoll"))
 CONFIGS = HERE.parent / "data" / "phantom"
-TRAINERS = {"": "train.py", "hf-trainer": "train_hf.py", "trl": "train_trl.py"}
+DEALERS = {"phantom_tuning.csv": deal_tuning, "phantom_context.csv": deal_context,
+           "phantom_titan.csv": deal_titan}
+TRAINERS = {"": "train.py", "hf-trainer": "train_hf.py", "trl": "train_trl.py",
+            "torchtitan": "train_titan.py"}
 
 
 def measure(row):
@@ -31,8 +37,11 @@ def measure(row):
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump({name: str(value) for name, value in row.items()}, file)
         file.flush()
-        command = [PLIMSOLL, "measure", "--gpu", "h100-80gb-sxm", "--gpus", str(row["world"]), "-o",
-                   "json", "--", sys.executable, "-B", str(HERE / TRAINERS[row["trainer"]]),
+        trainer = row["trainer"].partition(" ")[0]
+        gpu = "a100-80gb-sxm" if trainer == "torchtitan" else "h100-80gb-sxm"
+        command = [PLIMSOLL, "measure", "--gpu", gpu, "--gpus", str(row["world"] * row["tp"]),
+                   "--rank", str(row.get("rank", 0)), "-o", "json", "--", sys.executable, "-B",
+                   str(HERE / TRAINERS[trainer]),
                    str(CONFIGS / f"{row['config']}.json"), file.name]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if not done.stdout.strip():
@@ -45,12 +54,12 @@ def measure(row):
 
 def main():
     path = pathlib.Path(sys.argv[1])
-    dealer = deal_tuning if path.name == "phantom_tuning.csv" else deal
+    dealer = DEALERS.get(path.name, deal)
     there = path.exists()
     with path.open(encoding="utf-8") if there else open(os.devnull, encoding="utf-8") as file:
         known = {row["id"].rsplit("-", 1)[0] for row in csv.DictReader(file)}
     with path.open("a", newline="", encoding="utf-8") as file:
-        out = csv.DictWriter(file, deal.COLUMNS, restval="", lineterminator="\n")
+        out = csv.DictWriter(file, dealer.COLUMNS, restval="", lineterminator="\n")
         if not there:
             out.writeheader()
         for row in dealer.rows():

@@ -64,7 +64,10 @@ def in_fsdp2(model, row):
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
 
-    mesh = init_device_mesh("cuda", (dist.get_world_size(),), mesh_dim_names=("dp",))
+    contexts = int(row.get("cp") or 1)
+    shape = (dist.get_world_size() // contexts, contexts)
+    row["mesh"] = init_device_mesh("cuda", shape, mesh_dim_names=("dp", "cp"))
+    mesh = row["mesh"]._flatten("dp_cp")
     options = {"mesh": mesh, "reshard_after_forward": row["reshard"] == "True"}
     policy = mixed(row, MixedPrecisionPolicy)
     if policy is not None:
@@ -79,6 +82,10 @@ def in_fsdp2(model, row):
     fully_shard(model, **options)
     model.to_empty(device="cpu" if offload else "cuda")
     model.tie_weights()
+    if contexts > 1:
+        for name, module in model.named_modules():
+            if name.endswith(("self_attn", "attention", "attn")):
+                module.register_forward_pre_hook(drop_mask, with_kwargs=True)
     return model
 
 
@@ -256,12 +263,39 @@ def step(model, optimizer, row):
         autocast = contextlib.nullcontext()
         if row["precision"] == "bf16-autocast":
             autocast = torch.autocast("cuda", dtype=torch.bfloat16)
+        if int(row.get("cp") or 1) > 1:
+            step_on_a_part(model, ids, autocast, row)
+            continue
         with autocast:
             loss = model(input_ids=ids, labels=ids).loss
         loss.backward()
     if row["clip"] == "True":
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
+
+
+def drop_mask(_module, args, values):
+    """Keys of other ranks are masked by the order of parts alone, as accelerate's hooks do it."""
+    if "attention_mask" in values:
+        values = {**values, "attention_mask": None, "is_causal": True}
+    return args, values
+
+
+def step_on_a_part(model, ids, autocast, row):
+    """A step on this rank's part of the sequences, the kernels of torch's context_parallel."""
+    from torch.distributed.tensor.experimental import context_parallel
+    from torch.distributed.tensor.experimental._attention import set_rotate_method
+
+    set_rotate_method(row["method"])
+    labels = ids.clone()
+    positions = torch.arange(ids.shape[1], device="cuda").repeat(ids.shape[0], 1)
+    buffers = [ids, labels, positions]
+    with context_parallel(row["mesh"]["cp"], buffers=buffers, buffer_seq_dims=[1, 1, 1],
+                          no_restore_buffers=set(buffers)):
+        with autocast:
+            loss = model(input_ids=ids, position_ids=positions, labels=labels,
+                         shift_labels=labels).loss
+        loss.backward()
 
 
 class InBackward:

@@ -33,6 +33,8 @@ def arguments_of(row, folder):
     }
     if row["wrapper"] == "fsdp2":
         values.update(fsdp=True, fsdp_config={"version": 2, "reshard_after_forward": True})
+    if int(row.get("cp") or 1) > 1:
+        values["parallelism_config"] = contexts_of(row)
     if row["wrapper"].startswith("zero"):
         values["deepspeed"] = {
             "bf16": {"enabled": values["bf16"]},
@@ -41,6 +43,15 @@ def arguments_of(row, folder):
             "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto",
         }
     return values
+
+
+def contexts_of(row):
+    """Ranks that split sequences, of those that FSDP2 shards over."""
+    from accelerate.utils import ParallelismConfig, TorchContextParallelConfig
+
+    ranks = int(row["cp"])
+    return ParallelismConfig(dp_shard_size=int(row["world"]) // ranks, cp_size=ranks,
+                             cp_handler=TorchContextParallelConfig(cp_comm_strategy=row["method"]))
 
 
 def config_of(values, row):
