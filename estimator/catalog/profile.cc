@@ -89,6 +89,7 @@ constexpr Profile kEager = {
     .reshards_root = false,
     .rotary_tables = false,
     .wide_norms = false,
+    .wide_norms_when_adapted = false,
     .composed_dequantization = false,
     .half_dequantization = false,
     .keeps_quantized_inputs = false,
@@ -464,6 +465,12 @@ void Torchtune(Profile& profile) {
   profile.root_group = true;
 }
 
+// Norms are cast before they are scaled. Source: torchtune 0.4, modules/rms_norm.py.
+void TorchtuneBefore05(Profile& profile) {
+  Torchtune(profile);
+  profile.wide_norms = false;
+}
+
 // Source: litgpt, model.py (CausalSelfAttention; GPT.lm_head, tied to nothing),
 // finetune/full.py (`logits`, fabric.no_backward_sync, a plain torch.optim.AdamW); lora.py, whose
 // adapters have the model's dtype, and finetune/lora.py, lm_head_chunk_size, StableEmbedding;
@@ -481,7 +488,7 @@ void Litgpt(Profile& profile) {
   profile.holds_adapter_inputs = true;
   profile.joint_adapters = true;
   profile.loss_slice_tokens = 128;
-  profile.wide_norms = true;
+  profile.wide_norms_when_adapted = true;
   profile.half_dequantization = true;
   profile.quantizes_head = true;
   profile.pages_states = true;
@@ -587,9 +594,12 @@ const std::vector<TrainerEra>& TrainerEras() {
        TorchtitanStashes, "torchtitan e62573d4c, utils.py"},
       {Trainer::kTorchtitan, "torchtitan", kNoRelease, 2024001, "until March 2024", kTorch,
        TorchtitanOf2024, "torchtitan 83c879f18, train.py"},
-      {Trainer::kTorchtune, "torchtune", 0, 2024001, "2024 and later",
+      {Trainer::kTorchtune, "torchtune", 5, 2025001, "0.5 and later",
        On({Framework::kDdp, Framework::kFsdp2}), Torchtune,
        "torchtune, recipes/full_finetune_single_device.py"},
+      {Trainer::kTorchtune, "torchtune", 0, 2024001, "2024",
+       On({Framework::kDdp, Framework::kFsdp2}), TorchtuneBefore05,
+       "torchtune 0.4, modules/rms_norm.py"},
       {Trainer::kLitgpt, "litgpt", 5, 2024010, "0.5 and later",
        On({Framework::kDdp, Framework::kFsdp1}), Litgpt, "litgpt, finetune/lora.py"},
       {Trainer::kLitgpt, "litgpt", 0, 2023001, "2023 to 0.4",

@@ -172,17 +172,18 @@ struct Profile {
   bool holds_adapter_inputs;      // Python refers to what an adapter reads until it is done
   bool joint_adapters;            // queries, keys and values have one adapter (litgpt)
   int64_t loss_slice_tokens;      // beside adapters the loss runs over so many at once; 0: all
-  bool reshards_root;             // the same: FSDP2's root group goes between forward and backward
-  bool rotary_tables;             // beside adapters: fp32 cosines and sines of all positions
-  bool wide_norms;                // the same: a norm is fp32 until its output
-  bool composed_dequantization;   // a quantized matrix is made whole by PyTorch's own ops
-  bool half_dequantization;       // it is fp16 when whole, and cast to what a product reads
-  bool keeps_quantized_inputs;    // a product by one keeps what it read
-  bool quantizes_head;            // beside quantized layers the head is, too
-  bool splits_vectors;            // norms and biases are a group of the optimizer's own
-  bool wide_embedding_states;     // optimizers of 8-bit states keep an embedding's in fp32
-  bool pages_states;              // beside quantized weights: fp32 ones in managed memory
-  bool replaces_embedding;        // the same: with a table that has a gradient, which stays
+  bool reshards_root;            // FSDP2's root group goes between forward and backward (torchtune)
+  bool rotary_tables;            // fp32 cosines and sines of all positions (torchtune)
+  bool wide_norms;               // a norm is fp32 until its output (torchtune)
+  bool wide_norms_when_adapted;  // beside adapters (litgpt)
+  bool composed_dequantization;  // a quantized matrix is made whole by PyTorch's own ops
+  bool half_dequantization;      // it is fp16 when whole, and cast to what a product reads
+  bool keeps_quantized_inputs;   // a product by one keeps what it read
+  bool quantizes_head;           // beside quantized layers the head is, too
+  bool splits_vectors;           // norms and biases are a group of the optimizer's own
+  bool wide_embedding_states;    // optimizers of 8-bit states keep an embedding's in fp32
+  bool pages_states;             // beside quantized weights: fp32 ones in managed memory
+  bool replaces_embedding;       // the same: with a table that has a gradient, which stays
   int64_t vocab_size_divisor;
   bool fused_optimizer;  // default implementation; false: foreach
   StageRule stages;

@@ -420,7 +420,8 @@ void CheckAttention(const TrainingSpec& spec, Check& check, Job& job) {
   }
 }
 
-void CheckLoss(const LossSpec& spec, Check& check, Job& job) {
+void CheckLoss(const TrainingSpec& training, Check& check, Job& job) {
+  const LossSpec& spec = training.loss;
   const bool predicts = job.model != nullptr && PredictsTokens(job.model->head);
   if (spec.implementation.has_value()) {
     const absl::string_view field = "training.loss.implementation";
@@ -431,7 +432,8 @@ void CheckLoss(const LossSpec& spec, Check& check, Job& job) {
   } else if (job.profile->tiled_log_probs && predicts) {
     job.loss = LossImplementation::kTiledLogProbs;
     check.Assume("training.loss.implementation", "tiled-log-probs", "TRL's, from 1.15 on");
-  } else if (job.profile->chunked_loss && predicts) {
+  } else if (job.profile->chunked_loss && predicts &&
+             !training.optimizer.in_backward.value_or(false)) {
     job.loss = LossImplementation::kChunked;
     check.Assume("training.loss.implementation", "chunked",
                  "torchtitan's recipes, from May 2026 on");
@@ -733,7 +735,7 @@ void CheckTraining(const TrainingSpec& spec, Check& check, Job& job) {
   job.gradient_clipping = spec.gradient_clipping.value_or(true);
   CheckRecompute(spec.recompute, check, job);
   CheckAttention(spec, check, job);
-  CheckLoss(spec.loss, check, job);
+  CheckLoss(spec, check, job);
   CheckHead(check, job);
   CheckTiles(check, job);
   job.resumed_from_checkpoint = spec.resumed_from_checkpoint.value_or(false);

@@ -614,8 +614,7 @@ void ApplyFsdp(const Job& job, Program& program) {
                   program);
     }
   }
-  const bool goes = (shares && !job.profile->keeps_shared_table) ||
-                    (job.profile->reshards_root && job.adapter.has_value());
+  const bool goes = (shares && !job.profile->keeps_shared_table) || job.profile->reshards_root;
   if (root && goes && !stays) {
     AddReshardedRoot(job, of_layer, groups, program);
   } else if (root) {

@@ -189,7 +189,7 @@ void AddSharedBuffers(const Job& job, Program& program) {
 void AddRotaryTables(const Job& job, Program& program) {
   const Transformer& model = *job.model;
   const bool rotary = model.position_embedding == PositionEmbedding::kRotary;
-  if (!job.profile->rotary_tables || !job.adapter.has_value() || !rotary) return;
+  if (!job.profile->rotary_tables || !rotary) return;
   const int64_t positions = std::max(model.rotary_position_count, job.sequence_length);
   const int64_t width =
       model.rotary_table == RotaryTable::kHalves ? 2 * model.head_size : model.head_size;

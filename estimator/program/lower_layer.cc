@@ -134,7 +134,7 @@ constexpr NormNames kKeyNorm = {
 void KeepRotation(BlockBuilder& b) {
   const Job& job = b.job();
   const bool halves = job.model->rotary_table == RotaryTable::kHalves;
-  if (!job.profile->rotary_tables || !job.adapter.has_value() || !halves) return;
+  if (!job.profile->rotary_tables || !halves) return;
   const TensorId kept = b.Add("attention.rotary.kept", {b.Size(Symbol::kS), b.Size(Symbol::kD, 4)},
                               {.dtype = job.precision.activation, .differentiable = false});
   Op& op = b.block().ops.back();
@@ -177,9 +177,8 @@ Extent ContextWidth(const BlockBuilder& b) {
 // modules/attention.py; litgpt model.py.
 void ExpandKeysAndValues(BlockBuilder& b, Qkv& qkv) {
   if (b.job().model->kv_head_count == b.job().model->head_count) return;
-  // Beside adapters: torchtune's flatten of one head is a view.
-  const bool tables = b.job().profile->rotary_tables && b.job().adapter.has_value();
-  if (tables && b.job().model->kv_head_count == 1) return;
+  // torchtune's flatten of one head is a view.
+  if (b.job().profile->rotary_tables && b.job().model->kv_head_count == 1) return;
   const DType dtype = b.job().precision.activation;
   const TensorId key = b.Wide("attention.key.expanded", b.Size(Symbol::kA), dtype);
   b.Then("attention.key.expanded", {qkv.key}, {key}, {});

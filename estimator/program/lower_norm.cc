@@ -38,7 +38,9 @@ TensorId LowerUpcast(BlockBuilder& b, const NormNames& names, const NormPlace& p
     upcast = Make(b, names.upcast, place, DType::kFp32);
     b.Then(names.upcast, {input}, {upcast}, {});
   }
-  const bool all_wide = b.job().profile->wide_norms && b.job().adapter.has_value();
+  const Profile& profile = *b.job().profile;
+  const bool all_wide =
+      profile.wide_norms || (profile.wide_norms_when_adapted && b.job().adapter.has_value());
   const NormClass how = all_wide ? NormClass::kWide : b.job().model->norm_class;
   if (how == NormClass::kCentred) {  // each difference is taken anew
     const TensorId squared = Make(b, names.centred, place, DType::kFp32);

@@ -97,6 +97,8 @@ def request_of(row):
     versions = dict(VERSIONS.get(row.family, {}))
     if runtime.get("trainer") == "hf-trainer":  # all rows are of 2025 and before
         versions["hf-trainer"] = "4.50"
+    if runtime.get("trainer") == "torchtune":  # README's tables, from November 2024 on
+        versions["torchtune"] = "0.4"
     if versions:
         runtime["versions"] = versions
     if row.text("compile") == "yes":

@@ -183,7 +183,8 @@ class FinetuningTest(unittest.TestCase):
         asked = job(finetuning, ROWS["tune-0013"])
         self.assertEqual(asked["training"]["loss"], {"implementation": "chunked-cross-entropy"})
         self.assertEqual(asked["training"]["precision"], {"preset": "bf16-pure"})
-        runtime = {"framework": "ddp", "trainer": "torchtune", "compile": True}
+        runtime = {"framework": "ddp", "trainer": "torchtune", "versions": {"torchtune": "0.4"},
+                   "compile": True}
         self.assertEqual(asked["runtime"], runtime)
         self.assertTrue(asked["model"]["transformer"]["tied_embeddings"])
 

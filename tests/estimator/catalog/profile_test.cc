@@ -123,6 +123,14 @@ TEST(ProfileTest, AReleaseIsTheMonthOfItsEra) {
   EXPECT_EQ(MonthOrRelease(Trainer::kHfTrainer, 5012), 5012) << "all of its eras have one";
 }
 
+// Source: torchtune 0.4 and 0.5, modules/rms_norm.py.
+TEST(ProfileTest, TorchtunesNormsAreWideFrom05On) {
+  const Profile& below = *FindProfile(Framework::kFsdp2, -1);
+  EXPECT_FALSE(FindTrainerProfile(below, Trainer::kTorchtune, 4)->wide_norms);
+  EXPECT_TRUE(FindTrainerProfile(below, Trainer::kTorchtune, 5)->wide_norms);
+  EXPECT_TRUE(FindTrainerProfile(below, Trainer::kTorchtune, -1)->wide_norms);
+}
+
 TEST(ProfileTest, OlderThanAllIsNone) {
   EXPECT_EQ(FindProfile(Framework::kDdp, 1013), nullptr);
   EXPECT_EQ(FindProfile(Framework::kFsdp2, 2003), nullptr);
