@@ -32,6 +32,7 @@ constexpr Profile kEager = {
     .loss = LossKernel::kCrossEntropy,
     .tiled_log_probs = false,
     .chunked_loss = false,
+    .equal_chunks = false,
     .loss_behind_model = false,
     .logits_held = LogitsHeld::kForward,
     .copies_logits = false,
@@ -435,6 +436,7 @@ void TorchtitanSlicesLoss(Profile& profile) {
 // One product makes queries, keys and values (#3714).
 void TorchtitanJoinsQkv(Profile& profile) {
   TorchtitanSlicesLoss(profile);
+  profile.equal_chunks = true;  // #3362
   profile.joint_qkv = true;
 }
 

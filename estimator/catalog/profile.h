@@ -118,6 +118,7 @@ struct Profile {
   LossKernel loss;
   bool tiled_log_probs;    // the loss is of log-probabilities from tiles of logits (TRL)
   bool chunked_loss;       // head and loss run over slices where the job does not say (torchtitan)
+  bool equal_chunks;       // slices of a sequence are of one length (torchtitan)
   bool loss_behind_model;  // it is made when the model's forward, and autocast, is over
   LogitsHeld logits_held;
   bool copies_logits;  // the vocabulary-parallel loss is not in place

@@ -448,6 +448,13 @@ void CheckLoss(const TrainingSpec& training, Check& check, Job& job) {
   } else if (chunked && !spec.chunk_count.has_value()) {
     check.Assume("training.loss.chunk_count", 8, "torchtitan's default");
   }
+  if (job.profile->equal_chunks && job.loss == LossImplementation::kChunked &&
+      job.LocalSequenceLength() % job.loss_chunk_count != 0) {
+    check.Fail("training.loss.chunk_count", job.loss_chunk_count,
+               absl::StrCat("must divide the ", job.LocalSequenceLength(),
+                            " tokens of a sequence that a rank has"),
+               ViolationCode::kConflict, {"training.sequence_length"});
+  }
 }
 
 // Heads that predict no tokens are transformers' classes: what else would split them

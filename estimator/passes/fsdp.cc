@@ -372,7 +372,8 @@ void GatherBehindLoss(const Job& job, const Elements& root, const Elements& laye
 void GatherAroundRoot(const Job& job, const Elements& root, const Elements& layer, Block& head) {
   const bool reads = HeadIsRead(job);
   const bool on_logits = reads && (!job.profile->root_group || job.profile->loss_behind_model);
-  if (!on_logits && job.profile->reshards_ends && Prefetches(job)) {
+  const bool told = job.profile->root_group && job.profile->reshards_ends;
+  if (!on_logits && told && Prefetches(job)) {
     GatherBehindLoss(job, root, layer, head);
   } else if (!on_logits) {
     AddPrefetch(job, layer, head);

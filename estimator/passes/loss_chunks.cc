@@ -25,7 +25,8 @@ int64_t SummedElements(const Block& head, const Op& op) {
 // torch/distributed/fsdp/_fully_shard/_fsdp_param.py, unsharded_grad_dtype.
 void SumWeightGradients(const Job& job, Block& head) {
   const DType sum = job.precision.reduce;
-  const bool casts = job.torch_version >= kCastPerSum && sum != job.precision.gradient;
+  const bool newest = job.torch_version < 0 || job.torch_version >= kCastPerSum;
+  const bool casts = newest && sum != job.precision.gradient;
   for (Op& op : head.ops) {
     const int64_t elements = SummedElements(head, op);
     if (op.kind != OpKind::kMatrixProduct || elements == 0) continue;
@@ -77,7 +78,8 @@ Program ApplyLossChunks(const ValidJob& job, Program program) {
                              .forward_bytes = Bytes(DType::kFp32, hidden.Elements()),
                              .backward_bytes = Bytes(DType::kFp32, hidden.Elements())});
     HoldLogits(block);
-    if (job->zero_stage == 3) SumWeightGradients(*job, block);
+    const bool units = job->profile->sharding == Sharding::kUnits && !job->profile->flat_units;
+    if (units) SumWeightGradients(*job, block);
   }
   return program;
 }

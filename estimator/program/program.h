@@ -180,7 +180,7 @@ struct Tensor {
 
 // A short list of tensors or parameters; adding beyond its room is a bug.
 struct Ids {
-  std::array<TensorId, 8> ids{};
+  std::array<TensorId, 10> ids{};
   uint8_t count = 0;
 
   Ids() = default;

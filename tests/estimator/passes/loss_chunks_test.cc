@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "estimator/program/describe.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/tensors.h"
 
@@ -56,8 +57,10 @@ TEST(LossChunksTest, SumsWeightGradientsUntilTheLastSlice) {
 // Source: pytorch #197203.
 TEST(LossChunksTest, ASlicesGradientsAreWidenedBeforeTheyAreAdded) {
   JobSpec job = Job(4);
-  for (const auto& [torch, widens] : {std::pair("2.14", false), std::pair("2.15", true)}) {
-    job.runtime.versions["torch"] = torch;
+  for (const auto& [torch, widens] :
+       {std::pair("2.14", false), std::pair("2.15", true), std::pair("", true)}) {
+    job.runtime.versions.erase("torch");
+    if (*torch != 0) job.runtime.versions["torch"] = torch;
     const Program program = ProgramAfter(Valid(job), PassId::kLossChunks);
     const Block& head = FindBlock(program, "head");
     const auto names = Names(head, FindOp(head, "head").backward_temporaries);
@@ -70,6 +73,16 @@ TEST(LossChunksTest, ASlicesLogitsStandWhileItsLossRunsBackward) {
   const Block& head = FindBlock(program, "head");
   const std::vector<std::string> names = Names(head, FindOp(head, "loss.logits.fp32").saved);
   EXPECT_EQ(std::count(names.begin(), names.end(), "head.logits"), 1);
+}
+
+// Source: torchtitan #3362, components/loss.py (torch._check).
+TEST(LossChunksTest, TorchtitansSlicesAreOfOneLength) {
+  JobSpec job = Job(5);
+  job.runtime.trainer = "torchtitan";
+  EXPECT_THAT(Refusals(job), testing::ElementsAre("job.training.loss.chunk_count: 5; must divide "
+                                                  "the 32 tokens of a sequence that a rank has"));
+  job.runtime.versions["torchtitan"] = "2026.5";
+  EXPECT_THAT(Refusals(job), testing::IsEmpty());
 }
 
 // Source: torchtitan #2937, models/llama3/config_registry.py.
