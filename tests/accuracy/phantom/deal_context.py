@@ -30,6 +30,7 @@ def _row(dealer, name, group):
     _, wrapper, trainer, _, precisions = group
     config, layers = dealer.choice(MODELS)
     contexts = dealer.choice((2, 4, 8))
+    # Choices of one value are draws of the seed's first dealing, so that what follows is as it was.
     precision = dealer.choice(precisions)
     reduce = "bf16" if trainer else dealer.choice(("fp32", "bf16"))
     return {

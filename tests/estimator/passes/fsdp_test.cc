@@ -265,13 +265,19 @@ TEST(FsdpTest, AFrozenRootGroupGoesBetweenForwardAndBackward) {
   EXPECT_EQ(FindState(Sharded(job), "gathered.root"), nullptr);
 }
 
+// Embedding, norm and head are one group, and the loss is the model's.
+JobSpec OfOneGroup() {
+  JobSpec job = Job("fsdp2", 3);
+  job.runtime.trainer = "hf-trainer";
+  job.runtime.versions["hf-trainer"] = "5.11";
+  return job;
+}
+
 // A group that is told to goes with the model's forward, and is gathered whole before the loss runs
 // backward: from torch 2.8 on, where a root is told, too.
 // Source: torch/distributed/fsdp/_fully_shard/_fsdp_state.py, _lazy_init.
 TEST(FsdpTest, ARootGroupIsGatheredBehindTheModelsLoss) {
-  JobSpec job = Job("fsdp2", 3);
-  job.runtime.trainer = "hf-trainer";
-  job.runtime.versions["hf-trainer"] = "5.11";
+  JobSpec job = OfOneGroup();
   const Program program = Sharded(job);
   const Block& head = FindBlock(program, "head");
   const Op& again = head.ops.back();
@@ -286,9 +292,7 @@ TEST(FsdpTest, ARootGroupIsGatheredBehindTheModelsLoss) {
 // The last layer's weights are on their way while the loss runs backward, where they are not
 // there already and the loss is the model's.
 TEST(FsdpTest, ARootGroupsLossPrefetchesTheLastLayer) {
-  JobSpec job = Job("fsdp2", 3);
-  job.runtime.trainer = "hf-trainer";
-  job.runtime.versions["hf-trainer"] = "5.11";
+  JobSpec job = OfOneGroup();
   const Program program = Sharded(job);
   const Block& head = FindBlock(program, "head");
   EXPECT_THAT(BufferNames(head), ElementsAre());
