@@ -56,6 +56,7 @@ enum class Ability : uint8_t {
   kOtherHead,  // than one that predicts tokens
   kLatentAttention,
   kRankNormsAlone,  // norms of ranks where queries have none
+  kLinearAttention,
   kExperts,
   kExpertParallel,
   kTokenDispatcher,

@@ -251,6 +251,16 @@ constexpr CapabilityRow kRows[] = {
           "nanotron models/llama.py, CausalSelfAttention; Megatron-LM v2.4, "
           "megatron/model/transformer.py, ParallelAttention"),
 
+    // Linear attention.
+    Of(kOfModules, {Ability::kLinearAttention},
+       "transformers models/qwen3_5/modeling_qwen3_5.py, Qwen3_5GatedDeltaNet"),
+    Since(16, NotModelled(kCore, {Ability::kLinearAttention}, "its layers are its own",
+                          "Megatron core/ssm/gated_delta_net.py")),
+    Until(16, Lacks(kCore, {Ability::kLinearAttention}, "its layers have attention",
+                    "Megatron-LM core 0.15, core/models/gpt/gpt_layer_specs.py")),
+    Lacks(kNanotron | kOldMegatron, {Ability::kLinearAttention}, "its layers have attention",
+          "nanotron models/llama.py; Megatron-LM v2.4, megatron/model/transformer.py"),
+
     // Experts.
     Of(kOfModules, {Ability::kExperts},
        "transformers integrations/moe.py, grouped_mm_experts_forward; modeling_utils.py, "
@@ -449,6 +459,9 @@ constexpr CapabilityRow kRows[] = {
           NotModelled(kTorch, {Ability::kLatentAttention}, "its attention is its own",
                       "torchtitan models/deepseek_v3/model/model.py, Attention")),
     Under(Trainer::kTorchtitan,
+          NotModelled(kTorch, {Ability::kLinearAttention}, "its layers are its own",
+                      "torchtitan models/qwen3_5/model.py")),
+    Under(Trainer::kTorchtitan,
           NotModelled(kTorch, {Ability::kExperts}, "its own experts are dispatched",
                       "torchtitan models/common/moe")),
     Under(Trainer::kTorchtitan, Lacks(kTorch, {Ability::kOtherHead}, "its models predict tokens",
@@ -494,6 +507,9 @@ constexpr CapabilityRow kRows[] = {
     // torchtune.
     Under(Trainer::kTorchtune,
           Lacks(kTorch, {Ability::kLatentAttention}, "its heads have keys of their own",
+                "torchtune modules/attention.py, MultiHeadAttention")),
+    Under(Trainer::kTorchtune,
+          Lacks(kTorch, {Ability::kLinearAttention}, "its layers have attention",
                 "torchtune modules/attention.py, MultiHeadAttention")),
     Under(Trainer::kTorchtune,
           NotModelled(kTorch, kPreferences, "its recipes were not held against its code",
@@ -542,6 +558,8 @@ constexpr CapabilityRow kRows[] = {
     Under(Trainer::kLitgpt,
           NotModelled(kTorch, {Ability::kLatentAttention}, "its attention is its own",
                       "litgpt model.py, MultiheadLatentAttention")),
+    Under(Trainer::kLitgpt, Lacks(kTorch, {Ability::kLinearAttention}, "its layers have attention",
+                                  "litgpt model.py, Block")),
     Under(Trainer::kLitgpt,
           Lacks(kTorch, kPreferences, "it predicts next tokens", "litgpt finetune/full.py")),
     Under(Trainer::kLitgpt, Lacks(kFsdp1, kQuantized, "it quantizes on one GPU alone",
@@ -600,6 +618,7 @@ const std::array<AbilityName, kAbilityCount> kAbilityNames = {{
     {Ability::kOtherHead, "model.transformer.head", "one that predicts no tokens"},
     {Ability::kLatentAttention, "model.transformer.key_value_rank", "set"},
     {Ability::kRankNormsAlone, "model.transformer.qk_norm", "per-rank without query_rank"},
+    {Ability::kLinearAttention, "model.transformer.linear_value_head_count", "set"},
     {Ability::kExperts, "model.transformer.expert_count", "any"},
     {Ability::kExpertParallel, "parallelism.expert_parallel_size", "above 1"},
     {Ability::kTokenDispatcher, "parallelism.token_dispatcher", "set"},

@@ -91,6 +91,13 @@ struct HfLatent {
   int64_t value_size = 0;
 };
 
+// The class's defaults of linear attention, in all layers but every fourth.
+struct HfLinear {
+  int64_t key_head_count = 0;
+  int64_t value_head_count = 0;  // 0: it has none
+  bool joint = false;            // LinearAttention::joint
+};
+
 // What is left after names, switches and dropouts.
 enum class HfQuirk : uint8_t {
   kNone,
@@ -156,6 +163,8 @@ struct HfFamily {
   HfDefaults defaults = {};
   HfExperts experts = {};
   HfLatent latent = {};
+  HfLinear linear = {};
+  bool attention_gate = false;
   bool remote_code = false;  // transformers 5.23 has no class of it
   HfSwitch switches[3] = {};
   HfDropout dropouts[4] = {};

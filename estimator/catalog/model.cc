@@ -91,6 +91,22 @@ int64_t CountLatent(const Transformer& m) {
   });
 }
 
+// Of one layer's linear attention, the norm of what it gives with it.
+int64_t CountLinear(const Transformer& m) {
+  const LinearAttention& linear = m.linear;
+  const int64_t H = m.hidden_size, O = linear.value_head_count;
+  const int64_t L = Multiply(linear.key_head_count, linear.key_size);
+  const int64_t M = Multiply(O, linear.value_size);
+  const int64_t convolved = Sum({Product({2, L}), M});
+  return Sum({
+      Product({H, Sum({convolved, M, Product({2, O})})}),
+      Product({convolved, linear.kernel_size}),
+      Product({2, O}),  // of the decay: its rate, and what is added to its step
+      linear.value_size,
+      Product({M, H}),
+  });
+}
+
 // Of one layer's attention, norms on queries and keys with it.
 int64_t CountAttention(const Transformer& m) {
   if (m.latent.Any()) return CountLatent(m);
@@ -102,8 +118,10 @@ int64_t CountAttention(const Transformer& m) {
                           : m.qk_norm == QkNorm::kPerHeadBias ? Multiply(4, m.head_size)
                                                               : Add(Q, KV / 2);
   return Sum({
-      Product({H, Add(Q, KV)}),               // query, key, value
-      Product({m.qkv_bias, Add(Q, KV)}),      //
+      Product({H, Add(Q, KV)}),           // query, key, value
+      Product({m.attention_gate, H, Q}),  //
+      Product({m.qkv_bias, Add(Q, KV)}),  //
+      Product({m.attention_gate && m.qkv_bias, Q}),
       Product({Q, H}),                        // attention output
       Product({m.attention_output_bias, H}),  //
       qk_norm,
@@ -114,16 +132,18 @@ int64_t Count(const Transformer& m, int64_t routed) {
   const int64_t H = m.hidden_size, V = m.vocab_size;
   const int64_t E = m.embedding_size == 0 ? H : m.embedding_size;
   const int64_t norm = Multiply(m.norm_weight + m.norm_bias, H);
-  const int64_t layer = Add(CountAttention(m), Product({NormsPerLayer(m.norm_placement), norm}));
+  const int64_t linear = m.linear.Any() ? m.linear.layers.CountOf(m.layer_count) : 0;
   return Sum({
       Product({V, E}),                    // token embedding
       Product({m.position_count, H}),     // learned positions
       Product({m.token_type_count, H}),   // BERT's segments
       Product({m.embedding_norm, norm}),  //
       Product({E == H ? 0 : 2, E, H}),    // projections in and out (OPT 350M)
-      Product({m.layer_count, layer}),    //
-      CountMlps(m, routed),               //
-      Product({m.final_norm, norm}),      //
+      Product({m.layer_count - linear, CountAttention(m)}),
+      Product({linear, CountLinear(m)}),
+      Product({m.layer_count, NormsPerLayer(m.norm_placement), norm}),
+      CountMlps(m, routed),           //
+      Product({m.final_norm, norm}),  //
       CountHead(m, E, norm),
   });
 }

@@ -108,6 +108,26 @@ struct LatentAttention {
   bool Any() const { return key_value_rank > 0; }
 };
 
+// Gated delta networks in place of attention: a state of each head is decayed, corrected and read,
+// chunk by chunk. Symbols: L key_head_count x key_size, M value_head_count x value_size, O
+// value_head_count. Each key is read by value_head_count / key_head_count heads of values.
+// Source: Yang et al. 2024 (arXiv 2412.06464); transformers models/qwen3_5/modeling_qwen3_5.py,
+// Qwen3_5GatedDeltaNet.
+struct LinearAttention {
+  int64_t key_head_count = 0;
+  int64_t value_head_count = 0;  // 0: there is none
+  int64_t key_size = 0;
+  int64_t value_size = 0;
+  int64_t kernel_size = 0;  // tokens that the convolution before it reads
+  // One product makes what is convolved and the gate, one what corrects and decays (Qwen3-Next);
+  // else four products.
+  bool joint = false;
+  LayerSet layers{};       // that have it; the others have attention
+  bool irregular = false;  // in an order that no LayerSet has
+
+  bool Any() const { return value_head_count > 0; }
+};
+
 // A transformer, decoder or encoder. Symbols (estimator/README.md): H
 // hidden_size, L layer_count, N head_count, K kv_head_count, D head_size,
 // F ffn_size, V vocab_size.
@@ -164,7 +184,9 @@ struct Transformer {
   EagerScores eager_scores = EagerScores::kWideSoftmax;
   Experts experts;
   LatentAttention latent;
-  bool remote_code = false;  // transformers has no class of it: a checkpoint brings its own
+  LinearAttention linear;
+  bool attention_gate = false;  // what attention gives is weighed by numbers made beside queries
+  bool remote_code = false;     // transformers has no class of it: a checkpoint brings its own
   double hidden_dropout = 0;
   double attention_dropout = 0;
   double embedding_dropout = 0;

@@ -82,6 +82,9 @@ enum class RunAhead : uint8_t { kNever, kWithoutPipeline, kDeepOrGpuBound, kGpuB
 
 enum class AttentionKernel : uint8_t { kEager, kFlash, kCudnn, kMemoryEfficient };
 
+// Who computes linear attention's delta rule: kernels of flash-linear-attention, or Python.
+enum class LinearAttentionKernel : uint8_t { kFla, kTorch };
+
 // How ranks that split a sequence come to its attention.
 //   kUlysses    each takes the whole sequence for some of the heads
 //   kRing       keys and values go from rank to rank

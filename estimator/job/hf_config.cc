@@ -29,6 +29,8 @@ constexpr int64_t kMaxHeads = 65536;
 constexpr int64_t kMaxFfnSize = int64_t{1} << 24;
 constexpr int64_t kMaxVocabSize = int64_t{1} << 24;
 constexpr int64_t kMaxPositions = int64_t{1} << 24;
+constexpr int64_t kMaxLinearHead = 4096;
+constexpr int64_t kMaxConvolution = 1024;
 constexpr int64_t kMaxWindow = int64_t{1} << 30;
 
 // What a model_type without a row must have to be read as a Llama.
@@ -103,6 +105,7 @@ void SetTraits(const HfFamily& family, Transformer& model) {
   model.qk_norm = family.qk_norm;
   model.position_embedding = family.position_embedding;
   model.remote_code = family.remote_code;
+  model.attention_gate = family.attention_gate;
 }
 
 // Reads heads, and refuses numbers that contradict one another.
@@ -171,6 +174,45 @@ void ReadSizes(const HfFamily& family, HfReader& reader, Transformer& model) {
   if (family.position_embedding == PositionEmbedding::kRotary) ReadRotary(reader, model);
 }
 
+// Layers that predict further tokens are none of transformers' class.
+void IgnoreNextTokens(absl::string_view field, HfReader& reader) {
+  if (reader.Size(field, kMaxLayers, 0, 0) == 0) return;
+  reader.Warn("next-tokens-ignored", field, "layers that predict further tokens are left out");
+}
+
+// Linear attention, in all layers but some. Source: transformers,
+// models/qwen3_5/configuration_qwen3_5.py, Qwen3_5TextConfig.
+void ReadLinear(const HfLinear& row, HfReader& reader, Transformer& model) {
+  if (row.value_head_count == 0) return;
+  LinearAttention& linear = model.linear;
+  linear.key_head_count = reader.Size("linear_num_key_heads", kMaxHeads, row.key_head_count);
+  linear.value_head_count = reader.Size("linear_num_value_heads", kMaxHeads, row.value_head_count);
+  linear.key_size = reader.Size("linear_key_head_dim", kMaxLinearHead, 128);
+  linear.value_size = reader.Size("linear_value_head_dim", kMaxLinearHead, 128);
+  linear.kernel_size = reader.Size("linear_conv_kernel_dim", kMaxConvolution, 4);
+  linear.joint = row.joint;
+  const int64_t ratio = linear.key_head_count;
+  if (ratio > 0 && linear.value_head_count % ratio != 0) {
+    reader.Refuse("linear_num_key_heads", absl::StrCat(ratio),
+                  absl::StrCat("must divide linear_num_value_heads ", linear.value_head_count));
+  }
+  const int64_t interval = reader.Size("full_attention_interval", kMaxLayers, 4);
+  std::vector<bool> layers;
+  const ConfigValue* const types = reader.Find("layer_types");
+  const bool listed = types != nullptr && types->kind == Kind::kList;
+  for (int64_t i = 0; i < model.layer_count; ++i) {
+    const auto at = static_cast<size_t>(i);
+    layers.push_back(listed
+                         ? at < types->items.size() && types->items[at].text == "linear_attention"
+                         : interval > 0 && (i + 1) % interval != 0);
+  }
+  const std::optional<LayerSet> set = SetOf(layers);
+  linear.irregular = !set.has_value();
+  linear.layers = set.value_or(LayerSet{});
+  if (std::find(layers.begin(), layers.end(), true) == layers.end()) linear = {};
+  IgnoreNextTokens("mtp_num_hidden_layers", reader);
+}
+
 // Latent attention; layers that predict further tokens are none of transformers' class.
 // Source: transformers models/deepseek_v3/modeling_deepseek_v3.py, DeepseekV3Attention,
 // DeepseekV3PreTrainedModel (_keys_to_ignore_on_load_unexpected).
@@ -185,9 +227,7 @@ void ReadLatent(const HfLatent& row, HfReader& reader, Transformer& model) {
   const int64_t plain = reader.Size("qk_nope_head_dim", kMaxHiddenSize, row.plain_size);
   model.head_size = Add(plain, latent.rotary_size);
   model.kv_head_count = model.head_count;
-  if (reader.Size("num_nextn_predict_layers", kMaxLayers, 0, 0) == 0) return;
-  reader.Warn("next-tokens-ignored", "num_nextn_predict_layers",
-              "layers that predict further tokens are left out");
+  IgnoreNextTokens("num_nextn_predict_layers", reader);
 }
 
 // Which layers see a part of the sequence alone.
@@ -407,6 +447,7 @@ void ReadModel(const HfFamily& family, HfReader& reader, HfConfig* out) {
   SetTraits(family, model);
   ReadSizes(family, reader, model);
   ReadLatent(family.latent, reader, model);
+  ReadLinear(family.linear, reader, model);
   ReadWindows(family.defaults, reader, model);
   ReadActivation(family, reader, model);
   ReadSwitches(family, reader, model);

@@ -215,6 +215,7 @@ class Signs {
   Signs(const HfFamily* family, HfConfig* out) : out_(out) {
     if (family == nullptr) return;
     if (!family->experts.count.empty()) seen_.emplace_back(kExperts);
+    if (family->linear.value_head_count > 0) seen_.emplace_back(kLinear);
     if (family->latent.key_value_rank == 0) return;
     seen_.emplace_back(kLatent);
     seen_.emplace_back(kMultiToken);  // its class has none: hf_config.cc warns

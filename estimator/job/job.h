@@ -34,10 +34,11 @@ struct TransformerSpec {
   std::optional<int64_t> hidden_size, layer_count, head_count, kv_head_count, head_size, ffn_size,
       vocab_size, position_count, token_type_count, label_count, expert_count, active_expert_count,
       expert_ffn_size, shared_expert_ffn_size, dense_layer_count, key_value_rank, query_rank,
-      rotary_head_size, value_head_size;
+      rotary_head_size, value_head_size, linear_key_head_count, linear_value_head_count,
+      linear_key_head_size, linear_value_head_size, linear_kernel_size, attention_period_size;
   std::optional<std::string> activation, norm, norm_placement, qk_norm, position_embedding, head;
   std::optional<bool> gated_mlp, qkv_bias, attention_output_bias, mlp_bias, tied_embeddings,
-      masked_lm_head, sentence_head;
+      masked_lm_head, sentence_head, attention_gate;
   std::optional<double> hidden_dropout, attention_dropout;
 };
 
@@ -100,7 +101,7 @@ struct TrainingSpec {
   OptimizerSpec optimizer;
   std::optional<bool> gradient_clipping;
   RecomputeSpec recompute;
-  std::optional<std::string> attention;
+  std::optional<std::string> attention, linear_attention;
   LossSpec loss;
   std::optional<bool> resumed_from_checkpoint;
   AdapterSpec adapter;
@@ -169,7 +170,21 @@ enum class RecomputeMode : uint8_t { kNone, kSelective, kPerOp, kFull, kEveryNth
 enum class RecomputeModule : uint8_t { kCoreAttention, kMlp, kNorm, kActivation, kUpProjection };
 enum class AdapterMethod : uint8_t { kLora, kQlora };
 // A bit each in Adapter::targets.
-enum class AdapterTarget : uint8_t { kQuery, kKey, kValue, kOutput, kGate, kUp, kDown, kHead };
+enum class AdapterTarget : uint8_t {
+  kQuery,
+  kKey,
+  kValue,
+  kOutput,
+  kGate,
+  kUp,
+  kDown,
+  kHead,
+  kLinearQkv,  // of linear attention
+  kLinearGate,
+  kLinearBeta,
+  kLinearDecay,
+  kLinearOutput,
+};
 // A bit each in Adapter::trained_modules.
 enum class TrainedModule : uint8_t { kEmbedding, kHead };
 enum class QuantizationFormat : uint8_t { kNf4, kFp4, kInt8 };
@@ -248,7 +263,7 @@ struct Fp8 {
 struct Adapter {
   AdapterMethod method = AdapterMethod::kLora;
   int64_t rank = 0;
-  uint8_t targets = 0;
+  uint16_t targets = 0;
   double dropout = 0;
   DType dtype = DType::kFp32;
   uint8_t trained_modules = 0;
@@ -288,6 +303,7 @@ struct Job {
   int64_t recompute_interval = 1;
   int64_t recompute_unit_layer_count = 1;
   AttentionKernel attention = AttentionKernel::kFlash;
+  LinearAttentionKernel linear_attention = LinearAttentionKernel::kFla;
   bool masks_windows = false;  // SDPA has a mask where layers see a window of the sequence
   LossImplementation loss = LossImplementation::kPlain;
   int64_t loss_chunk_count = 1;
@@ -340,7 +356,8 @@ struct Job {
   int64_t gpus_per_node = 8;
   int64_t interconnect_bytes_per_second = 0;  // 0: not known
   int64_t network_bytes_per_second = 0;
-  int torch_version = -1;  // major * 1000 + minor; -1: not said
+  int torch_version = -1;         // major * 1000 + minor; -1: not said
+  int transformers_version = -1;  // the same
   int nccl_version = 0;
   double risk = 0.01;
   std::optional<Detail> detail;  // where the request says

@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint8_t kQkv = 0x07;
 
-uint8_t ReadTargets(const std::vector<std::string>& names, bool joint, Check& check) {
+uint16_t ReadTargets(const std::vector<std::string>& names, bool joint, Check& check) {
   const absl::string_view field = "training.adapter.target_modules";
   if (names.empty() && joint) {
     check.Assume(field, "q_proj, k_proj, v_proj", "PEFT's default where these are one projection");
@@ -22,7 +22,7 @@ uint8_t ReadTargets(const std::vector<std::string>& names, bool joint, Check& ch
     check.Assume(field, "q_proj, v_proj", "PEFT's default for most models");
     return *FindWord("q_proj", kAdapterTargets) | *FindWord("v_proj", kAdapterTargets);
   }
-  uint8_t targets = 0;
+  uint16_t targets = 0;
   if (!check.FewEnough(field, names.size(), "names", kMostNames)) return targets;
   for (const std::string& name : names) {
     targets |= check.Meaning(field, name, kAdapterTargets).value_or(0);
@@ -160,13 +160,29 @@ void CheckJoint(const AdapterSpec& spec, Check& check, const Job& job) {
 }
 
 // Modules that the model and the trainer have.
-void CheckTargets(Check& check, const Job& job) {
+void CheckTargets(const AdapterSpec& spec, Check& check, const Job& job) {
   if (job.adapter->Targets(AdapterTarget::kHead) && job.profile->loss_slice_tokens == 0) {
     check.Fail("training.adapter.target_modules", "lm_head",
                "is modelled where the head runs over slices of the tokens, as litgpt's does",
                ViolationCode::kNotModelled, {"runtime.trainer"});
   }
-  constexpr uint8_t kGate = 1 << static_cast<int>(AdapterTarget::kGate);
+  constexpr uint16_t kLinear = 0x1f00;
+  const uint16_t all = *FindWord("all-linear", kAdapterTargets);
+  const bool linear = (job.adapter->targets & kLinear) != 0 && (job.adapter->targets & all) != all;
+  if (linear && !job.model->linear.Any()) {
+    check.Fail("training.adapter.target_modules", absl::StrJoin(spec.target_modules, ", "),
+               "has modules of linear attention, which this model has not",
+               ViolationCode::kConflict, {"model"});
+  }
+  constexpr uint16_t kAttention = 0x0f;
+  const bool nowhere = job.model->linear.Any() && (job.adapter->targets & ~kAttention) == 0 &&
+                       job.model->linear.layers.HasAllOf(job.model->layer_count);
+  if (nowhere) {
+    check.Fail("training.adapter.target_modules",
+               spec.target_modules.empty() ? "unset" : absl::StrJoin(spec.target_modules, ", "),
+               "are modules of attention, which no layer has", ViolationCode::kConflict, {"model"});
+  }
+  constexpr uint16_t kGate = 1 << static_cast<int>(AdapterTarget::kGate);
   if (!job.model->gated_mlp && job.adapter->targets == kGate) {
     check.Fail("training.adapter.target_modules", "gate_proj", "is no module of this model",
                ViolationCode::kConflict, {"model"});
@@ -239,7 +255,7 @@ void CheckAdapter(const JobSpec& spec, Check& check, const Job& job) {
   AssumePositions(check, job);
   CheckTrainedModules(training.adapter, check, job);
   CheckJoint(training.adapter, check, job);
-  CheckTargets(check, job);
+  CheckTargets(training.adapter, check, job);
 }
 
 }  // namespace plimsoll

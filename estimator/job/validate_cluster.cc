@@ -18,10 +18,16 @@ struct Versions {
   int torch = -1;
   int trainer = -1;
   int nccl = -1;
+  int transformers = -1;
 };
 
+// Whether a model's class in transformers has habits of its release.
+bool IsOfTransformers(const Profile& profile, const Job& job) {
+  return profile.transformers_attention && job.model != nullptr && job.model->linear.Any();
+}
+
 Versions ReadVersions(const RuntimeSpec& spec, const Profile& newest, absl::string_view trainer,
-                      Check& check) {
+                      Check& check, const Job& job) {
   Versions versions;
   if (!check.FewEnough("runtime.versions", spec.versions.size(), "names", kMaxVersions)) {
     return versions;
@@ -31,7 +37,8 @@ Versions ReadVersions(const RuntimeSpec& spec, const Profile& newest, absl::stri
     const bool of_trainer = !trainer.empty() && trainer == package;
     const bool of_nccl = package == "nccl";
     const bool of_torch = package == "torch";
-    if (package != newest.package && !of_trainer && !of_nccl && !of_torch) {
+    const bool of_class = package == "transformers" && IsOfTransformers(newest, job);
+    if (package != newest.package && !of_trainer && !of_nccl && !of_torch && !of_class) {
       const absl::string_view own = newest.package == "torch" ? "" : newest.package;
       check.Fail(field, text,
                  absl::StrCat("moves no byte of ", newest.name, "; only ", trainer,
@@ -47,6 +54,8 @@ Versions ReadVersions(const RuntimeSpec& spec, const Profile& newest, absl::stri
       versions.trainer = *parsed;
     } else if (of_nccl) {
       versions.nccl = *parsed;
+    } else if (of_class) {
+      versions.transformers = *parsed;
     } else {
       if (of_torch) versions.torch = *parsed;
       if (package == newest.package) versions.framework = *parsed;
@@ -90,9 +99,12 @@ void FindEra(const RuntimeSpec& spec, Framework framework, std::optional<Trainer
              Check& check, Job& job) {
   const Profile* newest = FindProfile(framework, -1);
   const absl::string_view name = trainer.has_value() ? NameOf(*trainer, kTrainers) : "";
-  const Versions versions = ReadVersions(spec, *newest, name, check);
+  const Versions versions = ReadVersions(spec, *newest, name, check, job);
   job.torch_version = versions.torch;
   job.nccl_version = versions.nccl >= 0 ? versions.nccl : DefaultNccl(framework, versions.torch);
+  job.transformers_version = versions.transformers;
+  const bool says = trainer == Trainer::kHfTrainer && versions.transformers < 0;
+  if (says) job.transformers_version = versions.trainer;
   job.profile = FindProfile(framework, versions.framework);
   if (job.profile == nullptr) {
     FailAsTooOld(newest->package, versions.framework, check);

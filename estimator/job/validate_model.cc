@@ -197,6 +197,7 @@ const Transformer* ReadTransformer(const JobSpec& job, const TransformerSpec& sp
   ReadSizes(spec, check, *model);
   ReadTraits(spec, check, *model);
   ReadLatent(spec, check, *model);
+  ReadLinear(spec, check, *model);
   ReadExperts(spec, check, *model);
   ReadHead(spec, check, *model);
   const bool learned = model->position_embedding == PositionEmbedding::kLearned;

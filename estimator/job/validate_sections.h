@@ -57,6 +57,10 @@ void ReadFp8(const PrecisionSpec& spec, bool is_fp8, Check& check, Job& job);
 void CheckFp8(const JobSpec& spec, Check& check, const Job& job);
 void ReadPreference(const PreferenceSpec& spec, Check& check, Job& job);
 void CheckPreference(const JobSpec& spec, Check& check, Job& job);
+// Linear attention of a model that is spelled out; who computes it; what stands beside it.
+void ReadLinear(const TransformerSpec& spec, Check& check, Transformer& model);
+void ReadLinearAttention(const TrainingSpec& spec, Check& check, Job& job);
+void CheckLinear(const JobSpec& spec, Check& check, const Job& job);
 // Latent attention of a model that is spelled out.
 void ReadLatent(const TransformerSpec& spec, Check& check, Transformer& model);
 // The kernel that takes its values, which are not as wide as keys, where `usual` does not.

@@ -742,6 +742,7 @@ void CheckTraining(const TrainingSpec& spec, Check& check, Job& job) {
   job.gradient_clipping = spec.gradient_clipping.value_or(true);
   CheckRecompute(spec.recompute, check, job);
   CheckAttention(spec, check, job);
+  ReadLinearAttention(spec, check, job);
   CheckLoss(spec, check, job);
   CheckHead(check, job);
   CheckTiles(check, job);

@@ -68,10 +68,12 @@ inline constexpr Word<QuantizationFormat> kQuantizationFormats[] = {
     {"int8", QuantizationFormat::kInt8},
 };
 // Modules by the names of transformers' Llama, as PEFT's target_modules has them.
-inline constexpr Word<uint8_t> kAdapterTargets[] = {
-    {"all-linear", 0x7f}, {"attention", 0x0f}, {"mlp", 0x70},     {"q_proj", 0x01},
-    {"k_proj", 0x02},     {"v_proj", 0x04},    {"o_proj", 0x08},  {"gate_proj", 0x10},
-    {"up_proj", 0x20},    {"down_proj", 0x40}, {"lm_head", 0x80},
+inline constexpr Word<uint16_t> kAdapterTargets[] = {
+    {"all-linear", 0x1f7f}, {"attention", 0x0f},  {"mlp", 0x70},        {"q_proj", 0x01},
+    {"k_proj", 0x02},       {"v_proj", 0x04},     {"o_proj", 0x08},     {"gate_proj", 0x10},
+    {"up_proj", 0x20},      {"down_proj", 0x40},  {"lm_head", 0x80},    {"in_proj_qkv", 0x100},
+    {"in_proj_z", 0x200},   {"in_proj_b", 0x400}, {"in_proj_a", 0x800}, {"in_proj_qkvz", 0x300},
+    {"in_proj_ba", 0xc00},  {"out_proj", 0x1000},
 };
 inline constexpr Word<TrainedModule> kTrainedModules[] = {
     {"embed_tokens", TrainedModule::kEmbedding}, {"lm_head", TrainedModule::kHead}};
@@ -95,6 +97,8 @@ inline constexpr Word<std::optional<AttentionKernel>> kAttentionKernels[] = {
     {"cudnn", AttentionKernel::kCudnn},
     {"memory-efficient", AttentionKernel::kMemoryEfficient},
 };
+inline constexpr Word<LinearAttentionKernel> kLinearAttentionKernels[] = {
+    {"fla", LinearAttentionKernel::kFla}, {"torch", LinearAttentionKernel::kTorch}};
 inline constexpr Word<LossImplementation> kLossImplementations[] = {
     {"plain", LossImplementation::kPlain},
     {"chunked", LossImplementation::kChunked},

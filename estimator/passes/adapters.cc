@@ -69,22 +69,50 @@ constexpr absl::string_view kOut = "attention.out";
 constexpr absl::string_view kGate = "mlp.gate";
 constexpr absl::string_view kMlpUp = "mlp.up";
 constexpr absl::string_view kMlpDown = "mlp.down";
-// The product that each target is, in the order of AdapterTarget.
+constexpr absl::string_view kHead = "head";
+constexpr absl::string_view kLinearQkv = "linear.qkv";
+constexpr absl::string_view kLinearGate = "linear.gate";
+constexpr absl::string_view kLinearBeta = "linear.beta";
+constexpr absl::string_view kLinearDecay = "linear.decay";
+constexpr absl::string_view kLinearOut = "linear.out";
+constexpr absl::string_view kLinearQkvz = "linear.qkvz";
+constexpr absl::string_view kLinearBa = "linear.ba";
 constexpr absl::string_view kQkv = "attention.qkv";
-constexpr uint8_t kQkvTargets = 0x07;
-constexpr Names kJoint = NamesOfAdapter<kQkv>();
-constexpr Names kTargets[] = {NamesOfAdapter<kQuery>(),  NamesOfAdapter<kKey>(),
-                              NamesOfAdapter<kValue>(),  NamesOfAdapter<kOut>(),
-                              NamesOfAdapter<kGate>(),   NamesOfAdapter<kMlpUp>(),
-                              NamesOfAdapter<kMlpDown>()};
+
+// Products that one target is, or several together, a bit each in Adapter::targets. The head is no
+// layer's.
+struct TargetRow {
+  uint16_t targets;
+  Names names;
+};
+constexpr uint16_t BitOf(AdapterTarget target) {
+  return static_cast<uint16_t>(1u << static_cast<unsigned>(target));
+}
+constexpr TargetRow kTargets[] = {
+    {BitOf(AdapterTarget::kQuery), NamesOfAdapter<kQuery>()},
+    {BitOf(AdapterTarget::kKey), NamesOfAdapter<kKey>()},
+    {BitOf(AdapterTarget::kValue), NamesOfAdapter<kValue>()},
+    {BitOf(AdapterTarget::kOutput), NamesOfAdapter<kOut>()},
+    {BitOf(AdapterTarget::kGate), NamesOfAdapter<kGate>()},
+    {BitOf(AdapterTarget::kUp), NamesOfAdapter<kMlpUp>()},
+    {BitOf(AdapterTarget::kDown), NamesOfAdapter<kMlpDown>()},
+    {BitOf(AdapterTarget::kQuery) | BitOf(AdapterTarget::kKey) | BitOf(AdapterTarget::kValue),
+     NamesOfAdapter<kQkv>()},
+    {BitOf(AdapterTarget::kLinearQkv), NamesOfAdapter<kLinearQkv>()},
+    {BitOf(AdapterTarget::kLinearGate), NamesOfAdapter<kLinearGate>()},
+    {BitOf(AdapterTarget::kLinearBeta), NamesOfAdapter<kLinearBeta>()},
+    {BitOf(AdapterTarget::kLinearDecay), NamesOfAdapter<kLinearDecay>()},
+    {BitOf(AdapterTarget::kLinearQkv) | BitOf(AdapterTarget::kLinearGate),
+     NamesOfAdapter<kLinearQkvz>()},
+    {BitOf(AdapterTarget::kLinearBeta) | BitOf(AdapterTarget::kLinearDecay),
+     NamesOfAdapter<kLinearBa>()},
+    {BitOf(AdapterTarget::kLinearOutput), NamesOfAdapter<kLinearOut>()},
+};
 
 // The names of the adapter beside a product, where it has one.
 const Names* FindAdapter(const Adapter& adapter, const Op& op) {
-  if (op.name == kJoint.product && (adapter.targets & kQkvTargets) != 0) return &kJoint;
-  for (size_t target = 0; target < std::size(kTargets); ++target) {
-    if ((adapter.targets >> target & 1) != 0 && kTargets[target].product == op.name) {
-      return &kTargets[target];
-    }
+  for (const TargetRow& row : kTargets) {
+    if ((adapter.targets & row.targets) != 0 && row.names.product == op.name) return &row.names;
   }
   return nullptr;
 }
@@ -124,7 +152,8 @@ void InsertProduct(Block& block, size_t& at, TensorId input, TensorId output, Te
             .saves_for_weights = true});
 }
 
-// Puts the ops of one adapter behind a product.
+// Puts the ops of one adapter behind a product. What is an argument of a module's call lives until
+// that returns: the product's input, and what is left of it by dropout until `down` is there.
 //
 //   input    the product's, in the adapter's dtype; a Python local until all is done
 //   dropped  of it, with a mask; under autocast a cast of either is multiplied
@@ -145,7 +174,6 @@ class AdapterBuilder {
         product_dtype_(job.precision.autocast ? job.precision.Product() : dtype_),
         quantized_(job.quantization.has_value() && job.profile->widens_adapters),
         casts_(!quantized_ || !job.precision.autocast),
-        holds_input_(job.profile->holds_adapter_inputs),
         joint_(job.profile->joint_adapters && block.ops[product].name == kQkv),
         block_(block),
         names_(names),
@@ -162,14 +190,16 @@ class AdapterBuilder {
     block_.tensors[base_].held = false;  // its sum is, instead
     const TensorId base = quantized_ ? Clone() : base_;
     const TensorId input = casts_ ? Cast(input_, names_.input, dtype_) : input_;
-    const TensorId read = Cast(Drop(input), names_.cast, product_dtype_);
+    const TensorId dropped = Drop(input);
+    const TensorId read = Cast(dropped, names_.cast, product_dtype_);
+    if (dropped != input) block_.tensors[dropped].held_until = static_cast<uint8_t>(at_);
     const TensorId up = joint_ ? Parts(read) : Up(read);
     const TensorId scaled = AddLike(block_, up, names_.scaled);
     Insert({.name = names_.scaled, .inputs = {up}, .outputs = {scaled}});
     const TensorId output = Sum(base, quantized_ && casts_ ? Narrow(scaled) : scaled);
     const auto done = static_cast<uint8_t>(at_ - 1);
     if (input != input_) block_.tensors[input].held_until = done;
-    if (holds_input_) block_.tensors[block_.tensors[input_].storage].held_until = done;
+    block_.tensors[block_.tensors[input_].storage].held_until = done;
     block_.tensors[output].held = held;
     for (size_t i = at_; i < block_.ops.size(); ++i) {
       block_.ops[i].inputs.Replace(base_, output);
@@ -294,7 +324,6 @@ class AdapterBuilder {
   const DType product_dtype_;  // of what it multiplies
   const bool quantized_;       // the weights beside it, as PEFT has them
   const bool casts_;           // its input to its dtype
-  const bool holds_input_;     // until it is done
   const bool joint_;           // of queries, keys and values
   Block& block_;
   const Names& names_;
@@ -322,8 +351,6 @@ void DropUnread(Block& block) {
     for (const TensorId id : op.outputs) block.tensors[id].differentiable = false;
   }
 }
-
-constexpr absl::string_view kHead = "head";
 
 // As wide as the logits, of a slice of the tokens.
 Ids AddSlices(const Job& job, Block& block, TensorId logits) {
@@ -376,19 +403,51 @@ void AddAdapters(const Job& job, Block& block) {
   }
 }
 
-// The first layer's input has no gradient, unless it is made to have one: what PEFT keeps of
-// layers that are run again must.
+bool Trains(const Block& block) {
+  return std::any_of(block.parameters.begin(), block.parameters.end(),
+                     [](const Parameter& parameter) { return !parameter.frozen; });
+}
+
+// The first layer that has adapters: linear attention has none where they are attention's.
+int64_t FirstTrained(const Program& program) {
+  int64_t first = std::numeric_limits<int64_t>::max();
+  for (const Block& block : program.blocks) {
+    if (block.kind == BlockKind::kLayer && Trains(block)) {
+      first = std::min(first, block.layers.First());
+    }
+  }
+  return first;
+}
+
+// Layers [begin, end) of those that are one block, as a block of their own whose input has no
+// gradient.
+void SplitLayers(Program& program, size_t layer, absl::string_view name, int64_t begin,
+                 int64_t end) {
+  Block part = program.blocks[layer];
+  part.name = name;
+  part.layers.begin = std::max(part.layers.begin, begin);
+  part.layers.end = std::min(part.layers.end, end);
+  if (part.layers.period == 1 || end - begin == 1) part.layers = {.begin = begin, .end = end};
+  part.tensors[part.input].differentiable = false;
+  DropUnread(part);
+  program.blocks.push_back(std::move(part));
+}
+
+// The input of the first layer with adapters has no gradient, unless it is made to have one: what
+// PEFT keeps of layers that are run again must. Layers before it keep nothing.
 // Source: peft/peft_model.py, _prepare_model_for_gradient_checkpointing; transformers
 // modeling_utils.py, enable_input_require_grads. torchtune has no such thing:
 // training/activations.py.
-void SplitFirstLayer(Program& program, size_t layer) {
-  Block first = program.blocks[layer];
-  first.name = "first layer";
-  first.layers = {.end = 1};
-  program.blocks[layer].layers.begin = 1;
-  first.tensors[first.input].differentiable = false;
-  DropUnread(first);
-  program.blocks.push_back(std::move(first));
+void SplitFirstLayers(Program& program, size_t count) {
+  const int64_t trained = FirstTrained(program);
+  for (size_t i = 0; i < count; ++i) {
+    if (program.blocks[i].kind != BlockKind::kLayer) continue;
+    const LayerSet layers = program.blocks[i].layers;
+    if (layers.CountOf(trained) > 0) SplitLayers(program, i, "frozen layer", 0, trained);
+    if (layers.Has(trained)) SplitLayers(program, i, "first layer", trained, trained + 1);
+    const int64_t begin = layers.Has(trained) ? trained + 1 : trained;
+    program.blocks[i].layers.begin = std::max(layers.begin, begin);
+  }
 }
 
 // The gradient that an op makes of its whole table.
@@ -474,9 +533,8 @@ Program ApplyAdapters(const ValidJob& job, Program program) {
     if (block.kind == BlockKind::kHead) AdaptHead(*job, block);
     DropUnread(block);
     if (block.kind == BlockKind::kEmbedding) AdaptEmbedding(*job, block);
-    const bool first = block.kind == BlockKind::kLayer && block.layers.Has(0);
-    if (first && !ReachesEmbedding(*job)) SplitFirstLayer(program, i);
   }
+  if (!ReachesEmbedding(*job)) SplitFirstLayers(program, count);
   return program;
 }
 

@@ -35,6 +35,9 @@ Sizes::Sizes(const Job& job) {
   set(Symbol::kJ, model.latent.key_value_rank);
   set(Symbol::kY, model.latent.rotary_size);
   set(Symbol::kW, Multiply(model.head_count, model.latent.value_size));
+  set(Symbol::kL, Multiply(model.linear.key_head_count, model.linear.key_size));
+  set(Symbol::kM, Multiply(model.linear.value_head_count, model.linear.value_size));
+  set(Symbol::kO, model.linear.value_head_count);
   set(Symbol::kOne, 1);
 }
 

@@ -71,7 +71,8 @@ Block LowerEmbedding(const Job& job, std::pmr::memory_resource* memory) {
 
 namespace {
 
-// One kind of layer, or two: some mask windows, or have experts, and the others do not.
+// One kind of layer, or two: some have linear attention, mask windows, or have experts, and the
+// others do not.
 void LowerLayers(const Job& job, Program& program) {
   const Transformer& model = *job.model;
   const auto add = [&](const LayerKind& kind, const LayerSet& layers) {
@@ -80,7 +81,13 @@ void LowerLayers(const Job& job, Program& program) {
   };
   const bool windows = job.masks_windows;
   const bool experts = model.experts.Any();
-  if (windows && !model.windowed.HasAllOf(model.layer_count)) {
+  const LayerSet& linear = model.linear.layers;
+  if (model.linear.Any() && !linear.HasAllOf(model.layer_count)) {
+    add({"layer", windows, experts}, Others(linear));
+    add({"linear layer", windows, experts, true}, linear);
+  } else if (model.linear.Any()) {
+    add({"layer", windows, experts, true}, {});
+  } else if (windows && !model.windowed.HasAllOf(model.layer_count)) {
     add({"layer", false, experts}, Others(model.windowed));
     add({"windowed layer", true, experts}, model.windowed);
   } else if (experts && !model.experts.layers.HasAllOf(model.layer_count)) {

@@ -25,6 +25,7 @@ struct LayerKind {
   absl::string_view name = "layer";
   bool windowed = false;  // its attention has a mask: job.masks_windows
   bool experts = false;   // in place of its MLP (lower_experts.h)
+  bool linear = false;    // in place of its attention (lower_linear.h)
 };
 
 // [B, S, H] -> [B, S, H]

@@ -12,6 +12,7 @@ struct Qkv {
   TensorId key;
   TensorId value;
   TensorId projected = kNoTensor;  // what a projection gave, where a local holds it
+  TensorId gate = kNoTensor;       // what weighs its output
 };
 
 // [B, S, H] -> queries and keys [B, S, A], values [B, S, W], rotated, nothing absorbed. Each layer

@@ -4,6 +4,7 @@
 #include "estimator/program/lower_dispatched_experts.h"
 #include "estimator/program/lower_experts.h"
 #include "estimator/program/lower_latent.h"
+#include "estimator/program/lower_linear.h"
 #include "estimator/program/lower_mlp.h"
 #include "estimator/program/lower_norm.h"
 #include "estimator/program/lower_product.h"
@@ -20,11 +21,12 @@ constexpr int64_t kMaskStep = 8;
 Ids QkvWeights(BlockBuilder& b) {
   const Transformer& model = *b.job().model;
   const Extent hidden = b.Size(Symbol::kH);
-  Ids ids{b.Weight("attention.query.weight", {b.Size(Symbol::kA), hidden}, 0),
+  const int32_t beside = model.attention_gate ? 2 : 1;
+  Ids ids{b.Weight("attention.query.weight", {b.Size(Symbol::kA, beside), hidden}, 0),
           b.Weight("attention.key.weight", {b.Size(Symbol::kC), hidden}, 0),
           b.Weight("attention.value.weight", {b.Size(Symbol::kC), hidden}, 0)};
   if (model.qkv_bias) {
-    ids.ids[ids.count++] = b.Weight("attention.query.bias", {b.Size(Symbol::kA)}, 0);
+    ids.ids[ids.count++] = b.Weight("attention.query.bias", {b.Size(Symbol::kA, beside)}, 0);
     ids.ids[ids.count++] = b.Weight("attention.key.bias", {b.Size(Symbol::kC)}, 0);
     ids.ids[ids.count++] = b.Weight("attention.value.bias", {b.Size(Symbol::kC)}, 0);
   }
@@ -104,15 +106,37 @@ Qkv LowerSeparateQkv(BlockBuilder& b, TensorId input) {
   constexpr absl::string_view kNames[] = {"attention.query", "attention.key", "attention.value"};
   constexpr absl::string_view kOutputs[] = {
       "attention.query.activation", "attention.key.activation", "attention.value.activation"};
+  const int32_t beside = b.job().model->attention_gate ? 2 : 1;
   TensorId outputs[3];
   for (int i = 0; i < 3; ++i) {
     const TensorId cast = CastInput(b, "attention.input.cast", input, hidden);
-    outputs[i] = b.Wide(kOutputs[i], b.Size(i == 0 ? Symbol::kA : Symbol::kC), dtype);
+    outputs[i] =
+        b.Wide(kOutputs[i], i == 0 ? b.Size(Symbol::kA, beside) : b.Size(Symbol::kC), dtype);
     Ids own{weights.ids[i]};
     if (bias) own.ids[own.count++] = weights.ids[i + 3];
     Linear(b, kNames[i], cast, outputs[i], own);
   }
   return {outputs[0], outputs[1], outputs[2]};
+}
+
+// One product makes queries and their gate, which is copied out of it.
+// Source: transformers models/qwen3_5/modeling_qwen3_5.py, Qwen3_5Attention.forward.
+void SplitGate(BlockBuilder& b, Qkv& qkv) {
+  if (!b.job().model->attention_gate) return;
+  const TensorId query = b.View("attention.query", qkv.query, b.Size(Symbol::kA));
+  qkv.gate = b.Wide("attention.gate", b.Size(Symbol::kA), b.job().precision.activation);
+  b.Then("attention.gate", {qkv.query}, {query, qkv.gate}, {});
+  qkv.query = query;
+}
+
+TensorId LowerGate(BlockBuilder& b, const Qkv& qkv, TensorId context) {
+  if (qkv.gate == kNoTensor) return context;
+  const DType dtype = b.block().tensors[context].dtype;
+  const TensorId share = b.Wide("attention.gate.share", b.Size(Symbol::kA), dtype);
+  b.Then("attention.gate.share", {qkv.gate}, {share}, {share});
+  const TensorId weighed = b.Wide("attention.gated", b.Size(Symbol::kA), dtype);
+  b.Then("attention.gated", {context, share}, {weighed}, {context, share});
+  return weighed;
 }
 
 constexpr NormNames kQueryNorm = {"attention.query.norm",
@@ -410,6 +434,9 @@ void HoldLocals(BlockBuilder& b, const Qkv& qkv, TensorId out) {
     b.block().tensors[qkv.projected].held_until = static_cast<uint8_t>(b.block().ops.size() - 1);
   }
   b.block().tensors[out].held = copies;
+  if (qkv.gate != kNoTensor) {
+    b.block().tensors[qkv.gate].held_until = static_cast<uint8_t>(b.block().ops.size() - 1);
+  }
 }
 
 // What the kernel reads.
@@ -418,6 +445,7 @@ Qkv LowerQkv(BlockBuilder& b, TensorId input) {
   if (job.model->latent.Any()) return LowerLatentQkv(b, input);
   const bool packed = IsPacked(job) || job.model->joint_qkv;
   Qkv qkv = packed ? LowerPackedQkv(b, input) : LowerSeparateQkv(b, input);
+  SplitGate(b, qkv);
   LowerQkNormAndRotary(b, qkv);
   return qkv;
 }
@@ -436,9 +464,9 @@ TensorId LowerAttention(BlockBuilder& b, TensorId input, bool windowed) {
   }
   const TensorId out =
       b.Narrow("attention.out.activation", b.Size(Symbol::kH), job.precision.Product());
-  const TensorId read = Transposed(b, context);
+  const TensorId read = LowerGate(b, qkv, Transposed(b, context));
   Op& op = Linear(b, "attention.out", read, out, weights);
-  if (read != context) {
+  if (b.block().tensors[read].storage != read) {
     op.backward_temporaries = {b.Add("attention.context.copy",
                                      {b.Size(Symbol::kB), b.Size(Symbol::kS), b.Size(Symbol::kA)},
                                      {.dtype = job.precision.activation,
@@ -498,6 +526,10 @@ constexpr ResidualNames kAttentionResidual = {"attention.dropout.hidden_mask",
                                               "attention.dropped_out", "attention.residual"};
 constexpr ResidualNames kMlpResidual = {"mlp.dropout.mask", "mlp.dropped", "mlp.residual"};
 
+TensorId LowerAttentionOf(BlockBuilder& b, const LayerKind& kind, TensorId input) {
+  return kind.linear ? LowerLinearAttention(b, input) : LowerAttention(b, input, kind.windowed);
+}
+
 TensorId LowerMlpOf(BlockBuilder& b, const LayerKind& kind, TensorId input) {
   if (!kind.experts) return LowerMlp(b, input);
   return b.job().profile->dispatches_experts ? LowerDispatchedExperts(b, input)
@@ -508,7 +540,7 @@ TensorId LowerMlpOf(BlockBuilder& b, const LayerKind& kind, TensorId input) {
 TensorId LowerParallelLayer(BlockBuilder& b, TensorId input, const LayerKind& kind) {
   const bool two = b.job().model->norm_placement == NormPlacement::kParallelTwo;
   const TensorId attention_in = LowerNorm(b, kAttentionNorm, input);
-  const TensorId attention = LowerAttention(b, attention_in, kind.windowed);
+  const TensorId attention = LowerAttentionOf(b, kind, attention_in);
   const TensorId mlp = LowerMlpOf(b, kind, two ? LowerNorm(b, kMlpNorm, input) : attention_in);
   const TensorId first = LowerResidual(b, kAttentionResidual, input, attention);
   return LowerResidual(b, kMlpResidual, first, mlp);
@@ -530,8 +562,8 @@ TensorId LowerSerialLayer(BlockBuilder& b, TensorId input, const LayerKind& kind
   const bool behind =
       placement == NormPlacement::kSandwich || placement == NormPlacement::kPostOnly;
   const bool on_sum = placement == NormPlacement::kPost;
-  TensorId out = Refer(
-      b, LowerAttention(b, before ? LowerNorm(b, kAttentionNorm, input) : input, kind.windowed));
+  const TensorId read = before ? LowerNorm(b, kAttentionNorm, input) : input;
+  TensorId out = Refer(b, LowerAttentionOf(b, kind, read));
   if (behind) out = LowerNorm(b, kAttentionPostNorm, out);
   TensorId middle = LowerResidual(b, kAttentionResidual, input, out);
   if (on_sum) middle = LowerNorm(b, kAttentionNorm, middle);

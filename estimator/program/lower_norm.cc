@@ -12,7 +12,8 @@ struct NormPlace {
   DType out;
   int8_t tensor_axis;
   int8_t sequence_axis;
-  Extent groups;  // that have statistics of their own, of a token
+  Extent groups;           // that have statistics of their own, of a token
+  bool own_class = false;  // the model's norms elsewhere are of another class
 };
 
 TensorId Make(BlockBuilder& b, absl::string_view name, const NormPlace& place, DType dtype) {
@@ -41,7 +42,9 @@ TensorId LowerUpcast(BlockBuilder& b, const NormNames& names, const NormPlace& p
   const Profile& profile = *b.job().profile;
   const bool all_wide =
       profile.wide_norms || (profile.wide_norms_when_adapted && b.job().adapter.has_value());
-  const NormClass how = all_wide ? NormClass::kWide : b.job().model->norm_class;
+  const NormClass how = place.own_class ? NormClass::kUsual
+                        : all_wide      ? NormClass::kWide
+                                        : b.job().model->norm_class;
   if (how == NormClass::kCentred) {  // each difference is taken anew
     const TensorId squared = Make(b, names.centred, place, DType::kFp32);
     b.Then(names.centred, {upcast}, {squared}, {squared});
@@ -49,7 +52,9 @@ TensorId LowerUpcast(BlockBuilder& b, const NormNames& names, const NormPlace& p
     b.Then(names.centred, {upcast}, {centred}, {});
     upcast = centred;
   }
-  const DType kept = how == NormClass::kUsual ? place.out : DType::kFp32;
+  const DType usual = place.own_class ? place.in : place.out;
+  const DType kept = how == NormClass::kUsual ? usual : DType::kFp32;
+  const DType made = how == NormClass::kUsual ? place.out : kept;
   const TensorId wide =
       Make(b, kept == DType::kFp32 ? names.normalized : names.wide, place, DType::kFp32);
   const Ids terms = {Term(b, place), Term(b, place), Term(b, place)};
@@ -59,12 +64,12 @@ TensorId LowerUpcast(BlockBuilder& b, const NormNames& names, const NormPlace& p
     normalized = Make(b, names.normalized, place, kept);
     b.Then(names.normalized, {wide}, {normalized}, {});
   }
-  const TensorId product = Make(b, kept == place.out ? names.norm : names.product, place, kept);
+  const TensorId product = Make(b, made == place.out ? names.norm : names.product, place, made);
   Op& op = b.Then(names.norm, {normalized}, {product}, {normalized});
   op.parameters = weights;
   op.saves_for_weights = true;
   op.modules = kNormModule;
-  if (kept == place.out) return product;
+  if (made == place.out) return product;
   const TensorId output = Make(b, names.norm, place, place.out);
   b.Then(names.product, {product}, {output}, {});
   return output;
@@ -140,6 +145,17 @@ TensorId LowerQkNorm(BlockBuilder& b, const NormNames& names, TensorId input, Ex
   const DType dtype = b.job().precision.activation;
   const NormPlace place{width, dtype, dtype, 2, kNoAxis, full ? b.Size(Symbol::kOne) : heads};
   return LowerPlaced(b, names, place, input, weights);
+}
+
+TensorId LowerValueNorm(BlockBuilder& b, const NormNames& names, TensorId input) {
+  const Precision& precision = b.job().precision;
+  Extent one = b.Size(Symbol::kOne);
+  one.size = b.job().model->linear.value_size;
+  const Ids weights{b.Weight(names.weight, {one}, kNoAxis)};
+  const DType in = b.block().tensors[input].dtype;
+  const DType out = precision.parameter == DType::kFp32 && precision.autocast ? DType::kFp32 : in;
+  const NormPlace place{b.Size(Symbol::kM), in, out, 2, kNoAxis, b.Size(Symbol::kO), true};
+  return LowerUpcast(b, names, place, input, weights);
 }
 
 }  // namespace plimsoll

@@ -36,6 +36,11 @@ TensorId LowerNorm(BlockBuilder& b, const NormNames& names, TensorId input);
 // A norm over one rank of latent attention.
 TensorId LowerRankNorm(BlockBuilder& b, const NormNames& names, TensorId input, Extent width);
 
+// A norm over each head of what linear attention gives, whose weight is one head's. In Python its
+// output is as wide as the weight and what it multiplies: fp32 under autocast.
+// Source: transformers models/qwen3_5/modeling_qwen3_5.py, Qwen3_5RMSNormGated.
+TensorId LowerValueNorm(BlockBuilder& b, const NormNames& names, TensorId input);
+
 // A norm over each head of queries or keys (one weight [D]) or over all of them
 // (one weight as wide as the projection).
 TensorId LowerQkNorm(BlockBuilder& b, const NormNames& names, TensorId input, Extent width,

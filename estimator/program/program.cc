@@ -8,8 +8,9 @@
 namespace plimsoll {
 namespace {
 
-constexpr absl::string_view kSymbols[] = {"B", "S", "H", "E", "F", "A", "C", "N", "D", "V", "P",
-                                          "T", "R", "X", "K", "G", "U", "Q", "J", "Y", "W", ""};
+constexpr absl::string_view kSymbols[] = {"B", "S", "H", "E", "F", "A", "C", "N", "D",
+                                          "V", "P", "T", "R", "X", "K", "G", "U", "Q",
+                                          "J", "Y", "W", "L", "M", "O", ""};
 
 std::string InSymbols(const Extent& extent) {
   std::string text;

@@ -28,7 +28,8 @@ namespace plimsoll {
 // width, F MLP width, A query width (heads x head size), C key/value width, N
 // heads, D head size, V vocabulary (padded), P positions, T token types, R an adapter's rank,
 // X experts, K experts of each token, G an expert's width, U that of shared experts; of latent
-// attention Q the queries' rank, J that of keys and values, Y what is rotated, W values' width.
+// attention Q the queries' rank, J that of keys and values, Y what is rotated, W values' width; of
+// linear attention L keys' width, M values', O heads of values.
 enum class Symbol : uint8_t {
   kB,
   kS,
@@ -51,6 +52,9 @@ enum class Symbol : uint8_t {
   kJ,
   kY,
   kW,
+  kL,
+  kM,
+  kO,
   kOne,
 };
 

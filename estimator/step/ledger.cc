@@ -12,6 +12,9 @@ namespace {
 
 constexpr int kNoStorage = -1;
 
+// A storage for each of an op's tensors of one list.
+using OfOp = std::array<int, std::tuple_size_v<decltype(Ids::ids)>>;
+
 // Kernels that an op launches, about: it alone, each collective (whose buffers
 // its temporaries are), copies around a product; backward has two gradients and
 // sums them up.
@@ -86,7 +89,7 @@ class Machine {
   void BackwardSegment(int begin, int end);
   void BackwardOp(int index);
   void GiveInputGradient(const Op& op, TensorId input);
-  void MakeWeightGradients(const Op& op, std::array<int, 8>& made, int& count);
+  void MakeWeightGradients(const Op& op, OfOp& made, int& count);
   int Make(TensorId tensor, absl::string_view suffix, Role role, int64_t bytes);
   int MakeTensor(TensorId tensor);
   ABSL_ATTRIBUTE_NOINLINE void WatchBirth(int piece, TensorId tensor, absl::string_view suffix);
@@ -246,7 +249,7 @@ Usage Machine::Alive(int note, bool gradients_stay) const {
 void Machine::Forward(int begin, int end, bool saves) {
   for (int i = begin; i < end; ++i, ++clock_) {
     const Op& op = block_.ops[i];
-    std::array<int, 8> temporaries;
+    OfOp temporaries;
     int count = 0;
     for (TensorId id : op.forward_temporaries) temporaries[count++] = MakeTensor(id);
     for (TensorId id : op.outputs) {
@@ -384,7 +387,7 @@ void Machine::GiveInputGradient(const Op& op, TensorId input) {
   }
 }
 
-void Machine::MakeWeightGradients(const Op& op, std::array<int, 8>& made, int& count) {
+void Machine::MakeWeightGradients(const Op& op, OfOp& made, int& count) {
   if (weight_gradient_ == WeightGradient::kFused) return;
   const bool kept = weight_gradient_ == WeightGradient::kKept;
   for (TensorId id : op.parameters) {
@@ -404,7 +407,7 @@ void Machine::MakeWeightGradients(const Op& op, std::array<int, 8>& made, int& c
 
 void Machine::BackwardOp(int index) {
   const Op& op = block_.ops[index];
-  std::array<int, 8> temporaries;
+  OfOp temporaries;
   int temporary_count = 0;
   for (TensorId id : op.saved) {
     if (Discarded(id) && op.segment == 0) forward_storage_[Root(id)] = MakeTensor(Root(id));
@@ -412,7 +415,7 @@ void Machine::BackwardOp(int index) {
   for (TensorId id : op.backward_temporaries) temporaries[temporary_count++] = MakeTensor(id);
   for (TensorId id : op.inputs) GiveInputGradient(op, id);
   TellProduct(op);
-  std::array<int, 8> weights;
+  OfOp weights;
   int weight_count = 0;
   const int64_t before = now_;
   MakeWeightGradients(op, weights, weight_count);

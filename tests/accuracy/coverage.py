@@ -66,14 +66,21 @@ SPREAD_EXPERTS = (
 OPTIMIZERS = {"muon": "muon", "single_device": "steps in backward"}
 
 
-def kind_of(kind, path):
+# Models whose layers of the kind "SSM/linear-attention hybrids" are gated delta networks.
+HYBRIDS = "SSM/linear-attention hybrids"
+OF_DELTA_NETWORKS = ("Qwen3.5", "Qwen3.6", "Qwen3-Next")
+
+
+def kind_of(kind, path, model):
     words = [name for word, name in OPTIMIZERS.items() if word in path]
+    if kind == HYBRIDS and any(word in model for word in OF_DELTA_NETWORKS):
+        return "gated delta networks"
     return words[0] if kind == "optimizers" and words else kind
 
 
-def kinds_of(project, path, blockers):
+def kinds_of(project, path, blockers, model):
     """What blocks a configuration."""
-    kinds = tuple(kind_of(kind, path) for kind in blockers.split(";") if kind)
+    kinds = tuple(kind_of(kind, path, model) for kind in blockers.split(";") if kind)
     refused = any(word in path for word in REFUSED_WORDS.get(project, ()))
     return (*kinds, OTHERS) if kinds and refused else kinds
 
@@ -113,6 +120,10 @@ SHAPES = {
     "MLA": {"kv_head_count": 16, "head_size": 96, "qk_norm": "per-rank", "query_rank": 384,
             "key_value_rank": 128, "rotary_head_size": 32},
     "MoE experts + EP": {"expert_count": 8, "active_expert_count": 2, "expert_ffn_size": 2816},
+    "gated delta networks": {
+        "linear_key_head_count": 8, "linear_value_head_count": 16, "attention_gate": True,
+        "qk_norm": "per-head",
+    },
     "reward/classifier/embedding head": {"head": "sequence-classification", "label_count": 1},
 }  # fmt: skip
 KNOWN = {*PROBES, *SPLITS, *KNOBS, *SHAPES}
@@ -191,7 +202,7 @@ def main():
         rows = [
             (
                 row["project"],
-                kinds_of(row["project"], row["path"], row["blockers"]),
+                kinds_of(row["project"], row["path"], row["blockers"], row["model"]),
                 is_on_one_gpu(row["project"], row["path"]),
             )
             for row in csv.DictReader(file)

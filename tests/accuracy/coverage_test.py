@@ -60,11 +60,11 @@ class CoverageTest(unittest.TestCase):
 
     def test_what_is_refused_whatever_its_kinds_stays_blocked(self):
         tune = "pytorch/torchtune"
-        kinds = coverage.kinds_of(tune, "configs/llama3/8B_dora_single_device.yaml", "LoRA")
+        kinds = coverage.kinds_of(tune, "configs/llama3/8B_dora_single_device.yaml", "LoRA", "")
         self.assertEqual(kinds, ("LoRA", coverage.OTHERS))
         self.assertIsNone(coverage.job_of(kinds, coverage.RUNTIMES[tune]))
-        self.assertEqual(coverage.kinds_of(tune, "configs/phi3/mini_full.yaml", ""), ())
-        self.assertEqual(coverage.kinds_of(tune, "llama3/8B_lora.yaml", "A;B"), ("A", "B"))
+        self.assertEqual(coverage.kinds_of(tune, "configs/phi3/mini_full.yaml", "", ""), ())
+        self.assertEqual(coverage.kinds_of(tune, "llama3/8B_lora.yaml", "A;B", ""), ("A", "B"))
 
     def test_experts_are_spread_where_a_trainer_does_so(self):
         kinds = ("MoE experts + EP",)
@@ -79,15 +79,24 @@ class CoverageTest(unittest.TestCase):
         self.assertEqual(job["runtime"]["trainer"], "trl")
         self.assertEqual(coverage.DEFAULT_RUNTIME["trainer"], "hf-trainer")
 
+    def test_delta_networks_are_told_by_the_model(self):
+        hybrid = "SSM/linear-attention hybrids"
+        kinds = coverage.kinds_of("a", "x.sh", hybrid, "Qwen/Qwen3.5-0.8B")
+        self.assertEqual(kinds, ("gated delta networks",))
+        shape = coverage.job_of(kinds, coverage.DEFAULT_RUNTIME)["model"]["transformer"]
+        self.assertEqual(shape["linear_value_head_count"], 16)
+        other = coverage.kinds_of("a", "x.sh", hybrid, "nvidia/Nemotron-H-8B")
+        self.assertIsNone(coverage.job_of(other, coverage.DEFAULT_RUNTIME))
+
     def test_optimizers_are_told_apart_by_their_paths(self):
         tune = "pytorch/torchtune"
-        one = coverage.kinds_of(tune, "qwen2/7B_full_single_device.yaml", "optimizers")
+        one = coverage.kinds_of(tune, "qwen2/7B_full_single_device.yaml", "optimizers", "")
         self.assertEqual(one, ("steps in backward",))
         job = coverage.job_of(one, coverage.RUNTIMES[tune])
         self.assertTrue(job["training"]["optimizer"]["in_backward"])
-        muon = coverage.kinds_of("a", "examples/muon.sh", "LoRA;optimizers")
+        muon = coverage.kinds_of("a", "examples/muon.sh", "LoRA;optimizers", "")
         self.assertEqual(muon, ("LoRA", "muon"))
-        self.assertIsNone(coverage.job_of(coverage.kinds_of("a", "x.sh", "optimizers"), {}))
+        self.assertIsNone(coverage.job_of(coverage.kinds_of("a", "x.sh", "optimizers", ""), {}))
 
 
 if __name__ == "__main__":

@@ -58,7 +58,8 @@ def sets_of(row):
         of = "kept back " if row.text("kept_back") == "True" else "dealt "
     if row.text("cp"):
         of = f"context {of}"
-    for prefix, name in (("phantom-ft-", "tuning"), ("phantom-titan-", "torchtitan")):
+    for prefix, name in (("phantom-ft-", "tuning"), ("phantom-titan-", "torchtitan"),
+                         ("phantom-ln-", "linear")):
         if row.id.startswith(prefix):
             of = f"{name} {of}"
     return [f"phantom {of}{row.text('what_is_measured')}"]
@@ -128,6 +129,8 @@ def _training(row):
         training["preference"] = _preference(row.text("preference"))
     if row.text("loss"):
         training["loss"] = {"implementation": row.text("loss")}
+    if row.text("linear"):
+        training["linear_attention"] = row.text("linear")
     if row.text("kernel") in KERNELS:
         training["attention"] = KERNELS[row.text("kernel")]
     return {"training": training}
@@ -205,6 +208,8 @@ def _runtime(row):
     elif wrapper.startswith("fsdp") and row.text("units") == "root":
         runtime["trainer"] = "hf-trainer"
         runtime["versions"]["hf-trainer"] = "5.11"  # later ones have groups of their own
+    if row.text("linear"):
+        runtime["versions"]["transformers"] = row.text("transformers").rpartition(".")[0]
     if row.text("bucket_view") == "True":
         runtime["gradient_as_bucket_view"] = True
     told = _engine(row)

@@ -312,9 +312,8 @@ const State* FindState(const Program& program, absl::string_view name) {
   return nullptr;
 }
 
-int64_t KeptByLayer(const Program& program) {
-  return Run(FindBlock(program, "layer"), program.weight_gradient, program.gradient_dtype)
-      .kept.total;
+int64_t KeptByLayer(const Program& program, absl::string_view block) {
+  return Run(FindBlock(program, block), program.weight_gradient, program.gradient_dtype).kept.total;
 }
 
 int64_t KeptNamed(const Block& block, const std::vector<absl::string_view>& names) {

@@ -64,7 +64,7 @@ const State* FindState(const Program& program, absl::string_view name);
 
 // Kept bytes of one layer for one micro-batch, and of the tensors alone whose
 // names are given.
-int64_t KeptByLayer(const Program& program);
+int64_t KeptByLayer(const Program& program, absl::string_view block = "layer");
 int64_t KeptNamed(const Block& block, const std::vector<absl::string_view>& names);
 // The most that any rank allocates. Units: bytes.
 int64_t PeakBytes(const JobSpec& job);

@@ -172,7 +172,9 @@ void FillAdapter(RandomNumbers random, const Capabilities& can, JobSpec& job) {
   adapter.rank = One(random, {1, 8, 64});
   for (int64_t i = Below(random, 3); i > 0; --i) {
     const std::string target = AnyWord(random, kAdapterTargets);
-    adapter.target_modules.push_back(target == "lm_head" ? "q_proj" : target);  // litgpt's alone
+    // The head's is litgpt's alone; FillLinear adds those of linear attention.
+    const bool others = target == "lm_head" || target.find("in_proj") == 0 || target == "out_proj";
+    adapter.target_modules.push_back(others ? "q_proj" : target);
   }
   if (Shape(job).gated_mlp == false) adapter.target_modules.emplace_back("up_proj");
   if (Once(random, 2)) adapter.dropout = 0.1;
@@ -325,6 +327,35 @@ void FillLatent(RandomNumbers random, const Capabilities& can, JobSpec& job) {
   if (training.recompute.mode == "selective") job.training.recompute.modules = {"core-attention"};
 }
 
+// Gated delta networks in place of attention; what is not modelled beside them gives way.
+void FillLinear(RandomNumbers random, const Capabilities& can, JobSpec& job) {
+  const ParallelismSpec& parallel = job.parallelism;
+  const bool whole = *parallel.tensor_parallel_size == 1 && *parallel.pipeline_parallel_size == 1 &&
+                     parallel.context_parallel_size.value_or(1) == 1;
+  TransformerSpec& shape = Shape(job);
+  const bool other = shape.key_value_rank.has_value() || shape.dense_layer_count.has_value();
+  if (!can.Has(Ability::kLinearAttention) || !whole || other || !Once(random, 3)) return;
+  shape.linear_value_head_count = One(random, {2, 4, 6});
+  if (Once(random, 2)) shape.linear_key_head_count = 2;
+  shape.linear_key_head_size = One(random, {16, 24});
+  shape.linear_value_head_size = One(random, {16, 40});
+  if (Once(random, 3)) shape.linear_kernel_size = 2;
+  if (Once(random, 2)) shape.attention_period_size = One(random, {2, 3});
+  shape.attention_gate = Once(random, 2);
+  shape.norm_placement = "pre";
+  shape.norm = "rms-norm";
+  TrainingSpec& training = job.training;
+  if (Once(random, 2)) training.linear_attention = AnyWord(random, kLinearAttentionKernels);
+  AdapterSpec& adapter = training.adapter;
+  const bool nowhere = *shape.layer_count < shape.attention_period_size.value_or(4);
+  if (adapter.method.has_value() && (nowhere || Once(random, 2))) {
+    adapter.target_modules.emplace_back(Once(random, 2) ? "in_proj_qkv" : "out_proj");
+  }
+  std::string& preset = *training.precision.preset;
+  if (preset.find("fp16") == 0) preset = adapter.method.has_value() ? "bf16-pure" : "bf16-mixed";
+  KeepPlain(random, job);
+}
+
 // Experts over ranks, and how tokens come to them.
 void FillDispatch(RandomNumbers random, JobSpec& job) {
   TransformerSpec& shape = Shape(job);
@@ -416,6 +447,7 @@ JobSpec RandomJob(RandomNumbers random) {
   job.cluster.gpu = gpus[Below(random, 4)];
   FillExperts(random, can, job);
   FillLatent(random, can, job);
+  FillLinear(random, can, job);
   FillTrainedModules(random, can, job);
   KeepKernels(random, job);
   if (Shape(job).key_value_rank.has_value() && job.training.attention != "eager") {
@@ -512,11 +544,27 @@ void Junk(RandomNumbers random, std::optional<std::string>& field,
 }
 
 void JunkShape(RandomNumbers random, TransformerSpec& shape) {
-  for (auto* field : {&shape.hidden_size, &shape.layer_count, &shape.head_count,
-                      &shape.kv_head_count, &shape.head_size, &shape.ffn_size, &shape.vocab_size,
-                      &shape.position_count, &shape.expert_count, &shape.active_expert_count,
-                      &shape.dense_layer_count, &shape.key_value_rank, &shape.query_rank,
-                      &shape.rotary_head_size, &shape.value_head_size}) {
+  for (auto* field : {&shape.hidden_size,
+                      &shape.layer_count,
+                      &shape.head_count,
+                      &shape.kv_head_count,
+                      &shape.head_size,
+                      &shape.ffn_size,
+                      &shape.vocab_size,
+                      &shape.position_count,
+                      &shape.expert_count,
+                      &shape.active_expert_count,
+                      &shape.dense_layer_count,
+                      &shape.key_value_rank,
+                      &shape.query_rank,
+                      &shape.rotary_head_size,
+                      &shape.value_head_size,
+                      &shape.linear_key_head_count,
+                      &shape.linear_value_head_count,
+                      &shape.linear_key_head_size,
+                      &shape.linear_value_head_size,
+                      &shape.linear_kernel_size,
+                      &shape.attention_period_size}) {
     Junk(random, *field);
   }
   Junk(random, shape.activation, kActivations);
@@ -543,6 +591,7 @@ void JunkTraining(RandomNumbers random, TrainingSpec& training) {
   Junk(random, training.recompute.interval);
   Junk(random, training.recompute.unit_layer_count);
   Junk(random, training.attention, kAttentionKernels);
+  Junk(random, training.linear_attention, kLinearAttentionKernels);
   Junk(random, training.loss.implementation, kLossImplementations);
   Junk(random, training.loss.chunk_count);
   Junk(random, training.preference.method, kPreferenceMethods);

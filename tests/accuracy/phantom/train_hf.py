@@ -12,6 +12,12 @@ import torch
 import transformers
 
 STEPS = 3
+LAYERS = {
+    **dict.fromkeys(("qwen3.5-0.8b", "qwen3.5-2b", "qwen3.5-4b", "qwen3.5-9b"),
+                    ["Qwen3_5DecoderLayer"]),
+    "qwen3.5-35b-a3b": ["Qwen3_5MoeDecoderLayer"],
+    "qwen3-next-80b-a3b": ["Qwen3NextDecoderLayer"],
+}
 
 
 def load(path):
@@ -33,6 +39,8 @@ def arguments_of(row, folder):
     }
     if row["wrapper"] == "fsdp2":
         values.update(fsdp=True, fsdp_config={"version": 2, "reshard_after_forward": True})
+        if row.get("linear"):  # the class names one of its pictures', which it has not
+            values["fsdp_config"]["transformer_layer_cls_to_wrap"] = LAYERS[row["config"]]
     if int(row.get("cp") or 1) > 1:
         values["parallelism_config"] = contexts_of(row)
     if row["wrapper"].startswith("zero"):
@@ -52,6 +60,12 @@ def contexts_of(row):
     ranks = int(row["cp"])
     return ParallelismConfig(dp_shard_size=int(row["world"]) // ranks, cp_size=ranks,
                              cp_handler=TorchContextParallelConfig(cp_comm_strategy=row["method"]))
+
+
+def hide_kernels(row):
+    """A row of Python's own linear attention finds no package of its kernels."""
+    if row.get("linear") == "torch":
+        sys.modules["fla"] = None
 
 
 def config_of(values, row):
@@ -78,6 +92,7 @@ class Data(torch.utils.data.Dataset):
 
 def main():
     values, row = load(sys.argv[1]), load(sys.argv[2])
+    hide_kernels(row)
     with tempfile.TemporaryDirectory() as folder:
         arguments = transformers.TrainingArguments(**arguments_of(row, folder))
         model = transformers.AutoModelForCausalLM.from_config(config_of(values, row),

@@ -43,8 +43,7 @@ TEST(ValidateAdapterTest, RefusesWhatIsNoAdapter) {
            [](JobSpec& j) {
              j.training.adapter.target_modules = {"q_proj", "router"};
            },
-           {"job.training.adapter.target_modules: router; must be one of all-linear, attention, "
-            "mlp, q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, lm_head"}},
+           {"job.training.adapter.target_modules: router; is not known"}},
           {"too many names",
            [](JobSpec& j) { j.training.adapter.target_modules.assign(65, "q_proj"); },
            {"job.training.adapter.target_modules: 65 names; must be at most 64"}},

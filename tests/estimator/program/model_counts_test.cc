@@ -59,13 +59,39 @@ int64_t AttentionByHand(const TransformerSpec& spec) {
   if (spec.key_value_rank.has_value()) return LatentByHand(spec);
   const Sizes s(spec);
   const bool bias = spec.qkv_bias.value_or(false);
-  int64_t count = Linear(s.hidden, s.heads * s.head, bias);
+  const int64_t gate = spec.attention_gate.value_or(false) ? 2 : 1;
+  int64_t count = Linear(s.hidden, gate * s.heads * s.head, bias);
   count += 2 * Linear(s.hidden, s.kv_heads * s.head, bias);
   count += Linear(s.heads * s.head, s.hidden, spec.attention_output_bias.value_or(false));
   const std::string norm = spec.qk_norm.value_or("none");
   if (norm == "per-head") count += 2 * s.head;
   if (norm == "per-head-bias") count += 2 * (s.head + s.head);
   if (norm == "full" || norm == "per-head-affine") count += (s.heads + s.kv_heads) * s.head;
+  return count;
+}
+
+// Qwen3_5GatedDeltaNet.__init__.
+int64_t LinearByHand(const TransformerSpec& spec) {
+  const Sizes s(spec);
+  const int64_t values = *spec.linear_value_head_count;
+  const int64_t keys = spec.linear_key_head_count.value_or(values);
+  const int64_t value_width = values * spec.linear_value_head_size.value_or(128);
+  const int64_t mixed = 2 * keys * spec.linear_key_head_size.value_or(128) + value_width;
+  int64_t count = Linear(s.hidden, mixed, false) + Linear(s.hidden, value_width, false);
+  count += 2 * Linear(s.hidden, values, false);
+  count += mixed * spec.linear_kernel_size.value_or(4);  // nn.Conv1d, a group for each channel
+  count += 2 * values;                                   // dt_bias, A_log
+  count += spec.linear_value_head_size.value_or(128);
+  return count + Linear(value_width, s.hidden, false);
+}
+
+int64_t MixersByHand(const TransformerSpec& spec, int64_t attention) {
+  if (!spec.linear_value_head_count.has_value()) return *spec.layer_count * attention;
+  const int64_t interval = spec.attention_period_size.value_or(4);
+  int64_t count = 0;
+  for (int64_t i = 0; i < *spec.layer_count; ++i) {
+    count += i % interval == interval - 1 ? attention : LinearByHand(spec);
+  }
   return count;
 }
 
@@ -86,8 +112,9 @@ int64_t ModelByHand(const TransformerSpec& spec) {
   const Sizes s(spec);
   const bool gated = spec.gated_mlp.value_or(false);
   const std::string norm = spec.norm.value_or(gated ? "rms-norm" : "layer-norm");
-  const int64_t layer = AttentionByHand(spec) + MlpByHand(spec, s.ffn) + NormsByHand(spec, norm);
+  const int64_t layer = MlpByHand(spec, s.ffn) + NormsByHand(spec, norm);
   int64_t count = s.vocab * s.hidden + *spec.layer_count * layer;
+  count += MixersByHand(spec, AttentionByHand(spec));
   count += Norm(norm, s.hidden);  // of post-norm behind the embedding, else behind the layers
   if (!spec.tied_embeddings.value_or(false)) count += s.vocab * s.hidden;
   if (spec.position_embedding == "learned") count += spec.position_count.value_or(0) * s.hidden;

@@ -28,7 +28,8 @@ bool IsOfTheRun(absl::string_view refusal) {
 bool IsPlain(const JobSpec& job) {
   return !job.training.adapter.method.has_value() && !job.training.preference.method.has_value() &&
          !std::get<TransformerSpec>(job.model.source).expert_count.has_value() &&
-         !std::get<TransformerSpec>(job.model.source).key_value_rank.has_value();
+         !std::get<TransformerSpec>(job.model.source).key_value_rank.has_value() &&
+         !std::get<TransformerSpec>(job.model.source).linear_value_head_count.has_value();
 }
 
 JobSpec AnyPlain(std::mt19937_64& random) {

@@ -169,7 +169,7 @@ TEST(TimelineTest, AgreesWithTheClosedFormWhereLayersSeeWindows) {
                        windowed.CountOf(job->model->layer_count) > 0 &&
                        job->context_parallel_size == 1 && job->pipeline_parallel_size == 1 &&
                        job->recompute_interval == 1 && job->recompute_unit_layer_count == 1 &&
-                       !spec.training.attention.has_value() &&
+                       !spec.training.attention.has_value() && !job->model->linear.Any() &&
                        (windowed.IsAll() || job->model->experts.layers.begin == 0);
     if (!masks) continue;
     const JobSpec windows = WithModel(spec, [&](Transformer& model) {

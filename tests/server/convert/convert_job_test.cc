@@ -35,7 +35,9 @@ constexpr char kEverything[] = R"({
     "sentence_head": true, "head": "bb", "label_count": 33, "expert_count": 39,
     "active_expert_count": 40, "expert_ffn_size": 41, "shared_expert_ffn_size": 42,
     "dense_layer_count": 43, "key_value_rank": 46, "query_rank": 47, "rotary_head_size": 48,
-    "value_head_size": 49}},
+    "value_head_size": 49, "linear_key_head_count": 50, "linear_value_head_count": 51,
+    "linear_key_head_size": 52, "linear_value_head_size": 53, "linear_kernel_size": 54,
+    "attention_period_size": 55, "attention_gate": true}},
   "training": {"sequence_length": 9, "micro_batch_size": 10, "global_batch_size": 11,
     "precision": {"preset": "f", "parameter_dtype": "g", "gradient_dtype": "h",
       "gradient_accumulation_dtype": "i", "reduce_dtype": "j", "master_dtype": "k",
@@ -44,7 +46,7 @@ constexpr char kEverything[] = R"({
     "optimizer": {"name": "m", "implementation": "n", "paged": true,
       "in_backward": true}, "gradient_clipping": false,
     "recompute": {"mode": "o", "modules": ["p", "q"], "interval": 12, "unit_layer_count": 13},
-    "attention": "r", "loss": {"implementation": "s", "chunk_count": 14},
+    "attention": "r", "linear_attention": "rr", "loss": {"implementation": "s", "chunk_count": 14},
     "resumed_from_checkpoint": true,
     "adapter": {"method": "dd", "rank": 38, "target_modules": ["ee", "ff"], "dropout": 0.5,
       "adapter_dtype": "gg", "trained_modules": ["nn", "oo"]},
@@ -147,21 +149,40 @@ TEST(FromProtoTest, CopiesTheModel) {
   const ModelSpec spec = FromProto(Read(kEverything)).model;
   EXPECT_EQ(spec.accept_unknown_model_type, true);
   const auto model = std::get<TransformerSpec>(spec.source);
-  EXPECT_THAT(
-      (std::vector{model.hidden_size, model.layer_count, model.head_count, model.kv_head_count,
-                   model.head_size, model.ffn_size, model.vocab_size, model.position_count,
-                   model.token_type_count, model.label_count, model.expert_count,
-                   model.active_expert_count, model.expert_ffn_size, model.shared_expert_ffn_size,
-                   model.dense_layer_count, model.key_value_rank, model.query_rank,
-                   model.rotary_head_size, model.value_head_size}),
-      ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 30, 33, 39, 40, 41, 42, 43, 46, 47, 48, 49));
+  EXPECT_THAT((std::vector{model.hidden_size,
+                           model.layer_count,
+                           model.head_count,
+                           model.kv_head_count,
+                           model.head_size,
+                           model.ffn_size,
+                           model.vocab_size,
+                           model.position_count,
+                           model.token_type_count,
+                           model.label_count,
+                           model.expert_count,
+                           model.active_expert_count,
+                           model.expert_ffn_size,
+                           model.shared_expert_ffn_size,
+                           model.dense_layer_count,
+                           model.key_value_rank,
+                           model.query_rank,
+                           model.rotary_head_size,
+                           model.value_head_size,
+                           model.linear_key_head_count,
+                           model.linear_value_head_count,
+                           model.linear_key_head_size,
+                           model.linear_value_head_size,
+                           model.linear_kernel_size,
+                           model.attention_period_size}),
+              ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 30, 33, 39, 40, 41, 42, 43, 46, 47, 48, 49, 50,
+                          51, 52, 53, 54, 55));
   EXPECT_THAT((std::vector{model.activation, model.norm, model.norm_placement, model.qk_norm,
                            model.position_embedding, model.head}),
               ElementsAre("a", "b", "c", "d", "e", "bb"));
-  EXPECT_THAT(
-      (std::vector{model.gated_mlp, model.qkv_bias, model.attention_output_bias, model.mlp_bias,
-                   model.tied_embeddings, model.masked_lm_head, model.sentence_head}),
-      ElementsAre(true, true, true, true, true, true, true));
+  EXPECT_THAT((std::vector{model.gated_mlp, model.qkv_bias, model.attention_output_bias,
+                           model.mlp_bias, model.tied_embeddings, model.masked_lm_head,
+                           model.sentence_head, model.attention_gate}),
+              ElementsAre(true, true, true, true, true, true, true, true));
   EXPECT_EQ(model.hidden_dropout, 0.1);
   EXPECT_EQ(model.attention_dropout, 0.2);
 }
