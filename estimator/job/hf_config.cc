@@ -180,6 +180,14 @@ void IgnoreNextTokens(absl::string_view field, HfReader& reader) {
   reader.Warn("next-tokens-ignored", field, "layers that predict further tokens are left out");
 }
 
+// Whether a list says of each layer that it has linear attention, or attention.
+bool ListsKinds(const ConfigValue& types, int64_t layer_count) {
+  return types.kind == Kind::kList && static_cast<int64_t>(types.items.size()) == layer_count &&
+         std::all_of(types.items.begin(), types.items.end(), [](const ConfigValue& type) {
+           return type.text == "linear_attention" || type.text == "full_attention";
+         });
+}
+
 // Linear attention, in all layers but some. Source: transformers,
 // models/qwen3_5/configuration_qwen3_5.py, Qwen3_5TextConfig.
 void ReadLinear(const HfLinear& row, HfReader& reader, Transformer& model) {
@@ -199,12 +207,16 @@ void ReadLinear(const HfLinear& row, HfReader& reader, Transformer& model) {
   const int64_t interval = reader.Size("full_attention_interval", kMaxLayers, 4);
   std::vector<bool> layers;
   const ConfigValue* const types = reader.Find("layer_types");
-  const bool listed = types != nullptr && types->kind == Kind::kList;
+  const bool listed = types != nullptr && types->kind != Kind::kNull;
+  if (listed && !ListsKinds(*types, model.layer_count)) {
+    return reader.Refuse("layer_types", SeenValue(*types),
+                         absl::StrCat("must be linear_attention or full_attention, of each of ",
+                                      model.layer_count, " layers"));
+  }
   for (int64_t i = 0; i < model.layer_count; ++i) {
-    const auto at = static_cast<size_t>(i);
-    layers.push_back(listed
-                         ? at < types->items.size() && types->items[at].text == "linear_attention"
-                         : interval > 0 && (i + 1) % interval != 0);
+    const bool fourth = interval > 0 && (i + 1) % interval == 0;
+    layers.push_back(listed ? types->items[static_cast<size_t>(i)].text == "linear_attention"
+                            : !fourth);
   }
   const std::optional<LayerSet> set = SetOf(layers);
   linear.irregular = !set.has_value();

@@ -106,7 +106,7 @@ void CheckModelled(const JobSpec& spec, const Catalog& catalog, Check& check, Jo
   const bool known = job.profile != &UnknownFramework();
   if (known && job.model != nullptr && job.model->experts.Any()) CheckExperts(spec, check, job);
   if (known && job.model != nullptr && job.model->latent.Any()) CheckLatent(spec, check, job);
-  if (known && job.model != nullptr && job.model->linear.Any()) CheckLinear(spec, check, job);
+  if (known && job.model != nullptr) CheckLinear(spec, check, job);
   CheckAllocator(spec.runtime.allocator, check, job);
 }
 

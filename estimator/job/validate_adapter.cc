@@ -1,6 +1,7 @@
 // The adapter section, and what is modelled beside it.
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
 #include "estimator/job/beside.h"
 #include "estimator/job/job_abilities.h"
@@ -159,6 +160,26 @@ void CheckJoint(const AdapterSpec& spec, Check& check, const Job& job) {
              ViolationCode::kConflict, {"model"});
 }
 
+// Names of linear attention's products that the model's class has not: it has four, or two for all.
+bool IsNoModule(absl::string_view name, const Transformer& model) {
+  const bool joint = name == "in_proj_qkvz" || name == "in_proj_ba";
+  if (!joint && !absl::StartsWith(name, "in_proj_")) return false;
+  return !model.linear.Any() || joint != model.linear.joint;
+}
+
+// What of all targets some layer of the model has.
+uint16_t TargetsOf(const Transformer& model) {
+  const uint16_t attention = *FindWord("attention", kAdapterTargets);
+  const uint16_t mlp = *FindWord("mlp", kAdapterTargets);
+  const uint16_t all = *FindWord("all-linear", kAdapterTargets);
+  const bool linear_alone = model.linear.Any() && model.linear.layers.HasAllOf(model.layer_count);
+  uint16_t has = *FindWord("lm_head", kAdapterTargets) | mlp;
+  if (!model.gated_mlp) has &= static_cast<uint16_t>(~*FindWord("gate_proj", kAdapterTargets));
+  if (!linear_alone) has |= attention;
+  if (model.linear.Any()) has |= all & static_cast<uint16_t>(~(attention | mlp));
+  return has;
+}
+
 // Modules that the model and the trainer have.
 void CheckTargets(const AdapterSpec& spec, Check& check, const Job& job) {
   if (job.adapter->Targets(AdapterTarget::kHead) && job.profile->loss_slice_tokens == 0) {
@@ -166,27 +187,16 @@ void CheckTargets(const AdapterSpec& spec, Check& check, const Job& job) {
                "is modelled where the head runs over slices of the tokens, as litgpt's does",
                ViolationCode::kNotModelled, {"runtime.trainer"});
   }
-  constexpr uint16_t kLinear = 0x1f00;
-  const uint16_t all = *FindWord("all-linear", kAdapterTargets);
-  const bool linear = (job.adapter->targets & kLinear) != 0 && (job.adapter->targets & all) != all;
-  if (linear && !job.model->linear.Any()) {
-    check.Fail("training.adapter.target_modules", absl::StrJoin(spec.target_modules, ", "),
-               "has modules of linear attention, which this model has not",
+  for (const std::string& name : spec.target_modules) {
+    if (!IsNoModule(name, *job.model)) continue;
+    check.Fail("training.adapter.target_modules", name, "is no module of this model",
                ViolationCode::kConflict, {"model"});
   }
-  constexpr uint16_t kAttention = 0x0f;
-  const bool nowhere = job.model->linear.Any() && (job.adapter->targets & ~kAttention) == 0 &&
-                       job.model->linear.layers.HasAllOf(job.model->layer_count);
-  if (nowhere) {
-    check.Fail("training.adapter.target_modules",
-               spec.target_modules.empty() ? "unset" : absl::StrJoin(spec.target_modules, ", "),
-               "are modules of attention, which no layer has", ViolationCode::kConflict, {"model"});
-  }
-  constexpr uint16_t kGate = 1 << static_cast<int>(AdapterTarget::kGate);
-  if (!job.model->gated_mlp && job.adapter->targets == kGate) {
-    check.Fail("training.adapter.target_modules", "gate_proj", "is no module of this model",
-               ViolationCode::kConflict, {"model"});
-  }
+  const bool known = job.adapter->targets != 0;
+  if (!known || (job.adapter->targets & TargetsOf(*job.model)) != 0) return;
+  check.Fail("training.adapter.target_modules",
+             spec.target_modules.empty() ? "unset" : absl::StrJoin(spec.target_modules, ", "),
+             "has no module of this model", ViolationCode::kConflict, {"model"});
 }
 
 }  // namespace

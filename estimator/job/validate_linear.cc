@@ -1,5 +1,6 @@
 // Linear attention: what a spelled-out model says of it, and what is modelled beside it.
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -30,6 +31,20 @@ void CheckParts(const TransformerSpec& spec, Check& check) {
     check.Fail(field, check.Number(field, *number, 2), "needs linear_value_head_count",
                ViolationCode::kConflict, {kValueHeads});
   }
+}
+
+// A gate beside queries of a projection of their own.
+void CheckGate(Check& check, const Job& job) {
+  const Transformer& model = *job.model;
+  if (!model.attention_gate) return;
+  const auto refuse = [&](absl::string_view rule, absl::string_view other) {
+    check.Fail("model", "gated attention", std::string(rule), ViolationCode::kNotModelled, {other});
+  };
+  if (!job.profile->transformers_attention) {
+    return refuse("is modelled as transformers' classes have it", "runtime.framework");
+  }
+  if (model.latent.Any()) return refuse("is not modelled with latent attention", "model");
+  if (model.joint_qkv) refuse("is not modelled with one projection of all three", "model");
 }
 
 // Layers of two kinds: no third.
@@ -82,6 +97,8 @@ void ReadLinearAttention(const TrainingSpec& spec, Check& check, Job& job) {
 
 // Source: fla/ops/common/chunk_delta_h.py (keys of at most 256).
 void CheckLinear(const JobSpec& spec, Check& check, const Job& job) {
+  CheckGate(check, job);
+  if (!job.model->linear.Any()) return;
   if (!CheckAbility(Ability::kLinearAttention, "model", "linear attention", check, job)) return;
   const Transformer& model = *job.model;
   const Beside linear("linear attention", "model", check);
@@ -100,8 +117,19 @@ void CheckLinear(const JobSpec& spec, Check& check, const Job& job) {
   CheckLayers(linear, check, job);
   const int64_t keys = Multiply(model.linear.value_head_count, model.linear.key_size);
   const int64_t values = Multiply(model.linear.value_head_count, model.linear.value_size);
-  linear.Refuse(std::max(keys, values) > kWidest, "model", "heads that are wider together");
+  if (std::max(keys, values) > kWidest) {
+    check.Fail("model", std::max(keys, values),
+               absl::StrCat("heads of linear attention wider together than ", kWidest,
+                            " are not modelled"),
+               ViolationCode::kNotModelled);
+  }
   const bool fla = job.linear_attention == LinearAttentionKernel::kFla;
+  constexpr int kFirst = 4057;
+  if (job.transformers_version >= 0 && job.transformers_version < kFirst) {
+    check.Fail("runtime.versions.transformers", VersionText(job.transformers_version),
+               "has no class with linear attention: 4.57 is the first",
+               ViolationCode::kNotSupported, {"model"});
+  }
   // Before it Python solved row by row. Source: transformers 5.17, torch_chunk_gated_delta_rule
   // (solve_triangular).
   constexpr int kSolves = 5017;

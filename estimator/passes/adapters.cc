@@ -177,6 +177,7 @@ class AdapterBuilder {
         joint_(job.profile->joint_adapters && block.ops[product].name == kQkv),
         block_(block),
         names_(names),
+        product_(static_cast<uint8_t>(product)),
         at_(product + 1) {
     const Op& op = block.ops[product];
     base_ = op.outputs.ids[0];
@@ -192,12 +193,14 @@ class AdapterBuilder {
     const TensorId input = casts_ ? Cast(input_, names_.input, dtype_) : input_;
     const TensorId dropped = Drop(input);
     const TensorId read = Cast(dropped, names_.cast, product_dtype_);
-    if (dropped != input) block_.tensors[dropped].held_until = static_cast<uint8_t>(at_);
+    const auto down = static_cast<uint8_t>(at_);
     const TensorId up = joint_ ? Parts(read) : Up(read);
+    if (dropped != input) block_.tensors[dropped].held_until = down;
     const TensorId scaled = AddLike(block_, up, names_.scaled);
     Insert({.name = names_.scaled, .inputs = {up}, .outputs = {scaled}});
     const TensorId output = Sum(base, quantized_ && casts_ ? Narrow(scaled) : scaled);
     const auto done = static_cast<uint8_t>(at_ - 1);
+    HoldWithAdapter(output, done);
     if (input != input_) block_.tensors[input].held_until = done;
     block_.tensors[block_.tensors[input_].storage].held_until = done;
     block_.tensors[output].held = held;
@@ -213,6 +216,15 @@ class AdapterBuilder {
   }
 
  private:
+  // What lived until the product was done does until its adapter is; what held the product's output
+  // holds the sum.
+  void HoldWithAdapter(TensorId output, uint8_t done) {
+    for (Tensor& tensor : block_.tensors) {
+      if (tensor.held_until == product_) tensor.held_until = done;
+    }
+    std::swap(block_.tensors[output].held_until, block_.tensors[base_].held_until);
+  }
+
   Extent Width(TensorId id) const { return block_.tensors[id].shape.extents[2]; }
   Extent Rank() const { return {.size = adapter_.rank, .symbol = Symbol::kR}; }
 
@@ -327,7 +339,8 @@ class AdapterBuilder {
   const bool joint_;           // of queries, keys and values
   Block& block_;
   const Names& names_;
-  size_t at_;  // where the next op is inserted
+  const uint8_t product_;  // an index
+  size_t at_;              // where the next op is inserted
   TensorId base_;
   TensorId input_;
   TensorId weight_;

@@ -23,31 +23,38 @@ struct Projections {
   Ids locals;
 };
 
+// 2L + M; a number, as it is no multiple of one symbol.
 Extent MixedWidth(const BlockBuilder& b) {
-  Extent width = b.Size(Symbol::kL, 2);
-  width.size = Add(width.size, b.Size(Symbol::kM).size);
+  Extent width = b.Size(Symbol::kOne);
+  width.size = Add(b.Size(Symbol::kL, 2).size, b.Size(Symbol::kM).size);
   return width;
 }
 
-TensorId Project(BlockBuilder& b, absl::string_view name, absl::string_view weight,
-                 absl::string_view output, TensorId input, Extent width) {
+struct ProductNames {
+  absl::string_view product;
+  absl::string_view weight;
+  absl::string_view output;
+};
+constexpr ProductNames kQkv = {"linear.qkv", "linear.qkv.weight", "linear.qkv.activation"};
+constexpr ProductNames kGate = {"linear.gate", "linear.gate.weight", "linear.gate.activation"};
+constexpr ProductNames kBeta = {"linear.beta", "linear.beta.weight", "linear.beta.activation"};
+constexpr ProductNames kDecay = {"linear.decay", "linear.decay.weight", "linear.decay.activation"};
+constexpr ProductNames kQkvz = {"linear.qkvz", "linear.qkvz.weight", "linear.qkvz.activation"};
+constexpr ProductNames kBa = {"linear.ba", "linear.ba.weight", "linear.ba.activation"};
+
+TensorId Project(BlockBuilder& b, const ProductNames& names, TensorId input, Extent width) {
   const TensorId cast = CastInput(b, "linear.input.cast", input, b.Size(Symbol::kH));
-  const TensorId out = b.Wide(output, width, b.job().precision.activation);
-  Linear(b, name, cast, out, {b.Weight(weight, {width, b.Size(Symbol::kH)}, 0)});
+  const TensorId out = b.Wide(names.output, width, b.job().precision.activation);
+  Linear(b, names.product, cast, out, {b.Weight(names.weight, {width, b.Size(Symbol::kH)}, 0)});
   return out;
 }
 
 Projections ProjectApart(BlockBuilder& b, TensorId input) {
-  const Extent heads = b.Size(Symbol::kO);
   Projections made{};
-  made.mixed =
-      Project(b, "linear.qkv", "linear.qkv.weight", "linear.qkv.activation", input, MixedWidth(b));
-  made.gate = Project(b, "linear.gate", "linear.gate.weight", "linear.gate.activation", input,
-                      b.Size(Symbol::kM));
-  made.beta =
-      Project(b, "linear.beta", "linear.beta.weight", "linear.beta.activation", input, heads);
-  made.decay =
-      Project(b, "linear.decay", "linear.decay.weight", "linear.decay.activation", input, heads);
+  made.mixed = Project(b, kQkv, input, MixedWidth(b));
+  made.gate = Project(b, kGate, input, b.Size(Symbol::kM));
+  made.beta = Project(b, kBeta, input, b.Size(Symbol::kO));
+  made.decay = Project(b, kDecay, input, b.Size(Symbol::kO));
   made.locals = {made.gate, made.beta, made.decay};
   return made;
 }
@@ -60,10 +67,8 @@ Projections ProjectJointly(BlockBuilder& b, TensorId input) {
   const Extent heads = b.Size(Symbol::kO);
   Extent all = MixedWidth(b);
   all.size = Add(all.size, b.Size(Symbol::kM).size);
-  const TensorId joint =
-      Project(b, "linear.qkvz", "linear.qkvz.weight", "linear.qkvz.activation", input, all);
-  const TensorId pair = Project(b, "linear.ba", "linear.ba.weight", "linear.ba.activation", input,
-                                b.Size(Symbol::kO, 2));
+  const TensorId joint = Project(b, kQkvz, input, all);
+  const TensorId pair = Project(b, kBa, input, b.Size(Symbol::kO, 2));
   Projections made{};
   const TensorId query = b.Wide("linear.query.part", b.Size(Symbol::kL), dtype);
   const TensorId key = b.Wide("linear.key.part", b.Size(Symbol::kL), dtype);

@@ -19,7 +19,7 @@ namespace plimsoll {
 // The delta rule keeps for backward, by who computes it:
 //
 //   fla    queries and keys normed [2 L], values [M], fp32 sums of decays [O] and a triangular
-//          matrix of each chunk [64 O]; states are computed again, 16 bits, a chunk's at a time
+//          matrix of each chunk [64 O]; states behind all chunks are computed again, in 16 bits
 //   torch  all that its Python makes, in fp32, with the state behind each chunk
 //
 // Source: transformers models/qwen3_5/modeling_qwen3_5.py, Qwen3_5GatedDeltaNet.forward and

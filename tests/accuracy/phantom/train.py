@@ -163,7 +163,8 @@ def in_deepspeed(config, row):
     with made, unset:
         weights = row["precision"] if row["precision"] == "fp32" else "bf16-pure"
         model = model_of(config, {**row, "precision": weights}, "cuda" if whole else "cpu")
-        model.tie_weights()
+        if row.get("linear") and not whole:
+            model.tie_weights()  # as setting its numbers would have done
     engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer_of(model, row),
                                         config=settings)
     if settings["zero_optimization"]["stage"] == 0 and row["precision"] != "fp32":

@@ -991,6 +991,24 @@ TEST(ExpertsTest, WindowsAreEachClassesOwn) {
                           "not modelled yet"));
 }
 
+// Source: transformers, configuration_utils.py, validate_layer_type.
+TEST(LinearAttentionTest, IsInTheLayersThatAreListed) {
+  const auto read = [](absl::string_view fields) {
+    return Read(absl::StrCat("{", kLlamaLike, R"("model_type": "qwen3_5_text", )", fields, "}"));
+  };
+  const HfConfig listed =
+      read(R"("layer_types": ["full_attention", "linear_attention", "linear_attention"])");
+  EXPECT_EQ(listed.model.linear.layers, (LayerSet{.begin = 1}));
+  EXPECT_EQ(read(R"("full_attention_interval": 2)").model.linear.layers.CountOf(3), 2);
+  EXPECT_FALSE(read(R"("full_attention_interval": 1)").model.linear.Any());
+  for (const absl::string_view types :
+       {R"(["linear_attention"])", R"("linear_attention")", R"({"a": 1})", "[]",
+        R"(["linear_attention", "linear_attention", "sliding_attention"])"}) {
+    const HfConfig config = read(absl::StrCat(R"("layer_types": )", types));
+    EXPECT_FALSE(config.violations.empty()) << types;
+  }
+}
+
 // Source: transformers, models/deepseek_v3/configuration_deepseek_v3.py and deepseek_v2's.
 TEST(ExpertsTest, DeepSeeksRoutersAndLayers) {
   const auto read = [](absl::string_view fields) {

@@ -52,7 +52,7 @@ TEST(ValidateAdapterTest, RefusesWhatIsNoAdapter) {
              Shape(j).gated_mlp = false;
              j.training.adapter.target_modules = {"gate_proj"};
            },
-           {"job.training.adapter.target_modules: gate_proj; is no module of this model"}},
+           {"job.training.adapter.target_modules: gate_proj; has no module of this model"}},
       });
 }
 

@@ -9,6 +9,7 @@ namespace plimsoll {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 JobSpec Job(absl::string_view framework = "ddp", absl::string_view preset = "bf16-pure") {
   JobSpec job = With(SmallJob(), framework, preset);
@@ -53,8 +54,8 @@ TEST(ValidateLinearTest, PartsNeedHeadsAndMustFit) {
              j.training.adapter.method = "lora";
              j.training.adapter.target_modules = {"in_proj_qkv"};
            },
-           {"job.training.adapter.target_modules: in_proj_qkv; has modules of linear attention, "
-            "which this model has not"}},
+           {"job.training.adapter.target_modules: in_proj_qkv; is no module of this model",
+            "job.training.adapter.target_modules: in_proj_qkv; has no module of this model"}},
       });
   ExpectRefusals(
       Job(),
@@ -85,8 +86,17 @@ TEST(ValidateLinearTest, PartsNeedHeadsAndMustFit) {
              Shape(j).layer_count = 3;
              j.training.adapter.method = "lora";
            },
-           {"job.training.adapter.target_modules: unset; are modules of attention, which no layer "
-            "has"}},
+           {"job.training.adapter.target_modules: unset; has no module of this model"}},
+          {"adapters of products that are one",
+           [](JobSpec& j) {
+             j.training.adapter.method = "lora";
+             j.training.adapter.target_modules = {"in_proj_qkvz", "q_proj"};
+           },
+           {"job.training.adapter.target_modules: in_proj_qkvz; is no module of this model"}},
+          {"classes that are older than any",
+           [](JobSpec& j) { j.runtime.versions["transformers"] = "4.50"; },
+           {"job.runtime.versions.transformers: 4.50; has no class with linear attention: 4.57 is "
+            "the first"}},
           {"no word of the API",
            [](JobSpec& j) { j.training.linear_attention = "triton"; },
            {"job.training.linear_attention: triton; must be one of fla, torch"}},
@@ -127,6 +137,18 @@ TEST(ValidateLinearTest, RefusesWhatIsNotModelledBesideIt) {
                      j.training.sequence_length = 64;
                    },
                    {NotModelled("parallelism.context_parallel_size: 2")}}});
+}
+
+TEST(ValidateLinearTest, AGateIsAsTransformersHasIt) {
+  const auto gated = [](absl::string_view framework) {
+    JobSpec job = With(SmallJob(), framework, framework == "ddp" ? "bf16-pure" : "bf16-mixed");
+    Shape(job).attention_gate = true;
+    return Refusals(job);
+  };
+  EXPECT_THAT(gated("ddp"), IsEmpty());
+  EXPECT_THAT(gated("megatron-core"),
+              ElementsAre("job.model: gated attention; is modelled as transformers' classes have "
+                          "it"));
 }
 
 TEST(ValidateLinearTest, OthersHaveLayersOfTheirOwn) {

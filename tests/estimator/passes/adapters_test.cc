@@ -153,6 +153,34 @@ TEST(AdaptersTest, DropoutKeepsAMaskAndWhatIsLeft) {
   EXPECT_THAT(saved, Not(Contains("attention.query.adapter.input")));
 }
 
+absl::string_view HeldUntil(const Block& block, absl::string_view tensor) {
+  const uint8_t until = FindTensor(block, tensor).held_until;
+  return until < block.ops.size() ? block.ops[until].name : "nothing";
+}
+
+// Arguments of a call live until it returns: of PEFT's module, and of `lora_A` in it.
+TEST(AdaptersTest, WhatAModuleIsCalledWithLivesUntilItReturns) {
+  JobSpec job = Job({"down_proj"});
+  job.training.adapter.dropout = 0.05;
+  const Program program = After(job);
+  const Block& layer = FindBlock(program, "layer");
+  const absl::string_view done = HeldUntil(layer, "mlp.down.adapter.input");
+  EXPECT_EQ(HeldUntil(layer, "mlp.product.activation"), done);
+  EXPECT_EQ(HeldUntil(layer, "mlp.down.adapter.dropped"), "mlp.down.adapter.down");
+}
+
+// Locals that live until a product is done do until its adapter is.
+TEST(AdaptersTest, LocalsOfLinearAttentionOutliveTheAdapterOfItsOutput) {
+  JobSpec job = Job({"out_proj"});
+  Shape(job).linear_value_head_count = 2;
+  Shape(job).linear_key_head_size = 16;
+  Shape(job).linear_value_head_size = 16;
+  Shape(job).layer_count = 4;
+  const Program program = After(job);
+  const Block& layer = FindBlock(program, "linear layer");
+  EXPECT_EQ(HeldUntil(layer, "linear.activated"), HeldUntil(layer, "linear.out.adapter.input"));
+}
+
 // Autocast multiplies in 16 bits what the adapter's dtype widened.
 TEST(AdaptersTest, UnderAutocastA16BitCastIsKept) {
   JobSpec job = Job();
