@@ -441,5 +441,21 @@ TEST(ZeroTest, NanotronGathersUpdatedWeightsInOneCall) {
   EXPECT_THAT(Buffers(Job("nanotron", 0)), ElementsAre("gradients.buckets"));
 }
 
+// Gradients of a shared table: nobody else refers to what ZeRO 3's own product gave.
+TEST(ZeroTest, SumsGradientsOfASharedTableInPlaceWhereOneProductIsItsOwn) {
+  const auto sums = [](const char* framework, int64_t stage) {
+    JobSpec job = Job(framework, stage);
+    Shape(job).tied_embeddings = true;
+    const Program program = Sharded(job);
+    const Block& embedding = FindBlock(program, "embedding");
+    return std::any_of(embedding.tensors.begin(), embedding.tensors.end(), [](const Tensor& at) {
+      return at.name == "embedding.tokens.weight.gradient.sum";
+    });
+  };
+  EXPECT_TRUE(sums("deepspeed", 2));
+  EXPECT_FALSE(sums("deepspeed", 3));
+  EXPECT_TRUE(sums("fsdp2", 3));
+}
+
 }  // namespace
 }  // namespace plimsoll
