@@ -113,15 +113,14 @@ int64_t CountAttention(const Transformer& m) {
   const int64_t H = m.hidden_size;
   const int64_t Q = Multiply(m.head_count, m.head_size);
   const int64_t KV = Product({2, m.kv_head_count, m.head_size});
+  const int64_t projected = Add(Multiply(m.attention_gate ? 2 : 1, Q), KV);
   const int64_t qk_norm = m.qk_norm == QkNorm::kNone          ? 0
                           : m.qk_norm == QkNorm::kPerHead     ? Multiply(2, m.head_size)
                           : m.qk_norm == QkNorm::kPerHeadBias ? Multiply(4, m.head_size)
                                                               : Add(Q, KV / 2);
   return Sum({
-      Product({H, Add(Q, KV)}),           // query, key, value
-      Product({m.attention_gate, H, Q}),  //
-      Product({m.qkv_bias, Add(Q, KV)}),  //
-      Product({m.attention_gate && m.qkv_bias, Q}),
+      Product({H, projected}),                // query and its gate, key, value
+      Product({m.qkv_bias, projected}),       //
       Product({Q, H}),                        // attention output
       Product({m.attention_output_bias, H}),  //
       qk_norm,

@@ -173,7 +173,7 @@ struct Profile {
   bool reduces_contexts_in_fp32;  // gradients of parts of sequences, where the job does not say
   bool widens_adapters;           // they are fp32 where the job does not say; else as weights are
   bool inputs_require_gradients;  // of recomputed layers, beside frozen weights
-  bool holds_adapter_inputs;      // Python refers to what an adapter reads until it is done
+  bool holds_adapter_inputs;      // a layer's locals: what attention gave, what its MLP reads
   bool joint_adapters;            // queries, keys and values have one adapter (litgpt)
   int64_t loss_slice_tokens;      // beside adapters the loss runs over so many at once; 0: all
   bool reshards_root;            // FSDP2's root group goes between forward and backward (torchtune)

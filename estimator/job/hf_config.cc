@@ -199,9 +199,8 @@ void ReadLinear(const HfLinear& row, HfReader& reader, Transformer& model) {
   linear.value_size = reader.Size("linear_value_head_dim", kMaxLinearHead, 128);
   linear.kernel_size = reader.Size("linear_conv_kernel_dim", kMaxConvolution, 4);
   linear.joint = row.joint;
-  const int64_t ratio = linear.key_head_count;
-  if (ratio > 0 && linear.value_head_count % ratio != 0) {
-    reader.Refuse("linear_num_key_heads", absl::StrCat(ratio),
+  if (linear.key_head_count > 0 && linear.value_head_count % linear.key_head_count != 0) {
+    reader.Refuse("linear_num_key_heads", absl::StrCat(linear.key_head_count),
                   absl::StrCat("must divide linear_num_value_heads ", linear.value_head_count));
   }
   const int64_t interval = reader.Size("full_attention_interval", kMaxLayers, 4);

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "estimator/base/layer_set.h"
+#include "estimator/base/version.h"
 #include "estimator/job/beside.h"
 #include "estimator/job/validate_sections.h"
 #include "estimator/job/vocabularies.h"
@@ -35,8 +36,7 @@ void CheckKernels(const Beside& experts, const Job& job) {
   experts.Refuse(job.architecture < GpuArchitecture::kAmpere, "cluster.gpu",
                  "a GPU older than Ampere");
   experts.Refuse(job.architecture > GpuArchitecture::kBlackwell, "cluster.gpu", "an AMD GPU");
-  experts.Refuse(job.torch_version >= 0 && job.torch_version < kSince, "runtime.versions",
-                 "torch before 2.9");
+  experts.Refuse(IsBefore(job.torch_version, kSince), "runtime.versions", "torch before 2.9");
 }
 
 // PEFT's adapters stand beside linear modules: experts are parameters, the router too.

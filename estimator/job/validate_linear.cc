@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "estimator/base/units.h"
+#include "estimator/base/version.h"
 #include "estimator/job/beside.h"
 #include "estimator/job/validate_sections.h"
 #include "estimator/job/vocabularies.h"
@@ -45,6 +46,22 @@ void CheckGate(Check& check, const Job& job) {
   }
   if (model.latent.Any()) return refuse("is not modelled with latent attention", "model");
   if (model.joint_qkv) refuse("is not modelled with one projection of all three", "model");
+}
+
+// Before 5.17 Python solved row by row. Source: transformers 5.17, torch_chunk_gated_delta_rule
+// (solve_triangular).
+void CheckRelease(bool fla, Check& check, const Job& job) {
+  constexpr int kFirst = 4057;
+  constexpr int kSolves = 5017;
+  if (IsBefore(job.transformers_version, kFirst)) {
+    check.Fail("runtime.versions.transformers", VersionText(job.transformers_version),
+               "has no class with linear attention: 4.57 is the first",
+               ViolationCode::kNotSupported, {"model"});
+  }
+  if (fla || !IsBefore(job.transformers_version, kSolves)) return;
+  check.Fail("training.linear_attention", "torch",
+             "is modelled as transformers has it from 5.17 on", ViolationCode::kNotModelled,
+             {"runtime.versions"});
 }
 
 // Layers of two kinds: no third.
@@ -124,20 +141,7 @@ void CheckLinear(const JobSpec& spec, Check& check, const Job& job) {
                ViolationCode::kNotModelled);
   }
   const bool fla = job.linear_attention == LinearAttentionKernel::kFla;
-  constexpr int kFirst = 4057;
-  if (job.transformers_version >= 0 && job.transformers_version < kFirst) {
-    check.Fail("runtime.versions.transformers", VersionText(job.transformers_version),
-               "has no class with linear attention: 4.57 is the first",
-               ViolationCode::kNotSupported, {"model"});
-  }
-  // Before it Python solved row by row. Source: transformers 5.17, torch_chunk_gated_delta_rule
-  // (solve_triangular).
-  constexpr int kSolves = 5017;
-  if (!fla && job.transformers_version >= 0 && job.transformers_version < kSolves) {
-    check.Fail("training.linear_attention", "torch",
-               "is modelled as transformers has it from 5.17 on", ViolationCode::kNotModelled,
-               {"runtime.versions"});
-  }
+  CheckRelease(fla, check, job);
   constexpr int64_t kMostKeys = 256;
   if (!fla || model.linear.key_size <= kMostKeys) return;
   check.Fail("training.linear_attention", "fla",

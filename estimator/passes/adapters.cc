@@ -440,7 +440,6 @@ void SplitLayers(Program& program, size_t layer, absl::string_view name, int64_t
   part.name = name;
   part.layers.begin = std::max(part.layers.begin, begin);
   part.layers.end = std::min(part.layers.end, end);
-  if (part.layers.period == 1 || end - begin == 1) part.layers = {.begin = begin, .end = end};
   part.tensors[part.input].differentiable = false;
   DropUnread(part);
   program.blocks.push_back(std::move(part));

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "estimator/base/version.h"
 #include "estimator/passes/pass.h"
 #include "estimator/passes/shard.h"
 
@@ -25,8 +26,7 @@ int64_t SummedElements(const Block& head, const Op& op) {
 // torch/distributed/fsdp/_fully_shard/_fsdp_param.py, unsharded_grad_dtype.
 void SumWeightGradients(const Job& job, Block& head) {
   const DType sum = job.precision.reduce;
-  const bool newest = job.torch_version < 0 || job.torch_version >= kCastPerSum;
-  const bool casts = newest && sum != job.precision.gradient;
+  const bool casts = !IsBefore(job.torch_version, kCastPerSum) && sum != job.precision.gradient;
   for (Op& op : head.ops) {
     const int64_t elements = SummedElements(head, op);
     if (op.kind != OpKind::kMatrixProduct || elements == 0) continue;

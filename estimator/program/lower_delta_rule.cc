@@ -1,6 +1,7 @@
 #include "estimator/program/lower_delta_rule.h"
 
 #include "estimator/base/units.h"
+#include "estimator/base/version.h"
 
 namespace plimsoll {
 namespace {
@@ -63,22 +64,26 @@ TensorId Kept(BlockBuilder& b, absl::string_view name, Extent width, DType dtype
   return id;
 }
 
-// Backward computes states and values again, then gradients of both, of keys for each head of
-// values.
-// Source: fla/ops/gated_delta_rule/chunk.py, chunk_gated_delta_rule_bwd; ops/common/chunk_o.py,
-// chunk_bwd_dqkwg; ops/gated_delta_rule/wy_fast.py, prepare_wy_repr_bwd.
-Ids BackwardOfFla(BlockBuilder& b, bool grouped) {
-  const DType dtype = b.job().precision.activation;
-  const Extent keys = KeysOfValues(b);
+// What forward makes, and backward makes again: what keys correct, values before and behind that,
+// and states.
+Ids ForwardOfFla(BlockBuilder& b) {
   const Extent values = b.Size(Symbol::kM);
-  Ids ids{Temporary(b, "linear.delta.corrections", keys),
+  return {Temporary(b, "linear.delta.corrections", KeysOfValues(b)),
           Temporary(b, "linear.delta.values", values),
           Temporary(b, "linear.delta.values.new", values),
-          States(b, "linear.delta.states", dtype, Role::kTemporary),
-          States(b, "linear.delta.states.gradient", dtype, Role::kTemporary),
-          Temporary(b, "linear.delta.values.gradient", values),
-          Temporary(b, "linear.delta.corrections.gradient", keys),
-          Temporary(b, "linear.delta.keys.gradient", keys)};
+          States(b, "linear.delta.states", b.job().precision.activation, Role::kTemporary)};
+}
+
+// These, then gradients of states and values, and of keys for each head of values.
+// Source: fla/ops/gated_delta_rule/chunk.py, chunk_gated_delta_rule_bwd; ops/common/chunk_o.py,
+// chunk_bwd_dqkwg; ops/gated_delta_rule/wy_fast.py, prepare_wy_repr_bwd.
+Ids BackwardOfFla(BlockBuilder& b, Ids ids, bool grouped) {
+  const DType dtype = b.job().precision.activation;
+  const Extent keys = KeysOfValues(b);
+  ids.Add(States(b, "linear.delta.states.gradient", dtype, Role::kTemporary));
+  ids.Add(Temporary(b, "linear.delta.values.gradient", b.Size(Symbol::kM)));
+  ids.Add(Temporary(b, "linear.delta.corrections.gradient", keys));
+  ids.Add(Temporary(b, "linear.delta.keys.gradient", keys));
   if (grouped) ids.Add(Temporary(b, "linear.delta.keys.gradient.sum", b.Size(Symbol::kL)));
   return ids;
 }
@@ -88,7 +93,7 @@ TensorId LowerFla(BlockBuilder& b, TensorId mixed, const DeltaGates& gates) {
   const Job& job = b.job();
   const LinearAttention& linear = job.model->linear;
   const DType dtype = job.precision.activation;
-  const bool repeats = job.transformers_version >= 0 && job.transformers_version < kSharesKeys;
+  const bool repeats = IsBefore(job.transformers_version, kSharesKeys);
   const bool grouped = !repeats && linear.key_head_count != linear.value_head_count;
   const Extent keys = repeats ? KeysOfValues(b) : b.Size(Symbol::kL);
   Extent heads = b.Size(Symbol::kO);
@@ -108,10 +113,11 @@ TensorId LowerFla(BlockBuilder& b, TensorId mixed, const DeltaGates& gates) {
   for (const TensorId id : kept) outputs.Add(id);
   kept.Add(value);
   kept.Add(gates.beta);
-  const Ids again = BackwardOfFla(b, grouped);
+  const Ids forward = ForwardOfFla(b);
+  const Ids backward = BackwardOfFla(b, forward, grouped);
   Op& op = b.Then("linear.delta", {query, key, value, gates.beta, gates.decay}, outputs, kept);
-  op.forward_temporaries = {again.ids[0], again.ids[1], again.ids[2], again.ids[3]};
-  op.backward_temporaries = again;
+  op.forward_temporaries = forward;
+  op.backward_temporaries = backward;
   op.product_depth = Depth(linear);
   return out;
 }

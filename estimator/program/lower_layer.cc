@@ -18,15 +18,19 @@ constexpr int64_t kFlashSequenceStep = 128;
 constexpr int64_t kFlashHeadStep = 32;
 constexpr int64_t kMaskStep = 8;
 
+// What makes queries, and a gate beside them where there is one.
+Extent QueryWidth(const BlockBuilder& b) {
+  return b.Size(Symbol::kA, b.job().model->attention_gate ? 2 : 1);
+}
+
 Ids QkvWeights(BlockBuilder& b) {
   const Transformer& model = *b.job().model;
   const Extent hidden = b.Size(Symbol::kH);
-  const int32_t beside = model.attention_gate ? 2 : 1;
-  Ids ids{b.Weight("attention.query.weight", {b.Size(Symbol::kA, beside), hidden}, 0),
+  Ids ids{b.Weight("attention.query.weight", {QueryWidth(b), hidden}, 0),
           b.Weight("attention.key.weight", {b.Size(Symbol::kC), hidden}, 0),
           b.Weight("attention.value.weight", {b.Size(Symbol::kC), hidden}, 0)};
   if (model.qkv_bias) {
-    ids.ids[ids.count++] = b.Weight("attention.query.bias", {b.Size(Symbol::kA, beside)}, 0);
+    ids.ids[ids.count++] = b.Weight("attention.query.bias", {QueryWidth(b)}, 0);
     ids.ids[ids.count++] = b.Weight("attention.key.bias", {b.Size(Symbol::kC)}, 0);
     ids.ids[ids.count++] = b.Weight("attention.value.bias", {b.Size(Symbol::kC)}, 0);
   }
@@ -106,12 +110,10 @@ Qkv LowerSeparateQkv(BlockBuilder& b, TensorId input) {
   constexpr absl::string_view kNames[] = {"attention.query", "attention.key", "attention.value"};
   constexpr absl::string_view kOutputs[] = {
       "attention.query.activation", "attention.key.activation", "attention.value.activation"};
-  const int32_t beside = b.job().model->attention_gate ? 2 : 1;
   TensorId outputs[3];
   for (int i = 0; i < 3; ++i) {
     const TensorId cast = CastInput(b, "attention.input.cast", input, hidden);
-    outputs[i] =
-        b.Wide(kOutputs[i], i == 0 ? b.Size(Symbol::kA, beside) : b.Size(Symbol::kC), dtype);
+    outputs[i] = b.Wide(kOutputs[i], i == 0 ? QueryWidth(b) : b.Size(Symbol::kC), dtype);
     Ids own{weights.ids[i]};
     if (bias) own.ids[own.count++] = weights.ids[i + 3];
     Linear(b, kNames[i], cast, outputs[i], own);

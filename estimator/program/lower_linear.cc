@@ -1,6 +1,7 @@
 #include "estimator/program/lower_linear.h"
 
 #include "estimator/base/units.h"
+#include "estimator/base/version.h"
 #include "estimator/program/lower_delta_rule.h"
 #include "estimator/program/lower_norm.h"
 #include "estimator/program/lower_product.h"
@@ -140,7 +141,7 @@ TensorId LowerNormAndGate(BlockBuilder& b, TensorId context, TensorId gate) {
   const Job& job = b.job();
   const DType dtype = job.precision.activation;
   const Extent width = b.Size(Symbol::kM);
-  const bool old = job.transformers_version >= 0 && job.transformers_version < kOwnNorm;
+  const bool old = IsBefore(job.transformers_version, kOwnNorm);
   if (old && job.linear_attention == LinearAttentionKernel::kFla) {
     Extent one = b.Size(Symbol::kOne);
     one.size = job.model->linear.value_size;

@@ -11,6 +11,8 @@ import tempfile
 import torch
 import transformers
 
+from train import hide_kernels
+
 STEPS = 3
 LAYERS = {
     **dict.fromkeys(("qwen3.5-0.8b", "qwen3.5-2b", "qwen3.5-4b", "qwen3.5-9b"),
@@ -60,12 +62,6 @@ def contexts_of(row):
     ranks = int(row["cp"])
     return ParallelismConfig(dp_shard_size=int(row["world"]) // ranks, cp_size=ranks,
                              cp_handler=TorchContextParallelConfig(cp_comm_strategy=row["method"]))
-
-
-def hide_kernels(row):
-    """A row of Python's own linear attention finds no package of its kernels."""
-    if row.get("linear") == "torch":
-        sys.modules["fla"] = None
 
 
 def config_of(values, row):

@@ -16,6 +16,7 @@ import transformers
 import trl
 
 import train_hf
+from train import hide_kernels
 
 ROWS = 512
 CLASSES = {
@@ -88,7 +89,7 @@ def adapter_of(row):
 
 def main():
     config, row = train_hf.load(sys.argv[1]), train_hf.load(sys.argv[2])
-    train_hf.hide_kernels(row)
+    hide_kernels(row)
     method, values = words_of(row["preference"])
     with tempfile.TemporaryDirectory() as folder:
         arguments = arguments_of(row, method, values, folder)

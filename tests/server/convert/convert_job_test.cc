@@ -226,8 +226,8 @@ TEST(FromProtoTest, CopiesTheTraining) {
                    precision.gradient_accumulation_dtype, precision.reduce_dtype,
                    precision.master_dtype, precision.optimizer_state_dtype, training.optimizer.name,
                    training.optimizer.implementation, training.recompute.mode, training.attention,
-                   training.loss.implementation}),
-      ElementsAre("f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "r", "s"));
+                   training.linear_attention, training.loss.implementation}),
+      ElementsAre("f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "r", "rr", "s"));
   EXPECT_THAT(training.recompute.modules, ElementsAre("p", "q"));
   EXPECT_EQ(training.optimizer.paged, true);
   EXPECT_EQ(training.optimizer.in_backward, true);
