@@ -79,6 +79,9 @@ struct HfExperts {
   bool wide_weights = false;   // the router does not cast its weights back
   bool picks_layers = false;   // by decoder_sparse_step and mlp_only_layers
   bool counts_shared = false;  // n_shared_experts, each as wide as one; first_k_dense_replace
+  bool biases = false;         // Experts::biases
+  bool clamps = false;         // Experts::clamps
+  bool unnamed = false;        // Experts::unnamed
   Router router = Router::kSoftmax;
 };
 
@@ -105,6 +108,7 @@ enum class HfQuirk : uint8_t {
   kBigCode,    // multi_query
   kCohere,     // use_qk_norm
   kErnie,      // as kBert, and use_task_id
+  kGlm,        // use_qk_norm, of each head; sliding_window is no field of its class
   kFalcon,     // multi_query, new_decoder_architecture, parallel_attn, alibi
   kMpt,        // attn_config, no_bias
   kNeo,        // window_size
@@ -156,6 +160,7 @@ struct HfFamily {
   bool deep_reward = false;        // its reward models score behind a layer of their own
   HfScores sequence_scores = HfScores::kOfTokens;
   bool causal = true;
+  bool attention_sinks = false;
   bool eager_attention = false;  // _supports_sdpa is false
   EagerScores eager_scores = EagerScores::kWideSoftmax;
   QkNorm qk_norm = QkNorm::kNone;
@@ -165,7 +170,8 @@ struct HfFamily {
   HfLatent latent = {};
   HfLinear linear = {};
   bool attention_gate = false;
-  bool remote_code = false;  // transformers 5.23 has no class of it
+  bool remote_code = false;            // transformers 5.23 has no class of it
+  absl::string_view next_tokens = {};  // layers that predict further tokens, which it leaves out
   HfSwitch switches[3] = {};
   HfDropout dropouts[4] = {};
   HfQuirk quirk = HfQuirk::kNone;

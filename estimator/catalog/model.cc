@@ -64,8 +64,10 @@ int64_t CountMlps(const Transformer& m, int64_t routed) {
   const int64_t with = experts.Any() ? experts.layers.CountOf(m.layer_count) : 0;
   const int64_t shared = experts.shared_ffn_size == 0 ? 0 : CountMlp(m, experts.shared_ffn_size);
   const int64_t layer = Sum({
-      Product({experts.count, m.hidden_size}),                                  // router
-      Product({routed, m.gated_mlp ? 3 : 2, m.hidden_size, experts.ffn_size}),  // no biases
+      Product({experts.count, Add(m.hidden_size, experts.biases)}),  // router
+      Product({routed, m.gated_mlp ? 3 : 2, m.hidden_size, experts.ffn_size}),
+      Product({routed, experts.biases,
+               Add(Multiply(m.gated_mlp ? 2 : 1, experts.ffn_size), m.hidden_size)}),
       shared,
       Product({experts.shared_gate, m.hidden_size}),
   });
@@ -123,6 +125,7 @@ int64_t CountAttention(const Transformer& m) {
       Product({m.qkv_bias, projected}),       //
       Product({Q, H}),                        // attention output
       Product({m.attention_output_bias, H}),  //
+      Product({m.attention_sinks, m.head_count}),
       qk_norm,
   });
 }

@@ -71,9 +71,11 @@ enum class RotaryTable : uint8_t { kPairs, kShared, kHalves };
 
 // What a router makes of each token, before it picks the largest.
 //   kSoftmax      over all experts, of logits that activations' dtype has
+//   kSigmoid      of those too, each score alone (MiniMax M2)
 //   kWideSoftmax  the same, of logits that fp32 copies of input and weight give (DeepSeek V2)
 //   kWideSigmoid  those, each score alone (DeepSeek V3)
-enum class Router : uint8_t { kSoftmax, kWideSoftmax, kWideSigmoid };
+//   kPicked       nothing: it picks logits, and those alone get a softmax (gpt-oss)
+enum class Router : uint8_t { kSoftmax, kSigmoid, kWideSoftmax, kWideSigmoid, kPicked };
 
 // MLPs of which a router picks some for each token, in place of one. Symbols: X count,
 // K active_count, G ffn_size, U shared_ffn_size.
@@ -87,6 +89,9 @@ struct Experts {
   bool renormalizes = false;    // the weights of those picked are made to sum to 1
   bool wide_weights = false;    // they stay in fp32, and so does what they weigh
   bool masks_groups = false;    // scores of groups that are not picked are masked
+  bool biases = false;          // of the router and of each expert's products
+  bool clamps = false;          // gate and up are clamped, and up is added 1 to (gpt-oss)
+  bool unnamed = false;         // names of an MLP's products reach none of them in PEFT (gpt-oss)
   Router router = Router::kSoftmax;
   LayerSet layers{};       // that have them; the others have one MLP
   bool irregular = false;  // in an order that no LayerSet has
@@ -180,6 +185,7 @@ struct Transformer {
   bool causal = true;
   bool logit_softcap = false;      // Gemma 2: tanh over the logits
   bool attention_softcap = false;  // and over the scores of eager attention
+  bool attention_sinks = false;    // a score of each head stands beside those of tokens (gpt-oss)
   bool eager_attention = false;    // transformers' class has no SDPA
   EagerScores eager_scores = EagerScores::kWideSoftmax;
   Experts experts;

@@ -100,6 +100,7 @@ void SetTraits(const HfFamily& family, Transformer& model) {
   model.mlp_bias = family.mlp_bias;
   model.head_bias = family.head_bias;
   model.causal = family.causal;
+  model.attention_sinks = family.attention_sinks;
   model.eager_attention = family.eager_attention;
   model.eager_scores = family.eager_scores;
   model.qk_norm = family.qk_norm;
@@ -175,9 +176,12 @@ void ReadSizes(const HfFamily& family, HfReader& reader, Transformer& model) {
 }
 
 // Layers that predict further tokens are none of transformers' class.
+// Source: transformers models/deepseek_v3/modeling_deepseek_v3.py, DeepseekV3PreTrainedModel
+// (_keys_to_ignore_on_load_unexpected).
 void IgnoreNextTokens(absl::string_view field, HfReader& reader) {
-  if (reader.Size(field, kMaxLayers, 0, 0) == 0) return;
-  reader.Warn("next-tokens-ignored", field, "layers that predict further tokens are left out");
+  if (field.empty() || reader.Size(field, kMaxLayers, 0, 0) == 0) return;
+  reader.Warn("next-tokens-ignored", reader.Name(field),
+              "layers that predict further tokens are left out");
 }
 
 // Whether a list says of each layer that it has linear attention, or attention.
@@ -221,12 +225,9 @@ void ReadLinear(const HfLinear& row, HfReader& reader, Transformer& model) {
   linear.irregular = !set.has_value();
   linear.layers = set.value_or(LayerSet{});
   if (std::find(layers.begin(), layers.end(), true) == layers.end()) linear = {};
-  IgnoreNextTokens("mtp_num_hidden_layers", reader);
 }
 
-// Latent attention; layers that predict further tokens are none of transformers' class.
-// Source: transformers models/deepseek_v3/modeling_deepseek_v3.py, DeepseekV3Attention,
-// DeepseekV3PreTrainedModel (_keys_to_ignore_on_load_unexpected).
+// Source: transformers models/deepseek_v3/modeling_deepseek_v3.py, DeepseekV3Attention.
 void ReadLatent(const HfLatent& row, HfReader& reader, Transformer& model) {
   if (row.key_value_rank == 0) return;
   LatentAttention& latent = model.latent;
@@ -238,7 +239,6 @@ void ReadLatent(const HfLatent& row, HfReader& reader, Transformer& model) {
   const int64_t plain = reader.Size("qk_nope_head_dim", kMaxHiddenSize, row.plain_size);
   model.head_size = Add(plain, latent.rotary_size);
   model.kv_head_count = model.head_count;
-  IgnoreNextTokens("num_nextn_predict_layers", reader);
 }
 
 // Which layers see a part of the sequence alone.
@@ -357,6 +357,11 @@ void ReadMpt(const ConfigValue* attention, HfReader& reader, HfConfig* out, Tran
   }
 }
 
+void ReadGlm(HfReader& reader, Transformer& model) {
+  if (reader.Flag("use_qk_norm", false)) model.qk_norm = QkNorm::kPerHead;
+  model.sliding_window = 0;
+}
+
 void ReadQwen1(HfReader& reader, Transformer& model) {
   if (model.ffn_size % 2 != 0) {
     reader.Refuse("intermediate_size", absl::StrCat(model.ffn_size), "must be even");
@@ -403,6 +408,8 @@ void ReadQuirk(const HfFamily& family, HfReader& reader, HfConfig* out) {
     case HfQuirk::kCohere:
       if (reader.Flag("use_qk_norm", false)) model.qk_norm = QkNorm::kPerHeadAffine;
       return;
+    case HfQuirk::kGlm:
+      return ReadGlm(reader, model);
     case HfQuirk::kFalcon:
       return ReadFalcon(reader, model);
     case HfQuirk::kMpt:
@@ -459,6 +466,7 @@ void ReadModel(const HfFamily& family, HfReader& reader, HfConfig* out) {
   ReadSizes(family, reader, model);
   ReadLatent(family.latent, reader, model);
   ReadLinear(family.linear, reader, model);
+  IgnoreNextTokens(family.next_tokens, reader);
   ReadWindows(family.defaults, reader, model);
   ReadActivation(family, reader, model);
   ReadSwitches(family, reader, model);

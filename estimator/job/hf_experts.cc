@@ -19,6 +19,17 @@ constexpr int64_t kMostExperts = 65536;
 constexpr int64_t kMostLayers = 4096;
 constexpr int64_t kMostWidth = int64_t{1} << 20;
 
+// Layers that have experts, of those that the model has.
+void SetLayers(const std::vector<bool>& layers, Transformer& model) {
+  if (std::find(layers.begin(), layers.end(), true) == layers.end()) {
+    model.experts.count = 0;
+    return;
+  }
+  const auto set = SetOf(layers);
+  model.experts.irregular = !set.has_value();
+  model.experts.layers = set.value_or(LayerSet{});
+}
+
 // Every n-th layer has experts, but for those that are named.
 // Source: transformers, models/qwen3_moe/modeling_qwen3_moe.py, Qwen3MoeDecoderLayer.
 void ReadLayers(HfReader& reader, Transformer& model) {
@@ -37,13 +48,7 @@ void ReadLayers(HfReader& reader, Transformer& model) {
       if (is_layer) layers[static_cast<size_t>(item.number)] = false;
     }
   }
-  if (std::find(layers.begin(), layers.end(), true) == layers.end()) {
-    model.experts = {};
-    return;
-  }
-  const auto set = SetOf(layers);
-  model.experts.irregular = !set.has_value();
-  model.experts.layers = set.value_or(LayerSet{});
+  SetLayers(layers, model);
 }
 
 // One MLP as wide as all shared experts together, and layers in front that have no experts.
@@ -51,11 +56,22 @@ void ReadLayers(HfReader& reader, Transformer& model) {
 // DeepseekV3DecoderLayer.
 void ReadCounts(const HfExperts& row, HfReader& reader, Transformer& model) {
   const HfExpertDefaults& defaults = row.defaults;
-  const int64_t shared = reader.Size("n_shared_experts", kMostExperts, defaults.shared_count, 0);
+  const int64_t shared =
+      reader.Size("n_shared_experts|num_shared_experts", kMostExperts, defaults.shared_count, 0);
   model.experts.shared_ffn_size = Multiply(shared, model.experts.ffn_size);
   model.experts.layers.begin =
       reader.Size("first_k_dense_replace", kMostLayers, defaults.dense_layer_count, 0);
   if (model.experts.layers.begin >= model.layer_count) model.experts.count = 0;
+}
+
+// A list of which layers are "sparse". Source: transformers, models/hy_v3/modeling_hy_v3.py,
+// HYV3DecoderLayer; models/mellum/configuration_mellum.py.
+void ReadList(HfReader& reader, Transformer& model) {
+  const ConfigValue* const types = reader.Find("mlp_layer_types");
+  if (types == nullptr || types->kind != Kind::kList) return;
+  std::vector<bool> layers;
+  for (const ConfigValue& type : types->items) layers.push_back(type.text == "sparse");
+  SetLayers(layers, model);
 }
 
 // What a class does beside, if it is told to.
@@ -95,9 +111,13 @@ void ReadExperts(const HfExperts& row, HfReader& reader, Transformer& model) {
         reader.Size(row.shared_ffn_size, kMostWidth, row.defaults.shared_ffn_size);
   }
   if (row.counts_shared) ReadCounts(row, reader, model);
+  ReadList(reader, model);
   experts.shared_gate = row.shared_gate;
   experts.wide_weights = row.wide_weights;
   experts.router = row.router;
+  experts.biases = row.biases;
+  experts.clamps = row.clamps;
+  experts.unnamed = row.unnamed;
   experts.masks_groups =
       !row.group_method.empty() && reader.Text(row.group_method, "") == "group_limited_greedy";
   experts.renormalizes = row.renormalizes.empty()

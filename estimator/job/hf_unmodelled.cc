@@ -30,6 +30,7 @@ constexpr char kUneven[] = "layers of different sizes are not modelled yet";
 constexpr char kMultiToken[] = "multi-token prediction is not modelled yet";
 constexpr char kVision[] = "vision is not modelled yet";
 constexpr char kAudio[] = "audio is not modelled yet";
+constexpr char kTextAlone[] = "; a job that makes no other network may give text_config alone";
 constexpr char kSeries[] = "time series are not modelled yet";
 constexpr char kDiffusion[] = "diffusion models are not modelled yet";
 constexpr char kNetworks[] = "networks inside one another are not modelled yet";
@@ -212,13 +213,13 @@ bool IsNetwork(absl::string_view name, const ConfigValue& value) {
 class Signs {
  public:
   // What the type's row says the meaning of is no sign.
-  Signs(const HfFamily* family, HfConfig* out) : out_(out) {
+  Signs(const HfFamily* family, bool text_alone, HfConfig* out)
+      : text_alone_(text_alone), out_(out) {
     if (family == nullptr) return;
     if (!family->experts.count.empty()) seen_.emplace_back(kExperts);
     if (family->linear.value_head_count > 0) seen_.emplace_back(kLinear);
-    if (family->latent.key_value_rank == 0) return;
-    seen_.emplace_back(kLatent);
-    seen_.emplace_back(kMultiToken);  // its class has none: hf_config.cc warns
+    if (!family->next_tokens.empty()) seen_.emplace_back(kMultiToken);  // hf_config.cc warns
+    if (family->latent.key_value_rank > 0) seen_.emplace_back(kLatent);
   }
 
   // `text`: the object describes what reads text, or may.
@@ -252,6 +253,7 @@ class Signs {
       if (!part && !rule.empty()) Refuse(reader, name, value, rule);
       if (!part && rule.empty()) unnamed = &name;
       const bool text = name == "text_config";
+      if (text && text_alone_) continue;  // what it has is told where it is given alone
       LookAt(value, absl::StrCat(reader.path(), ".", name), known && !text, part);
     }
     if (encoder != nullptr && decoder != nullptr) {
@@ -265,7 +267,9 @@ class Signs {
               absl::string_view rule) {
     if (Seen(rule)) return;
     seen_.push_back(rule);
-    reader.Refuse(name, SeenValue(value), rule, ViolationCode::kNotModelled);
+    const bool other = rule == kVision || rule == kAudio;
+    const absl::string_view way = text_alone_ && other ? kTextAlone : "";
+    reader.Refuse(name, SeenValue(value), absl::StrCat(rule, way), ViolationCode::kNotModelled);
   }
 
   template <size_t kCount>
@@ -300,9 +304,18 @@ class Signs {
     }
   }
 
+  const bool text_alone_;
   HfConfig* const out_;
   std::vector<absl::string_view> seen_;
 };
+
+// Whether the network that reads text is one that is modelled, given by itself.
+bool ReadsTextAlone(const HfReader& reader) {
+  const ConfigValue* const text = reader.Find("text_config");
+  if (text == nullptr || text->kind != Kind::kObject) return false;
+  const auto type = text->fields.find("model_type");
+  return type != text->fields.end() && FindHfFamily(type->second.text) != nullptr;
+}
 
 }  // namespace
 
@@ -313,7 +326,7 @@ void RefuseUnmodelled(const ConfigValue& config, const std::string& path, const 
     return reader.Refuse("_class_name", SeenValue(*reader.Find("_class_name")), kDiffusion,
                          ViolationCode::kNotModelled);
   }
-  Signs(family, out).LookAt(config, path, family != nullptr, true);
+  Signs(family, ReadsTextAlone(reader), out).LookAt(config, path, family != nullptr, true);
 }
 
 absl::string_view RuleOfModelType(absl::string_view model_type) {

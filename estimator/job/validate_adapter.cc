@@ -175,6 +175,7 @@ uint16_t TargetsOf(const Transformer& model) {
   const bool linear_alone = model.linear.Any() && model.linear.layers.HasAllOf(model.layer_count);
   uint16_t has = *FindWord("lm_head", kAdapterTargets) | mlp;
   if (!model.gated_mlp) has &= static_cast<uint16_t>(~*FindWord("gate_proj", kAdapterTargets));
+  if (model.experts.unnamed) has &= static_cast<uint16_t>(~mlp);
   if (!linear_alone) has |= attention;
   if (model.linear.Any()) has |= all & static_cast<uint16_t>(~(attention | mlp));
   return has;

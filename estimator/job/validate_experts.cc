@@ -17,14 +17,15 @@ bool HasPart(const LayerSet& layers, const Transformer& model) {
   return layers.CountOf(model.layer_count) > 0 && !layers.HasAllOf(model.layer_count);
 }
 
-// Decoders with norms before each sublayer, and activations that are one kernel.
+// Decoders with norms before or after each sublayer, and activations that are one kernel.
 void CheckShape(const Beside& experts, const Transformer& model) {
   const bool one_kernel = model.activation == Activation::kSilu ||
                           model.activation == Activation::kGelu ||
                           model.activation == Activation::kGeluTanh;
   experts.Refuse(!one_kernel, "model", NameOf(model.activation, kActivations));
-  experts.Refuse(model.norm_placement != NormPlacement::kPre, "model",
-                 NameOf(model.norm_placement, kNormPlacements));
+  const bool plain = model.norm_placement == NormPlacement::kPre ||
+                     model.norm_placement == NormPlacement::kPostOnly;
+  experts.Refuse(!plain, "model", NameOf(model.norm_placement, kNormPlacements));
   experts.Refuse(model.mlp_bias, "model", "biases of MLPs");
   experts.Refuse(!model.causal, "model", "an encoder");
   experts.RefuseOtherModels(model);
@@ -39,15 +40,16 @@ void CheckKernels(const Beside& experts, const Job& job) {
   experts.Refuse(IsBefore(job.torch_version, kSince), "runtime.versions", "torch before 2.9");
 }
 
-// PEFT's adapters stand beside linear modules: experts are parameters, the router too.
-// Source: peft tuners/lora/model.py, _create_new_module; transformers,
-// models/mixtral/modeling_mixtral.py, MixtralExperts.
+// PEFT's adapters stand beside linear modules: experts are parameters, the router too. In some
+// classes it takes the names of an MLP's products for them.
+// Source: peft tuners/lora/model.py, _create_new_module; utils/transformers_weight_conversion.py,
+// _convert_peft_config_moe; transformers, models/mixtral/modeling_mixtral.py, MixtralExperts.
 void CheckAdapterOf(const Beside& experts, const AdapterSpec& spec, const Job& job) {
   if (!job.adapter.has_value()) return;
   const bool mlp = job.adapter->Targets(AdapterTarget::kGate) ||
                    job.adapter->Targets(AdapterTarget::kUp) ||
                    job.adapter->Targets(AdapterTarget::kDown);
-  experts.Refuse(mlp, "training.adapter.target_modules",
+  experts.Refuse(mlp && !job.model->experts.unnamed, "training.adapter.target_modules",
                  spec.target_modules.empty() ? "unset" : absl::StrJoin(spec.target_modules, ", "));
   experts.Refuse(job.quantization.has_value(), "training.adapter.method", "qlora");
 }
@@ -96,6 +98,7 @@ void CheckDispatched(const Beside& experts, Check& check, const Job& job) {
       !known, "model",
       absl::StrCat(model.gated_mlp ? "gated " : "", NameOf(model.activation, kActivations)));
   experts.Refuse(model.experts.shared_gate, "model", "a gate of shared experts");
+  experts.Refuse(model.experts.biases, "model", "biases of experts");
   // Of a pipeline's stages each would have other layers.
   experts.Refuse(HasPart(model.experts.layers, model) && job.pipeline_parallel_size > 1,
                  "parallelism.pipeline_parallel_size", job.pipeline_parallel_size);
@@ -178,8 +181,6 @@ void CheckExperts(const JobSpec& spec, Check& check, const Job& job) {
     return;
   }
   experts.RefuseSplits(job);
-  experts.Refuse(job.precision.autocast && model.experts.router != Router::kSoftmax,
-                 "training.precision.preset", preset);
   CheckKernels(experts, job);
   check.Assume("model", "grouped products", "transformers 5's default for experts");
 }

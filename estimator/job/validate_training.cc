@@ -420,6 +420,19 @@ void CheckAttention(const TrainingSpec& spec, Check& check, Job& job) {
   }
 }
 
+// What stands beside the scores of tokens is of transformers' classes, which sum it up in Python.
+void CheckSinks(Check& check, const Job& job) {
+  if (job.model == nullptr || !job.model->attention_sinks) return;
+  if (!job.profile->transformers_attention) {
+    check.Fail("model", "attention sinks", "is modelled as transformers' classes have it",
+               ViolationCode::kNotModelled, {"runtime.framework"});
+  } else if (job.attention != AttentionKernel::kEager) {
+    check.Fail("training.attention", NameOf(job.attention, kAttentionKernels),
+               "is not modelled with attention sinks: eager is", ViolationCode::kNotModelled,
+               {"model"});
+  }
+}
+
 void CheckLoss(const TrainingSpec& training, Check& check, Job& job) {
   const LossSpec& spec = training.loss;
   const bool predicts = job.model != nullptr && PredictsTokens(job.model->head);
@@ -742,6 +755,7 @@ void CheckTraining(const TrainingSpec& spec, Check& check, Job& job) {
   job.gradient_clipping = spec.gradient_clipping.value_or(true);
   CheckRecompute(spec.recompute, check, job);
   CheckAttention(spec, check, job);
+  CheckSinks(check, job);
   ReadLinearAttention(spec, check, job);
   CheckLoss(spec, check, job);
   CheckHead(check, job);

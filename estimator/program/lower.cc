@@ -26,12 +26,47 @@ Ids EmbeddingTables(BlockBuilder& b) {
   return tables;
 }
 
-// What layers that run again are given: which tokens see which, [S, S].
-// Source: transformers, masking_utils.py, sdpa_mask; torch/utils/checkpoint.py, checkpoint.
-void HoldWindowMask(BlockBuilder& b) {
-  const TensorId mask = b.Add("windows.mask", {b.Size(Symbol::kS), b.Size(Symbol::kS)},
-                              {.dtype = DType::kBool, .differentiable = false});
-  b.Then("windows.mask", {}, {mask}, {mask});
+// Rows of a table's gradient before those of one token are summed up: in fp32, of each ten that
+// may be alike and of each token that may be another's alone. Few tokens are summed in place.
+// Source: aten/src/ATen/native/cuda/Embedding.cu, embedding_dense_backward_cuda;
+// EmbeddingBackwardKernel.cu, embedding_backward_cuda_kernel (max_partial_segment); Megatron's
+// core/tensor_parallel/layers.py, VocabParallelEmbedding.forward (deterministic_mode: no lookup).
+void SumRows(BlockBuilder& b, Op& lookup) {
+  constexpr int64_t kFew = 3072;
+  constexpr int64_t kRowsAtOnce = 10;
+  const Job& job = b.job();
+  const int64_t tokens = job.LocalTokens();
+  if (tokens <= kFew || job.deterministic) return;
+  const int64_t table = CeilDivide(job.model->vocab_size, job.tensor_parallel_size);
+  Extent rows = b.Size(Symbol::kOne);
+  rows.size = Add(tokens / kRowsAtOnce, std::min(tokens, table));
+  lookup.backward_temporaries = {
+      b.Add("embedding.rows", {rows, b.Size(Symbol::kE)},
+            {.dtype = DType::kFp32, .role = Role::kTemporary, .differentiable = false})};
+}
+
+// What layers that run again are given: which tokens see which, [S, S]; of eager attention what
+// is added to scores, [B, S, S], one for layers with windows and one for others.
+// Source: transformers, masking_utils.py, sdpa_mask and eager_mask; torch/utils/checkpoint.py,
+// checkpoint.
+void HoldMasks(BlockBuilder& b) {
+  const Job& job = b.job();
+  if (job.recompute == RecomputeMode::kNone || !job.profile->transformers_attention) return;
+  const Extent tokens = b.Size(Symbol::kS);
+  const auto hold = [&b](absl::string_view name, std::initializer_list<Extent> extents,
+                         DType dtype) {
+    const TensorId mask = b.Add(name, extents, {.dtype = dtype, .differentiable = false});
+    b.Then(name, {}, {mask}, {mask});
+  };
+  if (job.masks_windows) hold("windows.mask", {tokens, tokens}, DType::kBool);
+  if (job.attention != AttentionKernel::kEager || !job.model->causal) return;
+  const Transformer& model = *job.model;
+  const int64_t windowed =
+      model.sliding_window == 0 ? 0 : model.windowed.CountOf(model.layer_count);
+  if (windowed > 0)
+    hold("windows.mask", {b.Size(Symbol::kB), tokens, tokens}, job.precision.residual);
+  if (windowed == model.layer_count) return;
+  hold("attention.mask", {b.Size(Symbol::kB), tokens, tokens}, job.precision.residual);
 }
 
 }  // namespace
@@ -42,13 +77,14 @@ Block LowerEmbedding(const Job& job, std::pmr::memory_resource* memory) {
   const TensorId tokens = b.Add("embedding.tokens", {b.Size(Symbol::kB), b.Size(Symbol::kS)},
                                 {.dtype = DType::kInt64, .differentiable = false});
   const bool projected = job.model->embedding_size != job.model->hidden_size;
-  if (job.masks_windows && job.recompute != RecomputeMode::kNone) HoldWindowMask(b);
+  HoldMasks(b);
   const Ids tables = EmbeddingTables(b);
   TensorId out =
       b.Narrow("embedding.sum", projected ? b.Size(Symbol::kE) : hidden, job.precision.residual);
   Op& lookup = b.Then("embedding.lookup", {tokens}, {out}, {tokens});
   lookup.parameters = tables;
   lookup.saves_for_weights = true;
+  SumRows(b, lookup);
   if (projected) {
     const TensorId wide = b.Narrow("embedding.project", hidden, job.precision.residual);
     Op& project = b.Then("embedding.project", {out}, {wide}, {out});

@@ -31,38 +31,49 @@ TensorId Routed(BlockBuilder& b, absl::string_view name, Extent width, DType dty
 // Each op gives a new tensor; the sum is divided in place, and autograd keeps a copy.
 // Source: torch/csrc/autograd, derivatives.yaml, div_.
 TensorId Renormalize(BlockBuilder& b, TensorId weights) {
+  const DType dtype = b.block().tensors[weights].dtype;
   const TensorId sum = OfTokens(b, "router.sum", b.Size(Symbol::kOne), DType::kFp32);
   b.Then("router.sum", {weights}, {sum}, {});
-  const TensorId shares = OfTokens(b, "router.shares", b.Size(Symbol::kK), DType::kFp32);
+  const TensorId shares = OfTokens(b, "router.shares", b.Size(Symbol::kK), dtype);
   b.Then("router.shares", {weights, sum}, {shares}, {weights, sum});
   return shares;
 }
 
 TensorId LowerLogits(BlockBuilder& b, TensorId input) {
   const TensorId cast = CastInput(b, "router.input.cast", input, b.Size(Symbol::kH));
-  const Ids weight{b.Weight("router.weight", {b.Size(Symbol::kX), b.Size(Symbol::kH)}, kNoAxis)};
-  const TensorId logits =
-      OfTokens(b, "router.logits", b.Size(Symbol::kX), b.job().precision.activation);
-  Linear(b, "router", cast, logits, weight);
+  const Extent experts = b.Size(Symbol::kX);
+  Ids weights{b.Weight("router.weight", {experts, b.Size(Symbol::kH)}, kNoAxis)};
+  if (b.job().model->experts.biases) weights.Add(b.Weight("router.bias", {experts}, kNoAxis));
+  const TensorId logits = OfTokens(b, "router.logits", experts, b.job().precision.activation);
+  Linear(b, "router", cast, logits, weights);
   return logits;
 }
 
-// fp32 copies of the input and of the weight are multiplied, and kept.
+// fp32 copies of the input and of the weight are multiplied, and kept; autocast makes 16-bit ones
+// of those, and multiplies these.
 // Source: transformers, models/deepseek_v3/modeling_deepseek_v3.py, DeepseekV3TopkRouter.forward.
 TensorId LowerWideLogits(BlockBuilder& b, TensorId input) {
+  const Precision& precision = b.job().precision;
+  const DType dtype = precision.autocast ? precision.activation : DType::kFp32;
   const Extent experts = b.Size(Symbol::kX);
   const Extent hidden = b.Size(Symbol::kH);
   const Ids weight{b.Weight("router.weight", {experts, hidden}, kNoAxis)};
-  const TensorId logits = OfTokens(b, "router.logits", experts, DType::kFp32);
-  if (b.job().precision.activation == DType::kFp32) {
-    Linear(b, "router", input, logits, weight);
+  const TensorId logits = OfTokens(b, "router.logits", experts, dtype);
+  const auto cast = [&](absl::string_view name, TensorId from, DType to) {
+    if (b.block().tensors[from].dtype == to) return from;
+    const TensorId copy = OfTokens(b, name, hidden, to);
+    b.Then(name, {from}, {copy}, {});
+    return copy;
+  };
+  const TensorId wide = cast("router.input.cast", input, DType::kFp32);
+  const TensorId read = cast("router.input.narrow", wide, dtype);
+  if (precision.residual == DType::kFp32) {
+    Linear(b, "router", read, logits, weight);
     return logits;
   }
-  const TensorId cast = OfTokens(b, "router.input.cast", hidden, DType::kFp32);
-  b.Then("router.input.cast", {input}, {cast}, {});
-  const TensorId copy = b.Add("router.weight.cast", {experts, hidden}, {.dtype = DType::kFp32});
+  const TensorId copy = b.Add("router.weight.cast", {experts, hidden}, {.dtype = dtype});
   b.Then("router.weight.cast", {}, {copy}, {});
-  Op& op = Linear(b, "router", cast, logits, weight);
+  Op& op = Linear(b, "router", read, logits, weight);
   op.inputs.Add(copy);
   op.saved.Add(copy);
   return logits;
@@ -73,10 +84,14 @@ TensorId LowerWideLogits(BlockBuilder& b, TensorId input) {
 TensorId LowerScores(BlockBuilder& b, TensorId input) {
   const Experts& experts = b.job().model->experts;
   const Extent all = b.Size(Symbol::kX);
-  const bool wide = experts.router != Router::kSoftmax;
+  const bool softmax = experts.router == Router::kSoftmax || experts.router == Router::kWideSoftmax;
+  const bool wide =
+      experts.router == Router::kWideSoftmax || experts.router == Router::kWideSigmoid;
   const TensorId logits = wide ? LowerWideLogits(b, input) : LowerLogits(b, input);
-  const TensorId scores = OfTokens(b, "router.scores", all, DType::kFp32);
-  const bool softmax = experts.router != Router::kWideSigmoid;
+  // A softmax and MiniMax's sigmoid are told to give fp32.
+  const DType dtype =
+      experts.router == Router::kWideSigmoid ? b.block().tensors[logits].dtype : DType::kFp32;
+  const TensorId scores = OfTokens(b, "router.scores", all, dtype);
   b.Then(softmax ? "router.softmax" : "router.sigmoid", {logits}, {scores}, {scores});
   if (!experts.masks_groups) return scores;
   const TensorId masked = OfTokens(b, "router.masked", all, DType::kFp32);
@@ -86,17 +101,32 @@ TensorId LowerScores(BlockBuilder& b, TensorId input) {
   return masked;
 }
 
+// The largest K logits of each token, and their softmax, in the dtype that products have.
+// Source: transformers, models/gpt_oss/modeling_gpt_oss.py, GptOssTopKRouter.forward.
+Routing LowerPicked(BlockBuilder& b, TensorId input) {
+  const TensorId logits = LowerLogits(b, input);
+  const DType dtype = b.block().tensors[logits].dtype;
+  const TensorId picked = OfTokens(b, "router.picked", b.Size(Symbol::kK), dtype);
+  const TensorId experts = Indices(b, "router.experts");
+  b.Then("router.top", {logits}, {picked, experts}, {experts});
+  const TensorId weights = OfTokens(b, "router.weights", b.Size(Symbol::kK), dtype);
+  b.Then("router.softmax", {picked}, {weights}, {weights});
+  return {weights, experts};
+}
+
 // The largest K of each token.
 Routing LowerRouter(BlockBuilder& b, TensorId input) {
   const Job& job = b.job();
+  if (job.model->experts.router == Router::kPicked) return LowerPicked(b, input);
   const Experts& experts = job.model->experts;
   const DType dtype = job.precision.activation;
   const TensorId scores = LowerScores(b, input);
-  TensorId weights = OfTokens(b, "router.weights", b.Size(Symbol::kK), DType::kFp32);
+  TensorId weights =
+      OfTokens(b, "router.weights", b.Size(Symbol::kK), b.block().tensors[scores].dtype);
   const TensorId picked = Indices(b, "router.experts");
   b.Then("router.top", {scores}, {weights, picked}, {picked});
   if (experts.renormalizes) weights = Renormalize(b, weights);
-  if (experts.wide_weights || dtype == DType::kFp32) return {weights, picked};
+  if (experts.wide_weights || b.block().tensors[weights].dtype == dtype) return {weights, picked};
   const TensorId narrow = OfTokens(b, "router.weights.cast", b.Size(Symbol::kK), dtype);
   b.Then("router.weights.cast", {weights}, {narrow}, {});
   return {narrow, picked};
@@ -117,18 +147,57 @@ TensorId Dispatch(BlockBuilder& b, TensorId input, TensorId order) {
   return cast;
 }
 
+// Each row's bias is copied out of all, and added in place. It lives until the next is made.
+// Source: transformers, integrations/moe.py, grouped_mm_experts_forward (selected_biases).
+TensorId AddBias(BlockBuilder& b, absl::string_view name, TensorId rows, TensorId out) {
+  if (!b.job().model->experts.biases) return out;
+  const Extent width = b.block().tensors[out].shape.extents[3];
+  const TensorId bias = Routed(b, name, width, b.block().tensors[out].dtype);
+  b.Then(name, {rows}, {bias}, {rows}).parameters = {
+      b.Weight(name, {b.Size(Symbol::kX), width}, kNoAxis)};
+  const TensorId sum = b.View(name, out, width);
+  b.Then(name, {out, bias}, {sum}, {}).input_gradient = InputGradient::kShared;
+  return sum;
+}
+
+// Both are clamped, which keeps them; gate * sigmoid(gate) and up + 1 are multiplied.
+// Source: transformers, models/gpt_oss/modeling_gpt_oss.py, GptOssExperts._apply_gate.
+TensorId LowerClamped(BlockBuilder& b, TensorId gate, TensorId up) {
+  const DType dtype = b.job().precision.Grouped();
+  const auto add = [&](absl::string_view name) {
+    return Routed(b, name, b.Size(Symbol::kG), dtype);
+  };
+  const TensorId low = add("experts.gate.clamped");
+  b.Then("experts.gate.clamped", {gate}, {low}, {gate});
+  const TensorId between = add("experts.up.clamped");
+  b.Then("experts.up.clamped", {up}, {between}, {up});
+  const TensorId scaled = add("experts.gate.scaled");
+  b.Then("experts.gate.scaled", {low}, {scaled}, {});
+  const TensorId share = add("experts.gate.share");
+  b.Then("experts.gate.share", {scaled}, {share}, {share});
+  const TensorId activated = add("experts.activated");
+  b.Then("experts.activation", {low, share}, {activated}, {low, share});
+  const TensorId raised = add("experts.up.raised");
+  b.Then("experts.up.raised", {between}, {raised}, {});
+  const TensorId product = add("experts.product.activation");
+  b.Then("experts.product", {activated, raised}, {product}, {activated, raised});
+  return product;
+}
+
 // gate and up are one product, and views of what it gives.
-TensorId LowerGatedActivation(BlockBuilder& b, TensorId routed) {
+TensorId LowerGatedActivation(BlockBuilder& b, TensorId routed, TensorId sorted) {
   const DType dtype = b.job().precision.Grouped();
   const Extent experts = b.Size(Symbol::kX);
   const Extent hidden = b.Size(Symbol::kH);
   const Extent width = b.Size(Symbol::kG);
-  const TensorId both = Routed(b, "experts.gate_up.activation", b.Size(Symbol::kG, 2), dtype);
-  Linear(b, "experts.gate_up", routed, both,
+  const TensorId out = Routed(b, "experts.gate_up.activation", b.Size(Symbol::kG, 2), dtype);
+  Linear(b, "experts.gate_up", routed, out,
          {b.Weight("experts.gate_up.weight", {experts, b.Size(Symbol::kG, 2), hidden}, kNoAxis)});
+  const TensorId both = AddBias(b, "experts.gate_up.bias", sorted, out);
   const TensorId gate = b.View("experts.gate.activation", both, width);
   const TensorId up = b.View("experts.up.activation", both, width);
   b.Then("experts.split", {both}, {gate, up}, {});
+  if (b.job().model->experts.clamps) return LowerClamped(b, gate, up);
   const TensorId activated = Routed(b, "experts.activated", width, dtype);
   b.Then("experts.activation", {gate}, {activated}, {gate});
   const TensorId product = Routed(b, "experts.product.activation", width, dtype);
@@ -147,15 +216,15 @@ TensorId LowerPlainActivation(BlockBuilder& b, TensorId routed) {
   return activated;
 }
 
-TensorId LowerGroupedMlp(BlockBuilder& b, TensorId routed) {
+TensorId LowerGroupedMlp(BlockBuilder& b, TensorId routed, TensorId sorted) {
   const Extent hidden = b.Size(Symbol::kH);
-  const TensorId product =
-      b.job().model->gated_mlp ? LowerGatedActivation(b, routed) : LowerPlainActivation(b, routed);
+  const TensorId product = b.job().model->gated_mlp ? LowerGatedActivation(b, routed, sorted)
+                                                    : LowerPlainActivation(b, routed);
   const TensorId out = Routed(b, "experts.down.activation", hidden, b.job().precision.Grouped());
   Linear(
       b, "experts.down", product, out,
       {b.Weight("experts.down.weight", {b.Size(Symbol::kX), hidden, b.Size(Symbol::kG)}, kNoAxis)});
-  return out;
+  return AddBias(b, "experts.down.bias", sorted, out);
 }
 
 // Weighed, back in the order of tokens, and summed up.
@@ -211,7 +280,7 @@ TensorId LowerExperts(BlockBuilder& b, TensorId input) {
       OfTokens(b, "experts.weights", b.Size(Symbol::kK), b.block().tensors[routing.weights].dtype);
   const TensorId routed = Dispatch(b, input, order);
   b.Then("experts.weights", {routing.weights, order}, {weights}, {order});
-  const TensorId out = LowerGroupedMlp(b, routed);
+  const TensorId out = LowerGroupedMlp(b, routed, sorted);
   const DType own = b.block().tensors[input].dtype;
   const TensorId combined = Combine(b, out, weights, order, own);
   if (b.job().model->experts.shared_ffn_size == 0) return combined;

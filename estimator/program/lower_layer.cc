@@ -358,6 +358,15 @@ TensorId LowerScoreProduct(BlockBuilder& b, Qkv qkv) {
   return scaled;
 }
 
+// torch's softmax; its backward multiplies the gradient by what it gave, before it sums.
+// Source: aten/src/ATen/native/cuda/SoftMax.cu, softmax_backward_cuda_out (tmp).
+void Softmax(BlockBuilder& b, TensorId input, TensorId output) {
+  const TensorId product = AddLike(b.block(), output, "attention.softmax.product");
+  b.block().tensors[product].role = Role::kTemporary;
+  b.block().tensors[product].differentiable = false;
+  b.Then("attention.softmax", {input}, {output}, {output}).backward_temporaries = {product};
+}
+
 // Softmax in one kernel, in the scores' own dtype, or in fp32 with a cast behind it, as autocast
 // does too. Source: aten/src/ATen/autocast_mode.h, AT_FORALL_FP32.
 TensorId LowerSoftmax(BlockBuilder& b, TensorId scores) {
@@ -366,13 +375,54 @@ TensorId LowerSoftmax(BlockBuilder& b, TensorId scores) {
   const EagerScores kind = ScoresOf(job);
   const bool own = kind == EagerScores::kOwnSoftmax || kind == EagerScores::kFloored;
   const TensorId probabilities = Scores(b, "attention.probabilities", dtype);
-  if (job.profile->fused_softmax || dtype == DType::kFp32 || (own && !job.precision.autocast)) {
+  if (job.profile->fused_softmax) {
     b.Then("attention.softmax", {scores}, {probabilities}, {probabilities});
     return probabilities;
   }
+  if (dtype == DType::kFp32 || (own && !job.precision.autocast)) {
+    Softmax(b, scores, probabilities);
+    return probabilities;
+  }
   const TensorId wide = Scores(b, "attention.softmax", DType::kFp32);
-  b.Then("attention.softmax", {scores}, {wide}, {wide});
+  Softmax(b, scores, wide);
   b.Then("attention.softmax.cast", {wide}, {probabilities}, {});
+  return probabilities;
+}
+
+// A score of each head beside those of its tokens, of which the largest is taken, and the shares of
+// tokens out of all. What is as wide as the residual has its dtype: masks do, and weights.
+// Source: transformers, models/gpt_oss/modeling_gpt_oss.py, eager_attention_forward.
+TensorId LowerSinks(BlockBuilder& b, TensorId scores) {
+  const Job& job = b.job();
+  const DType dtype = job.precision.residual;
+  const Extent rows[] = {b.Size(Symbol::kB), b.Size(Symbol::kN), b.Size(Symbol::kS)};
+  Extent columns = b.Size(Symbol::kS);
+  columns.size = Add(columns.size, 1);
+  const auto scores_and_sink = [&](absl::string_view name) {
+    return b.Add(name, {rows[0], rows[1], rows[2], columns}, {.dtype = dtype, .tensor_axis = 1});
+  };
+  if (dtype != job.precision.activation) {
+    const TensorId masked = Scores(b, "attention.scores.masked", dtype);
+    b.Then("attention.scores.masked", {scores}, {masked}, {});
+    scores = masked;
+  }
+  const TensorId sinks = scores_and_sink("attention.scores.sinks");
+  b.Then("attention.scores.sinks", {scores}, {sinks}, {}).parameters = {
+      b.Weight("attention.sinks", {b.Size(Symbol::kN)}, 0)};
+  const TensorId largest =
+      b.Add("attention.scores.largest", {rows[0], rows[1], rows[2]},
+            {.dtype = DType::kInt64, .tensor_axis = 1, .differentiable = false});
+  const TensorId shifted = scores_and_sink("attention.scores.shifted");
+  b.Then("attention.scores.shifted", {sinks}, {shifted, largest}, {largest});
+  const TensorId shares = scores_and_sink("attention.softmax");
+  Softmax(b, shifted, shares);
+  if (dtype == job.precision.activation) {
+    const TensorId view = b.View("attention.probabilities", shares, b.Size(Symbol::kS));
+    b.Then("attention.probabilities", {shares}, {view}, {});
+    return view;
+  }
+  const TensorId probabilities = Scores(b, "attention.probabilities", job.precision.activation);
+  b.Then("attention.probabilities", {shares}, {probabilities}, {});
   return probabilities;
 }
 
@@ -399,7 +449,9 @@ TensorId LowerEager(BlockBuilder& b, Qkv qkv) {
   if (of_class && job.SequencesAtOnce() > 1) {
     for (TensorId* const factor : {&qkv.query, &qkv.key, &qkv.value}) CopyView(b, *factor);
   }
-  TensorId probabilities = LowerSoftmax(b, LowerScoreProduct(b, qkv));
+  const TensorId scores = LowerScoreProduct(b, qkv);
+  TensorId probabilities =
+      job.model->attention_sinks ? LowerSinks(b, scores) : LowerSoftmax(b, scores);
   if (job.model->attention_dropout > 0) {
     const TensorId mask = Scores(b, "attention.dropout.mask", DType::kBool, false);
     const TensorId dropped = Scores(b, "attention.dropped", dtype);

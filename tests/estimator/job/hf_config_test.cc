@@ -225,6 +225,45 @@ constexpr FamilyRow kFamilyRows[] = {
     {"qwen3_next without experts", kLlamaLike,
      R"("model_type": "qwen3_next", "head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 16, "linear_value_head_dim": 24, "num_experts": 0, "num_experts_per_tok": 2, "moe_intermediate_size": 48, "shared_expert_intermediate_size": 32, "full_attention_interval": 3)",
      259872},
+    {"dots1", kLlamaLike,
+     R"("model_type": "dots1", "head_dim": 16, "n_routed_experts": 4, "n_shared_experts": 2, "first_k_dense_replace": 1, "num_experts_per_tok": 2, "moe_intermediate_size": 48)",
+     319520},
+    {"dots1 with biases, one shared expert", kLlamaLike,
+     R"("model_type": "dots1", "n_routed_experts": 4, "n_shared_experts": 1, "attention_bias": true, "num_experts_per_tok": 2, "moe_intermediate_size": 48)",
+     298704},
+    {"glm4_moe", kLlamaLike,
+     R"("model_type": "glm4_moe", "head_dim": 16, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 48)",
+     300992},
+    {"glm4_moe with norms and biases", kLlamaLike,
+     R"("model_type": "glm4_moe", "head_dim": 16, "n_routed_experts": 4, "n_shared_experts": 2, "first_k_dense_replace": 0, "use_qk_norm": true, "attention_bias": true, "num_experts_per_tok": 2, "moe_intermediate_size": 48)",
+     357216},
+    {"gpt_oss", kLlamaLike,
+     R"("model_type": "gpt_oss", "head_dim": 16, "num_local_experts": 4, "num_experts_per_tok": 2)",
+     415716},
+    {"gpt_oss without biases of attention", kLlamaLike,
+     R"("model_type": "gpt_oss", "head_dim": 16, "num_local_experts": 4, "num_experts_per_tok": 2, "attention_bias": false)",
+     414948},
+    {"hy_v3", kLlamaLike,
+     R"("model_type": "hy_v3", "head_dim": 16, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 48)",
+     301088},
+    {"hy_v3, layers listed", kLlamaLike,
+     R"("model_type": "hy_v3", "head_dim": 16, "num_experts": 4, "num_shared_experts": 2, "mlp_layer_types": ["sparse", "dense", "sparse"], "num_experts_per_tok": 2, "moe_intermediate_size": 48)",
+     319520},
+    {"minimax_m2", kLlamaLike,
+     R"("model_type": "minimax_m2", "head_dim": 16, "num_local_experts": 4, "num_experts_per_tok": 2)",
+     412320},
+    {"solar_open", kLlamaLike,
+     R"("model_type": "solar_open", "head_dim": 16, "n_routed_experts": 4, "n_shared_experts": 2, "attention_bias": true, "num_experts_per_tok": 2, "moe_intermediate_size": 48)",
+     357120},
+    {"flex_olmo", kLlamaLike,
+     R"("model_type": "flex_olmo", "num_experts": 4, "num_experts_per_tok": 2, "pad_token_id": 0)",
+     381360},
+    {"mellum", kLlamaLike,
+     R"("model_type": "mellum", "head_dim": 16, "num_local_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 48)",
+     301344},
+    {"mellum, layers listed", kLlamaLike,
+     R"("model_type": "mellum", "head_dim": 16, "num_local_experts": 4, "mlp_layer_types": ["dense", "sparse", "dense"], "layer_types": ["sliding_attention", "full_attention", "sliding_attention"], "num_experts_per_tok": 2, "moe_intermediate_size": 48)",
+     263968},
     {"deepseek_v2", kMultiHead,
      R"("model_type": "deepseek_v2", "q_lora_rank": null, "kv_lora_rank": 20, "qk_rope_head_dim": 8, "qk_nope_head_dim": 16, "v_head_dim": 12, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 48)",
      369276},
@@ -714,7 +753,8 @@ TEST(NetworkTest, OthersAreRefusedByWhatTheyAre) {
   const Row rows[] = {
       {R"("model_type": "gemma3", "vision_config": {"hidden_size": 9},
           "text_config": {"model_type": "gemma3_text", "hidden_size": 2560})",
-       {"vision_config: an object; vision is not modelled yet"}},
+       {"vision_config: an object; vision is not modelled yet; a job that makes no other network "
+        "may give text_config alone"}},
       {R"("model_type": "gemma3", "text_config": {"model_type": "gemma3_text"})",
        {R"(model_type: "gemma3"; vision is not modelled yet)"}},
       {R"("model_type": "x", "vision_config": {}, "audio_config": {"n_mels": 80},
@@ -960,6 +1000,40 @@ TEST(ExpertsTest, AreReadAsEachClassDoes) {
   EXPECT_TRUE(qwen.shared_gate && !qwen.renormalizes && !qwen.wide_weights);
   EXPECT_TRUE(experts(R"("model_type": "olmoe", "norm_topk_prob": true)").renormalizes);
   EXPECT_FALSE(experts(R"("model_type": "llama")").Any());
+}
+
+TEST(ExpertsTest, GptOssPicksBeforeItsSoftmaxAndClamps) {
+  const Transformer model =
+      Read(absl::StrCat("{", kLlamaLike, R"("model_type": "gpt_oss", "num_local_experts": 16})"))
+          .model;
+  EXPECT_EQ(model.experts.router, Router::kPicked);
+  EXPECT_EQ(model.experts.active_count, 4);
+  EXPECT_EQ(model.experts.ffn_size, model.ffn_size);
+  EXPECT_TRUE(model.experts.biases && model.experts.clamps && model.experts.unnamed);
+  EXPECT_TRUE(model.attention_sinks && model.eager_attention && model.qkv_bias);
+  EXPECT_EQ(model.sliding_window, 128);
+  EXPECT_EQ(model.windowed, (LayerSet{.period = 2}));
+}
+
+// Source: transformers, models/glm4_moe, minimax_m2 and hy_v3.
+TEST(ExpertsTest, OthersOfDeepSeeksKind) {
+  const auto read = [](absl::string_view fields) {
+    return Read(absl::StrCat("{", kLlamaLike, fields, "}")).model;
+  };
+  const Transformer glm = read(
+      R"("model_type": "glm4_moe", "use_qk_norm": true, "attention_bias": true, "sliding_window": 8)");
+  EXPECT_EQ(glm.experts.router, Router::kWideSigmoid);
+  EXPECT_EQ(glm.experts.layers, (LayerSet{.begin = 1}));
+  EXPECT_EQ(glm.qk_norm, QkNorm::kPerHead);
+  EXPECT_TRUE(glm.qkv_bias && !glm.attention_output_bias && glm.concatenates_rotary);
+  EXPECT_EQ(glm.sliding_window, 0);
+  EXPECT_EQ(read(R"("model_type": "glm4_moe")").qk_norm, QkNorm::kNone);
+  EXPECT_EQ(read(R"("model_type": "minimax_m2")").experts.router, Router::kSigmoid);
+  const Transformer listed =
+      read(R"("model_type": "hy_v3", "mlp_layer_types": ["sparse", "dense", "sparse"])");
+  EXPECT_EQ(listed.experts.layers, (LayerSet{.period = 2}));
+  EXPECT_FALSE(read(R"("model_type": "hy_v3", "mlp_layer_types": ["dense", "dense", "dense"])")
+                   .experts.Any());
 }
 
 TEST(ExpertsTest, StandInSomeLayers) {

@@ -57,6 +57,48 @@ TEST(ValidateExpertsTest, RefusesWhatIsNotModelledBesideThem) {
       });
 }
 
+// gpt-oss's, as transformers' classes have them: names of an MLP's products reach no expert.
+TEST(ValidateExpertsTest, ExpertsWithBiasesAreTransformers) {
+  const JobSpec oss = WithModel(Job(), [](Transformer& model) {
+    model.experts.biases = model.experts.clamps = model.experts.unnamed = true;
+  });
+  ExpectRefusals(
+      oss, {
+               {"all linear modules",
+                [](JobSpec& j) {
+                  j.training.adapter.method = "lora";
+                  j.training.adapter.target_modules = {"all-linear"};
+                },
+                {}},
+               {"none of the model's",
+                [](JobSpec& j) {
+                  j.training.adapter.method = "lora";
+                  j.training.adapter.target_modules = {"down_proj"};
+                },
+                {"job.training.adapter.target_modules: down_proj; has no module of this model"}},
+               {"Megatron-Core's own",
+                [](JobSpec& j) { j = With(j, "megatron-core", "bf16-mixed"); },
+                {NotModelled("model: biases of experts")}},
+           });
+}
+
+// What is summed up in Python needs scores that are tensors.
+TEST(ValidateExpertsTest, SinksNeedEagerAttention) {
+  JobSpec job = With(SmallJob(), "ddp", "bf16-pure");
+  job.training.attention = "eager";
+  job = WithModel(job, [](Transformer& model) { model.attention_sinks = true; });
+  ExpectRefusals(
+      job, {
+               {"as it is", [](JobSpec&) {}, {}},
+               {"another kernel",
+                [](JobSpec& j) { j.training.attention = "flash"; },
+                {"job.training.attention: flash; is not modelled with attention sinks: eager is"}},
+               {"another's attention",
+                [](JobSpec& j) { j = With(j, "megatron-core", "bf16-mixed"); },
+                {"job.model: attention sinks; is modelled as transformers' classes have it"}},
+           });
+}
+
 TEST(ValidateExpertsTest, RefusesOtherSplitsUnderFsdp) {
   JobSpec job = Job();
   job.runtime.framework = "fsdp2";

@@ -125,6 +125,63 @@ TEST(LowerExpertsTest, DeepSeekV3sRouterScoresEachExpertAlone) {
   EXPECT_EQ(KeptByRouter(fp32), 64 * (4 * 8 + 8 * 2 + 4 * 2 + 4)) << "nothing to cast";
 }
 
+// By hand: T 64, H 64, X 8, K 2. Logits are 16-bit, scores of all fp32.
+// Source: transformers models/minimax_m2/modeling_minimax_m2.py, MiniMaxM2TopKRouter.forward.
+TEST(LowerExpertsTest, MiniMaxsRouterIsWideBehindItsProductAlone) {
+  const JobSpec job = WithModel(Job(), [](Transformer& model) {
+    model.experts.router = Router::kSigmoid;
+    model.experts.wide_weights = true;
+  });
+  EXPECT_EQ(Made(job, "router"), "[2, 32, 8] bf16");
+  EXPECT_EQ(KeptByRouter(job), 64 * (4 * 8 + 8 * 2 + 4 * 2 + 4));
+}
+
+// Autocast multiplies 16-bit copies of what is fp32, and DeepSeek V3's scores are what it gives.
+// Source: transformers models/deepseek_v3/modeling_deepseek_v3.py, DeepseekV3TopkRouter.forward.
+TEST(LowerExpertsTest, AutocastNarrowsWideRouters) {
+  const auto job = [](Router router) {
+    return WithModel(Job("bf16-autocast"), [&](Transformer& model) {
+      model.experts.router = router;
+      model.experts.wide_weights = true;
+    });
+  };
+  EXPECT_EQ(Made(job(Router::kWideSigmoid), "router"), "[2, 32, 8] bf16");
+  EXPECT_EQ(Made(job(Router::kWideSigmoid), "router.sigmoid"), "[2, 32, 8] bf16");
+  EXPECT_EQ(Made(job(Router::kWideSigmoid), "router.input.narrow"), "[2, 32, 64] bf16");
+  EXPECT_EQ(Made(job(Router::kWideSoftmax), "router.softmax"), "[2, 32, 8] fp32");
+}
+
+JobSpec GptOss() {
+  return WithModel(Job(), [](Transformer& model) {
+    model.experts.router = Router::kPicked;
+    model.experts.biases = true;
+    model.experts.clamps = true;
+  });
+}
+
+TEST(LowerExpertsTest, GptOssHasBiasesAndWeighsWhatItPicks) {
+  EXPECT_THAT(
+      Weights(GptOss()),
+      ElementsAre("router.weight [X, H] bf16", "router.bias [X] bf16",
+                  "experts.gate_up.weight [X, 2G, H] bf16", "experts.gate_up.bias [X, 2G] bf16",
+                  "experts.down.weight [X, H, G] bf16", "experts.down.bias [X, H] bf16"));
+  EXPECT_EQ(Made(GptOss(), "router.softmax"), "[2, 32, 2] bf16");
+}
+
+// By hand, of R 128 rows: both branches as they were, the gate clamped, its share and what they
+// make, 1 above up, and the product; of 16 bits each. Expert numbers are read by both biases.
+// Source: transformers models/gpt_oss/modeling_gpt_oss.py, GptOssExperts._apply_gate.
+TEST(LowerExpertsTest, ClampsKeepWhatTheyRead) {
+  const Program program = ProgramOf(GptOss());
+  const Block& layer = FindBlock(program, "layer");
+  EXPECT_EQ(
+      KeptNamed(layer, {"experts.gate_up.activation", "experts.gate.clamped", "experts.up.clamped",
+                        "experts.gate.scaled", "experts.gate.share", "experts.activated",
+                        "experts.up.raised", "experts.product.activation"}),
+      128 * 2 * (2 * 96 + 5 * 96));
+  EXPECT_EQ(KeptNamed(layer, {"experts.sorted"}), 128 * 8);
+}
+
 TEST(LowerExpertsTest, TheFirstLayersMayHaveNone) {
   JobSpec job = Job();
   Shape(job).dense_layer_count = 1;

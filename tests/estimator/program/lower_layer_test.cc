@@ -326,5 +326,75 @@ TEST(LowerLayerTest, EagerScoresAreAsTheClassComputesThem) {
   EXPECT_EQ(ScoreBytes(EagerScores::kWideScores, "bf16-pure"), 4 + 2);
 }
 
+// By hand: B 2, N 4, S 32. A column more, in one dtype; under autocast what masks and sinks widen,
+// and a cast of the shares. Of each row the place of its largest.
+// Source: transformers, models/gpt_oss/modeling_gpt_oss.py, eager_attention_forward.
+TEST(LowerLayerTest, SinksAreAColumnOfScores) {
+  const auto kept = [](absl::string_view preset) {
+    JobSpec job = With(SmallJob(), "ddp", preset);
+    job.training.attention = "eager";
+    job = WithModel(job, [](Transformer& model) { model.attention_sinks = true; });
+    const Program program = Lowered(Valid(job));
+    const Block& layer = FindBlock(program, "layer");
+    EXPECT_EQ(InSymbols(FindParameter(layer, "attention.sinks").shape), "[N]");
+    return KeptNamed(layer, {"attention.softmax", "attention.probabilities",
+                             "attention.scores.largest", "attention.scores.shifted"});
+  };
+  constexpr int64_t kRows = int64_t{2} * 4 * 32;
+  EXPECT_EQ(kept("bf16-pure"), kRows * (33 * 2 + 8));
+  EXPECT_EQ(kept("bf16-autocast"), kRows * (33 * 4 + 32 * 2 + 8));
+}
+
+// Torch's softmax multiplies before it sums; Megatron's own kernels need no such tensor.
+// Source: aten/src/ATen/native/cuda/SoftMax.cu, softmax_backward_cuda_out.
+TEST(LowerLayerTest, SoftmaxRunsBackwardBesideAProduct) {
+  const auto temporaries = [](absl::string_view framework) {
+    JobSpec job = With(SmallJob(), framework, "bf16-mixed");
+    job.training.attention = "eager";
+    if (framework == "megatron-core") job.runtime.transformer_implementation = "local";
+    const Program program = Lowered(Valid(job));
+    return FindOp(FindBlock(program, "layer"), "attention.softmax").backward_temporaries.count;
+  };
+  EXPECT_EQ(temporaries("fsdp2"), 1);
+  EXPECT_EQ(temporaries("megatron-core"), 0);
+}
+
+// Layers that run again hold the masks that they are given: one of each kind of layer.
+// Source: transformers, masking_utils.py, eager_mask.
+TEST(LowerLayerTest, MasksOfEagerAttentionWaitForLayersToRunAgain) {
+  const auto held = [](int64_t window, absl::string_view mode) {
+    JobSpec job = With(SmallJob(), "ddp", "bf16-pure");
+    job.training.attention = "eager";
+    job.training.recompute.mode = std::string(mode);
+    job = WithModel(job, [&](Transformer& model) {
+      model.sliding_window = window;
+      model.windowed = {.period = 2};
+    });
+    const Program program = Lowered(Valid(job));
+    return KeptNamed(FindBlock(program, "embedding"), {"attention.mask", "windows.mask"});
+  };
+  EXPECT_EQ(held(0, "full"), 2 * 32 * 32 * 2);
+  EXPECT_EQ(held(16, "full"), 2 * (2 * 32 * 32 * 2));
+  EXPECT_EQ(held(16, "none"), 0);
+}
+
+// Of many tokens a table's gradient is summed up from rows: of 4,096 tokens, and 1 for each ten.
+// Source: aten/src/ATen/native/cuda/EmbeddingBackwardKernel.cu.
+TEST(LowerLayerTest, ATablesGradientIsSummedFromRows) {
+  const auto rows = [](int64_t sequence, int64_t vocab) {
+    JobSpec job = SmallJob();
+    job.training.sequence_length = sequence;
+    Shape(job).vocab_size = vocab;
+    const Program program = Lowered(Valid(job));
+    const Block& embedding = FindBlock(program, "embedding");
+    const Op& lookup = FindOp(embedding, "embedding.lookup");
+    if (lookup.backward_temporaries.count == 0) return std::string("none");
+    return InNumbers(embedding.tensors[lookup.backward_temporaries.ids[0]].shape);
+  };
+  EXPECT_EQ(rows(1536, 50000), "none") << "3,072 tokens";
+  EXPECT_EQ(rows(2048, 50000), "[4505, 64]");
+  EXPECT_EQ(rows(2048, 1000), "[1409, 64]");
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -54,20 +54,16 @@ const std::map<std::string, std::vector<std::string>>& Reasons() {
        {"MiniMax-M3",
         "Llama-4-Maverick-17B-128E-Instruct",
         "Llama-4-Scout-17B-16E-Instruct",
-        "gpt-oss-120b",
-        "gpt-oss-20b",
         "Step-3.7-Flash",
         "GLM-5.1",
         "GLM-5.2",
         "GLM-5",
-        "gpt-oss-120b_default",
         "GLM-5_DSA_",
         "MiniMax-Text-01",
         "Granite-MoE",
         "Granite-MoE_shared",
         "Ernie-4.5-MoE",
         "DBRX",
-        "dots1",
         "LongCat-Flash",
         "JetMoE",
         "AFMoE_Trinity_",
@@ -160,7 +156,8 @@ TEST(HfModelsTest, IsRightOrRefusedWithTheTrueReason) {
     }
     if (!rules.empty()) {
       ASSERT_TRUE(reasons.count(model.name)) << model.name << ": " << absl::StrJoin(rules, ", ");
-      EXPECT_THAT(rules, testing::Contains(reasons.at(model.name) + " not modelled yet"))
+      EXPECT_THAT(rules, testing::Contains(
+                             testing::StartsWith(reasons.at(model.name) + " not modelled yet")))
           << model.name;
       continue;
     }
@@ -168,7 +165,7 @@ TEST(HfModelsTest, IsRightOrRefusedWithTheTrueReason) {
     EXPECT_EQ(CountParameters(model.read.model), model.parameter_count) << model.name;
     ++answered;
   }
-  EXPECT_EQ(answered, 46);
+  EXPECT_EQ(answered, 50);
 }
 
 // What one token passes of those whose routers pick experts, counted from the same classes; 6 of
