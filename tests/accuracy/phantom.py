@@ -13,7 +13,7 @@ import measured
 from measured import Prediction
 
 FAMILIES = ("phantom",)
-EXPERTS = ("num_experts", "num_local_experts")
+EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 MOST_OF_AN_H100 = 75e9
 CONFIGS = pathlib.Path(__file__).resolve().parent / "data" / "phantom"
 FRAMEWORKS = {
@@ -59,7 +59,7 @@ def sets_of(row):
     if row.text("cp"):
         of = f"context {of}"
     for prefix, name in (("phantom-ft-", "tuning"), ("phantom-titan-", "torchtitan"),
-                         ("phantom-ln-", "linear")):
+                         ("phantom-ln-", "linear"), ("phantom-ex-", "experts")):
         if row.id.startswith(prefix):
             of = f"{name} {of}"
     return [f"phantom {of}{row.text('what_is_measured')}"]

@@ -3,6 +3,7 @@
 
     fill.py OUT.csv [ID...]     those that OUT.csv has not yet; deal_tuning.py's where it is named
                                 phantom_tuning.csv, deal_context.py's for phantom_context.csv,
+                                deal_experts.py's for phantom_experts.csv,
                                 deal_linear.py's for phantom_linear.csv,
                                 deal_titan.py's for phantom_titan.csv
 
@@ -20,6 +21,7 @@ import tempfile
 
 import deal
 import deal_context
+import deal_experts
 import deal_linear
 import deal_titan
 import deal_tuning
@@ -29,7 +31,8 @@ ROOT = HERE.parents[2]
 PLIMSOLL = os.environ.get("PLIMSOLL", str(ROOT / "build" / "client" / "plimsoll"))
 CONFIGS = HERE.parent / "data" / "phantom"
 DEALERS = {"phantom_tuning.csv": deal_tuning, "phantom_context.csv": deal_context,
-           "phantom_linear.csv": deal_linear, "phantom_titan.csv": deal_titan}
+           "phantom_experts.csv": deal_experts, "phantom_linear.csv": deal_linear,
+           "phantom_titan.csv": deal_titan}
 TRAINERS = {"": "train.py", "hf-trainer": "train_hf.py", "trl": "train_trl.py",
             "torchtitan": "train_titan.py"}
 
