@@ -51,27 +51,40 @@ void ReadLayers(HfReader& reader, Transformer& model) {
   SetLayers(layers, model);
 }
 
+// A list of which layers are "sparse", where there is one.
+// Source: transformers, models/hy_v3/modeling_hy_v3.py, HYV3DecoderLayer;
+// models/mellum/configuration_mellum.py.
+bool ReadList(HfReader& reader, Transformer& model) {
+  const ConfigValue* const types = reader.Find("mlp_layer_types");
+  if (types == nullptr || types->kind == Kind::kNull) return false;
+  std::vector<bool> layers;
+  bool known = types->kind == Kind::kList;
+  for (const ConfigValue& type : types->items) {
+    layers.push_back(type.text == "sparse");
+    known = known && (layers.back() || type.text == "dense");
+  }
+  if (known && static_cast<int64_t>(layers.size()) == model.layer_count) {
+    SetLayers(layers, model);
+  } else {
+    reader.Refuse(
+        "mlp_layer_types", SeenValue(*types),
+        absl::StrCat("must be dense or sparse for each of ", model.layer_count, " layers"));
+  }
+  return true;
+}
+
 // One MLP as wide as all shared experts together, and layers in front that have no experts.
 // Source: transformers, models/deepseek_v3/modeling_deepseek_v3.py, DeepseekV3MoE and
 // DeepseekV3DecoderLayer.
-void ReadCounts(const HfExperts& row, HfReader& reader, Transformer& model) {
+void ReadCounts(const HfExperts& row, bool listed, HfReader& reader, Transformer& model) {
   const HfExpertDefaults& defaults = row.defaults;
   const int64_t shared =
       reader.Size("n_shared_experts|num_shared_experts", kMostExperts, defaults.shared_count, 0);
   model.experts.shared_ffn_size = Multiply(shared, model.experts.ffn_size);
+  if (listed) return;
   model.experts.layers.begin =
       reader.Size("first_k_dense_replace", kMostLayers, defaults.dense_layer_count, 0);
   if (model.experts.layers.begin >= model.layer_count) model.experts.count = 0;
-}
-
-// A list of which layers are "sparse". Source: transformers, models/hy_v3/modeling_hy_v3.py,
-// HYV3DecoderLayer; models/mellum/configuration_mellum.py.
-void ReadList(HfReader& reader, Transformer& model) {
-  const ConfigValue* const types = reader.Find("mlp_layer_types");
-  if (types == nullptr || types->kind != Kind::kList) return;
-  std::vector<bool> layers;
-  for (const ConfigValue& type : types->items) layers.push_back(type.text == "sparse");
-  SetLayers(layers, model);
 }
 
 // What a class does beside, if it is told to.
@@ -110,8 +123,8 @@ void ReadExperts(const HfExperts& row, HfReader& reader, Transformer& model) {
     experts.shared_ffn_size =
         reader.Size(row.shared_ffn_size, kMostWidth, row.defaults.shared_ffn_size);
   }
-  if (row.counts_shared) ReadCounts(row, reader, model);
-  ReadList(reader, model);
+  const bool listed = ReadList(reader, model);
+  if (row.counts_shared) ReadCounts(row, listed, reader, model);
   experts.shared_gate = row.shared_gate;
   experts.wide_weights = row.wide_weights;
   experts.router = row.router;

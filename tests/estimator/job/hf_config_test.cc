@@ -1036,6 +1036,17 @@ TEST(ExpertsTest, OthersOfDeepSeeksKind) {
                    .experts.Any());
 }
 
+TEST(ExpertsTest, AListSaysOfEachLayerWhatItIs) {
+  for (const absl::string_view list :
+       {R"(["sparse"])", R"(["sparse", "dense", "other"])", R"("sparse")",
+        R"(["sparse", "dense", "sparse", "dense"])"}) {
+    const HfConfig config = Read(absl::StrCat("{", kLlamaLike, R"("model_type": "hy_v3", )",
+                                              R"("mlp_layer_types": )", list, "}"));
+    ASSERT_EQ(config.violations.size(), 1u) << list;
+    EXPECT_EQ(config.violations[0].rule, "must be dense or sparse for each of 3 layers") << list;
+  }
+}
+
 TEST(ExpertsTest, StandInSomeLayers) {
   const auto experts = [](absl::string_view fields) {
     return Read(absl::StrCat("{", kLlamaLike, R"("model_type": "qwen3_moe", )", fields, "}"))
