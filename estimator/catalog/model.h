@@ -72,8 +72,9 @@ enum class RotaryTable : uint8_t { kPairs, kShared, kHalves };
 // What a router makes of each token, before it picks the largest.
 //   kSoftmax      over all experts, of logits that activations' dtype has
 //   kSigmoid      of those too, each score alone (MiniMax M2)
-//   kWideSoftmax  the same, of logits that fp32 copies of input and weight give (DeepSeek V2)
-//   kWideSigmoid  those, each score alone (DeepSeek V3)
+//   kWideSoftmax  over all experts, of logits that fp32 copies of input and weight give (V2 of
+//                 DeepSeek)
+//   kWideSigmoid  of those, each score alone (DeepSeek V3)
 //   kPicked       nothing: it picks logits, and those alone get a softmax (gpt-oss)
 enum class Router : uint8_t { kSoftmax, kSigmoid, kWideSoftmax, kWideSigmoid, kPicked };
 

@@ -66,6 +66,22 @@ def _row(dealer, name, group):
     }
 
 
+def placed(dealer, group, worlds, sequence):
+    """Where a row's ranks are and what each reads; the draws come in this order."""
+    _, wrapper, trainer, _, _ = group
+    # Micro-batches that FSDP reduces each by itself have no profile.
+    most = 1 if wrapper.startswith("fsdp") and not trainer else 2
+    return {
+        "unit": "B", "torch": "2.15", "transformers": "5.23.0", "wrapper": wrapper,
+        "units": "" if wrapper != "fsdp2" else "ends" if trainer else "root",
+        "world": 1 if wrapper == "none" else dealer.choice(worlds), "tp": 1,
+        "reshard": True, "bucket_view": False, "implementation": "fused",
+        "micro_batch": dealer.choice([count for count in (1, 2, 4) if count * sequence <= 4096]),
+        "sequence": sequence, "accumulate": min(dealer.choice((1, 1, 1, 2)), most),
+        "trainer": trainer,
+    }
+
+
 def deal(seed, groups, row_of):
     """The rows of each group in turn."""
     dealer = random.Random(seed)

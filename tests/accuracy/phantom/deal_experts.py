@@ -44,22 +44,15 @@ def _row(dealer, name, group):
                f"dropout={dealer.choice(('0.0', '0.05'))} dtype=fp32")
     adapts = trainer == "trl" and dealer.choice((True, True, False))
     reduce = "bf16" if trainer or wrapper.startswith("zero") else dealer.choice(("fp32", "bf16"))
-    # Micro-batches that FSDP reduces each by itself have no profile.
-    most = 1 if wrapper.startswith("fsdp") and not trainer else 2
     return {
-        "id": f"phantom-ex-{name}", "unit": "B", "torch": "2.15", "transformers": "5.23.0",
-        "config": config, "layers": layers, "wrapper": wrapper,
-        "units": "" if wrapper != "fsdp2" else "ends" if trainer else "root",
-        "world": 1 if wrapper == "none" else dealer.choice((4, 8, 16, 64)), "tp": 1,
+        "id": f"phantom-ex-{name}", "config": config, "layers": layers,
         "precision": precision, "reduce": reduce if precision == "bf16-mixed" else "",
-        "reshard": True, "bucket_view": False,
-        "micro_batch": dealer.choice([count for count in (1, 2, 4) if count * sequence <= 4096]),
-        "sequence": sequence, "accumulate": min(dealer.choice((1, 1, 1, 2)), most),
+        **deal.placed(dealer, group, (4, 8, 16, 64), sequence),
         "kernel": "eager" if config in SINKS else "auto",
         "checkpointing": dealer.choice((True, False)),
         "optimizer": "adamw" if trainer else dealer.choice(("adamw", "sgd")),
-        "implementation": "fused", "clip": dealer.choice((True, True, False)), "trainer": trainer,
-        "adapter": adapter if adapts else "", "preference": "",
+        "clip": dealer.choice((True, True, False)), "adapter": adapter if adapts else "",
+        "preference": "",
     }
 
 

@@ -43,21 +43,13 @@ def _row(dealer, name, group):
     adapter = (f"lora r={dealer.choice((8, 16, 64))} targets={dealer.choice(TARGETS)} "
                f"dropout={dealer.choice(('0.0', '0.05'))} dtype=fp32")
     reduce = "bf16" if trainer or wrapper.startswith("zero") else dealer.choice(("fp32", "bf16"))
-    # Micro-batches that FSDP reduces each by itself have no profile.
-    most = 1 if wrapper.startswith("fsdp") and not trainer else 2
     return {
-        "id": f"phantom-ln-{name}", "unit": "B", "torch": "2.15", "transformers": "5.23.0",
-        "config": config, "layers": layers, "wrapper": wrapper,
-        "units": "" if wrapper != "fsdp2" else "ends" if trainer else "root",
-        "world": 1 if wrapper == "none" else dealer.choice((2, 8, 16, 64)), "tp": 1,
+        "id": f"phantom-ln-{name}", "config": config, "layers": layers,
         "precision": precision, "reduce": reduce if precision == "bf16-mixed" else "",
-        "reshard": True, "bucket_view": False,
-        "micro_batch": dealer.choice([count for count in (1, 2, 4) if count * sequence <= 4096]),
-        "sequence": sequence, "accumulate": min(dealer.choice((1, 1, 1, 2)), most),
-        "kernel": "auto",
+        **deal.placed(dealer, group, (2, 8, 16, 64), sequence), "kernel": "auto",
         "checkpointing": dealer.choice((True, False)), "optimizer": "adamw",
-        "implementation": "fused", "clip": dealer.choice((True, True, False)), "trainer": trainer,
-        "adapter": adapter if adapts else "", "preference": "", "linear": dealer.choice(("fla", "fla", "torch")),
+        "clip": dealer.choice((True, True, False)), "adapter": adapter if adapts else "",
+        "preference": "", "linear": dealer.choice(("fla", "fla", "torch")),
     }
 
 
