@@ -62,7 +62,7 @@ void ExplainBlock(const Program& program, const Block& block, const Stage& stage
     entry.block = std::string(block.name);
     entry.tensor = std::string(buffer.name);
     entry.role = buffer.role;
-    entry.bytes = std::max(buffer.forward_bytes, buffer.backward_bytes);
+    entry.bytes = std::max(buffer.forward.bytes, buffer.At(true, block.gathered).bytes);
     entry.count = 1;
     entry.lifetime = "while the block runs";
     ledger.push_back(std::move(entry));

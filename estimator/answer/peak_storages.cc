@@ -207,8 +207,8 @@ class Teller {
     for (const Block& block : program_.blocks) {
       if ((block.kind == BlockKind::kHead) != loss) continue;
       for (const BlockBuffer& buffer : block.buffers) {
-        const bool alike =
-            storage.bytes == buffer.forward_bytes || storage.bytes == buffer.backward_bytes;
+        const bool alike = storage.bytes == buffer.forward.bytes ||
+                           storage.bytes == buffer.backward.bytes || buffer.of_next;
         if (buffer.name != storage.name || !alike) continue;
         told.made = absl::StrCat("before ", block.name, " runs");
         told.alive = "buffer of the block at work";

@@ -1,6 +1,7 @@
 #include "estimator/passes/fsdp.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
@@ -129,6 +130,28 @@ Groups GroupsOf(const Job& job, const Program& program) {
   return groups;
 }
 
+// Embedding, final norm and head as one group.
+Elements RootOf(const Groups& groups, const Program& program) {
+  Elements root;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    if (program.blocks[i].kind == BlockKind::kLayer) continue;
+    root.all = Add(root.all, groups[i].all);
+    root.trained = Add(root.trained, groups[i].trained);
+    root.largest = std::max(root.largest, groups[i].largest);
+  }
+  return root;
+}
+
+// Of the largest kind.
+Elements LargestLayer(const Groups& groups, const Program& program) {
+  Elements largest;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const bool layer = program.blocks[i].kind == BlockKind::kLayer;
+    if (layer && groups[i].all > largest.all) largest = groups[i];
+  }
+  return largest;
+}
+
 // A rank's share of what is trained of a group, cast from the master's dtype to be gathered. What
 // is in the host's memory comes to the GPU first, one parameter after the other.
 // Source: torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py,
@@ -196,7 +219,7 @@ bool GathersHeadApart(const Job& job) {
 }
 
 // What is gathered around FSDP2's head. The last result goes when the model's forward ends: its
-// own group's, before which the last layer's stands, or where it has none the last layer's. In
+// own group's, or where it has none the last layer's. In
 // backward the last layer is on its way once the logits' gradient is there, where it is gathered
 // `again` then.
 // Source: torch/distributed/fsdp/_fully_shard/_fsdp_state.py, _post_forward, _pre_backward;
@@ -212,50 +235,58 @@ void GatherAroundHead(const Job& job, const Elements* own, const Elements& layer
     const TensorId next = AddFlat(job, "gather.output", layer.all, Stream::kAllGather, head);
     for (size_t i = 0; i <= last; ++i) head.ops[i].backward_temporaries.Add(next);
   }
-  Op arrives{.name = "gather.output", .outputs = {output}};
-  if (own != nullptr) {
-    arrives.forward_temporaries = {
-        AddFlat(job, "gather.output", layer.all, Stream::kAllGather, head)};
-  }
-  InsertOp(head, 0, arrives);
+  InsertOp(head, 0, {.name = "gather.output", .outputs = {output}});
 }
 
-// A group's weights while its block runs, and the gathered buffers: its own and that of the layer
-// beside it, which with FSDP2 goes as the block begins. What stays until backward is held instead.
-// Source: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, wait_for_unshard.
-void AddGather(const Job& job, Block& block, const Elements& elements, int64_t layer_elements,
-               bool stays) {
-  const int64_t weights = Bytes(job.precision.parameter, elements.all);
-  const bool flat = job.profile->flat_units;
-  if (!flat && !stays) {
-    block.buffers.push_back({.name = "gathered.weights",
-                             .role = Role::kWeight,
-                             .stream = Stream::kCompute,
-                             .forward_bytes = weights,
-                             .backward_bytes = weights});
+// FSDP1's gathered weights are what it gathers into. Those of the layer beside it are there too.
+void AddFlatGather(const GatherSize& group, int64_t layer_bytes, bool knows_next, Block& block) {
+  const bool passed = block.kind != BlockKind::kHead;  // nothing is behind its own
+  const GatherSize beside{layer_bytes, group.input_bytes};
+  for (const bool own : {true, false}) {
+    const GatherSize& size = own ? group : beside;
+    block.buffers.push_back({.name = "gather.output",
+                             .stream = Stream::kAllGather,
+                             .of_next = passed && !own && knows_next,
+                             .forward = size,
+                             .backward = passed ? size : GatherSize{}});
   }
-  if (block.kind == BlockKind::kHead && HeadIsRead(job)) return;
-  // Nothing is on its way behind the head's or, of FSDP2, before the first.
-  const bool passed = block.kind == BlockKind::kLayer || (flat && block.kind != BlockKind::kHead);
-  const bool forward = !stays || !flat;
-  const bool backward = !stays && passed;
-  BlockBuffer buffer{.name = "gather.output",
-                     .role = Role::kCommunication,
-                     .stream = Stream::kAllGather,
-                     .forward_bytes = forward ? weights : 0,
-                     .backward_bytes = backward ? weights : 0,
-                     .input_bytes = GatherInputBytes(job, elements)};
-  block.buffers.push_back(buffer);
-  if (flat) {
-    const int64_t next = Bytes(job.precision.parameter, layer_elements);
-    buffer.forward_bytes = forward ? next : 0;
-    buffer.backward_bytes = backward ? next : 0;
-    block.buffers.push_back(buffer);
-  } else if (block.kind == BlockKind::kLayer) {
-    Op arrives{.name = "gather.output"};
-    arrives.forward_temporaries = {
-        AddFlat(job, "gather.output", layer_elements, Stream::kAllGather, block)};
-    InsertOp(block, 0, arrives);
+}
+
+// FSDP2 copies a group's weights out of what it gathers into. Forward that stays until the next
+// group's is there. Where the group `goes` after forward it is gathered again; what that was
+// gathered into goes at once, and the next layer's is on its way.
+// Source: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, wait_for_unshard.
+void AddGather(const GatherSize& group, bool goes, bool knows_next, BufferEnd end, Block& block) {
+  block.buffers.push_back(
+      {.name = "gather.output", .stream = Stream::kAllGather, .end = end, .forward = group});
+  if (!goes) return;
+  const bool head = block.kind == BlockKind::kHead;
+  block.buffers.push_back({.name = "gathered.weights",
+                           .role = Role::kWeight,
+                           .forward = {group.bytes, 0},
+                           .backward = {group.bytes, head ? 0 : group.bytes}});
+  if (block.kind != BlockKind::kLayer) return;
+  block.buffers.push_back({.name = "gather.output",
+                           .stream = Stream::kAllGather,
+                           .of_next = knows_next,
+                           .backward = group});
+}
+
+// Behind the first layer there is the embedding, where that is a group of its own. Micro-batches of
+// a pipeline find the last layer of the one before.
+// Source: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _backward_prefetch;
+// _runtime_utils.py, _get_handle_to_prefetch; torchtitan distributed/fsdp.py.
+void GatherBlock(const Job& job, const Elements& elements, const Elements& layer, Block& block) {
+  const bool goes = job.reshard_after_forward;
+  const bool knows_next = job.pipeline_parallel_size == 1;
+  const GatherSize group{Bytes(job.precision.parameter, elements.all),
+                         GatherInputBytes(job, elements)};
+  if (goes) block.gathered = group;
+  if (!job.profile->flat_units) {
+    const bool reads = block.kind == BlockKind::kHead && HeadIsRead(job);
+    AddGather(group, goes, knows_next, reads ? BufferEnd::kMade : BufferEnd::kNextBuffer, block);
+  } else if (goes) {
+    AddFlatGather(group, Bytes(job.precision.parameter, layer.all), knows_next, block);
   }
 }
 
@@ -268,8 +299,7 @@ void AddReduce(const Job& job, Block& block, int64_t elements) {
   block.buffers.push_back({.name = "all_reduce.input",
                            .role = Role::kCommunication,
                            .stream = Stream::kReduceScatter,
-                           .forward_bytes = 0,
-                           .backward_bytes = Bytes(job.precision.reduce, shard)});
+                           .backward = {Bytes(job.precision.reduce, shard), 0}});
 }
 
 // A copy of weights that are gathered: `gathered` says its name, where and while it is.
@@ -286,35 +316,20 @@ void AddGathered(const Job& job, int64_t elements, State gathered, Program& prog
 // _runtime_utils.py, _prefetch_handle.
 void AddPrefetch(const Job& job, const Elements& layer, Block& head) {
   if (!Prefetches(job)) return;
-  head.buffers.push_back({.name = "gather.output",
-                          .role = Role::kCommunication,
-                          .stream = Stream::kAllGather,
-                          .forward_bytes = 0,
-                          .backward_bytes = Bytes(job.precision.parameter, layer.all),
-                          .input_bytes = GatherInputBytes(job, layer)});
-}
-
-// The buffer that a root group is gathered into before the first block, beside the first layer's.
-void AddRootGather(const Job& job, const Elements& root, const Elements& layer, Block& embedding) {
-  embedding.buffers.push_back(
+  head.buffers.push_back(
       {.name = "gather.output",
        .role = Role::kCommunication,
        .stream = Stream::kAllGather,
-       .forward_bytes = Bytes(job.precision.parameter, Add(root.all, layer.all)),
-       .backward_bytes = 0,
-       .input_bytes = GatherInputBytes(job, root)});
+       .backward = {Bytes(job.precision.parameter, layer.all), GatherInputBytes(job, layer)}});
 }
 
-// Embedding, final norm and head as one group.
-Elements RootOf(const Groups& groups, const Program& program) {
-  Elements root;
-  for (size_t i = 0; i < groups.size(); ++i) {
-    if (program.blocks[i].kind == BlockKind::kLayer) continue;
-    root.all = Add(root.all, groups[i].all);
-    root.trained = Add(root.trained, groups[i].trained);
-    root.largest = std::max(root.largest, groups[i].largest);
-  }
-  return root;
+// The buffer that a root group is gathered into before the first block.
+void AddRootGather(const Job& job, const Elements& root, Block& embedding) {
+  embedding.buffers.push_back(
+      {.name = "gather.output",
+       .stream = Stream::kAllGather,
+       .end = BufferEnd::kNextBuffer,
+       .forward = {Bytes(job.precision.parameter, root.all), GatherInputBytes(job, root)}});
 }
 
 // The head's whole gradients wait for the embedding's, and all are sent as one. Under no_sync
@@ -403,7 +418,7 @@ void AddRootGroup(const Job& job, const Elements& layer, const Groups& groups, P
     if (GoesInBackward(job)) HoldRoot(job, root, block, program);
     AddReduce(job, block, root.trained);
     if (job.profile->flat_units) continue;  // a view of what is gathered
-    AddRootGather(job, root, layer, block);
+    AddRootGather(job, root, block);
   }
 }
 
@@ -455,7 +470,7 @@ void AddReshardedRoot(const Job& job, const Elements& layer, const Groups& group
       AddHeadGradients(job, groups[i], program);
     } else if (block.kind == BlockKind::kEmbedding) {
       AddReduce(job, block, root.trained);
-      AddRootGather(job, root, layer, block);
+      AddRootGather(job, root, block);
     }
   }
 }
@@ -524,16 +539,6 @@ void AddWholeGroups(const Job& job, Program& program) {
   }
 }
 
-// Of the largest kind.
-Elements LargestLayer(const Groups& groups, const Program& program) {
-  Elements largest;
-  for (size_t i = 0; i < groups.size(); ++i) {
-    const bool layer = program.blocks[i].kind == BlockKind::kLayer;
-    if (layer && groups[i].all > largest.all) largest = groups[i];
-  }
-  return largest;
-}
-
 // FSDP1's gradients of a unit become one flat tensor in the stream that gathers its weights:
 // their views were made there, and autograd runs backward where forward was. It casts that in
 // the stream that reduces it.
@@ -598,7 +603,7 @@ void ApplyFsdp(const Job& job, Program& program) {
     const bool layer = block.kind == BlockKind::kLayer;
     if (root && !layer) continue;
     const Elements& elements = groups[i];
-    AddGather(job, block, elements, of_layer.all, stays);
+    GatherBlock(job, elements, of_layer, block);
     const bool reads = block.kind == BlockKind::kHead && HeadIsRead(job);
     const bool apart = GathersHeadApart(job);
     const Elements* const own = apart ? nullptr : &elements;

@@ -33,7 +33,7 @@ void SumWeightGradients(const Job& job, Block& head) {
     head.buffers.push_back({.name = "head.weight.gradient.sum",
                             .role = Role::kGradient,
                             .stream = Stream::kCompute,
-                            .backward_bytes = Bytes(sum, elements)});
+                            .backward = {Bytes(sum, elements), 0}});
     if (!casts) continue;
     op.backward_temporaries.Add(AddTensor(head, {.name = "head.weight.gradient.cast",
                                                  .shape = FlatShape(elements),
@@ -75,8 +75,8 @@ Program ApplyLossChunks(const ValidJob& job, Program program) {
     block.buffers.push_back({.name = "head.hidden.gradient",
                              .role = Role::kLoss,
                              .stream = Stream::kCompute,
-                             .forward_bytes = Bytes(DType::kFp32, hidden.Elements()),
-                             .backward_bytes = Bytes(DType::kFp32, hidden.Elements())});
+                             .forward = {Bytes(DType::kFp32, hidden.Elements()), 0},
+                             .backward = {Bytes(DType::kFp32, hidden.Elements()), 0}});
     HoldLogits(block);
     const bool units = job->profile->sharding == Sharding::kUnits && !job->profile->flat_units;
     if (units) SumWeightGradients(*job, block);

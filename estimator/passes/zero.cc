@@ -341,8 +341,7 @@ void AddGradientsToHost(const Job& job, Program& program) {
     if (block.kind != BlockKind::kHead) {
       block.buffers.push_back({.name = "norm.gradient",
                                .role = Role::kTemporary,
-                               .forward_bytes = 0,
-                               .backward_bytes = Bytes(DType::kFp64, largest)});
+                               .backward = {Bytes(DType::kFp64, largest), 0}});
       continue;
     }
     block.ops.front().backward_temporaries.Add(AddTensor(block, {.name = "norm.gradient",

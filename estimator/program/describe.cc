@@ -170,11 +170,17 @@ std::string Line(const Op& op, const Block& block) {
                           .After("; "));
 }
 
+std::string Size(const GatherSize& size) {
+  return absl::StrCat(size.bytes, " from ", size.input_bytes);
+}
+
 std::string Line(const BlockBuffer& buffer) {
+  constexpr absl::string_view kEnds[] = {"", "; until the next buffer", "; until it is made"};
   return absl::StrCat("buffer ", buffer.name, ": ", Name(buffer.role), ", ",
                       kStreams[static_cast<size_t>(buffer.stream)], ", forward ",
-                      buffer.forward_bytes, ", backward ", buffer.backward_bytes, ", from ",
-                      buffer.input_bytes);
+                      Size(buffer.forward), ", backward ",
+                      buffer.of_next ? "the next block's" : Size(buffer.backward),
+                      kEnds[static_cast<size_t>(buffer.end)]);
 }
 
 // "layers from 1, 0 to 4 of 6", "layer 0".
@@ -200,6 +206,7 @@ std::string Lines(const Block& block) {
           .If(block.forward_only, "forward only")
           .If(block.checkpoint_bytes > 0, absl::StrCat("keeps ", block.checkpoint_bytes))
           .If(block.reduce_bytes > 0, absl::StrCat("reduces ", block.reduce_bytes))
+          .If(block.gathered.bytes > 0, absl::StrCat("gathered into ", Size(block.gathered)))
           .Of(block.input == kNoTensor ? "" : absl::StrCat("from ", NameOf(block.input, block)))
           .Of(block.output == kNoTensor ? "" : absl::StrCat("to ", NameOf(block.output, block)))
           .After(": "),

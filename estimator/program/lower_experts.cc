@@ -1,5 +1,8 @@
 #include "estimator/program/lower_experts.h"
 
+#include <algorithm>
+#include <cstddef>
+
 #include "estimator/program/lower_mlp.h"
 #include "estimator/program/lower_product.h"
 
@@ -247,31 +250,22 @@ TensorId Combine(BlockBuilder& b, TensorId out, TensorId weights, TensorId order
   return cast;
 }
 
-// What every token passes, weighed by a gate where there is one, and the sum of both.
-TensorId LowerShared(BlockBuilder& b, TensorId input, TensorId routed) {
+// What every token passes, weighed by a gate.
+TensorId Weigh(BlockBuilder& b, TensorId input, TensorId shared) {
   const DType dtype = b.job().precision.activation;
   const Extent hidden = b.Size(Symbol::kH);
   const Extent one = b.Size(Symbol::kOne);
-  TensorId shared = LowerMlp(b, input, Symbol::kU);
-  if (b.job().model->experts.shared_gate) {
-    const TensorId cast = CastInput(b, "shared.input.cast", input, hidden);
-    const TensorId logits = OfTokens(b, "shared.gate.logits", one, dtype);
-    Linear(b, "shared.gate", cast, logits,
-           {b.Weight("shared.gate.weight", {one, hidden}, kNoAxis)});
-    const TensorId gate = OfTokens(b, "shared.gate.activation", one, dtype);
-    b.Then("shared.gate.activation", {logits}, {gate}, {gate});
-    const TensorId weighed = b.Narrow("shared.weighed", hidden, dtype);
-    b.Then("shared.weigh", {gate, shared}, {weighed}, {gate, shared});
-    shared = weighed;
-  }
-  const TensorId sum = b.Narrow("experts.and_shared", hidden, b.block().tensors[routed].dtype);
-  b.Then("experts.and_shared", {routed, shared}, {sum}, {}).input_gradient = InputGradient::kShared;
-  return sum;
+  const TensorId cast = CastInput(b, "shared.input.cast", input, hidden);
+  const TensorId logits = OfTokens(b, "shared.gate.logits", one, dtype);
+  Linear(b, "shared.gate", cast, logits, {b.Weight("shared.gate.weight", {one, hidden}, kNoAxis)});
+  const TensorId gate = OfTokens(b, "shared.gate.activation", one, dtype);
+  b.Then("shared.gate.activation", {logits}, {gate}, {gate});
+  const TensorId weighed = b.Narrow("shared.weighed", hidden, dtype);
+  b.Then("shared.weigh", {gate, shared}, {weighed}, {gate, shared});
+  return weighed;
 }
 
-}  // namespace
-
-TensorId LowerExperts(BlockBuilder& b, TensorId input) {
+TensorId LowerRouted(BlockBuilder& b, TensorId input) {
   const Routing routing = LowerRouter(b, input);
   const TensorId order = Indices(b, "experts.order");
   const TensorId sorted = Indices(b, "experts.sorted");
@@ -281,10 +275,30 @@ TensorId LowerExperts(BlockBuilder& b, TensorId input) {
   const TensorId routed = Dispatch(b, input, order);
   b.Then("experts.weights", {routing.weights, order}, {weights}, {order});
   const TensorId out = LowerGroupedMlp(b, routed, sorted);
-  const DType own = b.block().tensors[input].dtype;
-  const TensorId combined = Combine(b, out, weights, order, own);
-  if (b.job().model->experts.shared_ffn_size == 0) return combined;
-  return LowerShared(b, input, combined);
+  return Combine(b, out, weights, order, b.block().tensors[input].dtype);
+}
+
+}  // namespace
+
+// What is weighed by a gate runs before the experts, though it is registered behind them.
+// Source: transformers models/qwen2_moe/modeling_qwen2_moe.py, Qwen2MoeSparseMoeBlock;
+// models/deepseek_v3/modeling_deepseek_v3.py, DeepseekV3MoE.
+TensorId LowerExperts(BlockBuilder& b, TensorId input) {
+  const Experts& experts = b.job().model->experts;
+  auto& ops = b.block().ops;
+  const auto begin = static_cast<std::ptrdiff_t>(ops.size());
+  const TensorId routed = LowerRouted(b, input);
+  if (experts.shared_ffn_size == 0) return routed;
+  const auto end = static_cast<std::ptrdiff_t>(ops.size());
+  TensorId shared = LowerMlp(b, input, Symbol::kU);
+  if (experts.shared_gate) {
+    std::rotate(ops.begin() + begin, ops.begin() + end, ops.end());
+    shared = Weigh(b, input, shared);
+  }
+  const TensorId sum =
+      b.Narrow("experts.and_shared", b.Size(Symbol::kH), b.block().tensors[routed].dtype);
+  b.Then("experts.and_shared", {routed, shared}, {sum}, {}).input_gradient = InputGradient::kShared;
+  return sum;
 }
 
 }  // namespace plimsoll

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory_resource>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -263,18 +264,30 @@ struct Op {
 // Which part of the network a block is.
 enum class BlockKind : uint8_t { kEmbedding, kLayer, kHead };
 
-// A buffer that stands while a block runs: gathered weights and the like. What it
-// is gathered from is made before it, in its stream, and freed at once.
+// When a buffer that forward has goes: with its block, when the next block's first buffer is there,
+// or as it is made, where an op of its block has what it stands for.
+enum class BufferEnd : uint8_t { kBlock, kNextBuffer, kMade };
+
+// What is gathered into, and made before it, in the stream of gathers, and freed at once.
+struct GatherSize {
+  int64_t bytes = 0;
+  int64_t input_bytes = 0;
+};
+
+// A buffer that stands while a block runs: gathered weights and the like.
 struct BlockBuffer {
   absl::string_view name{};
   Role role = Role::kCommunication;
   Stream stream = Stream::kCompute;
-  int64_t forward_bytes = 0;
-  int64_t backward_bytes = 0;
-  int64_t input_bytes = 0;
+  BufferEnd end = BufferEnd::kBlock;
+  bool of_next = false;  // backward it is the next block's Block::gathered
+  GatherSize forward{};
+  GatherSize backward{};
 
-  int64_t Bytes(bool backward) const { return backward ? backward_bytes : forward_bytes; }
-  int64_t InputBytes(bool backward) const { return Bytes(backward) > 0 ? input_bytes : 0; }
+  GatherSize At(bool is_backward, const GatherSize& next) const {
+    if (!is_backward) return forward;
+    return of_next ? next : backward;
+  }
 };
 
 // A part of the network that is run once, however many are like it.
@@ -293,6 +306,7 @@ struct Block {
   TensorId input = kNoTensor;
   TensorId output = kNoTensor;
   std::pmr::vector<BlockBuffer> buffers;
+  GatherSize gathered{};  // what its weights are gathered into, backward, before it runs
 };
 
 // Adds a tensor of its own memory, and returns it.

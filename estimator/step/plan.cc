@@ -264,12 +264,19 @@ std::string Describe(const Program& program, const Slots& slots) {
 void Slots::ForEach(absl::FunctionRef<void(const Slot&)> play) const {
   for (const Loop& loop : loops) {
     for (size_t i = 0; i < static_cast<size_t>(loop.times) * loop.count; ++i) {
-      Slot slot = slots[loop.first + i % loop.count];
-      const auto turn = static_cast<int32_t>(i / loop.count);
-      if (slot.at.layer >= 0) slot.at.layer += turn * loop.stride;
-      play(slot);
+      play(AtTurn(slots[loop.first + i % loop.count], loop, static_cast<int32_t>(i / loop.count)));
     }
   }
+}
+
+GatherSize GatheredBehind(const Program& program, const StageBlock& at) {
+  if (at.layer < 0) return {};
+  for (const Block& block : program.blocks) {
+    const bool layer = block.kind == BlockKind::kLayer && block.layers.Has(at.layer - 1);
+    const bool first = block.kind == BlockKind::kEmbedding && at.layer == 0;
+    if (at.layer > 0 ? layer : first) return block.gathered;
+  }
+  return {};
 }
 
 Stage VirtualStage(const Stage& stage, size_t chunk) {

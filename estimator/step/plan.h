@@ -63,6 +63,12 @@ struct Loop {
   int32_t stride = 0;
 };
 
+// `slot` of a loop as it is in one of its turns.
+inline Slot AtTurn(Slot slot, const Loop& loop, int32_t turn) {
+  if (slot.at.layer >= 0) slot.at.layer += turn * loop.stride;
+  return slot;
+}
+
 // Layers repeat, so that a plan is as long as what differs.
 struct Slots {
   absl::InlinedVector<Slot, 24> slots;
@@ -89,6 +95,9 @@ int64_t FirstLayer(const Stage& stage, size_t chunk);
 inline const Block& BlockAt(const Program& program, const StageBlock& at) {
   return (at.reference ? program.reference : program.blocks)[at.block];
 }
+
+// What the block that runs behind `at` is gathered into, backward: nothing behind the embedding.
+GatherSize GatheredBehind(const Program& program, const StageBlock& at);
 
 // Returns the plan of `chunk`, a virtual stage that is a stage of its own. One without blocks keeps
 // nothing: what it receives is what it sends.

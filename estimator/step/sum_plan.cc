@@ -36,6 +36,7 @@ Parts::Parts(const Program& of, const BlockRuns& with, std::pmr::memory_resource
   for (const Block& block : program.blocks) {
     sums.push_back(SumBlock(block, program.row_shards));
     reduces = reduces || block.reduce_bytes > 0;
+    for (const BlockBuffer& buffer : block.buffers) looks_ahead = looks_ahead || buffer.of_next;
   }
   flattens = Flattens(program);
   casts_flat = CastsFlat(program);
@@ -122,7 +123,8 @@ template <typename Sum>
 void PlanSum::GrowGathering(const Standing& at, Sum& sum) const {
   const Block& block = BlockOf(at.run);
   const BlockBuffer& buffer = block.buffers[at.gathered];
-  sum.Grow(buffer.role, Add(buffer.Bytes(at.backward), buffer.InputBytes(at.backward)));
+  const GatherSize size = buffer.At(at.backward, at.behind);
+  sum.Grow(buffer.role, Add(size.bytes, size.input_bytes));
   if (at.backward) {
     const bool given = block.kind != BlockKind::kHead;
     sum.Grow(Role::kTemporary, given ? GradientBytes(block, block.output) : 0);
@@ -210,14 +212,15 @@ void PlanSum::GrowAll(const Standing& at, Sum& sum) const {
   if (at.sends) sum.Grow(Role::kActivation, chunk_.edge_bytes);
   if (at.backward) GrowGrown(at, sum);
   if (at.reduced != nullptr) sum.Grow(Role::kCommunication, at.reduced->reduce_bytes);
-  sum.Grow(Role::kCommunication, Add(at.ahead_bytes, at.flat_bytes));
+  sum.Grow(Role::kCommunication, Add(at.lingering_bytes, Add(at.ahead_bytes, at.flat_bytes)));
   sum.Grow(Role::kGradient, Add(at.gradient_bytes, Add(at.sent_bytes, at.waiting_bytes)));
   sum.Grow(Role::kGradient, at.added_bytes);
   sum.Shrink(Role::kWeight, at.gone_bytes);
   GrowAtWork(at, sum);
   for (size_t i = 0; i < at.gathered; ++i) {
     const BlockBuffer& buffer = BlockOf(at.run).buffers[i];
-    sum.Grow(buffer.role, buffer.Bytes(at.backward));
+    if (buffer.end == BufferEnd::kMade) continue;
+    sum.Grow(buffer.role, buffer.At(at.backward, at.behind).bytes);
   }
 }
 
@@ -227,7 +230,7 @@ void PlanSum::Grow(const Standing& at, Usage& usage) const { GrowAll(at, usage);
 OtherStreams PlanSum::OthersAt(const Standing& at) const {
   OtherStreams others;
   const Stream reduces = parts_.program.reduce_stream;
-  others.Grow(Stream::kAllGather, at.ahead_bytes);
+  others.Grow(Stream::kAllGather, Add(at.lingering_bytes, at.ahead_bytes));
   others.Grow(parts_.program.gathers.flat_stream, at.flat_bytes);
   if (at.reduced != nullptr) others.Grow(reduces, at.reduced->reduce_bytes);
   const bool sends = at.counted == Counted::kReduced || at.counted == Counted::kGrown;
@@ -239,8 +242,10 @@ OtherStreams PlanSum::OthersAt(const Standing& at) const {
   const bool gathers = at.counted == Counted::kGathering;
   for (size_t i = 0; i < at.gathered + (gathers ? 1 : 0); ++i) {
     const BlockBuffer& buffer = BlockOf(at.run).buffers[i];
-    others.Grow(buffer.stream, buffer.Bytes(at.backward));
-    if (i == at.gathered) others.Grow(buffer.stream, buffer.InputBytes(at.backward));
+    if (i < at.gathered && buffer.end == BufferEnd::kMade) continue;
+    const GatherSize size = buffer.At(at.backward, at.behind);
+    others.Grow(buffer.stream, size.bytes);
+    if (i == at.gathered) others.Grow(Stream::kAllGather, size.input_bytes);
   }
   return others;
 }
@@ -344,6 +349,17 @@ void PlanSum::GrowSent(const Slot& slot, const Block& block) {
 void PlanSum::Gather(const Block& block) {
   for (now_.gathered = 0; now_.gathered < block.buffers.size(); ++now_.gathered) {
     Consider(Counted::kGathering);
+    now_.lingering_bytes = 0;
+  }
+  now_.lingering_bytes = 0;
+}
+
+// What was gathered for a block that ran forward, until the next one's is there.
+void PlanSum::Linger(const Block& block) {
+  now_.gathered = 0;
+  now_.lingering_bytes = 0;
+  for (const BlockBuffer& buffer : block.buffers) {
+    if (buffer.end == BufferEnd::kNextBuffer) now_.lingering_bytes = buffer.forward.bytes;
   }
 }
 
@@ -409,13 +425,14 @@ void PlanSum::Do(const Slot& slot) {
   switch (slot.kind) {
     case SlotKind::kGather:
       GatherAhead(slot.at, true);
+      if (now_.backward) now_.behind = GatheredBehind(parts_.program, slot.at);
       Gather(block);
       break;
     case SlotKind::kForward:
       Consider(Counted::kForward);
       Pass(slot, 1);
       if (block.checkpoint_bytes > 0) Consider(Counted::kEnded);
-      now_.gathered = 0;
+      Linger(block);
       GatherAhead(slot.at, false);
       now_.carries = true;
       now_.shares = KeepsOutput(block);
@@ -444,6 +461,7 @@ void PlanSum::Do(const Slot& slot) {
       break;
     case SlotKind::kSend:
       Pass(slot, 1);
+      now_.lingering_bytes = 0;
       if (!chunk_.head) KeepAll();
       break;
     default:
@@ -462,18 +480,25 @@ void PlanSum::KeepAll() {
 
 // Of a loop the first and the last turn are looked at, as each finds what the one before did, and
 // so much more or less of it (no gradients that grow are capped); the second too where the first
-// finds other gradients on their way. Where what is gathered differs from layer to layer all are.
+// finds other gradients on their way, and the last but one where what the last finds on its way is
+// another block's. Where what is gathered differs from layer to layer all are.
 void PlanSum::Play(const Slots& slots) {
   if (parts_.program.gathers.Any()) return slots.ForEach([this](const Slot& slot) { Do(slot); });
-  const int32_t turns = now_.backward && parts_.reduces ? 3 : 2;
-  for (const Loop& loop : slots.loops) {
-    const auto* const first = slots.slots.begin() + static_cast<std::ptrdiff_t>(loop.first);
-    const auto* const end = first + static_cast<std::ptrdiff_t>(loop.count);
-    for (int32_t turn = 0; turn < std::min(loop.times, turns); ++turn) {
-      const int32_t skipped = turn + 1 == turns ? loop.times - turns : 0;
-      for (const auto* slot = first; slot != end && skipped > 0; ++slot) Pass(*slot, skipped);
-      for (const auto* slot = first; slot != end; ++slot) Do(*slot);
+  const int32_t early = now_.backward && parts_.reduces ? 2 : 1;
+  const int32_t late = now_.backward && parts_.looks_ahead ? 2 : 1;
+  for (const Loop& loop : slots.loops) PlayEnds(slots, loop, early, late);
+}
+
+void PlanSum::PlayEnds(const Slots& slots, const Loop& loop, int32_t early, int32_t late) {
+  const auto* const first = slots.slots.begin() + static_cast<std::ptrdiff_t>(loop.first);
+  const auto* const end = first + static_cast<std::ptrdiff_t>(loop.count);
+  const int32_t skipped = std::max(0, loop.times - early - late);
+  for (int32_t turn = 0; turn < loop.times; ++turn) {
+    if (turn == early && skipped > 0) {
+      for (const auto* slot = first; slot != end; ++slot) Pass(*slot, skipped);
+      turn += skipped;
     }
+    for (const auto* slot = first; slot != end; ++slot) Do(AtTurn(*slot, loop, turn));
   }
 }
 

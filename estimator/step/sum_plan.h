@@ -39,6 +39,7 @@ struct Parts {
   std::pmr::vector<BlockSums> sums;      // of one of each block
   std::pmr::vector<const State*> grown;  // gradients made layer by layer
   bool reduces = false;                  // gradients are copied for their way to other ranks
+  bool looks_ahead = false;              // backward the next block's weights are on their way
   int64_t tied_gradient_bytes = 0;       // of the embedding's table, as the head makes it
   int64_t idle_gradient_bytes = 0;       // of what is tied to the head for nothing: not made
   int64_t until_reduced_bytes = 0;       // of states that go before the embedding's are sent
@@ -115,10 +116,12 @@ struct Standing {
   bool backward = false;
   bool later = false;  // an earlier micro-batch left gradients
   Counted counted = Counted::kNothing;
-  size_t run = 0;           // of the block at work
-  bool closes = true;       // it is the last of its unit
-  size_t gathered = 0;      // of its buffers so many are there
-  int64_t ahead_bytes = 0;  // of Program::gathers, and what is flattened beside them
+  size_t run = 0;               // of the block at work
+  bool closes = true;           // it is the last of its unit
+  size_t gathered = 0;          // of its buffers so many are there
+  GatherSize behind{};          // backward, of the block that runs next
+  int64_t lingering_bytes = 0;  // of the block before, until a buffer of this one is there
+  int64_t ahead_bytes = 0;      // of Program::gathers, and what is flattened beside them
   int64_t flat_bytes = 0;
   int64_t gradient_bytes = 0;  // beside it
   int64_t sent_bytes = 0;      // of gradients that were sent, what is kept until backward is over
@@ -168,6 +171,8 @@ class PlanSum {
     return run < blocks.size() ? blocks[run] : parts_.program.reference[run - blocks.size()];
   }
   void Play(const Slots& slots);
+  // Turns of a loop at its begin and at its end, so many of each; the others are counted.
+  void PlayEnds(const Slots& slots, const Loop& loop, int32_t early, int32_t late);
   void KeepAll();
   void Do(const Slot& slot);
   bool ClosesGroup(const Block& block) const {
@@ -182,6 +187,7 @@ class PlanSum {
   void FlattenMade(const Block& block);
   int64_t FlatBytes(const Standing& at) const;
   void Gather(const Block& block);
+  void Linger(const Block& block);
   void GatherAhead(const StageBlock& at, bool before);
   void Send(const StageBlock& at, const Block& block);
   void Pass(const Slot& slot, int64_t times);

@@ -87,6 +87,7 @@ class Unroller {
   }
   void Receive();
   void BeginBuffers(const StageBlock& at);
+  void BeginBuffer(const BlockBuffer& buffer, const GatherSize& behind);
   void EndBuffers(const StageBlock& at);
   int32_t Flatten(int64_t bytes);
   int32_t Keep(absl::string_view name, int64_t bytes);
@@ -134,7 +135,9 @@ class Unroller {
   std::vector<int32_t> held_;     // what a recomputed layer holds until its gradients grow
   std::vector<Frame> reference_;  // of its blocks
   int32_t reference_carried_ = kNoStorage;
-  std::vector<int32_t> buffers_;   // of the block at work
+  std::vector<int32_t> buffers_;    // of the block at work
+  int32_t lingering_ = kNoStorage;  // of the block before, until a buffer of this one is there
+  int32_t next_lingering_ = kNoStorage;
   std::vector<int32_t> gathered_;  // of program_.gathers, by tensor
   std::vector<int32_t> sent_;      // what is kept of gradients until backward is over
   int32_t waiting_ = kNoStorage;   // the head's gradient of a shared table
@@ -245,24 +248,38 @@ void Unroller::BeginBuffers(const StageBlock& at) {
     PlayGathers(turn.begin, turn.peak);
     buffers_.push_back(Flatten(turn.flat_bytes));
   }
-  for (const BlockBuffer& buffer : block.buffers) {
-    const int32_t input = writer_.Birth({.bytes = buffer.InputBytes(backward_),
-                                         .stream = buffer.stream,
-                                         .role = buffer.role,
-                                         .name = "gather.input",
-                                         .micro_batch = micro_batch_});
-    buffers_.push_back(writer_.Birth({.bytes = buffer.Bytes(backward_),
+  const GatherSize behind = backward_ ? GatheredBehind(program_, at) : GatherSize{};
+  for (const BlockBuffer& buffer : block.buffers) BeginBuffer(buffer, behind);
+  writer_.Release(std::exchange(lingering_, kNoStorage));
+}
+
+void Unroller::BeginBuffer(const BlockBuffer& buffer, const GatherSize& behind) {
+  const GatherSize size = buffer.At(backward_, behind);
+  const int32_t input = writer_.Birth({.bytes = size.input_bytes,
+                                       .stream = Stream::kAllGather,
+                                       .role = buffer.role,
+                                       .name = "gather.input",
+                                       .micro_batch = micro_batch_});
+  const int32_t made = writer_.Birth({.bytes = size.bytes,
                                       .stream = buffer.stream,
                                       .role = buffer.role,
                                       .name = buffer.name,
-                                      .micro_batch = micro_batch_}));
-    writer_.Release(input);
+                                      .micro_batch = micro_batch_});
+  writer_.Release(input);
+  writer_.Release(std::exchange(lingering_, kNoStorage));
+  if (backward_ || buffer.end == BufferEnd::kBlock) {
+    buffers_.push_back(made);
+  } else if (buffer.end == BufferEnd::kNextBuffer) {
+    next_lingering_ = made;
+  } else {
+    writer_.Release(made);
   }
 }
 
 void Unroller::EndBuffers(const StageBlock& at) {
   for (const int32_t id : buffers_) writer_.Release(id);
   buffers_.clear();
+  writer_.Release(std::exchange(lingering_, std::exchange(next_lingering_, kNoStorage)));
   if (!program_.gathers.Any() || at.reference) return;
   const GatherTurn& turn = program_.gathers.At(BlockAt(at).kind, at.layer, backward_);
   PlayGathers(turn.peak, turn.end);
@@ -308,6 +325,7 @@ void Unroller::ForwardBlock(const Slot& slot, const StageBlock& at) {
 }
 
 void Unroller::Send() {
+  writer_.Release(std::exchange(lingering_, kNoStorage));
   writer_.Record(carried_);
   if (stage_.edge_bytes > 0) {
     pair_->sent = carried_;

@@ -149,7 +149,10 @@ TEST(MonotonyTest, RecomputationRaisesThePeakByALayerAtMost) {
       if (layer.kind != BlockKind::kLayer) continue;
       const BlockRun run = plimsoll::Run(layer, program.weight_gradient, program.gradient_dtype);
       int64_t gathered = 0;
-      for (const BlockBuffer& buffer : layer.buffers) gathered += buffer.backward_bytes;
+      for (const BlockBuffer& buffer : layer.buffers) {
+        const GatherSize size = buffer.At(true, layer.gathered);
+        gathered += size.bytes + size.input_bytes;
+      }
       most = std::max(most, run.forward.total + run.unit.total + gathered);
     }
     const int64_t kept = *Shape(job).layer_count * FindBlock(program, "layer").checkpoint_bytes;

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "estimator/program/parameter_sums.h"
+#include "estimator/step/plan.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/jobs.h"
@@ -50,14 +51,15 @@ TEST(FsdpTest, FsdpGathersALayerAtATime) {
   const Program program = Sharded(Job("fsdp2", 3));
   const Block& layer = FindBlock(program, "layer");
   const int64_t elements = Elements(layer);
-  ASSERT_EQ(layer.buffers.size(), 2u);
-  for (const size_t i : {0u, 1u}) {
-    EXPECT_EQ(layer.buffers[i].name, i == 0 ? "gathered.weights" : "gather.output");
-    EXPECT_EQ(layer.buffers[i].forward_bytes, 2 * elements);
-  }
-  const Op& begins = layer.ops.front();
-  EXPECT_EQ(layer.tensors[begins.forward_temporaries.ids[0]].Bytes(), 2 * elements)
-      << "the last one's, until this one's are there";
+  EXPECT_THAT(BufferNames(layer),
+              ElementsAre("gather.output", "gathered.weights", "gather.output"));
+  EXPECT_EQ(layer.buffers[0].end, BufferEnd::kNextBuffer) << "the next one's is there";
+  EXPECT_EQ(layer.buffers[0].forward.bytes, 2 * elements);
+  EXPECT_EQ(layer.buffers[0].backward.bytes, 0) << "goes as weights are copied out of it";
+  EXPECT_EQ(layer.buffers[1].forward.bytes, 2 * elements);
+  EXPECT_EQ(layer.buffers[1].backward.input_bytes, 2 * elements);
+  EXPECT_EQ(layer.buffers[2].forward.bytes, 0);
+  EXPECT_EQ(layer.gathered.bytes, 2 * elements);
   EXPECT_EQ(layer.reduce_bytes, 4 * elements) << "fp32 on the wire";
   EXPECT_EQ(program.reduce_stream, Stream::kCompute);
 }
@@ -69,12 +71,31 @@ TEST(FsdpTest, SharesAreCastToBeGathered) {
   const auto input = [&] {
     const Program program = Sharded(job);
     const Block& layer = FindBlock(program, "layer");
-    EXPECT_EQ(layer.buffers[1].InputBytes(true), layer.buffers[1].input_bytes);
-    return std::pair{layer.buffers[1].input_bytes, 2 * CeilDivide(Elements(layer), kRanks)};
+    EXPECT_EQ(layer.buffers[0].forward.input_bytes, layer.gathered.input_bytes);
+    return std::pair{layer.gathered.input_bytes, 2 * CeilDivide(Elements(layer), kRanks)};
   };
   EXPECT_EQ(input().first, input().second);
   job.training.precision.preset = "bf16-pure";
   EXPECT_EQ(input().first, 0);
+}
+
+// Backward it is the next block's weights that are on their way: the embedding's behind the first
+// layer, where that is a group of its own. Micro-batches of a pipeline find another layer.
+TEST(FsdpTest, BackwardTheNextBlocksWeightsAreOnTheirWay) {
+  const auto behind = [](const Program& program, int32_t layer) {
+    const BlockBuffer& buffer = FindBlock(program, "layer").buffers.back();
+    return buffer.At(true, GatheredBehind(program, {.block = 1, .layer = layer})).bytes;
+  };
+  JobSpec job = Job("fsdp2", 3);
+  const Program apart = Sharded(job);
+  EXPECT_EQ(behind(apart, 0), 2 * Elements(FindBlock(apart, "embedding")));
+  EXPECT_EQ(behind(apart, 1), 2 * Elements(FindBlock(apart, "layer")));
+  const Program flat = Sharded(Job("fsdp1", 3));
+  EXPECT_EQ(behind(flat, 0), 0) << "the root stands already";
+  EXPECT_EQ(behind(flat, 1), 2 * Elements(FindBlock(flat, "layer")));
+  job.parallelism.pipeline_parallel_size = 2;
+  const Program piped = Sharded(job);
+  EXPECT_EQ(behind(piped, 0), behind(piped, 1));
 }
 
 // Weights that stay gathered are all there when forward ends, and go a layer at a time.
@@ -82,10 +103,9 @@ TEST(FsdpTest, FsdpWithoutReshardingHoldsWeightsUntilTheirBackward) {
   const Program program = Sharded(Job("fsdp2", 2));
   for (const Block& block : program.blocks) {
     EXPECT_EQ(FindTensor(block, "gathered.weights").Bytes(), 2 * Elements(block)) << block.name;
-    const bool head = block.kind == BlockKind::kHead;
     EXPECT_EQ(block.ops.front().name, "gathered.weights")
         << "before all, so that it goes after all";
-    EXPECT_EQ(BufferNames(block).size(), head ? 0u : 1u);
+    EXPECT_THAT(BufferNames(block), ElementsAre("gather.output"));
   }
   EXPECT_EQ(FindState(program, "gathered.layers"), nullptr);
 }
@@ -129,7 +149,8 @@ TEST(FsdpTest, TheLastResultGoesWithTheModelsForward) {
   JobSpec job = Job("fsdp2", 3);
   const Program inside = Sharded(job);
   const Block& head = FindBlock(inside, "head");
-  EXPECT_THAT(BufferNames(head), ElementsAre("gathered.weights"));
+  EXPECT_THAT(BufferNames(head), ElementsAre("gather.output", "gathered.weights"));
+  EXPECT_EQ(head.buffers[0].end, BufferEnd::kMade) << "an op's from there";
   EXPECT_EQ(FindTensor(head, "gather.output").Bytes(), 2 * Elements(head));
   EXPECT_TRUE(Reads(head, "loss", "gather.output"));
   EXPECT_FALSE(Reads(head, "head", "gather.output"));
@@ -205,9 +226,8 @@ TEST(FsdpTest, HybridShardingReducesTheShardOnceMore) {
   job.parallelism.shard_group_size = 2;
   const Program program = Sharded(job);
   const Block& layer = FindBlock(program, "layer");
-  ASSERT_EQ(layer.buffers.size(), 3u);
-  EXPECT_EQ(layer.buffers[2].name, "all_reduce.input");
-  EXPECT_EQ(layer.buffers[2].backward_bytes, layer.reduce_bytes / 2);
+  EXPECT_EQ(layer.buffers.back().name, "all_reduce.input");
+  EXPECT_EQ(layer.buffers.back().backward.bytes, layer.reduce_bytes / 2);
 }
 
 // Each first axis is split in whole rows: 8 ranks hold 100 rows as 13 each.
@@ -236,9 +256,8 @@ TEST(FsdpTest, OneRootGroupIsGatheredAllAlong) {
   EXPECT_EQ(FindBlock(program, "head").reduce_bytes, 0);
   EXPECT_THAT(BufferNames(FindBlock(program, "head")), IsEmpty());
   ASSERT_THAT(BufferNames(embedding), ElementsAre("gather.output"));
-  EXPECT_EQ(embedding.buffers[0].forward_bytes,
-            2 * (table + head + Elements(FindBlock(program, "layer"))))
-      << "the root's and the first layer's";
+  EXPECT_EQ(embedding.buffers[0].forward.bytes, 2 * (table + head));
+  EXPECT_EQ(embedding.buffers[0].end, BufferEnd::kNextBuffer) << "the first layer's is there";
 }
 
 // torchtune with torch 2.8 and later: the root group goes when forward is over, and is gathered
@@ -313,7 +332,8 @@ TEST(FsdpTest, TwoGroupsAreGatheredWhenTheyRun) {
   const Program program = Sharded(Torchtitan("2025.8"));
   EXPECT_EQ(FindState(program, "gathered.embedding"), nullptr);
   EXPECT_FALSE(program.ends_are_one_group);
-  EXPECT_THAT(BufferNames(FindBlock(program, "head")), ElementsAre("gathered.weights"));
+  EXPECT_THAT(BufferNames(FindBlock(program, "head")),
+              ElementsAre("gather.output", "gathered.weights"));
   EXPECT_EQ(FindBlock(program, "head").reduce_bytes, 4 * (kVocab * kHidden + kHidden));
 }
 
@@ -353,13 +373,13 @@ TEST(FsdpTest, OffloadedStatesAreInTheHostsMemory) {
   for (const State& state : program.states) EXPECT_EQ(state.part, Part::kOther) << state.name;
   EXPECT_EQ(program.states.size() + program.host_states.size(), here.states.size());
   const Block& layer = FindBlock(program, "layer");
-  const BlockBuffer& output = layer.buffers[1];
+  const BlockBuffer& output = layer.buffers[0];
   int64_t largest = 0;
   for (const Parameter& parameter : layer.parameters) {
     largest = std::max(largest, parameter.Elements());
   }
-  EXPECT_EQ(output.input_bytes, (2 * Elements(layer) + 4 * largest) / kRanks);
-  EXPECT_EQ(output.forward_bytes, FindBlock(here, "layer").buffers[1].forward_bytes);
+  EXPECT_EQ(output.forward.input_bytes, (2 * Elements(layer) + 4 * largest) / kRanks);
+  EXPECT_EQ(output.forward.bytes, FindBlock(here, "layer").buffers[0].forward.bytes);
   EXPECT_EQ(layer.reduce_bytes, FindBlock(here, "layer").reduce_bytes);
 }
 
@@ -448,8 +468,8 @@ TEST(FsdpTest, TheFirstGathersOnce) {
   ASSERT_THAT(BufferNames(layer), ElementsAre("gather.output", "gather.output"));
   for (const BlockBuffer& buffer : layer.buffers) {
     EXPECT_EQ(buffer.stream, Stream::kAllGather);
-    EXPECT_EQ(buffer.forward_bytes, 2 * Elements(layer));
-    EXPECT_EQ(buffer.backward_bytes, 2 * Elements(layer));
+    EXPECT_EQ(buffer.forward.bytes, 2 * Elements(layer));
+    EXPECT_EQ(buffer.backward.bytes, 2 * Elements(layer));
   }
   EXPECT_EQ(program.row_shards, 1);
   EXPECT_EQ(program.reduce_stream, Stream::kReduceScatter) << "where gradients become fp32";

@@ -36,7 +36,7 @@ TEST(LossChunksTest, SumsTheHiddenGradientInFp32) {
   const Block& head = FindBlock(program, "head");
   ASSERT_EQ(head.buffers.size(), 2u) << "and the weight's";
   EXPECT_EQ(head.buffers[0].name, "head.hidden.gradient");
-  EXPECT_EQ(head.buffers[0].backward_bytes, 4 * 2 * 32 * 64);
+  EXPECT_EQ(head.buffers[0].backward.bytes, 4 * 2 * 32 * 64);
 }
 
 // Source: torchtitan components/loss.py, ChunkedLossWrapper (set_requires_gradient_sync).
@@ -45,8 +45,8 @@ TEST(LossChunksTest, SumsWeightGradientsUntilTheLastSlice) {
   const Block& head = FindBlock(program, "head");
   ASSERT_EQ(head.buffers.size(), 2u);
   EXPECT_EQ(head.buffers[1].name, "head.weight.gradient.sum");
-  EXPECT_EQ(head.buffers[1].forward_bytes, 0);
-  EXPECT_EQ(head.buffers[1].backward_bytes, 4 * 256 * 64);
+  EXPECT_EQ(head.buffers[1].forward.bytes, 0);
+  EXPECT_EQ(head.buffers[1].backward.bytes, 4 * 256 * 64);
   JobSpec replicated = Job(4);
   replicated.runtime.framework = "ddp";
   EXPECT_EQ(FindBlock(ProgramAfter(Valid(replicated), PassId::kLossChunks), "head").buffers.size(),

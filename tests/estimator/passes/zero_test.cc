@@ -426,8 +426,8 @@ TEST(ZeroTest, DeepSpeedSendsGradientsToTheHost) {
   EXPECT_EQ(StateBytes(buffer, SumParameters(program, WholeStage(4))), 2 * kTable);
   const int64_t share = CeilDivide(CountParameters(*Valid(job)->model), kRanks);
   const Block& embedding = FindBlock(program, "embedding");
-  EXPECT_EQ(embedding.buffers.back().backward_bytes, 8 * share);
-  EXPECT_EQ(embedding.buffers.back().forward_bytes, 0);
+  EXPECT_EQ(embedding.buffers.back().backward.bytes, 8 * share);
+  EXPECT_EQ(embedding.buffers.back().forward.bytes, 0);
   EXPECT_EQ(FindTensor(FindBlock(program, "head"), "norm.gradient").Bytes(), 8 * share);
   EXPECT_EQ(FindState(program, "norm.gradient"), nullptr);
   Shape(job).tied_embeddings = true;

@@ -175,11 +175,15 @@ constexpr Row kRows[] = {
      [](Program& p) {
        Layer(p).buffers.push_back({.name = "gathered",
                                    .stream = Stream::kAllGather,
-                                   .forward_bytes = 3,
-                                   .backward_bytes = 4,
-                                   .input_bytes = 2});
+                                   .end = BufferEnd::kNextBuffer,
+                                   .forward = {3, 2},
+                                   .backward = {4, 0}});
      },
-     "  buffer gathered: communication, all-gather, forward 3, backward 4, from 2"},
+     "  buffer gathered: communication, all-gather, forward 3 from 2, backward 4 from 0; until the "
+     "next buffer"},
+    {"a buffer of the next block",
+     [](Program& p) { Layer(p).buffers.push_back({.name = "gathered", .of_next = true}); },
+     "  buffer gathered: communication, compute, forward 0 from 0, backward the next block's"},
     // States.
     {"shared rows",
      [](Program& p) {

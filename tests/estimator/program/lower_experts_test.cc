@@ -39,6 +39,12 @@ std::string Made(const JobSpec& job, absl::string_view op) {
   return absl::StrCat(InNumbers(tensor.shape), " ", Name(tensor.dtype));
 }
 
+bool RunsBefore(const JobSpec& job, absl::string_view op, absl::string_view other) {
+  const Program program = Lowered(Valid(job));
+  const Block& layer = FindBlock(program, "layer");
+  return &FindOp(layer, op) < &FindOp(layer, other);
+}
+
 TEST(LowerExpertsTest, HaveARouterAndTwoMatricesEach) {
   EXPECT_THAT(Weights(Job()),
               ElementsAre("router.weight [X, H] bf16", "experts.gate_up.weight [X, 2G, H] bf16",
@@ -60,6 +66,9 @@ TEST(LowerExpertsTest, AMlpThatAllTokensPassStandsBesideThem) {
                           "experts.down.weight [X, H, G] bf16", "mlp.gate.weight [U, H] bf16",
                           "mlp.up.weight [U, H] bf16", "mlp.down.weight [H, U] bf16",
                           "shared.gate.weight [1, H] bf16"));
+  EXPECT_TRUE(RunsBefore(gated, "mlp.down", "router")) << "and is registered behind it";
+  EXPECT_TRUE(RunsBefore(gated, "experts.combine", "shared.weigh"));
+  EXPECT_TRUE(RunsBefore(job, "experts.combine", "mlp.gate"));
   EXPECT_EQ(Made(gated, "shared.weigh"), "[2, 32, 64] bf16");
   EXPECT_EQ(Made(gated, "experts.and_shared"), "[2, 32, 64] bf16");
 }
@@ -221,7 +230,7 @@ TEST(LowerExpertsTest, FewerExpertsThanRanksArePadded) {
   EXPECT_GT(padded, SumBlock(layer, 1).own.All() * 3 / 2);
   for (const BlockBuffer& buffer : layer.buffers) {
     if (buffer.name == "gathered.weights") {
-      EXPECT_EQ(buffer.forward_bytes, 2 * padded);
+      EXPECT_EQ(buffer.forward.bytes, 2 * padded);
     }
   }
   EXPECT_EQ(layer.reduce_bytes, 4 * padded);

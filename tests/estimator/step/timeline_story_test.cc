@@ -28,7 +28,7 @@ void RecomputeAndHold(Program& program) {
 void GatherAndRecompute(Program& program) {
   program.blocks[1].recompute_unit = 1;
   program.blocks[1].buffers.push_back(
-      {.name = "gathered", .forward_bytes = 10, .backward_bytes = 20});
+      {.name = "gathered", .forward = {10, 0}, .backward = {20, 0}});
 }
 void RecomputeTwo(Program& program) { program.blocks[1].recompute_unit = 2; }
 
@@ -50,7 +50,7 @@ void KeepGradientsOfTwo(Program& program) {
 
 void GatherAndReduce(Program& program) {
   program.blocks[1].buffers.push_back(
-      {.name = "gathered", .forward_bytes = 10, .backward_bytes = 20});
+      {.name = "gathered", .forward = {10, 0}, .backward = {20, 0}});
   program.blocks[1].reduce_bytes = 5;
 }
 
