@@ -237,7 +237,13 @@ TensorId Combine(BlockBuilder& b, TensorId out, TensorId weights, TensorId order
                             : b.block().tensors[out].dtype;
   const Extent hidden = b.Size(Symbol::kH);
   const TensorId product = Routed(b, "experts.weighed", hidden, weighed);
-  b.Then("experts.weigh", {out, weights}, {product}, {out, weights});
+  Op& weigh = b.Then("experts.weigh", {out, weights}, {product}, {out, weights});
+  // Both products of the gradient are there at once: what is summed up for weights, and, before it
+  // is cast, what is given. Source: torch tools/autograd/derivatives.yaml, mul.Tensor.
+  weigh.backward_temporaries.Add(Routed(b, "experts.weigh.products", hidden, weighed));
+  if (weighed != b.block().tensors[out].dtype) {
+    weigh.backward_temporaries.Add(Routed(b, "experts.weigh.wide", hidden, weighed));
+  }
   const TensorId places = Indices(b, "experts.places");
   b.Then("experts.places", {order}, {places}, {});
   const TensorId restored = Routed(b, "experts.restored", hidden, weighed);
