@@ -58,13 +58,17 @@ void ExplainBlock(const Program& program, const Block& block, const Stage& stage
     ledger.push_back(std::move(entry));
   }
   for (const BlockBuffer& buffer : block.buffers) {
+    if (buffer.end == BufferEnd::kMade) continue;  // an op has it
     LedgerEntry entry;
     entry.block = std::string(block.name);
     entry.tensor = std::string(buffer.name);
     entry.role = buffer.role;
     entry.bytes = std::max(buffer.forward.bytes, buffer.At(true, block.gathered).bytes);
     entry.count = 1;
-    entry.lifetime = "while the block runs";
+    const bool next = buffer.end == BufferEnd::kNextBuffer;
+    entry.lifetime = next             ? "until the next block's is there"
+                     : buffer.of_next ? "while the block before runs backward"
+                                      : "while the block runs";
     ledger.push_back(std::move(entry));
   }
 }

@@ -201,6 +201,12 @@ class Teller {
     return false;
   }
 
+  // Whether so many bytes are what some block's weights are gathered into.
+  bool IsGathered(int64_t bytes) const {
+    return std::any_of(program_.blocks.begin(), program_.blocks.end(),
+                       [bytes](const Block& at) { return at.gathered.bytes == bytes; });
+  }
+
   bool TellBuffer(int32_t id, PeakStorage& told) const {
     const TimelineStorage& storage = timeline_.storages[static_cast<size_t>(id)];
     const bool loss = PhaseOf(lives_[static_cast<size_t>(id)].birth) == Name(Phase::kLoss);
@@ -208,7 +214,8 @@ class Teller {
       if ((block.kind == BlockKind::kHead) != loss) continue;
       for (const BlockBuffer& buffer : block.buffers) {
         const bool alike = storage.bytes == buffer.forward.bytes ||
-                           storage.bytes == buffer.backward.bytes || buffer.of_next;
+                           storage.bytes == buffer.backward.bytes ||
+                           (buffer.of_next && IsGathered(storage.bytes));
         if (buffer.name != storage.name || !alike) continue;
         told.made = absl::StrCat("before ", block.name, " runs");
         told.alive = "buffer of the block at work";

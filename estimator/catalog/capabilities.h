@@ -93,6 +93,7 @@ enum class Ability : uint8_t {
   kAdEMAMix8bit,
   kScheduleFreeAdamW,
   kOptimizerInBackward,
+  kDealtMatrices,
 
   kFp32,
   kFp16Mixed,

@@ -329,8 +329,13 @@ constexpr CapabilityRow kRows[] = {
           "transformers optimization.py, Adafactor.step; tried with 5.23 under torch 2.15"),
     Of(kMegatron, kSgds, "Megatron training/arguments.py, --optimizer"),
     Since(17, Of(kCore, {Ability::kLion}, "Megatron training/arguments.py, --optimizer")),
-    Since(16, NotModelled(kCore, {Ability::kMuon}, "its distributed Muon deals whole matrices",
-                          "Megatron training/arguments.py, --optimizer dist_muon")),
+    Since(16, Of(kCore, {Ability::kMuon}, "Megatron training/arguments.py, --optimizer muon")),
+    Since(16, Until(18, Of(kCore, {Ability::kDealtMatrices},
+                           "Megatron core/optimizer/layer_wise_optimizer.py, shard_params"))),
+    Since(18, NotModelled(kCore, {Ability::kDealtMatrices},
+                          "it deals matrices by what they cost, in padded buffers; zero_stage 0 is",
+                          "Megatron core/optimizer/layer_wise_optimizer.py, "
+                          "_compute_per_buffer_param_layout")),
     Of(kDdp, {Ability::kOptimizerInBackward},
        "torch Tensor.register_post_accumulate_grad_hook; torchtune training/memory.py, "
        "register_optim_in_bwd_hooks"),
@@ -653,6 +658,7 @@ const std::array<AbilityName, kAbilityCount> kAbilityNames = {{
     {Ability::kAdEMAMix8bit, "training.optimizer.name", "ademamix-8bit"},
     {Ability::kScheduleFreeAdamW, "training.optimizer.name", "schedule-free-adamw"},
     {Ability::kOptimizerInBackward, "training.optimizer.in_backward", "true"},
+    {Ability::kDealtMatrices, "parallelism.zero_stage", "1 beside muon"},
     {Ability::kFp32, "training.precision.preset", "fp32"},
     {Ability::kFp16Mixed, "training.precision.preset", "fp16-mixed"},
     {Ability::kBf16Mixed, "training.precision.preset", "bf16-mixed"},

@@ -297,6 +297,7 @@ struct Job {
   OptimizerImplementation optimizer_implementation = OptimizerImplementation::kFused;
   bool paged_states = false;           // large ones are in managed memory
   bool optimizer_in_backward = false;  // each parameter is stepped as its gradient is made
+  bool deals_matrices = false;         // a rank has states of some parameters, each of them whole
   bool gradient_clipping = true;
   RecomputeMode recompute = RecomputeMode::kNone;
   uint8_t recompute_modules = 0;

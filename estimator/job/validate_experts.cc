@@ -160,7 +160,10 @@ void CheckExperts(const JobSpec& spec, Check& check, const Job& job) {
   CheckAdapterOf(experts, spec.training.adapter, job);
   experts.Refuse(job.preference.has_value(), "training.preference.method",
                  spec.training.preference.method.value_or(""));
-  experts.Refuse(RowOf(job.optimizer).sees_shapes, "training.optimizer.name",
+  // Megatron's experts have a matrix each, transformers' are one tensor.
+  const OptimizerRow& optimizer = RowOf(job.optimizer);
+  const bool matrices = job.profile->dispatches_experts && optimizer.picks == Picks::kMatrices;
+  experts.Refuse(optimizer.sees_shapes && !matrices, "training.optimizer.name",
                  NameOf(job.optimizer, kOptimizers));
   const std::string preset =
       spec.training.precision.preset.value_or(job.fp8.has_value() ? "fp8-mixed" : "");

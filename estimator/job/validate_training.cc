@@ -311,6 +311,17 @@ void CheckOptimizer(const OptimizerSpec& spec, const std::optional<std::string>&
                "needs matrices, and shares are flat here", ViolationCode::kConflict,
                {"runtime.framework", "parallelism.zero_stage"});
   }
+  // Source: Megatron-LM core/optimizer/layer_wise_optimizer.py, LayerWiseDistributedOptimizer.
+  const bool matrices = RowOf(job.optimizer).picks == Picks::kMatrices;
+  job.deals_matrices = matrices && job.profile->sharding == Sharding::kStates && job.zero_stage > 0;
+  if (!job.deals_matrices) return;
+  if (job.capabilities.Has(Ability::kMuon)) {
+    CheckAbility(Ability::kDealtMatrices, "parallelism.zero_stage",
+                 absl::StrCat(job.zero_stage, " with muon"), check, job);
+  }
+  const Beside dealt("matrices that are dealt to ranks", "training.optimizer.name", check);
+  dealt.Refuse(job.pipeline_parallel_size > 1, "parallelism.pipeline_parallel_size",
+               job.pipeline_parallel_size);
 }
 
 // `can`: whether the mode itself is possible.

@@ -1,7 +1,6 @@
 #include "estimator/passes/fsdp.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
@@ -239,16 +238,16 @@ void GatherAroundHead(const Job& job, const Elements* own, const Elements& layer
 }
 
 // FSDP1's gathered weights are what it gathers into. Those of the layer beside it are there too.
-void AddFlatGather(const GatherSize& group, int64_t layer_bytes, bool knows_next, Block& block) {
+void AddFlatGather(const GatherSize& group, const GatherSize& beside, bool knows_next,
+                   Block& block) {
   const bool passed = block.kind != BlockKind::kHead;  // nothing is behind its own
-  const GatherSize beside{layer_bytes, group.input_bytes};
   for (const bool own : {true, false}) {
     const GatherSize& size = own ? group : beside;
     block.buffers.push_back({.name = "gather.output",
                              .stream = Stream::kAllGather,
                              .of_next = passed && !own && knows_next,
                              .forward = size,
-                             .backward = passed ? size : GatherSize{}});
+                             .backward = passed && (own || !knows_next) ? size : GatherSize{}});
   }
 }
 
@@ -269,7 +268,7 @@ void AddGather(const GatherSize& group, bool goes, bool knows_next, BufferEnd en
   block.buffers.push_back({.name = "gather.output",
                            .stream = Stream::kAllGather,
                            .of_next = knows_next,
-                           .backward = group});
+                           .backward = knows_next ? GatherSize{} : group});
 }
 
 // Behind the first layer there is the embedding, where that is a group of its own. Micro-batches of
@@ -286,7 +285,9 @@ void GatherBlock(const Job& job, const Elements& elements, const Elements& layer
     const bool reads = block.kind == BlockKind::kHead && HeadIsRead(job);
     AddGather(group, goes, knows_next, reads ? BufferEnd::kMade : BufferEnd::kNextBuffer, block);
   } else if (goes) {
-    AddFlatGather(group, Bytes(job.precision.parameter, layer.all), knows_next, block);
+    const GatherSize beside{Bytes(job.precision.parameter, layer.all),
+                            GatherInputBytes(job, layer)};
+    AddFlatGather(group, beside, knows_next, block);
   }
 }
 

@@ -446,7 +446,8 @@ bool IsPicked(const Job& job, BlockKind kind, const Parameter& at) {
     case Picks::kNone:
       return false;
     case Picks::kMatrices:
-      return kind == BlockKind::kLayer && at.shape.rank == 2;
+      if (at.of_experts() && !job.profile->dispatches_experts) return false;  // one tensor of all
+      return kind == BlockKind::kLayer && at.shape.rank == (at.of_experts() ? 3 : 2);
     case Picks::kLarge: {
       // A flat share is nobody's weight.
       const bool own = at.embedding && !job.EngineShares();
@@ -463,23 +464,43 @@ void Pick(const Job& job, Program& program) {
   }
 }
 
-// The most that a matrix takes while Muon makes it orthogonal: what its momentum makes of its
-// gradient, two of it and two of its shorter side squared in bf16, and the workspace of a product.
-// Or, where that is more, the value a parameter that AdamW's step makes of the rest.
+// Of a matrix that Megatron's Muon makes orthogonal: fp32 values of it, of those scaled and of
+// those scaled again; queries, keys and values, which are parted first, take as much with what they
+// are joined to. A rank takes its own part of what ranks split (muon_tp_mode blockwise, the default
+// from 0.16 to 0.19).
+// Source: Megatron-LM 0.19, core/optimizer/emerging_optimizers.py, TensorParallelMuon;
+// Emerging-Optimizers orthogonalized_optimizers/muon_utils.py, newton_schulz.
+int64_t MegatronMuonBytes(const Job& /*job*/, const Block& block, size_t parameter) {
+  const Parameter& at = block.parameters[parameter];
+  const int64_t matrices = at.of_experts() ? at.shape.extents[0].Local() : 1;
+  return Multiply(3, Bytes(DType::kFp32, PackedElements(block, parameter) / matrices));
+}
+
+// Of one that torch's makes orthogonal: what its momentum makes of its gradient, two of it and two
+// of its shorter side squared in bf16, and the workspace of a product.
 // Source: torch/optim/_muon.py, _single_tensor_muon, _zeropower_via_newtonschulz.
-int64_t MuonBytes(const Job& job, const Program& program) {
+int64_t TorchMuonBytes(const Job& job, const Block& block, size_t parameter) {
   constexpr int64_t kWorkspace = int64_t{32} << 20;
+  const Parameter& at = block.parameters[parameter];
+  const int64_t side = std::min(at.shape.extents[0].Local(), at.shape.extents[1].Local());
+  const int64_t own = Bytes(job.precision.state, at.Elements());
+  const int64_t squares = Bytes(DType::kBf16, Multiply(2, Multiply(side, side)));
+  const int64_t copies = Bytes(DType::kBf16, Multiply(2, at.Elements()));
+  return Add(Add(own, kWorkspace), Add(copies, squares));
+}
+
+// The most that one matrix takes. Or, where that is more, the value a parameter that AdamW's step
+// makes of the rest; Megatron's is fused.
+int64_t MuonBytes(const Job& job, const Program& program) {
+  const bool megatrons = job.profile->sharding == Sharding::kStates;
+  const auto bytes = megatrons ? MegatronMuonBytes : TorchMuonBytes;
   int64_t most = 0;
   for (const Block& block : program.blocks) {
-    for (const Parameter& at : block.parameters) {
-      if (!at.picked) continue;
-      const int64_t side = std::min(at.shape.extents[0].Local(), at.shape.extents[1].Local());
-      const int64_t own = Bytes(job.precision.state, at.Elements());
-      const int64_t squares = Bytes(DType::kBf16, Multiply(2, Multiply(side, side)));
-      const int64_t copies = Bytes(DType::kBf16, Multiply(2, at.Elements()));
-      most = std::max(most, Add(Add(own, kWorkspace), Add(copies, squares)));
+    for (size_t i = 0; i < block.parameters.size(); ++i) {
+      if (block.parameters[i].picked) most = std::max(most, bytes(job, block, i));
     }
   }
+  if (megatrons) return most;
   const ParameterSums sums = SumParameters(program, WholeStage(job.model->layer_count));
   const int64_t shards = job.profile->sharding == Sharding::kUnits ? job.shard_group_size : 1;
   const int64_t rest = CeilDivide(sums.parameters - sums.picked, shards);

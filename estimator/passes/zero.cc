@@ -3,6 +3,7 @@
 #include "absl/strings/string_view.h"
 #include "estimator/passes/buckets.h"
 #include "estimator/passes/coordinator.h"
+#include "estimator/passes/deal.h"
 #include "estimator/passes/fsdp.h"
 #include "estimator/passes/module_order.h"
 #include "estimator/passes/pass.h"
@@ -595,6 +596,10 @@ Program ApplyZero(const ValidJob& job, Program program) {
       ApplyMegatronDeepSpeed(*job, program);
       break;
     case Sharding::kStates:
+      if (job->deals_matrices) {
+        DealStates(*job, program);
+        break;
+      }
       if (job->zero_stage > 0) ShardStates(*job, program);
       if (job->zero_stage > 0 && job->profile->dispatches_experts) ShardExperts(*job, program);
       break;

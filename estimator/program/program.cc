@@ -61,6 +61,14 @@ TensorId AddLike(Block& block, TensorId like, absl::string_view name) {
   return id;
 }
 
+int64_t PackedElements(const Block& block, size_t parameter) {
+  int64_t elements = block.parameters[parameter].Elements();
+  for (const Parameter& at : block.parameters) {
+    if (at.packed_into == parameter) elements = Add(elements, at.Elements());
+  }
+  return elements;
+}
+
 void InsertOp(Block& block, size_t index, const Op& op) {
   block.ops.insert(block.ops.begin() + static_cast<std::ptrdiff_t>(index), op);
   for (Tensor& tensor : block.tensors) {

@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <limits>
 #include <memory_resource>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -315,6 +314,9 @@ TensorId AddTensor(Block& block, const Tensor& tensor);
 // Adds a tensor as `like`, of its own memory and held by nothing but the ops that read it, and
 // returns it.
 TensorId AddLike(Block& block, TensorId like, absl::string_view name);
+
+// Elements of a parameter's tensor: its own, and those of parameters that are packed into it.
+int64_t PackedElements(const Block& block, size_t parameter);
 
 // Puts an op before the one that is at `index`.
 void InsertOp(Block& block, size_t index, const Op& op);

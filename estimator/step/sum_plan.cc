@@ -219,7 +219,7 @@ void PlanSum::GrowAll(const Standing& at, Sum& sum) const {
   GrowAtWork(at, sum);
   for (size_t i = 0; i < at.gathered; ++i) {
     const BlockBuffer& buffer = BlockOf(at.run).buffers[i];
-    if (buffer.end == BufferEnd::kMade) continue;
+    if (!at.backward && buffer.end == BufferEnd::kMade) continue;
     sum.Grow(buffer.role, buffer.At(at.backward, at.behind).bytes);
   }
 }
@@ -242,7 +242,7 @@ OtherStreams PlanSum::OthersAt(const Standing& at) const {
   const bool gathers = at.counted == Counted::kGathering;
   for (size_t i = 0; i < at.gathered + (gathers ? 1 : 0); ++i) {
     const BlockBuffer& buffer = BlockOf(at.run).buffers[i];
-    if (i < at.gathered && buffer.end == BufferEnd::kMade) continue;
+    if (i < at.gathered && !at.backward && buffer.end == BufferEnd::kMade) continue;
     const GatherSize size = buffer.At(at.backward, at.behind);
     others.Grow(buffer.stream, size.bytes);
     if (i == at.gathered) others.Grow(Stream::kAllGather, size.input_bytes);

@@ -427,7 +427,7 @@ class MegatronCiTest(unittest.TestCase):
                 "layers of two micro-batches in turns",
             ),
             (" --fp8-format=hybrid", {}, "fp8 of Transformer Engine"),
-            (" --optimizer=muon", {}, "optimizer muon"),
+            (" --optimizer=soap", {}, "optimizer soap"),
             (
                 " --cross-entropy-loss-fusion --cross-entropy-fusion-impl=te",
                 {},

@@ -30,7 +30,7 @@ MAPPED = frozenset(
     recompute-modules recompute-num-layers sequence-parallel spec squared-relu swiglu tokenizer-type
     multi-latent-attention q-lora-rank kv-lora-rank qk-head-dim qk-pos-emb-head-dim v-head-dim
     transformer-impl untie-embeddings-and-output-weights use-distributed-optimizer vocab-size
-    use-rotary-position-embeddings""".split()
+    use-rotary-position-embeddings no-use-layer-wise-param-layout""".split()
 )
 
 # Arguments without effect on the peak, and why.
@@ -54,6 +54,7 @@ IRRELEVANT = {
     " no-rope-fusion": "rotary tables are small, and its inputs are not kept",
     "moe-router-load-balancing-type moe-aux-loss-coeff": "numbers of tokens x experts",
     "no-bias-gelu-fusion": "gelu keeps its input either way",
+    "muon-momentum muon-extra-scale-factor muon-scale-mode": "numbers of the same step",
     "use-mcore-models test-mode check-weight-hash-across-dp-replicas-interval rerun-mode": "selects"
     " code, or checks it",
     "expert-model-parallel-size expert-tensor-parallel-size": "have columns",
@@ -188,7 +189,7 @@ def request_of(row):
         "micro_batch_size": row.number("micro_batch"),
         "global_batch_size": measured.global_batch(row),
         "precision": _precision(row, args),
-        "optimizer": {"name": "adam", "implementation": "fused"},
+        "optimizer": _optimizer(args),
         "recompute": _recompute(args),
         "attention": _attention(row, args),
         "loss": _loss(args),
@@ -203,6 +204,11 @@ def request_of(row):
         "cluster": {"gpu": GPUS[_gpu(row)]},
     }
     return {"job": job}
+
+
+def _optimizer(args):
+    muon = args.get("optimizer", "adam") == "muon"
+    return {"name": "muon"} if muon else {"name": "adam", "implementation": "fused"}
 
 
 def _mib(text):
@@ -232,7 +238,7 @@ def _special(row, args):
     for name, reason in SPECIAL.items():
         if name in args:
             return reason
-    if args.get("optimizer", "adam") != "adam":
+    if args.get("optimizer", "adam") not in ("adam", "muon"):
         return f"optimizer {args['optimizer']}"
     if "FSDP" in row.text("framework"):
         return "Megatron-FSDP"
@@ -497,6 +503,8 @@ def _runtime(row, args):
             versions["megatron-core"] = _moved_core(row)
         elif "multi-latent-attention" in args:
             versions["megatron-core"] = "0.12"  # before 720c8b40d8 of July 2025
+    if "no-use-layer-wise-param-layout" in args:
+        versions["megatron-core"] = "0.17"  # whose dealing this asks for
     if versions:
         runtime["versions"] = versions
     return runtime

@@ -136,6 +136,11 @@ void FillTraining(RandomNumbers random, const Capabilities& can, JobSpec& job) {
       AnyWordOf(random, can, kOptimizers, [](OptimizerName name) { return AbilityOf(name); });
   const bool flat = engine || job.runtime.framework == "fsdp1";
   if (flat && training.optimizer.name == "muon") training.optimizer.name = "adamw";
+  const bool core = job.runtime.framework == "megatron-core";
+  if (core && training.optimizer.name == "muon" && parallel.zero_stage == 1) {
+    if (*parallel.pipeline_parallel_size > 1) job.parallelism.zero_stage = 0;
+    job.runtime.versions["megatron-core"] = "0.17";  // which deals whole parameters
+  }
   training.gradient_clipping = Once(random, 2);
   if (Once(random, 2)) {
     training.attention = Once(random, 2) && context == 1 ? "eager" : "memory-efficient";

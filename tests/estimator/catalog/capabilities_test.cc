@@ -264,6 +264,7 @@ TEST(CapabilitiesTest, CodesTellLackingFromNotModelled) {
   EXPECT_EQ(CodeOf(job), ViolationCode::kNotSupported);
   JobSpec core = With(SmallJob(), "megatron-core");
   core.training.optimizer.name = "muon";
+  core.parallelism.zero_stage = 1;
   EXPECT_EQ(CodeOf(core), ViolationCode::kNotModelled);
   core.training.optimizer.name = "lamb";
   EXPECT_EQ(CodeOf(core), ViolationCode::kNotSupported);
@@ -336,6 +337,7 @@ std::string WhatOf(const CapabilityRow& row) {
 
 std::string VersionsOf(const CapabilityRow& row) {
   std::string text = row.since > 0 ? absl::StrCat("from ", VersionText(row.since)) : "";
+  if (row.since > 0 && row.until != kNoVersion) absl::StrAppend(&text, ", ");
   if (row.until != kNoVersion) absl::StrAppend(&text, "before ", VersionText(row.until));
   return text.empty() ? "all" : text;
 }

@@ -42,6 +42,12 @@ TEST(ValidateExpertsTest, RefusesWhatIsNotModelledBesideThem) {
           {"an optimizer that sees matrices",
            [](JobSpec& j) { j.training.optimizer.name = "muon"; },
            {NotModelled("training.optimizer.name: muon")}},
+          {"matrices of Megatron's experts",
+           [](JobSpec& j) {
+             j.runtime.framework = "megatron-core";
+             j.training.optimizer.name = "muon";
+           },
+           {}},
           {"8-bit products",
            [](JobSpec& j) { j.training.precision.preset = "fp8-lm"; },
            {NotModelled("training.precision.preset: fp8-lm")}},

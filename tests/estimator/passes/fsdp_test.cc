@@ -469,7 +469,7 @@ TEST(FsdpTest, TheFirstGathersOnce) {
   for (const BlockBuffer& buffer : layer.buffers) {
     EXPECT_EQ(buffer.stream, Stream::kAllGather);
     EXPECT_EQ(buffer.forward.bytes, 2 * Elements(layer));
-    EXPECT_EQ(buffer.backward.bytes, 2 * Elements(layer));
+    EXPECT_EQ(buffer.At(true, layer.gathered).bytes, 2 * Elements(layer));
   }
   EXPECT_EQ(program.row_shards, 1);
   EXPECT_EQ(program.reduce_stream, Stream::kReduceScatter) << "where gradients become fp32";

@@ -204,6 +204,22 @@ TEST(OptimizerTest, EachStepHasTemporariesOfItsOwn) {
   EXPECT_EQ(temporaries(program("muon", "fp32", "for-loop")), muon);
 }
 
+// SmallJob()'s gate and up are one matrix of 256 x 64 under Megatron-Core. Of ranks that split it
+// each takes its part.
+TEST(OptimizerTest, MegatronsMuonMakesThreeValuesOfItsLargestMatrix) {
+  const auto temporaries = [](int64_t ranks) {
+    JobSpec job = With(SmallJob(), "megatron-core");
+    job.training.optimizer.name = "muon";
+    job.parallelism.tensor_parallel_size = ranks;
+    job.cluster.gpu_count.reset();
+    return FindState(ProgramAfter(Valid(job), PassId::kOptimizer), "optimizer.temporaries")
+        ->fixed_bytes;
+  };
+  constexpr int64_t kElements = 256 * 64;
+  EXPECT_EQ(temporaries(1), 3 * 4 * kElements);
+  EXPECT_EQ(temporaries(2), 3 * 4 * kElements / 2);
+}
+
 // States of 100,000 elements and more are in managed memory; the others are fp32.
 TEST(OptimizerTest, LargeStatesArePaged) {
   JobSpec job = With(SmallJob(), "ddp", "bf16-pure");

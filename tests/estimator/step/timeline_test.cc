@@ -179,7 +179,7 @@ TEST(TimelineTest, AgreesWithTheClosedFormWhereLayersSeeWindows) {
     EXPECT_TRUE(Valid(windows)->masks_windows);
     stages += Compare(windows);
   }
-  EXPECT_GT(stages, kJobs / 3);
+  EXPECT_GT(stages, kJobs / 4);
 }
 
 // But for gradients that live on as those of the last step.
