@@ -66,6 +66,11 @@ SPREAD_EXPERTS = (
 OPTIMIZERS = {"muon": "muon", "single_device": "steps in backward"}
 
 
+# Which of Transformer Engine's recipes the kind "FP8/FP4/MXFP8/QAT" is, by a word of the path or of
+# the configuration's name there (Megatron-Bridge's: current scaling, sub-channels, MX).
+EIGHT_BITS = "FP8/FP4/MXFP8/QAT"
+RECIPES = {"_fp8cs_": "fp8 tensorwise", "_fp8sc_": "fp8 blockwise", "_fp8mx_": "fp8 mxfp8"}
+
 # Models whose layers of the kind "SSM/linear-attention hybrids" are gated delta networks.
 HYBRIDS = "SSM/linear-attention hybrids"
 OF_DELTA_NETWORKS = ("Qwen3.5", "Qwen3.6", "Qwen3-Next")
@@ -75,11 +80,14 @@ def kind_of(kind, path, model):
     words = [name for word, name in OPTIMIZERS.items() if word in path]
     if kind == HYBRIDS and any(word in model for word in OF_DELTA_NETWORKS):
         return "gated delta networks"
+    if kind == EIGHT_BITS:
+        recipes = [name for word, name in RECIPES.items() if word in path]
+        return recipes[0] if recipes else kind
     return words[0] if kind == "optimizers" and words else kind
 
 
 def kinds_of(project, path, blockers, model):
-    """What blocks a configuration."""
+    """What blocks a configuration; where a file has several, its name is behind its path."""
     kinds = tuple(kind_of(kind, path, model) for kind in blockers.split(";") if kind)
     refused = any(word in path for word in REFUSED_WORDS.get(project, ()))
     return (*kinds, OTHERS) if kinds and refused else kinds
@@ -101,6 +109,10 @@ PROBES = {
     "QLoRA (4/8-bit base)": {**LORA, "quantization": {"format": "nf4"}},
     "DPO/KTO/ORPO": {"preference": {"method": "dpo"}},
     "muon": {"optimizer": {"name": "muon"}},
+    **{
+        f"fp8 {recipe}": {"precision": {"preset": "fp8-mixed", "fp8_recipe": recipe}}
+        for recipe in ("tensorwise", "blockwise", "mxfp8")
+    },
     "steps in backward": {
         "optimizer": {"name": "adamw-8bit", "paged": True, "in_backward": True},
         "precision": {"preset": "bf16-pure"},
@@ -144,6 +156,8 @@ def job_of(kinds, runtime, gpu_count=GPU_COUNT, spreads=True):
         "runtime": dict(runtime),
         "cluster": {"gpu": "h100-80gb-sxm", "gpu_count": gpu_count},
     }
+    if "fp8 mxfp8" in kinds:  # a Blackwell's
+        job["cluster"]["gpu"] = "b200-180gb"
     if "DPO/KTO/ORPO" in kinds and runtime.get("trainer") == "hf-trainer":
         job["runtime"]["trainer"] = "trl"  # whose trainers these projects' are made of
     for kind in kinds:
@@ -202,7 +216,12 @@ def main():
         rows = [
             (
                 row["project"],
-                kinds_of(row["project"], row["path"], row["blockers"], row["model"]),
+                kinds_of(
+                    row["project"],
+                    f"{row['path']} {row['unit']}",
+                    row["blockers"],
+                    row["model"],
+                ),
                 is_on_one_gpu(row["project"], row["path"]),
             )
             for row in csv.DictReader(file)

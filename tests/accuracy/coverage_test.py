@@ -98,6 +98,16 @@ class CoverageTest(unittest.TestCase):
         self.assertEqual(muon, ("LoRA", "muon"))
         self.assertIsNone(coverage.job_of(coverage.kinds_of("a", "x.sh", "optimizers", ""), {}))
 
+    def test_eight_bits_are_told_by_a_configurations_name(self):
+        def kinds(name):
+            return coverage.kinds_of("a", f"llama3.py {name}", coverage.EIGHT_BITS, "")
+
+        self.assertEqual(kinds("llama3_8b_h100_fp8cs_config"), ("fp8 tensorwise",))
+        job = coverage.job_of(kinds("llama3_8b_gb200_fp8mx_config"), {"framework": "megatron-core"})
+        self.assertEqual(job["training"]["precision"]["fp8_recipe"], "mxfp8")
+        self.assertEqual(job["cluster"]["gpu"], "b200-180gb")
+        self.assertIsNone(coverage.job_of(kinds("llama3_8b_gb200_nvfp4_config"), {}))
+
 
 if __name__ == "__main__":
     unittest.main()
