@@ -61,8 +61,16 @@ int64_t CountOf(int64_t end, int64_t at, int64_t period) {
   return end > at ? (end - at - 1) / period + 1 : 0;
 }
 
-// Each rank's: of 2n in a row the first n go to ranks in their order, the others in the reverse
-// one.
+// How many of [begin, end) go to a rank: of 2n in a row the first n go to ranks in their order, the
+// others in the reverse one.
+int64_t TimesOf(int64_t begin, int64_t end, int64_t rank, int64_t ranks) {
+  const int64_t period = 2 * ranks;
+  const int64_t back = period - 1 - rank;
+  return CountOf(end, rank, period) - CountOf(begin, rank, period) + CountOf(end, back, period) -
+         CountOf(begin, back, period);
+}
+
+// Each rank's.
 std::vector<Share> Deal(std::vector<Dealt> parameters, int64_t ranks) {
   const auto smaller = [](const Dealt& a, const Dealt& b) { return a.elements < b.elements; };
   std::stable_sort(parameters.begin(), parameters.end(), smaller);
@@ -71,10 +79,7 @@ std::vector<Share> Deal(std::vector<Dealt> parameters, int64_t ranks) {
   for (const Dealt& dealt : parameters) {
     const int64_t end = Add(begin, dealt.times);
     for (int64_t rank = 0; rank < ranks; ++rank) {
-      int64_t times = 0;
-      for (const int64_t at : {rank, 2 * ranks - 1 - rank}) {
-        times += CountOf(end, at, 2 * ranks) - CountOf(begin, at, 2 * ranks);
-      }
+      const int64_t times = TimesOf(begin, end, rank, ranks);
       shares[static_cast<size_t>(rank)].Grow(Multiply(times, dealt.elements), dealt.picked);
     }
     begin = end;
