@@ -305,14 +305,14 @@ void CheckOptimizer(const OptimizerSpec& spec, const std::optional<std::string>&
   ReadPaged(spec, check, job);
   ReadImplementation(spec, check, job);
   CheckStates(states, check, job);
+  const bool matrices = RowOf(job.optimizer).picks == Picks::kMatrices;
   const bool flat = job.profile->flat_units || job.EngineShares();
-  if (flat && RowOf(job.optimizer).picks == Picks::kMatrices) {
+  if (flat && matrices) {
     check.Fail("training.optimizer.name", NameOf(job.optimizer, kOptimizers),
                "needs matrices, and shares are flat here", ViolationCode::kConflict,
                {"runtime.framework", "parallelism.zero_stage"});
   }
   // Source: Megatron-LM core/optimizer/layer_wise_optimizer.py, LayerWiseDistributedOptimizer.
-  const bool matrices = RowOf(job.optimizer).picks == Picks::kMatrices;
   job.deals_matrices = matrices && job.profile->sharding == Sharding::kStates && job.zero_stage > 0;
   if (!job.deals_matrices) return;
   if (job.capabilities.Has(Ability::kMuon)) {

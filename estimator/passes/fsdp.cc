@@ -186,6 +186,11 @@ TensorId AddFlat(const Job& job, absl::string_view name, int64_t elements, Strea
                            .differentiable = false});
 }
 
+// What a group is gathered into.
+GatherSize SizeOf(const Job& job, const Elements& group) {
+  return {Bytes(job.precision.parameter, group.all), GatherInputBytes(job, group)};
+}
+
 // Weights of a group, gathered before forward of the block and dropped after its backward.
 void Hold(const Job& job, absl::string_view name, int64_t elements, Block& block) {
   const Stream stream = job.profile->flat_units ? Stream::kAllGather : Stream::kCompute;
@@ -218,9 +223,8 @@ bool GathersHeadApart(const Job& job) {
 }
 
 // What is gathered around FSDP2's head. The last result goes when the model's forward ends: its
-// own group's, or where it has none the last layer's. In
-// backward the last layer is on its way once the logits' gradient is there, where it is gathered
-// `again` then.
+// own group's, or where it has none the last layer's. In backward the last layer is on its way once
+// the logits' gradient is there, where it is gathered `again` then.
 // Source: torch/distributed/fsdp/_fully_shard/_fsdp_state.py, _post_forward, _pre_backward;
 // _fsdp_param_group.py, wait_for_unshard, _backward_prefetch.
 void GatherAroundHead(const Job& job, const Elements* own, const Elements& layer, bool again,
@@ -278,16 +282,13 @@ void AddGather(const GatherSize& group, bool goes, bool knows_next, BufferEnd en
 void GatherBlock(const Job& job, const Elements& elements, const Elements& layer, Block& block) {
   const bool goes = job.reshard_after_forward;
   const bool knows_next = job.pipeline_parallel_size == 1;
-  const GatherSize group{Bytes(job.precision.parameter, elements.all),
-                         GatherInputBytes(job, elements)};
+  const GatherSize group = SizeOf(job, elements);
   if (goes) block.gathered = group;
   if (!job.profile->flat_units) {
     const bool reads = block.kind == BlockKind::kHead && HeadIsRead(job);
     AddGather(group, goes, knows_next, reads ? BufferEnd::kMade : BufferEnd::kNextBuffer, block);
   } else if (goes) {
-    const GatherSize beside{Bytes(job.precision.parameter, layer.all),
-                            GatherInputBytes(job, layer)};
-    AddFlatGather(group, beside, knows_next, block);
+    AddFlatGather(group, SizeOf(job, layer), knows_next, block);
   }
 }
 
@@ -318,19 +319,15 @@ void AddGathered(const Job& job, int64_t elements, State gathered, Program& prog
 void AddPrefetch(const Job& job, const Elements& layer, Block& head) {
   if (!Prefetches(job)) return;
   head.buffers.push_back(
-      {.name = "gather.output",
-       .role = Role::kCommunication,
-       .stream = Stream::kAllGather,
-       .backward = {Bytes(job.precision.parameter, layer.all), GatherInputBytes(job, layer)}});
+      {.name = "gather.output", .stream = Stream::kAllGather, .backward = SizeOf(job, layer)});
 }
 
 // The buffer that a root group is gathered into before the first block.
 void AddRootGather(const Job& job, const Elements& root, Block& embedding) {
-  embedding.buffers.push_back(
-      {.name = "gather.output",
-       .stream = Stream::kAllGather,
-       .end = BufferEnd::kNextBuffer,
-       .forward = {Bytes(job.precision.parameter, root.all), GatherInputBytes(job, root)}});
+  embedding.buffers.push_back({.name = "gather.output",
+                               .stream = Stream::kAllGather,
+                               .end = BufferEnd::kNextBuffer,
+                               .forward = SizeOf(job, root)});
 }
 
 // The head's whole gradients wait for the embedding's, and all are sent as one. Under no_sync

@@ -425,7 +425,8 @@ void PlanSum::Do(const Slot& slot) {
   switch (slot.kind) {
     case SlotKind::kGather:
       GatherAhead(slot.at, true);
-      if (now_.backward) now_.behind = GatheredBehind(parts_.program, slot.at);
+      if (now_.backward && parts_.looks_ahead)
+        now_.behind = GatheredBehind(parts_.program, slot.at);
       Gather(block);
       break;
     case SlotKind::kForward:

@@ -77,13 +77,10 @@ OF_DELTA_NETWORKS = ("Qwen3.5", "Qwen3.6", "Qwen3-Next")
 
 
 def kind_of(kind, path, model):
-    words = [name for word, name in OPTIMIZERS.items() if word in path]
     if kind == HYBRIDS and any(word in model for word in OF_DELTA_NETWORKS):
         return "gated delta networks"
-    if kind == EIGHT_BITS:
-        recipes = [name for word, name in RECIPES.items() if word in path]
-        return recipes[0] if recipes else kind
-    return words[0] if kind == "optimizers" and words else kind
+    words = {"optimizers": OPTIMIZERS, EIGHT_BITS: RECIPES}.get(kind, {})
+    return next((name for word, name in words.items() if word in path), kind)
 
 
 def kinds_of(project, path, blockers, model):
