@@ -207,16 +207,22 @@ class Teller {
                        [bytes](const Block& at) { return at.gathered.bytes == bytes; });
   }
 
+  bool IsLike(const Block& block, const BlockBuffer& buffer, const TimelineStorage& storage) const {
+    if (!buffer.by_parameter) {
+      return storage.bytes == buffer.forward.bytes || storage.bytes == buffer.backward.bytes ||
+             (buffer.of_next && IsGathered(storage.bytes));
+    }
+    return std::any_of(block.parameters.begin(), block.parameters.end(),
+                       [&](const Parameter& at) { return at.name == storage.suffix; });
+  }
+
   bool TellBuffer(int32_t id, PeakStorage& told) const {
     const TimelineStorage& storage = timeline_.storages[static_cast<size_t>(id)];
     const bool loss = PhaseOf(lives_[static_cast<size_t>(id)].birth) == Name(Phase::kLoss);
     for (const Block& block : program_.blocks) {
       if ((block.kind == BlockKind::kHead) != loss) continue;
       for (const BlockBuffer& buffer : block.buffers) {
-        const bool alike = storage.bytes == buffer.forward.bytes ||
-                           storage.bytes == buffer.backward.bytes ||
-                           (buffer.of_next && IsGathered(storage.bytes));
-        if (buffer.name != storage.name || !alike) continue;
+        if (buffer.name != storage.name || !IsLike(block, buffer, storage)) continue;
         told.made = absl::StrCat("before ", block.name, " runs");
         told.alive = "buffer of the block at work";
         return true;

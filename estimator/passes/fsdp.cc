@@ -191,12 +191,34 @@ GatherSize SizeOf(const Job& job, const Elements& group) {
   return {Bytes(job.precision.parameter, group.all), GatherInputBytes(job, group)};
 }
 
+// Says what each parameter of a group is while it is gathered: whole rows of each rank.
+void SizeParameters(const Job& job, int64_t row_shards, Block& block) {
+  for (Parameter& parameter : block.parameters) {
+    if (parameter.tied) continue;
+    const ParameterSums one = SumParameter(parameter, row_shards);
+    const int64_t rows = Add(one.row_shard, one.frozen_row_shard);
+    Parameter& whole = parameter.packed() ? block.parameters[parameter.packed_into] : parameter;
+    whole.gathered_bytes =
+        Add(whole.gathered_bytes, Bytes(job.precision.parameter, Multiply(row_shards, rows)));
+  }
+}
+
 // Weights of a group, gathered before forward of the block and dropped after its backward.
 void Hold(const Job& job, absl::string_view name, int64_t elements, Block& block) {
   const Stream stream = job.profile->flat_units ? Stream::kAllGather : Stream::kCompute;
   const TensorId id = AddFlat(job, name, elements, stream, block);
   block.tensors[id].checkpointed = block.recompute_unit > 0;
   InsertOp(block, 0, {.name = name, .outputs = {id}, .saved = {id}});
+}
+
+// A block's own group, which FSDP2 has a tensor for each parameter of.
+void HoldGroup(const Job& job, int64_t elements, Block& block) {
+  if (job.profile->flat_units) return Hold(job, "gathered.weights", elements, block);
+  for (size_t i = block.parameters.size(); i-- > 0;) {
+    const int64_t bytes = block.parameters[i].gathered_bytes;
+    if (bytes == 0) continue;
+    Hold(job, "gathered.weights", bytes / Bytes(job.precision.parameter, 1), block);
+  }
 }
 
 // Whether FSDP2's head is a product that a loss follows: one that runs over slices is gathered for
@@ -266,6 +288,7 @@ void AddGather(const GatherSize& group, bool goes, bool knows_next, BufferEnd en
   const bool head = block.kind == BlockKind::kHead;
   block.buffers.push_back({.name = "gathered.weights",
                            .role = Role::kWeight,
+                           .by_parameter = true,
                            .forward = {group.bytes, 0},
                            .backward = {group.bytes, head ? 0 : group.bytes}});
   if (block.kind != BlockKind::kLayer) return;
@@ -279,12 +302,14 @@ void AddGather(const GatherSize& group, bool goes, bool knows_next, BufferEnd en
 // a pipeline find the last layer of the one before.
 // Source: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _backward_prefetch;
 // _runtime_utils.py, _get_handle_to_prefetch; torchtitan distributed/fsdp.py.
-void GatherBlock(const Job& job, const Elements& elements, const Elements& layer, Block& block) {
+void GatherBlock(const Job& job, const Elements& elements, const Elements& layer,
+                 int64_t row_shards, Block& block) {
   const bool goes = job.reshard_after_forward;
   const bool knows_next = job.pipeline_parallel_size == 1;
   const GatherSize group = SizeOf(job, elements);
   if (goes) block.gathered = group;
   if (!job.profile->flat_units) {
+    SizeParameters(job, row_shards, block);
     const bool reads = block.kind == BlockKind::kHead && HeadIsRead(job);
     AddGather(group, goes, knows_next, reads ? BufferEnd::kMade : BufferEnd::kNextBuffer, block);
   } else if (goes) {
@@ -601,14 +626,14 @@ void ApplyFsdp(const Job& job, Program& program) {
     const bool layer = block.kind == BlockKind::kLayer;
     if (root && !layer) continue;
     const Elements& elements = groups[i];
-    GatherBlock(job, elements, of_layer, block);
+    GatherBlock(job, elements, of_layer, program.row_shards, block);
     const bool reads = block.kind == BlockKind::kHead && HeadIsRead(job);
     const bool apart = GathersHeadApart(job);
     const Elements* const own = apart ? nullptr : &elements;
     if (reads) GatherAroundHead(job, own, of_layer, !apart && Prefetches(job), block);
     AddReduce(job, block, elements.trained);
     if (stays && GoesInBackward(job)) {
-      Hold(job, "gathered.weights", elements.all, block);
+      HoldGroup(job, elements.all, block);
     } else if (stays && !layer) {
       const bool head = block.kind == BlockKind::kHead;
       AddGathered(job, elements.all,

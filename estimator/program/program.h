@@ -143,6 +143,7 @@ struct Parameter {
   bool sliced = false;           // read slice by slice: autocast makes no copy of it whole
   bool fp8 = false;              // products read it in fp8
   uint8_t packed_into = 255;     // the parameter whose tensor it is a part of; 255: its own
+  int64_t gathered_bytes = 0;    // of its tensor, while its group's weights are gathered
   PassMarks shrunk_by = 0;
 
   bool packed() const { return packed_into != 255; }
@@ -279,7 +280,8 @@ struct BlockBuffer {
   Role role = Role::kCommunication;
   Stream stream = Stream::kCompute;
   BufferEnd end = BufferEnd::kBlock;
-  bool of_next = false;  // backward it is the next block's Block::gathered
+  bool of_next = false;       // backward it is the next block's Block::gathered
+  bool by_parameter = false;  // a tensor for each of the block's, of Parameter::gathered_bytes
   GatherSize forward{};
   GatherSize backward{};
 

@@ -87,7 +87,7 @@ class Unroller {
   }
   void Receive();
   void BeginBuffers(const StageBlock& at);
-  void BeginBuffer(const BlockBuffer& buffer, const GatherSize& behind);
+  void BeginBuffer(const StageBlock& at, const BlockBuffer& buffer, const GatherSize& behind);
   void EndBuffers(const StageBlock& at);
   int32_t Flatten(int64_t bytes);
   int32_t Keep(absl::string_view name, int64_t bytes);
@@ -249,22 +249,34 @@ void Unroller::BeginBuffers(const StageBlock& at) {
     buffers_.push_back(Flatten(turn.flat_bytes));
   }
   const GatherSize behind = backward_ ? GatheredBehind(program_, at) : GatherSize{};
-  for (const BlockBuffer& buffer : block.buffers) BeginBuffer(buffer, behind);
+  for (const BlockBuffer& buffer : block.buffers) BeginBuffer(at, buffer, behind);
   writer_.Release(std::exchange(lingering_, kNoStorage));
 }
 
-void Unroller::BeginBuffer(const BlockBuffer& buffer, const GatherSize& behind) {
+void Unroller::BeginBuffer(const StageBlock& at, const BlockBuffer& buffer,
+                           const GatherSize& behind) {
   const GatherSize size = buffer.At(backward_, behind);
+  TimelineStorage storage{.stream = buffer.stream,
+                          .role = buffer.role,
+                          .name = buffer.name,
+                          .micro_batch = micro_batch_};
   const int32_t input = writer_.Birth({.bytes = size.input_bytes,
                                        .stream = Stream::kAllGather,
                                        .role = buffer.role,
                                        .name = "gather.input",
                                        .micro_batch = micro_batch_});
-  const int32_t made = writer_.Birth({.bytes = size.bytes,
-                                      .stream = buffer.stream,
-                                      .role = buffer.role,
-                                      .name = buffer.name,
-                                      .micro_batch = micro_batch_});
+  int32_t made = kNoStorage;
+  if (buffer.by_parameter) {
+    storage.layer = at.layer;
+    for (const Parameter& parameter : BlockAt(at).parameters) {
+      storage.bytes = parameter.gathered_bytes;
+      storage.suffix = parameter.name;
+      buffers_.push_back(writer_.Birth(storage));
+    }
+  } else {
+    storage.bytes = size.bytes;
+    made = writer_.Birth(storage);
+  }
   writer_.Release(input);
   writer_.Release(std::exchange(lingering_, kNoStorage));
   if (backward_ || buffer.end == BufferEnd::kBlock) {

@@ -155,9 +155,10 @@ TEST(PeakStoragesTest, ARecomputedLayerIsKeptAsItsInput) {
 }
 
 TEST(PeakStoragesTest, BuffersAreOfTheBlockAtWork) {
-  EXPECT_THAT(Lines(AtPeak(Fsdp2())),
-              Contains("1 x gathered.weights, layers  of 0: before head runs; buffer of the block "
-                       "at work"));
+  EXPECT_THAT(
+      Lines(AtPeak(Fsdp2())),
+      Contains("1 x gathered.weights head.weight, layers  of 0: before head runs; buffer of "
+               "the block at work"));
 }
 
 TEST(PeakStoragesTest, MicroBatchesInFlightAreMerged) {

@@ -1,5 +1,6 @@
 // Both FSDPs: what is sharded, what is gathered when, and who groups what.
 #include <algorithm>
+#include <numeric>
 
 #include "estimator/program/parameter_sums.h"
 #include "estimator/step/plan.h"
@@ -102,7 +103,12 @@ TEST(FsdpTest, BackwardTheNextBlocksWeightsAreOnTheirWay) {
 TEST(FsdpTest, FsdpWithoutReshardingHoldsWeightsUntilTheirBackward) {
   const Program program = Sharded(Job("fsdp2", 2));
   for (const Block& block : program.blocks) {
-    EXPECT_EQ(FindTensor(block, "gathered.weights").Bytes(), 2 * Elements(block)) << block.name;
+    std::vector<int64_t> gathered;
+    for (const Tensor& tensor : block.tensors) {
+      if (tensor.name == "gathered.weights") gathered.push_back(tensor.Bytes());
+    }
+    EXPECT_EQ(gathered.size(), block.parameters.size()) << block.name;
+    EXPECT_EQ(std::accumulate(gathered.begin(), gathered.end(), int64_t{0}), 2 * Elements(block));
     EXPECT_EQ(block.ops.front().name, "gathered.weights")
         << "before all, so that it goes after all";
     EXPECT_THAT(BufferNames(block), ElementsAre("gather.output"));
@@ -239,6 +245,24 @@ TEST(FsdpTest, FsdpPadsToWholeRows) {
   const int64_t plain = sums.parameters / kRanks;
   const int64_t padding = 4 * 2 * 64 * (13 * kRanks - 100) / kRanks;
   EXPECT_EQ(sums.row_shard, plain + padding);
+}
+
+// A tensor for each parameter, of which those that are padded are gathered with their padding.
+TEST(FsdpTest, EachParameterIsGatheredAsATensor) {
+  JobSpec job = Job("fsdp2", 3);
+  Shape(job).ffn_size = 100;
+  const Program program = Sharded(job);
+  const Block& layer = FindBlock(program, "layer");
+  const BlockBuffer& weights = layer.buffers[1];
+  EXPECT_TRUE(weights.by_parameter);
+  int64_t bytes = 0;
+  for (const Parameter& parameter : layer.parameters) {
+    const int64_t rows = parameter.shape.extents[0].Local();
+    const int64_t padded = RoundUp(rows, kRanks) * (parameter.Elements() / rows);
+    EXPECT_EQ(parameter.gathered_bytes, 2 * padded) << parameter.name;
+    bytes += parameter.gathered_bytes;
+  }
+  EXPECT_EQ(weights.forward.bytes, bytes);
 }
 
 // torchtitan of early 2025: embedding, norm and head are one group, gathered before the first
