@@ -212,8 +212,9 @@ class Teller {
       return storage.bytes == buffer.forward.bytes || storage.bytes == buffer.backward.bytes ||
              (buffer.of_next && IsGathered(storage.bytes));
     }
-    return std::any_of(block.parameters.begin(), block.parameters.end(),
-                       [&](const Parameter& at) { return at.name == storage.suffix; });
+    const bool here = storage.layer < 0 || block.layers.Has(storage.layer);
+    return here && std::any_of(block.parameters.begin(), block.parameters.end(),
+                               [&](const Parameter& at) { return at.name == storage.suffix; });
   }
 
   bool TellBuffer(int32_t id, PeakStorage& told) const {

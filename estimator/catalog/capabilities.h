@@ -57,6 +57,7 @@ enum class Ability : uint8_t {
   kLatentAttention,
   kRankNormsAlone,  // norms of ranks where queries have none
   kLinearAttention,
+  kStateSpace,
   kExperts,
   kExpertParallel,
   kTokenDispatcher,

@@ -261,6 +261,14 @@ constexpr CapabilityRow kRows[] = {
     Lacks(kNanotron | kOldMegatron, {Ability::kLinearAttention}, "its layers have attention",
           "nanotron models/llama.py; Megatron-LM v2.4, megatron/model/transformer.py"),
 
+    // State-space layers.
+    Of(kOfModules, {Ability::kStateSpace},
+       "transformers models/bamba/modeling_bamba.py, BambaMixer"),
+    NotModelled(kCore, {Ability::kStateSpace}, "its layers are its own",
+                "Megatron core/ssm/mamba_mixer.py"),
+    Lacks(kNanotron | kOldMegatron, {Ability::kStateSpace}, "its layers have attention",
+          "nanotron models/llama.py; Megatron-LM v2.4, megatron/model/transformer.py"),
+
     // Experts.
     Of(kOfModules, {Ability::kExperts},
        "transformers integrations/moe.py, grouped_mm_experts_forward; modeling_utils.py, "
@@ -466,6 +474,8 @@ constexpr CapabilityRow kRows[] = {
     Under(Trainer::kTorchtitan,
           NotModelled(kTorch, {Ability::kLinearAttention}, "its layers are its own",
                       "torchtitan models/qwen3_5/model.py")),
+    Under(Trainer::kTorchtitan, Lacks(kTorch, {Ability::kStateSpace}, "its layers have attention",
+                                      "torchtitan models/common/decoder.py")),
     Under(Trainer::kTorchtitan,
           NotModelled(kTorch, {Ability::kExperts}, "its own experts are dispatched",
                       "torchtitan models/common/moe")),
@@ -516,6 +526,8 @@ constexpr CapabilityRow kRows[] = {
     Under(Trainer::kTorchtune,
           Lacks(kTorch, {Ability::kLinearAttention}, "its layers have attention",
                 "torchtune modules/attention.py, MultiHeadAttention")),
+    Under(Trainer::kTorchtune, Lacks(kTorch, {Ability::kStateSpace}, "its layers have attention",
+                                     "torchtune modules/attention.py, MultiHeadAttention")),
     Under(Trainer::kTorchtune,
           NotModelled(kTorch, kPreferences, "its recipes were not held against its code",
                       "torchtune recipes/full_dpo_distributed.py")),
@@ -564,6 +576,8 @@ constexpr CapabilityRow kRows[] = {
           NotModelled(kTorch, {Ability::kLatentAttention}, "its attention is its own",
                       "litgpt model.py, MultiheadLatentAttention")),
     Under(Trainer::kLitgpt, Lacks(kTorch, {Ability::kLinearAttention}, "its layers have attention",
+                                  "litgpt model.py, Block")),
+    Under(Trainer::kLitgpt, Lacks(kTorch, {Ability::kStateSpace}, "its layers have attention",
                                   "litgpt model.py, Block")),
     Under(Trainer::kLitgpt,
           Lacks(kTorch, kPreferences, "it predicts next tokens", "litgpt finetune/full.py")),
@@ -624,6 +638,7 @@ const std::array<AbilityName, kAbilityCount> kAbilityNames = {{
     {Ability::kLatentAttention, "model.transformer.key_value_rank", "set"},
     {Ability::kRankNormsAlone, "model.transformer.qk_norm", "per-rank without query_rank"},
     {Ability::kLinearAttention, "model.transformer.linear_value_head_count", "set"},
+    {Ability::kStateSpace, "model", "with state-space layers"},
     {Ability::kExperts, "model.transformer.expert_count", "any"},
     {Ability::kExpertParallel, "parallelism.expert_parallel_size", "above 1"},
     {Ability::kTokenDispatcher, "parallelism.token_dispatcher", "set"},

@@ -71,6 +71,7 @@ struct HfExperts {
   absl::string_view count = {};  // empty: it has none
   absl::string_view active_count = {};
   absl::string_view ffn_size = {};
+  absl::string_view input_size = {};       // null, unset and empty: they read what layers give
   absl::string_view shared_ffn_size = {};  // empty: there is no shared one
   absl::string_view renormalizes = {};     // empty: as the default says
   absl::string_view group_method = {};     // its group_limited_greedy masks groups
@@ -78,6 +79,7 @@ struct HfExperts {
   bool shared_gate = false;
   bool wide_weights = false;   // the router does not cast its weights back
   bool picks_layers = false;   // by decoder_sparse_step and mlp_only_layers
+  bool may_lack = false;       // a count of 0 is a network without experts
   bool counts_shared = false;  // n_shared_experts, each as wide as one; first_k_dense_replace
   bool biases = false;         // Experts::biases
   bool clamps = false;         // Experts::clamps
@@ -101,29 +103,49 @@ struct HfLinear {
   bool joint = false;            // LinearAttention::joint
 };
 
+// Fields that say what state space layers have, and the class's defaults. What has no name is as
+// the default says.
+struct HfStateSpace {
+  absl::string_view head_count = {};  // empty: it has none
+  absl::string_view head_size = {};   // "auto" and unset: what `expansion` leaves
+  absl::string_view state_size = {};
+  absl::string_view group_count = {};
+  absl::string_view kernel_size = {};
+  absl::string_view chunk_size = {};
+  absl::string_view expansion =
+      {};  // empty: heads need not be as wide as a multiple of hidden_size
+  absl::string_view bias = {};
+  absl::string_view convolution_bias = {};
+  absl::string_view attention_layers =
+      {};  // numbers of layers; empty: a list of what each layer is
+  StateSpace defaults = {};
+  bool one_sublayer = false;  // Transformer::one_sublayer
+};
+
 // What is left after names, switches and dropouts.
 enum class HfQuirk : uint8_t {
   kNone,
-  kBert,       // is_decoder, position_embedding_type
-  kBigCode,    // multi_query
-  kCohere,     // use_qk_norm
-  kErnie,      // as kBert, and use_task_id
-  kGlm,        // use_qk_norm, of each head; sliding_window is no field of its class
-  kFalcon,     // multi_query, new_decoder_architecture, parallel_attn, alibi
-  kMpt,        // attn_config, no_bias
-  kNeo,        // window_size
-  kNeoX,       // use_parallel_residual
-  kNoWindow,   // sliding_window is no field of its class
-  kOffset,     // two more positions
-  kOpt,        // word_embed_proj_dim, do_layer_norm_before, two more positions
-  kPersimmon,  // qk_layernorm, on
-  kPhi,        // qk_layernorm
-  kPostNorm,   // use_post_norm
-  kQwen1,      // no_bias; intermediate_size is both branches
-  kSoftcap,    // final_logit_softcapping, attn_logit_softcapping
-  kStableLm,   // use_parallel_residual, qk_layernorm
-  kOwnWindow,  // use_sliding_window, by a rule of the class's own
-  kWindow,     // use_sliding_window, max_window_layers
+  kBert,           // is_decoder, position_embedding_type
+  kBigCode,        // multi_query
+  kCohere,         // use_qk_norm
+  kErnie,          // as kBert, and use_task_id
+  kGraniteHybrid,  // position_embedding_type
+  kGlm,            // use_qk_norm, of each head; sliding_window is no field of its class
+  kFalcon,         // multi_query, new_decoder_architecture, parallel_attn, alibi
+  kMpt,            // attn_config, no_bias
+  kNeo,            // window_size
+  kNeoX,           // use_parallel_residual
+  kNoWindow,       // sliding_window is no field of its class
+  kOffset,         // two more positions
+  kOpt,            // word_embed_proj_dim, do_layer_norm_before, two more positions
+  kPersimmon,      // qk_layernorm, on
+  kPhi,            // qk_layernorm
+  kPostNorm,       // use_post_norm
+  kQwen1,          // no_bias; intermediate_size is both branches
+  kSoftcap,        // final_logit_softcapping, attn_logit_softcapping
+  kStableLm,       // use_parallel_residual, qk_layernorm
+  kOwnWindow,      // use_sliding_window, by a rule of the class's own
+  kWindow,         // use_sliding_window, max_window_layers
 };
 
 // What a class for sequence classification scores.
@@ -169,7 +191,9 @@ struct HfFamily {
   HfExperts experts = {};
   HfLatent latent = {};
   HfLinear linear = {};
+  HfStateSpace state_space = {};
   bool attention_gate = false;
+  bool wide_logits = false;
   bool remote_code = false;            // transformers 5.23 has no class of it
   absl::string_view next_tokens = {};  // layers that predict further tokens, which it leaves out
   HfSwitch switches[3] = {};

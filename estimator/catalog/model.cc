@@ -58,20 +58,44 @@ int64_t CountMlp(const Transformer& m, int64_t width) {
               Product({m.mlp_bias, Add(Multiply(ups, width), m.hidden_size)})});
 }
 
+// How many layers have what.
+struct LayerCounts {
+  int64_t attention = 0;
+  int64_t linear = 0;
+  int64_t state_space = 0;
+  int64_t mlp = 0;
+  int64_t experts = 0;
+};
+
+LayerCounts CountLayers(const Transformer& m) {
+  const int64_t L = m.layer_count;
+  LayerCounts counts;
+  counts.linear = m.linear.Any() ? m.linear.layers.CountOf(L) : 0;
+  counts.state_space = m.state_space.Any() ? m.state_space.layers.CountOf(L) : 0;
+  counts.experts = m.experts.Any() ? m.experts.layers.CountOf(L) : 0;
+  const int64_t others = L - counts.linear - counts.state_space;
+  counts.attention = m.one_sublayer ? m.attended.CountOf(L) : others;
+  counts.mlp = (m.one_sublayer ? others - counts.attention : L) - counts.experts;
+  return counts;
+}
+
 // Of all layers, and of as many routed experts in each as are asked for.
-int64_t CountMlps(const Transformer& m, int64_t routed) {
+int64_t CountMlps(const Transformer& m, const LayerCounts& layers, int64_t routed) {
   const Experts& experts = m.experts;
-  const int64_t with = experts.Any() ? experts.layers.CountOf(m.layer_count) : 0;
   const int64_t shared = experts.shared_ffn_size == 0 ? 0 : CountMlp(m, experts.shared_ffn_size);
+  const int64_t H = m.hidden_size;
+  const int64_t width = experts.input_size == 0 ? H : experts.input_size;
+  const int64_t projections = Sum({Product({2, H, width}), Product({m.mlp_bias, Add(H, width)})});
   const int64_t layer = Sum({
-      Product({experts.count, Add(m.hidden_size, experts.biases)}),  // router
-      Product({routed, m.gated_mlp ? 3 : 2, m.hidden_size, experts.ffn_size}),
-      Product({routed, experts.biases,
-               Add(Multiply(m.gated_mlp ? 2 : 1, experts.ffn_size), m.hidden_size)}),
+      Product({experts.count, Add(H, experts.biases)}),  // router
+      Product({experts.input_size > 0, projections}),
+      Product({routed, m.gated_mlp ? 3 : 2, width, experts.ffn_size}),
+      Product(
+          {routed, experts.biases, Add(Multiply(m.gated_mlp ? 2 : 1, experts.ffn_size), width)}),
       shared,
-      Product({experts.shared_gate, m.hidden_size}),
+      Product({experts.shared_gate, H}),
   });
-  return Sum({Product({m.layer_count - with, CountMlp(m, m.ffn_size)}), Product({with, layer})});
+  return Sum({Product({layers.mlp, CountMlp(m, m.ffn_size)}), Product({layers.experts, layer})});
 }
 
 // Of one layer's latent attention.
@@ -109,6 +133,23 @@ int64_t CountLinear(const Transformer& m) {
   });
 }
 
+// Of one layer's state space, the norm of what it gives with it.
+int64_t CountStateSpace(const Transformer& m) {
+  const StateSpace& space = m.state_space;
+  const int64_t H = m.hidden_size;
+  const int64_t I = Multiply(space.head_count, space.head_size);
+  const int64_t convolved = Add(I, Product({2, space.group_count, space.state_size}));
+  const int64_t projected = Sum({I, convolved, space.head_count});
+  return Sum({
+      Product({H, projected}),
+      Product({convolved, Add(space.kernel_size, space.convolution_bias)}),
+      Product({3, space.head_count}),  // decay, step, and what passes by
+      I,
+      Product({I, H}),
+      Product({space.bias, Add(projected, H)}),
+  });
+}
+
 // Of one layer's attention, norms on queries and keys with it.
 int64_t CountAttention(const Transformer& m) {
   if (m.latent.Any()) return CountLatent(m);
@@ -134,17 +175,19 @@ int64_t Count(const Transformer& m, int64_t routed) {
   const int64_t H = m.hidden_size, V = m.vocab_size;
   const int64_t E = m.embedding_size == 0 ? H : m.embedding_size;
   const int64_t norm = Multiply(m.norm_weight + m.norm_bias, H);
-  const int64_t linear = m.linear.Any() ? m.linear.layers.CountOf(m.layer_count) : 0;
+  const int64_t norms = m.one_sublayer ? 1 : NormsPerLayer(m.norm_placement);
+  const LayerCounts layers = CountLayers(m);
   return Sum({
       Product({V, E}),                    // token embedding
       Product({m.position_count, H}),     // learned positions
       Product({m.token_type_count, H}),   // BERT's segments
       Product({m.embedding_norm, norm}),  //
       Product({E == H ? 0 : 2, E, H}),    // projections in and out (OPT 350M)
-      Product({m.layer_count - linear, CountAttention(m)}),
-      Product({linear, CountLinear(m)}),
-      Product({m.layer_count, NormsPerLayer(m.norm_placement), norm}),
-      CountMlps(m, routed),           //
+      Product({layers.attention, CountAttention(m)}),
+      Product({layers.linear, CountLinear(m)}),
+      Product({layers.state_space, CountStateSpace(m)}),
+      Product({m.layer_count, norms, norm}),
+      CountMlps(m, layers, routed),   //
       Product({m.final_norm, norm}),  //
       CountHead(m, E, norm),
   });

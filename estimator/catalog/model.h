@@ -76,7 +76,15 @@ enum class RotaryTable : uint8_t { kPairs, kShared, kHalves };
 //                 DeepSeek)
 //   kWideSigmoid  of those, each score alone (DeepSeek V3)
 //   kPicked       nothing: it picks logits, and those alone get a softmax (gpt-oss)
-enum class Router : uint8_t { kSoftmax, kSigmoid, kWideSoftmax, kWideSigmoid, kPicked };
+//   kWidePicked   the same of logits in fp32 (Granite)
+enum class Router : uint8_t {
+  kSoftmax,
+  kSigmoid,
+  kWideSoftmax,
+  kWideSigmoid,
+  kPicked,
+  kWidePicked
+};
 
 // MLPs of which a router picks some for each token, in place of one. Symbols: X count,
 // K active_count, G ffn_size, U shared_ffn_size.
@@ -85,6 +93,7 @@ struct Experts {
   int64_t count = 0;  // 0: there are none
   int64_t active_count = 0;
   int64_t ffn_size = 0;
+  int64_t input_size = 0;       // they read and give so much, a product before and behind; 0: H
   int64_t shared_ffn_size = 0;  // of the MLP that every token passes; 0: none
   bool shared_gate = false;     // what that one gives is weighed, token by token
   bool renormalizes = false;    // the weights of those picked are made to sum to 1
@@ -94,8 +103,7 @@ struct Experts {
   bool clamps = false;          // gate and up are clamped, and up is added 1 to (gpt-oss)
   bool unnamed = false;         // names of an MLP's products reach none of them in PEFT (gpt-oss)
   Router router = Router::kSoftmax;
-  LayerSet layers{};       // that have them; the others have one MLP
-  bool irregular = false;  // in an order that no LayerSet has
+  LayerSet layers{};  // that have them; the others have one MLP
 
   bool Any() const { return count > 0; }
 };
@@ -128,10 +136,28 @@ struct LinearAttention {
   // One product makes what is convolved and the gate, one what corrects and decays (Qwen3-Next);
   // else four products.
   bool joint = false;
-  LayerSet layers{};       // that have it; the others have attention
-  bool irregular = false;  // in an order that no LayerSet has
+  LayerSet layers{};  // that have it; the others have attention
 
   bool Any() const { return value_head_count > 0; }
+};
+
+// State-space layers in place of attention, or beside layers that have that: a state of each head
+// is decayed, added to and read, chunk by chunk. Symbols: I head_count x head_size, Z group_count x
+// state_size. Heads of a group share what writes their states and what reads them.
+// Source: Dao and Gu 2024 (arXiv 2405.21060), Mamba 2; transformers models/bamba/modeling_bamba.py,
+// BambaMixer.
+struct StateSpace {
+  int64_t head_count = 0;  // 0: there is none
+  int64_t head_size = 0;
+  int64_t state_size = 0;
+  int64_t group_count = 1;
+  int64_t kernel_size = 4;  // tokens that the convolution before it reads
+  int64_t chunk_size = 256;
+  bool bias = false;  // of its products
+  bool convolution_bias = true;
+  LayerSet layers{};  // that have it
+
+  bool Any() const { return head_count > 0; }
 };
 
 // A transformer, decoder or encoder. Symbols (estimator/README.md): H
@@ -151,11 +177,10 @@ struct Transformer {
   int64_t position_count = 0;         // rows of a learned table, else 0
   int64_t rotary_position_count = 0;  // those that a config with rotary positions states, else 0
   RotaryTable rotary_table = RotaryTable::kPairs;
-  int64_t token_type_count = 0;    // rows of BERT's segment table, else 0
-  int64_t embedding_size = 0;      // OPT's word_embed_proj_dim; hidden_size elsewhere
-  int64_t sliding_window = 0;      // 0: none. Flash kernels keep no scores either way
-  LayerSet windowed{};             // the layers that have it
-  bool irregular_windows = false;  // in an order that no LayerSet has
+  int64_t token_type_count = 0;  // rows of BERT's segment table, else 0
+  int64_t embedding_size = 0;    // OPT's word_embed_proj_dim; hidden_size elsewhere
+  int64_t sliding_window = 0;    // 0: none. Flash kernels keep no scores either way
+  LayerSet windowed{};           // the layers that have it
   Activation activation = Activation::kSilu;
   bool gated_mlp = true;
   Norm norm = Norm::kRmsNorm;
@@ -192,7 +217,12 @@ struct Transformer {
   Experts experts;
   LatentAttention latent;
   LinearAttention linear;
+  StateSpace state_space;
+  // A layer is one sublayer: a state space, attention, experts or an MLP (Nemotron-H).
+  bool one_sublayer = false;
+  LayerSet attended{};          // of such layers, those that have attention
   bool attention_gate = false;  // what attention gives is weighed by numbers made beside queries
+  bool wide_logits = false;     // its class makes them fp32, and drops those that the head gave
   bool remote_code = false;     // transformers has no class of it: a checkpoint brings its own
   double hidden_dropout = 0;
   double attention_dropout = 0;

@@ -16,6 +16,7 @@
 #include "estimator/job/hf_heads.h"
 #include "estimator/job/hf_layers.h"
 #include "estimator/job/hf_reader.h"
+#include "estimator/job/hf_state_space.h"
 #include "estimator/job/hf_unmodelled.h"
 
 namespace plimsoll {
@@ -105,6 +106,7 @@ void SetTraits(const HfFamily& family, Transformer& model) {
   model.eager_scores = family.eager_scores;
   model.qk_norm = family.qk_norm;
   model.position_embedding = family.position_embedding;
+  model.wide_logits = family.wide_logits;
   model.remote_code = family.remote_code;
   model.attention_gate = family.attention_gate;
 }
@@ -221,9 +223,7 @@ void ReadLinear(const HfLinear& row, HfReader& reader, Transformer& model) {
     layers.push_back(listed ? types->items[static_cast<size_t>(i)].text == "linear_attention"
                             : !fourth);
   }
-  const std::optional<LayerSet> set = SetOf(layers);
-  linear.irregular = !set.has_value();
-  linear.layers = set.value_or(LayerSet{});
+  linear.layers = ReadSet("layer_types", layers, reader);
   if (std::find(layers.begin(), layers.end(), true) == layers.end()) linear = {};
 }
 
@@ -265,9 +265,7 @@ void ReadWindows(const HfDefaults& defaults, HfReader& reader, Transformer& mode
     model.sliding_window = 0;
     return;
   }
-  const std::optional<LayerSet> set = SetOf(windowed);
-  model.irregular_windows = !set.has_value();
-  model.windowed = set.value_or(LayerSet{});
+  model.windowed = ReadSet("layer_types", windowed, reader);
 }
 
 void ReadActivation(const HfFamily& family, HfReader& reader, Transformer& model) {
@@ -362,6 +360,13 @@ void ReadGlm(HfReader& reader, Transformer& model) {
   model.sliding_window = 0;
 }
 
+// Positions are rotated where it is said, and nowhere else.
+void ReadGraniteHybrid(HfReader& reader, Transformer& model) {
+  model.sliding_window = 0;
+  const bool rotates = reader.Text("position_embedding_type", "") == "rope";
+  if (!rotates) model.position_embedding = PositionEmbedding::kNone;
+}
+
 void ReadQwen1(HfReader& reader, Transformer& model) {
   if (model.ffn_size % 2 != 0) {
     reader.Refuse("intermediate_size", absl::StrCat(model.ffn_size), "must be even");
@@ -410,6 +415,8 @@ void ReadQuirk(const HfFamily& family, HfReader& reader, HfConfig* out) {
       return;
     case HfQuirk::kGlm:
       return ReadGlm(reader, model);
+    case HfQuirk::kGraniteHybrid:
+      return ReadGraniteHybrid(reader, model);
     case HfQuirk::kFalcon:
       return ReadFalcon(reader, model);
     case HfQuirk::kMpt:
@@ -430,10 +437,9 @@ void ReadQuirk(const HfFamily& family, HfReader& reader, HfConfig* out) {
     case HfQuirk::kOpt:
       return ReadOpt(reader, model);
     case HfQuirk::kPersimmon:
-      if (reader.Flag("qk_layernorm", true)) model.qk_norm = QkNorm::kPerHeadBias;
-      return;
     case HfQuirk::kPhi:
-      if (reader.Flag("qk_layernorm", false)) model.qk_norm = QkNorm::kPerHeadBias;
+      if (!reader.Flag("qk_layernorm", family.quirk == HfQuirk::kPersimmon)) return;
+      model.qk_norm = QkNorm::kPerHeadBias;
       return;
     case HfQuirk::kPostNorm:
       if (!reader.Flag("use_post_norm", true)) model.norm_placement = NormPlacement::kPre;
@@ -466,6 +472,7 @@ void ReadModel(const HfFamily& family, HfReader& reader, HfConfig* out) {
   ReadSizes(family, reader, model);
   ReadLatent(family.latent, reader, model);
   ReadLinear(family.linear, reader, model);
+  ReadStateSpace(family.state_space, reader, model);
   IgnoreNextTokens(family.next_tokens, reader);
   ReadWindows(family.defaults, reader, model);
   ReadActivation(family, reader, model);

@@ -20,14 +20,13 @@ constexpr int64_t kMostLayers = 4096;
 constexpr int64_t kMostWidth = int64_t{1} << 20;
 
 // Layers that have experts, of those that the model has.
-void SetLayers(const std::vector<bool>& layers, Transformer& model) {
+void SetLayers(absl::string_view field, const std::vector<bool>& layers, HfReader& reader,
+               Transformer& model) {
   if (std::find(layers.begin(), layers.end(), true) == layers.end()) {
     model.experts.count = 0;
     return;
   }
-  const auto set = SetOf(layers);
-  model.experts.irregular = !set.has_value();
-  model.experts.layers = set.value_or(LayerSet{});
+  model.experts.layers = ReadSet(field, layers, reader);
 }
 
 // Every n-th layer has experts, but for those that are named.
@@ -48,7 +47,7 @@ void ReadLayers(HfReader& reader, Transformer& model) {
       if (is_layer) layers[static_cast<size_t>(item.number)] = false;
     }
   }
-  SetLayers(layers, model);
+  SetLayers("mlp_only_layers", layers, reader, model);
 }
 
 // A list of which layers are "sparse", where there is one.
@@ -64,7 +63,7 @@ bool ReadList(HfReader& reader, Transformer& model) {
     known = known && (layers.back() || type.text == "dense");
   }
   if (known && static_cast<int64_t>(layers.size()) == model.layer_count) {
-    SetLayers(layers, model);
+    SetLayers("mlp_layer_types", layers, reader, model);
   } else {
     reader.Refuse(
         "mlp_layer_types", SeenValue(*types),
@@ -109,16 +108,28 @@ void RefuseTwoCounts(absl::string_view names, HfReader& reader) {
   reader.Refuse(both[1], second, absl::StrCat("must be as ", both[0], ", or unset"));
 }
 
+// Layers that are experts need some.
+void RefuseNone(absl::string_view count, HfReader& reader, Transformer& model) {
+  if (model.one_sublayer && model.experts.layers.CountOf(model.layer_count) > 0) {
+    reader.Refuse(count, "0", "must be above 0 where layers are experts");
+  }
+  model.experts = {};
+}
+
 }  // namespace
 
 void ReadExperts(const HfExperts& row, HfReader& reader, Transformer& model) {
   if (row.count.empty()) return;
   Experts& experts = model.experts;
-  experts.count =
-      reader.Size(row.count, kMostExperts, row.defaults.count, row.picks_layers ? 0 : 1);
+  experts.count = reader.Size(row.count, kMostExperts, row.defaults.count,
+                              row.picks_layers || row.may_lack ? 0 : 1);
   RefuseTwoCounts(row.count, reader);
+  if (row.may_lack && experts.count == 0) return RefuseNone(reader.Name(row.count), reader, model);
   experts.active_count = reader.Size(row.active_count, kMostExperts, row.defaults.active_count);
   experts.ffn_size = reader.Size(row.ffn_size, kMostWidth, row.defaults.ffn_size);
+  if (!row.input_size.empty()) {
+    experts.input_size = reader.Size(row.input_size, kMostWidth, 0, 0);
+  }
   if (!row.shared_ffn_size.empty()) {
     experts.shared_ffn_size =
         reader.Size(row.shared_ffn_size, kMostWidth, row.defaults.shared_ffn_size);
@@ -141,7 +152,8 @@ void ReadExperts(const HfExperts& row, HfReader& reader, Transformer& model) {
                   absl::StrCat("must be at most ", reader.Name(row.count), " ", experts.count));
   }
   if (row.picks_layers && model.layer_count > 0) ReadLayers(reader, model);
-  if (experts.count == 0) experts = {};
+  const bool none = model.one_sublayer && experts.layers.CountOf(model.layer_count) == 0;
+  if (experts.count == 0 || none) experts = {};
   RefuseRest(reader);
 }
 

@@ -2,15 +2,16 @@
 #ifndef PLIMSOLL_ESTIMATOR_JOB_HF_LAYERS_H_
 #define PLIMSOLL_ESTIMATOR_JOB_HF_LAYERS_H_
 
-#include <optional>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "estimator/base/layer_set.h"
+#include "estimator/job/hf_reader.h"
 
 namespace plimsoll {
 
-// The set of layers that are true, of one shape or another; none where no set is so.
-std::optional<LayerSet> SetOf(const std::vector<bool>& layers);
+// The set of layers that are true, which `field` says; refuses those that none has.
+LayerSet ReadSet(absl::string_view field, const std::vector<bool>& layers, HfReader& reader);
 
 }  // namespace plimsoll
 

@@ -218,6 +218,7 @@ class Signs {
     if (family == nullptr) return;
     if (!family->experts.count.empty()) seen_.emplace_back(kExperts);
     if (family->linear.value_head_count > 0) seen_.emplace_back(kLinear);
+    if (!family->state_space.head_count.empty()) seen_.emplace_back(kStateSpace);
     if (!family->next_tokens.empty()) seen_.emplace_back(kMultiToken);  // hf_config.cc warns
     if (family->latent.key_value_rank > 0) seen_.emplace_back(kLatent);
   }
@@ -299,6 +300,7 @@ class Signs {
       for (const ConfigValue& type : types->items) {
         // State-space layers go by this name too: their fields have told.
         if (absl::StrContains(type.text, "linear") && Seen(kStateSpace)) continue;
+        if (type.text == "mlp" && Seen(kStateSpace)) continue;
         if (!IsPlainLayer(type.text)) Refuse(reader, name, type, RuleOfLayer(type.text));
       }
     }

@@ -107,6 +107,8 @@ void CheckModelled(const JobSpec& spec, const Catalog& catalog, Check& check, Jo
   if (known && job.model != nullptr && job.model->experts.Any()) CheckExperts(spec, check, job);
   if (known && job.model != nullptr && job.model->latent.Any()) CheckLatent(spec, check, job);
   if (known && job.model != nullptr) CheckLinear(spec, check, job);
+  if (known && job.model != nullptr) CheckStateSpace(spec, check, job);
+  if (known && job.model != nullptr) CheckLayerKinds(check, job);
   CheckAllocator(spec.runtime.allocator, check, job);
 }
 

@@ -23,7 +23,8 @@ struct Versions {
 
 // Whether a model's class in transformers has habits of its release.
 bool IsOfTransformers(const Profile& profile, const Job& job) {
-  return profile.transformers_attention && job.model != nullptr && job.model->linear.Any();
+  return profile.transformers_attention && job.model != nullptr &&
+         (job.model->linear.Any() || job.model->state_space.Any());
 }
 
 Versions ReadVersions(const RuntimeSpec& spec, const Profile& newest, absl::string_view trainer,

@@ -21,7 +21,8 @@ bool HasPart(const LayerSet& layers, const Transformer& model) {
 void CheckShape(const Beside& experts, const Transformer& model) {
   const bool one_kernel = model.activation == Activation::kSilu ||
                           model.activation == Activation::kGelu ||
-                          model.activation == Activation::kGeluTanh;
+                          model.activation == Activation::kGeluTanh ||
+                          (model.one_sublayer && model.activation == Activation::kRelu2);
   experts.Refuse(!one_kernel, "model", NameOf(model.activation, kActivations));
   const bool plain = model.norm_placement == NormPlacement::kPre ||
                      model.norm_placement == NormPlacement::kPostOnly;
@@ -174,10 +175,6 @@ void CheckExperts(const JobSpec& spec, Check& check, const Job& job) {
   experts.RefusePartsAgain(spec.training.recompute, job);
   CheckShape(experts, model);
   experts.Refuse(job.compile, "runtime.compile", "true");
-  experts.Refuse(model.experts.irregular, "model", "experts on layers in no regular order");
-  experts.Refuse(
-      job.masks_windows && HasPart(model.windowed, model) && HasPart(model.experts.layers, model),
-      "model", "windows on some layers and experts on some");
   if (job.profile->dispatches_experts) {
     CheckDispatched(experts, check, job);
     check.Assume("model", "tokens in equal shares", "each expert is sent as many");

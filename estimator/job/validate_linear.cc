@@ -64,17 +64,6 @@ void CheckRelease(bool fla, Check& check, const Job& job) {
              {"runtime.versions"});
 }
 
-// Layers of two kinds: no third.
-void CheckLayers(const Beside& linear, Check& check, const Job& job) {
-  const Transformer& model = *job.model;
-  const bool some = model.experts.Any() && !model.experts.layers.HasAllOf(model.layer_count);
-  linear.Refuse(some, "model", "experts in some layers");
-  linear.Refuse(job.masks_windows, "model", "windows");
-  if (!model.linear.irregular) return;
-  check.Fail("model", "layer_types", "linear attention in layers of no period is not modelled",
-             ViolationCode::kNotModelled);
-}
-
 }  // namespace
 
 void ReadLinear(const TransformerSpec& spec, Check& check, Transformer& model) {
@@ -131,7 +120,7 @@ void CheckLinear(const JobSpec& spec, Check& check, const Job& job) {
   linear.Refuse(model.norm != Norm::kRmsNorm, "model", NameOf(model.norm, kNorms));
   const bool parts = job.recompute != RecomputeMode::kNone && job.recompute != RecomputeMode::kFull;
   linear.Refuse(parts, "training.recompute.mode", spec.training.recompute.mode.value_or(""));
-  CheckLayers(linear, check, job);
+  linear.Refuse(job.masks_windows, "model", "windows");
   const int64_t keys = Multiply(model.linear.value_head_count, model.linear.key_size);
   const int64_t values = Multiply(model.linear.value_head_count, model.linear.value_size);
   if (std::max(keys, values) > kWidest) {

@@ -399,8 +399,8 @@ void CheckPositions(Check& check, const Job& job) {
   }
 }
 
-// Layers whose windows are masked and others are blocks of their own, which come in turns from a
-// network's first layer on; nothing else divides them.
+// Layers whose windows are masked and others are blocks of their own, by their place in a network;
+// nothing else divides them.
 void CheckWindows(Check& check, const Job& job) {
   if (!job.masks_windows) return;
   const Transformer& model = *job.model;
@@ -414,7 +414,6 @@ void CheckWindows(Check& check, const Job& job) {
     fail("where ranks split the sequence", "parallelism.context_parallel_size");
   }
   if (model.windowed.HasAllOf(model.layer_count)) return;
-  if (model.irregular_windows) fail("where these layers come in no regular turns", "model");
   if (job.pipeline_parallel_size > 1) {
     fail("on a pipeline where some layers have none", "parallelism.pipeline_parallel_size");
   }

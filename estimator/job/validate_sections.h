@@ -61,6 +61,8 @@ void CheckPreference(const JobSpec& spec, Check& check, Job& job);
 void ReadLinear(const TransformerSpec& spec, Check& check, Transformer& model);
 void ReadLinearAttention(const TrainingSpec& spec, Check& check, Job& job);
 void CheckLinear(const JobSpec& spec, Check& check, const Job& job);
+void CheckStateSpace(const JobSpec& spec, Check& check, const Job& job);
+void CheckLayerKinds(Check& check, const Job& job);
 // Latent attention of a model that is spelled out.
 void ReadLatent(const TransformerSpec& spec, Check& check, Transformer& model);
 // The kernel that takes its values, which are not as wide as keys, where `usual` does not.

@@ -151,6 +151,17 @@ Elements LargestLayer(const Groups& groups, const Program& program) {
   return largest;
 }
 
+// Of the network's last layer, which backward comes to first; of a pipeline's stages that may be
+// any.
+Elements LastLayer(const Job& job, const Groups& groups, const Program& program) {
+  const int64_t last = job.model->layer_count - 1;
+  for (size_t i = 0; i < groups.size() && job.pipeline_parallel_size == 1; ++i) {
+    const Block& block = program.blocks[i];
+    if (block.kind == BlockKind::kLayer && block.layers.Has(last)) return groups[i];
+  }
+  return LargestLayer(groups, program);
+}
+
 // A rank's share of what is trained of a group, cast from the master's dtype to be gathered. What
 // is in the host's memory comes to the GPU first, one parameter after the other.
 // Source: torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py,
@@ -195,7 +206,7 @@ GatherSize SizeOf(const Job& job, const Elements& group) {
 void SizeParameters(const Job& job, int64_t row_shards, Block& block) {
   for (Parameter& parameter : block.parameters) {
     if (parameter.tied) continue;
-    const ParameterSums one = SumParameter(parameter, row_shards);
+    const ParameterSums one = SumParameter(block.kind, parameter, row_shards);
     const int64_t rows = Add(one.row_shard, one.frozen_row_shard);
     Parameter& whole = parameter.packed() ? block.parameters[parameter.packed_into] : parameter;
     whole.gathered_bytes =
@@ -618,6 +629,7 @@ void ApplyFsdp(const Job& job, Program& program) {
   const bool stays = !job.reshard_after_forward;
   const Groups groups = GroupsOf(job, program);
   const Elements of_layer = LargestLayer(groups, program);
+  const Elements of_last = LastLayer(job, groups, program);
   if (job.profile->flat_units) ApplyFlatUnits(job, groups, of_layer, program);
   GatherReference(job, groups, program);
   if (job.profile->shards_on_gpu && !job.offload_parameters) AddWholeGroups(job, program);
@@ -630,7 +642,7 @@ void ApplyFsdp(const Job& job, Program& program) {
     const bool reads = block.kind == BlockKind::kHead && HeadIsRead(job);
     const bool apart = GathersHeadApart(job);
     const Elements* const own = apart ? nullptr : &elements;
-    if (reads) GatherAroundHead(job, own, of_layer, !apart && Prefetches(job), block);
+    if (reads) GatherAroundHead(job, own, of_last, !apart && Prefetches(job), block);
     AddReduce(job, block, elements.trained);
     if (stays && GoesInBackward(job)) {
       HoldGroup(job, elements.all, block);
@@ -645,12 +657,12 @@ void ApplyFsdp(const Job& job, Program& program) {
   }
   const bool goes = (shares && !job.profile->keeps_shared_table) || job.profile->reshards_root;
   if (root && goes && !stays) {
-    AddReshardedRoot(job, of_layer, groups, program);
+    AddReshardedRoot(job, of_last, groups, program);
   } else if (root) {
-    AddRootGroup(job, of_layer, groups, program);
+    AddRootGroup(job, of_last, groups, program);
   }
   if (job.last_block_gathered) {
-    AddGathered(job, of_layer.all,
+    AddGathered(job, of_last.all,
                 {.name = "gathered.last_layer", .place = Place::kHeadStage, .alive = kLossAlone},
                 program);
   } else if (stays && !GoesInBackward(job)) {

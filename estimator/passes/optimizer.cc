@@ -120,10 +120,10 @@ void AddReplacedEmbedding(const Job& job, Program& program) {
 }
 
 // Under autocast a product has a 16-bit copy of its weight, until its backward. Where layers run
-// again, and cast again, another lives in autocast's cache until the loss is made. With TRL the
-// loss is made behind the model's forward, where autocast ends, and the head's product reads its
-// weight by slices. Source: aten/src/ATen/autocast_mode.cpp, cached_cast, clear_cache; accelerate,
-// accelerator.py, prepare_model.
+// again, and cast again, another lives in autocast's cache until the loss is made; the head, which
+// runs once, keeps the one that is in there. With TRL the loss is made behind the model's forward,
+// where autocast ends. Source: aten/src/ATen/autocast_mode.cpp, cached_cast, clear_cache;
+// accelerate, accelerator.py, prepare_model.
 void AddCasts(const Job& job, Program& program) {
   if (!job.precision.autocast) return;
   if (program.states.front().dtype == job.precision.Product()) return;
@@ -133,7 +133,7 @@ void AddCasts(const Job& job, Program& program) {
   const Phase last = behind ? Phase::kForward : Phase::kLoss;
   program.states.push_back({.name = "weights.cast",
                             .role = Role::kWeight,
-                            .basis = behind ? Basis::kWhole : Basis::kMatrices,
+                            .basis = Basis::kCached,
                             .dtype = job.precision.Product(),
                             .until_backward = true,
                             .alive = During(Phase::kForward, last, true, true)});

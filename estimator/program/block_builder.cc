@@ -38,6 +38,8 @@ Sizes::Sizes(const Job& job) {
   set(Symbol::kL, Multiply(model.linear.key_head_count, model.linear.key_size));
   set(Symbol::kM, Multiply(model.linear.value_head_count, model.linear.value_size));
   set(Symbol::kO, model.linear.value_head_count);
+  set(Symbol::kI, Multiply(model.state_space.head_count, model.state_space.head_size));
+  set(Symbol::kZ, Multiply(model.state_space.group_count, model.state_space.state_size));
   set(Symbol::kOne, 1);
 }
 

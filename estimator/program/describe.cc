@@ -17,9 +17,8 @@ constexpr absl::string_view kOps[] = {"",          " (product)",  " (attention)"
                                       " (gather)", " (dispatch)", " (combine)"};
 constexpr absl::string_view kGradients[] = {"", "shares gradients", "gradient in place"};
 constexpr absl::string_view kBases[] = {"parameters",
-                                        "matrices",
+                                        "layers' cast matrices",
                                         "picked parameters",
-                                        "matrices read whole",
                                         "other parameters",
                                         "matrices read in fp8",
                                         "all but matrices read in fp8",
@@ -183,8 +182,17 @@ std::string Line(const BlockBuffer& buffer) {
                       kEnds[static_cast<size_t>(buffer.end)]);
 }
 
-// "layers from 1, 0 to 4 of 6", "layer 0".
+std::string ListOf(const LayerSet& layers) {
+  std::vector<int64_t> list;
+  for (int64_t i = 0; i < LayerSet::kMostListed; ++i) {
+    if (layers.Has(i)) list.push_back(i);
+  }
+  return absl::StrCat("layers ", absl::StrJoin(list, " "));
+}
+
+// "layers from 1, 0 to 4 of 6", "layer 0", "layers 0 3 4".
 std::string InWords(const LayerSet& layers) {
+  if (layers.IsListed()) return ListOf(layers);
   if (layers.end == layers.begin + 1) return absl::StrCat("layer ", layers.begin);
   std::string words = "layers";
   if (layers.begin > 0) absl::StrAppend(&words, " from ", layers.begin);

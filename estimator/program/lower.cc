@@ -1,5 +1,10 @@
 #include "estimator/program/lower.h"
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "estimator/job/layer_kinds.h"
 #include "estimator/program/block_builder.h"
 #include "estimator/program/lower_norm.h"
 
@@ -107,30 +112,73 @@ Block LowerEmbedding(const Job& job, std::pmr::memory_resource* memory) {
 
 namespace {
 
-// One kind of layer, or two: some have linear attention, mask windows, or have experts, and the
-// others do not.
-void LowerLayers(const Job& job, Program& program) {
+LayerKind KindOf(const Job& job, int64_t layer) {
   const Transformer& model = *job.model;
-  const auto add = [&](const LayerKind& kind, const LayerSet& layers) {
-    program.blocks.push_back(LowerLayer(job, kind, program.blocks.get_allocator().resource()));
-    program.blocks.back().layers = layers;
-  };
-  const bool windows = job.masks_windows;
-  const bool experts = model.experts.Any();
-  const LayerSet& linear = model.linear.layers;
-  if (model.linear.Any() && !linear.HasAllOf(model.layer_count)) {
-    add({"layer", windows, experts}, Others(linear));
-    add({"linear layer", windows, experts, true}, linear);
-  } else if (model.linear.Any()) {
-    add({"layer", windows, experts, true}, {});
-  } else if (windows && !model.windowed.HasAllOf(model.layer_count)) {
-    add({"layer", false, experts}, Others(model.windowed));
-    add({"windowed layer", true, experts}, model.windowed);
-  } else if (experts && !model.experts.layers.HasAllOf(model.layer_count)) {
-    add({"layer", windows, false}, Others(model.experts.layers));
-    add({"expert layer", windows, true}, model.experts.layers);
-  } else {
-    add({"layer", windows, experts}, {});
+  LayerKind kind;
+  if (model.linear.Any() && model.linear.layers.Has(layer)) {
+    kind.mixer = Mixer::kLinear;
+  } else if (model.state_space.Any() && model.state_space.layers.Has(layer)) {
+    kind.mixer = Mixer::kStateSpace;
+  } else if (model.one_sublayer && !model.attended.Has(layer)) {
+    kind.mixer = Mixer::kNone;
+  } else if (job.masks_windows && model.windowed.Has(layer)) {
+    kind.mixer = Mixer::kWindowed;
+  }
+  if (model.experts.Any() && model.experts.layers.Has(layer)) kind.mlp = LayerMlp::kExperts;
+  if (model.one_sublayer && kind.mixer != Mixer::kNone) kind.mlp = LayerMlp::kNone;
+  return kind;
+}
+
+// By mixer, and of each what its second sublayer is; "layer" is what most networks have.
+absl::string_view NameOf(const LayerKind& kind, bool some_have_experts) {
+  constexpr absl::string_view kNames[][3] = {
+      {"empty layer", "MLP layer", "expert layer"},
+      {"attention layer", "layer", "expert layer"},
+      {"windowed attention layer", "windowed layer", "windowed expert layer"},
+      {"linear attention layer", "linear layer", "linear expert layer"},
+      {"state-space layer", "state-space layer", "state-space expert layer"}};
+  const bool plain = kind.mlp == LayerMlp::kExperts && !some_have_experts;
+  return kNames[static_cast<size_t>(kind.mixer)]
+               [static_cast<size_t>(plain ? LayerMlp::kDense : kind.mlp)];
+}
+
+struct Layers {
+  LayerKind kind;
+  std::vector<bool> are;
+};
+
+// Those of each kind, in the order of their mixers.
+std::vector<Layers> LayersOf(const Job& job) {
+  const int64_t count = job.model->layer_count;
+  std::vector<Layers> all;
+  for (int64_t i = 0; i < count; ++i) {
+    const LayerKind kind = KindOf(job, i);
+    const auto is = [&kind](const Layers& at) { return at.kind == kind; };
+    auto found = std::find_if(all.begin(), all.end(), is);
+    if (found == all.end()) {
+      all.push_back({kind, std::vector<bool>(static_cast<size_t>(count))});
+      found = all.end() - 1;
+    }
+    found->are[static_cast<size_t>(i)] = true;
+  }
+  std::sort(all.begin(), all.end(), [](const Layers& a, const Layers& b) {
+    return std::pair(a.kind.mixer, a.kind.mlp) < std::pair(b.kind.mixer, b.kind.mlp);
+  });
+  return all;
+}
+
+void LowerLayers(const Job& job, Program& program) {
+  std::pmr::memory_resource* const memory = program.blocks.get_allocator().resource();
+  if (HasOneKindOfLayer(job)) {
+    program.blocks.push_back(LowerLayer(job, "layer", KindOf(job, 0), memory));
+    return;
+  }
+  const std::vector<Layers> all = LayersOf(job);
+  const bool some = !job.model->experts.layers.HasAllOf(job.model->layer_count);
+  for (const Layers& layers : all) {
+    const absl::string_view name = all.size() == 1 ? "layer" : NameOf(layers.kind, some);
+    program.blocks.push_back(LowerLayer(job, name, layers.kind, memory));
+    program.blocks.back().layers = SetOf(layers.are).value();  // CheckLayerKinds
   }
 }
 
@@ -138,7 +186,7 @@ void LowerLayers(const Job& job, Program& program) {
 
 Program Lower(const ValidJob& job, std::pmr::memory_resource* memory) {
   Program program(memory);
-  program.blocks.reserve(4);
+  program.blocks.reserve(6);
   program.blocks.push_back(LowerEmbedding(*job, memory));
   LowerLayers(*job, program);
   program.blocks.push_back(LowerHead(*job, memory));

@@ -20,12 +20,19 @@ Program Lower(const ValidJob& job,
 //   embedding.positions.weight  [P, H]
 Block LowerEmbedding(const Job& job, std::pmr::memory_resource* memory);
 
+// What the first sublayer of a layer is, and what its second.
+//   kWindowed    attention whose windows have a mask: job.masks_windows
+//   kLinear      lower_linear.h
+//   kStateSpace  lower_state_space.h
+enum class Mixer : uint8_t { kNone, kAttention, kWindowed, kLinear, kStateSpace };
+enum class LayerMlp : uint8_t { kNone, kDense, kExperts };
+
 // What tells layers of one network apart.
 struct LayerKind {
-  absl::string_view name = "layer";
-  bool windowed = false;  // its attention has a mask: job.masks_windows
-  bool experts = false;   // in place of its MLP (lower_experts.h)
-  bool linear = false;    // in place of its attention (lower_linear.h)
+  Mixer mixer = Mixer::kAttention;
+  LayerMlp mlp = LayerMlp::kDense;
+
+  bool operator==(const LayerKind&) const = default;
 };
 
 // [B, S, H] -> [B, S, H]
@@ -35,7 +42,8 @@ struct LayerKind {
 //   mlp.down.weight       [H, F]       tensor axis 1
 // Source:  Korthikanti et al. 2022 (arXiv 2205.05198) for what is split by
 //          which; memory-saving kernels by Profile.
-Block LowerLayer(const Job& job, const LayerKind& kind, std::pmr::memory_resource* memory);
+Block LowerLayer(const Job& job, absl::string_view name, const LayerKind& kind,
+                 std::pmr::memory_resource* memory);
 
 // [B, S, H] -> loss
 //   head.weight  [V, H]  tensor axis 0; none of its own where tied

@@ -104,24 +104,35 @@ TensorId LowerScores(BlockBuilder& b, TensorId input) {
   return masked;
 }
 
-// The largest K logits of each token, and their softmax, in the dtype that products have.
-// Source: transformers, models/gpt_oss/modeling_gpt_oss.py, GptOssTopKRouter.forward.
-Routing LowerPicked(BlockBuilder& b, TensorId input) {
-  const TensorId logits = LowerLogits(b, input);
-  const DType dtype = b.block().tensors[logits].dtype;
+// The largest K logits of each token, and their softmax, in the dtype that products have or in
+// fp32. Source: transformers, models/gpt_oss/modeling_gpt_oss.py, GptOssTopKRouter.forward;
+// models/granitemoehybrid/modeling_granitemoehybrid.py, GraniteMoeHybridTopKRouter.forward.
+Routing LowerPicked(BlockBuilder& b, TensorId input, bool wide) {
+  TensorId logits = LowerLogits(b, input);
+  const DType own = b.block().tensors[logits].dtype;
+  const DType dtype = wide ? DType::kFp32 : own;
+  if (dtype != own) {
+    const TensorId cast = OfTokens(b, "router.logits.wide", b.Size(Symbol::kX), dtype);
+    b.Then("router.logits.wide", {logits}, {cast}, {});
+    logits = cast;
+  }
   const TensorId picked = OfTokens(b, "router.picked", b.Size(Symbol::kK), dtype);
   const TensorId experts = Indices(b, "router.experts");
   b.Then("router.top", {logits}, {picked, experts}, {experts});
   const TensorId weights = OfTokens(b, "router.weights", b.Size(Symbol::kK), dtype);
   b.Then("router.softmax", {picked}, {weights}, {weights});
-  return {weights, experts};
+  if (dtype == own) return {weights, experts};
+  const TensorId narrow = OfTokens(b, "router.weights.cast", b.Size(Symbol::kK), own);
+  b.Then("router.weights.cast", {weights}, {narrow}, {});
+  return {narrow, experts};
 }
 
 // The largest K of each token.
 Routing LowerRouter(BlockBuilder& b, TensorId input) {
   const Job& job = b.job();
-  if (job.model->experts.router == Router::kPicked) return LowerPicked(b, input);
   const Experts& experts = job.model->experts;
+  if (experts.router == Router::kPicked) return LowerPicked(b, input, false);
+  if (experts.router == Router::kWidePicked) return LowerPicked(b, input, true);
   const DType dtype = job.precision.activation;
   const TensorId scores = LowerScores(b, input);
   TensorId weights =
@@ -135,6 +146,16 @@ Routing LowerRouter(BlockBuilder& b, TensorId input) {
   return {narrow, picked};
 }
 
+// What an expert reads, and gives.
+Extent Inner(const BlockBuilder& b) {
+  Extent extent = b.Size(Symbol::kH);
+  const int64_t size = b.job().model->experts.input_size;
+  if (size == 0) return extent;
+  extent = b.Size(Symbol::kOne);
+  extent.size = size;
+  return extent;
+}
+
 // Tokens in the order of their experts, in the dtype of the experts' weights: autocast knows
 // no grouped products.
 TensorId Dispatch(BlockBuilder& b, TensorId input, TensorId order) {
@@ -142,10 +163,10 @@ TensorId Dispatch(BlockBuilder& b, TensorId input, TensorId order) {
   const DType dtype = b.job().precision.Grouped();
   const TensorId rows = Indices(b, "experts.rows");
   b.Then("experts.rows", {order}, {rows}, {});
-  TensorId routed = Routed(b, "experts.input", b.Size(Symbol::kH), own);
+  TensorId routed = Routed(b, "experts.input", Inner(b), own);
   b.Then("experts.dispatch", {input, rows}, {routed}, {rows});
   if (own == dtype) return routed;
-  const TensorId cast = Routed(b, "experts.input.cast", b.Size(Symbol::kH), dtype);
+  const TensorId cast = Routed(b, "experts.input.cast", Inner(b), dtype);
   b.Then("experts.input.cast", {routed}, {cast}, {});
   return cast;
 }
@@ -191,7 +212,7 @@ TensorId LowerClamped(BlockBuilder& b, TensorId gate, TensorId up) {
 TensorId LowerGatedActivation(BlockBuilder& b, TensorId routed, TensorId sorted) {
   const DType dtype = b.job().precision.Grouped();
   const Extent experts = b.Size(Symbol::kX);
-  const Extent hidden = b.Size(Symbol::kH);
+  const Extent hidden = Inner(b);
   const Extent width = b.Size(Symbol::kG);
   const TensorId out = Routed(b, "experts.gate_up.activation", b.Size(Symbol::kG, 2), dtype);
   Linear(b, "experts.gate_up", routed, out,
@@ -213,14 +234,19 @@ TensorId LowerPlainActivation(BlockBuilder& b, TensorId routed) {
   const Extent width = b.Size(Symbol::kG);
   const TensorId up = Routed(b, "experts.up.activation", width, dtype);
   Linear(b, "experts.up", routed, up,
-         {b.Weight("experts.up.weight", {b.Size(Symbol::kX), width, b.Size(Symbol::kH)}, kNoAxis)});
+         {b.Weight("experts.up.weight", {b.Size(Symbol::kX), width, Inner(b)}, kNoAxis)});
+  TensorId read = up;
+  if (b.job().model->activation == Activation::kRelu2) {  // two ops, which keep one tensor
+    read = Routed(b, "experts.relu", width, dtype);
+    b.Then("experts.relu", {up}, {read}, {read});
+  }
   const TensorId activated = Routed(b, "experts.activated", width, dtype);
-  b.Then("experts.activation", {up}, {activated}, {up});
+  b.Then("experts.activation", {read}, {activated}, {read});
   return activated;
 }
 
 TensorId LowerGroupedMlp(BlockBuilder& b, TensorId routed, TensorId sorted) {
-  const Extent hidden = b.Size(Symbol::kH);
+  const Extent hidden = Inner(b);
   const TensorId product = b.job().model->gated_mlp ? LowerGatedActivation(b, routed, sorted)
                                                     : LowerPlainActivation(b, routed);
   const TensorId out = Routed(b, "experts.down.activation", hidden, b.job().precision.Grouped());
@@ -235,7 +261,7 @@ TensorId Combine(BlockBuilder& b, TensorId out, TensorId weights, TensorId order
   const DType weighed = b.block().tensors[weights].dtype == DType::kFp32
                             ? DType::kFp32
                             : b.block().tensors[out].dtype;
-  const Extent hidden = b.Size(Symbol::kH);
+  const Extent hidden = Inner(b);
   const TensorId product = Routed(b, "experts.weighed", hidden, weighed);
   Op& weigh = b.Then("experts.weigh", {out, weights}, {product}, {out, weights});
   // Both products of the gradient are there at once: what is summed up for weights, and, before it
@@ -271,6 +297,37 @@ TensorId Weigh(BlockBuilder& b, TensorId input, TensorId shared) {
   return weighed;
 }
 
+struct ProjectionNames {
+  absl::string_view product;
+  absl::string_view weight;
+  absl::string_view bias;
+  absl::string_view cast;
+  absl::string_view output;
+};
+constexpr ProjectionNames kBefore = {"experts.before", "experts.before.weight",
+                                     "experts.before.bias", "experts.before.cast",
+                                     "experts.before.activation"};
+constexpr ProjectionNames kBehind = {"experts.behind", "experts.behind.weight",
+                                     "experts.behind.bias", "experts.behind.cast",
+                                     "experts.behind.activation"};
+
+// Around experts that are narrower than the layer.
+// Source: transformers models/nemotron_h/modeling_nemotron_h.py, NemotronHMoE.forward.
+TensorId Project(BlockBuilder& b, const ProjectionNames& names, TensorId input, Extent width) {
+  const Extent from = b.block().tensors[input].shape.extents[2];
+  const DType dtype = b.job().precision.activation;
+  TensorId read = input;
+  if (b.block().tensors[input].dtype != dtype) {
+    read = OfTokens(b, names.cast, from, dtype);
+    b.Then(names.cast, {input}, {read}, {});
+  }
+  const TensorId out = OfTokens(b, names.output, width, dtype);
+  Ids weights{b.Weight(names.weight, {width, from}, kNoAxis)};
+  if (b.job().model->mlp_bias) weights.Add(b.Weight(names.bias, {width}, kNoAxis));
+  Linear(b, names.product, read, out, weights);
+  return out;
+}
+
 TensorId LowerRouted(BlockBuilder& b, TensorId input) {
   const Routing routing = LowerRouter(b, input);
   const TensorId order = Indices(b, "experts.order");
@@ -278,10 +335,13 @@ TensorId LowerRouted(BlockBuilder& b, TensorId input) {
   b.Then("experts.sort", {routing.experts}, {order, sorted}, {});
   const TensorId weights =
       OfTokens(b, "experts.weights", b.Size(Symbol::kK), b.block().tensors[routing.weights].dtype);
-  const TensorId routed = Dispatch(b, input, order);
+  const bool narrow = b.job().model->experts.input_size > 0;
+  const TensorId read = narrow ? Project(b, kBefore, input, Inner(b)) : input;
+  const TensorId routed = Dispatch(b, read, order);
   b.Then("experts.weights", {routing.weights, order}, {weights}, {order});
   const TensorId out = LowerGroupedMlp(b, routed, sorted);
-  return Combine(b, out, weights, order, b.block().tensors[input].dtype);
+  const TensorId sum = Combine(b, out, weights, order, b.block().tensors[read].dtype);
+  return narrow ? Project(b, kBehind, sum, b.Size(Symbol::kH)) : sum;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // vocabulary this is the peak of nearly every job, so it is a small timeline of
 // its own.
 #include <algorithm>
+#include <utility>
 
 #include "estimator/program/block_builder.h"
 #include "estimator/program/lower.h"
@@ -104,15 +105,18 @@ TensorId LowerCrossEntropy(BlockBuilder& b, TensorId logits) {
   const Job& job = b.job();
   const LogitsHeld held = job.profile->logits_held;
   TensorId wide = logits;
-  b.block().tensors[logits].held = held == LogitsHeld::kForward;
+  const bool local = held == LogitsHeld::kForward;
+  b.block().tensors[logits].held = local;
   // A loss without a cast of its own reads 16 bits and gives such a gradient; autocast has it
   // computed in fp32. Source: transformers models/bert/modeling_bert.py, BertForMaskedLM.forward;
   // aten SoftMax.cpp, log_softmax with half_to_float.
   const bool casts = job.model->head != Head::kMaskedLanguageModel;
   if (job.precision.Product() != DType::kFp32 && casts) {
-    b.block().tensors[logits].leaves_hole = held != LogitsHeld::kForward;
+    b.block().tensors[logits].leaves_hole = !local;
     wide = Logits(b, "loss.logits.fp32", DType::kFp32);
     b.Then("loss.logits.fp32", {logits}, {wide}, {});
+    if (job.model->wide_logits)
+      std::swap(b.block().tensors[logits].held, b.block().tensors[wide].held);
   }
   const bool narrow = !casts && !job.precision.autocast;
   const TensorId log_softmax =
@@ -352,6 +356,9 @@ Block LowerHead(const Job& job, std::pmr::memory_resource* memory) {
   if (job.precision.residual != job.precision.Product()) {
     const TensorId cast = b.Narrow("head.input.cast", b.Size(Symbol::kH), job.precision.Product());
     b.Then("head.input.cast", {hidden}, {cast}, {});
+    // The model's output is a local of the class that has the head, as logits are.
+    const bool locals = job.profile->logits_held == LogitsHeld::kForward;
+    if (locals) b.block().tensors[b.block().tensors[hidden].storage].held = true;
     hidden = cast;
   }
   if (job.model->sentence_head) LowerSentenceHead(b, hidden);

@@ -8,6 +8,7 @@
 #include "estimator/program/lower_mlp.h"
 #include "estimator/program/lower_norm.h"
 #include "estimator/program/lower_product.h"
+#include "estimator/program/lower_state_space.h"
 
 namespace plimsoll {
 namespace {
@@ -580,12 +581,22 @@ constexpr ResidualNames kAttentionResidual = {"attention.dropout.hidden_mask",
                                               "attention.dropped_out", "attention.residual"};
 constexpr ResidualNames kMlpResidual = {"mlp.dropout.mask", "mlp.dropped", "mlp.residual"};
 
-TensorId LowerAttentionOf(BlockBuilder& b, const LayerKind& kind, TensorId input) {
-  return kind.linear ? LowerLinearAttention(b, input) : LowerAttention(b, input, kind.windowed);
+TensorId LowerMixer(BlockBuilder& b, const LayerKind& kind, TensorId input) {
+  switch (kind.mixer) {
+    case Mixer::kLinear:
+      return LowerLinearAttention(b, input);
+    case Mixer::kStateSpace:
+      return LowerStateSpace(b, input);
+    case Mixer::kNone:
+    case Mixer::kAttention:
+    case Mixer::kWindowed:
+      return LowerAttention(b, input, kind.mixer == Mixer::kWindowed);
+  }
+  return input;
 }
 
 TensorId LowerMlpOf(BlockBuilder& b, const LayerKind& kind, TensorId input) {
-  if (!kind.experts) return LowerMlp(b, input);
+  if (kind.mlp != LayerMlp::kExperts) return LowerMlp(b, input);
   return b.job().profile->dispatches_experts ? LowerDispatchedExperts(b, input)
                                              : LowerExperts(b, input);
 }
@@ -594,7 +605,7 @@ TensorId LowerMlpOf(BlockBuilder& b, const LayerKind& kind, TensorId input) {
 TensorId LowerParallelLayer(BlockBuilder& b, TensorId input, const LayerKind& kind) {
   const bool two = b.job().model->norm_placement == NormPlacement::kParallelTwo;
   const TensorId attention_in = LowerNorm(b, kAttentionNorm, input);
-  const TensorId attention = LowerAttentionOf(b, kind, attention_in);
+  const TensorId attention = LowerMixer(b, kind, attention_in);
   const TensorId mlp = LowerMlpOf(b, kind, two ? LowerNorm(b, kMlpNorm, input) : attention_in);
   const TensorId first = LowerResidual(b, kAttentionResidual, input, attention);
   return LowerResidual(b, kMlpResidual, first, mlp);
@@ -617,7 +628,7 @@ TensorId LowerSerialLayer(BlockBuilder& b, TensorId input, const LayerKind& kind
       placement == NormPlacement::kSandwich || placement == NormPlacement::kPostOnly;
   const bool on_sum = placement == NormPlacement::kPost;
   const TensorId read = before ? LowerNorm(b, kAttentionNorm, input) : input;
-  TensorId out = Refer(b, LowerAttentionOf(b, kind, read));
+  TensorId out = Refer(b, LowerMixer(b, kind, read));
   if (behind) out = LowerNorm(b, kAttentionPostNorm, out);
   TensorId middle = LowerResidual(b, kAttentionResidual, input, out);
   if (on_sum) middle = LowerNorm(b, kAttentionNorm, middle);
@@ -627,16 +638,28 @@ TensorId LowerSerialLayer(BlockBuilder& b, TensorId input, const LayerKind& kind
   return on_sum ? LowerNorm(b, kMlpNorm, sum) : sum;
 }
 
+// A layer that is a mixer alone, or an MLP, behind its one norm.
+TensorId LowerSublayer(BlockBuilder& b, TensorId input, const LayerKind& kind) {
+  if (kind.mixer != Mixer::kNone) {
+    const TensorId out = LowerMixer(b, kind, LowerNorm(b, kAttentionNorm, input));
+    return LowerResidual(b, kAttentionResidual, input, out);
+  }
+  const TensorId out = LowerMlpOf(b, kind, LowerNorm(b, kMlpNorm, input));
+  return LowerResidual(b, kMlpResidual, input, out);
+}
+
 }  // namespace
 
-Block LowerLayer(const Job& job, const LayerKind& kind, std::pmr::memory_resource* memory) {
-  BlockBuilder b(job, kind.name, BlockKind::kLayer, memory);
+Block LowerLayer(const Job& job, absl::string_view name, const LayerKind& kind,
+                 std::pmr::memory_resource* memory) {
+  BlockBuilder b(job, name, BlockKind::kLayer, memory);
   const TensorId input = b.Narrow("layer.input", b.Size(Symbol::kH), job.precision.residual);
   const NormPlacement placement = job.model->norm_placement;
   const bool parallel =
       placement == NormPlacement::kParallel || placement == NormPlacement::kParallelTwo;
-  const TensorId output =
-      parallel ? LowerParallelLayer(b, input, kind) : LowerSerialLayer(b, input, kind);
+  const TensorId output = job.model->one_sublayer ? LowerSublayer(b, input, kind)
+                          : parallel              ? LowerParallelLayer(b, input, kind)
+                                                  : LowerSerialLayer(b, input, kind);
   return std::move(b).Build(input, output);
 }
 

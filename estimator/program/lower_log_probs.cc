@@ -61,7 +61,7 @@ TensorId HeadWeight(BlockBuilder& b) {
   const Transformer& model = *b.job().model;
   const TensorId id = b.Weight("head.weight", {b.Size(Symbol::kV), b.Size(Symbol::kE)}, 0);
   b.block().parameters[id].tied = model.tied_embeddings;
-  b.block().parameters[id].sliced = true;
+  b.block().parameters[id].uncached = true;
   return id;
 }
 

@@ -9,7 +9,8 @@ namespace {
 // Source: bitsandbytes/optim/optimizer.py, Optimizer8bit.get_state_buffer.
 constexpr int64_t kLeastPaged = 100000;
 
-void AddParameter(const Parameter& parameter, int64_t row_shards, ParameterSums& sums) {
+void AddParameter(BlockKind kind, const Parameter& parameter, int64_t row_shards,
+                  ParameterSums& sums) {
   const int64_t rows = parameter.shape.extents[0].Local();
   const bool matrix = parameter.shape.rank == 2;
   const int64_t columns =
@@ -29,14 +30,13 @@ void AddParameter(const Parameter& parameter, int64_t row_shards, ParameterSums&
   sums.parameters = Add(sums.parameters, elements);
   if (parameter.of_experts()) sums.experts = Add(sums.experts, elements);
   sums.largest = std::max(sums.largest, elements);
-  const bool product = matrix && !parameter.embedding;
-  if (product) sums.matrices = Add(sums.matrices, elements);
+  if (matrix && kind == BlockKind::kLayer && !parameter.uncached)
+    sums.cached = Add(sums.cached, elements);
   if (elements >= kLeastPaged) {
     sums.paged = Add(sums.paged, elements);
     if (parameter.picked) sums.paged_picked = Add(sums.paged_picked, elements);
   }
   if (parameter.picked) sums.picked = Add(sums.picked, elements);
-  if (parameter.sliced) sums.sliced = Add(sums.sliced, elements);
   if (parameter.fp8) sums.fp8 = Add(sums.fp8, elements);
   const int64_t sides = matrix ? Add(rows, columns) : rows;
   sums.rows_and_columns = Add(sums.rows_and_columns, sides);
@@ -57,9 +57,9 @@ void RaiseLargest(const std::pmr::vector<Parameter>& parameters, ParameterSums& 
 
 }  // namespace
 
-ParameterSums SumParameter(const Parameter& parameter, int64_t row_shards) {
+ParameterSums SumParameter(BlockKind kind, const Parameter& parameter, int64_t row_shards) {
   ParameterSums sums;
-  AddParameter(parameter, row_shards, sums);
+  AddParameter(kind, parameter, row_shards, sums);
   return sums;
 }
 
@@ -70,13 +70,13 @@ BlockSums SumBlock(const Block& block, int64_t row_shards) {
   for (const Parameter& parameter : block.parameters) {
     any_tied = any_tied || parameter.tied;
     any_packed = any_packed || parameter.packed();
-    if (!parameter.tied) AddParameter(parameter, row_shards, sums.own);
+    if (!parameter.tied) AddParameter(block.kind, parameter, row_shards, sums.own);
   }
   if (any_packed) RaiseLargest(block.parameters, sums.own);
   sums.all = sums.own;
   if (!any_tied) return sums;
   for (const Parameter& parameter : block.parameters) {
-    if (parameter.tied) AddParameter(parameter, row_shards, sums.all);
+    if (parameter.tied) AddParameter(block.kind, parameter, row_shards, sums.all);
   }
   return sums;
 }
@@ -86,8 +86,7 @@ void AddBlocks(const ParameterSums& block, int64_t count, ParameterSums& sums) {
   const auto add = [count](int64_t& sum, int64_t one) { sum = Add(sum, Multiply(one, count)); };
   add(sums.parameters, block.parameters);
   add(sums.experts, block.experts);
-  add(sums.matrices, block.matrices);
-  add(sums.sliced, block.sliced);
+  add(sums.cached, block.cached);
   add(sums.fp8, block.fp8);
   add(sums.paged, block.paged);
   add(sums.picked, block.picked);
@@ -166,12 +165,10 @@ int64_t WholeBytes(const State& state, const ParameterSums& sums) {
       if (state.expert_shards == 0) return sharded(SelectedElements(state, sums) - paged);
       return Add(sharded(SelectedElements(state, sums) - sums.experts),
                  Bytes(state.dtype, CeilDivide(sums.experts, state.expert_shards)));
-    case Basis::kMatrices:
-      return sharded(sums.matrices);
+    case Basis::kCached:
+      return sharded(sums.cached);
     case Basis::kPicked:
       return sharded(sums.picked - paged_picked);
-    case Basis::kWhole:
-      return sharded(sums.matrices - sums.sliced);
     case Basis::kOthers:
       return sharded((sums.parameters - paged) - (sums.picked - paged_picked));
     case Basis::kFp8:

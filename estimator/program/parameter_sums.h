@@ -13,12 +13,11 @@ namespace plimsoll {
 // Units: elements. Of parameters that are trained, and apart from these of those that are not.
 struct ParameterSums {
   int64_t parameters = 0;
-  int64_t experts = 0;   // of these, those of experts
-  int64_t matrices = 0;  // two axes, no lookup table
-  int64_t sliced = 0;    // of these, those that products read slice by slice
-  int64_t fp8 = 0;       // and in fp8
-  int64_t paged = 0;     // of tensors that are large enough to be paged
-  int64_t picked = 0;    // by the optimizer
+  int64_t experts = 0;  // of these, those of experts
+  int64_t cached = 0;   // matrices of layers whose casts are in autocast's cache
+  int64_t fp8 = 0;      // and in fp8
+  int64_t paged = 0;    // of tensors that are large enough to be paged
+  int64_t picked = 0;   // by the optimizer
   int64_t paged_picked = 0;
   int64_t rows_and_columns = 0;
   int64_t largest = 0;
@@ -55,7 +54,8 @@ inline int64_t CountOnStage(const Block& block, const Stage& stage) {
   return 0;
 }
 
-ParameterSums SumParameter(const Parameter& parameter, int64_t row_shards);
+// Of one, of a block of that kind.
+ParameterSums SumParameter(BlockKind kind, const Parameter& parameter, int64_t row_shards);
 BlockSums SumBlock(const Block& block, int64_t row_shards);
 
 // Adds `count` blocks like the one that `block` is of.

@@ -1,6 +1,7 @@
 #include "estimator/program/program.h"
 
 #include <algorithm>
+#include <cassert>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -10,7 +11,7 @@ namespace {
 
 constexpr absl::string_view kSymbols[] = {"B", "S", "H", "E", "F", "A", "C", "N", "D",
                                           "V", "P", "T", "R", "X", "K", "G", "U", "Q",
-                                          "J", "Y", "W", "L", "M", "O", ""};
+                                          "J", "Y", "W", "L", "M", "O", "I", "Z", ""};
 
 std::string InSymbols(const Extent& extent) {
   std::string text;
@@ -46,6 +47,7 @@ std::string InNumbers(const Shape& shape) {
 }
 
 TensorId AddTensor(Block& block, const Tensor& tensor) {
+  assert(block.tensors.size() < kNoTensor);
   const auto id = static_cast<TensorId>(block.tensors.size());
   block.tensors.push_back(tensor);
   block.tensors.back().storage = id;

@@ -29,7 +29,8 @@ namespace plimsoll {
 // heads, D head size, V vocabulary (padded), P positions, T token types, R an adapter's rank,
 // X experts, K experts of each token, G an expert's width, U that of shared experts; of latent
 // attention Q the queries' rank, J that of keys and values, Y what is rotated, W values' width; of
-// linear attention L keys' width, M values', O heads of values.
+// linear attention L keys' width, M values', O heads of values; of state spaces I heads' width, Z
+// that of what writes their states, or reads them.
 enum class Symbol : uint8_t {
   kB,
   kS,
@@ -55,6 +56,8 @@ enum class Symbol : uint8_t {
   kL,
   kM,
   kO,
+  kI,
+  kZ,
   kOne,
 };
 
@@ -140,7 +143,7 @@ struct Parameter {
   bool quantized = false;        // frozen, in a dtype that no product reads
   bool tied = false;             // the same tensor as the embedding, when on one rank
   bool picked = false;           // by the optimizer, whose states of it are others than of the rest
-  bool sliced = false;           // read slice by slice: autocast makes no copy of it whole
+  bool uncached = false;         // autocast does not cast it whole: its cache has no copy
   bool fp8 = false;              // products read it in fp8
   uint8_t packed_into = 255;     // the parameter whose tensor it is a part of; 255: its own
   int64_t gathered_bytes = 0;    // of its tensor, while its group's weights are gathered
@@ -185,7 +188,7 @@ struct Tensor {
 
 // A short list of tensors or parameters; adding beyond its room is a bug.
 struct Ids {
-  std::array<TensorId, 10> ids{};
+  std::array<TensorId, 12> ids{};
   uint8_t count = 0;
 
   Ids() = default;
@@ -365,9 +368,8 @@ struct Gathers {
 
 // What a state's size follows from.
 //   kParameters       the rank's parameters that are selected
-//   kMatrices         those with two axes and no lookup
+//   kCached           matrices of layers whose casts are in autocast's cache
 //   kPicked           those that the optimizer treats apart
-//   kWhole            of these, those that products read whole
 //   kOthers           the rest beside kPicked
 //   kFp8              those that products read in fp8
 //   kNotFp8           the rest of those
@@ -377,9 +379,8 @@ struct Gathers {
 //   kBytesPerLayer    `fixed_bytes` for each layer of the stage
 enum class Basis : uint8_t {
   kParameters,
-  kMatrices,
+  kCached,
   kPicked,
-  kWhole,
   kOthers,
   kFp8,
   kNotFp8,

@@ -16,7 +16,7 @@ Ids CastsOf(const Job& job, Block& block, const Op& product) {
   Ids casts;
   for (const TensorId at : product.parameters) {
     const Parameter& weight = block.parameters[at];
-    const bool whole = weight.shape.rank == 2 && !weight.sliced && !weight.quantized;
+    const bool whole = weight.shape.rank == 2 && !weight.uncached && !weight.quantized;
     if (!whole || weight.dtype == job.precision.Product()) continue;
     if (weight.packed() && casts.count > 0) {
       Extent& rows = block.tensors[casts.ids[casts.count - 1]].shape.extents[0];

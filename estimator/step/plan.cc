@@ -28,7 +28,7 @@ int64_t PeriodOf(const Network& network, const Span& span, int64_t layer_count) 
     const LayerSet& layers = block.layers;
     const bool here = layers.begin <= span.begin && span.end <= std::min(layers.end, layer_count);
     if (block.kind != BlockKind::kLayer || !here) continue;
-    period = std::lcm(period, std::max<int64_t>(layers.period, 1));
+    period = std::lcm(period, layers.Turn());
     period = std::lcm(period, std::max<int64_t>(block.recompute_unit, 1));
   }
   return period;
@@ -142,7 +142,7 @@ void Planner::ForwardLayers(bool reference, absl::FunctionRef<void(const StageBl
     const auto layers = [&](int64_t begin, int64_t end) {
       for (int64_t layer = begin; layer < end; ++layer) add(LayerAt(layer, reference));
     };
-    const int64_t times = (span.end - span.begin) / span.period;
+    const int64_t times = (span.end - span.begin) / span.period;  // 0 where it never repeats
     const int64_t rest = span.begin + times * span.period;
     Repeat(times, span.period, [&] { layers(span.begin, span.begin + span.period); });
     Once([&] { layers(rest, span.end); });

@@ -48,12 +48,13 @@ StageStates::Dealt StageStates::None() const {
 // Of one tensor of parameters, all that is packed into it.
 ParameterSums StageStates::SumTensor(const State& state, const StageBlock& at,
                                      const Parameter& tensor) const {
-  const std::pmr::vector<Parameter>& parameters = program_.blocks[at.block].parameters;
+  const Block& block = program_.blocks[at.block];
+  const std::pmr::vector<Parameter>& parameters = block.parameters;
   ParameterSums sums;
   for (const Parameter& part : parameters) {
     const bool packed = part.packed() && &parameters[part.packed_into] == &tensor;
     if (!IsOf(state, part) || (&part != &tensor && !packed)) continue;
-    AddBlocks(SumParameter(part, program_.row_shards), 1, sums);
+    AddBlocks(SumParameter(block.kind, part, program_.row_shards), 1, sums);
   }
   return sums;
 }

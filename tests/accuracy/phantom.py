@@ -59,7 +59,8 @@ def sets_of(row):
     if row.text("cp"):
         of = f"context {of}"
     for prefix, name in (("phantom-ft-", "tuning"), ("phantom-titan-", "torchtitan"),
-                         ("phantom-ln-", "linear"), ("phantom-ex-", "experts")):
+                         ("phantom-ln-", "linear"), ("phantom-ex-", "experts"),
+                         ("phantom-ss-", "state space")):
         if row.id.startswith(prefix):
             of = f"{name} {of}"
     return [f"phantom {of}{row.text('what_is_measured')}"]
@@ -90,8 +91,9 @@ def _model(row):
     layers = row.number("layers", 0)
     if layers:
         config["num_hidden_layers"] = layers
-        if "layer_types" in config:
-            config["layer_types"] = config["layer_types"][:layers]
+        for name in ("layer_types", "layers_block_type"):
+            if name in config:
+                config[name] = config[name][:layers]
     return {"model": {"hf_config": config}}
 
 

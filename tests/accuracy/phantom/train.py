@@ -17,6 +17,8 @@ import torch.distributed as dist
 import transformers
 
 STEPS = 3
+LISTS = ("layer_types", "layers_block_type")  # what each layer is
+STATE_SPACES = ("bamba", "granitemoehybrid", "nemotron_h")
 
 
 def load(path):
@@ -28,14 +30,17 @@ def shortened(config, layers):
     """What of a configuration changes where it has so many layers; 0: as it is."""
     if not layers:
         return {}
-    kinds = {"layer_types": config["layer_types"][:layers]} if "layer_types" in config else {}
+    kinds = {name: config[name][:layers] for name in LISTS if name in config}
     return {"num_hidden_layers": layers, **kinds}
 
 
-def hide_kernels(row):
-    """A row of Python's own linear attention finds no package of its kernels."""
+def choose_kernels(row, config):
+    """A row of Python's own linear attention finds no package of its kernels; those of state-space
+    layers are in a folder of their own, as one of them is linear attention's too."""
     if row.get("linear") == "torch":
         sys.modules["fla"] = None
+    if config["model_type"] in STATE_SPACES:
+        sys.path.insert(0, os.environ["STATE_SPACE_PACKAGES"])
 
 
 def model_of(config, row, device):
@@ -350,7 +355,7 @@ def step_in_deepspeed(engine, row):
 
 def main():
     config, row = load(sys.argv[1]), load(sys.argv[2])
-    hide_kernels(row)
+    choose_kernels(row, config)
     config.update(shortened(config, int(row["layers"] or 0)))
     if row["wrapper"].startswith("zero"):
         engine = in_deepspeed(config, row)

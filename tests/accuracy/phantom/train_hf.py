@@ -11,7 +11,7 @@ import tempfile
 import torch
 import transformers
 
-from train import hide_kernels
+from train import choose_kernels, shortened
 
 STEPS = 3
 LAYERS = {
@@ -65,12 +65,8 @@ def contexts_of(row):
 
 
 def config_of(values, row):
-    layers = int(row["layers"] or 0)
-    config = transformers.AutoConfig.for_model(**values)
-    if layers:
-        config.num_hidden_layers = layers
-        if getattr(config, "layer_types", None):
-            config.layer_types = config.layer_types[:layers]
+    changed = shortened(values, int(row["layers"] or 0))
+    config = transformers.AutoConfig.for_model(**{**values, **changed})
     config.use_cache = False
     return config
 
@@ -88,7 +84,7 @@ class Data(torch.utils.data.Dataset):
 
 def main():
     values, row = load(sys.argv[1]), load(sys.argv[2])
-    hide_kernels(row)
+    choose_kernels(row, values)
     with tempfile.TemporaryDirectory() as folder:
         arguments = transformers.TrainingArguments(**arguments_of(row, folder))
         model = transformers.AutoModelForCausalLM.from_config(config_of(values, row),

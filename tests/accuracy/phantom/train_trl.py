@@ -16,7 +16,7 @@ import transformers
 import trl
 
 import train_hf
-from train import hide_kernels
+from train import choose_kernels
 
 ROWS = 512
 CLASSES = {
@@ -89,7 +89,7 @@ def adapter_of(row):
 
 def main():
     config, row = train_hf.load(sys.argv[1]), train_hf.load(sys.argv[2])
-    hide_kernels(row)
+    choose_kernels(row, config)
     method, values = words_of(row["preference"])
     with tempfile.TemporaryDirectory() as folder:
         arguments = arguments_of(row, method, values, folder)

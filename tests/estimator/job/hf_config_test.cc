@@ -292,6 +292,26 @@ constexpr FamilyRow kFamilyRows[] = {
      165704},
     {"bert untied", kMultiHead,
      R"("model_type": "bert", "type_vocab_size": 2, "tie_word_embeddings": false)", 230768},
+    {"bamba of state spaces alone", kLlamaLike,
+     R"("model_type": "bamba", "mamba_n_heads": 8, "mamba_d_state": 16)", 268008},
+    {"bamba with attention in a layer, and biases", kLlamaLike,
+     R"("model_type": "bamba", "attn_layer_indices": [1], "mamba_proj_bias": true, "mamba_conv_bias": false, "attention_bias": true, "mlp_bias": true, "mamba_n_heads": 8, "mamba_d_state": 16)",
+     251488},
+    {"granitemoehybrid", kLlamaLike,
+     R"("model_type": "granitemoehybrid", "num_local_experts": 4, "layer_types": ["mamba", "mamba", "attention"], "shared_intermediate_size": 32, "mamba_n_heads": 8, "mamba_d_state": 16)",
+     435248},
+    {"granitemoehybrid without experts, by its older words", kLlamaLike,
+     R"("model_type": "granitemoehybrid", "num_local_experts": 0, "num_experts_per_tok": 0, "tie_word_embeddings": true, "layer_types": ["attention", "mamba", "mamba"], "shared_intermediate_size": 96, "mamba_n_groups": 2, "mamba_n_heads": 8, "mamba_d_state": 16)",
+     190576},
+    {"granitemoehybrid of attention alone", kLlamaLike,
+     R"("model_type": "granitemoehybrid", "num_local_experts": 0, "layer_types": ["attention", "attention", "attention"], "position_embedding_type": "rope", "shared_intermediate_size": 96)",
+     214464},
+    {"nemotron_h by its pattern", kLlamaLike,
+     R"("model_type": "nemotron_h", "hybrid_override_pattern": "M-M*E", "mamba_num_heads": 4, "mamba_head_dim": 16, "ssm_state_size": 8, "n_groups": 2, "head_dim": 16, "n_routed_experts": 4, "moe_intermediate_size": 24, "moe_shared_expert_intermediate_size": 40)",
+     209112},
+    {"nemotron_h by its list, with biases", kLlamaLike,
+     R"("model_type": "nemotron_h", "layers_block_type": ["mlp", "mamba", "attention"], "mlp_bias": true, "use_bias": true, "use_conv_bias": false, "mamba_num_heads": 4, "mamba_head_dim": 16, "ssm_state_size": 8, "head_dim": 16, "n_groups": 4)",
+     178672},
 };
 
 TEST(FamilyTest, CountsAsTransformersDoes) {
@@ -619,15 +639,37 @@ TEST(TraitTest, LayersThatSeeWindows) {
     const HfConfig config = Read(absl::StrCat("{", kLlamaLike, fields, "}"));
     EXPECT_THAT(Violations(config), IsEmpty()) << fields;
     EXPECT_EQ(Windowed(config.model), layers) << fields;
-    EXPECT_FALSE(config.model.irregular_windows) << fields;
   }
 }
 
-TEST(TraitTest, WindowsInNoRegularTurns) {
+TEST(TraitTest, WindowsInNoTurnsAreListed) {
   const HfConfig config = Read(absl::StrCat("{", kLlamaLike, R"("model_type": "olmo3",
       "layer_types": ["sliding_attention", "full_attention", "full_attention", "sliding_attention",
                       "full_attention", "sliding_attention"]})"));
-  EXPECT_TRUE(config.model.irregular_windows);
+  EXPECT_THAT(Violations(config), IsEmpty());
+  EXPECT_TRUE(config.model.windowed.IsListed());
+  EXPECT_EQ(Windowed(config.model), "0 3 5");
+}
+
+// More than a list has room for are modelled where they come in turns.
+TEST(TraitTest, ListsHaveAnEnd) {
+  const auto read = [](int64_t count, int64_t odd) {
+    std::vector<std::string> types;
+    for (int64_t i = 0; i < count; ++i) {
+      const bool windowed = i % 2 == 0 || i == odd;
+      types.push_back(windowed ? R"("sliding_attention")" : R"("full_attention")");
+    }
+    return Read(absl::StrCat(R"({"model_type": "olmo3", "hidden_size": 64, "vocab_size": 256,
+        "intermediate_size": 128, "num_attention_heads": 4, "sliding_window": 16,
+        "num_hidden_layers": )",
+                             count, R"(, "layer_types": [)", absl::StrJoin(types, ", "), "]}"));
+  };
+  EXPECT_THAT(Violations(read(256, 5)), IsEmpty());
+  EXPECT_THAT(Violations(read(257, -1)), IsEmpty());
+  EXPECT_THAT(
+      Violations(read(257, 5)),
+      ElementsAre("job.model.hf_config.layer_types: 257 layers; layers that come in no turns are "
+                  "modelled up to 256"));
 }
 
 TEST(TraitTest, ClassesWithoutSdpa) {
@@ -932,7 +974,7 @@ TEST(RefusalTest, ArchitecturesThatAreNotModelled) {
       {"mamba", R"("state_size": 16)", "state_size: 16; state-space layers are not modelled yet"},
       {"mamba", R"("ssm_cfg": {"layer": "Mamba2"})",
        "ssm_cfg: an object; state-space layers are not modelled yet"},
-      {"bamba", R"("mamba_d_state": 128)",
+      {"falcon_h1", R"("mamba_d_state": 128)",
        "mamba_d_state: 128; state-space layers are not modelled yet"},
       {"olmo_hybrid", R"("linear_num_key_heads": 16)",
        "linear_num_key_heads: 16; linear attention is not modelled yet"},
@@ -981,6 +1023,102 @@ TEST(RefusalTest, ArchitecturesThatAreNotModelled) {
     EXPECT_THAT(Violations(config), ElementsAre(absl::StrCat(kField, ".", row.said)));
     EXPECT_EQ(config.violations[0].code, ViolationCode::kNotModelled) << row.said;
   }
+}
+
+// Layers by kind: what says so, in whatever words.
+TEST(StateSpaceTest, LayersAreReadAsEachClassDoes) {
+  struct Row {
+    absl::string_view fields;
+    absl::string_view layers;  // a letter for each: s state space, a attention, e experts, m MLP
+  };
+  const Row rows[] = {
+      {R"("model_type": "bamba", "num_hidden_layers": 5, "attn_layer_indices": [1, 4, 9])",
+       "sassa"},
+      {R"("model_type": "granitemoehybrid", "num_hidden_layers": 4, "num_local_experts": 0,
+          "layer_types": ["mamba", "linear_attention", "attention", "full_attention"])",
+       "ssaa"},
+      {R"("model_type": "nemotron_h", "hybrid_override_pattern": "ME*-M-")", "seamsm"},
+      {R"("model_type": "nemotron_h", "hybrid_override_pattern": "MM",
+          "layers_block_type": ["mlp", "mamba", "moe", "attention"])",
+       "msea"},
+      {R"("model_type": "nemotron_h", "num_hidden_layers": 9)", "seam"},
+  };
+  for (const Row& row : rows) {
+    const HfConfig config =
+        Read(absl::StrCat("{", R"("hidden_size": 64, "vocab_size": 100, "intermediate_size": 96,
+        "num_attention_heads": 8, "num_key_value_heads": 2, "mamba_n_heads": 8, )",
+                          row.fields, "}"));
+    ASSERT_THAT(Violations(config), IsEmpty()) << row.fields;
+    const Transformer& model = config.model;
+    std::string layers;
+    for (int64_t i = 0; i < model.layer_count; ++i) {
+      const bool space = model.state_space.layers.Has(i);
+      const bool attends = model.one_sublayer ? model.attended.Has(i) : !space;
+      const bool experts = model.experts.Any() && model.experts.layers.Has(i);
+      layers += space ? 's' : attends ? 'a' : experts ? 'e' : 'm';
+    }
+    EXPECT_EQ(layers, row.layers);
+  }
+}
+
+TEST(StateSpaceTest, SizesAreReadAsEachClassDoes) {
+  const auto read = [](absl::string_view fields) {
+    return Read(absl::StrCat("{", kLlamaLike, fields, "}"));
+  };
+  const StateSpace bamba = read(R"("model_type": "bamba", "mamba_n_heads": 8)").model.state_space;
+  EXPECT_EQ(bamba.head_size, 16) << "twice the hidden size, over its heads";
+  EXPECT_EQ(bamba.state_size, 256);
+  EXPECT_EQ(bamba.chunk_size, 256);
+  EXPECT_TRUE(bamba.convolution_bias);
+  const StateSpace nemotron =
+      read(R"("model_type": "nemotron_h", "hybrid_override_pattern": "M", "chunk_size": 64,
+              "mamba_n_groups": 4)")
+          .model.state_space;
+  EXPECT_EQ(nemotron.head_count, 128);
+  EXPECT_EQ(nemotron.head_size, 64);
+  EXPECT_EQ(nemotron.group_count, 4);
+  EXPECT_EQ(nemotron.chunk_size, 64);
+  EXPECT_EQ(read(R"("model_type": "granitemoehybrid", "mamba_n_heads": 8,
+                    "num_local_experts": 0)")
+                .model.position_embedding,
+            PositionEmbedding::kNone);
+  const auto refusals = [&](absl::string_view fields) {
+    return Violations(read(absl::StrCat(R"("mamba_n_heads": 8, )", fields)));
+  };
+  EXPECT_THAT(refusals(R"("model_type": "bamba", "mamba_d_head": 32)"),
+              ElementsAre("job.model.hf_config.mamba_n_heads: 8; heads of 32 must be as wide "
+                          "together as mamba_expand times hidden_size: 128"));
+  EXPECT_THAT(refusals(R"("model_type": "bamba", "mamba_n_groups": 3)"),
+              ElementsAre("job.model.hf_config.mamba_n_groups: 3; must divide mamba_n_heads 8"));
+  EXPECT_THAT(refusals(R"("model_type": "granitemoehybrid", "num_local_experts": 0,
+                          "layer_types": ["mamba"])"),
+              ElementsAre("job.model.hf_config.layer_types: a list; must be mamba or attention for "
+                          "each of 3 layers"));
+  EXPECT_THAT(refusals(R"("model_type": "bamba", "mamba_d_head": "wide")"),
+              ElementsAre(R"(job.model.hf_config.mamba_d_head: "wide"; must be a whole number)"
+                          " from 1 to 65536"));
+  for (const char* indices : {"[2.5]", "[-1]", "1"}) {
+    EXPECT_THAT(refusals(absl::StrCat(R"("model_type": "bamba", "attn_layer_indices": )", indices)),
+                ElementsAre(testing::EndsWith("must be a list of whole numbers from 0 on")));
+  }
+  EXPECT_THAT(refusals(R"("model_type": "nemotron_h", "hybrid_override_pattern": "ME",
+                          "n_routed_experts": 0)"),
+              ElementsAre("job.model.hf_config.n_routed_experts: 0; must be above 0 where layers "
+                          "are experts"));
+  EXPECT_THAT(refusals(absl::StrCat(R"("model_type": "nemotron_h", "hybrid_override_pattern": ")",
+                                    std::string(300, 'M'), R"(")")),
+              ElementsAre("job.model.hf_config.hybrid_override_pattern: 300 layers; layers of "
+                          "several kinds are modelled up to 256"));
+  EXPECT_THAT(refusals(R"("model_type": "nemotron_h", "hybrid_override_pattern": ["M"])"),
+              ElementsAre("job.model.hf_config.hybrid_override_pattern: a list; must be of M, *, E "
+                          "and -"));
+  EXPECT_THAT(refusals(R"("model_type": "nemotron_h", "hybrid_override_pattern": "MX")"),
+              ElementsAre(R"(job.model.hf_config.hybrid_override_pattern: "MX"; must be of M, *, )"
+                          "E and -"));
+  EXPECT_EQ(read(R"("model_type": "nemotron_h", "hybrid_override_pattern": "ME",
+                    "moe_latent_size": 24)")
+                .model.experts.input_size,
+            24);
 }
 
 // Source: transformers, configuration_<model_type>.py and modeling_<model_type>.py.

@@ -150,21 +150,6 @@ TEST(ValidateExpertsTest, RefusesShapesThatNoClassHas) {
                         });
 }
 
-TEST(ValidateExpertsTest, RefusesLayersInNoRegularOrder) {
-  const auto with = [](absl::FunctionRef<void(Transformer&)> change) {
-    return Refusals(WithModel(Job(), change));
-  };
-  EXPECT_THAT(with([](Transformer& model) { model.experts.irregular = true; }),
-              testing::ElementsAre(NotModelled("model: experts on layers in no regular order")));
-  EXPECT_THAT(
-      with([](Transformer& model) {
-        model.sliding_window = 16;
-        model.windowed = {.period = 2};
-        model.experts.layers = {.begin = 1};
-      }),
-      testing::ElementsAre(NotModelled("model: windows on some layers and experts on some")));
-}
-
 // Megatron-Core sends tokens to experts on other ranks.
 JobSpec Dispatched() {
   JobSpec job = Job();

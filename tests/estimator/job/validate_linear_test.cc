@@ -114,14 +114,6 @@ TEST(ValidateLinearTest, RefusesWhatIsNotModelledBesideIt) {
                             {"norms behind",
                              [](JobSpec& j) { Shape(j).norm_placement = "post"; },
                              {NotModelled("model: post")}},
-                            {"experts in some layers",
-                             [](JobSpec& j) {
-                               Shape(j).activation = "silu";
-                               Shape(j).expert_count = 8;
-                               Shape(j).active_expert_count = 2;
-                               Shape(j).dense_layer_count = 1;
-                             },
-                             {NotModelled("model: experts in some layers")}},
                             {"adapters of its products",
                              [](JobSpec& j) {
                                j.training.adapter.method = "lora";

@@ -494,11 +494,6 @@ TEST(ValidateTrainingTest, MasksOfSomeLayersGoWithNoOtherDivision) {
   EXPECT_THAT(
       Refusals(again),
       testing::ElementsAre(rule + "where only some layers are run again; flash needs no mask"));
-  const JobSpec irregular =
-      WithModel(Windowed(16), [](Transformer& model) { model.irregular_windows = true; });
-  EXPECT_THAT(Refusals(irregular),
-              testing::ElementsAre(rule + "where these layers come in no regular "
-                                          "turns; flash needs no mask"));
 }
 
 TEST(ValidateTrainingTest, AutoPicksTheKernelThatFrameworkAndGpuHave) {

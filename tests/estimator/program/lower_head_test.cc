@@ -209,5 +209,24 @@ TEST(LowerHeadTest, AFusedLossNeverMakesAllLogits) {
   EXPECT_EQ(InNumbers(FindTensor(head, "head.weight_gradient").shape), "[256, 64]");
 }
 
+// A class that makes logits fp32 drops those that its head gave; the model's fp32 output is a local
+// of the class under autocast, where the head reads a copy.
+TEST(LowerHeadTest, LocalsOfTheClassLiveUntilItReturns) {
+  const auto held = [](const char* preset, bool wide) {
+    const JobSpec job = WithModel(With(SmallJob(), "ddp", preset),
+                                  [wide](Transformer& model) { model.wide_logits = wide; });
+    std::vector<std::string> names;
+    const Program program = ProgramOf(job);
+    for (const Tensor& tensor : FindBlock(program, "head").tensors) {
+      if (tensor.held) names.emplace_back(tensor.name);
+    }
+    return names;
+  };
+  EXPECT_THAT(held("bf16-pure", false), testing::ElementsAre("head.logits"));
+  EXPECT_THAT(held("bf16-pure", true), testing::ElementsAre("loss.logits.fp32"));
+  EXPECT_THAT(held("fp32", true), testing::ElementsAre("head.logits"));
+  EXPECT_THAT(held("bf16-autocast", false), testing::ElementsAre("final.norm", "head.logits"));
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/jobs.h"
@@ -292,6 +293,48 @@ TEST(LowerLayerTest, WindowsAreMasksToSdpa) {
   const Tensor& mask = FindTensor(windowed, "attention.mask");
   EXPECT_EQ(mask.Bytes(), 2 * 32 * 32 * 2);
   EXPECT_EQ(KeptNamed(windowed, {"attention.mask"}), mask.Bytes());
+}
+
+// A block for each kind of layer that there is, whatever makes them differ, and whatever turns they
+// come in.
+TEST(LowerLayerTest, LayersOfEachKindAreABlock) {
+  const auto blocks = [](absl::FunctionRef<void(Transformer&)> change) {
+    const Program program = Lowered(Valid(WithModel(SmallJob(), [&](Transformer& model) {
+      model.layer_count = 8;
+      model.activation = Activation::kSilu;
+      change(model);
+    })));
+    std::vector<std::string> rows;
+    for (const Block& block : program.blocks) {
+      if (block.kind != BlockKind::kLayer) continue;
+      std::vector<int64_t> layers;
+      for (int64_t i = 0; i < 8; ++i) {
+        if (block.layers.Has(i)) layers.push_back(i);
+      }
+      rows.push_back(absl::StrCat(block.name, " ", absl::StrJoin(layers, "")));
+    }
+    return rows;
+  };
+  const auto add_experts = [](Transformer& model, const LayerSet& layers) {
+    model.experts = {.count = 4, .active_count = 2, .ffn_size = 32, .layers = layers};
+  };
+  EXPECT_THAT(blocks([](Transformer&) {}), ElementsAre("layer 01234567"));
+  EXPECT_THAT(blocks([&](Transformer& model) { add_experts(model, {}); }),
+              ElementsAre("layer 01234567"));
+  EXPECT_THAT(blocks([&](Transformer& model) { add_experts(model, {.begin = 2}); }),
+              ElementsAre("layer 01", "expert layer 234567"));
+  EXPECT_THAT(blocks([&](Transformer& model) {
+                add_experts(model, {.begin = 1});
+                model.sliding_window = 16;
+                model.windowed = {.period = 4, .to = 3};
+              }),
+              ElementsAre("expert layer 37", "windowed layer 0", "windowed expert layer 12456"));
+  EXPECT_THAT(
+      blocks([&](Transformer& model) {
+        add_experts(model, {.end = 3});
+        model.linear = {1, 1, 16, 16, 4, false, {.period = 3, .from = 1, .to = 2}};
+      }),
+      ElementsAre("layer 356", "expert layer 02", "linear layer 47", "linear expert layer 1"));
 }
 
 // Rows of a mask are padded to eight.

@@ -114,9 +114,8 @@ TEST(PeakTest, EndsAreOnTheEndStages) {
 TEST(PeakTest, StatesFollowTheirBasis) {
   ParameterSums sums;
   sums.parameters = 1000;
-  sums.matrices = 600;
+  sums.cached = 600;
   sums.picked = 700;
-  sums.sliced = 100;
   sums.rows_and_columns = 50;
   sums.largest = 300;
   sums.layers = 4;
@@ -130,8 +129,7 @@ TEST(PeakTest, StatesFollowTheirBasis) {
   };
   EXPECT_EQ(bytes(Basis::kParameters, 1), 4000);
   EXPECT_EQ(bytes(Basis::kParameters, 3), 4 * 334) << "padded";
-  EXPECT_EQ(bytes(Basis::kMatrices, 1), 2400);
-  EXPECT_EQ(bytes(Basis::kWhole, 1), 2000);
+  EXPECT_EQ(bytes(Basis::kCached, 1), 2400);
   EXPECT_EQ(bytes(Basis::kPicked, 1), 2800);
   EXPECT_EQ(bytes(Basis::kOthers, 1), 1200);
   EXPECT_EQ(bytes(Basis::kRowsAndColumns, 1), 200);
