@@ -125,6 +125,7 @@ class Sublayers {
 
 std::vector<bool> Are(const std::vector<Sublayer>& sublayers, Sublayer which) {
   std::vector<bool> are;
+  are.reserve(sublayers.size());
   for (const Sublayer at : sublayers) are.push_back(at == which);
   return are;
 }
