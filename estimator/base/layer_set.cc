@@ -25,7 +25,7 @@ LayerSet OfPeriod(const std::vector<bool>& layers, int64_t period) {
 
 std::optional<LayerSet> SetOf(const std::vector<bool>& layers) {
   const auto count = static_cast<int64_t>(layers.size());
-  LayerSet behind{.begin = std::find(layers.begin(), layers.end(), true) - layers.begin()};
+  const LayerSet behind{.begin = std::find(layers.begin(), layers.end(), true) - layers.begin()};
   if (Is(behind, layers)) return behind;
   const LayerSet before{.end = std::find(layers.begin(), layers.end(), false) - layers.begin()};
   if (Is(before, layers)) return before;

@@ -47,7 +47,7 @@ struct LayerSet {
     return std::max<int64_t>(Below(last) - Below(begin), 0);
   }
   bool HasAllOf(int64_t count) const { return CountOf(count) == count; }
-  // Requires: there is one
+  // Requires: there is a first
   int64_t First() const {
     if (IsListed()) {
       int64_t index = begin;
@@ -57,7 +57,7 @@ struct LayerSet {
     const int64_t place = begin % period;
     return begin - place + (place < to ? std::max(place, from) : period + from);
   }
-  // After how many layers it repeats.
+  // After how many layers it repeats; a list does not, and is no longer than that.
   int64_t Turn() const { return IsListed() ? kMostListed : period; }
 
  private:
@@ -76,9 +76,8 @@ struct LayerSet {
 
 // The layers that are not in it.
 //
-// Requires: `layers` is all, lacks its beginning, or lacks one part of each period: its first or
-// its
-//           last
+// Requires: `layers` is all, lacks its beginning, or lacks one part of each period, its first or
+//           its last
 inline LayerSet Others(const LayerSet& layers) {
   LayerSet others;
   if (layers.period == 1) {

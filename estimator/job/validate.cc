@@ -103,12 +103,13 @@ void CheckModelled(const JobSpec& spec, const Catalog& catalog, Check& check, Jo
   if (job.preference.has_value() && job.profile != &UnknownFramework()) {
     CheckPreference(spec, check, job);
   }
-  const bool known = job.profile != &UnknownFramework();
-  if (known && job.model != nullptr && job.model->experts.Any()) CheckExperts(spec, check, job);
-  if (known && job.model != nullptr && job.model->latent.Any()) CheckLatent(spec, check, job);
-  if (known && job.model != nullptr) CheckLinear(spec, check, job);
-  if (known && job.model != nullptr) CheckStateSpace(spec, check, job);
-  if (known && job.model != nullptr) CheckLayerKinds(check, job);
+  if (job.profile != &UnknownFramework() && job.model != nullptr) {
+    if (job.model->experts.Any()) CheckExperts(spec, check, job);
+    if (job.model->latent.Any()) CheckLatent(spec, check, job);
+    CheckLinear(spec, check, job);
+    CheckStateSpace(spec, check, job);
+    CheckLayerKinds(check, job);
+  }
   CheckAllocator(spec.runtime.allocator, check, job);
 }
 

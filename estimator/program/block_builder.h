@@ -25,6 +25,9 @@ struct Sizes {
   std::array<int64_t, static_cast<size_t>(Symbol::kOne) + 1> of;
 };
 
+// One that is no multiple of a symbol.
+inline Extent Number(int64_t size) { return {.size = size}; }
+
 // What a tensor row may say beside its shape.
 struct Row {
   DType dtype = DType::kBf16;

@@ -43,8 +43,7 @@ void SumRows(BlockBuilder& b, Op& lookup) {
   const int64_t tokens = job.LocalTokens();
   if (tokens <= kFew || job.deterministic) return;
   const int64_t table = CeilDivide(job.model->vocab_size, job.tensor_parallel_size);
-  Extent rows = b.Size(Symbol::kOne);
-  rows.size = Add(tokens / kRowsAtOnce, std::min(tokens, table));
+  const Extent rows = Number(Add(tokens / kRowsAtOnce, std::min(tokens, table)));
   lookup.backward_temporaries = {
       b.Add("embedding.rows", {rows, b.Size(Symbol::kE)},
             {.dtype = DType::kFp32, .role = Role::kTemporary, .differentiable = false})};

@@ -35,8 +35,7 @@ Extent Chunks(const BlockBuilder& b) {
 
 // A state of each chunk and head: keys' size by values'.
 TensorId States(BlockBuilder& b, absl::string_view name, DType dtype, Role role) {
-  Extent keys = b.Size(Symbol::kOne);
-  keys.size = b.job().model->linear.key_size;
+  const Extent keys = Number(b.job().model->linear.key_size);
   return b.Add(name, {b.Size(Symbol::kB), Chunks(b), b.Size(Symbol::kM), keys},
                {.dtype = dtype, .tensor_axis = 2, .role = role, .differentiable = false});
 }

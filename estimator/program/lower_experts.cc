@@ -104,6 +104,14 @@ TensorId LowerScores(BlockBuilder& b, TensorId input) {
   return masked;
 }
 
+// Weights in the dtype that what they weigh has.
+TensorId Narrow(BlockBuilder& b, TensorId weights, DType dtype) {
+  if (b.block().tensors[weights].dtype == dtype) return weights;
+  const TensorId narrow = OfTokens(b, "router.weights.cast", b.Size(Symbol::kK), dtype);
+  b.Then("router.weights.cast", {weights}, {narrow}, {});
+  return narrow;
+}
+
 // The largest K logits of each token, and their softmax, in the dtype that products have or in
 // fp32. Source: transformers, models/gpt_oss/modeling_gpt_oss.py, GptOssTopKRouter.forward;
 // models/granitemoehybrid/modeling_granitemoehybrid.py, GraniteMoeHybridTopKRouter.forward.
@@ -121,10 +129,7 @@ Routing LowerPicked(BlockBuilder& b, TensorId input, bool wide) {
   b.Then("router.top", {logits}, {picked, experts}, {experts});
   const TensorId weights = OfTokens(b, "router.weights", b.Size(Symbol::kK), dtype);
   b.Then("router.softmax", {picked}, {weights}, {weights});
-  if (dtype == own) return {weights, experts};
-  const TensorId narrow = OfTokens(b, "router.weights.cast", b.Size(Symbol::kK), own);
-  b.Then("router.weights.cast", {weights}, {narrow}, {});
-  return {narrow, experts};
+  return {Narrow(b, weights, own), experts};
 }
 
 // The largest K of each token.
@@ -140,20 +145,13 @@ Routing LowerRouter(BlockBuilder& b, TensorId input) {
   const TensorId picked = Indices(b, "router.experts");
   b.Then("router.top", {scores}, {weights, picked}, {picked});
   if (experts.renormalizes) weights = Renormalize(b, weights);
-  if (experts.wide_weights || b.block().tensors[weights].dtype == dtype) return {weights, picked};
-  const TensorId narrow = OfTokens(b, "router.weights.cast", b.Size(Symbol::kK), dtype);
-  b.Then("router.weights.cast", {weights}, {narrow}, {});
-  return {narrow, picked};
+  return {experts.wide_weights ? weights : Narrow(b, weights, dtype), picked};
 }
 
 // What an expert reads, and gives.
 Extent Inner(const BlockBuilder& b) {
-  Extent extent = b.Size(Symbol::kH);
   const int64_t size = b.job().model->experts.input_size;
-  if (size == 0) return extent;
-  extent = b.Size(Symbol::kOne);
-  extent.size = size;
-  return extent;
+  return size == 0 ? b.Size(Symbol::kH) : Number(size);
 }
 
 // Tokens in the order of their experts, in the dtype of the experts' weights: autocast knows
@@ -300,16 +298,13 @@ TensorId Weigh(BlockBuilder& b, TensorId input, TensorId shared) {
 struct ProjectionNames {
   absl::string_view product;
   absl::string_view weight;
-  absl::string_view bias;
   absl::string_view cast;
   absl::string_view output;
 };
 constexpr ProjectionNames kBefore = {"experts.before", "experts.before.weight",
-                                     "experts.before.bias", "experts.before.cast",
-                                     "experts.before.activation"};
+                                     "experts.before.cast", "experts.before.activation"};
 constexpr ProjectionNames kBehind = {"experts.behind", "experts.behind.weight",
-                                     "experts.behind.bias", "experts.behind.cast",
-                                     "experts.behind.activation"};
+                                     "experts.behind.cast", "experts.behind.activation"};
 
 // Around experts that are narrower than the layer.
 // Source: transformers models/nemotron_h/modeling_nemotron_h.py, NemotronHMoE.forward.
@@ -322,9 +317,7 @@ TensorId Project(BlockBuilder& b, const ProjectionNames& names, TensorId input, 
     b.Then(names.cast, {input}, {read}, {});
   }
   const TensorId out = OfTokens(b, names.output, width, dtype);
-  Ids weights{b.Weight(names.weight, {width, from}, kNoAxis)};
-  if (b.job().model->mlp_bias) weights.Add(b.Weight(names.bias, {width}, kNoAxis));
-  Linear(b, names.product, read, out, weights);
+  Linear(b, names.product, read, out, {b.Weight(names.weight, {width, from}, kNoAxis)});
   return out;
 }
 

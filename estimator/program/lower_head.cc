@@ -45,8 +45,7 @@ void LowerSentenceHead(BlockBuilder& b, TensorId input) {
   const Extent hidden = b.Size(Symbol::kH);
   const DType dtype = b.job().precision.activation;
   const TensorId pooled = b.Add("head.pooled", {b.Size(Symbol::kB), hidden}, {.dtype = dtype});
-  Extent classes = b.Size(Symbol::kOne);
-  classes.size = 2;
+  const Extent classes = Number(2);
   b.Then("head.pooler", {input}, {pooled}, {pooled}).parameters = {
       b.Weight("head.pooler.weight", {hidden, hidden}, kNoAxis),
       b.Weight("head.pooler.bias", {hidden}, kNoAxis),
@@ -310,8 +309,7 @@ void LowerFusedHead(BlockBuilder& b, TensorId hidden) {
   const TensorId weight = b.Weight("head.weight", {vocab, width}, 0);
   b.block().parameters[weight].tied = model.tied_embeddings;
   const Row temporary{.dtype = dtype, .role = Role::kLoss, .differentiable = false};
-  Extent rows = b.Size(Symbol::kOne);
-  rows.size = slice;
+  const Extent rows = Number(slice);
   const TensorId logits = b.Add("head.slice.logits", {rows, vocab}, temporary);
   const TensorId product = b.Add("head.slice.weight_gradient", {vocab, width}, temporary);
   const TensorId wide =

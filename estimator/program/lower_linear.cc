@@ -24,11 +24,9 @@ struct Projections {
   Ids locals;
 };
 
-// 2L + M; a number, as it is no multiple of one symbol.
+// 2L + M.
 Extent MixedWidth(const BlockBuilder& b) {
-  Extent width = b.Size(Symbol::kOne);
-  width.size = Add(b.Size(Symbol::kL, 2).size, b.Size(Symbol::kM).size);
-  return width;
+  return Number(Add(b.Size(Symbol::kL, 2).size, b.Size(Symbol::kM).size));
 }
 
 struct ProductNames {
@@ -97,8 +95,7 @@ TensorId Convolve(BlockBuilder& b, TensorId mixed) {
   const Job& job = b.job();
   const DType dtype = job.precision.activation;
   const Extent width = MixedWidth(b);
-  Extent tokens = b.Size(Symbol::kOne);
-  tokens.size = job.model->linear.kernel_size;
+  const Extent tokens = Number(job.model->linear.kernel_size);
   const TensorId weight = b.Weight("linear.conv.weight", {width, tokens}, 0);
   Extent sequence = b.Size(Symbol::kS);
   sequence.size = Add(sequence.size, tokens.size - 1);
@@ -143,8 +140,7 @@ TensorId LowerNormAndGate(BlockBuilder& b, TensorId context, TensorId gate) {
   const Extent width = b.Size(Symbol::kM);
   const bool old = IsBefore(job.transformers_version, kOwnNorm);
   if (old && job.linear_attention == LinearAttentionKernel::kFla) {
-    Extent one = b.Size(Symbol::kOne);
-    one.size = job.model->linear.value_size;
+    const Extent one = Number(job.model->linear.value_size);
     const TensorId statistics = b.Wide(kValueNorm.statistics, b.Size(Symbol::kO), DType::kFp32);
     b.block().tensors[statistics].differentiable = false;
     const TensorId output = b.Wide("linear.gated", width, dtype);

@@ -6,20 +6,13 @@
 namespace plimsoll {
 namespace {
 
-// A number, as it is no multiple of one symbol.
-Extent Number(const BlockBuilder& b, int64_t size) {
-  Extent extent = b.Size(Symbol::kOne);
-  extent.size = size;
-  return extent;
-}
-
 // I + 2Z: what is convolved.
 Extent Convolved(const BlockBuilder& b) {
-  return Number(b, Add(b.Size(Symbol::kI).size, b.Size(Symbol::kZ, 2).size));
+  return Number(Add(b.Size(Symbol::kI).size, b.Size(Symbol::kZ, 2).size));
 }
 
 Extent Heads(const BlockBuilder& b, int64_t times) {
-  return Number(b, Multiply(times, b.job().model->state_space.head_count));
+  return Number(Multiply(times, b.job().model->state_space.head_count));
 }
 
 // What the function's kernels make and drop.
@@ -52,9 +45,9 @@ class Scratch {
   }
   // Of each pair of tokens of a chunk.
   TensorId Scores() {
-    const Extent rows = Number(b_, Multiply(space_.group_count, space_.chunk_size));
+    const Extent rows = Number(Multiply(space_.group_count, space_.chunk_size));
     return Add("state_space.scores",
-               {b_.Size(Symbol::kB), Chunks(), rows, Number(b_, space_.chunk_size)}, DType::kFp32);
+               {b_.Size(Symbol::kB), Chunks(), rows, Number(space_.chunk_size)}, DType::kFp32);
   }
 
  private:
@@ -67,7 +60,7 @@ class Scratch {
     chunks.size = CeilDivide(chunks.size, space_.chunk_size);
     return chunks;
   }
-  Extent StateSize() const { return Number(b_, space_.state_size); }
+  Extent StateSize() const { return Number(space_.state_size); }
 
   BlockBuilder& b_;
   const StateSpace& space_;
@@ -97,7 +90,7 @@ TensorId Project(BlockBuilder& b, TensorId input) {
   const StateSpace& space = b.job().model->state_space;
   const Extent hidden = b.Size(Symbol::kH);
   const Extent width =
-      Number(b, Add(Add(b.Size(Symbol::kI).size, Convolved(b).size), space.head_count));
+      Number(Add(Add(b.Size(Symbol::kI).size, Convolved(b).size), space.head_count));
   const TensorId out = b.Wide("state_space.in.activation", width, b.job().precision.activation);
   Ids weights{b.Weight("state_space.in.weight", {width, hidden}, 0)};
   if (space.bias) weights.Add(b.Weight("state_space.in.bias", {width}, 0));
@@ -109,7 +102,7 @@ TensorId Project(BlockBuilder& b, TensorId input) {
 Ids Weights(BlockBuilder& b) {
   const StateSpace& space = b.job().model->state_space;
   const Extent convolved = Convolved(b);
-  Ids weights{b.Weight("state_space.conv.weight", {convolved, Number(b, space.kernel_size)}, 0)};
+  Ids weights{b.Weight("state_space.conv.weight", {convolved, Number(space.kernel_size)}, 0)};
   b.block().parameters[weights.ids[0]].uncached = true;  // read as it is
   if (space.convolution_bias) weights.Add(b.Weight("state_space.conv.bias", {convolved}, 0));
   for (const absl::string_view name :
@@ -160,7 +153,7 @@ TensorId LowerStateSpace(BlockBuilder& b, TensorId input) {
 
   const TensorId context = b.Wide("state_space.context", width, dtype);
   const TensorId statistics =
-      b.Wide("state_space.norm.statistics", Number(b, space.group_count), DType::kFp32);
+      b.Wide("state_space.norm.statistics", Number(space.group_count), DType::kFp32);
   for (const TensorId id : {context, statistics}) b.block().tensors[id].differentiable = false;
   const TensorId out = b.Narrow("state_space.out.activation", hidden, job.precision.Product());
   Op& scan =
