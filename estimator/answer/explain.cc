@@ -102,7 +102,7 @@ TraceEntry Measure(absl::string_view pass, const Program& program, const Stage& 
                       state.role == Role::kMasterWeight || state.role == Role::kOptimizerState;
     if (kept) entry.state_bytes = Add(entry.state_bytes, StateBytes(state, sums));
   }
-  const size_t chunks = std::max<size_t>(stage.virtual_layer_counts.size(), 1);
+  const size_t chunks = std::max<size_t>(stage.virtual_stages.size(), 1);
   const std::vector<int64_t> one_of_each(chunks, 1);
   const std::vector<int64_t> kept = KeptByPairs(program, stage, one_of_each);
   for (size_t i = 0; i < program.blocks.size(); ++i) {

@@ -13,6 +13,14 @@ namespace plimsoll {
 
 inline constexpr int64_t kNoEnd = std::numeric_limits<int64_t>::max();
 
+// Layers of a network that follow one another.
+struct LayerRange {
+  int64_t begin = 0;
+  int64_t count = 0;
+
+  bool operator==(const LayerRange&) const = default;
+};
+
 // Layers from `begin` to before `end` whose place within each `period` is from `from` to before
 // `to`, counted from the first; or that are `listed`, where they come in no turns. All layers
 // where nothing is said.
@@ -45,6 +53,9 @@ struct LayerSet {
     const int64_t last = std::min(end, count);
     if (IsListed()) return CountListed(last);
     return std::max<int64_t>(Below(last) - Below(begin), 0);
+  }
+  int64_t CountIn(const LayerRange& range) const {
+    return CountOf(range.begin + range.count) - CountOf(range.begin);
   }
   bool HasAllOf(int64_t count) const { return CountOf(count) == count; }
   // Requires: there is a first

@@ -1,22 +1,32 @@
-// Whether a network's layers are alike.
+// What layers of a network are, and whether they are alike.
 #ifndef PLIMSOLL_ESTIMATOR_JOB_LAYER_KINDS_H_
 #define PLIMSOLL_ESTIMATOR_JOB_LAYER_KINDS_H_
+
+#include <cstdint>
 
 #include "estimator/job/job.h"
 
 namespace plimsoll {
 
+// What the first sublayer of a layer is, and what its second.
+//   kWindowed    attention whose windows have a mask: job.masks_windows
+//   kLinear      lower_linear.h
+//   kStateSpace  lower_state_space.h
+enum class Mixer : uint8_t { kNone, kAttention, kWindowed, kLinear, kStateSpace };
+enum class LayerMlp : uint8_t { kNone, kDense, kExperts };
+
+// What tells layers of one network apart.
+struct LayerKind {
+  Mixer mixer = Mixer::kAttention;
+  LayerMlp mlp = LayerMlp::kDense;
+
+  bool operator==(const LayerKind&) const = default;
+};
+
+LayerKind KindOf(const Job& job, int64_t layer);
+
 // Whether all layers have the same mixer, the same mask and the same MLP or experts.
-inline bool HasOneKindOfLayer(const Job& job) {
-  const Transformer& model = *job.model;
-  const auto some = [&model](bool any, const LayerSet& layers) {
-    return any && !layers.HasAllOf(model.layer_count);
-  };
-  return !model.one_sublayer && !some(model.linear.Any(), model.linear.layers) &&
-         !some(model.state_space.Any(), model.state_space.layers) &&
-         !some(job.masks_windows, model.windowed) &&
-         !some(model.experts.Any(), model.experts.layers);
-}
+bool HasOneKindOfLayer(const Job& job);
 
 }  // namespace plimsoll
 

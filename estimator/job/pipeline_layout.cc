@@ -1,6 +1,7 @@
 #include "estimator/job/pipeline_layout.h"
 
 #include "estimator/base/units.h"
+#include "estimator/job/layer_kinds.h"
 
 namespace plimsoll {
 namespace {
@@ -27,6 +28,39 @@ std::vector<int64_t> DealByCost(const Transformer& model, int64_t stage_count, b
   return layout;
 }
 
+int64_t CountAt(const Job& job, int64_t stage, int64_t chunk) {
+  const std::vector<int64_t>& layout = job.pipeline_layout;
+  const int64_t stages = job.pipeline_parallel_size;
+  if (layout.size() != static_cast<size_t>(stages)) {
+    return layout[static_cast<size_t>(chunk * stages + stage)];
+  }
+  const int64_t whole = layout[static_cast<size_t>(stage)];
+  const int64_t chunks = job.virtual_pipeline_size;
+  return whole / chunks + (chunk < whole % chunks ? 1 : 0);
+}
+
+int64_t BeginAt(const Job& job, int64_t stage, int64_t chunk) {
+  const int64_t stages = job.pipeline_parallel_size;
+  int64_t begin = 0;
+  for (int64_t i = 0; i < chunk * stages + stage; ++i) {
+    begin = Add(begin, CountAt(job, i % stages, i / stages));
+  }
+  return begin;
+}
+
+// Where layers of the same kinds in the same order begin first.
+int64_t FirstAlike(const Job& job, const LayerRange& range) {
+  const auto alike = [&](int64_t begin) {
+    for (int64_t i = 0; i < range.count; ++i) {
+      if (!(KindOf(job, begin + i) == KindOf(job, range.begin + i))) return false;
+    }
+    return true;
+  };
+  int64_t first = 0;
+  while (first < range.begin && !alike(first)) ++first;
+  return first;
+}
+
 }  // namespace
 
 std::vector<int64_t> DealLayers(const Transformer& model, int64_t stage_count, StageRule rule) {
@@ -39,21 +73,15 @@ std::vector<int64_t> DealLayers(const Transformer& model, int64_t stage_count, S
   return layout;
 }
 
-LayerCounts VirtualStages(const std::vector<int64_t>& layout, int64_t stage_count,
-                          int64_t chunk_count, int64_t stage) {
-  const auto stages = static_cast<size_t>(stage_count);
-  LayerCounts layers;
-  if (layout.size() == stages) {
-    const int64_t whole = layout[static_cast<size_t>(stage)];
-    if (chunk_count == 1) return {whole};
-    layers.assign(static_cast<size_t>(chunk_count), whole / chunk_count);
-    for (int64_t i = 0; i < whole % chunk_count; ++i) ++layers[static_cast<size_t>(i)];
-    return layers;
+LayerRanges VirtualStages(const Job& job, int64_t stage) {
+  const bool alike = HasOneKindOfLayer(job);
+  LayerRanges ranges;
+  for (int64_t chunk = 0; chunk < job.virtual_pipeline_size; ++chunk) {
+    LayerRange& range = ranges.emplace_back();
+    range.count = CountAt(job, stage, chunk);
+    if (!alike) range.begin = FirstAlike(job, {BeginAt(job, stage, chunk), range.count});
   }
-  for (size_t entry = static_cast<size_t>(stage); entry < layout.size(); entry += stages) {
-    layers.push_back(layout[entry]);
-  }
-  return layers;
+  return ranges;
 }
 
 }  // namespace plimsoll

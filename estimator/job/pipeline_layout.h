@@ -8,6 +8,7 @@
 #include "absl/container/inlined_vector.h"
 #include "estimator/catalog/model.h"
 #include "estimator/catalog/profile.h"
+#include "estimator/job/job.h"
 
 namespace plimsoll {
 
@@ -24,14 +25,16 @@ namespace plimsoll {
 //           get_block_compute_costs; measured, data notes A 3.4.
 std::vector<int64_t> DealLayers(const Transformer& model, int64_t stage_count, StageRule rule);
 
-// Layers of each virtual stage of a stage.
-using LayerCounts = absl::InlinedVector<int64_t, 4>;
+// Of each virtual stage of a stage.
+using LayerRanges = absl::InlinedVector<LayerRange, 4>;
 
 // A layout that names virtual stages names them in the order of the layers:
 // stage s has entries s, s + p, ...; of one that names stages, what is left over
 // goes one each to the first.
-LayerCounts VirtualStages(const std::vector<int64_t>& layout, int64_t stage_count,
-                          int64_t chunk_count, int64_t stage);
+//
+// Ensures: layers of a range are, one for one, of the kinds of those that the virtual stage has;
+//          none that does so begins earlier, so that of layers which are alike each begins with 0
+LayerRanges VirtualStages(const Job& job, int64_t stage);
 
 }  // namespace plimsoll
 

@@ -13,10 +13,6 @@
 namespace plimsoll {
 namespace {
 
-bool HasPart(const LayerSet& layers, const Transformer& model) {
-  return layers.CountOf(model.layer_count) > 0 && !layers.HasAllOf(model.layer_count);
-}
-
 // Decoders with norms before or after each sublayer, and activations that are one kernel.
 void CheckShape(const Beside& experts, const Transformer& model) {
   const bool one_kernel = model.activation == Activation::kSilu ||
@@ -100,9 +96,6 @@ void CheckDispatched(const Beside& experts, Check& check, const Job& job) {
       absl::StrCat(model.gated_mlp ? "gated " : "", NameOf(model.activation, kActivations)));
   experts.Refuse(model.experts.shared_gate, "model", "a gate of shared experts");
   experts.Refuse(model.experts.biases, "model", "biases of experts");
-  // Of a pipeline's stages each would have other layers.
-  experts.Refuse(HasPart(model.experts.layers, model) && job.pipeline_parallel_size > 1,
-                 "parallelism.pipeline_parallel_size", job.pipeline_parallel_size);
   experts.Refuse(job.architecture > GpuArchitecture::kBlackwell, "cluster.gpu", "an AMD GPU");
   if (job.tensor_parallel_size > 1 && !job.sequence_parallel) {
     check.Fail("parallelism.sequence_parallel", "false",

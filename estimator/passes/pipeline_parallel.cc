@@ -24,8 +24,8 @@ Program ApplyPipelineParallel(const ValidJob& job, Program program) {
     Stage& stage = program.stages.emplace_back();
     stage.embedding = index == 0;
     stage.head = index == stage_count - 1;
-    stage.virtual_layer_counts = VirtualStages(job->pipeline_layout, stage_count, chunks, index);
-    for (int64_t count : stage.virtual_layer_counts) stage.layer_count += count;
+    stage.virtual_stages = VirtualStages(*job, index);
+    for (const LayerRange& layers : stage.virtual_stages) stage.layer_count += layers.count;
     stage.order = OrderOf(*job, index);
     const bool sends = !stage.head || chunks > 1;
     if (sends && !job->profile->deallocates_outputs) stage.edge_bytes = edge_bytes;

@@ -277,9 +277,14 @@ std::string Line(const State& state) {
           .After("; "));
 }
 
+void AddRange(std::string* text, const LayerRange& range) {
+  absl::StrAppend(text, range.count);
+  if (range.begin > 0) absl::StrAppend(text, " as from ", range.begin);
+}
+
 std::string Line(const Stage& stage) {
   return absl::StrCat(
-      "stage: layers ", absl::StrJoin(stage.virtual_layer_counts, " + "),
+      "stage: layers ", absl::StrJoin(stage.virtual_stages, " + ", AddRange),
       Words()
           .If(stage.embedding, "embedding")
           .If(stage.head, "head")

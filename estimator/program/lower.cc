@@ -111,23 +111,6 @@ Block LowerEmbedding(const Job& job, std::pmr::memory_resource* memory) {
 
 namespace {
 
-LayerKind KindOf(const Job& job, int64_t layer) {
-  const Transformer& model = *job.model;
-  LayerKind kind;
-  if (model.linear.Any() && model.linear.layers.Has(layer)) {
-    kind.mixer = Mixer::kLinear;
-  } else if (model.state_space.Any() && model.state_space.layers.Has(layer)) {
-    kind.mixer = Mixer::kStateSpace;
-  } else if (model.one_sublayer && !model.attended.Has(layer)) {
-    kind.mixer = Mixer::kNone;
-  } else if (job.masks_windows && model.windowed.Has(layer)) {
-    kind.mixer = Mixer::kWindowed;
-  }
-  if (model.experts.Any() && model.experts.layers.Has(layer)) kind.mlp = LayerMlp::kExperts;
-  if (model.one_sublayer && kind.mixer != Mixer::kNone) kind.mlp = LayerMlp::kNone;
-  return kind;
-}
-
 // By mixer, and of each what its second sublayer is; "layer" is what most networks have.
 absl::string_view NameOf(const LayerKind& kind, bool some_have_experts) {
   constexpr absl::string_view kNames[][3] = {

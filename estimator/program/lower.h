@@ -7,6 +7,7 @@
 
 #include "absl/strings/string_view.h"
 #include "estimator/job/job.h"
+#include "estimator/job/layer_kinds.h"
 #include "estimator/program/program.h"
 
 namespace plimsoll {
@@ -19,21 +20,6 @@ Program Lower(const ValidJob& job,
 //   embedding.tokens.weight     [V, E]  tensor axis 0
 //   embedding.positions.weight  [P, H]
 Block LowerEmbedding(const Job& job, std::pmr::memory_resource* memory);
-
-// What the first sublayer of a layer is, and what its second.
-//   kWindowed    attention whose windows have a mask: job.masks_windows
-//   kLinear      lower_linear.h
-//   kStateSpace  lower_state_space.h
-enum class Mixer : uint8_t { kNone, kAttention, kWindowed, kLinear, kStateSpace };
-enum class LayerMlp : uint8_t { kNone, kDense, kExperts };
-
-// What tells layers of one network apart.
-struct LayerKind {
-  Mixer mixer = Mixer::kAttention;
-  LayerMlp mlp = LayerMlp::kDense;
-
-  bool operator==(const LayerKind&) const = default;
-};
 
 // [B, S, H] -> [B, S, H]
 //   attention.qkv.weight  [A + 2C, H]  tensor axis 0

@@ -99,6 +99,15 @@ void AddBlocks(const ParameterSums& block, int64_t count, ParameterSums& sums) {
   add(sums.quantized, block.quantized);
 }
 
+int64_t CountOnStage(const Block& block, const Stage& stage) {
+  if (block.kind == BlockKind::kEmbedding) return stage.embedding ? 1 : 0;
+  if (block.kind == BlockKind::kHead) return stage.head ? 1 : 0;
+  if (stage.virtual_stages.empty()) return block.layers.CountOf(stage.layer_count);
+  int64_t count = 0;
+  for (const LayerRange& layers : stage.virtual_stages) count += block.layers.CountIn(layers);
+  return count;
+}
+
 ParameterSums SumParameters(const Program& program, const Stage& stage) {
   ParameterSums sums;
   sums.layers = stage.layer_count;

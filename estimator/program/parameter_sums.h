@@ -42,17 +42,7 @@ struct BlockSums {
 };
 
 // Returns how many blocks of a stage are `block`: layers, or 1 or 0 of embedding and head.
-inline int64_t CountOnStage(const Block& block, const Stage& stage) {
-  switch (block.kind) {
-    case BlockKind::kEmbedding:
-      return stage.embedding ? 1 : 0;
-    case BlockKind::kHead:
-      return stage.head ? 1 : 0;
-    case BlockKind::kLayer:
-      return block.layers.CountOf(stage.layer_count);
-  }
-  return 0;
-}
+int64_t CountOnStage(const Block& block, const Stage& stage);
 
 // Of one, of a block of that kind.
 ParameterSums SumParameter(BlockKind kind, const Parameter& parameter, int64_t row_shards);

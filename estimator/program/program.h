@@ -501,10 +501,11 @@ struct PairOrder {
 
 // One pipeline stage's part of the model, and when it runs.
 struct Stage {
-  int64_t layer_count = 0;                                 // over all its virtual stages
-  absl::InlinedVector<int64_t, 4> virtual_layer_counts{};  // of each virtual stage
-  bool embedding = false;                                  // on its first virtual stage
-  bool head = false;                                       // on its last
+  int64_t layer_count = 0;  // over all its virtual stages
+  absl::InlinedVector<LayerRange, 4>
+      virtual_stages{};    // pipeline_layout.h; none: it has all layers
+  bool embedding = false;  // on its first virtual stage
+  bool head = false;       // on its last
   int64_t edge_bytes = 0;  // sent output that a pair keeps beside its layers; not the head's
   PairOrder order{};
 

@@ -56,7 +56,7 @@ int64_t ReplayCost(const Program& program, const Tapes& tapes) {
   for (size_t i = 0; i < program.stages.size(); ++i) {
     if (FirstAlike(program, i) < i) continue;
     const Stage& stage = program.stages[i];
-    for (size_t chunk = 0; chunk < stage.virtual_layer_counts.size(); ++chunk) {
+    for (size_t chunk = 0; chunk < stage.virtual_stages.size(); ++chunk) {
       events = Add(events, EventsOf(program, tapes, stage, chunk));
     }
   }

@@ -46,7 +46,8 @@ class PairDemand {
   PairDemand(const Parts& parts, const Stage& chunk, bool table_is_here);
 
   bool IsOf(const Stage& chunk) const {
-    return chunk.layer_count == chunk_.layer_count && chunk.embedding == chunk_.embedding &&
+    return chunk.layer_count == chunk_.layer_count &&
+           chunk.virtual_stages == chunk_.virtual_stages && chunk.embedding == chunk_.embedding &&
            chunk.head == chunk_.head;
   }
   // Between forward and backward.

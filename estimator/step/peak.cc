@@ -108,7 +108,7 @@ class StageKind {
       state_bytes_.push_back(state.fills_in ? StateBytes(state, sums_)
                                             : GrownBytes(parts, state, sums_, stage.embedding));
     }
-    for (size_t i = 0; i < std::max<size_t>(stage.virtual_layer_counts.size(), 1); ++i) {
+    for (size_t i = 0; i < std::max<size_t>(stage.virtual_stages.size(), 1); ++i) {
       const Stage part = VirtualStage(stage, i);
       if (i > 0 && chunks_.back().IsOf(part)) {
         chunks_.push_back(chunks_.back());
@@ -123,7 +123,7 @@ class StageKind {
   bool Includes(const Stage& stage) const {
     return stage.layer_count == stage_.layer_count && stage.embedding == stage_.embedding &&
            stage.head == stage_.head && stage.edge_bytes == stage_.edge_bytes &&
-           stage.virtual_layer_counts == stage_.virtual_layer_counts;
+           stage.virtual_stages == stage_.virtual_stages;
   }
 
   const ParameterSums& sums() const { return sums_; }

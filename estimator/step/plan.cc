@@ -21,12 +21,17 @@ struct Span {
 
 using Spans = absl::InlinedVector<Span, 4>;
 
+LayerRange LayersOf(const Stage& chunk) {
+  return chunk.virtual_stages.empty() ? LayerRange{0, chunk.layer_count} : chunk.virtual_stages[0];
+}
+
 // After how many layers all kinds that the span has repeat.
-int64_t PeriodOf(const Network& network, const Span& span, int64_t layer_count) {
+int64_t PeriodOf(const Network& network, const Span& span, const LayerRange& range) {
   int64_t period = 1;
   for (const Block& block : network) {
     const LayerSet& layers = block.layers;
-    const bool here = layers.begin <= span.begin && span.end <= std::min(layers.end, layer_count);
+    const bool here = layers.begin <= range.begin + span.begin &&
+                      span.end <= std::min(layers.end - range.begin, range.count);
     if (block.kind != BlockKind::kLayer || !here) continue;
     period = std::lcm(period, layers.Turn());
     period = std::lcm(period, std::max<int64_t>(block.recompute_unit, 1));
@@ -35,12 +40,13 @@ int64_t PeriodOf(const Network& network, const Span& span, int64_t layer_count) 
 }
 
 // Where in a network the kinds of layers change for good, and what repeats in between.
-Spans SpansOf(const Network& network, int64_t layer_count) {
-  absl::InlinedVector<int64_t, 8> cuts = {0, layer_count};
+Spans SpansOf(const Network& network, const LayerRange& range) {
+  absl::InlinedVector<int64_t, 8> cuts = {0, range.count};
   for (const Block& block : network) {
     if (block.kind != BlockKind::kLayer) continue;
-    for (const int64_t cut : {block.layers.begin, block.layers.end}) {
-      if (0 < cut && cut < layer_count) cuts.push_back(cut);
+    for (const int64_t end : {block.layers.begin, block.layers.end}) {
+      const int64_t cut = end - range.begin;
+      if (0 < cut && cut < range.count) cuts.push_back(cut);
     }
   }
   std::sort(cuts.begin(), cuts.end());
@@ -48,7 +54,7 @@ Spans SpansOf(const Network& network, int64_t layer_count) {
   for (size_t i = 0; i + 1 < cuts.size(); ++i) {
     Span span{cuts[i], cuts[i + 1], 1};
     if (span.begin == span.end) continue;
-    span.period = PeriodOf(network, span, layer_count);
+    span.period = PeriodOf(network, span, range);
     spans.push_back(span);
   }
   return spans;
@@ -61,7 +67,8 @@ class Planner {
       : program_(program),
         chunk_(chunk),
         first_layer_(static_cast<int32_t>(first_layer)),
-        spans_(SpansOf(program.blocks, chunk.layer_count)) {}
+        layers_(LayersOf(chunk)),
+        spans_(SpansOf(program.blocks, layers_)) {}
 
   Plan Run() && {
     Forward();
@@ -90,6 +97,7 @@ class Planner {
   const Program& program_;
   const Stage& chunk_;
   const int32_t first_layer_;
+  const LayerRange layers_;
   const Spans spans_;
   Plan plan_;
   Slots* slots_ = &plan_.forward;
@@ -121,8 +129,8 @@ void Planner::Repeat(int64_t times, int64_t stride, absl::FunctionRef<void()> ad
 
 StageBlock Planner::LayerAt(int64_t layer, bool reference) const {
   const Network& network = reference ? program_.reference : program_.blocks;
-  const auto is = [layer](const Block& block) {
-    return block.kind == BlockKind::kLayer && block.layers.Has(layer);
+  const auto is = [at = layers_.begin + layer](const Block& block) {
+    return block.kind == BlockKind::kLayer && block.layers.Has(at);
   };
   const auto at = std::find_if(network.begin(), network.end(), is);
   return {static_cast<uint32_t>(at - network.begin()), static_cast<int32_t>(layer), reference};
@@ -137,7 +145,7 @@ void Planner::EachOf(BlockKind kind, bool reference,
 }
 
 void Planner::ForwardLayers(bool reference, absl::FunctionRef<void(const StageBlock&)> add) {
-  const Spans spans = reference ? SpansOf(program_.reference, chunk_.layer_count) : spans_;
+  const Spans spans = reference ? SpansOf(program_.reference, layers_) : spans_;
   for (const Span& span : spans) {
     const auto layers = [&](int64_t begin, int64_t end) {
       for (int64_t layer = begin; layer < end; ++layer) add(LayerAt(layer, reference));
@@ -281,9 +289,10 @@ GatherSize GatheredBehind(const Program& program, const StageBlock& at) {
 
 Stage VirtualStage(const Stage& stage, size_t chunk) {
   Stage part = stage;
-  const size_t count = stage.virtual_layer_counts.size();
+  const size_t count = stage.virtual_stages.size();
   if (count > 1) {
-    part.layer_count = stage.virtual_layer_counts[chunk];
+    part.virtual_stages = {stage.virtual_stages[chunk]};
+    part.layer_count = stage.virtual_stages[chunk].count;
     part.embedding = stage.embedding && chunk == 0;
     part.head = stage.head && chunk + 1 == count;
     part.edge_bytes = part.head ? 0 : stage.edge_bytes;
@@ -292,9 +301,9 @@ Stage VirtualStage(const Stage& stage, size_t chunk) {
 }
 
 int64_t FirstLayer(const Stage& stage, size_t chunk) {
-  const auto& counts = stage.virtual_layer_counts;
-  return std::accumulate(counts.begin(), counts.begin() + static_cast<std::ptrdiff_t>(chunk),
-                         int64_t{0});
+  int64_t first = 0;
+  for (size_t i = 0; i < chunk; ++i) first += stage.virtual_stages[i].count;
+  return first;
 }
 
 std::string Describe(const Program& program, const Plan& plan) {

@@ -25,7 +25,7 @@ StageStates::StageStates(const Program& program, const Stage& stage, std::vector
       blocks_(std::move(blocks)),
       alive_(program.states.size()),
       made_(program.states.size(), false),
-      grown_(stage.virtual_layer_counts.size()) {
+      grown_(stage.virtual_stages.size()) {
   grown_dealt_.assign(made_.size(), None());
   for (const State& state : program.states) {
     if (!state.grows_in_backward) continue;

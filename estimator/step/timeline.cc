@@ -42,7 +42,7 @@ struct Chunk {
 
 std::vector<Chunk> ChunksOf(const Program& program, const Stage& stage) {
   std::vector<Chunk> chunks;
-  for (size_t i = 0; i < stage.virtual_layer_counts.size(); ++i) {
+  for (size_t i = 0; i < stage.virtual_stages.size(); ++i) {
     Plan plan = PlanPair(program, stage, i);
     std::vector<StageBlock> blocks = BlocksOf(plan);
     chunks.push_back(
@@ -63,7 +63,7 @@ class Unroller {
       : program_(program),
         tapes_(tapes),
         stage_(stage),
-        turns_(ScheduleTurns(stage.order, stage.virtual_layer_counts.size())),
+        turns_(ScheduleTurns(stage.order, stage.virtual_stages.size())),
         chunks_(ChunksOf(program, stage)),
         states_(program, stage_, BlocksOf(chunks_), writer_),
         flattens_(Flattens(program)),

@@ -54,27 +54,15 @@ struct PipelineCost {
   double all_seconds = 0;  // of one micro-batch through all stages
 };
 
-// Whether two stages have the same layers, in each virtual stage.
-bool LayersAlike(const Job& job, int64_t a, int64_t b) {
-  const auto stages = static_cast<size_t>(job.pipeline_parallel_size);
-  const auto& layout = job.pipeline_layout;
-  for (size_t first = 0; first < layout.size(); first += stages) {
-    if (layout[first + static_cast<size_t>(a)] != layout[first + static_cast<size_t>(b)]) {
-      return false;
-    }
-  }
-  return true;
-}
-
 PipelineCost CostOfPipeline(const Job& job, const ModelCost& cost) {
   PipelineCost pipeline;
   const int64_t stages = job.pipeline_parallel_size;
+  StagePart last;
   StageCost of_last;
   for (int64_t stage = 0; stage < stages; ++stage) {
-    const bool edge = stage < 2 || stage == stages - 1;
-    if (edge || !LayersAlike(job, stage - 1, stage)) {
-      of_last = CostOfStage(cost, PartOf(job, stage));
-    }
+    StagePart part = PartOf(job, stage);
+    if (stage == 0 || !(part == last)) of_last = CostOfStage(cost, part);
+    last = std::move(part);
     const double seconds = of_last.Seconds();
     pipeline.all_seconds += seconds;
     const StageParameters& here = of_last.parameters;
@@ -217,8 +205,7 @@ double OptimizerBytes(const Job& job, const Program& program) {
 BlockPlace PlaceOf(const Block& block) { return {.kind = block.kind, .layers = block.layers}; }
 
 StagePart PartOf(const Job& job, int64_t stage) {
-  return {.layers = VirtualStages(job.pipeline_layout, job.pipeline_parallel_size,
-                                  job.virtual_pipeline_size, stage),
+  return {.layers = VirtualStages(job, stage),
           .embedding = stage == 0,
           .head = stage == job.pipeline_parallel_size - 1};
 }
@@ -227,9 +214,7 @@ int64_t CountBlocks(const BlockPlace& place, const StagePart& stage) {
   if (place.kind == BlockKind::kEmbedding) return stage.embedding ? 1 : 0;
   if (place.kind == BlockKind::kHead) return stage.head ? 1 : 0;
   int64_t count = 0;
-  for (const int64_t layers : stage.layers) {
-    count += place.layers.CountOf(layers);
-  }
+  for (const LayerRange& layers : stage.layers) count += place.layers.CountIn(layers);
   return count;
 }
 

@@ -53,7 +53,7 @@ BlockPlace PlaceOf(const Block& block);
 
 // One stage of a job: its layers and edges alone.
 struct StagePart {
-  LayerCounts layers;  // of each virtual stage
+  LayerRanges layers;  // of each virtual stage
   bool embedding = false;
   bool head = false;
 

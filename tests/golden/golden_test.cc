@@ -119,7 +119,7 @@ std::string ProgramOf(const JobSpec& spec) {
   };
   plan(program.stages.front(), 0);
   const Stage& last = program.stages.back();
-  if (program.stages.size() > 1) plan(last, last.virtual_layer_counts.size() - 1);
+  if (program.stages.size() > 1) plan(last, last.virtual_stages.size() - 1);
   return text;
 }
 

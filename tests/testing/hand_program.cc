@@ -108,7 +108,7 @@ Program HandProgram(int64_t layers) {
   program.weight_gradient = WeightGradient::kFused;
   Stage stage;
   stage.layer_count = layers;
-  stage.virtual_layer_counts = {layers};
+  stage.virtual_stages = {{0, layers}};
   stage.embedding = stage.head = true;
   program.stages = {stage};
   return program;

@@ -372,6 +372,7 @@ void FillDispatch(RandomNumbers random, JobSpec& job) {
   shape.active_expert_count = One(random, {1, 2});
   if (Once(random, 2)) shape.expert_ffn_size = One(random, {32, 768});
   if (Once(random, 3)) shape.shared_expert_ffn_size = 256;
+  if (*shape.layer_count > 1 && Once(random, 3)) shape.dense_layer_count = 1;
   if (*parallel.tensor_parallel_size > 1) {
     parallel.sequence_parallel = true;
     if (Once(random, 2)) parallel.expert_tensor_parallel_size = 1;

@@ -288,7 +288,7 @@ TEST(TraceTest, CountsTheLayersOfEachVirtualStage) {
   const Program program = ProgramOf(job);
   const Stage& stage = program.stages.front();
   int64_t kept = 0;
-  for (size_t chunk = 0; chunk < stage.virtual_layer_counts.size(); ++chunk) {
+  for (size_t chunk = 0; chunk < stage.virtual_stages.size(); ++chunk) {
     for (const StageBlock& at : BlocksOf(PlanPair(program, stage, chunk))) {
       const Block& block = program.blocks[at.block];
       kept += plimsoll::Run(block, program.weight_gradient, program.gradient_dtype).kept.total;

@@ -90,6 +90,31 @@ TEST(ExpertRelationsTest, LayersWithoutThemHaveOneMlp) {
   }
 }
 
+// However layers with experts and without are dealt to stages, each is on one.
+TEST(ExpertRelationsTest, StagesHaveEachLayerOnce) {
+  std::mt19937_64 random(29);
+  for (int i = 0; i < kJobs; ++i) {
+    JobSpec job = RandomDispatchedJob(random);
+    Shape(job).tied_embeddings = false;
+    Shape(job).layer_count = 8;
+    Shape(job).dense_layer_count = i % 5;
+    job.parallelism.pipeline_layout.clear();
+    job.parallelism.virtual_pipeline_size.reset();
+    job.parallelism.pipeline_schedule.reset();
+    job.training.global_batch_size.reset();
+    std::vector<int64_t> sums;
+    for (const int64_t stages : {1, 2, 4}) {
+      job.parallelism.pipeline_parallel_size = stages;
+      job.cluster.gpu_count.reset();
+      const Program program = ProgramOf(job);
+      int64_t& sum = sums.emplace_back();
+      for (const Stage& stage : program.stages) sum += SumParameters(program, stage).parameters;
+    }
+    EXPECT_EQ(sums[1], sums[0]) << i;
+    EXPECT_EQ(sums[2], sums[0]) << i;
+  }
+}
+
 // Elements of a rank's experts.
 int64_t OfExperts(const JobSpec& job) {
   const Program program = ProgramOf(job);

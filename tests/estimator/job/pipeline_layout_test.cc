@@ -5,6 +5,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/jobs.h"
 
 namespace plimsoll {
 namespace {
@@ -76,6 +77,37 @@ TEST(DealLayersTest, DoesNotOverflow) {
     const std::vector<int64_t> layout = DealLayers(model, 4096, rule);
     EXPECT_EQ(std::accumulate(layout.begin(), layout.end(), int64_t{0}), 4096);
   }
+}
+
+// 13 layers, of which the first three have no experts, over four stages of two virtual ones.
+JobSpec DenseInFront() {
+  JobSpec job = With(SmallJob(), "megatron-core");
+  Shape(job).layer_count = 13;
+  Shape(job).expert_count = 8;
+  Shape(job).active_expert_count = 2;
+  Shape(job).dense_layer_count = 3;
+  Shape(job).mlp_bias = false;
+  job.parallelism.pipeline_parallel_size = 4;
+  job.parallelism.virtual_pipeline_size = 2;
+  job.parallelism.pipeline_schedule = "interleaved-1f1b";
+  job.parallelism.pipeline_layout = {2, 2, 2, 2, 2, 1, 1, 1};
+  job.training.global_batch_size = 16;
+  return job;
+}
+
+// Layers 0 and 1; 2 and 3; all behind these are like 3 and 4.
+TEST(VirtualStagesTest, BeginWhereTheSameKindsDoFirst) {
+  const ValidJob job = Valid(DenseInFront());
+  EXPECT_EQ(VirtualStages(*job, 0), (LayerRanges{{0, 2}, {3, 2}}));
+  EXPECT_EQ(VirtualStages(*job, 1), (LayerRanges{{2, 2}, {3, 1}}));
+  EXPECT_EQ(VirtualStages(*job, 2), (LayerRanges{{3, 2}, {3, 1}}));
+  EXPECT_EQ(VirtualStages(*job, 3), VirtualStages(*job, 2));
+}
+
+TEST(VirtualStagesTest, OfLayersThatAreAlikeBeginWithTheFirst) {
+  JobSpec job = DenseInFront();
+  Shape(job).dense_layer_count.reset();
+  EXPECT_EQ(VirtualStages(*Valid(job), 2), (LayerRanges{{0, 2}, {0, 1}}));
 }
 
 }  // namespace

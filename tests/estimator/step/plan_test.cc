@@ -44,7 +44,7 @@ TEST(PlanTest, StagesInBetweenReceiveBothWays) {
             "begin backward\n"
             "receive\n"
             "4 times: gather layer, backward layer, grow layer\n");
-  stage.layer_count = 0;
+  stage.layer_count = stage.virtual_stages[0].count = 0;
   EXPECT_EQ(PlanOf(program, stage), "begin forward\nsend\n");
 }
 
@@ -85,6 +85,28 @@ TEST(PlanTest, KindsThatChangeOnceAreTwoLoops) {
   EXPECT_NE(text.find("4 times: gather layer, backward layer, grow layer\n"
                       "2 times: gather first, backward first, grow first\n"),
             std::string::npos);
+}
+
+// A stage counts its layers from its own first; which kind each is says the network.
+TEST(PlanTest, AStageHasTheKindsOfItsOwnLayers) {
+  Program program = HandProgram(6);
+  program.blocks[1].layers = {.begin = 4};
+  Block first = program.blocks[1];
+  first.name = "first";
+  first.layers = Others(first.layers);
+  program.blocks.push_back(first);
+  Stage stage = program.stages[0];
+  stage.embedding = stage.head = false;
+  stage.virtual_stages = {{3, 3}};
+  stage.layer_count = 3;
+  const Plan plan = PlanPair(program, stage);
+  EXPECT_NE(PlanOf(program, stage)
+                .find("gather first, forward first\n"
+                      "2 times: gather layer, forward layer\n"),
+            std::string::npos);
+  std::vector<int32_t> names;
+  for (const StageBlock& at : BlocksOf(plan)) names.push_back(at.layer);
+  EXPECT_EQ(names, (std::vector<int32_t>{0, 1, 2}));
 }
 
 // Of layers that are recomputed together all run once more before the last goes backward.

@@ -38,7 +38,7 @@ TEST(BlocksOfTest, OneStageHasAll) {
 TEST(BlocksOfTest, VirtualStagesShareTheLayers) {
   const Program program = HandProgram(5);
   Stage stage = program.stages[0];
-  stage.virtual_layer_counts = {2, 3};
+  stage.virtual_stages = {{0, 2}, {0, 3}};
   EXPECT_THAT(Names(program, stage, 0), ElementsAre("embedding", "layer@0", "layer@1"));
   EXPECT_THAT(Names(program, stage, 1), ElementsAre("layer@2", "layer@3", "layer@4", "head"));
   stage.embedding = stage.head = false;

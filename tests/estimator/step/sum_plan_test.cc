@@ -69,7 +69,7 @@ TEST(PlanSumTest, EndsOfLoopsAreEnough) {
     const Parts parts(program, runs, std::pmr::get_default_resource());
     for (int64_t layers = 1; layers <= 9; layers += 2) {
       Stage stage = program.stages[random() % program.stages.size()];
-      stage.virtual_layer_counts = {layers};
+      stage.virtual_stages = {{0, layers}};
       stage.layer_count = layers;
       SCOPED_TRACE(*spec.runtime.framework);
       Compare(parts, stage);

@@ -162,8 +162,8 @@ TEST(StepTimeTest, StagesAreWhatTheLayoutSays) {
   JobSpec job = Plain();
   job.parallelism.pipeline_parallel_size = 2;
   job.parallelism.pipeline_layout = {20, 4};
-  EXPECT_EQ(PartOf(*Valid(job), 0).layers, (LayerCounts{20}));
-  EXPECT_EQ(PartOf(*Valid(job), 1).layers, (LayerCounts{4}));
+  EXPECT_EQ(PartOf(*Valid(job), 0).layers, (LayerRanges{{0, 20}}));
+  EXPECT_EQ(PartOf(*Valid(job), 1).layers, (LayerRanges{{0, 4}}));
   const double uneven = Time(job).seconds;
   job.parallelism.pipeline_layout = {12, 12};
   EXPECT_GT(uneven, 1.3 * Time(job).seconds) << "the slowest stage sets the pace";
@@ -172,8 +172,8 @@ TEST(StepTimeTest, StagesAreWhatTheLayoutSays) {
 TEST(StepTimeTest, EveryNthLayerIsCountedInEachVirtualStage) {
   const BlockPlace recomputed{.kind = BlockKind::kLayer, .layers = {.period = 4}};
   const BlockPlace kept{.kind = BlockKind::kLayer, .layers = Others(recomputed.layers)};
-  const StagePart whole{.layers = {8}};
-  const StagePart singles{.layers = {1, 1, 1}};
+  const StagePart whole{.layers = {{0, 8}}};
+  const StagePart singles{.layers = {{0, 1}, {0, 1}, {0, 1}}};
   EXPECT_EQ(CountBlocks(recomputed, whole), 2);
   EXPECT_EQ(CountBlocks(kept, whole), 6);
   EXPECT_EQ(CountBlocks(recomputed, singles), 3);
