@@ -189,21 +189,22 @@ class PhasesTest(unittest.TestCase):
     def test_a_backward_within_another_is_of_it(self):
         calls = []
 
-        def engine(inner=None):
+        def run_backward(inner=None):
             if inner is not None:
-                module.autograd._engine_run_backward()
+                variable._execution_engine.run_backward()
             if inner == "fails":
                 raise ValueError(inner)
 
-        graph = types.SimpleNamespace(_engine_run_backward=engine)
-        module = types.SimpleNamespace(
-            autograd=types.SimpleNamespace(graph=graph, _engine_run_backward=engine))
+        engine = types.SimpleNamespace(run_backward=run_backward, queue_callback=len)
+        variable = types.SimpleNamespace(_execution_engine=engine)
+        module = types.SimpleNamespace(autograd=types.SimpleNamespace(Variable=variable))
         phases.watch_backward(module, lambda: calls.append("begin"), lambda: calls.append("end"))
-        module.autograd._engine_run_backward("checkpoint")
+        variable._execution_engine.run_backward("checkpoint")
         self.assertEqual(calls, ["begin", "end"])
         with self.assertRaises(ValueError):
-            graph._engine_run_backward("fails")
+            variable._execution_engine.run_backward("fails")
         self.assertEqual(calls, ["begin", "end"] * 2)
+        self.assertIs(variable._execution_engine.queue_callback, len, "the rest is torch's")
 
 
 class ProfileTest(unittest.TestCase):

@@ -41,21 +41,29 @@ def raise_all(peaks, others):
         _raise(peaks, name, seen)
 
 
+class _Engine:
+    """torch's own, which some programs ask without torch.autograd, as Megatron's pipelines do."""
+
+    def __init__(self, engine, begin, end):
+        self.engine, self.begin, self.end = engine, begin, end
+        self.depth = 0
+
+    def __getattr__(self, name):
+        return getattr(self.engine, name)
+
+    def run_backward(self, *args, **kwargs):
+        if self.depth == 0:
+            self.begin()
+        self.depth += 1
+        try:
+            return self.engine.run_backward(*args, **kwargs)
+        finally:
+            self.depth -= 1
+            if self.depth == 0:
+                self.end()
+
+
 def watch_backward(torch, begin, end):
     """Calls begin() and end() around each backward; one within another is of it."""
-    real = torch.autograd.graph._engine_run_backward
-    depth = [0]
-
-    def run_backward(*args, **kwargs):
-        if depth[0] == 0:
-            begin()
-        depth[0] += 1
-        try:
-            return real(*args, **kwargs)
-        finally:
-            depth[0] -= 1
-            if depth[0] == 0:
-                end()
-
-    for module in (torch.autograd, torch.autograd.graph):
-        module._engine_run_backward = run_backward
+    variable = torch.autograd.Variable
+    variable._execution_engine = _Engine(variable._execution_engine, begin, end)
