@@ -52,6 +52,8 @@ enum class Ability : uint8_t {
   kNormAgain,
   kActivationAgain,
   kUpProjectionAgain,
+  kExpertsAgain,
+  kSharedExpertsAgain,
 
   kOtherHead,  // than one that predicts tokens
   kLatentAttention,

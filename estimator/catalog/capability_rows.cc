@@ -31,6 +31,9 @@ constexpr uint16_t kAll = kOfModules | kMegatron | kNanotron;
 constexpr AbilitySet kPresets = {Ability::kFp32,     Ability::kFp16Mixed, Ability::kBf16Mixed,
                                  Ability::kBf16Pure, Ability::kFp16Pure,  Ability::kBf16Optimizer,
                                  Ability::kFp8Lm};
+constexpr AbilitySet kModulesAgain = {Ability::kMlpAgain, Ability::kNormAgain,
+                                      Ability::kActivationAgain, Ability::kUpProjectionAgain,
+                                      Ability::kExpertsAgain};
 constexpr AbilitySet kAdams = {Ability::kAdam, Ability::kAdamW};
 constexpr AbilitySet kSgds = {Ability::kSgd, Ability::kSgdMomentum};
 constexpr AbilitySet kOtherOptimizers = {Ability::kRmsprop,
@@ -199,14 +202,13 @@ constexpr CapabilityRow kRows[] = {
        "megatron/model/transformer.py, checkpoint_num_layers"),
     Of(kCore, {Ability::kRecomputeSelective, Ability::kCoreAttentionAgain},
        "Megatron core/transformer/attention.py, _checkpointed_attention_forward"),
-    Since(12, Of(kCore, {Ability::kMlpAgain, Ability::kNormAgain},
+    Since(12, Of(kCore, kModulesAgain,
                  "Megatron core/transformer/transformer_config.py, recompute_modules")),
-    Lacks(kCore, {Ability::kActivationAgain}, "moe_act is for experts alone",
-          "Megatron core/transformer/transformer_config.py, __post_init__"),
-    NotModelled(kCore, {Ability::kUpProjectionAgain}, "attention reads what it drops",
-                "Megatron core/transformer/multi_latent_attention.py, qkv_up_checkpoint"),
+    Since(14, Of(kCore, {Ability::kSharedExpertsAgain},
+                 "Megatron core/transformer/moe/moe_layer.py, shared_experts_compute")),
     Lacks(kOfModules | kNanotron | kOldMegatron,
-          {Ability::kNormAgain, Ability::kActivationAgain, Ability::kUpProjectionAgain},
+          {Ability::kNormAgain, Ability::kActivationAgain, Ability::kUpProjectionAgain,
+           Ability::kExpertsAgain, Ability::kSharedExpertsAgain},
           "no output is dropped by itself",
           "Megatron core/tensor_parallel/random.py, CheckpointWithoutOutput, has no like in torch "
           "utils/checkpoint.py"),
@@ -634,6 +636,8 @@ const std::array<AbilityName, kAbilityCount> kAbilityNames = {{
     {Ability::kNormAgain, "training.recompute.modules", "norm"},
     {Ability::kActivationAgain, "training.recompute.modules", "activation"},
     {Ability::kUpProjectionAgain, "training.recompute.modules", "up-projection"},
+    {Ability::kExpertsAgain, "training.recompute.modules", "experts"},
+    {Ability::kSharedExpertsAgain, "training.recompute.modules", "shared-experts"},
     {Ability::kOtherHead, "model.transformer.head", "one that predicts no tokens"},
     {Ability::kLatentAttention, "model.transformer.key_value_rank", "set"},
     {Ability::kRankNormsAlone, "model.transformer.qk_norm", "per-rank without query_rank"},

@@ -22,6 +22,7 @@ constexpr Profile kEager = {
     .packed_qkv = false,
     .joint_qkv = false,
     .copies_qkv = false,
+    .groups_qkv = false,
     .flash_output_copy = false,
     .fused_softmax = false,
     // aten/src/ATen/native/transformers/cuda/sdp_utils.cpp: SDPA takes flash where it may.
@@ -69,6 +70,7 @@ constexpr Profile kEager = {
     .dispatches_experts = false,
     .weighs_expert_outputs = false,
     .adds_rows_by_index = false,
+    .copies_remade = false,
     .pooled_scores = false,
     .flat_master = false,
     .states_at_start = false,
@@ -187,13 +189,14 @@ constexpr Profile MegatronCore() {
   profile.framework = Framework::kMegatronCore;
   profile.name = "megatron-core";
   profile.package = "megatron-core";
-  profile.since = 15;
-  profile.era = "core 0.15 and later, Transformer Engine";
+  profile.since = 17;
+  profile.era = "core 0.17 and later, Transformer Engine";
   profile.norm = NormKernel::kFused;
   profile.fused_glu = true;
   profile.fused_activations = true;
   profile.packed_gate = true;
   profile.packed_qkv = true;
+  profile.groups_qkv = true;
   profile.flash_output_copy = true;
   profile.fused_softmax = true;
   // transformer_engine/pytorch/attention/dot_product_attention/utils.py
@@ -231,10 +234,21 @@ constexpr Profile MegatronCore() {
   return profile;
 }
 
+// What was made again was copied (until core 0.17 shared its storage).
+// Source: Megatron-LM core 0.16.1, core/tensor_parallel/random.py,
+// CheckpointWithoutOutput._recompute.
+constexpr Profile MegatronCoreCopyingRemade() {
+  Profile profile = MegatronCore();
+  profile.since = 15;
+  profile.era = "core 0.15 and 0.16, Transformer Engine";
+  profile.copies_remade = true;
+  return profile;
+}
+
 // Tokens were summed up by scatter_add, which keeps indices alone (until 56818f9e50, October 2025).
 // Source: Megatron-LM core 0.13.0, core/transformer/moe/moe_utils.py, unpermute.
 constexpr Profile MegatronCoreScattering() {
-  Profile profile = MegatronCore();
+  Profile profile = MegatronCoreCopyingRemade();
   profile.since = 13;
   profile.era = "core 0.13 and 0.14, Transformer Engine";
   profile.adds_rows_by_index = false;
@@ -657,6 +671,7 @@ const std::vector<Profile>& Profiles() {
                                                                 Fsdp2Recording(),
                                                                 DeepSpeed(),
                                                                 MegatronCore(),
+                                                                MegatronCoreCopyingRemade(),
                                                                 MegatronCoreScattering(),
                                                                 MegatronCoreRecording(),
                                                                 MegatronCoreCopying(),

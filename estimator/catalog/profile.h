@@ -113,6 +113,7 @@ struct Profile {
   bool packed_qkv;         // one projection; views of it pin it whole
   bool joint_qkv;          // one projection of queries, keys and values alone
   bool copies_qkv;  // queries, keys and values are copied apart, queries with all three (nanotron)
+  bool groups_qkv;  // that one has each group's queries, key and value side by side
   bool flash_output_copy;  // flash attention's output is kept in both layouts
   bool fused_softmax;      // eager attention scales, masks and normalises in one 16-bit kernel
   AutoAttention attention;
@@ -158,6 +159,7 @@ struct Profile {
   bool dispatches_experts;       // Megatron's: tokens are sent to their experts and back
   bool weighs_expert_outputs;    // weights multiply what experts gave, not what is inside them
   bool adds_rows_by_index;       // deterministic runs sum tokens up by index_add, which keeps them
+  bool copies_remade;            // what is made again goes to the storage of what was dropped
   bool pooled_scores;         // outside Transformer Engine scores and gathers have one buffer each
   bool flat_master;           // master weights are one buffer
   bool states_at_start;       // optimizer states are made before the first step

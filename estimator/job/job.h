@@ -167,7 +167,18 @@ enum class Detail : uint8_t { kSummary, kReplay };
 
 enum class RecomputeMode : uint8_t { kNone, kSelective, kPerOp, kFull, kEveryNth };
 // A bit each in Job::recompute_modules.
-enum class RecomputeModule : uint8_t { kCoreAttention, kMlp, kNorm, kActivation, kUpProjection };
+enum class RecomputeModule : uint8_t {
+  kCoreAttention,
+  kMlp,
+  kNorm,
+  kActivation,
+  kUpProjection,
+  kExperts,
+  kSharedExperts,
+};
+constexpr uint8_t BitOf(RecomputeModule module) {
+  return static_cast<uint8_t>(1u << static_cast<unsigned>(module));
+}
 enum class AdapterMethod : uint8_t { kLora, kQlora };
 // A bit each in Adapter::targets.
 enum class AdapterTarget : uint8_t {

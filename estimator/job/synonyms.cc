@@ -301,6 +301,8 @@ constexpr ValueSynonym kValueSynonyms[] = {
     {kModules, "core-attn", "core-attention", "Megatron-Core --recompute-modules core_attn"},
     {kModules, "layernorm", "norm", "Megatron-Core --recompute-modules layernorm"},
     {kModules, "mla-up-proj", "up-projection", "Megatron-Core --recompute-modules mla_up_proj"},
+    {kModules, "moe", "experts", "Megatron-Core --recompute-modules moe"},
+    {kModules, "moe-act", "activation", "Megatron-Core --recompute-modules moe_act"},
     {kAttention, "flash-attention", "flash", "usual"},
     {kAttention, "flash-attention-2", "flash", "Hugging Face attn_implementation"},
     {kAttention, "flash-attention-3", "flash", "Hugging Face attn_implementation"},

@@ -109,6 +109,7 @@ void CheckModelled(const JobSpec& spec, const Catalog& catalog, Check& check, Jo
     CheckLinear(spec, check, job);
     CheckStateSpace(spec, check, job);
     CheckLayerKinds(check, job);
+    CheckModules(check, job);
   }
   CheckAllocator(spec.runtime.allocator, check, job);
 }

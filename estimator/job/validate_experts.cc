@@ -165,7 +165,7 @@ void CheckExperts(const JobSpec& spec, Check& check, const Job& job) {
   // torch 2.15 refuses the constructor of tensors that DeepSpeed's has then.
   const bool engine = job.profile->sharding == Sharding::kEngine;
   experts.Refuse(engine && job.zero_stage == 3, "parallelism.zero_stage", job.zero_stage);
-  experts.RefusePartsAgain(spec.training.recompute, job);
+  if (!job.profile->dispatches_experts) experts.RefusePartsAgain(spec.training.recompute, job);
   CheckShape(experts, model);
   experts.Refuse(job.compile, "runtime.compile", "true");
   if (job.profile->dispatches_experts) {

@@ -94,9 +94,8 @@ void CheckFp8(const JobSpec& spec, Check& check, const Job& job) {
   }
   CheckGpu(check, job);
   const Beside products("matrix products in fp8", kPreset, check);
-  const bool kernel =
-      job.recompute == RecomputeMode::kSelective &&
-      job.recompute_modules == 1 << static_cast<int>(RecomputeModule::kCoreAttention);
+  const bool kernel = job.recompute == RecomputeMode::kSelective &&
+                      job.recompute_modules == BitOf(RecomputeModule::kCoreAttention);
   if (!kernel) products.RefusePartsAgain(spec.training.recompute, job);
   products.Refuse(spec.training.precision.parameter_dtype.value_or("bf16") != "bf16",
                   "training.precision.parameter_dtype",

@@ -380,6 +380,14 @@ void CheckRecomputeAgainstLayers(const RecomputeSpec& spec, Check& check, const 
                absl::StrCat("must be at most the model's ", job.model->layer_count, " layers"),
                ViolationCode::kConflict, {"model"});
   }
+  const LayerSet& routed = job.model->experts.layers;
+  const bool some = job.model->experts.Any() && !routed.HasAllOf(job.model->layer_count);
+  if (some && job.profile->dispatches_experts && job.recompute_unit_layer_count > 1) {
+    check.Fail("training.recompute.unit_layer_count", job.recompute_unit_layer_count,
+               "is not modelled where some layers have experts and some have none",
+               ViolationCode::kNotModelled, {"model"});
+    return;
+  }
   for (int64_t layers : job.pipeline_layout) {
     if (layers % job.recompute_unit_layer_count == 0) continue;
     check.Fail("training.recompute.unit_layer_count", job.recompute_unit_layer_count,
@@ -399,8 +407,7 @@ void CheckPositions(Check& check, const Job& job) {
   }
 }
 
-// Layers whose windows are masked and others are blocks of their own, by their place in a network;
-// nothing else divides them.
+// Layers whose windows are masked and others are blocks of their own, by their place in a network.
 void CheckWindows(Check& check, const Job& job) {
   if (!job.masks_windows) return;
   const Transformer& model = *job.model;

@@ -75,6 +75,9 @@ void CheckLatent(const JobSpec& spec, Check& check, const Job& job);
 void ReadExpertParallel(const JobSpec& spec, Check& check, Job& job);
 // Requires: the model has experts; the sections above and below have run
 void CheckExperts(const JobSpec& spec, Check& check, const Job& job);
+void CheckRecompute(const RecomputeSpec& spec, Check& check, Job& job);
+// Requires: the sections above and below have run
+void CheckModules(Check& check, const Job& job);
 void CheckTraining(const TrainingSpec& spec, Check& check, Job& job);
 void CheckKnobs(const JobSpec& job_spec, Check& check, Job& job);
 void CheckAllocator(const AllocatorSpec& spec, Check& check, Job& job);

@@ -324,59 +324,6 @@ void CheckOptimizer(const OptimizerSpec& spec, const std::optional<std::string>&
                job.pipeline_parallel_size);
 }
 
-// `can`: whether the mode itself is possible.
-void ReadModules(const std::vector<std::string>& names, bool can, Check& check, Job& job) {
-  const absl::string_view field = "training.recompute.modules";
-  if (!check.FewEnough(field, names.size(), "names", kMostNames)) return;
-  for (const std::string& name : names) {
-    const auto module = check.Meaning(field, name, kRecomputeModules);
-    if (!module.has_value()) continue;
-    job.recompute_modules |= static_cast<uint8_t>(1 << static_cast<int>(*module));
-    if (!can || job.recompute != RecomputeMode::kSelective) continue;
-    CheckAbility(AbilityOf(*module), field, name, check, job);
-  }
-}
-
-void ReadRecompute(const RecomputeSpec& spec, Check& check, Job& job) {
-  std::optional<RecomputeMode> mode = RecomputeMode::kNone;
-  if (spec.mode.has_value()) {
-    mode = check.Meaning("training.recompute.mode", *spec.mode, kRecomputeModes);
-  }
-  job.recompute = mode.value_or(RecomputeMode::kNone);
-  const absl::string_view asked = spec.mode.has_value() ? absl::string_view(*spec.mode) : "none";
-  const bool can =
-      CheckAbility(AbilityOf(job.recompute), "training.recompute.mode", asked, check, job);
-  ReadModules(spec.modules, can, check, job);
-}
-
-void CheckRecompute(const RecomputeSpec& spec, Check& check, Job& job) {
-  ReadRecompute(spec, check, job);
-  const bool selective = job.recompute == RecomputeMode::kSelective;
-  if (!spec.modules.empty() && !selective) {
-    check.Fail("training.recompute.modules", spec.modules.front(), "needs mode selective",
-               ViolationCode::kConflict, {"training.recompute.mode"});
-  } else if (selective && spec.modules.empty()) {
-    job.recompute_modules = 1 << static_cast<int>(RecomputeModule::kCoreAttention);
-    check.Assume("training.recompute.modules", "core-attention", "Megatron's default");
-  }
-  const bool every_nth = job.recompute == RecomputeMode::kEveryNth;
-  if (every_nth) {
-    job.recompute_interval = check.Required("training.recompute.interval", spec.interval);
-  } else if (spec.interval.has_value()) {
-    check.Fail("training.recompute.interval", *spec.interval, "needs mode every-nth",
-               ViolationCode::kConflict, {"training.recompute.mode"});
-  }
-  job.recompute_unit_layer_count =
-      check.Number("training.recompute.unit_layer_count", spec.unit_layer_count, 1);
-  if (spec.unit_layer_count.has_value() && job.recompute != RecomputeMode::kFull) {
-    check.Fail("training.recompute.unit_layer_count", *spec.unit_layer_count, "needs mode full",
-               ViolationCode::kConflict, {"training.recompute.mode"});
-  } else if (job.recompute_unit_layer_count > 1) {
-    CheckAbility(Ability::kRecomputeUnits, "training.recompute.unit_layer_count",
-                 job.recompute_unit_layer_count, check, job);
-  }
-}
-
 bool HasFlash(const Job& job) {
   return job.architecture != GpuArchitecture::kVolta &&
          job.architecture != GpuArchitecture::kTuring;
@@ -699,24 +646,12 @@ void CheckDeferral(const RuntimeSpec& spec, Check& check, Job& job) {
   }
 }
 
-// Transformer Engine's norms are one operation with the product behind them, whose
-// input stays.
-// Source: megatron/core/models/gpt/gpt_layer_specs.py: IdentityOp in the place of both
-// norms; megatron/core/transformer/transformer_layer.py, recompute_input_layernorm.
 void CheckTransformer(const std::optional<std::string>& name, Check& check, Job& job) {
   const absl::string_view field = "runtime.transformer_implementation";
   job.transformer_engine = job.capabilities.Has(Ability::kTransformerImplementation);
   if (job.transformer_engine && name.has_value()) {
     job.transformer_engine =
         check.Meaning(field, *name, kTransformerImplementations).value_or(true);
-  }
-  constexpr int kNorm = 1 << static_cast<int>(RecomputeModule::kNorm);
-  const bool norms = (job.recompute_modules & kNorm) != 0;
-  if (norms && job.transformer_engine && job.capabilities.Has(Ability::kNormAgain)) {
-    check.Fail("training.recompute.modules", "norm",
-               "needs transformer_implementation local: Transformer Engine's norm is one operation "
-               "with the product behind it",
-               ViolationCode::kConflict, {"runtime.transformer_implementation"});
   }
 }
 

@@ -59,6 +59,8 @@ inline constexpr Word<RecomputeModule> kRecomputeModules[] = {
     {"norm", RecomputeModule::kNorm},
     {"activation", RecomputeModule::kActivation},
     {"up-projection", RecomputeModule::kUpProjection},
+    {"experts", RecomputeModule::kExperts},
+    {"shared-experts", RecomputeModule::kSharedExperts},
 };
 inline constexpr Word<AdapterMethod> kAdapterMethods[] = {{"lora", AdapterMethod::kLora},
                                                           {"qlora", AdapterMethod::kQlora}};

@@ -9,9 +9,12 @@ namespace {
 
 constexpr AxisSet kContext = Along(Axis::kContext);
 
-bool IsCore(const Op& op) {
-  return (op.modules >> static_cast<unsigned>(RecomputeModule::kCoreAttention) & 1) != 0;
-}
+bool IsCore(const Op& op) { return (op.modules & BitOf(RecomputeModule::kCoreAttention)) != 0; }
+
+// What the kernel reads is laid out before it is exchanged.
+// Source: transformer_engine/pytorch/attention/dot_product_attention/backends.py,
+// FusedAttention.forward (contiguous), then attn_forward_func_with_cp.
+bool BeginsKernel(const Op& op) { return IsCore(op) && op.kind != OpKind::kOther; }
 
 // Names of what is exchanged, on its way and as it is read.
 struct ExchangeNames {
@@ -42,11 +45,12 @@ class Exchanger {
 
   // Returns which tensors have the whole sequence.
   std::vector<bool> Exchange() && {
-    const auto begin = std::find_if(block_.ops.begin(), block_.ops.end(), IsCore);
+    const auto begin = std::find_if(block_.ops.begin(), block_.ops.end(), BeginsKernel);
     const auto end = std::find_if_not(begin, block_.ops.end(), IsCore);
     if (begin == end) return std::move(whole_);
     const Ids given = ReadCore(begin, end);
     const auto core_size = static_cast<size_t>(end - begin);
+    if (job_.profile->balances_contexts) modules_ = begin->modules;
     at_ = static_cast<size_t>(begin - block_.ops.begin());
     ExchangeAll(given, kInputs, /*to_whole=*/true);
     at_ += core_size;
@@ -109,6 +113,7 @@ class Exchanger {
       const TensorId exchanged = Add(id, names->exchanged, to_whole);
       made.Add(exchanged);
       Op op{.name = names->received, .inputs = {id}, .outputs = {relays ? received : exchanged}};
+      op.modules = modules_;
       // Of one sequence what the kernel made is sent as it is.
       const bool copies = !relays || to_whole || job_.micro_batch_size > 1;
       if (copies) op.forward_temporaries.Add(sent);
@@ -143,7 +148,8 @@ class Exchanger {
   const Job& job_;
   Block& block_;
   std::vector<bool> whole_;
-  size_t at_ = 0;  // where the next op is inserted
+  size_t at_ = 0;        // where the next op is inserted
+  uint8_t modules_ = 0;  // that ops which exchange are part of: Transformer Engine's kernel does it
 };
 
 }  // namespace

@@ -39,6 +39,7 @@ constexpr Move kExchangeBack = {"experts.exchange.back", CollectiveKind::kAllToA
 void MoveBehind(Block& block, size_t index, const Move& move) {
   Op op{.name = move.name};
   const Op& before = block.ops[index];
+  op.modules = before.modules;
   const TensorId moved[] = {before.outputs.ids[0], before.outputs.ids[1]};
   for (const TensorId id : moved) {
     if (block.tensors[id].shape.rank < 4) continue;  // numbers of tokens, which stay
@@ -73,6 +74,7 @@ void MoveBefore(const Job& job, Block& block, size_t index, const Move& move) {
   const TensorId there = AddLike(block, rows, block.tensors[rows].name);
   block.tensors[there].at_experts = false;
   Op op{.name = move.name, .inputs = {rows}, .outputs = {there}};
+  op.modules = block.ops[index].modules;
   op.forward_collectives.Add({move.forward, move.axes, there});
   op.backward_collectives.Add({move.backward, move.axes, there});
   const DType wide = job.precision.router;

@@ -8,7 +8,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr uint8_t kMlp = 1u << static_cast<unsigned>(RecomputeModule::kMlp);
+constexpr uint8_t kMlp = BitOf(RecomputeModule::kMlp);
 
 // What Python refers to where no graph does: the embedding's output until the last layer's forward
 // is over, a layer's input until its own is, and the MLP's until that is.

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <vector>
 
 #include "estimator/passes/pass.h"
@@ -5,27 +6,74 @@
 namespace plimsoll {
 namespace {
 
-constexpr uint8_t Bit(RecomputeModule module) {
-  return static_cast<uint8_t>(1u << static_cast<unsigned>(module));
+// The modules that run again, of which the first that an op is part of has it.
+//   before kNorm  a checkpoint each: backward of its last op begins by running it again
+//   from it on    outputs are dropped too, and made again before an op that closes it
+// Source: megatron/core/tensor_parallel/random.py, CheckpointFunction, CheckpointWithoutOutput.
+constexpr RecomputeModule kModules[] = {
+    RecomputeModule::kExperts,       RecomputeModule::kCoreAttention, RecomputeModule::kMlp,
+    RecomputeModule::kSharedExperts, RecomputeModule::kNorm,          RecomputeModule::kActivation,
+    RecomputeModule::kUpProjection};
+constexpr uint8_t kDropped = BitOf(RecomputeModule::kNorm) | BitOf(RecomputeModule::kActivation) |
+                             BitOf(RecomputeModule::kUpProjection);
+
+// A bit for the module that runs an op again; 0: none does.
+uint8_t ModuleOf(const Op& op, uint8_t modules) {
+  for (const RecomputeModule module : kModules) {
+    const uint8_t bit = op.modules & modules & BitOf(module);
+    if (bit != 0) return bit;
+  }
+  return 0;
 }
 
-// Modules whose ops run again from their inputs: a segment each.
-constexpr RecomputeModule kSegments[] = {RecomputeModule::kCoreAttention, RecomputeModule::kMlp};
-// The module whose output alone is dropped, and made again from what is kept. (Megatron's
-// other, moe_act, is for experts, of which no part is run again here.)
-constexpr uint8_t kDropped = Bit(RecomputeModule::kNorm);
-
-void RecomputeModules(Block& block, uint8_t modules) {
+// Gives ops in a row that one module runs again a segment.
+void MarkSegments(Block& block, uint8_t modules) {
+  uint8_t before = 0;
+  uint8_t segment = 0;
   for (Op& op : block.ops) {
-    for (RecomputeModule module : kSegments) {
-      if ((op.modules & modules & Bit(module)) == 0) continue;
-      op.segment = static_cast<uint8_t>(static_cast<uint8_t>(module) + 1);
+    const uint8_t module = ModuleOf(op, modules);
+    if (module != 0 && module != before) ++segment;
+    if (module != 0) op.segment = segment;
+    before = module;
+  }
+}
+
+bool IsMadeIn(const Block& block, uint8_t segment, TensorId storage) {
+  return std::any_of(block.ops.begin(), block.ops.end(), [&](const Op& op) {
+    return op.segment == segment &&
+           std::find(op.outputs.begin(), op.outputs.end(), storage) != op.outputs.end();
+  });
+}
+
+// What a segment gives goes, until backward of the op at `closes` begins.
+void Drop(Block& block, uint8_t segment, size_t closes) {
+  block.ops[closes].remakes = segment;
+  for (const Op& op : block.ops) {
+    if (op.segment == segment) continue;
+    for (const TensorId id : op.inputs) {
+      const TensorId storage = block.tensors[id].storage;
+      if (!IsMadeIn(block, segment, storage)) continue;
+      Tensor& tensor = block.tensors[storage];
+      tensor.discarded = true;
+      tensor.held_until = static_cast<uint8_t>(closes);
+      tensor.shrunk_by |= Mark(PassId::kRecompute);
     }
-    if (op.segment == 0 && (op.modules & modules & kDropped) != 0) {
-      Tensor& output = block.tensors[op.outputs.ids[0]];
-      output.discarded = true;
-      output.shrunk_by |= Mark(PassId::kRecompute);
-    }
+  }
+}
+
+// Each segment of dropped outputs is closed by the first op behind it that closes such.
+void RecomputeModules(Block& block, uint8_t modules) {
+  MarkSegments(block, modules);
+  std::vector<bool> closed(block.ops.size() + 1);
+  for (size_t i = 0; i < block.ops.size(); ++i) {
+    const uint8_t closes = block.ops[i].closes & modules & kDropped;
+    if (closes == 0) continue;
+    size_t made = i;
+    while (made > 0 && ModuleOf(block.ops[made], modules) != closes) --made;
+    const Op& op = block.ops[made];
+    if (ModuleOf(op, modules) != closes || closed[op.segment]) continue;
+    closed[op.segment] = true;
+    Drop(block, op.segment, i);
   }
 }
 
@@ -94,6 +142,7 @@ Program ApplyRecompute(const ValidJob& job, Program program) {
     if (program.blocks[i].kind != BlockKind::kLayer) continue;
     if (job->recompute == RecomputeMode::kSelective) {
       RecomputeModules(program.blocks[i], job->recompute_modules);
+      program.blocks[i].copies_remade = job->profile->copies_remade;
     } else if (job->recompute == RecomputeMode::kPerOp) {
       RecomputePerOp(*job, program.blocks[i]);
     } else if (job->recompute == RecomputeMode::kFull) {

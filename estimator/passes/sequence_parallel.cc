@@ -15,7 +15,6 @@ TensorId Whole(Block& block, TensorId like, absl::string_view name) {
   whole.role = Role::kCommunication;
   whole.sequence_axis = kNoAxis;
   whole.differentiable = false;
-  whole.discarded = false;
   whole.recorded = true;
   return id;
 }

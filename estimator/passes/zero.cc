@@ -547,11 +547,10 @@ void ApplyMegatronDeepSpeed(const Job& job, Program& program) {
 
 // Of a table that the head reads too there are two gradients: the head's waits for the other, and
 // their sum is a third tensor, but where the head's was cast, summed up over slices (units that are
-// sharded were not run so; that one waits was seen under DDP and DeepSpeed alone), or made by ZeRO
-// 3's own products.
-// Source: torch/csrc/autograd/input_buffer.cpp, accumulate (in place only where nobody else refers
-// to the first); deepspeed runtime/zero/linear.py, LinearFunctionForZeroStage3.backward; seen under
-// the phantom.
+// sharded were not run so; that one waits was seen under DDP, DeepSpeed and Megatron-Core alone),
+// or made by ZeRO 3's own products. Source: torch/csrc/autograd/input_buffer.cpp, accumulate (in
+// place only where nobody else refers to the first); deepspeed runtime/zero/linear.py,
+// LinearFunctionForZeroStage3.backward; seen under the phantom.
 void AddTiedGradients(const Job& job, Program& program) {
   const bool here = job.model->tied_embeddings && job.pipeline_parallel_size == 1;
   const Sharding sharding = job.profile->sharding;
@@ -559,7 +558,9 @@ void AddTiedGradients(const Job& job, Program& program) {
   Block& embedding = program.blocks.front();
   const Parameter& table = embedding.parameters.front();
   if (!here || table.frozen) return;
-  if (sharding == Sharding::kBuckets || sharding == Sharding::kEngine) {
+  const bool added =
+      sharding == Sharding::kStates && program.weight_gradient == WeightGradient::kAdded;
+  if (sharding == Sharding::kBuckets || sharding == Sharding::kEngine || added) {
     program.waiting_gradient_bytes = Bytes(program.gradient_dtype, table.Elements());
   }
   const bool kept = program.weight_gradient == WeightGradient::kKept || job.optimizer_in_backward;

@@ -15,7 +15,8 @@ constexpr absl::string_view kCollectives[] = {"gathers", "reduce-scatters", "all
                                               "exchanges", "passes around"};
 constexpr absl::string_view kOps[] = {"",          " (product)",  " (attention)",
                                       " (gather)", " (dispatch)", " (combine)"};
-constexpr absl::string_view kGradients[] = {"", "shares gradients", "gradient in place"};
+constexpr absl::string_view kGradients[] = {"", "shares gradients", "gradient over its output's",
+                                            "gradient in place"};
 constexpr absl::string_view kBases[] = {"parameters",
                                         "layers' cast matrices",
                                         "picked parameters",
@@ -166,6 +167,7 @@ std::string Line(const Op& op, const Block& block) {
                           .If(op.product_depth > 0, absl::StrCat("depth ", op.product_depth))
                           .If(op.modules != 0, absl::StrCat("modules ", int{op.modules}))
                           .If(op.segment != 0, absl::StrCat("segment ", int{op.segment}))
+                          .If(op.remakes != 0, absl::StrCat("remakes ", int{op.remakes}))
                           .After("; "));
 }
 

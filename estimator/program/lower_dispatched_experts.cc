@@ -161,25 +161,15 @@ Dispatched SendToEach(BlockBuilder& b, TensorId input, const Routing& routing) {
   return {sorted, sorted_weights, order};
 }
 
-// Weighed behind the activation, in the dtype of the router's weights, or not at all.
+// Weighed in the dtype of the router's weights, or not at all.
 // Source: experts.py, TEGroupedMLP.forward (bias_act_func); mlp.py, MLP.forward
 // (per_token_scale); fusions/fused_bias_swiglu.py, WeightedSwiGLUFunction.
-TensorId LowerActivation(BlockBuilder& b, TensorId rows, TensorId weights) {
+TensorId Activate(BlockBuilder& b, TensorId up, TensorId weights) {
   const Job& job = b.job();
   const DType dtype = job.precision.activation;
-  const Extent experts = b.Size(Symbol::kX);
-  const Extent hidden = b.Size(Symbol::kH);
   const Extent width = b.Size(Symbol::kG);
-  const bool gated = job.model->gated_mlp;
-  const Extent both = gated ? b.Size(Symbol::kG, 2) : width;
-  const TensorId up =
-      Rows(b, gated ? "experts.gate_up.activation" : "experts.up.activation", both, dtype);
-  const TensorId weight = b.Weight(gated ? "experts.gate_up.weight" : "experts.up.weight",
-                                   {experts, both, hidden}, kNoAxis);
-  b.block().parameters[weight].expert_axis = 1;
-  Linear(b, gated ? "experts.gate_up" : "experts.up", rows, up, {weight});
   const bool weighs = !job.profile->weighs_expert_outputs;
-  if (gated) {
+  if (job.model->gated_mlp) {
     const TensorId product = Rows(b, "experts.product.activation", width, dtype);
     const Ids read = weighs ? Ids{up, weights} : Ids{up};
     b.Then("experts.product", read, {product}, read);
@@ -197,6 +187,26 @@ TensorId LowerActivation(BlockBuilder& b, TensorId rows, TensorId weights) {
   op.forward_temporaries = forward;
   op.backward_temporaries = {back};
   return product;
+}
+
+TensorId LowerActivation(BlockBuilder& b, TensorId rows, TensorId weights) {
+  const Job& job = b.job();
+  const DType dtype = job.precision.activation;
+  const Extent experts = b.Size(Symbol::kX);
+  const Extent hidden = b.Size(Symbol::kH);
+  const Extent width = b.Size(Symbol::kG);
+  const bool gated = job.model->gated_mlp;
+  const Extent both = gated ? b.Size(Symbol::kG, 2) : width;
+  const TensorId up =
+      Rows(b, gated ? "experts.gate_up.activation" : "experts.up.activation", both, dtype);
+  const TensorId weight = b.Weight(gated ? "experts.gate_up.weight" : "experts.up.weight",
+                                   {experts, both, hidden}, kNoAxis);
+  b.block().parameters[weight].expert_axis = 1;
+  Linear(b, gated ? "experts.gate_up" : "experts.up", rows, up, {weight});
+  const size_t begin = b.block().ops.size();
+  const TensorId activated = Activate(b, up, weights);
+  Mark(b, begin, RecomputeModule::kActivation);
+  return activated;
 }
 
 // One expert after the other reads a view of its rows, and what all gave is joined.
@@ -220,6 +230,7 @@ TensorId LowerMlps(BlockBuilder& b, TensorId rows, TensorId weights) {
     b.block().parameters[i].one_by_one = one_by_one;
   }
   Linear(b, "experts.down", product, out, {weight});
+  Close(b, RecomputeModule::kActivation);
   if (!one_by_one) return out;
   const TensorId joined = Rows(b, "experts.output", hidden, dtype);
   b.Then("experts.join", {out}, {joined}, {}).input_gradient = InputGradient::kShared;
@@ -268,16 +279,21 @@ TensorId Combine(BlockBuilder& b, TensorId rows, const Dispatched& sent) {
 
 TensorId LowerDispatchedExperts(BlockBuilder& b, TensorId input) {
   const Job& job = b.job();
+  const size_t begin = b.block().ops.size();
   const bool shares = job.model->experts.shared_ffn_size > 0;
   const TensorId shared = shares ? LowerMlp(b, input, Symbol::kU) : kNoTensor;
   const Routing routing = LowerRouter(b, input);
   const bool gathers = job.token_dispatcher == TokenDispatcher::kAllGather;
   const Dispatched sent = gathers ? PickFromAll(b, input, routing) : SendToEach(b, input, routing);
-  const TensorId sum = Combine(b, LowerMlps(b, sent.rows, sent.weights), sent);
-  if (!shares) return sum;
-  const TensorId all = b.Narrow("experts.and_shared", b.Size(Symbol::kH), job.precision.activation);
-  b.Then("experts.and_shared", {sum, shared}, {all}, {}).input_gradient = InputGradient::kShared;
-  return all;
+  TensorId sum = Combine(b, LowerMlps(b, sent.rows, sent.weights), sent);
+  if (shares) {
+    const TensorId all =
+        b.Narrow("experts.and_shared", b.Size(Symbol::kH), job.precision.activation);
+    b.Then("experts.and_shared", {sum, shared}, {all}, {}).input_gradient = InputGradient::kShared;
+    sum = all;
+  }
+  Mark(b, begin, RecomputeModule::kExperts);
+  return sum;
 }
 
 }  // namespace plimsoll

@@ -31,28 +31,34 @@ bool Norms(const BlockBuilder& b) { return b.job().model->qk_norm == QkNorm::kPe
 
 bool OfTransformers(const BlockBuilder& b) { return b.job().profile->transformers_attention; }
 
-// Queries of all heads, by a rank or at once. What makes the rank is on every rank of a tensor
+// What queries are made of: a rank, or the input. What makes the rank is on every rank of a tensor
 // parallel group.
 // Source: megatron/core/models/gpt/gpt_layer_specs.py (linear_q_down_proj); Transformer Engine
 // pytorch/module/linear.py, parallel_mode duplicated.
-TensorId LowerQueries(BlockBuilder& b, TensorId input) {
-  const DType dtype = b.job().precision.activation;
-  const Extent width = b.Size(Symbol::kA);
-  if (b.job().model->latent.query_rank == 0) {
-    const TensorId query = b.Wide("attention.query.activation", width, dtype);
-    Linear(b, "attention.query", input, query,
-           {b.Weight("attention.query.weight", {width, b.Size(Symbol::kH)}, 0)});
-    return query;
-  }
+TensorId LowerQueryRank(BlockBuilder& b, TensorId input) {
+  if (b.job().model->latent.query_rank == 0) return input;
   const Extent rank = b.Size(Symbol::kQ);
-  TensorId few = b.Narrow("attention.query.rank", rank, dtype);
+  const TensorId few = b.Narrow("attention.query.rank", rank, b.job().precision.activation);
   Ids weights{b.Weight("attention.query.down.weight", {rank, b.Size(Symbol::kH)}, kNoAxis)};
   if (b.job().model->qkv_bias) {
     weights.Add(b.Weight("attention.query.down.bias", {rank}, kNoAxis));
   }
   Linear(b, "attention.query.down", input, few, weights);
-  if (Norms(b)) few = LowerRankNorm(b, kQueryNorm, few, rank);
+  return few;
+}
+
+// Of all heads.
+TensorId LowerQueries(BlockBuilder& b, TensorId few) {
+  const DType dtype = b.job().precision.activation;
+  const Extent width = b.Size(Symbol::kA);
   const TensorId query = b.Wide("attention.query.activation", width, dtype);
+  if (b.job().model->latent.query_rank == 0) {
+    Linear(b, "attention.query", few, query,
+           {b.Weight("attention.query.weight", {width, b.Size(Symbol::kH)}, 0)});
+    return query;
+  }
+  const Extent rank = b.Size(Symbol::kQ);
+  if (Norms(b)) few = LowerRankNorm(b, kQueryNorm, few, rank);
   Linear(b, "attention.query.up", few, query,
          {b.Weight("attention.query.up.weight", {width, rank}, 0)});
   return query;
@@ -88,8 +94,11 @@ Latent LowerLatent(BlockBuilder& b, TensorId input) {
                           {b.Size(Symbol::kB), b.Size(Symbol::kS), rotary}, {.dtype = dtype});
   }
   b.Then("attention.kv.split", {joint}, {latent.few, latent.rotary}, {});
-  if (Norms(b)) latent.few = LowerRankNorm(b, kKvNorm, latent.few, rank);
   return latent;
+}
+
+TensorId NormKv(BlockBuilder& b, TensorId few) {
+  return Norms(b) ? LowerRankNorm(b, kKvNorm, few, b.Size(Symbol::kJ)) : few;
 }
 
 // Of each head what of the key is not rotated, and the value.
@@ -148,11 +157,27 @@ Qkv RotateInTransformers(BlockBuilder& b, TensorId query, const Latent& latent) 
 
 }  // namespace
 
+// transformers' class norms what keys are made of before it rotates anything; Megatron's makes both
+// ranks first, and all behind them is what `up-projection` runs again: norms are one operation with
+// their products.
+// Source: transformers models/deepseek_v3/modeling_deepseek_v3.py, DeepseekV3Attention.forward;
+// megatron/core/transformer/multi_latent_attention.py, get_query_key_value_tensors
+// (qkv_up_proj_and_rope_apply).
 Qkv LowerLatentQkv(BlockBuilder& b, TensorId input) {
-  const TensorId query = LowerQueries(b, input);
+  const TensorId few = LowerQueryRank(b, input);
+  if (OfTransformers(b)) {
+    const TensorId query = LowerQueries(b, few);
+    Latent latent = LowerLatent(b, input);
+    latent.few = NormKv(b, latent.few);
+    return RotateInTransformers(b, query, latent);
+  }
   const Latent latent = LowerLatent(b, input);
-  if (OfTransformers(b)) return RotateInTransformers(b, query, latent);
-  return RotateInMegatron(b, query, LowerUp(b, latent.few), latent.rotary);
+  const size_t begin = b.block().ops.size();
+  const TensorId query = LowerQueries(b, few);
+  const TensorId kv = LowerUp(b, NormKv(b, latent.few));
+  const Qkv qkv = RotateInMegatron(b, query, kv, latent.rotary);
+  Mark(b, begin, RecomputeModule::kUpProjection);
+  return qkv;
 }
 
 }  // namespace plimsoll

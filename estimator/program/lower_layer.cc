@@ -85,6 +85,26 @@ Qkv LowerCopiedQkv(BlockBuilder& b, TensorId packed) {
   return qkv;
 }
 
+// Queries of several groups lie between keys and values of others, and are copied; so is the key
+// that Transformer Engine's norm reads.
+// Source: megatron/core/transformer/attention.py, get_query_key_value_tensors (reshape);
+// transformer_engine/pytorch/ops/basic/rmsnorm.py, op_forward (contiguous); seen under the phantom.
+void CopyGroups(BlockBuilder& b, Qkv& qkv) {
+  const Job& job = b.job();
+  const int64_t groups = job.model->kv_head_count / job.tensor_parallel_size;
+  const bool grouped = groups > 1 && job.model->head_count != job.model->kv_head_count;
+  if (!job.profile->groups_qkv || !grouped) return;
+  const auto copy = [&b](absl::string_view name, TensorId& from) {
+    const Tensor& part = b.block().tensors[from];
+    const TensorId whole = b.Wide(name, part.shape.extents[2], part.dtype);
+    b.Then(name, {from}, {whole}, {}).input_gradient = InputGradient::kShared;
+    from = whole;
+  };
+  copy("attention.query.own", qkv.query);
+  const bool norms = job.model->qk_norm != QkNorm::kNone;
+  if (norms && job.transformer_engine) copy("attention.key.own", qkv.key);
+}
+
 // One projection whose output q, k and v are views of.
 Qkv LowerPackedQkv(BlockBuilder& b, TensorId input) {
   const DType dtype = b.job().precision.activation;
@@ -96,10 +116,11 @@ Qkv LowerPackedQkv(BlockBuilder& b, TensorId input) {
   Pack(b, weights);
   Linear(b, "attention.qkv", cast, packed, weights);
   if (b.job().profile->copies_qkv) return LowerCopiedQkv(b, packed);
-  const Qkv qkv{b.View("attention.query", packed, b.Size(Symbol::kA)),
-                b.View("attention.key", packed, b.Size(Symbol::kC)),
-                b.View("attention.value", packed, b.Size(Symbol::kC))};
+  Qkv qkv{b.View("attention.query", packed, b.Size(Symbol::kA)),
+          b.View("attention.key", packed, b.Size(Symbol::kC)),
+          b.View("attention.value", packed, b.Size(Symbol::kC))};
   b.Then("attention.split", {packed}, {qkv.query, qkv.key, qkv.value}, {});
+  CopyGroups(b, qkv);
   return qkv;
 }
 
@@ -187,11 +208,20 @@ void LowerQkNormAndRotary(BlockBuilder& b, Qkv& qkv) {
   KeepRotation(b);
   qkv.query = query;
   qkv.key = key;
-  if (IsPacked(job)) {  // the kernel wants v contiguous; the packed tensor goes
-    const TensorId value = b.Wide("attention.value.contiguous", b.Size(Symbol::kC), dtype);
-    b.Then("attention.value.contiguous", {qkv.value}, {value}, {});
-    qkv.value = value;
-  }
+}
+
+// The kernel wants values that lie together, if not those that were packed with queries and keys,
+// which go where both of these were rotated.
+// Source: megatron/core/transformer/attention.py, _checkpointed_attention_forward (value is a
+// part of mixed_qkv); seen under the phantom.
+void CopyValues(BlockBuilder& b, Qkv& qkv) {
+  const Job& job = b.job();
+  const bool rotated = job.model->position_embedding == PositionEmbedding::kRotary;
+  if (job.model->latent.Any() || !rotated || job.profile->copies_qkv || !IsPacked(job)) return;
+  const TensorId value =
+      b.Wide("attention.value.contiguous", b.Size(Symbol::kC), job.precision.activation);
+  b.Then("attention.value.contiguous", {qkv.value}, {value}, {});
+  qkv.value = value;
 }
 
 // Of what attention gives: as values are.
@@ -369,15 +399,17 @@ void Softmax(BlockBuilder& b, TensorId input, TensorId output) {
 }
 
 // Softmax in one kernel, in the scores' own dtype, or in fp32 with a cast behind it, as autocast
-// does too. Source: aten/src/ATen/autocast_mode.h, AT_FORALL_FP32.
+// does too. Source: aten/src/ATen/autocast_mode.h, AT_FORALL_FP32; Megatron-LM v2.4
+// megatron/fused_kernels/scaled_upper_triang_masked_softmax_cuda.cu, bwd_cuda.
 TensorId LowerSoftmax(BlockBuilder& b, TensorId scores) {
   const Job& job = b.job();
   const DType dtype = job.precision.activation;
   const EagerScores kind = ScoresOf(job);
   const bool own = kind == EagerScores::kOwnSoftmax || kind == EagerScores::kFloored;
   const TensorId probabilities = Scores(b, "attention.probabilities", dtype);
-  if (job.profile->fused_softmax) {
-    b.Then("attention.softmax", {scores}, {probabilities}, {probabilities});
+  if (job.profile->fused_softmax) {  // in place, backward
+    b.Then("attention.softmax", {scores}, {probabilities}, {probabilities}).input_gradient =
+        InputGradient::kOver;
     return probabilities;
   }
   if (dtype == DType::kFp32 || (own && !job.precision.autocast)) {
@@ -508,11 +540,13 @@ Qkv LowerQkv(BlockBuilder& b, TensorId input) {
 // [B, S, H] -> [B, S, H]: projections, the kernel, the output projection.
 TensorId LowerAttention(BlockBuilder& b, TensorId input, bool windowed) {
   const Job& job = b.job();
-  const Qkv qkv = LowerQkv(b, input);
+  Qkv qkv = LowerQkv(b, input);
   const size_t core = b.block().ops.size();
+  CopyValues(b, qkv);
   const TensorId context =
       job.attention == AttentionKernel::kEager ? LowerEager(b, qkv) : LowerFlash(b, qkv, windowed);
   Mark(b, core, RecomputeModule::kCoreAttention);
+  Close(b, RecomputeModule::kUpProjection);
   Ids weights{b.Weight("attention.out.weight", {b.Size(Symbol::kH), ContextWidth(b)}, 1)};
   if (job.model->attention_output_bias) {
     weights.ids[weights.count++] = b.Weight("attention.out.bias", {b.Size(Symbol::kH)}, kNoAxis);
@@ -620,6 +654,19 @@ TensorId Refer(BlockBuilder& b, TensorId id) {
   return id;
 }
 
+// Before a sublayer, a module of its own but for Transformer Engine's, which is one operation with
+// the product behind it, unless several read it: both projections of latent attention, or a router
+// and experts. Source: megatron/core/models/gpt/gpt_layer_specs.py (IdentityOp in the place of both
+// norms), get_gpt_layer_with_transformer_engine_submodules.
+bool IsModule(const BlockBuilder& b, bool shared) { return shared || !b.job().transformer_engine; }
+
+TensorId LowerNormBefore(BlockBuilder& b, const NormNames& names, TensorId input, bool shared) {
+  const size_t begin = b.block().ops.size();
+  const TensorId output = LowerNorm(b, names, input);
+  if (IsModule(b, shared)) Mark(b, begin, RecomputeModule::kNorm);
+  return output;
+}
+
 // One sublayer after the other; norms stand where the placement says.
 TensorId LowerSerialLayer(BlockBuilder& b, TensorId input, const LayerKind& kind) {
   const NormPlacement placement = b.job().model->norm_placement;
@@ -627,12 +674,23 @@ TensorId LowerSerialLayer(BlockBuilder& b, TensorId input, const LayerKind& kind
   const bool behind =
       placement == NormPlacement::kSandwich || placement == NormPlacement::kPostOnly;
   const bool on_sum = placement == NormPlacement::kPost;
-  const TensorId read = before ? LowerNorm(b, kAttentionNorm, input) : input;
+  const bool latent = b.job().model->latent.Any();
+  const bool experts = kind.mlp == LayerMlp::kExperts;
+  const TensorId read = before ? LowerNormBefore(b, kAttentionNorm, input, latent) : input;
   TensorId out = Refer(b, LowerMixer(b, kind, read));
+  Close(b, RecomputeModule::kNorm);
   if (behind) out = LowerNorm(b, kAttentionPostNorm, out);
   TensorId middle = LowerResidual(b, kAttentionResidual, input, out);
   if (on_sum) middle = LowerNorm(b, kAttentionNorm, middle);
-  out = LowerMlpOf(b, kind, before ? Refer(b, LowerNorm(b, kMlpNorm, middle)) : middle);
+  if (before) {
+    const size_t begin = b.block().ops.size();
+    out = Refer(b, LowerNormBefore(b, kMlpNorm, middle, experts));
+    if (!IsModule(b, experts)) Mark(b, begin, RecomputeModule::kMlp);
+  } else {
+    out = middle;
+  }
+  out = LowerMlpOf(b, kind, out);
+  Close(b, RecomputeModule::kNorm);
   if (behind) out = LowerNorm(b, kMlpPostNorm, out);
   const TensorId sum = LowerResidual(b, kMlpResidual, middle, out);
   return on_sum ? LowerNorm(b, kMlpNorm, sum) : sum;

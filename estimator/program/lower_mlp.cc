@@ -118,7 +118,8 @@ TensorId LowerMlp(BlockBuilder& b, TensorId input, Symbol width) {
   const TensorId out =
       b.Narrow("mlp.down.activation", b.Size(Symbol::kH), job.precision.activation);
   Linear(b, "mlp.down", activated, out, weights);
-  Mark(b, begin, RecomputeModule::kMlp);
+  const bool shared = width == Symbol::kU;
+  Mark(b, begin, shared ? RecomputeModule::kSharedExperts : RecomputeModule::kMlp);
   return out;
 }
 

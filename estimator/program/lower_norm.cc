@@ -3,8 +3,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr uint8_t kNormModule = 1 << static_cast<int>(RecomputeModule::kNorm);
-
 // Where a norm's tensors are split and how they are typed.
 struct NormPlace {
   Extent width;
@@ -68,7 +66,6 @@ TensorId LowerUpcast(BlockBuilder& b, const NormNames& names, const NormPlace& p
   Op& op = b.Then(names.norm, {normalized}, {product}, {normalized});
   op.parameters = weights;
   op.saves_for_weights = true;
-  op.modules = kNormModule;
   if (made == place.out) return product;
   const TensorId output = Make(b, names.norm, place, place.out);
   b.Then(names.product, {product}, {output}, {});
@@ -91,7 +88,6 @@ TensorId LowerFused(BlockBuilder& b, const NormNames& names, const NormPlace& pl
   const TensorId output = Make(b, names.norm, place, place.out);
   Op& op = b.Then(names.norm, {input}, {output, statistics}, {input, statistics});
   op.parameters = weights;
-  op.modules = kNormModule;
   return output;
 }
 
@@ -125,11 +121,8 @@ TensorId LowerNorm(BlockBuilder& b, const NormNames& names, TensorId input) {
   return LowerOver(b, names, input, b.Size(Symbol::kH), b.job().precision.residual);
 }
 
-// Megatron's is one operation with the product behind it, whatever it recomputes of norms.
 TensorId LowerRankNorm(BlockBuilder& b, const NormNames& names, TensorId input, Extent width) {
-  const TensorId output = LowerOver(b, names, input, width, b.job().precision.activation);
-  b.block().ops.back().modules = 0;
-  return output;
+  return LowerOver(b, names, input, width, b.job().precision.activation);
 }
 
 TensorId LowerQkNorm(BlockBuilder& b, const NormNames& names, TensorId input, Extent width,

@@ -3,9 +3,11 @@
 namespace plimsoll {
 
 void Mark(BlockBuilder& b, size_t begin, RecomputeModule module) {
-  for (size_t i = begin; i < b.block().ops.size(); ++i) {
-    b.block().ops[i].modules |= static_cast<uint8_t>(1 << static_cast<int>(module));
-  }
+  for (size_t i = begin; i < b.block().ops.size(); ++i) b.block().ops[i].modules |= BitOf(module);
+}
+
+void Close(BlockBuilder& b, RecomputeModule module) {
+  b.block().ops.back().closes |= BitOf(module);
 }
 
 TensorId CastInput(BlockBuilder& b, absl::string_view name, TensorId input, Extent width) {

@@ -10,6 +10,9 @@ namespace plimsoll {
 // Ops from `begin` on are part of a module that a job may ask to recompute.
 void Mark(BlockBuilder& b, size_t begin, RecomputeModule module);
 
+// Backward of the last op begins by making again what such modules before it dropped.
+void Close(BlockBuilder& b, RecomputeModule module);
+
 // Under autocast each product casts its own input; elsewhere it reads it.
 TensorId CastInput(BlockBuilder& b, absl::string_view name, TensorId input, Extent width);
 

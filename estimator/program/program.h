@@ -179,7 +179,7 @@ struct Tensor {
   bool lingers = false;            // one of the training loop holds it until its successor is made
   uint8_t held_until = 255;        // a Python local holds it until this op is done; 255: none
   bool leaves_hole = false;   // freed where only larger tensors follow: its memory stays unused
-  bool discarded = false;     // dropped after forward, made again where backward needs it
+  bool discarded = false;     // dropped after forward, made again before an op that `remakes` it
   bool checkpointed = false;  // a recomputed layer keeps it beside its input
   PassMarks shrunk_by = 0;
 
@@ -209,8 +209,9 @@ struct Ids {
 // Gradients that backward of an op makes for its inputs.
 //   kFresh    a new tensor for each differentiable input
 //   kShared   the inputs' gradients are the output's (residual sum, view)
+//   kOver     written over the output's (Megatron's fused softmax)
 //   kInPlace  written over a saved tensor (Megatron's cross entropy)
-enum class InputGradient : uint8_t { kFresh, kShared, kInPlace };
+enum class InputGradient : uint8_t { kFresh, kShared, kOver, kInPlace };
 
 // What ranks do together with a tensor.
 //   kGather         each gets all parts of it
@@ -259,7 +260,9 @@ struct Op {
   OpKind kind = OpKind::kOther;
   int64_t product_depth = 0;  // multiply-adds for each element of the first output, weights' apart
   uint8_t modules = 0;        // a bit for each RecomputeModule that it is part of
+  uint8_t closes = 0;         // a bit for each whose dropped outputs backward makes before it
   uint8_t segment = 0;        // ops with one segment above 0 are recomputed together
+  uint8_t remakes = 0;        // the segment, of dropped outputs, that runs again before backward
   bool in_fp8 = false;        // a product of what was made fp8
   bool saves_for_weights = false;  // what it saved is read for gradients of weights alone
 };
@@ -301,6 +304,7 @@ struct Block {
   LayerSet layers{};  // of a stage, those that are this block; of another kind it says nothing
   int64_t recompute_unit = 0;    // layers whose one input is kept; 0: all is kept
   bool holds_output = false;     // recomputed: its output and that one's gradient live to the end
+  bool copies_remade = false;    // what ops make again goes to the storage of what was dropped
   bool forward_only = false;     // what ops save lives until the network's forward is over
   int64_t checkpoint_bytes = 0;  // what a recomputed layer keeps beside its input
   int64_t reduce_bytes = 0;  // its gradients on their way to other ranks, while the next block runs

@@ -165,7 +165,7 @@ void Move::Pipeline() {
 // Whether the next framework recomputes all that the job does.
 bool Move::Recomputes() const {
   for (const Word<RecomputeModule>& module : kRecomputeModules) {
-    const bool asked = (job_.recompute_modules >> static_cast<unsigned>(module.value) & 1) != 0;
+    const bool asked = (job_.recompute_modules & BitOf(module.value)) != 0;
     if (asked && !capabilities_.Has(AbilityOf(module.value))) return false;
   }
   const bool units = job_.recompute_unit_layer_count > 1;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/base/attributes.h"
+#include "absl/container/inlined_vector.h"
 
 namespace plimsoll {
 namespace {
@@ -47,6 +48,7 @@ class Machine {
         watched_(log_ != nullptr || tape_ != nullptr) {
     std::fill_n(forward_storage_.begin(), block.tensors.size(), kNoStorage);
     std::fill_n(gradient_storage_.begin(), block.tensors.size(), kNoStorage);
+    std::fill_n(remade_.begin(), block.tensors.size(), kNoStorage);
     FindLastUses();
   }
 
@@ -87,7 +89,11 @@ class Machine {
   void Forward(int begin, int end, bool saves);
   void Save(int index, int end);
   void Backward(int begin, int end);
+  void RunAgain(int begin, int end);
   void BackwardSegment(int begin, int end);
+  void Remake(uint8_t segment);
+  int ReadersBehind(TensorId root, int end) const;
+  bool IsGiven(TensorId root, int end) const;
   void BackwardOp(int index);
   void GiveInputGradient(const Op& op, TensorId input);
   void MakeWeightGradients(const Op& op, OfOp& made, int& count);
@@ -106,7 +112,7 @@ class Machine {
   void Release(int piece);
   void Note();
   int SegmentBegin(int end) const;
-  void MakeDiscardedInputs(int begin, int end);
+  int SegmentEnd(int begin) const;
   void EndForward(BlockRun& run);
   void EndBackward(BlockRun& run) const;
   Usage Alive(int note, bool gradients_stay) const;
@@ -123,6 +129,7 @@ class Machine {
   std::array<int64_t, 256> bytes_;         // of each tensor
   std::array<int16_t, 256> maker_;         // the op that makes each tensor; -1: the input
   std::array<int, 256> forward_storage_;   // of each root tensor
+  std::array<int, 256> remade_;            // of each, what a segment gave that ran again early
   std::array<int, 256> gradient_storage_;  // of each tensor
   // Root tensors by the op that uses them last: the first of each op's list, and
   // the next of each tensor's.
@@ -278,9 +285,7 @@ void Machine::Save(int index, int end) {
       if (!Discarded(id)) Refer(forward_storage_[Root(id)]);
     }
   } else if (index == 0 || block_.ops[index - 1].segment != op.segment) {
-    int segment_end = index;
-    while (segment_end < end && block_.ops[segment_end].segment == op.segment) ++segment_end;
-    SaveSegmentInputs(index, segment_end, true);
+    SaveSegmentInputs(index, std::min(SegmentEnd(index), end), true);
   }
 }
 
@@ -293,7 +298,7 @@ void Machine::SaveSegmentInputs(int begin, int end, bool save) {
       const TensorId root = Root(id);
       if (done[root] || maker_[root] >= begin) continue;
       done[root] = true;
-      if (save && Discarded(root)) continue;  // made again when backward comes back
+      if (save && Discarded(root)) continue;  // made again before
       save ? Refer(forward_storage_[root]) : Release(forward_storage_[root]);
     }
   }
@@ -306,49 +311,132 @@ int Machine::SegmentBegin(int end) const {
   return begin;
 }
 
+int Machine::SegmentEnd(int begin) const {
+  const uint8_t segment = block_.ops[begin].segment;
+  int end = begin + 1;
+  while (end < static_cast<int>(block_.ops.size()) && block_.ops[end].segment == segment) ++end;
+  return end;
+}
+
 void Machine::Backward(int begin, int end) {
   while (end > begin) {
+    const int first = block_.ops[end - 1].segment == 0 ? end - 1 : SegmentBegin(end);
+    for (int i = end - 1; i >= first; --i) {
+      if (block_.ops[i].remakes != 0) Remake(block_.ops[i].remakes);
+    }
     if (block_.ops[end - 1].segment == 0) {
-      BackwardOp(--end);
-      continue;
+      BackwardOp(first);
+    } else {
+      BackwardSegment(first, end);
     }
-    const int segment_begin = SegmentBegin(end);
-    BackwardSegment(segment_begin, end);
-    end = segment_begin;
+    end = first;
   }
 }
 
-void Machine::MakeDiscardedInputs(int begin, int end) {
-  std::array<bool, 256> done{};
-  for (int i = begin; i < end; ++i) {
+// Whether ops from `end` on read a tensor, or the next block.
+bool Machine::IsGiven(TensorId root, int end) const {
+  if (block_.output != kNoTensor && Root(block_.output) == root) return true;
+  for (size_t i = static_cast<size_t>(end); i < block_.ops.size(); ++i) {
     for (TensorId id : block_.ops[i].inputs) {
-      const TensorId root = Root(id);
-      if (done[root] || !Discarded(root) || maker_[root] >= begin) continue;
-      done[root] = true;
-      forward_storage_[root] = MakeTensor(root);
+      if (Root(id) == root) return true;
     }
   }
+  return false;
 }
 
-// Makes the tensors of a recomputed segment again, then goes backward.
-void Machine::BackwardSegment(int begin, int end) {
-  MakeDiscardedInputs(begin, end);
+// How many ops, or segments, from `end` on read a tensor in backward.
+int Machine::ReadersBehind(TensorId root, int end) const {
+  int readers = 0;
+  uint8_t counted = 0;  // the segment that is
+  const int count = static_cast<int>(block_.ops.size());
+  for (int i = end; i < count; ++i) {
+    const Op& op = block_.ops[i];
+    const bool is_segment = op.segment != 0;
+    for (TensorId id : is_segment ? op.inputs : op.saved) {
+      if (Root(id) != root || (is_segment && op.segment == counted)) continue;
+      ++readers;
+      counted = op.segment;
+    }
+  }
+  return readers;
+}
+
+// Runs a segment once more, for backward: what its ops need stays, and what it gives.
+void Machine::RunAgain(int begin, int end) {
+  std::array<bool, 256> gone{};
   for (int i = begin; i < end; ++i) {
     const Op& op = block_.ops[i];
+    OfOp temporaries;
+    int count = 0;
+    for (TensorId id : op.forward_temporaries) temporaries[count++] = MakeTensor(id);
     for (TensorId id : op.outputs) {
       if (Root(id) == id) forward_storage_[id] = MakeTensor(id);
     }
     TellProduct(op);
     Note();
     Tell(TapeEventKind::kLaunch, ForwardKernels(op));
+    while (count > 0) Release(temporaries[--count]);
     for (TensorId id : op.saved) Refer(forward_storage_[Root(id)]);
+    for (int id = first_unused_[i]; id != kNoStorage; id = next_unused_[id]) {
+      if (maker_[id] < begin) continue;
+      Release(forward_storage_[id]);
+      gone[id] = true;
+    }
   }
+  for (int i = begin; i < end; ++i) {  // its locals
+    for (TensorId id : block_.ops[i].outputs) {
+      if (Root(id) == id && !gone[id] && !IsGiven(id, end)) Release(forward_storage_[id]);
+    }
+  }
+}
+
+// Runs a segment again before the ops that read what it gave, which was dropped: they have what was
+// made, or a copy of it.
+// Source: megatron/core/tensor_parallel/random.py, CheckpointWithoutOutput._recompute.
+void Machine::Remake(uint8_t segment) {
+  int begin = 0;
+  while (block_.ops[begin].segment != segment) ++begin;
+  const int end = SegmentEnd(begin);
+  RunAgain(begin, end);
   for (int i = begin; i < end; ++i) {
     for (TensorId id : block_.ops[i].outputs) {
-      if (Root(id) == id) Release(forward_storage_[id]);
+      if (Root(id) != id || !Discarded(id)) continue;
+      remade_[id] = forward_storage_[id];
+      if (block_.copies_remade) {
+        forward_storage_[id] = MakeTensor(id);
+      } else {
+        Refer(forward_storage_[id]);
+      }
+      int readers = ReadersBehind(id, end);
+      if (readers == 0) Release(forward_storage_[id]);
+      for (; readers > 1; --readers) Refer(forward_storage_[id]);
+    }
+  }
+  Note();
+}
+
+// Makes the tensors of a recomputed segment again, unless that was done, then goes backward. What
+// it gave, and the gradients of that, are arguments: they are held until it is over.
+// Source: torch/utils/checkpoint.py, CheckpointFunction.backward; megatron's of the same name.
+void Machine::BackwardSegment(int begin, int end) {
+  absl::InlinedVector<int, 8> held;
+  bool remade = false;
+  for (int i = begin; i < end; ++i) {
+    for (TensorId id : block_.ops[i].outputs) remade = remade || remade_[id] != kNoStorage;
+  }
+  if (!remade) RunAgain(begin, end);
+  for (int i = begin; i < end; ++i) {
+    for (TensorId id : block_.ops[i].outputs) {
+      if (Root(id) != id || !IsGiven(id, end)) continue;
+      if (remade_[id] != kNoStorage) forward_storage_[id] = std::exchange(remade_[id], kNoStorage);
+      held.push_back(forward_storage_[id]);
+      if (gradient_storage_[id] == kNoStorage) continue;
+      Refer(gradient_storage_[id]);
+      held.push_back(gradient_storage_[id]);
     }
   }
   for (int i = end; i > begin; --i) BackwardOp(i - 1);
+  for (const int piece : held) Release(piece);
   SaveSegmentInputs(begin, end, false);
 }
 
@@ -365,7 +453,7 @@ void Machine::GiveInputGradient(const Op& op, TensorId input) {
   }
   // Autograd casts a gradient to its tensor's dtype.
   // Source: torch/csrc/autograd/engine.cpp, validate_outputs.
-  const bool shared = op.input_gradient == InputGradient::kShared &&
+  const bool shared = op.input_gradient != InputGradient::kFresh &&
                       tensor.dtype == block_.tensors[op.outputs.ids[0]].dtype;
   if (shared) {
     if (gradient != kNoStorage) return;  // summed in place
@@ -410,9 +498,6 @@ void Machine::BackwardOp(int index) {
   const Op& op = block_.ops[index];
   OfOp temporaries;
   int temporary_count = 0;
-  for (TensorId id : op.saved) {
-    if (Discarded(id) && op.segment == 0) forward_storage_[Root(id)] = MakeTensor(Root(id));
-  }
   for (TensorId id : op.backward_temporaries) temporaries[temporary_count++] = MakeTensor(id);
   for (TensorId id : op.inputs) GiveInputGradient(op, id);
   TellProduct(op);

@@ -272,14 +272,12 @@ class BlockClock {
   // Whether backward runs the op's forward once more.
   bool RunsAgain(const Op& op) const {
     if (op.segment > 0) return true;
+    if (block_.recompute_unit == 0) return false;
     bool checkpointed = op.outputs.count > 0;
-    bool discarded = false;
     for (TensorId id : op.outputs) {
-      const Tensor& storage = block_.tensors[block_.tensors[id].storage];
-      checkpointed = checkpointed && storage.checkpointed;
-      discarded = discarded || storage.discarded;
+      checkpointed = checkpointed && block_.tensors[block_.tensors[id].storage].checkpointed;
     }
-    return block_.recompute_unit > 0 ? !checkpointed : discarded;
+    return !checkpointed;
   }
 
   // What each rank of a group sends: of a tensor that they gather or scatter, and of its part

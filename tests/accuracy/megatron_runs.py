@@ -15,6 +15,29 @@ LLAMA = {
     "llama3-70b": {"hidden": 8192, "heads": 64, "kv_heads": 8, "ffn": 28672, "vocab": 128257},
     "llama3-405b": {"hidden": 16384, "heads": 128, "kv_heads": 16, "ffn": 53248, "vocab": 128257},
 }
+# The same of its DeepSeeks, cut to four layers of which the first has no experts: experts take as many
+# tokens each (--moe-expert-capacity-factor 1, padded), and no layer runs again (block, of 0 layers).
+# Source: MooreThreads/SimuMax 4dcaae5, simu_tools/megatron_scripts/scripts/
+# run_pretrain_deepseekv2.sh, --cross-entropy-loss-fusion beside it.
+DEEPSEEK = {
+    "deepseekv2": {"hidden": 5120, "ffn": 12288, "vocab": 102401, "experts": 160, "active": 6,
+                   "expert_ffn": 1536, "shared_ffn": 3072},
+    "deepseekv3": {"hidden": 7168, "ffn": 18432, "vocab": 129281, "experts": 256, "active": 8,
+                   "expert_ffn": 2048, "shared_ffn": 2048},
+}  # fmt: skip
+# Megatron-Bridge's recipe of Moonlight: gradients and moments in 16 bits beside fp32 masters. Its core
+# is from before queries without a rank had a norm of their own.
+# Source: Megatron-Bridge, recipes/moonlight/moonlight_16b.py, moonlight_16b_pretrain_config.
+MOONLIGHT = {
+    "ffn": 11264, "vocab": 163840, "experts": 64, "active": 6, "expert_ffn": 1408,
+    "shared_ffn": 2816,
+}  # fmt: skip
+IN_16_BITS = {"gradient_accumulation_dtype": "bf16", "optimizer_state_dtype": "bf16"}
+AGAIN = {
+    "core_attn": "core-attention", "layernorm": "norm", "mla_up_proj": "up-projection",
+    "mlp": "mlp", "moe_act": "activation", "moe": "experts",
+    "shared_experts": "shared-experts",
+}  # fmt: skip
 # Of rows that name Megatron-LM alone: its own layers, and the loss of core 0.7 and older.
 OLD_RUNTIME = {"transformer_implementation": "local", "versions": {"megatron-core": "0.7"}}
 # The notes of a run whose command line was not read, so that its micro-batch is a guess. Of the jobs
@@ -82,14 +105,28 @@ def request_of(row):
         "runtime": runtime,
         "cluster": _cluster(row),
     }
+    if _routed(row):
+        job["parallelism"] |= {
+            "expert_parallel_size": row.number("ep"),
+            "expert_tensor_parallel_size": 1,
+            "token_dispatcher": "all-to-all",
+        }
+        runtime["grouped_gemm"] = True
+    if _is_moonlight(row):
+        job["training"]["precision"] |= IN_16_BITS
+        job["training"]["attention"] = "cudnn"
+        runtime["versions"] = {"megatron-core": "0.18"}
     if row.text("recompute").startswith("selective"):
-        job["training"]["recompute"] = {"mode": "selective", "modules": ["core-attention"]}
+        named = re.findall(r"\w+", row.text("recompute").partition("(")[2]) or ["core_attn"]
+        modules = [AGAIN[name] for name in named]
+        job["training"]["recompute"] = {"mode": "selective", "modules": modules}
     return {"job": job}
 
 
 def _refuse(row):
-    text = f"{row.text('model')} {row.text('ffn')}"
-    if row.number("ep", 1) > 1 or re.search(r"deepseek|per expert|A3B", text):
+    if _routed(row) and row.family != "b200":
+        _refuse_experts(row)
+    if row.number("ep", 1) > 1 and not _routed(row):
         raise Refused("experts")
     if "fp8" in row.text("precision"):
         raise Refused("fp8 of Transformer Engine")
@@ -97,6 +134,27 @@ def _refuse(row):
         raise Refused("a head that orders sentences, and a vocabulary not stated")
     if not row.text("grad_accum") or not row.text("seq_len"):
         raise Refused("the row does not state its batch and sequence length")
+
+
+def _routed(row):
+    return bool(re.search(r"(?i)deepseek|A3B", row.text("model")))
+
+
+def _is_moonlight(row):
+    return row.text("model").startswith("Moonlight")
+
+
+def _refuse_experts(row):
+    """What each of the few runs with experts has that no job says, or no row states."""
+    for text, reason in (
+        (row.text("offload"), "activation offload"),
+        ("DeepEP" in row.notes, "tokens sent by DeepEP"),
+        ("EP overlap" in row.notes, "layers of two micro-batches in turns"),
+        ("Mamba" in row.notes, "state-space layers"),
+        ("/" in row.text("recompute"), "which modules run again is not stated"),
+    ):
+        if text:
+            raise Refused(reason)
 
 
 def _contexts(row):
@@ -129,6 +187,10 @@ def _cluster(row):
 
 
 def _transformer(row):
+    if row.text("model") in DEEPSEEK:
+        return {**_latent(row, DEEPSEEK[row.text("model")], heads=128), "query_rank": 1536}
+    if _is_moonlight(row):
+        return _latent(row, MOONLIGHT, heads=row.number("heads"))
     if row.family == "b200":
         return measured.decoder(measured.Row({**row.columns(), **_llama(row)}))
     if row.text("model").startswith("GPT2"):
@@ -147,6 +209,25 @@ def _transformer(row):
             attention_dropout=0.1,
         )
     return measured.decoder(row)
+
+
+def _latent(row, shape, heads):
+    """A decoder of DeepSeek's kind."""
+    columns = {name: str(value) for name, value in shape.items()}
+    columns |= {"heads": str(heads), "kv_heads": str(heads)}
+    return {
+        **measured.decoder(measured.Row({**row.columns(), **columns})),
+        "expert_count": shape["experts"],
+        "active_expert_count": shape["active"],
+        "expert_ffn_size": shape["expert_ffn"],
+        "shared_expert_ffn_size": shape["shared_ffn"],
+        "dense_layer_count": 1,
+        "key_value_rank": 512,
+        "rotary_head_size": 64,
+        "head_size": 192,
+        "value_head_size": 128,
+        "qk_norm": "per-rank",
+    }
 
 
 def _llama(row):

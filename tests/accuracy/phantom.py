@@ -10,6 +10,7 @@ import json
 import pathlib
 
 import measured
+import phantom_megatron
 from measured import Prediction
 
 FAMILIES = ("phantom",)
@@ -60,7 +61,7 @@ def sets_of(row):
         of = f"context {of}"
     for prefix, name in (("phantom-ft-", "tuning"), ("phantom-titan-", "torchtitan"),
                          ("phantom-ln-", "linear"), ("phantom-ex-", "experts"),
-                         ("phantom-ss-", "state space")):
+                         ("phantom-ss-", "state space"), ("phantom-mg-", "megatron")):
         if row.id.startswith(prefix):
             of = f"{name} {of}"
     return [f"phantom {of}{row.text('what_is_measured')}"]
@@ -72,11 +73,14 @@ def features_of(row):
 
 
 def request_of(row):
+    if row.text("wrapper") == "megatron":
+        return phantom_megatron.request_of(row, _config(row.text("config")))
     return {"job": {**_model(row), **_training(row), **_placement(row), "runtime": _runtime(row)}}
 
 
 def predict(row, answer):
-    rank = measured.stage_of(answer, 0)
+    ranks_of_stage = row.number("world") * row.number("tp") // row.number("pp", 1)
+    rank = measured.stage_of(answer, row.number("rank", 0) // ranks_of_stage)
     gauge = row.text("what_is_measured")
     return Prediction(*measured.gauge(rank, gauge), measured.debug_extra(rank), gauge)
 

@@ -352,10 +352,32 @@ class MegatronRunsTest(unittest.TestCase):
         self.assertEqual(split["context_parallel_size"], 4)
         self.assertEqual(split["context_parallel_method"], "ulysses")
 
+    def test_experts_are_on_other_ranks(self):
+        row = ROWS["b200-deepseekv2_tp1_ep8_pp1_dp8_l4_mbc4_cef:max_allocated"]
+        asked = job(megatron_runs, row)
+        self.assertEqual(asked["parallelism"]["expert_parallel_size"], 8)
+        self.assertTrue(asked["runtime"]["grouped_gemm"])
+        model = asked["model"]["transformer"]
+        self.assertEqual(model["expert_count"], 160)
+        self.assertEqual(model["dense_layer_count"], 1)
+        self.assertEqual(model["vocab_size"], 102401)
+
+    def test_moonlights_recipe_keeps_gradients_and_moments_in_16_bits(self):
+        asked = job(megatron_runs, ROWS["mbridge-0006"])
+        again = {"mode": "selective", "modules": ["norm", "activation"]}
+        self.assertEqual(asked["training"]["recompute"], again)
+        self.assertEqual(asked["training"]["precision"]["optimizer_state_dtype"], "bf16")
+        self.assertNotIn("query_rank", asked["model"]["transformer"])
+        self.assertEqual(asked["parallelism"]["expert_tensor_parallel_size"], 1)
+
     def test_refuses(self):
         for row_id, reason in (
-            ("b200-deepseekv2_tp1_ep8_pp1_dp8_l4_mbc4_cef:max_allocated", "experts"),
             ("mbridge-0012", "fp8 of Transformer Engine"),
+            ("mbridge-0007", "state-space layers"),
+            ("mbridge-0020", "layers of two micro-batches in turns"),
+            ("mcoremisc-0001", "tokens sent by DeepEP"),
+            ("mcoremisc-0009", "activation offload"),
+            ("mcoremisc-0025", "which modules run again is not stated"),
             ("mcoremisc-0024", "the row does not state its batch and sequence length"),
         ):
             with self.assertRaises(measured.Refused) as caught:
@@ -396,6 +418,25 @@ class PhantomTest(unittest.TestCase):
             row = ROWS[f"phantom-d42-2.15-{gauge}"]
             self.assertEqual(phantom.sets_of(row), [f"phantom {gauge}"])
             self.assertEqual(phantom.predict(row, answer(7)).expected, figure)
+
+    def test_a_row_of_megatron_says_which_stage_ran_and_what_ran_again(self):
+        row = ROWS["phantom-mg-x05-allocated"]
+        wanted = job(phantom, row)
+        split = wanted["parallelism"]
+        self.assertEqual(split["data_parallel_size"], 4)
+        self.assertEqual(split["pipeline_parallel_size"], 4)
+        self.assertEqual(split["expert_parallel_size"], 4)
+        self.assertEqual(wanted["model"]["transformer"]["dense_layer_count"], 1)
+        again = {"mode": "selective", "modules": ["experts", "norm"]}
+        self.assertEqual(wanted["training"]["recompute"], again)
+        self.assertEqual(wanted["training"]["global_batch_size"], 32)
+        stages = answer(3, 4, 5, 6)
+        for stage, rank in enumerate(stages["ranks"]):
+            rank["pipeline_stage"] = stage
+        self.assertEqual(phantom.predict(row, stages).expected, 5, "the third of four")
+        dense = job(phantom, ROWS["phantom-mg-d06-allocated"])
+        self.assertEqual(dense["training"]["recompute"], {"mode": "full"})
+        self.assertNotIn("expert_parallel_size", dense["parallelism"])
 
     def test_adapters_are_apart(self):
         row = ROWS["phantom-l09-2.15-allocated"]

@@ -16,7 +16,7 @@ from speed_refusals import GPUS, refuse
 
 # Published tables that do not state the micro-batch: one sequence is taken, and recomputation
 # and interleaving are as the row says, or the framework's usual. They are sets of their own.
-MICRO_BATCH_TAKEN = ("mgs", "mlm24", "nem4", "lla3")
+MICRO_BATCH_TAKEN = ("mgs", "mlm24", "nem4", "lla3", "fold")
 ADAM = {"name": "adam", "implementation": "fused"}
 ADAMW = {"name": "adamw"}
 FULL = {"mode": "full", "unit_layer_count": 1}
@@ -48,7 +48,7 @@ def request_of(row):
         raise Refused("a source that no mapping is for")
     job = SOURCES[row.family](row)
     degrees = job["parallelism"]
-    ranks = row.number("tp") * row.number("pp") * degrees.get("context_parallel_size", 1)
+    ranks = row.number("tp") * row.number("pp", 1) * degrees.get("context_parallel_size", 1)
     if degrees["data_parallel_size"] * ranks != row.number("num_gpus"):
         raise Refused("the source's degrees do not give its GPUs")
     return {"job": job}
@@ -161,7 +161,7 @@ def _mosaicml(row):
 
 
 def _megatron_b200(row):
-    cut = re.sub(r"-cut\d+L$", "", row.text("model")).lower()
+    cut = re.sub(r"-cut\d+L$", "", row.text("model")).lower().replace("deepseek-v", "deepseekv")
     like = _as_memory_row(row, id=f"b200-{row.id}", model=cut, gpu="B200", sequence_parallel="")
     return megatron_runs.request_of(like)["job"]
 
@@ -310,10 +310,79 @@ def _nemo_model(row):
     return _gpt(row, GPT2_VOCAB) if name.startswith("GPT") else measured.decoder(row)
 
 
+# Latent attention of DeepSeek V3 and what follows it.
+LATENT = {"key_value_rank": 512, "rotary_head_size": 64, "head_size": 192, "value_head_size": 128,
+          "qk_norm": "per-rank"}  # fmt: skip
+# Models of Megatron Bridge's tables, by what their names begin with.
+ROUTED = {
+    "Qwen3-30B-A3B": {"expert_count": 128, "active_expert_count": 8, "expert_ffn_size": 768,
+                      "ffn_size": 6144},
+    "Qwen3_235B_a22B": {"expert_count": 128, "active_expert_count": 8, "expert_ffn_size": 1536,
+                        "ffn_size": 12288},
+    "DeepSeekV3": {"expert_count": 256, "active_expert_count": 8, "expert_ffn_size": 2048,
+                   "shared_expert_ffn_size": 2048, "dense_layer_count": 3, "ffn_size": 18432,
+                   **LATENT, "query_rank": 1536},
+    "Moonlight": {"expert_count": 64, "active_expert_count": 6, "expert_ffn_size": 1408,
+                  "shared_expert_ffn_size": 2816, "dense_layer_count": 1, "ffn_size": 11264,
+                  "vocab_size": 163840, **LATENT},
+}  # fmt: skip
+
+
+def _routed(row):
+    """Experts of a row in 16 bits: all-to-all stands for what a newer dispatcher sends."""
+    if "fp" in row.text("precision").lower():
+        raise Refused("experts beside fp8")
+    found = (more for name, more in ROUTED.items() if row.text("model").startswith(name))
+    experts = next(found, None)
+    if experts is None:
+        raise Refused("experts with biases, or beside state-space layers")
+    if "EP overlap on" in row.notes or "tuned" in row.notes or "search run" in row.notes:
+        raise Refused("layers of two micro-batches in turns")
+    moonlight = row.text("model").startswith("Moonlight")
+    modules = row.text("recompute").partition("selective:")[2]
+    training = {
+        "precision": {**BF16, **(megatron_runs.IN_16_BITS if moonlight else {})},
+        "optimizer": ADAM,
+        "recompute": _modules(modules) if modules else NONE,
+    }
+    split = {
+        "zero_stage": 1,
+        "sequence_parallel": row.number("tp") > 1,
+        "expert_parallel_size": row.number("ep"),
+        "expert_tensor_parallel_size": 1,
+        "token_dispatcher": "all-to-all",
+    }
+    chunks = row.number("pp") * row.number("vp", 1)
+    if row.text("model").startswith("DeepSeekV3") and chunks > 1:
+        split["pipeline_layout"] = _deepseek_layout(row.number("layers"), chunks)
+    columns = {"ffn": str(experts["ffn_size"])}
+    if "vocab_size" in experts:
+        columns["vocab"] = str(experts["vocab_size"])
+    model = {**measured.decoder(measured.Row({**row.columns(), **columns})), **experts}
+    runtime = {**MEGATRON_CORE, "grouped_gemm": True}
+    if moonlight:
+        runtime["versions"] = {"megatron-core": "0.18"}
+    return _job(row, model, training, runtime, split)
+
+
+def _modules(names):
+    again = [megatron_runs.AGAIN[name] for name in names.split("+")]
+    return {"mode": "selective", "modules": again}
+
+
+def _deepseek_layout(layers, chunks):
+    """As many layers each as 64 would be, the rest beside the loss. Source: Megatron-Bridge,
+    recipes/deepseek/deepseek_v3.py, set_deepseek_v3_pipeline_model_parallel_layout."""
+    width = -(-layers // chunks)
+    return [width] * (chunks - 1) + [layers - width * (chunks - 1)]
+
+
 def _bridge(row):
     """Megatron Bridge's published tables."""
     if _zero_stage(row) == 3:
         raise Refused("Megatron-FSDP")
+    if row.number("ep", 1) > 1 or any(row.text("model").startswith(name) for name in ROUTED):
+        return _routed(row)
     modules = row.text("recompute").partition("selective:")[2]
     if modules not in ("", "core_attn"):
         raise Refused("parts of layers run again beside fp8")
@@ -325,6 +394,42 @@ def _bridge(row):
     }
     degrees = {"zero_stage": 1, "sequence_parallel": row.number("tp") > 1}
     return _job(row, measured.decoder(row), training, MEGATRON_CORE, degrees)
+
+
+# The experts of MoE Parallel Folding's models: of all, of each token, and the width of one. Its
+# fine-grained Mixtral has eight of an eighth for each (G8T8); Qwen 2's shared expert is without the
+# gate that Megatron-Core has not. Source: arXiv 2504.14960, section 4.1 and table 2.
+FOLDED = {
+    "Mixtral-8x22B": {"expert_count": 8, "active_expert_count": 2, "expert_ffn_size": 16384},
+    "Mixtral-8x22B-G8T8": {"expert_count": 64, "active_expert_count": 8, "expert_ffn_size": 2048},
+    "Qwen2-57B-A14B": {"expert_count": 64, "active_expert_count": 8, "expert_ffn_size": 2560,
+                       "shared_expert_ffn_size": 20480},
+    "Llama3-8x70B": {"expert_count": 8, "active_expert_count": 2, "expert_ffn_size": 28672},
+}  # fmt: skip
+
+
+def _folded(row):
+    """MoE Parallel Folding: one sequence at once, as many tokens for each expert (capacity factor
+    1); experts' matrices whole where the layouts are folded, else split as attention's are. Its
+    FSDP is Megatron's own."""
+    method = row.note(r"method ([^;]+);")
+    if "FSDP" in method:
+        raise Refused("Megatron-FSDP")
+    if not row.text("pp"):  # a row that splits its matrices, and no layers
+        row = measured.Row({**row.columns(), "pp": "1"})
+    experts = FOLDED[row.text("model")]
+    tensor = row.number("tp")
+    training = {"precision": _fp8(row, "delayed"), "optimizer": ADAM, "attention": "flash"}
+    split = {
+        "zero_stage": 1,
+        "sequence_parallel": tensor > 1,
+        "expert_parallel_size": row.number("ep"),
+        "expert_tensor_parallel_size": 1 if "Folding" in method else tensor,
+        "token_dispatcher": "all-to-all",
+    }
+    ffn = row.text("ffn") or str(experts["expert_ffn_size"])
+    model = {**measured.decoder(measured.Row({**row.columns(), "ffn": ffn})), **experts}
+    return _job(row, model, training, {**MEGATRON_CORE, "grouped_gemm": True}, split)
 
 
 def _llama3(row):
@@ -404,6 +509,7 @@ SOURCES = {
     "nml": _nemo,
     "mbr": _bridge,
     "mbs": _bridge,
+    "fold": _folded,
     "misc": _mt_nlg,
     "fms": _fsdp1,
     "gist": _deepspeed,

@@ -39,20 +39,24 @@ REFUSED = (
     ("notes", r"optimizer-in-backward", "the optimizer's step inside backward"),
     ("notes", r"does not match GPUs", "the source's degrees do not give its GPUs"),
 )
+# Sources whose mappings know which experts they ran.
+WITH_EXPERTS = ("smx", "fold", "mbr", "mbs")
+OF_EXPERTS = "experts"
 # Sources whose fp8 and context parallelism are Transformer Engine's, under Megatron.
-TRANSFORMER_ENGINE = ("nemo", "nml", "mbr", "mbs")
+TRANSFORMER_ENGINE = ("nemo", "nml", "mbr", "mbs", "fold")
 # Columns that a source leaves empty, and its mapping knows.
-KNOWN = {("bsc", "heads"), ("bsc", "layers")} | {
+KNOWN = {("bsc", "heads"), ("bsc", "layers"), ("fold", "pp")} | {
     ("bsv", column) for column in ("layers", "hidden", "heads")
 }
 
 
 def refuse(row):
     """Raises where no job is made of the row, whatever its source."""
-    if row.number("ep", 1) > 1:
-        raise Refused("experts")
+    known = row.family in WITH_EXPERTS
+    if row.number("ep", 1) > 1 and not known:
+        raise Refused(OF_EXPERTS)
     for column, pattern, reason in REFUSED:
-        if re.search(pattern, row.text(column)):
+        if re.search(pattern, row.text(column)) and not (known and reason == OF_EXPERTS):
             raise Refused(reason)
     if "fp8" in row.text("precision").lower() and row.family not in TRANSFORMER_ENGINE:
         raise Refused("8-bit matrix products of others than Transformer Engine")

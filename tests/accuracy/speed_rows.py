@@ -20,6 +20,8 @@ PEAK_TERAFLOPS = {"V100": 125, "A100": 312, "A800": 312, "H100": 989, "H200": 98
 HARDWARE = ("sc21", "sc21z", "bsc", "bsv", "bs1", "mlm20", "dsaz", "misc")
 # Sources whose TFLOP/s or MFU do not: Korthikanti et al. 2022, appendix A.
 MODEL = ("kor", "mgs", "mlm24", "nem4")
+# Sources whose MFU counts what Megatron's own formula does, of any decoder.
+MEGATRON = ("fold",)
 
 
 def read_folder(folder):
@@ -104,8 +106,11 @@ def _peak(row):
 
 
 def step_flops(row, job):
-    """FLOPs of one step as the row's source counts them, of a GPT (4 h wide, all heads)."""
+    """FLOPs of one step as the row's source counts them: of a GPT (4 h wide, all heads), or of a
+    decoder whose layers all have experts."""
     shape = job["model"]["transformer"]
+    if row.family in MEGATRON:
+        return decoder_flops(shape, job["training"])
     if shape["ffn_size"] != 4 * shape["hidden_size"] or shape.get("gated_mlp"):
         raise Refused("TFLOP/s of a network that the source's formula is not for")
     mfu = row.text("metric") == "mfu"
@@ -130,6 +135,20 @@ def model_flops(shape, training):
     return 72 * size * length * layers * hidden**2 * (
         1 + length / (6 * hidden) + vocab / (12 * layers * hidden)
     )
+
+
+def decoder_flops(shape, training):
+    """Three passes over the weights that a token passes, gated, in every layer, and over scores of
+    all tokens, which later versions halve. Source: Megatron-LM core 0.10,
+    megatron/training/training.py, num_floating_point_operations."""
+    if shape.get("dense_layer_count") or not shape.get("gated_mlp") or "head_size" in shape:
+        raise Refused("TFLOP/s of a network that the source's formula is not for")
+    size, layers, hidden, vocab, length = _sizes(shape, training)
+    groups = shape["kv_head_count"] / shape["head_count"]
+    width = shape["expert_ffn_size"] * shape["active_expert_count"]
+    width += shape.get("shared_expert_ffn_size", 0)
+    attention = 2 * hidden**2 * (1 + groups) + 2 * hidden * length
+    return 6 * size * length * (layers * (attention + 3 * hidden * width) + hidden * vocab)
 
 
 def _sizes(shape, training):

@@ -29,6 +29,9 @@ TARGETS = {
     "vtrain_single_node": {"median": 5},
     "vtrain_multi_node": {"median": 5},
     "megatron_b200": {"median": 5},
+    "megatron_bridge": {"median": 10},
+    "moe_folding": {"median": 10},
+    "nemo": {"median": 10},
     NANOTRON_OK: {"median": 10, "p90": 25},
 }
 CHOICE_TARGETS = {
@@ -57,7 +60,7 @@ TABLES = {
 
 
 def sets_of(row):
-    if row.family in MICRO_BATCH_TAKEN:
+    if row.family in MICRO_BATCH_TAKEN and row.family not in SETS:
         return ["papers, micro-batch not stated"]
     name = SETS.get(row.family, "papers")
     return [name] + ([NANOTRON_OK] if row.family == "usp" and "cal=ok" in row.notes else [])

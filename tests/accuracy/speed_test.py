@@ -49,14 +49,15 @@ class AllRowsTest(unittest.TestCase):
                 "vtrain_single_node": 928,
                 "vtrain_multi_node": 70,
                 "mosaicml": 140,
-                "megatron_b200": 7,
+                "megatron_b200": 15,
                 "bigscience": 81,
                 "bigscience V100": 41,
                 "torchtitan": 5,
                 "papers": 34,
                 "papers, micro-batch not stated": 13,
                 "nemo": 22,
-                "megatron_bridge": 7,
+                "megatron_bridge": 15,
+                "moe_folding": 13,
             },
         )
 
@@ -187,6 +188,49 @@ class JobsTest(unittest.TestCase):
         self.assertEqual(made["training"]["loss"], {"implementation": "te-cross-entropy"})
         self.assertEqual(made["model"]["transformer"]["layer_count"], 12)
         self.assertTrue(made["parallelism"]["sequence_parallel"])
+
+    def test_experts_on_b200(self):
+        made = job("smx-0008")
+        self.assertEqual(made["parallelism"]["expert_parallel_size"], 4)
+        self.assertEqual(made["parallelism"]["pipeline_parallel_size"], 2)
+        self.assertEqual(made["model"]["transformer"]["dense_layer_count"], 1)
+
+    def test_folded_experts(self):
+        """Experts' matrices are split as attention's are, unless layouts are folded."""
+        split, folded = (job(name)["parallelism"] for name in ("fold-0009", "fold-0010"))
+        self.assertEqual(split["expert_tensor_parallel_size"], 2)
+        self.assertEqual(folded["expert_tensor_parallel_size"], 1)
+        fine = job("fold-0013")
+        self.assertEqual(fine["model"]["transformer"]["expert_count"], 64)
+        self.assertEqual(fine["parallelism"]["pipeline_parallel_size"], 1, "its table is blank there")
+        with self.assertRaisesRegex(measured.Refused, "Megatron-FSDP"):
+            job("fold-0002", pp="1")
+
+    def test_utilization_by_megatrons_formula(self):
+        """Mixtral 8x22B: 256 x 4096 tokens, 36.6 % of 128 H100."""
+        attention = 2 * 6144**2 * (1 + 8 / 48) + 2 * 6144 * 4096
+        weights = 56 * (attention + 3 * 6144 * 2 * 16384) + 6144 * 32768
+        self.assertAlmostEqual(
+            seconds("fold-0003"), 6 * 256 * 4096 * weights / (0.366 * 989e12 * 128)
+        )
+
+    def test_experts_of_megatron_bridge(self):
+        made = job("mbs-0026")
+        self.assertEqual(made["parallelism"]["expert_parallel_size"], 16)
+        self.assertEqual(made["model"]["transformer"]["qk_norm"], "per-head")
+        for name, reason in (
+            ("mbs-0028", "layers of two micro-batches in turns"),
+            ("mbr-0185", "experts with biases, or beside state-space layers"),
+        ):
+            with self.assertRaisesRegex(measured.Refused, reason):
+                job(name)
+        layout = job("mbr-0493")["parallelism"]["pipeline_layout"]
+        self.assertEqual(layout, [4] * 15 + [1])
+        moonlight = job("mbs-0014")["training"]
+        self.assertEqual(moonlight["precision"]["optimizer_state_dtype"], "bf16")
+        self.assertEqual(moonlight["recompute"]["modules"], ["up-projection", "mlp"])
+        with self.assertRaisesRegex(measured.Refused, "experts beside fp8"):
+            job("mbs-0026", precision="fp8")
 
     def test_papers(self):
         self.assertEqual(job("sc21-0006")["parallelism"]["virtual_pipeline_size"], 3)

@@ -87,9 +87,31 @@ Capabilities FillTrainer(RandomNumbers random, const Profile& profile, JobSpec& 
   return CapabilitiesOf(profile.framework, kAnyVersion, era.trainer, era.since_month);
 }
 
+// Of modules that each network has.
 std::string AnyModule(RandomNumbers random, const Capabilities& can) {
-  return AnyWordOf(random, can, kRecomputeModules,
-                   [](RecomputeModule module) { return AbilityOf(module); });
+  constexpr Word<RecomputeModule> kOfAll[] = {
+      {"core-attention", RecomputeModule::kCoreAttention},
+      {"mlp", RecomputeModule::kMlp},
+      {"norm", RecomputeModule::kNorm},
+  };
+  return AnyWordOf(random, can, kOfAll, [](RecomputeModule module) { return AbilityOf(module); });
+}
+
+// Of layers whose experts Megatron-Core dispatches.
+void FillModules(RandomNumbers random, JobSpec& job) {
+  RecomputeSpec& recompute = job.training.recompute;
+  recompute = {};
+  recompute.mode = "selective";
+  recompute.modules = {Once(random, 2) ? "core-attention" : "norm"};
+  if (Once(random, 2)) recompute.modules.push_back("mlp");
+  const bool shared = Shape(job).shared_expert_ffn_size.has_value();
+  if (Once(random, 2)) {
+    recompute.modules.push_back("experts");
+  } else if (shared && Once(random, 2)) {
+    recompute.modules.push_back("shared-experts");
+  } else if (job.runtime.grouped_gemm == true) {
+    recompute.modules.push_back("activation");
+  }
 }
 
 void FillRecompute(RandomNumbers random, const Capabilities& can, int64_t layers_of_stage,
@@ -104,6 +126,9 @@ void FillRecompute(RandomNumbers random, const Capabilities& can, int64_t layers
   recompute.modules = {AnyModule(random, can), AnyModule(random, can)};
   const bool own_norm = job.runtime.framework == "megatron-core";
   if (own_norm) job.runtime.transformer_implementation = "local";
+  const std::vector<std::string>& modules = recompute.modules;
+  const bool norms = std::find(modules.begin(), modules.end(), "norm") != modules.end();
+  if (norms) Shape(job).norm_placement = "pre";
 }
 
 void FillPipeline(RandomNumbers random, const Capabilities& can, JobSpec& job) {
@@ -329,7 +354,9 @@ void FillLatent(RandomNumbers random, const Capabilities& can, JobSpec& job) {
     shape.head_size = 48;
     shape.value_head_size = 16;
   }
-  if (training.recompute.mode == "selective") job.training.recompute.modules = {"core-attention"};
+  if (training.recompute.mode != "selective") return;
+  job.training.recompute.modules = {Once(random, 2) ? "core-attention" : "norm"};
+  if (Once(random, 2)) job.training.recompute.modules.push_back("up-projection");
 }
 
 // Gated delta networks in place of attention; what is not modelled beside them gives way.
@@ -384,6 +411,7 @@ void FillDispatch(RandomNumbers random, JobSpec& job) {
   job.runtime.deterministic = Once(random, 2);
   job.runtime.grouped_gemm = job.runtime.transformer_implementation != "local" && Once(random, 2);
   KeepPlain(random, job);
+  if (Once(random, 2)) FillModules(random, job);
 }
 
 // Ranks that split each sequence, by a method that the framework has.

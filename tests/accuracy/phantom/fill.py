@@ -5,6 +5,7 @@
                                 phantom_tuning.csv, deal_context.py's for phantom_context.csv,
                                 deal_experts.py's for phantom_experts.csv,
                                 deal_linear.py's for phantom_linear.csv,
+                                deal_megatron.py's for phantom_megatron.csv,
                                 deal_state_space.py's for phantom_state_space.csv,
                                 deal_titan.py's for phantom_titan.csv
 
@@ -24,6 +25,7 @@ import deal
 import deal_context
 import deal_experts
 import deal_linear
+import deal_megatron
 import deal_state_space
 import deal_titan
 import deal_tuning
@@ -34,10 +36,10 @@ PLIMSOLL = os.environ.get("PLIMSOLL", str(ROOT / "build" / "client" / "plimsoll"
 CONFIGS = HERE.parent / "data" / "phantom"
 DEALERS = {"phantom_tuning.csv": deal_tuning, "phantom_context.csv": deal_context,
            "phantom_experts.csv": deal_experts, "phantom_linear.csv": deal_linear,
-           "phantom_state_space.csv": deal_state_space,
+           "phantom_megatron.csv": deal_megatron, "phantom_state_space.csv": deal_state_space,
            "phantom_titan.csv": deal_titan}
 TRAINERS = {"": "train.py", "hf-trainer": "train_hf.py", "trl": "train_trl.py",
-            "torchtitan": "train_titan.py"}
+            "torchtitan": "train_titan.py", "megatron": "train_megatron.py"}
 
 
 def measure(row):

@@ -132,7 +132,7 @@ TEST(CapabilitiesTest, EachAbilityIsSomebodys) {
   for (const AbilityName& name : kAbilityNames) {
     if (!AllCapabilities().Has(name.ability)) nobodys.push_back(name.value);
   }
-  EXPECT_THAT(nobodys, ElementsAre("activation", "up-projection", "int8"));
+  EXPECT_THAT(nobodys, ElementsAre("int8"));
 }
 
 TEST(CapabilitiesTest, VersionsBeginAndEndIt) {
@@ -277,8 +277,8 @@ TEST(CapabilitiesTest, NormsAreRecomputedOutsideTransformerEngine) {
   job.training.recompute.modules = {"norm"};
   EXPECT_THAT(Refusals(job),
               ElementsAre("job.training.recompute.modules: norm; needs transformer_implementation "
-                          "local: Transformer Engine's norm is one operation with the product "
-                          "behind it"));
+                          "local, experts or latent attention: Transformer Engine's norm is one "
+                          "operation with the product behind it"));
   job.runtime.transformer_implementation = "local";
   EXPECT_THAT(Refusals(job), IsEmpty());
 }

@@ -230,7 +230,7 @@ const std::vector<Refusal>& Recomputing() {
          j.training.recompute.modules = {"mlp", "moe"};
        },
        {"job.training.recompute.modules: moe; must be one of core-attention, mlp, norm, "
-        "activation, up-projection"}},
+        "activation, up-projection, experts, shared-experts"}},
       {"every nth without n",
        [](JobSpec& j) { j.training.recompute.mode = "every-nth"; },
        {"job.training.recompute.interval: unset; must be set"}},

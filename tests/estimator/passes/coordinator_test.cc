@@ -136,7 +136,8 @@ void CheckTurns(const Program& program) {
         largest = std::max(largest, Bytes(parameter.dtype, parameter.Elements()));
       }
     }
-    const auto layer = static_cast<int32_t>(block.layers.begin);
+    const bool counted = block.kind == BlockKind::kLayer;
+    const auto layer = static_cast<int32_t>(counted ? block.layers.First() : 0);
     EXPECT_GE(program.gathers.At(block.kind, layer, false).bytes, largest) << block.name;
     EXPECT_GE(program.gathers.At(block.kind, layer, true).bytes, largest) << block.name;
   }

@@ -72,17 +72,17 @@ TEST(ShareKeysTest, LocalsHoldTheProjectionUntilTheNextProduct) {
   const uint8_t until = FindTensor(layer, "attention.qkv.activation").held_until;
   ASSERT_LT(until, layer.ops.size());
   EXPECT_EQ(layer.ops[until].name, "attention.out");
-  EXPECT_EQ(FindTensor(layer, "attention.query.contiguous").held_until, 255);
+  EXPECT_EQ(FindTensor(layer, "attention.key.contiguous").held_until, 255);
   EXPECT_EQ(FindTensor(layer, "attention.kv.turns").held_until, 255);
 }
 
 TEST(ShareKeysTest, ViewsOfAProjectionAreCopied) {
   const Program program = Sharing("ring", 2, false);
   const Block& layer = FindBlock(program, "layer");
-  EXPECT_THAT(Names(layer, FindOp(layer, "attention.flash").inputs),
-              ElementsAre("attention.query.contiguous", "attention.key.contiguous",
-                          "attention.value.contiguous"));
-  EXPECT_EQ(FindOp(layer, "attention.query.contiguous").modules,
+  EXPECT_THAT(
+      Names(layer, FindOp(layer, "attention.flash").inputs),
+      ElementsAre("attention.query.own", "attention.key.contiguous", "attention.value.contiguous"));
+  EXPECT_EQ(FindOp(layer, "attention.key.contiguous").modules,
             FindOp(layer, "attention.flash").modules)
       << "run again with the kernel";
 }

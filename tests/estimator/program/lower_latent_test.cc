@@ -142,8 +142,8 @@ TEST(LowerLatentTest, SplitsUpProjectionsAndTheOutputsAlone) {
   job.parallelism.tensor_parallel_size = 2;
   EXPECT_THAT(
       Weights(ProgramAfter(Valid(job), PassId::kTensorParallel)),
-      ElementsAre("attention.query.down.weight [48, 64]", "attention.query.rank.norm.weight [48]",
-                  "attention.query.up.weight [48, 48]", "attention.kv.down.weight [28, 64]",
+      ElementsAre("attention.query.down.weight [48, 64]", "attention.kv.down.weight [28, 64]",
+                  "attention.query.rank.norm.weight [48]", "attention.query.up.weight [48, 48]",
                   "attention.kv.rank.norm.weight [20]", "attention.kv.up.weight [64, 20]",
                   "attention.out.weight [64, 32]"));
 }

@@ -3,9 +3,11 @@
 #include "estimator/step/ledger.h"
 
 #include <initializer_list>
+#include <random>
 
 #include "gtest/gtest.h"
 #include "tests/testing/jobs.h"
+#include "tests/testing/random_jobs.h"
 
 namespace plimsoll {
 namespace {
@@ -342,6 +344,36 @@ TEST(LedgerTest, HoldsOnRealBlocks) {
       }
     }
   }
+}
+
+// Whatever runs again, a piece that a layer makes dies once; what its neighbours share is theirs.
+TEST(LedgerTest, EveryPieceDiesOnce) {
+  std::mt19937_64 random(31);
+  int remade = 0;
+  for (int i = 0; i < Rounds(200) && !HasFailure(); ++i) {
+    const JobSpec job = RandomDispatchedJob(random);
+    const Program program = ProgramOf(job);
+    for (const Block& block : program.blocks) {
+      for (const Op& op : block.ops) remade += op.remakes != 0 ? 1 : 0;
+      const Tape tape = Record(block, kFused, program.gradient_dtype);
+      std::vector<int> lives(tape.pieces.size());
+      for (const TapeEvent& event : tape.events) {
+        if (event.kind == TapeEventKind::kBirth) ++lives[event.piece];
+        if (event.kind == TapeEventKind::kDeath) lives[event.piece] += 1000;
+      }
+      for (const int16_t shared : {tape.input, tape.output, tape.output_again, tape.output_gradient,
+                                   tape.input_gradient}) {
+        if (shared >= 0) lives[shared] = 1001;
+      }
+      for (size_t k = 0; k < lives.size(); ++k) {
+        const TensorId id = tape.pieces[k].tensor;
+        EXPECT_EQ(lives[k], 1001) << block.name << " "
+                                  << (id == kNoTensor ? "a parameter's" : block.tensors[id].name)
+                                  << tape.pieces[k].suffix;
+      }
+    }
+  }
+  EXPECT_GT(remade, Rounds(50));
 }
 
 }  // namespace

@@ -263,7 +263,7 @@ const std::vector<BadRequestCase>& Cases() {
       {"UnknownRecomputeModule",
        {{"job.training.recompute", R"({"mode": "selective", "modules": ["attn"]})"}},
        {"job.training.recompute.modules: attn; must be one of core-attention, mlp, norm, "
-        "activation, up-projection"}},
+        "activation, up-projection, experts, shared-experts"}},
       {"ModulesWithoutSelective",
        {{"job.training.recompute", R"({"mode": "full", "modules": ["mlp"]})"}},
        {"job.training.recompute.modules: mlp; needs mode selective"}},
