@@ -92,6 +92,7 @@ class Machine {
   void RunAgain(int begin, int end);
   void BackwardSegment(int begin, int end);
   void Remake(uint8_t segment);
+  void GiveRemade(TensorId id, int end);
   int ReadersBehind(TensorId root, int end) const;
   bool IsGiven(TensorId root, int end) const;
   void BackwardOp(int index);
@@ -400,19 +401,23 @@ void Machine::Remake(uint8_t segment) {
   RunAgain(begin, end);
   for (int i = begin; i < end; ++i) {
     for (TensorId id : block_.ops[i].outputs) {
-      if (Root(id) != id || !Discarded(id)) continue;
-      remade_[id] = forward_storage_[id];
-      if (block_.copies_remade) {
-        forward_storage_[id] = MakeTensor(id);
-      } else {
-        Refer(forward_storage_[id]);
-      }
-      int readers = ReadersBehind(id, end);
-      if (readers == 0) Release(forward_storage_[id]);
-      for (; readers > 1; --readers) Refer(forward_storage_[id]);
+      if (Root(id) == id && Discarded(id)) GiveRemade(id, end);
     }
   }
   Note();
+}
+
+// To those that read it in backward of ops from `end` on.
+void Machine::GiveRemade(TensorId id, int end) {
+  remade_[id] = forward_storage_[id];
+  if (block_.copies_remade) {
+    forward_storage_[id] = MakeTensor(id);
+  } else {
+    Refer(forward_storage_[id]);
+  }
+  int readers = ReadersBehind(id, end);
+  if (readers == 0) Release(forward_storage_[id]);
+  for (; readers > 1; --readers) Refer(forward_storage_[id]);
 }
 
 // Makes the tensors of a recomputed segment again, unless that was done, then goes backward. What
