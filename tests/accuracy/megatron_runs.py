@@ -15,22 +15,33 @@ LLAMA = {
     "llama3-70b": {"hidden": 8192, "heads": 64, "kv_heads": 8, "ffn": 28672, "vocab": 128257},
     "llama3-405b": {"hidden": 16384, "heads": 128, "kv_heads": 16, "ffn": 53248, "vocab": 128257},
 }
-# The same of its DeepSeeks, cut to four layers of which the first has no experts: experts take as many
-# tokens each (--moe-expert-capacity-factor 1, padded), and no layer runs again (block, of 0 layers).
+# Latent attention of DeepSeek V2 and V3 and what follows them; queries have a rank beside it.
+LATENT = {"key_value_rank": 512, "rotary_head_size": 64, "head_size": 192, "value_head_size": 128,
+          "qk_norm": "per-rank"}  # fmt: skip
+DEEPSEEK_V2 = {
+    "hidden_size": 5120, "head_count": 128, "ffn_size": 12288, "expert_count": 160,
+    "active_expert_count": 6, "expert_ffn_size": 1536, "shared_expert_ffn_size": 3072,
+    "query_rank": 1536, **LATENT,
+}  # fmt: skip
+DEEPSEEK_V3 = {
+    "hidden_size": 7168, "head_count": 128, "ffn_size": 18432, "expert_count": 256,
+    "active_expert_count": 8, "expert_ffn_size": 2048, "shared_expert_ffn_size": 2048,
+    "query_rank": 1536, **LATENT,
+}  # fmt: skip
+# SimuMax's, cut to four layers of which the first has no experts: experts take as many tokens each
+# (--moe-expert-capacity-factor 1, padded), and no layer runs again (block, of 0 layers).
 # Source: MooreThreads/SimuMax 4dcaae5, simu_tools/megatron_scripts/scripts/
 # run_pretrain_deepseekv2.sh, --cross-entropy-loss-fusion beside it.
 DEEPSEEK = {
-    "deepseekv2": {"hidden": 5120, "ffn": 12288, "vocab": 102401, "experts": 160, "active": 6,
-                   "expert_ffn": 1536, "shared_ffn": 3072},
-    "deepseekv3": {"hidden": 7168, "ffn": 18432, "vocab": 129281, "experts": 256, "active": 8,
-                   "expert_ffn": 2048, "shared_ffn": 2048},
-}  # fmt: skip
+    "deepseekv2": {**DEEPSEEK_V2, "vocab_size": 102401, "dense_layer_count": 1},
+    "deepseekv3": {**DEEPSEEK_V3, "vocab_size": 129281, "dense_layer_count": 1},
+}
 # Megatron-Bridge's recipe of Moonlight: gradients and moments in 16 bits beside fp32 masters. Its core
 # is from before queries without a rank had a norm of their own.
 # Source: Megatron-Bridge, recipes/moonlight/moonlight_16b.py, moonlight_16b_pretrain_config.
 MOONLIGHT = {
-    "ffn": 11264, "vocab": 163840, "experts": 64, "active": 6, "expert_ffn": 1408,
-    "shared_ffn": 2816,
+    "ffn_size": 11264, "vocab_size": 163840, "dense_layer_count": 1, "expert_count": 64,
+    "active_expert_count": 6, "expert_ffn_size": 1408, "shared_expert_ffn_size": 2816, **LATENT,
 }  # fmt: skip
 IN_16_BITS = {"gradient_accumulation_dtype": "bf16", "optimizer_state_dtype": "bf16"}
 AGAIN = {
@@ -188,9 +199,9 @@ def _cluster(row):
 
 def _transformer(row):
     if row.text("model") in DEEPSEEK:
-        return {**_latent(row, DEEPSEEK[row.text("model")], heads=128), "query_rank": 1536}
+        return decoder(row, DEEPSEEK[row.text("model")])
     if _is_moonlight(row):
-        return _latent(row, MOONLIGHT, heads=row.number("heads"))
+        return decoder(row, {**MOONLIGHT, "head_count": row.number("heads")})
     if row.family == "b200":
         return measured.decoder(measured.Row({**row.columns(), **_llama(row)}))
     if row.text("model").startswith("GPT2"):
@@ -211,23 +222,12 @@ def _transformer(row):
     return measured.decoder(row)
 
 
-def _latent(row, shape, heads):
-    """A decoder of DeepSeek's kind."""
-    columns = {name: str(value) for name, value in shape.items()}
-    columns |= {"heads": str(heads), "kv_heads": str(heads)}
-    return {
-        **measured.decoder(measured.Row({**row.columns(), **columns})),
-        "expert_count": shape["experts"],
-        "active_expert_count": shape["active"],
-        "expert_ffn_size": shape["expert_ffn"],
-        "shared_expert_ffn_size": shape["shared_ffn"],
-        "dense_layer_count": 1,
-        "key_value_rank": 512,
-        "rotary_head_size": 64,
-        "head_size": 192,
-        "value_head_size": 128,
-        "qk_norm": "per-rank",
-    }
+def decoder(row, shape):
+    """A decoder of which `shape` says more than the row, or instead of it."""
+    fields = {"hidden": "hidden_size", "ffn": "ffn_size", "vocab": "vocab_size",
+              "heads": "head_count", "kv_heads": "head_count"}  # fmt: skip
+    known = {column: str(shape[field]) for column, field in fields.items() if field in shape}
+    return {**measured.decoder(measured.Row({**row.columns(), **known})), **shape}
 
 
 def _llama(row):

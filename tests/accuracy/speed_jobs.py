@@ -310,21 +310,14 @@ def _nemo_model(row):
     return _gpt(row, GPT2_VOCAB) if name.startswith("GPT") else measured.decoder(row)
 
 
-# Latent attention of DeepSeek V3 and what follows it.
-LATENT = {"key_value_rank": 512, "rotary_head_size": 64, "head_size": 192, "value_head_size": 128,
-          "qk_norm": "per-rank"}  # fmt: skip
 # Models of Megatron Bridge's tables, by what their names begin with.
 ROUTED = {
     "Qwen3-30B-A3B": {"expert_count": 128, "active_expert_count": 8, "expert_ffn_size": 768,
                       "ffn_size": 6144},
     "Qwen3_235B_a22B": {"expert_count": 128, "active_expert_count": 8, "expert_ffn_size": 1536,
                         "ffn_size": 12288},
-    "DeepSeekV3": {"expert_count": 256, "active_expert_count": 8, "expert_ffn_size": 2048,
-                   "shared_expert_ffn_size": 2048, "dense_layer_count": 3, "ffn_size": 18432,
-                   **LATENT, "query_rank": 1536},
-    "Moonlight": {"expert_count": 64, "active_expert_count": 6, "expert_ffn_size": 1408,
-                  "shared_expert_ffn_size": 2816, "dense_layer_count": 1, "ffn_size": 11264,
-                  "vocab_size": 163840, **LATENT},
+    "DeepSeekV3": {**megatron_runs.DEEPSEEK_V3, "dense_layer_count": 3},
+    "Moonlight": megatron_runs.MOONLIGHT,
 }  # fmt: skip
 
 
@@ -355,10 +348,7 @@ def _routed(row):
     chunks = row.number("pp") * row.number("vp", 1)
     if row.text("model").startswith("DeepSeekV3") and chunks > 1:
         split["pipeline_layout"] = _deepseek_layout(row.number("layers"), chunks)
-    columns = {"ffn": str(experts["ffn_size"])}
-    if "vocab_size" in experts:
-        columns["vocab"] = str(experts["vocab_size"])
-    model = {**measured.decoder(measured.Row({**row.columns(), **columns})), **experts}
+    model = megatron_runs.decoder(row, experts)
     runtime = {**MEGATRON_CORE, "grouped_gemm": True}
     if moonlight:
         runtime["versions"] = {"megatron-core": "0.18"}
