@@ -119,9 +119,8 @@ TEST(MonotonyTest, MoreRecomputationNeverKeepsMore) {
     const int64_t selective = KeptByLayer(ProgramOf(job));
     job.training.recompute.mode = "full";
     const Program recomputed = ProgramOf(job);
-    const Block& layer = FindBlock(ProgramOf(job), "layer");
     int64_t joint = 0;
-    for (const Tensor& tensor : layer.tensors) {
+    for (const Tensor& tensor : FindBlock(recomputed, "layer").tensors) {
       if (tensor.name == "attention.qkv.activation") joint = tensor.Bytes();
     }
     EXPECT_LE(selective, none + joint);
