@@ -19,6 +19,12 @@ void Beside::RefuseSplits(const Job& job) const {
          job.pipeline_parallel_size);
 }
 
+void Beside::RefuseTuning(const TrainingSpec& spec, const Job& job) const {
+  Refuse(job.adapter.has_value(), "training.adapter.method", spec.adapter.method.value_or(""));
+  Refuse(job.preference.has_value(), "training.preference.method",
+         spec.preference.method.value_or(""));
+}
+
 void Beside::RefusePartsAgain(const RecomputeSpec& spec, const Job& job) const {
   const bool whole = job.recompute == RecomputeMode::kNone || job.recompute == RecomputeMode::kFull;
   Refuse(!whole, "training.recompute.mode", spec.mode.value_or(""));

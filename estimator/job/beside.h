@@ -21,6 +21,8 @@ class Beside {
   }
   // Matrices, sequences and layers that ranks split between them.
   void RefuseSplits(const Job& job) const;
+  // Adapters and preference tuning.
+  void RefuseTuning(const TrainingSpec& spec, const Job& job) const;
   // Recomputation but of every layer, whole and one at a time.
   void RefusePartsAgain(const RecomputeSpec& spec, const Job& job) const;
   // Models whose embeddings are not as wide as their layers.

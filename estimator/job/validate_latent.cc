@@ -145,10 +145,7 @@ AttentionKernel LatentKernel(const Job& job, AttentionKernel usual) {
 void CheckLatent(const JobSpec& spec, Check& check, const Job& job) {
   if (!CheckAbility(Ability::kLatentAttention, "model", "latent attention", check, job)) return;
   const Beside latent("latent attention", "model", check);
-  latent.Refuse(job.adapter.has_value(), "training.adapter.method",
-                spec.training.adapter.method.value_or(""));
-  latent.Refuse(job.preference.has_value(), "training.preference.method",
-                spec.training.preference.method.value_or(""));
+  latent.RefuseTuning(spec.training, job);
   latent.Refuse(job.fp8.has_value(), "training.precision.preset", "fp8-mixed");
   latent.Refuse(!job.model->causal, "model", "an encoder");
   latent.Refuse(job.model->norm_placement != NormPlacement::kPre, "model",

@@ -11,64 +11,33 @@
 namespace plimsoll {
 namespace {
 
+constexpr char kMode[] = "training.recompute.mode";
 constexpr char kModules[] = "training.recompute.modules";
+constexpr char kInterval[] = "training.recompute.interval";
+constexpr char kUnit[] = "training.recompute.unit_layer_count";
 
 // `can`: whether the mode itself is possible.
 void ReadModules(const std::vector<std::string>& names, bool can, Check& check, Job& job) {
-  const absl::string_view field = "training.recompute.modules";
-  if (!check.FewEnough(field, names.size(), "names", kMostNames)) return;
+  if (!check.FewEnough(kModules, names.size(), "names", kMostNames)) return;
   for (const std::string& name : names) {
-    const auto module = check.Meaning(field, name, kRecomputeModules);
+    const auto module = check.Meaning(kModules, name, kRecomputeModules);
     if (!module.has_value()) continue;
     job.recompute_modules |= BitOf(*module);
     if (!can || job.recompute != RecomputeMode::kSelective) continue;
-    CheckAbility(AbilityOf(*module), field, name, check, job);
+    CheckAbility(AbilityOf(*module), kModules, name, check, job);
   }
 }
 
 void ReadRecompute(const RecomputeSpec& spec, Check& check, Job& job) {
   std::optional<RecomputeMode> mode = RecomputeMode::kNone;
   if (spec.mode.has_value()) {
-    mode = check.Meaning("training.recompute.mode", *spec.mode, kRecomputeModes);
+    mode = check.Meaning(kMode, *spec.mode, kRecomputeModes);
   }
   job.recompute = mode.value_or(RecomputeMode::kNone);
   const absl::string_view asked = spec.mode.has_value() ? absl::string_view(*spec.mode) : "none";
-  const bool can =
-      CheckAbility(AbilityOf(job.recompute), "training.recompute.mode", asked, check, job);
+  const bool can = CheckAbility(AbilityOf(job.recompute), kMode, asked, check, job);
   ReadModules(spec.modules, can, check, job);
 }
-
-}  // namespace
-
-void CheckRecompute(const RecomputeSpec& spec, Check& check, Job& job) {
-  ReadRecompute(spec, check, job);
-  const bool selective = job.recompute == RecomputeMode::kSelective;
-  if (!spec.modules.empty() && !selective) {
-    check.Fail("training.recompute.modules", spec.modules.front(), "needs mode selective",
-               ViolationCode::kConflict, {"training.recompute.mode"});
-  } else if (selective && spec.modules.empty()) {
-    job.recompute_modules = BitOf(RecomputeModule::kCoreAttention);
-    check.Assume("training.recompute.modules", "core-attention", "Megatron's default");
-  }
-  const bool every_nth = job.recompute == RecomputeMode::kEveryNth;
-  if (every_nth) {
-    job.recompute_interval = check.Required("training.recompute.interval", spec.interval);
-  } else if (spec.interval.has_value()) {
-    check.Fail("training.recompute.interval", *spec.interval, "needs mode every-nth",
-               ViolationCode::kConflict, {"training.recompute.mode"});
-  }
-  job.recompute_unit_layer_count =
-      check.Number("training.recompute.unit_layer_count", spec.unit_layer_count, 1);
-  if (spec.unit_layer_count.has_value() && job.recompute != RecomputeMode::kFull) {
-    check.Fail("training.recompute.unit_layer_count", *spec.unit_layer_count, "needs mode full",
-               ViolationCode::kConflict, {"training.recompute.mode"});
-  } else if (job.recompute_unit_layer_count > 1) {
-    CheckAbility(Ability::kRecomputeUnits, "training.recompute.unit_layer_count",
-                 job.recompute_unit_layer_count, check, job);
-  }
-}
-
-namespace {
 
 // A module that is asked for needs the part of a model, or of the software, that it is.
 class Modules {
@@ -91,6 +60,31 @@ class Modules {
 };
 
 }  // namespace
+
+void CheckRecompute(const RecomputeSpec& spec, Check& check, Job& job) {
+  ReadRecompute(spec, check, job);
+  const bool selective = job.recompute == RecomputeMode::kSelective;
+  if (!spec.modules.empty() && !selective) {
+    check.Fail(kModules, spec.modules.front(), "needs mode selective", ViolationCode::kConflict,
+               {kMode});
+  } else if (selective && spec.modules.empty()) {
+    job.recompute_modules = BitOf(RecomputeModule::kCoreAttention);
+    check.Assume(kModules, "core-attention", "Megatron's default");
+  }
+  const bool every_nth = job.recompute == RecomputeMode::kEveryNth;
+  if (every_nth) {
+    job.recompute_interval = check.Required(kInterval, spec.interval);
+  } else if (spec.interval.has_value()) {
+    check.Fail(kInterval, *spec.interval, "needs mode every-nth", ViolationCode::kConflict,
+               {kMode});
+  }
+  job.recompute_unit_layer_count = check.Number(kUnit, spec.unit_layer_count, 1);
+  if (spec.unit_layer_count.has_value() && job.recompute != RecomputeMode::kFull) {
+    check.Fail(kUnit, *spec.unit_layer_count, "needs mode full", ViolationCode::kConflict, {kMode});
+  } else if (job.recompute_unit_layer_count > 1) {
+    CheckAbility(Ability::kRecomputeUnits, kUnit, job.recompute_unit_layer_count, check, job);
+  }
+}
 
 // Source: megatron/core/transformer/transformer_config.py, __post_init__ (recompute_modules);
 // core/models/gpt/gpt_layer_specs.py: IdentityOp in the place of both norms;

@@ -26,10 +26,7 @@ void CheckStateSpace(const JobSpec& spec, Check& check, const Job& job) {
   if (!model.state_space.Any() && !model.one_sublayer) return;
   if (!CheckAbility(Ability::kStateSpace, "model", "state-space layers", check, job)) return;
   const Beside layers("state-space layers", "model", check);
-  layers.Refuse(job.adapter.has_value(), "training.adapter.method",
-                spec.training.adapter.method.value_or(""));
-  layers.Refuse(job.preference.has_value(), "training.preference.method",
-                spec.training.preference.method.value_or(""));
+  layers.RefuseTuning(spec.training, job);
   layers.RefuseSplits(job);
   layers.Refuse(job.compile, "runtime.compile", "true");
   layers.Refuse(job.fp8.has_value(), "training.precision.preset", "fp8-mixed");

@@ -1,4 +1,6 @@
 // Lowers one transformer layer: norms, attention, residual sums.
+#include <optional>
+
 #include "estimator/program/block_builder.h"
 #include "estimator/program/lower.h"
 #include "estimator/program/lower_dispatched_experts.h"
@@ -658,12 +660,13 @@ TensorId Refer(BlockBuilder& b, TensorId id) {
 // the product behind it, unless several read it: both projections of latent attention, or a router
 // and experts. Source: megatron/core/models/gpt/gpt_layer_specs.py (IdentityOp in the place of both
 // norms), get_gpt_layer_with_transformer_engine_submodules.
-bool IsModule(const BlockBuilder& b, bool shared) { return shared || !b.job().transformer_engine; }
-
-TensorId LowerNormBefore(BlockBuilder& b, const NormNames& names, TensorId input, bool shared) {
+// `fused`: the module that such an operation is part of, if any.
+TensorId LowerNormBefore(BlockBuilder& b, const NormNames& names, TensorId input, bool shared,
+                         std::optional<RecomputeModule> fused) {
   const size_t begin = b.block().ops.size();
   const TensorId output = LowerNorm(b, names, input);
-  if (IsModule(b, shared)) Mark(b, begin, RecomputeModule::kNorm);
+  const bool own = shared || !b.job().transformer_engine;
+  if (own || fused.has_value()) Mark(b, begin, own ? RecomputeModule::kNorm : *fused);
   return output;
 }
 
@@ -676,18 +679,15 @@ TensorId LowerSerialLayer(BlockBuilder& b, TensorId input, const LayerKind& kind
   const bool on_sum = placement == NormPlacement::kPost;
   const bool latent = b.job().model->latent.Any();
   const bool experts = kind.mlp == LayerMlp::kExperts;
-  const TensorId read = before ? LowerNormBefore(b, kAttentionNorm, input, latent) : input;
+  const TensorId read = before ? LowerNormBefore(b, kAttentionNorm, input, latent, {}) : input;
   TensorId out = Refer(b, LowerMixer(b, kind, read));
   Close(b, RecomputeModule::kNorm);
   if (behind) out = LowerNorm(b, kAttentionPostNorm, out);
   TensorId middle = LowerResidual(b, kAttentionResidual, input, out);
   if (on_sum) middle = LowerNorm(b, kAttentionNorm, middle);
+  out = middle;
   if (before) {
-    const size_t begin = b.block().ops.size();
-    out = Refer(b, LowerNormBefore(b, kMlpNorm, middle, experts));
-    if (!IsModule(b, experts)) Mark(b, begin, RecomputeModule::kMlp);
-  } else {
-    out = middle;
+    out = Refer(b, LowerNormBefore(b, kMlpNorm, middle, experts, RecomputeModule::kMlp));
   }
   out = LowerMlpOf(b, kind, out);
   Close(b, RecomputeModule::kNorm);

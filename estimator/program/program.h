@@ -304,7 +304,7 @@ struct Block {
   LayerSet layers{};  // of a stage, those that are this block; of another kind it says nothing
   int64_t recompute_unit = 0;    // layers whose one input is kept; 0: all is kept
   bool holds_output = false;     // recomputed: its output and that one's gradient live to the end
-  bool copies_remade = false;    // what ops make again goes to the storage of what was dropped
+  bool copies_remade = false;    // what ops make again is copied to where what was dropped was
   bool forward_only = false;     // what ops save lives until the network's forward is over
   int64_t checkpoint_bytes = 0;  // what a recomputed layer keeps beside its input
   int64_t reduce_bytes = 0;  // its gradients on their way to other ranks, while the next block runs

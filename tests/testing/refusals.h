@@ -27,6 +27,17 @@ inline void ExpectRefusals(const JobSpec& job, const std::vector<Refusal>& rows)
   }
 }
 
+// Sequences that ranks split get the one line.
+inline void ExpectNoPartsOfSequences(const JobSpec& job, const std::string& line) {
+  ExpectRefusals(job, {{"parts of sequences",
+                        [](JobSpec& j) {
+                          j.parallelism.context_parallel_size = 2;
+                          j.parallelism.data_parallel_size = 2;
+                          j.training.sequence_length = 64;
+                        },
+                        {line}}});
+}
+
 }  // namespace plimsoll
 
 #endif  // PLIMSOLL_TESTS_TESTING_REFUSALS_H_

@@ -121,14 +121,8 @@ TEST(ValidateLinearTest, RefusesWhatIsNotModelledBesideIt) {
                              },
                              {}},
                         });
-  ExpectRefusals(Job("fsdp2", "bf16-mixed"),
-                 {{"parts of sequences",
-                   [](JobSpec& j) {
-                     j.parallelism.context_parallel_size = 2;
-                     j.parallelism.data_parallel_size = 2;
-                     j.training.sequence_length = 64;
-                   },
-                   {NotModelled("parallelism.context_parallel_size: 2")}}});
+  ExpectNoPartsOfSequences(Job("fsdp2", "bf16-mixed"),
+                           NotModelled("parallelism.context_parallel_size: 2"));
 }
 
 TEST(ValidateLinearTest, AGateIsAsTransformersHasIt) {

@@ -44,14 +44,8 @@ TEST(ValidateStateSpaceTest, RefusesWhatIsNotModelledBesideThem) {
            {NotModelled("training.optimizer.name: adafactor")}},
           {"whole layers run again", [](JobSpec& j) { j.training.recompute.mode = "full"; }, {}},
       });
-  ExpectRefusals(Job("fsdp2", "bf16-mixed"),
-                 {{"parts of sequences",
-                   [](JobSpec& j) {
-                     j.parallelism.context_parallel_size = 2;
-                     j.parallelism.data_parallel_size = 2;
-                     j.training.sequence_length = 64;
-                   },
-                   {NotModelled("parallelism.context_parallel_size: 2")}}});
+  ExpectNoPartsOfSequences(Job("fsdp2", "bf16-mixed"),
+                           NotModelled("parallelism.context_parallel_size: 2"));
 }
 
 TEST(ValidateStateSpaceTest, FrameworksHaveThemOrHaveNot) {

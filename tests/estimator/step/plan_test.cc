@@ -16,6 +16,15 @@ std::string PlanOf(const Program& program, const Stage& stage) {
   return Describe(program, PlanPair(program, stage));
 }
 
+// The layers are those of `layers`; the others are a kind of their own.
+void Part(Program& program, const LayerSet& layers, absl::string_view others) {
+  program.blocks[1].layers = layers;
+  Block other = program.blocks[1];
+  other.name = others;
+  other.layers = Others(layers);
+  program.blocks.push_back(other);
+}
+
 TEST(PlanTest, LayersThatAreAlikeAreOneLoop) {
   const Program program = HandProgram(7);
   EXPECT_EQ(PlanOf(program, program.stages[0]),
@@ -52,11 +61,7 @@ TEST(PlanTest, StagesInBetweenReceiveBothWays) {
 // forward and before it backward.
 TEST(PlanTest, KindsThatTakeTurnsRepeatTogether) {
   Program program = HandProgram(8);
-  program.blocks[1].layers = {.period = 3, .from = 1, .to = 3};
-  Block other = program.blocks[1];
-  other.name = "other";
-  other.layers = Others(other.layers);
-  program.blocks.push_back(other);
+  Part(program, {.period = 3, .from = 1, .to = 3}, "other");
   Stage stage = program.stages[0];
   stage.embedding = stage.head = false;
   const std::string forward =
@@ -73,11 +78,7 @@ TEST(PlanTest, KindsThatTakeTurnsRepeatTogether) {
 // Layers before a place are of one kind, those behind it of another.
 TEST(PlanTest, KindsThatChangeOnceAreTwoLoops) {
   Program program = HandProgram(6);
-  program.blocks[1].layers = {.begin = 2};
-  Block first = program.blocks[1];
-  first.name = "first";
-  first.layers = Others(first.layers);
-  program.blocks.push_back(first);
+  Part(program, {.begin = 2}, "first");
   const std::string text = PlanOf(program, program.stages[0]);
   EXPECT_NE(text.find("2 times: gather first, forward first\n"
                       "4 times: gather layer, forward layer\n"),
@@ -90,11 +91,7 @@ TEST(PlanTest, KindsThatChangeOnceAreTwoLoops) {
 // A stage counts its layers from its own first; which kind each is says the network.
 TEST(PlanTest, AStageHasTheKindsOfItsOwnLayers) {
   Program program = HandProgram(6);
-  program.blocks[1].layers = {.begin = 4};
-  Block first = program.blocks[1];
-  first.name = "first";
-  first.layers = Others(first.layers);
-  program.blocks.push_back(first);
+  Part(program, {.begin = 4}, "first");
   Stage stage = program.stages[0];
   stage.embedding = stage.head = false;
   stage.virtual_stages = {{3, 3}};
