@@ -65,11 +65,20 @@ void ShardStates(const Job& job, Program& program) {
   if (rows) program.row_shards = job.shard_group_size;
 }
 
-// What is of parameters and of the optimizer is in the host's memory; the step is made there.
-// Source: torch/distributed/fsdp/_fully_shard/_fsdp_api.py, CPUOffloadPolicy.
-void MoveToHost(Program& program) {
+// What is of parameters and of the optimizer is in the host's memory; the step is made there. FSDP1
+// has gradients of its share here too, until backward is over.
+// Source: torch/distributed/fsdp/_fully_shard/_fsdp_api.py, CPUOffloadPolicy; _runtime_utils.py,
+// _accumulate_sharded_grad, _offload_grad; _flat_param.py, prepare_gradient_for_optim.
+void MoveToHost(const Job& job, Program& program) {
   program.host_states =
       TakeStates(program, [](const State& state) { return state.part == Part::kOther; });
+  if (!job.profile->flat_units) return;
+  for (State& state : program.host_states) {
+    if (state.part != Part::kGradients) continue;
+    program.states.push_back(state);
+    program.states.back().alive = 0;
+    state.grows_in_backward = false;
+  }
 }
 
 // Of a group's parameters.
@@ -129,6 +138,18 @@ Groups GroupsOf(const Job& job, const Program& program) {
   return groups;
 }
 
+// FSDP1 keeps a rank's share that it copied from the host, and did not cast, beside the group that
+// it gathered: parameters are views of it until they are the host's again.
+// Source: torch/distributed/fsdp/_flat_param.py, flat_param_to, _use_sharded_views
+// (use_orig_params).
+void KeepShares(const Job& job, Groups& groups) {
+  const bool cast = job.precision.master != DType::kNone;
+  if (!job.profile->flat_units || !job.offload_parameters || cast) return;
+  for (Elements& group : groups) {
+    group.all = Add(group.all, CeilDivide(group.all, job.shard_group_size));
+  }
+}
+
 // Embedding, final norm and head as one group.
 Elements RootOf(const Groups& groups, const Program& program) {
   Elements root;
@@ -163,7 +184,8 @@ Elements LastLayer(const Job& job, const Groups& groups, const Program& program)
 }
 
 // A rank's share of what is trained of a group, cast from the master's dtype to be gathered. What
-// is in the host's memory comes to the GPU first, one parameter after the other.
+// is in the host's memory comes to the GPU first, one parameter after the other; FSDP1's, a flat
+// one, is cast before the group is gathered.
 // Source: torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py,
 // _get_param_all_gather_inputs; _flat_param.py, _use_low_precision_shard; _fsdp_param.py,
 // all_gather_inputs.
@@ -171,6 +193,7 @@ int64_t GatherInputBytes(const Job& job, const Elements& elements) {
   const bool cast = job.precision.master != DType::kNone;
   if (job.offload_parameters) {
     const int64_t share = CeilDivide(elements.all, job.shard_group_size);
+    if (job.profile->flat_units) return cast ? Bytes(job.precision.parameter, share) : 0;
     const int64_t one = CeilDivide(elements.largest, job.shard_group_size);
     return Add(Bytes(job.precision.parameter, share), cast ? Bytes(job.precision.master, one) : 0);
   }
@@ -282,6 +305,7 @@ void AddFlatGather(const GatherSize& group, const GatherSize& beside, bool knows
     const GatherSize& size = own ? group : beside;
     block.buffers.push_back({.name = "gather.output",
                              .stream = Stream::kAllGather,
+                             .input_stream = Stream::kCopyIn,
                              .of_next = passed && !own && knows_next,
                              .forward = size,
                              .backward = passed && (own || !knows_next) ? size : GatherSize{}});
@@ -524,22 +548,31 @@ void CapLoops(const Job& job, const Groups& groups, const Elements& root, Progra
 }
 
 // FSDP1 makes what it will gather into, and frees it, before the first step, of the root first;
-// where forward reads another dtype also the shard in that, and all in the master's.
-// Source: torch/distributed/fsdp/_flat_param.py, init_flat_param_attributes.
+// where forward reads another dtype also the shard in that, and all in the master's. The root's
+// shard is the largest that is cast later, or comes from the host.
+// Source: torch/distributed/fsdp/_flat_param.py, init_flat_param_attributes,
+// _use_low_precision_shard, flat_param_to.
 void AddSetUp(const Job& job, const Elements& group, Program& program) {
   const bool cast = job.precision.master != DType::kNone;
-  const auto add = [&](absl::string_view name, DType dtype, int64_t elements) {
+  const auto add = [&](absl::string_view name, DType dtype, int64_t elements) -> State& {
     program.states.push_back({.name = name,
                               .basis = Basis::kBytes,
                               .dtype = dtype,
                               .fixed_bytes = Bytes(dtype, elements),
                               .sets_up_behind = true,
                               .alive = 0});
+    return program.states.back();
   };
   const int64_t shard = CeilDivide(group.all, job.shard_group_size);
   if (cast) add("set_up.shard", job.precision.parameter, shard);
   add("set_up.gathered", job.precision.parameter, Multiply(shard, job.shard_group_size));
   if (cast) add("set_up.gathered.wide", job.precision.master, group.all);
+  if (cast) add("set_up.cast", job.precision.parameter, shard).stream = Stream::kCopyIn;
+  if (!job.offload_parameters) return;
+  const DType dtype = cast ? job.precision.master : job.precision.parameter;
+  State& copied = add("set_up.copied", dtype, shard);
+  copied.stream = Stream::kCopyIn;
+  copied.sets_up_beside = cast;
 }
 
 // The larger parameters of a group as it is cut, whole.
@@ -578,13 +611,13 @@ void AddWholeGroups(const Job& job, Program& program) {
 // the stream that reduces it.
 // Source: torch/distributed/fsdp/_runtime_utils.py, _unshard, _post_backward_hook;
 // _flat_param.py, _use_unsharded_views; torch/csrc/autograd/input_metadata.h, stream.
-void ApplyFlatUnits(const Job& job, const Groups& groups, const Elements& layer, Program& program) {
+void ApplyFlatUnits(const Job& job, const Groups& groups, Program& program) {
   const bool cast = job.precision.reduce != job.precision.gradient;
   program.reduce_stream = cast ? Stream::kReduceScatter : Stream::kAllGather;
   const Elements root = RootOf(groups, program);
   CapLoops(job, groups, root, program);
   AddSetUp(job, root, program);
-  AddSetUp(job, layer, program);
+  AddSetUp(job, LargestLayer(groups, program), program);
 }
 
 // TRL makes one group of a reference, which is whole while it runs: gathered, and what it was
@@ -623,14 +656,15 @@ void GatherReference(const Job& job, const Groups& groups, Program& program) {
 
 void ApplyFsdp(const Job& job, Program& program) {
   ShardStates(job, program);
-  if (job.offload_parameters) MoveToHost(program);
+  if (job.offload_parameters) MoveToHost(job, program);
   const bool shares = SharesTable(job);
   const bool root = job.profile->root_group || shares;
   const bool stays = !job.reshard_after_forward;
-  const Groups groups = GroupsOf(job, program);
+  Groups groups = GroupsOf(job, program);
+  if (job.profile->flat_units) ApplyFlatUnits(job, groups, program);
+  KeepShares(job, groups);
   const Elements of_layer = LargestLayer(groups, program);
   const Elements of_last = LastLayer(job, groups, program);
-  if (job.profile->flat_units) ApplyFlatUnits(job, groups, of_layer, program);
   GatherReference(job, groups, program);
   if (job.profile->shards_on_gpu && !job.offload_parameters) AddWholeGroups(job, program);
   for (size_t i = 0; i < groups.size(); ++i) {

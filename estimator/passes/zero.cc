@@ -568,12 +568,13 @@ void AddTiedGradients(const Job& job, Program& program) {
   const bool own = sharding == Sharding::kEngine && job.zero_stage == 3;
   const bool in_place = job.precision.autocast || (sliced && !units) || own;
   if (!kept || in_place) return;
-  embedding.ops.front().backward_temporaries.Add(
-      AddTensor(embedding, {.name = "embedding.tokens.weight.gradient.sum",
-                            .shape = table.shape,
-                            .dtype = job.precision.gradient,
-                            .role = Role::kGradient,
-                            .differentiable = false}));
+  embedding.ops.front().backward_temporaries.Add(AddTensor(
+      embedding, {.name = "embedding.tokens.weight.gradient.sum",
+                  .shape = table.shape,
+                  .dtype = job.precision.gradient,
+                  .role = Role::kGradient,
+                  .stream = job.profile->flat_units ? Stream::kAllGather : Stream::kCompute,
+                  .differentiable = false}));
 }
 
 }  // namespace

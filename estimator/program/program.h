@@ -285,6 +285,7 @@ struct BlockBuffer {
   absl::string_view name{};
   Role role = Role::kCommunication;
   Stream stream = Stream::kCompute;
+  Stream input_stream = Stream::kAllGather;
   BufferEnd end = BufferEnd::kBlock;
   bool of_next = false;       // backward it is the next block's Block::gathered
   bool by_parameter = false;  // a tensor for each of the block's, of Parameter::gathered_bytes

@@ -225,7 +225,7 @@ int64_t StageKind::PinnedBytes(const std::array<StepUsage, 2>& steps) const {
                       steps[true][phase].peak - staying_.back()});
   }
   const int64_t tuning = Multiply(kTunings, parts_.program.tuning_bytes);
-  return Add(Add(freed, tuning), kStreamCount * kPoolBytes);
+  return Add(Add(freed, tuning), Multiply(parts_.stream_count, kPoolBytes));
 }
 
 // States and, where a pair is at work, what it demands, told by role.

@@ -36,7 +36,10 @@ Parts::Parts(const Program& of, const BlockRuns& with, std::pmr::memory_resource
   for (const Block& block : program.blocks) {
     sums.push_back(SumBlock(block, program.row_shards));
     reduces = reduces || block.reduce_bytes > 0;
-    for (const BlockBuffer& buffer : block.buffers) looks_ahead = looks_ahead || buffer.of_next;
+    for (const BlockBuffer& buffer : block.buffers) {
+      looks_ahead = looks_ahead || buffer.of_next;
+      if (buffer.input_stream == Stream::kCopyIn) stream_count = kStreamCount;
+    }
   }
   flattens = Flattens(program);
   casts_flat = CastsFlat(program);
@@ -245,7 +248,7 @@ OtherStreams PlanSum::OthersAt(const Standing& at) const {
     if (i < at.gathered && !at.backward && buffer.end == BufferEnd::kMade) continue;
     const GatherSize size = buffer.At(at.backward, at.behind);
     others.Grow(buffer.stream, size.bytes);
-    if (i == at.gathered) others.Grow(Stream::kAllGather, size.input_bytes);
+    if (i == at.gathered) others.Grow(buffer.input_stream, size.input_bytes);
   }
   return others;
 }

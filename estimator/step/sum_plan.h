@@ -36,15 +36,16 @@ struct Total {
 struct Parts {
   const Program& program;
   const BlockRuns& runs;
-  std::pmr::vector<BlockSums> sums;      // of one of each block
-  std::pmr::vector<const State*> grown;  // gradients made layer by layer
-  bool reduces = false;                  // gradients are copied for their way to other ranks
-  bool looks_ahead = false;              // backward the next block's weights are on their way
-  int64_t tied_gradient_bytes = 0;       // of the embedding's table, as the head makes it
-  int64_t idle_gradient_bytes = 0;       // of what is tied to the head for nothing: not made
-  int64_t until_reduced_bytes = 0;       // of states that go before the embedding's are sent
-  bool flattens = false;                 // gradients of a block become one tensor
-  bool casts_flat = false;               // which is cast, and stays
+  std::pmr::vector<BlockSums> sums;         // of one of each block
+  std::pmr::vector<const State*> grown;     // gradients made layer by layer
+  bool reduces = false;                     // gradients are copied for their way to other ranks
+  bool looks_ahead = false;                 // backward the next block's weights are on their way
+  int64_t stream_count = kStreamCount - 1;  // that it has a pool for
+  int64_t tied_gradient_bytes = 0;          // of the embedding's table, as the head makes it
+  int64_t idle_gradient_bytes = 0;          // of what is tied to the head for nothing: not made
+  int64_t until_reduced_bytes = 0;          // of states that go before the embedding's are sent
+  bool flattens = false;                    // gradients of a block become one tensor
+  bool casts_flat = false;                  // which is cast, and stays
 
   // All outlive the parts.
   Parts(const Program& of, const BlockRuns& with, std::pmr::memory_resource* memory);
@@ -62,20 +63,24 @@ int64_t GrownBytes(const Parts& parts, const State& state, const ParameterSums& 
 struct OtherStreams {
   int64_t all_gather = 0;
   int64_t reduce_scatter = 0;
+  int64_t copy_in = 0;
 
-  int64_t Sum() const { return Add(all_gather, reduce_scatter); }
+  int64_t Sum() const { return Add(Add(all_gather, reduce_scatter), copy_in); }
   void Grow(Stream stream, int64_t bytes) {
     if (stream == Stream::kAllGather) all_gather = Add(all_gather, bytes);
     if (stream == Stream::kReduceScatter) reduce_scatter = Add(reduce_scatter, bytes);
+    if (stream == Stream::kCopyIn) copy_in = Add(copy_in, bytes);
   }
   void Grow(const OtherStreams& other) {
     all_gather = Add(all_gather, other.all_gather);
     reduce_scatter = Add(reduce_scatter, other.reduce_scatter);
+    copy_in = Add(copy_in, other.copy_in);
   }
   // Each pool keeps the most that it ever held.
   void Raise(const OtherStreams& other) {
     all_gather = std::max(all_gather, other.all_gather);
     reduce_scatter = std::max(reduce_scatter, other.reduce_scatter);
+    copy_in = std::max(copy_in, other.copy_in);
   }
 };
 

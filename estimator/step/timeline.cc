@@ -261,7 +261,7 @@ void Unroller::BeginBuffer(const StageBlock& at, const BlockBuffer& buffer,
                           .name = buffer.name,
                           .micro_batch = micro_batch_};
   const int32_t input = writer_.Birth({.bytes = size.input_bytes,
-                                       .stream = Stream::kAllGather,
+                                       .stream = buffer.input_stream,
                                        .role = buffer.role,
                                        .name = "gather.input",
                                        .micro_batch = micro_batch_});
@@ -375,14 +375,25 @@ void Unroller::Again(const Slot& slot, const StageBlock& at) {
 }
 
 // Gradients of parameters that live on when backward of a block is over. That
-// of a table which the head on this stage shares is added to the head's.
+// of a table which the head on this stage shares is added to the head's: where both are parts of
+// one that is flat, in the stream that gathered it.
+// Source: torch/csrc/autograd/input_buffer.cpp, add; torch/distributed/fsdp/_flat_param.py,
+// _get_unflat_views.
 std::vector<int32_t> Unroller::WeightGradients(const Frame& frame, const StageBlock& at) {
   std::vector<int32_t> made;
   const Block& block = BlockAt(at);
   for (size_t piece = 0; piece < frame.tape->pieces.size(); ++piece) {
     const TapePiece& weight = frame.tape->pieces[piece];
     if (weight.tensor != kNoTensor || frame.storages[piece] == kNoStorage) continue;
-    if (IsTiedTable(block.parameters[static_cast<size_t>(weight.parameter)])) {
+    const Parameter& parameter = block.parameters[static_cast<size_t>(weight.parameter)];
+    if (IsTiedTable(parameter)) {
+      writer_.Release(frame.storages[piece]);
+    } else if (parameter.tied && flattens_ && ends_together_) {
+      made.push_back(writer_.Birth({.bytes = writer_.BytesOf(frame.storages[piece]),
+                                    .stream = Stream::kAllGather,
+                                    .role = Role::kGradient,
+                                    .name = "head.weight.gradient.sum",
+                                    .micro_batch = micro_batch_}));
       writer_.Release(frame.storages[piece]);
     } else {
       made.push_back(frame.storages[piece]);

@@ -103,6 +103,8 @@ def request_of(row):
         runtime["versions"] = versions
     if row.text("compile") == "yes":
         runtime["compile"] = True
+    if _offloads_parameters(row):
+        runtime["offload_parameters"] = True
     runtime |= adapters.runtime_of(row)
     training = {
         "sequence_length": row.number("seq_len"),
@@ -131,8 +133,8 @@ def request_of(row):
 
 
 def _refuse(row):
-    if row.text("offload"):
-        raise Refused("offload")
+    if row.text("offload") and not _offloads_parameters(row):
+        raise Refused(f"offload of {row.text('offload')}")
     for column, words, reason in REFUSED:
         if re.search(words, row.text(column)):
             raise Refused(reason)
@@ -142,6 +144,11 @@ def _refuse(row):
         raise Refused(f"framework {row.text('framework')!r}")
     if row.text("gpu") not in GPUS:
         raise Refused(f"no GPU id for {row.text('gpu')!r}")
+
+
+def _offloads_parameters(row):
+    """FSDP1's CPUOffload, which is of gradients and states too."""
+    return row.text("framework").startswith("FSDP1") and row.text("offload").startswith("params")
 
 
 def _optimizer(row):

@@ -19,7 +19,7 @@ GPUS = {"A100": "a100-80gb-sxm", "H100": "h100-80gb-sxm", "GB200": "gb200-186gb"
 MAPPED = frozenset(
     """context-parallel-size cp-comm-type cross-entropy-loss-fusion cross-entropy-fusion-impl account-for-embedding-in-pipeline-split account-for-loss-in-pipeline-split attention-backend
     attention-dropout bf16 decoder-first-pipeline-num-layers decoder-last-pipeline-num-layers
-    disable-bias-linear ffn-hidden-size fp16 group-query-attention hidden-dropout kv-channels
+    disable-bias-linear ffn-hidden-size fp16 fp8-format fp8-recipe fp8-param-gather group-query-attention hidden-dropout kv-channels
     defer-embedding-wgrad-compute wgrad-deferral-limit overlap-p2p-communication-warmup-flush
     make-vocab-size-divisible-by moe-ffn-hidden-size moe-grouped-gemm moe-router-dtype
     moe-router-topk moe-shared-expert-intermediate-size moe-token-dispatcher-type num-experts
@@ -63,7 +63,6 @@ HARMLESS = frozenset(word for words in IRRELEVANT for word in words.split())
 
 # What makes a row special, in the words of the refusal.
 SPECIAL = {
-    "fp8-format": "fp8 of Transformer Engine",
     "mtp-num-layers": "multi-token prediction",
     "use-megatron-fsdp": "Megatron-FSDP",
     "use-torch-fsdp2": "torch FSDP2 under Megatron",
@@ -360,6 +359,12 @@ def _vocab(row, args):
 
 
 def _precision(row, args):
+    if "fp8-format" in args:
+        return {
+            "preset": "fp8-mixed",
+            "fp8_recipe": args.get("fp8-recipe", "delayed"),
+            "fp8_parameters": "fp8-param-gather" in args,
+        }
     if "bf16" in args or row.text("precision") == "bf16":
         precision = {"preset": "bf16-mixed", "gradient_accumulation_dtype": "fp32"}
         if "moe-router-dtype" in args:

@@ -114,13 +114,14 @@ def shard_ends(model, options):
 
 
 def in_fsdp1(model, row):
-    from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision
+    from torch.distributed.fsdp import CPUOffload, FullyShardedDataParallel, MixedPrecision
     from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
 
     policy = functools.partial(transformer_auto_wrap_policy,
                                transformer_layer_cls={type(layers_of(model)[0])})
     return FullyShardedDataParallel(
         model, auto_wrap_policy=policy, use_orig_params=True, device_id=torch.device("cuda", 0),
+        cpu_offload=CPUOffload(offload_params=row.get("offload") == "True"),
         mixed_precision=mixed(row, MixedPrecision, buffer_dtype=torch.bfloat16))
 
 

@@ -336,7 +336,8 @@ int64_t KeptBytes(const Program& program) {
   const ParameterSums sums = SumParameters(program, program.stages.front());
   int64_t bytes = 0;
   for (const State& state : program.states) {
-    if (state.part != Part::kOther) bytes += StateBytes(state, sums);
+    const bool kept = state.part != Part::kOther && state.alive != 0;
+    if (kept) bytes += StateBytes(state, sums);
   }
   for (const State& state : program.host_states) bytes += StateBytes(state, sums);
   return bytes;
@@ -346,7 +347,7 @@ int64_t KeptBytes(const Program& program) {
 TEST(RelationsTest, OffloadMovesBytes) {
   std::mt19937_64 random(20261124);
   for (int i = 0; i < Rounds(500) && !HasFailure(); ++i) {
-    const JobSpec job = RandomOffloadedJob(random, "fsdp2");
+    const JobSpec job = RandomOffloadedJob(random, i % 2 == 0 ? "fsdp2" : "fsdp1");
     SCOPED_TRACE(absl::StrCat("job ", i, ": ", Describe(job)));
     JobSpec here = job;
     here.runtime.offload_parameters = false;
@@ -355,7 +356,8 @@ TEST(RelationsTest, OffloadMovesBytes) {
     const RankMemory kept = Estimate(here).ranks.front();
     EXPECT_EQ(moved.host_bytes, KeptBytes(ProgramOf(here)));
     EXPECT_EQ(kept.host_bytes, 0);
-    EXPECT_LE(moved.allocated.expected_bytes, kept.allocated.expected_bytes);
+    constexpr int64_t kPadding = 16;  // of flat shares
+    EXPECT_LE(moved.allocated.expected_bytes, kept.allocated.expected_bytes + kPadding);
   }
 }
 

@@ -407,6 +407,34 @@ TEST(FsdpTest, OffloadedStatesAreInTheHostsMemory) {
   EXPECT_EQ(layer.reduce_bytes, FindBlock(here, "layer").reduce_bytes);
 }
 
+// The first FSDP's gradients are the GPU's too, until backward is over; so is a share that was
+// copied, where it is not cast, beside what is gathered of it.
+TEST(FsdpTest, TheFirstOffloadsWhenBackwardIsOver) {
+  JobSpec job = Job("fsdp1", 3);
+  const Program here = Sharded(job);
+  job.runtime.offload_parameters = true;
+  const Program program = Sharded(job);
+  const State& gradients = *FindState(program, "gradients");
+  EXPECT_TRUE(gradients.grows_in_backward);
+  EXPECT_EQ(gradients.alive, 0);
+  const int64_t layer = Elements(FindBlock(program, "layer"));
+  const BlockBuffer& output = FindBlock(program, "layer").buffers[0];
+  EXPECT_EQ(output.input_stream, Stream::kCopyIn);
+  EXPECT_EQ(output.forward.bytes, 2 * layer);
+  EXPECT_EQ(output.forward.input_bytes, 2 * layer / kRanks);
+  const int64_t root = CeilDivide(2 * kVocab * kHidden + kHidden, kRanks);
+  EXPECT_EQ(FindState(here, "set_up.copied"), nullptr);
+  EXPECT_EQ(FindState(program, "set_up.cast")->fixed_bytes, 2 * root);
+  EXPECT_EQ(FindState(program, "set_up.copied")->fixed_bytes, 4 * root);
+  EXPECT_TRUE(FindState(program, "set_up.copied")->sets_up_beside);
+
+  const Program pure = Sharded(With(job, "fsdp1", "bf16-pure"));
+  const BlockBuffer& kept = FindBlock(pure, "layer").buffers[0];
+  EXPECT_EQ(kept.forward.bytes, 2 * layer + 2 * layer / kRanks);
+  EXPECT_EQ(kept.forward.input_bytes, 0);
+  EXPECT_EQ(FindState(pure, "gathered.root")->fixed_bytes, 2 * (kRanks + 1) * root);
+}
+
 // Under no_sync backward adds to whole gradients; what is left of them in the step
 // is a shard.
 TEST(FsdpTest, GradientsOfSeveralMicroBatchesStayWhole) {
@@ -451,14 +479,17 @@ TEST(FsdpTest, FlatUnitsAreSetUp) {
   }
   const int64_t layer = Elements(FindBlock(program, "layer"));
   const auto padded = [](int64_t elements) { return CeilDivide(elements, kRanks) * kRanks; };
-  EXPECT_THAT(bytes, ElementsAre(2 * CeilDivide(root, kRanks), 2 * padded(root), 4 * root,
-                                 2 * CeilDivide(layer, kRanks), 2 * padded(layer), 4 * layer));
+  const auto share = [](int64_t elements) { return CeilDivide(elements, kRanks); };
+  EXPECT_THAT(bytes, ElementsAre(2 * share(root), 2 * padded(root), 4 * root, 2 * share(root),
+                                 2 * share(layer), 2 * padded(layer), 4 * layer, 2 * share(layer)));
   EXPECT_EQ(FindState(program, "optimizer.temporaries")->most_bytes,
             4 * CeilDivide(std::max(root, layer), kRanks));
   Shape(job).tied_embeddings = true;
-  EXPECT_EQ(FindTensor(FindBlock(Sharded(job), "embedding"), "embedding.tokens.weight.gradient.sum")
-                .Bytes(),
-            2 * kVocab * kHidden);
+  const Program shared = Sharded(job);
+  const Tensor& sum =
+      FindTensor(FindBlock(shared, "embedding"), "embedding.tokens.weight.gradient.sum");
+  EXPECT_EQ(sum.Bytes(), 2 * kVocab * kHidden);
+  EXPECT_EQ(sum.stream, Stream::kAllGather) << "of a view of what is gathered";
   const Program narrow = Sharded(With(job, "fsdp1", "fp32"));
   EXPECT_EQ(FindState(narrow, "set_up.shard"), nullptr);
   EXPECT_NE(FindState(narrow, "set_up.gathered"), nullptr);

@@ -147,11 +147,11 @@ TEST(TimelineTest, AgreesWithTheClosedFormWhereParametersAreTheHosts) {
   std::mt19937_64 random(20261124);
   int stages = 0;
   for (int i = 0; i < kJobs && !HasFailure(); ++i) {
-    for (const char* framework : {"fsdp2", "deepspeed"}) {
+    for (const char* framework : {"fsdp1", "fsdp2", "deepspeed"}) {
       stages += Compare(RandomOffloadedJob(random, framework));
     }
   }
-  EXPECT_EQ(stages, 2 * kJobs);
+  EXPECT_EQ(stages, 3 * kJobs);
 }
 
 // Some of the layers see a part of the sequence, and have a mask, where attention is SDPA of
