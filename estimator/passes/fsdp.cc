@@ -656,12 +656,12 @@ void GatherReference(const Job& job, const Groups& groups, Program& program) {
 
 void ApplyFsdp(const Job& job, Program& program) {
   ShardStates(job, program);
-  if (job.offload_parameters) MoveToHost(job, program);
   const bool shares = SharesTable(job);
   const bool root = job.profile->root_group || shares;
   const bool stays = !job.reshard_after_forward;
   Groups groups = GroupsOf(job, program);
   if (job.profile->flat_units) ApplyFlatUnits(job, groups, program);
+  if (job.offload_parameters) MoveToHost(job, program);
   KeepShares(job, groups);
   const Elements of_layer = LargestLayer(groups, program);
   const Elements of_last = LastLayer(job, groups, program);

@@ -300,6 +300,14 @@ class MegatronCiTest(unittest.TestCase):
         split = self.job(" --sequence-parallel", tp="2")["parallelism"]
         self.assertTrue(split["sequence_parallel"])
 
+    def test_fp8(self):
+        more = " --bf16 --fp8-format=hybrid --fp8-recipe=tensorwise --fp8-param-gather"
+        precision = {"preset": "fp8-mixed", "fp8_recipe": "tensorwise", "fp8_parameters": True}
+        self.assertEqual(self.job(more)["training"]["precision"], precision)
+        plain = {"preset": "fp8-mixed", "fp8_recipe": "delayed", "fp8_parameters": False}
+        self.assertEqual(self.job(" --fp8-format=hybrid")["training"]["precision"], plain)
+        self.assertEqual(megatron_ci.sets_of(row(MEGATRON, notes__more=more)), ["megatron_ci special"])
+
     def test_virtual_stages(self):
         for more, chunks in (
             (" --num-layers-per-virtual-pipeline-stage=1", 3),
@@ -426,7 +434,6 @@ class MegatronCiTest(unittest.TestCase):
                 {},
                 "layers of two micro-batches in turns",
             ),
-            (" --fp8-format=hybrid", {}, "fp8 of Transformer Engine"),
             (" --optimizer=soap", {}, "optimizer soap"),
             (
                 " --cross-entropy-loss-fusion --cross-entropy-fusion-impl=te",
@@ -513,7 +520,7 @@ class RunnerTest(unittest.TestCase):
     def test_every_row_is_estimated_or_refused(self):
         todo, refusals, setless = accuracy.collect(accuracy.HERE / "data", None)
         ids = {r.id for r, _, _ in todo} | {refusal["id"] for refusal in refusals}
-        self.assertEqual(len(ids), 2200 + 85 + 410 + OTHERS + 1376 + 768 + 1 + 78 + 90 + 42 + 200 + 84 + 130
+        self.assertEqual(len(ids), 2200 + 85 + 410 + OTHERS + 1376 + 768 + 1 + 78 + 90 + 60 + 200 + 84 + 130
                          + 66 + 90 + 96 + 112)
         self.assertEqual(setless, {})
 

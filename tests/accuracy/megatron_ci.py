@@ -79,6 +79,7 @@ SPECIAL = {
 REFUSED = {
     "overlap-param-gather-with-optimizer-step": "gathering during the optimizer step",
     "no-masked-softmax-fusion": "softmax without Megatron's fused kernel",
+    "tp-comm-overlap-cfg": "user buffers of overlapped tensor parallelism",
     "tp-comm-overlap": "user buffers of overlapped tensor parallelism",
     "pipeline-model-parallel-layout": "a pipeline layout in Megatron's words",
     "grad-reduce-in-bf16": "gradients reduced in bf16",
@@ -147,7 +148,7 @@ def arguments(row):
 
 def sets_of(row):
     args = arguments(row)
-    if _special(row, args):
+    if _special(row, args) or "fp8-format" in args:
         return ["megatron_ci special"]
     return ["megatron_ci experts" if _experts(row, args) else "megatron_ci dense"]
 

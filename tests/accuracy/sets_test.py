@@ -264,7 +264,7 @@ class FinetuningTest(unittest.TestCase):
             ("litgpt-0019", "adapters other than LoRA"),
             ("qwen-0013", "weights quantized by GPTQ"),
             ("litgpt-0092", "Thunder"),
-            ("alst-0001", "offload"),
+            ("alst-0001", "offload of optimizer+param cpu"),
             ("hfgpu1-0001", "no training"),
             ("hfgpu1-0006", "fp16 autocast"),
             ("internevo-0001", "InternEvo"),
@@ -273,7 +273,7 @@ class FinetuningTest(unittest.TestCase):
             ("peft-0039", "a percentile over batches of many lengths"),
             ("tune-0002", "the recipe is not stated"),
             ("tune-0009", "the longest sample is not stated"),
-            ("tune-0015", "offload"),
+            ("tune-0015", "offload of activations"),
         ):
             with self.assertRaises(measured.Refused) as caught:
                 finetuning.request_of(ROWS[row_id])

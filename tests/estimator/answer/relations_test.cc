@@ -331,15 +331,19 @@ TEST(RelationsTest, TheSameJobGetsTheSameAnswer) {
   });
 }
 
-// What is kept of parameters, gradients and states, on the GPU or in the host's memory.
+// What is kept of parameters, gradients and states, on the GPU or in the host's memory; gradients
+// that are on both, once.
 int64_t KeptBytes(const Program& program) {
   const ParameterSums sums = SumParameters(program, program.stages.front());
+  const auto& sent = program.host_states;
+  const bool both = std::any_of(sent.begin(), sent.end(),
+                                [](const State& state) { return state.part == Part::kGradients; });
   int64_t bytes = 0;
   for (const State& state : program.states) {
-    const bool kept = state.part != Part::kOther && state.alive != 0;
-    if (kept) bytes += StateBytes(state, sums);
+    const bool here = state.part != Part::kOther && !(both && state.part == Part::kGradients);
+    if (here) bytes += StateBytes(state, sums);
   }
-  for (const State& state : program.host_states) bytes += StateBytes(state, sums);
+  for (const State& state : sent) bytes += StateBytes(state, sums);
   return bytes;
 }
 
