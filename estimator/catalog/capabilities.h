@@ -124,8 +124,9 @@ enum class Ability : uint8_t {
   kRouterDType,
   kGroupedGemm,
   kDeterministic,
+  kLigerKernel,
 };
-inline constexpr size_t kAbilityCount = static_cast<size_t>(Ability::kDeterministic) + 1;
+inline constexpr size_t kAbilityCount = static_cast<size_t>(Ability::kLigerKernel) + 1;
 
 // How a job asks for an ability: a field below "job.", and the value of it; where
 // that is a number or any at all, in words.

@@ -639,6 +639,7 @@ inline constexpr FieldRow kFieldRows[] = {
      .place = In<&JobSpec::runtime, &RuntimeSpec::deferred_embedding_gradient_count>,
      .least = 0,
      .most = int64_t{1} << 40},
+    {.path = "runtime.liger_kernel", .place = In<&JobSpec::runtime, &RuntimeSpec::liger_kernel>},
     {.path = "runtime.grouped_gemm", .place = In<&JobSpec::runtime, &RuntimeSpec::grouped_gemm>},
     {.path = "runtime.deterministic", .place = In<&JobSpec::runtime, &RuntimeSpec::deterministic>},
     {.path = "runtime.allocator.expandable_segments",

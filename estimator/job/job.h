@@ -140,7 +140,7 @@ struct RuntimeSpec {
       offload_optimizer, gradient_accumulation_fusion, attention_mask, compile;
   std::optional<std::string> cublas_workspace_config, transformer_implementation;
   std::optional<int64_t> deferred_embedding_gradient_count;
-  std::optional<bool> grouped_gemm, deterministic;
+  std::optional<bool> grouped_gemm, deterministic, liger_kernel;
   AllocatorSpec allocator;
 };
 
@@ -358,6 +358,7 @@ struct Job {
   bool transformer_engine = false;
   bool grouped_gemm = false;           // experts are one grouped product, not one after the other
   bool deterministic = false;          // torch.use_deterministic_algorithms
+  bool liger_kernel = false;           // its norms, rotation and gated activations
   int64_t cublas_workspace_bytes = 0;  // of one handle
   AllocatorSettings allocator;
 
@@ -370,6 +371,7 @@ struct Job {
   int64_t network_bytes_per_second = 0;
   int torch_version = -1;         // major * 1000 + minor; -1: not said
   int transformers_version = -1;  // the same
+  int liger_version = -1;         // the same
   int nccl_version = 0;
   double risk = 0.01;
   std::optional<Detail> detail;  // where the request says

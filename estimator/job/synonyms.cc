@@ -173,6 +173,8 @@ constexpr FieldSynonym kFieldSynonyms[] = {
     {"moe-grouped-gemm", "runtime.grouped_gemm", "Megatron-Core"},
     {"moe-router-dtype", "training.precision.router_dtype", "Megatron-Core"},
     {"deterministic-mode", "runtime.deterministic", "Megatron-Core"},
+    {"use-liger-kernel", "runtime.liger_kernel", "transformers"},
+    {"enable-liger-kernel", "runtime.liger_kernel", "LLaMA-Factory"},
     {"microbatch-group-size-per-virtual-pipeline-stage", "parallelism.micro_batch_group_size",
      "Megatron-Core"},
     {"reduce-bucket-size", "runtime.reduce_bucket_element_count",
@@ -403,9 +405,6 @@ constexpr RefusedWord kRefusedWords[] = {
     {"", "weight-decay", kNoField, "no such field: it moves no byte"},
     {"", "pin-memory", kNoField, "no such field: it moves no byte of a GPU's", "true"},
     // What has no model yet.
-    {"", "use-liger-kernel", kNotModelled,
-     "not modelled yet: its other kernels; its loss is training.loss.implementation fused",
-     "false"},
     {"", "torch-compile", kNotModelled,
      "not modelled yet: one graph of the whole model; runtime.compile is of each layer", "false"},
     {"", "allow-cpu-offload", kNotModelled, kPlannedRule, "false"},

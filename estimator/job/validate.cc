@@ -107,6 +107,7 @@ void CheckModelled(const JobSpec& spec, const Catalog& catalog, Check& check, Jo
     if (job.model->experts.Any()) CheckExperts(spec, check, job);
     if (job.model->latent.Any()) CheckLatent(spec, check, job);
     CheckLinear(spec, check, job);
+    CheckLiger(spec, check, job);
     CheckStateSpace(spec, check, job);
     CheckLayerKinds(check, job);
     CheckModules(check, job);

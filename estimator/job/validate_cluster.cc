@@ -19,6 +19,7 @@ struct Versions {
   int trainer = -1;
   int nccl = -1;
   int transformers = -1;
+  int liger = -1;
 };
 
 // Whether a model's class in transformers has habits of its release.
@@ -39,7 +40,9 @@ Versions ReadVersions(const RuntimeSpec& spec, const Profile& newest, absl::stri
     const bool of_nccl = package == "nccl";
     const bool of_torch = package == "torch";
     const bool of_class = package == "transformers" && IsOfTransformers(newest, job);
-    if (package != newest.package && !of_trainer && !of_nccl && !of_torch && !of_class) {
+    const bool of_liger = package == "liger-kernel" && spec.liger_kernel.value_or(false);
+    const bool moves = package == newest.package || of_trainer || of_nccl || of_torch;
+    if (!moves && !of_class && !of_liger) {
       const absl::string_view own = newest.package == "torch" ? "" : newest.package;
       check.Fail(field, text,
                  absl::StrCat("moves no byte of ", newest.name, "; only ", trainer,
@@ -57,6 +60,8 @@ Versions ReadVersions(const RuntimeSpec& spec, const Profile& newest, absl::stri
       versions.nccl = *parsed;
     } else if (of_class) {
       versions.transformers = *parsed;
+    } else if (of_liger) {
+      versions.liger = *parsed;
     } else {
       if (of_torch) versions.torch = *parsed;
       if (package == newest.package) versions.framework = *parsed;
@@ -104,6 +109,8 @@ void FindEra(const RuntimeSpec& spec, Framework framework, std::optional<Trainer
   job.torch_version = versions.torch;
   job.nccl_version = versions.nccl >= 0 ? versions.nccl : DefaultNccl(framework, versions.torch);
   job.transformers_version = versions.transformers;
+  job.liger_version = versions.liger;
+  job.liger_kernel = spec.liger_kernel.value_or(false);
   const bool says = trainer == Trainer::kHfTrainer && versions.transformers < 0;
   if (says) job.transformers_version = versions.trainer;
   job.profile = FindProfile(framework, versions.framework);

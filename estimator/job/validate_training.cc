@@ -403,6 +403,9 @@ void CheckLoss(const TrainingSpec& training, Check& check, Job& job) {
   } else if (job.profile->tiled_log_probs && predicts) {
     job.loss = LossImplementation::kTiledLogProbs;
     check.Assume("training.loss.implementation", "tiled-log-probs", "TRL's, from 1.15 on");
+  } else if (job.liger_kernel && predicts && job.capabilities.Has(Ability::kFusedLoss)) {
+    job.loss = LossImplementation::kFused;
+    check.Assume("training.loss.implementation", "fused", "Liger's, beside its other kernels");
   } else if (job.profile->chunked_loss && predicts &&
              !training.optimizer.in_backward.value_or(false)) {
     job.loss = LossImplementation::kChunked;

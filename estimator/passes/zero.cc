@@ -547,10 +547,11 @@ void ApplyMegatronDeepSpeed(const Job& job, Program& program) {
 
 // Of a table that the head reads too there are two gradients: the head's waits for the other, and
 // their sum is a third tensor, but where the head's was cast, summed up over slices (units that are
-// sharded were not run so; that one waits was seen under DDP, DeepSpeed and Megatron-Core alone),
-// or made by ZeRO 3's own products. Source: torch/csrc/autograd/input_buffer.cpp, accumulate (in
-// place only where nobody else refers to the first); deepspeed runtime/zero/linear.py,
-// LinearFunctionForZeroStage3.backward; seen under the phantom.
+// sharded were run so by Liger's loss alone; that one waits was seen under DDP, DeepSpeed and
+// Megatron-Core alone), or made by ZeRO 3's own products. Source:
+// torch/csrc/autograd/input_buffer.cpp, accumulate (in place only where nobody else refers to the
+// first); deepspeed runtime/zero/linear.py, LinearFunctionForZeroStage3.backward; seen under the
+// phantom.
 void AddTiedGradients(const Job& job, Program& program) {
   const bool here = job.model->tied_embeddings && job.pipeline_parallel_size == 1;
   const Sharding sharding = job.profile->sharding;
@@ -566,7 +567,8 @@ void AddTiedGradients(const Job& job, Program& program) {
   const bool kept = program.weight_gradient == WeightGradient::kKept || job.optimizer_in_backward;
   const bool sliced = job.loss != LossImplementation::kPlain;
   const bool own = sharding == Sharding::kEngine && job.zero_stage == 3;
-  const bool in_place = job.precision.autocast || (sliced && !units) || own;
+  const bool fused = job.loss == LossImplementation::kFused;
+  const bool in_place = job.precision.autocast || (sliced && !units) || fused || own;
   if (!kept || in_place) return;
   embedding.ops.front().backward_temporaries.Add(AddTensor(
       embedding, {.name = "embedding.tokens.weight.gradient.sum",

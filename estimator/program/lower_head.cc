@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "estimator/base/version.h"
 #include "estimator/program/block_builder.h"
 #include "estimator/program/lower.h"
 #include "estimator/program/lower_log_probs.h"
@@ -294,35 +295,60 @@ void LowerLoss(BlockBuilder& b, TensorId logits) {
   if (kernel != LossKernel::kCrossEntropy) op.input_gradient = InputGradient::kInPlace;
 }
 
-// Head and loss in one kernel over slices of the tokens: the gradients of both
-// inputs are made in forward. Slice: next power of two of T / ceil(V / H).
-// Source: Liger-Kernel, ops/fused_linear_cross_entropy.py.
-void LowerFusedHead(BlockBuilder& b, TensorId hidden) {
-  const Transformer& model = *b.job().model;
-  const Extent vocab = b.Size(Symbol::kV);
-  const Extent width = b.Size(Symbol::kE);
-  const int64_t tokens = b.job().LocalTokens();
-  const int64_t slices = CeilDivide(vocab.size, width.size);
+// Tokens whose logits Liger's loss makes at once: the next power of two of T / ceil(V / H).
+int64_t TokensAtOnce(int64_t tokens, int64_t vocab, int64_t width) {
+  const int64_t slices = CeilDivide(vocab, width);
   int64_t slice = 1;
   while (slice < CeilDivide(tokens, slices)) slice *= 2;
-  const DType dtype = b.job().precision.activation;
-  const TensorId weight = b.Weight("head.weight", {vocab, width}, 0);
+  return std::min(slice, tokens);
+}
+
+// What the fused loss makes of one slice after the other, beside its logits: gradients are written
+// over these. Autocast casts the weight anew for each product. Since 0.8 that of the weight is
+// summed where it is, but for one of fp32 whose product is added to it. Before, all slices'
+// products were, in fp32. Source: Liger-Kernel, ops/fused_linear_cross_entropy.py,
+// fused_linear_cross_entropy_forward.
+Ids SliceTemporaries(BlockBuilder& b, const Row& logits) {
+  constexpr int kSumsInPlace = 8;  // 0.8
+  const Job& job = b.job();
+  const Extent vocab = b.Size(Symbol::kV);
+  const Extent width = b.Size(Symbol::kE);
+  const int64_t tokens = TokensAtOnce(job.LocalTokens(), vocab.size, width.size);
+  const bool trains = !job.adapter.has_value();
+  Ids ids{b.Add("head.slice.logits", {Number(tokens), vocab}, logits)};
+  const auto add = [&](absl::string_view name, DType dtype) {
+    Row row = logits;
+    row.dtype = dtype;
+    ids.Add(b.Add(name, {vocab, width}, row));
+  };
+  if (job.precision.autocast && job.precision.parameter != logits.dtype) {
+    add("head.weight.cast", logits.dtype);
+  }
+  if (!trains) return ids;
+  add("head.weight_gradient", job.precision.parameter);
+  const bool adds = IsBefore(job.liger_version, kSumsInPlace);
+  if (adds) add("head.slice.weight_gradient", logits.dtype);
+  if (adds || logits.dtype == DType::kFp32) add("head.slice.weight_gradient.fp32", DType::kFp32);
+  return ids;
+}
+
+// Head and loss in one kernel over slices of the tokens: the gradients of both inputs are made in
+// forward; that of the weight, which nothing stands between, is the parameter's own.
+// Source: Liger-Kernel, ops/fused_linear_cross_entropy.py, LigerFusedLinearCrossEntropyFunction.
+void LowerFusedHead(BlockBuilder& b, TensorId hidden) {
+  const Transformer& model = *b.job().model;
+  const Precision& precision = b.job().precision;
+  const TensorId weight = b.Weight("head.weight", {b.Size(Symbol::kV), b.Size(Symbol::kE)}, 0);
   b.block().parameters[weight].tied = model.tied_embeddings;
-  const Row temporary{.dtype = dtype, .role = Role::kLoss, .differentiable = false};
-  const Extent rows = Number(slice);
-  const TensorId logits = b.Add("head.slice.logits", {rows, vocab}, temporary);
-  const TensorId product = b.Add("head.slice.weight_gradient", {vocab, width}, temporary);
-  const TensorId wide =
-      b.Add("head.slice.weight_gradient.fp32", {vocab, width},
-            {.dtype = DType::kFp32, .role = Role::kLoss, .differentiable = false});
-  const TensorId input_gradient = b.Narrow("head.input_gradient", width, dtype);
-  const TensorId weight_gradient = b.Add("head.weight_gradient", {vocab, width}, temporary);
+  const TensorId input_gradient =
+      b.Narrow("head.input_gradient", b.Size(Symbol::kE), precision.residual);
   const TensorId loss = b.Add("loss", {b.Size(Symbol::kB), b.Size(Symbol::kS)},
                               {.dtype = DType::kFp32, .role = Role::kLoss});
   b.block().tensors[input_gradient].differentiable = false;
-  Op& op = b.Then("head.fused_loss", {hidden}, {loss, input_gradient, weight_gradient},
-                  {input_gradient, weight_gradient});
-  op.forward_temporaries = {logits, product, wide};
+  const Ids temporaries = SliceTemporaries(
+      b, {.dtype = precision.Product(), .role = Role::kLoss, .differentiable = false});
+  Op& op = b.Then("head.fused_loss", {hidden}, {loss, input_gradient}, {input_gradient});
+  op.forward_temporaries = temporaries;
   op.input_gradient = InputGradient::kInPlace;  // input_gradient itself
   op.parameters = {weight};
   op.kind = OpKind::kMatrixProduct;

@@ -192,6 +192,21 @@ void KeepRotation(BlockBuilder& b) {
   op.saved.Add(kept);
 }
 
+// Liger's kernel rotates queries and keys where they are, and their gradients; what is a part of
+// one packed product it copies. Source: Liger-Kernel, ops/rope.py, rope_forward, rope_backward
+// (contiguous).
+void RotateInPlace(BlockBuilder& b, Qkv& qkv) {
+  const bool copies = IsPacked(b.job()) || b.job().model->joint_qkv;
+  const auto rotate = [&b, copies](absl::string_view name, TensorId from, Symbol width) {
+    const TensorId to = copies ? b.Wide(name, b.Size(width), b.job().precision.activation)
+                               : b.View(name, from, b.Size(width));
+    b.Then(name, {from}, {to}, {}).input_gradient = InputGradient::kShared;
+    return to;
+  };
+  qkv.query = rotate("attention.query.rotated", qkv.query, Symbol::kA);
+  qkv.key = rotate("attention.key.rotated", qkv.key, Symbol::kC);
+}
+
 // Norm on queries and keys, then rotation: each gives new tensors.
 void LowerQkNormAndRotary(BlockBuilder& b, Qkv& qkv) {
   const Job& job = b.job();
@@ -204,6 +219,7 @@ void LowerQkNormAndRotary(BlockBuilder& b, Qkv& qkv) {
   }
   if (job.model->position_embedding != PositionEmbedding::kRotary || job.profile->copies_qkv)
     return;
+  if (job.liger_kernel) return RotateInPlace(b, qkv);
   const TensorId query = b.Wide("attention.query.rotated", b.Size(Symbol::kA), dtype);
   const TensorId key = b.Wide("attention.key.rotated", b.Size(Symbol::kC), dtype);
   b.Then("attention.rotary", {qkv.query, qkv.key}, {query, key}, {});

@@ -15,6 +15,14 @@ Ids MlpWeights(BlockBuilder& b, absl::string_view weight, absl::string_view bias
   return ids;
 }
 
+// One kernel makes the product of both; backward of it writes over them.
+// Source: Liger-Kernel, ops/swiglu.py, LigerSiLUMulFunction; ops/geglu.py.
+TensorId LowerLigerProduct(BlockBuilder& b, TensorId gate, TensorId up, Extent ffn) {
+  const TensorId product = b.Wide("mlp.product.activation", ffn, b.job().precision.activation);
+  b.Then("mlp.product", {gate, up}, {product}, {gate, up}).input_gradient = InputGradient::kInPlace;
+  return product;
+}
+
 // gate and up in one product, or in two; activation and product in one kernel,
 // or in two.
 TensorId LowerGatedActivation(BlockBuilder& b, TensorId input, Symbol width) {
@@ -51,6 +59,7 @@ TensorId LowerGatedActivation(BlockBuilder& b, TensorId input, Symbol width) {
       return product;
     }
   }
+  if (job.liger_kernel) return LowerLigerProduct(b, gate_out, up_out, ffn);
   const TensorId activated = b.Wide("mlp.activated", ffn, dtype);
   b.Then("mlp.activation", {gate_out}, {activated}, {gate_out});
   const TensorId product = b.Wide("mlp.product.activation", ffn, dtype);

@@ -88,6 +88,9 @@ TensorId LowerFused(BlockBuilder& b, const NormNames& names, const NormPlace& pl
   const TensorId output = Make(b, names.norm, place, place.out);
   Op& op = b.Then(names.norm, {input}, {output, statistics}, {input, statistics});
   op.parameters = weights;
+  // Liger's backward writes over the gradient that it is given.
+  // Source: Liger-Kernel, ops/rms_norm.py, rms_norm_backward (in_place).
+  if (b.job().liger_kernel) op.input_gradient = InputGradient::kOver;
   return output;
 }
 
@@ -96,7 +99,7 @@ TensorId LowerPlaced(BlockBuilder& b, const NormNames& names, const NormPlace& p
   // A layer that is compiled keeps a norm's input as it is.
   const bool compiled = b.job().compile && b.block().kind == BlockKind::kLayer;
   const bool upcast =
-      b.job().profile->norm == NormKernel::kUpcast && !compiled &&
+      b.job().profile->norm == NormKernel::kUpcast && !compiled && !b.job().liger_kernel &&
       (b.job().model->norm == Norm::kRmsNorm || b.job().model->norm_class == NormClass::kCentred);
   return upcast ? LowerUpcast(b, names, place, input, weights)
                 : LowerFused(b, names, place, input, weights);

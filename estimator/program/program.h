@@ -210,7 +210,8 @@ struct Ids {
 //   kFresh    a new tensor for each differentiable input
 //   kShared   the inputs' gradients are the output's (residual sum, view)
 //   kOver     written over the output's (Megatron's fused softmax)
-//   kInPlace  written over a saved tensor (Megatron's cross entropy)
+//   kInPlace  written over the input, where it is saved, else over what is saved first (Megatron's
+//             cross entropy)
 enum class InputGradient : uint8_t { kFresh, kShared, kOver, kInPlace };
 
 // What ranks do together with a tensor.

@@ -452,7 +452,8 @@ void Machine::GiveInputGradient(const Op& op, TensorId input) {
   if (!tensor.differentiable) return;
   int& gradient = gradient_storage_[input];
   if (op.input_gradient == InputGradient::kInPlace) {
-    gradient = forward_storage_[Root(op.saved.ids[0])];
+    const bool own = std::find(op.saved.begin(), op.saved.end(), input) != op.saved.end();
+    gradient = forward_storage_[Root(own ? input : op.saved.ids[0])];
     Refer(gradient);
     return;
   }

@@ -16,6 +16,7 @@ from measured import Prediction
 FAMILIES = ("phantom",)
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 MOST_OF_AN_H100 = 75e9
+LIGER = "0.8"
 CONFIGS = pathlib.Path(__file__).resolve().parent / "data" / "phantom"
 FRAMEWORKS = {
     "none": "ddp",
@@ -61,7 +62,8 @@ def sets_of(row):
         of = f"context {of}"
     for prefix, name in (("phantom-ft-", "tuning"), ("phantom-titan-", "torchtitan"),
                          ("phantom-ln-", "linear"), ("phantom-ex-", "experts"),
-                         ("phantom-ss-", "state space"), ("phantom-mg-", "megatron")):
+                         ("phantom-ss-", "state space"), ("phantom-lg-", "liger"),
+                         ("phantom-mg-", "megatron")):
         if row.id.startswith(prefix):
             of = f"{name} {of}"
     return [f"phantom {of}{row.text('what_is_measured')}"]
@@ -133,6 +135,8 @@ def _training(row):
         training["quantization"], precision["parameter_dtype"] = _quantization(row)
     if row.text("preference"):
         training["preference"] = _preference(row.text("preference"))
+    if row.text("liger") == "own" and row.text("trainer") != "trl":  # whose head is its own
+        training["loss"] = {"implementation": "plain"}
     if row.text("loss"):
         training["loss"] = {"implementation": row.text("loss")}
     if row.text("linear"):
@@ -216,6 +220,9 @@ def _runtime(row):
         runtime["versions"]["hf-trainer"] = "5.11"  # later ones have groups of their own
     if row.text("linear"):
         runtime["versions"]["transformers"] = row.text("transformers").rpartition(".")[0]
+    if row.text("liger"):
+        runtime["liger_kernel"] = True
+        runtime["versions"]["liger-kernel"] = LIGER
     if row.text("bucket_view") == "True":
         runtime["gradient_as_bucket_view"] = True
     told = _engine(row)

@@ -514,6 +514,28 @@ JobSpec RandomOffloadedJob(std::mt19937_64& random, absl::string_view framework)
   }
 }
 
+JobSpec RandomLigerJob(std::mt19937_64& random) {
+  while (true) {
+    JobSpec job = RandomJob(random);
+    const std::string& framework = *job.runtime.framework;
+    if (framework != "ddp" && framework != "deepspeed" && !framework.starts_with("fsdp")) continue;
+    TransformerSpec& shape = Shape(job);
+    shape.gated_mlp = true;
+    shape.activation = random() % 4 == 0 ? "gelu-tanh" : "silu";
+    shape.norm = "rms-norm";
+    shape.norm_placement.reset();
+    shape.position_embedding.reset();
+    shape.head.reset();
+    shape.mlp_bias.reset();
+    if (shape.qk_norm == "full") shape.qk_norm.reset();
+    job.runtime.liger_kernel = true;
+    job.runtime.compile.reset();
+    if (random() % 2 == 0) job.training.loss = {};
+    if (random() % 3 == 0) job.runtime.versions["liger-kernel"] = "0.7";
+    if (Refusals(job).empty()) return job;
+  }
+}
+
 JobSpec RandomFp8Job(std::mt19937_64& random) {
   const char* const recipes[] = {"delayed", "tensorwise", "blockwise", "mxfp8"};
   while (true) {

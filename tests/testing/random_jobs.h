@@ -24,6 +24,8 @@ JobSpec RandomDispatchedJob(std::mt19937_64& random);
 JobSpec RandomOffloadedJob(std::mt19937_64& random, absl::string_view framework);
 // The same, with matrix products in fp8.
 JobSpec RandomFp8Job(std::mt19937_64& random);
+// The same, with Liger's kernels.
+JobSpec RandomLigerJob(std::mt19937_64& random);
 
 // Fields are unset, in range, out of range, the smallest and largest numbers,
 // not a number, unknown words, or bytes.

@@ -54,7 +54,17 @@ def model_of(config, row, device):
         model = auto.from_config(config, dtype=dtype, attn_implementation=attention)
     if row["checkpointing"] == "True":
         model.gradient_checkpointing_enable()
+    if row.get("liger"):
+        apply_liger(model, row["liger"])
     return model
+
+
+def apply_liger(model, loss):
+    """As transformers does it where `use_liger_kernel` is true; `loss`: fused, or the model's own."""
+    from liger_kernel.transformers import _apply_liger_kernel_to_instance
+
+    own = {} if loss == "fused" else {"fused_linear_cross_entropy": False}
+    _apply_liger_kernel_to_instance(model=model, **own)
 
 
 def layers_of(model):

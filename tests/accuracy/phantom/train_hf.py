@@ -43,6 +43,10 @@ def arguments_of(row, folder):
         values.update(fsdp=True, fsdp_config={"version": 2, "reshard_after_forward": True})
         if row.get("linear"):  # the class names one of its pictures', which it has not
             values["fsdp_config"]["transformer_layer_cls_to_wrap"] = LAYERS[row["config"]]
+    if row.get("liger"):
+        values["use_liger_kernel"] = True
+        if row["liger"] == "own":
+            values["liger_kernel_config"] = {"fused_linear_cross_entropy": False}
     if int(row.get("cp") or 1) > 1:
         values["parallelism_config"] = contexts_of(row)
     if row["wrapper"].startswith("zero"):

@@ -365,6 +365,23 @@ TEST(RelationsTest, OffloadMovesBytes) {
   }
 }
 
+// Liger's kernels never take more than what they stand for, with the same loss, but for the few
+// numbers that their norms keep of each token.
+TEST(RelationsTest, LigersKernelsTakeNoMore) {
+  std::mt19937_64 random(20261126);
+  for (int i = 0; i < Rounds(500) && !HasFailure(); ++i) {
+    JobSpec job = RandomLigerJob(random);
+    job.runtime.versions.erase("liger-kernel");
+    job.training.loss.implementation = std::string(NameOf(Valid(job)->loss, kLossImplementations));
+    SCOPED_TRACE(absl::StrCat("job ", i, ": ", Describe(job)));
+    const RankMemory with = Estimate(job).ranks.front();
+    job.runtime.liger_kernel = false;
+    const RankMemory without = Estimate(job).ranks.front();
+    const int64_t numbers = 64 * *job.training.micro_batch_size * *job.training.sequence_length;
+    EXPECT_LE(with.allocated.expected_bytes, without.allocated.expected_bytes + numbers);
+  }
+}
+
 // DeepSpeed's, stage by stage: what is moved is the rank's share, twelve bytes a parameter and six
 // of gradients.
 TEST(RelationsTest, DeepSpeedsOffloadMovesItsShare) {

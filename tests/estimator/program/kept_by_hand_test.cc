@@ -232,6 +232,39 @@ constexpr Row kFused[] = {
      }},
 };
 
+// Liger's norms keep their inputs, its gated product gate and up; queries and keys are rotated
+// where they are, and are what attention keeps. With norms of heads they are what these gave.
+// Source: Liger-Kernel ops/rms_norm.py, swiglu.py, rope.py.
+constexpr Row kLiger[] = {
+    {"Llama's", [](JobSpec& job) { job.runtime.liger_kernel = true; },
+     [](const Sizes& s) {
+       return s.T() * (4 * 2 * s.H + 2 * 4 + 2 * (2 * s.A() + 2 * s.C()) + 4 * s.N + 3 * 2 * s.F);
+     }},
+    {"Qwen3's",
+     [](JobSpec& job) {
+       job.runtime.liger_kernel = true;
+       Shape(job).qk_norm = "per-head";
+     },
+     [](const Sizes& s) {
+       return s.T() * (4 * 2 * s.H + 2 * 4 + 4 * (s.N + s.K) + 2 * (3 * s.A() + 3 * s.C()) +
+                       4 * s.N + 3 * 2 * s.F);
+     }},
+    {"one product of queries, keys and values",
+     [](JobSpec& job) {
+       job.runtime.liger_kernel = true;
+       Change(job, [](Transformer& model) { model.joint_qkv = true; });
+     },
+     [](const Sizes& s) {
+       const int64_t packed = s.A() + 2 * s.C();  // whole, for its values
+       return s.T() *
+              (4 * 2 * s.H + 2 * 4 + 2 * (packed + 2 * s.A() + s.C()) + 4 * s.N + 3 * 2 * s.F);
+     }},
+};
+
+TEST(KeptByHandTest, LigersLayers) {
+  for (const Row& row : kLiger) ExpectKept(row, "layer");
+}
+
 TEST(KeptByHandTest, FusedLayers) {
   for (const Row& row : kFused) ExpectKept(row, "layer");
 }
@@ -271,9 +304,13 @@ constexpr Row kHeads[] = {
        job.training.loss.implementation = "te-cross-entropy";
      },
      [](const Sizes& s) { return s.T() * (2 * 2 * s.H + 4 + 2 * s.V); }},
-    // Both gradients are made in forward. Source: Liger-Kernel ops/fused_linear_cross_entropy.py.
+    // Both gradients are made in forward; the weight's is the parameter's own.
+    // Source: Liger-Kernel ops/fused_linear_cross_entropy.py.
     {"Liger's", [](JobSpec& job) { job.training.loss.implementation = "fused"; },
-     [](const Sizes& s) { return s.T() * ((4 + 2) * s.H + 2 * s.H) + 2 * s.V * s.H; }},
+     [](const Sizes& s) { return s.T() * ((4 + 2) * s.H + 2 * s.H); }},
+    // Its norm keeps its input and a number of each token.
+    {"all of Liger's", [](JobSpec& job) { job.runtime.liger_kernel = true; },
+     [](const Sizes& s) { return s.T() * (2 * s.H + 4 + 2 * s.H); }},
     // Scores of one token of each sequence.
     {"scores of sequences", [](JobSpec& job) { Shape(job).head = "sequence-classification"; },
      [](const Sizes& s) { return s.T() * 8 * s.H + s.B * 2 * 2; }},

@@ -209,6 +209,37 @@ TEST(LowerHeadTest, AFusedLossNeverMakesAllLogits) {
   EXPECT_EQ(InNumbers(FindTensor(head, "head.weight_gradient").shape), "[256, 64]");
 }
 
+// What it makes beside its logits: a weight's gradient in the weight's dtype, a cast of the weight
+// under autocast, and a product in fp32 that is added to the gradient, of 16 bits before 0.8.
+TEST(LowerHeadTest, AFusedLossAddsSlicesUp) {
+  const auto made = [](const char* preset, const char* version) {
+    JobSpec job = With(SmallJob(), "ddp", preset);
+    job.runtime.liger_kernel = true;
+    job.runtime.versions["liger-kernel"] = version;
+    const Program program = Lowered(Valid(job));
+    const Block& head = FindBlock(program, "head");
+    std::vector<std::string> names;
+    for (const Op& op : head.ops) {
+      for (const TensorId id : op.forward_temporaries) {
+        names.push_back(absl::StrCat(head.tensors[id].name, " ", Name(head.tensors[id].dtype)));
+      }
+    }
+    return names;
+  };
+  EXPECT_THAT(made("bf16-pure", "0.8"),
+              testing::ElementsAre("head.slice.logits bf16", "head.weight_gradient bf16"));
+  EXPECT_THAT(made("bf16-pure", "0.7"),
+              testing::ElementsAre("head.slice.logits bf16", "head.weight_gradient bf16",
+                                   "head.slice.weight_gradient bf16",
+                                   "head.slice.weight_gradient.fp32 fp32"));
+  EXPECT_THAT(made("bf16-autocast", "0.8.5"),
+              testing::ElementsAre("head.slice.logits bf16", "head.weight.cast bf16",
+                                   "head.weight_gradient fp32"));
+  EXPECT_THAT(made("fp32", "0.8"),
+              testing::ElementsAre("head.slice.logits fp32", "head.weight_gradient fp32",
+                                   "head.slice.weight_gradient.fp32 fp32"));
+}
+
 // A class that makes logits fp32 drops those that its head gave; the model's fp32 output is a local
 // of the class under autocast, where the head reads a copy.
 TEST(LowerHeadTest, LocalsOfTheClassLiveUntilItReturns) {

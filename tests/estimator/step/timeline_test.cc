@@ -143,6 +143,13 @@ TEST(TimelineTest, AgreesWithTheClosedFormWhereProductsReadFp8) {
   EXPECT_GE(stages, kJobs);
 }
 
+TEST(TimelineTest, AgreesWithTheClosedFormWhereKernelsAreLigers) {
+  std::mt19937_64 random(20261126);
+  int stages = 0;
+  for (int i = 0; i < kJobs && !HasFailure(); ++i) stages += Compare(RandomLigerJob(random));
+  EXPECT_EQ(stages, kJobs);
+}
+
 TEST(TimelineTest, AgreesWithTheClosedFormWhereParametersAreTheHosts) {
   std::mt19937_64 random(20261124);
   int stages = 0;

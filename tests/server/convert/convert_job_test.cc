@@ -63,7 +63,7 @@ constexpr char kEverything[] = R"({
     "reshard_after_forward": false, "offload_parameters": true, "offload_optimizer": true, "gradient_accumulation_fusion": true, "attention_mask": true,
     "cublas_workspace_config": "x", "transformer_implementation": "z",
     "trainer": "aa", "compile": true, "deferred_embedding_gradient_count": 36,
-    "grouped_gemm": true, "deterministic": true,
+    "grouped_gemm": true, "deterministic": true, "liger_kernel": true,
     "allocator": {"expandable_segments": true, "max_split_size_bytes": 31,
       "roundup_power2_division_count": [32], "garbage_collection_threshold": 0.3,
       "memory_fraction": 0.4}},
@@ -303,6 +303,7 @@ TEST(FromProtoTest, CopiesTheExpertsPlaces) {
   EXPECT_EQ(spec.parallelism.token_dispatcher, "mm");
   EXPECT_EQ(spec.runtime.grouped_gemm, true);
   EXPECT_EQ(spec.runtime.deterministic, true);
+  EXPECT_EQ(spec.runtime.liger_kernel, true);
 }
 
 TEST(FromProtoTest, UnsetStaysUnset) {
