@@ -102,6 +102,7 @@ enum class Ability : uint8_t {
   kFp16Mixed,
   kBf16Mixed,
   kBf16Autocast,
+  kFp16Autocast,
   kBf16Pure,
   kFp16Pure,
   kBf16Optimizer,

@@ -358,8 +358,8 @@ constexpr CapabilityRow kRows[] = {
 
     // Precision. FSDP's sums have the master's dtype; nobody but FSDP and DeepSpeed
     // reduces in a dtype of its own.
-    Of(kDdp, {Ability::kBf16Autocast}, "torch amp/autocast_mode.py"),
-    NotModelled(kFsdp | kDeepSpeed | kCore, {Ability::kBf16Autocast},
+    Of(kDdp, {Ability::kBf16Autocast, Ability::kFp16Autocast}, "torch amp/autocast_mode.py"),
+    NotModelled(kFsdp | kDeepSpeed | kCore, {Ability::kBf16Autocast, Ability::kFp16Autocast},
                 "autocast is modelled with ddp only",
                 "torch amp/autocast_mode.py; Megatron core/model_parallel_config.py, "
                 "enable_autocast"),
@@ -687,6 +687,7 @@ const std::array<AbilityName, kAbilityCount> kAbilityNames = {{
     {Ability::kFp16Mixed, "training.precision.preset", "fp16-mixed"},
     {Ability::kBf16Mixed, "training.precision.preset", "bf16-mixed"},
     {Ability::kBf16Autocast, "training.precision.preset", "bf16-autocast"},
+    {Ability::kFp16Autocast, "training.precision.preset", "fp16-autocast"},
     {Ability::kBf16Pure, "training.precision.preset", "bf16-pure"},
     {Ability::kFp16Pure, "training.precision.preset", "fp16-pure"},
     {Ability::kBf16Optimizer, "training.precision.preset", "bf16-optimizer"},

@@ -255,6 +255,7 @@ constexpr ValueSynonym kValueSynonyms[] = {
     {kPreset, "bf16-true", "bf16-pure", "PyTorch Lightning, litgpt"},
     {kPreset, "fp16", "fp16-mixed", "Megatron-LM --fp16, DeepSpeed fp16"},
     {kPreset, "fp16-true", "fp16-pure", "PyTorch Lightning, litgpt"},
+    {kPreset, "16-mixed", "fp16-autocast", "PyTorch Lightning"},
     {kPreset, "16-true", "fp16-pure", "PyTorch Lightning, litgpt"},
     {kPreset, "float32", "fp32", "PyTorch"},
     {kPreset, "fp32-true", "fp32", "usual"},
@@ -349,7 +350,7 @@ constexpr ViolationCode kNoField = ViolationCode::kUnknownField;
 constexpr char kBf16OfAccelerate[] =
     "is bf16-autocast with ddp, bf16-mixed with FSDP and DeepSpeed, under this trainer";
 constexpr char kFp16OfAccelerate[] =
-    "is fp16-mixed with DeepSpeed under this trainer; else autocast to fp16, not modelled yet";
+    "is fp16-autocast with ddp, fp16-mixed with FSDP and DeepSpeed, under this trainer";
 
 constexpr char kPlannedRule[] = "not modelled yet";  // of names that the API is to have
 constexpr char kEngineRule[] = "not modelled yet but as DeepSpeed has it by default";
@@ -473,10 +474,8 @@ constexpr RefusedWord kRefusedWords[] = {
     {kPreset, "bf16", kAmbiguous, kBf16OfAccelerate, "", "trl"},
     {kPreset, "fp16", kAmbiguous, kFp16OfAccelerate, "", "hf-trainer"},
     {kPreset, "fp16", kAmbiguous, kFp16OfAccelerate, "", "trl"},
-    {kPreset, "amp", kAmbiguous, "may be bf16-autocast; autocast to fp16 is not modelled yet"},
-    {kPreset, "mixed", kAmbiguous, "may be bf16-mixed, fp16-mixed or bf16-autocast"},
-    {kPreset, "16-mixed", kNotModelled, "not modelled yet: autocast to fp16"},
-    {kPreset, "fp16-autocast", kNotModelled, "not modelled yet: autocast to fp16"},
+    {kPreset, "amp", kAmbiguous, "may be bf16-autocast or fp16-autocast"},
+    {kPreset, "mixed", kAmbiguous, "may be bf16-mixed, fp16-mixed, bf16-autocast or fp16-autocast"},
     {kOptimizer, "adamw-torch-4bit", kNotModelled, kFactoredRule},
     {kOptimizer, "adamw-torch-8bit", kNotModelled, kFactoredRule},
     {kOptimizer, "adamw-anyprecision", kNotModelled, kFactoredRule},

@@ -99,7 +99,8 @@ void CheckKernel(Check& check, const Job& job) {
 // has no attention.
 void CheckOfTransformers(const Beside& latent, Check& check, const Job& job) {
   latent.RefuseSplits(job);
-  latent.Refuse(job.precision.autocast, "training.precision.preset", "bf16-autocast");
+  latent.Refuse(job.precision.autocast, "training.precision.preset",
+                absl::StrCat(Name(job.precision.cast), "-autocast"));
   latent.Refuse(job.compile, "runtime.compile", "true");
   latent.Refuse(job.model->remote_code, "model", "remote code");
   if (job.model->qk_norm == QkNorm::kPerRank) return;

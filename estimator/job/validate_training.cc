@@ -153,6 +153,7 @@ void CheckPrecision(const PrecisionSpec& spec, Check& check, Job& job) {
   precision.activation = preset->activation;
   precision.residual = preset->residual;
   precision.autocast = preset->autocast;
+  precision.cast = preset->activation;
   if (job.adapter.has_value()) AdaptPrecision(check, *job.adapter, precision);
   ReadDType("training.precision.parameter_dtype", spec.parameter_dtype, check, precision.parameter);
   if (job.quantization.has_value()) WidenPrecision(precision);

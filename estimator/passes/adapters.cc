@@ -409,11 +409,26 @@ void AddToHead(const Job& job, Block& block) {
   op.backward_temporaries.Add(slices.ids[0]);
 }
 
+// What an MLP reads is an argument of its function, which holds it until its last adapter has run.
+// Source: transformers models/llama/modeling_llama.py, LlamaMLP.forward.
+void HoldArgument(Block& block) {
+  const auto find = [&block](absl::string_view name) {
+    return std::find_if(block.ops.begin(), block.ops.end(),
+                        [name](const Op& op) { return op.name == name; });
+  };
+  const auto gate = find(kGate);
+  const auto last = find(Joined<kMlpDown, kScaled>::kName);
+  if (gate == block.ops.end() || last == block.ops.end()) return;
+  Tensor& argument = block.tensors[block.tensors[gate->inputs.ids[0]].storage];
+  argument.held_until = static_cast<uint8_t>(last - block.ops.begin());
+}
+
 void AddAdapters(const Job& job, Block& block) {
   for (size_t i = 0; i < block.ops.size();) {
     const Names* const names = FindAdapter(*job.adapter, block.ops[i]);
     i = names == nullptr ? i + 1 : AdapterBuilder(job, block, i, *names).Build();
   }
+  if (job.profile->transformers_attention) HoldArgument(block);
 }
 
 bool Trains(const Block& block) {

@@ -62,7 +62,6 @@ REFUSED = (
     ("framework", "InternEvo", "InternEvo"),
     ("framework", "thunder", "Thunder"),
     ("notes", "CUDA kernels loaded|model loaded|reserved_after_model_wrap", "no training"),
-    ("precision", "fp16 AMP", "fp16 autocast"),
 )
 
 
@@ -167,6 +166,8 @@ def _longest_is_first(row):
 def _preset(row, framework):
     if row.text("precision") == "fp32":
         return "fp32"
+    if row.text("precision").startswith("fp16 AMP"):
+        return "fp16-autocast"
     return "bf16-mixed" if framework == "deepspeed" else "bf16-pure"
 
 

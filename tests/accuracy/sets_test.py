@@ -266,7 +266,6 @@ class FinetuningTest(unittest.TestCase):
             ("litgpt-0092", "Thunder"),
             ("alst-0001", "offload of optimizer+param cpu"),
             ("hfgpu1-0001", "no training"),
-            ("hfgpu1-0006", "fp16 autocast"),
             ("internevo-0001", "InternEvo"),
             ("peft-0016", "the peak of generating text"),
             ("peft-0033", "adapters"),

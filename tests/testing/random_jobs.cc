@@ -345,7 +345,9 @@ void FillLatent(RandomNumbers random, const Capabilities& can, JobSpec& job) {
   shape.qk_norm = "per-rank";
   if (shape.position_embedding == "alibi") shape.position_embedding = "rotary";
   job.runtime.compile.reset();
-  if (training.precision.preset == "bf16-autocast") job.training.precision.preset = "bf16-pure";
+  if (training.precision.preset.value_or("").ends_with("autocast")) {
+    job.training.precision.preset = "bf16-pure";
+  }
   if (!core) return;
   if (Once(random, 2) || !shape.query_rank.has_value()) shape.qk_norm = "none";
   job.runtime.transformer_implementation.reset();

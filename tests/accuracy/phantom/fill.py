@@ -4,6 +4,7 @@
     fill.py OUT.csv [ID...]     those that OUT.csv has not yet; deal_tuning.py's where it is named
                                 phantom_tuning.csv, deal_context.py's for phantom_context.csv,
                                 deal_experts.py's for phantom_experts.csv,
+                                deal_half.py's for phantom_half.csv,
                                 deal_liger.py's for phantom_liger.csv,
                                 deal_linear.py's for phantom_linear.csv,
                                 deal_megatron.py's for phantom_megatron.csv,
@@ -25,6 +26,7 @@ import tempfile
 import deal
 import deal_context
 import deal_experts
+import deal_half
 import deal_liger
 import deal_linear
 import deal_megatron
@@ -37,7 +39,8 @@ ROOT = HERE.parents[2]
 PLIMSOLL = os.environ.get("PLIMSOLL", str(ROOT / "build" / "client" / "plimsoll"))
 CONFIGS = HERE.parent / "data" / "phantom"
 DEALERS = {"phantom_tuning.csv": deal_tuning, "phantom_context.csv": deal_context,
-           "phantom_experts.csv": deal_experts, "phantom_liger.csv": deal_liger,
+           "phantom_experts.csv": deal_experts, "phantom_half.csv": deal_half,
+           "phantom_liger.csv": deal_liger,
            "phantom_linear.csv": deal_linear,
            "phantom_megatron.csv": deal_megatron, "phantom_state_space.csv": deal_state_space,
            "phantom_titan.csv": deal_titan}

@@ -33,6 +33,7 @@ def arguments_of(row, folder):
         "output_dir": folder, "max_steps": STEPS, "report_to": [], "save_strategy": "no",
         "logging_strategy": "no", "disable_tqdm": True, "dataloader_num_workers": 0,
         "bf16": row["precision"] in ("bf16-autocast", "bf16-mixed"),
+        "fp16": row["precision"] == "fp16-autocast",
         "optim": {"fused": "adamw_torch_fused", "foreach": "adamw_torch"}[row["implementation"]],
         "per_device_train_batch_size": int(row["micro_batch"]),
         "gradient_accumulation_steps": int(row["accumulate"]),

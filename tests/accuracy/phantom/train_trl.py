@@ -73,7 +73,8 @@ def model_of(values, row, method):
         config.num_labels = 1
         kind = transformers.AutoModelForSequenceClassification
     narrow = row["precision"] == "bf16-pure" or row["adapter"] and row["precision"] != "fp32"
-    return kind.from_config(config, dtype=torch.bfloat16 if narrow else torch.float32)
+    half = torch.float16 if row["precision"] == "fp16-autocast" else torch.bfloat16
+    return kind.from_config(config, dtype=half if narrow else torch.float32)
 
 
 def adapter_of(row):

@@ -365,6 +365,26 @@ TEST(RelationsTest, OffloadMovesBytes) {
   }
 }
 
+// Which 16 bits autocast takes moves no byte.
+TEST(RelationsTest, AutocastsDtypesAreOfOneSize) {
+  std::mt19937_64 random(20261127);
+  int compared = 0;
+  while (compared < Rounds(200) && !HasFailure()) {
+    JobSpec job = RandomJob(random);
+    job.training.precision = {};
+    job.training.precision.preset = "bf16-autocast";
+    if (!Refusals(job).empty()) continue;
+    JobSpec other = job;
+    other.training.precision.preset = "fp16-autocast";
+    if (!Refusals(other).empty()) continue;
+    SCOPED_TRACE(absl::StrCat("job ", compared++, ": ", Describe(job)));
+    const RankMemory one = Estimate(job).ranks.front();
+    const RankMemory same = Estimate(other).ranks.front();
+    EXPECT_EQ(one.allocated.expected_bytes, same.allocated.expected_bytes);
+    EXPECT_EQ(one.reserved.expected_bytes, same.reserved.expected_bytes);
+  }
+}
+
 // Liger's kernels never take more than what they stand for, with the same loss, but for the few
 // numbers that their norms keep of each token.
 TEST(RelationsTest, LigersKernelsTakeNoMore) {
