@@ -45,6 +45,7 @@ void ShardStates(const Job& job, Program& program) {
     reduced.alive = kOptimizerPhase;
     gradients->part = Part::kOther;
     if (rows) gradients->dtype = job.precision.reduce;  // to_accumulated_grad_if_needed
+    if (!rows) gradients->stream = Stream::kAllGather;  // a flat one, of views of what is gathered
     gradients->alive = During(Phase::kGradientReduction, Phase::kGradientReduction, true, true);
     states.push_back(reduced);
   }
@@ -76,7 +77,9 @@ void MoveToHost(const Job& job, Program& program) {
   for (State& state : program.host_states) {
     if (state.part != Part::kGradients) continue;
     program.states.push_back(state);
-    program.states.back().alive = 0;
+    const bool whole = !state.grows_in_backward;  // reduced with the last micro-batch
+    program.states.back().alive =
+        whole ? During(Phase::kGradientReduction, Phase::kGradientReduction, true, true) : 0;
     state.grows_in_backward = false;
   }
 }
@@ -352,8 +355,13 @@ void GatherBlock(const Job& job, const Elements& elements, const Elements& layer
   }
 }
 
-// The gradients of a group on their way to other ranks.
+// Whether gradients that stay whole are flat ones.
+bool KeepsFlat(const Job& job) { return job.profile->flat_units && AccumulatesWhole(job); }
+
+// The gradients of a group on their way to other ranks; flat ones that stay whole go with the last
+// micro-batch (ReduceWhole).
 void AddReduce(const Job& job, Block& block, int64_t elements) {
+  if (KeepsFlat(job)) return;
   block.reduce_bytes = Bytes(job.precision.reduce, elements);
   if (elements == 0) return;
   if (job.shard_group_size == job.ReplicaCount()) return;
@@ -606,6 +614,52 @@ void AddWholeGroups(const Job& job, Program& program) {
   }
 }
 
+// Flat gradients that stay whole are reduced with the last micro-batch, a unit as backward passes
+// it. What the root has then is here when backward is over: its gradients of before, those of the
+// last micro-batch, and what these are cast to; else what they are made of, beside what is
+// gathered. Source: torch/distributed/fsdp/_runtime_utils.py, _post_backward_hook
+// (_sync_gradients); seen under the phantom.
+void ReduceWhole(const Job& job, const Groups& groups, Program& program) {
+  constexpr Alive kReduced =
+      During(Phase::kGradientReduction, Phase::kGradientReduction, true, true);
+  const bool cast = job.precision.reduce != job.precision.gradient;
+  program.adds_flat = true;
+  program.adds_flat_ends = job.micro_batch_count > 2;
+  if (cast) program.flat_cast = job.precision.reduce;
+  for (State& state : program.states) {
+    if (state.grows_in_backward) {
+      state.adds_up = true;
+      state.alive = 0;
+    } else if (state.part == Part::kGradients) {
+      state.alive |= kReduced;
+    }
+  }
+  const auto add = [&](absl::string_view name, int64_t bytes, Stream stream) {
+    program.states.push_back({.name = name,
+                              .role = Role::kGradient,
+                              .basis = Basis::kBytes,
+                              .fixed_bytes = bytes,
+                              .stream = stream,
+                              .alive = kReduced});
+  };
+  const bool has_master = job.precision.master != DType::kNone;
+  const DType sharded = has_master ? job.precision.master : job.precision.parameter;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    if (program.blocks[i].kind == BlockKind::kLayer) continue;
+    const int64_t elements = groups[i].trained;
+    const int64_t whole = Bytes(job.precision.gradient, elements);
+    const int64_t share = Bytes(sharded, CeilDivide(elements, job.shard_group_size));
+    add("gradients.root", whole, Stream::kAllGather);
+    add("gradients.root.last", whole, Stream::kAllGather);
+    if (cast) {
+      add("reduce.input", Bytes(job.precision.reduce, elements), Stream::kReduceScatter);
+    } else {  // a rank's share is not there yet
+      add("gradients.root.made", whole, Stream::kCompute);
+      add("gathered.root.last", std::max<int64_t>(whole - share, 0), Stream::kAllGather);
+    }
+  }
+}
+
 // FSDP1's gradients of a unit become one flat tensor in the stream that gathers its weights:
 // their views were made there, and autograd runs backward where forward was. It casts that in
 // the stream that reduces it.
@@ -616,8 +670,10 @@ void ApplyFlatUnits(const Job& job, const Groups& groups, Program& program) {
   program.reduce_stream = cast ? Stream::kReduceScatter : Stream::kAllGather;
   const Elements root = RootOf(groups, program);
   CapLoops(job, groups, root, program);
+  const Elements largest = LargestLayer(groups, program);
+  if (KeepsFlat(job)) ReduceWhole(job, groups, program);
   AddSetUp(job, root, program);
-  AddSetUp(job, LargestLayer(groups, program), program);
+  AddSetUp(job, largest, program);
 }
 
 // TRL makes one group of a reference, which is whole while it runs: gathered, and what it was

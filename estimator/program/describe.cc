@@ -320,6 +320,7 @@ std::string Describe(const Program& program) {
       kWeightGradients[static_cast<size_t>(program.weight_gradient)],
       Words()
           .If(program.ends_are_one_group, "ends are one group")
+          .If(program.adds_flat, "adds flat")
           .If(program.row_shards > 1, absl::StrCat("rows over ", program.row_shards))
           .If(program.reduce_stream != Stream::kCompute, "reduced in a stream of their own")
           .After(", ")));

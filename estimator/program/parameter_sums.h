@@ -102,6 +102,13 @@ inline bool CastsFlat(const Program& program) {
 }
 
 // Whether a state has a part for the parameter.
+// What a flat gradient is cast to before it is reduced.
+inline State CastOf(const Program& program, State state) {
+  state.dtype = program.flat_cast;
+  state.stream = Stream::kReduceScatter;
+  return state;
+}
+
 inline bool IsOf(const State& state, const Parameter& parameter) {
   return state.of == Selection::kAll || state.of == KindOf(parameter);
 }

@@ -549,6 +549,12 @@ struct Program {
   int64_t waiting_gradient_bytes = 0;
   // Embedding and head are one group, whose gradients are sent when the embedding's are there.
   bool ends_are_one_group = false;
+  // From the second micro-batch on gradients of a layer are made flat before they are added to
+  // whole ones, those of head and embedding as one where there is a third; in the last they are
+  // cast then, but for kNone (FSDP1).
+  bool adds_flat = false;
+  bool adds_flat_ends = false;
+  DType flat_cast = DType::kNone;
   int64_t row_shards = 1;  // ranks that split each parameter's first axis (FSDP2)
   // Of gradients on their way to other ranks. In that of reduce-scatters they are cast, from one
   // flat tensor in that of gathers (FSDP1).

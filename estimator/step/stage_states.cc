@@ -247,7 +247,34 @@ std::vector<int32_t> StageStates::GrowBlock(size_t chunk, const StageBlock& at,
   return SendToHost(at);
 }
 
+// What is flat before it is added to what there is, and then cast: of head and embedding when both
+// are there.
+std::vector<int32_t> StageStates::MakeFlat(const StageBlock& at, bool cast) {
+  std::vector<int32_t> flat;
+  const BlockKind kind = program_.blocks[at.block].kind;
+  if (kind != BlockKind::kLayer && (cast || !program_.adds_flat_ends)) return flat;
+  for (const StageBlock& other : blocks_) {
+    const bool own = other.block == at.block && other.layer == at.layer;
+    const bool head = program_.blocks[other.block].kind == BlockKind::kHead;
+    if (head ? kind != BlockKind::kEmbedding : !own) continue;
+    for (const State& state : program_.states) {
+      if (!state.grows_in_backward || !Persists(state)) continue;
+      Dealt dealt = None();
+      flat.push_back(MakeGrown(cast ? CastOf(program_, state) : state, other, dealt));
+    }
+  }
+  return flat;
+}
+
 std::vector<int32_t> StageStates::AddBlock(const StageBlock& at, const std::vector<int32_t>& made) {
+  if (program_.adds_flat) {
+    std::vector<int32_t> flat = MakeFlat(at, false);
+    Release(made);
+    if (program_.flat_cast == DType::kNone) return flat;
+    const std::vector<int32_t> casts = MakeFlat(at, true);
+    flat.insert(flat.end(), casts.begin(), casts.end());
+    return flat;
+  }
   Release(made);
   if (!IsSent(program_, program_.blocks[at.block])) return {};
   std::vector<int32_t> added = SendToHost(at);

@@ -40,6 +40,7 @@ class StageStates {
                                  const std::vector<int32_t>& made);
   // The same where GrowsIn did not hold: what is reduced is added to what there is, and is the
   // caller's too.
+  std::vector<int32_t> MakeFlat(const StageBlock& at, bool cast);
   std::vector<int32_t> AddBlock(const StageBlock& at, const std::vector<int32_t>& made);
   // Frees what goes before the embedding's gradients are sent.
   void EndUntilReduced() { EndThose(&State::until_reduced); }

@@ -41,6 +41,7 @@ struct Parts {
   bool reduces = false;                     // gradients are copied for their way to other ranks
   bool looks_ahead = false;                 // backward the next block's weights are on their way
   int64_t stream_count = kStreamCount - 1;  // that it has a pool for
+  bool keeps_flat = false;                  // gradients that stay whole are flat
   int64_t tied_gradient_bytes = 0;          // of the embedding's table, as the head makes it
   int64_t idle_gradient_bytes = 0;          // of what is tied to the head for nothing: not made
   int64_t until_reduced_bytes = 0;          // of states that go before the embedding's are sent
@@ -202,6 +203,7 @@ class PlanSum {
   int64_t MadeBytes(size_t run) const;
   int64_t OwnBytes(size_t run) const;
   int64_t AddedBytes(size_t run, bool later) const;
+  int64_t MadeFlatBytes(const Block& block, bool cast) const;
   const Usage& BackwardOf(const Standing& at) const;
   OtherStreams OthersAt(const Standing& at) const;
   // Each adds to a sum, which is a Total or a Usage.

@@ -283,10 +283,16 @@ def optimizer_of(model, row):
     return make(model.parameters(), lr=1e-4, **chosen)
 
 
+def unreduced(model, row):
+    """Of a step's micro-batches but the last, as accelerate has it, FSDP1 leaves gradients whole."""
+    whole = row["wrapper"] == "fsdp1" and row["units"] == "root"
+    return model.no_sync() if whole else contextlib.nullcontext()
+
+
 def step(model, optimizer, row):
     optimizer.zero_grad(set_to_none=True)
     shape = (int(row["micro_batch"]), int(row["sequence"]))
-    for _ in range(int(row["accumulate"])):
+    for left in reversed(range(int(row["accumulate"]))):
         ids = torch.zeros(shape, dtype=torch.long, device="cuda")
         autocast = contextlib.nullcontext()
         if row["precision"] == "bf16-autocast":
@@ -294,9 +300,10 @@ def step(model, optimizer, row):
         if int(row.get("cp") or 1) > 1:
             step_on_a_part(model, ids, autocast, row)
             continue
-        with autocast:
-            loss = model(input_ids=ids, labels=ids).loss
-        loss.backward()
+        with unreduced(model, row) if left > 0 else contextlib.nullcontext():
+            with autocast:
+                loss = model(input_ids=ids, labels=ids).loss
+            loss.backward()
     if row["clip"] == "True":
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()

@@ -179,29 +179,32 @@ TEST(EstimateTest, WhatIsSetIsNotAssumed) {
   }
 }
 
+std::vector<std::string> WarningsOf(const JobSpec& job) {
+  std::vector<std::string> lines;
+  for (const Warning& warning : Estimate(job).warnings) {
+    lines.push_back(warning.code + ": " + warning.field + ": " + warning.text);
+  }
+  return lines;
+}
+
+auto HasWarning(absl::string_view prefix) {
+  return ::testing::Contains(::testing::StartsWith(std::string(prefix)));
+}
+
 // A summary knows no fragmentation, so it says that the allocator is for nothing.
 TEST(EstimateTest, WarnsWhereTheAllocatorMovesNoByte) {
-  const auto warned = [](const JobSpec& job) {
-    std::vector<std::string> lines;
-    for (const Warning& warning : Estimate(job).warnings) {
-      lines.push_back(warning.code + ": " + warning.field + ": " + warning.text);
-    }
-    return lines;
-  };
-  const auto contains = [](absl::string_view prefix) {
-    return ::testing::Contains(::testing::StartsWith(std::string(prefix)));
-  };
+  const auto of_allocator = HasWarning("allocator-not-replayed");
   JobSpec job = SmallJob();
   job.detail = "summary";
-  EXPECT_THAT(warned(job), ::testing::Not(contains("allocator-not-replayed")));
+  EXPECT_THAT(WarningsOf(job), ::testing::Not(of_allocator));
   job.runtime.allocator.expandable_segments = false;
-  EXPECT_THAT(warned(job), ::testing::Not(contains("allocator-not-replayed"))) << "the default";
+  EXPECT_THAT(WarningsOf(job), ::testing::Not(of_allocator)) << "the default";
   job.runtime.allocator.max_split_size_bytes = int64_t{1} << 30;
-  EXPECT_THAT(warned(job), contains("allocator-not-replayed: job.runtime.allocator: moves no "
-                                    "expected byte of detail summary, which knows no "
-                                    "fragmentation; detail replay follows it"));
+  EXPECT_THAT(WarningsOf(job),
+              HasWarning("allocator-not-replayed: job.runtime.allocator: moves no expected byte of "
+                         "detail summary, which knows no fragmentation; detail replay follows it"));
   job.detail = "replay";
-  EXPECT_THAT(warned(job), ::testing::Not(contains("allocator-not-replayed")));
+  EXPECT_THAT(WarningsOf(job), ::testing::Not(of_allocator));
 }
 
 // litgpt's head has a table of its own, and the answer says so.

@@ -449,13 +449,28 @@ TEST(FsdpTest, GradientsOfSeveralMicroBatchesStayWhole) {
   job.training.global_batch_size = 4 * *job.training.global_batch_size;
   const Program program = Sharded(job);
   const State& whole = *FindState(program, "gradients");
-  EXPECT_TRUE(IsMadeByBackward(program, whole));
-  EXPECT_EQ(whole.alive & Bit(Phase::kOptimizer, false), 0);
+  EXPECT_EQ(whole.stream, Stream::kAllGather) << "a view of what is gathered";
+  EXPECT_TRUE(Persists(whole));
+  EXPECT_EQ(whole.alive, 0) << "gone when the last micro-batch is over";
+  const Alive reduction = Bit(Phase::kGradientReduction, false);
   EXPECT_EQ(FindState(program, "gradients.reduced")->shards, kRanks);
-  EXPECT_EQ(FindState(program, "gradients.reduced")->alive, kOptimizerPhase);
-  EXPECT_GT(FindBlock(program, "layer").reduce_bytes, 0) << "the last micro-batch's";
-
+  EXPECT_NE(FindState(program, "gradients.reduced")->alive & reduction, 0);
+  EXPECT_EQ(FindBlock(program, "layer").reduce_bytes, 0) << "of the last micro-batch alone";
   EXPECT_NE(FindState(program, "gradients.head"), nullptr) << "waits for the flat gradient";
+
+  // The root's, when the last micro-batch is over: two whole ones, and what they are cast to.
+  const int64_t root = 2 * kVocab * kHidden + kHidden;
+  int64_t bytes[3] = {};
+  for (const State& state : program.states) {
+    if (state.alive != (reduction | Bit(Phase::kGradientReduction, true))) continue;
+    bytes[static_cast<size_t>(state.stream)] += state.fixed_bytes;
+  }
+  EXPECT_EQ(bytes[static_cast<size_t>(Stream::kAllGather)], 2 * 2 * root);
+  EXPECT_EQ(bytes[static_cast<size_t>(Stream::kReduceScatter)], 4 * root);
+  EXPECT_EQ(program.flat_cast, DType::kFp32);
+  EXPECT_TRUE(program.adds_flat && program.adds_flat_ends);
+  job.training.global_batch_size = *job.training.global_batch_size / 2;
+  EXPECT_FALSE(Sharded(job).adds_flat_ends) << "the second of two is the last";
 
   job.runtime.framework = "fsdp2";
   job.runtime.trainer = "hf-trainer";
