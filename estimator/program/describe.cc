@@ -10,7 +10,8 @@
 namespace plimsoll {
 namespace {
 
-constexpr absl::string_view kStreams[] = {"compute", "all-gather", "reduce-scatter"};
+constexpr absl::string_view kStreams[] = {"compute", "all-gather", "reduce-scatter", "copy-in"};
+static_assert(std::size(kStreams) == kStreamCount, "each stream has its name");
 constexpr absl::string_view kCollectives[] = {"gathers", "reduce-scatters", "all-reduces",
                                               "exchanges", "passes around"};
 constexpr absl::string_view kOps[] = {"",          " (product)",  " (attention)",
@@ -177,9 +178,11 @@ std::string Size(const GatherSize& size) {
 
 std::string Line(const BlockBuffer& buffer) {
   constexpr absl::string_view kEnds[] = {"", "; until the next buffer", "; until it is made"};
+  const bool elsewhere = buffer.input_stream != Stream::kAllGather;
   return absl::StrCat("buffer ", buffer.name, ": ", Name(buffer.role), ", ",
-                      kStreams[static_cast<size_t>(buffer.stream)], ", forward ",
-                      Size(buffer.forward), ", backward ",
+                      kStreams[static_cast<size_t>(buffer.stream)], elsewhere ? " from " : "",
+                      elsewhere ? kStreams[static_cast<size_t>(buffer.input_stream)] : "",
+                      ", forward ", Size(buffer.forward), ", backward ",
                       buffer.of_next ? "the next block's" : Size(buffer.backward),
                       kEnds[static_cast<size_t>(buffer.end)]);
 }
@@ -320,7 +323,9 @@ std::string Describe(const Program& program) {
       kWeightGradients[static_cast<size_t>(program.weight_gradient)],
       Words()
           .If(program.ends_are_one_group, "ends are one group")
-          .If(program.adds_flat, "adds flat")
+          .If(program.adds_flat, program.adds_flat_ends ? "adds flat, ends as one" : "adds flat")
+          .If(program.flat_cast != DType::kNone,
+              absl::StrCat("the last cast to ", Name(program.flat_cast)))
           .If(program.row_shards > 1, absl::StrCat("rows over ", program.row_shards))
           .If(program.reduce_stream != Stream::kCompute, "reduced in a stream of their own")
           .After(", ")));
