@@ -40,7 +40,6 @@ class StageStates {
                                  const std::vector<int32_t>& made);
   // The same where GrowsIn did not hold: what is reduced is added to what there is, and is the
   // caller's too.
-  std::vector<int32_t> MakeFlat(const StageBlock& at, bool cast);
   std::vector<int32_t> AddBlock(const StageBlock& at, const std::vector<int32_t>& made);
   // Frees what goes before the embedding's gradients are sent.
   void EndUntilReduced() { EndThose(&State::until_reduced); }
@@ -72,6 +71,7 @@ class StageStates {
   void SetUpBehind();
   void End(size_t index);
   std::vector<int32_t> SendToHost(const StageBlock& at);
+  std::vector<int32_t> MakeFlat(const StageBlock& at, bool cast);
   int32_t MakeGrown(const State& state, const StageBlock& at, Dealt& dealt);
   TimelineStorage PieceOf(const State& state, const StageBlock& at, const Parameter& tensor,
                           Dealt& dealt) const;
