@@ -48,8 +48,9 @@ Parts::Parts(const Program& of, const BlockRuns& with, std::pmr::memory_resource
     keeps_flat = keeps_flat || (state.grows_in_backward && state.stream == Stream::kAllGather);
     if (state.until_reduced) until_reduced_bytes = Add(until_reduced_bytes, state.fixed_bytes);
   }
+  if (grown.empty() && program.host_states.empty()) return;
   for (const Block& block : program.blocks) {
-    for (size_t i = 0; i < block.parameters.size() && !grown.empty(); ++i) {
+    for (size_t i = 0; i < block.parameters.size(); ++i) {
       if (!block.parameters[i].tied || block.parameters[i].frozen) continue;
       int64_t& bytes = IsIdle(block, i) ? idle_gradient_bytes : tied_gradient_bytes;
       bytes = Add(bytes, Bytes(program.gradient_dtype, block.parameters[i].Elements()));

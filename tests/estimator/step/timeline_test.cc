@@ -104,6 +104,19 @@ TEST(TimelineTest, AgreesWhereAFlatGradientIsOfASharedTable) {
   EXPECT_EQ(Compare(job), 1);
 }
 
+// Such a table's two gradients are one before they are sent, where the host keeps them too.
+TEST(TimelineTest, AgreesWhereTheHostTakesTheGradientsOfASharedTable) {
+  JobSpec job = With(SmallJob(), "fsdp2");
+  Shape(job).tied_embeddings = true;
+  Shape(job).vocab_size = 32000;
+  job.training.precision.reduce_dtype = "fp32";
+  job.training.loss.implementation = "fused";  // no logits, that would be more
+  job.parallelism.data_parallel_size = 8;
+  job.training.global_batch_size = 8 * *job.training.micro_batch_size;
+  job.runtime.offload_parameters = true;
+  EXPECT_EQ(Compare(job), 1);
+}
+
 TEST(TimelineTest, AgreesWithTheClosedFormOverRandomJobs) {
   std::mt19937_64 random(20261121);
   const int jobs = Rounds(5000);
