@@ -25,6 +25,8 @@ enum class GpuArchitecture : uint8_t {
   kCdna3,
 };
 
+constexpr bool IsNvidia(GpuArchitecture of) { return of <= GpuArchitecture::kBlackwell; }
+
 // One GPU. Units: bytes; bytes per second; 10^12 operations per second, dense.
 struct Gpu {
   std::string id;  // as "h100-80gb-sxm"

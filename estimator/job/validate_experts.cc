@@ -33,7 +33,7 @@ void CheckKernels(const Beside& experts, const Job& job) {
   constexpr int kSince = 2009;
   experts.Refuse(job.architecture < GpuArchitecture::kAmpere, "cluster.gpu",
                  "a GPU older than Ampere");
-  experts.Refuse(job.architecture > GpuArchitecture::kBlackwell, "cluster.gpu", "an AMD GPU");
+  experts.Refuse(!IsNvidia(job.architecture), "cluster.gpu", "an AMD GPU");
   experts.Refuse(IsBefore(job.torch_version, kSince), "runtime.versions", "torch before 2.9");
 }
 
@@ -96,7 +96,7 @@ void CheckDispatched(const Beside& experts, Check& check, const Job& job) {
       absl::StrCat(model.gated_mlp ? "gated " : "", NameOf(model.activation, kActivations)));
   experts.Refuse(model.experts.shared_gate, "model", "a gate of shared experts");
   experts.Refuse(model.experts.biases, "model", "biases of experts");
-  experts.Refuse(job.architecture > GpuArchitecture::kBlackwell, "cluster.gpu", "an AMD GPU");
+  experts.Refuse(!IsNvidia(job.architecture), "cluster.gpu", "an AMD GPU");
   if (job.tensor_parallel_size > 1 && !job.sequence_parallel) {
     check.Fail("parallelism.sequence_parallel", "false",
                "must be true for experts with tensor_parallel_size above 1",

@@ -31,8 +31,7 @@ GpuArchitecture OldestOf(Fp8Recipe recipe) {
 
 void CheckGpu(Check& check, const Job& job) {
   const GpuArchitecture oldest = OldestOf(job.fp8->recipe);
-  const bool nvidia = job.architecture <= GpuArchitecture::kBlackwell;
-  if (nvidia && job.architecture >= oldest) return;
+  if (IsNvidia(job.architecture) && job.architecture >= oldest) return;
   const absl::string_view needs = oldest == GpuArchitecture::kAda      ? "an Ada"
                                   : oldest == GpuArchitecture::kHopper ? "a Hopper"
                                                                        : "a Blackwell";

@@ -47,7 +47,7 @@ void CheckLiger(const JobSpec& spec, Check& check, const Job& job) {
   kernels.Refuse(job.compile, "runtime.compile", "true");
   kernels.Refuse(job.preference.has_value(), "training.preference.method",
                  spec.training.preference.method.value_or(""));
-  kernels.Refuse(job.architecture > GpuArchitecture::kBlackwell, "cluster.gpu", "an AMD GPU");
+  kernels.Refuse(!IsNvidia(job.architecture), "cluster.gpu", "an AMD GPU");
   if (IsBefore(job.liger_version, kFirst)) {
     check.Fail("runtime.versions.liger-kernel", VersionText(job.liger_version),
                "is older than every era that is modelled", ViolationCode::kNotModelled);

@@ -20,6 +20,11 @@ bool AccumulatesWhole(const Job& job) {
   return job.profile->accumulates_whole && job.micro_batch_count > 1 && job.shard_group_size > 1;
 }
 
+// Of what each rank keeps of a parameter: the master's, where there is one.
+DType DTypeOfShares(const Job& job) {
+  return job.precision.master != DType::kNone ? job.precision.master : job.precision.parameter;
+}
+
 // Sharded tensors are padded to whole rows on each rank (fsdp1 shards one flat
 // tensor instead); their dtype is the master's. Gradients of one group are
 // reduced in `reduce` and kept sharded.
@@ -34,7 +39,7 @@ void ShardStates(const Job& job, Program& program) {
     return weights || state.part == Part::kGradientSums;
   };
   states.erase(std::remove_if(states.begin(), states.end(), replaced), states.end());
-  const DType sharded = has_master ? job.precision.master : job.precision.parameter;
+  const DType sharded = DTypeOfShares(job);
   const auto gradients = std::find_if(states.begin(), states.end(), [](const State& state) {
     return state.part == Part::kGradients;
   });
@@ -46,7 +51,7 @@ void ShardStates(const Job& job, Program& program) {
     gradients->part = Part::kOther;
     if (rows) gradients->dtype = job.precision.reduce;  // to_accumulated_grad_if_needed
     if (!rows) gradients->stream = Stream::kAllGather;  // a flat one, of views of what is gathered
-    gradients->alive = During(Phase::kGradientReduction, Phase::kGradientReduction, true, true);
+    gradients->alive = kReductionPhase;
     states.push_back(reduced);
   }
   for (State& state : states) {
@@ -78,8 +83,7 @@ void MoveToHost(const Job& job, Program& program) {
     if (state.part != Part::kGradients) continue;
     program.states.push_back(state);
     const bool whole = !state.grows_in_backward;  // reduced with the last micro-batch
-    program.states.back().alive =
-        whole ? During(Phase::kGradientReduction, Phase::kGradientReduction, true, true) : 0;
+    program.states.back().alive = whole ? kReductionPhase : 0;
     state.grows_in_backward = false;
   }
 }
@@ -577,8 +581,7 @@ void AddSetUp(const Job& job, const Elements& group, Program& program) {
   if (cast) add("set_up.gathered.wide", job.precision.master, group.all);
   if (cast) add("set_up.cast", job.precision.parameter, shard).stream = Stream::kCopyIn;
   if (!job.offload_parameters) return;
-  const DType dtype = cast ? job.precision.master : job.precision.parameter;
-  State& copied = add("set_up.copied", dtype, shard);
+  State& copied = add("set_up.copied", DTypeOfShares(job), shard);
   copied.stream = Stream::kCopyIn;
   copied.sets_up_beside = cast;
 }
@@ -620,8 +623,6 @@ void AddWholeGroups(const Job& job, Program& program) {
 // gathered. Source: torch/distributed/fsdp/_runtime_utils.py, _post_backward_hook
 // (_sync_gradients); seen under the phantom.
 void ReduceWhole(const Job& job, const Groups& groups, Program& program) {
-  constexpr Alive kReduced =
-      During(Phase::kGradientReduction, Phase::kGradientReduction, true, true);
   const bool cast = job.precision.reduce != job.precision.gradient;
   program.adds_flat = true;
   program.adds_flat_ends = job.micro_batch_count > 2;
@@ -631,7 +632,7 @@ void ReduceWhole(const Job& job, const Groups& groups, Program& program) {
       state.adds_up = true;
       state.alive = 0;
     } else if (state.part == Part::kGradients) {
-      state.alive |= kReduced;
+      state.alive |= kReductionPhase;
     }
   }
   const auto add = [&](absl::string_view name, int64_t bytes, Stream stream) {
@@ -640,10 +641,9 @@ void ReduceWhole(const Job& job, const Groups& groups, Program& program) {
                               .basis = Basis::kBytes,
                               .fixed_bytes = bytes,
                               .stream = stream,
-                              .alive = kReduced});
+                              .alive = kReductionPhase});
   };
-  const bool has_master = job.precision.master != DType::kNone;
-  const DType sharded = has_master ? job.precision.master : job.precision.parameter;
+  const DType sharded = DTypeOfShares(job);
   for (size_t i = 0; i < groups.size(); ++i) {
     if (program.blocks[i].kind == BlockKind::kLayer) continue;
     const int64_t elements = groups[i].trained;

@@ -11,8 +11,6 @@ namespace {
 // States exist from the first optimizer step on.
 constexpr Alive kFromFirstStep = During(Phase::kOptimizer, Phase::kEndOfStep, true, false) |
                                  During(Phase::kForward, Phase::kEndOfStep, false, true);
-constexpr Alive kReduction =
-    During(Phase::kGradientReduction, Phase::kGradientReduction, true, true);
 constexpr Alive kReductionAndStep =
     During(Phase::kGradientReduction, Phase::kOptimizer, true, true);
 
@@ -294,7 +292,7 @@ void AddStaleGradients(const Job& job, Program& program) {
                               .role = Role::kCommunication,
                               .dtype = job.precision.gradient,
                               .buffers = 1,
-                              .alive = kReduction});
+                              .alive = kReductionPhase});
   }
   program.states.push_back({.name = "gradients.main",
                             .role = Role::kGradient,
@@ -393,7 +391,7 @@ void AddGradients(const Job& job, Program& program) {
                             .role = Role::kTemporary,
                             .basis = Basis::kBytes,
                             .fixed_bytes = Multiply(tensors, kAllocatorBlock),
-                            .alive = kReduction});
+                            .alive = kReductionPhase});
 }
 
 Basis BasisOf(StateBasis of) {

@@ -13,8 +13,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr Alive kReduction =
-    During(Phase::kGradientReduction, Phase::kGradientReduction, true, true);
 constexpr Alive kInBackward = During(Phase::kBackward, Phase::kBackward, true, true);
 
 bool IsState(const State& state) {
@@ -193,7 +191,7 @@ void AddNorm(const Job& job, Program& program) {
   const int64_t share = CeilDivide(Trained(job, program), ranks);
   const int64_t most = job.zero_stage == 3 ? CeilDivide(largest, ranks) : largest;
   AddBytes(program, "norm.gradient", Stream::kCompute, Bytes(DType::kFp64, std::min(share, most)),
-           kReduction);
+           kReductionPhase);
   program.states.back().role = Role::kTemporary;
   program.states.back().dtype = DType::kFp64;
 }
@@ -279,7 +277,7 @@ void ApplyBf16Optimizer(const Job& job, Program& program) {
   const int64_t widened = Bytes(job.precision.accumulation, LargestTrained(program));
   const bool copied = job.precision.reduce != job.precision.accumulation;
   const int64_t flat = copied ? Bytes(job.precision.reduce, Trained(job, program)) : 0;
-  AddBytes(program, "reduce.flat", Stream::kCompute, std::max(flat, widened), kReduction);
+  AddBytes(program, "reduce.flat", Stream::kCompute, std::max(flat, widened), kReductionPhase);
 }
 
 // Elements of the largest group of weights in their order, each until there are `enough`, of the
@@ -366,7 +364,7 @@ void OffloadOptimizer(const Job& job, Program& program) {
   const auto stays = [&job](const State& state) {
     const bool gradient = state.part == Part::kGradients || state.part == Part::kGradientSums;
     const bool of_step = IsOfStep(state) || state.alive == kOptimizerPhase;
-    const bool norm = state.alive == kReduction && job.zero_stage == 2;
+    const bool norm = state.alive == kReductionPhase && job.zero_stage == 2;
     return !IsState(state) && !gradient && !of_step && !norm;
   };
   for (const State& state : TakeStates(program, stays)) {
@@ -480,7 +478,7 @@ void ApplyWithoutZero(const Job& job, Program& program) {
   if (job.ReplicaCount() > 1) {
     const int64_t group = LargestGroup(job, program, kFlatElements, 1);
     AddBytes(program, "reduce.flat", Stream::kCompute, Bytes(job.precision.gradient, group),
-             kReduction);
+             kReductionPhase);
   }
   if (job.precision.master == DType::kNone) return;
   AddStatesMadeBefore(job, program);
@@ -519,7 +517,7 @@ void ApplyMegatronDeepSpeed(const Job& job, Program& program) {
     const bool flat = state.part == Part::kWeights || IsState(state) ||
                       state.part == Part::kGradientSums || state.part == Part::kStepCopies;
     if (flat) state.buffers = 1;
-    if (state.part == Part::kGradients && !sums) state.alive = kReduction;
+    if (state.part == Part::kGradients && !sums) state.alive = kReductionPhase;
   }
   program.states.push_back({.name = "weights.built",
                             .role = Role::kTemporary,
@@ -527,8 +525,10 @@ void ApplyMegatronDeepSpeed(const Job& job, Program& program) {
                             .alive = 0});
   program.states.back().sets_up = true;
   const DType dtype = job.precision.gradient;
-  program.states.push_back(
-      {.name = "reduce.flat", .role = Role::kCommunication, .dtype = dtype, .alive = kReduction});
+  program.states.push_back({.name = "reduce.flat",
+                            .role = Role::kCommunication,
+                            .dtype = dtype,
+                            .alive = kReductionPhase});
   program.states.back().buffers = 1;
   if (sums) return;
   program.states.back().most_bytes = Bytes(dtype, job.reduce_bucket_element_count);

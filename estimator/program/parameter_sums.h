@@ -101,7 +101,19 @@ inline bool CastsFlat(const Program& program) {
   return Flattens(program) && program.reduce_stream == Stream::kReduceScatter;
 }
 
-// Whether a state has a part for the parameter.
+// Whether backward adds a block's gradients to those of earlier micro-batches.
+inline bool AddsInBackward(const Program& program, const Block& block) {
+  return !IsSent(program, block) && !program.adds_flat;
+}
+
+// Whether gradients of `other` are made flat, or then cast, when those of `at` are there: its own,
+// and with the embedding's the head's.
+inline bool MakesFlat(const Program& program, const Block& at, const Block& other, bool cast) {
+  if (at.kind == BlockKind::kLayer) return &at == &other;
+  const bool ends = at.kind == BlockKind::kEmbedding && other.kind != BlockKind::kLayer;
+  return ends && program.adds_flat_ends && !cast;
+}
+
 // What a flat gradient is cast to before it is reduced.
 inline State CastOf(const Program& program, State state) {
   state.dtype = program.flat_cast;
@@ -109,6 +121,7 @@ inline State CastOf(const Program& program, State state) {
   return state;
 }
 
+// Whether a state has a part for the parameter.
 inline bool IsOf(const State& state, const Parameter& parameter) {
   return state.of == Selection::kAll || state.of == KindOf(parameter);
 }

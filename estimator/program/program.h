@@ -422,6 +422,8 @@ constexpr Alive During(Phase from, Phase to, bool in_first, bool in_steady) {
 }
 inline constexpr Alive kAlways = During(Phase::kForward, Phase::kEndOfStep, true, true);
 inline constexpr Alive kForwardToBackward = During(Phase::kForward, Phase::kBackward, true, true);
+inline constexpr Alive kReductionPhase =
+    During(Phase::kGradientReduction, Phase::kGradientReduction, true, true);
 inline constexpr Alive kOptimizerPhase = During(Phase::kOptimizer, Phase::kOptimizer, true, true);
 
 // Which part of training a state is; what sharding selects on.

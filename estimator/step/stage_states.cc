@@ -251,12 +251,10 @@ std::vector<int32_t> StageStates::GrowBlock(size_t chunk, const StageBlock& at,
 // are there.
 std::vector<int32_t> StageStates::MakeFlat(const StageBlock& at, bool cast) {
   std::vector<int32_t> flat;
-  const BlockKind kind = program_.blocks[at.block].kind;
-  if (kind != BlockKind::kLayer && (cast || !program_.adds_flat_ends)) return flat;
+  const Block& block = program_.blocks[at.block];
   for (const StageBlock& other : blocks_) {
-    const bool own = other.block == at.block && other.layer == at.layer;
-    const bool head = program_.blocks[other.block].kind == BlockKind::kHead;
-    if (head ? kind != BlockKind::kEmbedding : !own) continue;
+    if (other.block == at.block && other.layer != at.layer) continue;
+    if (!MakesFlat(program_, block, program_.blocks[other.block], cast)) continue;
     for (const State& state : program_.states) {
       if (!state.grows_in_backward || !Persists(state)) continue;
       Dealt dealt = None();

@@ -45,7 +45,6 @@ Parts::Parts(const Program& of, const BlockRuns& with, std::pmr::memory_resource
   casts_flat = CastsFlat(program);
   for (const State& state : program.states) {
     if (state.grows_in_backward) grown.push_back(&state);
-    keeps_flat = keeps_flat || (state.grows_in_backward && state.stream == Stream::kAllGather);
     if (state.until_reduced) until_reduced_bytes = Add(until_reduced_bytes, state.fixed_bytes);
   }
   if (grown.empty() && program.host_states.empty()) return;
@@ -111,11 +110,9 @@ int64_t PlanSum::AddedBytes(size_t run, bool later) const {
 // What is flat before it is added to what there is, or what that is cast to: of head and embedding
 // when both are there.
 int64_t PlanSum::MadeFlatBytes(const Block& block, bool cast) const {
-  if (block.kind != BlockKind::kLayer && (cast || !parts_.program.adds_flat_ends)) return 0;
   int64_t bytes = 0;
   for (size_t run = 0; run < parts_.program.blocks.size(); ++run) {
-    const bool head = BlockOf(run).kind == BlockKind::kHead;
-    if (head ? block.kind != BlockKind::kEmbedding : run != now_.run) continue;
+    if (!MakesFlat(parts_.program, block, BlockOf(run), cast)) continue;
     const ParameterSums& sums = table_is_here_ ? parts_.sums[run].own : parts_.sums[run].all;
     for (const State* state : parts_.grown) {
       if (!Persists(*state)) continue;
@@ -184,8 +181,7 @@ void PlanSum::GrowEdges(const Standing& at, Sum& sum) const {
 // Gradients that are reduced are made anew for each micro-batch.
 const Usage& PlanSum::BackwardOf(const Standing& at) const {
   const BlockRun& run = parts_.runs[at.run];
-  const bool added =
-      at.later && !IsSent(parts_.program, BlockOf(at.run)) && !parts_.program.adds_flat;
+  const bool added = at.later && AddsInBackward(parts_.program, BlockOf(at.run));
   if (at.closes) return added ? run.later_backward : run.backward;
   return added ? run.later_inner_backward : run.inner_backward;
 }
@@ -316,7 +312,7 @@ void PlanSum::Send(const StageBlock& at, const Block& block) {
   const Program& program = parts_.program;
   if (block.kind == BlockKind::kEmbedding) now_.waiting_bytes = 0;
   // The embedding's gradient of a shared table is in the head's.
-  const bool closes = parts_.keeps_flat && block.kind == BlockKind::kEmbedding;
+  const bool closes = program.adds_flat && block.kind == BlockKind::kEmbedding;
   if (closes) now_.added_bytes = -parts_.tied_gradient_bytes;
   if (Add(now_.flat_bytes, now_.gradient_bytes) > 0 ||
       (!parts_.grown.empty() && !now_.later && !IsSent(program, block))) {
@@ -328,7 +324,7 @@ void PlanSum::Send(const StageBlock& at, const Block& block) {
     now_.added_bytes += MadeFlatBytes(block, true) - MadeBytes(now_.run);  // what it was made of
     Consider(Counted::kGrown);
   }
-  if (parts_.keeps_flat) now_.added_bytes = 0;
+  if (program.adds_flat) now_.added_bytes = 0;
   now_.flat_bytes = now_.gradient_bytes = 0;
   const bool shared = program.waiting_gradient_bytes > 0;
   if (shared && block.kind == BlockKind::kHead && Waits(program, now_.later)) {

@@ -41,7 +41,6 @@ struct Parts {
   bool reduces = false;                     // gradients are copied for their way to other ranks
   bool looks_ahead = false;                 // backward the next block's weights are on their way
   int64_t stream_count = kStreamCount - 1;  // that it has a pool for
-  bool keeps_flat = false;                  // gradients that stay whole are flat
   int64_t tied_gradient_bytes = 0;          // of the embedding's table, as the head makes it
   int64_t idle_gradient_bytes = 0;          // of what is tied to the head for nothing: not made
   int64_t until_reduced_bytes = 0;          // of states that go before the embedding's are sent
@@ -62,26 +61,24 @@ int64_t GrownBytes(const Parts& parts, const State& state, const ParameterSums& 
 
 // Bytes in each of the allocator's pools but the compute stream's.
 struct OtherStreams {
-  int64_t all_gather = 0;
-  int64_t reduce_scatter = 0;
-  int64_t copy_in = 0;
+  std::array<int64_t, kStreamCount> bytes{};  // none of the compute stream's
 
-  int64_t Sum() const { return Add(Add(all_gather, reduce_scatter), copy_in); }
-  void Grow(Stream stream, int64_t bytes) {
-    if (stream == Stream::kAllGather) all_gather = Add(all_gather, bytes);
-    if (stream == Stream::kReduceScatter) reduce_scatter = Add(reduce_scatter, bytes);
-    if (stream == Stream::kCopyIn) copy_in = Add(copy_in, bytes);
+  int64_t Sum() const {
+    int64_t sum = 0;
+    for (const int64_t of : bytes) sum = Add(sum, of);
+    return sum;
+  }
+  void Grow(Stream stream, int64_t by) {
+    if (stream == Stream::kCompute) return;
+    int64_t& of = bytes[static_cast<size_t>(stream)];
+    of = Add(of, by);
   }
   void Grow(const OtherStreams& other) {
-    all_gather = Add(all_gather, other.all_gather);
-    reduce_scatter = Add(reduce_scatter, other.reduce_scatter);
-    copy_in = Add(copy_in, other.copy_in);
+    for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = Add(bytes[i], other.bytes[i]);
   }
   // Each pool keeps the most that it ever held.
   void Raise(const OtherStreams& other) {
-    all_gather = std::max(all_gather, other.all_gather);
-    reduce_scatter = std::max(reduce_scatter, other.reduce_scatter);
-    copy_in = std::max(copy_in, other.copy_in);
+    for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = std::max(bytes[i], other.bytes[i]);
   }
 };
 

@@ -643,7 +643,7 @@ Tapes::Tapes(const Program& program) {
   const bool kept = program.weight_gradient == WeightGradient::kKept;
   for (const Block& block : program.blocks) {
     first.push_back(Record(block, program.weight_gradient, program.gradient_dtype));
-    const bool added = kept && !IsSent(program, block) && !program.adds_flat;
+    const bool added = kept && AddsInBackward(program, block);
     later.push_back(added ? Record(block, WeightGradient::kAdded, program.gradient_dtype)
                           : first.back());
   }
