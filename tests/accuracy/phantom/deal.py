@@ -26,6 +26,8 @@ MODELS = (
     ("olmo-2-1b", 0), ("pythia-1.4b", 0), ("opt-1.3b", 0), ("gpt2-medium", 0), ("phi-3-mini", 8),
 )
 LONGEST = {"gpt2-medium": 1024, "opt-1.3b": 2048, "pythia-1.4b": 2048, "tinyllama-1.1b": 2048}
+# What adapters are on.
+TARGETS = ("q_proj+v_proj", "q_proj+k_proj+v_proj+o_proj", "all-linear")
 # Wrapper, trainer, rows, and the precisions that are dealt.
 GROUPS = (
     ("f", "fsdp1", "", 26, ("bf16-mixed", "bf16-mixed", "fp32")),
@@ -64,6 +66,12 @@ def _row(dealer, name, group):
         "implementation": "fused" if trainer else dealer.choice(("fused", "fused", "foreach")),
         "clip": dealer.choice((True, True, False)), "trainer": trainer,
     }
+
+
+def lora(dealer, targets):
+    """An adapter on some of them; the draws come in this order."""
+    return (f"lora r={dealer.choice((8, 16, 64))} targets={dealer.choice(targets)} "
+            f"dropout={dealer.choice(('0.0', '0.05'))} dtype=fp32")
 
 
 def placed(dealer, group, worlds, sequence):

@@ -31,7 +31,6 @@ GROUPS = (
     ("h", "fsdp2", "hf-trainer", 6, ("bf16-mixed",)),
     ("t", "none", "trl", 9, ("bf16-pure", "bf16-pure", "bf16-autocast")),
 )
-TARGETS = ("q_proj+v_proj", "q_proj+k_proj+v_proj+o_proj", "all-linear")
 
 
 def _row(dealer, name, group):
@@ -39,7 +38,7 @@ def _row(dealer, name, group):
     config, layers = dealer.choice(MODELS)
     sequence = dealer.choice((512, 1000, 2048, 4096))
     precision = dealer.choice(precisions)
-    targets = dealer.choice(TARGETS if config in SINKS else TARGETS[:2])
+    targets = dealer.choice(deal.TARGETS if config in SINKS else deal.TARGETS[:2])
     adapter = (f"lora r={dealer.choice((8, 16, 64))} targets={targets} "
                f"dropout={dealer.choice(('0.0', '0.05'))} dtype=fp32")
     adapts = trainer == "trl" and dealer.choice((True, True, False))

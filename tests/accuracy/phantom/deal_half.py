@@ -30,8 +30,7 @@ def _row(dealer, name, group):
     _, wrapper, trainer, _, precisions = group
     config, layers = dealer.choice(MODELS[:7] if trainer == "trl" else MODELS)
     sequence = dealer.choice((512, 1024, 2048))
-    adapter = (f"lora r={dealer.choice((8, 16, 64))} targets={dealer.choice(TARGETS)} "
-               f"dropout={dealer.choice(('0.0', '0.05'))} dtype=fp32")
+    adapter = deal.lora(dealer, TARGETS)
     return {
         "id": f"phantom-half-{name}", "config": config, "layers": layers,
         "precision": dealer.choice(precisions), "reduce": "",

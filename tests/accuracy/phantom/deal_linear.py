@@ -40,8 +40,7 @@ def _row(dealer, name, group):
     config, layers = dealer.choice(dense if adapts or wrapper == "zero3" else MODELS)
     sequence = dealer.choice((512, 1000, 2048, 4096))
     precision = dealer.choice(precisions)
-    adapter = (f"lora r={dealer.choice((8, 16, 64))} targets={dealer.choice(TARGETS)} "
-               f"dropout={dealer.choice(('0.0', '0.05'))} dtype=fp32")
+    adapter = deal.lora(dealer, TARGETS)
     reduce = "bf16" if trainer or wrapper.startswith("zero") else dealer.choice(("fp32", "bf16"))
     return {
         "id": f"phantom-ln-{name}", "config": config, "layers": layers,

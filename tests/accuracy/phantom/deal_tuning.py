@@ -28,7 +28,6 @@ GROUPS = (
     ("h", "fsdp2", "hf-trainer", 12, ("bf16-mixed",)),
 )
 METHODS = ("", "", "dpo", "dpo", "kto", "reward")
-TARGETS = ("q_proj+v_proj", "q_proj+k_proj+v_proj+o_proj", "all-linear")
 
 
 def _tuning(dealer, wrapper, trainer):
@@ -40,8 +39,7 @@ def _tuning(dealer, wrapper, trainer):
     reference = dealer.choice(("model", "model", "precomputed"))
     if adapts:
         reference = "adapters-off"
-    adapter = (f"lora r={dealer.choice((8, 16, 64))} targets={dealer.choice(TARGETS)} "
-               f"dropout={dealer.choice(('0.0', '0.05'))} dtype=fp32")
+    adapter = deal.lora(dealer, deal.TARGETS)
     compares = method in ("dpo", "kto")
     return {"preference": f"{method} reference={reference}" if compares else method,
             "adapter": adapter if adapts else ""}
