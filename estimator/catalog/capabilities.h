@@ -66,6 +66,7 @@ enum class Ability : uint8_t {
 
   kLora,
   kQlora,
+  kDora,
   kNf4,
   kFp4,
   kInt8,

@@ -83,7 +83,7 @@ struct HfExperts {
   bool counts_shared = false;  // n_shared_experts, each as wide as one; first_k_dense_replace
   bool biases = false;         // Experts::biases
   bool clamps = false;         // Experts::clamps
-  bool unnamed = false;        // Experts::unnamed
+  ExpertWords words = ExpertWords::kProducts;
   Router router = Router::kSoftmax;
 };
 

@@ -86,6 +86,15 @@ enum class Router : uint8_t {
   kWidePicked
 };
 
+// What of adapters' target_modules reaches them, as parameters, in PEFT: experts were modules of
+// their own before transformers 5.
+//   kNone       nothing: names of products and `all-linear` are of the modules beside them
+//   kAllLinear  `all-linear`, and names that are the class's own (Mixtral's w1)
+//   kProducts   that, and `gate_proj` with `up_proj`, or `down_proj`: of experts, not of modules
+// Source: peft utils/transformers_weight_conversion.py, _MOE_TARGET_MODULE_MAPPING; transformers
+// conversion_mapping.py, _MODEL_TO_CONVERSION_PATTERN.
+enum class ExpertWords : uint8_t { kNone, kAllLinear, kProducts };
+
 // MLPs of which a router picks some for each token, in place of one. Symbols: X count,
 // K active_count, G ffn_size, U shared_ffn_size.
 // Source: Shazeer et al. 2017 (arXiv 1701.06538); Dai et al. 2024 (arXiv 2401.06066), section 3.2.
@@ -101,7 +110,7 @@ struct Experts {
   bool masks_groups = false;    // scores of groups that are not picked are masked
   bool biases = false;          // of the router and of each expert's products
   bool clamps = false;          // gate and up are clamped, and up is added 1 to (gpt-oss)
-  bool unnamed = false;         // names of an MLP's products reach none of them in PEFT (gpt-oss)
+  ExpertWords words = ExpertWords::kProducts;
   Router router = Router::kSoftmax;
   LayerSet layers{};  // that have them; the others have one MLP
 

@@ -61,6 +61,7 @@ constexpr Profile kEager = {
     .redistributes = false,
     .fused_residual = false,
     .checkpoints_hold_output = true,
+    .checkpoints_stop_early = true,
     .checkpoints_mask = false,
     .pooled_workspace = true,
     .cached_rotary = false,
@@ -84,7 +85,8 @@ constexpr Profile kEager = {
     .relays_exchanged = false,
     .copies_exchanged_heads = true,
     .reduces_contexts_in_fp32 = false,
-    .widens_adapters = true,           // peft mapping_func.py, autocast_adapter_dtype
+    .widens_adapters = true,  // peft mapping_func.py, autocast_adapter_dtype
+    .narrows_adapters = false,
     .inputs_require_gradients = true,  // peft peft_model.py, enable_input_require_grads
     .holds_adapter_inputs = false,
     .joint_adapters = false,
@@ -432,6 +434,7 @@ void TorchtitanOwnGroups(Profile& profile) {
   profile.keeps_shared_table = true;
   profile.parts_shared_table = true;
   profile.last_block_gathered = false;
+  profile.checkpoints_stop_early = false;  // #1580
   profile.norm = NormKernel::kFused;
 }
 
@@ -553,6 +556,7 @@ void Trl(Profile& profile) {
   HfTrainer(profile);
   profile.tiled_log_probs = true;
   profile.loss_behind_model = true;
+  profile.narrows_adapters = true;
   profile.checkpoints_hold_output = false;
 }
 

@@ -150,6 +150,7 @@ struct Profile {
   bool redistributes;            // DTensor: what is gathered is an op of its own
   bool fused_residual;           // bias, dropout and sum in one compiled op, gradients all new
   bool checkpoints_hold_output;  // the recomputed output lives until its backward ends
+  bool checkpoints_stop_early;   // else: a layer runs again until all is there that it saved
   bool checkpoints_mask;         // a recomputed layer keeps its attention mask
   bool pooled_workspace;         // cuBLAS workspaces come from the allocator (torch 1.11 and later)
   bool cached_rotary;            // each layer keeps its own cosines and sines
@@ -174,6 +175,7 @@ struct Profile {
   bool copies_exchanged_heads;    // the same: keys and values that are fewer than ranks are copied
   bool reduces_contexts_in_fp32;  // gradients of parts of sequences, where the job does not say
   bool widens_adapters;           // they are fp32 where the job does not say; else as weights are
+  bool narrows_adapters;          // beside quantized weights they are bf16 then
   bool inputs_require_gradients;  // of recomputed layers, beside frozen weights
   bool holds_adapter_inputs;      // a layer's locals: what attention gave, what its MLP reads
   bool joint_adapters;            // queries, keys and values have one adapter (litgpt)

@@ -141,7 +141,7 @@ void ReadExperts(const HfExperts& row, HfReader& reader, Transformer& model) {
   experts.router = row.router;
   experts.biases = row.biases;
   experts.clamps = row.clamps;
-  experts.unnamed = row.unnamed;
+  experts.words = row.words;
   experts.masks_groups =
       !row.group_method.empty() && reader.Text(row.group_method, "") == "group_limited_greedy";
   experts.renormalizes = row.renormalizes.empty()

@@ -179,7 +179,7 @@ enum class RecomputeModule : uint8_t {
 constexpr uint8_t BitOf(RecomputeModule module) {
   return static_cast<uint8_t>(1u << static_cast<unsigned>(module));
 }
-enum class AdapterMethod : uint8_t { kLora, kQlora };
+enum class AdapterMethod : uint8_t { kLora, kQlora, kDora };
 // A bit each in Adapter::targets.
 enum class AdapterTarget : uint8_t {
   kQuery,
@@ -195,7 +195,16 @@ enum class AdapterTarget : uint8_t {
   kLinearBeta,
   kLinearDecay,
   kLinearOutput,
+  kQueryDown,  // of latent attention
+  kQueryUp,
+  kKvDown,
+  kKvUp,
+  kSharedGate,     // of the MLP beside experts
+  kExpertsGateUp,  // parameters, which words of modules stand for (ExpertWords)
+  kExpertsDown,
+  kRouter,
 };
+using AdapterTargets = uint32_t;
 // A bit each in Adapter::trained_modules.
 enum class TrainedModule : uint8_t { kEmbedding, kHead };
 enum class QuantizationFormat : uint8_t { kNf4, kFp4, kInt8 };
@@ -275,7 +284,7 @@ struct Fp8 {
 struct Adapter {
   AdapterMethod method = AdapterMethod::kLora;
   int64_t rank = 0;
-  uint16_t targets = 0;
+  AdapterTargets targets = 0;
   double dropout = 0;
   DType dtype = DType::kFp32;
   uint8_t trained_modules = 0;

@@ -114,6 +114,10 @@ constexpr FieldSynonym kFieldSynonyms[] = {
     {"lora-modules-to-save", kTrainedModules, "axolotl"},
     {"additional-target", kTrainedModules, "LLaMA-Factory additional_target"},
     {"qlora", kAdapter, "usual", WordReading::kSwitch, "qlora", ""},
+    {"dora", kAdapter, "usual", WordReading::kSwitch, "dora", ""},
+    {"use-dora", kAdapter, "PEFT LoraConfig.use_dora, LLaMA-Factory", WordReading::kSwitch, "dora",
+     ""},
+    {"peft-use-dora", kAdapter, "axolotl", WordReading::kSwitch, "dora", ""},
     {"load-in-4bit", kQuantization, "transformers BitsAndBytesConfig, axolotl, TRL",
      WordReading::kSwitch, "nf4", ""},
     {"load-in-8bit", kQuantization, "transformers BitsAndBytesConfig, axolotl, TRL",
@@ -355,7 +359,7 @@ constexpr char kFp16OfAccelerate[] =
 constexpr char kPlannedRule[] = "not modelled yet";  // of names that the API is to have
 constexpr char kEngineRule[] = "not modelled yet but as DeepSpeed has it by default";
 constexpr char kOffloadRule[] = "not modelled yet: what is moved to the host's memory";
-constexpr char kAdapterRule[] = "not modelled yet: adapters other than LoRA";
+constexpr char kAdapterRule[] = "not modelled yet: adapters other than LoRA and DoRA";
 constexpr char kPreferenceRule[] =
     "not modelled yet: preference tuning but by DPO, KTO and reward models";
 constexpr char kQuantizedRule[] = "not modelled yet: frozen weights but as bitsandbytes keeps them";
@@ -450,7 +454,6 @@ constexpr RefusedWord kRefusedWords[] = {
     {"", "beta", kNoField, "no such field: of TRL's trainers it moves no byte"},
     {"", "max-prompt-length", kNoField,
      "no such field: sequence_length is of a prompt and its answer"},
-    {kAdapter, "dora", kNotModelled, kAdapterRule},
     {kAdapter, "ia3", kNotModelled, kAdapterRule},
     {kAdapter, "prefix-tuning", kNotModelled, kAdapterRule},
     {kAdapter, "prompt-tuning", kNotModelled, kAdapterRule},

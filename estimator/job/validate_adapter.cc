@@ -1,6 +1,7 @@
 // The adapter section, and what is modelled beside it.
 #include <string>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
 #include "estimator/job/beside.h"
@@ -11,9 +12,28 @@
 namespace plimsoll {
 namespace {
 
-constexpr uint8_t kQkv = 0x07;
+constexpr AdapterTargets kQkv = 0x07;
 
-uint16_t ReadTargets(const std::vector<std::string>& names, bool joint, Check& check) {
+constexpr AdapterTargets Bit(AdapterTarget target) {
+  return AdapterTargets{1} << static_cast<unsigned>(target);
+}
+
+// Words of modules that were experts' own before these were parameters stand for these, and for no
+// module any more.
+// Source: peft utils/transformers_weight_conversion.py, _convert_peft_config_moe,
+// _resolve_string_target_modules.
+AdapterTargets MoveToExperts(AdapterTargets said, bool all, const Experts& experts) {
+  const bool named = experts.words == ExpertWords::kProducts;
+  if (!experts.Any() || (!named && !(all && experts.words == ExpertWords::kAllLinear))) return said;
+  const AdapterTargets mlp = *FindWord("mlp", kAdapterTargets);
+  AdapterTargets moved = said & ~mlp;
+  if ((said & Bit(AdapterTarget::kGate)) != 0) moved |= Bit(AdapterTarget::kExpertsGateUp);
+  if ((said & Bit(AdapterTarget::kDown)) != 0) moved |= Bit(AdapterTarget::kExpertsDown);
+  if (all) moved |= Bit(AdapterTarget::kRouter);
+  return moved;
+}
+
+AdapterTargets ReadTargets(const std::vector<std::string>& names, bool joint, Check& check) {
   const absl::string_view field = "training.adapter.target_modules";
   if (names.empty() && joint) {
     check.Assume(field, "q_proj, k_proj, v_proj", "PEFT's default where these are one projection");
@@ -23,7 +43,7 @@ uint16_t ReadTargets(const std::vector<std::string>& names, bool joint, Check& c
     check.Assume(field, "q_proj, v_proj", "PEFT's default for most models");
     return *FindWord("q_proj", kAdapterTargets) | *FindWord("v_proj", kAdapterTargets);
   }
-  uint16_t targets = 0;
+  AdapterTargets targets = 0;
   if (!check.FewEnough(field, names.size(), "names", kMostNames)) return targets;
   for (const std::string& name : names) {
     targets |= check.Meaning(field, name, kAdapterTargets).value_or(0);
@@ -111,6 +131,15 @@ void CheckOneDType(const PrecisionSpec& spec, Check& check, const Job& job) {
              ViolationCode::kConflict, {"training.precision.preset", "runtime.trainer"});
 }
 
+// What DoRA weighs is fp32, and beside quantized weights nothing casts it back under autocast: the
+// layers behind it are wider then.
+// Source: peft tuners/lora/bnb.py, Linear4bit.forward (requires_conversion).
+void CheckDora(const Beside& adapters, const QuantizationSpec& spec, const Job& job) {
+  const bool dora = job.adapter->method == AdapterMethod::kDora;
+  adapters.Refuse(dora && job.quantization.has_value(), "training.quantization.format",
+                  absl::StrCat(spec.format.value_or("nf4"), " beside DoRA"));
+}
+
 // What torchtune's recipes were held against: Llama, Mistral, Qwen 2 and Gemma, with torch 2.8 and
 // later where they shard.
 void CheckTables(const Beside& adapters, Check& check, const Job& job) {
@@ -153,7 +182,7 @@ void AssumePositions(Check& check, const Job& job) {
 
 // One projection of queries, keys and values has one adapter.
 void CheckJoint(const AdapterSpec& spec, Check& check, const Job& job) {
-  const int asked = job.adapter->targets & kQkv;
+  const AdapterTargets asked = job.adapter->targets & kQkv;
   if (!job.model->joint_qkv || job.profile->joint_adapters || asked == 0 || asked == kQkv) return;
   check.Fail("training.adapter.target_modules", absl::StrJoin(spec.target_modules, ", "),
              "must have all of q_proj, k_proj and v_proj, or none: they are one projection here",
@@ -167,17 +196,36 @@ bool IsNoModule(absl::string_view name, const Transformer& model) {
   return !model.linear.Any() || joint != model.linear.joint;
 }
 
+// Products of latent attention have names of their own.
+AdapterTargets AttentionTargets(const Transformer& model) {
+  const AdapterTargets plain = kQkv | Bit(AdapterTarget::kOutput);
+  if (!model.latent.Any()) return plain;
+  const AdapterTargets queries = model.latent.query_rank > 0
+                                     ? Bit(AdapterTarget::kQueryDown) | Bit(AdapterTarget::kQueryUp)
+                                     : Bit(AdapterTarget::kQuery);
+  return queries | Bit(AdapterTarget::kKvDown) | Bit(AdapterTarget::kKvUp) |
+         Bit(AdapterTarget::kOutput);
+}
+
 // What of all targets some layer of the model has.
-uint16_t TargetsOf(const Transformer& model) {
-  const uint16_t attention = *FindWord("attention", kAdapterTargets);
-  const uint16_t mlp = *FindWord("mlp", kAdapterTargets);
-  const uint16_t all = *FindWord("all-linear", kAdapterTargets);
-  const bool linear_alone = model.linear.Any() && model.linear.layers.HasAllOf(model.layer_count);
-  uint16_t has = *FindWord("lm_head", kAdapterTargets) | mlp;
-  if (!model.gated_mlp) has &= static_cast<uint16_t>(~*FindWord("gate_proj", kAdapterTargets));
-  if (model.experts.unnamed) has &= static_cast<uint16_t>(~mlp);
-  if (!linear_alone) has |= attention;
-  if (model.linear.Any()) has |= all & static_cast<uint16_t>(~(attention | mlp));
+AdapterTargets TargetsOf(const Transformer& model) {
+  const auto word = [](absl::string_view name) { return *FindWord(name, kAdapterTargets); };
+  const Experts& experts = model.experts;
+  const LinearAttention& linear = model.linear;
+  AdapterTargets has = word("lm_head");
+  const bool plain = !experts.Any() || !experts.layers.HasAllOf(model.layer_count);
+  if (plain || experts.shared_ffn_size > 0) has |= word("mlp");
+  if (!model.gated_mlp) has &= ~word("gate_proj");
+  if (experts.shared_gate) has |= word("shared_expert_gate");
+  if (experts.Any()) {
+    has |= Bit(AdapterTarget::kExpertsGateUp) | Bit(AdapterTarget::kExpertsDown) |
+           Bit(AdapterTarget::kRouter);
+  }
+  if (!linear.Any() || !linear.layers.HasAllOf(model.layer_count)) has |= AttentionTargets(model);
+  if (linear.Any()) {
+    has |= word("in_proj_qkv") | word("in_proj_z") | word("in_proj_b") | word("in_proj_a") |
+           word("out_proj");
+  }
   return has;
 }
 
@@ -203,8 +251,7 @@ void CheckTargets(const AdapterSpec& spec, Check& check, const Job& job) {
 }  // namespace
 
 // Source of the defaults: peft, tuners/lora/config.py, LoraConfig; utils/constants.py,
-// TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING; mapping_func.py, get_peft_model,
-// autocast_adapter_dtype.
+// TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING.
 void ReadAdapter(const AdapterSpec& spec, Check& check, Job& job) {
   const bool any = spec.rank.has_value() || !spec.target_modules.empty() ||
                    !spec.trained_modules.empty() || spec.dropout.has_value() ||
@@ -224,12 +271,26 @@ void ReadAdapter(const AdapterSpec& spec, Check& check, Job& job) {
   if (!spec.rank.has_value()) check.Assume("training.adapter.rank", 8, "PEFT's default");
   const bool joint = job.model != nullptr && job.model->joint_qkv;
   adapter.targets = ReadTargets(spec.target_modules, joint, check);
+  if (job.model != nullptr) {
+    const bool all = absl::c_linear_search(spec.target_modules, "all-linear");
+    adapter.targets = MoveToExperts(adapter.targets, all, job.model->experts);
+  }
   ReadTrainedModules(spec, check, adapter);
   adapter.dropout = check.Share("training.adapter.dropout", spec.dropout, 0);
+}
+
+// Source: peft mapping_func.py, get_peft_model, autocast_adapter_dtype; trl
+// trainer/sft_trainer.py, SFTTrainer.__init__ (_is_quantized_model).
+void ReadAdapterDType(const AdapterSpec& spec, Check& check, Job& job) {
+  if (!job.adapter.has_value()) return;
+  Adapter& adapter = *job.adapter;
   const absl::string_view dtype = "training.adapter.adapter_dtype";
   if (spec.adapter_dtype.has_value()) {
     adapter.dtype =
         check.Meaning(dtype, *spec.adapter_dtype, kAdapterDTypes).value_or(DType::kFp32);
+  } else if (job.profile->narrows_adapters && job.quantization.has_value()) {
+    adapter.dtype = DType::kBf16;
+    check.Assume(dtype, "bf16", "TRL's, beside quantized weights");
   } else if (job.profile->widens_adapters) {
     check.Assume(dtype, "fp32", "PEFT's default");
   } else {
@@ -263,6 +324,7 @@ void CheckAdapter(const JobSpec& spec, Check& check, const Job& job) {
   }
   if (job.profile->rotary_tables) CheckTables(adapters, check, job);
   if (job.profile->joint_adapters) CheckJointAdapters(adapters, job);
+  CheckDora(adapters, training.quantization, job);
   AssumePositions(check, job);
   CheckTrainedModules(training.adapter, check, job);
   CheckJoint(training.adapter, check, job);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <string>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "estimator/base/layer_set.h"
@@ -37,18 +38,38 @@ void CheckKernels(const Beside& experts, const Job& job) {
   experts.Refuse(IsBefore(job.torch_version, kSince), "runtime.versions", "torch before 2.9");
 }
 
-// PEFT's adapters stand beside linear modules: experts are parameters, the router too. In some
-// classes it takes the names of an MLP's products for them.
-// Source: peft tuners/lora/model.py, _create_new_module; utils/transformers_weight_conversion.py,
-// _convert_peft_config_moe; transformers, models/mixtral/modeling_mixtral.py, MixtralExperts.
-void CheckAdapterOf(const Beside& experts, const AdapterSpec& spec, const Job& job) {
+// Adapters beside experts' parameters, which PEFT adds to them: it has no dropout for these, and
+// one for both products that are one parameter. Source: peft tuners/lora/layer.py, ParamWrapper;
+// utils/transformers_weight_conversion.py, _convert_peft_config_moe.
+void CheckAdapterOf(const Beside& experts, const AdapterSpec& spec, Check& check, const Job& job) {
   if (!job.adapter.has_value()) return;
-  const bool mlp = job.adapter->Targets(AdapterTarget::kGate) ||
-                   job.adapter->Targets(AdapterTarget::kUp) ||
-                   job.adapter->Targets(AdapterTarget::kDown);
-  experts.Refuse(mlp && !job.model->experts.unnamed, "training.adapter.target_modules",
-                 spec.target_modules.empty() ? "unset" : absl::StrJoin(spec.target_modules, ", "));
-  experts.Refuse(job.quantization.has_value(), "training.adapter.method", "qlora");
+  const Adapter& adapter = *job.adapter;
+  constexpr KnownField targets("training.adapter.target_modules");
+  const auto says = [&spec](const char* word) {
+    return absl::c_linear_search(spec.target_modules, word);
+  };
+  const bool one = says("gate_proj") != says("up_proj") && !says("mlp") && !says("all-linear");
+  if (job.model->experts.words == ExpertWords::kProducts && one) {
+    check.Fail(targets, absl::StrJoin(spec.target_modules, ", "),
+               "must have both of gate_proj and up_proj, or none: experts have one matrix of both",
+               ViolationCode::kConflict, {"model"});
+  }
+  const bool reached = adapter.Targets(AdapterTarget::kExpertsGateUp) ||
+                       adapter.Targets(AdapterTarget::kExpertsDown);
+  if (!reached) return;
+  if (adapter.method == AdapterMethod::kDora) {
+    check.Fail("training.adapter.method", "dora",
+               "must be lora beside experts, to whose weights PEFT adds adapters",
+               ViolationCode::kConflict, {targets});
+  }
+  if (adapter.dropout > 0) {
+    check.Fail("training.adapter.dropout", absl::StrCat(adapter.dropout),
+               "must be 0 beside experts, to whose weights PEFT adds adapters",
+               ViolationCode::kConflict, {targets});
+  }
+  experts.Refuse(
+      job.profile->sharding != Sharding::kBuckets, targets,
+      absl::StrCat(absl::StrJoin(spec.target_modules, ", "), " under ", job.profile->name));
 }
 
 // Experts over ranks, and over those the matrices of each. Both lay a stage's ranks out anew.
@@ -151,7 +172,7 @@ void CheckExperts(const JobSpec& spec, Check& check, const Job& job) {
   CheckAbility(Ability::kExperts, "model", absl::StrCat(model.experts.count, " experts"), check,
                job);
   const Beside experts("experts", "model", check);
-  CheckAdapterOf(experts, spec.training.adapter, job);
+  CheckAdapterOf(experts, spec.training.adapter, check, job);
   experts.Refuse(job.preference.has_value(), "training.preference.method",
                  spec.training.preference.method.value_or(""));
   // Megatron's experts have a matrix each, transformers' are one tensor.

@@ -99,8 +99,6 @@ void CheckKernel(Check& check, const Job& job) {
 // has no attention.
 void CheckOfTransformers(const Beside& latent, Check& check, const Job& job) {
   latent.RefuseSplits(job);
-  latent.Refuse(job.precision.autocast, "training.precision.preset",
-                absl::StrCat(Name(job.precision.cast), "-autocast"));
   latent.Refuse(job.compile, "runtime.compile", "true");
   latent.Refuse(job.model->remote_code, "model", "remote code");
   if (job.model->qk_norm == QkNorm::kPerRank) return;
@@ -146,7 +144,8 @@ AttentionKernel LatentKernel(const Job& job, AttentionKernel usual) {
 void CheckLatent(const JobSpec& spec, Check& check, const Job& job) {
   if (!CheckAbility(Ability::kLatentAttention, "model", "latent attention", check, job)) return;
   const Beside latent("latent attention", "model", check);
-  latent.RefuseTuning(spec.training, job);
+  latent.Refuse(job.preference.has_value(), "training.preference.method",
+                spec.training.preference.method.value_or(""));
   latent.Refuse(job.fp8.has_value(), "training.precision.preset", "fp8-mixed");
   latent.Refuse(!job.model->causal, "model", "an encoder");
   latent.Refuse(job.model->norm_placement != NormPlacement::kPre, "model",

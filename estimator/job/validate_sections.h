@@ -49,6 +49,7 @@ void CheckProfiled(const JobSpec& spec, const Catalog& catalog, Check& check, Jo
 void CheckParallelism(const JobSpec& spec, Check& check, Job& job);
 // Before the rest of their section, and what stands beside them after all.
 void ReadAdapter(const AdapterSpec& spec, Check& check, Job& job);
+void ReadAdapterDType(const AdapterSpec& spec, Check& check, Job& job);
 void CheckAdapter(const JobSpec& spec, Check& check, const Job& job);
 void ReadQuantization(const QuantizationSpec& spec, Check& check, Job& job);
 void CheckQuantization(const TrainingSpec& spec, Check& check, const Job& job);

@@ -699,6 +699,7 @@ void CheckTraining(const TrainingSpec& spec, Check& check, Job& job) {
   CheckBatch(spec, check, job);
   ReadAdapter(spec.adapter, check, job);
   ReadQuantization(spec.quantization, check, job);
+  ReadAdapterDType(spec.adapter, check, job);
   ReadPreference(spec.preference, check, job);
   CheckPrecision(spec.precision, check, job);
   CheckOptimizer(spec.optimizer, spec.precision.optimizer_state_dtype, check, job);

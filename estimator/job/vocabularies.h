@@ -63,19 +63,38 @@ inline constexpr Word<RecomputeModule> kRecomputeModules[] = {
     {"shared-experts", RecomputeModule::kSharedExperts},
 };
 inline constexpr Word<AdapterMethod> kAdapterMethods[] = {{"lora", AdapterMethod::kLora},
-                                                          {"qlora", AdapterMethod::kQlora}};
+                                                          {"qlora", AdapterMethod::kQlora},
+                                                          {"dora", AdapterMethod::kDora}};
 inline constexpr Word<QuantizationFormat> kQuantizationFormats[] = {
     {"nf4", QuantizationFormat::kNf4},
     {"fp4", QuantizationFormat::kFp4},
     {"int8", QuantizationFormat::kInt8},
 };
 // Modules by the names of transformers' Llama, as PEFT's target_modules has them.
-inline constexpr Word<uint16_t> kAdapterTargets[] = {
-    {"all-linear", 0x1f7f}, {"attention", 0x0f},  {"mlp", 0x70},        {"q_proj", 0x01},
-    {"k_proj", 0x02},       {"v_proj", 0x04},     {"o_proj", 0x08},     {"gate_proj", 0x10},
-    {"up_proj", 0x20},      {"down_proj", 0x40},  {"lm_head", 0x80},    {"in_proj_qkv", 0x100},
-    {"in_proj_z", 0x200},   {"in_proj_b", 0x400}, {"in_proj_a", 0x800}, {"in_proj_qkvz", 0x300},
-    {"in_proj_ba", 0xc00},  {"out_proj", 0x1000},
+inline constexpr Word<AdapterTargets> kAdapterTargets[] = {
+    {"all-linear", 0x3ff7f},
+    {"attention", 0x1e00f},
+    {"mlp", 0x70},
+    {"q_proj", 0x01},
+    {"k_proj", 0x02},
+    {"v_proj", 0x04},
+    {"o_proj", 0x08},
+    {"gate_proj", 0x10},
+    {"up_proj", 0x20},
+    {"down_proj", 0x40},
+    {"lm_head", 0x80},
+    {"in_proj_qkv", 0x100},
+    {"in_proj_z", 0x200},
+    {"in_proj_b", 0x400},
+    {"in_proj_a", 0x800},
+    {"in_proj_qkvz", 0x300},
+    {"in_proj_ba", 0xc00},
+    {"out_proj", 0x1000},
+    {"q_a_proj", 0x2000},
+    {"q_b_proj", 0x4000},
+    {"kv_a_proj_with_mqa", 0x8000},
+    {"kv_b_proj", 0x10000},
+    {"shared_expert_gate", 0x20000},
 };
 inline constexpr Word<TrainedModule> kTrainedModules[] = {
     {"embed_tokens", TrainedModule::kEmbedding}, {"lm_head", TrainedModule::kHead}};

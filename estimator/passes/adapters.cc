@@ -1,350 +1,16 @@
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <limits>
 #include <utility>
 #include <vector>
 
+#include "estimator/passes/adapter_ops.h"
+#include "estimator/passes/adapter_product.h"
+#include "estimator/passes/adapter_weight.h"
 #include "estimator/passes/pass.h"
 
 namespace plimsoll {
 namespace {
-
-// A name and a word behind it, as one.
-template <const absl::string_view& kFirst, const absl::string_view& kSecond>
-struct Joined {
-  static constexpr auto kCharacters = [] {
-    std::array<char, kFirst.size() + kSecond.size()> all{};
-    std::copy(kFirst.begin(), kFirst.end(), all.begin());
-    std::copy(kSecond.begin(), kSecond.end(), all.begin() + kFirst.size());
-    return all;
-  }();
-  static constexpr absl::string_view kName{kCharacters.data(), kCharacters.size()};
-};
-
-constexpr absl::string_view kDownWeight = ".adapter.down.weight";
-constexpr absl::string_view kUpWeight = ".adapter.up.weight";
-constexpr absl::string_view kInput = ".adapter.input";
-constexpr absl::string_view kCast = ".adapter.input.cast";
-constexpr absl::string_view kDropped = ".adapter.dropped";
-constexpr absl::string_view kMask = ".adapter.dropout.mask";
-constexpr absl::string_view kDown = ".adapter.down";
-constexpr absl::string_view kUp = ".adapter.up";
-constexpr absl::string_view kScaled = ".adapter.scaled";
-constexpr absl::string_view kNarrowed = ".adapter.scaled.cast";
-constexpr absl::string_view kClone = ".adapter.clone";
-constexpr absl::string_view kSum = ".adapter.sum";
-constexpr absl::string_view kOutput = ".adapter.output";
-constexpr absl::string_view kParts = ".adapter.parts";
-constexpr absl::string_view kPadded = ".adapter.padded";
-
-struct Names {
-  absl::string_view product, down_weight, up_weight, input, cast, dropped, mask, down, up, scaled,
-      narrowed, clone, sum, output, parts, padded;
-};
-template <const absl::string_view& kProduct>
-constexpr Names NamesOfAdapter() {
-  return {kProduct,
-          Joined<kProduct, kDownWeight>::kName,
-          Joined<kProduct, kUpWeight>::kName,
-          Joined<kProduct, kInput>::kName,
-          Joined<kProduct, kCast>::kName,
-          Joined<kProduct, kDropped>::kName,
-          Joined<kProduct, kMask>::kName,
-          Joined<kProduct, kDown>::kName,
-          Joined<kProduct, kUp>::kName,
-          Joined<kProduct, kScaled>::kName,
-          Joined<kProduct, kNarrowed>::kName,
-          Joined<kProduct, kClone>::kName,
-          Joined<kProduct, kSum>::kName,
-          Joined<kProduct, kOutput>::kName,
-          Joined<kProduct, kParts>::kName,
-          Joined<kProduct, kPadded>::kName};
-}
-
-constexpr absl::string_view kQuery = "attention.query";
-constexpr absl::string_view kKey = "attention.key";
-constexpr absl::string_view kValue = "attention.value";
-constexpr absl::string_view kOut = "attention.out";
-constexpr absl::string_view kGate = "mlp.gate";
-constexpr absl::string_view kMlpUp = "mlp.up";
-constexpr absl::string_view kMlpDown = "mlp.down";
-constexpr absl::string_view kHead = "head";
-constexpr absl::string_view kLinearQkv = "linear.qkv";
-constexpr absl::string_view kLinearGate = "linear.gate";
-constexpr absl::string_view kLinearBeta = "linear.beta";
-constexpr absl::string_view kLinearDecay = "linear.decay";
-constexpr absl::string_view kLinearOut = "linear.out";
-constexpr absl::string_view kLinearQkvz = "linear.qkvz";
-constexpr absl::string_view kLinearBa = "linear.ba";
-constexpr absl::string_view kQkv = "attention.qkv";
-
-// Products that one target is, or several together, a bit each in Adapter::targets. The head is no
-// layer's.
-struct TargetRow {
-  uint16_t targets;
-  Names names;
-};
-constexpr uint16_t BitOf(AdapterTarget target) {
-  return static_cast<uint16_t>(1u << static_cast<unsigned>(target));
-}
-constexpr TargetRow kTargets[] = {
-    {BitOf(AdapterTarget::kQuery), NamesOfAdapter<kQuery>()},
-    {BitOf(AdapterTarget::kKey), NamesOfAdapter<kKey>()},
-    {BitOf(AdapterTarget::kValue), NamesOfAdapter<kValue>()},
-    {BitOf(AdapterTarget::kOutput), NamesOfAdapter<kOut>()},
-    {BitOf(AdapterTarget::kGate), NamesOfAdapter<kGate>()},
-    {BitOf(AdapterTarget::kUp), NamesOfAdapter<kMlpUp>()},
-    {BitOf(AdapterTarget::kDown), NamesOfAdapter<kMlpDown>()},
-    {BitOf(AdapterTarget::kQuery) | BitOf(AdapterTarget::kKey) | BitOf(AdapterTarget::kValue),
-     NamesOfAdapter<kQkv>()},
-    {BitOf(AdapterTarget::kLinearQkv), NamesOfAdapter<kLinearQkv>()},
-    {BitOf(AdapterTarget::kLinearGate), NamesOfAdapter<kLinearGate>()},
-    {BitOf(AdapterTarget::kLinearBeta), NamesOfAdapter<kLinearBeta>()},
-    {BitOf(AdapterTarget::kLinearDecay), NamesOfAdapter<kLinearDecay>()},
-    {BitOf(AdapterTarget::kLinearQkv) | BitOf(AdapterTarget::kLinearGate),
-     NamesOfAdapter<kLinearQkvz>()},
-    {BitOf(AdapterTarget::kLinearBeta) | BitOf(AdapterTarget::kLinearDecay),
-     NamesOfAdapter<kLinearBa>()},
-    {BitOf(AdapterTarget::kLinearOutput), NamesOfAdapter<kLinearOut>()},
-};
-
-// The names of the adapter beside a product, where it has one.
-const Names* FindAdapter(const Adapter& adapter, const Op& op) {
-  for (const TargetRow& row : kTargets) {
-    if ((adapter.targets & row.targets) != 0 && row.names.product == op.name) return &row.names;
-  }
-  return nullptr;
-}
-
-TensorId AddMatrix(Block& block, absl::string_view name, Extent rows, Extent columns, DType dtype) {
-  const auto id = static_cast<TensorId>(block.parameters.size());
-  Parameter& parameter = block.parameters.emplace_back();
-  parameter.name = name;
-  parameter.shape.rank = 2;
-  parameter.shape.extents[0] = rows;
-  parameter.shape.extents[1] = columns;
-  parameter.dtype = dtype;
-  return id;
-}
-
-// Puts dropout ahead of the op `at`, which it moves on; what is left is a tensor of that name.
-TensorId InsertDropout(Block& block, size_t& at, TensorId input, absl::string_view name,
-                       absl::string_view mask_name) {
-  const TensorId dropped = AddLike(block, input, name);
-  const TensorId mask = AddLike(block, input, mask_name);
-  block.tensors[mask].dtype = DType::kBool;
-  block.tensors[mask].differentiable = false;
-  InsertOp(block, at++,
-           {.name = name, .inputs = {input}, .outputs = {dropped, mask}, .saved = {mask}});
-  return dropped;
-}
-
-// Puts a product by a weight there, of the output's name.
-void InsertProduct(Block& block, size_t& at, TensorId input, TensorId output, TensorId weight) {
-  InsertOp(block, at++,
-           {.name = block.tensors[output].name,
-            .inputs = {input},
-            .outputs = {output},
-            .saved = {input},
-            .parameters = {weight},
-            .kind = OpKind::kMatrixProduct,
-            .saves_for_weights = true});
-}
-
-// Puts the ops of one adapter behind a product. What is an argument of a module's call lives until
-// that returns: the product's input, and what is left of it by dropout until `down` is there.
-//
-//   input    the product's, in the adapter's dtype; a Python local until all is done
-//   dropped  of it, with a mask; under autocast a cast of either is multiplied
-//   down     [B, S, R]       up  as the product's output       scaled  that, times alpha / R
-//   sum      of output and scaled, in the wider dtype          output  that, in the product's
-//
-// Beside quantized weights the output is cloned first, the input is cast without autocast alone,
-// and `scaled` is cast before the sum.
-//
-// Source: peft/tuners/lora/layer.py, Linear.forward; lora/bnb.py, Linear4bit.forward;
-// tuners/tuners_utils.py, _cast_input_dtype.
-class AdapterBuilder {
- public:
-  AdapterBuilder(const Job& job, Block& block, size_t product, const Names& names)
-      : job_(job),
-        adapter_(*job.adapter),
-        dtype_(job.AdapterDType()),
-        product_dtype_(job.precision.autocast ? job.precision.Product() : dtype_),
-        quantized_(job.quantization.has_value() && job.profile->widens_adapters),
-        casts_(!quantized_ || !job.precision.autocast),
-        joint_(job.profile->joint_adapters && block.ops[product].name == kQkv),
-        block_(block),
-        names_(names),
-        product_(static_cast<uint8_t>(product)),
-        at_(product + 1) {
-    const Op& op = block.ops[product];
-    base_ = op.outputs.ids[0];
-    input_ = op.inputs.ids[0];
-    weight_ = op.parameters.ids[0];
-  }
-
-  // Returns where the next op is.
-  size_t Build() && {
-    const bool held = block_.tensors[base_].held;
-    block_.tensors[base_].held = false;  // its sum is, instead
-    const TensorId base = quantized_ ? Clone() : base_;
-    const TensorId input = casts_ ? Cast(input_, names_.input, dtype_) : input_;
-    const TensorId dropped = Drop(input);
-    const TensorId read = Cast(dropped, names_.cast, product_dtype_);
-    const auto down = static_cast<uint8_t>(at_);
-    const TensorId up = joint_ ? Parts(read) : Up(read);
-    if (dropped != input) block_.tensors[dropped].held_until = down;
-    const TensorId scaled = AddLike(block_, up, names_.scaled);
-    Insert({.name = names_.scaled, .inputs = {up}, .outputs = {scaled}});
-    const TensorId output = Sum(base, quantized_ && casts_ ? Narrow(scaled) : scaled);
-    const auto done = static_cast<uint8_t>(at_ - 1);
-    HoldWithAdapter(output, done);
-    if (input != input_) block_.tensors[input].held_until = done;
-    block_.tensors[block_.tensors[input_].storage].held_until = done;
-    block_.tensors[output].held = held;
-    for (size_t i = at_; i < block_.ops.size(); ++i) {
-      block_.ops[i].inputs.Replace(base_, output);
-      block_.ops[i].saved.Replace(base_, output);
-    }
-    for (size_t id = 0; id < block_.tensors.size(); ++id) {  // what was a view of the product's
-      Tensor& tensor = block_.tensors[id];
-      if (tensor.storage == base_ && id != base_) tensor.storage = output;
-    }
-    return at_;
-  }
-
- private:
-  // What lived until the product was done does until its adapter is; what held the product's output
-  // holds the sum.
-  void HoldWithAdapter(TensorId output, uint8_t done) {
-    for (Tensor& tensor : block_.tensors) {
-      if (tensor.held_until == product_) tensor.held_until = done;
-    }
-    std::swap(block_.tensors[output].held_until, block_.tensors[base_].held_until);
-  }
-
-  Extent Width(TensorId id) const { return block_.tensors[id].shape.extents[2]; }
-  Extent Rank() const { return {.size = adapter_.rank, .symbol = Symbol::kR}; }
-
-  TensorId Up(TensorId read) {
-    const TensorId down = Product(read, names_.down, Rank(), Down(Rank()));
-    return Product(down, names_.up, Width(base_), Weight(names_.up_weight, Width(base_), Rank()));
-  }
-
-  // Of queries, keys and values those that have an adapter: one matrix of all their ranks, and of
-  // each a convolution, put side by side and where zeros are elsewhere.
-  //
-  //   down    [B, S, n R]     parts, up  [B, S, W]     padded  as the product's output
-  //
-  // Source: litgpt/lora.py, LoRAQKVLinear.forward, conv1d, zero_pad.
-  TensorId Parts(TensorId read) {
-    const Transformer& model = *job_.model;
-    const int64_t widths[] = {Multiply(model.head_count, model.head_size),
-                              Multiply(model.kv_head_count, model.head_size),
-                              Multiply(model.kv_head_count, model.head_size)};
-    Extent ranks = Rank();
-    Extent width = {.size = 0, .symbol = Symbol::kA};
-    ranks.times = 0;
-    for (int target = 0; target < 3; ++target) {
-      if (!adapter_.Targets(static_cast<AdapterTarget>(target))) continue;
-      width.size = plimsoll::Add(width.size, widths[target]);
-      ++ranks.times;
-    }
-    ranks.size = Multiply(ranks.size, ranks.times);
-    const TensorId down = Product(read, names_.down, ranks, Down(ranks));
-    const bool grouped = model.kv_head_count != model.head_count;
-    TensorId up = Product(down, grouped ? names_.parts : names_.up, width,
-                          Weight(names_.up_weight, width, Rank()));
-    if (grouped) {
-      const TensorId parts = up;
-      up = AddLike(block_, parts, names_.up);
-      Insert({.name = names_.up, .inputs = {parts}, .outputs = {up}});
-    }
-    if (ranks.times == 3) return up;
-    const TensorId padded = Add(base_, names_.padded, product_dtype_);
-    Insert({.name = names_.padded, .inputs = {up}, .outputs = {padded}, .saved = {up}});
-    return padded;
-  }
-
-  TensorId Down(Extent rows) {
-    return Weight(names_.down_weight, rows, block_.parameters[weight_].shape.extents[1]);
-  }
-
-  void Insert(const Op& op) { InsertOp(block_, at_++, op); }
-
-  TensorId Add(TensorId like, absl::string_view name, DType dtype) {
-    const TensorId id = AddLike(block_, like, name);
-    block_.tensors[id].dtype = dtype;
-    return id;
-  }
-
-  TensorId Weight(absl::string_view name, Extent rows, Extent columns) {
-    return AddMatrix(block_, name, rows, columns, dtype_);
-  }
-
-  TensorId Cast(TensorId input, absl::string_view name, DType dtype) {
-    if (block_.tensors[input].dtype == dtype) return input;
-    const TensorId cast = Add(input, name, dtype);
-    Insert({.name = name, .inputs = {input}, .outputs = {cast}});
-    return cast;
-  }
-
-  TensorId Drop(TensorId input) {
-    if (adapter_.dropout == 0) return input;
-    return InsertDropout(block_, at_, input, names_.dropped, names_.mask);
-  }
-
-  TensorId Product(TensorId input, absl::string_view name, Extent width, TensorId weight) {
-    const TensorId output = Add(base_, name, product_dtype_);
-    block_.tensors[output].shape.extents[2] = width;
-    InsertProduct(block_, at_, input, output, weight);
-    return output;
-  }
-
-  TensorId Clone() {
-    const TensorId clone = AddLike(block_, base_, names_.clone);
-    Insert({.name = names_.clone,
-            .inputs = {base_},
-            .outputs = {clone},
-            .input_gradient = InputGradient::kShared});
-    return clone;
-  }
-
-  TensorId Narrow(TensorId scaled) {
-    return Cast(scaled, names_.narrowed, block_.tensors[base_].dtype);
-  }
-
-  TensorId Sum(TensorId base, TensorId scaled) {
-    const DType dtype = block_.tensors[base_].dtype;
-    const bool widens = block_.tensors[scaled].dtype == DType::kFp32 && dtype != DType::kFp32;
-    const TensorId sum = Add(base_, names_.sum, widens ? DType::kFp32 : dtype);
-    Insert({.name = names_.sum,
-            .inputs = {base, scaled},
-            .outputs = {sum},
-            .input_gradient = InputGradient::kShared});
-    if (!widens) return sum;
-    const TensorId output = Add(base_, names_.output, dtype);
-    Insert({.name = names_.output, .inputs = {sum}, .outputs = {output}});
-    return output;
-  }
-
-  const Job& job_;
-  const Adapter& adapter_;
-  const DType dtype_;          // of its weights
-  const DType product_dtype_;  // of what it multiplies
-  const bool quantized_;       // the weights beside it, as PEFT has them
-  const bool casts_;           // its input to its dtype
-  const bool joint_;           // of queries, keys and values
-  Block& block_;
-  const Names& names_;
-  const uint8_t product_;  // an index
-  size_t at_;              // where the next op is inserted
-  TensorId base_;
-  TensorId input_;
-  TensorId weight_;
-};
 
 // What nothing trained lies behind has no gradient; what backward of frozen weights alone
 // would read is not kept.
@@ -383,7 +49,7 @@ Ids AddSlices(const Job& job, Block& block, TensorId logits) {
 // Source: litgpt/lora.py, LoRALinear.forward; model.py, GPT.forward, lm_head_chunk_size.
 void AddToHead(const Job& job, Block& block) {
   const auto head = std::find_if(block.ops.begin(), block.ops.end(),
-                                 [](const Op& op) { return op.name == kHead; });
+                                 [](const Op& op) { return op.name == "head"; });
   size_t at = static_cast<size_t>(head - block.ops.begin());
   const TensorId hidden = head->inputs.ids[0];
   const TensorId logits = head->outputs.ids[0];
@@ -416,8 +82,8 @@ void HoldArgument(Block& block) {
     return std::find_if(block.ops.begin(), block.ops.end(),
                         [name](const Op& op) { return op.name == name; });
   };
-  const auto gate = find(kGate);
-  const auto last = find(Joined<kMlpDown, kScaled>::kName);
+  const auto gate = find("mlp.gate");
+  const auto last = find("mlp.down.adapter.scaled");
   if (gate == block.ops.end() || last == block.ops.end()) return;
   Tensor& argument = block.tensors[block.tensors[gate->inputs.ids[0]].storage];
   argument.held_until = static_cast<uint8_t>(last - block.ops.begin());
@@ -425,8 +91,7 @@ void HoldArgument(Block& block) {
 
 void AddAdapters(const Job& job, Block& block) {
   for (size_t i = 0; i < block.ops.size();) {
-    const Names* const names = FindAdapter(*job.adapter, block.ops[i]);
-    i = names == nullptr ? i + 1 : AdapterBuilder(job, block, i, *names).Build();
+    i = std::max(AdaptProduct(job, block, i), AdaptWeight(job, block, i));
   }
   if (job.profile->transformers_attention) HoldArgument(block);
 }
@@ -539,7 +204,7 @@ void TrainScores(Block& block) {
 void AdaptHead(const Job& job, Block& block) {
   if (!PredictsTokens(job.model->head)) TrainScores(block);
   if (job.adapter->Targets(AdapterTarget::kHead)) AddToHead(job, block);
-  if (job.adapter->Trains(TrainedModule::kHead)) TrainWhole(kHead, block);
+  if (job.adapter->Trains(TrainedModule::kHead)) TrainWhole("head", block);
 }
 
 void AdaptEmbedding(const Job& job, Block& block) {

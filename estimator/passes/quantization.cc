@@ -16,8 +16,9 @@ constexpr absl::string_view kNarrow = "weights.dequantized.fp16";
 
 // Whether an op multiplies by a frozen matrix.
 bool IsFrozenProduct(const Block& block, const Op& op) {
-  return op.kind == OpKind::kMatrixProduct && op.parameters.count > 0 &&
-         block.parameters[op.parameters.ids[0]].frozen;
+  if (op.kind != OpKind::kMatrixProduct || op.parameters.count == 0) return false;
+  const Parameter& matrix = block.parameters[op.parameters.ids[0]];
+  return matrix.frozen && !matrix.bare;
 }
 
 // Puts what a product of a quantized matrix makes around it.

@@ -82,6 +82,8 @@ void RecomputeModules(Block& block, uint8_t modules) {
 void RecomputeWhole(const Job& job, Block& block, int64_t unit_layer_count) {
   block.recompute_unit = unit_layer_count;
   block.holds_output = job.profile->checkpoints_hold_output;
+  block.stops_early =
+      !block.holds_output && unit_layer_count == 1 && job.profile->checkpoints_stop_early;
   if (job.profile->checkpoints_mask && job.attention_mask) {
     const int64_t tokens = job.LocalTokens();
     block.checkpoint_bytes = Multiply(tokens, job.sequence_length);
@@ -115,6 +117,7 @@ bool IsRowParallel(const Block& block, const Op& op) {
 void RecomputePerOp(const Job& job, Block& block) {
   RecomputeWhole(job, block, 1);
   block.holds_output = false;  // hooks on saved tensors, not a nested backward
+  block.stops_early = false;
   const std::vector<bool> needed = FindNeeded(block);
   int products = 0;
   for (const Op& op : block.ops) {

@@ -216,6 +216,7 @@ std::string Lines(const Block& block) {
           .If(!block.layers.IsAll(), InWords(block.layers))
           .If(block.recompute_unit > 0, absl::StrCat("recomputed by ", block.recompute_unit))
           .If(block.holds_output, "holds its output")
+          .If(block.stops_early, "runs again until all that it saved is there")
           .If(block.forward_only, "forward only")
           .If(block.checkpoint_bytes > 0, absl::StrCat("keeps ", block.checkpoint_bytes))
           .If(block.reduce_bytes > 0, absl::StrCat("reduces ", block.reduce_bytes))

@@ -31,6 +31,13 @@ TensorId Routed(BlockBuilder& b, absl::string_view name, Extent width, DType dty
                {.dtype = dtype, .sequence_axis = 1});
 }
 
+// Of no linear module.
+TensorId Bare(BlockBuilder& b, absl::string_view name, std::initializer_list<Extent> extents) {
+  const TensorId id = b.Weight(name, extents, kNoAxis);
+  b.block().parameters[id].bare = true;
+  return id;
+}
+
 // Each op gives a new tensor; the sum is divided in place, and autograd keeps a copy.
 // Source: torch/csrc/autograd, derivatives.yaml, div_.
 TensorId Renormalize(BlockBuilder& b, TensorId weights) {
@@ -45,7 +52,7 @@ TensorId Renormalize(BlockBuilder& b, TensorId weights) {
 TensorId LowerLogits(BlockBuilder& b, TensorId input) {
   const TensorId cast = CastInput(b, "router.input.cast", input, b.Size(Symbol::kH));
   const Extent experts = b.Size(Symbol::kX);
-  Ids weights{b.Weight("router.weight", {experts, b.Size(Symbol::kH)}, kNoAxis)};
+  Ids weights{Bare(b, "router.weight", {experts, b.Size(Symbol::kH)})};
   if (b.job().model->experts.biases) weights.Add(b.Weight("router.bias", {experts}, kNoAxis));
   const TensorId logits = OfTokens(b, "router.logits", experts, b.job().precision.activation);
   Linear(b, "router", cast, logits, weights);
@@ -60,7 +67,7 @@ TensorId LowerWideLogits(BlockBuilder& b, TensorId input) {
   const DType dtype = precision.autocast ? precision.activation : DType::kFp32;
   const Extent experts = b.Size(Symbol::kX);
   const Extent hidden = b.Size(Symbol::kH);
-  const Ids weight{b.Weight("router.weight", {experts, hidden}, kNoAxis)};
+  const Ids weight{Bare(b, "router.weight", {experts, hidden})};
   const TensorId logits = OfTokens(b, "router.logits", experts, dtype);
   const auto cast = [&](absl::string_view name, TensorId from, DType to) {
     if (b.block().tensors[from].dtype == to) return from;
@@ -214,7 +221,7 @@ TensorId LowerGatedActivation(BlockBuilder& b, TensorId routed, TensorId sorted)
   const Extent width = b.Size(Symbol::kG);
   const TensorId out = Routed(b, "experts.gate_up.activation", b.Size(Symbol::kG, 2), dtype);
   Linear(b, "experts.gate_up", routed, out,
-         {b.Weight("experts.gate_up.weight", {experts, b.Size(Symbol::kG, 2), hidden}, kNoAxis)});
+         {Bare(b, "experts.gate_up.weight", {experts, b.Size(Symbol::kG, 2), hidden})});
   const TensorId both = AddBias(b, "experts.gate_up.bias", sorted, out);
   const TensorId gate = b.View("experts.gate.activation", both, width);
   const TensorId up = b.View("experts.up.activation", both, width);
@@ -232,7 +239,7 @@ TensorId LowerPlainActivation(BlockBuilder& b, TensorId routed) {
   const Extent width = b.Size(Symbol::kG);
   const TensorId up = Routed(b, "experts.up.activation", width, dtype);
   Linear(b, "experts.up", routed, up,
-         {b.Weight("experts.up.weight", {b.Size(Symbol::kX), width, Inner(b)}, kNoAxis)});
+         {Bare(b, "experts.up.weight", {b.Size(Symbol::kX), width, Inner(b)})});
   TensorId read = up;
   if (b.job().model->activation == Activation::kRelu2) {  // two ops, which keep one tensor
     read = Routed(b, "experts.relu", width, dtype);
@@ -248,9 +255,8 @@ TensorId LowerGroupedMlp(BlockBuilder& b, TensorId routed, TensorId sorted) {
   const TensorId product = b.job().model->gated_mlp ? LowerGatedActivation(b, routed, sorted)
                                                     : LowerPlainActivation(b, routed);
   const TensorId out = Routed(b, "experts.down.activation", hidden, b.job().precision.Grouped());
-  Linear(
-      b, "experts.down", product, out,
-      {b.Weight("experts.down.weight", {b.Size(Symbol::kX), hidden, b.Size(Symbol::kG)}, kNoAxis)});
+  Linear(b, "experts.down", product, out,
+         {Bare(b, "experts.down.weight", {b.Size(Symbol::kX), hidden, b.Size(Symbol::kG)})});
   return AddBias(b, "experts.down.bias", sorted, out);
 }
 
@@ -267,13 +273,14 @@ TensorId Combine(BlockBuilder& b, TensorId out, TensorId weights, TensorId order
   weigh.backward_temporaries.Add(Routed(b, "experts.weigh.products", hidden, weighed));
   if (weighed != b.block().tensors[out].dtype) {
     weigh.backward_temporaries.Add(Routed(b, "experts.weigh.wide", hidden, weighed));
+    weigh.casts_gradients = true;
   }
   const TensorId places = Indices(b, "experts.places");
   b.Then("experts.places", {order}, {places}, {});
   const TensorId restored = Routed(b, "experts.restored", hidden, weighed);
   b.Then("experts.combine", {product, places}, {restored}, {places});
   TensorId sum = b.Narrow("experts.sum", hidden, weighed);
-  b.Then("experts.sum", {restored}, {sum}, {}).input_gradient = InputGradient::kShared;
+  b.Then("experts.sum", {restored}, {sum}, {});
   if (weighed == result) return sum;
   const TensorId cast = b.Narrow("experts.sum.cast", hidden, result);
   b.Then("experts.sum.cast", {sum}, {cast}, {});
@@ -337,6 +344,28 @@ TensorId LowerRouted(BlockBuilder& b, TensorId input) {
   return narrow ? Project(b, kBehind, sum, b.Size(Symbol::kH)) : sum;
 }
 
+// Locals of one function: the tokens that it picks, and what the last product gives of them.
+// Source: transformers integrations/moe.py, grouped_mm_experts_forward.
+void HoldLocals(Block& block) {
+  const auto find = [&block](absl::string_view name) {
+    return std::find_if(block.ops.begin(), block.ops.end(),
+                        [name](const Op& op) { return op.name == name; });
+  };
+  const auto last = static_cast<uint8_t>(find("experts.sum") - block.ops.begin());
+  for (const absl::string_view name : {"experts.dispatch", "experts.down"}) {
+    block.tensors[block.tensors[find(name)->outputs.ids[0]].storage].held_until = last;
+  }
+}
+
+// What all of them read is an argument until the module returns.
+TensorId Return(BlockBuilder& b, TensorId input, TensorId output) {
+  Block& block = b.block();
+  HoldLocals(block);
+  block.tensors[block.tensors[input].storage].held_until =
+      static_cast<uint8_t>(block.ops.size() - 1);
+  return output;
+}
+
 }  // namespace
 
 // What is weighed by a gate runs before the experts, though it is registered behind them.
@@ -347,7 +376,7 @@ TensorId LowerExperts(BlockBuilder& b, TensorId input) {
   auto& ops = b.block().ops;
   const auto begin = static_cast<std::ptrdiff_t>(ops.size());
   const TensorId routed = LowerRouted(b, input);
-  if (experts.shared_ffn_size == 0) return routed;
+  if (experts.shared_ffn_size == 0) return Return(b, input, routed);
   const auto end = static_cast<std::ptrdiff_t>(ops.size());
   TensorId shared = LowerMlp(b, input, Symbol::kU);
   if (experts.shared_gate) {
@@ -357,7 +386,7 @@ TensorId LowerExperts(BlockBuilder& b, TensorId input) {
   const TensorId sum =
       b.Narrow("experts.and_shared", b.Size(Symbol::kH), b.block().tensors[routed].dtype);
   b.Then("experts.and_shared", {routed, shared}, {sum}, {}).input_gradient = InputGradient::kShared;
-  return sum;
+  return Return(b, input, sum);
 }
 
 }  // namespace plimsoll

@@ -140,6 +140,7 @@ struct Parameter {
   bool one_by_one = false;       // of experts that run one after the other: so are its gradients
   bool embedding = false;        // a lookup table: no matrix product
   bool frozen = false;           // no gradient is made of it
+  bool bare = false;             // no linear module's: nothing quantizes it
   bool quantized = false;        // frozen, in a dtype that no product reads
   bool tied = false;             // the same tensor as the embedding, when on one rank
   bool picked = false;           // by the optimizer, whose states of it are others than of the rest
@@ -266,6 +267,7 @@ struct Op {
   uint8_t remakes = 0;        // the segment, of dropped outputs, that runs again before backward
   bool in_fp8 = false;        // a product of what was made fp8
   bool saves_for_weights = false;  // what it saved is read for gradients of weights alone
+  bool casts_gradients = false;    // those of inputs are casts of temporaries
 };
 
 // Which part of the network a block is.
@@ -304,8 +306,9 @@ struct Block {
   absl::string_view name{};
   BlockKind kind = BlockKind::kLayer;
   LayerSet layers{};  // of a stage, those that are this block; of another kind it says nothing
-  int64_t recompute_unit = 0;    // layers whose one input is kept; 0: all is kept
-  bool holds_output = false;     // recomputed: its output and that one's gradient live to the end
+  int64_t recompute_unit = 0;  // layers whose one input is kept; 0: all is kept
+  bool holds_output = false;   // recomputed: its output and that one's gradient live to the end
+  bool stops_early = false;  // it runs again when backward needs what it saved, until that is there
   bool copies_remade = false;    // what ops make again is copied to where what was dropped was
   bool forward_only = false;     // what ops save lives until the network's forward is over
   int64_t checkpoint_bytes = 0;  // what a recomputed layer keeps beside its input

@@ -41,6 +41,7 @@ class Machine {
           Watchers watchers, bool holds_output)
       : block_(block),
         holds_output_(holds_output),
+        hooks_(block.recompute_unit > 0 && !block.holds_output),
         weight_gradient_(weight_gradient),
         gradient_dtype_(gradient_dtype),
         log_(watchers.storages),
@@ -83,10 +84,16 @@ class Machine {
   BlockRun RunForward();
   BlockRun RunKept();
   BlockRun RunRecomputed();
+  BlockRun ForwardToRunAgain();
+  BlockRun RunUntilSaved();
   void ForgetDropped();
   void MakeOutputGradient();
   void MarkKept();
   void Forward(int begin, int end, bool saves);
+  void ForwardUntilSaved(int end);
+  void MakeOutputs(const Op& op, OfOp& temporaries, int& count);
+  bool Saves(const Op& op) const;
+  int EndOfSaving() const;
   void Save(int index, int end);
   void Backward(int begin, int end);
   void RunAgain(int begin, int end);
@@ -121,6 +128,7 @@ class Machine {
 
   const Block& block_;
   const bool holds_output_;  // once it was recomputed
+  const bool hooks_;         // on saved tensors make it run again
   const WeightGradient weight_gradient_;
   const DType gradient_dtype_;
   std::vector<Storage>* log_;
@@ -136,7 +144,7 @@ class Machine {
   // the next of each tensor's.
   std::array<int16_t, 256> first_unused_;
   std::array<int16_t, 256> next_unused_;
-  std::array<Piece, 512> pieces_;
+  std::array<Piece, 1024> pieces_;
   int piece_count_ = 0;
   bool again_ = false;  // whether this is a recomputed block's second forward
   int clock_ = 0;
@@ -260,21 +268,67 @@ void Machine::Forward(int begin, int end, bool saves) {
     const Op& op = block_.ops[i];
     OfOp temporaries;
     int count = 0;
-    for (TensorId id : op.forward_temporaries) temporaries[count++] = MakeTensor(id);
-    for (TensorId id : op.outputs) {
-      const bool checkpointed = block_.tensors[id].checkpointed;
-      if (Root(id) != id || (checkpointed && again_)) continue;  // kept: not made again
-      forward_storage_[id] = MakeTensor(id);
-      if (checkpointed) Refer(forward_storage_[id]);
-    }
-    TellProduct(op);
-    Note();
-    Tell(TapeEventKind::kLaunch, ForwardKernels(op));
+    MakeOutputs(op, temporaries, count);
     while (count > 0) Release(temporaries[--count]);
     if (saves) Save(i, end);
     for (int id = first_unused_[i]; id != kNoStorage; id = next_unused_[id]) {
       Release(forward_storage_[id]);
     }
+  }
+}
+
+// Launches an op: its temporaries stay.
+void Machine::MakeOutputs(const Op& op, OfOp& temporaries, int& count) {
+  for (TensorId id : op.forward_temporaries) temporaries[count++] = MakeTensor(id);
+  for (TensorId id : op.outputs) {
+    const bool checkpointed = block_.tensors[id].checkpointed;
+    if (Root(id) != id || (checkpointed && again_)) continue;  // kept: not made again
+    forward_storage_[id] = MakeTensor(id);
+    if (checkpointed) Refer(forward_storage_[id]);
+  }
+  TellProduct(op);
+  Note();
+  Tell(TapeEventKind::kLaunch, ForwardKernels(op));
+}
+
+// Whether autograd keeps a tensor for an op, be it a weight: of what is quantized a list has them.
+bool Machine::Saves(const Op& op) const {
+  if (op.saved.count > 0) return true;
+  return op.parameters.count > 0 && !block_.parameters[op.parameters.ids[0]].quantized;
+}
+
+// Behind the last op that does.
+int Machine::EndOfSaving() const {
+  int end = static_cast<int>(block_.ops.size());
+  while (end > 0 && !Saves(block_.ops[end - 1])) --end;
+  return end;
+}
+
+// Runs ops [0, end) again, of which the last is the last that saves: it does so before it runs,
+// unless that is what it gives, and then the rest, and Python's locals, are dropped.
+// Source: torch/utils/checkpoint.py, _recomputation_hook (_StopRecomputationError).
+void Machine::ForwardUntilSaved(int end) {
+  if (end == 0) return Release(forward_storage_[block_.input]);
+  const int last = end - 1;
+  Forward(0, last, true);
+  const Op& op = block_.ops[last];
+  const bool runs = std::any_of(op.saved.begin(), op.saved.end(),
+                                [&](TensorId id) { return maker_[Root(id)] == last; });
+  if (runs) {
+    OfOp temporaries;
+    int count = 0;
+    MakeOutputs(op, temporaries, count);
+    while (count > 0) Release(temporaries[--count]);
+  }
+  Save(last, end);
+  const int made = runs ? end : last;
+  for (int i = last; i < static_cast<int>(block_.ops.size()); ++i) {
+    for (int id = first_unused_[i]; id != kNoStorage; id = next_unused_[id]) {
+      if (maker_[id] < made) Release(forward_storage_[id]);
+    }
+  }
+  if (block_.output != kNoTensor && maker_[Root(block_.output)] < made) {
+    Release(forward_storage_[Root(block_.output)]);
   }
 }
 
@@ -500,11 +554,19 @@ void Machine::MakeWeightGradients(const Op& op, OfOp& made, int& count) {
   }
 }
 
+// Hooks give what was saved away: it is gone when gradients are cast, which is else before.
+// Source: torch/csrc/autograd/engine.cpp, call_function (validate_outputs), release_variables;
+// torch/utils/checkpoint.py, unpack_hook.
 void Machine::BackwardOp(int index) {
   const Op& op = block_.ops[index];
   OfOp temporaries;
   int temporary_count = 0;
   for (TensorId id : op.backward_temporaries) temporaries[temporary_count++] = MakeTensor(id);
+  const bool gone = op.casts_gradients && hooks_;
+  if (gone) {
+    Note();
+    for (TensorId id : op.saved) Release(forward_storage_[Root(id)]);
+  }
   for (TensorId id : op.inputs) GiveInputGradient(op, id);
   TellProduct(op);
   OfOp weights;
@@ -521,7 +583,9 @@ void Machine::BackwardOp(int index) {
     if (gradient_storage_[id] != kNoStorage) Release(gradient_storage_[id]);
     gradient_storage_[id] = kNoStorage;
   }
-  for (TensorId id : op.saved) Release(forward_storage_[Root(id)]);
+  if (!gone) {
+    for (TensorId id : op.saved) Release(forward_storage_[Root(id)]);
+  }
   ++clock_;
 }
 
@@ -613,20 +677,50 @@ BlockRun Machine::RunKept() {
   return run;
 }
 
-// Forward keeps the input alone; backward begins with forward once more, the
-// output's gradient alive all the while.
-BlockRun Machine::RunRecomputed() {
+// Forward keeps the input alone.
+BlockRun Machine::ForwardToRunAgain() {
   BlockRun run;
-  const int count = static_cast<int>(block_.ops.size());
   forward_storage_[block_.input] = MakeTensor(block_.input);
   Refer(forward_storage_[block_.input]);
-  Forward(0, count, false);
+  Forward(0, static_cast<int>(block_.ops.size()), false);
   EndForward(run);
   ForgetDropped();
   again_ = true;
   clock_ = 0;
   MakeOutputGradient();
   Refer(forward_storage_[block_.input]);
+  return run;
+}
+
+// Backward of ops that saved nothing runs; the first that needs something makes forward run once
+// more, until all that was saved is there.
+// Source: torch/utils/checkpoint.py, _checkpoint_hook (unpack_hook).
+BlockRun Machine::RunUntilSaved() {
+  BlockRun run = ForwardToRunAgain();
+  const int count = static_cast<int>(block_.ops.size());
+  const int saving = EndOfSaving();
+  clock_ = count;
+  Note();
+  Backward(saving, count);
+  const int clock = std::exchange(clock_, 0);
+  ForwardUntilSaved(saving);
+  clock_ = clock;
+  run.again = Alive(peak_.note, true);
+  peak_ = later_peak_ = Peak();
+  if (tape_ != nullptr) tape_->again_end = tape_->events.size();
+  run.unit = Alive(note_, true);
+  run.unit.Shrink(Role::kTemporary, bytes_[block_.output]);
+  run.unit.Shrink(Role::kActivation, checkpoint_bytes_);
+  Backward(0, saving);
+  EndBackward(run);
+  return run;
+}
+
+// Backward begins with forward once more, the output's gradient alive all the while.
+BlockRun Machine::RunRecomputed() {
+  if (block_.stops_early) return RunUntilSaved();
+  BlockRun run = ForwardToRunAgain();
+  const int count = static_cast<int>(block_.ops.size());
   Forward(0, count, true);
   run.again = Alive(peak_.note, true);
   peak_ = later_peak_ = Peak();

@@ -485,7 +485,8 @@ void Unroller::BackwardBlock(const Slot& slot, const StageBlock& at) {
   Frame& frame = FrameAt(at);
   const Tape& tape = *frame.tape;
   const int32_t given = carried_;
-  if (tape.output_gradient >= 0 && given != kNoStorage) {
+  const bool is_given = block.recompute_unit > 0 && slot.closes;  // when it ran again
+  if (tape.output_gradient >= 0 && given != kNoStorage && !is_given) {
     frame.storages[static_cast<size_t>(tape.output_gradient)] = given;
   }
   PlayTape(frame, tape.again_end, tape.events.size(), at);

@@ -71,7 +71,7 @@ class BlockClock {
     double flops = 0;
     for (TensorId id : op.parameters) {
       const Parameter& parameter = block_.parameters[id];
-      if (parameter.shape.rank < 2 || parameter.embedding) continue;
+      if (parameter.shape.rank < 2 || parameter.embedding || op.inputs.count == 0) continue;
       const auto elements = static_cast<double>(parameter.Elements());
       if (parameter.of_experts()) {
         flops += 2 * RowsOfExperts(op) * elements /

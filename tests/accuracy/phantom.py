@@ -63,6 +63,7 @@ def sets_of(row):
     for prefix, name in (("phantom-ft-", "tuning"), ("phantom-titan-", "torchtitan"),
                          ("phantom-ln-", "linear"), ("phantom-ex-", "experts"),
                          ("phantom-ss-", "state space"), ("phantom-lg-", "liger"),
+                         ("phantom-ad-", "adapters"),
                          ("phantom-half-", "half"),
                          ("phantom-mg-", "megatron")):
         if row.id.startswith(prefix):

@@ -6,6 +6,7 @@
 #include <limits>
 #include <string>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "estimator/catalog/capabilities.h"
@@ -198,13 +199,15 @@ void FillAdapter(RandomNumbers random, const Capabilities& can, JobSpec& job) {
   const bool own = job.runtime.trainer == "torchtune" || job.runtime.trainer == "litgpt";
   if (!can.Has(Ability::kLora) || own || !whole || !Once(random, 2)) return;
   AdapterSpec& adapter = job.training.adapter;
-  adapter.method = "lora";
+  adapter.method = can.Has(Ability::kDora) && Once(random, 4) ? "dora" : "lora";
   adapter.rank = One(random, {1, 8, 64});
   for (int64_t i = Below(random, 3); i > 0; --i) {
     const std::string target = AnyWord(random, kAdapterTargets);
-    // The head's is litgpt's alone; FillLinear adds those of linear attention.
-    const bool others = target == "lm_head" || target.find("in_proj") == 0 || target == "out_proj";
-    adapter.target_modules.push_back(others ? "q_proj" : target);
+    // The head's is litgpt's alone; FillLinear adds those of linear attention, FillLatent its own.
+    constexpr absl::string_view kDense[] = {"all-linear", "attention", "mlp",    "q_proj",
+                                            "k_proj",     "v_proj",    "o_proj", "gate_proj",
+                                            "up_proj",    "down_proj"};
+    adapter.target_modules.push_back(absl::c_linear_search(kDense, target) ? target : "q_proj");
   }
   if (Shape(job).gated_mlp == false) adapter.target_modules.emplace_back("up_proj");
   if (Once(random, 2)) adapter.dropout = 0.1;
@@ -250,7 +253,7 @@ void FillPreference(RandomNumbers random, const Capabilities& can, JobSpec& job)
 // Frozen weights in 4 bits, and what is not quantized in 16 or 32.
 void FillQuantization(RandomNumbers random, const Capabilities& can, JobSpec& job) {
   const bool plain = !job.training.preference.method.has_value();
-  const bool frozen = job.training.adapter.method.has_value() && plain;
+  const bool frozen = job.training.adapter.method == "lora" && plain;
   if (!frozen || !can.Has(Ability::kNf4) || !Once(random, 2)) return;
   QuantizationSpec& quantization = job.training.quantization;
   quantization.format = Once(random, 2) ? "nf4" : "fp4";
@@ -275,8 +278,9 @@ void FillTrainedModules(RandomNumbers random, const Capabilities& can, JobSpec& 
   const bool masters = FindWord(*training.precision.preset, kPresets)->master != DType::kNone;
   const bool in_backward = !adapter && !masters && *job.parallelism.data_parallel_size == 1 &&
                            training.micro_batch_size == training.global_batch_size;
-  const bool each =
-      can.Has(Ability::kOptimizerInBackward) && !training.preference.method.has_value();
+  const bool each = can.Has(Ability::kOptimizerInBackward) &&
+                    !training.preference.method.has_value() &&
+                    training.loss.implementation.value_or("plain") == "plain";
   if (in_backward && each && training.optimizer.paged == true && Once(random, 2)) {
     training.optimizer.in_backward = true;
     training.gradient_clipping = false;
@@ -294,9 +298,8 @@ void FillTrainedModules(RandomNumbers random, const Capabilities& can, JobSpec& 
 // Experts in place of the MLP; what is not modelled beside them gives way.
 void FillExperts(RandomNumbers random, const Capabilities& can, JobSpec& job) {
   const TrainingSpec& training = job.training;
-  const bool plain = !training.quantization.format.has_value() &&
-                     !training.preference.method.has_value() &&
-                     training.precision.preset != "fp8-lm";
+  const bool plain =
+      !training.preference.method.has_value() && training.precision.preset != "fp8-lm";
   const ParallelismSpec& parallel = job.parallelism;
   const bool whole = *parallel.tensor_parallel_size == 1 && *parallel.pipeline_parallel_size == 1 &&
                      parallel.context_parallel_size.value_or(1) == 1;
@@ -314,7 +317,11 @@ void FillExperts(RandomNumbers random, const Capabilities& can, JobSpec& job) {
   const bool engine = job.runtime.framework == "deepspeed";
   if (engine && parallel.zero_stage == 3) job.parallelism.zero_stage = 2;
   if (training.adapter.method.has_value()) {
-    job.training.adapter.target_modules = {"q_proj", "v_proj"};
+    AdapterSpec& adapter = job.training.adapter;
+    const bool reached = job.runtime.framework == "ddp" && Once(random, 2);
+    adapter.method = "lora";
+    adapter.target_modules = {"q_proj", reached ? "all-linear" : "v_proj"};
+    if (reached) adapter.dropout.reset();
   }
   job.training.optimizer.name = Once(random, 2) ? "adamw" : "sgd";
   job.cluster.gpu = Once(random, 2) ? "h100-80gb-sxm" : "a100-80gb-sxm";
@@ -329,8 +336,7 @@ void FillLatent(RandomNumbers random, const Capabilities& can, JobSpec& job) {
   const bool splits = parallel.context_parallel_size.value_or(1) > 1;
   const bool whole =
       *parallel.tensor_parallel_size == 1 && *parallel.pipeline_parallel_size == 1 && !splits;
-  const bool plain =
-      !training.adapter.method.has_value() && !training.preference.method.has_value();
+  const bool plain = !training.preference.method.has_value();
   if (!can.Has(Ability::kLatentAttention) || !plain || (!core && !whole) || !Once(random, 3)) {
     return;
   }
@@ -345,8 +351,9 @@ void FillLatent(RandomNumbers random, const Capabilities& can, JobSpec& job) {
   shape.qk_norm = "per-rank";
   if (shape.position_embedding == "alibi") shape.position_embedding = "rotary";
   job.runtime.compile.reset();
-  if (training.precision.preset.value_or("").ends_with("autocast")) {
-    job.training.precision.preset = "bf16-pure";
+  if (training.adapter.method.has_value()) {
+    const bool all = !shape.expert_count.has_value() && Once(random, 2);
+    job.training.adapter.target_modules = {"kv_b_proj", all ? "all-linear" : "o_proj"};
   }
   if (!core) return;
   if (Once(random, 2) || !shape.query_rank.has_value()) shape.qk_norm = "none";

@@ -2,7 +2,8 @@
 """Runs the rows that deal.py deals by `plimsoll measure`, and adds what they held to a CSV file.
 
     fill.py OUT.csv [ID...]     those that OUT.csv has not yet; deal_tuning.py's where it is named
-                                phantom_tuning.csv, deal_context.py's for phantom_context.csv,
+                                phantom_tuning.csv, deal_adapters.py's for phantom_adapters.csv,
+                                deal_context.py's for phantom_context.csv,
                                 deal_experts.py's for phantom_experts.csv,
                                 deal_half.py's for phantom_half.csv,
                                 deal_liger.py's for phantom_liger.csv,
@@ -24,6 +25,7 @@ import sys
 import tempfile
 
 import deal
+import deal_adapters
 import deal_context
 import deal_experts
 import deal_half
@@ -38,7 +40,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 PLIMSOLL = os.environ.get("PLIMSOLL", str(ROOT / "build" / "client" / "plimsoll"))
 CONFIGS = HERE.parent / "data" / "phantom"
-DEALERS = {"phantom_tuning.csv": deal_tuning, "phantom_context.csv": deal_context,
+DEALERS = {"phantom_tuning.csv": deal_tuning, "phantom_adapters.csv": deal_adapters,
+           "phantom_context.csv": deal_context,
            "phantom_experts.csv": deal_experts, "phantom_half.csv": deal_half,
            "phantom_liger.csv": deal_liger,
            "phantom_linear.csv": deal_linear,

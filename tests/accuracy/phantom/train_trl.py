@@ -74,7 +74,24 @@ def model_of(values, row, method):
         kind = transformers.AutoModelForSequenceClassification
     narrow = row["precision"] == "bf16-pure" or row["adapter"] and row["precision"] != "fp32"
     half = torch.float16 if row["precision"] == "fp16-autocast" else torch.bfloat16
-    return kind.from_config(config, dtype=half if narrow else torch.float32)
+    model = kind.from_config(config, dtype=half if narrow else torch.float32)
+    return loaded_in_bits(model, row) if row["quantization"] else model
+
+
+def loaded_in_bits(model, row):
+    """As it is read from a hub, by bitsandbytes."""
+    form, values = words_of(row["quantization"])
+    if form == "int8":
+        config = transformers.BitsAndBytesConfig(load_in_8bit=True)
+    else:
+        config = transformers.BitsAndBytesConfig(
+            load_in_4bit=True, bnb_4bit_quant_type=form,
+            bnb_4bit_use_double_quant=values["double"] == "True",
+            bnb_4bit_compute_dtype=torch.bfloat16)
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        return type(model).from_pretrained(folder, quantization_config=config, device_map={"": 0},
+                                           dtype=torch.bfloat16)
 
 
 def adapter_of(row):
@@ -84,7 +101,7 @@ def adapter_of(row):
     targets = values["targets"].split("+")
     return peft.LoraConfig(
         r=int(values["r"]), target_modules="all-linear" if targets == ["all-linear"] else targets,
-        lora_dropout=float(values.get("dropout", 0)),
+        lora_dropout=float(values.get("dropout", 0)), use_dora=name == "dora",
         task_type="SEQ_CLS" if row["preference"].startswith("reward") else "CAUSAL_LM")
 
 

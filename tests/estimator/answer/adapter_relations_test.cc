@@ -118,6 +118,7 @@ TEST(AdapterRelationsTest, DoubleQuantizationHoldsLessOfLargeMatrices) {
     Shape(job).hidden_size = 1024;
     Shape(job).ffn_size = 4096;
     job.training.quantization.double_quantization = false;
+    if (Shape(job).expert_count.has_value()) continue;  // few of their matrices are quantized
     if (!Refusals(job).empty()) continue;
     const int64_t before = Of(Estimate(job), Role::kWeight);
     job.training.quantization.double_quantization = true;

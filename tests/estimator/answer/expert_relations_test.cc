@@ -78,6 +78,8 @@ TEST(ExpertRelationsTest, LayersWithoutThemHaveOneMlp) {
     JobSpec job = ExpertJob(random);
     TransformerSpec& shape = Shape(job);
     if (shape.linear_value_head_count.has_value()) continue;  // layers are of two kinds at most
+    job.training.adapter = {};
+    job.training.quantization = {};
     shape.mlp_bias = false;
     shape.expert_ffn_size = shape.ffn_size;
     shape.shared_expert_ffn_size.reset();

@@ -1147,10 +1147,26 @@ TEST(ExpertsTest, GptOssPicksBeforeItsSoftmaxAndClamps) {
   EXPECT_EQ(model.experts.router, Router::kPicked);
   EXPECT_EQ(model.experts.active_count, 4);
   EXPECT_EQ(model.experts.ffn_size, model.ffn_size);
-  EXPECT_TRUE(model.experts.biases && model.experts.clamps && model.experts.unnamed);
+  EXPECT_TRUE(model.experts.biases && model.experts.clamps);
   EXPECT_TRUE(model.attention_sinks && model.eager_attention && model.qkv_bias);
   EXPECT_EQ(model.sliding_window, 128);
   EXPECT_EQ(model.windowed, (LayerSet{.period = 2}));
+}
+
+// Source: peft 0.21.2, utils/transformers_weight_conversion.py; transformers 5.23,
+// conversion_mapping.py, asked what each model_type maps to.
+TEST(ExpertsTest, WordsOfAdaptersReachThemInSomeClasses) {
+  const auto words = [](const char* type) {
+    return Read(absl::StrCat("{", kLlamaLike, R"("model_type": ")", type, R"(",
+                             "num_local_experts": 16, "moe_intermediate_size": 256})"))
+        .model.experts.words;
+  };
+  for (const char* type : {"gpt_oss", "qwen2_moe", "hy_v3"}) {
+    EXPECT_EQ(words(type), ExpertWords::kNone) << type;
+  }
+  EXPECT_EQ(words("mixtral"), ExpertWords::kAllLinear);
+  EXPECT_EQ(words("minimax_m2"), ExpertWords::kAllLinear);
+  EXPECT_EQ(words("qwen3_moe"), ExpertWords::kProducts);
 }
 
 // Source: transformers, models/glm4_moe, minimax_m2 and hy_v3.

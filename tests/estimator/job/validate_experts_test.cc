@@ -24,18 +24,12 @@ TEST(ValidateExpertsTest, RefusesWhatIsNotModelledBesideThem) {
       {
           {"as it is", [](JobSpec&) {}, {}},
           {"adapters of attention", [](JobSpec& j) { j.training.adapter.method = "lora"; }, {}},
-          {"adapters of an MLP",
-           [](JobSpec& j) {
-             j.training.adapter.method = "lora";
-             j.training.adapter.target_modules = {"q_proj", "down_proj"};
-           },
-           {NotModelled("training.adapter.target_modules: q_proj, down_proj")}},
           {"quantized weights",
            [](JobSpec& j) {
              j.training.adapter.method = "qlora";
              j.training.quantization.format = "nf4";
            },
-           {NotModelled("training.adapter.method: qlora")}},
+           {}},
           {"pairs",
            [](JobSpec& j) { j.training.preference.method = "dpo"; },
            {NotModelled("training.preference.method: dpo")}},
@@ -63,10 +57,62 @@ TEST(ValidateExpertsTest, RefusesWhatIsNotModelledBesideThem) {
       });
 }
 
+// PEFT adds experts' adapters to their weights.
+TEST(ValidateExpertsTest, AdaptersOfExperts) {
+  JobSpec job = Job();
+  job.training.adapter.method = "lora";
+  ExpectRefusals(
+      job,
+      {
+          {"of the second product",
+           [](JobSpec& j) {
+             j.training.adapter.target_modules = {"q_proj", "down_proj"};
+           },
+           {}},
+          {"of both that are one",
+           [](JobSpec& j) {
+             j.training.adapter.target_modules = {"gate_proj", "up_proj"};
+           },
+           {}},
+          {"of all", [](JobSpec& j) { j.training.adapter.target_modules = {"all-linear"}; }, {}},
+          {"of one of two that are one",
+           [](JobSpec& j) {
+             j.training.adapter.target_modules = {"gate_proj", "down_proj"};
+           },
+           {"job.training.adapter.target_modules: gate_proj, down_proj; must have both of "
+            "gate_proj and up_proj, or none: experts have one matrix of both"}},
+          {"dropout",
+           [](JobSpec& j) {
+             j.training.adapter.target_modules = {"mlp"};
+             j.training.adapter.dropout = 0.1;
+           },
+           {"job.training.adapter.dropout: 0.1; must be 0 beside experts, to whose weights PEFT "
+            "adds adapters"}},
+          {"dropout beside attention alone",
+           [](JobSpec& j) { j.training.adapter.dropout = 0.1; },
+           {}},
+          {"FSDP",
+           [](JobSpec& j) {
+             j.runtime.framework = "fsdp2";
+             j.training.adapter.target_modules = {"mlp"};
+             j.training.adapter.adapter_dtype = "bf16";
+           },
+           {NotModelled("training.adapter.target_modules: mlp under fsdp2")}},
+          {"DoRA",
+           [](JobSpec& j) {
+             j.training.adapter.method = "dora";
+             j.training.adapter.target_modules = {"mlp"};
+           },
+           {"job.training.adapter.method: dora; must be lora beside experts, to whose weights PEFT "
+            "adds adapters"}},
+      });
+}
+
 // gpt-oss's, as transformers' classes have them: names of an MLP's products reach no expert.
 TEST(ValidateExpertsTest, ExpertsWithBiasesAreTransformers) {
   const JobSpec oss = WithModel(Job(), [](Transformer& model) {
-    model.experts.biases = model.experts.clamps = model.experts.unnamed = true;
+    model.experts.biases = model.experts.clamps = true;
+    model.experts.words = ExpertWords::kNone;
   });
   ExpectRefusals(
       oss, {

@@ -69,17 +69,24 @@ TEST(ValidateLatentTest, RefusesWhatIsNotModelledBesideIt) {
   ExpectRefusals(
       Job(), {
                  {"adapters",
-                  [](JobSpec& j) { j.training.adapter.method = "lora"; },
-                  {NotModelled("training.adapter.method: lora")}},
+                  [](JobSpec& j) {
+                    j.training.adapter.method = "lora";
+                    j.training.adapter.target_modules = {"kv_b_proj"};
+                  },
+                  {}},
+                 {"adapters of modules that it has not",
+                  [](JobSpec& j) {
+                    j.training.adapter.method = "lora";
+                    j.training.adapter.target_modules = {"k_proj"};
+                  },
+                  {"job.training.adapter.target_modules: k_proj; has no module of this model"}},
                  {"pairs",
                   [](JobSpec& j) { j.training.preference.method = "dpo"; },
                   {NotModelled("training.preference.method: dpo")}},
                  {"compiled layers",
                   [](JobSpec& j) { j.runtime.compile = true; },
                   {NotModelled("runtime.compile: true")}},
-                 {"autocast",
-                  [](JobSpec& j) { j = Job("ddp", "bf16-autocast"); },
-                  {NotModelled("training.precision.preset: bf16-autocast")}},
+                 {"autocast", [](JobSpec& j) { j = Job("ddp", "bf16-autocast"); }, {}},
                  {"ranks without norms",
                   [](JobSpec& j) { Shape(j).qk_norm = "none"; },
                   {"job.model.transformer.qk_norm: none; must be per-rank: transformers' classes "

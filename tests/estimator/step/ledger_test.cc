@@ -274,6 +274,64 @@ TEST(LedgerTest, ARecomputedBlockKeepsItsInputAlone) {
   EXPECT_EQ(run.unit.total, whole.kept.total) << "each further layer of a unit";
 }
 
+// Three ops, of which the last saves nothing: its gradient is there before forward runs again,
+// which ends where the second has saved what it reads.
+Block& EarlyStop(Hand& hand) {
+  const TensorId x = hand.Make("x", 10);
+  const TensorId a = hand.Make("a", 20);
+  const TensorId b = hand.Make("b", 300);
+  const TensorId y = hand.Make("y", 10);
+  hand.Then("f", {x}, {a}, {x});
+  hand.Then("g", {a}, {b}, {a});
+  hand.Then("h", {b}, {y}, {});
+  Block& block = hand.Between(x, y);
+  block.recompute_unit = 1;
+  return block;
+}
+
+TEST(LedgerTest, ABlockThatStopsEarlyMakesNoMoreThanWasSaved) {
+  Hand hand;
+  Block& block = EarlyStop(hand);
+  const BlockRun whole = RunFused(block);
+  EXPECT_EQ(whole.again.total, 10 + 10 + 20 + 300 + 10) << "input, gradient, a, b and y";
+  block.stops_early = true;
+  const BlockRun run = RunFused(block);
+  EXPECT_EQ(run.kept.total, whole.kept.total);
+  EXPECT_EQ(run.forward.total, whole.forward.total);
+  EXPECT_EQ(run.again.total, 10 + 300 + 20) << "input, b's gradient, a; b is not made";
+  EXPECT_EQ(run.backward.total, 10 + 300 + 20 + 20) << "and a's gradient";
+}
+
+// An op that saves what it gives has to run.
+TEST(LedgerTest, ABlockThatStopsEarlyRunsAnOpThatSavesWhatItGives) {
+  Hand hand;
+  Block& block = EarlyStop(hand);
+  block.stops_early = true;
+  block.ops[1].saved = {block.ops[1].outputs.ids[0]};
+  EXPECT_EQ(RunFused(block).again.total, 10 + 300 + 20 + 300);
+}
+
+// A gradient that is a cast of a temporary: hooks have let go of what was saved by then.
+TEST(LedgerTest, HooksLetGoBeforeGradientsAreCast) {
+  const auto peak = [](bool casts) {
+    Hand hand;
+    const TensorId x = hand.Make("x", 10);
+    const TensorId a = hand.Make("a", 200);
+    const TensorId y = hand.Make("y", 10);
+    const TensorId wide = hand.Make("wide", 400);
+    hand.Then("f", {x}, {a}, {x});
+    Op& op = hand.Then("g", {a}, {y}, {a});
+    op.backward_temporaries = {wide};
+    op.casts_gradients = casts;
+    Block& block = hand.Between(x, y);
+    block.recompute_unit = 1;
+    block.stops_early = true;
+    return RunFused(block).backward.total;
+  };
+  EXPECT_EQ(peak(false), 10 + 10 + 200 + 400 + 200);
+  EXPECT_EQ(peak(true), 10 + 10 + 400 + 200);
+}
+
 TEST(LedgerTest, HolesAreAddedUp) {
   Hand hand;
   const TensorId x = hand.Make("x", 10);
