@@ -65,6 +65,7 @@ Examples:
                      --gpu h100-80gb-sxm,a100-80gb-sxm
   plimsoll recommend job.yaml --freeze parallelism.tensor_parallel_size,training.recompute
   plimsoll recommend job.yaml --allow parallelism.zero_stage,training.recompute --objective smallest-change
+  plimsoll recommend job.yaml --allow '*,training.adapter'    # and, where nothing fits, LoRA or QLoRA
   plimsoll recommend --model llama-3.1-8b --gpu h100-80gb-sxm --sequence-length 8192
   plimsoll recommend --model llama-3.1-8b --gpu h100-80gb-sxm --gpus 1..8 --sequence-length 8192
   plimsoll recommend --jobs requests.jsonl -o jsonl > answers.jsonl

@@ -303,15 +303,12 @@ constexpr CapabilityRow kRows[] = {
           "nanotron trainer.py"),
 
     // Frozen weights in fewer bits.
-    Of(kDdp | kFsdp1, {Ability::kQlora, Ability::kNf4, Ability::kFp4},
+    Of(kOfModules, {Ability::kQlora, Ability::kNf4, Ability::kFp4},
        "bitsandbytes autograd/_functions.py, MatMul4Bit; nn/modules.py, Params4bit.quant_storage; "
        "peft tuners/lora/bnb.py, Linear4bit"),
-    NotModelled(kDdp | kFsdp1, {Ability::kInt8},
+    NotModelled(kOfModules, {Ability::kInt8},
                 "its products keep columns of outliers, whose number follows from the values",
                 "bitsandbytes autograd/_functions.py, MatMul8bitLt.forward"),
-    NotModelled(kFsdp2 | kDeepSpeed, kQuantized,
-                "quantized weights are modelled with ddp and fsdp1",
-                "bitsandbytes nn/modules.py, Params4bit.quant_storage"),
     NotModelled(kMegatron, kQuantized, "NeMo's and Megatron Bridge's adapters are their own",
                 "Megatron Bridge peft/lora.py"),
     Lacks(kNanotron, kQuantized, "it trains all weights", "nanotron trainer.py"),
@@ -535,6 +532,9 @@ constexpr CapabilityRow kRows[] = {
     Under(Trainer::kTorchtune,
           Lacks(kTorch, {Ability::kLinearAttention}, "its layers have attention",
                 "torchtune modules/attention.py, MultiHeadAttention")),
+    Under(Trainer::kTorchtune, NotModelled(kFsdp2, {Ability::kQlora, Ability::kNf4},
+                                           "its sharded nf4 was not held against its code",
+                                           "torchtune recipes/lora_finetune_distributed.py")),
     Under(Trainer::kTorchtune,
           NotModelled(kTorch, {Ability::kDora}, "its DoRA was not held against its code",
                       "torchtune modules/peft/dora.py")),

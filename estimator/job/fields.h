@@ -25,8 +25,9 @@ namespace plimsoll {
 //   kChosen   a knob (search/knobs.h), or a section that is one
 //   kPart     of a knob that is chosen as a whole
 //   kFollows  from what is chosen
+//   kOffered  changed by a remedy alone, where the request allows it by its name: another training
 //   kKept     as the job has it, always
-enum class FieldUse : uint8_t { kChosen, kPart, kFollows, kKept };
+enum class FieldUse : uint8_t { kChosen, kPart, kFollows, kOffered, kKept };
 
 // Where a job has the value of a field; nowhere where the field is a section, a source of
 // the model or a map, or of another source than the model's.
@@ -388,6 +389,7 @@ inline constexpr FieldRow kFieldRows[] = {
      .place = In<&JobSpec::training, &TrainingSpec::precision, &PrecisionSpec::fp8_parameters>},
     {.path = "training.optimizer.name",
      .place = In<&JobSpec::training, &TrainingSpec::optimizer, &OptimizerSpec::name>,
+     .use = FieldUse::kOffered,
      .words = kNames<kOptimizers>,
      .help = "The optimizer",
      .said = "optimizer"},
@@ -451,6 +453,7 @@ inline constexpr FieldRow kFieldRows[] = {
      .place = In<&JobSpec::training, &TrainingSpec::resumed_from_checkpoint>},
     {.path = "training.adapter.method",
      .place = In<&JobSpec::training, &TrainingSpec::adapter, &AdapterSpec::method>,
+     .use = FieldUse::kOffered,
      .words = kNames<kAdapterMethods>,
      .help = "What is trained beside frozen weights",
      .said = "adapter",

@@ -288,14 +288,18 @@ void ReadAdapterDType(const AdapterSpec& spec, Check& check, Job& job) {
   if (spec.adapter_dtype.has_value()) {
     adapter.dtype =
         check.Meaning(dtype, *spec.adapter_dtype, kAdapterDTypes).value_or(DType::kFp32);
-  } else if (job.profile->narrows_adapters && job.quantization.has_value()) {
-    adapter.dtype = DType::kBf16;
-    check.Assume(dtype, "bf16", "TRL's, beside quantized weights");
-  } else if (job.profile->widens_adapters) {
-    check.Assume(dtype, "fp32", "PEFT's default");
-  } else {
-    adapter.dtype = DType::kNone;  // until it is known what weights are
+    return;
   }
+  const bool quantized = job.quantization.has_value();
+  const bool buckets = job.profile->sharding == Sharding::kBuckets;
+  if (!job.profile->widens_adapters || (quantized && !buckets)) {
+    adapter.dtype = DType::kNone;  // until it is known what is trained
+    return;
+  }
+  const bool narrow = quantized && job.profile->narrows_adapters;
+  adapter.dtype = narrow ? DType::kBf16 : DType::kFp32;
+  check.Assume(dtype, Name(adapter.dtype),
+               narrow ? "TRL's, beside quantized weights" : "PEFT's default");
 }
 
 void CheckAdapter(const JobSpec& spec, Check& check, const Job& job) {

@@ -2,6 +2,7 @@
 #include <optional>
 #include <string>
 
+#include "estimator/job/beside.h"
 #include "estimator/job/job_abilities.h"
 #include "estimator/job/validate_sections.h"
 #include "estimator/job/vocabularies.h"
@@ -78,6 +79,14 @@ void CheckQuantization(const TrainingSpec& spec, Check& check, const Job& job) {
                {"training.adapter.method"});
     return;
   }
+  // Source: transformers modeling_utils.py, from_pretrained (device_map); accelerate
+  // utils/fsdp_utils.py, fsdp2_prepare_model (ignored_params).
+  const Beside weights("quantized weights", kFormat, check);
+  const bool engine = job.profile->sharding == Sharding::kEngine;
+  weights.Refuse(engine && job.zero_stage == 3, "parallelism.zero_stage", job.zero_stage);
+  const bool flat = job.profile->flat_units;
+  weights.Refuse(!flat && job.offload_parameters, "runtime.offload_parameters", "true");
+  weights.Refuse(job.offload_optimizer, "runtime.offload_optimizer", "true");
   const Precision& precision = job.precision;
   const DType compute = job.quantization->compute_dtype;
   const bool composed = job.profile->composed_dequantization;

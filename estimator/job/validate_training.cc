@@ -86,8 +86,10 @@ bool MovesNoByte(absl::string_view field, const std::optional<std::string>& name
 // Adapters are kept in a dtype of their own, and under autocast what is frozen in 16 bits.
 void AdaptPrecision(Check& check, Adapter& adapter, Precision& precision) {
   if (adapter.dtype == DType::kNone) {
-    adapter.dtype = precision.parameter;
-    check.Assume("training.adapter.adapter_dtype", Name(adapter.dtype), "as weights are");
+    const bool masters = precision.master != DType::kNone;
+    adapter.dtype = masters ? precision.master : precision.parameter;
+    check.Assume("training.adapter.adapter_dtype", Name(adapter.dtype),
+                 masters ? "as master weights are" : "as weights are");
   }
   if (precision.autocast) precision.parameter = precision.residual = precision.activation;
   if (precision.master != DType::kNone) return;

@@ -59,8 +59,9 @@ void ShardStates(const Job& job, Program& program) {
     if (state.basis == Basis::kLargest && job.profile->flat_units) continue;  // may be one rank's
     if (job.profile->flat_units) ForgetShape(state);
     if (state.grows_in_backward && state.part == Part::kOther) continue;
-    if (state.of == Selection::kQuantized && state.block_size > 1)
-      continue;  // each rank has scales
+    // Each rank has scales; of FSDP2's groups what is in bytes is no part, which is quantize_4bit's
+    // default. Source: accelerate utils/fsdp_utils.py, fsdp2_prepare_model (ignored_params).
+    if (state.of == Selection::kQuantized && (state.block_size > 1 || rows)) continue;
     Shard(state, job.shard_group_size);
     state.shards_rows = rows;
     if (state.part == Part::kReference) state.dtype = sharded;
@@ -108,7 +109,7 @@ Elements ElementsOf(const Job& job, const Block& block, int64_t row_shards) {
   const int64_t tied = both.all.parameters - sums.parameters;
   if (row_shards == 1) {
     int64_t stored = 0;
-    if (job.quantization.has_value()) {
+    if (job.quantization.has_value() && job.profile->flat_units) {
       stored = CeilDivide(Bytes(job.quantization->format, sums.quantized),
                           Bytes(job.precision.parameter, 1));
     }

@@ -1,5 +1,7 @@
 #include "estimator/search/fields.h"
 
+#include <algorithm>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "estimator/base/vocabulary.h"
@@ -25,7 +27,8 @@ std::optional<FieldUse> UseOf(absl::string_view path) {
   for (const FieldRow& row : kFieldRows) {
     if (!IsBelow(row.path, path)) continue;
     if (row.use == FieldUse::kChosen) return row.use;
-    use = FieldUse::kKept;
+    if (row.use == FieldUse::kOffered) use = row.use;
+    if (!use.has_value()) use = FieldUse::kKept;
   }
   for (const absl::string_view map : kMaps) {
     if (IsBelow(path, map)) return FieldUse::kKept;
@@ -33,11 +36,18 @@ std::optional<FieldUse> UseOf(absl::string_view path) {
   return use;
 }
 
+bool IsNamed(const std::vector<std::string>& allowed, absl::string_view field) {
+  const absl::string_view section = field.substr(0, field.rfind('.'));
+  return std::any_of(allowed.begin(), allowed.end(),
+                     [&](const std::string& path) { return path == field || path == section; });
+}
+
 std::string NotAllowed(absl::string_view path) {
   const std::optional<FieldUse> use = UseOf(path);
   if (!use.has_value()) return NotAWord(path, FieldPaths());
   switch (*use) {
     case FieldUse::kChosen:
+    case FieldUse::kOffered:
       return "";
     case FieldUse::kPart:
       return absl::StrCat("changes with the whole of ", path.substr(0, path.rfind('.')));

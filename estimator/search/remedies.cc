@@ -7,8 +7,10 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "estimator/job/job_abilities.h"
 #include "estimator/job/vocabularies.h"
 #include "estimator/search/evaluation.h"
+#include "estimator/search/fields.h"
 #include "estimator/search/next_framework.h"
 #include "estimator/search/ranking.h"
 #include "estimator/search/space.h"
@@ -32,6 +34,8 @@ class Remedies {
   void TryMoreGpus();
   void TryLargerGpus();
   void TryShorterSequences();
+  void TrySmallerStates();
+  void TryAdapters();
   std::vector<Candidate> Take() { return std::move(found_); }
 
  private:
@@ -39,6 +43,11 @@ class Remedies {
   // `changes` say beside those of the search what the request itself gave up.
   bool Try(RecommendSpec changed, std::vector<Change> changes, absl::string_view reason);
   std::optional<Candidate> FindFit(const Request& request) const;
+
+  // What would be another training is offered where the request allows it by name.
+  bool MayTrainOtherwise(absl::string_view field) const {
+    return IsNamed(request_.spec.allowed_changes, field) && MayChange(request_.spec, field);
+  }
 
   const Request& request_;
   const Catalog& catalog_;
@@ -202,6 +211,59 @@ void Remedies::TryLargerGpus() {
   }
 }
 
+// Optimizers, and those with the same states in 8 bits. Source: catalog/optimizers.cc.
+constexpr std::pair<OptimizerName, OptimizerName> kSmallerStates[] = {
+    {OptimizerName::kAdamW, OptimizerName::kAdamW8bit},
+    {OptimizerName::kLion, OptimizerName::kLion8bit},
+    {OptimizerName::kAdEMAMix, OptimizerName::kAdEMAMix8bit},
+};
+
+void Remedies::TrySmallerStates() {
+  constexpr KnownField field("training.optimizer.name");
+  const Job& job = *request_.job;
+  if (!MayTrainOtherwise(field)) return;
+  for (const auto& [own, smaller] : kSmallerStates) {
+    if (own != job.optimizer || !job.capabilities.Has(AbilityOf(smaller))) continue;
+    const std::string name(NameOf(smaller, kOptimizers));
+    RecommendSpec other = request_.spec;
+    other.job.training.optimizer = {};
+    other.job.training.optimizer.name = name;
+    Try(std::move(other), {{field, std::string(NameOf(own, kOptimizers)), name}},
+        "the optimizer's states take a byte of each number");
+    return;
+  }
+}
+
+// Beside all products, as recipes have it, in the precision that is modelled with them.
+void Remedies::TryAdapters() {
+  constexpr KnownField field("training.adapter.method");
+  const Job& job = *request_.job;
+  if (!MayTrainOtherwise(field) || job.adapter.has_value() || job.preference.has_value()) return;
+  constexpr AdapterMethod kMethods[] = {AdapterMethod::kLora, AdapterMethod::kQlora};
+  for (const AdapterMethod method : kMethods) {
+    if (!job.capabilities.Has(AbilityOf(method))) continue;
+    const std::string name(NameOf(method, kAdapterMethods));
+    RecommendSpec other = request_.spec;
+    AdapterSpec& adapter = other.job.training.adapter;
+    adapter.method = name;
+    adapter.target_modules = {"all-linear"};
+    std::vector<Change> changes{{field, "none", name},
+                                {"training.adapter.target_modules", "none", "all-linear"}};
+    PrecisionSpec& precision = other.job.training.precision;
+    const bool buckets = job.profile->sharding == Sharding::kBuckets;
+    const std::string preset = buckets ? "bf16-autocast" : "bf16-mixed";
+    if (precision.preset.has_value() && precision.preset != preset) {
+      changes.push_back({"training.precision.preset", *precision.preset, preset});
+      precision = {};
+      precision.preset = preset;
+    }
+    const bool fits =
+        Try(std::move(other), std::move(changes),
+            "small matrices beside frozen weights are trained, which is another training");
+    if (fits) return;
+  }
+}
+
 void Remedies::TryShorterSequences() {
   const int64_t own = request_.job->sequence_length;
   for (int64_t part = 2; part <= kMostTimes && own % part == 0; part *= 2) {
@@ -225,6 +287,8 @@ std::vector<Candidate> FindRemedies(const Request& request, const Catalog& catal
   remedies.TryOtherFrameworks();
   remedies.TryMoreGpus();
   remedies.TryLargerGpus();
+  remedies.TrySmallerStates();
+  remedies.TryAdapters();
   remedies.TryShorterSequences();
   return remedies.Take();
 }

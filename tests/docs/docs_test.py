@@ -3,6 +3,7 @@
 UPDATE_DOCS=1 rewrites them instead. PLIMSOLL: the command line; build/client/plimsoll where it is not set.
 """
 
+import json
 import os
 import pathlib
 import re
@@ -66,6 +67,29 @@ def summary(accuracy):
     return "\n".join(shown) + "\n"
 
 
+PUBLISHED = re.compile(r"(<!-- published:begin -->\n).*?(<!-- published:end -->)", re.DOTALL)
+
+
+def published():
+    """(table, verdicts) of the jobs that others published as fitting."""
+    jobs = json.loads((pathlib.Path(__file__).parent / "published.json").read_text("utf-8"))
+    lines = "".join(json.dumps({"job": row["job"], "detail": "replay"}) + "\n" for row in jobs)
+    done = subprocess.run([PLIMSOLL, "estimate", "--jobs", "-", "-o", "jsonl"], input=lines,
+                          capture_output=True, text=True, check=True)
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    table = ["| published | source | asked | Plimsoll: GB | bound | of | verdict |",
+             "| --- | --- | --- | --- | --- | --- | --- |"]
+    for row, answer in zip(jobs, answers):
+        rank = max(answer["ranks"], key=lambda rank: int(rank["device"]["expectedBytes"]))
+        sizes = (rank["device"]["expectedBytes"], rank["device"]["boundBytes"],
+                 answer["usableBytes"])
+        cells = [row["figure"], row["source"], row["how"],
+                 *(f"{int(size) / 1e9:.1f}" for size in sizes),
+                 answer["verdict"].removeprefix("VERDICT_").replace("_", " ")]
+        table.append(f"| {' | '.join(cells)} |")
+    return "\n".join(table) + "\n", [answer["verdict"] for answer in answers]
+
+
 def headings_of(page):
     """Its headings as links name them: GitHub's, lower case, with dashes for spaces."""
     titles = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
@@ -96,6 +120,14 @@ class DocsTest(unittest.TestCase):
         table = summary((ROOT / "docs" / "accuracy.md").read_text(encoding="utf-8"))
         self.assertRegex(readme, SUMMARY)
         self.hold(ROOT / "README.md", SUMMARY.sub(lambda match: match[1] + table + match[2], readme))
+
+    def test_what_others_published_as_fitting_fits(self):
+        page = ROOT / "docs" / "published.md"
+        text = page.read_text(encoding="utf-8")
+        table, verdicts = published()
+        self.assertRegex(text, PUBLISHED)
+        self.assertEqual(set(verdicts), {"VERDICT_FITS"})
+        self.hold(page, PUBLISHED.sub(lambda match: match[1] + table + match[2], text))
 
     def test_the_readme_is_short(self):
         self.assertLessEqual(len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()), 200)

@@ -255,6 +255,8 @@ void FillQuantization(RandomNumbers random, const Capabilities& can, JobSpec& jo
   const bool plain = !job.training.preference.method.has_value();
   const bool frozen = job.training.adapter.method == "lora" && plain;
   if (!frozen || !can.Has(Ability::kNf4) || !Once(random, 2)) return;
+  const bool engine = job.runtime.framework == "deepspeed";
+  if (engine && job.parallelism.zero_stage == 3) job.parallelism.zero_stage = 2;
   QuantizationSpec& quantization = job.training.quantization;
   quantization.format = Once(random, 2) ? "nf4" : "fp4";
   quantization.double_quantization = Once(random, 2);

@@ -38,6 +38,9 @@ GROUPS = (
     ("qd", "ddp", "trl", 6, HALF),
     ("o", "none", "trl", 15, HALF),
     ("od", "ddp", "trl", 6, HALF),
+    ("qf", "fsdp2", "trl", 9, ("bf16-pure",)),
+    ("qz", "zero2", "trl", 6, ("bf16-mixed",)),
+    ("qy", "zero1", "trl", 3, ("bf16-mixed",)),
 )
 MODELS = {"e": EXPERTS, "l": LATENT, "q": DENSE, "o": DENSE}
 FORMATS = ("nf4", "nf4", "nf4", "fp4", "int8")
@@ -57,13 +60,15 @@ def _row(dealer, name, group):
     sequence = dealer.choice((512, 1000, 2048, 4096))
     adapter = deal.lora(dealer, LATENT_TARGETS if kind == "l" else deal.TARGETS)
     quantization = _quantization(dealer, kind)
-    if quantization:  # TRL narrows them
+    engine = group[1].startswith("zero")
+    if quantization and not engine:  # TRL narrows them, DeepSpeed has masters
         adapter = adapter.replace("dtype=fp32", "dtype=bf16")
     if kind == "o":
         adapter = adapter.replace("lora", "dora")
     return {
         "id": f"phantom-ad-{name}", "config": config, "layers": layers,
-        "precision": dealer.choice(group[4]), "reduce": "", "transformers": "5.23.0",
+        "precision": dealer.choice(group[4]), "reduce": "bf16" if engine else "",
+        "transformers": "5.23.0",
         **deal.placed(dealer, group, (2, 4, 8, 64), min(sequence, deal.LONGEST.get(config, 4096))),
         "kernel": "eager" if config in SINKS else "auto",
         "checkpointing": dealer.choice((True, False)), "optimizer": "adamw",

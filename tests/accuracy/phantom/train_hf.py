@@ -32,7 +32,9 @@ def arguments_of(row, folder):
     values = {
         "output_dir": folder, "max_steps": STEPS, "report_to": [], "save_strategy": "no",
         "logging_strategy": "no", "disable_tqdm": True, "dataloader_num_workers": 0,
-        "bf16": row["precision"] in ("bf16-autocast", "bf16-mixed"),
+        # Beside weights in 4 bits FSDP2 widens nothing, whatever it is told.
+        "bf16": row["precision"] in ("bf16-autocast", "bf16-mixed")
+        or row["wrapper"] == "fsdp2" and bool(row.get("quantization")),
         "fp16": row["precision"] == "fp16-autocast",
         "optim": {"fused": "adamw_torch_fused", "foreach": "adamw_torch"}[row["implementation"]],
         "per_device_train_batch_size": int(row["micro_batch"]),

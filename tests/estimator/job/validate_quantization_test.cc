@@ -73,7 +73,43 @@ TEST(ValidateQuantizationTest, WhoHasIt) {
   EXPECT_EQ(refusal("ddp", "fp4"), "");
   EXPECT_THAT(refusal("ddp", "int8"), testing::HasSubstr("columns of outliers"));
   EXPECT_EQ(refusal("fsdp1", "nf4"), "");
-  EXPECT_THAT(refusal("fsdp2", "nf4"), testing::HasSubstr("modelled with ddp and fsdp1"));
+  EXPECT_EQ(refusal("fsdp2", "nf4"), "");
+}
+
+// Under ZeRO what is trained has masters in fp32, which adapters are of where nothing is said.
+TEST(ValidateQuantizationTest, WhatShardsAroundThem) {
+  JobSpec job = Job();
+  job.runtime.framework = "deepspeed";
+  job.parallelism.zero_stage = 2;
+  job.training.precision.preset = "bf16-mixed";
+  EXPECT_EQ(Valid(job)->adapter->dtype, DType::kFp32);
+  const auto refused = [](absl::string_view field) {
+    return absl::StrCat("job.", field, "; is not modelled with quantized weights");
+  };
+  ExpectRefusals(job, {
+                          {"whole weights that are gathered",
+                           [](JobSpec& j) { j.parallelism.zero_stage = 3; },
+                           {refused("parallelism.zero_stage: 3")}},
+                          {"states in the host's memory",
+                           [](JobSpec& j) { j.runtime.offload_optimizer = true; },
+                           {refused("runtime.offload_optimizer: true")}},
+                          {"FSDP2's parameters there",
+                           [](JobSpec& j) {
+                             j.runtime.framework = "fsdp2";
+                             j.parallelism.zero_stage.reset();
+                             j.runtime.offload_parameters = true;
+                           },
+                           {refused("runtime.offload_parameters: true")}},
+                      });
+}
+
+TEST(ValidateQuantizationTest, TrlNarrowsAdapters) {
+  JobSpec job = Job();
+  EXPECT_EQ(Valid(job)->adapter->dtype, DType::kFp32);
+  job.runtime.trainer = "trl";
+  EXPECT_EQ(Valid(job)->adapter->dtype, DType::kBf16);
+  job.training.quantization = {};
+  EXPECT_EQ(Valid(job)->adapter->dtype, DType::kFp32);
 }
 
 // Without a word of it qlora is over nf4; with one it is what that says.

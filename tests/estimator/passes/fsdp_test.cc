@@ -67,6 +67,21 @@ TEST(FsdpTest, FsdpGathersALayerAtATime) {
 
 // What is gathered is a rank's share, cast to 16 bits; weights that are 16 bits
 // already are read where they are.
+// What is in bytes is no part of FSDP2's groups: each rank has all of it.
+TEST(FsdpTest, QuantizedWeightsAreWholeUnderFsdp2) {
+  const auto shards = [](const char* framework) {
+    JobSpec job = Job(framework, 3);
+    job.training.precision.preset = "bf16-pure";
+    job.training.adapter.method = "qlora";
+    job.training.adapter.adapter_dtype = "bf16";
+    const Program program = Sharded(job);
+    EXPECT_EQ(FindState(program, "weights.frozen")->shards, kRanks);
+    return FindState(program, "weights.quantized")->shards;
+  };
+  EXPECT_EQ(shards("fsdp1"), kRanks);
+  EXPECT_EQ(shards("fsdp2"), 1);
+}
+
 TEST(FsdpTest, SharesAreCastToBeGathered) {
   JobSpec job = Job("fsdp2", 3);
   const auto input = [&] {

@@ -27,6 +27,9 @@ TEST(FieldUseTest, SectionsAreWhatTheyHold) {
         "runtime.versions.torch", "model.hf_config.text_config.hidden_size"}) {
     EXPECT_EQ(UseOf(path), FieldUse::kKept) << path;
   }
+  for (const char* path : {"training.adapter", "training.optimizer", "training.adapter.method"}) {
+    EXPECT_EQ(UseOf(path), FieldUse::kOffered) << path;
+  }
   EXPECT_EQ(UseOf("training.recompute.mode"), FieldUse::kPart);
   EXPECT_EQ(UseOf("parallelism.pipeline_layout"), FieldUse::kFollows);
 }
@@ -34,10 +37,18 @@ TEST(FieldUseTest, SectionsAreWhatTheyHold) {
 TEST(FieldUseTest, SayWhyASearchMayNotChangeThem) {
   EXPECT_EQ(NotAllowed("parallelism.zero_stage"), "");
   EXPECT_EQ(NotAllowed("*"), "");
+  EXPECT_EQ(NotAllowed("training.adapter"), "");
   EXPECT_EQ(NotAllowed("training.recompute.mode"), "changes with the whole of training.recompute");
   EXPECT_EQ(NotAllowed("parallelism.pipeline_layout"), "follows from other fields, allow these");
   EXPECT_EQ(NotAllowed("model.name"), "is never changed by a search");
   EXPECT_NE(NotAllowed("parallelism.zero"), "");
+}
+
+TEST(FieldUseTest, AnotherTrainingIsNamed) {
+  EXPECT_TRUE(IsNamed({"training.adapter"}, "training.adapter.method"));
+  EXPECT_TRUE(IsNamed({"a", "training.adapter.method"}, "training.adapter.method"));
+  EXPECT_FALSE(IsNamed({"*", "training"}, "training.adapter.method"));
+  EXPECT_FALSE(IsNamed({}, "training.adapter.method"));
 }
 
 TEST(FieldUseTest, OthersAreNone) {

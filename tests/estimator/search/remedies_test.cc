@@ -106,6 +106,63 @@ TEST(RemediesTest, ASmallerBatchWhereGradientsStayWhole) {
   EXPECT_EQ(batch->changes[0].to, "8") << "one micro-batch on each of eight ranks";
 }
 
+RecommendSpec Allowing(std::vector<std::string> fields, const char* framework = "ddp") {
+  RecommendSpec spec = Held(With(TightJob(), framework));
+  spec.frozen.emplace_back("runtime.framework");
+  spec.allowed_changes = std::move(fields);
+  return spec;
+}
+
+// Another training is offered where its field, or the section of that, is allowed by name.
+TEST(RemediesTest, AdaptersWhereTheyAreAllowed) {
+  for (const char* field : {"training.adapter", "training.adapter.method"}) {
+    const std::vector<Candidate> remedies = RemediesOf(Allowing({"*", field}));
+    ExpectProven(remedies);
+    const Candidate* const adapter = FindRemedy(remedies, "training.adapter.method");
+    ASSERT_NE(adapter, nullptr) << field;
+    EXPECT_EQ(adapter->changes[0].from, "none");
+    EXPECT_EQ(adapter->changes[0].to, "lora");
+    EXPECT_EQ(adapter->changes[1].field, "training.adapter.target_modules");
+    EXPECT_THAT(adapter->job.training.adapter.target_modules, ElementsAre("all-linear"));
+  }
+}
+
+TEST(RemediesTest, AdaptersInAPrecisionThatIsModelledWithThem) {
+  RecommendSpec spec = Allowing({"*", "training.adapter"});
+  spec.job.training.precision.preset = "bf16-mixed";
+  const std::vector<Candidate> remedies = RemediesOf(spec);
+  ExpectProven(remedies);
+  const Candidate* const adapter = FindRemedy(remedies, "training.adapter.method");
+  ASSERT_NE(adapter, nullptr);
+  EXPECT_EQ(adapter->changes[2].field, "training.precision.preset");
+  EXPECT_EQ(adapter->changes[2].to, "bf16-autocast");
+}
+
+TEST(RemediesTest, NoOtherTrainingUnlessItIsNamed) {
+  for (const std::vector<std::string>& allowed :
+       std::vector<std::vector<std::string>>{{}, {"*"}, {"*", "training"}}) {
+    const std::vector<std::string> fields = GivenUp(RemediesOf(Allowing(allowed)));
+    EXPECT_THAT(fields, Not(Contains("training.adapter.method")));
+    EXPECT_THAT(fields, Not(Contains("training.optimizer.name")));
+  }
+  RecommendSpec frozen = Allowing({"*", "training.adapter"});
+  frozen.frozen.emplace_back("training.adapter");
+  EXPECT_THAT(GivenUp(RemediesOf(frozen)), Not(Contains("training.adapter.method")));
+}
+
+// Weights and gradients fit, fp32 states do not.
+TEST(RemediesTest, StatesOfEightBitsWhereTheyAreAllowed) {
+  RecommendSpec spec = Allowing({"*", "training.optimizer"});
+  spec.job.training.precision.preset = "fp32";
+  Shape(spec.job).layer_count = 14;
+  const std::vector<Candidate> remedies = RemediesOf(spec);
+  ExpectProven(remedies);
+  const Candidate* const states = FindRemedy(remedies, "training.optimizer.name");
+  ASSERT_NE(states, nullptr);
+  EXPECT_EQ(states->changes[0].from, "adamw");
+  EXPECT_EQ(states->changes[0].to, "adamw-8bit");
+}
+
 // Two billion parameters need 18 bytes each where nothing is sharded.
 TEST(RemediesTest, TheNextFrameworkThatShards) {
   const std::vector<Candidate> remedies = RemediesOf(Held(With(TightJob(), "ddp")));
