@@ -105,7 +105,7 @@ void CheckModelled(const JobSpec& spec, const Catalog& catalog, Check& check, Jo
   }
   if (job.profile != &UnknownFramework() && job.model != nullptr) {
     if (job.model->experts.Any()) CheckExperts(spec, check, job);
-    if (job.model->latent.Any()) CheckLatent(spec, check, job);
+    if (job.model->latent.Any()) CheckLatent(check, job);
     CheckLinear(spec, check, job);
     CheckLiger(spec, check, job);
     CheckStateSpace(spec, check, job);

@@ -173,8 +173,6 @@ void CheckExperts(const JobSpec& spec, Check& check, const Job& job) {
                job);
   const Beside experts("experts", "model", check);
   CheckAdapterOf(experts, spec.training.adapter, check, job);
-  experts.Refuse(job.preference.has_value(), "training.preference.method",
-                 spec.training.preference.method.value_or(""));
   // Megatron's experts have a matrix each, transformers' are one tensor.
   const OptimizerRow& optimizer = RowOf(job.optimizer);
   const bool matrices = job.profile->dispatches_experts && optimizer.picks == Picks::kMatrices;

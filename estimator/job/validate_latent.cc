@@ -141,11 +141,9 @@ AttentionKernel LatentKernel(const Job& job, AttentionKernel usual) {
   return CudnnTakes(job) ? AttentionKernel::kCudnn : AttentionKernel::kEager;
 }
 
-void CheckLatent(const JobSpec& spec, Check& check, const Job& job) {
+void CheckLatent(Check& check, const Job& job) {
   if (!CheckAbility(Ability::kLatentAttention, "model", "latent attention", check, job)) return;
   const Beside latent("latent attention", "model", check);
-  latent.Refuse(job.preference.has_value(), "training.preference.method",
-                spec.training.preference.method.value_or(""));
   latent.Refuse(job.fp8.has_value(), "training.precision.preset", "fp8-mixed");
   latent.Refuse(!job.model->causal, "model", "an encoder");
   latent.Refuse(job.model->norm_placement != NormPlacement::kPre, "model",

@@ -72,7 +72,7 @@ void ReadLatent(const TransformerSpec& spec, Check& check, Transformer& model);
 // Requires: the model has latent attention
 AttentionKernel LatentKernel(const Job& job, AttentionKernel usual);
 // Requires: the model has latent attention; the sections above and below have run
-void CheckLatent(const JobSpec& spec, Check& check, const Job& job);
+void CheckLatent(Check& check, const Job& job);
 // What of experts ranks split between them.
 void ReadExpertParallel(const JobSpec& spec, Check& check, Job& job);
 // Requires: the model has experts; the sections above and below have run

@@ -344,7 +344,8 @@ TensorId LowerRouted(BlockBuilder& b, TensorId input) {
   return narrow ? Project(b, kBehind, sum, b.Size(Symbol::kH)) : sum;
 }
 
-// Locals of one function: the tokens that it picks, and what the last product gives of them.
+// Locals of one function: the tokens that it picks, what the last product gives of them, and of
+// each row's biases those that were picked last.
 // Source: transformers integrations/moe.py, grouped_mm_experts_forward.
 void HoldLocals(Block& block) {
   const auto find = [&block](absl::string_view name) {
@@ -355,6 +356,12 @@ void HoldLocals(Block& block) {
   for (const absl::string_view name : {"experts.dispatch", "experts.down"}) {
     block.tensors[block.tensors[find(name)->outputs.ids[0]].storage].held_until = last;
   }
+  const auto first = find("experts.gate_up.bias");
+  if (first == block.ops.end()) return;
+  const auto second = find("experts.down.bias");
+  block.tensors[first->outputs.ids[0]].held_until =
+      static_cast<uint8_t>(second - block.ops.begin());
+  block.tensors[second->outputs.ids[0]].held_until = last;
 }
 
 // What all of them read is an argument until the module returns.

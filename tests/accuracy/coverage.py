@@ -166,6 +166,8 @@ def job_of(kinds, runtime, gpu_count=GPU_COUNT, spreads=True):
         if engine and kind in OF_DEEPSPEED:
             job["parallelism"]["zero_stage"] = 2
         shape |= SHAPES.get(kind, {})
+    if "MLA" in kinds and "LoRA" in kinds:  # PEFT has no default for these classes
+        job["training"]["adapter"] = LORA["adapter"] | {"target_modules": ["all-linear"]}
     return job
 
 

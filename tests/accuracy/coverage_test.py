@@ -74,6 +74,11 @@ class CoverageTest(unittest.TestCase):
         self.assertEqual(whole["parallelism"], {})
         self.assertEqual(whole["model"]["transformer"]["expert_count"], 8)
 
+    def test_adapters_of_latent_attention_name_their_modules(self):
+        job = coverage.job_of(("LoRA", "MLA"), coverage.DEFAULT_RUNTIME)
+        self.assertEqual(job["training"]["adapter"]["target_modules"], ["all-linear"])
+        self.assertEqual(coverage.LORA, {"adapter": {"method": "lora"}})
+
     def test_preferences_are_trls(self):
         job = coverage.job_of(("DPO/KTO/ORPO",), coverage.DEFAULT_RUNTIME)
         self.assertEqual(job["runtime"]["trainer"], "trl")

@@ -300,8 +300,8 @@ void FillTrainedModules(RandomNumbers random, const Capabilities& can, JobSpec& 
 // Experts in place of the MLP; what is not modelled beside them gives way.
 void FillExperts(RandomNumbers random, const Capabilities& can, JobSpec& job) {
   const TrainingSpec& training = job.training;
-  const bool plain =
-      !training.preference.method.has_value() && training.precision.preset != "fp8-lm";
+  const bool plain = training.preference.method.value_or("") != "reward" &&  // another head
+                     training.precision.preset != "fp8-lm";
   const ParallelismSpec& parallel = job.parallelism;
   const bool whole = *parallel.tensor_parallel_size == 1 && *parallel.pipeline_parallel_size == 1 &&
                      parallel.context_parallel_size.value_or(1) == 1;
@@ -338,7 +338,7 @@ void FillLatent(RandomNumbers random, const Capabilities& can, JobSpec& job) {
   const bool splits = parallel.context_parallel_size.value_or(1) > 1;
   const bool whole =
       *parallel.tensor_parallel_size == 1 && *parallel.pipeline_parallel_size == 1 && !splits;
-  const bool plain = !training.preference.method.has_value();
+  const bool plain = training.preference.method.value_or("") != "reward";
   if (!can.Has(Ability::kLatentAttention) || !plain || (!core && !whole) || !Once(random, 3)) {
     return;
   }

@@ -6,8 +6,9 @@ time.
     fill.py OUT.csv    runs them
 
 TRL's SFT with adapters where nothing was held before: on models with experts and with latent
-attention, on weights that bitsandbytes keeps in fewer bits, and DoRA. Every third row of a group is
-kept back: the model is not mended by it (`kept_back`).
+attention, on weights that bitsandbytes keeps in fewer bits, and DoRA; and preferences on
+models with experts or latent attention. Every third row of a group is kept back: the model is not
+mended by it (`kept_back`).
 """
 
 import deal
@@ -41,8 +42,9 @@ GROUPS = (
     ("qf", "fsdp2", "trl", 9, ("bf16-pure",)),
     ("qz", "zero2", "trl", 6, ("bf16-mixed",)),
     ("qy", "zero1", "trl", 3, ("bf16-mixed",)),
+    ("p", "none", "trl", 12, HALF),
 )
-MODELS = {"e": EXPERTS, "l": LATENT, "q": DENSE, "o": DENSE}
+MODELS = {"e": EXPERTS, "l": LATENT, "q": DENSE, "o": DENSE, "p": EXPERTS + LATENT}
 FORMATS = ("nf4", "nf4", "nf4", "fp4", "int8")
 
 
@@ -54,8 +56,28 @@ def _quantization(dealer, kind):
     return f"{form} double={double and form != 'int8'} compute=bf16 rest=bf16"
 
 
+def _paired(dealer, name, group):
+    """Preferences on these models, with adapters of attention or without."""
+    config, layers = dealer.choice([model for model in MODELS["p"] if model[1]])
+    method = dealer.choice(("dpo", "dpo", "kto"))
+    reference = dealer.choice(("model", "precomputed"))
+    targets = "kv_b_proj+o_proj" if (config, layers) in LATENT else "q_proj+v_proj"
+    adapter = deal.lora(dealer, (targets,)) if dealer.choice((True, False)) else ""
+    place = deal.placed(dealer, group, (1,), dealer.choice((512, 1000)))
+    return {
+        "id": f"phantom-ad-{name}", "config": config, "layers": layers,
+        "precision": dealer.choice(group[4]), "reduce": "", "transformers": "5.23.0", **place,
+        "micro_batch": max(place["micro_batch"], 2), "kernel": "eager" if config in SINKS else "auto",
+        "checkpointing": dealer.choice((True, False)), "optimizer": "adamw", "clip": True,
+        "adapter": adapter, "quantization": "",
+        "preference": f"{method} reference={'adapters-off' if adapter else reference}",
+    }
+
+
 def _row(dealer, name, group):
     kind = group[0][0]
+    if kind == "p":
+        return _paired(dealer, name, group)
     config, layers = dealer.choice(MODELS[kind])
     sequence = dealer.choice((512, 1000, 2048, 4096))
     adapter = deal.lora(dealer, LATENT_TARGETS if kind == "l" else deal.TARGETS)

@@ -80,6 +80,7 @@ TEST(ExpertRelationsTest, LayersWithoutThemHaveOneMlp) {
     if (shape.linear_value_head_count.has_value()) continue;  // layers are of two kinds at most
     job.training.adapter = {};
     job.training.quantization = {};
+    job.training.preference = {};
     shape.mlp_bias = false;
     shape.expert_ffn_size = shape.ffn_size;
     shape.shared_expert_ffn_size.reset();

@@ -30,9 +30,6 @@ TEST(ValidateExpertsTest, RefusesWhatIsNotModelledBesideThem) {
              j.training.quantization.format = "nf4";
            },
            {}},
-          {"pairs",
-           [](JobSpec& j) { j.training.preference.method = "dpo"; },
-           {NotModelled("training.preference.method: dpo")}},
           {"an optimizer that sees matrices",
            [](JobSpec& j) { j.training.optimizer.name = "muon"; },
            {NotModelled("training.optimizer.name: muon")}},

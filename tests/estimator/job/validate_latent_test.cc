@@ -80,9 +80,6 @@ TEST(ValidateLatentTest, RefusesWhatIsNotModelledBesideIt) {
                     j.training.adapter.target_modules = {"k_proj"};
                   },
                   {"job.training.adapter.target_modules: k_proj; has no module of this model"}},
-                 {"pairs",
-                  [](JobSpec& j) { j.training.preference.method = "dpo"; },
-                  {NotModelled("training.preference.method: dpo")}},
                  {"compiled layers",
                   [](JobSpec& j) { j.runtime.compile = true; },
                   {NotModelled("runtime.compile: true")}},
