@@ -561,12 +561,14 @@ void CapLoops(const Job& job, const Groups& groups, const Elements& root, Progra
 }
 
 // FSDP1 makes what it will gather into, and frees it, before the first step, of the root first;
-// where forward reads another dtype also the shard in that, and all in the master's. The root's
-// shard is the largest that is cast later, or comes from the host.
+// where forward reads another dtype also the shard in that, and all in the master's: of what is
+// trained, as frozen weights are in forward's dtype already. The root's shard is the largest that
+// is cast later, or comes from the host.
 // Source: torch/distributed/fsdp/_flat_param.py, init_flat_param_attributes,
 // _use_low_precision_shard, flat_param_to.
 void AddSetUp(const Job& job, const Elements& group, Program& program) {
-  const bool cast = job.precision.master != DType::kNone;
+  const int64_t cast = job.precision.master != DType::kNone ? group.trained : 0;
+  const int64_t cast_shard = CeilDivide(cast, job.shard_group_size);
   const auto add = [&](absl::string_view name, DType dtype, int64_t elements) -> State& {
     program.states.push_back({.name = name,
                               .basis = Basis::kBytes,
@@ -577,14 +579,16 @@ void AddSetUp(const Job& job, const Elements& group, Program& program) {
     return program.states.back();
   };
   const int64_t shard = CeilDivide(group.all, job.shard_group_size);
-  if (cast) add("set_up.shard", job.precision.parameter, shard);
+  if (cast > 0) add("set_up.shard", job.precision.parameter, cast_shard);
   add("set_up.gathered", job.precision.parameter, Multiply(shard, job.shard_group_size));
-  if (cast) add("set_up.gathered.wide", job.precision.master, group.all);
-  if (cast) add("set_up.cast", job.precision.parameter, shard).stream = Stream::kCopyIn;
+  if (cast > 0) {
+    add("set_up.gathered.wide", job.precision.master, cast);
+    add("set_up.cast", job.precision.parameter, cast_shard).stream = Stream::kCopyIn;
+  }
   if (!job.offload_parameters) return;
   State& copied = add("set_up.copied", DTypeOfShares(job), shard);
   copied.stream = Stream::kCopyIn;
-  copied.sets_up_beside = cast;
+  copied.sets_up_beside = cast > 0;
 }
 
 // The larger parameters of a group as it is cut, whole.

@@ -175,11 +175,21 @@ void StageStates::Enter(Phase phase, bool first_step) {
   for (size_t i = 0; i < made_.size(); ++i) {
     if (made_[i] && (program_.states[i].alive & now) == 0) End(i);
   }
+  if (fresh) {
+    MakeAlive(now, Bit(Phase::kEndOfStep, first_step));
+    SetUpBehind();
+  }
+  MakeAlive(now, now);
+}
+
+// What is alive `now` and `then`, where it is not there yet.
+void StageStates::MakeAlive(Alive now, Alive then) {
   std::vector<size_t> together;
   for (size_t i = 0; i < made_.size(); ++i) {
     const State& state = program_.states[i];
     const bool elsewhere = state.grows_in_backward || state.of_threads;
-    if (made_[i] || elsewhere || (state.alive & now) == 0) continue;
+    const bool alive = (state.alive & now) != 0 && (state.alive & then) != 0;
+    if (made_[i] || elsewhere || !alive) continue;
     if (state.beside_others) {
       made_[i] = true;
       together.push_back(i);
@@ -189,9 +199,9 @@ void StageStates::Enter(Phase phase, bool first_step) {
     }
   }
   MakeTogether(together);
-  if (fresh) SetUpBehind();
 }
 
+// What was made and freed before the first forward, which makes more than what stays.
 void StageStates::SetUpBehind() {
   std::vector<size_t> there;
   for (size_t i = 0; i < made_.size(); ++i) {

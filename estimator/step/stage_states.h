@@ -68,6 +68,7 @@ class StageStates {
   void FillIn(const State& state);
   void EndGrown(Alive now);
   void EndThose(bool State::*which);
+  void MakeAlive(Alive now, Alive then);
   void SetUpBehind();
   void End(size_t index);
   std::vector<int32_t> SendToHost(const StageBlock& at);

@@ -65,8 +65,6 @@ TEST(FsdpTest, FsdpGathersALayerAtATime) {
   EXPECT_EQ(program.reduce_stream, Stream::kCompute);
 }
 
-// What is gathered is a rank's share, cast to 16 bits; weights that are 16 bits
-// already are read where they are.
 // What is in bytes is no part of FSDP2's groups: each rank has all of it.
 TEST(FsdpTest, QuantizedWeightsAreWholeUnderFsdp2) {
   const auto shards = [](const char* framework) {
@@ -82,6 +80,8 @@ TEST(FsdpTest, QuantizedWeightsAreWholeUnderFsdp2) {
   EXPECT_EQ(shards("fsdp2"), 1);
 }
 
+// What is gathered is a rank's share, cast to 16 bits; weights that are 16 bits
+// already are read where they are.
 TEST(FsdpTest, SharesAreCastToBeGathered) {
   JobSpec job = Job("fsdp2", 3);
   const auto input = [&] {
@@ -420,6 +420,24 @@ TEST(FsdpTest, OffloadedStatesAreInTheHostsMemory) {
   EXPECT_EQ(output.forward.input_bytes, (2 * Elements(layer) + 4 * largest) / kRanks);
   EXPECT_EQ(output.forward.bytes, FindBlock(here, "layer").buffers[0].forward.bytes);
   EXPECT_EQ(layer.reduce_bytes, FindBlock(here, "layer").reduce_bytes);
+}
+
+// Frozen weights are in forward's dtype already: what is set up casts adapters alone.
+TEST(FsdpTest, TheFirstSetsUpNoCastOfFrozenWeights) {
+  const auto wide = [](const JobSpec& job) {
+    std::vector<int64_t> bytes;
+    for (const State& state : Sharded(job).states) {
+      if (state.name == "set_up.gathered.wide") bytes.push_back(state.fixed_bytes);
+    }
+    return bytes;
+  };
+  JobSpec job = Job("fsdp1", 3);
+  const int64_t layer = Elements(FindBlock(Sharded(job), "layer"));
+  EXPECT_THAT(wide(job), ElementsAre(4 * (2 * kVocab * kHidden + kHidden), 4 * layer));
+  job.training.adapter.method = "lora";
+  job.training.adapter.rank = 4;
+  job.training.adapter.target_modules = {"q_proj"};
+  EXPECT_THAT(wide(job), ElementsAre(4 * 2 * 4 * kHidden));
 }
 
 // The first FSDP's gradients are the GPU's too, until backward is over; so is a share that was

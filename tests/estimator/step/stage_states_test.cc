@@ -340,6 +340,19 @@ TEST(StageStatesTest, SetsUpBehindTheRest) {
   EXPECT_THAT(rank.Enter(Phase::kForward), IsEmpty());
 }
 
+// What only forward has is made when what was set up is gone.
+TEST(StageStatesTest, SetsUpBeforeForwardMakesItsOwn) {
+  Program program = HandProgram(1);
+  program.states.push_back(
+      {.name = "gathered", .basis = Basis::kBytes, .fixed_bytes = 8, .alive = kForwardToBackward});
+  program.states.push_back(
+      {.name = "set_up", .basis = Basis::kBytes, .fixed_bytes = 16, .sets_up_behind = true});
+  program.states.back().alive = 0;
+  Rank rank(std::move(program));
+  EXPECT_THAT(rank.Enter(Phase::kForward, true),
+              ElementsAre("+weights 1000", "+set_up 16", "-set_up", "+gathered 8"));
+}
+
 TEST(TimelineWriterTest, StoragesLiveWhileTheyAreReferredTo) {
   TimelineWriter writer;
   TimelineStorage storage;
