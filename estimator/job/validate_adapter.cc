@@ -132,12 +132,16 @@ void CheckOneDType(const PrecisionSpec& spec, Check& check, const Job& job) {
 }
 
 // What DoRA weighs is fp32, and beside quantized weights nothing casts it back under autocast: the
-// layers behind it are wider then.
+// layers behind it are wider then. Linear attention's layers were measured with LoRA only, and have
+// more products than a block has room for what DoRA makes of each.
 // Source: peft tuners/lora/bnb.py, Linear4bit.forward (requires_conversion).
-void CheckDora(const Beside& adapters, const QuantizationSpec& spec, const Job& job) {
+void CheckDora(const Beside& adapters, const QuantizationSpec& spec, Check& check, const Job& job) {
   const bool dora = job.adapter->method == AdapterMethod::kDora;
   adapters.Refuse(dora && job.quantization.has_value(), "training.quantization.format",
                   absl::StrCat(spec.format.value_or("nf4"), " beside DoRA"));
+  if (!dora || !job.model->linear.Any()) return;
+  check.Fail("training.adapter.method", "dora", "is not modelled on linear attention",
+             ViolationCode::kNotModelled, {"model"});
 }
 
 // What torchtune's recipes were held against: Llama, Mistral, Qwen 2 and Gemma, with torch 2.8 and
@@ -328,7 +332,7 @@ void CheckAdapter(const JobSpec& spec, Check& check, const Job& job) {
   }
   if (job.profile->rotary_tables) CheckTables(adapters, check, job);
   if (job.profile->joint_adapters) CheckJointAdapters(adapters, job);
-  CheckDora(adapters, training.quantization, job);
+  CheckDora(adapters, training.quantization, check, job);
   AssumePositions(check, job);
   CheckTrainedModules(training.adapter, check, job);
   CheckJoint(training.adapter, check, job);

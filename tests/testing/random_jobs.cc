@@ -390,6 +390,7 @@ void FillLinear(RandomNumbers random, const Capabilities& can, JobSpec& job) {
   TrainingSpec& training = job.training;
   if (Once(random, 2)) training.linear_attention = AnyWord(random, kLinearAttentionKernels);
   AdapterSpec& adapter = training.adapter;
+  if (adapter.method == "dora") adapter.method = "lora";
   const bool nowhere = *shape.layer_count < shape.attention_period_size.value_or(4);
   if (adapter.method.has_value() && (nowhere || Once(random, 2))) {
     adapter.target_modules.emplace_back(Once(random, 2) ? "in_proj_qkv" : "out_proj");

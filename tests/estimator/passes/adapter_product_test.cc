@@ -133,6 +133,36 @@ TEST_P(LargestLayerTest, HasRoom) {
   EXPECT_LE(Record(layer, program.weight_gradient, program.gradient_dtype).pieces.size(), 1024u);
 }
 
+// Linear attention with experts, shared ones and their gate has the most modules of all.
+TEST(LargestLinearLayerTest, HasRoom) {
+  JobSpec job = With(SmallJob(), "ddp", "bf16-autocast");
+  TransformerSpec& shape = Shape(job);
+  shape.linear_value_head_count = 2;
+  shape.linear_key_head_size = shape.linear_value_head_size = 16;
+  shape.layer_count = 4;
+  shape.qk_norm = "per-head";
+  shape.expert_count = 4;
+  shape.active_expert_count = 2;
+  shape.expert_ffn_size = shape.shared_expert_ffn_size = 64;
+  job.training.attention = "eager";
+  job.training.linear_attention = "torch";
+  job.training.recompute.mode = "full";
+  Transformer model = *Valid(job)->model;
+  model.norm_class = NormClass::kCentred;
+  model.experts.shared_gate = true;
+  model.experts.words = ExpertWords::kNone;
+  job.model.source = std::make_shared<const Transformer>(model);
+  job.training.adapter = AdapterJob({"all-linear"}).training.adapter;
+  job.training.adapter.dropout = 0.1;
+  const Program program = ProgramOf(job);
+  const Block& layer = FindBlock(program, "linear layer");
+  EXPECT_LE(layer.tensors.size(), 250u);
+  EXPECT_LE(Record(layer, program.weight_gradient, program.gradient_dtype).pieces.size(), 1024u);
+  job.training.adapter.method = "dora";
+  EXPECT_THAT(Refusals(job), ElementsAre("job.training.adapter.method: dora; is not modelled on "
+                                         "linear attention"));
+}
+
 JobSpec DoraJob(double dropout) {
   JobSpec job = AdapterJob();
   job.training.adapter.method = "dora";
