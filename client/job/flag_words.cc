@@ -50,7 +50,7 @@ struct Meaning {
 
 Meaning MeaningOf(const std::string& name) {
   if (const FieldSynonym* const row = FindFieldSynonym(name)) {
-    return {true, row->reading == WordReading::kSwitch};
+    return {true, IsBoolean(row->reading)};
   }
   const RefusedWord* const refused = FindRefusedName(name);
   return {refused != nullptr, refused != nullptr && refused->neutral == "false", true};

@@ -26,7 +26,7 @@ void Check::Fail(absl::string_view field, absl::string_view value, std::string r
 }
 
 void Check::FailWord(absl::string_view field, absl::string_view name, std::string rule) {
-  const RefusedWord* const known = FindRefusedValue(field, name, /*trainer=*/"");
+  const RefusedWord* const known = FindRefusedValue(field, name, {});
   if (known != nullptr && known->code == ViolationCode::kNotModelled) {
     return Fail(field, name, std::string(known->rule), known->code);
   }

@@ -100,10 +100,10 @@ constexpr FieldSynonym kFieldSynonyms[] = {
      "none"},
     {"checkpoint-activations", kRecompute, "Megatron-LM 2, --checkpoint-activations",
      WordReading::kSwitch, "full", "none"},
-    {"lora", kAdapter, "usual", WordReading::kSwitch, "lora", ""},
-    {"use-lora", kAdapter, "usual", WordReading::kSwitch, "lora", ""},
-    {"use-peft", kAdapter, "TRL ModelConfig.use_peft", WordReading::kSwitch, "lora", ""},
-    {"peft", kAdapter, "usual", WordReading::kSwitch, "lora", ""},
+    {"lora", kAdapter, "usual", WordReading::kImplied, "lora", "qlora dora"},
+    {"use-lora", kAdapter, "usual", WordReading::kImplied, "lora", "qlora dora"},
+    {"use-peft", kAdapter, "TRL ModelConfig.use_peft", WordReading::kImplied, "lora", "qlora dora"},
+    {"peft", kAdapter, "usual", WordReading::kImplied, "lora", "qlora dora"},
     {"peft-type", kAdapter, "PEFT PeftConfig.peft_type"},
     {"lora-r", kAdapterRank, "axolotl lora_r, TRL ModelConfig.lora_r"},
     {"lora-rank", kAdapterRank, "LLaMA-Factory lora_rank"},
@@ -113,15 +113,15 @@ constexpr FieldSynonym kFieldSynonyms[] = {
     {"modules-to-save", kTrainedModules, "PEFT LoraConfig"},
     {"lora-modules-to-save", kTrainedModules, "axolotl"},
     {"additional-target", kTrainedModules, "LLaMA-Factory additional_target"},
-    {"qlora", kAdapter, "usual", WordReading::kSwitch, "qlora", ""},
-    {"dora", kAdapter, "usual", WordReading::kSwitch, "dora", ""},
-    {"use-dora", kAdapter, "PEFT LoraConfig.use_dora, LLaMA-Factory", WordReading::kSwitch, "dora",
-     ""},
-    {"peft-use-dora", kAdapter, "axolotl", WordReading::kSwitch, "dora", ""},
+    {"qlora", kAdapter, "usual", WordReading::kRefined, "qlora", "lora"},
+    {"dora", kAdapter, "usual", WordReading::kRefined, "dora", "lora"},
+    {"use-dora", kAdapter, "PEFT LoraConfig.use_dora, LLaMA-Factory", WordReading::kRefined, "dora",
+     "lora"},
+    {"peft-use-dora", kAdapter, "axolotl", WordReading::kRefined, "dora", "lora"},
     {"load-in-4bit", kQuantization, "transformers BitsAndBytesConfig, axolotl, TRL",
-     WordReading::kSwitch, "nf4", ""},
+     WordReading::kImplied, "nf4", "fp4"},
     {"load-in-8bit", kQuantization, "transformers BitsAndBytesConfig, axolotl, TRL",
-     WordReading::kSwitch, "int8", ""},
+     WordReading::kImplied, "int8", ""},
     {"bnb-4bit-quant-type", kQuantization, "transformers BitsAndBytesConfig, TRL, ms-swift"},
     {"quantization-bit", kQuantization, "LLaMA-Factory quantization_bit"},
     {"quant-bits", kQuantization, "ms-swift --quant_bits"},
@@ -251,8 +251,19 @@ constexpr FieldSynonym kFieldSynonyms[] = {
      WordReading::kSwitch, "false", "true"},
 };
 
+constexpr char kPrepareModel[] = "accelerate, accelerator.py, prepare_model";
+constexpr char kSharded[] = "fsdp1 fsdp2 deepspeed";
+
 constexpr ValueSynonym kValueSynonyms[] = {
     {kPreset, "bf16", "bf16-pure", "torchtune dtype: bf16", "torchtune"},
+    {kPreset, "bf16", "bf16-autocast", kPrepareModel, "hf-trainer", "", "", "", "ddp"},
+    {kPreset, "bf16", "bf16-autocast", kPrepareModel, "trl", "", "", "", "ddp"},
+    {kPreset, "bf16", "bf16-mixed", kPrepareModel, "hf-trainer", "", "", "", kSharded},
+    {kPreset, "bf16", "bf16-mixed", kPrepareModel, "trl", "", "", "", kSharded},
+    {kPreset, "fp16", "fp16-autocast", kPrepareModel, "hf-trainer", "", "", "", "ddp"},
+    {kPreset, "fp16", "fp16-autocast", kPrepareModel, "trl", "", "", "", "ddp"},
+    {kPreset, "fp16", "fp16-mixed", kPrepareModel, "hf-trainer", "", "", "", kSharded},
+    {kPreset, "fp16", "fp16-mixed", kPrepareModel, "trl", "", "", "", kSharded},
     {kPreset, "bf16", "bf16-mixed", "Megatron-LM --bf16, DeepSpeed bf16, FSDP's MixedPrecision", "",
      "", "", kBf16Note},
     {kPreset, "bfloat16", "bf16-mixed", "torchtitan mixed_precision_param", "", "", "", kBf16Note},
@@ -549,6 +560,11 @@ absl::Span<const FieldSynonym> FieldSynonyms() { return kFieldSynonyms; }
 absl::Span<const ValueSynonym> ValueSynonyms() { return kValueSynonyms; }
 absl::Span<const RefusedWord> RefusedWords() { return kRefusedWords; }
 
+bool HasWord(absl::string_view words, absl::string_view word) {
+  const std::vector<absl::string_view> all = absl::StrSplit(words, ' ', absl::SkipEmpty());
+  return std::find(all.begin(), all.end(), word) != all.end();
+}
+
 std::string NormalizedName(absl::string_view name) {
   std::string word;
   for (size_t i = 0; i < name.size(); ++i) {
@@ -578,31 +594,35 @@ const RefusedWord* FindRefusedName(absl::string_view path) {
 }
 
 const ValueSynonym* FindValueSynonym(absl::string_view field, absl::string_view value,
-                                     absl::string_view trainer) {
+                                     const WordUser& user) {
   const std::string word = NormalizedValue(value);
   const ValueSynonym* found = nullptr;
   for (const ValueSynonym& row : kValueSynonyms) {
     if (row.field != field || row.word != word) continue;
-    if (row.trainer == trainer) return &row;
+    if (!row.frameworks.empty() && !HasWord(row.frameworks, user.framework)) continue;
+    if (row.trainer == user.trainer) return &row;
     if (row.trainer.empty()) found = &row;
   }
   return found;
 }
 
 const RefusedWord* FindRefusedValue(absl::string_view field, absl::string_view value,
-                                    absl::string_view trainer) {
+                                    const WordUser& user) {
+  const ValueSynonym* const known = FindValueSynonym(field, value, user);
+  if (known != nullptr && !known->frameworks.empty()) return nullptr;
   const std::string word = NormalizedValue(value);
   for (const RefusedWord& row : kRefusedWords) {
     if (row.field.empty() || row.field != field || row.word != word) continue;
-    if (row.trainer.empty() || row.trainer == trainer) return &row;
+    if (row.trainer.empty() || row.trainer == user.trainer) return &row;
   }
   return nullptr;
 }
 
 std::vector<absl::string_view> VocabularyFields() {
-  std::vector<absl::string_view> fields = {kTrainer};  // other words depend on it
+  std::vector<absl::string_view> fields = {kTrainer, kFramework};  // other words depend on them
   for (const FieldRow& row : kFieldRows) {
-    if (!row.words.empty() && row.path != kTrainer) fields.push_back(row.path);
+    const bool first = row.path == kTrainer || row.path == kFramework;
+    if (!row.words.empty() && !first) fields.push_back(row.path);
   }
   return fields;
 }

@@ -24,6 +24,10 @@ namespace plimsoll {
 //   kAccumulation  a number of micro-batches of each rank: times
 //               training.micro_batch_size and parallelism.data_parallel_size it is the field
 //   kHost       cpu is true, none says nothing
+//   kImplied    true is `on` where nothing else says the field; beside it stand the words of `off`
+//               too, a blank between. False says nothing
+//   kRefined    true makes `off`, or a field that nothing says, `on`. False says nothing
+// Of all but kSame, and of numbers, auto says nothing either: DeepSpeed's and axolotl's word.
 enum class WordReading : uint8_t {
   kSame,
   kSwitch,
@@ -32,7 +36,15 @@ enum class WordReading : uint8_t {
   kNodes,
   kAccumulation,
   kHost,
+  kImplied,
+  kRefined,
 };
+
+// Whether a word is true or false.
+constexpr bool IsBoolean(WordReading reading) {
+  return reading == WordReading::kSwitch || reading == WordReading::kImplied ||
+         reading == WordReading::kRefined;
+}
 
 // Another name of a field. It means exactly what the field means: what is merely near
 // stands among the refused.
@@ -57,6 +69,9 @@ struct ValueSynonym {
   absl::string_view other_field = "";
   absl::string_view other_value = "";
   absl::string_view note = "";  // what else the word may mean to some
+  // Counts with these frameworks alone, a blank between, and there before what is refused; empty:
+  // with all.
+  absl::string_view frameworks = "";
 };
 
 // A word that is known and cannot be taken for a field or a value.
@@ -73,6 +88,9 @@ absl::Span<const FieldSynonym> FieldSynonyms();
 absl::Span<const ValueSynonym> ValueSynonyms();
 absl::Span<const RefusedWord> RefusedWords();
 
+// Whether a list of words with blanks between, as rows have it, has `word`.
+bool HasWord(absl::string_view words, absl::string_view word);
+
 // Returns a name as the rows have it: "seqLength", "SEQ_LENGTH" and "seq-length" are
 // "seq-length".
 std::string NormalizedName(absl::string_view name);
@@ -82,14 +100,19 @@ std::string NormalizedName(absl::string_view name);
 const FieldSynonym* FindFieldSynonym(absl::string_view path);
 const RefusedWord* FindRefusedName(absl::string_view path);
 
-// Returns the row of a value of `field` under `trainer`, which may be empty; null where
-// there is none.
-const ValueSynonym* FindValueSynonym(absl::string_view field, absl::string_view value,
-                                     absl::string_view trainer);
-const RefusedWord* FindRefusedValue(absl::string_view field, absl::string_view value,
-                                    absl::string_view trainer);
+// Who runs a job, by the API's words; empty where the job does not say.
+struct WordUser {
+  absl::string_view trainer;
+  absl::string_view framework;
+};
 
-// Fields whose values are words, the trainer's first.
+// Each returns the row of a value of `field` under `user`; null where there is none.
+const ValueSynonym* FindValueSynonym(absl::string_view field, absl::string_view value,
+                                     const WordUser& user);
+const RefusedWord* FindRefusedValue(absl::string_view field, absl::string_view value,
+                                    const WordUser& user);
+
+// Fields whose values are words, the trainer's and the framework's first.
 std::vector<absl::string_view> VocabularyFields();
 
 // Returns the field's own word that `value` is but for upper case and underscores;

@@ -99,6 +99,15 @@ std::optional<bool> ReadSwitch(const std::string& text) {
   return std::nullopt;
 }
 
+// Whether a value leaves a word's field open.
+bool SaysNothing(const FieldSynonym& row, const std::string& text) {
+  if (absl::AsciiStrToLower(text) != "auto") return false;
+  if (row.reading != WordReading::kSame) return true;
+  std::string proper;
+  const FieldDescriptor* const field = FieldAt(row.field, &proper);
+  return field != nullptr && field->cpp_type() == FieldDescriptor::CPPTYPE_INT64;
+}
+
 // What a row says of a field whose values are words, or true and false.
 FieldValue ValueOf(absl::string_view text, const FieldDescriptor& field) {
   if (field.cpp_type() == FieldDescriptor::CPPTYPE_BOOL) return text == "true";
@@ -257,11 +266,16 @@ bool JobTranslator::MoveSynonym(const FieldSynonym& row, const std::string& path
     return true;
   }
   std::string text = node.Scalar();
+  if (SaysNothing(row, text)) return true;
   const bool written_size = row.reading == WordReading::kSame || row.reading == WordReading::kGpus;
-  if (row.reading == WordReading::kSwitch) {
+  if (IsBoolean(row.reading)) {
     const std::optional<bool> on = ReadSwitch(text);
     if (!on.has_value() && text != row.on) {
       Fail(path, text, "must be true or false", ViolationCode::kMalformed);
+      return true;
+    }
+    if (row.reading != WordReading::kSwitch) {
+      if (on.value_or(true)) truths_.push_back({&row, path, text, in_settings_});
       return true;
     }
     text = std::string(on.value_or(true) ? row.on : row.off);
@@ -320,6 +334,12 @@ void JobTranslator::Place(const Moved& moved, YAML::Node* root) {
     }
     at.reset(below);
   }
+  for (const auto& pair : at) {  // two words may say the same
+    const bool same = pair.first.IsScalar() && pair.second.IsScalar() && value.IsScalar() &&
+                      NormalizedName(pair.first.Scalar()) == NormalizedName(names.back()) &&
+                      absl::EqualsIgnoreCase(pair.second.Scalar(), value.Scalar());
+    if (same) return;
+  }
   at.force_insert(names.back(), value);
 }
 
@@ -359,15 +379,15 @@ std::optional<JobSetting> JobTranslator::Resolve(const std::string& path,
 // The word of the API that `word` is there; itself where it is nobody's.
 std::string JobTranslator::TranslateWord(const std::string& path, const std::string& word,
                                          v1::Job* job) {
-  const std::string& trainer = job->runtime().trainer();
-  const RefusedWord* const refused = FindRefusedValue(path, word, trainer);
+  const WordUser user = {job->runtime().trainer(), job->runtime().framework()};
+  const RefusedWord* const refused = FindRefusedValue(path, word, user);
   // What is not modelled the service refuses.
   if (refused != nullptr && refused->code != ViolationCode::kNotModelled) {
     Fail(path, word, refused->rule, refused->code);
     return "";
   }
   const absl::string_view own = OwnWord(path, word);
-  const ValueSynonym* const row = FindValueSynonym(path, word, trainer);
+  const ValueSynonym* const row = FindValueSynonym(path, word, user);
   if (own == word || (own.empty() && row == nullptr)) return word;
   const bool noted = std::any_of(read_.begin(), read_.end(), [&](const v1::Assumption& note) {
     return note.field() == absl::StrCat("job.", path);
@@ -425,14 +445,39 @@ void JobTranslator::FillNotes(const v1::Job& job) {
   read_ = std::move(filled);
 }
 
+// What is true decides of a field that other words may say.
+void JobTranslator::Settle(const Truth& truth, v1::Job* job) {
+  const FieldSynonym& row = *truth.row;
+  const std::string path(row.field);
+  const bool said_later = set_.contains(path) && !truth.by_setting;  // before a file
+  const JobField found = FindJobField(path, job);
+  const Reflection& reflection = *found.message->GetReflection();
+  const std::string own = reflection.GetString(*found.message, found.field);
+  const bool refines = row.reading == WordReading::kRefined;
+  if (own == row.on || said_later) return;
+  if (!refines && HasWord(row.off, own)) return;
+  const bool overrides = !refines && truth.by_setting && !set_.contains(path);
+  if (own.empty() || overrides || (refines && own == row.off)) {
+    reflection.SetString(found.message, found.field, std::string(row.on));
+    return Note(path, LastName(truth.path), truth.text);
+  }
+  Fail(truth.path, truth.text, absl::StrCat("is ", path, " ", row.on, ", which is ", own, " here"),
+       ViolationCode::kConflict);
+}
+
 void JobTranslator::Finish(v1::Job* job) {
-  for (const absl::string_view path : VocabularyFields()) TranslateWords(std::string(path), job);
-  if (nodes_.has_value()) CountNodes(job->mutable_cluster());
-  if (accumulation_.has_value()) CountMicroBatches(job);
   if (engine_ && !job->runtime().has_framework()) {  // nobody else's word
     job->mutable_runtime()->set_framework("deepspeed");
     Note("runtime.framework", "zero_optimization", "");
   }
+  for (const absl::string_view path : VocabularyFields()) TranslateWords(std::string(path), job);
+  for (const WordReading reading : {WordReading::kImplied, WordReading::kRefined}) {
+    for (const Truth& truth : truths_) {
+      if (truth.row->reading == reading) Settle(truth, job);
+    }
+  }
+  if (nodes_.has_value()) CountNodes(job->mutable_cluster());
+  if (accumulation_.has_value()) CountMicroBatches(job);
   FillNotes(*job);
 }
 

@@ -60,6 +60,14 @@ class JobTranslator {
     bool by_setting = false;
   };
 
+  // A word that is true, and settles a field once all others are read.
+  struct Truth {
+    const FieldSynonym* row;
+    std::string path;
+    std::string text;
+    bool by_setting = false;
+  };
+
   // A field that is to be set, and where it was found.
   struct Moved {
     std::string field;
@@ -84,6 +92,7 @@ class JobTranslator {
   std::string Sized(const std::string& field, const std::string& text);
   void TranslateWords(const std::string& path, v1::Job* job);
   std::string TranslateWord(const std::string& path, const std::string& word, v1::Job* job);
+  void Settle(const Truth& truth, v1::Job* job);
   bool Stands(const Written& written, absl::string_view field) const;
   void CountNodes(v1::Cluster* cluster);
   void CountMicroBatches(v1::Job* job);
@@ -91,6 +100,7 @@ class JobTranslator {
 
   std::vector<v1::Assumption> read_;
   Violations violations_;
+  std::vector<Truth> truths_;
   std::optional<Written> nodes_;
   std::optional<Written> accumulation_;
   std::optional<Written> gpus_;  // that may be of all nodes or of each

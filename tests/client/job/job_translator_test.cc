@@ -157,6 +157,29 @@ const Same kSame[] = {
      "bnb_4bit_compute_dtype: bfloat16, quant_method: bnb, load_in_8bit: false}",
      "{training: {adapter: {method: qlora}, quantization: {format: nf4, double_quantization: true, "
      "compute_dtype: bf16}}}"},
+    {"axolotl's QLoRA", "{adapter: qlora, load_in_4bit: true, bf16: auto, lora_r: 16}",
+     "{training: {adapter: {method: qlora, rank: 16}, quantization: {format: nf4}}}"},
+    {"a format beside its bits", "{load_in_4bit: true, bnb_4bit_quant_type: fp4, use_peft: true}",
+     "{training: {adapter: {method: lora}, quantization: {format: fp4}}}"},
+    {"the same twice", "{peft_type: LORA, adapter: lora, use_peft: true, lora: true}",
+     "{training: {adapter: {method: lora}}}"},
+    {"LoRA that is DoRA", "{adapter: lora, peft_use_dora: true}",
+     "{training: {adapter: {method: dora}}}"},
+    {"TRL's DoRA", "{use_peft: true, use_dora: true}", "{training: {adapter: {method: dora}}}"},
+    {"DoRA by itself", "{use_dora: true, peft_use_dora: false}",
+     "{training: {adapter: {method: dora}}}"},
+    {"what the Trainer fills in",
+     "{zero_optimization: {stage: 2, reduce_bucket_size: auto}, bf16: {enabled: auto}, "
+     "train_batch_size: auto, train_micro_batch_size_per_gpu: auto, gradient_accumulation_steps: "
+     "auto, per_device_train_batch_size: 2}",
+     "{parallelism: {zero_stage: 2}, runtime: {framework: deepspeed}, training: "
+     "{micro_batch_size: 2}}"},
+    {"accelerate's precision", "{bf16: true, trainer: trl, framework: ddp}",
+     "{training: {precision: {preset: bf16-autocast}}, runtime: {trainer: trl, framework: ddp}}"},
+    {"accelerate's precision where it shards",
+     "{fp16: true, trainer: hf-trainer, zero_optimization: {stage: 3}}",
+     "{training: {precision: {preset: fp16-mixed}}, parallelism: {zero_stage: 3}, runtime: "
+     "{trainer: hf-trainer, framework: deepspeed}}"},
     {"LLaMA-Factory's", "{quantization_bit: 4}", "{training: {quantization: {format: nf4}}}"},
     {"a word for quantization", "{training: {adapter: qlora, quantization: nf4}}",
      "{training: {adapter: {method: qlora}, quantization: {format: nf4}}}"},
@@ -196,7 +219,7 @@ TEST_F(JobTranslatorTest, ReadsEveryName) {
   for (const FieldSynonym& row : FieldSynonyms()) {
     const bool counted =
         row.reading == WordReading::kNodes || row.reading == WordReading::kAccumulation;
-    std::string value = row.reading == WordReading::kSwitch ? "true" : "2";
+    std::string value = IsBoolean(row.reading) ? "true" : "2";
     if (row.field == "training.recompute.modules") value = "[mlp]";
     if (IsSwitch(row.field)) value = row.reading == WordReading::kHost ? "cpu" : "true";
     Settings settings = {{std::string(row.word), value}};
@@ -237,6 +260,12 @@ TEST_F(JobTranslatorTest, SaysWhatAWordIsWhereItIsNone) {
        "{precision: bf16, trainer: trl}",
        {"job.training.precision.preset: bf16; is bf16-autocast with ddp, bf16-mixed with FSDP and "
         "DeepSpeed, under this trainer"}},
+      {"DoRA beside QLoRA",
+       "{adapter: qlora, use_dora: true}",
+       {"job.use_dora: true; is training.adapter.method dora, which is qlora here"}},
+      {"eight bits of four",
+       "{load_in_4bit: true, load_in_8bit: true}",
+       {"job.load_in_8bit: true; is training.quantization.format int8, which is nf4 here"}},
       {"a switch", "{bf16: maybe}", {"job.bf16: maybe; must be true or false"}},
       {"no number", "{nodes: many}", {"job.nodes: many; must be a whole number above 0"}},
       {"a size of two meanings",
@@ -297,6 +326,16 @@ TEST_F(JobTranslatorTest, SettingsStandBeforeAFile) {
   EXPECT_EQ(Read("{gpus: 8}", {{"gbs", "64"}, {"grad-accum", "8"}}).wrong.size(), 0u);
   EXPECT_EQ(Read("{zero: 1}", {{"zero", "3"}}).job.parallelism().zero_stage(), 3);
   EXPECT_EQ(Read("{}", {{"model", "gpt2"}}).job.model().name(), "gpt2");
+  const auto method = [this](const char* file, const Settings& settings) {
+    return Read(file, settings).job.training().adapter().method();
+  };
+  EXPECT_EQ(method("{adapter: lora}", {{"use-dora", "true"}}), "dora");
+  EXPECT_EQ(method("{use_dora: true}", {{"training.adapter.method", "lora"}}), "lora");
+  EXPECT_EQ(Read("{quantization: int8}", {{"load-in-4bit", "true"}})
+                .job.training()
+                .quantization()
+                .format(),
+            "nf4");
   EXPECT_EQ(Read("{}", {{"training.precision", "{preset: fp32, master_dtype: none}"}})
                 .job.training()
                 .precision()

@@ -36,7 +36,7 @@ TEST(SynonymsTest, NamesAreOfFieldsAndOfOneEach) {
     EXPECT_TRUE(words.insert(std::string(row.word)).second) << row.word;
     EXPECT_EQ(FindFieldSynonym(row.word), &row) << row.word;
     EXPECT_THAT(std::string(row.source), Not(IsEmpty())) << row.word;
-    EXPECT_EQ(row.reading == WordReading::kSwitch, !row.on.empty()) << row.word;
+    EXPECT_EQ(IsBoolean(row.reading), !row.on.empty()) << row.word;
     EXPECT_EQ(FindRefusedName(row.word), nullptr) << row.word;
   }
   EXPECT_GT(words.size(), 80u);
@@ -52,12 +52,13 @@ TEST(SynonymsTest, NoNameIsAFieldsOwn) {
 }
 
 TEST(SynonymsTest, WordsAreOfVocabulariesAndMeanTheirs) {
-  std::set<std::tuple<std::string, std::string, std::string>> seen;
+  std::set<std::tuple<std::string, std::string, std::string, std::string>> seen;
   for (const ValueSynonym& row : ValueSynonyms()) {
     const std::string name = absl::StrCat(row.field, " ", row.word);
-    EXPECT_TRUE(seen.emplace(row.field, row.word, row.trainer).second) << name;
+    EXPECT_TRUE(seen.emplace(row.field, row.word, row.trainer, row.frameworks).second) << name;
     EXPECT_EQ(OwnWord(row.field, row.value), row.value) << name;
-    EXPECT_EQ(FindValueSynonym(row.field, row.word, row.trainer), &row) << name;
+    const absl::string_view framework = row.frameworks.substr(0, row.frameworks.find(' '));
+    EXPECT_EQ(FindValueSynonym(row.field, row.word, {row.trainer, framework}), &row) << name;
     EXPECT_THAT(std::string(row.source), Not(IsEmpty())) << name;
     if (row.word != row.value) {
       EXPECT_EQ(OwnWord(row.field, row.word), "") << name;
@@ -82,7 +83,7 @@ TEST(SynonymsTest, WhatIsRefusedSaysWhy) {
       EXPECT_EQ(FindRefusedName(row.word), &row) << row.word;
     } else {
       EXPECT_TRUE(HasVocabulary(row.field)) << row.field;
-      EXPECT_EQ(FindRefusedValue(row.field, row.word, row.trainer), &row) << row.word;
+      EXPECT_EQ(FindRefusedValue(row.field, row.word, {row.trainer, ""}), &row) << row.word;
       EXPECT_EQ(OwnWord(row.field, row.word), "") << row.word;
     }
   }
@@ -102,14 +103,18 @@ TEST(SynonymsTest, NamesAreFoundInEverySpellingAndAtTheEndOfAPath) {
   EXPECT_NE(FindRefusedName("zero_optimization.offload_param"), nullptr);
 }
 
-TEST(SynonymsTest, AWordMayDependOnTheTrainer) {
+TEST(SynonymsTest, AWordMayDependOnTheTrainerAndTheFramework) {
   constexpr char kPreset[] = "training.precision.preset";
-  EXPECT_EQ(FindValueSynonym(kPreset, "bf16", "")->value, "bf16-mixed");
-  EXPECT_EQ(FindValueSynonym(kPreset, "BF16", "torchtitan")->value, "bf16-mixed");
-  EXPECT_EQ(FindValueSynonym(kPreset, "bf16", "torchtune")->value, "bf16-pure");
-  EXPECT_EQ(FindRefusedValue(kPreset, "bf16", ""), nullptr);
-  EXPECT_NE(FindRefusedValue(kPreset, "bf16", "hf-trainer"), nullptr);
-  EXPECT_NE(FindRefusedValue(kPreset, "bf16", "trl"), nullptr);
+  EXPECT_EQ(FindValueSynonym(kPreset, "bf16", {})->value, "bf16-mixed");
+  EXPECT_EQ(FindValueSynonym(kPreset, "BF16", {"torchtitan", "fsdp2"})->value, "bf16-mixed");
+  EXPECT_EQ(FindValueSynonym(kPreset, "bf16", {"torchtune", "ddp"})->value, "bf16-pure");
+  EXPECT_EQ(FindRefusedValue(kPreset, "bf16", {}), nullptr);
+  for (const char* trainer : {"hf-trainer", "trl"}) {
+    EXPECT_NE(FindRefusedValue(kPreset, "bf16", {trainer, ""}), nullptr);
+    EXPECT_EQ(FindRefusedValue(kPreset, "bf16", {trainer, "ddp"}), nullptr);
+    EXPECT_EQ(FindValueSynonym(kPreset, "bf16", {trainer, "ddp"})->value, "bf16-autocast");
+    EXPECT_EQ(FindValueSynonym(kPreset, "fp16", {trainer, "fsdp1"})->value, "fp16-mixed");
+  }
 }
 
 TEST(SynonymsTest, OwnWordsAreReadInEveryCase) {
