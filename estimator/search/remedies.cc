@@ -7,6 +7,8 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "estimator/job/fields.h"
 #include "estimator/job/job_abilities.h"
 #include "estimator/job/vocabularies.h"
 #include "estimator/search/evaluation.h"
@@ -19,6 +21,22 @@ namespace plimsoll {
 namespace {
 
 constexpr int64_t kMostTimes = 64;
+
+// The value at a field's place, for people.
+struct Show {
+  std::string operator()(std::monostate /*nowhere*/) const { return ""; }
+  std::string operator()(const std::optional<bool>* value) const {
+    return value->has_value() ? (**value ? "true" : "false") : "unset";
+  }
+  template <typename Value>
+  std::string operator()(const std::optional<Value>* value) const {
+    return value->has_value() ? absl::StrCat(**value) : "unset";
+  }
+  template <typename Value>
+  std::string operator()(const std::vector<Value>* value) const {
+    return value->empty() ? "unset" : absl::StrJoin(*value, ", ");
+  }
+};
 
 class Remedies {
  public:
@@ -43,6 +61,13 @@ class Remedies {
   // `changes` say beside those of the search what the request itself gave up.
   bool Try(RecommendSpec changed, std::vector<Change> changes, absl::string_view reason);
   std::optional<Candidate> FindFit(const Request& request) const;
+  // The first of `jobs` that is valid, and keeps what the request wants kept; nothing where none
+  // does. What it has otherwise is put behind `changes`.
+  std::optional<RecommendSpec> FirstOf(std::vector<JobSpec> jobs,
+                                       std::vector<Change>& changes) const;
+  std::vector<JobSpec> Adapted(AdapterMethod method) const;
+  // Whether the request lets all of that change, but for what `changes` say of themselves.
+  bool AddDifferences(JobSpec job, std::vector<Change>& changes) const;
 
   // What would be another training is offered where the request allows it by name.
   bool MayTrainOtherwise(absl::string_view field) const {
@@ -102,6 +127,36 @@ bool Remedies::Try(RecommendSpec changed, std::vector<Change> changes, absl::str
   return true;
 }
 
+bool Remedies::AddDifferences(JobSpec job, std::vector<Change>& changes) const {
+  JobSpec own = request_.spec.job;
+  const size_t said = changes.size();
+  for (const FieldRow& row : kFieldRows) {
+    if (row.place == nullptr) continue;
+    const std::string from = std::visit(Show(), row.place(own));
+    const std::string to = std::visit(Show(), row.place(job));
+    const bool known = std::any_of(changes.begin(), changes.begin() + static_cast<ptrdiff_t>(said),
+                                   [&](const Change& change) { return change.field == row.path; });
+    if (from == to || known) continue;
+    if (!MayChange(request_.spec, row.path)) return false;
+    changes.push_back({row.path, from, to});
+  }
+  return true;
+}
+
+std::optional<RecommendSpec> Remedies::FirstOf(std::vector<JobSpec> jobs,
+                                               std::vector<Change>& changes) const {
+  for (JobSpec& job : jobs) {
+    std::vector<Change> all = changes;
+    const auto validated = Validate(job, catalog_);
+    if (!std::holds_alternative<ValidJob>(validated) || !AddDifferences(job, all)) continue;
+    changes = std::move(all);
+    RecommendSpec other = request_.spec;
+    other.job = std::move(job);
+    return other;
+  }
+  return std::nullopt;
+}
+
 // A loss, and what it spares. Those that spare most come first.
 // Source: what each keeps, estimator/README.md, "The loss".
 struct LossRow {
@@ -128,12 +183,13 @@ void Remedies::TryOtherLoss() {
   for (const LossRow& row : kLosses) {
     if (!request_.job->capabilities.Has(row.ability)) continue;
     if (request_.job->loss == row.loss) return;  // it has the best already
-    RecommendSpec other = request_.spec;
-    other.job.training.loss = {};
-    other.job.training.loss.implementation = std::string(LossName(row.loss));
-    Try(std::move(other),
-        {{field, std::string(LossName(request_.job->loss)), std::string(LossName(row.loss))}},
-        row.reason);
+    JobSpec other = request_.spec.job;
+    other.training.loss = {};
+    other.training.loss.implementation = std::string(LossName(row.loss));
+    std::vector<Change> changes{
+        {field, std::string(LossName(request_.job->loss)), std::string(LossName(row.loss))}};
+    std::optional<RecommendSpec> found = FirstOf({std::move(other)}, changes);
+    if (found.has_value()) Try(*std::move(found), std::move(changes), row.reason);
     return;
   }
 }
@@ -225,16 +281,39 @@ void Remedies::TrySmallerStates() {
   for (const auto& [own, smaller] : kSmallerStates) {
     if (own != job.optimizer || !job.capabilities.Has(AbilityOf(smaller))) continue;
     const std::string name(NameOf(smaller, kOptimizers));
-    RecommendSpec other = request_.spec;
-    other.job.training.optimizer = {};
-    other.job.training.optimizer.name = name;
-    Try(std::move(other), {{field, std::string(NameOf(own, kOptimizers)), name}},
-        "the optimizer's states take a byte of each number");
+    std::vector<Change> changes{{field, std::string(NameOf(own, kOptimizers)), name}};
+    JobSpec named = request_.spec.job;
+    named.training.optimizer.name = name;
+    JobSpec usual = named;
+    usual.training.optimizer.implementation.reset();
+    std::optional<RecommendSpec> other = FirstOf({std::move(named), std::move(usual)}, changes);
+    if (!other.has_value()) return;
+    Try(*std::move(other), std::move(changes), "the optimizer's states take a byte of each number");
     return;
   }
 }
 
-// Beside all products, as recipes have it, in the precision that is modelled with them.
+// Beside all products, as recipes have it, or those of attention alone; in the job's own precision,
+// or the next that is modelled with adapters.
+std::vector<JobSpec> Remedies::Adapted(AdapterMethod method) const {
+  const JobSpec& own = request_.spec.job;
+  const bool buckets = request_.job->profile->sharding == Sharding::kBuckets;
+  PrecisionSpec usual;
+  usual.preset = buckets ? "bf16-autocast" : "bf16-mixed";
+  PrecisionSpec kept = own.training.precision;
+  kept.preset = usual.preset;
+  std::vector<JobSpec> jobs;
+  for (const PrecisionSpec& precision : {own.training.precision, kept, usual}) {
+    for (const char* targets : {"all-linear", "attention"}) {
+      JobSpec& job = jobs.emplace_back(own);
+      job.training.precision = precision;
+      job.training.adapter.method = std::string(NameOf(method, kAdapterMethods));
+      job.training.adapter.target_modules = {targets};
+    }
+  }
+  return jobs;
+}
+
 void Remedies::TryAdapters() {
   constexpr KnownField field("training.adapter.method");
   const Job& job = *request_.job;
@@ -242,23 +321,11 @@ void Remedies::TryAdapters() {
   constexpr AdapterMethod kMethods[] = {AdapterMethod::kLora, AdapterMethod::kQlora};
   for (const AdapterMethod method : kMethods) {
     if (!job.capabilities.Has(AbilityOf(method))) continue;
-    const std::string name(NameOf(method, kAdapterMethods));
-    RecommendSpec other = request_.spec;
-    AdapterSpec& adapter = other.job.training.adapter;
-    adapter.method = name;
-    adapter.target_modules = {"all-linear"};
-    std::vector<Change> changes{{field, "none", name},
-                                {"training.adapter.target_modules", "none", "all-linear"}};
-    PrecisionSpec& precision = other.job.training.precision;
-    const bool buckets = job.profile->sharding == Sharding::kBuckets;
-    const std::string preset = buckets ? "bf16-autocast" : "bf16-mixed";
-    if (precision.preset.has_value() && precision.preset != preset) {
-      changes.push_back({"training.precision.preset", *precision.preset, preset});
-      precision = {};
-      precision.preset = preset;
-    }
+    std::vector<Change> changes{{field, "none", std::string(NameOf(method, kAdapterMethods))}};
+    std::optional<RecommendSpec> other = FirstOf(Adapted(method), changes);
     const bool fits =
-        Try(std::move(other), std::move(changes),
+        other.has_value() &&
+        Try(*std::move(other), std::move(changes),
             "small matrices beside frozen weights are trained, which is another training");
     if (fits) return;
   }

@@ -37,6 +37,12 @@ const Candidate* FindRemedy(const std::vector<Candidate>& remedies, absl::string
   return nullptr;
 }
 
+std::vector<std::string> Fields(const Candidate& remedy) {
+  std::vector<std::string> fields;
+  for (const Change& change : remedy.changes) fields.emplace_back(change.field);
+  return fields;
+}
+
 // A remedy is no guess: its job is legal, fits, and says why.
 void ExpectProven(const std::vector<Candidate>& remedies) {
   for (const Candidate& remedy : remedies) {
@@ -122,7 +128,7 @@ TEST(RemediesTest, AdaptersWhereTheyAreAllowed) {
     ASSERT_NE(adapter, nullptr) << field;
     EXPECT_EQ(adapter->changes[0].from, "none");
     EXPECT_EQ(adapter->changes[0].to, "lora");
-    EXPECT_EQ(adapter->changes[1].field, "training.adapter.target_modules");
+    EXPECT_THAT(Fields(*adapter), Contains("training.adapter.target_modules"));
     EXPECT_THAT(adapter->job.training.adapter.target_modules, ElementsAre("all-linear"));
   }
 }
@@ -134,8 +140,52 @@ TEST(RemediesTest, AdaptersInAPrecisionThatIsModelledWithThem) {
   ExpectProven(remedies);
   const Candidate* const adapter = FindRemedy(remedies, "training.adapter.method");
   ASSERT_NE(adapter, nullptr);
-  EXPECT_EQ(adapter->changes[2].field, "training.precision.preset");
-  EXPECT_EQ(adapter->changes[2].to, "bf16-autocast");
+  EXPECT_THAT(Fields(*adapter), Contains("training.precision.preset"));
+  EXPECT_EQ(adapter->job.training.precision.preset, "bf16-autocast");
+}
+
+// The job's own precision stays where adapters are modelled in it.
+TEST(RemediesTest, AdaptersLeaveThePrecisionThatTheyMayHave) {
+  for (const char* preset : {"bf16-pure", "bf16-autocast"}) {
+    RecommendSpec spec = Allowing({"*", "training.adapter"});
+    spec.job.training.precision.preset = preset;
+    const std::vector<Candidate> remedies = RemediesOf(spec);
+    ExpectProven(remedies);
+    const Candidate* const adapter = FindRemedy(remedies, "training.adapter.method");
+    ASSERT_NE(adapter, nullptr) << preset;
+    EXPECT_EQ(adapter->job.training.precision.preset, preset);
+  }
+}
+
+// What is dropped is a change of its own, and none that the request keeps is dropped.
+TEST(RemediesTest, SaysEachSettingThatARemedyDrops) {
+  RecommendSpec spec = Allowing({"*", "training.adapter", "training.optimizer"});
+  spec.job.training.precision.preset = "bf16-mixed";
+  spec.job.training.precision.master_dtype = "fp32";
+  spec.job.training.optimizer.implementation = "foreach";
+  const std::vector<Candidate> remedies = RemediesOf(spec);
+  ExpectProven(remedies);
+  const Candidate* const adapter = FindRemedy(remedies, "training.adapter.method");
+  ASSERT_NE(adapter, nullptr);
+  EXPECT_THAT(Fields(*adapter), Contains("training.precision.master_dtype"));
+  for (const char* kept : {"training.precision.preset", "training.precision.master_dtype"}) {
+    RecommendSpec frozen = spec;
+    frozen.frozen.emplace_back(kept);
+    EXPECT_THAT(GivenUp(RemediesOf(frozen)), Not(Contains("training.adapter.method"))) << kept;
+  }
+}
+
+TEST(RemediesTest, EightBitsKeepWhatElseTheOptimizerIs) {
+  RecommendSpec spec = Allowing({"*", "training.optimizer"});
+  spec.job.training.precision.preset = "fp32";
+  spec.job.training.optimizer.implementation = "foreach";
+  Shape(spec.job).layer_count = 14;
+  const std::vector<Candidate> remedies = RemediesOf(spec);
+  const Candidate* const states = FindRemedy(remedies, "training.optimizer.name");
+  ASSERT_NE(states, nullptr);
+  EXPECT_THAT(Fields(*states), Contains("training.optimizer.implementation"));
+  spec.frozen.emplace_back("training.optimizer.implementation");
+  EXPECT_THAT(GivenUp(RemediesOf(spec)), Not(Contains("training.optimizer.name")));
 }
 
 TEST(RemediesTest, NoOtherTrainingUnlessItIsNamed) {
