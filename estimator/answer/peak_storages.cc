@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/types/span.h"
 
 namespace plimsoll {
 namespace {
@@ -114,9 +115,10 @@ class TensorStory {
                                        : "the next block's input, kept for its backward";
     }
     if (tensor.held) return "a Python local holds it until the block returns";
-    const std::vector<absl::string_view> readers = Readers();
-    return readers.empty() ? "while its op runs"
-                           : absl::StrCat("until ", readers.back(), " is done");
+    const int last = LastUse();
+    return last < 0
+               ? "while its op runs"
+               : absl::StrCat("until ", block_.ops[static_cast<size_t>(last)].name, " is done");
   }
 
  private:
@@ -132,6 +134,19 @@ class TensorStory {
     return names;
   }
   std::vector<absl::string_view> Readers() const { return Ops(&Op::inputs); }
+  // The last op that reads it, or that a Python local holds it for; -1 where there is none.
+  int LastUse() const {
+    const uint8_t held = block_.tensors[root_].held_until;
+    int last = held == 255 ? -1 : held;
+    for (int i = last + 1; i < static_cast<int>(block_.ops.size()); ++i) {
+      const Ids& inputs = block_.ops[static_cast<size_t>(i)].inputs;
+      const bool reads = std::any_of(inputs.begin(), inputs.end(), [this](TensorId id) {
+        return block_.tensors[id].storage == root_;
+      });
+      if (reads) last = i;
+    }
+    return last;
+  }
   std::vector<absl::string_view> Makers() const {
     for (Ids Op::*list : {&Op::outputs, &Op::forward_temporaries, &Op::backward_temporaries}) {
       std::vector<absl::string_view> names = Ops(list);
@@ -237,10 +252,14 @@ class Teller {
   }
 
   bool TellTensor(int32_t id, PeakStorage& told) const {
+    return TellTensorOf(program_.blocks, id, told) || TellTensorOf(program_.reference, id, told);
+  }
+
+  bool TellTensorOf(absl::Span<const Block> blocks, int32_t id, PeakStorage& told) const {
     const TimelineStorage& storage = timeline_.storages[static_cast<size_t>(id)];
     const int32_t born_in = lives_[static_cast<size_t>(id)].birth;
     const bool gradient = !storage.suffix.empty();
-    for (const Block& block : program_.blocks) {
+    for (const Block& block : blocks) {
       if (!IsOf(block, storage)) continue;
       for (size_t tensor = 0; tensor < block.tensors.size(); ++tensor) {
         if (block.tensors[tensor].name != storage.name) continue;

@@ -54,6 +54,7 @@ constexpr Profile kEager = {
     .sharding = Sharding::kBuckets,
     .flat_units = false,
     .gradient_sums = GradientSums::kPlain,
+    .accelerate = false,
     .sums_in_fp32 = false,
     .deallocates_outputs = false,
     .sends_whole = false,
@@ -528,6 +529,7 @@ void LitgptBefore05(Profile& profile) {
 // accelerator.no_sync in all but the last micro-batch); accelerate, utils/dataclasses.py,
 // set_mixed_precision.
 void HfTrainerOfOneGroup(Profile& profile) {
+  profile.accelerate = true;
   profile.splits_vectors = true;         // trainer.py, get_decay_parameter_names
   profile.wide_embedding_states = true;  // trainer.py, create_optimizer
   profile.reduces_as_gathered = true;

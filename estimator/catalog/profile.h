@@ -143,6 +143,7 @@ struct Profile {
   Sharding sharding;
   bool flat_units;  // kUnits: a unit is one flat tensor, not one for each parameter
   GradientSums gradient_sums;
+  bool accelerate;               // accelerate prepares the model
   bool sums_in_fp32;             // gradients, where neither preset nor job says in what
   bool deallocates_outputs;      // a stage's output is freed once it is sent
   bool sends_whole;              // what a stage sends is not split over its tensor ranks

@@ -205,6 +205,20 @@ enum class AdapterTarget : uint8_t {
   kRouter,
 };
 using AdapterTargets = uint32_t;
+constexpr AdapterTargets BitOf(AdapterTarget target) {
+  return AdapterTargets{1} << static_cast<unsigned>(target);
+}
+// All from `first` to `last`.
+constexpr AdapterTargets BitsOf(AdapterTarget first, AdapterTarget last) {
+  return 2 * BitOf(last) - BitOf(first);
+}
+inline constexpr AdapterTargets kQkvTargets = BitsOf(AdapterTarget::kQuery, AdapterTarget::kValue);
+inline constexpr AdapterTargets kMlpTargets = BitsOf(AdapterTarget::kGate, AdapterTarget::kDown);
+inline constexpr AdapterTargets kAttentionTargets =
+    BitsOf(AdapterTarget::kQuery, AdapterTarget::kOutput) |
+    BitsOf(AdapterTarget::kQueryDown, AdapterTarget::kKvUp);
+inline constexpr AdapterTargets kLinearTargets =
+    BitsOf(AdapterTarget::kLinearQkv, AdapterTarget::kLinearOutput);
 // A bit each in Adapter::trained_modules.
 enum class TrainedModule : uint8_t { kEmbedding, kHead };
 enum class QuantizationFormat : uint8_t { kNf4, kFp4, kInt8 };

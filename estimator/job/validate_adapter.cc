@@ -12,24 +12,19 @@
 namespace plimsoll {
 namespace {
 
-constexpr AdapterTargets kQkv = 0x07;
-
-constexpr AdapterTargets Bit(AdapterTarget target) {
-  return AdapterTargets{1} << static_cast<unsigned>(target);
-}
-
 // Words of modules that were experts' own before these were parameters stand for these, and for no
 // module any more.
 // Source: peft utils/transformers_weight_conversion.py, _convert_peft_config_moe,
 // _resolve_string_target_modules.
-AdapterTargets MoveToExperts(AdapterTargets said, bool all, const Experts& experts) {
+AdapterTargets MoveToExperts(AdapterTargets said, bool all, const Transformer& model) {
+  const Experts& experts = model.experts;
   const bool named = experts.words == ExpertWords::kProducts;
   if (!experts.Any() || (!named && !(all && experts.words == ExpertWords::kAllLinear))) return said;
-  const AdapterTargets mlp = *FindWord("mlp", kAdapterTargets);
-  AdapterTargets moved = said & ~mlp;
-  if ((said & Bit(AdapterTarget::kGate)) != 0) moved |= Bit(AdapterTarget::kExpertsGateUp);
-  if ((said & Bit(AdapterTarget::kDown)) != 0) moved |= Bit(AdapterTarget::kExpertsDown);
-  if (all) moved |= Bit(AdapterTarget::kRouter);
+  AdapterTargets moved = said & ~kMlpTargets;
+  const AdapterTarget first = model.gated_mlp ? AdapterTarget::kGate : AdapterTarget::kUp;
+  if ((said & BitOf(first)) != 0) moved |= BitOf(AdapterTarget::kExpertsGateUp);
+  if ((said & BitOf(AdapterTarget::kDown)) != 0) moved |= BitOf(AdapterTarget::kExpertsDown);
+  if (all) moved |= BitOf(AdapterTarget::kRouter);
   return moved;
 }
 
@@ -37,7 +32,7 @@ AdapterTargets ReadTargets(const std::vector<std::string>& names, bool joint, Ch
   const absl::string_view field = "training.adapter.target_modules";
   if (names.empty() && joint) {
     check.Assume(field, "q_proj, k_proj, v_proj", "PEFT's default where these are one projection");
-    return kQkv;
+    return kQkvTargets;
   }
   if (names.empty()) {
     check.Assume(field, "q_proj, v_proj", "PEFT's default for most models");
@@ -131,15 +126,20 @@ void CheckOneDType(const PrecisionSpec& spec, Check& check, const Job& job) {
              ViolationCode::kConflict, {"training.precision.preset", "runtime.trainer"});
 }
 
-// What DoRA weighs is fp32, and beside quantized weights nothing casts it back under autocast: the
-// layers behind it are wider then. Linear attention's layers were measured with LoRA only, and have
-// more products than a block has room for what DoRA makes of each.
+// Measured beside weights in 16 bits, with fp32 adapters. Beside quantized ones nothing casts back
+// what is weighed, under autocast, so that the layers behind are wider; linear attention's layers
+// have more products than a block has room for what DoRA makes of each.
 // Source: peft tuners/lora/bnb.py, Linear4bit.forward (requires_conversion).
 void CheckDora(const Beside& adapters, const QuantizationSpec& spec, Check& check, const Job& job) {
-  const bool dora = job.adapter->method == AdapterMethod::kDora;
-  adapters.Refuse(dora && job.quantization.has_value(), "training.quantization.format",
+  if (job.adapter->method != AdapterMethod::kDora) return;
+  adapters.Refuse(job.quantization.has_value(), "training.quantization.format",
                   absl::StrCat(spec.format.value_or("nf4"), " beside DoRA"));
-  if (!dora || !job.model->linear.Any()) return;
+  if (job.adapter->dtype != DType::kFp32) {
+    check.Fail("training.adapter.adapter_dtype", Name(job.adapter->dtype),
+               "is not modelled with DoRA: fp32 is", ViolationCode::kNotModelled,
+               {"training.adapter.method"});
+  }
+  if (!job.model->linear.Any()) return;
   check.Fail("training.adapter.method", "dora", "is not modelled on linear attention",
              ViolationCode::kNotModelled, {"model"});
 }
@@ -186,8 +186,9 @@ void AssumePositions(Check& check, const Job& job) {
 
 // One projection of queries, keys and values has one adapter.
 void CheckJoint(const AdapterSpec& spec, Check& check, const Job& job) {
-  const AdapterTargets asked = job.adapter->targets & kQkv;
-  if (!job.model->joint_qkv || job.profile->joint_adapters || asked == 0 || asked == kQkv) return;
+  const AdapterTargets asked = job.adapter->targets & kQkvTargets;
+  if (!job.model->joint_qkv || job.profile->joint_adapters || asked == 0 || asked == kQkvTargets)
+    return;
   check.Fail("training.adapter.target_modules", absl::StrJoin(spec.target_modules, ", "),
              "must have all of q_proj, k_proj and v_proj, or none: they are one projection here",
              ViolationCode::kConflict, {"model"});
@@ -202,34 +203,26 @@ bool IsNoModule(absl::string_view name, const Transformer& model) {
 
 // Products of latent attention have names of their own.
 AdapterTargets AttentionTargets(const Transformer& model) {
-  const AdapterTargets plain = kQkv | Bit(AdapterTarget::kOutput);
-  if (!model.latent.Any()) return plain;
+  constexpr AdapterTargets kOutput = BitOf(AdapterTarget::kOutput);
+  if (!model.latent.Any()) return kQkvTargets | kOutput;
   const AdapterTargets queries = model.latent.query_rank > 0
-                                     ? Bit(AdapterTarget::kQueryDown) | Bit(AdapterTarget::kQueryUp)
-                                     : Bit(AdapterTarget::kQuery);
-  return queries | Bit(AdapterTarget::kKvDown) | Bit(AdapterTarget::kKvUp) |
-         Bit(AdapterTarget::kOutput);
+                                     ? BitsOf(AdapterTarget::kQueryDown, AdapterTarget::kQueryUp)
+                                     : BitOf(AdapterTarget::kQuery);
+  return queries | BitsOf(AdapterTarget::kKvDown, AdapterTarget::kKvUp) | kOutput;
 }
 
 // What of all targets some layer of the model has.
 AdapterTargets TargetsOf(const Transformer& model) {
-  const auto word = [](absl::string_view name) { return *FindWord(name, kAdapterTargets); };
   const Experts& experts = model.experts;
   const LinearAttention& linear = model.linear;
-  AdapterTargets has = word("lm_head");
+  AdapterTargets has = BitOf(AdapterTarget::kHead);
   const bool plain = !experts.Any() || !experts.layers.HasAllOf(model.layer_count);
-  if (plain || experts.shared_ffn_size > 0) has |= word("mlp");
-  if (!model.gated_mlp) has &= ~word("gate_proj");
-  if (experts.shared_gate) has |= word("shared_expert_gate");
-  if (experts.Any()) {
-    has |= Bit(AdapterTarget::kExpertsGateUp) | Bit(AdapterTarget::kExpertsDown) |
-           Bit(AdapterTarget::kRouter);
-  }
+  if (plain || experts.shared_ffn_size > 0) has |= kMlpTargets;
+  if (!model.gated_mlp) has &= ~BitOf(AdapterTarget::kGate);
+  if (experts.shared_gate) has |= BitOf(AdapterTarget::kSharedGate);
+  if (experts.Any()) has |= BitsOf(AdapterTarget::kExpertsGateUp, AdapterTarget::kRouter);
   if (!linear.Any() || !linear.layers.HasAllOf(model.layer_count)) has |= AttentionTargets(model);
-  if (linear.Any()) {
-    has |= word("in_proj_qkv") | word("in_proj_z") | word("in_proj_b") | word("in_proj_a") |
-           word("out_proj");
-  }
+  if (linear.Any()) has |= kLinearTargets;
   return has;
 }
 
@@ -277,7 +270,7 @@ void ReadAdapter(const AdapterSpec& spec, Check& check, Job& job) {
   adapter.targets = ReadTargets(spec.target_modules, joint, check);
   if (job.model != nullptr) {
     const bool all = absl::c_linear_search(spec.target_modules, "all-linear");
-    adapter.targets = MoveToExperts(adapter.targets, all, job.model->experts);
+    adapter.targets = MoveToExperts(adapter.targets, all, *job.model);
   }
   ReadTrainedModules(spec, check, adapter);
   adapter.dropout = check.Share("training.adapter.dropout", spec.dropout, 0);
@@ -295,8 +288,9 @@ void ReadAdapterDType(const AdapterSpec& spec, Check& check, Job& job) {
     return;
   }
   const bool quantized = job.quantization.has_value();
-  const bool buckets = job.profile->sharding == Sharding::kBuckets;
-  if (!job.profile->widens_adapters || (quantized && !buckets)) {
+  // DeepSpeed's engine and FSDP1's flat parameters have one dtype for all that is trained.
+  const bool one = job.profile->sharding == Sharding::kEngine || job.profile->flat_units;
+  if (!job.profile->widens_adapters || (quantized && one)) {
     adapter.dtype = DType::kNone;  // until it is known what is trained
     return;
   }

@@ -48,7 +48,8 @@ void CheckAdapterOf(const Beside& experts, const AdapterSpec& spec, Check& check
   const auto says = [&spec](const char* word) {
     return absl::c_linear_search(spec.target_modules, word);
   };
-  const bool one = says("gate_proj") != says("up_proj") && !says("mlp") && !says("all-linear");
+  const bool one = job.model->gated_mlp && says("gate_proj") != says("up_proj") && !says("mlp") &&
+                   !says("all-linear");
   if (job.model->experts.words == ExpertWords::kProducts && one) {
     check.Fail(targets, absl::StrJoin(spec.target_modules, ", "),
                "must have both of gate_proj and up_proj, or none: experts have one matrix of both",
@@ -57,6 +58,8 @@ void CheckAdapterOf(const Beside& experts, const AdapterSpec& spec, Check& check
   const bool reached = adapter.Targets(AdapterTarget::kExpertsGateUp) ||
                        adapter.Targets(AdapterTarget::kExpertsDown);
   if (!reached) return;
+  experts.Refuse(!job.model->gated_mlp, targets,
+                 absl::StrCat(absl::StrJoin(spec.target_modules, ", "), " without gates"));
   if (adapter.method == AdapterMethod::kDora) {
     check.Fail("training.adapter.method", "dora",
                "must be lora beside experts, to whose weights PEFT adds adapters",

@@ -2,6 +2,8 @@
 #include <optional>
 #include <string>
 
+#include "absl/strings/str_cat.h"
+#include "estimator/base/version.h"
 #include "estimator/job/beside.h"
 #include "estimator/job/job_abilities.h"
 #include "estimator/job/validate_sections.h"
@@ -41,6 +43,27 @@ void ReadDouble(const QuantizationSpec& spec, Check& check, Job& job) {
     check.Fail(field, "false", "must be true: torchao's scales are quantized too",
                ViolationCode::kConflict, {"runtime.trainer"});
   }
+}
+
+// FSDP2 cannot shard bytes: accelerate leaves them out, which torch lets it from 2.7 on.
+// Source: accelerate utils/fsdp_utils.py, fsdp2_prepare_model (incompatible_params4bit).
+void CheckLeftOut(Check& check, const Job& job) {
+  const Profile& profile = *job.profile;
+  const bool flat = profile.sharding != Sharding::kUnits || profile.flat_units;
+  if (flat || profile.composed_dequantization) return;  // torchao's tensors shard themselves
+  constexpr int kIgnoresParameters = 2007;              // torch 2.7
+  if (!profile.accelerate) {
+    const absl::string_view trainer = NameOf(profile.trainer, kTrainers);
+    check.Fail("runtime.trainer", trainer.empty() ? "unset" : trainer,
+               "is not modelled with quantized weights under fsdp2: hf-trainer and trl are, which "
+               "leave these unsharded",
+               ViolationCode::kNotModelled, {kFormat});
+  }
+  if (!IsBefore(job.torch_version, kIgnoresParameters)) return;
+  check.Fail("runtime.versions.torch", VersionText(job.torch_version),
+             "must be 2.7 or later: fsdp2 has to shard all parameters before, and cannot those of "
+             "bytes",
+             ViolationCode::kNotSupported, {kFormat, "runtime.framework"});
 }
 
 }  // namespace
@@ -87,6 +110,7 @@ void CheckQuantization(const TrainingSpec& spec, Check& check, const Job& job) {
   const bool flat = job.profile->flat_units;
   weights.Refuse(!flat && job.offload_parameters, "runtime.offload_parameters", "true");
   weights.Refuse(job.offload_optimizer, "runtime.offload_optimizer", "true");
+  CheckLeftOut(check, job);
   const Precision& precision = job.precision;
   const DType compute = job.quantization->compute_dtype;
   const bool composed = job.profile->composed_dequantization;

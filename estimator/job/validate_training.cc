@@ -83,8 +83,15 @@ bool MovesNoByte(absl::string_view field, const std::optional<std::string>& name
   return true;
 }
 
-// Adapters are kept in a dtype of their own, and under autocast what is frozen in 16 bits.
-void AdaptPrecision(Check& check, Adapter& adapter, Precision& precision) {
+// Adapters are kept in a dtype of their own, and under autocast what is frozen in 16 bits. Beside
+// weights in 4 bits accelerate makes no fp32 copies of what FSDP2 shards.
+// Source: accelerate utils/fsdp_utils.py, fsdp2_prepare_model (model_has_params4bit).
+void AdaptPrecision(Check& check, Job& job) {
+  Adapter& adapter = *job.adapter;
+  Precision& precision = job.precision;
+  const bool units = job.profile->sharding == Sharding::kUnits && !job.profile->flat_units;
+  const bool as_loaded = job.quantization.has_value() && job.profile->accelerate && units;
+  if (as_loaded && adapter.dtype == precision.parameter) precision.master = DType::kNone;
   if (adapter.dtype == DType::kNone) {
     const bool masters = precision.master != DType::kNone;
     adapter.dtype = masters ? precision.master : precision.parameter;
@@ -117,10 +124,9 @@ void ReadRouterDType(const PrecisionSpec& spec, Check& check, Job& job) {
 absl::string_view UsualPreset(const PrecisionSpec& spec, const Job& job) {
   if (spec.fp8_recipe.has_value()) return "fp8-mixed";
   const bool whole = job.profile->sharding == Sharding::kBuckets;
-  // What is quantized beside preferences, and latent attention, is not modelled under autocast.
-  const bool pure = (job.quantization.has_value() && job.preference.has_value()) ||
-                    (job.model != nullptr && job.model->latent.Any());
-  if (job.profile->tiled_log_probs && whole) return pure ? "bf16-pure" : "bf16-autocast";
+  // What is quantized beside preferences is not modelled under autocast.
+  const bool pure = job.quantization.has_value() && job.preference.has_value();
+  if (job.profile->accelerate && whole) return pure ? "bf16-pure" : "bf16-autocast";
   // Without sharding nobody keeps masters of what is frozen.
   const bool adapted = job.adapter.has_value() && (whole || !job.profile->widens_adapters);
   return adapted ? "bf16-pure" : "bf16-mixed";
@@ -156,7 +162,7 @@ void CheckPrecision(const PrecisionSpec& spec, Check& check, Job& job) {
   precision.residual = preset->residual;
   precision.autocast = preset->autocast;
   precision.cast = preset->activation;
-  if (job.adapter.has_value()) AdaptPrecision(check, *job.adapter, precision);
+  if (job.adapter.has_value()) AdaptPrecision(check, job);
   ReadDType("training.precision.parameter_dtype", spec.parameter_dtype, check, precision.parameter);
   if (job.quantization.has_value()) WidenPrecision(precision);
   ReadDType("training.precision.gradient_dtype", spec.gradient_dtype, check, precision.gradient);

@@ -98,9 +98,6 @@ struct TargetRow {
   AdapterTargets targets;
   Names names;
 };
-constexpr AdapterTargets BitOf(AdapterTarget target) {
-  return AdapterTargets{1} << static_cast<unsigned>(target);
-}
 constexpr TargetRow kTargets[] = {
     {BitOf(AdapterTarget::kQuery), NamesOfAdapter<kQuery>()},
     {BitOf(AdapterTarget::kKey), NamesOfAdapter<kKey>()},
@@ -109,16 +106,13 @@ constexpr TargetRow kTargets[] = {
     {BitOf(AdapterTarget::kGate), NamesOfAdapter<kGate>()},
     {BitOf(AdapterTarget::kUp), NamesOfAdapter<kMlpUp>()},
     {BitOf(AdapterTarget::kDown), NamesOfAdapter<kMlpDown>()},
-    {BitOf(AdapterTarget::kQuery) | BitOf(AdapterTarget::kKey) | BitOf(AdapterTarget::kValue),
-     NamesOfAdapter<kQkv>()},
+    {kQkvTargets, NamesOfAdapter<kQkv>()},
     {BitOf(AdapterTarget::kLinearQkv), NamesOfAdapter<kLinearQkv>()},
     {BitOf(AdapterTarget::kLinearGate), NamesOfAdapter<kLinearGate>()},
     {BitOf(AdapterTarget::kLinearBeta), NamesOfAdapter<kLinearBeta>()},
     {BitOf(AdapterTarget::kLinearDecay), NamesOfAdapter<kLinearDecay>()},
-    {BitOf(AdapterTarget::kLinearQkv) | BitOf(AdapterTarget::kLinearGate),
-     NamesOfAdapter<kLinearQkvz>()},
-    {BitOf(AdapterTarget::kLinearBeta) | BitOf(AdapterTarget::kLinearDecay),
-     NamesOfAdapter<kLinearBa>()},
+    {BitsOf(AdapterTarget::kLinearQkv, AdapterTarget::kLinearGate), NamesOfAdapter<kLinearQkvz>()},
+    {BitsOf(AdapterTarget::kLinearBeta, AdapterTarget::kLinearDecay), NamesOfAdapter<kLinearBa>()},
     {BitOf(AdapterTarget::kLinearOutput), NamesOfAdapter<kLinearOut>()},
     {BitOf(AdapterTarget::kQueryDown), NamesOfAdapter<kQueryDown>()},
     {BitOf(AdapterTarget::kQueryUp), NamesOfAdapter<kQueryUp>()},
@@ -179,8 +173,8 @@ class AdapterBuilder {
                                                                     : Lora(base, input, dropped);
     const auto done = static_cast<uint8_t>(at_ - 1);
     HoldWithAdapter(output, done);
-    if (input != input_) block_.tensors[input].held_until = done;
-    block_.tensors[block_.tensors[input_].storage].held_until = done;
+    HoldUntil(block_, input, done);
+    HoldUntil(block_, input_, done);
     block_.tensors[output].held = held;
     for (size_t i = at_; i < block_.ops.size(); ++i) {
       block_.ops[i].inputs.Replace(base_, output);
@@ -211,9 +205,9 @@ class AdapterBuilder {
 
   TensorId Lora(TensorId base, TensorId input, TensorId dropped) {
     const TensorId read = Cast(dropped, names_.cast, product_dtype_);
-    const auto down = static_cast<uint8_t>(at_);
+    const size_t down = at_;
     const TensorId up = joint_ ? Parts(read) : Up(read);
-    if (dropped != input) block_.tensors[dropped].held_until = down;
+    if (dropped != input) HoldUntil(block_, dropped, down);
     const TensorId scaled = Scale(up);
     return Sum(base, quantized_ && casts_ ? Narrow(scaled) : scaled);
   }
@@ -237,10 +231,8 @@ class AdapterBuilder {
             .inputs = {part, scaled},
             .outputs = {dora},
             .input_gradient = InputGradient::kShared});
-    for (const TensorId local : held_) {
-      block_.tensors[local].held_until = static_cast<uint8_t>(at_ - 1);
-    }
-    if (dropped != input) block_.tensors[dropped].held_until = static_cast<uint8_t>(at_ - 1);
+    if (dropped != input) held_.Add(dropped);
+    for (const TensorId local : held_) HoldUntil(block_, local, at_ - 1);
     return Sum(base, dora);
   }
 

@@ -107,7 +107,7 @@ class WholeBuilder {
   void HoldUntilReturn(TensorId whole) {
     const auto last = std::find_if(block_.ops.begin(), block_.ops.end(),
                                    [](const Op& op) { return op.name == "experts.sum"; });
-    block_.tensors[whole].held_until = static_cast<uint8_t>(last - block_.ops.begin());
+    HoldUntil(block_, whole, static_cast<size_t>(last - block_.ops.begin()));
   }
 
   DType Own() const { return job_.AdapterDType(); }

@@ -85,13 +85,13 @@ void HoldArgument(Block& block) {
   const auto gate = find("mlp.gate");
   const auto last = find("mlp.down.adapter.scaled");
   if (gate == block.ops.end() || last == block.ops.end()) return;
-  Tensor& argument = block.tensors[block.tensors[gate->inputs.ids[0]].storage];
-  argument.held_until = static_cast<uint8_t>(last - block.ops.begin());
+  HoldUntil(block, gate->inputs.ids[0], static_cast<size_t>(last - block.ops.begin()));
 }
 
 void AddAdapters(const Job& job, Block& block) {
   for (size_t i = 0; i < block.ops.size();) {
-    i = std::max(AdaptProduct(job, block, i), AdaptWeight(job, block, i));
+    const size_t behind = AdaptProduct(job, block, i);
+    i = std::max(behind, AdaptWeight(job, block, i));
   }
   if (job.profile->transformers_attention) HoldArgument(block);
 }

@@ -64,6 +64,12 @@ TensorId AddLike(Block& block, TensorId like, absl::string_view name) {
   return id;
 }
 
+void HoldUntil(Block& block, TensorId id, size_t index) {
+  uint8_t& until = block.tensors[block.tensors[id].storage].held_until;
+  const auto asked = static_cast<uint8_t>(index);
+  until = until == 255 ? asked : std::max(until, asked);
+}
+
 int64_t PackedElements(const Block& block, size_t parameter) {
   int64_t elements = block.parameters[parameter].Elements();
   for (const Parameter& at : block.parameters) {

@@ -329,6 +329,9 @@ TensorId AddTensor(Block& block, const Tensor& tensor);
 // returns it.
 TensorId AddLike(Block& block, TensorId like, absl::string_view name);
 
+// Keeps the storage of `id` until the op `index` is done, or longer where something else does.
+void HoldUntil(Block& block, TensorId id, size_t index);
+
 // Elements of a parameter's tensor: its own, and those of parameters that are packed into it.
 int64_t PackedElements(const Block& block, size_t parameter);
 

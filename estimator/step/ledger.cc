@@ -423,13 +423,7 @@ void Machine::RunAgain(int begin, int end) {
     const Op& op = block_.ops[i];
     OfOp temporaries;
     int count = 0;
-    for (TensorId id : op.forward_temporaries) temporaries[count++] = MakeTensor(id);
-    for (TensorId id : op.outputs) {
-      if (Root(id) == id) forward_storage_[id] = MakeTensor(id);
-    }
-    TellProduct(op);
-    Note();
-    Tell(TapeEventKind::kLaunch, ForwardKernels(op));
+    MakeOutputs(op, temporaries, count);
     while (count > 0) Release(temporaries[--count]);
     for (TensorId id : op.saved) Refer(forward_storage_[Root(id)]);
     for (int id = first_unused_[i]; id != kNoStorage; id = next_unused_[id]) {

@@ -199,7 +199,8 @@ void FillAdapter(RandomNumbers random, const Capabilities& can, JobSpec& job) {
   const bool own = job.runtime.trainer == "torchtune" || job.runtime.trainer == "litgpt";
   if (!can.Has(Ability::kLora) || own || !whole || !Once(random, 2)) return;
   AdapterSpec& adapter = job.training.adapter;
-  adapter.method = can.Has(Ability::kDora) && Once(random, 4) ? "dora" : "lora";
+  const bool dora = can.Has(Ability::kDora) && Once(random, 4);
+  adapter.method = dora ? "dora" : "lora";
   adapter.rank = One(random, {1, 8, 64});
   for (int64_t i = Below(random, 3); i > 0; --i) {
     const std::string target = AnyWord(random, kAdapterTargets);
@@ -214,7 +215,7 @@ void FillAdapter(RandomNumbers random, const Capabilities& can, JobSpec& job) {
   const bool units = job.runtime.framework == "fsdp1" || job.runtime.framework == "fsdp2";
   const bool engine = job.runtime.framework == "deepspeed";
   job.training.precision.preset = units ? "bf16-pure" : AnyWord(random, kAdapterPresets);
-  if (units || Once(random, 2)) adapter.adapter_dtype = "bf16";
+  if (units || (!dora && Once(random, 2))) adapter.adapter_dtype = "bf16";
   if (engine) job.parallelism.zero_stage = One(random, {0, 1, 2, 3});
   if (engine || (units && Once(random, 2))) {
     job.training.precision.preset = "bf16-mixed";
@@ -257,6 +258,11 @@ void FillQuantization(RandomNumbers random, const Capabilities& can, JobSpec& jo
   if (!frozen || !can.Has(Ability::kNf4) || !Once(random, 2)) return;
   const bool engine = job.runtime.framework == "deepspeed";
   if (engine && job.parallelism.zero_stage == 3) job.parallelism.zero_stage = 2;
+  if (job.runtime.framework == "fsdp2" && job.runtime.trainer != "trl") {
+    job.runtime.trainer = "hf-trainer";  // accelerate leaves them unsharded
+    job.runtime.versions.erase("torch");
+    job.parallelism.context_parallel_method.reset();  // it splits no sequence
+  }
   QuantizationSpec& quantization = job.training.quantization;
   quantization.format = Once(random, 2) ? "nf4" : "fp4";
   quantization.double_quantization = Once(random, 2);
@@ -324,6 +330,7 @@ void FillExperts(RandomNumbers random, const Capabilities& can, JobSpec& job) {
     adapter.method = "lora";
     adapter.target_modules = {"q_proj", reached ? "all-linear" : "v_proj"};
     if (reached) adapter.dropout.reset();
+    if (reached) shape.gated_mlp = true;
   }
   job.training.optimizer.name = Once(random, 2) ? "adamw" : "sgd";
   job.cluster.gpu = Once(random, 2) ? "h100-80gb-sxm" : "a100-80gb-sxm";

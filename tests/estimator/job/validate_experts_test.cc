@@ -95,6 +95,12 @@ TEST(ValidateExpertsTest, AdaptersOfExperts) {
              j.training.adapter.adapter_dtype = "bf16";
            },
            {NotModelled("training.adapter.target_modules: mlp under fsdp2")}},
+          {"experts without gates",
+           [](JobSpec& j) {
+             Shape(j).gated_mlp = false;
+             j.training.adapter.target_modules = {"up_proj"};
+           },
+           {NotModelled("training.adapter.target_modules: up_proj without gates")}},
           {"DoRA",
            [](JobSpec& j) {
              j.training.adapter.method = "dora";

@@ -73,7 +73,25 @@ TEST(ValidateQuantizationTest, WhoHasIt) {
   EXPECT_EQ(refusal("ddp", "fp4"), "");
   EXPECT_THAT(refusal("ddp", "int8"), testing::HasSubstr("columns of outliers"));
   EXPECT_EQ(refusal("fsdp1", "nf4"), "");
-  EXPECT_EQ(refusal("fsdp2", "nf4"), "");
+  EXPECT_THAT(refusal("fsdp2", "nf4"), testing::HasSubstr("job.runtime.trainer: unset; is not"));
+}
+
+// accelerate leaves bytes unsharded, and what is trained as it was loaded.
+TEST(ValidateQuantizationTest, Fsdp2LeavesThemOut) {
+  JobSpec job = Job();
+  job.runtime.framework = "fsdp2";
+  job.runtime.trainer = "trl";
+  job.training.precision.preset = "bf16-mixed";
+  EXPECT_EQ(Valid(job)->adapter->dtype, DType::kBf16);
+  EXPECT_EQ(Valid(job)->precision.master, DType::kNone);
+  job.runtime.trainer = "hf-trainer";
+  EXPECT_EQ(Valid(job)->adapter->dtype, DType::kFp32);
+  EXPECT_EQ(Valid(job)->precision.master, DType::kFp32);
+  job.runtime.versions["torch"] = "2.6";
+  EXPECT_THAT(Refusals(job),
+              testing::ElementsAre(
+                  "job.runtime.versions.torch: 2.6; must be 2.7 or later: fsdp2 has to shard all "
+                  "parameters before, and cannot those of bytes"));
 }
 
 // Under ZeRO what is trained has masters in fp32, which adapters are of where nothing is said.
@@ -96,6 +114,7 @@ TEST(ValidateQuantizationTest, WhatShardsAroundThem) {
                           {"FSDP2's parameters there",
                            [](JobSpec& j) {
                              j.runtime.framework = "fsdp2";
+                             j.runtime.trainer = "hf-trainer";
                              j.parallelism.zero_stage.reset();
                              j.runtime.offload_parameters = true;
                            },

@@ -170,6 +170,13 @@ JobSpec DoraJob(double dropout) {
   return job;
 }
 
+TEST(AdapterProductTest, DoraIsModelledInFp32) {
+  JobSpec job = DoraJob(0);
+  job.training.adapter.adapter_dtype = "bf16";
+  EXPECT_THAT(Refusals(job), ElementsAre("job.training.adapter.adapter_dtype: bf16; is not "
+                                         "modelled with DoRA: fp32 is"));
+}
+
 // A length for each row is trained beside the two matrices; backward needs what both are of.
 TEST(AdapterProductTest, DoraWeighsBothByLengthsOfRows) {
   const Program program = AfterAdapters(DoraJob(0));

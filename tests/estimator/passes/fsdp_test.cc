@@ -69,6 +69,7 @@ TEST(FsdpTest, FsdpGathersALayerAtATime) {
 TEST(FsdpTest, QuantizedWeightsAreWholeUnderFsdp2) {
   const auto shards = [](const char* framework) {
     JobSpec job = Job(framework, 3);
+    job.runtime.trainer = "trl";
     job.training.precision.preset = "bf16-pure";
     job.training.adapter.method = "qlora";
     job.training.adapter.adapter_dtype = "bf16";

@@ -81,6 +81,16 @@ TEST(AliveTest, DuringIsFromOnePhaseToAnother) {
 }
 
 // What holds a tensor until an op is done knows it by its place.
+TEST(BlockTest, WhatHoldsLongestDecides) {
+  Block block;
+  const TensorId id = AddTensor(block, {.name = "t"});
+  HoldUntil(block, id, 3);
+  EXPECT_EQ(block.tensors[id].held_until, 3);
+  HoldUntil(block, id, 7);
+  HoldUntil(block, id, 5);
+  EXPECT_EQ(block.tensors[id].held_until, 7);
+}
+
 TEST(BlockTest, AnOpIsInsertedBeforeAnother) {
   Block block;
   block.tensors = {{.name = "early", .held_until = 0}, {.name = "late", .held_until = 1}, {}};
