@@ -36,7 +36,9 @@ const char* Ending(v1::Verdict verdict) {
 std::string ZeroHint(const PlannerClient& client, const v1::EstimateMemoryRequest& request,
                      const v1::EstimateMemoryResponse& response) {
   if (response.verdict() != v1::VERDICT_DOES_NOT_FIT || response.ranks().empty()) return "";
-  if (request.job().parallelism().zero_stage() > 0) return "";
+  const v1::Job& job = request.job();
+  const bool whole = job.runtime().framework() == "ddp" || job.cluster().gpu_count() == 1;
+  if (whole || job.parallelism().zero_stage() > 0) return "";  // nothing that could be sharded
   v1::EstimateMemoryRequest sharded;
   *sharded.mutable_job() = request.job();
   sharded.mutable_job()->mutable_parallelism()->set_zero_stage(3);
