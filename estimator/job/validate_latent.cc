@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "estimator/base/units.h"
+#include "estimator/base/version.h"
 #include "estimator/job/beside.h"
 #include "estimator/job/validate_sections.h"
 #include "estimator/job/vocabularies.h"
@@ -66,6 +67,15 @@ bool CudnnTakes(const Job& job) {
   if (job.architecture == GpuArchitecture::kBlackwell) return deepseek;
   const bool wrong = keys >= 128 && values >= 128 && keys != values && !deepseek;
   return job.architecture == GpuArchitecture::kHopper && std::max(keys, values) <= 256 && !wrong;
+}
+
+// Whether PyTorch asks cuDNN first: on Hopper and Blackwell, with the cuDNN that its 2.11 came
+// with. Source: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, check_prefer_cudnn_attention.
+bool PrefersCudnn(const Job& job) {
+  constexpr int kSince = 2011;
+  const bool asks = job.architecture == GpuArchitecture::kHopper ||
+                    job.architecture == GpuArchitecture::kBlackwell;
+  return asks && !IsBefore(job.torch_version, kSince);
 }
 
 // Kernels read rows of 16 bytes.
@@ -137,8 +147,12 @@ AttentionKernel LatentKernel(const Job& job, AttentionKernel usual) {
   const bool narrower = job.model->head_size != job.model->latent.value_size;
   if (usual == AttentionKernel::kEager || !FillsRows(*job.model)) return AttentionKernel::kEager;
   if (usual == AttentionKernel::kFlash && !narrower) return usual;
-  if (job.profile->transformers_attention) return AttentionKernel::kMemoryEfficient;
-  return CudnnTakes(job) ? AttentionKernel::kCudnn : AttentionKernel::kEager;
+  if (!job.profile->transformers_attention) {
+    return CudnnTakes(job) ? AttentionKernel::kCudnn : AttentionKernel::kEager;
+  }
+  const bool half = usual == AttentionKernel::kFlash;
+  return half && CudnnTakes(job) && PrefersCudnn(job) ? AttentionKernel::kCudnn
+                                                      : AttentionKernel::kMemoryEfficient;
 }
 
 void CheckLatent(Check& check, const Job& job) {

@@ -357,9 +357,14 @@ TensorId LowerFlash(BlockBuilder& b, Qkv qkv, bool windowed) {
     op.saved.Add(mask);
     return out;
   }
-  // aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp, mha_fwd: laid out as queries.
-  const bool copies = job.profile->flash_output_copy || job.model->concatenates_rotary;
-  if (!copies || job.attention != AttentionKernel::kFlash) return out;
+  // aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp, mha_fwd; native/cudnn/MHA.cpp,
+  // alloc_with_matching_layout: laid out as queries.
+  const bool joined = job.model->concatenates_rotary || job.model->latent.Any();
+  const bool cudnn =
+      job.attention == AttentionKernel::kCudnn && job.profile->transformers_attention;
+  const bool flash = job.attention == AttentionKernel::kFlash;
+  const bool copies = (flash && job.profile->flash_output_copy) || ((flash || cudnn) && joined);
+  if (!copies) return out;
   const TensorId copy = b.Wide("attention.context.copy", ContextWidth(b), dtype);
   b.Then("attention.context.copy", {out}, {copy}, {});
   return copy;

@@ -19,6 +19,7 @@ import tempfile
 
 import bigscience
 import bigscience_tables
+import cards
 import figures
 import finetuning
 import measured
@@ -43,6 +44,7 @@ MODULES = (
     finetuning,
     own_runs,
     phantom,
+    cards,
     reported_runs,
 )
 SOURCES = {family: module for module in MODULES for family in module.FAMILIES}

@@ -143,8 +143,11 @@ def _training(row):
         training["loss"] = {"implementation": row.text("loss")}
     if row.text("linear"):
         training["linear_attention"] = row.text("linear")
+    latent = _config(row.text("config")).get("kv_lora_rank")
     if row.text("kernel") in KERNELS:
         training["attention"] = KERNELS[row.text("kernel")]
+    elif latent and row.text("gpu") == "":  # cuDNN, which a GPU has, is off on phantoms
+        training["attention"] = "memory-efficient"
     return {"training": training}
 
 

@@ -6,6 +6,7 @@ import unittest
 import accuracy
 import bigscience_tables
 import calibrate
+import cards
 import finetuning
 import measured
 import megatron_runs
@@ -436,6 +437,21 @@ class PhantomTest(unittest.TestCase):
         dense = job(phantom, ROWS["phantom-mg-d06-allocated"])
         self.assertEqual(dense["training"]["recompute"], {"mode": "full"})
         self.assertNotIn("expert_parallel_size", dense["parallelism"])
+
+    def test_a_card_holds_what_the_phantom_did(self):
+        row = ROWS["card-ad-l08-allocated"]
+        self.assertEqual(cards.sets_of(row), ["card allocated"])
+        self.assertNotIn("attention", job(cards, row)["training"], "cuDNN's, on a card")
+        self.assertEqual(
+            job(phantom, ROWS["phantom-ad-l08-allocated"])["training"]["attention"],
+            "memory-efficient",
+        )
+        apart = {"allocated": 0.01, "reserved": 0.04}
+        held = [row for row in ROWS.values() if row.family == "card" and row.text("phantom_value")]
+        self.assertGreater(len(held), 100)
+        for row in held:
+            share = row.measured_bytes() / row.number("phantom_value") - 1
+            self.assertLess(abs(share), apart[row.text("what_is_measured")], row.id)
 
     def test_adapters_are_apart(self):
         row = ROWS["phantom-l09-2.15-allocated"]

@@ -135,7 +135,12 @@ TEST(ValidateLatentTest, TheKernelIsOneThatTakesTheHeads) {
   constexpr char kHopper[] = "h100-80gb-sxm";
   constexpr char kAmpere[] = "a100-80gb-sxm";
   const JobSpec torch = Job();
-  EXPECT_EQ(KernelOf(torch, 192, 128, kHopper), AttentionKernel::kMemoryEfficient);
+  EXPECT_EQ(KernelOf(torch, 192, 128, kHopper), AttentionKernel::kCudnn);
+  EXPECT_EQ(KernelOf(torch, 256, 192, kHopper), AttentionKernel::kMemoryEfficient);
+  EXPECT_EQ(KernelOf(torch, 192, 128, kAmpere), AttentionKernel::kMemoryEfficient);
+  JobSpec before = torch;
+  before.runtime.versions["torch"] = "2.10";
+  EXPECT_EQ(KernelOf(before, 192, 128, kHopper), AttentionKernel::kMemoryEfficient);
   EXPECT_EQ(KernelOf(torch, 128, 128, kHopper), AttentionKernel::kFlash);
   EXPECT_EQ(KernelOf(torch, 20, 16, kHopper), AttentionKernel::kEager) << "no row of 16 bytes";
   const JobSpec core = Job("megatron-core", "bf16-mixed");

@@ -82,6 +82,15 @@ constexpr Row kRows[] = {
      [](const Sizes& s) { return s.T() * OfTransformers(s); }},
     {"under FSDP2", "fsdp2", [](JobSpec&) {},
      [](const Sizes& s) { return s.T() * OfTransformers(s); }},
+    // What cuDNN gives is laid out as queries, of which two parts were joined: it is copied.
+    {"on Hopper", "ddp", [](JobSpec& job) { job.cluster.gpu = "h100-80gb-sxm"; },
+     [](const Sizes& s) { return s.T() * (OfTransformers(s) + 2 * s.W()); }},
+    {"on Hopper, of an older torch", "ddp",
+     [](JobSpec& job) {
+       job.cluster.gpu = "h100-80gb-sxm";
+       job.runtime.versions["torch"] = "2.10";
+     },
+     [](const Sizes& s) { return s.T() * OfTransformers(s); }},
     {"recomputed", "fsdp2", [](JobSpec& job) { job.training.recompute.mode = "full"; },
      [](const Sizes& s) { return s.T() * 2 * s.H; }},
     // V2-Lite's queries are projected at once, from the norm's output.

@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""Runs rows of ../data/phantom*.csv on the GPU of this machine, and writes rows of what it held.
+
+    card.py OUT.csv h100-80gb-sxm [--at-once N] [--alone] ROW...
+    card.py ../data/card_h100.csv h100-80gb-sxm --alone phantom-d01-2.15
+
+--at-once: so many processes share the GPU, whose allocators do not see each other. --alone: one by
+one, with what the device holds. Needs torch and transformers, and what the rows' programs need;
+nothing of Plimsoll but its hook. `phantom_value`, what a phantom of the same versions held, is
+filled in by who runs that.
+"""
+
+import argparse
+import concurrent.futures
+import csv
+import importlib.metadata
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+DATA = HERE.parent / "data"
+HOOK = HERE.parents[2] / "client" / "measure" / "hook"
+TRAINERS = {"": "train.py", "hf-trainer": "train_hf.py", "trl": "train_trl.py"}
+COLUMNS = (
+    "id", "what_is_measured", "measured_value", "unit", "gpu", "phantom_value", "torch",
+    "transformers", "config", "layers", "wrapper", "units", "world", "tp", "precision", "reduce",
+    "reshard", "bucket_view", "micro_batch", "sequence", "accumulate", "kernel", "checkpointing",
+    "optimizer", "implementation", "clip", "adapter", "quantization", "preference", "trainer",
+    "loss", "liger")
+MOST_SECONDS = 200
+
+
+def known_rows():
+    """By id, without the gauge's name."""
+    found = {}
+    for path in sorted(DATA.glob("phantom*.csv")):
+        with path.open(encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                name = row["id"].rsplit("-", 1)[0]
+                found[name] = {key: value or "" for key, value in row.items()} | {"id": name}
+    return found
+
+
+def run(row):
+    """What the hook wrote; the end of what the program said, where it failed."""
+    folder = pathlib.Path(tempfile.mkdtemp())
+    (folder / "row.json").write_text(json.dumps(row), encoding="utf-8")
+    (folder / "results").mkdir()
+    environment = {
+        **os.environ, "PLIMSOLL_MEASURE_RESULTS": str(folder / "results"),
+        "CARD_RANKS": str(int(row["world"]) * int(row.get("tp") or 1)),
+        "PYTHONPATH": os.pathsep.join(
+            [str(HERE / "card"), str(HOOK), os.environ.get("PYTHONPATH", "")])}
+    command = [sys.executable, "-B", str(HERE / TRAINERS[row.get("trainer", "")]),
+               str(DATA / "phantom" / f"{row['config']}.json"), str(folder / "row.json")]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False,
+                              env=environment, timeout=MOST_SECONDS)
+        error = done.stderr[-500:]
+    except subprocess.TimeoutExpired:
+        error = f"longer than {MOST_SECONDS} s"
+    answers = [json.loads(path.read_text()) for path in (folder / "results").glob("*.json")]
+    answers = [answer for answer in answers if answer.get("steps")]
+    return row, answers[0] if answers else {"error": error}
+
+
+def rows_of(row, answer, gpu, alone):
+    step = answer["steps"][-1]
+    held = {"allocated": step["allocated"], "reserved": step["reserved"]}
+    if alone and row["world"] == "1":
+        held["device"] = answer["used"][-1]
+    versions = {name: importlib.metadata.version(name) for name in ("torch", "transformers")}
+    versions["torch"] = ".".join(versions["torch"].split(".")[:2])
+    name = row["id"].removeprefix("phantom-")
+    for gauge, measured in held.items():
+        yield {**{column: row.get(column, "") for column in COLUMNS}, **versions,
+               "id": f"card-{name}-{gauge}", "what_is_measured": gauge, "unit": "B", "gpu": gpu,
+               "measured_value": measured}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("out")
+    parser.add_argument("gpu")
+    parser.add_argument("--at-once", type=int, default=1)
+    parser.add_argument("--alone", action="store_true")
+    parser.add_argument("ids", nargs="+")
+    flags = parser.parse_args()
+    known = known_rows()
+    there = pathlib.Path(flags.out).exists()
+    with open(flags.out, "a", newline="", encoding="utf-8") as file, \
+            concurrent.futures.ThreadPoolExecutor(1 if flags.alone else flags.at_once) as pool:
+        out = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
+        if not there:
+            out.writeheader()
+        for row, answer in pool.map(run, [known[name] for name in flags.ids]):
+            if "error" not in answer:
+                out.writerows(rows_of(row, answer, flags.gpu, flags.alone))
+                file.flush()
+            print(row["id"], answer.get("error") or answer["steps"][-1], flush=True)
+
+
+if __name__ == "__main__":
+    main()
