@@ -240,6 +240,7 @@ class Sender {
     } else {
       Raise(at, there, sent.copies);
       Raise(at, Add(there, made), 0);
+      if (made > 0) at.flat_first_bytes = std::min(sent.copies, made);
     }
     at.kept_bytes = Add(at.kept_bytes, Add(made, stays ? sent.large : 0));
   }
@@ -248,6 +249,7 @@ class Sender {
   void SendBehind() {
     const Sent sent = bucket_.Send();
     gone_bytes_ = Add(gone_bytes_, sent.bucket);
+    sent_.flat_bytes = std::max(sent_.flat_bytes, std::min(sent.copies, gone_bytes_));
     const int64_t before = kept_ ? sent_.first_bytes : 0;
     GatherTurn& last = sent_.turns.backward.front();
     Raise(last, before - gone_bytes_, sent.copies);

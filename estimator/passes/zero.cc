@@ -156,7 +156,9 @@ void CountEitherOfStep(const Job& job, Program& program) {
   }
   for (State& state : program.states) {
     const bool behind_them = state.part == Part::kStepTemporaries;
-    if (before > behind ? behind_them : state.until_temporaries) state.alive &= ~kOptimizerPhase;
+    if (before > behind ? !behind_them : !state.until_temporaries) continue;
+    state.in_passing = state.alive & kOptimizerPhase;
+    state.alive &= ~kOptimizerPhase;
   }
 }
 
@@ -255,6 +257,8 @@ void SendBehindBackward(const Job& job, Program& program) {
     state.alive = 0;
     state.adds_up = job.micro_batch_count > 1;
   }
+  AddBytes(program, "reduce.flat", program.gathers.flat_stream, sent.flat_bytes, 0);
+  program.states.back().in_passing = kReductionPhase;
   AddPartition(job, Phase::kGradientReduction, sent.first_bytes, program);
 }
 
@@ -397,7 +401,8 @@ void ShardEngine(const Job& job, Program& program) {
   ShardStates(job, program);
   const bool third = job.zero_stage == 3;
   for (State& state : program.states) {
-    if (IsState(state) || state.part == Part::kWeights) state.buffers = 1;
+    const bool flat = IsState(state) || IsOfStep(state) || state.part == Part::kWeights;
+    if (flat) state.buffers = 1;
     ForgetShape(state);
     state.beside_others = false;
     const bool weights = state.part == Part::kWeights || state.part == Part::kReference;
@@ -421,12 +426,12 @@ void ApplyDeepSpeedStages1And2(const Job& job, Program& program) {
     AddBytes(program, "reduce.bucket.second", Stream::kCompute, BucketBytes(job), BucketAlive(job));
   }
   if (!SumsShare(job)) AddStepGradients(job, program);
-  AddNorm(job, program);
   if (SendingOf(job) == Sending::kInBackward) {
     SendInBackward(job, program);
   } else {
     SendBehindBackward(job, program);
   }
+  AddNorm(job, program);
 }
 
 // The optimizer that the engine was given has states of what it was made for, and the engine refers
@@ -514,8 +519,8 @@ void ApplyMegatronDeepSpeed(const Job& job, Program& program) {
   ShardStates(job, program);
   const bool sums = job.precision.accumulation == DType::kFp32;
   for (State& state : program.states) {
-    const bool flat = state.part == Part::kWeights || IsState(state) ||
-                      state.part == Part::kGradientSums || state.part == Part::kStepCopies;
+    const bool flat = state.part == Part::kWeights || IsState(state) || IsOfStep(state) ||
+                      state.part == Part::kGradientSums;
     if (flat) state.buffers = 1;
     if (state.part == Part::kGradients && !sums) state.alive = kReductionPhase;
   }

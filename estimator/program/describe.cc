@@ -269,6 +269,7 @@ std::string Line(const State& state) {
           .If(state.until_backward, "until backward")
           .If(state.until_reduced, "until reduced")
           .If(state.until_temporaries, "until the step's own")
+          .If(state.in_passing != 0, "in passing")
           .If(state.fills_in, "fills in")
           .If(state.takes_grown, "takes what grew")
           .If(state.sets_up, "sets up")

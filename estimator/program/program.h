@@ -354,7 +354,8 @@ struct GatherTurn {
   int64_t rest = 0;
   int64_t flat_bytes = 0;
   int64_t flat_behind_bytes = 0;
-  int64_t gradient_bytes = 0;  // beside what is flat behind it
+  int64_t gradient_bytes = 0;    // beside what is flat behind it
+  int64_t flat_first_bytes = 0;  // behind it too, and gone before there is what is kept: no more
   int64_t kept_bytes = 0;
   uint32_t begin = 0;
   uint32_t peak = 0;
@@ -473,6 +474,7 @@ struct State {
   bool until_backward = false;     // freed when the loss begins to run backward
   bool until_reduced = false;      // freed before the embedding's gradients are sent
   bool until_temporaries = false;  // gone when the step makes tensors of its own
+  Alive in_passing = 0;            // there too for a while, beside no more than is counted
   // Made and freed before the first step, its memory cached: before all else is there, or behind
   // it.
   bool sets_up = false;

@@ -172,23 +172,39 @@ void StageStates::Enter(Phase phase, bool first_step) {
     if (fills && IsMadeByBackward(program_, state)) FillIn(state);
   }
   if (phase > Phase::kBackward && (grown_alive_ & now) == 0) EndGrown(now);
+  if (phase == Phase::kGradientReduction) PassBy(now);
   for (size_t i = 0; i < made_.size(); ++i) {
-    if (made_[i] && (program_.states[i].alive & now) == 0) End(i);
+    const State& state = program_.states[i];
+    if (made_[i] && ((state.alive | state.in_passing) & now) == 0) End(i);
   }
   if (fresh) {
-    MakeAlive(now, Bit(Phase::kEndOfStep, first_step));
+    MakeAlive(now, Bit(Phase::kEndOfStep, first_step), false);
     SetUpBehind();
   }
-  MakeAlive(now, now);
+  MakeAlive(now, now, false);
+  if (phase != Phase::kOptimizer) return;
+  EndThose(&State::until_temporaries);
+  MakeAlive(now, now, true);
 }
 
-// What is alive `now` and `then`, where it is not there yet.
-void StageStates::MakeAlive(Alive now, Alive then) {
+// What is there once gradients are gone, and is gone before all else is made.
+void StageStates::PassBy(Alive now) {
+  for (size_t i = 0; i < made_.size(); ++i) {
+    if (made_[i] || (program_.states[i].in_passing & now) == 0) continue;
+    Make(i);
+    End(i);
+  }
+}
+
+// What is alive `now` and `then`, where it is not there yet: the step's temporaries, or all others.
+void StageStates::MakeAlive(Alive now, Alive then, bool temporaries) {
   std::vector<size_t> together;
   for (size_t i = 0; i < made_.size(); ++i) {
     const State& state = program_.states[i];
-    const bool elsewhere = state.grows_in_backward || state.of_threads;
-    const bool alive = (state.alive & now) != 0 && (state.alive & then) != 0;
+    const bool others = temporaries != (state.part == Part::kStepTemporaries);
+    const bool elsewhere = state.grows_in_backward || state.of_threads || others;
+    const Alive phases = state.alive | (state.in_passing & kOptimizerPhase);
+    const bool alive = (phases & now) != 0 && (phases & then) != 0;
     if (made_[i] || elsewhere || !alive) continue;
     if (state.beside_others) {
       made_[i] = true;

@@ -68,8 +68,9 @@ class StageStates {
   void FillIn(const State& state);
   void EndGrown(Alive now);
   void EndThose(bool State::*which);
-  void MakeAlive(Alive now, Alive then);
+  void MakeAlive(Alive now, Alive then, bool temporaries);
   void SetUpBehind();
+  void PassBy(Alive now);
   void End(size_t index);
   std::vector<int32_t> SendToHost(const StageBlock& at);
   std::vector<int32_t> MakeFlat(const StageBlock& at, bool cast);

@@ -512,9 +512,12 @@ void Unroller::BackwardBlock(const Slot& slot, const StageBlock& at) {
 // is among the most.
 void Unroller::SendGradients(const GatherTurn& turn) {
   const bool among = turn.gradient_bytes >= turn.kept_bytes;
-  if (among) sent_.push_back(Keep("gradients.sent", turn.kept_bytes));
   const int64_t others = among ? turn.gradient_bytes - turn.kept_bytes : turn.gradient_bytes;
   const int32_t gradients = Keep("gradients.sent", others);
+  if (among) {
+    writer_.Release(Flatten(std::min(turn.flat_first_bytes, turn.kept_bytes)));
+    sent_.push_back(Keep("gradients.sent", turn.kept_bytes));
+  }
   writer_.Release(Flatten(turn.flat_behind_bytes));
   writer_.Release(gradients);
   if (!among) sent_.push_back(Keep("gradients.sent", turn.kept_bytes));

@@ -106,6 +106,17 @@ TEST(BucketsTest, AShareThatIsSummedUpIsOfItsOwnElements) {
       << "the largest piece of its own is widened to be added";
 }
 
+// What fills a bucket goes before the rank keeps what it sent, where that is more; behind backward
+// each bucket is flattened in the room of gradients that went.
+TEST(BucketsTest, WhatIsFlattenedFirstIsTold) {
+  const SentGradients sent = Sent(Job(2, kTable + 2 * kLayer));
+  EXPECT_EQ(Last(sent).flat_first_bytes, 2 * (2 * kLayer + 64)) << "when the table comes";
+  EXPECT_LE(Last(sent).flat_first_bytes, Last(sent).kept_bytes);
+  EXPECT_EQ(sent.flat_bytes, 0);
+  const SentGradients behind = Sent(Job(2, kLarge), Sending::kBehind);
+  EXPECT_EQ(behind.flat_bytes, 2 * kAll);
+}
+
 // A table that the head reads too is sent with the embedding.
 TEST(BucketsTest, ASharedTableIsSentOnce) {
   JobSpec job = Job(2, kLarge);

@@ -56,6 +56,38 @@ void GatherAndReduce(Program& program) {
 
 void Tune(Program& program) { program.tuning_bytes = 9; }
 
+State OfStep(absl::string_view name, Part part, Alive alive) {
+  State state{.name = name, .role = Role::kTemporary, .part = part, .basis = Basis::kBytes};
+  state.fixed_bytes = 8;
+  state.alive = alive;
+  return state;
+}
+
+// What is flattened when gradients are gone, and for the step; what the step makes itself.
+void FlattenForTheStep(Program& program) {
+  KeepGradients(program);
+  program.states.back().alive = 0;
+  State flat = OfStep("flat", Part::kOther, 0);
+  flat.in_passing = kReductionPhase;
+  State share = OfStep("share", Part::kStepGradients, kOptimizerPhase);
+  share.until_temporaries = true;
+  State own = OfStep("own", Part::kStepTemporaries, 0);
+  own.in_passing = kOptimizerPhase;
+  for (const State& state : {flat, own, share}) program.states.push_back(state);
+}
+
+// A bucket is flattened before there is what is kept of it.
+void SendInTurns(Program& program) {
+  KeepGradients(program);
+  GatherTurn sent;
+  sent.gradient_bytes = 30;
+  sent.kept_bytes = 20;
+  sent.flat_first_bytes = 12;
+  program.gathers.forward.resize(3);
+  program.gathers.backward.resize(3);
+  program.gathers.backward.front() = sent;
+}
+
 // Two stages of one layer each; the first keeps what it sent.
 void Pipeline(Program& program) {
   program.stages[0].order = {.pairs = 2, .group = 2, .played_micro_batches = 2};
@@ -140,6 +172,23 @@ const Story kStories[] = {
      "loss: +l +loss -loss +l.gradient -l +h.gradient -l.gradient -y@0\n"
      "backward: +a.gradient@0 -h.gradient -a@0 +x.gradient@0 +w.gradient@0 -a.gradient@0 -e "
      "-x.gradient@0 -tokens\n"
+     "reduction:\n"
+     "optimizer:\n"
+     "end: -w.gradient@0"},
+    {"what is flattened is there in turns, each once the other is gone", 1, FlattenForTheStep, 0, 2,
+     "forward: +tokens +e +a@0 +y@0\n"
+     "loss: +l +loss -loss +l.gradient -l +h.gradient -l.gradient -y@0\n"
+     "backward: +a.gradient@0 -h.gradient -a@0 +x.gradient@0 +w.gradient@0 -a.gradient@0 -e "
+     "-x.gradient@0 -tokens -w.gradient@0\n"
+     "reduction: +flat -flat\n"
+     "optimizer: +share -share +own\n"
+     "end: -own"},
+    {"a bucket is flattened before there is what is kept of it", 1, SendInTurns, 0, 2,
+     "forward: +tokens +e +a@0 +y@0\n"
+     "loss: +l +loss -loss +l.gradient -l +h.gradient -l.gradient -y@0\n"
+     "backward: +a.gradient@0 -h.gradient -a@0 +x.gradient@0 +w.gradient@0 -a.gradient@0 -e "
+     "-x.gradient@0 -tokens +gradients.sent +reduce.flat -reduce.flat +gradients.sent "
+     "-gradients.sent -gradients.sent\n"
      "reduction:\n"
      "optimizer:\n"
      "end: -w.gradient@0"},
