@@ -37,7 +37,9 @@ std::string ZeroHint(const PlannerClient& client, const v1::EstimateMemoryReques
                      const v1::EstimateMemoryResponse& response) {
   if (response.verdict() != v1::VERDICT_DOES_NOT_FIT || response.ranks().empty()) return "";
   const v1::Job& job = request.job();
-  const bool whole = job.runtime().framework() == "ddp" || job.cluster().gpu_count() == 1;
+  int64_t gpus = 0;
+  for (const v1::RankMemory& rank : response.ranks()) gpus += rank.gpu_count();
+  const bool whole = job.runtime().framework() == "ddp" || gpus == 1;
   if (whole || job.parallelism().zero_stage() > 0) return "";  // nothing that could be sharded
   v1::EstimateMemoryRequest sharded;
   *sharded.mutable_job() = request.job();

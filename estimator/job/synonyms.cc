@@ -54,6 +54,9 @@ constexpr char kGpusPerNode[] = "cluster.gpus_per_node";
 
 constexpr char kBf16Note[] = "bf16-pure has no fp32 master, bf16-autocast keeps fp32 weights";
 
+constexpr char kInBf16[] = "bf16-mixed bf16-autocast bf16-pure bf16-optimizer fp8-mixed fp8-lm";
+constexpr char kInFp16[] = "fp16-mixed fp16-autocast fp16-pure";
+
 constexpr FieldSynonym kFieldSynonyms[] = {
     {"seq-len", kSequence, "torchtitan training.seq_len"},
     {"seqlen", kSequence, "usual"},
@@ -75,12 +78,12 @@ constexpr FieldSynonym kFieldSynonyms[] = {
      WordReading::kAccumulation},
     {"accumulate-grad-batches", kGlobalBatch, "PyTorch Lightning", WordReading::kAccumulation},
     {"grad-accum", kGlobalBatch, "usual", WordReading::kAccumulation},
-    {"bf16", kPreset, "Megatron-LM --bf16; Hugging Face and DeepSpeed bf16", WordReading::kSwitch,
-     "bf16", ""},
-    {"bf16.enabled", kPreset, "DeepSpeed", WordReading::kSwitch, "bf16", ""},
-    {"fp16", kPreset, "Megatron-LM --fp16; Hugging Face and DeepSpeed fp16", WordReading::kSwitch,
-     "fp16", ""},
-    {"fp16.enabled", kPreset, "DeepSpeed", WordReading::kSwitch, "fp16", ""},
+    {"bf16", kPreset, "Megatron-LM --bf16; Hugging Face and DeepSpeed bf16", WordReading::kImplied,
+     "bf16", kInBf16},
+    {"bf16.enabled", kPreset, "DeepSpeed", WordReading::kImplied, "bf16", kInBf16},
+    {"fp16", kPreset, "Megatron-LM --fp16; Hugging Face and DeepSpeed fp16", WordReading::kImplied,
+     "fp16", kInFp16},
+    {"fp16.enabled", kPreset, "DeepSpeed", WordReading::kImplied, "fp16", kInFp16},
     {"fp8-format", kPreset, "Megatron-Core --fp8-format"},
     {"fp8-param-gather", kFp8Parameters, "Megatron-Core --fp8-param-gather"},
     {"fp8-param", kFp8Parameters, "Megatron Bridge fp8_param"},
@@ -123,8 +126,8 @@ constexpr FieldSynonym kFieldSynonyms[] = {
     {"load-in-8bit", kQuantization, "transformers BitsAndBytesConfig, axolotl, TRL",
      WordReading::kImplied, "int8", ""},
     {"bnb-4bit-quant-type", kQuantization, "transformers BitsAndBytesConfig, TRL, ms-swift"},
-    {"quantization-bit", kQuantization, "LLaMA-Factory quantization_bit"},
-    {"quant-bits", kQuantization, "ms-swift --quant_bits"},
+    {"quantization-bit", kQuantization, "LLaMA-Factory quantization_bit", WordReading::kBits},
+    {"quant-bits", kQuantization, "ms-swift --quant_bits", WordReading::kBits},
     {"bnb-4bit-use-double-quant", kDoubleQuantization, "transformers BitsAndBytesConfig, ms-swift"},
     {"use-bnb-nested-quant", kDoubleQuantization, "TRL ModelConfig"},
     {"bnb-4bit-compute-dtype", kComputeDType, "transformers BitsAndBytesConfig, ms-swift"},

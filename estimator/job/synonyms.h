@@ -26,8 +26,10 @@ namespace plimsoll {
 //   kHost       cpu is true, none says nothing
 //   kImplied    true is `on` where nothing else says the field; beside it stand the words of `off`
 //               too, a blank between. False says nothing
+//   kBits       4 and 8 are as load-in-4bit and load-in-8bit that are true
 //   kRefined    true makes `off`, or a field that nothing says, `on`. False says nothing
-// Of all but kSame, and of numbers, auto says nothing either: DeepSpeed's and axolotl's word.
+// Of all but kSame, of numbers and of what is true or false, auto says nothing either: DeepSpeed's
+// and axolotl's word.
 enum class WordReading : uint8_t {
   kSame,
   kSwitch,
@@ -37,6 +39,7 @@ enum class WordReading : uint8_t {
   kAccumulation,
   kHost,
   kImplied,
+  kBits,
   kRefined,
 };
 

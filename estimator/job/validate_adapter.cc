@@ -134,7 +134,7 @@ void CheckDora(const Beside& adapters, const QuantizationSpec& spec, Check& chec
   if (job.adapter->method != AdapterMethod::kDora) return;
   adapters.Refuse(job.quantization.has_value(), "training.quantization.format",
                   absl::StrCat(spec.format.value_or("nf4"), " beside DoRA"));
-  if (job.adapter->dtype != DType::kFp32) {
+  if (job.adapter->dtype != DType::kFp32 && !job.quantization.has_value()) {
     check.Fail("training.adapter.adapter_dtype", Name(job.adapter->dtype),
                "is not modelled with DoRA: fp32 is", ViolationCode::kNotModelled,
                {"training.adapter.method"});

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "estimator/base/units.h"
 #include "estimator/base/version.h"
@@ -69,13 +70,19 @@ bool CudnnTakes(const Job& job) {
   return job.architecture == GpuArchitecture::kHopper && std::max(keys, values) <= 256 && !wrong;
 }
 
-// Whether PyTorch asks cuDNN first: on Hopper and Blackwell, with the cuDNN that its 2.11 came
-// with. Source: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, check_prefer_cudnn_attention.
+// Whether PyTorch asks cuDNN first, and it takes these heads: on Hopper, and on Blackwell's GPUs of
+// data centres, which have NVLink; where torch 2.11's builds for CUDA 13 brought a newer cuDNN.
+// Source: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, check_prefer_cudnn_attention,
+// check_cudnn_tensor_shapes.
 bool PrefersCudnn(const Job& job) {
   constexpr int kSince = 2011;
-  const bool asks = job.architecture == GpuArchitecture::kHopper ||
-                    job.architecture == GpuArchitecture::kBlackwell;
-  return asks && !IsBefore(job.torch_version, kSince);
+  const bool large = job.architecture == GpuArchitecture::kBlackwell && job.gpu != nullptr &&
+                     absl::StartsWith(job.gpu->interconnect, "nvlink");
+  const bool asks = large || job.architecture == GpuArchitecture::kHopper;
+  const int64_t keys = job.model->head_size;
+  const int64_t values = job.model->latent.value_size;
+  const bool takes = std::max(keys, values) <= 128 || (keys == 192 && values == 128);
+  return asks && takes && !IsBefore(job.torch_version, kSince);
 }
 
 // Kernels read rows of 16 bytes.
@@ -151,8 +158,7 @@ AttentionKernel LatentKernel(const Job& job, AttentionKernel usual) {
     return CudnnTakes(job) ? AttentionKernel::kCudnn : AttentionKernel::kEager;
   }
   const bool half = usual == AttentionKernel::kFlash;
-  return half && CudnnTakes(job) && PrefersCudnn(job) ? AttentionKernel::kCudnn
-                                                      : AttentionKernel::kMemoryEfficient;
+  return half && PrefersCudnn(job) ? AttentionKernel::kCudnn : AttentionKernel::kMemoryEfficient;
 }
 
 void CheckLatent(Check& check, const Job& job) {

@@ -421,12 +421,29 @@ void AddHeadGradients(const Job& job, const Elements& head, Program& program) {
                             .alive = During(Phase::kBackward, Phase::kBackward, true, true)});
 }
 
+// Elements of what a root group is gathered into: one flat tensor, or FSDP2's of each end, the
+// final norm's with the head's.
+std::vector<int64_t> PartsOf(const Job& job, const Groups& groups, const Program& program) {
+  if (job.profile->flat_units) return {RootOf(groups, program).all};
+  std::vector<int64_t> parts;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const bool end = program.blocks[i].kind != BlockKind::kLayer;
+    if (end && groups[i].all > 0) parts.push_back(groups[i].all);
+  }
+  return parts;
+}
+
 // FSDP1's goes behind the flat gradient that is made of it, FSDP2's before what is reduced is made.
 // Source: torch/distributed/fsdp/_runtime_utils.py, _post_backward_hook;
 // _fully_shard/_fsdp_param_group.py, post_backward.
-void HoldRoot(const Job& job, const Elements& root, Block& embedding, Program& program) {
-  if (!job.profile->flat_units) return Hold(job, "gathered.root", root.all, embedding);
-  AddGathered(job, root.all,
+void HoldRoot(const Job& job, const Groups& groups, Block& embedding, Program& program) {
+  if (!job.profile->flat_units) {
+    for (const int64_t part : PartsOf(job, groups, program)) {
+      Hold(job, "gathered.root", part, embedding);
+    }
+    return;
+  }
+  AddGathered(job, RootOf(groups, program).all,
               {.name = "gathered.root",
                .place = Place::kEverywhere,
                .until_reduced = true,
@@ -486,7 +503,7 @@ void AddRootGroup(const Job& job, const Elements& layer, const Groups& groups, P
       AddHeadGradients(job, groups[i], program);
       continue;
     }
-    if (GoesInBackward(job)) HoldRoot(job, root, block, program);
+    if (GoesInBackward(job)) HoldRoot(job, groups, block, program);
     AddReduce(job, block, root.trained);
     if (job.profile->flat_units) continue;  // a view of what is gathered
     AddRootGather(job, root, block);
@@ -495,14 +512,20 @@ void AddRootGroup(const Job& job, const Elements& layer, const Groups& groups, P
 
 // Of the root group the head's block has what stands while its layers run, and where backward
 // comes to them the buffer that is gathered into; then the last layer is on its way.
-void GatherAgain(const Job& job, const Elements& layer, int64_t elements, Block& head) {
-  const TensorId root = AddFlat(job, "gathered.root", elements, Stream::kCompute, head);
+void GatherAgain(const Job& job, const Elements& layer, const std::vector<int64_t>& parts,
+                 Block& head) {
+  Ids root;
+  int64_t elements = 0;
+  for (const int64_t part : parts) {
+    root.Add(AddFlat(job, "gathered.root", part, Stream::kCompute, head));
+    elements = Add(elements, part);
+  }
   const TensorId output = AddFlat(job, "gather.output", elements, Stream::kAllGather, head);
   const TensorId next = AddFlat(job, "gather.output", layer.all, Stream::kAllGather, head);
   const size_t last = LastProduct(head);
   for (size_t i = 0; i <= last; ++i) {
-    head.ops[i].forward_temporaries.Add(root);
-    head.ops[i].backward_temporaries.Add(root);
+    for (const TensorId part : root) head.ops[i].forward_temporaries.Add(part);
+    for (const TensorId part : root) head.ops[i].backward_temporaries.Add(part);
     head.ops[i].backward_temporaries.Add(next);
   }
   const TensorId made = head.ops[last].outputs.ids[0];
@@ -512,12 +535,13 @@ void GatherAgain(const Job& job, const Elements& layer, int64_t elements, Block&
     head.ops[i].inputs.Replace(made, seen);
     head.ops[i].saved.Replace(made, seen);
   }
-  InsertOp(head, last + 1,
-           {.name = "gathered.root",
-            .inputs = {made},
-            .outputs = {seen},
-            .backward_temporaries = {output, root},
-            .input_gradient = InputGradient::kShared});
+  Op gathers{.name = "gathered.root",
+             .inputs = {made},
+             .outputs = {seen},
+             .backward_temporaries = {output},
+             .input_gradient = InputGradient::kShared};
+  for (const TensorId part : root) gathers.backward_temporaries.Add(part);
+  InsertOp(head, last + 1, gathers);
 }
 
 // A root group that goes when the model's forward is over, and is gathered again behind the loss's
@@ -528,16 +552,18 @@ void AddReshardedRoot(const Job& job, const Elements& layer, const Groups& group
   constexpr Alive kInLayers = During(Phase::kForward, Phase::kForward, true, true) |
                               During(Phase::kBackward, Phase::kBackward, true, true);
   const Elements root = RootOf(groups, program);
+  const std::vector<int64_t> parts = PartsOf(job, groups, program);
   AddGathered(job, root.all,
               {.name = "gathered.root",
                .place = Place::kEverywhere,
+               .buffers = job.model->tied_embeddings ? 1 : static_cast<int64_t>(parts.size()),
                .until_reduced = GoesInBackward(job),
                .alive = kInLayers},
               program);
   for (size_t i = 0; i < groups.size(); ++i) {
     Block& block = program.blocks[i];
     if (block.kind == BlockKind::kHead) {
-      GatherAgain(job, layer, root.all, block);
+      GatherAgain(job, layer, parts, block);
       AddHeadGradients(job, groups[i], program);
     } else if (block.kind == BlockKind::kEmbedding) {
       AddReduce(job, block, root.trained);

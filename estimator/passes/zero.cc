@@ -367,7 +367,7 @@ void AddGradientsToHost(const Job& job, Program& program) {
 void OffloadOptimizer(const Job& job, Program& program) {
   const auto stays = [&job](const State& state) {
     const bool gradient = state.part == Part::kGradients || state.part == Part::kGradientSums;
-    const bool of_step = IsOfStep(state) || state.alive == kOptimizerPhase;
+    const bool of_step = IsOfStep(state) || (state.alive | state.in_passing) == kOptimizerPhase;
     const bool norm = state.alive == kReductionPhase && job.zero_stage == 2;
     return !IsState(state) && !gradient && !of_step && !norm;
   };

@@ -6,6 +6,7 @@
 #include <utility>
 #include <variant>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "estimator/job/fields.h"
@@ -34,7 +35,7 @@ struct Show {
   }
   template <typename Value>
   std::string operator()(const std::vector<Value>* value) const {
-    return value->empty() ? "unset" : absl::StrJoin(*value, ", ");
+    return value->empty() ? "none" : absl::StrJoin(*value, ", ");
   }
 };
 
@@ -65,8 +66,10 @@ class Remedies {
   // does. What it has otherwise is put behind `changes`.
   std::optional<RecommendSpec> FirstOf(std::vector<JobSpec> jobs,
                                        std::vector<Change>& changes) const;
-  std::vector<JobSpec> Adapted(AdapterMethod method) const;
-  // Whether the request lets all of that change, but for what `changes` say of themselves.
+  std::vector<JobSpec> Adapted(AdapterMethod method, const PrecisionSpec& precision) const;
+  std::vector<PrecisionSpec> Precisions() const;
+  // Whether the request lets all of that change, but for what `changes` say of themselves: what
+  // lies in the section of the first of these need not be named.
   bool AddDifferences(JobSpec job, std::vector<Change>& changes) const;
 
   // What would be another training is offered where the request allows it by name.
@@ -130,6 +133,8 @@ bool Remedies::Try(RecommendSpec changed, std::vector<Change> changes, absl::str
 bool Remedies::AddDifferences(JobSpec job, std::vector<Change>& changes) const {
   JobSpec own = request_.spec.job;
   const size_t said = changes.size();
+  const absl::string_view main = changes.front().field;
+  const absl::string_view section = main.substr(0, main.rfind('.') + 1);
   for (const FieldRow& row : kFieldRows) {
     if (row.place == nullptr) continue;
     const std::string from = std::visit(Show(), row.place(own));
@@ -137,7 +142,9 @@ bool Remedies::AddDifferences(JobSpec job, std::vector<Change>& changes) const {
     const bool known = std::any_of(changes.begin(), changes.begin() + static_cast<ptrdiff_t>(said),
                                    [&](const Change& change) { return change.field == row.path; });
     if (from == to || known) continue;
-    if (!MayChange(request_.spec, row.path)) return false;
+    const bool within = absl::StartsWith(row.path, section);
+    const bool kept = IsFrozen(request_.spec.frozen, row.path);
+    if (within ? kept : !MayChange(request_.spec, row.path)) return false;
     changes.push_back({row.path, from, to});
   }
   return true;
@@ -293,25 +300,28 @@ void Remedies::TrySmallerStates() {
   }
 }
 
-// Beside all products, as recipes have it, or those of attention alone; in the job's own precision,
-// or the next that is modelled with adapters.
-std::vector<JobSpec> Remedies::Adapted(AdapterMethod method) const {
-  const JobSpec& own = request_.spec.job;
-  const bool buckets = request_.job->profile->sharding == Sharding::kBuckets;
-  PrecisionSpec usual;
-  usual.preset = buckets ? "bf16-autocast" : "bf16-mixed";
-  PrecisionSpec kept = own.training.precision;
-  kept.preset = usual.preset;
+// Beside all products, as recipes have it, or those of attention alone.
+std::vector<JobSpec> Remedies::Adapted(AdapterMethod method, const PrecisionSpec& precision) const {
   std::vector<JobSpec> jobs;
-  for (const PrecisionSpec& precision : {own.training.precision, kept, usual}) {
-    for (const char* targets : {"all-linear", "attention"}) {
-      JobSpec& job = jobs.emplace_back(own);
-      job.training.precision = precision;
-      job.training.adapter.method = std::string(NameOf(method, kAdapterMethods));
-      job.training.adapter.target_modules = {targets};
-    }
+  for (const char* targets : {"all-linear", "attention"}) {
+    JobSpec& job = jobs.emplace_back(request_.spec.job);
+    job.training.precision = precision;
+    job.training.adapter.method = std::string(NameOf(method, kAdapterMethods));
+    job.training.adapter.target_modules = {targets};
   }
   return jobs;
+}
+
+// In the job's own precision, or the next that is modelled with adapters: that with what else the
+// job says of dtypes, or without.
+std::vector<PrecisionSpec> Remedies::Precisions() const {
+  const bool buckets = request_.job->profile->sharding == Sharding::kBuckets;
+  const PrecisionSpec& own = request_.spec.job.training.precision;
+  PrecisionSpec usual;
+  usual.preset = buckets ? "bf16-autocast" : "bf16-mixed";
+  PrecisionSpec kept = own;
+  kept.preset = usual.preset;
+  return {own, kept, usual};
 }
 
 void Remedies::TryAdapters() {
@@ -321,13 +331,16 @@ void Remedies::TryAdapters() {
   constexpr AdapterMethod kMethods[] = {AdapterMethod::kLora, AdapterMethod::kQlora};
   for (const AdapterMethod method : kMethods) {
     if (!job.capabilities.Has(AbilityOf(method))) continue;
-    std::vector<Change> changes{{field, "none", std::string(NameOf(method, kAdapterMethods))}};
-    std::optional<RecommendSpec> other = FirstOf(Adapted(method), changes);
-    const bool fits =
-        other.has_value() &&
-        Try(*std::move(other), std::move(changes),
-            "small matrices beside frozen weights are trained, which is another training");
-    if (fits) return;
+    size_t tried = 0;  // changes; more of them are another job
+    for (const PrecisionSpec& precision : Precisions()) {
+      std::vector<Change> changes{{field, "none", std::string(NameOf(method, kAdapterMethods))}};
+      std::optional<RecommendSpec> other = FirstOf(Adapted(method, precision), changes);
+      if (!other.has_value() || changes.size() == std::exchange(tried, changes.size())) continue;
+      const bool fits =
+          Try(*std::move(other), std::move(changes),
+              "small matrices beside frozen weights are trained, which is another training");
+      if (fits) return;
+    }
   }
 }
 

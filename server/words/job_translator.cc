@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "estimator/job/fields.h"
 #include "server/wire/field_value.h"
 #include "server/wire/shorten.h"
 #include "server/words/flag_fields.h"
@@ -105,7 +106,18 @@ bool SaysNothing(const FieldSynonym& row, const std::string& text) {
   if (row.reading != WordReading::kSame) return true;
   std::string proper;
   const FieldDescriptor* const field = FieldAt(row.field, &proper);
-  return field != nullptr && field->cpp_type() == FieldDescriptor::CPPTYPE_INT64;
+  return field != nullptr && field->cpp_type() != FieldDescriptor::CPPTYPE_STRING;
+}
+
+// Whether two values of a field are one: of words in any case, and of true in any spelling.
+bool IsSame(absl::string_view path, const std::string& one, const std::string& other) {
+  const auto read = [path](const std::string& text) {
+    const ValueSynonym* const row = FindValueSynonym(path, text, {});
+    const std::optional<bool> truth = ReadSwitch(text);
+    if (row != nullptr) return std::string(row->value);
+    return truth.has_value() ? absl::StrCat(*truth) : absl::AsciiStrToLower(text);
+  };
+  return read(one) == read(other);
 }
 
 // What a row says of a field whose values are words, or true and false.
@@ -267,7 +279,13 @@ bool JobTranslator::MoveSynonym(const FieldSynonym& row, const std::string& path
   }
   std::string text = node.Scalar();
   if (SaysNothing(row, text)) return true;
-  const bool written_size = row.reading == WordReading::kSame || row.reading == WordReading::kGpus;
+  if (row.reading == WordReading::kBits && (text == "4" || text == "8")) {
+    const FieldSynonym* const bits = FindFieldSynonym(absl::StrCat("load-in-", text, "bit"));
+    truths_.push_back({bits, path, text, in_settings_});
+    return true;
+  }
+  const bool written_size = row.reading == WordReading::kSame ||
+                            row.reading == WordReading::kGpus || row.reading == WordReading::kBits;
   if (IsBoolean(row.reading)) {
     const std::optional<bool> on = ReadSwitch(text);
     if (!on.has_value() && text != row.on) {
@@ -337,7 +355,7 @@ void JobTranslator::Place(const Moved& moved, YAML::Node* root) {
   for (const auto& pair : at) {  // two words may say the same
     const bool same = pair.first.IsScalar() && pair.second.IsScalar() && value.IsScalar() &&
                       NormalizedName(pair.first.Scalar()) == NormalizedName(names.back()) &&
-                      absl::EqualsIgnoreCase(pair.second.Scalar(), value.Scalar());
+                      IsSame(moved.field, pair.second.Scalar(), value.Scalar());
     if (same) return;
   }
   at.force_insert(names.back(), value);
@@ -366,7 +384,12 @@ std::optional<JobSetting> JobTranslator::Resolve(const std::string& path,
   if (field != nullptr && IsSection(*field)) {
     const absl::string_view text = absl::StripLeadingAsciiWhitespace(value);
     const std::string below = ShorthandOf(*field->message_type(), value);
-    if (below.empty() || absl::StartsWith(text, "{")) return JobSetting{path, value};
+    const bool word = !below.empty() && !absl::StartsWith(text, "{");
+    for (const absl::string_view at : FieldPaths()) {  // else all of it, or none
+      if (!word && absl::StartsWith(at, absl::StrCat(proper, "."))) set_.emplace(at);
+    }
+    if (!word) return JobSetting{path, value};
+    set_.insert(Join(proper, below));
     return JobSetting{Join(path, below), value};
   }
   const size_t before = violations_.size();
@@ -445,21 +468,21 @@ void JobTranslator::FillNotes(const v1::Job& job) {
   read_ = std::move(filled);
 }
 
-// What is true decides of a field that other words may say.
+// What is true decides of a field that other words may say; a setting stands before a file.
 void JobTranslator::Settle(const Truth& truth, v1::Job* job) {
   const FieldSynonym& row = *truth.row;
   const std::string path(row.field);
-  const bool said_later = set_.contains(path) && !truth.by_setting;  // before a file
+  const bool said_later = set_.contains(path) && !truth.by_setting;
+  const bool overrides = truth.by_setting && !set_.contains(path);
   const JobField found = FindJobField(path, job);
   const Reflection& reflection = *found.message->GetReflection();
   const std::string own = reflection.GetString(*found.message, found.field);
   const bool refines = row.reading == WordReading::kRefined;
-  if (own == row.on || said_later) return;
-  if (!refines && HasWord(row.off, own)) return;
-  const bool overrides = !refines && truth.by_setting && !set_.contains(path);
+  if (own == row.on || said_later || (!refines && HasWord(row.off, own))) return;
   if (own.empty() || overrides || (refines && own == row.off)) {
     reflection.SetString(found.message, found.field, std::string(row.on));
-    return Note(path, LastName(truth.path), truth.text);
+    Note(path, LastName(truth.path), truth.text);
+    return TranslateWords(path, job);
   }
   Fail(truth.path, truth.text, absl::StrCat("is ", path, " ", row.on, ", which is ", own, " here"),
        ViolationCode::kConflict);

@@ -22,6 +22,7 @@ Gpu MakeGpu(const char* id, GpuArchitecture architecture, int64_t gib, bool nvsw
   gpu.driver_memory_bytes = (gib << 30) + (int64_t{512} << 20);
   gpu.runtime_memory_bytes = gib << 30;
   gpu.nvswitch = nvswitch;
+  gpu.interconnect = nvswitch ? "nvlink" : "pcie";
   gpu.memory_bandwidth_bytes_per_second = 2'000'000'000'000;
   gpu.interconnect_bytes_per_second = 300'000'000'000;
   gpu.network_bytes_per_second = 25'000'000'000;

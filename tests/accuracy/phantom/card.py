@@ -46,8 +46,12 @@ def known_rows():
 
 
 def run(row):
-    """What the hook wrote; the end of what the program said, where it failed."""
-    folder = pathlib.Path(tempfile.mkdtemp())
+    """The row, with what the hook wrote; with the end of what was said, where it failed."""
+    with tempfile.TemporaryDirectory() as folder:
+        return row, run_in(pathlib.Path(folder), row)
+
+
+def run_in(folder, row):
     (folder / "row.json").write_text(json.dumps(row), encoding="utf-8")
     (folder / "results").mkdir()
     environment = {
@@ -65,7 +69,7 @@ def run(row):
         error = f"longer than {MOST_SECONDS} s"
     answers = [json.loads(path.read_text()) for path in (folder / "results").glob("*.json")]
     answers = [answer for answer in answers if answer.get("steps")]
-    return row, answers[0] if answers else {"error": error}
+    return answers[0] if answers else {"error": error}
 
 
 def rows_of(row, answer, gpu, alone):

@@ -161,6 +161,11 @@ const Same kSame[] = {
      "{training: {adapter: {method: qlora, rank: 16}, quantization: {format: nf4}}}"},
     {"a format beside its bits", "{load_in_4bit: true, bnb_4bit_quant_type: fp4, use_peft: true}",
      "{training: {adapter: {method: lora}, quantization: {format: fp4}}}"},
+    {"bits beside a format",
+     "{quantization_bit: 4, bnb_4bit_quant_type: fp4, precision: bf16-pure, bf16: true}",
+     "{training: {quantization: {format: fp4}, precision: {preset: bf16-pure}}}"},
+    {"eight bits", "{quant_bits: 8, use_liger_kernel: true, enable_liger_kernel: yes}",
+     "{training: {quantization: {format: int8}}, runtime: {liger_kernel: true}}"},
     {"the same twice", "{peft_type: LORA, adapter: lora, use_peft: true, lora: true}",
      "{training: {adapter: {method: lora}}}"},
     {"LoRA that is DoRA", "{adapter: lora, peft_use_dora: true}",
@@ -331,6 +336,9 @@ TEST_F(JobTranslatorTest, SettingsStandBeforeAFile) {
   };
   EXPECT_EQ(method("{adapter: lora}", {{"use-dora", "true"}}), "dora");
   EXPECT_EQ(method("{use_dora: true}", {{"training.adapter.method", "lora"}}), "lora");
+  EXPECT_EQ(method("{use_dora: true}", {{"training.adapter", "lora"}}), "lora");
+  EXPECT_EQ(method("{use_dora: true}", {{"training.adapter", "{method: lora}"}}), "lora");
+  EXPECT_EQ(method("{adapter: qlora}", {{"use-dora", "true"}}), "dora");
   EXPECT_EQ(Read("{quantization: int8}", {{"load-in-4bit", "true"}})
                 .job.training()
                 .quantization()

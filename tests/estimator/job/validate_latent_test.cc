@@ -137,6 +137,8 @@ TEST(ValidateLatentTest, TheKernelIsOneThatTakesTheHeads) {
   const JobSpec torch = Job();
   EXPECT_EQ(KernelOf(torch, 192, 128, kHopper), AttentionKernel::kCudnn);
   EXPECT_EQ(KernelOf(torch, 256, 192, kHopper), AttentionKernel::kMemoryEfficient);
+  EXPECT_EQ(KernelOf(torch, 200, 64, kHopper), AttentionKernel::kMemoryEfficient);
+  EXPECT_EQ(KernelOf(torch, 192, 128, "b200-180gb"), AttentionKernel::kCudnn);
   EXPECT_EQ(KernelOf(torch, 192, 128, kAmpere), AttentionKernel::kMemoryEfficient);
   JobSpec before = torch;
   before.runtime.versions["torch"] = "2.10";

@@ -407,6 +407,11 @@ TEST(ZeroTest, DeepSpeedsOffloadedOptimizerIsTheHosts) {
   EXPECT_EQ(FindState(program, "step.gradients"), nullptr);
   EXPECT_EQ(FindState(program, "step.gradients.fp32"), nullptr);
   EXPECT_NE(FindState(program, "weights"), nullptr);
+  JobSpec loops = job;
+  loops.training.optimizer.implementation = "foreach";
+  for (const State& state : Sharded(loops).states) {
+    EXPECT_EQ(state.in_passing & kOptimizerPhase, 0) << state.name << ": the step is the host's";
+  }
   job.runtime.offload_parameters = true;
   EXPECT_EQ(FindState(Sharded(job), "weights"), nullptr);
   EXPECT_EQ(Sharded(job).host_states.size(), 6u);

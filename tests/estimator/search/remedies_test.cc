@@ -144,6 +144,17 @@ TEST(RemediesTest, AdaptersInAPrecisionThatIsModelledWithThem) {
   EXPECT_EQ(adapter->job.training.precision.preset, "bf16-autocast");
 }
 
+// What lies beside the method in its section need not be named.
+TEST(RemediesTest, AdaptersWhereTheMethodAloneIsAllowed) {
+  for (const char* field : {"training.adapter", "training.adapter.method"}) {
+    RecommendSpec spec = Allowing({field});
+    spec.job.training.precision.preset = "bf16-pure";
+    EXPECT_THAT(GivenUp(RemediesOf(spec)), Contains("training.adapter.method")) << field;
+    spec.frozen.emplace_back("training.adapter.target_modules");
+    EXPECT_THAT(GivenUp(RemediesOf(spec)), Not(Contains("training.adapter.method"))) << field;
+  }
+}
+
 // The job's own precision stays where adapters are modelled in it.
 TEST(RemediesTest, AdaptersLeaveThePrecisionThatTheyMayHave) {
   for (const char* preset : {"bf16-pure", "bf16-autocast"}) {
