@@ -124,6 +124,15 @@ TEST(CatalogTest, EveryGpuIsPlausible) {
   }
 }
 
+// Those of data centres have NVLink, by which kernels are chosen (validate_latent.cc,
+// PrefersCudnn).
+TEST(CatalogTest, WorkstationsBlackwellsHaveNoNvlink) {
+  for (const auto& [id, gpu] : LoadCatalog().gpus) {
+    if (gpu.architecture != GpuArchitecture::kBlackwell) continue;
+    EXPECT_EQ(absl::StartsWith(gpu.interconnect, "nvlink"), !absl::StartsWith(id, "rtx-")) << id;
+  }
+}
+
 TEST(CatalogTest, AClustersOwnNamesAreMapped) {
   const std::map<std::string, std::string> names = {
       {"h100", "h100-80gb-sxm"},
