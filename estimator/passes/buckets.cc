@@ -75,9 +75,17 @@ class Shares {
   std::vector<Place> places_;
 };
 
+// Of what is sent: flattened, and that in another dtype. Units: bytes.
+struct Copies {
+  int64_t flat = 0;
+  int64_t cast = 0;
+
+  int64_t Sum() const { return Add(flat, cast); }
+};
+
 // What is sent before a gradient finds room. Units: bytes.
 struct Sent {
-  int64_t copies = 0;     // of it, flattened or in another dtype, at once
+  Copies copies{};        // of it, at once
   int64_t widened = 0;    // of the first rank's, a piece to be summed up
   int64_t bucket = 0;     // copied to the bucket, from where it was
   int64_t large = 0;      // of a gradient that is too large for it
@@ -114,7 +122,7 @@ class Bucket {
   Sent Send() {
     const bool large = elements_ > room_;
     const int64_t bytes = Bytes(gradient_, elements_);
-    const Sent sent{.copies = large ? CopiesOf(id_) : Copies(pieces_, elements_),
+    const Sent sent{.copies = large ? CopiesOfLarge(id_) : CopiesOf(pieces_, elements_),
                     .widened = reduce_ != sum_ ? Bytes(sum_, own_) : 0,
                     .bucket = large ? 0 : bytes,
                     .large = large ? bytes : 0,
@@ -125,14 +133,14 @@ class Bucket {
 
  private:
   // One piece is sent from where it is.
-  int64_t Copies(int64_t pieces, int64_t elements) const {
-    const int64_t flat = pieces > 1 ? Bytes(gradient_, elements) : 0;
-    return Add(flat, reduce_ != gradient_ ? Bytes(reduce_, elements) : 0);
+  Copies CopiesOf(int64_t pieces, int64_t elements) const {
+    return {.flat = pieces > 1 ? Bytes(gradient_, elements) : 0,
+            .cast = reduce_ != gradient_ ? Bytes(reduce_, elements) : 0};
   }
 
   // Of a gradient alone, the most of one call: pieces of shares, until there are enough.
-  int64_t CopiesOf(size_t id) const {
-    int64_t most = 0;
+  Copies CopiesOfLarge(size_t id) const {
+    Copies most;
     int64_t elements = 0;
     int64_t pieces = 0;
     for (int64_t at = shares_.Begin(id); at < shares_.End(id);) {
@@ -142,7 +150,8 @@ class Bucket {
       ++pieces;
       at = end;
       if (elements <= room_ && at < shares_.End(id)) continue;
-      most = std::max(most, Copies(pieces, elements));
+      const Copies copies = CopiesOf(pieces, elements);
+      if (copies.Sum() > most.Sum()) most = copies;
       elements = pieces = 0;
     }
     return most;
@@ -220,10 +229,11 @@ class Sender {
   }
 
   // Of moments of a turn the one with most is told.
-  static void Raise(GatherTurn& turn, int64_t gradients, int64_t flat) {
-    const int64_t most = Add(gradients, flat);
+  static void Raise(GatherTurn& turn, int64_t gradients, const Copies& copies) {
+    const int64_t most = Add(gradients, copies.Sum());
     if (most <= Add(turn.gradient_bytes, turn.flat_behind_bytes)) return;
-    turn.flat_behind_bytes = std::min(most, flat);
+    turn.flat_behind_bytes = std::min(most, copies.Sum());
+    turn.flat_cast_bytes = std::min(turn.flat_behind_bytes, copies.cast);
     turn.gradient_bytes = most - turn.flat_behind_bytes;
   }
 
@@ -236,11 +246,11 @@ class Sender {
     const bool stays = sent.of_first ? SumsShare(job_) : job_.zero_stage == 1;
     const int64_t there = Add(at.kept_bytes, Add(sent.large, next));
     if (SumsShare(job_)) {
-      Raise(at, Add(there, made), Add(sent.copies, sent.widened));
+      Raise(at, Add(there, made), {sent.copies.flat, Add(sent.copies.cast, sent.widened)});
     } else {
       Raise(at, there, sent.copies);
-      Raise(at, Add(there, made), 0);
-      if (made > 0) at.flat_first_bytes = std::min(sent.copies, made);
+      Raise(at, Add(there, made), {});
+      if (made > 0) at.flat_first_bytes = std::min(sent.copies.Sum(), made);
     }
     at.kept_bytes = Add(at.kept_bytes, Add(made, stays ? sent.large : 0));
   }
@@ -249,11 +259,15 @@ class Sender {
   void SendBehind() {
     const Sent sent = bucket_.Send();
     gone_bytes_ = Add(gone_bytes_, sent.bucket);
-    sent_.flat_bytes = std::max(sent_.flat_bytes, std::min(sent.copies, gone_bytes_));
+    const int64_t copies = std::min(sent.copies.Sum(), gone_bytes_);
+    if (copies > Add(sent_.flat_bytes, sent_.cast_bytes)) {
+      sent_.cast_bytes = std::min(sent.copies.cast, copies);
+      sent_.flat_bytes = copies - sent_.cast_bytes;
+    }
     const int64_t before = kept_ ? sent_.first_bytes : 0;
     GatherTurn& last = sent_.turns.backward.front();
     Raise(last, before - gone_bytes_, sent.copies);
-    Raise(last, Add(before, Made(sent)) - gone_bytes_, 0);
+    Raise(last, Add(before, Made(sent)) - gone_bytes_, {});
     if (sent.of_first) gone_bytes_ = Add(gone_bytes_, sent.large);
   }
 

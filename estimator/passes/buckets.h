@@ -20,8 +20,10 @@ struct SentGradients {
   // What ranks keep of gradients that are sent: the first rank, and the one with most.
   int64_t first_bytes = 0;
   int64_t most_bytes = 0;
-  // Of what is sent behind backward the most that is flattened in the room of gradients that went.
+  // Of what is sent behind backward the most that is copied in the room of gradients that went:
+  // flattened, and that in another dtype.
   int64_t flat_bytes = 0;
+  int64_t cast_bytes = 0;
 };
 
 // Returns what is sent of a micro-batch's gradients. A bucket is flattened where its gradients are

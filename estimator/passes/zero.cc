@@ -257,8 +257,10 @@ void SendBehindBackward(const Job& job, Program& program) {
     state.alive = 0;
     state.adds_up = job.micro_batch_count > 1;
   }
-  AddBytes(program, "reduce.flat", program.gathers.flat_stream, sent.flat_bytes, 0);
-  program.states.back().in_passing = kReductionPhase;
+  for (const int64_t bytes : {sent.flat_bytes, sent.cast_bytes}) {
+    AddBytes(program, "reduce.flat", program.gathers.flat_stream, bytes, 0);
+    program.states.back().in_passing = kReductionPhase;
+  }
   AddPartition(job, Phase::kGradientReduction, sent.first_bytes, program);
 }
 

@@ -354,6 +354,7 @@ struct GatherTurn {
   int64_t rest = 0;
   int64_t flat_bytes = 0;
   int64_t flat_behind_bytes = 0;
+  int64_t flat_cast_bytes = 0;   // of these, in another dtype: a tensor of its own
   int64_t gradient_bytes = 0;    // beside what is flat behind it
   int64_t flat_first_bytes = 0;  // behind it too, and gone before there is what is kept: no more
   int64_t kept_bytes = 0;

@@ -189,11 +189,12 @@ void StageStates::Enter(Phase phase, bool first_step) {
 
 // What is there once gradients are gone, and is gone before all else is made.
 void StageStates::PassBy(Alive now) {
+  std::vector<size_t> passing;
   for (size_t i = 0; i < made_.size(); ++i) {
-    if (made_[i] || (program_.states[i].in_passing & now) == 0) continue;
-    Make(i);
-    End(i);
+    if (!made_[i] && (program_.states[i].in_passing & now) != 0) passing.push_back(i);
   }
+  for (const size_t i : passing) Make(i);
+  for (const size_t i : passing) End(i);
 }
 
 // What is alive `now` and `then`, where it is not there yet: the step's temporaries, or all others.

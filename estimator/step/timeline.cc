@@ -518,7 +518,9 @@ void Unroller::SendGradients(const GatherTurn& turn) {
     writer_.Release(Flatten(std::min(turn.flat_first_bytes, turn.kept_bytes)));
     sent_.push_back(Keep("gradients.sent", turn.kept_bytes));
   }
-  writer_.Release(Flatten(turn.flat_behind_bytes));
+  const int32_t flat = Flatten(turn.flat_behind_bytes - turn.flat_cast_bytes);
+  writer_.Release(Flatten(turn.flat_cast_bytes));
+  writer_.Release(flat);
   writer_.Release(gradients);
   if (!among) sent_.push_back(Keep("gradients.sent", turn.kept_bytes));
 }

@@ -117,6 +117,20 @@ TEST(BucketsTest, WhatIsFlattenedFirstIsTold) {
   EXPECT_EQ(behind.flat_bytes, 2 * kAll);
 }
 
+// A flat copy is there while it is cast, each a tensor of its own; behind backward that of less
+// room than went is told.
+TEST(BucketsTest, WhatIsCastIsBesideTheFlatCopy) {
+  JobSpec job = Job(2, kLarge);
+  job.training.precision.reduce_dtype = "fp32";
+  const SentGradients sent = Sent(job);
+  EXPECT_EQ(Last(sent).flat_behind_bytes, 2 * kAll + 4 * kAll);
+  EXPECT_EQ(Last(sent).flat_cast_bytes, 4 * kAll);
+  const SentGradients behind = Sent(job, Sending::kBehind);
+  EXPECT_EQ(behind.flat_bytes + behind.cast_bytes, 2 * kAll) << "in the room of what went";
+  EXPECT_EQ(behind.cast_bytes, 2 * kAll);
+  EXPECT_EQ(Sent(Job(2, kLarge), Sending::kBehind).cast_bytes, 0);
+}
+
 // A table that the head reads too is sent with the embedding.
 TEST(BucketsTest, ASharedTableIsSentOnce) {
   JobSpec job = Job(2, kLarge);

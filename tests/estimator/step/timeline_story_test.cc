@@ -69,20 +69,24 @@ void FlattenForTheStep(Program& program) {
   program.states.back().alive = 0;
   State flat = OfStep("flat", Part::kOther, 0);
   flat.in_passing = kReductionPhase;
+  State cast = OfStep("cast", Part::kOther, 0);
+  cast.in_passing = kReductionPhase;
   State share = OfStep("share", Part::kStepGradients, kOptimizerPhase);
   share.until_temporaries = true;
   State own = OfStep("own", Part::kStepTemporaries, 0);
   own.in_passing = kOptimizerPhase;
-  for (const State& state : {flat, own, share}) program.states.push_back(state);
+  for (const State& state : {flat, cast, own, share}) program.states.push_back(state);
 }
 
-// A bucket is flattened before there is what is kept of it.
+// A bucket is flattened before there is what is kept of it; another beside its cast.
 void SendInTurns(Program& program) {
   KeepGradients(program);
   GatherTurn sent;
   sent.gradient_bytes = 30;
   sent.kept_bytes = 20;
   sent.flat_first_bytes = 12;
+  sent.flat_behind_bytes = 9;
+  sent.flat_cast_bytes = 6;
   program.gathers.forward.resize(3);
   program.gathers.backward.resize(3);
   program.gathers.backward.front() = sent;
@@ -180,7 +184,7 @@ const Story kStories[] = {
      "loss: +l +loss -loss +l.gradient -l +h.gradient -l.gradient -y@0\n"
      "backward: +a.gradient@0 -h.gradient -a@0 +x.gradient@0 +w.gradient@0 -a.gradient@0 -e "
      "-x.gradient@0 -tokens -w.gradient@0\n"
-     "reduction: +flat -flat\n"
+     "reduction: +flat +cast -flat -cast\n"
      "optimizer: +share -share +own\n"
      "end: -own"},
     {"a bucket is flattened before there is what is kept of it", 1, SendInTurns, 0, 2,
@@ -188,7 +192,7 @@ const Story kStories[] = {
      "loss: +l +loss -loss +l.gradient -l +h.gradient -l.gradient -y@0\n"
      "backward: +a.gradient@0 -h.gradient -a@0 +x.gradient@0 +w.gradient@0 -a.gradient@0 -e "
      "-x.gradient@0 -tokens +gradients.sent +reduce.flat -reduce.flat +gradients.sent "
-     "-gradients.sent -gradients.sent\n"
+     "+reduce.flat +reduce.flat -reduce.flat -reduce.flat -gradients.sent -gradients.sent\n"
      "reduction:\n"
      "optimizer:\n"
      "end: -w.gradient@0"},
