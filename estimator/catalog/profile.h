@@ -205,6 +205,9 @@ struct Profile {
   absl::string_view trainer_name;
   absl::string_view trainer_era;  // for people
   absl::string_view trainer_source;
+
+  // As FSDP2 does: a unit keeps a tensor for each of its parameters.
+  constexpr bool ShardsEachParameter() const { return sharding == Sharding::kUnits && !flat_units; }
 };
 
 // Stands for a framework that is not known: it has everything, so that checks

@@ -49,9 +49,9 @@ void ReadDouble(const QuantizationSpec& spec, Check& check, Job& job) {
 // Source: accelerate utils/fsdp_utils.py, fsdp2_prepare_model (incompatible_params4bit).
 void CheckLeftOut(Check& check, const Job& job) {
   const Profile& profile = *job.profile;
-  const bool flat = profile.sharding != Sharding::kUnits || profile.flat_units;
-  if (flat || profile.composed_dequantization) return;  // torchao's tensors shard themselves
-  constexpr int kIgnoresParameters = 2007;              // torch 2.7
+  const bool shards_itself = profile.composed_dequantization;  // torchao's tensors
+  if (!profile.ShardsEachParameter() || shards_itself) return;
+  constexpr int kIgnoresParameters = 2007;  // torch 2.7
   if (!profile.accelerate) {
     const absl::string_view trainer = NameOf(profile.trainer, kTrainers);
     check.Fail("runtime.trainer", trainer.empty() ? "unset" : trainer,

@@ -89,8 +89,8 @@ bool MovesNoByte(absl::string_view field, const std::optional<std::string>& name
 void AdaptPrecision(Check& check, Job& job) {
   Adapter& adapter = *job.adapter;
   Precision& precision = job.precision;
-  const bool units = job.profile->sharding == Sharding::kUnits && !job.profile->flat_units;
-  const bool as_loaded = job.quantization.has_value() && job.profile->accelerate && units;
+  const bool as_loaded =
+      job.quantization.has_value() && job.profile->accelerate && job.profile->ShardsEachParameter();
   if (as_loaded && adapter.dtype == precision.parameter) precision.master = DType::kNone;
   if (adapter.dtype == DType::kNone) {
     const bool masters = precision.master != DType::kNone;
@@ -256,7 +256,7 @@ void CheckStates(const std::optional<std::string>& states, Check& check, Job& jo
 bool Has(const Job& job, OptimizerImplementation implementation) {
   const OptimizerRow& row = RowOf(job.optimizer);
   const bool fused = implementation == OptimizerImplementation::kFused;
-  const bool dtensors = job.profile->sharding == Sharding::kUnits && !job.profile->flat_units;
+  const bool dtensors = job.profile->ShardsEachParameter();
   if (fused && row.fused_is_bitsandbytes && dtensors) return false;
   return job.paged_states ? fused : row.Has(implementation);
 }

@@ -556,6 +556,7 @@ void AddReshardedRoot(const Job& job, const Elements& layer, const Groups& group
   AddGathered(job, root.all,
               {.name = "gathered.root",
                .place = Place::kEverywhere,
+               // Buffers are of one size, and a shared table is all but the norm.
                .buffers = job.model->tied_embeddings ? 1 : static_cast<int64_t>(parts.size()),
                .until_reduced = GoesInBackward(job),
                .alive = kInLayers},

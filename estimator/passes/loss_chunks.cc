@@ -78,8 +78,7 @@ Program ApplyLossChunks(const ValidJob& job, Program program) {
                              .forward = {Bytes(DType::kFp32, hidden.Elements()), 0},
                              .backward = {Bytes(DType::kFp32, hidden.Elements()), 0}});
     HoldLogits(block);
-    const bool units = job->profile->sharding == Sharding::kUnits && !job->profile->flat_units;
-    if (units) SumWeightGradients(*job, block);
+    if (job->profile->ShardsEachParameter()) SumWeightGradients(*job, block);
   }
   return program;
 }
