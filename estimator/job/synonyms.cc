@@ -255,18 +255,15 @@ constexpr FieldSynonym kFieldSynonyms[] = {
 };
 
 constexpr char kPrepareModel[] = "accelerate, accelerator.py, prepare_model";
+constexpr char kPreparing[] = "hf-trainer trl";  // who leaves precision to it
 constexpr char kSharded[] = "fsdp1 fsdp2 deepspeed";
 
 constexpr ValueSynonym kValueSynonyms[] = {
     {kPreset, "bf16", "bf16-pure", "torchtune dtype: bf16", "torchtune"},
-    {kPreset, "bf16", "bf16-autocast", kPrepareModel, "hf-trainer", "", "", "", "ddp"},
-    {kPreset, "bf16", "bf16-autocast", kPrepareModel, "trl", "", "", "", "ddp"},
-    {kPreset, "bf16", "bf16-mixed", kPrepareModel, "hf-trainer", "", "", "", kSharded},
-    {kPreset, "bf16", "bf16-mixed", kPrepareModel, "trl", "", "", "", kSharded},
-    {kPreset, "fp16", "fp16-autocast", kPrepareModel, "hf-trainer", "", "", "", "ddp"},
-    {kPreset, "fp16", "fp16-autocast", kPrepareModel, "trl", "", "", "", "ddp"},
-    {kPreset, "fp16", "fp16-mixed", kPrepareModel, "hf-trainer", "", "", "", kSharded},
-    {kPreset, "fp16", "fp16-mixed", kPrepareModel, "trl", "", "", "", kSharded},
+    {kPreset, "bf16", "bf16-autocast", kPrepareModel, kPreparing, "", "", "", "ddp"},
+    {kPreset, "bf16", "bf16-mixed", kPrepareModel, kPreparing, "", "", "", kSharded},
+    {kPreset, "fp16", "fp16-autocast", kPrepareModel, kPreparing, "", "", "", "ddp"},
+    {kPreset, "fp16", "fp16-mixed", kPrepareModel, kPreparing, "", "", "", kSharded},
     {kPreset, "bf16", "bf16-mixed", "Megatron-LM --bf16, DeepSpeed bf16, FSDP's MixedPrecision", "",
      "", "", kBf16Note},
     {kPreset, "bfloat16", "bf16-mixed", "torchtitan mixed_precision_param", "", "", "", kBf16Note},
@@ -363,8 +360,6 @@ constexpr ViolationCode kNotModelled = ViolationCode::kNotModelled;
 constexpr ViolationCode kAmbiguous = ViolationCode::kAmbiguousName;
 constexpr ViolationCode kNoField = ViolationCode::kUnknownField;
 
-// Of trainers that leave precision to accelerate. Source: accelerate, accelerator.py,
-// prepare_model.
 constexpr char kBf16OfAccelerate[] =
     "is bf16-autocast with ddp, bf16-mixed with FSDP and DeepSpeed, under this trainer";
 constexpr char kFp16OfAccelerate[] =
@@ -487,10 +482,8 @@ constexpr RefusedWord kRefusedWords[] = {
     // Values.
     {kPreset, "fp8", kAmbiguous,
      "may be fp8-mixed (Transformer Engine's products) or fp8-lm (weights and gradients too)"},
-    {kPreset, "bf16", kAmbiguous, kBf16OfAccelerate, "", "hf-trainer"},
-    {kPreset, "bf16", kAmbiguous, kBf16OfAccelerate, "", "trl"},
-    {kPreset, "fp16", kAmbiguous, kFp16OfAccelerate, "", "hf-trainer"},
-    {kPreset, "fp16", kAmbiguous, kFp16OfAccelerate, "", "trl"},
+    {kPreset, "bf16", kAmbiguous, kBf16OfAccelerate, "", kPreparing},
+    {kPreset, "fp16", kAmbiguous, kFp16OfAccelerate, "", kPreparing},
     {kPreset, "amp", kAmbiguous, "may be bf16-autocast or fp16-autocast"},
     {kPreset, "mixed", kAmbiguous, "may be bf16-mixed, fp16-mixed, bf16-autocast or fp16-autocast"},
     {kOptimizer, "adamw-torch-4bit", kNotModelled, kFactoredRule},
@@ -603,8 +596,8 @@ const ValueSynonym* FindValueSynonym(absl::string_view field, absl::string_view 
   for (const ValueSynonym& row : kValueSynonyms) {
     if (row.field != field || row.word != word) continue;
     if (!row.frameworks.empty() && !HasWord(row.frameworks, user.framework)) continue;
-    if (row.trainer == user.trainer) return &row;
-    if (row.trainer.empty()) found = &row;
+    if (HasWord(row.trainers, user.trainer)) return &row;
+    if (row.trainers.empty() && found == nullptr) found = &row;
   }
   return found;
 }
@@ -616,7 +609,7 @@ const RefusedWord* FindRefusedValue(absl::string_view field, absl::string_view v
   const std::string word = NormalizedValue(value);
   for (const RefusedWord& row : kRefusedWords) {
     if (row.field.empty() || row.field != field || row.word != word) continue;
-    if (row.trainer.empty() || row.trainer == user.trainer) return &row;
+    if (row.trainers.empty() || HasWord(row.trainers, user.trainer)) return &row;
   }
   return nullptr;
 }

@@ -66,8 +66,9 @@ struct ValueSynonym {
   absl::string_view word;    // lower case, with dashes
   absl::string_view value;   // the field's own word
   absl::string_view source;  // whose word it is
-  // Counts with this trainer alone; empty: with all that have no row of their own.
-  absl::string_view trainer = "";
+  // Counts with these trainers alone, a blank between; empty: with all that have no row of their
+  // own.
+  absl::string_view trainers = "";
   // What else it says, where the job leaves that open: a field and its value.
   absl::string_view other_field = "";
   absl::string_view other_value = "";
@@ -84,7 +85,8 @@ struct RefusedWord {
   ViolationCode code;
   absl::string_view rule;
   absl::string_view neutral = "";  // a value of the name that asks for nothing
-  absl::string_view trainer = "";  // a value is refused with this trainer alone; empty: with all
+  // A value is refused with these trainers alone, a blank between; empty: with all.
+  absl::string_view trainers = "";
 };
 
 absl::Span<const FieldSynonym> FieldSynonyms();

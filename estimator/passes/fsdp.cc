@@ -421,10 +421,9 @@ void AddHeadGradients(const Job& job, const Elements& head, Program& program) {
                             .alive = During(Phase::kBackward, Phase::kBackward, true, true)});
 }
 
-// Elements of what a root group is gathered into: one flat tensor, or FSDP2's of each end, the
-// final norm's with the head's.
-std::vector<int64_t> PartsOf(const Job& job, const Groups& groups, const Program& program) {
-  if (job.profile->flat_units) return {RootOf(groups, program).all};
+// Elements of what FSDP2 gathers a root group into: a tensor of each end, the final norm's with the
+// head's.
+std::vector<int64_t> PartsOf(const Groups& groups, const Program& program) {
   std::vector<int64_t> parts;
   for (size_t i = 0; i < groups.size(); ++i) {
     const bool end = program.blocks[i].kind != BlockKind::kLayer;
@@ -438,7 +437,7 @@ std::vector<int64_t> PartsOf(const Job& job, const Groups& groups, const Program
 // _fully_shard/_fsdp_param_group.py, post_backward.
 void HoldRoot(const Job& job, const Groups& groups, Block& embedding, Program& program) {
   if (!job.profile->flat_units) {
-    for (const int64_t part : PartsOf(job, groups, program)) {
+    for (const int64_t part : PartsOf(groups, program)) {
       Hold(job, "gathered.root", part, embedding);
     }
     return;
@@ -552,7 +551,7 @@ void AddReshardedRoot(const Job& job, const Elements& layer, const Groups& group
   constexpr Alive kInLayers = During(Phase::kForward, Phase::kForward, true, true) |
                               During(Phase::kBackward, Phase::kBackward, true, true);
   const Elements root = RootOf(groups, program);
-  const std::vector<int64_t> parts = PartsOf(job, groups, program);
+  const std::vector<int64_t> parts = PartsOf(groups, program);
   AddGathered(job, root.all,
               {.name = "gathered.root",
                .place = Place::kEverywhere,

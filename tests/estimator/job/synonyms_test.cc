@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "estimator/search/fields.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -55,10 +56,13 @@ TEST(SynonymsTest, WordsAreOfVocabulariesAndMeanTheirs) {
   std::set<std::tuple<std::string, std::string, std::string, std::string>> seen;
   for (const ValueSynonym& row : ValueSynonyms()) {
     const std::string name = absl::StrCat(row.field, " ", row.word);
-    EXPECT_TRUE(seen.emplace(row.field, row.word, row.trainer, row.frameworks).second) << name;
+    const std::vector<absl::string_view> trainers = absl::StrSplit(row.trainers, ' ');
     EXPECT_EQ(OwnWord(row.field, row.value), row.value) << name;
     const absl::string_view framework = row.frameworks.substr(0, row.frameworks.find(' '));
-    EXPECT_EQ(FindValueSynonym(row.field, row.word, {row.trainer, framework}), &row) << name;
+    for (const absl::string_view trainer : trainers) {
+      EXPECT_TRUE(seen.emplace(row.field, row.word, trainer, row.frameworks).second) << name;
+      EXPECT_EQ(FindValueSynonym(row.field, row.word, {trainer, framework}), &row) << name;
+    }
     EXPECT_THAT(std::string(row.source), Not(IsEmpty())) << name;
     if (row.word != row.value) {
       EXPECT_EQ(OwnWord(row.field, row.word), "") << name;
@@ -75,7 +79,7 @@ TEST(SynonymsTest, WordsAreOfVocabulariesAndMeanTheirs) {
 TEST(SynonymsTest, WhatIsRefusedSaysWhy) {
   std::set<std::tuple<std::string, std::string, std::string>> seen;
   for (const RefusedWord& row : RefusedWords()) {
-    EXPECT_TRUE(seen.emplace(row.field, row.word, row.trainer).second) << row.word;
+    EXPECT_TRUE(seen.emplace(row.field, row.word, row.trainers).second) << row.word;
     EXPECT_GE(row.rule.size(), 16u) << row.word;
     const bool not_modelled = absl::StartsWith(row.rule, "not modelled yet");
     EXPECT_EQ(not_modelled, row.code == ViolationCode::kNotModelled) << row.word;
@@ -83,7 +87,10 @@ TEST(SynonymsTest, WhatIsRefusedSaysWhy) {
       EXPECT_EQ(FindRefusedName(row.word), &row) << row.word;
     } else {
       EXPECT_TRUE(HasVocabulary(row.field)) << row.field;
-      EXPECT_EQ(FindRefusedValue(row.field, row.word, {row.trainer, ""}), &row) << row.word;
+      const std::vector<absl::string_view> trainers = absl::StrSplit(row.trainers, ' ');
+      for (const absl::string_view trainer : trainers) {
+        EXPECT_EQ(FindRefusedValue(row.field, row.word, {trainer, ""}), &row) << row.word;
+      }
       EXPECT_EQ(OwnWord(row.field, row.word), "") << row.word;
     }
   }
