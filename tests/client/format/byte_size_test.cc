@@ -1,6 +1,9 @@
 // Sizes as people write them, and what is said of those that are none; XML of anybody's texts.
 #include "client/format/byte_size.h"
 
+#include <cmath>
+#include <cstdint>
+#include <optional>
 #include <random>
 #include <string>
 

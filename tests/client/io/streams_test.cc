@@ -3,12 +3,15 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -244,7 +247,7 @@ TEST_F(TerminalTest, ElseAsWideAsItIs) {
   for (const auto& [columns, width] :
        std::vector<std::pair<int, int>>{{120, 120}, {20, 40}, {500, 160}, {0, 80}}) {
     winsize size{};
-    size.ws_col = static_cast<unsigned short>(columns);
+    size.ws_col = static_cast<uint16_t>(columns);
     ASSERT_EQ(ioctl(terminal_, TIOCSWINSZ, &size), 0);
     EXPECT_EQ(DescribeTerminal(terminal_, "auto").width, width) << columns;
   }
@@ -296,7 +299,8 @@ TEST(WrapRandomTest, KeepsEveryLetterAndTheWidth) {
     const std::vector<std::string> lines = absl::StrSplit(wrapped, '\n');
     for (size_t i = 0; i < lines.size(); ++i) {
       ASSERT_LE(DisplayWidth(lines[i]), width) << wrapped;
-      ASSERT_TRUE(i == 0 || absl::StartsWith(lines[i], std::string(size_t(indent), ' ')));
+      ASSERT_TRUE(i == 0 ||
+                  absl::StartsWith(lines[i], std::string(static_cast<size_t>(indent), ' ')));
     }
     if (DisplayWidth(text) <= width) {
       EXPECT_EQ(wrapped, text);

@@ -24,7 +24,6 @@ namespace plimsoll {
 namespace {
 
 using google::protobuf::util::JsonStringToMessage;
-using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::StartsWith;
@@ -158,7 +157,9 @@ TEST_F(JobStreamTest, EndsWhereReadingOrWritingFails) {
 }
 
 TEST_F(JobStreamTest, EndsWhereNobodyAnswers) {
-  const PlannerClient nobody = ConnectTo("unix:/no/such/socket", absl::Milliseconds(200), nullptr);
+  const PlannerClient nobody(
+      grpc::CreateChannel("unix:/no/such/socket", grpc::InsecureChannelCredentials()), "nobody",
+      absl::Minutes(1));
   for (StreamFunction* const function : {&StreamEstimates, &StreamRecommendations}) {
     const int file = open(WriteTestFile("jobs", JobLine(64) + "\n").c_str(), O_RDONLY | O_CLOEXEC);
     std::string out;

@@ -28,10 +28,6 @@
 namespace plimsoll {
 namespace {
 
-using testing::ElementsAre;
-using testing::IsEmpty;
-using testing::Pair;
-using testing::UnorderedElementsAre;
 using Values = std::map<std::string, double>;
 
 // Every series of a text but the process's own.
