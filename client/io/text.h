@@ -18,7 +18,7 @@ std::string FormatBytes(int64_t bytes);
 // Bytes in GiB without the unit, with two digits: "61.25".
 std::string FormatInGib(int64_t bytes);
 
-// A count with three digits, as "8.03 B" for 8,030,261,248.
+// A count with two digits behind the point, as "8.03 B" for 8,030,261,248.
 std::string FormatCount(int64_t count);
 
 // The columns that `text` takes: its characters, without colours.

@@ -21,7 +21,10 @@
 namespace plimsoll {
 namespace {
 
+// A chunk that is short of its most takes a line of the most, and is a request still.
 constexpr size_t kMaxChunkBytes = kMaxRequestBytes / 2;
+constexpr size_t kEntryBytes = 5;  // of a line in a request: its tag and its length
+constexpr size_t kMaxLineBytes = kMaxChunkBytes - kEntryBytes;
 constexpr size_t kWriteBytes = 1 << 17;  // some answers, still in the processor's cache
 
 google::rpc::Status BadLine(absl::string_view message) {
@@ -115,14 +118,14 @@ class Chunk {
     typename Batch::Request* request = batch_.Add();
     Violations misread = ReadJsonMessage(line, request);
     const size_t bytes = request->ByteSizeLong();
-    if (bytes <= kMaxChunkBytes) {
-      bytes_ += bytes;
+    if (bytes <= kMaxLineBytes) {
+      bytes_ += bytes + kEntryBytes;
       places_.push_back({nullptr, std::move(misread)});
       return;
     }
     batch_.RemoveLast();
     misread.push_back({"request", absl::StrCat(bytes, " bytes"),
-                       absl::StrCat("must be at most ", kMaxChunkBytes, " bytes")});
+                       absl::StrCat("must be at most ", kMaxLineBytes, " bytes")});
     AddError(ToRpcStatus(InvalidArgument(misread)));
   }
 

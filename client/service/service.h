@@ -21,7 +21,7 @@ struct Service {
 
 // Returns how long to wait for an answer.
 //
-// Errors: INVALID_ARGUMENT, "--timeout: <value>; must be a duration above 0, as
+// Errors: INVALID_ARGUMENT, "--timeout: <value>; must be a duration up to 24h, as
 //         10s or 500ms", or a calibration or speeds with a server, or TLS without.
 absl::StatusOr<absl::Duration> CheckConnection(const Connection& connection);
 

@@ -561,12 +561,30 @@ bool HasWord(absl::string_view words, absl::string_view word) {
   return std::find(all.begin(), all.end(), word) != all.end();
 }
 
+namespace {
+
+bool IsSmall(absl::string_view name, size_t at) {
+  return at < name.size() && absl::ascii_islower(static_cast<unsigned char>(name[at]));
+}
+
+// Whether a capital begins a word: behind a small letter; and before one, behind a digit or a word
+// that is one capital, as "Dense" of "firstKDenseReplace".
+bool BeginsWord(absl::string_view name, size_t at) {
+  if (at == 0) return false;
+  if (IsSmall(name, at - 1)) return true;
+  const bool alone = at > 1 && absl::ascii_isupper(static_cast<unsigned char>(name[at - 1])) &&
+                     IsSmall(name, at - 2);
+  const bool number = absl::ascii_isdigit(static_cast<unsigned char>(name[at - 1]));
+  return (alone || number) && IsSmall(name, at + 1);
+}
+
+}  // namespace
+
 std::string NormalizedName(absl::string_view name) {
   std::string word;
   for (size_t i = 0; i < name.size(); ++i) {
     const auto c = static_cast<unsigned char>(name[i]);
-    const bool after_lower = i > 0 && absl::ascii_islower(static_cast<unsigned char>(name[i - 1]));
-    if (absl::ascii_isupper(c) && after_lower) word += '-';
+    if (absl::ascii_isupper(c) && BeginsWord(name, i)) word += '-';
     word += c == '_' ? '-' : absl::ascii_tolower(c);
   }
   return word;
@@ -626,7 +644,10 @@ std::vector<absl::string_view> VocabularyFields() {
 absl::string_view OwnWord(absl::string_view field, absl::string_view value) {
   const FieldRow* const row = FindFieldRow(field);
   if (row == nullptr) return "";
-  const auto* const own = std::find(row->words.begin(), row->words.end(), NormalizedValue(value));
+  const auto* const own = std::find_if(row->words.begin(), row->words.end(),
+                                       [word = NormalizedValue(value)](const auto& other) {
+                                         return NormalizedValue(other) == word;
+                                       });
   return own == row->words.end() ? absl::string_view() : *own;
 }
 

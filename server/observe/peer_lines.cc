@@ -9,7 +9,13 @@ namespace plimsoll {
 PeerLines::Lines& PeerLines::LinesOf(const std::string& host, Clock::time_point now) {
   const auto is_over = [now](const Lines& lines) { return now - lines.begin >= kPeerLinesTime; };
   if (hosts_.size() >= kMaxLoggedPeers && !hosts_.contains(host)) {
-    std::erase_if(hosts_, [&](const auto& entry) { return is_over(entry.second); });
+    int64_t left_out = 0;
+    std::erase_if(hosts_, [&](const auto& entry) {
+      if (entry.first.empty() || !is_over(entry.second)) return false;
+      left_out += entry.second.left_out;
+      return true;
+    });
+    if (left_out > 0) hosts_[""].left_out += left_out;
   }
   const bool known = hosts_.contains(host) || hosts_.size() < kMaxLoggedPeers;
   Lines& lines = hosts_[known ? host : ""];

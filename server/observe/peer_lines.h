@@ -23,7 +23,8 @@ class PeerLines {
   using Clock = std::chrono::steady_clock;
 
   // Asks for a line about a peer, whose ports are one. Returns how many of its lines were left
-  // out since the last that was not, or nothing where this one is to be left out.
+  // out since the last that was not, or nothing where this one is to be left out. What was left
+  // out of a peer that is forgotten is the rest's.
   std::optional<int64_t> Take(const std::string& peer, Clock::time_point now);
 
  private:

@@ -18,6 +18,7 @@
 #include "gmock/gmock.h"
 #include "grpcpp/create_channel.h"
 #include "gtest/gtest.h"
+#include "server/run/server.h"
 #include "tests/testing/test_files.h"
 
 namespace plimsoll {
@@ -85,6 +86,35 @@ TEST_F(JobStreamTest, EachLineHasItsOwnAnswer) {
       std::string json;
       AppendJson(*alone, &json);
       EXPECT_EQ(streamed.lines[static_cast<size_t>(i)], json) << i << " of " << count;
+    }
+  }
+}
+
+// A line whose request has so many bytes, more than a config may have.
+std::string LineOfBytes(size_t bytes) {
+  const auto line = [](size_t length) {
+    return absl::StrCat(R"({"job":{"model":{"hfConfig":{"p":")", std::string(length, 'x'),
+                        R"("}}}})");
+  };
+  v1::EstimateMemoryRequest request;
+  EXPECT_TRUE(JsonStringToMessage(line(bytes / 2), &request).ok());
+  return line(bytes / 2 + bytes - request.ByteSizeLong());
+}
+
+// A request holds what a chunk takes, at the most that its lines may be.
+TEST_F(JobStreamTest, LargeLinesAreRefusedOneByOne) {
+  constexpr size_t kMost = kMaxRequestBytes / 2 - 5;  // beside an entry's tag and length
+  for (const size_t first : {kMost - 1, kMost}) {
+    for (const size_t second : {kMost, kMost + 1}) {
+      const std::string input = absl::StrCat(LineOfBytes(first), "\n", LineOfBytes(second), "\n");
+      const Streamed streamed = Stream(&StreamEstimates, input);
+      ASSERT_TRUE(streamed.counts.ok()) << streamed.counts.status();
+      EXPECT_EQ(streamed.counts->refused, 2);
+      ASSERT_EQ(streamed.lines.size(), 2u);
+      EXPECT_TRUE(absl::StrContains(streamed.lines[0], "must be at most 65536 bytes"));
+      const char* const rule =
+          second > kMost ? "must be at most 524283 bytes" : "must be at most 65536 bytes";
+      EXPECT_TRUE(absl::StrContains(streamed.lines[1], rule)) << streamed.lines[1];
     }
   }
 }

@@ -99,6 +99,10 @@ TEST(SynonymsTest, WhatIsRefusedSaysWhy) {
 TEST(SynonymsTest, NamesAreFoundInEverySpellingAndAtTheEndOfAPath) {
   EXPECT_EQ(NormalizedName("perDeviceTrainBatchSize"), "per-device-train-batch-size");
   EXPECT_EQ(NormalizedName("PER_DEVICE_TRAIN_BATCH_SIZE"), "per-device-train-batch-size");
+  EXPECT_EQ(NormalizedName("fp8ParamGather"), "fp8-param-gather");
+  EXPECT_EQ(NormalizedName("firstKDenseReplace"), "first-k-dense-replace");
+  EXPECT_EQ(NormalizedName("numGPUs"), "num-gpus");
+  EXPECT_EQ(OwnWord("training.adapter.target_modules", "Q_PROJ"), "q_proj");
   for (const char* name : {"seq-len", "seq_len", "seqLen", "SEQ_LEN", "training.seq_len"}) {
     ASSERT_NE(FindFieldSynonym(name), nullptr) << name;
     EXPECT_EQ(FindFieldSynonym(name)->field, "training.sequence_length");

@@ -285,6 +285,18 @@ TEST(PeerLinesModelTest, RandomPeersGetWhatTheyMay) {
   }
 }
 
+// More peers than are told apart: what was left out of those that are forgotten is the rest's.
+TEST(PeerLinesModelTest, WhatIsForgottenIsTheRests) {
+  PeerLines lines;
+  const PeerLines::Clock::time_point begin{std::chrono::hours(1)};
+  for (int64_t i = 0; i < kMaxPeerLines + 7; ++i) lines.Take("10.9.9.9", begin);
+  for (size_t i = 1; i < kMaxLoggedPeers; ++i) lines.Take(absl::StrCat("10.0.1.", i), begin);
+  const auto later = begin + kPeerLinesTime;
+  EXPECT_EQ(lines.Take("10.9.9.10", later), 0);
+  for (size_t i = 2; i < kMaxLoggedPeers; ++i) lines.Take(absl::StrCat("10.0.2.", i), later);
+  EXPECT_EQ(lines.Take("10.0.3.1", later), 7) << "one more than there is room for";
+}
+
 // The family's only value; -1 where it is not there.
 double Own(const std::string& name) {
   for (const prometheus::MetricFamily& family : CollectProcessMetrics()) {

@@ -232,11 +232,17 @@ TEST(SynonymWordsTest, ASettingsNamesAreTheFieldsOwn) {
   }
 }
 
+// The first of a list of words with blanks between.
+std::string FirstOf(absl::string_view words) {
+  return std::string(words.substr(0, words.find(' ')));
+}
+
 // Who runs a job by a row of values.
 Settings UserOf(const ValueSynonym& row) {
   Settings user;
-  if (!row.trainer.empty()) user.push_back({"runtime.trainer", std::string(row.trainer)});
-  const std::string framework(row.frameworks.substr(0, row.frameworks.find(' ')));
+  const std::string trainer = FirstOf(row.trainers);
+  if (!trainer.empty()) user.push_back({"runtime.trainer", trainer});
+  const std::string framework = FirstOf(row.frameworks);
   if (!framework.empty()) user.push_back({"runtime.framework", framework});
   return user;
 }
@@ -317,7 +323,8 @@ TEST(SynonymWordsTest, RefusedValuesSayWhyOrAreLeft) {
     const std::string field(row.field);
     const std::string word(row.word);
     Settings settings = {{field, word}};
-    if (!row.trainer.empty()) settings.push_back({"runtime.trainer", std::string(row.trainer)});
+    const std::string trainer = FirstOf(row.trainers);
+    if (!trainer.empty()) settings.push_back({"runtime.trainer", trainer});
     const Outcome seen = Read("{}", settings);
     if (row.code == ViolationCode::kNotModelled) {
       ExpectReadsAs(seen, settings, absl::StrCat(field, "=", word));
