@@ -12,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "server/wire/json.h"
 #include "tests/server/blocker.h"
+#include "tests/server/long_job.h"
 #include "tests/server/running_server.h"
 
 namespace plimsoll {
@@ -21,15 +22,6 @@ using grpc::ClientContext;
 using testing::AnyOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-// Sixteen stages of five chunks: more than a million events.
-constexpr char kLong[] = R"({"job": {
-  "model": {"name": "llama-3.1-70b"},
-  "training": {"sequence_length": 8192, "global_batch_size": 256, "micro_batch_size": 1},
-  "parallelism": {"tensor_parallel_size": 4, "pipeline_parallel_size": 16, "zero_stage": 1,
-                  "pipeline_schedule": "interleaved-1f1b", "virtual_pipeline_size": 5},
-  "runtime": {"framework": "megatron-core"},
-  "cluster": {"gpu": "h100-80gb-sxm", "gpu_count": 128}}})";
 
 template <typename Request>
 Request Read(const std::string& json) {
@@ -83,7 +75,7 @@ TEST_F(LongReplayTest, OthersGoOnMeanwhile) {
   std::future<grpc::Status> waiting;
   {
     const Blocker blocker(server_->pools().replays);
-    waiting = std::async(std::launch::async, [this] { return Estimate(kLong); });
+    waiting = std::async(std::launch::async, [this] { return Estimate(kLongJob); });
     while (Series("plimsoll_searches_in_progress{state=\"waiting\"}") +
                Series("plimsoll_requests_shed_total") ==
            0) {
@@ -91,7 +83,7 @@ TEST_F(LongReplayTest, OthersGoOnMeanwhile) {
     }
     EXPECT_TRUE(Estimate(kGoodRequest).ok()) << "a short replay takes no thread of theirs";
     EXPECT_EQ(Post("/v1:estimateMemory", kGoodRequest).status, 200);
-    const httplib::Response full = Post("/v1:estimateMemory", kLong);
+    const httplib::Response full = Post("/v1:estimateMemory", kLongJob);
     EXPECT_EQ(full.status, 429);
     EXPECT_THAT(full.body, HasSubstr("replays are in flight already"));
     EXPECT_GE(Series("plimsoll_requests_shed_total"), 1);
@@ -105,7 +97,7 @@ TEST_F(LongReplayTest, OthersGoOnMeanwhile) {
 
 TEST_F(LongReplayTest, IsRefusedSoonWhereNoThreadIsInTime) {
   const Blocker blocker(server_->pools().replays);
-  const grpc::Status status = Estimate(kLong);
+  const grpc::Status status = Estimate(kLongJob);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_THAT(status.error_message(), HasSubstr("1 replays are in flight already"));
 }
@@ -113,13 +105,13 @@ TEST_F(LongReplayTest, IsRefusedSoonWhereNoThreadIsInTime) {
 TEST_F(LongReplayTest, AnswersTheSameOverBothFacesAndInABatch) {
   ClientContext context;
   v1::EstimateMemoryResponse over_grpc;
-  ASSERT_TRUE(Estimate(kLong, &over_grpc, &context).ok());
+  ASSERT_TRUE(Estimate(kLongJob, &over_grpc, &context).ok());
   EXPECT_EQ(over_grpc.detail(), "replay");
   v1::EstimateMemoryResponse over_http;
-  const httplib::Response posted = Post("/v1:estimateMemory", kLong);
+  const httplib::Response posted = Post("/v1:estimateMemory", kLongJob);
   ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(posted.body, &over_http).ok());
   EXPECT_EQ(over_http.SerializeAsString(), over_grpc.SerializeAsString());
-  std::string one = kLong;
+  std::string one = kLongJob;
   one.insert(one.rfind('}'), ", \"detail\": \"replay\"");
   const std::string batch = absl::StrCat("{\"requests\": [", one, "]}");
   ClientContext batch_context;

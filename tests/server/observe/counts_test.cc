@@ -4,13 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <map>
 #include <optional>
-#include <random>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -21,7 +20,6 @@
 #include "gtest/gtest.h"
 #include "server/admit/policy.h"
 #include "server/observe/metrics.h"
-#include "server/observe/peer_lines.h"
 #include "server/observe/process_metrics.h"
 #include "server/wire/status.h"
 
@@ -252,49 +250,6 @@ TEST(CountsTest, TheTextIsPrometheuss) {
   EXPECT_EQ(helped, typed);
   EXPECT_GT(helped.size(), 30u);
   EXPECT_THAT(text, testing::HasSubstr(R"(plimsoll_caller_calls_total{caller="a\"b\\c\nd"} 1)"));
-}
-
-// Peers that are few, against a log that keeps every line.
-TEST(PeerLinesModelTest, RandomPeersGetWhatTheyMay) {
-  struct Seen {
-    std::optional<PeerLines::Clock::time_point> begin;
-    int64_t written = 0, left_out = 0;
-  };
-  std::mt19937_64 random(11);
-  for (int round = 0; round < 20; ++round) {
-    PeerLines lines;
-    std::map<std::string, Seen> peers;
-    PeerLines::Clock::time_point now{std::chrono::hours(1)};
-    for (int call = 0; call < 2000; ++call) {
-      now += std::chrono::milliseconds(random() % 40 == 0 ? random() % 12'000 : random() % 20);
-      const std::string peer = absl::StrCat("10.0.0.", random() % 4);
-      Seen& seen = peers[peer];
-      if (!seen.begin.has_value() || now - *seen.begin >= kPeerLinesTime) {
-        seen.begin = now;
-        seen.written = 0;
-      }
-      const auto taken = lines.Take(absl::StrCat("ipv4:", peer, ":", 1000 + random() % 50), now);
-      ASSERT_EQ(taken.has_value(), seen.written < kMaxPeerLines) << call;
-      if (taken.has_value()) {
-        EXPECT_EQ(*taken, std::exchange(seen.left_out, 0)) << call;
-        ++seen.written;
-      } else {
-        ++seen.left_out;
-      }
-    }
-  }
-}
-
-// More peers than are told apart: what was left out of those that are forgotten is the rest's.
-TEST(PeerLinesModelTest, WhatIsForgottenIsTheRests) {
-  PeerLines lines;
-  const PeerLines::Clock::time_point begin{std::chrono::hours(1)};
-  for (int64_t i = 0; i < kMaxPeerLines + 7; ++i) lines.Take("10.9.9.9", begin);
-  for (size_t i = 1; i < kMaxLoggedPeers; ++i) lines.Take(absl::StrCat("10.0.1.", i), begin);
-  const auto later = begin + kPeerLinesTime;
-  EXPECT_EQ(lines.Take("10.9.9.10", later), 0);
-  for (size_t i = 2; i < kMaxLoggedPeers; ++i) lines.Take(absl::StrCat("10.0.2.", i), later);
-  EXPECT_EQ(lines.Take("10.0.3.1", later), 7) << "one more than there is room for";
 }
 
 // The family's only value; -1 where it is not there.

@@ -19,6 +19,7 @@
 #include "server/catalog/catalog.h"
 #include "server/wire/json.h"
 #include "server/wire/status.h"
+#include "tests/server/long_job.h"
 
 namespace plimsoll {
 namespace {
@@ -32,15 +33,6 @@ using testing::StartsWith;
 using Request = v1::EstimateMemoryRequest;
 
 constexpr size_t kRoomy = 4 << 20;
-
-// Sixteen stages of five chunks: more than a million events of a replay.
-constexpr char kLong[] = R"({"job": {
-  "model": {"name": "llama-3.1-70b"},
-  "training": {"sequence_length": 8192, "global_batch_size": 256, "micro_batch_size": 1},
-  "parallelism": {"tensor_parallel_size": 4, "pipeline_parallel_size": 16, "zero_stage": 1,
-                  "pipeline_schedule": "interleaved-1f1b", "virtual_pipeline_size": 5},
-  "runtime": {"framework": "megatron-core"},
-  "cluster": {"gpu": "h100-80gb-sxm", "gpu_count": 128}}})";
 
 template <typename Message>
 Message Read(const std::string& json) {
@@ -238,7 +230,7 @@ TEST_F(PlannerTest, NewTablesForgetAndAPolicyDoesNot) {
 // whichever way it is asked for.
 TEST_F(PlannerTest, LongReplaysAreNotAtOnce) {
   const Planner planner = With(kRoomy);
-  Request request = Read<Request>(kLong);
+  Request request = Read<Request>(kLongJob);
   EXPECT_EQ(AskAtOnce(planner, request, request.SerializeAsString()), std::nullopt);
   EXPECT_EQ(Estimates("fits") + Estimates("at-risk") + Estimates("does-not-fit"), 0);
   EXPECT_EQ(Series("plimsoll_kept_answer_bytes"), 0);
