@@ -23,6 +23,7 @@ class Player {
   void Death(const TimelineEvent& event);
   void Enter(int32_t value);
   void Note();
+  void EndPhase();
 
   const Timeline& timeline_;
   std::vector<ReplayPoint>* const points_;
@@ -45,11 +46,14 @@ void Player::Note() {
   }
 }
 
+// Of a phase that ends more than once, as of each micro-batch, the most that was there.
+void Player::EndPhase() {
+  phase_->current_allocated = std::max(phase_->current_allocated, allocator_.allocated_bytes());
+  phase_->current_reserved = allocator_.reserved_bytes();
+}
+
 void Player::Enter(int32_t value) {
-  if (phase_ != nullptr) {
-    phase_->current_allocated = allocator_.allocated_bytes();
-    phase_->current_reserved = allocator_.reserved_bytes();
-  }
+  if (phase_ != nullptr) EndPhase();
   const auto step = static_cast<size_t>(value) / kPhaseCount;
   phase_ = &replayed_.steps[step == 0 ? 0 : 1][static_cast<size_t>(value) % kPhaseCount];
   Note();
@@ -100,8 +104,7 @@ Replayed Player::Run(const Interrupt& interrupt) && {
       points_->push_back({allocator_.allocated_bytes(), allocator_.reserved_bytes()});
     }
   }
-  phase_->current_allocated = allocator_.allocated_bytes();
-  phase_->current_reserved = allocator_.reserved_bytes();
+  EndPhase();
   replayed_.retries = allocator_.retries();
   return replayed_;
 }

@@ -7,14 +7,8 @@ PairDemand::PairDemand(const Parts& parts, const Stage& chunk, bool table_is_her
       chunk_(chunk),
       table_is_here_(table_is_here),
       sums_(SumStage(parts, chunk, table_is_here)) {
-  int64_t passing_bytes = 0;  // gradients that go with their micro-batch
   for (const State* state : parts.grown) {
-    const int64_t bytes = GrownBytes(parts, *state, sums_, table_is_here);
-    if (Persists(*state)) {
-      grown_.Grow(*state, bytes);
-    } else {
-      passing_bytes = Add(passing_bytes, bytes);
-    }
+    if (Persists(*state)) grown_.Grow(*state, GrownBytes(parts, *state, sums_, table_is_here));
   }
   const Plan plan = PlanPair(parts.program, chunk_);
   PlanSum sum(parts, chunk_, table_is_here);
@@ -23,7 +17,10 @@ PairDemand::PairDemand(const Parts& parts, const Stage& chunk, bool table_is_her
   for (const bool later : {false, true}) {
     if (later && parts.grown.empty()) continue;
     sum.AddBackward(plan.backward, later, backward_[later][0], backward_[later][1]);
-    backward_[later][1].current = Add(passing_bytes, later ? 0 : grown_.total);
+    // When all of it is over its gradients stay, unless they go with their micro-batch.
+    const bool has_backward = chunk.layer_count > 0 || chunk.embedding;
+    Demand& last = backward_[later][has_backward ? 1 : 0];
+    last.current = (later ? 0 : grown_.total) - sum.gone_bytes();
   }
 }
 

@@ -74,7 +74,7 @@ struct StateBases {
 
 // A phase's states and demand together.
 struct Need {
-  int64_t total = -1;  // -1: no moment of it counts
+  int64_t total = 0;
   int64_t current = 0;
 };
 
@@ -86,9 +86,9 @@ struct PairNeed {
   OtherStreams others;
 
   void Set(size_t index, const Base& base, const Demand& demand) {
-    phases[index].current = Add(base.total, demand.current);
-    if (demand.total < 0) return;
-    phases[index].total = Add(base.total, demand.total);
+    // A phase in which it does nothing finds what others keep.
+    phases[index] = {.total = Add(base.total, std::max<int64_t>(demand.total, 0)),
+                     .current = Add(base.total, demand.current)};
     compute_bytes =
         std::max(compute_bytes, Add(base.total - base.others.Sum(), demand.compute_bytes));
     OtherStreams both = base.others;
@@ -263,7 +263,7 @@ void StageKind::GrowOthers(const InFlightTable& flights, const InFlight& flight,
 class StageMachine {
  public:
   StageMachine(const Stage& stage, StageKind& kind, StagePeak& peak)
-      : kind_(kind), peak_(peak), flights_(kind.FlightsOf(stage.order)) {}
+      : stage_(stage), kind_(kind), peak_(peak), flights_(kind.FlightsOf(stage.order)) {}
 
   void Find();
 
@@ -271,9 +271,14 @@ class StageMachine {
   const InFlight& FlightAt(const AtWork& at) const {
     return flights_.At(at.chunk, at.backward, at.later);
   }
+  // Whether the loss of a pair ends before it runs backward: another pair runs forward.
+  bool EndsLoss(size_t chunk) const {
+    return !stage_.head || chunk + 1 < kind_.chunk_count() || stage_.order.warm_up > 1;
+  }
   void Consider(bool steady, const AtWork& at);
   void FindStep(bool steady);
 
+  const Stage& stage_;
   StageKind& kind_;
   StagePeak& peak_;
   const InFlightTable flights_;
@@ -288,14 +293,15 @@ void StageMachine::Consider(bool steady, const AtWork& at) {
   if (flight.bytes < 0) return;
   const PairNeed& need = kind_.need(steady, at);
   for (size_t i = 0; i < need.phases.size(); ++i) {
-    const auto phase = static_cast<size_t>(at.PhaseAt(i));
-    PhaseUsage& usage = peak_.steps[steady][phase];
-    usage.current = std::max(usage.current, Add(need.phases[i].current, flight.bytes));
-    if (need.phases[i].total < 0) continue;
+    const Phase phase = at.PhaseAt(i);
+    const auto index = static_cast<size_t>(phase);
+    PhaseUsage& usage = peak_.steps[steady][index];
+    const bool ends = phase != Phase::kLoss || at.backward || EndsLoss(at.chunk);
+    if (ends) usage.current = std::max(usage.current, Add(need.phases[i].current, flight.bytes));
     const int64_t total = Add(need.phases[i].total, flight.bytes);
     if (total <= usage.peak) continue;
     usage.peak = total;
-    at_work_[steady][phase] = at;
+    at_work_[steady][index] = at;
   }
   OtherStreams others = kind_.grown(flight.grown).others;
   compute_peak_ = std::max(compute_peak_, Add(need.compute_bytes, flight.bytes - others.Sum()));

@@ -166,15 +166,27 @@ void PlanSum::GrowGrown(const Standing& at, Sum& sum) const {
   }
 }
 
+template <typename Sum>
+void PlanSum::GrowOutput(const Standing& at, Sum& sum) const {
+  const Block& block = BlockOf(at.run);
+  const Tensor& output = block.tensors[block.tensors[block.output].storage];
+  sum.Grow(output.role, output.Bytes());
+}
+
+template <typename Sum>
+void PlanSum::GrowInputGradient(const Standing& at, Sum& sum) const {
+  const Block& block = BlockOf(at.run);
+  sum.Grow(Role::kTemporary, GradientBytes(block, block.input));
+}
+
 // What there is of a block when its backward is over: the gradient that it gives, and what a
 // checkpoint holds.
 template <typename Sum>
 void PlanSum::GrowEdges(const Standing& at, Sum& sum) const {
   const Block& block = BlockOf(at.run);
-  sum.Grow(Role::kTemporary, GradientBytes(block, block.input));
+  GrowInputGradient(at, sum);
   if (block.recompute_unit == 0 || !block.holds_output || !at.closes) return;
-  const Tensor& output = block.tensors[block.tensors[block.output].storage];
-  sum.Grow(output.role, output.Bytes());
+  GrowOutput(at, sum);
   sum.Grow(Role::kTemporary, GradientBytes(block, block.output));
 }
 
@@ -199,11 +211,12 @@ void PlanSum::GrowAtWork(const Standing& at, Sum& sum) const {
         sum.Shrink(block.tensors[block.input].role, block.tensors[block.input].Bytes());
       }
       return;
-    case Counted::kEnded: {  // what it keeps is there, and its output
-      const Block& block = BlockOf(at.run);
-      const Tensor& output = block.tensors[block.tensors[block.output].storage];
-      return sum.Grow(output.role, output.Bytes());
-    }
+    case Counted::kEnded:
+      return GrowOutput(at, sum);
+    case Counted::kHanded:
+      if (at.backward) return GrowInputGradient(at, sum);
+      if (at.carries && !at.sends && !at.shares) GrowOutput(at, sum);
+      return;
     case Counted::kAgain:
       return sum.Grow(run.again);
     case Counted::kBackward:
@@ -443,8 +456,8 @@ void PlanSum::Pass(const Slot& slot, int64_t times) {
 
 void PlanSum::Do(const Slot& slot) {
   if (slot.kind == SlotKind::kPhase) {
+    if (demand_ != nullptr) EndPhase();
     demand_ = demands_[static_cast<size_t>(slot.phase)];
-    if (slot.phase == Phase::kLoss && !now_.backward) KeepAll();
     return;
   }
   const size_t run = RunOf(parts_.program, slot.at);
@@ -492,20 +505,28 @@ void PlanSum::Do(const Slot& slot) {
     case SlotKind::kSend:
       Pass(slot, 1);
       now_.lingering_bytes = 0;
-      if (!chunk_.head) KeepAll();
+      KeepAll();
       break;
     default:
       Pass(slot, 1);
   }
 }
 
-// Everything that forward keeps: the least that the loss finds.
+// A phase ends where the next begins: there is what is handed on to it.
+void PlanSum::EndPhase() {
+  now_.counted = Counted::kHanded;
+  Total sum;
+  GrowAll(now_, sum);
+  demand_->current = sum.total;
+}
+
+// Everything that a pair keeps: where it has no loss the least that the loss of others finds.
 void PlanSum::KeepAll() {
+  EndPhase();
+  if (chunk_.head) return;
   demand_ = demands_[static_cast<size_t>(Phase::kLoss)];
   Consider(Counted::kNothing);
   demand_->current = demand_->total;
-  all_kept_ = *demand_;
-  demands_[static_cast<size_t>(Phase::kForward)]->current = all_kept_.current;
 }
 
 // Of a loop the first and the last turn are looked at, as each finds what the one before did, and
@@ -534,13 +555,16 @@ void PlanSum::PlayEnds(const Slots& slots, const Loop& loop, int32_t early, int3
 
 void PlanSum::AddForward(const Slots& slots, Demand& forward, Demand& loss) {
   demands_ = {&forward, &loss, nullptr};
+  demand_ = nullptr;
   Play(slots);
+  if (!chunk_.head) all_kept_ = loss;
   kept_ = now_;
   kept_.counted = Counted::kNothing;
 }
 
 void PlanSum::AddBackward(const Slots& slots, bool later, Demand& loss, Demand& backward) {
   demands_ = {nullptr, &loss, &backward};
+  demand_ = nullptr;
   loss = all_kept_;
   now_ = kept_;
   now_.backward = true;

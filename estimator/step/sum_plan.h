@@ -93,6 +93,8 @@ using RunCounts = std::array<int32_t, kMaxRuns>;
 //   kGathering  a buffer is made, beside what it is gathered from
 //   kForward    its forward, at its peak; kAgain once more, kBackward backward
 //   kEnded      its output, as forward is over
+//   kHanded     what it hands to the next block, as a phase is over: its output, or its input's
+//               gradient
 //   kFlattened  its gradients, and the flat tensor that they become
 //   kReduced    its gradients, as they are copied for their way to other ranks
 //   kGrown      the same, as they are there
@@ -101,6 +103,7 @@ enum class Counted : uint8_t {
   kGathering,
   kForward,
   kEnded,
+  kHanded,
   kAgain,
   kBackward,
   kFlattened,
@@ -165,6 +168,8 @@ class PlanSum {
 
   // Between forward and backward.
   const Standing& kept() const { return kept_; }
+  // Of weights that were gathered until gradients were sent, what backward let go.
+  int64_t gone_bytes() const { return now_.gone_bytes; }
   // Adds everything at a moment of this sum, or of one like it.
   void Grow(const Standing& at, Usage& usage) const;
 
@@ -176,6 +181,7 @@ class PlanSum {
   void Play(const Slots& slots);
   // Turns of a loop at its begin and at its end, so many of each; the others are counted.
   void PlayEnds(const Slots& slots, const Loop& loop, int32_t early, int32_t late);
+  void EndPhase();
   void KeepAll();
   void Do(const Slot& slot);
   bool ClosesGroup(const Block& block) const {
@@ -209,6 +215,10 @@ class PlanSum {
   template <typename Sum>
   void GrowGrown(const Standing& at, Sum& sum) const;
   template <typename Sum>
+  void GrowOutput(const Standing& at, Sum& sum) const;
+  template <typename Sum>
+  void GrowInputGradient(const Standing& at, Sum& sum) const;
+  template <typename Sum>
   void GrowEdges(const Standing& at, Sum& sum) const;
   template <typename Sum>
   void GrowAtWork(const Standing& at, Sum& sum) const;
@@ -221,7 +231,7 @@ class PlanSum {
   const bool ends_together_;
   Standing now_;
   Standing kept_;
-  Demand all_kept_;
+  Demand all_kept_;                   // where there is no loss
   std::array<Demand*, 3> demands_{};  // of each phase
   Demand* demand_ = nullptr;
 };
