@@ -271,9 +271,14 @@ class StageMachine {
   const InFlight& FlightAt(const AtWork& at) const {
     return flights_.At(at.chunk, at.backward, at.later);
   }
-  // Whether the loss of a pair ends before it runs backward: another pair runs forward.
-  bool EndsLoss(size_t chunk) const {
-    return !stage_.head || chunk + 1 < kind_.chunk_count() || stage_.order.warm_up > 1;
+  // A stage that has a head has its loss in the last virtual stage alone. One that has none is told
+  // what others' loss finds there.
+  bool HasLoss(const AtWork& at) const {
+    return !stage_.head || at.chunk + 1 == kind_.chunk_count();
+  }
+  // Whether a phase of a pair ends: the loss goes on backward, unless other pairs run forward.
+  bool Ends(Phase phase, const AtWork& at) const {
+    return phase != Phase::kLoss || at.backward || !stage_.head || stage_.order.warm_up > 1;
   }
   void Consider(bool steady, const AtWork& at);
   void FindStep(bool steady);
@@ -294,10 +299,11 @@ void StageMachine::Consider(bool steady, const AtWork& at) {
   const PairNeed& need = kind_.need(steady, at);
   for (size_t i = 0; i < need.phases.size(); ++i) {
     const Phase phase = at.PhaseAt(i);
+    if (phase == Phase::kLoss && !HasLoss(at)) continue;
     const auto index = static_cast<size_t>(phase);
     PhaseUsage& usage = peak_.steps[steady][index];
-    const bool ends = phase != Phase::kLoss || at.backward || EndsLoss(at.chunk);
-    if (ends) usage.current = std::max(usage.current, Add(need.phases[i].current, flight.bytes));
+    const int64_t end = Ends(phase, at) ? Add(need.phases[i].current, flight.bytes) : 0;
+    usage.current = std::max(usage.current, end);
     const int64_t total = Add(need.phases[i].total, flight.bytes);
     if (total <= usage.peak) continue;
     usage.peak = total;

@@ -458,6 +458,7 @@ void PlanSum::Do(const Slot& slot) {
   if (slot.kind == SlotKind::kPhase) {
     if (demand_ != nullptr) EndPhase();
     demand_ = demands_[static_cast<size_t>(slot.phase)];
+    if (slot.phase == Phase::kLoss && !now_.backward) Consider(Counted::kHanded);
     return;
   }
   const size_t run = RunOf(parts_.program, slot.at);

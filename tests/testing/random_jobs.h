@@ -32,7 +32,8 @@ JobSpec RandomLigerJob(std::mt19937_64& random);
 JobSpec JunkJob(std::mt19937_64& random);
 
 // Returns how many of `count` random cases a test tries: all, or, where sanitizers look
-// on and each takes ten times as long, a tenth.
+// on and each takes ten times as long, a tenth. PLIMSOLL_ROUNDS in the environment is how many
+// times as many, for a long run by hand.
 int Rounds(int count);
 
 }  // namespace plimsoll

@@ -180,9 +180,9 @@ TEST(FindPeaksTest, PairsInFlightByHand) {
   }
 }
 
-// The most that is alive in each phase of each step of a timeline, as something is made, as the
-// phase ends or, of the loss, as it begins (with a buffer that the head lets go), and the most as
-// it ends; -1 where there is none.
+// The most that is alive in each phase of each step of a timeline, as something is made, as a
+// buffer that was gathered goes (the head makes none that counts before it) or as the phase ends,
+// and the most as it ends; -1 where there is none.
 struct Played {
   using Steps = std::vector<std::vector<int64_t>>;
   Steps peaks = Steps(kTimelineSteps, std::vector<int64_t>(kPhaseCount, -1));
@@ -203,14 +203,14 @@ struct Played {
         const auto phase = static_cast<size_t>(event.value);
         peak = &peaks[phase / kPhaseCount][phase % kPhaseCount];
         end = &ends[phase / kPhaseCount][phase % kPhaseCount];
-        const bool is_loss = phase % kPhaseCount == static_cast<size_t>(Phase::kLoss);
-        if (is_loss) *peak = std::max(*peak, now);
         continue;
       }
       const TimelineStorage& storage = timeline.storages[static_cast<size_t>(event.value)];
       const bool dies = event.kind == TimelineEventKind::kDeath;
-      now += dies ? -storage.bytes : storage.bytes;
-      if (!dies) *peak = std::max(*peak, now);
+      const bool counts = !dies || storage.name == "gather.output";
+      now += dies ? 0 : storage.bytes;
+      if (counts) *peak = std::max(*peak, now);
+      now -= dies ? storage.bytes : 0;
     }
     finish();
   }
