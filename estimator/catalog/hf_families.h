@@ -41,7 +41,7 @@ struct HfDropout {
 };
 
 // Sizes that released configurations leave to the class's defaults. 0: the
-// field is required, or follows from others (kv_heads from heads, head_size
+// field is required, or follows from others (kv_heads from heads, as where it is null, head_size
 // from hidden_size / heads, ffn_size from `ffn_multiple`).
 struct HfDefaults {
   int64_t hidden_size = 0;
@@ -52,6 +52,7 @@ struct HfDefaults {
   int64_t ffn_size = 0;
   int64_t ffn_multiple = 0;  // of hidden_size, where ffn_size is unset
   int64_t vocab_size = 0;
+  int64_t token_types = 2;
   int64_t sliding_window = 0;
   LayerSet windowed{};  // layers with a window, where layer_types is unset
 };
@@ -142,6 +143,7 @@ enum class HfQuirk : uint8_t {
   kPhi,            // qk_layernorm
   kPostNorm,       // use_post_norm
   kQwen1,          // no_bias; intermediate_size is both branches
+  kSmolLm,         // use_sliding_window, for layers that know no positions
   kSoftcap,        // final_logit_softcapping, attn_logit_softcapping
   kStableLm,       // use_parallel_residual, qk_layernorm
   kOwnWindow,      // use_sliding_window, by a rule of the class's own

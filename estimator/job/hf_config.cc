@@ -115,19 +115,21 @@ void SetTraits(const HfFamily& family, Transformer& model) {
 void ReadHeads(const HfFamily& family, HfReader& reader, Transformer& model) {
   const HfNames& names = *family.names;
   model.head_count = reader.Size(names.heads, kMaxHeads, family.defaults.heads);
-  const bool has_kv = !names.kv_heads.empty();
-  const bool kv_unset = !has_kv || (!reader.Has(names.kv_heads) && family.defaults.kv_heads == 0);
-  model.kv_head_count = kv_unset ? model.head_count
-                                 : reader.Size(names.kv_heads, kMaxHeads, family.defaults.kv_heads);
+  // Null is no default: each head then has keys of its own, and is as wide as there is room for.
+  const auto given = [&reader](absl::string_view name, int64_t otherwise) {
+    if (name.empty()) return false;
+    return reader.Has(name) || (otherwise > 0 && reader.Find(name) == nullptr);
+  };
+  const int64_t kv_heads = family.defaults.kv_heads;
+  model.kv_head_count = given(names.kv_heads, kv_heads)
+                            ? reader.Size(names.kv_heads, kMaxHeads, kv_heads)
+                            : model.head_count;
   if (model.head_count > 0 && model.kv_head_count > 0 &&
       model.head_count % model.kv_head_count != 0) {
     reader.Refuse(reader.Name(names.kv_heads), absl::StrCat(model.kv_head_count),
                   absl::StrCat("must divide ", reader.Name(names.heads), " ", model.head_count));
   }
-  // Null is no default: heads are then as wide as the hidden size has room for.
-  const bool given = reader.Has(names.head_size) ||
-                     (family.defaults.head_size > 0 && reader.Find(names.head_size) == nullptr);
-  if (!names.head_size.empty() && given) {
+  if (given(names.head_size, family.defaults.head_size)) {
     model.head_size = reader.Size(names.head_size, kMaxHiddenSize, family.defaults.head_size);
   } else if (model.head_count > 0 && model.hidden_size > 0) {
     model.head_size = model.hidden_size / model.head_count;
@@ -249,7 +251,8 @@ void ReadWindows(const HfDefaults& defaults, HfReader& reader, Transformer& mode
                              : defaults.sliding_window;
   model.windowed = defaults.windowed;
   const ConfigValue* const pattern = reader.Find("sliding_window_pattern");
-  if (pattern != nullptr && pattern->kind == Kind::kNumber) {
+  const bool sees_windows = model.sliding_window > 0;  // without, exaone4's class writes 0
+  if (sees_windows && pattern != nullptr && pattern->kind == Kind::kNumber) {
     const int64_t period = reader.Size("sliding_window_pattern", kMaxLayers, 0);
     model.windowed = {.period = std::max<int64_t>(period, 1),
                       .to = std::max<int64_t>(period - 1, 1)};
@@ -293,9 +296,9 @@ void ReadSwitches(const HfFamily& family, HfReader& reader, Transformer& model) 
   }
 }
 
-void ReadBert(HfReader& reader, Transformer& model) {
+void ReadBert(const HfDefaults& defaults, HfReader& reader, Transformer& model) {
   model.causal = reader.Flag("is_decoder", false);
-  model.token_type_count = reader.Size("type_vocab_size", kMaxVocabSize, 2);
+  model.token_type_count = reader.Size("type_vocab_size", kMaxVocabSize, defaults.token_types);
   const absl::string_view positions = reader.Text("position_embedding_type", "absolute");
   if (positions != "absolute") {
     reader.Refuse("position_embedding_type", SeenText(positions),
@@ -303,8 +306,8 @@ void ReadBert(HfReader& reader, Transformer& model) {
   }
 }
 
-void ReadErnie(HfReader& reader, Transformer& model) {
-  ReadBert(reader, model);
+void ReadErnie(const HfDefaults& defaults, HfReader& reader, Transformer& model) {
+  ReadBert(defaults, reader, model);
   if (!reader.Flag("use_task_id", false)) return;
   reader.Refuse("use_task_id", "true", "task types of ernie are not modelled yet",
                 ViolationCode::kNotModelled);
@@ -383,6 +386,23 @@ void ReadWindowSwitch(HfReader& reader, Transformer& model) {
   }
 }
 
+// Layers that rotate no positions see windows.
+// Source: transformers, models/smollm3/configuration_smollm3.py, SmolLM3Config.
+void ReadSmolLmWindows(HfReader& reader, Transformer& model) {
+  if (!reader.Flag("use_sliding_window", false)) model.sliding_window = 0;
+  if (model.sliding_window == 0 || reader.Find("layer_types") != nullptr) return;
+  const ConfigValue* const rotates = reader.Find("no_rope_layers");
+  if (rotates == nullptr || rotates->kind != Kind::kList) {
+    const int64_t every =
+        std::max<int64_t>(reader.Size("no_rope_layer_interval", kMaxLayers, 4), 1);
+    model.windowed = {.period = every, .from = every - 1, .to = every};
+    return;
+  }
+  std::vector<bool> windowed;
+  for (const ConfigValue& layer : rotates->items) windowed.push_back(layer.number == 0);
+  model.windowed = ReadSet("no_rope_layers", windowed, reader);
+}
+
 void RefuseOwnWindows(HfReader& reader, Transformer& model) {
   model.sliding_window = 0;
   if (!reader.Flag("use_sliding_window", false)) return;
@@ -399,6 +419,11 @@ void ReadSoftcaps(HfReader& reader, Transformer& model) {
   model.attention_softcap = caps("attn_logit_softcapping");
 }
 
+void ReadStableLm(HfReader& reader, Transformer& model) {
+  if (reader.Flag("use_parallel_residual", false)) model.norm_placement = NormPlacement::kParallel;
+  if (reader.Flag("qk_layernorm", false)) model.qk_norm = QkNorm::kPerHeadAffine;
+}
+
 // Reads what is peculiar to a family: the names are in HfQuirk.
 void ReadQuirk(const HfFamily& family, HfReader& reader, HfConfig* out) {
   Transformer& model = out->model;
@@ -406,7 +431,7 @@ void ReadQuirk(const HfFamily& family, HfReader& reader, HfConfig* out) {
     case HfQuirk::kNone:
       return;
     case HfQuirk::kBert:
-      return ReadBert(reader, model);
+      return ReadBert(family.defaults, reader, model);
     case HfQuirk::kBigCode:
       if (reader.Flag("multi_query", true)) model.kv_head_count = 1;
       return;
@@ -431,7 +456,7 @@ void ReadQuirk(const HfFamily& family, HfReader& reader, HfConfig* out) {
       model.sliding_window = 0;
       return;
     case HfQuirk::kErnie:
-      return ReadErnie(reader, model);
+      return ReadErnie(family.defaults, reader, model);
     case HfQuirk::kOffset:
       return AddOffset(model);
     case HfQuirk::kOpt:
@@ -446,14 +471,12 @@ void ReadQuirk(const HfFamily& family, HfReader& reader, HfConfig* out) {
       return;
     case HfQuirk::kQwen1:
       return ReadQwen1(reader, model);
+    case HfQuirk::kSmolLm:
+      return ReadSmolLmWindows(reader, model);
     case HfQuirk::kSoftcap:
       return ReadSoftcaps(reader, model);
     case HfQuirk::kStableLm:
-      if (reader.Flag("use_parallel_residual", false)) {
-        model.norm_placement = NormPlacement::kParallel;
-      }
-      if (reader.Flag("qk_layernorm", false)) model.qk_norm = QkNorm::kPerHeadAffine;
-      return;
+      return ReadStableLm(reader, model);
     case HfQuirk::kOwnWindow:
       return RefuseOwnWindows(reader, model);
     case HfQuirk::kWindow:

@@ -147,7 +147,8 @@ void ReadHeadSize(const HfStateSpace& row, HfReader& reader, int64_t hidden_size
   const int64_t heads = std::max<int64_t>(space.head_count, 1);
   space.head_size =
       follows ? std::max<int64_t>(width / heads, 1) : reader.Size(row.head_size, kMostSize, 0);
-  if (space.head_size == 0) return;  // it is refused
+  const bool refused = width == 0 || space.head_count == 0 || space.head_size == 0;
+  if (refused) return;
   if (Multiply(space.head_count, space.head_size) == width) return;
   reader.Refuse(row.head_count, absl::StrCat(space.head_count),
                 absl::StrCat("heads of ", space.head_size, " must be as wide together as ",

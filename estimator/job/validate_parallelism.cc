@@ -408,11 +408,12 @@ void CheckPositions(Check& check, const Job& job) {
 }
 
 // Layers whose windows are masked and others are blocks of their own, by their place in a network.
-void CheckWindows(Check& check, const Job& job) {
+void CheckWindows(const TrainingSpec& spec, Check& check, const Job& job) {
   if (!job.masks_windows) return;
+  const std::string asked = spec.attention.value_or("auto");
   const Transformer& model = *job.model;
-  const auto fail = [&check](absl::string_view rule, absl::string_view related) {
-    check.Fail("training.attention", "auto",
+  const auto fail = [&](absl::string_view rule, absl::string_view related) {
+    check.Fail("training.attention", asked,
                absl::StrCat("masks the windows that layers see, which is not modelled ", rule,
                             "; flash needs no mask"),
                ViolationCode::kNotModelled, {related});
@@ -437,7 +438,7 @@ void CheckAgainstModel(const JobSpec& spec, Check& check, Job& job) {
   CheckLayout(spec.parallelism, check, job);
   CheckRecomputeAgainstLayers(spec.training.recompute, check, job);
   CheckPositions(check, job);
-  CheckWindows(check, job);
+  CheckWindows(spec.training, check, job);
   const int64_t divisor =
       check.Number("runtime.vocab_size_divisor", spec.runtime.vocab_size_divisor,
                    job.profile->vocab_size_divisor);

@@ -344,9 +344,11 @@ AttentionKernel UsualAttention(const Job& job, bool wide) {
   return job.architecture == GpuArchitecture::kHopper ? kernels.on_hopper : kernels.usual;
 }
 
-// SDPA of transformers' classes has a mask where a layer sees less than the sequence.
+// SDPA of transformers' classes has a mask where a layer sees less than the sequence, whichever of
+// its kernels was asked for.
 // Source: transformers, masking_utils.py, _ignore_causal_mask_sdpa.
 bool MasksWindows(const Job& job) {
+  if (!job.profile->transformers_attention || job.model == nullptr) return false;
   const Transformer& model = *job.model;
   return model.causal && model.sliding_window > 0 && job.sequence_length >= model.sliding_window &&
          model.windowed.CountOf(model.layer_count) > 0;
@@ -359,7 +361,7 @@ void ResolveAttention(bool wide, Check& check, Job& job) {
   if (job.model != nullptr && job.model->latent.Any()) {
     job.attention = LatentKernel(job, job.attention);
   }
-  job.masks_windows = own && !eager && MasksWindows(job);
+  job.masks_windows = !eager && MasksWindows(job);
   absl::string_view why = "auto, for this framework and GPU";
   if (eager) why = "auto, as the model's class in transformers has no SDPA";
   if (job.masks_windows) why = "auto; memory-efficient with a mask where layers see windows";
@@ -376,6 +378,12 @@ void CheckAttention(const TrainingSpec& spec, Check& check, Job& job) {
   }
   if (!kernel.has_value()) return ResolveAttention(wide, check, job);
   job.attention = *kernel;
+  job.masks_windows = *kernel == AttentionKernel::kMemoryEfficient && MasksWindows(job);
+  if (*kernel == AttentionKernel::kCudnn && MasksWindows(job)) {
+    check.Fail("training.attention", *spec.attention,
+               "is not modelled where layers see windows, which have a mask",
+               ViolationCode::kNotModelled, {"model"});
+  }
   const bool half_only = *kernel == AttentionKernel::kFlash || *kernel == AttentionKernel::kCudnn;
   if (half_only && wide) {
     check.Fail("training.attention", *spec.attention, "needs 16-bit activations",

@@ -175,6 +175,9 @@ TEST(HfLayersByHandTest, WindowsByEachClassesRule) {
        [](int64_t i, int64_t pattern) { return (i + 1) % pattern != 0; }},
       {"qwen2", "max_window_layers", [](int64_t i, int64_t first) { return i >= first; }},
       {"qwen3", "max_window_layers", [](int64_t i, int64_t first) { return i >= first; }},
+      {"smollm3", "no_rope_layer_interval",
+       [](int64_t i, int64_t interval) { return (i + 1) % interval == 0; }},
+      {"smollm3", "max_window_layers", [](int64_t i, int64_t) { return (i + 1) % 4 == 0; }},
   };
   for (const Row& row : rows) {
     for (int64_t value = 1; value <= 9; ++value) {
@@ -187,6 +190,21 @@ TEST(HfLayersByHandTest, WindowsByEachClassesRule) {
           << row.type << ", " << value;
     }
   }
+}
+
+// SmolLM3's own list says of each layer whether it rotates positions, its class of windows where
+// none does. What transformers 5.23 writes of EXAONE 4 without windows has a pattern of 0.
+TEST(HfLayersByHandTest, WindowsByWhatElseAFileSays) {
+  Fields smol = Small("smollm3", 5);
+  smol["sliding_window"] = Count(512);
+  smol["no_rope_layers"] = ListValue({Count(0), Count(1), Count(1), Count(0), Count(1)});
+  EXPECT_EQ(Windows(Read(smol)), ".....");
+  smol["use_sliding_window"] = FlagValue(true);
+  EXPECT_EQ(Windows(Read(smol)), "y..y.");
+  Fields exaone = Small("exaone4", 5);
+  exaone["sliding_window"] = ConfigValue{};
+  exaone["sliding_window_pattern"] = Count(0);
+  EXPECT_EQ(Windows(Read(exaone)), ".....");
 }
 
 // Source: transformers models/qwen3_5/configuration_qwen3_5.py: linear attention where the layer's

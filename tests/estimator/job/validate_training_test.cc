@@ -473,8 +473,8 @@ JobSpec Windowed(int64_t window) {
   });
 }
 
-// From the length of a window on: transformers makes a mask then.
-TEST(ValidateTrainingTest, AutoMasksWindowsThatAreNoLongerThanTheSequence) {
+// From the length of a window on: transformers makes a mask then, for whichever kernel of SDPA.
+TEST(ValidateTrainingTest, SdpaMasksWindowsThatAreNoLongerThanTheSequence) {
   EXPECT_TRUE(Valid(Windowed(31))->masks_windows);
   EXPECT_TRUE(Valid(Windowed(32))->masks_windows);
   EXPECT_FALSE(Valid(Windowed(33))->masks_windows);
@@ -483,6 +483,17 @@ TEST(ValidateTrainingTest, AutoMasksWindowsThatAreNoLongerThanTheSequence) {
   JobSpec flash = Windowed(16);
   flash.training.attention = "flash";
   EXPECT_FALSE(Valid(flash)->masks_windows);
+  JobSpec asked = Windowed(16);
+  asked.training.attention = "memory-efficient";
+  EXPECT_TRUE(Valid(asked)->masks_windows);
+  asked.runtime.trainer = "torchtitan";
+  EXPECT_FALSE(Valid(With(asked, "fsdp2"))->masks_windows);
+  JobSpec cudnn = Windowed(16);
+  cudnn.training.attention = "cudnn";
+  EXPECT_THAT(
+      Refusals(cudnn),
+      testing::ElementsAre("job.training.attention: cudnn; is not modelled where layers see "
+                           "windows, which have a mask"));
 }
 
 TEST(ValidateTrainingTest, MasksOfSomeLayersGoWithNoOtherDivision) {
@@ -494,6 +505,9 @@ TEST(ValidateTrainingTest, MasksOfSomeLayersGoWithNoOtherDivision) {
   EXPECT_THAT(
       Refusals(again),
       testing::ElementsAre(rule + "where only some layers are run again; flash needs no mask"));
+  again.training.attention = "memory-efficient";
+  EXPECT_THAT(Refusals(again), testing::ElementsAre(testing::HasSubstr(
+                                   "job.training.attention: memory-efficient; masks the windows")));
 }
 
 TEST(ValidateTrainingTest, AutoPicksTheKernelThatFrameworkAndGpuHave) {
