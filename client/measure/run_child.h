@@ -21,7 +21,7 @@ struct ChildEnd {
 //
 // Requires: command is not empty
 // Errors: UNKNOWN, "measure: <command>: <what the system said>" where it cannot be run
-absl::StatusOr<ChildEnd> RunChild(std::vector<std::string> command,
+absl::StatusOr<ChildEnd> RunChild(const std::vector<std::string>& command,
                                   const std::map<std::string, std::string>& environment);
 
 }  // namespace plimsoll

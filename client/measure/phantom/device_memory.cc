@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 
 #include "client/measure/phantom/device.h"
 
@@ -61,10 +62,11 @@ uint64_t DeviceMemory::TakeAddresses(size_t bytes) {
     if (address - gap >= bytes) return gap;
     gap = address + block.bytes;
   }
-  return 0;
+  return bytes <= kLastAddress - gap ? gap : 0;
 }
 
 void* DeviceMemory::Allocate(size_t bytes, bool counted) {
+  if (bytes == 0 || bytes > kLastAddress - kFirstAddress) return nullptr;
   const size_t rounded = RoundUp(bytes);
   const std::lock_guard<std::mutex> lock(mutex_);
   if (counted && rounded > capacity_bytes_ - used_bytes_) return nullptr;
@@ -128,9 +130,27 @@ bool DeviceMemory::Map(uint64_t address, size_t bytes, uint64_t handle) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto found = handles_.find(handle);
   if (found == handles_.end() || bytes > found->second.bytes) return false;
-  if (!mappings_.emplace(address, handle).second) return false;
+  if (!IsReserved(address, bytes) || IsMapped(address, bytes)) return false;
+  mappings_[address] = {.handle = handle, .bytes = bytes};
   ++found->second.mapping_count;
   return true;
+}
+
+bool DeviceMemory::IsReserved(uint64_t address, size_t bytes) const {
+  auto range = blocks_.upper_bound(address);
+  if (range == blocks_.begin()) return false;
+  --range;
+  const uint64_t offset = address - range->first;
+  const Block& block = range->second;
+  return !block.counted && offset <= block.bytes && bytes <= block.bytes - offset;
+}
+
+bool DeviceMemory::IsMapped(uint64_t address, size_t bytes) const {
+  const auto next = mappings_.lower_bound(address);
+  if (next != mappings_.end() && next->first - address < bytes) return true;
+  if (next == mappings_.begin()) return false;
+  const auto& [before, mapping] = *std::prev(next);
+  return address - before < mapping.bytes;
 }
 
 bool DeviceMemory::Unmap(uint64_t address, size_t bytes) {
@@ -139,8 +159,8 @@ bool DeviceMemory::Unmap(uint64_t address, size_t bytes) {
   const auto last = mappings_.lower_bound(address + bytes);
   if (first == last) return false;
   for (auto mapping = first; mapping != last; ++mapping) {
-    --handles_[mapping->second].mapping_count;
-    FreeIfUnused(mapping->second);
+    --handles_[mapping->second.handle].mapping_count;
+    FreeIfUnused(mapping->second.handle);
   }
   mappings_.erase(first, last);
   madvise(Pointer(address), bytes, MADV_DONTNEED);

@@ -28,8 +28,8 @@ class DeviceMemory {
   // Whether an address is the GPU's.
   static bool Holds(const void* address);
 
-  // Returns memory, or null where the capacity does not have it. What a GPU pages in and out
-  // (cudaMallocManaged) is not counted.
+  // Returns memory, or null where the capacity does not have it or nothing is asked for. What a GPU
+  // pages in and out (cudaMallocManaged) is not counted.
   void* Allocate(size_t bytes, bool counted = true);
   // Returns false of what Allocate did not return.
   bool Free(void* address);
@@ -43,6 +43,7 @@ class DeviceMemory {
   uint64_t Create(size_t bytes);
   // The bytes of a handle are free once it is released and mapped nowhere.
   bool Release(uint64_t handle);
+  // Returns false where the range is not reserved, or a part of it is mapped.
   bool Map(uint64_t address, size_t bytes, uint64_t handle);
   // Every mapping in the range.
   bool Unmap(uint64_t address, size_t bytes);
@@ -65,15 +66,22 @@ class DeviceMemory {
     bool released = false;
   };
 
+  struct Mapping {
+    uint64_t handle = 0;
+    size_t bytes = 0;
+  };
+
   // The lowest address past all that were given, or, where these end, in the first gap.
   uint64_t TakeAddresses(size_t bytes);
   void FreeIfUnused(uint64_t handle);
+  bool IsReserved(uint64_t address, size_t bytes) const;
+  bool IsMapped(uint64_t address, size_t bytes) const;
 
   const size_t capacity_bytes_;
   mutable std::mutex mutex_;
   std::map<uint64_t, Block> blocks_;  // by address
   std::map<uint64_t, Handle> handles_;
-  std::map<uint64_t, uint64_t> mappings_;  // the handle at an address
+  std::map<uint64_t, Mapping> mappings_;  // by address
   uint64_t next_address_ = 0;
   uint64_t next_handle_ = 1;
   size_t used_bytes_ = 0;

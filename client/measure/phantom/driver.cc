@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "client/measure/phantom/device.h"
 #include "client/measure/phantom/handle.h"
@@ -46,40 +47,23 @@ void* FindInDriver(const char* name) {
   return nullptr;
 }
 
-const char* Name(Error error) {
-  switch (error) {
-    case kSuccess:
-      return "cudaSuccess";
-    case kInvalidValue:
-      return "cudaErrorInvalidValue";
-    case kOutOfMemory:
-      return "cudaErrorMemoryAllocation";
-    case kInvalidDevice:
-      return "cudaErrorInvalidDevice";
-    case kNotFound:
-      return "cudaErrorSymbolNotFound";
-    case kNotSupported:
-      return "cudaErrorNotSupported";
+const ErrorText& TextOf(Error error) {
+  static constexpr std::pair<Error, ErrorText> kTexts[] = {
+      {kSuccess, {"cudaSuccess", "CUDA_SUCCESS", "no error"}},
+      {kInvalidValue, {"cudaErrorInvalidValue", "CUDA_ERROR_INVALID_VALUE", "invalid argument"}},
+      {kOutOfMemory, {"cudaErrorMemoryAllocation", "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"}},
+      {kInvalidDevice,
+       {"cudaErrorInvalidDevice", "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"}},
+      {kNotFound, {"cudaErrorSymbolNotFound", "CUDA_ERROR_NOT_FOUND", "named symbol not found"}},
+      {kNotSupported,
+       {"cudaErrorNotSupported", "CUDA_ERROR_NOT_SUPPORTED",
+        "not known to the phantom of plimsoll measure"}},
+  };
+  static constexpr ErrorText kUnknown = {"cudaErrorUnknown", "CUDA_ERROR_UNKNOWN", "unknown error"};
+  for (const auto& [known, text] : kTexts) {
+    if (known == error) return text;
   }
-  return "cudaErrorUnknown";
-}
-
-const char* Words(Error error) {
-  switch (error) {
-    case kSuccess:
-      return "no error";
-    case kInvalidValue:
-      return "invalid argument";
-    case kOutOfMemory:
-      return "out of memory";
-    case kInvalidDevice:
-      return "invalid device ordinal";
-    case kNotFound:
-      return "named symbol not found";
-    case kNotSupported:
-      return "not known to the phantom of plimsoll measure";
-  }
-  return "unknown error";
+  return kUnknown;
 }
 
 PHANTOM_EXPORT Error cuInit(unsigned) { return kSuccess; }
@@ -90,12 +74,12 @@ PHANTOM_EXPORT Error cuDriverGetVersion(int* version) {
 }
 
 PHANTOM_EXPORT Error cuGetErrorString(Error error, const char** words) {
-  *words = Words(error);
+  *words = TextOf(error).words;
   return kSuccess;
 }
 
 PHANTOM_EXPORT Error cuGetErrorName(Error error, const char** name) {
-  *name = Name(error);
+  *name = TextOf(error).driver_name;
   return kSuccess;
 }
 
@@ -119,7 +103,8 @@ PHANTOM_EXPORT Error cuDeviceGetCount(int* count) {
   return kSuccess;
 }
 
-PHANTOM_EXPORT Error cuDeviceGetName(char* name, int size, int) {
+PHANTOM_EXPORT Error cuDeviceGetName(char* name, int size, int device) {
+  if (device != 0) return kInvalidDevice;
   std::snprintf(name, static_cast<size_t>(size), "%s", TheDevice().name.c_str());
   return kSuccess;
 }
@@ -129,12 +114,14 @@ PHANTOM_EXPORT Error cuDeviceGetUuid_v2(char* uuid, int) {
   return kSuccess;
 }
 
-PHANTOM_EXPORT Error cuDeviceGetAttribute(int* value, int attribute, int) {
+PHANTOM_EXPORT Error cuDeviceGetAttribute(int* value, int attribute, int device) {
+  if (device != 0) return kInvalidDevice;
   *value = AttributeOf(TheDevice(), attribute);
   return kSuccess;
 }
 
-PHANTOM_EXPORT Error cuDeviceTotalMem_v2(size_t* bytes, int) {
+PHANTOM_EXPORT Error cuDeviceTotalMem_v2(size_t* bytes, int device) {
+  if (device != 0) return kInvalidDevice;
   *bytes = TheDevice().total_bytes;
   return kSuccess;
 }

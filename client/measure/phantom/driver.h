@@ -10,9 +10,13 @@ namespace plimsoll {
 // null: what is offered is taken for a way that works, so nothing else is.
 void* FindInDriver(const char* name);
 
-// What CUDA calls an error, and says of it.
-const char* Name(Error error);
-const char* Words(Error error);
+// What the runtime and the driver call an error, and say of it.
+struct ErrorText {
+  const char* runtime_name;
+  const char* driver_name;
+  const char* words;
+};
+const ErrorText& TextOf(Error error);
 
 }  // namespace plimsoll
 

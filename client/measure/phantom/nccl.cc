@@ -2,6 +2,7 @@
 // gathered list is its own part as often as there are ranks, a sum is its own. What is larger
 // than DeviceMemory::kCopiedBytes is not moved at all.
 // Source of the signatures: NCCL 2.30, nccl.h.
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <mutex>
@@ -88,11 +89,13 @@ void CloseGroup() {
     }
   }
   for (const Group::Part& part : group.received) {
-    for (const Group::Part& sent : group.sent) {
-      if (sent.peer != part.peer || sent.bytes != part.bytes) continue;
-      CopyIfOther(part.to, sent.from, part.bytes);
-      break;
-    }
+    const auto matches = [&part](const Group::Part& sent) {
+      return sent.peer == part.peer && sent.bytes == part.bytes;
+    };
+    const auto sent = std::find_if(group.sent.begin(), group.sent.end(), matches);
+    if (sent == group.sent.end()) continue;
+    CopyIfOther(part.to, sent->from, part.bytes);
+    group.sent.erase(sent);  // the next of its size is for the next receipt
   }
   group = {};
 }
@@ -222,11 +225,13 @@ PHANTOM_EXPORT int ncclBroadcast(const void* from, void* to, size_t count, int t
                                  Communicator* communicator, void*) {
   Use(communicator);
   const size_t bytes = BytesOf(count, type);
-  if (root == communicator->rank) {
-    CopyIfOther(to, from, bytes);
+  const bool own = root == communicator->rank;
+  if (own) CopyIfOther(to, from, bytes);
+  if (group.depth == 0) return 0;
+  if (own) {
     group.own = from;
     group.own_bytes = bytes;
-  } else if (group.depth > 0) {
+  } else {
     group.awaited.push_back({to, nullptr, bytes, root});
   }
   return 0;
@@ -262,8 +267,7 @@ PHANTOM_EXPORT int ncclAlltoAll(const void* from, void* to, size_t count, int ty
 PHANTOM_EXPORT int ncclSend(const void* from, size_t count, int type, int peer,
                             const Communicator* communicator, void*) {
   Use(communicator);
-  group.sent.push_back({nullptr, from, BytesOf(count, type), peer});
-  if (group.depth == 0) group = {};
+  if (group.depth > 0) group.sent.push_back({nullptr, from, BytesOf(count, type), peer});
   return 0;
 }
 

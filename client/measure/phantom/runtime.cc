@@ -40,12 +40,14 @@ PHANTOM_EXPORT Error cudaRuntimeGetVersion(int* version) {
   return kSuccess;
 }
 
-PHANTOM_EXPORT Error cudaGetDeviceProperties(DeviceProperties* out, int) {
+PHANTOM_EXPORT Error cudaGetDeviceProperties(DeviceProperties* out, int device) {
+  if (device != 0) return kInvalidDevice;
   *out = PropertiesOf(TheDevice());
   return kSuccess;
 }
 
-PHANTOM_EXPORT Error cudaDeviceGetAttribute(int* value, int attribute, int) {
+PHANTOM_EXPORT Error cudaDeviceGetAttribute(int* value, int attribute, int device) {
+  if (device != 0) return kInvalidDevice;
   *value = AttributeOf(TheDevice(), attribute);
   return kSuccess;
 }
@@ -202,8 +204,8 @@ PHANTOM_EXPORT Error cudaEventElapsedTime(float* milliseconds, void*, void*) {
 
 // Errors.
 
-PHANTOM_EXPORT const char* cudaGetErrorString(Error error) { return Words(error); }
-PHANTOM_EXPORT const char* cudaGetErrorName(Error error) { return Name(error); }
+PHANTOM_EXPORT const char* cudaGetErrorString(Error error) { return TextOf(error).words; }
+PHANTOM_EXPORT const char* cudaGetErrorName(Error error) { return TextOf(error).runtime_name; }
 
 // A way into the driver, where there is one.
 PHANTOM_EXPORT Error cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned,

@@ -48,12 +48,14 @@ bool IsPinned(const void* address) {
 
 }  // namespace
 
+// Of nothing there is nothing, which is no error.
 PHANTOM_EXPORT Error cudaMalloc(void** out, size_t bytes) {
   *out = TheMemory().Allocate(bytes);
-  return *out != nullptr ? kSuccess : kOutOfMemory;
+  return *out != nullptr || bytes == 0 ? kSuccess : kOutOfMemory;
 }
 
 PHANTOM_EXPORT Error cudaMallocManaged(void** out, size_t bytes, unsigned) {
+  if (bytes == 0) return kInvalidValue;
   *out = TheMemory().Allocate(bytes, /*counted=*/false);
   return *out != nullptr ? kSuccess : kOutOfMemory;
 }

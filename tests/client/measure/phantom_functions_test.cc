@@ -148,6 +148,9 @@ TEST_F(PhantomFunctionsTest, ErrorsHaveTheSameWordsInDriverAndRuntime) {
     const char* of_driver = nullptr;
     EXPECT_EQ(Call("cuGetErrorString", error, &of_driver), kSuccess);
     EXPECT_STREQ(of_driver, words);
+    EXPECT_EQ(Call("cuGetErrorName", error, &of_driver), kSuccess);
+    EXPECT_THAT(of_driver, StartsWith("CUDA_"));
+    EXPECT_TRUE(names.insert(of_driver).second) << of_driver << " is of two errors";
   }
   EXPECT_THAT(Call<const char*>("cudaGetErrorString", static_cast<int>(kNotSupported)),
               HasSubstr("phantom"));

@@ -72,10 +72,13 @@ class Held {
     blocks[address] = block;
   }
 
-  bool IsMapped(uint64_t address) const {
+  // Whether a part of the range is mapped.
+  bool IsMapped(uint64_t address, size_t bytes) const {
     return std::any_of(pieces.begin(), pieces.end(), [&](const auto& entry) {
-      const std::vector<uint64_t>& at = entry.second.mapped_at;
-      return std::find(at.begin(), at.end(), address) != at.end();
+      const auto& [size, released, at] = entry.second;
+      return std::any_of(at.begin(), at.end(), [&, size = size](uint64_t one) {
+        return one < address + bytes && address < one + size;
+      });
     });
   }
 
@@ -150,15 +153,18 @@ class PhantomMemoryTest : public PhantomTest {
     if (piece->second.mapped_at.empty()) held_.pieces.erase(piece);
   }
 
-  // Maps a piece somewhere in a block, or what is mapped there already.
+  // Maps a piece somewhere in a block: one of memory is refused, as is what is mapped there
+  // already, or would reach out of it.
   void Map(Random& random) {
     const auto block = AnyOf(random, held_.blocks);
     const auto piece = AnyOf(random, held_.pieces);
     if (block == held_.blocks.end() || piece == held_.pieces.end()) return;
     const uint64_t address =
         block->first + random() % (block->second.bytes / kGranularity) * kGranularity;
-    const bool can = !held_.IsMapped(address);
-    ASSERT_EQ(Call("cuMemMap", address, piece->second.bytes, size_t{0}, piece->first, 0ULL),
+    const size_t bytes = piece->second.bytes;
+    const bool within = address + bytes <= block->first + block->second.bytes;
+    const bool can = !block->second.counted && within && !held_.IsMapped(address, bytes);
+    ASSERT_EQ(Call("cuMemMap", address, bytes, size_t{0}, piece->first, 0ULL),
               can ? kSuccess : kInvalidValue);
     if (can) piece->second.mapped_at.push_back(address);
   }
@@ -280,7 +286,17 @@ class PhantomAddressTest : public PhantomTest {
     return result == kSuccess ? address : 0;
   }
 
-  // Returns what is wrong.
+  // Returns what is wrong. 3 TiB, ten times: more than there are, but never at once.
+  static std::string ReserveOneByOne() {
+    constexpr size_t kRange = size_t{3} << 40;
+    for (int i = 0; i < 10; ++i) {
+      const uint64_t range = Reserve(kRange);
+      if (range == 0) return "nothing is held, and nothing is left";
+      if (Call("cuMemAddressFree", range, kRange) != kSuccess) return "cannot be freed";
+    }
+    return "";
+  }
+
   static std::string ReserveAgainAndAgain() {
     constexpr size_t kRange = size_t{3} << 40, kStep = size_t{1} << 37;
     const uint64_t first = Reserve(kRange);
@@ -301,12 +317,32 @@ class PhantomAddressTest : public PhantomTest {
 };
 
 TEST_F(PhantomAddressTest, AreGivenAgain) {
-  const auto reserve = [] {
-    const std::string wrong = ReserveAgainAndAgain();
+  const auto reserve = [](std::string (*run)()) {
+    const std::string wrong = run();
     std::fprintf(stderr, "%s\n", wrong.c_str());
     std::_Exit(wrong.empty() ? 0 : 1);
   };
-  EXPECT_EXIT(reserve(), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(reserve(ReserveAgainAndAgain), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(reserve(ReserveOneByOne), testing::ExitedWithCode(0), "");
+}
+
+// Source: CUDA 13 runtime API, cudaMalloc, cudaMallocManaged.
+TEST_F(PhantomMemoryTest, NothingIsNoMemoryAndTooMuchIsNone) {
+  const struct {
+    size_t bytes;
+    int plain, managed;
+  } kCases[] = {
+      {0, kSuccess, kInvalidValue},
+      {~size_t{0}, kOutOfMemory, kOutOfMemory},
+      {~size_t{0} - kGranularity, kOutOfMemory, kOutOfMemory},
+  };
+  for (const auto& [bytes, plain, managed] : kCases) {
+    void* address = &address;
+    EXPECT_EQ(Call("cudaMalloc", &address, bytes), plain) << bytes;
+    EXPECT_EQ(address, nullptr) << bytes;
+    EXPECT_EQ(Call("cudaMallocManaged", &address, bytes, 1U), managed) << bytes;
+    EXPECT_EQ(FreeBytes(), kCapacity) << bytes;
+  }
 }
 
 TEST_F(PhantomMemoryTest, RuntimeAndDriverTellTheSame) {

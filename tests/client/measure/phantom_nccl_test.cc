@@ -271,6 +271,39 @@ TEST_F(PhantomNcclTest, AReceiptWithoutItsLikeIsLeftAlone) {
   Destroy(communicator);
 }
 
+// Several of a size are received in the order in which they were sent; what was sent or broadcast
+// outside a group is none of the next one's.
+TEST_F(PhantomNcclTest, MessagesAreReceivedOnceAndInOrder) {
+  void* const communicator = Communicator(3, 0);
+  const Buffer first({1, 1, 1, 1}), second({2, 2, 2, 2}), alone({3, 3, 3, 3});
+  const Buffer one(Bytes(4, 0)), two(Bytes(4, 0)), three(Bytes(4, 0)), awaited(Bytes(4, 0));
+  const size_t count = 4;
+  const auto send = [&](const Buffer& from) {
+    const void* const sent = from.at();
+    EXPECT_EQ(Call("ncclSend", sent, count, kInt8, 1, communicator, kNoStream), 0);
+  };
+  const auto receive = [&](const Buffer& to) {
+    EXPECT_EQ(Call("ncclRecv", to.at(), count, kInt8, 1, communicator, kNoStream), 0);
+  };
+  const auto broadcast = [&](const Buffer& of, int root) {
+    const void* const from = of.at();
+    EXPECT_EQ(Call("ncclBroadcast", from, of.at(), count, kInt8, root, communicator, kNoStream), 0);
+  };
+  send(alone);
+  broadcast(alone, 0);
+  EXPECT_EQ(Call("ncclGroupStart"), 0);
+  send(first);
+  send(second);
+  for (const Buffer* const to : {&one, &two, &three}) receive(*to);
+  broadcast(awaited, 1);
+  EXPECT_EQ(Call("ncclGroupEnd"), 0);
+  EXPECT_EQ(one.Read(), first.Read());
+  EXPECT_EQ(two.Read(), second.Read());
+  EXPECT_EQ(three.Read(), Bytes(4, 0)) << "two were sent";
+  EXPECT_EQ(awaited.Read(), Bytes(4, 0)) << "this rank broadcast nothing in the group";
+  Destroy(communicator);
+}
+
 // As torch gathers tensors of different sizes: a broadcast of each rank's, in one group. Another
 // rank's is what this one's is, where it is as large.
 TEST_F(PhantomNcclTest, AGroupOfBroadcastsGathersWhatIsAsLarge) {
