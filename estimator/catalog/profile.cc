@@ -72,6 +72,7 @@ constexpr Profile kEager = {
     .dispatches_experts = false,
     .weighs_expert_outputs = false,
     .adds_rows_by_index = false,
+    .own_products = false,
     .copies_remade = false,
     .pooled_scores = false,
     .flat_master = false,
@@ -216,6 +217,7 @@ constexpr Profile MegatronCore() {
   profile.logits_held = LogitsHeld::kDeleted;
   profile.weight_gradient = WeightGradient::kFused;
   profile.sharding = Sharding::kStates;
+  profile.own_products = true;
   profile.context_parallel_method = ContextParallelMethod::kRing;
   // transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py,
   // attn_forward_func_with_cp (DualChunkSwap), AttnFuncWithCPAndQKVOA2A.forward.
@@ -347,6 +349,7 @@ constexpr Profile Nanotron() {
   profile.logits_held = LogitsHeld::kDeleted;
   profile.weight_gradient = WeightGradient::kKept;
   profile.sharding = Sharding::kSlices;
+  profile.own_products = true;
   profile.sends_whole = false;
   profile.gather_buffer_count = 2;  // parallel/utils.py, MemoryBuffer
   profile.pooled_scores = false;

@@ -161,7 +161,8 @@ struct Profile {
   bool dispatches_experts;       // Megatron's: tokens are sent to their experts and back
   bool weighs_expert_outputs;    // weights multiply what experts gave, not what is inside them
   bool adds_rows_by_index;       // deterministic runs sum tokens up by index_add, which keeps them
-  bool copies_remade;            // what is made again is copied to where what was dropped was
+  bool own_products;          // linear layers have a backward of their own: inputs' gradients first
+  bool copies_remade;         // what is made again is copied to where what was dropped was
   bool pooled_scores;         // outside Transformer Engine scores and gathers have one buffer each
   bool flat_master;           // master weights are one buffer
   bool states_at_start;       // optimizer states are made before the first step

@@ -19,7 +19,7 @@ void DropUnread(Block& block) {
   for (Op& op : block.ops) {
     const bool trains = std::any_of(op.parameters.begin(), op.parameters.end(),
                                     [&block](TensorId id) { return !block.parameters[id].frozen; });
-    if (op.saves_for_weights && !trains) op.saved = {};
+    if (op.saves_for_weights && !trains) op.saved = op.backward_temporaries = {};
     const bool leads = trains || op.inputs.count == 0 ||
                        std::any_of(op.inputs.begin(), op.inputs.end(), [&block](TensorId id) {
                          return block.tensors[id].differentiable;

@@ -48,9 +48,7 @@ void AddCallWorkspace(const Job& job, Block& block) {
                                         .role = Role::kWorkspace,
                                         .differentiable = false});
   for (Op& op : block.ops) {
-    if (!multiplies(op)) continue;
-    op.forward_temporaries.Add(id);
-    op.backward_temporaries.Add(id);
+    if (multiplies(op)) op.workspace = id;
   }
 }
 

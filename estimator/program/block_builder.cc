@@ -54,6 +54,7 @@ BlockBuilder::BlockBuilder(const Job& job, absl::string_view name, BlockKind kin
              .ops = std::pmr::vector<Op>(memory),
              .buffers = std::pmr::vector<BlockBuffer>(memory)} {
   const bool layer = kind == BlockKind::kLayer;
+  block_.own_products = job.profile->own_products;
   block_.tensors.reserve(layer ? 64 : 16);
   block_.ops.reserve(layer ? 32 : 8);
   block_.parameters.reserve(layer ? 24 : 6);

@@ -207,9 +207,48 @@ void RotateInPlace(BlockBuilder& b, Qkv& qkv) {
   qkv.key = rotate("attention.key.rotated", qkv.key, Symbol::kC);
 }
 
+// An op at a time: what is multiplied by cosines, half of it negated and joined to the other half,
+// that multiplied by sines, and the sum.
+// Source: transformers, models/llama/modeling_llama.py, rotate_half, apply_rotary_pos_emb;
+// torch tools/autograd, slice_backward, of which two are added up.
+TensorId RotateInPython(BlockBuilder& b, absl::string_view name, TensorId from, Extent width) {
+  const DType dtype = b.job().precision.activation;
+  Extent half = width;
+  half.size /= 2;
+  const TensorId cosines = b.Wide("attention.rotary.cosines", width, dtype);
+  b.Then("attention.rotary.cosines", {from}, {cosines}, {});
+  const TensorId negated = b.Wide("attention.rotary.negated", half, dtype);
+  const TensorId slice = b.Wide("attention.rotary.slice", width, dtype);
+  b.block().tensors[negated].differentiable = b.block().tensors[slice].differentiable = false;
+  const TensorId turned = b.Wide("attention.rotary.turned", width, dtype);
+  Op& turn = b.Then("attention.rotary.turned", {from}, {turned}, {});
+  turn.forward_temporaries = {negated};
+  turn.backward_temporaries = {slice};
+  const TensorId sines = b.Wide("attention.rotary.sines", width, dtype);
+  b.Then("attention.rotary.sines", {turned}, {sines}, {});
+  const TensorId rotated = b.Wide(name, width, dtype);
+  b.Then(name, {cosines, sines}, {rotated}, {}).input_gradient = InputGradient::kShared;
+  return rotated;
+}
+
+// Tokens behind heads, as the kernel wants them: a view, whose gradient is laid out anew.
+TensorId BehindHeads(BlockBuilder& b, absl::string_view name, TensorId from, Extent width) {
+  const TensorId view = b.View(name, from, width);
+  b.Then(name, {from}, {view}, {});
+  return view;
+}
+
 // Norm on queries and keys, then rotation: each gives new tensors.
 void LowerQkNormAndRotary(BlockBuilder& b, Qkv& qkv) {
   const Job& job = b.job();
+  const bool rotates =
+      job.model->position_embedding == PositionEmbedding::kRotary && !job.profile->copies_qkv;
+  const bool in_python = rotates && job.profile->transformers_attention && !job.liger_kernel &&
+                         !job.compile && !job.model->concatenates_rotary;
+  if (in_python) {
+    qkv.query = BehindHeads(b, "attention.query.heads", qkv.query, b.Size(Symbol::kA));
+    qkv.key = BehindHeads(b, "attention.key.heads", qkv.key, b.Size(Symbol::kC));
+  }
   const DType dtype = job.precision.activation;
   if (job.model->qk_norm != QkNorm::kNone) {
     qkv.query = LowerQkNorm(b, kQueryNorm, qkv.query, b.Size(Symbol::kA), b.Size(Symbol::kN));
@@ -217,9 +256,15 @@ void LowerQkNormAndRotary(BlockBuilder& b, Qkv& qkv) {
     kv_heads.size = job.model->kv_head_count;
     qkv.key = LowerQkNorm(b, kKeyNorm, qkv.key, b.Size(Symbol::kC), kv_heads);
   }
-  if (job.model->position_embedding != PositionEmbedding::kRotary || job.profile->copies_qkv)
-    return;
+  if (!rotates) return;
   if (job.liger_kernel) return RotateInPlace(b, qkv);
+  if (in_python) {
+    const TensorId query = qkv.query;
+    qkv.query = RotateInPython(b, "attention.query.rotated", query, b.Size(Symbol::kA));
+    qkv.key = RotateInPython(b, "attention.key.rotated", qkv.key, b.Size(Symbol::kC));
+    HoldUntil(b.block(), query, b.block().ops.size() - 1);
+    return;
+  }
   const TensorId query = b.Wide("attention.query.rotated", b.Size(Symbol::kA), dtype);
   const TensorId key = b.Wide("attention.key.rotated", b.Size(Symbol::kC), dtype);
   b.Then("attention.rotary", {qkv.query, qkv.key}, {query, key}, {});
@@ -733,6 +778,7 @@ Block LowerLayer(const Job& job, absl::string_view name, const LayerKind& kind,
                  std::pmr::memory_resource* memory) {
   BlockBuilder b(job, name, BlockKind::kLayer, memory);
   const TensorId input = b.Narrow("layer.input", b.Size(Symbol::kH), job.precision.residual);
+  b.block().tensors[input].held = true;  // by the loop over layers, until this one returns
   const NormPlacement placement = job.model->norm_placement;
   const bool parallel =
       placement == NormPlacement::kParallel || placement == NormPlacement::kParallelTwo;

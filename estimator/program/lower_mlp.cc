@@ -23,6 +23,18 @@ TensorId LowerLigerProduct(BlockBuilder& b, TensorId gate, TensorId up, Extent f
   return product;
 }
 
+TensorId LowerActivation(BlockBuilder& b, TensorId gate, Extent ffn) {
+  const TensorId activated = b.Wide("mlp.activated", ffn, b.job().precision.activation);
+  b.Then("mlp.activation", {gate}, {activated}, {gate});
+  return activated;
+}
+
+TensorId LowerProduct(BlockBuilder& b, TensorId activated, TensorId up, Extent ffn) {
+  const TensorId product = b.Wide("mlp.product.activation", ffn, b.job().precision.activation);
+  b.Then("mlp.product", {activated, up}, {product}, {activated, up});
+  return product;
+}
+
 // gate and up in one product, or in two; activation and product in one kernel,
 // or in two.
 TensorId LowerGatedActivation(BlockBuilder& b, TensorId input, Symbol width) {
@@ -52,7 +64,11 @@ TensorId LowerGatedActivation(BlockBuilder& b, TensorId input, Symbol width) {
     gate_out = b.Wide("mlp.gate.activation", ffn, dtype);
     up_out = b.Wide("mlp.up.activation", ffn, dtype);
     Linear(b, "mlp.gate", CastInput(b, "mlp.input.cast", input, hidden), gate_out, gate);
+    const bool at_once = !job.liger_kernel && !job.compile;  // before the other product
+    TensorId activated = kNoTensor;
+    if (at_once) activated = LowerActivation(b, gate_out, ffn);
     Linear(b, "mlp.up", CastInput(b, "mlp.input.cast", input, hidden), up_out, up);
+    if (at_once) return LowerProduct(b, activated, up_out, ffn);
     if (job.compile) {
       const TensorId product = b.Wide("mlp.product.activation", ffn, dtype);
       b.Then("mlp.product", {gate_out, up_out}, {product}, {gate_out, up_out});
@@ -60,11 +76,7 @@ TensorId LowerGatedActivation(BlockBuilder& b, TensorId input, Symbol width) {
     }
   }
   if (job.liger_kernel) return LowerLigerProduct(b, gate_out, up_out, ffn);
-  const TensorId activated = b.Wide("mlp.activated", ffn, dtype);
-  b.Then("mlp.activation", {gate_out}, {activated}, {gate_out});
-  const TensorId product = b.Wide("mlp.product.activation", ffn, dtype);
-  b.Then("mlp.product", {activated, up_out}, {product}, {activated, up_out});
-  return product;
+  return LowerProduct(b, LowerActivation(b, gate_out, ffn), up_out, ffn);
 }
 
 // 0.5 x (1 + tanh(c (x + 0.044715 x^3))), an op at a time: tanh keeps its

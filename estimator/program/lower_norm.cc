@@ -30,6 +30,14 @@ TensorId Term(BlockBuilder& b, const NormPlace& place) {
   return term;
 }
 
+// What is summed up over tokens for the weight's gradient.
+TensorId OfWeight(BlockBuilder& b, const NormPlace& place, DType dtype) {
+  const TensorId product = Make(b, "norm.weight.gradient.product", place, dtype);
+  b.block().tensors[product].role = Role::kTemporary;
+  b.block().tensors[product].differentiable = false;
+  return product;
+}
+
 TensorId LowerUpcast(BlockBuilder& b, const NormNames& names, const NormPlace& place,
                      TensorId input, Ids weights) {
   TensorId upcast = input;
@@ -50,12 +58,16 @@ TensorId LowerUpcast(BlockBuilder& b, const NormNames& names, const NormPlace& p
     b.Then(names.centred, {upcast}, {centred}, {});
     upcast = centred;
   }
+  const TensorId square = Make(b, "norm.square", place, DType::kFp32);
+  b.block().tensors[square].differentiable = false;
+  b.Then("norm.square", {}, {square}, {});  // for its mean
   const DType usual = place.own_class ? place.in : place.out;
   const DType kept = how == NormClass::kUsual ? usual : DType::kFp32;
   const DType made = how == NormClass::kUsual ? place.out : kept;
   const TensorId wide =
       Make(b, kept == DType::kFp32 ? names.normalized : names.wide, place, DType::kFp32);
-  const Ids terms = {Term(b, place), Term(b, place), Term(b, place)};
+  const TensorId term = Term(b, place);
+  const Ids terms = {term, term, term};
   b.Then(names.normalized, {upcast}, {wide}, {upcast}).backward_temporaries = terms;
   TensorId normalized = wide;
   if (kept != DType::kFp32) {
@@ -66,6 +78,8 @@ TensorId LowerUpcast(BlockBuilder& b, const NormNames& names, const NormPlace& p
   Op& op = b.Then(names.norm, {normalized}, {product}, {normalized});
   op.parameters = weights;
   op.saves_for_weights = true;
+  if (weights.count > 0) op.backward_temporaries = {OfWeight(b, place, made)};
+  HoldUntil(b.block(), wide, b.block().ops.size() - 1);  // a local
   if (made == place.out) return product;
   const TensorId output = Make(b, names.norm, place, place.out);
   b.Then(names.product, {product}, {output}, {});

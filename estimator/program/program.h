@@ -255,7 +255,8 @@ struct Op {
   Ids saved{};  // what backward needs, of inputs and outputs
   Ids forward_temporaries{};
   Ids backward_temporaries{};
-  Ids parameters{};  // whose gradients backward makes, but of frozen ones
+  TensorId workspace = kNoTensor;  // of each product, made when what that gives is there
+  Ids parameters{};                // whose gradients backward makes, but of frozen ones
   Collectives forward_collectives{};
   Collectives backward_collectives{};
   InputGradient input_gradient = InputGradient::kFresh;
@@ -309,6 +310,7 @@ struct Block {
   int64_t recompute_unit = 0;  // layers whose one input is kept; 0: all is kept
   bool holds_output = false;   // recomputed: its output and that one's gradient live to the end
   bool stops_early = false;  // it runs again when backward needs what it saved, until that is there
+  bool own_products = false;     // linear layers' backward is not autograd's (Profile)
   bool copies_remade = false;    // what ops make again is copied to where what was dropped was
   bool forward_only = false;     // what ops save lives until the network's forward is over
   int64_t checkpoint_bytes = 0;  // what a recomputed layer keeps beside its input

@@ -71,6 +71,7 @@ class Machine {
     int death;
     int log;
     Role role;
+    bool viewed = false;
   };
   // The most bytes that any note found, and which did; -1: none yet.
   struct Peak {
@@ -104,7 +105,11 @@ class Machine {
   bool IsGiven(TensorId root, int end) const;
   void BackwardOp(int index);
   void GiveInputGradient(const Op& op, TensorId input);
-  void MakeWeightGradients(const Op& op, OfOp& made, int& count);
+  void AddSecondGradients();
+  bool MakesWeightGradientsFirst(const Op& op) const;
+  bool MultipliesTwice(const Op& op) const;
+  void RunProduct(const Op& op);
+  int64_t MakeWeightGradients(const Op& op, OfOp& made, int& count);
   int Make(TensorId tensor, absl::string_view suffix, Role role, int64_t bytes);
   int MakeTensor(TensorId tensor);
   ABSL_ATTRIBUTE_NOINLINE void WatchBirth(int piece, TensorId tensor, absl::string_view suffix);
@@ -144,6 +149,9 @@ class Machine {
   // the next of each tensor's.
   std::array<int16_t, 256> first_unused_;
   std::array<int16_t, 256> next_unused_;
+  // Gradients that the op at work gives beside others'.
+  std::array<std::pair<TensorId, int>, 12> second_;
+  int second_count_ = 0;
   std::array<Piece, 1024> pieces_;
   int piece_count_ = 0;
   bool again_ = false;  // whether this is a recomputed block's second forward
@@ -287,6 +295,7 @@ void Machine::MakeOutputs(const Op& op, OfOp& temporaries, int& count) {
     if (checkpointed) Refer(forward_storage_[id]);
   }
   TellProduct(op);
+  if (op.workspace != kNoTensor) temporaries[count++] = MakeTensor(op.workspace);
   Note();
   Tell(TapeEventKind::kLaunch, ForwardKernels(op));
 }
@@ -517,21 +526,61 @@ void Machine::GiveInputGradient(const Op& op, TensorId input) {
   }
   const Role role = tensor.role == Role::kLoss ? Role::kLoss : Role::kTemporary;
   const int made = Make(input, ".gradient", role, bytes_[input]);
+  pieces_[made].viewed = op.kind == OpKind::kMatrixProduct && !block_.own_products;
   if (gradient == kNoStorage) {
     gradient = made;
-    return;
-  }
-  Note();
-  if (pieces_[gradient].references == 1) {  // summed in place
-    Release(made);
-  } else {  // the other holder keeps the old one
-    Release(gradient);
-    gradient = made;
+  } else {
+    second_[second_count_++] = {input, made};
   }
 }
 
-void Machine::MakeWeightGradients(const Op& op, OfOp& made, int& count) {
-  if (weight_gradient_ == WeightGradient::kFused) return;
+// When an op is over what it gave is added to what other consumers gave before. A view's base is
+// held by the view, so that nobody else's sum can be made in it.
+// Source: torch/csrc/autograd/engine.cpp, evaluate_function; input_buffer.cpp,
+// can_accumulate_inplace; variable.h, ViewInfo.
+void Machine::AddSecondGradients() {
+  for (int i = 0; i < second_count_; ++i) {
+    const auto& [input, made] = second_[i];
+    int& gradient = gradient_storage_[input];
+    const bool in_place = pieces_[gradient].references == 1 && !pieces_[gradient].viewed;
+    if (!in_place) {
+      const int sum = Make(input, ".gradient", pieces_[made].role, bytes_[input]);
+      Note();
+      Release(std::exchange(gradient, sum));
+    }
+    Release(made);
+  }
+  second_count_ = 0;
+}
+
+// Autograd multiplies for a weight before it does for what it read, unless there is a bias.
+// Source: torch tools/autograd, derivatives.yaml, mm (mat2 before self) and addmm (mat1 first).
+bool Machine::MakesWeightGradientsFirst(const Op& op) const {
+  if (op.kind != OpKind::kMatrixProduct || block_.own_products) return false;
+  const auto is_bias = [&](TensorId id) { return block_.parameters[id].shape.rank == 1; };
+  return std::none_of(op.parameters.begin(), op.parameters.end(), is_bias);
+}
+
+// For a weight's gradient, and for its input's.
+bool Machine::MultipliesTwice(const Op& op) const {
+  if (op.kind != OpKind::kMatrixProduct || weight_gradient_ == WeightGradient::kFused) return false;
+  return std::any_of(op.inputs.begin(), op.inputs.end(),
+                     [&](TensorId id) { return block_.tensors[id].differentiable; }) &&
+         std::any_of(op.parameters.begin(), op.parameters.end(),
+                     [&](TensorId id) { return !block_.parameters[id].frozen; });
+}
+
+// The first of an op's products, of which a timeline alone sees the workspace: the last has it too,
+// when all is there.
+void Machine::RunProduct(const Op& op) {
+  TellProduct(op);
+  if (tape_ != nullptr && op.workspace != kNoTensor) Release(MakeTensor(op.workspace));
+}
+
+// Returns their bytes.
+int64_t Machine::MakeWeightGradients(const Op& op, OfOp& made, int& count) {
+  if (weight_gradient_ == WeightGradient::kFused) return 0;
+  const int64_t before = now_;
   const bool kept = weight_gradient_ == WeightGradient::kKept;
   for (TensorId id : op.parameters) {
     const Parameter& parameter = block_.parameters[id];
@@ -546,6 +595,7 @@ void Machine::MakeWeightGradients(const Op& op, OfOp& made, int& count) {
     if (tape_ != nullptr) tape_->pieces.back().parameter = static_cast<int8_t>(id);
     if (!kept) made[count++] = piece;
   }
+  return now_ - before;
 }
 
 // Hooks give what was saved away: it is gone when gradients are cast, which is else before.
@@ -555,19 +605,30 @@ void Machine::BackwardOp(int index) {
   const Op& op = block_.ops[index];
   OfOp temporaries;
   int temporary_count = 0;
+  // Source: flash_attn/flash_api.cpp, mha_bwd: what it returns comes first.
+  const bool returned_first = op.kind == OpKind::kAttention;
+  if (returned_first) {
+    for (TensorId id : op.inputs) GiveInputGradient(op, id);
+  }
   for (TensorId id : op.backward_temporaries) temporaries[temporary_count++] = MakeTensor(id);
   const bool gone = op.casts_gradients && hooks_;
   if (gone) {
     Note();
     for (TensorId id : op.saved) Release(forward_storage_[Root(id)]);
   }
-  for (TensorId id : op.inputs) GiveInputGradient(op, id);
-  TellProduct(op);
   OfOp weights;
   int weight_count = 0;
-  const int64_t before = now_;
-  MakeWeightGradients(op, weights, weight_count);
-  const int64_t gradients = now_ - before;
+  const bool weights_first = MakesWeightGradientsFirst(op);
+  int64_t gradients = 0;
+  if (weights_first) gradients = MakeWeightGradients(op, weights, weight_count);
+  if (weights_first && MultipliesTwice(op)) RunProduct(op);
+  if (!returned_first) {
+    for (TensorId id : op.inputs) GiveInputGradient(op, id);
+  }
+  if (!weights_first && MultipliesTwice(op)) RunProduct(op);
+  TellProduct(op);
+  if (!weights_first) gradients = MakeWeightGradients(op, weights, weight_count);
+  if (op.workspace != kNoTensor) temporaries[temporary_count++] = MakeTensor(op.workspace);
   Note();
   if (weight_count == 0) earlier_gradients_ += gradients;
   Tell(TapeEventKind::kLaunch, BackwardKernels(op));
@@ -580,6 +641,7 @@ void Machine::BackwardOp(int index) {
   if (!gone) {
     for (TensorId id : op.saved) Release(forward_storage_[Root(id)]);
   }
+  AddSecondGradients();
   ++clock_;
 }
 

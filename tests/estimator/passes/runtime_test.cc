@@ -30,7 +30,7 @@ TEST(RuntimeTest, AWorkspaceOfEachProduct) {
   EXPECT_EQ(FindTensor(layer, "workspace.cublas").Bytes(), 32 * kMib);
   for (const Op& op : layer.ops) {
     const bool multiplies = op.kind == OpKind::kMatrixProduct;
-    EXPECT_EQ(op.forward_temporaries.count, multiplies ? 1 : 0) << op.name;
+    EXPECT_EQ(op.workspace != kNoTensor, multiplies) << op.name;
   }
   job.runtime.versions["torch"] = "2.14";
   EXPECT_EQ(FixedBytes(ProgramOf(job), "workspace.cublas"), 2 * 32 * kMib);

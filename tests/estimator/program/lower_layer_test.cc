@@ -100,11 +100,20 @@ TEST(LowerLayerTest, FlashRoundsItsAccumulator) {
 }
 
 TEST(LowerLayerTest, RotationMakesNewQueriesAndKeys) {
-  JobSpec job = SmallJob();
+  JobSpec job = With(SmallJob(), "fsdp2");
+  job.runtime.trainer = "torchtitan";
   EXPECT_THAT(Ops(job), Contains("attention.rotary"));
+  JobSpec python = SmallJob();  // an op at a time, each for queries and for keys
+  EXPECT_THAT(Ops(python),
+              testing::IsSupersetOf({"attention.rotary.cosines", "attention.rotary.turned",
+                                     "attention.rotary.sines", "attention.query.rotated",
+                                     "attention.key.rotated"}));
+  EXPECT_THAT(Ops(python), Not(Contains("attention.rotary")));
   for (const char* position : {"learned", "alibi", "none"}) {
-    Shape(job).position_embedding = position;
-    EXPECT_THAT(Ops(job), Not(Contains("attention.rotary"))) << position;
+    for (JobSpec* const spec : {&job, &python}) {
+      Shape(*spec).position_embedding = position;
+      EXPECT_THAT(Ops(*spec), Not(Contains(testing::StartsWith("attention.rotary")))) << position;
+    }
   }
 }
 
@@ -288,7 +297,7 @@ TEST(LowerLayerTest, WindowsAreMasksToSdpa) {
   EXPECT_EQ(windowed.layers, (LayerSet{.period = 2}));
   EXPECT_EQ(FindBlock(program, "layer").layers, Others(windowed.layers));
   EXPECT_THAT(Ops(job, "windowed layer"),
-              IsSupersetOf({"attention.mask", "attention.key.expanded"}));
+              testing::IsSupersetOf({"attention.mask", "attention.key.expanded"}));
   EXPECT_THAT(Ops(job), Not(Contains("attention.mask")));
   const Tensor& mask = FindTensor(windowed, "attention.mask");
   EXPECT_EQ(mask.Bytes(), 2 * 32 * 32 * 2);

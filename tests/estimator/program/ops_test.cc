@@ -65,6 +65,16 @@ Block Cut(Block block, absl::string_view prefix, bool norms) {
     }
   }
   block.ops = ops;
+  for (TensorId id = 0; id < block.tensors.size(); ++id) {  // nobody holds what is not there
+    const bool there = std::any_of(ops.begin(), ops.end(), [id](const Op& op) {
+      const auto has = [id](const Ids& ids) {
+        return std::find(ids.begin(), ids.end(), id) != ids.end();
+      };
+      return has(op.inputs) || has(op.outputs);
+    });
+    if (!there) block.tensors[id].held = false;
+    block.tensors[id].held_until = 255;
+  }
   block.input = *ops.front().inputs.begin();
   const bool loss = ops.back().name == "loss";
   block.output = loss ? kNoTensor : *ops.back().outputs.begin();

@@ -109,18 +109,12 @@ class Lifetimes {
     return id == block_.output || std::max(last_read_[id], made_[id]) >= op;
   }
   // While op `i` runs backward: of tensors that some op from it on reads and that are made at it
-  // or before; a second gradient of one tensor is there beside the first until it is added.
+  // or before, and what it gives: a second gradient of one tensor is there beside the first until
+  // the op is over.
   int64_t Gradients(int i, WeightGradient fate) const {
-    int64_t most = 0;
-    int64_t there = Sum(
+    const int64_t there = Sum(
         [&](TensorId id) { return made_[id] <= i && (last_read_[id] > i || id == block_.output); });
-    for (const TensorId id : OpAt(i).inputs) {
-      const int64_t bytes = block_.tensors[id].Bytes();
-      const bool second = last_read_[id] > i;
-      most = std::max(most, there + bytes + KeptWeights(i, fate));
-      if (!second) there += bytes;
-    }
-    return std::max(most, there + KeptWeights(i, fate) + OwnWeights(i, fate));
+    return there + BytesOf(OpAt(i).inputs) + KeptWeights(i, fate) + OwnWeights(i, fate);
   }
   int64_t KeptWeights(int i, WeightGradient fate) const {
     int64_t bytes = 0;

@@ -4,7 +4,9 @@
 
 #include <initializer_list>
 #include <random>
+#include <string>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "tests/testing/jobs.h"
 #include "tests/testing/random_jobs.h"
@@ -216,6 +218,72 @@ TEST(LedgerTest, GradientsOfWeightsStayDieOrAreNeverBorn) {
   EXPECT_EQ(backward(WeightGradient::kKept).total, 10 + 10 + 10 + 2 * 150) << "f's beside g's";
   EXPECT_EQ(backward(WeightGradient::kKept).roles[static_cast<size_t>(Role::kGradient)], 300);
   EXPECT_EQ(backward(WeightGradient::kAdded).roles[static_cast<size_t>(Role::kGradient)], 0);
+}
+
+// What is born in backward, in its order: a weight's gradient by the weight's name, a tensor's by
+// the tensor's. The output's gradient, which is given, is left out.
+std::string BornInBackward(const Block& block) {
+  const Tape tape = Record(block, WeightGradient::kKept, DType::kBf16);
+  std::string born;
+  for (size_t i = tape.again_end; i < tape.events.size(); ++i) {
+    const TapeEvent& event = tape.events[i];
+    if (event.kind != TapeEventKind::kBirth || event.piece == tape.output_gradient) continue;
+    const TapePiece& piece = tape.pieces[static_cast<size_t>(event.piece)];
+    const absl::string_view name =
+        piece.tensor == kNoTensor ? piece.suffix : block.tensors[piece.tensor].name;
+    absl::StrAppend(&born, born.empty() ? "" : " ", name);
+  }
+  return born;
+}
+
+// Two products, each with a workspace. Of mm autograd multiplies for the weight first, of addmm for
+// what was read, as a framework's own linear layer does.
+TEST(LedgerTest, EachProductHasItsWorkspace) {
+  Hand hand;
+  const TensorId x = hand.Make("x", 10);
+  const TensorId y = hand.Make("y", 10);
+  const TensorId workspace = hand.Make("workspace", 1000, Role::kWorkspace);
+  const TensorId weight = hand.Weight(100);
+  const TensorId bias = hand.Weight(5);
+  Op& op = hand.Then("product", {x}, {y}, {x});
+  op.kind = OpKind::kMatrixProduct;
+  op.workspace = workspace;
+  op.parameters = {weight};
+  Block& block = hand.Between(x, y);
+  block.parameters[weight].name = "weight";
+  block.parameters[weight].shape.rank = 2;
+  block.parameters[weight].shape.extents[1].size = 1;
+  block.parameters[bias].name = "bias";
+  EXPECT_EQ(BornInBackward(block), "weight workspace x workspace");
+  const BlockRun run = plimsoll::Run(block, WeightGradient::kKept, DType::kBf16);
+  EXPECT_EQ(run.forward.total, 10 + 10 + 1000);
+  EXPECT_EQ(run.backward.total, 10 + 10 + 200 + 10 + 1000) << "x, y's gradient, both, the last's";
+  block.ops[0].parameters = {weight, bias};
+  EXPECT_EQ(BornInBackward(block), "x workspace weight bias workspace");
+  block.ops[0].parameters = {weight};
+  block.own_products = true;
+  EXPECT_EQ(BornInBackward(block), "x workspace weight workspace");
+  block.own_products = false;
+  block.tensors[x].differentiable = false;
+  EXPECT_EQ(BornInBackward(block), "weight workspace");
+}
+
+// Three products of x give its gradient three times. The first is a view, so that the sum with the
+// second is a tensor of its own; the third is added in place.
+TEST(LedgerTest, TheFirstSumOfViewsIsATensorOfItsOwn) {
+  Hand hand;
+  const TensorId x = hand.Make("x", 100);
+  Ids products;
+  for (const char* const name : {"q", "k", "v"}) {
+    products.Add(hand.Make(name, 10));
+    hand.Then(name, {x}, {products.ids[products.count - 1]}, {x}).kind = OpKind::kMatrixProduct;
+  }
+  const TensorId y = hand.Make("y", 10);
+  hand.Then("sum", products, {y}, {}).input_gradient = InputGradient::kShared;
+  Block& block = hand.Between(x, y);
+  EXPECT_EQ(BornInBackward(block), "x x x x");
+  block.own_products = true;
+  EXPECT_EQ(BornInBackward(block), "x x x");
 }
 
 // A segment keeps what it reads, and makes the rest again.
