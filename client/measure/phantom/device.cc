@@ -51,6 +51,7 @@ const Limits& LimitsOf(const Device& device) {
 
 constexpr int kKib = 1024;
 constexpr int kSharedPerBlock = 48 * kKib;
+constexpr int kConstantBytes = 64 * kKib;
 constexpr int kRegisters = 65536;
 constexpr int kMaxGrid = 2147483647;
 constexpr int kMaxGridYz = 65535;
@@ -86,7 +87,7 @@ DeviceProperties PropertiesOf(const Device& device) {
   of.max_threads_dim[2] = 64;
   of.max_grid_size[0] = kMaxGrid;
   of.max_grid_size[1] = of.max_grid_size[2] = kMaxGridYz;
-  of.total_constant_memory = 64 * kKib;
+  of.total_constant_memory = kConstantBytes;
   of.major = device.major;
   of.minor = device.minor;
   of.texture_alignment = 512;
@@ -119,7 +120,7 @@ int AttributeOf(const Device& device, int attribute) {
     case kMaxSharedMemoryPerBlock:
       return kSharedPerBlock;
     case kTotalConstantMemory:
-      return 64 * kKib;
+      return kConstantBytes;
     case kWarpSize:
       return 32;
     case kMaxRegistersPerBlock:

@@ -23,9 +23,7 @@ size_t RoundUp(size_t bytes) {
   return (bytes + kMask) & ~kMask;
 }
 
-void* Pointer(uint64_t address) {
-  return reinterpret_cast<void*>(address);  // NOLINT: a reservation is a number first
-}
+void* Pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
 
 // Reserves the addresses once. Pages come into being as they are touched, and read as zero.
 void Reserve() {
