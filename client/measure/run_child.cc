@@ -12,8 +12,6 @@
 #include "client/io/text.h"
 #include "server/wire/shorten.h"
 
-extern char** environ;
-
 namespace plimsoll {
 namespace {
 
@@ -21,7 +19,7 @@ std::vector<std::string> WithEnvironment(const std::map<std::string, std::string
   std::vector<std::string> entries;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;
-    if (changes.count(text.substr(0, text.find('='))) == 0) entries.push_back(text);
+    if (!changes.contains(text.substr(0, text.find('=')))) entries.push_back(text);
   }
   for (const auto& [name, value] : changes) entries.push_back(absl::StrCat(name, "=", value));
   return entries;
@@ -29,6 +27,7 @@ std::vector<std::string> WithEnvironment(const std::map<std::string, std::string
 
 std::vector<char*> Pointers(std::vector<std::string>& words) {
   std::vector<char*> pointers;
+  pointers.reserve(words.size() + 1);
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
   return pointers;

@@ -240,8 +240,7 @@ MeasuredRow RowOf(const v1::ReportUsageRequest& request, const v1::ReportUsageRe
 absl::Status AppendRow(const std::string& file, const MeasuredRow& row, absl::Time deadline) {
   const RowsFile rows_file(file);
   std::string text;
-  const absl::Status opened = rows_file.Open(deadline, &text);
-  if (!opened.ok()) return opened;
+  if (absl::Status opened = rows_file.Open(deadline, &text); !opened.ok()) return opened;
   const std::string header = MeasuredHeader();
   Rows rows = SplitRows(text);
   const absl::string_view tail = absl::string_view(text).substr(rows.whole_bytes);
@@ -258,7 +257,7 @@ absl::Status AppendRow(const std::string& file, const MeasuredRow& row, absl::Ti
   const bool is_cut = !tail.empty() && !IsWhole(tail);
   if (is_cut && !is_new) Say(absl::StrCat("--rows: ", file, " ended in half a row; taken out"));
   const size_t size = is_cut ? rows.whole_bytes : text.size();
-  const absl::Status cut = is_cut ? rows_file.Truncate(size) : absl::OkStatus();
+  absl::Status cut = is_cut ? rows_file.Truncate(size) : absl::OkStatus();
   if (!cut.ok()) return cut;
   const char* const before = !tail.empty() && !is_cut ? kLineEnd : "";
   return rows_file.Append(absl::StrCat(before, is_new ? header + kLineEnd : "", row.line, kLineEnd),

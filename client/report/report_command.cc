@@ -85,8 +85,9 @@ absl::Status Send(const ReportCommand& command, const v1::ReportUsageRequest& re
   const absl::StatusOr<Service> service = OpenService(command.connection);
   if (!service.ok()) return service.status();
   absl::StatusOr<v1::ReportUsageResponse> answer = service->client.ReportUsage(request);
-  if (answer.ok()) *response = *std::move(answer);
-  return answer.status();
+  if (!answer.ok()) return answer.status();
+  *response = *std::move(answer);
+  return absl::OkStatus();
 }
 
 absl::Status WriteRow(const ReportCommand& command, const v1::ReportUsageRequest& request,

@@ -40,6 +40,14 @@ absl::Status AddModel(const DataFile& file, absl::string_view id, Catalog& catal
   return absl::OkStatus();
 }
 
+// Puts a table, if it could be read, into its place.
+template <typename Table>
+absl::Status Place(absl::StatusOr<Table> read, Table* place) {
+  if (!read.ok()) return read.status();
+  *place = *std::move(read);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<Catalog> ParseCatalog(absl::Span<const DataFile> files) {
@@ -52,22 +60,16 @@ absl::StatusOr<Catalog> ParseCatalog(absl::Span<const DataFile> files) {
     } else if (file.path == "gpus.yaml") {
       status = ReadGpuTable(file, catalog);
     } else if (file.path == "hf_ids.yaml") {
-      absl::StatusOr<HfIdTable> ids = ReadHfIdTable(file);
-      if (ids.ok()) catalog.hf_ids = *std::move(ids);
-      status = ids.status();
+      status = Place(ReadHfIdTable(file), &catalog.hf_ids);
     } else if (file.path == "calibration.yaml") {
-      absl::StatusOr<Calibration> calibration = ReadCalibrationTable(file);
-      if (calibration.ok()) catalog.calibration = *std::move(calibration);
-      status = calibration.status();
+      status = Place(ReadCalibrationTable(file), &catalog.calibration);
     } else if (file.path == "speed.yaml") {
-      absl::StatusOr<SpeedTable> speed = ReadSpeedTable(file);
-      if (speed.ok()) catalog.speed = *std::move(speed);
-      status = speed.status();
+      status = Place(ReadSpeedTable(file), &catalog.speed);
     }
     if (!status.ok()) return status;
   }
   for (const auto& [lower, hf_id] : catalog.hf_ids) {
-    if (catalog.models.count(hf_id.model) > 0) continue;
+    if (catalog.models.contains(hf_id.model)) continue;
     return Broken("hf_ids.yaml", absl::StrCat(hf_id.model, ": is no model of the catalog"));
   }
   return catalog;

@@ -163,6 +163,7 @@ void Encode(int field, const MemoryCurve& from, WireWriter* to) {
   using Timeline = v1::Timeline;
   const std::vector<Role> roles = RolesOf(from);
   std::vector<int> role_numbers;
+  role_numbers.reserve(roles.size());
   for (const Role role : roles) role_numbers.push_back(EnumNumber(role));
   to->Message(field, [&] {
     to->Numbers(Timeline::kRolesFieldNumber, role_numbers.begin(), role_numbers.end());

@@ -155,8 +155,8 @@ class GrpcConnections {
   void CannotAccept(int error);
 
   void MeasureActive();
-  bool Measure(Connection* connection);
-  void CountCalls(Connection* connection);
+  static bool Measure(Connection* connection);
+  static void CountCalls(Connection* connection);
   bool Floods(const Connection& connection) const;
   void CloseFlooding();
   void CloseInsistent();

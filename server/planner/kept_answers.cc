@@ -42,7 +42,7 @@ std::optional<KeptAnswers::Answer> KeptAnswers::Find(absl::string_view request) 
   shard.older.erase(older);
   shard.older_bytes -= size;
   metrics_->AddKept(-static_cast<int64_t>(size));
-  gone = AddTo(&shard, std::string(request.data(), request.size()), answer);
+  gone = AddTo(&shard, request, answer);
   return answer;
 }
 
@@ -55,13 +55,13 @@ void KeptAnswers::Keep(absl::string_view request, absl::string_view answer, Verd
   const std::lock_guard lock(shard.mutex);
   uint64_t& asked = shard.asked[hash % shard.asked.size()];
   if (std::exchange(asked, hash) != hash) return;
-  std::string key(request.data(), request.size());
   const Answer kept = {grpc::Slice(answer.data(), answer.size()), verdict, peak_bytes};
-  if (shard.recent.contains(key) || shard.older.contains(key)) return;  // another was first
-  gone = AddTo(&shard, std::move(key), kept);
+  if (shard.recent.contains(request) || shard.older.contains(request)) return;  // another was first
+  gone = AddTo(&shard, request, kept);
 }
 
-KeptAnswers::Answers KeptAnswers::AddTo(Shard* shard, std::string request, const Answer& answer) {
+KeptAnswers::Answers KeptAnswers::AddTo(Shard* shard, absl::string_view request,
+                                        const Answer& answer) {
   const size_t size = SizeOf(request.size(), answer.bytes.size());
   Answers gone;
   if (shard->recent_bytes + size > max_recent_bytes_) {
@@ -69,7 +69,7 @@ KeptAnswers::Answers KeptAnswers::AddTo(Shard* shard, std::string request, const
     gone = std::exchange(shard->older, std::exchange(shard->recent, {}));
     shard->older_bytes = std::exchange(shard->recent_bytes, 0);
   }
-  shard->recent.emplace(std::move(request), answer);
+  shard->recent.try_emplace(request, answer);
   shard->recent_bytes += size;
   metrics_->AddKept(static_cast<int64_t>(size));
   return gone;

@@ -59,7 +59,7 @@ class KeptAnswers {
 
   Shard& ShardOf(uint64_t hash) { return shards_[hash >> (64 - kShardBits)]; }
   // The shard's mutex is held. Returns what goes.
-  Answers AddTo(Shard* shard, std::string request, const Answer& answer);
+  Answers AddTo(Shard* shard, absl::string_view request, const Answer& answer);
 
   const size_t max_recent_bytes_;  // of a shard
   Metrics* const metrics_;

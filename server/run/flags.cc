@@ -11,7 +11,7 @@ namespace {
 
 constexpr char kNone[] = "none";
 constexpr char kConfig[] = "--config";
-constexpr int64_t kDayMs = 24 * 3600 * 1000;
+constexpr int64_t kDayMs = int64_t{24} * 3600 * 1000;
 
 std::string CheckAddress(const std::string& text) {
   if (text == kNone || ParseAddress(text).has_value()) return "";

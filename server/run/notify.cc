@@ -28,7 +28,7 @@ std::string NotifyReady() {
   const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size());
   const ssize_t sent = sendto(socket, kReady.data(), kReady.size(), MSG_NOSIGNAL,
                               reinterpret_cast<const sockaddr*>(&address), size);
-  const std::string error = sent < 0 ? std::strerror(errno) : "";
+  std::string error = sent < 0 ? std::strerror(errno) : "";
   close(socket);
   return error;
 }

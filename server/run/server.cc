@@ -149,8 +149,7 @@ Server::~Server() { Shutdown(std::chrono::milliseconds(0)); }
 
 std::string Server::Load(const ServerOptions& options, Loaded* loaded) {
   loaded->catalog = LoadCatalog();
-  const std::string error = LoadOwnTables(options, &loaded->catalog);
-  if (!error.empty()) return error;
+  if (std::string error = LoadOwnTables(options, &loaded->catalog); !error.empty()) return error;
   absl::StatusOr<v1::AdmissionPolicy> policy = ReadPolicy(options.admission_policy);
   if (!policy.ok()) return absl::StrCat("admission policy: ", policy.status().message());
   loaded->policy = *std::move(policy);
@@ -216,8 +215,9 @@ std::vector<Reloader::Watched> Server::WatchedFiles(const ServerOptions& options
                        .files = [file] { return std::vector{file}; },
                        .reload = [this, file, read, set]() -> absl::Status {
                          auto value = read(file);
-                         if (value.ok()) (planner_.*set)(*std::move(value));
-                         return value.status();
+                         if (!value.ok()) return value.status();
+                         (planner_.*set)(*std::move(value));
+                         return absl::OkStatus();
                        }});
   };
   watch(Setting::kAdmissionPolicy, options.admission_policy, ReadPolicy, &Planner::SetPolicy);
