@@ -21,9 +21,7 @@ void AddSteps(const Measurement& measurement, const MeasuredGpu& gpu, JsonOut& j
     json.Object("lastStep", [&] { AddPeaks(measurement.steps.back(), gpu, json); });
   }
   json.List("steps", [&] {
-    for (const Peaks& peaks : measurement.steps) {
-      json.Object([&] { AddPeaks(peaks, gpu, json); });
-    }
+    for (const Peaks& peaks : measurement.steps) json.Object([&] { AddPeaks(peaks, gpu, json); });
   });
   json.Object("wholeRun", [&] { AddPeaks(measurement.whole, gpu, json); });
 }
@@ -37,27 +35,29 @@ void AddOutOfMemory(const OutOfMemory& failed, JsonOut& json) {
   });
 }
 
+void AddGroup(const AliveGroup& group, JsonOut& json) {
+  json.Integer("bytes", group.bytes);
+  json.Integer("count", group.count);
+  json.Text("line", group.line);
+  json.Text("within", group.within);
+}
+
 void AddAlive(const Measurement& measurement, JsonOut& json) {
   json.Integer("aliveStep", measurement.alive_step);
   json.Integer("aliveBytes", measurement.alive_bytes);
   json.List("alive", [&] {
-    for (const AliveGroup& group : measurement.alive) {
-      json.Object([&] {
-        json.Integer("bytes", group.bytes);
-        json.Integer("count", group.count);
-        json.Text("line", group.line);
-        json.Text("within", group.within);
-      });
-    }
+    for (const AliveGroup& group : measurement.alive) json.Object([&] { AddGroup(group, json); });
   });
+}
+
+void AddPhase(const std::string& phase, const Peaks& peaks, const MeasuredGpu& gpu, JsonOut& json) {
+  const char* const name = phase == "gradient_reduction" ? "gradientReduction" : phase.c_str();
+  json.Object(name, [&] { AddPeaks(peaks, gpu, json); });
 }
 
 void AddPhases(const char* name, const PhasePeaks& phases, const MeasuredGpu& gpu, JsonOut& json) {
   json.Object(name, [&] {
-    for (const auto& [phase, peaks] : phases) {
-      const char* const key = phase == "gradient_reduction" ? "gradientReduction" : phase.c_str();
-      json.Object(key, [&, &peaks = peaks] { AddPeaks(peaks, gpu, json); });
-    }
+    for (const auto& [phase, peaks] : phases) AddPhase(phase, peaks, gpu, json);
   });
 }
 

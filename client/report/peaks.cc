@@ -15,29 +15,37 @@ namespace {
 
 constexpr size_t kMaxSeenBytes = 64;
 
-// The values as they are written, not read yet.
-absl::StatusOr<std::vector<std::string>> Split(const std::string& text, const std::string& name) {
+// A value a line, or several between ", ": a comma alone is a thousand's in some places.
+std::vector<std::string> SplitLines(absl::string_view text) {
   std::vector<std::string> values;
-  const absl::string_view stripped = absl::StripAsciiWhitespace(text);
-  if (stripped.empty() || stripped.front() != '[') {
-    // A comma alone is a thousand's in some places.
-    for (const absl::string_view line : absl::StrSplit(stripped, '\n')) {
-      for (const absl::string_view part : absl::StrSplit(line, ", ")) {
-        const absl::string_view value = absl::StripAsciiWhitespace(part);
-        if (!value.empty()) values.emplace_back(value);
-      }
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    for (const absl::string_view part : absl::StrSplit(line, ", ")) {
+      const absl::string_view value = absl::StripAsciiWhitespace(part);
+      if (!value.empty()) values.emplace_back(value);
     }
-    return values;
   }
+  return values;
+}
+
+absl::StatusOr<std::vector<std::string>> SplitList(const std::string& text,
+                                                   const std::string& name) {
   const absl::StatusOr<YAML::Node> list = ParseYaml(text, name);
   if (!list.ok()) return list.status();
   if (!list->IsSequence()) {
     return absl::InvalidArgumentError(absl::StrCat(name, ": a mapping; must be a list of peaks"));
   }
+  std::vector<std::string> values;
   for (const YAML::Node& value : *list) {
     values.push_back(value.IsScalar() ? value.Scalar() : "a list or an object");
   }
   return values;
+}
+
+// The values as they are written, not read yet.
+absl::StatusOr<std::vector<std::string>> Split(const std::string& text, const std::string& name) {
+  const absl::string_view stripped = absl::StripAsciiWhitespace(text);
+  if (absl::StartsWith(stripped, "[")) return SplitList(text, name);
+  return SplitLines(stripped);
 }
 
 // Takes away nvidia-smi's heading, "memory.used [MiB]", which states the unit of numbers

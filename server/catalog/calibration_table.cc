@@ -77,22 +77,24 @@ CalibrationRow ReadRow(const YAML::Node& fields, const std::string& where, size_
   return row;
 }
 
-// Every gauge must have shares for a job of which nothing is known.
+// Whether shares are there for a job of which nothing is known.
+bool HasFallback(const Calibration& calibration, CalibratedGauge gauge, Detail detail) {
+  return std::any_of(
+      calibration.rows.begin(), calibration.rows.end(), [&](const CalibrationRow& row) {
+        return row.gauge == gauge && row.detail == detail && !row.framework.has_value() &&
+               !row.tensor_parallel.has_value() && !row.expandable_segments.has_value();
+      });
+}
+
+// Every gauge must have shares for such a job.
 void CheckFallbacks(const Calibration& calibration) {
   for (const Word<CalibratedGauge>& gauge : kGauges) {
     for (const Word<Detail>& detail : kTableDetails) {
       const bool needed =
           gauge.value != CalibratedGauge::kCapacity || detail.value == Detail::kReplay;
-      const bool found = std::any_of(
-          calibration.rows.begin(), calibration.rows.end(), [&](const CalibrationRow& row) {
-            return row.gauge == gauge.value && row.detail == detail.value &&
-                   !row.framework.has_value() && !row.tensor_parallel.has_value() &&
-                   !row.expandable_segments.has_value();
-          });
-      if (needed && !found) {
-        Refuse("shares", absl::StrCat("no row is for every job: gauge ", gauge.name, ", detail ",
-                                      detail.name));
-      }
+      if (!needed || HasFallback(calibration, gauge.value, detail.value)) continue;
+      Refuse("shares",
+             absl::StrCat("no row is for every job: gauge ", gauge.name, ", detail ", detail.name));
     }
   }
 }

@@ -101,6 +101,17 @@ const char* ExampleOf(const MethodDescriptor& method) {
   return row == std::end(kExamples) ? nullptr : row->request;
 }
 
+// What a method answers, by HTTP's codes.
+void WriteAnswers(const MethodDescriptor& method, JsonOut* to) {
+  to->Object("200", [&] {
+    to->Text("description", CommentOf(*method.output_type()));
+    WriteContent(ReferenceTo(*method.output_type()), nullptr, to);
+  });
+  for (const CodeRow& row : kCodes) {
+    to->Object(row.code, [&] { to->Text("$ref", PlaceOf(row)); });
+  }
+}
+
 void WriteMethod(const MethodDescriptor& method, JsonOut* to) {
   const std::string comment = CommentOf(method);
   to->Text("operationId", method.name());
@@ -110,80 +121,68 @@ void WriteMethod(const MethodDescriptor& method, JsonOut* to) {
     to->Bool("required", method.input_type()->field_count() > 0);
     WriteContent(ReferenceTo(*method.input_type()), ExampleOf(method), to);
   });
-  to->Object("responses", [&] {
-    to->Object("200", [&] {
-      to->Text("description", CommentOf(*method.output_type()));
-      WriteContent(ReferenceTo(*method.output_type()), nullptr, to);
-    });
-    for (const CodeRow& row : kCodes) {
-      to->Object(row.code, [&] { to->Text("$ref", PlaceOf(row)); });
-    }
-  });
+  to->Object("responses", [&] { WriteAnswers(method, to); });
+}
+
+void WritePageAnswer(const PageRow& page, const char* description, JsonOut* to) {
+  to->Text("description", description);
+  to->Object("content", [&] { to->Object(page.type, [] {}); });
 }
 
 void WritePage(const PageRow& page, JsonOut* to) {
   to->Text("operationId", page.name);
   to->Text("summary", page.summary);
-  const auto write_answer = [&](const char* code, const char* description) {
-    to->Object(code, [&] {
-      to->Text("description", description);
-      to->Object("content", [&] { to->Object(page.type, [] {}); });
-    });
-  };
   to->Object("responses", [&] {
-    write_answer("200", page.ok);
-    if (page.unavailable != nullptr) write_answer("503", page.unavailable);
+    to->Object("200", [&] { WritePageAnswer(page, page.ok, to); });
+    if (page.unavailable == nullptr) return;
+    to->Object("503", [&] { WritePageAnswer(page, page.unavailable, to); });
   });
 }
 
 void WritePaths(const OpenApiSource& source, JsonOut* to) {
   for (const MethodName& name : source.methods) {
-    to->Object(name.path, [&] {
-      to->Object("post", [&] { WriteMethod(*source.service->FindMethodByName(name.grpc), to); });
-    });
+    const auto write = [&] { WriteMethod(*source.service->FindMethodByName(name.grpc), to); };
+    to->Object(name.path, [&] { to->Object("post", write); });
   }
   for (const PageRow& page : kPages) {
-    to->Object(page.path, [&] { to->Object("get", [&] { WritePage(page, to); }); });
+    const auto write = [&] { WritePage(page, to); };
+    to->Object(page.path, [&] { to->Object("get", write); });
   }
+}
+
+void WriteTypeName(const Descriptor& type, JsonOut* to) {
+  const std::string name = absl::StrCat("type.googleapis.com/", type.full_name());
+  to->List("required", [&] { to->Text("@type"); });
+  to->Object("properties", [&] { to->Object("@type", [&] { to->Text("const", name); }); });
 }
 
 // A detail is a message with its type's name beside its fields.
 void WriteDetail(const Descriptor& detail, JsonOut* to) {
   to->List("allOf", [&] {
     to->Raw(ReferenceTo(detail));
-    to->Object([&] {
-      to->List("required", [&] { to->Text("@type"); });
-      to->Object("properties", [&] {
-        to->Object("@type", [&] {
-          to->Text("const", absl::StrCat("type.googleapis.com/", detail.full_name()));
-        });
-      });
-    });
+    to->Object([&] { WriteTypeName(detail, to); });
   });
 }
 
-// Returns the schema of a refusal: a status whose details are of known types.
-std::string RefusalOf(const OpenApiSource& source) {
-  JsonOut out;
-  out.Object([&] {
-    out.List("allOf", [&] {
-      out.Raw(ReferenceTo(*source.status));
-      out.Object([&] {
-        out.Object("properties", [&] {
-          out.Object("details", [&] {
-            out.Object("items", [&] {
-              out.List("anyOf", [&] {
-                for (const Descriptor* const detail : source.details) {
-                  out.Object([&] { WriteDetail(*detail, &out); });
-                }
-              });
-            });
-          });
-        });
-      });
-    });
+void WriteDetails(const OpenApiSource& source, JsonOut* to) {
+  for (const Descriptor* const detail : source.details) {
+    to->Object([&] { WriteDetail(*detail, to); });
+  }
+}
+
+// Returns, as JSON, what the schema of a refusal adds to a status's: the types of its details.
+std::string KnownDetails(const OpenApiSource& source) {
+  JsonOut items;
+  items.Object([&] { items.List("anyOf", [&] { WriteDetails(source, &items); }); });
+  return absl::StrCat(R"({"properties":{"details":{"items":)", items.Take(), "}}}");
+}
+
+// The schema of a refusal: a status whose details are of known types.
+void WriteError(const OpenApiSource& source, JsonOut* to) {
+  to->List("allOf", [&] {
+    to->Raw(ReferenceTo(*source.status));
+    to->Raw(KnownDetails(source));
   });
-  return out.Take();
 }
 
 void WriteRefusal(const CodeRow& row, JsonOut* to) {
@@ -205,12 +204,10 @@ void WriteComponents(const OpenApiSource& source, JsonOut* to) {
   types.Add(*source.status);
   for (const Descriptor* const detail : source.details) types.Add(*detail);
   to->Object("responses", [&] {
-    for (const CodeRow& row : kCodes) {
-      to->Object(row.code, [&] { WriteRefusal(row, to); });
-    }
+    for (const CodeRow& row : kCodes) to->Object(row.code, [&] { WriteRefusal(row, to); });
   });
   to->Object("schemas", [&] {
-    to->Raw("Error", RefusalOf(source));
+    to->Object("Error", [&] { WriteError(source, to); });
     types.Write(to);
   });
 }

@@ -117,14 +117,14 @@ SearchStop SearchPool::StopFor(const SearchCaller& caller, grpc::StatusCode give
               }};
 }
 
-SearchPool::Task SearchPool::Remove(Tasks::iterator task) {
+SearchPool::Task SearchPool::Remove(const Tasks::iterator& task) {
   Task removed = std::move(*task);
   waiting_.erase(task);
   metrics_->AddSearches(SearchState::kWaiting, -1);
   return removed;
 }
 
-SearchPool::Task SearchPool::Take(Tasks::iterator task) {
+SearchPool::Task SearchPool::Take(const Tasks::iterator& task) {
   ++running_;
   Turns& turns = turns_[task->caller.name];
   turns.last = ++last_turn_;
@@ -169,6 +169,11 @@ grpc::Status SearchPool::Full() const {
   return Overloaded(there, limits_.what, std::clamp(time, kRetrySoon, kLongestRetry));
 }
 
+bool SearchPool::WaitForTask(std::unique_lock<std::mutex>* lock) {
+  changed_.wait(*lock, [this] { return closed_ || !waiting_.empty(); });
+  return !waiting_.empty();
+}
+
 void SearchPool::Work() {
   // Linux has a priority for each thread.
   setpriority(PRIO_PROCESS, 0, limits_.nice);
@@ -177,8 +182,7 @@ void SearchPool::Work() {
     grpc::StatusCode given_up = grpc::StatusCode::OK;
     {
       std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return closed_ || !waiting_.empty(); });
-      if (waiting_.empty()) return;
+      if (!WaitForTask(&lock)) return;
       task = Take(Next());
       if (closed_) given_up = grpc::StatusCode::UNAVAILABLE;
     }

@@ -119,8 +119,10 @@ class SearchPool {
   Clock::time_point EndOfWait(const Task& task, bool is_next) const;
   grpc::Status Full() const;
   Late TakeLate(std::unique_lock<std::mutex>* lock);
-  Task Remove(Tasks::iterator task);
-  Task Take(Tasks::iterator task);
+  // Waits until there is a task, or the pool is closed. Returns whether there is one.
+  bool WaitForTask(std::unique_lock<std::mutex>* lock);
+  Task Remove(const Tasks::iterator& task);
+  Task Take(const Tasks::iterator& task);
   // Returns its answer. `given_up`: why it begins too late; OK where it does not.
   grpc::Status AnswerTo(const Task& task, grpc::StatusCode given_up) const;
   void Finish(const Task& task, grpc::StatusCode given_up);

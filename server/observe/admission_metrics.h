@@ -9,6 +9,7 @@
 
 #include "plimsoll/v1/admission.pb.h"
 #include "prometheus/counter.h"
+#include "prometheus/family.h"
 #include "prometheus/registry.h"
 
 namespace plimsoll {
@@ -24,6 +25,9 @@ class AdmissionMetrics {
  private:
   // Of a mode, a cause and what mode `enforce` would do the decision follows.
   using Kind = std::tuple<std::string, v1::Cause, v1::Decision>;
+
+  // Adds the series of a mode: one of each cause and each decision.
+  void Add(const std::string& mode, prometheus::Family<prometheus::Counter>* family);
 
   std::map<Kind, prometheus::Counter*> decisions_;
 };

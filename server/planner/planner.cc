@@ -47,7 +47,7 @@ struct Form {
 
 using plimsoll::MayHaveUnknownFields;
 // A search takes long enough for the full look.
-bool MayHaveUnknownFields(const v1::RecommendConfigRequest&) { return true; }
+bool MayHaveUnknownFields(const v1::RecommendConfigRequest& /*request*/) { return true; }
 
 template <typename Request>
 Form CheckForm(const Request& request, Violations misread) {
@@ -133,8 +133,8 @@ absl::StatusOr<Response> Parsed(const grpc::Status& status, const WireWriter& by
 // The batch's own fields; those of its jobs are checked with each job.
 Violations CheckBatch(const v1::BatchEstimateMemoryRequest& request) {
   v1::BatchEstimateMemoryRequest outside;
-  outside.GetReflection()->MutableUnknownFields(&outside)->MergeFrom(
-      request.GetReflection()->GetUnknownFields(request));
+  const auto* const reflection = v1::BatchEstimateMemoryRequest::GetReflection();
+  reflection->MutableUnknownFields(&outside)->MergeFrom(reflection->GetUnknownFields(request));
   Violations violations = FindUnknownFields(outside, "request");
   const int count = request.requests_size();
   if (count < 1 || count > kMaxBatchSize) {
@@ -143,6 +143,19 @@ Violations CheckBatch(const v1::BatchEstimateMemoryRequest& request) {
                           ViolationCode::kOutOfRange});
   }
   return violations;
+}
+
+// The answer to one job of a batch, or why it is refused.
+void EncodeResult(const std::variant<MemoryEstimate, Violations>& result, const Reading& reading,
+                  WireWriter* to) {
+  using Result = v1::BatchEstimateMemoryResult;
+  if (const auto* const violations = std::get_if<Violations>(&result)) {
+    to->Bytes(Result::kErrorFieldNumber,
+              SerializeInOrder(ToRpcStatus(reading.Refuse(*violations))));
+  } else {
+    to->Message(Result::kResponseFieldNumber,
+                [&] { Encode(std::get<MemoryEstimate>(result), to); });
+  }
 }
 
 }  // namespace
@@ -334,7 +347,6 @@ grpc::Status Planner::BatchEstimateMemory(const v1::BatchEstimateMemoryRequest& 
                                           const Reading& reading,
                                           const std::function<Reading(int)>& reading_of,
                                           const StopCheck& stop, WireWriter* response) const {
-  using Result = v1::BatchEstimateMemoryResult;
   if (const Violations violations = CheckBatch(request); !violations.empty()) {
     return reading.Refuse(violations);
   }
@@ -354,15 +366,8 @@ grpc::Status Planner::BatchEstimateMemory(const v1::BatchEstimateMemoryRequest& 
     }
     const Reading one = reading_of ? reading_of(i) : Reading();
     const auto result = call.EstimateJob(request.requests(i), one.misread, Detail::kSummary);
-    response->Message(v1::BatchEstimateMemoryResponse::kResultsFieldNumber, [&] {
-      if (const auto* const violations = std::get_if<Violations>(&result)) {
-        response->Bytes(Result::kErrorFieldNumber,
-                        SerializeInOrder(ToRpcStatus(one.Refuse(*violations))));
-      } else {
-        response->Message(Result::kResponseFieldNumber,
-                          [&] { Encode(std::get<MemoryEstimate>(result), response); });
-      }
-    });
+    response->Message(v1::BatchEstimateMemoryResponse::kResultsFieldNumber,
+                      [&] { EncodeResult(result, one, response); });
   }
   return grpc::Status::OK;
 }

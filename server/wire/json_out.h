@@ -43,7 +43,9 @@ class JsonOut {
     json_.Text(text);
   }
 
-  void Bool(absl::string_view name, bool value) { Raw(name, value ? "true" : "false"); }
+  void Bool(absl::string_view name, bool value) {
+    Raw(name, value ? absl::string_view("true") : absl::string_view("false"));
+  }
 
   // As ProtoJSON has it, a string.
   void Integer(absl::string_view name, int64_t value) {
