@@ -69,7 +69,9 @@ class HttplibServer final : public HttpServer {
   HttplibServer(Address address, const HttpBackend& backend)
       : address_(std::move(address)),
         backend_(backend),
-        listener_(kThreads + backend.max_searches, kReadTimeout, kMaxFramedBytes,
+        listener_({.thread_count = kThreads + backend.max_searches,
+                   .timeout = kReadTimeout,
+                   .max_body_bytes = kMaxFramedBytes},
                   address_.is_unix() ? nullptr : backend.tls, &backend.callers,
                   [this](Closed why) { backend_.metrics.HttpClosed(why); }) {}
   ~HttplibServer() override { Stop(Clock::now()); }
@@ -121,7 +123,7 @@ class HttplibServer final : public HttpServer {
   void Answer(Method method, const Request& request, const httplib::ContentReader& reader,
               Response* response) {
     const auto start = std::chrono::steady_clock::now();
-    const Body body = ReadBody(request, reader, backend_.max_body_bytes);
+    Body body = ReadBody(request, reader, backend_.max_body_bytes);
     if (body.whole) {
       HttpListener::SetBodyRead();
     } else {
@@ -146,12 +148,13 @@ class HttplibServer final : public HttpServer {
     if (const Access::Entry* const access = pending.access(); access != nullptr) {
       HttpListener::SetOwner({access->name(), access->max_connection_count()});
     }
-    const SearchCaller caller = {.name = pending.caller(),
+    JsonCall asked = {.method = method,
+                      .text = std::move(body.text),
+                      .caller = {.name = pending.caller(),
                                  .arrival = std::chrono::system_clock::now(),
-                                 .charge = [&pending](auto time) { pending.Charge(time); }};
-    const grpc::Status status = pending.Answer([&] {
-      return AnswerJson(backend_.planner, backend_.pools, method, caller, body.text, &answer);
-    });
+                                 .charge = [&pending](auto time) { pending.Charge(time); }}};
+    const grpc::Status status = pending.Answer(
+        [&] { return AnswerJson(backend_.planner, backend_.pools, std::move(asked), &answer); });
     if (status.ok()) return response->set_content(answer, "application/json");
     if (const auto after = RetryAfterOf(status); after.has_value()) {
       response->set_header("Retry-After", absl::StrCat(absl::ToInt64Seconds(absl::Ceil(

@@ -60,12 +60,10 @@ thread_local bool HttpListener::body_read_ = false;
 thread_local const SSL* HttpListener::tls_of_request_ = nullptr;
 thread_local std::optional<ConnectionOwner> HttpListener::owner_of_request_;
 
-HttpListener::HttpListener(size_t thread_count, std::chrono::milliseconds timeout,
-                           size_t max_body_bytes, const ServerTls* tls, CallerConnections* callers,
+HttpListener::HttpListener(const Limits& limits, const ServerTls* tls, CallerConnections* callers,
                            std::function<void(Closed)> closed)
-    : tls_(tls),
-      timeout_(timeout),
-      max_body_bytes_(max_body_bytes),
+    : limits_(limits),
+      tls_(tls),
       callers_(callers),
       on_closed_(closed),
       idle_(
@@ -85,8 +83,8 @@ HttpListener::HttpListener(size_t thread_count, std::chrono::milliseconds timeou
             CloseSocket(socket);
           },
           std::move(closed)) {
-  new_task_queue = [this, thread_count] {
-    lanes_ = new RequestLanes(thread_count, &idle_);
+  new_task_queue = [this] {
+    lanes_ = new RequestLanes(limits_.thread_count, &idle_);
     return lanes_;
   };
   // What answers say of the connection.
@@ -147,8 +145,8 @@ void HttpListener::CutOff() {
 
 void HttpListener::Serve(HttpConnection connection) {
   SetBusy(connection.socket, true);
-  SocketStream stream(connection.socket, timeout_, kMaxAnswerTime, std::move(connection.received),
-                      connection.tls);
+  SocketStream stream(connection.socket, limits_.timeout, kMaxAnswerTime,
+                      std::move(connection.received), connection.tls);
   tls_of_request_ = connection.tls.get();
   owner_of_request_.reset();
   const bool more = AnswerNext(&stream, &connection);
@@ -179,7 +177,7 @@ bool HttpListener::AnswerNext(SocketStream* stream, HttpConnection* connection) 
   bool ended = false;
   stream->Allow(kMaxHeadBytes, kMaxHeadTime);
   const bool answered = process_request(*stream, last, ended, [&](httplib::Request& request) {
-    stream->Allow(max_body_bytes_, kMaxBodyTime);
+    stream->Allow(limits_.max_body_bytes, kMaxBodyTime);
     has_body = HasBody(request);
     may_follow = request.version == "HTTP/1.1" &&
                  !absl::EqualsIgnoreCase(request.get_header_value("Connection"), "close");

@@ -35,12 +35,16 @@ inline constexpr std::chrono::seconds kMaxAnswerTime{30};
 
 class HttpListener final : public httplib::Server {
  public:
-  // `thread_count` requests are answered at once, and two of GET /healthz, /readyz and
-  // /metrics beside them; `timeout` is for each read and each write of one. A body has at
-  // most `max_body_bytes` with its framing. `closed` may be called on any thread.
-  // `tls`, which may be null, listens in no unix socket. `callers` outlives it.
-  HttpListener(size_t thread_count, std::chrono::milliseconds timeout, size_t max_body_bytes,
-               const ServerTls* tls, CallerConnections* callers,
+  struct Limits {
+    // Requests answered at once, and two of GET /healthz, /readyz and /metrics beside them.
+    size_t thread_count = 1;
+    std::chrono::milliseconds timeout{};  // of each read and each write of a request
+    size_t max_body_bytes = 0;            // with its framing
+  };
+
+  // `tls`, which may be null, listens in no unix socket. `callers` outlives it. `closed` may be
+  // called on any thread.
+  HttpListener(const Limits& limits, const ServerTls* tls, CallerConnections* callers,
                std::function<void(Closed)> closed);
 
   // Takes the address, and sets its port where that is 0. Returns whether it could.
@@ -73,9 +77,8 @@ class HttpListener final : public httplib::Server {
   static thread_local bool body_read_;  // of the request that this thread answers
   static thread_local const SSL* tls_of_request_;
   static thread_local std::optional<ConnectionOwner> owner_of_request_;
+  const Limits limits_;
   const ServerTls* const tls_;
-  const std::chrono::milliseconds timeout_;
-  const size_t max_body_bytes_;
   CallerConnections* const callers_;
   const std::function<void(Closed)> on_closed_;
   std::mutex mutex_;

@@ -53,7 +53,7 @@ grpc::Status AnswerWith(const Planner& planner,
   const Reading reading = Read(text, &request);
   if (!reading.misread.empty()) return reading.Refuse(reading.misread);
   WireWriter response;
-  const grpc::Status status = (planner.*method)(request, &response);
+  grpc::Status status = (planner.*method)(request, &response);
   if (status.ok()) *answer = WrittenToJson<Response>(response);
   return status;
 }
@@ -67,35 +67,35 @@ grpc::Status AnswerWith(const Planner& planner,
   Request request;
   const Reading reading = Read(text, &request);
   WireWriter response;
-  const grpc::Status status = (planner.*method)(request, reading, &response);
+  grpc::Status status = (planner.*method)(request, reading, &response);
   if (status.ok()) *answer = WrittenToJson<Response>(response);
   return status;
 }
 
 template <typename Response, typename Request>
-grpc::Status AnswerIn(SearchPool& pool, const SearchCaller& caller, const Planner& planner,
+grpc::Status AnswerIn(SearchPool& pool, const Planner& planner,
                       grpc::Status (Planner::*method)(const Request&, const Reading&,
                                                       const SearchStop&, WireWriter*) const,
-                      const std::string& text, std::string* answer) {
+                      const JsonCall& call, std::string* answer) {
   Request request;
-  const Reading reading = Read(text, &request);
+  const Reading reading = Read(call.text, &request);
   WireWriter response;
-  const grpc::Status status = pool.Run(caller, [&](const SearchStop& stop) {
+  grpc::Status status = pool.Run(call.caller, [&](const SearchStop& stop) {
     return (planner.*method)(request, reading, stop, &response);
   });
   if (status.ok()) *answer = WrittenToJson<Response>(response);
   return status;
 }
 
-grpc::Status AnswerEstimate(SearchPool& pool, const SearchCaller& caller, const Planner& planner,
-                            const std::string& text, std::string* answer) {
+grpc::Status AnswerEstimate(SearchPool& pool, const Planner& planner, const JsonCall& call,
+                            std::string* answer) {
   v1::EstimateMemoryRequest request;
-  const Reading reading = Read(text, &request);
+  const Reading reading = Read(call.text, &request);
   WireWriter response;
   std::optional<grpc::Status> status =
       planner.EstimateMemoryAtOnce(request, reading, /*bytes=*/{}, &response);
   if (!status.has_value()) {
-    status = pool.Run(caller, [&](const SearchStop& stop) {
+    status = pool.Run(call.caller, [&](const SearchStop& stop) {
       return planner.EstimateMemory(request, reading, stop, &response);
     });
   }
@@ -132,19 +132,20 @@ google::protobuf::ListValue TakeRequests(Value* batch) {
   return jobs;
 }
 
-grpc::Status AnswerBatch(SearchPool& pool, const SearchCaller& caller, const Planner& planner,
-                         const std::string& text, std::string* answer) {
+grpc::Status AnswerBatch(SearchPool& pool, const Planner& planner, const JsonCall& call,
+                         std::string* answer) {
   Value batch;
-  Reading reading = {.misread = ReadJsonValue(text, &batch), .in_callers_names = {}};
+  Reading reading = {.misread = ReadJsonValue(call.text, &batch), .in_callers_names = {}};
   if (!reading.misread.empty()) return reading.Refuse(reading.misread);
   const google::protobuf::ListValue jobs = TakeRequests(&batch);
-  v1::BatchEstimateMemoryRequest request;
-  const CallerNames names(*request.GetDescriptor(), batch);
-  reading = {.misread = PruneJson(*request.GetDescriptor(), "", &batch),
+  const google::protobuf::Descriptor& type = *v1::BatchEstimateMemoryRequest::descriptor();
+  const CallerNames names(type, batch);
+  reading = {.misread = PruneJson(type, "", &batch),
              .in_callers_names = [&names](Violations violations) {
                return names.InCallersNames(std::move(violations));
              }};
   if (!reading.misread.empty()) return reading.Refuse(reading.misread);
+  v1::BatchEstimateMemoryRequest request;
   std::map<int, Violations> misread;
   for (int i = 0; i < jobs.values_size(); ++i) {
     v1::EstimateMemoryRequest* const job = request.add_requests();
@@ -171,9 +172,10 @@ grpc::Status AnswerBatch(SearchPool& pool, const SearchCaller& caller, const Pla
     };
     return planner.BatchEstimateMemory(request, reading, reading_of, either, &response);
   };
-  const grpc::Status status =
+  grpc::Status status =
       Planner::Replays(request)
-          ? pool.Run(caller, [&](const SearchStop& by_pool) { return estimate(by_pool.given_up); })
+          ? pool.Run(call.caller,
+                     [&](const SearchStop& by_pool) { return estimate(by_pool.given_up); })
           : estimate([] { return grpc::StatusCode::OK; });
   if (status.ok()) *answer = BatchToJson(response);
   return status;
@@ -181,27 +183,27 @@ grpc::Status AnswerBatch(SearchPool& pool, const SearchCaller& caller, const Pla
 
 }  // namespace
 
-grpc::Status AnswerJson(const Planner& planner, const WorkPools& pools, Method method,
-                        const SearchCaller& caller, const std::string& text,
+grpc::Status AnswerJson(const Planner& planner, const WorkPools& pools, JsonCall call,
                         std::string* response) {
-  const std::string request = text.empty() ? "{}" : text;
-  switch (method) {
+  if (call.text.empty()) call.text = "{}";
+  switch (call.method) {
     case Method::kEstimateMemory:
-      return AnswerEstimate(pools.replays, caller, planner, request, response);
+      return AnswerEstimate(pools.replays, planner, call, response);
     case Method::kBatchEstimateMemory:
-      return AnswerBatch(pools.replays, caller, planner, request, response);
+      return AnswerBatch(pools.replays, planner, call, response);
     case Method::kRecommendConfig:
-      return AnswerIn<v1::RecommendConfigResponse>(pools.searches, caller, planner,
-                                                   &Planner::RecommendConfig, request, response);
+      return AnswerIn<v1::RecommendConfigResponse>(pools.searches, planner,
+                                                   &Planner::RecommendConfig, call, response);
     case Method::kAdmit:
-      return AnswerIn<v1::AdmitResponse>(pools.admissions, caller, planner, &Planner::Admit,
-                                         request, response);
+      return AnswerIn<v1::AdmitResponse>(pools.admissions, planner, &Planner::Admit, call,
+                                         response);
     case Method::kReportUsage:
-      return AnswerWith<v1::ReportUsageResponse>(planner, &Planner::ReportUsage, request, response);
+      return AnswerWith<v1::ReportUsageResponse>(planner, &Planner::ReportUsage, call.text,
+                                                 response);
     case Method::kListModels:
-      return AnswerWith<v1::ListModelsResponse>(planner, &Planner::ListModels, request, response);
+      return AnswerWith<v1::ListModelsResponse>(planner, &Planner::ListModels, call.text, response);
     case Method::kListGpus:
-      return AnswerWith<v1::ListGpusResponse>(planner, &Planner::ListGpus, request, response);
+      return AnswerWith<v1::ListGpusResponse>(planner, &Planner::ListGpus, call.text, response);
   }
   return grpc::Status::OK;
 }

@@ -11,10 +11,17 @@
 
 namespace plimsoll {
 
-// Answers one call; no text at all is an empty request. A request of a batch that can't be read
-// fails alone. What takes long is done in one of the pools, and waited for.
-grpc::Status AnswerJson(const Planner& planner, const WorkPools& pools, Method method,
-                        const SearchCaller& caller, const std::string& text, std::string* response);
+// A request as it came, and who waits for its answer.
+struct JsonCall {
+  Method method;
+  std::string text;  // none at all is an empty request
+  SearchCaller caller;
+};
+
+// Answers one call. A request of a batch that can't be read fails alone. What takes long is
+// done in one of the pools, and waited for.
+grpc::Status AnswerJson(const Planner& planner, const WorkPools& pools, JsonCall call,
+                        std::string* response);
 
 }  // namespace plimsoll
 

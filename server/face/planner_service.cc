@@ -134,34 +134,38 @@ grpc::Slice ShortRequest(const ByteBuffer& request) {
   return bytes;
 }
 
+// A call as gRPC hands it over. All of it lives until its reactor's Finish.
+struct RawCall {
+  CallbackServerContext* context;
+  const ByteBuffer* request;
+  ByteBuffer* response;
+};
+
 // Answers one call at once.
 template <typename Request, typename Answer>
-grpc::ServerUnaryReactor* Handle(CallGate::Pending call, CallbackServerContext* context,
-                                 const ByteBuffer* request, ByteBuffer* response,
-                                 const Answer& answer) {
+grpc::ServerUnaryReactor* Handle(const RawCall& raw, CallGate::Pending call, const Answer& answer) {
   const grpc::Status status =
-      call.Answer([&] { return AnswerBytes<Request>(*request, answer, response); });
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+      call.Answer([&] { return AnswerBytes<Request>(*raw.request, answer, raw.response); });
+  grpc::ServerUnaryReactor* const reactor = raw.context->DefaultReactor();
   reactor->Finish(status);
   return reactor;
 }
 
-// Answers a call from one of the pool's threads. Context, bytes and reactor live until
-// Finish.
+// Answers a call from one of the pool's threads.
 template <typename Request, typename Answer>
-grpc::ServerUnaryReactor* HandleIn(SearchPool& pool, CallGate::Pending call,
-                                   CallbackServerContext* context, const ByteBuffer* request,
-                                   ByteBuffer* response, const Answer& answer) {
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+grpc::ServerUnaryReactor* HandleIn(SearchPool& pool, const RawCall& raw, CallGate::Pending call,
+                                   const Answer& answer) {
+  grpc::ServerUnaryReactor* const reactor = raw.context->DefaultReactor();
   const auto pending = std::make_shared<CallGate::Pending>(std::move(call));
   const SearchCaller caller = {.name = pending->caller(),
                                .arrival = std::chrono::system_clock::now(),
-                               .deadline = context->deadline(),
-                               .given_up = [context] { return StopCode(*context); },
+                               .deadline = raw.context->deadline(),
+                               .given_up = [raw] { return StopCode(*raw.context); },
                                .charge = [pending](auto time) { pending->Charge(time); }};
   const auto search = [=](const SearchStop& stop) {
     return AnswerBytes<Request>(
-        *request, [&](const auto& from, auto* to) { return answer(from, stop, to); }, response);
+        *raw.request, [&](const auto& from, auto* to) { return answer(from, stop, to); },
+        raw.response);
   };
   const auto finish = [=](const grpc::Status& status) {
     reactor->Finish(pending->Answer([&status] { return status; }));
@@ -176,15 +180,13 @@ grpc::ServerUnaryReactor* HandleIn(SearchPool& pool, CallGate::Pending call,
 // Answers a call at once where `at_once` does, bytes from bytes, else from one of the pool's
 // threads.
 template <typename Request, typename AtOnce, typename Answer>
-grpc::ServerUnaryReactor* HandleAtOnceOrIn(SearchPool& pool, CallGate::Pending call,
-                                           CallbackServerContext* context,
-                                           const ByteBuffer* request, ByteBuffer* response,
-                                           const AtOnce& at_once, const Answer& answer) {
-  const std::optional<grpc::Status> status = call.Try([&] { return at_once(*request, response); });
-  if (!status.has_value()) {
-    return HandleIn<Request>(pool, std::move(call), context, request, response, answer);
-  }
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+grpc::ServerUnaryReactor* HandleAtOnceOrIn(SearchPool& pool, const RawCall& raw,
+                                           CallGate::Pending call, const AtOnce& at_once,
+                                           const Answer& answer) {
+  const std::optional<grpc::Status> status =
+      call.Try([&] { return at_once(*raw.request, raw.response); });
+  if (!status.has_value()) return HandleIn<Request>(pool, raw, std::move(call), answer);
+  grpc::ServerUnaryReactor* const reactor = raw.context->DefaultReactor();
   reactor->Finish(*status);
   return reactor;
 }
@@ -236,11 +238,24 @@ std::optional<grpc::Status> PlannerService::EstimateAtOnce(const ByteBuffer& req
       response);
 }
 
+std::optional<grpc::Status> PlannerService::BatchEstimateAtOnce(
+    const CallbackServerContext& context, const ByteBuffer& request, ByteBuffer* response) const {
+  return TryAnswerBytes<v1::BatchEstimateMemoryRequest>(
+      request,
+      [&](const auto& from, auto* to) -> std::optional<grpc::Status> {
+        if (Planner::Replays(from)) return std::nullopt;
+        const StopCheck stop = [&context] { return StopCode(context); };
+        return planner_.BatchEstimateMemory(from, /*reading=*/{}, /*reading_of=*/{}, stop, to);
+      },
+      response);
+}
+
 grpc::ServerUnaryReactor* PlannerService::EstimateMemory(CallbackServerContext* context,
                                                          const ByteBuffer* request,
                                                          ByteBuffer* response) {
   return HandleAtOnceOrIn<v1::EstimateMemoryRequest>(
-      pools_.replays, Begin(Method::kEstimateMemory, context, *request), context, request, response,
+      pools_.replays, {context, request, response},
+      Begin(Method::kEstimateMemory, context, *request),
       [this](const ByteBuffer& from, ByteBuffer* to) { return EstimateAtOnce(from, to); },
       [this](const auto& from, const SearchStop& stop, auto* to) {
         return planner_.EstimateMemory(from, /*reading=*/{}, stop, to);
@@ -250,22 +265,15 @@ grpc::ServerUnaryReactor* PlannerService::EstimateMemory(CallbackServerContext* 
 grpc::ServerUnaryReactor* PlannerService::BatchEstimateMemory(CallbackServerContext* context,
                                                               const ByteBuffer* request,
                                                               ByteBuffer* response) {
-  const auto answer = [this](const auto& from, const StopCheck& stop, auto* to) {
-    return planner_.BatchEstimateMemory(from, /*reading=*/{}, /*reading_of=*/{}, stop, to);
-  };
   return HandleAtOnceOrIn<v1::BatchEstimateMemoryRequest>(
-      pools_.replays, Begin(Method::kBatchEstimateMemory, context, *request), context, request,
-      response,
-      [=](const ByteBuffer& from, ByteBuffer* to) {
-        const auto at_once = [=](const auto& batch, auto* writer) -> std::optional<grpc::Status> {
-          if (Planner::Replays(batch)) return std::nullopt;
-          return answer(
-              batch, [context] { return StopCode(*context); }, writer);
-        };
-        return TryAnswerBytes<v1::BatchEstimateMemoryRequest>(from, at_once, to);
+      pools_.replays, {context, request, response},
+      Begin(Method::kBatchEstimateMemory, context, *request),
+      [this, context](const ByteBuffer& from, ByteBuffer* to) {
+        return BatchEstimateAtOnce(*context, from, to);
       },
-      [=](const auto& from, const SearchStop& stop, auto* to) {
-        return answer(from, stop.given_up, to);
+      [this](const auto& from, const SearchStop& stop, auto* to) {
+        return planner_.BatchEstimateMemory(from, /*reading=*/{}, /*reading_of=*/{}, stop.given_up,
+                                            to);
       });
 }
 
@@ -273,16 +281,17 @@ grpc::ServerUnaryReactor* PlannerService::RecommendConfig(CallbackServerContext*
                                                           const ByteBuffer* request,
                                                           ByteBuffer* response) {
   return HandleIn<v1::RecommendConfigRequest>(
-      pools_.searches, Begin(Method::kRecommendConfig, context, *request), context, request,
-      response, [this](const auto& from, const SearchStop& stop, auto* to) {
+      pools_.searches, {context, request, response},
+      Begin(Method::kRecommendConfig, context, *request),
+      [this](const auto& from, const SearchStop& stop, auto* to) {
         return planner_.RecommendConfig(from, /*reading=*/{}, stop, to);
       });
 }
 
 grpc::ServerUnaryReactor* PlannerService::Admit(CallbackServerContext* context,
                                                 const ByteBuffer* request, ByteBuffer* response) {
-  return HandleIn<v1::AdmitRequest>(pools_.admissions, Begin(Method::kAdmit, context, *request),
-                                    context, request, response,
+  return HandleIn<v1::AdmitRequest>(pools_.admissions, {context, request, response},
+                                    Begin(Method::kAdmit, context, *request),
                                     [this](const auto& from, const SearchStop& stop, auto* to) {
                                       return planner_.Admit(from, /*reading=*/{}, stop, to);
                                     });
@@ -291,8 +300,9 @@ grpc::ServerUnaryReactor* PlannerService::Admit(CallbackServerContext* context,
 grpc::ServerUnaryReactor* PlannerService::ReportUsage(CallbackServerContext* context,
                                                       const ByteBuffer* request,
                                                       ByteBuffer* response) {
-  return Handle<v1::ReportUsageRequest>(Begin(Method::kReportUsage, context, *request), context,
-                                        request, response, [this](const auto& from, auto* to) {
+  return Handle<v1::ReportUsageRequest>({context, request, response},
+                                        Begin(Method::kReportUsage, context, *request),
+                                        [this](const auto& from, auto* to) {
                                           return planner_.ReportUsage(from, /*reading=*/{}, to);
                                         });
 }
@@ -301,7 +311,7 @@ grpc::ServerUnaryReactor* PlannerService::ListModels(CallbackServerContext* cont
                                                      const ByteBuffer* request,
                                                      ByteBuffer* response) {
   return Handle<v1::ListModelsRequest>(
-      Begin(Method::kListModels, context, *request), context, request, response,
+      {context, request, response}, Begin(Method::kListModels, context, *request),
       [this](const auto& from, auto* to) { return planner_.ListModels(from, to); });
 }
 
@@ -309,7 +319,7 @@ grpc::ServerUnaryReactor* PlannerService::ListGpus(CallbackServerContext* contex
                                                    const ByteBuffer* request,
                                                    ByteBuffer* response) {
   return Handle<v1::ListGpusRequest>(
-      Begin(Method::kListGpus, context, *request), context, request, response,
+      {context, request, response}, Begin(Method::kListGpus, context, *request),
       [this](const auto& from, auto* to) { return planner_.ListGpus(from, to); });
 }
 

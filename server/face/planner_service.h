@@ -65,6 +65,10 @@ class PlannerService final
   // Answers from what is kept, or where no long replay is asked for; else nothing.
   std::optional<grpc::Status> EstimateAtOnce(const grpc::ByteBuffer& request,
                                              grpc::ByteBuffer* response) const;
+  // Answers where no replay is asked for; else nothing.
+  std::optional<grpc::Status> BatchEstimateAtOnce(const grpc::CallbackServerContext& context,
+                                                  const grpc::ByteBuffer& request,
+                                                  grpc::ByteBuffer* response) const;
   // `retry_after`: of a call that was shed.
   void End(std::optional<std::chrono::milliseconds> retry_after,
            grpc::CallbackServerContext* context);

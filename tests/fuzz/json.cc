@@ -35,8 +35,8 @@ void FuzzJson(absl::string_view input) {
   FuzzedService& service = Service();
   const std::string body(input);
   std::string answer;
-  const grpc::Status status =
-      AnswerJson(service.planner, service.pools(), method, {}, body, &answer);
+  const grpc::Status status = AnswerJson(service.planner, service.pools(),
+                                         {.method = method, .text = body, .caller = {}}, &answer);
   CheckStatus(status);
   if (!status.ok()) return;
   google::protobuf::Value value;
