@@ -243,9 +243,9 @@ TEST(ServerFlagsTest, RangesHoldByWhicheverItComes) {
       {"log-level", {"loud", "INFO"}},
   };
   for (const auto& [name, bad] : kCases) {
-    const auto setting = std::find_if(Settings().begin(), Settings().end(), [&](const auto& one) {
-      return absl::string_view(one.name) == name;
-    });
+    const auto setting = std::find_if(
+        Settings().begin(), Settings().end(),
+        [wanted = name](const auto& one) { return absl::string_view(one.name) == wanted; });
     ASSERT_NE(setting, Settings().end());
     for (const std::string value : bad) {
       EXPECT_THAT(ReadOne(*setting, {FlagOf(*setting, value)}), HasSubstr("refused: "))
