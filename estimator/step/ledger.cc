@@ -71,7 +71,7 @@ class Machine {
     int death;
     int log;
     Role role;
-    bool viewed = false;
+    bool viewed;  // a view, as a gradient
   };
   // The most bytes that any note found, and which did; -1: none yet.
   struct Peak {
@@ -201,7 +201,7 @@ void Machine::FindLastUses() {
 
 int Machine::Make(TensorId tensor, absl::string_view suffix, Role role, int64_t bytes) {
   const int piece = piece_count_++;
-  pieces_[piece] = {bytes, 1, note_, std::numeric_limits<int>::max(), kNoStorage, role};
+  pieces_[piece] = {bytes, 1, note_, std::numeric_limits<int>::max(), kNoStorage, role, false};
   now_ = Add(now_, bytes);
   if (watched_) WatchBirth(piece, tensor, suffix);
   return piece;
