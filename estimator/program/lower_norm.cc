@@ -79,7 +79,8 @@ TensorId LowerUpcast(BlockBuilder& b, const NormNames& names, const NormPlace& p
   op.parameters = weights;
   op.saves_for_weights = true;
   if (weights.count > 0) op.backward_temporaries = {OfWeight(b, place, made)};
-  HoldUntil(b.block(), wide, b.block().ops.size() - 1);  // a local
+  // A local of transformers' classes.
+  if (profile.transformers_attention) HoldUntil(b.block(), wide, b.block().ops.size() - 1);
   if (made == place.out) return product;
   const TensorId output = Make(b, names.norm, place, place.out);
   b.Then(names.product, {product}, {output}, {});
