@@ -65,8 +65,7 @@ TensorId LowerGatedActivation(BlockBuilder& b, TensorId input, Symbol width) {
     up_out = b.Wide("mlp.up.activation", ffn, dtype);
     Linear(b, "mlp.gate", CastInput(b, "mlp.input.cast", input, hidden), gate_out, gate);
     const bool at_once = !job.liger_kernel && !job.compile;  // before the other product
-    TensorId activated = kNoTensor;
-    if (at_once) activated = LowerActivation(b, gate_out, ffn);
+    const TensorId activated = at_once ? LowerActivation(b, gate_out, ffn) : kNoTensor;
     Linear(b, "mlp.up", CastInput(b, "mlp.input.cast", input, hidden), up_out, up);
     if (at_once) return LowerProduct(b, activated, up_out, ffn);
     if (job.compile) {

@@ -20,22 +20,12 @@ TensorId Make(BlockBuilder& b, absl::string_view name, const NormPlace& place, D
       {.dtype = dtype, .tensor_axis = place.tensor_axis, .sequence_axis = place.sequence_axis});
 }
 
-// One of three that backward of a square makes in one expression: a power of what was squared, that
-// scaled, and the product with the gradient of the mean.
-// Source: torch tools/autograd, FunctionsManual.cpp, pow_backward.
-TensorId Term(BlockBuilder& b, const NormPlace& place) {
-  const TensorId term = Make(b, "norm.square.gradient.term", place, DType::kFp32);
-  b.block().tensors[term].role = Role::kTemporary;
-  b.block().tensors[term].differentiable = false;
-  return term;
-}
-
-// What is summed up over tokens for the weight's gradient.
-TensorId OfWeight(BlockBuilder& b, const NormPlace& place, DType dtype) {
-  const TensorId product = Make(b, "norm.weight.gradient.product", place, dtype);
-  b.block().tensors[product].role = Role::kTemporary;
-  b.block().tensors[product].differentiable = false;
-  return product;
+// What is there while one op runs backward.
+TensorId Temporary(BlockBuilder& b, absl::string_view name, const NormPlace& place, DType dtype) {
+  const TensorId id = Make(b, name, place, dtype);
+  b.block().tensors[id].role = Role::kTemporary;
+  b.block().tensors[id].differentiable = false;
+  return id;
 }
 
 TensorId LowerUpcast(BlockBuilder& b, const NormNames& names, const NormPlace& place,
@@ -66,7 +56,10 @@ TensorId LowerUpcast(BlockBuilder& b, const NormNames& names, const NormPlace& p
   const DType made = how == NormClass::kUsual ? place.out : kept;
   const TensorId wide =
       Make(b, kept == DType::kFp32 ? names.normalized : names.wide, place, DType::kFp32);
-  const TensorId term = Term(b, place);
+  // Backward of a square makes three in one expression: a power of what was squared, that scaled,
+  // and the product with the gradient of the mean.
+  // Source: torch tools/autograd, FunctionsManual.cpp, pow_backward.
+  const TensorId term = Temporary(b, "norm.square.gradient.term", place, DType::kFp32);
   const Ids terms = {term, term, term};
   b.Then(names.normalized, {upcast}, {wide}, {upcast}).backward_temporaries = terms;
   TensorId normalized = wide;
@@ -78,7 +71,9 @@ TensorId LowerUpcast(BlockBuilder& b, const NormNames& names, const NormPlace& p
   Op& op = b.Then(names.norm, {normalized}, {product}, {normalized});
   op.parameters = weights;
   op.saves_for_weights = true;
-  if (weights.count > 0) op.backward_temporaries = {OfWeight(b, place, made)};
+  if (weights.count > 0) {  // summed up over tokens for the weight's gradient
+    op.backward_temporaries = {Temporary(b, "norm.weight.gradient.product", place, made)};
+  }
   // A local of transformers' classes.
   if (profile.transformers_attention) HoldUntil(b.block(), wide, b.block().ops.size() - 1);
   if (made == place.out) return product;

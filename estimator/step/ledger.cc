@@ -605,11 +605,12 @@ void Machine::BackwardOp(int index) {
   const Op& op = block_.ops[index];
   OfOp temporaries;
   int temporary_count = 0;
+  const auto give_inputs = [&] {
+    for (TensorId id : op.inputs) GiveInputGradient(op, id);
+  };
   // Source: flash_attn/flash_api.cpp, mha_bwd: what it returns comes first.
   const bool returned_first = op.kind == OpKind::kAttention;
-  if (returned_first) {
-    for (TensorId id : op.inputs) GiveInputGradient(op, id);
-  }
+  if (returned_first) give_inputs();
   for (TensorId id : op.backward_temporaries) temporaries[temporary_count++] = MakeTensor(id);
   const bool gone = op.casts_gradients && hooks_;
   if (gone) {
@@ -620,12 +621,11 @@ void Machine::BackwardOp(int index) {
   int weight_count = 0;
   const bool weights_first = MakesWeightGradientsFirst(op);
   int64_t gradients = 0;
+  const bool twice = MultipliesTwice(op);
   if (weights_first) gradients = MakeWeightGradients(op, weights, weight_count);
-  if (weights_first && MultipliesTwice(op)) RunProduct(op);
-  if (!returned_first) {
-    for (TensorId id : op.inputs) GiveInputGradient(op, id);
-  }
-  if (!weights_first && MultipliesTwice(op)) RunProduct(op);
+  if (twice && weights_first) RunProduct(op);
+  if (!returned_first) give_inputs();
+  if (twice && !weights_first) RunProduct(op);
   TellProduct(op);
   if (!weights_first) gradients = MakeWeightGradients(op, weights, weight_count);
   if (op.workspace != kNoTensor) temporaries[temporary_count++] = MakeTensor(op.workspace);

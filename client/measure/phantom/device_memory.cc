@@ -85,12 +85,17 @@ bool DeviceMemory::Free(void* address) {
   return true;
 }
 
+DeviceMemory::Blocks::const_iterator DeviceMemory::BlockAround(uint64_t address) const {
+  const auto next = blocks_.upper_bound(address);
+  if (next == blocks_.begin()) return blocks_.end();
+  const auto block = std::prev(next);
+  return address - block->first < block->second.bytes ? block : blocks_.end();
+}
+
 bool DeviceMemory::RangeOf(uint64_t address, uint64_t* start, size_t* bytes) const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  auto found = blocks_.upper_bound(address);
-  if (found == blocks_.begin()) return false;
-  --found;
-  if (address - found->first >= found->second.bytes) return false;
+  const auto found = BlockAround(address);
+  if (found == blocks_.end()) return false;
   *start = found->first;
   *bytes = found->second.bytes;
   return true;
@@ -135,12 +140,10 @@ bool DeviceMemory::Map(uint64_t address, size_t bytes, uint64_t handle) {
 }
 
 bool DeviceMemory::IsReserved(uint64_t address, size_t bytes) const {
-  auto range = blocks_.upper_bound(address);
-  if (range == blocks_.begin()) return false;
-  --range;
-  const uint64_t offset = address - range->first;
-  const Block& block = range->second;
-  return !block.counted && offset <= block.bytes && bytes <= block.bytes - offset;
+  const auto found = BlockAround(address);
+  if (found == blocks_.end()) return false;
+  const auto& [start, block] = *found;
+  return !block.counted && bytes <= block.bytes - (address - start);
 }
 
 bool DeviceMemory::IsMapped(uint64_t address, size_t bytes) const {

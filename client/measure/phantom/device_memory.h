@@ -60,6 +60,7 @@ class DeviceMemory {
     size_t bytes = 0;
     bool counted = false;
   };
+  using Blocks = std::map<uint64_t, Block>;  // by address
   struct Handle {
     size_t bytes = 0;
     int mapping_count = 0;
@@ -73,13 +74,15 @@ class DeviceMemory {
 
   // The lowest address past all that were given, or, where these end, in the first gap.
   uint64_t TakeAddresses(size_t bytes);
+  // The block that `address` is in, or the end.
+  Blocks::const_iterator BlockAround(uint64_t address) const;
   void FreeIfUnused(uint64_t handle);
   bool IsReserved(uint64_t address, size_t bytes) const;
   bool IsMapped(uint64_t address, size_t bytes) const;
 
   const size_t capacity_bytes_;
   mutable std::mutex mutex_;
-  std::map<uint64_t, Block> blocks_;  // by address
+  Blocks blocks_;
   std::map<uint64_t, Handle> handles_;
   std::map<uint64_t, Mapping> mappings_;  // by address
   uint64_t next_address_ = 0;

@@ -17,11 +17,14 @@ import os
 import pathlib
 import random
 import re
-import subprocess
+import sys
 import warnings
 
 import torch
 import transformers
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import accuracy  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 ROWS = ROOT / 'estimator/catalog/hf_families.cc'
@@ -97,13 +100,11 @@ def answer(configs):
                      'training': {'micro_batch_size': 1, 'sequence_length': 512},
                      'cluster': {'gpu': 'h200-141gb-sxm', 'gpu_count': 1}}, 'detail': 'summary'} for config in configs]
     program = os.environ.get('PLIMSOLL', str(ROOT / 'build/client/plimsoll'))
-    done = subprocess.run([program, 'estimate', '--jobs', '-', '-o', 'jsonl'], text=True, capture_output=True,
-                          input='\n'.join(map(json.dumps, jobs)) + '\n')
-    for line in map(json.loads, done.stdout.splitlines()):
-        if 'error' in line:
-            yield line['error']['message'].partition('\n')[0]
+    for said in accuracy.estimate(program, jobs):
+        if 'error' in said:
+            yield said['error']['message'].partition('\n')[0]
         else:
-            yield int(line['ranks'][0]['parameterCount'])
+            yield int(said['ranks'][0]['parameter_count'])
 
 
 def main():
