@@ -14,10 +14,14 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "google/rpc/status.pb.h"
-#include "grpcpp/channel.h"
-#include "grpcpp/client_context.h"
-#include "grpcpp/security/credentials.h"
-#include "plimsoll/v1/planner.grpc.pb.h"
+#include "plimsoll/v1/planner.pb.h"
+
+namespace grpc {
+class Channel;
+class ChannelCredentials;
+class ClientContext;
+class Status;
+}  // namespace grpc
 
 namespace plimsoll {
 

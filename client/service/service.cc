@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "grpcpp/security/credentials.h"
+#include "server/run/server.h"
 #include "server/words/document.h"
 
 namespace plimsoll {

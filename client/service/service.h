@@ -9,13 +9,14 @@
 #include "absl/time/time.h"
 #include "client/job/options.h"
 #include "client/service/planner_client.h"
-#include "server/run/server.h"
 
 namespace plimsoll {
 
+class Server;
+
 // A client, and the server behind it where that is in this process.
 struct Service {
-  std::unique_ptr<Server> embedded;
+  std::shared_ptr<Server> embedded;
   PlannerClient client;
 };
 

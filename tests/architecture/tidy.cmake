@@ -67,7 +67,7 @@ endif()
 # does not include itself.
 if(BUILD)
   file(READ ${BUILD}/compile_commands.json commands)
-  string(REGEX REPLACE " (-mmem[a-z]+-strategy=|-include )[^ ]+" "" commands "${commands}")
+  string(REGEX REPLACE " (-mmem[a-z]+-strategy=|--param=|-include )[^ ]+" "" commands "${commands}")
   file(WRITE ${BUILD}/tidy/compile_commands.json "${commands}")
   set(how -p ${BUILD}/tidy)
 else()
