@@ -188,6 +188,7 @@ struct HfFamily {
   bool eager_attention = false;  // _supports_sdpa is false
   EagerScores eager_scores = EagerScores::kWideSoftmax;
   QkNorm qk_norm = QkNorm::kNone;
+  bool norms_as_projected = false;  // queries before keys are projected, and keys before values
   PositionEmbedding position_embedding = PositionEmbedding::kRotary;
   HfDefaults defaults = {};
   HfExperts experts = {};

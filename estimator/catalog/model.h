@@ -229,7 +229,8 @@ struct Transformer {
   StateSpace state_space;
   // A layer is one sublayer: a state space, attention, experts or an MLP (Nemotron-H).
   bool one_sublayer = false;
-  LayerSet attended{};          // of such layers, those that have attention
+  LayerSet attended{};              // of such layers, those that have attention
+  bool norms_as_projected = false;  // queries' norm runs before keys are projected, in transformers
   bool attention_gate = false;  // what attention gives is weighed by numbers made beside queries
   bool wide_logits = false;     // its class makes them fp32, and drops those that the head gave
   bool remote_code = false;     // transformers has no class of it: a checkpoint brings its own

@@ -109,6 +109,7 @@ void SetTraits(const HfFamily& family, Transformer& model) {
   model.wide_logits = family.wide_logits;
   model.remote_code = family.remote_code;
   model.attention_gate = family.attention_gate;
+  model.norms_as_projected = family.norms_as_projected;
 }
 
 // Reads heads, and refuses numbers that contradict one another.

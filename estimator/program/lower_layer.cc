@@ -126,6 +126,57 @@ Qkv LowerPackedQkv(BlockBuilder& b, TensorId input) {
   return qkv;
 }
 
+constexpr NormNames kQueryNorm = {"attention.query.norm",
+                                  "attention.query.norm.weight",
+                                  "attention.query.norm.bias",
+                                  "attention.query.norm.upcast",
+                                  "attention.query.norm.normalized",
+                                  "attention.query.norm.statistics",
+                                  "attention.query.norm.centred",
+                                  "attention.query.norm.product",
+                                  "attention.query.norm.wide"};
+constexpr NormNames kKeyNorm = {
+    "attention.key.norm",         "attention.key.norm.weight",     "attention.key.norm.bias",
+    "attention.key.norm.upcast",  "attention.key.norm.normalized", "attention.key.norm.statistics",
+    "attention.key.norm.centred", "attention.key.norm.product",    "attention.key.norm.wide"};
+
+// Whether an op at a time rotates queries and keys: transformers' classes, unless a kernel does.
+bool RotatesInPython(const Job& job) {
+  return job.model->position_embedding == PositionEmbedding::kRotary &&
+         job.profile->transformers_attention && !job.liger_kernel && !job.compile &&
+         !job.model->concatenates_rotary;
+}
+
+bool NormsAsProjected(const Job& job) {
+  return job.model->norms_as_projected && job.profile->transformers_attention;
+}
+
+// Tokens behind heads, as the kernel wants them: a view, whose gradient is laid out anew.
+TensorId BehindHeads(BlockBuilder& b, absl::string_view name, TensorId from, Extent width) {
+  const TensorId view = b.View(name, from, width);
+  b.Then(name, {from}, {view}, {});
+  return view;
+}
+
+// Queries' or keys' norm: of each head behind their layout, of all heads before.
+TensorId NormAndLayOut(BlockBuilder& b, bool of_queries, TensorId from) {
+  const QkNorm norm = b.job().model->qk_norm;
+  const Extent width = b.Size(of_queries ? Symbol::kA : Symbol::kC);
+  const auto lay_out = [&] {
+    if (!RotatesInPython(b.job())) return;
+    from =
+        BehindHeads(b, of_queries ? "attention.query.heads" : "attention.key.heads", from, width);
+  };
+  if (norm != QkNorm::kFull) lay_out();
+  if (norm != QkNorm::kNone) {
+    Extent heads = b.Size(Symbol::kN);
+    if (!of_queries) heads.size = b.job().model->kv_head_count;
+    from = LowerQkNorm(b, of_queries ? kQueryNorm : kKeyNorm, from, width, heads);
+  }
+  if (norm == QkNorm::kFull) lay_out();
+  return from;
+}
+
 Qkv LowerSeparateQkv(BlockBuilder& b, TensorId input) {
   const DType dtype = b.job().precision.activation;
   const Ids weights = QkvWeights(b);
@@ -141,6 +192,7 @@ Qkv LowerSeparateQkv(BlockBuilder& b, TensorId input) {
     Ids own{weights.ids[i]};
     if (bias) own.ids[own.count++] = weights.ids[i + 3];
     Linear(b, kNames[i], cast, outputs[i], own);
+    if (i < 2 && NormsAsProjected(b.job())) outputs[i] = NormAndLayOut(b, i == 0, outputs[i]);
   }
   return {outputs[0], outputs[1], outputs[2]};
 }
@@ -164,20 +216,6 @@ TensorId LowerGate(BlockBuilder& b, const Qkv& qkv, TensorId context) {
   b.Then("attention.gated", {context, share}, {weighed}, {context, share});
   return weighed;
 }
-
-constexpr NormNames kQueryNorm = {"attention.query.norm",
-                                  "attention.query.norm.weight",
-                                  "attention.query.norm.bias",
-                                  "attention.query.norm.upcast",
-                                  "attention.query.norm.normalized",
-                                  "attention.query.norm.statistics",
-                                  "attention.query.norm.centred",
-                                  "attention.query.norm.product",
-                                  "attention.query.norm.wide"};
-constexpr NormNames kKeyNorm = {
-    "attention.key.norm",         "attention.key.norm.weight",     "attention.key.norm.bias",
-    "attention.key.norm.upcast",  "attention.key.norm.normalized", "attention.key.norm.statistics",
-    "attention.key.norm.centred", "attention.key.norm.product",    "attention.key.norm.wide"};
 
 // 16-bit copies [S, D] of cosines and sines, of queries and of keys.
 // Source: torchtune models/qwen2/_positional_embeddings.py.
@@ -231,40 +269,21 @@ TensorId RotateInPython(BlockBuilder& b, absl::string_view name, TensorId from, 
   return rotated;
 }
 
-// Tokens behind heads, as the kernel wants them: a view, whose gradient is laid out anew.
-TensorId BehindHeads(BlockBuilder& b, absl::string_view name, TensorId from, Extent width) {
-  const TensorId view = b.View(name, from, width);
-  b.Then(name, {from}, {view}, {});
-  return view;
-}
-
-// Norm on queries and keys, then rotation: each gives new tensors.
-void LowerQkNormAndRotary(BlockBuilder& b, Qkv& qkv) {
+// Gives new queries and keys.
+void LowerRotary(BlockBuilder& b, Qkv& qkv) {
   const Job& job = b.job();
-  const bool rotates =
-      job.model->position_embedding == PositionEmbedding::kRotary && !job.profile->copies_qkv;
-  const bool in_python = rotates && job.profile->transformers_attention && !job.liger_kernel &&
-                         !job.compile && !job.model->concatenates_rotary;
-  if (in_python) {
-    qkv.query = BehindHeads(b, "attention.query.heads", qkv.query, b.Size(Symbol::kA));
-    qkv.key = BehindHeads(b, "attention.key.heads", qkv.key, b.Size(Symbol::kC));
+  if (job.model->position_embedding != PositionEmbedding::kRotary || job.profile->copies_qkv) {
+    return;
   }
-  const DType dtype = job.precision.activation;
-  if (job.model->qk_norm != QkNorm::kNone) {
-    qkv.query = LowerQkNorm(b, kQueryNorm, qkv.query, b.Size(Symbol::kA), b.Size(Symbol::kN));
-    Extent kv_heads = b.Size(Symbol::kN);
-    kv_heads.size = job.model->kv_head_count;
-    qkv.key = LowerQkNorm(b, kKeyNorm, qkv.key, b.Size(Symbol::kC), kv_heads);
-  }
-  if (!rotates) return;
   if (job.liger_kernel) return RotateInPlace(b, qkv);
-  if (in_python) {
+  if (RotatesInPython(job)) {
     const TensorId query = qkv.query;
     qkv.query = RotateInPython(b, "attention.query.rotated", query, b.Size(Symbol::kA));
     qkv.key = RotateInPython(b, "attention.key.rotated", qkv.key, b.Size(Symbol::kC));
     HoldUntil(b.block(), query, b.block().ops.size() - 1);
     return;
   }
+  const DType dtype = job.precision.activation;
   const TensorId query = b.Wide("attention.query.rotated", b.Size(Symbol::kA), dtype);
   const TensorId key = b.Wide("attention.key.rotated", b.Size(Symbol::kC), dtype);
   b.Then("attention.rotary", {qkv.query, qkv.key}, {query, key}, {});
@@ -601,7 +620,11 @@ Qkv LowerQkv(BlockBuilder& b, TensorId input) {
   const bool packed = IsPacked(job) || job.model->joint_qkv;
   Qkv qkv = packed ? LowerPackedQkv(b, input) : LowerSeparateQkv(b, input);
   SplitGate(b, qkv);
-  LowerQkNormAndRotary(b, qkv);
+  if (packed || !NormsAsProjected(job)) {
+    qkv.query = NormAndLayOut(b, true, qkv.query);
+    qkv.key = NormAndLayOut(b, false, qkv.key);
+  }
+  LowerRotary(b, qkv);
   return qkv;
 }
 
