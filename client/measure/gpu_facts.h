@@ -10,7 +10,6 @@ struct GpuFacts {
   const char* gpu;         // its id in the catalog
   const char* name;        // as the driver has it
   const char* capability;  // compute capability, "9.0"
-  int multiprocessors;
 };
 
 // Returns the facts of a GPU of the catalog, or null where they are not known: other makers'

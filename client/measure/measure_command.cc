@@ -86,8 +86,10 @@ absl::StatusOr<MeasuredGpu> MemoryOf(const std::string& id, const PlannerClient&
   if (!list.ok()) return list.status();
   for (const v1::GpuInfo& gpu : list->gpus()) {
     if (gpu.gpu() != id) continue;
-    return MeasuredGpu{
-        .id = id, .usable_bytes = gpu.runtime_memory_bytes(), .context_bytes = gpu.context_bytes()};
+    return MeasuredGpu{.id = id,
+                       .usable_bytes = gpu.runtime_memory_bytes(),
+                       .context_bytes = gpu.context_bytes(),
+                       .multiprocessor_count = gpu.multiprocessor_count()};
   }
   return absl::InternalError(absl::StrCat("--gpu: ", id, "; not listed"));
 }
@@ -205,8 +207,8 @@ ExitCode RunMeasure(const MeasureCommand& command) {
   if (facts == nullptr) {
     return Fail(absl::InvalidArgumentError(
         absl::StrCat("--gpu: ", *id,
-                     "; no phantom stands in for it: its compute capability and "
-                     "number of multiprocessors are not known here")));
+                     "; no phantom stands in for it: its compute capability is "
+                     "not known here")));
   }
   const absl::StatusOr<Service> service = OpenService(Connection{});
   if (!service.ok()) return Fail(service.status());

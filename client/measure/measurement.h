@@ -81,6 +81,7 @@ struct MeasuredGpu {
   std::string id;
   int64_t usable_bytes = 0;
   int64_t context_bytes = 0;  // 0: not known
+  int64_t multiprocessor_count = 0;
 };
 
 // What the GPU would show: what is reserved, and its context.

@@ -65,7 +65,7 @@ absl::StatusOr<std::map<std::string, std::string>> PhantomEnvironment(
       {"PLIMSOLL_PHANTOM_BYTES", absl::StrCat(gpu.usable_bytes)},
       {"PLIMSOLL_PHANTOM_CONTEXT_BYTES", absl::StrCat(gpu.context_bytes)},
       {"PLIMSOLL_PHANTOM_CAPABILITY", facts.capability},
-      {"PLIMSOLL_PHANTOM_MULTIPROCESSORS", absl::StrCat(facts.multiprocessors)}};
+      {"PLIMSOLL_PHANTOM_MULTIPROCESSORS", absl::StrCat(gpu.multiprocessor_count)}};
 }
 
 }  // namespace plimsoll

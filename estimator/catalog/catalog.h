@@ -32,6 +32,7 @@ struct Gpu {
   std::string id;  // as "h100-80gb-sxm"
   std::vector<std::string> aliases;
   GpuArchitecture architecture = GpuArchitecture::kAmpere;
+  int64_t multiprocessor_count = 0;  // over which kernels split their work; 0: not known
   int64_t driver_memory_bytes = 0;   // as nvidia-smi prints it
   int64_t runtime_memory_bytes = 0;  // as cudaMemGetInfo does: the verdict's figure
   int64_t memory_bandwidth_bytes_per_second = 0;

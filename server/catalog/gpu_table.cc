@@ -30,6 +30,7 @@ constexpr std::pair<absl::string_view, GpuArchitecture> kArchitectures[] = {
 constexpr absl::string_view kDTypes[] = {"fp32", "tf32", "fp16", "bf16", "fp8", "fp4"};
 constexpr absl::string_view kFields[] = {
     "architecture",
+    "multiprocessor_count",
     "aliases",
     "driver_memory_mib",
     "runtime_memory_mib",
@@ -108,6 +109,9 @@ Gpu ReadGpu(const Row& row) {
   Gpu gpu;
   gpu.id = row.id;
   gpu.architecture = ReadArchitecture(row);
+  if (row.fields["multiprocessor_count"]) {
+    gpu.multiprocessor_count = row.Scaled("multiprocessor_count", 1);
+  }
   gpu.driver_memory_bytes = row.Scaled("driver_memory_mib", kMib);
   gpu.runtime_memory_bytes = row.Scaled("runtime_memory_mib", kMib);
   if (gpu.runtime_memory_bytes > gpu.driver_memory_bytes) {

@@ -339,6 +339,7 @@ v1::GpuInfo ToProto(const Gpu& gpu, const Catalog& catalog) {
   info.set_network_bytes_per_second(gpu.network_bytes_per_second);
   info.set_source(gpu.source);
   info.set_context_bytes(ContextBytes(gpu.architecture));
+  info.set_multiprocessor_count(gpu.multiprocessor_count);
   return info;
 }
 

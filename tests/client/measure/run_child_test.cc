@@ -197,7 +197,10 @@ class PhantomEnvironmentTest : public testing::Test {
   }
 
   static absl::StatusOr<Variables> Environment() {
-    const MeasuredGpu gpu = {.id = "t4-16gb", .usable_bytes = 15843721216, .context_bytes = 7};
+    const MeasuredGpu gpu = {.id = "t4-16gb",
+                             .usable_bytes = 15843721216,
+                             .context_bytes = 7,
+                             .multiprocessor_count = 40};
     return PhantomEnvironment(gpu, *FindGpuFacts("t4-16gb"), {.rank = 3, .count = 8},
                               {.folder = "/results", .step_count = 5});
   }
