@@ -61,7 +61,7 @@ constexpr Profile kEager = {
     .holds_loss = false,
     .redistributes = false,
     .fused_residual = false,
-    .checkpoints_hold_output = true,
+    .checkpoints_hold_output = false,  // transformers 5, modeling_utils.py, use_reentrant
     .checkpoints_stop_early = true,
     .checkpoints_mask = false,
     .pooled_workspace = true,
@@ -129,8 +129,7 @@ constexpr Profile Fsdp2() {
   profile.redistributes = true;
   profile.merges_contexts = true;
   profile.reshards_ends = true;  // pytorch #154704
-  profile.checkpoints_hold_output = false;
-  profile.sums_in_fp32 = true;  // the reduced gradient gets the sharded parameter's dtype
+  profile.sums_in_fp32 = true;   // the reduced gradient gets the sharded parameter's dtype
   profile.sequence_parallel_default = true;
   profile.fused_optimizer = true;
   profile.source = "torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py";
@@ -190,6 +189,7 @@ constexpr Profile DeepSpeed() {
 constexpr Profile MegatronCore() {
   Profile profile = kEager;
   profile.transformers_attention = false;
+  profile.checkpoints_hold_output = true;
   profile.framework = Framework::kMegatronCore;
   profile.name = "megatron-core";
   profile.package = "megatron-core";
@@ -541,6 +541,12 @@ void HfTrainerOfOneGroup(Profile& profile) {
   profile.root_group = true;
 }
 
+// Its checkpoints were reentrant, but FSDP's.
+void HfTrainerOf4(Profile& profile) {
+  HfTrainerOfOneGroup(profile);
+  if (profile.sharding != Sharding::kUnits) profile.checkpoints_hold_output = true;
+}
+
 // From accelerate 1.14 on FSDP2's embedding, and its final norm and head, are groups of their own,
 // the latter gathered until backward; where they share a table they are one.
 // Source: accelerate utils/fsdp_utils.py, fsdp2_prepare_model;
@@ -555,14 +561,12 @@ void HfTrainer(Profile& profile) {
 }
 
 // Its trainers are transformers' Trainer, with losses of their own.
-// Source: trl trainer/utils.py, add_fused_lm_head; trainer/base_config.py,
-// gradient_checkpointing_kwargs (use_reentrant).
+// Source: trl trainer/utils.py, add_fused_lm_head.
 void Trl(Profile& profile) {
   HfTrainer(profile);
   profile.tiled_log_probs = true;
   profile.loss_behind_model = true;
   profile.narrows_adapters = true;
-  profile.checkpoints_hold_output = false;
 }
 
 // Every trainer's profile on every framework that it runs on.
@@ -631,8 +635,8 @@ const std::vector<TrainerEra>& TrainerEras() {
        On({Framework::kDdp, Framework::kFsdp1}), LitgptBefore05, "litgpt, finetune/full.py"},
       {Trainer::kHfTrainer, "hf-trainer", 5012, 2026006, "transformers 5.12 and later", kAll,
        HfTrainer, "accelerate 1.14, utils/fsdp_utils.py, fsdp2_prepare_model"},
-      {Trainer::kHfTrainer, "hf-trainer", 0, 2023001, "transformers 4 to 5.11", kAll,
-       HfTrainerOfOneGroup, "transformers, trainer.py"},
+      {Trainer::kHfTrainer, "hf-trainer", 0, 2023001, "transformers 4 to 5.11", kAll, HfTrainerOf4,
+       "transformers, trainer.py"},
       {Trainer::kTrl, "trl", 1015, 2026010, "1.15 and later", kAll, Trl,
        "trl, trainer/sft_trainer.py"},
   };

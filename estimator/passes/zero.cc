@@ -577,6 +577,7 @@ void AddTiedGradients(const Job& job, Program& program) {
   const bool fused = job.loss == LossImplementation::kFused;
   const bool in_place = job.precision.autocast || (sliced && !units) || fused || own;
   if (!kept || in_place) return;
+  program.sums_tied_apart = true;
   embedding.ops.front().backward_temporaries.Add(AddTensor(
       embedding, {.name = "embedding.tokens.weight.gradient.sum",
                   .shape = table.shape,

@@ -106,6 +106,8 @@ Block LowerEmbedding(const Job& job, std::pmr::memory_resource* memory) {
     b.Then("embedding.dropout", {out}, {dropped, mask}, {mask});
     out = dropped;
   }
+  // Source: transformers models/llama/modeling_llama.py, LlamaModel.forward (inputs_embeds).
+  b.block().names_output = job.profile->transformers_attention && !job.compile;
   return std::move(b).Build(tokens, out);
 }
 

@@ -1,4 +1,6 @@
 // Lowers one transformer layer: norms, attention, residual sums.
+#include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "estimator/program/block_builder.h"
@@ -140,11 +142,19 @@ constexpr NormNames kKeyNorm = {
     "attention.key.norm.upcast",  "attention.key.norm.normalized", "attention.key.norm.statistics",
     "attention.key.norm.centred", "attention.key.norm.product",    "attention.key.norm.wide"};
 
+// Whether Python runs op after op of transformers' classes: what a module was given, and what it
+// has named, is there until it returns.
+bool HoldsNames(const Job& job) { return job.profile->transformers_attention && !job.compile; }
+
+// What a module read, until it returns, which it just did.
+void HoldArgument(BlockBuilder& b, TensorId argument) {
+  if (HoldsNames(b.job())) HoldUntil(b.block(), argument, b.block().ops.size() - 1);
+}
+
 // Whether an op at a time rotates queries and keys: transformers' classes, unless a kernel does.
 bool RotatesInPython(const Job& job) {
-  return job.model->position_embedding == PositionEmbedding::kRotary &&
-         job.profile->transformers_attention && !job.liger_kernel && !job.compile &&
-         !job.model->concatenates_rotary;
+  return job.model->position_embedding == PositionEmbedding::kRotary && HoldsNames(job) &&
+         !job.liger_kernel && !job.model->concatenates_rotary;
 }
 
 bool NormsAsProjected(const Job& job) {
@@ -158,23 +168,24 @@ TensorId BehindHeads(BlockBuilder& b, absl::string_view name, TensorId from, Ext
   return view;
 }
 
-// Queries' or keys' norm: of each head behind their layout, of all heads before.
-TensorId NormAndLayOut(BlockBuilder& b, bool of_queries, TensorId from) {
-  const QkNorm norm = b.job().model->qk_norm;
+TensorId LayOut(BlockBuilder& b, bool of_queries, TensorId from) {
+  if (!RotatesInPython(b.job())) return from;
+  return of_queries ? BehindHeads(b, "attention.query.heads", from, b.Size(Symbol::kA))
+                    : BehindHeads(b, "attention.key.heads", from, b.Size(Symbol::kC));
+}
+
+TensorId NormQkv(BlockBuilder& b, bool of_queries, TensorId from) {
+  if (b.job().model->qk_norm == QkNorm::kNone) return from;
   const Extent width = b.Size(of_queries ? Symbol::kA : Symbol::kC);
-  const auto lay_out = [&] {
-    if (!RotatesInPython(b.job())) return;
-    from =
-        BehindHeads(b, of_queries ? "attention.query.heads" : "attention.key.heads", from, width);
-  };
-  if (norm != QkNorm::kFull) lay_out();
-  if (norm != QkNorm::kNone) {
-    Extent heads = b.Size(Symbol::kN);
-    if (!of_queries) heads.size = b.job().model->kv_head_count;
-    from = LowerQkNorm(b, of_queries ? kQueryNorm : kKeyNorm, from, width, heads);
-  }
-  if (norm == QkNorm::kFull) lay_out();
-  return from;
+  Extent heads = b.Size(Symbol::kN);
+  if (!of_queries) heads.size = b.job().model->kv_head_count;
+  return LowerQkNorm(b, of_queries ? kQueryNorm : kKeyNorm, from, width, heads);
+}
+
+// Whether queries and keys lie behind heads as soon as each is projected: not where all heads have
+// one norm, which runs before, and not beside a gate, which is split off first.
+bool LaysOutAsProjected(const Transformer& model) {
+  return model.qk_norm != QkNorm::kFull && !model.attention_gate;
 }
 
 Qkv LowerSeparateQkv(BlockBuilder& b, TensorId input) {
@@ -192,7 +203,10 @@ Qkv LowerSeparateQkv(BlockBuilder& b, TensorId input) {
     Ids own{weights.ids[i]};
     if (bias) own.ids[own.count++] = weights.ids[i + 3];
     Linear(b, kNames[i], cast, outputs[i], own);
-    if (i < 2 && NormsAsProjected(b.job())) outputs[i] = NormAndLayOut(b, i == 0, outputs[i]);
+    const bool of_queries = i == 0;
+    if (i == 2) break;
+    if (LaysOutAsProjected(*b.job().model)) outputs[i] = LayOut(b, of_queries, outputs[i]);
+    if (NormsAsProjected(b.job())) outputs[i] = NormQkv(b, of_queries, outputs[i]);
   }
   return {outputs[0], outputs[1], outputs[2]};
 }
@@ -277,10 +291,11 @@ void LowerRotary(BlockBuilder& b, Qkv& qkv) {
   }
   if (job.liger_kernel) return RotateInPlace(b, qkv);
   if (RotatesInPython(job)) {
-    const TensorId query = qkv.query;
-    qkv.query = RotateInPython(b, "attention.query.rotated", query, b.Size(Symbol::kA));
-    qkv.key = RotateInPython(b, "attention.key.rotated", qkv.key, b.Size(Symbol::kC));
-    HoldUntil(b.block(), query, b.block().ops.size() - 1);
+    const Qkv before = qkv;
+    qkv.query = RotateInPython(b, "attention.query.rotated", before.query, b.Size(Symbol::kA));
+    qkv.key = RotateInPython(b, "attention.key.rotated", before.key, b.Size(Symbol::kC));
+    HoldUntil(b.block(), before.query, b.block().ops.size() - 1);
+    HoldUntil(b.block(), before.key, b.block().ops.size() - 1);
     return;
   }
   const DType dtype = job.precision.activation;
@@ -387,6 +402,56 @@ void AddExpandedGradients(BlockBuilder& b, const Qkv& qkv) {
   }
 }
 
+// Into how many parts flash attention splits keys, so that all of the GPU has work: the fewest that
+// are nearly as good as the best. Those of few blocks of queries are split.
+// Source: aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp, num_splits_heuristic and
+// set_params_splitkv.
+int64_t KeySplits(const Job& job) {
+  constexpr int64_t kQueryBlock = 64;
+  constexpr double kBusy = 0.8, kNearlyBest = 0.85;
+  const Transformer& model = *job.model;
+  const int64_t key_block = model.head_size <= 64 ? 256 : model.head_size <= 128 ? 128 : 64;
+  const int64_t keys = CeilDivide(job.sequence_length, key_block);
+  const int64_t heads = CeilDivide(model.head_count, job.tensor_parallel_size);
+  const auto blocks = static_cast<double>(Multiply(Multiply(job.SequencesAtOnce(), heads),
+                                                   CeilDivide(job.sequence_length, kQueryBlock)));
+  const auto room = static_cast<double>(2 * job.gpu->multiprocessor_count);
+  if (blocks >= kBusy * room) return 1;
+  const auto efficiency = [&](int64_t splits) {
+    const double waves = blocks * static_cast<double>(splits) / room;
+    return waves / std::ceil(waves);
+  };
+  const auto differs = [&](int64_t splits) {
+    return splits == 1 || CeilDivide(keys, splits) != CeilDivide(keys, splits - 1);
+  };
+  const int64_t most = std::min<int64_t>({128, 2 * job.gpu->multiprocessor_count, keys});
+  double best = 0;
+  for (int64_t splits = 1; splits <= most; ++splits) {
+    if (differs(splits)) best = std::max(best, efficiency(splits));
+  }
+  int64_t splits = 1;
+  while (!differs(splits) || efficiency(splits) < kNearlyBest * best) ++splits;
+  return splits;
+}
+
+// What flash attention sums the parts up from, in fp32.
+void AddSplits(BlockBuilder& b, Extent head, Op& op) {
+  const Job& job = b.job();
+  const bool of_torch = job.profile->transformers_attention || job.profile->expands_kv;
+  const bool known = job.gpu != nullptr && job.gpu->multiprocessor_count > 0;
+  if (!of_torch || !known || job.attention != AttentionKernel::kFlash) return;
+  if (job.context_parallel_size > 1 || job.model->attention_dropout > 0) return;
+  const int64_t splits = KeySplits(job);
+  if (splits == 1) return;
+  const Extent parts = b.Size(Symbol::kB, static_cast<int32_t>(splits));
+  op.outputs.Add(b.Add("attention.context.parts",
+                       {parts, b.Size(Symbol::kS), b.Size(Symbol::kN), head},
+                       {.dtype = DType::kFp32,
+                        .tensor_axis = 2,
+                        .role = Role::kTemporary,
+                        .differentiable = false}));
+}
+
 // Kernels that keep no scores: q, k, v, the output and a log-sum-exp. With a mask keys and
 // values are those of all heads, and no token is skipped; one head's are but seen often.
 // Source: transformers, integrations/sdpa_attention.py, use_gqa_in_sdpa and repeat_kv.
@@ -412,6 +477,7 @@ TensorId LowerFlash(BlockBuilder& b, Qkv qkv, bool windowed) {
   Op& op = b.Then("attention.flash", {qkv.query, qkv.key, qkv.value}, {out, lse},
                   {qkv.query, qkv.key, qkv.value, out, lse});
   op.kind = OpKind::kAttention;
+  op.gives_first = true;  // flash_attn/flash_api.cpp, mha_bwd: what it returns
   const int64_t attended = windowed ? job.sequence_length : AttendedTokens(job);
   op.product_depth = Depth(*job.model, attended);
   op.backward_temporaries = {accumulator};
@@ -421,6 +487,7 @@ TensorId LowerFlash(BlockBuilder& b, Qkv qkv, bool windowed) {
     op.saved.Add(mask);
     return out;
   }
+  AddSplits(b, head, op);
   // aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp, mha_fwd; native/cudnn/MHA.cpp,
   // alloc_with_matching_layout: laid out as queries.
   const bool joined = job.model->concatenates_rotary || job.model->latent.Any();
@@ -611,6 +678,7 @@ void HoldLocals(BlockBuilder& b, const Qkv& qkv, TensorId out) {
   if (qkv.gate != kNoTensor) {
     b.block().tensors[qkv.gate].held_until = static_cast<uint8_t>(b.block().ops.size() - 1);
   }
+  for (const TensorId local : {qkv.query, qkv.key, qkv.value}) HoldArgument(b, local);
 }
 
 // What the kernel reads.
@@ -620,10 +688,14 @@ Qkv LowerQkv(BlockBuilder& b, TensorId input) {
   const bool packed = IsPacked(job) || job.model->joint_qkv;
   Qkv qkv = packed ? LowerPackedQkv(b, input) : LowerSeparateQkv(b, input);
   SplitGate(b, qkv);
-  if (packed || !NormsAsProjected(job)) {
-    qkv.query = NormAndLayOut(b, true, qkv.query);
-    qkv.key = NormAndLayOut(b, false, qkv.key);
-  }
+  const auto each = [&](TensorId (*change)(BlockBuilder&, bool, TensorId)) {
+    qkv.query = change(b, true, qkv.query);
+    qkv.key = change(b, false, qkv.key);
+  };
+  const bool full = job.model->qk_norm == QkNorm::kFull;
+  if (!full && (packed || !LaysOutAsProjected(*job.model))) each(LayOut);
+  if (packed || !NormsAsProjected(job)) each(NormQkv);
+  if (full) each(LayOut);
   LowerRotary(b, qkv);
   return qkv;
 }
@@ -731,7 +803,9 @@ TensorId LowerParallelLayer(BlockBuilder& b, TensorId input, const LayerKind& ki
   const bool two = b.job().model->norm_placement == NormPlacement::kParallelTwo;
   const TensorId attention_in = LowerNorm(b, kAttentionNorm, input);
   const TensorId attention = LowerMixer(b, kind, attention_in);
-  const TensorId mlp = LowerMlpOf(b, kind, two ? LowerNorm(b, kMlpNorm, input) : attention_in);
+  const TensorId mlp_in = two ? LowerNorm(b, kMlpNorm, input) : attention_in;
+  const TensorId mlp = LowerMlpOf(b, kind, mlp_in);
+  for (const TensorId norm : {attention_in, mlp_in}) HoldArgument(b, norm);
   const TensorId first = LowerResidual(b, kAttentionResidual, input, attention);
   return LowerResidual(b, kMlpResidual, first, mlp);
 }
@@ -770,6 +844,7 @@ TensorId LowerSerialLayer(BlockBuilder& b, TensorId input, const LayerKind& kind
   const bool experts = kind.mlp == LayerMlp::kExperts;
   const TensorId read = before ? LowerNormBefore(b, kAttentionNorm, input, latent, {}) : input;
   TensorId out = Refer(b, LowerMixer(b, kind, read));
+  HoldArgument(b, read);
   Close(b, RecomputeModule::kNorm);
   if (behind) out = LowerNorm(b, kAttentionPostNorm, out);
   TensorId middle = LowerResidual(b, kAttentionResidual, input, out);
@@ -778,7 +853,9 @@ TensorId LowerSerialLayer(BlockBuilder& b, TensorId input, const LayerKind& kind
   if (before) {
     out = Refer(b, LowerNormBefore(b, kMlpNorm, middle, experts, RecomputeModule::kMlp));
   }
-  out = LowerMlpOf(b, kind, out);
+  const TensorId mlp_in = out;
+  out = LowerMlpOf(b, kind, mlp_in);
+  HoldArgument(b, mlp_in);
   Close(b, RecomputeModule::kNorm);
   if (behind) out = LowerNorm(b, kMlpPostNorm, out);
   const TensorId sum = LowerResidual(b, kMlpResidual, middle, out);
@@ -788,10 +865,14 @@ TensorId LowerSerialLayer(BlockBuilder& b, TensorId input, const LayerKind& kind
 // A layer that is a mixer alone, or an MLP, behind its one norm.
 TensorId LowerSublayer(BlockBuilder& b, TensorId input, const LayerKind& kind) {
   if (kind.mixer != Mixer::kNone) {
-    const TensorId out = LowerMixer(b, kind, LowerNorm(b, kAttentionNorm, input));
+    const TensorId norm = LowerNorm(b, kAttentionNorm, input);
+    const TensorId out = LowerMixer(b, kind, norm);
+    HoldArgument(b, norm);
     return LowerResidual(b, kAttentionResidual, input, out);
   }
-  const TensorId out = LowerMlpOf(b, kind, LowerNorm(b, kMlpNorm, input));
+  const TensorId norm = LowerNorm(b, kMlpNorm, input);
+  const TensorId out = LowerMlpOf(b, kind, norm);
+  HoldArgument(b, norm);
   return LowerResidual(b, kMlpResidual, input, out);
 }
 

@@ -28,6 +28,34 @@ TensorId Temporary(BlockBuilder& b, absl::string_view name, const NormPlace& pla
   return id;
 }
 
+// What norms keep of each token, or of each group of its channels: so many values.
+TensorId Statistics(BlockBuilder& b, const NormNames& names, const NormPlace& place,
+                    int32_t values) {
+  const Extent& groups = place.groups;
+  Extent width = groups;
+  width.size = Multiply(values, groups.size);
+  width.times = values;
+  return b.Add(names.statistics, {b.Size(Symbol::kB), b.Size(Symbol::kS), width},
+               {.dtype = DType::kFp32,
+                .tensor_axis = groups.symbol == Symbol::kOne ? kNoAxis : place.tensor_axis,
+                .sequence_axis = place.sequence_axis});
+}
+
+// What is normalised by the inverse root of the mean of its squares. `term` is as large: forward
+// the squares, backward what the root's gradient is summed up from, then what the mean's is spread
+// to, a power of what was squared, and that scaled. Source: torch tools/autograd,
+// FunctionsManual.cpp, mul_tensor_backward, mean_backward and pow_backward.
+void Normalize(BlockBuilder& b, const NormNames& names, const NormPlace& place, TensorId from,
+               TensorId to) {
+  const TensorId statistics = Statistics(b, names, place, 1);
+  const TensorId term = Temporary(b, "norm.term", place, DType::kFp32);
+  Op& square = b.Then("norm.square", {from}, {statistics}, {from});
+  square.forward_temporaries = {term};
+  square.backward_temporaries = {term, term, term};
+  b.Then(names.normalized, {from, statistics}, {to}, {from, statistics}).backward_temporaries = {
+      term};
+}
+
 TensorId LowerUpcast(BlockBuilder& b, const NormNames& names, const NormPlace& place,
                      TensorId input, Ids weights) {
   TensorId upcast = input;
@@ -48,53 +76,44 @@ TensorId LowerUpcast(BlockBuilder& b, const NormNames& names, const NormPlace& p
     b.Then(names.centred, {upcast}, {centred}, {});
     upcast = centred;
   }
-  const TensorId square = Make(b, "norm.square", place, DType::kFp32);
-  b.block().tensors[square].differentiable = false;
-  b.Then("norm.square", {}, {square}, {});  // for its mean
   const DType usual = place.own_class ? place.in : place.out;
   const DType kept = how == NormClass::kUsual ? usual : DType::kFp32;
   const DType made = how == NormClass::kUsual ? place.out : kept;
   const TensorId wide =
       Make(b, kept == DType::kFp32 ? names.normalized : names.wide, place, DType::kFp32);
-  // Backward of a square makes three in one expression: a power of what was squared, that scaled,
-  // and the product with the gradient of the mean.
-  // Source: torch tools/autograd, FunctionsManual.cpp, pow_backward.
-  const TensorId term = Temporary(b, "norm.square.gradient.term", place, DType::kFp32);
-  const Ids terms = {term, term, term};
-  b.Then(names.normalized, {upcast}, {wide}, {upcast}).backward_temporaries = terms;
+  Normalize(b, names, place, upcast, wide);
   TensorId normalized = wide;
   if (kept != DType::kFp32) {
     normalized = Make(b, names.normalized, place, kept);
     b.Then(names.normalized, {wide}, {normalized}, {});
   }
   const TensorId product = Make(b, made == place.out ? names.norm : names.product, place, made);
+  const size_t norm = b.block().ops.size();
   Op& op = b.Then(names.norm, {normalized}, {product}, {normalized});
   op.parameters = weights;
   op.saves_for_weights = true;
   if (weights.count > 0) {  // summed up over tokens for the weight's gradient
     op.backward_temporaries = {Temporary(b, "norm.weight.gradient.product", place, made)};
+    op.gives_first = how != NormClass::kWide;  // the weight is the first factor, but of Gemma's
   }
-  // A local of transformers' classes.
-  if (profile.transformers_attention) HoldUntil(b.block(), wide, b.block().ops.size() - 1);
-  if (made == place.out) return product;
-  const TensorId output = Make(b, names.norm, place, place.out);
-  b.Then(names.product, {product}, {output}, {});
+  TensorId output = product;
+  if (made != place.out) {
+    output = Make(b, names.norm, place, place.out);
+    b.Then(names.product, {product}, {output}, {});
+  }
+  // An argument and a local of transformers' classes, until they return.
+  if (profile.transformers_attention) {
+    HoldUntil(b.block(), wide, norm);
+    HoldUntil(b.block(), input, b.block().ops.size() - 1);
+  }
   return output;
 }
 
 TensorId LowerFused(BlockBuilder& b, const NormNames& names, const NormPlace& place, TensorId input,
                     Ids weights) {
-  const int32_t values = b.job().model->norm == Norm::kLayerNorm ? 2 : 1;
-  const Extent& groups = place.groups;
-  Extent statistics_width = groups;
-  statistics_width.size = Multiply(values, groups.size);
-  statistics_width.times = values;
   const TensorId statistics =
-      b.Add(names.statistics, {b.Size(Symbol::kB), b.Size(Symbol::kS), statistics_width},
-            {.dtype = DType::kFp32,
-             .tensor_axis = groups.symbol == Symbol::kOne ? kNoAxis : place.tensor_axis,
-             .sequence_axis = place.sequence_axis,
-             .differentiable = false});
+      Statistics(b, names, place, b.job().model->norm == Norm::kLayerNorm ? 2 : 1);
+  b.block().tensors[statistics].differentiable = false;
   const TensorId output = Make(b, names.norm, place, place.out);
   Op& op = b.Then(names.norm, {input}, {output, statistics}, {input, statistics});
   op.parameters = weights;

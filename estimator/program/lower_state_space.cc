@@ -160,6 +160,7 @@ TensorId LowerStateSpace(BlockBuilder& b, TensorId input) {
       b.Then("state_space.scan", {read}, {context, statistics, out}, {read, context, statistics});
   scan.parameters = Weights(b);
   scan.kind = OpKind::kAttention;  // kernels of its own
+  scan.gives_first = true;
   scan.product_depth = Depth(b);
   const TensorId steps = scratch.Steps();
   const TensorId states = scratch.LastStates();

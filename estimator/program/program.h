@@ -269,6 +269,7 @@ struct Op {
   bool in_fp8 = false;        // a product of what was made fp8
   bool saves_for_weights = false;  // what it saved is read for gradients of weights alone
   bool casts_gradients = false;    // those of inputs are casts of temporaries
+  bool gives_first = false;        // those of inputs are made before its temporaries
 };
 
 // Which part of the network a block is.
@@ -312,6 +313,7 @@ struct Block {
   bool stops_early = false;  // it runs again when backward needs what it saved, until that is there
   bool own_products = false;     // linear layers' backward is not autograd's (Profile)
   bool copies_remade = false;    // what ops make again is copied to where what was dropped was
+  bool names_output = false;     // a local of the module around layers, until the head runs
   bool forward_only = false;     // what ops save lives until the network's forward is over
   int64_t checkpoint_bytes = 0;  // what a recomputed layer keeps beside its input
   int64_t reduce_bytes = 0;  // its gradients on their way to other ranks, while the next block runs
@@ -560,6 +562,9 @@ struct Program {
   // The head's gradient of a table that the embedding reads too waits for the embedding's, where it
   // is not kept anyway.
   int64_t waiting_gradient_bytes = 0;
+  // Of a table that the head reads too the sum of both gradients is a tensor of its own, made
+  // after either.
+  bool sums_tied_apart = false;
   // Embedding and head are one group, whose gradients are sent when the embedding's are there.
   bool ends_are_one_group = false;
   // From the second micro-batch on gradients of a layer are made flat before they are added to

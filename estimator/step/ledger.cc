@@ -82,6 +82,7 @@ class Machine {
   TensorId Root(TensorId tensor) const { return root_[tensor]; }
   bool Discarded(TensorId tensor) const { return block_.tensors[Root(tensor)].discarded; }
   void FindLastUses();
+  void ListUnused(const std::array<int16_t, 256>& last_use, bool held);
   BlockRun RunForward();
   BlockRun RunKept();
   BlockRun RunRecomputed();
@@ -94,6 +95,7 @@ class Machine {
   void ForwardUntilSaved(int end);
   void MakeOutputs(const Op& op, OfOp& temporaries, int& count);
   bool Saves(const Op& op) const;
+  int BeginOfSaving() const;
   int EndOfSaving() const;
   void Save(int index, int end);
   void Backward(int begin, int end);
@@ -105,6 +107,7 @@ class Machine {
   bool IsGiven(TensorId root, int end) const;
   void BackwardOp(int index);
   void GiveInputGradient(const Op& op, TensorId input);
+  void GiveInputGradients(const Op& op);
   void AddSecondGradients();
   bool MakesWeightGradientsFirst(const Op& op) const;
   bool MultipliesTwice(const Op& op) const;
@@ -184,16 +187,27 @@ void Machine::FindLastUses() {
       maker_[id] = static_cast<int16_t>(i);
     }
   }
+  bool any_held = false;
   for (const Tensor& tensor : block_.tensors) {
     if (tensor.held) last_use[tensor.storage] = static_cast<int16_t>(count - 1);
     if (tensor.held_until != 255) {
+      any_held = true;
       last_use[tensor.storage] =
           std::max(last_use[tensor.storage], static_cast<int16_t>(tensor.held_until));
     }
   }
   std::fill_n(first_unused_.begin(), count, int16_t{kNoStorage});
-  for (int id = tensor_count - 1; id >= 0; --id) {
-    if (block_.tensors[id].storage != id || id == block_.output || last_use[id] < 0) continue;
+  if (any_held) ListUnused(last_use, true);
+  ListUnused(last_use, false);
+}
+
+// Puts what goes with each op before what is listed: locals of Python, which are held, go behind
+// what the op itself used.
+void Machine::ListUnused(const std::array<int16_t, 256>& last_use, bool held) {
+  for (int id = static_cast<int>(block_.tensors.size()) - 1; id >= 0; --id) {
+    const Tensor& tensor = block_.tensors[id];
+    if (tensor.storage != id || id == block_.output || last_use[id] < 0) continue;
+    if ((tensor.held_until != 255) != held) continue;
     next_unused_[id] = first_unused_[last_use[id]];
     first_unused_[last_use[id]] = static_cast<int16_t>(id);
   }
@@ -306,7 +320,12 @@ bool Machine::Saves(const Op& op) const {
   return op.parameters.count > 0 && !block_.parameters[op.parameters.ids[0]].quantized;
 }
 
-// Behind the last op that does.
+// The first op that does, and behind the last.
+int Machine::BeginOfSaving() const {
+  int begin = 0;
+  while (begin < static_cast<int>(block_.ops.size()) && !Saves(block_.ops[begin])) ++begin;
+  return begin;
+}
 int Machine::EndOfSaving() const {
   int end = static_cast<int>(block_.ops.size());
   while (end > 0 && !Saves(block_.ops[end - 1])) --end;
@@ -534,6 +553,17 @@ void Machine::GiveInputGradient(const Op& op, TensorId input) {
   }
 }
 
+// Of what is multiplied the second factor's comes first; a kernel has them in its own order.
+// Source: torch tools/autograd, derivatives.yaml, mul, div and bmm: arguments by name, `other` and
+// `mat2` before `self`.
+void Machine::GiveInputGradients(const Op& op) {
+  const int count = op.inputs.count;
+  const bool in_order = op.kind == OpKind::kAttention;
+  for (int i = 0; i < count; ++i) {
+    GiveInputGradient(op, op.inputs.ids[static_cast<size_t>(in_order ? i : count - 1 - i)]);
+  }
+}
+
 // When an op is over what it gave is added to what other consumers gave before. A view's base is
 // held by the view, so that nobody else's sum can be made in it.
 // Source: torch/csrc/autograd/engine.cpp, evaluate_function; input_buffer.cpp,
@@ -605,12 +635,7 @@ void Machine::BackwardOp(int index) {
   const Op& op = block_.ops[index];
   OfOp temporaries;
   int temporary_count = 0;
-  const auto give_inputs = [&] {
-    for (TensorId id : op.inputs) GiveInputGradient(op, id);
-  };
-  // Source: flash_attn/flash_api.cpp, mha_bwd: what it returns comes first.
-  const bool returned_first = op.kind == OpKind::kAttention;
-  if (returned_first) give_inputs();
+  if (op.gives_first) GiveInputGradients(op);
   for (TensorId id : op.backward_temporaries) temporaries[temporary_count++] = MakeTensor(id);
   const bool gone = op.casts_gradients && hooks_;
   if (gone) {
@@ -624,7 +649,7 @@ void Machine::BackwardOp(int index) {
   const bool twice = MultipliesTwice(op);
   if (weights_first) gradients = MakeWeightGradients(op, weights, weight_count);
   if (twice && weights_first) RunProduct(op);
-  if (!returned_first) give_inputs();
+  if (!op.gives_first) GiveInputGradients(op);
   if (twice && !weights_first) RunProduct(op);
   TellProduct(op);
   if (!weights_first) gradients = MakeWeightGradients(op, weights, weight_count);
@@ -749,8 +774,9 @@ BlockRun Machine::ForwardToRunAgain() {
 }
 
 // Backward of ops that saved nothing runs; the first that needs something makes forward run once
-// more, until all that was saved is there.
-// Source: torch/utils/checkpoint.py, _checkpoint_hook (unpack_hook).
+// more, until all that was saved is there. Its argument goes when nothing of that is left.
+// Source: torch/utils/checkpoint.py, _checkpoint_hook (unpack_hook), _CheckpointFrame
+// (recompute_fn).
 BlockRun Machine::RunUntilSaved() {
   BlockRun run = ForwardToRunAgain();
   const int count = static_cast<int>(block_.ops.size());
@@ -767,7 +793,10 @@ BlockRun Machine::RunUntilSaved() {
   run.unit = Alive(note_, true);
   run.unit.Shrink(Role::kTemporary, bytes_[block_.output]);
   run.unit.Shrink(Role::kActivation, checkpoint_bytes_);
-  Backward(0, saving);
+  const int first = std::min(BeginOfSaving(), saving);
+  Backward(first, saving);
+  Release(forward_storage_[block_.input]);
+  Backward(0, first);
   EndBackward(run);
   return run;
 }

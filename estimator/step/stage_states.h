@@ -3,6 +3,7 @@
 #ifndef PLIMSOLL_ESTIMATOR_STEP_STAGE_STATES_H_
 #define PLIMSOLL_ESTIMATOR_STEP_STAGE_STATES_H_
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <vector>
@@ -38,6 +39,13 @@ class StageStates {
   // Returns what is on its way to the host, which is the caller's to free.
   std::vector<int32_t> GrowBlock(size_t chunk, const StageBlock& at,
                                  const std::vector<int32_t>& made);
+  // One of these is another storage from here on. Returns whether it was one.
+  bool ReplaceGrown(size_t chunk, int32_t from, int32_t to) {
+    const auto at = std::find(grown_[chunk].begin(), grown_[chunk].end(), from);
+    if (at == grown_[chunk].end()) return false;
+    *at = to;
+    return true;
+  }
   // The same where GrowsIn did not hold: what is reduced is added to what there is, and is the
   // caller's too.
   std::vector<int32_t> AddBlock(const StageBlock& at, const std::vector<int32_t>& made);

@@ -28,6 +28,16 @@ bool KeepsOutput(const Block& block) {
   return false;
 }
 
+bool KeepsInput(const Block& block) {
+  if (block.recompute_unit > 0) return true;
+  for (const Op& op : block.ops) {
+    for (const TensorId id : op.segment == 0 ? op.saved : op.inputs) {
+      if (block.tensors[id].storage == block.input) return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 Parts::Parts(const Program& of, const BlockRuns& with, std::pmr::memory_resource* memory)
@@ -147,7 +157,7 @@ void PlanSum::GrowGathering(const Standing& at, Sum& sum) const {
   if (at.backward) {
     const bool given = block.kind != BlockKind::kHead;
     sum.Grow(Role::kTemporary, given ? GradientBytes(block, block.output) : 0);
-  } else if (at.carries && block.input != kNoTensor) {
+  } else if (at.carries && !at.shares && block.input != kNoTensor) {
     const Tensor& input = block.tensors[block.input];
     sum.Grow(input.role, input.Bytes());
   }
@@ -242,6 +252,7 @@ void PlanSum::GrowAll(const Standing& at, Sum& sum) const {
   }
   if (at.again > 0) sum.Grow(parts_.runs[at.unit].unit, at.again);
   if (at.sends) sum.Grow(Role::kActivation, chunk_.edge_bytes);
+  sum.Grow(Role::kActivation, at.named_bytes);
   if (at.backward) GrowGrown(at, sum);
   if (at.reduced != nullptr) sum.Grow(Role::kCommunication, at.reduced->reduce_bytes);
   sum.Grow(Role::kCommunication, Add(at.lingering_bytes, Add(at.ahead_bytes, at.flat_bytes)));
@@ -405,6 +416,35 @@ void PlanSum::Linger(const Block& block) {
   }
 }
 
+// What there is of a block that ran forward while the next one does.
+void PlanSum::HandOn(const StageBlock& at, const Block& block) {
+  Linger(block);
+  GatherAhead(at, false);
+  now_.carries = true;
+  now_.shares = KeepsOutput(block);
+  Name(at, block);
+}
+
+// What the embedding gave is there until the head runs; where the first layer keeps it anyway it is
+// counted there.
+void PlanSum::Name(const StageBlock& at, const Block& block) {
+  if (!block.names_output || at.reference) return;
+  const auto first = [](const Block& layer) {
+    return layer.kind == BlockKind::kLayer && layer.layers.Has(0);
+  };
+  const auto& blocks = parts_.program.blocks;
+  const auto layer = std::find_if(blocks.begin(), blocks.end(), first);
+  if (layer == blocks.end() || KeepsInput(*layer)) return;
+  now_.named_bytes = block.tensors[block.output].Bytes();
+  now_.shares = true;
+}
+
+void PlanSum::ForgetName() {
+  if (now_.named_bytes == 0) return;
+  now_.named_bytes = 0;
+  now_.shares = false;
+}
+
 void PlanSum::PassGradients(size_t run, int64_t times) {
   const BlockKind kind = BlockOf(run).kind;
   const BlockSums& sums = parts_.sums[run];
@@ -456,6 +496,7 @@ void PlanSum::Pass(const Slot& slot, int64_t times) {
 
 void PlanSum::Do(const Slot& slot) {
   if (slot.kind == SlotKind::kPhase) {
+    ForgetName();
     if (demand_ != nullptr) EndPhase();
     demand_ = demands_[static_cast<size_t>(slot.phase)];
     if (slot.phase == Phase::kLoss && !now_.backward) Consider(Counted::kHanded);
@@ -476,10 +517,7 @@ void PlanSum::Do(const Slot& slot) {
       Consider(Counted::kForward);
       Pass(slot, 1);
       if (block.checkpoint_bytes > 0) Consider(Counted::kEnded);
-      Linger(block);
-      GatherAhead(slot.at, false);
-      now_.carries = true;
-      now_.shares = KeepsOutput(block);
+      HandOn(slot.at, block);
       break;
     case SlotKind::kAgain:
       Pass(slot, 1);
@@ -504,6 +542,7 @@ void PlanSum::Do(const Slot& slot) {
       Send(slot.at, block);
       break;
     case SlotKind::kSend:
+      ForgetName();
       Pass(slot, 1);
       now_.lingering_bytes = 0;
       KeepAll();

@@ -134,8 +134,9 @@ struct Standing {
   int64_t waiting_bytes = 0;   // the head's gradients, until the embedding's are there
   int64_t added_bytes = 0;     // of gradients that were sent, to earlier ones or the host's
   int64_t gone_bytes = 0;      // of weights that were gathered until gradients are sent
+  int64_t named_bytes = 0;     // of the embedding's output, until the head runs
   bool carries = false;        // forward has the output of a block before
-  bool shares = false;         // and that block keeps it
+  bool shares = false;         // and that block keeps it, or it is named
 };
 
 // What one phase needs beside states and beside what older pairs in flight
@@ -197,6 +198,9 @@ class PlanSum {
   int64_t FlatBytes(const Standing& at) const;
   void Gather(const Block& block);
   void Linger(const Block& block);
+  void HandOn(const StageBlock& at, const Block& block);
+  void Name(const StageBlock& at, const Block& block);
+  void ForgetName();
   void GatherAhead(const StageBlock& at, bool before);
   void Send(const StageBlock& at, const Block& block);
   void Pass(const Slot& slot, int64_t times);

@@ -51,6 +51,10 @@ std::vector<Chunk> ChunksOf(const Program& program, const Stage& stage) {
   return chunks;
 }
 
+const Parameter& ParameterOf(const TapePiece& weight, const Block& block) {
+  return block.parameters[static_cast<uint8_t>(weight.parameter)];
+}
+
 std::vector<StageBlock> BlocksOf(const std::vector<Chunk>& chunks) {
   std::vector<StageBlock> all;
   for (const Chunk& chunk : chunks) all.insert(all.end(), chunk.blocks.begin(), chunk.blocks.end());
@@ -101,6 +105,7 @@ class Unroller {
   void Flatten(const StageBlock& at);
   void EndReduce();
   void TakeMade(const StageBlock& at);
+  void KeepTiedSum(const StageBlock& at);
   int64_t TiedBytes(const StageBlock& at) const;
   void Grow(const StageBlock& at);
   void EndGroup();
@@ -136,6 +141,7 @@ class Unroller {
   std::vector<Frame> reference_;  // of its blocks
   int32_t reference_carried_ = kNoStorage;
   std::vector<int32_t> buffers_;    // of the block at work
+  int32_t named_ = kNoStorage;      // what the embedding gave, until the head runs
   int32_t lingering_ = kNoStorage;  // of the block before, until a buffer of this one is there
   int32_t next_lingering_ = kNoStorage;
   std::vector<int32_t> gathered_;  // of program_.gathers, by tensor
@@ -156,6 +162,7 @@ class Unroller {
 void Unroller::Enter(Phase phase) {
   if (phase == phase_) return;
   phase_ = phase;
+  writer_.Release(std::exchange(named_, kNoStorage));
   writer_.Tell(TimelineEventKind::kPhase,
                step_ * static_cast<int32_t>(kPhaseCount) + static_cast<int32_t>(phase));
   states_.Enter(phase, step_ == 0);
@@ -330,6 +337,10 @@ void Unroller::ForwardBlock(const Slot& slot, const StageBlock& at) {
                                     .micro_batch = micro_batch_});
   EndBuffers(at);
   carried = frame.output;
+  if (block.names_output && !at.reference) {
+    named_ = carried;
+    writer_.Refer(named_);
+  }
   int32_t no_input = kNoStorage;
   int32_t& input = tape.input < 0 ? no_input : frame.storages[static_cast<size_t>(tape.input)];
   if (received) writer_.Record(input);
@@ -337,6 +348,7 @@ void Unroller::ForwardBlock(const Slot& slot, const StageBlock& at) {
 }
 
 void Unroller::Send() {
+  writer_.Release(std::exchange(named_, kNoStorage));
   writer_.Release(std::exchange(lingering_, kNoStorage));
   writer_.Record(carried_);
   if (stage_.edge_bytes > 0) {
@@ -385,7 +397,7 @@ std::vector<int32_t> Unroller::WeightGradients(const Frame& frame, const StageBl
   for (size_t piece = 0; piece < frame.tape->pieces.size(); ++piece) {
     const TapePiece& weight = frame.tape->pieces[piece];
     if (weight.tensor != kNoTensor || frame.storages[piece] == kNoStorage) continue;
-    const Parameter& parameter = block.parameters[static_cast<size_t>(weight.parameter)];
+    const Parameter& parameter = ParameterOf(weight, block);
     if (IsTiedTable(parameter)) {
       writer_.Release(frame.storages[piece]);
     } else if (parameter.tied && flattens_ && ends_together_) {
@@ -400,6 +412,28 @@ std::vector<int32_t> Unroller::WeightGradients(const Frame& frame, const StageBl
     }
   }
   return made;
+}
+
+// What was made last of a shared table is the sum, which stays; the head's gradient goes in its
+// place.
+void Unroller::KeepTiedSum(const StageBlock& at) {
+  if (!program_.sums_tied_apart || !stage_.head || (!grows_ && !ends_together_)) return;
+  const auto piece_of = [&](const StageBlock& of, const auto& is) -> int32_t* {
+    Frame& frame = FrameAt(of);
+    for (size_t i = 0; i < frame.tape->pieces.size(); ++i) {
+      const TapePiece& weight = frame.tape->pieces[i];
+      if (weight.tensor != kNoTensor || frame.storages[i] == kNoStorage) continue;
+      if (is(ParameterOf(weight, BlockAt(of)))) return &frame.storages[i];
+    }
+    return nullptr;
+  };
+  int32_t* const sum = piece_of(at, [&](const Parameter& table) { return IsTiedTable(table); });
+  for (const StageBlock& other : chunks_[chunk_].blocks) {
+    if (sum == nullptr || BlockAt(other).kind != BlockKind::kHead) continue;
+    int32_t* const of_head = piece_of(other, [](const Parameter& head) { return head.tied; });
+    if (of_head == nullptr || writer_.BytesOf(*of_head) != writer_.BytesOf(*sum)) continue;
+    if (ends_together_ || states_.ReplaceGrown(chunk_, *of_head, *sum)) std::swap(*of_head, *sum);
+  }
 }
 
 bool Unroller::IsTiedTable(const Parameter& table) const {
@@ -490,10 +524,11 @@ void Unroller::BackwardBlock(const Slot& slot, const StageBlock& at) {
     frame.storages[static_cast<size_t>(tape.output_gradient)] = given;
   }
   PlayTape(frame, tape.again_end, tape.events.size(), at);
+  if (block.kind == BlockKind::kEmbedding) KeepTiedSum(at);
   const bool flattens = block.reduce_bytes > 0 && flattens_;
   if (!flattens) EndBuffers(at);
   writer_.Release(std::exchange(frame.checkpoint, kNoStorage));
-  if (block.recompute_unit > 0) {  // the checkpoint held it
+  if (block.recompute_unit > 0 && !block.stops_early) {  // the checkpoint held it
     writer_.Release(std::exchange(frame.storages[static_cast<size_t>(tape.input)], kNoStorage));
   }
   if (flattens) {

@@ -133,6 +133,7 @@ const Catalog* MakeCatalog() {
                          MakeGpu("rtx-4090", GpuArchitecture::kAda, 23, false)}) {
     catalog->gpus[gpu.id] = gpu;
   }
+  catalog->gpus["h100-80gb-sxm"].multiprocessor_count = 132;  // of others it is not known
   catalog->gpu_aliases["h100"] = "h100-80gb-sxm";
   catalog->gpu_aliases["a100"] = "a100-80gb-sxm";
   catalog->ambiguous_gpus["a100"] = {.ids = {"a100-40gb-sxm", "a100-80gb-sxm"},

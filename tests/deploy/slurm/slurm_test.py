@@ -22,7 +22,7 @@ from service import Service
 MODEL = "model.name=llama-3.1-8b sequence_length=4096 micro_batch_size=1 global_batch_size=16"
 FITS = f"{MODEL} zero_stage=3 framework=fsdp2"
 OVERSIZE = f"{MODEL} framework=ddp"
-NEEDS = "needs 174.0 GiB"  # the model's own figure of it
+NEEDS = "needs 174.1 GiB"  # the model's own figure of it
 TOO_LONG = ("model.name=llama-3.1-8b sequence_length=16384 global_batch_size=64 zero_stage=3"
             " framework=fsdp2")  # fits with recomputation
 JOB_FILE = """\

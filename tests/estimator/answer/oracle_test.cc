@@ -93,13 +93,15 @@ TEST(OracleTest, NanotronKeepsItsOwnFormula) {
 }
 
 // Hugging Face's modules: norms keep an fp32 copy (4h), its normalised copy
-// (2h) and the output (2h); SwiGLU keeps gate, its SiLU, up and the product.
-// Source: memory-internals 8.2: 16h + 4a + 4k + 8f + 4H.
+// (2h) and the output (2h), and an inverse root of each token (4); SwiGLU keeps
+// gate, its SiLU, up and the product.
+// Source: memory-internals 8.2: 16h + 4a + 4k + 8f + 4H; torch
+// tools/autograd/derivatives.yaml, rsqrt and mul: + 8 of two norms.
 TEST(OracleTest, HuggingFaceKeepsItsOwnFormula) {
   for (const char* framework : {"ddp", "fsdp2", "deepspeed"}) {
     for (const Dense& m : kGrid) {
       const int64_t mlp = m.gated ? 8 * m.f : 4 * m.f;
-      const int64_t token = 16 * m.h + 4 * m.a() + 4 * m.k() + mlp + 4 * m.heads;
+      const int64_t token = 16 * m.h + 4 * m.a() + 4 * m.k() + mlp + 4 * m.heads + 8;
       EXPECT_EQ(KeptByLayer(ProgramOf(JobOf(m, framework))), m.tokens() * token)
           << framework << " h " << m.h;
     }
@@ -107,11 +109,11 @@ TEST(OracleTest, HuggingFaceKeepsItsOwnFormula) {
 }
 
 // The same in fp32: the norm's input needs no second copy in fp32, everything
-// else is twice as wide; the log-sum-exp is fp32 anyway.
+// else is twice as wide; the log-sum-exp and norms' roots are fp32 anyway.
 TEST(OracleTest, Fp32IsTwiceAsWide) {
   for (const Dense& m : kGrid) {
     const int64_t mlp = m.gated ? 16 * m.f : 8 * m.f;
-    const int64_t token = 24 * m.h + 8 * m.a() + 8 * m.k() + mlp + 4 * m.heads;
+    const int64_t token = 24 * m.h + 8 * m.a() + 8 * m.k() + mlp + 4 * m.heads + 8;
     EXPECT_EQ(KeptByLayer(ProgramOf(With(JobOf(m, "ddp"), "ddp", "fp32"))), m.tokens() * token)
         << "h " << m.h;
   }
@@ -231,7 +233,8 @@ TEST(OracleTest, DdpStates) {
 }
 
 // Logits and loss at the peak of forward, per token: Megatron 16-bit logits and
-// their fp32 copy, 6 V/t; PyTorch's cross entropy beside held logits 10 V.
+// their fp32 copy, 6 V/t; PyTorch's cross entropy beside held logits 10 V. Before
+// them a norm, of either with 4 bytes a token.
 // Source: memory-internals 7.6 and 8.5.
 TEST(OracleTest, TheHeadAtItsPeak) {
   for (const Dense& m : kGrid) {
@@ -241,7 +244,7 @@ TEST(OracleTest, TheHeadAtItsPeak) {
           .forward.total;
     };
     EXPECT_EQ(forward(JobOf(m, "megatron-core")), m.tokens() * (6 * m.vocab + 4 * m.h + 4));
-    EXPECT_EQ(forward(JobOf(m, "ddp")), m.tokens() * (10 * m.vocab + 8 * m.h));
+    EXPECT_EQ(forward(JobOf(m, "ddp")), m.tokens() * (10 * m.vocab + 8 * m.h + 4));
   }
 }
 

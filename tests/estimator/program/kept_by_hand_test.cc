@@ -66,53 +66,56 @@ void ExpectKept(const Row& row, absl::string_view block) {
 }
 
 // transformers, an op at a time. A norm keeps its input in fp32, the normalised copy, and its
-// output, which products read: 8 bytes an element of H.
+// output, which products read: 8 bytes an element of H; and of each token the inverse root of the
+// mean of squares, 4 bytes.
 // Source: transformers models/llama/modeling_llama.py, LlamaRMSNorm, LlamaMLP; each product of
-// torch keeps its input, silu its own, a product of two tensors both.
+// torch keeps its input, silu its own, a product of two tensors both, rsqrt what it gave.
 constexpr Row kTransformers[] = {
     {"Llama", [](JobSpec&) {},
      [](const Sizes& s) {
-       return s.T() * (2 * 8 * s.H + 2 * (2 * s.A() + 2 * s.C()) + 4 * s.N + 4 * 2 * s.F);
+       return s.T() * (2 * (8 * s.H + 4) + 2 * (2 * s.A() + 2 * s.C()) + 4 * s.N + 4 * 2 * s.F);
      }},
     {"Llama under FSDP2", [](JobSpec& job) { job = With(job, "fsdp2"); },
      [](const Sizes& s) {
-       return s.T() * (2 * 8 * s.H + 2 * (2 * s.A() + 2 * s.C()) + 4 * s.N + 4 * 2 * s.F);
+       return s.T() * (2 * (8 * s.H + 4) + 2 * (2 * s.A() + 2 * s.C()) + 4 * s.N + 4 * 2 * s.F);
      }},
     // fp32 has nothing to cast: a norm keeps its input itself.
     {"Llama in fp32", [](JobSpec& job) { job = With(job, "ddp", "fp32"); },
      [](const Sizes& s) {
-       return s.T() * (2 * 3 * 4 * s.H + 4 * (2 * s.A() + 2 * s.C()) + 4 * s.N + 4 * 4 * s.F);
+       return s.T() * (2 * (3 * 4 * s.H + 4) + 4 * (2 * s.A() + 2 * s.C()) + 4 * s.N + 4 * 4 * s.F);
      }},
     // Each product casts its own input, and its weight.
     {"Llama under autocast", [](JobSpec& job) { job = With(job, "ddp", "bf16-autocast"); },
      [](const Sizes& s) {
        const int64_t matrices = 2 * s.A() * s.H + 2 * s.C() * s.H + 3 * s.F * s.H;
-       return s.T() * (2 * (4 + 4) * s.H + 5 * 2 * s.H + 2 * (2 * s.A() + 2 * s.C()) + 4 * s.N +
+       return s.T() * (2 * (8 * s.H + 4) + 5 * 2 * s.H + 2 * (2 * s.A() + 2 * s.C()) + 4 * s.N +
                        4 * 2 * s.F) +
               2 * matrices;
      }},
     // Keys and values are copied to all heads; softmax is fp32, and cast.
     {"eager attention", [](JobSpec& job) { job.training.attention = "eager"; },
      [](const Sizes& s) {
-       return s.T() * (2 * 8 * s.H + 2 * 4 * s.A() + (4 + 2) * s.N * s.S + 4 * 2 * s.F);
+       return s.T() * (2 * (8 * s.H + 4) + 2 * 4 * s.A() + (4 + 2) * s.N * s.S + 4 * 2 * s.F);
      }},
     {"a parallel layer has one norm", [](JobSpec& job) { Shape(job).norm_placement = "parallel"; },
      [](const Sizes& s) {
-       return s.T() * (8 * s.H + 2 * (2 * s.A() + 2 * s.C()) + 4 * s.N + 4 * 2 * s.F);
+       return s.T() * (8 * s.H + 4 + 2 * (2 * s.A() + 2 * s.C()) + 4 * s.N + 4 * 2 * s.F);
      }},
     {"or two", [](JobSpec& job) { Shape(job).norm_placement = "parallel-two"; },
      [](const Sizes& s) {
-       return s.T() * (2 * 8 * s.H + 2 * (2 * s.A() + 2 * s.C()) + 4 * s.N + 4 * 2 * s.F);
+       return s.T() * (2 * (8 * s.H + 4) + 2 * (2 * s.A() + 2 * s.C()) + 4 * s.N + 4 * 2 * s.F);
      }},
     // What a norm behind a sublayer gives, nobody reads again: 6 bytes.
     {"a sandwich", [](JobSpec& job) { Shape(job).norm_placement = "sandwich"; },
      [](const Sizes& s) {
-       return s.T() * ((2 * 8 + 2 * 6) * s.H + 2 * (2 * s.A() + 2 * s.C()) + 4 * s.N + 4 * 2 * s.F);
+       return s.T() *
+              ((2 * 8 + 2 * 6) * s.H + 4 * 4 + 2 * (2 * s.A() + 2 * s.C()) + 4 * s.N + 4 * 2 * s.F);
      }},
     // Products read the residual itself.
     {"norms behind alone", [](JobSpec& job) { Shape(job).norm_placement = "post-only"; },
      [](const Sizes& s) {
-       return s.T() * ((2 * 2 + 2 * 6) * s.H + 2 * (2 * s.A() + 2 * s.C()) + 4 * s.N + 4 * 2 * s.F);
+       return s.T() *
+              ((2 * 2 + 2 * 6) * s.H + 2 * 4 + 2 * (2 * s.A() + 2 * s.C()) + 4 * s.N + 4 * 2 * s.F);
      }},
     // LayerNorm is one op: its input, which is the sum, and two fp32 statistics.
     {"BERT's order",
@@ -125,15 +128,16 @@ constexpr Row kTransformers[] = {
      }},
     {"norms on queries and keys", [](JobSpec& job) { Shape(job).qk_norm = "per-head"; },
      [](const Sizes& s) {
-       return s.T() * (2 * 8 * s.H + 2 * (2 * s.A() + 2 * s.C()) + 6 * (s.A() + s.C()) + 4 * s.N +
-                       4 * 2 * s.F);
+       return s.T() * (2 * (8 * s.H + 4) + 2 * (2 * s.A() + 2 * s.C()) + 6 * (s.A() + s.C()) +
+                       4 * (s.N + s.K) + 4 * s.N + 4 * 2 * s.F);
      }},
     {"Gemma's norm multiplies in fp32",
      [](JobSpec& job) {
        Change(job, [](Transformer& model) { model.norm_class = NormClass::kWide; });
      },
      [](const Sizes& s) {
-       return s.T() * (2 * (4 + 4 + 2) * s.H + 2 * (2 * s.A() + 2 * s.C()) + 4 * s.N + 4 * 2 * s.F);
+       return s.T() *
+              (2 * ((4 + 4 + 2) * s.H + 4) + 2 * (2 * s.A() + 2 * s.C()) + 4 * s.N + 4 * 2 * s.F);
      }},
     {"Cohere's takes the mean away twice",
      [](JobSpec& job) {
@@ -143,15 +147,15 @@ constexpr Row kTransformers[] = {
        });
      },
      [](const Sizes& s) {
-       return s.T() *
-              (2 * (4 + 4 + 4 + 2) * s.H + 2 * (2 * s.A() + 2 * s.C()) + 4 * s.N + 4 * 2 * s.F);
+       return s.T() * (2 * ((4 + 4 + 4 + 2) * s.H + 4) + 2 * (2 * s.A() + 2 * s.C()) + 4 * s.N +
+                       4 * 2 * s.F);
      }},
     // Values are a view of all that one product gave.
     {"GPT-NeoX's one projection",
      [](JobSpec& job) { Change(job, [](Transformer& model) { model.joint_qkv = true; }); },
      [](const Sizes& s) {
-       return s.T() * (2 * 8 * s.H + 2 * (s.A() + 2 * s.C()) + 2 * (2 * s.A() + s.C()) + 4 * s.N +
-                       4 * 2 * s.F);
+       return s.T() * (2 * (8 * s.H + 4) + 2 * (s.A() + 2 * s.C()) + 2 * (2 * s.A() + s.C()) +
+                       4 * s.N + 4 * 2 * s.F);
      }},
     // One kernel for a norm, one for silu and product.
     {"compiled", [](JobSpec& job) { job.runtime.compile = true; },
@@ -284,11 +288,14 @@ TEST(KeptByHandTest, NanotronsLayer) {
 // The end of the network, in bytes a token and a logit.
 constexpr Row kHeads[] = {
     // Norm as in a layer, log-softmax in fp32. Source: aten LossNLL.cpp, SoftMax.
-    {"transformers", [](JobSpec&) {}, [](const Sizes& s) { return s.T() * (8 * s.H + 4 * s.V); }},
+    {"transformers", [](JobSpec&) {},
+     [](const Sizes& s) { return s.T() * (8 * s.H + 4 + 4 * s.V); }},
     {"fp32", [](JobSpec& job) { job = With(job, "ddp", "fp32"); },
-     [](const Sizes& s) { return s.T() * (3 * 4 * s.H + 4 * s.V); }},
+     [](const Sizes& s) { return s.T() * (3 * 4 * s.H + 4 + 4 * s.V); }},
     {"autocast", [](JobSpec& job) { job = With(job, "ddp", "bf16-autocast"); },
-     [](const Sizes& s) { return s.T() * (4 + 4 + 2) * s.H + s.T() * 4 * s.V + 2 * s.V * s.H; }},
+     [](const Sizes& s) {
+       return s.T() * ((4 + 4 + 2) * s.H + 4) + s.T() * 4 * s.V + 2 * s.V * s.H;
+     }},
     // The fp32 logits become the softmax. Source: megatron/core/tensor_parallel/cross_entropy.py.
     {"Megatron-Core",
      [](JobSpec& job) {
@@ -307,18 +314,18 @@ constexpr Row kHeads[] = {
     // Both gradients are made in forward; the weight's is the parameter's own.
     // Source: Liger-Kernel ops/fused_linear_cross_entropy.py.
     {"Liger's", [](JobSpec& job) { job.training.loss.implementation = "fused"; },
-     [](const Sizes& s) { return s.T() * ((4 + 2) * s.H + 2 * s.H); }},
+     [](const Sizes& s) { return s.T() * ((4 + 2) * s.H + 4 + 2 * s.H); }},
     // Its norm keeps its input and a number of each token.
     {"all of Liger's", [](JobSpec& job) { job.runtime.liger_kernel = true; },
      [](const Sizes& s) { return s.T() * (2 * s.H + 4 + 2 * s.H); }},
     // Scores of one token of each sequence.
     {"scores of sequences", [](JobSpec& job) { Shape(job).head = "sequence-classification"; },
-     [](const Sizes& s) { return s.T() * 8 * s.H + s.B * 2 * 2; }},
+     [](const Sizes& s) { return s.T() * (8 * s.H + 4) + s.B * 2 * 2; }},
     {"answers", [](JobSpec& job) { Shape(job).head = "question-answering"; },
-     [](const Sizes& s) { return s.T() * (8 * s.H + 2 * 2); }},
+     [](const Sizes& s) { return s.T() * (8 * s.H + 4 + 2 * 2); }},
     // The mean of all tokens keeps nothing but itself.
     {"none", [](JobSpec& job) { Shape(job).head = "none"; },
-     [](const Sizes& s) { return s.T() * 6 * s.H + s.B * 2 * s.H; }},
+     [](const Sizes& s) { return s.T() * (6 * s.H + 4) + s.B * 2 * s.H; }},
 };
 
 TEST(KeptByHandTest, Heads) {

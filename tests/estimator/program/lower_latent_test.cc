@@ -55,8 +55,9 @@ struct Row {
   int64_t (*bytes)(const Sizes&);
 };
 
-// Around attention, of transformers: two norms as Llama's, and its MLP.
-int64_t Llama(const Sizes& s) { return 2 * 8 * s.H + 4 * 2 * s.F; }
+// Around attention, of transformers: two norms as Llama's, each with a root of each token, and its
+// MLP.
+int64_t Llama(const Sizes& s) { return 2 * (8 * s.H + 4) + 4 * 2 * s.F; }
 // Of Megatron-Core: two norms in one kernel each, silu and product in one.
 int64_t Core(const Sizes& s) { return 2 * (2 * 2 * s.H + 4) + 3 * 2 * s.F; }
 
@@ -65,8 +66,8 @@ int64_t Core(const Sizes& s) { return 2 * (2 * 2 * s.H + 4) + 3 * 2 * s.F; }
 // Source: transformers models/deepseek_v3/modeling_deepseek_v3.py, DeepseekV3Attention.forward,
 // expand_kv.
 int64_t OfTransformers(const Sizes& s) {
-  return Llama(s) + 8 * s.Q + 8 * s.J + 2 * 2 * s.A() + 2 * (s.Plain() + s.W()) + 2 * s.W() +
-         4 * s.N;
+  return Llama(s) + 8 * s.Q + 4 + 8 * s.J + 4 + 2 * 2 * s.A() + 2 * (s.Plain() + s.W()) +
+         2 * s.W() + 4 * s.N;
 }
 
 // Megatron-Core: what up-projections read, queries and keys, a copy of values, what attention
@@ -95,19 +96,19 @@ constexpr Row kRows[] = {
      [](const Sizes& s) { return s.T() * 2 * s.H; }},
     // V2-Lite's queries are projected at once, from the norm's output.
     {"queries without a rank", "ddp", [](JobSpec& job) { Shape(job).query_rank.reset(); },
-     [](const Sizes& s) { return s.T() * (OfTransformers(s) - 8 * s.Q); }},
+     [](const Sizes& s) { return s.T() * (OfTransformers(s) - (8 * s.Q + 4)); }},
     // A norm keeps its input itself: of keys and values with what lies beside it.
     {"fp32", "ddp", [](JobSpec& job) { job = With(job, "ddp", "fp32"); },
      [](const Sizes& s) {
-       return s.T() * (2 * 3 * 4 * s.H + 4 * 4 * s.F + 4 * (3 * s.Q + 2 * s.J + s.J + s.Y) +
-                       4 * (2 * s.A() + s.Plain() + s.W() + s.W()) + 4 * s.N);
+       return s.T() * (2 * (3 * 4 * s.H + 4) + 4 * 4 * s.F + 4 * (3 * s.Q + 2 * s.J + s.J + s.Y) +
+                       2 * 4 + 4 * (2 * s.A() + s.Plain() + s.W() + s.W()) + 4 * s.N);
      }},
     // Of more than one sequence values are copied, and what they were a part of goes.
     {"eager attention", "ddp", [](JobSpec& job) { job.training.attention = "eager"; },
      [](const Sizes& s) {
        const int64_t values = s.B > 1 ? s.W() : s.Plain() + s.W();
-       return s.T() * (Llama(s) + 8 * s.Q + 8 * s.J + 2 * 2 * s.A() + 2 * values + 2 * s.W() +
-                       (4 + 2) * s.N * s.S);
+       return s.T() * (Llama(s) + 8 * s.Q + 4 + 8 * s.J + 4 + 2 * 2 * s.A() + 2 * values +
+                       2 * s.W() + (4 + 2) * s.N * s.S);
      }},
     {"Megatron-Core", "megatron-core", [](JobSpec&) {},
      [](const Sizes& s) { return s.T() * (OfCore(s) + RankNorms(s)); }},

@@ -1,7 +1,10 @@
 // One layer, lowered: which tensors each option adds, by name, shape and dtype.
 #include <algorithm>
 #include <memory>
+#include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -117,6 +120,64 @@ TEST(LowerLayerTest, RotationMakesNewQueriesAndKeys) {
   }
 }
 
+// Queries and keys lie behind heads as soon as each is projected; some classes norm them before the
+// next product. A norm of all heads comes before they are laid out.
+// Source: transformers, modeling_llama.py, modeling_qwen3.py and modeling_olmo2.py, forward of each
+// attention (view, transpose).
+TEST(LowerLayerTest, QueriesAndKeysAreLaidOutAsProjected) {
+  const std::set<std::string> steps = {
+      "attention.query",     "attention.query.heads", "attention.query.norm", "attention.key",
+      "attention.key.heads", "attention.key.norm",    "attention.value"};
+  const auto order = [&steps](const char* norm, bool as_projected) {
+    JobSpec job = SmallJob();
+    Shape(job).qk_norm = norm;
+    job = WithModel(job, [=](Transformer& model) { model.norms_as_projected = as_projected; });
+    std::string words;
+    for (const std::string& op : Ops(job)) {
+      if (steps.count(op) > 0) absl::StrAppend(&words, " ", op.substr(10));
+    }
+    return words;
+  };
+  EXPECT_EQ(order("none", false), " query query.heads key key.heads value") << "Llama";
+  EXPECT_EQ(order("per-head", true), " query query.heads query.norm key key.heads key.norm value")
+      << "Qwen3";
+  EXPECT_EQ(order("per-head", false), " query query.heads key key.heads value query.norm key.norm");
+  EXPECT_EQ(order("full", false), " query key value query.norm key.norm query.heads key.heads")
+      << "OLMo 2";
+}
+
+// Python's arguments live until what was called returns, its locals until what has them does; a
+// kernel, and a compiled layer, have none.
+// Source: transformers, modeling_llama.py, LlamaDecoderLayer, LlamaAttention and LlamaRMSNorm,
+// forward.
+TEST(LowerLayerTest, ArgumentsAndLocalsAreHeldUntilTheirModuleReturns) {
+  const auto until = [](const JobSpec& job, absl::string_view tensor) {
+    const Program program = Lowered(Valid(job));
+    const Block& layer = FindBlock(program, "layer");
+    const uint8_t op = FindTensor(layer, tensor).held_until;
+    return op == 255 ? std::string("none") : std::string(layer.ops[op].name);
+  };
+  constexpr std::pair<const char*, const char*> kHeld[] = {
+      {"layer.input", "attention.norm"},
+      {"attention.norm", "attention.out"},
+      {"attention.query.activation", "attention.key.rotated"},
+      {"attention.key.activation", "attention.key.rotated"},
+      {"attention.query.rotated", "attention.out"},
+      {"attention.key.rotated", "attention.out"},
+      {"attention.value.activation", "attention.out"},
+      {"attention.residual", "mlp.norm"},
+      {"mlp.norm", "mlp.down"},
+  };
+  for (const auto& [tensor, op] : kHeld) EXPECT_EQ(until(SmallJob(), tensor), op) << tensor;
+  JobSpec compiled = SmallJob();
+  compiled.runtime.compile = true;
+  for (const JobSpec& job : {compiled, With(SmallJob(), "megatron-core")}) {
+    for (const char* tensor : {"layer.input", "attention.norm", "mlp.norm"}) {
+      EXPECT_EQ(until(job, tensor), "none") << tensor;
+    }
+  }
+}
+
 // nanotron's rotated queries keep the copy that they lie in; grouped, they have their own.
 TEST(LowerLayerTest, NanotronsQueriesKeepTheirCopy) {
   const auto query_storage = [](int64_t kv_heads) {
@@ -208,13 +269,15 @@ TEST(LowerLayerTest, ANormKeepsWhatItsClassDoes) {
       if (how == NormClass::kCentred) model.norm = Norm::kLayerNorm;
     });
   };
-  EXPECT_THAT(Saved(of(NormClass::kUsual), "mlp.norm"),
-              ElementsAre("mlp.norm.upcast fp32", "mlp.norm.normalized bf16"));
-  EXPECT_THAT(Saved(of(NormClass::kWide), "mlp.norm"),
-              ElementsAre("mlp.norm.upcast fp32", "mlp.norm.normalized fp32"));
   EXPECT_THAT(
-      Saved(of(NormClass::kCentred), "mlp.norm"),
-      ElementsAre("mlp.norm.centred fp32", "mlp.norm.centred fp32", "mlp.norm.normalized fp32"));
+      Saved(of(NormClass::kUsual), "mlp.norm"),
+      ElementsAre("mlp.norm.upcast fp32", "mlp.norm.statistics fp32", "mlp.norm.normalized bf16"));
+  EXPECT_THAT(
+      Saved(of(NormClass::kWide), "mlp.norm"),
+      ElementsAre("mlp.norm.upcast fp32", "mlp.norm.statistics fp32", "mlp.norm.normalized fp32"));
+  EXPECT_THAT(Saved(of(NormClass::kCentred), "mlp.norm"),
+              ElementsAre("mlp.norm.centred fp32", "mlp.norm.centred fp32",
+                          "mlp.norm.statistics fp32", "mlp.norm.normalized fp32"));
   JobSpec fused = of(NormClass::kCentred);
   fused.runtime.framework = "megatron-core";
   EXPECT_THAT(Saved(fused, "mlp.norm"),
@@ -446,6 +509,39 @@ TEST(LowerLayerTest, ATablesGradientIsSummedFromRows) {
   EXPECT_EQ(rows(1536, 50000), "none") << "3,072 tokens";
   EXPECT_EQ(rows(2048, 50000), "[4505, 64]");
   EXPECT_EQ(rows(2048, 1000), "[1409, 64]");
+}
+
+// Seen under the phantom, on an H100: 256 tokens of Llama 3.1 8B in two parts, 512 of Gemma 2B, one
+// head's keys, in four; blocks of queries for four fifths of 264 are enough.
+TEST(LowerLayerTest, FlashAttentionSplitsKeysWhereBlocksAreFew) {
+  const struct {
+    int64_t tokens, heads, head_size, parts;
+    const char* gpu = "h100-80gb-sxm";
+    const char* framework = "fsdp2";
+  } kRows[] = {
+      {256, 32, 128, 2},
+      {512, 8, 256, 4},
+      {256, 54, 128, 1},
+      {2048, 32, 128, 1},
+      {256, 32, 128, 1, "a100-80gb-sxm"},                   // whose multiprocessors are not known
+      {256, 32, 128, 1, "h100-80gb-sxm", "megatron-core"},  // whose kernel is another
+  };
+  for (const auto& row : kRows) {
+    JobSpec job = With(SmallJob(), row.framework);
+    Shape(job).head_count = row.heads;
+    Shape(job).kv_head_count = 1;
+    Shape(job).head_size = row.head_size;
+    job.training.sequence_length = row.tokens;
+    job.training.micro_batch_size = 1;
+    job.cluster.gpu = row.gpu;
+    const Program program = Lowered(Valid(job));
+    int64_t parts = 1;
+    for (const Tensor& tensor : FindBlock(program, "layer").tensors) {
+      if (tensor.name != "attention.context.parts") continue;
+      parts = tensor.Bytes() / (4 * row.tokens * row.heads * row.head_size);
+    }
+    EXPECT_EQ(parts, row.parts) << row.tokens << " " << row.gpu << " " << row.framework;
+  }
 }
 
 }  // namespace

@@ -52,8 +52,8 @@ int64_t KeptBy(const JobSpec& job, absl::string_view block) {
   return KeptByLayer(ProgramOf(job), block);
 }
 
-// Around attention two norms as Llama's, and its MLP.
-int64_t Llama(const Sizes& s) { return s.T() * (2 * 8 * s.H + 4 * 2 * s.F); }
+// Around attention two norms as Llama's, each with a root of each token, and its MLP.
+int64_t Llama(const Sizes& s) { return s.T() * (2 * (8 * s.H + 4) + 4 * 2 * s.F); }
 
 // What the convolution reads and gives, the gates, and the product's input.
 int64_t Around(const Sizes& s) {
@@ -62,8 +62,8 @@ int64_t Around(const Sizes& s) {
 }
 
 // Qwen3_5RMSNormGated: the input in fp32, its normalised copy, that times the weight; the gate in
-// fp32, before and behind SiLU.
-int64_t NormAndGate(const Sizes& s) { return s.T() * s.M() * (4 + 2 + 2 + 4 + 4); }
+// fp32, before and behind SiLU; of each head the root that it is normalised by.
+int64_t NormAndGate(const Sizes& s) { return s.T() * (s.M() * (4 + 2 + 2 + 4 + 4) + 4 * s.O); }
 
 // ChunkGatedDeltaRuleFunction.forward, save_for_backward.
 int64_t Fla(const Sizes& s) {
@@ -97,9 +97,9 @@ TEST(LowerLinearTest, PythonKeepsAllThatItMakes) {
 
 TEST(LowerLinearTest, NothingIsCastInFp32) {
   const Sizes& s = kSizes[0];
-  const int64_t norms = s.T() * (2 * 3 * 4 * s.H + 4 * 4 * s.F);
+  const int64_t norms = s.T() * (2 * (3 * 4 * s.H + 4) + 4 * 4 * s.F);
   const int64_t around = 2 * (Around(s) - s.T() * 8 * s.O) + s.T() * 8 * s.O;
-  const int64_t gate = s.T() * s.M() * 5 * 4;
+  const int64_t gate = s.T() * (s.M() * 5 * 4 + 4 * s.O);
   const int64_t fla = s.T() * (2 * 4 * s.L() + 2 * 4 * s.K + 4 * s.M() + 4 * s.O + 4 * 64 * s.O);
   // The gate's projection is kept itself, and of the norm its input.
   EXPECT_EQ(KeptBy(JobOf(s, "ddp", "fp32"), "linear layer"), norms + around + fla + gate);

@@ -56,9 +56,9 @@ int64_t Kept(const Sizes& s, int64_t width) {
 // Around the mixer two norms as Llama's, and its MLP.
 TEST(LowerStateSpaceTest, KeepsWhatItsFunctionSaves) {
   for (const Sizes& s : kSizes) {
-    const int64_t others = s.T() * (2 * 8 * s.H + 4 * 2 * s.F);
+    const int64_t others = s.T() * (2 * (8 * s.H + 4) + 4 * 2 * s.F);
     EXPECT_EQ(KeptByLayer(ProgramOf(JobOf(s)), "state-space layer"), others + Kept(s, 2)) << s.H;
-    const int64_t wide = s.T() * (2 * 3 * 4 * s.H + 4 * 4 * s.F);
+    const int64_t wide = s.T() * (2 * (3 * 4 * s.H + 4) + 4 * 4 * s.F);
     EXPECT_EQ(KeptByLayer(ProgramOf(JobOf(s, "fp32")), "state-space layer"), wide + Kept(s, 4));
   }
 }

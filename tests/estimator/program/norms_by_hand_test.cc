@@ -99,40 +99,48 @@ void HaveValues(Transformer& model) {
                   .kernel_size = 4};
 }
 
-// LlamaRMSNorm: the input in fp32, whose square is taken, and the normalised copy cast back, which
-// the weight multiplies. LayerNorm is one op, whose mean and deviation are fp32.
+// LlamaRMSNorm: the input in fp32, whose square is taken, the inverse root of the mean of squares,
+// which rsqrt and the product save, and the normalised copy cast back, which the weight multiplies.
+// LayerNorm is one op, whose mean and deviation are fp32.
 // Source: transformers models/llama/modeling_llama.py, gemma/modeling_gemma.py,
 // cohere2/modeling_cohere2.py; aten/src/ATen/native/layer_norm.cpp.
 constexpr Row kRows[] = {
-    {"Llama's", "ddp", "bf16-pure", &Nothing, Of::kHidden, "upcast 4H; normalized 2H"},
-    {"Llama's in fp32", "ddp", "fp32", &Nothing, Of::kHidden, "input 4H; normalized 4H"},
+    {"Llama's", "ddp", "bf16-pure", &Nothing, Of::kHidden,
+     "upcast 4H; normalized 2H; statistics 4"},
+    {"Llama's in fp32", "ddp", "fp32", &Nothing, Of::kHidden,
+     "input 4H; normalized 4H; statistics 4"},
     {"Llama's under autocast", "ddp", "bf16-autocast", &Nothing, Of::kHidden,
-     "input 4H; normalized 4H"},
-    {"Gemma's", "ddp", "bf16-pure", &BeWide, Of::kHidden, "upcast 4H; normalized 4H"},
+     "input 4H; normalized 4H; statistics 4"},
+    {"Gemma's", "ddp", "bf16-pure", &BeWide, Of::kHidden, "upcast 4H; normalized 4H; statistics 4"},
     {"Cohere's", "ddp", "bf16-pure", &BeCentred, Of::kHidden,
-     "centred 4H; centred 4H; normalized 4H"},
+     "centred 4H; centred 4H; normalized 4H; statistics 4"},
     {"LayerNorm", "ddp", "bf16-pure", &BeLayerNorm, Of::kHidden, "input 2H; statistics 8"},
     {"Transformer Engine's", "megatron-core", "bf16-mixed", &Nothing, Of::kHidden,
      "input 2H; statistics 4"},
     {"Apex's", "megatron-lm", "bf16-mixed", &BeLayerNorm, Of::kHidden, "input 2H; statistics 8"},
-    {"of heads", "ddp", "bf16-pure", &NormHeads, Of::kQueries, "upcast 4A; normalized 2A"},
-    {"of all queries", "ddp", "bf16-pure", &NormAll, Of::kQueries, "upcast 4A; normalized 2A"},
+    {"of heads", "ddp", "bf16-pure", &NormHeads, Of::kQueries,
+     "upcast 4A; normalized 2A; statistics 4N"},
+    {"of all queries", "ddp", "bf16-pure", &NormAll, Of::kQueries,
+     "upcast 4A; normalized 2A; statistics 4"},
     {"Phi's of heads", "ddp", "bf16-pure", &BePhi, Of::kQueries, "input 2A; statistics 8N"},
     {"Transformer Engine's of heads", "megatron-core", "bf16-mixed", &NormHeads, Of::kQueries,
      "input 2A; statistics 4N"},
-    {"of a rank", "ddp", "bf16-pure", &Nothing, Of::kRank, "upcast 4J; normalized 2J"},
+    {"of a rank", "ddp", "bf16-pure", &Nothing, Of::kRank,
+     "upcast 4J; normalized 2J; statistics 4"},
     // Queries and ranks are what autocast casts to.
     {"of a rank under autocast", "ddp", "bf16-autocast", &Nothing, Of::kRank,
-     "upcast 4J; normalized 2J"},
-    {"of values", "ddp", "bf16-pure", &HaveValues, Of::kValues, "upcast 4M; normalized 2M"},
-    {"of values in fp32", "ddp", "fp32", &HaveValues, Of::kValues, "input 4M; normalized 4M"},
+     "upcast 4J; normalized 2J; statistics 4"},
+    {"of values", "ddp", "bf16-pure", &HaveValues, Of::kValues,
+     "upcast 4M; normalized 2M; statistics 4O"},
+    {"of values in fp32", "ddp", "fp32", &HaveValues, Of::kValues,
+     "input 4M; normalized 4M; statistics 4O"},
     // Of a class of its own, whatever the model's other norms are.
     {"of values beside Gemma's", "ddp", "bf16-pure",
      [](Transformer& model) {
        HaveValues(model);
        BeWide(model);
      },
-     Of::kValues, "upcast 4M; normalized 2M"},
+     Of::kValues, "upcast 4M; normalized 2M; statistics 4O"},
 };
 
 TEST(NormsByHandTest, KeepWhatTheirClassDoes) {
@@ -151,7 +159,7 @@ TEST(NormsByHandTest, CompilationReachesLayersAlone) {
   EXPECT_EQ(KeptBy(NormOf(*valid, Of::kHidden)),
             KeptByHand("input 2H; statistics 4", Letters(), kTokens));
   EXPECT_EQ(KeptBy(NormOf(*valid, Of::kHidden, BlockKind::kHead)),
-            KeptByHand("upcast 4H; normalized 2H", Letters(), kTokens));
+            KeptByHand("upcast 4H; normalized 2H; statistics 4", Letters(), kTokens));
 }
 
 // Liger's is one kernel everywhere, and its backward writes over the gradient that it is given.
@@ -160,23 +168,35 @@ TEST(NormsByHandTest, LigersBackwardWritesOverWhatItIsGiven) {
   for (const bool liger : {false, true}) {
     job.runtime.liger_kernel = liger;
     const Block block = NormOf(*Valid(job), Of::kHidden, BlockKind::kHead);
-    EXPECT_EQ(KeptBy(block),
-              KeptByHand(liger ? "input 2H; statistics 4" : "upcast 4H; normalized 2H", Letters(),
-                         kTokens));
+    EXPECT_EQ(KeptBy(block), KeptByHand(liger ? "input 2H; statistics 4"
+                                              : "upcast 4H; normalized 2H; statistics 4",
+                                        Letters(), kTokens));
     EXPECT_EQ(block.ops.back().input_gradient,
               liger ? InputGradient::kOver : InputGradient::kFresh);
   }
 }
 
-// Backward of the square makes three tensors of the input's size in fp32 in one expression.
-// Source: tools/autograd, FunctionsManual.cpp, pow_backward.
-TEST(NormsByHandTest, BackwardOfASquareMakesThreeTerms) {
+// Forward has the squares until they are summed up. Backward of their mean spreads a gradient to
+// each, and the square makes two more of that size in fp32; the root's gradient is summed up from
+// one such product.
+// Source: tools/autograd, FunctionsManual.cpp, mean_backward, pow_backward, mul_tensor_backward.
+TEST(NormsByHandTest, ASquaresTermsAreAsLargeAsItsInput) {
   const Block block = NormOf(*Valid(JobOf("ddp", "bf16-pure")), Of::kHidden);
-  const Op& op = FindOp(block, "normalized");
-  int64_t bytes = 0;
-  for (const TensorId id : op.backward_temporaries) bytes += block.tensors[id].Bytes();
-  EXPECT_EQ(bytes, 3 * kTokens * 4 * 112);
-  EXPECT_EQ(op.forward_temporaries.count, 0);
+  const auto bytes = [&block](const Ids& ids) {
+    int64_t sum = 0;
+    for (const TensorId id : ids) {
+      EXPECT_EQ(block.tensors[id].name, "norm.term");
+      sum += block.tensors[id].Bytes();
+    }
+    return sum;
+  };
+  constexpr int64_t kTerm = kTokens * 4 * 112;
+  const Op& square = FindOp(block, "norm.square");
+  EXPECT_EQ(bytes(square.forward_temporaries), kTerm);
+  EXPECT_EQ(bytes(square.backward_temporaries), 3 * kTerm);
+  const Op& product = FindOp(block, "normalized");
+  EXPECT_EQ(bytes(product.forward_temporaries), 0);
+  EXPECT_EQ(bytes(product.backward_temporaries), kTerm);
 }
 
 std::vector<std::string> WeightsOf(const Block& block) {

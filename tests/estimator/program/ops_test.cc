@@ -54,12 +54,18 @@ Peaks Play(const Block& block) {
   return peaks;
 }
 
+// The square is named alike in each norm: what it gives tells which it is of.
+bool IsOf(const Block& block, const Op& op, absl::string_view prefix) {
+  if (op.name != "norm.square") return absl::StartsWith(op.name, prefix);
+  return absl::StartsWith(block.tensors[op.outputs.ids[0]].name, prefix);
+}
+
 // The ops of `block` whose names begin with `prefix`, but for those of norms, as
 // a block of their own.
 Block Cut(Block block, absl::string_view prefix, bool norms) {
   std::pmr::vector<Op> ops;
   for (const Op& op : block.ops) {
-    if (absl::StartsWith(op.name, prefix) && absl::StrContains(op.name, "norm") == norms &&
+    if (IsOf(block, op, prefix) && absl::StrContains(op.name, "norm") == norms &&
         !absl::StrContains(op.name, "residual")) {
       ops.push_back(op);
     }

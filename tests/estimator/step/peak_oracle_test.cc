@@ -26,9 +26,11 @@ class Player {
     std::vector<const Block*> order = {&FindBlock(program_, "embedding")};
     for (int64_t i = 0; i < layers_; ++i) order.push_back(&LayerAt(i));
     int64_t kept = 0;
-    for (const Block* block : order) {
-      const BlockRun run = RunOf(*block);
-      peaks.forward = std::max(peaks.forward, Base(Phase::kForward) + kept + run.forward.total);
+    for (size_t i = 0; i < order.size(); ++i) {
+      const BlockRun run = RunOf(*order[i]);
+      const int64_t named = i > 1 ? NamedBytes() : 0;  // of the first layer it is the input
+      peaks.forward =
+          std::max(peaks.forward, Base(Phase::kForward) + named + kept + run.forward.total);
       kept += run.kept.total;
     }
     const Block& head = FindBlock(program_, "head");
@@ -52,6 +54,14 @@ class Player {
       if (block.kind == BlockKind::kLayer && block.layers.Has(index)) return block;
     }
     return program_.blocks.front();
+  }
+
+  // A local of the module around layers holds what the embedding gave until the head runs; a first
+  // layer that runs again holds it anyway.
+  int64_t NamedBytes() const {
+    const Block& embedding = FindBlock(program_, "embedding");
+    if (!embedding.names_output || LayerAt(0).recompute_unit > 0) return 0;
+    return embedding.tensors[embedding.output].Bytes();
   }
 
   BlockRun RunOf(const Block& block) const {

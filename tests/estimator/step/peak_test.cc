@@ -31,6 +31,38 @@ TEST(PeakTest, EachLayerAddsTheSame) {
   EXPECT_EQ(after[3] - after[2], 6 * layer);
 }
 
+// transformers' models name what the embedding gave until the head runs: B S H of two bytes, but
+// for a first layer that keeps it as its input anyway.
+// Source: transformers models/llama/modeling_llama.py, LlamaModel.forward (inputs_embeds).
+TEST(PeakTest, TheEmbeddingsOutputIsHeldThroughForward) {
+  constexpr struct {
+    const char* framework;
+    const char* norm;
+    const char* recompute;
+    int64_t bytes;
+  } kRows[] = {
+      {"ddp", "rms-norm", "none", 2 * 32 * 64 * 2},
+      {"fsdp2", "rms-norm", "none", 2 * 32 * 64 * 2},
+      {"ddp", "rms-norm", "full", 0},
+      {"ddp", "layer-norm", "none", 0},
+      {"megatron-core", "rms-norm", "none", 0},
+  };
+  for (const auto& row : kRows) {
+    JobSpec job = With(SmallJob(), row.framework);
+    Shape(job).norm = row.norm;
+    job.training.recompute.mode = row.recompute;
+    Program program = ProgramOf(job);
+    const auto forward = [&program] {
+      const StagePeak stage = FindPeaks(program, RunBlocks(program)).front();
+      return stage.steps.back()[static_cast<size_t>(Phase::kForward)].peak;
+    };
+    const int64_t held = forward();
+    program.blocks.front().names_output = false;
+    EXPECT_EQ(held - forward(), row.bytes)
+        << row.framework << " " << row.norm << " " << row.recompute;
+  }
+}
+
 // What is in flight is kept as often.
 TEST(PeakTest, EachMicroBatchInFlightAddsTheSame) {
   JobSpec job = With(SmallJob(), "fsdp2");

@@ -2,8 +2,10 @@
 #include "estimator/step/timeline.h"
 
 #include <random>
+#include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "estimator/step/sum_plan.h"
 #include "gtest/gtest.h"
 #include "tests/testing/both_peaks.h"
@@ -115,6 +117,33 @@ TEST(TimelineTest, AgreesWhereTheHostTakesTheGradientsOfASharedTable) {
   job.training.global_batch_size = 8 * *job.training.micro_batch_size;
   job.runtime.offload_parameters = true;
   EXPECT_EQ(Compare(job), 1);
+}
+
+// The sum of such a table's two gradients is made last, beside both, and outlives them.
+TEST(TimelineTest, TheSumOfASharedTablesGradientsStays) {
+  for (const char* framework : {"ddp", "fsdp2"}) {
+    JobSpec job = With(SmallJob(), framework);
+    Shape(job).tied_embeddings = true;
+    job.parallelism.data_parallel_size = 8;
+    job.training.global_batch_size = 8 * *job.training.micro_batch_size;
+    const Program program = ProgramOf(job);
+    EXPECT_EQ(program.ends_are_one_group, framework == std::string("fsdp2"));
+    const Timeline timeline = *Unroll(program, Tapes(program), program.stages[0]);
+    constexpr auto kSteady = static_cast<int32_t>(2 * kPhaseCount);
+    std::string words;
+    int32_t phase = 0;
+    for (const TimelineEvent& event : timeline.events) {
+      if (event.kind == TimelineEventKind::kPhase) phase = event.value;
+      if (event.kind == TimelineEventKind::kPhase || phase < kSteady) continue;
+      const TimelineStorage& storage = timeline.storages[static_cast<size_t>(event.value)];
+      if (storage.role != Role::kGradient || storage.bytes != 256 * 64 * 2) continue;
+      absl::StrAppend(&words, event.kind == TimelineEventKind::kBirth ? " +" : " -", storage.name);
+    }
+    EXPECT_EQ(words,
+              " +head.weight +embedding.tokens.weight.gradient.sum +embedding.tokens.weight"
+              " -embedding.tokens.weight.gradient.sum -head.weight -embedding.tokens.weight")
+        << framework;
+  }
 }
 
 TEST(TimelineTest, AgreesWithTheClosedFormOverRandomJobs) {
