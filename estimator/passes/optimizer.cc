@@ -487,9 +487,9 @@ int64_t TorchMuonBytes(const Job& job, const Block& block, size_t parameter) {
   return Add(Add(own, kWorkspace), Add(copies, squares));
 }
 
-// The most that one matrix takes. Or, where that is more, the value a parameter that AdamW's step
-// makes of the rest; Megatron's is fused.
-int64_t MuonBytes(const Job& job, const Program& program) {
+// The most that one matrix takes. Or, where that is more, the value of each other parameter that
+// AdamW's step makes; Megatron's is fused.
+void SizeMuonTemporaries(const Job& job, const Program& program, State& temporary) {
   const bool megatrons = job.profile->sharding == Sharding::kStates;
   const auto bytes = megatrons ? MegatronMuonBytes : TorchMuonBytes;
   int64_t most = 0;
@@ -498,11 +498,16 @@ int64_t MuonBytes(const Job& job, const Program& program) {
       if (block.parameters[i].picked) most = std::max(most, bytes(job, block, i));
     }
   }
-  if (megatrons) return most;
   const ParameterSums sums = SumParameters(program, WholeStage(job.model->layer_count));
   const int64_t shards = job.profile->sharding == Sharding::kUnits ? job.shard_group_size : 1;
   const int64_t rest = CeilDivide(sums.parameters - sums.picked, shards);
-  return std::max(most, Bytes(job.precision.state, rest));
+  if (!megatrons && Bytes(job.precision.state, rest) > most) {
+    temporary.basis = Basis::kOthers;
+    temporary.shards = shards;
+  } else {
+    temporary.basis = Basis::kBytes;
+    temporary.fixed_bytes = most;
+  }
 }
 
 // What the step itself needs: values of all parameters at once with foreach, some copies of the
@@ -515,8 +520,7 @@ void AddStepTemporaries(const Job& job, Program& program) {
                   .dtype = job.precision.state,
                   .alive = kOptimizerPhase};
   if (job.optimizer == OptimizerName::kMuon) {
-    temporary.basis = Basis::kBytes;
-    temporary.fixed_bytes = MuonBytes(job, program);
+    SizeMuonTemporaries(job, program, temporary);
     program.states.push_back(temporary);
     return;
   }

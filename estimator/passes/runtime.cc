@@ -32,6 +32,17 @@ bool GroupsInOneKernel(const Job& job) {
 // Source: pytorch #194311, aten CublasHandlePool.cpp, getCurrentCUDABlasWorkspace; seen under the
 // phantom, where TORCH_CUBLAS_WORKSPACE_CACHE=1 gives back what was before.
 constexpr int kWorkspacePerCall = 2015;
+// Of a product with a bias, which cuBLASLt adds.
+// Source: aten/src/ATen/cuda/CUDABlas.cpp, gemm_and_bias; native/cuda/Blas.cpp,
+// addmm_out_cuda_impl; seen under the phantom.
+constexpr int64_t kLtWorkspaceBytes = kMib;
+
+bool HasBias(const Block& block, const Op& op) {
+  return op.kind == OpKind::kMatrixProduct &&
+         std::any_of(op.parameters.begin(), op.parameters.end(),
+                     [&block](TensorId id) { return block.parameters[id].shape.rank == 1; });
+}
+
 void AddCallWorkspace(const Job& job, Block& block) {
   const auto multiplies = [&](const Op& op) {
     if (IsGrouped(block, op)) return !GroupsInOneKernel(job);
@@ -39,16 +50,24 @@ void AddCallWorkspace(const Job& job, Block& block) {
            (op.product_depth > 0 && op.kind != OpKind::kAttention);
   };
   if (std::none_of(block.ops.begin(), block.ops.end(), multiplies)) return;
-  Shape shape;
-  shape.extents[0].size = job.cublas_workspace_bytes;
-  shape.rank = 1;
-  const TensorId id = AddTensor(block, {.name = "workspace.cublas",
-                                        .shape = shape,
-                                        .dtype = DType::kBool,  // bytes
-                                        .role = Role::kWorkspace,
-                                        .differentiable = false});
+  const auto workspace = [&block](absl::string_view name, int64_t bytes) {
+    Shape shape;
+    shape.extents[0].size = bytes;
+    shape.rank = 1;
+    return AddTensor(block, {.name = name,
+                             .shape = shape,
+                             .dtype = DType::kBool,  // bytes
+                             .role = Role::kWorkspace,
+                             .differentiable = false});
+  };
+  const TensorId usual = workspace("workspace.cublas", job.cublas_workspace_bytes);
+  const bool biased = std::any_of(block.ops.begin(), block.ops.end(),
+                                  [&block](const Op& op) { return HasBias(block, op); });
+  const TensorId of_biased = biased ? workspace("workspace.cublaslt", kLtWorkspaceBytes) : usual;
   for (Op& op : block.ops) {
-    if (multiplies(op)) op.workspace = id;
+    if (!multiplies(op)) continue;
+    op.workspace = usual;
+    op.forward_workspace = HasBias(block, op) ? of_biased : usual;
   }
 }
 

@@ -255,8 +255,10 @@ struct Op {
   Ids saved{};  // what backward needs, of inputs and outputs
   Ids forward_temporaries{};
   Ids backward_temporaries{};
-  TensorId workspace = kNoTensor;  // of each product, made when what that gives is there
-  Ids parameters{};                // whose gradients backward makes, but of frozen ones
+  // Of each product, made when what that gives is there: of forward's, and of backward's.
+  TensorId forward_workspace = kNoTensor;
+  TensorId workspace = kNoTensor;
+  Ids parameters{};  // whose gradients backward makes, but of frozen ones
   Collectives forward_collectives{};
   Collectives backward_collectives{};
   InputGradient input_gradient = InputGradient::kFresh;

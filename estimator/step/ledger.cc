@@ -309,7 +309,7 @@ void Machine::MakeOutputs(const Op& op, OfOp& temporaries, int& count) {
     if (checkpointed) Refer(forward_storage_[id]);
   }
   TellProduct(op);
-  if (op.workspace != kNoTensor) temporaries[count++] = MakeTensor(op.workspace);
+  if (op.forward_workspace != kNoTensor) temporaries[count++] = MakeTensor(op.forward_workspace);
   Note();
   Tell(TapeEventKind::kLaunch, ForwardKernels(op));
 }

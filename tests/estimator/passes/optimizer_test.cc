@@ -204,6 +204,21 @@ TEST(OptimizerTest, EachStepHasTemporariesOfItsOwn) {
   EXPECT_EQ(temporaries(program("muon", "fp32", "for-loop")), muon);
 }
 
+// Where tables take more than a matrix does, AdamW's step has a value of each other parameter, a
+// tensor of its own (seen under the phantom: Llama 3.1 8B's table and head).
+TEST(OptimizerTest, MuonsOthersAreMadeOneByOne) {
+  JobSpec job = With(SmallJob(), "ddp", "fp32");
+  job.training.optimizer.name = "muon";
+  Shape(job).vocab_size = int64_t{1} << 20;
+  const Program program = ProgramOf(job);
+  const State* const made = FindState(program, "optimizer.temporaries");
+  ASSERT_NE(made, nullptr);
+  EXPECT_EQ(made->basis, Basis::kOthers);
+  EXPECT_EQ(made->buffers, 0) << "one for each parameter";
+  const ParameterSums sums = SumParameters(program, program.stages.front());
+  EXPECT_EQ(StateBytes(*made, sums), 4 * (sums.parameters - sums.picked));
+}
+
 // SmallJob()'s gate and up are one matrix of 256 x 64 under Megatron-Core. Of ranks that split it
 // each takes its part.
 TEST(OptimizerTest, MegatronsMuonMakesThreeValuesOfItsLargestMatrix) {

@@ -31,9 +31,27 @@ TEST(RuntimeTest, AWorkspaceOfEachProduct) {
   for (const Op& op : layer.ops) {
     const bool multiplies = op.kind == OpKind::kMatrixProduct;
     EXPECT_EQ(op.workspace != kNoTensor, multiplies) << op.name;
+    EXPECT_EQ(op.forward_workspace, op.workspace) << op.name;
   }
   job.runtime.versions["torch"] = "2.14";
   EXPECT_EQ(FixedBytes(ProgramOf(job), "workspace.cublas"), 2 * 32 * kMib);
+}
+
+// A bias is cuBLASLt's to add, forward: seen under the phantom, Qwen 2.5's queries, keys and
+// values.
+TEST(RuntimeTest, ABiasedProductHasASmallWorkspaceForward) {
+  JobSpec job = With(SmallJob(), "ddp");
+  job.cluster.gpu = "h100-80gb-sxm";
+  job.runtime.versions["torch"] = "2.15";
+  Shape(job).qkv_bias = true;
+  const Program program = ProgramOf(job);
+  const Block& layer = FindBlock(program, "layer");
+  for (const Op& op : layer.ops) {
+    if (op.kind != OpKind::kMatrixProduct) continue;
+    const bool biased = op.parameters.count == 2;
+    EXPECT_EQ(layer.tensors[op.forward_workspace].Bytes(), (biased ? 1 : 32) * kMib) << op.name;
+    EXPECT_EQ(layer.tensors[op.workspace].Bytes(), 32 * kMib) << op.name;
+  }
 }
 
 // One cuBLAS workspace for each of two threads.

@@ -248,6 +248,7 @@ TEST(LedgerTest, EachProductHasItsWorkspace) {
   Op& op = hand.Then("product", {x}, {y}, {x});
   op.kind = OpKind::kMatrixProduct;
   op.workspace = workspace;
+  op.forward_workspace = hand.Make("workspace forward", 30, Role::kWorkspace);
   op.parameters = {weight};
   Block& block = hand.Between(x, y);
   block.parameters[weight].name = "weight";
@@ -256,7 +257,7 @@ TEST(LedgerTest, EachProductHasItsWorkspace) {
   block.parameters[bias].name = "bias";
   EXPECT_EQ(BornInBackward(block), "weight workspace x workspace");
   const BlockRun run = plimsoll::Run(block, WeightGradient::kKept, DType::kBf16);
-  EXPECT_EQ(run.forward.total, 10 + 10 + 1000);
+  EXPECT_EQ(run.forward.total, 10 + 10 + 30);
   EXPECT_EQ(run.backward.total, 10 + 10 + 200 + 10 + 1000) << "x, y's gradient, both, the last's";
   block.ops[0].parameters = {weight, bias};
   EXPECT_EQ(BornInBackward(block), "x workspace weight bias workspace");
