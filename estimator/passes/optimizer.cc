@@ -430,6 +430,7 @@ void AddStates(const Job& job, Program& program) {
                               .block_size = of.block_size,
                               .pages = job.paged_states && of.block_size == 1,
                               .beside_others = job.profile->states_by_parameter,
+                              .with_gradients = job.optimizer_in_backward && !at_start,
                               .alive = at_start ? kAlways : once_stepped});
   }
 }

@@ -277,6 +277,7 @@ std::string Line(const State& state) {
           .If(state.sets_up_beside, "beside the last")
           .If(state.remakes_last, "remakes the last")
           .If(state.beside_others, "beside others")
+          .If(state.with_gradients, "with gradients")
           .If(state.of_threads, "of threads")
           .If(state.stream != Stream::kCompute, kStreams[static_cast<size_t>(state.stream)])
           .Of(kPlaces[static_cast<size_t>(state.place)])

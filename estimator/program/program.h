@@ -489,6 +489,7 @@ struct State {
   bool sets_up_beside = false;  // the same, while the state before it is there
   bool remakes_last = false;    // the state before it, made anew, each storage before it is freed
   bool beside_others = false;   // of a parameter: made with others like it, before the next one's
+  bool with_gradients = false;  // of each parameter, made while its first gradient is there
   bool of_threads = false;      // a buffer for each thread, made when it first multiplies matrices
   Stream stream = Stream::kCompute;
   Alive alive = kAlways;

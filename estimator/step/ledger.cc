@@ -657,8 +657,8 @@ void Machine::BackwardOp(int index) {
   Note();
   if (weight_count == 0) earlier_gradients_ += gradients;
   Tell(TapeEventKind::kLaunch, BackwardKernels(op));
-  while (weight_count > 0) Release(weights[--weight_count]);
   while (temporary_count > 0) Release(temporaries[--temporary_count]);
+  while (weight_count > 0) Release(weights[--weight_count]);
   for (TensorId id : op.outputs) {
     if (gradient_storage_[id] != kNoStorage) Release(gradient_storage_[id]);
     gradient_storage_[id] = kNoStorage;

@@ -203,7 +203,8 @@ void StageStates::MakeAlive(Alive now, Alive then, bool temporaries) {
   for (size_t i = 0; i < made_.size(); ++i) {
     const State& state = program_.states[i];
     const bool others = temporaries != (state.part == Part::kStepTemporaries);
-    const bool elsewhere = state.grows_in_backward || state.of_threads || others;
+    const bool elsewhere =
+        state.grows_in_backward || state.with_gradients || state.of_threads || others;
     const Alive phases = state.alive | (state.in_passing & kOptimizerPhase);
     const bool alive = (phases & now) != 0 && (phases & then) != 0;
     if (made_[i] || elsewhere || !alive) continue;
@@ -237,6 +238,19 @@ void StageStates::End(size_t index) {
   Release(alive_[index]);
   alive_[index].clear();
   made_[index] = false;
+}
+
+// What a step in backward keeps: of a shared table it is the embedding's.
+// Source: torch's Tensor.register_post_accumulate_grad_hook, as torchtune's
+// training/memory.py, create_optim_in_bwd_wrapper, has it.
+void StageStates::MakeWithGradient(const StageBlock& at, const Parameter& parameter) {
+  if (TiedHere(parameter) || parameter.packed()) return;
+  for (size_t i = 0; i < made_.size(); ++i) {
+    const State& state = program_.states[i];
+    if (!state.with_gradients || !IsOf(state, parameter)) continue;
+    made_[i] = true;
+    alive_[i].push_back(writer_.Birth(PieceOf(state, at, parameter, grown_dealt_[i])));
+  }
 }
 
 void StageStates::MakeWorkspace(Thread thread) {

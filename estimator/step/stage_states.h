@@ -51,6 +51,8 @@ class StageStates {
   std::vector<int32_t> AddBlock(const StageBlock& at, const std::vector<int32_t>& made);
   // Frees what goes before the embedding's gradients are sent.
   void EndUntilReduced() { EndThose(&State::until_reduced); }
+  // The first gradient of a parameter is there.
+  void MakeWithGradient(const StageBlock& at, const Parameter& parameter);
   // `thread` multiplies matrices: its first product makes what it keeps for that.
   void MakeWorkspace(Thread thread);
   // Backward of a micro-batch begins, and is over.

@@ -86,6 +86,7 @@ class Unroller {
   void Do(const Slot& slot);
   void PlayTape(Frame& frame, size_t begin, size_t end, const StageBlock& at);
   void Born(Frame& frame, size_t piece, const StageBlock& at);
+  void StepInBackward(const TapePiece& piece, const StageBlock& at);
   void Wait() {
     if (program_.synchronizes_receives) writer_.Synchronize();
   }
@@ -200,6 +201,7 @@ void Unroller::PlayTape(Frame& frame, size_t begin, size_t end, const StageBlock
         Born(frame, piece, at);
         break;
       case TapeEventKind::kDeath:
+        StepInBackward(frame.tape->pieces[piece], at);
         writer_.Release(std::exchange(frame.storages[piece], kNoStorage));
         break;
       case TapeEventKind::kOutput:
@@ -214,6 +216,15 @@ void Unroller::PlayTape(Frame& frame, size_t begin, size_t end, const StageBlock
         break;
     }
   }
+}
+
+// A gradient that goes with its op was taken: where the optimizer did, in its first step, there is
+// what it keeps of the parameter. The head's gradient of a shared table is in the sum by then.
+void Unroller::StepInBackward(const TapePiece& piece, const StageBlock& at) {
+  if (step_ > 0 || piece.tensor != kNoTensor) return;
+  if (BlockAt(at).kind == BlockKind::kEmbedding)
+    writer_.Release(std::exchange(waiting_, kNoStorage));
+  states_.MakeWithGradient(at, ParameterOf(piece, BlockAt(at)));
 }
 
 Frame& Unroller::FrameAt(const StageBlock& at) {

@@ -119,6 +119,40 @@ TEST(TimelineTest, AgreesWhereTheHostTakesTheGradientsOfASharedTable) {
   EXPECT_EQ(Compare(job), 1);
 }
 
+// A step in backward makes what it keeps of a parameter, in its first step, while the gradient is
+// there: of the head, then of each layer, last of the table.
+TEST(TimelineTest, StatesAreMadeWithGradientsWhereTheStepIsInBackward) {
+  JobSpec job = With(SmallJob(), "ddp", "bf16-pure");
+  Shape(job).layer_count = 1;
+  job.runtime.trainer = "torchtune";
+  job.cluster.gpu_count = 1;
+  job.training.gradient_clipping = false;
+  job.training.optimizer.in_backward = true;
+  const Program program = ProgramOf(job);
+  const Timeline timeline = *Unroll(program, Tapes(program), program.stages[0]);
+  std::string words;
+  int32_t phase = 0;
+  for (const TimelineEvent& event : timeline.events) {
+    if (event.kind == TimelineEventKind::kPhase) phase = event.value;
+    if (event.kind == TimelineEventKind::kPhase) continue;
+    const TimelineStorage& storage = timeline.storages[static_cast<size_t>(event.value)];
+    const bool state = storage.role == Role::kOptimizerState;
+    const bool gradient =
+        storage.name == "head.weight" || storage.name == "embedding.tokens.weight";
+    if (phase >= static_cast<int32_t>(kPhaseCount)) continue;  // of later steps
+    const bool weight = gradient && storage.role == Role::kTemporary;
+    if (!weight && (!state || storage.layer >= 0)) continue;
+    const char* const how = event.kind == TimelineEventKind::kBirth ? " +" : " -";
+    absl::StrAppend(&words, how, storage.name, state ? " of " : "", state ? storage.suffix : "");
+  }
+  EXPECT_EQ(words,
+            " +head.weight +optimizer.momentum of head.weight +optimizer.variance of head.weight"
+            " -head.weight +optimizer.momentum of final.norm.weight"
+            " +optimizer.variance of final.norm.weight +embedding.tokens.weight"
+            " +optimizer.momentum of embedding.tokens.weight"
+            " +optimizer.variance of embedding.tokens.weight -embedding.tokens.weight");
+}
+
 // The sum of such a table's two gradients is made last, beside both, and outlives them.
 TEST(TimelineTest, TheSumOfASharedTablesGradientsStays) {
   for (const char* framework : {"ddp", "fsdp2"}) {
