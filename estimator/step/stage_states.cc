@@ -28,6 +28,7 @@ StageStates::StageStates(const Program& program, const Stage& stage, std::vector
       grown_(stage.virtual_stages.size()) {
   grown_dealt_.assign(made_.size(), None());
   for (const State& state : program.states) {
+    step_in_backward_ = step_in_backward_ || state.with_gradients;
     if (!state.grows_in_backward) continue;
     grown_alive_ |= state.alive;
     grown_persists_ = grown_persists_ || Persists(state);

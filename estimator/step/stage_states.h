@@ -51,6 +51,7 @@ class StageStates {
   std::vector<int32_t> AddBlock(const StageBlock& at, const std::vector<int32_t>& made);
   // Frees what goes before the embedding's gradients are sent.
   void EndUntilReduced() { EndThose(&State::until_reduced); }
+  bool StepInBackward() const { return step_in_backward_; }
   // The first gradient of a parameter is there.
   void MakeWithGradient(const StageBlock& at, const Parameter& parameter);
   // `thread` multiplies matrices: its first product makes what it keeps for that.
@@ -94,6 +95,7 @@ class StageStates {
   TimelineWriter& writer_;
   const std::vector<StageBlock> blocks_;
   std::vector<std::vector<int32_t>> alive_;  // storages of each state
+  bool step_in_backward_ = false;
   std::vector<bool> made_;                   // whether a state is alive
   std::vector<std::vector<int32_t>> grown_;  // gradients of each virtual stage
   std::vector<Dealt> grown_dealt_;           // of each state, in this backward

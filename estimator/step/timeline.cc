@@ -221,7 +221,7 @@ void Unroller::PlayTape(Frame& frame, size_t begin, size_t end, const StageBlock
 // A gradient that goes with its op was taken: where the optimizer did, in its first step, there is
 // what it keeps of the parameter. The head's gradient of a shared table is in the sum by then.
 void Unroller::StepInBackward(const TapePiece& piece, const StageBlock& at) {
-  if (step_ > 0 || piece.tensor != kNoTensor) return;
+  if (step_ > 0 || piece.tensor != kNoTensor || !states_.StepInBackward()) return;
   if (BlockAt(at).kind == BlockKind::kEmbedding)
     writer_.Release(std::exchange(waiting_, kNoStorage));
   states_.MakeWithGradient(at, ParameterOf(piece, BlockAt(at)));

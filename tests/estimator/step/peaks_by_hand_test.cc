@@ -248,7 +248,8 @@ TEST(FindPeaksTest, ForwardLossAndBackwardAsTheTimelineHasThem) {
     Program program = ProgramOf(spec);
     program.tuning_bytes = 0;  // no tensor of the step
     std::erase_if(program.states, [](const State& state) {
-      return state.sets_up_behind || state.of_threads;  // before the step, and within the first
+      // Before the step, and within the first.
+      return state.sets_up_behind || state.of_threads || state.with_gradients;
     });
     const auto peaks = FindPeaks(program, RunBlocks(program));
     for (size_t stage = 0; stage < peaks.size(); ++stage) {

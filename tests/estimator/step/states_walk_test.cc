@@ -157,7 +157,7 @@ State Alone(State state) {
        {&State::grows_in_backward, &State::adds_up, &State::fills_in, &State::takes_grown,
         &State::until_backward, &State::until_reduced, &State::until_temporaries, &State::sets_up,
         &State::sets_up_behind, &State::sets_up_beside, &State::remakes_last, &State::beside_others,
-        &State::of_threads}) {
+        &State::with_gradients, &State::of_threads}) {
     alone.*flag = false;
   }
   return alone;
