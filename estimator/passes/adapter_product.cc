@@ -279,11 +279,7 @@ class AdapterBuilder {
 
   // Without its bias.
   TensorId Plain(TensorId base) {
-    const Ids& weights = block_.ops[product_].parameters;
-    const bool biased = std::any_of(weights.begin(), weights.end(), [this](TensorId id) {
-      return block_.parameters[id].shape.rank == 1;
-    });
-    if (!biased) return base;
+    if (!HasBias(block_, block_.ops[product_])) return base;
     const TensorId plain = AddLike(block_, base, names_.plain);
     Insert({.name = names_.plain,
             .inputs = {base},

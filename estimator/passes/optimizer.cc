@@ -499,16 +499,14 @@ void SizeMuonTemporaries(const Job& job, const Program& program, State& temporar
       if (block.parameters[i].picked) most = std::max(most, bytes(job, block, i));
     }
   }
+  State rest = temporary;
+  temporary.basis = Basis::kBytes;
+  temporary.fixed_bytes = most;
+  if (megatrons) return;
+  rest.basis = Basis::kOthers;
+  rest.shards = job.profile->sharding == Sharding::kUnits ? job.shard_group_size : 1;
   const ParameterSums sums = SumParameters(program, WholeStage(job.model->layer_count));
-  const int64_t shards = job.profile->sharding == Sharding::kUnits ? job.shard_group_size : 1;
-  const int64_t rest = CeilDivide(sums.parameters - sums.picked, shards);
-  if (!megatrons && Bytes(job.precision.state, rest) > most) {
-    temporary.basis = Basis::kOthers;
-    temporary.shards = shards;
-  } else {
-    temporary.basis = Basis::kBytes;
-    temporary.fixed_bytes = most;
-  }
+  if (StateBytes(rest, sums) > most) temporary = rest;
 }
 
 // What the step itself needs: values of all parameters at once with foreach, some copies of the

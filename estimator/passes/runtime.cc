@@ -37,12 +37,6 @@ constexpr int kWorkspacePerCall = 2015;
 // addmm_out_cuda_impl; seen under the phantom.
 constexpr int64_t kLtWorkspaceBytes = kMib;
 
-bool HasBias(const Block& block, const Op& op) {
-  return op.kind == OpKind::kMatrixProduct &&
-         std::any_of(op.parameters.begin(), op.parameters.end(),
-                     [&block](TensorId id) { return block.parameters[id].shape.rank == 1; });
-}
-
 void AddCallWorkspace(const Job& job, Block& block) {
   const auto multiplies = [&](const Op& op) {
     if (IsGrouped(block, op)) return !GroupsInOneKernel(job);
@@ -61,13 +55,15 @@ void AddCallWorkspace(const Job& job, Block& block) {
                              .differentiable = false});
   };
   const TensorId usual = workspace("workspace.cublas", job.cublas_workspace_bytes);
-  const bool biased = std::any_of(block.ops.begin(), block.ops.end(),
-                                  [&block](const Op& op) { return HasBias(block, op); });
+  const auto adds_bias = [&block](const Op& op) {
+    return op.kind == OpKind::kMatrixProduct && HasBias(block, op);
+  };
+  const bool biased = std::any_of(block.ops.begin(), block.ops.end(), adds_bias);
   const TensorId of_biased = biased ? workspace("workspace.cublaslt", kLtWorkspaceBytes) : usual;
   for (Op& op : block.ops) {
     if (!multiplies(op)) continue;
     op.workspace = usual;
-    op.forward_workspace = HasBias(block, op) ? of_biased : usual;
+    op.forward_workspace = adds_bias(op) ? of_biased : usual;
   }
 }
 

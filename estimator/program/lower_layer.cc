@@ -203,10 +203,9 @@ Qkv LowerSeparateQkv(BlockBuilder& b, TensorId input) {
     Ids own{weights.ids[i]};
     if (bias) own.ids[own.count++] = weights.ids[i + 3];
     Linear(b, kNames[i], cast, outputs[i], own);
-    const bool of_queries = i == 0;
-    if (i == 2) break;
-    if (LaysOutAsProjected(*b.job().model)) outputs[i] = LayOut(b, of_queries, outputs[i]);
-    if (NormsAsProjected(b.job())) outputs[i] = NormQkv(b, of_queries, outputs[i]);
+    if (i == 2) break;  // values
+    if (LaysOutAsProjected(*b.job().model)) outputs[i] = LayOut(b, i == 0, outputs[i]);
+    if (NormsAsProjected(b.job())) outputs[i] = NormQkv(b, i == 0, outputs[i]);
   }
   return {outputs[0], outputs[1], outputs[2]};
 }
@@ -672,11 +671,11 @@ void HoldLocals(BlockBuilder& b, const Qkv& qkv, TensorId out) {
   const bool copies = b.job().profile->copies_qkv;
   const bool holds = copies || b.job().model->latent.Any();
   if (holds && qkv.projected != kNoTensor) {
-    b.block().tensors[qkv.projected].held_until = static_cast<uint8_t>(b.block().ops.size() - 1);
+    HoldUntil(b.block(), qkv.projected, b.block().ops.size() - 1);
   }
   b.block().tensors[out].held = copies;
   if (qkv.gate != kNoTensor) {
-    b.block().tensors[qkv.gate].held_until = static_cast<uint8_t>(b.block().ops.size() - 1);
+    HoldUntil(b.block(), qkv.gate, b.block().ops.size() - 1);
   }
   for (const TensorId local : {qkv.query, qkv.key, qkv.value}) HoldArgument(b, local);
 }

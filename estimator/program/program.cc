@@ -64,6 +64,11 @@ TensorId AddLike(Block& block, TensorId like, absl::string_view name) {
   return id;
 }
 
+bool HasBias(const Block& block, const Op& op) {
+  return std::any_of(op.parameters.begin(), op.parameters.end(),
+                     [&block](TensorId id) { return block.parameters[id].shape.rank == 1; });
+}
+
 void HoldUntil(Block& block, TensorId id, size_t index) {
   uint8_t& until = block.tensors[block.tensors[id].storage].held_until;
   const auto asked = static_cast<uint8_t>(index);

@@ -271,7 +271,7 @@ struct Op {
   bool in_fp8 = false;        // a product of what was made fp8
   bool saves_for_weights = false;  // what it saved is read for gradients of weights alone
   bool casts_gradients = false;    // those of inputs are casts of temporaries
-  bool gives_first = false;        // those of inputs are made before its temporaries
+  bool gives_first = false;        // those of inputs are made in order, before its temporaries
 };
 
 // Which part of the network a block is.
@@ -336,6 +336,8 @@ TensorId AddTensor(Block& block, const Tensor& tensor);
 TensorId AddLike(Block& block, TensorId like, absl::string_view name);
 
 // Keeps the storage of `id` until the op `index` is done, or longer where something else does.
+// Whether an op adds a bias: one of its parameters is a vector.
+bool HasBias(const Block& block, const Op& op);
 void HoldUntil(Block& block, TensorId id, size_t index);
 
 // Elements of a parameter's tensor: its own, and those of parameters that are packed into it.

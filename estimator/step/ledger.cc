@@ -320,12 +320,14 @@ bool Machine::Saves(const Op& op) const {
   return op.parameters.count > 0 && !block_.parameters[op.parameters.ids[0]].quantized;
 }
 
-// The first op that does, and behind the last.
+// The first op that does.
 int Machine::BeginOfSaving() const {
   int begin = 0;
   while (begin < static_cast<int>(block_.ops.size()) && !Saves(block_.ops[begin])) ++begin;
   return begin;
 }
+
+// Behind the last op that does.
 int Machine::EndOfSaving() const {
   int end = static_cast<int>(block_.ops.size());
   while (end > 0 && !Saves(block_.ops[end - 1])) --end;
@@ -558,9 +560,8 @@ void Machine::GiveInputGradient(const Op& op, TensorId input) {
 // `mat2` before `self`.
 void Machine::GiveInputGradients(const Op& op) {
   const int count = op.inputs.count;
-  const bool in_order = op.kind == OpKind::kAttention;
   for (int i = 0; i < count; ++i) {
-    GiveInputGradient(op, op.inputs.ids[static_cast<size_t>(in_order ? i : count - 1 - i)]);
+    GiveInputGradient(op, op.inputs.ids[static_cast<size_t>(op.gives_first ? i : count - 1 - i)]);
   }
 }
 
@@ -586,9 +587,7 @@ void Machine::AddSecondGradients() {
 // Autograd multiplies for a weight before it does for what it read, unless there is a bias.
 // Source: torch tools/autograd, derivatives.yaml, mm (mat2 before self) and addmm (mat1 first).
 bool Machine::MakesWeightGradientsFirst(const Op& op) const {
-  if (op.kind != OpKind::kMatrixProduct || block_.own_products) return false;
-  const auto is_bias = [&](TensorId id) { return block_.parameters[id].shape.rank == 1; };
-  return std::none_of(op.parameters.begin(), op.parameters.end(), is_bias);
+  return op.kind == OpKind::kMatrixProduct && !block_.own_products && !HasBias(block_, op);
 }
 
 // For a weight's gradient, and for its input's.

@@ -16,26 +16,22 @@ int64_t GradientBytes(const Block& block, TensorId of) {
   return made ? block.tensors[of].Bytes() : 0;
 }
 
-// Whether a block keeps what it gives: a reference's embedding, whose output is a local of the
-// module around its layers.
-bool KeepsOutput(const Block& block) {
-  if (!block.forward_only) return false;
+// Whether an op of the block saves a tensor, or the segment that it is part of.
+bool Saves(const Block& block, TensorId tensor) {
   for (const Op& op : block.ops) {
-    for (const TensorId id : op.saved) {
-      if (block.tensors[id].storage == block.tensors[block.output].storage) return true;
+    for (const TensorId id : op.segment == 0 ? op.saved : op.inputs) {
+      if (block.tensors[id].storage == block.tensors[tensor].storage) return true;
     }
   }
   return false;
 }
 
+// Whether a block keeps what it gives: a reference's embedding, whose output is a local of the
+// module around its layers.
+bool KeepsOutput(const Block& block) { return block.forward_only && Saves(block, block.output); }
+
 bool KeepsInput(const Block& block) {
-  if (block.recompute_unit > 0) return true;
-  for (const Op& op : block.ops) {
-    for (const TensorId id : op.segment == 0 ? op.saved : op.inputs) {
-      if (block.tensors[id].storage == block.input) return true;
-    }
-  }
-  return false;
+  return block.recompute_unit > 0 || Saves(block, block.input);
 }
 
 }  // namespace

@@ -222,8 +222,8 @@ void Unroller::PlayTape(Frame& frame, size_t begin, size_t end, const StageBlock
 // what it keeps of the parameter. The head's gradient of a shared table is in the sum by then.
 void Unroller::StepInBackward(const TapePiece& piece, const StageBlock& at) {
   if (step_ > 0 || piece.tensor != kNoTensor || !states_.StepInBackward()) return;
-  if (BlockAt(at).kind == BlockKind::kEmbedding)
-    writer_.Release(std::exchange(waiting_, kNoStorage));
+  const bool last = BlockAt(at).kind == BlockKind::kEmbedding;
+  if (last) writer_.Release(std::exchange(waiting_, kNoStorage));
   states_.MakeWithGradient(at, ParameterOf(piece, BlockAt(at)));
 }
 
