@@ -29,6 +29,7 @@ constexpr Profile kEager = {
     .attention = {.usual = AttentionKernel::kFlash,
                   .on_hopper = AttentionKernel::kFlash,
                   .without_flash = AttentionKernel::kMemoryEfficient},
+    .torch_attention = true,
     .transformers_attention = true,
     .loss = LossKernel::kCrossEntropy,
     .tiled_log_probs = false,
@@ -188,6 +189,7 @@ constexpr Profile DeepSpeed() {
 // core/optimizer; TransformerEngine.
 constexpr Profile MegatronCore() {
   Profile profile = kEager;
+  profile.torch_attention = false;
   profile.transformers_attention = false;
   profile.checkpoints_hold_output = true;
   profile.framework = Framework::kMegatronCore;

@@ -117,6 +117,7 @@ struct Profile {
   bool flash_output_copy;  // flash attention's output is kept in both layouts
   bool fused_softmax;      // eager attention scales, masks and normalises in one 16-bit kernel
   AutoAttention attention;
+  bool torch_attention;  // attention's kernels are torch's own; else a package's
   bool
       transformers_attention;  // it is transformers' classes': eager in some, and windows are masks
   LossKernel loss;

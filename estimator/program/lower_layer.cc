@@ -436,9 +436,8 @@ int64_t KeySplits(const Job& job) {
 // What flash attention sums the parts up from, in fp32.
 void AddSplits(BlockBuilder& b, Extent head, Op& op) {
   const Job& job = b.job();
-  const bool of_torch = job.profile->transformers_attention || job.profile->expands_kv;
   const bool known = job.gpu != nullptr && job.gpu->multiprocessor_count > 0;
-  if (!of_torch || !known || job.attention != AttentionKernel::kFlash) return;
+  if (!job.profile->torch_attention || !known || job.attention != AttentionKernel::kFlash) return;
   if (job.context_parallel_size > 1 || job.model->attention_dropout > 0) return;
   const int64_t splits = KeySplits(job);
   if (splits == 1) return;

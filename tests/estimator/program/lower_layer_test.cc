@@ -518,8 +518,10 @@ TEST(LowerLayerTest, FlashAttentionSplitsKeysWhereBlocksAreFew) {
     int64_t tokens, heads, head_size, parts;
     const char* gpu = "h100-80gb-sxm";
     const char* framework = "fsdp2";
+    const char* trainer = "";
   } kRows[] = {
       {256, 32, 128, 2},
+      {256, 32, 128, 2, "h100-80gb-sxm", "fsdp2", "torchtitan"},  // whose newest shares keys
       {512, 8, 256, 4},
       {256, 54, 128, 1},
       {2048, 32, 128, 1},
@@ -534,6 +536,7 @@ TEST(LowerLayerTest, FlashAttentionSplitsKeysWhereBlocksAreFew) {
     job.training.sequence_length = row.tokens;
     job.training.micro_batch_size = 1;
     job.cluster.gpu = row.gpu;
+    if (*row.trainer != '\0') job.runtime.trainer = row.trainer;
     const Program program = Lowered(Valid(job));
     int64_t parts = 1;
     for (const Tensor& tensor : FindBlock(program, "layer").tensors) {
