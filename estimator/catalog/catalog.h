@@ -32,9 +32,10 @@ struct Gpu {
   std::string id;  // as "h100-80gb-sxm"
   std::vector<std::string> aliases;
   GpuArchitecture architecture = GpuArchitecture::kAmpere;
-  int64_t multiprocessor_count = 0;  // over which kernels split their work; 0: not known
-  int64_t driver_memory_bytes = 0;   // as nvidia-smi prints it
-  int64_t runtime_memory_bytes = 0;  // as cudaMemGetInfo does: the verdict's figure
+  int64_t multiprocessor_count = 0;           // over which kernels split their work; 0: not known
+  int64_t threads_per_multiprocessor = 2048;  // that it holds at once
+  int64_t driver_memory_bytes = 0;            // as nvidia-smi prints it
+  int64_t runtime_memory_bytes = 0;           // as cudaMemGetInfo does: the verdict's figure
   int64_t memory_bandwidth_bytes_per_second = 0;
   std::map<std::string, double> teraflops;  // by dtype: fp32, tf32, fp16, bf16, fp8, fp4
   std::string interconnect;

@@ -47,6 +47,7 @@ constexpr Profile kEager = {
     .parts_shared_table = false,
     .keeps_shared_table = false,
     .last_block_gathered = false,
+    .flattens_on_gpu = false,
     .shards_on_gpu = false,
     .reduces_as_gathered = false,
     .accumulates_whole = false,
@@ -171,8 +172,9 @@ constexpr Profile DeepSpeed() {
   profile.framework = Framework::kDeepSpeed;
   profile.name = "deepspeed";
   profile.package = "deepspeed";
-  profile.since = 10;
-  profile.era = "deepspeed 0.10 and later";
+  profile.since = 19;
+  profile.era = "deepspeed 0.19 and later";
+  profile.flattens_on_gpu = true;
   profile.sharding = Sharding::kEngine;
   // deepspeed/runtime/sequence_parallel/ulysses_sp.py, UlyssesSPAttentionHF.forward.
   profile.context_parallel_method = ContextParallelMethod::kUlysses;
@@ -182,6 +184,16 @@ constexpr Profile DeepSpeed() {
   profile.reduces_contexts_in_fp32 = true;
   profile.fused_optimizer = true;
   profile.source = "deepspeed/runtime/zero/stage_1_and_2.py, stage3.py, bf16_optimizer.py";
+  return profile;
+}
+
+// Weights went to the host to be laid flat.
+// Source: deepspeed 0.18.9, runtime/zero/stage_1_and_2.py, __init__.
+constexpr Profile DeepSpeedBefore019() {
+  Profile profile = DeepSpeed();
+  profile.since = 10;
+  profile.era = "deepspeed 0.10 to 0.18";
+  profile.flattens_on_gpu = false;
   return profile;
 }
 
@@ -685,6 +697,7 @@ const std::vector<Profile>& Profiles() {
                                                                 Fsdp2(),
                                                                 Fsdp2Recording(),
                                                                 DeepSpeed(),
+                                                                DeepSpeedBefore019(),
                                                                 MegatronCore(),
                                                                 MegatronCoreCopyingRemade(),
                                                                 MegatronCoreScattering(),

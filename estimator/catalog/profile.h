@@ -136,6 +136,7 @@ struct Profile {
   bool parts_shared_table;  // FSDP2: a group of both ends gathers a shared table twice (torchtitan)
   bool keeps_shared_table;  // FSDP2: the group of a table that the head shares stays gathered
   bool last_block_gathered;  // FSDP2: the last layer stays gathered until its backward
+  bool flattens_on_gpu;      // an engine's weights are whole on the GPU when they are laid flat
   bool shards_on_gpu;        // FSDP2: a group is whole on the GPU when it is cut
   bool reduces_as_gathered;  // FSDP: gradients, in the dtype that weights are gathered in
   bool accumulates_whole;    // FSDP: gradients are reduced with a step's last micro-batch alone

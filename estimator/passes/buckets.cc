@@ -200,6 +200,7 @@ class Sender {
   }
 
   SentGradients Behind(bool in_order) && {
+    sent_.turns.sends_once = true;
     const auto take = [this](size_t id) {
       if (!bucket_.HasRoomFor(id)) SendBehind();
       bucket_.Put(id);

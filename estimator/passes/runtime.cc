@@ -4,6 +4,7 @@
 #include "absl/container/inlined_vector.h"
 #include "estimator/catalog/context_bytes.h"
 #include "estimator/passes/pass.h"
+#include "estimator/passes/sum_workspace.h"
 #include "estimator/program/nccl.h"
 
 namespace plimsoll {
@@ -307,6 +308,7 @@ void AddBatch(const Job& job, Program& program) {
 
 Program ApplyRuntime(const ValidJob& job, Program program) {
   AddWorkspaces(*job, program);
+  AddSumWorkspaces(*job, program);
   AddDummyGradients(*job, program);
   AddSharedBuffers(*job, program);
   AddRotaryTables(*job, program);

@@ -210,10 +210,14 @@ Sending SendingOf(const Job& job) {
 // A bucket is made with each backward, and goes when gradients are sent: with ZeRO 1 those of a
 // step's last micro-batch alone, so that later ones run forward beside it.
 // Source: deepspeed/runtime/zero/stage_1_and_2.py, setup_buckets, _release_ipg_buffers.
-Alive BucketAlive(const Job& job) {
-  if (job.zero_stage == 3) return kAlways;
+void AddBucket(const Job& job, absl::string_view name, Program& program) {
+  const bool third = job.zero_stage == 3;
   const bool stays = SendingOf(job) != Sending::kInBackward && job.micro_batch_count > 1;
-  return stays ? During(Phase::kForward, Phase::kBackward, true, true) : kInBackward;
+  AddBytes(program, name, Stream::kCompute, BucketBytes(job),
+           third   ? kAlways
+           : stays ? kForwardToBackward
+                   : kInBackward);
+  program.states.back().from_backward = !third;
 }
 
 // Of gradients that are sent a rank keeps what its share has a part of, until they are widened; a
@@ -298,6 +302,40 @@ int64_t LargestGroup(const Job& job, const Program& program, int64_t enough, int
     largest = std::max(largest, elements);
   }
   return largest;
+}
+
+// Weights are on the GPU, a tensor each, when they are copied into a flat one, where that finds
+// room beside them, and beside another network; a rank's share is copied, then widened. Of more
+// groups than one the next empties the cache, as a loop of one's own does (that of
+// tests/accuracy/phantom); zeros of a share are made for nothing behind that. Source:
+// deepspeed/runtime/zero/stage_1_and_2.py, __init__ (flatten_on_accelerator, weights_partition),
+// initialize_optimizer_states; seen under the phantom.
+void AddFlattening(const Job& job, Program& program) {
+  const auto insert = [&program](Part part, State made) {
+    const auto at = std::find_if(program.states.begin(), program.states.end(),
+                                 [part](const State& state) { return state.part == part; });
+    if (at == program.states.end()) return;
+    made.becomes_next = true;
+    made.alive = 0;
+    program.states.insert(at, made);
+  };
+  std::stable_partition(program.states.begin(), program.states.end(),
+                        [](const State& state) { return state.part == Part::kReference; });
+  const DType dtype = job.precision.parameter;
+  const int64_t bytes = Bytes(dtype, Trained(job, program));
+  const bool fits = job.gpu == nullptr || Multiply(2, bytes) <= job.gpu->runtime_memory_bytes;
+  if (job.profile->flattens_on_gpu && fits) {
+    insert(Part::kWeights, {.name = "set_up.weights", .dtype = dtype});
+  }
+  program.empties_cache = true;
+  if (job.offload_optimizer) return;
+  if (MasterOf(job) != dtype) {
+    insert(Part::kMasterWeights, ShareOfStage("set_up.share", dtype, job.shard_group_size));
+  }
+  if (job.profile->trainer == Trainer::kNone) return;
+  program.states.push_back(ShareOfStage("set_up.gradients", MasterOf(job), job.shard_group_size));
+  program.states.back().alive = 0;
+  program.states.back().sets_up_behind = true;
 }
 
 // What is too small to be let go is there whole. One rank gathers nothing, but what comes from the
@@ -425,8 +463,9 @@ void ShardEngine(const Job& job, Program& program) {
 // widened.
 void ApplyDeepSpeedStages1And2(const Job& job, Program& program) {
   if (job.overlap_communication) {
-    AddBytes(program, "reduce.bucket.second", Stream::kCompute, BucketBytes(job), BucketAlive(job));
+    AddBucket(job, "reduce.bucket.second", program);
   }
+  AddFlattening(job, program);
   if (!SumsShare(job)) AddStepGradients(job, program);
   if (SendingOf(job) == Sending::kInBackward) {
     SendInBackward(job, program);
@@ -466,7 +505,7 @@ void ApplyEngine(const Job& job, Program& program) {
   ShardEngine(job, program);
   AddStatesMadeBefore(job, program);
   if (job.zero_stage == 1 && job.precision.SumsWide()) return ApplyBf16Optimizer(job, program);
-  AddBytes(program, "reduce.bucket", Stream::kCompute, BucketBytes(job), BucketAlive(job));
+  AddBucket(job, "reduce.bucket", program);
   if (job.zero_stage == 3) {
     AddNorm(job, program);
     ApplyDeepSpeedStage3(job, program);

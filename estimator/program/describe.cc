@@ -128,6 +128,10 @@ std::string Line(const Tensor& tensor, TensorId id, const Block& block) {
           .After("; "));
 }
 
+std::string TensorOf(TensorId id, const Block& block) {
+  return id == kNoTensor ? "" : std::string(block.tensors[id].name);
+}
+
 std::string TensorsOf(const Ids& ids, const Block& block) {
   return absl::StrJoin(ids, " ", [&block](std::string* out, TensorId id) {
     absl::StrAppend(out, NameOf(id, block));
@@ -162,6 +166,8 @@ std::string Line(const Op& op, const Block& block) {
                           .Of(with("trains", ParametersOf(op.parameters, false, block)))
                           .Of(with("forward with", TensorsOf(op.forward_temporaries, block)))
                           .Of(with("backward with", TensorsOf(op.backward_temporaries, block)))
+                          .Of(with("given from", TensorOf(op.given_from, block)))
+                          .Of(with("sums in", TensorOf(op.sum_workspace, block)))
                           .Of(with("forward", CollectivesOf(op.forward_collectives, block)))
                           .Of(with("backward", CollectivesOf(op.backward_collectives, block)))
                           .Of(kGradients[static_cast<size_t>(op.input_gradient)])
@@ -275,8 +281,10 @@ std::string Line(const State& state) {
           .If(state.sets_up, "sets up")
           .If(state.sets_up_behind, "sets up behind")
           .If(state.sets_up_beside, "beside the last")
+          .If(state.becomes_next, "becomes the next")
           .If(state.remakes_last, "remakes the last")
           .If(state.beside_others, "beside others")
+          .If(state.from_backward, "from backward")
           .If(state.with_gradients, "with gradients")
           .If(state.of_threads, "of threads")
           .If(state.stream != Stream::kCompute, kStreams[static_cast<size_t>(state.stream)])
@@ -326,6 +334,7 @@ std::string Describe(const Program& program) {
       kWeightGradients[static_cast<size_t>(program.weight_gradient)],
       Words()
           .If(program.ends_are_one_group, "ends are one group")
+          .If(program.empties_cache, "empties the cache")
           .If(program.adds_flat, program.adds_flat_ends ? "adds flat, ends as one" : "adds flat")
           .If(program.flat_cast != DType::kNone,
               absl::StrCat("the last cast to ", Name(program.flat_cast)))

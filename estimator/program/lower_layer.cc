@@ -274,6 +274,8 @@ TensorId RotateInPython(BlockBuilder& b, absl::string_view name, TensorId from, 
   const TensorId turned = b.Wide("attention.rotary.turned", width, dtype);
   Op& turn = b.Then("attention.rotary.turned", {from}, {turned}, {});
   turn.forward_temporaries = {negated};
+  turn.gives_first = true;
+  turn.given_from = negated;
   turn.backward_temporaries = {slice};
   const TensorId sines = b.Wide("attention.rotary.sines", width, dtype);
   b.Then("attention.rotary.sines", {turned}, {sines}, {});

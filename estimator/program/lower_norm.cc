@@ -94,6 +94,7 @@ TensorId LowerUpcast(BlockBuilder& b, const NormNames& names, const NormPlace& p
   op.saves_for_weights = true;
   if (weights.count > 0) {  // summed up over tokens for the weight's gradient
     op.backward_temporaries = {Temporary(b, "norm.weight.gradient.product", place, made)};
+    op.sums_rows = true;
     op.gives_first = how != NormClass::kWide;  // the weight is the first factor, but of Gemma's
   }
   TensorId output = product;

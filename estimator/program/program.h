@@ -255,10 +255,12 @@ struct Op {
   Ids saved{};  // what backward needs, of inputs and outputs
   Ids forward_temporaries{};
   Ids backward_temporaries{};
+  TensorId given_from = kNoTensor;  // where it gives first: there while it does
   // Of each product, made when what that gives is there: of forward's, and of backward's.
   TensorId forward_workspace = kNoTensor;
   TensorId workspace = kNoTensor;
-  Ids parameters{};  // whose gradients backward makes, but of frozen ones
+  TensorId sum_workspace = kNoTensor;  // of the sums over rows that are its vectors' gradients
+  Ids parameters{};                    // whose gradients backward makes, but of frozen ones
   Collectives forward_collectives{};
   Collectives backward_collectives{};
   InputGradient input_gradient = InputGradient::kFresh;
@@ -271,6 +273,7 @@ struct Op {
   bool in_fp8 = false;        // a product of what was made fp8
   bool saves_for_weights = false;  // what it saved is read for gradients of weights alone
   bool casts_gradients = false;    // those of inputs are casts of temporaries
+  bool sums_rows = false;          // gradients of its vectors are sums over rows
   bool gives_first = false;        // those of inputs are made in order, before its temporaries
 };
 
@@ -379,6 +382,7 @@ struct Gathers {
   std::vector<GatherTurn> backward;
   int32_t tensor_count = 0;
   Stream flat_stream = Stream::kCompute;
+  bool sends_once = false;  // gradients go with a step's last micro-batch alone
 
   bool Any() const { return !forward.empty(); }
   const GatherTurn& At(BlockKind kind, int32_t layer, bool is_backward) const {
@@ -489,8 +493,10 @@ struct State {
   bool sets_up = false;
   bool sets_up_behind = false;
   bool sets_up_beside = false;  // the same, while the state before it is there
+  bool becomes_next = false;    // the same, while the state behind it is made of it
   bool remakes_last = false;    // the state before it, made anew, each storage before it is freed
   bool beside_others = false;   // of a parameter: made with others like it, before the next one's
+  bool from_backward = false;   // a step's first forward is without it
   bool with_gradients = false;  // of each parameter, made while its first gradient is there
   bool of_threads = false;      // a buffer for each thread, made when it first multiplies matrices
   Stream stream = Stream::kCompute;
@@ -570,6 +576,9 @@ struct Program {
   // Of a table that the head reads too the sum of both gradients is a tensor of its own, made
   // after either.
   bool sums_tied_apart = false;
+  // Setting up is over before the first step, whose peaks are without it, and what it left free
+  // goes back to the GPU; but for what is made behind it.
+  bool empties_cache = false;
   // Embedding and head are one group, whose gradients are sent when the embedding's are there.
   bool ends_are_one_group = false;
   // From the second micro-batch on gradients of a layer are made flat before they are added to

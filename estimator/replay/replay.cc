@@ -22,6 +22,7 @@ class Player {
   bool Birth(const TimelineEvent& event, size_t index);
   void Death(const TimelineEvent& event);
   void Enter(int32_t value);
+  void EmptyCache(size_t index);
   void Note();
   void EndPhase();
 
@@ -56,6 +57,17 @@ void Player::Enter(int32_t value) {
   if (phase_ != nullptr) EndPhase();
   const auto step = static_cast<size_t>(value) / kPhaseCount;
   phase_ = &replayed_.steps[step == 0 ? 0 : 1][static_cast<size_t>(value) % kPhaseCount];
+  Note();
+}
+
+// As torch.cuda.empty_cache and reset_peak_memory_stats.
+void Player::EmptyCache(size_t index) {
+  allocator_.EmptyCache();
+  replayed_.peak_allocated = allocator_.allocated_bytes();
+  replayed_.peak_event = index;
+  replayed_.peak_reserved = 0;
+  replayed_.peak_requested = 0;
+  *phase_ = {};
   Note();
 }
 
@@ -98,6 +110,9 @@ Replayed Player::Run(const Interrupt& interrupt) && {
         break;
       case TimelineEventKind::kPhase:
         Enter(event.value);
+        break;
+      case TimelineEventKind::kEmptyCache:
+        EmptyCache(i);
         break;
     }
     if (points_ != nullptr) {

@@ -77,6 +77,7 @@ class Machine {
   struct Peak {
     int64_t total = 0;
     int note = -1;
+    int op_note = 0;  // the first of the op that ran
   };
 
   TensorId Root(TensorId tensor) const { return root_[tensor]; }
@@ -112,6 +113,7 @@ class Machine {
   bool MakesWeightGradientsFirst(const Op& op) const;
   bool MultipliesTwice(const Op& op) const;
   void RunProduct(const Op& op);
+  void PassBy(TensorId workspace);
   int64_t MakeWeightGradients(const Op& op, OfOp& made, int& count);
   int Make(TensorId tensor, absl::string_view suffix, Role role, int64_t bytes);
   int MakeTensor(TensorId tensor);
@@ -131,7 +133,7 @@ class Machine {
   int SegmentEnd(int begin) const;
   void EndForward(BlockRun& run);
   void EndBackward(BlockRun& run) const;
-  Usage Alive(int note, bool gradients_stay) const;
+  Usage Alive(const Peak& at, bool gradients_stay) const;
   void SaveSegmentInputs(int begin, int end, bool save);
 
   const Block& block_;
@@ -160,6 +162,7 @@ class Machine {
   bool again_ = false;  // whether this is a recomputed block's second forward
   int clock_ = 0;
   int note_ = 0;
+  int op_note_ = 0;
   int64_t now_ = 0;
   int64_t checkpoint_bytes_ = 0;  // kept beside the pieces, from the end of forward on
   Peak peak_;
@@ -256,15 +259,15 @@ void Machine::Release(int piece) {
 }
 
 void Machine::Note() {
-  if (now_ > peak_.total) peak_ = {now_, note_};
+  if (now_ > peak_.total) peak_ = {now_, note_, op_note_};
   const int64_t later = now_ - earlier_gradients_;
-  if (later > later_peak_.total) later_peak_ = {later, note_};
+  if (later > later_peak_.total) later_peak_ = {later, note_, op_note_};
   ++note_;
 }
 
 // What was alive at a note, by role. Where gradients of weights do not stay, at
 // most those of the op at work were, as temporaries.
-Usage Machine::Alive(int note, bool gradients_stay) const {
+Usage Machine::Alive(const Peak& at, bool gradients_stay) const {
   Usage alive;
   const auto of = [&alive](Role role) -> int64_t& {
     return alive.roles[static_cast<size_t>(role)];
@@ -272,10 +275,10 @@ Usage Machine::Alive(int note, bool gradients_stay) const {
   of(Role::kActivation) = checkpoint_bytes_;
   for (int i = 0; i < piece_count_; ++i) {
     const Piece& piece = pieces_[i];
-    if (piece.birth > note || piece.death <= note) continue;
+    if (piece.birth > at.note || piece.death <= at.note) continue;
     if (gradients_stay || piece.role != Role::kGradient) {
       of(piece.role) = Add(of(piece.role), piece.bytes);
-    } else if (piece.birth == note) {
+    } else if (piece.birth >= at.op_note) {
       of(Role::kTemporary) = Add(of(Role::kTemporary), piece.bytes);
     }
   }
@@ -606,6 +609,14 @@ void Machine::RunProduct(const Op& op) {
   if (tape_ != nullptr && op.workspace != kNoTensor) Release(MakeTensor(op.workspace));
 }
 
+// What is there beside all else for a moment.
+void Machine::PassBy(TensorId workspace) {
+  if (workspace == kNoTensor) return;
+  const int piece = MakeTensor(workspace);
+  Note();
+  Release(piece);
+}
+
 // Returns their bytes.
 int64_t Machine::MakeWeightGradients(const Op& op, OfOp& made, int& count) {
   if (weight_gradient_ == WeightGradient::kFused) return 0;
@@ -634,13 +645,19 @@ void Machine::BackwardOp(int index) {
   const Op& op = block_.ops[index];
   OfOp temporaries;
   int temporary_count = 0;
-  if (op.gives_first) GiveInputGradients(op);
+  if (op.gives_first) {
+    const int from = op.given_from == kNoTensor ? kNoStorage : MakeTensor(op.given_from);
+    GiveInputGradients(op);
+    Note();
+    if (from != kNoStorage) Release(from);
+  }
   for (TensorId id : op.backward_temporaries) temporaries[temporary_count++] = MakeTensor(id);
-  const bool gone = op.casts_gradients && hooks_;
-  if (gone) {
+  const bool sums = op.sum_workspace != kNoTensor;
+  const auto release_saved = [&] {
     Note();
     for (TensorId id : op.saved) Release(forward_storage_[Root(id)]);
-  }
+  };
+  if (op.casts_gradients && hooks_) release_saved();
   OfOp weights;
   int weight_count = 0;
   const bool weights_first = MakesWeightGradientsFirst(op);
@@ -652,9 +669,12 @@ void Machine::BackwardOp(int index) {
   if (twice && !weights_first) RunProduct(op);
   TellProduct(op);
   if (!weights_first) gradients = MakeWeightGradients(op, weights, weight_count);
-  if (op.workspace != kNoTensor) temporaries[temporary_count++] = MakeTensor(op.workspace);
+  PassBy(op.workspace);
+  if (sums && hooks_ && !op.casts_gradients) release_saved();
+  PassBy(op.sum_workspace);
   Note();
   if (weight_count == 0) earlier_gradients_ += gradients;
+  op_note_ = note_;
   Tell(TapeEventKind::kLaunch, BackwardKernels(op));
   while (temporary_count > 0) Release(temporaries[--temporary_count]);
   while (weight_count > 0) Release(weights[--weight_count]);
@@ -662,7 +682,7 @@ void Machine::BackwardOp(int index) {
     if (gradient_storage_[id] != kNoStorage) Release(gradient_storage_[id]);
     gradient_storage_[id] = kNoStorage;
   }
-  if (!gone) {
+  if (!hooks_ || !(sums || op.casts_gradients)) {
     for (TensorId id : op.saved) Release(forward_storage_[Root(id)]);
   }
   AddSecondGradients();
@@ -700,7 +720,7 @@ void Machine::ForgetDropped() {
 
 // The output is the next block's from here on.
 void Machine::EndForward(BlockRun& run) {
-  run.forward = Alive(peak_.note, true);
+  run.forward = Alive(peak_, true);
   if (block_.output != kNoTensor) {
     Tell(TapeEventKind::kOutput, forward_storage_[Root(block_.output)]);
     if (tape_ != nullptr) {
@@ -710,7 +730,7 @@ void Machine::EndForward(BlockRun& run) {
   }
   checkpoint_bytes_ = block_.checkpoint_bytes;
   now_ = Add(now_, checkpoint_bytes_);
-  run.kept = Alive(note_, true);
+  run.kept = Alive({0, note_, 0}, true);
   MarkKept();
   peak_ = Peak();
   later_peak_ = Peak();
@@ -722,9 +742,9 @@ void Machine::EndForward(BlockRun& run) {
 }
 
 void Machine::EndBackward(BlockRun& run) const {
-  run.backward = Alive(peak_.note, true);
+  run.backward = Alive(peak_, true);
   const bool kept = weight_gradient_ == WeightGradient::kKept;
-  run.later_backward = kept ? Alive(later_peak_.note, false) : run.backward;
+  run.later_backward = kept ? Alive(later_peak_, false) : run.backward;
 }
 
 // What was saved goes when the network's forward is over.
@@ -786,10 +806,10 @@ BlockRun Machine::RunUntilSaved() {
   const int clock = std::exchange(clock_, 0);
   ForwardUntilSaved(saving);
   clock_ = clock;
-  run.again = Alive(peak_.note, true);
+  run.again = Alive(peak_, true);
   peak_ = later_peak_ = Peak();
   if (tape_ != nullptr) tape_->again_end = tape_->events.size();
-  run.unit = Alive(note_, true);
+  run.unit = Alive({0, note_, 0}, true);
   run.unit.Shrink(Role::kTemporary, bytes_[block_.output]);
   run.unit.Shrink(Role::kActivation, checkpoint_bytes_);
   const int first = std::min(BeginOfSaving(), saving);
@@ -806,7 +826,7 @@ BlockRun Machine::RunRecomputed() {
   BlockRun run = ForwardToRunAgain();
   const int count = static_cast<int>(block_.ops.size());
   Forward(0, count, true);
-  run.again = Alive(peak_.note, true);
+  run.again = Alive(peak_, true);
   peak_ = later_peak_ = Peak();
   const int output = forward_storage_[block_.output];
   if (tape_ != nullptr) tape_->output_again = static_cast<int16_t>(output);
@@ -816,7 +836,7 @@ BlockRun Machine::RunRecomputed() {
   if (block_.holds_output) Refer(gradient);
   Release(output);
   if (tape_ != nullptr) tape_->again_end = tape_->events.size();
-  run.unit = Alive(note_, true);
+  run.unit = Alive({0, note_, 0}, true);
   run.unit.Shrink(Role::kTemporary, bytes_[block_.output]);
   run.unit.Shrink(Role::kActivation, checkpoint_bytes_);
   if (holds_output_) run.unit.Shrink(pieces_[output].role, pieces_[output].bytes);

@@ -180,6 +180,7 @@ void StageStates::Enter(Phase phase, bool first_step) {
   }
   if (fresh) {
     MakeAlive(now, Bit(Phase::kEndOfStep, first_step), false);
+    if (program_.empties_cache) writer_.Tell(TimelineEventKind::kEmptyCache, 0);
     SetUpBehind();
   }
   MakeAlive(now, now, false);
@@ -198,14 +199,16 @@ void StageStates::PassBy(Alive now) {
   for (const size_t i : passing) End(i);
 }
 
+constexpr Alive kBeforeBackward = During(Phase::kForward, Phase::kLoss, true, true);
+
 // What is alive `now` and `then`, where it is not there yet: the step's temporaries, or all others.
 void StageStates::MakeAlive(Alive now, Alive then, bool temporaries) {
   std::vector<size_t> together;
   for (size_t i = 0; i < made_.size(); ++i) {
     const State& state = program_.states[i];
     const bool others = temporaries != (state.part == Part::kStepTemporaries);
-    const bool elsewhere =
-        state.grows_in_backward || state.with_gradients || state.of_threads || others;
+    const bool elsewhere = state.grows_in_backward || state.with_gradients || state.of_threads ||
+                           others || (state.from_backward && (now & kBeforeBackward) != 0);
     const Alive phases = state.alive | (state.in_passing & kOptimizerPhase);
     const bool alive = (phases & now) != 0 && (phases & then) != 0;
     if (made_[i] || elsewhere || !alive) continue;
@@ -214,7 +217,10 @@ void StageStates::MakeAlive(Alive now, Alive then, bool temporaries) {
       together.push_back(i);
     } else {
       MakeTogether(std::exchange(together, {}));
+      const bool becomes = i > 0 && program_.states[i - 1].becomes_next;
+      if (becomes) Make(i - 1);
       Make(i);
+      if (becomes) End(i - 1);
     }
   }
   MakeTogether(together);

@@ -586,7 +586,9 @@ void Unroller::Grow(const StageBlock& at) {
   added_.insert(added_.end(), added.begin(), added.end());
   const bool waits = ends_together_ && block.kind == BlockKind::kHead;
   if (!waits) EndGroup();
-  if (program_.gathers.Any()) SendGradients(program_.gathers.At(block.kind, at.layer, true));
+  const Gathers& gathers = program_.gathers;
+  const bool sends = !gathers.sends_once || micro_batch_ == turns_.back().micro_batch;
+  if (gathers.Any() && sends) SendGradients(gathers.At(block.kind, at.layer, true));
   for (const int32_t id : held_) writer_.Release(id);
   held_.clear();
   if (block.kind != BlockKind::kHead || !Waits(program_, !grows_)) return;

@@ -27,7 +27,8 @@ struct TimelineStorage {
 // What an event is.
 //   kBirth, kDeath  of a storage
 //   kPhase          a phase begins: step * kPhaseCount + phase
-enum class TimelineEventKind : uint8_t { kBirth, kDeath, kPhase };
+//   kEmptyCache     segments that are wholly free go back to the GPU, and peaks begin anew
+enum class TimelineEventKind : uint8_t { kBirth, kDeath, kPhase, kEmptyCache };
 
 struct TimelineEvent {
   TimelineEventKind kind = TimelineEventKind::kBirth;

@@ -31,6 +31,7 @@ constexpr absl::string_view kDTypes[] = {"fp32", "tf32", "fp16", "bf16", "fp8", 
 constexpr absl::string_view kFields[] = {
     "architecture",
     "multiprocessor_count",
+    "threads_per_multiprocessor",
     "aliases",
     "driver_memory_mib",
     "runtime_memory_mib",
@@ -111,6 +112,9 @@ Gpu ReadGpu(const Row& row) {
   gpu.architecture = ReadArchitecture(row);
   if (row.fields["multiprocessor_count"]) {
     gpu.multiprocessor_count = row.Scaled("multiprocessor_count", 1);
+  }
+  if (row.fields["threads_per_multiprocessor"]) {
+    gpu.threads_per_multiprocessor = row.Scaled("threads_per_multiprocessor", 1);
   }
   gpu.driver_memory_bytes = row.Scaled("driver_memory_mib", kMib);
   gpu.runtime_memory_bytes = row.Scaled("runtime_memory_mib", kMib);

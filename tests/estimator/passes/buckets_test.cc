@@ -147,6 +147,8 @@ TEST(BucketsTest, BehindBackwardABucketTakesThePlaceOfItsGradients) {
   const SentGradients small = Sent(Job(2, kTable - 1), Sending::kBehind);
   EXPECT_EQ(Behind(Last(small)), small.first_bytes) << "the table is sent first";
   const SentGradients order = Sent(Job(2, kTable - 1), Sending::kBehindInOrder);
+  EXPECT_TRUE(order.turns.sends_once);
+  EXPECT_FALSE(Sent(Job(2, kLarge), Sending::kInBackward).turns.sends_once);
   constexpr int64_t kBefore = 64 + 2 * kLayer + 64 * 128;  // final norm, two layers, an MLP's last
   EXPECT_EQ(Behind(Last(order)), small.first_bytes - 2 * kBefore)
       << "when the first of its own is sent, with others";

@@ -204,6 +204,37 @@ TEST(ZeroTest, DeepSpeedMakesStatesInItsFirstStep) {
   }
 }
 
+// Weights are laid flat beside what they were, from 0.19 on, where the GPU has room for both; a
+// share becomes a wider one. A trainer's second group of parameters empties the cache before zeros
+// are made.
+TEST(ZeroTest, DeepSpeedFlattensWeightsOnTheGpu) {
+  const auto set_up = [](const JobSpec& job) {
+    std::vector<std::string> names;
+    for (const State& state : Sharded(job).states) {
+      if (state.becomes_next || state.sets_up_behind) names.emplace_back(state.name);
+    }
+    return names;
+  };
+  for (const int64_t stage : {1, 2}) {
+    JobSpec job = Job("deepspeed", stage);
+    const Program program = Sharded(job);
+    EXPECT_TRUE(program.empties_cache);
+    EXPECT_THAT(set_up(job), ElementsAre("set_up.weights", "set_up.share"));
+    EXPECT_EQ(FindState(program, "set_up.weights") + 1, FindState(program, "weights"));
+    EXPECT_EQ(FindState(program, "set_up.share") + 1, FindState(program, "master_weights"));
+    job.runtime.trainer = "hf-trainer";
+    EXPECT_THAT(set_up(job), ElementsAre("set_up.weights", "set_up.share", "set_up.gradients"));
+    job.runtime.versions["deepspeed"] = "0.18";
+    EXPECT_THAT(set_up(job), ElementsAre("set_up.share", "set_up.gradients"));
+    if (stage == 1) continue;
+    job.runtime.offload_optimizer = true;
+    EXPECT_THAT(set_up(job), IsEmpty());
+  }
+  EXPECT_THAT(set_up(With(Job("deepspeed", 1), "deepspeed", "fp32")),
+              ElementsAre("set_up.weights"));
+  EXPECT_FALSE(Sharded(Job("deepspeed", 3)).empties_cache);
+}
+
 // Without ZeRO gradients are widened beside those that backward made: 20 bytes a parameter.
 TEST(ZeroTest, DeepSpeedWidensAllGradientsWithoutZero) {
   const Program program = Sharded(Job("deepspeed", 0));

@@ -38,6 +38,7 @@ class Story {
     return Tell(TimelineEventKind::kPhase,
                 step * static_cast<int32_t>(kPhaseCount) + static_cast<int32_t>(phase));
   }
+  Story& EmptyCache() { return Tell(TimelineEventKind::kEmptyCache, 0); }
   Story& Ops(int32_t count) {
     tick_ += count;
     return *this;
@@ -72,6 +73,21 @@ TEST(ReplayTest, MemoryIsUsedAgain) {
   EXPECT_EQ(replayed.peak_reserved, 40 * kMib);
   EXPECT_EQ(replayed.inactive_split, 0);
   EXPECT_TRUE(replayed.completed);
+}
+
+// What was before is no peak of the run, and its segments are gone, but for one that is used.
+TEST(ReplayTest, PeaksBeginWhereTheCacheIsEmptied) {
+  Story story;
+  story.Birth('a', 40).Birth('b', 60).Birth('c', 40).Death('a').Birth('d', 20).Death('b');
+  const Replayed before = Play(story);
+  EXPECT_EQ(before.peak_allocated, 140 * kMib);
+  EXPECT_EQ(before.peak_reserved, 140 * kMib);
+  const Replayed emptied = Play(story.EmptyCache().Birth('e', 30));
+  EXPECT_EQ(emptied.peak_allocated, 90 * kMib);
+  EXPECT_EQ(emptied.peak_requested, 90 * kMib);
+  EXPECT_EQ(emptied.peak_reserved, 110 * kMib);
+  EXPECT_EQ(PhaseOf(emptied, 0, Phase::kForward).peak_allocated, 90 * kMib);
+  EXPECT_EQ(emptied.peak_event, 8U);
 }
 
 // The hole that a leaves is too small for b, and stays.

@@ -269,6 +269,52 @@ TEST(LedgerTest, EachProductHasItsWorkspace) {
   EXPECT_EQ(BornInBackward(block), "weight workspace");
 }
 
+// A bias's gradient is summed up behind the products; where layers run again, when what backward
+// read is gone.
+TEST(LedgerTest, ASumOfRowsHasAWorkspace) {
+  const auto peak = [](int64_t sum, bool again) {
+    Hand hand;
+    const TensorId x = hand.Make("x", 10);
+    const TensorId a = hand.Make("a", 200);
+    const TensorId y = hand.Make("y", 10);
+    hand.Then("f", {x}, {a}, {x});
+    const TensorId workspace = hand.Make("workspace", 100, Role::kWorkspace);
+    const TensorId of_sum = hand.Make("workspace.sum", sum, Role::kWorkspace);
+    const TensorId bias = hand.Weight(5);
+    Op& op = hand.Then("product", {a}, {y}, {a});
+    op.kind = OpKind::kMatrixProduct;
+    op.parameters = {bias};
+    op.workspace = workspace;
+    op.sum_workspace = of_sum;
+    Block& block = hand.Between(x, y);
+    block.recompute_unit = again ? 1 : 0;
+    block.stops_early = again;
+    return plimsoll::Run(block, WeightGradient::kKept, DType::kFp8).backward.total;
+  };
+  constexpr int64_t kBeside = 10 + 10 + 200 + 5;  // x, gradients of y, a and the bias
+  EXPECT_EQ(peak(1000, false), kBeside + 200 + 1000);
+  EXPECT_EQ(peak(1000, true), kBeside + 1000);
+  EXPECT_EQ(peak(50, false), kBeside + 200 + 100) << "one workspace after the other";
+  EXPECT_EQ(peak(50, true), kBeside + 200 + 100);
+}
+
+// What its input's gradient is given from is there while that is made, and gone before what else
+// the op makes.
+TEST(LedgerTest, AGradientIsGivenFromATemporary) {
+  Hand hand;
+  const TensorId x = hand.Make("x", 10);
+  const TensorId y = hand.Make("y", 20);
+  Op& op = hand.Then("f", {x}, {y}, {});
+  op.gives_first = true;
+  op.given_from = hand.Make("half", 100);
+  op.backward_temporaries = {hand.Make("slice", 60)};
+  Block& block = hand.Between(x, y);
+  EXPECT_EQ(BornInBackward(block), "half x slice");
+  EXPECT_EQ(RunFused(block).backward.total, 20 + 100 + 10);
+  block.tensors[op.backward_temporaries.ids[0]].shape.extents[0].size = 130;
+  EXPECT_EQ(RunFused(block).backward.total, 20 + 10 + 130);
+}
+
 // Three products of x give its gradient three times. The first is a view, so that the sum with the
 // second is a tensor of its own; the third is added in place.
 TEST(LedgerTest, TheFirstSumOfViewsIsATensorOfItsOwn) {

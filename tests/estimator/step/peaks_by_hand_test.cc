@@ -205,6 +205,10 @@ struct Played {
         end = &ends[phase / kPhaseCount][phase % kPhaseCount];
         continue;
       }
+      if (event.kind == TimelineEventKind::kEmptyCache) {
+        *peak = now;
+        continue;
+      }
       const TimelineStorage& storage = timeline.storages[static_cast<size_t>(event.value)];
       const bool dies = event.kind == TimelineEventKind::kDeath;
       const bool counts = !dies || storage.name == "gather.output";

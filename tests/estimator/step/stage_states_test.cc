@@ -80,6 +80,10 @@ class Rank {
     std::vector<std::string> news;
     for (; seen_ < timeline.events.size(); ++seen_) {
       const TimelineEvent& event = timeline.events[seen_];
+      if (event.kind == TimelineEventKind::kEmptyCache) {
+        news.emplace_back("empty");
+        continue;
+      }
       const TimelineStorage& storage = timeline.storages[static_cast<size_t>(event.value)];
       const std::string name =
           absl::StrCat(storage.name, storage.suffix.empty() ? "" : ":", storage.suffix);
@@ -338,6 +342,37 @@ TEST(StageStatesTest, SetsUpBehindTheRest) {
   EXPECT_THAT(rank.Enter(Phase::kForward, true),
               ElementsAre("+momentum 2000", "+weights 1000", "-weights"));
   EXPECT_THAT(rank.Enter(Phase::kForward), IsEmpty());
+}
+
+// A state that becomes the next goes once that is there; the cache is emptied before what is set up
+// behind the rest.
+TEST(StageStatesTest, SetsUpOneFromAnother) {
+  Program program = HandProgram(1);
+  program.states[0].becomes_next = true;
+  program.states[0].alive = 0;
+  program.states[1].alive = kAlways;
+  program.states.push_back(
+      {.name = "zeros", .basis = Basis::kBytes, .fixed_bytes = 8, .sets_up_behind = true});
+  program.states.back().alive = 0;
+  program.empties_cache = true;
+  Rank rank(std::move(program));
+  EXPECT_THAT(
+      rank.Enter(Phase::kForward, true),
+      ElementsAre("+weights 1000", "+momentum 2000", "-weights", "empty", "+zeros 8", "-zeros"));
+  EXPECT_THAT(rank.Enter(Phase::kForward), IsEmpty());
+}
+
+// A step's first forward is without what its backward makes, and keeps.
+TEST(StageStatesTest, MakesInBackwardWhatStays) {
+  Program program = HandProgram(1);
+  program.states[1].from_backward = true;
+  program.states[1].alive = kForwardToBackward;
+  Rank rank(std::move(program));
+  EXPECT_THAT(rank.Enter(Phase::kForward, true), ElementsAre("+weights 1000"));
+  EXPECT_THAT(rank.Enter(Phase::kLoss, true), IsEmpty());
+  EXPECT_THAT(rank.Enter(Phase::kBackward, true), ElementsAre("+momentum 2000"));
+  EXPECT_THAT(rank.Enter(Phase::kForward, true), IsEmpty());
+  EXPECT_THAT(rank.Enter(Phase::kGradientReduction, true), ElementsAre("-momentum"));
 }
 
 // What only forward has is made when what was set up is gone.
