@@ -35,6 +35,15 @@ class Shares {
   int64_t FirstOf(size_t id) const { return Begin(id) / share(id); }
   int64_t LastOf(size_t id) const { return (End(id) - 1) / share(id); }
 
+  // Elements of the largest part of a weight that the first share has.
+  int64_t LargestPart() const {
+    int64_t largest = 0;
+    for (size_t id = 0; id < places_.size(); ++id) {
+      largest = std::max(largest, std::min(End(id), share(id)) - Begin(id));
+    }
+    return largest;
+  }
+
   // Elements of the weights that the first share has a part of, and of those of the one with most.
   std::pair<int64_t, int64_t> Partitions() const {
     const auto [first, most] = PartitionsOf(0);
@@ -184,6 +193,7 @@ class Sender {
     const bool sums = SumsShare(job);
     sent_.first_bytes = sums ? share : Bytes(program.gradient_dtype, first);
     sent_.most_bytes = sums ? share : Bytes(program.gradient_dtype, most);
+    sent_.largest_part = shares_.LargestPart();
     sent_.turns.forward.resize(blocks_);
     sent_.turns.backward.resize(blocks_);
     if (job.overlap_communication) sent_.turns.flat_stream = Stream::kReduceScatter;
@@ -246,6 +256,7 @@ class Sender {
     const int64_t made = Made(sent);
     const bool stays = sent.of_first ? SumsShare(job_) : job_.zero_stage == 1;
     const int64_t there = Add(at.kept_bytes, Add(sent.large, next));
+    const int64_t most = Add(at.gradient_bytes, at.flat_behind_bytes);
     if (SumsShare(job_)) {
       Raise(at, Add(there, made), {sent.copies.flat, Add(sent.copies.cast, sent.widened)});
     } else {
@@ -253,6 +264,9 @@ class Sender {
       Raise(at, Add(there, made), {});
       if (made > 0) at.flat_first_bytes = std::min(sent.copies.Sum(), made);
     }
+    const bool raised = Add(at.gradient_bytes, at.flat_behind_bytes) > most;
+    at.keeps_last = !raised && (made > 0 ? most > 0 : at.keeps_last);
+    at.kept_flat_bytes = Add(at.kept_flat_bytes, made);
     at.kept_bytes = Add(at.kept_bytes, Add(made, stays ? sent.large : 0));
   }
 

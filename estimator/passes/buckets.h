@@ -20,6 +20,7 @@ struct SentGradients {
   // What ranks keep of gradients that are sent: the first rank, and the one with most.
   int64_t first_bytes = 0;
   int64_t most_bytes = 0;
+  int64_t largest_part = 0;  // elements that the first rank's share has of a gradient
   // Of what is sent behind backward the most that is copied in the room of gradients that went:
   // flattened, and that in another dtype.
   int64_t flat_bytes = 0;

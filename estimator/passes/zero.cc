@@ -183,16 +183,12 @@ int64_t LargestTrained(const Program& program) {
   return largest;
 }
 
-// Of a rank's share of gradients each is widened for its norm, one after the other, once the
-// buckets are gone.
+// What a rank's share has of each gradient is widened for its norm, one after the other, once the
+// buckets are gone: of the first rank's the largest.
 // Source: deepspeed/runtime/zero/stage_1_and_2.py, scaled_global_norm, get_grad_norm_direct,
 // _release_ipg_buffers; stage3.py, get_grad_norm_direct; utils.py, get_norm_dtype.
-void AddNorm(const Job& job, Program& program) {
-  const int64_t largest = LargestTrained(program);
-  const int64_t ranks = job.shard_group_size;
-  const int64_t share = CeilDivide(Trained(job, program), ranks);
-  const int64_t most = job.zero_stage == 3 ? CeilDivide(largest, ranks) : largest;
-  AddBytes(program, "norm.gradient", Stream::kCompute, Bytes(DType::kFp64, std::min(share, most)),
+void AddNorm(int64_t largest, Program& program) {
+  AddBytes(program, "norm.gradient", Stream::kCompute, Bytes(DType::kFp64, largest),
            kReductionPhase);
   program.states.back().role = Role::kTemporary;
   program.states.back().dtype = DType::kFp64;
@@ -225,7 +221,7 @@ void AddBucket(const Job& job, absl::string_view name, Program& program) {
 // another may have more, and earlier. Source: deepspeed/runtime/zero/stage_1_and_2.py,
 // copy_grads_in_partition, grads_in_partition.
 void AddPartition(const Job& job, Phase from, int64_t bytes, Program& program) {
-  AddBytes(program, "gradients.partition", Stream::kCompute, bytes,
+  AddBytes(program, "gradients.partition", program.gathers.flat_stream, bytes,
            During(from, Phase::kGradientReduction, true, true) |
                During(Phase::kOptimizer, Phase::kOptimizer, false, true));
   State& partition = program.states.back();
@@ -236,9 +232,8 @@ void AddPartition(const Job& job, Phase from, int64_t bytes, Program& program) {
 }
 
 // What is sent in backward is not kept whole.
-void SendInBackward(const Job& job, Program& program) {
+void SendInBackward(const Job& job, const SentGradients& sent, Program& program) {
   program.weight_gradient = WeightGradient::kAdded;
-  const SentGradients sent = SendGradients(job, program, Sending::kInBackward);
   program.gathers = sent.turns;
   const bool adds_up = job.zero_stage == 2 && job.micro_batch_count > 1;
   const int64_t before = adds_up ? sent.first_bytes : 0;
@@ -252,8 +247,7 @@ void SendInBackward(const Job& job, Program& program) {
 }
 
 // All gradients are there until they are sent, when the last backward is over.
-void SendBehindBackward(const Job& job, Program& program) {
-  const SentGradients sent = SendGradients(job, program, SendingOf(job));
+void SendBehindBackward(const Job& job, const SentGradients& sent, Program& program) {
   program.gathers = sent.turns;
   program.uneven_bytes = sent.most_bytes - sent.first_bytes;
   for (State& state : program.states) {
@@ -304,36 +298,47 @@ int64_t LargestGroup(const Job& job, const Program& program, int64_t enough, int
   return largest;
 }
 
+// Puts what `part` is made of before it.
+void AddWhatBecomes(Part part, State made, Program& program) {
+  const auto at = std::find_if(program.states.begin(), program.states.end(),
+                               [part](const State& state) { return state.part == part; });
+  if (at == program.states.end()) return;
+  made.becomes = part;
+  made.alive = 0;
+  program.states.insert(at, made);
+}
+
 // Weights are on the GPU, a tensor each, when they are copied into a flat one, where that finds
-// room beside them, and beside another network; a rank's share is copied, then widened. Of more
-// groups than one the next empties the cache, as a loop of one's own does (that of
-// tests/accuracy/phantom); zeros of a share are made for nothing behind that. Source:
-// deepspeed/runtime/zero/stage_1_and_2.py, __init__ (flatten_on_accelerator, weights_partition),
-// initialize_optimizer_states; seen under the phantom.
-void AddFlattening(const Job& job, Program& program) {
-  const auto insert = [&program](Part part, State made) {
-    const auto at = std::find_if(program.states.begin(), program.states.end(),
-                                 [part](const State& state) { return state.part == part; });
-    if (at == program.states.end()) return;
-    made.becomes_next = true;
-    made.alive = 0;
-    program.states.insert(at, made);
-  };
-  std::stable_partition(program.states.begin(), program.states.end(),
-                        [](const State& state) { return state.part == Part::kReference; });
+// room beside them. A trainer's other network is there by then.
+// Source: deepspeed/runtime/zero/stage_1_and_2.py, __init__ (flatten_on_accelerator).
+void AddWeightsToFlatten(const Job& job, Program& program) {
   const DType dtype = job.precision.parameter;
   const int64_t bytes = Bytes(dtype, Trained(job, program));
   const bool fits = job.gpu == nullptr || Multiply(2, bytes) <= job.gpu->runtime_memory_bytes;
-  if (job.profile->flattens_on_gpu && fits) {
-    insert(Part::kWeights, {.name = "set_up.weights", .dtype = dtype});
-  }
+  if (!job.profile->flattens_on_gpu || !fits) return;
+  AddWhatBecomes(Part::kWeights, {.name = "set_up.weights", .dtype = dtype}, program);
+  if (job.profile->trainer == Trainer::kNone) return;
+  const auto flat = std::find_if(program.states.begin(), program.states.end(),
+                                 [](const State& state) { return state.part == Part::kWeights; });
+  std::stable_partition(flat, program.states.end(),
+                        [](const State& state) { return state.part == Part::kReference; });
+}
+
+// A rank's share of weights is copied, then widened. Of more groups than one the next empties the
+// cache, as a loop of one's own does (that of tests/accuracy/phantom); zeros of a share are made
+// for nothing behind that. Source: deepspeed/runtime/zero/stage_1_and_2.py, __init__
+// (empty_cache, weights_partition), initialize_optimizer_states; seen under the phantom.
+void AddSetUp(const Job& job, Program& program) {
+  AddWeightsToFlatten(job, program);
   program.empties_cache = true;
   if (job.offload_optimizer) return;
+  const DType dtype = job.precision.parameter;
+  const int64_t ranks = job.shard_group_size;
   if (MasterOf(job) != dtype) {
-    insert(Part::kMasterWeights, ShareOfStage("set_up.share", dtype, job.shard_group_size));
+    AddWhatBecomes(Part::kMasterWeights, ShareOfStage("set_up.share", dtype, ranks), program);
   }
   if (job.profile->trainer == Trainer::kNone) return;
-  program.states.push_back(ShareOfStage("set_up.gradients", MasterOf(job), job.shard_group_size));
+  program.states.push_back(ShareOfStage("set_up.gradients", MasterOf(job), ranks));
   program.states.back().alive = 0;
   program.states.back().sets_up_behind = true;
 }
@@ -465,14 +470,15 @@ void ApplyDeepSpeedStages1And2(const Job& job, Program& program) {
   if (job.overlap_communication) {
     AddBucket(job, "reduce.bucket.second", program);
   }
-  AddFlattening(job, program);
+  AddSetUp(job, program);
   if (!SumsShare(job)) AddStepGradients(job, program);
+  const SentGradients sent = SendGradients(job, program, SendingOf(job));
   if (SendingOf(job) == Sending::kInBackward) {
-    SendInBackward(job, program);
+    SendInBackward(job, sent, program);
   } else {
-    SendBehindBackward(job, program);
+    SendBehindBackward(job, sent, program);
   }
-  AddNorm(job, program);
+  AddNorm(sent.largest_part, program);
 }
 
 // The optimizer that the engine was given has states of what it was made for, and the engine refers
@@ -507,7 +513,7 @@ void ApplyEngine(const Job& job, Program& program) {
   if (job.zero_stage == 1 && job.precision.SumsWide()) return ApplyBf16Optimizer(job, program);
   AddBucket(job, "reduce.bucket", program);
   if (job.zero_stage == 3) {
-    AddNorm(job, program);
+    AddNorm(CeilDivide(LargestTrained(program), job.shard_group_size), program);
     ApplyDeepSpeedStage3(job, program);
   } else {
     ApplyDeepSpeedStages1And2(job, program);

@@ -281,7 +281,8 @@ std::string Line(const State& state) {
           .If(state.sets_up, "sets up")
           .If(state.sets_up_behind, "sets up behind")
           .If(state.sets_up_beside, "beside the last")
-          .If(state.becomes_next, "becomes the next")
+          .If(state.becomes != Part::kOther,
+              absl::StrCat("becomes ", kParts[static_cast<size_t>(state.becomes)]))
           .If(state.remakes_last, "remakes the last")
           .If(state.beside_others, "beside others")
           .If(state.from_backward, "from backward")

@@ -369,6 +369,8 @@ struct GatherTurn {
   int64_t gradient_bytes = 0;    // beside what is flat behind it
   int64_t flat_first_bytes = 0;  // behind it too, and gone before there is what is kept: no more
   int64_t kept_bytes = 0;
+  int64_t kept_flat_bytes = 0;  // of these, in the stream of what is flat
+  bool keeps_last = false;      // once all else of the turn is gone
   uint32_t begin = 0;
   uint32_t peak = 0;
   uint32_t end = 0;
@@ -493,7 +495,7 @@ struct State {
   bool sets_up = false;
   bool sets_up_behind = false;
   bool sets_up_beside = false;  // the same, while the state before it is there
-  bool becomes_next = false;    // the same, while the state behind it is made of it
+  Part becomes = Part::kOther;  // the same, until there is the part that is made of it
   bool remakes_last = false;    // the state before it, made anew, each storage before it is freed
   bool beside_others = false;   // of a parameter: made with others like it, before the next one's
   bool from_backward = false;   // a step's first forward is without it

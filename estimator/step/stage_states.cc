@@ -199,6 +199,19 @@ void StageStates::PassBy(Alive now) {
   for (const size_t i : passing) End(i);
 }
 
+bool StageStates::IsMade(Part part) const {
+  for (size_t i = 0; i < made_.size(); ++i) {
+    if (made_[i] && program_.states[i].part == part) return true;
+  }
+  return false;
+}
+
+void StageStates::EndWhatBecomes(Part part) {
+  for (size_t i = 0; i < made_.size(); ++i) {
+    if (made_[i] && part != Part::kOther && program_.states[i].becomes == part) End(i);
+  }
+}
+
 constexpr Alive kBeforeBackward = During(Phase::kForward, Phase::kLoss, true, true);
 
 // What is alive `now` and `then`, where it is not there yet: the step's temporaries, or all others.
@@ -206,6 +219,7 @@ void StageStates::MakeAlive(Alive now, Alive then, bool temporaries) {
   std::vector<size_t> together;
   for (size_t i = 0; i < made_.size(); ++i) {
     const State& state = program_.states[i];
+    if (state.becomes != Part::kOther && !IsMade(state.becomes)) Make(i);
     const bool others = temporaries != (state.part == Part::kStepTemporaries);
     const bool elsewhere = state.grows_in_backward || state.with_gradients || state.of_threads ||
                            others || (state.from_backward && (now & kBeforeBackward) != 0);
@@ -217,10 +231,8 @@ void StageStates::MakeAlive(Alive now, Alive then, bool temporaries) {
       together.push_back(i);
     } else {
       MakeTogether(std::exchange(together, {}));
-      const bool becomes = i > 0 && program_.states[i - 1].becomes_next;
-      if (becomes) Make(i - 1);
       Make(i);
-      if (becomes) End(i - 1);
+      EndWhatBecomes(state.part);
     }
   }
   MakeTogether(together);

@@ -82,6 +82,8 @@ class StageStates {
   void MakeAlive(Alive now, Alive then, bool temporaries);
   void SetUpBehind();
   void PassBy(Alive now);
+  bool IsMade(Part part) const;
+  void EndWhatBecomes(Part part);
   void End(size_t index);
   std::vector<int32_t> SendToHost(const StageBlock& at);
   std::vector<int32_t> MakeFlat(const StageBlock& at, bool cast);

@@ -95,7 +95,7 @@ class Unroller {
   void BeginBuffer(const StageBlock& at, const BlockBuffer& buffer, const GatherSize& behind);
   void EndBuffers(const StageBlock& at);
   int32_t Flatten(int64_t bytes);
-  int32_t Keep(absl::string_view name, int64_t bytes);
+  int32_t Keep(absl::string_view name, int64_t bytes, Stream stream = Stream::kCompute);
   void SendGradients(const GatherTurn& turn);
   void PlayGathers(uint32_t begin, uint32_t end);
   void ForwardBlock(const Slot& slot, const StageBlock& at);
@@ -254,9 +254,12 @@ int32_t Unroller::Flatten(int64_t bytes) {
                         .micro_batch = micro_batch_});
 }
 
-int32_t Unroller::Keep(absl::string_view name, int64_t bytes) {
-  return writer_.Birth(
-      {.bytes = bytes, .role = Role::kGradient, .name = name, .micro_batch = micro_batch_});
+int32_t Unroller::Keep(absl::string_view name, int64_t bytes, Stream stream) {
+  return writer_.Birth({.bytes = bytes,
+                        .stream = stream,
+                        .role = Role::kGradient,
+                        .name = name,
+                        .micro_batch = micro_batch_});
 }
 
 void Unroller::BeginBuffers(const StageBlock& at) {
@@ -557,18 +560,20 @@ void Unroller::BackwardBlock(const Slot& slot, const StageBlock& at) {
 // What waits for its room, and what is flat beside it, goes; what is kept has room before, where it
 // is among the most.
 void Unroller::SendGradients(const GatherTurn& turn) {
-  const bool among = turn.gradient_bytes >= turn.kept_bytes;
+  const bool among = !turn.keeps_last && turn.gradient_bytes >= turn.kept_bytes;
   const int64_t others = among ? turn.gradient_bytes - turn.kept_bytes : turn.gradient_bytes;
-  const int32_t gradients = Keep("gradients.sent", others);
-  if (among) {
+  const auto keep = [&] {
     writer_.Release(Flatten(std::min(turn.flat_first_bytes, turn.kept_bytes)));
-    sent_.push_back(Keep("gradients.sent", turn.kept_bytes));
-  }
+    sent_.push_back(Keep("gradients.sent", turn.kept_bytes - turn.kept_flat_bytes));
+    sent_.push_back(Keep("gradients.sent", turn.kept_flat_bytes, program_.gathers.flat_stream));
+  };
+  const int32_t gradients = Keep("gradients.sent", others);
+  if (among) keep();
   const int32_t flat = Flatten(turn.flat_behind_bytes - turn.flat_cast_bytes);
   writer_.Release(Flatten(turn.flat_cast_bytes));
   writer_.Release(flat);
   writer_.Release(gradients);
-  if (!among) sent_.push_back(Keep("gradients.sent", turn.kept_bytes));
+  if (!among) keep();
 }
 
 // What was copied into the input of a reduce-scatter goes before its output is made, and what was

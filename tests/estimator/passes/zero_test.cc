@@ -211,7 +211,7 @@ TEST(ZeroTest, DeepSpeedFlattensWeightsOnTheGpu) {
   const auto set_up = [](const JobSpec& job) {
     std::vector<std::string> names;
     for (const State& state : Sharded(job).states) {
-      if (state.becomes_next || state.sets_up_behind) names.emplace_back(state.name);
+      if (state.becomes != Part::kOther || state.sets_up_behind) names.emplace_back(state.name);
     }
     return names;
   };

@@ -348,9 +348,10 @@ TEST(StageStatesTest, SetsUpBehindTheRest) {
 // behind the rest.
 TEST(StageStatesTest, SetsUpOneFromAnother) {
   Program program = HandProgram(1);
-  program.states[0].becomes_next = true;
+  program.states[0].becomes = Part::kMasterWeights;
   program.states[0].alive = 0;
   program.states[1].alive = kAlways;
+  program.states[1].part = Part::kMasterWeights;
   program.states.push_back(
       {.name = "zeros", .basis = Basis::kBytes, .fixed_bytes = 8, .sets_up_behind = true});
   program.states.back().alive = 0;

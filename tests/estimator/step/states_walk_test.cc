@@ -153,11 +153,12 @@ State Alone(State state) {
   alone.part = Part::kOther;
   alone.alive = kAlways;
   alone.in_passing = 0;
+  alone.becomes = Part::kOther;
   for (bool State::*flag :
        {&State::grows_in_backward, &State::adds_up, &State::fills_in, &State::takes_grown,
         &State::until_backward, &State::until_reduced, &State::until_temporaries, &State::sets_up,
-        &State::sets_up_behind, &State::sets_up_beside, &State::becomes_next, &State::remakes_last,
-        &State::beside_others, &State::from_backward, &State::with_gradients, &State::of_threads}) {
+        &State::sets_up_behind, &State::sets_up_beside, &State::remakes_last, &State::beside_others,
+        &State::from_backward, &State::with_gradients, &State::of_threads}) {
     alone.*flag = false;
   }
   return alone;
