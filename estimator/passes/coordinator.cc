@@ -295,7 +295,11 @@ Gathers Coordinate(const Job& job, const Program& program) {
   Gathers gathers;
   gathers.events = coordinator.events();
   gathers.tensor_count = coordinator.tensor_count();
-  if (job.overlap_communication) gathers.flat_stream = Stream::kReduceScatter;
+  if (job.overlap_communication) {
+    gathers.flat_stream = Stream::kReduceScatter;
+  } else {  // deepspeed/runtime/zero/parameter_offload.py, __allgather_stream
+    gathers.stream = Stream::kCompute;
+  }
   gathers.forward.assign(turns.begin(), half);
   gathers.backward.assign(half, turns.end());
   std::reverse(gathers.backward.begin(), gathers.backward.end());

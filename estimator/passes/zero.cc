@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 
 #include "absl/strings/string_view.h"
 #include "estimator/passes/buckets.h"
@@ -214,6 +215,11 @@ void AddBucket(const Job& job, absl::string_view name, Program& program) {
            : stays ? kForwardToBackward
                    : kInBackward);
   program.states.back().from_backward = !third;
+  if (!third) return;  // else made once, before what gradients are summed up in
+  const auto sums = std::find_if(program.states.begin(), program.states.end(), [](const State& at) {
+    return at.part == Part::kGradients || at.part == Part::kGradientSums;
+  });
+  std::rotate(sums, std::prev(program.states.end()), program.states.end());
 }
 
 // Of gradients that are sent a rank keeps what its share has a part of, until they are widened; a
@@ -324,20 +330,25 @@ void AddWeightsToFlatten(const Job& job, Program& program) {
                         [](const State& state) { return state.part == Part::kReference; });
 }
 
-// A rank's share of weights is copied, then widened. Of more groups than one the next empties the
-// cache, as a loop of one's own does (that of tests/accuracy/phantom); zeros of a share are made
-// for nothing behind that. Source: deepspeed/runtime/zero/stage_1_and_2.py, __init__
-// (empty_cache, weights_partition), initialize_optimizer_states; seen under the phantom.
+// A rank's share of weights is copied, then widened; with ZeRO 3 widened, then copied. Of more
+// groups than one the next empties the cache, as a loop of one's own does (that of
+// tests/accuracy/phantom); zeros of a share are made for nothing behind that. Source:
+// deepspeed/runtime/zero/stage_1_and_2.py, __init__ (empty_cache, weights_partition),
+// initialize_optimizer_states; seen under the phantom.
 void AddSetUp(const Job& job, Program& program) {
-  AddWeightsToFlatten(job, program);
-  program.empties_cache = true;
+  const bool own_loop = job.profile->trainer == Trainer::kNone;
+  const bool third = job.zero_stage == 3;
+  if (!third) AddWeightsToFlatten(job, program);
+  program.empties_cache = !third || own_loop;
   if (job.offload_optimizer) return;
   const DType dtype = job.precision.parameter;
   const int64_t ranks = job.shard_group_size;
   if (MasterOf(job) != dtype) {
-    AddWhatBecomes(Part::kMasterWeights, ShareOfStage("set_up.share", dtype, ranks), program);
+    const DType copied = third ? MasterOf(job) : dtype;
+    AddWhatBecomes(Part::kMasterWeights, ShareOfStage("set_up.share", copied, ranks), program);
   }
-  if (job.profile->trainer == Trainer::kNone) return;
+  if (third) return;
+  if (own_loop) return;
   program.states.push_back(ShareOfStage("set_up.gradients", MasterOf(job), ranks));
   program.states.back().alive = 0;
   program.states.back().sets_up_behind = true;
@@ -455,6 +466,7 @@ void ShardEngine(const Job& job, Program& program) {
     const bool gradient = state.part == Part::kGradients || state.part == Part::kGradientSums;
     if (!third || !gradient) continue;
     Shard(state, ranks);
+    state.buffers = 1;
     state.grows_in_backward = false;
     state.alive = kAlways;
   }
@@ -513,6 +525,7 @@ void ApplyEngine(const Job& job, Program& program) {
   if (job.zero_stage == 1 && job.precision.SumsWide()) return ApplyBf16Optimizer(job, program);
   AddBucket(job, "reduce.bucket", program);
   if (job.zero_stage == 3) {
+    AddSetUp(job, program);
     AddNorm(CeilDivide(LargestTrained(program), job.shard_group_size), program);
     ApplyDeepSpeedStage3(job, program);
   } else {

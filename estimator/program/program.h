@@ -383,6 +383,7 @@ struct Gathers {
   std::vector<GatherTurn> forward;
   std::vector<GatherTurn> backward;
   int32_t tensor_count = 0;
+  Stream stream = Stream::kAllGather;  // of what is gathered
   Stream flat_stream = Stream::kCompute;
   bool sends_once = false;  // gradients go with a step's last micro-batch alone
 

@@ -269,7 +269,8 @@ void PlanSum::Grow(const Standing& at, Usage& usage) const { GrowAll(at, usage);
 OtherStreams PlanSum::OthersAt(const Standing& at) const {
   OtherStreams others;
   const Stream reduces = parts_.program.reduce_stream;
-  others.Grow(Stream::kAllGather, Add(at.lingering_bytes, at.ahead_bytes));
+  others.Grow(Stream::kAllGather, at.lingering_bytes);
+  others.Grow(parts_.program.gathers.stream, at.ahead_bytes);
   others.Grow(parts_.program.gathers.flat_stream, at.flat_bytes);
   if (at.reduced != nullptr) others.Grow(reduces, at.reduced->reduce_bytes);
   const bool sends = at.counted == Counted::kReduced || at.counted == Counted::kGrown;

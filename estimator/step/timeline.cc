@@ -326,7 +326,7 @@ void Unroller::PlayGathers(uint32_t begin, uint32_t end) {
     writer_.Release(std::exchange(storage, kNoStorage));
     if (event.bytes == 0) continue;
     storage = writer_.Birth({.bytes = event.bytes,
-                             .stream = Stream::kAllGather,
+                             .stream = program_.gathers.stream,
                              .role = Role::kCommunication,
                              .name = "gathered.weights",
                              .micro_batch = micro_batch_});

