@@ -23,6 +23,7 @@ constexpr Profile kEager = {
     .joint_qkv = false,
     .copies_qkv = false,
     .groups_qkv = false,
+    .adds_bias_apart = false,
     .flash_output_copy = false,
     .fused_softmax = false,
     // aten/src/ATen/native/transformers/cuda/sdp_utils.cpp: SDPA takes flash where it may.
@@ -201,6 +202,8 @@ constexpr Profile DeepSpeedBefore019() {
 // core/optimizer; TransformerEngine.
 constexpr Profile MegatronCore() {
   Profile profile = kEager;
+  // core/fusions/fused_bias_gelu.py, fused_bias_dropout.py (skip_bias_add)
+  profile.adds_bias_apart = true;
   profile.torch_attention = false;
   profile.transformers_attention = false;
   profile.checkpoints_hold_output = true;

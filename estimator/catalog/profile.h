@@ -114,6 +114,7 @@ struct Profile {
   bool joint_qkv;          // one projection of queries, keys and values alone
   bool copies_qkv;  // queries, keys and values are copied apart, queries with all three (nanotron)
   bool groups_qkv;  // that one has each group's queries, key and value side by side
+  bool adds_bias_apart;    // not as a product of torch's Linear is made: kernels behind it add it
   bool flash_output_copy;  // flash attention's output is kept in both layouts
   bool fused_softmax;      // eager attention scales, masks and normalises in one 16-bit kernel
   AutoAttention attention;

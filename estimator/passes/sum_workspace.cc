@@ -77,7 +77,7 @@ int64_t SumWorkspaceBytes(const Gpu& gpu, int64_t row_count, int64_t column_coun
 }
 
 void AddSumWorkspaces(const Job& job, Program& program) {
-  if (job.gpu == nullptr || job.transformer_engine) return;
+  if (job.gpu == nullptr || job.profile->adds_bias_apart) return;
   for (Block& block : program.blocks) {
     if (job.compile && block.kind == BlockKind::kLayer) continue;
     for (Op& op : block.ops) {
