@@ -45,26 +45,15 @@ void AddCallWorkspace(const Job& job, Block& block) {
            (op.product_depth > 0 && op.kind != OpKind::kAttention);
   };
   if (std::none_of(block.ops.begin(), block.ops.end(), multiplies)) return;
-  const auto workspace = [&block](absl::string_view name, int64_t bytes) {
-    Shape shape;
-    shape.extents[0].size = bytes;
-    shape.rank = 1;
-    return AddTensor(block, {.name = name,
-                             .shape = shape,
-                             .dtype = DType::kBool,  // bytes
-                             .role = Role::kWorkspace,
-                             .differentiable = false});
-  };
-  const TensorId usual = workspace("workspace.cublas", job.cublas_workspace_bytes);
-  const auto adds_bias = [&block](const Op& op) {
-    return op.kind == OpKind::kMatrixProduct && HasBias(block, op);
-  };
-  const bool biased = std::any_of(block.ops.begin(), block.ops.end(), adds_bias);
-  const TensorId of_biased = biased ? workspace("workspace.cublaslt", kLtWorkspaceBytes) : usual;
+  const TensorId usual = AddWorkspace(block, "workspace.cublas", job.cublas_workspace_bytes);
+  const bool biased = std::any_of(block.ops.begin(), block.ops.end(),
+                                  [&block](const Op& op) { return HasBias(block, op); });
+  const TensorId of_biased =
+      biased ? AddWorkspace(block, "workspace.cublaslt", kLtWorkspaceBytes) : usual;
   for (Op& op : block.ops) {
     if (!multiplies(op)) continue;
     op.workspace = usual;
-    op.forward_workspace = adds_bias(op) ? of_biased : usual;
+    op.forward_workspace = HasBias(block, op) ? of_biased : usual;
   }
 }
 

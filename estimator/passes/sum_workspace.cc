@@ -45,14 +45,7 @@ TensorId Workspace(Block& block, int64_t bytes) {
     const Tensor& tensor = block.tensors[id];
     if (tensor.name == "workspace.sum" && tensor.Bytes() == bytes) return static_cast<TensorId>(id);
   }
-  Shape shape;
-  shape.extents[0].size = bytes;
-  shape.rank = 1;
-  return AddTensor(block, {.name = "workspace.sum",
-                           .shape = shape,
-                           .dtype = DType::kBool,  // bytes
-                           .role = Role::kWorkspace,
-                           .differentiable = false});
+  return AddWorkspace(block, "workspace.sum", bytes);
 }
 
 }  // namespace
@@ -77,12 +70,12 @@ int64_t SumWorkspaceBytes(const Gpu& gpu, int64_t row_count, int64_t column_coun
 }
 
 void AddSumWorkspaces(const Job& job, Program& program) {
-  if (job.gpu == nullptr || job.profile->adds_bias_apart) return;
+  if (job.gpu == nullptr) return;
   for (Block& block : program.blocks) {
     if (job.compile && block.kind == BlockKind::kLayer) continue;
     for (Op& op : block.ops) {
-      const bool adds = op.kind == OpKind::kMatrixProduct && HasBias(block, op);
-      if (!op.sums_rows && !adds) continue;
+      const bool biased = HasBias(block, op) && !job.profile->adds_bias_apart;
+      if (!op.sums_rows && !biased) continue;
       const int64_t bytes = WorkspaceOf(job, block, op);
       if (bytes > 0) op.sum_workspace = Workspace(block, bytes);
     }

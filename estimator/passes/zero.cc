@@ -16,6 +16,12 @@ namespace {
 
 constexpr Alive kInBackward = During(Phase::kBackward, Phase::kBackward, true, true);
 
+// The first state of a part; the end where there is none.
+std::pmr::vector<State>::iterator FindPart(Part part, Program& program) {
+  return std::find_if(program.states.begin(), program.states.end(),
+                      [part](const State& state) { return state.part == part; });
+}
+
 bool IsState(const State& state) {
   return state.part == Part::kOptimizerStates || state.part == Part::kMasterWeights;
 }
@@ -127,9 +133,7 @@ DType MasterOf(const Job& job) {
 
 // A rank's share of gradients, flat and then widened, before a first step makes its states.
 void AddStepGradients(const Job& job, Program& program) {
-  const auto states =
-      std::find_if(program.states.begin(), program.states.end(),
-                   [](const State& state) { return state.part == Part::kOptimizerStates; });
+  const auto states = FindPart(Part::kOptimizerStates, program);
   const int64_t ranks = job.shard_group_size;
   State flat = ShareOfStage("step.gradients", job.precision.gradient, ranks);
   State wide = ShareOfStage("step.gradients.fp32", DType::kFp32, ranks);
@@ -214,11 +218,13 @@ void AddBucket(const Job& job, absl::string_view name, Program& program) {
            third   ? kAlways
            : stays ? kForwardToBackward
                    : kInBackward);
-  program.states.back().from_backward = !third;
+  State& bucket = program.states.back();
+  bucket.from_backward = !third;
   if (!third) return;  // else made once, before what gradients are summed up in
-  const auto sums = std::find_if(program.states.begin(), program.states.end(), [](const State& at) {
-    return at.part == Part::kGradients || at.part == Part::kGradientSums;
-  });
+  const auto sums =
+      std::find_if(program.states.begin(), program.states.end(), [&](const State& at) {
+        return at.part == Part::kGradients || at.part == Part::kGradientSums || &at == &bucket;
+      });
   std::rotate(sums, std::prev(program.states.end()), program.states.end());
 }
 
@@ -306,8 +312,7 @@ int64_t LargestGroup(const Job& job, const Program& program, int64_t enough, int
 
 // Puts what `part` is made of before it.
 void AddWhatBecomes(Part part, State made, Program& program) {
-  const auto at = std::find_if(program.states.begin(), program.states.end(),
-                               [part](const State& state) { return state.part == part; });
+  const auto at = FindPart(part, program);
   if (at == program.states.end()) return;
   made.becomes = part;
   made.alive = 0;
@@ -324,9 +329,7 @@ void AddWeightsToFlatten(const Job& job, Program& program) {
   if (!job.profile->flattens_on_gpu || !fits) return;
   AddWhatBecomes(Part::kWeights, {.name = "set_up.weights", .dtype = dtype}, program);
   if (job.profile->trainer == Trainer::kNone) return;
-  const auto flat = std::find_if(program.states.begin(), program.states.end(),
-                                 [](const State& state) { return state.part == Part::kWeights; });
-  std::stable_partition(flat, program.states.end(),
+  std::stable_partition(FindPart(Part::kWeights, program), program.states.end(),
                         [](const State& state) { return state.part == Part::kReference; });
 }
 
@@ -347,8 +350,7 @@ void AddSetUp(const Job& job, Program& program) {
     const DType copied = third ? MasterOf(job) : dtype;
     AddWhatBecomes(Part::kMasterWeights, ShareOfStage("set_up.share", copied, ranks), program);
   }
-  if (third) return;
-  if (own_loop) return;
+  if (third || own_loop) return;
   program.states.push_back(ShareOfStage("set_up.gradients", MasterOf(job), ranks));
   program.states.back().alive = 0;
   program.states.back().sets_up_behind = true;
@@ -484,8 +486,9 @@ void ApplyDeepSpeedStages1And2(const Job& job, Program& program) {
   }
   AddSetUp(job, program);
   if (!SumsShare(job)) AddStepGradients(job, program);
-  const SentGradients sent = SendGradients(job, program, SendingOf(job));
-  if (SendingOf(job) == Sending::kInBackward) {
+  const Sending sending = SendingOf(job);
+  const SentGradients sent = SendGradients(job, program, sending);
+  if (sending == Sending::kInBackward) {
     SendInBackward(job, sent, program);
   } else {
     SendBehindBackward(job, sent, program);

@@ -64,8 +64,20 @@ TensorId AddLike(Block& block, TensorId like, absl::string_view name) {
   return id;
 }
 
+TensorId AddWorkspace(Block& block, absl::string_view name, int64_t bytes) {
+  Shape shape;
+  shape.extents[0].size = bytes;
+  shape.rank = 1;
+  return AddTensor(block, {.name = name,
+                           .shape = shape,
+                           .dtype = DType::kBool,  // bytes
+                           .role = Role::kWorkspace,
+                           .differentiable = false});
+}
+
 bool HasBias(const Block& block, const Op& op) {
-  return std::any_of(op.parameters.begin(), op.parameters.end(),
+  return op.kind == OpKind::kMatrixProduct &&
+         std::any_of(op.parameters.begin(), op.parameters.end(),
                      [&block](TensorId id) { return block.parameters[id].shape.rank == 1; });
 }
 

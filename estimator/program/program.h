@@ -339,7 +339,9 @@ TensorId AddTensor(Block& block, const Tensor& tensor);
 TensorId AddLike(Block& block, TensorId like, absl::string_view name);
 
 // Keeps the storage of `id` until the op `index` is done, or longer where something else does.
-// Whether an op adds a bias: one of its parameters is a vector.
+// Adds so many bytes that an op has while it runs.
+TensorId AddWorkspace(Block& block, absl::string_view name, int64_t bytes);
+// Whether an op is a product that adds a bias: one of its parameters is a vector.
 bool HasBias(const Block& block, const Op& op);
 void HoldUntil(Block& block, TensorId id, size_t index);
 

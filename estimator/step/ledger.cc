@@ -652,12 +652,13 @@ void Machine::BackwardOp(int index) {
     if (from != kNoStorage) Release(from);
   }
   for (TensorId id : op.backward_temporaries) temporaries[temporary_count++] = MakeTensor(id);
-  const bool sums = op.sum_workspace != kNoTensor;
+  const bool casts = hooks_ && op.casts_gradients;
+  const bool sums = hooks_ && op.sum_workspace != kNoTensor && !casts;
   const auto release_saved = [&] {
     Note();
     for (TensorId id : op.saved) Release(forward_storage_[Root(id)]);
   };
-  if (op.casts_gradients && hooks_) release_saved();
+  if (casts) release_saved();
   OfOp weights;
   int weight_count = 0;
   const bool weights_first = MakesWeightGradientsFirst(op);
@@ -670,7 +671,7 @@ void Machine::BackwardOp(int index) {
   TellProduct(op);
   if (!weights_first) gradients = MakeWeightGradients(op, weights, weight_count);
   PassBy(op.workspace);
-  if (sums && hooks_ && !op.casts_gradients) release_saved();
+  if (sums) release_saved();
   PassBy(op.sum_workspace);
   Note();
   if (weight_count == 0) earlier_gradients_ += gradients;
@@ -682,7 +683,7 @@ void Machine::BackwardOp(int index) {
     if (gradient_storage_[id] != kNoStorage) Release(gradient_storage_[id]);
     gradient_storage_[id] = kNoStorage;
   }
-  if (!hooks_ || !(sums || op.casts_gradients)) {
+  if (!casts && !sums) {
     for (TensorId id : op.saved) Release(forward_storage_[Root(id)]);
   }
   AddSecondGradients();

@@ -207,8 +207,9 @@ bool StageStates::IsMade(Part part) const {
 }
 
 void StageStates::EndWhatBecomes(Part part) {
+  if (part == Part::kOther) return;
   for (size_t i = 0; i < made_.size(); ++i) {
-    if (made_[i] && part != Part::kOther && program_.states[i].becomes == part) End(i);
+    if (made_[i] && program_.states[i].becomes == part) End(i);
   }
 }
 
