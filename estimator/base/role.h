@@ -40,9 +40,10 @@ inline constexpr size_t kPhaseCount = 6;
 
 // The allocator's pools: memory freed in one is not reused in another.
 // Source: c10/cuda/CUDACachingAllocator.cpp, get_free_block.
-//   kCopyIn  where FSDP1 casts and copies what is gathered then
-enum class Stream : uint8_t { kCompute, kAllGather, kReduceScatter, kCopyIn };
-inline constexpr size_t kStreamCount = 4;
+//   kCopyIn           where FSDP1 casts and copies what is gathered then
+//   kReferenceGather  where a reference's engine gathers (ZeRO 3)
+enum class Stream : uint8_t { kCompute, kAllGather, kReduceScatter, kCopyIn, kReferenceGather };
+inline constexpr size_t kStreamCount = 5;
 
 using RoleBytes = std::array<int64_t, kRoleCount>;
 

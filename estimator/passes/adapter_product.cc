@@ -326,6 +326,7 @@ class AdapterBuilder {
       magnitude.shape.extents[0] = block_.parameters[weight_].shape.extents[0];
       op.parameters.Add(static_cast<TensorId>(block_.parameters.size()));
       block_.parameters.push_back(magnitude);
+      op.sums_rows = true;
     }
     Insert(op);
     return weighed;

@@ -184,7 +184,7 @@ class Sender {
   Sender(const Job& job, const Program& program)
       : job_(job),
         program_(program),
-        network_(ReadNetwork(program, job.model->layer_count)),
+        network_(ReadNetwork(program.blocks, job.model->layer_count)),
         shares_(network_, job.shard_group_size, job.profile->splits_vectors),
         bucket_(job, program, shares_),
         blocks_(network_.blocks.size()) {
@@ -201,7 +201,7 @@ class Sender {
 
   // A gradient finds no room once its own backward is over.
   SentGradients InBackward() && {
-    ForEachGradient(network_, OrderOf(program_, network_), [this](size_t id, size_t turn) {
+    ForEachGradient(network_, OrderOf(program_.blocks, network_), [this](size_t id, size_t turn) {
       if (!bucket_.HasRoomFor(id)) SendAt(turn, GradientBytes(id));
       bucket_.Put(id);
     });
@@ -216,7 +216,7 @@ class Sender {
       bucket_.Put(id);
     };
     if (in_order) {
-      ForEachGradient(network_, OrderOf(program_, network_),
+      ForEachGradient(network_, OrderOf(program_.blocks, network_),
                       [&take](size_t id, size_t /*turn*/) { take(id); });
     } else {
       for (size_t id = 0; id < network_.weights.size(); ++id) {

@@ -1,9 +1,13 @@
 #include "estimator/passes/coordinator.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
+#include <tuple>
 #include <utility>
+#include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "estimator/passes/module_order.h"
 
 namespace plimsoll {
@@ -15,13 +19,16 @@ constexpr int64_t kPrefetchElements = 50000000;
 constexpr int64_t kLiveElements = 1000000000;
 constexpr int64_t kReuseElements = 1000000000;
 
+// Numbers of weights: a module has few.
+using Numbers = absl::InlinedVector<int32_t, 6>;
+
 constexpr int32_t kNever = std::numeric_limits<int32_t>::max();
 
 enum class Where : uint8_t { kAway, kOnItsWay, kHere };
 
 // What has been asked for in one call.
 struct Call {
-  std::vector<int32_t> weights;
+  Numbers weights;
   int32_t flat = -1;  // the tensor that several are gathered into
   size_t waiting = 0;
   bool copied = false;
@@ -29,10 +36,13 @@ struct Call {
 
 class Coordinator {
  public:
-  Coordinator(const Job& job, const Network& network, const std::vector<Visit>& order)
+  // Until the order is known nothing is asked for ahead, and nothing stays for its next use.
+  // Source: deepspeed/runtime/zero/partitioned_param_coordinator.py, is_complete_trace.
+  Coordinator(const Job& job, const Network& network, const std::vector<Visit>& order, bool known)
       : ranks_(job.shard_group_size),
         weights_(network.weights),
         order_(order),
+        known_(known),
         where_(weights_.size(), Where::kAway),
         call_(weights_.size(), 0),
         tensor_(weights_.size(), -1),
@@ -41,13 +51,22 @@ class Coordinator {
       if (weights_[i].persists) where_[i] = Where::kHere;
     }
     SetUses();
+    // Each is made twice at most, and goes again, in either direction.
+    events_.reserve(8 * weights_.size());
+    calls_.reserve(2 * weights_.size());
+    ends_.reserve(order_.size());
   }
 
   // What becomes of tensors, with the turn of each event.
   void Run() {
     for (size_t step = 0; step < order_.size(); ++step) {
-      Fetch(static_cast<int32_t>(step));
-      Release(static_cast<int32_t>(step));
+      if (order_[step].reads) {
+        Read(order_[step].module);
+      } else {
+        Fetch(static_cast<int32_t>(step));
+        Release(static_cast<int32_t>(step));
+      }
+      ends_.push_back(static_cast<uint32_t>(events_.size()));
     }
   }
   const std::vector<GatherEvent>& events() const { return events_; }
@@ -63,11 +82,15 @@ class Coordinator {
   };
 
   void SetUses() {
+    uses_.reserve(2 * weights_.size());
+    first_use_.reserve(order_.size());
+    before_.reserve(order_.size() + 1);
     before_.push_back(0);
     for (size_t step = 0; step < order_.size(); ++step) {
       first_use_.push_back(uses_.size());
       int64_t elements = 0;
       for (const int32_t id : order_[step].module) {
+        if (order_[step].reads) continue;  // nothing is asked for ahead
         uses_.push_back({id, static_cast<int32_t>(step), kNever});
         elements = Add(elements, weights_[static_cast<size_t>(id)].elements);
       }
@@ -80,17 +103,23 @@ class Coordinator {
   }
 
   int32_t Make(int64_t bytes) {
-    events_.push_back({tensor_count_, bytes});
+    events_.push_back({tensor_count_, bytes, when_read_});
     return tensor_count_++;
   }
-  void Drop(int32_t& tensor) {
+  void End(int32_t& tensor) {
     if (tensor >= 0) events_.push_back({tensor, 0});
     tensor = -1;
+  }
+  void Drop(int32_t id) {
+    const auto weight = static_cast<size_t>(id);
+    where_[weight] = Where::kAway;
+    live_ -= weights_[weight].elements;
+    End(tensor_[weight]);
   }
 
   // Several are gathered flat, and copied out when the first of them is waited for; one stays
   // where it was gathered, as all do that come from the host alone.
-  void Gather(std::vector<int32_t> ids) {
+  void Gather(Numbers ids) {
     if (ids.empty()) return;
     if (ranks_ == 1 && ids.size() > 1) {
       for (const int32_t id : ids) Gather({id});
@@ -129,21 +158,34 @@ class Coordinator {
       call.copied = true;
     }
     where_[static_cast<size_t>(id)] = Where::kHere;
-    if (call.waiting > 0 && --call.waiting == 0) Drop(call.flat);
+    if (call.waiting > 0 && --call.waiting == 0) End(call.flat);
   }
 
   void Fetch(int32_t step) {
     const absl::Span<const int32_t> module = order_[static_cast<size_t>(step)].module;
-    std::vector<int32_t> away;
+    Numbers away;
     for (const int32_t id : module) {
       if (where_[static_cast<size_t>(id)] == Where::kAway) away.push_back(id);
     }
     Gather(std::move(away));
     for (const int32_t id : module) Wait(id);
+    if (!known_) return;
     const auto fresh = [&](int32_t id) { return seen_[static_cast<size_t>(id)] < step; };
     auto asked = std::count_if(module.begin(), module.end(), fresh);
     for (; asked > 0 && queue_ < uses_.size(); --asked) See(uses_[queue_++]);
     LookAhead();
+  }
+
+  // In the stream of what reads it.
+  void Read(absl::Span<const int32_t> weights) {
+    when_read_ = true;
+    for (const int32_t id : weights) {
+      if (where_[static_cast<size_t>(id)] != Where::kAway) continue;
+      Gather({id});
+      Wait(id);
+      Drop(id);
+    }
+    when_read_ = false;
   }
 
   void See(const Use& use) {
@@ -154,7 +196,7 @@ class Coordinator {
   // Asks for what comes next, as far as there is room.
   void LookAhead() {
     const int64_t room = std::min(kLiveElements - live_, kPrefetchElements);
-    std::vector<int32_t> next;
+    Numbers next;
     int64_t elements = 0;
     while (queue_ < uses_.size() && elements < room) {
       const Use& use = uses_[queue_++];
@@ -173,26 +215,26 @@ class Coordinator {
   // (requires_grad).
   void Release(int32_t step) {
     const auto at = static_cast<size_t>(step);
+    if (order_[at].stays) return;
     const bool last = order_[at].backward && order_[at].turn == order_.back().turn;
     const size_t end = at + 1 < first_use_.size() ? first_use_[at + 1] : uses_.size();
     for (size_t i = first_use_[at]; i < end; ++i) {
       const Use& use = uses_[i];
       const auto weight = static_cast<size_t>(use.weight);
-      const bool soon = use.next != kNever &&
+      const bool soon = known_ && use.next != kNever &&
                         before_[static_cast<size_t>(use.next)] - before_[at + 1] < kReuseElements;
       const bool passed = seen_[weight] > step + 1;
       if (weights_[weight].persists || soon || passed || last) continue;
       if (where_[weight] != Where::kHere) continue;
-      where_[weight] = Where::kAway;
-      live_ -= weights_[weight].elements;
-      Drop(tensor_[weight]);
+      Drop(use.weight);
     }
-    ends_.push_back(static_cast<uint32_t>(events_.size()));
   }
 
   const int64_t ranks_;
   const std::vector<Weight>& weights_;
   const std::vector<Visit>& order_;
+  const bool known_;
+  bool when_read_ = false;
   std::vector<Where> where_;
   std::vector<size_t> call_;     // of each weight, the last that asked for it
   std::vector<int32_t> tensor_;  // of each weight
@@ -282,27 +324,66 @@ void SetFlats(const Job& job, const Program& program, const Network& network,
       std::max(before, turns.back().flat_bytes - program.waiting_gradient_bytes);
 }
 
+HeadUse UseOfHead(const Job& job, bool known) {
+  if (job.loss != LossImplementation::kTiledLogProbs) return HeadUse::kCalled;
+  return known ? HeadUse::kRead : HeadUse::kFirstRead;
+}
+
+// The turns of one micro-batch, whose events come behind those that `gathers` has.
+std::vector<GatherTurn> Play(const Job& job, const Network& network,
+                             const std::vector<Visit>& order, bool known, Gathers& gathers) {
+  Coordinator coordinator(job, network, order, known);
+  coordinator.Run();
+  std::vector<GatherTurn> turns = TurnsOf(coordinator, order);
+  const auto before = static_cast<uint32_t>(gathers.events.size());
+  for (GatherTurn& turn : turns) {
+    turn.begin += before;
+    turn.peak += before;
+    turn.end += before;
+  }
+  const std::vector<GatherEvent>& events = coordinator.events();
+  gathers.events.insert(gathers.events.end(), events.begin(), events.end());
+  gathers.tensor_count = std::max(gathers.tensor_count, coordinator.tensor_count());
+  return turns;
+}
+
+// Forward and backward, by block.
+std::pair<GatherTurns, GatherTurns> Halves(const std::vector<GatherTurn>& turns) {
+  const auto half = turns.begin() + static_cast<std::ptrdiff_t>(turns.size() / 2);
+  return {GatherTurns(turns.begin(), half),
+          GatherTurns(turns.rbegin(), std::make_reverse_iterator(half))};
+}
+
 }  // namespace
 
 Gathers Coordinate(const Job& job, const Program& program) {
-  const Network network = ReadNetwork(program, job.model->layer_count);
-  const std::vector<Visit> order = OrderOf(program, network);
-  Coordinator coordinator(job, network, order);
-  coordinator.Run();
-  std::vector<GatherTurn> turns = TurnsOf(coordinator, order);
-  SetFlats(job, program, network, order, turns);
-  const auto half = turns.begin() + static_cast<std::ptrdiff_t>(network.blocks.size());
+  const Network network = ReadNetwork(program.blocks, job.model->layer_count);
   Gathers gathers;
-  gathers.events = coordinator.events();
-  gathers.tensor_count = coordinator.tensor_count();
   if (job.overlap_communication) {
     gathers.flat_stream = Stream::kReduceScatter;
   } else {  // deepspeed/runtime/zero/parameter_offload.py, __allgather_stream
     gathers.stream = Stream::kCompute;
   }
-  gathers.forward.assign(turns.begin(), half);
-  gathers.backward.assign(half, turns.end());
-  std::reverse(gathers.backward.begin(), gathers.backward.end());
+  const auto play = [&](bool known) {
+    const std::vector<Visit> order = OrderOf(program.blocks, network, UseOfHead(job, known));
+    std::vector<GatherTurn> turns = Play(job, network, order, known, gathers);
+    SetFlats(job, program, network, order, turns);
+    return Halves(turns);
+  };
+  std::tie(gathers.forward, gathers.backward) = play(true);
+  std::tie(gathers.first_forward, gathers.first_backward) = play(false);
+  return gathers;
+}
+
+Gathers CoordinateReference(const Job& job, const Program& program) {
+  const Network network = ReadNetwork(program.reference, job.model->layer_count);
+  Gathers gathers;
+  gathers.stream = job.overlap_communication ? Stream::kReferenceGather : Stream::kCompute;
+  const auto play = [&](bool known) {
+    return Play(job, network, ForwardOrderOf(network, UseOfHead(job, known)), known, gathers);
+  };
+  gathers.forward = play(true);
+  gathers.first_forward = play(false);
   return gathers;
 }
 

@@ -9,10 +9,15 @@
 namespace plimsoll {
 
 // Returns what is gathered and let go in a micro-batch once the order is known, which is from the
-// second on; until then it is less. A block's modules are what its ops read, in their order.
+// second on, and in the first. A block's modules are what its ops read, in their order.
 // Source: deepspeed/runtime/zero/partitioned_param_coordinator.py, fetch_sub_module,
 // release_sub_module; partition_parameters.py, all_gather_coalesced.
 Gathers Coordinate(const Job& job, const Program& program);
+
+// The same of the reference, whose engine has a coordinator of its own: forward alone.
+//
+// Requires: the program has a reference
+Gathers CoordinateReference(const Job& job, const Program& program);
 
 }  // namespace plimsoll
 

@@ -15,24 +15,24 @@ uint8_t Whole(const Block& block, uint8_t id) {
   return block.parameters[id].packed() ? block.parameters[id].packed_into : id;
 }
 
-const Block& LayerAt(const Program& program, int64_t layer) {
-  return *std::find_if(program.blocks.begin(), program.blocks.end(), [layer](const Block& block) {
+const Block& LayerAt(const std::pmr::vector<Block>& blocks, int64_t layer) {
+  return *std::find_if(blocks.begin(), blocks.end(), [layer](const Block& block) {
     return block.kind == BlockKind::kLayer && block.layers.Has(layer);
   });
 }
 
 class NetworkReader {
  public:
-  explicit NetworkReader(const Program& program) : program_(program) {}
+  explicit NetworkReader(const std::pmr::vector<Block>& blocks) : blocks_(blocks) {}
 
   Network Read(int64_t layer_count) && {
-    for (const Block& block : program_.blocks) {
+    for (const Block& block : blocks_) {
       if (block.kind == BlockKind::kEmbedding) Append(block, 0);
     }
     for (int64_t layer = 0; layer < layer_count; ++layer) {
-      Append(LayerAt(program_, layer), static_cast<size_t>(layer) + 1);
+      Append(LayerAt(blocks_, layer), static_cast<size_t>(layer) + 1);
     }
-    for (const Block& block : program_.blocks) {
+    for (const Block& block : blocks_) {
       if (block.kind == BlockKind::kHead) Append(block, static_cast<size_t>(layer_count) + 1);
     }
     return std::move(network_);
@@ -53,6 +53,7 @@ class NetworkReader {
         const absl::string_view name = ModuleOf(block.parameters[id].name);
         if (modules.empty() || name != last) modules.emplace_back();
         modules.back().weights.push_back(numbers[id]);
+        modules.back().head = name == "head";
         modules.back().gates = name == "mlp.gate";
         modules.back().normalizes = name == "attention.norm" || name == "mlp.norm";
         last = name;
@@ -79,7 +80,7 @@ class NetworkReader {
     return number;
   }
 
-  const Program& program_;
+  const std::pmr::vector<Block>& blocks_;
   Network network_;
   int32_t table_ = -1;  // the first, which a head may share
 };
@@ -90,14 +91,30 @@ class NetworkReader {
 // Source: deepspeed/runtime/zero/parameter_offload.py, _register_deepspeed_module (all modules).
 class Order {
  public:
-  explicit Order(const Network& network) : network_(network) {}
+  Order(const Network& network, HeadUse head) : network_(network), head_(head) {
+    // Of each module forward and backward, and about five around those of a layer.
+    visits_.reserve(2 * network.weights.size() + 10 * network.blocks.size());
+  }
+
+  void Forward() {
+    for (size_t block = 0; block < network_.blocks.size(); ++block) {
+      Forward(block, static_cast<uint32_t>(block));
+    }
+  }
+
+  // No backward needs what the model has.
+  void EndForward() {
+    const auto turn = static_cast<uint32_t>(network_.blocks.size()) - 1;
+    if (head_ == HeadUse::kRead) visits_.push_back({.module = HeadWeights(), .turn = turn});
+  }
 
   void Forward(size_t block, uint32_t turn) {
     const auto& modules = network_.blocks[block];
-    if (block == 0) Around(2, turn, false);
+    if (block == 0) Model(turn, false);
     if (IsLayer(block)) Around(1, turn, false);
     for (const Module& module : modules) {
-      visits_.push_back({module.weights, turn, false});
+      const bool reads = module.head && head_ != HeadUse::kCalled;
+      visits_.push_back({.module = module.weights, .turn = turn, .reads = reads});
       if (module.normalizes || module.gates) Around(1, turn, false);
     }
     if (block == 0) Around(1, turn, false);
@@ -106,14 +123,17 @@ class Order {
   void Backward(size_t block, uint32_t turn) {
     const auto& modules = network_.blocks[block];
     const bool head = block + 1 == network_.blocks.size();
-    if (head || IsLayer(block)) Around(1, turn, true);
+    if (head) Model(turn, true);
+    if (IsLayer(block)) Around(1, turn, true);
     size_t end = modules.size();
     while (end > 0) {  // what runs behind a norm is one module
       size_t begin = end - 1;
       while (begin > 0 && !modules[begin].normalizes) --begin;
       if (IsLayer(block)) Around(1, turn, true);
       for (; end > begin; --end) {
-        visits_.push_back({modules[end - 1].weights, turn, true});
+        const Module& module = modules[end - 1];
+        const bool called = !module.head || head_ == HeadUse::kCalled;
+        if (called) visits_.push_back({module.weights, turn, true});
         if (head && end == modules.size()) Around(1, turn, true);
       }
     }
@@ -127,28 +147,54 @@ class Order {
     visits_.insert(visits_.end(), count, Visit{{}, turn, backward});
   }
 
+  // The model, and forward the one around its layers: the head's weights are the model's own once
+  // they have been read.
+  void Model(uint32_t turn, bool backward) {
+    const bool own = head_ == HeadUse::kRead || (backward && head_ == HeadUse::kFirstRead);
+    visits_.push_back({.turn = turn, .backward = backward});
+    if (own) {
+      visits_.back().module = HeadWeights();
+      visits_.back().stays = true;
+    }
+    if (!backward) Around(1, turn, false);
+  }
+
+  absl::Span<const int32_t> HeadWeights() const {
+    for (const Module& module : network_.blocks.back()) {
+      if (module.head) return module.weights;
+    }
+    return {};
+  }
+
   const Network& network_;
+  const HeadUse head_;
   std::vector<Visit> visits_;
 };
 
 }  // namespace
 
-Network ReadNetwork(const Program& program, int64_t layer_count) {
-  return NetworkReader(program).Read(layer_count);
+Network ReadNetwork(const std::pmr::vector<Block>& blocks, int64_t layer_count) {
+  return NetworkReader(blocks).Read(layer_count);
 }
 
-std::vector<Visit> OrderOf(const Program& program, const Network& network) {
-  Order order(network);
-  const size_t blocks = network.blocks.size();
-  for (size_t block = 0; block < blocks; ++block) {
-    order.Forward(block, static_cast<uint32_t>(block));
-  }
-  auto turn = static_cast<uint32_t>(blocks);
-  size_t made = blocks - 1;  // layers from here on have run again
-  for (size_t block = blocks; block-- > 0; ++turn) {
-    const bool layer = block > 0 && block + 1 < blocks;
+std::vector<Visit> ForwardOrderOf(const Network& network, HeadUse head) {
+  Order order(network, head);
+  order.Forward();
+  order.EndForward();
+  return std::move(order).Take();
+}
+
+std::vector<Visit> OrderOf(const std::pmr::vector<Block>& blocks, const Network& network,
+                           HeadUse head) {
+  Order order(network, head);
+  order.Forward();
+  const size_t count = network.blocks.size();
+  auto turn = static_cast<uint32_t>(count);
+  size_t made = count - 1;  // layers from here on have run again
+  for (size_t block = count; block-- > 0; ++turn) {
+    const bool layer = block > 0 && block + 1 < count;
     const auto index = static_cast<int64_t>(block) - 1;
-    const int64_t unit = layer ? LayerAt(program, index).recompute_unit : 0;
+    const int64_t unit = layer ? LayerAt(blocks, index).recompute_unit : 0;
     if (unit > 0 && block < made) {
       made = static_cast<size_t>(index - index % unit) + 1;
       for (size_t again = made; again <= block; ++again) order.Forward(again, turn);

@@ -4,8 +4,10 @@
 #define PLIMSOLL_ESTIMATOR_PASSES_MODULE_ORDER_H_
 
 #include <cstdint>
+#include <memory_resource>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "estimator/program/program.h"
@@ -14,7 +16,8 @@ namespace plimsoll {
 
 // Parameters that one module has.
 struct Module {
-  std::vector<int32_t> weights;
+  absl::InlinedVector<int32_t, 6> weights;
+  bool head = false;        // makes the logits
   bool normalizes = false;  // the input of the layer's attention, or of its MLP
   bool gates = false;       // what it makes goes through the MLP's activation
 };
@@ -39,15 +42,29 @@ struct Visit {
   absl::Span<const int32_t> module{};  // its weights
   uint32_t turn = 0;
   bool backward = false;
+  bool stays = false;  // the module is around others, and has not run when they have not
+  bool reads = false;  // no module: weights that are away are gathered here, and go again
 };
+
+// How the head's weights come to be where logits are made.
+//   kCalled     its module runs
+//   kFirstRead  the loss reads them, which makes them the model's own from then on
+//   kRead       the same once they are
+// Source: deepspeed/runtime/zero/parameter_offload.py, ZeROOrderedDict; TRL's trainer/utils.py,
+// maybe_gather_lm_head_ctx.
+enum class HeadUse : uint8_t { kCalled, kFirstRead, kRead };
 
 // Returns modules, in the order in which the ops of blocks read them; weights in that order too, a
 // table that the head shares once.
-Network ReadNetwork(const Program& program, int64_t layer_count);
+Network ReadNetwork(const std::pmr::vector<Block>& blocks, int64_t layer_count);
 
 // Returns the order in which modules run. Turns are of blocks forward, then of blocks backward as
 // they come; a layer that runs again does so in its backward.
-std::vector<Visit> OrderOf(const Program& program, const Network& network);
+std::vector<Visit> OrderOf(const std::pmr::vector<Block>& blocks, const Network& network,
+                           HeadUse head = HeadUse::kCalled);
+
+// The same of a network that runs forward alone.
+std::vector<Visit> ForwardOrderOf(const Network& network, HeadUse head);
 
 // Calls `take` with each trained weight, and the turn in which its gradient is whole: at the last
 // visit that reads it.

@@ -301,7 +301,7 @@ void ApplyBf16Optimizer(const Job& job, Program& program) {
 int64_t LargestGroup(const Job& job, const Program& program, int64_t enough, int64_t ranks) {
   int64_t largest = 0;
   int64_t elements = 0;
-  for (const Weight& weight : ReadNetwork(program, job.model->layer_count).weights) {
+  for (const Weight& weight : ReadNetwork(program.blocks, job.model->layer_count).weights) {
     if (!weight.trained) continue;
     if (elements >= enough) elements = 0;
     elements = Add(elements, CeilDivide(weight.elements, ranks));
@@ -363,6 +363,9 @@ void AddSetUp(const Job& job, Program& program) {
 void ApplyDeepSpeedStage3(const Job& job, Program& program) {
   if (job.shard_group_size > 1 || job.offload_parameters) {
     program.gathers = Coordinate(job, program);
+    // Where it is the policy without its adapters it is that one's engine which gathers.
+    const bool own = job.reference == Reference::kModel;
+    if (own) program.reference_gathers = CoordinateReference(job, program);
   }
   int64_t persistent = 0;
   for (const Block& block : program.blocks) {

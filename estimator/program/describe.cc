@@ -10,7 +10,8 @@
 namespace plimsoll {
 namespace {
 
-constexpr absl::string_view kStreams[] = {"compute", "all-gather", "reduce-scatter", "copy-in"};
+constexpr absl::string_view kStreams[] = {"compute", "all-gather", "reduce-scatter", "copy-in",
+                                          "reference's gather"};
 static_assert(std::size(kStreams) == kStreamCount, "each stream has its name");
 constexpr absl::string_view kCollectives[] = {"gathers", "reduce-scatters", "all-reduces",
                                               "exchanges", "passes around"};

@@ -351,11 +351,12 @@ int64_t PackedElements(const Block& block, size_t parameter);
 // Puts an op before the one that is at `index`.
 void InsertOp(Block& block, size_t index, const Op& op);
 
-// Weights of other ranks that come and go as blocks run, in the stream of gathers: tensors by
-// number, and what becomes of each in turn.
+// Weights of other ranks that come and go as blocks run, in the stream of gathers but for those
+// that are asked for as a product reads them: tensors by number, and what becomes of each in turn.
 struct GatherEvent {
   int32_t tensor = 0;
   int64_t bytes = 0;  // 0: it goes
+  bool when_read = false;
 };
 
 // Of one pass over a block: events [begin, peak) before it runs, when there are `bytes`, the most
@@ -378,20 +379,38 @@ struct GatherTurn {
   uint32_t end = 0;
 };
 
-// A micro-batch's, of a stage that has the whole model. Turns are those of the embedding, of each
-// layer and of the head.
+// A pass over the blocks of a stage that has the whole model: turns are those of the embedding, of
+// each layer and of the head.
+using GatherTurns = std::vector<GatherTurn>;
+
+// A micro-batch's, of later ones and, in the timeline, of a job's first, where that gathers less.
 struct Gathers {
   std::vector<GatherEvent> events;
-  std::vector<GatherTurn> forward;
-  std::vector<GatherTurn> backward;
+  GatherTurns forward;
+  GatherTurns backward;
+  GatherTurns first_forward;
+  GatherTurns first_backward;
   int32_t tensor_count = 0;
   Stream stream = Stream::kAllGather;  // of what is gathered
   Stream flat_stream = Stream::kCompute;
   bool sends_once = false;  // gradients go with a step's last micro-batch alone
 
   bool Any() const { return !forward.empty(); }
+  // Of a later micro-batch.
+  uint32_t EventCount() const {
+    if (!Any()) return 0;
+    return backward.empty() ? forward.back().end : backward.front().end;
+  }
   const GatherTurn& At(BlockKind kind, int32_t layer, bool is_backward) const {
-    const auto& turns = is_backward ? backward : forward;
+    return TurnOf(is_backward ? backward : forward, kind, layer);
+  }
+  const GatherTurn& FirstAt(BlockKind kind, int32_t layer, bool is_backward) const {
+    if (first_forward.empty()) return At(kind, layer, is_backward);
+    return TurnOf(is_backward ? first_backward : first_forward, kind, layer);
+  }
+
+ private:
+  static const GatherTurn& TurnOf(const GatherTurns& turns, BlockKind kind, int32_t layer) {
     if (kind == BlockKind::kEmbedding) return turns.front();
     return kind == BlockKind::kHead ? turns.back() : turns[static_cast<size_t>(layer) + 1];
   }
@@ -569,6 +588,7 @@ struct Program {
   std::vector<State> host_states;  // in the host's memory, not the GPU's
   int64_t uneven_bytes = 0;        // what some rank has beyond the one that is planned
   Gathers gathers;                 // where weights, or gradients, are not sent block by block
+  Gathers reference_gathers;       // of `reference`, forward alone
   std::pmr::vector<Stage> stages;  // none yet: one stage has it all
   Outside outside;
   // What becomes of the gradient of a weight in backward of one block, and

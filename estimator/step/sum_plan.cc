@@ -39,14 +39,16 @@ bool KeepsInput(const Block& block) {
 Parts::Parts(const Program& of, const BlockRuns& with, std::pmr::memory_resource* memory)
     : program(of), runs(with), sums(memory), grown(memory) {
   sums.reserve(program.blocks.size());
+  bool copies_in = false;
   for (const Block& block : program.blocks) {
     sums.push_back(SumBlock(block, program.row_shards));
     reduces = reduces || block.reduce_bytes > 0;
     for (const BlockBuffer& buffer : block.buffers) {
       looks_ahead = looks_ahead || buffer.of_next;
-      if (buffer.input_stream == Stream::kCopyIn) stream_count = kStreamCount;
+      copies_in = copies_in || buffer.input_stream == Stream::kCopyIn;
     }
   }
+  stream_count += (copies_in ? 1 : 0) + (program.reference_gathers.Any() ? 1 : 0);
   flattens = Flattens(program);
   casts_flat = CastsFlat(program);
   for (const State& state : program.states) {
@@ -252,6 +254,7 @@ void PlanSum::GrowAll(const Standing& at, Sum& sum) const {
   if (at.backward) GrowGrown(at, sum);
   if (at.reduced != nullptr) sum.Grow(Role::kCommunication, at.reduced->reduce_bytes);
   sum.Grow(Role::kCommunication, Add(at.lingering_bytes, Add(at.ahead_bytes, at.flat_bytes)));
+  sum.Grow(Role::kCommunication, at.of_reference_bytes);
   sum.Grow(Role::kGradient, Add(at.gradient_bytes, Add(at.sent_bytes, at.waiting_bytes)));
   sum.Grow(Role::kGradient, at.added_bytes);
   sum.Shrink(Role::kWeight, at.gone_bytes);
@@ -272,6 +275,7 @@ OtherStreams PlanSum::OthersAt(const Standing& at) const {
   others.Grow(Stream::kAllGather, at.lingering_bytes);
   others.Grow(parts_.program.gathers.stream, at.ahead_bytes);
   others.Grow(parts_.program.gathers.flat_stream, at.flat_bytes);
+  others.Grow(parts_.program.reference_gathers.stream, at.of_reference_bytes);
   if (at.reduced != nullptr) others.Grow(reduces, at.reduced->reduce_bytes);
   const bool sends = at.counted == Counted::kReduced || at.counted == Counted::kGrown;
   if (sends && at.reduced != nullptr && reduces == Stream::kReduceScatter) {
@@ -319,10 +323,14 @@ void PlanSum::ConsiderHole(const Block& block) {
 
 // What is there before a block runs, or behind it.
 void PlanSum::GatherAhead(const StageBlock& at, bool before) {
-  const Gathers& gathers = parts_.program.gathers;
-  if (!gathers.Any() || at.reference) return;
+  const Gathers& gathers = at.reference ? parts_.program.reference_gathers : parts_.program.gathers;
+  if (!gathers.Any()) return;
   const BlockKind kind = BlockOf(RunOf(parts_.program, at)).kind;
   const GatherTurn& turn = gathers.At(kind, at.layer, now_.backward);
+  if (at.reference) {
+    now_.of_reference_bytes = before ? turn.bytes : turn.rest;
+    return;
+  }
   now_.ahead_bytes = before ? turn.bytes : turn.rest;
   now_.flat_bytes = before ? turn.flat_bytes : turn.flat_behind_bytes;
   now_.gradient_bytes = before ? 0 : turn.gradient_bytes;

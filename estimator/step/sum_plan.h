@@ -36,16 +36,17 @@ struct Total {
 struct Parts {
   const Program& program;
   const BlockRuns& runs;
-  std::pmr::vector<BlockSums> sums;         // of one of each block
-  std::pmr::vector<const State*> grown;     // gradients made layer by layer
-  bool reduces = false;                     // gradients are copied for their way to other ranks
-  bool looks_ahead = false;                 // backward the next block's weights are on their way
-  int64_t stream_count = kStreamCount - 1;  // that it has a pool for
-  int64_t tied_gradient_bytes = 0;          // of the embedding's table, as the head makes it
-  int64_t idle_gradient_bytes = 0;          // of what is tied to the head for nothing: not made
-  int64_t until_reduced_bytes = 0;          // of states that go before the embedding's are sent
-  bool flattens = false;                    // gradients of a block become one tensor
-  bool casts_flat = false;                  // which is cast, and stays
+  std::pmr::vector<BlockSums> sums;      // of one of each block
+  std::pmr::vector<const State*> grown;  // gradients made layer by layer
+  bool reduces = false;                  // gradients are copied for their way to other ranks
+  bool looks_ahead = false;              // backward the next block's weights are on their way
+  int64_t stream_count =
+      3;  // that it has a pool for: those that compute, gather and reduce, at least
+  int64_t tied_gradient_bytes = 0;  // of the embedding's table, as the head makes it
+  int64_t idle_gradient_bytes = 0;  // of what is tied to the head for nothing: not made
+  int64_t until_reduced_bytes = 0;  // of states that go before the embedding's are sent
+  bool flattens = false;            // gradients of a block become one tensor
+  bool casts_flat = false;          // which is cast, and stays
 
   // All outlive the parts.
   Parts(const Program& of, const BlockRuns& with, std::pmr::memory_resource* memory);
@@ -122,12 +123,13 @@ struct Standing {
   bool backward = false;
   bool later = false;  // an earlier micro-batch left gradients
   Counted counted = Counted::kNothing;
-  size_t run = 0;               // of the block at work
-  bool closes = true;           // it is the last of its unit
-  size_t gathered = 0;          // of its buffers so many are there
-  GatherSize behind{};          // backward, of the block that runs next
-  int64_t lingering_bytes = 0;  // of the block before, until a buffer of this one is there
-  int64_t ahead_bytes = 0;      // of Program::gathers, and what is flattened beside them
+  size_t run = 0;                  // of the block at work
+  bool closes = true;              // it is the last of its unit
+  size_t gathered = 0;             // of its buffers so many are there
+  GatherSize behind{};             // backward, of the block that runs next
+  int64_t lingering_bytes = 0;     // of the block before, until a buffer of this one is there
+  int64_t ahead_bytes = 0;         // of Program::gathers, and what is flattened beside them
+  int64_t of_reference_bytes = 0;  // of Program::reference_gathers
   int64_t flat_bytes = 0;
   int64_t gradient_bytes = 0;  // beside it
   int64_t sent_bytes = 0;      // of gradients that were sent, what is kept until backward is over

@@ -97,7 +97,11 @@ class Unroller {
   int32_t Flatten(int64_t bytes);
   int32_t Keep(absl::string_view name, int64_t bytes, Stream stream = Stream::kCompute);
   void SendGradients(const GatherTurn& turn);
-  void PlayGathers(uint32_t begin, uint32_t end);
+  const Gathers& GathersOf(const StageBlock& at) const {
+    return at.reference ? program_.reference_gathers : program_.gathers;
+  }
+  const GatherTurn& GatherTurnAt(const StageBlock& at) const;
+  void PlayGathers(const StageBlock& at, uint32_t begin, uint32_t end);
   void ForwardBlock(const Slot& slot, const StageBlock& at);
   void Send();
   void Again(const Slot& slot, const StageBlock& at);
@@ -145,15 +149,16 @@ class Unroller {
   int32_t named_ = kNoStorage;      // what the embedding gave, until the head runs
   int32_t lingering_ = kNoStorage;  // of the block before, until a buffer of this one is there
   int32_t next_lingering_ = kNoStorage;
-  std::vector<int32_t> gathered_;  // of program_.gathers, by tensor
-  std::vector<int32_t> sent_;      // what is kept of gradients until backward is over
-  int32_t waiting_ = kNoStorage;   // the head's gradient of a shared table
-  int32_t reduced_ = kNoStorage;   // gradients on their way to other ranks
-  std::vector<int32_t> made_;      // by the block whose gradients are sent, and its group
-  std::vector<int32_t> added_;     // of the group, elsewhere: to earlier ones, to the host's
-  int32_t flat_ = kNoStorage;      // what they are cast from, until they grow
-  int64_t flat_rest_bytes_ = 0;    // of it, but for a table that the head has too
-  bool grows_ = false;             // whether backward makes gradients that do not exist yet
+  // By tensor: of program_.gathers, and of program_.reference_gathers.
+  std::array<std::vector<int32_t>, 2> gathered_;
+  std::vector<int32_t> sent_;     // what is kept of gradients until backward is over
+  int32_t waiting_ = kNoStorage;  // the head's gradient of a shared table
+  int32_t reduced_ = kNoStorage;  // gradients on their way to other ranks
+  std::vector<int32_t> made_;     // by the block whose gradients are sent, and its group
+  std::vector<int32_t> added_;    // of the group, elsewhere: to earlier ones, to the host's
+  int32_t flat_ = kNoStorage;     // what they are cast from, until they grow
+  int64_t flat_rest_bytes_ = 0;   // of it, but for a table that the head has too
+  bool grows_ = false;            // whether backward makes gradients that do not exist yet
   std::array<bool, kPhaseCount> tuned_{};
   int32_t micro_batch_ = 0;
   int step_ = 0;
@@ -264,9 +269,9 @@ int32_t Unroller::Keep(absl::string_view name, int64_t bytes, Stream stream) {
 
 void Unroller::BeginBuffers(const StageBlock& at) {
   const Block& block = BlockAt(at);
-  if (program_.gathers.Any() && !at.reference) {
-    const GatherTurn& turn = program_.gathers.At(block.kind, at.layer, backward_);
-    PlayGathers(turn.begin, turn.peak);
+  if (GathersOf(at).Any()) {
+    const GatherTurn& turn = GatherTurnAt(at);
+    PlayGathers(at, turn.begin, turn.peak);
     buffers_.push_back(Flatten(turn.flat_bytes));
   }
   const GatherSize behind = backward_ ? GatheredBehind(program_, at) : GatherSize{};
@@ -313,20 +318,29 @@ void Unroller::EndBuffers(const StageBlock& at) {
   for (const int32_t id : buffers_) writer_.Release(id);
   buffers_.clear();
   writer_.Release(std::exchange(lingering_, std::exchange(next_lingering_, kNoStorage)));
-  if (!program_.gathers.Any() || at.reference) return;
-  const GatherTurn& turn = program_.gathers.At(BlockAt(at).kind, at.layer, backward_);
-  PlayGathers(turn.peak, turn.end);
+  if (!GathersOf(at).Any()) return;
+  const GatherTurn& turn = GatherTurnAt(at);
+  PlayGathers(at, turn.peak, turn.end);
 }
 
-void Unroller::PlayGathers(uint32_t begin, uint32_t end) {
-  gathered_.resize(static_cast<size_t>(program_.gathers.tensor_count), kNoStorage);
+const GatherTurn& Unroller::GatherTurnAt(const StageBlock& at) const {
+  const BlockKind kind = BlockAt(at).kind;
+  const bool first = step_ == 0 && micro_batch_ == 0;
+  const Gathers& gathers = GathersOf(at);
+  return first ? gathers.FirstAt(kind, at.layer, backward_) : gathers.At(kind, at.layer, backward_);
+}
+
+void Unroller::PlayGathers(const StageBlock& at, uint32_t begin, uint32_t end) {
+  const Gathers& gathers = GathersOf(at);
+  std::vector<int32_t>& gathered = gathered_[at.reference ? 1 : 0];
+  gathered.resize(static_cast<size_t>(gathers.tensor_count), kNoStorage);
   for (uint32_t i = begin; i < end; ++i) {
-    const GatherEvent& event = program_.gathers.events[i];
-    int32_t& storage = gathered_[static_cast<size_t>(event.tensor)];
+    const GatherEvent& event = gathers.events[i];
+    int32_t& storage = gathered[static_cast<size_t>(event.tensor)];
     writer_.Release(std::exchange(storage, kNoStorage));
     if (event.bytes == 0) continue;
     storage = writer_.Birth({.bytes = event.bytes,
-                             .stream = program_.gathers.stream,
+                             .stream = event.when_read ? Stream::kCompute : gathers.stream,
                              .role = Role::kCommunication,
                              .name = "gathered.weights",
                              .micro_batch = micro_batch_});
@@ -627,7 +641,9 @@ void Unroller::Backward(const Turn& turn) {
   writer_.Release(carried_);  // sent, where it is not the embedding's
   writer_.Release(std::exchange(pair_->sent, kNoStorage));
   EndReduce();
-  for (int32_t& id : gathered_) writer_.Release(std::exchange(id, kNoStorage));
+  for (std::vector<int32_t>& gathered : gathered_) {
+    for (int32_t& id : gathered) writer_.Release(std::exchange(id, kNoStorage));
+  }
   for (const int32_t id : sent_) writer_.Release(id);
   sent_.clear();
   states_.EndBackward(chunk_);

@@ -96,11 +96,12 @@ TEST(CoordinatorTest, ASmallModelStays) {
   EXPECT_EQ(program.gathers.forward.back().rest, bytes);
 }
 
-// Events tell what turns say: each tensor is made once and let go once at most.
-void CheckEvents(const Gathers& gathers) {
+// Events from `at` on, which then is their end, tell what turns say: each tensor is made once and
+// let go once at most.
+void CheckEvents(const Gathers& gathers, const GatherTurns& forward, const GatherTurns& backward,
+                 uint32_t& at) {
   std::vector<int64_t> bytes(static_cast<size_t>(gathers.tensor_count), -1);
   int64_t live = 0;
-  uint32_t at = 0;
   const auto play = [&](uint32_t end) {
     for (; at < end; ++at) {
       const GatherEvent& event = gathers.events[at];
@@ -111,8 +112,8 @@ void CheckEvents(const Gathers& gathers) {
       of = event.bytes;
     }
   };
-  std::vector<GatherTurn> turns = gathers.forward;
-  turns.insert(turns.end(), gathers.backward.rbegin(), gathers.backward.rend());
+  GatherTurns turns = forward;
+  turns.insert(turns.end(), backward.rbegin(), backward.rend());
   for (const GatherTurn& turn : turns) {
     ASSERT_EQ(turn.begin, at);
     ASSERT_LE(turn.begin, turn.peak);
@@ -123,7 +124,19 @@ void CheckEvents(const Gathers& gathers) {
     ASSERT_EQ(live, turn.rest);
     ASSERT_LE(turn.rest, turn.bytes);
   }
+}
+
+// A job's first micro-batch asks for nothing ahead, and so has no more than later ones have.
+void CheckMicroBatches(const Gathers& gathers) {
+  uint32_t at = 0;
+  CheckEvents(gathers, gathers.forward, gathers.backward, at);
+  ASSERT_EQ(at, gathers.EventCount());
+  CheckEvents(gathers, gathers.first_forward, gathers.first_backward, at);
   ASSERT_EQ(at, gathers.events.size());
+  for (size_t i = 0; i < gathers.forward.size(); ++i) {
+    ASSERT_LE(gathers.first_forward[i].bytes, gathers.forward[i].bytes) << i;
+    ASSERT_LE(gathers.first_backward[i].bytes, gathers.backward[i].bytes) << i;
+  }
 }
 
 // What a block reads is there while it runs, or is too small ever to go.
@@ -154,10 +167,49 @@ TEST(CoordinatorTest, EventsAddUpOverRandomJobs) {
     const Program program = ProgramOf(spec);
     if (!program.gathers.Any()) continue;
     ++checked;
-    CheckEvents(program.gathers);
+    CheckMicroBatches(program.gathers);
     CheckTurns(program);
   }
   EXPECT_GT(checked, 50);
+}
+
+// Until the order of modules is known each is gathered as it runs and goes behind it: of a layer
+// its largest product's. TRL reads the head's weights without running it.
+TEST(CoordinatorTest, TheFirstMicroBatchAsksForNothingAhead) {
+  JobSpec job = Llama1B();
+  const Gathers own = GathersOf(job);
+  const int64_t table = 2 * int64_t{128256} * 2048;
+  EXPECT_EQ(own.first_forward[0].rest, 0);
+  EXPECT_EQ(own.first_forward[1].bytes, 2 * int64_t{2048} * 8192);
+  EXPECT_EQ(own.first_forward.back().bytes, table);
+  const auto read = [](const GatherEvent& event) { return event.when_read; };
+  EXPECT_EQ(std::count_if(own.events.begin(), own.events.end(), read), 0);
+  job.runtime.trainer = "trl";
+  const Gathers trl = GathersOf(job);
+  const auto apart = std::find_if(trl.events.begin(), trl.events.end(), read);
+  ASSERT_NE(apart, trl.events.end());
+  EXPECT_EQ(apart->bytes, table);
+  EXPECT_EQ(apart - trl.events.begin(), trl.first_forward.back().begin);
+}
+
+// A reference's engine gathers beside the policy's, forward alone, and keeps none of it. It runs as
+// the policy without adapters on that one's engine.
+TEST(CoordinatorTest, AReferenceGathersApart) {
+  JobSpec job = Llama1B();
+  job.runtime.trainer = "trl";
+  job.training.preference.method = "dpo";
+  Program program = ProgramAfter(Valid(job), PassId::kZero);
+  const Gathers& own = program.reference_gathers;
+  EXPECT_EQ(own.stream, Stream::kReferenceGather);
+  EXPECT_TRUE(own.backward.empty());
+  EXPECT_EQ(own.forward.size(), program.gathers.forward.size());
+  for (const GatherTurns* turns : {&own.forward, &own.first_forward}) {
+    EXPECT_GE(turns->back().bytes, 2 * int64_t{128256} * 2048);
+    EXPECT_EQ(turns->back().rest, 0);
+  }
+  job.training.adapter.method = "lora";
+  job.training.adapter.rank = 8;
+  EXPECT_FALSE(ProgramAfter(Valid(job), PassId::kZero).reference_gathers.Any());
 }
 
 // Gradients that find no room in the bucket send what is in it first; of frozen weights there are

@@ -2,8 +2,10 @@
 #include "estimator/passes/module_order.h"
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "estimator/catalog/model.h"
 #include "gtest/gtest.h"
 #include "tests/testing/jobs.h"
@@ -20,7 +22,7 @@ JobSpec Job() { return With(SmallJob(), "deepspeed", "bf16-mixed"); }
 // Table, nine weights in each layer, last norm, head; a shared table once.
 TEST(ModuleOrderTest, HasEachWeightOnceInTheModelsOrder) {
   JobSpec job = Job();
-  const Network apart = ReadNetwork(ProgramFor(job), kLayers);
+  const Network apart = ReadNetwork(ProgramFor(job).blocks, kLayers);
   ASSERT_EQ(apart.weights.size(), 1u + 9 * kLayers + 2);
   EXPECT_EQ(apart.blocks.size(), static_cast<size_t>(kLayers) + 2);
   EXPECT_EQ(apart.weights.front().elements, 256 * 64);
@@ -33,9 +35,9 @@ TEST(ModuleOrderTest, HasEachWeightOnceInTheModelsOrder) {
   }
   EXPECT_EQ(elements, CountParameters(*Valid(job)->model));
   Shape(job).tied_embeddings = true;
-  const Network shared = ReadNetwork(ProgramFor(job), kLayers);
+  const Network shared = ReadNetwork(ProgramFor(job).blocks, kLayers);
   EXPECT_EQ(shared.weights.size(), apart.weights.size() - 1);
-  EXPECT_EQ(shared.blocks.back().back().weights, std::vector<int32_t>{0}) << "the head reads it";
+  EXPECT_EQ(shared.blocks.back().back().weights.front(), 0) << "the head reads it";
 }
 
 int64_t VisitsOf(const std::vector<Visit>& order, int32_t weight, bool backward) {
@@ -51,8 +53,8 @@ TEST(ModuleOrderTest, LayersThatRunAgainAreMetAgain) {
     JobSpec job = Job();
     job.training.recompute.mode = mode;
     const Program program = ProgramAfter(Valid(job), PassId::kRecompute);
-    const Network network = ReadNetwork(program, kLayers);
-    const std::vector<Visit> order = OrderOf(program, network);
+    const Network network = ReadNetwork(program.blocks, kLayers);
+    const std::vector<Visit> order = OrderOf(program.blocks, network);
     const bool again = job.training.recompute.mode == "full";
     EXPECT_EQ(VisitsOf(order, 0, false), 1) << mode;
     EXPECT_EQ(VisitsOf(order, 3, false), again ? 2 : 1) << mode;
@@ -65,11 +67,35 @@ TEST(ModuleOrderTest, LayersThatRunAgainAreMetAgain) {
   }
 }
 
+// A head whose weights the loss reads runs no module: they are the model's, which is around all
+// others, backward at first and then forward too; what runs forward alone lets them go at its end.
+TEST(ModuleOrderTest, AHeadThatIsReadIsTheModels) {
+  const Program program = ProgramFor(Job());
+  const Network network = ReadNetwork(program.blocks, kLayers);
+  const int32_t head = network.blocks.back().back().weights.front();
+  ASSERT_TRUE(network.blocks.back().back().head);
+  const auto words = [head](const std::vector<Visit>& order) {
+    std::string text;
+    for (const Visit& visit : order) {
+      if (std::find(visit.module.begin(), visit.module.end(), head) == visit.module.end()) continue;
+      const char* what = visit.reads ? "read" : visit.stays ? "stays" : "runs";
+      text += absl::StrCat(text.empty() ? "" : ", ", visit.turn, " ", what);
+    }
+    return text;
+  };
+  const auto order = [&](HeadUse use) { return words(OrderOf(program.blocks, network, use)); };
+  EXPECT_EQ(order(HeadUse::kCalled), "5 runs, 6 runs");
+  EXPECT_EQ(order(HeadUse::kFirstRead), "5 read, 6 stays");
+  EXPECT_EQ(order(HeadUse::kRead), "0 stays, 5 read, 6 stays");
+  EXPECT_EQ(words(ForwardOrderOf(network, HeadUse::kFirstRead)), "5 read");
+  EXPECT_EQ(words(ForwardOrderOf(network, HeadUse::kRead)), "0 stays, 5 read, 5 runs");
+}
+
 // The table of the embedding is read last of all, and the head's first in backward.
 TEST(ModuleOrderTest, GradientsComeFromTheHeadToTheTable) {
   const Program program = ProgramFor(Job());
-  const Network network = ReadNetwork(program, kLayers);
-  const std::vector<Visit> order = OrderOf(program, network);
+  const Network network = ReadNetwork(program.blocks, kLayers);
+  const std::vector<Visit> order = OrderOf(program.blocks, network);
   std::vector<size_t> turns;
   std::vector<size_t> ids;
   ForEachGradient(network, order, [&](size_t id, size_t turn) {

@@ -63,7 +63,8 @@ TEST(PlanSumTest, EndsOfLoopsAreEnough) {
   for (int i = 0; i < Rounds(2000) && !HasFailure(); ++i) {
     JobSpec spec = RandomJob(random);
     Program program = ProgramOf(spec);
-    program.gathers = Gathers();  // of the model's own layers alone, each of which is played
+    // Of the model's own layers alone, each of which is played.
+    program.gathers = program.reference_gathers = Gathers();
     const BlockRuns runs = RunBlocks(program);
     const Parts parts(program, runs, std::pmr::get_default_resource());
     for (int64_t layers = 1; layers <= 9; layers += 2) {
