@@ -41,12 +41,14 @@ FOLDS = 5
 LEAST = 30  # rows of a phantom that make a group
 PHANTOM_GAUGES = ("allocated", "reserved")
 FULL = 199  # rows, at which the second greatest is the share at a risk of 1 %
-# Rows that tell of something missing in the model, not of its spread: they make no share, but
-# count as not covered. docs/findings.md.
+# Rows that tell of something missing in the model, not of its spread, or of what another row tells:
+# they make no share, but count as not covered. docs/findings.md.
 GAPS = {
     "titan-0065": "tensor parallelism of early 2024 held 17 GiB more",
     "mcore-0546": "several optimizer instances resumed by an image of April 2026 held 0.3 GiB more",
     "mcore-0548": "the same, 0.8 GiB; gone in August",
+    "fsdpq-0003": "as much reserved at 512 tokens as at 2,048 (fsdpq-0004): what loading left",
+    "fsdpq-0016": "the figure of fsdpq-0025, printed for two GPUs",
 }
 # Shares of capacity at which jobs that ran out of memory are judged.
 CAPACITY_STEPS = (0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.08, 0.1, 0.12, 0.15, 0.2, 0.3, 0.5)
