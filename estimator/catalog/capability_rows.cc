@@ -324,6 +324,16 @@ constexpr CapabilityRow kRows[] = {
                 "NeMo RL nemo_rl/algorithms/dpo.py"),
     Lacks(kNanotron, kPreferences, "it predicts next tokens", "nanotron trainer.py"),
 
+    // A part of the model is trained.
+    Of(kDdp | kFsdp2 | kDeepSpeed, {Ability::kFrozenParts},
+       "torch/csrc/autograd/generated, should_compute_output; deepspeed runtime/zero, "
+       "_get_trainable_parameter_groups"),
+    NotModelled(kFsdp1, {Ability::kFrozenParts}, "its flat tensors mix what is frozen and trained",
+                "torch/distributed/fsdp/_flat_param.py, _validate_tensors_to_flatten"),
+    NotModelled(kMegatron, {Ability::kFrozenParts}, "its buffers were not held against real code",
+                "Megatron core/distributed/param_and_grad_buffer.py"),
+    Lacks(kNanotron, {Ability::kFrozenParts}, "it trains all weights", "nanotron trainer.py"),
+
     // The loss.
     Of(kOfModules, {Ability::kChunkedLoss, Ability::kChunkedCrossEntropy, Ability::kFusedLoss},
        "torchtitan components/loss.py; Liger-Kernel transformers/fused_linear_cross_entropy.py"),
@@ -494,6 +504,8 @@ constexpr CapabilityRow kRows[] = {
                                "torchtitan #2357, distributed/activation_checkpoint.py"))),
     Until(2026004, Under(Trainer::kTorchtitan, Lacks(kTorch, {Ability::kChunkedLoss}, "",
                                                      "torchtitan #2937, components/loss.py"))),
+    Under(Trainer::kTorchtitan,
+          Lacks(kTorch, {Ability::kFrozenParts}, "it trains all weights", "torchtitan train.py")),
     Under(Trainer::kTorchtitan, Lacks(kTorch, {Ability::kLigerKernel}, "its layers are its own",
                                       "torchtitan models/common/decoder.py")),
     Under(Trainer::kTorchtitan, Lacks(kTorch, {Ability::kFusedLoss, Ability::kTiledLogProbs},
@@ -538,6 +550,9 @@ constexpr CapabilityRow kRows[] = {
     Under(Trainer::kTorchtune,
           NotModelled(kTorch, {Ability::kDora}, "its DoRA was not held against its code",
                       "torchtune modules/peft/dora.py")),
+    Under(Trainer::kTorchtune,
+          Lacks(kTorch, {Ability::kFrozenParts}, "its recipes train all, or adapters",
+                "torchtune recipes/full_finetune_distributed.py")),
     Under(Trainer::kTorchtune, Lacks(kTorch, {Ability::kLigerKernel}, "its layers are its own",
                                      "torchtune modules/transformer.py")),
     Under(Trainer::kTorchtune, Lacks(kTorch, {Ability::kStateSpace}, "its layers have attention",
@@ -591,6 +606,8 @@ constexpr CapabilityRow kRows[] = {
                       "litgpt model.py, MultiheadLatentAttention")),
     Under(Trainer::kLitgpt,
           Lacks(kTorch, {Ability::kDora}, "its adapters are LoRA's", "litgpt lora.py")),
+    Under(Trainer::kLitgpt, Lacks(kTorch, {Ability::kFrozenParts}, "it trains all, or adapters",
+                                  "litgpt finetune/full.py")),
     Under(Trainer::kLitgpt, Lacks(kTorch, {Ability::kLigerKernel}, "its layers are its own",
                                   "litgpt model.py, Block")),
     Under(Trainer::kLitgpt, Lacks(kTorch, {Ability::kLinearAttention}, "its layers have attention",
@@ -671,6 +688,7 @@ const std::array<AbilityName, kAbilityCount> kAbilityNames = {{
     {Ability::kDpo, "training.preference.method", "dpo"},
     {Ability::kKto, "training.preference.method", "kto"},
     {Ability::kReward, "training.preference.method", "reward"},
+    {Ability::kFrozenParts, "training.trained", "set"},
     {Ability::kPlainLoss, "training.loss.implementation", "plain"},
     {Ability::kChunkedLoss, "training.loss.implementation", "chunked"},
     {Ability::kChunkedCrossEntropy, "training.loss.implementation", "chunked-cross-entropy"},

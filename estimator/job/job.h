@@ -90,6 +90,11 @@ struct PreferenceSpec {
   std::optional<std::string> method, reference;
 };
 
+struct TrainedSpec {
+  std::vector<std::string> modules;
+  std::optional<int64_t> layer_count;
+};
+
 struct LossSpec {
   std::optional<std::string> implementation;
   std::optional<int64_t> chunk_count;
@@ -107,6 +112,7 @@ struct TrainingSpec {
   AdapterSpec adapter;
   QuantizationSpec quantization;
   PreferenceSpec preference;
+  TrainedSpec trained;
 };
 
 struct ParallelismSpec {
@@ -221,6 +227,10 @@ inline constexpr AdapterTargets kLinearTargets =
     BitsOf(AdapterTarget::kLinearQkv, AdapterTarget::kLinearOutput);
 // A bit each in Adapter::trained_modules.
 enum class TrainedModule : uint8_t { kEmbedding, kHead };
+// A bit each in TrainedPart::modules.
+//   kBias  all of them
+enum class ModelPart : uint8_t { kEmbedding, kAttention, kMlp, kNorm, kBias, kHead };
+inline constexpr uint8_t kAllParts = (2u << static_cast<unsigned>(ModelPart::kHead)) - 1;
 enum class QuantizationFormat : uint8_t { kNf4, kFp4, kInt8 };
 // What a policy is compared with.
 //   kModel        a frozen model of its own
@@ -311,6 +321,14 @@ struct Adapter {
   }
 };
 
+// What of the model is trained.
+struct TrainedPart {
+  uint8_t modules = kAllParts;
+  int64_t layer_count = 0;  // of the layers the last so many
+
+  bool Has(ModelPart part) const { return (modules >> static_cast<unsigned>(part) & 1) != 0; }
+};
+
 // How the layers' frozen matrices are kept.
 struct Quantization {
   DType format = DType::kNf4;
@@ -344,7 +362,8 @@ struct Job {
   LossImplementation loss = LossImplementation::kPlain;
   int64_t loss_chunk_count = 1;
   bool resumed_from_checkpoint = false;
-  std::optional<Adapter> adapter;  // all else is frozen
+  std::optional<Adapter> adapter;      // all else is frozen
+  std::optional<TrainedPart> trained;  // all, where there is neither
   std::optional<Quantization> quantization;
   std::optional<PreferenceMethod> preference;
   std::optional<Reference> reference;  // where the method compares with one
@@ -403,6 +422,12 @@ struct Job {
   std::vector<Assumption> assumptions;
   std::vector<Warning> warnings;
 
+  bool FreezesWeights() const { return adapter.has_value() || trained.has_value(); }
+  // A table that both ends share is the embedding's.
+  bool FreezesHead() const {
+    if (!trained.has_value()) return adapter.has_value();
+    return !trained->Has(model->tied_embeddings ? ModelPart::kEmbedding : ModelPart::kHead);
+  }
   // What forward reads of an adapter's weights: the weights, or 16 bits gathered of masters.
   DType AdapterDType() const {
     return precision.master == DType::kNone ? adapter->dtype : precision.parameter;

@@ -24,6 +24,7 @@ constexpr char kOptimizer[] = "training.optimizer.name";
 constexpr char kImplementation[] = "training.optimizer.implementation";
 constexpr char kPaged[] = "training.optimizer.paged";
 constexpr char kTrainedModules[] = "training.adapter.trained_modules";
+constexpr char kTrainedParts[] = "training.trained.modules";
 constexpr char kOffload[] = "runtime.offload_parameters";
 constexpr char kOffloadOptimizer[] = "runtime.offload_optimizer";
 constexpr char kRecompute[] = "training.recompute.mode";
@@ -116,6 +117,10 @@ constexpr FieldSynonym kFieldSynonyms[] = {
     {"modules-to-save", kTrainedModules, "PEFT LoraConfig"},
     {"lora-modules-to-save", kTrainedModules, "axolotl"},
     {"additional-target", kTrainedModules, "LLaMA-Factory additional_target"},
+    {"freeze-trainable-layers", "training.trained.layer_count",
+     "LLaMA-Factory freeze_trainable_layers"},
+    {"freeze-trainable-modules", kTrainedParts, "LLaMA-Factory freeze_trainable_modules"},
+    {"trainable-parameters", kTrainedParts, "ms-swift --trainable_parameters"},
     {"qlora", kAdapter, "usual", WordReading::kRefined, "qlora", "lora"},
     {"dora", kAdapter, "usual", WordReading::kRefined, "dora", "lora"},
     {"use-dora", kAdapter, "PEFT LoraConfig.use_dora, LLaMA-Factory", WordReading::kRefined, "dora",
@@ -311,6 +316,9 @@ constexpr ValueSynonym kValueSynonyms[] = {
     {kOptimizer, "paged-ademamix-32bit", "ademamix", "Hugging Face optim", "", kPaged, "true"},
     {kOptimizer, "paged-ademamix-8bit", "ademamix-8bit", "Hugging Face optim", "", kPaged, "true"},
     {kOptimizer, "sgd-with-momentum", "sgd-momentum", "usual"},
+    {kTrainedParts, "self-attn", "attention", "LLaMA-Factory freeze_trainable_modules"},
+    {kTrainedParts, "embed-tokens", "embedding", "Hugging Face"},
+    {kTrainedParts, "lm-head", "head", "Hugging Face"},
     {kQuantization, "4", "nf4", "LLaMA-Factory quantization_bit, ms-swift quant_bits"},
     {kQuantization, "8", "int8", "LLaMA-Factory quantization_bit, ms-swift quant_bits"},
     {kComputeDType, "bfloat16", "bf16", "PyTorch"},

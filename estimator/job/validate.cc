@@ -98,6 +98,7 @@ void CheckModelled(const JobSpec& spec, const Catalog& catalog, Check& check, Jo
   if (job.model != nullptr && joins) JoinQkv(job, own);
   CheckKnobs(spec, check, job);
   if (job.adapter.has_value() && job.profile != &UnknownFramework()) CheckAdapter(spec, check, job);
+  if (job.trained.has_value() && job.profile != &UnknownFramework()) CheckTrained(spec, check, job);
   if (job.quantization.has_value()) CheckQuantization(spec.training, check, job);
   if (job.fp8.has_value() && job.capabilities.Has(Ability::kFp8Mixed)) CheckFp8(spec, check, job);
   if (job.preference.has_value() && job.profile != &UnknownFramework()) {

@@ -56,6 +56,9 @@ void CheckQuantization(const TrainingSpec& spec, Check& check, const Job& job);
 // `is_fp8`: whether the preset is fp8-mixed.
 void ReadFp8(const PrecisionSpec& spec, bool is_fp8, Check& check, Job& job);
 void CheckFp8(const JobSpec& spec, Check& check, const Job& job);
+// What of the model is trained, once its layers are known.
+void ReadTrained(const TrainedSpec& spec, Check& check, Job& job);
+void CheckTrained(const JobSpec& spec, Check& check, const Job& job);
 void ReadPreference(const PreferenceSpec& spec, Check& check, Job& job);
 void CheckPreference(const JobSpec& spec, Check& check, Job& job);
 // Linear attention of a model that is spelled out; who computes it; what stands beside it.

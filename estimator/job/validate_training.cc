@@ -717,6 +717,7 @@ void CheckTraining(const TrainingSpec& spec, Check& check, Job& job) {
   ReadQuantization(spec.quantization, check, job);
   ReadAdapterDType(spec.adapter, check, job);
   ReadPreference(spec.preference, check, job);
+  ReadTrained(spec.trained, check, job);
   CheckPrecision(spec.precision, check, job);
   CheckOptimizer(spec.optimizer, spec.precision.optimizer_state_dtype, check, job);
   job.gradient_clipping = spec.gradient_clipping.value_or(true);

@@ -99,6 +99,14 @@ inline constexpr Word<AdapterTargets> kAdapterTargets[] = {
 };
 inline constexpr Word<TrainedModule> kTrainedModules[] = {
     {"embed_tokens", TrainedModule::kEmbedding}, {"lm_head", TrainedModule::kHead}};
+inline constexpr Word<ModelPart> kModelParts[] = {
+    {"embedding", ModelPart::kEmbedding},
+    {"attention", ModelPart::kAttention},
+    {"mlp", ModelPart::kMlp},
+    {"norm", ModelPart::kNorm},
+    {"bias", ModelPart::kBias},
+    {"head", ModelPart::kHead},
+};
 inline constexpr Word<DType> kAdapterDTypes[] = {
     {"fp32", DType::kFp32}, {"fp16", DType::kFp16}, {"bf16", DType::kBf16}};
 inline constexpr Word<PreferenceMethod> kPreferenceMethods[] = {

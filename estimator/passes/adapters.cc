@@ -1,35 +1,15 @@
 #include <algorithm>
 #include <cstddef>
-#include <limits>
-#include <utility>
 #include <vector>
 
 #include "estimator/passes/adapter_ops.h"
 #include "estimator/passes/adapter_product.h"
 #include "estimator/passes/adapter_weight.h"
 #include "estimator/passes/pass.h"
+#include "estimator/passes/unread.h"
 
 namespace plimsoll {
 namespace {
-
-// What nothing trained lies behind has no gradient; what backward of frozen weights alone
-// would read is not kept.
-// Source: torch/csrc/autograd/generated, should_compute_output; tools/autograd/derivatives.yaml.
-void DropUnread(Block& block) {
-  for (Op& op : block.ops) {
-    const bool trains = std::any_of(op.parameters.begin(), op.parameters.end(),
-                                    [&block](TensorId id) { return !block.parameters[id].frozen; });
-    if (op.saves_for_weights && !trains) op.saved = op.backward_temporaries = {};
-    const bool leads = trains || op.inputs.count == 0 ||
-                       std::any_of(op.inputs.begin(), op.inputs.end(), [&block](TensorId id) {
-                         return block.tensors[id].differentiable;
-                       });
-    if (leads) continue;
-    op.saved = {};
-    op.backward_temporaries = {};
-    for (const TensorId id : op.outputs) block.tensors[id].differentiable = false;
-  }
-}
 
 // As wide as the logits, of a slice of the tokens.
 Ids AddSlices(const Job& job, Block& block, TensorId logits) {
@@ -94,52 +74,6 @@ void AddAdapters(const Job& job, Block& block) {
     i = std::max(behind, AdaptWeight(job, block, i));
   }
   if (job.profile->transformers_attention) HoldArgument(block);
-}
-
-bool Trains(const Block& block) {
-  return std::any_of(block.parameters.begin(), block.parameters.end(),
-                     [](const Parameter& parameter) { return !parameter.frozen; });
-}
-
-// The first layer that has adapters: linear attention has none where they are attention's.
-int64_t FirstTrained(const Program& program) {
-  int64_t first = std::numeric_limits<int64_t>::max();
-  for (const Block& block : program.blocks) {
-    if (block.kind == BlockKind::kLayer && Trains(block)) {
-      first = std::min(first, block.layers.First());
-    }
-  }
-  return first;
-}
-
-// Layers [begin, end) of those that are one block, as a block of their own whose input has no
-// gradient.
-void SplitLayers(Program& program, size_t layer, absl::string_view name, int64_t begin,
-                 int64_t end) {
-  Block part = program.blocks[layer];
-  part.name = name;
-  part.layers.begin = std::max(part.layers.begin, begin);
-  part.layers.end = std::min(part.layers.end, end);
-  part.tensors[part.input].differentiable = false;
-  DropUnread(part);
-  program.blocks.push_back(std::move(part));
-}
-
-// The input of the first layer with adapters has no gradient, unless it is made to have one: what
-// PEFT keeps of layers that are run again must. Layers before it keep nothing.
-// Source: peft/peft_model.py, _prepare_model_for_gradient_checkpointing; transformers
-// modeling_utils.py, enable_input_require_grads. torchtune has no such thing:
-// training/activations.py.
-void SplitFirstLayers(Program& program, size_t count) {
-  const int64_t trained = FirstTrained(program);
-  for (size_t i = 0; i < count; ++i) {
-    if (program.blocks[i].kind != BlockKind::kLayer) continue;
-    const LayerSet layers = program.blocks[i].layers;
-    if (layers.CountOf(trained) > 0) SplitLayers(program, i, "frozen layer", 0, trained);
-    if (layers.Has(trained)) SplitLayers(program, i, "first layer", trained, trained + 1);
-    const int64_t begin = layers.Has(trained) ? trained + 1 : trained;
-    program.blocks[i].layers.begin = std::max(layers.begin, begin);
-  }
 }
 
 // The gradient that an op makes of its whole table.
@@ -223,10 +157,14 @@ Program ApplyAdapters(const ValidJob& job, Program program) {
     for (Parameter& parameter : block.parameters) parameter.frozen = true;
     if (block.kind == BlockKind::kLayer) AddAdapters(*job, block);
     if (block.kind == BlockKind::kHead) AdaptHead(*job, block);
-    DropUnread(block);
+    DropUnread(*job, block);
     if (block.kind == BlockKind::kEmbedding) AdaptEmbedding(*job, block);
   }
-  if (!ReachesEmbedding(*job)) SplitFirstLayers(program, count);
+  // Unless the first layer's input is made to have a gradient: what PEFT keeps of layers that are
+  // run again must. Source: peft/peft_model.py, _prepare_model_for_gradient_checkpointing;
+  // transformers modeling_utils.py, enable_input_require_grads. torchtune has no such thing:
+  // training/activations.py.
+  if (!ReachesEmbedding(*job)) SplitFirstLayers(*job, program, count);
   return program;
 }
 

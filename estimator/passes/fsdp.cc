@@ -64,7 +64,9 @@ void ShardStates(const Job& job, Program& program) {
     if (state.of == Selection::kQuantized && (state.block_size > 1 || rows)) continue;
     Shard(state, job.shard_group_size);
     state.shards_rows = rows;
-    if (state.part == Part::kReference) state.dtype = sharded;
+    // Made in the master's dtype; beside adapters they were loaded in 16 bits.
+    const bool made = state.of == Selection::kFrozen && job.trained.has_value();
+    if (state.part == Part::kReference || made) state.dtype = sharded;
     if (state.part != Part::kGradients) continue;
     state.dtype = sharded;
     state.stream = Stream::kReduceScatter;  // a view of the reduce-scatter's output

@@ -160,12 +160,12 @@ void AddWeights(const Job& job, Program& program) {
                             .part = Part::kWeights,
                             .dtype = job.precision.parameter});
   AddFp8Weights(job, program);
-  if (job.adapter.has_value()) {
+  if (job.FreezesWeights()) {
     State& frozen = program.states.emplace_back(program.states.back());
     frozen.name = "weights.frozen";
     frozen.of = Selection::kFrozen;
-    program.states.front().dtype = job.AdapterDType();
   }
+  if (job.adapter.has_value()) program.states.front().dtype = job.AdapterDType();
   AddQuantizedWeights(job, program);
   AddHeldInputs(job, program);
   AddReplacedEmbedding(job, program);

@@ -9,6 +9,11 @@
 
 namespace plimsoll {
 
+// Freezes what of the model is not trained. What lies below the first trained weight keeps nothing,
+// and products by frozen matrices do not keep what they read.
+// Source: torch/csrc/autograd/generated, should_compute_output.
+Program ApplyFrozen(const ValidJob& job, Program program);
+
 // Freezes weights, and puts two small matrices that are trained beside those that have an
 // adapter. What frozen weights alone would need of forward is not kept.
 //   y = W x -> y = W x + s B A x, A [R, H], B [A, R]
@@ -98,6 +103,7 @@ struct Pass {
 
 // Order matters: each pass reads the shapes left by those above it.
 inline constexpr Pass kPasses[kPassCount] = {
+    {PassId::kFrozen, ApplyFrozen},
     {PassId::kAdapters, ApplyAdapters},
     {PassId::kQuantization, ApplyQuantization},
     {PassId::kTensorParallel, ApplyTensorParallel},

@@ -73,7 +73,7 @@ TensorId LowerProjection(BlockBuilder& b, TensorId hidden) {
   // Autocast's copy of a table that is no matrix to the embedding, and of a frozen one, which
   // backward reads alone.
   // Source: aten/src/ATen/autocast_mode.cpp, cached_cast.
-  const bool frozen = b.job().adapter.has_value();
+  const bool frozen = b.job().FreezesHead();
   const bool casts = b.job().precision.autocast && b.job().precision.parameter != dtype;
   if (casts && (frozen || model.tied_embeddings)) {
     read.Add(
@@ -198,7 +198,7 @@ TensorId LowerChunkedCrossEntropy(BlockBuilder& b, TensorId logits) {
   const auto shape = {b.Size(Symbol::kB), sequence, b.Size(Symbol::kV)};
   const TensorId wide = b.Add("loss.slice.fp32", shape, slice);
   const TensorId gradient = b.Add("loss.slice.gradient", shape, slice);
-  if (b.job().adapter.has_value()) logits = LeaveGradients(b, logits);
+  if (b.job().FreezesHead()) logits = LeaveGradients(b, logits);
   const TensorId log_softmax = Logits(b, "loss.log_softmax", DType::kFp32);
   b.block().tensors[logits].held = true;
   b.block().tensors[log_softmax].differentiable = false;
@@ -314,7 +314,7 @@ Ids SliceTemporaries(BlockBuilder& b, const Row& logits) {
   const Extent vocab = b.Size(Symbol::kV);
   const Extent width = b.Size(Symbol::kE);
   const int64_t tokens = TokensAtOnce(job.LocalTokens(), vocab.size, width.size);
-  const bool trains = !job.adapter.has_value();
+  const bool trains = !job.FreezesHead();
   Ids ids{b.Add("head.slice.logits", {Number(tokens), vocab}, logits)};
   const auto add = [&](absl::string_view name, DType dtype) {
     Row row = logits;

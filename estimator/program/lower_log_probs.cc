@@ -89,7 +89,7 @@ void LowerLogProbs(BlockBuilder& b, TensorId hidden) {
   const TensorId weight = HeadWeight(b);
   Ids weights{weight};
   if (job.model->head_bias) weights.Add(b.Weight("head.bias", {b.Size(Symbol::kV)}, 0));
-  const bool casts = job.precision.gradient != DType::kFp32 && !job.adapter.has_value();
+  const bool casts = job.precision.gradient != DType::kFp32 && !job.FreezesHead();
   Ids sums{PartOf(b, "head.tokens.sum", read, {tokens, width}, DType::kFp32)};
   if (casts) {
     sums.Add(PartOf(b, "head.weight.sum", read, {b.Size(Symbol::kV), width}, DType::kFp32));

@@ -107,6 +107,7 @@ std::string InNumbers(const Shape& shape);
 
 // The passes, in their order; a bit each in `shrunk_by`.
 enum class PassId : uint8_t {
+  kFrozen,
   kAdapters,
   kQuantization,
   kTensorParallel,
@@ -122,11 +123,22 @@ enum class PassId : uint8_t {
   kPipelineParallel,
   kRuntime,
 };
-inline constexpr size_t kPassCount = 14;
-inline constexpr absl::string_view kPassNames[kPassCount] = {
-    "adapters",        "quantization", "tensor-parallel",   "context-parallel", "sequence-parallel",
-    "expert-parallel", "fp8-products", "loss-chunks",       "recompute",        "optimizer",
-    "preference",      "zero",         "pipeline-parallel", "runtime"};
+inline constexpr size_t kPassCount = 15;
+inline constexpr absl::string_view kPassNames[kPassCount] = {"frozen",
+                                                             "adapters",
+                                                             "quantization",
+                                                             "tensor-parallel",
+                                                             "context-parallel",
+                                                             "sequence-parallel",
+                                                             "expert-parallel",
+                                                             "fp8-products",
+                                                             "loss-chunks",
+                                                             "recompute",
+                                                             "optimizer",
+                                                             "preference",
+                                                             "zero",
+                                                             "pipeline-parallel",
+                                                             "runtime"};
 using PassMarks = uint16_t;
 static_assert(kPassCount <= 16);
 

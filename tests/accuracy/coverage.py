@@ -105,6 +105,7 @@ PROBES = {
     "LoRA": LORA,
     "QLoRA (4/8-bit base)": {**LORA, "quantization": {"format": "nf4"}},
     "DPO/KTO/ORPO": {"preference": {"method": "dpo"}},
+    "frozen parameters": {"trained": {"modules": ["attention", "mlp", "norm"]}},
     "muon": {"optimizer": {"name": "muon"}},
     **{
         f"fp8 {recipe}": {"precision": {"preset": "fp8-mixed", "fp8_recipe": recipe}}

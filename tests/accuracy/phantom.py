@@ -64,6 +64,7 @@ def sets_of(row):
                          ("phantom-ln-", "linear"), ("phantom-ex-", "experts"),
                          ("phantom-ss-", "state space"), ("phantom-lg-", "liger"),
                          ("phantom-ad-", "adapters"),
+                         ("phantom-fz-", "frozen"),
                          ("phantom-half-", "half"),
                          ("phantom-mg-", "megatron")):
         if row.id.startswith(prefix):
@@ -137,6 +138,8 @@ def _training(row):
         training["quantization"], precision["parameter_dtype"] = _quantization(row)
     if row.text("preference"):
         training["preference"] = _preference(row.text("preference"))
+    if row.text("trained"):
+        training["trained"] = _trained(row.text("trained"))
     if row.text("liger") == "own" and row.text("trainer") != "trl":  # whose head is its own
         training["loss"] = {"implementation": "plain"}
     if row.text("loss"):
@@ -162,6 +165,12 @@ def _adapter(text):
         "dropout": float(values["dropout"]),
         "adapter_dtype": values["dtype"],
     }
+
+
+def _trained(text):
+    """`attention+mlp last=2`: parts, and the last so many layers."""
+    parts, _, last = text.partition(" last=")
+    return {"modules": parts.split("+"), **({"layer_count": int(last)} if last else {})}
 
 
 def _preference(text):

@@ -468,6 +468,21 @@ int64_t AnyZeroStage(RandomNumbers random, const Capabilities& can) {
   }
 }
 
+// A part of a plain model.
+void FillTrainedPart(RandomNumbers random, const Capabilities& can, JobSpec& job) {
+  const TransformerSpec& shape = Shape(job);
+  const bool tuned = job.training.adapter.method.has_value() ||
+                     job.training.preference.method.has_value() || shape.head.has_value();
+  if (!can.Has(Ability::kFrozenParts) || tuned || !Once(random, 3)) return;
+  TrainedSpec& trained = job.training.trained;
+  for (const Word<ModelPart>& part : kModelParts) {
+    if (Once(random, 2)) trained.modules.emplace_back(part.name);
+  }
+  if (Once(random, 2)) trained.layer_count = Below(random, *shape.layer_count + 1);
+  KeepPlain(random, job);
+  if (!Refusals(job).empty()) trained = {};
+}
+
 }  // namespace
 
 JobSpec RandomJob(RandomNumbers random) {
@@ -504,6 +519,7 @@ JobSpec RandomJob(RandomNumbers random) {
   FillLinear(random, can, job);
   FillTrainedModules(random, can, job);
   KeepKernels(random, job);
+  FillTrainedPart(random, can, job);
   if (Shape(job).key_value_rank.has_value() && job.training.attention != "eager") {
     job.training.attention.reset();  // which kernel takes its heads
   }
@@ -672,6 +688,7 @@ void JunkTraining(RandomNumbers random, TrainingSpec& training) {
   Junk(random, training.loss.chunk_count);
   Junk(random, training.preference.method, kPreferenceMethods);
   Junk(random, training.preference.reference, kReferences);
+  Junk(random, training.trained.layer_count);
   Junk(random, training.adapter.method, kAdapterMethods);
   Junk(random, training.adapter.rank);
   Junk(random, training.adapter.dropout);

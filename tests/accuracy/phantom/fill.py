@@ -5,6 +5,7 @@
                                 phantom_tuning.csv, deal_adapters.py's for phantom_adapters.csv,
                                 deal_context.py's for phantom_context.csv,
                                 deal_experts.py's for phantom_experts.csv,
+                                deal_frozen.py's for phantom_frozen.csv,
                                 deal_half.py's for phantom_half.csv,
                                 deal_liger.py's for phantom_liger.csv,
                                 deal_linear.py's for phantom_linear.csv,
@@ -28,6 +29,7 @@ import deal
 import deal_adapters
 import deal_context
 import deal_experts
+import deal_frozen
 import deal_half
 import deal_liger
 import deal_linear
@@ -42,7 +44,8 @@ PLIMSOLL = os.environ.get("PLIMSOLL", str(ROOT / "build" / "client" / "plimsoll"
 CONFIGS = HERE.parent / "data" / "phantom"
 DEALERS = {"phantom_tuning.csv": deal_tuning, "phantom_adapters.csv": deal_adapters,
            "phantom_context.csv": deal_context,
-           "phantom_experts.csv": deal_experts, "phantom_half.csv": deal_half,
+           "phantom_experts.csv": deal_experts, "phantom_frozen.csv": deal_frozen,
+           "phantom_half.csv": deal_half,
            "phantom_liger.csv": deal_liger,
            "phantom_linear.csv": deal_linear,
            "phantom_megatron.csv": deal_megatron, "phantom_state_space.csv": deal_state_space,

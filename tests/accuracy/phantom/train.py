@@ -56,7 +56,33 @@ def model_of(config, row, device):
         model.gradient_checkpointing_enable()
     if row.get("liger"):
         apply_liger(model, row["liger"])
+    freeze(model, row)
     return model
+
+
+def freeze(model, row):
+    """`attention+mlp last=2`: which parts are trained, and of the layers the last so many."""
+    if not row.get("trained"):
+        return
+    parts, _, last = row["trained"].partition(" last=")
+    layers = list(layers_of(model))
+    below = layers[:len(layers) - int(last)] if last else []
+    frozen = {id(at) for layer in below for at in layer.parameters()}
+    ends = {id(at.weight): "embedding" for at in (model.get_input_embeddings(),)}
+    ends.setdefault(id(model.get_output_embeddings().weight), "head")
+    for name, parameter in model.named_parameters():
+        words = {ends.get(id(parameter)) or part_of(name)}
+        if name.endswith(".bias"):
+            words.add("bias")
+        trained = id(parameter) not in frozen and words & set(parts.split("+"))
+        parameter.requires_grad_(bool(trained))
+
+
+def part_of(name):
+    if "norm" in name or "ln_" in name or "layernorm" in name:
+        return "norm"
+    attention = any(word in name for word in (".self_attn.", ".attention.", ".attn."))
+    return "attention" if attention else "mlp"
 
 
 def apply_liger(model, loss):

@@ -11,7 +11,7 @@ import tempfile
 import torch
 import transformers
 
-from train import choose_kernels, shortened
+from train import choose_kernels, freeze, shortened
 
 STEPS = 3
 LAYERS = {
@@ -96,6 +96,7 @@ def main():
         arguments = transformers.TrainingArguments(**arguments_of(row, folder))
         model = transformers.AutoModelForCausalLM.from_config(config_of(values, row),
                                                               dtype=torch.float32)
+        freeze(model, row)
         transformers.Trainer(model, arguments, train_dataset=Data(int(row["sequence"]))).train()
 
 

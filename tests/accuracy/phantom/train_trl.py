@@ -16,7 +16,7 @@ import transformers
 import trl
 
 import train_hf
-from train import choose_kernels
+from train import choose_kernels, freeze
 
 ROWS = 512
 CLASSES = {
@@ -75,7 +75,8 @@ def model_of(values, row, method):
     narrow = row["precision"] == "bf16-pure" or row["adapter"] and row["precision"] != "fp32"
     half = torch.float16 if row["precision"] == "fp16-autocast" else torch.bfloat16
     model = kind.from_config(config, dtype=half if narrow else torch.float32)
-    return loaded_in_bits(model, row) if row["quantization"] else model
+    freeze(model, row)
+    return loaded_in_bits(model, row) if row.get("quantization") else model
 
 
 def loaded_in_bits(model, row):

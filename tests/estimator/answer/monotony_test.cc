@@ -115,7 +115,7 @@ TEST(MonotonyTest, MoreRecomputationNeverKeepsMore) {
     const bool parts = Valid(job)->capabilities.Has(Ability::kRecomputeSelective) &&
                        !job.training.adapter.method.has_value() &&
                        !job.training.preference.method.has_value() &&
-                       !Shape(job).expert_count.has_value() &&
+                       !Valid(job)->trained.has_value() && !Shape(job).expert_count.has_value() &&
                        !Shape(job).linear_value_head_count.has_value() && !copies_values;
     if (parts) job.training.recompute.mode = "selective";
     const int64_t selective = KeptByLayer(ProgramOf(job));

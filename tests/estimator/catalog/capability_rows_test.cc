@@ -306,6 +306,7 @@ constexpr Ask kAsks[] = {
     {Ability::kDora, [](JobSpec& j) { j.training.adapter.method = "dora"; }},
     {Ability::kDpo, [](JobSpec& j) { j.training.preference.method = "dpo"; }},
     {Ability::kReward, [](JobSpec& j) { j.training.preference.method = "reward"; }},
+    {Ability::kFrozenParts, [](JobSpec& j) { j.training.trained.modules = {"mlp"}; }},
     {Ability::kOptimizerInBackward, [](JobSpec& j) { j.training.optimizer.in_backward = true; }},
     {Ability::kGradientAsBucketView, [](JobSpec& j) { j.runtime.gradient_as_bucket_view = true; }},
     {Ability::kReduceBucket, [](JobSpec& j) { j.runtime.reduce_bucket_element_count = 1000000; }},

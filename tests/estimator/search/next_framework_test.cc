@@ -19,7 +19,8 @@ using ::testing::IsEmpty;
 
 // What is trained, and in which dtypes, no move touches.
 bool IsOfTheRun(absl::string_view refusal) {
-  for (const char* section : {"job.training.precision", "job.training.optimizer"}) {
+  for (const char* section :
+       {"job.training.precision", "job.training.optimizer", "job.training.trained"}) {
     if (absl::StartsWith(refusal, section)) return true;
   }
   return false;

@@ -51,7 +51,8 @@ constexpr char kEverything[] = R"({
     "adapter": {"method": "dd", "rank": 38, "target_modules": ["ee", "ff"], "dropout": 0.5,
       "adapter_dtype": "gg", "trained_modules": ["nn", "oo"]},
     "quantization": {"format": "hh", "double_quantization": true, "compute_dtype": "ii"},
-    "preference": {"method": "jj", "reference": "kk"}},
+    "preference": {"method": "jj", "reference": "kk"},
+    "trained": {"modules": ["pp", "qq"], "layer_count": 46}},
   "parallelism": {"data_parallel_size": 15, "zero_stage": 16, "shard_group_size": 17,
     "tensor_parallel_size": 18, "sequence_parallel": true, "pipeline_parallel_size": 19,
     "pipeline_schedule": "t", "virtual_pipeline_size": 20, "pipeline_layout": [21, 22],
@@ -258,6 +259,12 @@ TEST(FromProtoTest, CopiesThePreference) {
   EXPECT_EQ(preference.reference, "kk");
 }
 
+TEST(FromProtoTest, CopiesWhatIsTrained) {
+  const TrainedSpec trained = FromProto(Read(kEverything)).training.trained;
+  EXPECT_THAT(trained.modules, ElementsAre("pp", "qq"));
+  EXPECT_EQ(trained.layer_count, 46);
+}
+
 TEST(FromProtoTest, CopiesTheParallelismTheRuntimeAndTheCluster) {
   const JobSpec spec = FromProto(Read(kEverything));
   const ParallelismSpec& parallelism = spec.parallelism;
@@ -346,7 +353,7 @@ TEST(WithFieldsOfTest, WhatIsNoLongerSetIsCleared) {
       cleared,
       Read(
           R"({"training": {"precision": {}, "optimizer": {}, "recompute": {}, "loss": {}, "adapter": {},
-                           "quantization": {}, "preference": {}},
+                           "quantization": {}, "preference": {}, "trained": {}},
                         "parallelism": {}, "runtime": {"allocator": {}}, "cluster": {}})")))
       << cleared.DebugString();
 }
