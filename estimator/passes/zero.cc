@@ -320,7 +320,7 @@ void AddWhatBecomes(Part part, State made, Program& program) {
 }
 
 // Weights are on the GPU, a tensor each, when they are copied into a flat one, where that finds
-// room beside them. A trainer's other network is there by then.
+// room beside them. The other network of accelerate's trainers is there by then.
 // Source: deepspeed/runtime/zero/stage_1_and_2.py, __init__ (flatten_on_accelerator).
 void AddWeightsToFlatten(const Job& job, Program& program) {
   const DType dtype = job.precision.parameter;
@@ -328,21 +328,21 @@ void AddWeightsToFlatten(const Job& job, Program& program) {
   const bool fits = job.gpu == nullptr || Multiply(2, bytes) <= job.gpu->runtime_memory_bytes;
   if (!job.profile->flattens_on_gpu || !fits) return;
   AddWhatBecomes(Part::kWeights, {.name = "set_up.weights", .dtype = dtype}, program);
-  if (job.profile->trainer == Trainer::kNone) return;
+  if (!job.profile->accelerate) return;
   std::stable_partition(FindPart(Part::kWeights, program), program.states.end(),
                         [](const State& state) { return state.part == Part::kReference; });
 }
 
-// A rank's share of weights is copied, then widened; with ZeRO 3 widened, then copied. Of more
-// groups than one the next empties the cache, as a loop of one's own does (that of
-// tests/accuracy/phantom); zeros of a share are made for nothing behind that. Source:
-// deepspeed/runtime/zero/stage_1_and_2.py, __init__ (empty_cache, weights_partition),
+// A rank's share of weights is copied, then widened; with ZeRO 3 widened, then copied. Of two
+// groups of parameters, as accelerate's trainers have them, the second empties the cache, as a loop
+// of one's own does (that of tests/accuracy/phantom); zeros of a share are made for nothing behind
+// that. Source: deepspeed/runtime/zero/stage_1_and_2.py, __init__ (empty_cache, weights_partition),
 // initialize_optimizer_states; seen under the phantom.
 void AddSetUp(const Job& job, Program& program) {
-  const bool own_loop = job.profile->trainer == Trainer::kNone;
+  const bool two_groups = job.profile->accelerate;
   const bool third = job.zero_stage == 3;
   if (!third) AddWeightsToFlatten(job, program);
-  program.empties_cache = !third || own_loop;
+  program.empties_cache = !third || !two_groups;
   if (job.offload_optimizer) return;
   const DType dtype = job.precision.parameter;
   const int64_t ranks = job.shard_group_size;
@@ -350,7 +350,7 @@ void AddSetUp(const Job& job, Program& program) {
     const DType copied = third ? MasterOf(job) : dtype;
     AddWhatBecomes(Part::kMasterWeights, ShareOfStage("set_up.share", copied, ranks), program);
   }
-  if (third || own_loop) return;
+  if (third || !two_groups) return;
   program.states.push_back(ShareOfStage("set_up.gradients", MasterOf(job), ranks));
   program.states.back().alive = 0;
   program.states.back().sets_up_behind = true;
@@ -462,7 +462,9 @@ void ShardEngine(const Job& job, Program& program) {
   ShardStates(job, program);
   const bool third = job.zero_stage == 3;
   for (State& state : program.states) {
-    const bool flat = IsState(state) || IsOfStep(state) || state.part == Part::kWeights;
+    // What is frozen stays as it was made.
+    const bool stepped = state.part == Part::kWeights && state.of != Selection::kFrozen;
+    const bool flat = IsState(state) || IsOfStep(state) || stepped;
     if (flat) state.buffers = 1;
     ForgetShape(state);
     state.beside_others = false;
