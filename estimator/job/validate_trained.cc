@@ -22,14 +22,18 @@ absl::string_view FieldOf(const TrainedSpec& spec) {
   return spec.modules.empty() ? kLayers : kModules;
 }
 
+// None where a name is of no part.
 void ReadModules(const TrainedSpec& spec, Check& check, TrainedPart& trained) {
   if (spec.modules.empty()) return;
   if (!check.FewEnough(kModules, spec.modules.size(), "names", kMostNames)) return;
   trained.modules = 0;
+  bool known = true;
   for (const std::string& name : spec.modules) {
     const auto part = check.Meaning(kModules, name, kModelParts);
+    known = known && part.has_value();
     if (part.has_value()) trained.modules |= 1u << static_cast<unsigned>(*part);
   }
+  if (!known) trained.modules = 0;
 }
 
 // Whether the model has anything of what is named.

@@ -327,7 +327,7 @@ std::vector<PrecisionSpec> Remedies::Precisions() const {
 void Remedies::TryAdapters() {
   constexpr KnownField field("training.adapter.method");
   const Job& job = *request_.job;
-  if (!MayTrainOtherwise(field) || job.adapter.has_value() || job.preference.has_value()) return;
+  if (!MayTrainOtherwise(field) || job.FreezesWeights() || job.preference.has_value()) return;
   constexpr AdapterMethod kMethods[] = {AdapterMethod::kLora, AdapterMethod::kQlora};
   for (const AdapterMethod method : kMethods) {
     if (!job.capabilities.Has(AbilityOf(method))) continue;

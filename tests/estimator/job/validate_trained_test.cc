@@ -18,7 +18,7 @@ TEST(ValidateTrainedTest, RefusesWhatIsNoPart) {
       {
           {"as it is", [](JobSpec&) {}, {}},
           {"another part",
-           [](JobSpec& j) { j.training.trained.modules = {"vision"}; },
+           [](JobSpec& j) { j.training.trained.modules = {"bias", "vision"}; },
            {"job.training.trained.modules: vision; must be one of embedding, attention, mlp, norm, "
             "bias, head"}},
           {"more layers than there are",
