@@ -55,25 +55,11 @@ void AddToHead(const Job& job, Block& block) {
   op.backward_temporaries.Add(slices.ids[0]);
 }
 
-// What an MLP reads is an argument of its function, which holds it until its last adapter has run.
-// Source: transformers models/llama/modeling_llama.py, LlamaMLP.forward.
-void HoldArgument(Block& block) {
-  const auto find = [&block](absl::string_view name) {
-    return std::find_if(block.ops.begin(), block.ops.end(),
-                        [name](const Op& op) { return op.name == name; });
-  };
-  const auto gate = find("mlp.gate");
-  const auto last = find("mlp.down.adapter.scaled");
-  if (gate == block.ops.end() || last == block.ops.end()) return;
-  HoldUntil(block, gate->inputs.ids[0], static_cast<size_t>(last - block.ops.begin()));
-}
-
 void AddAdapters(const Job& job, Block& block) {
   for (size_t i = 0; i < block.ops.size();) {
     const size_t behind = AdaptProduct(job, block, i);
     i = std::max(behind, AdaptWeight(job, block, i));
   }
-  if (job.profile->transformers_attention) HoldArgument(block);
 }
 
 // The gradient that an op makes of its whole table.
