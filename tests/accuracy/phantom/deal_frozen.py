@@ -25,6 +25,7 @@ GROUPS = (
     ("r", "none", "trl", 6, deal_tuning.WHOLE),
     ("rh", "fsdp2", "trl", 3, ("bf16-mixed",)),
     ("rz", "zero2", "trl", 3, ("bf16-mixed",)),
+    ("g", "fsdp1", "", 9, ("bf16-mixed", "bf16-mixed", "fp32")),
 )
 ALL = "attention+mlp+norm+bias"
 TRAINED = ("attention", "mlp", "norm", f"{ALL}+head", f"{ALL} last=2", f"{ALL}+head last=4", "mlp last=2",
