@@ -79,9 +79,15 @@ void RecomputeModules(Block& block, uint8_t modules) {
 
 // Source of the mask: deepspeed/runtime/pipe/module.py passes it through each
 // checkpoint (bool, [B, 1, S, S]); measured, data notes A 1.2.
+//
+// A reentrant checkpoint of what has no gradient is none: it keeps nothing. One by hooks keeps its
+// input all the same (seen under the phantom). Source: torch/utils/checkpoint.py,
+// CheckpointFunction, _NoopSaveInputs.
 void RecomputeWhole(const Job& job, Block& block, int64_t unit_layer_count) {
+  const bool reentrant = job.profile->checkpoints_hold_output;
+  if (reentrant && !block.tensors[block.output].differentiable) return;
   block.recompute_unit = unit_layer_count;
-  block.holds_output = job.profile->checkpoints_hold_output;
+  block.holds_output = reentrant;
   block.stops_early =
       !block.holds_output && unit_layer_count == 1 && job.profile->checkpoints_stop_early;
   if (job.profile->checkpoints_mask && job.attention_mask) {

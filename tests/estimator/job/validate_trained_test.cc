@@ -18,7 +18,9 @@ TEST(ValidateTrainedTest, RefusesWhatIsNoPart) {
       {
           {"as it is", [](JobSpec&) {}, {}},
           {"another part",
-           [](JobSpec& j) { j.training.trained.modules = {"bias", "vision"}; },
+           [](JobSpec& j) {
+             j.training.trained.modules = {"bias", "vision"};
+           },
            {"job.training.trained.modules: vision; must be one of embedding, attention, mlp, norm, "
             "bias, head"}},
           {"more layers than there are",
