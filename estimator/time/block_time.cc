@@ -272,8 +272,8 @@ class BlockClock {
   // Whether backward runs the op's forward once more.
   bool RunsAgain(const Op& op) const {
     if (op.segment > 0) return true;
-    const bool backward = block_.tensors[block_.output].differentiable;
-    if (block_.recompute_unit == 0 || !backward) return false;
+    if (block_.recompute_unit == 0) return false;
+    if (!block_.tensors[block_.output].differentiable) return false;
     bool checkpointed = op.outputs.count > 0;
     for (TensorId id : op.outputs) {
       checkpointed = checkpointed && block_.tensors[block_.tensors[id].storage].checkpointed;
