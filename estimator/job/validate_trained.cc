@@ -12,7 +12,6 @@ namespace {
 
 constexpr char kModules[] = "training.trained.modules";
 constexpr KnownField kLayers("training.trained.layer_count");
-constexpr size_t kMostNames = 64;
 
 std::string Said(const TrainedSpec& spec) {
   return spec.modules.empty() ? absl::StrCat(*spec.layer_count) : absl::StrJoin(spec.modules, ", ");
@@ -37,10 +36,11 @@ void ReadModules(const TrainedSpec& spec, Check& check, TrainedPart& trained) {
 }
 
 // Whether the model has anything of what is named.
-bool TrainsAnything(const TrainedPart& trained, const Transformer& model) {
+bool TrainsAnything(const Job& job) {
+  const TrainedPart& trained = *job.trained;
+  const Transformer& model = *job.model;
   const bool ends = trained.Has(ModelPart::kEmbedding) || trained.Has(ModelPart::kNorm) ||
-                    (trained.Has(ModelPart::kHead) && !model.tied_embeddings) ||
-                    (trained.Has(ModelPart::kBias) && model.norm_bias);
+                    !job.FreezesHead() || (trained.Has(ModelPart::kBias) && model.norm_bias);
   if (ends) return true;
   if (trained.layer_count == 0) return false;
   const bool biases =
@@ -85,7 +85,7 @@ void CheckTrained(const JobSpec& spec, Check& check, const Job& job) {
   frozen.Refuse(model.latent.Any(), "model", "latent attention");
   frozen.Refuse(model.linear.Any(), "model", "linear attention");
   frozen.Refuse(model.state_space.Any(), "model", "state-space layers");
-  if (job.trained->modules != 0 && !TrainsAnything(*job.trained, model)) {
+  if (job.trained->modules != 0 && !TrainsAnything(job)) {
     check.Fail(FieldOf(trained), Said(trained), "trains no weight of this model",
                ViolationCode::kConflict, {"model"});
   }

@@ -103,7 +103,7 @@ class Coordinator {
   }
 
   int32_t Make(int64_t bytes) {
-    events_.push_back({tensor_count_, bytes, when_read_});
+    events_.push_back({tensor_count_, bytes});
     return tensor_count_++;
   }
   void End(int32_t& tensor) {
@@ -178,14 +178,13 @@ class Coordinator {
 
   // In the stream of what reads it.
   void Read(absl::Span<const int32_t> weights) {
-    when_read_ = true;
     for (const int32_t id : weights) {
       if (where_[static_cast<size_t>(id)] != Where::kAway) continue;
       Gather({id});
+      events_.back().when_read = true;
       Wait(id);
       Drop(id);
     }
-    when_read_ = false;
   }
 
   void See(const Use& use) {
@@ -234,7 +233,6 @@ class Coordinator {
   const std::vector<Weight>& weights_;
   const std::vector<Visit>& order_;
   const bool known_;
-  bool when_read_ = false;
   std::vector<Where> where_;
   std::vector<size_t> call_;     // of each weight, the last that asked for it
   std::vector<int32_t> tensor_;  // of each weight

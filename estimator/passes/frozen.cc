@@ -15,16 +15,16 @@ ModelPart PartOf(BlockKind kind, absl::string_view name) {
   return absl::StartsWith(name, "attention.") ? ModelPart::kAttention : ModelPart::kMlp;
 }
 
-// A table that both ends share is the embedding's.
-bool IsTrained(const TrainedPart& trained, BlockKind kind, const Parameter& parameter) {
+bool IsTrained(const Job& job, BlockKind kind, const Parameter& parameter) {
+  if (parameter.tied) return !job.FreezesHead();
   const bool bias = absl::EndsWith(parameter.name, ".bias");
-  if (bias && trained.Has(ModelPart::kBias)) return true;
-  return trained.Has(parameter.tied ? ModelPart::kEmbedding : PartOf(kind, parameter.name));
+  return (bias && job.trained->Has(ModelPart::kBias)) ||
+         job.trained->Has(PartOf(kind, parameter.name));
 }
 
 void Freeze(const Job& job, Block& block) {
   for (Parameter& parameter : block.parameters) {
-    parameter.frozen = !IsTrained(*job.trained, block.kind, parameter);
+    parameter.frozen = !IsTrained(job, block.kind, parameter);
   }
   DropUnread(job, block);
 }
@@ -45,13 +45,6 @@ void FreezeBelow(const Job& job, Program& program) {
   }
 }
 
-bool TrainsLayers(const Program& program, int64_t layer_count) {
-  return std::any_of(program.blocks.begin(), program.blocks.end(), [=](const Block& block) {
-    const bool layers = block.kind == BlockKind::kLayer && block.layers.CountOf(layer_count) > 0;
-    return layers && Trains(block);
-  });
-}
-
 }  // namespace
 
 Program ApplyFrozen(const ValidJob& job, Program program) {
@@ -65,8 +58,7 @@ Program ApplyFrozen(const ValidJob& job, Program program) {
     block.tensors[block.output].differentiable = reaches;
   }
   if (reaches) return program;
-  SplitFirstLayers(*job, program, program.blocks.size());
-  if (TrainsLayers(program, job->model->layer_count)) return program;
+  if (SplitFirstLayers(*job, program, program.blocks.size())) return program;
   for (Block& block : program.blocks) {
     if (block.kind != BlockKind::kHead) continue;
     block.tensors[block.input].differentiable = false;

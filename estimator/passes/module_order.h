@@ -42,7 +42,7 @@ struct Visit {
   absl::Span<const int32_t> module{};  // its weights
   uint32_t turn = 0;
   bool backward = false;
-  bool stays = false;  // the module is around others, and has not run when they have not
+  bool stays = false;  // the module is around all others: what it has is there until the end
   bool reads = false;  // no module: weights that are away are gathered here, and go again
 };
 

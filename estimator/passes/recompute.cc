@@ -82,7 +82,7 @@ void RecomputeModules(Block& block, uint8_t modules) {
 //
 // A reentrant checkpoint of what has no gradient is none: it keeps nothing. One by hooks keeps its
 // input all the same (seen under the phantom). Source: torch/utils/checkpoint.py,
-// CheckpointFunction, _NoopSaveInputs.
+// CheckpointFunction, _CheckpointFrame.save_inputs (before 2.15 _NoopSaveInputs).
 void RecomputeWhole(const Job& job, Block& block, int64_t unit_layer_count) {
   const bool reentrant = job.profile->checkpoints_hold_output;
   if (reentrant && !block.tensors[block.output].differentiable) return;

@@ -29,21 +29,18 @@ void HasNoGradient(const Job& job, Block& block) {
 void DropUnread(const Job& job, Block& block) {
   const bool own = job.profile->sharding == Sharding::kEngine && job.zero_stage == 3;
   for (Op& op : block.ops) {
-    const auto trained = [&block](TensorId id) { return !block.parameters[id].frozen; };
-    const auto factor = [&](TensorId id) {  // of what the op reads: no bias
-      return trained(id) && !absl::EndsWith(block.parameters[id].name, ".bias");
+    const auto factor = [&block](TensorId id) {  // of what the op reads: no bias
+      const Parameter& parameter = block.parameters[id];
+      return !parameter.frozen && !absl::EndsWith(parameter.name, ".bias");
     };
-    const bool trains = std::any_of(op.parameters.begin(), op.parameters.end(), trained);
     const bool multiplied = std::any_of(op.parameters.begin(), op.parameters.end(), factor);
     const bool keeps = own && op.kind == OpKind::kMatrixProduct;
     if (op.saves_for_weights && !multiplied) {
       op.backward_temporaries = {};
       if (!keeps) op.saved = {};
     }
-    const bool leads = trains || op.inputs.count == 0 ||
-                       std::any_of(op.inputs.begin(), op.inputs.end(), [&block](TensorId id) {
-                         return block.tensors[id].differentiable;
-                       });
+    const bool leads =
+        TrainsParameters(block, op) || op.inputs.count == 0 || LeadsGradients(block, op);
     if (leads) continue;
     op.saved = {};
     op.backward_temporaries = {};
@@ -66,7 +63,7 @@ Block& SplitLayers(Program& program, size_t layer, absl::string_view name, int64
   return program.blocks.back();
 }
 
-void SplitFirstLayers(const Job& job, Program& program, size_t count) {
+bool SplitFirstLayers(const Job& job, Program& program, size_t count) {
   const int64_t trained = FirstTrained(program, job.model->layer_count);
   for (size_t i = 0; i < count; ++i) {
     if (program.blocks[i].kind != BlockKind::kLayer) continue;
@@ -79,6 +76,7 @@ void SplitFirstLayers(const Job& job, Program& program, size_t count) {
     const int64_t begin = first ? trained + 1 : trained;
     program.blocks[i].layers.begin = std::max(layers.begin, begin);
   }
+  return trained < job.model->layer_count;
 }
 
 }  // namespace plimsoll

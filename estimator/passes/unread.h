@@ -25,8 +25,8 @@ Block& SplitLayers(Program& program, size_t layer, absl::string_view name, int64
                    int64_t end);
 
 // The input of the first layer that trains anything has no gradient, and layers before it keep
-// nothing; of the program's first `count` blocks.
-void SplitFirstLayers(const Job& job, Program& program, size_t count);
+// nothing; of the program's first `count` blocks. Returns whether any layer does.
+bool SplitFirstLayers(const Job& job, Program& program, size_t count);
 
 }  // namespace plimsoll
 

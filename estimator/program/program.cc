@@ -81,6 +81,16 @@ bool HasBias(const Block& block, const Op& op) {
                      [&block](TensorId id) { return block.parameters[id].shape.rank == 1; });
 }
 
+bool LeadsGradients(const Block& block, const Op& op) {
+  return std::any_of(op.inputs.begin(), op.inputs.end(),
+                     [&block](TensorId id) { return block.tensors[id].differentiable; });
+}
+
+bool TrainsParameters(const Block& block, const Op& op) {
+  return std::any_of(op.parameters.begin(), op.parameters.end(),
+                     [&block](TensorId id) { return !block.parameters[id].frozen; });
+}
+
 void HoldUntil(Block& block, TensorId id, size_t index) {
   uint8_t& until = block.tensors[block.tensors[id].storage].held_until;
   const auto asked = static_cast<uint8_t>(index);

@@ -355,6 +355,9 @@ TensorId AddLike(Block& block, TensorId like, absl::string_view name);
 TensorId AddWorkspace(Block& block, absl::string_view name, int64_t bytes);
 // Whether an op is a product that adds a bias: one of its parameters is a vector.
 bool HasBias(const Block& block, const Op& op);
+// Whether anything that an op reads has a gradient, and whether any of its parameters is trained.
+bool LeadsGradients(const Block& block, const Op& op);
+bool TrainsParameters(const Block& block, const Op& op);
 void HoldUntil(Block& block, TensorId id, size_t index);
 
 // Elements of a parameter's tensor: its own, and those of parameters that are packed into it.

@@ -37,12 +37,6 @@ Ids CastsOf(const Job& job, Block& block, const Op& product) {
   return casts;
 }
 
-// Whether backward makes the gradient of what it reads: of that alone it needs the weight.
-bool LeadsGradients(const Block& block, const Op& op) {
-  return std::any_of(op.inputs.begin(), op.inputs.end(),
-                     [&block](TensorId id) { return block.tensors[id].differentiable; });
-}
-
 }  // namespace
 
 void AddWeightCasts(const Job& job, Block& block) {
@@ -51,7 +45,7 @@ void AddWeightCasts(const Job& job, Block& block) {
     const Ids casts = CastsOf(job, block, block.ops[i]);
     if (casts.count == 0) continue;
     InsertOp(block, i++, {.name = "weight.cast", .outputs = casts});
-    const bool leads = LeadsGradients(block, block.ops[i]);
+    const bool leads = LeadsGradients(block, block.ops[i]);  // for that alone backward reads it
     for (const TensorId id : casts) {
       block.ops[i].inputs.Add(id);
       if (leads) block.ops[i].saved.Add(id);

@@ -596,10 +596,7 @@ bool Machine::MakesWeightGradientsFirst(const Op& op) const {
 // For a weight's gradient, and for its input's.
 bool Machine::MultipliesTwice(const Op& op) const {
   if (op.kind != OpKind::kMatrixProduct || weight_gradient_ == WeightGradient::kFused) return false;
-  return std::any_of(op.inputs.begin(), op.inputs.end(),
-                     [&](TensorId id) { return block_.tensors[id].differentiable; }) &&
-         std::any_of(op.parameters.begin(), op.parameters.end(),
-                     [&](TensorId id) { return !block_.parameters[id].frozen; });
+  return LeadsGradients(block_, op) && TrainsParameters(block_, op);
 }
 
 // The first of an op's products, of which a timeline alone sees the workspace: the last has it too,

@@ -40,8 +40,7 @@ struct Parts {
   std::pmr::vector<const State*> grown;  // gradients made layer by layer
   bool reduces = false;                  // gradients are copied for their way to other ranks
   bool looks_ahead = false;              // backward the next block's weights are on their way
-  int64_t stream_count =
-      3;  // that it has a pool for: those that compute, gather and reduce, at least
+  int64_t stream_count = 3;         // with a pool: those that compute, gather and reduce, at least
   int64_t tied_gradient_bytes = 0;  // of the embedding's table, as the head makes it
   int64_t idle_gradient_bytes = 0;  // of what is tied to the head for nothing: not made
   int64_t until_reduced_bytes = 0;  // of states that go before the embedding's are sent

@@ -68,8 +68,8 @@ def freeze(model, row):
     layers = list(layers_of(model))
     below = layers[:len(layers) - int(last)] if last else []
     frozen = {id(at) for layer in below for at in layer.parameters()}
-    ends = {id(at.weight): "embedding" for at in (model.get_input_embeddings(),)}
-    ends.setdefault(id(model.get_output_embeddings().weight), "head")
+    ends = {id(model.get_output_embeddings().weight): "head"}
+    ends[id(model.get_input_embeddings().weight)] = "embedding"  # whose a shared table is
     for name, parameter in model.named_parameters():
         words = {ends.get(id(parameter)) or part_of(name)}
         if name.endswith(".bias"):

@@ -28,7 +28,7 @@ TEST(ValidateTrainedTest, RefusesWhatIsNoPart) {
            {"job.training.trained.layer_count: 5; must be at most 4"}},
           {"fewer than none",
            [](JobSpec& j) { j.training.trained.layer_count = -1; },
-           {"job.training.trained.layer_count: -1; must be from 0 to 16384"}},
+           {"job.training.trained.layer_count: -1; must be from 0 to 4096"}},
           {"biases that are not there",
            [](JobSpec& j) { j.training.trained.modules = {"bias"}; },
            {"job.training.trained.modules: bias; trains no weight of this model"}},

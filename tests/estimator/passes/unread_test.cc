@@ -1,9 +1,6 @@
 // What of a block is dropped where weights are frozen.
 #include "estimator/passes/unread.h"
 
-#include <memory_resource>
-
-#include "estimator/program/lower.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/estimator/passes/adapted.h"
@@ -15,10 +12,8 @@ using ::testing::Contains;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-Program ProgramFor(const ValidJob& job) { return Lower(job, std::pmr::get_default_resource()); }
-
 Block FrozenLayer(const ValidJob& job) {
-  Block layer = FindBlock(ProgramFor(job), "layer");
+  Block layer = FindBlock(Lowered(job), "layer");
   for (Parameter& parameter : layer.parameters) parameter.frozen = true;
   return layer;
 }
@@ -55,7 +50,7 @@ TEST(UnreadTest, WhatLeadsNowhereKeepsNothing) {
 // The first layer that trains is apart, and those below it are.
 TEST(UnreadTest, FirstLayersAreApart) {
   const ValidJob job = Valid(With(SmallJob(), "ddp", "bf16-pure"));
-  Program program = ProgramFor(job);
+  Program program = Lowered(job);
   SplitFirstLayers(*job, program, program.blocks.size());
   const Block& first = FindBlock(program, "first layer");
   EXPECT_EQ(first.layers.CountOf(4), 1);
