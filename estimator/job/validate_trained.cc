@@ -35,6 +35,12 @@ void ReadModules(const TrainedSpec& spec, Check& check, TrainedPart& trained) {
   if (!known) trained.modules = 0;
 }
 
+// Whether what is trained has parts that each layer has.
+bool TrainsInLayers(const TrainedPart& trained) {
+  return trained.Has(ModelPart::kAttention) || trained.Has(ModelPart::kMlp) ||
+         trained.Has(ModelPart::kNorm) || trained.Has(ModelPart::kBias);
+}
+
 // Whether the model has anything of what is named.
 bool TrainsAnything(const Job& job) {
   const TrainedPart& trained = *job.trained;
@@ -63,6 +69,10 @@ void ReadTrained(const TrainedSpec& spec, Check& check, Job& job) {
       check.Fail(kLayers, trained.layer_count, absl::StrCat("must be at most ", layers),
                  ViolationCode::kOutOfRange, {"model"});
     }
+  }
+  if (spec.layer_count.has_value() && trained.modules != 0 && !TrainsInLayers(trained)) {
+    check.Fail(kLayers, *spec.layer_count, "counts layers, of which nothing is trained",
+               ViolationCode::kConflict, {kModules});
   }
   job.trained = trained;
 }

@@ -35,6 +35,12 @@ TEST(ValidateTrainedTest, RefusesWhatIsNoPart) {
           {"no layer's",
            [](JobSpec& j) { j.training.trained.layer_count = 0; },
            {"job.training.trained.modules: mlp; trains no weight of this model"}},
+          {"some layers of what no layer has",
+           [](JobSpec& j) {
+             j.training.trained.modules = {"head"};
+             j.training.trained.layer_count = 2;
+           },
+           {"job.training.trained.layer_count: 2; counts layers, of which nothing is trained"}},
           {"layers alone",
            [](JobSpec& j) {
              j.training.trained.modules.clear();
