@@ -19,6 +19,8 @@ absl::string_view Name(DType dtype) {
       return "int8";
     case DType::kBool:
       return "bool";
+    case DType::kInt32:
+      return "int32";
     case DType::kInt64:
       return "int64";
     case DType::kFp64:

@@ -23,6 +23,7 @@ enum class DType : uint8_t {
   kBf16,
   kFp8,
   kBool,
+  kInt32,
   kInt64,
   kNf4,
   kFp4,
@@ -40,6 +41,7 @@ inline int64_t Bytes(DType dtype, int64_t elements) {
     case DType::kNone:
       return 0;
     case DType::kFp32:
+    case DType::kInt32:
       return Multiply(elements, 4);
     case DType::kFp16:
     case DType::kBf16:

@@ -45,6 +45,20 @@ void ReadDouble(const QuantizationSpec& spec, Check& check, Job& job) {
   }
 }
 
+// What says how 4 bits are kept and multiplied says nothing of 8.
+// Source: transformers, utils/quantization_config.py, BitsAndBytesConfig (bnb_4bit_...).
+void RefuseOf4Bits(const QuantizationSpec& spec, Check& check) {
+  constexpr absl::string_view kRule = "is of 4 bits: what is multiplied in int8 has neither";
+  if (spec.double_quantization.value_or(false)) {
+    check.Fail("training.quantization.double_quantization", "true", std::string(kRule),
+               ViolationCode::kConflict, {kFormat});
+  }
+  if (spec.compute_dtype.has_value()) {
+    check.Fail("training.quantization.compute_dtype", *spec.compute_dtype, std::string(kRule),
+               ViolationCode::kConflict, {kFormat});
+  }
+}
+
 // FSDP2 cannot shard bytes: accelerate leaves them out, which torch lets it from 2.7 on.
 // Source: accelerate utils/fsdp_utils.py, fsdp2_prepare_model (incompatible_params4bit).
 void CheckLeftOut(Check& check, const Job& job) {
@@ -85,6 +99,7 @@ void ReadQuantization(const QuantizationSpec& spec, Check& check, Job& job) {
     check.Fail(kFormat, "unset", "must be set with other fields of quantization",
                ViolationCode::kMissing);
   }
+  if (quantization.format == DType::kInt8) return RefuseOf4Bits(spec, check);
   ReadDouble(spec, check, job);
   const absl::string_view compute = "training.quantization.compute_dtype";
   if (spec.compute_dtype.has_value()) {
@@ -125,6 +140,8 @@ void CheckQuantization(const TrainingSpec& spec, Check& check, const Job& job) {
                {"training.quantization.format"});
   }
   const bool widened = precision.parameter == DType::kFp32;
+  weights.Refuse(widened && job.quantization->format == DType::kInt8,
+                 "training.precision.parameter_dtype", "fp32");
   if (widened && precision.activation != DType::kFp32) {
     check.Fail("training.precision.parameter_dtype", "fp32",
                "is modelled with quantized weights where the preset is fp32 or bf16-autocast",

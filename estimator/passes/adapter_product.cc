@@ -137,8 +137,8 @@ const Names* FindAdapter(const Adapter& adapter, const Op& op) {
 //   down     [B, S, R]       up  as the product's output       scaled  that, times alpha / R
 //   sum      of output and scaled, in the wider dtype          output  that, in the product's
 //
-// Beside quantized weights the output is cloned first, the input is cast without autocast alone,
-// and `scaled` is cast before the sum.
+// Beside quantized weights the output is cloned first (of 4 bits), the input is cast without
+// autocast alone, and `scaled` is cast before the sum.
 //
 // Source: peft/tuners/lora/layer.py, Linear.forward; lora/bnb.py, Linear4bit.forward;
 // tuners/tuners_utils.py, _cast_input_dtype.
@@ -150,6 +150,7 @@ class AdapterBuilder {
         dtype_(job.AdapterDType()),
         product_dtype_(job.precision.autocast ? job.precision.Product() : dtype_),
         quantized_(job.quantization.has_value() && job.profile->widens_adapters),
+        clones_(quantized_ && job.quantization->format != DType::kInt8),
         casts_(!quantized_ || !job.precision.autocast),
         joint_(job.profile->joint_adapters && block.ops[product].name == kQkv),
         block_(block),
@@ -166,7 +167,7 @@ class AdapterBuilder {
   size_t Build() && {
     const bool held = block_.tensors[base_].held;
     block_.tensors[base_].held = false;  // its sum is, instead
-    const TensorId base = quantized_ ? Clone() : base_;
+    const TensorId base = clones_ ? Clone() : base_;
     const TensorId input = casts_ ? Cast(input_, names_.input, dtype_) : input_;
     const TensorId dropped = Drop(input);
     const TensorId output = adapter_.method == AdapterMethod::kDora ? Dora(base, input, dropped)
@@ -442,6 +443,7 @@ class AdapterBuilder {
   const DType dtype_;          // of its weights
   const DType product_dtype_;  // of what it multiplies
   const bool quantized_;       // the weights beside it, as PEFT has them
+  const bool clones_;          // what their product gave
   const bool casts_;           // its input to its dtype
   const bool joint_;           // of queries, keys and values
   Block& block_;

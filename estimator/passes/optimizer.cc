@@ -14,6 +14,32 @@ constexpr Alive kFromFirstStep = During(Phase::kOptimizer, Phase::kEndOfStep, tr
 constexpr Alive kReductionAndStep =
     During(Phase::kGradientReduction, Phase::kOptimizer, true, true);
 
+// The rows of a layer's quantized matrices, and these.
+struct Matrices {
+  int64_t count = 0;
+  int64_t rows = 0;
+};
+Matrices QuantizedMatrices(const Program& program) {
+  Matrices found;
+  for (const Block& block : program.blocks) {
+    if (block.kind != BlockKind::kLayer || found.count > 0) continue;
+    for (const Parameter& at : block.parameters) {
+      if (!at.quantized || at.packed()) continue;
+      ++found.count;
+      found.rows = Add(found.rows, at.shape.extents[0].size);
+    }
+  }
+  return found;
+}
+
+// Of 8 bits each row has a scale. Source: bitsandbytes/nn/modules.py, Int8Params._quantize (SCB).
+void AddByteScales(Program& program) {
+  program.states.push_back({.name = "weights.scales",
+                            .role = Role::kWeight,
+                            .basis = Basis::kBytesPerLayer,
+                            .fixed_bytes = Bytes(DType::kFp32, QuantizedMatrices(program).rows)});
+}
+
 // What a quantized matrix has beside its weight. Scales are fp32, one for each 64 elements;
 // quantized themselves they are a byte, and of each 256 there is one fp32.
 // torchao's scales of scales are 16-bit, and there are two tables.
@@ -32,6 +58,7 @@ void AddQuantizedWeights(const Job& job, Program& program) {
               .dtype = job.quantization->format,
               .of = Selection::kQuantized};
   program.states.push_back(state);
+  if (state.dtype == DType::kInt8) return AddByteScales(program);
   state.name = "weights.scales";
   state.dtype = nested ? DType::kInt8 : DType::kFp32;
   state.block_size = kBlock;
@@ -42,12 +69,7 @@ void AddQuantizedWeights(const Job& job, Program& program) {
     state.block_size = kBlock * kBlocksOfScales;
     program.states.push_back(state);
   }
-  int64_t matrices = 0;
-  for (const Block& block : program.blocks) {
-    if (block.kind != BlockKind::kLayer || matrices > 0) continue;
-    matrices = std::count_if(block.parameters.begin(), block.parameters.end(),
-                             [](const Parameter& at) { return at.quantized && !at.packed(); });
-  }
+  const int64_t matrices = QuantizedMatrices(program).count;
   const int64_t tables = composed ? 2 : (nested ? 4 : 1);
   program.states.push_back({.name = "weights.codes",
                             .role = Role::kWeight,

@@ -13,6 +13,10 @@ constexpr absl::string_view kHalf = "weights.dequantized.half";
 constexpr absl::string_view kScaled = "weights.dequantized.half.scaled";
 constexpr absl::string_view kScales = "weights.dequantized.scales";
 constexpr absl::string_view kNarrow = "weights.dequantized.fp16";
+constexpr absl::string_view kInBytes = "quantized.input.int8";
+constexpr absl::string_view kSizes = "quantized.input.sizes";
+constexpr absl::string_view kOutliers = "quantized.input.outliers";
+constexpr absl::string_view kSums = "quantized.sums";
 
 // Whether an op multiplies by a frozen matrix.
 bool IsFrozenProduct(const Block& block, const Op& op) {
@@ -36,10 +40,11 @@ class ProductBuilder {
  public:
   ProductBuilder(const Job& job, Block& block, size_t product)
       : quantization_(*job.quantization),
+        in_bytes_(job.quantization->format == DType::kInt8),
         composed_(job.profile->composed_dequantization),
         halved_(job.profile->half_dequantization &&
                 job.quantization->compute_dtype != DType::kFp16),
-        keeps_input_(job.profile->keeps_quantized_inputs),
+        keeps_input_(job.profile->keeps_quantized_inputs || in_bytes_),
         block_(block),
         at_(product) {}
 
@@ -49,7 +54,11 @@ class ProductBuilder {
     const TensorId output = block_.ops[at_].outputs.ids[0];
     const TensorId whole = AddWhole();
     const bool behind = block_.tensors[input].differentiable;
-    if (keeps_input_ && behind) block_.ops[at_].saved.Add(input);
+    if (keeps_input_ && behind) {
+      block_.ops[at_].saved.Add(input);
+      block_.ops[at_].holds_inputs = true;
+    }
+    if (in_bytes_) return MultiplyBytes(input, output, whole);
     if (block_.kind == BlockKind::kHead) return MakeInSlices(whole, behind);
     if (composed_ || halved_) return Compose(input, output, whole);
     Read(input);
@@ -62,8 +71,12 @@ class ProductBuilder {
 
  private:
   TensorId Add(TensorId like, absl::string_view name) {
+    return AddIn(quantization_.compute_dtype, like, name);
+  }
+
+  TensorId AddIn(DType dtype, TensorId like, absl::string_view name) {
     const TensorId id = AddLike(block_, like, name);
-    block_.tensors[id].dtype = quantization_.compute_dtype;
+    block_.tensors[id].dtype = dtype;
     return id;
   }
 
@@ -95,6 +108,34 @@ class ProductBuilder {
     columns.size = CeilDivide(columns.size, part);
     block_.tensors[id].dtype = dtype;
     return id;
+  }
+
+  // The input is made bytes, beside its copy in fp16, its sizes, and which of them are outliers;
+  // what is multiplied is int32 sums, of which the output is made in fp16 and cast. Backward makes
+  // the matrix whole. A few columns of outliers, multiplied apart, are not counted.
+  // Source: bitsandbytes/autograd/_functions.py, MatMul8bitLt; backends/cuda/ops.py,
+  // int8_vectorwise_quant, int8_mm_dequant.
+  size_t MultiplyBytes(TensorId input, TensorId output, TensorId whole) {
+    block_.tensors[whole].dtype = block_.tensors[input].dtype;
+    const TensorId bytes = AddIn(DType::kInt8, input, kInBytes);
+    const TensorId sums = AddIn(DType::kInt32, output, kSums);
+    for (const TensorId id : {bytes, sums}) block_.tensors[id].differentiable = false;
+    Ids beside{AddIn(DType::kFp16, input, kSizes), AddIn(DType::kBool, input, kOutliers)};
+    const bool narrow = block_.tensors[input].dtype == DType::kFp16;
+    if (!narrow) beside.Add(AddIn(DType::kFp16, input, kRead));
+    InsertOp(
+        block_, at_++,
+        {.name = kInBytes, .inputs = {input}, .outputs = {bytes}, .forward_temporaries = beside});
+    InsertOp(block_, at_++, {.name = kSums, .inputs = {bytes}, .outputs = {sums}});
+    Ids read = block_.ops[at_].inputs;
+    read.Add(bytes);
+    read.Add(sums);
+    const TensorId computed = narrow ? kNoTensor : AddIn(DType::kFp16, output, kComputed);
+    Op& op = block_.ops[at_];
+    op.inputs = read;
+    if (!narrow) op.forward_temporaries.Add(computed);
+    if (block_.tensors[input].differentiable) op.backward_temporaries.Add(whole);
+    return at_ + 1;
   }
 
   // A head runs over slices of the tokens: the matrix is made for each, beside all their logits.
@@ -166,6 +207,7 @@ class ProductBuilder {
   }
 
   const Quantization& quantization_;
+  const bool in_bytes_;     // bitsandbytes' LLM.int8
   const bool composed_;     // of PyTorch's own ops
   const bool halved_;       // by a cast of it in fp16
   const bool keeps_input_;  // for backward, which does not read it

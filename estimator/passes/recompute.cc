@@ -77,6 +77,23 @@ void RecomputeModules(Block& block, uint8_t modules) {
   }
 }
 
+// What functions hold of a layer stays beside its checkpoint, as no hook sees it; when the layer
+// runs again, what that made for them goes with its graph. Source: torch/utils/checkpoint.py,
+// _checkpoint_hook.
+void HoldAside(Block& block) {
+  std::vector<bool> seen(block.tensors.size());
+  for (Op& op : block.ops) {
+    if (!op.holds_inputs) continue;
+    for (const TensorId id : op.saved) {
+      const TensorId storage = block.tensors[id].storage;
+      const int64_t bytes = seen[storage] ? 0 : block.tensors[storage].Bytes();
+      block.checkpoint_bytes = Add(block.checkpoint_bytes, bytes);
+      seen[storage] = true;
+    }
+    op.saved = {};
+  }
+}
+
 // Source of the mask: deepspeed/runtime/pipe/module.py passes it through each
 // checkpoint (bool, [B, 1, S, S]); measured, data notes A 1.2.
 //
@@ -94,6 +111,7 @@ void RecomputeWhole(const Job& job, Block& block, int64_t unit_layer_count) {
     const int64_t tokens = job.LocalTokens();
     block.checkpoint_bytes = Multiply(tokens, job.sequence_length);
   }
+  if (!reentrant) HoldAside(block);
   for (Tensor& tensor : block.tensors) tensor.shrunk_by |= Mark(PassId::kRecompute);
 }
 

@@ -38,6 +38,13 @@ constexpr int kWorkspacePerCall = 2015;
 // addmm_out_cuda_impl; seen under the phantom.
 constexpr int64_t kLtWorkspaceBytes = kMib;
 
+// bitsandbytes multiplies bytes itself, without one. Source: bitsandbytes csrc/ops.cu, igemmlt.
+bool MultipliesBytes(const Block& block, const Op& op) {
+  if (op.parameters.count == 0) return false;
+  const Parameter& matrix = block.parameters[op.parameters.ids[0]];
+  return matrix.quantized && matrix.dtype == DType::kInt8;
+}
+
 void AddCallWorkspace(const Job& job, Block& block) {
   const auto multiplies = [&](const Op& op) {
     if (IsGrouped(block, op)) return !GroupsInOneKernel(job);
@@ -53,6 +60,7 @@ void AddCallWorkspace(const Job& job, Block& block) {
   for (Op& op : block.ops) {
     if (!multiplies(op)) continue;
     op.workspace = usual;
+    if (MultipliesBytes(block, op)) continue;
     op.forward_workspace = HasBias(block, op) ? of_biased : usual;
   }
 }

@@ -284,6 +284,7 @@ struct Op {
   uint8_t remakes = 0;        // the segment, of dropped outputs, that runs again before backward
   bool in_fp8 = false;        // a product of what was made fp8
   bool saves_for_weights = false;  // what it saved is read for gradients of weights alone
+  bool holds_inputs = false;       // its function has what is saved, out of sight of hooks
   bool casts_gradients = false;    // those of inputs are casts of temporaries
   bool sums_rows = false;          // gradients of its vectors are sums over rows
   bool gives_first = false;        // those of inputs are made in order, before its temporaries

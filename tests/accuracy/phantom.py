@@ -183,6 +183,8 @@ def _quantization(row):
     """`nf4 double=True compute=bf16 rest=fp32`: what is not quantized is in `rest`."""
     form, *said = row.text("quantization").split()
     values = dict(word.split("=") for word in said)
+    if form == "int8":
+        return {"format": form}, values["rest"]
     quantization = {
         "format": form,
         "double_quantization": values["double"] == "True",

@@ -43,13 +43,18 @@ GROUPS = (
     ("qz", "zero2", "trl", 6, ("bf16-mixed",)),
     ("qy", "zero1", "trl", 3, ("bf16-mixed",)),
     ("p", "none", "trl", 12, HALF),
+    ("b", "none", "trl", 12, HALF),
+    ("bd", "ddp", "trl", 3, HALF),
 )
-MODELS = {"e": EXPERTS, "l": LATENT, "q": DENSE, "o": DENSE, "p": EXPERTS + LATENT}
+MODELS = {"e": EXPERTS, "l": LATENT, "q": DENSE, "o": DENSE, "p": EXPERTS + LATENT,
+          "b": DENSE}
 FORMATS = ("nf4", "nf4", "nf4", "fp4", "int8")
 
 
 def _quantization(dealer, kind):
-    """Of some rows, and of all of group q."""
+    """Of some rows, of all of group q, and of b in 8 bits."""
+    if kind == "b":
+        return "int8 double=False compute=bf16 rest=bf16"
     form, double = dealer.choice(FORMATS), dealer.choice((True, True, False))
     if not dealer.choice((True, False)) and kind != "q":
         return ""

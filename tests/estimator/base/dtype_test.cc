@@ -15,11 +15,11 @@ struct Row {
 };
 
 constexpr Row kRows[] = {
-    {DType::kNone, "none", 0, true},     {DType::kFp32, "fp32", 4096, true},
-    {DType::kFp16, "fp16", 2048, true},  {DType::kBf16, "bf16", 2048, true},
-    {DType::kFp8, "fp8", 1024, true},    {DType::kInt8, "int8", 1024, false},
-    {DType::kBool, "bool", 1024, false}, {DType::kInt64, "int64", 8192, false},
-    {DType::kFp64, "fp64", 8192, false},
+    {DType::kNone, "none", 0, true},       {DType::kFp32, "fp32", 4096, true},
+    {DType::kFp16, "fp16", 2048, true},    {DType::kBf16, "bf16", 2048, true},
+    {DType::kFp8, "fp8", 1024, true},      {DType::kInt8, "int8", 1024, false},
+    {DType::kBool, "bool", 1024, false},   {DType::kInt32, "int32", 4096, false},
+    {DType::kInt64, "int64", 8192, false}, {DType::kFp64, "fp64", 8192, false},
 };
 
 TEST(DTypeTest, HasBytesAndAName) {

@@ -34,6 +34,14 @@ TEST(ValidateQuantizationTest, RefusesWhatIsNoFormat) {
           {"a dtype that no product reads",
            [](JobSpec& j) { j.training.quantization.compute_dtype = "fp8"; },
            {"job.training.quantization.compute_dtype: fp8; must be one of fp32, fp16, bf16"}},
+          {"what is said of 4 bits beside 8",
+           [](JobSpec& j) {
+             j.training.quantization = {"int8", true, "bf16"};
+           },
+           {"job.training.quantization.double_quantization: true; is of 4 bits: what is "
+            "multiplied in int8 has neither",
+            "job.training.quantization.compute_dtype: bf16; is of 4 bits: what is multiplied in "
+            "int8 has neither"}},
       });
 }
 
@@ -49,6 +57,14 @@ TEST(ValidateQuantizationTest, RefusesWhatIsNotModelledBesideIt) {
            [](JobSpec& j) { j.training.precision.parameter_dtype = "fp32"; },
            {"job.training.precision.parameter_dtype: fp32; is modelled with quantized weights "
             "where the preset is fp32 or bf16-autocast"}},
+          {"8 bits beside wide weights",
+           [](JobSpec& j) {
+             j.training.precision.preset = "bf16-autocast";
+             j.training.precision.parameter_dtype = "fp32";
+             j.training.quantization.format = "int8";
+           },
+           {"job.training.precision.parameter_dtype: fp32; is not modelled with quantized "
+            "weights"}},
           {"wide scores",
            [](JobSpec& j) {
              j.training.precision.preset = "bf16-autocast";
@@ -71,7 +87,8 @@ TEST(ValidateQuantizationTest, WhoHasIt) {
   };
   EXPECT_EQ(refusal("ddp", "nf4"), "");
   EXPECT_EQ(refusal("ddp", "fp4"), "");
-  EXPECT_THAT(refusal("ddp", "int8"), testing::HasSubstr("columns of outliers"));
+  EXPECT_EQ(refusal("ddp", "int8"), "");
+  EXPECT_THAT(refusal("fsdp1", "int8"), testing::HasSubstr("not held against its code"));
   EXPECT_EQ(refusal("fsdp1", "nf4"), "");
   EXPECT_THAT(refusal("fsdp2", "nf4"), testing::HasSubstr("job.runtime.trainer: unset; is not"));
 }

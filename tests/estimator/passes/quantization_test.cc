@@ -207,6 +207,64 @@ TEST(QuantizationTest, WeightsScalesAndTablesAreStates) {
   EXPECT_EQ(StateBytes(program, "weights.codes"), 4 * 7 * 4 * 512);
 }
 
+JobSpec InBytes() {
+  JobSpec job = Job();
+  job.training.quantization.format = "int8";
+  return job;
+}
+
+// What is read is made bytes, beside it in fp16 twice and a byte for each; int32 sums are made of
+// bytes, and fp16 of these. The matrix is whole in backward alone.
+TEST(QuantizationTest, EightBitsMultiplyBytes) {
+  const Program program = After(InBytes());
+  const Block& layer = FindBlock(program, "layer");
+  EXPECT_THAT(Quantized(layer).size(), 7u);
+  EXPECT_EQ(FindParameter(layer, "mlp.up.weight").dtype, DType::kInt8);
+  const Op& up = FindOp(layer, "mlp.up");
+  constexpr int64_t kTokens = 2 * 32;
+  ASSERT_EQ(up.inputs.count, 3);
+  const Tensor& bytes = layer.tensors[up.inputs.ids[1]];
+  EXPECT_EQ(bytes.name, "quantized.input.int8");
+  EXPECT_EQ(bytes.Bytes(), kTokens * 64);
+  EXPECT_EQ(layer.tensors[up.inputs.ids[2]].Bytes(), kTokens * 128 * 4);
+  ASSERT_EQ(up.forward_temporaries.count, 1);
+  EXPECT_EQ(layer.tensors[up.forward_temporaries.ids[0]].Bytes(), kTokens * 128 * 2);
+  ASSERT_EQ(up.backward_temporaries.count, 1);
+  EXPECT_EQ(layer.tensors[up.backward_temporaries.ids[0]].Bytes(), 128 * 64 * 2);
+  int64_t beside = 0;
+  for (const TensorId id : FindOp(layer, "quantized.input.int8").forward_temporaries) {
+    beside += layer.tensors[id].Bytes();
+  }
+  EXPECT_EQ(beside, kTokens * 64 * (2 + 2 + 1));
+  EXPECT_THAT(Tensors(layer), Not(Contains("attention.query.adapter.clone")));
+}
+
+TEST(QuantizationTest, EightBitsHaveAScaleOfEachRow) {
+  const Program program = ProgramOf(InBytes());
+  EXPECT_EQ(StateBytes(program, "weights.quantized"),
+            4 * (2 * 64 * 64 + 2 * 32 * 64 + 3 * 128 * 64));
+  EXPECT_EQ(StateBytes(program, "weights.scales"), 4 * (2 * 64 + 2 * 32 + 2 * 128 + 64) * 4);
+  EXPECT_EQ(StateBytes(program, "weights.codes"), -1);
+}
+
+// A function holds what it read, be the layer run again or not; a reentrant checkpoint runs it
+// without a gradient, and has no function.
+TEST(QuantizationTest, EightBitsHoldWhatTheyReadBesideACheckpoint) {
+  JobSpec job = InBytes();
+  job.training.recompute.mode = "full";
+  job.runtime.trainer = "trl";
+  constexpr int64_t kTokens = 2 * 32;  // norms [B, S, H] twice, context, and the MLP's product
+  const auto held = [](const JobSpec& asked) {
+    const Program program = ProgramAfter(Valid(asked), PassId::kRecompute);
+    return FindBlock(program, "layer").checkpoint_bytes;
+  };
+  EXPECT_EQ(held(job), kTokens * (3 * 64 + 128) * 2);
+  job.runtime.trainer = "hf-trainer";
+  EXPECT_EQ(held(job), kTokens * (3 * 64 + 128) * 2);
+  job.runtime.versions["hf-trainer"] = "4.57";
+  EXPECT_EQ(held(job), 0);
+}
+
 // torchao makes a matrix whole by PyTorch's own ops: indices, and halves of it, stand beside it;
 // once more before the product's backward.
 TEST(QuantizationTest, TorchaosIsMadeWholeOpByOp) {
