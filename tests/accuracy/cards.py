@@ -10,8 +10,13 @@ import phantom
 FAMILIES = ("card",)
 
 features_of = phantom.features_of
-request_of = phantom.request_of
 predict = phantom.predict
+
+
+def request_of(row):
+    request = phantom.request_of(row)
+    request["job"]["cluster"]["gpu"] = row.text("gpu")
+    return request
 
 
 def sets_of(row):

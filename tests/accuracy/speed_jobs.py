@@ -10,6 +10,7 @@ import bigscience_tables
 import measured
 import megatron_runs
 import nanotron
+import phantom
 import torchtitan
 from measured import Refused
 from speed_refusals import GPUS, refuse
@@ -477,6 +478,15 @@ def _torchtune(row):
     return _job(row, measured.decoder(row), training, runtime, {"zero_stage": 0})
 
 
+def _card(row):
+    """A job of the phantom's rows on a real GPU of its own, phantom/card.py."""
+    job = phantom.request_of(measured.Row({**row.columns(), "measured_value": "0"}))["job"]
+    degrees = {"data_parallel_size": row.number("num_gpus"), "pipeline_parallel_size": 1}
+    job["parallelism"] |= degrees
+    job["cluster"]["gpu"] = GPUS[row.text("gpu")]
+    return job
+
+
 SOURCES = {
     "usp": _nanotron,
     "vts": _vtrain,
@@ -504,4 +514,5 @@ SOURCES = {
     "fms": _fsdp1,
     "gist": _deepspeed,
     "tune": _torchtune,
+    "card": _card,
 }

@@ -47,7 +47,7 @@ TRANSFORMER_ENGINE = ("nemo", "nml", "mbr", "mbs", "fold")
 # Columns that a source leaves empty, and its mapping knows.
 KNOWN = {("bsc", "heads"), ("bsc", "layers"), ("fold", "pp")} | {
     ("bsv", column) for column in ("layers", "hidden", "heads")
-}
+} | {("card", column) for column in ("hidden", "heads", "pp")}
 
 
 def refuse(row):

@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 import transformers
 
-STEPS = 3
+STEPS = int(os.environ.get("TRAIN_STEPS", "3"))
 LISTS = ("layer_types", "layers_block_type")  # what each layer is
 STATE_SPACES = ("bamba", "granitemoehybrid", "nemotron_h")
 

@@ -11,9 +11,8 @@ import tempfile
 import torch
 import transformers
 
-from train import choose_kernels, freeze, shortened
+from train import STEPS, choose_kernels, freeze, shortened
 
-STEPS = 3
 LAYERS = {
     **dict.fromkeys(("qwen3.5-0.8b", "qwen3.5-2b", "qwen3.5-4b", "qwen3.5-9b"),
                     ["Qwen3_5DecoderLayer"]),

@@ -2,10 +2,14 @@
 
 As `plimsoll measure` reads them, of the same hook. Ranks that are not there are torch's own `fake`
 backend: what torch allocates for collectives is real, nothing is sent, NCCL's own memory is missing.
-CARD_RANKS: how many. Beside the peaks: what the device holds, and when each step ended.
+CARD_RANKS: how many. CARD_TOKENS: where it is there, zeros of integers that the program itself
+makes, its tokens, are of a thousand kinds: a table's rows that are read at once are slow otherwise,
+and products of equal rows fast. Beside the peaks: what the device holds, and when each step ended.
 """
 
 import os
+import pathlib
+import sys
 import time
 
 from plimsoll_measure import imports, processes
@@ -26,12 +30,31 @@ def _pretend_ranks(module):
     processes._pretend_objects(module)
 
 
+def _differing_tokens(torch):
+    from torch.utils import _device
+
+    _device._device_constructors()  # the table of `with torch.device`, which has the real one
+    real = torch.zeros
+    programs = str(pathlib.Path(__file__).resolve().parents[1])
+
+    def zeros(*size, dtype=None, **kwargs):
+        caller = sys._getframe(1).f_code.co_filename
+        if dtype == torch.long and os.path.dirname(os.path.abspath(caller)) == programs:
+            return torch.randint(1000, size[0] if isinstance(size[0], tuple) else size, **kwargs)
+        return real(*size, dtype=dtype, **kwargs)
+
+    torch.zeros = zeros
+
+
 def _watch(torch):
-    from plimsoll_measure import profile, results, steps, values
+    from plimsoll_measure import alive, profile, results, steps, values
 
     if "PLIMSOLL_PHANTOM_NAME" in os.environ:  # of the phantom after all, to compare
         values.assume(torch)
 
+    if "CARD_TOKENS" in os.environ:
+        _differing_tokens(torch)
+        alive.record = alive.at_peak = lambda *_: None  # stacks of each allocation take time
     profile.communicators = lambda groups: []  # the phantom's NCCL counts them
     ends, used = [], []
     write = results.write
