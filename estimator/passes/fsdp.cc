@@ -741,6 +741,26 @@ void GatherReference(const Job& job, const Groups& groups, Program& program) {
   program.states.push_back(set_up);
 }
 
+// What is reduced last stands until backward is over, and beside it what it becomes while that is
+// cast to the shards' dtype: of two ranks more than there was before.
+// Source: torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py, foreach_reduce (reduce_output).
+void AddLastReduce(const Job& job, int64_t elements, Program& program) {
+  if (job.profile->flat_units || elements == 0) return;
+  if (DTypeOfShares(job) == job.precision.reduce) return;
+  const int64_t share = CeilDivide(elements, job.shard_group_size);
+  State reduced{.name = "reduce.input",
+                .role = Role::kCommunication,
+                .place = Place::kEmbeddingStage,
+                .basis = Basis::kBytes,
+                .fixed_bytes = Bytes(job.precision.reduce, elements),
+                .alive = kReductionPhase};
+  program.states.push_back(reduced);
+  reduced.name = "reduce.output";
+  reduced.fixed_bytes = Bytes(job.precision.reduce, share);
+  reduced.stream = Stream::kReduceScatter;
+  program.states.push_back(reduced);
+}
+
 }  // namespace
 
 void ApplyFsdp(const Job& job, Program& program) {
@@ -783,6 +803,10 @@ void ApplyFsdp(const Job& job, Program& program) {
     AddReshardedRoot(job, of_last, groups, program);
   } else if (root) {
     AddRootGroup(job, of_last, groups, program);
+  }
+  for (size_t i = 0; i < groups.size(); ++i) {
+    if (program.blocks[i].kind != BlockKind::kEmbedding) continue;
+    AddLastReduce(job, root ? RootOf(groups, program).trained : groups[i].trained, program);
   }
   if (job.last_block_gathered) {
     AddGathered(job, of_last.all,

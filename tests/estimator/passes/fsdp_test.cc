@@ -254,6 +254,27 @@ TEST(FsdpTest, HybridShardingReducesTheShardOnceMore) {
 }
 
 // Each first axis is split in whole rows: 8 ranks hold 100 rows as 13 each.
+// What is reduced last in 16 bits is there when backward is over, and what it becomes before that
+// is cast: of the embedding, or of a root group.
+TEST(FsdpTest, WhatIsReducedLastIsCast) {
+  JobSpec job = Job("fsdp2", 3);
+  EXPECT_EQ(FindState(Sharded(job), "reduce.output"), nullptr) << "it is reduced in fp32";
+  job.training.precision.reduce_dtype = "bf16";
+  const auto reduced = [](const JobSpec& asked) {
+    const Program program = Sharded(asked);
+    EXPECT_EQ(FindState(program, "reduce.output")->stream, Stream::kReduceScatter);
+    return std::pair{FindState(program, "reduce.input")->fixed_bytes,
+                     FindState(program, "reduce.output")->fixed_bytes};
+  };
+  constexpr int64_t kTable = 2 * kVocab * kHidden;
+  EXPECT_EQ(reduced(job), std::pair(kTable, kTable / kRanks));
+  job.runtime.trainer = "hf-trainer";
+  job.runtime.versions["hf-trainer"] = "4.57";  // one root group, with the last norm
+  EXPECT_EQ(reduced(job).first, 2 * kTable + 2 * kHidden);
+  job.runtime.framework = "fsdp1";
+  EXPECT_EQ(FindState(Sharded(job), "reduce.output"), nullptr) << "it casts what it gathers";
+}
+
 TEST(FsdpTest, FsdpPadsToWholeRows) {
   JobSpec job = Job("fsdp2", 3);
   Shape(job).ffn_size = 100;
