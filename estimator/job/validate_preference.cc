@@ -94,7 +94,8 @@ void CheckPreference(const JobSpec& spec, Check& check, Job& job) {
   pairs.RefusePartsAgain(spec.training.recompute, job);
   pairs.Refuse(job.compile, "runtime.compile", "true");
   if (job.quantization.has_value()) {  // these were not held against real code
-    const bool other = job.reference == Reference::kModel || job.precision.autocast;
+    const bool other = job.reference == Reference::kModel || job.precision.autocast ||
+                       job.quantization->format == DType::kInt8;
     pairs.Refuse(other, "training.quantization.format", Name(job.quantization->format));
   }
   CheckShardedReference(pairs, check, job);

@@ -80,6 +80,17 @@ void CheckLeftOut(Check& check, const Job& job) {
              ViolationCode::kNotSupported, {kFormat, "runtime.framework"});
 }
 
+// Source: bitsandbytes/autograd/_functions.py, MatMul8bitLt.forward (ctx.tensors).
+void WarnOfHeldInputs(Job& job) {
+  const bool holds = job.quantization->format == DType::kInt8;
+  if (!holds || job.recompute == RecomputeMode::kNone || job.profile->checkpoints_hold_output) {
+    return;
+  }
+  job.warnings.push_back({"held-inputs", "job.training.quantization.format",
+                          "int8's products hold what they read where layers run again, too: 4 "
+                          "bits keep far less"});
+}
+
 }  // namespace
 
 // Source of the defaults: transformers, utils/quantization_config.py, BitsAndBytesConfig.
@@ -91,6 +102,10 @@ void ReadQuantization(const QuantizationSpec& spec, Check& check, Job& job) {
     const auto format = check.Meaning(kFormat, *spec.format, kQuantizationFormats);
     if (format.has_value()) {
       CheckAbility(AbilityOf(*format), kFormat, *spec.format, check, job);
+      if (*format == QuantizationFormat::kInt8 && IsQlora(job)) {
+        check.Fail(kFormat, *spec.format, "is not what qlora is: beside 8 bits adapters are lora",
+                   ViolationCode::kConflict, {"training.adapter.method"});
+      }
       quantization.format = DTypeOf(*format);
     }
   } else if (IsQlora(job)) {
@@ -110,13 +125,14 @@ void ReadQuantization(const QuantizationSpec& spec, Check& check, Job& job) {
   }
 }
 
-void CheckQuantization(const TrainingSpec& spec, Check& check, const Job& job) {
+void CheckQuantization(const TrainingSpec& spec, Check& check, Job& job) {
   if (!job.adapter.has_value()) {
     check.Fail(kFormat, spec.quantization.format.value_or(""),
                "needs an adapter: quantized weights are not trained", ViolationCode::kConflict,
                {"training.adapter.method"});
     return;
   }
+  WarnOfHeldInputs(job);
   // Source: transformers modeling_utils.py, from_pretrained (device_map); accelerate
   // utils/fsdp_utils.py, fsdp2_prepare_model (ignored_params).
   const Beside weights("quantized weights", kFormat, check);
@@ -127,6 +143,13 @@ void CheckQuantization(const TrainingSpec& spec, Check& check, const Job& job) {
   weights.Refuse(job.offload_optimizer, "runtime.offload_optimizer", "true");
   CheckLeftOut(check, job);
   const Precision& precision = job.precision;
+  if (job.quantization->format == DType::kInt8) {  // what was held against its code
+    const Beside bytes("int8", kFormat, check);
+    bytes.Refuse(precision.activation == DType::kFp16, "training.precision.preset",
+                 spec.precision.preset.value_or(""));
+    return bytes.Refuse(precision.parameter == DType::kFp32, "training.precision.parameter_dtype",
+                        "fp32");
+  }
   const DType compute = job.quantization->compute_dtype;
   const bool composed = job.profile->composed_dequantization;
   if (composed && (compute != DType::kBf16 || precision.parameter != DType::kBf16)) {
@@ -140,8 +163,6 @@ void CheckQuantization(const TrainingSpec& spec, Check& check, const Job& job) {
                {"training.quantization.format"});
   }
   const bool widened = precision.parameter == DType::kFp32;
-  weights.Refuse(widened && job.quantization->format == DType::kInt8,
-                 "training.precision.parameter_dtype", "fp32");
   if (widened && precision.activation != DType::kFp32) {
     check.Fail("training.precision.parameter_dtype", "fp32",
                "is modelled with quantized weights where the preset is fp32 or bf16-autocast",

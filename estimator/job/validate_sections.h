@@ -52,7 +52,7 @@ void ReadAdapter(const AdapterSpec& spec, Check& check, Job& job);
 void ReadAdapterDType(const AdapterSpec& spec, Check& check, Job& job);
 void CheckAdapter(const JobSpec& spec, Check& check, const Job& job);
 void ReadQuantization(const QuantizationSpec& spec, Check& check, Job& job);
-void CheckQuantization(const TrainingSpec& spec, Check& check, const Job& job);
+void CheckQuantization(const TrainingSpec& spec, Check& check, Job& job);
 // `is_fp8`: whether the preset is fp8-mixed.
 void ReadFp8(const PrecisionSpec& spec, bool is_fp8, Check& check, Job& job);
 void CheckFp8(const JobSpec& spec, Check& check, const Job& job);

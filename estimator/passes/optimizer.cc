@@ -24,8 +24,8 @@ Matrices QuantizedMatrices(const Program& program) {
   for (const Block& block : program.blocks) {
     if (block.kind != BlockKind::kLayer || found.count > 0) continue;
     for (const Parameter& at : block.parameters) {
-      if (!at.quantized || at.packed()) continue;
-      ++found.count;
+      if (!at.quantized) continue;
+      found.count += at.packed() ? 0 : 1;
       found.rows = Add(found.rows, at.shape.extents[0].size);
     }
   }

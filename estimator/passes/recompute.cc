@@ -82,6 +82,7 @@ void RecomputeModules(Block& block, uint8_t modules) {
 // _checkpoint_hook.
 void HoldAside(Block& block) {
   std::vector<bool> seen(block.tensors.size());
+  seen[block.tensors[block.input].storage] = true;  // the checkpoint's own
   for (Op& op : block.ops) {
     if (!op.holds_inputs) continue;
     for (const TensorId id : op.saved) {

@@ -1,4 +1,6 @@
 // Every rule of the quantization section, and what stands beside it.
+#include <algorithm>
+
 #include "estimator/job/job.h"
 #include "gtest/gtest.h"
 #include "tests/testing/refusals.h"
@@ -63,8 +65,20 @@ TEST(ValidateQuantizationTest, RefusesWhatIsNotModelledBesideIt) {
              j.training.precision.parameter_dtype = "fp32";
              j.training.quantization.format = "int8";
            },
-           {"job.training.precision.parameter_dtype: fp32; is not modelled with quantized "
-            "weights"}},
+           {"job.training.precision.parameter_dtype: fp32; is not modelled with int8"}},
+          {"8 bits beside fp16",
+           [](JobSpec& j) {
+             j.training.precision.preset = "fp16-pure";
+             j.training.quantization.format = "int8";
+           },
+           {"job.training.precision.preset: fp16-pure; is not modelled with int8"}},
+          {"8 bits as qlora",
+           [](JobSpec& j) {
+             j.training.adapter.method = "qlora";
+             j.training.quantization.format = "int8";
+           },
+           {"job.training.quantization.format: int8; is not what qlora is: beside 8 bits adapters "
+            "are lora"}},
           {"wide scores",
            [](JobSpec& j) {
              j.training.precision.preset = "bf16-autocast";
@@ -91,6 +105,25 @@ TEST(ValidateQuantizationTest, WhoHasIt) {
   EXPECT_THAT(refusal("fsdp1", "int8"), testing::HasSubstr("not held against its code"));
   EXPECT_EQ(refusal("fsdp1", "nf4"), "");
   EXPECT_THAT(refusal("fsdp2", "nf4"), testing::HasSubstr("job.runtime.trainer: unset; is not"));
+}
+
+// Whose layers run again by hooks is told that products of bytes hold what they read.
+TEST(ValidateQuantizationTest, TellsOfWhatIsHeld) {
+  JobSpec job = Job();
+  job.runtime.trainer = "trl";
+  const auto told = [&job](const char* format, const char* recompute) {
+    job.training.quantization.format = format;
+    job.training.recompute.mode = recompute;
+    const ValidJob valid = Valid(job);
+    return std::count_if(valid->warnings.begin(), valid->warnings.end(),
+                         [](const Warning& at) { return at.code == "held-inputs"; });
+  };
+  EXPECT_EQ(told("int8", "full"), 1);
+  EXPECT_EQ(told("int8", "none"), 0);
+  EXPECT_EQ(told("nf4", "full"), 0);
+  job.runtime.trainer = "hf-trainer";
+  job.runtime.versions["hf-trainer"] = "4.57";
+  EXPECT_EQ(told("int8", "full"), 0) << "its checkpoints are reentrant";
 }
 
 // accelerate leaves bytes unsharded, and what is trained as it was loaded.
