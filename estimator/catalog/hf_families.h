@@ -100,8 +100,14 @@ struct HfLatent {
 // The class's defaults of linear attention, in all layers but every fourth.
 struct HfLinear {
   int64_t key_head_count = 0;
-  int64_t value_head_count = 0;  // 0: it has none
-  bool joint = false;            // LinearAttention::joint
+  int64_t value_head_count = 0;
+  // As many as of attention, keys three quarters of hidden_size together, values twice as wide;
+  // some layers have it and some have not, and no field says how often.
+  bool by_heads = false;
+  DeltaProjections projections = DeltaProjections::kFour;
+  bool norms_before = false;  // LinearAttention::norms_before
+
+  bool Any() const { return value_head_count > 0 || by_heads; }
 };
 
 // Fields that say what state space layers have, and the class's defaults. What has no name is as
@@ -138,6 +144,7 @@ enum class HfQuirk : uint8_t {
   kNeoX,           // use_parallel_residual
   kNoWindow,       // sliding_window is no field of its class
   kOffset,         // two more positions
+  kOlmoHybrid,     // rope_theta, null where no token is rotated; sliding_window is no field
   kOpt,            // word_embed_proj_dim, do_layer_norm_before, two more positions
   kPersimmon,      // qk_layernorm, on
   kPhi,            // qk_layernorm
@@ -172,6 +179,7 @@ struct HfFamily {
   bool final_norm = true;
   bool qkv_bias = false;
   bool joint_qkv = false;
+  bool joint_gate = false;
   bool concatenates_rotary = false;
   bool attention_output_bias = false;
   bool mlp_bias = false;
@@ -183,6 +191,7 @@ struct HfFamily {
   bool second_head_bias = false;   // a masked head that is not tied has two biases
   bool deep_reward = false;        // its reward models score behind a layer of their own
   HfScores sequence_scores = HfScores::kOfTokens;
+  bool predicts_alone = false;  // it has no class that scores anything
   bool causal = true;
   bool attention_sinks = false;
   bool eager_attention = false;  // _supports_sdpa is false

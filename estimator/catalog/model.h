@@ -131,6 +131,13 @@ struct LatentAttention {
   bool Any() const { return key_value_rank > 0; }
 };
 
+// How classes of gated delta networks project what they read.
+//   kFour   what is convolved, the gate, what corrects and what decays (Qwen3.5)
+//   kJoint  what is convolved and the gate; what corrects and decays (Qwen3-Next)
+//   kEach   queries, keys and values, which are joined; behind the convolution what corrects and
+//           what decays, and behind the rule the gate (OLMo Hybrid)
+enum class DeltaProjections : uint8_t { kFour, kJoint, kEach };
+
 // Gated delta networks in place of attention: a state of each head is decayed, corrected and read,
 // chunk by chunk. Symbols: L key_head_count x key_size, M value_head_count x value_size, O
 // value_head_count. Each key is read by value_head_count / key_head_count heads of values.
@@ -142,10 +149,10 @@ struct LinearAttention {
   int64_t key_size = 0;
   int64_t value_size = 0;
   int64_t kernel_size = 0;  // tokens that the convolution before it reads
-  // One product makes what is convolved and the gate, one what corrects and decays (Qwen3-Next);
-  // else four products.
-  bool joint = false;
-  LayerSet layers{};  // that have it; the others have attention
+  DeltaProjections projections = DeltaProjections::kFour;
+  bool norms_before = false;  // its layers' norms are, whatever the others'
+  bool doubles = false;       // what corrects is twice a sigmoid
+  LayerSet layers{};          // that have it; the others have attention
 
   bool Any() const { return value_head_count > 0; }
 };
@@ -202,6 +209,7 @@ struct Transformer {
   bool qkv_bias = false;
   // transformers' class projects queries, keys and values at once: they are views.
   bool joint_qkv = false;
+  bool joint_gate = false;  // and an MLP's gate and up at once, likewise
   // It rotates a part of each head and concatenates: heads come first, and the attention's
   // output, laid out as its queries, is copied for the next product.
   bool concatenates_rotary = false;

@@ -96,6 +96,7 @@ void SetTraits(const HfFamily& family, Transformer& model) {
   model.final_norm = family.final_norm;
   model.qkv_bias = family.qkv_bias;
   model.joint_qkv = family.joint_qkv;
+  model.joint_gate = family.joint_gate;
   model.concatenates_rotary = family.concatenates_rotary;
   model.attention_output_bias = family.attention_output_bias;
   model.mlp_bias = family.mlp_bias;
@@ -197,22 +198,38 @@ bool ListsKinds(const ConfigValue& types, int64_t layer_count) {
          });
 }
 
-// Linear attention, in all layers but some. Source: transformers,
-// models/qwen3_5/configuration_qwen3_5.py, Qwen3_5TextConfig.
-void ReadLinear(const HfLinear& row, HfReader& reader, Transformer& model) {
-  if (row.value_head_count == 0) return;
-  LinearAttention& linear = model.linear;
-  linear.key_head_count = reader.Size("linear_num_key_heads", kMaxHeads, row.key_head_count);
-  linear.value_head_count = reader.Size("linear_num_value_heads", kMaxHeads, row.value_head_count);
-  linear.key_size = reader.Size("linear_key_head_dim", kMaxLinearHead, 128);
-  linear.value_size = reader.Size("linear_value_head_dim", kMaxLinearHead, 128);
-  linear.kernel_size = reader.Size("linear_conv_kernel_dim", kMaxConvolution, 4);
-  linear.joint = row.joint;
+// A head's width, which follows from others where it is not stated: 0 where these are no numbers.
+int64_t ReadLinearHead(absl::string_view field, int64_t follows, HfReader& reader) {
+  const int64_t size = reader.Size(field, kMaxLinearHead, std::max<int64_t>(1, follows));
+  if (reader.Has(field) || follows <= kMaxLinearHead) return size;
+  reader.Refuse(field, absl::StrCat(follows),
+                absl::StrCat("follows from other fields, and must be at most ", kMaxLinearHead),
+                ViolationCode::kOutOfRange);
+  return 0;
+}
+
+void ReadDeltaHeads(const HfLinear& row, HfReader& reader, const Transformer& model,
+                    LinearAttention& linear) {
+  const int64_t heads = std::max<int64_t>(1, model.head_count);  // what is no number is refused
+  linear.key_head_count =
+      reader.Size("linear_num_key_heads", kMaxHeads, row.by_heads ? heads : row.key_head_count);
+  linear.value_head_count =
+      reader.Size("linear_num_value_heads", kMaxHeads, row.by_heads ? heads : row.value_head_count);
+  const int64_t keys = std::max<int64_t>(1, linear.key_head_count);
+  const int64_t of_all = model.head_count > 0 ? Multiply(model.hidden_size, 3) / 4 / keys : 0;
+  linear.key_size = ReadLinearHead("linear_key_head_dim", row.by_heads ? of_all : 128, reader);
+  const int64_t twice = Multiply(2, linear.key_size);
+  linear.value_size = ReadLinearHead("linear_value_head_dim", row.by_heads ? twice : 128, reader);
   if (linear.key_head_count > 0 && linear.value_head_count % linear.key_head_count != 0) {
     reader.Refuse("linear_num_key_heads", absl::StrCat(linear.key_head_count),
                   absl::StrCat("must divide linear_num_value_heads ", linear.value_head_count));
   }
-  const int64_t interval = reader.Size("full_attention_interval", kMaxLayers, 4);
+}
+
+// Which layers have it: those that a list says, or all but every fourth, or as often as a field
+// says.
+void ReadLinearLayers(const HfLinear& row, HfReader& reader, Transformer& model) {
+  const int64_t interval = row.by_heads ? 4 : reader.Size("full_attention_interval", kMaxLayers, 4);
   std::vector<bool> layers;
   const ConfigValue* const types = reader.Find("layer_types");
   const bool listed = types != nullptr && types->kind != Kind::kNull;
@@ -226,8 +243,30 @@ void ReadLinear(const HfLinear& row, HfReader& reader, Transformer& model) {
     layers.push_back(listed ? types->items[static_cast<size_t>(i)].text == "linear_attention"
                             : !fourth);
   }
-  linear.layers = ReadSet("layer_types", layers, reader);
-  if (std::find(layers.begin(), layers.end(), true) == layers.end()) linear = {};
+  const auto has = [&layers](bool kind) {
+    return std::find(layers.begin(), layers.end(), kind) != layers.end();
+  };
+  if (!listed && row.by_heads && !layers.empty() && !has(false)) layers.back() = false;
+  if (row.by_heads && !layers.empty() && !(has(true) && has(false))) {
+    return reader.Refuse("layer_types", listed ? SeenValue(*types) : "unset",
+                         "must have layers of linear and of full attention");
+  }
+  model.linear.layers = ReadSet("layer_types", layers, reader);
+  if (!has(true)) model.linear = {};
+}
+
+// Linear attention, in all layers but some. Source: transformers,
+// models/qwen3_5/configuration_qwen3_5.py, Qwen3_5TextConfig;
+// models/olmo_hybrid/configuration_olmo_hybrid.py, OlmoHybridConfig.
+void ReadLinear(const HfLinear& row, HfReader& reader, Transformer& model) {
+  if (!row.Any()) return;
+  LinearAttention& linear = model.linear;
+  ReadDeltaHeads(row, reader, model, linear);
+  linear.kernel_size = reader.Size("linear_conv_kernel_dim", kMaxConvolution, 4);
+  linear.projections = row.projections;
+  linear.norms_before = row.norms_before;
+  if (row.by_heads) linear.doubles = reader.Flag("linear_allow_neg_eigval", true);
+  ReadLinearLayers(row, reader, model);
 }
 
 // Source: transformers models/deepseek_v3/modeling_deepseek_v3.py, DeepseekV3Attention.
@@ -425,6 +464,21 @@ void ReadStableLm(HfReader& reader, Transformer& model) {
   if (reader.Flag("qk_layernorm", false)) model.qk_norm = QkNorm::kPerHeadAffine;
 }
 
+// Tokens are rotated but where the angle's base is null.
+// Source: transformers models/olmo_hybrid/modeling_olmo_hybrid.py, OlmoHybridModel.__init__;
+// modeling_rope_utils.py, standardize_rope_params.
+void ReadOlmoHybrid(const HfReader& reader, Transformer& model) {
+  model.sliding_window = 0;
+  const ConfigValue* base = reader.Find("rope_theta");
+  const ConfigValue* const rope = reader.Find("rope_parameters");
+  if (rope != nullptr && rope->kind == Kind::kObject) {
+    const auto own = rope->fields.find("rope_theta");
+    if (own != rope->fields.end()) base = &own->second;
+  }
+  const bool none = base != nullptr && base->kind == Kind::kNull;
+  if (none) model.position_embedding = PositionEmbedding::kNone;
+}
+
 // Reads what is peculiar to a family: the names are in HfQuirk.
 void ReadQuirk(const HfFamily& family, HfReader& reader, HfConfig* out) {
   Transformer& model = out->model;
@@ -460,6 +514,8 @@ void ReadQuirk(const HfFamily& family, HfReader& reader, HfConfig* out) {
       return ReadErnie(family.defaults, reader, model);
     case HfQuirk::kOffset:
       return AddOffset(model);
+    case HfQuirk::kOlmoHybrid:
+      return ReadOlmoHybrid(reader, model);
     case HfQuirk::kOpt:
       return ReadOpt(reader, model);
     case HfQuirk::kPersimmon:

@@ -97,6 +97,8 @@ void ReadHead(const HfFamily& family, HfReader& reader, Transformer& model) {
   const absl::string_view name = ReadClass(reader);
   const HeadRow* row = FindRow(name);
   if (row == nullptr || (row->sentence && !family.sentence_head)) return Refuse(reader, name);
+  const bool scores = !PredictsTokens(row->head) && row->head != Head::kNone;
+  if (family.predicts_alone && scores) return Refuse(reader, name);
   model.head = row->head;
   model.sentence_head = row->sentence;
   switch (row->head) {

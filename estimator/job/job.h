@@ -219,6 +219,7 @@ constexpr AdapterTargets BitsOf(AdapterTarget first, AdapterTarget last) {
   return 2 * BitOf(last) - BitOf(first);
 }
 inline constexpr AdapterTargets kQkvTargets = BitsOf(AdapterTarget::kQuery, AdapterTarget::kValue);
+inline constexpr AdapterTargets kGateUpTargets = BitsOf(AdapterTarget::kGate, AdapterTarget::kUp);
 inline constexpr AdapterTargets kMlpTargets = BitsOf(AdapterTarget::kGate, AdapterTarget::kDown);
 inline constexpr AdapterTargets kAttentionTargets =
     BitsOf(AdapterTarget::kQuery, AdapterTarget::kOutput) |

@@ -184,21 +184,28 @@ void AssumePositions(Check& check, const Job& job) {
                "not stated: a rotary table of the sequence alone");
 }
 
-// One projection of queries, keys and values has one adapter.
+// One projection of queries, keys and values has one adapter, and one of gate and up.
 void CheckJoint(const AdapterSpec& spec, Check& check, const Job& job) {
-  const AdapterTargets asked = job.adapter->targets & kQkvTargets;
-  if (!job.model->joint_qkv || job.profile->joint_adapters || asked == 0 || asked == kQkvTargets)
-    return;
-  check.Fail("training.adapter.target_modules", absl::StrJoin(spec.target_modules, ", "),
-             "must have all of q_proj, k_proj and v_proj, or none: they are one projection here",
-             ViolationCode::kConflict, {"model"});
+  if (job.profile->joint_adapters) return;
+  const auto require = [&](bool joint, AdapterTargets all, absl::string_view names) {
+    const AdapterTargets asked = job.adapter->targets & all;
+    if (!joint || asked == 0 || asked == all) return;
+    check.Fail("training.adapter.target_modules", absl::StrJoin(spec.target_modules, ", "),
+               absl::StrCat("must have all of ", names, ", or none: they are one projection here"),
+               ViolationCode::kConflict, {"model"});
+  };
+  require(job.model->joint_qkv, kQkvTargets, "q_proj, k_proj and v_proj");
+  require(job.model->joint_gate, kGateUpTargets, "gate_proj and up_proj");
 }
 
-// Names of linear attention's products that the model's class has not: it has four, or two for all.
+// Names of products that the model's class has not: one for several, and those of linear attention,
+// which has four, or two for all.
 bool IsNoModule(absl::string_view name, const Transformer& model) {
+  if (name == "qkv_proj") return !model.joint_qkv;
+  if (name == "gate_up_proj") return !model.joint_gate;
   const bool joint = name == "in_proj_qkvz" || name == "in_proj_ba";
   if (!joint && !absl::StartsWith(name, "in_proj_")) return false;
-  return !model.linear.Any() || joint != model.linear.joint;
+  return !model.linear.Any() || joint != (model.linear.projections == DeltaProjections::kJoint);
 }
 
 // Products of latent attention have names of their own.

@@ -48,6 +48,21 @@ void CheckGate(Check& check, const Job& job) {
   if (model.joint_qkv) refuse("is not modelled with one projection of all three", "model");
 }
 
+// Whose layers are as the class has them now. Source: transformers 5.23,
+// models/olmo_hybrid/modeling_olmo_hybrid.py, OlmoHybridGatedDeltaNet.
+void CheckEach(const AdapterSpec& adapter, Check& check, const Job& job) {
+  constexpr int kHeld = 5023;
+  if (job.model->linear.projections != DeltaProjections::kEach) return;
+  if (IsBefore(job.transformers_version, kHeld)) {
+    check.Fail("runtime.versions.transformers", VersionText(job.transformers_version),
+               "is modelled with this model from 5.23 on", ViolationCode::kNotModelled, {"model"});
+  }
+  if (!job.adapter.has_value()) return;
+  check.Fail("training.adapter.method", adapter.method.value_or(""),
+             "is not modelled with linear attention that projects queries, keys and values apart",
+             ViolationCode::kNotModelled, {"model"});
+}
+
 // Before 5.17 Python solved row by row. Source: transformers 5.17, torch_chunk_gated_delta_rule
 // (solve_triangular).
 void CheckRelease(bool fla, Check& check, const Job& job) {
@@ -115,8 +130,8 @@ void CheckLinear(const JobSpec& spec, Check& check, const Job& job) {
                 spec.training.precision.preset.value_or("fp16"));
   linear.Refuse(!model.causal, "model", "an encoder");
   linear.Refuse(model.latent.Any(), "model", "latent attention");
-  linear.Refuse(model.norm_placement != NormPlacement::kPre, "model",
-                NameOf(model.norm_placement, kNormPlacements));
+  const bool before = model.norm_placement == NormPlacement::kPre || model.linear.norms_before;
+  linear.Refuse(!before, "model", NameOf(model.norm_placement, kNormPlacements));
   linear.Refuse(model.norm != Norm::kRmsNorm, "model", NameOf(model.norm, kNorms));
   const bool parts = job.recompute != RecomputeMode::kNone && job.recompute != RecomputeMode::kFull;
   linear.Refuse(parts, "training.recompute.mode", spec.training.recompute.mode.value_or(""));
@@ -131,6 +146,7 @@ void CheckLinear(const JobSpec& spec, Check& check, const Job& job) {
   }
   const bool fla = job.linear_attention == LinearAttentionKernel::kFla;
   CheckRelease(fla, check, job);
+  CheckEach(spec.training.adapter, check, job);
   constexpr int64_t kMostKeys = 256;
   if (!fla || model.linear.key_size <= kMostKeys) return;
   check.Fail("training.linear_attention", "fla",

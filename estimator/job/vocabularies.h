@@ -83,6 +83,8 @@ inline constexpr Word<AdapterTargets> kAdapterTargets[] = {
     {"gate_proj", BitOf(AdapterTarget::kGate)},
     {"up_proj", BitOf(AdapterTarget::kUp)},
     {"down_proj", BitOf(AdapterTarget::kDown)},
+    {"qkv_proj", kQkvTargets},
+    {"gate_up_proj", kGateUpTargets},
     {"lm_head", BitOf(AdapterTarget::kHead)},
     {"in_proj_qkv", BitOf(AdapterTarget::kLinearQkv)},
     {"in_proj_z", BitOf(AdapterTarget::kLinearGate)},

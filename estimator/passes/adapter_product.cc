@@ -86,6 +86,7 @@ constexpr absl::string_view kLinearOut = "linear.out";
 constexpr absl::string_view kLinearQkvz = "linear.qkvz";
 constexpr absl::string_view kLinearBa = "linear.ba";
 constexpr absl::string_view kQkv = "attention.qkv";
+constexpr absl::string_view kGateUp = "mlp.gate_up";
 constexpr absl::string_view kQueryDown = "attention.query.down";
 constexpr absl::string_view kQueryUp = "attention.query.up";
 constexpr absl::string_view kKvDown = "attention.kv.down";
@@ -107,6 +108,7 @@ constexpr TargetRow kTargets[] = {
     {BitOf(AdapterTarget::kUp), NamesOfAdapter<kMlpUp>()},
     {BitOf(AdapterTarget::kDown), NamesOfAdapter<kMlpDown>()},
     {kQkvTargets, NamesOfAdapter<kQkv>()},
+    {kGateUpTargets, NamesOfAdapter<kGateUp>()},
     {BitOf(AdapterTarget::kLinearQkv), NamesOfAdapter<kLinearQkv>()},
     {BitOf(AdapterTarget::kLinearGate), NamesOfAdapter<kLinearGate>()},
     {BitOf(AdapterTarget::kLinearBeta), NamesOfAdapter<kLinearBeta>()},

@@ -121,10 +121,14 @@ TensorId LowerFla(BlockBuilder& b, TensorId mixed, const DeltaGates& gates) {
   return out;
 }
 
-// Python's own way: an op at a time, in fp32.
+// Python's own way: an op at a time, in fp32, but for products under autocast, which read copies in
+// 16 bits and give such: those are kept, not what they are of.
 class PythonBuilder {
  public:
-  PythonBuilder(BlockBuilder& b, const DeltaGates& gates) : b_(b), gates_(gates) {}
+  PythonBuilder(BlockBuilder& b, const DeltaGates& gates)
+      : b_(b),
+        gates_(gates),
+        product_(b.job().precision.autocast ? b.job().precision.Product() : DType::kFp32) {}
 
   TensorId Build(TensorId mixed) && {
     Widen(mixed);
@@ -134,9 +138,17 @@ class PythonBuilder {
   }
 
  private:
-  TensorId Make(absl::string_view name, Extent width) {
+  TensorId Make(absl::string_view name, Extent width, DType dtype = DType::kFp32) {
     return b_.Add(name, {b_.Size(Symbol::kB), Padded(b_), width},
-                  {.dtype = DType::kFp32, .tensor_axis = 2});
+                  {.dtype = dtype, .tensor_axis = 2});
+  }
+  bool IsCast() const { return product_ != DType::kFp32; }
+  // As a product reads it.
+  TensorId Cast(absl::string_view name, TensorId of) {
+    if (!IsCast()) return of;
+    const TensorId cast = Make(name, b_.block().tensors[of].shape.extents[2], product_);
+    b_.Then(name, {of}, {cast}, {});
+    return cast;
   }
   TensorId OfKeys(absl::string_view name) { return Make(name, KeysOfValues(b_)); }
   TensorId OfValues(absl::string_view name) { return Make(name, b_.Size(Symbol::kM)); }
@@ -186,9 +198,11 @@ class PythonBuilder {
     const TensorId decays = OfChunks("linear.decay.pairs");
     b_.Then("linear.decay.pairs", {gates_.decay}, {decays}, {decays});
     const auto multiply = [&](absl::string_view raw_name, absl::string_view name, TensorId left) {
-      const TensorId raw = OfChunks(raw_name);
+      const TensorId read = Cast("linear.delta.left.cast", left);
+      const TensorId key = Cast("linear.key.cast", key_);
+      const TensorId raw = Make(raw_name, b_.Size(Symbol::kO, kChunk), product_);
       const TensorId made = OfChunks(name);
-      b_.Then(raw_name, {left, key_}, {raw}, {left, key_}).product_depth =
+      b_.Then(raw_name, {read, key}, {raw}, {read, key}).product_depth =
           b_.job().model->linear.key_size;
       b_.Then(name, {raw, decays}, {made}, {raw, decays});
       return made;
@@ -212,6 +226,23 @@ class PythonBuilder {
     return solved;
   }
 
+  // What products of the chunks keep: all that they read, values and states of their own making
+  // too; under autocast copies, of those two for two products each, beside the states.
+  Ids KeptOfChunks(const Ids& read) {
+    Ids kept = read;
+    const auto add = [&](TensorId id) {
+      b_.block().tensors[id].differentiable = false;
+      kept.Add(id);
+    };
+    add(Make("linear.delta.values.new", b_.Size(Symbol::kM), product_));
+    add(States(b_, "linear.delta.states", DType::kFp32, Role::kActivation));
+    if (!IsCast()) return kept;
+    add(Make("linear.delta.values.again", b_.Size(Symbol::kM), product_));
+    add(States(b_, "linear.delta.states.corrected", product_, Role::kActivation));
+    add(States(b_, "linear.delta.states.read", product_, Role::kActivation));
+    return kept;
+  }
+
   // One chunk after the other, each of which reads the state behind the one before.
   TensorId RunChunks(const Solved& solved) {
     const TensorId query = OfKeys("linear.query.decayed");
@@ -220,13 +251,18 @@ class PythonBuilder {
     const TensorId second = OfHeads("linear.key.decay");
     b_.Then("linear.decayed", {query_, key_}, {query, key, first, second},
             {query_, key_, first, second});
-    const TensorId values = OfValues("linear.delta.values.new");
-    const TensorId states = States(b_, "linear.delta.states", DType::kFp32, Role::kActivation);
-    for (const TensorId id : {values, states}) b_.block().tensors[id].differentiable = false;
+    const Ids read{Cast("linear.query.decayed.cast", query), Cast("linear.key.decayed.cast", key),
+                   Cast("linear.delta.scores.cast", scores_),
+                   Cast("linear.delta.corrections.cast", solved.corrections)};
+    const Ids kept = KeptOfChunks(read);
     const TensorId wide = OfValues("linear.context.wide");
-    b_.Then("linear.delta", {query, key, scores_, solved.values, solved.corrections},
-            {wide, values, states}, {query, key, scores_, solved.corrections, values, states})
-        .product_depth = Depth(b_.job().model->linear);
+    Ids inputs = read;
+    inputs.Add(solved.values);
+    Ids outputs{wide};
+    for (size_t i = read.count; i < kept.count; ++i) outputs.Add(kept.ids[i]);
+    const auto at = static_cast<uint8_t>(b_.block().ops.size());
+    for (const TensorId id : {query, key, scores_}) b_.block().tensors[id].held_until = at;
+    b_.Then("linear.delta", inputs, outputs, kept).product_depth = Depth(b_.job().model->linear);
     if (b_.job().precision.activation == DType::kFp32) return wide;
     const TensorId out =
         b_.Wide("linear.context", b_.Size(Symbol::kM), b_.job().precision.activation);
@@ -236,6 +272,7 @@ class PythonBuilder {
 
   BlockBuilder& b_;
   const DeltaGates& gates_;
+  const DType product_;  // what products read and give
   TensorId query_, key_, value_, beta_, scaled_, system_, scores_;
 };
 

@@ -835,12 +835,14 @@ TensorId LowerNormBefore(BlockBuilder& b, const NormNames& names, TensorId input
 
 // One sublayer after the other; norms stand where the placement says.
 TensorId LowerSerialLayer(BlockBuilder& b, TensorId input, const LayerKind& kind) {
-  const NormPlacement placement = b.job().model->norm_placement;
+  const Transformer& model = *b.job().model;
+  const bool in_front = kind.mixer == Mixer::kLinear && model.linear.norms_before;
+  const NormPlacement placement = in_front ? NormPlacement::kPre : model.norm_placement;
   const bool before = placement == NormPlacement::kPre || placement == NormPlacement::kSandwich;
   const bool behind =
       placement == NormPlacement::kSandwich || placement == NormPlacement::kPostOnly;
   const bool on_sum = placement == NormPlacement::kPost;
-  const bool latent = b.job().model->latent.Any();
+  const bool latent = model.latent.Any();
   const bool experts = kind.mlp == LayerMlp::kExperts;
   const TensorId read = before ? LowerNormBefore(b, kAttentionNorm, input, latent, {}) : input;
   TensorId out = Refer(b, LowerMixer(b, kind, read));

@@ -34,6 +34,9 @@ struct ProductNames {
   absl::string_view weight;
   absl::string_view output;
 };
+constexpr ProductNames kQuery = {"linear.query", "linear.query.weight", "linear.query.activation"};
+constexpr ProductNames kKey = {"linear.key", "linear.key.weight", "linear.key.activation"};
+constexpr ProductNames kValue = {"linear.value", "linear.value.weight", "linear.value.activation"};
 constexpr ProductNames kQkv = {"linear.qkv", "linear.qkv.weight", "linear.qkv.activation"};
 constexpr ProductNames kGate = {"linear.gate", "linear.gate.weight", "linear.gate.activation"};
 constexpr ProductNames kBeta = {"linear.beta", "linear.beta.weight", "linear.beta.activation"};
@@ -86,6 +89,31 @@ Projections ProjectJointly(BlockBuilder& b, TensorId input) {
   return made;
 }
 
+// What the others make beside these, this makes when it is needed.
+// Source: transformers models/olmo_hybrid/modeling_olmo_hybrid.py, OlmoHybridGatedDeltaNet.forward.
+Projections ProjectEach(BlockBuilder& b, TensorId input) {
+  const TensorId query = Project(b, kQuery, input, b.Size(Symbol::kL));
+  const TensorId key = Project(b, kKey, input, b.Size(Symbol::kL));
+  const TensorId value = Project(b, kValue, input, b.Size(Symbol::kM));
+  Projections made{};
+  made.mixed = b.Wide("linear.mixed", MixedWidth(b), b.job().precision.activation);
+  b.Then("linear.mixed", {query, key, value}, {made.mixed}, {}).input_gradient =
+      InputGradient::kShared;
+  return made;
+}
+
+Projections ProjectInput(BlockBuilder& b, TensorId input) {
+  switch (b.job().model->linear.projections) {
+    case DeltaProjections::kEach:
+      return ProjectEach(b, input);
+    case DeltaProjections::kJoint:
+      return ProjectJointly(b, input);
+    case DeltaProjections::kFour:
+      return ProjectApart(b, input);
+  }
+  return ProjectApart(b, input);
+}
+
 // A convolution of each channel over the tokens before, as PyTorch has it: it reads a copy laid out
 // by channels, gives a few tokens more than it reads, and so are gradients. What it reads is kept
 // beside frozen weights too: one function makes all gradients.
@@ -112,12 +140,18 @@ TensorId Convolve(BlockBuilder& b, TensorId mixed) {
   return activated;
 }
 
-// Source: Qwen3_5GatedDeltaNet.forward (beta, g).
+// Source: Qwen3_5GatedDeltaNet.forward (beta, g); OlmoHybridGatedDeltaNet.forward
+// (allow_neg_eigval).
 DeltaGates LowerGates(BlockBuilder& b, const Projections& made) {
   const Extent heads = b.Size(Symbol::kO);
   DeltaGates gates{};
   gates.beta = b.Wide("linear.beta", heads, b.job().precision.activation);
   b.Then("linear.beta.sigmoid", {made.beta}, {gates.beta}, {gates.beta});
+  if (b.job().model->linear.doubles) {
+    const TensorId twice = b.Wide("linear.beta.twice", heads, b.job().precision.activation);
+    b.Then("linear.beta.twice", {gates.beta}, {twice}, {});
+    gates.beta = twice;
+  }
   const Ids weights{b.Weight("linear.decay.bias", {heads}, 0),
                     b.Weight("linear.decay.rate", {heads}, 0)};
   const TensorId step = b.Wide("linear.decay.step", heads, DType::kFp32);
@@ -167,11 +201,19 @@ TensorId LowerNormAndGate(BlockBuilder& b, TensorId context, TensorId gate) {
 }  // namespace
 
 TensorId LowerLinearAttention(BlockBuilder& b, TensorId input) {
-  const Projections made =
-      b.job().model->linear.joint ? ProjectJointly(b, input) : ProjectApart(b, input);
+  const bool each = b.job().model->linear.projections == DeltaProjections::kEach;
+  Projections made = ProjectInput(b, input);
   const TensorId activated = Convolve(b, made.mixed);
+  if (each) {
+    made.beta = Project(b, kBeta, input, b.Size(Symbol::kO));
+    made.decay = Project(b, kDecay, input, b.Size(Symbol::kO));
+  }
   const DeltaGates gates = LowerGates(b, made);
   const TensorId context = LowerDeltaRule(b, activated, gates);
+  if (each) {
+    made.gate = Project(b, kGate, input, b.Size(Symbol::kM));
+    made.locals = {made.gate};
+  }
   const TensorId gated = LowerNormAndGate(b, context, made.gate);
   const TensorId out =
       b.Narrow("linear.out.activation", b.Size(Symbol::kH), b.job().precision.Product());

@@ -46,7 +46,8 @@ TensorId LowerGatedActivation(BlockBuilder& b, TensorId input, Symbol width) {
   const Ids up = MlpWeights(b, "mlp.up.weight", "mlp.up.bias", width, Symbol::kH);
   TensorId gate_out;
   TensorId up_out;
-  if (job.profile->packed_gate) {
+  const bool joint = job.profile->transformers_attention && job.model->joint_gate;
+  if (job.profile->packed_gate || joint) {
     const TensorId cast = CastInput(b, "mlp.input.cast", input, hidden);
     const TensorId packed = b.Wide("mlp.gate_up.activation", b.Size(width, 2), dtype);
     for (TensorId id : up) gate.ids[gate.count++] = id;
@@ -57,8 +58,12 @@ TensorId LowerGatedActivation(BlockBuilder& b, TensorId input, Symbol width) {
       b.Then("mlp.product", {packed}, {product}, {packed});
       return product;
     }
-    gate_out = b.View("mlp.gate.activation", packed, ffn);
-    up_out = b.View("mlp.up.activation", packed, ffn);
+    // Liger's kernel reads copies: ops/utils.py, ensure_contiguous.
+    const bool copies = job.liger_kernel;
+    gate_out = copies ? b.Wide("mlp.gate.activation", ffn, dtype)
+                      : b.View("mlp.gate.activation", packed, ffn);
+    up_out =
+        copies ? b.Wide("mlp.up.activation", ffn, dtype) : b.View("mlp.up.activation", packed, ffn);
     b.Then("mlp.split", {packed}, {gate_out, up_out}, {});
   } else {
     gate_out = b.Wide("mlp.gate.activation", ffn, dtype);

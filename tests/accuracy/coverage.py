@@ -11,6 +11,7 @@ import argparse
 import collections
 import csv
 import json
+import re
 import subprocess
 import sys
 
@@ -71,12 +72,17 @@ OPTIMIZERS = {"muon": "muon", "single_device": "steps in backward"}
 EIGHT_BITS = "FP8/FP4/MXFP8/QAT"
 RECIPES = {"_fp8cs_": "fp8 tensorwise", "_fp8sc_": "fp8 blockwise", "_fp8mx_": "fp8 mxfp8"}
 
-# Models whose layers of the kind "SSM/linear-attention hybrids" are gated delta networks.
+# Models whose layers of the kind "SSM/linear-attention hybrids" are gated delta networks, and those
+# of a class of their own, by a word of the path or of the model.
 HYBRIDS = "SSM/linear-attention hybrids"
 OF_DELTA_NETWORKS = ("Qwen3.5", "Qwen3.6", "Qwen3-Next")
+OLMO_HYBRID = "OLMo Hybrid"
+OLMO_HYBRIDS = re.compile(r"olmo.?hybrid|hybrid_rl", re.IGNORECASE)
 
 
 def kind_of(kind, path, model):
+    if kind == HYBRIDS and (OLMO_HYBRIDS.search(path) or OLMO_HYBRIDS.search(model)):
+        return OLMO_HYBRID
     if kind == HYBRIDS and any(word in model for word in OF_DELTA_NETWORKS):
         return "gated delta networks"
     words = {"optimizers": OPTIMIZERS, EIGHT_BITS: RECIPES}.get(kind, {})
@@ -136,12 +142,22 @@ SHAPES = {
     },
     "reward/classifier/embedding head": {"head": "sequence-classification", "label_count": 1},
 }  # fmt: skip
-KNOWN = {*PROBES, *SPLITS, *KNOBS, *SHAPES}
+# Kinds that are a class of transformers.
+CONFIGS = {
+    OLMO_HYBRID: {
+        "model_type": "olmo_hybrid", "hidden_size": 1024, "intermediate_size": 2816,
+        "num_hidden_layers": 4, "num_attention_heads": 16, "vocab_size": 32000,
+    },
+}  # fmt: skip
+KNOWN = {*PROBES, *SPLITS, *KNOBS, *SHAPES, *CONFIGS}
 
 
 def job_of(kinds, runtime, gpu_count=GPU_COUNT, spreads=True):
     """A small Llama that asks for all of the kinds; none where no field says one of them."""
     if runtime is None or any(kind not in KNOWN for kind in kinds):
+        return None
+    classes = [CONFIGS[kind] for kind in kinds if kind in CONFIGS]
+    if classes and any(kind in SHAPES for kind in kinds):
         return None
     shape = {
         "layer_count": 4, "hidden_size": 1024, "head_count": 16, "kv_head_count": 8,
@@ -167,6 +183,8 @@ def job_of(kinds, runtime, gpu_count=GPU_COUNT, spreads=True):
         if engine and kind in OF_DEEPSPEED:
             job["parallelism"]["zero_stage"] = 2
         shape |= SHAPES.get(kind, {})
+    if classes:
+        job["model"] = {"hf_config": classes[0]}
     if "MLA" in kinds and "LoRA" in kinds:  # PEFT has no default for these classes
         job["training"]["adapter"] = LORA["adapter"] | {"target_modules": ["all-linear"]}
     return job

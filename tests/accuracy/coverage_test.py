@@ -48,6 +48,16 @@ class CoverageTest(unittest.TestCase):
         reward = coverage.job_of(("reward/classifier/embedding head",), runtime)
         self.assertEqual(reward["model"]["transformer"]["label_count"], 1)
 
+    def test_a_class_of_its_own_is_asked_as_such(self):
+        hybrid = coverage.kind_of(coverage.HYBRIDS, "OLMo-hybrid/OLMo-hybrid-7B-sft.py", "")
+        self.assertEqual(hybrid, coverage.OLMO_HYBRID)
+        self.assertEqual(coverage.kind_of(coverage.HYBRIDS, "a", "Qwen/Qwen3.5-4B"),
+                         "gated delta networks")
+        self.assertEqual(coverage.kind_of(coverage.HYBRIDS, "mamba.yml", ""), coverage.HYBRIDS)
+        job = coverage.job_of((hybrid,), {"framework": "fsdp2"})
+        self.assertEqual(job["model"]["hf_config"]["model_type"], "olmo_hybrid")
+        self.assertIsNone(coverage.job_of((hybrid, "MLA"), {"framework": "fsdp2"}))
+
     def test_recipes_on_one_gpu_are_asked_as_such(self):
         tune = "pytorch/torchtune"
         alone = coverage.is_on_one_gpu(tune, "recipes/configs/llama3/8B_lora_single_device.yaml")

@@ -7,9 +7,9 @@
 
 --at-once: so many processes share the GPU, whose allocators do not see each other. --alone: one by
 one, with what the device holds. --times: one by one, of tokens that differ, the median seconds of a
-step behind the third, as rows of ../data/throughput, whose GPUs have names of their own. Needs torch and transformers, and what the rows' programs need;
-nothing of Plimsoll but its hook. `phantom_value`, what a phantom of the same versions held, is
-filled in by who runs that.
+step behind the third, as rows of ../data/throughput, whose GPUs have names of their own. Needs
+torch and transformers, and what the rows' programs need; nothing of Plimsoll but its hook.
+`phantom_value`, what a phantom of the same versions held, is filled in by who runs that.
 """
 
 import argparse
@@ -84,9 +84,15 @@ def versions_of_packages():
     return versions | {"torch": ".".join(versions["torch"].split(".")[:2])}
 
 
+def why_not_timed(row, answer):
+    if int(row["world"]) * int(row.get("tp") or 1) > 1:
+        return "of several ranks, whose collectives send nothing"
+    if "ends" in answer and len(answer["ends"]) != TIMED_STEPS:
+        return "several optimizers, each of which ends a step"
+    return ""
+
+
 def speed_of(row, answer, gpu):
-    if len(answer["ends"]) != TIMED_STEPS:
-        raise SystemExit(f"{row['id']}: several optimizers, each of which ends a step")
     ends = answer["ends"][UNTIMED_STEPS - 1:]
     seconds = statistics.median(end - start for start, end in zip(ends, ends[1:]))
     return {**row, **versions_of_packages(), "id": row["id"].replace("phantom-", "card-"),
@@ -128,6 +134,8 @@ def main():
         if not there:
             out.writeheader()
         for row, answer in pool.map(lambda name: run(known[name], flags.times), flags.ids):
+            if flags.times and why_not_timed(row, answer):
+                answer = {"error": why_not_timed(row, answer)}
             if "error" not in answer:
                 found = rows_of(row, answer, flags.gpu, flags.alone)
                 out.writerows([speed_of(row, answer, flags.gpu)] if flags.times else found)

@@ -29,15 +29,24 @@ GROUPS = (
     ("y", "zero3", "", 6, ("bf16-mixed",)),
     ("h", "fsdp2", "hf-trainer", 9, ("bf16-mixed",)),
     ("t", "none", "trl", 12, ("bf16-pure", "bf16-pure", "bf16-autocast")),
+    ("on", "none", "", 9, WHOLE),
+    ("of", "fsdp2", "", 6, ("bf16-mixed", "bf16-mixed", "bf16-pure")),
+    ("og", "fsdp1", "", 3, ("bf16-mixed",)),
+    ("oz", "zero2", "", 3, ("bf16-mixed",)),
+    ("oy", "zero3", "", 3, ("bf16-mixed",)),
+    ("oh", "fsdp2", "hf-trainer", 6, ("bf16-mixed",)),
 )
+# Of the groups whose names begin with o.
+OLMO = (("olmo-hybrid-7b", 4), ("olmo-hybrid-7b", 8), ("olmo-hybrid-7b", 5))
 TARGETS = ("q_proj+v_proj", "all-linear", "all-linear")
 
 
 def _row(dealer, name, group):
     _, wrapper, trainer, _, precisions = group
-    dense = [row for row in MODELS if "-a3b" not in row[0]]
+    models = OLMO if group[0][0] == "o" else MODELS
+    dense = [row for row in models if "-a3b" not in row[0]]
     adapts = trainer == "trl" and dealer.choice((True, True, False))
-    config, layers = dealer.choice(dense if adapts or wrapper == "zero3" else MODELS)
+    config, layers = dealer.choice(dense if adapts or wrapper == "zero3" else models)
     sequence = dealer.choice((512, 1000, 2048, 4096))
     precision = dealer.choice(precisions)
     adapter = deal.lora(dealer, TARGETS)

@@ -154,7 +154,7 @@ def in_fsdp1(model, row):
     from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
 
     policy = functools.partial(transformer_auto_wrap_policy,
-                               transformer_layer_cls={type(layers_of(model)[0])})
+                               transformer_layer_cls={type(layer) for layer in layers_of(model)})
     return FullyShardedDataParallel(
         model, auto_wrap_policy=policy, use_orig_params=True, device_id=torch.device("cuda", 0),
         cpu_offload=CPUOffload(offload_params=row.get("offload") == "True"),

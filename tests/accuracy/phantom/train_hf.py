@@ -43,7 +43,7 @@ def arguments_of(row, folder):
     }
     if row["wrapper"] == "fsdp2":
         values.update(fsdp=True, fsdp_config={"version": 2, "reshard_after_forward": True})
-        if row.get("linear"):  # the class names one of its pictures', which it has not
+        if row["config"] in LAYERS:  # the class names one of its pictures', which it has not
             values["fsdp_config"]["transformer_layer_cls_to_wrap"] = LAYERS[row["config"]]
     if row.get("liger"):
         values["use_liger_kernel"] = True

@@ -225,6 +225,10 @@ constexpr FamilyRow kFamilyRows[] = {
     {"qwen3_next without experts", kLlamaLike,
      R"("model_type": "qwen3_next", "head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 16, "linear_value_head_dim": 24, "num_experts": 0, "num_experts_per_tok": 2, "moe_intermediate_size": 48, "shared_expert_intermediate_size": 32, "full_attention_interval": 3)",
      259872},
+    {"olmo_hybrid", kLlamaLike, R"("model_type": "olmo_hybrid")", 246856},
+    {"olmo_hybrid with biases, tied", kLlamaLike,
+     R"("model_type": "olmo_hybrid", "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 16, "linear_value_head_dim": 24, "attention_bias": true, "tie_word_embeddings": true)",
+     177648},
     {"dots1", kLlamaLike,
      R"("model_type": "dots1", "head_dim": 16, "n_routed_experts": 4, "n_shared_experts": 2, "first_k_dense_replace": 1, "num_experts_per_tok": 2, "moe_intermediate_size": 48)",
      319520},
@@ -252,8 +256,7 @@ constexpr FamilyRow kFamilyRows[] = {
     {"minimax_m2", kLlamaLike,
      R"("model_type": "minimax_m2", "head_dim": 16, "num_local_experts": 4, "num_experts_per_tok": 2)",
      412320},
-    {"solar_open", kLlamaLike,
-     R"("model_type": "solar_open", "head_dim": 16, "n_routed_experts": 4, "n_shared_experts": 2, "attention_bias": true, "num_experts_per_tok": 2, "moe_intermediate_size": 48)",
+    {"solar_open", kLlamaLike, R"("model_type": "solar_open", "head_dim": 16, "n_routed_experts": 4, "n_shared_experts": 2, "attention_bias": true, "num_experts_per_tok": 2, "moe_intermediate_size": 48)",
      357120},
     {"flex_olmo", kLlamaLike,
      R"("model_type": "flex_olmo", "num_experts": 4, "num_experts_per_tok": 2, "pad_token_id": 0)",
@@ -538,6 +541,45 @@ TEST(TraitTest, OfRotaryTables) {
         of(absl::StrCat(R"("model_type": "llama", ")", name, R"(": {"rope_type": "llama3"})"));
     EXPECT_EQ(scaled.rotary_table, RotaryTable::kShared) << name;
   }
+}
+
+// The class makes a base of its own where a file says none, and rotates nothing where it is null.
+TEST(TraitTest, OfOlmoHybridsPositions) {
+  const auto of = [](absl::string_view fields) {
+    return Read(absl::StrCat("{", kLlamaLike, R"("model_type": "olmo_hybrid")", fields, "}"))
+        .model.position_embedding;
+  };
+  EXPECT_EQ(of(""), PositionEmbedding::kRotary);
+  EXPECT_EQ(of(R"(, "rope_parameters": null)"), PositionEmbedding::kRotary);
+  EXPECT_EQ(of(R"(, "rope_parameters": {"rope_theta": 500000})"), PositionEmbedding::kRotary);
+  EXPECT_EQ(of(R"(, "rope_parameters": {"rope_theta": null})"), PositionEmbedding::kNone);
+  EXPECT_EQ(of(R"(, "rope_theta": null)"), PositionEmbedding::kNone);
+}
+
+// Its class has layers of both kinds, heads that fit, and no head that scores.
+TEST(TraitTest, OfOlmoHybridsLayers) {
+  const auto said = [](absl::string_view fields) {
+    const std::vector<std::string> all = Violations(Read(
+        absl::StrCat(R"({"model_type": "olmo_hybrid", )", fields, R"("hidden_act": "silu"})")));
+    return all.empty() ? "" : all.front();
+  };
+  const auto of = [](absl::string_view fields) {
+    return Read(absl::StrCat("{", kLlamaLike, R"("model_type": "olmo_hybrid")", fields, "}")).model;
+  };
+  EXPECT_EQ(said(""), "");
+  EXPECT_THAT(said(R"("num_hidden_layers": 1, )"), HasSubstr("of linear and of full attention"));
+  EXPECT_THAT(
+      said(R"("num_hidden_layers": 2, "layer_types": ["full_attention", "full_attention"], )"),
+      HasSubstr("of linear and of full attention"));
+  EXPECT_THAT(said(R"("hidden_size": 16384, "num_attention_heads": 2, )"),
+              HasSubstr("linear_key_head_dim: 6144; follows from other fields"));
+  EXPECT_THAT(said(R"("linear_key_head_dim": 3000, )"),
+              HasSubstr("linear_value_head_dim: 6000; follows from other fields"));
+  EXPECT_THAT(said(R"("architectures": ["OlmoHybridForTokenClassification"], )"),
+              HasSubstr("the head is not modelled yet"));
+  EXPECT_TRUE(of("").linear.doubles);
+  EXPECT_FALSE(of(R"(, "linear_allow_neg_eigval": false)").linear.doubles);
+  EXPECT_EQ(of(R"(, "full_attention_interval": 2)").linear.layers.CountOf(3), 2);
 }
 
 TEST(TraitTest, OfGpt2) {
@@ -976,7 +1018,7 @@ TEST(RefusalTest, ArchitecturesThatAreNotModelled) {
        "ssm_cfg: an object; state-space layers are not modelled yet"},
       {"falcon_h1", R"("mamba_d_state": 128)",
        "mamba_d_state: 128; state-space layers are not modelled yet"},
-      {"olmo_hybrid", R"("linear_num_key_heads": 16)",
+      {"kimi_linear", R"("linear_num_key_heads": 16)",
        "linear_num_key_heads: 16; linear attention is not modelled yet"},
       {"t5", R"("is_encoder_decoder": true)",
        "is_encoder_decoder: true; encoders with a decoder are not modelled yet"},

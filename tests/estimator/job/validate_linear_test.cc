@@ -125,6 +125,29 @@ TEST(ValidateLinearTest, RefusesWhatIsNotModelledBesideIt) {
                            NotModelled("parallelism.context_parallel_size: 2"));
 }
 
+// OLMo Hybrid's norms are behind its attention, and before its linear attention.
+TEST(ValidateLinearTest, ProjectionsApartAreAsTheClassHasThemNow) {
+  const JobSpec job = WithModel(Job(), [](Transformer& model) {
+    model.norm_placement = NormPlacement::kPostOnly;
+    model.linear.projections = DeltaProjections::kEach;
+    model.linear.norms_before = true;
+  });
+  ExpectRefusals(job, {
+                          {"as it is", [](JobSpec&) {}, {}},
+                          {"an older class",
+                           [](JobSpec& j) { j.runtime.versions["transformers"] = "5.22"; },
+                           {"job.runtime.versions.transformers: 5.22; is modelled with this model "
+                            "from 5.23 on"}},
+                          {"adapters",
+                           [](JobSpec& j) {
+                             j.training.adapter.method = "lora";
+                             j.training.adapter.target_modules = {"all-linear"};
+                           },
+                           {"job.training.adapter.method: lora; is not modelled with linear "
+                            "attention that projects queries, keys and values apart"}},
+                      });
+}
+
 TEST(ValidateLinearTest, AGateIsAsTransformersHasIt) {
   const auto gated = [](absl::string_view framework) {
     JobSpec job = With(SmallJob(), framework, framework == "ddp" ? "bf16-pure" : "bf16-mixed");

@@ -253,7 +253,6 @@ TEST(FsdpTest, HybridShardingReducesTheShardOnceMore) {
   EXPECT_EQ(layer.buffers.back().backward.bytes, layer.reduce_bytes / 2);
 }
 
-// Each first axis is split in whole rows: 8 ranks hold 100 rows as 13 each.
 // What is reduced last in 16 bits is there when backward is over, and what it becomes before that
 // is cast: of the embedding, or of a root group.
 TEST(FsdpTest, WhatIsReducedLastIsCast) {
@@ -275,6 +274,7 @@ TEST(FsdpTest, WhatIsReducedLastIsCast) {
   EXPECT_EQ(FindState(Sharded(job), "reduce.output"), nullptr) << "it casts what it gathers";
 }
 
+// Each first axis is split in whole rows: 8 ranks hold 100 rows as 13 each.
 TEST(FsdpTest, FsdpPadsToWholeRows) {
   JobSpec job = Job("fsdp2", 3);
   Shape(job).ffn_size = 100;

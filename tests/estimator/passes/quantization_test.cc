@@ -1,4 +1,4 @@
-// The pass in words: which matrices are kept in 4 bits, and what products make of them.
+// The pass in words: which matrices are kept in 4 or 8 bits, and what products make of them.
 #include <string>
 #include <vector>
 
@@ -245,6 +245,8 @@ TEST(QuantizationTest, EightBitsHaveAScaleOfEachRow) {
             4 * (2 * 64 * 64 + 2 * 32 * 64 + 3 * 128 * 64));
   EXPECT_EQ(StateBytes(program, "weights.scales"), 4 * (2 * 64 + 2 * 32 + 2 * 128 + 64) * 4);
   EXPECT_EQ(StateBytes(program, "weights.codes"), -1);
+  const JobSpec joint = WithModel(InBytes(), [](Transformer& model) { model.joint_gate = true; });
+  EXPECT_EQ(StateBytes(ProgramOf(joint), "weights.scales"), StateBytes(program, "weights.scales"));
 }
 
 // A function holds what it read, be the layer run again or not; a reentrant checkpoint runs it
@@ -259,6 +261,9 @@ TEST(QuantizationTest, EightBitsHoldWhatTheyReadBesideACheckpoint) {
     return FindBlock(program, "layer").checkpoint_bytes;
   };
   EXPECT_EQ(held(job), kTokens * (3 * 64 + 128) * 2);
+  const JobSpec behind =
+      WithModel(job, [](Transformer& model) { model.norm_placement = NormPlacement::kPostOnly; });
+  EXPECT_EQ(held(behind), kTokens * (2 * 64 + 128) * 2) << "queries read what the checkpoint has";
   job.runtime.trainer = "hf-trainer";
   EXPECT_EQ(held(job), kTokens * (3 * 64 + 128) * 2);
   job.runtime.versions["hf-trainer"] = "4.57";

@@ -404,7 +404,8 @@ TEST(LowerLayerTest, LayersOfEachKindAreABlock) {
   EXPECT_THAT(
       blocks([&](Transformer& model) {
         add_experts(model, {.end = 3});
-        model.linear = {1, 1, 16, 16, 4, false, {.period = 3, .from = 1, .to = 2}};
+        model.linear = {1, 1, 16, 16, 4};
+        model.linear.layers = {.period = 3, .from = 1, .to = 2};
       }),
       ElementsAre("layer 356", "expert layer 02", "linear layer 47", "linear expert layer 1"));
 }

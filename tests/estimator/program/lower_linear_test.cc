@@ -147,6 +147,39 @@ TEST(LowerLinearTest, HasTheClassesWeights) {
   EXPECT_EQ(FindBlock(program, "layer").layers.CountOf(4), 1);
 }
 
+JobSpec OlmoHybrid(const Sizes& s) {
+  return WithModel(JobOf(s), [](Transformer& model) {
+    model.norm_placement = NormPlacement::kPostOnly;
+    model.linear.projections = DeltaProjections::kEach;
+    model.linear.norms_before = true;
+    model.linear.doubles = true;
+  });
+}
+
+// Queries, keys and values are products of their own, joined for the convolution; what corrects is
+// twice its sigmoid, both of which are kept; norms are before, where the others' are behind.
+TEST(LowerLinearTest, ProjectionsMayBeApart) {
+  for (const Sizes& s : kSizes) {
+    const int64_t twice = s.T() * 2 * s.O;
+    EXPECT_EQ(KeptBy(OlmoHybrid(s), "linear layer"),
+              Llama(s) + Around(s) + twice + Fla(s) + NormAndGate(s))
+        << "H " << s.H;
+  }
+  const Program program = Lowered(Valid(OlmoHybrid(kSizes[0])));
+  EXPECT_THAT(
+      Weights(program, "linear layer"),
+      ElementsAre("linear.query.weight [32, 64]", "linear.key.weight [32, 64]",
+                  "linear.value.weight [96, 64]", "linear.conv.weight [160, 4]",
+                  "linear.beta.weight [4, 64]", "linear.decay.weight [4, 64]",
+                  "linear.decay.bias [4]", "linear.decay.rate [4]", "linear.gate.weight [96, 64]",
+                  "linear.norm.weight [24]", "linear.out.weight [64, 96]"));
+  const auto first = [&program](absl::string_view block) {
+    return FindBlock(program, block).ops.front().name;
+  };
+  EXPECT_EQ(first("linear layer"), "attention.norm.upcast");
+  EXPECT_EQ(first("layer"), "attention.query");
+}
+
 // Queries and their gate are one product: twice as wide, of which the gate is copied, and kept as
 // its sigmoid beside what it weighs.
 TEST(LowerLinearTest, AttentionMayBeGated) {
