@@ -14,7 +14,7 @@ constexpr absl::string_view kScaled = "weights.dequantized.half.scaled";
 constexpr absl::string_view kScales = "weights.dequantized.scales";
 constexpr absl::string_view kNarrow = "weights.dequantized.fp16";
 constexpr absl::string_view kInBytes = "quantized.input.int8";
-constexpr absl::string_view kSizes = "quantized.input.sizes";
+constexpr absl::string_view kInHalves = "quantized.input.fp16";
 constexpr absl::string_view kOutliers = "quantized.input.outliers";
 constexpr absl::string_view kSums = "quantized.sums";
 
@@ -120,9 +120,10 @@ class ProductBuilder {
     const TensorId bytes = AddIn(DType::kInt8, input, kInBytes);
     const TensorId sums = AddIn(DType::kInt32, output, kSums);
     for (const TensorId id : {bytes, sums}) block_.tensors[id].differentiable = false;
-    Ids beside{AddIn(DType::kFp16, input, kSizes), AddIn(DType::kBool, input, kOutliers)};
+    const TensorId halves = AddIn(DType::kFp16, input, kInHalves);
+    Ids beside{halves, AddIn(DType::kBool, input, kOutliers)};
     const bool narrow = block_.tensors[input].dtype == DType::kFp16;
-    if (!narrow) beside.Add(AddIn(DType::kFp16, input, kRead));
+    if (!narrow) beside.Add(halves);  // sizes, and the copy that they are of
     InsertOp(
         block_, at_++,
         {.name = kInBytes, .inputs = {input}, .outputs = {bytes}, .forward_temporaries = beside});
