@@ -25,7 +25,7 @@ SHOWN = {
     "nanotron uspres, all": "nanotron, reserved",
     "megatron_ci dense": "Megatron-Core, dense models",
     "megatron_b200 allocated": "Megatron-Core on B200, allocated",
-    "card allocated": "Hugging Face, TRL, FSDP and DeepSpeed on an H100, allocated",
+    "card allocated": "Hugging Face, TRL, FSDP and DeepSpeed on an H100 and an H200, allocated",
     "torchtitan, FSDP2 main line": "torchtitan, FSDP2",
     "bigscience_logs reserved": "Megatron-DeepSpeed (BigScience), reserved",
 }

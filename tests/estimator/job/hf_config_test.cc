@@ -567,16 +567,17 @@ TEST(TraitTest, OfOlmoHybridsLayers) {
     return Read(absl::StrCat("{", kLlamaLike, R"("model_type": "olmo_hybrid")", fields, "}")).model;
   };
   EXPECT_EQ(said(""), "");
-  EXPECT_THAT(said(R"("num_hidden_layers": 1, )"), HasSubstr("of linear and of full attention"));
+  EXPECT_THAT(said(R"("num_hidden_layers": 1, )"),
+              ::testing::HasSubstr("of linear and of full attention"));
   EXPECT_THAT(
       said(R"("num_hidden_layers": 2, "layer_types": ["full_attention", "full_attention"], )"),
-      HasSubstr("of linear and of full attention"));
+      ::testing::HasSubstr("of linear and of full attention"));
   EXPECT_THAT(said(R"("hidden_size": 16384, "num_attention_heads": 2, )"),
-              HasSubstr("linear_key_head_dim: 6144; follows from other fields"));
+              ::testing::HasSubstr("linear_key_head_dim: 6144; follows from other fields"));
   EXPECT_THAT(said(R"("linear_key_head_dim": 3000, )"),
-              HasSubstr("linear_value_head_dim: 6000; follows from other fields"));
+              ::testing::HasSubstr("linear_value_head_dim: 6000; follows from other fields"));
   EXPECT_THAT(said(R"("architectures": ["OlmoHybridForTokenClassification"], )"),
-              HasSubstr("the head is not modelled yet"));
+              ::testing::HasSubstr("the head is not modelled yet"));
   EXPECT_TRUE(of("").linear.doubles);
   EXPECT_FALSE(of(R"(, "linear_allow_neg_eigval": false)").linear.doubles);
   EXPECT_EQ(of(R"(, "full_attention_interval": 2)").linear.layers.CountOf(3), 2);
