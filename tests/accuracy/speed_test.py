@@ -58,6 +58,7 @@ class AllRowsTest(unittest.TestCase):
                 "nemo": 22,
                 "megatron_bridge": 15,
                 "moe_folding": 13,
+                "card": 16,
             },
         )
 
