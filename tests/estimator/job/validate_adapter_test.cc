@@ -258,6 +258,26 @@ TEST(ValidateAdapterTest, AJointProjectionIsOneModule) {
   EXPECT_THAT(Refusals(job), testing::IsEmpty());
 }
 
+// So has one of gate and up; a word for several is a module of classes that have it alone.
+TEST(ValidateAdapterTest, AJointGateIsOneModule) {
+  JobSpec job = Job();
+  const auto refused = [&job](std::vector<std::string> names) {
+    job.training.adapter.target_modules = std::move(names);
+    return Refusals(job);
+  };
+  const std::string field = "job.training.adapter.target_modules: ";
+  EXPECT_THAT(refused({"gate_proj"}), testing::IsEmpty());
+  EXPECT_THAT(refused({"gate_up_proj"}),
+              testing::ElementsAre(field + "gate_up_proj; is no module of this model"));
+  EXPECT_THAT(refused({"qkv_proj"}),
+              testing::ElementsAre(field + "qkv_proj; is no module of this model"));
+  job = WithModel(Job(), [](Transformer& model) { model.joint_gate = true; });
+  EXPECT_THAT(refused({"gate_up_proj"}), testing::IsEmpty());
+  EXPECT_THAT(refused({"gate_proj"}),
+              testing::ElementsAre(field + "gate_proj; must have all of gate_proj and up_proj, or "
+                                           "none: they are one projection here"));
+}
+
 TEST(ValidateAdapterTest, AnUnknownFrameworkIsAllThatIsWrong) {
   JobSpec job = Job();
   job.runtime.framework = "hf-trainer";

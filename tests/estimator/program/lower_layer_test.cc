@@ -322,6 +322,22 @@ TEST(LowerLayerTest, AJointProjectionIsPinnedByItsValues) {
   EXPECT_EQ(layer.tensors[value.storage].name, "attention.qkv.activation");
 }
 
+// One product of gate and up: one tensor, of which both are views, and which Liger's kernel copies.
+TEST(LowerLayerTest, GateAndUpMayBeOneProduct) {
+  JobSpec job =
+      WithModel(With(SmallJob(), "ddp"), [](Transformer& model) { model.joint_gate = true; });
+  const auto storage_of = [&job](absl::string_view name) {
+    const Program program = Lowered(Valid(job));
+    const Block& layer = FindBlock(program, "layer");
+    const Tensor& tensor = FindTensor(layer, name);
+    return std::string(layer.tensors[tensor.storage].name);
+  };
+  EXPECT_EQ(storage_of("mlp.gate.activation"), "mlp.gate_up.activation");
+  EXPECT_EQ(storage_of("mlp.up.activation"), "mlp.gate_up.activation");
+  job.runtime.liger_kernel = true;
+  EXPECT_EQ(storage_of("mlp.up.activation"), "mlp.up.activation");
+}
+
 TEST(LowerLayerTest, ConcatenatedHeadsHaveTheOutputCopied) {
   JobSpec job = WithModel(With(SmallJob(), "ddp"),
                           [](Transformer& model) { model.concatenates_rotary = true; });
