@@ -41,11 +41,12 @@ Support SupportOf(uint8_t index) {
   return index == 0 ? Support::kLacks : CapabilityRows()[index - 1u].support;
 }
 
-// What a trainer's rows say holds where they allow less than the framework.
-void Restrict(const RowIndices& trainer, RowIndices& rows) {
+// What a trainer's rows say holds where they allow less than the framework, and where they have it.
+void Change(const RowIndices& trainer, RowIndices& rows) {
   for (size_t i = 0; i < kAbilityCount; ++i) {
-    const bool less = trainer[i] > 0 && SupportOf(trainer[i]) < SupportOf(rows[i]);
-    if (less) rows[i] = trainer[i];
+    if (trainer[i] == 0) continue;
+    const Support support = SupportOf(trainer[i]);
+    if (support == Support::kHas || support < SupportOf(rows[i])) rows[i] = trainer[i];
   }
 }
 
@@ -62,7 +63,7 @@ RowIndices Resolve(Framework framework, int framework_version, Trainer trainer,
       Apply(i, all[i], of_trainer);
     }
   }
-  Restrict(of_trainer, rows);
+  Change(of_trainer, rows);
   return rows;
 }
 
@@ -84,7 +85,7 @@ std::optional<int> FirstVersionWith(Ability ability, const Profile& profile, Tra
   for (const CapabilityRow& row : CapabilityRows()) {
     const bool says = row.trainer == trainer && IsOn(row, profile.framework);
     if (!says || !row.what.Has(ability)) continue;
-    if (row.trainer == Trainer::kNone && row.support == Support::kHas) return row.since;
+    if (row.support == Support::kHas) return row.since;
     if (row.trainer != Trainer::kNone && row.until != kNoVersion) return row.until;
   }
   return std::nullopt;

@@ -166,7 +166,8 @@ inline constexpr int kNoVersion = 1 << 30;
 
 // What some frameworks, or a trainer on them, can or cannot do. A framework lacks
 // what no row says; a trainer has what the framework below it has, less what its
-// rows say. Of rows about the same the last that its version belongs to holds.
+// rows say, and what they say that it has itself. Of rows about the same the last that its version
+// belongs to holds.
 struct CapabilityRow {
   uint16_t frameworks;  // a bit for each
   Trainer trainer;      // kNone: of the frameworks, whatever loop is on top

@@ -63,7 +63,8 @@ inline bool PredictsTokens(Head head) {
 //   kWideScores   queries and keys in fp32, and so all until values are multiplied
 enum class EagerScores : uint8_t { kWideSoftmax, kOwnSoftmax, kFloored, kWideScores };
 
-// The table of cosines and sines that torchtune's builders make for a model, in fp32.
+// The table of cosines and sines that torchtune's builders make for a model, in fp32; torchtitan's
+// are each layer's own, of a sequence's positions.
 //   kPairs   each layer with adapters its own, [P, D/2, 2]
 //   kShared  the same, one for all layers (Llama 3.1's rule)
 //   kHalves  each its own, [P, 2 D], of which a layer keeps 16-bit copies (Qwen's)

@@ -73,6 +73,7 @@ constexpr Profile kEager = {
     .pooled_gathers = false,
     .gather_buffer_count = 0,
     .dispatches_experts = false,
+    .reorders_experts = false,
     .weighs_expert_outputs = false,
     .adds_rows_by_index = false,
     .own_products = false,
@@ -97,6 +98,7 @@ constexpr Profile kEager = {
     .joint_adapters = false,
     .loss_slice_tokens = 0,
     .reshards_root = false,
+    .rotary_by_layer = false,
     .rotary_tables = false,
     .wide_norms = false,
     .wide_norms_when_adapted = false,
@@ -476,6 +478,9 @@ void TorchtitanJoinsQkv(Profile& profile) {
   TorchtitanSlicesLoss(profile);
   profile.equal_chunks = true;  // #3362
   profile.joint_qkv = true;
+  profile.attention.flex = true;    // models/common/attention.py, FlexAttention
+  profile.reorders_experts = true;  // models/common/moe.py
+  profile.rotary_by_layer = true;   // models/common/rope.py
 }
 
 // From this torch on fully_shard does as it is told of a root (pytorch #154704).

@@ -80,7 +80,7 @@ enum class StageRule : uint8_t { kEven, kEqual, kByCost, kByCostReached };
 // free later (estimator/replay/gpu_lag.h). Whatever it is, the upper bound has the whole.
 enum class RunAhead : uint8_t { kNever, kWithoutPipeline, kDeepOrGpuBound, kGpuBound };
 
-enum class AttentionKernel : uint8_t { kEager, kFlash, kCudnn, kMemoryEfficient };
+enum class AttentionKernel : uint8_t { kEager, kFlash, kCudnn, kMemoryEfficient, kFlex };
 
 // Who computes linear attention's delta rule: kernels of flash-linear-attention, or Python.
 enum class LinearAttentionKernel : uint8_t { kFla, kTorch };
@@ -96,6 +96,7 @@ struct AutoAttention {
   AttentionKernel usual;          // 16-bit activations, on Ampere and newer
   AttentionKernel on_hopper;      // the same, on Hopper
   AttentionKernel without_flash;  // elsewhere
+  bool flex = false;  // compiled flex attention is there, and latent attention's (torchtitan)
 };
 
 // One framework in one era.
@@ -162,6 +163,7 @@ struct Profile {
   bool pooled_gathers;           // gathered inputs share buffers, made at first use
   int gather_buffer_count;       // of these, with tensor parallelism
   bool dispatches_experts;       // Megatron's: tokens are sent to their experts and back
+  bool reorders_experts;         // torchtitan's: grouped products of rows in their order
   bool weighs_expert_outputs;    // weights multiply what experts gave, not what is inside them
   bool adds_rows_by_index;       // deterministic runs sum tokens up by index_add, which keeps them
   bool own_products;          // linear layers have a backward of their own: inputs' gradients first
@@ -186,6 +188,7 @@ struct Profile {
   bool joint_adapters;            // queries, keys and values have one adapter (litgpt)
   int64_t loss_slice_tokens;      // beside adapters the loss runs over so many at once; 0: all
   bool reshards_root;            // FSDP2's root group goes between forward and backward (torchtune)
+  bool rotary_by_layer;          // fp32 angles of a sequence, of which a layer picks (torchtitan)
   bool rotary_tables;            // fp32 cosines and sines of all positions (torchtune)
   bool wide_norms;               // a norm is fp32 until its output (torchtune)
   bool wide_norms_when_adapted;  // beside adapters (litgpt)

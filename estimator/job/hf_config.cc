@@ -143,15 +143,16 @@ void ReadHeads(const HfFamily& family, HfReader& reader, Transformer& model) {
   }
 }
 
-// How many positions a rotary table of torchtune's has, and how it is laid out. Nothing here is
-// wrong: transformers' classes have no such table.
-// Source: torchtune models/qwen2/_positional_embeddings.py, models/phi3/_position_embeddings.py.
+// How many positions a rotary table of torchtune's has, and how it and torchtitan's are laid out.
+// Nothing here is wrong: transformers' classes have no such table. Source: torchtune
+// models/qwen2/_positional_embeddings.py, models/phi3/_position_embeddings.py; torchtitan
+// models/qwen3/__init__.py (CosSinRoPE), models/llama3/__init__.py (ComplexRoPE).
 void ReadRotary(const HfReader& reader, Transformer& model) {
   const ConfigValue* const count = reader.Find("max_position_embeddings");
   const bool stated = count != nullptr && count->kind == Kind::kNumber && count->number >= 1 &&
                       count->number <= static_cast<double>(kMaxPositions);
   if (stated) model.rotary_position_count = static_cast<int64_t>(count->number);
-  for (const absl::string_view type : {"qwen2", "qwen3", "phi3"}) {
+  for (const absl::string_view type : {"qwen2", "qwen3", "qwen3_moe", "phi3"}) {
     if (model.model_type == type) model.rotary_table = RotaryTable::kHalves;
   }
   for (const absl::string_view name : {"rope_scaling", "rope_parameters"}) {

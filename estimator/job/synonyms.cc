@@ -335,6 +335,7 @@ constexpr ValueSynonym kValueSynonyms[] = {
     {kAttention, "flash-attn", "flash", "usual"},
     {kAttention, "flash-attn-2", "flash", "usual"},
     {kAttention, "flash2", "flash", "usual"},
+    {kAttention, "flex-attention", "flex", "torchtitan models/common/attention.py"},
     {kAttention, "mem-efficient", "memory-efficient", "PyTorch SDPA backends"},
     {kAttention, "fused", "cudnn", "Megatron-Core --attention-backend fused"},
     {kAttention, "unfused", "eager", "Megatron-Core --attention-backend unfused"},
@@ -515,8 +516,6 @@ constexpr RefusedWord kRefusedWords[] = {
      "may be flash, cudnn or memory-efficient, as PyTorch chooses; auto takes what it usually "
      "chooses"},
     {kAttention, "ring", kNotModelled, "not modelled yet: a ring of ranks"},
-    {kAttention, "flex", kNotModelled, "not modelled yet: FlexAttention"},
-    {kAttention, "flex-attention", kNotModelled, "not modelled yet: FlexAttention"},
     {kSchedule, "zero-bubble", kNotModelled, "not modelled yet: this schedule"},
     {kSchedule, "zbh1", kNotModelled, "not modelled yet: this schedule"},
     {kSchedule, "interleavedzerobubble", kNotModelled, "not modelled yet: this schedule"},

@@ -134,6 +134,27 @@ void CheckDispatched(const Beside& experts, Check& check, const Job& job) {
   CheckExpertDegrees(check, job);
 }
 
+// What was held: its Qwen 3 and DeepSeek V3, whose experts are SwiGLU in 16 bits.
+// Source: torchtitan models/common/moe.py, GroupedExperts (bfloat16); models/gpt_oss/moe.py.
+void CheckReordered(const Beside& experts, Check& check, const Job& job) {
+  const Transformer& model = *job.model;
+  const bool swiglu = model.gated_mlp && model.activation == Activation::kSilu;
+  experts.Refuse(
+      !swiglu, "model",
+      absl::StrCat(model.gated_mlp ? "gated " : "", NameOf(model.activation, kActivations)));
+  experts.Refuse(model.experts.shared_gate, "model", "a gate of shared experts");
+  experts.Refuse(model.experts.biases, "model", "biases of experts");
+  const Router router = model.experts.router;
+  experts.Refuse(router == Router::kPicked || router == Router::kWidePicked, "model",
+                 "a softmax over those picked");
+  experts.Refuse(job.precision.activation != DType::kBf16, "training.precision.preset",
+                 Name(job.precision.activation));
+  experts.Refuse(job.expert_tensor_parallel_size > 1, "parallelism.expert_tensor_parallel_size",
+                 job.expert_tensor_parallel_size);
+  CheckExpertDegrees(check, job);
+  check.Assume("model", "tokens in equal shares", "each expert is sent as many");
+}
+
 }  // namespace
 
 void ReadExpertParallel(const JobSpec& spec, Check& check, Job& job) {
@@ -143,6 +164,7 @@ void ReadExpertParallel(const JobSpec& spec, Check& check, Job& job) {
   constexpr KnownField dispatcher("parallelism.token_dispatcher");
   const bool experts = job.model != nullptr && job.model->experts.Any();
   const bool dispatches = experts && job.profile->dispatches_experts;
+  if (experts && job.profile->reorders_experts) job.token_dispatcher = TokenDispatcher::kAllToAll;
   job.expert_parallel_size = check.Number(split, parallelism.expert_parallel_size, 1);
   job.expert_tensor_parallel_size = check.Number(matrices, parallelism.expert_tensor_parallel_size,
                                                  dispatches ? job.tensor_parallel_size : 1);
@@ -187,7 +209,10 @@ void CheckExperts(const JobSpec& spec, Check& check, const Job& job) {
   // torch 2.15 refuses the constructor of tensors that DeepSpeed's has then.
   const bool engine = job.profile->sharding == Sharding::kEngine;
   experts.Refuse(engine && job.zero_stage == 3, "parallelism.zero_stage", job.zero_stage);
-  if (!job.profile->dispatches_experts) experts.RefusePartsAgain(spec.training.recompute, job);
+  const bool reorders = job.profile->reorders_experts;
+  if (!job.profile->dispatches_experts && !reorders) {
+    experts.RefusePartsAgain(spec.training.recompute, job);
+  }
   CheckShape(experts, model);
   experts.Refuse(job.compile, "runtime.compile", "true");
   if (job.profile->dispatches_experts) {
@@ -197,6 +222,7 @@ void CheckExperts(const JobSpec& spec, Check& check, const Job& job) {
   }
   experts.RefuseSplits(job);
   CheckKernels(experts, job);
+  if (reorders) return CheckReordered(experts, check, job);
   check.Assume("model", "grouped products", "transformers 5's default for experts");
 }
 

@@ -103,6 +103,11 @@ void CheckKernel(Check& check, const Job& job) {
     check.Fail(kAttention, NameOf(job.attention, kAttentionKernels), absl::StrCat(rule, heads),
                ViolationCode::kNotSupported, {"model"});
   };
+  if (job.profile->attention.flex && job.attention != AttentionKernel::kFlex) {
+    check.Fail(kAttention, NameOf(job.attention, kAttentionKernels),
+               "must be flex for latent attention", ViolationCode::kNotSupported, {"model"});
+    return;
+  }
   if (!FillsRows(model)) return fail("takes heads of keys and values of multiples of 8, not ");
   if (job.attention == AttentionKernel::kFlash && model.head_size != model.latent.value_size) {
     return fail("takes heads of values as wide as those of keys, not ");
@@ -111,16 +116,16 @@ void CheckKernel(Check& check, const Job& job) {
   if (of_megatron && !CudnnTakes(job)) fail("does not train with heads of keys and values of ");
 }
 
-// transformers' classes: what nothing was held against.
+// Classes of one module after the other: what nothing was held against.
 // Source: transformers models/deepseek_v3/configuration_deepseek_v3.py, base_model_tp_plan, which
-// has no attention.
-void CheckOfTransformers(const Beside& latent, Check& check, const Job& job) {
+// has no attention; torchtitan models/deepseek_v3/model.py.
+void CheckOfModules(const Beside& latent, Check& check, const Job& job) {
   latent.RefuseSplits(job);
   latent.Refuse(job.compile, "runtime.compile", "true");
   latent.Refuse(job.model->remote_code, "model", "remote code");
   if (job.model->qk_norm == QkNorm::kPerRank) return;
   check.Fail(kNorm, NameOf(job.model->qk_norm, kQkNorms),
-             "must be per-rank: transformers' classes norm each rank", ViolationCode::kNotSupported,
+             "must be per-rank: its classes norm each rank", ViolationCode::kNotSupported,
              {"runtime.framework"});
 }
 
@@ -152,6 +157,7 @@ void ReadLatent(const TransformerSpec& spec, Check& check, Transformer& model) {
 
 AttentionKernel LatentKernel(const Job& job, AttentionKernel usual) {
   const bool narrower = job.model->head_size != job.model->latent.value_size;
+  if (job.profile->attention.flex) return AttentionKernel::kFlex;
   if (usual == AttentionKernel::kEager || !FillsRows(*job.model)) return AttentionKernel::kEager;
   if (usual == AttentionKernel::kFlash && !narrower) return usual;
   if (!job.profile->transformers_attention) {
@@ -173,7 +179,8 @@ void CheckLatent(Check& check, const Job& job) {
                  job);
   }
   CheckKernel(check, job);
-  if (job.profile->transformers_attention) return CheckOfTransformers(latent, check, job);
+  const bool modules = job.profile->transformers_attention || job.profile->attention.flex;
+  if (modules) return CheckOfModules(latent, check, job);
   CheckOfMegatron(latent, job);
 }
 

@@ -378,6 +378,10 @@ void CheckAttention(const TrainingSpec& spec, Check& check, Job& job) {
   }
   if (!kernel.has_value()) return ResolveAttention(wide, check, job);
   job.attention = *kernel;
+  if (*kernel == AttentionKernel::kFlex && !job.profile->attention.flex) {
+    check.Fail("training.attention", *spec.attention, "is not modelled with this framework",
+               ViolationCode::kNotModelled, {"runtime.framework"});
+  }
   job.masks_windows = *kernel == AttentionKernel::kMemoryEfficient && MasksWindows(job);
   if (*kernel == AttentionKernel::kCudnn && MasksWindows(job)) {
     check.Fail("training.attention", *spec.attention,

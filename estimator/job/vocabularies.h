@@ -128,6 +128,7 @@ inline constexpr Word<std::optional<AttentionKernel>> kAttentionKernels[] = {
     {"flash", AttentionKernel::kFlash},
     {"cudnn", AttentionKernel::kCudnn},
     {"memory-efficient", AttentionKernel::kMemoryEfficient},
+    {"flex", AttentionKernel::kFlex},
 };
 inline constexpr Word<LinearAttentionKernel> kLinearAttentionKernels[] = {
     {"fla", LinearAttentionKernel::kFla}, {"torch", LinearAttentionKernel::kTorch}};

@@ -34,14 +34,33 @@ constexpr Move kScatterRows = {"experts.scatter", CollectiveKind::kReduceScatter
 constexpr Move kExchangeBack = {"experts.exchange.back", CollectiveKind::kAllToAll,
                                 CollectiveKind::kAllToAll, kExpert, false};
 
+// A temporary as `like`, in a dtype of its own.
+TensorId Temporary(Block& block, TensorId like, absl::string_view name, DType dtype) {
+  const TensorId id = AddLike(block, like, name);
+  Tensor& tensor = block.tensors[id];
+  tensor.role = Role::kCommunication;
+  tensor.dtype = dtype;
+  tensor.sequence_axis = kNoAxis;
+  tensor.differentiable = false;
+  return id;
+}
+
+// What comes from each rank is a tensor of its own, and they are joined.
+// Source: spmd_types 0.2.3, _collectives.py, _AllToAllUneven.
+void JoinReceived(const Job& job, Block& block, TensorId rows, Op& op) {
+  if (!job.profile->reorders_experts) return;
+  const TensorId received = Temporary(block, rows, "experts.received", block.tensors[rows].dtype);
+  op.forward_temporaries.Add(received);
+  op.backward_temporaries.Add(received);
+}
+
 // An op behind the one at `index` that moves its first outputs, rows and their weights; all that
 // follows reads what it gives.
-void MoveBehind(Block& block, size_t index, const Move& move) {
+void MoveBehind(const Job& job, Block& block, size_t index, const Move& move) {
   Op op{.name = move.name};
   const Op& before = block.ops[index];
   op.modules = before.modules;
-  const TensorId moved[] = {before.outputs.ids[0], before.outputs.ids[1]};
-  for (const TensorId id : moved) {
+  for (const TensorId id : Ids(before.outputs)) {
     if (block.tensors[id].shape.rank < 4) continue;  // numbers of tokens, which stay
     const TensorId there = AddLike(block, id, block.tensors[id].name);
     block.tensors[there].at_experts = move.joins;
@@ -52,18 +71,8 @@ void MoveBehind(Block& block, size_t index, const Move& move) {
   }
   op.forward_collectives.Add({move.forward, move.axes, op.inputs.ids[0]});
   op.backward_collectives.Add({move.backward, move.axes, op.inputs.ids[0]});
+  JoinReceived(job, block, op.outputs.ids[0], op);
   InsertOp(block, index + 1, op);
-}
-
-// A temporary as `like`, in a dtype of its own.
-TensorId Temporary(Block& block, TensorId like, absl::string_view name, DType dtype) {
-  const TensorId id = AddLike(block, like, name);
-  Tensor& tensor = block.tensors[id];
-  tensor.role = Role::kCommunication;
-  tensor.dtype = dtype;
-  tensor.sequence_axis = kNoAxis;
-  tensor.differentiable = false;
-  return id;
 }
 
 // The same before the op at `index`, of the rows that it reads. What ranks sum up is in the dtype
@@ -84,6 +93,7 @@ void MoveBefore(const Job& job, Block& block, size_t index, const Move& move) {
       ids->Add(Temporary(block, there, "experts.output.scattered", wide));
     }
   }
+  JoinReceived(job, block, there, op);
   ReplaceFrom(block, index, rows, there);
   InsertOp(block, index, op);
 }
@@ -95,8 +105,8 @@ void SendRows(const Job& job, Block& block) {
   for (size_t i = 0; i < block.ops.size(); ++i) {
     const bool away = block.ops[i].kind == OpKind::kDispatch;
     const bool back = block.ops[i].kind == OpKind::kCombine;
-    if (away && gathered) MoveBehind(block, i, kGatherRows);
-    if (away && exchanged) MoveBehind(block, i, kExchangeRows);
+    if (away && gathered) MoveBehind(job, block, i, kGatherRows);
+    if (away && exchanged) MoveBehind(job, block, i, kExchangeRows);
     if (back && gathered) MoveBefore(job, block, i++, kScatterRows);
     if (back && exchanged) MoveBefore(job, block, i++, kExchangeBack);
   }
@@ -162,8 +172,10 @@ void SplitExperts(const Job& job, Block& block) {
   for (Parameter& parameter : block.parameters) {
     if (!parameter.of_experts()) continue;
     parameter.shape.extents[0].Divide(job.expert_parallel_size, Split::kExpert);
-    parameter.shape.extents[parameter.expert_axis].Divide(ranks, Split::kExpertTensor);
+    parameter.spread_over = static_cast<uint16_t>(job.expert_parallel_size);
     parameter.shrunk_by |= kMark;
+    if (parameter.expert_axis == kNoAxis) continue;
+    parameter.shape.extents[parameter.expert_axis].Divide(ranks, Split::kExpertTensor);
   }
   for (Tensor& tensor : block.tensors) {
     if (!tensor.at_experts) continue;
@@ -177,7 +189,8 @@ void SplitExperts(const Job& job, Block& block) {
 }  // namespace
 
 Program ApplyExpertParallel(const ValidJob& job, Program program) {
-  if (!job->model->experts.Any() || !job->profile->dispatches_experts) return program;
+  const bool knows = job->profile->dispatches_experts || job->profile->reorders_experts;
+  if (!job->model->experts.Any() || !knows) return program;
   if (Multiply(job->expert_parallel_size, job->expert_tensor_parallel_size) == 1) return program;
   for (Block& block : program.blocks) {
     if (job->token_dispatcher == TokenDispatcher::kAllGather) {

@@ -97,6 +97,8 @@ struct Elements {
   int64_t trained = 0;
   int64_t largest = 0;  // of one
   int64_t tied = 0;     // trained too, in another group
+  int64_t spread = 0;   // of the trained, experts that others of the ranks have not
+  int64_t inner = 0;    // of which ranks share rows of an inner axis
 };
 using Groups = absl::InlinedVector<Elements, 8>;  // of each of a program's blocks
 
@@ -117,8 +119,26 @@ Elements ElementsOf(const Job& job, const Block& block, int64_t row_shards) {
     }
     return {Add(Add(sums.parameters, sums.frozen), stored), sums.parameters, sums.largest, tied};
   }
-  const int64_t trained = Multiply(row_shards, sums.row_shard);
-  return {Add(trained, Multiply(row_shards, sums.frozen_row_shard)), trained, sums.largest, tied};
+  Elements whole{.largest = sums.largest, .tied = tied};
+  for (const Parameter& parameter : block.parameters) {
+    if (parameter.tied) continue;
+    const ParameterSums one = SumParameter(block.kind, parameter, row_shards);
+    const int64_t shards = ShardsOf(parameter, row_shards);
+    const int64_t trained = Multiply(shards, one.row_shard);
+    whole.trained = Add(whole.trained, trained);
+    whole.all = Add(whole.all, Add(trained, Multiply(shards, one.frozen_row_shard)));
+    if (parameter.spread_over > 1) whole.spread = Add(whole.spread, trained);
+    if (parameter.shard_axis > 0) whole.inner = Add(whole.inner, trained);
+  }
+  return whole;
+}
+
+// What ranks share out of a group's trained elements, each its own.
+int64_t ShareOf(const Job& job, const Elements& elements) {
+  const int64_t shards = job.shard_group_size;
+  if (elements.spread == 0) return CeilDivide(elements.trained, shards);
+  return Add(CeilDivide(elements.trained - elements.spread, shards),
+             CeilDivide(elements.spread, shards / job.expert_parallel_size));
 }
 
 // Whether embedding, final norm and head are one group of FSDP2 as they share a table.
@@ -208,7 +228,7 @@ int64_t GatherInputBytes(const Job& job, const Elements& elements) {
     return Add(Bytes(job.precision.parameter, share), cast ? Bytes(job.precision.master, one) : 0);
   }
   if (!cast) return 0;
-  return Bytes(job.precision.parameter, CeilDivide(elements.trained, job.shard_group_size));
+  return Bytes(job.precision.parameter, ShareOf(job, elements));
 }
 
 // Whether what stays gathered after forward goes in backward of its group: a pipeline keeps it
@@ -240,10 +260,10 @@ void SizeParameters(const Job& job, int64_t row_shards, Block& block) {
   for (Parameter& parameter : block.parameters) {
     if (parameter.tied) continue;
     const ParameterSums one = SumParameter(block.kind, parameter, row_shards);
-    const int64_t rows = Add(one.row_shard, one.frozen_row_shard);
+    const int64_t rows =
+        Multiply(ShardsOf(parameter, row_shards), Add(one.row_shard, one.frozen_row_shard));
     Parameter& whole = parameter.packed() ? block.parameters[parameter.packed_into] : parameter;
-    whole.gathered_bytes =
-        Add(whole.gathered_bytes, Bytes(job.precision.parameter, Multiply(row_shards, rows)));
+    whole.gathered_bytes = Add(whole.gathered_bytes, Bytes(job.precision.parameter, rows));
   }
 }
 
@@ -270,6 +290,11 @@ void HoldGroup(const Job& job, int64_t elements, Block& block) {
 bool HeadIsRead(const Job& job) {
   return !job.profile->flat_units && job.loss != LossImplementation::kChunked;
 }
+
+// Whether slices of a loss run backward each by itself, the last of which waits for what it
+// reduces. Source: torchtitan components/loss.py, ChunkedLossWrapper;
+// torch/distributed/fsdp/_fully_shard/ _fsdp_state.py, _root_post_backward_final_callback.
+bool RunsBackwardApart(const Job& job) { return job.loss == LossImplementation::kChunked; }
 
 // The last product: of the head's ops the one that reads its weight.
 size_t LastProduct(const Block& block) {
@@ -343,6 +368,31 @@ void AddGather(const GatherSize& group, bool goes, bool knows_next, BufferEnd en
                            .backward = knows_next ? GatherSize{} : group});
 }
 
+// Beside experts that ranks have apart torchtitan tells each group to gather the next as it begins:
+// what that is gathered into is there while the block runs forward, and its own experts', which are
+// a group of a mesh of their own and copied out last. The layer behind the last is the head: its
+// group is counted where it runs.
+// Source: torchtitan distributed/fsdp.py, apply_fsdp_to_decoder (set_modules_to_forward_prefetch);
+// torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, wait_for_unshard.
+void AddGatherOfNext(const Job& job, const Elements& own, const Elements& next, size_t own_output,
+                     Block& block) {
+  auto& buffers = block.buffers;
+  const auto output = buffers.begin() + static_cast<std::ptrdiff_t>(own_output);
+  const bool layer = block.kind == BlockKind::kLayer;
+  const int64_t stays = layer ? own.spread : own.all;
+  const GatherSize ahead = SizeOf(job, next);
+  output->forward = {Add(Bytes(job.precision.parameter, stays), ahead.bytes), ahead.input_bytes};
+  if (layer && output + 1 != buffers.end()) std::iter_swap(output, output + 1);  // weights first
+}
+
+// What is shared along an inner axis is copied out once more, and joined.
+// Source: torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py, foreach_all_gather_copy_out.
+void JoinInner(const Job& job, const Elements& elements, BlockBuffer& weights) {
+  const int64_t bytes = Bytes(job.precision.parameter, elements.inner);
+  weights.forward.input_bytes = Add(weights.forward.input_bytes, bytes);
+  weights.backward.input_bytes = Add(weights.backward.input_bytes, bytes);
+}
+
 // Behind the first layer there is the embedding, where that is a group of its own. Micro-batches of
 // a pipeline find the last layer of the one before.
 // Source: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _backward_prefetch;
@@ -356,7 +406,11 @@ void GatherBlock(const Job& job, const Elements& elements, const Elements& layer
   if (!job.profile->flat_units) {
     SizeParameters(job, row_shards, block);
     const bool reads = block.kind == BlockKind::kHead && HeadIsRead(job);
+    const size_t output = block.buffers.size();
     AddGather(group, goes, knows_next, reads ? BufferEnd::kMade : BufferEnd::kNextBuffer, block);
+    if (goes && elements.inner > 0) JoinInner(job, elements, block.buffers[output + 1]);
+    const bool ahead = job.expert_parallel_size > 1 && block.kind != BlockKind::kHead;
+    if (ahead) AddGatherOfNext(job, elements, layer, output, block);
   } else if (goes) {
     AddFlatGather(group, SizeOf(job, layer), knows_next, block);
   }
@@ -367,12 +421,12 @@ bool KeepsFlat(const Job& job) { return job.profile->flat_units && AccumulatesWh
 
 // The gradients of a group on their way to other ranks; flat ones that stay whole go with the last
 // micro-batch (ReduceWhole).
-void AddReduce(const Job& job, Block& block, int64_t elements) {
+void AddReduce(const Job& job, Block& block, const Elements& elements) {
   if (KeepsFlat(job)) return;
-  block.reduce_bytes = Bytes(job.precision.reduce, elements);
-  if (elements == 0) return;
+  block.reduce_bytes = Bytes(job.precision.reduce, elements.trained);
+  if (elements.trained == 0) return;
   if (job.shard_group_size == job.ReplicaCount()) return;
-  const int64_t shard = CeilDivide(elements, job.shard_group_size);  // HSDP: is all-reduced
+  const int64_t shard = ShareOf(job, elements);  // HSDP: is all-reduced
   block.buffers.push_back({.name = "all_reduce.input",
                            .role = Role::kCommunication,
                            .stream = Stream::kReduceScatter,
@@ -505,7 +559,7 @@ void AddRootGroup(const Job& job, const Elements& layer, const Groups& groups, P
       continue;
     }
     if (GoesInBackward(job)) HoldRoot(job, groups, block, program);
-    AddReduce(job, block, root.trained);
+    AddReduce(job, block, root);
     if (job.profile->flat_units) continue;  // a view of what is gathered
     AddRootGather(job, root, block);
   }
@@ -568,7 +622,7 @@ void AddReshardedRoot(const Job& job, const Elements& layer, const Groups& group
       GatherAgain(job, layer, parts, block);
       AddHeadGradients(job, groups[i], program);
     } else if (block.kind == BlockKind::kEmbedding) {
-      AddReduce(job, block, root.trained);
+      AddReduce(job, block, root);
       AddRootGather(job, root, block);
     }
   }
@@ -786,7 +840,8 @@ void ApplyFsdp(const Job& job, Program& program) {
     const bool apart = GathersHeadApart(job);
     const Elements* const own = apart ? nullptr : &elements;
     if (reads) GatherAroundHead(job, own, of_last, !apart && Prefetches(job), block);
-    AddReduce(job, block, elements.trained);
+    AddReduce(job, block, elements);
+    block.reduced_at_once = block.kind == BlockKind::kHead && RunsBackwardApart(job);
     if (stays && GoesInBackward(job)) {
       HoldGroup(job, elements.all, block);
     } else if (stays && !layer) {

@@ -60,6 +60,35 @@ void HoldLogits(Block& head) {
   }
 }
 
+// Each slice is a part of the hidden states, or where there are several sequences of a copy beside
+// them, and has a gradient of its own; that of all of them is made as the last is done.
+// Source: torchtitan components/loss.py, ChunkedLossWrapper.__call__ (_chunk_local,
+// GradAccumulator).
+void SliceHidden(const Job& job, Block& head) {
+  const auto product = std::find_if(head.ops.begin(), head.ops.end(),
+                                    [](const Op& op) { return op.kind == OpKind::kMatrixProduct; });
+  if (product == head.ops.end()) return;
+  const auto index = static_cast<size_t>(product - head.ops.begin());
+  const TensorId hidden = product->inputs.ids[0];
+  const TensorId slice = AddLike(head, hidden, "head.slice");
+  head.tensors[slice].shape.extents[1].Divide(job.loss_chunk_count, Split::kChunk);
+  head.tensors[slice].shrunk_by |= Mark(PassId::kLossChunks);
+  const bool copies = job.micro_batch_size > 1;
+  const TensorId whole = copies ? AddLike(head, hidden, "head.slices") : hidden;
+  head.tensors[slice].storage = head.tensors[whole].storage;
+  product->inputs.Replace(hidden, slice);
+  product->saved.Replace(hidden, slice);
+  InsertOp(head, index, {.name = "head.slice", .inputs = {whole}, .outputs = {slice}});
+  if (!copies) return;
+  HoldUntil(head, whole, head.ops.size() - 1);
+  InsertOp(head, index,
+           {.name = "head.slices",
+            .inputs = {hidden},
+            .outputs = {whole},
+            .saved = {hidden},
+            .input_gradient = InputGradient::kShared});
+}
+
 }  // namespace
 
 Program ApplyLossChunks(const ValidJob& job, Program program) {
@@ -78,6 +107,7 @@ Program ApplyLossChunks(const ValidJob& job, Program program) {
                              .forward = {Bytes(DType::kFp32, hidden.Elements()), 0},
                              .backward = {Bytes(DType::kFp32, hidden.Elements()), 0}});
     HoldLogits(block);
+    SliceHidden(*job, block);
     if (job->profile->ShardsEachParameter()) SumWeightGradients(*job, block);
   }
   return program;

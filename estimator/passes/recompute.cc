@@ -133,6 +133,15 @@ bool IsRowParallel(const Block& block, const Op& op) {
   return op.parameters.count > 0 && block.parameters[op.parameters.ids[0]].tensor_axis == 1;
 }
 
+// What is not run again, every other product aside: which experts are picked must be the same in
+// both runs. What ranks exchange is, as torchtitan's default does not call the collective that is
+// listed there (spmd_types _collectives.py, _AllToAllUneven; seen under the phantom).
+// Source: torchtitan distributed/activation_checkpoint.py, _get_default_save_ops.
+bool IsKept(const Op& op) {
+  if (op.kind == OpKind::kMatrixProduct) return !op.always_again;
+  return op.kind == OpKind::kAttention || op.kind == OpKind::kPick;
+}
+
 // A layer is run again but for attention and every other matrix product, whose
 // outputs are kept; compiled code keeps no output that nothing needs. With
 // sequence parallelism the scattered sums are kept too, beside the whole ones.
@@ -146,7 +155,7 @@ void RecomputePerOp(const Job& job, Block& block) {
   const std::vector<bool> needed = FindNeeded(block);
   int products = 0;
   for (const Op& op : block.ops) {
-    if (op.kind == OpKind::kOther || op.kind == OpKind::kGather) continue;
+    if (!IsKept(op)) continue;
     const bool product = op.kind == OpKind::kMatrixProduct;
     const bool counted = !product || ++products % 2 == 1;
     const bool scattered = product && job.sequence_parallel && IsRowParallel(block, op);

@@ -38,13 +38,6 @@ constexpr int kWorkspacePerCall = 2015;
 // addmm_out_cuda_impl; seen under the phantom.
 constexpr int64_t kLtWorkspaceBytes = kMib;
 
-// bitsandbytes multiplies bytes itself, without one. Source: bitsandbytes csrc/ops.cu, igemmlt.
-bool MultipliesBytes(const Block& block, const Op& op) {
-  if (op.parameters.count == 0) return false;
-  const Parameter& matrix = block.parameters[op.parameters.ids[0]];
-  return matrix.quantized && matrix.dtype == DType::kInt8;
-}
-
 void AddCallWorkspace(const Job& job, Block& block) {
   const auto multiplies = [&](const Op& op) {
     if (IsGrouped(block, op)) return !GroupsInOneKernel(job);
@@ -60,7 +53,7 @@ void AddCallWorkspace(const Job& job, Block& block) {
   for (Op& op : block.ops) {
     if (!multiplies(op)) continue;
     op.workspace = usual;
-    if (MultipliesBytes(block, op)) continue;
+    if (MultipliesBytes(block, op)) continue;  // without one
     op.forward_workspace = HasBias(block, op) ? of_biased : usual;
   }
 }
@@ -194,17 +187,21 @@ void AddSharedBuffers(const Job& job, Program& program) {
   }
 }
 
-// fp32 cosines and sines of all positions that the model has.
-// Source: torchtune modules/position_embeddings.py; models/llama3/_component_builders.py,
-// lora_llama3_self_attention; models/llama3_1/_component_builders.py, lora_llama3_1.
+// fp32 cosines and sines of all positions that the model has, or those of a sequence.
+// Source: torchtitan models/common/rope.py, RoPE.__init__; torchtune
+// modules/position_embeddings.py; models/llama3/_component_builders.py, lora_llama3_self_attention;
+// models/llama3_1/_component_builders.py, lora_llama3_1.
 void AddRotaryTables(const Job& job, Program& program) {
   const Transformer& model = *job.model;
   const bool rotary = model.position_embedding == PositionEmbedding::kRotary;
-  if (!job.profile->rotary_tables || !rotary) return;
-  const int64_t positions = std::max(model.rotary_position_count, job.sequence_length);
-  const int64_t width =
-      model.rotary_table == RotaryTable::kHalves ? 2 * model.head_size : model.head_size;
-  const bool shared = model.rotary_table == RotaryTable::kShared;
+  const bool of_sequence = job.profile->rotary_by_layer;
+  if ((!job.profile->rotary_tables && !of_sequence) || !rotary) return;
+  const int64_t positions = of_sequence
+                                ? job.sequence_length
+                                : std::max(model.rotary_position_count, job.sequence_length);
+  const int64_t size = model.latent.Any() ? model.latent.rotary_size : model.head_size;
+  const int64_t width = model.rotary_table == RotaryTable::kHalves ? 2 * size : size;
+  const bool shared = model.rotary_table == RotaryTable::kShared && !of_sequence;
   program.states.push_back({.name = "attention.rotary.table",
                             .role = Role::kWorkspace,
                             .basis = shared ? Basis::kBytes : Basis::kBytesPerLayer,

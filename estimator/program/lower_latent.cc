@@ -29,7 +29,10 @@ constexpr NormNames kKvNorm = {"attention.kv.rank.norm",
 // Whether each rank is normed.
 bool Norms(const BlockBuilder& b) { return b.job().model->qk_norm == QkNorm::kPerRank; }
 
-bool OfTransformers(const BlockBuilder& b) { return b.job().profile->transformers_attention; }
+// Whether one module runs after the other, and parts of what each gives are views of it.
+bool OfModules(const BlockBuilder& b) {
+  return b.job().profile->transformers_attention || b.job().profile->attention.flex;
+}
 
 // What queries are made of: a rank, or the input. What makes the rank is on every rank of a tensor
 // parallel group.
@@ -85,7 +88,7 @@ Latent LowerLatent(BlockBuilder& b, TensorId input) {
   if (b.job().model->qkv_bias) weights.Add(b.Weight("attention.kv.down.bias", {both}, kNoAxis));
   Linear(b, "attention.kv.down", input, joint, weights);
   Latent latent{};
-  if (OfTransformers(b)) {
+  if (OfModules(b)) {
     latent.few = b.View("attention.kv.rank", joint, rank);
     latent.rotary = b.View("attention.key.rotary.part", joint, rotary);
   } else {
@@ -136,12 +139,21 @@ Qkv RotateInMegatron(BlockBuilder& b, TensorId query, TensorId kv, TensorId rota
   return qkv;
 }
 
-// transformers' class joins what was rotated and what was not, and copies keys into new ones.
-Qkv RotateInTransformers(BlockBuilder& b, TensorId query, const Latent& latent) {
+// What was rotated is joined with what was not, and keys are copied into new ones. Angles of each
+// layer's own are picked by position, in fp32.
+// Source: torchtitan models/deepseek_v3/model.py, Attention.forward; models/common/rope.py.
+Qkv RotateParts(BlockBuilder& b, TensorId query, const Latent& latent) {
   const Transformer& model = *b.job().model;
   const DType dtype = b.job().precision.activation;
   const TensorId rotated = b.Wide("attention.query.rotated", b.Size(Symbol::kA), dtype);
-  b.Then("attention.query.rotary", {query}, {rotated}, {});
+  Op& rotation = b.Then("attention.query.rotary", {query}, {rotated}, {});
+  if (b.job().profile->rotary_by_layer) {
+    const TensorId kept =
+        b.Add("attention.rotary.kept", {b.Size(Symbol::kB), b.Size(Symbol::kS), b.Size(Symbol::kY)},
+              {.dtype = DType::kFp32, .differentiable = false});
+    rotation.outputs.Add(kept);
+    rotation.saved.Add(kept);
+  }
   const TensorId part = b.Narrow("attention.key.rotary.rotated", b.Size(Symbol::kY), dtype);
   b.Then("attention.key.rotary", {latent.rotary}, {part}, {});
   const TensorId kv = LowerUp(b, latent.few);
@@ -157,7 +169,7 @@ Qkv RotateInTransformers(BlockBuilder& b, TensorId query, const Latent& latent) 
 
 }  // namespace
 
-// transformers' class norms what keys are made of before it rotates anything; Megatron's makes both
+// Modules norm what keys are made of before or behind what is rotated; Megatron's makes both
 // ranks first, and all behind them is what `up-projection` runs again: norms are one operation with
 // their products.
 // Source: transformers models/deepseek_v3/modeling_deepseek_v3.py, DeepseekV3Attention.forward;
@@ -165,11 +177,11 @@ Qkv RotateInTransformers(BlockBuilder& b, TensorId query, const Latent& latent) 
 // (qkv_up_proj_and_rope_apply).
 Qkv LowerLatentQkv(BlockBuilder& b, TensorId input) {
   const TensorId few = LowerQueryRank(b, input);
-  if (OfTransformers(b)) {
+  if (OfModules(b)) {
     const TensorId query = LowerQueries(b, few);
     Latent latent = LowerLatent(b, input);
     latent.few = NormKv(b, latent.few);
-    return RotateInTransformers(b, query, latent);
+    return RotateParts(b, query, latent);
   }
   const Latent latent = LowerLatent(b, input);
   const size_t begin = b.block().ops.size();

@@ -12,6 +12,7 @@
 #include "estimator/program/lower_mlp.h"
 #include "estimator/program/lower_norm.h"
 #include "estimator/program/lower_product.h"
+#include "estimator/program/lower_reordered_experts.h"
 #include "estimator/program/lower_state_space.h"
 
 namespace plimsoll {
@@ -89,6 +90,17 @@ Qkv LowerCopiedQkv(BlockBuilder& b, TensorId packed) {
   return qkv;
 }
 
+void CopyPart(BlockBuilder& b, absl::string_view name, TensorId& from) {
+  const Tensor& part = b.block().tensors[from];
+  const TensorId whole = b.Wide(name, part.shape.extents[2], part.dtype);
+  b.Then(name, {from}, {whole}, {}).input_gradient = InputGradient::kShared;
+  from = whole;
+}
+
+// Whether parts of one projection are copied as they are split.
+// Source: torchtitan models/common/attention.py, FusedQKVLinear.forward (contiguous).
+bool CopiesParts(const Job& job) { return job.profile->joint_qkv && !job.compile; }
+
 // Queries of several groups lie between keys and values of others, and are copied; so is the key
 // that Transformer Engine's norm reads.
 // Source: megatron/core/transformer/attention.py, get_query_key_value_tensors (reshape);
@@ -98,15 +110,9 @@ void CopyGroups(BlockBuilder& b, Qkv& qkv) {
   const int64_t groups = job.model->kv_head_count / job.tensor_parallel_size;
   const bool grouped = groups > 1 && job.model->head_count != job.model->kv_head_count;
   if (!job.profile->groups_qkv || !grouped) return;
-  const auto copy = [&b](absl::string_view name, TensorId& from) {
-    const Tensor& part = b.block().tensors[from];
-    const TensorId whole = b.Wide(name, part.shape.extents[2], part.dtype);
-    b.Then(name, {from}, {whole}, {}).input_gradient = InputGradient::kShared;
-    from = whole;
-  };
-  copy("attention.query.own", qkv.query);
+  CopyPart(b, "attention.query.own", qkv.query);
   const bool norms = job.model->qk_norm != QkNorm::kNone;
-  if (norms && job.transformer_engine) copy("attention.key.own", qkv.key);
+  if (norms && job.transformer_engine) CopyPart(b, "attention.key.own", qkv.key);
 }
 
 // One projection whose output q, k and v are views of.
@@ -125,6 +131,10 @@ Qkv LowerPackedQkv(BlockBuilder& b, TensorId input) {
           b.View("attention.value", packed, b.Size(Symbol::kC))};
   b.Then("attention.split", {packed}, {qkv.query, qkv.key, qkv.value}, {});
   CopyGroups(b, qkv);
+  if (!CopiesParts(b.job())) return qkv;
+  CopyPart(b, "attention.query.own", qkv.query);
+  CopyPart(b, "attention.key.own", qkv.key);
+  CopyPart(b, "attention.value.own", qkv.value);
   return qkv;
 }
 
@@ -230,14 +240,19 @@ TensorId LowerGate(BlockBuilder& b, const Qkv& qkv, TensorId context) {
   return weighed;
 }
 
-// 16-bit copies [S, D] of cosines and sines, of queries and of keys.
-// Source: torchtune models/qwen2/_positional_embeddings.py.
+// 16-bit copies [S, D] of cosines and sines, of queries and of keys; or fp32 ones of the positions
+// of each token. Source: torchtune models/qwen2/_positional_embeddings.py; torchtitan
+// models/common/rope.py, _reshape_for_broadcast.
 void KeepRotation(BlockBuilder& b) {
   const Job& job = b.job();
   const bool halves = job.model->rotary_table == RotaryTable::kHalves;
-  if (!job.profile->rotary_tables || !halves) return;
-  const TensorId kept = b.Add("attention.rotary.kept", {b.Size(Symbol::kS), b.Size(Symbol::kD, 4)},
-                              {.dtype = job.precision.activation, .differentiable = false});
+  const bool picks = job.profile->rotary_by_layer;
+  if (!picks && (!job.profile->rotary_tables || !halves)) return;
+  const Extent sequences = b.Size(picks ? Symbol::kB : Symbol::kOne);
+  const Extent width = b.Size(Symbol::kD, picks ? (halves ? 2 : 1) : 4);
+  const TensorId kept =
+      b.Add("attention.rotary.kept", {sequences, b.Size(Symbol::kS), width},
+            {.dtype = picks ? DType::kFp32 : job.precision.activation, .differentiable = false});
   Op& op = b.block().ops.back();
   op.outputs.Add(kept);
   op.saved.Add(kept);
@@ -316,6 +331,7 @@ void CopyValues(BlockBuilder& b, Qkv& qkv) {
   const Job& job = b.job();
   const bool rotated = job.model->position_embedding == PositionEmbedding::kRotary;
   if (job.model->latent.Any() || !rotated || job.profile->copies_qkv || !IsPacked(job)) return;
+  if (CopiesParts(job)) return;
   const TensorId value =
       b.Wide("attention.value.contiguous", b.Size(Symbol::kC), job.precision.activation);
   b.Then("attention.value.contiguous", {qkv.value}, {value}, {});
@@ -480,7 +496,8 @@ TensorId LowerFlash(BlockBuilder& b, Qkv qkv, bool windowed) {
   op.gives_first = true;  // flash_attn/flash_api.cpp, mha_bwd: what it returns
   const int64_t attended = windowed ? job.sequence_length : AttendedTokens(job);
   op.product_depth = Depth(*job.model, attended);
-  op.backward_temporaries = {accumulator};
+  // Its backward writes what it returns. Source: torch/_inductor/kernel/flex, flex_attention.py.
+  if (job.attention != AttentionKernel::kFlex) op.backward_temporaries = {accumulator};
   if (job.attention == AttentionKernel::kFlash) AddExpandedGradients(b, qkv);
   if (mask != kNoTensor) {
     op.inputs.Add(mask);
@@ -794,8 +811,9 @@ TensorId LowerMixer(BlockBuilder& b, const LayerKind& kind, TensorId input) {
 
 TensorId LowerMlpOf(BlockBuilder& b, const LayerKind& kind, TensorId input) {
   if (kind.mlp != LayerMlp::kExperts) return LowerMlp(b, input);
-  return b.job().profile->dispatches_experts ? LowerDispatchedExperts(b, input)
-                                             : LowerExperts(b, input);
+  if (b.job().profile->dispatches_experts) return LowerDispatchedExperts(b, input);
+  return b.job().profile->reorders_experts ? LowerReorderedExperts(b, input)
+                                           : LowerExperts(b, input);
 }
 
 // Attention and MLP side by side on one residual.

@@ -11,12 +11,14 @@ constexpr int64_t kLeastPaged = 100000;
 
 void AddParameter(BlockKind kind, const Parameter& parameter, int64_t row_shards,
                   ParameterSums& sums) {
-  const int64_t rows = parameter.shape.extents[0].Local();
+  const auto shared = static_cast<uint8_t>(parameter.shard_axis);
+  const int64_t rows = parameter.shape.extents[shared].Local();
   const bool matrix = parameter.shape.rank == 2;
   const int64_t columns =
       parameter.shape.rank == 1 ? 1 : parameter.Elements() / std::max<int64_t>(rows, 1);
   const int64_t elements = parameter.Elements();
-  const int64_t shard_rows = row_shards == 1 ? rows : CeilDivide(rows, row_shards);
+  const int64_t shards = ShardsOf(parameter, row_shards);
+  const int64_t shard_rows = shards == 1 ? rows : CeilDivide(rows, shards);
   const int64_t row_shard = Multiply(shard_rows, columns);
   if (parameter.quantized) {
     sums.quantized = Add(sums.quantized, elements);
@@ -56,6 +58,10 @@ void RaiseLargest(const std::pmr::vector<Parameter>& parameters, ParameterSums& 
 }
 
 }  // namespace
+
+int64_t ShardsOf(const Parameter& parameter, int64_t row_shards) {
+  return std::max<int64_t>(row_shards / parameter.spread_over, 1);
+}
 
 ParameterSums SumParameter(BlockKind kind, const Parameter& parameter, int64_t row_shards) {
   ParameterSums sums;

@@ -44,6 +44,9 @@ struct BlockSums {
 // Returns how many blocks of a stage are `block`: layers, or 1 or 0 of embedding and head.
 int64_t CountOnStage(const Block& block, const Stage& stage);
 
+// Of `row_shards` ranks those that share a parameter's rows out: others have other experts.
+int64_t ShardsOf(const Parameter& parameter, int64_t row_shards);
+
 // Of one, of a block of that kind.
 ParameterSums SumParameter(BlockKind kind, const Parameter& parameter, int64_t row_shards);
 BlockSums SumBlock(const Block& block, int64_t row_shards);
@@ -86,6 +89,10 @@ inline bool IsSent(const Program& program, const Block& block) {
 // reduce_scatter_state; _runtime_utils.py, _reduce_grad.
 inline bool HoldsReduced(const Program& program) {
   return program.reduce_stream == Stream::kCompute;
+}
+// The same of one block.
+inline bool HoldsReduced(const Program& program, const Block& block) {
+  return HoldsReduced(program) && !block.reduced_at_once;
 }
 
 // Whether gradients of a block become one flat tensor before what was gathered goes (FSDP1, where

@@ -81,6 +81,12 @@ bool HasBias(const Block& block, const Op& op) {
                      [&block](TensorId id) { return block.parameters[id].shape.rank == 1; });
 }
 
+bool MultipliesBytes(const Block& block, const Op& op) {
+  if (op.parameters.count == 0) return false;
+  const Parameter& matrix = block.parameters[op.parameters.ids[0]];
+  return matrix.quantized && matrix.dtype == DType::kInt8;
+}
+
 bool LeadsGradients(const Block& block, const Op& op) {
   return std::any_of(op.inputs.begin(), op.inputs.end(),
                      [&block](TensorId id) { return block.tensors[id].differentiable; });

@@ -149,6 +149,8 @@ struct Parameter {
   DType dtype = DType::kBf16;
   int8_t tensor_axis = kNoAxis;  // the axis that tensor parallelism splits
   int8_t expert_axis = kNoAxis;  // the axis that ranks which split an expert do
+  int8_t shard_axis = 0;         // the axis whose rows ranks that shard it share out
+  uint16_t spread_over = 1;      // ranks whose experts are others: so many fewer shard each
   bool one_by_one = false;       // of experts that run one after the other: so are its gradients
   bool embedding = false;        // a lookup table: no matrix product
   bool frozen = false;           // no gradient is made of it
@@ -257,7 +259,16 @@ struct Collectives {
 //   kGather    makes what a collective of the ops behind it gathers
 //   kDispatch  sends tokens to their experts
 //   kCombine   sends back what these gave
-enum class OpKind : uint8_t { kOther, kMatrixProduct, kAttention, kGather, kDispatch, kCombine };
+//   kPick      picks the experts of each token
+enum class OpKind : uint8_t {
+  kOther,
+  kMatrixProduct,
+  kAttention,
+  kGather,
+  kDispatch,
+  kCombine,
+  kPick,
+};
 
 // One operation. Everything it touches is declared here.
 struct Op {
@@ -282,6 +293,7 @@ struct Op {
   uint8_t closes = 0;         // a bit for each whose dropped outputs backward makes before it
   uint8_t segment = 0;        // ops with one segment above 0 are recomputed together
   uint8_t remakes = 0;        // the segment, of dropped outputs, that runs again before backward
+  bool always_again = false;  // recomputation by operation does not keep what it gives
   bool in_fp8 = false;        // a product of what was made fp8
   bool saves_for_weights = false;  // what it saved is read for gradients of weights alone
   bool holds_inputs = false;       // its function has what is saved, out of sight of hooks
@@ -335,6 +347,7 @@ struct Block {
   bool forward_only = false;     // what ops save lives until the network's forward is over
   int64_t checkpoint_bytes = 0;  // what a recomputed layer keeps beside its input
   int64_t reduce_bytes = 0;  // its gradients on their way to other ranks, while the next block runs
+  bool reduced_at_once = false;  // they are there before that does: its backward is one of its own
   std::pmr::vector<Parameter> parameters;
   std::pmr::vector<Tensor> tensors;
   std::pmr::vector<Op> ops;
@@ -356,6 +369,9 @@ TensorId AddLike(Block& block, TensorId like, absl::string_view name);
 TensorId AddWorkspace(Block& block, absl::string_view name, int64_t bytes);
 // Whether an op is a product that adds a bias: one of its parameters is a vector.
 bool HasBias(const Block& block, const Op& op);
+// Whether an op is a product that reads its weight's bytes as they are kept: bitsandbytes
+// multiplies these itself. Source: bitsandbytes csrc/ops.cu, igemmlt.
+bool MultipliesBytes(const Block& block, const Op& op);
 // Whether anything that an op reads has a gradient, and whether any of its parameters is trained.
 bool LeadsGradients(const Block& block, const Op& op);
 bool TrainsParameters(const Block& block, const Op& op);

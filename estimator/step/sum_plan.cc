@@ -487,7 +487,7 @@ void PlanSum::Pass(const Slot& slot, int64_t times) {
       break;
     case SlotKind::kGrow:
       PassGradients(run, times);
-      if (!HoldsReduced(parts_.program)) now_.reduced = nullptr;
+      if (!HoldsReduced(parts_.program, BlockOf(run))) now_.reduced = nullptr;
       break;
     case SlotKind::kSend:
       now_.sends = now_.carries;

@@ -113,7 +113,7 @@ class Unroller {
   void KeepTiedSum(const StageBlock& at);
   int64_t TiedBytes(const StageBlock& at) const;
   void Grow(const StageBlock& at);
-  void EndGroup();
+  void EndGroup(const Block& block);
   std::vector<int32_t> WeightGradients(const Frame& frame, const StageBlock& at);
   bool IsTiedTable(const Parameter& table) const;
   Pair& PairOf(const Turn& turn) {
@@ -604,7 +604,7 @@ void Unroller::Grow(const StageBlock& at) {
       grows_ ? states_.GrowBlock(chunk_, at, made) : states_.AddBlock(at, made);
   added_.insert(added_.end(), added.begin(), added.end());
   const bool waits = ends_together_ && block.kind == BlockKind::kHead;
-  if (!waits) EndGroup();
+  if (!waits) EndGroup(block);
   const Gathers& gathers = program_.gathers;
   const bool sends = !gathers.sends_once || micro_batch_ == turns_.back().micro_batch;
   if (gathers.Any() && sends) SendGradients(gathers.At(block.kind, at.layer, true));
@@ -615,8 +615,8 @@ void Unroller::Grow(const StageBlock& at) {
 }
 
 // What was cast, and what was added to other gradients.
-void Unroller::EndGroup() {
-  if (!HoldsReduced(program_)) EndReduce();
+void Unroller::EndGroup(const Block& block) {
+  if (!HoldsReduced(program_, block)) EndReduce();
   writer_.Release(std::exchange(flat_, kNoStorage));
   for (const int32_t id : added_) writer_.Release(id);
   added_.clear();

@@ -196,7 +196,7 @@ class BlockClock {
   void Forward(const Op& op, double flops, Work& work) { Forward(op, flops, work, &gathered_); }
   void Forward(const Op& op, double flops, Work& work, TensorId* gathered) {
     Collect(op.forward_collectives, gathered, work);
-    if (!MultipliesBytes(op)) Dequantize(op, work);
+    if (!MultipliesBytes(block_, op)) Dequantize(op, work);
     Quantize(op, op.inputs.ids[0], {op.outputs, op.forward_temporaries}, work);
     if (flops > 0) {
       AddProduct(op, flops, 1, work);
@@ -225,12 +225,6 @@ class BlockClock {
     if (inputs == 0 && op.parameters.count == 0) return;
     work.bytes += BytesOf(op.saved, false) + BytesOf(op.outputs, true) + inputs;
     work.kernels += 1;
-  }
-
-  // bitsandbytes' products of bytes read these; backward makes them wide.
-  bool MultipliesBytes(const Op& op) const {
-    if (!job_.quantization.has_value() || job_.quantization->format != DType::kInt8) return false;
-    return op.parameters.count > 0 && block_.parameters[op.parameters.ids[0]].quantized;
   }
 
   // Reads a weight as it is kept, and writes it as the product reads it.

@@ -323,6 +323,13 @@ void FillExperts(RandomNumbers random, const Capabilities& can, JobSpec& job) {
   if (Once(random, 2)) shape.expert_ffn_size = One(random, {32, 768});
   if (Once(random, 3)) shape.shared_expert_ffn_size = 256;
   if (Once(random, 3)) shape.dense_layer_count = 1;
+  if (job.runtime.trainer == "torchtitan") {
+    shape.gated_mlp = true;
+    job.training.precision.preset = Once(random, 2) ? "bf16-mixed" : "bf16-pure";
+    const bool even = *parallel.data_parallel_size % 2 == 0;
+    const bool apart = can.Has(Ability::kExpertParallel) && even && Once(random, 2);
+    if (apart) job.parallelism.expert_parallel_size = 2;
+  }
   const bool engine = job.runtime.framework == "deepspeed";
   if (engine && parallel.zero_stage == 3) job.parallelism.zero_stage = 2;
   if (training.adapter.method.has_value()) {
@@ -333,7 +340,8 @@ void FillExperts(RandomNumbers random, const Capabilities& can, JobSpec& job) {
     if (reached) adapter.dropout.reset();
     if (reached) shape.gated_mlp = true;
   }
-  job.training.optimizer.name = Once(random, 2) ? "adamw" : "sgd";
+  const bool adam = Once(random, 2) || job.runtime.trainer == "torchtitan";
+  job.training.optimizer.name = adam ? "adamw" : "sgd";
   job.cluster.gpu = Once(random, 2) ? "h100-80gb-sxm" : "a100-80gb-sxm";
   KeepPlain(random, job);
 }

@@ -78,8 +78,6 @@ TEST(CapabilitiesTest, EachRowSaysWhereItIsFrom) {
     EXPECT_LT(row.since, row.until) << row.source;
     const bool dated = row.since > 0 || row.until != kNoVersion;
     EXPECT_TRUE(row.support == Support::kHas || dated || !row.why.empty()) << row.source;
-    EXPECT_TRUE(row.trainer == Trainer::kNone || row.support != Support::kHas)
-        << "a trainer adds nothing to the framework below it: " << row.source;
   }
 }
 
@@ -109,7 +107,8 @@ TEST(CapabilitiesTest, Fsdp2HasNoOptimizerThatIsOfBitsandbytesAlone) {
   }
 }
 
-// A refusal that a trainer's row makes must be about what runs below it.
+// A refusal that a trainer's row makes must be about what runs below it; what it has itself, about
+// what does not.
 TEST(CapabilitiesTest, TrainersRestrictFrameworksThatTheyRunOn) {
   for (const CapabilityRow& row : CapabilityRows()) {
     if (row.trainer == Trainer::kNone) continue;
@@ -119,7 +118,8 @@ TEST(CapabilitiesTest, TrainersRestrictFrameworksThatTheyRunOn) {
       if ((row.frameworks >> bit & 1) == 0) continue;
       for (const AbilityName& name : kAbilityNames) {
         const bool has = Of(framework.value).Has(name.ability);
-        restricts = restricts || (has && row.what.Has(name.ability));
+        const bool own = row.support == Support::kHas;
+        restricts = restricts || (has != own && row.what.Has(name.ability));
       }
     }
     EXPECT_TRUE(restricts) << row.source;
@@ -152,17 +152,33 @@ TEST(CapabilitiesTest, VersionsBeginAndEndIt) {
             Support::kNotModelled);
 }
 
-// A trainer never has what the framework below it lacks.
-TEST(CapabilitiesTest, ATrainerAddsNothing) {
+// A trainer never has what the framework below it lacks, but for what a row says that it has
+// itself.
+TEST(CapabilitiesTest, ATrainerAddsNothingButItsOwn) {
   for (const Word<Framework>& framework : kFrameworks) {
     for (const Word<Trainer>& trainer : kTrainers) {
       for (const AbilityName& name : kAbilityNames) {
+        const Capabilities of_trainer = Of(framework.value, trainer.value);
+        const CapabilityRow* const row = of_trainer.RowOf(name.ability);
+        const bool own = row != nullptr && row->trainer != Trainer::kNone;
+        if (own && row->support == Support::kHas) continue;
         EXPECT_LE(Of(framework.value, trainer.value).Of(name.ability),
                   Of(framework.value).Of(name.ability))
             << framework.name << " " << trainer.name << " " << name.value;
       }
     }
   }
+}
+
+TEST(CapabilitiesTest, TorchtitanSendsTokensByItself) {
+  const auto support = [](int month) {
+    return CapabilitiesOf(Framework::kFsdp2, kAnyVersion, Trainer::kTorchtitan, month)
+        .Of(Ability::kExpertParallel);
+  };
+  EXPECT_EQ(Of(Framework::kFsdp2).Of(Ability::kExpertParallel), Support::kNotModelled);
+  EXPECT_EQ(support(2026006), Support::kNotModelled);
+  EXPECT_EQ(support(2026007), Support::kHas);
+  EXPECT_EQ(Of(Framework::kFsdp1, Trainer::kTorchtitan).Of(Ability::kExperts), Support::kLacks);
 }
 
 TEST(CapabilitiesTest, EitherHasWhatOneHas) {

@@ -67,6 +67,7 @@ const CapabilityRow* LastOfTrainer(const Who& who, Ability ability) {
 const CapabilityRow* Decisive(const Who& who, Ability ability) {
   const CapabilityRow* const framework = LastOfFramework(who, ability);
   const CapabilityRow* const trainer = LastOfTrainer(who, ability);
+  if (trainer != nullptr && trainer->support == Support::kHas) return trainer;  // its own
   if (trainer == nullptr || framework == nullptr) return framework;
   return trainer->support < framework->support ? trainer : framework;
 }

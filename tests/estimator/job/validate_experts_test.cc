@@ -175,10 +175,13 @@ TEST(ValidateExpertsTest, RefusesOtherSplitsUnderFsdp) {
                      {"parts run again",
                       [](JobSpec& j) { j.training.recompute.mode = "per-op"; },
                       {NotModelled("training.recompute.mode: per-op")}},
-                     {"a trainer's own experts",
-                      [](JobSpec& j) { j.runtime.trainer = "torchtitan"; },
-                      {"job.model: 8 experts; is not modelled with torchtitan: its own experts are "
-                       "dispatched"}},
+                     {"a trainer's own experts of before",
+                      [](JobSpec& j) {
+                        j.runtime.trainer = "torchtitan";
+                        j.runtime.versions["torchtitan"] = "2026.06";
+                      },
+                      {"job.model: 8 experts; is not modelled with torchtitan: its experts were "
+                       "others"}},
                  });
 }
 
@@ -289,7 +292,7 @@ TEST(ValidateExpertsTest, OnlyMegatronDispatches) {
                           {"ranks that split experts",
                            [](JobSpec& j) { j.parallelism.expert_parallel_size = 2; },
                            {"job.parallelism.expert_parallel_size: 2; is not modelled with ddp: "
-                            "megatron-core's is"}},
+                            "megatron-core's is, and torchtitan's"}},
                           {"a dispatcher",
                            [](JobSpec& j) { j.parallelism.token_dispatcher = "all-to-all"; },
                            {"job.parallelism.token_dispatcher: all-to-all; ddp does not have it"}},

@@ -86,8 +86,8 @@ TEST(ValidateLatentTest, RefusesWhatIsNotModelledBesideIt) {
                  {"autocast", [](JobSpec& j) { j = Job("ddp", "bf16-autocast"); }, {}},
                  {"ranks without norms",
                   [](JobSpec& j) { Shape(j).qk_norm = "none"; },
-                  {"job.model.transformer.qk_norm: none; must be per-rank: transformers' classes "
-                   "norm each rank"}},
+                  {"job.model.transformer.qk_norm: none; must be per-rank: its classes norm each "
+                   "rank"}},
                  {"norms behind sublayers",
                   [](JobSpec& j) { Shape(j).norm_placement = "sandwich"; },
                   {NotModelled("model: sandwich")}},

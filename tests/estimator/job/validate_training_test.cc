@@ -268,7 +268,7 @@ const std::vector<Refusal>& Kernels() {
       {"attention",
        [](JobSpec& j) { j.training.attention = "fast"; },
        {"job.training.attention: fast; must be one of auto, eager, flash, cudnn, "
-        "memory-efficient"}},
+        "memory-efficient, flex"}},
       {"flash in fp32",
        [](JobSpec& j) { j.training.attention = "flash", j.training.precision.preset = "fp32"; },
        {"job.training.attention: flash; needs 16-bit activations"}},

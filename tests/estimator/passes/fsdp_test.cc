@@ -48,6 +48,55 @@ std::vector<std::string> BufferNames(const Block& block) {
   return names;
 }
 
+JobSpec WithExperts(int64_t apart) {
+  JobSpec job = Torchtitan("2026.07");
+  job.training.precision.preset = "bf16-mixed";
+  Shape(job).expert_count = 8;
+  Shape(job).active_expert_count = 2;
+  Shape(job).expert_ffn_size = 96;
+  job.parallelism.expert_parallel_size = apart;
+  return job;
+}
+
+// What is told to be gathered next is there while a block runs forward, and a layer's own experts,
+// which are a group of a mesh of their own; the embedding is one group.
+// Source: torchtitan distributed/fsdp.py, apply_fsdp_to_decoder.
+TEST(FsdpTest, BesideExpertsApartTheNextGroupIsGatheredAhead) {
+  const Program program = Sharded(WithExperts(4));
+  const Block& layer = FindBlock(program, "layer");
+  EXPECT_THAT(BufferNames(layer),
+              ElementsAre("gathered.weights", "gather.output", "gather.output"));
+  const int64_t experts = 2 * 3 * 96 * 64;  // two of eight, of three matrices
+  const int64_t group = Elements(layer);
+  EXPECT_EQ(layer.buffers[1].forward.bytes, 2 * (experts + group));
+  const Block& embedding = FindBlock(program, "embedding");
+  EXPECT_EQ(embedding.buffers[0].forward.bytes, 2 * (Elements(embedding) + group));
+  EXPECT_THAT(BufferNames(FindBlock(Sharded(WithExperts(1)), "layer")),
+              ElementsAre("gather.output", "gathered.weights", "gather.output"));
+}
+
+// Of sixteen ranks and eight experts each has rows of all, which are copied out twice.
+TEST(FsdpTest, WhatIsSharedAlongAnInnerAxisIsJoined) {
+  JobSpec job = WithExperts(1);
+  job.parallelism.data_parallel_size = 16;
+  const Program program = Sharded(job);
+  const Block& layer = FindBlock(program, "layer");
+  const int64_t experts = 2 * 8 * 3 * 96 * 64;
+  EXPECT_EQ(layer.buffers[1].name, "gathered.weights");
+  EXPECT_EQ(layer.buffers[1].forward.input_bytes, experts);
+  EXPECT_EQ(layer.buffers[1].backward.input_bytes, layer.buffers[1].backward.bytes + experts);
+}
+
+// Slices of a loss are backwards of their own, the last of which waits for what it reduces.
+TEST(FsdpTest, WhatAHeadInSlicesReducesIsThereBeforeTheLayersRun) {
+  JobSpec job = Torchtitan("2026.07");
+  job.training.loss.implementation = "chunked";
+  EXPECT_TRUE(FindBlock(Sharded(job), "head").reduced_at_once);
+  EXPECT_FALSE(FindBlock(Sharded(job), "layer").reduced_at_once);
+  job.training.loss.implementation = "plain";
+  EXPECT_FALSE(FindBlock(Sharded(job), "head").reduced_at_once);
+}
+
 // FSDP2 gathers a layer at a time: its weights, and a flat copy on the way.
 TEST(FsdpTest, FsdpGathersALayerAtATime) {
   const Program program = Sharded(Job("fsdp2", 3));

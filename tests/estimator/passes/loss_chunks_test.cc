@@ -75,6 +75,21 @@ TEST(LossChunksTest, ASlicesLogitsStandWhileItsLossRunsBackward) {
   EXPECT_EQ(std::count(names.begin(), names.end(), "head.logits"), 1);
 }
 
+// Of one sequence a slice is a part of the hidden states, of several a part of their copy; its
+// gradient is as long as itself. Source: torchtitan components/loss.py, _chunk_local.
+TEST(LossChunksTest, ASliceHasAGradientOfItsOwn) {
+  JobSpec job = Job(4);
+  const Block two = FindBlock(ProgramAfter(Valid(job), PassId::kLossChunks), "head");
+  EXPECT_EQ(InNumbers(FindTensor(two, "head.slice").shape), "[2, 8, 64]");
+  EXPECT_EQ(two.tensors[FindTensor(two, "head.slice").storage].name, "head.slices");
+  EXPECT_EQ(FindOp(two, "head").inputs.ids[0], FindOp(two, "head.slice").outputs.ids[0]);
+  job.training.micro_batch_size = 1;
+  const Block one = FindBlock(ProgramAfter(Valid(job), PassId::kLossChunks), "head");
+  const Tensor& storage = one.tensors[FindTensor(one, "head.slice").storage];
+  EXPECT_EQ(InNumbers(storage.shape), "[1, 32, 64]") << "what the final norm gave";
+  EXPECT_NE(storage.name, "head.slices");
+}
+
 // Source: torchtitan #3362, components/loss.py (torch._check).
 TEST(LossChunksTest, TorchtitansSlicesAreOfOneLength) {
   JobSpec job = Job(5);

@@ -166,6 +166,22 @@ TEST(RecomputeTest, PerOpKeepsAttentionAndEveryOtherProduct) {
   EXPECT_EQ(Kept(PerOp(true)), kept);
 }
 
+// Of experts the router and grouped products run again; which are picked is kept, 16 bytes of a
+// number and 4 of a score for each: K 2.
+// Source: torchtitan distributed/activation_checkpoint.py, SelectiveAC.
+TEST(RecomputeTest, PerOpKeepsWhichExpertsArePicked) {
+  JobSpec job = PerOp(false);
+  job.runtime.trainer = "torchtitan";
+  job.training.precision.preset = "bf16-mixed";
+  const int64_t dense = Kept(job);
+  Shape(job).expert_count = 8;
+  Shape(job).active_expert_count = 2;
+  Shape(job).expert_ffn_size = 96;
+  constexpr int64_t kTokens = 2 * 32;
+  const int64_t mlp = kTokens * 2 * (128 + 64);  // two of its three products
+  EXPECT_EQ(Kept(job), dense - mlp + kTokens * 2 * (8 + 4));
+}
+
 // What is kept is not made again, so backward needs no more than full
 // recomputation does, the kept tensors counted.
 TEST(RecomputeTest, PerOpMakesNothingTwice) {

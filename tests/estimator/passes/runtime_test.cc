@@ -222,5 +222,21 @@ TEST(RuntimeTest, TorchtunesRotaryTables) {
   EXPECT_EQ(FindState(ProgramOf(job), "attention.rotary.table")->basis, Basis::kBytes);
 }
 
+// Source: torchtitan models/common/rope.py, RoPE.__init__.
+TEST(RuntimeTest, TorchtitansLayersHaveAnglesOfASequence) {
+  JobSpec job = With(SmallJob(), "fsdp2");
+  job.runtime.trainer = "torchtitan";
+  job.runtime.versions["torchtitan"] = "2026.06";
+  EXPECT_EQ(FindState(ProgramOf(job), "attention.rotary.table"), nullptr);
+  job.runtime.versions["torchtitan"] = "2026.07";
+  const ValidJob valid = Valid(job);
+  EXPECT_EQ(FixedBytes(ProgramOf(job), "attention.rotary.table"), 4 * 32 * 16);
+  Transformer model = *valid->model;
+  model.rotary_position_count = 4096;
+  model.rotary_table = RotaryTable::kHalves;
+  job.model.source = std::make_shared<const Transformer>(model);
+  EXPECT_EQ(FixedBytes(ProgramOf(job), "attention.rotary.table"), 4 * 32 * 2 * 16);
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -231,8 +231,9 @@ constexpr Row kFused[] = {
        job = With(job, "fsdp2");
        job.runtime.trainer = "torchtitan";
      },
-     [](const Sizes& s) {
-       return s.T() * (4 * 2 * s.H + 2 * 4 + 2 * (2 * s.A() + 2 * s.C()) + 4 * s.N + 4 * 2 * s.F);
+     [](const Sizes& s) {  // and the angles of each token's position, in fp32
+       return s.T() *
+              (4 * 2 * s.H + 2 * 4 + 2 * (2 * s.A() + 2 * s.C()) + 4 * s.N + 4 * 2 * s.F + 4 * s.D);
      }},
 };
 

@@ -83,6 +83,12 @@ constexpr Row kRows[] = {
      [](const Sizes& s) { return s.T() * OfTransformers(s); }},
     {"under FSDP2", "fsdp2", [](JobSpec&) {},
      [](const Sizes& s) { return s.T() * OfTransformers(s); }},
+    // torchtitan's norms are one kernel, and each layer keeps the angles of its positions.
+    {"torchtitan", "fsdp2", [](JobSpec& job) { job.runtime.trainer = "torchtitan"; },
+     [](const Sizes& s) {
+       const int64_t norms = 4 * s.Q + 4 * s.J - 2 * s.Y + 4 * 2 * s.H;
+       return s.T() * (OfTransformers(s) - norms + 4 * s.Y);
+     }},
     // What cuDNN gives is laid out as queries, of which two parts were joined: it is copied.
     {"on Hopper", "ddp", [](JobSpec& job) { job.cluster.gpu = "h100-80gb-sxm"; },
      [](const Sizes& s) { return s.T() * (OfTransformers(s) + 2 * s.W()); }},

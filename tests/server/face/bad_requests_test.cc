@@ -52,7 +52,8 @@ const std::vector<BadRequestCase>& Cases() {
        {"job.training.microBatchSze: 1; no such field, did you mean micro_batch_size"}},
       {"NotModelledExpertParallel",
        {{"job.parallelism.expert_parallel_size", R"(8)"}},
-       {"job.parallelism.expert_parallel_size: 8; is not modelled with fsdp2: megatron-core's is"}},
+       {"job.parallelism.expert_parallel_size: 8; is not modelled with fsdp2: megatron-core's is, "
+        "and torchtitan's"}},
       {"NotModelledAdapter",
        {{"job.training.adapter", R"({"method": "ia3"})"}},
        {"job.training.adapter.method: ia3; not modelled yet: adapters other than LoRA and DoRA"}},
@@ -283,7 +284,7 @@ const std::vector<BadRequestCase>& Cases() {
       {"UnknownKernel",
        {{"job.training.attention", R"("flash-3")"}},
        {"job.training.attention: flash-3; must be one of auto, eager, flash, cudnn, "
-        "memory-efficient"}},
+        "memory-efficient, flex"}},
       {"FlashWithoutAmpere",
        {{"job.training.attention", R"("flash")"}, {"job.cluster.gpu", R"("v100-32gb-sxm")"}},
        {"job.training.attention: flash; needs an Ampere or newer GPU"}},
