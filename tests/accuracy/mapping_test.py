@@ -521,7 +521,7 @@ class RunnerTest(unittest.TestCase):
         todo, refusals, setless = accuracy.collect(accuracy.HERE / "data", None)
         ids = {r.id for r, _, _ in todo} | {refusal["id"] for refusal in refusals}
         self.assertEqual(len(ids), 2200 + 85 + 410 + OTHERS + 1376 + 768 + 1 + 78 + 90 + 60 + 200 + 84 + 180
-                         + 66 + 90 + 96 + 112 + 120 + 42 + 12 + 236 + 162
+                         + 122 + 90 + 96 + 112 + 120 + 42 + 12 + 236 + 162
                          + 142)
         self.assertEqual(setless, {})
 

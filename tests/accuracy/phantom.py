@@ -149,7 +149,8 @@ def _training(row):
     latent = _config(row.text("config")).get("kv_lora_rank")
     if row.text("kernel") in KERNELS:
         training["attention"] = KERNELS[row.text("kernel")]
-    elif latent and row.text("gpu") == "":  # cuDNN, which a GPU has, is off on phantoms
+    elif latent and row.text("gpu") == "" and not row.text("trainer").startswith("torchtitan"):
+        # cuDNN, which a GPU has, is off on phantoms
         training["attention"] = "memory-efficient"
     return {"training": training}
 
@@ -201,8 +202,10 @@ def _placement(row):
     gpu = "h100-80gb-sxm" if row.number("measured_value") < MOST_OF_AN_H100 else "b200-180gb"
     if row.text("trainer").startswith("torchtitan"):  # on a Hopper GPU another package attends
         gpu = "a100-80gb-sxm"
+    spread = {"expert_parallel_size": row.number("ep")} if row.number("ep", 1) > 1 else {}
     return {
-        "parallelism": {"zero_stage": stage, "tensor_parallel_size": tensor, **_contexts(row)},
+        "parallelism": {"zero_stage": stage, "tensor_parallel_size": tensor, **spread,
+                        **_contexts(row)},
         "cluster": {"gpu": gpu, "gpu_count": row.number("world") * tensor},
     }
 
