@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstddef>
 
 #include "estimator/passes/pass.h"
@@ -45,13 +46,18 @@ TensorId Temporary(Block& block, TensorId like, absl::string_view name, DType dt
   return id;
 }
 
-// What comes from each rank is a tensor of its own, and they are joined.
+// What comes from each rank is a tensor of its own, and they are joined; of more than eight eight
+// are told apart.
 // Source: spmd_types 0.2.3, _collectives.py, _AllToAllUneven.
 void JoinReceived(const Job& job, Block& block, TensorId rows, Op& op) {
   if (!job.profile->reorders_experts) return;
-  const TensorId received = Temporary(block, rows, "experts.received", block.tensors[rows].dtype);
-  op.forward_temporaries.Add(received);
-  op.backward_temporaries.Add(received);
+  const int64_t parts = std::min<int64_t>(job.expert_parallel_size, 8);
+  for (int64_t part = 0; part < parts; ++part) {
+    const TensorId received = Temporary(block, rows, "experts.received", block.tensors[rows].dtype);
+    block.tensors[received].shape.extents[1].Divide(parts, Split::kExpert);
+    op.forward_temporaries.Add(received);
+    op.backward_temporaries.Add(received);
+  }
 }
 
 // An op behind the one at `index` that moves its first outputs, rows and their weights; all that

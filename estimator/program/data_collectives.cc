@@ -60,10 +60,15 @@ DataCollectives DataCollectivesOf(const Job& job) {
           sharded ? Holders{false, kShardAxes, Along(Axis::kReplicate)}
                   : Holders{false, 0, kReplicaAxes},
           rows);
-  if (!job.profile->dispatches_experts || !job.model->experts.Any()) return rows;
+  if (!SharesExpertsApart(job)) return rows;
   constexpr AxisSet kSame = Along(Axis::kExpertReplica);
   AddRows(job, sharded ? Holders{true, kSame, 0} : Holders{true, 0, kSame}, rows);
   return rows;
+}
+
+bool SharesExpertsApart(const Job& job) {
+  const bool apart = job.profile->dispatches_experts || job.expert_parallel_size > 1;
+  return apart && job.model->experts.Any();
 }
 
 }  // namespace plimsoll

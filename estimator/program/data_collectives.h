@@ -46,8 +46,12 @@ using DataCollectives = absl::InlinedVector<DataCollective, 4>;
 //         torch/distributed/fsdp, set_requires_gradient_sync (on by default; off until the last
 //         backward in torch/distributed/pipelining/stage.py); deepspeed/runtime/zero/
 //         stage_1_and_2.py, reduce_ipg_grads. Experts: megatron/core/parallel_state.py,
-//         get_expert_data_parallel_group.
+//         get_expert_data_parallel_group; torchtitan distributed/fsdp.py, apply_fsdp_to_decoder
+//         (edp_mesh).
 DataCollectives DataCollectivesOf(const Job& job);
+
+// Whether experts are shared out by ranks of their own: others than share all else out.
+bool SharesExpertsApart(const Job& job);
 
 }  // namespace plimsoll
 

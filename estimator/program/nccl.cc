@@ -63,6 +63,9 @@ constexpr Group kGroups[] = {
     {On(Framework::kFsdp2), kTensor, "tensor", 1, true},
     {On(Framework::kFsdp2), kContext, "context", 1, true},
     {On(Framework::kFsdp2), kPipeline, "pipeline", 1, true},
+    // torchtitan distributed/parallel_dims.py: meshes of experts that ranks have apart.
+    {On(Framework::kFsdp2), kExpert, "expert", 1, true, Members::kExperts},
+    {On(Framework::kFsdp2), kExpertReplica, "expert data", 1, true, Members::kExperts},
     // deepspeed/utils/groups.py, _clone_world_group, beside the default group.
     {On(Framework::kDeepSpeed), kAllAxes, "world", 2, false},
     // deepspeed/runtime/sequence_parallel/parallel_state_sp.py: a group for exchanges; ZeRO's

@@ -231,10 +231,10 @@ ModelCost CostOf(const ValidJob& job, const Program& program, const Speed& speed
   ModelCost cost;
   cost.rates = RatesOf(*job, speed);
   double flops = 0;
-  const bool dispatched = job->profile->dispatches_experts;
+  const bool apart = SharesExpertsApart(*job);
   for (const Block& block : program.blocks) {
     const BlockSums sums = SumBlock(block, 1);
-    const int64_t experts = dispatched ? sums.own.experts : 0;
+    const int64_t experts = apart ? sums.own.experts : 0;
     BlockCost& one = cost.blocks.emplace_back();
     one = {.place = PlaceOf(block),
            .time = TimeBlock(*job, cost.rates, speed.framework.tensor_overlap, block),

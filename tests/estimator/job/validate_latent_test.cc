@@ -152,6 +152,20 @@ TEST(ValidateLatentTest, TheKernelIsOneThatTakesTheHeads) {
   EXPECT_EQ(KernelOf(core, 96, 64, kAmpere), AttentionKernel::kCudnn);
 }
 
+TEST(ValidateLatentTest, TorchtitansIsCompiled) {
+  JobSpec job = Job("fsdp2", "bf16-mixed");
+  job.runtime.trainer = "torchtitan";
+  EXPECT_EQ(Valid(job)->attention, AttentionKernel::kFlex);
+  ExpectRefusals(job, {{"SDPA's",
+                        [](JobSpec& j) { j.training.attention = "memory-efficient"; },
+                        {"job.training.attention: memory-efficient; must be flex for latent "
+                         "attention"}},
+                       {"before it was held",
+                        [](JobSpec& j) { j.runtime.versions["torchtitan"] = "2026.06"; },
+                        {"job.model: latent attention; is not modelled with torchtitan: its "
+                         "attention was another"}}});
+}
+
 TEST(ValidateLatentTest, AKernelThatIsNamedMustTakeThem) {
   ExpectRefusals(
       Job("megatron-core", "bf16-mixed"),

@@ -269,6 +269,9 @@ const std::vector<Refusal>& Kernels() {
        [](JobSpec& j) { j.training.attention = "fast"; },
        {"job.training.attention: fast; must be one of auto, eager, flash, cudnn, "
         "memory-efficient, flex"}},
+      {"compiled where nothing compiles it",
+       [](JobSpec& j) { j.training.attention = "flex"; },
+       {"job.training.attention: flex; is not modelled with this framework"}},
       {"flash in fp32",
        [](JobSpec& j) { j.training.attention = "flash", j.training.precision.preset = "fp32"; },
        {"job.training.attention: flash; needs 16-bit activations"}},

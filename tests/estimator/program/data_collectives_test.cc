@@ -117,5 +117,23 @@ TEST(DataCollectivesTest, ExpertsHaveCopiesOfTheirOwn) {
       << "experts that nobody else has are sent to nobody";
 }
 
+// Those of torchtitan are of their layer's group, but where ranks have experts apart.
+TEST(DataCollectivesTest, TorchtitansExpertsAreSharedOutByThoseThatHaveThem) {
+  JobSpec spec = SpecOf({.framework = "fsdp2", .zero_stage = 3});
+  spec.runtime.trainer = "torchtitan";
+  TransformerSpec& shape = Shape(spec);
+  shape.expert_count = 8;
+  shape.active_expert_count = 2;
+  shape.expert_ffn_size = 96;
+  const std::string all =
+      "3 reduce-scatter gradients over 8 beside compute; 6 gather weights and frozen over 8 beside "
+      "compute";
+  EXPECT_EQ(Text(spec), all);
+  spec.parallelism.expert_parallel_size = 4;
+  EXPECT_EQ(Text(spec), all +
+                            "; 3 reduce-scatter experts' gradients over 2 beside compute; 6 gather "
+                            "experts' weights and frozen over 2 beside compute");
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -72,6 +72,8 @@ TEST(LowerReorderedExpertsTest, TheRouterIsOfFp32) {
   EXPECT_EQ(Made(layer, "router"), "[2, 32, 8] fp32");
   EXPECT_EQ(Made(layer, "router.scale"), "[2, 32, 2] fp32");
   EXPECT_TRUE(FindOp(layer, "router").always_again);
+  const std::string text = Describe(Lowered(Valid(Job())));
+  EXPECT_NE(text.find("op router.top (pick): router.biased"), std::string::npos);
 }
 
 // By hand: T 64, H 64, X 8, K 2: input and weight in fp32, scores of all, those picked, their sum.
@@ -112,8 +114,11 @@ TEST(LowerReorderedExpertsTest, AnExchangeHasEachRanksRowsBesideThoseThatItGives
   for (const char* name : {"experts.exchange", "experts.exchange.back"}) {
     const Op& op = FindOp(layer, name);
     EXPECT_EQ(op.forward_collectives.count, 1) << name;
-    EXPECT_THAT(Names(layer, op.forward_temporaries), ElementsAre("experts.received")) << name;
-    EXPECT_THAT(Names(layer, op.backward_temporaries), ElementsAre("experts.received")) << name;
+    EXPECT_THAT(Names(layer, op.forward_temporaries),
+                ElementsAre("experts.received", "experts.received"))
+        << name;
+    EXPECT_EQ(op.backward_temporaries.count, 2) << name;
+    EXPECT_EQ(InNumbers(layer.tensors[op.forward_temporaries.ids[0]].shape), "[2, 16, 2, 64]");
   }
   const Parameter& gate = FindParameter(layer, "experts.gate.weight");
   EXPECT_EQ(InNumbers(gate.shape), "[4, 96, 64]");

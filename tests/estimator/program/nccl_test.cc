@@ -68,6 +68,19 @@ TEST(NcclTest, CommunicatorsFollowTheFrameworksGroups) {
       << "without a distributed optimizer: those that hold one copy of the model";
 }
 
+TEST(NcclTest, ExpertsThatRanksHaveApartHaveGroupsOfTheirOwn) {
+  JobSpec spec = With(SmallJob(), "fsdp2");
+  spec.runtime.trainer = "torchtitan";
+  Shape(spec).expert_count = 8;
+  Shape(spec).active_expert_count = 2;
+  spec.parallelism.data_parallel_size = 16;
+  spec.cluster.gpu_count.reset();
+  spec.training.global_batch_size.reset();
+  EXPECT_EQ(Text(Valid(spec)), "world 8/16");
+  spec.parallelism.expert_parallel_size = 4;
+  EXPECT_EQ(Text(Valid(spec)), "world 8/16, expert 4/4, expert data 2/4");
+}
+
 // Groups of the same ranks are made once, but for the two of all ranks; each
 // neighbour in the pipeline has a communicator of two.
 TEST(NcclTest, NanotronLooksGroupsUp) {
