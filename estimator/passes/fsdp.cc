@@ -119,6 +119,11 @@ Elements ElementsOf(const Job& job, const Block& block, int64_t row_shards) {
     }
     return {Add(Add(sums.parameters, sums.frozen), stored), sums.parameters, sums.largest, tied};
   }
+  const auto plain = [](const Parameter& at) { return at.spread_over == 1 && at.shard_axis == 0; };
+  if (std::all_of(block.parameters.begin(), block.parameters.end(), plain)) {
+    const int64_t trained = Multiply(row_shards, sums.row_shard);
+    return {Add(trained, Multiply(row_shards, sums.frozen_row_shard)), trained, sums.largest, tied};
+  }
   Elements whole{.largest = sums.largest, .tied = tied};
   for (const Parameter& parameter : block.parameters) {
     if (parameter.tied) continue;

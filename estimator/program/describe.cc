@@ -100,6 +100,7 @@ std::string Line(const Parameter& parameter, const Block& block) {
           .If(parameter.frozen, "frozen")
           .If(parameter.quantized, "quantized")
           .If(parameter.fp8, "read in fp8")
+          .If(parameter.shard_axis > 0, AxisOf(parameter.shard_axis, "shared along"))
           .If(parameter.packed(),
               absl::StrCat("packed into ",
                            parameter.packed() ? block.parameters[parameter.packed_into].name : ""))
@@ -174,6 +175,7 @@ std::string Line(const Op& op, const Block& block) {
                           .Of(with("backward", CollectivesOf(op.backward_collectives, block)))
                           .Of(kGradients[static_cast<size_t>(op.input_gradient)])
                           .If(op.product_depth > 0, absl::StrCat("depth ", op.product_depth))
+                          .If(op.always_again, "always again")
                           .If(op.modules != 0, absl::StrCat("modules ", int{op.modules}))
                           .If(op.segment != 0, absl::StrCat("segment ", int{op.segment}))
                           .If(op.remakes != 0, absl::StrCat("remakes ", int{op.remakes}))
@@ -228,6 +230,7 @@ std::string Lines(const Block& block) {
           .If(block.forward_only, "forward only")
           .If(block.checkpoint_bytes > 0, absl::StrCat("keeps ", block.checkpoint_bytes))
           .If(block.reduce_bytes > 0, absl::StrCat("reduces ", block.reduce_bytes))
+          .If(block.reduced_at_once, "at once")
           .If(block.gathered.bytes > 0, absl::StrCat("gathered into ", Size(block.gathered)))
           .Of(block.input == kNoTensor ? "" : absl::StrCat("from ", NameOf(block.input, block)))
           .Of(block.output == kNoTensor ? "" : absl::StrCat("to ", NameOf(block.output, block)))

@@ -6,12 +6,6 @@
 namespace plimsoll {
 namespace {
 
-// [B, S, width] of each token.
-TensorId OfTokens(BlockBuilder& b, absl::string_view name, Extent width, DType dtype) {
-  return b.Add(name, {b.Size(Symbol::kB), b.Size(Symbol::kS), width},
-               {.dtype = dtype, .sequence_axis = 1});
-}
-
 TensorId Numbers(BlockBuilder& b, absl::string_view name, Extent width, DType dtype,
                  bool at_experts) {
   return b.Add(
@@ -52,17 +46,17 @@ struct Picked {
 
 TensorId LowerScores(BlockBuilder& b, absl::string_view name, TensorId logits, Extent width) {
   const DType dtype = b.job().precision.router;
-  const TensorId scores = OfTokens(b, "router.scores", width, DType::kFp32);
+  const TensorId scores = b.Narrow("router.scores", width, DType::kFp32);
   b.Then(name, {logits}, {scores}, {scores});
   if (dtype == DType::kFp32) return scores;
-  const TensorId cast = OfTokens(b, "router.scores.cast", width, dtype);
+  const TensorId cast = b.Narrow("router.scores.cast", width, dtype);
   b.Then("router.scores.cast", {scores}, {cast}, {});
   return cast;
 }
 
 Picked Pick(BlockBuilder& b, TensorId from) {
   const Extent active = b.Size(Symbol::kK);
-  const TensorId top = OfTokens(b, "router.top", active, b.job().precision.router);
+  const TensorId top = b.Narrow("router.top", active, b.job().precision.router);
   const TensorId picked = Numbers(b, "router.experts", active, DType::kInt64, false);
   b.Then("router.top", {from}, {top, picked}, {picked});
   return {top, picked};
@@ -83,9 +77,9 @@ Picked LowerPicked(BlockBuilder& b, TensorId logits) {
   const Picked picked = Pick(b, LowerScores(b, name, logits, b.Size(Symbol::kX)));
   if (!sigmoid || b.job().model->experts.active_count == 1) return picked;
   const DType dtype = b.job().precision.router;
-  const TensorId sum = OfTokens(b, "router.sum", b.Size(Symbol::kOne), dtype);
+  const TensorId sum = b.Narrow("router.sum", b.Size(Symbol::kOne), dtype);
   b.Then("router.sum", {picked.scores}, {sum}, {});
-  const TensorId shares = OfTokens(b, "router.shares", active, dtype);
+  const TensorId shares = b.Narrow("router.shares", active, dtype);
   b.Then("router.shares", {picked.scores, sum}, {shares}, {picked.scores, sum});
   return {shares, picked.experts};
 }
@@ -95,11 +89,11 @@ Picked LowerPicked(BlockBuilder& b, TensorId logits) {
 Routing LowerRouter(BlockBuilder& b, TensorId input) {
   const Extent experts = b.Size(Symbol::kX);
   const DType dtype = b.job().precision.router;
-  const TensorId logits = OfTokens(b, "router.logits", experts, dtype);
+  const TensorId logits = b.Narrow("router.logits", experts, dtype);
   Linear(b, "router", input, logits,
          {b.Weight("router.weight", {experts, b.Size(Symbol::kH)}, kNoAxis)});
   const Picked picked = LowerPicked(b, logits);
-  const TensorId weights = OfTokens(b, "router.weights", experts, dtype);
+  const TensorId weights = b.Narrow("router.weights", experts, dtype);
   const TensorId map = Numbers(b, "router.map", experts, DType::kBool, false);
   b.Then("router.scatter", {picked.scores, picked.experts}, {weights, map}, {picked.experts});
   return {weights, map};

@@ -15,11 +15,6 @@ struct Routing {
   TensorId experts;
 };
 
-TensorId OfTokens(BlockBuilder& b, absl::string_view name, Extent width, DType dtype) {
-  return b.Add(name, {b.Size(Symbol::kB), b.Size(Symbol::kS), width},
-               {.dtype = dtype, .sequence_axis = 1});
-}
-
 TensorId Indices(BlockBuilder& b, absl::string_view name) {
   return b.Add(name, {b.Size(Symbol::kB), b.Size(Symbol::kS), b.Size(Symbol::kK)},
                {.dtype = DType::kInt64, .sequence_axis = 1, .differentiable = false});
@@ -42,9 +37,9 @@ TensorId Bare(BlockBuilder& b, absl::string_view name, std::initializer_list<Ext
 // Source: torch/csrc/autograd, derivatives.yaml, div_.
 TensorId Renormalize(BlockBuilder& b, TensorId weights) {
   const DType dtype = b.block().tensors[weights].dtype;
-  const TensorId sum = OfTokens(b, "router.sum", b.Size(Symbol::kOne), DType::kFp32);
+  const TensorId sum = b.Narrow("router.sum", b.Size(Symbol::kOne), DType::kFp32);
   b.Then("router.sum", {weights}, {sum}, {});
-  const TensorId shares = OfTokens(b, "router.shares", b.Size(Symbol::kK), dtype);
+  const TensorId shares = b.Narrow("router.shares", b.Size(Symbol::kK), dtype);
   b.Then("router.shares", {weights, sum}, {shares}, {weights, sum});
   return shares;
 }
@@ -54,7 +49,7 @@ TensorId LowerLogits(BlockBuilder& b, TensorId input) {
   const Extent experts = b.Size(Symbol::kX);
   Ids weights{Bare(b, "router.weight", {experts, b.Size(Symbol::kH)})};
   if (b.job().model->experts.biases) weights.Add(b.Weight("router.bias", {experts}, kNoAxis));
-  const TensorId logits = OfTokens(b, "router.logits", experts, b.job().precision.activation);
+  const TensorId logits = b.Narrow("router.logits", experts, b.job().precision.activation);
   Linear(b, "router", cast, logits, weights);
   return logits;
 }
@@ -68,10 +63,10 @@ TensorId LowerWideLogits(BlockBuilder& b, TensorId input) {
   const Extent experts = b.Size(Symbol::kX);
   const Extent hidden = b.Size(Symbol::kH);
   const Ids weight{Bare(b, "router.weight", {experts, hidden})};
-  const TensorId logits = OfTokens(b, "router.logits", experts, dtype);
+  const TensorId logits = b.Narrow("router.logits", experts, dtype);
   const auto cast = [&](absl::string_view name, TensorId from, DType to) {
     if (b.block().tensors[from].dtype == to) return from;
-    const TensorId copy = OfTokens(b, name, hidden, to);
+    const TensorId copy = b.Narrow(name, hidden, to);
     b.Then(name, {from}, {copy}, {});
     return copy;
   };
@@ -101,10 +96,10 @@ TensorId LowerScores(BlockBuilder& b, TensorId input) {
   // A softmax and MiniMax's sigmoid are told to give fp32.
   const DType dtype =
       experts.router == Router::kWideSigmoid ? b.block().tensors[logits].dtype : DType::kFp32;
-  const TensorId scores = OfTokens(b, "router.scores", all, dtype);
+  const TensorId scores = b.Narrow("router.scores", all, dtype);
   b.Then(softmax ? "router.softmax" : "router.sigmoid", {logits}, {scores}, {scores});
   if (!experts.masks_groups) return scores;
-  const TensorId masked = OfTokens(b, "router.masked", all, DType::kFp32);
+  const TensorId masked = b.Narrow("router.masked", all, DType::kFp32);
   const TensorId mask = b.Add("router.mask", {b.Size(Symbol::kB), b.Size(Symbol::kS), all},
                               {.dtype = DType::kBool, .sequence_axis = 1, .differentiable = false});
   b.Then("router.masked", {scores}, {masked, mask}, {mask});
@@ -114,7 +109,7 @@ TensorId LowerScores(BlockBuilder& b, TensorId input) {
 // Weights in the dtype that what they weigh has.
 TensorId Narrow(BlockBuilder& b, TensorId weights, DType dtype) {
   if (b.block().tensors[weights].dtype == dtype) return weights;
-  const TensorId narrow = OfTokens(b, "router.weights.cast", b.Size(Symbol::kK), dtype);
+  const TensorId narrow = b.Narrow("router.weights.cast", b.Size(Symbol::kK), dtype);
   b.Then("router.weights.cast", {weights}, {narrow}, {});
   return narrow;
 }
@@ -127,14 +122,14 @@ Routing LowerPicked(BlockBuilder& b, TensorId input, bool wide) {
   const DType own = b.block().tensors[logits].dtype;
   const DType dtype = wide ? DType::kFp32 : own;
   if (dtype != own) {
-    const TensorId cast = OfTokens(b, "router.logits.wide", b.Size(Symbol::kX), dtype);
+    const TensorId cast = b.Narrow("router.logits.wide", b.Size(Symbol::kX), dtype);
     b.Then("router.logits.wide", {logits}, {cast}, {});
     logits = cast;
   }
-  const TensorId picked = OfTokens(b, "router.picked", b.Size(Symbol::kK), dtype);
+  const TensorId picked = b.Narrow("router.picked", b.Size(Symbol::kK), dtype);
   const TensorId experts = Indices(b, "router.experts");
   b.Then("router.top", {logits}, {picked, experts}, {experts});
-  const TensorId weights = OfTokens(b, "router.weights", b.Size(Symbol::kK), dtype);
+  const TensorId weights = b.Narrow("router.weights", b.Size(Symbol::kK), dtype);
   b.Then("router.softmax", {picked}, {weights}, {weights});
   return {Narrow(b, weights, own), experts};
 }
@@ -148,7 +143,7 @@ Routing LowerRouter(BlockBuilder& b, TensorId input) {
   const DType dtype = job.precision.activation;
   const TensorId scores = LowerScores(b, input);
   TensorId weights =
-      OfTokens(b, "router.weights", b.Size(Symbol::kK), b.block().tensors[scores].dtype);
+      b.Narrow("router.weights", b.Size(Symbol::kK), b.block().tensors[scores].dtype);
   const TensorId picked = Indices(b, "router.experts");
   b.Then("router.top", {scores}, {weights, picked}, {picked});
   if (experts.renormalizes) weights = Renormalize(b, weights);
@@ -293,9 +288,9 @@ TensorId Weigh(BlockBuilder& b, TensorId input, TensorId shared) {
   const Extent hidden = b.Size(Symbol::kH);
   const Extent one = b.Size(Symbol::kOne);
   const TensorId cast = CastInput(b, "shared.input.cast", input, hidden);
-  const TensorId logits = OfTokens(b, "shared.gate.logits", one, dtype);
+  const TensorId logits = b.Narrow("shared.gate.logits", one, dtype);
   Linear(b, "shared.gate", cast, logits, {b.Weight("shared.gate.weight", {one, hidden}, kNoAxis)});
-  const TensorId gate = OfTokens(b, "shared.gate.activation", one, dtype);
+  const TensorId gate = b.Narrow("shared.gate.activation", one, dtype);
   b.Then("shared.gate.activation", {logits}, {gate}, {gate});
   const TensorId weighed = b.Narrow("shared.weighed", hidden, dtype);
   b.Then("shared.weigh", {gate, shared}, {weighed}, {gate, shared});
@@ -320,10 +315,10 @@ TensorId Project(BlockBuilder& b, const ProjectionNames& names, TensorId input, 
   const DType dtype = b.job().precision.activation;
   TensorId read = input;
   if (b.block().tensors[input].dtype != dtype) {
-    read = OfTokens(b, names.cast, from, dtype);
+    read = b.Narrow(names.cast, from, dtype);
     b.Then(names.cast, {input}, {read}, {});
   }
-  const TensorId out = OfTokens(b, names.output, width, dtype);
+  const TensorId out = b.Narrow(names.output, width, dtype);
   Linear(b, names.product, read, out, {b.Weight(names.weight, {width, from}, kNoAxis)});
   return out;
 }
@@ -334,7 +329,7 @@ TensorId LowerRouted(BlockBuilder& b, TensorId input) {
   const TensorId sorted = Indices(b, "experts.sorted");
   b.Then("experts.sort", {routing.experts}, {order, sorted}, {});
   const TensorId weights =
-      OfTokens(b, "experts.weights", b.Size(Symbol::kK), b.block().tensors[routing.weights].dtype);
+      b.Narrow("experts.weights", b.Size(Symbol::kK), b.block().tensors[routing.weights].dtype);
   const bool narrow = b.job().model->experts.input_size > 0;
   const TensorId read = narrow ? Project(b, kBefore, input, Inner(b)) : input;
   const TensorId routed = Dispatch(b, read, order);

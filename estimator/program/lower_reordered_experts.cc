@@ -6,11 +6,6 @@
 namespace plimsoll {
 namespace {
 
-TensorId OfTokens(BlockBuilder& b, absl::string_view name, Extent width, DType dtype) {
-  return b.Add(name, {b.Size(Symbol::kB), b.Size(Symbol::kS), width},
-               {.dtype = dtype, .sequence_axis = 1});
-}
-
 TensorId Numbers(BlockBuilder& b, absl::string_view name, Extent width, DType dtype) {
   return b.Add(name, {b.Size(Symbol::kB), b.Size(Symbol::kS), width},
                {.dtype = dtype, .sequence_axis = 1, .differentiable = false});
@@ -35,12 +30,12 @@ TensorId LowerScores(BlockBuilder& b, TensorId input) {
   const Extent experts = b.Size(Symbol::kX);
   const Extent hidden = b.Size(Symbol::kH);
   const Ids weight{b.Weight("router.weight", {experts, hidden}, kNoAxis)};
-  const TensorId logits = OfTokens(b, "router.logits", experts, DType::kFp32);
+  const TensorId logits = b.Narrow("router.logits", experts, DType::kFp32);
   const bool narrow = b.block().tensors[input].dtype != DType::kFp32;
   TensorId read = input;
   TensorId copy = kNoTensor;
   if (narrow) {
-    read = OfTokens(b, "router.input.cast", hidden, DType::kFp32);
+    read = b.Narrow("router.input.cast", hidden, DType::kFp32);
     b.Then("router.input.cast", {input}, {read}, {});
     copy = b.Add("router.weight.cast", {experts, hidden}, {.dtype = DType::kFp32});
     b.Then("router.weight.cast", {}, {copy}, {});
@@ -51,7 +46,7 @@ TensorId LowerScores(BlockBuilder& b, TensorId input) {
     op.inputs.Add(copy);
     op.saved.Add(copy);
   }
-  const TensorId scores = OfTokens(b, "router.scores", experts, DType::kFp32);
+  const TensorId scores = b.Narrow("router.scores", experts, DType::kFp32);
   const bool softmax = b.job().model->experts.router == Router::kSoftmax ||
                        b.job().model->experts.router == Router::kWideSoftmax;
   b.Then(softmax ? "router.softmax" : "router.sigmoid", {logits}, {scores}, {scores});
@@ -62,22 +57,22 @@ TensorId LowerScores(BlockBuilder& b, TensorId input) {
 Routing LowerRouter(BlockBuilder& b, TensorId input) {
   const Extent active = b.Size(Symbol::kK);
   const TensorId scores = LowerScores(b, input);
-  const TensorId biased = OfTokens(b, "router.biased", b.Size(Symbol::kX), DType::kFp32);
+  const TensorId biased = b.Narrow("router.biased", b.Size(Symbol::kX), DType::kFp32);
   b.block().tensors[biased].differentiable = false;
   b.Then("router.bias", {scores}, {biased}, {});
   const TensorId picked = Numbers(b, "router.experts", active, DType::kInt64);
   const TensorId best = Numbers(b, "router.best", active, DType::kFp32);
   b.Then("router.top", {biased}, {picked, best}, {picked}).kind = OpKind::kPick;
-  TensorId weights = OfTokens(b, "router.top", active, DType::kFp32);
+  TensorId weights = b.Narrow("router.top", active, DType::kFp32);
   b.Then("router.pick", {scores, picked}, {weights}, {scores, picked});
   if (b.job().model->experts.renormalizes) {
-    const TensorId sum = OfTokens(b, "router.sum", b.Size(Symbol::kOne), DType::kFp32);
+    const TensorId sum = b.Narrow("router.sum", b.Size(Symbol::kOne), DType::kFp32);
     b.Then("router.sum", {weights}, {sum}, {});
-    const TensorId shares = OfTokens(b, "router.shares", active, DType::kFp32);
+    const TensorId shares = b.Narrow("router.shares", active, DType::kFp32);
     b.Then("router.shares", {weights, sum}, {shares}, {weights, sum});
     weights = shares;
   }
-  const TensorId scaled = OfTokens(b, "router.weights", active, DType::kFp32);
+  const TensorId scaled = b.Narrow("router.weights", active, DType::kFp32);
   b.Then("router.scale", {weights}, {scaled}, {});
   const TensorId map = Numbers(b, "router.map", b.Size(Symbol::kX), DType::kBool);
   b.Then("router.map", {picked}, {map}, {});
@@ -96,7 +91,7 @@ Reordered Reorder(BlockBuilder& b, TensorId input, const Routing& routing) {
   const TensorId order = Numbers(b, "experts.order", active, DType::kInt64);
   const TensorId sorted = Numbers(b, "experts.sorted", active, DType::kInt64);
   b.Then("experts.sort", {routing.experts}, {order, sorted}, {});
-  const TensorId weights = OfTokens(b, "experts.weights", active, DType::kFp32);
+  const TensorId weights = b.Narrow("experts.weights", active, DType::kFp32);
   b.Then("experts.weights", {routing.weights, order}, {weights}, {order});
   const TensorId tokens = Numbers(b, "experts.tokens", active, DType::kInt64);
   b.Then("experts.tokens", {order}, {tokens}, {});

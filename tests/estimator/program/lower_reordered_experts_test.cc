@@ -74,6 +74,7 @@ TEST(LowerReorderedExpertsTest, TheRouterIsOfFp32) {
   EXPECT_TRUE(FindOp(layer, "router").always_again);
   const std::string text = Describe(Lowered(Valid(Job())));
   EXPECT_NE(text.find("op router.top (pick): router.biased"), std::string::npos);
+  EXPECT_NE(text.find("always again"), std::string::npos);
 }
 
 // By hand: T 64, H 64, X 8, K 2: input and weight in fp32, scores of all, those picked, their sum.
@@ -124,6 +125,7 @@ TEST(LowerReorderedExpertsTest, AnExchangeHasEachRanksRowsBesideThoseThatItGives
   EXPECT_EQ(InNumbers(gate.shape), "[4, 96, 64]");
   EXPECT_EQ(gate.spread_over, 2);
   EXPECT_EQ(FindParameter(layer, "router.weight").spread_over, 1);
+  EXPECT_NE(Describe(program).find("experts.gate.weight [X/ep, G, H]"), std::string::npos);
 }
 
 // Of eight experts on sixteen ranks each rank has rows of all: 96 / 16 of them.
@@ -133,6 +135,7 @@ TEST(LowerReorderedExpertsTest, MoreRanksThanExpertsShareTheRowsOfEach) {
   JobSpec many = Job();
   many.parallelism.data_parallel_size = 16;
   EXPECT_EQ(FindParameter(Layer(many), "experts.gate.weight").shard_axis, 1);
+  EXPECT_NE(Describe(Lowered(Valid(many))).find("shared along axis 1"), std::string::npos);
 }
 
 // Two of eight ranks' experts are alike: each has a fourth of all experts' elements, in halves.
