@@ -41,7 +41,8 @@ struct Gpu {
   std::string interconnect;
   int64_t interconnect_bytes_per_second = 0;  // one direction
   int64_t network_bytes_per_second = 0;       // of each GPU to other nodes, one direction
-  bool nvswitch = false;  // all GPUs of a node talk over switches (NVLS from Hopper on)
+  int64_t link_domain_size = 0;  // GPUs that its links join, of several nodes; 0: a node's alone
+  bool nvswitch = false;         // all GPUs of a node talk over switches (NVLS from Hopper on)
   std::string source;
 };
 

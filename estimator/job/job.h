@@ -433,6 +433,10 @@ struct Job {
   DType AdapterDType() const {
     return precision.master == DType::kNone ? adapter->dtype : precision.parameter;
   }
+  // GPUs that talk over links: a node's, or those of several (NVIDIA's NVLink domain).
+  int64_t LinkedGpuCount() const {
+    return std::max(gpus_per_node, gpu == nullptr ? 0 : gpu->link_domain_size);
+  }
   // Copies in fp8 that a tensor has: products read rows alone, but where the GPU has others and one
   // scale serves both ways. Source: transformer_engine/pytorch/utils.py,
   // is_non_tn_fp8_gemm_supported.

@@ -203,9 +203,8 @@ void CheckExperts(const JobSpec& spec, Check& check, const Job& job) {
   const bool matrices = job.profile->dispatches_experts && optimizer.picks == Picks::kMatrices;
   experts.Refuse(optimizer.sees_shapes && !matrices, "training.optimizer.name",
                  NameOf(job.optimizer, kOptimizers));
-  const std::string preset =
-      spec.training.precision.preset.value_or(job.fp8.has_value() ? "fp8-mixed" : "");
-  experts.Refuse(job.fp8.has_value() || preset == "fp8-lm", "training.precision.preset", preset);
+  const std::string preset = spec.training.precision.preset.value_or("");
+  experts.Refuse(preset == "fp8-lm", "training.precision.preset", preset);
   // torch 2.15 refuses the constructor of tensors that DeepSpeed's has then.
   const bool engine = job.profile->sharding == Sharding::kEngine;
   experts.Refuse(engine && job.zero_stage == 3, "parallelism.zero_stage", job.zero_stage);

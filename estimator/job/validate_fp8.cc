@@ -1,6 +1,7 @@
 // Matrix products in fp8: by which recipe, on which GPUs, and what is modelled beside them.
 #include <string>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "estimator/job/beside.h"
 #include "estimator/job/validate_sections.h"
@@ -41,20 +42,48 @@ void CheckGpu(Check& check, const Job& job) {
              ViolationCode::kConflict, {"cluster.gpu"});
 }
 
-// Sides of the matrices that a rank has are whole multiples of what a product takes at once.
+// Sides of the matrices that a rank has.
+struct Side {
+  absl::string_view name;
+  int64_t size;
+};
+using Sides = absl::InlinedVector<Side, 8>;
+
+void AddLatentSides(const Transformer& model, int64_t ranks, Sides& sides) {
+  const LatentAttention& latent = model.latent;
+  const int64_t plain = model.head_size - latent.rotary_size;
+  sides.push_back({"query_rank", latent.query_rank});
+  sides.push_back({"key_value_rank", latent.key_value_rank});
+  sides.push_back(
+      {"key_value_rank and rotary_head_size", latent.key_value_rank + latent.rotary_size});
+  sides.push_back({"keys' and values' width of a rank",
+                   model.head_count * (plain + latent.value_size) / ranks});
+  sides.push_back({"values' width of a rank", model.head_count * latent.value_size / ranks});
+}
+
+Sides SidesOf(const Job& job) {
+  const Transformer& model = *job.model;
+  const int64_t ranks = job.tensor_parallel_size;
+  Sides sides{{"hidden_size", model.hidden_size},
+              {"attention's width of a rank", model.head_count * model.head_size / ranks}};
+  if (model.latent.Any()) AddLatentSides(model, ranks, sides);
+  const Experts& experts = model.experts;
+  if (!experts.Any() || !experts.layers.HasAllOf(model.layer_count)) {
+    sides.push_back({"ffn_size of a rank", model.ffn_size / ranks});
+  }
+  if (!experts.Any()) return sides;
+  sides.push_back(
+      {"expert_ffn_size of a rank", experts.ffn_size / job.expert_tensor_parallel_size});
+  sides.push_back({"shared_expert_ffn_size of a rank", experts.shared_ffn_size / ranks});
+  return sides;
+}
+
+// They are whole multiples of what a product takes at once.
 // Source: transformer_engine/pytorch/utils.py, assert_dim_for_fp8_exec; mxfp8_tensor.py,
 // MXFP8_BLOCK_SCALING_SIZE.
 void CheckSides(Check& check, const Job& job) {
-  const Transformer& model = *job.model;
   const int64_t step = job.fp8->recipe == Fp8Recipe::kMxfp8 ? 32 : 16;
-  const struct {
-    absl::string_view name;
-    int64_t size;
-  } sides[] = {{"hidden_size", model.hidden_size},
-               {"attention's width of a rank",
-                model.head_count * model.head_size / job.tensor_parallel_size},
-               {"ffn_size of a rank", model.ffn_size / job.tensor_parallel_size}};
-  for (const auto& [name, size] : sides) {
+  for (const auto& [name, size] : SidesOf(job)) {
     if (size % step == 0) continue;
     check.Fail("model", absl::StrCat(name, " ", size),
                absl::StrCat("must be a multiple of ", step, " with fp8_recipe ",
@@ -93,13 +122,16 @@ void CheckFp8(const JobSpec& spec, Check& check, const Job& job) {
   }
   CheckGpu(check, job);
   const Beside products("matrix products in fp8", kPreset, check);
-  const bool kernel = job.recompute == RecomputeMode::kSelective &&
-                      job.recompute_modules == BitOf(RecomputeModule::kCoreAttention);
-  if (!kernel) products.RefusePartsAgain(spec.training.recompute, job);
+  if (job.recompute != RecomputeMode::kSelective) {
+    products.RefusePartsAgain(spec.training.recompute, job);
+  }
   products.Refuse(spec.training.precision.parameter_dtype.value_or("bf16") != "bf16",
                   "training.precision.parameter_dtype",
                   spec.training.precision.parameter_dtype.value_or(""));
-  if (job.model != nullptr) CheckSides(check, job);
+  if (job.model == nullptr) return;
+  CheckSides(check, job);
+  const bool one_by_one = job.model->experts.Any() && !job.grouped_gemm;
+  products.Refuse(one_by_one, "runtime.grouped_gemm", "false");
 }
 
 }  // namespace plimsoll

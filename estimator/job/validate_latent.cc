@@ -170,7 +170,6 @@ AttentionKernel LatentKernel(const Job& job, AttentionKernel usual) {
 void CheckLatent(Check& check, const Job& job) {
   if (!CheckAbility(Ability::kLatentAttention, "model", "latent attention", check, job)) return;
   const Beside latent("latent attention", "model", check);
-  latent.Refuse(job.fp8.has_value(), "training.precision.preset", "fp8-mixed");
   latent.Refuse(!job.model->causal, "model", "an encoder");
   latent.Refuse(job.model->norm_placement != NormPlacement::kPre, "model",
                 NameOf(job.model->norm_placement, kNormPlacements));

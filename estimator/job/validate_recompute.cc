@@ -88,7 +88,8 @@ void CheckRecompute(const RecomputeSpec& spec, Check& check, Job& job) {
 
 // Source: megatron/core/transformer/transformer_config.py, __post_init__ (recompute_modules);
 // core/models/gpt/gpt_layer_specs.py: IdentityOp in the place of both norms;
-// core/transformer/transformer_layer.py, recompute_input_layernorm.
+// core/transformer/transformer_layer.py, recompute_input_layernorm; transformer_engine
+// pytorch/module/linear.py ("DelayedScaling recipe is not supported with save_original_input").
 void CheckModules(Check& check, const Job& job) {
   if (job.recompute != RecomputeMode::kSelective) return;
   const Transformer& model = *job.model;
@@ -108,6 +109,11 @@ void CheckModules(Check& check, const Job& job) {
   modules.Need(RecomputeModule::kActivation, experts, "needs a model with experts", "model");
   modules.Need(RecomputeModule::kActivation, !experts || job.grouped_gemm,
                "needs runtime.grouped_gemm", "runtime.grouped_gemm");
+  const bool delayed = job.fp8.has_value() && job.fp8->recipe == Fp8Recipe::kDelayed;
+  for (const RecomputeModule dropped : {RecomputeModule::kNorm, RecomputeModule::kActivation}) {
+    modules.Need(dropped, !delayed, "needs an fp8_recipe whose products read 16 bits anew",
+                 "training.precision.fp8_recipe");
+  }
   modules.Need(RecomputeModule::kUpProjection, model.latent.Any(), "needs latent attention",
                "model");
   modules.Need(RecomputeModule::kExperts, experts, "needs a model with experts", "model");

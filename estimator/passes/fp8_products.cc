@@ -11,10 +11,10 @@ constexpr absl::string_view kTransposed = "fp8.input.transposed";
 constexpr absl::string_view kGradient = "fp8.output.gradient";
 constexpr absl::string_view kGradientTransposed = "fp8.output.gradient.transposed";
 
-// A product whose operands are matrices of the layer.
+// A product with a matrix of a linear module, or with one of each expert.
 bool IsProduct(const Block& block, const Op& op) {
   return op.kind == OpKind::kMatrixProduct && op.parameters.count > 0 &&
-         block.parameters[op.parameters.ids[0]].shape.rank == 2;
+         !block.parameters[op.parameters.ids[0]].bare;
 }
 
 // Puts what a product in fp8 makes around it.
@@ -25,12 +25,14 @@ bool IsProduct(const Block& block, const Op& op) {
 //
 // Products of fp8 read rows alone, so that each tensor has a transposed copy; where the GPU has
 // others, and one scale serves both ways, it has none. Of X the copy that backward reads is kept,
-// not X itself; attention's output, which its kernel keeps, is kept as it is and read anew, but for
-// the delayed recipe. What ranks gather is in fp8.
+// not X itself; attention's output, which its kernel keeps, what shared experts read, which the
+// router keeps, and what a module makes again are left as they are and read anew, but for the
+// delayed recipe. What ranks gather is in fp8.
 //
 // Source: transformer_engine/pytorch/module/linear.py, _linear_forward_impl, _linear_backward;
-// layernorm_linear.py, _LayerNormLinear; utils.py, is_non_tn_fp8_gemm_supported; Megatron
-// core/transformer/attention.py, set_save_original_input (Transformer Engine from 2.6 on).
+// layernorm_linear.py, _LayerNormLinear; grouped_linear.py, _GroupedLinear; utils.py,
+// is_non_tn_fp8_gemm_supported; Megatron core/transformer/attention.py, moe/shared_experts.py,
+// moe/experts.py, transformer_layer.py, set_save_original_input (Transformer Engine from 2.6 on).
 class ProductBuilder {
  public:
   ProductBuilder(const Job& job, Block& block, size_t product)
@@ -38,13 +40,14 @@ class ProductBuilder {
         transposes_(job.Fp8CopyCount() > 1),
         gathers_rows_(job.fp8->ScalesTensors()),
         reads_again_(job.fp8->recipe != Fp8Recipe::kDelayed),
+        modules_(job.recompute == RecomputeMode::kSelective ? job.recompute_modules : uint8_t{0}),
         block_(block),
         op_(block.ops[product]) {}
 
   void Build() && {
     for (const TensorId id : op_.parameters) {
       Parameter& parameter = block_.parameters[id];
-      parameter.fp8 = parameter.shape.rank == 2;
+      parameter.fp8 = parameter.shape.rank > 1;
     }
     op_.in_fp8 = true;
     const TensorId input = op_.inputs.ids[0];
@@ -54,7 +57,7 @@ class ProductBuilder {
     const bool rows = split == TensorSplit::kRows;
     const TensorId whole_input = columns ? Gathered(op_.forward_temporaries) : kNoTensor;
     const TensorId whole_gradient = rows ? Gathered(op_.backward_temporaries) : kNoTensor;
-    if (reads_again_ && IsMadeByAttention(input)) {
+    if (reads_again_ && StaysAsItIs(input)) {
       op_.forward_temporaries.Add(AddLike(input, kRead));
       op_.backward_temporaries.Add(AddLike(input, transposes_ ? kTransposed : kRead));
     } else {
@@ -120,10 +123,33 @@ class ProductBuilder {
     return false;
   }
 
+  // Shared experts that run again keep what they read in fp8, as long as they run.
+  bool IsKeptByRouter(TensorId input) const {
+    if ((modules_ & BitOf(RecomputeModule::kSharedExperts)) != 0) return false;
+    return std::any_of(block_.ops.begin(), block_.ops.end(), [&](const Op& op) {
+      return op.kind == OpKind::kMatrixProduct && op.saved.count > 0 && op.saved.ids[0] == input &&
+             op.parameters.count > 0 && block_.parameters[op.parameters.ids[0]].bare;
+    });
+  }
+
+  bool IsMadeAgain(TensorId input) const {
+    constexpr uint8_t kDropped =
+        BitOf(RecomputeModule::kNorm) | BitOf(RecomputeModule::kActivation);
+    return std::any_of(block_.ops.begin(), block_.ops.end(), [&](const Op& op) {
+      return (op.modules & modules_ & kDropped) != 0 && op.outputs.count > 0 &&
+             op.outputs.ids[0] == input;
+    });
+  }
+
+  bool StaysAsItIs(TensorId input) const {
+    return IsMadeByAttention(input) || IsKeptByRouter(input) || IsMadeAgain(input);
+  }
+
   const DType dtype_;
   const bool transposes_;
   const bool gathers_rows_;  // for backward too, where it is turned then
   const bool reads_again_;
+  const uint8_t modules_;  // that run again
   Block& block_;
   Op& op_;
 };

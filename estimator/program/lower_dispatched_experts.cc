@@ -90,8 +90,9 @@ Routing LowerRouter(BlockBuilder& b, TensorId input) {
   const Extent experts = b.Size(Symbol::kX);
   const DType dtype = b.job().precision.router;
   const TensorId logits = b.Narrow("router.logits", experts, dtype);
-  Linear(b, "router", input, logits,
-         {b.Weight("router.weight", {experts, b.Size(Symbol::kH)}, kNoAxis)});
+  const TensorId weight = b.Weight("router.weight", {experts, b.Size(Symbol::kH)}, kNoAxis);
+  b.block().parameters[weight].bare = true;
+  Linear(b, "router", input, logits, {weight});
   const Picked picked = LowerPicked(b, logits);
   const TensorId weights = b.Narrow("router.weights", experts, dtype);
   const TensorId map = Numbers(b, "router.map", experts, DType::kBool, false);
@@ -203,9 +204,30 @@ TensorId LowerActivation(BlockBuilder& b, TensorId rows, TensorId weights) {
   return activated;
 }
 
+// Products in fp8 take whole groups of an expert's rows, so that these are copied, and padded (by
+// how many rows is not counted), and what comes of them is copied back.
+// Source: experts.py, TEGroupedMLP.forward (quantization_padding, quantization_unpadding);
+// transformer_engine/pytorch/module/fp8_padding.py, fp8_unpadding.py.
+TensorId Repack(BlockBuilder& b, absl::string_view name, TensorId rows) {
+  if (!b.job().fp8.has_value()) return rows;
+  const TensorId copy = AddLike(b.block(), rows, name);
+  b.Then(name, {rows}, {copy}, {});
+  return copy;
+}
+
+// What is kept in fp8 is a local of Python's as it was, until experts return.
+// Source: moe_layer.py, routed_experts_compute (dispatched_input); experts.py,
+// TEGroupedMLP.forward (permuted_local_hidden_states, bias_act_output).
+void HoldReads(BlockBuilder& b, const Ids& reads) {
+  if (!b.job().fp8.has_value()) return;
+  for (const TensorId id : reads) HoldUntil(b.block(), id, b.block().ops.size() - 1);
+}
+
 // One expert after the other reads a view of its rows, and what all gave is joined.
 // Source: experts.py, SequentialMLP.forward (torch.split, torch.cat).
-TensorId LowerMlps(BlockBuilder& b, TensorId rows, TensorId weights) {
+TensorId LowerMlps(BlockBuilder& b, TensorId sent, TensorId sent_weights) {
+  TensorId rows = Repack(b, "experts.padded", sent);
+  const TensorId weights = Repack(b, "experts.padded.weights", sent_weights);
   const Extent hidden = b.Size(Symbol::kH);
   const DType dtype = b.job().precision.activation;
   const bool one_by_one = !b.job().grouped_gemm && b.job().LocalExpertCount() > 1;
@@ -225,7 +247,11 @@ TensorId LowerMlps(BlockBuilder& b, TensorId rows, TensorId weights) {
   }
   Linear(b, "experts.down", product, out, {weight});
   Close(b, RecomputeModule::kActivation);
-  if (!one_by_one) return out;
+  if (!one_by_one) {
+    const TensorId given = Repack(b, "experts.given", out);
+    HoldReads(b, {sent, rows, product});
+    return given;
+  }
   const TensorId joined = Rows(b, "experts.output", hidden, dtype);
   b.Then("experts.join", {out}, {joined}, {}).input_gradient = InputGradient::kShared;
   return joined;

@@ -345,14 +345,14 @@ class BlockClock {
 }  // namespace
 
 double Rates::Bandwidth(const Job& job, const RankGroup& group) const {
-  const int64_t in_node = group.OnEachNode(job.gpus_per_node);
-  if (in_node == group.size()) return link_bytes;
-  return std::min(link_bytes, network_bytes * static_cast<double>(in_node));
+  const int64_t linked = group.OnEachNode(job.LinkedGpuCount());
+  if (linked == group.size()) return link_bytes;
+  return std::min(link_bytes, network_bytes * static_cast<double>(linked));
 }
 
 double Rates::Start(const Job& job, const RankGroup& group) const {
   const int64_t size = group.size();
-  if (group.OnEachNode(job.gpus_per_node) == size) return 0;
+  if (group.OnEachNode(job.LinkedGpuCount()) == size) return 0;
   return hop_seconds * static_cast<double>(size - 1);
 }
 

@@ -40,6 +40,7 @@ constexpr absl::string_view kFields[] = {
     "interconnect",
     "interconnect_gb_per_second",
     "network_gb_per_second",
+    "link_domain_size",
     "nvswitch",
     "source",
 };
@@ -126,6 +127,9 @@ Gpu ReadGpu(const Row& row) {
   gpu.interconnect = row.Text("interconnect");
   gpu.interconnect_bytes_per_second = row.Scaled("interconnect_gb_per_second", kGigabyte);
   gpu.network_bytes_per_second = row.Scaled("network_gb_per_second", kGigabyte);
+  if (row.fields["link_domain_size"]) {
+    gpu.link_domain_size = row.Scaled("link_domain_size", 1);
+  }
   const YAML::Node nvswitch = row.fields["nvswitch"];
   if (nvswitch && !YAML::convert<bool>::decode(nvswitch, gpu.nvswitch)) {
     row.Refuse("nvswitch", "must be true or false");

@@ -9,8 +9,8 @@
 namespace plimsoll {
 
 // Adds the GPUs of gpus.yaml and their aliases to the catalog. Each row must
-// give every field of Gpu; `nvswitch` may be left out. An alias means every GPU whose
-// id has all of its words: where these are several, it is marked as ambiguous.
+// give every field of Gpu; `nvswitch` and `link_domain_size` may be left out. An alias means every
+// GPU whose id has all of its words: where these are several, it is marked as ambiguous.
 //
 // Errors: INVALID_ARGUMENT "<path>: <gpu>.<field>: <what is wrong>".
 absl::Status ReadGpuTable(const DataFile& file, Catalog& catalog);

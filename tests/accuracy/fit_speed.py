@@ -34,6 +34,7 @@ WEIGHTS = {
     "bigscience": 0.3,  # what differs is mostly heads of sizes that tensor cores lack
     "bigscience V100": 0.2,  # runs vary by up to 40 %, its authors say
     "papers, micro-batch not stated": 0.5,
+    "card": 0,  # a kind of its own each, on one GPU, none of a size that people train
 }
 FULL_SET = 20  # rows, from which on a set has its whole weight
 # GPUs without rows. Of the same chip: that one's. Else 0.85 of the best product that anyone
@@ -45,7 +46,7 @@ SAME_CHIP = {
     "h200-141gb-sxm": "h100-80gb-sxm",
     "gh200-96gb": "h100-80gb-sxm",
 }
-BEST_PRODUCT = {"gb200-186gb": 0.73, "mi300x-192gb": 0.51, "mi325x-256gb": 0.60}
+BEST_PRODUCT = {"mi300x-192gb": 0.51, "mi325x-256gb": 0.60}
 OF_BEST, OF_PEAK = 0.85, 0.6
 UNMEASURED_SPREAD = 0.5
 HEADER = """\

@@ -13,6 +13,7 @@ ROBUST = 0.02
 # How much a constant that is one `width` off its start weighs, against a mean absolute error.
 HELD = 0.001
 LARGEST_STEP = 0.7
+TRIES = 12  # of shorter and shorter steps
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +82,7 @@ def fit(table, runs, predict, rounds=12, say=lambda _: None):
     best, errors = _loss(table, start, runs, predict(table))
     for number in range(rounds):
         slopes = _slopes(table, runs, errors, predict)
-        for _ in range(6):
+        for _ in range(TRIES):
             trial = _step(table, start, runs, errors, slopes, caution)
             loss, trial_errors = _loss(trial, start, runs, predict(trial))
             if loss < best:

@@ -318,14 +318,14 @@ ROUTED = {
     "Qwen3_235B_a22B": {"expert_count": 128, "active_expert_count": 8, "expert_ffn_size": 1536,
                         "ffn_size": 12288},
     "DeepSeekV3": {**megatron_runs.DEEPSEEK_V3, "dense_layer_count": 3},
+    "Kimi_K2": {**megatron_runs.DEEPSEEK_V3, "head_count": 64, "expert_count": 384,
+                "dense_layer_count": 1},
     "Moonlight": megatron_runs.MOONLIGHT,
 }  # fmt: skip
 
 
 def _routed(row):
-    """Experts of a row in 16 bits: all-to-all stands for what a newer dispatcher sends."""
-    if "fp" in row.text("precision").lower():
-        raise Refused("experts beside fp8")
+    """Experts of a row: all-to-all stands for what a newer dispatcher sends."""
     found = (more for name, more in ROUTED.items() if row.text("model").startswith(name))
     experts = next(found, None)
     if experts is None:
@@ -335,7 +335,10 @@ def _routed(row):
     moonlight = row.text("model").startswith("Moonlight")
     modules = row.text("recompute").partition("selective:")[2]
     training = {
-        "precision": {**BF16, **(megatron_runs.IN_16_BITS if moonlight else {})},
+        "precision": {
+            **_fp8(row, "tensorwise", fp8_parameters=True),
+            **(megatron_runs.IN_16_BITS if moonlight else {}),
+        },
         "optimizer": ADAM,
         "recompute": _modules(modules) if modules else NONE,
     }
@@ -347,8 +350,9 @@ def _routed(row):
         "token_dispatcher": "all-to-all",
     }
     chunks = row.number("pp") * row.number("vp", 1)
-    if row.text("model").startswith("DeepSeekV3") and chunks > 1:
-        split["pipeline_layout"] = _deepseek_layout(row.number("layers"), chunks)
+    layout = next((of for name, of in LAYOUTS.items() if row.text("model").startswith(name)), None)
+    if layout is not None and row.number("layers") % chunks > 0:
+        split["pipeline_layout"] = layout(row.number("layers"), chunks)
     model = megatron_runs.decoder(row, experts)
     runtime = {**MEGATRON_CORE, "grouped_gemm": True}
     if moonlight:
@@ -368,6 +372,20 @@ def _deepseek_layout(layers, chunks):
     return [width] * (chunks - 1) + [layers - width * (chunks - 1)]
 
 
+def _even_layout(layers, chunks):
+    """The embedding counts as a layer, and the loss. Source: Megatron-Bridge, recipes/qwen,
+    qwen3_235b_a22b_pretrain_config (account_for_embedding_in_pipeline_split, account_for_loss_...)."""
+    width = (layers + 2) // chunks
+    return [width - 1] + [width] * (chunks - 2) + [width - 1]
+
+
+LAYOUTS = {
+    "DeepSeekV3": _deepseek_layout,
+    "Kimi_K2": _deepseek_layout,
+    "Qwen3_235B": _even_layout,
+}
+
+
 def _bridge(row):
     """Megatron Bridge's published tables."""
     if _zero_stage(row) == 3:
@@ -375,12 +393,12 @@ def _bridge(row):
     if row.number("ep", 1) > 1 or any(row.text("model").startswith(name) for name in ROUTED):
         return _routed(row)
     modules = row.text("recompute").partition("selective:")[2]
-    if modules not in ("", "core_attn"):
-        raise Refused("parts of layers run again beside fp8")
     training = {
         "precision": _fp8(row, "tensorwise", fp8_parameters=True),
         "optimizer": ADAM,
-        "recompute": SELECTIVE if modules else (FULL if row.text("recompute") == "full" else NONE),
+        "recompute": (
+            _modules(modules) if modules else (FULL if row.text("recompute") == "full" else NONE)
+        ),
         "attention": "flash",
     }
     degrees = {"zero_stage": 1, "sequence_parallel": row.number("tp") > 1}

@@ -583,8 +583,10 @@ JobSpec RandomLigerJob(std::mt19937_64& random) {
 JobSpec RandomFp8Job(std::mt19937_64& random) {
   const char* const recipes[] = {"delayed", "tensorwise", "blockwise", "mxfp8"};
   while (true) {
-    JobSpec job = RandomJob(random);
+    const bool dispatched = random() % 2 == 0;
+    JobSpec job = dispatched ? RandomDispatchedJob(random) : RandomJob(random);
     if (job.runtime.framework != "megatron-core") continue;
+    if (dispatched) job.runtime.grouped_gemm = true;
     PrecisionSpec& precision = job.training.precision;
     precision = {};
     precision.fp8_recipe = recipes[random() % 4];

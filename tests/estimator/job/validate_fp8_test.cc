@@ -97,12 +97,13 @@ TEST(ValidateFp8Test, RefusesWhatIsNotModelledBesideIt) {
            [](JobSpec& j) { j.runtime.transformer_implementation = "local"; },
            {"job.training.precision.preset: fp8-mixed; needs transformer_implementation "
             "transformer-engine"}},
-          {"parts of layers again",
+          {"several layers again at once",
            [](JobSpec& j) {
-             j.training.recompute.mode = "selective";
-             j.training.recompute.modules = {"core-attention", "mlp"};
+             j.training.recompute.mode = "full";
+             j.training.recompute.unit_layer_count = 2;
            },
-           {"job.training.recompute.mode: selective; is not modelled with matrix products in fp8"}},
+           {"job.training.recompute.unit_layer_count: 2; is not modelled with matrix products in "
+            "fp8"}},
           {"odd sides",
            [](JobSpec& j) { Shape(j).ffn_size = 24; },
            {"job.model: ffn_size of a rank 24; must be a multiple of 16 with fp8_recipe "
@@ -110,7 +111,85 @@ TEST(ValidateFp8Test, RefusesWhatIsNotModelledBesideIt) {
       });
   JobSpec again = Job();
   again.training.recompute.mode = "selective";
-  EXPECT_TRUE(Valid(again)->fp8.has_value()) << "attention's kernel alone";
+  again.training.recompute.modules = {"core-attention", "mlp"};
+  EXPECT_TRUE(Valid(again)->fp8.has_value());
+}
+
+// H 64, experts 96 wide.
+JobSpec Routed() {
+  JobSpec job = Job();
+  Shape(job).expert_count = 8;
+  Shape(job).active_expert_count = 2;
+  Shape(job).expert_ffn_size = 96;
+  job.runtime.grouped_gemm = true;
+  return job;
+}
+
+TEST(ValidateFp8Test, ExpertsAreGroupedAndTheirSidesWhole) {
+  ExpectRefusals(
+      Routed(),
+      {
+          {"as it is", [](JobSpec&) {}, {}},
+          {"one after the other",
+           [](JobSpec& j) { j.runtime.grouped_gemm = false; },
+           {"job.runtime.grouped_gemm: false; is not modelled with matrix products in fp8"}},
+          {"odd experts",
+           [](JobSpec& j) { Shape(j).expert_ffn_size = 100; },
+           {"job.model: expert_ffn_size of a rank 100; must be a multiple of 16 with fp8_recipe "
+            "tensorwise"}},
+          {"odd shared experts",
+           [](JobSpec& j) { Shape(j).shared_expert_ffn_size = 24; },
+           {"job.model: shared_expert_ffn_size of a rank 24; must be a multiple of 16 with "
+            "fp8_recipe tensorwise"}},
+          {"an odd MLP that no layer has", [](JobSpec& j) { Shape(j).ffn_size = 24; }, {}},
+          {"an odd MLP of one layer",
+           [](JobSpec& j) {
+             Shape(j).ffn_size = 24;
+             Shape(j).dense_layer_count = 1;
+           },
+           {"job.model: ffn_size of a rank 24; must be a multiple of 16 with fp8_recipe "
+            "tensorwise"}},
+      });
+}
+
+TEST(ValidateFp8Test, RanksOfLatentAttentionAreWhole) {
+  JobSpec job = Job();
+  job.training.attention = "cudnn";
+  TransformerSpec& shape = Shape(job);
+  shape.kv_head_count = shape.head_count;
+  shape.head_size = 48;
+  shape.key_value_rank = 32;
+  shape.rotary_head_size = 16;
+  shape.value_head_size = 32;
+  shape.qk_norm = "per-rank";
+  shape.query_rank = 64;
+  ExpectRefusals(job, {{"as it is", [](JobSpec&) {}, {}},
+                       {"odd ranks",
+                        [](JobSpec& j) {
+                          Shape(j).query_rank = 40;
+                          Shape(j).key_value_rank = 24;
+                        },
+                        {"job.model: query_rank 40; must be a multiple of 16 with fp8_recipe "
+                         "tensorwise",
+                         "job.model: key_value_rank 24; must be a multiple of 16 with fp8_recipe "
+                         "tensorwise",
+                         "job.model: key_value_rank and rotary_head_size 40; must be a multiple "
+                         "of 16 with fp8_recipe tensorwise"}}});
+}
+
+// What is dropped behind a product is left as it is, and read anew: the delayed recipe cannot.
+TEST(ValidateFp8Test, DroppedOutputsNeedScalesOfTheirOwn) {
+  JobSpec job = Routed();
+  job.training.recompute.mode = "selective";
+  job.training.recompute.modules = {"norm", "activation"};
+  ExpectRefusals(
+      job, {{"as it is", [](JobSpec&) {}, {}},
+            {"delayed scales",
+             [](JobSpec& j) { j.training.precision.fp8_recipe = "delayed"; },
+             {"job.training.recompute.modules: norm; needs an fp8_recipe whose products read 16 "
+              "bits anew",
+              "job.training.recompute.modules: activation; needs an fp8_recipe whose products read "
+              "16 bits anew"}}});
 }
 
 TEST(ValidateFp8Test, OthersFrameworksHaveTheirOwn) {

@@ -146,6 +146,84 @@ TEST(Fp8ProductsTest, ALayerKeepsAByteOfEachInput) {
   EXPECT_EQ(kept(Job("delayed")) - kept(job), tokens * valid->model->hidden_size);
 }
 
+// B 2, S 32: eight experts 96 wide, two for each token, and a shared one 80 wide.
+JobSpec Routed(const char* recipe) {
+  JobSpec job = Job(recipe);
+  Shape(job).expert_count = 8;
+  Shape(job).active_expert_count = 2;
+  Shape(job).expert_ffn_size = 96;
+  Shape(job).shared_expert_ffn_size = 80;
+  job.runtime.grouped_gemm = true;
+  return job;
+}
+
+TEST(Fp8ProductsTest, ExpertsReadFp8AndTheRouterDoesNot) {
+  const Product both{"fp8.input fp8", "fp8.input.transposed fp8",
+                     "fp8.output.gradient fp8 fp8.output.gradient.transposed fp8"};
+  for (const char* name : {"experts.gate_up", "experts.down", "mlp.down"}) {
+    EXPECT_EQ(ProductOf(Routed("tensorwise"), name), both) << name;
+  }
+  const Program program = ProgramAfter(Valid(Routed("tensorwise")), PassId::kFp8Products);
+  const Block& layer = FindBlock(program, "layer");
+  EXPECT_FALSE(FindOp(layer, "router").in_fp8);
+  EXPECT_EQ(TensorsOf(layer, FindOp(layer, "router").saved), "mlp.norm bf16");
+}
+
+// The router keeps it; but the delayed recipe's scales are of the first time.
+TEST(Fp8ProductsTest, WhatSharedExpertsReadIsReadAgain) {
+  EXPECT_EQ(ProductOf(Routed("tensorwise"), "mlp.gate_up").saved, "mlp.norm bf16");
+  EXPECT_EQ(ProductOf(Routed("delayed"), "mlp.gate_up").saved, "fp8.input fp8");
+  JobSpec again = Routed("tensorwise");
+  again.training.recompute.mode = "selective";
+  again.training.recompute.modules = {"shared-experts"};
+  EXPECT_EQ(ProductOf(again, "mlp.gate_up").saved, "fp8.input fp8") << "as long as they run";
+}
+
+// What is made again is dropped, not its copy in fp8.
+TEST(Fp8ProductsTest, WhatIsMadeAgainIsReadAgain) {
+  EXPECT_EQ(ProductOf(Routed("tensorwise"), "experts.down").saved, "fp8.input fp8");
+  JobSpec again = Routed("tensorwise");
+  again.training.recompute.mode = "selective";
+  again.training.recompute.modules = {"activation"};
+  EXPECT_EQ(ProductOf(again, "experts.down").saved, "experts.product.activation bf16");
+  EXPECT_EQ(ProductOf(again, "experts.gate_up").saved, "fp8.input fp8");
+}
+
+// By hand: of a layer with experts what two of its products by each token read is a byte an
+// element, and so is what attention's, and the shared expert's second, do; attention's output, and
+// what the router keeps, stay.
+TEST(Fp8ProductsTest, ALayerOfExpertsKeepsAByteOfEachInput) {
+  const auto kept = [](const JobSpec& job) {
+    const Program program = ProgramOf(job);
+    return plimsoll::Run(FindBlock(program, "layer"), program.weight_gradient,
+                         program.gradient_dtype)
+        .kept.total;
+  };
+  const JobSpec job = Routed("tensorwise");
+  const ValidJob valid = Valid(job);
+  const int64_t hidden = valid->model->hidden_size;
+  const int64_t inputs = hidden + 2 * (hidden + 96) + 80;
+  EXPECT_EQ(kept(Wide(job)) - kept(job), valid->LocalTokens() * inputs);
+}
+
+TEST(Fp8ProductsTest, ExpertsWeightsHaveCopies) {
+  const JobSpec job = Routed("tensorwise");
+  const Program program = ProgramOf(job);
+  const int64_t layers = Valid(job)->model->layer_count;
+  const int64_t hidden = Valid(job)->model->hidden_size;
+  int64_t matrices = 0;
+  for (const Parameter& parameter : FindBlock(program, "layer").parameters) {
+    EXPECT_EQ(parameter.fp8, parameter.shape.rank > 1 && parameter.name != "router.weight")
+        << parameter.name;
+    if (parameter.fp8) matrices += parameter.Elements();
+  }
+  EXPECT_GE(matrices, 8 * 3 * 96 * hidden);
+  for (const State& state : program.states) {
+    if (state.name != "weights.fp8") continue;
+    EXPECT_EQ(StateBytes(state, SumParameters(program, program.stages.front())), layers * matrices);
+  }
+}
+
 std::map<std::string, int64_t> WeightsOf(const JobSpec& job) {
   const Program program = ProgramOf(job);
   std::map<std::string, int64_t> bytes;

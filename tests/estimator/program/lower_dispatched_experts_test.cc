@@ -1,6 +1,7 @@
 // Experts that tokens are sent to, lowered: which weights and tensors they bring, and what stays.
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -54,6 +55,32 @@ TEST(LowerDispatchedExpertsTest, TokensAreWeighedInsideOfTheMlp) {
               ElementsAre("experts.up.activation [B, S, K, G] bf16"));
   EXPECT_THAT(Saved(plain, "experts.weigh"), ElementsAre("experts.activated [B, S, K, G] bf16",
                                                          "experts.weights [B, S, K, 1] fp32"));
+}
+
+// Rows are copied into whole groups and back; what was copied, and what is kept in fp8, is Python's
+// until experts return.
+TEST(LowerDispatchedExpertsTest, ProductsInFp8TakeWholeGroupsOfRows) {
+  JobSpec job = Job();
+  job.runtime.grouped_gemm = true;
+  const auto copies = [](const Block& layer) {
+    std::vector<std::string> names;
+    for (const Op& op : layer.ops) {
+      const bool copy = op.name == "experts.given" || absl::StartsWith(op.name, "experts.padded");
+      if (copy) names.emplace_back(op.name);
+    }
+    return names;
+  };
+  EXPECT_THAT(copies(Layer(job)), ElementsAre());
+  job.training.precision.preset = "fp8-mixed";
+  job.cluster.gpu = "h100-80gb-sxm";
+  const Block layer = Layer(job);
+  EXPECT_THAT(copies(layer),
+              ElementsAre("experts.padded", "experts.padded.weights", "experts.given"));
+  for (const char* name : {"experts.dispatch", "experts.padded", "experts.product"}) {
+    const Tensor& made = layer.tensors[FindOp(layer, name).outputs.ids[0]];
+    ASSERT_LT(made.held_until, layer.ops.size()) << name;
+    EXPECT_EQ(layer.ops[made.held_until].name, "experts.given") << name;
+  }
 }
 
 // Scores of all experts, where they come before some are picked.

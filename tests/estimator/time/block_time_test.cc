@@ -241,5 +241,22 @@ TEST(RatesTest, ACollectiveAcrossNodesIsAsFastAsTheNicsOfItsMembers) {
   EXPECT_DOUBLE_EQ(rates.Start(*job, Ranks(8, 8)), 7 * 2e-5);
 }
 
+// Links of an NVLink domain join the GPUs of several nodes.
+TEST(RatesTest, ACollectiveInsideOfADomainRunsOverItsLinks) {
+  Catalog catalog = SmallCatalog();
+  catalog.gpus.at("h100-80gb-sxm").link_domain_size = 72;
+  JobSpec spec = Plain();
+  spec.cluster.gpu = "h100-80gb-sxm";
+  spec.cluster.gpu_count = 128;
+  spec.training.global_batch_size = 128;
+  const auto job = std::get<ValidJob>(Validate(spec, catalog));
+  const Rates rates = RatesOf(*job, SpeedOf(catalog.speed, *job));
+  EXPECT_EQ(job->gpus_per_node, 8);
+  EXPECT_EQ(rates.Bandwidth(*job, Ranks(64, 1)), rates.link_bytes);
+  EXPECT_EQ(rates.Start(*job, Ranks(64, 1)), 0);
+  EXPECT_DOUBLE_EQ(rates.Bandwidth(*job, Ranks(2, 64)), rates.network_bytes)
+      << "one rank of each domain";
+}
+
 }  // namespace
 }  // namespace plimsoll

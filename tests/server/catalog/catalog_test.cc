@@ -199,6 +199,7 @@ constexpr absl::string_view kGoodGpu = R"(
   interconnect: nvlink4
   interconnect_gb_per_second: 450
   network_gb_per_second: 12.5
+  link_domain_size: 72
   nvswitch: true
   source: data sheet
 )";
@@ -228,6 +229,7 @@ TEST(BrokenDataTest, AGoodRowParses) {
   EXPECT_EQ(gpu.teraflops.at("bf16"), 989);
   EXPECT_EQ(gpu.interconnect_bytes_per_second, 450'000'000'000);
   EXPECT_EQ(gpu.network_bytes_per_second, 12'500'000'000);
+  EXPECT_EQ(gpu.link_domain_size, 72);
   EXPECT_TRUE(gpu.nvswitch);
   EXPECT_EQ(catalog->gpu_aliases.at("big"), "big-80gb");
 }
@@ -248,6 +250,7 @@ TEST(BrokenDataTest, AGpuThatIsBrokenIsNamed) {
        "gpus.yaml: big-80gb.teraflops: int8 is not a rate of a known dtype"},
       {"{fp32: 67, bf16: 989}", "67", "gpus.yaml: big-80gb.teraflops: must be a map"},
       {"nvlink4", "", "gpus.yaml: big-80gb.interconnect: must be a text"},
+      {"72", "-1", "gpus.yaml: big-80gb.link_domain_size: must be a number above 0"},
       {"true", "maybe", "gpus.yaml: big-80gb.nvswitch: must be true or false"},
       {"  source: data sheet", "", "gpus.yaml: big-80gb.source: must be a text"},
       {"  source:", "  color: red\n  source:", "gpus.yaml: big-80gb.color: is not known"},
