@@ -28,6 +28,7 @@ absl::string_view Name(DType dtype) {
     case DType::kNf4:
       return "nf4";
     case DType::kFp4:
+    case DType::kFp4Blocks:
       return "fp4";
   }
   return "none";

@@ -14,8 +14,9 @@ namespace plimsoll {
 // weights). kNf4 and kFp4 are two elements in a byte, without their scales.
 // Source: bitsandbytes/functional.py, quantize_4bit.
 // kFp8Blocks has scales of blocks: a byte for each 32 elements (mxfp8), or, as many bytes, a fp32
-// for each 128. Source: transformer_engine/pytorch/tensor/mxfp8_tensor.py,
-// float8_blockwise_tensor.py.
+// for each 128; kFp4Blocks is two elements in a byte, and a byte for each 16 (nvfp4).
+// Source: transformer_engine/pytorch/tensor/mxfp8_tensor.py, float8_blockwise_tensor.py,
+// nvfp4_tensor.py.
 enum class DType : uint8_t {
   kNone,
   kFp32,
@@ -29,11 +30,13 @@ enum class DType : uint8_t {
   kFp4,
   kInt8,
   kFp8Blocks,
+  kFp4Blocks,
   kFp64,
 };
 
-// Elements that share one byte of scale in kFp8Blocks.
+// Elements that share one byte of scale in kFp8Blocks, and in kFp4Blocks.
 inline constexpr int64_t kFp8BlockSize = 32;
+inline constexpr int64_t kFp4BlockSize = 16;
 
 // Returns the bytes of `elements` elements; saturates.
 inline int64_t Bytes(DType dtype, int64_t elements) {
@@ -55,6 +58,8 @@ inline int64_t Bytes(DType dtype, int64_t elements) {
       return CeilDivide(elements, 2);
     case DType::kFp8Blocks:
       return Add(elements, CeilDivide(elements, kFp8BlockSize));
+    case DType::kFp4Blocks:
+      return Add(CeilDivide(elements, 2), CeilDivide(elements, kFp4BlockSize));
     case DType::kInt64:
     case DType::kFp64:
       return Multiply(elements, 8);
@@ -62,7 +67,10 @@ inline int64_t Bytes(DType dtype, int64_t elements) {
   return 0;
 }
 
-inline bool IsFp8(DType dtype) { return dtype == DType::kFp8 || dtype == DType::kFp8Blocks; }
+// Whether a product of few bits reads it.
+inline bool IsNarrow(DType dtype) {
+  return dtype == DType::kFp8 || dtype == DType::kFp8Blocks || dtype == DType::kFp4Blocks;
+}
 
 // Returns the name users write, as "bf16".
 absl::string_view Name(DType dtype);

@@ -109,6 +109,7 @@ enum class Ability : uint8_t {
   kFp16Pure,
   kBf16Optimizer,
   kFp8Mixed,
+  kFp4Mixed,
   kFp8Lm,
 
   kGradientAccumulationDType,

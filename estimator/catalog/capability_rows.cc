@@ -28,6 +28,7 @@ constexpr uint16_t kMegatron = kCore | kOldMegatron;
 constexpr uint16_t kStaged = kFsdp2 | kMegatron | kNanotron;
 constexpr uint16_t kAll = kOfModules | kMegatron | kNanotron;
 
+constexpr AbilitySet kNarrowProducts = {Ability::kFp8Mixed, Ability::kFp4Mixed};
 constexpr AbilitySet kPresets = {Ability::kFp32,     Ability::kFp16Mixed, Ability::kBf16Mixed,
                                  Ability::kBf16Pure, Ability::kFp16Pure,  Ability::kBf16Optimizer,
                                  Ability::kFp8Lm};
@@ -91,15 +92,14 @@ constexpr CapabilityRow kRows[] = {
     Of(kAll, AbilitySet{Ability::kPlainLoss} | kPresets | kAdams,
        "torch optim/adamw.py; Megatron core/optimizer/__init__.py; nanotron helpers.py, "
        "init_optimizer_and_grad_accumulator"),
-    Of(kCore, {Ability::kFp8Mixed},
+    Of(kCore, kNarrowProducts,
        "transformer_engine/pytorch/module/linear.py, layernorm_linear.py; Megatron "
-       "core/fp8_utils.py, "
-       "get_fp8_context"),
-    NotModelled(kOfModules | kNanotron, {Ability::kFp8Mixed},
+       "core/fp8_utils.py, get_fp8_context; core/fp4_utils.py, get_fp4_context"),
+    NotModelled(kOfModules | kNanotron, kNarrowProducts,
                 "Transformer Engine's recipes are modelled with megatron-core",
                 "torchao float8/float8_linear.py; accelerate utils/transformer_engine.py; nanotron "
                 "fp8/linear.py"),
-    Lacks(kOldMegatron, {Ability::kFp8Mixed}, "it is of 2021", "Megatron-LM v2.4"),
+    Lacks(kOldMegatron, kNarrowProducts, "it is of 2021", "Megatron-LM v2.4"),
 
     // Parallelism.
     Of(kStaged, {Ability::kTensorParallel, Ability::kPipelineParallel},
@@ -734,6 +734,7 @@ const std::array<AbilityName, kAbilityCount> kAbilityNames = {{
     {Ability::kFp16Pure, "training.precision.preset", "fp16-pure"},
     {Ability::kBf16Optimizer, "training.precision.preset", "bf16-optimizer"},
     {Ability::kFp8Mixed, "training.precision.preset", "fp8-mixed"},
+    {Ability::kFp4Mixed, "training.precision.preset", "fp4-mixed"},
     {Ability::kFp8Lm, "training.precision.preset", "fp8-lm"},
     {Ability::kGradientAccumulationDType, "training.precision.gradient_accumulation_dtype", "set"},
     {Ability::kReduceDType, "training.precision.reduce_dtype", "set"},

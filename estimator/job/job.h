@@ -262,14 +262,16 @@ enum class PresetName : uint8_t {
   kFp16Pure,
   kBf16Optimizer,
   kFp8Mixed,
+  kFp4Mixed,
   kFp8Lm,
 };
 // By what products in fp8 scale what they read, in Transformer Engine.
 //   kDelayed, kTensorwise  the whole tensor: by its largest values of late, or by its own
 //   kBlockwise             128 elements, or 128 times 128 of weights
 //   kMxfp8                 32 elements, by the GPU itself
+//   kNvfp4                 16 elements in 4 bits, or 16 times 16 of weights
 // Source: transformer_engine/common/recipe/__init__.py.
-enum class Fp8Recipe : uint8_t { kDelayed, kTensorwise, kBlockwise, kMxfp8 };
+enum class Fp8Recipe : uint8_t { kDelayed, kTensorwise, kBlockwise, kMxfp8, kNvfp4 };
 
 // Dtypes of everything that training keeps of a parameter.
 struct Precision {
@@ -293,7 +295,7 @@ struct Precision {
   bool SumsWide() const { return accumulation != gradient; }
 };
 
-// How products of the layers' matrices read fp8.
+// How products of the layers' matrices read fp8, or fp4.
 struct Fp8 {
   Fp8Recipe recipe = Fp8Recipe::kDelayed;
   bool parameters = false;  // the matrices are kept in it alone
@@ -302,7 +304,11 @@ struct Fp8 {
   bool ScalesTensors() const {
     return recipe == Fp8Recipe::kDelayed || recipe == Fp8Recipe::kTensorwise;
   }
-  DType Format() const { return ScalesTensors() ? DType::kFp8 : DType::kFp8Blocks; }
+  bool IsFp4() const { return recipe == Fp8Recipe::kNvfp4; }
+  DType Format() const {
+    if (IsFp4()) return DType::kFp4Blocks;
+    return ScalesTensors() ? DType::kFp8 : DType::kFp8Blocks;
+  }
 };
 
 // Matrices of this rank beside those that are targets.

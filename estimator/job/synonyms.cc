@@ -55,7 +55,9 @@ constexpr char kGpusPerNode[] = "cluster.gpus_per_node";
 
 constexpr char kBf16Note[] = "bf16-pure has no fp32 master, bf16-autocast keeps fp32 weights";
 
-constexpr char kInBf16[] = "bf16-mixed bf16-autocast bf16-pure bf16-optimizer fp8-mixed fp8-lm";
+constexpr char kInBf16[] =
+    "bf16-mixed bf16-autocast bf16-pure bf16-optimizer fp8-mixed fp4-mixed "
+    "fp8-lm";
 constexpr char kInFp16[] = "fp16-mixed fp16-autocast fp16-pure";
 
 constexpr FieldSynonym kFieldSynonyms[] = {
@@ -86,6 +88,7 @@ constexpr FieldSynonym kFieldSynonyms[] = {
      "fp16", kInFp16},
     {"fp16.enabled", kPreset, "DeepSpeed", WordReading::kImplied, "fp16", kInFp16},
     {"fp8-format", kPreset, "Megatron-Core --fp8-format"},
+    {"fp4-format", kPreset, "Megatron-Core --fp4-format"},
     {"fp8-param-gather", kFp8Parameters, "Megatron-Core --fp8-param-gather"},
     {"fp8-param", kFp8Parameters, "Megatron Bridge fp8_param"},
     {"optim", kOptimizer, "Hugging Face TrainingArguments.optim"},
@@ -283,6 +286,8 @@ constexpr ValueSynonym kValueSynonyms[] = {
     {kPreset, "32", "fp32", "PyTorch Lightning"},
     {kPreset, "hybrid", "fp8-mixed", "Megatron-Core --fp8-format: e4m3 forward, e5m2 backward"},
     {kPreset, "e4m3", "fp8-mixed", "Megatron-Core --fp8-format"},
+    {kPreset, "e2m1", "fp4-mixed", "Megatron-Core --fp4-format"},
+    {kPreset, "nvfp4", "fp4-mixed", "Transformer Engine's NVFP4BlockScaling"},
     {kPreset, "tf32", "fp32", "tf32 moves no byte: it is how fp32 is multiplied"},
     // Hugging Face transformers, training_args.py, OptimizerNames.
     {kOptimizer, "adamw-torch", "adamw", "Hugging Face optim", "", kImplementation, "foreach"},

@@ -100,7 +100,10 @@ void CheckModelled(const JobSpec& spec, const Catalog& catalog, Check& check, Jo
   if (job.adapter.has_value() && job.profile != &UnknownFramework()) CheckAdapter(spec, check, job);
   if (job.trained.has_value() && job.profile != &UnknownFramework()) CheckTrained(spec, check, job);
   if (job.quantization.has_value()) CheckQuantization(spec.training, check, job);
-  if (job.fp8.has_value() && job.capabilities.Has(Ability::kFp8Mixed)) CheckFp8(spec, check, job);
+  const bool fp4 = job.fp8.has_value() && job.fp8->IsFp4();
+  if (job.fp8.has_value() && job.capabilities.Has(fp4 ? Ability::kFp4Mixed : Ability::kFp8Mixed)) {
+    CheckFp8(spec, check, job);
+  }
   if (job.preference.has_value() && job.profile != &UnknownFramework()) {
     CheckPreference(spec, check, job);
   }

@@ -1,4 +1,4 @@
-// Matrix products in fp8: by which recipe, on which GPUs, and what is modelled beside them.
+// Matrix products in fp8 and fp4: by which recipe, on which GPUs, and what is modelled beside them.
 #include <string>
 
 #include "absl/container/inlined_vector.h"
@@ -16,7 +16,7 @@ constexpr char kPreset[] = "training.precision.preset";
 
 // The oldest architecture that has what a recipe needs. Source:
 // transformer_engine/pytorch/quantization.py, check_fp8_support, check_mxfp8_support,
-// check_fp8_block_scaling_support.
+// check_fp8_block_scaling_support, check_nvfp4_support.
 GpuArchitecture OldestOf(Fp8Recipe recipe) {
   switch (recipe) {
     case Fp8Recipe::kDelayed:
@@ -25,9 +25,20 @@ GpuArchitecture OldestOf(Fp8Recipe recipe) {
     case Fp8Recipe::kBlockwise:
       return GpuArchitecture::kHopper;
     case Fp8Recipe::kMxfp8:
+    case Fp8Recipe::kNvfp4:
       return GpuArchitecture::kBlackwell;
   }
   return GpuArchitecture::kAda;
+}
+
+// The word that asks for a recipe: fp4 has one.
+struct Asked {
+  std::string field, name, value;
+};
+Asked AskedOf(const Job& job) {
+  if (job.fp8->IsFp4()) return {kPreset, "preset", "fp4-mixed"};
+  return {std::string(absl::string_view(kRecipe)), "fp8_recipe",
+          std::string(NameOf(job.fp8->recipe, kFp8Recipes))};
 }
 
 void CheckGpu(Check& check, const Job& job) {
@@ -37,7 +48,8 @@ void CheckGpu(Check& check, const Job& job) {
                                   : oldest == GpuArchitecture::kHopper ? "a Hopper"
                                                                        : "a Blackwell";
   const bool last = oldest == GpuArchitecture::kBlackwell;
-  check.Fail(kRecipe, NameOf(job.fp8->recipe, kFp8Recipes),
+  const Asked asked = AskedOf(job);
+  check.Fail(asked.field, asked.value,
              absl::StrCat("needs ", needs, last ? "" : " or newer", " GPU"),
              ViolationCode::kConflict, {"cluster.gpu"});
 }
@@ -80,22 +92,23 @@ Sides SidesOf(const Job& job) {
 
 // They are whole multiples of what a product takes at once.
 // Source: transformer_engine/pytorch/utils.py, assert_dim_for_fp8_exec; mxfp8_tensor.py,
-// MXFP8_BLOCK_SCALING_SIZE.
+// MXFP8_BLOCK_SCALING_SIZE; nvfp4_tensor.py, is_quantizable.
 void CheckSides(Check& check, const Job& job) {
   const int64_t step = job.fp8->recipe == Fp8Recipe::kMxfp8 ? 32 : 16;
+  const Asked asked = AskedOf(job);
   for (const auto& [name, size] : SidesOf(job)) {
     if (size % step == 0) continue;
     check.Fail("model", absl::StrCat(name, " ", size),
-               absl::StrCat("must be a multiple of ", step, " with fp8_recipe ",
-                            NameOf(job.fp8->recipe, kFp8Recipes)),
-               ViolationCode::kConflict, {"training.precision.fp8_recipe"});
+               absl::StrCat("must be a multiple of ", step, " with ", asked.name, " ", asked.value),
+               ViolationCode::kConflict, {asked.field});
   }
 }
 
 }  // namespace
 
-void ReadFp8(const PrecisionSpec& spec, bool is_fp8, Check& check, Job& job) {
-  if (!is_fp8) {
+void ReadFp8(const PrecisionSpec& spec, PresetName preset, Check& check, Job& job) {
+  if (preset == PresetName::kFp4Mixed) job.fp8 = Fp8{.recipe = Fp8Recipe::kNvfp4};
+  if (preset != PresetName::kFp8Mixed) {
     const auto needs = [&](KnownField field, absl::string_view value) {
       check.Fail(field, value, "needs preset fp8-mixed", ViolationCode::kConflict, {kPreset});
     };
@@ -116,12 +129,14 @@ void ReadFp8(const PrecisionSpec& spec, bool is_fp8, Check& check, Job& job) {
 }
 
 void CheckFp8(const JobSpec& spec, Check& check, const Job& job) {
+  const bool fp4 = job.fp8->IsFp4();
   if (!job.transformer_engine) {
-    check.Fail(kPreset, "fp8-mixed", "needs transformer_implementation transformer-engine",
-               ViolationCode::kConflict, {"runtime.transformer_implementation"});
+    check.Fail(kPreset, fp4 ? "fp4-mixed" : "fp8-mixed",
+               "needs transformer_implementation transformer-engine", ViolationCode::kConflict,
+               {"runtime.transformer_implementation"});
   }
   CheckGpu(check, job);
-  const Beside products("matrix products in fp8", kPreset, check);
+  const Beside products(fp4 ? "matrix products in fp4" : "matrix products in fp8", kPreset, check);
   if (job.recompute != RecomputeMode::kSelective) {
     products.RefusePartsAgain(spec.training.recompute, job);
   }

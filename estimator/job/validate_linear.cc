@@ -125,7 +125,6 @@ void CheckLinear(const JobSpec& spec, Check& check, const Job& job) {
   const Beside linear("linear attention", "model", check);
   linear.RefuseSplits(job);
   linear.Refuse(job.compile, "runtime.compile", "true");
-  linear.Refuse(job.fp8.has_value(), "training.precision.preset", "fp8-mixed");
   linear.Refuse(job.precision.activation == DType::kFp16, "training.precision.preset",
                 spec.training.precision.preset.value_or("fp16"));
   linear.Refuse(!model.causal, "model", "an encoder");

@@ -53,8 +53,8 @@ void ReadAdapterDType(const AdapterSpec& spec, Check& check, Job& job);
 void CheckAdapter(const JobSpec& spec, Check& check, const Job& job);
 void ReadQuantization(const QuantizationSpec& spec, Check& check, Job& job);
 void CheckQuantization(const TrainingSpec& spec, Check& check, Job& job);
-// `is_fp8`: whether the preset is fp8-mixed.
-void ReadFp8(const PrecisionSpec& spec, bool is_fp8, Check& check, Job& job);
+// `preset`: of the job.
+void ReadFp8(const PrecisionSpec& spec, PresetName preset, Check& check, Job& job);
 void CheckFp8(const JobSpec& spec, Check& check, const Job& job);
 // What of the model is trained, once its layers are known.
 void ReadTrained(const TrainedSpec& spec, Check& check, Job& job);

@@ -29,7 +29,6 @@ void CheckStateSpace(const JobSpec& spec, Check& check, const Job& job) {
   layers.RefuseTuning(spec.training, job);
   layers.RefuseSplits(job);
   layers.Refuse(job.compile, "runtime.compile", "true");
-  layers.Refuse(job.fp8.has_value(), "training.precision.preset", "fp8-mixed");
   layers.Refuse(job.precision.activation == DType::kFp16, "training.precision.preset",
                 spec.training.precision.preset.value_or("fp16"));
   layers.RefusePartsAgain(spec.training.recompute, job);

@@ -197,7 +197,7 @@ void CheckPrecision(const PrecisionSpec& spec, Check& check, Job& job) {
             precision.state);
   ReadRouterDType(spec, check, job);
   WarnOfPreset(name, job);
-  ReadFp8(spec, preset->name == PresetName::kFp8Mixed, check, job);
+  ReadFp8(spec, preset->name, check, job);
   CheckAbility(AbilityOf(preset->name), "training.precision.preset", name, check, job);
 }
 

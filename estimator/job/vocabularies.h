@@ -205,8 +205,8 @@ inline constexpr Word<Head> kHeads[] = {
 // Dtypes of a preset. kNone under `accumulation` leaves it to the framework.
 // Source: Micikevicius et al. 2018 and Rajbhandari et al. 2020 (ZeRO), 3.1, for
 // mixed precision; deepspeed/runtime/bf16_optimizer.py for bf16-optimizer; Peng
-// et al. 2023 (FP8-LM) for fp8-lm, states kept wider. fp8-mixed is bf16-mixed to all but the
-// layers' products: transformer_engine/pytorch/module/linear.py.
+// et al. 2023 (FP8-LM) for fp8-lm, states kept wider. fp8-mixed and fp4-mixed are bf16-mixed to all
+// but the layers' products: transformer_engine/pytorch/module/linear.py.
 struct Preset {
   PresetName name;
   DType parameter, gradient, accumulation, master, state, activation, residual;
@@ -239,6 +239,9 @@ inline constexpr Word<Preset> kPresets[] = {
       DType::kFp32, DType::kBf16, DType::kBf16, false}},
     {"fp8-mixed",
      {PresetName::kFp8Mixed, DType::kBf16, DType::kBf16, DType::kNone, DType::kFp32, DType::kFp32,
+      DType::kBf16, DType::kBf16, false}},
+    {"fp4-mixed",
+     {PresetName::kFp4Mixed, DType::kBf16, DType::kBf16, DType::kNone, DType::kFp32, DType::kFp32,
       DType::kBf16, DType::kBf16, false}},
     {"fp8-lm",
      {PresetName::kFp8Lm, DType::kFp8, DType::kFp8, DType::kFp8, DType::kFp32, DType::kBf16,

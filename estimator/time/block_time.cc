@@ -27,6 +27,7 @@ double PeakFlops(const Gpu& gpu, DType dtype) {
   if (dtype == DType::kBf16) name = "bf16";
   if (dtype == DType::kFp16) name = "fp16";
   if (dtype == DType::kFp8) name = "fp8";
+  if (dtype == DType::kFp4Blocks) name = "fp4";
   auto rate = gpu.teraflops.find(name);
   if (rate == gpu.teraflops.end()) rate = gpu.teraflops.find("fp32");
   return rate == gpu.teraflops.end() ? 0 : rate->second * 1e12;
@@ -176,7 +177,8 @@ class BlockClock {
     for (const Ids& ids : made) {
       for (const TensorId id : ids) {
         const Tensor& tensor = block_.tensors[id];
-        if (IsFp8(tensor.dtype) && tensor.role != Role::kCommunication) work.bytes += BytesOf(id);
+        if (IsNarrow(tensor.dtype) && tensor.role != Role::kCommunication)
+          work.bytes += BytesOf(id);
       }
     }
   }
@@ -188,7 +190,7 @@ class BlockClock {
       bytes += static_cast<double>(block_.parameters[id].Elements() *
                                    plimsoll::Bytes(job_.precision.activation, 1));
     }
-    const double rate = op.in_fp8 ? rates_.fp8_flops : rates_.matrix_flops;
+    const double rate = op.in_fp8 ? rates_.narrow_flops : rates_.matrix_flops;
     return std::max(flops / rate, bytes / rates_.memory_bytes) +
            rates_.half_flops / rates_.matrix_flops;
   }
@@ -362,7 +364,8 @@ Rates RatesOf(const Job& job, const Speed& speed) {
   const double stack = speed.framework.stack_factor;
   rates.peak_flops = PeakFlops(gpu, job.precision.activation);
   rates.matrix_flops = rates.peak_flops * speed.gpu.matrix_efficiency / stack;
-  rates.fp8_flops = PeakFlops(gpu, DType::kFp8) * speed.gpu.matrix_efficiency / stack;
+  const DType narrow = job.fp8.has_value() && job.fp8->IsFp4() ? DType::kFp4Blocks : DType::kFp8;
+  rates.narrow_flops = PeakFlops(gpu, narrow) * speed.gpu.matrix_efficiency / stack;
   rates.half_flops = speed.gpu.matrix_half_gflop * 1e9 * (rates.peak_flops / kReferenceFlops);
   rates.attention_flops = rates.peak_flops * speed.gpu.attention_efficiency / stack;
   rates.memory_bytes = static_cast<double>(gpu.memory_bandwidth_bytes_per_second) *

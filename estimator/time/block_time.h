@@ -16,8 +16,8 @@ namespace plimsoll {
 struct Rates {
   double peak_flops = 0;  // dense, of the activations' dtype
   double matrix_flops = 0;
-  double fp8_flops = 0;   // of products in fp8
-  double half_flops = 0;  // a product of so many reaches half of `matrix_flops`
+  double narrow_flops = 0;  // of products in fp8 or fp4
+  double half_flops = 0;    // a product of so many reaches half of `matrix_flops`
   double attention_flops = 0;
   double memory_bytes = 0;
   double link_bytes = 0;     // to GPUs of the node

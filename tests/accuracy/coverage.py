@@ -70,7 +70,10 @@ OPTIMIZERS = {"muon": "muon", "single_device": "steps in backward"}
 # Which of Transformer Engine's recipes the kind "FP8/FP4/MXFP8/QAT" is, by a word of the path or of
 # the configuration's name there (Megatron-Bridge's: current scaling, sub-channels, MX).
 EIGHT_BITS = "FP8/FP4/MXFP8/QAT"
-RECIPES = {"_fp8cs_": "fp8 tensorwise", "_fp8sc_": "fp8 blockwise", "_fp8mx_": "fp8 mxfp8"}
+RECIPES = {
+    "_fp8cs_": "fp8 tensorwise", "_fp8sc_": "fp8 blockwise", "_fp8mx_": "fp8 mxfp8",
+    "_nvfp4_": "fp4",
+}  # fmt: skip
 
 # Models whose layers of the kind "SSM/linear-attention hybrids" are gated delta networks, and those
 # of a class of their own, by a word of the path or of the model.
@@ -117,6 +120,7 @@ PROBES = {
         f"fp8 {recipe}": {"precision": {"preset": "fp8-mixed", "fp8_recipe": recipe}}
         for recipe in ("tensorwise", "blockwise", "mxfp8")
     },
+    "fp4": {"precision": {"preset": "fp4-mixed"}},
     "steps in backward": {
         "optimizer": {"name": "adamw-8bit", "paged": True, "in_backward": True},
         "precision": {"preset": "bf16-pure"},
@@ -170,8 +174,10 @@ def job_of(kinds, runtime, gpu_count=GPU_COUNT, spreads=True):
         "runtime": dict(runtime),
         "cluster": {"gpu": "h100-80gb-sxm", "gpu_count": gpu_count},
     }
-    if "fp8 mxfp8" in kinds:  # a Blackwell's
+    if "fp8 mxfp8" in kinds or "fp4" in kinds:  # a Blackwell's
         job["cluster"]["gpu"] = "b200-180gb"
+    if "MoE experts + EP" in kinds and runtime["framework"] == "megatron-core":
+        job["runtime"]["grouped_gemm"] = True  # as these projects' configurations do
     if "DPO/KTO/ORPO" in kinds and runtime.get("trainer") == "hf-trainer":
         job["runtime"]["trainer"] = "trl"  # whose trainers these projects' are made of
     for kind in kinds:

@@ -121,7 +121,8 @@ class CoverageTest(unittest.TestCase):
         job = coverage.job_of(kinds("llama3_8b_gb200_fp8mx_config"), {"framework": "megatron-core"})
         self.assertEqual(job["training"]["precision"]["fp8_recipe"], "mxfp8")
         self.assertEqual(job["cluster"]["gpu"], "b200-180gb")
-        self.assertIsNone(coverage.job_of(kinds("llama3_8b_gb200_nvfp4_config"), {}))
+        nvfp4 = coverage.job_of(kinds("llama3_8b_gb200_nvfp4_config"), {"framework": "megatron-core"})
+        self.assertEqual(nvfp4["training"]["precision"], {"preset": "fp4-mixed"})
 
 
 if __name__ == "__main__":

@@ -66,11 +66,11 @@ class Run:
 
 
 def starting_table(runs):
-    """The starting constants of every GPU and framework that has a run."""
+    """The starting constants of every GPU and framework that has a run that weighs."""
     return {
         kind: {
             owner: {constant.name: constant.start for constant in constants}
-            for owner in sorted({run.owners[kind] for run in runs})
+            for owner in sorted({run.owners[kind] for run in runs if run.weight})
         }
         for kind, constants in KINDS.items()
     }
@@ -140,7 +140,7 @@ def _slopes(table, runs, errors, predict):
             trial, distances = moved(table, kind, constant, 0.03 if constant.share else 0.05)
             for slope, run, error, seconds in zip(slopes, runs, errors, predict(trial)):
                 owner = run.owners[kind]
-                distance = distances[owner]
+                distance = distances.get(owner, 0)
                 change = math.log(seconds / run.measured) - error
                 if run.weight and distance and change:
                     slope[kind, owner, constant] = change / distance

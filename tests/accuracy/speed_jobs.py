@@ -280,6 +280,8 @@ FP8_RECIPES = {"fp8-cs": "tensorwise", "mxfp8": "mxfp8", "fp8-mx": "mxfp8"}
 def _fp8(row, plain, **more):
     """The precision of a row whose layers multiply in fp8, or not."""
     words = row.text("precision").lower()
+    if "nvfp4" in words:
+        return {"preset": "fp4-mixed"}
     if "fp8" not in words:
         return BF16
     if "not in table" in words:

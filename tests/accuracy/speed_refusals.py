@@ -27,7 +27,6 @@ GPUS = {
 REFUSED = (
     ("model", r"(?i)mixtral|moonlight|deepseek|kimi|gpt oss|8x70b|nemotron_?-?3", "experts"),
     ("model", r"(?i)_a\d|-A\d+\.?\d*B", "experts"),
-    ("precision", r"(?i)fp4", "4-bit matrix products"),
     ("model", r"(?i)lora", "adapters"),
     ("precision", r"nf4", "adapters"),
     ("notes", r"offload (True|Y)|\(CPU offload", "offload"),
@@ -60,7 +59,8 @@ def refuse(row):
     for column, pattern, reason in REFUSED:
         if re.search(pattern, row.text(column)) and not (known and reason == OF_EXPERTS):
             raise Refused(reason)
-    if "fp8" in row.text("precision").lower() and row.family not in TRANSFORMER_ENGINE:
+    narrow = re.search(r"(?i)fp[48]", row.text("precision"))
+    if narrow and row.family not in TRANSFORMER_ENGINE:
         raise Refused("8-bit matrix products of others than Transformer Engine")
     if row.number("cp", 1) > 1 and row.family not in TRANSFORMER_ENGINE:
         raise Refused("context parallelism")

@@ -56,7 +56,7 @@ class AllRowsTest(unittest.TestCase):
                 "papers": 34,
                 "papers, micro-batch not stated": 13,
                 "nemo": 22,
-                "megatron_bridge": 15,
+                "megatron_bridge": 74,
                 "moe_folding": 13,
                 "card": 16,
             },
@@ -230,8 +230,10 @@ class JobsTest(unittest.TestCase):
         moonlight = job("mbs-0014")["training"]
         self.assertEqual(moonlight["precision"]["optimizer_state_dtype"], "bf16")
         self.assertEqual(moonlight["recompute"]["modules"], ["up-projection", "mlp"])
-        with self.assertRaisesRegex(measured.Refused, "experts beside fp8"):
-            job("mbs-0026", precision="fp8")
+        narrow = job("mbr-0105")["training"]["precision"]
+        self.assertEqual(narrow["fp8_recipe"], "mxfp8")
+        even = job("mbr-0019")["parallelism"]["pipeline_layout"]
+        self.assertEqual(even, [3] + [4] * 22 + [3], "the embedding and the loss count as a layer each")
 
     def test_papers(self):
         self.assertEqual(job("sc21-0006")["parallelism"]["virtual_pipeline_size"], 3)
@@ -285,6 +287,10 @@ class Fp8Test(unittest.TestCase):
         plain = job("mbr-0155", precision="FP8-CS")["training"]["precision"]
         self.assertEqual(plain["fp8_recipe"], "tensorwise")
 
+    def test_four_bits_have_one_recipe(self):
+        precision = job("mbr-0155", precision="NVFP4")["training"]["precision"]
+        self.assertEqual(precision, {"preset": "fp4-mixed"})
+
     def test_sixteen_bits_stay(self):
         precision = job("nemo-0025", precision="bf16")["training"]["precision"]
         self.assertEqual(precision, {"preset": "bf16-mixed"})
@@ -303,7 +309,6 @@ class RefusalsTest(unittest.TestCase):
             ("usp-0001", {"model": "Mixtral-8x22B"}, "experts"),
             ("usp-0001", {"model": "Qwen3_30B_a3B"}, "experts"),
             ("usp-0001", {"precision": "MXFP8"}, "8-bit matrix products of others"),
-            ("nemo-0021", {"precision": "nvfp4"}, "4-bit matrix products"),
             ("usp-0001", {"model": "LLAMA3_70B LoRA"}, "adapters"),
             ("gist-0001", {"notes": "optimizer offload True"}, "offload"),
             ("usp-0001", {"cp": "2"}, "context parallelism"),

@@ -155,7 +155,7 @@ void FillTraining(RandomNumbers random, const Capabilities& can, JobSpec& job) {
   do {  // products in fp8 are RandomFp8Job's
     training.precision.preset = AnyWordOf(
         random, can, kPresets, [](const Preset& preset) { return AbilityOf(preset.name); });
-  } while (training.precision.preset == "fp8-mixed");
+  } while (training.precision.preset == "fp8-mixed" || training.precision.preset == "fp4-mixed");
   const bool engine = job.runtime.framework == "deepspeed";
   const bool sums = engine && training.precision.preset == "bf16-optimizer";
   if (sums && job.parallelism.zero_stage == 0) job.parallelism.zero_stage = 1;
@@ -589,8 +589,12 @@ JobSpec RandomFp8Job(std::mt19937_64& random) {
     if (dispatched) job.runtime.grouped_gemm = true;
     PrecisionSpec& precision = job.training.precision;
     precision = {};
-    precision.fp8_recipe = recipes[random() % 4];
-    precision.fp8_parameters = random() % 2 == 0;
+    if (random() % 5 == 0) {
+      precision.preset = "fp4-mixed";
+    } else {
+      precision.fp8_recipe = recipes[random() % 4];
+      precision.fp8_parameters = random() % 2 == 0;
+    }
     job.cluster.gpu = random() % 2 == 0 ? "h100-80gb-sxm" : "b200-180gb";
     job.runtime.transformer_implementation.reset();
     if (Refusals(job).empty()) return job;

@@ -192,6 +192,32 @@ TEST(ValidateFp8Test, DroppedOutputsNeedScalesOfTheirOwn) {
               "16 bits anew"}}});
 }
 
+TEST(ValidateFp8Test, Fp4HasOneRecipeAndNeedsABlackwell) {
+  JobSpec job = Job();
+  job.training.precision = {};
+  job.training.precision.preset = "fp4-mixed";
+  job.cluster.gpu = "b200-180gb";
+  EXPECT_EQ(Valid(job)->fp8->recipe, Fp8Recipe::kNvfp4);
+  ExpectRefusals(
+      job, {{"a Hopper",
+             [](JobSpec& j) { j.cluster.gpu = "h100-80gb-sxm"; },
+             {"job.training.precision.preset: fp4-mixed; needs a Blackwell GPU"}},
+            {"a recipe of fp8, and weights in it",
+             [](JobSpec& j) {
+               j.training.precision.fp8_recipe = "mxfp8";
+               j.training.precision.fp8_parameters = true;
+             },
+             {"job.training.precision.fp8_recipe: mxfp8; needs preset fp8-mixed",
+              "job.training.precision.fp8_parameters: true; needs preset fp8-mixed"}},
+            {"odd sides",
+             [](JobSpec& j) { Shape(j).ffn_size = 24; },
+             {"job.model: ffn_size of a rank 24; must be a multiple of 16 with preset fp4-mixed"}},
+            {"another framework",
+             [](JobSpec& j) { j.runtime.framework = "fsdp2"; },
+             {"job.training.precision.preset: fp4-mixed; is not modelled with fsdp2: Transformer "
+              "Engine's recipes are modelled with megatron-core"}}});
+}
+
 TEST(ValidateFp8Test, OthersFrameworksHaveTheirOwn) {
   ExpectRefusals(Job(), {{"FSDP2",
                           [](JobSpec& j) { j.runtime.framework = "fsdp2"; },

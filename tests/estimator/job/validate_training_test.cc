@@ -44,7 +44,8 @@ const std::vector<Refusal>& Precisions() {
       {"preset",
        [](JobSpec& j) { j.training.precision.preset = "bf16"; },
        {"job.training.precision.preset: bf16; must be one of fp32, fp16-mixed, bf16-mixed, "
-        "bf16-autocast, fp16-autocast, bf16-pure, fp16-pure, bf16-optimizer, fp8-mixed, fp8-lm"}},
+        "bf16-autocast, fp16-autocast, bf16-pure, fp16-pure, bf16-optimizer, fp8-mixed, fp4-mixed, "
+        "fp8-lm"}},
       {"autocast elsewhere",
        [](JobSpec& j) {
          j.runtime.framework = "fsdp2", j.training.precision.preset = "bf16-autocast";

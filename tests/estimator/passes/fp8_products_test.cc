@@ -69,6 +69,18 @@ TEST(Fp8ProductsTest, BlackwellReadsBothWays) {
       << "scales of blocks are of one way";
 }
 
+// Two elements in a byte, and a byte of scale for each 16, both ways.
+TEST(Fp8ProductsTest, FourBitsAreOfBlocksToo) {
+  JobSpec job = Job("delayed", "b200-180gb");
+  job.training.precision = {};
+  job.training.precision.preset = "fp4-mixed";
+  EXPECT_EQ(ProductOf(job, "mlp.down"),
+            (Product{"fp8.input fp4", "fp8.input.transposed fp4",
+                     "fp8.output.gradient fp4 fp8.output.gradient.transposed fp4"}));
+  EXPECT_EQ(ProductOf(job, "attention.out").saved, "attention.context bf16");
+  EXPECT_EQ(Bytes(DType::kFp4Blocks, 256), 128 + 16);
+}
+
 // The kernel keeps its output; but the delayed recipe's scales are of the first time.
 TEST(Fp8ProductsTest, AttentionsOutputIsReadAgain) {
   EXPECT_EQ(ProductOf(Job("tensorwise"), "attention.out"),

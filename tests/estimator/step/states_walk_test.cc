@@ -108,13 +108,15 @@ class Walk {
     return Shared(state, Count([&](const Parameter& p) { return IsOf(state, p); }) - of_experts) +
            Bytes(state.dtype, CeilDivide(of_experts, state.expert_shards));
   }
-  // Of each parameter the largest part of its rows.
+  // Of each parameter the largest part of its rows, over the ranks that have the same.
   int64_t OfRows(const State& state) const {
     int64_t elements = 0;
     for (const auto& [block, parameter] : all_) {
       if (!IsOf(state, *parameter) || parameter->quantized) continue;
-      const int64_t rows = parameter->shape.extents[0].size;
-      elements += CeilDivide(rows, program_.row_shards) * (parameter->Elements() / rows);
+      const auto axis = static_cast<size_t>(parameter->shard_axis);
+      const int64_t rows = parameter->shape.extents[axis].Local();
+      const int64_t ranks = std::max<int64_t>(program_.row_shards / parameter->spread_over, 1);
+      elements += CeilDivide(rows, ranks) * (parameter->Elements() / rows);
     }
     return Bytes(state.dtype, elements);
   }

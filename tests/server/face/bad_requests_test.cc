@@ -243,7 +243,8 @@ const std::vector<BadRequestCase>& Cases() {
       {"UnknownPreset",
        {{"job.training.precision", R"({"preset": "bf17"})"}},
        {"job.training.precision.preset: bf17; must be one of fp32, fp16-mixed, bf16-mixed, "
-        "bf16-autocast, fp16-autocast, bf16-pure, fp16-pure, bf16-optimizer, fp8-mixed, fp8-lm"}},
+        "bf16-autocast, fp16-autocast, bf16-pure, fp16-pure, bf16-optimizer, fp8-mixed, fp4-mixed, "
+        "fp8-lm"}},
       {"UnknownDtype",
        {{"job.training.precision", R"({"gradient_dtype": "fp64"})"}},
        {"job.training.precision.gradient_dtype: fp64; must be one of fp32, fp16, bf16, fp8"}},
