@@ -37,11 +37,23 @@ RUNTIMES = {
     "volcengine/verl": {"framework": "fsdp2"},
 }
 DEFAULT_RUNTIME = {"framework": "ddp", "trainer": "hf-trainer"}
-# Recipes of a project that run on one GPU, by a word of their path. torchtune names them so;
-# litgpt's with adapters have `devices: 1`.
-ON_ONE_GPU = {
-    "Lightning-AI/litgpt": "lora",
-    "pytorch/torchtune": "single_device",
+# Configurations that run otherwise than their project's usual, by a word of their path: what with,
+# or on one GPU. torchtune names those so; litgpt's with adapters have `devices: 1`. The others
+# are as their files' `fsdp`, `deepspeed` and `dist_config` say.
+ON_ONE_GPU = "on one GPU"
+ELSEWHERE = {
+    "Lightning-AI/litgpt": {"lora": ON_ONE_GPU},
+    "axolotl-ai-cloud/axolotl": {
+        "fsdp2": {"framework": "fsdp2", "trainer": "hf-trainer"},
+        "fsdp": {"framework": "fsdp1", "trainer": "hf-trainer"},
+        "zero3": {"framework": "deepspeed", "trainer": "hf-trainer"},
+    },
+    "hiyouga/LLaMA-Factory": {"v1/train_full/train_full_ulysses": {"framework": "fsdp2"}},
+    "modelscope/ms-swift": {
+        "examples/megatron": {"framework": "megatron-core"},
+        "sequence_parallel/": {"framework": "deepspeed", "trainer": "hf-trainer"},
+    },
+    "pytorch/torchtune": {"single_device": ON_ONE_GPU},
 }
 GPU_COUNT = 8
 # Words of paths of adapters or models that Plimsoll refuses under the project, whatever the kinds.
@@ -99,14 +111,22 @@ def kinds_of(project, path, blockers, model):
     return (*kinds, OTHERS) if kinds and refused else kinds
 
 
-def is_on_one_gpu(project, path):
-    return project in ON_ONE_GPU and ON_ONE_GPU[project] in path
+def word_of(project, path):
+    """The word of a path that says that it runs elsewhere; none where it is as usual."""
+    return next((word for word in ELSEWHERE.get(project, {}) if word in path), "")
 
 
-def place_of(project, on_one_gpu):
-    """(runtime, number of GPUs) of a project's configurations."""
+def spreads(project, word):
+    """Whether a configuration's experts are on several ranks."""
+    where = ELSEWHERE.get(project, {}).get(word)
+    return project in SPREAD_EXPERTS or where == {"framework": "megatron-core"}
+
+
+def place_of(project, word):
+    """(runtime, number of GPUs) of a project's configurations with the word."""
     runtime = RUNTIMES.get(project, DEFAULT_RUNTIME)
-    return ({**runtime, "framework": "ddp"}, 1) if on_one_gpu else (runtime, GPU_COUNT)
+    where = ELSEWHERE.get(project, {}).get(word, runtime)
+    return ({**runtime, "framework": "ddp"}, 1) if where == ON_ONE_GPU else (where, GPU_COUNT)
 
 
 LORA = {"adapter": {"method": "lora"}}
@@ -246,15 +266,13 @@ def main():
                     row["blockers"],
                     row["model"],
                 ),
-                is_on_one_gpu(row["project"], row["path"]),
+                word_of(row["project"], row["path"]),
             )
             for row in csv.DictReader(file)
         ]
     jobs = {
-        (project, kinds, alone): job_of(
-            kinds, *place_of(project, alone), project in SPREAD_EXPERTS
-        )
-        for project, kinds, alone in rows
+        (project, kinds, word): job_of(kinds, *place_of(project, word), spreads(project, word))
+        for project, kinds, word in rows
         if kinds
     }
     gone = answered(jobs, ask_with(arguments.plimsoll))

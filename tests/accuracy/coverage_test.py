@@ -60,13 +60,24 @@ class CoverageTest(unittest.TestCase):
 
     def test_recipes_on_one_gpu_are_asked_as_such(self):
         tune = "pytorch/torchtune"
-        alone = coverage.is_on_one_gpu(tune, "recipes/configs/llama3/8B_lora_single_device.yaml")
-        self.assertTrue(alone)
-        self.assertFalse(coverage.is_on_one_gpu(tune, "recipes/configs/llama3/8B_lora.yaml"))
-        self.assertFalse(coverage.is_on_one_gpu("a", "single_device"))
+        alone = coverage.word_of(tune, "recipes/configs/llama3/8B_lora_single_device.yaml")
+        self.assertEqual(alone, "single_device")
+        self.assertEqual(coverage.word_of(tune, "recipes/configs/llama3/8B_lora.yaml"), "")
+        self.assertEqual(coverage.word_of("a", "single_device"), "")
         one = {"framework": "ddp", "trainer": "torchtune"}
-        self.assertEqual(coverage.place_of(tune, True), (one, 1))
-        self.assertEqual(coverage.place_of(tune, False), (coverage.RUNTIMES[tune], 8))
+        self.assertEqual(coverage.place_of(tune, alone), (one, 1))
+        self.assertEqual(coverage.place_of(tune, ""), (coverage.RUNTIMES[tune], 8))
+
+    def test_a_word_of_a_path_says_what_runs_it(self):
+        axolotl = "axolotl-ai-cloud/axolotl"
+        places = {
+            path: coverage.place_of(axolotl, coverage.word_of(axolotl, path))[0]["framework"]
+            for path in ("a-qlora-fsdp.yml", "b-fft-fsdp2.yaml", "c-ds-zero3.yaml", "d.yml")
+        }
+        self.assertEqual(list(places.values()), ["fsdp1", "fsdp2", "deepspeed", "ddp"])
+        swift = "modelscope/ms-swift"
+        self.assertTrue(coverage.spreads(swift, coverage.word_of(swift, "examples/megatron/moe.sh")))
+        self.assertFalse(coverage.spreads(swift, ""))
 
     def test_what_is_refused_whatever_its_kinds_stays_blocked(self):
         tune = "pytorch/torchtune"
