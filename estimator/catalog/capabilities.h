@@ -73,6 +73,7 @@ enum class Ability : uint8_t {
   kDpo,
   kKto,
   kReward,
+  kGrpo,
   kFrozenParts,
   kPlainLoss,
   kChunkedLoss,

@@ -51,7 +51,8 @@ constexpr AbilitySet kOtherOptimizers = {Ability::kRmsprop,
 constexpr AbilitySet kOfBitsandbytes = {Ability::kAdamW8bit, Ability::kLion8bit, Ability::kAdEMAMix,
                                         Ability::kAdEMAMix8bit};
 constexpr AbilitySet kQuantized = {Ability::kQlora, Ability::kNf4, Ability::kFp4, Ability::kInt8};
-constexpr AbilitySet kPreferences = {Ability::kDpo, Ability::kKto, Ability::kReward};
+constexpr AbilitySet kPreferences = {Ability::kDpo, Ability::kKto, Ability::kReward,
+                                     Ability::kGrpo};
 constexpr AbilitySet kContexts = {Ability::kUlysses, Ability::kRing, Ability::kAllGather};
 constexpr AbilitySet kPartsAgain = {Ability::kRecomputeSelective, Ability::kCoreAttentionAgain,
                                     Ability::kMlpAgain};
@@ -317,9 +318,9 @@ constexpr CapabilityRow kRows[] = {
 
     // Preference tuning.
     Of(kOfModules, kPreferences,
-       "trl trainer/dpo_trainer.py, kto_trainer.py, reward_trainer.py; models/utils.py, "
-       "prepare_deepspeed, prepare_fsdp"),
-    NotModelled(kFsdp1, {Ability::kDpo, Ability::kKto},
+       "trl trainer/dpo_trainer.py, kto_trainer.py, reward_trainer.py, grpo_trainer.py; "
+       "models/utils.py, prepare_deepspeed, prepare_fsdp"),
+    NotModelled(kFsdp1, {Ability::kDpo, Ability::kKto, Ability::kGrpo},
                 "ddp, fsdp2 and deepspeed are, as TRL's trainers run on them",
                 "trl models/utils.py, prepare_fsdp"),
     NotModelled(kMegatron, kPreferences, "NeMo's over Megatron is its own",
@@ -700,6 +701,7 @@ const std::array<AbilityName, kAbilityCount> kAbilityNames = {{
     {Ability::kDpo, "training.preference.method", "dpo"},
     {Ability::kKto, "training.preference.method", "kto"},
     {Ability::kReward, "training.preference.method", "reward"},
+    {Ability::kGrpo, "training.preference.method", "grpo"},
     {Ability::kFrozenParts, "training.trained", "set"},
     {Ability::kPlainLoss, "training.loss.implementation", "plain"},
     {Ability::kChunkedLoss, "training.loss.implementation", "chunked"},

@@ -6,9 +6,14 @@ namespace plimsoll {
 
 const PreferenceRow& RowOf(PreferenceMethod method) {
   static constexpr PreferenceRow kRows[] = {
-      {PreferenceMethod::kDpo, 2, true, false},
-      {PreferenceMethod::kKto, 1, true, false},
-      {PreferenceMethod::kReward, 2, false, true},
+      {.method = PreferenceMethod::kDpo},
+      {.method = PreferenceMethod::kKto, .sequences = 1, .runs_twice = true},
+      {.method = PreferenceMethod::kReward, .compares = false, .unasked = false, .scores = true},
+      {.method = PreferenceMethod::kGrpo,
+       .sequences = 1,
+       .unasked = false,
+       .runs_twice = true,
+       .samples = true},
   };
   return kRows[static_cast<size_t>(method)];
 }

@@ -6,16 +6,19 @@
 
 namespace plimsoll {
 
-enum class PreferenceMethod : uint8_t { kDpo, kKto, kReward };
+enum class PreferenceMethod : uint8_t { kDpo, kKto, kReward, kGrpo };
 
-// Sources: trl trainer/dpo_trainer.py, kto_trainer.py, reward_trainer.py, _compute_loss and the
-// data collators.
+// Sources: trl trainer/dpo_trainer.py, kto_trainer.py, reward_trainer.py, grpo_trainer.py,
+// _compute_loss and the data collators.
 struct PreferenceRow {
   PreferenceMethod method = PreferenceMethod::kDpo;
   // Sequences of a sample: a chosen and a rejected answer in one forward, or one answer.
   int8_t sequences = 2;
-  bool compares = true;  // with a reference
-  bool scores = false;   // answers, by a head that classifies sequences
+  bool compares = true;     // with a reference
+  bool unasked = true;      // where nobody says with which
+  bool scores = false;      // answers, by a head that classifies sequences
+  bool runs_twice = false;  // the policy forward, once without gradients
+  bool samples = false;     // the answers, from the policy; dropout stays as the model has it
 };
 
 const PreferenceRow& RowOf(PreferenceMethod method);

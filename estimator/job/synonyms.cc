@@ -385,6 +385,7 @@ constexpr char kOffloadRule[] = "not modelled yet: what is moved to the host's m
 constexpr char kAdapterRule[] = "not modelled yet: adapters other than LoRA and DoRA";
 constexpr char kPreferenceRule[] =
     "not modelled yet: preference tuning but by DPO, KTO and reward models";
+constexpr char kSampledRule[] = "not modelled yet: of training on answers that are sampled GRPO is";
 constexpr char kQuantizedRule[] = "not modelled yet: frozen weights but as bitsandbytes keeps them";
 constexpr char kFactoredRule[] = "not modelled yet: this optimizer's states";
 
@@ -462,9 +463,9 @@ constexpr RefusedWord kRefusedWords[] = {
     {kPreference, "cpo", kNotModelled, kPreferenceRule},
     {kPreference, "simpo", kNotModelled, kPreferenceRule},
     {kPreference, "bco", kNotModelled, kPreferenceRule},
-    {kPreference, "grpo", kNotModelled, "not modelled yet: training on answers that are generated"},
-    {kPreference, "gdpo", kNotModelled, "not modelled yet: training on answers that are generated"},
-    {kPreference, "ppo", kNotModelled, "not modelled yet: training on answers that are generated"},
+    {kPreference, "gdpo", kNotModelled, kSampledRule},
+    {kPreference, "ppo", kNotModelled, kSampledRule},
+    {kPreference, "rloo", kNotModelled, kSampledRule},
     {kReference, "none", kNotModelled, "not modelled yet: TRL's DPOTrainer always has a reference"},
     {"", "pref-loss", kNotModelled, "not modelled yet: LLaMA-Factory's trainer is its own"},
     {"", "rlhf-type", kNotModelled, "not modelled yet: ms-swift's trainers are their own"},

@@ -93,7 +93,7 @@ void CheckModelled(const JobSpec& spec, const Catalog& catalog, Check& check, Jo
   CheckParallelism(spec, check, job);
   ReadExpertParallel(spec, check, job);
   CheckTraining(spec.training, check, job);
-  if (job.preference.has_value()) DropNothing(job, own);
+  if (job.preference.has_value() && !RowOf(*job.preference).samples) DropNothing(job, own);
   const bool joins = job.adapter.has_value() && job.profile->joint_adapters;
   if (job.model != nullptr && joins) JoinQkv(job, own);
   CheckKnobs(spec, check, job);

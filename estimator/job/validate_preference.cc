@@ -19,6 +19,12 @@ void ReadReference(const PreferenceSpec& spec, Check& check, Job& job) {
                {"training.preference.method"});
     return;
   }
+  const bool samples = job.preference.has_value() && RowOf(*job.preference).samples;
+  if (samples && spec.reference == "precomputed") {
+    check.Fail(field, *spec.reference, "needs answers that are there before training",
+               ViolationCode::kConflict, {"training.preference.method"});
+  }
+  if (!spec.reference.has_value() && samples) return;  // TRL's beta is 0
   const bool adapter = job.adapter.has_value();
   const Reference usual = adapter ? Reference::kAdaptersOff : Reference::kModel;
   job.reference = usual;
@@ -37,13 +43,20 @@ void ReadReference(const PreferenceSpec& spec, Check& check, Job& job) {
 void CheckShardedReference(const Beside& pairs, Check& check, const Job& job) {
   const bool units = job.profile->sharding == Sharding::kUnits;
   const bool third = job.profile->sharding == Sharding::kEngine && job.zero_stage == 3;
-  if (third && job.preference == PreferenceMethod::kKto) {
+  if (third && RowOf(*job.preference).runs_twice) {
     check.Fail("parallelism.zero_stage", job.zero_stage,
-               "is not modelled with kto, whose policy runs forward twice",
+               absl::StrCat("is not modelled with ", NameOf(*job.preference, kPreferenceMethods),
+                            ", whose policy runs forward twice"),
                ViolationCode::kNotModelled, {"training.preference.method"});
   }
   const bool compares = job.reference.has_value() && job.reference != Reference::kPrecomputed;
   pairs.Refuse(compares && job.offload_parameters, "runtime.offload_parameters", "true");
+  if (units && RowOf(*job.preference).samples && job.reference == Reference::kModel) {
+    check.Fail("training.preference.reference", NameOf(*job.reference, kReferences),
+               absl::StrCat("is not modelled with ", job.profile->name,
+                            " and grpo, where it runs before the policy"),
+               ViolationCode::kNotModelled, {"runtime.framework", "training.preference.method"});
+  }
   if (units && job.reference == Reference::kAdaptersOff) {
     check.Fail(
         "training.preference.reference", NameOf(*job.reference, kReferences),
@@ -72,6 +85,14 @@ void WarnOfSingleAnswers(Job& job) {
                           "TRL's KTOTrainer refuses one answer a GPU with its usual loss"});
 }
 
+// Source: trl trainer/grpo_trainer.py, _generate_single_turn.
+void WarnOfSamples(Job& job) {
+  if (!RowOf(*job.preference).samples) return;
+  job.warnings.push_back({"samples", "job.training.preference.method",
+                          "answers come from a server of their own, as vLLM's: its memory and its "
+                          "time are not counted"});
+}
+
 }  // namespace
 
 void ReadPreference(const PreferenceSpec& spec, Check& check, Job& job) {
@@ -90,6 +111,7 @@ void ReadPreference(const PreferenceSpec& spec, Check& check, Job& job) {
 
 void CheckPreference(const JobSpec& spec, Check& check, Job& job) {
   WarnOfSingleAnswers(job);
+  WarnOfSamples(job);
   const Beside pairs("preference tuning", "training.preference.method", check);
   pairs.RefusePartsAgain(spec.training.recompute, job);
   pairs.Refuse(job.compile, "runtime.compile", "true");

@@ -115,6 +115,7 @@ inline constexpr Word<PreferenceMethod> kPreferenceMethods[] = {
     {"dpo", PreferenceMethod::kDpo},
     {"kto", PreferenceMethod::kKto},
     {"reward", PreferenceMethod::kReward},
+    {"grpo", PreferenceMethod::kGrpo},
 };
 inline constexpr Word<Reference> kReferences[] = {
     {"model", Reference::kModel},

@@ -28,6 +28,7 @@ RUNTIMES = {
     "allenai/OLMo-core": {"framework": "fsdp2"},
     "allenai/open-instruct": {"framework": "deepspeed"},
     "deepspeedai/DeepSpeedExamples": {"framework": "deepspeed"},
+    "huggingface/open-r1": {"framework": "deepspeed", "trainer": "trl"},
     "huggingface/alignment-handbook": {"framework": "ddp", "trainer": "trl"},
     "huggingface/nanotron": {"framework": "nanotron"},
     "huggingface/trl": {"framework": "ddp", "trainer": "trl"},
@@ -107,6 +108,8 @@ def kind_of(kind, path, model):
 def kinds_of(project, path, blockers, model):
     """What blocks a configuration; where a file has several, its name is behind its path."""
     kinds = tuple(kind_of(kind, path, model) for kind in blockers.split(";") if kind)
+    if any(word in path for word in OF_TRL.get(project, ())):
+        kinds = tuple(SAMPLED if kind == RL else kind for kind in kinds)
     refused = any(word in path for word in REFUSED_WORDS.get(project, ()))
     return (*kinds, OTHERS) if kinds and refused else kinds
 
@@ -141,6 +144,7 @@ PROBES = {
         for recipe in ("tensorwise", "blockwise", "mxfp8")
     },
     "fp4": {"precision": {"preset": "fp4-mixed"}},
+    "GRPO by TRL": {"preference": {"method": "grpo"}},
     "steps in backward": {
         "optimizer": {"name": "adamw-8bit", "paged": True, "in_backward": True},
         "precision": {"preset": "bf16-pure"},
@@ -151,6 +155,11 @@ SPLITS = {
     "context/sequence parallel": {"context_parallel_size": 2},
     "MoE experts + EP": {"expert_parallel_size": 2},
 }
+# Of "RL (actor/ref/critic + rollout)" what TRL's own trainer of GRPO runs, by a word of the path,
+# where answers come from a server of their own: open-r1's recipes and TRL's scripts.
+SAMPLED = "GRPO by TRL"
+RL = "RL (actor/ref/critic + rollout)"
+OF_TRL = {"huggingface/open-r1": ("/grpo/",), "huggingface/trl": ("scripts/grpo", "scripts/gspo")}
 KNOBS = {
     "CPU offload": {"offload_parameters": True},
 }

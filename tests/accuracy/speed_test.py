@@ -56,7 +56,7 @@ class AllRowsTest(unittest.TestCase):
                 "papers": 34,
                 "papers, micro-batch not stated": 13,
                 "nemo": 22,
-                "megatron_bridge": 74,
+                "megatron_bridge": 69,
                 "moe_folding": 13,
                 "card": 16,
             },

@@ -240,10 +240,10 @@ void FillPreference(RandomNumbers random, const Capabilities& can, JobSpec& job)
   const bool units = job.runtime.framework == "fsdp2";
   const char* const references[] = {"model", "precomputed", "adapters-off"};
   const bool alone = adapter && !units;
-  if (row.compares) preference.reference = references[Below(random, alone ? 3 : 2)];
+  if (row.compares && !row.samples) preference.reference = references[Below(random, alone ? 3 : 2)];
+  if (row.samples && !units && Once(random, 2)) preference.reference = "model";
   const bool engine = job.runtime.framework == "deepspeed";
-  const bool twice = row.method == PreferenceMethod::kKto;
-  if (engine) job.parallelism.zero_stage = One(random, {0, 1, 2, twice ? 0 : 3});
+  if (engine) job.parallelism.zero_stage = One(random, {0, 1, 2, row.runs_twice ? 0 : 3});
   if (engine || (units && !adapter)) job.training.precision.preset = "bf16-mixed";
   if (!adapter && !engine && !units) {
     job.training.precision.preset = AnyWord(random, kAdapterPresets);

@@ -26,31 +26,45 @@ GROUPS = (
     ("z2", "zero2", "trl", 9, ("bf16-mixed",)),
     ("z3", "zero3", "trl", 9, ("bf16-mixed",)),
     ("h", "fsdp2", "hf-trainer", 12, ("bf16-mixed",)),
+    ("gn", "none", "trl", 9, WHOLE),
+    ("gd", "ddp", "trl", 3, WHOLE),
+    ("gf", "fsdp2", "trl", 6, ("bf16-mixed",)),
+    ("gz", "zero2", "trl", 6, ("bf16-mixed",)),
 )
 METHODS = ("", "", "dpo", "dpo", "kto", "reward")
 
 
-def _tuning(dealer, wrapper, trainer):
+def _tuning(dealer, group):
     """Adapter and preference."""
+    name, wrapper, trainer, *_ = group
     if trainer != "trl":
         return {}
-    method = dealer.choice(METHODS)
+    samples = name.startswith("g")
+    method = "grpo" if samples else dealer.choice(METHODS)
     adapts = wrapper in ("none", "ddp") and dealer.choice((True, False))
     reference = dealer.choice(("model", "model", "precomputed"))
     if adapts:
         reference = "adapters-off"
     adapter = deal.lora(dealer, deal.TARGETS)
-    compares = method in ("dpo", "kto")
+    compares = method in ("dpo", "kto") or samples and dealer.choice((True, False))
+    if samples and reference == "precomputed":  # answers are not there before
+        reference = "model"
     return {"preference": f"{method} reference={reference}" if compares else method,
             "adapter": adapter if adapts else ""}
+
+
+def _batches(group):
+    """Sequences of a micro-batch: GRPO's two answers to a prompt are on one rank."""
+    return (2, 4) if group[0].startswith("g") else (1, 2, 4)
 
 
 def _row(dealer, name, group):
     _, wrapper, trainer, _, precisions = group
     config, layers = dealer.choice(MODELS)
     longest = min(deal.LONGEST.get(config, 2048), 2048)
-    sequence = dealer.choice([length for length in (512, 1024, 2048) if length <= longest])
-    tuning = _tuning(dealer, wrapper, trainer)
+    lengths = (512, 1024) if group[0].startswith("g") else (512, 1024, 2048)
+    sequence = dealer.choice([length for length in lengths if length <= longest])
+    tuning = _tuning(dealer, group)
     precision = dealer.choice(precisions)
     return {
         "id": f"phantom-ft-{name}", "unit": "B", "torch": "2.15", "transformers": "5.23.0",
@@ -59,7 +73,7 @@ def _row(dealer, name, group):
         "world": 1 if wrapper == "none" else dealer.choice((2, 4, 8, 16, 64)), "tp": 1,
         "precision": precision, "reduce": "bf16" if precision == "bf16-mixed" else "",
         "reshard": True, "bucket_view": False,
-        "micro_batch": dealer.choice([count for count in (1, 2, 4) if count * sequence <= 2048]),
+        "micro_batch": dealer.choice([count for count in _batches(group) if count * sequence <= 2048]),
         "sequence": sequence, "accumulate": dealer.choice((1, 1, 1, 2)), "kernel": "auto",
         "checkpointing": dealer.choice((True, False)), "optimizer": "adamw",
         "implementation": "fused", "clip": dealer.choice((True, True, False)), "trainer": trainer,

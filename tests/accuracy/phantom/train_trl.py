@@ -2,7 +2,9 @@
 """A training job of TRL's trainers, as a row describes it: train_trl.py CONFIG.json ROW.json.
 
 Nothing here knows of Plimsoll: `plimsoll measure` runs it unchanged. `preference` of the row says
-which trainer: none SFT's, else `dpo`, `kto` or `reward`, and its reference.
+which trainer: none SFT's, else `dpo`, `kto`, `reward` or `grpo`, and its reference. What GRPO
+samples comes from a server, as vLLM's does: the answers of one, and their log-probabilities, are
+made here, as long as the row says.
 """
 
 import sys
@@ -22,7 +24,9 @@ ROWS = 512
 CLASSES = {
     "": (trl.SFTTrainer, trl.SFTConfig), "dpo": (trl.DPOTrainer, trl.DPOConfig),
     "kto": (trl.KTOTrainer, trl.KTOConfig), "reward": (trl.RewardTrainer, trl.RewardConfig),
+    "grpo": (trl.GRPOTrainer, trl.GRPOConfig),
 }
+ANSWERS = 2  # to each prompt
 
 
 def words_of(text):
@@ -52,6 +56,8 @@ def data_of(row, method):
         examples = {"prompt": ["a "], "completion": [answer(length - 1)], "label": [True]}
     elif method == "reward":
         examples = {"chosen": [answer(length)], "rejected": [answer(length)]}
+    elif method == "grpo":
+        examples = {"prompt": ["a "]}
     else:
         text = [answer(length - 1)]
         examples = {"prompt": ["a "], "chosen": text, "rejected": text}
@@ -59,7 +65,12 @@ def data_of(row, method):
 
 
 def arguments_of(row, method, values, folder):
-    options = {**train_hf.arguments_of(row, folder), "max_length": int(row["sequence"])}
+    length = int(row["sequence"])
+    if method == "grpo":  # a reference where it is compared with one
+        beta = 0.04 if values.get("reference") else 0.0
+        return CLASSES[method][1](**train_hf.arguments_of(row, folder), beta=beta,
+                                  num_generations=ANSWERS, max_completion_length=length - 1)
+    options = {**train_hf.arguments_of(row, folder), "max_length": length}
     if values.get("reference") == "precomputed":
         options["precompute_ref_log_probs"] = True
     return CLASSES[method][1](**options)
@@ -106,6 +117,27 @@ def adapter_of(row):
         task_type="SEQ_CLS" if row["preference"].startswith("reward") else "CAUSAL_LM")
 
 
+class Server:
+    """In the place of vLLM's: a word for each token."""
+
+    def __init__(self, length):
+        self.length = length
+
+    def sync_weights(self):
+        pass
+
+    def generate(self, prompts, **_):
+        count = len(prompts)
+        return None, [[0] * self.length] * count, [[[0.0]] * self.length] * count, None
+
+
+def served(trainer, row):
+    """A trainer of GRPO asks a server, and reads the old log-probabilities of its answers."""
+    trainer.vllm_generation = Server(int(row["sequence"]) - 1)
+    trainer.use_vllm = True
+    trainer._last_loaded_step = -1
+
+
 def main():
     config, row = train_hf.load(sys.argv[1]), train_hf.load(sys.argv[2])
     choose_kernels(row, config)
@@ -117,10 +149,18 @@ def main():
         adapter = adapter_of(row)
         if adapter is not None:
             options["peft_config"] = adapter
-        elif values.get("reference") == "model":
+        elif values.get("reference") == "model" and method != "grpo":
             options["ref_model"] = model_of(config, row, method)
-        CLASSES[method][0](model, args=arguments, train_dataset=data_of(row, method),
-                           processing_class=tokenizer(), **options).train()
+        if method == "grpo":
+            options["reward_funcs"] = lambda completions, **_: [0.0] * len(completions)
+            if values.get("reference") == "model":  # which it reads itself
+                model.save_pretrained(f"{folder}/policy")
+                model.config._name_or_path = f"{folder}/policy"
+        trainer = CLASSES[method][0](model, args=arguments, train_dataset=data_of(row, method),
+                                     processing_class=tokenizer(), **options)
+        if method == "grpo":
+            served(trainer, row)
+        trainer.train()
 
 
 if __name__ == "__main__":

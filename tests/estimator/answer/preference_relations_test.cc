@@ -10,11 +10,12 @@ namespace {
 
 constexpr int kJobs = 200;
 
-// A job by pairs, of one GPU or of several.
+// A job by answers that are there, of one GPU or of several.
 JobSpec PreferenceJob(std::mt19937_64& random) {
   while (true) {
     JobSpec job = RandomJob(random);
-    const bool compares = job.training.preference.reference.has_value();
+    const bool compares =
+        job.training.preference.reference.has_value() && job.training.preference.method != "grpo";
     if (compares && Refusals(job).empty()) return job;
   }
 }
@@ -40,6 +41,27 @@ TEST(PreferenceRelationsTest, LayersKeepWhatTwiceTheBatchDoes) {
     plain.runtime.trainer = "trl";
     if (!Refusals(plain).empty()) continue;
     EXPECT_EQ(KeptByLayer(ProgramOf(job)), KeptByLayer(ProgramOf(plain))) << i;
+  }
+}
+
+// Answers that are sampled and compared with nothing are trained on as any text is.
+TEST(PreferenceRelationsTest, SampledAnswersNeedWhatTextDoes) {
+  std::mt19937_64 random(20261128);
+  int seen = 0;
+  while (seen < kJobs / 10) {
+    JobSpec job = RandomJob(random);
+    if (job.training.preference.method != "grpo") continue;
+    job.training.preference.reference.reset();
+    JobSpec plain = job;
+    plain.training.preference = {};
+    plain.runtime.trainer = "trl";
+    if (!Refusals(job).empty() || !Refusals(plain).empty()) continue;
+    EXPECT_EQ(Allocated(job), Allocated(plain)) << seen;
+    ++seen;
+    job.training.preference.reference = "model";
+    if (Refusals(job).empty()) {
+      EXPECT_GT(Allocated(job), Allocated(plain)) << seen;
+    }
   }
 }
 

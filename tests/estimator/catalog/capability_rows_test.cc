@@ -307,6 +307,7 @@ constexpr Ask kAsks[] = {
     {Ability::kDora, [](JobSpec& j) { j.training.adapter.method = "dora"; }},
     {Ability::kDpo, [](JobSpec& j) { j.training.preference.method = "dpo"; }},
     {Ability::kReward, [](JobSpec& j) { j.training.preference.method = "reward"; }},
+    {Ability::kGrpo, [](JobSpec& j) { j.training.preference.method = "grpo"; }},
     {Ability::kFrozenParts, [](JobSpec& j) { j.training.trained.modules = {"mlp"}; }},
     {Ability::kOptimizerInBackward, [](JobSpec& j) { j.training.optimizer.in_backward = true; }},
     {Ability::kGradientAsBucketView, [](JobSpec& j) { j.runtime.gradient_as_bucket_view = true; }},

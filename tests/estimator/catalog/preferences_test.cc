@@ -13,6 +13,7 @@ TEST(PreferencesTest, RowsAreInTheirOrderAndWhatScoresComparesWithNothing) {
     EXPECT_EQ(row.method, word.value) << word.name;
     EXPECT_TRUE(row.sequences == 1 || row.sequences == 2) << word.name;
     EXPECT_FALSE(row.compares && row.scores) << word.name;
+    EXPECT_TRUE(row.compares || !row.unasked) << word.name;
   }
 }
 

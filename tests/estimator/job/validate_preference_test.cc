@@ -35,9 +35,9 @@ TEST(ValidatePreferenceTest, RefusesWhatIsNoPreference) {
            {"job.training.preference.method: orpo; not modelled yet: preference tuning but by DPO, "
             "KTO and reward models"}},
           {"answers that are generated",
-           [](JobSpec& j) { j.training.preference.method = "grpo"; },
-           {"job.training.preference.method: grpo; not modelled yet: training on answers that are "
-            "generated"}},
+           [](JobSpec& j) { j.training.preference.method = "rloo"; },
+           {"job.training.preference.method: rloo; not modelled yet: of training on answers that "
+            "are sampled GRPO is"}},
           {"no reference",
            [](JobSpec& j) { j.training.preference.reference = "none"; },
            {"job.training.preference.reference: none; not modelled yet: TRL's DPOTrainer always "
@@ -56,6 +56,47 @@ TEST(ValidatePreferenceTest, RefusesWhatIsNoPreference) {
            },
            {"job.training.preference.reference: model; is compared with nothing"}},
       });
+}
+
+// Answers that the policy gives are compared with nothing where nobody asks, and cannot be compared
+// before they are there. Dropout stays, and a server's part is said not to be counted.
+TEST(ValidatePreferenceTest, GrpoSamplesItsAnswers) {
+  JobSpec job = Job();
+  job.training.preference = {};
+  job.training.preference.method = "grpo";
+  Shape(job).hidden_dropout = 0.1;
+  const ValidJob valid = Valid(job);
+  EXPECT_FALSE(valid->reference.has_value());
+  EXPECT_EQ(valid->SequencesAtOnce(), valid->micro_batch_size);
+  EXPECT_GT(valid->model->hidden_dropout, 0);
+  const auto says = [&](absl::string_view id) {
+    return std::any_of(valid->warnings.begin(), valid->warnings.end(),
+                       [id](const auto& warning) { return warning.code == id; });
+  };
+  EXPECT_TRUE(says("samples"));
+  EXPECT_FALSE(says("dropout-off"));
+  job.training.preference.reference = "model";
+  EXPECT_EQ(Valid(job)->reference, Reference::kModel);
+  ExpectRefusals(job, {{"what was computed before",
+                        [](JobSpec& j) { j.training.preference.reference = "precomputed"; },
+                        {"job.training.preference.reference: precomputed; needs answers that are "
+                         "there before training"}},
+                       {"sharded by FSDP2",
+                        [](JobSpec& j) {
+                          j.runtime.framework = "fsdp2";
+                          j.training.precision.preset = "bf16-mixed";
+                          Shape(j).hidden_dropout = 0;
+                        },
+                        {"job.training.preference.reference: model; is not modelled with fsdp2 "
+                         "and grpo, where it runs before the policy"}},
+                       {"ZeRO 3",
+                        [](JobSpec& j) {
+                          j.runtime.framework = "deepspeed";
+                          j.parallelism.zero_stage = 3;
+                          j.training.precision.preset = "bf16-mixed";
+                        },
+                        {"job.parallelism.zero_stage: 3; is not modelled with grpo, whose policy "
+                         "runs forward twice"}}});
 }
 
 // What TRL's trainers read but tokens that follow, and what its head does not split.

@@ -67,11 +67,12 @@ JobSpec AnyPlain(std::mt19937_64& random) {
     JobSpec job = RandomJob(random);
     job.cluster.gpu = "a100-80gb-sxm";
     job.cluster.gpu_memory_bytes.reset();
-    const bool own = job.training.adapter.method.has_value() ||
-                     job.training.preference.method.has_value() ||
-                     job.training.loss.implementation == "chunked" ||
-                     job.training.loss.implementation == "tiled-log-probs" ||
-                     job.runtime.trainer == "trl" || Shape(job).linear_value_head_count.has_value();
+    const bool own =
+        job.training.adapter.method.has_value() || job.training.preference.method.has_value() ||
+        !job.training.trained.modules.empty() || job.training.trained.layer_count.has_value() ||
+        job.training.loss.implementation == "chunked" ||
+        job.training.loss.implementation == "tiled-log-probs" || job.runtime.trainer == "trl" ||
+        Shape(job).linear_value_head_count.has_value();
     if (!own && Refusals(job).empty()) return job;
   }
 }
