@@ -165,6 +165,7 @@ KNOBS = {
 }
 OF_DEEPSPEED = {"CPU offload": {"offload_optimizer": True}}
 # Kinds that are the model's own.
+HEAD = "reward/classifier/embedding head"
 SHAPES = {
     "MLA": {"kv_head_count": 16, "head_size": 96, "qk_norm": "per-rank", "query_rank": 384,
             "key_value_rank": 128, "rotary_head_size": 32},
@@ -173,7 +174,7 @@ SHAPES = {
         "linear_key_head_count": 8, "linear_value_head_count": 16, "attention_gate": True,
         "qk_norm": "per-head",
     },
-    "reward/classifier/embedding head": {"head": "sequence-classification", "label_count": 1},
+    HEAD: {"head": "sequence-classification", "label_count": 1},
 }  # fmt: skip
 # Kinds that are a class of transformers.
 CONFIGS = {
@@ -209,6 +210,8 @@ def job_of(kinds, runtime, gpu_count=GPU_COUNT, spreads=True):
         job["runtime"]["grouped_gemm"] = True  # as these projects' configurations do
     if "DPO/KTO/ORPO" in kinds and runtime.get("trainer") == "hf-trainer":
         job["runtime"]["trainer"] = "trl"  # whose trainers these projects' are made of
+    if HEAD in kinds and runtime.get("trainer") == "trl":  # its trainer of reward models
+        job["training"]["preference"] = {"method": "reward"}
     for kind in kinds:
         job["training"] |= PROBES.get(kind, {})
         if spreads or kind not in SHAPES:
