@@ -18,7 +18,9 @@ struct PreferenceRow {
   bool unasked = true;      // where nobody says with which
   bool scores = false;      // answers, by a head that classifies sequences
   bool runs_twice = false;  // the policy forward, once without gradients
-  bool samples = false;     // the answers, from the policy; dropout stays as the model has it
+  // Answers come from the policy: a reference runs before it, with them, and dropout stays as the
+  // model has it.
+  bool samples = false;
 };
 
 const PreferenceRow& RowOf(PreferenceMethod method);

@@ -51,11 +51,11 @@ void CheckShardedReference(const Beside& pairs, Check& check, const Job& job) {
   }
   const bool compares = job.reference.has_value() && job.reference != Reference::kPrecomputed;
   pairs.Refuse(compares && job.offload_parameters, "runtime.offload_parameters", "true");
-  if (units && RowOf(*job.preference).samples && job.reference == Reference::kModel) {
-    check.Fail("training.preference.reference", NameOf(*job.reference, kReferences),
-               absl::StrCat("is not modelled with ", job.profile->name,
-                            " and grpo, where it runs before the policy"),
-               ViolationCode::kNotModelled, {"runtime.framework", "training.preference.method"});
+  const bool first = units && RowOf(*job.preference).samples && job.reference == Reference::kModel;
+  if (first && job.micro_batch_count > 1) {
+    check.Fail("training.global_batch_size", absl::StrCat(job.micro_batch_count, " micro-batches"),
+               "is not modelled with grpo's reference, which runs once for all of them",
+               ViolationCode::kNotModelled, {"training.preference.reference", "runtime.framework"});
   }
   if (units && job.reference == Reference::kAdaptersOff) {
     check.Fail(

@@ -52,6 +52,7 @@ Program ApplyPreference(const ValidJob& job, Program program) {
   if (!job->reference.has_value()) return program;
   if (*job->reference == Reference::kPrecomputed) return program;
   program.reference = Lower(job, program.blocks.get_allocator().resource()).blocks;
+  program.reference_first = RowOf(*job->preference).samples;
   for (Block& block : program.reference) RunForwardAlone(*job, block);
   if (*job->reference == Reference::kAdaptersOff) return program;
   program.states.push_back({.name = "weights.reference",

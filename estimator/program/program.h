@@ -613,9 +613,10 @@ struct Program {
       : blocks(memory), reference(memory), states(memory), stages(memory) {}
 
   std::pmr::vector<Block> blocks;
-  // Of another network, which runs forward alone, behind the head's forward and without
-  // gradients. Its weights are a state.
+  // Of another network, which runs forward alone, behind the head's forward or before the
+  // embedding's, and without gradients. Its weights are a state.
   std::pmr::vector<Block> reference;
+  bool reference_first = false;
   std::pmr::vector<State> states;
   std::vector<State> host_states;  // in the host's memory, not the GPU's
   int64_t uneven_bytes = 0;        // what some rank has beyond the one that is planned

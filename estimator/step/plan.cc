@@ -161,6 +161,7 @@ void Planner::Forward() {
   slots_ = &plan_.forward;
   Begin(Phase::kForward);
   const auto run = [this](const StageBlock& at) { ForwardBlock(at); };
+  if (program_.reference_first) ForwardReference();
   if (chunk_.embedding) EachOf(BlockKind::kEmbedding, false, run);
   const bool receives = !chunk_.embedding && (chunk_.layer_count > 0 || chunk_.head);
   if (receives) Once([&] { Add(SlotKind::kReceive); });
@@ -168,7 +169,7 @@ void Planner::Forward() {
   if (chunk_.head) {
     Begin(Phase::kLoss);
     EachOf(BlockKind::kHead, false, run);
-    ForwardReference();
+    if (!program_.reference_first) ForwardReference();
   }
   Once([&] { Add(SlotKind::kSend); });
 }

@@ -546,6 +546,10 @@ void PlanSum::Do(const Slot& slot) {
       GrowSent(slot, block);
       Send(slot.at, block);
       break;
+    case SlotKind::kEnd:
+      Pass(slot, 1);
+      if (parts_.program.reference_first) now_.carries = now_.shares = false;
+      break;
     case SlotKind::kSend:
       ForgetName();
       Pass(slot, 1);

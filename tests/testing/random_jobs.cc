@@ -241,7 +241,8 @@ void FillPreference(RandomNumbers random, const Capabilities& can, JobSpec& job)
   const char* const references[] = {"model", "precomputed", "adapters-off"};
   const bool alone = adapter && !units;
   if (row.compares && !row.samples) preference.reference = references[Below(random, alone ? 3 : 2)];
-  if (row.samples && !units && Once(random, 2)) preference.reference = "model";
+  if (row.samples && Once(random, 2)) preference.reference = "model";
+  if (row.samples && units) job.training.global_batch_size.reset();  // one micro-batch
   const bool engine = job.runtime.framework == "deepspeed";
   if (engine) job.parallelism.zero_stage = One(random, {0, 1, 2, row.runs_twice ? 0 : 3});
   if (engine || (units && !adapter)) job.training.precision.preset = "bf16-mixed";

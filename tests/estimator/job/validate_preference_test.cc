@@ -81,14 +81,16 @@ TEST(ValidatePreferenceTest, GrpoSamplesItsAnswers) {
                         [](JobSpec& j) { j.training.preference.reference = "precomputed"; },
                         {"job.training.preference.reference: precomputed; needs answers that are "
                          "there before training"}},
-                       {"sharded by FSDP2",
+                       {"several micro-batches, and a reference that FSDP2 shards",
                         [](JobSpec& j) {
                           j.runtime.framework = "fsdp2";
                           j.training.precision.preset = "bf16-mixed";
                           Shape(j).hidden_dropout = 0;
+                          j.training.micro_batch_size = 1;
+                          j.training.global_batch_size = 2 * Valid(j)->data_parallel_size;
                         },
-                        {"job.training.preference.reference: model; is not modelled with fsdp2 "
-                         "and grpo, where it runs before the policy"}},
+                        {"job.training.global_batch_size: 2 micro-batches; is not modelled with "
+                         "grpo's reference, which runs once for all of them"}},
                        {"ZeRO 3",
                         [](JobSpec& j) {
                           j.runtime.framework = "deepspeed";

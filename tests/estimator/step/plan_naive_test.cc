@@ -45,13 +45,15 @@ class Naive {
 
   Words Forward() {
     Begin(Phase::kForward);
+    const bool refers = !program_.reference.empty();
+    if (refers && program_.reference_first) Reference();
     if (chunk_.embedding) Run(At(BlockKind::kEmbedding));
     if (!chunk_.embedding && (Layers() > 0 || chunk_.head)) Add({.kind = SlotKind::kReceive});
     for (int64_t i = 0; i < Layers(); ++i) Run(Layer(i));
     if (chunk_.head) {
       Begin(Phase::kLoss);
       Run(At(BlockKind::kHead));
-      if (!program_.reference.empty()) Reference();
+      if (refers && !program_.reference_first) Reference();
     }
     Add({.kind = SlotKind::kSend});
     return words_;
