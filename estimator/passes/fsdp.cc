@@ -769,8 +769,9 @@ void ApplyFlatUnits(const Job& job, const Groups& groups, Program& program) {
 }
 
 // TRL makes one group of a reference, which is whole while it runs: gathered, and what it was
-// gathered into, beside the policy's head, which waits for its backward, if it ran before. It is
-// whole on the GPU when it is cut, too. Source: trl models/utils.py, prepare_fsdp.
+// gathered into, beside the policy's head, which waits for its backward: of answers that are
+// sampled too, as the policy runs before without gradients (seen under the phantom). It is whole on
+// the GPU when it is cut, too. Source: trl models/utils.py, prepare_fsdp.
 void GatherReference(const Job& job, const Groups& groups, Program& program) {
   if (job.reference != Reference::kModel) return;
   int64_t whole = 0;
@@ -780,8 +781,7 @@ void GatherReference(const Job& job, const Groups& groups, Program& program) {
     const int64_t times = CountOnStage(program.blocks[i], WholeStage(job.model->layer_count));
     whole = Add(whole, Multiply(times, groups[i].all));
   }
-  const bool own = !job.profile->root_group && !SharesTable(job) && job.reshard_after_forward &&
-                   !program.reference_first;
+  const bool own = !job.profile->root_group && !SharesTable(job) && job.reshard_after_forward;
   for (Block& block : program.reference) {
     Ids gathered{AddFlat(job, "gathered.reference", whole, Stream::kCompute, block),
                  AddFlat(job, "gather.output", whole, Stream::kAllGather, block)};
