@@ -362,12 +362,13 @@ Rates RatesOf(const Job& job, const Speed& speed) {
   Rates rates;
   const Gpu& gpu = *job.gpu;
   const double stack = speed.framework.stack_factor;
-  rates.peak_flops = PeakFlops(gpu, job.precision.activation);
-  rates.matrix_flops = rates.peak_flops * speed.gpu.matrix_efficiency / stack;
+  const double peak = PeakFlops(gpu, job.precision.activation);
+  rates.matrix_flops = peak * speed.gpu.matrix_efficiency / stack;
   const DType narrow = job.fp8.has_value() && job.fp8->IsFp4() ? DType::kFp4Blocks : DType::kFp8;
   rates.narrow_flops = PeakFlops(gpu, narrow) * speed.gpu.matrix_efficiency / stack;
-  rates.half_flops = speed.gpu.matrix_half_gflop * 1e9 * (rates.peak_flops / kReferenceFlops);
-  rates.attention_flops = rates.peak_flops * speed.gpu.attention_efficiency / stack;
+  rates.peak_flops = job.fp8.has_value() ? std::max(peak, PeakFlops(gpu, narrow)) : peak;
+  rates.half_flops = speed.gpu.matrix_half_gflop * 1e9 * (peak / kReferenceFlops);
+  rates.attention_flops = peak * speed.gpu.attention_efficiency / stack;
   rates.memory_bytes = static_cast<double>(gpu.memory_bandwidth_bytes_per_second) *
                        speed.gpu.memory_efficiency / stack;
   rates.link_bytes =

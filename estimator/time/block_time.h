@@ -14,7 +14,7 @@ namespace plimsoll {
 
 // What one GPU of a job reaches. Units: operations, bytes per second; seconds.
 struct Rates {
-  double peak_flops = 0;  // dense, of the activations' dtype
+  double peak_flops = 0;  // dense, of what the layers' products read: the most of them
   double matrix_flops = 0;
   double narrow_flops = 0;  // of products in fp8 or fp4
   double half_flops = 0;    // a product of so many reaches half of `matrix_flops`

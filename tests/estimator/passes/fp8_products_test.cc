@@ -144,18 +144,13 @@ TEST(Fp8ProductsTest, OtherPresetsChangeNothing) {
 // By hand: Llama's layer without tensor parallelism keeps of its products' inputs, 16 bits each,
 // the two norms' outputs and the MLP's product; attention's output stays its kernel's, tensorwise.
 TEST(Fp8ProductsTest, ALayerKeepsAByteOfEachInput) {
-  const auto kept = [](const JobSpec& job) {
-    const Program program = ProgramOf(job);
-    return plimsoll::Run(FindBlock(program, "layer"), program.weight_gradient,
-                         program.gradient_dtype)
-        .kept.total;
-  };
   const JobSpec job = Job("tensorwise");
   const ValidJob valid = Valid(job);
   const int64_t tokens = valid->LocalTokens();
   const int64_t inputs = 2 * valid->model->hidden_size + valid->model->ffn_size;
-  EXPECT_EQ(kept(Wide(job)) - kept(job), tokens * inputs);
-  EXPECT_EQ(kept(Job("delayed")) - kept(job), tokens * valid->model->hidden_size);
+  EXPECT_EQ(KeptByLayer(ProgramOf(Wide(job))) - KeptByLayer(ProgramOf(job)), tokens * inputs);
+  EXPECT_EQ(KeptByLayer(ProgramOf(Job("delayed"))) - KeptByLayer(ProgramOf(job)),
+            tokens * valid->model->hidden_size);
 }
 
 // B 2, S 32: eight experts 96 wide, two for each token, and a shared one 80 wide.
@@ -205,17 +200,12 @@ TEST(Fp8ProductsTest, WhatIsMadeAgainIsReadAgain) {
 // element, and so is what attention's, and the shared expert's second, do; attention's output, and
 // what the router keeps, stay.
 TEST(Fp8ProductsTest, ALayerOfExpertsKeepsAByteOfEachInput) {
-  const auto kept = [](const JobSpec& job) {
-    const Program program = ProgramOf(job);
-    return plimsoll::Run(FindBlock(program, "layer"), program.weight_gradient,
-                         program.gradient_dtype)
-        .kept.total;
-  };
   const JobSpec job = Routed("tensorwise");
   const ValidJob valid = Valid(job);
   const int64_t hidden = valid->model->hidden_size;
   const int64_t inputs = hidden + 2 * (hidden + 96) + 80;
-  EXPECT_EQ(kept(Wide(job)) - kept(job), valid->LocalTokens() * inputs);
+  EXPECT_EQ(KeptByLayer(ProgramOf(Wide(job))) - KeptByLayer(ProgramOf(job)),
+            valid->LocalTokens() * inputs);
 }
 
 TEST(Fp8ProductsTest, ExpertsWeightsHaveCopies) {

@@ -241,6 +241,21 @@ TEST(RatesTest, ACollectiveAcrossNodesIsAsFastAsTheNicsOfItsMembers) {
   EXPECT_DOUBLE_EQ(rates.Start(*job, Ranks(8, 8)), 7 * 2e-5);
 }
 
+// What utilization is a share of: the rate of what the layers' products read.
+TEST(RatesTest, ThePeakIsOfTheLayersProducts) {
+  Catalog catalog = SmallCatalog();
+  catalog.gpus.at("b200-180gb").teraflops = {{"bf16", 200}, {"fp8", 400}, {"fp4", 900}};
+  const auto peak = [&catalog](const char* preset) {
+    JobSpec spec = With(SmallJob(), "megatron-core", preset);
+    spec.cluster.gpu = "b200-180gb";
+    const auto job = std::get<ValidJob>(Validate(spec, catalog));
+    return RatesOf(*job, SpeedOf(catalog.speed, *job)).peak_flops;
+  };
+  EXPECT_EQ(peak("bf16-mixed"), 200e12);
+  EXPECT_EQ(peak("fp8-mixed"), 400e12);
+  EXPECT_EQ(peak("fp4-mixed"), 900e12);
+}
+
 // Links of an NVLink domain join the GPUs of several nodes.
 TEST(RatesTest, ACollectiveInsideOfADomainRunsOverItsLinks) {
   Catalog catalog = SmallCatalog();
