@@ -469,6 +469,7 @@ void PlanSum::Pass(const Slot& slot, int64_t times) {
       break;
     case SlotKind::kEnd:
       now_.kept[run] -= count;
+      if (parts_.program.reference_first) now_.carries = now_.shares = false;
       break;
     case SlotKind::kAgain:
       now_.unit = run;
@@ -545,10 +546,6 @@ void PlanSum::Do(const Slot& slot) {
     case SlotKind::kGrow:
       GrowSent(slot, block);
       Send(slot.at, block);
-      break;
-    case SlotKind::kEnd:
-      Pass(slot, 1);
-      if (parts_.program.reference_first) now_.carries = now_.shares = false;
       break;
     case SlotKind::kSend:
       ForgetName();
