@@ -193,13 +193,18 @@ void WarnOfRisk(MemoryEstimate& estimate) {
 }
 
 void WarnOfHost(const Job& job, MemoryEstimate& estimate) {
-  if (!job.offload_parameters && !job.offload_optimizer) return;
+  const std::pair<bool, const char*> offloads[] = {
+      {job.offload_optimizer, "job.runtime.offload_optimizer"},
+      {job.offload_parameters, "job.runtime.offload_parameters"},
+      {job.offload_activations, "job.runtime.offload_activations"}};
+  const auto* const first = std::find_if(std::begin(offloads), std::end(offloads),
+                                         [](const auto& offload) { return offload.first; });
+  if (first == std::end(offloads)) return;
   int64_t most = 0;
   for (const RankMemory& rank : estimate.ranks) most = std::max(most, rank.host_bytes);
   const int64_t gpus = std::min(job.gpus_per_node, job.gpu_count);
   estimate.warnings.push_back(
-      {"host-memory",
-       job.offload_optimizer ? "job.runtime.offload_optimizer" : "job.runtime.offload_parameters",
+      {"host-memory", first->second,
        absl::StrCat("a node's own memory holds ", FormatGib(Multiply(gpus, most)), " for its ",
                     gpus, " GPUs, which is not checked")});
 }

@@ -42,8 +42,16 @@ inline constexpr size_t kPhaseCount = 6;
 // Source: c10/cuda/CUDACachingAllocator.cpp, get_free_block.
 //   kCopyIn           where FSDP1 casts and copies what is gathered then
 //   kReferenceGather  where a reference's engine gathers (ZeRO 3)
-enum class Stream : uint8_t { kCompute, kAllGather, kReduceScatter, kCopyIn, kReferenceGather };
-inline constexpr size_t kStreamCount = 5;
+//   kHostCopy         where offloaded activations come back from the host's memory
+enum class Stream : uint8_t {
+  kCompute,
+  kAllGather,
+  kReduceScatter,
+  kCopyIn,
+  kReferenceGather,
+  kHostCopy,
+};
+inline constexpr size_t kStreamCount = 6;
 
 using RoleBytes = std::array<int64_t, kRoleCount>;
 

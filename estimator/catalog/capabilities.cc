@@ -126,9 +126,10 @@ Capabilities AllCapabilities() {
   for (size_t i = 0; i < kAbilityCount; ++i) {
     const absl::Span<const CapabilityRow> rows = CapabilityRows();
     for (size_t row = 0; row < rows.size(); ++row) {
-      const bool has = rows[row].support == Support::kHas && rows[row].trainer == Trainer::kNone;
+      const bool has = rows[row].support == Support::kHas;
       const bool this_one = has && rows[row].what.Has(static_cast<Ability>(i));
-      if (this_one) all.rows_[i] = static_cast<uint8_t>(row + 1);
+      const bool first = rows[row].trainer == Trainer::kNone || all.rows_[i] == 0;
+      if (this_one && first) all.rows_[i] = static_cast<uint8_t>(row + 1);
     }
   }
   return all;

@@ -121,6 +121,7 @@ enum class Ability : uint8_t {
   kReshardAfterForward,
   kOffloadParameters,
   kOffloadOptimizer,
+  kOffloadActivations,
   kCompile,
   kGradientAccumulationFusion,
   kAttentionMask,

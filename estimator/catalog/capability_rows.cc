@@ -408,6 +408,14 @@ constexpr CapabilityRow kRows[] = {
                 "Megatron core/optimizer/cpu_offloading, HybridDeviceOptimizer"),
     Lacks(kDdp | kNanotron, {Ability::kOffloadParameters}, "it keeps whole weights on each GPU",
           "torch nn/parallel/distributed.py; nanotron parallel/parameters.py"),
+    NotModelled(kOfModules, {Ability::kOffloadActivations},
+                "TRL and torchtune do it; hooks of the script's own were not held against code",
+                "torch autograd/graph.py, save_on_cpu"),
+    NotModelled(kMegatron, {Ability::kOffloadActivations},
+                "what it offloads is of modules, or of whole layers",
+                "Megatron core/pipeline_parallel/fine_grained_activation_offload.py"),
+    Lacks(kNanotron, {Ability::kOffloadActivations}, "its checkpoints stay on the GPU",
+          "nanotron parallel/pipeline_parallel/block.py"),
     Of(kOfModules, {Ability::kCompile}, "torch nn/modules/module.py, compile, of each layer"),
     Of(kCore, {Ability::kGradientAccumulationFusion},
        "Megatron core/model_parallel_config.py, gradient_accumulation_fusion"),
@@ -483,6 +491,9 @@ constexpr CapabilityRow kRows[] = {
         Trainer::kTrl,
         Lacks(kOfModules, {Ability::kPlainLoss, Ability::kChunkedCrossEntropy, Ability::kFusedLoss},
               "its heads make tiles of logits: tiled-log-probs", "trl trainer/sft_trainer.py")),
+
+    Under(Trainer::kTrl, Of(kOfModules, {Ability::kOffloadActivations},
+                            "trl models/activation_offloading.py, OffloadActivations")),
 
     // torchtitan.
     Until(2026007,
@@ -606,6 +617,9 @@ constexpr CapabilityRow kRows[] = {
                                            "torchtune #2531, modules/loss/cross_entropy_loss.py"))),
     Under(Trainer::kTorchtune, Lacks(kTorch, {Ability::kFusedLoss, Ability::kTiledLogProbs},
                                      "its losses run over slices", "torchtune modules/loss")),
+
+    Under(Trainer::kTorchtune, Of(kTorch, {Ability::kOffloadActivations},
+                                  "torchtune training/_activation_offloading.py")),
 
     // litgpt.
     Under(Trainer::kLitgpt,
@@ -746,6 +760,7 @@ const std::array<AbilityName, kAbilityCount> kAbilityNames = {{
     {Ability::kReshardAfterForward, "runtime.reshard_after_forward", "set"},
     {Ability::kOffloadParameters, "runtime.offload_parameters", "set"},
     {Ability::kOffloadOptimizer, "runtime.offload_optimizer", "set"},
+    {Ability::kOffloadActivations, "runtime.offload_activations", "set"},
     {Ability::kCompile, "runtime.compile", "set"},
     {Ability::kGradientAccumulationFusion, "runtime.gradient_accumulation_fusion", "set"},
     {Ability::kAttentionMask, "runtime.attention_mask", "set"},

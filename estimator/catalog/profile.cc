@@ -67,6 +67,7 @@ constexpr Profile kEager = {
     .checkpoints_hold_output = false,  // transformers 5, modeling_utils.py, use_reentrant
     .checkpoints_stop_early = true,
     .checkpoints_mask = false,
+    .stashed_input_count = 0,
     .pooled_workspace = true,
     .cached_rotary = false,
     .kept_rotary = false,
@@ -503,6 +504,10 @@ void Torchtune(Profile& profile) {
   profile.inputs_require_gradients = false;
   profile.holds_adapter_inputs = true;
   profile.reshards_root = profile.since >= kReshardsRoot;
+  // Its stash is of 5 tensors; a checkpoint of torch to 2.14 saves an empty one beside its input.
+  // Source: torchtune training/_activation_offloading.py; torch/utils/checkpoint.py,
+  // _NoopSaveInputs.
+  profile.stashed_input_count = 2;
   profile.rotary_tables = true;
   profile.wide_norms = true;
   profile.composed_dequantization = true;
@@ -589,6 +594,7 @@ void Trl(Profile& profile) {
   profile.tiled_log_probs = true;
   profile.loss_behind_model = true;
   profile.narrows_adapters = true;
+  profile.stashed_input_count = 4;  // models/activation_offloading.py, max_fwd_stash_size
 }
 
 // Every trainer's profile on every framework that it runs on.

@@ -157,15 +157,16 @@ struct Profile {
   bool checkpoints_hold_output;  // the recomputed output lives until its backward ends
   bool checkpoints_stop_early;   // else: a layer runs again until all is there that it saved
   bool checkpoints_mask;         // a recomputed layer keeps its attention mask
-  bool pooled_workspace;         // cuBLAS workspaces come from the allocator (torch 1.11 and later)
-  bool cached_rotary;            // each layer keeps its own cosines and sines
-  bool kept_rotary;              // fp32 angles of a rank's positions, made once
-  bool pooled_gathers;           // gathered inputs share buffers, made at first use
-  int gather_buffer_count;       // of these, with tensor parallelism
-  bool dispatches_experts;       // Megatron's: tokens are sent to their experts and back
-  bool reorders_experts;         // torchtitan's: grouped products of rows in their order
-  bool weighs_expert_outputs;    // weights multiply what experts gave, not what is inside them
-  bool adds_rows_by_index;       // deterministic runs sum tokens up by index_add, which keeps them
+  int32_t stashed_input_count;  // of offloaded layers, that have their input while a later one runs
+  bool pooled_workspace;        // cuBLAS workspaces come from the allocator (torch 1.11 and later)
+  bool cached_rotary;           // each layer keeps its own cosines and sines
+  bool kept_rotary;             // fp32 angles of a rank's positions, made once
+  bool pooled_gathers;          // gathered inputs share buffers, made at first use
+  int gather_buffer_count;      // of these, with tensor parallelism
+  bool dispatches_experts;      // Megatron's: tokens are sent to their experts and back
+  bool reorders_experts;        // torchtitan's: grouped products of rows in their order
+  bool weighs_expert_outputs;   // weights multiply what experts gave, not what is inside them
+  bool adds_rows_by_index;      // deterministic runs sum tokens up by index_add, which keeps them
   bool own_products;          // linear layers have a backward of their own: inputs' gradients first
   bool copies_remade;         // what is made again is copied to where what was dropped was
   bool pooled_scores;         // outside Transformer Engine scores and gathers have one buffer each

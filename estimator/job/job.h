@@ -143,7 +143,7 @@ struct RuntimeSpec {
   std::optional<bool> gradient_as_bucket_view;
   std::optional<int64_t> reduce_bucket_element_count;
   std::optional<bool> overlap_communication, reshard_after_forward, offload_parameters,
-      offload_optimizer, gradient_accumulation_fusion, attention_mask, compile;
+      offload_optimizer, offload_activations, gradient_accumulation_fusion, attention_mask, compile;
   std::optional<std::string> cublas_workspace_config, transformer_implementation;
   std::optional<int64_t> deferred_embedding_gradient_count;
   std::optional<bool> grouped_gemm, deterministic, liger_kernel;
@@ -400,6 +400,7 @@ struct Job {
   bool reshard_after_forward = true;
   bool offload_parameters = false;   // to the host; under FSDP with gradients and states
   bool offload_optimizer = false;    // states, masters and gradients
+  bool offload_activations = false;  // inputs of layers that run again
   bool last_block_gathered = false;  // but for the last layer
   bool gradient_accumulation_fusion = false;
   int64_t deferred_embedding_gradient_count = 0;

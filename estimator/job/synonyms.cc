@@ -27,6 +27,7 @@ constexpr char kTrainedModules[] = "training.adapter.trained_modules";
 constexpr char kTrainedParts[] = "training.trained.modules";
 constexpr char kOffload[] = "runtime.offload_parameters";
 constexpr char kOffloadOptimizer[] = "runtime.offload_optimizer";
+constexpr char kOffloadActivations[] = "runtime.offload_activations";
 constexpr char kRecompute[] = "training.recompute.mode";
 constexpr char kModules[] = "training.recompute.modules";
 constexpr char kAdapter[] = "training.adapter.method";
@@ -147,6 +148,8 @@ constexpr FieldSynonym kFieldSynonyms[] = {
     {"zero-optimization.offload-param.device", kOffload, "DeepSpeed", WordReading::kHost},
     {"zero-optimization.offload-optimizer.device", kOffloadOptimizer, "DeepSpeed",
      WordReading::kHost},
+    {"activation-offloading", kOffloadActivations, "TRL SFTConfig, axolotl"},
+    {"enable-activation-offloading", kOffloadActivations, "torchtune"},
     {"dpo", kPreference, "usual", WordReading::kSwitch, "dpo", ""},
     {"rl", kPreference, "axolotl rl"},
     {"precompute-ref-log-probs", kReference, "TRL DPOConfig.precompute_ref_log_probs",
@@ -453,8 +456,6 @@ constexpr RefusedWord kRefusedWords[] = {
     {"", "optimizer-cpu-offload", kNotModelled, kOffloadRule, "false"},
     {"", "cpu-offloading", kNotModelled, kOffloadRule, "false"},
     {"", "activation-offload", kNotModelled, kOffloadRule, "false"},
-    {"", "enable-activation-offloading", kNotModelled, kOffloadRule, "false"},
-    {"", "activation-offloading", kNotModelled, kOffloadRule, "false"},
     {"", "record-stream", kNotModelled, kPlannedRule},
     {"", "prefetch", kNotModelled, kPlannedRule},
     {"", "lora-alpha", kNoField, "no such field: it moves no byte"},

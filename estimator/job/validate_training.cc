@@ -679,6 +679,28 @@ void CheckTransformer(const std::optional<std::string>& name, Check& check, Job&
   }
 }
 
+// Inputs of layers that run again. Source: trl trainer/grpo_config.py, which has no such field;
+// trainer/utils.py, which asks a saved weight for its ds_status (it fails under the phantom).
+void CheckOffloadedActivations(const JobSpec& job_spec, Check& check, Job& job) {
+  constexpr KnownField field("runtime.offload_activations");
+  job.offload_activations = job_spec.runtime.offload_activations.value_or(false);
+  if (!job.offload_activations || !job.capabilities.Has(Ability::kOffloadActivations)) return;
+  const Beside offload("offloaded activations", field, check);
+  offload.RefusePartsAgain(job_spec.training.recompute, job);
+  offload.Refuse(job.recompute == RecomputeMode::kNone, "training.recompute.mode", "none");
+  offload.Refuse(job.pipeline_parallel_size > 1, "parallelism.pipeline_parallel_size",
+                 job.pipeline_parallel_size);
+  if (job.profile->sharding == Sharding::kEngine && job.zero_stage == 3) {
+    check.Fail(field, "true",
+               "fails in TRL with ZeRO 3: the head's weight comes back as no parameter to gather",
+               ViolationCode::kConflict, {"parallelism.zero_stage"});
+  }
+  if (job.preference == PreferenceMethod::kGrpo) {
+    check.Fail(field, "true", "TRL's GRPO has no activation_offloading", ViolationCode::kConflict,
+               {"training.preference.method"});
+  }
+}
+
 // Source: deepspeed/runtime/engine.py, _configure_zero_optimizer (offload_param needs stage 3).
 void CheckOffload(const RuntimeSpec& spec, Check& check, Job& job) {
   job.offload_parameters = spec.offload_parameters.value_or(false);
@@ -747,6 +769,7 @@ void CheckKnobs(const JobSpec& job_spec, Check& check, Job& job) {
   job.last_block_gathered = job.profile->last_block_gathered && job.reshard_after_forward &&
                             !spec.reshard_after_forward.has_value();
   CheckOffload(spec, check, job);
+  CheckOffloadedActivations(job_spec, check, job);
   job.compile = spec.compile.value_or(false);
   job.grouped_gemm = spec.grouped_gemm.value_or(false);
   job.deterministic = spec.deterministic.value_or(false);

@@ -113,6 +113,7 @@ void RecomputeWhole(const Job& job, Block& block, int64_t unit_layer_count) {
     block.checkpoint_bytes = Multiply(tokens, job.sequence_length);
   }
   if (!reentrant) HoldAside(block);
+  block.fetches_input = job.offload_activations;
   for (Tensor& tensor : block.tensors) tensor.shrunk_by |= Mark(PassId::kRecompute);
 }
 
@@ -170,10 +171,24 @@ void RecomputePerOp(const Job& job, Block& block) {
   }
 }
 
+// Beside frozen weights what the embedding gives is made a leaf, which autograd's accumulator holds
+// itself: no hook sees it. Source: peft/peft_model.py, enable_input_require_grads;
+// torch/csrc/autograd/functions/accumulate_grad.h, variable.
+void HoldLeaf(const Job& job, Program& program) {
+  if (!job.adapter.has_value() || !job.profile->inputs_require_gradients) return;
+  for (Block& block : program.blocks) {
+    if (block.kind == BlockKind::kEmbedding) block.ops.back().saved.Add(block.output);
+  }
+}
+
 }  // namespace
 
 Program ApplyRecompute(const ValidJob& job, Program program) {
   if (job->recompute == RecomputeMode::kNone) return program;
+  if (job->offload_activations) {
+    program.stashed_input_count = job->profile->stashed_input_count;
+    HoldLeaf(*job, program);
+  }
   const size_t count = program.blocks.size();
   for (size_t i = 0; i < count; ++i) {
     if (program.blocks[i].kind != BlockKind::kLayer) continue;

@@ -187,6 +187,18 @@ void AddSharedBuffers(const Job& job, Program& program) {
   }
 }
 
+// The host has the input of each layer that runs again.
+void AddInputsOfHost(Program& program) {
+  for (const Block& block : program.blocks) {
+    if (!block.fetches_input) continue;
+    program.host_states.push_back({.name = "offloaded.inputs",
+                                   .role = Role::kActivation,
+                                   .basis = Basis::kBytesPerLayer,
+                                   .fixed_bytes = block.tensors[block.input].Bytes()});
+    return;  // all layers read the same
+  }
+}
+
 // fp32 cosines and sines of all positions that the model has, or those of a sequence.
 // Source: torchtitan models/common/rope.py, RoPE.__init__; torchtune
 // modules/position_embeddings.py; models/llama3/_component_builders.py, lora_llama3_self_attention;
@@ -309,6 +321,7 @@ Program ApplyRuntime(const ValidJob& job, Program program) {
   AddDeferredGradients(*job, program);
   AddLossTuning(*job, program);
   AddLingering(program);
+  AddInputsOfHost(program);
   AddBatch(*job, program);
   if (job->profile->tunes_norms) program.tuning_bytes = kBenchmarkBytes;
   program.outside.context_bytes = ContextBytes(job->architecture);

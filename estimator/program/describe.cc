@@ -10,8 +10,8 @@
 namespace plimsoll {
 namespace {
 
-constexpr absl::string_view kStreams[] = {"compute", "all-gather", "reduce-scatter", "copy-in",
-                                          "reference's gather"};
+constexpr absl::string_view kStreams[] = {"compute", "all-gather",         "reduce-scatter",
+                                          "copy-in", "reference's gather", "host copy"};
 static_assert(std::size(kStreams) == kStreamCount, "each stream has its name");
 constexpr absl::string_view kCollectives[] = {"gathers", "reduce-scatters", "all-reduces",
                                               "exchanges", "passes around"};
@@ -227,6 +227,7 @@ std::string Lines(const Block& block) {
           .If(block.recompute_unit > 0, absl::StrCat("recomputed by ", block.recompute_unit))
           .If(block.holds_output, "holds its output")
           .If(block.stops_early, "runs again until all that it saved is there")
+          .If(block.fetches_input, "fetches its input from the host")
           .If(block.forward_only, "forward only")
           .If(block.checkpoint_bytes > 0, absl::StrCat("keeps ", block.checkpoint_bytes))
           .If(block.reduce_bytes > 0, absl::StrCat("reduces ", block.reduce_bytes))

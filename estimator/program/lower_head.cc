@@ -54,6 +54,25 @@ void LowerSentenceHead(BlockBuilder& b, TensorId input) {
       b.Weight("head.classes.bias", {classes}, kNoAxis)};
 }
 
+// torchtune's head runs over slices too. Backward, once all of the loss is over, the product of
+// each makes a whole gradient of the weight, beside the sum of those before; what the slice before
+// had of the logits' gradient is gone by then. Source: torchtune modules/transformer.py,
+// set_num_output_chunks; torch/csrc/autograd/engine.cpp (ready_queue, by sequence number);
+// input_buffer.cpp, accumulate.
+void AddGradientOfSlice(BlockBuilder& b, Op& head) {
+  const Job& job = b.job();
+  const bool slices = job.loss == LossImplementation::kChunkedCrossEntropy &&
+                      job.profile->compiled_loss == CompiledLoss::kSlices &&
+                      job.loss_chunk_count > 1;
+  if (!slices || job.FreezesHead()) return;
+  const int64_t tokens = CeilDivide(job.LocalTokens(), job.loss_chunk_count);
+  const int64_t columns = job.model->hidden_size - tokens;
+  if (columns <= 0) return;
+  const int64_t vocab = CeilDivide(job.padded_vocab_size, job.tensor_parallel_size);
+  const int64_t bytes = Bytes(job.precision.Product(), Multiply(vocab, columns));
+  head.backward_temporaries.Add(AddWorkspace(b.block(), "head.slice.gradient", bytes));
+}
+
 // [B, S, H] -> logits [B, S, V]. A tied head's weight is the embedding's.
 TensorId LowerProjection(BlockBuilder& b, TensorId hidden) {
   const Transformer& model = *b.job().model;
@@ -86,6 +105,7 @@ TensorId LowerProjection(BlockBuilder& b, TensorId hidden) {
   op.parameters = weights;
   op.kind = OpKind::kMatrixProduct;
   op.saves_for_weights = read.count == 1;
+  AddGradientOfSlice(b, op);
   if (!model.logit_softcap) return logits;
   // cap * tanh(logits / cap): tanh keeps its output.
   // Source: transformers, models/gemma2/modeling_gemma2.py.

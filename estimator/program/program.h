@@ -341,6 +341,7 @@ struct Block {
   int64_t recompute_unit = 0;  // layers whose one input is kept; 0: all is kept
   bool holds_output = false;   // recomputed: its output and that one's gradient live to the end
   bool stops_early = false;  // it runs again when backward needs what it saved, until that is there
+  bool fetches_input = false;    // recomputed: the host has its input until it runs again
   bool own_products = false;     // linear layers' backward is not autograd's (Profile)
   bool copies_remade = false;    // what ops make again is copied to where what was dropped was
   bool names_output = false;     // a local of the module around layers, until the head runs
@@ -652,6 +653,8 @@ struct Program {
   // Kernels that tune themselves at first use, in forward and in backward, flush
   // the cache with a buffer of this size.
   int64_t tuning_bytes = 0;
+  // Of layers that fetch their input so many have it still while a later one runs forward.
+  int32_t stashed_input_count = 0;
   // The CPU waits for the GPU wherever a stage receives a tensor.
   bool synchronizes_receives = false;
 };

@@ -260,6 +260,7 @@ void RefuseOffload(const Job& job, RequestCheck& check) {
   };
   refuse("job.runtime.offload_parameters", job.offload_parameters);
   refuse("job.runtime.offload_optimizer", job.offload_optimizer);
+  refuse("job.runtime.offload_activations", job.offload_activations);
 }
 
 }  // namespace

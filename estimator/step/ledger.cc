@@ -88,6 +88,7 @@ class Machine {
   BlockRun RunKept();
   BlockRun RunRecomputed();
   BlockRun ForwardToRunAgain();
+  void FetchInput();
   BlockRun RunUntilSaved();
   void ForgetDropped();
   void MakeOutputGradient();
@@ -775,17 +776,24 @@ BlockRun Machine::RunKept() {
   return run;
 }
 
-// Forward keeps the input alone.
+void Machine::FetchInput() {
+  const int fetched = MakeTensor(block_.input);
+  forward_storage_[block_.input] = fetched;
+  if (tape_ != nullptr) tape_->fetched = static_cast<int16_t>(fetched);
+}
+
+// Forward keeps the input alone, or nothing where the host does.
 BlockRun Machine::ForwardToRunAgain() {
   BlockRun run;
   forward_storage_[block_.input] = MakeTensor(block_.input);
-  Refer(forward_storage_[block_.input]);
+  if (!block_.fetches_input) Refer(forward_storage_[block_.input]);
   Forward(0, static_cast<int>(block_.ops.size()), false);
   EndForward(run);
   ForgetDropped();
   again_ = true;
   clock_ = 0;
   MakeOutputGradient();
+  if (block_.fetches_input) FetchInput();
   Refer(forward_storage_[block_.input]);
   return run;
 }

@@ -94,7 +94,8 @@ struct Tape {
   std::vector<TapeEvent> events;
   size_t forward_end = 0;  // index into events
   size_t again_end = 0;
-  int16_t input = -1;  // pieces
+  int16_t input = -1;    // pieces
+  int16_t fetched = -1;  // the input, as it comes back from the host
   int16_t output = -1;
   int16_t output_again = -1;  // of the second forward
   int16_t output_gradient = -1;

@@ -27,11 +27,13 @@ bool Saves(const Block& block, TensorId tensor) {
 }
 
 // Whether a block keeps what it gives: a reference's embedding, whose output is a local of the
-// module around its layers.
-bool KeepsOutput(const Block& block) { return block.forward_only && Saves(block, block.output); }
+// module around its layers, and one whose output is a leaf of its own.
+bool KeepsOutput(const Block& block) {
+  return (block.forward_only || block.kind == BlockKind::kEmbedding) && Saves(block, block.output);
+}
 
 bool KeepsInput(const Block& block) {
-  return block.recompute_unit > 0 || Saves(block, block.input);
+  return block.recompute_unit > 0 ? !block.fetches_input : Saves(block, block.input);
 }
 
 }  // namespace
@@ -40,15 +42,18 @@ Parts::Parts(const Program& of, const BlockRuns& with, std::pmr::memory_resource
     : program(of), runs(with), sums(memory), grown(memory) {
   sums.reserve(program.blocks.size());
   bool copies_in = false;
+  bool fetches = false;
   for (const Block& block : program.blocks) {
     sums.push_back(SumBlock(block, program.row_shards));
     reduces = reduces || block.reduce_bytes > 0;
+    fetches = fetches || block.fetches_input;
     for (const BlockBuffer& buffer : block.buffers) {
       looks_ahead = looks_ahead || buffer.of_next;
       copies_in = copies_in || buffer.input_stream == Stream::kCopyIn;
     }
   }
-  stream_count += (copies_in ? 1 : 0) + (program.reference_gathers.Any() ? 1 : 0);
+  stream_count += (copies_in ? 1 : 0) + (fetches ? 1 : 0);
+  stream_count += program.reference_gathers.Any() ? 1 : 0;
   flattens = Flattens(program);
   casts_flat = CastsFlat(program);
   for (const State& state : program.states) {
@@ -250,7 +255,7 @@ void PlanSum::GrowAll(const Standing& at, Sum& sum) const {
   }
   if (at.again > 0) sum.Grow(parts_.runs[at.unit].unit, at.again);
   if (at.sends) sum.Grow(Role::kActivation, chunk_.edge_bytes);
-  sum.Grow(Role::kActivation, at.named_bytes);
+  sum.Grow(Role::kActivation, Add(at.named_bytes, at.stashed_bytes));
   if (at.backward) GrowGrown(at, sum);
   if (at.reduced != nullptr) sum.Grow(Role::kCommunication, at.reduced->reduce_bytes);
   sum.Grow(Role::kCommunication, Add(at.lingering_bytes, Add(at.ahead_bytes, at.flat_bytes)));
@@ -283,6 +288,11 @@ OtherStreams PlanSum::OthersAt(const Standing& at) const {
     if (FlatBytes(at) <= at.reduced->reduce_bytes) others.Grow(Stream::kAllGather, FlatBytes(at));
   }
   if (at.counted == Counted::kFlattened) others.Grow(Stream::kAllGather, FlatBytes(at));
+  const bool again = at.counted == Counted::kAgain || at.counted == Counted::kBackward;
+  if (again && BlockOf(at.run).fetches_input) {
+    const Block& block = BlockOf(at.run);
+    others.Grow(Stream::kHostCopy, block.tensors[block.input].Bytes());
+  }
   const bool gathers = at.counted == Counted::kGathering;
   for (size_t i = 0; i < at.gathered + (gathers ? 1 : 0); ++i) {
     const BlockBuffer& buffer = BlockOf(at.run).buffers[i];
@@ -433,7 +443,7 @@ void PlanSum::HandOn(const StageBlock& at, const Block& block) {
 // What the embedding gave is there until the head runs; where the first layer keeps it anyway it is
 // counted there.
 void PlanSum::Name(const StageBlock& at, const Block& block) {
-  if (!block.names_output || at.reference) return;
+  if (!block.names_output || at.reference || now_.shares) return;
   const auto first = [](const Block& layer) {
     return layer.kind == BlockKind::kLayer && layer.layers.Has(0);
   };
@@ -442,6 +452,24 @@ void PlanSum::Name(const StageBlock& at, const Block& block) {
   if (layer == blocks.end() || KeepsInput(*layer)) return;
   now_.named_bytes = block.tensors[block.output].Bytes();
   now_.shares = true;
+}
+
+// Of a layer that ran its input is on its way to the host, until as many later ones' are; the first
+// one's is there anyway where something else has it.
+void PlanSum::Stash(const StageBlock& at, const Block& block, int64_t times) {
+  if (!block.fetches_input || (now_.shares && at.layer == 0)) return;
+  const int64_t bytes = block.tensors[block.input].Bytes();
+  now_.stashed_bytes = std::min(Add(now_.stashed_bytes, Multiply(times, bytes)),
+                                Multiply(parts_.program.stashed_input_count + 1, bytes));
+}
+
+// As a layer runs, which stashes its own input; all goes as the head runs.
+void PlanSum::Unstash(const Block& block) {
+  if (block.kind == BlockKind::kHead) now_.stashed_bytes = 0;
+  if (!block.fetches_input) return;
+  const int64_t bytes = block.tensors[block.input].Bytes();
+  now_.stashed_bytes =
+      std::min(now_.stashed_bytes, Multiply(parts_.program.stashed_input_count, bytes));
 }
 
 void PlanSum::ForgetName() {
@@ -466,6 +494,7 @@ void PlanSum::Pass(const Slot& slot, int64_t times) {
   switch (slot.kind) {
     case SlotKind::kForward:
       if (slot.opens) now_.kept[run] += count;
+      Stash(slot.at, BlockOf(run), times);
       break;
     case SlotKind::kEnd:
       now_.kept[run] -= count;
@@ -520,6 +549,7 @@ void PlanSum::Do(const Slot& slot) {
       Gather(block);
       break;
     case SlotKind::kForward:
+      Unstash(block);
       Consider(Counted::kForward);
       Pass(slot, 1);
       if (block.checkpoint_bytes > 0) Consider(Counted::kEnded);
@@ -592,7 +622,7 @@ void PlanSum::PlayEnds(const Slots& slots, const Loop& loop, int32_t early, int3
   const int32_t skipped = std::max(0, loop.times - early - late);
   for (int32_t turn = 0; turn < loop.times; ++turn) {
     if (turn == early && skipped > 0) {
-      for (const auto* slot = first; slot != end; ++slot) Pass(*slot, skipped);
+      std::for_each(first, end, [&](const Slot& slot) { Pass(AtTurn(slot, loop, turn), skipped); });
       turn += skipped;
     }
     for (const auto* slot = first; slot != end; ++slot) Do(AtTurn(*slot, loop, turn));

@@ -62,23 +62,30 @@ int64_t GrownBytes(const Parts& parts, const State& state, const ParameterSums& 
 // Bytes in each of the allocator's pools but the compute stream's.
 struct OtherStreams {
   std::array<int64_t, kStreamCount> bytes{};  // none of the compute stream's
+  bool any = false;                           // most jobs have none, and are spared the sums
 
   int64_t Sum() const {
     int64_t sum = 0;
+    if (!any) return sum;
     for (const int64_t of : bytes) sum = Add(sum, of);
     return sum;
   }
   void Grow(Stream stream, int64_t by) {
-    if (stream == Stream::kCompute) return;
+    if (stream == Stream::kCompute || by == 0) return;
     int64_t& of = bytes[static_cast<size_t>(stream)];
     of = Add(of, by);
+    any = true;
   }
   void Grow(const OtherStreams& other) {
+    if (!other.any) return;
     for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = Add(bytes[i], other.bytes[i]);
+    any = true;
   }
   // Each pool keeps the most that it ever held.
   void Raise(const OtherStreams& other) {
+    if (!other.any) return;
     for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = std::max(bytes[i], other.bytes[i]);
+    any = true;
   }
 };
 
@@ -136,6 +143,7 @@ struct Standing {
   int64_t added_bytes = 0;     // of gradients that were sent, to earlier ones or the host's
   int64_t gone_bytes = 0;      // of weights that were gathered until gradients are sent
   int64_t named_bytes = 0;     // of the embedding's output, until the head runs
+  int64_t stashed_bytes = 0;   // of layers' inputs on their way to the host
   bool carries = false;        // forward has the output of a block before
   bool shares = false;         // and that block keeps it, or it is named
 };
@@ -200,6 +208,8 @@ class PlanSum {
   void Gather(const Block& block);
   void Linger(const Block& block);
   void HandOn(const StageBlock& at, const Block& block);
+  void Stash(const StageBlock& at, const Block& block, int64_t times);
+  void Unstash(const Block& block);
   void Name(const StageBlock& at, const Block& block);
   void ForgetName();
   void GatherAhead(const StageBlock& at, bool before);

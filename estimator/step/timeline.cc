@@ -1,6 +1,7 @@
 #include "estimator/step/timeline.h"
 
 #include <array>
+#include <deque>
 #include <utility>
 
 #include "estimator/program/parameter_sums.h"
@@ -61,6 +62,13 @@ std::vector<StageBlock> BlocksOf(const std::vector<Chunk>& chunks) {
   return all;
 }
 
+// The allocator's pool that a piece is made in.
+Stream StreamOf(const Tape& tape, size_t piece, const Block& block) {
+  if (static_cast<int16_t>(piece) == tape.fetched) return Stream::kHostCopy;
+  const TensorId tensor = tape.pieces[piece].tensor;
+  return tensor == kNoTensor ? Stream::kCompute : block.tensors[tensor].stream;
+}
+
 class Unroller {
  public:
   Unroller(const Program& program, const Tapes& tapes, const Stage& stage)
@@ -102,6 +110,7 @@ class Unroller {
   }
   const GatherTurn& GatherTurnAt(const StageBlock& at) const;
   void PlayGathers(const StageBlock& at, uint32_t begin, uint32_t end);
+  void Stash(const Block& block, int32_t input);
   void ForwardBlock(const Slot& slot, const StageBlock& at);
   void Send();
   void Again(const Slot& slot, const StageBlock& at);
@@ -146,6 +155,7 @@ class Unroller {
   std::vector<Frame> reference_;  // of its blocks
   int32_t reference_carried_ = kNoStorage;
   std::vector<int32_t> buffers_;    // of the block at work
+  std::deque<int32_t> stashed_;     // inputs on their way to the host
   int32_t named_ = kNoStorage;      // what the embedding gave, until the head runs
   int32_t lingering_ = kNoStorage;  // of the block before, until a buffer of this one is there
   int32_t next_lingering_ = kNoStorage;
@@ -188,7 +198,7 @@ void Unroller::Born(Frame& frame, size_t piece, const StageBlock& at) {
   const bool weight = made.tensor == kNoTensor;
   frame.storages[piece] =
       writer_.Birth({.bytes = made.bytes,
-                     .stream = weight ? Stream::kCompute : block.tensors[made.tensor].stream,
+                     .stream = StreamOf(*frame.tape, piece, block),
                      .role = made.role,
                      .recorded = !weight && block.tensors[made.tensor].recorded,
                      .name = weight ? made.suffix : block.tensors[made.tensor].name,
@@ -347,6 +357,22 @@ void Unroller::PlayGathers(const StageBlock& at, uint32_t begin, uint32_t end) {
   }
 }
 
+// What is on its way to the host stays until so many later layers' inputs are; all goes as the head
+// sends its own. Source: trl models/activation_offloading.py, OffloadActivations
+// (max_fwd_stash_size, fwd_stash).
+void Unroller::Stash(const Block& block, int32_t input) {
+  size_t most = block.kind == BlockKind::kHead ? 0 : stashed_.size();
+  if (block.fetches_input) {
+    writer_.Refer(input);
+    stashed_.push_back(input);
+    most = static_cast<size_t>(program_.stashed_input_count) + 1;
+  }
+  while (stashed_.size() > most) {
+    writer_.Release(stashed_.front());
+    stashed_.pop_front();
+  }
+}
+
 // The output is referred to for the next block.
 void Unroller::ForwardBlock(const Slot& slot, const StageBlock& at) {
   const Block& block = BlockAt(at);
@@ -358,6 +384,7 @@ void Unroller::ForwardBlock(const Slot& slot, const StageBlock& at) {
   int32_t& carried = at.reference ? reference_carried_ : carried_;
   const bool received = carried == kNoStorage && block.kind != BlockKind::kEmbedding;
   if (tape.input >= 0) frame.storages[static_cast<size_t>(tape.input)] = carried;
+  Stash(block, carried);
   PlayTape(frame, 0, tape.forward_end, at);
   frame.checkpoint = writer_.Birth({.bytes = slot.opens ? block.checkpoint_bytes : 0,
                                     .name = "checkpoint",
@@ -557,7 +584,8 @@ void Unroller::BackwardBlock(const Slot& slot, const StageBlock& at) {
   if (!flattens) EndBuffers(at);
   writer_.Release(std::exchange(frame.checkpoint, kNoStorage));
   if (block.recompute_unit > 0 && !block.stops_early) {  // the checkpoint held it
-    writer_.Release(std::exchange(frame.storages[static_cast<size_t>(tape.input)], kNoStorage));
+    const auto held = static_cast<size_t>(block.fetches_input ? tape.fetched : tape.input);
+    writer_.Release(std::exchange(frame.storages[held], kNoStorage));
   }
   if (flattens) {
     TakeMade(at);

@@ -59,6 +59,8 @@ REFUSED = (
     ("notes", "generation eval", "the peak of generating text"),
     ("notes", "Baseline; cumulative", "the longest sample is not stated"),
     ("notes", "config not stated|PagedAdamW8bit", "the recipe is not stated"),
+    # bitsandbytes' have bytes; torchao's step makes fp32 copies of both states beside them.
+    ("optimizer", "^AdamW8bit", "whose 8-bit states they are is not stated"),
     ("framework", "InternEvo", "InternEvo"),
     ("framework", "thunder", "Thunder"),
     ("notes", "CUDA kernels loaded|model loaded|reserved_after_model_wrap", "no training"),
@@ -104,6 +106,8 @@ def request_of(row):
         runtime["compile"] = True
     if _offloads_parameters(row):
         runtime["offload_parameters"] = True
+    if _offloads_layers(row):
+        runtime["offload_activations"] = True
     runtime |= adapters.runtime_of(row)
     training = {
         "sequence_length": row.number("seq_len"),
@@ -132,7 +136,7 @@ def request_of(row):
 
 
 def _refuse(row):
-    if row.text("offload") and not _offloads_parameters(row):
+    if row.text("offload") and not _offloads_parameters(row) and not _offloads_layers(row):
         raise Refused(f"offload of {row.text('offload')}")
     for column, words, reason in REFUSED:
         if re.search(words, row.text(column)):
@@ -148,6 +152,10 @@ def _refuse(row):
 def _offloads_parameters(row):
     """FSDP1's CPUOffload, which is of gradients and states too."""
     return row.text("framework").startswith("FSDP1") and row.text("offload").startswith("params")
+
+
+def _offloads_layers(row):
+    return row.text("framework").startswith("torchtune") and row.text("offload") == "activations"
 
 
 def _optimizer(row):

@@ -227,6 +227,8 @@ def _runtime(row):
     offload = row.text("offload")  # of FSDP2 True; of DeepSpeed optimizer, or that and parameters
     if offload in ("True", "parameters"):
         runtime["offload_parameters"] = True
+    if offload == "activations":
+        runtime["offload_activations"] = True
     if offload in ("optimizer", "parameters"):
         runtime["offload_optimizer"] = True
     if row.text("trainer"):

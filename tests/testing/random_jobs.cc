@@ -559,6 +559,17 @@ JobSpec RandomOffloadedJob(std::mt19937_64& random, absl::string_view framework)
   }
 }
 
+JobSpec RandomJobOfOffloadedLayers(std::mt19937_64& random) {
+  while (true) {
+    JobSpec job = RandomJob(random);
+    if (job.runtime.trainer != "torchtune" && job.runtime.trainer != "trl") continue;
+    job.training.recompute = {};
+    job.training.recompute.mode = "full";
+    job.runtime.offload_activations = true;
+    if (Refusals(job).empty()) return job;
+  }
+}
+
 JobSpec RandomLigerJob(std::mt19937_64& random) {
   while (true) {
     JobSpec job = RandomJob(random);

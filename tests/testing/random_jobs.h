@@ -22,6 +22,8 @@ JobSpec RandomJob(std::mt19937_64& random);
 JobSpec RandomDispatchedJob(std::mt19937_64& random);
 // The same under a framework, fsdp2 or deepspeed, with what it offloads in the host's memory.
 JobSpec RandomOffloadedJob(std::mt19937_64& random, absl::string_view framework);
+// The same under TRL or torchtune, with inputs of layers in the host's memory.
+JobSpec RandomJobOfOffloadedLayers(std::mt19937_64& random);
 // The same, with matrix products in fp8.
 JobSpec RandomFp8Job(std::mt19937_64& random);
 // The same, with Liger's kernels.

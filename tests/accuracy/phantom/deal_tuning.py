@@ -4,14 +4,15 @@
     deal_tuning.py     prints the rows as CSV, without what they held
     fill.py OUT.csv    runs them
 
-TRL's trainers, with and without adapters, and Hugging Face's under FSDP2. Every third row of a
+TRL's trainers, with and without adapters, and Hugging Face's under FSDP2; groups `g` sample
+answers, groups `o` have the inputs of layers in the host's memory. Every third row of a
 group is kept back: the model is not mended by it (`kept_back`).
 """
 
 import deal
 
 SEED = 20261125
-COLUMNS = deal.COLUMNS
+COLUMNS = [*deal.COLUMNS, "offload"]
 MODELS = (
     ("llama-3.2-1b", 0), ("qwen2.5-0.5b", 0), ("qwen2.5-1.5b", 8), ("qwen3-1.7b", 8),
     ("qwen3-8b", 4), ("llama-3.1-8b", 4), ("mistral-7b-v0.3", 6), ("qwen2.5-7b", 4),
@@ -30,6 +31,10 @@ GROUPS = (
     ("gd", "ddp", "trl", 3, WHOLE),
     ("gf", "fsdp2", "trl", 6, ("bf16-mixed",)),
     ("gz", "zero2", "trl", 6, ("bf16-mixed",)),
+    ("on", "none", "trl", 9, WHOLE),
+    ("od", "ddp", "trl", 3, WHOLE),
+    ("of", "fsdp2", "trl", 3, ("bf16-mixed",)),
+    ("oz", "zero2", "trl", 3, ("bf16-mixed",)),
 )
 METHODS = ("", "", "dpo", "dpo", "kto", "reward")
 
@@ -51,6 +56,13 @@ def _tuning(dealer, group):
         reference = "model"
     return {"preference": f"{method} reference={reference}" if compares else method,
             "adapter": adapter if adapts else ""}
+
+
+def _offload(dealer, group):
+    """Longer sequences, of layers that run again."""
+    if not group[0].startswith("o"):
+        return {}
+    return {"offload": "activations", "checkpointing": True, "micro_batch": dealer.choice((2, 4, 8))}
 
 
 def _batches(group):
@@ -77,7 +89,7 @@ def _row(dealer, name, group):
         "sequence": sequence, "accumulate": dealer.choice((1, 1, 1, 2)), "kernel": "auto",
         "checkpointing": dealer.choice((True, False)), "optimizer": "adamw",
         "implementation": "fused", "clip": dealer.choice((True, True, False)), "trainer": trainer,
-        **tuning,
+        **tuning, **_offload(dealer, group),
     }
 
 
@@ -86,4 +98,4 @@ def rows():
 
 
 if __name__ == "__main__":
-    deal.write(rows())
+    deal.write(rows(), COLUMNS)

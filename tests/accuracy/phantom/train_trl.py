@@ -73,6 +73,8 @@ def arguments_of(row, method, values, folder):
     options = {**train_hf.arguments_of(row, folder), "max_length": length}
     if values.get("reference") == "precomputed":
         options["precompute_ref_log_probs"] = True
+    if row.get("offload") == "activations":
+        options["activation_offloading"] = True
     return CLASSES[method][1](**options)
 
 

@@ -423,5 +423,24 @@ TEST(RelationsTest, DeepSpeedsOffloadMovesItsShare) {
   }
 }
 
+// What goes is in the host's memory, and no more of it than that has; what comes back is one input,
+// which beside adapters the embedding's leaf is, too.
+TEST(RelationsTest, OffloadedLayersLoseNoBytes) {
+  std::mt19937_64 random(20261128);
+  for (int i = 0; i < Rounds(300) && !HasFailure(); ++i) {
+    JobSpec job = RandomJobOfOffloadedLayers(random);
+    SCOPED_TRACE(absl::StrCat("job ", i, ": ", Describe(job)));
+    const RankMemory moved = Estimate(job).ranks.front();
+    job.runtime.offload_activations = false;
+    const RankMemory kept = Estimate(job).ranks.front();
+    const int64_t layers = Valid(job)->model->layer_count;
+    const int64_t hosts = moved.host_bytes - kept.host_bytes;
+    EXPECT_GT(hosts, 0);
+    EXPECT_EQ(hosts % layers, 0);
+    EXPECT_LE(moved.allocated.expected_bytes, kept.allocated.expected_bytes + hosts / layers);
+    EXPECT_GE(moved.allocated.expected_bytes + hosts, kept.allocated.expected_bytes);
+  }
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -316,6 +316,7 @@ constexpr Ask kAsks[] = {
     {Ability::kReshardAfterForward, [](JobSpec& j) { j.runtime.reshard_after_forward = true; }},
     {Ability::kOffloadParameters, [](JobSpec& j) { j.runtime.offload_parameters = true; }},
     {Ability::kOffloadOptimizer, [](JobSpec& j) { j.runtime.offload_optimizer = true; }},
+    {Ability::kOffloadActivations, [](JobSpec& j) { j.runtime.offload_activations = true; }},
     {Ability::kCompile, [](JobSpec& j) { j.runtime.compile = true; }},
     {Ability::kGradientAccumulationFusion,
      [](JobSpec& j) { j.runtime.gradient_accumulation_fusion = true; }},

@@ -350,6 +350,24 @@ const std::vector<Refusal>& Knobs() {
        },
        {"job.runtime.offload_optimizer: true; is not modelled with parallelism.zero_stage 1: 2 and "
         "3 are"}},
+      {"offloaded activations where nobody offloads them",
+       [](JobSpec& j) { j.runtime.offload_activations = true; },
+       {"job.runtime.offload_activations: set; is not modelled with ddp: TRL and torchtune do it; "
+        "hooks of the script's own were not held against code"}},
+      {"offloaded activations of layers that do not run again",
+       [](JobSpec& j) {
+         j.runtime.trainer = "trl";
+         j.runtime.offload_activations = true;
+       },
+       {"job.training.recompute.mode: none; is not modelled with offloaded activations"}},
+      {"offloaded activations of sampled answers",
+       [](JobSpec& j) {
+         j.runtime.trainer = "trl";
+         j.training.recompute.mode = "full";
+         j.training.preference.method = "grpo";
+         j.runtime.offload_activations = true;
+       },
+       {"job.runtime.offload_activations: true; TRL's GRPO has no activation_offloading"}},
       {"FSDP's and Megatron's knobs elsewhere",
        [](JobSpec& j) {
          j.runtime.reshard_after_forward = true;

@@ -125,18 +125,42 @@ TEST(LowerHeadTest, TorchtitansLossesByEra) {
   check(Torchtitan("2025.3", "chunked-cross-entropy"), 2 + 4 + 0.5, 4 + 2 * 0.5, 0);
 }
 
+// Backward of each slice in eight makes a gradient of the whole table, beside the sum so far and
+// the logits' gradient of one slice less.
+TEST(LowerHeadTest, TorchtunesSlicesMakeAGradientEach) {
+  JobSpec job = With(SmallJob(), "ddp");
+  job.runtime.trainer = "torchtune";
+  const auto beside = [&job](const char* loss) {
+    job.training.loss.implementation = loss;
+    const Program program = Lowered(Valid(job));
+    const Block& block = FindBlock(program, "head");
+    int64_t bytes = 0;
+    for (const Op& op : block.ops) {
+      if (op.name != "head") continue;
+      for (const TensorId id : op.backward_temporaries) bytes += block.tensors[id].Bytes();
+    }
+    return bytes;
+  };
+  const int64_t hidden = *Shape(job).hidden_size;
+  EXPECT_EQ(beside("plain"), 0);
+  EXPECT_EQ(beside("chunked-cross-entropy"), 2 * kVocab * (hidden - kTokens / 8));
+}
+
 // torchtune's compile_loss reaches a loss over slices alone: 16-bit logits, and while
 // the loss itself runs the gradient of one slice in eight.
 TEST(LowerHeadTest, TorchtuneCompilesSlicesAlone) {
   JobSpec job = With(SmallJob(), "ddp");
   constexpr int64_t kWide = 8192;  // beside which the norm's backward is nothing
+  constexpr int64_t kTimes = 64;   // so that a slice has more tokens than the head's input is wide
   Shape(job).vocab_size = kWide;
   job.runtime.trainer = "torchtune";
   job.runtime.compile = true;
+  job.training.micro_batch_size = kTimes * *job.training.micro_batch_size;
+  job.training.global_batch_size.reset();
   const auto backward = [&](const char* loss) {
     job.training.loss.implementation = loss;
     const BlockRun run = RunHead(job);
-    return PerLogit(run, run.backward) * kVocab / kWide;
+    return PerLogit(run, run.backward) * kVocab / kWide / kTimes;
   };
   EXPECT_NEAR(backward("plain"), 12, 0.1);
   EXPECT_NEAR(backward("chunked-cross-entropy"), 2 + 2 / 8.0, 0.1);

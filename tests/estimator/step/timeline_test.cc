@@ -237,6 +237,16 @@ TEST(TimelineTest, AgreesWithTheClosedFormWhereParametersAreTheHosts) {
   EXPECT_EQ(stages, 3 * kJobs);
 }
 
+TEST(TimelineTest, AgreesWithTheClosedFormWhereInputsOfLayersAreTheHosts) {
+  std::mt19937_64 random(20261128);
+  const int jobs = Rounds(kJobs);
+  int stages = 0;
+  for (int i = 0; i < jobs && !HasFailure(); ++i) {
+    stages += Compare(RandomJobOfOffloadedLayers(random));
+  }
+  EXPECT_EQ(stages, jobs);
+}
+
 // Some of the layers see a part of the sequence, and have a mask, where attention is SDPA of
 // transformers' classes.
 TEST(TimelineTest, AgreesWithTheClosedFormWhereLayersSeeWindows) {

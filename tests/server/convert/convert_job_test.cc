@@ -61,7 +61,7 @@ constexpr char kEverything[] = R"({
   "runtime": {"framework": "u", "versions": {"v": "w"}, "vocab_size_divisor": 23,
     "gradient_as_bucket_view": true,
     "reduce_bucket_element_count": 25, "overlap_communication": true,
-    "reshard_after_forward": false, "offload_parameters": true, "offload_optimizer": true, "gradient_accumulation_fusion": true, "attention_mask": true,
+    "reshard_after_forward": false, "offload_parameters": true, "offload_optimizer": true, "offload_activations": true, "gradient_accumulation_fusion": true, "attention_mask": true,
     "cublas_workspace_config": "x", "transformer_implementation": "z",
     "trainer": "aa", "compile": true, "deferred_embedding_gradient_count": 36,
     "grouped_gemm": true, "deterministic": true, "liger_kernel": true,
@@ -291,9 +291,9 @@ TEST(FromProtoTest, CopiesTheParallelismTheRuntimeAndTheCluster) {
       ElementsAre(23, 25, 26, 27, 28, 29, 33, 34, 36));
   EXPECT_THAT((std::vector{runtime.gradient_as_bucket_view, runtime.overlap_communication,
                            runtime.reshard_after_forward, runtime.offload_parameters,
-                           runtime.offload_optimizer, runtime.gradient_accumulation_fusion,
-                           runtime.attention_mask}),
-              ElementsAre(true, true, false, true, true, true, true));
+                           runtime.offload_optimizer, runtime.offload_activations,
+                           runtime.gradient_accumulation_fusion, runtime.attention_mask}),
+              ElementsAre(true, true, false, true, true, true, true, true));
 }
 
 TEST(FromProtoTest, CopiesHowProductsReadFp8) {
