@@ -256,6 +256,26 @@ TEST(RatesTest, ThePeakIsOfTheLayersProducts) {
   EXPECT_EQ(peak("fp4-mixed"), 900e12);
 }
 
+// What a data sheet lacks runs as the next wider format that it has; bf16 that the GPU lacks is not
+// fp16.
+TEST(RatesTest, NarrowProductsRunInTheNextWiderFormat) {
+  Catalog catalog = SmallCatalog();
+  Gpu& gpu = catalog.gpus.at("b200-180gb");
+  const auto rate = [&catalog](const char* preset) {
+    JobSpec spec = With(SmallJob(), "megatron-core", preset);
+    spec.cluster.gpu = "b200-180gb";
+    const auto job = std::get<ValidJob>(Validate(spec, catalog));
+    return RatesOf(*job, SpeedOf(catalog.speed, *job)).narrow_flops / 0.5;
+  };
+  gpu.teraflops = {{"fp32", 20}, {"bf16", 200}, {"fp16", 300}};
+  EXPECT_EQ(rate("fp8-mixed"), 200e12);
+  EXPECT_EQ(rate("fp4-mixed"), 200e12);
+  gpu.teraflops["fp8"] = 400;
+  EXPECT_EQ(rate("fp4-mixed"), 400e12);
+  gpu.teraflops = {{"fp32", 20}, {"fp16", 300}};
+  EXPECT_EQ(rate("fp4-mixed"), 20e12);
+}
+
 // Links of an NVLink domain join the GPUs of several nodes.
 TEST(RatesTest, ACollectiveInsideOfADomainRunsOverItsLinks) {
   Catalog catalog = SmallCatalog();

@@ -133,6 +133,22 @@ TEST(CatalogTest, WorkstationsBlackwellsHaveNoNvlink) {
   }
 }
 
+// From compute capability 8.9 on products read fp8, at twice the rate of 16 bits, and fp4 from 10.0
+// on, at twice that at least.
+TEST(CatalogTest, NarrowProductsHaveRates) {
+  for (const auto& [id, gpu] : LoadCatalog().gpus) {
+    const bool eight = gpu.architecture >= GpuArchitecture::kAda && IsNvidia(gpu.architecture);
+    const bool four = gpu.architecture == GpuArchitecture::kBlackwell;
+    if (gpu.architecture == GpuArchitecture::kCdna3) continue;
+    ASSERT_EQ(gpu.teraflops.contains("fp8"), eight) << id;
+    ASSERT_EQ(gpu.teraflops.contains("fp4"), four) << id;
+    if (!eight) continue;
+    EXPECT_NEAR(gpu.teraflops.at("fp8") / gpu.teraflops.at("bf16"), 2, 0.03) << id;
+    const auto four_bits = gpu.teraflops.find("fp4");
+    EXPECT_TRUE(!four || four_bits->second >= 2 * gpu.teraflops.at("fp8")) << id;
+  }
+}
+
 TEST(CatalogTest, AClustersOwnNamesAreMapped) {
   const std::map<std::string, std::string> names = {
       {"h100", "h100-80gb-sxm"},
