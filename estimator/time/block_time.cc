@@ -156,7 +156,10 @@ class BlockClock {
     return elements;
   }
   double BytesOf(TensorId id) const {
-    return Whole(id) * static_cast<double>(plimsoll::Bytes(block_.tensors[id].dtype, 8)) / 8;
+    constexpr int64_t kBlock = 32;  // whole ones of each format: of fp4's 16, of fp8's 32
+    static_assert(kBlock % kFp4BlockSize == 0 && kBlock % kFp8BlockSize == 0);
+    const auto block = static_cast<double>(plimsoll::Bytes(block_.tensors[id].dtype, kBlock));
+    return Whole(id) * block / kBlock;
   }
   bool Owns(TensorId id) const { return block_.tensors[id].storage == id; }
   double BytesOf(const Ids& ids, bool gradients) const {

@@ -276,6 +276,22 @@ TEST(RatesTest, NarrowProductsRunInTheNextWiderFormat) {
   EXPECT_EQ(rate("fp4-mixed"), 20e12);
 }
 
+// A block's scales are counted as they are: 0.5625 bytes an element of fp4, 1.03125 of fp8.
+TEST(BlockTimeTest, ScalesOfBlocksAreSharedByTheirElements) {
+  const auto moves = [](const char* gpu, const char* preset, const char* recipe) {
+    JobSpec job = With(TightJob(), "megatron-core", preset);
+    job.cluster.gpu = gpu;
+    job.training.attention = "cudnn";
+    if (*recipe != 0) job.training.precision.fp8_recipe = recipe;
+    return Layer(job).forward.memory;
+  };
+  const double tensors = moves("h100-80gb-sxm", "fp8-mixed", "tensorwise");
+  const double blocks = moves("h100-80gb-sxm", "fp8-mixed", "blockwise");
+  const double four_bits = moves("b200-180gb", "fp4-mixed", "");
+  EXPECT_GT(blocks, tensors);
+  EXPECT_NEAR((blocks - tensors) / (tensors - four_bits), 0.03125 / (1 - 0.5625), 1e-9);
+}
+
 // Links of an NVLink domain join the GPUs of several nodes.
 TEST(RatesTest, ACollectiveInsideOfADomainRunsOverItsLinks) {
   Catalog catalog = SmallCatalog();
