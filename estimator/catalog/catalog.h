@@ -44,6 +44,13 @@ struct Gpu {
   int64_t link_domain_size = 0;  // GPUs that its links join, of several nodes; 0: a node's alone
   bool nvswitch = false;         // all GPUs of a node talk over switches (NVLS from Hopper on)
   std::string source;
+
+  // Whether it is a Blackwell of compute capability 12.0, which those of workstations are, without
+  // NVLink; those of data centres are 10.0 and 10.3.
+  // Source: CUDA C++ Programming Guide 13, "Compute Capabilities".
+  bool IsWorkstationBlackwell() const {
+    return architecture == GpuArchitecture::kBlackwell && interconnect.rfind("nvlink", 0) != 0;
+  }
 };
 
 // A name that may mean several GPUs: an alias all of whose words several ids have, as

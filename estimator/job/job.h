@@ -444,11 +444,13 @@ struct Job {
   int64_t LinkedGpuCount() const {
     return std::max(gpus_per_node, gpu == nullptr ? 0 : gpu->link_domain_size);
   }
-  // Copies in fp8 that a tensor has: products read rows alone, but where the GPU has others and one
-  // scale serves both ways. Source: transformer_engine/pytorch/utils.py,
-  // is_non_tn_fp8_gemm_supported.
+  // Copies in fp8 that a tensor has: products read rows alone, but where the GPU has others
+  // (compute capability from 10.0 on, but for 12.0) and one scale serves both ways. Source:
+  // transformer_engine/pytorch/utils.py, is_non_tn_fp8_gemm_supported.
   int64_t Fp8CopyCount() const {
-    return fp8->ScalesTensors() && architecture == GpuArchitecture::kBlackwell ? 1 : 2;
+    const bool both = architecture == GpuArchitecture::kBlackwell && gpu != nullptr &&
+                      !gpu->IsWorkstationBlackwell();
+    return fp8->ScalesTensors() && both ? 1 : 2;
   }
   // Sequences of a sample: of a pair two.
   int64_t SequencesOfSample() const { return preference ? RowOf(*preference).sequences : 1; }

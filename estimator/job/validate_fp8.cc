@@ -41,9 +41,20 @@ Asked AskedOf(const Job& job) {
           std::string(NameOf(job.fp8->recipe, kFp8Recipes))};
 }
 
+// Source: transformer_engine/pytorch/quantization.py, _compute_mxfp8_support.
+void CheckWorkstation(Check& check, const Job& job) {
+  const bool small = job.gpu != nullptr && job.gpu->IsWorkstationBlackwell();
+  if (job.fp8->recipe != Fp8Recipe::kMxfp8 || !small) return;
+  check.Fail(kRecipe, "mxfp8",
+             "is not supported by Transformer Engine on GPUs of compute capability 12.0",
+             ViolationCode::kNotSupported, {"cluster.gpu"});
+}
+
 void CheckGpu(Check& check, const Job& job) {
   const GpuArchitecture oldest = OldestOf(job.fp8->recipe);
-  if (IsNvidia(job.architecture) && job.architecture >= oldest) return;
+  if (IsNvidia(job.architecture) && job.architecture >= oldest) {
+    return CheckWorkstation(check, job);
+  }
   const absl::string_view needs = oldest == GpuArchitecture::kAda      ? "an Ada"
                                   : oldest == GpuArchitecture::kHopper ? "a Hopper"
                                                                        : "a Blackwell";

@@ -4,7 +4,6 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "estimator/base/units.h"
 #include "estimator/base/version.h"
@@ -77,7 +76,7 @@ bool CudnnTakes(const Job& job) {
 bool PrefersCudnn(const Job& job) {
   constexpr int kSince = 2011;
   const bool large = job.architecture == GpuArchitecture::kBlackwell && job.gpu != nullptr &&
-                     absl::StartsWith(job.gpu->interconnect, "nvlink");
+                     !job.gpu->IsWorkstationBlackwell();
   const bool asks = large || job.architecture == GpuArchitecture::kHopper;
   const int64_t keys = job.model->head_size;
   const int64_t values = job.model->latent.value_size;

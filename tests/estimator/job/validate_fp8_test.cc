@@ -1,4 +1,6 @@
 // Every rule of matrix products in fp8, and what stands beside them.
+#include <variant>
+
 #include "estimator/job/job.h"
 #include "gtest/gtest.h"
 #include "tests/testing/refusals.h"
@@ -87,6 +89,28 @@ TEST(ValidateFp8Test, EachRecipeNeedsItsGpus) {
                   [](JobSpec& j) { j.training.precision.fp8_recipe = "mxfp8"; },
                   {"job.training.precision.fp8_recipe: mxfp8; needs a Blackwell GPU"}},
              });
+}
+
+// Compute capability 12.0, which has no NVLink.
+TEST(ValidateFp8Test, WorkstationsBlackwellsHaveNoMxfp8) {
+  Catalog catalog = SmallCatalog();
+  catalog.gpus.at("b200-180gb").interconnect = "pcie5";
+  JobSpec job = Job();
+  job.cluster.gpu = "b200-180gb";
+  job.training.precision.fp8_recipe = "mxfp8";
+  EXPECT_EQ(Valid(job)->fp8->recipe, Fp8Recipe::kMxfp8);
+  const auto wrong = Validate(job, catalog);
+  ASSERT_TRUE(std::holds_alternative<Violations>(wrong));
+  const auto& violations = std::get<Violations>(wrong);
+  ASSERT_EQ(violations.size(), 1u);
+  EXPECT_EQ(ToText(violations[0]),
+            "job.training.precision.fp8_recipe: mxfp8; is not supported by Transformer Engine on "
+            "GPUs of compute capability 12.0");
+  EXPECT_EQ(violations[0].code, ViolationCode::kNotSupported);
+  for (const char* recipe : {"delayed", "tensorwise", "blockwise"}) {
+    job.training.precision.fp8_recipe = recipe;
+    EXPECT_TRUE(std::holds_alternative<ValidJob>(Validate(job, catalog))) << recipe;
+  }
 }
 
 TEST(ValidateFp8Test, RefusesWhatIsNotModelledBesideIt) {

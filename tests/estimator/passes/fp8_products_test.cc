@@ -2,6 +2,7 @@
 // they run, and the copies of weights.
 #include <map>
 #include <string>
+#include <variant>
 
 #include "estimator/program/describe.h"
 #include "estimator/step/ledger.h"
@@ -67,6 +68,19 @@ TEST(Fp8ProductsTest, BlackwellReadsBothWays) {
             (Product{"fp8.input fp8", "fp8.input.transposed fp8",
                      "fp8.output.gradient fp8 fp8.output.gradient.transposed fp8"}))
       << "scales of blocks are of one way";
+}
+
+// Compute capability 12.0, which has no NVLink.
+TEST(Fp8ProductsTest, WorkstationsBlackwellsReadRowsAlone) {
+  Catalog catalog = SmallCatalog();
+  catalog.gpus.at("b200-180gb").interconnect = "pcie5";
+  const auto copies = [&catalog](const char* recipe, const char* gpu) {
+    return std::get<ValidJob>(Validate(Job(recipe, gpu), catalog))->Fp8CopyCount();
+  };
+  EXPECT_EQ(copies("delayed", "b200-180gb"), 2);
+  EXPECT_EQ(copies("tensorwise", "b200-180gb"), 2);
+  EXPECT_EQ(copies("delayed", "h100-80gb-sxm"), 2);
+  EXPECT_EQ(Valid(Job("delayed", "b200-180gb"))->Fp8CopyCount(), 1);
 }
 
 // Two elements in a byte, and a byte of scale for each 16, both ways.

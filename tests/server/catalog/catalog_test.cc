@@ -124,12 +124,12 @@ TEST(CatalogTest, EveryGpuIsPlausible) {
   }
 }
 
-// Those of data centres have NVLink, by which kernels are chosen (validate_latent.cc,
-// PrefersCudnn).
+// Those of data centres have NVLink, by which kernels are chosen and formats are refused
+// (Gpu::IsWorkstationBlackwell).
 TEST(CatalogTest, WorkstationsBlackwellsHaveNoNvlink) {
   for (const auto& [id, gpu] : LoadCatalog().gpus) {
-    if (gpu.architecture != GpuArchitecture::kBlackwell) continue;
-    EXPECT_EQ(absl::StartsWith(gpu.interconnect, "nvlink"), !absl::StartsWith(id, "rtx-")) << id;
+    const bool blackwell = gpu.architecture == GpuArchitecture::kBlackwell;
+    EXPECT_EQ(gpu.IsWorkstationBlackwell(), blackwell && absl::StartsWith(id, "rtx-")) << id;
   }
 }
 
