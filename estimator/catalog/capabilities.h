@@ -54,6 +54,7 @@ enum class Ability : uint8_t {
   kUpProjectionAgain,
   kExpertsAgain,
   kSharedExpertsAgain,
+  kFp8OutputsAgain,  // norms' and activations', beside products in fp8
 
   kOtherHead,  // than one that predicts tokens
   kLatentAttention,

@@ -93,9 +93,12 @@ constexpr CapabilityRow kRows[] = {
     Of(kAll, AbilitySet{Ability::kPlainLoss} | kPresets | kAdams,
        "torch optim/adamw.py; Megatron core/optimizer/__init__.py; nanotron helpers.py, "
        "init_optimizer_and_grad_accumulator"),
-    Of(kCore, kNarrowProducts,
+    Of(kCore, {Ability::kFp8Mixed},
        "transformer_engine/pytorch/module/linear.py, layernorm_linear.py; Megatron "
-       "core/fp8_utils.py, get_fp8_context; core/fp4_utils.py, get_fp4_context"),
+       "core/fp8_utils.py, get_fp8_context"),
+    Since(15, Of(kCore, {Ability::kFp4Mixed},
+                 "Megatron-LM core 0.15, core/transformer/transformer_config.py, fp4; "
+                 "core/fp4_utils.py, get_fp4_context")),
     NotModelled(kOfModules | kNanotron, kNarrowProducts,
                 "Transformer Engine's recipes are modelled with megatron-core",
                 "torchao float8/float8_linear.py; accelerate utils/transformer_engine.py; nanotron "
@@ -207,6 +210,9 @@ constexpr CapabilityRow kRows[] = {
                  "Megatron core/transformer/transformer_config.py, recompute_modules")),
     Since(14, Of(kCore, {Ability::kSharedExpertsAgain},
                  "Megatron core/transformer/moe/moe_layer.py, shared_experts_compute")),
+    Since(14, Of(kCore, {Ability::kFp8OutputsAgain},
+                 "Megatron-LM core 0.14, CHANGELOG.md; core/transformer/transformer_config.py, "
+                 "__post_init__, which refused it before")),
     Lacks(kOfModules | kNanotron | kOldMegatron,
           {Ability::kNormAgain, Ability::kActivationAgain, Ability::kUpProjectionAgain,
            Ability::kExpertsAgain, Ability::kSharedExpertsAgain},
@@ -698,6 +704,8 @@ const std::array<AbilityName, kAbilityCount> kAbilityNames = {{
     {Ability::kUpProjectionAgain, "training.recompute.modules", "up-projection"},
     {Ability::kExpertsAgain, "training.recompute.modules", "experts"},
     {Ability::kSharedExpertsAgain, "training.recompute.modules", "shared-experts"},
+    {Ability::kFp8OutputsAgain, "training.precision.fp8_recipe",
+     "any beside recompute.modules norm, activation"},
     {Ability::kOtherHead, "model.transformer.head", "one that predicts no tokens"},
     {Ability::kLatentAttention, "model.transformer.key_value_rank", "set"},
     {Ability::kRankNormsAlone, "model.transformer.qk_norm", "per-rank without query_rank"},

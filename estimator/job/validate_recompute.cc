@@ -109,10 +109,14 @@ void CheckModules(Check& check, const Job& job) {
   modules.Need(RecomputeModule::kActivation, experts, "needs a model with experts", "model");
   modules.Need(RecomputeModule::kActivation, !experts || job.grouped_gemm,
                "needs runtime.grouped_gemm", "runtime.grouped_gemm");
-  const bool delayed = job.fp8.has_value() && job.fp8->recipe == Fp8Recipe::kDelayed;
+  const bool fp8 = job.fp8.has_value() && !job.fp8->IsFp4();
+  const bool delayed = fp8 && job.fp8->recipe == Fp8Recipe::kDelayed;
   for (const RecomputeModule dropped : {RecomputeModule::kNorm, RecomputeModule::kActivation}) {
     modules.Need(dropped, !delayed, "needs an fp8_recipe whose products read 16 bits anew",
                  "training.precision.fp8_recipe");
+    if (!fp8 || !modules.Asks(dropped)) continue;
+    CheckAbility(Ability::kFp8OutputsAgain, kModules,
+                 absl::StrCat(NameOf(dropped, kRecomputeModules), " beside fp8"), check, job);
   }
   modules.Need(RecomputeModule::kUpProjection, model.latent.Any(), "needs latent attention",
                "model");

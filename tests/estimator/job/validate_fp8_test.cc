@@ -213,7 +213,18 @@ TEST(ValidateFp8Test, DroppedOutputsNeedScalesOfTheirOwn) {
              {"job.training.recompute.modules: norm; needs an fp8_recipe whose products read 16 "
               "bits anew",
               "job.training.recompute.modules: activation; needs an fp8_recipe whose products read "
-              "16 bits anew"}}});
+              "16 bits anew"}},
+            {"before it could",
+             [](JobSpec& j) { j.runtime.versions["megatron-core"] = "0.13"; },
+             {"job.training.recompute.modules: norm beside fp8; megatron-core has it from 0.14 on",
+              "job.training.recompute.modules: activation beside fp8; megatron-core has it from "
+              "0.14 on"}},
+            {"no fp8",
+             [](JobSpec& j) {
+               j.runtime.versions["megatron-core"] = "0.13";
+               j.training.precision = {};
+             },
+             {}}});
 }
 
 TEST(ValidateFp8Test, Fp4HasOneRecipeAndNeedsABlackwell) {
@@ -226,6 +237,9 @@ TEST(ValidateFp8Test, Fp4HasOneRecipeAndNeedsABlackwell) {
       job, {{"a Hopper",
              [](JobSpec& j) { j.cluster.gpu = "h100-80gb-sxm"; },
              {"job.training.precision.preset: fp4-mixed; needs a Blackwell GPU"}},
+            {"a core that is older",
+             [](JobSpec& j) { j.runtime.versions["megatron-core"] = "0.14"; },
+             {"job.training.precision.preset: fp4-mixed; megatron-core has it from 0.15 on"}},
             {"a recipe of fp8, and weights in it",
              [](JobSpec& j) {
                j.training.precision.fp8_recipe = "mxfp8";
