@@ -7,7 +7,10 @@ namespace plimsoll {
 const PreferenceRow& RowOf(PreferenceMethod method) {
   static constexpr PreferenceRow kRows[] = {
       {.method = PreferenceMethod::kDpo},
-      {.method = PreferenceMethod::kKto, .sequences = 1, .runs_twice = true},
+      {.method = PreferenceMethod::kKto,
+       .sequences = 1,
+       .runs_twice = true,
+       .compares_twice = true},
       {.method = PreferenceMethod::kReward, .compares = false, .unasked = false, .scores = true},
       {.method = PreferenceMethod::kGrpo,
        .sequences = 1,

@@ -39,7 +39,8 @@ using DataCollectives = absl::InlinedVector<DataCollective, 4>;
 //   zero 0        gradients are all-reduced
 //   zero 1, 2     gradients are reduced to their shards, weights gathered behind the step
 //   zero 3, FSDP  weights are gathered as layers run, once more where they are dropped after
-//                 forward; a pipeline keeps what is not dropped until the step's end
+//                 forward, and again where it runs twice; a pipeline keeps what is not dropped
+//                 until the step's end
 //   hybrid        shards of gradients are all-reduced between copies
 //
 // Source: Rajbhandari et al. 2020 (arXiv 1910.02054), section 7. Gradients after each micro-batch:

@@ -232,6 +232,8 @@ ModelCost CostOf(const ValidJob& job, const Program& program, const Speed& speed
   cost.rates = RatesOf(*job, speed);
   double flops = 0;
   const bool apart = SharesExpertsApart(*job);
+  const bool runs_twice = job->preference.has_value() && RowOf(*job->preference).runs_twice;
+  const bool compares_twice = job->preference.has_value() && RowOf(*job->preference).compares_twice;
   for (const Block& block : program.blocks) {
     const BlockSums sums = SumBlock(block, 1);
     const int64_t experts = apart ? sums.own.experts : 0;
@@ -242,6 +244,7 @@ ModelCost CostOf(const ValidJob& job, const Program& program, const Speed& speed
            .parameters_alone = static_cast<double>(sums.own.parameters - experts),
            .experts = static_cast<double>(experts),
            .frozen = static_cast<double>(sums.own.frozen)};
+    if (runs_twice) one.time.forward.Add(PassTime(one.time.forward), 1);
     const int64_t count =
         block.kind == BlockKind::kLayer ? block.layers.CountOf(job->model->layer_count) : 1;
     flops += static_cast<double>(count) * (one.time.model_flops + one.time.backward_model_flops);
@@ -249,7 +252,8 @@ ModelCost CostOf(const ValidJob& job, const Program& program, const Speed& speed
   for (const Block& block : program.reference) {  // its forward, of every micro-batch
     BlockCost& one = cost.blocks.emplace_back();
     one.place = PlaceOf(block);
-    one.time.forward = TimeBlock(*job, cost.rates, speed.framework.tensor_overlap, block).forward;
+    const BlockTime time = TimeBlock(*job, cost.rates, speed.framework.tensor_overlap, block);
+    one.time.forward.Add(time.forward, compares_twice ? 2 : 1);
   }
   const auto tokens = static_cast<double>(job->LocalTokens());
   const auto degree = static_cast<double>(job->tensor_parallel_size);

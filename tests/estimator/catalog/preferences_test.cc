@@ -14,6 +14,7 @@ TEST(PreferencesTest, RowsAreInTheirOrderAndWhatScoresComparesWithNothing) {
     EXPECT_TRUE(row.sequences == 1 || row.sequences == 2) << word.name;
     EXPECT_FALSE(row.compares && row.scores) << word.name;
     EXPECT_TRUE(row.compares || !row.unasked) << word.name;
+    EXPECT_TRUE(!row.compares_twice || (row.compares && row.runs_twice)) << word.name;
   }
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/jobs.h"
 
@@ -86,6 +87,18 @@ TEST(DataCollectivesTest, ShardsOfWeightsAreGatheredAsLayersRun) {
             "1 reduce-scatter gradients over 8 beside compute; 1 gather weights and frozen over 8 "
             "beside compute")
       << "a pipeline keeps what it gathered";
+}
+
+// A policy that runs forward without gradients first is gathered for that too, unless it stays.
+TEST(DataCollectivesTest, WeightsAreGatheredForEachForward) {
+  JobSpec job = SpecOf({.framework = "fsdp2", .zero_stage = 3});
+  job.training.preference.method = "grpo";
+  EXPECT_THAT(Text(job), testing::HasSubstr("9 gather weights and frozen over 8"));
+  job.training.preference.method = "dpo";
+  EXPECT_THAT(Text(job), testing::HasSubstr("6 gather weights and frozen over 8"));
+  job.training.preference.method = "grpo";
+  job.runtime.reshard_after_forward = false;
+  EXPECT_THAT(Text(job), testing::HasSubstr("3 gather weights and frozen over 8"));
 }
 
 TEST(DataCollectivesTest, CopiesOfShardsReduceTheirShard) {

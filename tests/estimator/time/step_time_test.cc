@@ -2,7 +2,9 @@
 
 #include <functional>
 #include <numeric>
+#include <optional>
 #include <random>
+#include <string>
 
 #include "gtest/gtest.h"
 #include "tests/testing/jobs.h"
@@ -156,6 +158,37 @@ TEST(StepTimeTest, CostsAreSharedByJobsThatDifferInTheirPipeline) {
   const Speed speed = SpeedOf(SmallCatalog().speed, *first);
   const ModelCost cost = CostOf(first, BlocksProgram(first), speed);
   EXPECT_DOUBLE_EQ(PredictStep(*Valid(other), speed, cost).seconds, Time(other).seconds);
+}
+
+// Products of forward are a third of a step's: a policy that runs twice takes a third more, and a
+// reference as much again each time that it runs. What is done twice is no work of the model.
+TEST(StepTimeTest, WhatRunsTwiceCostsItsForward) {
+  struct Row {
+    const char* method;
+    std::optional<std::string> reference;
+    double forwards;  // beside the policy's own
+  };
+  const Row rows[] = {{"grpo", std::nullopt, 1}, {"grpo", "model", 2}, {"dpo", "precomputed", 0},
+                      {"dpo", "model", 1},       {"kto", "model", 3},  {"kto", "precomputed", 1}};
+  JobSpec job = With(TightJob(), "ddp", "bf16-pure");
+  job.runtime.trainer = "trl";
+  job.cluster.gpu = "a100-80gb-sxm";
+  job.training.micro_batch_size = 8;
+  job.training.global_batch_size = 64;
+  const auto products = [](const JobSpec& of) {
+    const ValidJob valid = Valid(of);
+    const double sequences = static_cast<double>(valid->SequencesAtOnce());
+    return Term(Time(of), StepTerm::kMatrixProducts) / sequences;
+  };
+  for (const Row& row : rows) {
+    job.training.preference.method = row.method;
+    job.training.preference.reference = row.reference;
+    JobSpec plain = job;
+    plain.training.preference.method = "dpo";
+    plain.training.preference.reference = "precomputed";
+    EXPECT_NEAR(products(job) / products(plain), 1 + row.forwards / 3, 0.05)
+        << row.method << " " << row.forwards;
+  }
 }
 
 TEST(StepTimeTest, StagesAreWhatTheLayoutSays) {
