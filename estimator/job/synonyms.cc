@@ -387,7 +387,7 @@ constexpr char kEngineRule[] = "not modelled yet but as DeepSpeed has it by defa
 constexpr char kOffloadRule[] = "not modelled yet: what is moved to the host's memory";
 constexpr char kAdapterRule[] = "not modelled yet: adapters other than LoRA and DoRA";
 constexpr char kPreferenceRule[] =
-    "not modelled yet: preference tuning but by DPO, KTO and reward models";
+    "not modelled yet: preference tuning but by DPO, KTO, GRPO and reward models";
 constexpr char kSampledRule[] = "not modelled yet: of training on answers that are sampled GRPO is";
 constexpr char kQuantizedRule[] = "not modelled yet: frozen weights but as bitsandbytes keeps them";
 constexpr char kFactoredRule[] = "not modelled yet: this optimizer's states";

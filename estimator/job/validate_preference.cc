@@ -20,11 +20,17 @@ void ReadReference(const PreferenceSpec& spec, Check& check, Job& job) {
     return;
   }
   const bool samples = job.preference.has_value() && RowOf(*job.preference).samples;
+  if (samples && spec.reference == "none") {
+    check.Fail(field, *spec.reference, "must be left out: grpo is compared with nothing then",
+               ViolationCode::kUnknownName);
+    return;
+  }
   if (samples && spec.reference == "precomputed") {
     check.Fail(field, *spec.reference, "needs answers that are there before training",
                ViolationCode::kConflict, {"training.preference.method"});
   }
-  if (!spec.reference.has_value() && samples) return;  // TRL's beta is 0
+  const bool unasked = !job.preference.has_value() || RowOf(*job.preference).unasked;
+  if (!spec.reference.has_value() && !unasked) return;  // TRL's beta is 0
   const bool adapter = job.adapter.has_value();
   const Reference usual = adapter ? Reference::kAdaptersOff : Reference::kModel;
   job.reference = usual;
@@ -60,7 +66,8 @@ void CheckShardedReference(const Beside& pairs, Check& check, const Job& job) {
   if (units && job.reference == Reference::kAdaptersOff) {
     check.Fail(
         "training.preference.reference", NameOf(*job.reference, kReferences),
-        absl::StrCat("is not modelled with ", job.profile->name, ": model and precomputed are"),
+        absl::StrCat("is not modelled with ", job.profile->name,
+                     RowOf(*job.preference).samples ? ": model is" : ": model and precomputed are"),
         ViolationCode::kNotModelled, {"runtime.framework", "training.adapter.method"});
   }
 }

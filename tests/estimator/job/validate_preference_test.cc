@@ -33,7 +33,7 @@ TEST(ValidatePreferenceTest, RefusesWhatIsNoPreference) {
           {"another method",
            [](JobSpec& j) { j.training.preference.method = "orpo"; },
            {"job.training.preference.method: orpo; not modelled yet: preference tuning but by DPO, "
-            "KTO and reward models"}},
+            "KTO, GRPO and reward models"}},
           {"answers that are generated",
            [](JobSpec& j) { j.training.preference.method = "rloo"; },
            {"job.training.preference.method: rloo; not modelled yet: of training on answers that "
@@ -81,6 +81,20 @@ TEST(ValidatePreferenceTest, GrpoSamplesItsAnswers) {
                         [](JobSpec& j) { j.training.preference.reference = "precomputed"; },
                         {"job.training.preference.reference: precomputed; needs answers that are "
                          "there before training"}},
+                       {"nothing, said as a word",
+                        [](JobSpec& j) { j.training.preference.reference = "none"; },
+                        {"job.training.preference.reference: none; must be left out: grpo is "
+                         "compared with nothing then"}},
+                       {"adapters switched off, where ranks share weights",
+                        [](JobSpec& j) {
+                          j.training.adapter.method = "lora";
+                          j.training.preference.reference = "adapters-off";
+                          j.runtime.framework = "fsdp2";
+                          j.training.precision.preset = "bf16-mixed";
+                          Shape(j).hidden_dropout = 0;
+                        },
+                        {"job.training.preference.reference: adapters-off; is not modelled with "
+                         "fsdp2: model is"}},
                        {"several micro-batches, and a reference that FSDP2 shards",
                         [](JobSpec& j) {
                           j.runtime.framework = "fsdp2";
