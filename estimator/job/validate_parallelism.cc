@@ -52,6 +52,14 @@ void CheckDegrees(const ParallelismSpec& spec, Check& check, Job& job) {
   }
 }
 
+// Says why gpus_per_node does not move the time of a job whose nodes are joined by links.
+void AssumeLinks(const ClusterSpec& spec, Check& check, const Job& job) {
+  const bool joined = job.gpu_count > job.gpus_per_node && job.LinkedGpuCount() > job.gpus_per_node;
+  if (!joined || spec.interconnect_bytes_per_second.has_value()) return;
+  check.Assume("cluster.interconnect_bytes_per_second", job.interconnect_bytes_per_second,
+               "the GPU's, whose links join those of several nodes, as an NVL72's 72");
+}
+
 // gpu_count = data x tensor x context x pipeline parallel size: all but one give that one.
 void CheckGpuCount(const JobSpec& spec, Check& check, Job& job) {
   const int64_t model_ranks = Multiply(
@@ -90,6 +98,7 @@ void CheckGpuCount(const JobSpec& spec, Check& check, Job& job) {
     check.Assume("cluster.gpu_count", job.gpu_count, "the product of the parallel sizes");
   }
   SettleGpusPerNode(check, job);
+  AssumeLinks(spec.cluster, check, job);
 }
 
 // The stages that a framework has, as "0, 1 or 2".

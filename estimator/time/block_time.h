@@ -20,16 +20,16 @@ struct Rates {
   double half_flops = 0;    // a product of so many reaches half of `matrix_flops`
   double attention_flops = 0;
   double memory_bytes = 0;
-  double link_bytes = 0;     // to GPUs of the node
+  double link_bytes = 0;     // to GPUs that links join: of the node, or of several
   double network_bytes = 0;  // to others
   double kernel_seconds = 0;
   double collective_seconds = 0;
   double hop_seconds = 0;
 
   // Bandwidth of a collective over a group of ranks, and what its ring waits for
-  // messages alone: rings enter and leave a node over the
-  // NICs of its members, and a ring that crosses nodes takes size - 1 steps, each
-  // as long as its slowest.
+  // messages alone: rings enter and leave what links join (a node; with NVIDIA's NVLink
+  // domains several, Job::LinkedGpuCount) over the NICs of its members, and a ring that
+  // does takes size - 1 steps, each as long as its slowest.
   // Source: Thakur et al. 2005, section 4.1. All-gather of 1 GiB on H100 with EFA
   //         by nanotron's start-up test, GB/s: 177 on 8 nodes, 124 on 16, 75 on
   //         32, 44 on 64, as 43 us a step make it.

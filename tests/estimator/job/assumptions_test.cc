@@ -1,11 +1,13 @@
 // What Validate decides where a job says nothing: each decision is said, and saying it oneself
 // gives the same job.
+#include <algorithm>
 #include <map>
 #include <random>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -212,6 +214,26 @@ TEST(AssumptionsTest, StatedTheyGiveTheSameJob) {
     }
   }
   EXPECT_GT(stated.size(), Rounds(10)) << "random jobs leave much open";
+}
+
+// Else nodes of other sizes that move no time would be a riddle.
+TEST(AssumptionsTest, LinksThatJoinNodesAreSaid) {
+  Catalog catalog = SmallCatalog();
+  catalog.gpus.at("b200-180gb").link_domain_size = 72;
+  JobSpec job = SmallJob();
+  job.cluster.gpu = "b200-180gb";
+  const auto says = [&](int64_t gpus) {
+    job.cluster.gpu_count = gpus;
+    const auto valid = std::get<ValidJob>(Validate(job, catalog));
+    return std::any_of(valid->assumptions.begin(), valid->assumptions.end(), [](const auto& at) {
+      return at.field == "cluster.interconnect_bytes_per_second" &&
+             absl::StrContains(at.reason, "links join those of several nodes");
+    });
+  };
+  EXPECT_TRUE(says(16));
+  EXPECT_FALSE(says(8)) << "one node";
+  job.cluster.interconnect_bytes_per_second = 900'000'000'000;
+  EXPECT_FALSE(says(16)) << "it is stated";
 }
 
 TEST(AssumptionsTest, WhatIsStatedIsNotAssumed) {
