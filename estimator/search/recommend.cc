@@ -131,6 +131,8 @@ std::variant<Recommendation, Violations> RecommendConfig(const RecommendSpec& sp
   if (searched && answer.candidates.empty()) Explain(request, catalog, evaluation, stop, answer);
   CountFits(evaluation, answer);
   answer.warnings = request.warnings;
+  const std::vector<Warning>& of_job = request.job->warnings;
+  answer.warnings.insert(answer.warnings.end(), of_job.begin(), of_job.end());
   WarnOfTheSpace(spec, ranking, answer.warnings);
   WarnOfDetail(evaluation, answer.warnings);
   WarnOfGuesses(answer, answer.warnings);

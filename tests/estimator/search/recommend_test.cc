@@ -346,6 +346,16 @@ TEST(RecommendTest, MarksTimesThatNothingWasMeasuredFor) {
   EXPECT_THAT(Recommend(spec).warnings, IsEmpty());
 }
 
+// What an estimate of the job would warn of.
+TEST(RecommendTest, WarnsOfTheJobOnce) {
+  RecommendSpec spec = Tight();
+  spec.job = With(SmallJob(), "ddp", "bf16-pure");
+  spec.job.training.preference.method = "grpo";
+  int said = 0;
+  for (const Warning& warning : Recommend(spec).warnings) said += warning.code == "samples" ? 1 : 0;
+  EXPECT_EQ(said, 1);
+}
+
 TEST(RecommendTest, PricesWhatItIsToldThePriceOf) {
   RecommendSpec spec = Tight();
   spec.gpu_hour_prices = {{"rtx-4090", 0.5}};
