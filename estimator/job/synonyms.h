@@ -27,6 +27,7 @@ namespace plimsoll {
 //   kImplied    true is `on` where nothing else says the field; beside it stand the words of `off`
 //               too, a blank between. False says nothing
 //   kBits       4 and 8 are as load-in-4bit and load-in-8bit that are true
+//   kWords      as the field takes it, and no word but those of `on`, a blank between
 //   kRefined    true makes `off`, or a field that nothing says, `on`. False says nothing
 // Of all but kSame, of numbers and of what is true or false, auto says nothing either: DeepSpeed's
 // and axolotl's word.
@@ -40,6 +41,7 @@ enum class WordReading : uint8_t {
   kHost,
   kImplied,
   kBits,
+  kWords,
   kRefined,
 };
 

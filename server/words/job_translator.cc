@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "estimator/job/fields.h"
@@ -107,6 +108,11 @@ bool SaysNothing(const FieldSynonym& row, const std::string& text) {
   std::string proper;
   const FieldDescriptor* const field = FieldAt(row.field, &proper);
   return field != nullptr && field->cpp_type() != FieldDescriptor::CPPTYPE_STRING;
+}
+
+bool IsAsTheFieldTakesIt(WordReading reading) {
+  return reading == WordReading::kSame || reading == WordReading::kGpus ||
+         reading == WordReading::kBits || reading == WordReading::kWords;
 }
 
 // Whether two values of a field are one: of words in any case, and of true in any spelling.
@@ -268,6 +274,23 @@ bool JobTranslator::MoveBelow(const std::string& path, const YAML::Node& node,
   return true;
 }
 
+// Whether a name takes `text`, and no other of its kind said the field: of settings, as of a file,
+// where two are a key that is there twice.
+bool JobTranslator::TakeWord(const FieldSynonym& row, const std::string& path,
+                             const std::string& text) {
+  if (!HasWord(row.on, absl::AsciiStrToLower(text))) {
+    Fail(path, text, absl::StrCat("must be ", absl::StrReplaceAll(row.on, {{" ", " or "}})),
+         ViolationCode::kUnknownName);
+    return false;
+  }
+  const FieldSynonym* const first =
+      in_settings_ ? named_.emplace(row.field, &row).first->second : &row;
+  if (first == &row) return true;
+  Fail(path, text, absl::StrCat("must be given once: ", first->word, " is the same field"),
+       ViolationCode::kConflict);
+  return false;
+}
+
 bool JobTranslator::MoveSynonym(const FieldSynonym& row, const std::string& path,
                                 const YAML::Node& node, std::vector<Moved>* moved) {
   const std::string field(row.field);
@@ -279,13 +302,13 @@ bool JobTranslator::MoveSynonym(const FieldSynonym& row, const std::string& path
   }
   std::string text = node.Scalar();
   if (SaysNothing(row, text)) return true;
+  if (row.reading == WordReading::kWords && !TakeWord(row, path, text)) return true;
   if (row.reading == WordReading::kBits && (text == "4" || text == "8")) {
     const FieldSynonym* const bits = FindFieldSynonym(absl::StrCat("load-in-", text, "bit"));
     truths_.push_back({bits, path, text, in_settings_});
     return true;
   }
-  const bool written_size = row.reading == WordReading::kSame ||
-                            row.reading == WordReading::kGpus || row.reading == WordReading::kBits;
+  const bool written_size = IsAsTheFieldTakesIt(row.reading);
   if (IsBoolean(row.reading)) {
     const std::optional<bool> on = ReadSwitch(text);
     if (!on.has_value() && text != row.on) {

@@ -7,6 +7,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -83,6 +84,7 @@ class JobTranslator {
   YAML::Node TranslateValue(const YAML::Node& node, const google::protobuf::FieldDescriptor& field,
                             const std::string& path, std::vector<Moved>* moved);
   bool Move(const std::string& path, const YAML::Node& node, std::vector<Moved>* moved);
+  bool TakeWord(const FieldSynonym& row, const std::string& path, const std::string& text);
   bool MoveSynonym(const FieldSynonym& row, const std::string& path, const YAML::Node& node,
                    std::vector<Moved>* moved);
   bool MoveSection(const std::string& path, const YAML::Node& node, std::vector<Moved>* moved);
@@ -103,8 +105,9 @@ class JobTranslator {
   std::vector<Truth> truths_;
   std::optional<Written> nodes_;
   std::optional<Written> accumulation_;
-  std::optional<Written> gpus_;  // that may be of all nodes or of each
-  std::set<std::string> set_;    // paths of what settings set
+  std::optional<Written> gpus_;                             // that may be of all nodes or of each
+  std::set<std::string> set_;                               // paths of what settings set
+  std::map<absl::string_view, const FieldSynonym*> named_;  // by which one, of those with own words
   bool in_settings_ = false;
   bool engine_ = false;  // the job has DeepSpeed's own section
   int value_count_ = 0;

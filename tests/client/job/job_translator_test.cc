@@ -226,6 +226,7 @@ TEST_F(JobTranslatorTest, ReadsEveryName) {
         row.reading == WordReading::kNodes || row.reading == WordReading::kAccumulation;
     std::string value = IsBoolean(row.reading) ? "true" : "2";
     if (row.field == "training.recompute.modules") value = "[mlp]";
+    if (row.reading == WordReading::kWords) value = std::string(row.on.substr(0, row.on.find(' ')));
     if (IsSwitch(row.field)) value = row.reading == WordReading::kHost ? "cpu" : "true";
     Settings settings = {{std::string(row.word), value}};
     if (counted) settings.push_back({"cluster.gpu_count", "8"});
@@ -284,6 +285,12 @@ TEST_F(JobTranslatorTest, SaysWhatAWordIsWhereItIsNone) {
       {"twice",
        "{seq_len: 1, training: {sequence_length: 2}}",
        {"job.training: sequence_length; must be given once"}},
+      {"a format of fp8 for fp4, and the other way about",
+       "{fp4_format: hybrid, fp8_format: e2m1}",
+       {"job.fp4_format: hybrid; must be e2m1", "job.fp8_format: e2m1; must be hybrid or e4m3"}},
+      {"two formats",
+       "{fp8_format: hybrid, fp4_format: e2m1}",
+       {"job.training.precision: preset; must be given once"}},
       {"a word against a switch",
        "{training: {optimizer: {name: paged_adamw_8bit, paged: false}}}",
        {"job.training.optimizer.name: paged_adamw_8bit; means training.optimizer.paged true"}},
@@ -316,6 +323,17 @@ TEST_F(JobTranslatorTest, SaysWhatWasRead) {
               ElementsAre(HasSubstr("training.precision.preset bf16-mixed, written as bf16; ")));
   EXPECT_THAT(Read("{nodes: 2}").read_as,
               ElementsAre("cluster.gpu_count 16, written as nodes: 2, of 8 GPUs"));
+}
+
+TEST_F(JobTranslatorTest, TwoFormatsContradictAsSettingsToo) {
+  EXPECT_THAT(
+      Read("", {{"fp8-format", "hybrid"}, {"fp4-format", "e2m1"}}).wrong,
+      ElementsAre("job.fp4-format: e2m1; must be given once: fp8-format is the same field"));
+  EXPECT_THAT(Read("", {{"fp8-format", "hybrid"}, {"fp8-format", "E4M3"}}).wrong, IsEmpty());
+  EXPECT_EQ(
+      Read("{fp8_format: hybrid}", {{"fp4-format", "e2m1"}}).job.training().precision().preset(),
+      "fp4-mixed")
+      << "settings stand before a file";
 }
 
 TEST_F(JobTranslatorTest, SettingsStandBeforeAFile) {

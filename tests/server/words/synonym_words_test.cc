@@ -185,6 +185,11 @@ std::vector<Case> CasesOf(const FieldSynonym& row) {
     case WordReading::kHost:
       cases = {{"cpu", {{field, "true"}}}, {"none", {}}};
       break;
+    case WordReading::kWords:
+      for (const absl::string_view word : absl::StrSplit(row.on, ' ')) {
+        cases.push_back({std::string(word), Truth(field, word)});
+      }
+      break;
     case WordReading::kBits:
       cases = {{"4", {{field, "nf4"}}}, {"8", {{field, "int8"}}}};
       break;
