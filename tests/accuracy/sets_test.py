@@ -260,6 +260,11 @@ class FinetuningTest(unittest.TestCase):
         adapter = {"method": "qlora", "rank": 8, "target_modules": ["q_proj", "v_proj"]}
         self.assertEqual(job(finetuning, ROWS["tune-0005"])["training"]["adapter"], adapter)
 
+    def test_torchtune_offload(self):
+        for row_id, offloads in (("tune-0014", None), ("tune-0015", True)):
+            runtime = job(finetuning, ROWS[row_id])["runtime"]
+            self.assertEqual(runtime.get("offload_activations"), offloads)
+
     def test_refuses(self):
         for row_id, reason in (
             ("litgpt-0019", "adapters other than LoRA"),
@@ -273,7 +278,7 @@ class FinetuningTest(unittest.TestCase):
             ("peft-0039", "a percentile over batches of many lengths"),
             ("tune-0002", "the recipe is not stated"),
             ("tune-0009", "the longest sample is not stated"),
-            ("tune-0015", "offload of activations"),
+            ("tune-0016", "whose 8-bit states they are is not stated"),
         ):
             with self.assertRaises(measured.Refused) as caught:
                 finetuning.request_of(ROWS[row_id])
