@@ -414,9 +414,10 @@ constexpr CapabilityRow kRows[] = {
                 "Megatron core/optimizer/cpu_offloading, HybridDeviceOptimizer"),
     Lacks(kDdp | kNanotron, {Ability::kOffloadParameters}, "it keeps whole weights on each GPU",
           "torch nn/parallel/distributed.py; nanotron parallel/parameters.py"),
-    NotModelled(kOfModules, {Ability::kOffloadActivations},
-                "TRL and torchtune do it; hooks of the script's own were not held against code",
-                "torch autograd/graph.py, save_on_cpu"),
+    NotModelled(
+        kOfModules, {Ability::kOffloadActivations},
+        "TRL, torchtune and axolotl (hf-trainer) do it; a script's own hooks were not tried",
+        "torch autograd/graph.py, save_on_cpu"),
     NotModelled(kMegatron, {Ability::kOffloadActivations},
                 "what it offloads is of modules, or of whole layers",
                 "Megatron core/pipeline_parallel/fine_grained_activation_offload.py"),
@@ -485,6 +486,10 @@ constexpr CapabilityRow kRows[] = {
     Until(4056, Under(Trainer::kHfTrainer,
                       Lacks(kFsdp2, {Ability::kRing, Ability::kAllGather}, "",
                             "transformers #40205, trainer.py, _prepare_context_parallel_inputs"))),
+
+    Under(Trainer::kHfTrainer,
+          Of(kOfModules, {Ability::kOffloadActivations},
+             "axolotl core/trainers/mixins/activation_checkpointing.py, with TRL's hooks")),
 
     // TRL, whose trainers are that Trainer, from 1.15 on.
     Under(Trainer::kTrl, NotModelled(kFsdp2, {Ability::kRing, Ability::kAllGather},

@@ -566,6 +566,7 @@ void HfTrainerOfOneGroup(Profile& profile) {
   profile.accumulates_whole = true;
   profile.logits_held = LogitsHeld::kForward;
   profile.root_group = true;
+  profile.stashed_input_count = 4;  // trl models/activation_offloading.py, max_fwd_stash_size
 }
 
 // Its checkpoints were reentrant, but FSDP's.
@@ -594,7 +595,6 @@ void Trl(Profile& profile) {
   profile.tiled_log_probs = true;
   profile.loss_behind_model = true;
   profile.narrows_adapters = true;
-  profile.stashed_input_count = 4;  // models/activation_offloading.py, max_fwd_stash_size
 }
 
 // Every trainer's profile on every framework that it runs on.

@@ -116,6 +116,17 @@ TensorId LowerProjection(BlockBuilder& b, TensorId hidden) {
   return capped;
 }
 
+// Of what two ops save hooks copy the first op's to the host, and back in a stream of their own;
+// the second's stays. Source: trl models/activation_offloading.py, OffloadActivations
+// (pack_tensor).
+void Fetch(BlockBuilder& b, TensorId saved, Op& op) {
+  const TensorId fetched = AddLike(b.block(), saved, "loss.fetched");
+  b.block().tensors[fetched].differentiable = false;
+  b.block().tensors[fetched].stream = Stream::kHostCopy;
+  op.saved = {};
+  op.backward_temporaries.Add(fetched);
+}
+
 // log_softmax in fp32, kept; its gradient and the loss's are fp32 too: 12 bytes
 // a logit at the peak of backward; 16 where fp32 logits are held all along, and
 // where they are split, as that gradient takes exponentials of their size.
@@ -145,6 +156,7 @@ TensorId LowerCrossEntropy(BlockBuilder& b, TensorId logits) {
   const TensorId exponentials = split ? Logits(b, "loss.exponentials", DType::kFp32) : kNoTensor;
   Op& op = b.Then("loss.log_softmax", {wide}, {log_softmax}, {log_softmax});
   if (split) op.backward_temporaries = {exponentials};
+  if (job.offload_activations && !job.profile->loss_behind_model) Fetch(b, log_softmax, op);
   if (held == LogitsHeld::kUntilNext) {
     op.saved = {log_softmax, wide};
     b.block().tensors[wide].lingers = true;

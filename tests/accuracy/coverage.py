@@ -54,7 +54,7 @@ ELSEWHERE = {
         "examples/megatron": {"framework": "megatron-core"},
         "sequence_parallel/": {"framework": "deepspeed", "trainer": "hf-trainer"},
     },
-    "pytorch/torchtune": {"single_device": ON_ONE_GPU},
+    "pytorch/torchtune": {"single_device": ON_ONE_GPU, "low_memory": ON_ONE_GPU},
 }
 GPU_COUNT = 8
 # Words of paths of adapters or models that Plimsoll refuses under the project, whatever the kinds.
@@ -77,7 +77,9 @@ SPREAD_EXPERTS = (
 )
 # What the kind "optimizers" is, by a word of the path. torchtune's recipes for one GPU step in
 # backward (their `optimizer_in_bwd`).
-OPTIMIZERS = {"muon": "muon", "single_device": "steps in backward"}
+OPTIMIZERS = {
+    "muon": "muon", "single_device": "steps in backward", "low_memory": "steps in backward",
+}  # fmt: skip
 
 
 # Which of Transformer Engine's recipes the kind "FP8/FP4/MXFP8/QAT" is, by a word of the path or of
@@ -145,6 +147,7 @@ PROBES = {
     },
     "fp4": {"precision": {"preset": "fp4-mixed"}},
     "GRPO by TRL": {"preference": {"method": "grpo"}},
+    "activation offload": {"recompute": {"mode": "full"}},
     "steps in backward": {
         "optimizer": {"name": "adamw-8bit", "paged": True, "in_backward": True},
         "precision": {"preset": "bf16-pure"},
@@ -162,6 +165,7 @@ RL = "RL (actor/ref/critic + rollout)"
 OF_TRL = {"huggingface/open-r1": ("/grpo/",), "huggingface/trl": ("scripts/grpo", "scripts/gspo")}
 KNOBS = {
     "CPU offload": {"offload_parameters": True},
+    "activation offload": {"offload_activations": True},
 }
 OF_DEEPSPEED = {"CPU offload": {"offload_optimizer": True}}
 # Kinds that are the model's own.
@@ -217,7 +221,8 @@ def job_of(kinds, runtime, gpu_count=GPU_COUNT, spreads=True):
         if spreads or kind not in SHAPES:
             job["parallelism"] |= SPLITS.get(kind, {})
         engine = runtime["framework"] == "deepspeed"
-        job["runtime"] |= OF_DEEPSPEED.get(kind, {}) if engine else KNOBS.get(kind, {})
+        knobs = OF_DEEPSPEED if engine and kind in OF_DEEPSPEED else KNOBS
+        job["runtime"] |= knobs.get(kind, {})
         if engine and kind in OF_DEEPSPEED:
             job["parallelism"]["zero_stage"] = 2
         shape |= SHAPES.get(kind, {})

@@ -35,6 +35,8 @@ GROUPS = (
     ("od", "ddp", "trl", 3, WHOLE),
     ("of", "fsdp2", "trl", 3, ("bf16-mixed",)),
     ("oz", "zero2", "trl", 3, ("bf16-mixed",)),
+    ("oh", "none", "hf-trainer", 3, ("bf16-autocast", "bf16-autocast", "fp32")),
+    ("oi", "fsdp2", "hf-trainer", 3, ("bf16-mixed",)),
 )
 METHODS = ("", "", "dpo", "dpo", "kto", "reward")
 

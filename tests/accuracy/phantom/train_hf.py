@@ -88,6 +88,20 @@ class Data(torch.utils.data.Dataset):
         return {"input_ids": self.ids, "labels": self.ids}
 
 
+class Offloading(transformers.Trainer):
+    """With TRL's hooks around a step, as axolotl has them (its ActivationOffloadingMixin)."""
+
+    def __init__(self, *arguments, **named):
+        from trl.models import get_act_offloading_ctx_manager
+
+        super().__init__(*arguments, **named)
+        self.hooks = get_act_offloading_ctx_manager(self.model, use_streams=True)
+
+    def training_step(self, *arguments, **named):
+        with self.hooks:
+            return super().training_step(*arguments, **named)
+
+
 def main():
     values, row = load(sys.argv[1]), load(sys.argv[2])
     choose_kernels(row, values)
@@ -96,7 +110,8 @@ def main():
         model = transformers.AutoModelForCausalLM.from_config(config_of(values, row),
                                                               dtype=torch.float32)
         freeze(model, row)
-        transformers.Trainer(model, arguments, train_dataset=Data(int(row["sequence"]))).train()
+        trainer = Offloading if row.get("offload") == "activations" else transformers.Trainer
+        trainer(model, arguments, train_dataset=Data(int(row["sequence"]))).train()
 
 
 if __name__ == "__main__":

@@ -352,8 +352,8 @@ const std::vector<Refusal>& Knobs() {
         "3 are"}},
       {"offloaded activations where nobody offloads them",
        [](JobSpec& j) { j.runtime.offload_activations = true; },
-       {"job.runtime.offload_activations: set; is not modelled with ddp: TRL and torchtune do it; "
-        "hooks of the script's own were not held against code"}},
+       {"job.runtime.offload_activations: set; is not modelled with ddp: TRL, torchtune and "
+        "axolotl (hf-trainer) do it; a script's own hooks were not tried"}},
       {"offloaded activations of layers that do not run again",
        [](JobSpec& j) {
          j.runtime.trainer = "trl";

@@ -146,6 +146,26 @@ TEST(LowerHeadTest, TorchtunesSlicesMakeAGradientEach) {
   EXPECT_EQ(beside("chunked-cross-entropy"), 2 * kVocab * (hidden - kTokens / 8));
 }
 
+// Hooks keep what the loss saves second, and bring the first back in a stream of copies.
+TEST(LowerHeadTest, OffloadedLogSoftmaxComesBack) {
+  JobSpec job = With(SmallJob(), "ddp");
+  job.runtime.trainer = "hf-trainer";
+  job.training.recompute.mode = "full";
+  const BlockRun kept = RunHead(job);
+  job.runtime.offload_activations = true;
+  const Program program = Lowered(Valid(job));
+  const Block& head = FindBlock(program, "head");
+  const auto op = std::find_if(head.ops.begin(), head.ops.end(),
+                               [](const Op& at) { return at.name == "loss.log_softmax"; });
+  ASSERT_NE(op, head.ops.end());
+  EXPECT_EQ(op->saved.count, 0);
+  ASSERT_EQ(op->backward_temporaries.count, 1);
+  const Tensor& fetched = head.tensors[op->backward_temporaries.ids[0]];
+  EXPECT_EQ(fetched.stream, Stream::kHostCopy);
+  EXPECT_EQ(fetched.Bytes(), 4 * kTokens * kVocab);
+  EXPECT_EQ(RunHead(job).backward.total, kept.backward.total);
+}
+
 // torchtune's compile_loss reaches a loss over slices alone: 16-bit logits, and while
 // the loss itself runs the gradient of one slice in eight.
 TEST(LowerHeadTest, TorchtuneCompilesSlicesAlone) {
