@@ -16,6 +16,8 @@ int64_t GradientBytes(const Block& block, TensorId of) {
   return made ? block.tensors[of].Bytes() : 0;
 }
 
+int64_t InputBytes(const Block& block) { return block.tensors[block.input].Bytes(); }
+
 // Whether an op of the block saves a tensor, or the segment that it is part of.
 bool Saves(const Block& block, TensorId tensor) {
   for (const Op& op : block.ops) {
@@ -221,7 +223,7 @@ void PlanSum::GrowAtWork(const Standing& at, Sum& sum) const {
       sum.Grow(run.forward);
       if (at.shares && BlockOf(at.run).input != kNoTensor) {
         const Block& block = BlockOf(at.run);
-        sum.Shrink(block.tensors[block.input].role, block.tensors[block.input].Bytes());
+        sum.Shrink(block.tensors[block.input].role, InputBytes(block));
       }
       return;
     case Counted::kEnded:
@@ -290,8 +292,7 @@ OtherStreams PlanSum::OthersAt(const Standing& at) const {
   if (at.counted == Counted::kFlattened) others.Grow(Stream::kAllGather, FlatBytes(at));
   const bool again = at.counted == Counted::kAgain || at.counted == Counted::kBackward;
   if (again && BlockOf(at.run).fetches_input) {
-    const Block& block = BlockOf(at.run);
-    others.Grow(Stream::kHostCopy, block.tensors[block.input].Bytes());
+    others.Grow(Stream::kHostCopy, InputBytes(BlockOf(at.run)));
   }
   const bool gathers = at.counted == Counted::kGathering;
   for (size_t i = 0; i < at.gathered + (gathers ? 1 : 0); ++i) {
@@ -458,18 +459,18 @@ void PlanSum::Name(const StageBlock& at, const Block& block) {
 // one's is there anyway where something else has it.
 void PlanSum::Stash(const StageBlock& at, const Block& block, int64_t times) {
   if (!block.fetches_input || (now_.shares && at.layer == 0)) return;
-  const int64_t bytes = block.tensors[block.input].Bytes();
-  now_.stashed_bytes = std::min(Add(now_.stashed_bytes, Multiply(times, bytes)),
-                                Multiply(parts_.program.stashed_input_count + 1, bytes));
+  now_.stashed_bytes = Add(now_.stashed_bytes, Multiply(times, InputBytes(block)));
+  LeaveStashed(block, parts_.program.stashed_input_count + 1);
 }
 
 // As a layer runs, which stashes its own input; all goes as the head runs.
 void PlanSum::Unstash(const Block& block) {
   if (block.kind == BlockKind::kHead) now_.stashed_bytes = 0;
-  if (!block.fetches_input) return;
-  const int64_t bytes = block.tensors[block.input].Bytes();
-  now_.stashed_bytes =
-      std::min(now_.stashed_bytes, Multiply(parts_.program.stashed_input_count, bytes));
+  if (block.fetches_input) LeaveStashed(block, parts_.program.stashed_input_count);
+}
+
+void PlanSum::LeaveStashed(const Block& block, int64_t count) {
+  now_.stashed_bytes = std::min(now_.stashed_bytes, Multiply(count, InputBytes(block)));
 }
 
 void PlanSum::ForgetName() {
@@ -616,13 +617,20 @@ void PlanSum::Play(const Slots& slots) {
   for (const Loop& loop : slots.loops) PlayEnds(slots, loop, early, late);
 }
 
+// So many turns, from `turn` on.
+void PlanSum::PassTurns(const Slots& slots, const Loop& loop, int32_t turn, int32_t times) {
+  for (size_t i = 0; i < loop.count; ++i) {
+    Pass(AtTurn(slots.slots[loop.first + i], loop, turn), times);
+  }
+}
+
 void PlanSum::PlayEnds(const Slots& slots, const Loop& loop, int32_t early, int32_t late) {
   const auto* const first = slots.slots.begin() + static_cast<std::ptrdiff_t>(loop.first);
   const auto* const end = first + static_cast<std::ptrdiff_t>(loop.count);
   const int32_t skipped = std::max(0, loop.times - early - late);
   for (int32_t turn = 0; turn < loop.times; ++turn) {
     if (turn == early && skipped > 0) {
-      std::for_each(first, end, [&](const Slot& slot) { Pass(AtTurn(slot, loop, turn), skipped); });
+      PassTurns(slots, loop, turn, skipped);
       turn += skipped;
     }
     for (const auto* slot = first; slot != end; ++slot) Do(AtTurn(*slot, loop, turn));

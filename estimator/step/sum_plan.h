@@ -191,6 +191,7 @@ class PlanSum {
   void Play(const Slots& slots);
   // Turns of a loop at its begin and at its end, so many of each; the others are counted.
   void PlayEnds(const Slots& slots, const Loop& loop, int32_t early, int32_t late);
+  void PassTurns(const Slots& slots, const Loop& loop, int32_t turn, int32_t times);
   void EndPhase();
   void KeepAll();
   void Do(const Slot& slot);
@@ -210,6 +211,7 @@ class PlanSum {
   void HandOn(const StageBlock& at, const Block& block);
   void Stash(const StageBlock& at, const Block& block, int64_t times);
   void Unstash(const Block& block);
+  void LeaveStashed(const Block& block, int64_t count);
   void Name(const StageBlock& at, const Block& block);
   void ForgetName();
   void GatherAhead(const StageBlock& at, bool before);
