@@ -422,7 +422,7 @@ constexpr CapabilityRow kRows[] = {
                 "what it offloads is of modules, or of whole layers",
                 "Megatron core/pipeline_parallel/fine_grained_activation_offload.py"),
     Lacks(kNanotron, {Ability::kOffloadActivations}, "its checkpoints stay on the GPU",
-          "nanotron parallel/pipeline_parallel/block.py"),
+          "nanotron models/llama.py, LlamaDecoderLayer._checkpointed_forward"),
     Of(kOfModules, {Ability::kCompile}, "torch nn/modules/module.py, compile, of each layer"),
     Of(kCore, {Ability::kGradientAccumulationFusion},
        "Megatron core/model_parallel_config.py, gradient_accumulation_fusion"),

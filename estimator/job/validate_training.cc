@@ -690,7 +690,8 @@ void CheckOffloadedActivations(const JobSpec& job_spec, Check& check, Job& job) 
   offload.Refuse(job.recompute == RecomputeMode::kNone, "training.recompute.mode", "none");
   offload.Refuse(job.pipeline_parallel_size > 1, "parallelism.pipeline_parallel_size",
                  job.pipeline_parallel_size);
-  if (job.profile->sharding == Sharding::kEngine && job.zero_stage == 3) {
+  const bool of_trl = job.profile->tiled_log_probs;  // whose head asks the engine for its weight
+  if (of_trl && job.profile->sharding == Sharding::kEngine && job.zero_stage == 3) {
     check.Fail(field, "true",
                "fails in TRL with ZeRO 3: the head's weight comes back as no parameter to gather",
                ViolationCode::kConflict, {"parallelism.zero_stage"});

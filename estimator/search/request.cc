@@ -251,16 +251,17 @@ std::variant<ValidJob, Violations> ValidateSettled(JobSpec& spec, const Catalog&
 }
 
 void RefuseOffload(const Job& job, RequestCheck& check) {
-  const auto refuse = [&check](const char* field, bool offloads) {
+  const auto refuse = [&check](const char* field, bool offloads, const char* what) {
     if (!offloads) return;
-    check.Fail(field, "true",
-               "is not modelled in a search: nothing tells how long the host's link and its "
-               "optimizer take",
-               ViolationCode::kNotModelled);
+    check.Fail(
+        field, "true",
+        absl::StrCat("is not modelled in a search: nothing tells how long the host's ", what),
+        ViolationCode::kNotModelled);
   };
-  refuse("job.runtime.offload_parameters", job.offload_parameters);
-  refuse("job.runtime.offload_optimizer", job.offload_optimizer);
-  refuse("job.runtime.offload_activations", job.offload_activations);
+  constexpr char kStep[] = "link and its optimizer take";
+  refuse("job.runtime.offload_parameters", job.offload_parameters, kStep);
+  refuse("job.runtime.offload_optimizer", job.offload_optimizer, kStep);
+  refuse("job.runtime.offload_activations", job.offload_activations, "link takes");
 }
 
 }  // namespace

@@ -368,6 +368,25 @@ const std::vector<Refusal>& Knobs() {
          j.runtime.offload_activations = true;
        },
        {"job.runtime.offload_activations: true; TRL's GRPO has no activation_offloading"}},
+      {"offloaded activations where TRL's head asks ZeRO 3 for its weight",
+       [](JobSpec& j) {
+         j.runtime.framework = "deepspeed";
+         j.runtime.trainer = "trl";
+         j.parallelism.zero_stage = 3;
+         j.training.recompute.mode = "full";
+         j.runtime.offload_activations = true;
+       },
+       {"job.runtime.offload_activations: true; fails in TRL with ZeRO 3: the head's weight comes "
+        "back as no parameter to gather"}},
+      {"offloaded activations where another head is",
+       [](JobSpec& j) {
+         j.runtime.framework = "deepspeed";
+         j.runtime.trainer = "hf-trainer";
+         j.parallelism.zero_stage = 3;
+         j.training.recompute.mode = "full";
+         j.runtime.offload_activations = true;
+       },
+       {}},
       {"FSDP's and Megatron's knobs elsewhere",
        [](JobSpec& j) {
          j.runtime.reshard_after_forward = true;

@@ -42,6 +42,15 @@ const Case kCases[] = {
      "objective: fast; must be one of fastest, fewest-gpus, cheapest, smallest-change"},
     {"results", [](RecommendSpec& spec) { spec.max_results = 101; },
      "max_results: 101; must be from 0 to 100"},
+    {"offload",
+     [](RecommendSpec& spec) {
+       spec.job.runtime.framework = "ddp";
+       spec.job.runtime.trainer = "trl";
+       spec.job.training.recompute.mode = "full";
+       spec.job.runtime.offload_activations = true;
+     },
+     "job.runtime.offload_activations: true; is not modelled in a search: nothing tells how long "
+     "the host's link takes"},
     {"negative", [](RecommendSpec& spec) { spec.max_results = -1; },
      "max_results: -1; must be from 0 to 100"},
     {"count",
