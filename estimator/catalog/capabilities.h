@@ -123,6 +123,7 @@ enum class Ability : uint8_t {
   kOffloadParameters,
   kOffloadOptimizer,
   kOffloadActivations,
+  kMtp,
   kCompile,
   kGradientAccumulationFusion,
   kAttentionMask,

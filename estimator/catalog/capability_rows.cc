@@ -296,6 +296,16 @@ constexpr CapabilityRow kRows[] = {
     NotModelled(kNanotron, {Ability::kExperts}, "its Qwen2 has them",
                 "nanotron models/qwen.py, Qwen2MoELayer"),
 
+    // Layers that predict further tokens.
+    Since(14, Of(kCore, {Ability::kMtp}, "Megatron core/transformer/multi_token_prediction.py")),
+    Until(14, NotModelled(kCore, {Ability::kMtp}, "its losses were inside the layers",
+                          "Megatron-LM core 0.13, core/transformer/multi_token_prediction.py")),
+    NotModelled(kOfModules, {Ability::kMtp}, "transformers' classes leave such layers out",
+                "transformers models/deepseek_v3/modeling_deepseek_v3.py, "
+                "_keys_to_ignore_on_load_unexpected"),
+    Lacks(kNanotron | kOldMegatron, {Ability::kMtp}, "its layers predict the next token",
+          "nanotron models/llama.py; Megatron-LM v2.4, megatron/model/language_model.py"),
+
     // Adapters.
     Of(kOfModules, {Ability::kLora},
        "peft tuners/lora/layer.py, Linear.forward; utils/other.py, fsdp_auto_wrap_policy"),
@@ -774,6 +784,7 @@ const std::array<AbilityName, kAbilityCount> kAbilityNames = {{
     {Ability::kOffloadParameters, "runtime.offload_parameters", "set"},
     {Ability::kOffloadOptimizer, "runtime.offload_optimizer", "set"},
     {Ability::kOffloadActivations, "runtime.offload_activations", "set"},
+    {Ability::kMtp, "training.mtp_layer_count", "1"},
     {Ability::kCompile, "runtime.compile", "set"},
     {Ability::kGradientAccumulationFusion, "runtime.gradient_accumulation_fusion", "set"},
     {Ability::kAttentionMask, "runtime.attention_mask", "set"},

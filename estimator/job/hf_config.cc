@@ -187,8 +187,8 @@ void ReadSizes(const HfFamily& family, HfReader& reader, Transformer& model) {
 // (_keys_to_ignore_on_load_unexpected).
 void IgnoreNextTokens(absl::string_view field, HfReader& reader) {
   if (field.empty() || reader.Size(field, kMaxLayers, 0, 0) == 0) return;
-  reader.Warn("next-tokens-ignored", reader.Name(field),
-              "layers that predict further tokens are left out");
+  reader.Warn(kNextTokensIgnored, reader.Name(field),
+              "layers that predict further tokens are left out, but for training.mtp_layer_count");
 }
 
 // Whether a list says of each layer that it has linear attention, or attention.

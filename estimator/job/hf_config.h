@@ -10,6 +10,9 @@
 
 namespace plimsoll {
 
+// The code of a warning: the configuration has layers that predict further tokens.
+inline constexpr char kNextTokensIgnored[] = "next-tokens-ignored";
+
 // An architecture, or why there is none. `model` may be used only where
 // `violations` is empty.
 struct HfConfig {

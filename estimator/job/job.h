@@ -113,6 +113,7 @@ struct TrainingSpec {
   QuantizationSpec quantization;
   PreferenceSpec preference;
   TrainedSpec trained;
+  std::optional<int64_t> mtp_layer_count;
 };
 
 struct ParallelismSpec {
@@ -368,6 +369,7 @@ struct Job {
   bool masks_windows = false;  // SDPA has a mask where layers see a window of the sequence
   LossImplementation loss = LossImplementation::kPlain;
   int64_t loss_chunk_count = 1;
+  int64_t mtp_layer_count = 0;  // layers behind the last that each predict one token further
   bool resumed_from_checkpoint = false;
   std::optional<Adapter> adapter;      // all else is frozen
   std::optional<TrainedPart> trained;  // all, where there is neither

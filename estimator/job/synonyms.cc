@@ -191,6 +191,7 @@ constexpr FieldSynonym kFieldSynonyms[] = {
     {"moe-grouped-gemm", "runtime.grouped_gemm", "Megatron-Core"},
     {"moe-router-dtype", "training.precision.router_dtype", "Megatron-Core"},
     {"deterministic-mode", "runtime.deterministic", "Megatron-Core"},
+    {"mtp-num-layers", "training.mtp_layer_count", "Megatron-Core"},
     {"use-liger-kernel", "runtime.liger_kernel", "transformers"},
     {"enable-liger-kernel", "runtime.liger_kernel", "LLaMA-Factory"},
     {"microbatch-group-size-per-virtual-pipeline-stage", "parallelism.micro_batch_group_size",

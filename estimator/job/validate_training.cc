@@ -11,6 +11,7 @@
 #include "estimator/base/units.h"
 #include "estimator/job/beside.h"
 #include "estimator/job/fields.h"
+#include "estimator/job/hf_config.h"
 #include "estimator/job/job_abilities.h"
 #include "estimator/job/validate_sections.h"
 #include "estimator/job/vocabularies.h"
@@ -452,6 +453,37 @@ void CheckLoss(const TrainingSpec& training, Check& check, Job& job) {
   }
 }
 
+// Source: megatron/training/arguments.py (position_embedding_type, recompute_num_layers of MTP).
+void CheckMtp(const TrainingSpec& spec, Check& check, Job& job) {
+  constexpr char kField[] = "training.mtp_layer_count";
+  job.mtp_layer_count = check.Number(kField, spec.mtp_layer_count, 0);
+  if (job.mtp_layer_count == 0 || job.model == nullptr) return;
+  if (!CheckAbility(Ability::kMtp, kField, job.mtp_layer_count, check, job)) return;
+  const Transformer& model = *job.model;
+  if (model.position_count > 0) {
+    check.Fail(kField, job.mtp_layer_count, "needs rotary position embeddings, or none",
+               ViolationCode::kConflict, {"model"});
+  }
+  const Beside mtp("multi-token prediction", kField, check);
+  mtp.Refuse(model.tied_embeddings, "model", "tied embeddings");
+  mtp.Refuse(!PredictsTokens(model.head) || model.sentence_head || !model.causal, "model",
+             "a head that predicts no next token");
+  mtp.Refuse(model.embedding_dropout > 0, "model", "dropout of embeddings");
+  mtp.Refuse(model.embedding_norm || model.embedding_size != model.hidden_size, "model",
+             "embeddings that are normed, or narrower than layers");
+  mtp.Refuse(RowOf(job.optimizer).picks != Picks::kNone, "training.optimizer.name",
+             NameOf(job.optimizer, kOptimizers));
+  mtp.Refuse(job.recompute == RecomputeMode::kEveryNth, "training.recompute.mode",
+             NameOf(job.recompute, kRecomputeModes));
+  if (job.recompute_unit_layer_count > 1) {
+    check.Fail("training.recompute.unit_layer_count", job.recompute_unit_layer_count,
+               "must be 1 with multi-token prediction", ViolationCode::kConflict, {kField});
+  }
+  const auto leaves_out = [](const Warning& at) { return at.code == kNextTokensIgnored; };
+  job.warnings.erase(std::remove_if(job.warnings.begin(), job.warnings.end(), leaves_out),
+                     job.warnings.end());
+}
+
 // Heads that predict no tokens are transformers' classes: what else would split them
 // or their loss has none.
 void CheckHead(Check& check, const Job& job) {
@@ -668,6 +700,8 @@ void CheckDeferral(const RuntimeSpec& spec, Check& check, Job& job) {
     check.Fail(field, *count, "needs gradient_accumulation_fusion", ViolationCode::kConflict,
                {"runtime.gradient_accumulation_fusion"});
   }
+  Beside("deferred gradients", field, check)
+      .Refuse(job.mtp_layer_count > 0, "training.mtp_layer_count", job.mtp_layer_count);
 }
 
 void CheckTransformer(const std::optional<std::string>& name, Check& check, Job& job) {
@@ -755,6 +789,7 @@ void CheckTraining(const TrainingSpec& spec, Check& check, Job& job) {
   CheckLoss(spec, check, job);
   CheckHead(check, job);
   CheckTiles(check, job);
+  CheckMtp(spec, check, job);
   job.resumed_from_checkpoint = spec.resumed_from_checkpoint.value_or(false);
 }
 

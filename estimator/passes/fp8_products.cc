@@ -154,15 +154,29 @@ class ProductBuilder {
   Op& op_;
 };
 
+// Whether the network's end has a layer that predicts one token further, which is not run in fp4.
+// Source: megatron/core/transformer/multi_token_prediction.py, _proj_and_transformer_layer.
+bool HasNarrowEnd(const Job& job, const Block& block) {
+  return block.kind == BlockKind::kHead && job.mtp_layer_count > 0 && !job.fp8->IsFp4();
+}
+
+bool MakesLogits(const Block& block, const Op& op) {
+  return op.outputs.count > 0 && block.tensors[op.outputs.ids[0]].role == Role::kLoss;
+}
+
+void NarrowProducts(const Job& job, Block& block) {
+  for (size_t i = 0; i < block.ops.size(); ++i) {
+    const Op& op = block.ops[i];
+    if (IsProduct(block, op) && !MakesLogits(block, op)) ProductBuilder(job, block, i).Build();
+  }
+}
+
 }  // namespace
 
 Program ApplyFp8Products(const ValidJob& job, Program program) {
   if (!job->fp8.has_value()) return program;
   for (Block& block : program.blocks) {
-    if (block.kind != BlockKind::kLayer) continue;
-    for (size_t i = 0; i < block.ops.size(); ++i) {
-      if (IsProduct(block, block.ops[i])) ProductBuilder(*job, block, i).Build();
-    }
+    if (block.kind == BlockKind::kLayer || HasNarrowEnd(*job, block)) NarrowProducts(*job, block);
   }
   return program;
 }

@@ -181,6 +181,23 @@ void HoldLeaf(const Job& job, Program& program) {
   }
 }
 
+// Of the network's end a layer that predicts one token further runs again as others do; whole, it
+// is so between its norms. Source: megatron/core/transformer/multi_token_prediction.py,
+// _checkpointed_forward.
+void RecomputeMtp(const Job& job, Block& head) {
+  if (job.recompute == RecomputeMode::kSelective) {
+    RecomputeModules(head, job.recompute_modules);
+    head.copies_remade = job.profile->copies_remade;
+    return;
+  }
+  bool inside = false;
+  for (Op& op : head.ops) {
+    inside = inside || op.name == "mtp.embedding.norm";
+    if (inside) op.segment = 1;
+    if (op.name == "mtp.norm") return;
+  }
+}
+
 }  // namespace
 
 Program ApplyRecompute(const ValidJob& job, Program program) {
@@ -191,7 +208,9 @@ Program ApplyRecompute(const ValidJob& job, Program program) {
   }
   const size_t count = program.blocks.size();
   for (size_t i = 0; i < count; ++i) {
-    if (program.blocks[i].kind != BlockKind::kLayer) continue;
+    const BlockKind kind = program.blocks[i].kind;
+    if (kind == BlockKind::kHead && job->mtp_layer_count > 0) RecomputeMtp(*job, program.blocks[i]);
+    if (kind != BlockKind::kLayer) continue;
     if (job->recompute == RecomputeMode::kSelective) {
       RecomputeModules(program.blocks[i], job->recompute_modules);
       program.blocks[i].copies_remade = job->profile->copies_remade;

@@ -101,7 +101,7 @@ void AddDummyGradients(const Job& job, Program& program) {
     if (block.kind == BlockKind::kEmbedding) continue;
     int64_t made = 0;
     for (const Parameter& parameter : block.parameters) {
-      if (parameter.shape.rank < 2) continue;
+      if (parameter.shape.rank < 2 || parameter.embedding) continue;
       if (std::find(seen.begin(), seen.end(), parameter.name) != seen.end()) continue;
       seen.push_back(parameter.name);
       const int64_t experts = parameter.of_experts() ? parameter.shape.extents[0].Local() : 1;

@@ -626,6 +626,12 @@ void ApplyMegatronDeepSpeed(const Job& job, Program& program) {
 // first); deepspeed runtime/zero/linear.py, LinearFunctionForZeroStage3.backward; seen under the
 // phantom.
 void AddTiedGradients(const Job& job, Program& program) {
+  // So does the gradient of a layer's that predicts one token further.
+  const bool reads_too = job.mtp_layer_count > 0 && job.pipeline_parallel_size == 1;
+  if (reads_too) {
+    program.waiting_gradient_bytes =
+        Bytes(program.gradient_dtype, program.blocks.front().parameters.front().Elements());
+  }
   const bool here = job.model->tied_embeddings && job.pipeline_parallel_size == 1;
   const Sharding sharding = job.profile->sharding;
   const bool units = sharding == Sharding::kUnits;

@@ -6,6 +6,7 @@
 
 #include "estimator/job/layer_kinds.h"
 #include "estimator/program/block_builder.h"
+#include "estimator/program/lower_mtp.h"
 #include "estimator/program/lower_norm.h"
 
 namespace plimsoll {
@@ -29,24 +30,6 @@ Ids EmbeddingTables(BlockBuilder& b) {
   }
   for (TensorId id : tables) b.block().parameters[id].embedding = true;
   return tables;
-}
-
-// Rows of a table's gradient before those of one token are summed up: in fp32, of each ten that
-// may be alike and of each token that may be another's alone. Few tokens are summed in place.
-// Source: aten/src/ATen/native/cuda/Embedding.cu, embedding_dense_backward_cuda;
-// EmbeddingBackwardKernel.cu, embedding_backward_cuda_kernel (max_partial_segment); Megatron's
-// core/tensor_parallel/layers.py, VocabParallelEmbedding.forward (deterministic_mode: no lookup).
-void SumRows(BlockBuilder& b, Op& lookup) {
-  constexpr int64_t kFew = 3072;
-  constexpr int64_t kRowsAtOnce = 10;
-  const Job& job = b.job();
-  const int64_t tokens = job.LocalTokens();
-  if (tokens <= kFew || job.deterministic) return;
-  const int64_t table = CeilDivide(job.model->vocab_size, job.tensor_parallel_size);
-  const Extent rows = Number(Add(tokens / kRowsAtOnce, std::min(tokens, table)));
-  lookup.backward_temporaries = {
-      b.Add("embedding.rows", {rows, b.Size(Symbol::kE)},
-            {.dtype = DType::kFp32, .role = Role::kTemporary, .differentiable = false})};
 }
 
 // What layers that run again are given: which tokens see which, [S, S]; of eager attention what
@@ -74,6 +57,24 @@ void HoldMasks(BlockBuilder& b) {
 }
 
 }  // namespace
+
+// Rows of a table's gradient before those of one token are summed up: in fp32, of each ten that
+// may be alike and of each token that may be another's alone. Few tokens are summed in place.
+// Source: aten/src/ATen/native/cuda/Embedding.cu, embedding_dense_backward_cuda;
+// EmbeddingBackwardKernel.cu, embedding_backward_cuda_kernel (max_partial_segment); Megatron's
+// core/tensor_parallel/layers.py, VocabParallelEmbedding.forward (deterministic_mode: no lookup).
+void SumRows(BlockBuilder& b, Op& lookup) {
+  constexpr int64_t kFew = 3072;
+  constexpr int64_t kRowsAtOnce = 10;
+  const Job& job = b.job();
+  const int64_t tokens = job.LocalTokens();
+  if (tokens <= kFew || job.deterministic) return;
+  const int64_t table = CeilDivide(job.model->vocab_size, job.tensor_parallel_size);
+  const Extent rows = Number(Add(tokens / kRowsAtOnce, std::min(tokens, table)));
+  lookup.backward_temporaries = {
+      b.Add("embedding.rows", {rows, b.Size(Symbol::kE)},
+            {.dtype = DType::kFp32, .role = Role::kTemporary, .differentiable = false})};
+}
 
 Block LowerEmbedding(const Job& job, std::pmr::memory_resource* memory) {
   BlockBuilder b(job, "embedding", BlockKind::kEmbedding, memory);

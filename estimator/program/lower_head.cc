@@ -8,6 +8,7 @@
 #include "estimator/program/block_builder.h"
 #include "estimator/program/lower.h"
 #include "estimator/program/lower_log_probs.h"
+#include "estimator/program/lower_mtp.h"
 #include "estimator/program/lower_norm.h"
 #include "estimator/program/lower_scores.h"
 
@@ -73,12 +74,22 @@ void AddGradientOfSlice(BlockBuilder& b, Op& head) {
   head.backward_temporaries.Add(AddWorkspace(b.block(), "head.slice.gradient", bytes));
 }
 
+// One for all losses.
+TensorId HeadWeight(BlockBuilder& b) {
+  const std::pmr::vector<Parameter>& all = b.block().parameters;
+  for (size_t id = 0; id < all.size(); ++id) {
+    if (all[id].name == "head.weight") return static_cast<TensorId>(id);
+  }
+  const TensorId weight = b.Weight("head.weight", {b.Size(Symbol::kV), b.Size(Symbol::kE)}, 0);
+  b.block().parameters[weight].tied = b.job().model->tied_embeddings;
+  return weight;
+}
+
 // [B, S, H] -> logits [B, S, V]. A tied head's weight is the embedding's.
 TensorId LowerProjection(BlockBuilder& b, TensorId hidden) {
   const Transformer& model = *b.job().model;
   hidden = LowerOutProjection(b, hidden);
-  const TensorId weight = b.Weight("head.weight", {b.Size(Symbol::kV), b.Size(Symbol::kE)}, 0);
-  b.block().parameters[weight].tied = model.tied_embeddings;
+  const TensorId weight = HeadWeight(b);
   Ids weights{weight};
   const bool masked = model.head == Head::kMaskedLanguageModel;
   if (masked) weights.ids[weights.count++] = b.Weight("head.bias", {b.Size(Symbol::kV)}, 0);
@@ -305,7 +316,7 @@ TensorId LowerEagerly(BlockBuilder& b, TensorId logits) {
   return compiled ? LowerCompiledSlices(b, logits) : LowerChunkedCrossEntropy(b, logits);
 }
 
-void LowerLoss(BlockBuilder& b, TensorId logits) {
+TensorId LowerLoss(BlockBuilder& b, TensorId logits) {
   const LossKernel kernel = b.job().profile->loss;
   TensorId last = logits;
   switch (kernel) {
@@ -325,6 +336,53 @@ void LowerLoss(BlockBuilder& b, TensorId logits) {
                               {.dtype = DType::kFp32, .role = Role::kLoss});
   Op& op = b.Then("loss", {last}, {loss}, {last});
   if (kernel != LossKernel::kCrossEntropy) op.input_gradient = InputGradient::kInPlace;
+  return loss;
+}
+
+// The head's weight has a gradient of each loss. That of the last, which is made first, waits for
+// the other's; Transformer Engine's dummy, which stands for both, is added to itself.
+// Source: torch/csrc/autograd/input_buffer.cpp, accumulate;
+// megatron/core/tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication.backward
+// (get_dummy_wgrad).
+void AddFirstGradient(BlockBuilder& b, size_t begin) {
+  const Job& job = b.job();
+  Block& block = b.block();
+  const bool dummy = job.gradient_accumulation_fusion && job.transformer_engine;
+  const TensorId gradient = b.Add(dummy ? "head.weight.gradient.sum" : "head.weight.gradient",
+                                  {b.Size(Symbol::kV), b.Size(Symbol::kE)},
+                                  {.dtype = job.precision.gradient,
+                                   .tensor_axis = 0,
+                                   .role = Role::kTemporary,
+                                   .differentiable = false});
+  for (size_t i = begin; i < block.ops.size(); ++i) {
+    if (!dummy || block.ops[i].parameters.count > 0) {
+      block.ops[i].backward_temporaries.Add(gradient);
+    }
+  }
+}
+
+// The loss of a layer that predicts one token further, before the model's own. Its 16-bit logits
+// are a local of the function that computes both; its gradient follows that of what the head reads.
+// Source: megatron/core/models/gpt/gpt_model.py, GPTModel._postprocess;
+// core/transformer/multi_token_prediction.py, process_mtp_loss, MTPLossAutoScaler.
+TensorId LowerFurtherLoss(BlockBuilder& b, TensorId hidden) {
+  const MtpOutput parts = LowerMtpLayer(b, hidden);
+  Block& block = b.block();
+  const size_t begin = block.ops.size();
+  const size_t first = block.tensors.size();
+  const TensorId logits = LowerProjection(b, parts.further);
+  const TensorId loss = LowerLoss(b, logits);
+  for (size_t id = first; id < block.tensors.size(); ++id) {
+    if (!std::exchange(block.tensors[id].held, id == logits) || id == logits) continue;
+    HoldUntil(block, static_cast<TensorId>(id), block.ops.size() - 1);
+  }
+  AddFirstGradient(b, begin);
+  const TensorId scaled =
+      b.Narrow("mtp.loss.scaled", b.Size(Symbol::kH), b.job().precision.residual);
+  block.tensors[scaled].storage = block.tensors[parts.hidden].storage;
+  b.Then("mtp.loss.scaled", {parts.hidden, loss}, {scaled}, {}).input_gradient =
+      InputGradient::kShared;
+  return scaled;
 }
 
 // Tokens whose logits Liger's loss makes at once: the next power of two of T / ceil(V / H).
@@ -417,6 +475,7 @@ Block LowerHead(const Job& job, std::pmr::memory_resource* memory) {
     if (locals) b.block().tensors[b.block().tensors[hidden].storage].held = true;
     hidden = cast;
   }
+  if (job.mtp_layer_count > 0) hidden = LowerFurtherLoss(b, hidden);
   if (job.model->sentence_head) LowerSentenceHead(b, hidden);
   if (job.model->head == Head::kMaskedLanguageModel) hidden = LowerMaskedTransform(b, hidden);
   if (job.loss == LossImplementation::kFused) {

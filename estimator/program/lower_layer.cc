@@ -10,6 +10,7 @@
 #include "estimator/program/lower_latent.h"
 #include "estimator/program/lower_linear.h"
 #include "estimator/program/lower_mlp.h"
+#include "estimator/program/lower_mtp.h"
 #include "estimator/program/lower_norm.h"
 #include "estimator/program/lower_product.h"
 #include "estimator/program/lower_reordered_experts.h"
@@ -898,18 +899,20 @@ TensorId LowerSublayer(BlockBuilder& b, TensorId input, const LayerKind& kind) {
 
 }  // namespace
 
+TensorId LowerSublayers(BlockBuilder& b, TensorId input, const LayerKind& kind) {
+  const NormPlacement placement = b.job().model->norm_placement;
+  const bool parallel =
+      placement == NormPlacement::kParallel || placement == NormPlacement::kParallelTwo;
+  if (b.job().model->one_sublayer) return LowerSublayer(b, input, kind);
+  return parallel ? LowerParallelLayer(b, input, kind) : LowerSerialLayer(b, input, kind);
+}
+
 Block LowerLayer(const Job& job, absl::string_view name, const LayerKind& kind,
                  std::pmr::memory_resource* memory) {
   BlockBuilder b(job, name, BlockKind::kLayer, memory);
   const TensorId input = b.Narrow("layer.input", b.Size(Symbol::kH), job.precision.residual);
   b.block().tensors[input].held = true;  // by the loop over layers, until this one returns
-  const NormPlacement placement = job.model->norm_placement;
-  const bool parallel =
-      placement == NormPlacement::kParallel || placement == NormPlacement::kParallelTwo;
-  const TensorId output = job.model->one_sublayer ? LowerSublayer(b, input, kind)
-                          : parallel              ? LowerParallelLayer(b, input, kind)
-                                                  : LowerSerialLayer(b, input, kind);
-  return std::move(b).Build(input, output);
+  return std::move(b).Build(input, LowerSublayers(b, input, kind));
 }
 
 }  // namespace plimsoll

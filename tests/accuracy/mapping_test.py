@@ -308,6 +308,12 @@ class MegatronCiTest(unittest.TestCase):
         self.assertEqual(self.job(" --fp8-format=hybrid")["training"]["precision"], plain)
         self.assertEqual(megatron_ci.sets_of(row(MEGATRON, notes__more=more)), ["megatron_ci special"])
 
+    def test_one_token_further(self):
+        more = " --mtp-num-layers=1 --mtp-loss-scaling-factor=0.1"
+        self.assertEqual(self.job(more)["training"]["mtp_layer_count"], 1)
+        self.assertEqual(self.job()["training"]["mtp_layer_count"], 0)
+        self.assertEqual(megatron_ci.sets_of(row(MEGATRON, notes__more=more)), ["megatron_ci special"])
+
     def test_virtual_stages(self):
         for more, chunks in (
             (" --num-layers-per-virtual-pipeline-stage=1", 3),
@@ -522,7 +528,7 @@ class RunnerTest(unittest.TestCase):
         ids = {r.id for r, _, _ in todo} | {refusal["id"] for refusal in refusals}
         self.assertEqual(len(ids), 2200 + 85 + 410 + OTHERS + 1376 + 768 + 1 + 78 + 90 + 60 + 200 + 84 + 180
                          + 122 + 90 + 96 + 112 + 120 + 42 + 12 + 236 + 162
-                         + 142 + 48 + 48)
+                         + 142 + 48 + 48 + 46)
         self.assertEqual(setless, {})
 
     def test_snake_case(self):

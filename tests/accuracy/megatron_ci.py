@@ -23,7 +23,7 @@ MAPPED = frozenset(
     defer-embedding-wgrad-compute wgrad-deferral-limit overlap-p2p-communication-warmup-flush
     make-vocab-size-divisible-by moe-ffn-hidden-size moe-grouped-gemm moe-router-dtype
     moe-router-topk moe-shared-expert-intermediate-size moe-token-dispatcher-type num-experts
-    no-create-attention-mask-in-dataloader
+    mtp-num-layers no-create-attention-mask-in-dataloader
     no-gradient-accumulation-fusion normalization num-distributed-optimizer-instances
     num-layers-per-virtual-pipeline-stage num-query-groups num-virtual-stages-per-pipeline-rank
     optimizer position-embedding-type qk-layernorm recompute-granularity recompute-method
@@ -41,6 +41,7 @@ IRRELEVANT = {
     " no-load-rng async-save ckpt-format verify-integrity use-checkpoint-args"
     " ckpt-assume-constant-structure ckpt-fully-parallel-load dist-ckpt-optim-fully-reshardable"
     " async-strategy async-ckpt-use-cpu-shm": "checkpoints lie outside the step",
+    "mtp-loss-scaling-factor": "a factor of a loss",
     "fim-data fim-rate fim-spm-rate no-mmap-bin-files mock-data num-workers": "data on the host",
     "apply-query-key-layer-scaling attention-softmax-in-fp32": "inside the fused softmax kernel",
     "apply-layernorm-1p": "adds one to a vector",
@@ -63,7 +64,6 @@ HARMLESS = frozenset(word for words in IRRELEVANT for word in words.split())
 
 # What makes a row special, in the words of the refusal.
 SPECIAL = {
-    "mtp-num-layers": "multi-token prediction",
     "use-megatron-fsdp": "Megatron-FSDP",
     "use-torch-fsdp2": "torch FSDP2 under Megatron",
     "cuda-graph-impl": "CUDA graphs",
@@ -72,6 +72,7 @@ SPECIAL = {
     "fine-grained-activation-offloading": "activation offload",
     "experimental-attention-variant": "experimental attention",
     "use-mup": "muP",
+    "mtp-use-repeated-layer": "one layer that predicts several tokens",
     "export-te-mcore-model": "distillation",
 }
 
@@ -148,7 +149,7 @@ def arguments(row):
 
 def sets_of(row):
     args = arguments(row)
-    if _special(row, args) or "fp8-format" in args:
+    if _special(row, args) or "fp8-format" in args or "mtp-num-layers" in args:
         return ["megatron_ci special"]
     return ["megatron_ci experts" if _experts(row, args) else "megatron_ci dense"]
 
@@ -191,6 +192,7 @@ def request_of(row):
         "precision": _precision(row, args),
         "optimizer": _optimizer(args),
         "recompute": _recompute(args),
+        "mtp_layer_count": int(args.get("mtp-num-layers", 0)),
         "attention": _attention(row, args),
         "loss": _loss(args),
     }

@@ -26,6 +26,7 @@ def request_of(row, config):
             "optimizer": {"name": row.text("optimizer"), "implementation": "fused"},
             "attention": "eager",
             "recompute": _recompute(row.text("recompute")),
+            "mtp_layer_count": int(row.text("mtp") or 0),
         },
         "parallelism": {
             "data_parallel_size": data,

@@ -613,6 +613,26 @@ JobSpec RandomFp8Job(std::mt19937_64& random) {
   }
 }
 
+JobSpec RandomMtpJob(std::mt19937_64& random) {
+  while (true) {
+    const uint64_t of = random() % 3;
+    JobSpec job = of == 0   ? RandomFp8Job(random)
+                  : of == 1 ? RandomDispatchedJob(random)
+                            : RandomJob(random);
+    if (job.runtime.framework != "megatron-core") continue;
+    TransformerSpec& shape = Shape(job);
+    shape.position_embedding = "rotary";
+    shape.position_count.reset();
+    shape.tied_embeddings = false;
+    shape.hidden_dropout.reset();
+    job.training.mtp_layer_count = 1;
+    if (job.training.recompute.unit_layer_count.value_or(1) > 1) {
+      job.training.recompute.unit_layer_count.reset();
+    }
+    if (Refusals(job).empty()) return job;
+  }
+}
+
 namespace {
 
 int64_t JunkNumber(RandomNumbers random) {

@@ -26,6 +26,8 @@ JobSpec RandomOffloadedJob(std::mt19937_64& random, absl::string_view framework)
 JobSpec RandomJobOfOffloadedLayers(std::mt19937_64& random);
 // The same, with matrix products in fp8.
 JobSpec RandomFp8Job(std::mt19937_64& random);
+// The same under Megatron-Core, with a layer that predicts one token further.
+JobSpec RandomMtpJob(std::mt19937_64& random);
 // The same, with Liger's kernels.
 JobSpec RandomLigerJob(std::mt19937_64& random);
 

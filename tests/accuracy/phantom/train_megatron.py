@@ -39,7 +39,8 @@ from megatron.core import parallel_state, tensor_parallel
 from megatron.core.distributed import (DistributedDataParallel, DistributedDataParallelConfig,
                                        finalize_model_grads)
 from megatron.core.models.gpt import GPTModel
-from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec
+from megatron.core.models.gpt.gpt_layer_specs import (get_gpt_decoder_block_spec,
+                                                      get_gpt_mtp_block_spec)
 from megatron.core.num_microbatches_calculator import init_num_microbatches_calculator
 from megatron.core.optimizer import OptimizerConfig, clip_grads, get_megatron_optimizer
 from megatron.core.optimizer import optimizer as optimizer_module
@@ -150,6 +151,7 @@ def config_of(config, row, experts, active):
         "perform_initialization": False, "qk_layernorm": row["qk_norm"] == "True",
         "tensor_model_parallel_size": int(row["tp"]), "sequence_parallel": int(row["tp"]) > 1,
         "pipeline_model_parallel_size": int(row["pp"]), **recompute_of(row),
+        "mtp_num_layers": int(row.get("mtp") or 0) or None,
     }
     if experts:
         shared = (config.get("n_shared_experts") or 0) * config.get("moe_intermediate_size", 0)
@@ -168,9 +170,11 @@ def config_of(config, row, experts, active):
 def model_of(config, row, source):
     degree = int(row["tp"])
     vocabulary = -(-source["vocab_size"] // (128 * degree)) * 128 * degree
+    layers = get_gpt_decoder_block_spec(config, use_transformer_engine=False)
+    more = config.mtp_num_layers and get_gpt_mtp_block_spec(
+        config, layers, use_transformer_engine=False)
     model = GPTModel(
-        config, get_gpt_decoder_block_spec(config, use_transformer_engine=False), vocabulary,
-        int(row["sequence"]), pre_process=parallel_state.is_pipeline_first_stage(),
+        config, layers, vocabulary, int(row["sequence"]), mtp_block_spec=more or None, pre_process=parallel_state.is_pipeline_first_stage(),
         post_process=parallel_state.is_pipeline_last_stage(), parallel_output=True,
         share_embeddings_and_output_weights=source.get("tie_word_embeddings", False),
         position_embedding_type="rope")

@@ -317,6 +317,7 @@ constexpr Ask kAsks[] = {
     {Ability::kOffloadParameters, [](JobSpec& j) { j.runtime.offload_parameters = true; }},
     {Ability::kOffloadOptimizer, [](JobSpec& j) { j.runtime.offload_optimizer = true; }},
     {Ability::kOffloadActivations, [](JobSpec& j) { j.runtime.offload_activations = true; }},
+    {Ability::kMtp, [](JobSpec& j) { j.training.mtp_layer_count = 1; }},
     {Ability::kCompile, [](JobSpec& j) { j.runtime.compile = true; }},
     {Ability::kGradientAccumulationFusion,
      [](JobSpec& j) { j.runtime.gradient_accumulation_fusion = true; }},

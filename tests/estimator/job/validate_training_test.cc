@@ -464,6 +464,47 @@ const std::vector<Refusal>& Knobs() {
          j.runtime.deferred_embedding_gradient_count = 2;
        },
        {"job.runtime.deferred_embedding_gradient_count: 2; needs gradient_accumulation_fusion"}},
+      {"head gradients that wait beside those of one token further",
+       [](JobSpec& j) {
+         j.runtime.framework = "megatron-core", j.parallelism.pipeline_parallel_size = 2;
+         j.training.mtp_layer_count = 1;
+         j.runtime.deferred_embedding_gradient_count = 2;
+       },
+       {"job.training.mtp_layer_count: 1; is not modelled with deferred gradients"}},
+      {"one token further under a loop",
+       [](JobSpec& j) { j.training.mtp_layer_count = 1; },
+       {"job.training.mtp_layer_count: 1; is not modelled with ddp: transformers' classes leave "
+        "such layers out"}},
+      {"one token further before its losses stood with the head's",
+       [](JobSpec& j) {
+         j.runtime.framework = "megatron-core", j.training.mtp_layer_count = 1;
+         j.runtime.versions["megatron-core"] = "0.13";
+       },
+       {"job.training.mtp_layer_count: 1; is not modelled with megatron-core: its losses were "
+        "inside the layers"}},
+      {"two tokens further",
+       [](JobSpec& j) { j.runtime.framework = "megatron-core", j.training.mtp_layer_count = 2; },
+       {"job.training.mtp_layer_count: 2; must be from 0 to 1"}},
+      {"one token further of what Megatron has not",
+       [](JobSpec& j) {
+         j.runtime.framework = "megatron-core", j.training.mtp_layer_count = 1;
+         Shape(j).position_embedding = "learned";
+         Shape(j).position_count = 32;
+         Shape(j).tied_embeddings = true;
+         Shape(j).hidden_dropout = 0.1;
+         j.training.optimizer.name = "muon";
+       },
+       {"job.training.mtp_layer_count: 1; needs rotary position embeddings, or none",
+        "job.model: tied embeddings; is not modelled with multi-token prediction",
+        "job.model: dropout of embeddings; is not modelled with multi-token prediction",
+        "job.training.optimizer.name: muon; is not modelled with multi-token prediction"}},
+      {"one token further, and several layers at once",
+       [](JobSpec& j) {
+         j.runtime.framework = "megatron-core", j.training.mtp_layer_count = 1;
+         j.training.recompute.mode = "full";
+         j.training.recompute.unit_layer_count = 2;
+       },
+       {"job.training.recompute.unit_layer_count: 2; must be 1 with multi-token prediction"}},
       {"head gradients below none",
        [](JobSpec& j) {
          j.runtime.framework = "megatron-core", j.parallelism.pipeline_parallel_size = 2;

@@ -247,6 +247,15 @@ TEST(TimelineTest, AgreesWithTheClosedFormWhereInputsOfLayersAreTheHosts) {
   EXPECT_EQ(stages, jobs);
 }
 
+// A layer that predicts one token further stands in the head's block.
+TEST(TimelineTest, AgreesWithTheClosedFormWhereOneTokenFurtherIsPredicted) {
+  std::mt19937_64 random(20261129);
+  const int jobs = Rounds(kJobs);
+  int stages = 0;
+  for (int i = 0; i < jobs && !HasFailure(); ++i) stages += Compare(RandomMtpJob(random));
+  EXPECT_GE(stages, jobs);
+}
+
 // Some of the layers see a part of the sequence, and have a mask, where attention is SDPA of
 // transformers' classes.
 TEST(TimelineTest, AgreesWithTheClosedFormWhereLayersSeeWindows) {

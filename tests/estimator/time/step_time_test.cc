@@ -57,6 +57,21 @@ TEST(StepTimeTest, UtilizationCountsTheModelOnce) {
       << "what is computed again is not the model's";
 }
 
+// A layer that predicts one token further costs a layer, a projection of two widths and a head.
+TEST(StepTimeTest, OneTokenFurtherCostsALayerAndAHead) {
+  JobSpec job = Plain();
+  const auto products = [&job] { return Term(Time(job), StepTerm::kMatrixProducts); };
+  const double without = products();
+  Shape(job).layer_count = *Shape(job).layer_count + 1;
+  const double layer = products() - without;
+  Shape(job).layer_count = *Shape(job).layer_count - 1;
+  job.training.mtp_layer_count = 1;
+  const double further = products() - without;
+  constexpr double kLayer = 2560.0 * (2560 + 1024) + 2560.0 * 2560 + 3 * 2560.0 * 8192;
+  constexpr double kMore = 2.0 * 2560 * 2560 + 2560.0 * 32000;
+  EXPECT_NEAR(further, layer * (1 + kMore / kLayer), 0.1 * further);
+}
+
 TEST(StepTimeTest, TheBubbleIsWhatOthersTake) {
   JobSpec job = Plain();
   job.parallelism.pipeline_parallel_size = 4;

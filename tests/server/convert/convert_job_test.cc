@@ -52,7 +52,7 @@ constexpr char kEverything[] = R"({
       "adapter_dtype": "gg", "trained_modules": ["nn", "oo"]},
     "quantization": {"format": "hh", "double_quantization": true, "compute_dtype": "ii"},
     "preference": {"method": "jj", "reference": "kk"},
-    "trained": {"modules": ["pp", "qq"], "layer_count": 46}},
+    "trained": {"modules": ["pp", "qq"], "layer_count": 46}, "mtp_layer_count": 47},
   "parallelism": {"data_parallel_size": 15, "zero_stage": 16, "shard_group_size": 17,
     "tensor_parallel_size": 18, "sequence_parallel": true, "pipeline_parallel_size": 19,
     "pipeline_schedule": "t", "virtual_pipeline_size": 20, "pipeline_layout": [21, 22],
@@ -234,6 +234,7 @@ TEST(FromProtoTest, CopiesTheTraining) {
   EXPECT_EQ(training.optimizer.in_backward, true);
   EXPECT_EQ(training.gradient_clipping, false);
   EXPECT_EQ(training.resumed_from_checkpoint, true);
+  EXPECT_EQ(training.mtp_layer_count, 47);
 }
 
 TEST(FromProtoTest, CopiesTheAdapter) {
