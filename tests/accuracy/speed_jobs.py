@@ -343,6 +343,7 @@ def _routed(row):
         },
         "optimizer": ADAM,
         "recompute": _modules(modules) if modules else NONE,
+        "mtp_layer_count": int("w/ MTP" in row.text("model")),
     }
     split = {
         "zero_stage": 1,
