@@ -3,6 +3,7 @@
 #define PLIMSOLL_ESTIMATOR_CATALOG_PREFERENCES_H_
 
 #include <cstdint>
+#include <optional>
 
 namespace plimsoll {
 
@@ -29,6 +30,11 @@ struct PreferenceRow {
 };
 
 const PreferenceRow& RowOf(PreferenceMethod method);
+
+// Whether there is a method, and its row says so.
+inline bool Says(const std::optional<PreferenceMethod>& method, bool PreferenceRow::*what) {
+  return method.has_value() && RowOf(*method).*what;
+}
 
 }  // namespace plimsoll
 

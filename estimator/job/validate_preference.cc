@@ -19,7 +19,7 @@ void ReadReference(const PreferenceSpec& spec, Check& check, Job& job) {
                {"training.preference.method"});
     return;
   }
-  const bool samples = job.preference.has_value() && RowOf(*job.preference).samples;
+  const bool samples = Says(job.preference, &PreferenceRow::samples);
   if (samples && spec.reference == "none") {
     check.Fail(field, *spec.reference, "must be left out: grpo is compared with nothing then",
                ViolationCode::kUnknownName);

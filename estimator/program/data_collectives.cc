@@ -16,7 +16,7 @@ bool GathersAsLayersRun(const Job& job) {
 
 int64_t GathersOfStep(const Job& job) {
   if (!GathersAsLayersRun(job)) return 1;
-  const bool runs_twice = job.preference.has_value() && RowOf(*job.preference).runs_twice;
+  const bool runs_twice = Says(job.preference, &PreferenceRow::runs_twice);
   if (job.reshard_after_forward) return Multiply(runs_twice ? 3 : 2, job.micro_batch_count);
   return job.pipeline_parallel_size > 1 ? 1 : job.micro_batch_count;
 }

@@ -232,8 +232,8 @@ ModelCost CostOf(const ValidJob& job, const Program& program, const Speed& speed
   cost.rates = RatesOf(*job, speed);
   double flops = 0;
   const bool apart = SharesExpertsApart(*job);
-  const bool runs_twice = job->preference.has_value() && RowOf(*job->preference).runs_twice;
-  const bool compares_twice = job->preference.has_value() && RowOf(*job->preference).compares_twice;
+  const bool runs_twice = Says(job->preference, &PreferenceRow::runs_twice);
+  const bool compares_twice = Says(job->preference, &PreferenceRow::compares_twice);
   for (const Block& block : program.blocks) {
     const BlockSums sums = SumBlock(block, 1);
     const int64_t experts = apart ? sums.own.experts : 0;
