@@ -36,6 +36,7 @@ constexpr Profile kEager = {
     .tiled_log_probs = false,
     .chunked_loss = false,
     .equal_chunks = false,
+    .slices_wait = false,
     .loss_behind_model = false,
     .logits_held = LogitsHeld::kForward,
     .copies_logits = false,
@@ -97,6 +98,11 @@ constexpr Profile kEager = {
     .inputs_require_gradients = true,  // peft peft_model.py, enable_input_require_grads
     .holds_adapter_inputs = false,
     .joint_adapters = false,
+    .separate_projections = false,
+    .drops_in_pairs = false,
+    .holds_reference_logits = false,
+    .expandable_segments = false,
+    .dora_reads_product = false,
     .loss_slice_tokens = 0,
     .reshards_root = false,
     .rotary_by_layer = false,
@@ -503,7 +509,12 @@ void Torchtune(Profile& profile) {
   profile.widens_adapters = false;
   profile.inputs_require_gradients = false;
   profile.holds_adapter_inputs = true;
-  profile.reshards_root = profile.since >= kReshardsRoot;
+  profile.slices_wait = true;
+  profile.separate_projections = true;
+  profile.dora_reads_product = true;
+  profile.drops_in_pairs = true;
+  profile.holds_reference_logits = true;
+  profile.expandable_segments = true;  // __init__.py
   // Its stash is of 5 tensors; a checkpoint of torch to 2.14 saves an empty one beside its input.
   // Source: torchtune training/_activation_offloading.py; torch/utils/checkpoint.py,
   // _NoopSaveInputs.
@@ -515,9 +526,17 @@ void Torchtune(Profile& profile) {
   profile.root_group = true;
 }
 
+// The root group goes between forward and backward. Source: torchtune 0.6.1,
+// training/_distributed.py, shard_model.
+void TorchtuneBefore07(Profile& profile) {
+  Torchtune(profile);
+  profile.expandable_segments = false;
+  profile.reshards_root = profile.since >= kReshardsRoot;
+}
+
 // Norms are cast before they are scaled. Source: torchtune 0.4, modules/rms_norm.py.
 void TorchtuneBefore05(Profile& profile) {
-  Torchtune(profile);
+  TorchtuneBefore07(profile);
   profile.wide_norms = false;
 }
 
@@ -651,9 +670,12 @@ const std::vector<TrainerEra>& TrainerEras() {
        TorchtitanStashes, "torchtitan e62573d4c, utils.py"},
       {Trainer::kTorchtitan, "torchtitan", kNoRelease, 2024001, "until March 2024", kTorch,
        TorchtitanOf2024, "torchtitan 83c879f18, train.py"},
-      {Trainer::kTorchtune, "torchtune", 5, 2025001, "0.5 and later",
+      {Trainer::kTorchtune, "torchtune", 7, 2025006, "0.7 and later",
        On({Framework::kDdp, Framework::kFsdp2}), Torchtune,
-       "torchtune, recipes/full_finetune_single_device.py"},
+       "torchtune bd2a0fc7c, training/_distributed.py, shard_model"},
+      {Trainer::kTorchtune, "torchtune", 5, 2025001, "0.5 and 0.6",
+       On({Framework::kDdp, Framework::kFsdp2}), TorchtuneBefore07,
+       "torchtune 0.6.1, recipes/full_finetune_single_device.py"},
       {Trainer::kTorchtune, "torchtune", 0, 2024001, "2024",
        On({Framework::kDdp, Framework::kFsdp2}), TorchtuneBefore05,
        "torchtune 0.4, modules/rms_norm.py"},

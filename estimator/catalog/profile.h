@@ -126,6 +126,7 @@ struct Profile {
   bool tiled_log_probs;    // the loss is of log-probabilities from tiles of logits (TRL)
   bool chunked_loss;       // head and loss run over slices where the job does not say (torchtitan)
   bool equal_chunks;       // slices of a sequence are of one length (torchtitan)
+  bool slices_wait;        // their backward waits until all have run forward (torchtune)
   bool loss_behind_model;  // it is made when the model's forward, and autocast, is over
   LogitsHeld logits_held;
   bool copies_logits;  // the vocabulary-parallel loss is not in place
@@ -187,6 +188,11 @@ struct Profile {
   bool inputs_require_gradients;  // of recomputed layers, beside frozen weights
   bool holds_adapter_inputs;      // a layer's locals: what attention gave, what its MLP reads
   bool joint_adapters;            // queries, keys and values have one adapter (litgpt)
+  bool separate_projections;      // each is a module, whatever transformers' class has (torchtune)
+  bool drops_in_pairs;            // a model's dropouts stay beside preference tuning
+  bool holds_reference_logits;    // until a reference runs again (torchtune)
+  bool expandable_segments;       // its import sets them, where the job does not say
+  bool dora_reads_product;        // DoRA weighs what the frozen product gave, dropout or not
   int64_t loss_slice_tokens;      // beside adapters the loss runs over so many at once; 0: all
   bool reshards_root;            // FSDP2's root group goes between forward and backward (torchtune)
   bool rotary_by_layer;          // fp32 angles of a sequence, of which a layer picks (torchtitan)

@@ -60,6 +60,16 @@ void JoinQkv(Job& job, std::shared_ptr<const Transformer>& own) {
   job.model = own.get();
 }
 
+// torchtune's models have a module for each projection.
+// Source: torchtune models/phi3/_component_builders.py, phi3, phi3_mlp.
+void PartProjections(Job& job, std::shared_ptr<const Transformer>& own) {
+  if (!job.model->joint_qkv && !job.model->joint_gate) return;
+  auto parted = std::make_shared<Transformer>(*job.model);
+  parted->joint_qkv = parted->joint_gate = false;
+  own = std::move(parted);
+  job.model = own.get();
+}
+
 // TRL drops nothing of a policy, nor of its reference.
 // Source: trl trainer/dpo_config.py, disable_dropout; trainer/utils.py, disable_dropout_in_model.
 void DropNothing(Job& job, std::shared_ptr<const Transformer>& own) {
@@ -89,11 +99,13 @@ void CheckModelled(const JobSpec& spec, const Catalog& catalog, Check& check, Jo
     job.capabilities = AllCapabilities();
   }
   if (job.model != nullptr && job.profile->unties_head) UntieHead(job, own);
+  if (job.model != nullptr && job.profile->separate_projections) PartProjections(job, own);
   if (job.model != nullptr && TunesRewards(spec.training)) ScoreSequences(job, own);
   CheckParallelism(spec, check, job);
   ReadExpertParallel(spec, check, job);
   CheckTraining(spec.training, check, job);
-  if (job.preference.has_value() && !RowOf(*job.preference).samples) DropNothing(job, own);
+  const bool pairs = job.preference.has_value() && !RowOf(*job.preference).samples;
+  if (pairs && !job.profile->drops_in_pairs) DropNothing(job, own);
   const bool joins = job.adapter.has_value() && job.profile->joint_adapters;
   if (job.model != nullptr && joins) JoinQkv(job, own);
   CheckKnobs(spec, check, job);

@@ -4,6 +4,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
+#include "estimator/base/version.h"
 #include "estimator/job/beside.h"
 #include "estimator/job/job_abilities.h"
 #include "estimator/job/validate_sections.h"
@@ -126,12 +127,13 @@ void CheckOneDType(const PrecisionSpec& spec, Check& check, const Job& job) {
              ViolationCode::kConflict, {"training.precision.preset", "runtime.trainer"});
 }
 
-// Measured beside weights in 16 bits, with fp32 adapters. Beside quantized ones nothing casts back
+// PEFT's was measured beside weights in 16 bits, with fp32 adapters, torchtune's in one dtype.
+// Beside quantized ones nothing casts back
 // what is weighed, under autocast, so that the layers behind are wider; linear attention's layers
 // have more products than a block has room for what DoRA makes of each.
 // Source: peft tuners/lora/bnb.py, Linear4bit.forward (requires_conversion).
 void CheckDora(const Beside& adapters, const QuantizationSpec& spec, Check& check, const Job& job) {
-  if (job.adapter->method != AdapterMethod::kDora) return;
+  if (job.adapter->method != AdapterMethod::kDora || job.profile->dora_reads_product) return;
   adapters.Refuse(job.quantization.has_value(), "training.quantization.format",
                   absl::StrCat(spec.format.value_or("nf4"), " beside DoRA"));
   if (job.adapter->dtype != DType::kFp32 && !job.quantization.has_value()) {
@@ -144,21 +146,37 @@ void CheckDora(const Beside& adapters, const QuantizationSpec& spec, Check& chec
              ViolationCode::kNotModelled, {"model"});
 }
 
-// What torchtune's recipes were held against: Llama, Mistral, Qwen 2 and Gemma, with torch 2.8 and
-// later where they shard.
+// What torchtune's recipes were held against: Llama, Mistral, Phi 3, Qwen 2 and 3 and Gemma, with
+// torch 2.8 and later where they shard.
 void CheckTables(const Beside& adapters, Check& check, const Job& job) {
   const Transformer& model = *job.model;
   const auto refuse = [&](bool is, absl::string_view what) {
     adapters.Refuse(is, "model", absl::StrCat(what, " under ", job.profile->trainer_name));
   };
-  refuse(model.joint_qkv, "queries, keys and values of one projection");
-  refuse(model.qk_norm != QkNorm::kNone, "norms of queries and keys");
+  refuse(model.qk_norm != QkNorm::kNone && model.qk_norm != QkNorm::kPerHead,
+         "norms of queries and keys but of each head");
   refuse(model.norm_placement != NormPlacement::kPre, "norms elsewhere than before a sublayer");
   refuse(model.logit_softcap, "logits that are capped");
   refuse(model.norm != Norm::kRmsNorm || !model.gated_mlp, "layers unlike Llama's");
-  if (job.profile->sharding == Sharding::kBuckets || job.profile->reshards_root) return;
+  constexpr int kReshardsRoot = 2008;
+  const bool before = IsBefore(job.torch_version, kReshardsRoot);
+  if (job.profile->sharding == Sharding::kBuckets || !before) return;
   check.Fail("runtime.versions", "torch", "is modelled with adapters of torchtune from 2.8 on",
              ViolationCode::kNotModelled, {"training.adapter.method"});
+}
+
+// torchtune's Qwen models quantize what has an adapter alone, which no row of weights here says.
+// Source: torchtune models/qwen2/_component_builders.py, models/qwen3/_component_builders.py (no
+// FrozenNF4Linear).
+void CheckQuantizedAlone(Check& check, const Job& job) {
+  const absl::string_view type = job.model->model_type;
+  const AdapterTargets all = kQkvTargets | BitOf(AdapterTarget::kOutput) | kMlpTargets;
+  const bool some = (job.adapter->targets & all) != all;
+  if (!job.quantization.has_value() || !some || (type != "qwen2" && type != "qwen3")) return;
+  check.Fail("training.adapter.target_modules", "some",
+             absl::StrCat("is not modelled beside quantized weights of ", type, " under ",
+                          job.profile->trainer_name, ": all modules of a layer are"),
+             ViolationCode::kNotModelled, {"training.quantization.format"});
 }
 
 // litgpt's recipe was held against its code and against what others measured, on one GPU, where it
@@ -312,8 +330,9 @@ void CheckAdapter(const JobSpec& spec, Check& check, const Job& job) {
   const Beside adapters("adapters", "training.adapter.method", check);
   adapters.RefuseSplits(job);
   adapters.RefusePartsAgain(training.recompute, job);
-  const bool sliced = job.loss == LossImplementation::kChunkedCrossEntropy &&
-                      job.profile->rotary_tables;  // as torchtune has it
+  const bool slices = job.loss == LossImplementation::kChunkedCrossEntropy ||
+                      job.loss == LossImplementation::kChunked;
+  const bool sliced = slices && job.profile->slices_wait;
   const bool plain =
       job.loss == LossImplementation::kPlain || job.loss == LossImplementation::kTiledLogProbs;
   adapters.Refuse(!plain && !sliced, "training.loss.implementation",
@@ -331,7 +350,10 @@ void CheckAdapter(const JobSpec& spec, Check& check, const Job& job) {
   } else {
     CheckOneDType(training.precision, check, job);
   }
-  if (job.profile->rotary_tables) CheckTables(adapters, check, job);
+  if (job.profile->rotary_tables) {
+    CheckTables(adapters, check, job);
+    CheckQuantizedAlone(check, job);
+  }
   if (job.profile->joint_adapters) CheckJointAdapters(adapters, job);
   CheckDora(adapters, training.quantization, check, job);
   AssumePositions(check, job);

@@ -34,7 +34,12 @@ void CheckDivisions(const std::vector<int64_t>& divisions, Check& check, Allocat
 
 void CheckAllocator(const AllocatorSpec& spec, Check& check, Job& job) {
   AllocatorSettings& settings = job.allocator;
-  settings.expandable_segments = spec.expandable_segments.value_or(false);
+  const bool usual = job.profile != nullptr && job.profile->expandable_segments;
+  settings.expandable_segments = spec.expandable_segments.value_or(usual);
+  if (usual && !spec.expandable_segments.has_value()) {
+    check.Assume("runtime.allocator.expandable_segments", "true",
+                 "the trainer's package sets it, where the environment does not");
+  }
   settings.max_split_size_bytes = check.Number("runtime.allocator.max_split_size_bytes",
                                                spec.max_split_size_bytes, kUnlimitedBytes);
   CheckDivisions(spec.roundup_power2_division_count, check, settings);

@@ -155,6 +155,8 @@ class AdapterBuilder {
         clones_(quantized_ && job.quantization->format != DType::kInt8),
         casts_(!quantized_ || !job.precision.autocast),
         joint_(job.profile->joint_adapters && block.ops[product].name == kQkv),
+        reads_product_(job.profile->dora_reads_product),
+        weighed_dtype_(reads_product_ ? dtype_ : DType::kFp32),
         block_(block),
         names_(names),
         product_(static_cast<uint8_t>(product)),
@@ -222,11 +224,17 @@ class AdapterBuilder {
   //   weight  [N, H]  as the input is; what is dropped out is multiplied by it anew
   //   part    (magnitude / norm - 1) x base                         weighed  magnitude / norm x up
   //
-  // Source: peft/tuners/lora/dora.py, DoraLinearLayer.forward; variants.py, DoraLinearVariant.
+  // Or the product as it is, behind the adapter's.
+  //
+  // Source: peft/tuners/lora/dora.py, DoraLinearLayer.forward; variants.py, DoraLinearVariant;
+  // torchtune modules/peft/dora.py, DoRALinear.forward.
   TensorId Dora(TensorId base, TensorId input, TensorId dropped) {
+    TensorId up = reads_product_ ? Up(dropped) : kNoTensor;
     const TensorId whole = Norm(block_.tensors[input].dtype);
-    const TensorId up = Up(Cast(dropped, names_.cast, product_dtype_));
-    const TensorId own = dropped == input ? Plain(base) : BaseAnew(dropped, whole);
+    if (!reads_product_) up = Up(Cast(dropped, names_.cast, product_dtype_));
+    const TensorId own = reads_product_     ? base
+                         : dropped == input ? Plain(base)
+                                            : BaseAnew(dropped, whole);
     const TensorId part = Weigh(own, names_.part, true);
     const TensorId scaled = Scale(Weigh(up, names_.weighed, false));
     const TensorId dora = AddLike(block_, scaled, names_.dora);
@@ -235,6 +243,7 @@ class AdapterBuilder {
             .outputs = {dora},
             .input_gradient = InputGradient::kShared});
     if (dropped != input) held_.Add(dropped);
+    if (reads_product_) held_.Add(dora);
     for (const TensorId local : held_) HoldUntil(block_, local, at_ - 1);
     return Sum(base, dora);
   }
@@ -257,6 +266,10 @@ class AdapterBuilder {
     Op op{.name = names_.norm};
     if (casts) op.outputs = {whole = OfWeight(names_.weight, shape, dtype)};
     if (casts) held_.Add(whole);
+    if (casts && job_.profile->composed_dequantization) {
+      Insert({.name = names_.weight, .outputs = {whole}, .forward_temporaries = AddPieces(whole)});
+      op.outputs = {};
+    }
     const TensorId delta = held_.ids[1];
     op.forward_temporaries = {delta, delta};  // scaled, and with the weight
     Insert(op);
@@ -314,17 +327,33 @@ class AdapterBuilder {
     return base;
   }
 
-  // Times what is fp32, and has a gradient: a product of the output's size, which is summed up.
+  // What PyTorch's ops make of a quantized matrix before it is whole; the pass of quantization says
+  // of what. Source: torchao dtypes/nf4tensor.py, NF4Tensor.get_original_weight.
+  Ids AddPieces(TensorId whole) {
+    const auto add = [&](int64_t part, DType dtype) {
+      const TensorId piece = AddLike(block_, whole, names_.weight);
+      Extent& columns = block_.tensors[piece].shape.extents[1];
+      columns.size = CeilDivide(columns.size, part);
+      block_.tensors[piece].dtype = dtype;
+      return piece;
+    };
+    const DType dtype = block_.tensors[whole].dtype;
+    const TensorId indices = add(2, DType::kInt64);
+    const TensorId half = add(2, dtype);
+    return {add(64, dtype), indices, half, half, indices, half, half};
+  }
+
+  // Times what has a gradient, fp32 with PEFT: a product of the output's size, which is summed up.
   TensorId Weigh(TensorId of, absl::string_view name, bool owns) {
-    const TensorId weighed = Add(of, name, DType::kFp32);
+    const TensorId weighed = Add(of, name, weighed_dtype_);
     Op op{.name = name, .inputs = {of}, .outputs = {weighed}, .saved = {of}};
     op.backward_temporaries.Add(weighed);
-    if (block_.tensors[of].dtype != DType::kFp32) {
+    if (block_.tensors[of].dtype != weighed_dtype_) {
       op.backward_temporaries.Add(weighed);
       op.casts_gradients = true;
     }
     if (owns) {
-      Parameter magnitude{.name = names_.magnitude, .dtype = DType::kFp32};
+      Parameter magnitude{.name = names_.magnitude, .dtype = weighed_dtype_};
       magnitude.shape.rank = 1;
       magnitude.shape.extents[0] = block_.parameters[weight_].shape.extents[0];
       op.parameters.Add(static_cast<TensorId>(block_.parameters.size()));
@@ -448,6 +477,8 @@ class AdapterBuilder {
   const bool clones_;          // what their product gave
   const bool casts_;           // its input to its dtype
   const bool joint_;           // of queries, keys and values
+  const bool reads_product_;   // DoRA weighs it, bias, dropout or not
+  const DType weighed_dtype_;  // of what DoRA weighs, and of what it trains besides
   Block& block_;
   const Names& names_;
   const uint8_t product_;  // an index

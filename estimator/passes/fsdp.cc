@@ -60,10 +60,13 @@ void ShardStates(const Job& job, Program& program) {
     if (job.profile->flat_units) ForgetShape(state);
     if (state.grows_in_backward && state.part == Part::kOther) continue;
     // Each rank has scales; of FSDP2's groups what is in bytes is no part, which is quantize_4bit's
-    // default. Source: accelerate utils/fsdp_utils.py, fsdp2_prepare_model (ignored_params).
-    if (state.of == Selection::kQuantized && (state.block_size > 1 || rows)) continue;
+    // default. torchao's tensors are. Source: accelerate utils/fsdp_utils.py, fsdp2_prepare_model
+    // (ignored_params); torchao dtypes/nf4tensor.py, fsdp_pre_all_gather.
+    const bool quantized = state.of == Selection::kQuantized;
+    const bool shards = job.profile->composed_dequantization;
+    if (quantized && !shards && (state.block_size > 1 || rows)) continue;
     Shard(state, job.shard_group_size);
-    state.shards_rows = rows;
+    state.shards_rows = rows && !quantized;
     // Made in the master's dtype; beside adapters they were loaded in 16 bits.
     const bool made = state.of == Selection::kFrozen && job.trained.has_value();
     if (state.part == Part::kReference || made) state.dtype = sharded;
@@ -102,6 +105,17 @@ struct Elements {
 };
 using Groups = absl::InlinedVector<Elements, 8>;  // of each of a program's blocks
 
+// What is gathered of torchao's quantized elements, in elements of the others' dtype: two of them
+// are a byte, 64 have a scale of a byte and 16,384 one of that. Each rank has the tables.
+// Source: torchao dtypes/nf4tensor.py, fsdp_pre_all_gather.
+int64_t StoredElements(const Job& job, int64_t quantized) {
+  if (!job.quantization.has_value() || !job.profile->composed_dequantization) return 0;
+  const int64_t scales = CeilDivide(quantized, 64);
+  const int64_t of_scales = Bytes(job.quantization->compute_dtype, CeilDivide(scales, 256));
+  const int64_t bytes = Add(Bytes(job.quantization->format, quantized), Add(scales, of_scales));
+  return CeilDivide(bytes, Bytes(job.precision.parameter, 1));
+}
+
 // FSDP2 pads each parameter to whole rows on each rank, in what is gathered and reduced too.
 // Source: torch/distributed/fsdp/_fully_shard/_fsdp_param.py, init_all_gather_outputs,
 // padded_sharded_param_size.
@@ -122,7 +136,9 @@ Elements ElementsOf(const Job& job, const Block& block, int64_t row_shards) {
   const auto plain = [](const Parameter& at) { return at.spread_over == 1 && at.shard_axis == 0; };
   if (std::all_of(block.parameters.begin(), block.parameters.end(), plain)) {
     const int64_t trained = Multiply(row_shards, sums.row_shard);
-    return {Add(trained, Multiply(row_shards, sums.frozen_row_shard)), trained, sums.largest, tied};
+    const int64_t frozen = Multiply(row_shards, sums.frozen_row_shard);
+    const int64_t all = Add(trained, Add(frozen, StoredElements(job, sums.quantized)));
+    return {all, trained, sums.largest, tied};
   }
   Elements whole{.largest = sums.largest, .tied = tied};
   for (const Parameter& parameter : block.parameters) {
@@ -266,7 +282,8 @@ void SizeParameters(const Job& job, int64_t row_shards, Block& block) {
     if (parameter.tied) continue;
     const ParameterSums one = SumParameter(block.kind, parameter, row_shards);
     const int64_t rows =
-        Multiply(ShardsOf(parameter, row_shards), Add(one.row_shard, one.frozen_row_shard));
+        Add(Multiply(ShardsOf(parameter, row_shards), Add(one.row_shard, one.frozen_row_shard)),
+            StoredElements(job, one.quantized));
     Parameter& whole = parameter.packed() ? block.parameters[parameter.packed_into] : parameter;
     whole.gathered_bytes = Add(whole.gathered_bytes, Bytes(job.precision.parameter, rows));
   }
@@ -290,16 +307,16 @@ void HoldGroup(const Job& job, int64_t elements, Block& block) {
   }
 }
 
-// Whether FSDP2's head is a product that a loss follows: one that runs over slices is gathered for
-// all of them.
-bool HeadIsRead(const Job& job) {
-  return !job.profile->flat_units && job.loss != LossImplementation::kChunked;
-}
-
 // Whether slices of a loss run backward each by itself, the last of which waits for what it
 // reduces. Source: torchtitan components/loss.py, ChunkedLossWrapper;
 // torch/distributed/fsdp/_fully_shard/ _fsdp_state.py, _root_post_backward_final_callback.
-bool RunsBackwardApart(const Job& job) { return job.loss == LossImplementation::kChunked; }
+bool RunsBackwardApart(const Job& job) {
+  return job.loss == LossImplementation::kChunked && !job.profile->slices_wait;
+}
+
+// Whether FSDP2's head is a product that a loss follows: one that runs over slices is gathered for
+// all of them.
+bool HeadIsRead(const Job& job) { return !job.profile->flat_units && !RunsBackwardApart(job); }
 
 // The last product: of the head's ops the one that reads its weight.
 size_t LastProduct(const Block& block) {

@@ -92,7 +92,10 @@ void SliceHidden(const Job& job, Block& head) {
 }  // namespace
 
 Program ApplyLossChunks(const ValidJob& job, Program program) {
-  if (job->loss != LossImplementation::kChunked || job->loss_chunk_count == 1) return program;
+  const bool waits = job->profile->slices_wait;  // slices that the head itself is lowered to
+  if (waits || job->loss != LossImplementation::kChunked || job->loss_chunk_count == 1) {
+    return program;
+  }
   for (Block& block : program.blocks) {
     if (block.kind != BlockKind::kHead) continue;
     const Shape hidden = block.tensors[block.input].shape;

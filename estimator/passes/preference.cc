@@ -46,6 +46,20 @@ void RunForwardAlone(const Job& job, Block& block) {
   HoldArguments(block);
 }
 
+// The fp32 logits of a reference, of both answers, are there until the next ones have been made.
+// Source: torchtune 0.6.1, recipes/lora_dpo_single_device.py, train (`_`).
+void HoldLogits(const Job& job, Program& program) {
+  const int64_t logits = Multiply(job.LocalTokens(), job.padded_vocab_size);
+  State state{.name = "logits.reference",
+              .role = Role::kLoss,
+              .place = Place::kHeadStage,
+              .basis = Basis::kBytes,
+              .fixed_bytes = Bytes(DType::kFp32, logits)};
+  state.alive = During(Phase::kBackward, Phase::kEndOfStep, true, true) |
+                During(Phase::kForward, Phase::kLoss, job.micro_batch_count > 1, true);
+  program.states.push_back(state);
+}
+
 }  // namespace
 
 Program ApplyPreference(const ValidJob& job, Program program) {
@@ -54,6 +68,7 @@ Program ApplyPreference(const ValidJob& job, Program program) {
   program.reference = Lower(job, program.blocks.get_allocator().resource()).blocks;
   program.reference_first = RowOf(*job->preference).samples;
   for (Block& block : program.reference) RunForwardAlone(*job, block);
+  if (job->profile->holds_reference_logits) HoldLogits(*job, program);
   if (*job->reference == Reference::kAdaptersOff) return program;
   program.states.push_back({.name = "weights.reference",
                             .role = Role::kWeight,

@@ -199,10 +199,11 @@ void AddInputsOfHost(Program& program) {
   }
 }
 
-// fp32 cosines and sines of all positions that the model has, or those of a sequence.
+// fp32 cosines and sines of all positions that the model has, or those of a sequence. torchtune's
+// layers share them, but those with adapters.
 // Source: torchtitan models/common/rope.py, RoPE.__init__; torchtune
-// modules/position_embeddings.py; models/llama3/_component_builders.py, lora_llama3_self_attention;
-// models/llama3_1/_component_builders.py, lora_llama3_1.
+// modules/position_embeddings.py; models/llama3/_component_builders.py, llama3,
+// lora_llama3_self_attention; models/llama3_1/_component_builders.py, lora_llama3_1.
 void AddRotaryTables(const Job& job, Program& program) {
   const Transformer& model = *job.model;
   const bool rotary = model.position_embedding == PositionEmbedding::kRotary;
@@ -213,7 +214,8 @@ void AddRotaryTables(const Job& job, Program& program) {
                                 : std::max(model.rotary_position_count, job.sequence_length);
   const int64_t size = model.latent.Any() ? model.latent.rotary_size : model.head_size;
   const int64_t width = model.rotary_table == RotaryTable::kHalves ? 2 * size : size;
-  const bool shared = model.rotary_table == RotaryTable::kShared && !of_sequence;
+  const bool one = model.rotary_table == RotaryTable::kShared || !job.adapter.has_value();
+  const bool shared = one && !of_sequence;
   program.states.push_back({.name = "attention.rotary.table",
                             .role = Role::kWorkspace,
                             .basis = shared ? Basis::kBytes : Basis::kBytesPerLayer,

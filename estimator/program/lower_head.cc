@@ -252,6 +252,85 @@ TensorId LowerChunkedCrossEntropy(BlockBuilder& b, TensorId logits) {
   return log_softmax;
 }
 
+// Of the tokens of so many slices of a loss that runs over slices, as wide as the logits.
+TensorId AddOfSlices(BlockBuilder& b, absl::string_view name, int64_t count, DType dtype) {
+  Extent tokens = b.Size(Symbol::kS);
+  tokens.Divide(b.job().loss_chunk_count, Split::kChunk);
+  tokens.size = Multiply(tokens.size, count);
+  return b.Add(name, {b.Size(Symbol::kB), tokens, b.Size(Symbol::kV)},
+               {.dtype = dtype, .tensor_axis = 2, .role = Role::kLoss});
+}
+
+// Backward begins with the last slice. As the second is done, the weight's gradients of each of
+// both and their sum stand beside the log-softmax of the rest, and beside the gradient of micro-
+// batches before. Source: torch/csrc/autograd/input_buffer.cpp, accumulate.
+Ids SlicesGradients(BlockBuilder& b) {
+  const Job& job = b.job();
+  if (job.FreezesHead() || job.loss_chunk_count == 1) return {};
+  const auto weight = [&b, &job] {
+    return b.Add("head.slice.gradient", {b.Size(Symbol::kV), b.Size(Symbol::kE)},
+                 {.dtype = job.precision.Product(), .tensor_axis = 0, .role = Role::kGradient});
+  };
+  Ids ids{AddOfSlices(b, "loss.log_softmax.rest", job.loss_chunk_count - 2, DType::kFp32), weight(),
+          weight()};
+  if (job.micro_batch_count > 1 && !job.profile->ShardsEachParameter()) ids.Add(weight());
+  return ids;
+}
+
+// A slice of the tokens has logits, of which nothing but their log-softmax is left once its loss is
+// there; backward waits until all have run forward.
+// Source: torchtune modules/loss/cross_entropy_loss.py, LinearCrossEntropyLoss.
+void LowerSlices(BlockBuilder& b, TensorId hidden) {
+  const DType dtype = b.job().precision.Product();
+  const Extent width = b.Size(Symbol::kE);
+  const TensorId read = b.Narrow("head.slices", width, dtype);
+  const Ids gradients = SlicesGradients(b);
+  for (const TensorId local : {hidden, read}) b.block().tensors[local].held = true;
+  b.Then("head.slices", {hidden}, {read}, {}).backward_temporaries = gradients;
+  const TensorId weight = b.Weight("head.weight", {b.Size(Symbol::kV), width}, 0);
+  b.block().parameters[weight].tied = b.job().model->tied_embeddings;
+  const TensorId logits = AddOfSlices(b, "head.logits", 1, dtype);
+  Op& head = b.Then("head", {read}, {logits}, {read});
+  head.parameters = {weight};
+  head.kind = OpKind::kMatrixProduct;
+  head.saves_for_weights = true;
+  const TensorId wide = AddOfSlices(b, "loss.slice.fp32", 1, DType::kFp32);
+  b.Then("loss.slice.fp32", {logits}, {wide}, {});
+  HoldUntil(b.block(), logits, b.block().ops.size());
+  const TensorId gradient = AddOfSlices(b, "loss.slice.gradient", 1, DType::kFp32);
+  const TensorId log_softmax = Logits(b, "loss.log_softmax", DType::kFp32);
+  for (const TensorId id : {gradient, log_softmax}) b.block().tensors[id].differentiable = false;
+  b.Then("loss.log_softmax", {wide}, {log_softmax}, {log_softmax}).backward_temporaries = {
+      gradient};
+  const TensorId loss = b.Add("loss", {b.Size(Symbol::kB), b.Size(Symbol::kS)},
+                              {.dtype = DType::kFp32, .role = Role::kLoss});
+  b.Then("loss", {log_softmax}, {loss}, {});
+  return loss;
+}
+
+// torchtune's log-probabilities of pairs: of fp32 logits, which are a local until the network's
+// forward is over, those before the last are divided by a temperature of one.
+// Source: torchtune modules/transformer.py, unembed; recipes/lora_dpo_single_device.py,
+// concatenated_forward; rlhf/sequence_processing.py, get_batch_log_probs, logits_to_logprobs.
+TensorId LowerPairs(BlockBuilder& b, TensorId logits) {
+  TensorId wide = logits;
+  if (b.job().precision.Product() != DType::kFp32) {
+    wide = Logits(b, "loss.logits.fp32", DType::kFp32);
+    b.Then("loss.logits.fp32", {logits}, {wide}, {});
+  }
+  b.block().tensors[wide].held = true;
+  const TensorId shifted = b.View("loss.logits.shifted", wide, b.Size(Symbol::kV));
+  b.Then("loss.logits.shifted", {wide}, {shifted}, {});
+  const TensorId divided = Logits(b, "loss.logits.divided", DType::kFp32);
+  b.Then("loss.logits.divided", {shifted}, {divided}, {});
+  const TensorId log_softmax = Logits(b, "loss.log_softmax", DType::kFp32);
+  b.Then("loss.log_softmax", {divided}, {log_softmax}, {log_softmax});
+  const TensorId loss = b.Add("loss", {b.Size(Symbol::kB), b.Size(Symbol::kS)},
+                              {.dtype = DType::kFp32, .role = Role::kLoss});
+  b.Then("loss", {log_softmax}, {loss}, {});
+  return loss;
+}
+
 // Megatron's: the fp32 copy becomes the softmax in place, then its gradient.
 // Source: megatron/core/tensor_parallel/cross_entropy.py,
 // _VocabParallelCrossEntropy.
@@ -317,6 +396,9 @@ TensorId LowerEagerly(BlockBuilder& b, TensorId logits) {
 }
 
 TensorId LowerLoss(BlockBuilder& b, TensorId logits) {
+  if (b.job().preference.has_value() && b.job().profile->holds_reference_logits) {
+    return LowerPairs(b, logits);
+  }
   const LossKernel kernel = b.job().profile->loss;
   TensorId last = logits;
   switch (kernel) {
@@ -478,7 +560,10 @@ Block LowerHead(const Job& job, std::pmr::memory_resource* memory) {
   if (job.mtp_layer_count > 0) hidden = LowerFurtherLoss(b, hidden);
   if (job.model->sentence_head) LowerSentenceHead(b, hidden);
   if (job.model->head == Head::kMaskedLanguageModel) hidden = LowerMaskedTransform(b, hidden);
-  if (job.loss == LossImplementation::kFused) {
+  const bool slices = job.loss == LossImplementation::kChunked && job.profile->slices_wait;
+  if (slices) {
+    LowerSlices(b, hidden);
+  } else if (job.loss == LossImplementation::kFused) {
     LowerFusedHead(b, hidden);
   } else {
     LowerLoss(b, LowerProjection(b, hidden));

@@ -318,10 +318,15 @@ void Machine::MakeOutputs(const Op& op, OfOp& temporaries, int& count) {
   Tell(TapeEventKind::kLaunch, ForwardKernels(op));
 }
 
-// Whether autograd keeps a tensor for an op, be it a weight: of what is quantized a list has them.
+// Whether autograd keeps a tensor for an op, be it a weight: of what is quantized a list has them,
+// unless the product is a function of the matrix that was made whole for it.
+// Source: bitsandbytes autograd/_functions.py, MatMul4Bit (ctx.tensors); torchao
+// dtypes/nf4tensor.py, LinearNF4.forward (save_for_backward).
 bool Machine::Saves(const Op& op) const {
   if (op.saved.count > 0) return true;
-  return op.parameters.count > 0 && !block_.parameters[op.parameters.ids[0]].quantized;
+  if (op.parameters.count == 0) return false;
+  const bool reads_whole = op.inputs.count > 1 && !op.holds_inputs;
+  return reads_whole || !block_.parameters[op.parameters.ids[0]].quantized;
 }
 
 // The first op that does.

@@ -225,12 +225,12 @@ void FillAdapter(RandomNumbers random, const Capabilities& can, JobSpec& job) {
   KeepPlain(random, job);
 }
 
-// The same by preferences.
+// The same by preferences; torchtune, which has pairs alone, by none.
 void FillPreference(RandomNumbers random, const Capabilities& can, JobSpec& job) {
   const ParallelismSpec& parallel = job.parallelism;
   const bool whole = *parallel.tensor_parallel_size == 1 && *parallel.pipeline_parallel_size == 1 &&
                      parallel.context_parallel_size.value_or(1) == 1;
-  if (!can.Has(Ability::kDpo) || !whole || !Once(random, 2)) return;
+  if (!can.Has(Ability::kGrpo) || !whole || !Once(random, 2)) return;
   job.parallelism.context_parallel_method.reset();  // TRL splits no sequence
   PreferenceSpec& preference = job.training.preference;
   const std::string method = AnyWord(random, kPreferenceMethods);

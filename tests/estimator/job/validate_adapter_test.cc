@@ -110,15 +110,34 @@ TEST(ValidateAdapterTest, RefusesWhatIsNotModelledBesideOne) {
       });
 }
 
+// Phi 3's class has one projection of queries, keys and values, torchtune has three.
+TEST(ValidateAdapterTest, TorchtunePartsProjections) {
+  JobSpec job = Job();
+  job.cluster.gpu_count = 1;
+  Transformer joint = *Valid(job)->model;
+  joint.joint_qkv = joint.joint_gate = true;
+  job.model.source = std::make_shared<const Transformer>(joint);
+  job.training.adapter.target_modules = {"q_proj", "v_proj"};
+  EXPECT_FALSE(Refusals(job).empty());
+  job.runtime.trainer = "torchtune";
+  EXPECT_FALSE(Valid(job)->model->joint_qkv);
+  EXPECT_FALSE(Valid(job)->model->joint_gate);
+}
+
 // What was held against torchtune's own code, and litgpt's.
 TEST(ValidateAdapterTest, TrainersWithAdaptersOfTheirOwn) {
   JobSpec job = Job();
   job.cluster.gpu_count = 1;
   job.runtime.trainer = "torchtune";
   EXPECT_THAT(Refusals(job), testing::IsEmpty());
-  job.training.loss.implementation = "chunked-cross-entropy";
-  EXPECT_THAT(Refusals(job), testing::IsEmpty());
+  for (const char* loss : {"chunked-cross-entropy", "chunked"}) {
+    job.training.loss.implementation = loss;
+    EXPECT_THAT(Refusals(job), testing::IsEmpty()) << loss;
+  }
   job.training.loss = {};
+  Shape(job).qk_norm = "per-head";
+  EXPECT_THAT(Refusals(job), testing::IsEmpty());
+  Shape(job).qk_norm.reset();
   ExpectRefusals(
       job,
       {
@@ -131,8 +150,8 @@ TEST(ValidateAdapterTest, TrainersWithAdaptersOfTheirOwn) {
             "torchtune, which trains in one dtype: bf16-pure and fp32 are",
             "job.training.adapter.adapter_dtype: fp32; must be bf16, as weights are"}},
           {"another layer",
-           [](JobSpec& j) { Shape(j).qk_norm = "per-head"; },
-           {NotModelled("model: norms of queries and keys under torchtune")}},
+           [](JobSpec& j) { Shape(j).qk_norm = "full"; },
+           {NotModelled("model: norms of queries and keys but of each head under torchtune")}},
           {"shards of another era",
            [](JobSpec& j) {
              j.runtime.framework = "fsdp2";

@@ -176,6 +176,35 @@ JobSpec DoraJob(double dropout) {
   return job;
 }
 
+JobSpec TorchtunesDora(const char* modules) {
+  JobSpec job = With(SmallJob(), "ddp", "bf16-pure");
+  job.cluster.gpu_count = 1;
+  job.runtime.trainer = "torchtune";
+  job.training.adapter.method = "dora";
+  job.training.adapter.target_modules = {modules};
+  job.training.adapter.dropout = 0.05;
+  return job;
+}
+
+// torchtune's beside weights in 4 bits, which are made whole for the product and for its norm.
+TEST(LargestTorchtuneLayerTest, HasRoom) {
+  JobSpec job = TorchtunesDora("all-linear");
+  job.training.quantization.format = "nf4";
+  Shape(job).qk_norm = "per-head";
+  ExpectRoom(job, "layer");
+}
+
+// torchtune's weighs what the frozen product gave, dropout or not, in one dtype.
+TEST(AdapterProductTest, TorchtunesDoraReadsTheProduct) {
+  const Program program = AfterAdapters(TorchtunesDora("down_proj"));
+  const Block& layer = FindBlock(program, "layer");
+  EXPECT_EQ(FindTensor(layer, "mlp.down.adapter.part").dtype, DType::kBf16);
+  for (const Op& op : layer.ops) EXPECT_NE(op.name, "mlp.down.adapter.base");
+  for (const Parameter& parameter : layer.parameters) {
+    EXPECT_TRUE(parameter.frozen || parameter.dtype == DType::kBf16) << parameter.name;
+  }
+}
+
 TEST(AdapterProductTest, DoraIsModelledInFp32) {
   JobSpec job = DoraJob(0);
   job.training.adapter.adapter_dtype = "bf16";

@@ -380,12 +380,16 @@ TEST(FsdpTest, OneRootGroupIsGatheredAllAlong) {
   EXPECT_EQ(embedding.buffers[0].end, BufferEnd::kNextBuffer) << "the first layer's is there";
 }
 
-// torchtune with torch 2.8 and later: the root group goes when forward is over, and is gathered
-// again behind the loss's backward.
+// torchtune to 0.6 with torch 2.8 and later: the root group goes when forward is over, and is
+// gathered again behind the loss's backward.
 TEST(FsdpTest, AFrozenRootGroupGoesBetweenForwardAndBackward) {
   JobSpec job = With(Job("fsdp2", 3), "fsdp2", "bf16-pure");
   job.runtime.trainer = "torchtune";
   job.training.adapter.method = "lora";
+  EXPECT_EQ(FindState(Sharded(job), "gathered.root")->alive & Bit(Phase::kLoss, false),
+            Bit(Phase::kLoss, false))
+      << "0.7's stays";
+  job.runtime.versions["torchtune"] = "0.6";
   const Program program = Sharded(job);
   const int64_t root = 2 * kVocab * kHidden + kHidden;
   const State* const gathered = FindState(program, "gathered.root");

@@ -37,6 +37,24 @@ TEST(PreferenceTest, WithoutOneNothingChanges) {
   EXPECT_EQ(FindState(program, "weights.reference"), nullptr);
 }
 
+// torchtune refers to a reference's fp32 logits until the next policy's are there; its dropouts
+// stay. Source: torchtune recipes/lora_dpo_single_device.py, train.
+TEST(PreferenceTest, TorchtuneHoldsAReferencesLogits) {
+  JobSpec job = Job("adapters-off");
+  job.cluster.gpu_count = 1;
+  job.training.adapter.method = "lora";
+  job.training.adapter.dropout = 0.05;
+  job.runtime.trainer = "torchtune";
+  EXPECT_GT(Valid(job)->adapter->dropout, 0);
+  const Program program = ProgramOf(job);
+  const State* const logits = FindState(program, "logits.reference");
+  ASSERT_NE(logits, nullptr);
+  EXPECT_EQ(logits->fixed_bytes, 4 * 4 * 32 * 256);
+  EXPECT_EQ(logits->alive & Bit(Phase::kForward, true), 0);
+  EXPECT_NE(logits->alive & Bit(Phase::kForward, false), 0);
+  EXPECT_EQ(FindState(ProgramOf(Job("precomputed")), "logits.reference"), nullptr);
+}
+
 TEST(PreferenceTest, APrecomputedReferenceIsNotThere) {
   const Program program = ProgramOf(Job("precomputed"));
   EXPECT_THAT(program.reference, IsEmpty());

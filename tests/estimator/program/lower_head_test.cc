@@ -146,6 +146,25 @@ TEST(LowerHeadTest, TorchtunesSlicesMakeAGradientEach) {
   EXPECT_EQ(beside("chunked-cross-entropy"), 2 * kVocab * (hidden - kTokens / 8));
 }
 
+// Slices of the tokens, of which the log-softmax alone is left until backward begins. Its second
+// slice makes the weight's gradient once more, and the sum of both.
+TEST(LowerHeadTest, TorchtunesSlicesWaitForTheLast) {
+  JobSpec job = With(SmallJob(), "ddp", "bf16-pure");
+  job.runtime.trainer = "torchtune";
+  job.training.loss.implementation = "chunked";
+  const Program program = Lowered(Valid(job));
+  const Block& block = FindBlock(program, "head");
+  constexpr int64_t kLogits = kTokens * kVocab;
+  EXPECT_EQ(FindTensor(block, "head.logits").Bytes(), 2 * kLogits / 8);
+  EXPECT_EQ(FindTensor(block, "loss.log_softmax").Bytes(), 4 * kLogits);
+  const auto slices = std::find_if(block.ops.begin(), block.ops.end(),
+                                   [](const Op& op) { return op.name == "head.slices"; });
+  ASSERT_NE(slices, block.ops.end());
+  int64_t bytes = 0;
+  for (const TensorId id : slices->backward_temporaries) bytes += block.tensors[id].Bytes();
+  EXPECT_EQ(bytes, 4 * kLogits * 6 / 8 + 2 * 2 * kVocab * *Shape(job).hidden_size);
+}
+
 // Hooks keep what the loss saves second, and bring the first back in a stream of copies.
 TEST(LowerHeadTest, OffloadedLogSoftmaxComesBack) {
   JobSpec job = With(SmallJob(), "ddp");
