@@ -65,7 +65,7 @@ def sets_of(row):
                          ("phantom-ss-", "state space"), ("phantom-lg-", "liger"),
                          ("phantom-ad-", "adapters"),
                          ("phantom-fz-", "frozen"),
-                         ("phantom-half-", "half"),
+                         ("phantom-half-", "half"), ("phantom-tn-", "torchtune"),
                          ("phantom-mg-", "megatron")):
         if row.id.startswith(prefix):
             of = f"{name} {of}"

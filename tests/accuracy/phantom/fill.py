@@ -11,7 +11,8 @@
                                 deal_linear.py's for phantom_linear.csv,
                                 deal_megatron.py's for phantom_megatron.csv,
                                 deal_state_space.py's for phantom_state_space.csv,
-                                deal_titan.py's for phantom_titan.csv
+                                deal_titan.py's for phantom_titan.csv,
+                                deal_tune.py's for phantom_tune.csv
 
 A row that a H100 has not enough memory for, or whose command fails, is said and left out.
 PLIMSOLL: the command line; build/client/plimsoll where it is not set.
@@ -36,6 +37,7 @@ import deal_linear
 import deal_megatron
 import deal_state_space
 import deal_titan
+import deal_tune
 import deal_tuning
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -49,9 +51,10 @@ DEALERS = {"phantom_tuning.csv": deal_tuning, "phantom_adapters.csv": deal_adapt
            "phantom_liger.csv": deal_liger,
            "phantom_linear.csv": deal_linear,
            "phantom_megatron.csv": deal_megatron, "phantom_state_space.csv": deal_state_space,
-           "phantom_titan.csv": deal_titan}
+           "phantom_titan.csv": deal_titan, "phantom_tune.csv": deal_tune}
 TRAINERS = {"": "train.py", "hf-trainer": "train_hf.py", "trl": "train_trl.py",
-            "torchtitan": "train_titan.py", "megatron": "train_megatron.py"}
+            "torchtitan": "train_titan.py", "torchtune": "train_tune.py",
+            "megatron": "train_megatron.py"}
 
 
 def measure(row):
