@@ -60,7 +60,7 @@ GPU_COUNT = 8
 # Words of paths of adapters or models that Plimsoll refuses under the project, whatever the kinds.
 REFUSED_WORDS = {
     "Lightning-AI/litgpt": ("gemma2",),
-    "pytorch/torchtune": ("dora", "phi3", "phi4", "gemma2", "qwen3"),
+    "pytorch/torchtune": ("gemma2",),
 }
 OTHERS = "another adapter or model"
 # Projects whose trainers spread experts over ranks; those of others have all of them on each.
@@ -90,6 +90,10 @@ RECIPES = {
     "_nvfp4_": "fp4",
 }  # fmt: skip
 
+# Adapters that are DoRA's, by a word of the path.
+DORA = {"dora": "DoRA"}
+QDORA = {"dora": "QDoRA"}
+
 # Models whose layers of the kind "SSM/linear-attention hybrids" are gated delta networks, and those
 # of a class of their own, by a word of the path or of the model.
 HYBRIDS = "SSM/linear-attention hybrids"
@@ -103,7 +107,9 @@ def kind_of(kind, path, model):
         return OLMO_HYBRID
     if kind == HYBRIDS and any(word in model for word in OF_DELTA_NETWORKS):
         return "gated delta networks"
-    words = {"optimizers": OPTIMIZERS, EIGHT_BITS: RECIPES}.get(kind, {})
+    words = {
+        "optimizers": OPTIMIZERS, EIGHT_BITS: RECIPES, "LoRA": DORA, "QLoRA (4/8-bit base)": QDORA,
+    }.get(kind, {})  # fmt: skip
     return next((name for word, name in words.items() if word in path), kind)
 
 
@@ -138,6 +144,8 @@ LORA = {"adapter": {"method": "lora"}}
 PROBES = {
     "LoRA": LORA,
     "QLoRA (4/8-bit base)": {**LORA, "quantization": {"format": "nf4"}},
+    "DoRA": {"adapter": {"method": "dora"}},
+    "QDoRA": {"adapter": {"method": "dora"}, "quantization": {"format": "nf4"}},
     "DPO/KTO/ORPO": {"preference": {"method": "dpo"}},
     "frozen parameters": {"trained": {"modules": ["attention", "mlp", "norm"]}},
     "muon": {"optimizer": {"name": "muon"}},

@@ -81,11 +81,19 @@ class CoverageTest(unittest.TestCase):
 
     def test_what_is_refused_whatever_its_kinds_stays_blocked(self):
         tune = "pytorch/torchtune"
-        kinds = coverage.kinds_of(tune, "configs/llama3/8B_dora_single_device.yaml", "LoRA", "")
+        kinds = coverage.kinds_of(tune, "configs/gemma2/2B_lora_single_device.yaml", "LoRA", "")
         self.assertEqual(kinds, ("LoRA", coverage.OTHERS))
         self.assertIsNone(coverage.job_of(kinds, coverage.RUNTIMES[tune]))
-        self.assertEqual(coverage.kinds_of(tune, "configs/phi3/mini_full.yaml", "", ""), ())
+        self.assertEqual(coverage.kinds_of(tune, "configs/gemma2/2B_full.yaml", "", ""), ())
         self.assertEqual(coverage.kinds_of(tune, "llama3/8B_lora.yaml", "A;B", ""), ("A", "B"))
+
+    def test_a_word_of_a_path_says_which_adapter(self):
+        path = "configs/llama3/8B_qdora_single_device.yaml"
+        kinds = coverage.kinds_of("pytorch/torchtune", path, "LoRA;QLoRA (4/8-bit base)", "")
+        self.assertEqual(kinds, ("DoRA", "QDoRA"))
+        training = coverage.job_of(kinds, coverage.RUNTIMES["pytorch/torchtune"])["training"]
+        self.assertEqual(training["adapter"], {"method": "dora"})
+        self.assertEqual(training["quantization"], {"format": "nf4"})
 
     def test_experts_are_spread_where_a_trainer_does_so(self):
         kinds = ("MoE experts + EP",)
