@@ -340,6 +340,36 @@ constexpr HfExperts OfDeepSeekV3(HfExpertDefaults defaults) {
   return experts;
 }
 
+// Experts as Granite's classes have them. One that is shared is as wide as a field says, if at all.
+// Source: transformers models/granitemoeshared/modeling_granitemoeshared.py,
+// GraniteMoeSharedDecoderLayer; models/granitemoe/modeling_granitemoe.py, which has none.
+constexpr HfExperts OfGranite(HfExpertDefaults defaults, bool may_lack = false) {
+  return {.count = "num_local_experts",
+          .active_count = "num_experts_per_tok",
+          .ffn_size = "intermediate_size",
+          .shared_ffn_size = "shared_intermediate_size",
+          .defaults = defaults,
+          .may_lack = may_lack,
+          .words = ExpertWords::kNone,
+          .router = Router::kWidePicked};
+}
+
+constexpr HfFamily kGraniteMoe = {
+    .model_type = "granitemoe",
+    .names = &kPlainNames,
+    .joint_gate = true,  // of the shared expert
+    .defaults =
+        {.hidden_size = 4096, .layers = 32, .heads = 32, .ffn_size = 11008, .vocab_size = 32000},
+    .experts = OfGranite({.count = 8, .active_count = 2, .ffn_size = 11008}),
+    .switches = {kAttentionBias},
+    .dropouts = {kAttentionDropout},
+    .quirk = HfQuirk::kNoWindow};
+
+constexpr HfFamily WithoutShared(HfFamily row) {
+  row.experts.shared_ffn_size = {};
+  return row;
+}
+
 constexpr HfFamily RemoteCode(absl::string_view model_type, HfFamily row) {
   row.model_type = model_type;
   row.remote_code = true;
@@ -696,24 +726,19 @@ constexpr HfFamily kFamilies[] = {
      .names = &kPlainNames,
      .switches = {kAttentionBias, kMlpBias},
      .dropouts = {kAttentionDropout}},
+    WithoutShared(kGraniteMoe),
     {.model_type = "granitemoehybrid",
      .names = &kGraniteHybridNames,
      .joint_gate = true,
      .defaults =
          {.hidden_size = 4096, .layers = 32, .heads = 32, .ffn_size = 1024, .vocab_size = 32000},
-     .experts =
-         {.count = "num_local_experts",
-          .active_count = "num_experts_per_tok",
-          .ffn_size = "intermediate_size",
-          .shared_ffn_size = "shared_intermediate_size",
-          .defaults = {.count = 8, .active_count = 2, .ffn_size = 11008, .shared_ffn_size = 1024},
-          .may_lack = true,
-          .words = ExpertWords::kNone,
-          .router = Router::kWidePicked},
+     .experts = OfGranite(
+         {.count = 8, .active_count = 2, .ffn_size = 11008, .shared_ffn_size = 1024}, true),
      .state_space = kBambaStateSpace,
      .switches = {kAttentionBias},
      .dropouts = {kAttentionDropout},
      .quirk = HfQuirk::kGraniteHybrid},
+    Named("granitemoeshared", kGraniteMoe),
     {.model_type = "helium",
      .names = &kLlamaNames,
      .norm_class = NormClass::kWide,

@@ -131,8 +131,9 @@ void ReadExperts(const HfExperts& row, HfReader& reader, Transformer& model) {
     experts.input_size = reader.Size(row.input_size, kMostWidth, 0, 0);
   }
   if (!row.shared_ffn_size.empty()) {
+    const int64_t shared = row.defaults.shared_ffn_size;  // where it is 0, there may be none
     experts.shared_ffn_size =
-        reader.Size(row.shared_ffn_size, kMostWidth, row.defaults.shared_ffn_size);
+        reader.Size(row.shared_ffn_size, kMostWidth, shared, std::min<int64_t>(shared, 1));
   }
   const bool listed = ReadList(reader, model);
   if (row.counts_shared) ReadCounts(row, listed, reader, model);

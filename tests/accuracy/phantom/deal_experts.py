@@ -6,8 +6,9 @@ time.
     fill.py OUT.csv    runs them
 
 Classes with routers, clamps and sinks of their own: gpt-oss, GLM-4.5, dots.llm1, MiniMax-M2, Solar
-Open and Hunyuan 3. Every third row of a group is kept back: the model is not mended by it
-(`kept_back`). Rows that ask for more than an H100 has do not run.
+Open and Hunyuan 3; dealt later, Granite's, of which `granite-moe-shared` is the 3B's with a shared
+expert. Every third row of a group is kept back: the model is not mended by it (`kept_back`). Rows
+that ask for more than an H100 has do not run.
 """
 
 import deal
@@ -32,10 +33,27 @@ GROUPS = (
     ("t", "none", "trl", 9, ("bf16-pure", "bf16-pure", "bf16-autocast")),
 )
 
+LATER_SEED = 20261128
+LATER = (("granite-3.1-1b-a400m", 0), ("granite-3.1-3b-a800m", 8), ("granite-moe-shared", 6))
+LATER_GROUPS = (
+    ("ln", "none", "", 6, ("bf16-pure", "bf16-autocast", "fp32")),
+    ("lf", "fsdp2", "", 3, ("bf16-mixed",)),
+    ("lh", "fsdp2", "hf-trainer", 3, ("bf16-mixed",)),
+    ("lt", "none", "trl", 6, ("bf16-pure", "bf16-autocast")),
+)
+
 
 def _row(dealer, name, group):
+    return _row_of(MODELS, dealer, name, group)
+
+
+def _later_row(dealer, name, group):
+    return _row_of(LATER, dealer, name, group)
+
+
+def _row_of(models, dealer, name, group):
     _, wrapper, trainer, _, precisions = group
-    config, layers = dealer.choice(MODELS)
+    config, layers = dealer.choice(models)
     sequence = dealer.choice((512, 1000, 2048, 4096))
     precision = dealer.choice(precisions)
     targets = dealer.choice(deal.TARGETS if config in SINKS else deal.TARGETS[:2])
@@ -56,7 +74,7 @@ def _row(dealer, name, group):
 
 
 def rows():
-    return deal.deal(SEED, GROUPS, _row)
+    return deal.deal(SEED, GROUPS, _row) + deal.deal(LATER_SEED, LATER_GROUPS, _later_row)
 
 
 if __name__ == "__main__":
