@@ -305,7 +305,6 @@ void LowerSlices(BlockBuilder& b, TensorId hidden) {
   const TensorId loss = b.Add("loss", {b.Size(Symbol::kB), b.Size(Symbol::kS)},
                               {.dtype = DType::kFp32, .role = Role::kLoss});
   b.Then("loss", {log_softmax}, {loss}, {});
-  return loss;
 }
 
 // torchtune's log-probabilities of pairs: of fp32 logits, which are a local until the network's
