@@ -9,7 +9,7 @@ namespace plimsoll {
 namespace {
 
 constexpr size_t kFrameworkCount = static_cast<size_t>(Framework::kNanotron) + 1;
-constexpr size_t kTrainerCount = static_cast<size_t>(Trainer::kTrl) + 1;
+constexpr size_t kTrainerCount = static_cast<size_t>(Trainer::kNemoAutomodel) + 1;
 constexpr int kNewest = kNoVersion - 1;  // later than each `since`, and each `until`
 
 // What a trainer is made of; rows of that hold as its newest release has them.

@@ -109,6 +109,11 @@ constexpr Profile kEager = {
     .rotary_tables = false,
     .wide_norms = false,
     .wide_norms_when_adapted = false,
+    .composed_norms = false,
+    .wide_rotation = false,
+    .recomputes_modules = false,
+    .lean_adapters = false,
+    .frozen_root = false,
     .composed_dequantization = false,
     .half_dequantization = false,
     .keeps_quantized_inputs = false,
@@ -616,6 +621,31 @@ void Trl(Profile& profile) {
   profile.narrows_adapters = true;
 }
 
+// It has Llama's and Qwen's layers in classes of its own. FSDP2 has layers, and untied tables, in
+// groups of their own; the last layer and the head stay gathered, and so does what they leave to
+// the root. Gradients are reduced with a step's last micro-batch.
+// Source: nemo_automodel 0.7, components/models/llama/model.py; components/models/common/utils.py,
+// Float32RMSNorm; components/distributed/parallelizer.py, apply_fsdp2_sharding_recursively and
+// ModelParallelizer._apply; components/distributed/activation_checkpointing.py,
+// apply_submodule_checkpointing; components/_peft/lora.py, LoRATritonFunction;
+// recipes/llm/train_ft.py, _forward_backward_step (loss, defer_fsdp_grad_sync).
+void NemoAutomodel(Profile& profile) {
+  profile.composed_norms = true;
+  profile.wide_rotation = true;
+  profile.loss_behind_model = true;
+  profile.logits_held = LogitsHeld::kForward;
+  profile.keeps_shared_table = true;
+  profile.last_block_gathered = true;
+  profile.accumulates_whole = true;
+  profile.reduces_contexts_in_fp32 = true;  // and all others: FSDP2Config.mp_policy
+  profile.recomputes_modules = true;
+  profile.lean_adapters = true;
+  profile.frozen_root = true;
+  profile.widens_adapters = false;
+  profile.inputs_require_gradients = false;
+  profile.fused_optimizer = false;
+}
+
 // Every trainer's profile on every framework that it runs on.
 struct TrainerProfile {
   const Profile* framework;
@@ -689,6 +719,9 @@ const std::vector<TrainerEra>& TrainerEras() {
        "transformers, trainer.py"},
       {Trainer::kTrl, "trl", 1015, 2026010, "1.15 and later", kAll, Trl,
        "trl, trainer/sft_trainer.py"},
+      {Trainer::kNemoAutomodel, "nemo-automodel", 7, 2026011, "0.7 and later",
+       On({Framework::kDdp, Framework::kFsdp2}), NemoAutomodel,
+       "nemo_automodel 0.7, recipes/llm/train_ft.py"},
   };
   return *kEras;
 }

@@ -22,7 +22,15 @@ enum class Framework : uint8_t {
 };
 
 // The loop on top of a framework, where it moves bytes of its own.
-enum class Trainer : uint8_t { kNone, kTorchtitan, kTorchtune, kLitgpt, kHfTrainer, kTrl };
+enum class Trainer : uint8_t {
+  kNone,
+  kTorchtitan,
+  kTorchtune,
+  kLitgpt,
+  kHfTrainer,
+  kTrl,
+  kNemoAutomodel,
+};
 
 // How a norm is written, hence what autograd keeps.
 //   kFused      its input (a kernel that also gives the output)
@@ -199,6 +207,11 @@ struct Profile {
   bool rotary_tables;            // fp32 cosines and sines of all positions (torchtune)
   bool wide_norms;               // a norm is fp32 until its output (torchtune)
   bool wide_norms_when_adapted;  // beside adapters (litgpt)
+  bool composed_norms;           // a norm's fp32 copies live while it runs, and its backward (NeMo)
+  bool wide_rotation;            // queries and keys are fp32 while they turn (NeMo)
+  bool recomputes_modules;       // full recomputation is of a layer's modules, each alone (NeMo)
+  bool lean_adapters;            // an adapter keeps what it reads alone (NeMo)
+  bool frozen_root;              // FSDP2: beside adapters embedding and head are the root's (NeMo)
   bool composed_dequantization;  // a quantized matrix is made whole by PyTorch's own ops
   bool half_dequantization;      // it is fp16 when whole, and cast to what a product reads
   bool keeps_quantized_inputs;   // a product by one keeps what it read

@@ -124,6 +124,7 @@ void CheckModelled(const JobSpec& spec, const Catalog& catalog, Check& check, Jo
     if (job.model->latent.Any()) CheckLatent(check, job);
     CheckLinear(spec, check, job);
     CheckLiger(spec, check, job);
+    CheckClasses(check, job);
     CheckStateSpace(spec, check, job);
     CheckLayerKinds(check, job);
     CheckModules(check, job);

@@ -194,6 +194,18 @@ void CheckJointAdapters(const Beside& adapters, const Job& job) {
   adapters.Refuse(job.recompute != RecomputeMode::kNone, "training.recompute.mode", "full");
 }
 
+// Automodel's own were held against its code without dropout, which it puts behind them.
+// Source: nemo_automodel 0.7, components/_peft/lora.py, LinearLoRA.forward (dropout_position).
+void CheckLean(const Beside& adapters, const Job& job) {
+  adapters.Refuse(job.adapter->dropout > 0, "training.adapter.dropout",
+                  absl::StrCat(job.adapter->dropout, " under ", job.profile->trainer_name));
+  adapters.Refuse(job.adapter->trained_modules != 0, "training.adapter.trained_modules",
+                  absl::StrCat("others beside adapters under ", job.profile->trainer_name));
+  const bool head = job.adapter->Targets(AdapterTarget::kHead);
+  adapters.Refuse(head, "training.adapter.target_modules",
+                  absl::StrCat("lm_head under ", job.profile->trainer_name));
+}
+
 // A config that states no positions has a table of as many as the sequence has.
 void AssumePositions(Check& check, const Job& job) {
   const bool rotary = job.model->position_embedding == PositionEmbedding::kRotary;
@@ -355,6 +367,7 @@ void CheckAdapter(const JobSpec& spec, Check& check, const Job& job) {
     CheckQuantizedAlone(check, job);
   }
   if (job.profile->joint_adapters) CheckJointAdapters(adapters, job);
+  if (job.profile->lean_adapters) CheckLean(adapters, job);
   CheckDora(adapters, training.quantization, check, job);
   AssumePositions(check, job);
   CheckTrainedModules(training.adapter, check, job);

@@ -130,7 +130,8 @@ absl::string_view UsualPreset(const PrecisionSpec& spec, const Job& job) {
   if (job.profile->accelerate && whole) return pure ? "bf16-pure" : "bf16-autocast";
   // Without sharding nobody keeps masters of what is frozen.
   const bool adapted = job.adapter.has_value() && (whole || !job.profile->widens_adapters);
-  return adapted ? "bf16-pure" : "bf16-mixed";
+  const bool masters = job.capabilities.Has(Ability::kBf16Mixed);
+  return adapted || !masters ? "bf16-pure" : "bf16-mixed";
 }
 
 void WarnOfPreset(absl::string_view name, Job& job) {
@@ -179,16 +180,16 @@ void CheckPrecision(const PrecisionSpec& spec, Check& check, Job& job) {
   // DeepSpeed's communication_data_type is the weights' own. Source: deepspeed/runtime/engine.py.
   const bool engine = job.profile->sharding == Sharding::kEngine;
   precision.reduce = engine ? precision.gradient : precision.accumulation;
-  if (job.profile->reduces_contexts_in_fp32 && job.context_parallel_size > 1) {
+  const bool units = job.profile->sharding == Sharding::kUnits;  // of all sequences then
+  if (job.profile->reduces_contexts_in_fp32 && (units || job.context_parallel_size > 1)) {
     precision.reduce = DType::kFp32;
     if (!spec.reduce_dtype.has_value()) {
       check.Assume("training.precision.reduce_dtype", "fp32",
-                   "the framework's default with context_parallel_size above 1");
+                   units ? "the trainer's default"
+                         : "the framework's default with context_parallel_size above 1");
     }
   }
-  if (job.profile->sharding == Sharding::kUnits && job.profile->reduces_as_gathered) {
-    precision.reduce = precision.parameter;
-  }
+  if (units && job.profile->reduces_as_gathered) precision.reduce = precision.parameter;
   if (!MovesNoByte("training.precision.reduce_dtype", spec.reduce_dtype, Ability::kReduceDType,
                    check, job)) {
     ReadDType("training.precision.reduce_dtype", spec.reduce_dtype, check, precision.reduce);

@@ -20,11 +20,9 @@ inline constexpr Word<Framework> kFrameworks[] = {
     {"nanotron", Framework::kNanotron},
 };
 inline constexpr Word<Trainer> kTrainers[] = {
-    {"torchtitan", Trainer::kTorchtitan},
-    {"torchtune", Trainer::kTorchtune},
-    {"litgpt", Trainer::kLitgpt},
-    {"hf-trainer", Trainer::kHfTrainer},
-    {"trl", Trainer::kTrl},
+    {"torchtitan", Trainer::kTorchtitan}, {"torchtune", Trainer::kTorchtune},
+    {"litgpt", Trainer::kLitgpt},         {"nemo-automodel", Trainer::kNemoAutomodel},
+    {"hf-trainer", Trainer::kHfTrainer},  {"trl", Trainer::kTrl},
 };
 inline constexpr Word<OptimizerName> kOptimizers[] = {
     {"sgd", OptimizerName::kSgd},

@@ -171,14 +171,21 @@ class AdapterBuilder {
   size_t Build() && {
     const bool held = block_.tensors[base_].held;
     block_.tensors[base_].held = false;  // its sum is, instead
+    if (job_.profile->lean_adapters) return Replace(Lean(), held);
     const TensorId base = clones_ ? Clone() : base_;
     const TensorId input = casts_ ? Cast(input_, names_.input, dtype_) : input_;
     const TensorId dropped = Drop(input);
     const TensorId output = adapter_.method == AdapterMethod::kDora ? Dora(base, input, dropped)
                                                                     : Lora(base, input, dropped);
+    HoldUntil(block_, input, at_ - 1);
+    return Replace(output, held);
+  }
+
+ private:
+  // Those behind read the output in place of the product's. Returns where the next op is.
+  size_t Replace(TensorId output, bool held) {
     const auto done = static_cast<uint8_t>(at_ - 1);
     HoldWithAdapter(output, done);
-    HoldUntil(block_, input, done);
     HoldUntil(block_, input_, done);
     block_.tensors[output].held = held;
     for (size_t i = at_; i < block_.ops.size(); ++i) {
@@ -192,7 +199,34 @@ class AdapterBuilder {
     return at_;
   }
 
- private:
+  // All of it as one function, which keeps its input and makes the rest again; what the product
+  // gave is added to what it gives.
+  // Source: nemo_automodel 0.7, components/_peft/lora.py, LoRATritonFunction.
+  TensorId Lean() {
+    const TensorId down = Add(base_, names_.down, product_dtype_);
+    block_.tensors[down].shape.extents[2] = Rank();
+    block_.tensors[down].role = Role::kTemporary;
+    block_.tensors[down].differentiable = false;
+    const TensorId output = AddLike(block_, base_, names_.output);
+    const uint8_t modules = block_.ops[product_].modules;
+    Insert({.name = names_.output,
+            .inputs = {input_},
+            .outputs = {output},
+            .saved = {input_},
+            .forward_temporaries = {down, down},
+            .backward_temporaries = {down, down},
+            .parameters = {Down(Rank()), Weight(names_.up_weight, Width(base_), Rank())},
+            .modules = modules});
+    const TensorId sum = Add(base_, names_.sum, block_.tensors[base_].dtype);
+    block_.tensors[sum].storage = output;
+    Insert({.name = names_.sum,
+            .inputs = {base_, output},
+            .outputs = {sum},
+            .input_gradient = InputGradient::kShared,
+            .modules = modules});
+    return sum;
+  }
+
   // What lived until the product was done does until its adapter is; what held the product's output
   // holds the sum.
   void HoldWithAdapter(TensorId output, uint8_t done) {

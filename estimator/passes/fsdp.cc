@@ -162,10 +162,18 @@ int64_t ShareOf(const Job& job, const Elements& elements) {
              CeilDivide(elements.spread, shards / job.expert_parallel_size));
 }
 
+// Whether embedding, final norm and head are one group, the root's: Automodel gives a table a group
+// of its own where it is trained alone.
+// Source: nemo_automodel 0.7, components/distributed/parallelizer.py,
+// _fully_shard_untied_input_output_embeddings.
+bool HasRootGroup(const Job& job) {
+  return job.profile->root_group || (job.profile->frozen_root && job.adapter.has_value());
+}
+
 // Whether embedding, final norm and head are one group of FSDP2 as they share a table.
 // Source: torchtitan distributed/fsdp.py, apply_fsdp_to_decoder (enable_weight_tying).
 bool SharesTable(const Job& job) {
-  return job.model->tied_embeddings && !job.profile->root_group && !job.profile->flat_units &&
+  return job.model->tied_embeddings && !HasRootGroup(job) && !job.profile->flat_units &&
          job.pipeline_parallel_size == 1;
 }
 
@@ -551,8 +559,8 @@ void GatherBehindLoss(const Job& job, const Elements& root, const Elements& laye
 // _register_pre_backward_hook.
 void GatherAroundRoot(const Job& job, const Elements& root, const Elements& layer, Block& head) {
   const bool reads = HeadIsRead(job);
-  const bool on_logits = reads && (!job.profile->root_group || job.profile->loss_behind_model);
-  const bool told = job.profile->root_group && job.profile->reshards_ends;
+  const bool on_logits = reads && (!HasRootGroup(job) || job.profile->loss_behind_model);
+  const bool told = HasRootGroup(job) && job.profile->reshards_ends;
   if (!on_logits && told && Prefetches(job)) {
     GatherBehindLoss(job, root, layer, head);
   } else if (!on_logits) {
@@ -798,7 +806,7 @@ void GatherReference(const Job& job, const Groups& groups, Program& program) {
     const int64_t times = CountOnStage(program.blocks[i], WholeStage(job.model->layer_count));
     whole = Add(whole, Multiply(times, groups[i].all));
   }
-  const bool own = !job.profile->root_group && !SharesTable(job) && job.reshard_after_forward;
+  const bool own = !HasRootGroup(job) && !SharesTable(job) && job.reshard_after_forward;
   for (Block& block : program.reference) {
     Ids gathered{AddFlat(job, "gathered.reference", whole, Stream::kCompute, block),
                  AddFlat(job, "gather.output", whole, Stream::kAllGather, block)};
@@ -843,7 +851,7 @@ void AddLastReduce(const Job& job, int64_t elements, Program& program) {
 void ApplyFsdp(const Job& job, Program& program) {
   ShardStates(job, program);
   const bool shares = SharesTable(job);
-  const bool root = job.profile->root_group || shares;
+  const bool root = HasRootGroup(job) || shares;
   const bool stays = !job.reshard_after_forward;
   Groups groups = GroupsOf(job, program);
   if (job.profile->flat_units) ApplyFlatUnits(job, groups, program);

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "estimator/passes/pass.h"
 
 namespace plimsoll {
@@ -117,6 +118,25 @@ void RecomputeWhole(const Job& job, Block& block, int64_t unit_layer_count) {
   for (Tensor& tensor : block.tensors) tensor.shrunk_by |= Mark(PassId::kRecompute);
 }
 
+// A checkpoint of each norm, of attention and of the MLP: what is in none is the sums behind them.
+// Source: nemo_automodel 0.7, components/distributed/activation_checkpointing.py,
+// apply_submodule_checkpointing.
+void RecomputeEachModule(Block& block) {
+  constexpr uint8_t kOfModules = BitOf(RecomputeModule::kNorm) | BitOf(RecomputeModule::kMlp);
+  constexpr uint8_t kAttention = 1u << 7;
+  uint8_t before = 0;
+  uint8_t segment = 0;
+  for (Op& op : block.ops) {
+    const bool sum = absl::EndsWith(op.name, ".residual");
+    const uint8_t own = op.modules & kOfModules;
+    const uint8_t module = sum ? uint8_t{0} : own != 0 ? own : kAttention;
+    if (module != 0 && module != before) ++segment;
+    if (module != 0) op.segment = segment;
+    before = module;
+  }
+  for (Tensor& tensor : block.tensors) tensor.shrunk_by |= Mark(PassId::kRecompute);
+}
+
 // Whether backward, or what has to run again for it, reads each tensor.
 std::vector<bool> FindNeeded(const Block& block) {
   std::vector<bool> needed(block.tensors.size());
@@ -216,6 +236,8 @@ Program ApplyRecompute(const ValidJob& job, Program program) {
       program.blocks[i].copies_remade = job->profile->copies_remade;
     } else if (job->recompute == RecomputeMode::kPerOp) {
       RecomputePerOp(*job, program.blocks[i]);
+    } else if (job->profile->recomputes_modules) {
+      RecomputeEachModule(program.blocks[i]);
     } else if (job->recompute == RecomputeMode::kFull) {
       RecomputeWhole(*job, program.blocks[i], job->recompute_unit_layer_count);
     } else if (job->recompute_interval == 1) {

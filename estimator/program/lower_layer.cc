@@ -278,8 +278,8 @@ void RotateInPlace(BlockBuilder& b, Qkv& qkv) {
 // that multiplied by sines, and the sum.
 // Source: transformers, models/llama/modeling_llama.py, rotate_half, apply_rotary_pos_emb;
 // torch tools/autograd, slice_backward, of which two are added up.
-TensorId RotateInPython(BlockBuilder& b, absl::string_view name, TensorId from, Extent width) {
-  const DType dtype = b.job().precision.activation;
+TensorId RotateInPython(BlockBuilder& b, absl::string_view name, TensorId from, Extent width,
+                        DType dtype) {
   Extent half = width;
   half.size /= 2;
   const TensorId cosines = b.Wide("attention.rotary.cosines", width, dtype);
@@ -300,6 +300,29 @@ TensorId RotateInPython(BlockBuilder& b, absl::string_view name, TensorId from, 
   return rotated;
 }
 
+// The same of fp32 copies, of both until both are turned.
+// Source: nemo_automodel 0.7, components/models/llama/rope_utils.py, apply_rotary_pos_emb.
+void RotateWide(BlockBuilder& b, Qkv& qkv) {
+  const Qkv before = qkv;
+  const auto cast = [&b](absl::string_view name, TensorId from, Symbol width, DType dtype) {
+    const TensorId to = b.Wide(name, b.Size(width), dtype);
+    b.Then(name, {from}, {to}, {});
+    return to;
+  };
+  const TensorId query = cast("attention.query.upcast", before.query, Symbol::kA, DType::kFp32);
+  const TensorId key = cast("attention.key.upcast", before.key, Symbol::kC, DType::kFp32);
+  const TensorId turned =
+      RotateInPython(b, "attention.query.turned", query, b.Size(Symbol::kA), DType::kFp32);
+  const TensorId other =
+      RotateInPython(b, "attention.key.turned", key, b.Size(Symbol::kC), DType::kFp32);
+  const DType dtype = b.job().precision.activation;
+  qkv.query = cast("attention.query.rotated", turned, Symbol::kA, dtype);
+  qkv.key = cast("attention.key.rotated", other, Symbol::kC, dtype);
+  for (const TensorId local : {query, key, turned, other, before.query, before.key}) {
+    HoldUntil(b.block(), local, b.block().ops.size() - 1);
+  }
+}
+
 // Gives new queries and keys.
 void LowerRotary(BlockBuilder& b, Qkv& qkv) {
   const Job& job = b.job();
@@ -307,15 +330,17 @@ void LowerRotary(BlockBuilder& b, Qkv& qkv) {
     return;
   }
   if (job.liger_kernel) return RotateInPlace(b, qkv);
+  if (RotatesInPython(job) && job.profile->wide_rotation) return RotateWide(b, qkv);
+  const DType dtype = job.precision.activation;
   if (RotatesInPython(job)) {
     const Qkv before = qkv;
-    qkv.query = RotateInPython(b, "attention.query.rotated", before.query, b.Size(Symbol::kA));
-    qkv.key = RotateInPython(b, "attention.key.rotated", before.key, b.Size(Symbol::kC));
+    qkv.query =
+        RotateInPython(b, "attention.query.rotated", before.query, b.Size(Symbol::kA), dtype);
+    qkv.key = RotateInPython(b, "attention.key.rotated", before.key, b.Size(Symbol::kC), dtype);
     HoldUntil(b.block(), before.query, b.block().ops.size() - 1);
     HoldUntil(b.block(), before.key, b.block().ops.size() - 1);
     return;
   }
-  const DType dtype = job.precision.activation;
   const TensorId query = b.Wide("attention.query.rotated", b.Size(Symbol::kA), dtype);
   const TensorId key = b.Wide("attention.key.rotated", b.Size(Symbol::kC), dtype);
   b.Then("attention.rotary", {qkv.query, qkv.key}, {query, key}, {});

@@ -124,8 +124,25 @@ TensorId LowerFused(BlockBuilder& b, const NormNames& names, const NormPlace& pl
   return output;
 }
 
+// Forward an op over an fp32 copy, behind which its fp32 output is copied; backward, which is
+// compiled, makes what it needs of the input. Source: nemo_automodel 0.7,
+// components/models/common/utils.py, _float32_rms_norm_impl, _float32_rms_norm_backward.
+TensorId LowerComposed(BlockBuilder& b, const NormNames& names, const NormPlace& place,
+                       TensorId input, Ids weights) {
+  const TensorId output = Make(b, names.norm, place, place.out);
+  const TensorId wide = Temporary(b, names.upcast, place, DType::kFp32);
+  Op& op = b.Then(names.norm, {input}, {output}, {input});
+  op.parameters = weights;
+  if (place.in != DType::kFp32) op.forward_temporaries = {wide, wide};
+  return output;
+}
+
 TensorId LowerPlaced(BlockBuilder& b, const NormNames& names, const NormPlace& place,
                      TensorId input, Ids weights) {
+  // Qwen 3's class takes transformers' norms.
+  const bool composed = b.job().profile->composed_norms && !b.job().liger_kernel &&
+                        b.job().model->qk_norm == QkNorm::kNone;
+  if (composed) return LowerComposed(b, names, place, input, weights);
   // A layer that is compiled keeps a norm's input as it is.
   const bool compiled = b.job().compile && b.block().kind == BlockKind::kLayer;
   const bool upcast =

@@ -197,7 +197,8 @@ void FillAdapter(RandomNumbers random, const Capabilities& can, JobSpec& job) {
   const bool whole = *parallel.tensor_parallel_size == 1 && *parallel.pipeline_parallel_size == 1 &&
                      parallel.context_parallel_size.value_or(1) == 1;
   // What these two have adapters beside is little; their rules have tests of their own.
-  const bool own = job.runtime.trainer == "torchtune" || job.runtime.trainer == "litgpt";
+  const bool own = job.runtime.trainer == "torchtune" || job.runtime.trainer == "litgpt" ||
+                   job.runtime.trainer == "nemo-automodel";
   if (!can.Has(Ability::kLora) || own || !whole || !Once(random, 2)) return;
   AdapterSpec& adapter = job.training.adapter;
   const bool dora = can.Has(Ability::kDora) && Once(random, 4);
@@ -492,6 +493,21 @@ void FillTrainedPart(RandomNumbers random, const Capabilities& can, JobSpec& job
   if (!Refusals(job).empty()) trained = {};
 }
 
+// Layers of which NeMo Automodel has classes; what was not held beside them gives way.
+void KeepOwnClasses(JobSpec& job) {
+  if (job.runtime.trainer != "nemo-automodel") return;
+  TransformerSpec& shape = Shape(job);
+  shape.gated_mlp = true;
+  shape.activation = "silu";
+  shape.norm = "rms-norm";
+  shape.norm_placement.reset();
+  shape.position_embedding.reset();
+  shape.head.reset();
+  if (shape.qk_norm == "full") shape.qk_norm.reset();
+  job.training.adapter.dropout.reset();
+  job.training.adapter.trained_modules.clear();
+}
+
 }  // namespace
 
 JobSpec RandomJob(RandomNumbers random) {
@@ -528,6 +544,7 @@ JobSpec RandomJob(RandomNumbers random) {
   FillLinear(random, can, job);
   FillTrainedModules(random, can, job);
   KeepKernels(random, job);
+  KeepOwnClasses(job);
   FillTrainedPart(random, can, job);
   if (Shape(job).key_value_rank.has_value() && job.training.attention != "eager") {
     job.training.attention.reset();  // which kernel takes its heads

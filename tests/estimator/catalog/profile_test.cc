@@ -131,6 +131,20 @@ TEST(ProfileTest, TorchtunesNormsAreWideFrom05On) {
   EXPECT_TRUE(FindTrainerProfile(below, Trainer::kTorchtune, -1)->wide_norms);
 }
 
+// NeMo Automodel from 0.7 on; what was before is not modelled.
+TEST(ProfileTest, AutomodelRunsOnOneGpuAndUnderFsdp2) {
+  const Profile& fsdp2 = *FindProfile(Framework::kFsdp2, -1);
+  const Profile* const newest = FindTrainerProfile(fsdp2, Trainer::kNemoAutomodel, -1);
+  ASSERT_NE(newest, nullptr);
+  EXPECT_TRUE(newest->last_block_gathered);
+  EXPECT_TRUE(newest->reduces_contexts_in_fp32);
+  EXPECT_FALSE(newest->root_group) << "but beside adapters";
+  EXPECT_TRUE(newest->frozen_root);
+  EXPECT_EQ(FindTrainerProfile(fsdp2, Trainer::kNemoAutomodel, 6), nullptr);
+  const Profile& fsdp1 = *FindProfile(Framework::kFsdp1, -1);
+  EXPECT_EQ(FindTrainerProfile(fsdp1, Trainer::kNemoAutomodel, -1), nullptr);
+}
+
 TEST(ProfileTest, OlderThanAllIsNone) {
   EXPECT_EQ(FindProfile(Framework::kDdp, 1013), nullptr);
   EXPECT_EQ(FindProfile(Framework::kFsdp2, 2003), nullptr);

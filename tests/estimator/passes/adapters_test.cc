@@ -111,6 +111,21 @@ TEST(AdaptersTest, TorchtunesLayersHoldTheirLocals) {
   EXPECT_FALSE(FindTensor(layer, "attention.out.activation").held);
 }
 
+// NeMo Automodel's keep what they read alone, and have the weights' dtype.
+TEST(AdaptersTest, AutomodelsKeepWhatTheyRead) {
+  const JobSpec job = Under("nemo-automodel", AdapterJob({"o_proj"}));
+  EXPECT_EQ(Valid(job)->adapter->dtype, DType::kBf16);
+  const Program program = AfterAdapters(job);
+  const Block& layer = FindBlock(program, "layer");
+  EXPECT_THAT(Saved(layer), Contains("attention.context"));
+  EXPECT_THAT(Saved(layer), Not(Contains("attention.out.adapter.down")));
+  EXPECT_THAT(Trained(layer),
+              ElementsAre("attention.out.adapter.down.weight", "attention.out.adapter.up.weight"));
+  const Tensor& sum = FindTensor(layer, "attention.out.adapter.sum");
+  EXPECT_EQ(layer.tensors[sum.storage].name, "attention.out.adapter.output") << "in place";
+  EXPECT_EQ(FindBlock(program, "first layer").layers.end, 1);
+}
+
 TEST(AdaptersTest, StatesAreOfWhatIsTrained) {
   const Program program = ProgramOf(AdapterJob());
   const ParameterSums sums = SumParameters(program, program.stages.front());

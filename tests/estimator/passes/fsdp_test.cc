@@ -408,6 +408,18 @@ TEST(FsdpTest, AFrozenRootGroupGoesBetweenForwardAndBackward) {
   EXPECT_EQ(FindState(Sharded(job), "gathered.root"), nullptr);
 }
 
+// NeMo Automodel: tables that are trained have groups of their own, frozen ones are the root's.
+TEST(FsdpTest, FrozenTablesAreTheRoots) {
+  JobSpec job = With(Job("fsdp2", 3), "fsdp2", "bf16-pure");
+  job.runtime.trainer = "nemo-automodel";
+  EXPECT_EQ(FindState(Sharded(job), "gathered.root"), nullptr);
+  job.training.adapter.method = "lora";
+  const Program program = Sharded(job);
+  EXPECT_THAT(BufferNames(FindBlock(program, "embedding")), ElementsAre("gather.output"));
+  EXPECT_EQ(FindBlock(program, "head").reduce_bytes, 0);
+  EXPECT_NE(FindState(program, "gathered.last_layer"), nullptr);
+}
+
 // Embedding, norm and head are one group, and the loss is the model's.
 JobSpec OfOneGroup() {
   JobSpec job = Job("fsdp2", 3);

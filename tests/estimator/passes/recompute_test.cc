@@ -1,4 +1,6 @@
 // The pass in words: what each mode drops, and what backward makes again.
+#include <algorithm>
+
 #include "absl/strings/match.h"
 #include "estimator/program/describe.h"
 #include "estimator/step/ledger.h"
@@ -21,6 +23,23 @@ JobSpec Job(const char* mode, std::vector<std::string> modules = {}) {
 int64_t Kept(const JobSpec& job) { return KeptByLayer(ProgramOf(job)); }
 
 TEST(RecomputeTest, FullKeepsInputsAlone) { EXPECT_EQ(Kept(Job("full")), kHidden); }
+
+// NeMo Automodel: a checkpoint each of both norms, of attention and of the MLP, which keep what
+// they read: the layer's input twice over, the first sum, and what both norms give.
+TEST(RecomputeTest, EachModuleKeepsItsInput) {
+  JobSpec job = With(SmallJob(), "ddp", "bf16-pure");
+  job.runtime.trainer = "nemo-automodel";
+  job.cluster.gpu_count = 1;
+  job.training.recompute.mode = "full";
+  const Program program = ProgramAfter(Valid(job), PassId::kRecompute);
+  uint8_t last = 0;
+  for (const Op& op : FindBlock(program, "layer").ops) {
+    EXPECT_EQ(op.segment == 0, absl::EndsWith(op.name, ".residual")) << op.name;
+    last = std::max(last, op.segment);
+  }
+  EXPECT_EQ(last, 4);
+  EXPECT_EQ(Kept(job), 4 * kHidden);
+}
 
 // A norm's output is made again from its input, and 4 bytes of statistics a token.
 TEST(RecomputeTest, ModulesDropTheirOutputs) {

@@ -69,6 +69,23 @@ Block NormOf(const Job& job, Of what, BlockKind kind = BlockKind::kLayer) {
   return std::move(b).Build(input, output);
 }
 
+// As NeMo Automodel's own classes have them: an op, whose fp32 copies go with it.
+TEST(NormsByHandTest, AComposedNormKeepsItsInputAlone) {
+  JobSpec spec = JobOf("ddp", "bf16-pure");
+  spec.runtime.trainer = "nemo-automodel";
+  spec.cluster.gpu_count = 1;
+  const ValidJob job = Valid(spec);
+  const Block block = NormOf(*job, Of::kHidden);
+  ASSERT_EQ(block.ops.size(), 1u);
+  const Op& norm = block.ops.front();
+  ASSERT_EQ(norm.saved.count, 1);
+  EXPECT_EQ(norm.saved.ids[0], block.input);
+  ASSERT_EQ(norm.forward_temporaries.count, 2);
+  EXPECT_EQ(block.tensors[norm.forward_temporaries.ids[0]].dtype, DType::kFp32);
+  spec.training.precision.preset = "fp32";
+  EXPECT_EQ(NormOf(*Valid(spec), Of::kHidden).ops.front().forward_temporaries.count, 0);
+}
+
 struct Row {
   const char* name;
   const char* framework;
