@@ -18,7 +18,7 @@ import sys
 # What a project trains with; a project that is not here is asked as its kind's default.
 RUNTIMES = {
     "Lightning-AI/litgpt": {"framework": "fsdp1", "trainer": "litgpt"},
-    "NVIDIA-NeMo/Automodel": None,  # its own adapters and recipes: no profile
+    "NVIDIA-NeMo/Automodel": {"framework": "fsdp2", "trainer": "nemo-automodel"},
     "NVIDIA-NeMo/Megatron-Bridge": {"framework": "megatron-core"},
     "NVIDIA-NeMo/RL": None,
     "NVIDIA/Megatron-LM": {"framework": "megatron-core"},
@@ -60,6 +60,11 @@ GPU_COUNT = 8
 # Words of paths of adapters or models that Plimsoll refuses under the project, whatever the kinds.
 REFUSED_WORDS = {
     "Lightning-AI/litgpt": ("gemma2",),
+    # Classes of transformers, and benchmarks, which may split matrices.
+    "NVIDIA-NeMo/Automodel": (
+        "gemma", "mistral", "devstral", "phi_", "granite", "olmo", "cohere", "nemotron_flash",
+        "_tp2", "benchmark",
+    ),
     "pytorch/torchtune": ("gemma2",),
 }
 OTHERS = "another adapter or model"

@@ -66,6 +66,7 @@ def sets_of(row):
                          ("phantom-ad-", "adapters"),
                          ("phantom-fz-", "frozen"),
                          ("phantom-half-", "half"), ("phantom-tn-", "torchtune"),
+                         ("phantom-na-", "automodel"),
                          ("phantom-mg-", "megatron")):
         if row.id.startswith(prefix):
             of = f"{name} {of}"
@@ -222,7 +223,7 @@ def _runtime(row):
     """Units `root`: one group of embedding, norm and head, as accelerate makes it."""
     wrapper = row.text("wrapper")
     runtime = {"framework": FRAMEWORKS[wrapper], "versions": {"torch": row.text("torch")}}
-    if wrapper == "fsdp2":
+    if wrapper == "fsdp2" and row.text("reshard"):
         runtime["reshard_after_forward"] = row.text("reshard") == "True"
     offload = row.text("offload")  # of FSDP2 True; of DeepSpeed optimizer, or that and parameters
     if offload in ("True", "parameters"):

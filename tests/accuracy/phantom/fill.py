@@ -3,6 +3,7 @@
 
     fill.py OUT.csv [ID...]     those that OUT.csv has not yet; deal_tuning.py's where it is named
                                 phantom_tuning.csv, deal_adapters.py's for phantom_adapters.csv,
+                                deal_automodel.py's for phantom_automodel.csv,
                                 deal_context.py's for phantom_context.csv,
                                 deal_experts.py's for phantom_experts.csv,
                                 deal_frozen.py's for phantom_frozen.csv,
@@ -28,6 +29,7 @@ import tempfile
 
 import deal
 import deal_adapters
+import deal_automodel
 import deal_context
 import deal_experts
 import deal_frozen
@@ -45,7 +47,7 @@ ROOT = HERE.parents[2]
 PLIMSOLL = os.environ.get("PLIMSOLL", str(ROOT / "build" / "client" / "plimsoll"))
 CONFIGS = HERE.parent / "data" / "phantom"
 DEALERS = {"phantom_tuning.csv": deal_tuning, "phantom_adapters.csv": deal_adapters,
-           "phantom_context.csv": deal_context,
+           "phantom_automodel.csv": deal_automodel, "phantom_context.csv": deal_context,
            "phantom_experts.csv": deal_experts, "phantom_frozen.csv": deal_frozen,
            "phantom_half.csv": deal_half,
            "phantom_liger.csv": deal_liger,
@@ -54,7 +56,8 @@ DEALERS = {"phantom_tuning.csv": deal_tuning, "phantom_adapters.csv": deal_adapt
            "phantom_titan.csv": deal_titan, "phantom_tune.csv": deal_tune}
 TRAINERS = {"": "train.py", "hf-trainer": "train_hf.py", "trl": "train_trl.py",
             "torchtitan": "train_titan.py", "torchtune": "train_tune.py",
-            "megatron": "train_megatron.py"}
+            "megatron": "train_megatron.py",
+            "nemo-automodel": "train_automodel.py"}
 
 
 def measure(row):
