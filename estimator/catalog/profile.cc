@@ -93,6 +93,7 @@ constexpr Profile kEager = {
     .relays_exchanged = false,
     .copies_exchanged_heads = true,
     .reduces_contexts_in_fp32 = false,
+    .reduces_units_in_fp32 = false,
     .widens_adapters = true,  // peft mapping_func.py, autocast_adapter_dtype
     .narrows_adapters = false,
     .inputs_require_gradients = true,  // peft peft_model.py, enable_input_require_grads
@@ -637,7 +638,7 @@ void NemoAutomodel(Profile& profile) {
   profile.keeps_shared_table = true;
   profile.last_block_gathered = true;
   profile.accumulates_whole = true;
-  profile.reduces_contexts_in_fp32 = true;  // and all others: FSDP2Config.mp_policy
+  profile.reduces_units_in_fp32 = true;  // FSDP2Config.mp_policy
   profile.recomputes_modules = true;
   profile.lean_adapters = true;
   profile.frozen_root = true;
@@ -673,7 +674,8 @@ std::vector<TrainerProfile> MakeTrainerProfiles() {
 constexpr int kFirstYear = 2000 * 1000;
 
 bool Reaches(const TrainerEra& era, int version) {
-  return version < 0 || version >= (version >= kFirstYear ? era.since_month : era.since);
+  if (version < 0) return !era.ahead;
+  return version >= (version >= kFirstYear ? era.since_month : era.since);
 }
 
 }  // namespace
@@ -702,7 +704,7 @@ const std::vector<TrainerEra>& TrainerEras() {
        TorchtitanOf2024, "torchtitan 83c879f18, train.py"},
       {Trainer::kTorchtune, "torchtune", 7, 2025006, "0.7 and later",
        On({Framework::kDdp, Framework::kFsdp2}), Torchtune,
-       "torchtune bd2a0fc7c, training/_distributed.py, shard_model"},
+       "torchtune bd2a0fc7c, training/_distributed.py, shard_model", /*ahead=*/true},
       {Trainer::kTorchtune, "torchtune", 5, 2025001, "0.5 and 0.6",
        On({Framework::kDdp, Framework::kFsdp2}), TorchtuneBefore07,
        "torchtune 0.6.1, recipes/full_finetune_single_device.py"},
@@ -738,8 +740,14 @@ const Profile* FindTrainerProfile(const Profile& framework, Trainer trainer, int
 }
 
 int MonthOrRelease(Trainer trainer, int version) {
-  if (version < 0 || version >= kFirstYear) return version;
+  if (version >= kFirstYear) return version;
   const std::vector<TrainerEra>& eras = TrainerEras();
+  if (version < 0) {
+    const auto ahead = std::find_if(eras.begin(), eras.end(), [trainer](const TrainerEra& era) {
+      return era.trainer == trainer && era.ahead;
+    });
+    return ahead == eras.end() ? version : ahead->since - 1;
+  }
   const auto unreleased = [&](const TrainerEra& era) {
     return era.trainer == trainer && era.since == kNoRelease;
   };

@@ -191,6 +191,7 @@ struct Profile {
   bool relays_exchanged;          // Ulysses: what ranks exchanged is laid out anew for the kernel
   bool copies_exchanged_heads;    // the same: keys and values that are fewer than ranks are copied
   bool reduces_contexts_in_fp32;  // gradients of parts of sequences, where the job does not say
+  bool reduces_units_in_fp32;     // those of FSDP's units, where the job does not say
   bool widens_adapters;           // they are fp32 where the job does not say; else as weights are
   bool narrows_adapters;          // beside quantized weights they are bf16 then
   bool inputs_require_gradients;  // of recomputed layers, beside frozen weights
@@ -258,6 +259,7 @@ struct TrainerEra {
   uint16_t frameworks;  // a bit for each that it runs on
   void (*apply)(Profile&);
   absl::string_view source;
+  bool ahead = false;  // of all releases: where a job names no version it is another's
 };
 inline constexpr int kNoRelease = 1 << 30;
 
@@ -265,12 +267,12 @@ inline constexpr int kNoRelease = 1 << 30;
 const std::vector<TrainerEra>& TrainerEras();
 
 // Returns `framework` as `trainer` runs it: of the era that `version` belongs to
-// (a release as above, or a month such as 2025003; -1 for the newest). Null
+// (a release as above, or a month such as 2025003; -1 for the newest that is released). Null
 // where it does not run on that framework, or the version is older than all.
 const Profile* FindTrainerProfile(const Profile& framework, Trainer trainer, int version);
 
-// Returns `version` as a trainer's capabilities are told: the first month of the era that a release
-// belongs to, where the trainer has eras that no release has; else `version` itself.
+// Returns `version` as a trainer's capabilities are told: the newest release where none is named
+// and an era is ahead of it; the first month of its era where some have no release; else `version`.
 int MonthOrRelease(Trainer trainer, int version);
 
 }  // namespace plimsoll

@@ -180,13 +180,14 @@ void CheckPrecision(const PrecisionSpec& spec, Check& check, Job& job) {
   // DeepSpeed's communication_data_type is the weights' own. Source: deepspeed/runtime/engine.py.
   const bool engine = job.profile->sharding == Sharding::kEngine;
   precision.reduce = engine ? precision.gradient : precision.accumulation;
-  const bool units = job.profile->sharding == Sharding::kUnits;  // of all sequences then
-  if (job.profile->reduces_contexts_in_fp32 && (units || job.context_parallel_size > 1)) {
+  const bool units = job.profile->sharding == Sharding::kUnits;
+  const bool of_units = units && job.profile->reduces_units_in_fp32;
+  if (of_units || (job.profile->reduces_contexts_in_fp32 && job.context_parallel_size > 1)) {
     precision.reduce = DType::kFp32;
     if (!spec.reduce_dtype.has_value()) {
       check.Assume("training.precision.reduce_dtype", "fp32",
-                   units ? "the trainer's default"
-                         : "the framework's default with context_parallel_size above 1");
+                   of_units ? "the trainer's default"
+                            : "the framework's default with context_parallel_size above 1");
     }
   }
   if (units && job.profile->reduces_as_gathered) precision.reduce = precision.parameter;

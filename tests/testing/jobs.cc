@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "estimator/job/fields.h"
 #include "estimator/job/vocabularies.h"
 #include "estimator/program/lower.h"
 
@@ -348,6 +349,45 @@ int64_t RoleBytesAt(const Program& program, Role role, Phase phase) {
     }
   }
   return bytes;
+}
+
+namespace {
+
+std::string TextOf(bool value) { return value ? "true" : "false"; }
+std::string TextOf(const std::string& value) { return value; }
+template <typename Number>
+std::string TextOf(const Number& value) {
+  return absl::StrCat(value);
+}
+template <typename Value>
+std::string TextOf(const std::vector<Value>& values) {
+  return absl::StrJoin(values, ",");
+}
+
+std::string ValueAt(std::monostate /*none*/) { return ""; }
+template <typename Value>
+std::string ValueAt(const std::optional<Value>* value) {
+  return value->has_value() ? TextOf(**value) : "";
+}
+template <typename Value>
+std::string ValueAt(const std::vector<Value>* values) {
+  return TextOf(*values);
+}
+
+}  // namespace
+
+std::string Spelled(JobSpec job) {
+  std::vector<std::string> fields;
+  for (const FieldRow& row : kFieldRows) {
+    if (row.place == nullptr) continue;
+    const std::string value =
+        std::visit([](const auto& place) { return ValueAt(place); }, row.place(job));
+    if (!value.empty()) fields.push_back(absl::StrCat(row.path, "=", value));
+  }
+  for (const auto& [name, version] : job.runtime.versions) {
+    fields.push_back(absl::StrCat("runtime.versions.", name, "=", version));
+  }
+  return absl::StrJoin(fields, " ");
 }
 
 }  // namespace plimsoll

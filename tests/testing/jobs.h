@@ -52,6 +52,8 @@ Program ProgramAfter(const ValidJob& job, PassId last);
 Program ProgramOf(const JobSpec& job);
 MemoryEstimate Estimate(const JobSpec& job);
 MemoryEstimate EstimateInFull(const JobSpec& job);  // with trace and ledger
+// Every field that a job sets, as "<path>=<value>".
+std::string Spelled(JobSpec job);
 // Each violation as "<field>: <value>; <rule>"; none where the job is valid.
 std::vector<std::string> Refusals(const JobSpec& job);
 

@@ -41,11 +41,11 @@ TEST(FrozenRelationsTest, AllPartsAreTheWhole) {
 
 // What is frozen needs no more than what is trained, where it is kept in the same dtype.
 TEST(FrozenRelationsTest, APartNeedsNoMoreThanTheWhole) {
-  std::mt19937_64 random(7);
+  std::mt19937_64 random(8);
   for (int i = 0; i < kJobs; ++i) {
     const JobSpec job = PartJob(random);
     if (Valid(job)->precision.autocast) continue;  // whose cache has no copies of frozen weights
-    EXPECT_LE(Allocated(job), Allocated(Whole(job))) << i;
+    EXPECT_LE(Allocated(job), Allocated(Whole(job))) << i << ": " << Spelled(job);
   }
 }
 

@@ -120,6 +120,7 @@ TEST(ProfileTest, AReleaseIsTheMonthOfItsEra) {
   EXPECT_EQ(MonthOrRelease(Trainer::kTorchtitan, 2), 2025008);
   EXPECT_EQ(MonthOrRelease(Trainer::kTorchtitan, 2025003), 2025003);
   EXPECT_EQ(MonthOrRelease(Trainer::kTorchtitan, -1), -1);
+  EXPECT_EQ(MonthOrRelease(Trainer::kTorchtune, -1), 6) << "0.7 is no release";
   EXPECT_EQ(MonthOrRelease(Trainer::kHfTrainer, 5012), 5012) << "all of its eras have one";
 }
 
@@ -137,7 +138,7 @@ TEST(ProfileTest, AutomodelRunsOnOneGpuAndUnderFsdp2) {
   const Profile* const newest = FindTrainerProfile(fsdp2, Trainer::kNemoAutomodel, -1);
   ASSERT_NE(newest, nullptr);
   EXPECT_TRUE(newest->last_block_gathered);
-  EXPECT_TRUE(newest->reduces_contexts_in_fp32);
+  EXPECT_TRUE(newest->reduces_units_in_fp32);
   EXPECT_FALSE(newest->root_group) << "but beside adapters";
   EXPECT_TRUE(newest->frozen_root);
   EXPECT_EQ(FindTrainerProfile(fsdp2, Trainer::kNemoAutomodel, 6), nullptr);

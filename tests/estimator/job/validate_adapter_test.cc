@@ -132,9 +132,11 @@ TEST(ValidateAdapterTest, TrainersWithAdaptersOfTheirOwn) {
   EXPECT_THAT(Refusals(job), testing::IsEmpty());
   for (const char* loss : {"chunked-cross-entropy", "chunked"}) {
     job.training.loss.implementation = loss;
+    job.runtime.versions["torchtune"] = loss == std::string("chunked") ? "0.7" : "0.6";
     EXPECT_THAT(Refusals(job), testing::IsEmpty()) << loss;
   }
   job.training.loss = {};
+  job.runtime.versions.clear();
   Shape(job).qk_norm = "per-head";
   EXPECT_THAT(Refusals(job), testing::IsEmpty());
   Shape(job).qk_norm.reset();

@@ -109,12 +109,13 @@ TEST(ValidateAllocatorTest, TheFractionIsOfTheGpu) {
   EXPECT_EQ(SettingsOf(half).memory_fraction_bytes, (int64_t{79} << 30) / 2);
 }
 
-// Source: torchtune __init__.py.
+// From 0.7 on, which is no release. Source: torchtune __init__.py.
 TEST(ValidateAllocatorTest, TorchtuneExpandsSegmentsWhereNothingIsSaid) {
   JobSpec job = With(SmallJob(), "ddp");
   job.cluster.gpu_count = 1;
-  EXPECT_FALSE(Valid(job)->allocator.expandable_segments);
   job.runtime.trainer = "torchtune";
+  EXPECT_FALSE(Valid(job)->allocator.expandable_segments);
+  job.runtime.versions["torchtune"] = "0.7";
   EXPECT_TRUE(Valid(job)->allocator.expandable_segments);
   job.runtime.allocator.expandable_segments = false;
   EXPECT_FALSE(Valid(job)->allocator.expandable_segments);

@@ -115,7 +115,7 @@ const std::vector<Refusal>& Frameworks() {
       {"an unknown trainer",
        [](JobSpec& j) { j.runtime.trainer = "torchtitans"; },
        {"job.runtime.trainer: torchtitans; must be one of torchtitan, torchtune, litgpt, "
-        "hf-trainer, trl"}},
+        "nemo-automodel, hf-trainer, trl"}},
       {"a trainer on what it does not run on",
        [](JobSpec& j) { j.runtime.trainer = "litgpt", j.runtime.framework = "nanotron"; },
        {"job.runtime.trainer: litgpt; does not run on nanotron"}},

@@ -151,6 +151,7 @@ TEST(LowerHeadTest, TorchtunesSlicesMakeAGradientEach) {
 TEST(LowerHeadTest, TorchtunesSlicesWaitForTheLast) {
   JobSpec job = With(SmallJob(), "ddp", "bf16-pure");
   job.runtime.trainer = "torchtune";
+  job.runtime.versions["torchtune"] = "0.7";
   job.training.loss.implementation = "chunked";
   const Program program = Lowered(Valid(job));
   const Block& block = FindBlock(program, "head");

@@ -91,7 +91,7 @@ TEST(CalibrationTableTest, WhatIsBrokenIsNamed) {
       "t.yaml: shares[4].phantom: must be of allocated or reserved, and of a framework");
   EXPECT_EQ(Error("framework: nanotron,", "framework: nanotron, trainer: nobody,"),
             "t.yaml: shares[2].trainer: nobody must be one of torchtitan, torchtune, litgpt, "
-            "hf-trainer, trl");
+            "nemo-automodel, hf-trainer, trl");
   EXPECT_EQ(Error("gauge: capacity", "gauge: device"),
             "t.yaml: shares: no row is for every job: gauge capacity, detail replay");
   EXPECT_EQ(ReadCalibrationTable({.path = "t.yaml", .text = "[1"}).status().message().substr(0, 8),
