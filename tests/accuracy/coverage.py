@@ -159,6 +159,7 @@ PROBES = {
         for recipe in ("tensorwise", "blockwise", "mxfp8")
     },
     "fp4": {"precision": {"preset": "fp4-mixed"}},
+    "MTP": {"mtp_layer_count": 1},
     "GRPO by TRL": {"preference": {"method": "grpo"}},
     "activation offload": {"recompute": {"mode": "full"}},
     "steps in backward": {
