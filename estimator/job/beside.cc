@@ -32,6 +32,16 @@ void Beside::RefusePartsAgain(const RecomputeSpec& spec, const Job& job) const {
          job.recompute_unit_layer_count);
 }
 
+void Beside::RefuseOtherLayers(const Transformer& model) const {
+  Refuse(model.norm != Norm::kRmsNorm, "model", NameOf(model.norm, kNorms));
+  Refuse(model.norm_placement != NormPlacement::kPre, "model",
+         NameOf(model.norm_placement, kNormPlacements));
+  Refuse(model.qk_norm != QkNorm::kNone && model.qk_norm != QkNorm::kPerHead, "model",
+         NameOf(model.qk_norm, kQkNorms));
+  Refuse(model.position_embedding != PositionEmbedding::kRotary, "model",
+         NameOf(model.position_embedding, kPositionEmbeddings));
+}
+
 void Beside::RefuseOtherWidths(const Transformer& model) const {
   Refuse(model.embedding_size != model.hidden_size, "model",
          "embeddings of another width than the layers'");

@@ -25,6 +25,8 @@ class Beside {
   void RefuseTuning(const TrainingSpec& spec, const Job& job) const;
   // Recomputation but of every layer, whole and one at a time.
   void RefusePartsAgain(const RecomputeSpec& spec, const Job& job) const;
+  // Layers that are not Llama's, but for norms of queries' and keys' heads, and their MLPs.
+  void RefuseOtherLayers(const Transformer& model) const;
   // Models whose embeddings are not as wide as their layers.
   void RefuseOtherWidths(const Transformer& model) const;
   // These, and those that predict no tokens.

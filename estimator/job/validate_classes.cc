@@ -27,13 +27,7 @@ void CheckClasses(Check& check, const Job& job) {
   classes.Refuse(!absl::c_linear_search(kOwnClasses, model.model_type), "model", model.model_type);
   classes.Refuse(!model.gated_mlp || model.activation != Activation::kSilu, "model",
                  "an MLP that SiLU does not gate");
-  classes.Refuse(model.norm != Norm::kRmsNorm, "model", NameOf(model.norm, kNorms));
-  classes.Refuse(model.norm_placement != NormPlacement::kPre, "model",
-                 NameOf(model.norm_placement, kNormPlacements));
-  classes.Refuse(model.qk_norm != QkNorm::kNone && model.qk_norm != QkNorm::kPerHead, "model",
-                 NameOf(model.qk_norm, kQkNorms));
-  classes.Refuse(model.position_embedding != PositionEmbedding::kRotary, "model",
-                 NameOf(model.position_embedding, kPositionEmbeddings));
+  classes.RefuseOtherLayers(model);
   classes.Refuse(model.sliding_window > 0, "model", "layers with windows");
   classes.Refuse(model.logit_softcap, "model", "logits that are capped");
   classes.RefuseOtherModels(model);

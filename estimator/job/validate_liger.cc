@@ -16,13 +16,7 @@ void CheckLayers(const Beside& kernels, const Transformer& model) {
   kernels.Refuse(!model.gated_mlp, "model", "an MLP without a gate");
   kernels.Refuse(model.gated_mlp && !gate, "model", NameOf(model.activation, kActivations));
   kernels.Refuse(model.mlp_bias, "model", "biases of MLPs");
-  kernels.Refuse(model.norm != Norm::kRmsNorm, "model", NameOf(model.norm, kNorms));
-  kernels.Refuse(model.norm_placement != NormPlacement::kPre, "model",
-                 NameOf(model.norm_placement, kNormPlacements));
-  kernels.Refuse(model.qk_norm != QkNorm::kNone && model.qk_norm != QkNorm::kPerHead, "model",
-                 NameOf(model.qk_norm, kQkNorms));
-  kernels.Refuse(model.position_embedding != PositionEmbedding::kRotary, "model",
-                 NameOf(model.position_embedding, kPositionEmbeddings));
+  kernels.RefuseOtherLayers(model);
   kernels.Refuse(model.concatenates_rotary, "model", "heads that are rotated in part");
   kernels.Refuse(model.logit_softcap, "model", "logits that are capped");
   kernels.Refuse(!model.causal, "model", "an encoder");

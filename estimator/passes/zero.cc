@@ -626,23 +626,20 @@ void ApplyMegatronDeepSpeed(const Job& job, Program& program) {
 // first); deepspeed runtime/zero/linear.py, LinearFunctionForZeroStage3.backward; seen under the
 // phantom.
 void AddTiedGradients(const Job& job, Program& program) {
-  // So does the gradient of a layer's that predicts one token further.
-  const bool reads_too = job.mtp_layer_count > 0 && job.pipeline_parallel_size == 1;
-  if (reads_too) {
-    program.waiting_gradient_bytes =
-        Bytes(program.gradient_dtype, program.blocks.front().parameters.front().Elements());
-  }
-  const bool here = job.model->tied_embeddings && job.pipeline_parallel_size == 1;
+  const bool alone = job.pipeline_parallel_size == 1;
   const Sharding sharding = job.profile->sharding;
   const bool units = sharding == Sharding::kUnits;
   Block& embedding = program.blocks.front();
   const Parameter& table = embedding.parameters.front();
-  if (!here || table.frozen) return;
+  const bool tied = alone && job.model->tied_embeddings && !table.frozen;
   const bool added =
       sharding == Sharding::kStates && program.weight_gradient == WeightGradient::kAdded;
-  if (sharding == Sharding::kBuckets || sharding == Sharding::kEngine || added) {
+  const bool waits = sharding == Sharding::kBuckets || sharding == Sharding::kEngine || added;
+  // So does that of a layer which predicts one token further.
+  if ((tied && waits) || (alone && job.mtp_layer_count > 0)) {
     program.waiting_gradient_bytes = Bytes(program.gradient_dtype, table.Elements());
   }
+  if (!tied) return;
   const bool kept = program.weight_gradient == WeightGradient::kKept || job.optimizer_in_backward;
   const bool sliced = job.loss != LossImplementation::kPlain;
   const bool own = sharding == Sharding::kEngine && job.zero_stage == 3;

@@ -6,7 +6,6 @@
 
 #include "estimator/job/layer_kinds.h"
 #include "estimator/program/block_builder.h"
-#include "estimator/program/lower_mtp.h"
 #include "estimator/program/lower_norm.h"
 
 namespace plimsoll {

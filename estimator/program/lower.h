@@ -8,6 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "estimator/job/job.h"
 #include "estimator/job/layer_kinds.h"
+#include "estimator/program/block_builder.h"
 #include "estimator/program/program.h"
 
 namespace plimsoll {
@@ -20,6 +21,12 @@ Program Lower(const ValidJob& job,
 //   embedding.tokens.weight     [V, E]  tensor axis 0
 //   embedding.positions.weight  [P, H]
 Block LowerEmbedding(const Job& job, std::pmr::memory_resource* memory);
+
+// What a lookup of a rank's tokens sums its gradient's rows up in, beside it.
+void SumRows(BlockBuilder& b, Op& lookup);
+
+// A layer's ops: [B, S, H] -> [B, S, H].
+TensorId LowerSublayers(BlockBuilder& b, TensorId input, const LayerKind& kind);
 
 // [B, S, H] -> [B, S, H]
 //   attention.qkv.weight  [A + 2C, H]  tensor axis 0

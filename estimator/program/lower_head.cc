@@ -28,6 +28,12 @@ TensorId Logits(BlockBuilder& b, absl::string_view name, DType dtype) {
   return b.Wide(name, b.Size(Symbol::kV), dtype, Role::kLoss);
 }
 
+// One for each token.
+TensorId Loss(BlockBuilder& b) {
+  return b.Add("loss", {b.Size(Symbol::kB), b.Size(Symbol::kS)},
+               {.dtype = DType::kFp32, .role = Role::kLoss});
+}
+
 // BERT's transform before the decoder: dense, activation, norm.
 TensorId LowerMaskedTransform(BlockBuilder& b, TensorId input) {
   const DType dtype = b.job().precision.activation;
@@ -287,8 +293,7 @@ void LowerSlices(BlockBuilder& b, TensorId hidden) {
   const Ids gradients = SlicesGradients(b);
   for (const TensorId local : {hidden, read}) b.block().tensors[local].held = true;
   b.Then("head.slices", {hidden}, {read}, {}).backward_temporaries = gradients;
-  const TensorId weight = b.Weight("head.weight", {b.Size(Symbol::kV), width}, 0);
-  b.block().parameters[weight].tied = b.job().model->tied_embeddings;
+  const TensorId weight = HeadWeight(b);
   const TensorId logits = AddOfSlices(b, "head.logits", 1, dtype);
   Op& head = b.Then("head", {read}, {logits}, {read});
   head.parameters = {weight};
@@ -302,8 +307,7 @@ void LowerSlices(BlockBuilder& b, TensorId hidden) {
   for (const TensorId id : {gradient, log_softmax}) b.block().tensors[id].differentiable = false;
   b.Then("loss.log_softmax", {wide}, {log_softmax}, {log_softmax}).backward_temporaries = {
       gradient};
-  const TensorId loss = b.Add("loss", {b.Size(Symbol::kB), b.Size(Symbol::kS)},
-                              {.dtype = DType::kFp32, .role = Role::kLoss});
+  const TensorId loss = Loss(b);
   b.Then("loss", {log_softmax}, {loss}, {});
 }
 
@@ -324,8 +328,7 @@ TensorId LowerPairs(BlockBuilder& b, TensorId logits) {
   b.Then("loss.logits.divided", {shifted}, {divided}, {});
   const TensorId log_softmax = Logits(b, "loss.log_softmax", DType::kFp32);
   b.Then("loss.log_softmax", {divided}, {log_softmax}, {log_softmax});
-  const TensorId loss = b.Add("loss", {b.Size(Symbol::kB), b.Size(Symbol::kS)},
-                              {.dtype = DType::kFp32, .role = Role::kLoss});
+  const TensorId loss = Loss(b);
   b.Then("loss", {log_softmax}, {loss}, {});
   return loss;
 }
@@ -413,8 +416,7 @@ TensorId LowerLoss(BlockBuilder& b, TensorId logits) {
       last = LowerSharded(b, logits);
       break;
   }
-  const TensorId loss = b.Add("loss", {b.Size(Symbol::kB), b.Size(Symbol::kS)},
-                              {.dtype = DType::kFp32, .role = Role::kLoss});
+  const TensorId loss = Loss(b);
   Op& op = b.Then("loss", {last}, {loss}, {last});
   if (kernel != LossKernel::kCrossEntropy) op.input_gradient = InputGradient::kInPlace;
   return loss;
@@ -429,12 +431,8 @@ void AddFirstGradient(BlockBuilder& b, size_t begin) {
   const Job& job = b.job();
   Block& block = b.block();
   const bool dummy = job.gradient_accumulation_fusion && job.transformer_engine;
-  const TensorId gradient = b.Add(dummy ? "head.weight.gradient.sum" : "head.weight.gradient",
-                                  {b.Size(Symbol::kV), b.Size(Symbol::kE)},
-                                  {.dtype = job.precision.gradient,
-                                   .tensor_axis = 0,
-                                   .role = Role::kTemporary,
-                                   .differentiable = false});
+  const TensorId gradient =
+      TableGradient(b, dummy ? "head.weight.gradient.sum" : "head.weight.gradient");
   for (size_t i = begin; i < block.ops.size(); ++i) {
     if (!dummy || block.ops[i].parameters.count > 0) {
       block.ops[i].backward_temporaries.Add(gradient);
@@ -458,9 +456,7 @@ TensorId LowerFurtherLoss(BlockBuilder& b, TensorId hidden) {
     HoldUntil(block, static_cast<TensorId>(id), block.ops.size() - 1);
   }
   AddFirstGradient(b, begin);
-  const TensorId scaled =
-      b.Narrow("mtp.loss.scaled", b.Size(Symbol::kH), b.job().precision.residual);
-  block.tensors[scaled].storage = block.tensors[parts.hidden].storage;
+  const TensorId scaled = b.View("mtp.loss.scaled", parts.hidden, b.Size(Symbol::kH));
   b.Then("mtp.loss.scaled", {parts.hidden, loss}, {scaled}, {}).input_gradient =
       InputGradient::kShared;
   return scaled;
@@ -507,14 +503,11 @@ Ids SliceTemporaries(BlockBuilder& b, const Row& logits) {
 // forward; that of the weight, which nothing stands between, is the parameter's own.
 // Source: Liger-Kernel, ops/fused_linear_cross_entropy.py, LigerFusedLinearCrossEntropyFunction.
 void LowerFusedHead(BlockBuilder& b, TensorId hidden) {
-  const Transformer& model = *b.job().model;
   const Precision& precision = b.job().precision;
-  const TensorId weight = b.Weight("head.weight", {b.Size(Symbol::kV), b.Size(Symbol::kE)}, 0);
-  b.block().parameters[weight].tied = model.tied_embeddings;
+  const TensorId weight = HeadWeight(b);
   const TensorId input_gradient =
       b.Narrow("head.input_gradient", b.Size(Symbol::kE), precision.residual);
-  const TensorId loss = b.Add("loss", {b.Size(Symbol::kB), b.Size(Symbol::kS)},
-                              {.dtype = DType::kFp32, .role = Role::kLoss});
+  const TensorId loss = Loss(b);
   b.block().tensors[input_gradient].differentiable = false;
   const Ids temporaries = SliceTemporaries(
       b, {.dtype = precision.Product(), .role = Role::kLoss, .differentiable = false});

@@ -10,7 +10,6 @@
 #include "estimator/program/lower_latent.h"
 #include "estimator/program/lower_linear.h"
 #include "estimator/program/lower_mlp.h"
-#include "estimator/program/lower_mtp.h"
 #include "estimator/program/lower_norm.h"
 #include "estimator/program/lower_product.h"
 #include "estimator/program/lower_reordered_experts.h"

@@ -1,5 +1,6 @@
 #include "estimator/program/lower_mtp.h"
 
+#include "estimator/program/lower.h"
 #include "estimator/program/lower_norm.h"
 #include "estimator/program/lower_product.h"
 
@@ -44,11 +45,7 @@ TensorId LowerNextEmbedding(BlockBuilder& b) {
   lookup.saves_for_weights = true;
   SumRows(b, lookup);
   if (job.gradient_accumulation_fusion) {
-    lookup.backward_temporaries.Add(b.Add("mtp.embedding.weight.gradient", {vocab, hidden},
-                                          {.dtype = job.precision.gradient,
-                                           .tensor_axis = 0,
-                                           .role = Role::kTemporary,
-                                           .differentiable = false}));
+    lookup.backward_temporaries.Add(TableGradient(b, "mtp.embedding.weight.gradient"));
   }
   return embedded;
 }
@@ -76,6 +73,14 @@ TensorId GatherWidth(BlockBuilder& b, TensorId product) {
 }
 
 }  // namespace
+
+TensorId TableGradient(BlockBuilder& b, absl::string_view name) {
+  return b.Add(name, {b.Size(Symbol::kV), b.Size(Symbol::kE)},
+               {.dtype = b.job().precision.gradient,
+                .tensor_axis = 0,
+                .role = Role::kTemporary,
+                .differentiable = false});
+}
 
 MtpOutput LowerMtpLayer(BlockBuilder& b, TensorId hidden) {
   const Job& job = b.job();

@@ -1,18 +1,14 @@
-// Lowers a layer behind the last one that predicts one token further (multi-token prediction), and
-// what its ops share with the embedding and a layer.
+// Lowers a layer behind the last one that predicts one token further (multi-token prediction).
 #ifndef PLIMSOLL_ESTIMATOR_PROGRAM_LOWER_MTP_H_
 #define PLIMSOLL_ESTIMATOR_PROGRAM_LOWER_MTP_H_
 
-#include "estimator/job/layer_kinds.h"
+#include "absl/strings/string_view.h"
 #include "estimator/program/block_builder.h"
 
 namespace plimsoll {
 
-// What a lookup's gradient sums rows up in, beside it. Tokens: a rank's.
-void SumRows(BlockBuilder& b, Op& lookup);
-
-// The ops of a layer: [B, S, H] -> [B, S, H].
-TensorId LowerSublayers(BlockBuilder& b, TensorId input, const LayerKind& kind);
+// A gradient of the embedding's table or the head's, [V, E], beside an op's backward.
+TensorId TableGradient(BlockBuilder& b, absl::string_view name);
 
 // Two parts of one tensor [B, 2S, H].
 struct MtpOutput {
