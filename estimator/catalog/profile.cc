@@ -53,6 +53,7 @@ constexpr Profile kEager = {
     .shards_on_gpu = false,
     .reduces_as_gathered = false,
     .accumulates_whole = false,
+    .adds_by_parameter = false,
     .unties_head = false,
     .weight_gradient = WeightGradient::kKept,
     .sharding = Sharding::kBuckets,
@@ -141,12 +142,13 @@ constexpr Profile Fsdp2() {
   Profile profile = kEager;
   profile.framework = Framework::kFsdp2;
   profile.name = "fsdp2";
-  profile.since = 2008;
-  profile.era = "torch 2.8 and later";
+  profile.since = 2015;
+  profile.era = "torch 2.15 and later";
   profile.sharding = Sharding::kUnits;
   profile.redistributes = true;
   profile.merges_contexts = true;
-  profile.reshards_ends = true;  // pytorch #154704
+  profile.reshards_ends = true;      // pytorch #154704
+  profile.adds_by_parameter = true;  // pytorch #197203
   profile.sums_in_fp32 = true;   // the reduced gradient gets the sharded parameter's dtype
   profile.sequence_parallel_default = true;
   profile.fused_optimizer = true;
@@ -155,8 +157,16 @@ constexpr Profile Fsdp2() {
   return profile;
 }
 
-constexpr Profile Fsdp2Recording() {
+constexpr Profile Fsdp2AddingBlocks() {
   Profile profile = Fsdp2();
+  profile.since = 2008;
+  profile.era = "torch 2.8 to 2.14";
+  profile.adds_by_parameter = false;
+  return profile;
+}
+
+constexpr Profile Fsdp2Recording() {
+  Profile profile = Fsdp2AddingBlocks();
   profile.since = 2004;
   profile.era = "torch 2.4 to 2.7";
   profile.records_streams = true;
@@ -772,6 +782,7 @@ const std::vector<Profile>& Profiles() {
   static const auto* const kProfiles = new std::vector<Profile>{kEager,
                                                                 Fsdp1(),
                                                                 Fsdp2(),
+                                                                Fsdp2AddingBlocks(),
                                                                 Fsdp2Recording(),
                                                                 DeepSpeed(),
                                                                 DeepSpeedBefore019(),

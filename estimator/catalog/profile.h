@@ -151,6 +151,7 @@ struct Profile {
   bool shards_on_gpu;        // FSDP2: a group is whole on the GPU when it is cut
   bool reduces_as_gathered;  // FSDP: gradients, in the dtype that weights are gathered in
   bool accumulates_whole;    // FSDP: gradients are reduced with a step's last micro-batch alone
+  bool adds_by_parameter;    // FSDP2: backward adds each parameter's to sums of a wider dtype
   bool unties_head;          // the head has a table of its own, whatever the model says
   WeightGradient weight_gradient;
   Sharding sharding;

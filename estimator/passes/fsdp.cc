@@ -25,6 +25,16 @@ DType DTypeOfShares(const Job& job) {
   return job.precision.master != DType::kNone ? job.precision.master : job.precision.parameter;
 }
 
+// FSDP2 adds in place: of a dtype that backward makes, as autograd makes it. Of a wider one a block
+// was cast and added when all of it was there.
+// Source: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, post_backward
+// (_set_unsharded_grad_dtypes; before, accumulate_unsharded_grad_if_needed).
+void AddWhole(const Job& job, Program& program) {
+  const bool casts = job.precision.reduce != job.precision.gradient;
+  const bool blocks = casts && !job.profile->adds_by_parameter;
+  program.adds_whole = blocks ? AddsWhole::kBlocks : AddsWhole::kParameters;
+}
+
 // Sharded tensors are padded to whole rows on each rank (fsdp1 shards one flat
 // tensor instead); their dtype is the master's. Gradients of one group are
 // reduced in `reduce` and kept sharded.
@@ -53,6 +63,7 @@ void ShardStates(const Job& job, Program& program) {
     if (!rows) gradients->stream = Stream::kAllGather;  // a flat one, of views of what is gathered
     gradients->alive = kReductionPhase;
     states.push_back(reduced);
+    if (rows) AddWhole(job, program);
   }
   for (State& state : states) {
     if (state.basis == Basis::kBytes) continue;
@@ -496,7 +507,7 @@ void AddRootGather(const Job& job, const Elements& root, Block& embedding) {
 void AddHeadGradients(const Job& job, const Elements& head, Program& program) {
   const int64_t waiting = Add(head.trained, head.tied);
   const bool whole = AccumulatesWhole(job);
-  if (waiting == 0 || (whole && !job.profile->flat_units)) return;
+  if (waiting == 0 || program.adds_whole == AddsWhole::kParameters) return;
   program.ends_are_one_group = !whole && job.pipeline_parallel_size == 1;
   if (program.ends_are_one_group) return;
   program.states.push_back({.name = "gradients.head",
@@ -555,15 +566,17 @@ void GatherBehindLoss(const Job& job, const Elements& root, const Elements& laye
 }
 
 // The hook of a root group is on what the model returns, the loss or logits; that of a group that
-// has the head's table on logits. Source: torch/distributed/fsdp/_fully_shard/_fsdp_state.py,
-// _register_pre_backward_hook.
+// has the head's table on logits. A head that runs behind the model, over slices of the loss, is
+// part of its group alone, which has none then. Source: torch/distributed/fsdp/_fully_shard/
+// _fsdp_state.py, _register_pre_backward_hook; _fsdp_param_group.py, post_backward
+// (is_partial_group_backward).
 void GatherAroundRoot(const Job& job, const Elements& root, const Elements& layer, Block& head) {
   const bool reads = HeadIsRead(job);
   const bool on_logits = reads && (!HasRootGroup(job) || job.profile->loss_behind_model);
   const bool told = HasRootGroup(job) && job.profile->reshards_ends;
   if (!on_logits && told && Prefetches(job)) {
     GatherBehindLoss(job, root, layer, head);
-  } else if (!on_logits) {
+  } else if (!on_logits && !RunsBackwardApart(job)) {
     AddPrefetch(job, layer, head);
   }
   if (reads) GatherAroundHead(job, nullptr, layer, on_logits && Prefetches(job), head);

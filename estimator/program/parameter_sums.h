@@ -71,6 +71,11 @@ inline bool Persists(const State& state) {
   return state.adds_up || (state.alive & Bit(Phase::kGradientReduction, false)) != 0;
 }
 
+// Whether what is added to it is a copy of its own beside it.
+inline bool IsAdded(const Program& program, const State& state) {
+  return program.adds_whole == AddsWhole::kNone && !IsMadeByBackward(program, state);
+}
+
 // Whether the head's gradient of a shared table waits for the embedding's: where what backward
 // makes is not kept, or was in an earlier micro-batch.
 inline bool Waits(const Program& program, bool later) {
@@ -108,8 +113,14 @@ inline bool CastsFlat(const Program& program) {
   return Flattens(program) && program.reduce_stream == Stream::kReduceScatter;
 }
 
+inline bool HasTrained(const Block& block) {
+  return std::any_of(block.parameters.begin(), block.parameters.end(),
+                     [](const Parameter& at) { return !at.frozen; });
+}
+
 // Whether backward adds a block's gradients to those of earlier micro-batches.
 inline bool AddsInBackward(const Program& program, const Block& block) {
+  if (program.adds_whole == AddsWhole::kParameters) return true;
   return !IsSent(program, block) && !program.adds_flat;
 }
 

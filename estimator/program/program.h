@@ -553,13 +553,17 @@ struct State {
   Part becomes = Part::kOther;  // the same, until there is the part that is made of it
   bool remakes_last = false;    // the state before it, made anew, each storage before it is freed
   bool beside_others = false;   // of a parameter: made with others like it, before the next one's
-  bool from_backward = false;   // a step's first forward is without it
+  bool from_backward = false;   // made with a backward's first gradient
   bool with_gradients = false;  // of each parameter, made while its first gradient is there
   bool of_threads = false;      // a buffer for each thread, made when it first multiplies matrices
   Stream stream = Stream::kCompute;
   Alive alive = kAlways;
   PassMarks shrunk_by = 0;
 };
+
+// How backward adds to whole gradients of earlier micro-batches that are sent with the last one's
+// (FSDP2): what a block made when all of it is there, or each parameter's as it is made.
+enum class AddsWhole : uint8_t { kNone, kBlocks, kParameters };
 
 // Memory outside the allocator. Units: bytes.
 struct Outside {
@@ -646,6 +650,7 @@ struct Program {
   bool adds_flat = false;
   bool adds_flat_ends = false;
   DType flat_cast = DType::kNone;
+  AddsWhole adds_whole = AddsWhole::kNone;
   int64_t row_shards = 1;  // ranks that split each parameter's first axis (FSDP2)
   // Of gradients on their way to other ranks. In that of reduce-scatters they are cast, from one
   // flat tensor in that of gathers (FSDP1).

@@ -135,6 +135,8 @@ class Machine {
   void EndForward(BlockRun& run);
   void EndBackward(BlockRun& run) const;
   Usage Alive(const Peak& at, bool gradients_stay) const;
+  void ForgetPeaks();
+  void BeginGradients();
   void SaveSegmentInputs(int begin, int end, bool save);
 
   const Block& block_;
@@ -170,6 +172,10 @@ class Machine {
   // The same where gradients die with their op, though here they stay.
   Peak later_peak_;
   int64_t earlier_gradients_ = 0;  // of ops before this one
+  // Both, from the first gradient of a weight on.
+  bool has_gradients_ = false;
+  Peak gradients_peak_;
+  Peak later_gradients_peak_;
 };
 
 void Machine::FindLastUses() {
@@ -263,7 +269,25 @@ void Machine::Note() {
   if (now_ > peak_.total) peak_ = {now_, note_, op_note_};
   const int64_t later = now_ - earlier_gradients_;
   if (later > later_peak_.total) later_peak_ = {later, note_, op_note_};
+  if (has_gradients_) {
+    if (now_ > gradients_peak_.total) gradients_peak_ = {now_, note_, op_note_};
+    if (later > later_gradients_peak_.total) later_gradients_peak_ = {later, note_, op_note_};
+  }
   ++note_;
+}
+
+void Machine::ForgetPeaks() {
+  peak_ = later_peak_ = gradients_peak_ = later_gradients_peak_ = Peak();
+  has_gradients_ = false;
+}
+
+// A hook has the first one, once the op's node is done and what it saved was released.
+// Source: torch/csrc/autograd/engine.cpp, evaluate_function (release_variables, before the nodes
+// that accumulate gradients are ready).
+void Machine::BeginGradients() {
+  has_gradients_ = true;
+  Tell(TapeEventKind::kGradients);
+  Note();
 }
 
 // What was alive at a note, by role. Where gradients of weights do not stay, at
@@ -690,6 +714,7 @@ void Machine::BackwardOp(int index) {
     for (TensorId id : op.saved) Release(forward_storage_[Root(id)]);
   }
   AddSecondGradients();
+  if (!has_gradients_ && gradients > 0) BeginGradients();
   ++clock_;
 }
 
@@ -736,8 +761,7 @@ void Machine::EndForward(BlockRun& run) {
   now_ = Add(now_, checkpoint_bytes_);
   run.kept = Alive({0, note_, 0}, true);
   MarkKept();
-  peak_ = Peak();
-  later_peak_ = Peak();
+  ForgetPeaks();
   if (tape_ == nullptr) return;
   if (block_.input != kNoTensor) {
     tape_->input = static_cast<int16_t>(forward_storage_[block_.input]);
@@ -749,6 +773,10 @@ void Machine::EndBackward(BlockRun& run) const {
   run.backward = Alive(peak_, true);
   const bool kept = weight_gradient_ == WeightGradient::kKept;
   run.later_backward = kept ? Alive(later_peak_, false) : run.backward;
+  if (!has_gradients_) return;
+  const bool same = gradients_peak_.note == peak_.note;
+  run.gradients = same ? run.backward : Alive(gradients_peak_, true);
+  run.later_gradients = kept ? Alive(later_gradients_peak_, false) : run.gradients;
 }
 
 // What was saved goes when the network's forward is over.
@@ -818,7 +846,7 @@ BlockRun Machine::RunUntilSaved() {
   ForwardUntilSaved(saving);
   clock_ = clock;
   run.again = Alive(peak_, true);
-  peak_ = later_peak_ = Peak();
+  ForgetPeaks();
   if (tape_ != nullptr) tape_->again_end = tape_->events.size();
   run.unit = Alive({0, note_, 0}, true);
   run.unit.Shrink(Role::kTemporary, bytes_[block_.output]);
@@ -838,7 +866,7 @@ BlockRun Machine::RunRecomputed() {
   const int count = static_cast<int>(block_.ops.size());
   Forward(0, count, true);
   run.again = Alive(peak_, true);
-  peak_ = later_peak_ = Peak();
+  ForgetPeaks();
   const int output = forward_storage_[block_.output];
   if (tape_ != nullptr) tape_->output_again = static_cast<int16_t>(output);
   Tell(TapeEventKind::kOutput, output);
@@ -878,6 +906,8 @@ BlockRun Run(const Block& block, WeightGradient weight_gradient, DType gradient_
     const BlockRun inner = run(nullptr, false);
     whole.inner_backward = inner.backward;
     whole.later_inner_backward = inner.later_backward;
+    whole.inner_gradients = inner.gradients;
+    whole.later_inner_gradients = inner.later_gradients;
   }
   return whole;
 }

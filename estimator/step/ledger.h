@@ -48,6 +48,12 @@ struct BlockRun {
   // last.
   Usage inner_backward;
   Usage later_inner_backward;
+  // The same four, at the peak of what is behind the first op that gave a gradient of a weight;
+  // nothing where none did.
+  Usage gradients;
+  Usage later_gradients;
+  Usage inner_gradients;
+  Usage later_inner_gradients;
   Usage unit;              // what each further layer of a recomputed unit keeps meanwhile
   int64_t hole_bytes = 0;  // freed, but of no use to what follows
 };
@@ -71,7 +77,8 @@ struct Storage {
 //   kOutput  forward is done: whoever wants the output refers to it now
 //   kLaunch  an op is launched, as `piece` kernels or so
 //   kProduct  matrices are multiplied: what that gives is born
-enum class TapeEventKind : uint8_t { kBirth, kDeath, kOutput, kLaunch, kProduct };
+//   kGradients  the first gradient of a weight was taken, and what it was made of is gone
+enum class TapeEventKind : uint8_t { kBirth, kDeath, kOutput, kLaunch, kProduct, kGradients };
 struct TapeEvent {
   TapeEventKind kind = TapeEventKind::kLaunch;
   int16_t piece = -1;

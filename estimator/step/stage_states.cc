@@ -163,7 +163,7 @@ void StageStates::EndGrown(Alive now) {
 }
 
 void StageStates::Enter(Phase phase, bool first_step) {
-  const Alive now = Bit(phase, first_step);
+  const Alive now = now_ = Bit(phase, first_step);
   const bool fresh = std::exchange(fresh_, false);
   for (size_t i = 0; fresh && i < made_.size(); ++i) {
     if (program_.states[i].sets_up) Make(i);
@@ -222,8 +222,9 @@ void StageStates::MakeAlive(Alive now, Alive then, bool temporaries) {
     const State& state = program_.states[i];
     if (state.becomes != Part::kOther && !IsMade(state.becomes)) Make(i);
     const bool others = temporaries != (state.part == Part::kStepTemporaries);
+    const bool waits = !has_gradients_ || (now & kBeforeBackward) != 0;
     const bool elsewhere = state.grows_in_backward || state.with_gradients || state.of_threads ||
-                           others || (state.from_backward && (now & kBeforeBackward) != 0);
+                           others || (state.from_backward && waits);
     const Alive phases = state.alive | (state.in_passing & kOptimizerPhase);
     const bool alive = (phases & now) != 0 && (phases & then) != 0;
     if (made_[i] || elsewhere || !alive) continue;
@@ -338,7 +339,7 @@ std::vector<int32_t> StageStates::AddBlock(const StageBlock& at, const std::vect
   if (!IsSent(program_, program_.blocks[at.block])) return {};
   std::vector<int32_t> added = SendToHost(at);
   for (const State& state : program_.states) {
-    if (!state.grows_in_backward || IsMadeByBackward(program_, state)) continue;
+    if (!state.grows_in_backward || !IsAdded(program_, state)) continue;
     Dealt dealt = None();
     added.push_back(MakeGrown(state, at, dealt));
   }
@@ -367,7 +368,14 @@ void StageStates::EndThose(bool State::*which) {
   }
 }
 
+void StageStates::BeginGradients(const StageBlock& at) {
+  if (has_gradients_ || !HasTrained(program_.blocks[at.block])) return;
+  has_gradients_ = true;
+  if ((now_ & kBeforeBackward) == 0) MakeAlive(now_, now_, false);
+}
+
 void StageStates::BeginBackward() {
+  has_gradients_ = false;
   grown_dealt_.assign(made_.size(), None());
   EndThose(&State::until_backward);
 }

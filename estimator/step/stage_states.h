@@ -56,6 +56,8 @@ class StageStates {
   void MakeWithGradient(const StageBlock& at, const Parameter& parameter);
   // `thread` multiplies matrices: its first product makes what it keeps for that.
   void MakeWorkspace(Thread thread);
+  // Gradients of a block are there: of the first that has some comes what takes them.
+  void BeginGradients(const StageBlock& at);
   // Backward of a micro-batch begins, and is over.
   void BeginBackward();
   void EndBackward(size_t chunk);
@@ -104,6 +106,8 @@ class StageStates {
   Alive grown_alive_ = 0;                    // when they stay
   bool grown_persists_ = false;              // when a backward is over
   bool fresh_ = true;                        // no phase was entered yet
+  bool has_gradients_ = false;               // this backward made some
+  Alive now_ = 0;                            // the phase
   std::array<bool, kThreadCount> multiplied_{};
 };
 

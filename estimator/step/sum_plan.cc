@@ -113,7 +113,7 @@ int64_t PlanSum::AddedBytes(size_t run, bool later) const {
   const ParameterSums& here = table_is_here_ ? sums.own : sums.all;
   int64_t bytes = 0;
   for (const State* state : parts_.grown) {
-    if (!later || !Persists(*state) || IsMadeByBackward(parts_.program, *state)) continue;
+    if (!later || !Persists(*state) || !IsAdded(parts_.program, *state)) continue;
     bytes = Add(bytes, StateBytes(*state, here));
   }
   for (const State& state : parts_.program.host_states) {
@@ -139,11 +139,13 @@ int64_t PlanSum::MadeFlatBytes(const Block& block, bool cast) const {
 
 // A block's gradients whole, or, where that is more, as they are kept, here or by the host. What
 // is of a group is kept when all of it is there.
-int64_t PlanSum::OwnBytes(size_t run) const {
+int64_t PlanSum::OwnBytes(size_t run, bool later) const {
   if (parts_.flattens && !parts_.casts_flat) return 0;  // they are what is reduced
+  const AddsWhole adds = parts_.program.adds_whole;
+  if (later && adds == AddsWhole::kParameters) return 0;
   const BlockSums& sums = parts_.sums[run];
   const int64_t whole = Bytes(parts_.program.gradient_dtype, sums.all.parameters);
-  if (ClosesGroup(BlockOf(run))) return whole;
+  if (ClosesGroup(BlockOf(run)) || (later && adds != AddsWhole::kNone)) return whole;
   int64_t kept = AddedBytes(run, false);
   for (const State* state : parts_.grown) {
     kept = Add(kept, StateBytes(*state, table_is_here_ ? sums.own : sums.all));
@@ -194,6 +196,14 @@ void PlanSum::GrowInputGradient(const Standing& at, Sum& sum) const {
   sum.Grow(Role::kTemporary, GradientBytes(block, block.input));
 }
 
+// The same, from the first one on.
+const Usage& PlanSum::GradientsOf(const Standing& at) const {
+  const BlockRun& run = parts_.runs[at.run];
+  const bool added = at.later && AddsInBackward(parts_.program, BlockOf(at.run));
+  if (at.closes) return added ? run.later_gradients : run.gradients;
+  return added ? run.later_inner_gradients : run.inner_gradients;
+}
+
 // What there is of a block when its backward is over: the gradient that it gives, and what a
 // checkpoint holds.
 template <typename Sum>
@@ -236,6 +246,8 @@ void PlanSum::GrowAtWork(const Standing& at, Sum& sum) const {
       return sum.Grow(run.again);
     case Counted::kBackward:
       return sum.Grow(BackwardOf(at));
+    case Counted::kGradients:
+      return sum.Grow(GradientsOf(at));
     case Counted::kFlattened:
       sum.Grow(Role::kGradient, Add(MadeBytes(at.run), FlatBytes(at)));
       return GrowEdges(at, sum);
@@ -243,7 +255,7 @@ void PlanSum::GrowAtWork(const Standing& at, Sum& sum) const {
       sum.Grow(Role::kGradient, MadeBytes(at.run));
       return GrowEdges(at, sum);
     case Counted::kReduced:
-      sum.Grow(Role::kGradient, OwnBytes(at.run));
+      sum.Grow(Role::kGradient, OwnBytes(at.run, at.later));
       return GrowEdges(at, sum);
     case Counted::kNothing:
       return;
@@ -265,6 +277,7 @@ void PlanSum::GrowAll(const Standing& at, Sum& sum) const {
   sum.Grow(Role::kGradient, Add(at.gradient_bytes, Add(at.sent_bytes, at.waiting_bytes)));
   sum.Grow(Role::kGradient, at.added_bytes);
   sum.Shrink(Role::kWeight, at.gone_bytes);
+  sum.Shrink(Role::kCommunication, at.unmade_bytes);
   GrowAtWork(at, sum);
   for (size_t i = 0; i < at.gathered; ++i) {
     const BlockBuffer& buffer = BlockOf(at.run).buffers[i];
@@ -290,7 +303,8 @@ OtherStreams PlanSum::OthersAt(const Standing& at) const {
     if (FlatBytes(at) <= at.reduced->reduce_bytes) others.Grow(Stream::kAllGather, FlatBytes(at));
   }
   if (at.counted == Counted::kFlattened) others.Grow(Stream::kAllGather, FlatBytes(at));
-  const bool again = at.counted == Counted::kAgain || at.counted == Counted::kBackward;
+  const bool again = at.counted == Counted::kAgain || at.counted == Counted::kBackward ||
+                     at.counted == Counted::kGradients;
   if (again && BlockOf(at.run).fetches_input) {
     others.Grow(Stream::kHostCopy, InputBytes(BlockOf(at.run)));
   }
@@ -415,6 +429,29 @@ void PlanSum::GrowSent(const Slot& slot, const Block& block) {
   now_.reduced = held;
 }
 
+// Of what waits for gradients; a later micro-batch may find it.
+int64_t PlanSum::UnmadeBytes() const {
+  constexpr Alive kForward = Bit(Phase::kForward, false);
+  int64_t bytes = 0;
+  for (const State& state : parts_.program.states) {
+    const bool found = now_.later && (state.alive & kForward) != 0;
+    if (state.from_backward && !found) bytes = Add(bytes, state.fixed_bytes);
+  }
+  return bytes;
+}
+
+void PlanSum::BeginGradients(const Block& block) {
+  if (has_gradients_ || !HasTrained(block)) return;
+  has_gradients_ = true;
+  if (std::exchange(now_.unmade_bytes, 0) > 0) Consider(Counted::kHanded);
+}
+
+void PlanSum::BeginGradientsInside() {
+  if (has_gradients_ || GradientsOf(now_).total == 0) return;
+  has_gradients_ = true;
+  if (std::exchange(now_.unmade_bytes, 0) > 0) Consider(Counted::kGradients);
+}
+
 void PlanSum::Gather(const Block& block) {
   for (now_.gathered = 0; now_.gathered < block.buffers.size(); ++now_.gathered) {
     Consider(Counted::kGathering);
@@ -536,6 +573,7 @@ void PlanSum::Do(const Slot& slot) {
     if (demand_ != nullptr) EndPhase();
     demand_ = demands_[static_cast<size_t>(slot.phase)];
     if (slot.phase == Phase::kLoss && !now_.backward) Consider(Counted::kHanded);
+    if (slot.phase == Phase::kBackward && !has_gradients_) now_.unmade_bytes = UnmadeBytes();
     return;
   }
   const size_t run = RunOf(parts_.program, slot.at);
@@ -565,6 +603,7 @@ void PlanSum::Do(const Slot& slot) {
     case SlotKind::kBackward:
       Pass(slot, 1);
       Consider(Counted::kBackward);
+      BeginGradientsInside();
       ConsiderHole(block);
       if (block.reduce_bytes > 0 && parts_.flattens) FlattenMade(block);
       now_.gathered = 0;
@@ -577,6 +616,7 @@ void PlanSum::Do(const Slot& slot) {
     case SlotKind::kGrow:
       GrowSent(slot, block);
       Send(slot.at, block);
+      BeginGradients(block);
       break;
     case SlotKind::kSend:
       ForgetName();
@@ -612,7 +652,8 @@ void PlanSum::KeepAll() {
 // another block's. Where what is gathered differs from layer to layer all are.
 void PlanSum::Play(const Slots& slots) {
   if (parts_.program.gathers.Any()) return slots.ForEach([this](const Slot& slot) { Do(slot); });
-  const int32_t early = now_.backward && parts_.reduces ? 2 : 1;
+  const bool follows = parts_.reduces || now_.unmade_bytes > 0;
+  const int32_t early = now_.backward && follows ? 2 : 1;
   const int32_t late = now_.backward && parts_.looks_ahead ? 2 : 1;
   for (const Loop& loop : slots.loops) PlayEnds(slots, loop, early, late);
 }
@@ -653,6 +694,7 @@ void PlanSum::AddBackward(const Slots& slots, bool later, Demand& loss, Demand& 
   now_ = kept_;
   now_.backward = true;
   now_.later = later;
+  has_gradients_ = false;
   Play(slots);
 }
 

@@ -105,6 +105,7 @@ using RunCounts = std::array<int32_t, kMaxRuns>;
 //   kFlattened  its gradients, and the flat tensor that they become
 //   kReduced    its gradients, as they are copied for their way to other ranks
 //   kGrown      the same, as they are there
+//   kGradients  its backward from its first gradient on, at its peak
 enum class Counted : uint8_t {
   kNothing,
   kGathering,
@@ -116,6 +117,7 @@ enum class Counted : uint8_t {
   kFlattened,
   kReduced,
   kGrown,
+  kGradients,
 };
 
 // What there is at one moment of a pair, counted.
@@ -142,6 +144,7 @@ struct Standing {
   int64_t waiting_bytes = 0;   // the head's gradients, until the embedding's are there
   int64_t added_bytes = 0;     // of gradients that were sent, to earlier ones or the host's
   int64_t gone_bytes = 0;      // of weights that were gathered until gradients are sent
+  int64_t unmade_bytes = 0;    // of what takes gradients, until there are some
   int64_t named_bytes = 0;     // of the embedding's output, until the head runs
   int64_t stashed_bytes = 0;   // of layers' inputs on their way to the host
   bool carries = false;        // forward has the output of a block before
@@ -220,11 +223,15 @@ class PlanSum {
   void PassGradients(size_t run, int64_t times);
   void Consider(Counted counted);
   void ConsiderHole(const Block& block);
+  int64_t UnmadeBytes() const;
+  void BeginGradients(const Block& block);
+  void BeginGradientsInside();
   int64_t MadeBytes(size_t run) const;
-  int64_t OwnBytes(size_t run) const;
+  int64_t OwnBytes(size_t run, bool later) const;
   int64_t AddedBytes(size_t run, bool later) const;
   int64_t MadeFlatBytes(const Block& block, bool cast) const;
   const Usage& BackwardOf(const Standing& at) const;
+  const Usage& GradientsOf(const Standing& at) const;
   OtherStreams OthersAt(const Standing& at) const;
   // Each adds to a sum, which is a Total or a Usage.
   template <typename Sum>
@@ -246,6 +253,7 @@ class PlanSum {
   const Stage& chunk_;
   const bool table_is_here_;
   const bool ends_together_;
+  bool has_gradients_ = false;  // this backward made some
   Standing now_;
   Standing kept_;
   Demand all_kept_;                   // where there is no loss

@@ -229,6 +229,9 @@ void Unroller::PlayTape(Frame& frame, size_t begin, size_t end, const StageBlock
       case TapeEventKind::kProduct:
         states_.MakeWorkspace(begin < frame.tape->forward_end ? Thread::kMain : Thread::kAutograd);
         break;
+      case TapeEventKind::kGradients:
+        if (begin == frame.tape->again_end) states_.BeginGradients(at);
+        break;
     }
   }
 }
@@ -638,8 +641,10 @@ void Unroller::Grow(const StageBlock& at) {
   if (gathers.Any() && sends) SendGradients(gathers.At(block.kind, at.layer, true));
   for (const int32_t id : held_) writer_.Release(id);
   held_.clear();
-  if (block.kind != BlockKind::kHead || !Waits(program_, !grows_)) return;
-  waiting_ = Keep("gradients.head", program_.waiting_gradient_bytes);
+  if (block.kind == BlockKind::kHead && Waits(program_, !grows_)) {
+    waiting_ = Keep("gradients.head", program_.waiting_gradient_bytes);
+  }
+  states_.BeginGradients(at);
 }
 
 // What was cast, and what was added to other gradients.
