@@ -99,6 +99,11 @@ enum class Ability : uint8_t {
   kAdEMAMix,
   kAdEMAMix8bit,
   kScheduleFreeAdamW,
+  kOnebitAdam,
+  kZeroOneAdam,
+  kOnebitLamb,
+  kGaloreAdamW,
+  kApolloAdamW,
   kOptimizerInBackward,
   kDealtMatrices,
 

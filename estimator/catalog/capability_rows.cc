@@ -50,6 +50,9 @@ constexpr AbilitySet kOtherOptimizers = {Ability::kRmsprop,
                                          Ability::kScheduleFreeAdamW};
 constexpr AbilitySet kOfBitsandbytes = {Ability::kAdamW8bit, Ability::kLion8bit, Ability::kAdEMAMix,
                                         Ability::kAdEMAMix8bit};
+constexpr AbilitySet kCompressing = {Ability::kOnebitAdam, Ability::kZeroOneAdam,
+                                     Ability::kOnebitLamb};
+constexpr AbilitySet kProjecting = {Ability::kGaloreAdamW, Ability::kApolloAdamW};
 constexpr AbilitySet kQuantized = {Ability::kQlora, Ability::kNf4, Ability::kFp4, Ability::kInt8};
 constexpr AbilitySet kPreferences = {Ability::kDpo, Ability::kKto, Ability::kReward,
                                      Ability::kGrpo};
@@ -368,6 +371,18 @@ constexpr CapabilityRow kRows[] = {
        "any torch.optim.Optimizer; deepspeed runtime/engine.py, _configure_basic_optimizer"),
     Lacks(kFsdp2, kOfBitsandbytes, "bitsandbytes' kernels take no DTensor",
           "bitsandbytes backends/cuda/ops.py; tried with 0.50.2 under torch 2.15"),
+    Until(19, Of(kDeepSpeed, kCompressing,
+                 "deepspeed 0.18.9 runtime/engine.py, _configure_basic_optimizer; "
+                 "runtime/fp16/onebit")),
+    Since(19, Lacks(kDeepSpeed, kCompressing,
+                    "0.19.7 dropped it, and 0.18 has it, where runtime.versions says so",
+                    "deepspeed #8490, #8489; 0.19.6 has runtime/fp16/onebit, 0.19.7 has not")),
+    NotModelled(kMegatronDeepSpeed, kCompressing, "deepspeed without Megatron's layers runs them",
+                "deepspeed 0.6 runtime/fp16/onebit"),
+    Of(kDdp, kProjecting, "transformers trainer_optimizer.py, _setup_low_rank_optimizer"),
+    NotModelled(kFsdp | kDeepSpeed, kProjecting,
+                "it projects whole matrices, as ranks have them with ddp alone",
+                "galore-torch 1.0 galore_projector.py, project"),
     Lacks(kFsdp2, {Ability::kAdafactor}, "transformers' Adafactor mixes tensors and DTensors",
           "transformers optimization.py, Adafactor.step; tried with 5.23 under torch 2.15"),
     Of(kMegatron, kSgds, "Megatron training/arguments.py, --optimizer"),
@@ -554,7 +569,7 @@ constexpr CapabilityRow kRows[] = {
                                       "its losses take logits, or slices of hidden states",
                                       "torchtitan components/loss.py")),
     Under(Trainer::kTorchtitan,
-          Lacks(kTorch, kSgds | kOtherOptimizers, "it has Adam and AdamW",
+          Lacks(kTorch, kSgds | kOtherOptimizers | kProjecting, "it has Adam and AdamW",
                 "torchtitan components/optimizer/optimizer.py, _resolve_optimizer_factory")),
     Since(2026004, Under(Trainer::kTorchtitan,
                          NotModelled(kTorch, {Ability::kMuon}, "its DistMuon deals whole matrices",
@@ -752,7 +767,7 @@ constexpr CapabilityRow kRows[] = {
                Ability::kFusedCrossEntropy, Ability::kTeCrossEntropy, Ability::kTiledLogProbs},
               "MaskedCrossEntropy is", "nemo_automodel components/loss/masked_ce.py")),
     Under(Trainer::kNemoAutomodel,
-          NotModelled(kTorch, kSgds | kOtherOptimizers, "torch's Adam and AdamW are",
+          NotModelled(kTorch, kSgds | kOtherOptimizers | kProjecting, "torch's Adam and AdamW are",
                       "nemo_automodel components/optim/optimizer.py")),
     Under(Trainer::kNemoAutomodel,
           NotModelled(kTorch, {Ability::kCompile}, "its compiled layers were not held",
@@ -843,6 +858,11 @@ const std::array<AbilityName, kAbilityCount> kAbilityNames = {{
     {Ability::kAdEMAMix, "training.optimizer.name", "ademamix"},
     {Ability::kAdEMAMix8bit, "training.optimizer.name", "ademamix-8bit"},
     {Ability::kScheduleFreeAdamW, "training.optimizer.name", "schedule-free-adamw"},
+    {Ability::kOnebitAdam, "training.optimizer.name", "onebit-adam"},
+    {Ability::kZeroOneAdam, "training.optimizer.name", "zero-one-adam"},
+    {Ability::kOnebitLamb, "training.optimizer.name", "onebit-lamb"},
+    {Ability::kGaloreAdamW, "training.optimizer.name", "galore-adamw"},
+    {Ability::kApolloAdamW, "training.optimizer.name", "apollo-adamw"},
     {Ability::kOptimizerInBackward, "training.optimizer.in_backward", "true"},
     {Ability::kDealtMatrices, "parallelism.zero_stage", "1 beside muon"},
     {Ability::kFp32, "training.precision.preset", "fp32"},

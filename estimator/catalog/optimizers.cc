@@ -47,6 +47,37 @@ constexpr OptimizerState kNarrowMomentaAndVariance[] = {Narrow("optimizer.moment
                                                         Scales("optimizer.variance.scales"),
                                                         WideRest("optimizer.variance.rest")};
 
+// What was lost of the last signs that were sent: by each replica, and by what it sums up for all.
+constexpr OptimizerState kWorkerError = {"optimizer.worker_error", StateBasis::kEach, DType::kFp32,
+                                         1, true};
+constexpr OptimizerState kServerError = {"optimizer.server_error", StateBasis::kReplicaShare,
+                                         DType::kFp32, 1, true};
+constexpr OptimizerState kMomentsAndErrors[] = {
+    {"optimizer.momentum"}, {"optimizer.variance"}, kWorkerError, kServerError};
+constexpr OptimizerState kLocalMomentsAndErrors[] = {{"optimizer.momentum"},
+                                                     {"optimizer.variance"},
+                                                     {"optimizer.momentum.local"},
+                                                     kWorkerError,
+                                                     kServerError};
+constexpr OptimizerState kFreshMomentsAndErrors[] = {
+    {"optimizer.momentum", StateBasis::kEach, DType::kNone, 1, true},
+    {"optimizer.variance"},
+    {"optimizer.variance.fresh"},
+    kWorkerError,
+    kServerError};
+constexpr OptimizerState kRestsMomentum = {"optimizer.momentum.rest", StateBasis::kRest};
+constexpr OptimizerState kRestsVariance = {"optimizer.variance.rest", StateBasis::kRest};
+constexpr OptimizerState kFactorsMoments[] = {{"optimizer.projector", StateBasis::kFactor},
+                                              {"optimizer.momentum", StateBasis::kProjected},
+                                              {"optimizer.variance", StateBasis::kProjected},
+                                              kRestsMomentum,
+                                              kRestsVariance};
+constexpr OptimizerState kProjectedMoments[] = {{"optimizer.projector", StateBasis::kProjector},
+                                                {"optimizer.momentum", StateBasis::kProjected},
+                                                {"optimizer.variance", StateBasis::kProjected},
+                                                kRestsMomentum,
+                                                kRestsVariance};
+
 constexpr std::array<bool, 3> kLoops = {true, false, false};
 constexpr std::array<bool, 3> kFused = {false, false, true};
 constexpr StepTemporaries kNoTemporaries = {
@@ -57,6 +88,19 @@ constexpr OptimizerRow OfBitsandbytes(OptimizerRow row) {
   row.implementations = kFused;
   row.fused_is_bitsandbytes = true;
   row.pages = true;
+  return row;
+}
+// Of DeepSpeed's engine without ZeRO.
+constexpr OptimizerRow Compressing(OptimizerRow row) {
+  row.implementations = {false, true, false};
+  row.sees_shapes = true;
+  row.compresses = true;
+  return row;
+}
+constexpr OptimizerRow Projecting(OptimizerRow row) {
+  row.implementations = kLoops;
+  row.picks = Picks::kTargets;
+  row.sees_shapes = true;
   return row;
 }
 constexpr OptimizerRow In8Bits(OptimizerRow row) {
@@ -142,6 +186,36 @@ const std::array<OptimizerRow, kOptimizerCount> kOptimizerRows = {{
      .temporaries = kOneTemporary,
      .implementations = {true, true, false},
      .source = "schedulefree adamw_schedulefree.py, step"},
+    // Once signs are sent. Beside its update what it compresses is a tensor of signs, and that
+    // scaled, or what is lost of it.
+    Compressing({.optimizer = OptimizerName::kOnebitAdam,
+                 .states = kMomentsAndErrors,
+                 .temporaries = {.foreach_values = 2},
+                 .steps_flat = true,
+                 .pads_copy = true,
+                 .source = "deepspeed 0.18.9 runtime/fp16/onebit/adam.py, step; runtime/comm/"
+                           "nccl.py, compressed_allreduce"}),
+    // Once steps are local: the update is there while momenta are compressed.
+    Compressing({.optimizer = OptimizerName::kZeroOneAdam,
+                 .states = kLocalMomentsAndErrors,
+                 .temporaries = {.foreach_values = 3},
+                 .steps_flat = true,
+                 .pads_copy = true,
+                 .source = "deepspeed 0.18.9 runtime/fp16/onebit/zoadam.py, step"}),
+    // The last step's momenta are there beside. Its own are padded as they are made.
+    Compressing({.optimizer = OptimizerName::kOnebitLamb,
+                 .states = kFreshMomentsAndErrors,
+                 .temporaries = {.foreach_values = 3},
+                 .source = "deepspeed 0.18.9 runtime/fp16/onebit/lamb.py, step"}),
+    Projecting({.optimizer = OptimizerName::kGaloreAdamW,
+                .states = kFactorsMoments,
+                .factorizes = true,
+                .source = "galore-torch 1.0 adamw.py, step; galore_projector.py, "
+                          "get_orthogonal_matrix"}),
+    Projecting({.optimizer = OptimizerName::kApolloAdamW,
+                .states = kProjectedMoments,
+                .source = "apollo-torch 1.0.3 apollo.py, step; random_projector.py, "
+                          "get_orthogonal_matrix"}),
 }};
 
 bool OptimizerRow::HasOwnDType() const {

@@ -27,27 +27,47 @@ enum class OptimizerName : uint8_t {
   kAdEMAMix,
   kAdEMAMix8bit,
   kScheduleFreeAdamW,
+  kOnebitAdam,
+  kZeroOneAdam,
+  kOnebitLamb,
+  kGaloreAdamW,
+  kApolloAdamW,
 };
-inline constexpr size_t kOptimizerCount = 15;
+inline constexpr size_t kOptimizerCount = 20;
 
 enum class OptimizerImplementation : uint8_t { kForLoop, kForeach, kFused };
 
 // Parameters whose states are others than those of the rest.
 //   kMatrices  matrices of layers: embeddings, the head and vectors are of the rest
 //   kLarge     of 4,096 elements and more
-enum class Picks : uint8_t { kNone, kMatrices, kLarge };
+//   kTargets   linear modules' matrices that a job names, which are projected to its rank
+enum class Picks : uint8_t { kNone, kMatrices, kLarge, kTargets };
 
 // What a state has a number for.
 //   kEach            each element of a parameter
 //   kPicked, kRest   of those that the optimizer picks, and of the rest
 //   kRowsAndColumns  each row and each column
-enum class StateBasis : uint8_t { kEach, kPicked, kRest, kRowsAndColumns };
+//   kReplicaShare    each element, of which each replica has a part
+//   kProjected       of those that it picks, the longer side times the rank
+//   kProjector       and the shorter side times the rank
+//   kFactor          the same, a view of the factor that has it: the shorter side squared in fp32
+enum class StateBasis : uint8_t {
+  kEach,
+  kPicked,
+  kRest,
+  kRowsAndColumns,
+  kReplicaShare,
+  kProjected,
+  kProjector,
+  kFactor,
+};
 
 struct OptimizerState {
   absl::string_view name;
   StateBasis of = StateBasis::kEach;
   DType dtype = DType::kNone;  // kNone: what the job keeps states in
   int32_t block_size = 1;      // elements that one number is of
+  bool flat = false;           // of all parameters it is one tensor
 };
 
 // What a step makes for itself, unless it is fused.
@@ -70,11 +90,17 @@ struct OptimizerRow {
   bool pages = false;                  // bitsandbytes has a form with paged states
   bool on_hosts = false;               // its form that steps on the host is modelled
   bool sees_shapes = false;            // it does not step each number alone
+  bool compresses = false;             // replicas exchange signs of momenta, not gradients
+  bool steps_flat = false;             // all parameters, as one tensor
+  bool pads_copy = false;              // of what is compressed, unless its length fits
+  bool factorizes = false;             // projectors are singular vectors of gradients
   absl::string_view source{};
 
   bool Has(OptimizerImplementation implementation) const {
     return implementations[static_cast<size_t>(implementation)];
   }
+  // Whether it steps some parameters as matrices.
+  bool PicksMatrices() const { return picks == Picks::kMatrices || picks == Picks::kTargets; }
   // Whether a dtype of its states is its own.
   bool HasOwnDType() const;
 };

@@ -63,6 +63,8 @@ struct OptimizerSpec {
   std::optional<std::string> name, implementation;
   std::optional<bool> paged;
   std::optional<bool> in_backward;
+  std::optional<int64_t> rank;
+  std::vector<std::string> target_modules;
 };
 
 struct RecomputeSpec {
@@ -232,7 +234,13 @@ enum class TrainedModule : uint8_t { kEmbedding, kHead };
 // A bit each in TrainedPart::modules.
 //   kBias  all of them
 enum class ModelPart : uint8_t { kEmbedding, kAttention, kMlp, kNorm, kBias, kHead };
-inline constexpr uint8_t kAllParts = (2u << static_cast<unsigned>(ModelPart::kHead)) - 1;
+using ModelParts = uint8_t;  // a bit for each
+inline constexpr ModelParts kAllParts = (2u << static_cast<unsigned>(ModelPart::kHead)) - 1;
+constexpr ModelParts BitOf(ModelPart part) {
+  return static_cast<ModelParts>(1u << static_cast<unsigned>(part));
+}
+inline constexpr ModelParts kLinearParts =
+    BitOf(ModelPart::kAttention) | BitOf(ModelPart::kMlp) | BitOf(ModelPart::kHead);
 enum class QuantizationFormat : uint8_t { kNf4, kFp4, kInt8 };
 // What a policy is compared with.
 //   kModel        a frozen model of its own
@@ -331,10 +339,16 @@ struct Adapter {
 
 // What of the model is trained.
 struct TrainedPart {
-  uint8_t modules = kAllParts;
+  ModelParts modules = kAllParts;
   int64_t layer_count = 0;  // of the layers the last so many
 
-  bool Has(ModelPart part) const { return (modules >> static_cast<unsigned>(part) & 1) != 0; }
+  bool Has(ModelPart part) const { return (modules & BitOf(part)) != 0; }
+};
+
+// Which gradients an optimizer steps in a space of lower rank.
+struct Projection {
+  int64_t rank = 0;
+  ModelParts parts = 0;
 };
 
 // How the layers' frozen matrices are kept.
@@ -356,6 +370,7 @@ struct Job {
   std::optional<Fp8> fp8;
   OptimizerName optimizer = OptimizerName::kAdamW;
   OptimizerImplementation optimizer_implementation = OptimizerImplementation::kFused;
+  std::optional<Projection> projection;
   bool paged_states = false;           // large ones are in managed memory
   bool optimizer_in_backward = false;  // each parameter is stepped as its gradient is made
   bool deals_matrices = false;         // a rank has states of some parameters, each of them whole

@@ -23,6 +23,8 @@ constexpr char kFp8Parameters[] = "training.precision.fp8_parameters";
 constexpr char kOptimizer[] = "training.optimizer.name";
 constexpr char kImplementation[] = "training.optimizer.implementation";
 constexpr char kPaged[] = "training.optimizer.paged";
+constexpr char kProjectedRank[] = "training.optimizer.rank";
+constexpr char kProjectedModules[] = "training.optimizer.target_modules";
 constexpr char kTrainedModules[] = "training.adapter.trained_modules";
 constexpr char kTrainedParts[] = "training.trained.modules";
 constexpr char kOffload[] = "runtime.offload_parameters";
@@ -95,6 +97,9 @@ constexpr FieldSynonym kFieldSynonyms[] = {
     {"optim", kOptimizer, "Hugging Face TrainingArguments.optim"},
     {"optimizer.type", kOptimizer, "DeepSpeed"},
     {"optimizer-in-bwd", "training.optimizer.in_backward", "torchtune"},
+    {"optim-target-modules", kProjectedModules, "Hugging Face TrainingArguments"},
+    {"galore-rank", kProjectedRank, "LLaMA-Factory galore_rank"},
+    {"apollo-rank", kProjectedRank, "LLaMA-Factory apollo_rank"},
     {"recomputation", kRecompute, "usual"},
     {"recompute-granularity", kRecompute, "Megatron-LM --recompute-granularity"},
     {"recompute-modules", kModules, "Megatron-Core --recompute-modules"},
@@ -315,6 +320,10 @@ constexpr ValueSynonym kValueSynonyms[] = {
     {kOptimizer, "pagedademamix8bit", "ademamix-8bit", "bitsandbytes PagedAdEMAMix8bit", "", kPaged,
      "true"},
     {kOptimizer, "adamwschedulefree", "schedule-free-adamw", "schedulefree"},
+    {kOptimizer, "onebitadam", "onebit-adam", "DeepSpeed OneBitAdam"},
+    {kOptimizer, "1-bit-adam", "onebit-adam", "usual"},
+    {kOptimizer, "zerooneadam", "zero-one-adam", "DeepSpeed ZeroOneAdam"},
+    {kOptimizer, "onebitlamb", "onebit-lamb", "DeepSpeed OneBitLamb"},
     {kOptimizer, "paged-adamw", "adamw", "Hugging Face optim", "", kPaged, "true"},
     {kOptimizer, "paged-adamw-32bit", "adamw", "Hugging Face optim", "", kPaged, "true"},
     {kOptimizer, "paged-adamw-8bit", "adamw-8bit", "Hugging Face optim", "", kPaged, "true"},
@@ -325,6 +334,8 @@ constexpr ValueSynonym kValueSynonyms[] = {
     {kOptimizer, "paged-ademamix-32bit", "ademamix", "Hugging Face optim", "", kPaged, "true"},
     {kOptimizer, "paged-ademamix-8bit", "ademamix-8bit", "Hugging Face optim", "", kPaged, "true"},
     {kOptimizer, "sgd-with-momentum", "sgd-momentum", "usual"},
+    {kProjectedModules, "attn", "attention", "Hugging Face optim_target_modules"},
+    {kProjectedModules, "self-attn", "attention", "Hugging Face optim_target_modules"},
     {kTrainedParts, "self-attn", "attention", "LLaMA-Factory freeze_trainable_modules"},
     {kTrainedParts, "embed-tokens", "embedding", "Hugging Face"},
     {kTrainedParts, "lm-head", "head", "Hugging Face"},
@@ -392,6 +403,8 @@ constexpr char kPreferenceRule[] =
 constexpr char kSampledRule[] = "not modelled yet: of training on answers that are sampled GRPO is";
 constexpr char kQuantizedRule[] = "not modelled yet: frozen weights but as bitsandbytes keeps them";
 constexpr char kFactoredRule[] = "not modelled yet: this optimizer's states";
+constexpr char kLayerwiseRule[] =
+    "not modelled yet: updates as large as a matrix, made in backward beside activations";
 
 constexpr RefusedWord kRefusedWords[] = {
     // Names that say less than a field.
@@ -506,12 +519,18 @@ constexpr RefusedWord kRefusedWords[] = {
     {kOptimizer, "adamw-torch-4bit", kNotModelled, kFactoredRule},
     {kOptimizer, "adamw-torch-8bit", kNotModelled, kFactoredRule},
     {kOptimizer, "adamw-anyprecision", kNotModelled, kFactoredRule},
-    {kOptimizer, "galore-adamw", kNotModelled, kFactoredRule},
+    {kOptimizer, "galore-adamw-8bit", kNotModelled, kFactoredRule},
+    {kOptimizer, "galore-adafactor", kNotModelled, kFactoredRule},
+    {kOptimizer, "galore-adamw-layerwise", kNotModelled, kLayerwiseRule},
+    {kOptimizer, "galore-adamw-8bit-layerwise", kNotModelled, kLayerwiseRule},
+    {kOptimizer, "galore-adafactor-layerwise", kNotModelled, kLayerwiseRule},
+    {kOptimizer, "apollo-adamw-layerwise", kNotModelled, kLayerwiseRule},
+    {kOptimizer, "grokadamw", kNotModelled, kFactoredRule},
+    {kOptimizer, "stable-adamw", kNotModelled, kFactoredRule},
     {kOptimizer, "rmsprop-bnb", kNotModelled, kFactoredRule},
     {kOptimizer, "rmsprop-bnb-8bit", kNotModelled, kFactoredRule},
     {kOptimizer, "schedule-free-radam", kNotModelled, kFactoredRule},
     {kOptimizer, "schedule-free-sgd", kNotModelled, kFactoredRule},
-    {kOptimizer, "apollo-adamw", kNotModelled, kFactoredRule},
     {kOptimizer, "lomo", kNotModelled, kFactoredRule},
     {kOptimizer, "adalomo", kNotModelled, kFactoredRule},
     {kOptimizer, "sophia", kNotModelled, kFactoredRule},

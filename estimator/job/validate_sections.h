@@ -59,6 +59,9 @@ void CheckFp8(const JobSpec& spec, Check& check, const Job& job);
 // What of the model is trained, once its layers are known.
 void ReadTrained(const TrainedSpec& spec, Check& check, Job& job);
 void CheckTrained(const JobSpec& spec, Check& check, const Job& job);
+// What optimizers need that project gradients, and those that send signs.
+void ReadProjection(const TrainingSpec& spec, Check& check, Job& job);
+void CheckCompressed(const TrainingSpec& spec, Check& check, const Job& job);
 void ReadPreference(const PreferenceSpec& spec, Check& check, Job& job);
 void CheckPreference(const JobSpec& spec, Check& check, Job& job);
 // Linear attention of a model that is spelled out; who computes it; what stands beside it.

@@ -319,7 +319,7 @@ void CheckOptimizer(const OptimizerSpec& spec, const std::optional<std::string>&
   CheckStates(states, check, job);
   const bool matrices = RowOf(job.optimizer).picks == Picks::kMatrices;
   const bool flat = job.profile->flat_units || job.EngineShares();
-  if (flat && matrices) {
+  if (flat && RowOf(job.optimizer).PicksMatrices()) {
     check.Fail("training.optimizer.name", NameOf(job.optimizer, kOptimizers),
                "needs matrices, and shares are flat here", ViolationCode::kConflict,
                {"runtime.framework", "parallelism.zero_stage"});
@@ -783,6 +783,8 @@ void CheckTraining(const TrainingSpec& spec, Check& check, Job& job) {
   ReadTrained(spec.trained, check, job);
   CheckPrecision(spec.precision, check, job);
   CheckOptimizer(spec.optimizer, spec.precision.optimizer_state_dtype, check, job);
+  ReadProjection(spec, check, job);
+  CheckCompressed(spec, check, job);
   job.gradient_clipping = spec.gradient_clipping.value_or(true);
   CheckRecompute(spec.recompute, check, job);
   CheckAttention(spec, check, job);

@@ -40,6 +40,11 @@ inline constexpr Word<OptimizerName> kOptimizers[] = {
     {"ademamix", OptimizerName::kAdEMAMix},
     {"ademamix-8bit", OptimizerName::kAdEMAMix8bit},
     {"schedule-free-adamw", OptimizerName::kScheduleFreeAdamW},
+    {"onebit-adam", OptimizerName::kOnebitAdam},
+    {"zero-one-adam", OptimizerName::kZeroOneAdam},
+    {"onebit-lamb", OptimizerName::kOnebitLamb},
+    {"galore-adamw", OptimizerName::kGaloreAdamW},
+    {"apollo-adamw", OptimizerName::kApolloAdamW},
 };
 inline constexpr Word<OptimizerImplementation> kOptimizerImplementations[] = {
     {"for-loop", OptimizerImplementation::kForLoop},
@@ -99,6 +104,13 @@ inline constexpr Word<AdapterTargets> kAdapterTargets[] = {
 };
 inline constexpr Word<TrainedModule> kTrainedModules[] = {
     {"embed_tokens", TrainedModule::kEmbedding}, {"lm_head", TrainedModule::kHead}};
+// Parts whose linear modules' matrices an optimizer projects.
+inline constexpr Word<ModelParts> kProjectedParts[] = {
+    {"attention", BitOf(ModelPart::kAttention)},
+    {"mlp", BitOf(ModelPart::kMlp)},
+    {"head", BitOf(ModelPart::kHead)},
+    {"all-linear", kLinearParts},
+};
 inline constexpr Word<ModelPart> kModelParts[] = {
     {"embedding", ModelPart::kEmbedding},
     {"attention", ModelPart::kAttention},

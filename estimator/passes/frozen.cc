@@ -2,18 +2,12 @@
 #include <cstddef>
 
 #include "absl/strings/match.h"
+#include "estimator/passes/model_part.h"
 #include "estimator/passes/pass.h"
 #include "estimator/passes/unread.h"
 
 namespace plimsoll {
 namespace {
-
-ModelPart PartOf(BlockKind kind, absl::string_view name) {
-  if (absl::StrContains(name, "norm")) return ModelPart::kNorm;
-  if (kind == BlockKind::kEmbedding) return ModelPart::kEmbedding;
-  if (kind == BlockKind::kHead) return ModelPart::kHead;
-  return absl::StartsWith(name, "attention.") ? ModelPart::kAttention : ModelPart::kMlp;
-}
 
 bool IsTrained(const Job& job, BlockKind kind, const Parameter& parameter) {
   if (parameter.tied) return !job.FreezesHead();

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "estimator/passes/model_part.h"
 #include "estimator/passes/pass.h"
 #include "estimator/program/parameter_sums.h"
 #include "estimator/program/weight_casts.h"
@@ -214,12 +215,16 @@ int64_t ForeachValues(const Job& job) {
   return beside ? 2 : RowOf(job.optimizer).temporaries.foreach_values;
 }
 
+// What an optimizer steps: masters, where there are any.
+DType SteppedDType(const Job& job) {
+  const bool masters = job.precision.master != DType::kNone;
+  return masters ? job.precision.master : job.precision.parameter;
+}
+
 // Copies of the largest parameter that a loop over parameters makes.
 int64_t LoopCopies(const Job& job) {
-  const bool masters = job.precision.master != DType::kNone;
-  const DType stepped = masters ? job.precision.master : job.precision.parameter;
   const StepTemporaries& made = RowOf(job.optimizer).temporaries;
-  return stepped == DType::kFp32 ? made.loop_copies : made.loop_copies_of_16bit;
+  return SteppedDType(job) == DType::kFp32 ? made.loop_copies : made.loop_copies_of_16bit;
 }
 
 // Copies of tables that are trained whole, in the weights' dtype: what Adam keeps of each, and what
@@ -416,10 +421,17 @@ void AddGradients(const Job& job, Program& program) {
                             .alive = kReductionPhase});
 }
 
-Basis BasisOf(StateBasis of) {
+Basis BasisOf(const Job& job, StateBasis of) {
   switch (of) {
     case StateBasis::kEach:
+    case StateBasis::kReplicaShare:
       return Basis::kParameters;
+    case StateBasis::kProjected:
+      return Basis::kProjected;
+    case StateBasis::kProjector:
+      return Basis::kProjectors;
+    case StateBasis::kFactor:  // narrower ones are casts, of these vectors alone
+      return SteppedDType(job) == DType::kFp32 ? Basis::kFactors : Basis::kProjectors;
     case StateBasis::kPicked:
       return Basis::kPicked;
     case StateBasis::kRest:
@@ -444,14 +456,17 @@ void AddStates(const Job& job, Program& program) {
   const bool at_start =
       row.made_with_it || job.profile->states_at_start || job.resumed_from_checkpoint;
   for (const OptimizerState& of : row.states) {
+    const bool shared = of.of == StateBasis::kReplicaShare;
     program.states.push_back({.name = of.name,
                               .role = Role::kOptimizerState,
                               .part = Part::kOptimizerStates,
-                              .basis = BasisOf(of.of),
+                              .basis = BasisOf(job, of.of),
                               .dtype = of.dtype == DType::kNone ? job.precision.state : of.dtype,
+                              .shards = shared ? job.ReplicaCount() : 1,
                               .block_size = of.block_size,
                               .pages = job.paged_states && of.block_size == 1,
-                              .beside_others = job.profile->states_by_parameter,
+                              .buffers = of.flat ? 1 : 0,
+                              .beside_others = job.profile->states_by_parameter && !of.flat,
                               .with_gradients = job.optimizer_in_backward && !at_start,
                               .alive = at_start ? kAlways : once_stepped});
   }
@@ -469,6 +484,11 @@ bool IsPicked(const Job& job, BlockKind kind, const Parameter& at) {
     case Picks::kMatrices:
       if (at.of_experts() && !job.profile->dispatches_experts) return false;  // one tensor of all
       return kind == BlockKind::kLayer && at.shape.rank == (at.of_experts() ? 3 : 2);
+    case Picks::kTargets: {
+      const ModelPart part = PartOf(kind, at.name);
+      const bool linear = at.shape.rank == 2 && !at.bare && !at.tied;
+      return linear && (job.projection->parts & BitOf(part)) != 0;
+    }
     case Picks::kLarge: {
       // A flat share is nobody's weight.
       const bool own = at.embedding && !job.EngineShares();
@@ -479,9 +499,20 @@ bool IsPicked(const Job& job, BlockKind kind, const Parameter& at) {
   return false;
 }
 
+// There are no more singular vectors than the shorter side has elements.
+int32_t RankOf(const Job& job, const Parameter& matrix) {
+  const auto& sides = matrix.shape.extents;
+  const int64_t shorter = std::min(sides[0].Local(), sides[1].Local());
+  const int64_t rank = job.projection->rank;
+  return static_cast<int32_t>(RowOf(job.optimizer).factorizes ? std::min(rank, shorter) : rank);
+}
+
 void Pick(const Job& job, Program& program) {
   for (Block& block : program.blocks) {
-    for (Parameter& at : block.parameters) at.picked = IsPicked(job, block.kind, at);
+    for (Parameter& at : block.parameters) {
+      at.picked = IsPicked(job, block.kind, at);
+      if (at.picked && job.projection.has_value()) at.projected_rank = RankOf(job, at);
+    }
   }
 }
 
@@ -531,6 +562,71 @@ void SizeMuonTemporaries(const Job& job, const Program& program, State& temporar
   if (StateBytes(rest, sums) > most) temporary = rest;
 }
 
+// Of a matrix, in what is stepped: as large as it, and as large as its gradient is of its rank.
+int64_t UpdateBytes(const Job& job, const Parameter& matrix) {
+  return Bytes(SteppedDType(job), matrix.Elements());
+}
+int64_t LowBytes(const Job& job, const Parameter& matrix) {
+  const auto& sides = matrix.shape.extents;
+  const int64_t longer = std::max(sides[0].Local(), sides[1].Local());
+  return Bytes(SteppedDType(job), Multiply(longer, matrix.projected_rank));
+}
+
+// Singular vectors of a gradient: a copy of it in fp32 (of a narrower one two), both factors and
+// cuSOLVER's workspace, as large as the matrix and the square of its shorter side.
+// Source: galore-torch 1.0 galore_projector.py, get_orthogonal_matrix; torch
+// native/cuda/linalg/BatchLinearAlgebraLib.cpp, svd_cusolver_gesvdj; cusolverDnSgesvdj_bufferSize
+// of CUDA 13's library, asked without a GPU.
+int64_t FactorBytes(const Job& job, const Parameter& matrix) {
+  const auto& sides = matrix.shape.extents;
+  const int64_t shorter = std::min(sides[0].Local(), sides[1].Local());
+  const int64_t copies = SteppedDType(job) == DType::kFp32 ? 3 : 4;
+  return Bytes(DType::kFp32,
+               Add(Multiply(copies, matrix.Elements()), Multiply(2, Multiply(shorter, shorter))));
+}
+
+// What is made of a projected gradient beside what the last one left: an update as large as the
+// matrix, and factors or, where projectors are drawn, another update, beside three of its rank.
+// Source: galore-torch 1.0 adamw.py, step; apollo-torch 1.0.3 apollo.py, step.
+int64_t ProjectedBytes(const Job& job, const Parameter& matrix) {
+  const int64_t update = UpdateBytes(job, matrix);
+  const int64_t low = LowBytes(job, matrix);
+  if (!RowOf(job.optimizer).factorizes) return Add(Multiply(2, update), Multiply(3, low));
+  return Add(Add(update, low), FactorBytes(job, matrix));
+}
+
+// The rest comes first, of which each leaves its root and its update until the next one's are made:
+// the last of them while the first gradient is projected.
+int64_t FirstProjectedBytes(const Job& job, const Program& program) {
+  const Parameter* first = nullptr;
+  const Parameter* last = nullptr;
+  for (const Block& block : program.blocks) {
+    for (const Parameter& at : block.parameters) {
+      if (at.frozen || at.tied) continue;
+      if (at.picked && first == nullptr) first = &at;
+      if (!at.picked) last = &at;
+    }
+  }
+  if (first == nullptr || last == nullptr) return 0;
+  const int64_t beside = RowOf(job.optimizer).factorizes ? FactorBytes(job, *first)
+                                                         : Multiply(2, LowBytes(job, *first));
+  return Add(Multiply(2, UpdateBytes(job, *last)), beside);
+}
+
+// The most of these, or two copies of the largest of the rest.
+void SizeProjectedTemporaries(const Job& job, const Program& program, State& temporary) {
+  int64_t most = FirstProjectedBytes(job, program);
+  for (const Block& block : program.blocks) {
+    for (const Parameter& at : block.parameters) {
+      if (at.frozen) continue;
+      const int64_t rest = Multiply(2, UpdateBytes(job, at));
+      most = std::max(most, at.picked ? ProjectedBytes(job, at) : rest);
+    }
+  }
+  temporary.basis = Basis::kBytes;
+  temporary.fixed_bytes = most;
+}
+
 // What the step itself needs: values of all parameters at once with foreach, some copies of the
 // largest parameter with a loop, nothing when fused.
 void AddStepTemporaries(const Job& job, Program& program) {
@@ -540,8 +636,9 @@ void AddStepTemporaries(const Job& job, Program& program) {
                   .part = Part::kStepTemporaries,
                   .dtype = job.precision.state,
                   .alive = kOptimizerPhase};
-  if (job.optimizer == OptimizerName::kMuon) {
-    SizeMuonTemporaries(job, program, temporary);
+  if (RowOf(job.optimizer).PicksMatrices()) {
+    const bool projects = job.projection.has_value();
+    (projects ? SizeProjectedTemporaries : SizeMuonTemporaries)(job, program, temporary);
     program.states.push_back(temporary);
     return;
   }

@@ -6,6 +6,7 @@
 #include "estimator/passes/pass.h"
 #include "estimator/passes/sum_workspace.h"
 #include "estimator/program/nccl.h"
+#include "estimator/program/parameter_sums.h"
 
 namespace plimsoll {
 namespace {
@@ -312,6 +313,17 @@ void AddBatch(const Job& job, Program& program) {
   }
 }
 
+// Signs are packed and unpacked by CuPy, in a pool of its own: a byte of each number of all ranks,
+// the signs that are sent and those that come, of one rank's part and of all.
+// Source: deepspeed 0.18.9, runtime/comm/nccl.py, compressed_allreduce; cupy/cuda/memory.pyx,
+// SingleDeviceMemoryPool (what is freed stays there).
+int64_t CompressionBytes(const Job& job, const Program& program) {
+  if (!RowOf(job.optimizer).compresses || job.ReplicaCount() == 1) return 0;
+  const int64_t count = SumParameters(program, program.stages.front()).parameters;
+  const int64_t signs = CeilDivide(count, 8);
+  return Add(Add(count, Multiply(3, signs)), CeilDivide(signs, job.ReplicaCount()));
+}
+
 }  // namespace
 
 Program ApplyRuntime(const ValidJob& job, Program program) {
@@ -327,7 +339,7 @@ Program ApplyRuntime(const ValidJob& job, Program program) {
   AddBatch(*job, program);
   if (job->profile->tunes_norms) program.tuning_bytes = kBenchmarkBytes;
   program.outside.context_bytes = ContextBytes(job->architecture);
-  program.outside.nccl_bytes = NcclBytes(*job);
+  program.outside.nccl_bytes = Add(NcclBytes(*job), CompressionBytes(*job, program));
   return program;
 }
 

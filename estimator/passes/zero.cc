@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 
 #include "absl/strings/string_view.h"
 #include "estimator/passes/buckets.h"
@@ -542,24 +543,89 @@ void ApplyEngine(const Job& job, Program& program) {
   CountEitherOfStep(job, program);
 }
 
+// Numbers whose signs are exchanged are as many for each rank, and whole bytes.
+// Source: deepspeed 0.18.9, runtime/fp16/onebit/adam.py, __init__, step (divider,
+// corrected_tensor_size); runtime/comm/nccl.py, compressed_allreduce.
+bool NeedsPadding(const Job& job, const Program& program) {
+  const int64_t ranks = job.ReplicaCount();
+  const int64_t unit = Multiply(ranks, std::lcm(ranks, int64_t{8}));
+  const int64_t count = SumParameters(program, WholeStage(job.model->layer_count)).parameters;
+  return ranks > 1 && count % unit != 0;
+}
+
+// Weights, masters and what the step has are one tensor each; gradients of backward are widened one
+// by one, and go when these are one.
+// Source: deepspeed 0.18.9, runtime/fp16/fused_optimizer.py, __init__, step.
+void StepFlat(const Job& job, Program& program) {
+  for (State& state : program.states) {
+    const bool flat = state.part == Part::kWeights || state.part == Part::kMasterWeights ||
+                      state.part == Part::kStepCopies || state.part == Part::kOptimizerStates ||
+                      state.part == Part::kStepTemporaries;
+    if (flat) state.buffers = 1;
+    state.beside_others = false;
+    if (state.part == Part::kStepCopies) state.alive |= kReductionPhase;
+    if (state.part == Part::kGradients) state.alive &= kReductionPhase;
+  }
+  program.states.push_back({.name = "gradients.widened",
+                            .role = Role::kGradient,
+                            .dtype = DType::kFp32,
+                            .alive = kReductionPhase});
+  if (!RowOf(job.optimizer).pads_copy || !NeedsPadding(job, program)) return;
+  program.states.push_back({.name = "optimizer.padded",
+                            .role = Role::kTemporary,
+                            .part = Part::kStepTemporaries,
+                            .dtype = DType::kFp32,
+                            .buffers = 1,
+                            .alive = kOptimizerPhase});
+}
+
+// Optimizers of DeepSpeed's own whose kernel takes 16-bit gradients as they are. Source: deepspeed
+// runtime/engine.py, _configure_fp16_optimizer (fused_lamb_legacy).
+constexpr OptimizerName kTakesNarrow[] = {OptimizerName::kLamb};
+
+bool TakesNarrow(const Job& job) {
+  const bool own = job.optimizer_implementation == OptimizerImplementation::kFused;
+  return own && std::count(std::begin(kTakesNarrow), std::end(kTakesNarrow), job.optimizer) > 0;
+}
+
+// Gradients are made flat, and once more for their norm, which is of what is widened then.
+// Source: deepspeed/runtime/fp16/unfused_optimizer.py, step_fused_lamb; runtime/utils.py,
+// get_weight_norm.
+void FlattenForNorm(const Job& job, Program& program) {
+  State flat{.name = "gradients.flat",
+             .role = Role::kGradient,
+             .dtype = job.precision.gradient,
+             .buffers = 1,
+             .alive = kOptimizerPhase};
+  program.states.push_back(flat);
+  flat.name = "gradients.flat.norm";
+  program.states.push_back(flat);
+  flat.name = "gradients.widened";
+  flat.dtype = DType::kFp32;
+  program.states.push_back(flat);
+}
+
 // Without ZeRO gradients are reduced as flat copies of so many, and all are widened for the step,
 // beside those that backward made.
 // Source: deepspeed/runtime/engine.py, buffered_allreduce_fallback, allreduce_no_retain;
 // runtime/fp16/unfused_optimizer.py, step.
 void ApplyWithoutZero(const Job& job, Program& program) {
   constexpr int64_t kFlatElements = 500000000;
-  if (job.ReplicaCount() > 1) {
+  const OptimizerRow& row = RowOf(job.optimizer);
+  if (job.ReplicaCount() > 1 && !row.compresses) {
     const int64_t group = LargestGroup(job, program, kFlatElements, 1);
     AddBytes(program, "reduce.flat", Stream::kCompute, Bytes(job.precision.gradient, group),
              kReductionPhase);
   }
   if (job.precision.master == DType::kNone) return;
   AddStatesMadeBefore(job, program);
+  if (TakesNarrow(job)) return FlattenForNorm(job, program);
   program.states.push_back({.name = "gradients.step",
                             .role = Role::kGradient,
                             .part = Part::kStepCopies,
                             .dtype = DType::kFp32,
                             .alive = kOptimizerPhase});
+  if (row.steps_flat) StepFlat(job, program);
 }
 
 void ApplyDeepSpeed(const Job& job, Program& program) {

@@ -52,10 +52,25 @@ void AddRows(const Job& job, const Holders& holders, DataCollectives& rows) {
   if (row.group.size() > 1) rows.push_back(row);
 }
 
+void AddSigns(const Job& job, DataCollectives& rows) {
+  DataCollective row{.kind = CollectiveKind::kAllToAll,
+                     .what = Sent::kSigns,
+                     .group = Mesh(job).Group(kReplicaAxes),
+                     .beside = Beside::kNothing};
+  if (row.group.size() == 1) return;
+  rows.push_back(row);
+  row.kind = CollectiveKind::kGather;
+  rows.push_back(row);
+}
+
 }  // namespace
 
 DataCollectives DataCollectivesOf(const Job& job) {
   DataCollectives rows;
+  if (RowOf(job.optimizer).compresses) {
+    AddSigns(job, rows);
+    return rows;
+  }
   const bool sharded = job.zero_stage > 0;
   AddRows(job,
           sharded ? Holders{false, kShardAxes, Along(Axis::kReplicate)}

@@ -13,7 +13,8 @@
 namespace plimsoll {
 
 // What of a stage a row sends.
-enum class Sent : uint8_t { kGradients, kWeights };
+//   kSigns  a bit of each gradient's number
+enum class Sent : uint8_t { kGradients, kWeights, kSigns };
 
 // What a row runs beside.
 //   kCompute   all of the step
@@ -42,13 +43,15 @@ using DataCollectives = absl::InlinedVector<DataCollective, 4>;
 //                 forward, and again where it runs twice; a pipeline keeps what is not dropped
 //                 until the step's end
 //   hybrid        shards of gradients are all-reduced between copies
+//   compressed    signs are exchanged, and those of what each rank summed up are gathered, when
+//                 backward is over
 //
 // Source: Rajbhandari et al. 2020 (arXiv 1910.02054), section 7. Gradients after each micro-batch:
 //         torch/distributed/fsdp, set_requires_gradient_sync (on by default; off until the last
 //         backward in torch/distributed/pipelining/stage.py); deepspeed/runtime/zero/
 //         stage_1_and_2.py, reduce_ipg_grads. Experts: megatron/core/parallel_state.py,
 //         get_expert_data_parallel_group; torchtitan distributed/fsdp.py, apply_fsdp_to_decoder
-//         (edp_mesh).
+//         (edp_mesh). Compressed: deepspeed 0.18.9, runtime/comm/nccl.py, compressed_allreduce.
 DataCollectives DataCollectivesOf(const Job& job);
 
 // Whether experts are shared out by ranks of their own: others than share all else out.

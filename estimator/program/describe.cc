@@ -27,6 +27,9 @@ constexpr absl::string_view kBases[] = {"parameters",
                                         "matrices read in fp8",
                                         "all but matrices read in fp8",
                                         "rows + columns",
+                                        "projected gradients",
+                                        "projectors",
+                                        "factors with projectors",
                                         "largest",
                                         "bytes",
                                         "bytes a layer"};
@@ -97,6 +100,7 @@ std::string Line(const Parameter& parameter, const Block& block) {
           .If(parameter.embedding, "lookup")
           .If(parameter.tied, "tied")
           .If(parameter.picked, "picked")
+          .If(parameter.projected_rank > 0, "projected")
           .If(parameter.frozen, "frozen")
           .If(parameter.quantized, "quantized")
           .If(parameter.fp8, "read in fp8")

@@ -43,6 +43,11 @@ void AddParameter(BlockKind kind, const Parameter& parameter, int64_t row_shards
   const int64_t sides = matrix ? Add(rows, columns) : rows;
   sums.rows_and_columns = Add(sums.rows_and_columns, sides);
   sums.row_shard = Add(sums.row_shard, row_shard);
+  if (parameter.projected_rank == 0) return;
+  const auto [shorter, longer] = std::minmax(rows, columns);
+  sums.projected = Add(sums.projected, Multiply(longer, parameter.projected_rank));
+  sums.projectors = Add(sums.projectors, Multiply(shorter, parameter.projected_rank));
+  sums.factors = Add(sums.factors, Multiply(shorter, shorter));
 }
 
 // Raises the largest to a tensor that parameters are packed into.
@@ -98,6 +103,9 @@ void AddBlocks(const ParameterSums& block, int64_t count, ParameterSums& sums) {
   add(sums.picked, block.picked);
   add(sums.paged_picked, block.paged_picked);
   add(sums.rows_and_columns, block.rows_and_columns);
+  add(sums.projected, block.projected);
+  add(sums.projectors, block.projectors);
+  add(sums.factors, block.factors);
   add(sums.row_shard, block.row_shard);
   sums.largest = std::max(sums.largest, block.largest);
   add(sums.frozen, block.frozen);
@@ -192,6 +200,12 @@ int64_t WholeBytes(const State& state, const ParameterSums& sums) {
       return sharded(sums.parameters - sums.fp8);
     case Basis::kRowsAndColumns:
       return sharded(sums.rows_and_columns);
+    case Basis::kProjected:
+      return sharded(sums.projected);
+    case Basis::kProjectors:
+      return sharded(sums.projectors);
+    case Basis::kFactors:
+      return sharded(sums.factors);
     case Basis::kLargest:
       return sharded(sums.largest);
     case Basis::kBytes:

@@ -20,6 +20,9 @@ struct ParameterSums {
   int64_t picked = 0;   // by the optimizer
   int64_t paged_picked = 0;
   int64_t rows_and_columns = 0;
+  int64_t projected = 0;   // longer sides times ranks, of what is projected
+  int64_t projectors = 0;  // shorter ones
+  int64_t factors = 0;     // these squared
   int64_t largest = 0;
   int64_t layers = 0;
   bool embedding = false;

@@ -158,6 +158,7 @@ struct Parameter {
   bool quantized = false;        // frozen, in a dtype that no product reads
   bool tied = false;             // the same tensor as the embedding, when on one rank
   bool picked = false;           // by the optimizer, whose states of it are others than of the rest
+  int32_t projected_rank = 0;    // its gradient is projected to; 0: it is not
   bool uncached = false;         // autocast does not cast it whole: its cache has no copy
   bool fp8 = false;              // products read it in fp8
   uint8_t packed_into = 255;     // the parameter whose tensor it is a part of; 255: its own
@@ -457,6 +458,9 @@ struct Gathers {
 //   kFp8              those that products read in fp8
 //   kNotFp8           the rest of those
 //   kRowsAndColumns   the sum of both extents of each (Adafactor)
+//   kProjected        the sum of longer sides times ranks of those that are projected
+//   kProjectors       the same of shorter sides
+//   kFactors          the sum of these, squared
 //   kLargest          the largest single parameter
 //   kBytes            `fixed_bytes`
 //   kBytesPerLayer    `fixed_bytes` for each layer of the stage
@@ -468,6 +472,9 @@ enum class Basis : uint8_t {
   kFp8,
   kNotFp8,
   kRowsAndColumns,
+  kProjected,
+  kProjectors,
+  kFactors,
   kLargest,
   kBytes,
   kBytesPerLayer,

@@ -108,6 +108,18 @@ void AddPipeline(const Job& job, const ModelCost& cost, const PipelineCost& pipe
   time.terms[static_cast<size_t>(StepTerm::kPipelineCommunication)] = messages * message;
 }
 
+double BytesOf(const ModelCost& cost, Sent what) {
+  switch (what) {
+    case Sent::kGradients:
+      return cost.gradient_bytes;
+    case Sent::kWeights:
+      return cost.weight_bytes;
+    case Sent::kSigns:
+      return 1.0 / 8;
+  }
+  return 0;
+}
+
 // Seconds of one row in a step: an all-reduce is a scatter and a gather.
 double SecondsOf(const Job& job, const ModelCost& cost, const StageParameters& most,
                  const DataCollective& row) {
@@ -115,9 +127,9 @@ double SecondsOf(const Job& job, const ModelCost& cost, const StageParameters& m
   const auto ranks = static_cast<double>(row.group.size());
   const double trained = row.experts ? most.experts : most.trained;
   const double elements = trained + (row.frozen && !row.experts ? most.frozen : 0);
-  const double bytes = elements / static_cast<double>(row.shards) *
-                       (row.what == Sent::kWeights ? cost.weight_bytes : cost.gradient_bytes);
-  const bool sharded = row.kind != CollectiveKind::kAllReduce || row.shards > 1;
+  const double bytes = elements / static_cast<double>(row.shards) * BytesOf(cost, row.what);
+  const bool whole = row.kind == CollectiveKind::kAllReduce || row.what == Sent::kSigns;
+  const bool sharded = !whole || row.shards > 1;
   const int64_t layers = CeilDivide(job.model->layer_count, job.pipeline_parallel_size);
   const double messages = sharded ? static_cast<double>(layers) : 1;
   const double once = bytes * (ranks - 1) / ranks / rates.Bandwidth(job, row.group) +

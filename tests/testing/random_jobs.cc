@@ -75,6 +75,20 @@ std::string AnyWordOf(RandomNumbers random, const Capabilities& can,
   }
 }
 
+// But RandomSteppedJob's.
+std::string AnyOptimizer(RandomNumbers random, const Capabilities& can) {
+  std::vector<Word<OptimizerName>> words;
+  for (const Word<OptimizerName>& word : kOptimizers) {
+    const OptimizerRow& row = RowOf(word.value);
+    if (!row.compresses && row.picks != Picks::kTargets) words.push_back(word);
+  }
+  while (true) {
+    const auto& word =
+        words[static_cast<size_t>(Below(random, static_cast<int64_t>(words.size())))];
+    if (can.Has(AbilityOf(word.value))) return std::string(word.name);
+  }
+}
+
 // Half the time a trainer of some era that runs on the framework; what both have.
 Capabilities FillTrainer(RandomNumbers random, const Profile& profile, JobSpec& job) {
   const auto& eras = TrainerEras();
@@ -159,8 +173,7 @@ void FillTraining(RandomNumbers random, const Capabilities& can, JobSpec& job) {
   const bool engine = job.runtime.framework == "deepspeed";
   const bool sums = engine && training.precision.preset == "bf16-optimizer";
   if (sums && job.parallelism.zero_stage == 0) job.parallelism.zero_stage = 1;
-  training.optimizer.name =
-      AnyWordOf(random, can, kOptimizers, [](OptimizerName name) { return AbilityOf(name); });
+  training.optimizer.name = AnyOptimizer(random, can);
   const bool flat = engine || job.runtime.framework == "fsdp1";
   if (flat && training.optimizer.name == "muon") training.optimizer.name = "adamw";
   const bool core = job.runtime.framework == "megatron-core";
@@ -605,6 +618,31 @@ JobSpec RandomLigerJob(std::mt19937_64& random) {
     job.runtime.compile.reset();
     if (random() % 2 == 0) job.training.loss = {};
     if (random() % 3 == 0) job.runtime.versions["liger-kernel"] = "0.7";
+    if (Refusals(job).empty()) return job;
+  }
+}
+
+JobSpec RandomSteppedJob(std::mt19937_64& random) {
+  const char* const compressing[] = {"onebit-adam", "zero-one-adam", "onebit-lamb"};
+  while (true) {
+    JobSpec job = RandomJob(random);
+    OptimizerSpec& optimizer = job.training.optimizer;
+    optimizer = {};
+    job.training.precision.optimizer_state_dtype.reset();
+    if (job.runtime.framework == "deepspeed") {
+      job.runtime.versions["deepspeed"] = "0.18";
+      job.parallelism.zero_stage = 0;
+      optimizer.name = compressing[random() % 3];
+    } else if (job.runtime.framework == "ddp") {
+      optimizer.name = random() % 2 == 0 ? "galore-adamw" : "apollo-adamw";
+      optimizer.rank = 1 + random() % 300;
+      if (random() % 2 == 0) {
+        optimizer.target_modules = {
+            std::string(kProjectedParts[random() % std::size(kProjectedParts)].name)};
+      }
+    } else {
+      continue;
+    }
     if (Refusals(job).empty()) return job;
   }
 }

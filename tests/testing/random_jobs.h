@@ -31,6 +31,10 @@ JobSpec RandomMtpJob(std::mt19937_64& random);
 // The same, with Liger's kernels.
 JobSpec RandomLigerJob(std::mt19937_64& random);
 
+// The same under DeepSpeed without ZeRO, by an optimizer that sends signs, or under ddp by one that
+// projects gradients.
+JobSpec RandomSteppedJob(std::mt19937_64& random);
+
 // Fields are unset, in range, out of range, the smallest and largest numbers,
 // not a number, unknown words, or bytes.
 JobSpec JunkJob(std::mt19937_64& random);

@@ -105,6 +105,9 @@ const Same kSame[] = {
      "{name: adamw, implementation: fused}, sequence_length: 2048, attention: flash}}"},
     {"bitsandbytes, paged, in backward", "{optim: paged_adamw_8bit, optimizer_in_bwd: true}",
      "{training: {optimizer: {name: adamw-8bit, paged: true, in_backward: true}}}"},
+    {"projected gradients", "{optim: apollo_adamw, optim_target_modules: [attn, mlp]}",
+     "{training: {optimizer: {name: apollo-adamw, target_modules: [attention, mlp]}}}"},
+    {"signs", "{optimizer: {type: OneBitAdam}}", "{training: {optimizer: {name: onebit-adam}}}"},
     {"Megatron",
      "{seq-length: 4096, tensor-model-parallel-size: 4, pipeline-model-parallel-size: 2, "
      "use-distributed-optimizer: true, bf16: true, recompute-granularity: selective, "

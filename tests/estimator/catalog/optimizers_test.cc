@@ -38,13 +38,24 @@ TEST(OptimizersTest, WhoPicksHasStatesOfBoth) {
     int narrow = 0;
     int scales = 0;
     for (const OptimizerState& state : row.states) {
-      picked += state.of == StateBasis::kPicked;
+      picked += state.of == StateBasis::kPicked || state.of == StateBasis::kProjected;
       narrow += state.dtype == DType::kInt8;
       scales += state.block_size > 1;
     }
     EXPECT_EQ(picked > 0, row.picks != Picks::kNone) << row.source;
     EXPECT_EQ(narrow, scales) << row.source;
     EXPECT_EQ(narrow > 0, row.picks == Picks::kLarge) << row.source;
+  }
+}
+
+// Who sends signs keeps what these lose, of its own and of what it sums up.
+TEST(OptimizersTest, WhoCompressesKeepsErrors) {
+  for (const OptimizerRow& row : kOptimizerRows) {
+    const auto shared = std::count_if(
+        row.states.begin(), row.states.end(),
+        [](const OptimizerState& state) { return state.of == StateBasis::kReplicaShare; });
+    EXPECT_EQ(shared, row.compresses ? 1 : 0) << row.source;
+    EXPECT_TRUE(row.compresses || !(row.steps_flat || row.pads_copy)) << row.source;
   }
 }
 

@@ -219,6 +219,50 @@ TEST(OptimizerTest, MuonsOthersAreMadeOneByOne) {
   EXPECT_EQ(StateBytes(*made, sums), 4 * (sums.parameters - sums.picked));
 }
 
+// Of SmallJob()'s 4 layers 2 matrices are 64 x 64, 2 of keys and values 32 x 64, 3 of the MLP
+// 128 x 64. Singular vectors of fp32 gradients are views of all of them, and no more than there
+// are.
+TEST(OptimizerTest, ProjectedGradientsHaveStatesOfTheirRank) {
+  constexpr int64_t kLonger = 4 * (4 * 64 + 3 * 128);
+  constexpr int64_t kShorter = 4 * (2 * 64 + 2 * 32 + 3 * 64);
+  constexpr int64_t kSquares = 4 * (5 * 64 * 64 + 2 * 32 * 32);
+  constexpr int64_t kRest = 2 * 256 * 64 + 9 * 64;
+  const auto bytes = [](const char* name, const char* preset, int64_t rank) {
+    JobSpec job = With(SmallJob(), "ddp", preset);
+    job.training.optimizer.name = name;
+    job.training.optimizer.rank = rank;
+    return StateBytesIn(ProgramAfter(Valid(job), PassId::kOptimizer));
+  };
+  EXPECT_EQ(bytes("apollo-adamw", "fp32", 8), 4 * (8 * kShorter + 2 * 8 * kLonger + 2 * kRest));
+  EXPECT_EQ(bytes("galore-adamw", "fp32", 8), 4 * (kSquares + 2 * 8 * kLonger + 2 * kRest));
+  EXPECT_EQ(bytes("galore-adamw", "bf16-pure", 8), bytes("apollo-adamw", "bf16-pure", 8));
+  EXPECT_EQ(bytes("apollo-adamw", "fp32", 64) - bytes("apollo-adamw", "fp32", 32),
+            4 * 32 * (kShorter + 2 * kLonger));
+  EXPECT_EQ(bytes("galore-adamw", "fp32", 64) - bytes("galore-adamw", "fp32", 32),
+            4 * 2 * 32 * (kLonger - 4 * 2 * 64))
+      << "keys' and values' have 32";
+}
+
+// A gate's gradient of 128 x 64 is made an update of its size, with APOLLO two, beside a rank of
+// it, or three; singular vectors take its copy, two factors and a workspace. All others take more.
+TEST(OptimizerTest, ProjectedGradientsAreMadeOneByOne) {
+  const auto temporaries = [](const char* name, const char* preset, int64_t vocab) {
+    JobSpec job = With(SmallJob(), "ddp", preset);
+    job.training.optimizer.name = name;
+    job.training.optimizer.rank = 8;
+    Shape(job).vocab_size = vocab;
+    return FindState(ProgramOf(job), "optimizer.temporaries")->fixed_bytes;
+  };
+  constexpr int64_t kGate = 64 * 128;
+  EXPECT_EQ(temporaries("apollo-adamw", "fp32", 64), 4 * (2 * kGate + 3 * 8 * 128));
+  EXPECT_EQ(temporaries("galore-adamw", "fp32", 64), 4 * (4 * kGate + 8 * 128 + 2 * 64 * 64));
+  EXPECT_EQ(temporaries("galore-adamw", "bf16-pure", 64),
+            2 * (kGate + 8 * 128) + 4 * (4 * kGate + 2 * 64 * 64));
+  EXPECT_EQ(temporaries("apollo-adamw", "fp32", 4096), 4 * (2 * 4096 * 64 + 2 * 8 * 64))
+      << "what the head left, beside queries'";
+  EXPECT_EQ(temporaries("galore-adamw", "fp32", 4096), 4 * (2 * 4096 * 64 + 5 * 64 * 64));
+}
+
 // SmallJob()'s gate and up are one matrix of 256 x 64 under Megatron-Core. Of ranks that split it
 // each takes its part.
 TEST(OptimizerTest, MegatronsMuonMakesThreeValuesOfItsLargestMatrix) {

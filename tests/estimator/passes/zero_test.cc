@@ -295,6 +295,51 @@ TEST(ZeroTest, DeepSpeedStepsFlatShares) {
   }
 }
 
+// DeepSpeed's Adam that sends signs steps all as one tensor, gradients of backward gone; LAMB has
+// momenta in one, and widens gradients beside them. What errors ranks keep is as long as whole
+// bytes of signs for each: a copy is made of what is not. SmallJob() has a multiple of 64
+// parameters.
+TEST(ZeroTest, SignsAreSentInThePlaceOfGradients) {
+  JobSpec job = Job("deepspeed", 0);
+  job.runtime.versions["deepspeed"] = "0.18";
+  job.training.optimizer.name = "onebit-adam";
+  const Program flat = Sharded(job);
+  EXPECT_EQ(FindState(flat, "reduce.flat"), nullptr);
+  EXPECT_EQ(FindState(flat, "gradients")->alive, kReductionPhase);
+  EXPECT_EQ(FindState(flat, "gradients.step")->alive, kReductionPhase | kOptimizerPhase);
+  EXPECT_EQ(FindState(flat, "optimizer.padded"), nullptr);
+  for (const char* name : {"weights", "master_weights", "gradients.step", "optimizer.momentum",
+                           "optimizer.worker_error", "optimizer.temporaries"}) {
+    EXPECT_EQ(FindState(flat, name)->buffers, 1) << name;
+  }
+  EXPECT_EQ(FindState(flat, "optimizer.server_error")->shards, kRanks);
+  job.training.optimizer.name = "onebit-lamb";
+  const Program single = Sharded(job);
+  EXPECT_EQ(FindState(single, "gradients.widened"), nullptr);
+  EXPECT_EQ(FindState(single, "gradients")->alive & kOptimizerPhase, kOptimizerPhase);
+  EXPECT_EQ(FindState(single, "optimizer.momentum")->buffers, 1);
+  EXPECT_EQ(FindState(single, "optimizer.variance")->buffers, 0);
+  job.training.optimizer.name = "zero-one-adam";
+  Shape(job).vocab_size = 257;
+  Shape(job).hidden_size = 60;
+  Shape(job).head_size = 16;
+  EXPECT_NE(FindState(Sharded(job), "optimizer.padded"), nullptr);
+}
+
+// Its LAMB takes 16-bit gradients: two flat copies, and one that is widened, of whose norm it asks.
+TEST(ZeroTest, LambTakesNarrowGradients) {
+  JobSpec job = Job("deepspeed", 0);
+  job.training.optimizer.name = "lamb";
+  const Program program = Sharded(job);
+  EXPECT_EQ(FindState(program, "gradients.step"), nullptr);
+  for (const auto& [name, dtype] : {std::pair{"gradients.flat", DType::kBf16},
+                                    {"gradients.flat.norm", DType::kBf16},
+                                    {"gradients.widened", DType::kFp32}}) {
+    EXPECT_EQ(FindState(program, name)->dtype, dtype) << name;
+    EXPECT_EQ(FindState(program, name)->buffers, 1) << name;
+  }
+}
+
 // Sums in fp32 are, with ZeRO 1, one buffer of all gradients, beside 16-bit ones that stay; with
 // ZeRO 2 a rank's share, which is stepped from where it is; with ZeRO 3 there is nothing else.
 TEST(ZeroTest, DeepSpeedSumsInFp32) {

@@ -36,15 +36,16 @@ JobSpec SpecOf(const Layout& layout) {
 // "<times> <kind> <what>/<shards> over <ranks> beside <what>", a row a line.
 std::string Text(const JobSpec& spec) {
   constexpr const char* kKinds[] = {"gather", "reduce-scatter", "all-reduce", "all-to-all"};
+  constexpr const char* kWhat[] = {" gradients", " weights", " signs"};
   constexpr const char* kBeside[] = {"compute", "backward", "nothing"};
   std::string text;
   for (const DataCollective& row : DataCollectivesOf(*Valid(spec))) {
     absl::StrAppend(&text, text.empty() ? "" : "; ", row.times, " ",
                     kKinds[static_cast<size_t>(row.kind)], row.experts ? " experts'" : "",
-                    row.what == Sent::kWeights ? " weights" : " gradients",
-                    row.frozen ? " and frozen" : "", row.shards > 1 ? "/" : "",
-                    row.shards > 1 ? absl::StrCat(row.shards) : "", " over ", row.group.size(),
-                    " beside ", kBeside[static_cast<size_t>(row.beside)]);
+                    kWhat[static_cast<size_t>(row.what)], row.frozen ? " and frozen" : "",
+                    row.shards > 1 ? "/" : "", row.shards > 1 ? absl::StrCat(row.shards) : "",
+                    " over ", row.group.size(), " beside ",
+                    kBeside[static_cast<size_t>(row.beside)]);
   }
   return text;
 }
@@ -63,6 +64,14 @@ TEST(DataCollectivesTest, CopiesReduceOnceAStepBesideBackward) {
   EXPECT_EQ(Text({.framework = "ddp"}), once);
   EXPECT_EQ(Text({.framework = "nanotron"}), once);
   EXPECT_EQ(Text({.framework = "megatron-core"}), once);
+}
+
+TEST(DataCollectivesTest, SignsAreExchangedBehindBackward) {
+  JobSpec job = SpecOf({.framework = "deepspeed"});
+  job.runtime.versions["deepspeed"] = "0.18";
+  job.training.optimizer.name = "onebit-adam";
+  EXPECT_EQ(Text(job),
+            "1 all-to-all signs over 8 beside nothing; 1 gather signs over 8 beside nothing");
 }
 
 TEST(DataCollectivesTest, ShardsOfStatesAreGatheredBehindTheStep) {

@@ -61,6 +61,28 @@ class Walk {
     }
     return elements;
   }
+  static std::pair<int64_t, int64_t> Sides(const Parameter& p) {
+    return std::minmax(int64_t{p.shape.extents[0].Local()}, int64_t{p.shape.extents[1].Local()});
+  }
+  template <typename Side>
+  int64_t Projected(const Side& side) const {
+    int64_t elements = 0;
+    for (const At& at : all_) {
+      if (at.second->projected_rank == 0) continue;
+      const auto [shorter, longer] = Sides(*at.second);
+      elements += side(shorter, longer) * at.second->projected_rank;
+    }
+    return elements;
+  }
+  int64_t Factors() const {
+    int64_t elements = 0;
+    for (const At& at : all_) {
+      if (at.second->projected_rank == 0) continue;
+      const int64_t shorter = Sides(*at.second).first;
+      elements += shorter * shorter;
+    }
+    return elements;
+  }
   // Of as many numbers in blocks, those of one rank.
   static int64_t Shared(const State& state, int64_t elements) {
     const int64_t numbers = CeilDivide(elements, state.block_size);
@@ -90,6 +112,12 @@ class Walk {
         return shared([](const Parameter& p) { return !p.fp8; });
       case Basis::kRowsAndColumns:
         return Shared(state, Sides());
+      case Basis::kProjected:
+        return Shared(state, Projected([](int64_t, int64_t longer) { return longer; }));
+      case Basis::kProjectors:
+        return Shared(state, Projected([](int64_t shorter, int64_t) { return shorter; }));
+      case Basis::kFactors:
+        return Shared(state, Factors());
       case Basis::kLargest:
         return Shared(state, Largest());
       case Basis::kBytes:

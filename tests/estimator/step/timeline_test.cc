@@ -226,6 +226,13 @@ TEST(TimelineTest, AgreesWithTheClosedFormWhereKernelsAreLigers) {
   EXPECT_EQ(stages, kJobs);
 }
 
+TEST(TimelineTest, AgreesWithTheClosedFormWhereSignsAreSentOrGradientsProjected) {
+  std::mt19937_64 random(20261128);
+  int stages = 0;
+  for (int i = 0; i < kJobs && !HasFailure(); ++i) stages += Compare(RandomSteppedJob(random));
+  EXPECT_EQ(stages, kJobs);
+}
+
 TEST(TimelineTest, AgreesWithTheClosedFormWhereParametersAreTheHosts) {
   std::mt19937_64 random(20261124);
   int stages = 0;

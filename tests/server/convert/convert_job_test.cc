@@ -44,7 +44,7 @@ constexpr char kEverything[] = R"({
       "optimizer_state_dtype": "l", "router_dtype": "ll",
       "fp8_recipe": "lll", "fp8_parameters": true},
     "optimizer": {"name": "m", "implementation": "n", "paged": true,
-      "in_backward": true}, "gradient_clipping": false,
+      "in_backward": true, "rank": 56, "target_modules": ["rr1", "rr2"]}, "gradient_clipping": false,
     "recompute": {"mode": "o", "modules": ["p", "q"], "interval": 12, "unit_layer_count": 13},
     "attention": "r", "linear_attention": "rr", "loss": {"implementation": "s", "chunk_count": 14},
     "resumed_from_checkpoint": true,
@@ -232,6 +232,8 @@ TEST(FromProtoTest, CopiesTheTraining) {
   EXPECT_THAT(training.recompute.modules, ElementsAre("p", "q"));
   EXPECT_EQ(training.optimizer.paged, true);
   EXPECT_EQ(training.optimizer.in_backward, true);
+  EXPECT_EQ(training.optimizer.rank, 56);
+  EXPECT_THAT(training.optimizer.target_modules, ElementsAre("rr1", "rr2"));
   EXPECT_EQ(training.gradient_clipping, false);
   EXPECT_EQ(training.resumed_from_checkpoint, true);
   EXPECT_EQ(training.mtp_layer_count, 47);
