@@ -528,11 +528,12 @@ int64_t MegatronMuonBytes(const Job& /*job*/, const Block& block, size_t paramet
   return Multiply(3, Bytes(DType::kFp32, PackedElements(block, parameter) / matrices));
 }
 
+constexpr int64_t kWorkspace = int64_t{32} << 20;  // of a step's products, once it has made one
+
 // Of one that torch's makes orthogonal: what its momentum makes of its gradient, two of it and two
 // of its shorter side squared in bf16, and the workspace of a product.
 // Source: torch/optim/_muon.py, _single_tensor_muon, _zeropower_via_newtonschulz.
 int64_t TorchMuonBytes(const Job& job, const Block& block, size_t parameter) {
-  constexpr int64_t kWorkspace = int64_t{32} << 20;
   const Parameter& at = block.parameters[parameter];
   const int64_t side = std::min(at.shape.extents[0].Local(), at.shape.extents[1].Local());
   const int64_t own = Bytes(job.precision.state, at.Elements());
@@ -586,13 +587,15 @@ int64_t FactorBytes(const Job& job, const Parameter& matrix) {
 }
 
 // What is made of a projected gradient beside what the last one left: an update as large as the
-// matrix, and factors or, where projectors are drawn, another update, beside three of its rank.
+// matrix, and factors or, where projectors are drawn, another update, beside three of its rank; and
+// the workspace of products.
 // Source: galore-torch 1.0 adamw.py, step; apollo-torch 1.0.3 apollo.py, step.
 int64_t ProjectedBytes(const Job& job, const Parameter& matrix) {
   const int64_t update = UpdateBytes(job, matrix);
   const int64_t low = LowBytes(job, matrix);
-  if (!RowOf(job.optimizer).factorizes) return Add(Multiply(2, update), Multiply(3, low));
-  return Add(Add(update, low), FactorBytes(job, matrix));
+  const bool factorizes = RowOf(job.optimizer).factorizes;
+  const int64_t beside = factorizes ? FactorBytes(job, matrix) : Add(update, Multiply(2, low));
+  return Add(Add(update, low), Add(beside, kWorkspace));
 }
 
 // The rest comes first, of which each leaves its root and its update until the next one's are made:
@@ -608,8 +611,9 @@ int64_t FirstProjectedBytes(const Job& job, const Program& program) {
     }
   }
   if (first == nullptr || last == nullptr) return 0;
-  const int64_t beside = RowOf(job.optimizer).factorizes ? FactorBytes(job, *first)
-                                                         : Multiply(2, LowBytes(job, *first));
+  const int64_t beside = RowOf(job.optimizer).factorizes
+                             ? FactorBytes(job, *first)
+                             : Add(Multiply(2, LowBytes(job, *first)), kWorkspace);
   return Add(Multiply(2, UpdateBytes(job, *last)), beside);
 }
 

@@ -244,7 +244,7 @@ TEST(OptimizerTest, ProjectedGradientsHaveStatesOfTheirRank) {
 }
 
 // A gate's gradient of 128 x 64 is made an update of its size, with APOLLO two, beside a rank of
-// it, or three; singular vectors take its copy, two factors and a workspace. All others take more.
+// it, or three; singular vectors take its copy, two factors and a workspace, and products another.
 TEST(OptimizerTest, ProjectedGradientsAreMadeOneByOne) {
   const auto temporaries = [](const char* name, const char* preset, int64_t vocab) {
     JobSpec job = With(SmallJob(), "ddp", preset);
@@ -254,13 +254,17 @@ TEST(OptimizerTest, ProjectedGradientsAreMadeOneByOne) {
     return FindState(ProgramOf(job), "optimizer.temporaries")->fixed_bytes;
   };
   constexpr int64_t kGate = 64 * 128;
-  EXPECT_EQ(temporaries("apollo-adamw", "fp32", 64), 4 * (2 * kGate + 3 * 8 * 128));
-  EXPECT_EQ(temporaries("galore-adamw", "fp32", 64), 4 * (4 * kGate + 8 * 128 + 2 * 64 * 64));
+  constexpr int64_t kWorkspace = int64_t{32} << 20;
+  EXPECT_EQ(temporaries("apollo-adamw", "fp32", 64), 4 * (2 * kGate + 3 * 8 * 128) + kWorkspace);
+  EXPECT_EQ(temporaries("galore-adamw", "fp32", 64),
+            4 * (4 * kGate + 8 * 128 + 2 * 64 * 64) + kWorkspace);
   EXPECT_EQ(temporaries("galore-adamw", "bf16-pure", 64),
-            2 * (kGate + 8 * 128) + 4 * (4 * kGate + 2 * 64 * 64));
-  EXPECT_EQ(temporaries("apollo-adamw", "fp32", 4096), 4 * (2 * 4096 * 64 + 2 * 8 * 64))
-      << "what the head left, beside queries'";
-  EXPECT_EQ(temporaries("galore-adamw", "fp32", 4096), 4 * (2 * 4096 * 64 + 5 * 64 * 64));
+            2 * (kGate + 8 * 128) + 4 * (4 * kGate + 2 * 64 * 64) + kWorkspace);
+  constexpr int64_t kVocab = int64_t{1} << 20;  // what the head left, beside queries'
+  EXPECT_EQ(temporaries("apollo-adamw", "fp32", kVocab),
+            4 * (2 * kVocab * 64 + 2 * 8 * 64) + kWorkspace);
+  EXPECT_EQ(temporaries("galore-adamw", "fp32", kVocab), 4 * (2 * kVocab * 64 + 5 * 64 * 64))
+      << "before a product";
 }
 
 // SmallJob()'s gate and up are one matrix of 256 x 64 under Megatron-Core. Of ranks that split it
