@@ -49,6 +49,9 @@ ELSEWHERE = {
         "fsdp": {"framework": "fsdp1", "trainer": "hf-trainer"},
         "zero3": {"framework": "deepspeed", "trainer": "hf-trainer"},
     },
+    "deepspeedai/DeepSpeedExamples": {  # the last release with these optimizers but 0.19.6
+        "onebit": {"framework": "deepspeed", "versions": {"deepspeed": "0.18"}},
+    },
     "hiyouga/LLaMA-Factory": {"v1/train_full/train_full_ulysses": {"framework": "fsdp2"}},
     "modelscope/ms-swift": {
         "examples/megatron": {"framework": "megatron-core"},
@@ -84,6 +87,7 @@ SPREAD_EXPERTS = (
 # backward (their `optimizer_in_bwd`).
 OPTIMIZERS = {
     "muon": "muon", "single_device": "steps in backward", "low_memory": "steps in backward",
+    "onebitadam": "1-bit Adam", "onebitlamb": "1-bit LAMB", "train_galore": "GaLore",
 }  # fmt: skip
 
 
@@ -154,6 +158,9 @@ PROBES = {
     "DPO/KTO/ORPO": {"preference": {"method": "dpo"}},
     "frozen parameters": {"trained": {"modules": ["attention", "mlp", "norm"]}},
     "muon": {"optimizer": {"name": "muon"}},
+    "1-bit Adam": {"optimizer": {"name": "onebit-adam"}},
+    "1-bit LAMB": {"optimizer": {"name": "onebit-lamb"}},
+    "GaLore": {"optimizer": {"name": "galore-adamw"}},
     **{
         f"fp8 {recipe}": {"precision": {"preset": "fp8-mixed", "fp8_recipe": recipe}}
         for recipe in ("tensorwise", "blockwise", "mxfp8")

@@ -128,6 +128,13 @@ class CoverageTest(unittest.TestCase):
         self.assertEqual(one, ("steps in backward",))
         job = coverage.job_of(one, coverage.RUNTIMES[tune])
         self.assertTrue(job["training"]["optimizer"]["in_backward"])
+        examples = "deepspeedai/DeepSpeedExamples"
+        path = "training/bing_bert/1-bit_adam/nccl/ds_train_bert_onebitadam_bsz4k_seq128_nccl.sh"
+        signs = coverage.kinds_of(examples, path, "optimizers", "")
+        place = coverage.place_of(examples, coverage.word_of(examples, path))
+        job = coverage.job_of(signs, *place)
+        self.assertEqual(job["training"]["optimizer"], {"name": "onebit-adam"})
+        self.assertEqual(job["runtime"]["versions"], {"deepspeed": "0.18"})
         muon = coverage.kinds_of("a", "examples/muon.sh", "LoRA;optimizers", "")
         self.assertEqual(muon, ("LoRA", "muon"))
         self.assertIsNone(coverage.job_of(coverage.kinds_of("a", "x.sh", "optimizers", ""), {}))

@@ -67,6 +67,7 @@ def sets_of(row):
                          ("phantom-fz-", "frozen"),
                          ("phantom-half-", "half"), ("phantom-tn-", "torchtune"),
                          ("phantom-na-", "automodel"),
+                         ("phantom-st-", "optimizers"),
                          ("phantom-mg-", "megatron")):
         if row.id.startswith(prefix):
             of = f"{name} {of}"
@@ -117,8 +118,10 @@ def _training(row):
         precision["gradient_accumulation_dtype"] = told["accumulate"]
     if "reduce" in told:
         precision["reduce_dtype"] = told["reduce"]
-    *forms, name = row.text("optimizer").split()  # `paged`, `in-backward`
-    optimizer = {"name": name, **{form.replace("-", "_"): True for form in forms}}
+    # `paged`, `in-backward`, or `rank=128 of=attention+mlp`
+    *forms, name = row.text("optimizer").split()
+    optimizer = {"name": name, **_projection(form for form in forms if "=" in form),
+                 **{form.replace("-", "_"): True for form in forms if "=" not in form}}
     if row.text("implementation"):
         optimizer["implementation"] = row.text("implementation")
     training = {
@@ -167,6 +170,14 @@ def _adapter(text):
         "dropout": float(values["dropout"]),
         "adapter_dtype": values["dtype"],
     }
+
+
+def _projection(words):
+    """`rank=128 of=attention+mlp`: which gradients are projected, and to what."""
+    said = dict(word.split("=") for word in words)
+    if not said:
+        return {}
+    return {"rank": int(said["rank"]), "target_modules": said["of"].split("+")}
 
 
 def _trained(text):
@@ -240,6 +251,8 @@ def _runtime(row):
     elif wrapper.startswith("fsdp") and row.text("units") == "root":
         runtime["trainer"] = "hf-trainer"
         runtime["versions"]["hf-trainer"] = "5.11"  # later ones have groups of their own
+    if row.text("optimizer").startswith(("onebit-", "zero-one-")):
+        runtime["versions"]["deepspeed"] = "0.18"
     if row.text("linear"):
         runtime["versions"]["transformers"] = row.text("transformers").rpartition(".")[0]
     if row.text("liger"):

@@ -11,12 +11,14 @@
                                 deal_liger.py's for phantom_liger.csv,
                                 deal_linear.py's for phantom_linear.csv,
                                 deal_megatron.py's for phantom_megatron.csv,
+                                deal_optimizers.py's for phantom_stepped.csv,
                                 deal_state_space.py's for phantom_state_space.csv,
                                 deal_titan.py's for phantom_titan.csv,
                                 deal_tune.py's for phantom_tune.csv
 
 A row that a H100 has not enough memory for, or whose command fails, is said and left out.
-PLIMSOLL: the command line; build/client/plimsoll where it is not set.
+PLIMSOLL: the command line; build/client/plimsoll where it is not set. DEEPSPEED_018_PACKAGES: a
+folder with DeepSpeed 0.18.9; LOW_RANK_PACKAGES: one with galore-torch and apollo-torch.
 """
 
 import csv
@@ -37,6 +39,7 @@ import deal_half
 import deal_liger
 import deal_linear
 import deal_megatron
+import deal_optimizers
 import deal_state_space
 import deal_titan
 import deal_tune
@@ -53,6 +56,7 @@ DEALERS = {"phantom_tuning.csv": deal_tuning, "phantom_adapters.csv": deal_adapt
            "phantom_liger.csv": deal_liger,
            "phantom_linear.csv": deal_linear,
            "phantom_megatron.csv": deal_megatron, "phantom_state_space.csv": deal_state_space,
+           "phantom_stepped.csv": deal_optimizers,
            "phantom_titan.csv": deal_titan, "phantom_tune.csv": deal_tune}
 TRAINERS = {"": "train.py", "hf-trainer": "train_hf.py", "trl": "train_trl.py",
             "torchtitan": "train_titan.py", "torchtune": "train_tune.py",

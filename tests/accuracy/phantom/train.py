@@ -11,6 +11,7 @@ import functools
 import json
 import os
 import sys
+import types
 
 import torch
 import torch.distributed as dist
@@ -181,7 +182,8 @@ def in_deepspeed(config, row):
     settings = {
         "train_micro_batch_size_per_gpu": int(row["micro_batch"]),
         "gradient_accumulation_steps": int(row["accumulate"]),
-        "bf16": {"enabled": row["precision"] != "fp32"},
+        "bf16": {"enabled": row["precision"] not in ("fp32", "fp16-mixed")},
+        "fp16": {"enabled": row["precision"] == "fp16-mixed"},
         "zero_optimization": {"stage": int(row["wrapper"][-1])},
         "gradient_clipping": 1.0 if row["clip"] == "True" else 0.0,
     }
@@ -196,6 +198,9 @@ def in_deepspeed(config, row):
         settings["zero_optimization"]["offload_param"] = host
     whole = settings["zero_optimization"]["stage"] < 3
     settings["zero_allow_untested_optimizer"] = True
+    own = OF_DEEPSPEED.get(row["optimizer"])
+    if own:
+        settings["optimizer"] = {"type": own[0], "params": {"lr": 1e-4, **own[1]}}
     model_of(config, row, "meta")  # what this imports does not bear being cut
     made = contextlib.nullcontext() if whole else deepspeed.zero.Init(config_dict_or_path=settings)
     # Linear attention's class sets numbers of its own, which parameters that are cut have not.
@@ -207,8 +212,11 @@ def in_deepspeed(config, row):
         model = model_of(config, {**row, "precision": weights}, "cuda" if whole else "cpu")
         if row.get("linear") and not whole:
             model.tie_weights()  # as setting its numbers would have done
-    engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer_of(model, row),
-                                        config=settings)
+    if row["precision"] == "fp16-mixed":
+        model.half()
+    engine, *_ = deepspeed.initialize(
+        model=model, optimizer=None if own else optimizer_of(model, row),
+        model_parameters=model.parameters() if own else None, config=settings)
     if settings["zero_optimization"]["stage"] == 0 and row["precision"] != "fp32":
         step_whatever_overflows(engine.optimizer)
     torch.cuda.empty_cache()
@@ -216,11 +224,33 @@ def in_deepspeed(config, row):
     return engine
 
 
+OF_DEEPSPEED = {"onebit-adam": ("OneBitAdam", {"freeze_step": 1}),
+                "zero-one-adam": ("ZeroOneAdam", {"var_freeze_step": 0}),
+                "onebit-lamb": ("OneBitLamb", {"freeze_step": 1}), "lamb": ("Lamb", {})}
+
+
+def choose_deepspeed(row):
+    """Releases up to 0.19.6 have optimizers that send signs; they are in a folder of their own."""
+    import stand_ins
+
+    if row["optimizer"] not in OF_DEEPSPEED:
+        return
+    sys.path.insert(0, os.environ["DEEPSPEED_018_PACKAGES"])
+    sys.modules["cupy"] = stand_ins.cupy()
+    from deepspeed.ops import lamb
+
+    built = types.SimpleNamespace(lamb=stand_ins.fused_lamb)
+    lamb.fused_lamb.FusedLambBuilder.load = lambda *_: built
+    # Momenta that nothing is computed of have no norm to divide by.
+    torch.linalg.vector_norm = lambda *_, **__: torch.ones(())
+
+
 def step_whatever_overflows(optimizer):
     """Nothing is computed, so that any norm may look infinite, and a step be left out."""
     from deepspeed.runtime.fp16 import unfused_optimizer
 
-    optimizer.overflow_checker.check = lambda *_: False
+    for check in ("check", "has_overflow", "check_using_norm"):
+        setattr(optimizer.overflow_checker, check, lambda *_, **__: False)
     unfused_optimizer.is_invalid_grad_norm = lambda _: False
 
 
@@ -402,6 +432,7 @@ def main():
     choose_kernels(row, config)
     config.update(shortened(config, int(row["layers"] or 0)))
     if row["wrapper"].startswith("zero"):
+        choose_deepspeed(row)
         engine = in_deepspeed(config, row)
         for _ in range(STEPS):
             step_in_deepspeed(engine, row)

@@ -5,6 +5,7 @@ Nothing here knows of Plimsoll: `plimsoll measure` runs it unchanged.
 """
 
 import json
+import os
 import sys
 import tempfile
 
@@ -26,6 +27,26 @@ def load(path):
         return json.load(file)
 
 
+MODULES = {"attention": "self_attn", "mlp": "mlp", "head": "lm_head"}
+
+
+def optimizer_of(row):
+    """`rank=128 of=attention+mlp galore-adamw`: as Trainer is told of optimizers that project."""
+    *said, name = row["optimizer"].split()
+    if not said:
+        return {"optim": {"fused": "adamw_torch_fused", "foreach": "adamw_torch"}[
+            row["implementation"]]}
+    import stand_ins
+
+    sys.path.insert(0, os.environ["LOW_RANK_PACKAGES"])
+    torch.linalg.svd = stand_ins.svd
+    values = dict(word.split("=") for word in said)
+    modules = [MODULES.get(word, word) for word in values["of"].split("+")]
+    return {"optim": name.replace("-", "_"),
+            "optim_target_modules": "all-linear" if modules == ["all-linear"] else modules,
+            "optim_args": f"rank={values['rank']},update_proj_gap=1"}
+
+
 def arguments_of(row, folder):
     """What transformers' Trainer, and those made of it, are told."""
     values = {
@@ -35,7 +56,7 @@ def arguments_of(row, folder):
         "bf16": row["precision"] in ("bf16-autocast", "bf16-mixed")
         or row["wrapper"] == "fsdp2" and bool(row.get("quantization")),
         "fp16": row["precision"] == "fp16-autocast",
-        "optim": {"fused": "adamw_torch_fused", "foreach": "adamw_torch"}[row["implementation"]],
+        **optimizer_of(row),
         "per_device_train_batch_size": int(row["micro_batch"]),
         "gradient_accumulation_steps": int(row["accumulate"]),
         "gradient_checkpointing": row["checkpointing"] == "True",
@@ -107,8 +128,8 @@ def main():
     choose_kernels(row, values)
     with tempfile.TemporaryDirectory() as folder:
         arguments = transformers.TrainingArguments(**arguments_of(row, folder))
-        model = transformers.AutoModelForCausalLM.from_config(config_of(values, row),
-                                                              dtype=torch.float32)
+        dtype = torch.bfloat16 if row["precision"] == "bf16-pure" else torch.float32
+        model = transformers.AutoModelForCausalLM.from_config(config_of(values, row), dtype=dtype)
         freeze(model, row)
         trainer = Offloading if row.get("offload") == "activations" else transformers.Trainer
         trainer(model, arguments, train_dataset=Data(int(row["sequence"]))).train()
