@@ -53,6 +53,10 @@ constexpr AbilitySet kOfBitsandbytes = {Ability::kAdamW8bit, Ability::kLion8bit,
 constexpr AbilitySet kCompressing = {Ability::kOnebitAdam, Ability::kZeroOneAdam,
                                      Ability::kOnebitLamb};
 constexpr AbilitySet kProjecting = {Ability::kGaloreAdamW, Ability::kApolloAdamW};
+constexpr AbilitySet kAdapterMatrices = {Ability::kLora, Ability::kDora};
+constexpr AbilitySet kVirtualTokens = {Ability::kPromptTuning, Ability::kPTuning,
+                                       Ability::kPrefixTuning};
+constexpr AbilitySet kOthersOfPeft = AbilitySet{Ability::kIa3} | kVirtualTokens;
 constexpr AbilitySet kQuantized = {Ability::kQlora, Ability::kNf4, Ability::kFp4, Ability::kInt8};
 constexpr AbilitySet kPreferences = {Ability::kDpo, Ability::kKto, Ability::kReward,
                                      Ability::kGrpo};
@@ -316,10 +320,19 @@ constexpr CapabilityRow kRows[] = {
     NotModelled(kFsdp1 | kFsdp2 | kDeepSpeed, {Ability::kDora},
                 "DoRA, which reads whole weights anew, is modelled with ddp",
                 "peft tuners/lora/dora.py, DoraLinearLayer.get_lora_weight"),
-    NotModelled(kMegatron, {Ability::kLora, Ability::kDora},
+    Of(kDdp | kFsdp2 | kDeepSpeed, {Ability::kIa3}, "peft tuners/ia3/layer.py, Linear.forward"),
+    NotModelled(kFsdp1, {Ability::kIa3}, "a flat parameter has vectors beside frozen weights",
+                "peft utils/other.py, fsdp_auto_wrap_policy"),
+    Of(kDdp, kVirtualTokens,
+       "peft peft_model.py, PeftModelForCausalLM.forward; tuners/prompt_tuning/model.py, "
+       "tuners/p_tuning/model.py, tuners/prefix_tuning/model.py"),
+    NotModelled(kFsdp1 | kFsdp2 | kDeepSpeed, kVirtualTokens,
+                "virtual tokens, which stand in front of what is sharded, are modelled with ddp",
+                "peft peft_model.py, PeftModel._setup_prompt_encoder"),
+    NotModelled(kMegatron, kAdapterMatrices | kOthersOfPeft,
                 "NeMo's and Megatron Bridge's adapters are their own",
                 "Megatron Bridge peft/lora.py"),
-    Lacks(kNanotron, {Ability::kLora, Ability::kDora}, "it trains all weights",
+    Lacks(kNanotron, kAdapterMatrices | kOthersOfPeft, "it trains all weights",
           "nanotron trainer.py"),
 
     // Frozen weights in fewer bits.
@@ -588,7 +601,7 @@ constexpr CapabilityRow kRows[] = {
                                      "_context_parallel/_cp_custom_ops.py, flex_cp_allgather"))),
 
     Under(Trainer::kTorchtitan,
-          NotModelled(kTorch, AbilitySet{Ability::kLora, Ability::kDora} | kQuantized,
+          NotModelled(kTorch, kAdapterMatrices | kOthersOfPeft | kQuantized,
                       "its adapters are its own", "torchtitan components/lora.py")),
 
     Under(Trainer::kTorchtitan,
@@ -603,6 +616,8 @@ constexpr CapabilityRow kRows[] = {
                 "torchtune modules/attention.py, MultiHeadAttention")),
     Under(Trainer::kTorchtune,
           Of(kTorch, {Ability::kDora}, "torchtune modules/peft/dora.py, DoRALinear.forward")),
+    Under(Trainer::kTorchtune, Lacks(kTorch, kOthersOfPeft, "its adapters are LoRA's and DoRA's",
+                                     "torchtune modules/peft")),
     Under(Trainer::kTorchtune,
           Lacks(kTorch, {Ability::kFrozenParts}, "its recipes train all, or adapters",
                 "torchtune recipes/full_finetune_distributed.py")),
@@ -665,6 +680,8 @@ constexpr CapabilityRow kRows[] = {
                       "litgpt model.py, MultiheadLatentAttention")),
     Under(Trainer::kLitgpt,
           Lacks(kTorch, {Ability::kDora}, "its adapters are LoRA's", "litgpt lora.py")),
+    Under(Trainer::kLitgpt, NotModelled(kTorch, kOthersOfPeft, "of its adapters LoRA's are",
+                                        "litgpt lora.py, adapter.py, adapter_v2.py")),
     Under(Trainer::kLitgpt, Lacks(kTorch, {Ability::kFrozenParts}, "it trains all, or adapters",
                                   "litgpt finetune/full.py")),
     Under(Trainer::kLitgpt, Lacks(kTorch, {Ability::kLigerKernel}, "its layers are its own",
@@ -739,7 +756,7 @@ constexpr CapabilityRow kRows[] = {
           NotModelled(kTorch, {Ability::kOtherHead}, "its recipe of next tokens was held alone",
                       "nemo_automodel recipes/llm/train_seq_cls.py")),
     Under(Trainer::kNemoAutomodel,
-          NotModelled(kTorch, AbilitySet{Ability::kDora} | kQuantized,
+          NotModelled(kTorch, AbilitySet{Ability::kDora} | kOthersOfPeft | kQuantized,
                       "LoRA of 16-bit weights was held alone",
                       "nemo_automodel components/_peft/lora.py, LinearLoRA; "
                       "components/quantization/qlora.py")),
@@ -828,6 +845,10 @@ const std::array<AbilityName, kAbilityCount> kAbilityNames = {{
     {Ability::kLora, "training.adapter.method", "lora"},
     {Ability::kQlora, "training.adapter.method", "qlora"},
     {Ability::kDora, "training.adapter.method", "dora"},
+    {Ability::kIa3, "training.adapter.method", "ia3"},
+    {Ability::kPromptTuning, "training.adapter.method", "prompt-tuning"},
+    {Ability::kPTuning, "training.adapter.method", "p-tuning"},
+    {Ability::kPrefixTuning, "training.adapter.method", "prefix-tuning"},
     {Ability::kNf4, "training.quantization.format", "nf4"},
     {Ability::kFp4, "training.quantization.format", "fp4"},
     {Ability::kInt8, "training.quantization.format", "int8"},

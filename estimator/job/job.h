@@ -80,6 +80,9 @@ struct AdapterSpec {
   std::optional<double> dropout;
   std::optional<std::string> adapter_dtype;
   std::vector<std::string> trained_modules;
+  std::vector<std::string> feedforward_modules;
+  std::optional<int64_t> virtual_token_count, encoder_hidden_size;
+  std::optional<bool> prefix_projection;
 };
 
 struct QuantizationSpec {
@@ -188,7 +191,20 @@ enum class RecomputeModule : uint8_t {
 constexpr uint8_t BitOf(RecomputeModule module) {
   return static_cast<uint8_t>(1u << static_cast<unsigned>(module));
 }
-enum class AdapterMethod : uint8_t { kLora, kQlora, kDora };
+// What is trained beside frozen weights.
+//   kLora, kQlora, kDora      two small matrices beside a product
+//   kIa3                      a vector that scales what a product gives, or reads
+//   kPromptTuning, kPTuning   embeddings of virtual tokens, as they are or as an encoder gives them
+//   kPrefixTuning             keys and values of virtual tokens in each layer
+enum class AdapterMethod : uint8_t {
+  kLora,
+  kQlora,
+  kDora,
+  kIa3,
+  kPromptTuning,
+  kPTuning,
+  kPrefixTuning,
+};
 // A bit each in Adapter::targets.
 enum class AdapterTarget : uint8_t {
   kQuery,
@@ -320,11 +336,14 @@ struct Fp8 {
   }
 };
 
-// Matrices of this rank beside those that are targets.
+// What is trained beside targets, or in front of a sequence.
 struct Adapter {
   AdapterMethod method = AdapterMethod::kLora;
-  int64_t rank = 0;
+  int64_t rank = 0;  // of two matrices
   AdapterTargets targets = 0;
+  AdapterTargets scaled_inputs = 0;  // IA3: targets whose input is scaled, not what they give
+  int64_t virtual_token_count = 0;
+  int64_t encoder_hidden_size = 0;  // of what gives virtual tokens; 0: they are trained themselves
   double dropout = 0;
   DType dtype = DType::kFp32;
   uint8_t trained_modules = 0;
@@ -332,6 +351,14 @@ struct Adapter {
   bool Targets(AdapterTarget target) const {
     return (targets >> static_cast<unsigned>(target) & 1) != 0;
   }
+  // Two matrices beside each target, of a rank.
+  bool HasRank() const { return method <= AdapterMethod::kDora; }
+  bool OfTargets() const { return method <= AdapterMethod::kIa3; }
+  bool OfPrefix() const { return method == AdapterMethod::kPrefixTuning; }
+  // Virtual tokens that layers see as they see others.
+  int64_t PromptLength() const { return OfPrefix() ? 0 : virtual_token_count; }
+  // Those of which they see keys and values alone.
+  int64_t PrefixLength() const { return OfPrefix() ? virtual_token_count : 0; }
   bool Trains(TrainedModule module) const {
     return (trained_modules >> static_cast<unsigned>(module) & 1) != 0;
   }
@@ -362,7 +389,7 @@ struct Quantization {
 struct Job {
   const Transformer* model = nullptr;  // null where it is profiled
   std::optional<Profiled> profiled;    // then the GPUs, their number and the risk are all else
-  int64_t sequence_length = 0;
+  int64_t sequence_length = 0;         // that layers see: a prompt's virtual tokens too
   int64_t micro_batch_size = 1;
   int64_t global_batch_size = 1;
   int64_t micro_batch_count = 1;  // of one data-parallel rank in one step
@@ -475,6 +502,14 @@ struct Job {
   // Tokens of each sequence, and of a micro-batch, that one rank has.
   int64_t LocalSequenceLength() const { return sequence_length / context_parallel_size; }
   int64_t LocalTokens() const { return Multiply(SequencesAtOnce(), LocalSequenceLength()); }
+  // Of a sequence that layers see the tokens that data gave.
+  int64_t DataLength() const {
+    return sequence_length - (adapter.has_value() ? adapter->PromptLength() : 0);
+  }
+  // Keys that attention reads.
+  int64_t KeyLength() const {
+    return Add(sequence_length, adapter.has_value() ? adapter->PrefixLength() : 0);
+  }
   // Ranks with the same part of the model, each with tokens of its own: what they make
   // of its gradients is summed up.
   int64_t ReplicaCount() const { return Multiply(data_parallel_size, context_parallel_size); }

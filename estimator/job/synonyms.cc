@@ -118,6 +118,8 @@ constexpr FieldSynonym kFieldSynonyms[] = {
     {"use-peft", kAdapter, "TRL ModelConfig.use_peft", WordReading::kImplied, "lora", "qlora dora"},
     {"peft", kAdapter, "usual", WordReading::kImplied, "lora", "qlora dora"},
     {"peft-type", kAdapter, "PEFT PeftConfig.peft_type"},
+    {"num-virtual-tokens", "training.adapter.virtual_token_count",
+     "PEFT PromptLearningConfig.num_virtual_tokens"},
     {"lora-r", kAdapterRank, "axolotl lora_r, TRL ModelConfig.lora_r"},
     {"lora-rank", kAdapterRank, "LLaMA-Factory lora_rank"},
     {"lora-dropout", "training.adapter.dropout", "axolotl, LLaMA-Factory, TRL"},
@@ -397,7 +399,8 @@ constexpr char kFp16OfAccelerate[] =
 constexpr char kPlannedRule[] = "not modelled yet";  // of names that the API is to have
 constexpr char kEngineRule[] = "not modelled yet but as DeepSpeed has it by default";
 constexpr char kOffloadRule[] = "not modelled yet: what is moved to the host's memory";
-constexpr char kAdapterRule[] = "not modelled yet: adapters other than LoRA and DoRA";
+constexpr char kAdapterRule[] =
+    "not modelled yet: of PEFT's methods LoRA, DoRA, IA3, prompts and prefixes are";
 constexpr char kPreferenceRule[] =
     "not modelled yet: preference tuning but by DPO, KTO, GRPO and reward models";
 constexpr char kSampledRule[] = "not modelled yet: of training on answers that are sampled GRPO is";
@@ -493,9 +496,14 @@ constexpr RefusedWord kRefusedWords[] = {
     {"", "beta", kNoField, "no such field: of TRL's trainers it moves no byte"},
     {"", "max-prompt-length", kNoField,
      "no such field: sequence_length is of a prompt and its answer"},
-    {kAdapter, "ia3", kNotModelled, kAdapterRule},
-    {kAdapter, "prefix-tuning", kNotModelled, kAdapterRule},
-    {kAdapter, "prompt-tuning", kNotModelled, kAdapterRule},
+    {kAdapter, "adalora", kNotModelled, kAdapterRule},
+    {kAdapter, "boft", kNotModelled, kAdapterRule},
+    {kAdapter, "loha", kNotModelled, kAdapterRule},
+    {kAdapter, "lokr", kNotModelled, kAdapterRule},
+    {kAdapter, "oft", kNotModelled, kAdapterRule},
+    {kAdapter, "vera", kNotModelled, kAdapterRule},
+    {kAdapter, "ln-tuning", kNotModelled, "not modelled yet: training.trained.modules norm is"},
+    {kAdapter, "bitfit", kNotModelled, "not modelled yet: training.trained.modules bias is"},
     {"", "quant-method", kNotModelled, kQuantizedRule, "bnb"},
     {"", "quantization-method", kNotModelled, kQuantizedRule, "bnb"},
     {"", "bnb-4bit-quant-storage", kNotModelled,

@@ -29,22 +29,39 @@ AdapterTargets MoveToExperts(AdapterTargets said, bool all, const Transformer& m
   return moved;
 }
 
-AdapterTargets ReadTargets(const std::vector<std::string>& names, bool joint, Check& check) {
+// Source: peft utils/constants.py, TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING,
+// TRANSFORMERS_MODELS_TO_IA3_TARGET_MODULES_MAPPING.
+AdapterTargets UsualTargets(Check& check, const Job& job) {
   const absl::string_view field = "training.adapter.target_modules";
-  if (names.empty() && joint) {
+  const bool vectors = job.adapter->method == AdapterMethod::kIa3;
+  const bool joint = job.model != nullptr && job.model->joint_qkv;
+  constexpr AdapterTargets kValue = BitOf(AdapterTarget::kValue);
+  if (joint && !vectors) {
     check.Assume(field, "q_proj, k_proj, v_proj", "PEFT's default where these are one projection");
     return kQkvTargets;
   }
-  if (names.empty()) {
+  if (!vectors) {
     check.Assume(field, "q_proj, v_proj", "PEFT's default for most models");
-    return *FindWord("q_proj", kAdapterTargets) | *FindWord("v_proj", kAdapterTargets);
+    return BitOf(AdapterTarget::kQuery) | kValue;
   }
+  const absl::string_view type = job.model == nullptr ? "" : job.model->model_type;
+  const bool keys = type == "llama" || type == "mistral";
+  check.Assume(field, keys ? "k_proj, v_proj, down_proj" : "q_proj, v_proj, down_proj",
+               "PEFT's default");
+  return BitOf(keys ? AdapterTarget::kKey : AdapterTarget::kQuery) | kValue |
+         BitOf(AdapterTarget::kDown);
+}
+
+AdapterTargets ReadTargets(const std::vector<std::string>& names, Check& check, const Job& job) {
+  if (names.empty()) return UsualTargets(check, job);
   AdapterTargets targets = 0;
+  const absl::string_view field = "training.adapter.target_modules";
   if (!check.FewEnough(field, names.size(), "names", kMostNames)) return targets;
   for (const std::string& name : names) {
     targets |= check.Meaning(field, name, kAdapterTargets).value_or(0);
   }
-  return targets;
+  const bool all = absl::c_linear_search(names, "all-linear");
+  return job.model == nullptr ? targets : MoveToExperts(targets, all, *job.model);
 }
 
 void ReadTrainedModules(const AdapterSpec& spec, Check& check, Adapter& adapter) {
@@ -282,15 +299,53 @@ void CheckTargets(const AdapterSpec& spec, Check& check, const Job& job) {
              "has no module of this model", ViolationCode::kConflict, {"model"});
 }
 
+// Fields that another method has.
+void RefuseOthersFields(const AdapterSpec& spec, Check& check, const Adapter& adapter) {
+  const auto refuse = [&check](bool is, absl::string_view field, absl::string_view methods) {
+    if (!is) return;
+    check.Fail(field, "set", absl::StrCat("is of ", methods), ViolationCode::kConflict,
+               {"training.adapter.method"});
+  };
+  constexpr absl::string_view kRanked = "lora, qlora and dora";
+  constexpr absl::string_view kVirtual = "prompt-tuning, p-tuning and prefix-tuning";
+  const bool ranked = adapter.HasRank();
+  refuse(!ranked && spec.rank.has_value(), "training.adapter.rank", kRanked);
+  refuse(!ranked && spec.dropout.has_value(), "training.adapter.dropout", kRanked);
+  refuse(!adapter.OfTargets() && !spec.target_modules.empty(), "training.adapter.target_modules",
+         "lora, qlora, dora and ia3");
+  refuse(adapter.method != AdapterMethod::kIa3 && !spec.feedforward_modules.empty(),
+         "training.adapter.feedforward_modules", "ia3");
+  refuse(adapter.OfTargets() && spec.virtual_token_count.has_value(),
+         "training.adapter.virtual_token_count", kVirtual);
+  const bool encodes = adapter.method == AdapterMethod::kPTuning || adapter.OfPrefix();
+  refuse(!encodes && spec.encoder_hidden_size.has_value(), "training.adapter.encoder_hidden_size",
+         "p-tuning and prefix-tuning");
+  refuse(!adapter.OfPrefix() && spec.prefix_projection.has_value(),
+         "training.adapter.prefix_projection", "prefix-tuning");
+  if (ranked || spec.trained_modules.empty()) return;
+  check.Fail("training.adapter.trained_modules", absl::StrJoin(spec.trained_modules, ", "),
+             absl::StrCat("is modelled beside ", kRanked), ViolationCode::kNotModelled,
+             {"training.adapter.method"});
+}
+
+bool SaysAnything(const AdapterSpec& spec) {
+  return spec.rank.has_value() || !spec.target_modules.empty() || !spec.trained_modules.empty() ||
+         spec.dropout.has_value() || spec.adapter_dtype.has_value() ||
+         !spec.feedforward_modules.empty() || spec.virtual_token_count.has_value() ||
+         spec.encoder_hidden_size.has_value() || spec.prefix_projection.has_value();
+}
+
+void ReadRank(const AdapterSpec& spec, Check& check, Adapter& adapter) {
+  adapter.rank = check.Number("training.adapter.rank", spec.rank, 8);
+  if (!spec.rank.has_value()) check.Assume("training.adapter.rank", 8, "PEFT's default");
+}
+
 }  // namespace
 
 // Source of the defaults: peft, tuners/lora/config.py, LoraConfig; utils/constants.py,
 // TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING.
 void ReadAdapter(const AdapterSpec& spec, Check& check, Job& job) {
-  const bool any = spec.rank.has_value() || !spec.target_modules.empty() ||
-                   !spec.trained_modules.empty() || spec.dropout.has_value() ||
-                   spec.adapter_dtype.has_value();
-  if (!spec.method.has_value() && !any) return;
+  if (!spec.method.has_value() && !SaysAnything(spec)) return;
   const absl::string_view field = "training.adapter.method";
   if (spec.method.has_value()) {
     const auto method = check.Meaning(field, *spec.method, kAdapterMethods);
@@ -301,14 +356,14 @@ void ReadAdapter(const AdapterSpec& spec, Check& check, Job& job) {
   }
   if (!job.adapter.has_value()) job.adapter.emplace();
   Adapter& adapter = *job.adapter;
-  adapter.rank = check.Number("training.adapter.rank", spec.rank, 8);
-  if (!spec.rank.has_value()) check.Assume("training.adapter.rank", 8, "PEFT's default");
-  const bool joint = job.model != nullptr && job.model->joint_qkv;
-  adapter.targets = ReadTargets(spec.target_modules, joint, check);
-  if (job.model != nullptr) {
-    const bool all = absl::c_linear_search(spec.target_modules, "all-linear");
-    adapter.targets = MoveToExperts(adapter.targets, all, *job.model);
+  RefuseOthersFields(spec, check, adapter);
+  if (adapter.HasRank()) ReadRank(spec, check, adapter);
+  if (adapter.OfTargets()) {
+    adapter.targets = ReadTargets(spec.target_modules, check, job);
+  } else {
+    ReadVirtualTokens(spec, check, job);
   }
+  if (adapter.method == AdapterMethod::kIa3) ReadScaling(spec, check, job, adapter);
   ReadTrainedModules(spec, check, adapter);
   adapter.dropout = check.Share("training.adapter.dropout", spec.dropout, 0);
 }
@@ -373,6 +428,8 @@ void CheckAdapter(const JobSpec& spec, Check& check, const Job& job) {
   CheckTrainedModules(training.adapter, check, job);
   CheckJoint(training.adapter, check, job);
   CheckTargets(training.adapter, check, job);
+  if (job.adapter->method == AdapterMethod::kIa3) CheckScaling(spec, check, job);
+  if (!job.adapter->OfTargets()) CheckVirtualTokens(spec, check, job);
 }
 
 }  // namespace plimsoll

@@ -49,6 +49,11 @@ void CheckProfiled(const JobSpec& spec, const Catalog& catalog, Check& check, Jo
 void CheckParallelism(const JobSpec& spec, Check& check, Job& job);
 // Before the rest of their section, and what stands beside them after all.
 void ReadAdapter(const AdapterSpec& spec, Check& check, Job& job);
+// What of PEFT's methods beside matrices of a rank has, and what stands beside it after all.
+void ReadScaling(const AdapterSpec& spec, Check& check, const Job& job, Adapter& adapter);
+void ReadVirtualTokens(const AdapterSpec& spec, Check& check, Job& job);
+void CheckScaling(const JobSpec& spec, Check& check, const Job& job);
+void CheckVirtualTokens(const JobSpec& spec, Check& check, const Job& job);
 void ReadAdapterDType(const AdapterSpec& spec, Check& check, Job& job);
 void CheckAdapter(const JobSpec& spec, Check& check, const Job& job);
 void ReadQuantization(const QuantizationSpec& spec, Check& check, Job& job);

@@ -65,9 +65,15 @@ inline constexpr Word<RecomputeModule> kRecomputeModules[] = {
     {"experts", RecomputeModule::kExperts},
     {"shared-experts", RecomputeModule::kSharedExperts},
 };
-inline constexpr Word<AdapterMethod> kAdapterMethods[] = {{"lora", AdapterMethod::kLora},
-                                                          {"qlora", AdapterMethod::kQlora},
-                                                          {"dora", AdapterMethod::kDora}};
+inline constexpr Word<AdapterMethod> kAdapterMethods[] = {
+    {"lora", AdapterMethod::kLora},
+    {"qlora", AdapterMethod::kQlora},
+    {"dora", AdapterMethod::kDora},
+    {"ia3", AdapterMethod::kIa3},
+    {"prompt-tuning", AdapterMethod::kPromptTuning},
+    {"p-tuning", AdapterMethod::kPTuning},
+    {"prefix-tuning", AdapterMethod::kPrefixTuning},
+};
 inline constexpr Word<QuantizationFormat> kQuantizationFormats[] = {
     {"nf4", QuantizationFormat::kNf4},
     {"fp4", QuantizationFormat::kFp4},

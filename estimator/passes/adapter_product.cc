@@ -1,6 +1,7 @@
 #include "estimator/passes/adapter_product.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <utility>
 
 #include "estimator/passes/adapter_ops.h"
@@ -123,12 +124,20 @@ constexpr TargetRow kTargets[] = {
     {BitOf(AdapterTarget::kSharedGate), NamesOfAdapter<kSharedGate>()},
 };
 
-// The names of the adapter beside a product, where it has one.
-const Names* FindAdapter(const Adapter& adapter, const Op& op) {
+// The row of a product that has an adapter.
+const TargetRow* FindAdapter(const Adapter& adapter, const Op& op) {
   for (const TargetRow& row : kTargets) {
-    if ((adapter.targets & row.targets) != 0 && row.names.product == op.name) return &row.names;
+    if ((adapter.targets & row.targets) != 0 && row.names.product == op.name) return &row;
   }
   return nullptr;
+}
+
+// What a vector weighs is in the wider dtype: both are factors.
+DType Weighed(const Job& job, DType factor) {
+  if (job.adapter->method != AdapterMethod::kIa3) {
+    return job.profile->dora_reads_product ? job.AdapterDType() : DType::kFp32;
+  }
+  return job.AdapterDType() == DType::kFp32 ? DType::kFp32 : factor;
 }
 
 // Puts the ops of one adapter behind a product. What is an argument of a module's call lives until
@@ -156,7 +165,7 @@ class AdapterBuilder {
         casts_(!quantized_ || !job.precision.autocast),
         joint_(job.profile->joint_adapters && block.ops[product].name == kQkv),
         reads_product_(job.profile->dora_reads_product),
-        weighed_dtype_(reads_product_ ? dtype_ : DType::kFp32),
+        weighed_dtype_(Weighed(job, block.tensors[block.ops[product].outputs.ids[0]].dtype)),
         block_(block),
         names_(names),
         product_(static_cast<uint8_t>(product)),
@@ -172,7 +181,7 @@ class AdapterBuilder {
     const bool held = block_.tensors[base_].held;
     block_.tensors[base_].held = false;  // its sum is, instead
     if (job_.profile->lean_adapters) return Replace(Lean(), held);
-    const TensorId base = clones_ ? Clone() : base_;
+    const TensorId base = clones_ ? Clone(base_) : base_;
     const TensorId input = casts_ ? Cast(input_, names_.input, dtype_) : input_;
     const TensorId dropped = Drop(input);
     const TensorId output = adapter_.method == AdapterMethod::kDora ? Dora(base, input, dropped)
@@ -181,7 +190,40 @@ class AdapterBuilder {
     return Replace(output, held);
   }
 
+  // What the product gives is scaled, or what it reads. Returns where the next op is.
+  //
+  //   input    of the product, in the vector's dtype where that is wider
+  //   weighed  what is scaled, times the vector          scaled.cast  that, as it was
+  //
+  // Source: peft tuners/ia3/layer.py, Linear.forward; ia3/bnb.py, Linear4bit.forward (clone).
+  size_t BuildVector(bool of_input) && {
+    if (of_input) return ScaleInput();
+    const bool held = block_.tensors[base_].held;
+    block_.tensors[base_].held = false;
+    const Extent rows = block_.parameters[weight_].shape.extents[0];
+    const TensorId output = Narrow(Weigh(base_, names_.weighed, {rows, {}}));
+    return Replace(clones_ ? Clone(output) : output, held);
+  }
+
  private:
+  size_t ScaleInput() {
+    at_ = product_;
+    const DType dtype = block_.tensors[input_].dtype;
+    const TensorId read = Cast(input_, names_.input, weighed_dtype_);
+    const Extent columns = block_.parameters[weight_].shape.extents[1];
+    const TensorId scaled =
+        Cast(Weigh(read, names_.weighed, {{}, columns}), names_.narrowed, dtype);
+    Op& product = block_.ops[at_];
+    product.inputs.Replace(input_, scaled);
+    product.saved.Replace(input_, scaled);
+    for (const TensorId local : {input_, read}) HoldUntil(block_, local, at_);
+    ++at_;
+    if (!clones_) return at_;
+    const bool held = block_.tensors[base_].held;
+    block_.tensors[base_].held = false;
+    return Replace(Clone(base_), held);
+  }
+
   // Those behind read the output in place of the product's. Returns where the next op is.
   size_t Replace(TensorId output, bool held) {
     const auto done = static_cast<uint8_t>(at_ - 1);
@@ -269,8 +311,9 @@ class AdapterBuilder {
     const TensorId own = reads_product_     ? base
                          : dropped == input ? Plain(base)
                                             : BaseAnew(dropped, whole);
-    const TensorId part = Weigh(own, names_.part, true);
-    const TensorId scaled = Scale(Weigh(up, names_.weighed, false));
+    const Extent rows = block_.parameters[weight_].shape.extents[0];
+    const TensorId part = Weigh(own, names_.part, {rows});
+    const TensorId scaled = Scale(Weigh(up, names_.weighed, {}));
     const TensorId dora = AddLike(block_, scaled, names_.dora);
     Insert({.name = names_.dora,
             .inputs = {part, scaled},
@@ -378,7 +421,8 @@ class AdapterBuilder {
   }
 
   // Times what has a gradient, fp32 with PEFT: a product of the output's size, which is summed up.
-  TensorId Weigh(TensorId of, absl::string_view name, bool owns) {
+  // `vector`: the extents of what is trained, where this op makes its gradient.
+  TensorId Weigh(TensorId of, absl::string_view name, std::initializer_list<Extent> vector) {
     const TensorId weighed = Add(of, name, weighed_dtype_);
     Op op{.name = name, .inputs = {of}, .outputs = {weighed}, .saved = {of}};
     op.backward_temporaries.Add(weighed);
@@ -386,10 +430,12 @@ class AdapterBuilder {
       op.backward_temporaries.Add(weighed);
       op.casts_gradients = true;
     }
-    if (owns) {
-      Parameter magnitude{.name = names_.magnitude, .dtype = weighed_dtype_};
-      magnitude.shape.rank = 1;
-      magnitude.shape.extents[0] = block_.parameters[weight_].shape.extents[0];
+    if (vector.size() > 0) {
+      const bool of_dora = adapter_.method == AdapterMethod::kDora;
+      Parameter magnitude{.name = names_.magnitude, .dtype = of_dora ? weighed_dtype_ : dtype_};
+      magnitude.shape.rank = static_cast<uint8_t>(vector.size());
+      std::copy(vector.begin(), vector.end(), magnitude.shape.extents.begin());
+      magnitude.uncached = true;
       op.parameters.Add(static_cast<TensorId>(block_.parameters.size()));
       block_.parameters.push_back(magnitude);
       op.sums_rows = true;
@@ -476,10 +522,10 @@ class AdapterBuilder {
     return output;
   }
 
-  TensorId Clone() {
-    const TensorId clone = AddLike(block_, base_, names_.clone);
+  TensorId Clone(TensorId of) {
+    const TensorId clone = AddLike(block_, of, names_.clone);
     Insert({.name = names_.clone,
-            .inputs = {base_},
+            .inputs = {of},
             .outputs = {clone},
             .input_gradient = InputGradient::kShared});
     return clone;
@@ -526,9 +572,11 @@ class AdapterBuilder {
 }  // namespace
 
 size_t AdaptProduct(const Job& job, Block& block, size_t product) {
-  const Names* const names = FindAdapter(*job.adapter, block.ops[product]);
-  if (names == nullptr) return product + 1;
-  return AdapterBuilder(job, block, product, *names).Build();
+  const TargetRow* const row = FindAdapter(*job.adapter, block.ops[product]);
+  if (row == nullptr) return product + 1;
+  AdapterBuilder builder(job, block, product, row->names);
+  if (job.adapter->method != AdapterMethod::kIa3) return std::move(builder).Build();
+  return std::move(builder).BuildVector((job.adapter->scaled_inputs & row->targets) != 0);
 }
 
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-// Adapters beside products of layers: LoRA and DoRA.
+// Adapters beside products of layers: LoRA, DoRA and IA3.
 #ifndef PLIMSOLL_ESTIMATOR_PASSES_ADAPTER_PRODUCT_H_
 #define PLIMSOLL_ESTIMATOR_PASSES_ADAPTER_PRODUCT_H_
 
@@ -13,8 +13,10 @@ namespace plimsoll {
 // the next op is.
 //   LoRA  y = W x + s B A x
 //   DoRA  y = m / |W + s B A| (W x + s B A x), the norm of each row
+//   IA3   y = l (W x), or y = W (l x)
 // Source: Hu et al. 2021 (arXiv 2106.09685), section 4.1; Liu et al. 2024 (arXiv 2402.09353),
-// section 4.1; peft tuners/lora/layer.py, dora.py.
+// section 4.1; Liu et al. 2022 (arXiv 2205.05638), section 3.3; peft tuners/lora/layer.py, dora.py;
+// ia3/layer.py.
 size_t AdaptProduct(const Job& job, Block& block, size_t product);
 
 }  // namespace plimsoll

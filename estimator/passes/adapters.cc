@@ -7,6 +7,7 @@
 #include "estimator/passes/adapter_weight.h"
 #include "estimator/passes/pass.h"
 #include "estimator/passes/unread.h"
+#include "estimator/passes/virtual_tokens.h"
 
 namespace plimsoll {
 namespace {
@@ -102,7 +103,8 @@ void ReplaceEmbedding(Block& block) {
 bool ReachesEmbedding(const Job& job) {
   const bool again = job.recompute != RecomputeMode::kNone && job.profile->inputs_require_gradients;
   const bool replaced = job.quantization.has_value() && job.profile->replaces_embedding;
-  return again || replaced || job.adapter->Trains(TrainedModule::kEmbedding);
+  return again || replaced || job.adapter->Trains(TrainedModule::kEmbedding) ||
+         job.adapter->PromptLength() > 0;
 }
 
 // What scores sequences is new: a copy of it is trained, beside adapters.
@@ -131,6 +133,7 @@ void AdaptEmbedding(const Job& job, Block& block) {
   block.tensors[block.output].differentiable = ReachesEmbedding(job);
   if (job.adapter->Trains(TrainedModule::kEmbedding)) TrainWhole("embedding.lookup", block);
   if (job.quantization.has_value() && job.profile->replaces_embedding) ReplaceEmbedding(block);
+  AddVirtualTokens(job, block);
 }
 
 }  // namespace
@@ -141,7 +144,7 @@ Program ApplyAdapters(const ValidJob& job, Program program) {
   for (size_t i = 0; i < count; ++i) {
     Block& block = program.blocks[i];
     for (Parameter& parameter : block.parameters) parameter.frozen = true;
-    if (block.kind == BlockKind::kLayer) AddAdapters(*job, block);
+    if (block.kind == BlockKind::kLayer && job->adapter->OfTargets()) AddAdapters(*job, block);
     if (block.kind == BlockKind::kHead) AdaptHead(*job, block);
     DropUnread(*job, block);
     if (block.kind == BlockKind::kEmbedding) AdaptEmbedding(*job, block);

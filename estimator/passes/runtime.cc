@@ -5,6 +5,7 @@
 #include "estimator/catalog/context_bytes.h"
 #include "estimator/passes/pass.h"
 #include "estimator/passes/sum_workspace.h"
+#include "estimator/passes/virtual_tokens.h"
 #include "estimator/program/nccl.h"
 #include "estimator/program/parameter_sums.h"
 
@@ -337,6 +338,7 @@ Program ApplyRuntime(const ValidJob& job, Program program) {
   AddLingering(program);
   AddInputsOfHost(program);
   AddBatch(*job, program);
+  HoldVirtualTokens(*job, program);
   if (job->profile->tunes_norms) program.tuning_bytes = kBenchmarkBytes;
   program.outside.context_bytes = ContextBytes(job->architecture);
   program.outside.nccl_bytes = Add(NcclBytes(*job), CompressionBytes(*job, program));

@@ -31,7 +31,8 @@ int64_t WorkspaceOf(const Job& job, const Block& block, const Op& op) {
   int64_t most = 0;
   for (const TensorId id : op.parameters) {
     const Parameter& vector = block.parameters[id];
-    if (vector.frozen || vector.shape.rank != 1 || vector.packed()) continue;
+    const bool matrix = vector.shape.rank > 1 && !op.sums_rows;
+    if (vector.frozen || matrix || vector.packed()) continue;
     const int64_t all = block.tensors[op.outputs.ids[0]].shape.Elements();
     const int64_t columns = PackedElements(block, static_cast<size_t>(id));
     most =

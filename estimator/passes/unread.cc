@@ -8,13 +8,22 @@
 namespace plimsoll {
 namespace {
 
-// The first layer that trains anything, or one behind the last: linear attention has no adapter
-// where they are attention's.
+// Whether an op makes of nothing what has a gradient: of what is trained elsewhere.
+bool HasLeaves(const Block& block) {
+  return std::any_of(block.ops.begin(), block.ops.end(), [&block](const Op& op) {
+    return op.inputs.count == 0 && op.outputs.count > 0 && op.parameters.count == 0 &&
+           block.tensors[op.outputs.ids[0]].differentiable;
+  });
+}
+
+// The first layer that trains anything, or reads what is trained elsewhere, or one behind the last:
+// linear attention has no adapter where they are attention's.
 int64_t FirstTrained(const Program& program, int64_t layer_count) {
   int64_t first = layer_count;
   for (const Block& block : program.blocks) {
     const bool layers = block.kind == BlockKind::kLayer && block.layers.CountOf(layer_count) > 0;
-    if (layers && Trains(block)) first = std::min(first, block.layers.First());
+    const bool reaches = Trains(block) || HasLeaves(block);
+    if (layers && reaches) first = std::min(first, block.layers.First());
   }
   return first;
 }

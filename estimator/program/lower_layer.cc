@@ -376,12 +376,45 @@ void ExpandKeysAndValues(BlockBuilder& b, Qkv& qkv) {
   // torchtune's flatten of one head is a view.
   if (b.job().profile->rotary_tables && b.job().model->kv_head_count == 1) return;
   const DType dtype = b.job().precision.activation;
-  const TensorId key = b.Wide("attention.key.expanded", b.Size(Symbol::kA), dtype);
-  b.Then("attention.key.expanded", {qkv.key}, {key}, {});
-  const TensorId value = b.Wide("attention.value.expanded", b.Size(Symbol::kA), dtype);
-  b.Then("attention.value.expanded", {qkv.value}, {value}, {});
-  qkv.key = key;
-  qkv.value = value;
+  const auto expand = [&](absl::string_view name, TensorId& of) {
+    const TensorId expanded = b.Wide(name, b.Size(Symbol::kA), dtype);
+    b.block().tensors[expanded].shape.extents[1] = b.block().tensors[of].shape.extents[1];
+    b.Then(name, {of}, {expanded}, {});
+    of = expanded;
+  };
+  expand("attention.key.expanded", qkv.key);
+  expand("attention.value.expanded", qkv.value);
+}
+
+// What the cache has of a prefix before a layer runs, [B, P, C] of keys and of values: leaves, as
+// far as the layer goes.
+Ids LowerPrefix(BlockBuilder& b) {
+  const Job& job = b.job();
+  if (job.KeyLength() == job.sequence_length) return {};
+  Ids prefix;
+  for (const absl::string_view name : {"attention.prefix.key", "attention.prefix.value"}) {
+    const TensorId id = b.Wide(name, b.Size(Symbol::kC), job.precision.activation);
+    b.block().tensors[id].shape.extents[1] = Number(job.adapter->PrefixLength());
+    prefix.Add(id);
+  }
+  b.Then("attention.prefix", {}, prefix, {});
+  return prefix;
+}
+
+// Keys and values behind those of a prefix, whose gradients are parts of theirs.
+//   [B, P, C], [B, S, C] -> [B, P + S, C]
+// Source: transformers cache_utils.py, DynamicLayer.update; torch/csrc/autograd
+// FunctionsManual.cpp, cat_tensors_backward (narrow).
+void PutBehindPrefix(BlockBuilder& b, const Ids& prefix, Qkv& qkv) {
+  if (prefix.count == 0) return;
+  const auto put = [&](absl::string_view name, TensorId before, TensorId& of) {
+    const TensorId whole = AddLike(b.block(), of, name);
+    b.block().tensors[whole].shape.extents[1] = Number(b.job().KeyLength());
+    b.Then(name, {before, of}, {whole}, {}).input_gradient = InputGradient::kShared;
+    of = whole;
+  };
+  put("attention.key.cached", prefix.ids[0], qkv.key);
+  put("attention.value.cached", prefix.ids[1], qkv.value);
 }
 
 // Tokens that one token attends to, on average over layers, where a kernel skips the rest.
@@ -397,12 +430,13 @@ int64_t AttendedTokens(const Job& job) {
   return (part * windowed + all * (model.layer_count - windowed)) / model.layer_count;
 }
 
-// Which tokens a token sees, as scores are summed with it: [B, 1, S, S], rows in full vectors.
+// Which tokens a token sees, as scores are summed with it: [B, 1, S, S], of a prefix too, rows in
+// full vectors.
 // Source: aten/src/ATen/native/transformers/attention.cpp, convert_boolean_attn_mask and
 // pad_bias.
-TensorId WindowMask(BlockBuilder& b) {
+TensorId AddedMask(BlockBuilder& b) {
   Extent columns = b.Size(Symbol::kS);
-  columns.size = RoundUp(columns.size, kMaskStep);
+  columns.size = RoundUp(b.job().KeyLength(), kMaskStep);
   const TensorId mask = b.Add("attention.mask", {b.Size(Symbol::kB), b.Size(Symbol::kS), columns},
                               {.dtype = b.job().precision.Product(), .differentiable = false});
   b.Then("attention.mask", {}, {mask}, {});
@@ -496,9 +530,9 @@ void AddSplits(BlockBuilder& b, Extent head, Op& op) {
 // Kernels that keep no scores: q, k, v, the output and a log-sum-exp. With a mask keys and
 // values are those of all heads, and no token is skipped; one head's are but seen often.
 // Source: transformers, integrations/sdpa_attention.py, use_gqa_in_sdpa and repeat_kv.
-TensorId LowerFlash(BlockBuilder& b, Qkv qkv, bool windowed) {
+TensorId LowerFlash(BlockBuilder& b, Qkv qkv, bool masked) {
   const Job& job = b.job();
-  const bool copied = windowed && job.model->kv_head_count > 1;
+  const bool copied = masked && job.model->kv_head_count > 1;
   if (copied || job.profile->expands_kv) ExpandKeysAndValues(b, qkv);
   CastQkv(b, qkv);
   const DType dtype = job.precision.Product();
@@ -514,12 +548,12 @@ TensorId LowerFlash(BlockBuilder& b, Qkv qkv, bool windowed) {
       "attention.query.gradient.accumulator",
       {b.Size(Symbol::kB), sequence, b.Size(Symbol::kN), head},
       {.dtype = DType::kFp32, .tensor_axis = 2, .role = Role::kTemporary, .differentiable = false});
-  const TensorId mask = windowed ? WindowMask(b) : kNoTensor;
+  const TensorId mask = masked ? AddedMask(b) : kNoTensor;
   Op& op = b.Then("attention.flash", {qkv.query, qkv.key, qkv.value}, {out, lse},
                   {qkv.query, qkv.key, qkv.value, out, lse});
   op.kind = OpKind::kAttention;
   op.gives_first = true;  // flash_attn/flash_api.cpp, mha_bwd: what it returns
-  const int64_t attended = windowed ? job.sequence_length : AttendedTokens(job);
+  const int64_t attended = masked ? job.KeyLength() : AttendedTokens(job);
   op.product_depth = Depth(*job.model, attended);
   // Its backward writes what it returns. Source: torch/_inductor/kernel/flex, flex_attention.py.
   if (job.attention != AttentionKernel::kFlex) op.backward_temporaries = {accumulator};
@@ -745,11 +779,14 @@ Qkv LowerQkv(BlockBuilder& b, TensorId input) {
 // [B, S, H] -> [B, S, H]: projections, the kernel, the output projection.
 TensorId LowerAttention(BlockBuilder& b, TensorId input, bool windowed) {
   const Job& job = b.job();
+  const Ids prefix = LowerPrefix(b);
   Qkv qkv = LowerQkv(b, input);
   const size_t core = b.block().ops.size();
   CopyValues(b, qkv);
+  PutBehindPrefix(b, prefix, qkv);
+  const bool masked = windowed || prefix.count > 0;
   const TensorId context =
-      job.attention == AttentionKernel::kEager ? LowerEager(b, qkv) : LowerFlash(b, qkv, windowed);
+      job.attention == AttentionKernel::kEager ? LowerEager(b, qkv) : LowerFlash(b, qkv, masked);
   Mark(b, core, RecomputeModule::kCoreAttention);
   Close(b, RecomputeModule::kUpProjection);
   Ids weights{b.Weight("attention.out.weight", {b.Size(Symbol::kH), ContextWidth(b)}, 1)};

@@ -71,7 +71,11 @@ void LowerLogProbs(BlockBuilder& b, TensorId hidden) {
   const Job& job = b.job();
   const Extent width = b.Size(Symbol::kE);
   const DType dtype = b.block().tensors[hidden].dtype;
-  const int64_t token_count = Multiply(job.SequencesAtOnce(), job.sequence_length - 1);
+  // The last virtual token of a prompt predicts the first of the data, those before it nothing.
+  // Source: peft peft_model.py, PeftModelForCausalLM.forward (prefix_labels).
+  const bool prompted = job.DataLength() < job.sequence_length;
+  const int64_t token_count =
+      Multiply(job.SequencesAtOnce(), job.DataLength() - (prompted ? 0 : 1));
   const Extent tokens = Count(b, token_count);
   b.block().tensors[hidden].held = true;  // the backbone's output, until the head returns
   Extent shifted = b.Size(Symbol::kS);

@@ -345,7 +345,7 @@ void Remedies::TryAdapters() {
 }
 
 void Remedies::TryShorterSequences() {
-  const int64_t own = request_.job->sequence_length;
+  const int64_t own = request_.job->DataLength();
   for (int64_t part = 2; part <= kMostTimes && own % part == 0; part *= 2) {
     RecommendSpec shorter = request_.spec;
     shorter.job.training.sequence_length = own / part;

@@ -506,6 +506,30 @@ void FillTrainedPart(RandomNumbers random, const Capabilities& can, JobSpec& job
   if (!Refusals(job).empty()) trained = {};
 }
 
+// Another of PEFT's methods in LoRA's place, where nothing that stands beside it is refused.
+void FillOtherMethod(RandomNumbers random, JobSpec& job) {
+  if (job.training.adapter.method != "lora" || !Once(random, 3)) return;
+  const JobSpec before = job;
+  constexpr absl::string_view kMethods[] = {"ia3", "prompt-tuning", "p-tuning", "prefix-tuning"};
+  AdapterSpec& adapter = job.training.adapter;
+  adapter.method = std::string(kMethods[Below(random, 4)]);
+  adapter.rank.reset();
+  adapter.dropout.reset();
+  adapter.trained_modules.clear();
+  if (adapter.method == "ia3") {
+    if (Once(random, 2)) adapter.feedforward_modules = adapter.target_modules;
+  } else {
+    adapter.target_modules.clear();
+    adapter.virtual_token_count = One(random, {1, 8, 100});
+  }
+  const bool prefix = adapter.method == "prefix-tuning";
+  if (prefix && Once(random, 2)) adapter.prefix_projection = true;
+  const bool encodes = adapter.method == "p-tuning" || adapter.prefix_projection == true;
+  if (encodes && Once(random, 2)) adapter.encoder_hidden_size = One(random, {24, 96});
+  if (prefix) job.training.recompute = {};
+  if (!Refusals(job).empty()) job = before;
+}
+
 // Layers of which NeMo Automodel has classes; what was not held beside them gives way.
 void KeepOwnClasses(JobSpec& job) {
   if (job.runtime.trainer != "nemo-automodel") return;
@@ -562,6 +586,7 @@ JobSpec RandomJob(RandomNumbers random) {
   if (Shape(job).key_value_rank.has_value() && job.training.attention != "eager") {
     job.training.attention.reset();  // which kernel takes its heads
   }
+  FillOtherMethod(random, job);
   return job;
 }
 

@@ -251,6 +251,13 @@ TEST(CapabilityRowsTest, VersionsAreWrittenAsReleasesAndMonths) {
   for (const auto& [version, text] : rows) EXPECT_EQ(VersionText(version), text);
 }
 
+AdapterSpec VirtualTokens(const char* method) {
+  AdapterSpec adapter;
+  adapter.method = method;
+  adapter.virtual_token_count = 8;
+  return adapter;
+}
+
 // How a job asks for what is no word of a vocabulary.
 struct Ask {
   Ability ability;
@@ -305,6 +312,12 @@ constexpr Ask kAsks[] = {
     {Ability::kOtherHead, [](JobSpec& j) { Shape(j).head = "token-classification"; }},
     {Ability::kLora, [](JobSpec& j) { j.training.adapter.method = "lora"; }},
     {Ability::kDora, [](JobSpec& j) { j.training.adapter.method = "dora"; }},
+    {Ability::kIa3, [](JobSpec& j) { j.training.adapter.method = "ia3"; }},
+    {Ability::kPromptTuning,
+     [](JobSpec& j) { j.training.adapter = VirtualTokens("prompt-tuning"); }},
+    {Ability::kPTuning, [](JobSpec& j) { j.training.adapter = VirtualTokens("p-tuning"); }},
+    {Ability::kPrefixTuning,
+     [](JobSpec& j) { j.training.adapter = VirtualTokens("prefix-tuning"); }},
     {Ability::kDpo, [](JobSpec& j) { j.training.preference.method = "dpo"; }},
     {Ability::kReward, [](JobSpec& j) { j.training.preference.method = "reward"; }},
     {Ability::kGrpo, [](JobSpec& j) { j.training.preference.method = "grpo"; }},

@@ -37,6 +37,12 @@ std::vector<JobSpec> ReadingJobs(const FieldRow& row) {
   JobSpec every_nth = With(SmallJob(), "fsdp2");
   every_nth.training.recompute.mode = "every-nth";
   jobs.push_back(every_nth);
+  JobSpec vectors = SmallJob();
+  vectors.training.adapter.method = "ia3";
+  jobs.push_back(vectors);
+  JobSpec tokens = SmallJob();
+  tokens.training.adapter.method = "p-tuning";
+  jobs.push_back(tokens);
   return jobs;
 }
 

@@ -28,9 +28,9 @@ TEST(ValidateAdapterTest, RefusesWhatIsNoAdapter) {
            },
            {"job.training.adapter.method: unset; must be set with other fields of adapter"}},
           {"another method",
-           [](JobSpec& j) { j.training.adapter.method = "ia3"; },
-           {"job.training.adapter.method: ia3; not modelled yet: adapters other than LoRA and "
-            "DoRA"}},
+           [](JobSpec& j) { j.training.adapter.method = "vera"; },
+           {"job.training.adapter.method: vera; not modelled yet: of PEFT's methods LoRA, DoRA, "
+            "IA3, prompts and prefixes are"}},
           {"rank zero",
            [](JobSpec& j) { j.training.adapter.rank = 0; },
            {"job.training.adapter.rank: 0; must be from 1 to 65536"}},

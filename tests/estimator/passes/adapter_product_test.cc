@@ -50,6 +50,27 @@ TEST(AdapterProductTest, KeepsWhatAnAdapterReads) {
   EXPECT_EQ(FindTensor(layer, "attention.query.adapter.output").dtype, DType::kBf16);
 }
 
+// IA3 scales what a product gives by a vector of as many, and what another reads: fp32 vectors make
+// wide factors, of which each keeps the one that it did not train.
+TEST(AdapterProductTest, VectorsScaleWhatProductsGiveOrRead) {
+  JobSpec job = With(SmallJob(), "ddp", "bf16-pure");
+  job.training.adapter.method = "ia3";
+  job.training.adapter.target_modules = {"k_proj", "down_proj"};
+  const Program program = AfterAdapters(job);
+  const Block& layer = FindBlock(program, "layer");
+  EXPECT_THAT(Trained(layer),
+              ElementsAre("attention.key.adapter.magnitude", "mlp.down.adapter.magnitude"));
+  EXPECT_EQ(InNumbers(FindParameter(layer, "attention.key.adapter.magnitude").shape), "[32, 1]");
+  EXPECT_EQ(InNumbers(FindParameter(layer, "mlp.down.adapter.magnitude").shape), "[1, 128]");
+  EXPECT_THAT(Saved(layer), Contains("attention.key.activation"));
+  EXPECT_THAT(Saved(layer), Contains("mlp.down.adapter.input"));
+  EXPECT_EQ(FindTensor(layer, "mlp.down.adapter.input").dtype, DType::kFp32);
+  EXPECT_EQ(FindTensor(layer, "attention.key.adapter.weighed").dtype, DType::kFp32);
+  EXPECT_EQ(FindTensor(layer, "attention.key.adapter.scaled.cast").dtype, DType::kBf16);
+  const Op& down = FindOp(layer, "mlp.down");
+  EXPECT_EQ(layer.tensors[down.inputs.ids[0]].name, "mlp.down.adapter.scaled.cast");
+}
+
 TEST(AdapterProductTest, OfOneDTypeNothingIsCast) {
   JobSpec job = AdapterJob();
   job.training.adapter.adapter_dtype = "bf16";

@@ -49,7 +49,9 @@ constexpr char kEverything[] = R"({
     "attention": "r", "linear_attention": "rr", "loss": {"implementation": "s", "chunk_count": 14},
     "resumed_from_checkpoint": true,
     "adapter": {"method": "dd", "rank": 38, "target_modules": ["ee", "ff"], "dropout": 0.5,
-      "adapter_dtype": "gg", "trained_modules": ["nn", "oo"]},
+      "adapter_dtype": "gg", "trained_modules": ["nn", "oo"],
+      "feedforward_modules": ["ff"], "virtual_token_count": 138, "encoder_hidden_size": 139,
+      "prefix_projection": true},
     "quantization": {"format": "hh", "double_quantization": true, "compute_dtype": "ii"},
     "preference": {"method": "jj", "reference": "kk"},
     "trained": {"modules": ["pp", "qq"], "layer_count": 46}, "mtp_layer_count": 47},
@@ -247,6 +249,10 @@ TEST(FromProtoTest, CopiesTheAdapter) {
   EXPECT_EQ(adapter.dropout, 0.5);
   EXPECT_EQ(adapter.adapter_dtype, "gg");
   EXPECT_THAT(adapter.trained_modules, ElementsAre("nn", "oo"));
+  EXPECT_THAT(adapter.feedforward_modules, ElementsAre("ff"));
+  EXPECT_EQ(adapter.virtual_token_count, 138);
+  EXPECT_EQ(adapter.encoder_hidden_size, 139);
+  EXPECT_EQ(adapter.prefix_projection, true);
 }
 
 TEST(FromProtoTest, CopiesTheQuantization) {

@@ -55,8 +55,9 @@ const std::vector<BadRequestCase>& Cases() {
        {"job.parallelism.expert_parallel_size: 8; is not modelled with fsdp2: megatron-core's is, "
         "and torchtitan's"}},
       {"NotModelledAdapter",
-       {{"job.training.adapter", R"({"method": "ia3"})"}},
-       {"job.training.adapter.method: ia3; not modelled yet: adapters other than LoRA and DoRA"}},
+       {{"job.training.adapter", R"({"method": "vera"})"}},
+       {"job.training.adapter.method: vera; not modelled yet: of PEFT's methods LoRA, DoRA, IA3, "
+        "prompts and prefixes are"}},
       {"NotModelledOffload",
        {{"job.training.offload", R"("cpu")"}},
        {"job.training.offload: \"cpu\"; not modelled yet"}},
