@@ -63,7 +63,7 @@ def sets_of(row):
     for prefix, name in (("phantom-ft-", "tuning"), ("phantom-titan-", "torchtitan"),
                          ("phantom-ln-", "linear"), ("phantom-ex-", "experts"),
                          ("phantom-ss-", "state space"), ("phantom-lg-", "liger"),
-                         ("phantom-ad-", "adapters"),
+                         ("phantom-ad-", "adapters"), ("phantom-pt-", "tuners"),
                          ("phantom-fz-", "frozen"),
                          ("phantom-half-", "half"), ("phantom-tn-", "torchtune"),
                          ("phantom-na-", "automodel"),
@@ -160,9 +160,21 @@ def _training(row):
 
 
 def _adapter(text):
-    """`lora r=16 targets=q_proj+v_proj dropout=0.05 dtype=fp32`, as PEFT was told."""
+    """`lora r=16 targets=q_proj+v_proj dropout=0.05 dtype=fp32`, `ia3 targets=k_proj+down_proj
+    feedforward=down_proj dtype=fp32` or `prefix-tuning tokens=20 encoder=512 dtype=fp32`, as PEFT
+    was told."""
     method, *said = text.split()
     values = dict(word.split("=") for word in said)
+    if "tokens" in values:
+        return _virtual_tokens(method, values)
+    if method == "ia3":
+        inputs = values["feedforward"].split("+")
+        return {
+            "method": method,
+            "target_modules": values["targets"].split("+"),
+            **({} if inputs == ["none"] else {"feedforward_modules": inputs}),
+            "adapter_dtype": values["dtype"],
+        }
     return {
         "method": method,
         "rank": int(values["r"]),
@@ -178,6 +190,20 @@ def _projection(words):
     if not said:
         return {}
     return {"rank": int(said["rank"]), "target_modules": said["of"].split("+")}
+
+
+def _virtual_tokens(method, values):
+    """The width of what encodes them, or none."""
+    adapter = {
+        "method": method,
+        "virtual_token_count": int(values["tokens"]),
+        "adapter_dtype": values["dtype"],
+    }
+    if values["encoder"] != "none":
+        adapter["encoder_hidden_size"] = int(values["encoder"])
+        if method == "prefix-tuning":
+            adapter["prefix_projection"] = True
+    return adapter
 
 
 def _trained(text):

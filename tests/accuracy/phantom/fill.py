@@ -14,7 +14,8 @@
                                 deal_optimizers.py's for phantom_stepped.csv,
                                 deal_state_space.py's for phantom_state_space.csv,
                                 deal_titan.py's for phantom_titan.csv,
-                                deal_tune.py's for phantom_tune.csv
+                                deal_tune.py's for phantom_tune.csv,
+                                deal_tuners.py's for phantom_tuners.csv
 
 A row that a H100 has not enough memory for, or whose command fails, is said and left out.
 PLIMSOLL: the command line; build/client/plimsoll where it is not set. DEEPSPEED_018_PACKAGES: a
@@ -43,6 +44,7 @@ import deal_optimizers
 import deal_state_space
 import deal_titan
 import deal_tune
+import deal_tuners
 import deal_tuning
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -57,7 +59,8 @@ DEALERS = {"phantom_tuning.csv": deal_tuning, "phantom_adapters.csv": deal_adapt
            "phantom_linear.csv": deal_linear,
            "phantom_megatron.csv": deal_megatron, "phantom_state_space.csv": deal_state_space,
            "phantom_stepped.csv": deal_optimizers,
-           "phantom_titan.csv": deal_titan, "phantom_tune.csv": deal_tune}
+           "phantom_titan.csv": deal_titan, "phantom_tune.csv": deal_tune,
+           "phantom_tuners.csv": deal_tuners}
 TRAINERS = {"": "train.py", "hf-trainer": "train_hf.py", "trl": "train_trl.py",
             "torchtitan": "train_titan.py", "torchtune": "train_tune.py",
             "megatron": "train_megatron.py",

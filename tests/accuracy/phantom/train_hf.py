@@ -123,14 +123,25 @@ class Offloading(transformers.Trainer):
             return super().training_step(*arguments, **named)
 
 
+def adapted(model, row):
+    import peft
+    import tuners
+
+    return peft.get_peft_model(model, tuners.adapter_of(row))
+
+
 def main():
     values, row = load(sys.argv[1]), load(sys.argv[2])
     choose_kernels(row, values)
     with tempfile.TemporaryDirectory() as folder:
         arguments = transformers.TrainingArguments(**arguments_of(row, folder))
-        dtype = torch.bfloat16 if row["precision"] == "bf16-pure" else torch.float32
-        model = transformers.AutoModelForCausalLM.from_config(config_of(values, row), dtype=dtype)
+        adapts = bool(row.get("adapter"))
+        narrow = adapts or row["precision"] == "bf16-pure"
+        model = transformers.AutoModelForCausalLM.from_config(
+            config_of(values, row), dtype=torch.bfloat16 if narrow else torch.float32)
         freeze(model, row)
+        if adapts:
+            model = adapted(model, row)
         trainer = Offloading if row.get("offload") == "activations" else transformers.Trainer
         trainer(model, arguments, train_dataset=Data(int(row["sequence"]))).train()
 

@@ -11,7 +11,6 @@ import sys
 import tempfile
 
 import datasets
-import peft
 import tokenizers
 import torch
 import transformers
@@ -19,6 +18,7 @@ import trl
 
 import train_hf
 from train import choose_kernels, freeze
+from tuners import adapter_of, words_of
 
 ROWS = 512
 CLASSES = {
@@ -27,12 +27,6 @@ CLASSES = {
     "grpo": (trl.GRPOTrainer, trl.GRPOConfig),
 }
 ANSWERS = 2  # to each prompt
-
-
-def words_of(text):
-    """`lora r=8 dtype=bf16`: the first word, and those with values."""
-    first, *rest = text.split() or [""]
-    return first, dict(word.split("=") for word in rest)
 
 
 def tokenizer():
@@ -106,17 +100,6 @@ def loaded_in_bits(model, row):
         model.save_pretrained(folder)
         return type(model).from_pretrained(folder, quantization_config=config, device_map={"": 0},
                                            dtype=torch.bfloat16)
-
-
-def adapter_of(row):
-    name, values = words_of(row["adapter"])
-    if not name:
-        return None
-    targets = values["targets"].split("+")
-    return peft.LoraConfig(
-        r=int(values["r"]), target_modules="all-linear" if targets == ["all-linear"] else targets,
-        lora_dropout=float(values.get("dropout", 0)), use_dora=name == "dora",
-        task_type="SEQ_CLS" if row["preference"].startswith("reward") else "CAUSAL_LM")
 
 
 class Server:
