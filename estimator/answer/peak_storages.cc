@@ -24,6 +24,8 @@ constexpr Special kSpecials[] = {
     {"checkpoint", "end of the layer's forward", "kept so that the layer can run again"},
     {"gathered.weights", "before a block that reads it runs, or earlier",
      "until its next use is far off"},
+    {"reduce.bucket", "backward of the bucket's last parameter",
+     "whole gradients, until so many more are on their way to other ranks"},
     {"reduce.flat", "backward of the block", "gradients on their way to other ranks"},
     {"gradients.flat", "end of the unit's backward",
      "its gradients as one tensor, until their shard is there"},

@@ -179,8 +179,12 @@ constexpr CapabilityRow kRows[] = {
        "nanotron optim/zero.py"),
     NotModelled(kDdp, {Ability::kZero1}, "ZeroRedundancyOptimizer shards states",
                 "torch distributed/optim/zero_redundancy_optimizer.py"),
-    Since(12, NotModelled(kCore, {Ability::kZero2, Ability::kZero3}, "Megatron-FSDP does it",
-                          "Megatron training/arguments.py, --data-parallel-sharding-strategy")),
+    Since(14, Of(kCore, {Ability::kZero2, Ability::kZero3},
+                 "Megatron core/distributed/fsdp, Megatron-FSDP: optim_grads and "
+                 "optim_grads_params of --data-parallel-sharding-strategy")),
+    Since(12, Until(14, NotModelled(kCore, {Ability::kZero2, Ability::kZero3},
+                                    "Megatron-FSDP was custom FSDP, and other code",
+                                    "Megatron-LM core 0.13, core/distributed/custom_fsdp"))),
 
     // Schedules.
     Of(kStaged, {Ability::k1F1B},
@@ -433,6 +437,8 @@ constexpr CapabilityRow kRows[] = {
     Of(kDdp, {Ability::kGradientAsBucketView}, "torch nn/parallel/distributed.py"),
     Of(kDeepSpeed | kMegatronDeepSpeed, {Ability::kReduceBucket},
        "deepspeed runtime/zero/config.py, reduce_bucket_size"),
+    Since(14, Of(kCore, {Ability::kOverlapCommunication},
+                 "Megatron training/training.py, resolve_ddp_bucket_size (--overlap-grad-reduce)")),
     Of(kDeepSpeed, {Ability::kOverlapCommunication},
        "deepspeed runtime/zero/config.py, overlap_comm"),
     Of(kFsdp, {Ability::kReshardAfterForward},

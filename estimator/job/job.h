@@ -20,6 +20,7 @@
 #include "estimator/base/violation.h"
 #include "estimator/catalog/capabilities.h"
 #include "estimator/catalog/catalog.h"
+#include "estimator/catalog/megatron_fsdp.h"
 #include "estimator/catalog/model.h"
 #include "estimator/catalog/optimizers.h"
 #include "estimator/catalog/preferences.h"
@@ -438,6 +439,7 @@ struct Job {
   const Profile* profile = nullptr;
   Capabilities capabilities;  // of its framework and trainer
   int64_t padded_vocab_size = 0;
+  const MegatronFsdp* megatron_fsdp = nullptr;  // null where the job has none
   bool gradient_as_bucket_view = false;
   int64_t reduce_bucket_element_count = 0;
   bool overlap_communication = false;

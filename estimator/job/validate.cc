@@ -125,6 +125,7 @@ void CheckModelled(const JobSpec& spec, const Catalog& catalog, Check& check, Jo
     CheckLinear(spec, check, job);
     CheckLiger(spec, check, job);
     CheckClasses(check, job);
+    if (job.megatron_fsdp != nullptr) CheckMegatronFsdp(spec, check, job);
     CheckStateSpace(spec, check, job);
     CheckLayerKinds(check, job);
     CheckModules(check, job);

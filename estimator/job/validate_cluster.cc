@@ -114,6 +114,8 @@ void FindEra(const RuntimeSpec& spec, Framework framework, std::optional<Trainer
   const bool says = trainer == Trainer::kHfTrainer && versions.transformers < 0;
   if (says) job.transformers_version = versions.trainer;
   job.profile = FindProfile(framework, versions.framework);
+  const bool core = framework == Framework::kMegatronCore;
+  if (core) job.megatron_fsdp = FindMegatronFsdp(versions.framework);
   if (job.profile == nullptr) {
     FailAsTooOld(newest->package, versions.framework, check);
     job.profile = newest;

@@ -120,6 +120,7 @@ void CheckZeroStage(const std::optional<int64_t>& stage, Check& check, Job& job)
   const int64_t otherwise = job.profile->sharding == Sharding::kUnits ? 3 : 0;
   job.zero_stage = check.Number(field, stage, otherwise);
   if (!stage.has_value()) check.Assume(field, job.zero_stage, "the framework's default");
+  if (job.zero_stage < 2) job.megatron_fsdp = nullptr;
   const Ability ability = AbilityOfZero(job.zero_stage);
   if (job.capabilities.Of(ability) != Support::kLacks) {
     CheckAbility(ability, field, job.zero_stage, check, job);

@@ -74,6 +74,8 @@ void ReadLinear(const TransformerSpec& spec, Check& check, Transformer& model);
 void ReadLinearAttention(const TrainingSpec& spec, Check& check, Job& job);
 void CheckLinear(const JobSpec& spec, Check& check, const Job& job);
 void CheckLiger(const JobSpec& spec, Check& check, const Job& job);
+// Requires: the job has Megatron-FSDP; the sections above and below have run
+void CheckMegatronFsdp(const JobSpec& spec, Check& check, const Job& job);
 void CheckClasses(Check& check, const Job& job);
 void CheckStateSpace(const JobSpec& spec, Check& check, const Job& job);
 void CheckLayerKinds(Check& check, const Job& job);

@@ -146,6 +146,12 @@ void WarnOfPreset(absl::string_view name, Job& job) {
   }
 }
 
+// Where the preset does not say.
+bool SumsInFp32(const Job& job) {
+  if (job.megatron_fsdp != nullptr) return job.megatron_fsdp->sums_in_fp32;
+  return job.profile->sums_in_fp32;
+}
+
 void CheckPrecision(const PrecisionSpec& spec, Check& check, Job& job) {
   const absl::string_view usual = UsualPreset(spec, job);
   const std::string name = spec.preset.value_or(std::string(usual));
@@ -169,7 +175,7 @@ void CheckPrecision(const PrecisionSpec& spec, Check& check, Job& job) {
   if (job.quantization.has_value()) WidenPrecision(precision);
   ReadDType("training.precision.gradient_dtype", spec.gradient_dtype, check, precision.gradient);
   if (precision.accumulation == DType::kNone) {
-    precision.accumulation = job.profile->sums_in_fp32 ? DType::kFp32 : precision.gradient;
+    precision.accumulation = SumsInFp32(job) ? DType::kFp32 : precision.gradient;
   }
   if (!MovesNoByte("training.precision.gradient_accumulation_dtype",
                    spec.gradient_accumulation_dtype, Ability::kGradientAccumulationDType, check,
@@ -606,6 +612,7 @@ void CheckHasKnobs(const JobSpec& spec, Check& check, const Job& job) {
 // ZeRO. Source: deepspeed/runtime/zero/stage_1_and_2.py; bf16_optimizer.py;
 // fp16/unfused_optimizer.py.
 bool HasBuckets(const Job& job) {
+  if (job.profile->sharding == Sharding::kStates) return job.megatron_fsdp != nullptr;
   if (job.zero_stage != 1) return job.zero_stage > 1;
   const bool flat = job.profile->sharding == Sharding::kFlat;
   return flat ? job.precision.accumulation != DType::kFp32 : !job.precision.SumsWide();
@@ -615,10 +622,14 @@ void CheckBucket(const RuntimeSpec& spec, Check& check, Job& job) {
   const auto& count = spec.reduce_bucket_element_count;
   constexpr KnownField field("runtime.reduce_bucket_element_count");
   job.reduce_bucket_element_count = check.Number(field, count, 500000000);
-  job.overlap_communication = spec.overlap_communication.value_or(job.zero_stage == 3);
+  job.overlap_communication =
+      spec.overlap_communication.value_or(job.zero_stage == 3 && job.megatron_fsdp == nullptr);
   if (HasBuckets(job)) return;
-  const auto moves_none = [&check](absl::string_view path, absl::string_view value) {
-    check.Fail(path, value, "moves no byte without ZeRO, nor with ZeRO 1 and sums in fp32",
+  const auto moves_none = [&check, &job](absl::string_view path, absl::string_view value) {
+    const bool megatrons = job.profile->sharding == Sharding::kStates;
+    check.Fail(path, value,
+               megatrons ? "moves no byte without Megatron-FSDP, which zero_stage 2 and 3 are"
+                         : "moves no byte without ZeRO, nor with ZeRO 1 and sums in fp32",
                ViolationCode::kConflict,
                {"parallelism.zero_stage", "training.precision.gradient_accumulation_dtype"});
   };

@@ -1,13 +1,13 @@
 #include "estimator/passes/coordinator.h"
 
 #include <algorithm>
-#include <iterator>
 #include <limits>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
+#include "estimator/passes/gather_turns.h"
 #include "estimator/passes/module_order.h"
 
 namespace plimsoll {
@@ -248,49 +248,13 @@ class Coordinator {
   int32_t tensor_count_ = 0;
 };
 
-// What there is while events are played.
-class Live {
- public:
-  explicit Live(const Coordinator& coordinator)
-      : of_(static_cast<size_t>(coordinator.tensor_count()), 0) {}
-
-  int64_t bytes() const { return bytes_; }
-  // What has saturated stays so: how much was above is not known.
-  void Play(const GatherEvent& event) {
-    int64_t& of = of_[static_cast<size_t>(event.tensor)];
-    if (event.bytes > 0) {
-      bytes_ = Add(bytes_, event.bytes);
-    } else if (bytes_ != kSaturated) {
-      bytes_ -= of;
-    }
-    of = event.bytes;
-  }
-
- private:
-  std::vector<int64_t> of_;  // of each tensor
-  int64_t bytes_ = 0;
-};
-
-// Turns, as they come, of events that happened until each visit was over.
-std::vector<GatherTurn> TurnsOf(const Coordinator& coordinator, const std::vector<Visit>& order) {
-  std::vector<GatherTurn> turns(order.back().turn + 1);
+// Of each turn, how many events had happened when it was over.
+std::vector<uint32_t> EndsOf(const Coordinator& coordinator, const std::vector<Visit>& order) {
+  std::vector<uint32_t> ends(order.back().turn + 1);
   for (size_t step = 0; step < order.size(); ++step) {
-    turns[order[step].turn].end = coordinator.ends()[step];
+    ends[order[step].turn] = coordinator.ends()[step];
   }
-  Live live(coordinator);
-  uint32_t at = 0;
-  for (GatherTurn& turn : turns) {
-    turn.begin = turn.peak = at;
-    turn.bytes = live.bytes();
-    while (at < turn.end) {
-      live.Play(coordinator.events()[at++]);
-      if (live.bytes() <= turn.bytes) continue;
-      turn.bytes = live.bytes();
-      turn.peak = at;
-    }
-    turn.rest = live.bytes();
-  }
-  return turns;
+  return ends;
 }
 
 // Sets what turns flatten of the bucket that gradients are copied to: all that is in it, before
@@ -332,7 +296,8 @@ std::vector<GatherTurn> Play(const Job& job, const Network& network,
                              const std::vector<Visit>& order, bool known, Gathers& gathers) {
   Coordinator coordinator(job, network, order, known);
   coordinator.Run();
-  std::vector<GatherTurn> turns = TurnsOf(coordinator, order);
+  std::vector<GatherTurn> turns =
+      TurnsOf(coordinator.events(), coordinator.tensor_count(), EndsOf(coordinator, order));
   const auto before = static_cast<uint32_t>(gathers.events.size());
   for (GatherTurn& turn : turns) {
     turn.begin += before;
@@ -343,13 +308,6 @@ std::vector<GatherTurn> Play(const Job& job, const Network& network,
   gathers.events.insert(gathers.events.end(), events.begin(), events.end());
   gathers.tensor_count = std::max(gathers.tensor_count, coordinator.tensor_count());
   return turns;
-}
-
-// Forward and backward, by block.
-std::pair<GatherTurns, GatherTurns> Halves(const std::vector<GatherTurn>& turns) {
-  const auto half = turns.begin() + static_cast<std::ptrdiff_t>(turns.size() / 2);
-  return {GatherTurns(turns.begin(), half),
-          GatherTurns(turns.rbegin(), std::make_reverse_iterator(half))};
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "estimator/passes/coordinator.h"
 #include "estimator/passes/deal.h"
 #include "estimator/passes/fsdp.h"
+#include "estimator/passes/megatron_fsdp.h"
 #include "estimator/passes/module_order.h"
 #include "estimator/passes/pass.h"
 #include "estimator/passes/shard.h"
@@ -743,6 +744,10 @@ Program ApplyZero(const ValidJob& job, Program program) {
       ApplyMegatronDeepSpeed(*job, program);
       break;
     case Sharding::kStates:
+      if (job->megatron_fsdp != nullptr) {
+        ApplyMegatronFsdp(*job, program);
+        break;
+      }
       if (job->deals_matrices) {
         DealStates(*job, program);
         break;

@@ -7,6 +7,7 @@ bool ReducesEachMicroBatch(const Job& job) {
   if (job.profile->sharding == Sharding::kUnits) {
     return job.pipeline_parallel_size == 1 && !job.profile->accumulates_whole;
   }
+  if (job.megatron_fsdp != nullptr) return true;
   return job.profile->sharding == Sharding::kEngine && job.zero_stage >= 2;
 }
 

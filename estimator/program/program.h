@@ -634,6 +634,7 @@ struct Program {
   int64_t uneven_bytes = 0;        // what some rank has beyond the one that is planned
   Gathers gathers;                 // where weights, or gradients, are not sent block by block
   Gathers reference_gathers;       // of `reference`, forward alone
+  Gathers reduce_buckets;          // whole gradients, until they are reduced, beside `gathers`
   std::pmr::vector<Stage> stages;  // none yet: one stage has it all
   Outside outside;
   // What becomes of the gradient of a weight in backward of one block, and

@@ -45,6 +45,7 @@ int64_t EventsOf(const Program& program, const Tapes& tapes, const Stage& stage,
     of_one += EventsOf(program.reference[at.block], tapes.reference[at.block]);
   }
   of_one += static_cast<int64_t>(program.gathers.EventCount());
+  of_one += static_cast<int64_t>(program.reduce_buckets.EventCount());
   of_one += kEventsOfTurn * static_cast<int64_t>(program.gathers.backward.size());
   return Add(Multiply(stage.order.played_micro_batches, of_one), EventsOfStates(program, blocks));
 }

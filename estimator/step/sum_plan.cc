@@ -273,7 +273,7 @@ void PlanSum::GrowAll(const Standing& at, Sum& sum) const {
   if (at.backward) GrowGrown(at, sum);
   if (at.reduced != nullptr) sum.Grow(Role::kCommunication, at.reduced->reduce_bytes);
   sum.Grow(Role::kCommunication, Add(at.lingering_bytes, Add(at.ahead_bytes, at.flat_bytes)));
-  sum.Grow(Role::kCommunication, at.of_reference_bytes);
+  sum.Grow(Role::kCommunication, Add(at.of_reference_bytes, at.bucket_bytes));
   sum.Grow(Role::kGradient, Add(at.gradient_bytes, Add(at.sent_bytes, at.waiting_bytes)));
   sum.Grow(Role::kGradient, at.added_bytes);
   sum.Shrink(Role::kWeight, at.gone_bytes);
@@ -296,6 +296,7 @@ OtherStreams PlanSum::OthersAt(const Standing& at) const {
   others.Grow(parts_.program.gathers.stream, at.ahead_bytes);
   others.Grow(parts_.program.gathers.flat_stream, at.flat_bytes);
   others.Grow(parts_.program.reference_gathers.stream, at.of_reference_bytes);
+  others.Grow(parts_.program.reduce_buckets.stream, at.bucket_bytes);
   if (at.reduced != nullptr) others.Grow(reduces, at.reduced->reduce_bytes);
   const bool sends = at.counted == Counted::kReduced || at.counted == Counted::kGrown;
   if (sends && at.reduced != nullptr && reduces == Stream::kReduceScatter) {
@@ -338,6 +339,7 @@ void PlanSum::ConsiderHole(const Block& block) {
   Standing bare = now_;
   bare.gathered = 0;
   bare.ahead_bytes = 0;
+  bare.bucket_bytes = 0;
   bare.flat_bytes = 0;
   bare.gradient_bytes = 0;
   Total sum;
@@ -359,6 +361,10 @@ void PlanSum::GatherAhead(const StageBlock& at, bool before) {
   now_.ahead_bytes = before ? turn.bytes : turn.rest;
   now_.flat_bytes = before ? turn.flat_bytes : turn.flat_behind_bytes;
   now_.gradient_bytes = before ? 0 : turn.gradient_bytes;
+  const Gathers& buckets = parts_.program.reduce_buckets;
+  if (!buckets.Any()) return;
+  const GatherTurn& of_buckets = buckets.At(kind, at.layer, now_.backward);
+  now_.bucket_bytes = before ? of_buckets.bytes : of_buckets.rest;
 }
 
 // Gradients are sent; the head's of a shared table waits until the embedding's is there.

@@ -138,6 +138,7 @@ struct Standing {
   int64_t lingering_bytes = 0;     // of the block before, until a buffer of this one is there
   int64_t ahead_bytes = 0;         // of Program::gathers, and what is flattened beside them
   int64_t of_reference_bytes = 0;  // of Program::reference_gathers
+  int64_t bucket_bytes = 0;        // of Program::reduce_buckets
   int64_t flat_bytes = 0;
   int64_t gradient_bytes = 0;  // beside it
   int64_t sent_bytes = 0;      // of gradients that were sent, what is kept until backward is over

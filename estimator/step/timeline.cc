@@ -108,8 +108,11 @@ class Unroller {
   const Gathers& GathersOf(const StageBlock& at) const {
     return at.reference ? program_.reference_gathers : program_.gathers;
   }
-  const GatherTurn& GatherTurnAt(const StageBlock& at) const;
-  void PlayGathers(const StageBlock& at, uint32_t begin, uint32_t end);
+  const GatherTurn& TurnAt(const Gathers& gathers, const StageBlock& at) const;
+  void PlayBefore(const Gathers& gathers, const StageBlock& at);
+  void PlayBehind(const Gathers& gathers, const StageBlock& at);
+  void PlayGathers(const Gathers& gathers, uint32_t begin, uint32_t end);
+  std::vector<int32_t>& StoragesOf(const Gathers& gathers);
   void Stash(const Block& block, int32_t input);
   void ForwardBlock(const Slot& slot, const StageBlock& at);
   void Send();
@@ -159,8 +162,8 @@ class Unroller {
   int32_t named_ = kNoStorage;      // what the embedding gave, until the head runs
   int32_t lingering_ = kNoStorage;  // of the block before, until a buffer of this one is there
   int32_t next_lingering_ = kNoStorage;
-  // By tensor: of program_.gathers, and of program_.reference_gathers.
-  std::array<std::vector<int32_t>, 2> gathered_;
+  // By tensor: of program_.gathers, of program_.reference_gathers, and of program_.reduce_buckets.
+  std::array<std::vector<int32_t>, 3> gathered_;
   std::vector<int32_t> sent_;     // what is kept of gradients until backward is over
   int32_t waiting_ = kNoStorage;  // the head's gradient of a shared table
   int32_t reduced_ = kNoStorage;  // gradients on their way to other ranks
@@ -282,11 +285,10 @@ int32_t Unroller::Keep(absl::string_view name, int64_t bytes, Stream stream) {
 
 void Unroller::BeginBuffers(const StageBlock& at) {
   const Block& block = BlockAt(at);
-  if (GathersOf(at).Any()) {
-    const GatherTurn& turn = GatherTurnAt(at);
-    PlayGathers(at, turn.begin, turn.peak);
-    buffers_.push_back(Flatten(turn.flat_bytes));
-  }
+  const Gathers& gathers = GathersOf(at);
+  PlayBefore(gathers, at);
+  if (gathers.Any()) buffers_.push_back(Flatten(TurnAt(gathers, at).flat_bytes));
+  PlayBefore(program_.reduce_buckets, at);
   const GatherSize behind = backward_ ? GatheredBehind(program_, at) : GatherSize{};
   for (const BlockBuffer& buffer : block.buffers) BeginBuffer(at, buffer, behind);
   writer_.Release(std::exchange(lingering_, kNoStorage));
@@ -331,21 +333,36 @@ void Unroller::EndBuffers(const StageBlock& at) {
   for (const int32_t id : buffers_) writer_.Release(id);
   buffers_.clear();
   writer_.Release(std::exchange(lingering_, std::exchange(next_lingering_, kNoStorage)));
-  if (!GathersOf(at).Any()) return;
-  const GatherTurn& turn = GatherTurnAt(at);
-  PlayGathers(at, turn.peak, turn.end);
+  PlayBehind(GathersOf(at), at);
+  PlayBehind(program_.reduce_buckets, at);
 }
 
-const GatherTurn& Unroller::GatherTurnAt(const StageBlock& at) const {
+const GatherTurn& Unroller::TurnAt(const Gathers& gathers, const StageBlock& at) const {
   const BlockKind kind = BlockAt(at).kind;
   const bool first = step_ == 0 && micro_batch_ == 0;
-  const Gathers& gathers = GathersOf(at);
   return first ? gathers.FirstAt(kind, at.layer, backward_) : gathers.At(kind, at.layer, backward_);
 }
 
-void Unroller::PlayGathers(const StageBlock& at, uint32_t begin, uint32_t end) {
-  const Gathers& gathers = GathersOf(at);
-  std::vector<int32_t>& gathered = gathered_[at.reference ? 1 : 0];
+void Unroller::PlayBefore(const Gathers& gathers, const StageBlock& at) {
+  if (!gathers.Any()) return;
+  const GatherTurn& turn = TurnAt(gathers, at);
+  PlayGathers(gathers, turn.begin, turn.peak);
+}
+
+void Unroller::PlayBehind(const Gathers& gathers, const StageBlock& at) {
+  if (!gathers.Any()) return;
+  const GatherTurn& turn = TurnAt(gathers, at);
+  PlayGathers(gathers, turn.peak, turn.end);
+}
+
+std::vector<int32_t>& Unroller::StoragesOf(const Gathers& gathers) {
+  if (&gathers == &program_.reduce_buckets) return gathered_[2];
+  return gathered_[&gathers == &program_.reference_gathers ? 1 : 0];
+}
+
+void Unroller::PlayGathers(const Gathers& gathers, uint32_t begin, uint32_t end) {
+  std::vector<int32_t>& gathered = StoragesOf(gathers);
+  const bool reduced = &gathers == &program_.reduce_buckets;
   gathered.resize(static_cast<size_t>(gathers.tensor_count), kNoStorage);
   for (uint32_t i = begin; i < end; ++i) {
     const GatherEvent& event = gathers.events[i];
@@ -355,7 +372,7 @@ void Unroller::PlayGathers(const StageBlock& at, uint32_t begin, uint32_t end) {
     storage = writer_.Birth({.bytes = event.bytes,
                              .stream = event.when_read ? Stream::kCompute : gathers.stream,
                              .role = Role::kCommunication,
-                             .name = "gathered.weights",
+                             .name = reduced ? "reduce.bucket" : "gathered.weights",
                              .micro_batch = micro_batch_});
   }
 }

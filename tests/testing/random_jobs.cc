@@ -545,6 +545,19 @@ void KeepOwnClasses(JobSpec& job) {
   job.training.adapter.trained_modules.clear();
 }
 
+// ZeRO 2 and 3 under Megatron-Core are Megatron-FSDP's: what stands beside it.
+void KeepMegatronFsdp(RandomNumbers random, JobSpec& job) {
+  const bool core = job.runtime.framework == "megatron-core";
+  if (!core || *job.parallelism.zero_stage < 2) return;
+  TrainingSpec& training = job.training;
+  training.precision.preset = Once(random, 3) ? "fp16-mixed" : "bf16-mixed";
+  training.precision.fp8_recipe.reset();
+  training.optimizer.name = Once(random, 3) ? "sgd-momentum" : "adamw";
+  training.mtp_layer_count.reset();
+  if (Once(random, 2)) job.runtime.overlap_communication = true;
+  if (Once(random, 3)) job.runtime.versions["megatron-core"] = Once(random, 2) ? "0.16" : "0.19";
+}
+
 }  // namespace
 
 JobSpec RandomJob(RandomNumbers random) {
@@ -563,6 +576,8 @@ JobSpec RandomJob(RandomNumbers random) {
   parallel.data_parallel_size = degree(Ability::kDataParallel, {1, 2, 8});
   FillContexts(random, can, parallel);
   parallel.zero_stage = AnyZeroStage(random, can);
+  const bool core = job.runtime.framework == "megatron-core";
+  if (core && *parallel.zero_stage >= 2) parallel.pipeline_parallel_size = 1;
   const int64_t layers_of_stage = One(random, {2, 4});
   TransformerSpec shape;
   FillShape(random, *parallel.tensor_parallel_size, parallel.context_parallel_size.value_or(1),
@@ -583,6 +598,7 @@ JobSpec RandomJob(RandomNumbers random) {
   KeepKernels(random, job);
   KeepOwnClasses(job);
   FillTrainedPart(random, can, job);
+  KeepMegatronFsdp(random, job);
   if (Shape(job).key_value_rank.has_value() && job.training.attention != "eager") {
     job.training.attention.reset();  // which kernel takes its heads
   }

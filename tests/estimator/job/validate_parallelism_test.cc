@@ -176,10 +176,9 @@ const std::vector<Refusal>& Sharding() {
       {"a stage that is none",
        [](JobSpec& j) { j.parallelism.zero_stage = 4; },
        {"job.parallelism.zero_stage: 4; must be from 0 to 3"}},
-      {"a stage that Megatron lacks",
-       [](JobSpec& j) { j.parallelism.zero_stage = 2; },
-       {"job.parallelism.zero_stage: 2; is not modelled with megatron-core: Megatron-FSDP does "
-        "it"}},
+      {"a stage that 2021's Megatron lacks",
+       [](JobSpec& j) { j.runtime.framework = "megatron-lm", j.parallelism.zero_stage = 2; },
+       {"job.parallelism.zero_stage: 2; must be 0 with megatron-lm"}},
       {"FSDP without sharding",
        [](JobSpec& j) { j.runtime.framework = "fsdp2", j.parallelism.zero_stage = 1; },
        {"job.parallelism.zero_stage: 1; must be 2 or 3 with fsdp2: 2 keeps weights gathered until "
