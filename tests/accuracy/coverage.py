@@ -178,6 +178,7 @@ PROBES = {
 SPLITS = {
     "context/sequence parallel": {"context_parallel_size": 2},
     "MoE experts + EP": {"expert_parallel_size": 2},
+    "Megatron-FSDP": {"zero_stage": 3},
 }
 # Of "RL (actor/ref/critic + rollout)" what TRL's own trainer of GRPO runs, by a word of the path,
 # where answers come from a server of their own: open-r1's recipes and TRL's scripts.
@@ -215,6 +216,8 @@ def job_of(kinds, runtime, gpu_count=GPU_COUNT, spreads=True):
     """A small Llama that asks for all of the kinds; none where no field says one of them."""
     if runtime is None or any(kind not in KNOWN for kind in kinds):
         return None
+    if "Megatron-FSDP" in kinds and runtime["framework"] != "megatron-core":
+        return None  # alone, under another trainer
     classes = [CONFIGS[kind] for kind in kinds if kind in CONFIGS]
     if classes and any(kind in SHAPES for kind in kinds):
         return None

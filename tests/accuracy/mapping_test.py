@@ -449,7 +449,8 @@ class MegatronCiTest(unittest.TestCase):
             (" --quantum-attention=7", {}, "argument not judged yet: --quantum-attention"),
             (" --cp-comm-type=a2a+p2p", {"cp": "4"}, "context parallelism by a2a+p2p"),
             ("", {"gpu": "B300"}, "no GPU id for 'B300'"),
-            ("", {"framework": "Megatron-Core + Megatron-FSDP"}, "Megatron-FSDP"),
+            ("", {"framework": "Megatron-Core + Megatron-FSDP"}, "Megatron-FSDP without its flag"),
+            (" --use-megatron-fsdp --fp8-format=e4m3", {}, "fp8 under Megatron-FSDP"),
         ):
             self.assertIn(reason, self.refusal(more, **changes))
 
@@ -528,7 +529,7 @@ class RunnerTest(unittest.TestCase):
         ids = {r.id for r, _, _ in todo} | {refusal["id"] for refusal in refusals}
         self.assertEqual(len(ids), 2200 + 85 + 410 + OTHERS + 1376 + 768 + 1 + 78 + 90 + 60 + 200 + 84 + 180
                          + 122 + 90 + 96 + 112 + 120 + 42 + 12 + 236 + 162
-                         + 142 + 48 + 48 + 46 + 80 + 24 + 36 + 62 + 72)
+                         + 142 + 48 + 48 + 46 + 80 + 24 + 36 + 62 + 72 + 42)
         self.assertEqual(setless, {})
 
     def test_snake_case(self):

@@ -30,7 +30,9 @@ MAPPED = frozenset(
     recompute-modules recompute-num-layers sequence-parallel spec squared-relu swiglu tokenizer-type
     multi-latent-attention q-lora-rank kv-lora-rank qk-head-dim qk-pos-emb-head-dim v-head-dim
     transformer-impl untie-embeddings-and-output-weights use-distributed-optimizer vocab-size
-    use-rotary-position-embeddings no-use-layer-wise-param-layout""".split()
+    use-rotary-position-embeddings no-use-layer-wise-param-layout use-megatron-fsdp
+    megatron-fsdp-main-params-dtype megatron-fsdp-main-grads-dtype
+    megatron-fsdp-grad-comm-dtype""".split()
 )
 
 # Arguments without effect on the peak, and why.
@@ -64,7 +66,6 @@ HARMLESS = frozenset(word for words in IRRELEVANT for word in words.split())
 
 # What makes a row special, in the words of the refusal.
 SPECIAL = {
-    "use-megatron-fsdp": "Megatron-FSDP",
     "use-torch-fsdp2": "torch FSDP2 under Megatron",
     "cuda-graph-impl": "CUDA graphs",
     "is-hybrid-model": "state-space layers",
@@ -149,7 +150,8 @@ def arguments(row):
 
 def sets_of(row):
     args = arguments(row)
-    if _special(row, args) or "fp8-format" in args or "mtp-num-layers" in args:
+    new = "fp8-format" in args or "mtp-num-layers" in args or _fsdp(args)
+    if _special(row, args) or new:
         return ["megatron_ci special"]
     return ["megatron_ci experts" if _experts(row, args) else "megatron_ci dense"]
 
@@ -242,9 +244,15 @@ def _special(row, args):
             return reason
     if args.get("optimizer", "adam") not in ("adam", "muon"):
         return f"optimizer {args['optimizer']}"
-    if "FSDP" in row.text("framework"):
-        return "Megatron-FSDP"
+    if _fsdp(args) and "fp8-format" in args:
+        return "fp8 under Megatron-FSDP"
+    if "FSDP" in row.text("framework") and not _fsdp(args):
+        return "Megatron-FSDP without its flag"
     return None
+
+
+def _fsdp(args):
+    return "use-megatron-fsdp" in args
 
 
 def _experts(row, args):
@@ -429,7 +437,9 @@ def _virtual_stages(row, args):
 
 def _parallelism(row, args):
     tensor = row.number("tp", 1)
-    split = measured.parallelism(row, int("use-distributed-optimizer" in args))
+    # Both tests of Megatron-FSDP in bf16 shard weights too (optim_grads_params).
+    stage = 3 if _fsdp(args) else int("use-distributed-optimizer" in args)
+    split = measured.parallelism(row, stage)
     split["sequence_parallel"] = "sequence-parallel" in args and tensor > 1
     contexts = row.number("cp", 1)
     if contexts > 1:
@@ -493,6 +503,8 @@ def _runtime(row, args):
         "gradient_accumulation_fusion": "no-gradient-accumulation-fusion" not in args,
         "attention_mask": "no-create-attention-mask-in-dataloader" not in args,
     }
+    if _fsdp(args):
+        runtime["overlap_communication"] = "overlap-grad-reduce" in args
     if "defer-embedding-wgrad-compute" in args:
         limit = int(args.get("wgrad-deferral-limit", 0))
         micro_batches = row.number("grad_accum", 1)
@@ -507,12 +519,14 @@ def _runtime(row, args):
     if blackwell or _resumed(row) or "cross-entropy-loss-fusion" in args:
         versions["torch"] = _torch(row)
     if row.note(r"\(last commit (\S+) \d") == MOVED:
-        if _experts(row, args):
+        if _experts(row, args) or _fsdp(args):
             versions["megatron-core"] = _moved_core(row)
         elif "multi-latent-attention" in args:
             versions["megatron-core"] = "0.12"  # before 720c8b40d8 of July 2025
     if "no-use-layer-wise-param-layout" in args:
         versions["megatron-core"] = "0.17"  # whose dealing this asks for
+    elif _fsdp(args) and _experts(row, args):
+        versions.setdefault("megatron-core", "0.16")  # golden values of March 2026 and before
     if versions:
         runtime["versions"] = versions
     return runtime

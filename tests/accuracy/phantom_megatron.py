@@ -1,4 +1,4 @@
-"""Rows of `phantom` that ran Megatron-Core 0.16's own layers."""
+"""Rows of `phantom` that ran Megatron-Core's own layers."""
 
 EXPERTS = ("n_routed_experts", "num_local_experts", "num_experts")
 # What Megatron calls modules that run again.
@@ -9,6 +9,8 @@ MODULES = {
     "moe": "experts",
     "shared_experts": "shared-experts",
 }
+# Megatron-FSDP's strategies.
+STAGES = {"optim_grads": 2, "optim_grads_params": 3}
 
 
 def request_of(row, config):
@@ -32,7 +34,9 @@ def request_of(row, config):
             "data_parallel_size": data,
             "tensor_parallel_size": tensor,
             "pipeline_parallel_size": stages,
-            "zero_stage": int(row.text("distributed_optimizer") == "True"),
+            "zero_stage": STAGES.get(
+                row.text("strategy"), int(row.text("distributed_optimizer") == "True")
+            ),
             "sequence_parallel": tensor > 1,
         },
         "runtime": {
@@ -40,10 +44,15 @@ def request_of(row, config):
             "transformer_implementation": "local",
             "gradient_accumulation_fusion": False,
             "attention_mask": False,
-            "versions": {"megatron-core": "0.16", "torch": row.text("torch")},
+            "versions": {
+                "megatron-core": row.text("release") or "0.16", "torch": row.text("torch")
+            },
         },
         "cluster": {"gpu": "h100-80gb-sxm"},
     }
+    if row.text("strategy"):
+        job["training"]["precision"]["gradient_accumulation_dtype"] = row.text("reduce")
+        job["runtime"]["overlap_communication"] = row.text("overlap") == "True"
     if experts:
         job["parallelism"] |= {
             "expert_parallel_size": row.number("ep"),

@@ -11,6 +11,7 @@
                                 deal_liger.py's for phantom_liger.csv,
                                 deal_linear.py's for phantom_linear.csv,
                                 deal_megatron.py's for phantom_megatron.csv,
+                                deal_megatron_fsdp.py's for phantom_megatron_fsdp.csv,
                                 deal_optimizers.py's for phantom_stepped.csv,
                                 deal_state_space.py's for phantom_state_space.csv,
                                 deal_titan.py's for phantom_titan.csv,
@@ -40,6 +41,7 @@ import deal_half
 import deal_liger
 import deal_linear
 import deal_megatron
+import deal_megatron_fsdp
 import deal_optimizers
 import deal_state_space
 import deal_titan
@@ -57,7 +59,9 @@ DEALERS = {"phantom_tuning.csv": deal_tuning, "phantom_adapters.csv": deal_adapt
            "phantom_half.csv": deal_half,
            "phantom_liger.csv": deal_liger,
            "phantom_linear.csv": deal_linear,
-           "phantom_megatron.csv": deal_megatron, "phantom_state_space.csv": deal_state_space,
+           "phantom_megatron.csv": deal_megatron,
+           "phantom_megatron_fsdp.csv": deal_megatron_fsdp,
+           "phantom_state_space.csv": deal_state_space,
            "phantom_stepped.csv": deal_optimizers,
            "phantom_titan.csv": deal_titan, "phantom_tune.csv": deal_tune,
            "phantom_tuners.csv": deal_tuners}

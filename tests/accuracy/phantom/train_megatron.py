@@ -1,21 +1,24 @@
 #!/usr/bin/env python3
-"""A training job of Megatron-Core 0.16's own layers, as a row describes it:
+"""A training job of Megatron-Core's own layers, 0.16 or as a row says, as the row describes it:
 train_megatron.py CONFIG.json ROW.json.
 
-Megatron-Core is in the folder MEGATRON_PACKAGES. What is not Megatron's: tokens that nobody wrote;
+Megatron-Core is in the folder MEGATRON_PACKAGES, or in one of it that has its release's name. What is not Megatron's: tokens that nobody wrote;
 of Apex and Transformer Engine, which no registry has, a softmax, a workspace and a step of the
 optimizer at once, by what they allocate; and which expert each token is sent to, which a GPU that
 computes nothing cannot say: each gets as many. Nothing here knows of Plimsoll.
 """
 
 import contextlib
+import dataclasses
 import functools
 import json
 import os
 import sys
 import types
 
-sys.path.insert(0, os.environ["MEGATRON_PACKAGES"])
+with open(sys.argv[2], encoding="utf-8") as described:
+    RELEASE = json.load(described).get("release", "")
+sys.path.insert(0, os.path.join(os.environ["MEGATRON_PACKAGES"], RELEASE))
 
 import torch
 import torch.distributed as dist
@@ -194,6 +197,37 @@ def forward(row, iterator, model):
     return model(tokens, positions, None, labels=torch.zeros_like(tokens)), loss_of
 
 
+def wrap(config, row, model):
+    """In Megatron's data parallelism, or, where the row has a strategy, in Megatron-FSDP."""
+    strategy = row.get("strategy", "")
+    if not strategy:
+        return DistributedDataParallel(
+            config,
+            DistributedDataParallelConfig(
+                grad_reduce_in_fp32=True,
+                use_distributed_optimizer=row["distributed_optimizer"] == "True"), model)
+    # Before core 0.17 flags say it, from 0.19 on dtypes alone do.
+    from megatron.core.distributed.fsdp import mcore_fsdp_adapter
+    # Without Transformer Engine this is no type; no layer here is one.
+    if not isinstance(getattr(mcore_fsdp_adapter, "TELinear", torch.nn.Linear), type):
+        mcore_fsdp_adapter.TELinear = type("TELinear", (), {})
+    wide = row["reduce"] == "fp32"
+    grads = torch.float32 if wide else None
+    overlaps = row["overlap"] == "True"
+    ranks = dist.get_world_size() // int(row["tp"])
+    values = {
+        "grad_reduce_in_fp32": wide, "use_distributed_optimizer": True, "use_megatron_fsdp": True,
+        "use_custom_fsdp": True, "data_parallel_sharding_strategy": strategy,
+        "overlap_grad_reduce": overlaps, "overlap_param_gather": overlaps,
+        "bucket_size": max(40_000_000, 1_000_000 * ranks) if overlaps else None,
+        "megatron_fsdp_main_grads_dtype": grads, "megatron_fsdp_grad_comm_dtype": grads,
+    }
+    known = {field.name for field in dataclasses.fields(DistributedDataParallelConfig)}
+    values = {name: value for name, value in values.items() if name in known}
+    return mcore_fsdp_adapter.FullyShardedDataParallel(
+        config, DistributedDataParallelConfig(**values), model)
+
+
 def main():
     with open(sys.argv[1], encoding="utf-8") as file:
         source = json.load(file)
@@ -219,12 +253,8 @@ def main():
     workspace = hold_workspace() if experts else None
     if experts:
         share_alike(row, experts, active)
-    distributed = row["distributed_optimizer"] == "True"
-    model = DistributedDataParallel(
-        config,
-        DistributedDataParallelConfig(grad_reduce_in_fp32=True,
-                                      use_distributed_optimizer=distributed),
-        model_of(config, row, source))
+    distributed = row["distributed_optimizer"] == "True"  # Megatron-FSDP asks for it
+    model = wrap(config, row, model_of(config, row, source))
     config.finalize_model_grads_func = finalize_model_grads
     optimizer = get_megatron_optimizer(
         OptimizerConfig(optimizer="adam", lr=1e-4, bf16=True, params_dtype=torch.bfloat16,
