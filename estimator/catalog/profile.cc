@@ -149,7 +149,7 @@ constexpr Profile Fsdp2() {
   profile.merges_contexts = true;
   profile.reshards_ends = true;      // pytorch #154704
   profile.adds_by_parameter = true;  // pytorch #197203
-  profile.sums_in_fp32 = true;   // the reduced gradient gets the sharded parameter's dtype
+  profile.sums_in_fp32 = true;       // the reduced gradient gets the sharded parameter's dtype
   profile.sequence_parallel_default = true;
   profile.fused_optimizer = true;
   profile.source = "torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py";

@@ -55,8 +55,8 @@ void ReadProjection(const TrainingSpec& spec, Check& check, Job& job) {
   const Beside projected(name, kName, check);
   projected.Refuse(job.adapter.has_value(), "training.adapter.method", "set");
   projected.Refuse(job.trained.has_value(), "training.trained.modules", "set");
-  projected.Refuse(job.model->joint_qkv || job.model->joint_gate, "model",
-                   "projections that are one matrix");
+  const bool joint = job.model != nullptr && (job.model->joint_qkv || job.model->joint_gate);
+  projected.Refuse(joint, "model", "projections that are one matrix");
 }
 
 // Source: deepspeed 0.18.9 runtime/engine.py, _configure_basic_optimizer (the assertions),

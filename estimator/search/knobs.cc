@@ -158,6 +158,11 @@ Choice MovingBlocks(Choice choice) {
   return choice;
 }
 
+int32_t EngineStage(const Job& job) {
+  if (!job.EngineShares()) return 0;
+  return job.zero_stage == 3 ? 3 : 1;
+}
+
 int64_t ChangeCost(const Choice& from, const Choice& to) {
   int64_t cost = GpuCountDistance(from[KnobId::kGpuCount], to[KnobId::kGpuCount]);
   for (const Knob& knob : kKnobs) {

@@ -86,6 +86,11 @@ void Set(const Menu& menu, const Choice& choice, JobSpec& job);
 // Returns `choice` without the knobs that leave blocks as they are.
 Choice MovingBlocks(Choice choice);
 
+// Returns what of ZeRO moves them: 0 without DeepSpeed's, 3 where its linear layers keep what they
+// read, be their weights frozen or not, else 1.
+// Source: deepspeed/runtime/zero/linear.py, LinearFunctionForZeroStage3.
+int32_t EngineStage(const Job& job);
+
 // Adds up the cost of what differs; of numbers of GPUs the nearer costs less.
 int64_t ChangeCost(const Choice& from, const Choice& to);
 

@@ -53,7 +53,7 @@ FloorParts FloorPartsOf(const ValidJob& job, const Program& program) {
   const ParameterSums sums = SumParameters(program, WholeStage(job->model->layer_count));
   for (const State& state : program.states) {
     if ((state.alive & kThroughForward) == 0 || state.grows_in_backward) continue;
-    if (state.basis != Basis::kParameters) continue;
+    if (state.basis != Basis::kParameters || SelectedElements(state, sums) == 0) continue;
     const double bytes = static_cast<double>(StateBytes(state, sums)) /
                          static_cast<double>(SelectedElements(state, sums));
     // FSDP's 16-bit weights live only while they are gathered, and its gradients from backward on.

@@ -144,6 +144,9 @@ void Move::Parallelism() {
     parallelism.expert_tensor_parallel_size.reset();
     parallelism.token_dispatcher.reset();
   }
+  // Of Megatron-Core these are Megatron-FSDP's, which a search does not choose.
+  const bool units = moved_.spec.job.runtime.framework == "megatron-core" && job_.zero_stage > 1;
+  if (units) Leave("parallelism.zero_stage", parallelism.zero_stage);
   Forget(AbilityOfZero(job_.zero_stage), "parallelism.zero_stage", parallelism.zero_stage);
 }
 

@@ -90,7 +90,7 @@ std::vector<Entry> Ranking::Hopeless() const {
 
 const Blocks& Ranking::BlocksOf(const Choice& choice, const Job& job) {
   const BlocksKey key{MovingBlocks(choice), job.profile, job.micro_batch_count > 1,
-                      job.EngineShares(), job.gpus_per_node};
+                      EngineStage(job), job.gpus_per_node};
   const auto found = blocks_.find(key);
   if (found != blocks_.end()) return found->second;
   const ValidJob valid = ValidOf(choice);

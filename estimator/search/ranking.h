@@ -38,8 +38,8 @@ struct Entry {
 // The blocks of a configuration, timed and bounded: the same for all that agree in the
 // knobs that move them, and in what these follow from: the profile (of a ZeRO stage where
 // no framework is named), whether gradients are summed over micro-batches, whether DeepSpeed steps
-// flat shares, GPUs of a node.
-using BlocksKey = std::tuple<Choice, const Profile*, bool, bool, int64_t>;
+// flat shares, and of which ZeRO, GPUs of a node.
+using BlocksKey = std::tuple<Choice, const Profile*, bool, int32_t, int64_t>;
 struct Blocks {
   Speed speed;
   ModelCost cost;

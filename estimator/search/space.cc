@@ -369,6 +369,12 @@ Space SpaceOf(const RecommendSpec& spec, const ValidJob& valid) {
   return space;
 }
 
+// Megatron-FSDP is another way to train, whose time was held against no measured step: a job that
+// has it keeps it, and no other is given it.
+void KeepMegatronFsdp(int32_t own, std::vector<int32_t>& stages) {
+  std::erase_if(stages, [own](int32_t stage) { return own > 1 ? stage != own : stage > 1; });
+}
+
 std::vector<int32_t> ValuesOf(const Space& space, const Job& base, const Choice& choice,
                               KnobId knob) {
   const int32_t own = space.own[knob];
@@ -405,7 +411,9 @@ std::vector<int32_t> ValuesOf(const Space& space, const Job& base, const Choice&
       AddValue(values, own);
       break;
     case KnobId::kZeroStage:
-      return ZeroStages(space.capabilities);
+      values = ZeroStages(space.capabilities);
+      if (space.capabilities.Has(Ability::kTokenDispatcher)) KeepMegatronFsdp(own, values);
+      break;
     case KnobId::kShardGroup:
       if (!space.capabilities.Has(Ability::kShardGroups)) return {0};
       values = ShardGroups(space, choice);

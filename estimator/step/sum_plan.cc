@@ -573,15 +573,16 @@ void PlanSum::Pass(const Slot& slot, int64_t times) {
   }
 }
 
+void PlanSum::BeginPhase(Phase phase) {
+  ForgetName();
+  if (demand_ != nullptr) EndPhase();
+  demand_ = demands_[static_cast<size_t>(phase)];
+  if (phase == Phase::kLoss && !now_.backward) Consider(Counted::kHanded);
+  if (phase == Phase::kBackward && !has_gradients_) now_.unmade_bytes = UnmadeBytes();
+}
+
 void PlanSum::Do(const Slot& slot) {
-  if (slot.kind == SlotKind::kPhase) {
-    ForgetName();
-    if (demand_ != nullptr) EndPhase();
-    demand_ = demands_[static_cast<size_t>(slot.phase)];
-    if (slot.phase == Phase::kLoss && !now_.backward) Consider(Counted::kHanded);
-    if (slot.phase == Phase::kBackward && !has_gradients_) now_.unmade_bytes = UnmadeBytes();
-    return;
-  }
+  if (slot.kind == SlotKind::kPhase) return BeginPhase(slot.phase);
   const size_t run = RunOf(parts_.program, slot.at);
   const Block& block = BlockOf(run);
   now_.run = run;
@@ -658,7 +659,7 @@ void PlanSum::KeepAll() {
 // another block's. Where what is gathered differs from layer to layer all are.
 void PlanSum::Play(const Slots& slots) {
   if (parts_.program.gathers.Any()) return slots.ForEach([this](const Slot& slot) { Do(slot); });
-  const bool follows = parts_.reduces || now_.unmade_bytes > 0;
+  const bool follows = parts_.reduces || (!has_gradients_ && UnmadeBytes() > 0);
   const int32_t early = now_.backward && follows ? 2 : 1;
   const int32_t late = now_.backward && parts_.looks_ahead ? 2 : 1;
   for (const Loop& loop : slots.loops) PlayEnds(slots, loop, early, late);

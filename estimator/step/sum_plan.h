@@ -224,6 +224,7 @@ class PlanSum {
   void PassGradients(size_t run, int64_t times);
   void Consider(Counted counted);
   void ConsiderHole(const Block& block);
+  void BeginPhase(Phase phase);
   int64_t UnmadeBytes() const;
   void BeginGradients(const Block& block);
   void BeginGradientsInside();

@@ -484,10 +484,11 @@ void KeepKernels(RandomNumbers random, JobSpec& job) {
   job.training.recompute.mode = "full";
 }
 
-int64_t AnyZeroStage(RandomNumbers random, const Capabilities& can) {
+// But RandomMegatronFsdpJob's.
+int64_t AnyZeroStage(RandomNumbers random, bool core, const Capabilities& can) {
   while (true) {
     const int64_t stage = Below(random, 4);
-    if (can.Has(AbilityOfZero(stage))) return stage;
+    if (can.Has(AbilityOfZero(stage)) && (!core || stage < 2)) return stage;
   }
 }
 
@@ -545,19 +546,6 @@ void KeepOwnClasses(JobSpec& job) {
   job.training.adapter.trained_modules.clear();
 }
 
-// ZeRO 2 and 3 under Megatron-Core are Megatron-FSDP's: what stands beside it.
-void KeepMegatronFsdp(RandomNumbers random, JobSpec& job) {
-  const bool core = job.runtime.framework == "megatron-core";
-  if (!core || *job.parallelism.zero_stage < 2) return;
-  TrainingSpec& training = job.training;
-  training.precision.preset = Once(random, 3) ? "fp16-mixed" : "bf16-mixed";
-  training.precision.fp8_recipe.reset();
-  training.optimizer.name = Once(random, 3) ? "sgd-momentum" : "adamw";
-  training.mtp_layer_count.reset();
-  if (Once(random, 2)) job.runtime.overlap_communication = true;
-  if (Once(random, 3)) job.runtime.versions["megatron-core"] = Once(random, 2) ? "0.16" : "0.19";
-}
-
 }  // namespace
 
 JobSpec RandomJob(RandomNumbers random) {
@@ -575,9 +563,7 @@ JobSpec RandomJob(RandomNumbers random) {
   parallel.pipeline_parallel_size = degree(Ability::kPipelineParallel, {1, 1, 2, 4});
   parallel.data_parallel_size = degree(Ability::kDataParallel, {1, 2, 8});
   FillContexts(random, can, parallel);
-  parallel.zero_stage = AnyZeroStage(random, can);
-  const bool core = job.runtime.framework == "megatron-core";
-  if (core && *parallel.zero_stage >= 2) parallel.pipeline_parallel_size = 1;
+  parallel.zero_stage = AnyZeroStage(random, job.runtime.framework == "megatron-core", can);
   const int64_t layers_of_stage = One(random, {2, 4});
   TransformerSpec shape;
   FillShape(random, *parallel.tensor_parallel_size, parallel.context_parallel_size.value_or(1),
@@ -598,7 +584,6 @@ JobSpec RandomJob(RandomNumbers random) {
   KeepKernels(random, job);
   KeepOwnClasses(job);
   FillTrainedPart(random, can, job);
-  KeepMegatronFsdp(random, job);
   if (Shape(job).key_value_rank.has_value() && job.training.attention != "eager") {
     job.training.attention.reset();  // which kernel takes its heads
   }
@@ -684,6 +669,29 @@ JobSpec RandomSteppedJob(std::mt19937_64& random) {
     } else {
       continue;
     }
+    if (Refusals(job).empty()) return job;
+  }
+}
+
+JobSpec RandomMegatronFsdpJob(std::mt19937_64& random) {
+  while (true) {
+    JobSpec job = random() % 3 == 0 ? RandomDispatchedJob(random) : RandomJob(random);
+    if (job.runtime.framework != "megatron-core") continue;
+    TrainingSpec& training = job.training;
+    training.precision = {};
+    training.precision.preset = random() % 3 == 0 ? "fp16-mixed" : "bf16-mixed";
+    training.optimizer = {};
+    training.optimizer.name = random() % 3 == 0 ? "sgd-momentum" : "adamw";
+    training.mtp_layer_count.reset();
+    job.parallelism.zero_stage = 2 + random() % 2;
+    job.parallelism.pipeline_parallel_size = 1;
+    job.parallelism.pipeline_layout.clear();
+    job.parallelism.pipeline_schedule.reset();
+    job.parallelism.virtual_pipeline_size.reset();
+    job.parallelism.micro_batch_group_size.reset();
+    job.cluster.gpu_count.reset();
+    if (random() % 2 == 0) job.runtime.overlap_communication = true;
+    if (random() % 3 == 0) job.runtime.versions["megatron-core"] = "0.16";
     if (Refusals(job).empty()) return job;
   }
 }

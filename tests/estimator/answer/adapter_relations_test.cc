@@ -15,7 +15,8 @@ JobSpec AdapterJob(std::mt19937_64& random) {
   while (true) {
     JobSpec job = RandomJob(random);
     job.training.preference = {};  // an adapter may be what it is compared without
-    if (job.training.adapter.method.has_value() && Refusals(job).empty()) return job;
+    const bool matrices = job.training.adapter.rank.has_value();
+    if (matrices && Refusals(job).empty()) return job;
   }
 }
 

@@ -66,10 +66,12 @@ TEST(FrozenRelationsTest, FewerLayersNeedLess) {
     if (Valid(job)->precision.autocast) continue;
     job.training.trained.modules = {"attention", "mlp", "norm", "head"};
     int64_t before = Allocated(Whole(job));
-    for (int64_t left = *Shape(job).layer_count; left >= 0; --left) {
+    // Of none under FSDP2 see docs/findings.md, "Relations that few random jobs break".
+    const int64_t least = job.runtime.framework == "fsdp2" ? 1 : 0;
+    for (int64_t left = *Shape(job).layer_count; left >= least; --left) {
       job.training.trained.layer_count = left;
       const int64_t now = Allocated(job);
-      EXPECT_LE(now, before) << i << ", " << left;
+      EXPECT_LE(now, before) << i << ", " << left << "\n" << Spelled(job);
       before = now;
     }
   }

@@ -37,6 +37,9 @@ std::vector<JobSpec> ReadingJobs(const FieldRow& row) {
   JobSpec every_nth = With(SmallJob(), "fsdp2");
   every_nth.training.recompute.mode = "every-nth";
   jobs.push_back(every_nth);
+  JobSpec projected = With(SmallJob(), "ddp");
+  projected.training.optimizer.name = "galore-adamw";
+  jobs.push_back(projected);
   JobSpec vectors = SmallJob();
   vectors.training.adapter.method = "ia3";
   jobs.push_back(vectors);

@@ -607,9 +607,17 @@ TEST(FsdpTest, GradientsOfSeveralMicroBatchesStayWhole) {
   job.runtime.trainer = "hf-trainer";
   EXPECT_EQ(FindState(Sharded(job), "gradients.head"), nullptr);
   EXPECT_EQ(FindState(Sharded(job), "gradients")->dtype, DType::kBf16) << "as they are reduced";
+  EXPECT_EQ(Sharded(job).adds_whole, AddsWhole::kParameters) << "as autograd does";
+  job.training.precision.reduce_dtype = "fp32";
+  EXPECT_EQ(FindState(Sharded(job), "gradients")->dtype, DType::kFp32);
+  EXPECT_EQ(Sharded(job).adds_whole, AddsWhole::kParameters);
+  job.runtime.versions["torch"] = "2.14";
+  EXPECT_EQ(Sharded(job).adds_whole, AddsWhole::kBlocks)
+      << "each was cast when all of it was there";
 
   job.runtime.trainer = "torchtitan";
   EXPECT_EQ(FindState(Sharded(job), "gradients")->shards, kRanks) << "reduces each one's";
+  EXPECT_EQ(Sharded(job).adds_whole, AddsWhole::kNone);
 }
 
 // FSDP1 makes and frees what it gathers into before the first step, of the root and of a layer; a

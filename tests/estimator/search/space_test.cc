@@ -216,7 +216,7 @@ TEST(SpaceTest, BlocksAreThoseOfTheKnobsThatMoveThem) {
     const RecommendSpec spec = RandomSpec(random);
     if (!IsSmall(spec)) continue;
     const Space space = SpaceOf(spec, Valid(spec.job));
-    std::map<std::tuple<Choice, const Profile*, bool, bool, int64_t>, std::string> blocks;
+    std::map<std::tuple<Choice, const Profile*, bool, int32_t, int64_t>, std::string> blocks;
     for (const Choice& choice : Visited(spec)) {
       JobSpec job = space.job;
       Set(space.menu, choice, job);
@@ -224,7 +224,7 @@ TEST(SpaceTest, BlocksAreThoseOfTheKnobsThatMoveThem) {
       const std::string text = Describe(BlocksProgram(valid));
       const auto [of_key, is_new] = blocks.emplace(
           std::tuple(MovingBlocks(choice), valid->profile, valid->micro_batch_count > 1,
-                     valid->EngineShares(), valid->gpus_per_node),
+                     EngineStage(*valid), valid->gpus_per_node),
           text);
       EXPECT_EQ(of_key->second, text) << "job " << i;
       if (!is_new) ++shared_count;

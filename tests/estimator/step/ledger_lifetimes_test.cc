@@ -77,14 +77,15 @@ class Lifetimes {
   // The most of any op backward; the input stays where a checkpoint has it.
   int64_t Backward(WeightGradient fate, bool recomputed) const {
     const int64_t begin = recomputed ? 0 : Kept() + BytesOf({block_.output});
-    int64_t most = begin;
-    for (int i = 0; i < OpCount(); ++i) {
-      const int64_t saved = Sum(
-          [&](TensorId id) { return first_saved_[id] <= i || (recomputed && id == block_.input); });
-      const int64_t there = saved + BytesOf(OpAt(i).backward_temporaries);
-      most = std::max(most, there + Gradients(i, fate));
-    }
-    return most;
+    return std::max(begin, BackwardBefore(OpCount(), fate, recomputed));
+  }
+  // The same behind the first op that gave a gradient of a weight; nothing where none did.
+  int64_t FromGradients(WeightGradient fate, bool recomputed) const {
+    int first = OpCount() - 1;
+    while (first >= 0 && OwnWeights(first, fate) == 0) --first;
+    if (first != 0) return BackwardBefore(first, fate, recomputed);
+    const int64_t weights = fate == WeightGradient::kKept ? OwnWeights(0, fate) : 0;
+    return (recomputed ? 2 : 1) * BytesOf({block_.input}) + weights;  // the input, and its gradient
   }
 
  private:
@@ -92,6 +93,17 @@ class Lifetimes {
 
   int OpCount() const { return static_cast<int>(block_.ops.size()); }
   const Op& OpAt(int index) const { return block_.ops[static_cast<size_t>(index)]; }
+  // Of ops [0, end).
+  int64_t BackwardBefore(int end, WeightGradient fate, bool recomputed) const {
+    int64_t most = 0;
+    for (int i = 0; i < end; ++i) {
+      const int64_t saved = Sum(
+          [&](TensorId id) { return first_saved_[id] <= i || (recomputed && id == block_.input); });
+      const int64_t there = saved + BytesOf(OpAt(i).backward_temporaries);
+      most = std::max(most, there + Gradients(i, fate));
+    }
+    return most;
+  }
   int64_t BytesOf(const Ids& ids) const {
     int64_t bytes = 0;
     for (const TensorId id : ids) bytes += block_.tensors[id].Bytes();
@@ -149,9 +161,12 @@ TEST(LedgerLifetimesTest, AnyBlockHoldsWhatIsStillWanted) {
       EXPECT_EQ(run.kept.total, lifetimes.Kept());
       EXPECT_EQ(run.forward.total, lifetimes.Forward(true, false));
       EXPECT_EQ(run.backward.total, lifetimes.Backward(fate, false));
+      EXPECT_EQ(run.gradients.total, lifetimes.FromGradients(fate, false));
       const bool kept = fate == WeightGradient::kKept;
       EXPECT_EQ(run.later_backward.total,
                 lifetimes.Backward(kept ? WeightGradient::kAdded : fate, false));
+      EXPECT_EQ(run.later_gradients.total,
+                lifetimes.FromGradients(kept ? WeightGradient::kAdded : fate, false));
     }
   }
 }

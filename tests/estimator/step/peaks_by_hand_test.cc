@@ -85,6 +85,31 @@ TEST(PairDemandTest, GradientsStayOrGoByHand) {
   }
 }
 
+// A buffer of 1000 B comes with backward's first gradient, which the last op of the last layer's
+// backward gives: the layer before has it beside 8 + 400 + 800 B, the last one 8 + 2 x 400 + 800
+// without it. Where layers do not learn there is none all along.
+TEST(PairDemandTest, ABufferForGradientsWaitsForTheFirst) {
+  constexpr int64_t kBuffer = 1000;
+  const auto most = [](bool layers_learn) {
+    Program program = HandProgram(3);
+    for (Block& block : program.blocks) {
+      if (block.kind != BlockKind::kLayer) continue;
+      for (Parameter& parameter : block.parameters) parameter.frozen = !layers_learn;
+    }
+    program.states.push_back({.name = "buffer",
+                              .role = Role::kCommunication,
+                              .basis = Basis::kBytes,
+                              .fixed_bytes = kBuffer,
+                              .from_backward = true,
+                              .alive = During(Phase::kBackward, Phase::kBackward, true, true)});
+    const BlockRuns runs = RunBlocks(program);
+    const Parts parts(program, runs, std::pmr::get_default_resource());
+    return PairDemand(parts, program.stages[0], true).At({.backward = true}, 1).total;
+  };
+  EXPECT_EQ(most(true), 8 + 400 + 800) << "beside the buffer, which is a state";
+  EXPECT_EQ(most(false), 8 + 2 * 400 + 800 - kBuffer);
+}
+
 // A weight of 400 elements: its gradient, 800 B, is made beside x, x's gradient and a's, and stays
 // while the layers before it go backward. At the first layer: 8 + 500 + 3 x 800; of a later
 // micro-batch the last layer has most, for each adds its own to what is there, by hand 8 + 2 x 400

@@ -371,7 +371,12 @@ TEST(StageStatesTest, MakesInBackwardWhatStays) {
   Rank rank(std::move(program));
   EXPECT_THAT(rank.Enter(Phase::kForward, true), ElementsAre("+weights 1000"));
   EXPECT_THAT(rank.Enter(Phase::kLoss, true), IsEmpty());
-  EXPECT_THAT(rank.Enter(Phase::kBackward, true), ElementsAre("+momentum 2000"));
+  rank.states().BeginBackward();
+  EXPECT_THAT(rank.Enter(Phase::kBackward, true), IsEmpty()) << "it waits for a gradient";
+  rank.states().BeginGradients({0, -1, false});
+  EXPECT_THAT(rank.News(), IsEmpty()) << "the embedding has no weight";
+  rank.states().BeginGradients({1, 0, false});
+  EXPECT_THAT(rank.News(), ElementsAre("+momentum 2000"));
   EXPECT_THAT(rank.Enter(Phase::kForward, true), IsEmpty());
   EXPECT_THAT(rank.Enter(Phase::kGradientReduction, true), ElementsAre("-momentum"));
 }

@@ -233,6 +233,13 @@ TEST(TimelineTest, AgreesWithTheClosedFormWhereSignsAreSentOrGradientsProjected)
   EXPECT_EQ(stages, kJobs);
 }
 
+TEST(TimelineTest, AgreesWithTheClosedFormWhereMegatronGathersUnits) {
+  std::mt19937_64 random(20261201);
+  int stages = 0;
+  for (int i = 0; i < kJobs && !HasFailure(); ++i) stages += Compare(RandomMegatronFsdpJob(random));
+  EXPECT_EQ(stages, kJobs);
+}
+
 TEST(TimelineTest, AgreesWithTheClosedFormWhereParametersAreTheHosts) {
   std::mt19937_64 random(20261124);
   int stages = 0;
