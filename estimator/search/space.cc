@@ -412,7 +412,7 @@ std::vector<int32_t> ValuesOf(const Space& space, const Job& base, const Choice&
       break;
     case KnobId::kZeroStage:
       values = ZeroStages(space.capabilities);
-      if (space.capabilities.Has(Ability::kTokenDispatcher)) KeepMegatronFsdp(own, values);
+      if (base.profile->sharding == Sharding::kStates) KeepMegatronFsdp(own, values);
       break;
     case KnobId::kShardGroup:
       if (!space.capabilities.Has(Ability::kShardGroups)) return {0};
