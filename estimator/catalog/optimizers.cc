@@ -145,7 +145,9 @@ const std::array<OptimizerRow, kOptimizerCount> kOptimizerRows = {{
     {.optimizer = OptimizerName::kLamb,
      .states = kMoments,
      .sees_shapes = true,
-     .source = "deepspeed ops/lamb/fused_lamb.py"},
+     .takes_narrow = true,
+     .source = "deepspeed ops/lamb/fused_lamb.py; runtime/engine.py, _configure_fp16_optimizer "
+               "(fused_lamb_legacy)"},
     {.optimizer = OptimizerName::kLion,
      .states = kMomentum,
      .implementations = {true, false, true},

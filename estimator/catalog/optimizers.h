@@ -93,6 +93,7 @@ struct OptimizerRow {
   bool compresses = false;             // replicas exchange signs of momenta, not gradients
   bool steps_flat = false;             // all parameters, as one tensor
   bool pads_copy = false;              // of what is compressed, unless its length fits
+  bool takes_narrow = false;           // fused, it steps by 16-bit gradients (DeepSpeed)
   bool factorizes = false;             // projectors are singular vectors of gradients
   absl::string_view source{};
 

@@ -313,6 +313,8 @@ struct Precision {
   DType cast = DType::kBf16;        // what autocast casts to, where it is on
   DType router = DType::kBf16;      // what a router of dispatched tokens gives
 
+  // What an optimizer steps, and of which a rank keeps its share.
+  DType Stepped() const { return master != DType::kNone ? master : parameter; }
   // What products that are not quantized read and write.
   DType Product() const { return autocast ? cast : activation; }
   // What grouped ones do: autocast knows none, and leaves them to the weights' dtype.

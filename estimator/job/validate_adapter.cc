@@ -44,8 +44,8 @@ AdapterTargets UsualTargets(Check& check, const Job& job) {
     check.Assume(field, "q_proj, v_proj", "PEFT's default for most models");
     return BitOf(AdapterTarget::kQuery) | kValue;
   }
-  const absl::string_view type = job.model == nullptr ? "" : job.model->model_type;
-  const bool keys = type == "llama" || type == "mistral";
+  const bool keys = job.model != nullptr &&
+                    (job.model->model_type == "llama" || job.model->model_type == "mistral");
   check.Assume(field, keys ? "k_proj, v_proj, down_proj" : "q_proj, v_proj, down_proj",
                "PEFT's default");
   return BitOf(keys ? AdapterTarget::kKey : AdapterTarget::kQuery) | kValue |

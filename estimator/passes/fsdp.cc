@@ -20,11 +20,6 @@ bool AccumulatesWhole(const Job& job) {
   return job.profile->accumulates_whole && job.micro_batch_count > 1 && job.shard_group_size > 1;
 }
 
-// Of what each rank keeps of a parameter: the master's, where there is one.
-DType DTypeOfShares(const Job& job) {
-  return job.precision.master != DType::kNone ? job.precision.master : job.precision.parameter;
-}
-
 // FSDP2 adds in place: of a dtype that backward makes, as autograd makes it. Of a wider one a block
 // was cast and added when all of it was there.
 // Source: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, post_backward
@@ -49,7 +44,7 @@ void ShardStates(const Job& job, Program& program) {
     return weights || state.part == Part::kGradientSums;
   };
   states.erase(std::remove_if(states.begin(), states.end(), replaced), states.end());
-  const DType sharded = DTypeOfShares(job);
+  const DType sharded = job.precision.Stepped();
   const auto gradients = std::find_if(states.begin(), states.end(), [](const State& state) {
     return state.part == Part::kGradients;
   });
@@ -711,7 +706,7 @@ void AddSetUp(const Job& job, const Elements& group, Program& program) {
     add("set_up.cast", job.precision.parameter, cast_shard).stream = Stream::kCopyIn;
   }
   if (!job.offload_parameters) return;
-  State& copied = add("set_up.copied", DTypeOfShares(job), shard);
+  State& copied = add("set_up.copied", job.precision.Stepped(), shard);
   copied.stream = Stream::kCopyIn;
   copied.sets_up_beside = cast > 0;
 }
@@ -773,7 +768,7 @@ void ReduceWhole(const Job& job, const Groups& groups, Program& program) {
                               .stream = stream,
                               .alive = kReductionPhase});
   };
-  const DType sharded = DTypeOfShares(job);
+  const DType sharded = job.precision.Stepped();
   for (size_t i = 0; i < groups.size(); ++i) {
     if (program.blocks[i].kind == BlockKind::kLayer) continue;
     const int64_t elements = groups[i].trained;
@@ -844,7 +839,7 @@ void GatherReference(const Job& job, const Groups& groups, Program& program) {
 // Source: torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py, foreach_reduce (reduce_output).
 void AddLastReduce(const Job& job, int64_t elements, Program& program) {
   if (job.profile->flat_units || elements == 0) return;
-  if (DTypeOfShares(job) == job.precision.reduce) return;
+  if (job.precision.Stepped() == job.precision.reduce) return;
   const int64_t share = CeilDivide(elements, job.shard_group_size);
   State reduced{.name = "reduce.input",
                 .role = Role::kCommunication,

@@ -57,9 +57,7 @@ class WeightPipeline {
         window_(CapacityOf(job, buckets) / 2),
         here_(buckets.size(), false),
         lets_go_(buckets.size(), false) {
-    for (size_t i = 0; i < buckets.size(); ++i) {
-      here_[i] = !buckets[i].is_unit || buckets[i].shards == 1;
-    }
+    for (size_t i = 0; i < buckets.size(); ++i) here_[i] = Stays(i);
   }
 
   void Run() {
@@ -145,13 +143,14 @@ class WeightPipeline {
     events_.push_back({number, bytes});
   }
 
+  bool Stays(size_t at) const { return !buckets_[at].is_unit || buckets_[at].shards == 1; }
+
   void Release(int32_t block) {
     for (const int32_t number : NumbersOf(block)) Drop(static_cast<size_t>(number));
   }
 
   void Drop(size_t at) {
-    const bool stays = !buckets_[at].is_unit || buckets_[at].shards == 1;
-    if (stays || !here_[at]) return;
+    if (Stays(at) || !here_[at]) return;
     here_[at] = false;
     events_.push_back({static_cast<int32_t>(at), 0});
   }
@@ -180,6 +179,7 @@ class GradientPipeline {
     for (int32_t block = head_; block >= 0; --block) Backward(block);
     Gathers gathers;
     gathers.tensor_count = static_cast<int32_t>(buckets_.size());
+    gathers.name = "reduce.bucket";
     gathers.stream = Stream::kCompute;
     std::tie(gathers.forward, gathers.backward) =
         Halves(TurnsOf(events_, gathers.tensor_count, ends_));

@@ -215,16 +215,10 @@ int64_t ForeachValues(const Job& job) {
   return beside ? 2 : RowOf(job.optimizer).temporaries.foreach_values;
 }
 
-// What an optimizer steps: masters, where there are any.
-DType SteppedDType(const Job& job) {
-  const bool masters = job.precision.master != DType::kNone;
-  return masters ? job.precision.master : job.precision.parameter;
-}
-
 // Copies of the largest parameter that a loop over parameters makes.
 int64_t LoopCopies(const Job& job) {
   const StepTemporaries& made = RowOf(job.optimizer).temporaries;
-  return SteppedDType(job) == DType::kFp32 ? made.loop_copies : made.loop_copies_of_16bit;
+  return job.precision.Stepped() == DType::kFp32 ? made.loop_copies : made.loop_copies_of_16bit;
 }
 
 // Copies of tables that are trained whole, in the weights' dtype: what Adam keeps of each, and what
@@ -431,7 +425,7 @@ Basis BasisOf(const Job& job, StateBasis of) {
     case StateBasis::kProjector:
       return Basis::kProjectors;
     case StateBasis::kFactor:  // narrower ones are casts, of these vectors alone
-      return SteppedDType(job) == DType::kFp32 ? Basis::kFactors : Basis::kProjectors;
+      return job.precision.Stepped() == DType::kFp32 ? Basis::kFactors : Basis::kProjectors;
     case StateBasis::kPicked:
       return Basis::kPicked;
     case StateBasis::kRest:
@@ -565,12 +559,12 @@ void SizeMuonTemporaries(const Job& job, const Program& program, State& temporar
 
 // Of a matrix, in what is stepped: as large as it, and as large as its gradient is of its rank.
 int64_t UpdateBytes(const Job& job, const Parameter& matrix) {
-  return Bytes(SteppedDType(job), matrix.Elements());
+  return Bytes(job.precision.Stepped(), matrix.Elements());
 }
 int64_t LowBytes(const Job& job, const Parameter& matrix) {
   const auto& sides = matrix.shape.extents;
   const int64_t longer = std::max(sides[0].Local(), sides[1].Local());
-  return Bytes(SteppedDType(job), Multiply(longer, matrix.projected_rank));
+  return Bytes(job.precision.Stepped(), Multiply(longer, matrix.projected_rank));
 }
 
 // Singular vectors of a gradient: a copy of it in fp32 (of a narrower one two), both factors and
@@ -581,7 +575,7 @@ int64_t LowBytes(const Job& job, const Parameter& matrix) {
 int64_t FactorBytes(const Job& job, const Parameter& matrix) {
   const auto& sides = matrix.shape.extents;
   const int64_t shorter = std::min(sides[0].Local(), sides[1].Local());
-  const int64_t copies = SteppedDType(job) == DType::kFp32 ? 3 : 4;
+  const int64_t copies = job.precision.Stepped() == DType::kFp32 ? 3 : 4;
   return Bytes(DType::kFp32,
                Add(Multiply(copies, matrix.Elements()), Multiply(2, Multiply(shorter, shorter))));
 }

@@ -6,6 +6,7 @@
 #include "absl/types/span.h"
 #include "estimator/passes/adapter_ops.h"
 #include "estimator/program/block_builder.h"
+#include "estimator/program/saved_tensors.h"
 
 namespace plimsoll {
 namespace {
@@ -140,17 +141,10 @@ class VirtualTokenBuilder {
 };
 
 // Whether the first layer has what the embedding gave for backward.
-bool KeepsInput(const Program& program) {
-  const auto keeps = [](const Block& block) {
-    if (block.kind != BlockKind::kLayer || !block.layers.Has(0)) return false;
-    return block.recompute_unit > 0 ||
-           std::any_of(block.ops.begin(), block.ops.end(), [&block](const Op& op) {
-             return std::any_of(op.saved.begin(), op.saved.end(), [&block](TensorId id) {
-               return block.tensors[id].storage == block.input;
-             });
-           });
-  };
-  return std::any_of(program.blocks.begin(), program.blocks.end(), keeps);
+bool FirstKeepsInput(const Program& program) {
+  return std::any_of(program.blocks.begin(), program.blocks.end(), [](const Block& block) {
+    return block.kind == BlockKind::kLayer && block.layers.Has(0) && KeepsInput(block);
+  });
 }
 
 void HoldUntilReturn(absl::string_view name, Basis basis, int64_t bytes, Program& program) {
@@ -184,7 +178,7 @@ void HoldVirtualTokens(const Job& job, Program& program) {
     return;
   }
   int64_t tokens = job.adapter->PromptLength();
-  if (!KeepsInput(program)) {
+  if (!FirstKeepsInput(program)) {
     tokens = Add(tokens, job.sequence_length);
     for (Block& block : program.blocks) block.names_output = false;
   }

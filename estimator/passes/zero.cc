@@ -580,15 +580,6 @@ void StepFlat(const Job& job, Program& program) {
                             .alive = kOptimizerPhase});
 }
 
-// Optimizers of DeepSpeed's own whose kernel takes 16-bit gradients as they are. Source: deepspeed
-// runtime/engine.py, _configure_fp16_optimizer (fused_lamb_legacy).
-constexpr OptimizerName kTakesNarrow[] = {OptimizerName::kLamb};
-
-bool TakesNarrow(const Job& job) {
-  const bool own = job.optimizer_implementation == OptimizerImplementation::kFused;
-  return own && std::count(std::begin(kTakesNarrow), std::end(kTakesNarrow), job.optimizer) > 0;
-}
-
 // Gradients are made flat, and once more for their norm, which is of what is widened then.
 // Source: deepspeed/runtime/fp16/unfused_optimizer.py, step_fused_lamb; runtime/utils.py,
 // get_weight_norm.
@@ -620,7 +611,8 @@ void ApplyWithoutZero(const Job& job, Program& program) {
   }
   if (job.precision.master == DType::kNone) return;
   AddStatesMadeBefore(job, program);
-  if (TakesNarrow(job)) return FlattenForNorm(job, program);
+  const bool fused = job.optimizer_implementation == OptimizerImplementation::kFused;
+  if (fused && row.takes_narrow) return FlattenForNorm(job, program);
   program.states.push_back({.name = "gradients.step",
                             .role = Role::kGradient,
                             .part = Part::kStepCopies,

@@ -419,6 +419,7 @@ using GatherTurns = std::vector<GatherTurn>;
 
 // A micro-batch's, of later ones and, in the timeline, of a job's first, where that gathers less.
 struct Gathers {
+  absl::string_view name = "gathered.weights";  // of each of its tensors
   std::vector<GatherEvent> events;
   GatherTurns forward;
   GatherTurns backward;

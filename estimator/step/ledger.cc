@@ -770,13 +770,16 @@ void Machine::EndForward(BlockRun& run) {
 }
 
 void Machine::EndBackward(BlockRun& run) const {
-  run.backward = Alive(peak_, true);
+  const auto usage = [this](const Peak& whole, const Peak& from_gradients, bool stay) {
+    BackwardUsage of{Alive(whole, stay), {}};
+    if (!has_gradients_) return of;
+    const bool same = from_gradients.note == whole.note;
+    of.from_gradients = same ? of.whole : Alive(from_gradients, stay);
+    return of;
+  };
+  run.backward = usage(peak_, gradients_peak_, true);
   const bool kept = weight_gradient_ == WeightGradient::kKept;
-  run.later_backward = kept ? Alive(later_peak_, false) : run.backward;
-  if (!has_gradients_) return;
-  const bool same = gradients_peak_.note == peak_.note;
-  run.gradients = same ? run.backward : Alive(gradients_peak_, true);
-  run.later_gradients = kept ? Alive(later_gradients_peak_, false) : run.gradients;
+  run.later_backward = kept ? usage(later_peak_, later_gradients_peak_, false) : run.backward;
 }
 
 // What was saved goes when the network's forward is over.
@@ -906,8 +909,6 @@ BlockRun Run(const Block& block, WeightGradient weight_gradient, DType gradient_
     const BlockRun inner = run(nullptr, false);
     whole.inner_backward = inner.backward;
     whole.later_inner_backward = inner.later_backward;
-    whole.inner_gradients = inner.gradients;
-    whole.later_inner_gradients = inner.later_gradients;
   }
   return whole;
 }

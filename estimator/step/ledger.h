@@ -36,24 +36,25 @@ struct Usage {
   }
 };
 
+// Of one block's backward, at its peak, and at that of what is behind the first op that gave a
+// gradient of a weight; nothing where none did.
+struct BackwardUsage {
+  Usage whole;
+  Usage from_gradients;
+};
+
 // What one block holds for one micro-batch, beyond what earlier blocks keep.
 // Its input counts as its own, its output as the next block's.
 struct BlockRun {
-  Usage kept;            // after forward, for backward
-  Usage forward;         // at the peak of forward
-  Usage again;           // at the peak of a recomputed block's second forward
-  Usage backward;        // at the peak of backward
-  Usage later_backward;  // the same where kKept gradients are added to an earlier micro-batch's
+  Usage kept;     // after forward, for backward
+  Usage forward;  // at the peak of forward
+  Usage again;    // at the peak of a recomputed block's second forward
+  BackwardUsage backward;
+  BackwardUsage later_backward;  // where kKept gradients are added to an earlier micro-batch's
   // Both, of a layer of a recomputed unit whose output the checkpoint does not hold: all but the
   // last.
-  Usage inner_backward;
-  Usage later_inner_backward;
-  // The same four, at the peak of what is behind the first op that gave a gradient of a weight;
-  // nothing where none did.
-  Usage gradients;
-  Usage later_gradients;
-  Usage inner_gradients;
-  Usage later_inner_gradients;
+  BackwardUsage inner_backward;
+  BackwardUsage later_inner_backward;
   Usage unit;              // what each further layer of a recomputed unit keeps meanwhile
   int64_t hole_bytes = 0;  // freed, but of no use to what follows
 };

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "estimator/program/saved_tensors.h"
+
 namespace plimsoll {
 namespace {
 
@@ -18,24 +20,10 @@ int64_t GradientBytes(const Block& block, TensorId of) {
 
 int64_t InputBytes(const Block& block) { return block.tensors[block.input].Bytes(); }
 
-// Whether an op of the block saves a tensor, or the segment that it is part of.
-bool Saves(const Block& block, TensorId tensor) {
-  for (const Op& op : block.ops) {
-    for (const TensorId id : op.segment == 0 ? op.saved : op.inputs) {
-      if (block.tensors[id].storage == block.tensors[tensor].storage) return true;
-    }
-  }
-  return false;
-}
-
 // Whether a block keeps what it gives: a reference's embedding, whose output is a local of the
 // module around its layers, and one whose output is a leaf of its own.
 bool KeepsOutput(const Block& block) {
   return (block.forward_only || block.kind == BlockKind::kEmbedding) && Saves(block, block.output);
-}
-
-bool KeepsInput(const Block& block) {
-  return block.recompute_unit > 0 ? !block.fetches_input : Saves(block, block.input);
 }
 
 }  // namespace
@@ -61,6 +49,10 @@ Parts::Parts(const Program& of, const BlockRuns& with, std::pmr::memory_resource
   for (const State& state : program.states) {
     if (state.grows_in_backward) grown.push_back(&state);
     if (state.until_reduced) until_reduced_bytes = Add(until_reduced_bytes, state.fixed_bytes);
+    if (!state.from_backward) continue;
+    unmade_bytes[false] = Add(unmade_bytes[false], state.fixed_bytes);
+    if ((state.alive & Bit(Phase::kForward, false)) != 0) continue;  // a later one finds it
+    unmade_bytes[true] = Add(unmade_bytes[true], state.fixed_bytes);
   }
   if (grown.empty() && program.host_states.empty()) return;
   for (const Block& block : program.blocks) {
@@ -196,14 +188,6 @@ void PlanSum::GrowInputGradient(const Standing& at, Sum& sum) const {
   sum.Grow(Role::kTemporary, GradientBytes(block, block.input));
 }
 
-// The same, from the first one on.
-const Usage& PlanSum::GradientsOf(const Standing& at) const {
-  const BlockRun& run = parts_.runs[at.run];
-  const bool added = at.later && AddsInBackward(parts_.program, BlockOf(at.run));
-  if (at.closes) return added ? run.later_gradients : run.gradients;
-  return added ? run.later_inner_gradients : run.inner_gradients;
-}
-
 // What there is of a block when its backward is over: the gradient that it gives, and what a
 // checkpoint holds.
 template <typename Sum>
@@ -216,7 +200,7 @@ void PlanSum::GrowEdges(const Standing& at, Sum& sum) const {
 }
 
 // Gradients that are reduced are made anew for each micro-batch.
-const Usage& PlanSum::BackwardOf(const Standing& at) const {
+const BackwardUsage& PlanSum::BackwardOf(const Standing& at) const {
   const BlockRun& run = parts_.runs[at.run];
   const bool added = at.later && AddsInBackward(parts_.program, BlockOf(at.run));
   if (at.closes) return added ? run.later_backward : run.backward;
@@ -245,9 +229,9 @@ void PlanSum::GrowAtWork(const Standing& at, Sum& sum) const {
     case Counted::kAgain:
       return sum.Grow(run.again);
     case Counted::kBackward:
-      return sum.Grow(BackwardOf(at));
+      return sum.Grow(BackwardOf(at).whole);
     case Counted::kGradients:
-      return sum.Grow(GradientsOf(at));
+      return sum.Grow(BackwardOf(at).from_gradients);
     case Counted::kFlattened:
       sum.Grow(Role::kGradient, Add(MadeBytes(at.run), FlatBytes(at)));
       return GrowEdges(at, sum);
@@ -435,27 +419,11 @@ void PlanSum::GrowSent(const Slot& slot, const Block& block) {
   now_.reduced = held;
 }
 
-// Of what waits for gradients; a later micro-batch may find it.
-int64_t PlanSum::UnmadeBytes() const {
-  constexpr Alive kForward = Bit(Phase::kForward, false);
-  int64_t bytes = 0;
-  for (const State& state : parts_.program.states) {
-    const bool found = now_.later && (state.alive & kForward) != 0;
-    if (state.from_backward && !found) bytes = Add(bytes, state.fixed_bytes);
-  }
-  return bytes;
-}
-
-void PlanSum::BeginGradients(const Block& block) {
-  if (has_gradients_ || !HasTrained(block)) return;
+// Where there `are` some, what takes them is made with the first.
+void PlanSum::BeginGradients(bool are, Counted counted) {
+  if (has_gradients_ || !are) return;
   has_gradients_ = true;
-  if (std::exchange(now_.unmade_bytes, 0) > 0) Consider(Counted::kHanded);
-}
-
-void PlanSum::BeginGradientsInside() {
-  if (has_gradients_ || GradientsOf(now_).total == 0) return;
-  has_gradients_ = true;
-  if (std::exchange(now_.unmade_bytes, 0) > 0) Consider(Counted::kGradients);
+  if (std::exchange(now_.unmade_bytes, 0) > 0) Consider(counted);
 }
 
 void PlanSum::Gather(const Block& block) {
@@ -578,7 +546,8 @@ void PlanSum::BeginPhase(Phase phase) {
   if (demand_ != nullptr) EndPhase();
   demand_ = demands_[static_cast<size_t>(phase)];
   if (phase == Phase::kLoss && !now_.backward) Consider(Counted::kHanded);
-  if (phase == Phase::kBackward && !has_gradients_) now_.unmade_bytes = UnmadeBytes();
+  if (phase == Phase::kBackward && !has_gradients_)
+    now_.unmade_bytes = parts_.unmade_bytes[now_.later];
 }
 
 void PlanSum::Do(const Slot& slot) {
@@ -610,7 +579,7 @@ void PlanSum::Do(const Slot& slot) {
     case SlotKind::kBackward:
       Pass(slot, 1);
       Consider(Counted::kBackward);
-      BeginGradientsInside();
+      BeginGradients(BackwardOf(now_).from_gradients.total > 0, Counted::kGradients);
       ConsiderHole(block);
       if (block.reduce_bytes > 0 && parts_.flattens) FlattenMade(block);
       now_.gathered = 0;
@@ -623,7 +592,7 @@ void PlanSum::Do(const Slot& slot) {
     case SlotKind::kGrow:
       GrowSent(slot, block);
       Send(slot.at, block);
-      BeginGradients(block);
+      BeginGradients(HasTrained(block), Counted::kHanded);
       break;
     case SlotKind::kSend:
       ForgetName();
@@ -659,7 +628,7 @@ void PlanSum::KeepAll() {
 // another block's. Where what is gathered differs from layer to layer all are.
 void PlanSum::Play(const Slots& slots) {
   if (parts_.program.gathers.Any()) return slots.ForEach([this](const Slot& slot) { Do(slot); });
-  const bool follows = parts_.reduces || (!has_gradients_ && UnmadeBytes() > 0);
+  const bool follows = parts_.reduces || parts_.unmade_bytes[now_.later] > 0;
   const int32_t early = now_.backward && follows ? 2 : 1;
   const int32_t late = now_.backward && parts_.looks_ahead ? 2 : 1;
   for (const Loop& loop : slots.loops) PlayEnds(slots, loop, early, late);

@@ -44,8 +44,10 @@ struct Parts {
   int64_t tied_gradient_bytes = 0;  // of the embedding's table, as the head makes it
   int64_t idle_gradient_bytes = 0;  // of what is tied to the head for nothing: not made
   int64_t until_reduced_bytes = 0;  // of states that go before the embedding's are sent
-  bool flattens = false;            // gradients of a block become one tensor
-  bool casts_flat = false;          // which is cast, and stays
+  // Of those that backward's first gradient makes, of a step's first micro-batch and of later ones.
+  std::array<int64_t, 2> unmade_bytes{};
+  bool flattens = false;    // gradients of a block become one tensor
+  bool casts_flat = false;  // which is cast, and stays
 
   // All outlive the parts.
   Parts(const Program& of, const BlockRuns& with, std::pmr::memory_resource* memory);
@@ -225,15 +227,12 @@ class PlanSum {
   void Consider(Counted counted);
   void ConsiderHole(const Block& block);
   void BeginPhase(Phase phase);
-  int64_t UnmadeBytes() const;
-  void BeginGradients(const Block& block);
-  void BeginGradientsInside();
+  void BeginGradients(bool are, Counted counted);
   int64_t MadeBytes(size_t run) const;
   int64_t OwnBytes(size_t run, bool later) const;
   int64_t AddedBytes(size_t run, bool later) const;
   int64_t MadeFlatBytes(const Block& block, bool cast) const;
-  const Usage& BackwardOf(const Standing& at) const;
-  const Usage& GradientsOf(const Standing& at) const;
+  const BackwardUsage& BackwardOf(const Standing& at) const;
   OtherStreams OthersAt(const Standing& at) const;
   // Each adds to a sum, which is a Total or a Usage.
   template <typename Sum>

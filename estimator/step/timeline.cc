@@ -362,7 +362,6 @@ std::vector<int32_t>& Unroller::StoragesOf(const Gathers& gathers) {
 
 void Unroller::PlayGathers(const Gathers& gathers, uint32_t begin, uint32_t end) {
   std::vector<int32_t>& gathered = StoragesOf(gathers);
-  const bool reduced = &gathers == &program_.reduce_buckets;
   gathered.resize(static_cast<size_t>(gathers.tensor_count), kNoStorage);
   for (uint32_t i = begin; i < end; ++i) {
     const GatherEvent& event = gathers.events[i];
@@ -372,7 +371,7 @@ void Unroller::PlayGathers(const Gathers& gathers, uint32_t begin, uint32_t end)
     storage = writer_.Birth({.bytes = event.bytes,
                              .stream = event.when_read ? Stream::kCompute : gathers.stream,
                              .role = Role::kCommunication,
-                             .name = reduced ? "reduce.bucket" : "gathered.weights",
+                             .name = gathers.name,
                              .micro_batch = micro_batch_});
   }
 }

@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "estimator/passes/parameter_buckets.h"
 #include "gtest/gtest.h"
 #include "tests/testing/jobs.h"
 
@@ -107,27 +106,6 @@ TEST(MegatronFsdpTest, OneRankHasAll) {
   const Program program = Sharded(job);
   EXPECT_TRUE(program.gathers.events.empty());
   EXPECT_TRUE(program.reduce_buckets.events.empty());
-}
-
-// Shares are of whole rows of the widest matrix, and smaller ones fit in.
-TEST(ParameterBucketsTest, SharesAreEven) {
-  const ValidJob job = Valid(Job());
-  const Program program = ProgramAfter(job, PassId::kOptimizer);
-  for (const ParameterBucket& bucket : BucketsOf(*job, program.blocks, true, 40000000)) {
-    EXPECT_EQ(bucket.elements % (bucket.shards * 4096), 0);
-  }
-}
-
-// A bucket is full, or the last; without a size there is one, whose first part is the embedding.
-TEST(ParameterBucketsTest, EndsAreParted) {
-  const ValidJob job = Valid(Job());
-  const Program program = ProgramAfter(job, PassId::kOptimizer);
-  EXPECT_EQ(BucketsOf(*job, program.blocks, true, 40000000).size(), 34);
-  const std::vector<ParameterBucket> one = BucketsOf(*job, program.blocks, true, 0);
-  ASSERT_EQ(one.size(), 33);
-  EXPECT_EQ(one.front().first_block, 0);
-  EXPECT_EQ(one.front().last_block, 33);
-  EXPECT_FALSE(one.front().is_unit);
 }
 
 }  // namespace

@@ -70,5 +70,37 @@ TEST(ParameterBucketsTest, SharesAreEven) {
   }
 }
 
+// Llama 3.1 8B on four ranks.
+JobSpec Llama() {
+  JobSpec job = WithModel(Llama8B(), [](Transformer& m) { m.layer_count = 32; });
+  job.parallelism = ParallelismSpec();
+  job.parallelism.data_parallel_size = 4;
+  job.parallelism.zero_stage = 3;
+  job.cluster.gpu_count = 4;
+  job.training.global_batch_size = 4;
+  return job;
+}
+
+// Shares are of whole rows of the widest matrix, and smaller ones fit in.
+TEST(ParameterBucketsTest, SharesAreOfWholeRows) {
+  const ValidJob job = Valid(Llama());
+  const Program program = ProgramAfter(job, PassId::kOptimizer);
+  for (const ParameterBucket& bucket : BucketsOf(*job, program.blocks, true, 40000000)) {
+    EXPECT_EQ(bucket.elements % (bucket.shards * 4096), 0);
+  }
+}
+
+// A bucket is full, or the last; without a size there is one, whose first part is the embedding.
+TEST(ParameterBucketsTest, EndsAreParted) {
+  const ValidJob job = Valid(Llama());
+  const Program program = ProgramAfter(job, PassId::kOptimizer);
+  EXPECT_EQ(BucketsOf(*job, program.blocks, true, 40000000).size(), 34);
+  const std::vector<ParameterBucket> one = BucketsOf(*job, program.blocks, true, 0);
+  ASSERT_EQ(one.size(), 33);
+  EXPECT_EQ(one.front().first_block, 0);
+  EXPECT_EQ(one.front().last_block, 33);
+  EXPECT_FALSE(one.front().is_unit);
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -209,7 +209,7 @@ TEST(RecomputeTest, PerOpMakesNothingTwice) {
   const auto backward = [](const JobSpec& job) {
     const Program program = ProgramOf(job);
     return plimsoll::Run(FindBlock(program, "layer"), WeightGradient::kAdded, DType::kBf16)
-        .backward.total;
+        .backward.whole.total;
   };
   EXPECT_LE(backward(PerOp(false)), backward(full) + kHidden) << "the down product's output";
   EXPECT_GE(backward(PerOp(false)), backward(full));

@@ -84,7 +84,8 @@ TEST(LowerHeadTest, BackwardPeaksPerLogit) {
   JobSpec megatron = With(SmallJob(), "megatron-core");
   for (JobSpec* job : {&plain, &megatron}) Shape(*job).hidden_size = 64;
   const auto per_logit = [](const JobSpec& job) {
-    return static_cast<double>(RunHead(job).backward.roles[static_cast<size_t>(Role::kLoss)]) /
+    return static_cast<double>(
+               RunHead(job).backward.whole.roles[static_cast<size_t>(Role::kLoss)]) /
            static_cast<double>(kTokens * kVocab);
   };
   EXPECT_NEAR(per_logit(plain), 12, 0.1);
@@ -115,7 +116,7 @@ TEST(LowerHeadTest, TorchtitansLossesByEra) {
   const auto check = [](const JobSpec& job, double forward, double backward, int64_t hole) {
     const BlockRun run = RunHead(job);
     EXPECT_NEAR(PerLogit(run, run.forward), forward, 0.1);
-    EXPECT_NEAR(PerLogit(run, run.backward), backward, 0.1);
+    EXPECT_NEAR(PerLogit(run, run.backward.whole), backward, 0.1);
     EXPECT_EQ(run.hole_bytes, hole * kTokens * kVocab);
   };
   check(Torchtitan("2024.3", "plain"), 8, 16, 2);
@@ -183,7 +184,7 @@ TEST(LowerHeadTest, OffloadedLogSoftmaxComesBack) {
   const Tensor& fetched = head.tensors[op->backward_temporaries.ids[0]];
   EXPECT_EQ(fetched.stream, Stream::kHostCopy);
   EXPECT_EQ(fetched.Bytes(), 4 * kTokens * kVocab);
-  EXPECT_EQ(RunHead(job).backward.total, kept.backward.total);
+  EXPECT_EQ(RunHead(job).backward.whole.total, kept.backward.whole.total);
 }
 
 // torchtune's compile_loss reaches a loss over slices alone: 16-bit logits, and while
@@ -200,7 +201,7 @@ TEST(LowerHeadTest, TorchtuneCompilesSlicesAlone) {
   const auto backward = [&](const char* loss) {
     job.training.loss.implementation = loss;
     const BlockRun run = RunHead(job);
-    return PerLogit(run, run.backward) * kVocab / kWide / kTimes;
+    return PerLogit(run, run.backward.whole) * kVocab / kWide / kTimes;
   };
   EXPECT_NEAR(backward("plain"), 12, 0.1);
   EXPECT_NEAR(backward("chunked-cross-entropy"), 2 + 2 / 8.0, 0.1);
@@ -213,7 +214,7 @@ TEST(LowerHeadTest, ASplitLossTakesExponentials) {
   JobSpec job = Torchtitan("2025.9", "plain");
   job.parallelism.tensor_parallel_size = 2;
   const BlockRun run = RunHead(job);  // before the split itself
-  EXPECT_NEAR(PerLogit(run, run.backward), 16, 0.1);
+  EXPECT_NEAR(PerLogit(run, run.backward.whole), 16, 0.1);
 }
 
 // Transformer Engine's loss writes its gradient over the 16-bit logits.
@@ -222,7 +223,7 @@ TEST(LowerHeadTest, TransformerEnginesLossIsInPlace) {
   job.training.loss.implementation = "te-cross-entropy";
   const BlockRun run = RunHead(job);
   EXPECT_NEAR(PerLogit(run, run.forward), 2, 0.1);
-  EXPECT_NEAR(PerLogit(run, run.backward), 2, 0.1);
+  EXPECT_NEAR(PerLogit(run, run.backward.whole), 2, 0.1);
 }
 
 // Megatron's loss is in place but where it is compiled, and before core 0.8:

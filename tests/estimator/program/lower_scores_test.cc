@@ -91,7 +91,7 @@ TEST(LowerScoresTest, ARewardModelHasNoLogits) {
     const Program program = Lowered(Valid(job));
     const BlockRun run =
         plimsoll::Run(FindBlock(program, "head"), WeightGradient::kFused, DType::kBf16);
-    return run.backward.roles[static_cast<size_t>(Role::kLoss)];
+    return run.backward.whole.roles[static_cast<size_t>(Role::kLoss)];
   };
   EXPECT_GT(loss(), int64_t{11} * 2 * 32 * 128256);
   Shape(job).head = "sequence-classification";

@@ -160,12 +160,12 @@ TEST(LedgerLifetimesTest, AnyBlockHoldsWhatIsStillWanted) {
       const BlockRun run = plimsoll::Run(block, fate, DType::kBf16);
       EXPECT_EQ(run.kept.total, lifetimes.Kept());
       EXPECT_EQ(run.forward.total, lifetimes.Forward(true, false));
-      EXPECT_EQ(run.backward.total, lifetimes.Backward(fate, false));
-      EXPECT_EQ(run.gradients.total, lifetimes.FromGradients(fate, false));
+      EXPECT_EQ(run.backward.whole.total, lifetimes.Backward(fate, false));
+      EXPECT_EQ(run.backward.from_gradients.total, lifetimes.FromGradients(fate, false));
       const bool kept = fate == WeightGradient::kKept;
-      EXPECT_EQ(run.later_backward.total,
+      EXPECT_EQ(run.later_backward.whole.total,
                 lifetimes.Backward(kept ? WeightGradient::kAdded : fate, false));
-      EXPECT_EQ(run.later_gradients.total,
+      EXPECT_EQ(run.later_backward.from_gradients.total,
                 lifetimes.FromGradients(kept ? WeightGradient::kAdded : fate, false));
     }
   }
@@ -187,7 +187,7 @@ TEST(LedgerLifetimesTest, AnyRecomputedBlockKeepsItsInput) {
       const BlockRun run = plimsoll::Run(block, fate, DType::kBf16);
       EXPECT_EQ(run.kept.total, input + more);
       EXPECT_EQ(run.forward.total, lifetimes.Forward(false, true));
-      EXPECT_EQ(run.backward.total, more + lifetimes.Backward(fate, true));
+      EXPECT_EQ(run.backward.whole.total, more + lifetimes.Backward(fate, true));
       EXPECT_EQ(run.again.total, more + output + lifetimes.Forward(true, true));
     }
   }
@@ -215,7 +215,7 @@ TEST(LedgerLifetimesTest, AnyTapePlaysWhatTheRunFound) {
     const Tape tape = Record(block, fate, DType::kBf16);
     EXPECT_EQ(tape.again_end, tape.forward_end) << "nothing runs again";
     EXPECT_EQ(MostOf(tape, 0, tape.forward_end), run.forward.total);
-    EXPECT_EQ(MostOf(tape, tape.forward_end, tape.events.size()), run.backward.total);
+    EXPECT_EQ(MostOf(tape, tape.forward_end, tape.events.size()), run.backward.whole.total);
     EXPECT_EQ(tape.pieces[tape.input].tensor, block.input);
     EXPECT_EQ(tape.pieces[tape.output].tensor, block.output);
     EXPECT_EQ(tape.pieces[tape.output_gradient].tensor, block.output);

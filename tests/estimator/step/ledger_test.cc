@@ -76,9 +76,9 @@ TEST(LedgerTest, KeepsWhatIsSavedAndNoMore) {
   const BlockRun run = RunFused(hand.Between(x, y));
   EXPECT_EQ(run.kept.total, 10 + 20);
   EXPECT_EQ(run.forward.total, 10 + 20 + 40);
-  EXPECT_EQ(run.backward.total, 10 + 20 + 40 + 20) << "kept, y's gradient, a's gradient";
+  EXPECT_EQ(run.backward.whole.total, 10 + 20 + 40 + 20) << "kept, y's gradient, a's gradient";
   EXPECT_EQ(run.kept.roles[static_cast<size_t>(Role::kActivation)], 30);
-  EXPECT_EQ(run.backward.roles[static_cast<size_t>(Role::kTemporary)], 40 + 20);
+  EXPECT_EQ(run.backward.whole.roles[static_cast<size_t>(Role::kTemporary)], 40 + 20);
 }
 
 TEST(LedgerTest, WhatNothingSavesIsGone) {
@@ -155,8 +155,9 @@ TEST(LedgerTest, TemporariesLiveWhileTheirOpRuns) {
   const BlockRun run = RunFused(hand.Between(x, y));
   EXPECT_EQ(run.forward.total, 10 + 10 + 100);
   EXPECT_EQ(run.kept.total, 10);
-  EXPECT_EQ(run.backward.total, 10 + 10 + 200 + 10) << "x, y's gradient, temporary, x's gradient";
-  EXPECT_EQ(run.backward.roles[static_cast<size_t>(Role::kCommunication)], 200);
+  EXPECT_EQ(run.backward.whole.total, 10 + 10 + 200 + 10)
+      << "x, y's gradient, temporary, x's gradient";
+  EXPECT_EQ(run.backward.whole.roles[static_cast<size_t>(Role::kCommunication)], 200);
 }
 
 // y = x + f(x): the sum hands its own gradient on, f's is a second one.
@@ -169,9 +170,9 @@ TEST(LedgerTest, AResidualSumSharesGradients) {
   hand.Then("sum", {x, f}, {y}, {}).input_gradient = InputGradient::kShared;
   const BlockRun run = RunFused(hand.Between(x, y));
   EXPECT_EQ(run.kept.total, 10);
-  EXPECT_EQ(run.backward.total, 10 + 10 + 10) << "x, the shared gradient, f's for x";
+  EXPECT_EQ(run.backward.whole.total, 10 + 10 + 10) << "x, the shared gradient, f's for x";
   hand.block().ops[1].input_gradient = InputGradient::kFresh;
-  EXPECT_EQ(RunFused(hand.block()).backward.total, 10 + 30) << "one each";
+  EXPECT_EQ(RunFused(hand.block()).backward.whole.total, 10 + 30) << "one each";
 }
 
 // Megatron's cross entropy writes the logits' gradient over the softmax.
@@ -186,7 +187,7 @@ TEST(LedgerTest, AnInPlaceGradientIsNoNewMemory) {
     if (in_place) op.input_gradient = InputGradient::kInPlace;
     hand.block().kind = BlockKind::kHead;
     const BlockRun run = RunFused(hand.Between(x, kNoTensor));
-    EXPECT_EQ(run.backward.total, in_place ? 10 + 100 + 10 : 10 + 100 + 100) << in_place;
+    EXPECT_EQ(run.backward.whole.total, in_place ? 10 + 100 + 10 : 10 + 100 + 100) << in_place;
   }
 }
 
@@ -197,9 +198,9 @@ TEST(LedgerTest, WhatIsNotDifferentiableGetsNoGradient) {
   const TensorId mask = hand.Make("mask", 5);
   hand.Then("dropout", {x}, {y, mask}, {mask});
   hand.block().tensors[mask].differentiable = false;
-  EXPECT_EQ(RunFused(hand.Between(x, y)).backward.total, 5 + 10 + 10);
+  EXPECT_EQ(RunFused(hand.Between(x, y)).backward.whole.total, 5 + 10 + 10);
   hand.block().tensors[x].differentiable = false;
-  EXPECT_EQ(RunFused(hand.block()).backward.total, 5 + 10);
+  EXPECT_EQ(RunFused(hand.block()).backward.whole.total, 5 + 10);
 }
 
 TEST(LedgerTest, GradientsOfWeightsStayDieOrAreNeverBorn) {
@@ -211,7 +212,7 @@ TEST(LedgerTest, GradientsOfWeightsStayDieOrAreNeverBorn) {
   hand.Then("g", {a}, {y}, {a}).parameters = {hand.Weight(50)};
   const Block& block = hand.Between(x, y);
   const auto backward = [&block](WeightGradient fate) {
-    return plimsoll::Run(block, fate, DType::kBf16).backward;
+    return plimsoll::Run(block, fate, DType::kBf16).backward.whole;
   };
   EXPECT_EQ(backward(WeightGradient::kFused).total, 20 + 10 + 10);
   EXPECT_EQ(backward(WeightGradient::kAdded).total, 10 + 10 + 10 + 2 * 100) << "f's alone";
@@ -258,7 +259,8 @@ TEST(LedgerTest, EachProductHasItsWorkspace) {
   EXPECT_EQ(BornInBackward(block), "weight workspace x workspace");
   const BlockRun run = plimsoll::Run(block, WeightGradient::kKept, DType::kBf16);
   EXPECT_EQ(run.forward.total, 10 + 10 + 30);
-  EXPECT_EQ(run.backward.total, 10 + 10 + 200 + 10 + 1000) << "x, y's gradient, both, the last's";
+  EXPECT_EQ(run.backward.whole.total, 10 + 10 + 200 + 10 + 1000)
+      << "x, y's gradient, both, the last's";
   block.ops[0].parameters = {weight, bias};
   EXPECT_EQ(BornInBackward(block), "x workspace weight bias workspace");
   block.ops[0].parameters = {weight};
@@ -289,7 +291,7 @@ TEST(LedgerTest, ASumOfRowsHasAWorkspace) {
     Block& block = hand.Between(x, y);
     block.recompute_unit = again ? 1 : 0;
     block.stops_early = again;
-    return plimsoll::Run(block, WeightGradient::kKept, DType::kFp8).backward.total;
+    return plimsoll::Run(block, WeightGradient::kKept, DType::kFp8).backward.whole.total;
   };
   constexpr int64_t kBeside = 10 + 10 + 200 + 5;  // x, gradients of y, a and the bias
   EXPECT_EQ(peak(1000, false), kBeside + 200 + 1000);
@@ -310,9 +312,9 @@ TEST(LedgerTest, AGradientIsGivenFromATemporary) {
   op.backward_temporaries = {hand.Make("slice", 60)};
   Block& block = hand.Between(x, y);
   EXPECT_EQ(BornInBackward(block), "half x slice");
-  EXPECT_EQ(RunFused(block).backward.total, 20 + 100 + 10);
+  EXPECT_EQ(RunFused(block).backward.whole.total, 20 + 100 + 10);
   block.tensors[op.backward_temporaries.ids[0]].shape.extents[0].size = 130;
-  EXPECT_EQ(RunFused(block).backward.total, 20 + 10 + 130);
+  EXPECT_EQ(RunFused(block).backward.whole.total, 20 + 10 + 130);
 }
 
 // Three products of x give its gradient three times. The first is a view, so that the sum with the
@@ -348,7 +350,7 @@ TEST(LedgerTest, ARecomputedSegmentKeepsItsInputs) {
   for (Op& op : block.ops) op.segment = 1;
   const BlockRun run = RunFused(block);
   EXPECT_EQ(run.kept.total, 10);
-  EXPECT_GE(run.backward.total, 10 + 100 + 10 + 100) << "softmax again, with its gradient";
+  EXPECT_GE(run.backward.whole.total, 10 + 100 + 10 + 100) << "softmax again, with its gradient";
 }
 
 // Only the output goes; the op runs again from what it keeps anyway.
@@ -366,7 +368,7 @@ TEST(LedgerTest, ADiscardedOutputIsMadeAgainInBackward) {
   EXPECT_EQ(whole.kept.total, 10 + 40);
   EXPECT_EQ(run.kept.total, 10);
   EXPECT_EQ(run.forward.total, whole.forward.total);
-  EXPECT_EQ(run.backward.total, whole.backward.total);
+  EXPECT_EQ(run.backward.whole.total, whole.backward.whole.total);
 }
 
 TEST(LedgerTest, ARecomputedBlockKeepsItsInputAlone) {
@@ -385,7 +387,7 @@ TEST(LedgerTest, ARecomputedBlockKeepsItsInputAlone) {
   EXPECT_EQ(whole.kept.total, 10 + 20 + 30);
   EXPECT_EQ(run.kept.total, 10);
   EXPECT_EQ(run.forward.total, 10 + 20 + 30) << "x stays, others go as they are used";
-  EXPECT_EQ(run.backward.total, whole.backward.total);
+  EXPECT_EQ(run.backward.whole.total, whole.backward.whole.total);
   EXPECT_EQ(run.unit.total, whole.kept.total) << "each further layer of a unit";
 }
 
@@ -414,7 +416,7 @@ TEST(LedgerTest, ABlockThatStopsEarlyMakesNoMoreThanWasSaved) {
   EXPECT_EQ(run.kept.total, whole.kept.total);
   EXPECT_EQ(run.forward.total, whole.forward.total);
   EXPECT_EQ(run.again.total, 10 + 300 + 20) << "input, b's gradient, a; b is not made";
-  EXPECT_EQ(run.backward.total, 10 + 300 + 20 + 20) << "and a's gradient";
+  EXPECT_EQ(run.backward.whole.total, 10 + 300 + 20 + 20) << "and a's gradient";
 }
 
 // An op that saves what it gives has to run.
@@ -441,7 +443,7 @@ TEST(LedgerTest, HooksLetGoBeforeGradientsAreCast) {
     Block& block = hand.Between(x, y);
     block.recompute_unit = 1;
     block.stops_early = true;
-    return RunFused(block).backward.total;
+    return RunFused(block).backward.whole.total;
   };
   EXPECT_EQ(peak(false), 10 + 10 + 200 + 400 + 200);
   EXPECT_EQ(peak(true), 10 + 10 + 400 + 200);
@@ -504,16 +506,16 @@ TEST(LedgerTest, HoldsOnRealBlocks) {
         const BlockRun run =
             plimsoll::Run(block, program.weight_gradient, program.gradient_dtype, &storages);
         EXPECT_LE(run.kept.total, run.forward.total) << framework << " " << block.name;
-        EXPECT_LE(run.kept.total, run.backward.total) << framework << " " << block.name;
+        EXPECT_LE(run.kept.total, run.backward.whole.total) << framework << " " << block.name;
         int64_t kept = 0;
         for (const Storage& storage : storages) kept += storage.kept ? storage.bytes : 0;
         EXPECT_EQ(kept, run.kept.total) << framework << " " << block.name;
         int64_t roles = 0;
-        for (int64_t bytes : run.backward.roles) {
+        for (int64_t bytes : run.backward.whole.roles) {
           EXPECT_GE(bytes, 0) << framework << " " << block.name;
           roles += bytes;
         }
-        EXPECT_EQ(roles, run.backward.total) << framework << " " << block.name;
+        EXPECT_EQ(roles, run.backward.whole.total) << framework << " " << block.name;
       }
     }
   }

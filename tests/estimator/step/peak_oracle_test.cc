@@ -35,14 +35,16 @@ class Player {
     }
     const Block& head = FindBlock(program_, "head");
     const BlockRun last = RunOf(head);
-    peaks.loss = Base(Phase::kLoss) + kept + std::max(last.forward.total, last.backward.total);
+    peaks.loss =
+        Base(Phase::kLoss) + kept + std::max(last.forward.total, last.backward.whole.total);
     int64_t grown = GradientBytes(head);
     std::reverse(order.begin(), order.end());
     for (const Block* block : order) {
       const BlockRun run = RunOf(*block);
       kept -= run.kept.total;
-      peaks.backward = std::max(peaks.backward, Base(Phase::kBackward) + kept + grown +
-                                                    std::max(run.again.total, run.backward.total));
+      peaks.backward =
+          std::max(peaks.backward, Base(Phase::kBackward) + kept + grown +
+                                       std::max(run.again.total, run.backward.whole.total));
       grown += GradientBytes(*block);
     }
     return peaks;
