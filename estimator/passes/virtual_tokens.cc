@@ -67,7 +67,8 @@ class VirtualTokenBuilder {
     TensorId prefix = Lookup(sequences, hidden > 0 ? keys : all);
     if (hidden > 0) prefix = Encode(prefix, {hidden, all});
     prefix = Cast("prefix.cast", prefix, job_.precision.activation);
-    HoldUntil(block_, Copy("prefix.cache", prefix, sequences), block_.ops.size() - 1);
+    const TensorId cache = Copy("prefix.cache", prefix, sequences);
+    HoldUntil(block_, cache, block_.ops.size() - 1);
   }
 
  private:
