@@ -54,7 +54,7 @@ class Coordinator {
     // Each is made twice at most, and goes again, in either direction.
     events_.reserve(8 * weights_.size());
     calls_.reserve(2 * weights_.size());
-    ends_.reserve(order_.size());
+    marks_.resize(order_.back().turn + 1);
   }
 
   // What becomes of tensors, with the turn of each event.
@@ -64,14 +64,18 @@ class Coordinator {
         Read(order_[step].module);
       } else {
         Fetch(static_cast<int32_t>(step));
+        if (order_[step].head) marks_[order_[step].turn].run = EventCount();
         Release(static_cast<int32_t>(step));
       }
-      ends_.push_back(static_cast<uint32_t>(events_.size()));
+      TurnMark& mark = marks_[order_[step].turn];
+      mark.end = EventCount();
+      if (IsAgain(order_[step])) mark.again_end = EventCount();
     }
   }
   const std::vector<GatherEvent>& events() const { return events_; }
-  // How many events had happened when each visit was over.
-  const std::vector<uint32_t>& ends() const { return ends_; }
+  // Of each turn. The head's block, whose logits and loss are behind its module, runs once that one
+  // has what it reads.
+  const std::vector<TurnMark>& marks() const { return marks_; }
   int32_t tensor_count() const { return tensor_count_; }
 
  private:
@@ -80,6 +84,11 @@ class Coordinator {
     int32_t step = 0;
     int32_t next = kNever;  // the step of the next use of the same
   };
+
+  // Forward in a turn of backward.
+  bool IsAgain(const Visit& visit) const {
+    return !visit.backward && order_.back().backward && visit.turn >= marks_.size() / 2;
+  }
 
   void SetUses() {
     uses_.reserve(2 * weights_.size());
@@ -101,6 +110,8 @@ class Coordinator {
       use->next = std::exchange(next[static_cast<size_t>(use->weight)], use->step);
     }
   }
+
+  uint32_t EventCount() const { return static_cast<uint32_t>(events_.size()); }
 
   int32_t Make(int64_t bytes) {
     events_.push_back({tensor_count_, bytes});
@@ -244,18 +255,9 @@ class Coordinator {
   size_t queue_ = 0;
   int64_t live_ = 0;  // elements that are here or on their way
   std::vector<GatherEvent> events_;
-  std::vector<uint32_t> ends_;
+  std::vector<TurnMark> marks_;
   int32_t tensor_count_ = 0;
 };
-
-// Of each turn, how many events had happened when it was over.
-std::vector<uint32_t> EndsOf(const Coordinator& coordinator, const std::vector<Visit>& order) {
-  std::vector<uint32_t> ends(order.back().turn + 1);
-  for (size_t step = 0; step < order.size(); ++step) {
-    ends[order[step].turn] = coordinator.ends()[step];
-  }
-  return ends;
-}
 
 // Sets what turns flatten of the bucket that gradients are copied to: all that is in it, before
 // one that finds no room is, and in the end, when no gradient waits for another. One alone is sent
@@ -280,10 +282,12 @@ void SetFlats(const Job& job, const Program& program, const Network& network,
     ++count;
   });
   if (elements == 0) return;
-  const int64_t before = std::exchange(turns.back().flat_bytes, 0);
-  send(turns.back());
-  turns.back().flat_bytes =
-      std::max(before, turns.back().flat_bytes - program.waiting_gradient_bytes);
+  GatherTurn& last = turns.back();
+  send(last);
+  // A shared table's is whole once the head's was added.
+  if (program.waiting_gradient_bytes > 0) {
+    last.flat_behind_bytes = std::exchange(last.flat_bytes, 0);
+  }
 }
 
 HeadUse UseOfHead(const Job& job, bool known) {
@@ -297,11 +301,12 @@ std::vector<GatherTurn> Play(const Job& job, const Network& network,
   Coordinator coordinator(job, network, order, known);
   coordinator.Run();
   std::vector<GatherTurn> turns =
-      TurnsOf(coordinator.events(), coordinator.tensor_count(), EndsOf(coordinator, order));
+      TurnsOf(coordinator.events(), coordinator.tensor_count(), coordinator.marks());
   const auto before = static_cast<uint32_t>(gathers.events.size());
   for (GatherTurn& turn : turns) {
     turn.begin += before;
-    turn.peak += before;
+    turn.again += before;
+    turn.run += before;
     turn.end += before;
   }
   const std::vector<GatherEvent>& events = coordinator.events();

@@ -1,5 +1,6 @@
 #include "estimator/passes/gather_turns.h"
 
+#include <algorithm>
 #include <iterator>
 
 namespace plimsoll {
@@ -27,26 +28,61 @@ class Live {
   int64_t bytes_ = 0;
 };
 
+// Plays events up to `end` and takes the number of those after which there is most: at `run`, where
+// that is said.
+class Turner {
+ public:
+  Turner(const std::vector<GatherEvent>& events, int32_t tensor_count)
+      : events_(events), live_(tensor_count) {}
+
+  GatherTurn Turn(const TurnMark& mark) {
+    GatherTurn turn;
+    turn.begin = at_;
+    turn.end = mark.end;
+    if (mark.again_end.has_value()) {
+      turn.runs_again = true;
+      Play(*mark.again_end, std::nullopt);
+      turn.again = run_;
+      turn.again_bytes = bytes_;
+    }
+    turn.before_bytes = Play(mark.end, mark.run);
+    turn.run = run_;
+    turn.bytes = bytes_;
+    turn.rest = live_.bytes();
+    return turn;
+  }
+
+ private:
+  // Returns the most until the block runs.
+  int64_t Play(uint32_t end, const std::optional<uint32_t>& run) {
+    run_ = at_;
+    bytes_ = live_.bytes();
+    int64_t most = bytes_;
+    while (at_ < end) {
+      live_.Play(events_[at_++]);
+      if (run.has_value() ? at_ > *run : live_.bytes() <= bytes_) continue;
+      run_ = at_;
+      bytes_ = live_.bytes();
+      most = std::max(most, bytes_);
+    }
+    return most;
+  }
+
+  const std::vector<GatherEvent>& events_;
+  Live live_;
+  uint32_t at_ = 0;
+  uint32_t run_ = 0;
+  int64_t bytes_ = 0;
+};
+
 }  // namespace
 
 std::vector<GatherTurn> TurnsOf(const std::vector<GatherEvent>& events, int32_t tensor_count,
-                                absl::Span<const uint32_t> ends) {
-  std::vector<GatherTurn> turns(ends.size());
-  Live live(tensor_count);
-  uint32_t at = 0;
-  for (size_t i = 0; i < turns.size(); ++i) {
-    GatherTurn& turn = turns[i];
-    turn.begin = turn.peak = at;
-    turn.end = ends[i];
-    turn.bytes = live.bytes();
-    while (at < turn.end) {
-      live.Play(events[at++]);
-      if (live.bytes() <= turn.bytes) continue;
-      turn.bytes = live.bytes();
-      turn.peak = at;
-    }
-    turn.rest = live.bytes();
-  }
+                                absl::Span<const TurnMark> marks) {
+  std::vector<GatherTurn> turns;
+  turns.reserve(marks.size());
+  Turner turner(events, tensor_count);
+  for (const TurnMark& mark : marks) turns.push_back(turner.Turn(mark));
   return turns;
 }
 

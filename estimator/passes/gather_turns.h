@@ -3,6 +3,7 @@
 #define PLIMSOLL_ESTIMATOR_PASSES_GATHER_TURNS_H_
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -11,10 +12,17 @@
 
 namespace plimsoll {
 
-// Returns turns, as they come; `ends` has how many events had happened when each was over. A block
-// runs when there is most.
+// How many events had happened when a turn was over, when its block ran (where that is not said,
+// when there was most) and before that, where layers run again first, when that was over.
+struct TurnMark {
+  uint32_t end = 0;
+  std::optional<uint32_t> run{};
+  std::optional<uint32_t> again_end{};
+};
+
+// Returns turns, as they come.
 std::vector<GatherTurn> TurnsOf(const std::vector<GatherEvent>& events, int32_t tensor_count,
-                                absl::Span<const uint32_t> ends);
+                                absl::Span<const TurnMark> marks);
 
 // Turns forward, then backward as they come, by block.
 std::pair<GatherTurns, GatherTurns> Halves(const std::vector<GatherTurn>& turns);

@@ -68,7 +68,7 @@ class WeightPipeline {
   }
   const std::vector<GatherEvent>& events() const { return events_; }
   // How many events had happened when each turn was over.
-  const std::vector<uint32_t>& ends() const { return ends_; }
+  const std::vector<TurnMark>& marks() const { return marks_; }
 
  private:
   // A unit's, of which there are two at most, or those that an end has a part of.
@@ -90,7 +90,7 @@ class WeightPipeline {
     } else if (job_.megatron_fsdp->ends_look_ahead) {
       for (const int32_t number : NumbersOf(block)) Gather({number}, Ahead::kForward);
     }
-    ends_.push_back(static_cast<uint32_t>(events_.size()));
+    marks_.push_back({.end = static_cast<uint32_t>(events_.size())});
   }
 
   // A layer that runs again is gathered for that alone, and its weights may go behind it, but that
@@ -108,7 +108,7 @@ class WeightPipeline {
       Gather(NumbersOf(block), Ahead::kBackward);
       Release(block);
     }
-    ends_.push_back(static_cast<uint32_t>(events_.size()));
+    marks_.push_back({.end = static_cast<uint32_t>(events_.size())});
   }
 
   // Those of its own, and of what comes next until there is enough.
@@ -163,7 +163,7 @@ class WeightPipeline {
   std::vector<bool> here_;
   std::vector<bool> lets_go_;
   std::vector<GatherEvent> events_;
-  std::vector<uint32_t> ends_;
+  std::vector<TurnMark> marks_;
 };
 
 // Whole gradients of a bucket are there from its first until it was reduced and, behind it, so many
@@ -175,17 +175,17 @@ class GradientPipeline {
       : job_(job), buckets_(buckets), head_(HeadOf(job)), capacity_(CapacityOf(job, buckets)) {}
 
   Gathers Run() && {
-    ends_.assign(static_cast<size_t>(head_) + 1, 0);  // forward makes none
+    marks_.resize(static_cast<size_t>(head_) + 1);  // forward makes none
     for (int32_t block = head_; block >= 0; --block) Backward(block);
     Gathers gathers;
     gathers.tensor_count = static_cast<int32_t>(buckets_.size());
     gathers.name = "reduce.bucket";
     gathers.stream = Stream::kCompute;
     std::tie(gathers.forward, gathers.backward) =
-        Halves(TurnsOf(events_, gathers.tensor_count, ends_));
+        Halves(TurnsOf(events_, gathers.tensor_count, marks_));
     GatherTurn& head = gathers.backward.back();
-    head.peak = head.begin;
-    head.bytes = 0;
+    head.run = head.begin;
+    head.bytes = head.before_bytes = 0;
     gathers.events = std::move(events_);
     return gathers;
   }
@@ -202,7 +202,7 @@ class GradientPipeline {
         if (whole && buckets_[i].of_experts == of_experts) Reduce(i);
       }
     }
-    ends_.push_back(static_cast<uint32_t>(events_.size()));
+    marks_.push_back({.end = static_cast<uint32_t>(events_.size())});
   }
 
   void Make(size_t at) {
@@ -230,7 +230,7 @@ class GradientPipeline {
   std::deque<size_t> queue_;
   int64_t waiting_ = 0;  // elements of the queue
   std::vector<GatherEvent> events_;
-  std::vector<uint32_t> ends_;
+  std::vector<TurnMark> marks_;
 };
 
 void ShardStates(const Job& job, Program& program) {
@@ -308,16 +308,16 @@ void AddGradientsOfEnds(const Job& job, const Buckets& buckets, Program& program
     if (fused && head) AddFusedBucket(job, buckets, block);
     if (fused || head) continue;
     GatherTurns& made = program.reduce_buckets.backward;
-    made.front().peak = made.front().begin;
-    made.front().bytes = made[1].rest;
+    made.front().run = made.front().begin;
+    made.front().bytes = made.front().before_bytes = made[1].rest;
   }
 }
 
 // Turns of blocks at which nothing is gathered.
 Gathers NoGathers(const Job& job) {
   Gathers gathers;
-  const std::vector<uint32_t> ends(2 * (static_cast<size_t>(HeadOf(job)) + 1), 0);
-  std::tie(gathers.forward, gathers.backward) = Halves(TurnsOf({}, 0, ends));
+  const std::vector<TurnMark> marks(2 * (static_cast<size_t>(HeadOf(job)) + 1));
+  std::tie(gathers.forward, gathers.backward) = Halves(TurnsOf({}, 0, marks));
   return gathers;
 }
 
@@ -328,7 +328,7 @@ Gathers GatherWeights(const Job& job, const Program& program, const Buckets& buc
   gathers.tensor_count = static_cast<int32_t>(buckets.size());
   gathers.events = weights.events();
   std::tie(gathers.forward, gathers.backward) =
-      Halves(TurnsOf(gathers.events, gathers.tensor_count, weights.ends()));
+      Halves(TurnsOf(gathers.events, gathers.tensor_count, weights.marks()));
   return gathers;
 }
 

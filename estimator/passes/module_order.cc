@@ -114,7 +114,8 @@ class Order {
     if (IsLayer(block)) Around(1, turn, false);
     for (const Module& module : modules) {
       const bool reads = module.head && head_ != HeadUse::kCalled;
-      visits_.push_back({.module = module.weights, .turn = turn, .reads = reads});
+      visits_.push_back(
+          {.module = module.weights, .turn = turn, .reads = reads, .head = module.head && !reads});
       if (module.normalizes || module.gates) Around(1, turn, false);
     }
     if (block == 0) Around(1, turn, false);
@@ -131,9 +132,7 @@ class Order {
       while (begin > 0 && !modules[begin].normalizes) --begin;
       if (IsLayer(block)) Around(1, turn, true);
       for (; end > begin; --end) {
-        const Module& module = modules[end - 1];
-        const bool called = !module.head || head_ == HeadUse::kCalled;
-        if (called) visits_.push_back({module.weights, turn, true});
+        Call(modules[end - 1], turn);
         if (head && end == modules.size()) Around(1, turn, true);
       }
     }
@@ -142,6 +141,13 @@ class Order {
   std::vector<Visit> Take() && { return std::move(visits_); }
 
  private:
+  // Backward, of a head whose module runs.
+  void Call(const Module& module, uint32_t turn) {
+    if (module.head && head_ != HeadUse::kCalled) return;
+    visits_.push_back(
+        {.module = module.weights, .turn = turn, .backward = true, .head = module.head});
+  }
+
   bool IsLayer(size_t block) const { return block > 0 && block + 1 < network_.blocks.size(); }
   void Around(size_t count, uint32_t turn, bool backward) {
     visits_.insert(visits_.end(), count, Visit{{}, turn, backward});

@@ -44,6 +44,7 @@ struct Visit {
   bool backward = false;
   bool stays = false;  // the module is around all others: what it has is there until the end
   bool reads = false;  // no module: weights that are away are gathered here, and go again
+  bool head = false;   // makes the logits
 };
 
 // How the head's weights come to be where logits are made.

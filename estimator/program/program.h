@@ -393,11 +393,14 @@ struct GatherEvent {
   bool when_read = false;
 };
 
-// Of one pass over a block: events [begin, peak) before it runs, when there are `bytes`, the most
-// of all its moments, and [peak, end) behind it, which leave `rest`. Gradients that are sent while
-// it runs are flattened first, or those that are sent behind it; of these some are kept until
-// backward is over.
+// Of one pass over a block: events [begin, run) before it runs, when there are `bytes`, and
+// `before_bytes` at most until then; [run, end) behind it, which leave `rest`. Where layers run
+// again first, [begin, again) are before they do, when there are `again_bytes`. Gradients that are
+// sent while it runs are flattened first, or those that are sent behind it; of these some are kept
+// until backward is over.
 struct GatherTurn {
+  int64_t again_bytes = 0;
+  int64_t before_bytes = 0;
   int64_t bytes = 0;
   int64_t rest = 0;
   int64_t flat_bytes = 0;
@@ -409,8 +412,10 @@ struct GatherTurn {
   int64_t kept_flat_bytes = 0;  // of these, in the stream of what is flat
   bool keeps_last = false;      // once all else of the turn is gone
   uint32_t begin = 0;
-  uint32_t peak = 0;
+  uint32_t again = 0;
+  uint32_t run = 0;
   uint32_t end = 0;
+  bool runs_again = false;
 };
 
 // A pass over the blocks of a stage that has the whole model: turns are those of the embedding, of

@@ -342,13 +342,26 @@ void PlanSum::GatherAhead(const StageBlock& at, bool before) {
     now_.of_reference_bytes = before ? turn.bytes : turn.rest;
     return;
   }
-  now_.ahead_bytes = before ? turn.bytes : turn.rest;
+  if (before && !turn.runs_again && turn.before_bytes > turn.bytes) {
+    now_.ahead_bytes = turn.before_bytes;
+    Consider(Counted::kNothing);
+  }
+  const int64_t found = turn.runs_again ? turn.again_bytes : turn.bytes;
+  now_.ahead_bytes = before ? found : turn.rest;
   now_.flat_bytes = before ? turn.flat_bytes : turn.flat_behind_bytes;
   now_.gradient_bytes = before ? 0 : turn.gradient_bytes;
   const Gathers& buckets = parts_.program.reduce_buckets;
   if (!buckets.Any()) return;
   const GatherTurn& of_buckets = buckets.At(kind, at.layer, now_.backward);
   now_.bucket_bytes = before ? of_buckets.bytes : of_buckets.rest;
+}
+
+// What there is once layers have run again.
+void PlanSum::GatherBetween(const StageBlock& at, const Block& block) {
+  const Gathers& gathers = parts_.program.gathers;
+  if (!gathers.Any()) return;
+  const GatherTurn& turn = gathers.At(block.kind, at.layer, true);
+  if (turn.runs_again) now_.ahead_bytes = turn.bytes;
 }
 
 // Gradients are sent; the head's of a shared table waits until the embedding's is there.
@@ -577,6 +590,7 @@ void PlanSum::Do(const Slot& slot) {
       ++now_.again;
       break;
     case SlotKind::kBackward:
+      GatherBetween(slot.at, block);
       Pass(slot, 1);
       Consider(Counted::kBackward);
       BeginGradients(BackwardOf(now_).from_gradients.total > 0, Counted::kGradients);

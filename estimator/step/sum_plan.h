@@ -221,6 +221,7 @@ class PlanSum {
   void Name(const StageBlock& at, const Block& block);
   void ForgetName();
   void GatherAhead(const StageBlock& at, bool before);
+  void GatherBetween(const StageBlock& at, const Block& block);
   void Send(const StageBlock& at, const Block& block);
   void Pass(const Slot& slot, int64_t times);
   void PassGradients(size_t run, int64_t times);

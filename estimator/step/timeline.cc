@@ -110,6 +110,7 @@ class Unroller {
   }
   const GatherTurn& TurnAt(const Gathers& gathers, const StageBlock& at) const;
   void PlayBefore(const Gathers& gathers, const StageBlock& at);
+  void PlayBetween(const Gathers& gathers, const StageBlock& at);
   void PlayBehind(const Gathers& gathers, const StageBlock& at);
   void PlayGathers(const Gathers& gathers, uint32_t begin, uint32_t end);
   std::vector<int32_t>& StoragesOf(const Gathers& gathers);
@@ -346,13 +347,19 @@ const GatherTurn& Unroller::TurnAt(const Gathers& gathers, const StageBlock& at)
 void Unroller::PlayBefore(const Gathers& gathers, const StageBlock& at) {
   if (!gathers.Any()) return;
   const GatherTurn& turn = TurnAt(gathers, at);
-  PlayGathers(gathers, turn.begin, turn.peak);
+  PlayGathers(gathers, turn.begin, turn.runs_again ? turn.again : turn.run);
+}
+
+void Unroller::PlayBetween(const Gathers& gathers, const StageBlock& at) {
+  if (!gathers.Any()) return;
+  const GatherTurn& turn = TurnAt(gathers, at);
+  if (turn.runs_again) PlayGathers(gathers, turn.again, turn.run);
 }
 
 void Unroller::PlayBehind(const Gathers& gathers, const StageBlock& at) {
   if (!gathers.Any()) return;
   const GatherTurn& turn = TurnAt(gathers, at);
-  PlayGathers(gathers, turn.peak, turn.end);
+  PlayGathers(gathers, turn.run, turn.end);
 }
 
 std::vector<int32_t>& Unroller::StoragesOf(const Gathers& gathers) {
@@ -597,6 +604,7 @@ void Unroller::BackwardBlock(const Slot& slot, const StageBlock& at) {
   if (tape.output_gradient >= 0 && given != kNoStorage && !is_given) {
     frame.storages[static_cast<size_t>(tape.output_gradient)] = given;
   }
+  PlayBetween(program_.gathers, at);
   PlayTape(frame, tape.again_end, tape.events.size(), at);
   if (block.kind == BlockKind::kEmbedding) KeepTiedSum(at);
   const bool flattens = block.reduce_bytes > 0 && flattens_;

@@ -116,9 +116,9 @@ void CheckEvents(const Gathers& gathers, const GatherTurns& forward, const Gathe
   turns.insert(turns.end(), backward.rbegin(), backward.rend());
   for (const GatherTurn& turn : turns) {
     ASSERT_EQ(turn.begin, at);
-    ASSERT_LE(turn.begin, turn.peak);
-    ASSERT_LE(turn.peak, turn.end);
-    play(turn.peak);
+    ASSERT_LE(turn.begin, turn.run);
+    ASSERT_LE(turn.run, turn.end);
+    play(turn.run);
     ASSERT_EQ(live, turn.bytes);
     play(turn.end);
     ASSERT_EQ(live, turn.rest);

@@ -1,6 +1,8 @@
 // Turns of events by hand: what a block finds, and what it leaves.
 #include "estimator/passes/gather_turns.h"
 
+#include <tuple>
+
 #include "gtest/gtest.h"
 
 namespace plimsoll {
@@ -10,24 +12,37 @@ namespace {
 // again and both go in the third.
 TEST(GatherTurnsTest, ABlockRunsWhenThereIsMost) {
   const std::vector<GatherEvent> events = {{0, 100}, {1, 50}, {0, 0}, {0, 100}, {1, 0}, {0, 0}};
-  const std::vector<GatherTurn> turns = TurnsOf(events, 2, {3, 3, 6});
+  const std::vector<GatherTurn> turns = TurnsOf(events, 2, {{3}, {3}, {6}});
   ASSERT_EQ(turns.size(), 3u);
   EXPECT_EQ(turns[0].begin, 0u);
-  EXPECT_EQ(turns[0].peak, 2u);
+  EXPECT_EQ(turns[0].run, 2u);
   EXPECT_EQ(turns[0].end, 3u);
   EXPECT_EQ(turns[0].bytes, 150);
   EXPECT_EQ(turns[0].rest, 50);
   EXPECT_EQ(turns[1].bytes, 50);
   EXPECT_EQ(turns[1].rest, 50);
   EXPECT_EQ(turns[2].begin, 3u);
-  EXPECT_EQ(turns[2].peak, 4u);
+  EXPECT_EQ(turns[2].run, 4u);
   EXPECT_EQ(turns[2].bytes, 150);
   EXPECT_EQ(turns[2].rest, 0);
 }
 
+// The same with marks: at 1 the first has one tensor, at 3 what it leaves.
+TEST(GatherTurnsTest, ABlockRunsWhereItsTurnSays) {
+  const std::vector<GatherEvent> events = {{0, 100}, {1, 50}, {0, 0}};
+  const auto turn = [&events](uint32_t run) { return TurnsOf(events, 2, {{{3, run}}}).front(); };
+  for (const auto& [run, bytes, before] :
+       {std::tuple{0u, 0, 0}, {1u, 100, 100}, {2u, 150, 150}, {3u, 50, 150}}) {
+    EXPECT_EQ(turn(run).run, run);
+    EXPECT_EQ(turn(run).bytes, bytes) << run;
+    EXPECT_EQ(turn(run).before_bytes, before) << run;
+    EXPECT_EQ(turn(run).rest, 50) << run;
+  }
+}
+
 TEST(GatherTurnsTest, WhatHasSaturatedStaysSo) {
   const std::vector<GatherEvent> events = {{0, kSaturated}, {1, 50}, {0, 0}};
-  const std::vector<GatherTurn> turns = TurnsOf(events, 2, {2, 3});
+  const std::vector<GatherTurn> turns = TurnsOf(events, 2, {{2}, {3}});
   EXPECT_EQ(turns[0].bytes, kSaturated);
   EXPECT_EQ(turns[1].rest, kSaturated);
 }

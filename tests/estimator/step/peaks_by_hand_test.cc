@@ -205,8 +205,9 @@ TEST(FindPeaksTest, PairsInFlightByHand) {
   }
 }
 
-// The most that is alive in each phase of each step of a timeline, as something is made, as a
-// buffer that was gathered goes (the head makes none that counts before it) or as the phase ends,
+// The most that is alive in each phase of each step of a timeline, as the loss begins (a tensor of
+// gathered weights may go first), as something is made, as a buffer that was gathered goes (the
+// head makes none that counts before it) or as the phase ends,
 // and the most as it ends; -1 where there is none.
 struct Played {
   using Steps = std::vector<std::vector<int64_t>>;
@@ -228,6 +229,7 @@ struct Played {
         const auto phase = static_cast<size_t>(event.value);
         peak = &peaks[phase / kPhaseCount][phase % kPhaseCount];
         end = &ends[phase / kPhaseCount][phase % kPhaseCount];
+        if (phase % kPhaseCount == static_cast<size_t>(Phase::kLoss)) *peak = std::max(*peak, now);
         continue;
       }
       if (event.kind == TimelineEventKind::kEmptyCache) {
