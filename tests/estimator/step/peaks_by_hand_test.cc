@@ -205,16 +205,16 @@ TEST(FindPeaksTest, PairsInFlightByHand) {
   }
 }
 
-// The most that is alive in each phase of each step of a timeline, as the loss begins (a tensor of
-// gathered weights may go first), as something is made, as a buffer that was gathered goes (the
-// head makes none that counts before it) or as the phase ends,
-// and the most as it ends; -1 where there is none.
+// The most that is alive in each phase of each step of a timeline, as the loss begins (of what was
+// gathered ahead a tensor may go first), as something is made, as a buffer that was gathered goes
+// (the head makes none that counts before it) or as the phase ends, and the most as it ends; -1
+// where there is none.
 struct Played {
   using Steps = std::vector<std::vector<int64_t>>;
   Steps peaks = Steps(kTimelineSteps, std::vector<int64_t>(kPhaseCount, -1));
   Steps ends = peaks;
 
-  explicit Played(const Timeline& timeline) {
+  Played(const Timeline& timeline, bool gathers_ahead) {
     int64_t now = 0;
     int64_t* peak = nullptr;
     int64_t* end = nullptr;
@@ -229,7 +229,8 @@ struct Played {
         const auto phase = static_cast<size_t>(event.value);
         peak = &peaks[phase / kPhaseCount][phase % kPhaseCount];
         end = &ends[phase / kPhaseCount][phase % kPhaseCount];
-        if (phase % kPhaseCount == static_cast<size_t>(Phase::kLoss)) *peak = std::max(*peak, now);
+        const bool loss = phase % kPhaseCount == static_cast<size_t>(Phase::kLoss);
+        if (loss && gathers_ahead) *peak = std::max(*peak, now);
         continue;
       }
       if (event.kind == TimelineEventKind::kEmptyCache) {
@@ -249,7 +250,7 @@ struct Played {
 
 // Compares forward, loss and backward of the first step and of a steady one; returns how many.
 int ComparePhases(const Program& program, const Stage& stage, const StagePeak& peak) {
-  const Played played(*Unroll(program, Tapes(program), stage));
+  const Played played(*Unroll(program, Tapes(program), stage), program.gathers.Any());
   int phases = 0;
   for (size_t k = 0; k < 6; ++k) {
     const bool steady = k >= 3;
