@@ -167,12 +167,17 @@ class WeightPipeline {
 };
 
 // Whole gradients of a bucket are there from its first until it was reduced and, behind it, so many
-// that more would be too many. That of the head's is made behind its gradient.
-// Source: megatron_fsdp/param_and_grad_buffer.py, GradReducePipeline; megatron_fsdp.py, _grad_acc.
+// that more would be too many. The head's is made behind its gradient, and so is the embedding's
+// but where backward adds to it. Source: megatron_fsdp/param_and_grad_buffer.py,
+// GradReducePipeline; megatron_fsdp.py, _grad_acc.
 class GradientPipeline {
  public:
-  GradientPipeline(const Job& job, const Buckets& buckets)
-      : job_(job), buckets_(buckets), head_(HeadOf(job)), capacity_(CapacityOf(job, buckets)) {}
+  GradientPipeline(const Job& job, const Program& program, const Buckets& buckets)
+      : job_(job),
+        buckets_(buckets),
+        head_(HeadOf(job)),
+        fused_(program.weight_gradient == WeightGradient::kFused),
+        capacity_(CapacityOf(job, buckets)) {}
 
   Gathers Run() && {
     marks_.resize(static_cast<size_t>(head_) + 1);  // forward makes none
@@ -183,15 +188,14 @@ class GradientPipeline {
     gathers.stream = Stream::kCompute;
     std::tie(gathers.forward, gathers.backward) =
         Halves(TurnsOf(events_, gathers.tensor_count, marks_));
-    GatherTurn& head = gathers.backward.back();
-    head.run = head.begin;
-    head.bytes = head.before_bytes = 0;
     gathers.events = std::move(events_);
     return gathers;
   }
 
  private:
   void Backward(int32_t block) {
+    TurnMark mark;
+    if (block == head_ || (block == 0 && !fused_)) mark.run = EventCount();
     for (size_t i = 0; i < buckets_.size(); ++i) {
       if (buckets_[i].last_block == block) Make(i);
     }
@@ -202,8 +206,11 @@ class GradientPipeline {
         if (whole && buckets_[i].of_experts == of_experts) Reduce(i);
       }
     }
-    marks_.push_back({.end = static_cast<uint32_t>(events_.size())});
+    mark.end = EventCount();
+    marks_.push_back(mark);
   }
+
+  uint32_t EventCount() const { return static_cast<uint32_t>(events_.size()); }
 
   void Make(size_t at) {
     if (buckets_[at].shards == 1) return;  // they are added to sums that are whole
@@ -226,6 +233,7 @@ class GradientPipeline {
   const Job& job_;
   const Buckets& buckets_;
   const int32_t head_;
+  const bool fused_;
   const int64_t capacity_;
   std::deque<size_t> queue_;
   int64_t waiting_ = 0;  // elements of the queue
@@ -295,7 +303,7 @@ void AddFusedBucket(const Job& job, const Buckets& buckets, Block& head) {
                                                      .differentiable = false}));
 }
 
-// A gradient is copied to its bucket, which is made behind it: of an end it is as large.
+// A gradient is copied to its bucket: of an end it is as large.
 void AddGradientsOfEnds(const Job& job, const Buckets& buckets, Program& program) {
   if (job.shard_group_size == 1) return;
   const bool fused = program.weight_gradient == WeightGradient::kFused;
@@ -306,10 +314,6 @@ void AddGradientsOfEnds(const Job& job, const Buckets& buckets, Program& program
     GatherTurn& turn = head ? turns.back() : turns.front();
     if (!fused) turn.gradient_bytes = LargestGradient(job, block);
     if (fused && head) AddFusedBucket(job, buckets, block);
-    if (fused || head) continue;
-    GatherTurns& made = program.reduce_buckets.backward;
-    made.front().run = made.front().begin;
-    made.front().bytes = made.front().before_bytes = made[1].rest;
   }
 }
 
@@ -348,7 +352,7 @@ void ApplyMegatronFsdp(const Job& job, Program& program) {
   const bool units = third || job.megatron_fsdp->units_share_states;
   const Buckets buckets = BucketsOf(job, program.blocks, units, BucketElements(job));
   program.gathers = third ? GatherWeights(job, program, buckets) : NoGathers(job);
-  program.reduce_buckets = GradientPipeline(job, buckets).Run();
+  program.reduce_buckets = GradientPipeline(job, program, buckets).Run();
   if (third) AddEnds(job, buckets, program);
   AddGradientsOfEnds(job, buckets, program);
 }

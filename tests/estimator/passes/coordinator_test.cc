@@ -117,6 +117,12 @@ void CheckEvents(const Gathers& gathers, const GatherTurns& forward, const Gathe
   for (const GatherTurn& turn : turns) {
     ASSERT_EQ(turn.begin, at);
     ASSERT_LE(turn.begin, turn.run);
+    if (turn.runs_again) {
+      ASSERT_LE(turn.begin, turn.again);
+      ASSERT_LE(turn.again, turn.run);
+      play(turn.again);
+      ASSERT_EQ(live, turn.again_bytes);
+    }
     ASSERT_LE(turn.run, turn.end);
     play(turn.run);
     ASSERT_EQ(live, turn.bytes);

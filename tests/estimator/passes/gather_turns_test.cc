@@ -40,6 +40,18 @@ TEST(GatherTurnsTest, ABlockRunsWhereItsTurnSays) {
   }
 }
 
+// Run again while 1 is beside 0, then backward once 0 is gone and 2 has come.
+TEST(GatherTurnsTest, WhatRunsAgainDoesSoBeforeBackwardAsksForMore) {
+  const std::vector<GatherEvent> events = {{0, 100}, {1, 50}, {0, 0}, {2, 20}, {1, 0}, {2, 0}};
+  const GatherTurn turn = TurnsOf(events, 3, {{.end = 6, .again_end = 3}}).front();
+  EXPECT_TRUE(turn.runs_again);
+  EXPECT_EQ(turn.again, 2u);
+  EXPECT_EQ(turn.again_bytes, 150);
+  EXPECT_EQ(turn.run, 4u);
+  EXPECT_EQ(turn.bytes, 70);
+  EXPECT_EQ(turn.rest, 0);
+}
+
 TEST(GatherTurnsTest, WhatHasSaturatedStaysSo) {
   const std::vector<GatherEvent> events = {{0, kSaturated}, {1, 50}, {0, 0}};
   const std::vector<GatherTurn> turns = TurnsOf(events, 2, {{2}, {3}});
