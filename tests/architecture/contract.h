@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/architecture/schema.h"
+#include "tests/testing/schema.h"
 
 namespace plimsoll {
 

@@ -12,7 +12,7 @@
 #include "rapidjson/document.h"
 #include "rapidjson/prettywriter.h"
 #include "server/face/openapi_schema.h"
-#include "tests/architecture/schema.h"
+#include "tests/testing/schema.h"
 
 namespace plimsoll {
 namespace {

@@ -1,5 +1,5 @@
 // Schema, over protobuf's own parser.
-#include "tests/architecture/schema.h"
+#include "tests/testing/schema.h"
 
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 

@@ -1,6 +1,6 @@
 // Reads .proto files with their comments, from the repository or from memory.
-#ifndef PLIMSOLL_TESTS_ARCHITECTURE_SCHEMA_H_
-#define PLIMSOLL_TESTS_ARCHITECTURE_SCHEMA_H_
+#ifndef PLIMSOLL_TESTS_TESTING_SCHEMA_H_
+#define PLIMSOLL_TESTS_TESTING_SCHEMA_H_
 
 #include <google/protobuf/compiler/importer.h>
 #include <google/protobuf/descriptor.h>
@@ -41,4 +41,4 @@ class Schema {
 
 }  // namespace plimsoll
 
-#endif  // PLIMSOLL_TESTS_ARCHITECTURE_SCHEMA_H_
+#endif  // PLIMSOLL_TESTS_TESTING_SCHEMA_H_
