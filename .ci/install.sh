@@ -14,12 +14,12 @@ build="cmake ninja-build ccache g++-12 pkgconf
   libgrpc++-dev libgrpc-dev protobuf-compiler-grpc protobuf-compiler libprotobuf-dev
   libabsl-dev prometheus-cpp-dev libcli11-dev libyaml-cpp-dev rapidjson-dev python3
   libcpp-httplib-dev libgtest-dev libgmock-dev libbenchmark-dev"
-test="libprotoc-dev clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14 universal-ctags chromium
+test="libprotoc-dev clang-14 lld-14 libclang-rt-14-dev clang-format-14 clang-tidy-14 universal-ctags chromium
   fonts-dejavu-core
   slurmctld slurmd slurm-client slurm-wlm-basic-plugins lua-check lua5.1 lua-cjson lua-posix
   shellcheck zsh fish prometheus prometheus-node-exporter python3-yaml python3-venv systemd libseccomp2
   haproxy"
-fuzz="clang-14 libclang-rt-14-dev"
+fuzz="clang-14 lld-14 libclang-rt-14-dev"
 image="buildah debootstrap"
 
 wanted=

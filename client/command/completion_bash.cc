@@ -9,7 +9,8 @@ namespace {
 using Kind = CompletionValue::Kind;
 
 // Asks `plimsoll` itself for the names of the catalog, as one line each.
-constexpr char kPrologue[] = R"(# bash completion for plimsoll; made by `plimsoll completion bash`.
+constexpr char kBashPrologue[] =
+    R"(# bash completion for plimsoll; made by `plimsoll completion bash`.
 _plimsoll_names() {
   "${COMP_WORDS[0]/#\~/$HOME}" "$1" --output jsonl 2>/dev/null | sed -n "s/^{\"$2\":\"\([^\"]*\)\".*/\1/p"
 }
@@ -22,7 +23,7 @@ _plimsoll() {
   case "$command $previous" in
 )";
 
-constexpr char kEpilogue[] = R"(  esac
+constexpr char kBashEpilogue[] = R"(  esac
   mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
   if [[ $current != -* && ${#COMPREPLY[@]} -eq 0 && -n $command ]]; then
     compopt -o filenames 2>/dev/null
@@ -73,7 +74,7 @@ std::string CommandCases(const CompletionCommand& command) {
 }  // namespace
 
 std::string BashCompletion(const std::vector<CompletionCommand>& rows) {
-  std::string out = kPrologue;
+  std::string out = kBashPrologue;
   std::vector<std::string> words;
   for (const CompletionCommand& row : rows) {
     if (row.name.empty()) continue;
@@ -83,7 +84,7 @@ std::string BashCompletion(const std::vector<CompletionCommand>& rows) {
   for (const CompletionFlag& flag : rows.front().flags) {
     words.insert(words.end(), flag.names.begin(), flag.names.end());
   }
-  return absl::StrCat(out, "    *) words='", absl::StrJoin(words, " "), "' ;;\n", kEpilogue);
+  return absl::StrCat(out, "    *) words='", absl::StrJoin(words, " "), "' ;;\n", kBashEpilogue);
 }
 
 }  // namespace plimsoll

@@ -9,7 +9,7 @@ namespace {
 
 using Kind = CompletionValue::Kind;
 
-constexpr char kPrologue[] =
+constexpr char kFishPrologue[] =
     R"fish(# fish completion for plimsoll; made by `plimsoll completion fish`.
 function __plimsoll_names
     set -l words (commandline -opc)
@@ -32,7 +32,7 @@ complete -c plimsoll -f
 )fish";
 
 // `text` between single quotes.
-std::string Quoted(absl::string_view text) {
+std::string FishQuoted(absl::string_view text) {
   return absl::StrCat("'", absl::StrReplaceAll(text, {{"\\", "\\\\"}, {"'", "\\'"}}), "'");
 }
 
@@ -48,7 +48,7 @@ std::string Values(const CompletionValue& value) {
     case Kind::kGpu:
       return " -x -a '(__plimsoll_names gpus gpu)'";
     case Kind::kChoice:
-      return absl::StrCat(" -x -a ", Quoted(absl::StrJoin(value.choices, " ")));
+      return absl::StrCat(" -x -a ", FishQuoted(absl::StrJoin(value.choices, " ")));
     case Kind::kAnything:
       return " -x";
   }
@@ -57,7 +57,7 @@ std::string Values(const CompletionValue& value) {
 
 // One `complete` for each flag, and one for the arguments. `condition` is when.
 std::string Lines(const CompletionCommand& row, const std::string& condition) {
-  const std::string begin = absl::StrCat("complete -c plimsoll -n ", Quoted(condition));
+  const std::string begin = absl::StrCat("complete -c plimsoll -n ", FishQuoted(condition));
   std::string lines;
   for (const CompletionFlag& flag : row.flags) {
     std::string names;
@@ -65,12 +65,13 @@ std::string Lines(const CompletionCommand& row, const std::string& condition) {
       const bool is_long = name.substr(0, 2) == "--";
       absl::StrAppend(&names, is_long ? " -l " : " -s ", name.substr(is_long ? 2 : 1));
     }
-    absl::StrAppend(&lines, begin, names, Values(flag.value), " -d ", Quoted(flag.about), "\n");
+    absl::StrAppend(&lines, begin, names, Values(flag.value), " -d ", FishQuoted(flag.about), "\n");
   }
   for (const CompletionValue& argument : row.arguments) {
     if (argument.kind == Kind::kFile) absl::StrAppend(&lines, begin, " -F\n");
     if (argument.kind == Kind::kChoice) {
-      absl::StrAppend(&lines, begin, " -a ", Quoted(absl::StrJoin(argument.choices, " ")), "\n");
+      absl::StrAppend(&lines, begin, " -a ", FishQuoted(absl::StrJoin(argument.choices, " ")),
+                      "\n");
     }
   }
   return lines;
@@ -79,14 +80,14 @@ std::string Lines(const CompletionCommand& row, const std::string& condition) {
 }  // namespace
 
 std::string FishCompletion(const std::vector<CompletionCommand>& rows) {
-  std::string out = kPrologue;
+  std::string out = kFishPrologue;
   for (const CompletionCommand& row : rows) {
     if (row.name.empty()) {
       out += Lines(row, "__plimsoll_no_command");
       continue;
     }
     absl::StrAppend(&out, "complete -c plimsoll -n __plimsoll_no_command -a ", row.name, " -d ",
-                    Quoted(row.about), "\n", Lines(row, "__plimsoll_command " + row.name));
+                    FishQuoted(row.about), "\n", Lines(row, "__plimsoll_command " + row.name));
   }
   return out;
 }

@@ -10,7 +10,7 @@ namespace {
 using Kind = CompletionValue::Kind;
 
 // The first line lets a file of this in $fpath be found; the last serves who sources it.
-constexpr char kPrologue[] = R"zsh(#compdef plimsoll
+constexpr char kZshPrologue[] = R"zsh(#compdef plimsoll
 # zsh completion for plimsoll; made by `plimsoll completion zsh`.
 _plimsoll_names() {
   local -a names
@@ -25,7 +25,7 @@ _plimsoll() {
   local -a commands
 )zsh";
 
-constexpr char kEpilogue[] = R"zsh(  esac
+constexpr char kZshEpilogue[] = R"zsh(  esac
 }
 
 if [[ $funcstack[1] == _plimsoll ]]; then
@@ -36,7 +36,7 @@ fi
 )zsh";
 
 // `text` between single quotes.
-std::string Quoted(absl::string_view text) {
+std::string ZshQuoted(absl::string_view text) {
   return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'");
 }
 
@@ -76,8 +76,8 @@ std::string FlagSpecs(const CompletionFlag& flag) {
     const bool is_long = name.substr(0, 2) == "--";
     const std::string takes = flag.value.kind == Kind::kNone ? "" : is_long ? "=" : "+";
     absl::StrAppend(&specs, " \\\n        ",
-                    Quoted(absl::StrCat(before, name, takes, "[", Escaped(flag.about), "]",
-                                        Action(flag.value))));
+                    ZshQuoted(absl::StrCat(before, name, takes, "[", Escaped(flag.about), "]",
+                                           Action(flag.value))));
   }
   return specs;
 }
@@ -86,7 +86,8 @@ std::string Specs(const CompletionCommand& row) {
   std::string specs;
   for (const CompletionFlag& flag : row.flags) specs += FlagSpecs(flag);
   for (size_t i = 0; i < row.arguments.size(); ++i) {
-    absl::StrAppend(&specs, " \\\n        ", Quoted(absl::StrCat(i + 1, Action(row.arguments[i]))));
+    absl::StrAppend(&specs, " \\\n        ",
+                    ZshQuoted(absl::StrCat(i + 1, Action(row.arguments[i]))));
   }
   return specs;
 }
@@ -94,12 +95,12 @@ std::string Specs(const CompletionCommand& row) {
 }  // namespace
 
 std::string ZshCompletion(const std::vector<CompletionCommand>& rows) {
-  std::string out = kPrologue;
+  std::string out = kZshPrologue;
   std::string cases;
   out += "  commands=(\n";
   for (const CompletionCommand& row : rows) {
     if (row.name.empty()) continue;
-    absl::StrAppend(&out, "    ", Quoted(absl::StrCat(row.name, ":", Escaped(row.about))), "\n");
+    absl::StrAppend(&out, "    ", ZshQuoted(absl::StrCat(row.name, ":", Escaped(row.about))), "\n");
     absl::StrAppend(&cases, "    ", row.name, ")\n      _arguments -s", Specs(row), "\n      ;;\n");
   }
   absl::StrAppend(&out, "  )\n  _arguments -C", Specs(rows.front()),
@@ -109,7 +110,7 @@ std::string ZshCompletion(const std::vector<CompletionCommand>& rows) {
                       "  [[ $state == command ]] && _describe command commands && return\n"
                       "  [[ $state == argument ]] || return 1\n"
                       "  case $words[1] in\n",
-                      cases, kEpilogue);
+                      cases, kZshEpilogue);
 }
 
 }  // namespace plimsoll

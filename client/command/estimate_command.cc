@@ -22,19 +22,6 @@
 namespace plimsoll {
 namespace {
 
-ExitCode ToExitCode(v1::Verdict verdict) {
-  switch (verdict) {
-    case v1::VERDICT_FITS:
-      return ExitCode::kDone;
-    case v1::VERDICT_AT_RISK:
-      return ExitCode::kAtRisk;
-    case v1::VERDICT_DOES_NOT_FIT:
-      return ExitCode::kDoesNotFit;
-    default:
-      return ExitCode::kFailure;
-  }
-}
-
 std::string Render(const v1::EstimateMemoryResponse& response, const v1::Job& job,
                    const Output& output) {
   if (output.format == "json") return ToPrettyJson(response);

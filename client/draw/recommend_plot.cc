@@ -26,13 +26,12 @@ namespace {
 
 constexpr double kWidth = 1120;
 constexpr double kMargin = 24;
-constexpr double kCharacterWidth = 7.1;  // of small text, about
-constexpr double kBold = 1.12;           // times as wide
+constexpr double kBold = 1.12;  // times as wide
 constexpr double kLineHeight = 16;
 constexpr double kPointRadius = 4.5;
 constexpr double kBadgeSize = 19;
 
-constexpr char kStyle[] = R"(
+constexpr char kPlotStyle[] = R"(
 .ground{fill:#fff}.ink{fill:#1b2027}.faint{fill:#59626d}.grid{stroke:#dfe3e8}
 .halo{stroke:#fff;stroke-width:4;stroke-linejoin:round;paint-order:stroke}
 .fits{fill:#1a7f37}.risk{fill:#9a6700}.over{fill:#cf222e}
@@ -366,7 +365,7 @@ std::string Picture::Write() && {
   xml.Leaf("title", {},
            absl::StrCat("Time against memory: ", ModelWords(response_.requested().job().model())));
   xml.Open("style");
-  xml.Raw(kStyle);
+  xml.Raw(kPlotStyle);
   xml.Close();
   xml.Empty("rect",
             {{"width", Coordinate(kWidth)}, {"height", Coordinate(height)}, {"class", "ground"}});

@@ -14,7 +14,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr double kCharacterWidth = 7.1;  // about
 constexpr double kRowHeight = 22;
 constexpr double kSwatchColumn = 206;
 constexpr size_t kSwatchColumns = 5;

@@ -11,6 +11,7 @@
 namespace plimsoll {
 
 inline constexpr PlotBox kPlotBox = {.left = 84, .right = 1096, .top = 144, .bottom = 572};
+inline constexpr double kCharacterWidth = 7.1;  // of small text, about
 
 // GiB, from 0 to a little more than the largest GPU has, or than is needed where
 // that is not much more.

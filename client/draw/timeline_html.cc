@@ -14,7 +14,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr char kStyle[] = R"(
+constexpr char kPageStyle[] = R"(
 :root{color-scheme:light dark}
 body{margin:0;font:14px system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;
 background:#fff;color:#1b2027}
@@ -120,7 +120,7 @@ std::string TimelineHtml(const v1::EstimateMemoryResponse& response, const v1::J
   xml.Leaf("title", {},
            absl::StrCat(VerdictName(response.verdict()), ": ", JobTitle(response, job)));
   xml.Open("style");
-  xml.Raw(kStyle);
+  xml.Raw(kPageStyle);
   xml.Close();
   xml.Close();
   xml.Open("body");

@@ -4,10 +4,11 @@
 #include <cmath>
 #include <map>
 
+#include "client/io/text.h"
+
 namespace plimsoll {
 namespace {
 
-constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
 constexpr double kPhaseWidth = 70;  // of a name
 constexpr double kSmallPart = 0.5;  // of the capacity
 constexpr double kRoom = 1.07;      // for a label above the highest line

@@ -22,8 +22,8 @@ constexpr double kWidth = 1120;
 constexpr double kPlotHeight = 372;
 constexpr double kNoteHeight = 19;
 constexpr double kPhaseHeight = 20;
-constexpr double kCharacterWidth = 7.4;  // of small text, about
-constexpr double kLabelGap = 34;         // between two labels of two lines
+constexpr double kTextWidth = 7.4;  // of small text, about
+constexpr double kLabelGap = 34;    // between two labels of two lines
 constexpr double kLegendRow = 22;
 constexpr double kLegendColumn = 268;
 constexpr size_t kLegendColumns = 4;
@@ -45,7 +45,7 @@ constexpr PhaseStyle kPhases[] = {{"", "#c9ced4"},          {"forward", "#a9c5e4
                                   {"reduction", "#f0c592"}, {"optimizer", "#a8d3a6"},
                                   {"end", "#c9ced4"}};
 
-constexpr char kStyle[] = R"(
+constexpr char kTimelineStyle[] = R"(
 .ground{fill:#fff}.ink{fill:#1b2027}.faint{fill:#59626d}.grid{stroke:#dfe3e8}
 .halo{stroke:#fff;stroke-width:4;stroke-linejoin:round;paint-order:stroke}
 .fits{fill:#1a7f37}.risk{fill:#9a6700}.over{fill:#cf222e}.phase{fill:#1b2027}
@@ -264,7 +264,7 @@ void Picture::Phases() {
                         {"height", Coordinate(kPhaseHeight)},
                         {"fill", style.color}});
     const absl::string_view name = style.name;
-    if (static_cast<double>(name.size()) * kCharacterWidth < end - drawn) {
+    if (static_cast<double>(name.size()) * kTextWidth < end - drawn) {
       Words((drawn + end) / 2, top + 14, "phase", name, "middle");
     }
     drawn = end;
@@ -333,7 +333,7 @@ void Picture::Write() {
                     {"data-x", absl::StrJoin(at, " ")}});
   xml_.Leaf("title", {}, absl::StrCat(VerdictName(response_.verdict()), ": ", title_));
   xml_.Open("style");
-  xml_.Raw(kStyle);
+  xml_.Raw(kTimelineStyle);
   xml_.Close();
   xml_.Empty("rect",
              {{"width", Coordinate(kWidth)}, {"height", Coordinate(height)}, {"class", "ground"}});

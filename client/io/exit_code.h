@@ -3,6 +3,7 @@
 #define PLIMSOLL_CLIENT_IO_EXIT_CODE_H_
 
 #include "absl/status/status.h"
+#include "plimsoll/v1/planner.pb.h"
 
 namespace plimsoll {
 
@@ -27,6 +28,20 @@ inline ExitCode ToExitCode(const absl::Status& status) {
     case absl::StatusCode::kDeadlineExceeded:
     case absl::StatusCode::kResourceExhausted:
       return ExitCode::kOutOfReach;
+    default:
+      return ExitCode::kFailure;
+  }
+}
+
+// Returns the code of an answer.
+inline ExitCode ToExitCode(v1::Verdict verdict) {
+  switch (verdict) {
+    case v1::VERDICT_FITS:
+      return ExitCode::kDone;
+    case v1::VERDICT_AT_RISK:
+      return ExitCode::kAtRisk;
+    case v1::VERDICT_DOES_NOT_FIT:
+      return ExitCode::kDoesNotFit;
     default:
       return ExitCode::kFailure;
   }

@@ -11,7 +11,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr double kGib = 1 << 30;
 constexpr int kMinLastColumn = 32;
 
 // The start of `text` that takes `width` columns; colours are not expected.

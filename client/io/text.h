@@ -11,6 +11,14 @@
 
 namespace plimsoll {
 
+inline constexpr double kGib = 1 << 30;
+
+// Colours, of a terminal's 256.
+inline constexpr int kGreen = 77;
+inline constexpr int kYellow = 220;
+inline constexpr int kRed = 203;
+inline constexpr int kWhite = 255;
+
 // Bytes in the largest of GiB (2^30), MiB, KiB and B that gives one or more, as
 // "61.3 GiB".
 std::string FormatBytes(int64_t bytes);

@@ -3,16 +3,11 @@
 #include <map>
 #include <utility>
 
+#include "client/format/limiting_rank.h"
 #include "client/job/job_values.h"
 
 namespace plimsoll {
 namespace {
-
-const v1::RankMemory& LimitingRank(const v1::EstimateMemoryResponse& answer) {
-  const int64_t index = answer.limiting_rank();
-  if (index < 0 || index >= answer.ranks_size()) return v1::RankMemory::default_instance();
-  return answer.ranks(static_cast<int>(index));
-}
 
 void CompareFields(v1::JobComparison* comparison) {
   std::map<JobField, std::pair<JobValue, JobValue>> values;

@@ -29,7 +29,7 @@ struct Flag {
   std::string value;
 };
 
-Flag Split(const std::string& argument) {
+Flag SplitFlag(const std::string& argument) {
   const size_t equals = argument.find('=');
   if (equals == std::string::npos) return {argument, false, ""};
   return {argument.substr(0, equals), true, argument.substr(equals + 1)};
@@ -69,7 +69,7 @@ class Translation {
         translated_.push_back(argument);
         continue;
       }
-      const absl::Status status = Translate(Split(argument));
+      const absl::Status status = Translate(SplitFlag(argument));
       if (!status.ok()) return status;
     }
     return translated_;

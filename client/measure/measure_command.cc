@@ -158,17 +158,6 @@ absl::StatusOr<Measurement> Measure(const MeasureCommand& command, const Measure
   return **found;
 }
 
-ExitCode ToExitCode(v1::Verdict verdict) {
-  switch (verdict) {
-    case v1::VERDICT_FITS:
-      return ExitCode::kDone;
-    case v1::VERDICT_AT_RISK:
-      return ExitCode::kAtRisk;
-    default:
-      return ExitCode::kDoesNotFit;
-  }
-}
-
 // Says what the run held, and what `plimsoll estimate` says of it as a job.
 ExitCode Answer(const MeasureCommand& command, const Measurement& measurement,
                 const MeasuredGpu& gpu, const PlannerClient& client) {

@@ -13,17 +13,10 @@ namespace {
 
 using Align = Columns::Align;
 
-constexpr int kGreen = 77;
-constexpr int kYellow = 220;
-constexpr int kRed = 203;
 constexpr size_t kGroups = 12;
 
 std::string Verdict(const MeasureAnswer& answer, const Terminal& terminal) {
-  const v1::Verdict verdict = VerdictOf(answer);
-  const int color = verdict == v1::VERDICT_FITS      ? kGreen
-                    : verdict == v1::VERDICT_AT_RISK ? kYellow
-                                                     : kRed;
-  return Bold(VerdictName(verdict), color, terminal);
+  return VerdictWord(VerdictOf(answer), terminal);
 }
 
 std::string When(int64_t step) { return step == 0 ? "the run" : absl::StrCat("step ", step); }

@@ -42,7 +42,7 @@ absl::StatusOr<std::vector<std::string>> SplitList(const std::string& text,
 }
 
 // The values as they are written, not read yet.
-absl::StatusOr<std::vector<std::string>> Split(const std::string& text, const std::string& name) {
+absl::StatusOr<std::vector<std::string>> SplitAt(const std::string& text, const std::string& name) {
   const absl::string_view stripped = absl::StripAsciiWhitespace(text);
   if (absl::StartsWith(stripped, "[")) return SplitList(text, name);
   return SplitLines(stripped);
@@ -78,7 +78,7 @@ absl::StatusOr<std::vector<int64_t>> ReadPeaks(const std::string& file) {
   const std::string name = file == "-" ? "standard input" : file;
   const absl::StatusOr<std::string> text = ReadDocument(file);
   if (!text.ok()) return text.status();
-  absl::StatusOr<std::vector<std::string>> values = Split(*text, name);
+  absl::StatusOr<std::vector<std::string>> values = SplitAt(*text, name);
   if (!values.ok()) return values.status();
   StateUnits(&*values);
   if (values->empty()) {

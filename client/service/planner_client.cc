@@ -44,7 +44,7 @@ std::string Join(const grpc::ByteBuffer& bytes) {
 
 // Takes the results of a batch apart by number, and leaves the answers in them
 // as they are. Returns false where they are none.
-bool Split(const std::string& batch, std::vector<JobAnswer>* answers) {
+bool SplitBatch(const std::string& batch, std::vector<JobAnswer>* answers) {
   constexpr auto kBytes = google::protobuf::UnknownField::TYPE_LENGTH_DELIMITED;
   google::protobuf::UnknownFieldSet results;
   if (!results.ParseFromString(batch)) return false;
@@ -181,7 +181,7 @@ absl::StatusOr<std::vector<JobAnswer>> PlannerClient::BatchEstimateMemory(
       });
   if (!asked.ok()) return asked;
   std::vector<JobAnswer> answers;
-  if (!Split(Join(bytes), &answers) ||
+  if (!SplitBatch(Join(bytes), &answers) ||
       answers.size() != static_cast<size_t>(request.requests_size())) {
     return absl::InternalError("the service left out answers of a batch");
   }

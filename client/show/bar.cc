@@ -12,8 +12,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr double kGib = 1 << 30;
-constexpr int kWhite = 255;
 constexpr int kGrey = 242;
 
 double CellsOf(int64_t bytes, const BarScale& scale) {

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/format/limiting_rank.h"
 #include "client/io/text.h"
 #include "client/show/recommend_words.h"
 #include "client/show/role_style.h"
@@ -17,23 +18,9 @@ namespace {
 
 using Align = Columns::Align;
 
-constexpr int kGreen = 77;
-constexpr int kYellow = 220;
-constexpr int kRed = 203;
 constexpr int kFigures = 53;  // columns beside the bars
 constexpr int kMinCells = 4;
 constexpr int kMaxCells = 20;
-
-const v1::RankMemory& LimitingRank(const v1::EstimateMemoryResponse& answer) {
-  const int64_t index = answer.limiting_rank();
-  if (index < 0 || index >= answer.ranks_size()) return v1::RankMemory::default_instance();
-  return answer.ranks(static_cast<int>(index));
-}
-
-int VerdictColor(v1::Verdict verdict) {
-  if (verdict == v1::VERDICT_FITS) return kGreen;
-  return verdict == v1::VERDICT_AT_RISK ? kYellow : kRed;
-}
 
 std::string StepWords(const v1::StepTime& time) {
   return absl::StrCat(time.basis() == "spec-only" ? "~" : "", FormatSeconds(time.seconds()));
@@ -48,7 +35,7 @@ std::string Heading(const char* name, const v1::ComparedJob& compared, const Ter
       ModelWords(compared.job().model()), " on ",
       GpuWords(compared.job(), terminal.unicode ? Glyphs::kUnicode : Glyphs::kAscii));
   const std::string verdict = absl::StrCat(
-      "   ", Bold(VerdictName(answer.verdict()), VerdictColor(answer.verdict()), terminal), "  ",
+      "   ", VerdictWord(answer.verdict(), terminal), "  ",
       absl::StrFormat("%.1f of %s on ", Gib(device.expected_bytes()),
                       FormatBytes(answer.usable_bytes())),
       answer.ranks_size() > 1 ? "the fullest" : "each", ", bound ",

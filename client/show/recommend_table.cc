@@ -20,20 +20,12 @@ namespace {
 
 using Align = Columns::Align;
 
-constexpr int kGreen = 77;
-constexpr int kYellow = 220;
-constexpr int kRed = 203;
 constexpr int kRoomForBoth = 100;   // columns for tokens per second and cost
 constexpr int kRoomForStory = 120;  // as StoryLines has it
 constexpr char kSpecOnly[] = "spec-only";
 
 Glyphs GlyphsOf(const Terminal& terminal) {
   return terminal.unicode ? Glyphs::kUnicode : Glyphs::kAscii;
-}
-
-int VerdictColor(v1::Verdict verdict) {
-  if (verdict == v1::VERDICT_FITS) return kGreen;
-  return verdict == v1::VERDICT_AT_RISK ? kYellow : kRed;
 }
 
 bool IsSpecOnly(const v1::Candidate& candidate) {
@@ -82,9 +74,8 @@ bool IsTaken(const v1::RecommendConfigRequest& request,
 std::string AskedLine(const v1::RecommendConfigRequest& request,
                       const v1::RecommendConfigResponse& response, const Terminal& terminal) {
   const v1::Candidate& asked = response.requested();
-  return absl::StrCat(Bold(VerdictName(asked.verdict()), VerdictColor(asked.verdict()), terminal),
-                      "  ", ModelWords(asked.job().model()), " on ",
-                      GpuWords(asked.job(), GlyphsOf(terminal)),
+  return absl::StrCat(VerdictWord(asked.verdict(), terminal), "  ", ModelWords(asked.job().model()),
+                      " on ", GpuWords(asked.job(), GlyphsOf(terminal)),
                       IsTaken(request, response) ? " as taken: " : " as asked: ",
                       MemoryWords(asked.device().expected_bytes(), asked), " each, bound ",
                       FormatBytes(asked.device().bound_bytes()), ", ", StepWords(asked), " a step");

@@ -66,6 +66,13 @@ std::string VerdictName(v1::Verdict verdict) {
   }
 }
 
+std::string VerdictWord(v1::Verdict verdict, const Terminal& terminal) {
+  const int color = verdict == v1::VERDICT_FITS      ? kGreen
+                    : verdict == v1::VERDICT_AT_RISK ? kYellow
+                                                     : kRed;
+  return Bold(VerdictName(verdict), color, terminal);
+}
+
 std::string RoleColor(v1::Role role) { return StyleOf(role).picture_color; }
 
 std::string RoleCell(v1::Role role, const Terminal& terminal) {

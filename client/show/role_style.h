@@ -18,6 +18,9 @@ std::string PhaseName(v1::Phase phase);
 // The verdict in words, as "DOES NOT FIT".
 std::string VerdictName(v1::Verdict verdict);
 
+// The same in bold, in its colour.
+std::string VerdictWord(v1::Verdict verdict, const Terminal& terminal);
+
 // The role's colour in pictures, as "#3b82d0": to be told from the others on a
 // light and on a dark ground.
 std::string RoleColor(v1::Role role);

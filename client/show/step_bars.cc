@@ -42,32 +42,33 @@ int TermColor(v1::StepTerm term) {
   }
 }
 
-struct Part {
+struct BarPart {
   v1::StepTerm term;
   double best_seconds = 0;
   double asked_seconds = 0;
 };
 
 // The parts that take time in either step, the longest of the best first.
-std::vector<Part> PartsOf(const v1::StepTime& best, const v1::StepTime& asked) {
-  std::map<v1::StepTerm, Part> parts;
+std::vector<BarPart> PartsOf(const v1::StepTime& best, const v1::StepTime& asked) {
+  std::map<v1::StepTerm, BarPart> parts;
   for (const v1::StepTermSeconds& term : best.terms()) {
     parts[term.term()].best_seconds += term.seconds();
   }
   for (const v1::StepTermSeconds& term : asked.terms()) {
     parts[term.term()].asked_seconds += term.seconds();
   }
-  std::vector<Part> sorted;
+  std::vector<BarPart> sorted;
   for (auto& [term, part] : parts) {
     part.term = term;
     if (part.best_seconds > 0 || part.asked_seconds > 0) sorted.push_back(part);
   }
-  std::stable_sort(sorted.begin(), sorted.end(),
-                   [](const Part& a, const Part& b) { return a.best_seconds > b.best_seconds; });
+  std::stable_sort(sorted.begin(), sorted.end(), [](const BarPart& a, const BarPart& b) {
+    return a.best_seconds > b.best_seconds;
+  });
   return sorted;
 }
 
-std::string Bar(const Part& part, double longest, int cells, const Terminal& terminal) {
+std::string Bar(const BarPart& part, double longest, int cells, const Terminal& terminal) {
   const long count = std::lround(part.best_seconds / longest * cells);
   std::string bar;
   for (long i = 0; i < count; ++i) bar += terminal.unicode ? "█" : "#";
@@ -78,7 +79,7 @@ std::string Bar(const Part& part, double longest, int cells, const Terminal& ter
 
 std::string StepBars(const char* name, const v1::StepTime& best, const v1::StepTime& asked,
                      const Terminal& terminal) {
-  const std::vector<Part> parts = PartsOf(best, asked);
+  const std::vector<BarPart> parts = PartsOf(best, asked);
   if (parts.empty()) return "";
   const double longest = std::max(parts.front().best_seconds, 1e-12);
   const int cells = std::clamp(terminal.width - kFigures, kMinCells, kMaxCells);
@@ -87,7 +88,7 @@ std::string StepBars(const char* name, const v1::StepTime& best, const v1::StepT
   const auto time_of = [](double seconds) {
     return seconds > 0 ? FormatSeconds(seconds) : std::string("-");
   };
-  for (const Part& part : parts) {
+  for (const BarPart& part : parts) {
     columns.Add(
         {TermName(part.term), time_of(part.best_seconds),
          absl::StrFormat("%.0f%%", part.best_seconds / std::max(best.seconds(), 1e-12) * 100),

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "client/format/limiting_rank.h"
 #include "client/io/text.h"
 #include "client/show/bar.h"
 #include "client/show/explain.h"
@@ -18,10 +19,6 @@ namespace {
 
 using Align = Columns::Align;
 
-constexpr int kGreen = 77;
-constexpr int kYellow = 220;
-constexpr int kRed = 203;
-constexpr int kWhite = 255;
 constexpr int kMinBarCells = 20;
 
 bool Alike(v1::RankMemory a, v1::RankMemory b) {
@@ -31,12 +28,6 @@ bool Alike(v1::RankMemory a, v1::RankMemory b) {
     rank->clear_in_flight_count();
   }
   return google::protobuf::util::MessageDifferencer::Equals(a, b);
-}
-
-const v1::RankMemory& LimitingRank(const v1::EstimateMemoryResponse& response) {
-  const int64_t index = response.limiting_rank();
-  if (index < 0 || index >= response.ranks_size()) return v1::RankMemory::default_instance();
-  return response.ranks(static_cast<int>(index));
 }
 
 int64_t GpuCount(const v1::EstimateMemoryResponse& response) {
@@ -59,13 +50,6 @@ std::string StageName(const RankRange& range, bool only) {
 std::string RangeName(const RankRange& range, bool only) {
   if (only) return Gpus(range.gpu_count);
   return absl::StrCat(StageName(range, only), ", ", Gpus(range.gpu_count));
-}
-
-std::string VerdictWord(v1::Verdict verdict, const Terminal& terminal) {
-  const int color = verdict == v1::VERDICT_FITS      ? kGreen
-                    : verdict == v1::VERDICT_AT_RISK ? kYellow
-                                                     : kRed;
-  return Bold(VerdictName(verdict), color, terminal);
 }
 
 // "17.9 GiB free", or by how much it is over.

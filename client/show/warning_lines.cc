@@ -5,11 +5,7 @@
 #include "server/wire/shorten.h"
 
 namespace plimsoll {
-namespace {
-
-constexpr int kYellow = 220;
-
-}  // namespace
+namespace {}  // namespace
 
 std::string AssumedLines(const google::protobuf::RepeatedPtrField<v1::Assumption>& assumptions,
                          const Terminal& terminal) {

@@ -47,14 +47,14 @@ int Specificity(const CalibrationRow& row, const Job& job, bool measured) {
 
 // Where a risk lies: so far on the way from one risk of the table to another, and by which factor
 // beyond.
-struct Place {
+struct Position {
   size_t from = 0;
   size_t to = 0;
   double way = 0;
   double factor = 1;
 };
 
-Place Locate(const std::vector<double>& risks, double risk) {
+Position Locate(const std::vector<double>& risks, double risk) {
   if (risk >= risks.front()) return {};
   for (size_t i = 1; i < risks.size(); ++i) {
     if (risk < risks[i]) continue;
@@ -64,7 +64,7 @@ Place Locate(const std::vector<double>& risks, double risk) {
   return {last, last, 0, Quantile(risk) / Quantile(risks.back())};
 }
 
-double ShareAt(const std::vector<double>& shares, const Place& place) {
+double ShareAt(const std::vector<double>& shares, const Position& place) {
   return (shares[place.from] + place.way * (shares[place.to] - shares[place.from])) * place.factor;
 }
 
@@ -98,7 +98,7 @@ Margins MarginsOf(const Calibration& calibration, const Job& job, Detail detail)
   margins.by_phantom =
       by_phantom(CalibratedGauge::kAllocated) || by_phantom(CalibratedGauge::kReserved);
   if (calibration.risks.empty()) return margins;
-  const Place place = Locate(calibration.risks, job.risk);
+  const Position place = Locate(calibration.risks, job.risk);
   const auto share = [&](CalibratedGauge gauge) {
     const CalibrationRow* const row = rows[static_cast<size_t>(gauge)];
     return row == nullptr ? 0 : ShareAt(row->shares, place);

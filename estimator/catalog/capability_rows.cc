@@ -4,22 +4,14 @@
 namespace plimsoll {
 namespace {
 
-constexpr uint16_t On(std::initializer_list<Framework> frameworks) {
-  uint16_t bits = 0;
-  for (const Framework framework : frameworks) {
-    bits |= static_cast<uint16_t>(1u << static_cast<unsigned>(framework));
-  }
-  return bits;
-}
-
-constexpr uint16_t kDdp = On({Framework::kDdp});
-constexpr uint16_t kFsdp1 = On({Framework::kFsdp1});
-constexpr uint16_t kFsdp2 = On({Framework::kFsdp2});
-constexpr uint16_t kDeepSpeed = On({Framework::kDeepSpeed});
-constexpr uint16_t kCore = On({Framework::kMegatronCore});
-constexpr uint16_t kMegatronLm = On({Framework::kMegatronLm});
-constexpr uint16_t kMegatronDeepSpeed = On({Framework::kMegatronDeepSpeed});
-constexpr uint16_t kNanotron = On({Framework::kNanotron});
+constexpr uint16_t kDdp = On(Framework::kDdp);
+constexpr uint16_t kFsdp1 = On(Framework::kFsdp1);
+constexpr uint16_t kFsdp2 = On(Framework::kFsdp2);
+constexpr uint16_t kDeepSpeed = On(Framework::kDeepSpeed);
+constexpr uint16_t kCore = On(Framework::kMegatronCore);
+constexpr uint16_t kMegatronLm = On(Framework::kMegatronLm);
+constexpr uint16_t kMegatronDeepSpeed = On(Framework::kMegatronDeepSpeed);
+constexpr uint16_t kNanotron = On(Framework::kNanotron);
 constexpr uint16_t kFsdp = kFsdp1 | kFsdp2;
 constexpr uint16_t kTorch = kDdp | kFsdp;
 constexpr uint16_t kOfModules = kTorch | kDeepSpeed;  // any module, any loop

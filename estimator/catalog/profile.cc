@@ -1,7 +1,6 @@
 #include "estimator/catalog/profile.h"
 
 #include <algorithm>
-#include <initializer_list>
 
 namespace plimsoll {
 namespace {
@@ -417,14 +416,6 @@ constexpr Profile NanotronAfterFix() {
   return profile;
 }
 
-constexpr uint16_t On(std::initializer_list<Framework> frameworks) {
-  uint16_t bits = 0;
-  for (const Framework framework : frameworks) {
-    bits |= static_cast<uint16_t>(1u << static_cast<unsigned>(framework));
-  }
-  return bits;
-}
-
 // The model's own fp32 logits live until the next are made; the loss is not
 // compiled, the optimizer not fused; one FSDP group holds all that is in no block,
 // and the last block is not resharded. Source: torchtitan 83c879f18, train.py
@@ -691,8 +682,8 @@ bool Reaches(const TrainerEra& era, int version) {
 }  // namespace
 
 const std::vector<TrainerEra>& TrainerEras() {
-  constexpr uint16_t kTorch = On({Framework::kDdp, Framework::kFsdp1, Framework::kFsdp2});
-  constexpr uint16_t kAll = kTorch | On({Framework::kDeepSpeed});
+  constexpr uint16_t kTorch = On(Framework::kDdp, Framework::kFsdp1, Framework::kFsdp2);
+  constexpr uint16_t kAll = kTorch | On(Framework::kDeepSpeed);
   static const auto* const kEras = new std::vector<TrainerEra>{
       {Trainer::kTorchtitan, "torchtitan", 3, 2026007, "July 2026 and later", kTorch,
        TorchtitanJoinsQkv, "torchtitan 3396a4b37, models/llama3/__init__.py, fuse_qkv"},
@@ -713,18 +704,17 @@ const std::vector<TrainerEra>& TrainerEras() {
       {Trainer::kTorchtitan, "torchtitan", kNoRelease, 2024001, "until March 2024", kTorch,
        TorchtitanOf2024, "torchtitan 83c879f18, train.py"},
       {Trainer::kTorchtune, "torchtune", 7, 2025006, "0.7 and later",
-       On({Framework::kDdp, Framework::kFsdp2}), Torchtune,
+       On(Framework::kDdp, Framework::kFsdp2), Torchtune,
        "torchtune bd2a0fc7c, training/_distributed.py, shard_model", /*ahead=*/true},
       {Trainer::kTorchtune, "torchtune", 5, 2025001, "0.5 and 0.6",
-       On({Framework::kDdp, Framework::kFsdp2}), TorchtuneBefore07,
+       On(Framework::kDdp, Framework::kFsdp2), TorchtuneBefore07,
        "torchtune 0.6.1, recipes/full_finetune_single_device.py"},
-      {Trainer::kTorchtune, "torchtune", 0, 2024001, "2024",
-       On({Framework::kDdp, Framework::kFsdp2}), TorchtuneBefore05,
-       "torchtune 0.4, modules/rms_norm.py"},
+      {Trainer::kTorchtune, "torchtune", 0, 2024001, "2024", On(Framework::kDdp, Framework::kFsdp2),
+       TorchtuneBefore05, "torchtune 0.4, modules/rms_norm.py"},
       {Trainer::kLitgpt, "litgpt", 5, 2024010, "0.5 and later",
-       On({Framework::kDdp, Framework::kFsdp1}), Litgpt, "litgpt, finetune/lora.py"},
+       On(Framework::kDdp, Framework::kFsdp1), Litgpt, "litgpt, finetune/lora.py"},
       {Trainer::kLitgpt, "litgpt", 0, 2023001, "2023 to 0.4",
-       On({Framework::kDdp, Framework::kFsdp1}), LitgptBefore05, "litgpt, finetune/full.py"},
+       On(Framework::kDdp, Framework::kFsdp1), LitgptBefore05, "litgpt, finetune/full.py"},
       {Trainer::kHfTrainer, "hf-trainer", 5012, 2026006, "transformers 5.12 and later", kAll,
        HfTrainer, "accelerate 1.14, utils/fsdp_utils.py, fsdp2_prepare_model"},
       {Trainer::kHfTrainer, "hf-trainer", 0, 2023001, "transformers 4 to 5.11", kAll, HfTrainerOf4,
@@ -732,7 +722,7 @@ const std::vector<TrainerEra>& TrainerEras() {
       {Trainer::kTrl, "trl", 1015, 2026010, "1.15 and later", kAll, Trl,
        "trl, trainer/sft_trainer.py"},
       {Trainer::kNemoAutomodel, "nemo-automodel", 7, 2026011, "0.7 and later",
-       On({Framework::kDdp, Framework::kFsdp2}), NemoAutomodel,
+       On(Framework::kDdp, Framework::kFsdp2), NemoAutomodel,
        "nemo_automodel 0.7, recipes/llm/train_ft.py"},
   };
   return *kEras;

@@ -21,6 +21,12 @@ enum class Framework : uint8_t {
   kNanotron,
 };
 
+// A bit for each.
+template <typename... Frameworks>
+constexpr uint16_t On(Frameworks... frameworks) {
+  return static_cast<uint16_t>(((1u << static_cast<unsigned>(frameworks)) | ...));
+}
+
 // The loop on top of a framework, where it moves bytes of its own.
 enum class Trainer : uint8_t {
   kNone,

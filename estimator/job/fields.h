@@ -765,6 +765,9 @@ class KnownField {
   const FieldRow* row_;
 };
 
+// GPUs of the largest job.
+inline constexpr int64_t kMostJobGpus = KnownField("cluster.gpu_count")->most;
+
 // The row of a path; null where there is none.
 const FieldRow* FindFieldRow(absl::string_view path);
 

@@ -46,6 +46,7 @@ constexpr AxisSet Along(Axes... axes) {
 }
 inline constexpr AxisSet kAllAxes =
     Along(Axis::kTensor, Axis::kContext, Axis::kShard, Axis::kReplicate, Axis::kPipeline);
+inline constexpr AxisSet kContextAxis = Along(Axis::kContext);
 // Whoever shards what ZeRO shards, and whoever has the same part of the model.
 inline constexpr AxisSet kShardAxes = Along(Axis::kContext, Axis::kShard);
 inline constexpr AxisSet kReplicaAxes = Along(Axis::kContext, Axis::kShard, Axis::kReplicate);

@@ -25,7 +25,7 @@ constexpr char kImplementation[] = "training.optimizer.implementation";
 constexpr char kPaged[] = "training.optimizer.paged";
 constexpr char kProjectedRank[] = "training.optimizer.rank";
 constexpr char kProjectedModules[] = "training.optimizer.target_modules";
-constexpr char kTrainedModules[] = "training.adapter.trained_modules";
+constexpr char kTrainedModulesPath[] = "training.adapter.trained_modules";
 constexpr char kTrainedParts[] = "training.trained.modules";
 constexpr char kOffload[] = "runtime.offload_parameters";
 constexpr char kOffloadOptimizer[] = "runtime.offload_optimizer";
@@ -125,9 +125,9 @@ constexpr FieldSynonym kFieldSynonyms[] = {
     {"lora-dropout", "training.adapter.dropout", "axolotl, LLaMA-Factory, TRL"},
     {"lora-target-modules", kAdapterTargetModules, "axolotl, TRL ModelConfig"},
     {"lora-target", kAdapterTargetModules, "LLaMA-Factory lora_target"},
-    {"modules-to-save", kTrainedModules, "PEFT LoraConfig"},
-    {"lora-modules-to-save", kTrainedModules, "axolotl"},
-    {"additional-target", kTrainedModules, "LLaMA-Factory additional_target"},
+    {"modules-to-save", kTrainedModulesPath, "PEFT LoraConfig"},
+    {"lora-modules-to-save", kTrainedModulesPath, "axolotl"},
+    {"additional-target", kTrainedModulesPath, "LLaMA-Factory additional_target"},
     {"freeze-trainable-layers", "training.trained.layer_count",
      "LLaMA-Factory freeze_trainable_layers"},
     {"freeze-trainable-modules", kTrainedParts, "LLaMA-Factory freeze_trainable_modules"},

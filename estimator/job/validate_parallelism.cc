@@ -12,8 +12,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr int64_t kMostGpus = KnownField("cluster.gpu_count")->most;
-
 // The method is the framework's where nobody says.
 void CheckContext(const ParallelismSpec& spec, Check& check, Job& job) {
   constexpr KnownField size("parallelism.context_parallel_size");
@@ -71,7 +69,7 @@ void CheckGpuCount(const JobSpec& spec, Check& check, Job& job) {
                                         gpus > model_ranks ? gpus / model_ranks : 1);
   job.gpu_count = Multiply(job.data_parallel_size, model_ranks);
   const auto is_count = [](const std::optional<int64_t>& n) {
-    return !n.has_value() || (*n >= 1 && *n <= kMostGpus);
+    return !n.has_value() || (*n >= 1 && *n <= kMostJobGpus);
   };
   const bool in_range = is_count(count) && is_count(data);
   if (count.has_value() && in_range && *count != job.gpu_count) {
@@ -82,9 +80,9 @@ void CheckGpuCount(const JobSpec& spec, Check& check, Job& job) {
                ViolationCode::kConflict,
                {"parallelism.data_parallel_size", "parallelism.tensor_parallel_size",
                 "parallelism.context_parallel_size", "parallelism.pipeline_parallel_size"});
-  } else if (in_range && job.gpu_count > kMostGpus) {
-    check.Fail("parallelism", job.gpu_count, absl::StrCat("must use at most ", kMostGpus, " GPUs"),
-               ViolationCode::kTooLarge);
+  } else if (in_range && job.gpu_count > kMostJobGpus) {
+    check.Fail("parallelism", job.gpu_count,
+               absl::StrCat("must use at most ", kMostJobGpus, " GPUs"), ViolationCode::kTooLarge);
   }
   if (job.data_parallel_size > 1) {
     CheckAbility(Ability::kDataParallel, "parallelism.data_parallel_size", job.data_parallel_size,

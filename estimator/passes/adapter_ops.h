@@ -11,6 +11,9 @@
 
 namespace plimsoll {
 
+inline constexpr absl::string_view kDownWeight = ".adapter.down.weight";
+inline constexpr absl::string_view kUpWeight = ".adapter.up.weight";
+
 // A name and a word behind it, as one.
 template <const absl::string_view& kFirst, const absl::string_view& kSecond>
 struct Joined {

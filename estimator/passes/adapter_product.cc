@@ -9,8 +9,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr absl::string_view kDownWeight = ".adapter.down.weight";
-constexpr absl::string_view kUpWeight = ".adapter.up.weight";
 constexpr absl::string_view kInput = ".adapter.input";
 constexpr absl::string_view kCast = ".adapter.input.cast";
 constexpr absl::string_view kDropped = ".adapter.dropped";

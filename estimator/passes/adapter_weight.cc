@@ -8,8 +8,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr absl::string_view kDownWeight = ".adapter.down.weight";
-constexpr absl::string_view kUpWeight = ".adapter.up.weight";
 constexpr absl::string_view kExpertsGateUp = "experts.gate_up";
 constexpr absl::string_view kExpertsDown = "experts.down";
 constexpr absl::string_view kRouter = "router";

@@ -7,8 +7,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr AxisSet kContext = Along(Axis::kContext);
-
 bool IsCore(const Op& op) { return (op.modules & BitOf(RecomputeModule::kCoreAttention)) != 0; }
 
 // What the kernel reads is laid out before it is exchanged.
@@ -122,7 +120,7 @@ class Exchanger {
         op.forward_temporaries.Add(received);
         op.backward_temporaries.Add(received);
       }
-      const Collective row{CollectiveKind::kAllToAll, kContext, received};
+      const Collective row{CollectiveKind::kAllToAll, kContextAxis, received};
       op.forward_collectives.Add(row);
       op.backward_collectives.Add(row);
       InsertOp(block_, at_++, op);

@@ -5,14 +5,14 @@
 namespace plimsoll {
 namespace {
 
-constexpr absl::string_view kWhole = "weights.dequantized";
-constexpr absl::string_view kRead = "quantized.input.cast";
+constexpr absl::string_view kWholeWeights = "weights.dequantized";
+constexpr absl::string_view kReadInput = "quantized.input.cast";
 constexpr absl::string_view kComputed = "quantized.output";
 constexpr absl::string_view kIndices = "weights.dequantized.indices";
 constexpr absl::string_view kHalf = "weights.dequantized.half";
-constexpr absl::string_view kScaled = "weights.dequantized.half.scaled";
+constexpr absl::string_view kScaledHalf = "weights.dequantized.half.scaled";
 constexpr absl::string_view kScales = "weights.dequantized.scales";
-constexpr absl::string_view kNarrow = "weights.dequantized.fp16";
+constexpr absl::string_view kWeightsInHalves = "weights.dequantized.fp16";
 constexpr absl::string_view kInBytes = "quantized.input.int8";
 constexpr absl::string_view kInHalves = "quantized.input.fp16";
 constexpr absl::string_view kOutliers = "quantized.input.outliers";
@@ -84,7 +84,7 @@ class ProductBuilder {
 
   // Marks the matrix, and adds it as it is multiplied.
   TensorId AddWhole() {
-    const TensorId id = AddTensor(block_, {.name = kWhole,
+    const TensorId id = AddTensor(block_, {.name = kWholeWeights,
                                            .dtype = quantization_.compute_dtype,
                                            .role = Role::kTemporary,
                                            .differentiable = false});
@@ -142,7 +142,7 @@ class ProductBuilder {
   // A head runs over slices of the tokens: the matrix is made for each, beside all their logits.
   size_t MakeInSlices(TensorId whole, bool behind) {
     Ids made{whole};
-    if (halved_) made.Add(AddPiece(kNarrow, whole, 1, DType::kFp16));
+    if (halved_) made.Add(AddPiece(kWeightsInHalves, whole, 1, DType::kFp16));
     Op& op = block_.ops[at_];
     for (const TensorId id : made) {
       op.forward_temporaries.Add(id);
@@ -159,12 +159,12 @@ class ProductBuilder {
   // autograd/_functions.py, MatMul4Bit.
   Ids AddPieces(TensorId whole) {
     const DType dtype = quantization_.compute_dtype;
-    if (halved_) return {AddPiece(kNarrow, whole, 1, DType::kFp16)};
+    if (halved_) return {AddPiece(kWeightsInHalves, whole, 1, DType::kFp16)};
     Ids pieces{AddPiece(kScales, whole, 64, dtype)};
     for (int half = 0; half < 2; ++half) {
       pieces.Add(AddPiece(kIndices, whole, 2, DType::kInt64));
       pieces.Add(AddPiece(kHalf, whole, 2, dtype));
-      pieces.Add(AddPiece(kScaled, whole, 2, dtype));
+      pieces.Add(AddPiece(kScaledHalf, whole, 2, dtype));
     }
     return pieces;
   }
@@ -173,7 +173,8 @@ class ProductBuilder {
   // Source: torchao dtypes/nf4tensor.py, LinearNF4.
   size_t Compose(TensorId input, TensorId output, TensorId whole) {
     Ids pieces = AddPieces(whole);
-    InsertOp(block_, at_++, {.name = kWhole, .outputs = {whole}, .forward_temporaries = pieces});
+    InsertOp(block_, at_++,
+             {.name = kWholeWeights, .outputs = {whole}, .forward_temporaries = pieces});
     block_.ops[at_].inputs.Add(whole);
     if (!block_.tensors[input].differentiable) return at_ + 1;
     block_.ops[at_].backward_temporaries.Add(whole);
@@ -185,7 +186,7 @@ class ProductBuilder {
     }
     pieces.Add(whole);
     InsertOp(block_, at_ + 1,
-             {.name = kWhole,
+             {.name = kWholeWeights,
               .inputs = {output},
               .outputs = {seen},
               .backward_temporaries = pieces,
@@ -195,8 +196,8 @@ class ProductBuilder {
 
   void Read(TensorId input) {
     if (IsRead(input)) return;
-    const TensorId read = Add(input, kRead);
-    InsertOp(block_, at_++, {.name = kRead, .inputs = {input}, .outputs = {read}});
+    const TensorId read = Add(input, kReadInput);
+    InsertOp(block_, at_++, {.name = kReadInput, .inputs = {input}, .outputs = {read}});
     block_.ops[at_].inputs.Replace(input, read);
   }
 

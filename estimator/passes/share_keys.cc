@@ -7,8 +7,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr AxisSet kContext = Along(Axis::kContext);
-
 // Attention of one layer, its tensors by what they are.
 struct Kernel {
   size_t index = 0;
@@ -141,8 +139,8 @@ void PassKeysAround(const Job& job, Block& block) {
   op.saved = {kernel.query, last, kernel.out, kernel.log_sum_exp};
   for (const TensorId id : {passed, outs, sums}) op.forward_temporaries.Add(id);
   for (const TensorId id : {turns, step, query}) op.backward_temporaries.Add(id);
-  op.forward_collectives.Add({CollectiveKind::kRing, kContext, last});
-  op.backward_collectives.Add({CollectiveKind::kRing, kContext, around});
+  op.forward_collectives.Add({CollectiveKind::kRing, kContextAxis, last});
+  op.backward_collectives.Add({CollectiveKind::kRing, kContextAxis, around});
 }
 
 // What was gathered is put in the order of the sequence, keys and then values. Two halves of a
@@ -163,9 +161,9 @@ void GatherKeys(const Job& job, Block& block) {
   Op& op = block.ops[kernel.index];
   for (const TensorId id : {all, pieces, outs}) op.forward_temporaries.Add(id);
   for (const TensorId id : {all, gradients, steps, query}) op.backward_temporaries.Add(id);
-  op.forward_collectives.Add({CollectiveKind::kGather, kContext, all});
-  op.backward_collectives.Add({CollectiveKind::kGather, kContext, all});
-  op.backward_collectives.Add({CollectiveKind::kReduceScatter, kContext, gradients});
+  op.forward_collectives.Add({CollectiveKind::kGather, kContextAxis, all});
+  op.backward_collectives.Add({CollectiveKind::kGather, kContextAxis, all});
+  op.backward_collectives.Add({CollectiveKind::kReduceScatter, kContextAxis, gradients});
 }
 
 // Two of the gradients' buffers and the sums are a step's, in fp32 as all that is summed up.
@@ -198,9 +196,9 @@ void MergeSteps(const Job& job, Block& block) {
     op.backward_temporaries.Add(id);
   }
   const CollectiveKind kind = gathers ? CollectiveKind::kGather : CollectiveKind::kRing;
-  op.forward_collectives.Add({kind, kContext, gathers ? others : own});
-  op.backward_collectives.Add({kind, kContext, gathers ? others : own});
-  op.backward_collectives.Add({CollectiveKind::kRing, kContext, around});
+  op.forward_collectives.Add({kind, kContextAxis, gathers ? others : own});
+  op.backward_collectives.Add({kind, kContextAxis, gathers ? others : own});
+  op.backward_collectives.Add({CollectiveKind::kRing, kContextAxis, around});
 }
 
 }  // namespace plimsoll

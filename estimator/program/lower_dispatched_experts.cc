@@ -44,7 +44,7 @@ struct Picked {
   TensorId experts;
 };
 
-TensorId LowerScores(BlockBuilder& b, absl::string_view name, TensorId logits, Extent width) {
+TensorId LowerRouterScores(BlockBuilder& b, absl::string_view name, TensorId logits, Extent width) {
   const DType dtype = b.job().precision.router;
   const TensorId scores = b.Narrow("router.scores", width, DType::kFp32);
   b.Then(name, {logits}, {scores}, {scores});
@@ -70,11 +70,11 @@ Picked LowerPicked(BlockBuilder& b, TensorId logits) {
   const Extent active = b.Size(Symbol::kK);
   if (router == Router::kSoftmax) {
     const Picked picked = Pick(b, logits);
-    return {LowerScores(b, "router.softmax", picked.scores, active), picked.experts};
+    return {LowerRouterScores(b, "router.softmax", picked.scores, active), picked.experts};
   }
   const bool sigmoid = router == Router::kWideSigmoid;
   const absl::string_view name = sigmoid ? "router.sigmoid" : "router.softmax";
-  const Picked picked = Pick(b, LowerScores(b, name, logits, b.Size(Symbol::kX)));
+  const Picked picked = Pick(b, LowerRouterScores(b, name, logits, b.Size(Symbol::kX)));
   if (!sigmoid || b.job().model->experts.active_count == 1) return picked;
   const DType dtype = b.job().precision.router;
   const TensorId sum = b.Narrow("router.sum", b.Size(Symbol::kOne), dtype);

@@ -86,7 +86,7 @@ TensorId LowerWideLogits(BlockBuilder& b, TensorId input) {
 
 // Scores in fp32 over all experts; those of masked groups are set, which keeps the mask.
 // Source: transformers, models/deepseek_v2/modeling_deepseek_v2.py, DeepseekV2TopkRouter.forward.
-TensorId LowerScores(BlockBuilder& b, TensorId input) {
+TensorId LowerRouterScores(BlockBuilder& b, TensorId input) {
   const Experts& experts = b.job().model->experts;
   const Extent all = b.Size(Symbol::kX);
   const bool softmax = experts.router == Router::kSoftmax || experts.router == Router::kWideSoftmax;
@@ -141,7 +141,7 @@ Routing LowerRouter(BlockBuilder& b, TensorId input) {
   if (experts.router == Router::kPicked) return LowerPicked(b, input, false);
   if (experts.router == Router::kWidePicked) return LowerPicked(b, input, true);
   const DType dtype = job.precision.activation;
-  const TensorId scores = LowerScores(b, input);
+  const TensorId scores = LowerRouterScores(b, input);
   TensorId weights =
       b.Narrow("router.weights", b.Size(Symbol::kK), b.block().tensors[scores].dtype);
   const TensorId picked = Indices(b, "router.experts");

@@ -7,15 +7,15 @@
 namespace plimsoll {
 namespace {
 
-constexpr NormNames kQueryNorm = {"attention.query.rank.norm",
-                                  "attention.query.rank.norm.weight",
-                                  "attention.query.rank.norm.bias",
-                                  "attention.query.rank.norm.upcast",
-                                  "attention.query.rank.norm.normalized",
-                                  "attention.query.rank.norm.statistics",
-                                  "attention.query.rank.norm.centred",
-                                  "attention.query.rank.norm.product",
-                                  "attention.query.rank.norm.wide"};
+constexpr NormNames kQueryRankNorm = {"attention.query.rank.norm",
+                                      "attention.query.rank.norm.weight",
+                                      "attention.query.rank.norm.bias",
+                                      "attention.query.rank.norm.upcast",
+                                      "attention.query.rank.norm.normalized",
+                                      "attention.query.rank.norm.statistics",
+                                      "attention.query.rank.norm.centred",
+                                      "attention.query.rank.norm.product",
+                                      "attention.query.rank.norm.wide"};
 constexpr NormNames kKvNorm = {"attention.kv.rank.norm",
                                "attention.kv.rank.norm.weight",
                                "attention.kv.rank.norm.bias",
@@ -61,7 +61,7 @@ TensorId LowerQueries(BlockBuilder& b, TensorId few) {
     return query;
   }
   const Extent rank = b.Size(Symbol::kQ);
-  if (Norms(b)) few = LowerRankNorm(b, kQueryNorm, few, rank);
+  if (Norms(b)) few = LowerRankNorm(b, kQueryRankNorm, few, rank);
   Linear(b, "attention.query.up", few, query,
          {b.Weight("attention.query.up.weight", {width, rank}, 0)});
   return query;

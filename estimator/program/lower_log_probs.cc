@@ -57,7 +57,7 @@ TensorId PartOf(BlockBuilder& b, absl::string_view name, TensorId storage,
   return id;
 }
 
-TensorId HeadWeight(BlockBuilder& b) {
+TensorId UncachedHeadWeight(BlockBuilder& b) {
   const Transformer& model = *b.job().model;
   const TensorId id = b.Weight("head.weight", {b.Size(Symbol::kV), b.Size(Symbol::kE)}, 0);
   b.block().parameters[id].tied = model.tied_embeddings;
@@ -90,7 +90,7 @@ void LowerLogProbs(BlockBuilder& b, TensorId hidden) {
 
   // What gradients are summed up in, beside the last tile: then each is cast to its own dtype.
   const Tiles tiles(b, read, token_count);
-  const TensorId weight = HeadWeight(b);
+  const TensorId weight = UncachedHeadWeight(b);
   Ids weights{weight};
   if (job.model->head_bias) weights.Add(b.Weight("head.bias", {b.Size(Symbol::kV)}, 0));
   const bool casts = job.precision.gradient != DType::kFp32 && !job.FreezesHead();

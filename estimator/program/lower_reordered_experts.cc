@@ -26,7 +26,7 @@ struct Routing {
 };
 
 // Both are fp32 by autocast, whatever the job computes in.
-TensorId LowerScores(BlockBuilder& b, TensorId input) {
+TensorId LowerRouterScores(BlockBuilder& b, TensorId input) {
   const Extent experts = b.Size(Symbol::kX);
   const Extent hidden = b.Size(Symbol::kH);
   const Ids weight{b.Weight("router.weight", {experts, hidden}, kNoAxis)};
@@ -56,7 +56,7 @@ TensorId LowerScores(BlockBuilder& b, TensorId input) {
 // A bias decides with the scores which are picked, and does not weigh.
 Routing LowerRouter(BlockBuilder& b, TensorId input) {
   const Extent active = b.Size(Symbol::kK);
-  const TensorId scores = LowerScores(b, input);
+  const TensorId scores = LowerRouterScores(b, input);
   const TensorId biased = b.Narrow("router.biased", b.Size(Symbol::kX), DType::kFp32);
   b.block().tensors[biased].differentiable = false;
   b.Then("router.bias", {scores}, {biased}, {});

@@ -30,18 +30,12 @@ struct Group {
 };
 
 constexpr AxisSet kTensor = Along(Axis::kTensor);
-constexpr AxisSet kContext = Along(Axis::kContext);
 constexpr AxisSet kReplicate = Along(Axis::kReplicate);
 constexpr AxisSet kPipeline = Along(Axis::kPipeline);
 constexpr AxisSet kExpert = Along(Axis::kExpert);
 constexpr AxisSet kExpertTensor = Along(Axis::kExpertTensor);
 constexpr AxisSet kExpertReplica = Along(Axis::kExpertReplica);
 constexpr AxisSet kModel = kTensor | kPipeline;
-
-template <typename... Frameworks>
-constexpr uint16_t On(Frameworks... frameworks) {
-  return static_cast<uint16_t>(((1u << static_cast<unsigned>(frameworks)) | ...));
-}
 
 constexpr uint16_t kMegatron =
     On(Framework::kMegatronCore, Framework::kMegatronLm, Framework::kMegatronDeepSpeed);
@@ -61,7 +55,7 @@ constexpr Group kGroups[] = {
     {On(Framework::kFsdp2), kShardAxes, "shard", 1, true},
     {On(Framework::kFsdp2), kReplicate, "replicate", 1, true},
     {On(Framework::kFsdp2), kTensor, "tensor", 1, true},
-    {On(Framework::kFsdp2), kContext, "context", 1, true},
+    {On(Framework::kFsdp2), kContextAxis, "context", 1, true},
     {On(Framework::kFsdp2), kPipeline, "pipeline", 1, true},
     // torchtitan distributed/parallel_dims.py: meshes of experts that ranks have apart.
     {On(Framework::kFsdp2), kExpert, "expert", 1, true, Members::kExperts},
@@ -70,12 +64,12 @@ constexpr Group kGroups[] = {
     {On(Framework::kDeepSpeed), kAllAxes, "world", 2, false},
     // deepspeed/runtime/sequence_parallel/parallel_state_sp.py: a group for exchanges; ZeRO's
     // is one of all ranks, as the clone is without it.
-    {On(Framework::kDeepSpeed), kContext, "context", 1, false},
+    {On(Framework::kDeepSpeed), kContextAxis, "context", 1, false},
     // megatron/training/initialize.py (barrier); core/parallel_state.py;
     // core/optimizer, get_grad_stats_parallel_group.
     {kMegatron, kAllAxes, "world", 1, false},
     {kMegatron, kTensor, "tensor", 1, false},
-    {kMegatron, kContext, "context", 1, false},
+    {kMegatron, kContextAxis, "context", 1, false},
     {kMegatron, kReplicaAxes, "data", 1, false},
     {kMegatron, kPipeline, "pipeline", 1, false},
     {kMegatron, 0, "gradient statistics", 1, false, Members::kOptimizer},

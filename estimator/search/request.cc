@@ -21,7 +21,6 @@ constexpr size_t kMostGpuTypes = 16;
 constexpr size_t kMostGpuCounts = 256;
 constexpr size_t kMostPaths = 64;
 constexpr size_t kMostPrices = 64;
-constexpr int64_t kMostGpus = KnownField("cluster.gpu_count")->most;
 constexpr int64_t kUsualGpusPerNode = 8;
 constexpr int64_t kMostGpusPerNode = KnownField("cluster.gpus_per_node")->most;
 constexpr int64_t kMostOpenGpus = 64;  // considered where nothing says how many
@@ -100,8 +99,8 @@ class RequestCheck {
            absl::StrCat("must be at most ", kMostGpuCounts), ViolationCode::kTooLarge);
     }
     for (const int64_t count : counts) {
-      if (count >= 1 && count <= kMostGpus) continue;
-      Fail("gpu_counts", absl::StrCat(count), absl::StrCat("must be from 1 to ", kMostGpus),
+      if (count >= 1 && count <= kMostJobGpus) continue;
+      Fail("gpu_counts", absl::StrCat(count), absl::StrCat("must be from 1 to ", kMostJobGpus),
            ViolationCode::kOutOfRange);
     }
   }
@@ -202,7 +201,7 @@ void SettleGpuCount(const Catalog& catalog, Request& request) {
   }
   std::vector<int64_t> falling = counts;
   std::sort(falling.rbegin(), falling.rend());
-  if (falling.size() > kMostGpuCounts || falling.front() > kMostGpus || falling.back() < 1) {
+  if (falling.size() > kMostGpuCounts || falling.front() > kMostJobGpus || falling.back() < 1) {
     return;  // refused below
   }
   for (const int64_t count : falling) {

@@ -12,8 +12,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr int kNoStorage = -1;
-
 // A storage for each of an op's tensors of one list.
 using OfOp = std::array<int, std::tuple_size_v<decltype(Ids::ids)>>;
 

@@ -12,6 +12,8 @@
 
 namespace plimsoll {
 
+inline constexpr int kNoStorage = -1;
+
 // Bytes by role, and in all.
 struct Usage {
   RoleBytes roles{};

@@ -11,8 +11,6 @@
 namespace plimsoll {
 
 // No storage: births of no bytes give it, and all else takes it as nothing.
-inline constexpr int32_t kNoStorage = -1;
-
 class TimelineWriter {
  public:
   TimelineWriter() {

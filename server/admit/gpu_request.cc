@@ -11,13 +11,13 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "server/admit/job_words.h"
 #include "server/wire/shorten.h"
 #include "server/words/gpu_counts.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr size_t kMostShownBytes = 72;
 constexpr char kRule[] = "must be gpu[:TYPE][:COUNT], as gres:gpu:h100:8";
 
 // GPUs of one field of the request.

@@ -18,7 +18,6 @@ namespace {
 
 constexpr char kDirective[] = "#PLIMSOLL";
 constexpr char kCommentStart[] = "plimsoll:";
-constexpr size_t kMostShownBytes = 72;
 constexpr char kResize[] = "resize";
 constexpr char kUnread[] = "unread=";
 constexpr size_t kMostUnreadBytes = 200;

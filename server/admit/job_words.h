@@ -20,6 +20,9 @@ inline constexpr size_t kMaxWordsBytes = 64 << 10;
 // Source: Slurm 22.05, src/slurmctld/job_mgr.c, _test_strlen of `comment`
 inline constexpr size_t kMaxCommentBytes = 1024;
 
+// So much of a word that cannot be read is repeated.
+inline constexpr size_t kMostShownBytes = 72;
+
 // The words of one source, apart.
 struct JobWords {
   std::string source;      // "PLIMSOLL_JOB", "#PLIMSOLL" or "--comment"; empty: nothing is said

@@ -21,7 +21,8 @@ constexpr Word<Detail> kTableDetails[] = {
     {"summary", Detail::kSummary},
     {"replay", Detail::kReplay},
 };
-constexpr absl::string_view kFields[] = {"id", "date", "source", "gpus", "risks", "shares"};
+constexpr absl::string_view kCalibrationTableFields[] = {"id",   "date",  "source",
+                                                         "gpus", "risks", "shares"};
 constexpr absl::string_view kRowFields[] = {
     "gauge",   "detail", "framework", "trainer", "tensor_parallel", "expandable_segments",
     "phantom", "rows",   "shares",
@@ -99,8 +100,8 @@ void CheckFallbacks(const Calibration& calibration) {
   }
 }
 
-Calibration ReadTable(const YAML::Node& table) {
-  CheckFields(table, kFields, "table");
+Calibration CalibrationOf(const YAML::Node& table) {
+  CheckFields(table, kCalibrationTableFields, "table");
   Calibration calibration;
   calibration.id = Read<std::string>(table["id"], "id", "must be a text");
   if (calibration.id.empty() || calibration.id.size() > 64) Refuse("id", "must be 1 to 64 bytes");
@@ -122,7 +123,7 @@ Calibration ReadTable(const YAML::Node& table) {
 }  // namespace
 
 absl::StatusOr<Calibration> ReadCalibrationTable(const DataFile& file) {
-  return ReadStrictly<Calibration>(file, ReadTable);
+  return ReadStrictly<Calibration>(file, CalibrationOf);
 }
 
 absl::StatusOr<Calibration> LoadCalibration(const std::string& path) {

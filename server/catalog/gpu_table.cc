@@ -28,7 +28,7 @@ constexpr std::pair<absl::string_view, GpuArchitecture> kArchitectures[] = {
     {"cdna2", GpuArchitecture::kCdna2},   {"cdna3", GpuArchitecture::kCdna3},
 };
 constexpr absl::string_view kDTypes[] = {"fp32", "tf32", "fp16", "bf16", "fp8", "fp4"};
-constexpr absl::string_view kFields[] = {
+constexpr absl::string_view kGpuTableFields[] = {
     "architecture",
     "multiprocessor_count",
     "threads_per_multiprocessor",
@@ -104,7 +104,8 @@ std::map<std::string, double> ReadTeraflops(const Row& row) {
 Gpu ReadGpu(const Row& row) {
   for (const auto& field : row.fields) {
     const std::string& name = field.first.Scalar();
-    if (std::find(std::begin(kFields), std::end(kFields), name) == std::end(kFields)) {
+    if (std::find(std::begin(kGpuTableFields), std::end(kGpuTableFields), name) ==
+        std::end(kGpuTableFields)) {
       row.Refuse(name, "is not known");
     }
   }

@@ -9,7 +9,7 @@
 namespace plimsoll {
 namespace {
 
-HfIdTable ReadTable(const YAML::Node& table) {
+HfIdTable HfIdsOf(const YAML::Node& table) {
   if (!table.IsMap()) Refuse("table", "must be a map of models");
   HfIdTable ids;
   for (const auto& entry : table) {
@@ -27,7 +27,7 @@ HfIdTable ReadTable(const YAML::Node& table) {
 }  // namespace
 
 absl::StatusOr<HfIdTable> ReadHfIdTable(const DataFile& file) {
-  return ReadStrictly<HfIdTable>(file, ReadTable);
+  return ReadStrictly<HfIdTable>(file, HfIdsOf);
 }
 
 }  // namespace plimsoll

@@ -9,7 +9,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr absl::string_view kFields[] = {
+constexpr absl::string_view kSpeedTableFields[] = {
     "id", "date", "source", "gpus", "other_gpu", "frameworks", "other_framework",
 };
 constexpr absl::string_view kGpuFields[] = {
@@ -101,8 +101,8 @@ void ReadSets(const YAML::Node& table, const std::string& field, const ReadSet& 
   }
 }
 
-SpeedTable ReadTable(const YAML::Node& table) {
-  CheckFields(table, kFields, "table");
+SpeedTable SpeedsOf(const YAML::Node& table) {
+  CheckFields(table, kSpeedTableFields, "table");
   SpeedTable speed;
   speed.id = Read<std::string>(table["id"], "id", "must be a text");
   if (speed.id.empty() || speed.id.size() > 64) Refuse("id", "must be 1 to 64 bytes");
@@ -122,7 +122,7 @@ SpeedTable ReadTable(const YAML::Node& table) {
 }  // namespace
 
 absl::StatusOr<SpeedTable> ReadSpeedTable(const DataFile& file) {
-  return ReadStrictly<SpeedTable>(file, ReadTable);
+  return ReadStrictly<SpeedTable>(file, SpeedsOf);
 }
 
 absl::StatusOr<SpeedTable> LoadSpeed(const std::string& path) {

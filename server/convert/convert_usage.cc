@@ -18,7 +18,7 @@ namespace {
 constexpr size_t kMaxSeenBytes = 64;
 
 // Reads single fields and collects what is wrong with them.
-class Reader {
+class UsageReader {
  public:
   void Fail(const std::string& field, const std::string& value, std::string rule,
             ViolationCode code) {
@@ -77,7 +77,7 @@ class Reader {
   Violations violations_;
 };
 
-Verdict ReadVerdict(v1::Verdict verdict, Reader* reader) {
+Verdict ReadVerdict(v1::Verdict verdict, UsageReader* reader) {
   constexpr std::pair<v1::Verdict, Verdict> kVerdicts[] = {
       {v1::VERDICT_FITS, Verdict::kFits},
       {v1::VERDICT_AT_RISK, Verdict::kAtRisk},
@@ -93,7 +93,8 @@ Verdict ReadVerdict(v1::Verdict verdict, Reader* reader) {
 }
 
 // Every gauge that was sent is checked, whether it is the one that was measured or not.
-Gauge ReadGauges(const v1::Prediction& from, std::optional<UsageGauge> measured, Reader* reader) {
+Gauge ReadGauges(const v1::Prediction& from, std::optional<UsageGauge> measured,
+                 UsageReader* reader) {
   struct Sent {
     UsageGauge gauge;
     const char* field;
@@ -120,7 +121,7 @@ Gauge ReadGauges(const v1::Prediction& from, std::optional<UsageGauge> measured,
 }
 
 void ReadPrediction(const v1::Prediction& from, std::optional<UsageGauge> measured,
-                    UsageReport* report, Reader* reader) {
+                    UsageReport* report, UsageReader* reader) {
   report->verdict = ReadVerdict(from.verdict(), reader);
   report->predicted = ReadGauges(from, measured, reader);
   reader->Bytes("prediction.usable_bytes", from.usable_bytes(), 0);
@@ -131,7 +132,7 @@ void ReadPrediction(const v1::Prediction& from, std::optional<UsageGauge> measur
 }
 
 // `may_be_empty`: where the job ran out of memory, or it is not known how it ended.
-int64_t ReadPeaks(const v1::ReportUsageRequest& request, bool may_be_empty, Reader* reader) {
+int64_t ReadPeaks(const v1::ReportUsageRequest& request, bool may_be_empty, UsageReader* reader) {
   constexpr char kField[] = "actual_peak_bytes";
   const int count = request.actual_peak_bytes_size();
   if (count > kMaxReportedPeaks) {
@@ -166,7 +167,7 @@ UsageLabels ReadLabels(const v1::Prediction& prediction, const Catalog& catalog)
 
 std::variant<UsageReport, Violations> FromProto(const v1::ReportUsageRequest& request,
                                                 const Catalog& catalog) {
-  Reader reader;
+  UsageReader reader;
   UsageReport report;
   report.job_id = reader.Text("job_id", request.job_id());
   report.gauge_name = request.has_gauge() ? request.gauge() : "device";

@@ -49,7 +49,7 @@ bool Control(int epoll, int operation, int socket, uint64_t id, uint32_t events)
 constexpr uint32_t kOnce = EPOLLIN | EPOLLRDHUP | EPOLLONESHOT;
 
 // Nothing over a unix socket.
-std::optional<tcp_info> InfoOf(const Descriptor& socket) {
+std::optional<tcp_info> InfoOf(const UniqueFd& socket) {
   tcp_info info{};
   socklen_t size = sizeof(info);
   if (getsockopt(socket.get(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return std::nullopt;
@@ -83,7 +83,7 @@ GrpcConnections::~GrpcConnections() {
 
 std::string GrpcConnections::Listen(Address* address) {
   std::string why;
-  for (Descriptor& listener : plimsoll::Listen(address, &why)) {
+  for (UniqueFd& listener : plimsoll::Listen(address, &why)) {
     listeners_.push_back({std::move(listener), address->is_unix()});
     Control(epoll_.get(), EPOLL_CTL_ADD, listeners_.back().socket.get(), listeners_.size(), kOnce);
   }
@@ -225,7 +225,7 @@ void GrpcConnections::AcceptFrom(size_t listener) {
 
 // Returns whether there may be another.
 bool GrpcConnections::Take(const Listener& listener) {
-  Descriptor socket(accept4(listener.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  UniqueFd socket(accept4(listener.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!socket.valid()) {
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
       CannotAccept(errno);
@@ -256,8 +256,8 @@ bool GrpcConnections::IsSpared(const std::string& host) const {
   });
 }
 
-void GrpcConnections::Add(const Listener& listener, Descriptor socket, const Address& peer) {
-  Descriptor duplicate(fcntl(socket.get(), F_DUPFD_CLOEXEC, 0));
+void GrpcConnections::Add(const Listener& listener, UniqueFd socket, const Address& peer) {
+  UniqueFd duplicate(fcntl(socket.get(), F_DUPFD_CLOEXEC, 0));
   if (!duplicate.valid()) return CannotAccept(errno);
   Connection& connection = connections_.emplace_back();
   const auto place = std::prev(connections_.end());

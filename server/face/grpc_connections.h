@@ -24,7 +24,7 @@
 #include "grpcpp/server_builder.h"
 #include "server/load/caller_connections.h"
 #include "server/net/address.h"
-#include "server/net/descriptor.h"
+#include "server/net/unique_fd.h"
 #include "server/observe/log.h"
 #include "server/observe/metrics.h"
 #include "server/observe/peer_lines.h"
@@ -105,7 +105,7 @@ class GrpcConnections {
  private:
   struct Connection {
     uint64_t id = 0;                       // a descriptor's number comes again
-    Descriptor socket;                     // a duplicate: gRPC closes its own
+    UniqueFd socket;                       // a duplicate: gRPC closes its own
     std::string peer;                      // as gRPC names it; empty over a unix socket
     std::string host;                      // likewise
     std::optional<ConnectionOwner> owner;  // who called by it last; guarded by mutex_
@@ -131,12 +131,12 @@ class GrpcConnections {
   using Places = std::unordered_map<uint64_t, List::iterator>;  // by id
 
   struct Listener {
-    Descriptor socket;
+    UniqueFd socket;
     bool is_unix = false;
   };
   // A connection for gRPC: its own descriptor, and the listener's.
   struct Handed {
-    Descriptor socket;
+    UniqueFd socket;
     int listener = -1;
     Acceptor* to = nullptr;
   };
@@ -151,7 +151,7 @@ class GrpcConnections {
 
   void AcceptFrom(size_t listener);
   bool Take(const Listener& listener);
-  void Add(const Listener& listener, Descriptor socket, const Address& peer);
+  void Add(const Listener& listener, UniqueFd socket, const Address& peer);
   void CannotAccept(int error);
 
   void MeasureActive();
@@ -175,8 +175,8 @@ class GrpcConnections {
   CallerConnections* const callers_;
   Metrics* const metrics_;
   const Log* const log_;
-  const Descriptor epoll_;
-  const Descriptor wake_;  // an eventfd: Refuse was called, this ends, or who calls has changed
+  const UniqueFd epoll_;
+  const UniqueFd wake_;  // an eventfd: Refuse was called, this ends, or who calls has changed
   Acceptors acceptors_;
   std::atomic<bool> accepting_{true};
   std::atomic<bool> refusing_{false};

@@ -99,11 +99,11 @@ std::shared_ptr<SSL_CTX> MakeContext(const std::vector<Certificate>& chain, EVP_
 }
 
 // Returns a file without a name that holds `text`.
-absl::StatusOr<Descriptor> Stage(const std::string& text) {
+absl::StatusOr<UniqueFd> Stage(const std::string& text) {
   const auto failed = [] {
     return absl::ResourceExhaustedError(absl::StrCat("cannot hand it on: ", std::strerror(errno)));
   };
-  Descriptor file(memfd_create("plimsoll-tls", MFD_CLOEXEC));
+  UniqueFd file(memfd_create("plimsoll-tls", MFD_CLOEXEC));
   if (!file.valid()) return failed();
   for (size_t at = 0; at < text.size();) {
     const ssize_t count = write(file.get(), text.data() + at, text.size() - at);
@@ -114,7 +114,7 @@ absl::StatusOr<Descriptor> Stage(const std::string& text) {
 }
 
 // At once: who reads has the old text or the new. Can't fail, as both are open.
-void Replace(Descriptor next, Descriptor* file) {
+void Replace(UniqueFd next, UniqueFd* file) {
   if (file->valid()) {
     dup3(next.get(), file->get(), O_CLOEXEC);
   } else {
@@ -122,7 +122,7 @@ void Replace(Descriptor next, Descriptor* file) {
   }
 }
 
-std::string PathOf(const Descriptor& file) { return absl::StrCat("/proc/self/fd/", file.get()); }
+std::string PathOf(const UniqueFd& file) { return absl::StrCat("/proc/self/fd/", file.get()); }
 
 }  // namespace
 
@@ -170,9 +170,9 @@ absl::StatusOr<std::unique_ptr<ServerTls>> ServerTls::Load(const TlsFiles& files
 absl::Status ServerTls::Reload() {
   absl::StatusOr<Loaded> loaded = Read(files_);
   if (!loaded.ok()) return loaded.status();
-  absl::StatusOr<Descriptor> identity = Stage(loaded->identity);
+  absl::StatusOr<UniqueFd> identity = Stage(loaded->identity);
   if (!identity.ok()) return identity.status();
-  absl::StatusOr<Descriptor> client_ca = Stage(loaded->client_ca);
+  absl::StatusOr<UniqueFd> client_ca = Stage(loaded->client_ca);
   if (!client_ca.ok()) return client_ca.status();
   const std::lock_guard lock(mutex_);
   Replace(*std::move(identity), &identity_);

@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "grpcpp/security/server_credentials.h"
-#include "server/net/descriptor.h"
+#include "server/net/unique_fd.h"
 
 namespace plimsoll {
 
@@ -59,7 +59,7 @@ class ServerTls {
 
   const TlsFiles files_;
   mutable std::mutex mutex_;
-  Descriptor identity_, client_ca_;   // what gRPC reads; their numbers stay
+  UniqueFd identity_, client_ca_;     // what gRPC reads; their numbers stay
   std::shared_ptr<SSL_CTX> context_;  // guarded by mutex_
   absl::Time expiry_;                 // likewise
 };

@@ -50,8 +50,8 @@ std::string ToSockAddr(const std::string& path, sockaddr_un* address) {
 }
 
 // Returns a socket that listens, or none and the reason in errno.
-Descriptor ListenAt(const sockaddr* address, socklen_t size) {
-  Descriptor socket(::socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+UniqueFd ListenAt(const sockaddr* address, socklen_t size) {
+  UniqueFd socket(::socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const int on = 1;
   setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   // Connections inherit these.
@@ -61,11 +61,11 @@ Descriptor ListenAt(const sockaddr* address, socklen_t size) {
   return socket;
 }
 
-Descriptor ListenAt(const std::string& path, std::string* why) {
+UniqueFd ListenAt(const std::string& path, std::string* why) {
   sockaddr_un address;
   *why = ToSockAddr(path, &address);
   if (!why->empty()) return {};
-  Descriptor socket = ListenAt(reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+  UniqueFd socket = ListenAt(reinterpret_cast<const sockaddr*>(&address), sizeof(address));
   if (!socket.valid()) *why = std::strerror(errno);
   return socket;
 }
@@ -97,9 +97,9 @@ Address AddressBy(int (*name)(int, sockaddr*, socklen_t*), int socket) {
 }
 
 // Of a name that stands for several addresses, all take the port that the first one got.
-std::vector<Descriptor> ListenOnAll(Address* address, std::string* why) {
+std::vector<UniqueFd> ListenOnAll(Address* address, std::string* why) {
   const AddressList found = Resolve(*address, why);
-  std::vector<Descriptor> sockets;
+  std::vector<UniqueFd> sockets;
   for (addrinfo* one = found.get(); one != nullptr; one = one->ai_next) {
     const in_port_t port = htons(static_cast<uint16_t>(address->port));
     (one->ai_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(one->ai_addr)->sin6_port
@@ -119,7 +119,7 @@ std::string RemoveStale(const std::string& path) {
   sockaddr_un address;
   std::string why = ToSockAddr(path, &address);
   if (!why.empty()) return why;
-  const Descriptor client(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const UniqueFd client(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const auto* const generic = reinterpret_cast<const sockaddr*>(&address);
   if (connect(client.get(), generic, sizeof(address)) == 0) return std::strerror(EADDRINUSE);
   // A file that is no socket refuses connections too.
@@ -181,19 +181,19 @@ void RemoveSocket(const std::string& path) {
   if (lstat(path.c_str(), &found) == 0 && S_ISSOCK(found.st_mode)) unlink(path.c_str());
 }
 
-std::vector<Descriptor> Listen(Address* address, std::string* why) {
+std::vector<UniqueFd> Listen(Address* address, std::string* why) {
   if (!address->is_unix()) return ListenOnAll(address, why);
   *why = RemoveStale(address->path);
   if (!why->empty()) return {};
-  Descriptor socket = ListenAt(address->path, why);
-  std::vector<Descriptor> sockets;
+  UniqueFd socket = ListenAt(address->path, why);
+  std::vector<UniqueFd> sockets;
   if (socket.valid()) sockets.push_back(std::move(socket));
   return sockets;
 }
 
 std::string ProbeListen(Address address) {
   std::string why;
-  const std::vector<Descriptor> sockets = Listen(&address, &why);
+  const std::vector<UniqueFd> sockets = Listen(&address, &why);
   if (!sockets.empty() && address.is_unix()) RemoveSocket(address.path);
   return why;
 }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "server/net/descriptor.h"
+#include "server/net/unique_fd.h"
 
 namespace plimsoll {
 
@@ -45,7 +45,7 @@ void RemoveSocket(const std::string& path);
 // where that is 0. Returns the sockets, which do not block, or nothing and, in `why`, the
 // reason in the system's words. A unix socket that nobody listens on any more is removed; a
 // file that is no socket never is.
-std::vector<Descriptor> Listen(Address* address, std::string* why);
+std::vector<UniqueFd> Listen(Address* address, std::string* why);
 
 // Tries to listen on the address for a moment, as Listen does. Returns why that is not
 // possible, or an empty string.

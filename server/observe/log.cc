@@ -14,7 +14,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::array<const char*, 5> kNames = {"debug", "info", "warning", "error", "off"};
+constexpr std::array<const char*, 5> kLevelNames = {"debug", "info", "warning", "error", "off"};
 constexpr size_t kMaxTextBytes = 1024;
 
 constexpr size_t kMaxWaitingBytes = 1 << 20;
@@ -26,7 +26,7 @@ std::string LineOf(LogLevel level, const std::string& event, const std::vector<L
   };
   out.Object([&] {
     put("time", absl::FormatTime(absl::Now(), absl::UTCTimeZone()));
-    put("level", kNames[static_cast<size_t>(level)]);
+    put("level", kLevelNames[static_cast<size_t>(level)]);
     put("event", event);
     for (const auto& [key, value] : fields) {
       const auto* const number = std::get_if<double>(&value);
@@ -47,8 +47,8 @@ LineWriter& Stderr() {
 }  // namespace
 
 std::optional<LogLevel> ParseLogLevel(absl::string_view name) {
-  for (size_t i = 0; i < kNames.size(); ++i) {
-    if (name == kNames[i]) return static_cast<LogLevel>(i);
+  for (size_t i = 0; i < kLevelNames.size(); ++i) {
+    if (name == kLevelNames[i]) return static_cast<LogLevel>(i);
   }
   return std::nullopt;
 }

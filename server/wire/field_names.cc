@@ -8,15 +8,13 @@
 #include "estimator/base/vocabulary.h"
 #include "estimator/search/fields.h"
 #include "google/protobuf/struct.pb.h"
+#include "server/wire/shorten.h"
 
 namespace plimsoll {
 namespace {
 
 using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
-
-// Longer names are nobody's slip of the finger.
-constexpr size_t kMaxNameBytes = 64;
 
 std::string ToSnakeCase(const std::string& name) {
   std::string snake;
@@ -73,7 +71,8 @@ UnknownName ExplainUnknownName(const Descriptor& type, const std::string& path,
                                const Descriptor& root, const std::string& name,
                                const std::string& root_path) {
   UnknownName nothing = {"no such field"};
-  if (name.size() > kMaxNameBytes) return nothing;
+  // Longer names are nobody's slip of the finger.
+  if (name.size() > kMaxShownBytes) return nothing;
   const std::string snake = ToSnakeCase(name);
   if (const RefusedWord* const refused = FindRefusedName(name)) {
     return {std::string(refused->rule), refused->code};

@@ -31,8 +31,6 @@ using google::protobuf::Struct;
 using google::protobuf::Value;
 namespace json = google::protobuf::util;
 
-constexpr size_t kMaxNameBytes = 64;
-constexpr size_t kMaxValueBytes = 64;
 constexpr char kWhole[] = "request";
 // Mistakes of one message that are explained, each in microseconds: more than a refusal
 // has room for. The rest is counted.
@@ -45,7 +43,7 @@ std::string Seen(const Value& value) {
   if (value.has_struct_value()) return "an object";
   if (value.has_list_value()) return "a list";
   if (value.has_string_value()) {
-    return absl::StrCat("\"", Shorten(value.string_value(), kMaxValueBytes - 2), "\"");
+    return absl::StrCat("\"", Shorten(value.string_value(), kMaxShownBytes - 2), "\"");
   }
   std::string text;
   if (value.has_number_value() && !std::isfinite(value.number_value())) {
@@ -127,7 +125,7 @@ class Pruner {
   }
 
   static std::string Below(const std::string& path, const std::string& name) {
-    const std::string short_name = Shorten(name, kMaxNameBytes);
+    const std::string short_name = Shorten(name, kMaxShownBytes);
     return path.empty() ? short_name : absl::StrCat(path, ".", short_name);
   }
 
@@ -279,7 +277,7 @@ Violation NotJson(absl::string_view text, absl::string_view error) {
   constexpr size_t kFirst = sizeof("must be JSON: ") - 1;
   if (rule.size() > kFirst) rule[kFirst] = absl::ascii_tolower(rule[kFirst]);
   const absl::string_view excerpt = lines.size() > 1 ? lines[1] : text;
-  return {kWhole, Shorten(absl::StripAsciiWhitespace(excerpt), kMaxValueBytes), rule,
+  return {kWhole, Shorten(absl::StripAsciiWhitespace(excerpt), kMaxShownBytes), rule,
           ViolationCode::kMalformed};
 }
 

@@ -9,6 +9,9 @@
 
 namespace plimsoll {
 
+// So much of a name or of a value that a caller sent is repeated to it.
+inline constexpr size_t kMaxShownBytes = 64;
+
 bool IsUtf8(absl::string_view text);
 
 // Returns `text` as valid UTF-8 of at most `max_bytes`, cut between characters;

@@ -7,8 +7,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr size_t kMaxShownBytes = 64;
-
 Violation NotUtf8(const JobSetting& setting) {
   return {absl::StrCat("job.", Shorten(setting.field, kMaxShownBytes)),
           Shorten(setting.value, kMaxShownBytes), "must be UTF-8", ViolationCode::kMalformed};

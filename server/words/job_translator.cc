@@ -19,6 +19,7 @@
 #include "server/words/flag_fields.h"
 #include "server/words/job_field.h"
 #include "server/words/written_size.h"
+#include "server/words/yaml_message.h"
 #include "server/words/yaml_scalar.h"
 
 namespace plimsoll {
@@ -28,9 +29,6 @@ using ::google::protobuf::Descriptor;
 using ::google::protobuf::FieldDescriptor;
 using ::google::protobuf::Message;
 using ::google::protobuf::Reflection;
-
-constexpr int kMaxValues = 100'000;  // more are refused by the reader that follows
-constexpr size_t kMaxShownBytes = 64;
 
 // Sections that one word may stand for, by type: the field that it is.
 struct Shorthand {
@@ -190,7 +188,7 @@ YAML::Node JobTranslator::TranslateMapping(const YAML::Node& node, const Descrip
                                            const std::string& path, std::vector<Moved>* moved) {
   YAML::Node translated(YAML::NodeType::Map);
   for (const auto& pair : node) {
-    if (++value_count_ > kMaxValues) return node;
+    if (++value_count_ > kMaxYamlValues) return node;
     const std::string name = pair.first.IsScalar() ? pair.first.Scalar() : "";
     const FieldDescriptor* const field = name.empty() ? nullptr : FindField(type, name);
     if (field != nullptr) {
@@ -265,7 +263,7 @@ bool JobTranslator::MoveBelow(const std::string& path, const YAML::Node& node,
   if (!any) return false;
   if (prefix == "zero-optimization.") engine_ = true;
   for (const auto& pair : node) {
-    if (++value_count_ > kMaxValues) return false;
+    if (++value_count_ > kMaxYamlValues) return false;
     const std::string below = Join(path, Shown(pair.first));
     if (!Move(below, pair.second, moved)) {
       Fail(below, Shown(pair.second), "no such field", ViolationCode::kUnknownField);

@@ -28,10 +28,8 @@ using ::google::protobuf::Reflection;
 using ::google::protobuf::Struct;
 using ::google::protobuf::Value;
 
-constexpr int kMaxValues = 100'000;
 constexpr int kMaxDepth = 32;
 constexpr size_t kMaxViolations = 100;
-constexpr size_t kMaxShownBytes = 64;
 
 template <typename Type>
 const FieldDescriptor* FieldOf(int number) {
@@ -81,10 +79,10 @@ void YamlReader::ViolateAs(const std::string& path, const absl::Status& problem)
 
 // Counts a value; false where there are too many to go on.
 bool YamlReader::Enter(const std::string& path) {
-  if (value_count_ >= kMaxValues) {
-    if (value_count_++ == kMaxValues) {
+  if (value_count_ >= kMaxYamlValues) {
+    if (value_count_++ == kMaxYamlValues) {
       Violate(path, "too many values",
-              absl::StrCat("must hold at most ", kMaxValues, " values, aliases followed"),
+              absl::StrCat("must hold at most ", kMaxYamlValues, " values, aliases followed"),
               ViolationCode::kTooLarge);
     }
     return false;
@@ -103,7 +101,7 @@ void YamlReader::Merge(const YAML::Node& node, const std::string& path,
   ++depth_;
   if (node.IsSequence()) {
     for (const auto& item : node) {
-      if (value_count_ >= kMaxValues) break;
+      if (value_count_ >= kMaxYamlValues) break;
       Merge(item, path, names, entries);
     }
   } else if (node.IsMap()) {
@@ -221,7 +219,7 @@ void YamlReader::ReadList(const YAML::Node& node, const std::string& path,
   message->GetReflection()->ClearField(message, field);
   int index = 0;
   for (const auto& item : node) {
-    if (value_count_ > kMaxValues) return;
+    if (value_count_ > kMaxYamlValues) return;
     ReadOne(item, absl::StrCat(path, "[", index++, "]"), field, message);
   }
 }
@@ -238,7 +236,7 @@ void YamlReader::ReadMap(const YAML::Node& node, const std::string& path,
     there[pair->GetReflection()->GetString(*pair, key)] = pair;
   }
   for (const Entry& entry : Entries(node, path)) {
-    if (value_count_ > kMaxValues) return;
+    if (value_count_ > kMaxYamlValues) return;
     Message*& pair = there[entry.name];
     if (pair == nullptr) pair = r.AddMessage(message, field);
     pair->GetReflection()->SetString(pair, key, entry.name);

@@ -19,8 +19,11 @@
 
 namespace plimsoll {
 
+// Of one document, aliases followed.
+inline constexpr int kMaxYamlValues = 100'000;
+
 // Merges YAML into messages and collects everything that is wrong. Aliases and merge keys (`<<`)
-// are followed, over at most 100,000 values and 32 levels.
+// are followed, over at most kMaxYamlValues values and 32 levels.
 class YamlReader {
  public:
   // A scalar where a google.protobuf.Struct is due names a JSON file; a

@@ -63,10 +63,13 @@ if(NOT files)
   return()
 endif()
 
-# The commands that compile the files, without what only GCC knows and without headers that a file
-# does not include itself.
+# The commands that would compile each file by itself, without what only GCC knows and without
+# headers that a file does not include itself.
 if(BUILD)
-  file(READ ${BUILD}/compile_commands.json commands)
+  execute_process(COMMAND ${CMAKE_COMMAND} --preset release -B ${BUILD}/tidy -D CMAKE_UNITY_BUILD=OFF
+                  WORKING_DIRECTORY ${ROOT} OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
+  file(READ ${BUILD}/tidy/compile_commands.json commands)
+  string(REPLACE "${BUILD}/tidy/" "${BUILD}/" commands "${commands}")
   string(REGEX REPLACE " (-mmem[a-z]+-strategy=|--param=|-include )[^ ]+" "" commands "${commands}")
   file(WRITE ${BUILD}/tidy/compile_commands.json "${commands}")
   set(how -p ${BUILD}/tidy)

@@ -249,7 +249,7 @@ TEST_F(TlsTest, TakesAllFilesOrNone) {
   rlimit old{};
   getrlimit(RLIMIT_NOFILE, &old);
   rlimit one_left = old;
-  one_left.rlim_cur = static_cast<rlim_t>(Descriptor(open("/dev/null", O_RDONLY)).get()) + 1;
+  one_left.rlim_cur = static_cast<rlim_t>(UniqueFd(open("/dev/null", O_RDONLY)).get()) + 1;
   setrlimit(RLIMIT_NOFILE, &one_left);
   const absl::Status status = (*tls)->Reload();
   setrlimit(RLIMIT_NOFILE, &old);

@@ -66,7 +66,7 @@ struct Ends {
 Ends Connect(const std::string& host, int family) {
   Address address = {.path = "", .host = host, .port = 0};
   std::string why;
-  const std::vector<Descriptor> sockets = Listen(&address, &why);
+  const std::vector<UniqueFd> sockets = Listen(&address, &why);
   EXPECT_FALSE(sockets.empty()) << why;
   Ends ends;
   if (sockets.empty()) return ends;
@@ -74,10 +74,10 @@ Ends Connect(const std::string& host, int family) {
   sockaddr_storage own{};
   socklen_t size = sizeof(own);
   EXPECT_EQ(getsockname(sockets[0].get(), reinterpret_cast<sockaddr*>(&own), &size), 0);
-  const Descriptor client(socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const UniqueFd client(socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   EXPECT_EQ(connect(client.get(), reinterpret_cast<sockaddr*>(&own), size), 0);
-  Descriptor server;
-  while (!server.valid()) server = Descriptor(accept(sockets[0].get(), nullptr, nullptr));
+  UniqueFd server;
+  while (!server.valid()) server = UniqueFd(accept(sockets[0].get(), nullptr, nullptr));
   ends = {PeerAddress(client.get()), PeerAddress(server.get()), OwnAddress(client.get())};
   EXPECT_EQ(ends.seen_by_client.port, address.port);
   return ends;
@@ -103,7 +103,7 @@ TEST(PeerNamesTest, AUnixSocketHasNoHost) {
 TEST(PeerNamesTest, ATakenPortIsSaid) {
   Address address = {.path = "", .host = "127.0.0.1", .port = 0};
   std::string why;
-  const std::vector<Descriptor> sockets = Listen(&address, &why);
+  const std::vector<UniqueFd> sockets = Listen(&address, &why);
   ASSERT_EQ(sockets.size(), 1u) << why;
   EXPECT_EQ(ProbeListen(address), "Address already in use");
 }

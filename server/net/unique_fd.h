@@ -1,6 +1,6 @@
 // A file descriptor that closes itself.
-#ifndef PLIMSOLL_SERVER_NET_DESCRIPTOR_H_
-#define PLIMSOLL_SERVER_NET_DESCRIPTOR_H_
+#ifndef PLIMSOLL_SERVER_NET_UNIQUE_FD_H_
+#define PLIMSOLL_SERVER_NET_UNIQUE_FD_H_
 
 #include <unistd.h>
 
@@ -8,16 +8,16 @@
 
 namespace plimsoll {
 
-class Descriptor {
+class UniqueFd {
  public:
-  Descriptor() = default;
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(other.Release()) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
+  UniqueFd() = default;
+  explicit UniqueFd(int fd) : fd_(fd) {}
+  UniqueFd(UniqueFd&& other) noexcept : fd_(other.Release()) {}
+  UniqueFd& operator=(UniqueFd&& other) noexcept {
     std::swap(fd_, other.fd_);
     return *this;
   }
-  ~Descriptor() {
+  ~UniqueFd() {
     if (fd_ >= 0) close(fd_);
   }
 
@@ -32,4 +32,4 @@ class Descriptor {
 
 }  // namespace plimsoll
 
-#endif  // PLIMSOLL_SERVER_NET_DESCRIPTOR_H_
+#endif  // PLIMSOLL_SERVER_NET_UNIQUE_FD_H_
