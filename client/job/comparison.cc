@@ -3,8 +3,8 @@
 #include <map>
 #include <utility>
 
-#include "client/format/limiting_rank.h"
 #include "client/job/job_values.h"
+#include "server/admit/job_environment.h"
 
 namespace plimsoll {
 namespace {

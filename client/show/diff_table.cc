@@ -6,11 +6,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "client/format/limiting_rank.h"
 #include "client/io/text.h"
 #include "client/show/recommend_words.h"
 #include "client/show/role_style.h"
 #include "client/show/warning_lines.h"
+#include "server/admit/job_environment.h"
 #include "server/wire/shorten.h"
 
 namespace plimsoll {

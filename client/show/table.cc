@@ -6,12 +6,12 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "client/format/limiting_rank.h"
 #include "client/io/text.h"
 #include "client/show/bar.h"
 #include "client/show/explain.h"
 #include "client/show/role_style.h"
 #include "client/show/warning_lines.h"
+#include "server/admit/job_environment.h"
 #include "server/wire/shorten.h"
 
 namespace plimsoll {

@@ -39,7 +39,9 @@ void AddFields(const Message& message, const std::string& prefix, Variables* var
 }  // namespace
 
 const v1::RankMemory& LimitingRank(const v1::EstimateMemoryResponse& answer) {
-  return answer.ranks(static_cast<int>(answer.limiting_rank()));
+  const int64_t index = answer.limiting_rank();
+  if (index < 0 || index >= answer.ranks_size()) return v1::RankMemory::default_instance();
+  return answer.ranks(static_cast<int>(index));
 }
 
 v1::Job Complete(const v1::Job& job, const v1::EstimateMemoryResponse& answer) {

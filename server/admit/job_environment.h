@@ -14,7 +14,7 @@ namespace plimsoll {
 // The largest prediction that travels; a larger one goes without its job.
 inline constexpr size_t kMaxPredictionBytes = 16 << 10;
 
-// The class of GPUs that decides whether the job fits.
+// The class of GPUs that decides whether the job fits; an empty one where the answer has none.
 const v1::RankMemory& LimitingRank(const v1::EstimateMemoryResponse& answer);
 
 // `job` with what the answer assumed of its training, parallelism and number of GPUs,

@@ -2,11 +2,13 @@
 """A training job of TRL's trainers, as a row describes it: train_trl.py CONFIG.json ROW.json.
 
 Nothing here knows of Plimsoll: `plimsoll measure` runs it unchanged. `preference` of the row says
-which trainer: none SFT's, else `dpo`, `kto`, `reward` or `grpo`, and its reference. What GRPO
-samples comes from a server, as vLLM's does: the answers of one, and their log-probabilities, are
-made here, as long as the row says.
+which trainer: none SFT's, else `dpo`, `kto`, `reward`, `grpo` or `gkd`, and its reference, or
+teacher: a configuration beside the student's. What GRPO samples comes from a server, as vLLM's
+does: the answers of one, and their log-probabilities, are made here, as long as the row says. GKD
+reads answers that are there (`lmbda` 0).
 """
 
+import pathlib
 import sys
 import tempfile
 
@@ -15,6 +17,7 @@ import tokenizers
 import torch
 import transformers
 import trl
+from trl.experimental import gkd
 
 import train_hf
 from train import choose_kernels, freeze
@@ -24,7 +27,7 @@ ROWS = 512
 CLASSES = {
     "": (trl.SFTTrainer, trl.SFTConfig), "dpo": (trl.DPOTrainer, trl.DPOConfig),
     "kto": (trl.KTOTrainer, trl.KTOConfig), "reward": (trl.RewardTrainer, trl.RewardConfig),
-    "grpo": (trl.GRPOTrainer, trl.GRPOConfig),
+    "grpo": (trl.GRPOTrainer, trl.GRPOConfig), "gkd": (gkd.GKDTrainer, gkd.GKDConfig),
 }
 ANSWERS = 2  # to each prompt
 
@@ -44,7 +47,7 @@ def answer(length):
 
 def data_of(row, method):
     length = int(row["sequence"])
-    if method == "":
+    if method in ("", "gkd"):
         examples = {"input_ids": [[0] * length]}
     elif method == "kto":
         examples = {"prompt": ["a "], "completion": [answer(length - 1)], "label": [True]}
@@ -67,6 +70,8 @@ def arguments_of(row, method, values, folder):
     options = {**train_hf.arguments_of(row, folder), "max_length": length}
     if values.get("reference") == "precomputed":
         options["precompute_ref_log_probs"] = True
+    if method == "gkd":
+        options.update(lmbda=0.0, beta=float(values["beta"]))
     if row.get("offload") == "activations":
         options["activation_offloading"] = True
     return CLASSES[method][1](**options)
@@ -100,6 +105,20 @@ def loaded_in_bits(model, row):
         model.save_pretrained(folder)
         return type(model).from_pretrained(folder, quantization_config=config, device_map={"": 0},
                                            dtype=torch.bfloat16)
+
+
+def batch_of(examples):
+    """What GKD reads: all but the first token are an answer's."""
+    tokens = torch.tensor([example["input_ids"] for example in examples])
+    labels = tokens.clone()
+    labels[:, 0] = -100
+    return {"input_ids": tokens, "attention_mask": torch.ones_like(tokens), "labels": labels}
+
+
+def teacher_of(values, row, folder):
+    config, _, layers = values["teacher"].partition(":")
+    other = train_hf.load(folder / f"{config}.json")
+    return model_of(other, {**row, "layers": layers or "0", "adapter": ""}, "")
 
 
 class Server:
@@ -136,6 +155,9 @@ def main():
             options["peft_config"] = adapter
         elif values.get("reference") == "model" and method != "grpo":
             options["ref_model"] = model_of(config, row, method)
+        if method == "gkd":
+            options["teacher_model"] = teacher_of(values, row, pathlib.Path(sys.argv[1]).parent)
+            options["data_collator"] = batch_of
         if method == "grpo":
             options["reward_funcs"] = lambda completions, **_: [0.0] * len(completions)
             if values.get("reference") == "model":  # which it reads itself
