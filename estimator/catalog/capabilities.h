@@ -79,6 +79,7 @@ enum class Ability : uint8_t {
   kKto,
   kReward,
   kGrpo,
+  kDistillation,
   kFrozenParts,
   kPlainLoss,
   kChunkedLoss,

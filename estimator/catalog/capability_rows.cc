@@ -52,6 +52,7 @@ constexpr AbilitySet kOthersOfPeft = AbilitySet{Ability::kIa3} | kVirtualTokens;
 constexpr AbilitySet kQuantized = {Ability::kQlora, Ability::kNf4, Ability::kFp4, Ability::kInt8};
 constexpr AbilitySet kPreferences = {Ability::kDpo, Ability::kKto, Ability::kReward,
                                      Ability::kGrpo};
+constexpr AbilitySet kOtherLosses = kPreferences | AbilitySet{Ability::kDistillation};
 constexpr AbilitySet kContexts = {Ability::kUlysses, Ability::kRing, Ability::kAllGather};
 constexpr AbilitySet kPartsAgain = {Ability::kRecomputeSelective, Ability::kCoreAttentionAgain,
                                     Ability::kMlpAgain};
@@ -351,6 +352,13 @@ constexpr CapabilityRow kRows[] = {
     NotModelled(kFsdp1, {Ability::kDpo, Ability::kKto, Ability::kGrpo},
                 "ddp, fsdp2 and deepspeed are, as TRL's trainers run on them",
                 "trl models/utils.py, prepare_fsdp"),
+    Of(kDdp, {Ability::kDistillation}, "trl experimental/gkd/gkd_trainer.py"),
+    NotModelled(kFsdp | kDeepSpeed, {Ability::kDistillation},
+                "ddp is, as TRL's GKDTrainer runs on it",
+                "trl experimental/gkd/gkd_trainer.py, GKDTrainer.__init__"),
+    NotModelled(kMegatron, {Ability::kDistillation}, "ddp is, as TRL's GKDTrainer runs on it",
+                "ms-swift megatron/trainers/gkd_trainer.py"),
+    Lacks(kNanotron, {Ability::kDistillation}, "it predicts next tokens", "nanotron trainer.py"),
     NotModelled(kMegatron, kPreferences, "NeMo's over Megatron is its own",
                 "NeMo RL nemo_rl/algorithms/dpo.py"),
     Lacks(kNanotron, kPreferences, "it predicts next tokens", "nanotron trainer.py"),
@@ -503,8 +511,8 @@ constexpr CapabilityRow kRows[] = {
           Lacks(kOfModules, {Ability::kOptimizerInBackward}, "it steps all parameters at once",
                 "transformers trainer.py, training_step")),
     Own(Under(Trainer::kHfTrainer,
-              Lacks(kOfModules, kPreferences,
-                    "its loss is the model's: TRL's trainers tune by preferences",
+              Lacks(kOfModules, kOtherLosses,
+                    "its loss is the model's: TRL's trainers tune by preferences and distil",
                     "transformers trainer.py, compute_loss"))),
 
     Under(Trainer::kHfTrainer,
@@ -603,7 +611,7 @@ constexpr CapabilityRow kRows[] = {
                       "its adapters are its own", "torchtitan components/lora.py")),
 
     Under(Trainer::kTorchtitan,
-          Lacks(kTorch, kPreferences, "it predicts next tokens", "torchtitan train.py")),
+          Lacks(kTorch, kOtherLosses, "it predicts next tokens", "torchtitan train.py")),
 
     // torchtune.
     Under(Trainer::kTorchtune,
@@ -623,6 +631,9 @@ constexpr CapabilityRow kRows[] = {
                                      "torchtune modules/transformer.py")),
     Under(Trainer::kTorchtune, Lacks(kTorch, {Ability::kStateSpace}, "its layers have attention",
                                      "torchtune modules/attention.py, MultiHeadAttention")),
+    Under(Trainer::kTorchtune,
+          NotModelled(kTorch, {Ability::kDistillation}, "TRL's GKDTrainer is",
+                      "torchtune recipes/knowledge_distillation_single_device.py")),
     Under(Trainer::kTorchtune,
           NotModelled(kFsdp2, kPreferences, "its recipe for one GPU is",
                       "torchtune recipes/full_dpo_distributed.py, lora_dpo_distributed.py")),
@@ -689,7 +700,7 @@ constexpr CapabilityRow kRows[] = {
     Under(Trainer::kLitgpt, Lacks(kTorch, {Ability::kStateSpace}, "its layers have attention",
                                   "litgpt model.py, Block")),
     Under(Trainer::kLitgpt,
-          Lacks(kTorch, kPreferences, "it predicts next tokens", "litgpt finetune/full.py")),
+          Lacks(kTorch, kOtherLosses, "it predicts next tokens", "litgpt finetune/full.py")),
     Under(Trainer::kLitgpt,
           NotModelled(kDdp, {Ability::kInt8}, "its int8-training was not held against its code",
                       "litgpt finetune/lora.py, setup (bnb.int8-training)")),
@@ -761,6 +772,9 @@ constexpr CapabilityRow kRows[] = {
     Under(Trainer::kNemoAutomodel,
           NotModelled(kTorch, {Ability::kFrozenParts}, "its freeze_config was not held",
                       "nemo_automodel components/utils/model_utils.py")),
+    Under(Trainer::kNemoAutomodel,
+          NotModelled(kTorch, {Ability::kDistillation}, "TRL's GKDTrainer is",
+                      "nemo_automodel recipes/llm/kd.py")),
     Under(Trainer::kNemoAutomodel, Lacks(kTorch, kPreferences, "it predicts next tokens",
                                          "nemo_automodel recipes/llm/train_ft.py")),
     Under(Trainer::kNemoAutomodel,
@@ -854,6 +868,7 @@ const std::array<AbilityName, kAbilityCount> kAbilityNames = {{
     {Ability::kKto, "training.preference.method", "kto"},
     {Ability::kReward, "training.preference.method", "reward"},
     {Ability::kGrpo, "training.preference.method", "grpo"},
+    {Ability::kDistillation, "training.distillation.teacher", "set"},
     {Ability::kFrozenParts, "training.trained", "set"},
     {Ability::kPlainLoss, "training.loss.implementation", "plain"},
     {Ability::kChunkedLoss, "training.loss.implementation", "chunked"},

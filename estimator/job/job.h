@@ -101,6 +101,11 @@ struct TrainedSpec {
   std::optional<int64_t> layer_count;
 };
 
+struct DistillationSpec {
+  std::optional<std::string> teacher;
+  std::optional<double> jsd_beta;
+};
+
 struct LossSpec {
   std::optional<std::string> implementation;
   std::optional<int64_t> chunk_count;
@@ -120,6 +125,7 @@ struct TrainingSpec {
   PreferenceSpec preference;
   TrainedSpec trained;
   std::optional<int64_t> mtp_layer_count;
+  DistillationSpec distillation;
 };
 
 struct ParallelismSpec {
@@ -388,6 +394,13 @@ struct Quantization {
   DType compute_dtype = DType::kBf16;  // what products read
 };
 
+// A student and its teacher, or the teacher itself.
+struct Distillation {
+  const Transformer* teacher = nullptr;
+  double jsd_beta = 0.5;
+  bool teaches = false;  // the job is the teacher's
+};
+
 // A job with nothing left open. Its names are the API's.
 struct Job {
   const Transformer* model = nullptr;  // null where it is profiled
@@ -421,6 +434,7 @@ struct Job {
   std::optional<Quantization> quantization;
   std::optional<PreferenceMethod> preference;
   std::optional<Reference> reference;  // where the method compares with one
+  std::optional<Distillation> distillation;
 
   int64_t data_parallel_size = 1;
   int64_t zero_stage = 0;

@@ -39,6 +39,7 @@ constexpr char kQuantization[] = "training.quantization.format";
 constexpr char kDoubleQuantization[] = "training.quantization.double_quantization";
 constexpr char kComputeDType[] = "training.quantization.compute_dtype";
 constexpr char kPreference[] = "training.preference.method";
+constexpr char kTeacher[] = "training.distillation.teacher";
 constexpr char kReference[] = "training.preference.reference";
 constexpr char kAttention[] = "training.attention";
 constexpr char kLoss[] = "training.loss.implementation";
@@ -161,6 +162,8 @@ constexpr FieldSynonym kFieldSynonyms[] = {
     {"rl", kPreference, "axolotl rl"},
     {"precompute-ref-log-probs", kReference, "TRL DPOConfig.precompute_ref_log_probs",
      WordReading::kSwitch, "precomputed", ""},
+    {"teacher-model", kTeacher, "ms-swift --teacher_model"},
+    {"teacher-model-name-or-path", kTeacher, "TRL"},
     {"attn-implementation", kAttention, "Hugging Face from_pretrained"},
     {"attention-backend", kAttention, "Megatron-Core --attention-backend"},
     {"flash-attention", kAttention, "axolotl flash_attention", WordReading::kSwitch, "flash", ""},
@@ -493,7 +496,9 @@ constexpr RefusedWord kRefusedWords[] = {
      "false"},
     {"", "padding-free", kNotModelled, "not modelled yet: sequences in one row", "false"},
     {"", "loss-type", kNoField, "no such field: of TRL's DPO it moves no byte"},
-    {"", "beta", kNoField, "no such field: of TRL's trainers it moves no byte"},
+    {"", "beta", kNoField,
+     "no such field: of TRL's trainers it moves no byte but GKD's, where it is "
+     "training.distillation.jsd_beta"},
     {"", "max-prompt-length", kNoField,
      "no such field: sequence_length is of a prompt and its answer"},
     {kAdapter, "adalora", kNotModelled, kAdapterRule},

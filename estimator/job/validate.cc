@@ -103,9 +103,11 @@ void CheckModelled(const JobSpec& spec, const Catalog& catalog, Check& check, Jo
   if (job.model != nullptr && TunesRewards(spec.training)) ScoreSequences(job, own);
   CheckParallelism(spec, check, job);
   ReadExpertParallel(spec, check, job);
+  ReadDistillation(spec.training.distillation, catalog, check, job);
   CheckTraining(spec.training, check, job);
   const bool pairs = job.preference.has_value() && !RowOf(*job.preference).samples;
-  if (pairs && !job.profile->drops_in_pairs) DropNothing(job, own);
+  const bool whole = (pairs && !job.profile->drops_in_pairs) || job.distillation.has_value();
+  if (whole) DropNothing(job, own);
   const bool joins = job.adapter.has_value() && job.profile->joint_adapters;
   if (job.model != nullptr && joins) JoinQkv(job, own);
   CheckKnobs(spec, check, job);
@@ -119,6 +121,7 @@ void CheckModelled(const JobSpec& spec, const Catalog& catalog, Check& check, Jo
   if (job.preference.has_value() && job.profile != &UnknownFramework()) {
     CheckPreference(spec, check, job);
   }
+  if (job.distillation.has_value()) CheckDistillation(spec, check, job);
   if (job.profile != &UnknownFramework() && job.model != nullptr) {
     if (job.model->experts.Any()) CheckExperts(spec, check, job);
     if (job.model->latent.Any()) CheckLatent(check, job);

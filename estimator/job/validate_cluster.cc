@@ -215,15 +215,17 @@ void CheckCluster(const ClusterSpec& spec, const Catalog& catalog, Check& check,
                    gpu.network_bytes_per_second);
 }
 
-// The trainer that a job names, or that tunes by preferences as it asks.
+// The trainer that a job names, or that tunes by preferences or distils as it asks.
 std::optional<Trainer> TrainerOf(const JobSpec& spec, Framework framework, Check& check) {
   constexpr absl::string_view kField = "runtime.trainer";
   const std::optional<std::string>& said = spec.runtime.trainer;
   if (!said.has_value()) {
-    const bool prefers = spec.training.preference.method.has_value();
+    const bool distils = spec.training.distillation.teacher.has_value();
+    const bool prefers = distils || spec.training.preference.method.has_value();
     const Profile& newest = *FindProfile(framework, -1);
     if (!prefers || FindTrainerProfile(newest, Trainer::kTrl, -1) == nullptr) return std::nullopt;
-    check.Assume(kField, "trl", "its trainers tune by preferences");
+    check.Assume(kField, "trl",
+                 distils ? "its GKDTrainer distils" : "its trainers tune by preferences");
     return Trainer::kTrl;
   }
   if (FindWord(*said, kFrameworks).has_value()) {

@@ -13,8 +13,9 @@ namespace plimsoll {
 namespace {
 
 constexpr size_t kLongestName = 256;
+constexpr absl::string_view kNameField = "model.name";
 
-// What is near, with who published the model or without, and how to give another.
+// What is near, with who published the model or without.
 std::string NotAModel(const std::string& name, const Catalog& catalog) {
   std::vector<absl::string_view> names;
   for (const auto& entry : catalog.models) names.push_back(entry.first);
@@ -22,28 +23,7 @@ std::string NotAModel(const std::string& name, const Catalog& catalog) {
   if (NearestNames(seen, names).empty()) {
     seen = absl::AsciiStrToLower(seen.substr(seen.rfind('/') + 1));
   }
-  return absl::StrCat(NotAWord(seen, names),
-                      "; another model is given by its config.json, as model.hf_config");
-}
-
-const Transformer* FindByName(const std::string& name, const Catalog& catalog, Check& check) {
-  const auto found = catalog.models.find(name);
-  if (found != catalog.models.end()) return &found->second;
-  // In any case: the hub's ids have capitals, and so have people.
-  if (name.size() <= kLongestName) {
-    const std::string lower = absl::AsciiStrToLower(name);
-    const auto same = catalog.models.find(lower);
-    if (same != catalog.models.end()) return &same->second;
-    const auto hf_id = catalog.hf_ids.find(lower);
-    if (hf_id != catalog.hf_ids.end()) {
-      check.Assume("model.name", hf_id->second.model,
-                   "the catalog's model of that Hugging Face id");
-      return &catalog.models.find(hf_id->second.model)->second;
-    }
-  }
-  check.Fail("model.name", name, NotAModel(name, catalog), ViolationCode::kUnknownName,
-             {"model.hf_config"});
-  return nullptr;
+  return NotAWord(seen, names);
 }
 
 void ReadSizes(const TransformerSpec& spec, Check& check, Transformer& model) {
@@ -231,6 +211,30 @@ const Transformer* ReadConfig(const ConfigValue& config, HfReading reading, Chec
 
 }  // namespace
 
+const Transformer* FindModel(absl::string_view field, const std::string& name,
+                             const Catalog& catalog, Check& check) {
+  const auto found = catalog.models.find(name);
+  if (found != catalog.models.end()) return &found->second;
+  // In any case: the hub's ids have capitals, and so have people.
+  if (name.size() <= kLongestName) {
+    const std::string lower = absl::AsciiStrToLower(name);
+    const auto same = catalog.models.find(lower);
+    if (same != catalog.models.end()) return &same->second;
+    const auto hf_id = catalog.hf_ids.find(lower);
+    if (hf_id != catalog.hf_ids.end()) {
+      check.Assume(field, hf_id->second.model, "the catalog's model of that Hugging Face id");
+      return &catalog.models.find(hf_id->second.model)->second;
+    }
+  }
+  const bool others = field == kNameField;
+  check.Fail(
+      field, name,
+      absl::StrCat(NotAModel(name, catalog),
+                   others ? "; another model is given by its config.json, as model.hf_config" : ""),
+      ViolationCode::kUnknownName, {others ? "model.hf_config" : "model"});
+  return nullptr;
+}
+
 const Transformer* CheckModel(const JobSpec& spec, const Catalog& catalog, Check& check, Job& job,
                               std::shared_ptr<const Transformer>& own) {
   const auto& source = spec.model.source;
@@ -242,7 +246,7 @@ const Transformer* CheckModel(const JobSpec& spec, const Catalog& catalog, Check
                ViolationCode::kConflict, {"model.hf_config"});
   }
   if (const auto* name = std::get_if<std::string>(&source)) {
-    return FindByName(*name, catalog, check);
+    return FindModel(kNameField, *name, catalog, check);
   }
   if (const auto* config = std::get_if<ConfigValue>(&source)) {
     return ReadConfig(*config, {.accept_unknown_model_type = accepts}, check, job, own);

@@ -26,6 +26,10 @@ inline bool CheckAbility(Ability ability, absl::string_view field, int64_t value
 //
 // CheckModel returns null where there is no architecture to go on with; the
 // architecture is the catalog's, or `own`.
+// The catalog's model of a name, or of an id of Hugging Face's hub; null, and a violation, where it
+// has none.
+const Transformer* FindModel(absl::string_view field, const std::string& name,
+                             const Catalog& catalog, Check& check);
 const Transformer* CheckModel(const JobSpec& spec, const Catalog& catalog, Check& check, Job& job,
                               std::shared_ptr<const Transformer>& own);
 // Returns the GPU of this id or alias; null where there is none.
@@ -67,6 +71,8 @@ void CheckTrained(const JobSpec& spec, Check& check, const Job& job);
 // What optimizers need that project gradients, and those that send signs.
 void ReadProjection(const TrainingSpec& spec, Check& check, Job& job);
 void CheckCompressed(const TrainingSpec& spec, Check& check, const Job& job);
+void ReadDistillation(const DistillationSpec& spec, const Catalog& catalog, Check& check, Job& job);
+void CheckDistillation(const JobSpec& spec, Check& check, const Job& job);
 void ReadPreference(const PreferenceSpec& spec, Check& check, Job& job);
 void CheckPreference(const JobSpec& spec, Check& check, Job& job);
 // Linear attention of a model that is spelled out; who computes it; what stands beside it.

@@ -430,6 +430,8 @@ void CheckLoss(const TrainingSpec& training, Check& check, Job& job) {
     job.loss = loss.value_or(LossImplementation::kPlain);
     const bool asks = predicts || job.loss != LossImplementation::kPlain;
     if (asks) CheckAbility(AbilityOf(job.loss), field, *spec.implementation, check, job);
+  } else if (job.distillation.has_value()) {
+    job.loss = LossImplementation::kPlain;  // of all logits, whatever the trainer has else
   } else if (job.profile->tiled_log_probs && predicts) {
     job.loss = LossImplementation::kTiledLogProbs;
     check.Assume("training.loss.implementation", "tiled-log-probs", "TRL's, from 1.15 on");

@@ -6,7 +6,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr absl::string_view kRead = "fp8.input";
+constexpr absl::string_view kReadInFp8 = "fp8.input";
 constexpr absl::string_view kTransposed = "fp8.input.transposed";
 constexpr absl::string_view kGradient = "fp8.output.gradient";
 constexpr absl::string_view kGradientTransposed = "fp8.output.gradient.transposed";
@@ -33,9 +33,9 @@ bool IsProduct(const Block& block, const Op& op) {
 // layernorm_linear.py, _LayerNormLinear; grouped_linear.py, _GroupedLinear; utils.py,
 // is_non_tn_fp8_gemm_supported; Megatron core/transformer/attention.py, moe/shared_experts.py,
 // moe/experts.py, transformer_layer.py, set_save_original_input (Transformer Engine from 2.6 on).
-class ProductBuilder {
+class Fp8Builder {
  public:
-  ProductBuilder(const Job& job, Block& block, size_t product)
+  Fp8Builder(const Job& job, Block& block, size_t product)
       : dtype_(job.fp8->Format()),
         transposes_(job.Fp8CopyCount() > 1),
         gathers_rows_(job.fp8->ScalesTensors()),
@@ -58,8 +58,8 @@ class ProductBuilder {
     const TensorId whole_input = columns ? Gathered(op_.forward_temporaries) : kNoTensor;
     const TensorId whole_gradient = rows ? Gathered(op_.backward_temporaries) : kNoTensor;
     if (reads_again_ && StaysAsItIs(input)) {
-      op_.forward_temporaries.Add(AddLike(input, kRead));
-      op_.backward_temporaries.Add(AddLike(input, transposes_ ? kTransposed : kRead));
+      op_.forward_temporaries.Add(AddLike(input, kReadInFp8));
+      op_.backward_temporaries.Add(AddLike(input, transposes_ ? kTransposed : kReadInFp8));
     } else {
       Keep(input, whole_input != kNoTensor);
     }
@@ -84,7 +84,7 @@ class ProductBuilder {
   // Both ways of the input stand until the product is done; one of them stays. What ranks gather
   // row by row has one alone.
   void Keep(TensorId input, bool gathered) {
-    const TensorId kept = AddLike(input, kRead);
+    const TensorId kept = AddLike(input, kReadInFp8);
     block_.tensors[kept].role = Role::kActivation;
     op_.outputs.Add(kept);
     op_.saved.Replace(input, kept);
@@ -167,7 +167,7 @@ bool MakesLogits(const Block& block, const Op& op) {
 void NarrowProducts(const Job& job, Block& block) {
   for (size_t i = 0; i < block.ops.size(); ++i) {
     const Op& op = block.ops[i];
-    if (IsProduct(block, op) && !MakesLogits(block, op)) ProductBuilder(job, block, i).Build();
+    if (IsProduct(block, op) && !MakesLogits(block, op)) Fp8Builder(job, block, i).Build();
   }
 }
 

@@ -33,7 +33,7 @@ void AddWhole(const Job& job, Program& program) {
 // Sharded tensors are padded to whole rows on each rank (fsdp1 shards one flat
 // tensor instead); their dtype is the master's. Gradients of one group are
 // reduced in `reduce` and kept sharded.
-void ShardStates(const Job& job, Program& program) {
+void ShardUnitStates(const Job& job, Program& program) {
   const bool rows = !job.profile->flat_units;
   const bool has_master = job.precision.master != DType::kNone;
   auto& states = program.states;
@@ -857,7 +857,7 @@ void AddLastReduce(const Job& job, int64_t elements, Program& program) {
 }  // namespace
 
 void ApplyFsdp(const Job& job, Program& program) {
-  ShardStates(job, program);
+  ShardUnitStates(job, program);
   const bool shares = SharesTable(job);
   const bool root = HasRootGroup(job) || shares;
   const bool stays = !job.reshard_after_forward;

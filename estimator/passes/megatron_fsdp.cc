@@ -15,7 +15,7 @@ namespace plimsoll {
 namespace {
 
 using Buckets = std::vector<ParameterBucket>;
-using Numbers = std::vector<int32_t>;  // of buckets, in their order
+using BucketNumbers = std::vector<int32_t>;  // of buckets, in their order
 
 // Elements that wait to be reduced, at least; half as many are gathered ahead.
 // Source: megatron_fsdp/megatron_fsdp.py, _init_fsdp_param_and_grad_buffer
@@ -72,8 +72,8 @@ class WeightPipeline {
 
  private:
   // A unit's, of which there are two at most, or those that an end has a part of.
-  Numbers NumbersOf(int32_t block) const {
-    Numbers numbers;
+  BucketNumbers NumbersOf(int32_t block) const {
+    BucketNumbers numbers;
     for (size_t i = 0; i < buckets_.size(); ++i) {
       const ParameterBucket& bucket = buckets_[i];
       const bool is = bucket.first_block <= block && block <= bucket.last_block;
@@ -101,7 +101,7 @@ class WeightPipeline {
       const bool opens = unit > 0 && (block % unit == 0 || block + 1 == head_);
       const auto first = static_cast<int32_t>(opens ? block - (block - 1) % unit : block + 1);
       for (int32_t again = first; again <= block; ++again) {
-        const Numbers numbers = NumbersOf(again);
+        const BucketNumbers numbers = NumbersOf(again);
         Gather(numbers, Ahead::kNothing);
         for (const int32_t number : numbers) lets_go_[static_cast<size_t>(number)] = true;
       }
@@ -112,7 +112,7 @@ class WeightPipeline {
   }
 
   // Those of its own, and of what comes next until there is enough.
-  void Gather(const Numbers& own, Ahead ahead) {
+  void Gather(const BucketNumbers& own, Ahead ahead) {
     for (const int32_t number : own) lets_go_[static_cast<size_t>(number)] = false;
     const int32_t step = ahead == Ahead::kForward ? 1 : -1;
     int32_t first = own.front();
@@ -241,7 +241,7 @@ class GradientPipeline {
   std::vector<TurnMark> marks_;
 };
 
-void ShardStates(const Job& job, Program& program) {
+void ShardMegatronStates(const Job& job, Program& program) {
   const int64_t of_experts = job.ExpertShardCount();
   const bool apart = job.model->experts.Any() && of_experts != job.shard_group_size;
   for (State& state : program.states) {
@@ -347,7 +347,7 @@ int64_t BucketElements(const Job& job) {
 }  // namespace
 
 void ApplyMegatronFsdp(const Job& job, Program& program) {
-  ShardStates(job, program);
+  ShardMegatronStates(job, program);
   const bool third = job.zero_stage == 3;
   const bool units = third || job.megatron_fsdp->units_share_states;
   const Buckets buckets = BucketsOf(job, program.blocks, units, BucketElements(job));

@@ -3,6 +3,7 @@
 
 #include "estimator/passes/pass.h"
 #include "estimator/program/lower.h"
+#include "estimator/program/parameter_sums.h"
 #include "estimator/program/weight_casts.h"
 
 namespace plimsoll {
@@ -60,9 +61,47 @@ void HoldLogits(const Job& job, Program& program) {
   program.states.push_back(state);
 }
 
+// The teacher's job: its model, of which all is trained in name alone.
+Job TeacherOf(const Job& student) {
+  Job job = student;
+  job.model = student.distillation->teacher;
+  job.padded_vocab_size = job.model->vocab_size;
+  job.adapter.reset();
+  job.distillation->teaches = true;
+  return job;
+}
+
+// Its logits are there until the student's loss is. In truth it runs behind the student's forward,
+// not before: what stands at the loss, where the peak is, is the same.
+// Source: trl experimental/gkd/gkd_trainer.py, GKDTrainer.compute_loss.
+Program AddTeacher(const Job& student, Program program) {
+  const Job job = TeacherOf(student);
+  program.reference = Lower(job, program.blocks.get_allocator().resource()).blocks;
+  program.reference_first = program.reference_teaches = program.empties_cache_of_losses = true;
+  program.reference_layer_count = job.model->layer_count;
+  int64_t bytes = 0;
+  for (Block& block : program.reference) {
+    const int64_t count = CountOnStage(block, WholeStage(job.model->layer_count));
+    const int64_t parameters = SumBlock(block, 1).own.parameters;
+    bytes = Add(bytes, Bytes(job.precision.parameter, Multiply(parameters, count)));
+    RunForwardAlone(job, block);
+  }
+  Op& last = program.reference.back().ops.back();
+  last.saved = last.outputs;
+  program.states.push_back({.name = "weights.teacher",
+                            .role = Role::kWeight,
+                            .part = Part::kReference,
+                            .basis = Basis::kBytes,
+                            .dtype = job.precision.parameter,
+                            .fixed_bytes = bytes,
+                            .of_reference = true});
+  return program;
+}
+
 }  // namespace
 
 Program ApplyPreference(const ValidJob& job, Program program) {
+  if (job->distillation.has_value()) return AddTeacher(*job, std::move(program));
   if (!job->reference.has_value()) return program;
   if (*job->reference == Reference::kPrecomputed) return program;
   program.reference = Lower(job, program.blocks.get_allocator().resource()).blocks;

@@ -35,7 +35,7 @@ bool IsOfStep(const State& state) {
 }
 
 // ZeRO 1: each rank keeps and steps its share of states and master weights.
-void ShardStates(const Job& job, Program& program) {
+void ShardZeroStates(const Job& job, Program& program) {
   for (State& state : program.states) {
     if (IsState(state) || IsOfStep(state)) Shard(state, job.shard_group_size);
   }
@@ -69,7 +69,7 @@ void ApplyNanotron(const Job& job, Program& program) {
     }
     return;
   }
-  ShardStates(job, program);
+  ShardZeroStates(job, program);
   program.states.push_back({.name = "gather.input",
                             .role = Role::kCommunication,
                             .dtype = dtype,
@@ -461,7 +461,7 @@ void ShardEngine(const Job& job, Program& program) {
     const bool loops = state.part == Part::kStepTemporaries && state.basis == Basis::kLargest;
     if (loops) state.basis = Basis::kParameters;
   }
-  ShardStates(job, program);
+  ShardZeroStates(job, program);
   const bool third = job.zero_stage == 3;
   for (State& state : program.states) {
     // What is frozen stays as it was made.
@@ -643,7 +643,7 @@ void ApplyMegatronDeepSpeed(const Job& job, Program& program) {
     for (State& state : program.states) state.fills_in = state.grows_in_backward;
     return;
   }
-  ShardStates(job, program);
+  ShardZeroStates(job, program);
   const bool sums = job.precision.accumulation == DType::kFp32;
   for (State& state : program.states) {
     const bool flat = state.part == Part::kWeights || IsState(state) || IsOfStep(state) ||
@@ -744,7 +744,7 @@ Program ApplyZero(const ValidJob& job, Program program) {
         DealStates(*job, program);
         break;
       }
-      if (job->zero_stage > 0) ShardStates(*job, program);
+      if (job->zero_stage > 0) ShardZeroStates(*job, program);
       if (job->zero_stage > 0 && job->profile->dispatches_experts) ShardExperts(*job, program);
       break;
   }

@@ -168,13 +168,17 @@ void LowerLayers(const Job& job, Program& program) {
 
 }  // namespace
 
-Program Lower(const ValidJob& job, std::pmr::memory_resource* memory) {
+Program Lower(const Job& job, std::pmr::memory_resource* memory) {
   Program program(memory);
   program.blocks.reserve(6);
-  program.blocks.push_back(LowerEmbedding(*job, memory));
-  LowerLayers(*job, program);
-  program.blocks.push_back(LowerHead(*job, memory));
+  program.blocks.push_back(LowerEmbedding(job, memory));
+  LowerLayers(job, program);
+  program.blocks.push_back(LowerHead(job, memory));
   return program;
+}
+
+Program Lower(const ValidJob& job, std::pmr::memory_resource* memory) {
+  return Lower(*job, memory);
 }
 
 }  // namespace plimsoll

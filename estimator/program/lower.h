@@ -16,6 +16,8 @@ namespace plimsoll {
 // Blocks: embedding, a layer of each kind, head with the loss. Symbols: program.h.
 Program Lower(const ValidJob& job,
               std::pmr::memory_resource* memory = std::pmr::get_default_resource());
+// The same of a job that stands beside a valid one: its teacher's.
+Program Lower(const Job& job, std::pmr::memory_resource* memory);
 
 // tokens [B, S] int64 -> [B, S, H]
 //   embedding.tokens.weight     [V, E]  tensor axis 0

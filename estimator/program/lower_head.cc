@@ -7,6 +7,7 @@
 #include "estimator/base/version.h"
 #include "estimator/program/block_builder.h"
 #include "estimator/program/lower.h"
+#include "estimator/program/lower_distillation.h"
 #include "estimator/program/lower_log_probs.h"
 #include "estimator/program/lower_mtp.h"
 #include "estimator/program/lower_norm.h"
@@ -548,6 +549,12 @@ Block LowerHead(const Job& job, std::pmr::memory_resource* memory) {
     const bool locals = job.profile->logits_held == LogitsHeld::kForward;
     if (locals) b.block().tensors[b.block().tensors[hidden].storage].held = true;
     hidden = cast;
+  }
+  if (job.distillation.has_value()) {
+    const TensorId logits = LowerProjection(b, hidden);
+    const auto lower = job.distillation->teaches ? LowerTeacherLogits : LowerDivergence;
+    lower(b, logits);
+    return std::move(b).Build(input, kNoTensor);
   }
   if (job.mtp_layer_count > 0) hidden = LowerFurtherLoss(b, hidden);
   if (job.model->sentence_head) LowerSentenceHead(b, hidden);

@@ -550,6 +550,7 @@ struct State {
   bool shards_rows = false;        // each parameter's first axis is split and padded (FSDP2)
   bool pages = false;              // of large tensors it is in managed memory: on no GPU
   int64_t buffers = 0;             // so many alike; 0: a storage for each parameter
+  bool of_reference = false;       // a storage for each of `Program::reference`; fixed_bytes in all
   bool grows_in_backward = false;  // allocated layer by layer; alive says nothing of backward
   bool adds_up = false;            // what grew stays for the next micro-batch, alive or not
   bool fills_in = false;           // then has zeros for parameters that backward made none of
@@ -635,6 +636,9 @@ struct Program {
   // embedding's, and without gradients. Its weights are a state.
   std::pmr::vector<Block> reference;
   bool reference_first = false;
+  bool reference_teaches = false;  // what its head saved goes when the network's has run forward
+  bool empties_cache_of_losses = false;  // when each loss is there
+  int64_t reference_layer_count = 0;     // 0: as many as the network has
   std::pmr::vector<State> states;
   std::vector<State> host_states;  // in the host's memory, not the GPU's
   int64_t uneven_bytes = 0;        // what some rank has beyond the one that is planned

@@ -60,9 +60,10 @@ void Player::Enter(int32_t value) {
   Note();
 }
 
-// As torch.cuda.empty_cache and reset_peak_memory_stats.
+// As torch.cuda.empty_cache, and reset_peak_memory_stats where peaks begin anew.
 void Player::EmptyCache(size_t index) {
   allocator_.EmptyCache();
+  if (timeline_.events[index].value == kPeaksStay) return;
   replayed_.peak_allocated = allocator_.allocated_bytes();
   replayed_.peak_event = index;
   replayed_.peak_reserved = 0;

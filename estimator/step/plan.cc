@@ -77,6 +77,10 @@ class Planner {
   }
 
  private:
+  LayerRange ReferenceLayers() const {
+    const int64_t count = program_.reference_layer_count;
+    return count > 0 ? LayerRange{0, count} : layers_;
+  }
   StageBlock LayerAt(int64_t layer, bool reference) const;
   StageBlock Head() const;
   void Add(SlotKind kind, const StageBlock& at = {});
@@ -89,6 +93,7 @@ class Planner {
   void Forward();
   void ForwardLayers(bool reference, absl::FunctionRef<void(const StageBlock&)> add);
   void ForwardReference();
+  void EndReference(BlockKind kind);
   void ForwardBlock(const StageBlock& at);
   void Backward();
   void BackwardLayers(int64_t begin, int64_t end);
@@ -145,7 +150,7 @@ void Planner::EachOf(BlockKind kind, bool reference,
 }
 
 void Planner::ForwardLayers(bool reference, absl::FunctionRef<void(const StageBlock&)> add) {
-  const Spans spans = reference ? SpansOf(program_.reference, layers_) : spans_;
+  const Spans spans = reference ? SpansOf(program_.reference, ReferenceLayers()) : spans_;
   for (const Span& span : spans) {
     const auto layers = [&](int64_t begin, int64_t end) {
       for (int64_t layer = begin; layer < end; ++layer) add(LayerAt(layer, reference));
@@ -170,6 +175,7 @@ void Planner::Forward() {
     Begin(Phase::kLoss);
     EachOf(BlockKind::kHead, false, run);
     if (!program_.reference_first) ForwardReference();
+    if (program_.reference_teaches) EndReference(BlockKind::kHead);
   }
   Once([&] { Add(SlotKind::kSend); });
 }
@@ -184,13 +190,16 @@ void Planner::ForwardBlock(const StageBlock& at) {
 void Planner::ForwardReference() {
   if (program_.reference.empty()) return;
   const auto run = [this](const StageBlock& at) { ForwardBlock(at); };
-  const auto end = [this](const StageBlock& at) { Add(SlotKind::kEnd, at); };
   if (chunk_.embedding) EachOf(BlockKind::kEmbedding, true, run);
   ForwardLayers(true, run);
-  if (chunk_.embedding) EachOf(BlockKind::kEmbedding, true, end);
+  if (chunk_.embedding) EndReference(BlockKind::kEmbedding);
   EachOf(BlockKind::kHead, true, run);
-  ForwardLayers(true, end);
-  EachOf(BlockKind::kHead, true, end);
+  ForwardLayers(true, [this](const StageBlock& at) { Add(SlotKind::kEnd, at); });
+  if (!program_.reference_teaches) EndReference(BlockKind::kHead);
+}
+
+void Planner::EndReference(BlockKind kind) {
+  EachOf(kind, true, [this](const StageBlock& at) { Add(SlotKind::kEnd, at); });
 }
 
 void Planner::BackwardBlock(const StageBlock& at, bool gathers) {

@@ -106,6 +106,35 @@ void StageStates::MakeEach(size_t index) {
   });
 }
 
+// Of another network, in the order of its modules.
+void StageStates::MakeReference(size_t index) {
+  const State& state = program_.states[index];
+  const auto make = [&](const Block& block, int32_t layer) {
+    for (const Parameter& tensor : block.parameters) {
+      if (tensor.tied || tensor.packed()) continue;
+      int64_t elements = tensor.Elements();
+      for (const Parameter& part : block.parameters) {
+        const bool packed = part.packed() && &block.parameters[part.packed_into] == &tensor;
+        if (packed) elements = Add(elements, part.Elements());
+      }
+      TimelineStorage piece = Piece(state, Bytes(state.dtype, elements));
+      piece.suffix = tensor.name;
+      piece.layer = layer;
+      alive_[index].push_back(writer_.Birth(piece));
+    }
+  };
+  for (const Block& block : program_.reference) {
+    if (block.kind != BlockKind::kLayer) {
+      make(block, -1);
+      continue;
+    }
+    const auto count = static_cast<int32_t>(program_.reference_layer_count);
+    for (int32_t layer = 0; layer < count; ++layer) {
+      if (block.layers.Has(layer)) make(block, layer);
+    }
+  }
+}
+
 // All of one parameter, then all of the next.
 void StageStates::MakeTogether(const std::vector<size_t>& states) {
   std::vector<Dealt> dealt(program_.states.size(), None());
@@ -122,6 +151,7 @@ void StageStates::Make(size_t index) {
   const State& state = program_.states[index];
   made_[index] = true;
   if (state.remakes_last) return MakeEach(index - 1);
+  if (state.of_reference) return MakeReference(index);
   const int64_t buffers = Buffers(state);
   if (buffers == 0) return MakeEach(index);
   int64_t left = StateBytes(state, SumParameters(program_, stage_));
@@ -180,7 +210,7 @@ void StageStates::Enter(Phase phase, bool first_step) {
   }
   if (fresh) {
     MakeAlive(now, Bit(Phase::kEndOfStep, first_step), false);
-    if (program_.empties_cache) writer_.Tell(TimelineEventKind::kEmptyCache, 0);
+    if (program_.empties_cache) writer_.Tell(TimelineEventKind::kEmptyCache, kPeaksAnew);
     SetUpBehind();
   }
   MakeAlive(now, now, false);

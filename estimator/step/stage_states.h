@@ -77,6 +77,7 @@ class StageStates {
   ParameterSums SumTensor(const State& state, const StageBlock& at, const Parameter& tensor) const;
   void Make(size_t index);
   void MakeEach(size_t index);
+  void MakeReference(size_t index);
   void MakeTogether(const std::vector<size_t>& states);
   void FillIn(const State& state);
   void EndGrown(Alive now);

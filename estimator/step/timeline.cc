@@ -31,14 +31,17 @@ struct Chunk {
   Plan plan;
   int32_t first_layer = 0;  // of the stage's
   std::vector<StageBlock> blocks;
+  size_t reference_count = 0;  // of blocks of a reference
 
   // Where the embedding's frame is, each layer's, and the head's.
   size_t IndexOf(const StageBlock& at, BlockKind kind) const {
     if (at.layer >= 0) return static_cast<size_t>(at.layer - first_layer) + 1;
-    return kind == BlockKind::kEmbedding ? 0 : FrameCount() - 1;
+    return kind == BlockKind::kEmbedding ? 0 : FrameCount(at.reference) - 1;
   }
   // Room for both edges, whether they are here or not.
-  size_t FrameCount() const { return blocks.size() + 2; }
+  size_t FrameCount(bool reference = false) const {
+    return (reference ? reference_count : blocks.size()) + 2;
+  }
 };
 
 std::vector<Chunk> ChunksOf(const Program& program, const Stage& stage) {
@@ -46,8 +49,9 @@ std::vector<Chunk> ChunksOf(const Program& program, const Stage& stage) {
   for (size_t i = 0; i < stage.virtual_stages.size(); ++i) {
     Plan plan = PlanPair(program, stage, i);
     std::vector<StageBlock> blocks = BlocksOf(plan);
-    chunks.push_back(
-        {std::move(plan), static_cast<int32_t>(FirstLayer(stage, i)), std::move(blocks)});
+    const size_t reference_count = BlocksOf(plan, /*reference=*/true).size();
+    chunks.push_back({std::move(plan), static_cast<int32_t>(FirstLayer(stage, i)),
+                      std::move(blocks), reference_count});
   }
   return chunks;
 }
@@ -429,6 +433,7 @@ void Unroller::ForwardBlock(const Slot& slot, const StageBlock& at) {
 }
 
 void Unroller::Send() {
+  if (program_.empties_cache_of_losses) writer_.Tell(TimelineEventKind::kEmptyCache, kPeaksStay);
   writer_.Release(std::exchange(named_, kNoStorage));
   writer_.Release(std::exchange(lingering_, kNoStorage));
   writer_.Record(carried_);
@@ -442,7 +447,7 @@ void Unroller::Send() {
 void Unroller::Forward(const Turn& turn) {
   pair_ = &PairOf(turn);
   pair_->frames.resize(chunks_[chunk_].FrameCount());
-  reference_.resize(pair_->frames.size());
+  reference_.resize(chunks_[chunk_].FrameCount(/*reference=*/true));
   reference_carried_ = kNoStorage;
   Play(chunks_[chunk_].plan.forward);
 }

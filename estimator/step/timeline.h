@@ -27,12 +27,16 @@ struct TimelineStorage {
 // What an event is.
 //   kBirth, kDeath  of a storage
 //   kPhase          a phase begins: step * kPhaseCount + phase
-//   kEmptyCache     segments that are wholly free go back to the GPU, and peaks begin anew
+//   kEmptyCache     segments that are wholly free go back to the GPU; peaks begin anew, or stay
 enum class TimelineEventKind : uint8_t { kBirth, kDeath, kPhase, kEmptyCache };
+
+// Of kEmptyCache.
+inline constexpr int32_t kPeaksAnew = 0;
+inline constexpr int32_t kPeaksStay = 1;
 
 struct TimelineEvent {
   TimelineEventKind kind = TimelineEventKind::kBirth;
-  int32_t value = 0;  // index of the storage, or the phase
+  int32_t value = 0;  // index of the storage, the phase, or one of these
   int32_t tick = 0;   // kernels launched so far
 };
 

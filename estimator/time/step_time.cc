@@ -265,7 +265,12 @@ ModelCost CostOf(const ValidJob& job, const Program& program, const Speed& speed
     BlockCost& one = cost.blocks.emplace_back();
     one.place = PlaceOf(block);
     const BlockTime time = TimeBlock(*job, cost.rates, speed.framework.tensor_overlap, block);
-    one.time.forward.Add(time.forward, compares_twice ? 2 : 1);
+    int64_t times = compares_twice ? 2 : 1;
+    if (program.reference_layer_count > 0) {  // a teacher's layers are no stage's
+      one.place = {.kind = BlockKind::kHead};
+      times = CountOnStage(block, WholeStage(program.reference_layer_count));
+    }
+    one.time.forward.Add(time.forward, times);
   }
   const auto tokens = static_cast<double>(job->LocalTokens());
   const auto degree = static_cast<double>(job->tensor_parallel_size);

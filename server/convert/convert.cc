@@ -231,8 +231,8 @@ bool MayHaveUnknownFields(const v1::EstimateMemoryRequest& request) {
                        job.training().precision(), job.training().optimizer(),
                        job.training().recompute(), job.training().loss(), job.training().adapter(),
                        job.training().quantization(), job.training().preference(),
-                       job.training().trained(), job.parallelism(), job.runtime(),
-                       job.runtime().allocator(), job.cluster());
+                       job.training().trained(), job.training().distillation(), job.parallelism(),
+                       job.runtime(), job.runtime().allocator(), job.cluster());
 }
 
 Violations CheckHfConfig(const v1::Model& model) {

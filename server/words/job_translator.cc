@@ -36,10 +36,10 @@ struct Shorthand {
   const char* field;
 };
 constexpr Shorthand kShorthands[] = {
-    {"plimsoll.v1.Precision", "preset"},  {"plimsoll.v1.Optimizer", "name"},
-    {"plimsoll.v1.Recompute", "mode"},    {"plimsoll.v1.Loss", "implementation"},
-    {"plimsoll.v1.Adapter", "method"},    {"plimsoll.v1.Quantization", "format"},
-    {"plimsoll.v1.Preference", "method"},
+    {"plimsoll.v1.Distillation", "teacher"}, {"plimsoll.v1.Precision", "preset"},
+    {"plimsoll.v1.Optimizer", "name"},       {"plimsoll.v1.Recompute", "mode"},
+    {"plimsoll.v1.Loss", "implementation"},  {"plimsoll.v1.Adapter", "method"},
+    {"plimsoll.v1.Quantization", "format"},  {"plimsoll.v1.Preference", "method"},
 };
 
 // Whether fields stand below one.

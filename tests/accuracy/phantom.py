@@ -60,7 +60,8 @@ def sets_of(row):
         of = "kept back " if row.text("kept_back") == "True" else "dealt "
     if row.text("cp"):
         of = f"context {of}"
-    for prefix, name in (("phantom-ft-", "tuning"), ("phantom-titan-", "torchtitan"),
+    for prefix, name in (("phantom-ft-", "tuning"), ("phantom-gkd-", "distillation"),
+                         ("phantom-titan-", "torchtitan"),
                          ("phantom-ln-", "linear"), ("phantom-ex-", "experts"),
                          ("phantom-ss-", "state space"), ("phantom-lg-", "liger"),
                          ("phantom-ad-", "adapters"), ("phantom-pt-", "tuners"),
@@ -140,7 +141,9 @@ def _training(row):
             precision["reduce_dtype"] = row.text("reduce") or "fp32"
     if row.text("quantization"):
         training["quantization"], precision["parameter_dtype"] = _quantization(row)
-    if row.text("preference"):
+    if row.text("preference").startswith("gkd"):
+        training["distillation"] = _distillation(row.text("preference"))
+    elif row.text("preference"):
         training["preference"] = _preference(row.text("preference"))
     if row.text("trained"):
         training["trained"] = _trained(row.text("trained"))
@@ -216,6 +219,12 @@ def _preference(text):
     """`dpo reference=model`; a method that compares with nothing says none."""
     method, *said = text.split()
     return {"method": method, **dict(word.split("=") for word in said)}
+
+
+def _distillation(text):
+    """`gkd teacher=qwen3-4b beta=0.5`."""
+    values = dict(word.split("=") for word in text.split()[1:])
+    return {"teacher": values["teacher"], "jsd_beta": float(values["beta"])}
 
 
 def _quantization(row):

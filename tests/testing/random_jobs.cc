@@ -648,6 +648,22 @@ JobSpec RandomLigerJob(std::mt19937_64& random) {
   }
 }
 
+JobSpec RandomDistilledJob(std::mt19937_64& random) {
+  while (true) {
+    JobSpec job = RandomJob(random);
+    if (job.runtime.framework != "ddp") continue;
+    job.runtime.trainer = "trl";
+    job.runtime.versions.erase("torch");
+    job.training.preference = {};
+    job.training.quantization = {};
+    job.training.loss = {};
+    Shape(job).vocab_size = 128256;
+    job.training.distillation.teacher = "llama-3.1-8b";
+    job.training.distillation.jsd_beta = static_cast<double>(random() % 3) / 2;
+    if (Refusals(job).empty()) return job;
+  }
+}
+
 JobSpec RandomSteppedJob(std::mt19937_64& random) {
   const char* const compressing[] = {"onebit-adam", "zero-one-adam", "onebit-lamb"};
   while (true) {

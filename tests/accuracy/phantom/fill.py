@@ -5,6 +5,7 @@
                                 phantom_tuning.csv, deal_adapters.py's for phantom_adapters.csv,
                                 deal_automodel.py's for phantom_automodel.csv,
                                 deal_context.py's for phantom_context.csv,
+                                deal_distillation.py's for phantom_distillation.csv,
                                 deal_experts.py's for phantom_experts.csv,
                                 deal_frozen.py's for phantom_frozen.csv,
                                 deal_half.py's for phantom_half.csv,
@@ -35,6 +36,7 @@ import deal
 import deal_adapters
 import deal_automodel
 import deal_context
+import deal_distillation
 import deal_experts
 import deal_frozen
 import deal_half
@@ -55,6 +57,7 @@ PLIMSOLL = os.environ.get("PLIMSOLL", str(ROOT / "build" / "client" / "plimsoll"
 CONFIGS = HERE.parent / "data" / "phantom"
 DEALERS = {"phantom_tuning.csv": deal_tuning, "phantom_adapters.csv": deal_adapters,
            "phantom_automodel.csv": deal_automodel, "phantom_context.csv": deal_context,
+           "phantom_distillation.csv": deal_distillation,
            "phantom_experts.csv": deal_experts, "phantom_frozen.csv": deal_frozen,
            "phantom_half.csv": deal_half,
            "phantom_liger.csv": deal_liger,

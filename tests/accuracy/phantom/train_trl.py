@@ -118,7 +118,7 @@ def batch_of(examples):
 def teacher_of(values, row, folder):
     config, _, layers = values["teacher"].partition(":")
     other = train_hf.load(folder / f"{config}.json")
-    return model_of(other, {**row, "layers": layers or "0", "adapter": ""}, "")
+    return model_of(other, {**row, "layers": layers or "0"}, "")
 
 
 class Server:

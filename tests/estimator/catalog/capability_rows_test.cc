@@ -321,6 +321,7 @@ constexpr Ask kAsks[] = {
     {Ability::kDpo, [](JobSpec& j) { j.training.preference.method = "dpo"; }},
     {Ability::kReward, [](JobSpec& j) { j.training.preference.method = "reward"; }},
     {Ability::kGrpo, [](JobSpec& j) { j.training.preference.method = "grpo"; }},
+    {Ability::kDistillation, [](JobSpec& j) { j.training.distillation.teacher = "llama-3.1-8b"; }},
     {Ability::kFrozenParts, [](JobSpec& j) { j.training.trained.modules = {"mlp"}; }},
     {Ability::kOptimizerInBackward, [](JobSpec& j) { j.training.optimizer.in_backward = true; }},
     {Ability::kGradientAsBucketView, [](JobSpec& j) { j.runtime.gradient_as_bucket_view = true; }},

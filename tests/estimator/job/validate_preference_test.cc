@@ -309,7 +309,7 @@ TEST(ValidatePreferenceTest, UnderFrameworksOfTrl) {
           {"hf-trainer",
            [](JobSpec& j) { j.runtime.trainer = "hf-trainer"; },
            {"job.training.preference.method: dpo; hf-trainer does not have it: its loss is the "
-            "model's: TRL's trainers tune by preferences"}},
+            "model's: TRL's trainers tune by preferences and distil"}},
           {"a release of TRL that keeps logits",
            [](JobSpec& j) { j.runtime.versions["trl"] = "0.24"; },
            {"job.runtime.versions.trl: 0.24; is older than every era that is modelled"}},

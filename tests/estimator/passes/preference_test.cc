@@ -4,6 +4,7 @@
 
 #include "estimator/program/parameter_sums.h"
 #include "estimator/step/ledger.h"
+#include "estimator/step/plan.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/jobs.h"
@@ -146,6 +147,28 @@ TEST(PreferenceTest, SumsInFp32AreGradients) {
   const Block& head = FindBlock(program, "head");
   EXPECT_EQ(FindOp(head, "head.log_probs").parameters.count, 1);
   EXPECT_EQ(FindOp(head, "head.sums").parameters.count, 0);
+}
+
+// A teacher is another model: its layers, its weights without gradients; its logits stand until the
+// student's loss is there.
+TEST(PreferenceTest, ATeacherRunsForwardAlone) {
+  JobSpec job = With(SmallJob(), "ddp", "bf16-pure");
+  Shape(job).vocab_size = 128256;
+  job.training.distillation.teacher = "llama-3.1-8b";
+  const Program program = ProgramOf(job);
+  EXPECT_EQ(program.reference_layer_count, 32);
+  const State* const weights = FindState(program, "weights.teacher");
+  ASSERT_NE(weights, nullptr);
+  EXPECT_EQ(weights->fixed_bytes, 2 * int64_t{8030261248});
+  EXPECT_EQ(FindState(program, "weights.reference"), nullptr);
+  for (const Block& block : program.reference) EXPECT_TRUE(block.forward_only) << block.name;
+  const Plan plan = PlanPair(program, program.stages.front());
+  EXPECT_EQ(BlocksOf(plan, /*reference=*/true).size(), 34u);
+  EXPECT_EQ(BlocksOf(plan).size(), 6u);
+  const std::string words = Describe(program, plan);
+  const size_t loss = words.find("forward head");
+  EXPECT_LT(words.find("forward reference's head"), loss);
+  EXPECT_GT(words.find("end reference's head"), loss);
 }
 
 }  // namespace

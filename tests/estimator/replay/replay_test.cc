@@ -38,7 +38,9 @@ class Story {
     return Tell(TimelineEventKind::kPhase,
                 step * static_cast<int32_t>(kPhaseCount) + static_cast<int32_t>(phase));
   }
-  Story& EmptyCache() { return Tell(TimelineEventKind::kEmptyCache, 0); }
+  Story& EmptyCache(int32_t peaks = kPeaksAnew) {
+    return Tell(TimelineEventKind::kEmptyCache, peaks);
+  }
   Story& Ops(int32_t count) {
     tick_ += count;
     return *this;
@@ -88,6 +90,17 @@ TEST(ReplayTest, PeaksBeginWhereTheCacheIsEmptied) {
   EXPECT_EQ(emptied.peak_reserved, 110 * kMib);
   EXPECT_EQ(PhaseOf(emptied, 0, Phase::kForward).peak_allocated, 90 * kMib);
   EXPECT_EQ(emptied.peak_event, 8U);
+}
+
+// Of a cache that is emptied in the middle of a step the peaks are told still.
+TEST(ReplayTest, PeaksStayWhereACacheIsEmptiedWithinAStep) {
+  const Story story =
+      Story().Birth('a', 40).Birth('b', 50).Death('b').EmptyCache(kPeaksStay).Birth('c', 60);
+  const Replayed replayed = Play(story);
+  EXPECT_EQ(replayed.peak_allocated, 100 * kMib);
+  EXPECT_EQ(replayed.peak_reserved, 100 * kMib) << "b's segment went, and c has one of its own";
+  EXPECT_EQ(Play(Story().Birth('a', 40).Birth('b', 50).Death('b').Birth('c', 60)).peak_reserved,
+            150 * kMib);
 }
 
 // The hole that a leaves is too small for b, and stays.

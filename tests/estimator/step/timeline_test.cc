@@ -226,6 +226,14 @@ TEST(TimelineTest, AgreesWithTheClosedFormWhereKernelsAreLigers) {
   EXPECT_EQ(stages, kJobs);
 }
 
+TEST(TimelineTest, AgreesWithTheClosedFormOfAStudent) {
+  std::mt19937_64 random(20261129);
+  int stages = 0;
+  const int jobs = kJobs / 10;  // a teacher of 32 layers has many tensors
+  for (int i = 0; i < jobs && !HasFailure(); ++i) stages += Compare(RandomDistilledJob(random));
+  EXPECT_EQ(stages, jobs);
+}
+
 TEST(TimelineTest, AgreesWithTheClosedFormWhereSignsAreSentOrGradientsProjected) {
   std::mt19937_64 random(20261128);
   int stages = 0;

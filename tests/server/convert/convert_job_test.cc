@@ -54,6 +54,7 @@ constexpr char kEverything[] = R"({
       "prefix_projection": true},
     "quantization": {"format": "hh", "double_quantization": true, "compute_dtype": "ii"},
     "preference": {"method": "jj", "reference": "kk"},
+    "distillation": {"teacher": "jk", "jsd_beta": 0.25},
     "trained": {"modules": ["pp", "qq"], "layer_count": 46}, "mtp_layer_count": 47},
   "parallelism": {"data_parallel_size": 15, "zero_stage": 16, "shard_group_size": 17,
     "tensor_parallel_size": 18, "sequence_parallel": true, "pipeline_parallel_size": 19,
@@ -266,6 +267,9 @@ TEST(FromProtoTest, CopiesThePreference) {
   const PreferenceSpec preference = FromProto(Read(kEverything)).training.preference;
   EXPECT_EQ(preference.method, "jj");
   EXPECT_EQ(preference.reference, "kk");
+  const DistillationSpec distillation = FromProto(Read(kEverything)).training.distillation;
+  EXPECT_EQ(distillation.teacher, "jk");
+  EXPECT_EQ(distillation.jsd_beta, 0.25);
 }
 
 TEST(FromProtoTest, CopiesWhatIsTrained) {
@@ -362,7 +366,7 @@ TEST(WithFieldsOfTest, WhatIsNoLongerSetIsCleared) {
       cleared,
       Read(
           R"({"training": {"precision": {}, "optimizer": {}, "recompute": {}, "loss": {}, "adapter": {},
-                           "quantization": {}, "preference": {}, "trained": {}},
+                           "quantization": {}, "preference": {}, "trained": {}, "distillation": {}},
                         "parallelism": {}, "runtime": {"allocator": {}}, "cluster": {}})")))
       << cleared.DebugString();
 }
