@@ -36,7 +36,6 @@ void ReadDistillation(const DistillationSpec& spec, const Catalog& catalog, Chec
 void CheckDistillation(const JobSpec& spec, Check& check, const Job& job) {
   const Transformer& teacher = *job.distillation->teacher;
   const Beside distillation("distillation", kTeacherField, check);
-  distillation.RefuseSplits(job);
   distillation.RefusePartsAgain(spec.training.recompute, job);
   distillation.Refuse(job.preference.has_value(), "training.preference.method",
                       spec.training.preference.method.value_or(""));
