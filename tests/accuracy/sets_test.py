@@ -412,6 +412,12 @@ class PhantomTest(unittest.TestCase):
         reward = job(phantom, ROWS["phantom-ft-f04-allocated"])
         self.assertEqual(reward["training"]["preference"], {"method": "reward"})
 
+    def test_a_student_says_its_teacher(self):
+        wanted = job(phantom, ROWS["phantom-gkd-n02-allocated"])
+        distillation = {"teacher": "qwen2.5-1.5b", "jsd_beta": 1.0}
+        self.assertEqual(wanted["training"]["distillation"], distillation)
+        self.assertNotIn("preference", wanted["training"])
+
     def test_fewer_layers_have_fewer_types(self):
         row = changed("phantom-d13-2.15-allocated", layers="3")
         config = job(phantom, row)["model"]["hf_config"]
