@@ -23,7 +23,8 @@ int64_t InputBytes(const Block& block) { return block.tensors[block.input].Bytes
 // Whether a block keeps what it gives: a reference's embedding, whose output is a local of the
 // module around its layers, and one whose output is a leaf of its own.
 bool KeepsOutput(const Block& block) {
-  return (block.forward_only || block.kind == BlockKind::kEmbedding) && Saves(block, block.output);
+  const bool may = block.forward_only || block.kind == BlockKind::kEmbedding;
+  return may && block.output != kNoTensor && Saves(block, block.output);
 }
 
 }  // namespace
