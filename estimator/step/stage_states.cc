@@ -15,6 +15,16 @@ TimelineStorage Piece(const State& state, int64_t bytes) {
   return {.bytes = bytes, .stream = state.stream, .role = state.role, .name = state.name};
 }
 
+// Of a tensor and all that is packed into it.
+int64_t WholeElements(const Block& block, const Parameter& tensor) {
+  int64_t elements = tensor.Elements();
+  for (const Parameter& part : block.parameters) {
+    const bool packed = part.packed() && &block.parameters[part.packed_into] == &tensor;
+    if (packed) elements = Add(elements, part.Elements());
+  }
+  return elements;
+}
+
 }  // namespace
 
 StageStates::StageStates(const Program& program, const Stage& stage, std::vector<StageBlock> blocks,
@@ -106,30 +116,22 @@ void StageStates::MakeEach(size_t index) {
   });
 }
 
-// Of another network, in the order of its modules.
+// Of another network, block by block.
 void StageStates::MakeReference(size_t index) {
   const State& state = program_.states[index];
   const auto make = [&](const Block& block, int32_t layer) {
     for (const Parameter& tensor : block.parameters) {
       if (tensor.tied || tensor.packed()) continue;
-      int64_t elements = tensor.Elements();
-      for (const Parameter& part : block.parameters) {
-        const bool packed = part.packed() && &block.parameters[part.packed_into] == &tensor;
-        if (packed) elements = Add(elements, part.Elements());
-      }
-      TimelineStorage piece = Piece(state, Bytes(state.dtype, elements));
+      TimelineStorage piece = Piece(state, Bytes(state.dtype, WholeElements(block, tensor)));
       piece.suffix = tensor.name;
       piece.layer = layer;
       alive_[index].push_back(writer_.Birth(piece));
     }
   };
+  const auto count = static_cast<int32_t>(program_.reference_layer_count);
   for (const Block& block : program_.reference) {
-    if (block.kind != BlockKind::kLayer) {
-      make(block, -1);
-      continue;
-    }
-    const auto count = static_cast<int32_t>(program_.reference_layer_count);
-    for (int32_t layer = 0; layer < count; ++layer) {
+    if (block.kind != BlockKind::kLayer) make(block, -1);
+    for (int32_t layer = 0; layer < count && block.kind == BlockKind::kLayer; ++layer) {
       if (block.layers.Has(layer)) make(block, layer);
     }
   }
