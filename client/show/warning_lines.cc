@@ -5,7 +5,6 @@
 #include "server/wire/shorten.h"
 
 namespace plimsoll {
-namespace {}  // namespace
 
 std::string AssumedLines(const google::protobuf::RepeatedPtrField<v1::Assumption>& assumptions,
                          const Terminal& terminal) {

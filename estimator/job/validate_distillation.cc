@@ -29,7 +29,12 @@ void ReadDistillation(const DistillationSpec& spec, const Catalog& catalog, Chec
   if (!CheckAbility(Ability::kDistillation, kTeacherField, *spec.teacher, check, job)) return;
   read.teacher = FindModel(kTeacherField, *spec.teacher, catalog, check);
   if (!spec.jsd_beta.has_value()) check.Assume(kBetaField, "0.5", "TRL's default");
-  if (read.teacher != nullptr) job.distillation = read;
+  if (read.teacher != nullptr) {
+    job.distillation = read;
+  } else {
+    check.Fail(kTeacherField, *spec.teacher, NotAModel(*spec.teacher, catalog),
+               ViolationCode::kUnknownName, {"model"});
+  }
 }
 
 // Source: trl experimental/gkd/gkd_trainer.py, GKDTrainer.__init__ (one vocabulary).

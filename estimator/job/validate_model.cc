@@ -13,18 +13,6 @@ namespace plimsoll {
 namespace {
 
 constexpr size_t kLongestName = 256;
-constexpr absl::string_view kNameField = "model.name";
-
-// What is near, with who published the model or without.
-std::string NotAModel(const std::string& name, const Catalog& catalog) {
-  std::vector<absl::string_view> names;
-  for (const auto& entry : catalog.models) names.push_back(entry.first);
-  std::string seen = name.substr(0, kLongestName);
-  if (NearestNames(seen, names).empty()) {
-    seen = absl::AsciiStrToLower(seen.substr(seen.rfind('/') + 1));
-  }
-  return NotAWord(seen, names);
-}
 
 void ReadSizes(const TransformerSpec& spec, Check& check, Transformer& model) {
   const size_t before = check.violations().size();
@@ -216,23 +204,24 @@ const Transformer* FindModel(absl::string_view field, const std::string& name,
   const auto found = catalog.models.find(name);
   if (found != catalog.models.end()) return &found->second;
   // In any case: the hub's ids have capitals, and so have people.
-  if (name.size() <= kLongestName) {
-    const std::string lower = absl::AsciiStrToLower(name);
-    const auto same = catalog.models.find(lower);
-    if (same != catalog.models.end()) return &same->second;
-    const auto hf_id = catalog.hf_ids.find(lower);
-    if (hf_id != catalog.hf_ids.end()) {
-      check.Assume(field, hf_id->second.model, "the catalog's model of that Hugging Face id");
-      return &catalog.models.find(hf_id->second.model)->second;
-    }
+  if (name.size() > kLongestName) return nullptr;
+  const std::string lower = absl::AsciiStrToLower(name);
+  const auto same = catalog.models.find(lower);
+  if (same != catalog.models.end()) return &same->second;
+  const auto hf_id = catalog.hf_ids.find(lower);
+  if (hf_id == catalog.hf_ids.end()) return nullptr;
+  check.Assume(field, hf_id->second.model, "the catalog's model of that Hugging Face id");
+  return &catalog.models.find(hf_id->second.model)->second;
+}
+
+std::string NotAModel(const std::string& name, const Catalog& catalog) {
+  std::vector<absl::string_view> names;
+  for (const auto& entry : catalog.models) names.push_back(entry.first);
+  std::string seen = name.substr(0, kLongestName);
+  if (NearestNames(seen, names).empty()) {
+    seen = absl::AsciiStrToLower(seen.substr(seen.rfind('/') + 1));
   }
-  const bool others = field == kNameField;
-  check.Fail(
-      field, name,
-      absl::StrCat(NotAModel(name, catalog),
-                   others ? "; another model is given by its config.json, as model.hf_config" : ""),
-      ViolationCode::kUnknownName, {others ? "model.hf_config" : "model"});
-  return nullptr;
+  return NotAWord(seen, names);
 }
 
 const Transformer* CheckModel(const JobSpec& spec, const Catalog& catalog, Check& check, Job& job,
@@ -246,7 +235,13 @@ const Transformer* CheckModel(const JobSpec& spec, const Catalog& catalog, Check
                ViolationCode::kConflict, {"model.hf_config"});
   }
   if (const auto* name = std::get_if<std::string>(&source)) {
-    return FindModel(kNameField, *name, catalog, check);
+    const Transformer* const found = FindModel("model.name", *name, catalog, check);
+    if (found != nullptr) return found;
+    check.Fail("model.name", *name,
+               absl::StrCat(NotAModel(*name, catalog),
+                            "; another model is given by its config.json, as model.hf_config"),
+               ViolationCode::kUnknownName, {"model.hf_config"});
+    return nullptr;
   }
   if (const auto* config = std::get_if<ConfigValue>(&source)) {
     return ReadConfig(*config, {.accept_unknown_model_type = accepts}, check, job, own);

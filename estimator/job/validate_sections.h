@@ -26,10 +26,11 @@ inline bool CheckAbility(Ability ability, absl::string_view field, int64_t value
 //
 // CheckModel returns null where there is no architecture to go on with; the
 // architecture is the catalog's, or `own`.
-// The catalog's model of a name, or of an id of Hugging Face's hub; null, and a violation, where it
-// has none.
+// The catalog's model of a name, or of an id of Hugging Face's hub; null where it has none.
 const Transformer* FindModel(absl::string_view field, const std::string& name,
                              const Catalog& catalog, Check& check);
+// The rule of a name that is none: what is near, with who published the model or without.
+std::string NotAModel(const std::string& name, const Catalog& catalog);
 const Transformer* CheckModel(const JobSpec& spec, const Catalog& catalog, Check& check, Job& job,
                               std::shared_ptr<const Transformer>& own);
 // Returns the GPU of this id or alias; null where there is none.

@@ -81,9 +81,9 @@ Program AddTeacher(const Job& student, Program program) {
   program.reference_layer_count = job.model->layer_count;
   int64_t bytes = 0;
   for (Block& block : program.reference) {
-    const int64_t count = CountOnStage(block, WholeStage(job.model->layer_count));
-    const int64_t parameters = SumBlock(block, 1).own.parameters;
-    bytes = Add(bytes, Bytes(job.precision.parameter, Multiply(parameters, count)));
+    const int64_t parameters =
+        Multiply(CountInReference(block, program), SumBlock(block, 1).own.parameters);
+    bytes = Add(bytes, Bytes(job.precision.parameter, parameters));
     RunForwardAlone(job, block);
   }
   Op& last = program.reference.back().ops.back();

@@ -133,10 +133,9 @@ TensorId WidenLogits(BlockBuilder& b, TensorId logits) {
 
 }  // namespace
 
-void LowerTeacherLogits(BlockBuilder& b, TensorId logits) { WidenLogits(b, logits); }
-
-void LowerDivergence(BlockBuilder& b, TensorId logits) {
+void LowerDistilled(BlockBuilder& b, TensorId logits) {
   const TensorId wide = WidenLogits(b, logits);
+  if (b.job().distillation->teaches) return;
   const TensorId shifted = b.View("loss.logits.shifted", wide, b.Size(Symbol::kV));
   b.Then("loss.logits.shifted", {wide}, {shifted}, {});
   Divergence(b, b.block().tensors[wide].dtype).Lower(shifted);

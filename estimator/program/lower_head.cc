@@ -550,12 +550,6 @@ Block LowerHead(const Job& job, std::pmr::memory_resource* memory) {
     if (locals) b.block().tensors[b.block().tensors[hidden].storage].held = true;
     hidden = cast;
   }
-  if (job.distillation.has_value()) {
-    const TensorId logits = LowerProjection(b, hidden);
-    const auto lower = job.distillation->teaches ? LowerTeacherLogits : LowerDivergence;
-    lower(b, logits);
-    return std::move(b).Build(input, kNoTensor);
-  }
   if (job.mtp_layer_count > 0) hidden = LowerFurtherLoss(b, hidden);
   if (job.model->sentence_head) LowerSentenceHead(b, hidden);
   if (job.model->head == Head::kMaskedLanguageModel) hidden = LowerMaskedTransform(b, hidden);
@@ -564,6 +558,8 @@ Block LowerHead(const Job& job, std::pmr::memory_resource* memory) {
     LowerSlices(b, hidden);
   } else if (job.loss == LossImplementation::kFused) {
     LowerFusedHead(b, hidden);
+  } else if (job.distillation.has_value()) {
+    LowerDistilled(b, LowerProjection(b, hidden));
   } else {
     LowerLoss(b, LowerProjection(b, hidden));
   }

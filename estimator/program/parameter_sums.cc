@@ -122,6 +122,11 @@ int64_t CountOnStage(const Block& block, const Stage& stage) {
   return count;
 }
 
+int64_t CountInReference(const Block& block, const Program& program) {
+  const int64_t layers = program.reference_layer_count;
+  return layers > 0 ? CountOnStage(block, WholeStage(layers)) : 0;
+}
+
 ParameterSums SumParameters(const Program& program, const Stage& stage) {
   ParameterSums sums;
   sums.layers = stage.layer_count;

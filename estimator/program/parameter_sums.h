@@ -46,6 +46,8 @@ struct BlockSums {
 
 // Returns how many blocks of a stage are `block`: layers, or 1 or 0 of embedding and head.
 int64_t CountOnStage(const Block& block, const Stage& stage);
+// The same of a reference that has layers of its own; 0 of others.
+int64_t CountInReference(const Block& block, const Program& program);
 
 // Of `row_shards` ranks those that share a parameter's rows out: others have other experts.
 int64_t ShardsOf(const Parameter& parameter, int64_t row_shards);

@@ -30,10 +30,9 @@ int64_t EventsOfStates(const Program& program, const std::vector<StageBlock>& bl
   for (const StageBlock& at : blocks) {
     parameters += static_cast<int64_t>(program.blocks[at.block].parameters.size());
   }
-  const Stage reference = WholeStage(program.reference_layer_count);
   for (const Block& block : program.reference) {
     parameters +=
-        Multiply(CountOnStage(block, reference), static_cast<int64_t>(block.parameters.size()));
+        Multiply(CountInReference(block, program), static_cast<int64_t>(block.parameters.size()));
   }
   return 2 * parameters;
 }

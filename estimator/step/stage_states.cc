@@ -15,16 +15,6 @@ TimelineStorage Piece(const State& state, int64_t bytes) {
   return {.bytes = bytes, .stream = state.stream, .role = state.role, .name = state.name};
 }
 
-// Of a tensor and all that is packed into it.
-int64_t WholeElements(const Block& block, const Parameter& tensor) {
-  int64_t elements = tensor.Elements();
-  for (const Parameter& part : block.parameters) {
-    const bool packed = part.packed() && &block.parameters[part.packed_into] == &tensor;
-    if (packed) elements = Add(elements, part.Elements());
-  }
-  return elements;
-}
-
 }  // namespace
 
 StageStates::StageStates(const Program& program, const Stage& stage, std::vector<StageBlock> blocks,
@@ -57,9 +47,8 @@ StageStates::Dealt StageStates::None() const {
 }
 
 // Of one tensor of parameters, all that is packed into it.
-ParameterSums StageStates::SumTensor(const State& state, const StageBlock& at,
+ParameterSums StageStates::SumTensor(const State& state, const Block& block,
                                      const Parameter& tensor) const {
-  const Block& block = program_.blocks[at.block];
   const std::pmr::vector<Parameter>& parameters = block.parameters;
   ParameterSums sums;
   for (const Parameter& part : parameters) {
@@ -72,7 +61,8 @@ ParameterSums StageStates::SumTensor(const State& state, const StageBlock& at,
 
 TimelineStorage StageStates::PieceOf(const State& state, const StageBlock& at,
                                      const Parameter& tensor, Dealt& dealt) const {
-  TimelineStorage piece = Piece(state, Deal(state, SumTensor(state, at, tensor), dealt));
+  TimelineStorage piece =
+      Piece(state, Deal(state, SumTensor(state, program_.blocks[at.block], tensor), dealt));
   piece.suffix = tensor.name;
   piece.layer = at.layer;
   return piece;
@@ -122,7 +112,8 @@ void StageStates::MakeReference(size_t index) {
   const auto make = [&](const Block& block, int32_t layer) {
     for (const Parameter& tensor : block.parameters) {
       if (tensor.tied || tensor.packed()) continue;
-      TimelineStorage piece = Piece(state, Bytes(state.dtype, WholeElements(block, tensor)));
+      TimelineStorage piece =
+          Piece(state, Bytes(state.dtype, SumTensor(state, block, tensor).parameters));
       piece.suffix = tensor.name;
       piece.layer = layer;
       alive_[index].push_back(writer_.Birth(piece));

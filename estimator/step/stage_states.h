@@ -74,7 +74,7 @@ class StageStates {
   static int64_t Deal(const State& state, const ParameterSums& next, Dealt& dealt);
   bool TiedHere(const Parameter& parameter) const;
   void EachTensor(absl::FunctionRef<void(const StageBlock&, const Parameter&)> take) const;
-  ParameterSums SumTensor(const State& state, const StageBlock& at, const Parameter& tensor) const;
+  ParameterSums SumTensor(const State& state, const Block& block, const Parameter& tensor) const;
   void Make(size_t index);
   void MakeEach(size_t index);
   void MakeReference(size_t index);

@@ -268,7 +268,7 @@ ModelCost CostOf(const ValidJob& job, const Program& program, const Speed& speed
     int64_t times = compares_twice ? 2 : 1;
     if (program.reference_layer_count > 0) {  // a teacher's layers are no stage's
       one.place = {.kind = BlockKind::kHead};
-      times = CountOnStage(block, WholeStage(program.reference_layer_count));
+      times = CountInReference(block, program);
     }
     one.time.forward.Add(time.forward, times);
   }

@@ -116,9 +116,9 @@ def batch_of(examples):
 
 
 def teacher_of(values, row, folder):
-    config, _, layers = values["teacher"].partition(":")
-    other = train_hf.load(folder / f"{config}.json")
-    return model_of(other, {**row, "layers": layers or "0"}, "")
+    """Whole, in the dtype of the student's weights."""
+    config = train_hf.load(folder / f"{values['teacher']}.json")
+    return model_of(config, {**row, "layers": "0"}, "")
 
 
 class Server:
