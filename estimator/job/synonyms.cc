@@ -499,6 +499,8 @@ constexpr RefusedWord kRefusedWords[] = {
     {"", "beta", kNoField,
      "no such field: of TRL's trainers it moves no byte but GKD's, where it is "
      "training.distillation.jsd_beta"},
+    {"", "lmbda", kNotModelled, "not modelled yet: answers that a student samples", "0.0"},
+    {"", "seq-kd", kNotModelled, "not modelled yet: answers that a teacher samples", "false"},
     {"", "max-prompt-length", kNoField,
      "no such field: sequence_length is of a prompt and its answer"},
     {kAdapter, "adalora", kNotModelled, kAdapterRule},

@@ -37,8 +37,12 @@ void ReadDistillation(const DistillationSpec& spec, const Catalog& catalog, Chec
   }
 }
 
-// Source: trl experimental/gkd/gkd_trainer.py, GKDTrainer.__init__ (one vocabulary).
-void CheckDistillation(const JobSpec& spec, Check& check, const Job& job) {
+// Source: trl experimental/gkd/gkd_trainer.py, GKDTrainer.__init__ (one vocabulary),
+// training_step (generate_on_policy_outputs); gkd_config.py, GKDConfig.lmbda.
+void CheckDistillation(const JobSpec& spec, Check& check, Job& job) {
+  job.warnings.push_back({"samples", "job.training.distillation.teacher",
+                          "answers are taken to be there (lmbda 0): what is held while the student "
+                          "samples its own, as half of them are by TRL's default, is not counted"});
   const Transformer& teacher = *job.distillation->teacher;
   const Beside distillation("distillation", kTeacherField, check);
   distillation.RefusePartsAgain(spec.training.recompute, job);

@@ -73,7 +73,7 @@ void CheckTrained(const JobSpec& spec, Check& check, const Job& job);
 void ReadProjection(const TrainingSpec& spec, Check& check, Job& job);
 void CheckCompressed(const TrainingSpec& spec, Check& check, const Job& job);
 void ReadDistillation(const DistillationSpec& spec, const Catalog& catalog, Check& check, Job& job);
-void CheckDistillation(const JobSpec& spec, Check& check, const Job& job);
+void CheckDistillation(const JobSpec& spec, Check& check, Job& job);
 void ReadPreference(const PreferenceSpec& spec, Check& check, Job& job);
 void CheckPreference(const JobSpec& spec, Check& check, Job& job);
 // Linear attention of a model that is spelled out; who computes it; what stands beside it.

@@ -56,6 +56,8 @@ TEST(ValidateDistillationTest, FollowsTrl) {
   EXPECT_EQ(job->distillation->jsd_beta, 0.5);
   EXPECT_EQ(job->loss, LossImplementation::kPlain) << "it needs all logits";
   EXPECT_FALSE(job->distillation->teaches);
+  ASSERT_FALSE(job->warnings.empty());
+  EXPECT_EQ(job->warnings.back().code, "samples") << "half of the answers, where lmbda is unset";
 }
 
 TEST(ValidateDistillationTest, NoFrameworkButDdpIsModelled) {
