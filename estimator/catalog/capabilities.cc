@@ -32,9 +32,9 @@ bool Holds(const CapabilityRow& row, int version) {
 using RowIndices = std::array<uint8_t, kAbilityCount>;
 
 void Apply(size_t index, const CapabilityRow& row, RowIndices& rows) {
-  for (size_t i = 0; i < kAbilityCount; ++i) {
-    if (row.what.Has(static_cast<Ability>(i))) rows[i] = static_cast<uint8_t>(index + 1);
-  }
+  row.what.ForEach([&](Ability ability) {
+    rows[static_cast<size_t>(ability)] = static_cast<uint8_t>(index + 1);
+  });
 }
 
 Support SupportOf(uint8_t index) {

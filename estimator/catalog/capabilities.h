@@ -6,6 +6,7 @@
 #define PLIMSOLL_ESTIMATOR_CATALOG_CAPABILITIES_H_
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -159,17 +160,35 @@ class AbilitySet {
  public:
   constexpr AbilitySet() = default;
   constexpr AbilitySet(std::initializer_list<Ability> abilities) {
-    for (const Ability ability : abilities) has_[static_cast<size_t>(ability)] = true;
+    for (const Ability ability : abilities) words_[WordOf(ability)] |= BitOf(ability);
   }
-  constexpr bool Has(Ability ability) const { return has_[static_cast<size_t>(ability)]; }
+  constexpr bool Has(Ability ability) const {
+    return (words_[WordOf(ability)] & BitOf(ability)) != 0;
+  }
   constexpr AbilitySet operator|(const AbilitySet& other) const {
     AbilitySet both = *this;
-    for (size_t i = 0; i < kAbilityCount; ++i) both.has_[i] = has_[i] || other.has_[i];
+    for (size_t i = 0; i < both.words_.size(); ++i) both.words_[i] |= other.words_[i];
     return both;
+  }
+  template <typename Take>
+  constexpr void ForEach(Take take) const {
+    for (size_t i = 0; i < words_.size(); ++i) {
+      for (uint64_t left = words_[i]; left != 0; left &= left - 1) {
+        take(static_cast<Ability>(i * kWordBits + static_cast<size_t>(std::countr_zero(left))));
+      }
+    }
   }
 
  private:
-  std::array<bool, kAbilityCount> has_{};
+  static constexpr size_t kWordBits = 64;
+  static constexpr size_t WordOf(Ability ability) {
+    return static_cast<size_t>(ability) / kWordBits;
+  }
+  static constexpr uint64_t BitOf(Ability ability) {
+    return uint64_t{1} << (static_cast<size_t>(ability) % kWordBits);
+  }
+
+  std::array<uint64_t, (kAbilityCount + kWordBits - 1) / kWordBits> words_{};
 };
 
 // kLacks        it cannot: NOT_SUPPORTED

@@ -137,6 +137,52 @@ constexpr HfNames kNemotronHNames = {.hidden_size = "hidden_size",
                                      .ffn_size = "intermediate_size",
                                      .positions = "max_position_embeddings",
                                      .activation = "mlp_hidden_act"};
+// Networks of state spaces alone: nothing has heads of attention, or an MLP.
+constexpr HfNames kMambaNames = {.hidden_size = "hidden_size",
+                                 .layers = "num_hidden_layers",
+                                 .heads = "",
+                                 .kv_heads = "",
+                                 .head_size = "",
+                                 .ffn_size = "",
+                                 .positions = "",
+                                 .activation = "hidden_act"};
+constexpr HfDefaults OfMamba(int64_t hidden_size, int64_t layers, int64_t vocab_size) {
+  return {.hidden_size = hidden_size,
+          .layers = layers,
+          .heads = 1,
+          .ffn_multiple = 1,
+          .vocab_size = vocab_size};
+}
+// Source: transformers models/mamba/configuration_mamba.py;
+// models/falcon_mamba/modeling_falcon_mamba.py, FalconMambaMixer (dt_layernorm).
+constexpr HfStateSpace OfMamba1(bool norms_steps) {
+  return {.state_size = "state_size",
+          .kernel_size = "conv_kernel",
+          .expansion = "expand",
+          .bias = "use_bias",
+          .convolution_bias = "use_conv_bias",
+          .step_rank = "time_step_rank",
+          .wide_residual = "residual_in_fp32",
+          .defaults = {.state_size = 16, .norms_steps = norms_steps},
+          .one_sublayer = true,
+          .alone = true};
+}
+// Source: transformers models/mamba2/configuration_mamba2.py.
+constexpr HfStateSpace kMamba2StateSpace = {
+    .head_count = "num_heads",
+    .head_size = "head_dim",
+    .state_size = "state_size",
+    .group_count = "n_groups",
+    .kernel_size = "conv_kernel",
+    .chunk_size = "chunk_size",
+    .expansion = "expand",
+    .bias = "use_bias",
+    .convolution_bias = "use_conv_bias",
+    .wide_residual = "residual_in_fp32",
+    .defaults = {.head_count = 128, .head_size = 64, .state_size = 128, .group_count = 8},
+    .one_sublayer = true,
+    .alone = true};
+
 // Source: transformers models/bamba/configuration_bamba.py.
 constexpr HfStateSpace kBambaStateSpace = {
     .head_count = "mamba_n_heads",
@@ -536,6 +582,14 @@ constexpr HfFamily kFamilies[] = {
      .switches = {{"bias", false, {&T::qkv_bias, &T::attention_output_bias, &T::mlp_bias}}},
      .dropouts = {kAttentionDropout, kHiddenDropout},
      .quirk = HfQuirk::kFalcon},
+    {.model_type = "falcon_mamba",
+     .names = &kMambaNames,
+     .tied_embeddings = true,
+     .predicts_alone = true,
+     .position_embedding = PositionEmbedding::kNone,
+     .defaults = OfMamba(768, 32, 50280),
+     .state_space = OfMamba1(true),
+     .wide_logits = true},
     {.model_type = "flex_olmo",
      .names = &kLlamaNames,
      .norm_placement = NormPlacement::kPostOnly,
@@ -806,6 +860,21 @@ constexpr HfFamily kFamilies[] = {
      .names = &kLlamaNames,
      .switches = {kAttentionBias, kMlpBias},
      .dropouts = {kAttentionDropout}},
+    {.model_type = "mamba",
+     .names = &kMambaNames,
+     .tied_embeddings = true,
+     .predicts_alone = true,
+     .position_embedding = PositionEmbedding::kNone,
+     .defaults = OfMamba(768, 32, 50280),
+     .state_space = OfMamba1(false),
+     .wide_logits = true},
+    {.model_type = "mamba2",
+     .names = &kMambaNames,
+     .predicts_alone = true,
+     .position_embedding = PositionEmbedding::kNone,
+     .defaults = OfMamba(4096, 64, 32768),
+     .state_space = kMamba2StateSpace,
+     .wide_logits = true},
     Eager(Named("megatron-bert", WithNormsInFront(kBert, false))),
     {.model_type = "mellum",
      .names = &kLlamaNames,

@@ -113,7 +113,7 @@ struct HfLinear {
 // Fields that say what state space layers have, and the class's defaults. What has no name is as
 // the default says.
 struct HfStateSpace {
-  absl::string_view head_count = {};  // empty: it has none
+  absl::string_view head_count = {};  // of Mamba 2
   absl::string_view head_size = {};   // "auto" and unset: what `expansion` leaves
   absl::string_view state_size = {};
   absl::string_view group_count = {};
@@ -124,9 +124,14 @@ struct HfStateSpace {
   absl::string_view bias = {};
   absl::string_view convolution_bias = {};
   absl::string_view attention_layers =
-      {};  // numbers of layers; empty: a list of what each layer is
+      {};                            // numbers of layers; empty: a list of what each layer is
+  absl::string_view step_rank = {};  // of Mamba 1: "auto" and unset are a sixteenth of hidden_size
+  absl::string_view wide_residual = {};  // Transformer::wide_residual, which is the default
   StateSpace defaults = {};
   bool one_sublayer = false;  // Transformer::one_sublayer
+  bool alone = false;         // all layers have one, and nothing else
+
+  bool Any() const { return !head_count.empty() || !step_rank.empty(); }
 };
 
 // What is left after names, switches and dropouts.

@@ -133,9 +133,25 @@ int64_t CountLinear(const Transformer& m) {
   });
 }
 
+// Of one layer's state space of Mamba 1.
+int64_t CountSelective(const Transformer& m) {
+  const StateSpace& space = m.state_space;
+  const int64_t H = m.hidden_size, I = space.head_count, N = space.state_size;
+  return Sum({
+      Product({2, H, I}),
+      Product({I, Add(space.kernel_size, space.convolution_bias)}),
+      Product({I, Add(space.step_rank, Multiply(2, N))}),  // steps, what writes and what reads
+      Product({I, Add(space.step_rank, 1)}),
+      Product({I, Add(N, 1)}),  // decay, and what passes by
+      Product({I, H}),
+      Product({space.bias, Sum({I, I, H})}),
+  });
+}
+
 // Of one layer's state space, the norm of what it gives with it.
 int64_t CountStateSpace(const Transformer& m) {
   const StateSpace& space = m.state_space;
+  if (space.Selective()) return CountSelective(m);
   const int64_t H = m.hidden_size;
   const int64_t I = Multiply(space.head_count, space.head_size);
   const int64_t convolved = Add(I, Product({2, space.group_count, space.state_size}));

@@ -160,9 +160,12 @@ struct LinearAttention {
 
 // State-space layers in place of attention, or beside layers that have that: a state of each head
 // is decayed, added to and read, chunk by chunk. Symbols: I head_count x head_size, Z group_count x
-// state_size. Heads of a group share what writes their states and what reads them.
+// state_size. Heads of a group share what writes their states and what reads them. Of Mamba 1 each
+// channel is a head, all of one group, and steps, what writes and what reads are made of what the
+// convolution gave.
 // Source: Dao and Gu 2024 (arXiv 2405.21060), Mamba 2; transformers models/bamba/modeling_bamba.py,
-// BambaMixer.
+// BambaMixer. Gu and Dao 2023 (arXiv 2312.00752), Mamba 1; models/mamba/modeling_mamba.py,
+// MambaMixer.
 struct StateSpace {
   int64_t head_count = 0;  // 0: there is none
   int64_t head_size = 0;
@@ -170,11 +173,14 @@ struct StateSpace {
   int64_t group_count = 1;
   int64_t kernel_size = 4;  // tokens that the convolution before it reads
   int64_t chunk_size = 256;
-  bool bias = false;  // of its products
+  int64_t step_rank = 0;  // numbers that steps are made of; 0: Mamba 2
+  bool bias = false;      // of its products
   bool convolution_bias = true;
-  LayerSet layers{};  // that have it
+  bool norms_steps = false;  // and what writes and what reads, without weights (Falcon Mamba)
+  LayerSet layers{};         // that have it
 
   bool Any() const { return head_count > 0; }
+  bool Selective() const { return step_rank > 0; }  // Mamba 1
 };
 
 // A transformer, decoder or encoder. Symbols (estimator/README.md): H
@@ -239,6 +245,7 @@ struct Transformer {
   // A layer is one sublayer: a state space, attention, experts or an MLP (Nemotron-H).
   bool one_sublayer = false;
   LayerSet attended{};              // of such layers, those that have attention
+  bool wide_residual = false;       // what goes from layer to layer is fp32, whatever weights are
   bool norms_as_projected = false;  // queries' norm runs before keys are projected, in transformers
   bool attention_gate = false;  // what attention gives is weighed by numbers made beside queries
   bool wide_logits = false;     // its class makes them fp32, and drops those that the head gave

@@ -56,15 +56,15 @@ const ConfigValue* HfReader::Find(absl::string_view name) const {
 }
 
 absl::string_view HfReader::Name(absl::string_view names) const {
-  const std::vector<absl::string_view> alternatives = absl::StrSplit(names, '|');
-  for (absl::string_view name : alternatives) {
+  for (const absl::string_view name : absl::StrSplit(names, '|')) {
     const ConfigValue* value = Find(name);
     if (value != nullptr && value->kind != Kind::kNull) return name;
   }
-  return alternatives.front();
+  return names.substr(0, names.find('|'));
 }
 
 bool HfReader::Has(absl::string_view names) const {
+  if (names.empty()) return false;
   const ConfigValue* value = Find(Name(names));
   return value != nullptr && value->kind != Kind::kNull;
 }

@@ -45,6 +45,10 @@ class Sublayers {
 
   // Empty where what says it is refused.
   std::vector<Sublayer> Read() {
+    if (row_.alone) {
+      read_.assign(static_cast<size_t>(count_), Sublayer::kStateSpace);
+      return read_;
+    }
     if (!row_.attention_layers.empty()) return OfIndices(row_.attention_layers);
     for (const absl::string_view field : {"layers_block_type", "layer_types"}) {
       if (reader_.Has(field)) return OfList(field, *reader_.Find(field));
@@ -155,14 +159,32 @@ void ReadHeadSize(const HfStateSpace& row, HfReader& reader, int64_t hidden_size
                              row.expansion, " times hidden_size: ", width));
 }
 
+// Each channel of what is expanded is a head of Mamba 1. Source: transformers
+// models/mamba/configuration_mamba.py, __post_init__.
+void ReadChannels(const HfStateSpace& row, HfReader& reader, int64_t hidden_size,
+                  StateSpace& space) {
+  constexpr int64_t kExpansion = 2;
+  constexpr int64_t kTimes = 16;
+  space.head_count = Multiply(reader.Size(row.expansion, 64, kExpansion), hidden_size);
+  space.head_size = 1;
+  space.norms_steps = row.defaults.norms_steps;
+  const bool follows = !reader.Has(row.step_rank) || reader.Find(row.step_rank)->text == "auto";
+  space.step_rank = follows ? std::max<int64_t>(CeilDivide(hidden_size, kTimes), 1)
+                            : reader.Size(row.step_rank, kMostSize, 0);
+}
+
 void ReadSizes(const HfStateSpace& row, HfReader& reader, Transformer& model) {
   StateSpace& space = model.state_space;
   const StateSpace& defaults = row.defaults;
   const auto size = [&reader](absl::string_view name, int64_t fallback) {
     return reader.Size(name, kMostSize, fallback);
   };
-  space.head_count = reader.Size(row.head_count, kMostHeads, defaults.head_count);
-  ReadHeadSize(row, reader, model.hidden_size, space);
+  if (row.head_count.empty()) {
+    ReadChannels(row, reader, model.hidden_size, space);
+  } else {
+    space.head_count = reader.Size(row.head_count, kMostHeads, defaults.head_count);
+    ReadHeadSize(row, reader, model.hidden_size, space);
+  }
   space.state_size = size(row.state_size, defaults.state_size);
   space.group_count = size(row.group_count, defaults.group_count);
   space.kernel_size = size(row.kernel_size, defaults.kernel_size);
@@ -179,7 +201,8 @@ void ReadSizes(const HfStateSpace& row, HfReader& reader, Transformer& model) {
 }  // namespace
 
 void ReadStateSpace(const HfStateSpace& row, HfReader& reader, Transformer& model) {
-  if (row.head_count.empty()) return;
+  if (!row.Any()) return;
+  if (!row.wide_residual.empty()) model.wide_residual = reader.Flag(row.wide_residual, true);
   Sublayers source(row, reader, model.layer_count);
   const std::vector<Sublayer> sublayers = source.Read();
   if (sublayers.empty()) return;

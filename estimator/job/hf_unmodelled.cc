@@ -218,7 +218,7 @@ class Signs {
     if (family == nullptr) return;
     if (!family->experts.count.empty()) seen_.emplace_back(kExperts);
     if (family->linear.Any()) seen_.emplace_back(kLinear);
-    if (!family->state_space.head_count.empty()) seen_.emplace_back(kStateSpace);
+    if (family->state_space.Any()) seen_.emplace_back(kStateSpace);
     if (!family->next_tokens.empty()) seen_.emplace_back(kMultiToken);  // hf_config.cc warns
     if (family->latent.key_value_rank > 0) seen_.emplace_back(kLatent);
   }

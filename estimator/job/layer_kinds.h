@@ -19,11 +19,16 @@ enum class LayerMlp : uint8_t { kNone, kDense, kExperts };
 struct LayerKind {
   Mixer mixer = Mixer::kAttention;
   LayerMlp mlp = LayerMlp::kDense;
+  bool widens = false;   // it reads something narrower than its residual
+  bool narrows = false;  // what it gives is cast for the next
 
   bool operator==(const LayerKind&) const = default;
 };
 
 LayerKind KindOf(const Job& job, int64_t layer);
+
+// The dtype that layers sum up in.
+DType StreamDType(const Job& job);
 
 // Whether all layers have the same mixer, the same mask and the same MLP or experts.
 bool HasOneKindOfLayer(const Job& job);

@@ -19,6 +19,22 @@ constexpr int kFirst = 5000;
 constexpr int64_t kLeastTokens = 2;
 constexpr int64_t kMostTokens = 4;
 
+// Source: mamba_ssm 2.3, csrc/selective_scan/selective_scan.cpp, selective_scan_fwd.
+constexpr int64_t kMostStates = 256;
+
+void CheckKernels(const StateSpace& space, Check& check) {
+  if (space.kernel_size < kLeastTokens || space.kernel_size > kMostTokens) {
+    check.Fail("model", space.kernel_size,
+               "tokens that a convolution reads: causal-conv1d takes 2 to 4",
+               ViolationCode::kNotSupported);
+  }
+  if (space.Selective() && space.state_size > kMostStates) {
+    check.Fail("model", space.state_size,
+               absl::StrCat("states of a channel: mamba-ssm takes at most ", kMostStates),
+               ViolationCode::kNotSupported);
+  }
+}
+
 }  // namespace
 
 void CheckStateSpace(const JobSpec& spec, Check& check, const Job& job) {
@@ -29,7 +45,8 @@ void CheckStateSpace(const JobSpec& spec, Check& check, const Job& job) {
   layers.RefuseTuning(spec.training, job);
   layers.RefuseSplits(job);
   layers.Refuse(job.compile, "runtime.compile", "true");
-  layers.Refuse(job.precision.activation == DType::kFp16, "training.precision.preset",
+  const bool chunked = model.state_space.Any() && !model.state_space.Selective();
+  layers.Refuse(chunked && job.precision.activation == DType::kFp16, "training.precision.preset",
                 spec.training.precision.preset.value_or("fp16"));
   layers.RefusePartsAgain(spec.training.recompute, job);
   layers.RefuseOtherModels(model);
@@ -49,11 +66,7 @@ void CheckStateSpace(const JobSpec& spec, Check& check, const Job& job) {
                "kernels read those of others",
                ViolationCode::kNotSupported, {"model"});
   }
-  if (model.state_space.kernel_size < kLeastTokens || model.state_space.kernel_size > kMostTokens) {
-    check.Fail("model", model.state_space.kernel_size,
-               "tokens that a convolution reads: causal-conv1d takes 2 to 4",
-               ViolationCode::kNotSupported);
-  }
+  CheckKernels(model.state_space, check);
   check.Assume("model", "mamba-ssm and causal-conv1d",
                "their kernels run state-space layers; PyTorch's own way keeps far more");
 }

@@ -1,6 +1,7 @@
 #include "estimator/program/lower.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -115,6 +116,7 @@ namespace {
 
 // By mixer, and of each what its second sublayer is; "layer" is what most networks have.
 absl::string_view NameOf(const LayerKind& kind, bool some_have_experts) {
+  if (kind.widens && !kind.narrows) return "outer layer";  // the first, or the last
   constexpr absl::string_view kNames[][3] = {
       {"empty layer", "MLP layer", "expert layer"},
       {"attention layer", "layer", "expert layer"},
@@ -146,7 +148,8 @@ std::vector<Layers> LayersOf(const Job& job) {
     found->are[static_cast<size_t>(i)] = true;
   }
   std::sort(all.begin(), all.end(), [](const Layers& a, const Layers& b) {
-    return std::pair(a.kind.mixer, a.kind.mlp) < std::pair(b.kind.mixer, b.kind.mlp);
+    return std::tuple(a.kind.mixer, a.kind.mlp, a.kind.widens, a.kind.narrows) <
+           std::tuple(b.kind.mixer, b.kind.mlp, b.kind.widens, b.kind.narrows);
   });
   return all;
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "estimator/base/version.h"
+#include "estimator/job/layer_kinds.h"
 #include "estimator/program/block_builder.h"
 #include "estimator/program/lower.h"
 #include "estimator/program/lower_distillation.h"
@@ -532,7 +533,7 @@ Block LowerHead(const Job& job, std::pmr::memory_resource* memory) {
     b.block().parameters[table].tied = true;
     b.block().parameters[table].embedding = true;
   }
-  const TensorId input = b.Narrow("final.input", b.Size(Symbol::kH), job.precision.residual);
+  const TensorId input = b.Narrow("final.input", b.Size(Symbol::kH), StreamDType(job));
   TensorId hidden = job.model->final_norm ? LowerNorm(b, kFinalNorm, input) : input;
   if (!PredictsTokens(job.model->head)) {
     LowerScores(b, hidden);
@@ -542,7 +543,7 @@ Block LowerHead(const Job& job, std::pmr::memory_resource* memory) {
     LowerLogProbs(b, hidden);
     return std::move(b).Build(input, kNoTensor);
   }
-  if (job.precision.residual != job.precision.Product()) {
+  if (b.block().tensors[hidden].dtype != job.precision.Product()) {
     const TensorId cast = b.Narrow("head.input.cast", b.Size(Symbol::kH), job.precision.Product());
     b.Then("head.input.cast", {hidden}, {cast}, {});
     // The model's output is a local of the class that has the head, as logits are.

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <optional>
 
+#include "estimator/job/layer_kinds.h"
 #include "estimator/program/block_builder.h"
 #include "estimator/program/lower.h"
 #include "estimator/program/lower_dispatched_experts.h"
@@ -13,6 +14,7 @@
 #include "estimator/program/lower_norm.h"
 #include "estimator/program/lower_product.h"
 #include "estimator/program/lower_reordered_experts.h"
+#include "estimator/program/lower_selective_scan.h"
 #include "estimator/program/lower_state_space.h"
 
 namespace plimsoll {
@@ -828,7 +830,7 @@ TensorId LowerResidual(BlockBuilder& b, const ResidualNames& names, TensorId res
     b.Then(names.dropped, {sublayer}, {dropped, mask}, {mask});
     sublayer = dropped;
   }
-  const TensorId sum = b.Narrow(names.sum, hidden, job.precision.residual);
+  const TensorId sum = b.Narrow(names.sum, hidden, StreamDType(job));
   b.Then(names.sum, {residual, sublayer}, {sum}, {}).input_gradient = InputGradient::kShared;
   return sum;
 }
@@ -862,7 +864,8 @@ TensorId LowerMixer(BlockBuilder& b, const LayerKind& kind, TensorId input) {
     case Mixer::kLinear:
       return LowerLinearAttention(b, input);
     case Mixer::kStateSpace:
-      return LowerStateSpace(b, input);
+      return b.job().model->state_space.Selective() ? LowerSelectiveScan(b, input)
+                                                    : LowerStateSpace(b, input);
     case Mixer::kNone:
     case Mixer::kAttention:
     case Mixer::kWindowed:
@@ -944,13 +947,25 @@ TensorId LowerSerialLayer(BlockBuilder& b, TensorId input, const LayerKind& kind
   return on_sum ? LowerNorm(b, kMlpNorm, sum) : sum;
 }
 
-// A layer that is a mixer alone, or an MLP, behind its one norm.
+// Of another dtype; as it is where it is of that.
+TensorId CastTo(BlockBuilder& b, absl::string_view name, TensorId input, DType dtype) {
+  if (b.block().tensors[input].dtype == dtype) return input;
+  const TensorId cast = b.Narrow(name, b.Size(Symbol::kH), dtype);
+  b.Then(name, {input}, {cast}, {});
+  return cast;
+}
+
+// A layer that is a mixer alone, or an MLP, behind its one norm. What goes from layer to layer is
+// cast for the norm where that is narrower, the embedding's output for the sum where it is.
+// Source: transformers models/mamba/modeling_mamba.py, MambaBlock.forward.
 TensorId LowerSublayer(BlockBuilder& b, TensorId input, const LayerKind& kind) {
   if (kind.mixer != Mixer::kNone) {
-    const TensorId norm = LowerNorm(b, kAttentionNorm, input);
+    const TensorId read = CastTo(b, "attention.norm.cast", input, b.job().precision.residual);
+    const TensorId norm = LowerNorm(b, kAttentionNorm, read);
+    const TensorId residual = CastTo(b, "attention.residual.cast", input, StreamDType(b.job()));
     const TensorId out = LowerMixer(b, kind, norm);
     HoldArgument(b, norm);
-    return LowerResidual(b, kAttentionResidual, input, out);
+    return LowerResidual(b, kAttentionResidual, residual, out);
   }
   const TensorId norm = LowerNorm(b, kMlpNorm, input);
   const TensorId out = LowerMlpOf(b, kind, norm);
@@ -971,9 +986,12 @@ TensorId LowerSublayers(BlockBuilder& b, TensorId input, const LayerKind& kind) 
 Block LowerLayer(const Job& job, absl::string_view name, const LayerKind& kind,
                  std::pmr::memory_resource* memory) {
   BlockBuilder b(job, name, BlockKind::kLayer, memory);
-  const TensorId input = b.Narrow("layer.input", b.Size(Symbol::kH), job.precision.residual);
+  const DType dtype = kind.widens ? job.precision.residual : StreamDType(job);
+  const TensorId input = b.Narrow("layer.input", b.Size(Symbol::kH), dtype);
   b.block().tensors[input].held = true;  // by the loop over layers, until this one returns
-  return std::move(b).Build(input, LowerSublayers(b, input, kind));
+  const TensorId output = LowerSublayers(b, input, kind);
+  const DType given = kind.narrows ? job.precision.residual : b.block().tensors[output].dtype;
+  return std::move(b).Build(input, CastTo(b, "layer.output.cast", output, given));
 }
 
 }  // namespace plimsoll

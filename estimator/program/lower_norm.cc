@@ -168,7 +168,9 @@ TensorId LowerOver(BlockBuilder& b, const NormNames& names, TensorId input, Exte
 }  // namespace
 
 TensorId LowerNorm(BlockBuilder& b, const NormNames& names, TensorId input) {
-  return LowerOver(b, names, input, b.Size(Symbol::kH), b.job().precision.residual);
+  const bool wide = b.block().tensors[input].dtype == DType::kFp32;
+  const DType out = wide ? DType::kFp32 : b.job().precision.residual;
+  return LowerOver(b, names, input, b.Size(Symbol::kH), out);
 }
 
 TensorId LowerRankNorm(BlockBuilder& b, const NormNames& names, TensorId input, Extent width) {

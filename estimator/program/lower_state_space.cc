@@ -86,18 +86,6 @@ Ids MadeAgain(Scratch& scratch, Extent width, Extent convolved) {
           scratch.OfTokens("state_space.context.gradient", width)};
 }
 
-TensorId Project(BlockBuilder& b, TensorId input) {
-  const StateSpace& space = b.job().model->state_space;
-  const Extent hidden = b.Size(Symbol::kH);
-  const Extent width =
-      Number(Add(Add(b.Size(Symbol::kI).size, Convolved(b).size), space.head_count));
-  const TensorId out = b.Wide("state_space.in.activation", width, b.job().precision.activation);
-  Ids weights{b.Weight("state_space.in.weight", {width, hidden}, 0)};
-  if (space.bias) weights.Add(b.Weight("state_space.in.bias", {width}, 0));
-  Linear(b, "state_space.in", CastInput(b, "state_space.input.cast", input, hidden), out, weights);
-  return out;
-}
-
 // The function's weights but the last product's.
 Ids Weights(BlockBuilder& b) {
   const StateSpace& space = b.job().model->state_space;
@@ -126,13 +114,25 @@ Ids CastOfWeight(BlockBuilder& b, std::initializer_list<Extent> extents) {
 
 }  // namespace
 
+TensorId ProjectStateSpace(BlockBuilder& b, TensorId input, Extent width) {
+  const Extent hidden = b.Size(Symbol::kH);
+  const TensorId out = b.Wide("state_space.in.activation", width, b.job().precision.activation);
+  Ids weights{b.Weight("state_space.in.weight", {width, hidden}, 0)};
+  if (b.job().model->state_space.bias) {
+    weights.Add(b.Weight("state_space.in.bias", {width}, 0));
+  }
+  Linear(b, "state_space.in", CastInput(b, "state_space.input.cast", input, hidden), out, weights);
+  return out;
+}
+
 TensorId LowerStateSpace(BlockBuilder& b, TensorId input) {
   const Job& job = b.job();
   const StateSpace& space = job.model->state_space;
   const DType dtype = job.precision.activation;
   const Extent hidden = b.Size(Symbol::kH);
   const Extent width = b.Size(Symbol::kI);
-  const TensorId projected = Project(b, input);
+  const int64_t steps_too = Add(Convolved(b).size, space.head_count);
+  const TensorId projected = ProjectStateSpace(b, input, Number(Add(width.size, steps_too)));
   Scratch scratch(b);
   const Ids again = MadeAgain(scratch, width, Convolved(b));
 

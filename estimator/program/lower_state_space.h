@@ -20,6 +20,9 @@ namespace plimsoll {
 //         against these on a phantom GPU (tests/accuracy/data/phantom_state_space.csv).
 TensorId LowerStateSpace(BlockBuilder& b, TensorId input);
 
+// The first product, of Mamba 1 too: [B, S, H] -> [B, S, width].
+TensorId ProjectStateSpace(BlockBuilder& b, TensorId input, Extent width);
+
 }  // namespace plimsoll
 
 #endif  // PLIMSOLL_ESTIMATOR_PROGRAM_LOWER_STATE_SPACE_H_

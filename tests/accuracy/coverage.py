@@ -17,6 +17,7 @@ import sys
 
 # What a project trains with; a project that is not here is asked as its kind's default.
 RUNTIMES = {
+    "EleutherAI/gpt-neox": {"framework": "deepspeed"},
     "Lightning-AI/litgpt": {"framework": "fsdp1", "trainer": "litgpt"},
     "NVIDIA-NeMo/Automodel": {"framework": "fsdp2", "trainer": "nemo-automodel"},
     "NVIDIA-NeMo/Megatron-Bridge": {"framework": "megatron-core"},
@@ -88,6 +89,7 @@ SPREAD_EXPERTS = (
 OPTIMIZERS = {
     "muon": "muon", "single_device": "steps in backward", "low_memory": "steps in backward",
     "onebitadam": "1-bit Adam", "onebitlamb": "1-bit LAMB", "train_galore": "GaLore",
+    "extras/apollo": "APOLLO",
 }  # fmt: skip
 
 
@@ -108,12 +110,17 @@ QDORA = {"dora": "QDoRA"}
 HYBRIDS = "SSM/linear-attention hybrids"
 OF_DELTA_NETWORKS = ("Qwen3.5", "Qwen3.6", "Qwen3-Next")
 OLMO_HYBRID = "OLMo Hybrid"
+# gpt-neox's layers call the function that transformers' do (its megatron/model/mamba/mamba.py,
+# mamba_inner_func_fusion), and pass on 16 bits.
+MAMBA = "Mamba 1"
 OLMO_HYBRIDS = re.compile(r"olmo.?hybrid|hybrid_rl", re.IGNORECASE)
 
 
 def kind_of(kind, path, model):
     if kind == HYBRIDS and (OLMO_HYBRIDS.search(path) or OLMO_HYBRIDS.search(model)):
         return OLMO_HYBRID
+    if kind == HYBRIDS and path.startswith("configs/mamba/"):
+        return MAMBA
     if kind == HYBRIDS and any(word in model for word in OF_DELTA_NETWORKS):
         return "gated delta networks"
     words = {
@@ -161,6 +168,7 @@ PROBES = {
     "1-bit Adam": {"optimizer": {"name": "onebit-adam"}},
     "1-bit LAMB": {"optimizer": {"name": "onebit-lamb"}},
     "GaLore": {"optimizer": {"name": "galore-adamw"}},
+    "APOLLO": {"optimizer": {"name": "apollo-adamw"}},
     **{
         f"fp8 {recipe}": {"precision": {"preset": "fp8-mixed", "fp8_recipe": recipe}}
         for recipe in ("tensorwise", "blockwise", "mxfp8")
@@ -207,6 +215,10 @@ CONFIGS = {
     OLMO_HYBRID: {
         "model_type": "olmo_hybrid", "hidden_size": 1024, "intermediate_size": 2816,
         "num_hidden_layers": 4, "num_attention_heads": 16, "vocab_size": 32000,
+    },
+    MAMBA: {
+        "model_type": "mamba", "hidden_size": 768, "num_hidden_layers": 24, "vocab_size": 50304,
+        "residual_in_fp32": False,
     },
 }  # fmt: skip
 KNOWN = {*PROBES, *SPLITS, *KNOBS, *SHAPES, *CONFIGS}

@@ -69,7 +69,8 @@ def sets_of(row):
                          ("phantom-half-", "half"), ("phantom-tn-", "torchtune"),
                          ("phantom-na-", "automodel"),
                          ("phantom-st-", "optimizers"),
-                         ("phantom-mg-", "megatron"), ("phantom-mf-", "megatron fsdp")):
+                         ("phantom-mb-", "mamba"), ("phantom-mg-", "megatron"),
+                         ("phantom-mf-", "megatron fsdp")):
         if row.id.startswith(prefix):
             of = f"{name} {of}"
     return [f"phantom {of}{row.text('what_is_measured')}"]

@@ -11,6 +11,7 @@
                                 deal_half.py's for phantom_half.csv,
                                 deal_liger.py's for phantom_liger.csv,
                                 deal_linear.py's for phantom_linear.csv,
+                                deal_mamba.py's for phantom_mamba.csv,
                                 deal_megatron.py's for phantom_megatron.csv,
                                 deal_megatron_fsdp.py's for phantom_megatron_fsdp.csv,
                                 deal_optimizers.py's for phantom_stepped.csv,
@@ -42,6 +43,7 @@ import deal_frozen
 import deal_half
 import deal_liger
 import deal_linear
+import deal_mamba
 import deal_megatron
 import deal_megatron_fsdp
 import deal_optimizers
@@ -62,6 +64,7 @@ DEALERS = {"phantom_tuning.csv": deal_tuning, "phantom_adapters.csv": deal_adapt
            "phantom_half.csv": deal_half,
            "phantom_liger.csv": deal_liger,
            "phantom_linear.csv": deal_linear,
+           "phantom_mamba.csv": deal_mamba,
            "phantom_megatron.csv": deal_megatron,
            "phantom_megatron_fsdp.csv": deal_megatron_fsdp,
            "phantom_state_space.csv": deal_state_space,

@@ -18,10 +18,26 @@ def causal_conv1d_fwd(*_):
 
 causal_conv1d_bwd = causal_conv1d_fwd
 PYTHON
+# Of a scan what it makes. Source: mamba csrc/selective_scan/selective_scan.cpp, selective_scan_fwd,
+# selective_scan_bwd.
 cat > "$folder/selective_scan_cuda.py" <<'PYTHON'
-def fwd(*_):
-    raise NotImplementedError
+import torch
+
+CHUNK = 2048
 
 
-bwd = fwd
+def fwd(u, delta, A, B, C, D, z, delta_bias, delta_softplus):
+    gated = [] if z is None else [torch.empty_like(z)]
+    out = torch.empty_like(delta)
+    chunks = -(-u.shape[2] // CHUNK)
+    return [out, A.new_empty(u.shape[0], u.shape[1], chunks, 2 * A.shape[1]), *gated]
+
+
+def bwd(u, delta, A, B, C, D, z, delta_bias, dout, x, out, dz, delta_softplus, recompute_out_z):
+    gated = [] if z is None else [torch.empty_like(z) if dz is None else dz]
+    again = [torch.empty_like(out)] if recompute_out_z else []
+    du, ddelta, dA = torch.empty_like(u), torch.empty_like(delta), torch.zeros_like(A)
+    dB, dC = (torch.zeros_like(of, dtype=torch.float32) for of in (B, C))
+    rest = [None if of is None else torch.zeros_like(of) for of in (D, delta_bias)]
+    return [du, ddelta, dA, dB.to(B.dtype), dC.to(C.dtype), *rest, *gated, *again]
 PYTHON

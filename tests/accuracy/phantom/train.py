@@ -19,7 +19,9 @@ import transformers
 
 STEPS = int(os.environ.get("TRAIN_STEPS", "3"))
 LISTS = ("layer_types", "layers_block_type")  # what each layer is
-STATE_SPACES = ("bamba", "granitemoehybrid", "nemotron_h")
+STATE_SPACES = ("bamba", "falcon_mamba", "granitemoehybrid", "jamba", "mamba", "mamba2",
+                "nemotron_h")
+WITHOUT_ATTENTION = ("falcon_mamba", "mamba", "mamba2")
 
 
 def load(path):
@@ -50,6 +52,8 @@ def model_of(config, row, device):
     masked = config.model_type == "bert"
     auto = transformers.AutoModelForMaskedLM if masked else transformers.AutoModelForCausalLM
     attention = "eager" if row["kernel"] == "eager" else "sdpa"
+    if config.model_type in WITHOUT_ATTENTION:
+        attention = "eager"
     dtype = torch.bfloat16 if row["precision"] == "bf16-pure" else torch.float32
     with torch.device(device):
         model = auto.from_config(config, dtype=dtype, attn_implementation=attention)

@@ -142,9 +142,10 @@ TEST(HfFamiliesTest, SizesAreReadUnderEachRowsNames) {
     const HfNames& names = *family.names;
     EXPECT_EQ(model.model_type, family.model_type);
     EXPECT_EQ(model.hidden_size, 64) << family.model_type;
-    EXPECT_EQ(model.head_count, 32) << family.model_type;
     EXPECT_EQ(model.layer_count, 4) << family.model_type;
     EXPECT_EQ(model.vocab_size, 1000) << family.model_type;
+    if (names.heads.empty()) continue;  // it has state spaces alone
+    EXPECT_EQ(model.head_count, 32) << family.model_type;
     const bool learned = family.position_embedding == PositionEmbedding::kLearned;
     EXPECT_EQ(model.position_count >= 128, learned) << family.model_type;
     const bool latent = family.latent.key_value_rank > 0;
@@ -374,6 +375,9 @@ TEST(HfFamiliesTest, DefaultsAreTheClasses) {
       {"granitemoe", 4096, 32, 32, 32, 128, 11008, 32000, 0},
       {"granitemoehybrid", 4096, 32, 32, 32, 128, 1024, 32000, 0},
       {"granitemoeshared", 4096, 32, 32, 32, 128, 11008, 32000, 0},
+      {"falcon_mamba", 768, 32, 1, 1, 768, 768, 50280, 0},
+      {"mamba", 768, 32, 1, 1, 768, 768, 50280, 0},
+      {"mamba2", 4096, 64, 1, 1, 4096, 4096, 32768, 0},
       {"nemotron_h", 4096, 4, 32, 8, 128, 21504, 131072, 0},
       {"olmo_hybrid", 3840, 32, 30, 30, 128, 11008, 100352, 0},
       {"qwen3_5_moe_text", 2048, 40, 16, 2, 256, 512, 248320, 0},
@@ -403,7 +407,8 @@ TEST(HfFamiliesTest, RowsSayAllOfWhatTheySay) {
   for (const HfFamily& family : HfFamilies()) {
     const absl::string_view type = family.model_type;
     const HfNames& names = *family.names;
-    EXPECT_FALSE(names.hidden_size.empty() || names.layers.empty() || names.heads.empty()) << type;
+    EXPECT_FALSE(names.hidden_size.empty() || names.layers.empty()) << type;
+    EXPECT_EQ(names.heads.empty(), family.state_space.alone) << type;
     EXPECT_TRUE(!names.ffn_size.empty() || family.defaults.ffn_multiple > 0) << type;
     EXPECT_TRUE(family.position_embedding != PositionEmbedding::kLearned ||
                 !names.positions.empty())

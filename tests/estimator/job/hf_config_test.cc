@@ -315,6 +315,16 @@ constexpr FamilyRow kFamilyRows[] = {
     {"granitemoehybrid of attention alone", kLlamaLike,
      R"("model_type": "granitemoehybrid", "num_local_experts": 0, "layer_types": ["attention", "attention", "attention"], "position_embedding_type": "rope", "shared_intermediate_size": 96)",
      214464},
+    {"mamba", kLlamaLike, R"("model_type": "mamba", "tie_word_embeddings": true)", 162176},
+    {"mamba, wider, with other biases", kLlamaLike,
+     R"("model_type": "mamba", "use_bias": true, "use_conv_bias": false, "expand": 3, "time_step_rank": 5, "state_size": 8, "conv_kernel": 3, "tie_word_embeddings": false)",
+     262656},
+    {"falcon_mamba", kLlamaLike,
+     R"("model_type": "falcon_mamba", "time_step_rank": "auto", "tie_word_embeddings": true)",
+     162176},
+    {"mamba2", kLlamaLike,
+     R"("model_type": "mamba2", "num_heads": 8, "head_dim": 16, "n_groups": 2, "state_size": 16, "use_bias": true)",
+     220320},
     {"nemotron_h by its pattern", kLlamaLike,
      R"("model_type": "nemotron_h", "hybrid_override_pattern": "M-M*E", "mamba_num_heads": 4, "mamba_head_dim": 16, "ssm_state_size": 8, "n_groups": 2, "head_dim": 16, "n_routed_experts": 4, "moe_intermediate_size": 24, "moe_shared_expert_intermediate_size": 40)",
      209112},
@@ -1020,8 +1030,9 @@ TEST(RefusalTest, ArchitecturesThatAreNotModelled) {
       {"llama", R"("num_experts": -1)", "num_experts: -1; experts are not modelled yet"},
       {"minicpm3", R"("kv_lora_rank": 256)",
        "kv_lora_rank: 256; multi-head latent attention is not modelled yet"},
-      {"mamba", R"("state_size": 16)", "state_size: 16; state-space layers are not modelled yet"},
-      {"mamba", R"("ssm_cfg": {"layer": "Mamba2"})",
+      {"jamba", R"("mamba_d_state": 16)",
+       "mamba_d_state: 16; state-space layers are not modelled yet"},
+      {"jamba", R"("ssm_cfg": {"layer": "Mamba2"})",
        "ssm_cfg: an object; state-space layers are not modelled yet"},
       {"falcon_h1", R"("mamba_d_state": 128)",
        "mamba_d_state: 128; state-space layers are not modelled yet"},
@@ -1108,6 +1119,28 @@ TEST(StateSpaceTest, LayersAreReadAsEachClassDoes) {
     }
     EXPECT_EQ(layers, row.layers);
   }
+}
+
+// Nothing that a file says of attention or an MLP makes any.
+TEST(StateSpaceTest, NetworksOfStateSpacesHaveNothingElse) {
+  for (const char* type : {"mamba", "falcon_mamba", "mamba2"}) {
+    const std::string fields = absl::StrCat(
+        R"({"hidden_size": 64, "num_hidden_layers": 200, "vocab_size": 100, "num_heads": 8,
+            "head_dim": 16, "num_attention_heads": 7, "": 3, "model_type": ")",
+        type, R"("})");
+    const HfConfig config = Read(fields);
+    ASSERT_THAT(Violations(config), IsEmpty()) << type;
+    const Transformer& model = config.model;
+    EXPECT_TRUE(model.one_sublayer && model.wide_residual && model.state_space.layers.IsAll());
+    EXPECT_EQ(model.state_space.head_count * model.state_space.head_size, 128) << type;
+    EXPECT_EQ(model.state_space.step_rank, type == std::string("mamba2") ? 0 : 4);
+    EXPECT_EQ(model.state_space.norms_steps, type == std::string("falcon_mamba"));
+    EXPECT_FALSE(model.attended.Has(0) || model.experts.Any());
+  }
+  EXPECT_FALSE(Read(R"({"model_type": "mamba", "residual_in_fp32": false})").model.wide_residual);
+  EXPECT_THAT(Violations(Read(R"({"model_type": "mamba", "time_step_rank": "some"})")),
+              ElementsAre(R"(job.model.hf_config.time_step_rank: "some"; must be a whole number)"
+                          " from 1 to 65536"));
 }
 
 TEST(StateSpaceTest, SizesAreReadAsEachClassDoes) {

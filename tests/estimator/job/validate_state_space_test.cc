@@ -48,6 +48,32 @@ TEST(ValidateStateSpaceTest, RefusesWhatIsNotModelledBesideThem) {
                            NotModelled("parallelism.context_parallel_size: 2"));
 }
 
+JobSpec Selective(absl::string_view framework, absl::string_view preset) {
+  return WithModel(With(SmallJob(), framework, preset), [](Transformer& model) {
+    model.state_space = {.head_count = 64, .head_size = 1, .state_size = 16, .step_rank = 4};
+  });
+}
+
+// Chunks of Mamba 2 were held against 16 bits of one kind alone.
+TEST(ValidateStateSpaceTest, MambaOneRunsInEither16Bits) {
+  EXPECT_THAT(Refusals(Selective("deepspeed", "fp16-mixed")), IsEmpty());
+  JobSpec chunked = Selective("deepspeed", "bf16-mixed");
+  chunked = WithModel(chunked, [](Transformer& model) { model.state_space.step_rank = 0; });
+  chunked.training.precision.preset = "fp16-mixed";
+  EXPECT_THAT(Refusals(chunked), ElementsAre(NotModelled("training.precision.preset: fp16-mixed")));
+}
+
+TEST(ValidateStateSpaceTest, AChannelHasSoManyStates) {
+  const auto of = [](int64_t states) {
+    return Refusals(WithModel(Selective("ddp", "bf16-pure"), [states](Transformer& model) {
+      model.state_space.state_size = states;
+    }));
+  };
+  EXPECT_THAT(of(256), IsEmpty());
+  EXPECT_THAT(of(257), ElementsAre("job.model: 257; states of a channel: mamba-ssm takes at most "
+                                   "256"));
+}
+
 TEST(ValidateStateSpaceTest, FrameworksHaveThemOrHaveNot) {
   EXPECT_THAT(Refusals(Job("ddp")), IsEmpty());
   EXPECT_THAT(Refusals(Job("fsdp1", "bf16-mixed")), IsEmpty());
