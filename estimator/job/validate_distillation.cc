@@ -56,7 +56,14 @@ void CheckDistillation(const JobSpec& spec, Check& check, Job& job) {
   distillation.Refuse(job.liger_kernel, "runtime.liger_kernel", "true");
   distillation.Refuse(job.loss != LossImplementation::kPlain, "training.loss.implementation",
                       NameOf(job.loss, kLossImplementations));
-  if (job.precision.master != DType::kNone) {
+  const bool engine = job.profile->sharding == Sharding::kEngine;
+  if (engine && job.zero_stage == 3) {
+    check.Fail("parallelism.zero_stage", 3,
+               "is not modelled with distillation: the teacher is gathered beside all that the "
+               "student keeps",
+               ViolationCode::kNotModelled, {kTeacherField});
+  }
+  if (!engine && job.precision.master != DType::kNone) {
     check.Fail("training.precision.preset", spec.training.precision.preset.value_or("unset"),
                "is not modelled with distillation: bf16-autocast, bf16-pure and fp32 are",
                ViolationCode::kNotModelled, {kTeacherField});

@@ -15,8 +15,8 @@ constexpr absl::string_view kStreams[] = {"compute", "all-gather",         "redu
 static_assert(std::size(kStreams) == kStreamCount, "each stream has its name");
 constexpr absl::string_view kCollectives[] = {"gathers", "reduce-scatters", "all-reduces",
                                               "exchanges", "passes around"};
-constexpr absl::string_view kOps[] = {
-    "", " (product)", " (attention)", " (gather)", " (dispatch)", " (combine)", " (pick)"};
+constexpr absl::string_view kOps[] = {"",          " (product)",  " (attention)", " (scan)",
+                                      " (gather)", " (dispatch)", " (combine)",   " (pick)"};
 static_assert(std::size(kOps) == static_cast<size_t>(OpKind::kPick) + 1);
 constexpr absl::string_view kGradients[] = {"", "shares gradients", "gradient over its output's",
                                             "gradient in place"};

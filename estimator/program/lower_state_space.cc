@@ -159,7 +159,7 @@ TensorId LowerStateSpace(BlockBuilder& b, TensorId input) {
   Op& scan =
       b.Then("state_space.scan", {read}, {context, statistics, out}, {read, context, statistics});
   scan.parameters = Weights(b);
-  scan.kind = OpKind::kAttention;  // kernels of its own
+  scan.kind = OpKind::kScan;
   scan.gives_first = true;
   scan.product_depth = Depth(b);
   const TensorId steps = scratch.Steps();

@@ -257,6 +257,7 @@ struct Collectives {
 };
 
 // What recomputation by operation tells apart.
+//   kScan      carries states from token to token
 //   kGather    makes what a collective of the ops behind it gathers
 //   kDispatch  sends tokens to their experts
 //   kCombine   sends back what these gave
@@ -265,6 +266,7 @@ enum class OpKind : uint8_t {
   kOther,
   kMatrixProduct,
   kAttention,
+  kScan,
   kGather,
   kDispatch,
   kCombine,

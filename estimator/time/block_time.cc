@@ -132,6 +132,7 @@ class BlockClock {
   // (Korthikanti et al. 2022, appendix A): scores as wide as keys, and values. What each rank
   // does alike counts once.
   double ModelFlops(const Op& op, double flops) const {
+    if (op.kind == OpKind::kScan) return ScanFlops(op, flops);
     if (op.kind != OpKind::kAttention) {
       const bool alike = !TakesPart(op) && IsWhole(op);
       return alike ? flops / static_cast<double>(job_.tensor_parallel_size) : flops;
@@ -142,6 +143,14 @@ class BlockClock {
     const double both =
         1 + static_cast<double>(model.head_size) / static_cast<double>(model.ValueSize());
     return 2.0 * both * Whole(op.outputs.ids[0]) * static_cast<double>(seen);
+  }
+
+  // Of Mamba 1 three multiply-adds for each state, as its definition has them: arXiv 2312.00752,
+  // equation 2.
+  double ScanFlops(const Op& op, double flops) const {
+    const StateSpace& space = job_.model->state_space;
+    const auto states = static_cast<double>(space.state_size);
+    return space.Selective() ? 2.0 * 3.0 * Whole(op.outputs.ids[0]) * states : flops;
   }
 
   // Elements, of all chunks where the loss is sliced.
@@ -172,7 +181,7 @@ class BlockClock {
   }
 
   void AddProduct(const Op& op, double flops, double times, Work& work) const {
-    if (op.kind == OpKind::kAttention) {
+    if (op.kind == OpKind::kAttention || op.kind == OpKind::kScan) {
       work.attention_flops += flops * (times == 1 ? 1 : AttentionBackward(*job_.model));
       work.kernels += 1;
       return;

@@ -651,7 +651,8 @@ JobSpec RandomLigerJob(std::mt19937_64& random) {
 JobSpec RandomDistilledJob(std::mt19937_64& random) {
   while (true) {
     JobSpec job = RandomJob(random);
-    if (job.runtime.framework != "ddp") continue;
+    const bool engine = job.runtime.framework == "deepspeed";
+    if (!engine && job.runtime.framework != "ddp") continue;
     job.runtime.trainer = "trl";
     job.runtime.versions.erase("torch");
     job.training.preference = {};
@@ -660,6 +661,28 @@ JobSpec RandomDistilledJob(std::mt19937_64& random) {
     Shape(job).vocab_size = 128256;
     job.training.distillation.teacher = "llama-3.1-8b";
     job.training.distillation.jsd_beta = static_cast<double>(random() % 3) / 2;
+    if (Refusals(job).empty()) return job;
+  }
+}
+
+JobSpec RandomMambaJob(std::mt19937_64& random) {
+  while (true) {
+    JobSpec job = RandomJob(random);
+    const bool selective = random() % 3 > 0, wide = random() % 2 == 0;
+    const auto channels = static_cast<int64_t>(16u << random() % 6);
+    const StateSpace space = {.head_count = selective ? channels : 4,
+                              .head_size = selective ? 1 : channels / 4,
+                              .state_size = static_cast<int64_t>(8u << random() % 4),
+                              .step_rank = selective ? static_cast<int64_t>(1 + random() % 8) : 0,
+                              .bias = random() % 2 == 0,
+                              .convolution_bias = random() % 2 == 0};
+    job = WithModel(job, [&](Transformer& model) {
+      model.one_sublayer = true;
+      model.attended = {.period = 1, .to = 0};
+      model.experts = {};
+      model.wide_residual = wide;
+      model.state_space = space;
+    });
     if (Refusals(job).empty()) return job;
   }
 }

@@ -34,8 +34,10 @@ JobSpec RandomLigerJob(std::mt19937_64& random);
 // The same under DeepSpeed without ZeRO, by an optimizer that sends signs, or under ddp by one that
 // projects gradients.
 JobSpec RandomSteppedJob(std::mt19937_64& random);
-// A student under ddp, of SmallCatalog's Llama.
+// A student under ddp or DeepSpeed, of SmallCatalog's Llama.
 JobSpec RandomDistilledJob(std::mt19937_64& random);
+// Of state-space layers alone, whose residuals may be fp32.
+JobSpec RandomMambaJob(std::mt19937_64& random);
 // Of Megatron-FSDP, Megatron-Core's ZeRO 2 and 3, with experts and without.
 JobSpec RandomMegatronFsdpJob(std::mt19937_64& random);
 

@@ -21,7 +21,8 @@ PAIRS = (
 )
 # Wrapper, trainer, rows, and the precisions that are dealt.
 WHOLE = ("bf16-autocast", "bf16-autocast", "bf16-pure", "fp32")
-GROUPS = (("n", "none", "trl", 18, WHOLE), ("d", "ddp", "trl", 9, WHOLE))
+GROUPS = (("n", "none", "trl", 18, WHOLE), ("d", "ddp", "trl", 9, WHOLE),
+          ("z", "zero2", "trl", 6, ("bf16-mixed",)))
 
 
 def _row(dealer, name, group):
@@ -31,7 +32,8 @@ def _row(dealer, name, group):
     adapter = deal.lora(dealer, deal.TARGETS)
     return {
         "id": f"phantom-gkd-{name}", "config": config, "layers": layers,
-        "precision": dealer.choice(precisions), "reduce": "",
+        "precision": dealer.choice(precisions),
+        "reduce": "bf16" if group[1] == "zero2" else "",
         **deal.placed(dealer, group, (2, 4, 8), dealer.choice((512, 1024, 2048))),
         "kernel": "auto", "checkpointing": dealer.choice((True, False)), "optimizer": "adamw",
         "clip": dealer.choice((True, True, False)), "preference": f"gkd teacher={teacher} beta={beta}",

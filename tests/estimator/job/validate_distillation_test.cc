@@ -1,4 +1,6 @@
 // Every rule of the distillation section, and what stands beside one.
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -6,6 +8,10 @@
 
 namespace plimsoll {
 namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 constexpr char kPath[] = "job.training.distillation.teacher";
 
@@ -60,17 +66,38 @@ TEST(ValidateDistillationTest, FollowsTrl) {
   EXPECT_EQ(job->warnings.back().code, "samples") << "half of the answers, where lmbda is unset";
 }
 
-TEST(ValidateDistillationTest, NoFrameworkButDdpIsModelled) {
-  for (const char* const framework : {"fsdp1", "fsdp2", "deepspeed", "megatron-core"}) {
+TEST(ValidateDistillationTest, FrameworksRunItOrDoNot) {
+  const std::pair<const char*, const char*> rows[] = {
+      {"fsdp1",
+       "fsdp1 does not have it: TRL's GKDTrainer leaves the teacher in the host's memory, "
+       "and fails"},
+      {"fsdp2",
+       "fsdp2 does not have it: TRL's GKDTrainer leaves the teacher in the host's memory, "
+       "and fails"},
+      {"megatron-core",
+       "is not modelled with megatron-core: ddp and deepspeed are, as TRL's "
+       "GKDTrainer runs on them"}};
+  for (const auto& [framework, rule] : rows) {
     JobSpec job = Job();
     job.runtime.framework = framework;
-    bool said = false;
-    for (const std::string& line : Refusals(job)) {
-      said = said || line == absl::StrCat(kPath, ": llama-3.1-8b; is not modelled with ", framework,
-                                          ": ddp is, as TRL's GKDTrainer runs on it");
-    }
-    EXPECT_TRUE(said) << framework << ": " << ::testing::PrintToString(Refusals(job));
+    job.training.precision.preset = "bf16-mixed";
+    EXPECT_THAT(Refusals(job), Contains(absl::StrCat(kPath, ": llama-3.1-8b; ", rule)));
   }
+}
+
+// Its engine shards nothing of a teacher below the third stage.
+TEST(ValidateDistillationTest, EnginesBelowTheThirdStageAreModelled) {
+  JobSpec job = Job();
+  job.runtime.framework = "deepspeed";
+  job.training.precision.preset = "bf16-mixed";
+  for (const int64_t stage : {0, 1, 2}) {
+    job.parallelism.zero_stage = stage;
+    EXPECT_THAT(Refusals(job), IsEmpty()) << stage;
+  }
+  job.parallelism.zero_stage = 3;
+  EXPECT_THAT(Refusals(job),
+              ElementsAre("job.parallelism.zero_stage: 3; is not modelled with distillation: the "
+                          "teacher is gathered beside all that the student keeps"));
 }
 
 TEST(ValidateDistillationTest, WhatStandsBesideItIsNotModelled) {

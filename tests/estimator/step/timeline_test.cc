@@ -233,6 +233,13 @@ TEST(TimelineTest, AgreesWithTheClosedFormOfAStudent) {
   EXPECT_EQ(stages, kJobs);
 }
 
+TEST(TimelineTest, AgreesWithTheClosedFormOfStateSpacesAlone) {
+  std::mt19937_64 random(20261130);
+  int stages = 0;
+  for (int i = 0; i < kJobs && !HasFailure(); ++i) stages += Compare(RandomMambaJob(random));
+  EXPECT_EQ(stages, kJobs);
+}
+
 TEST(TimelineTest, AgreesWithTheClosedFormWhereSignsAreSentOrGradientsProjected) {
   std::mt19937_64 random(20261128);
   int stages = 0;

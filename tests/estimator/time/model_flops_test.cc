@@ -107,6 +107,25 @@ TEST(ModelFlopsTest, FrozenWeightsAreFourOfTheSix) {
   EXPECT_NEAR(FlopsOf(spec) / expected, 1, 1e-9);
 }
 
+// Of Mamba 1 three multiply-adds for each state beside four matrices a layer, whatever a sequence's
+// length. Source: Gu and Dao 2023 (arXiv 2312.00752), equation 2.
+TEST(ModelFlopsTest, StatesAreCarriedFromTokenToToken) {
+  const double H = 64, I = 128, N = 16, R = 4;
+  for (const int64_t length : {128, 1024}) {
+    JobSpec spec = With(SmallJob(), "ddp", "bf16-pure");
+    spec.training.sequence_length = length;
+    spec = WithModel(spec, [](Transformer& model) {
+      model.one_sublayer = true;
+      model.attended = {.period = 1, .to = 0};
+      model.state_space = {.head_count = 128, .head_size = 1, .state_size = 16, .step_rank = 4};
+    });
+    const ValidJob job = Valid(spec);
+    const double layer = 3 * H * I + I * (R + 2 * N) + R * I + 3 * I * N;
+    const double layers = static_cast<double>(job->model->layer_count);
+    EXPECT_NEAR(FlopsOf(spec) / (6 * (layers * layer + HeadMatrix(job))), 1, 1e-9) << length;
+  }
+}
+
 // How a job is laid out changes who works, not how much.
 TEST(ModelFlopsTest, NoLayoutChangesTheModelsWork) {
   JobSpec plain = With(TightJob(), "megatron-core");
