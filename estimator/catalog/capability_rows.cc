@@ -359,8 +359,7 @@ constexpr CapabilityRow kRows[] = {
           "trl experimental/gkd/gkd_trainer.py, GKDTrainer.__init__; accelerate accelerator.py, "
           "prepare_model (device_placement); seen under the phantom"),
     NotModelled(kMegatron, {Ability::kDistillation},
-                "ddp and deepspeed are, as TRL's GKDTrainer "
-                "runs on them",
+                "ddp and deepspeed are, as TRL's GKDTrainer runs on them",
                 "ms-swift megatron/trainers/gkd_trainer.py"),
     Lacks(kNanotron, {Ability::kDistillation}, "it predicts next tokens", "nanotron trainer.py"),
     NotModelled(kMegatron, kPreferences, "NeMo's over Megatron is its own",

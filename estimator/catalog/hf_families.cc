@@ -153,20 +153,19 @@ constexpr HfDefaults OfMamba(int64_t hidden_size, int64_t layers, int64_t vocab_
           .ffn_multiple = 1,
           .vocab_size = vocab_size};
 }
-// Source: transformers models/mamba/configuration_mamba.py;
+// Falcon Mamba's norms of steps, and of what is written and read, have no weights, and keep
+// nothing. Source: transformers models/mamba/configuration_mamba.py;
 // models/falcon_mamba/modeling_falcon_mamba.py, FalconMambaMixer (dt_layernorm).
-constexpr HfStateSpace OfMamba1(bool norms_steps) {
-  return {.state_size = "state_size",
-          .kernel_size = "conv_kernel",
-          .expansion = "expand",
-          .bias = "use_bias",
-          .convolution_bias = "use_conv_bias",
-          .step_rank = "time_step_rank",
-          .wide_residual = "residual_in_fp32",
-          .defaults = {.state_size = 16, .norms_steps = norms_steps},
-          .one_sublayer = true,
-          .alone = true};
-}
+constexpr HfStateSpace kMamba1StateSpace = {.state_size = "state_size",
+                                            .kernel_size = "conv_kernel",
+                                            .expansion = "expand",
+                                            .bias = "use_bias",
+                                            .convolution_bias = "use_conv_bias",
+                                            .step_rank = "time_step_rank",
+                                            .wide_residual = "residual_in_fp32",
+                                            .defaults = {.state_size = 16},
+                                            .one_sublayer = true,
+                                            .alone = true};
 // Source: transformers models/mamba2/configuration_mamba2.py.
 constexpr HfStateSpace kMamba2StateSpace = {
     .head_count = "num_heads",
@@ -588,7 +587,7 @@ constexpr HfFamily kFamilies[] = {
      .predicts_alone = true,
      .position_embedding = PositionEmbedding::kNone,
      .defaults = OfMamba(768, 32, 50280),
-     .state_space = OfMamba1(true),
+     .state_space = kMamba1StateSpace,
      .wide_logits = true},
     {.model_type = "flex_olmo",
      .names = &kLlamaNames,
@@ -866,7 +865,7 @@ constexpr HfFamily kFamilies[] = {
      .predicts_alone = true,
      .position_embedding = PositionEmbedding::kNone,
      .defaults = OfMamba(768, 32, 50280),
-     .state_space = OfMamba1(false),
+     .state_space = kMamba1StateSpace,
      .wide_logits = true},
     {.model_type = "mamba2",
      .names = &kMambaNames,

@@ -176,8 +176,7 @@ struct StateSpace {
   int64_t step_rank = 0;  // numbers that steps are made of; 0: Mamba 2
   bool bias = false;      // of its products
   bool convolution_bias = true;
-  bool norms_steps = false;  // and what writes and what reads, without weights (Falcon Mamba)
-  LayerSet layers{};         // that have it
+  LayerSet layers{};  // that have it
 
   bool Any() const { return head_count > 0; }
   bool Selective() const { return step_rank > 0; }  // Mamba 1

@@ -164,12 +164,11 @@ void ReadHeadSize(const HfStateSpace& row, HfReader& reader, int64_t hidden_size
 void ReadChannels(const HfStateSpace& row, HfReader& reader, int64_t hidden_size,
                   StateSpace& space) {
   constexpr int64_t kExpansion = 2;
-  constexpr int64_t kTimes = 16;
+  constexpr int64_t kChannelsOfStep = 16;
   space.head_count = Multiply(reader.Size(row.expansion, 64, kExpansion), hidden_size);
   space.head_size = 1;
-  space.norms_steps = row.defaults.norms_steps;
   const bool follows = !reader.Has(row.step_rank) || reader.Find(row.step_rank)->text == "auto";
-  space.step_rank = follows ? std::max<int64_t>(CeilDivide(hidden_size, kTimes), 1)
+  space.step_rank = follows ? std::max<int64_t>(CeilDivide(hidden_size, kChannelsOfStep), 1)
                             : reader.Size(row.step_rank, kMostSize, 0);
 }
 
