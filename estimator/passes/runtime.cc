@@ -43,8 +43,7 @@ constexpr int64_t kLtWorkspaceBytes = kMib;
 void AddCallWorkspace(const Job& job, Block& block) {
   const auto multiplies = [&](const Op& op) {
     if (IsGrouped(block, op)) return !GroupsInOneKernel(job);
-    return op.kind == OpKind::kMatrixProduct ||
-           (op.product_depth > 0 && op.kind != OpKind::kAttention && op.kind != OpKind::kScan);
+    return op.kind == OpKind::kMatrixProduct || (op.product_depth > 0 && !HasOwnKernel(op));
   };
   if (std::none_of(block.ops.begin(), block.ops.end(), multiplies)) return;
   const TensorId usual = AddWorkspace(block, "workspace.cublas", job.cublas_workspace_bytes);

@@ -8,11 +8,9 @@ namespace {
 
 // Tokens of which states are kept. Source: selective_scan.cpp, n_chunks.
 constexpr int64_t kChunkTokens = 2048;
-// What a state of a channel costs for each token, as multiply-adds of tensor cores, of which a
-// Hopper's SM does 2,048 a clock: an exponential, of which it does 16, and three multiply-adds in
-// fp32 (it fades, is added to and is read), of which it does 128. No measurement was at hand.
-// Source: CUDA C++ Programming Guide, "Throughput of Native Arithmetic Instructions".
-constexpr int64_t kStateProducts = 2048 / 16 + 3 * 2048 / 128;
+// Multiply-adds for each state of a channel, which fades, is added to and is read.
+// Source: arXiv 2312.00752, equation 2.
+constexpr int64_t kStateProducts = 3;
 
 // The function's tensors: of each token, so wide, or of channels alone.
 class Tensors {
@@ -66,19 +64,14 @@ struct Products {
   Ids casts;
 };
 Products LowerProducts(BlockBuilder& b) {
-  const Precision& precision = b.job().precision;
   const Extent width = b.Size(Symbol::kI), hidden = b.Size(Symbol::kH);
   const Extent rank = Number(b.job().model->state_space.step_rank);
   Products products;
-  const bool casts = precision.autocast && precision.parameter != precision.cast;
   const auto add = [&](absl::string_view name, absl::string_view cast, Extent rows, Extent columns,
                        int8_t axis) {
     products.weights.Add(b.Weight(name, {rows, columns}, axis));
     b.block().parameters.back().uncached = true;
-    if (!casts) return;
-    products.casts.Add(
-        b.Add(cast, {rows, columns},
-              {.dtype = precision.cast, .role = Role::kWeight, .differentiable = false}));
+    for (const TensorId copy : CastOfWeight(b, cast, {rows, columns})) products.casts.Add(copy);
   };
   add("state_space.parts.weight", "state_space.parts.weight.cast", Parts(b), width, 1);
   add("state_space.step.weight", "state_space.step.weight.cast", width, rank, 0);
@@ -154,10 +147,13 @@ TensorId LowerSelectiveScan(BlockBuilder& b, TensorId input) {
   // A channel's tokens lie side by side in it. Backward products' weights have gradients when all
   // else is done, and what was saved is held until then.
   const TensorId read = b.Wide("state_space.read", Twice(b), job.precision.activation);
-  Ids outputs{read};
-  for (const TensorId id : products.casts) outputs.Add(id);
-  Ids saved = outputs;
-  Op& copy = b.Then("state_space.products", {projected}, outputs, saved);
+  Ids reads{projected};
+  Ids saved{read};
+  for (const TensorId id : products.casts) {
+    reads.Add(id);
+    saved.Add(id);
+  }
+  Op& copy = b.Then("state_space.products", reads, {read}, saved);
   copy.parameters = products.weights;
   copy.input_gradient = InputGradient::kShared;
   copy.kind = OpKind::kMatrixProduct;

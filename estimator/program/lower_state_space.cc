@@ -101,17 +101,6 @@ Ids Weights(BlockBuilder& b) {
   return weights;
 }
 
-// Under autocast the function casts the last product's weight, and keeps that.
-Ids CastOfWeight(BlockBuilder& b, std::initializer_list<Extent> extents) {
-  const Precision& precision = b.job().precision;
-  if (!precision.autocast || precision.parameter == precision.cast) return {};
-  const TensorId copy =
-      b.Add("state_space.out.weight.cast", extents,
-            {.dtype = precision.cast, .role = Role::kWeight, .differentiable = false});
-  b.Then("state_space.out.weight.cast", {}, {copy}, {});
-  return {copy};
-}
-
 }  // namespace
 
 TensorId ProjectStateSpace(BlockBuilder& b, TensorId input, Extent width) {
@@ -123,6 +112,15 @@ TensorId ProjectStateSpace(BlockBuilder& b, TensorId input, Extent width) {
   }
   Linear(b, "state_space.in", CastInput(b, "state_space.input.cast", input, hidden), out, weights);
   return out;
+}
+
+Ids CastOfWeight(BlockBuilder& b, absl::string_view name, std::initializer_list<Extent> extents) {
+  const Precision& precision = b.job().precision;
+  if (!precision.autocast || precision.parameter == precision.cast) return {};
+  const TensorId copy = b.Add(
+      name, extents, {.dtype = precision.cast, .role = Role::kWeight, .differentiable = false});
+  b.Then(name, {}, {copy}, {});
+  return {copy};
 }
 
 TensorId LowerStateSpace(BlockBuilder& b, TensorId input) {
@@ -142,7 +140,7 @@ TensorId LowerStateSpace(BlockBuilder& b, TensorId input) {
   Ids out_weights{b.Weight("state_space.out.weight", {hidden, width}, 1)};
   b.block().parameters[out_weights.ids[0]].uncached = true;
   if (space.bias) out_weights.Add(b.Weight("state_space.out.bias", {hidden}, kNoAxis));
-  const Ids cast = CastOfWeight(b, {hidden, width});
+  const Ids cast = CastOfWeight(b, "state_space.out.weight.cast", {hidden, width});
   Op& last = b.Then("state_space.out.weight", {projected}, {read}, cast);
   for (const TensorId id : cast) last.inputs.Add(id);
   last.parameters = out_weights;

@@ -23,6 +23,10 @@ TensorId LowerStateSpace(BlockBuilder& b, TensorId input);
 // The first product, of Mamba 1 too: [B, S, H] -> [B, S, width].
 TensorId ProjectStateSpace(BlockBuilder& b, TensorId input, Extent width);
 
+// Under autocast the functions cast weights of products themselves, and keep that: the copy, or
+// nothing.
+Ids CastOfWeight(BlockBuilder& b, absl::string_view name, std::initializer_list<Extent> extents);
+
 }  // namespace plimsoll
 
 #endif  // PLIMSOLL_ESTIMATOR_PROGRAM_LOWER_STATE_SPACE_H_

@@ -305,6 +305,11 @@ struct Op {
   bool gives_first = false;        // those of inputs are made in order, before its temporaries
 };
 
+// Whether it multiplies in a kernel of its own, not cuBLAS's.
+inline bool HasOwnKernel(const Op& op) {
+  return op.kind == OpKind::kAttention || op.kind == OpKind::kScan;
+}
+
 // Which part of the network a block is.
 enum class BlockKind : uint8_t { kEmbedding, kLayer, kHead };
 

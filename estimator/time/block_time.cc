@@ -20,6 +20,12 @@ double AttentionBackward(const Transformer& model) {
   return (3 * keys + 2 * values) / (keys + values);
 }
 
+// What a multiply-add of Mamba 1's scan costs, in those of tensor cores, of which a Hopper's SM
+// does 2,048 a clock: a state takes an exponential, of which it does 16, and three multiply-adds in
+// fp32, of which it does 128. No measurement was at hand.
+// Source: CUDA C++ Programming Guide, "Throughput of Native Arithmetic Instructions".
+constexpr double kScalarScan = (2048.0 / 16 + 3 * 2048.0 / 128) / 3;
+
 // The data sheet's dense rate for products of `dtype`. Where it has none they run as in the next
 // wider format: narrow ones in 16 bits at worst, 16 bits as fp32.
 double PeakFlops(const Gpu& gpu, DType dtype) {
@@ -76,9 +82,13 @@ class BlockClock {
 
  private:
   // FLOPs of forward's products.
+  // A scan's weights are no matrices: its convolution reads each channel by itself.
   double Products(const Op& op) const {
     double weights = 0;
-    double flops = 0;
+    double flops = op.product_depth == 0
+                       ? 0
+                       : 2.0 * Whole(op.outputs.ids[0]) * static_cast<double>(op.product_depth);
+    if (op.kind == OpKind::kScan) return flops;
     for (TensorId id : op.parameters) {
       const Parameter& parameter = block_.parameters[id];
       if (parameter.shape.rank < 2 || parameter.embedding || op.inputs.count == 0) continue;
@@ -90,11 +100,7 @@ class BlockClock {
         weights += elements;
       }
     }
-    flops += 2 * Rows(op) * weights;
-    if (op.product_depth > 0) {
-      flops += 2.0 * Whole(op.outputs.ids[0]) * static_cast<double>(op.product_depth);
-    }
-    return flops;
+    return flops + 2 * Rows(op) * weights;
   }
 
   // Vectors that a product by weights takes: the tokens, or of what is pooled the
@@ -132,7 +138,6 @@ class BlockClock {
   // (Korthikanti et al. 2022, appendix A): scores as wide as keys, and values. What each rank
   // does alike counts once.
   double ModelFlops(const Op& op, double flops) const {
-    if (op.kind == OpKind::kScan) return ScanFlops(op, flops);
     if (op.kind != OpKind::kAttention) {
       const bool alike = !TakesPart(op) && IsWhole(op);
       return alike ? flops / static_cast<double>(job_.tensor_parallel_size) : flops;
@@ -143,14 +148,6 @@ class BlockClock {
     const double both =
         1 + static_cast<double>(model.head_size) / static_cast<double>(model.ValueSize());
     return 2.0 * both * Whole(op.outputs.ids[0]) * static_cast<double>(seen);
-  }
-
-  // Of Mamba 1 three multiply-adds for each state, as its definition has them: arXiv 2312.00752,
-  // equation 2.
-  double ScanFlops(const Op& op, double flops) const {
-    const StateSpace& space = job_.model->state_space;
-    const auto states = static_cast<double>(space.state_size);
-    return space.Selective() ? 2.0 * 3.0 * Whole(op.outputs.ids[0]) * states : flops;
   }
 
   // Elements, of all chunks where the loss is sliced.
@@ -181,7 +178,9 @@ class BlockClock {
   }
 
   void AddProduct(const Op& op, double flops, double times, Work& work) const {
-    if (op.kind == OpKind::kAttention || op.kind == OpKind::kScan) {
+    if (HasOwnKernel(op)) {
+      const bool scalar = op.kind == OpKind::kScan && job_.model->state_space.Selective();
+      if (scalar) flops *= kScalarScan;
       work.attention_flops += flops * (times == 1 ? 1 : AttentionBackward(*job_.model));
       work.kernels += 1;
       return;

@@ -10,6 +10,7 @@ is not mended by it (`kept_back`).
 """
 
 import deal
+import deal_state_space
 
 SEED = 20261129
 COLUMNS = deal.COLUMNS
@@ -29,18 +30,7 @@ GROUPS = (
 
 
 def _row(dealer, name, group):
-    _, wrapper, trainer, _, precisions = group
-    config, layers = dealer.choice(MODELS)
-    sequence = dealer.choice((512, 1000, 2048, 4096))
-    precision = dealer.choice(precisions)
-    reduce = "bf16" if trainer or wrapper.startswith("zero") else dealer.choice(("fp32", "bf16"))
-    return {
-        "id": f"phantom-mb-{name}", "config": config, "layers": layers,
-        "precision": precision, "reduce": reduce if precision == "bf16-mixed" else "",
-        **deal.placed(dealer, group, (2, 8, 16, 64), sequence), "kernel": "auto",
-        "checkpointing": dealer.choice((True, False)), "optimizer": "adamw",
-        "clip": dealer.choice((True, True, False)), "adapter": "", "preference": "",
-    }
+    return deal_state_space.row_of(dealer, f"phantom-mb-{name}", group, MODELS)
 
 
 def rows():

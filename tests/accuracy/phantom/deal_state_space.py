@@ -32,20 +32,26 @@ GROUPS = (
 )
 
 
-def _row(dealer, name, group):
+def row_of(dealer, identity, group, models):
+    """A row of one of the models; its id is said."""
     _, wrapper, trainer, _, precisions = group
-    dense = [row for row in MODELS if row[0] not in EXPERTS]
-    config, layers = dealer.choice(dense if wrapper == "zero3" else MODELS)
+    config, layers = dealer.choice(models)
     sequence = dealer.choice((512, 1000, 2048, 4096))
     precision = dealer.choice(precisions)
     reduce = "bf16" if trainer or wrapper.startswith("zero") else dealer.choice(("fp32", "bf16"))
     return {
-        "id": f"phantom-ss-{name}", "config": config, "layers": layers,
+        "id": identity, "config": config, "layers": layers,
         "precision": precision, "reduce": reduce if precision == "bf16-mixed" else "",
         **deal.placed(dealer, group, (2, 8, 16, 64), sequence), "kernel": "auto",
         "checkpointing": dealer.choice((True, False)), "optimizer": "adamw",
         "clip": dealer.choice((True, True, False)), "adapter": "", "preference": "",
     }
+
+
+def _row(dealer, name, group):
+    dense = [row for row in MODELS if row[0] not in EXPERTS]
+    models = dense if group[1] == "zero3" else MODELS
+    return row_of(dealer, f"phantom-ss-{name}", group, models)
 
 
 def rows():

@@ -19,8 +19,7 @@ import transformers
 
 STEPS = int(os.environ.get("TRAIN_STEPS", "3"))
 LISTS = ("layer_types", "layers_block_type")  # what each layer is
-STATE_SPACES = ("bamba", "falcon_mamba", "granitemoehybrid", "jamba", "mamba", "mamba2",
-                "nemotron_h")
+STATE_SPACES = ("bamba", "falcon_mamba", "granitemoehybrid", "mamba", "mamba2", "nemotron_h")
 WITHOUT_ATTENTION = ("falcon_mamba", "mamba", "mamba2")
 
 
